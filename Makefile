@@ -1,0 +1,79 @@
+# The front door. `make demo` shows the main job, `make test` runs every test; both do their own set-up.
+#
+#   make            build (release)               make bench       benchmarks, peers side by side
+#   make demo       see it work                   make test-gpu    the tests that need a card [SHARD=i/n]
+#   make test       everything that must hold     make bench-gpu   the benchmarks that need a card
+#   make lint       clang-tidy and cppcheck       make fuzz        long fuzzing [SECONDS=n each]
+#   make install    [PREFIX=/usr/local]           make format      let clang-format decide
+#
+# CC=clang (or gcc) chooses the compiler. Ninja is used where it is, plain Makefiles where it is not.
+
+SHELL := /bin/bash
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+GENERATOR := $(shell command -v ninja >/dev/null 2>&1 && echo Ninja || echo "Unix Makefiles")
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def' 2>/dev/null)
+
+.PHONY: all build setup demo test quick-test bench test-gpu bench-gpu fuzz lint install format clean
+
+all: build
+
+# Configures a preset once (and again when the generator is gone), then builds it. $(call build,PRESET)
+define build
+	@tools/build.sh $(1) "$(GENERATOR)"
+endef
+
+build: setup
+	$(call build,release)
+
+setup:
+	@tools/setup.sh build
+
+demo: setup
+	$(call build,release)
+	@tools/demo.sh build/release
+
+# What a change must pass before it is shown to anybody: the release suite and the guards.
+quick-test:
+	@tools/setup.sh build
+	$(call build,release)
+	@tests/run build/release --guards
+
+test:
+	@tools/setup.sh test
+	$(call build,release)
+	$(call build,asan)
+	$(call build,tsan)
+	@tests/run build/release --guards --asan build/asan --tsan build/tsan
+
+bench: setup
+	$(call build,release)
+	@tools/bench.sh build/release
+
+test-gpu: setup
+	$(call build,release)
+	@tests/run build/release --gpu $(if $(SHARD),--shard $(SHARD))
+
+bench-gpu: setup
+	$(call build,release)
+	@tools/bench.sh build/release --gpu
+
+fuzz:
+	@tools/setup.sh fuzz
+	$(call build,fuzz)
+	@tools/fuzz.sh build/fuzz $(or $(SECONDS),60)
+
+lint:
+	@tools/setup.sh lint
+	$(call build,release)
+	@tools/lint.sh build/release
+
+format:
+	@clang-format -i $(filter %.c %.h,$(SOURCES))
+
+install: build
+	@cmake --install build/release --prefix "$(PREFIX)"
+
+clean:
+	rm -rf build

@@ -1,0 +1,12 @@
+/* Stowage: fits programs into the memory there is. Includes every public header but those for
+ * backend authors. */
+#ifndef STOWAGE_H
+#define STOWAGE_H
+
+#include <stowage/device.h>
+#include <stowage/log.h>
+#include <stowage/size.h>
+#include <stowage/status.h>
+#include <stowage/version.h>
+
+#endif

@@ -1,0 +1,66 @@
+/* Hash: a map from 64-bit keys to 64-bit values, and an interning table that numbers byte strings.
+ *
+ * Both use open addressing with linear probing in one array; keys are mixed with a per-table seed
+ * so that a hostile file cannot choose colliding ones cheaply. Not safe from several threads. */
+#ifndef BASE_HASH_H
+#define BASE_HASH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* A good 64-bit hash of bytes (not cryptographic). */
+uint64_t hash_bytes(const void *bytes, size_t count, uint64_t seed);
+
+static inline uint64_t hash_u64(uint64_t key, uint64_t seed) {
+  unsigned __int128 m =
+      (unsigned __int128)(key ^ seed ^ UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xd6e8feb86659fd93);
+  uint64_t x = (uint64_t)m ^ (uint64_t)(m >> 64);
+  return x ^ (x >> 29);
+}
+
+typedef struct map_slot {
+  uint64_t key, value;
+} map_slot;
+
+/* Zero-initialise: (map){0}. Any key and value may be stored. */
+typedef struct map {
+  map_slot *slots;
+  uint8_t *used;   /* 0 empty, 1 full */
+  size_t capacity; /* a power of two, or 0 */
+  size_t count;
+  uint64_t seed;
+} map;
+
+void map_free(map *m);
+/* NULL if the key is not there. The pointer is good until the next put or remove. */
+uint64_t *map_get(const map *m, uint64_t key);
+stow_status map_put(map *m, uint64_t key, uint64_t value);
+/* True and the old value (if wanted) if it was there. */
+bool map_remove(map *m, uint64_t key, uint64_t *value);
+/* Walks: start with *at = 0; false at the end. Nothing may be put or removed meanwhile. */
+bool map_next(const map *m, size_t *at, uint64_t *key, uint64_t *value);
+
+/* Numbers distinct byte strings 0, 1, 2, … in the order they first came. */
+typedef struct intern {
+  char *bytes; /* all strings, each followed by '\0' */
+  size_t length, capacity;
+  uint32_t *offsets_lo; /* start of string i, low and high half kept apart to stay small */
+  uint16_t *offsets_hi;
+  uint32_t count, offsets_capacity;
+  uint32_t *table; /* number + 1, 0 empty */
+  size_t table_capacity;
+  uint64_t max_bytes; /* bound for `bytes`; 0: none */
+  uint64_t seed;
+} intern;
+
+void intern_free(intern *t);
+stow_status intern_add(intern *t, uint32_t *number, const char *bytes, size_t count);
+/* The string with that number, ended with '\0'; its length if wanted. Good until the next add. */
+const char *intern_get(const intern *t, uint32_t number, size_t *count);
+/* True if it is there already. */
+bool intern_find(const intern *t, uint32_t *number, const char *bytes, size_t count);
+
+#endif

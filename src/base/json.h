@@ -1,0 +1,40 @@
+/* JSON writer: values into a buffer, commas and escapes in one place. Used by every `--json`.
+ *
+ *   json_begin_object(&j); json_key(&j, "name"); json_text(&j, name); json_end_object(&j);
+ *
+ * Text is UTF-8; bytes that are not are written as U+FFFD, so the output always parses. */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+
+typedef struct json {
+  buffer *out;
+  int depth;
+  bool comma;  /* a value stands before the next one in this container */
+  bool pretty; /* one member a line, two spaces a level */
+  bool after_key;
+} json;
+
+#define JSON_PRETTY(b)  ((json){.out = (b), .pretty = true})
+#define JSON_COMPACT(b) ((json){.out = (b)})
+
+void json_begin_object(json *j);
+void json_end_object(json *j);
+void json_begin_array(json *j);
+void json_end_array(json *j);
+void json_key(json *j, const char *key);
+void json_text(json *j, const char *text); /* NULL writes null */
+void json_text_n(json *j, const char *text, size_t count);
+void json_u64(json *j, uint64_t value);
+void json_i64(json *j, int64_t value);
+void json_double(
+    json *j, double value); /* shortest that reads back the same; NaN and infinities write null */
+void json_bool(json *j, bool value);
+void json_null(json *j);
+
+#endif

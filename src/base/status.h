@@ -1,0 +1,23 @@
+/* Setting the thread's message; reading it is public (stowage/status.h). */
+#ifndef BASE_STATUS_H
+#define BASE_STATUS_H
+
+#include <stowage/status.h>
+
+/* Longest message kept, its end included; a longer one is cut with "...". */
+#define STATUS_MESSAGE_MAX 1024
+
+/* Sets the calling thread's message and returns `status`, so that a failure is one line:
+ *   return stow_fail(STOW_ERR_INVALID, "page of %s: not a multiple of 2 MiB", text);
+ * The message may be built from the thread's present one (wrapping a lower layer's words). */
+stow_status stow_fail(stow_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Returns from the calling function if `call` fails. */
+#define STOW_TRY(call)                                                                             \
+  do {                                                                                             \
+    stow_status stow_try_status = (call);                                                          \
+    if (stow_try_status != STOW_OK) return stow_try_status;                                        \
+  } while (0)
+
+#endif
