@@ -1,0 +1,138 @@
+/* Recording: growable tables under one budget. */
+#include "formats/recording.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+
+void recording_init(recording *r, uint64_t max_bytes) {
+  *r = (recording){.max_bytes = max_bytes};
+  r->names.max_bytes = max_bytes;
+}
+
+void recording_free(recording *r) {
+  free(r->events);
+  free(r->frames);
+  free(r->stacks);
+  free(r->stack_frames);
+  free(r->segments);
+  free(r->blocks);
+  free(r->settings);
+  intern_free(&r->names);
+  map_free(&r->frame_index);
+  map_free(&r->stack_index);
+  recording_init(r, r->max_bytes);
+}
+
+/* Makes room for `more` elements of `size` in one table, charging the budget for what it grows by.
+ */
+static stow_status grow(recording *r, void **table, size_t *capacity, size_t count, size_t more,
+                        size_t size) {
+  if (count + more <= *capacity) return STOW_OK;
+  size_t wanted = *capacity == 0 ? 64 : *capacity + *capacity / 2;
+  if (wanted < count + more) wanted = count + more;
+  uint64_t bytes;
+  if (!checked_mul(&bytes, wanted, size))
+    return stow_fail(STOW_ERR_OVERFLOW, "a recording of %zu entries cannot be held", wanted);
+  uint64_t held = r->held_bytes + bytes - (uint64_t)*capacity * size;
+  if (r->max_bytes != 0 && held > r->max_bytes)
+    return stow_fail(STOW_ERR_BUDGET, "the recording needs more than its budget of %llu MiB",
+                     (unsigned long long)(r->max_bytes >> 20));
+  void *bigger = realloc(*table, (size_t)bytes);
+  if (bigger == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a recording table of %llu MiB",
+                     (unsigned long long)(bytes >> 20));
+  *table = bigger;
+  *capacity = wanted;
+  r->held_bytes = held;
+  return STOW_OK;
+}
+
+#define GROW(r, table, more)                                                                       \
+  grow((r), (void **)&(r)->table##s, &(r)->table##_capacity, (r)->table##_count, (more),           \
+       sizeof *(r)->table##s)
+
+stow_status recording_add_event(recording *r, const event *e) {
+  STOW_TRY(GROW(r, event, 1));
+  r->events[r->event_count++] = *e;
+  return STOW_OK;
+}
+
+stow_status recording_add_segment(recording *r, const segment *s) {
+  STOW_TRY(GROW(r, segment, 1));
+  r->segments[r->segment_count++] = *s;
+  return STOW_OK;
+}
+
+stow_status recording_add_block(recording *r, const block *b) {
+  STOW_TRY(GROW(r, block, 1));
+  r->blocks[r->block_count++] = *b;
+  return STOW_OK;
+}
+
+stow_status recording_name(recording *r, uint32_t *id, const char *bytes, size_t count) {
+  uint32_t number;
+  STOW_TRY(intern_add(&r->names, &number, bytes, count));
+  *id = number + 1;
+  return STOW_OK;
+}
+
+stow_status recording_add_setting(recording *r, const char *key, const char *value) {
+  setting s;
+  STOW_TRY(recording_name(r, &s.key_id, key, strlen(key)));
+  STOW_TRY(recording_name(r, &s.value_id, value, strlen(value)));
+  STOW_TRY(GROW(r, setting, 1));
+  r->settings[r->setting_count++] = s;
+  return STOW_OK;
+}
+
+stow_status recording_frame(recording *r, uint32_t *id, uint32_t name_id, uint32_t file_id,
+                            uint32_t line) {
+  frame f = {name_id, file_id, line};
+  uint64_t hash = hash_bytes(&f, sizeof f, 1);
+  /* Equal hashes of unlike frames step on to the next key; the chain ends at an empty one. */
+  for (uint64_t *have; (have = map_get(&r->frame_index, hash)) != NULL; hash++) {
+    if (memcmp(&r->frames[*have - 1], &f, sizeof f) == 0) {
+      *id = (uint32_t)*have;
+      return STOW_OK;
+    }
+  }
+  STOW_TRY(GROW(r, frame, 1));
+  STOW_TRY(map_put(&r->frame_index, hash, r->frame_count + 1));
+  r->frames[r->frame_count++] = f;
+  *id = (uint32_t)r->frame_count;
+  return STOW_OK;
+}
+
+stow_status recording_stack(recording *r, uint32_t *id, const uint32_t *frame_ids, uint32_t count) {
+  uint64_t hash = hash_bytes(frame_ids, count * sizeof *frame_ids, 2);
+  for (uint64_t *have; (have = map_get(&r->stack_index, hash)) != NULL; hash++) {
+    const stack *s = &r->stacks[*have - 1];
+    if (s->count == count &&
+        memcmp(r->stack_frames + s->first, frame_ids, count * sizeof *frame_ids) == 0) {
+      *id = (uint32_t)*have;
+      return STOW_OK;
+    }
+  }
+  STOW_TRY(GROW(r, stack, 1));
+  STOW_TRY(GROW(r, stack_frame, count));
+  STOW_TRY(map_put(&r->stack_index, hash, r->stack_count + 1));
+  r->stacks[r->stack_count++] = (stack){r->stack_frame_count, count};
+  if (count > 0)
+    memcpy(r->stack_frames + r->stack_frame_count, frame_ids, count * sizeof *frame_ids);
+  r->stack_frame_count += count;
+  *id = (uint32_t)r->stack_count;
+  return STOW_OK;
+}
+
+const char *recording_text(const recording *r, uint32_t name_id) {
+  return name_id == 0 ? "" : intern_get(&r->names, name_id - 1, NULL);
+}
+
+const char *recording_setting(const recording *r, const char *key) {
+  for (size_t i = 0; i < r->setting_count; i++)
+    if (strcmp(recording_text(r, r->settings[i].key_id), key) == 0)
+      return recording_text(r, r->settings[i].value_id);
+  return NULL;
+}

@@ -1,0 +1,140 @@
+/* Recording: a trace in memory, as every reader fills it and every writer, replay and report takes
+ * it.
+ *
+ * Plain data over base/ only, so that all of that runs on a machine without any device. Times are
+ * nanoseconds, sizes bytes. Numbers called "…_id" are 1-based indexes into a table of the
+ * recording; 0 means none or not known.
+ *
+ *   events   what happened, in order                    names    every text, once
+ *   stacks   runs of frame ids, innermost first         frames   (function, file, line), once each
+ *   segments the state at the end, with their blocks    settings what the allocator was told, as
+ * text pairs */
+#ifndef FORMATS_RECORDING_H
+#define FORMATS_RECORDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/hash.h"
+#include "base/status.h"
+
+typedef enum event_kind {
+  EVENT_ALLOC = 0,      /* addr, bytes as requested by the program */
+  EVENT_FREE_REQUESTED, /* the program gave it up; other streams may still use it */
+  EVENT_FREE,           /* it is reusable (PyTorch: free_completed) */
+  EVENT_FAIL, /* out of memory: bytes asked; addr holds the bytes free on the device, as told */
+  EVENT_SEGMENT_ALLOC, /* the allocator took memory from the driver */
+  EVENT_SEGMENT_FREE,
+  EVENT_SEGMENT_MAP, /* …by mapping into a range */
+  EVENT_SEGMENT_UNMAP,
+  EVENT_SNAPSHOT,   /* a snapshot was taken here */
+  EVENT_MARK_BEGIN, /* annotation named by tag_id */
+  EVENT_MARK_END,
+  EVENT_MIGRATE, /* the pages behind addr moved to `tier` */
+  EVENT_SPILL,   /* new pages came from `tier` because vram was full */
+  EVENT_KIND_COUNT
+} event_kind;
+
+/* 48 bytes; a recording of ten million events is 480 MB. */
+typedef struct event {
+  uint64_t time_ns;
+  uint64_t addr;
+  uint64_t bytes;
+  uint64_t stream;
+  uint32_t stack_id;
+  uint32_t tag_id; /* a name */
+  uint32_t thread;
+  uint16_t device;
+  uint8_t kind; /* event_kind */
+  uint8_t tier; /* stow_tier's numbers */
+} event;
+
+typedef struct frame {
+  uint32_t name_id, file_id; /* names */
+  uint32_t line;
+} frame;
+
+typedef struct stack {
+  uint64_t first; /* into stack_frames */
+  uint32_t count;
+} stack;
+
+typedef enum block_state { BLOCK_FREE = 0, BLOCK_LIVE = 1, BLOCK_PENDING = 2 } block_state;
+
+typedef struct block {
+  uint64_t addr, bytes, requested_bytes;
+  uint32_t stack_id;
+  uint8_t state; /* block_state; PENDING: freed, waiting for another stream */
+} block;
+
+typedef struct segment {
+  uint64_t addr, bytes, stream;
+  uint64_t first_block; /* into blocks */
+  uint32_t block_count;
+  uint32_t stack_id;
+  int64_t pool[2]; /* private pool id; 0,0 the ordinary one */
+  uint16_t device;
+  bool small, expandable;
+} segment;
+
+typedef struct setting {
+  uint32_t key_id, value_id; /* names; numbers and booleans as Python prints them */
+} setting;
+
+typedef enum recording_source {
+  SOURCE_UNKNOWN = 0,
+  SOURCE_TORCH, /* a PyTorch memory snapshot */
+  SOURCE_STOW,
+  SOURCE_RMM,
+  SOURCE_MINIMALLOC,
+} recording_source;
+
+typedef struct recording {
+  event *events;
+  size_t event_count, event_capacity;
+  intern names;
+  frame *frames;
+  size_t frame_count, frame_capacity;
+  stack *stacks;
+  size_t stack_count, stack_capacity;
+  uint32_t *stack_frames; /* frame ids */
+  size_t stack_frame_count, stack_frame_capacity;
+  segment *segments;
+  size_t segment_count, segment_capacity;
+  block *blocks;
+  size_t block_count, block_capacity;
+  setting *settings;
+  size_t setting_count, setting_capacity;
+  recording_source source;
+  uint32_t error_id;       /* the error text that came with it */
+  uint32_t device_name_id; /* the card, where known */
+  uint64_t device_bytes;   /* its size; 0 not known */
+  uint64_t max_bytes;      /* budget for all of the above; 0: no bound. Past it: STOW_ERR_BUDGET */
+  uint64_t held_bytes;     /* what the tables hold now */
+  /* What was passed over, counted, so that it can be said. */
+  uint64_t skipped_events, unknown_fields, unknown_frees, bad_values;
+  map frame_index, stack_index; /* hash of content → id, for interning */
+} recording;
+
+/* Zeroed start; free with recording_free, which leaves it zeroed (max_bytes kept). */
+void recording_init(recording *r, uint64_t max_bytes);
+void recording_free(recording *r);
+
+/* Appends. Each fails only for memory or budget, leaving the recording as it was. */
+stow_status recording_add_event(recording *r, const event *e);
+stow_status recording_add_segment(recording *r, const segment *s);
+stow_status recording_add_block(recording *r, const block *b);
+stow_status recording_add_setting(recording *r, const char *key, const char *value);
+/* Interned: the same content gives the same id. */
+stow_status recording_name(recording *r, uint32_t *id, const char *bytes, size_t count);
+stow_status recording_frame(recording *r, uint32_t *id, uint32_t name_id, uint32_t file_id,
+                            uint32_t line);
+stow_status recording_stack(recording *r, uint32_t *id, const uint32_t *frame_ids, uint32_t count);
+
+/* "" for id 0 or past the end. */
+const char *recording_text(const recording *r, uint32_t name_id);
+/* NULL where the key was not set. */
+const char *recording_setting(const recording *r, const char *key);
+
+#endif
