@@ -1,0 +1,254 @@
+/* Hostmem: /proc/meminfo and the memory controller of cgroup v1 or v2.
+ *
+ * Where the process stands is in /proc/self/cgroup; where that tree can be seen is in
+ * /proc/self/mountinfo. A limit may stand at any level, so each level from the process's own group
+ * up to the mount point is asked; the one with the least left counts. */
+#include "base/hostmem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+
+#define FILE_MAX                                                                                   \
+  (4u << 20) /* mountinfo of a machine with thousands of containers is under 1 MiB                 \
+              */
+#define KEEP_MAX (UINT64_C(1) << 30)
+
+/* One place where limits stand: the file names of cgroup v1 or v2. */
+typedef struct controller {
+  int version;
+  const char *limit, *usage;
+  const char *cache; /* word in memory.stat for file cache that is given up first */
+} controller;
+
+static const controller CONTROLLERS[2] = {
+    {1, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "},
+    {2, "memory.max", "memory.current", "inactive_file "},
+};
+
+uint64_t hostmem_keep(uint64_t total_bytes) {
+  uint64_t part = total_bytes / 16;
+  return part < KEEP_MAX ? part : KEEP_MAX;
+}
+
+/* The whole of a small file, as text. */
+static bool read_text(buffer *out, const char *path) {
+  buffer_clear(out);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  ssize_t got;
+  char chunk[4096];
+  while ((got = read(fd, chunk, sizeof chunk)) != 0) {
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 || buffer_append(out, chunk, (size_t)got) != STOW_OK) break;
+  }
+  close(fd);
+  return got == 0 && out->length > 0;
+}
+
+/* The number after `word` where that begins a line. */
+static bool find_number(const buffer *text, const char *word, uint64_t *value) {
+  size_t length = strlen(word);
+  for (const char *line = text->data; line != NULL && *line != '\0';) {
+    if (strncmp(line, word, length) == 0) {
+      char *end;
+      errno = 0;
+      unsigned long long n = strtoull(line + length, &end, 10);
+      if (end == line + length || errno != 0) return false;
+      *value = n;
+      return true;
+    }
+    line = strchr(line, '\n');
+    if (line != NULL) line++;
+  }
+  return false;
+}
+
+static bool read_meminfo(hostmem *m, buffer *text, const char *root) {
+  char path[HOSTMEM_CGROUP_MAX];
+  snprintf(path, sizeof path, "%s/proc/meminfo", root);
+  uint64_t total_kib, available_kib;
+  if (!read_text(text, path) || !find_number(text, "MemTotal:", &total_kib)) return false;
+  if (!find_number(text, "MemAvailable:", &available_kib) &&
+      !find_number(text, "MemFree:", &available_kib)) /* kernels before 3.14 */
+    return false;
+  if (total_kib > UINT64_MAX / 1024 || available_kib > total_kib) available_kib = total_kib;
+  m->machine_total_bytes = total_kib * 1024;
+  m->machine_available_bytes = available_kib * 1024;
+  return true;
+}
+
+/* True if `list` (words between commas) holds `word`. */
+static bool list_holds(const char *list, size_t length, const char *word) {
+  size_t want = strlen(word);
+  for (const char *end = list + length; list < end;) {
+    const char *comma = memchr(list, ',', (size_t)(end - list));
+    size_t size = (size_t)((comma != NULL ? comma : end) - list);
+    if (size == want && memcmp(list, word, want) == 0) return true;
+    list += size + 1;
+  }
+  return false;
+}
+
+/* The process's group in the v1 memory hierarchy ("4:memory:/a/b") or in the unified one
+ * ("0::/a/b"). Where both are there (hybrid), memory belongs to v1 if it is listed there. */
+static int find_group(const buffer *text, char group[HOSTMEM_CGROUP_MAX]) {
+  int version = 0;
+  for (const char *line = text->data; line != NULL && *line != '\0';) {
+    const char *end = strchrnul(line, '\n');
+    const char *list = memchr(line, ':', (size_t)(end - line));
+    const char *path = list == NULL ? NULL : memchr(list + 1, ':', (size_t)(end - list - 1));
+    if (path != NULL) {
+      size_t words = (size_t)(path - list - 1), length = (size_t)(end - path - 1);
+      bool v1 = list_holds(list + 1, words, "memory");
+      if ((v1 || (words == 0 && version == 0)) && length < HOSTMEM_CGROUP_MAX) {
+        memcpy(group, path + 1, length);
+        group[length] = '\0';
+        version = v1 ? 1 : 2;
+      }
+    }
+    line = *end == '\0' ? NULL : end + 1;
+  }
+  return version;
+}
+
+/* Octal escapes of mountinfo ("\040" for a space) undone in place. */
+static void unescape(char *text) {
+  char *to = text;
+  for (const char *at = text; *at != '\0'; to++) {
+    if (at[0] == '\\' && at[1] >= '0' && at[1] <= '3' && at[2] >= '0' && at[2] <= '7' &&
+        at[3] >= '0' && at[3] <= '7') {
+      *to = (char)((at[1] - '0') * 64 + (at[2] - '0') * 8 + (at[3] - '0'));
+      at += 4;
+    } else
+      *to = *at++;
+  }
+  *to = '\0';
+}
+
+/* One line of mountinfo: "36 35 98:0 /root /where rw,noatime shared:1 - cgroup2 cgroup rw,memory".
+ */
+static bool mount_matches(char *line, int version, char **root, char **where) {
+  char *dash = strstr(line, " - ");
+  if (dash == NULL) return false;
+  *dash = '\0';
+  char *save = NULL, *fields[5] = {NULL};
+  char *word = strtok_r(line, " ", &save);
+  for (int i = 0; i < 5 && word != NULL; i++, word = strtok_r(NULL, " ", &save)) fields[i] = word;
+  char *kind = strtok_r(dash + 3, " ", &save);
+  char *source = strtok_r(NULL, " ", &save), *options = strtok_r(NULL, " ", &save);
+  if (fields[4] == NULL || kind == NULL || source == NULL) return false;
+  bool right = version == 2 ? strcmp(kind, "cgroup2") == 0
+                            : strcmp(kind, "cgroup") == 0 && options != NULL &&
+                                  list_holds(options, strlen(options), "memory");
+  if (!right) return false;
+  unescape(fields[3]);
+  unescape(fields[4]);
+  *root = fields[3];
+  *where = fields[4];
+  return true;
+}
+
+/* The folder the process's group is seen at, and the folder (a beginning of it) to stop at. A
+ * container often sees only its own group, mounted as the root: then the mount point is the group.
+ */
+static bool find_folder(buffer *mounts, int version, const char *group, const char *prefix,
+                        char folder[HOSTMEM_CGROUP_MAX * 2], size_t *stop) {
+  char *save = NULL;
+  for (char *line = strtok_r(mounts->data, "\n", &save); line != NULL;
+       line = strtok_r(NULL, "\n", &save)) {
+    char *root, *where;
+    if (!mount_matches(line, version, &root, &where)) continue;
+    size_t size = strcmp(root, "/") == 0 ? 0 : strlen(root);
+    const char *rest = "";
+    if (strncmp(group, root, size) == 0 && (group[size] == '/' || group[size] == '\0') &&
+        strstr(group, "/..") == NULL)
+      rest = strcmp(group + size, "/") == 0 ? "" : group + size;
+    int start = snprintf(folder, HOSTMEM_CGROUP_MAX * 2, "%s%s", prefix, where);
+    if (start < 0 || (size_t)start + strlen(rest) >= HOSTMEM_CGROUP_MAX * 2) return false;
+    *stop = (size_t)start;
+    memcpy(folder + start, rest, strlen(rest) + 1);
+    return true;
+  }
+  return false;
+}
+
+static bool read_file_number(buffer *text, const char *folder, const char *name, uint64_t *value) {
+  char path[HOSTMEM_CGROUP_MAX * 3];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  return read_text(text, path) && find_number(text, "", value);
+}
+
+/* One level. Its own limit is kept if less is left under it than under any seen before. */
+static void read_level(hostmem *m, buffer *text, const controller *c, const char *folder) {
+  uint64_t limit, used, cache;
+  /* "max" (v2) is no number and so no limit; v1 writes a number past all memory instead. */
+  if (!read_file_number(text, folder, c->limit, &limit) || limit >= m->machine_total_bytes) return;
+  if (!read_file_number(text, folder, c->usage, &used)) used = 0;
+  char path[HOSTMEM_CGROUP_MAX * 3];
+  snprintf(path, sizeof path, "%s/memory.stat", folder);
+  if (read_text(text, path) && find_number(text, c->cache, &cache))
+    used = used > cache ? used - cache : 0;
+  uint64_t left = limit > used ? limit - used : 0;
+  uint64_t least =
+      m->limited && m->limit_bytes > m->limit_used_bytes ? m->limit_bytes - m->limit_used_bytes : 0;
+  if (limit < m->total_bytes) m->total_bytes = limit;
+  if (m->limited && left >= least) return;
+  m->limited = true;
+  m->limit_bytes = limit;
+  m->limit_used_bytes = used;
+  snprintf(m->limited_by, sizeof m->limited_by, "%.*s", HOSTMEM_CGROUP_MAX - 1, folder);
+}
+
+static void read_cgroup(hostmem *m, buffer *text, const char *prefix) {
+  char path[HOSTMEM_CGROUP_MAX], folder[HOSTMEM_CGROUP_MAX * 2];
+  size_t stop;
+  snprintf(path, sizeof path, "%s/proc/self/cgroup", prefix);
+  if (!read_text(text, path)) return;
+  int version = find_group(text, m->cgroup);
+  if (version == 0) return;
+  snprintf(path, sizeof path, "%s/proc/self/mountinfo", prefix);
+  if (!read_text(text, path) || !find_folder(text, version, m->cgroup, prefix, folder, &stop)) {
+    return;
+  }
+  m->cgroup_version = version;
+  for (;;) {
+    read_level(m, text, &CONTROLLERS[version - 1], folder);
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL || slash < folder + stop) return;
+    *slash = '\0';
+  }
+}
+
+stow_status hostmem_read_under(hostmem *m, const char *root) {
+  *m = (hostmem){0};
+  buffer text = BUFFER_BOUNDED(FILE_MAX);
+  if (!read_meminfo(m, &text, root)) {
+    buffer_free(&text);
+    return stow_fail(STOW_ERR_IO,
+                     "host memory: cannot read %s/proc/meminfo, so what is free is not known; is "
+                     "/proc mounted?",
+                     root);
+  }
+  m->total_bytes = m->machine_total_bytes;
+  read_cgroup(m, &text, root);
+  buffer_free(&text);
+  uint64_t left = m->machine_available_bytes;
+  if (m->limited) {
+    uint64_t under =
+        m->limit_bytes > m->limit_used_bytes ? m->limit_bytes - m->limit_used_bytes : 0;
+    if (under < left) left = under;
+  }
+  uint64_t keep = hostmem_keep(m->total_bytes);
+  m->usable_bytes = left > keep ? left - keep : 0;
+  return STOW_OK;
+}
+
+stow_status hostmem_read(hostmem *m) {
+  return hostmem_read_under(m, "");
+}
