@@ -1,9 +1,75 @@
-/* stowage: the command. */
+/* stowage: the command. Finds the verb, reads its options, runs it; each verb is a file of its own
+ * (verbs.def). */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
-#include <stowage/stowage.h>
+#include <stowage/version.h>
 
-int main(void) {
-  printf("stowage %s\n", stow_version());
-  return 0;
+#include "cli/verb.h"
+
+static int unknown_verb(const char *word) {
+  const char *names[64];
+  size_t count = 0;
+  for (size_t i = 0; verb_at(i) != NULL && count < 62; i++)
+    if (!(verb_at(i)->flags & VERB_HIDDEN)) names[count++] = verb_at(i)->name;
+  names[count++] = "help";
+  names[count] = NULL;
+  const char *near = verb_nearest(word, names);
+  if (near != NULL)
+    fprintf(stderr, "stowage: no verb \"%.64s\"; did you mean \"%s\"?\n", word, near);
+  else
+    fprintf(stderr, "stowage: no verb \"%.64s\"; \"stowage --help\" lists them\n", word);
+  return EXIT_USAGE;
+}
+
+static int run_verb(const verb *which, int argc, char **argv) {
+  verb_call call;
+  bool help;
+  int code = options_parse(&call, which, argc, argv, &help);
+  if (help)
+    help_verb(which);
+  else if (code == EXIT_DONE)
+    code = which->run(&call);
+  options_free(&call);
+  return code;
+}
+
+static int run_help(int argc, char **argv) {
+  if (argc == 0) {
+    help_all();
+    return EXIT_DONE;
+  }
+  const verb *which = verb_find(argv[0]);
+  if (which == NULL) return unknown_verb(argv[0]);
+  help_verb(which);
+  return EXIT_DONE;
+}
+
+static int run(int argc, char **argv) {
+  if (argc < 2) {
+    fprintf(stderr, "stowage: no verb; try \"stowage info\", or \"stowage --help\" for all of"
+                    " them\n");
+    return EXIT_USAGE;
+  }
+  const char *word = argv[1];
+  if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
+    return run_help(argc - 2, argv + 2);
+  if (strcmp(word, "--version") == 0) {
+    printf("stowage %s\n", stow_version());
+    return EXIT_DONE;
+  }
+  const verb *which = verb_find(word);
+  if (which == NULL) return unknown_verb(word);
+  return run_verb(which, argc - 2, argv + 2);
+}
+
+int main(int argc, char **argv) {
+  int code = run(argc, argv);
+  /* An answer that never arrived is not an answer. */
+  if (fflush(stdout) != 0 || ferror(stdout)) {
+    fprintf(stderr, "stowage: cannot write the output: %s\n", strerror(errno));
+    if (code == EXIT_DONE) code = EXIT_FAILED;
+  }
+  return code;
 }
