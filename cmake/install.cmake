@@ -3,6 +3,8 @@ include(CMakePackageConfigHelpers)
 install(TARGETS stowage_shared stowage_static EXPORT stowage-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/stowage DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# Relative to the .pc file itself, so that `cmake --install --prefix` and a moved tree stay right.
+file(RELATIVE_PATH STOW_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/stowage.pc.in stowage.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/stowage.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -26,6 +26,8 @@ if [ "$purpose" != build ]; then
   want binutils has nm
   want git has git
   want g++ has g++
+  want pkg-config has pkg-config
+  want groff-base has groff
 fi
 case $purpose in
   lint) need clang-tidy has clang-tidy; need cppcheck has cppcheck ;;

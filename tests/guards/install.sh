@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# What `make install` leaves is enough for a stranger: a program finds the library through pkg-config and through CMake,
+# shared and static, builds and runs; the command, its pages and completions are there.
+. "$(dirname "$0")/lib.bash"
+cc=${CC:-cc}
+prefix=$folder/prefix
+if ! cmake --install "$build" --prefix "$prefix" > "$folder/log" 2>&1; then cat "$folder/log"; fail installs; finish; fi
+
+missing=
+for file in bin/stowage include/stowage/stowage.h include/stowage/sys/device.h share/man/man1/stowage.1 \
+    share/man/man1/stowage-info.1 share/man/man7/stowage-devices.7 share/bash-completion/completions/stowage \
+    share/zsh/site-functions/_stowage; do
+  [ -s "$prefix/$file" ] || missing="$missing $file"
+done
+for file in libstowage.so libstowage.a libstowage-shim.so pkgconfig/stowage.pc cmake/stowage/stowage-config.cmake; do
+  [ -n "$(find "$prefix" -path "*/$file")" ] || missing="$missing lib/$file"
+done
+if [ -z "$missing" ]; then ok everything_is_installed; else fail "everything_is_installed: no$missing"; fi
+check the_installed_command_runs "$prefix/bin/stowage" info
+
+cat > "$folder/consumer.c" << 'C'
+#include <stdio.h>
+#include <string.h>
+#include <stowage/stowage.h>
+int main(void) {
+  uint64_t bytes = 0;
+  if (stow_size_parse(&bytes, "1.5GiB") != STOW_OK || bytes != 1610612736u) return 1;
+  printf("%s\n", stow_version());
+  return strcmp(stow_version(), STOW_VERSION_TEXT);
+}
+C
+library=$(dirname "$(find "$prefix" -name libstowage.so)")
+runs() { # PROGRAM: prints the version compiled against
+  [ "$(LD_LIBRARY_PATH=$library "$1")" = "$("$stowage" --version | cut -d' ' -f2)" ]
+}
+if has pkg-config; then
+  export PKG_CONFIG_PATH=$library/pkgconfig
+  by_pkg_config() {
+    "$cc" "$folder/consumer.c" $(pkg-config --cflags --libs stowage) -o "$folder/shared" && runs "$folder/shared" &&
+      "$cc" "$folder/consumer.c" $(pkg-config --cflags stowage) "$library/libstowage.a" \
+        $(pkg-config --static --libs-only-l stowage | sed 's/-lstowage//') -pthread -o "$folder/static" && runs "$folder/static"
+  }
+  check a_program_builds_through_pkg_config by_pkg_config
+else
+  skip "a_program_builds_through_pkg_config: no pkg-config"
+fi
+
+mkdir -p "$folder/consumer"
+cat > "$folder/consumer/CMakeLists.txt" << 'CMAKE'
+cmake_minimum_required(VERSION 3.21)
+project(consumer C)
+find_package(stowage 0.1 REQUIRED)
+add_executable(shared ../consumer.c)
+target_link_libraries(shared PRIVATE stowage::stowage)
+add_executable(static ../consumer.c)
+target_link_libraries(static PRIVATE stowage::static)
+CMAKE
+by_cmake() {
+  cmake -S "$folder/consumer" -B "$folder/consumer/build" -G "Unix Makefiles" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCMAKE_C_COMPILER="$cc" && cmake --build "$folder/consumer/build" &&
+    runs "$folder/consumer/build/shared" && runs "$folder/consumer/build/static"
+}
+check a_program_builds_through_cmake by_cmake
+finish

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The folders keep their ranks; and the program that says so catches each kind of breach.
+. "$(dirname "$0")/lib.bash"
+
+check folders_include_only_lower_ranks "$source_dir/tools/layers" "$source_dir"
+
+# A small tree that is right, then one breach at a time.
+tree=$folder/tree
+fresh() {
+  rm -rf "$tree"
+  mkdir -p "$tree"/{tools,include/stowage} "$tree"/src/{base,device,formats,memory,cli}
+  cp "$source_dir/tools/ranks" "$tree/tools/ranks"
+  echo '/* base */' > "$tree/src/base/status.h"
+  echo '#include "base/status.h"' > "$tree/src/device/device.h"
+  echo '#include "device/device.h"' > "$tree/src/memory/pool.c"
+  echo '#include "base/status.h"' > "$tree/src/formats/npy.c"
+  echo '#include <stdint.h>' > "$tree/include/stowage/status.h"
+}
+caught() { # NAME WORDS: the tree now has a breach, told with these words
+  local out
+  if out=$("$source_dir/tools/layers" "$tree"); then fail "$1: passed"; return; fi
+  if grep -q -- "$2" <<< "$out"; then ok "$1"; else echo "$out"; fail "$1: not told as \"$2\""; fi
+}
+
+fresh; check a_right_tree_passes "$source_dir/tools/layers" "$tree"
+fresh; echo '#include "memory/pool.c"' > "$tree/src/base/bad.h"
+caught a_lower_folder_including_a_higher_is_caught 'base (rank 0) includes memory/pool.c (rank 2)'
+fresh; echo '#include "device/device.h"' > "$tree/src/formats/bad.c"
+caught a_folder_of_equal_rank_is_caught 'formats (rank 1) includes device/device.h (rank 1)'
+fresh; sed -i 's/^1 device/0 device/' "$tree/tools/ranks"; echo '#include "device/device.h"' > "$tree/src/formats/bad.c"
+caught formats_knowing_a_runtime_is_caught 'formats may include only base'
+fresh; mkdir "$tree/src/misc"; echo > "$tree/src/misc/a.c"
+caught a_folder_without_a_rank_is_caught 'folder misc has no rank'
+fresh; echo '#include "status.h"' > "$tree/src/base/bad.c"
+caught an_include_not_written_from_src_is_caught 'is no file below src/'
+fresh; echo '#include "base/status.h"' > "$tree/include/stowage/bad.h"
+caught a_public_header_including_the_inside_is_caught 'a public header includes'
+finish

@@ -1,0 +1,19 @@
+# Sourced by the guards and by the tests of the command: result lines as tests/run counts them, and a folder that goes away.
+set -uo pipefail
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build=${STOWAGE_BUILD:-$source_dir/build/release}
+stowage=$build/stowage
+failed=0
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+ok() { echo "ok $*"; }
+fail() { echo "FAIL $*"; failed=1; }
+skip() { echo "skip $*"; }
+has() { command -v "$1" > /dev/null 2>&1; }
+# check NAME COMMAND…: ok if the command succeeds, else its output and FAIL.
+check() {
+  local name=$1; shift
+  if "$@" > "$folder/check.log" 2>&1; then ok "$name"; else cat "$folder/check.log"; fail "$name"; fi
+}
+finish() { exit "$failed"; }
