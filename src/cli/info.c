@@ -8,6 +8,7 @@
 #include <stowage/size.h>
 #include <stowage/version.h>
 
+#include "base/hostmem.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "cli/output.h"
@@ -27,6 +28,7 @@ typedef struct info_device {
 
 typedef struct info {
   host_facts host;
+  hostmem memory;
   info_device *devices;
   size_t count;
   char no_gpu[512]; /* why there is no card; "" if there is one or nobody asked */
@@ -83,12 +85,16 @@ static const char *road_words(stow_host_road road) {
 
 /* ---- for people ---- */
 
-static void print_host(const host_facts *host) {
+static void print_host(const host_facts *host, const hostmem *memory) {
   char total[STOW_SIZE_TEXT_MAX], available[STOW_SIZE_TEXT_MAX];
   printf("%s  %s %s, %d CPU%s, %s RAM, %s available\n", output_bold("host"), host->system,
          host->machine, host->cpus, host->cpus == 1 ? "" : "s",
-         stow_size_format(total, host->ram_bytes),
-         stow_size_format(available, host->ram_available_bytes));
+         stow_size_format(total, memory->machine_total_bytes),
+         stow_size_format(available, memory->machine_available_bytes));
+  if (memory->limited)
+    printf("  this container may use %s, of which %s are in use (cgroup v%d)\n",
+           stow_size_format(total, memory->limit_bytes),
+           stow_size_format(available, memory->limit_used_bytes), memory->cgroup_version);
 }
 
 static void print_title(const stow_device_props *props) {
@@ -127,7 +133,7 @@ static stow_status print_device(const info_device *device) {
 
 static stow_status print_text(const info *all) {
   printf("stowage %s\n", stow_version());
-  print_host(&all->host);
+  print_host(&all->host, &all->memory);
   for (size_t i = 0; i < all->count; i++) STOW_TRY(print_device(&all->devices[i]));
   if (all->no_gpu[0] != '\0')
     printf("\nno GPU: %s\nA simulated card works everywhere: stowage info --device sim:16G\n",
@@ -137,16 +143,28 @@ static stow_status print_text(const info *all) {
 
 /* ---- for programs ---- */
 
-static void json_host(json *j, const host_facts *host) {
+static void json_host(json *j, const info *all) {
+  const hostmem *memory = &all->memory;
   json_key(j, "host");
   json_begin_object(j);
-  json_key(j, "system"), json_text(j, host->system);
-  json_key(j, "machine"), json_text(j, host->machine);
-  json_key(j, "cpus"), json_i64(j, host->cpus);
-  json_key(j, "ram_bytes"), json_u64(j, host->ram_bytes);
-  json_key(j, "ram_available_bytes"), json_u64(j, host->ram_available_bytes);
-  json_key(j, "swap_bytes"), json_u64(j, host->swap_bytes);
-  json_key(j, "swap_free_bytes"), json_u64(j, host->swap_free_bytes);
+  json_key(j, "system"), json_text(j, all->host.system);
+  json_key(j, "machine"), json_text(j, all->host.machine);
+  json_key(j, "cpus"), json_i64(j, all->host.cpus);
+  json_key(j, "ram_bytes"), json_u64(j, memory->machine_total_bytes);
+  json_key(j, "ram_available_bytes"), json_u64(j, memory->machine_available_bytes);
+  json_key(j, "usable_bytes"), json_u64(j, memory->usable_bytes);
+  json_key(j, "swap_bytes"), json_u64(j, all->host.swap_bytes);
+  json_key(j, "swap_free_bytes"), json_u64(j, all->host.swap_free_bytes);
+  json_key(j, "container");
+  if (memory->limited) {
+    json_begin_object(j);
+    json_key(j, "cgroup_version"), json_i64(j, memory->cgroup_version);
+    json_key(j, "limit_bytes"), json_u64(j, memory->limit_bytes);
+    json_key(j, "used_bytes"), json_u64(j, memory->limit_used_bytes);
+    json_end_object(j);
+  } else {
+    json_null(j);
+  }
   json_end_object(j);
 }
 
@@ -185,7 +203,7 @@ static stow_status print_json(const info *all) {
   json j = JSON_PRETTY(&out);
   json_begin_object(&j);
   json_key(&j, "version"), json_text(&j, stow_version());
-  json_host(&j, &all->host);
+  json_host(&j, all);
   json_key(&j, "devices");
   json_begin_array(&j);
   for (size_t i = 0; i < all->count; i++) json_device(&j, &all->devices[i]);
@@ -197,7 +215,8 @@ static stow_status print_json(const info *all) {
 
 static int run(verb_call *call) {
   info all = {0};
-  stow_status status = host_read(&all.host, "");
+  host_read(&all.host, "");
+  stow_status status = hostmem_read(&all.memory);
   if (status == STOW_OK) status = read_devices(&all, verb_value(call, "device"));
   if (status == STOW_OK) status = verb_flag(call, "json") ? print_json(&all) : print_text(&all);
   free(all.devices);

@@ -87,7 +87,7 @@ static int usable_cpus(void) {
   return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-stow_status host_read(host_facts *facts, const char *root) {
+void host_read(host_facts *facts, const char *root) {
   *facts = (host_facts){0};
   struct utsname name;
   if (uname(&name) == 0) {
@@ -98,15 +98,9 @@ stow_status host_read(host_facts *facts, const char *root) {
   buffer text = BUFFER_INIT;
   if (proc_read(&text, root, "/sys/devices/system/node/has_memory") == STOW_OK)
     facts->numa_nodes = list_count(text.data);
-  stow_status status = proc_read(&text, root, "/proc/meminfo");
-  if (status == STOW_OK) {
-    facts->ram_bytes = meminfo_bytes(text.data, "MemTotal");
-    facts->ram_available_bytes = meminfo_bytes(text.data, "MemAvailable");
+  if (proc_read(&text, root, "/proc/meminfo") == STOW_OK) {
     facts->swap_bytes = meminfo_bytes(text.data, "SwapTotal");
     facts->swap_free_bytes = meminfo_bytes(text.data, "SwapFree");
-    if (facts->ram_bytes == 0)
-      status = stow_fail(STOW_ERR_FORMAT, "%s/proc/meminfo has no MemTotal line", root);
   }
   buffer_free(&text);
-  return status;
 }

@@ -1,4 +1,5 @@
-/* Proc: what the kernel says in small files, and the machine's facts made from them.
+/* Proc: what the kernel says in small files, and the machine's facts made from them. How much of
+ * its memory may be used is base/hostmem.h.
  *
  * Every call takes `root`, put before each path: "" on a running system, a folder of made-up files
  * in tests. A file that is not there is an answer ("not known"), never a failure of the whole. */
@@ -21,11 +22,10 @@ typedef struct host_facts {
   char machine[32]; /* "x86_64", "aarch64" */
   int cpus;         /* that this process may run on */
   int numa_nodes;   /* with memory; 0: not known */
-  uint64_t ram_bytes, ram_available_bytes;
   uint64_t swap_bytes, swap_free_bytes;
 } host_facts;
 
-/* Fails only where /proc/meminfo cannot be had. */
-stow_status host_read(host_facts *facts, const char *root);
+/* What cannot be read stays 0 or "". */
+void host_read(host_facts *facts, const char *root);
 
 #endif

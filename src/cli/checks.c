@@ -1,0 +1,331 @@
+/* The doctor's checks. Each adds one finding or more; where something can be tried it is tried, not
+ * looked up. What needs a fork comes first, before a driver is loaded. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+
+#include <stowage/size.h>
+
+#include "base/clock.h"
+#include "base/hostmem.h"
+#include "cli/doctor.h"
+#include "device/device.h"
+#include "watch/packages.h"
+#include "watch/pidfd.h"
+#include "watch/proc.h"
+
+#define SIM_HINT "a simulated card works without one: --device sim:16G"
+
+/* Adds a finding and returns it, so that `next` can be added to it. */
+static finding *found(findings *into, const char *name, finding_verdict verdict, const char *format,
+                      ...) __attribute__((format(printf, 4, 5)));
+static finding *found(findings *into, const char *name, finding_verdict verdict, const char *format,
+                      ...) {
+  /* Past the bound the last one is written over; eight checks and a dozen cards fit. */
+  if (into->count == FINDINGS_MAX) into->count--;
+  finding *f = &into->list[into->count++];
+  *f = (finding){.verdict = verdict};
+  snprintf(f->name, sizeof f->name, "%s", name);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(f->reason, sizeof f->reason, format, args);
+  va_end(args);
+  return f;
+}
+
+static void next(finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void next(finding *f, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  vsnprintf(f->next, sizeof f->next, format, args);
+  va_end(args);
+}
+
+/* ---- devices ---- */
+
+/* One page made on `tier`, mapped, filled, read back and given up: the whole road, in `*us`. */
+static stow_status try_mapped(stow_device *d, stow_addr at, stow_page page, uint64_t bytes) {
+  unsigned char back[4096];
+  STOW_TRY(device_map(d, at, bytes, page));
+  stow_status status = device_access(d, at, bytes);
+  if (status == STOW_OK) status = device_fill(d, at, 0xa5, bytes, NULL);
+  if (status == STOW_OK)
+    status =
+        device_copy(d, (stow_addr)(uintptr_t)back, at + bytes - sizeof back, sizeof back, NULL);
+  if (status == STOW_OK) status = device_stream_sync(d, NULL);
+  for (size_t i = 0; i < sizeof back && status == STOW_OK; i++)
+    if (back[i] != 0xa5)
+      status = stow_fail(STOW_ERR_DEVICE, "a page filled with 0xa5 reads back as 0x%02x", back[i]);
+  stow_status undone = device_unmap(d, at, bytes);
+  return status != STOW_OK ? status : undone;
+}
+
+static stow_status try_page(stow_device *d, uint64_t bytes, stow_tier tier, uint64_t *us) {
+  uint64_t started = clock_ns();
+  stow_addr at;
+  stow_page page;
+  STOW_TRY(device_reserve(d, &at, bytes, 0));
+  stow_status status = device_page_create(d, &page, bytes, tier);
+  if (status == STOW_OK) {
+    status = try_mapped(d, at, page, bytes);
+    stow_status released = device_page_release(d, page);
+    if (status == STOW_OK) status = released;
+  }
+  stow_status undone = device_unreserve(d, at, bytes);
+  *us = (clock_ns() - started) / 1000;
+  return status != STOW_OK ? status : undone;
+}
+
+static void check_pages(findings *into, stow_device *d, const stow_device_props *props) {
+  char size[STOW_SIZE_TEXT_MAX];
+  uint64_t us;
+  if (!props->has_vmm) {
+    next(found(into, "pages", FINDING_NOTE,
+               "this driver cannot make and map pages; plain"
+               " allocations work, spilling and migrating do not"),
+         "a driver for CUDA 11.2 or newer, on Linux, has them");
+    return;
+  }
+  stow_size_format(size, props->page_bytes);
+  if (try_page(d, props->page_bytes, STOW_TIER_VRAM, &us) == STOW_OK)
+    found(into, "pages", FINDING_OK,
+          "a page of %s was made, mapped, filled and read back in %llu us", size,
+          (unsigned long long)us);
+  else
+    next(found(into, "pages", FINDING_BROKEN, "a page of %s: %s", size, stow_status_message()),
+         "see whether the card is full: stowage info");
+}
+
+static const char *road_words(stow_host_road road) {
+  switch (road) {
+  case STOW_HOST_NONE: return "no road to host memory";
+  case STOW_HOST_PINNED: return "whole pinned allocations";
+  case STOW_HOST_LOCATION: return "pages at the host";
+  case STOW_HOST_NUMA: return "pages at a NUMA node of the host";
+  case STOW_HOST_SIMULATED: return "simulated host memory";
+  }
+  return "unknown";
+}
+
+static void check_host_tier(findings *into, stow_device *d, const stow_device_props *props) {
+  uint64_t us;
+  switch (props->host_road) {
+  case STOW_HOST_NONE:
+    next(found(into, "host tier", FINDING_NONE, "%s: nothing can spill",
+               road_words(props->host_road)),
+         strcmp(props->kind, "sim") == 0 ? "name one: --device sim:16G,host=32G"
+                                         : "a driver for CUDA 12.6 or newer; in Docker also"
+                                           " --cap-add SYS_NICE; then --probe");
+    return;
+  case STOW_HOST_PINNED:
+    next(found(into, "host tier", FINDING_NOTE,
+               "%s only: an address cannot change to host memory under a program",
+               road_words(props->host_road)),
+         "a driver for CUDA 12.6 or newer; in Docker also --cap-add SYS_NICE; then --probe");
+    return;
+  default: break;
+  }
+  if (try_page(d, props->page_bytes, STOW_TIER_HOST, &us) == STOW_OK)
+    found(into, "host tier", FINDING_OK, "%s; one made, mapped, filled and read back in %llu us",
+          road_words(props->host_road), (unsigned long long)us);
+  else
+    next(found(into, "host tier", FINDING_BROKEN, "%s: %s", road_words(props->host_road),
+               stow_status_message()),
+         "see how much memory the host has: stowage info");
+}
+
+static void check_device(findings *into, const char *name) {
+  stow_device *d;
+  stow_device_props props;
+  stow_status status = stow_device_open(&d, name);
+  if (status == STOW_OK) status = stow_device_get_props(d, &props);
+  if (status != STOW_OK) {
+    next(found(into, "device", FINDING_BROKEN, "%s", stow_status_message()), SIM_HINT);
+    return;
+  }
+  char size[STOW_SIZE_TEXT_MAX];
+  found(into, "device", FINDING_OK, "%s, %s", props.name, stow_size_format(size, props.vram_bytes));
+  check_pages(into, d, &props);
+  check_host_tier(into, d, &props);
+  if (stow_device_close(d) != STOW_OK)
+    found(into, "device", FINDING_BROKEN, "closing it: %s", stow_status_message());
+}
+
+/* The simulated card needs memfd and fixed mappings, which a sandbox may refuse. */
+static void check_simulator(findings *into) {
+  stow_device *d;
+  uint64_t us = 0;
+  stow_status status = stow_device_open(&d, "sim:64M");
+  if (status == STOW_OK) {
+    status = try_page(d, UINT64_C(2) << 20, STOW_TIER_VRAM, &us);
+    stow_status closed = stow_device_close(d);
+    if (status == STOW_OK) status = closed;
+  }
+  if (status == STOW_OK)
+    found(into, "simulator", FINDING_OK, "--device sim:16G works without a GPU");
+  else
+    next(found(into, "simulator", FINDING_BROKEN, "%s", stow_status_message()),
+         "it needs memfd_create and mmap at fixed addresses; look at the sandbox's rules");
+}
+
+static void check_cards(findings *into) {
+  int count = 0;
+  if (stow_device_count(&count) != STOW_OK) {
+    next(found(into, "driver", FINDING_BROKEN, "%s", stow_status_message()), SIM_HINT);
+    return;
+  }
+  if (count == 0) {
+    stow_device *none;
+    if (stow_device_open(&none, "0") == STOW_OK) stow_device_close(none);
+    next(found(into, "driver", FINDING_NONE, "no GPU: %s", stow_status_message()),
+         "in a container, start it with the GPUs (docker run --gpus all); " SIM_HINT);
+    return;
+  }
+  found(into, "driver", FINDING_OK, "%d card%s", count, count == 1 ? "" : "s");
+  for (int i = 0; i < count; i++) {
+    char index[16];
+    snprintf(index, sizeof index, "%d", i);
+    check_device(into, index);
+  }
+}
+
+/* ---- the machine and the container ---- */
+
+static void check_memory(findings *into) {
+  hostmem memory;
+  char limit[STOW_SIZE_TEXT_MAX], used[STOW_SIZE_TEXT_MAX], total[STOW_SIZE_TEXT_MAX];
+  if (hostmem_read(&memory) != STOW_OK) {
+    found(into, "host memory", FINDING_BROKEN, "%s", stow_status_message());
+    return;
+  }
+  found(into, "host memory", FINDING_OK, "%s of %s may be used",
+        stow_size_format(used, memory.usable_bytes),
+        stow_size_format(total, memory.machine_total_bytes));
+  if (!memory.limited) {
+    if (memory.cgroup_version == 0)
+      found(into, "container", FINDING_NONE, "no memory cgroup can be seen; nothing limits memory");
+    else
+      found(into, "container", FINDING_OK, "no memory limit (cgroup v%d)", memory.cgroup_version);
+    return;
+  }
+  next(found(into, "container", FINDING_NOTE,
+             "memory limited to %s, of which %s are in use"
+             " (cgroup v%d)",
+             stow_size_format(limit, memory.limit_bytes),
+             stow_size_format(used, memory.limit_used_bytes), memory.cgroup_version),
+       "pinned host memory counts against it; raise it with docker run --memory, or the limit of"
+       " the pod or job");
+}
+
+static void check_locked_memory(findings *into) {
+  struct rlimit limit;
+  char size[STOW_SIZE_TEXT_MAX];
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return;
+  if (limit.rlim_cur == RLIM_INFINITY)
+    found(into, "locked memory", FINDING_OK, "no limit");
+  else
+    next(found(into, "locked memory", FINDING_NOTE,
+               "at most %s may be locked (mlock, registered I/O buffers)",
+               stow_size_format(size, limit.rlim_cur)),
+         "ulimit -l unlimited; in Docker --ulimit memlock=-1");
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    next(found(into, "address space", FINDING_NOTE,
+               "limited to %s; reserving addresses for a card needs more than it holds",
+               stow_size_format(size, limit.rlim_cur)),
+         "ulimit -v unlimited");
+}
+
+static void check_kernel(findings *into) {
+  uint64_t number;
+  if (proc_number(&number, "", "/proc/sys/vm/max_map_count") == STOW_OK) {
+    finding *f = found(into, "mappings", number < 65530 ? FINDING_NOTE : FINDING_OK,
+                       "a process may have %llu (vm.max_map_count)", (unsigned long long)number);
+    if (number < 65530) next(f, "sysctl -w vm.max_map_count=65530, or more");
+  }
+  if (proc_number(&number, "", "/proc/sys/vm/overcommit_memory") == STOW_OK && number == 2)
+    next(found(into, "overcommit", FINDING_NOTE,
+               "the kernel promises no more memory than it has (vm.overcommit_memory = 2): large"
+               " reservations of other programs may be refused"),
+         "sysctl -w vm.overcommit_memory=0");
+  struct statvfs shm;
+  if (statvfs("/dev/shm", &shm) == 0) {
+    uint64_t bytes = (uint64_t)shm.f_blocks * shm.f_frsize;
+    char size[STOW_SIZE_TEXT_MAX];
+    finding *f = found(into, "shared memory", bytes < UINT64_C(1) << 30 ? FINDING_NOTE : FINDING_OK,
+                       "/dev/shm holds %s", stow_size_format(size, bytes));
+    if (f->verdict == FINDING_NOTE)
+      next(f, "data loader workers need more: docker run --shm-size 8g");
+  }
+}
+
+static void check_pidfd(findings *into) {
+  static const char name[] = "pidfd_getfd";
+  pidfd_answer answer;
+  pidfd_try(&answer);
+  if (answer.from_child == 0 && answer.from_parent == 0) {
+    found(into, name, FINDING_OK, "processes may share device memory made of pages");
+  } else if (answer.from_child == ENOSYS) {
+    next(found(into, name, FINDING_NOTE,
+               "this kernel does not have it: device memory made of pages"
+               " cannot be shared between processes that way"),
+         "Linux 5.6 or newer");
+  } else if (answer.from_child == 0) {
+    next(found(into, name, FINDING_NOTE,
+               "only a parent may take from its child (%s the other way):"
+               " processes may fail to share device memory made of pages",
+               strerror(answer.from_parent)),
+         "sysctl -w kernel.yama.ptrace_scope=0, or in Docker --cap-add SYS_PTRACE");
+  } else {
+    next(found(into, name, FINDING_NOTE,
+               "refused (%s): device memory made of pages cannot be"
+               " shared between processes that way",
+               strerror(answer.from_child)),
+         "in Docker --cap-add SYS_PTRACE, or a seccomp profile that allows it");
+  }
+}
+
+static void check_frameworks(findings *into) {
+  packages all;
+  if (packages_find(&all) != STOW_OK) {
+    found(into, "python", FINDING_NONE, "%s", stow_status_message());
+    return;
+  }
+  found(into, "python", FINDING_OK, "%s (%s)%s", all.python, all.interpreter,
+        all.count == 0 ? "; no torch, jax, tensorflow, cupy or numpy there" : "");
+  for (size_t i = 0; i < all.count; i++)
+    found(into, all.found[i].name, FINDING_OK, "%s", all.found[i].version);
+}
+
+/* A name that cannot be right is the caller's mistake, not a finding. */
+static stow_status check_name(const char *device) {
+  stow_device *d;
+  stow_status status = stow_device_open(&d, device);
+  if (status == STOW_OK) return stow_device_close(d);
+  bool mistake =
+      status == STOW_ERR_INVALID || status == STOW_ERR_OVERFLOW || status == STOW_ERR_NOT_FOUND;
+  return mistake ? status : STOW_OK;
+}
+
+stow_status checks_run(findings *into, const char *device, bool probe) {
+  (void)probe;
+  check_pidfd(into);
+  finding pidfd = into->list[--into->count]; /* made first, shown with its kind */
+  const char *environment = getenv("STOWAGE_DEVICE");
+  if ((device != NULL && device[0] != '\0') || (environment != NULL && environment[0] != '\0')) {
+    STOW_TRY(check_name(device));
+    check_device(into, device);
+  } else {
+    check_cards(into);
+  }
+  check_simulator(into);
+  check_memory(into);
+  check_locked_memory(into);
+  check_kernel(into);
+  into->list[into->count++] = pidfd;
+  check_frameworks(into);
+  return STOW_OK;
+}

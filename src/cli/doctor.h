@@ -1,0 +1,36 @@
+/* Doctor: findings about this machine, made by checks.c and shown by doctor.c. */
+#ifndef CLI_DOCTOR_H
+#define CLI_DOCTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buffer.h"
+
+typedef enum finding_verdict {
+  FINDING_OK,    /* works */
+  FINDING_NOTE,  /* works, with something to know */
+  FINDING_NONE,  /* not here; nothing is wrong with that */
+  FINDING_BROKEN /* here, but does not work */
+} finding_verdict;
+
+typedef struct finding {
+  char name[40];
+  finding_verdict verdict;
+  char reason[640]; /* what was found */
+  char next[320];   /* what to do about it; "" where there is nothing to do */
+} finding;
+
+#define FINDINGS_MAX 64
+
+typedef struct findings {
+  finding list[FINDINGS_MAX];
+  size_t count;
+} findings;
+
+/* Makes every check there is. `device` as for opening, NULL: every card. `probe`: try the roads to
+ * host memory anew instead of believing what was found before. Fails only where the device's name
+ * cannot be right or is nobody's; everything else is a finding. */
+stow_status checks_run(findings *into, const char *device, bool probe);
+
+#endif

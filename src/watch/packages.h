@@ -1,0 +1,28 @@
+/* Packages: which frameworks the python3 on PATH would import, by looking at its folders. Nothing
+ * is imported: asking Python for its path takes tens of milliseconds, importing torch seconds. */
+#ifndef WATCH_PACKAGES_H
+#define WATCH_PACKAGES_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+#define PACKAGES_MAX 8
+
+typedef struct package {
+  char name[32]; /* as installed: "torch", "cupy_cuda12x" */
+  char version[48];
+} package;
+
+typedef struct packages {
+  char python[16];             /* "3.11.7" */
+  char interpreter[256];       /* sys.executable */
+  package found[PACKAGES_MAX]; /* torch, jax, tensorflow, cupy, numpy, those that are there */
+  size_t count;
+} packages;
+
+/* STOW_ERR_NOT_FOUND: no python3 on PATH. STOW_ERR_IO: there is one, but it did not answer in five
+ * seconds, or not in words that make sense. */
+stow_status packages_find(packages *all);
+
+#endif
