@@ -3,7 +3,9 @@
  * A device is named the same way everywhere:
  *   "0", "1", …          a card, counted as CUDA_VISIBLE_DEVICES shows them
  *   "GPU-5d3c…"          a card by UUID (a unique beginning is enough)
- *   "sim:16G"            a simulated card of 16 GiB; "sim:16G,host=32G" with a host tier of 32 GiB
+ *   "sim:16G"            a simulated card of 16 GiB, with a host tier of twice that;
+ *                        "sim:16G,host=8G" says how large (host=0: none). Words after it: paper
+ *                        (nothing can be touched), costs (calls take time), no-vmm (no pages)
  *   NULL or ""           $STOWAGE_DEVICE, else the first card, else "sim:16G" */
 #ifndef STOWAGE_DEVICE_H
 #define STOWAGE_DEVICE_H

@@ -146,7 +146,8 @@ struct stow_device {
  *
  * Time stands still until it is advanced: by stow_sim_advance, by waiting for an event or stream
  * (as long as that takes), and, with costs on, by each call's cost. Work submitted to a stream
- * completes only as time passes. */
+ * completes only as time passes. The calls below also take a fault device and reach the simulated
+ * card inside it. */
 
 typedef struct stow_sim_options {
   uint32_t version;    /* 1 */
