@@ -1,0 +1,484 @@
+/* Pickle: the machine. One switch over opcodes; containers go to the sink as they fill.
+ *
+ * The hot opcodes (memo, marks, small integers, short strings, dict and list filling) are obeyed in
+ * the loop; the rest in pickle_cold. Opcodes are those of Python's pickletools, by number. */
+#include "formats/pickle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD_SHIFT = 27, WORD_MAX = (1 << WORD_SHIFT) - 1, STEP_BYTES = 16 };
+
+void pickle_free(pickle_machine *m) {
+  free(m->stack);
+  free(m->wide);
+  free(m->codes);
+  memo_free(&m->memo);
+  map_free(&m->wide_index);
+  intern_free(&m->strings);
+  *m = (pickle_machine){0};
+}
+
+const char *pickle_text(const pickle_machine *m, uint64_t string, size_t *count) {
+  return intern_get(&m->strings, (uint32_t)string, count);
+}
+
+const char *pickle_tag_name(uint8_t tag) {
+  static const char *const names[] = {
+      [PICKLE_NONE] = "None",
+      [PICKLE_BOOL] = "a bool",
+      [PICKLE_INT] = "an int",
+      [PICKLE_UINT] = "an int",
+      [PICKLE_FLOAT] = "a float",
+      [PICKLE_STRING] = "a str",
+      [PICKLE_OPAQUE] = "something of no known use",
+      [PICKLE_EMPTY_LIST] = "an empty list",
+      [PICKLE_EMPTY_DICT] = "an empty dict",
+  };
+  return tag < sizeof names / sizeof *names && names[tag] != NULL ? names[tag] : "a list or dict";
+}
+
+static stow_status broken(const pickle_machine *m, const char *what) {
+  return stow_fail(STOW_ERR_FORMAT, "%s: broken pickle at byte %llu: %s", m->in->name,
+                   (unsigned long long)m->op_offset, what);
+}
+
+static stow_status cut_short(const pickle_machine *m) {
+  return stow_fail(STOW_ERR_FORMAT,
+                   "%s: the pickle is cut short: it ends at byte %llu, inside what began at byte "
+                   "%llu; copy or record it again",
+                   m->in->name,
+                   (unsigned long long)(m->in->base + (uint64_t)(m->in->end - m->in->window)),
+                   (unsigned long long)m->op_offset);
+}
+
+/* Adds the place to the words of a lower layer. */
+static stow_status placed(const pickle_machine *m, stow_status status) {
+  if (status == STOW_OK) return status;
+  return stow_fail(status, "%s: %s (at byte %llu)", m->in->name, stow_status_message(),
+                   (unsigned long long)m->op_offset);
+}
+
+static stow_status charge(pickle_machine *m, uint64_t bytes) {
+  if (m->work_bytes + bytes > m->max_work_bytes)
+    return stow_fail(STOW_ERR_BUDGET,
+                     "reading it needs more than the %llu MiB of working memory allowed",
+                     (unsigned long long)(m->max_work_bytes >> 20));
+  m->work_bytes += bytes;
+  return STOW_OK;
+}
+
+static stow_status grow(pickle_machine *m, void **table, size_t *capacity, size_t size) {
+  size_t wanted = *capacity == 0 ? 256 : *capacity * 2;
+  STOW_TRY(charge(m, (wanted - *capacity) * size));
+  void *bigger = realloc(*table, wanted * size);
+  if (bigger == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a table of %zu values", wanted);
+  *table = bigger;
+  *capacity = wanted;
+  return STOW_OK;
+}
+
+/* ---- memo: a value as one word ---- */
+
+static stow_status widen(pickle_machine *m, uint32_t *word, const pickle_value *v) {
+  uint64_t key = hash_u64(v->v, v->tag);
+  for (uint64_t *have; (have = map_get(&m->wide_index, key)) != NULL; key++) {
+    if (m->wide[*have].v == v->v && m->wide[*have].tag == v->tag) {
+      *word = PICKLE_WIDE << WORD_SHIFT | (uint32_t)*have;
+      return STOW_OK;
+    }
+  }
+  if (m->wide_count > WORD_MAX) return stow_fail(STOW_ERR_OVERFLOW, "too many values to remember");
+  if (m->wide_count == m->wide_capacity)
+    STOW_TRY(grow(m, (void **)&m->wide, &m->wide_capacity, sizeof *m->wide));
+  STOW_TRY(charge(m, 2 * sizeof(map_slot)));
+  STOW_TRY(map_put(&m->wide_index, key, m->wide_count));
+  *word = PICKLE_WIDE << WORD_SHIFT | (uint32_t)m->wide_count;
+  m->wide[m->wide_count++] = (pickle_value){.tag = v->tag, .v = v->v};
+  return STOW_OK;
+}
+
+static stow_status memo_set(pickle_machine *m, uint64_t index, const pickle_value *v) {
+  uint32_t word = 0;
+  if (m->sink->forget >> v->tag & 1)
+    word = PICKLE_CONSUMED << WORD_SHIFT;
+  else if (v->v <= WORD_MAX)
+    word = (uint32_t)v->tag << WORD_SHIFT | (uint32_t)v->v;
+  else
+    STOW_TRY(widen(m, &word, v));
+  if (memo_get(&m->memo, index) == word) return STOW_OK;
+  return memo_put(&m->memo, index, word, m->max_work_bytes);
+}
+
+/* Remembers the top of the stack; a container that may still be filled notes where. */
+static stow_status memo_top(pickle_machine *m, uint64_t index) {
+  if (m->count == 0) return stow_fail(STOW_ERR_FORMAT, "nothing on the stack to remember");
+  pickle_value *top = &m->stack[m->count - 1];
+  if ((top->tag == PICKLE_EMPTY_LIST || top->tag == PICKLE_EMPTY_DICT) && index < UINT32_MAX)
+    top->aux = (uint32_t)index + 1;
+  return memo_set(m, index, top);
+}
+
+static stow_status memo_fetch(pickle_machine *m, pickle_value *to, uint64_t index) {
+  uint32_t word = memo_get(&m->memo, index);
+  unsigned tag = word >> WORD_SHIFT;
+  *to = (pickle_value){.tag = (uint8_t)tag, .flags = PICKLE_SHARED, .v = word & WORD_MAX};
+  if (tag == PICKLE_STRING) {
+    to->aux = m->codes[to->v];
+  } else if (tag == PICKLE_WIDE) {
+    *to = m->wide[to->v];
+    to->flags = PICKLE_SHARED;
+    if (to->tag == PICKLE_STRING) to->aux = m->codes[to->v];
+  } else if (tag == PICKLE_CONSUMED) {
+    return stow_fail(STOW_ERR_FORMAT,
+                     "refers back to entry %llu, a trace entry, block or segment already read: one "
+                     "of them in two places is nothing a snapshot has",
+                     (unsigned long long)index);
+  } else if (tag == 0) {
+    return stow_fail(STOW_ERR_FORMAT, "refers to entry %llu, which was never put",
+                     (unsigned long long)index);
+  }
+  return STOW_OK;
+}
+
+/* ---- strings ---- */
+
+static stow_status push(pickle_machine *m, pickle_value value) {
+  if (m->count == m->capacity)
+    STOW_TRY(grow(m, (void **)&m->stack, &m->capacity, sizeof *m->stack));
+  m->stack[m->count++] = value;
+  return STOW_OK;
+}
+
+static stow_status push_string(pickle_machine *m, const char *text, size_t count) {
+  uint32_t number, before = m->strings.count;
+  STOW_TRY(intern_add(&m->strings, &number, text, count));
+  if (m->strings.count != before) {
+    STOW_TRY(charge(m, count + 1 + 16)); /* bytes, offset, table */
+    if (number >= m->codes_capacity)
+      STOW_TRY(grow(m, (void **)&m->codes, &m->codes_capacity, sizeof *m->codes));
+    m->codes[number] = m->sink->code(m->sink->context, text, count);
+  }
+  return push(m, (pickle_value){.tag = PICKLE_STRING, .aux = m->codes[number], .v = number});
+}
+
+/* A counted string or bytes whose length was just read; `keep` false: passed over. */
+static stow_status take_text(pickle_machine *m, uint64_t count, bool keep) {
+  if (!keep || count > PICKLE_TEXT_MAX) {
+    stow_status status = input_skip(m->in, count);
+    if (status == STOW_ERR_FORMAT && input_left(m->in) == 0) return cut_short(m);
+    STOW_TRY(status);
+    return push(m, (pickle_value){.tag = PICKLE_OPAQUE});
+  }
+  STOW_TRY(input_fill(m->in, (size_t)count));
+  if (input_left(m->in) < count) return cut_short(m);
+  STOW_TRY(placed(m, push_string(m, (const char *)m->in->at, (size_t)count)));
+  m->in->at += count;
+  return STOW_OK;
+}
+
+static uint64_t little(const uint8_t *p, size_t count) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < count; i++) value |= (uint64_t)p[i] << (8 * i);
+  return value;
+}
+
+/* LONG1 and LONG4: two's complement, as many bytes as it takes. Past 64 bits it is opaque. */
+static stow_status take_long(pickle_machine *m, uint64_t count) {
+  if (count > 9) return take_text(m, count, false);
+  STOW_TRY(input_fill(m->in, (size_t)count));
+  if (input_left(m->in) < count) return cut_short(m);
+  const uint8_t *p = m->in->at;
+  m->in->at += count;
+  pickle_value value = {.tag = PICKLE_INT};
+  if (count == 9) {
+    value.v = little(p, 8);
+    bool negative = p[8] == 0xff && p[7] >= 0x80;
+    if (p[8] == 0)
+      value.tag = value.v > INT64_MAX ? PICKLE_UINT : PICKLE_INT;
+    else if (!negative)
+      value = (pickle_value){.tag = PICKLE_OPAQUE};
+  } else if (count > 0) {
+    unsigned unused = 64 - 8 * (unsigned)count;
+    value.i = (int64_t)(little(p, (size_t)count) << unused) >> unused;
+  }
+  return push(m, value);
+}
+
+/* ---- containers ---- */
+
+/* Hands the items above `first` to the sink as contents of the container below them. */
+static stow_status fill(pickle_machine *m, size_t first, bool dict) {
+  if (first == 0 || first > m->count)
+    return stow_fail(STOW_ERR_FORMAT, "items without a list or dict to hold them");
+  pickle_value *holder = &m->stack[first - 1];
+  const pickle_value *items = holder + 1;
+  size_t count = m->count - first;
+  m->count = first;
+  if (count == 0 || holder->tag == PICKLE_OPAQUE) return STOW_OK;
+  if (holder->flags & PICKLE_SHARED)
+    return stow_fail(STOW_ERR_FORMAT, "adds to a list or dict that was already used elsewhere");
+  if (holder->tag < PICKLE_SINK_FIRST &&
+      holder->tag != (dict ? PICKLE_EMPTY_DICT : PICKLE_EMPTY_LIST))
+    return stow_fail(STOW_ERR_FORMAT, "%s items added to %s", dict ? "dict" : "list",
+                     pickle_tag_name(holder->tag));
+  if (dict && count % 2 != 0) return stow_fail(STOW_ERR_FORMAT, "a dict key without a value");
+  STOW_TRY(dict ? m->sink->dict(m->sink->context, holder, items, count / 2)
+                : m->sink->list(m->sink->context, holder, items, count));
+  return holder->aux != 0 ? memo_set(m, holder->aux - 1, holder) : STOW_OK;
+}
+
+/* Replaces the top `count` values by a tuple of them. */
+static stow_status make_tuple(pickle_machine *m, size_t count) {
+  if (count > m->count) return stow_fail(STOW_ERR_FORMAT, "a tuple of more than the stack has");
+  pickle_value value = {.tag = PICKLE_OPAQUE};
+  m->count -= count;
+  STOW_TRY(m->sink->tuple(m->sink->context, &value, m->stack + m->count, count));
+  return push(m, value);
+}
+
+/* LIST, DICT: a container and its contents at once, from the mark. */
+static stow_status make_marked(pickle_machine *m, size_t first, bool dict) {
+  STOW_TRY(push(m, (pickle_value){.tag = PICKLE_NONE})); /* room; then shift the items up */
+  memmove(m->stack + first + 1, m->stack + first, (m->count - 1 - first) * sizeof *m->stack);
+  m->stack[first] = (pickle_value){.tag = dict ? PICKLE_EMPTY_DICT : PICKLE_EMPTY_LIST};
+  return fill(m, first + 1, dict);
+}
+
+/* ---- opcodes ---- */
+
+static const char *refused_name(uint8_t op) {
+  switch (op) {
+  case 'c': return "GLOBAL";
+  case 'R': return "REDUCE";
+  case 'b': return "BUILD";
+  case 'i': return "INST";
+  case 'o': return "OBJ";
+  case 'P': return "PERSID";
+  case 'Q': return "BINPERSID";
+  case 0x81: return "NEWOBJ";
+  case 0x82: return "EXT1";
+  case 0x83: return "EXT2";
+  case 0x84: return "EXT4";
+  case 0x92: return "NEWOBJ_EX";
+  case 0x93: return "STACK_GLOBAL";
+  default: return NULL;
+  }
+}
+
+static stow_status refuse(const pickle_machine *m, uint8_t op) {
+  unsigned long long at = (unsigned long long)m->op_offset;
+  const char *name = refused_name(op);
+  if (name != NULL)
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: opcode %s at byte %llu: this pickle would run code when loaded, and no "
+                     "memory snapshot needs that; it was not obeyed. Save the plain dict that "
+                     "torch.cuda.memory._snapshot() gives",
+                     m->in->name, name, at);
+  if (op != 0 && strchr("IFLSVpg", op) != NULL)
+    return stow_fail(
+        STOW_ERR_UNSUPPORTED,
+        "%s: a text pickle (protocol 0), seen at byte %llu; save it with protocol 2 or "
+        "later",
+        m->in->name, at);
+  if (op == 0x97 || op == 0x98)
+    return stow_fail(STOW_ERR_FORMAT, "%s: out-of-band buffers (byte %llu) are not in a snapshot",
+                     m->in->name, at);
+  return stow_fail(STOW_ERR_FORMAT, "%s: no pickle: byte %llu is 0x%02x, which is no opcode",
+                   m->in->name, at, op);
+}
+
+static stow_status pop_mark(pickle_machine *m, size_t *first) {
+  if (m->mark_count == 0) return stow_fail(STOW_ERR_FORMAT, "an end without a beginning (no mark)");
+  *first = m->marks[--m->mark_count];
+  return *first <= m->count ? STOW_OK : stow_fail(STOW_ERR_FORMAT, "a mark above the stack");
+}
+
+static stow_status from_mark(pickle_machine *m, uint8_t op) {
+  size_t first = 0;
+  STOW_TRY(pop_mark(m, &first));
+  switch (op) {
+  case 't': return make_tuple(m, m->count - first);
+  case 'l': return make_marked(m, first, false);
+  case 'd': return make_marked(m, first, true);
+  case 0x90: /* ADDITEMS: sets are opaque */ m->count = first; return STOW_OK;
+  case 0x91: /* FROZENSET */ m->count = first; return push(m, (pickle_value){.tag = PICKLE_OPAQUE});
+  default: /* POP_MARK */ m->count = first; return STOW_OK;
+  }
+}
+
+/* Counted texts. The opcode is taken; its argument is not. */
+static stow_status cold_text(pickle_machine *m, uint8_t op) {
+  size_t width = op == 'U' || op == 'C' || op == 0x8a ? 1 : op >= 0x8d ? 8 : 4;
+  STOW_TRY(input_fill(m->in, width));
+  if (input_left(m->in) < width) return cut_short(m);
+  uint64_t count = little(m->in->at, width);
+  m->in->at += width;
+  switch (op) {
+  case 0x8a: return take_long(m, count);
+  case 0x8b: /* LONG4 */
+  case 'T':  /* BINSTRING */
+    if (count > INT32_MAX) return broken(m, "a negative length");
+    return op == 'T' ? take_text(m, count, true) : take_long(m, count);
+  case 'X':
+  case 0x8d:
+  case 'U': return take_text(m, count, true);
+  default: return take_text(m, count, false); /* bytes */
+  }
+}
+
+static stow_status cold(pickle_machine *m, uint8_t op) {
+  pickle_value top = m->count > 0 ? m->stack[m->count - 1] : (pickle_value){0};
+  switch (op) {
+  case 'U':
+  case 'T':
+  case 'X':
+  case 0x8d: /* strings */
+  case 'C':
+  case 'B':
+  case 0x8e:
+  case 0x96: /* bytes */
+  case 0x8a:
+  case 0x8b: /* longs */ return cold_text(m, op);
+  case 't':
+  case 'l':
+  case 'd':
+  case '1':
+  case 0x90:
+  case 0x91: return placed(m, from_mark(m, op));
+  case ')': return placed(m, make_tuple(m, 0));
+  case 0x85: return placed(m, make_tuple(m, 1));
+  case 0x87: return placed(m, make_tuple(m, 3));
+  case 0x8f: return placed(m, push(m, (pickle_value){.tag = PICKLE_OPAQUE})); /* EMPTY_SET */
+  case '0':                                                                   /* POP */
+    if (m->mark_count > 0 && m->marks[m->mark_count - 1] == m->count)
+      m->mark_count--;
+    else if (m->count > 0)
+      m->count--;
+    else
+      return broken(m, "nothing on the stack to pop");
+    return STOW_OK;
+  case '2': /* DUP */
+    if (m->count == 0) return broken(m, "nothing on the stack to double");
+    top.flags |= PICKLE_SHARED;
+    return placed(m, push(m, top));
+  default: return refuse(m, op);
+  }
+}
+
+static stow_status mark(pickle_machine *m) {
+  if (m->mark_count == PICKLE_DEPTH_MAX)
+    return stow_fail(STOW_ERR_FORMAT, "nested deeper than %d levels; no snapshot is",
+                     PICKLE_DEPTH_MAX);
+  m->marks[m->mark_count++] = m->count;
+  return STOW_OK;
+}
+
+static stow_status fill_from_mark(pickle_machine *m, bool dict) {
+  size_t first = 0;
+  STOW_TRY(pop_mark(m, &first));
+  return fill(m, first, dict);
+}
+
+static stow_status fetch(pickle_machine *m, uint64_t index) {
+  if (m->count == m->capacity)
+    STOW_TRY(grow(m, (void **)&m->stack, &m->capacity, sizeof *m->stack));
+  STOW_TRY(memo_fetch(m, &m->stack[m->count], index));
+  m->count++;
+  return STOW_OK;
+}
+
+static double read_double(const uint8_t *p) {
+  uint64_t bits;
+  memcpy(&bits, p, 8);
+  bits = __builtin_bswap64(bits); /* BINFLOAT is big-endian; the machines we build for are little */
+  double value;
+  memcpy(&value, &bits, 8);
+  return value;
+}
+
+static stow_status stop(pickle_machine *m, pickle_value *result) {
+  if (m->count != 1 || m->mark_count != 0)
+    return broken(m, m->count == 0 ? "ends with nothing on the stack"
+                                   : "ends with more than one value on the stack");
+  *result = m->stack[0];
+  return STOW_OK;
+}
+
+#define INT_VALUE(n) ((pickle_value){.tag = PICKLE_INT, .i = (n)})
+
+static stow_status run(pickle_machine *m, pickle_value *result) {
+  input *in = m->in;
+  for (;;) {
+    if (input_left(in) < STEP_BYTES) STOW_TRY(input_fill(in, STEP_BYTES));
+    m->op_offset = input_offset(in);
+    if (in->at >= in->end) return cut_short(m);
+    const uint8_t *p = in->at + 1; /* the argument; zeros behind the end, checked below */
+    size_t size = 0;               /* of the argument */
+    stow_status status = STOW_OK;
+    switch (in->at[0]) {
+    case 0x80: /* PROTO */
+      size = 1;
+      if (p[0] < 2 || p[0] > 5)
+        return stow_fail(STOW_ERR_UNSUPPORTED, "%s: pickle protocol %u; 2 to 5 are read", in->name,
+                         p[0]);
+      break;
+    case 0x95: size = 8; break; /* FRAME: only tells how far to read ahead */
+    case '(': status = mark(m); break;
+    case '}': status = push(m, (pickle_value){.tag = PICKLE_EMPTY_DICT}); break;
+    case ']': status = push(m, (pickle_value){.tag = PICKLE_EMPTY_LIST}); break;
+    case 'u': status = fill_from_mark(m, true); break;
+    case 'e': status = fill_from_mark(m, false); break;
+    case 's': status = m->count >= 2 ? fill(m, m->count - 2, true) : fill(m, 0, true); break;
+    case 'a': status = m->count >= 1 ? fill(m, m->count - 1, false) : fill(m, 0, false); break;
+    case 0x86: status = make_tuple(m, 2); break;
+    case 0x94: status = memo_top(m, m->memo.count); break;
+    case 'q': size = 1, status = memo_top(m, p[0]); break;
+    case 'r': size = 4, status = memo_top(m, little(p, 4)); break;
+    case 'h': size = 1, status = fetch(m, p[0]); break;
+    case 'j': size = 4, status = fetch(m, little(p, 4)); break;
+    case 'K': size = 1, status = push(m, INT_VALUE(p[0])); break;
+    case 'M': size = 2, status = push(m, INT_VALUE((int64_t)little(p, 2))); break;
+    case 'J': size = 4, status = push(m, INT_VALUE((int32_t)little(p, 4))); break;
+    case 'G':
+      size = 8, status = push(m, (pickle_value){.tag = PICKLE_FLOAT, .f = read_double(p)});
+      break;
+    case 'N': status = push(m, (pickle_value){.tag = PICKLE_NONE}); break;
+    case 0x88: status = push(m, (pickle_value){.tag = PICKLE_BOOL, .v = 1}); break;
+    case 0x89: status = push(m, (pickle_value){.tag = PICKLE_BOOL}); break;
+    case 0x8c: /* SHORT_BINUNICODE */
+      if (input_left(in) < 2) return cut_short(m);
+      in->at += 2;
+      STOW_TRY(take_text(m, p[0], true));
+      continue;
+    case 0x8a: /* LONG1: addresses and times, nearly always 5 to 8 bytes */
+      if (p[0] == 0 || p[0] > 8) goto cold_one;
+      size = 1u + p[0];
+      uint64_t raw;
+      memcpy(&raw, p + 1, 8);
+      unsigned unused = 64 - 8u * p[0];
+      status = push(m, INT_VALUE((int64_t)(raw << unused) >> unused));
+      break;
+    case '.': return stop(m, result);
+    default:
+    cold_one:
+      in->at++;
+      STOW_TRY(cold(m, p[-1]));
+      continue;
+    }
+    if (input_left(in) < 1 + size) return cut_short(m);
+    if (status != STOW_OK) return placed(m, status);
+    in->at += 1 + size;
+  }
+}
+
+stow_status pickle_run(pickle_machine *m, input *in, const pickle_sink *sink,
+                       uint64_t max_work_bytes, pickle_value *result) {
+  *m = (pickle_machine){.in = in, .sink = sink, .max_work_bytes = max_work_bytes};
+  m->strings.max_bytes = max_work_bytes;
+  STOW_TRY(input_fill(in, STEP_BYTES));
+  if (input_left(in) == 0)
+    return stow_fail(STOW_ERR_FORMAT, "%s: empty: no pickle in it", in->name);
+  return run(m, result);
+}
