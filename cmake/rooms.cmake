@@ -10,3 +10,17 @@ function(stow_room name)
   target_link_libraries(stow_${name} PRIVATE stow_flags ZLIB::ZLIB Threads::Threads)
   set_property(GLOBAL APPEND PROPERTY STOW_ROOMS ${name})
 endfunction()
+
+# The kernels of numbers/ are compiled once for each instruction set; the best one is chosen at run time.
+function(stow_kernel_flags)
+  set(folder ${CMAKE_CURRENT_SOURCE_DIR}/src/numbers)
+  set_source_files_properties(${folder}/kernels_portable.c PROPERTIES COMPILE_OPTIONS
+    "-O3;-fno-math-errno;-fno-trapping-math")
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set_source_files_properties(${folder}/kernels_avx2.c PROPERTIES COMPILE_OPTIONS
+      "-O3;-fno-math-errno;-fno-trapping-math;-mavx2;-mf16c;-mfma")
+    set_source_files_properties(${folder}/kernels_avx512.c PROPERTIES COMPILE_OPTIONS
+      "-O3;-fno-math-errno;-fno-trapping-math;-mavx2;-mf16c;-mfma;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512")
+  endif()
+endfunction()
+stow_kernel_flags()

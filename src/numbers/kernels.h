@@ -1,0 +1,51 @@
+/* Kernels: the inner loops of cast and scan, compiled once for each instruction set (kernels_*.c)
+ * and chosen at run time.
+ *
+ * A kernel works on at most KERNEL_RUN values, which the caller has copied to aligned memory or
+ * knows to be aligned. */
+#ifndef NUMBERS_KERNELS_H
+#define NUMBERS_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+
+typedef void (*cast_kernel)(void *restrict to, const void *restrict from, size_t count);
+
+/* What one run of values is like; scan.c adds runs up. */
+typedef struct scan_part {
+  double least, most; /* of values that are not NaN; least > most if there were none */
+  int64_t least_int;  /* the same for integer types, exactly */
+  uint64_t most_int;  /* as unsigned for unsigned types, as int64 for signed ones */
+  uint64_t nans, infs,
+      zeros;  /* zeros: +0 only for floats, so that leaving them out loses nothing */
+  bool whole; /* every value is an integer within int64 or uint64, and none is -0 */
+  bool fits_f32, fits_f16,
+      fits_bf16; /* every value survives the way there and back, -0 and NaN kept */
+} scan_part;
+
+enum { ASK_WHOLE = 1, ASK_F32 = 2, ASK_F16 = 4, ASK_BF16 = 8 };
+
+/* Answers only what `ask` still wants; the rest of the booleans is false. */
+typedef void (*scan_kernel)(scan_part *part, const void *from, size_t count, unsigned ask);
+
+typedef struct kernels {
+  const char *name; /* "portable", "avx2", "avx512", "neon" */
+  cast_kernel cast[DTYPE_COUNT][DTYPE_COUNT];
+  scan_kernel scan[DTYPE_COUNT];
+} kernels;
+
+#define KERNEL_RUN 2048
+
+extern const kernels kernels_portable;
+#if defined(__x86_64__)
+extern const kernels kernels_avx2;
+extern const kernels kernels_avx512;
+#endif
+
+/* The best set for this machine, or the one named by $STOWAGE_KERNELS (for tests); never NULL. */
+const kernels *kernels_get(void);
+
+#endif

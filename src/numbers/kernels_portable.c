@@ -1,0 +1,4 @@
+/* The kernels of numbers/kernels.inc for any machine (on AArch64 that is NEON already). */
+#define KERNELS_NAME kernels_portable
+#define KERNELS_TEXT "portable"
+#include "numbers/kernels.inc"
