@@ -70,9 +70,6 @@ static stow_page page_handle(const sim *s, uint32_t index) {
 
 static stow_status page_find(const sim *s, uint32_t *index, stow_page page, const char *what) {
   uint64_t at = (page & UINT32_MAX) - 1;
-  if (page == 0)
-    return stow_fail(STOW_ERR_INVALID, "%s page 0, which is no page; pass what page_create gave",
-                     what);
   if (at >= s->page_count || !s->pages[at].live || s->pages[at].generation != page >> 32)
     return stow_fail(STOW_ERR_STATE,
                      "%s page 0x%llx, which is not live; it was released before, or never created",

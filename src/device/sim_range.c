@@ -161,7 +161,7 @@ static stow_status unreserve(sim *s, stow_addr addr, uint64_t bytes) {
     return stow_fail(STOW_ERR_STATE, "giving back addresses at 0x%llx: none are reserved there",
                      (unsigned long long)addr);
   if (range->addr != addr || range->bytes != bytes)
-    return stow_fail(STOW_ERR_INVALID,
+    return stow_fail(STOW_ERR_STATE,
                      "giving back %llu bytes of addresses at 0x%llx: reserved were %llu bytes at "
                      "0x%llx; give back the whole range",
                      (unsigned long long)bytes, (unsigned long long)addr,
