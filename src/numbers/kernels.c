@@ -10,7 +10,8 @@ static const kernels *choose(void) {
   int count = 1;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+  /* Every machine with AVX2 has F16C; not every compiler can ask for F16C by name. */
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     sets[count++] = &kernels_avx2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))

@@ -14,7 +14,7 @@ static int set_count;
 static void find_sets(void) {
   sets[set_count++] = &kernels_portable;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     sets[set_count++] = &kernels_avx2;
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq"))
