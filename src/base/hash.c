@@ -56,9 +56,10 @@ static stow_status map_grow(map *m) {
     bigger.slots[to] = m->slots[i];
     bigger.used[to] = 1;
   }
-  free(m->slots);
-  free(m->used);
+  map old = *m;
   *m = bigger;
+  free(old.slots);
+  free(old.used);
   return STOW_OK;
 }
 

@@ -18,7 +18,8 @@ const char *stow_version(void) {
   return STOW_VERSION_TEXT;
 }
 
-stow_status stow_fail(stow_status status, const char *format, ...) {
+/* In brackets because lint sees it as a macro (status.h). */
+stow_status(stow_fail)(stow_status status, const char *format, ...) {
   /* Formatted aside first: an argument may be the present message itself. */
   char text[STATUS_MESSAGE_MAX];
   va_list args;

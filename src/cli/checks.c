@@ -87,7 +87,7 @@ static void check_pages(findings *into, stow_device *d, const stow_device_props 
     next(found(into, "pages", FINDING_NOTE,
                "this driver cannot make and map pages; plain"
                " allocations work, spilling and migrating do not"),
-         "a driver for CUDA 11.2 or newer, on Linux, has them");
+         "a driver for CUDA 10.2 or newer has them");
     return;
   }
   stow_size_format(size, props->page_bytes);

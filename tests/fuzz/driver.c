@@ -84,7 +84,8 @@ int main(int argc, char **argv) {
       add_path(argv[i]);
   }
   const char *name = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
-  if (sample_count == 0) {
+  const size_t count = sample_count; /* fixed from here on, whatever the target does */
+  if (count == 0) {
     printf("FAIL %s: the corpus is empty\n", name);
     return 1;
   }
@@ -95,7 +96,7 @@ int main(int argc, char **argv) {
   uint8_t *work = malloc(room);
   if (work == NULL) abort();
   for (uint64_t i = 0; i < runs; i++) {
-    const sample *from = &samples[harness_random(&random) % sample_count];
+    const sample *from = &samples[harness_random(&random) % count];
     size_t size = mutate(work, room, from, &random);
     /* An exact copy, so that a read past the end is seen by the address sanitizer. */
     uint8_t *exact = malloc(size + 1);

@@ -1,0 +1,34 @@
+/* Pidfd: an answer comes, and is one the kernel gives; nothing is left behind. */
+#include "watch/pidfd.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sys/wait.h>
+
+#include "harness.h"
+
+static int open_files(void) {
+  int count = 0;
+  DIR *folder = opendir("/proc/self/fd");
+  CHECK(folder != NULL);
+  while (readdir(folder) != NULL) count++;
+  closedir(folder);
+  return count;
+}
+
+TEST(trying_gives_an_answer_and_leaves_no_child_and_no_file)
+{
+  int before = open_files();
+  pidfd_answer answer = {-1, -1};
+  for (int i = 0; i < 20; i++) pidfd_try(&answer);
+  CHECK(answer.from_child >= 0 && answer.from_parent >= 0);
+  /* Whoever may take from a parent may take from a child: the reverse is what Yama forbids. */
+  CHECK(answer.from_parent != 0 || answer.from_child == 0);
+  CHECK_U64(open_files(), before);
+  CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+  harness_note("from a child %s, from the parent %s",
+               answer.from_child == 0 ? "allowed" : "refused",
+               answer.from_parent == 0 ? "allowed" : "refused");
+}
+
+TEST_MAIN

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# bench.sh BUILD [--gpu]: runs every benchmark (bench/*_bench.c; those named gpu_* only with --gpu), one after another and
+# alone, so that they do not disturb each other. Each prints its own table.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=$1 gpu=${2:-}
+count=0
+for program in "$build"/bench/*_bench; do
+  [ -x "$program" ] || continue
+  name=$(basename "$program")
+  case $name in gpu_*) [ "$gpu" = --gpu ] || continue ;; *) [ -z "$gpu" ] || continue ;; esac
+  echo "== $name"
+  "$program"
+  count=$((count + 1))
+done
+[ "$count" -gt 0 ] || echo "bench: no benchmark of that kind is here yet"

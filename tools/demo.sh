@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# demo.sh BUILD: the command at work on a simulated 16 GiB card, so that it shows the same on every machine.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH=$PWD/$1:$PATH
+unset STOWAGE_DEVICE
+show() { printf '\n$ %s\n' "$*"; "$@"; }
+show stowage info --device sim:16G
+show stowage doctor --device sim:16G
