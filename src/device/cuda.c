@@ -1,12 +1,390 @@
-/* CUDA: no driver is looked for yet. */
+/* Cuda: a card behind NVIDIA's driver, found at run time.
+ *
+ * Opens and closes a card and answers what it is and what it has; cuda_pages.c and cuda_work.c do
+ * the rest. Works from any thread and beside the program's own use of CUDA: the card's primary
+ * context is shared with cudart, is made current only for the length of a call, and the program's
+ * current context is never left changed. Opening costs the context and nothing else: the host tier
+ * is probed when somebody first asks about it (and then remembered across processes). */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <stowage/size.h>
+
+#include "base/clock.h"
+#include "base/hostmem.h"
+#include "base/log.h"
+#include "device/cuda_device.h"
+#include "device/cuda_open.h"
+#include "device/cuda_probe.h"
 #include "device/device.h"
 
-stow_status cuda_count(int *count) {
-  *count = 0;
+/* Where a driver has no pages there is no granularity to ask; the usual one keeps callers' sums
+ * right. */
+#define NO_PAGES_GRANULE (UINT64_C(2) << 20)
+/* How long a reading of the host's memory is believed while pages are being made. */
+#define HOST_READING_NS (UINT64_C(100) * 1000 * 1000)
+
+static cuda_dev *dev_of(const stow_device *device) {
+  return (cuda_dev *)(uintptr_t)device;
+}
+
+/* ---- entering the driver ---- */
+
+/* Set for good by thread_enter: this thread of ours needs no exchange at each call. */
+static _Thread_local bool thread_relaxed;
+
+void cuda_note_lost(cuda_dev *d, cu_result code) {
+  if (cuda_status_of(code) == STOW_ERR_DEVICE_LOST) atomic_store(&d->lost, true);
+}
+
+stow_status cuda_enter(cuda_dev *d, cuda_scope *scope) {
+  *scope = (cuda_scope){.capture_mode = CU_CAPTURE_RELAXED};
+  if (atomic_load_explicit(&d->lost, memory_order_relaxed))
+    return stow_fail(STOW_ERR_DEVICE_LOST,
+                     "device %s was lost earlier; nothing on it can be used: start the process "
+                     "again",
+                     d->props.uuid);
+  cu_context current = NULL;
+  cu_result code = d->driver->context_current(&current);
+  if (code == CU_OK && current != d->context) {
+    code = d->driver->context_push(d->context);
+    scope->pushed = code == CU_OK;
+  }
+  if (code != CU_OK) return cuda_fail(d, code, "entering device %s", d->props.uuid);
+  if (!thread_relaxed && d->driver->capture_mode != NULL)
+    scope->exchanged = d->driver->capture_mode(&scope->capture_mode) == CU_OK;
+  return STOW_OK;
+}
+
+void cuda_leave(cuda_dev *d, const cuda_scope *scope) {
+  int mode = scope->capture_mode;
+  cu_context popped;
+  if (scope->exchanged) d->driver->capture_mode(&mode);
+  if (scope->pushed) d->driver->context_pop(&popped);
+}
+
+stow_status cuda_thread_enter(stow_device *device) {
+  cuda_dev *d = dev_of(device);
+  if (atomic_load(&d->lost))
+    return stow_fail(STOW_ERR_DEVICE_LOST, "entering device %s: it was lost", d->props.uuid);
+  cu_result code = d->driver->context_set(d->context);
+  if (code != CU_OK) return cuda_fail(d, code, "making device %s current", d->props.uuid);
+  int mode = CU_CAPTURE_RELAXED;
+  if (d->driver->capture_mode != NULL && d->driver->capture_mode(&mode) == CU_OK)
+    thread_relaxed = true;
+  return STOW_OK;
+}
+
+stow_status cuda_check_extent(const cuda_dev *d, const char *what, stow_addr addr, uint64_t bytes) {
+  uint64_t granule = d->props.page_bytes;
+  char size[STOW_SIZE_TEXT_MAX], unit[STOW_SIZE_TEXT_MAX];
+  if (bytes == 0 || bytes % granule != 0)
+    return stow_fail(STOW_ERR_INVALID, "%s %s (%" PRIu64 " bytes): not a multiple of %s", what,
+                     stow_size_format(size, bytes), bytes, stow_size_format(unit, granule));
+  if (addr % granule != 0)
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s %s at 0x%" PRIx64 ": the address is not a multiple of %s", what,
+                     stow_size_format(size, bytes), addr, stow_size_format(unit, granule));
+  return STOW_OK;
+}
+
+/* ---- the host tier ---- */
+
+static void host_set(cuda_dev *d, const cuda_probe *probe) {
+  hostmem host;
+  d->props.host_road = probe->road;
+  d->props.host_numa_node = probe->numa_node;
+  d->props.host_bytes = 0;
+  if (probe->road != STOW_HOST_NONE && hostmem_read(&host) == STOW_OK)
+    d->props.host_bytes = host.total_bytes;
+  snprintf(d->host_reason, sizeof d->host_reason, "%s", probe->reason);
+  atomic_store_explicit(&d->host_known, true, memory_order_release);
+}
+
+void cuda_host_find(cuda_dev *d) {
+  if (atomic_load_explicit(&d->host_known, memory_order_acquire)) return;
+  lock_take(&d->host_lock);
+  bool found = !atomic_load_explicit(&d->host_known, memory_order_acquire);
+  if (found) {
+    cuda_probe probe;
+    cuda_probe_card(&probe, d->driver, d->card.handle, false);
+    host_set(d, &probe);
+  }
+  lock_give(&d->host_lock);
+  if (found)
+    log_line(STOW_LOG_INFO, "device %s: host tier %s: %s", d->props.uuid,
+             cuda_road_name(d->props.host_road), d->host_reason);
+}
+
+stow_status cuda_host_take(cuda_dev *d, uint64_t bytes, const char *what) {
+  lock_take(&d->host_lock);
+  uint64_t now = clock_ns();
+  hostmem host;
+  stow_status status = STOW_OK;
+  if (now - d->host_read_ns > HOST_READING_NS || d->host_left_bytes < bytes) {
+    status = hostmem_read(&host);
+    if (status == STOW_OK) {
+      d->host_left_bytes = host.usable_bytes;
+      d->host_read_ns = now;
+    }
+  }
+  uint64_t left = d->host_left_bytes;
+  if (status == STOW_OK && left >= bytes) d->host_left_bytes -= bytes;
+  lock_give(&d->host_lock);
+  STOW_TRY(status);
+  if (left >= bytes) return STOW_OK;
+  char size[STOW_SIZE_TEXT_MAX], have[STOW_SIZE_TEXT_MAX];
+  return stow_fail(STOW_ERR_OUT_OF_MEMORY,
+                   "%s %s on the host: %s may still be taken there; free some, or raise the "
+                   "container's memory limit",
+                   what, stow_size_format(size, bytes), stow_size_format(have, left));
+}
+
+/* ---- questions ---- */
+
+static stow_status cuda_props(const stow_device *device, stow_device_props *props) {
+  cuda_dev *d = dev_of(device);
+  cuda_host_find(d);
+  *props = d->props;
+  return STOW_OK;
+}
+
+static stow_status vram_memory(cuda_dev *d, size_t *free_bytes, size_t *total_bytes) {
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  cu_result code = d->driver->memory_info(free_bytes, total_bytes);
+  cuda_leave(d, &scope);
+  return code == CU_OK ? STOW_OK
+                       : cuda_fail(d, code, "asking device %s for its free memory", d->props.uuid);
+}
+
+static stow_status cuda_memory(stow_device *device, stow_tier tier, uint64_t *free_bytes,
+                               uint64_t *total_bytes) {
+  cuda_dev *d = dev_of(device);
+  uint64_t free_now, total;
+  if (tier == STOW_TIER_VRAM) {
+    size_t f, t;
+    STOW_TRY(vram_memory(d, &f, &t));
+    free_now = f;
+    total = t;
+  } else if (tier == STOW_TIER_HOST) {
+    cuda_host_find(d);
+    if (d->props.host_road == STOW_HOST_NONE)
+      return stow_fail(STOW_ERR_UNSUPPORTED, "host tier of device %s: there is none: %s",
+                       d->props.uuid, d->host_reason);
+    hostmem host;
+    STOW_TRY(hostmem_read(&host));
+    free_now = host.usable_bytes;
+    total = host.total_bytes;
+  } else
+    return stow_fail(STOW_ERR_UNSUPPORTED, "device %s has no tier %s", d->props.uuid,
+                     stow_tier_name(tier));
+  if (free_bytes != NULL) *free_bytes = free_now;
+  if (total_bytes != NULL) *total_bytes = total;
+  return STOW_OK;
+}
+
+static const char *cuda_error_text(const stow_device *device, int code) {
+  return cuda_driver_text(dev_of(device)->driver, code);
+}
+
+/* ---- closing ---- */
+
+typedef struct leaks {
+  uint64_t pages, page_bytes, mappings, ranges, plains, streams, events;
+} leaks;
+
+/* Gives back what the caller forgot, in the order the driver wants: mappings, ranges, pages. The
+ * driver's answers are not looked at: there is nothing better to do with a refusal. */
+static void give_back(cuda_dev *d, leaks *l) {
+  const cuda_driver *driver = d->driver;
+  cuda_table *t = &d->table;
+  uint64_t key, value;
+  if (t->range_count + t->pages.count + t->plains.count > 0) driver->context_sync();
+  for (size_t i = 0; i < t->range_count; i++, l->ranges++) {
+    table_range *range = &t->ranges[i];
+    stow_addr addr;
+    uint64_t bytes;
+    for (size_t at = 0; table_next_mapping(t, range, &at, &addr, &bytes); l->mappings++)
+      driver->unmap(addr, bytes);
+    driver->unreserve(range->outer_addr, range->outer_bytes);
+  }
+  for (size_t at = 0; map_next(&t->pages, &at, &key, &value); l->pages++) {
+    l->page_bytes += ((table_page *)(uintptr_t)value)->bytes;
+    driver->page_release(key);
+  }
+  for (size_t at = 0; map_next(&t->plains, &at, &key, &value); l->plains++) {
+    const table_plain *plain = (const table_plain *)(uintptr_t)value;
+    if (plain->tier == STOW_TIER_HOST)
+      driver->host_free(plain->pointer);
+    else
+      driver->free(key);
+  }
+  for (size_t at = 0; map_next(&t->events, &at, &key, &value); l->events++)
+    driver->event_destroy((cu_event)(uintptr_t)key);
+  for (size_t at = 0; map_next(&t->streams, &at, &key, &value); l->streams++)
+    driver->stream_destroy((cu_stream)(uintptr_t)key);
+}
+
+static stow_status cuda_close(stow_device *device) {
+  cuda_dev *d = dev_of(device);
+  leaks l = {0};
+  cuda_scope scope;
+  atomic_store(&d->lost, false); /* enter once more: a lost context still wants to be let go */
+  bool entered = cuda_enter(d, &scope) == STOW_OK;
+  give_back(d, &l);
+  if (entered) cuda_leave(d, &scope);
+  cu_context current = NULL;
+  /* A thread that thread_enter made ours must not keep a context that may now end. */
+  if (d->driver->context_current(&current) == CU_OK && current == d->context && thread_relaxed)
+    d->driver->context_set(NULL);
+  d->driver->primary_release(d->card.handle);
+  char uuid[CUDA_UUID_MAX], size[STOW_SIZE_TEXT_MAX];
+  snprintf(uuid, sizeof uuid, "%s", d->props.uuid);
+  table_free(&d->table);
+  free(d->driver_owned);
+  free(d);
+  if (l.pages + l.ranges + l.plains + l.streams + l.events == 0) return STOW_OK;
+  return stow_fail(STOW_ERR_STATE,
+                   "closing device %s: never given back, and released now: %" PRIu64
+                   " pages (%s), %" PRIu64 " ranges (%" PRIu64 " mappings in them), %" PRIu64
+                   " plain allocations, %" PRIu64 " streams, %" PRIu64 " events",
+                   uuid, l.pages, stow_size_format(size, l.page_bytes), l.ranges, l.mappings,
+                   l.plains, l.streams, l.events);
+}
+
+/* ---- opening ---- */
+
+static const stow_device_ops CUDA_OPS = {
+    .version = STOW_DEVICE_OPS_VERSION,
+    .close = cuda_close,
+    .props = cuda_props,
+    .memory = cuda_memory,
+    .reserve = cuda_reserve,
+    .unreserve = cuda_unreserve,
+    .page_create = cuda_page_create,
+    .page_release = cuda_page_release,
+    .map = cuda_map,
+    .unmap = cuda_unmap,
+    .access = cuda_access,
+    .plain_alloc = cuda_plain_alloc,
+    .plain_free = cuda_plain_free,
+    .copy = cuda_copy,
+    .fill = cuda_fill,
+    .stream_create = cuda_stream_create,
+    .stream_destroy = cuda_stream_destroy,
+    .stream_sync = cuda_stream_sync,
+    .stream_wait = cuda_stream_wait,
+    .event_create = cuda_event_create,
+    .event_destroy = cuda_event_destroy,
+    .event_record = cuda_event_record,
+    .event_query = cuda_event_query,
+    .event_wait = cuda_event_wait,
+    .thread_enter = cuda_thread_enter,
+    .error_text = cuda_error_text,
+};
+
+static stow_status fill_props(cuda_dev *d) {
+  const cuda_driver *driver = d->driver;
+  cu_device card = d->card.handle;
+  stow_device_props *p = &d->props;
+  size_t total = 0, granule = 0;
+  snprintf(p->kind, sizeof p->kind, "cuda");
+  snprintf(p->uuid, sizeof p->uuid, "%s", d->card.uuid);
+  p->index = d->card.index;
+  p->driver_version = driver->version;
+  if (driver->device_name(p->name, (int)sizeof p->name, card) != CU_OK)
+    snprintf(p->name, sizeof p->name, "unnamed card");
+  p->name[sizeof p->name - 1] = '\0';
+  p->compute_major = cuda_card_attribute(driver, card, CU_ATTRIBUTE_COMPUTE_MAJOR, 0);
+  p->compute_minor = cuda_card_attribute(driver, card, CU_ATTRIBUTE_COMPUTE_MINOR, 0);
+  p->host_numa_node = -1;
+  cu_result code = driver->device_total(&total, card);
+  if (code != CU_OK) return cuda_driver_fail(driver, code, "asking %s for its size", p->uuid);
+  p->vram_bytes = total;
+  p->page_bytes = NO_PAGES_GRANULE;
+  p->has_vmm = driver->has_vmm && cuda_card_attribute(driver, card, CU_ATTRIBUTE_VMM, 0) == 1;
+  if (!p->has_vmm) return STOW_OK;
+  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, card}};
+  code = driver->granularity(&granule, &prop, CU_GRANULARITY_MINIMUM);
+  if (code != CU_OK)
+    return cuda_driver_fail(driver, code, "asking %s for its page granularity", p->uuid);
+  if (granule == 0 || (granule & (granule - 1)) != 0)
+    return stow_fail(STOW_ERR_DEVICE, "%s says its page granularity is %zu bytes, no power of two",
+                     p->uuid, granule);
+  p->page_bytes = granule;
+  return STOW_OK;
+}
+
+/* `owned` is freed with the device, or here if it cannot be opened. */
+static stow_status open_on(stow_device **device, const char *name, const cuda_driver *driver,
+                           cuda_driver *owned) {
+  cuda_dev *d = calloc(1, sizeof *d);
+  stow_status status = STOW_OK;
+  if (d == NULL)
+    status = stow_fail(STOW_ERR_HOST_MEMORY, "device \"%s\": no host memory to open it", name);
+  else {
+    d->head.ops = &CUDA_OPS;
+    d->driver = driver;
+    d->driver_owned = owned;
+    lock_init(&d->table_lock, LOCK_DEVICE);
+    lock_init(&d->host_lock, LOCK_DEVICE);
+    status = cuda_card_find(&d->card, driver, name);
+  }
+  if (status == STOW_OK) status = fill_props(d);
+  if (status == STOW_OK) {
+    cuda_probe kept;
+    if (cuda_probe_kept(&kept, driver, d->card.handle))
+      host_set(d, &kept);
+    else if (cuda_card_attribute(driver, d->card.handle, CU_ATTRIBUTE_COMPUTE_MODE, 0) ==
+             CU_MODE_EXCLUSIVE_PROCESS)
+      cuda_host_find(d); /* one process at a time: once our context is made, no child gets one */
+    cu_result code = driver->primary_retain(&d->context, d->card.handle);
+    if (code != CU_OK)
+      status = cuda_driver_fail(driver, code, "device \"%s\": making its context", name);
+  }
+  if (status != STOW_OK) {
+    free(d);
+    free(owned);
+    return status;
+  }
+  table_init(&d->table, d->props.page_bytes);
+  *device = &d->head;
   return STOW_OK;
 }
 
 stow_status cuda_open(stow_device **device, const char *name) {
-  (void)device;
-  return stow_fail(STOW_ERR_NOT_FOUND, "device \"%s\": no CUDA driver here; use sim:16G", name);
+  const cuda_driver *driver;
+  *device = NULL;
+  stow_status status = cuda_driver_get(&driver);
+  if (status != STOW_OK)
+    return stow_fail(status, "device \"%s\": %s; or use the simulated one, sim:16G", name,
+                     stow_status_message());
+  return open_on(device, name, driver, NULL);
+}
+
+stow_status cuda_open_with(stow_device **device, const char *name, cuda_resolve resolve,
+                           void *user) {
+  *device = NULL;
+  cuda_driver *driver = malloc(sizeof *driver);
+  if (driver == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "device \"%s\": no host memory to open it", name);
+  stow_status status = cuda_driver_fill(driver, resolve, user);
+  if (status != STOW_OK) {
+    free(driver);
+    return status;
+  }
+  return open_on(device, name, driver, driver);
+}
+
+stow_status cuda_count(int *count) {
+  const cuda_driver *driver;
+  *count = 0;
+  stow_status status = cuda_driver_get(&driver);
+  if (status == STOW_ERR_NOT_FOUND) return STOW_OK; /* no driver, or one that sees no card */
+  STOW_TRY(status);
+  cu_result code = driver->device_count(count);
+  return code == CU_OK ? STOW_OK : cuda_driver_fail(driver, code, "counting the cards");
 }

@@ -1,0 +1,172 @@
+/* Cuda cache: reading and writing the kept answers. */
+#include "device/cuda_cache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "device/cuda_card.h"
+
+#define HEAD      "stowage host-tier 1\n"
+#define FILE_MAX  (64u << 10)
+#define LINES_MAX 64 /* the newest are kept */
+#define DAY_S     UINT64_C(86400)
+#define PATH_SIZE 4096
+
+/* ---- the key ---- */
+
+static void add_file(buffer *text, const char *path, const char *only_line) {
+  FILE *in = fopen(path, "re");
+  if (in == NULL) return;
+  char line[1024];
+  for (int i = 0; i < 128 && fgets(line, sizeof line, in) != NULL; i++)
+    if (only_line == NULL || strncmp(line, only_line, strlen(only_line)) == 0)
+      buffer_text(text, line);
+  fclose(in);
+}
+
+void cuda_cache_key(char key[CUDA_CACHE_KEY_MAX], const cuda_driver *driver, cu_device card) {
+  buffer text = BUFFER_BOUNDED(FILE_MAX);
+  char uuid[CUDA_UUID_MAX], host[256] = "";
+  cuda_card_uuid(uuid, driver, card);
+  gethostname(host, sizeof host - 1);
+  const char *library = secure_getenv("STOWAGE_LIBCUDA");
+  buffer_printf(&text, "driver %d %s\n", driver->version, library != NULL ? library : "");
+  add_file(&text, "/sys/module/nvidia/version",
+           NULL); /* 580.95.05: changes within one CUDA version */
+  buffer_printf(&text, "card %s\nhost %s\n", uuid, host);
+  /* What a container may do: memory calls can be refused by a profile or for want of a right. */
+  add_file(&text, "/proc/self/cgroup", NULL);
+  add_file(&text, "/proc/self/status", "CapEff:");
+  add_file(&text, "/proc/self/status", "Seccomp:");
+  const char *bytes = text.data != NULL ? text.data : "";
+  snprintf(key, CUDA_CACHE_KEY_MAX, "%016" PRIx64 "%016" PRIx64,
+           hash_bytes(bytes, text.length, UINT64_C(0x73746f7761676531)),
+           hash_bytes(bytes, text.length, UINT64_C(0x686f737474696572)));
+  buffer_free(&text);
+}
+
+/* ---- the file ---- */
+
+/* The folder and the file in it; false where there is no home to keep anything in. */
+static bool file_path(char folder[PATH_SIZE], char path[PATH_SIZE]) {
+  const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+  int length;
+  if (cache != NULL && cache[0] == '/')
+    length = snprintf(folder, PATH_SIZE, "%s/stowage", cache);
+  else if (home != NULL && home[0] == '/')
+    length = snprintf(folder, PATH_SIZE, "%s/.cache/stowage", home);
+  else
+    return false;
+  if (length < 0 || length >= PATH_SIZE - 64) return false;
+  snprintf(path, PATH_SIZE, "%.*s/host-tier", length, folder);
+  return true;
+}
+
+static bool read_file(buffer *text, const char *path) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return false;
+  struct stat info;
+  bool good = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
+              info.st_size > 0 && info.st_size <= (off_t)FILE_MAX;
+  if (good) {
+    size_t size = (size_t)info.st_size;
+    char *to = buffer_extend(text, size);
+    good = to != NULL && read(fd, to, size) == (ssize_t)size && memchr(to, '\0', size) == NULL;
+  }
+  close(fd);
+  return good && strncmp(text->data, HEAD, strlen(HEAD)) == 0;
+}
+
+/* One line into an answer; false if any part of it is not as it should be. */
+static bool read_line(cuda_probe *probe, const char *line, size_t length, const char *key) {
+  char text[CUDA_PROBE_REASON_MAX + 128], road[16];
+  uint64_t seconds;
+  int node, at = 0;
+  size_t key_length = strlen(key);
+  if (length <= key_length + 1 || length >= sizeof text) return false;
+  if (memcmp(line, key, key_length) != 0 || line[key_length] != ' ') return false;
+  memcpy(text, line, length);
+  text[length] = '\0';
+  if (sscanf(text + key_length, " %" SCNu64 " %15s %d %n", &seconds, road, &node, &at) != 3)
+    return false;
+  *probe = (cuda_probe){.numa_node = node, .from_cache = true, .certain = true};
+  stow_host_road which = STOW_HOST_NONE;
+  while (which <= STOW_HOST_NUMA && strcmp(road, cuda_road_name(which)) != 0) which++;
+  if (which > STOW_HOST_NUMA || node < -1 || node > 4096) return false;
+  if ((which == STOW_HOST_NUMA) != (node >= 0)) return false;
+  probe->road = which;
+  snprintf(probe->reason, sizeof probe->reason, "%s", text + key_length + at);
+  uint64_t now = clock_wall_ns() / 1000000000;
+  return which >= STOW_HOST_LOCATION || (seconds <= now && now - seconds < DAY_S);
+}
+
+bool cuda_cache_read(cuda_probe *probe, const char *key) {
+  char folder[PATH_SIZE], path[PATH_SIZE];
+  buffer text = BUFFER_BOUNDED(FILE_MAX);
+  bool found = false;
+  if (file_path(folder, path) && read_file(&text, path)) {
+    for (const char *line = text.data + strlen(HEAD); *line != '\0' && !found;) {
+      const char *end = strchrnul(line, '\n');
+      /* A last line without its end was cut off: not believed. */
+      found = *end == '\n' && read_line(probe, line, (size_t)(end - line), key);
+      line = *end == '\n' ? end + 1 : end;
+    }
+  }
+  buffer_free(&text);
+  return found;
+}
+
+/* The folder and the one above it; more is not ours to make. */
+static bool make_folder(char *folder) {
+  char *slash = strrchr(folder, '/');
+  *slash = '\0';
+  mkdir(folder, 0700);
+  *slash = '/';
+  return mkdir(folder, 0700) == 0 || errno == EEXIST;
+}
+
+/* The new line first, then the old ones of other keys, as many as there is room for. */
+static void compose(buffer *out, const cuda_probe *probe, const char *key, const buffer *old) {
+  buffer_printf(out, HEAD "%s %" PRIu64 " %s %d ", key, clock_wall_ns() / 1000000000,
+                cuda_road_name(probe->road), probe->numa_node);
+  for (const char *at = probe->reason; *at != '\0'; at++)
+    buffer_char(out, (unsigned char)*at < ' ' ? ' ' : *at);
+  buffer_char(out, '\n');
+  if (old->data == NULL) return;
+  int lines = 1;
+  for (const char *line = old->data + strlen(HEAD); *line != '\0' && lines < LINES_MAX;) {
+    const char *end = strchr(line, '\n');
+    if (end == NULL) return;
+    if (strncmp(line, key, strlen(key)) != 0 &&
+        out->length + (size_t)(end + 1 - line) <= FILE_MAX) {
+      buffer_append(out, line, (size_t)(end + 1 - line));
+      lines++;
+    }
+    line = end + 1;
+  }
+}
+
+void cuda_cache_write(const cuda_probe *probe, const char *key) {
+  char folder[PATH_SIZE], path[PATH_SIZE], temporary[PATH_SIZE + 16];
+  if (!file_path(folder, path) || !make_folder(folder)) return;
+  buffer old = BUFFER_BOUNDED(FILE_MAX), text = BUFFER_BOUNDED(2 * FILE_MAX);
+  if (!read_file(&old, path)) buffer_free(&old);
+  compose(&text, probe, key, &old);
+  snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+  int fd = text.status == STOW_OK ? mkostemp(temporary, O_CLOEXEC) : -1;
+  if (fd >= 0) {
+    bool written = write(fd, text.data, text.length) == (ssize_t)text.length;
+    if (close(fd) != 0 || !written || rename(temporary, path) != 0) unlink(temporary);
+  }
+  buffer_free(&old);
+  buffer_free(&text);
+}

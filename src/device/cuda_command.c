@@ -1,0 +1,183 @@
+/* Cuda command: finding the command and running it under a deadline. */
+#include "device/cuda_command.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define NAME "stowage"
+/* After SIGKILL: how long to wait for a child that hangs inside the kernel before leaving it. */
+#define KILL_WAIT_MS 2000
+
+extern char **environ;
+
+/* ---- finding it ---- */
+
+static bool is_program(const char *path) {
+  return access(path, X_OK) == 0;
+}
+
+/* The folder of `file`, then `rest`; true if a program is there. */
+static bool beside(char path[CUDA_COMMAND_PATH_MAX], const char *file, const char *rest) {
+  const char *slash = strrchr(file, '/');
+  if (slash == NULL) return false;
+  int length = snprintf(path, CUDA_COMMAND_PATH_MAX, "%.*s/%s", (int)(slash - file), file, rest);
+  return length > 0 && length < CUDA_COMMAND_PATH_MAX && is_program(path);
+}
+
+static bool on_path(char path[CUDA_COMMAND_PATH_MAX]) {
+  const char *list = secure_getenv("PATH");
+  while (list != NULL && *list != '\0') {
+    size_t size = strcspn(list, ":");
+    int length = snprintf(path, CUDA_COMMAND_PATH_MAX, "%.*s/%s", (int)size, list, NAME);
+    /* Only whole paths: an empty or relative entry means "wherever we happen to stand". */
+    if (list[0] == '/' && length < CUDA_COMMAND_PATH_MAX && is_program(path)) return true;
+    list += size + (list[size] == ':');
+  }
+  return false;
+}
+
+stow_status cuda_command_find(char path[CUDA_COMMAND_PATH_MAX]) {
+  const char *named = secure_getenv("STOWAGE_COMMAND");
+  if (named != NULL && named[0] != '\0') {
+    snprintf(path, CUDA_COMMAND_PATH_MAX, "%s", named);
+    if (is_program(path)) return STOW_OK;
+    return stow_fail(STOW_ERR_NOT_FOUND, "STOWAGE_COMMAND names \"%s\", which cannot be started",
+                     named);
+  }
+  /* dladdr wants any address inside the library (or program) this code was linked into. */
+  Dl_info here;
+  static const char mark;
+  if (dladdr(&mark, &here) != 0 && here.dli_fname != NULL &&
+      (beside(path, here.dli_fname, NAME) || beside(path, here.dli_fname, "../bin/" NAME)))
+    return STOW_OK;
+  char self[CUDA_COMMAND_PATH_MAX];
+  ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (length > 0) {
+    self[length] = '\0';
+    const char *slash = strrchr(self, '/');
+    if (slash != NULL && strcmp(slash + 1, NAME) == 0 && is_program(self)) {
+      memcpy(path, self, (size_t)length + 1);
+      return STOW_OK;
+    }
+  }
+  if (on_path(path)) return STOW_OK;
+  return stow_fail(STOW_ERR_NOT_FOUND,
+                   "the stowage command was not found beside the library nor on PATH; set "
+                   "STOWAGE_COMMAND to where it is");
+}
+
+/* ---- running it ---- */
+
+/* The environment less what would make the child a different program; NULL if memory is short. */
+static char **child_environment(void) {
+  size_t count = 0;
+  while (environ[count] != NULL) count++;
+  char **copy = malloc((count + 1) * sizeof *copy);
+  if (copy == NULL) return NULL;
+  size_t kept = 0;
+  for (size_t i = 0; i < count; i++)
+    if (strncmp(environ[i], "LD_PRELOAD=", 11) != 0) copy[kept++] = environ[i];
+  copy[kept] = NULL;
+  return copy;
+}
+
+static int spawn(pid_t *child, const char *path, char *const argv[], int output_fd) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  char **environment = child_environment();
+  if (environment == NULL) return ENOMEM;
+  int error = posix_spawn_file_actions_init(&actions);
+  if (error != 0) {
+    free(environment);
+    return error;
+  }
+  error = posix_spawnattr_init(&attributes);
+  if (error == 0) {
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    /* The program's handlers and blocked signals are its own business, not the child's. */
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    /* The pipe first: where the program has closed its own, the pipe's number may be 0 or 2. */
+    error = posix_spawn_file_actions_adddup2(&actions, output_fd, 1);
+    if (error == 0) error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    if (error == 0) error = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    if (error == 0) error = posix_spawn(child, path, &actions, &attributes, argv, environment);
+    posix_spawnattr_destroy(&attributes);
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  free(environment);
+  return error;
+}
+
+/* Reads until the other end is closed or the deadline passes; false if it passed. */
+static bool drain(int fd, uint64_t until_ns, char *output, size_t size, size_t *length) {
+  char spare[512];
+  for (;;) {
+    uint64_t now = clock_ns();
+    int left_ms = now >= until_ns ? 0 : (int)((until_ns - now + 999999) / 1000000);
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    int ready = poll(&wait, 1, left_ms);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return false;
+    bool full = *length + 1 >= size; /* what does not fit is read all the same, and dropped */
+    ssize_t got =
+        full ? read(fd, spare, sizeof spare) : read(fd, output + *length, size - 1 - *length);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) return true;
+    if (!full) *length += (size_t)got;
+  }
+}
+
+/* Collects the child. It has closed its output, so it is ending, or was killed. */
+static void collect(pid_t child, bool gone, cuda_command_end *end) {
+  int how = 0;
+  pid_t got;
+  do got = waitpid(child, &how, gone ? 0 : WNOHANG);
+  while (got < 0 && errno == EINTR);
+  if (got != child) return; /* somebody else took the news, or it hangs inside the kernel */
+  if (WIFSIGNALED(how)) end->signal = WTERMSIG(how);
+  if (WIFEXITED(how)) end->exit_code = WEXITSTATUS(how);
+}
+
+stow_status cuda_command_run(const char *path, char *const argv[], int deadline_ms, char *output,
+                             size_t size, cuda_command_end *end) {
+  *end = (cuda_command_end){.exit_code = -1};
+  output[0] = '\0';
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return stow_fail(STOW_ERR_IO, "starting %s: no pipe: %s", path, strerror(errno));
+  pid_t child = -1;
+  int error = spawn(&child, path, argv, ends[1]);
+  close(ends[1]);
+  if (error != 0) {
+    close(ends[0]);
+    return stow_fail(STOW_ERR_IO, "starting %s: %s", path, strerror(error));
+  }
+  size_t length = 0;
+  uint64_t until = clock_ns() + (uint64_t)deadline_ms * 1000000;
+  bool gone = drain(ends[0], until, output, size, &length);
+  if (!gone) {
+    end->timed_out = true;
+    kill(child, SIGKILL); /* not yet waited for, so the number is still its own */
+    until = clock_ns() + (uint64_t)KILL_WAIT_MS * 1000000;
+    gone = drain(ends[0], until, output, size, &length);
+  }
+  output[length] = '\0';
+  close(ends[0]);
+  collect(child, gone, end);
+  return STOW_OK;
+}

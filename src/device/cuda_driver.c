@@ -1,0 +1,155 @@
+/* Cuda driver: opening libcuda, and turning its error numbers into ours. */
+#include "device/cuda_driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIBRARY "libcuda.so.1"
+
+/* What to do about it, for the errors people meet. */
+static const struct hint {
+  cu_result code;
+  const char *text;
+} HINTS[] = {
+    {CU_ERROR_NOT_INITIALIZED,
+     "a process forked after the driver started cannot use it: spawn it instead"},
+    {CU_ERROR_DEINITIALIZED, "the driver is shutting down with the process"},
+    {CU_ERROR_STUB_LIBRARY,
+     "the toolkit's stub was loaded instead of the driver; take its folder out of LD_LIBRARY_PATH"},
+    {CU_ERROR_DEVICE_UNAVAILABLE,
+     "the card is busy or in exclusive mode; look at nvidia-smi for who holds it"},
+    {CU_ERROR_NO_DEVICE, "the driver sees no card; look at CUDA_VISIBLE_DEVICES and nvidia-smi"},
+    {CU_ERROR_INVALID_CONTEXT, "the program reset the device (cudaDeviceReset?); open it again"},
+    {CU_ERROR_CONTEXT_IS_DESTROYED,
+     "the program reset the device (cudaDeviceReset?); open it again"},
+    {CU_ERROR_ILLEGAL_ADDRESS,
+     "a kernel touched memory that is not mapped; the process must be started again"},
+    {CU_ERROR_LAUNCH_FAILED, "a kernel crashed; the process must be started again"},
+    {CU_ERROR_ECC_UNCORRECTABLE, "the card's memory failed; look at nvidia-smi -q -d ECC"},
+    {CU_ERROR_NOT_PERMITTED, "a container may need more rights, or a graph is being captured"},
+    {CU_ERROR_SYSTEM_NOT_READY, "is the fabric manager running?"},
+    {CU_ERROR_SYSTEM_DRIVER_MISMATCH,
+     "the kernel's driver and libcuda differ; reboot after a driver update, or mend the container"},
+    {CU_ERROR_CAPTURE_UNSUPPORTED, "a graph is being captured on this thread"},
+    {CU_ERROR_UNKNOWN, "look at dmesg for a line with \"NVRM: Xid\""},
+};
+
+stow_status cuda_status_of(cu_result code) {
+  if (code >= CU_ERROR_CAPTURE_UNSUPPORTED && code <= CU_ERROR_CAPTURE_LAST) return STOW_ERR_STATE;
+  /* Device faults that end the context: 714 hardware stack, 715 illegal instruction, 716 misaligned
+   * address, 717 invalid address space, 718 invalid program counter, 719 launch failed. */
+  if (code >= CU_ERROR_HARDWARE_STACK_ERROR && code <= CU_ERROR_LAUNCH_FAILED)
+    return STOW_ERR_DEVICE_LOST;
+  switch (code) {
+  case CU_OK: return STOW_OK;
+  case CU_ERROR_INVALID_VALUE:
+  case CU_ERROR_INVALID_HANDLE: return STOW_ERR_INVALID;
+  case CU_ERROR_OUT_OF_MEMORY: return STOW_ERR_OUT_OF_MEMORY;
+  case CU_ERROR_NOT_INITIALIZED:
+  case CU_ERROR_DEINITIALIZED: return STOW_ERR_STATE;
+  case CU_ERROR_STUB_LIBRARY:
+  case CU_ERROR_NO_DEVICE:
+  case CU_ERROR_INVALID_DEVICE: return STOW_ERR_NOT_FOUND;
+  case CU_ERROR_NOT_READY: return STOW_ERR_NOT_READY;
+  case CU_ERROR_NOT_SUPPORTED:
+  case CU_ERROR_COMPAT_NOT_SUPPORTED: return STOW_ERR_UNSUPPORTED;
+  case CU_ERROR_INVALID_CONTEXT:
+  case CU_ERROR_ECC_UNCORRECTABLE:
+  case CU_ERROR_NVLINK_UNCORRECTABLE:
+  case CU_ERROR_CONTAINED:
+  case CU_ERROR_ILLEGAL_ADDRESS:
+  case CU_ERROR_LAUNCH_TIMEOUT:
+  case CU_ERROR_CONTEXT_IS_DESTROYED:
+  case CU_ERROR_ASSERT:
+  case CU_ERROR_TENSOR_MEMORY_LEAK: return STOW_ERR_DEVICE_LOST;
+  default: return STOW_ERR_DEVICE;
+  }
+}
+
+const char *cuda_driver_text(const cuda_driver *driver, cu_result code) {
+  const char *text = NULL;
+  if (driver->error_string == NULL || driver->error_string(code, &text) != CU_OK) return "";
+  return text != NULL ? text : "";
+}
+
+stow_status cuda_driver_fail(const cuda_driver *driver, cu_result code, const char *format, ...) {
+  char what[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(what, sizeof what, format, args);
+  va_end(args);
+  const char *name = NULL, *words = cuda_driver_text(driver, code), *next = NULL;
+  if (driver->error_name == NULL || driver->error_name(code, &name) != CU_OK || name == NULL)
+    name = "CUDA error";
+  for (size_t i = 0; i < sizeof HINTS / sizeof HINTS[0]; i++)
+    if (HINTS[i].code == code) next = HINTS[i].text;
+  return stow_fail(cuda_status_of(code), "%s: %s (%d)%s%s%s%s", what, name, code,
+                   words[0] != '\0' ? ": " : "", words, next != NULL ? "; " : "",
+                   next != NULL ? next : "");
+}
+
+/* dlsym gives an object pointer and C has no cast from it to a function pointer; POSIX promises
+ * that the bytes are the same. */
+static void set_function(void *member, void *pointer) {
+  memcpy(member, &pointer, sizeof pointer);
+}
+
+stow_status cuda_driver_fill(cuda_driver *driver, cuda_resolve resolve, void *user) {
+  *driver = (cuda_driver){0};
+  const char *missing = NULL;
+#define X(member, name, needed, parameters)                                                        \
+  set_function(&driver->member, resolve(user, name));                                              \
+  if (needed && driver->member == NULL && missing == NULL) missing = name;
+  CUDA_FUNCTIONS(X)
+#undef X
+  if (missing != NULL)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "CUDA driver: it has no function %s; a driver of CUDA 11.0 or newer is needed",
+                     missing);
+  driver->has_vmm = driver->reserve && driver->unreserve && driver->page_create &&
+                    driver->page_release && driver->map && driver->unmap && driver->set_access &&
+                    driver->granularity;
+  cu_result code = driver->init(0);
+  if (code != CU_OK) return cuda_driver_fail(driver, code, "starting the CUDA driver");
+  code = driver->driver_version(&driver->version);
+  if (code != CU_OK) return cuda_driver_fail(driver, code, "asking the CUDA driver its version");
+  return STOW_OK;
+}
+
+/* ---- the process's own ---- */
+
+static pthread_once_t own_once = PTHREAD_ONCE_INIT;
+static cuda_driver own;
+static stow_status own_status;
+static char own_reason[STATUS_MESSAGE_MAX];
+
+static void *resolve_in_library(void *library, const char *name) {
+  return dlsym(library, name);
+}
+
+static void load_own(void) {
+  const char *path = secure_getenv("STOWAGE_LIBCUDA");
+  if (path == NULL || path[0] == '\0') path = LIBRARY;
+  /* Never closed: the driver keeps threads and exit handlers of its own. */
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL)
+    own_status = stow_fail(STOW_ERR_NOT_FOUND,
+                           "no CUDA driver here (%s); install NVIDIA's driver, or in a container "
+                           "start it with --gpus all",
+                           dlerror());
+  else
+    own_status = cuda_driver_fill(&own, resolve_in_library, library);
+  if (own_status != STOW_OK) snprintf(own_reason, sizeof own_reason, "%s", stow_status_message());
+}
+
+stow_status cuda_driver_get(const cuda_driver **driver) {
+  *driver = NULL;
+  pthread_once(&own_once, load_own);
+  if (own_status != STOW_OK) return stow_fail(own_status, "%s", own_reason);
+  *driver = &own;
+  return STOW_OK;
+}

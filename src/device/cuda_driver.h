@@ -1,0 +1,207 @@
+/* Cuda driver: libcuda as this project sees it.
+ *
+ * Used by the cuda backend only. The types and constants are our own declarations of the driver's
+ * binary interface (CUDA Driver API reference, "Data types used by CUDA driver"; the numbers are
+ * those of cuda.h and have never changed for a name), so no toolkit is needed to build. Functions
+ * are found by their ELF names: a name without a version in the manual can be an older form in the
+ * library (cuMemAlloc takes 32-bit sizes, cuMemAlloc_v2 is today's), so the form is spelled out.
+ *
+ * Guarantees: once loaded, a driver table never changes and is never unloaded; a function pointer
+ * is NULL only where the list below says "optional". */
+#ifndef DEVICE_CUDA_DRIVER_H
+#define DEVICE_CUDA_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* ---- types ---- */
+
+typedef int cu_result;
+typedef int cu_device;
+typedef struct CUctx_st *cu_context;
+typedef struct CUstream_st *cu_stream;
+typedef struct CUevent_st *cu_event;
+typedef unsigned long long cu_addr;   /* CUdeviceptr, 64 bits since its _v2 */
+typedef unsigned long long cu_handle; /* CUmemGenericAllocationHandle */
+
+typedef struct cu_uuid {
+  unsigned char bytes[16];
+} cu_uuid;
+
+typedef struct cu_location { /* CUmemLocation */
+  int type;                  /* CU_LOCATION_… */
+  int id;                    /* device, or NUMA node; not looked at for CU_LOCATION_HOST */
+} cu_location;
+
+typedef struct cu_prop { /* CUmemAllocationProp; all else than the first four fields is zero here */
+  int type;              /* CU_ALLOCATION_PINNED */
+  int handle_types;      /* requestedHandleTypes: 0, none; must be 0 for host locations */
+  cu_location location;
+  void *win32_meta;
+  struct {
+    unsigned char compression, gpu_direct_rdma;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } flags;
+} cu_prop;
+_Static_assert(sizeof(cu_prop) == 32, "CUmemAllocationProp is 32 bytes on 64-bit Linux");
+
+typedef struct cu_access { /* CUmemAccessDesc */
+  cu_location location;
+  int flags; /* CU_ACCESS_READ_WRITE */
+} cu_access;
+_Static_assert(sizeof(cu_access) == 12, "CUmemAccessDesc is 12 bytes");
+
+/* ---- constants (cuda.h names in the comments) ---- */
+
+enum {
+  CU_LOCATION_DEVICE = 1,    /* CU_MEM_LOCATION_TYPE_DEVICE */
+  CU_LOCATION_HOST = 2,      /* CU_MEM_LOCATION_TYPE_HOST, since 12.2 */
+  CU_LOCATION_HOST_NUMA = 3, /* CU_MEM_LOCATION_TYPE_HOST_NUMA, since 12.2 */
+
+  CU_ALLOCATION_PINNED = 1,   /* CU_MEM_ALLOCATION_TYPE_PINNED */
+  CU_ACCESS_READ_WRITE = 3,   /* CU_MEM_ACCESS_FLAGS_PROT_READWRITE */
+  CU_GRANULARITY_MINIMUM = 0, /* CU_MEM_ALLOC_GRANULARITY_MINIMUM */
+
+  CU_HOST_PORTABLE = 1,   /* CU_MEMHOSTALLOC_PORTABLE */
+  CU_HOST_DEVICE_MAP = 2, /* CU_MEMHOSTALLOC_DEVICEMAP */
+
+  CU_STREAM_NON_BLOCKING_FLAG = 1, /* CU_STREAM_NON_BLOCKING: not ordered with the default stream */
+  CU_EVENT_NO_TIMING = 2,          /* CU_EVENT_DISABLE_TIMING */
+  CU_CAPTURE_RELAXED = 2,          /* CU_STREAM_CAPTURE_MODE_RELAXED */
+
+  CU_MODE_EXCLUSIVE_PROCESS = 3, /* CU_COMPUTEMODE_EXCLUSIVE_PROCESS */
+
+  /* CU_DEVICE_ATTRIBUTE_… */
+  CU_ATTRIBUTE_COMPUTE_MODE = 20,  /* COMPUTE_MODE */
+  CU_ATTRIBUTE_COMPUTE_MAJOR = 75, /* COMPUTE_CAPABILITY_MAJOR */
+  CU_ATTRIBUTE_COMPUTE_MINOR = 76, /* COMPUTE_CAPABILITY_MINOR */
+  CU_ATTRIBUTE_VMM = 102,          /* VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
+  CU_ATTRIBUTE_HOST_NUMA_ID = 134, /* HOST_NUMA_ID: node nearest to the card, -1 for none */
+  CU_ATTRIBUTE_HOST_NUMA_VMM = 141 /* HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
+};
+
+/* CUDA_ERROR_…: those that are told apart here; cuda_status_of has the rest. */
+enum {
+  CU_OK = 0,
+  CU_ERROR_INVALID_VALUE = 1,
+  CU_ERROR_OUT_OF_MEMORY = 2,
+  CU_ERROR_NOT_INITIALIZED = 3,
+  CU_ERROR_DEINITIALIZED = 4,
+  CU_ERROR_STUB_LIBRARY = 34,
+  CU_ERROR_DEVICE_UNAVAILABLE = 46,
+  CU_ERROR_NO_DEVICE = 100,
+  CU_ERROR_INVALID_DEVICE = 101,
+  CU_ERROR_INVALID_CONTEXT = 201,
+  CU_ERROR_ECC_UNCORRECTABLE = 214,
+  CU_ERROR_NVLINK_UNCORRECTABLE = 220,
+  CU_ERROR_CONTAINED = 226,
+  CU_ERROR_INVALID_HANDLE = 400,
+  CU_ERROR_NOT_READY = 600,
+  CU_ERROR_ILLEGAL_ADDRESS = 700,
+  CU_ERROR_LAUNCH_TIMEOUT = 702,
+  CU_ERROR_CONTEXT_IS_DESTROYED = 709,
+  CU_ERROR_ASSERT = 710,
+  CU_ERROR_HARDWARE_STACK_ERROR = 714,
+  CU_ERROR_LAUNCH_FAILED = 719,
+  CU_ERROR_TENSOR_MEMORY_LEAK = 721,
+  CU_ERROR_NOT_PERMITTED = 800,
+  CU_ERROR_NOT_SUPPORTED = 801,
+  CU_ERROR_SYSTEM_NOT_READY = 802,
+  CU_ERROR_SYSTEM_DRIVER_MISMATCH = 803,
+  CU_ERROR_COMPAT_NOT_SUPPORTED = 804,
+  CU_ERROR_CAPTURE_UNSUPPORTED = 900,
+  CU_ERROR_CAPTURE_LAST = 908, /* 900 to 908 all speak of a graph being captured */
+  CU_ERROR_UNKNOWN = 999
+};
+
+/* ---- functions: member, ELF name, needed or optional, parameters ---- */
+
+#define CUDA_FUNCTIONS(X)                                                                          \
+  X(init, "cuInit", true, (unsigned flags))                                                        \
+  X(driver_version, "cuDriverGetVersion", true, (int *version))                                    \
+  X(error_name, "cuGetErrorName", false, (cu_result code, const char **text))                      \
+  X(error_string, "cuGetErrorString", false, (cu_result code, const char **text))                  \
+  X(device_count, "cuDeviceGetCount", true, (int *count))                                          \
+  X(device_get, "cuDeviceGet", true, (cu_device * device, int index))                              \
+  X(device_name, "cuDeviceGetName", true, (char *name, int size, cu_device device))                \
+  X(device_uuid, "cuDeviceGetUuid", true, (cu_uuid * uuid, cu_device device))                      \
+  X(device_uuid_v2, "cuDeviceGetUuid_v2", false, (cu_uuid * uuid, cu_device device))               \
+  X(device_total, "cuDeviceTotalMem_v2", true, (size_t * bytes, cu_device device))                 \
+  X(device_attribute, "cuDeviceGetAttribute", true, (int *value, int which, cu_device device))     \
+  X(primary_retain, "cuDevicePrimaryCtxRetain", true, (cu_context * context, cu_device device))    \
+  X(primary_release, "cuDevicePrimaryCtxRelease_v2", true, (cu_device device))                     \
+  X(context_current, "cuCtxGetCurrent", true, (cu_context * context))                              \
+  X(context_set, "cuCtxSetCurrent", true, (cu_context context))                                    \
+  X(context_push, "cuCtxPushCurrent_v2", true, (cu_context context))                               \
+  X(context_pop, "cuCtxPopCurrent_v2", true, (cu_context * context))                               \
+  X(context_sync, "cuCtxSynchronize", true, (void))                                                \
+  X(capture_mode, "cuThreadExchangeStreamCaptureMode", false, (int *mode))                         \
+  X(memory_info, "cuMemGetInfo_v2", true, (size_t * free_bytes, size_t * total_bytes))             \
+  X(alloc, "cuMemAlloc_v2", true, (cu_addr * addr, size_t bytes))                                  \
+  X(free, "cuMemFree_v2", true, (cu_addr addr))                                                    \
+  X(host_alloc, "cuMemHostAlloc", true, (void **pointer, size_t bytes, unsigned flags))            \
+  X(host_free, "cuMemFreeHost", true, (void *pointer))                                             \
+  X(host_addr, "cuMemHostGetDevicePointer_v2", true,                                               \
+    (cu_addr * addr, void *pointer, unsigned flags))                                               \
+  X(copy, "cuMemcpyAsync", true, (cu_addr to, cu_addr from, size_t bytes, cu_stream stream))       \
+  X(fill, "cuMemsetD8Async", true,                                                                 \
+    (cu_addr to, unsigned char value, size_t bytes, cu_stream stream))                             \
+  X(stream_create, "cuStreamCreate", true, (cu_stream * stream, unsigned flags))                   \
+  X(stream_destroy, "cuStreamDestroy_v2", true, (cu_stream stream))                                \
+  X(stream_sync, "cuStreamSynchronize", true, (cu_stream stream))                                  \
+  X(stream_wait, "cuStreamWaitEvent", true, (cu_stream stream, cu_event event, unsigned flags))    \
+  X(event_create, "cuEventCreate", true, (cu_event * event, unsigned flags))                       \
+  X(event_destroy, "cuEventDestroy_v2", true, (cu_event event))                                    \
+  X(event_record, "cuEventRecord", true, (cu_event event, cu_stream stream))                       \
+  X(event_query, "cuEventQuery", true, (cu_event event))                                           \
+  X(event_sync, "cuEventSynchronize", true, (cu_event event))                                      \
+  X(reserve, "cuMemAddressReserve", false,                                                         \
+    (cu_addr * addr, size_t bytes, size_t align, cu_addr hint, unsigned long long flags))          \
+  X(unreserve, "cuMemAddressFree", false, (cu_addr addr, size_t bytes))                            \
+  X(page_create, "cuMemCreate", false,                                                             \
+    (cu_handle * handle, size_t bytes, const cu_prop *prop, unsigned long long flags))             \
+  X(page_release, "cuMemRelease", false, (cu_handle handle))                                       \
+  X(map, "cuMemMap", false,                                                                        \
+    (cu_addr addr, size_t bytes, size_t offset, cu_handle handle, unsigned long long flags))       \
+  X(unmap, "cuMemUnmap", false, (cu_addr addr, size_t bytes))                                      \
+  X(set_access, "cuMemSetAccess", false,                                                           \
+    (cu_addr addr, size_t bytes, const cu_access *access, size_t count))                           \
+  X(granularity, "cuMemGetAllocationGranularity", false,                                           \
+    (size_t * bytes, const cu_prop *prop, int option))
+
+typedef struct cuda_driver {
+#define X(member, name, needed, parameters) cu_result(*member) parameters;
+  CUDA_FUNCTIONS(X)
+#undef X
+  int version;  /* CUDA's number: 12040 is 12.4 */
+  bool has_vmm; /* all of the optional page functions are there */
+} cuda_driver;
+
+/* Finds a driver function by ELF name; NULL if there is none. */
+typedef void *(*cuda_resolve)(void *user, const char *name);
+
+/* The process's own driver: libcuda.so.1 (or the file $STOWAGE_LIBCUDA names: for tests and odd
+ * installs), opened and initialised at the first call, from whichever thread. STOW_ERR_NOT_FOUND:
+ * no driver, or none of its cards; every call says why. */
+stow_status cuda_driver_get(const cuda_driver **driver);
+
+/* Fills a table through `resolve` and initialises it; the pointers must stay good for as long as
+ * the table is used. */
+stow_status cuda_driver_fill(cuda_driver *driver, cuda_resolve resolve, void *user);
+
+/* What a driver's error number means here. */
+stow_status cuda_status_of(cu_result code);
+
+/* Sets the thread's message to "WHAT: NAME (code): the driver's words; what to do", and returns the
+ * status that goes with `code`. */
+stow_status cuda_driver_fail(const cuda_driver *driver, cu_result code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The driver's words for a code; "" if it has none. */
+const char *cuda_driver_text(const cuda_driver *driver, cu_result code);
+
+#endif

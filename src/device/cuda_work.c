@@ -1,0 +1,276 @@
+/* Cuda work: plain allocations, copies, streams and events.
+ *
+ * A stream or event may be the program's own (the shim passes them down), so any handle is accepted
+ * where work is submitted; only what was created here can be destroyed here. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include <stowage/size.h>
+
+#include "base/checked.h"
+#include "device/cuda_device.h"
+
+/* ---- plain allocations ---- */
+
+static cu_result alloc_host(cuda_dev *d, cu_addr *addr, void **pointer, uint64_t bytes) {
+  cu_result code = d->driver->host_alloc(pointer, bytes, CU_HOST_PORTABLE | CU_HOST_DEVICE_MAP);
+  if (code != CU_OK) return code;
+  code = d->driver->host_addr(addr, *pointer, 0);
+  if (code != CU_OK) d->driver->host_free(*pointer);
+  return code;
+}
+
+static void free_plain(cuda_dev *d, stow_addr addr, const table_plain *plain, cu_result *code) {
+  *code =
+      plain->tier == STOW_TIER_HOST ? d->driver->host_free(plain->pointer) : d->driver->free(addr);
+}
+
+/* Whether the tier can hold plain allocations at all, and has room for this one. */
+static stow_status check_plain(cuda_dev *d, uint64_t bytes, stow_tier tier) {
+  if (bytes == 0) return stow_fail(STOW_ERR_INVALID, "allocating 0 bytes on %s", d->props.uuid);
+  if (tier == STOW_TIER_VRAM) return STOW_OK;
+  if (tier != STOW_TIER_HOST)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "allocating: a card has nothing on tier %s",
+                     stow_tier_name(tier));
+  cuda_host_find(d);
+  if (d->props.host_road == STOW_HOST_NONE)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "allocating on the host: %s", d->host_reason);
+  return cuda_host_take(d, bytes, "allocating");
+}
+
+stow_status cuda_plain_alloc(stow_device *device, stow_addr *addr, uint64_t bytes, stow_tier tier) {
+  cuda_dev *d = (cuda_dev *)device;
+  *addr = 0;
+  STOW_TRY(check_plain(d, bytes, tier));
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  cu_addr got = 0;
+  table_plain plain = {.bytes = bytes, .tier = tier};
+  cu_result code = tier == STOW_TIER_HOST ? alloc_host(d, &got, &plain.pointer, bytes)
+                                          : d->driver->alloc(&got, bytes);
+  stow_status status = STOW_OK;
+  if (code != CU_OK) {
+    char size[STOW_SIZE_TEXT_MAX];
+    status = cuda_fail(d, code, "allocating %s on tier %s", stow_size_format(size, bytes),
+                       stow_tier_name(tier));
+  } else {
+    lock_take(&d->table_lock);
+    status = table_plain_add(&d->table, got, bytes, tier, plain.pointer);
+    lock_give(&d->table_lock);
+    if (status != STOW_OK) free_plain(d, got, &plain, &code);
+  }
+  cuda_leave(d, &scope);
+  if (status == STOW_OK) *addr = got;
+  return status;
+}
+
+stow_status cuda_plain_free(stow_device *device, stow_addr addr) {
+  cuda_dev *d = (cuda_dev *)device;
+  table_plain plain;
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  lock_take(&d->table_lock);
+  stow_status status = table_plain_take(&d->table, addr, &plain);
+  lock_give(&d->table_lock);
+  if (status == STOW_OK) {
+    cu_result code;
+    free_plain(d, addr, &plain, &code);
+    if (code != CU_OK) {
+      lock_take(&d->table_lock);
+      (void)table_plain_add(&d->table, addr, plain.bytes, plain.tier, plain.pointer);
+      lock_give(&d->table_lock);
+      status = cuda_fail(d, code, "freeing 0x%" PRIx64, addr);
+    }
+  }
+  cuda_leave(d, &scope);
+  return status;
+}
+
+/* ---- work ---- */
+
+static stow_status check_bytes(const char *what, stow_addr addr, uint64_t bytes) {
+  uint64_t end;
+  if (addr == 0) return stow_fail(STOW_ERR_INVALID, "%s: address 0", what);
+  if (!checked_add(&end, addr, bytes))
+    return stow_fail(STOW_ERR_INVALID, "%s: %" PRIu64 " bytes at 0x%" PRIx64 " pass the last one",
+                     what, bytes, addr);
+  return STOW_OK;
+}
+
+stow_status cuda_copy(stow_device *device, stow_addr to, stow_addr from, uint64_t bytes,
+                      stow_stream stream) {
+  cuda_dev *d = (cuda_dev *)device;
+  char size[STOW_SIZE_TEXT_MAX];
+  if (bytes == 0) return STOW_OK;
+  STOW_TRY(check_bytes("copying to", to, bytes));
+  STOW_TRY(check_bytes("copying from", from, bytes));
+  if (to < from + bytes && from < to + bytes)
+    return stow_fail(STOW_ERR_INVALID,
+                     "copying %s from 0x%" PRIx64 " to 0x%" PRIx64 ": the ranges overlap",
+                     stow_size_format(size, bytes), from, to);
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  cu_result code = d->driver->copy(to, from, bytes, stream);
+  cuda_leave(d, &scope);
+  return code == CU_OK ? STOW_OK
+                       : cuda_fail(d, code, "copying %s from 0x%" PRIx64 " to 0x%" PRIx64,
+                                   stow_size_format(size, bytes), from, to);
+}
+
+stow_status cuda_fill(stow_device *device, stow_addr to, uint8_t value, uint64_t bytes,
+                      stow_stream stream) {
+  cuda_dev *d = (cuda_dev *)device;
+  char size[STOW_SIZE_TEXT_MAX];
+  if (bytes == 0) return STOW_OK;
+  STOW_TRY(check_bytes("filling", to, bytes));
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  cu_result code = d->driver->fill(to, value, bytes, stream);
+  cuda_leave(d, &scope);
+  return code == CU_OK
+             ? STOW_OK
+             : cuda_fail(d, code, "filling %s at 0x%" PRIx64, stow_size_format(size, bytes), to);
+}
+
+/* ---- streams and events ---- */
+
+/* Notes a new handle; true if that worked. */
+static stow_status note(cuda_dev *d, map *handles, const void *handle) {
+  lock_take(&d->table_lock);
+  stow_status status = map_put(handles, (uintptr_t)handle, 0);
+  lock_give(&d->table_lock);
+  return status;
+}
+
+/* Takes a handle of ours out before it is destroyed. */
+static stow_status forget(cuda_dev *d, map *handles, const void *handle, const char *what) {
+  if (handle == NULL) return stow_fail(STOW_ERR_INVALID, "destroying a %s: there is none", what);
+  lock_take(&d->table_lock);
+  bool ours = map_remove(handles, (uintptr_t)handle, NULL);
+  lock_give(&d->table_lock);
+  return ours ? STOW_OK
+              : stow_fail(STOW_ERR_STATE,
+                          "destroying %s %p: not created through this device, or destroyed before",
+                          what, handle);
+}
+
+stow_status cuda_stream_create(stow_device *device, stow_stream *stream) {
+  cuda_dev *d = (cuda_dev *)device;
+  *stream = NULL;
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  cu_stream made = NULL;
+  cu_result code = d->driver->stream_create(&made, CU_STREAM_NON_BLOCKING_FLAG);
+  stow_status status = STOW_OK;
+  if (code != CU_OK)
+    status = cuda_fail(d, code, "creating a stream");
+  else if ((status = note(d, &d->table.streams, made)) != STOW_OK)
+    d->driver->stream_destroy(made);
+  cuda_leave(d, &scope);
+  if (status == STOW_OK) *stream = made;
+  return status;
+}
+
+stow_status cuda_stream_destroy(stow_device *device, stow_stream stream) {
+  cuda_dev *d = (cuda_dev *)device;
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  stow_status status = forget(d, &d->table.streams, stream, "stream");
+  if (status == STOW_OK) {
+    cu_result code = d->driver->stream_destroy(stream);
+    if (code != CU_OK) {
+      (void)note(d, &d->table.streams, stream);
+      status = cuda_fail(d, code, "destroying a stream");
+    }
+  }
+  cuda_leave(d, &scope);
+  return status;
+}
+
+stow_status cuda_stream_sync(stow_device *device, stow_stream stream) {
+  cuda_dev *d = (cuda_dev *)device;
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  cu_result code = d->driver->stream_sync(stream);
+  cuda_leave(d, &scope);
+  return code == CU_OK ? STOW_OK : cuda_fail(d, code, "waiting for a stream");
+}
+
+static stow_status want_event(const void *event, const char *what) {
+  return event != NULL ? STOW_OK : stow_fail(STOW_ERR_INVALID, "%s: no event", what);
+}
+
+stow_status cuda_stream_wait(stow_device *device, stow_stream stream, stow_event event) {
+  cuda_dev *d = (cuda_dev *)device;
+  STOW_TRY(want_event(event, "ordering a stream after an event"));
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  cu_result code = d->driver->stream_wait(stream, event, 0);
+  cuda_leave(d, &scope);
+  return code == CU_OK ? STOW_OK : cuda_fail(d, code, "ordering a stream after an event");
+}
+
+stow_status cuda_event_create(stow_device *device, stow_event *event) {
+  cuda_dev *d = (cuda_dev *)device;
+  *event = NULL;
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  cu_event made = NULL;
+  cu_result code = d->driver->event_create(&made, CU_EVENT_NO_TIMING);
+  stow_status status = STOW_OK;
+  if (code != CU_OK)
+    status = cuda_fail(d, code, "creating an event");
+  else if ((status = note(d, &d->table.events, made)) != STOW_OK)
+    d->driver->event_destroy(made);
+  cuda_leave(d, &scope);
+  if (status == STOW_OK) *event = made;
+  return status;
+}
+
+stow_status cuda_event_destroy(stow_device *device, stow_event event) {
+  cuda_dev *d = (cuda_dev *)device;
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  stow_status status = forget(d, &d->table.events, event, "event");
+  if (status == STOW_OK) {
+    cu_result code = d->driver->event_destroy(event);
+    if (code != CU_OK) {
+      (void)note(d, &d->table.events, event);
+      status = cuda_fail(d, code, "destroying an event");
+    }
+  }
+  cuda_leave(d, &scope);
+  return status;
+}
+
+stow_status cuda_event_record(stow_device *device, stow_event event, stow_stream stream) {
+  cuda_dev *d = (cuda_dev *)device;
+  STOW_TRY(want_event(event, "recording an event"));
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  cu_result code = d->driver->event_record(event, stream);
+  cuda_leave(d, &scope);
+  return code == CU_OK ? STOW_OK : cuda_fail(d, code, "recording an event");
+}
+
+stow_status cuda_event_query(stow_device *device, stow_event event) {
+  cuda_dev *d = (cuda_dev *)device;
+  STOW_TRY(want_event(event, "asking an event"));
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  cu_result code = d->driver->event_query(event);
+  cuda_leave(d, &scope);
+  if (code == CU_OK) return STOW_OK;
+  if (code == CU_ERROR_NOT_READY) return STOW_ERR_NOT_READY; /* not a fault: no message */
+  return cuda_fail(d, code, "asking an event");
+}
+
+stow_status cuda_event_wait(stow_device *device, stow_event event) {
+  cuda_dev *d = (cuda_dev *)device;
+  STOW_TRY(want_event(event, "waiting for an event"));
+  cuda_scope scope;
+  STOW_TRY(cuda_enter(d, &scope));
+  cu_result code = d->driver->event_sync(event);
+  cuda_leave(d, &scope);
+  return code == CU_OK ? STOW_OK : cuda_fail(d, code, "waiting for an event");
+}

@@ -1,0 +1,283 @@
+/* Nvml: opening the library and asking it.
+ *
+ * Our own declarations of its binary interface (NVML API reference; names and numbers of nvml.h).
+ */
+#include "watch/nvml.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define LIBRARY "libnvidia-ml.so.1"
+
+enum {
+  NVML_OK = 0,                /* NVML_SUCCESS */
+  NVML_INSUFFICIENT_SIZE = 7, /* NVML_ERROR_INSUFFICIENT_SIZE: the count needed was written */
+};
+#define NVML_NOT_AVAILABLE (~0ull) /* NVML_VALUE_NOT_AVAILABLE: no right to know, or no way */
+/* More than this many programs on one card are not listed. */
+#define PROCESSES_MAX 4096
+/* The inode of the first pid namespace (PROC_PID_INIT_INO of the kernel's proc_ns.h). */
+#define FIRST_PID_NAMESPACE "pid:[4026531836]"
+
+typedef struct memory_v1 { /* nvmlMemory_t */
+  unsigned long long total, free, used;
+} memory_v1;
+
+typedef struct memory_v2 { /* nvmlMemory_v2_t */
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+} memory_v2;
+#define MEMORY_V2 ((unsigned)(sizeof(memory_v2) | (2u << 24))) /* nvmlMemory_v2 */
+
+typedef struct process_v1 { /* nvmlProcessInfo_v1_t, of the function without a version */
+  unsigned pid;
+  unsigned long long bytes;
+} process_v1;
+
+typedef struct process_v2 { /* nvmlProcessInfo_v2_t, of the functions _v2 and _v3 */
+  unsigned pid;
+  unsigned long long bytes;
+  unsigned gpu_instance, compute_instance;
+} process_v2;
+
+typedef void *card_handle;
+
+struct nvml {
+  void *library;
+  int (*start)(void);
+  int (*stop)(void);
+  const char *(*error_string)(int code);
+  int (*driver_version)(char *text, unsigned size);
+  int (*library_version)(char *text, unsigned size);
+  int (*count)(unsigned *count);
+  int (*card)(unsigned index, card_handle *card);
+  int (*uuid)(card_handle card, char *text, unsigned size);
+  int (*name)(card_handle card, char *text, unsigned size);
+  int (*memory)(card_handle card, memory_v1 *memory);
+  int (*memory2)(card_handle card, memory_v2 *memory);
+  int (*processes1)(card_handle card, unsigned *count, process_v1 *infos);
+  int (*processes2)(card_handle card, unsigned *count, process_v2 *infos);
+  char driver_text[96], library_text[96];
+  unsigned cards;
+  bool names_fit; /* pids it tells are those of our own /proc */
+};
+
+static void find_function(void *member, void *library, const char *name, const char *older) {
+  void *pointer = dlsym(library, name);
+  if (pointer == NULL && older != NULL) pointer = dlsym(library, older);
+  memcpy(member, &pointer, sizeof pointer);
+}
+
+static void find_functions(nvml *n) {
+  void *l = n->library;
+  find_function(&n->start, l, "nvmlInit_v2", "nvmlInit");
+  find_function(&n->stop, l, "nvmlShutdown", NULL);
+  find_function(&n->error_string, l, "nvmlErrorString", NULL);
+  find_function(&n->driver_version, l, "nvmlSystemGetDriverVersion", NULL);
+  find_function(&n->library_version, l, "nvmlSystemGetNVMLVersion", NULL);
+  find_function(&n->count, l, "nvmlDeviceGetCount_v2", NULL);
+  find_function(&n->card, l, "nvmlDeviceGetHandleByIndex_v2", NULL);
+  find_function(&n->uuid, l, "nvmlDeviceGetUUID", NULL);
+  find_function(&n->name, l, "nvmlDeviceGetName", NULL);
+  find_function(&n->memory, l, "nvmlDeviceGetMemoryInfo", NULL);
+  find_function(&n->memory2, l, "nvmlDeviceGetMemoryInfo_v2", NULL);
+  find_function(&n->processes1, l, "nvmlDeviceGetComputeRunningProcesses", NULL);
+  find_function(&n->processes2, l, "nvmlDeviceGetComputeRunningProcesses_v3",
+                "nvmlDeviceGetComputeRunningProcesses_v2");
+}
+
+__attribute__((format(printf, 4, 5))) static stow_status fail(const nvml *n, stow_status status,
+                                                              int code, const char *format, ...) {
+  char what[256];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(what, sizeof what, format, args);
+  va_end(args);
+  const char *words = n->error_string != NULL ? n->error_string(code) : NULL;
+  return stow_fail(status, "%s: NVML error %d%s%s", what, code, words != NULL ? ": " : "",
+                   words != NULL ? words : "");
+}
+
+static stow_status start(nvml *n) {
+  if (n->start == NULL || n->count == NULL || n->card == NULL || n->uuid == NULL)
+    return stow_fail(STOW_ERR_NOT_FOUND, "%s: too old, or not NVML", LIBRARY);
+  int code = n->start();
+  if (code != NVML_OK) {
+    n->stop = NULL; /* never started */
+    return fail(n, STOW_ERR_NOT_FOUND, code, "starting NVML");
+  }
+  code = n->count(&n->cards);
+  if (code != NVML_OK) return fail(n, STOW_ERR_NOT_FOUND, code, "counting the cards");
+  if (n->driver_version == NULL ||
+      n->driver_version(n->driver_text, sizeof n->driver_text) != NVML_OK)
+    n->driver_text[0] = '\0';
+  if (n->library_version == NULL ||
+      n->library_version(n->library_text, sizeof n->library_text) != NVML_OK)
+    n->library_text[0] = '\0';
+  char space[64];
+  ssize_t length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
+  space[length > 0 ? length : 0] = '\0';
+  n->names_fit = strcmp(space, FIRST_PID_NAMESPACE) == 0;
+  return STOW_OK;
+}
+
+stow_status nvml_open(nvml **out) {
+  *out = NULL;
+  const char *path = secure_getenv("STOWAGE_LIBNVML");
+  if (path == NULL || path[0] == '\0') path = LIBRARY;
+  nvml *n = calloc(1, sizeof *n);
+  if (n == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to open NVML");
+  n->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (n->library == NULL) {
+    free(n);
+    return stow_fail(STOW_ERR_NOT_FOUND,
+                     "no NVML here (%s); it comes with NVIDIA's driver, and in a container with "
+                     "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+                     dlerror());
+  }
+  find_functions(n);
+  stow_status status = start(n);
+  if (status != STOW_OK) {
+    nvml_close(n);
+    return status;
+  }
+  *out = n;
+  return STOW_OK;
+}
+
+void nvml_close(nvml *n) {
+  if (n == NULL) return;
+  if (n->stop != NULL) n->stop();
+  dlclose(n->library);
+  free(n);
+}
+
+const char *nvml_driver_version(const nvml *n) {
+  return n->driver_text;
+}
+
+const char *nvml_library_version(const nvml *n) {
+  return n->library_text;
+}
+
+int nvml_count(const nvml *n) {
+  return (int)n->cards;
+}
+
+static stow_status card_at(nvml *n, int index, card_handle *handle) {
+  if (index < 0 || index >= (int)n->cards)
+    return stow_fail(STOW_ERR_NOT_FOUND, "card %d: NVML shows %u", index, n->cards);
+  int code = n->card((unsigned)index, handle);
+  return code == NVML_OK ? STOW_OK : fail(n, STOW_ERR_DEVICE, code, "card %d", index);
+}
+
+static void read_memory(nvml *n, card_handle handle, nvml_card *card) {
+  memory_v2 m2 = {.version = MEMORY_V2};
+  memory_v1 m1;
+  if (n->memory2 != NULL && n->memory2(handle, &m2) == NVML_OK) {
+    card->memory_known = true;
+    card->total_bytes = m2.total;
+    card->used_bytes = m2.used;
+    card->free_bytes = m2.free;
+    card->reserved_bytes = m2.reserved;
+  } else if (n->memory != NULL && n->memory(handle, &m1) == NVML_OK) {
+    card->memory_known = true;
+    card->total_bytes = m1.total;
+    card->used_bytes = m1.used;
+    card->free_bytes = m1.free;
+  }
+}
+
+stow_status nvml_card_at(nvml *n, int index, nvml_card *card) {
+  card_handle handle;
+  *card = (nvml_card){0};
+  STOW_TRY(card_at(n, index, &handle));
+  if (n->uuid(handle, card->uuid, sizeof card->uuid) != NVML_OK) card->uuid[0] = '\0';
+  if (n->name == NULL || n->name(handle, card->name, sizeof card->name) != NVML_OK)
+    card->name[0] = '\0';
+  read_memory(n, handle, card);
+  return STOW_OK;
+}
+
+stow_status nvml_find(nvml *n, const char *uuid, int *index) {
+  for (int i = 0; i < (int)n->cards; i++) {
+    card_handle handle;
+    char text[96];
+    STOW_TRY(card_at(n, i, &handle));
+    if (n->uuid(handle, text, sizeof text) == NVML_OK && strcasecmp(text, uuid) == 0) {
+      *index = i;
+      return STOW_OK;
+    }
+  }
+  return stow_fail(STOW_ERR_NOT_FOUND, "card %s: none of the %u NVML shows", uuid, n->cards);
+}
+
+/* ---- processes ---- */
+
+static void read_name(const nvml *n, nvml_process *process) {
+  char path[64];
+  if (!n->names_fit) return;
+  snprintf(path, sizeof path, "/proc/%u/comm", process->pid);
+  FILE *in = fopen(path, "re");
+  if (in == NULL) return;
+  if (fgets(process->name, sizeof process->name, in) == NULL) process->name[0] = '\0';
+  process->name[strcspn(process->name, "\n")] = '\0';
+  fclose(in);
+}
+
+/* One of the two forms of the call; NULL asks only how many there are. */
+static int ask_processes(nvml *n, card_handle handle, unsigned *count, void *infos) {
+  return n->processes2 != NULL ? n->processes2(handle, count, infos)
+                               : n->processes1(handle, count, infos);
+}
+
+/* All of them, in memory of our own. Programs come and go between the two questions, so there is
+ * room to spare and a few tries. */
+static int list_processes(nvml *n, card_handle handle, unsigned *count, void **infos) {
+  int code = NVML_INSUFFICIENT_SIZE;
+  *infos = NULL;
+  *count = 0;
+  for (int attempt = 0; attempt < 4 && code == NVML_INSUFFICIENT_SIZE; attempt++) {
+    unsigned room = (*count < PROCESSES_MAX ? *count : PROCESSES_MAX) + 16;
+    free(*infos);
+    *infos = calloc(room, sizeof(process_v2)); /* the larger of the two forms */
+    if (*infos == NULL) return -1;
+    *count = room;
+    code = ask_processes(n, handle, count, *infos);
+    if (code == NVML_OK && *count > room) *count = room;
+  }
+  return code;
+}
+
+stow_status nvml_processes(nvml *n, int index, nvml_process *processes, int max, int *count) {
+  card_handle handle;
+  *count = 0;
+  STOW_TRY(card_at(n, index, &handle));
+  if (n->processes1 == NULL && n->processes2 == NULL)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "card %d: this NVML does not list processes", index);
+  unsigned there;
+  void *infos;
+  int code = list_processes(n, handle, &there, &infos);
+  if (code != NVML_OK) {
+    free(infos);
+    return fail(n, STOW_ERR_UNSUPPORTED, code, "listing the processes on card %d", index);
+  }
+  const process_v1 *form1 = infos;
+  const process_v2 *form2 = infos;
+  for (int i = 0; i < (int)there && i < max; i++) {
+    bool newer = n->processes2 != NULL;
+    unsigned long long bytes = newer ? form2[i].bytes : form1[i].bytes;
+    processes[i] = (nvml_process){.pid = newer ? form2[i].pid : form1[i].pid,
+                                  .bytes_known = bytes != NVML_NOT_AVAILABLE,
+                                  .bytes = bytes != NVML_NOT_AVAILABLE ? bytes : 0};
+    read_name(n, &processes[i]);
+  }
+  free(infos);
+  *count = (int)there;
+  return STOW_OK;
+}

@@ -1,0 +1,588 @@
+/* Stand-in libcuda: a driver in host memory, with the rules of the real one where they matter to
+ * its caller.
+ *
+ * Pages are memfds, mapped with mmap; copies are memcpy, done at once; contexts form a stack per
+ * thread, and a call that needs one answers INVALID_CONTEXT without it. What a real driver forgives
+ * it forgives too (releasing a mapped page), so that our own checks are what a test sees. */
+#include "standin/cuda_standin.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "device/cuda_driver.h"
+
+#define GRANULE   ((size_t)2 << 20)
+#define CARDS_MAX 8
+#define LIST_MAX  8192
+#define STACK_MAX 32
+#define NAMES_MAX 64
+
+typedef enum kind { FREE, PAGE, RANGE, MAPPING, PLAIN, PINNED, STREAM, EVENT } kind;
+
+/* Everything the driver handed out is one of these. */
+typedef struct thing {
+  kind what;
+  uint64_t addr;
+  size_t bytes;
+  int location, fd, card;
+  int maps;           /* of a page */
+  int released;       /* a page released while mapped lives on until unmapped */
+  struct thing *page; /* of a mapping */
+  int recorded;       /* of an event */
+} thing;
+
+struct CUctx_st {
+  int card, users;
+};
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
+static thing things[LIST_MAX];
+static struct CUctx_st primary[CARDS_MAX];
+static size_t used_bytes[CARDS_MAX];
+static size_t vram_bytes = (size_t)1 << 30;
+static int version = 13000, cards = 1, started, held, sticky, mode;
+static int no_vmm, loose;
+static const char *host_words = "";
+static char fail_name[64];
+static int fail_code, fail_after;
+static struct {
+  const char *name;
+  int count;
+} calls[NAMES_MAX];
+static _Thread_local cu_context stack[STACK_MAX];
+static _Thread_local int depth, capture_mode;
+
+/* ---- the knobs ---- */
+
+int standin_depth(void) {
+  return depth;
+}
+int standin_capture_mode(void) {
+  return capture_mode;
+}
+void standin_hold(int on) {
+  pthread_mutex_lock(&gate);
+  held = on;
+  pthread_cond_broadcast(&let_go);
+  pthread_mutex_unlock(&gate);
+}
+void standin_fail(const char *name, int code, int nth) {
+  snprintf(fail_name, sizeof fail_name, "%s", name != NULL ? name : "");
+  fail_code = code;
+  fail_after = nth;
+}
+int standin_live(void) {
+  int live = 0;
+  for (int i = 0; i < LIST_MAX; i++) live += things[i].what != FREE;
+  for (int i = 0; i < CARDS_MAX; i++) live += primary[i].users > 0;
+  return live;
+}
+int standin_calls(const char *name) {
+  for (int i = 0; i < NAMES_MAX && calls[i].name != NULL; i++)
+    if (strcmp(calls[i].name, name) == 0) return calls[i].count;
+  return 0;
+}
+
+/* ---- each call ---- */
+
+static int host_is(const char *word) {
+  return strstr(host_words, word) != NULL;
+}
+
+/* Counts the call; what it must answer instead of working, or 0. */
+static int begin(const char *name, int needs_context) {
+  int i = 0;
+  while (i < NAMES_MAX - 1 && calls[i].name != NULL && strcmp(calls[i].name, name) != 0) i++;
+  calls[i].name = name;
+  calls[i].count++;
+  if (!started) return CU_ERROR_NOT_INITIALIZED;
+  if (sticky) return sticky;
+  if (strcmp(name, fail_name) == 0 && --fail_after <= 0) {
+    if (fail_code >= 700 && fail_code < 800) sticky = fail_code;
+    return fail_code;
+  }
+  if (needs_context && depth == 0) return CU_ERROR_INVALID_CONTEXT;
+  if (needs_context && stack[depth - 1]->users == 0) return CU_ERROR_CONTEXT_IS_DESTROYED;
+  return CU_OK;
+}
+
+#define BEGIN(needs_context)                                                                       \
+  pthread_mutex_lock(&gate);                                                                       \
+  int begun = begin(__func__, needs_context);                                                      \
+  if (begun != CU_OK) {                                                                            \
+    pthread_mutex_unlock(&gate);                                                                   \
+    return begun;                                                                                  \
+  }
+#define END(code)                                                                                  \
+  do {                                                                                             \
+    int ended = (code);                                                                            \
+    pthread_mutex_unlock(&gate);                                                                   \
+    return ended;                                                                                  \
+  } while (0)
+
+static thing *add(kind what) {
+  for (int i = 0; i < LIST_MAX; i++)
+    if (things[i].what == FREE) {
+      things[i] = (thing){.what = what, .fd = -1};
+      return &things[i];
+    }
+  return NULL;
+}
+
+static thing *find(kind what, uint64_t addr) {
+  for (int i = 0; i < LIST_MAX; i++)
+    if (things[i].what == what && things[i].addr == addr) return &things[i];
+  return NULL;
+}
+
+/* A handle is the thing's own address. */
+static thing *from_handle(kind what, const void *handle) {
+  const thing *t = handle;
+  if (t < things || t >= things + LIST_MAX || t->what != what) return NULL;
+  return (thing *)(uintptr_t)handle;
+}
+
+#define CALL cu_result __attribute__((visibility("default")))
+
+/* The driver's own names: declared by no header here. */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+/* ---- starting, words ---- */
+
+static long number(const char *name, long otherwise) {
+  const char *text = getenv(name);
+  return text != NULL ? atol(text) : otherwise;
+}
+
+CALL cuInit(unsigned flags) {
+  pthread_mutex_lock(&gate);
+  version = (int)number("STANDIN_VERSION", 13000);
+  cards = (int)number("STANDIN_CARDS", 1);
+  vram_bytes = (size_t)number("STANDIN_VRAM", 1l << 30);
+  no_vmm = (int)number("STANDIN_NO_VMM", 0);
+  mode = (int)number("STANDIN_MODE", 0);
+  loose = getenv("STANDIN_ALIGN") != NULL;
+  if (getenv("STANDIN_HOST") != NULL) host_words = getenv("STANDIN_HOST");
+  const char *fail = getenv("STANDIN_FAIL");
+  fail_after = 1;
+  if (fail != NULL) sscanf(fail, "%63[^:]:%d:%d", fail_name, &fail_code, &fail_after);
+  started = 1;
+  int code = begin(__func__, 0);
+  if (code == CU_OK && cards == 0) code = CU_ERROR_NO_DEVICE;
+  END(flags != 0 ? CU_ERROR_INVALID_VALUE : code);
+}
+
+CALL cuDriverGetVersion(int *out) {
+  *out = version;
+  return CU_OK;
+}
+
+static const struct {
+  int code;
+  const char *name, *words;
+} WORDS[] = {{0, "CUDA_SUCCESS", "no error"},
+             {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+             {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+             {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+             {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+             {600, "CUDA_ERROR_NOT_READY", "device not ready"},
+             {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+             {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+             {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+             {999, "CUDA_ERROR_UNKNOWN", "unknown error"}};
+
+static cu_result words_of(int code, const char **text, int words) {
+  *text = NULL;
+  for (size_t i = 0; i < sizeof WORDS / sizeof WORDS[0]; i++)
+    if (WORDS[i].code == code) *text = words ? WORDS[i].words : WORDS[i].name;
+  return *text != NULL ? CU_OK : CU_ERROR_INVALID_VALUE;
+}
+CALL cuGetErrorName(cu_result code, const char **text) {
+  return words_of(code, text, 0);
+}
+CALL cuGetErrorString(cu_result code, const char **text) {
+  return words_of(code, text, 1);
+}
+
+/* ---- cards and contexts ---- */
+
+CALL cuDeviceGetCount(int *count) {
+  BEGIN(0);
+  *count = cards;
+  END(CU_OK);
+}
+CALL cuDeviceGet(cu_device *card, int index) {
+  BEGIN(0);
+  *card = index;
+  END(index >= 0 && index < cards ? CU_OK : CU_ERROR_INVALID_DEVICE);
+}
+CALL cuDeviceGetName(char *name, int size, cu_device card) {
+  BEGIN(0);
+  snprintf(name, (size_t)size, "Stand-in %d", card);
+  END(CU_OK);
+}
+/* Two cards differ in the last byte only, so that a beginning can be ambiguous. */
+CALL cuDeviceGetUuid(cu_uuid *uuid, cu_device card) {
+  BEGIN(0);
+  memset(uuid->bytes, 0xab, sizeof uuid->bytes);
+  uuid->bytes[15] = (unsigned char)card;
+  END(CU_OK);
+}
+CALL cuDeviceGetUuid_v2(cu_uuid *uuid, cu_device card) {
+  return cuDeviceGetUuid(uuid, card);
+}
+CALL cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
+  BEGIN(0);
+  (void)card;
+  *bytes = vram_bytes;
+  END(CU_OK);
+}
+CALL cuDeviceGetAttribute(int *value, int which, cu_device card) {
+  BEGIN(0);
+  (void)card;
+  switch (which) {
+  case CU_ATTRIBUTE_COMPUTE_MODE: *value = mode; break;
+  case CU_ATTRIBUTE_COMPUTE_MAJOR: *value = 9; break;
+  case CU_ATTRIBUTE_COMPUTE_MINOR: *value = 0; break;
+  case CU_ATTRIBUTE_VMM: *value = !no_vmm; break;
+  case CU_ATTRIBUTE_HOST_NUMA_ID:
+    if (version < 12030) END(CU_ERROR_INVALID_VALUE);
+    *value = 0;
+    break;
+  case CU_ATTRIBUTE_HOST_NUMA_VMM:
+    if (version < 12090) END(CU_ERROR_INVALID_VALUE);
+    *value = !host_is("no-numa");
+    break;
+  default: END(CU_ERROR_INVALID_VALUE);
+  }
+  END(CU_OK);
+}
+CALL cuDevicePrimaryCtxRetain(cu_context *context, cu_device card) {
+  BEGIN(0);
+  primary[card].card = card;
+  primary[card].users++;
+  *context = &primary[card];
+  END(CU_OK);
+}
+CALL cuDevicePrimaryCtxRelease_v2(cu_device card) {
+  BEGIN(0);
+  if (primary[card].users == 0) END(CU_ERROR_INVALID_CONTEXT);
+  primary[card].users--;
+  END(CU_OK);
+}
+CALL cuCtxGetCurrent(cu_context *context) {
+  BEGIN(0);
+  *context = depth > 0 ? stack[depth - 1] : NULL;
+  END(CU_OK);
+}
+CALL cuCtxSetCurrent(cu_context context) {
+  BEGIN(0);
+  if (context == NULL)
+    depth -= depth > 0;
+  else if (depth > 0)
+    stack[depth - 1] = context;
+  else
+    stack[depth++] = context;
+  END(CU_OK);
+}
+CALL cuCtxPushCurrent_v2(cu_context context) {
+  BEGIN(0);
+  if (context == NULL || depth == STACK_MAX) END(CU_ERROR_INVALID_CONTEXT);
+  if (context->users == 0) END(CU_ERROR_CONTEXT_IS_DESTROYED);
+  stack[depth++] = context;
+  END(CU_OK);
+}
+CALL cuCtxPopCurrent_v2(cu_context *context) {
+  pthread_mutex_lock(&gate);
+  if (depth == 0) END(CU_ERROR_INVALID_CONTEXT);
+  *context = stack[--depth];
+  END(CU_OK);
+}
+CALL cuCtxSynchronize(void) {
+  BEGIN(1);
+  END(CU_OK);
+}
+CALL cuThreadExchangeStreamCaptureMode(int *exchange) {
+  int old = capture_mode;
+  capture_mode = *exchange;
+  *exchange = old;
+  return CU_OK;
+}
+
+/* ---- memory ---- */
+
+/* Takes vram for `bytes` on a card; false if it is full. */
+static int take_vram(int card, size_t bytes) {
+  if (bytes > vram_bytes - used_bytes[card]) return 0;
+  used_bytes[card] += bytes;
+  return 1;
+}
+
+CALL cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
+  BEGIN(1);
+  *free_bytes = vram_bytes - used_bytes[stack[depth - 1]->card];
+  *total_bytes = vram_bytes;
+  END(CU_OK);
+}
+CALL cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
+  BEGIN(1);
+  int card = stack[depth - 1]->card;
+  if (bytes == 0) END(CU_ERROR_INVALID_VALUE);
+  if (!take_vram(card, bytes)) END(CU_ERROR_OUT_OF_MEMORY);
+  thing *t = add(PLAIN);
+  t->bytes = bytes;
+  t->card = card;
+  void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  *addr = t->addr = (uintptr_t)at;
+  END(CU_OK);
+}
+CALL cuMemFree_v2(cu_addr addr) {
+  BEGIN(1);
+  thing *t = find(PLAIN, addr);
+  if (t == NULL) END(CU_ERROR_INVALID_VALUE);
+  munmap((void *)(uintptr_t)addr, t->bytes);
+  used_bytes[t->card] -= t->bytes;
+  t->what = FREE;
+  END(CU_OK);
+}
+CALL cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags) {
+  BEGIN(1);
+  if (host_is("no-pinned")) END(CU_ERROR_NOT_SUPPORTED);
+  if (flags != (CU_HOST_PORTABLE | CU_HOST_DEVICE_MAP)) END(CU_ERROR_INVALID_VALUE);
+  thing *t = add(PINNED);
+  t->bytes = bytes;
+  *pointer = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  t->addr = (uintptr_t)*pointer;
+  END(CU_OK);
+}
+CALL cuMemFreeHost(void *pointer) {
+  BEGIN(1);
+  thing *t = find(PINNED, (uintptr_t)pointer);
+  if (t == NULL) END(CU_ERROR_INVALID_VALUE);
+  munmap(pointer, t->bytes);
+  t->what = FREE;
+  END(CU_OK);
+}
+CALL cuMemHostGetDevicePointer_v2(cu_addr *addr, void *pointer, unsigned flags) {
+  BEGIN(1);
+  if (flags != 0 || find(PINNED, (uintptr_t)pointer) == NULL) END(CU_ERROR_INVALID_VALUE);
+  *addr = (uintptr_t)pointer;
+  END(CU_OK);
+}
+CALL cuMemcpyAsync(cu_addr to, cu_addr from, size_t bytes, cu_stream stream) {
+  BEGIN(1);
+  (void)stream;
+  memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+  END(CU_OK);
+}
+CALL cuMemsetD8Async(cu_addr to, unsigned char value, size_t bytes, cu_stream stream) {
+  BEGIN(1);
+  (void)stream;
+  memset((void *)(uintptr_t)to, value, bytes);
+  END(CU_OK);
+}
+
+/* ---- ranges and pages ---- */
+
+CALL cuMemAddressReserve(cu_addr *addr, size_t bytes, size_t align, cu_addr hint,
+                         unsigned long long flags) {
+  BEGIN(0);
+  if (no_vmm) END(CU_ERROR_NOT_SUPPORTED);
+  if (bytes == 0 || bytes % GRANULE != 0 || hint != 0 || flags != 0) END(CU_ERROR_INVALID_VALUE);
+  if (align < GRANULE || loose) align = GRANULE;
+  if (bytes > (size_t)1 << 46) END(CU_ERROR_OUT_OF_MEMORY);
+  char *wide = mmap(NULL, bytes + align + GRANULE, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (wide == MAP_FAILED) END(CU_ERROR_OUT_OF_MEMORY);
+  uintptr_t start = ((uintptr_t)wide + align - 1) & ~(uintptr_t)(align - 1);
+  if (loose && start % (4 * GRANULE) == 0) start += GRANULE; /* aligned by luck is no test */
+  if (start > (uintptr_t)wide) munmap(wide, start - (uintptr_t)wide);
+  char *end = wide + bytes + align + GRANULE;
+  munmap((char *)start + bytes, (size_t)(end - ((char *)start + bytes)));
+  thing *t = add(RANGE);
+  t->bytes = bytes;
+  *addr = t->addr = start;
+  END(CU_OK);
+}
+CALL cuMemAddressFree(cu_addr addr, size_t bytes) {
+  BEGIN(0);
+  thing *t = find(RANGE, addr);
+  if (t == NULL || t->bytes != bytes) END(CU_ERROR_INVALID_VALUE);
+  munmap((void *)(uintptr_t)addr, bytes);
+  t->what = FREE;
+  END(CU_OK);
+}
+
+/* What creating at a host location answers, by the words of STANDIN_HOST. */
+static cu_result host_answer(const cu_location *location) {
+  if (version < 12020 || host_is("crash")) {
+    /* As the driver does: no answer at all. */
+    signal(SIGSEGV, SIG_DFL);
+    raise(SIGSEGV);
+  }
+  if (host_is("hang")) pause();
+  if (host_is("refuse")) return CU_ERROR_NOT_SUPPORTED;
+  if (location->type == CU_LOCATION_HOST_NUMA && host_is("no-numa")) return CU_ERROR_NOT_SUPPORTED;
+  if (location->type == CU_LOCATION_HOST_NUMA && host_is("node1") && location->id != 1)
+    return CU_ERROR_INVALID_VALUE;
+  return CU_OK;
+}
+
+CALL cuMemGetAllocationGranularity(size_t *bytes, const cu_prop *prop, int option) {
+  BEGIN(0);
+  if (no_vmm) END(CU_ERROR_NOT_SUPPORTED);
+  if (prop->type != CU_ALLOCATION_PINNED || option != 0) END(CU_ERROR_INVALID_VALUE);
+  *bytes = GRANULE;
+  END(CU_OK);
+}
+CALL cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop, unsigned long long flags) {
+  BEGIN(0);
+  if (no_vmm) END(CU_ERROR_NOT_SUPPORTED);
+  if (bytes == 0 || bytes % GRANULE != 0 || prop->type != CU_ALLOCATION_PINNED ||
+      prop->handle_types != 0 || flags != 0)
+    END(CU_ERROR_INVALID_VALUE);
+  int type = prop->location.type;
+  if (type == CU_LOCATION_HOST || type == CU_LOCATION_HOST_NUMA) {
+    cu_result code = host_answer(&prop->location);
+    if (code != CU_OK) END(code);
+  } else if (type != CU_LOCATION_DEVICE)
+    END(CU_ERROR_INVALID_VALUE);
+  if (type == CU_LOCATION_DEVICE && !take_vram(prop->location.id, bytes))
+    END(CU_ERROR_OUT_OF_MEMORY);
+  thing *t = add(PAGE);
+  t->bytes = bytes;
+  t->location = type;
+  t->card = type == CU_LOCATION_DEVICE ? prop->location.id : -1;
+  t->fd = memfd_create("standin", MFD_CLOEXEC);
+  if (t->fd < 0 || ftruncate(t->fd, (off_t)bytes) != 0) END(CU_ERROR_UNKNOWN);
+  *handle = (uintptr_t)t;
+  END(CU_OK);
+}
+
+static void drop_page(thing *page) {
+  if (!page->released || page->maps > 0) return;
+  close(page->fd);
+  if (page->card >= 0) used_bytes[page->card] -= page->bytes;
+  page->what = FREE;
+}
+
+CALL cuMemRelease(cu_handle handle) {
+  BEGIN(0);
+  thing *page = from_handle(PAGE, (void *)(uintptr_t)handle);
+  if (page == NULL || page->released) END(CU_ERROR_INVALID_VALUE);
+  page->released = 1;
+  drop_page(page);
+  END(CU_OK);
+}
+CALL cuMemMap(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
+              unsigned long long flags) {
+  BEGIN(0);
+  thing *page = from_handle(PAGE, (void *)(uintptr_t)handle);
+  if (page == NULL || offset != 0 || flags != 0 || bytes != page->bytes || addr % GRANULE != 0)
+    END(CU_ERROR_INVALID_VALUE);
+  thing *t = add(MAPPING);
+  t->addr = addr;
+  t->bytes = bytes;
+  t->page = page;
+  page->maps++;
+  mmap((void *)(uintptr_t)addr, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, page->fd, 0);
+  END(CU_OK);
+}
+CALL cuMemUnmap(cu_addr addr, size_t bytes) {
+  BEGIN(0);
+  for (size_t done = 0; done < bytes;) {
+    thing *t = find(MAPPING, addr + done);
+    if (t == NULL || done + t->bytes > bytes) END(CU_ERROR_INVALID_VALUE);
+    mmap((void *)(uintptr_t)t->addr, t->bytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    t->page->maps--;
+    drop_page(t->page);
+    done += t->bytes;
+    t->what = FREE;
+  }
+  END(CU_OK);
+}
+CALL cuMemSetAccess(cu_addr addr, size_t bytes, const cu_access *access, size_t count) {
+  BEGIN(0);
+  if (count != 1 || access->flags != CU_ACCESS_READ_WRITE ||
+      access->location.type != CU_LOCATION_DEVICE)
+    END(CU_ERROR_INVALID_VALUE);
+  for (size_t done = 0; done < bytes;) {
+    thing *t = find(MAPPING, addr + done);
+    if (t == NULL || done + t->bytes > bytes) END(CU_ERROR_INVALID_VALUE);
+    mprotect((void *)(uintptr_t)t->addr, t->bytes, PROT_READ | PROT_WRITE);
+    done += t->bytes;
+  }
+  END(CU_OK);
+}
+
+/* ---- streams and events ---- */
+
+CALL cuStreamCreate(cu_stream *stream, unsigned flags) {
+  BEGIN(1);
+  if (flags != CU_STREAM_NON_BLOCKING_FLAG) END(CU_ERROR_INVALID_VALUE);
+  *stream = (cu_stream)(void *)add(STREAM);
+  END(CU_OK);
+}
+CALL cuStreamDestroy_v2(cu_stream stream) {
+  BEGIN(1);
+  thing *t = from_handle(STREAM, stream);
+  if (t == NULL) END(CU_ERROR_INVALID_HANDLE);
+  t->what = FREE;
+  END(CU_OK);
+}
+static void wait_let_go(void) {
+  while (held) pthread_cond_wait(&let_go, &gate);
+}
+CALL cuStreamSynchronize(cu_stream stream) {
+  BEGIN(1);
+  if (stream != NULL && from_handle(STREAM, stream) == NULL) END(CU_ERROR_INVALID_HANDLE);
+  wait_let_go();
+  END(CU_OK);
+}
+CALL cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags) {
+  BEGIN(1);
+  (void)stream;
+  if (flags != 0 || from_handle(EVENT, event) == NULL) END(CU_ERROR_INVALID_HANDLE);
+  END(CU_OK);
+}
+CALL cuEventCreate(cu_event *event, unsigned flags) {
+  BEGIN(1);
+  if (flags != CU_EVENT_NO_TIMING) END(CU_ERROR_INVALID_VALUE);
+  *event = (cu_event)(void *)add(EVENT);
+  END(CU_OK);
+}
+CALL cuEventDestroy_v2(cu_event event) {
+  BEGIN(1);
+  thing *t = from_handle(EVENT, event);
+  if (t == NULL) END(CU_ERROR_INVALID_HANDLE);
+  t->what = FREE;
+  END(CU_OK);
+}
+CALL cuEventRecord(cu_event event, cu_stream stream) {
+  BEGIN(1);
+  thing *t = from_handle(EVENT, event);
+  if (t == NULL || (stream != NULL && from_handle(STREAM, stream) == NULL))
+    END(CU_ERROR_INVALID_HANDLE);
+  t->recorded = 1;
+  END(CU_OK);
+}
+CALL cuEventQuery(cu_event event) {
+  BEGIN(1);
+  thing *t = from_handle(EVENT, event);
+  if (t == NULL) END(CU_ERROR_INVALID_HANDLE);
+  END(t->recorded && held ? CU_ERROR_NOT_READY : CU_OK);
+}
+CALL cuEventSynchronize(cu_event event) {
+  BEGIN(1);
+  thing *t = from_handle(EVENT, event);
+  if (t == NULL) END(CU_ERROR_INVALID_HANDLE);
+  if (t->recorded) wait_let_go();
+  END(CU_OK);
+}

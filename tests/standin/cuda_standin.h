@@ -1,0 +1,31 @@
+/* Stand-in libcuda: the knobs a test has beside the driver's own functions.
+ *
+ * Environment, read by cuInit:
+ *   STANDIN_VERSION=13000   the CUDA version it claims; below 12020 it has no host locations
+ *   STANDIN_CARDS=1         how many cards
+ *   STANDIN_VRAM=1073741824 bytes of each card
+ *   STANDIN_NO_VMM=1        attribute 102 is 0 and page calls answer NOT_SUPPORTED
+ *   STANDIN_HOST=words      of page creation on the host: crash, hang, refuse (any location),
+ *                           no-numa (HOST_NUMA refused, HOST works), node1 (only node 1 works),
+ *                           no-pinned (cuMemHostAlloc refused too)
+ *   STANDIN_ALIGN=loose     cuMemAddressReserve takes no notice of the alignment
+ *   STANDIN_MODE=3          the compute mode it tells
+ *   STANDIN_FAIL=NAME:CODE[:N]  the Nth call of that function (1), and those after it, answer CODE
+ */
+#ifndef CUDA_STANDIN_H
+#define CUDA_STANDIN_H
+
+/* How many contexts are on the calling thread's stack, and its capture mode. */
+int standin_depth(void);
+int standin_capture_mode(void);
+/* While on, events recorded are not reached; off lets them be, and wakes who waits. */
+void standin_hold(int on);
+/* Fails calls of `name` (NULL: none) with `code` from the `nth` from now on. A code of 700 to 799
+ * stays: every later call answers it. */
+void standin_fail(const char *name, int code, int nth);
+/* What is still there: contexts, pages, ranges, mappings, allocations, streams, events. */
+int standin_live(void);
+/* How often a function was called since the start. */
+int standin_calls(const char *name);
+
+#endif

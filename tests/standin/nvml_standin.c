@@ -1,0 +1,82 @@
+/* Stand-in NVML: two cards; on the first, as many programs as STANDIN_PROCESSES says (2), the first
+ * of them the one whose pid is STANDIN_PID and the second one whose memory is not told.
+ * STANDIN_NVML_FAIL is what nvmlInit answers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+typedef struct process {
+  unsigned pid;
+  unsigned long long bytes;
+  unsigned gpu_instance, compute_instance;
+} process;
+
+static int number(const char *name, int otherwise) {
+  const char *text = getenv(name);
+  return text != NULL ? atoi(text) : otherwise;
+}
+
+int nvmlInit_v2(void) {
+  return number("STANDIN_NVML_FAIL", 0);
+}
+int nvmlShutdown(void) {
+  return 0;
+}
+const char *nvmlErrorString(int code) {
+  return code == 9 ? "Driver Not Loaded" : "Unknown Error";
+}
+int nvmlSystemGetDriverVersion(char *text, unsigned size) {
+  snprintf(text, size, "580.95.05");
+  return 0;
+}
+int nvmlSystemGetNVMLVersion(char *text, unsigned size) {
+  snprintf(text, size, "13.580.95.05");
+  return 0;
+}
+int nvmlDeviceGetCount_v2(unsigned *count) {
+  *count = 2;
+  return 0;
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **card) {
+  static char handles[2];
+  *card = &handles[index];
+  return index < 2 ? 0 : 2;
+}
+static int index_of(void *card) {
+  void *first;
+  nvmlDeviceGetHandleByIndex_v2(0, &first);
+  return (int)((char *)card - (char *)first);
+}
+int nvmlDeviceGetUUID(void *card, char *text, unsigned size) {
+  snprintf(text, size, "GPU-abababab-abab-abab-abab-ababababab%02x", (unsigned)index_of(card));
+  return 0;
+}
+int nvmlDeviceGetName(void *card, char *text, unsigned size) {
+  snprintf(text, size, "Stand-in %d", index_of(card));
+  return 0;
+}
+int nvmlDeviceGetMemoryInfo_v2(void *card, void *out) {
+  struct {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+  } *memory = out;
+  if (memory->version != (sizeof *memory | (2u << 24))) return 25;
+  if (index_of(card) != 0) return 3;
+  memory->total = 16ull << 30;
+  memory->reserved = 1ull << 30;
+  memory->used = 5ull << 30;
+  memory->free = 10ull << 30;
+  return 0;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void *card, unsigned *count, process *infos) {
+  unsigned there = index_of(card) == 0 ? (unsigned)number("STANDIN_PROCESSES", 2) : 0;
+  unsigned room = *count;
+  *count = there;
+  if (there > room) return 7;
+  for (unsigned i = 0; i < there; i++)
+    infos[i] = (process){i == 0 ? (unsigned)number("STANDIN_PID", 1) : 1000 + i,
+                         i == 1 ? ~0ull : 3ull << 30, 0, 0};
+  return 0;
+}
