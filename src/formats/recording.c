@@ -19,6 +19,7 @@ void recording_free(recording *r) {
   free(r->segments);
   free(r->blocks);
   free(r->settings);
+  free(r->facts);
   intern_free(&r->names);
   map_free(&r->frame_index);
   map_free(&r->stack_index);
@@ -78,12 +79,24 @@ stow_status recording_name(recording *r, uint32_t *id, const char *bytes, size_t
   return STOW_OK;
 }
 
+static stow_status text_pair(recording *r, setting *pair, const char *key, const char *value) {
+  STOW_TRY(recording_name(r, &pair->key_id, key, strlen(key)));
+  return recording_name(r, &pair->value_id, value, strlen(value));
+}
+
 stow_status recording_add_setting(recording *r, const char *key, const char *value) {
-  setting s;
-  STOW_TRY(recording_name(r, &s.key_id, key, strlen(key)));
-  STOW_TRY(recording_name(r, &s.value_id, value, strlen(value)));
+  setting pair;
+  STOW_TRY(text_pair(r, &pair, key, value));
   STOW_TRY(GROW(r, setting, 1));
-  r->settings[r->setting_count++] = s;
+  r->settings[r->setting_count++] = pair;
+  return STOW_OK;
+}
+
+stow_status recording_add_fact(recording *r, const char *key, const char *value) {
+  setting pair;
+  STOW_TRY(text_pair(r, &pair, key, value));
+  STOW_TRY(GROW(r, fact, 1));
+  r->facts[r->fact_count++] = pair;
   return STOW_OK;
 }
 
@@ -130,9 +143,18 @@ const char *recording_text(const recording *r, uint32_t name_id) {
   return name_id == 0 ? "" : intern_get(&r->names, name_id - 1, NULL);
 }
 
-const char *recording_setting(const recording *r, const char *key) {
-  for (size_t i = 0; i < r->setting_count; i++)
-    if (strcmp(recording_text(r, r->settings[i].key_id), key) == 0)
-      return recording_text(r, r->settings[i].value_id);
+static const char *find_pair(const recording *r, const setting *pairs, size_t count,
+                             const char *key) {
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(recording_text(r, pairs[i].key_id), key) == 0)
+      return recording_text(r, pairs[i].value_id);
   return NULL;
+}
+
+const char *recording_setting(const recording *r, const char *key) {
+  return find_pair(r, r->settings, r->setting_count, key);
+}
+
+const char *recording_fact(const recording *r, const char *key) {
+  return find_pair(r, r->facts, r->fact_count, key);
 }

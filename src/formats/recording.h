@@ -7,8 +7,11 @@
  *
  *   events   what happened, in order                    names    every text, once
  *   stacks   runs of frame ids, innermost first         frames   (function, file, line), once each
- *   segments the state at the end, with their blocks    settings what the allocator was told, as
- * text pairs */
+ *   segments the state at the end, with their blocks    settings what the allocator was told
+ *   facts    about the process, the device and the clock (keys: docs/trace-format.md)
+ *
+ * Settings and facts are pairs of text. Numbers and booleans stand as Python prints them, a nested
+ * setting as "[256:1,512:2]". */
 #ifndef FORMATS_RECORDING_H
 #define FORMATS_RECORDING_H
 
@@ -106,6 +109,8 @@ typedef struct recording {
   size_t block_count, block_capacity;
   setting *settings;
   size_t setting_count, setting_capacity;
+  setting *facts;
+  size_t fact_count, fact_capacity;
   recording_source source;
   uint32_t error_id;       /* the error text that came with it */
   uint32_t device_name_id; /* the card, where known */
@@ -113,7 +118,13 @@ typedef struct recording {
   uint64_t max_bytes;      /* budget for all of the above; 0: no bound. Past it: STOW_ERR_BUDGET */
   uint64_t held_bytes;     /* what the tables hold now */
   /* What was passed over, counted, so that it can be said. */
-  uint64_t skipped_events, unknown_fields, unknown_frees, bad_values;
+  uint64_t skipped_events; /* entries that could not be understood or were lost before the file */
+  uint64_t unknown_fields; /* distinct names of fields nobody here knows */
+  uint64_t unknown_frees;  /* frees of what was never seen allocated, where the reader can tell */
+  uint64_t bad_values;     /* of the wrong type, negative, or out of range */
+  uint64_t torn_bytes;     /* at the end of a file whose writer was stopped in the middle */
+  uint64_t damaged_chunks; /* of a .stow file: dropped, the rest was used */
+  bool ended;              /* the writer came to its end (always true but for a .stow file) */
   map frame_index, stack_index; /* hash of content → id, for interning */
 } recording;
 
@@ -126,6 +137,7 @@ stow_status recording_add_event(recording *r, const event *e);
 stow_status recording_add_segment(recording *r, const segment *s);
 stow_status recording_add_block(recording *r, const block *b);
 stow_status recording_add_setting(recording *r, const char *key, const char *value);
+stow_status recording_add_fact(recording *r, const char *key, const char *value);
 /* Interned: the same content gives the same id. */
 stow_status recording_name(recording *r, uint32_t *id, const char *bytes, size_t count);
 stow_status recording_frame(recording *r, uint32_t *id, uint32_t name_id, uint32_t file_id,
@@ -136,5 +148,6 @@ stow_status recording_stack(recording *r, uint32_t *id, const uint32_t *frame_id
 const char *recording_text(const recording *r, uint32_t name_id);
 /* NULL where the key was not set. */
 const char *recording_setting(const recording *r, const char *key);
+const char *recording_fact(const recording *r, const char *key);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "formats/stow_file.h"
 #include "formats/torch_snapshot.h"
 
 #define MAX_WORK_DEF (UINT64_C(512) << 20)
@@ -48,6 +49,7 @@ recording_kind recording_kind_of_path(const char *path) {
 
 /* What the first bytes say. */
 static recording_kind sniff(const input *in) {
+  if (input_left(in) >= 8 && memcmp(in->at, STOWFILE_MAGIC, 8) == 0) return KIND_STOW;
   return input_left(in) > 0 && in->at[0] == 0x80 ? KIND_SNAPSHOT : KIND_AUTO;
 }
 
@@ -57,7 +59,9 @@ stow_status recording_read_input(recording *r, input *in, recording_kind kind,
   STOW_TRY(input_fill(in, 512));
   if (input_left(in) == 0) return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", in->name);
   if (kind == KIND_AUTO) kind = sniff(in);
+  r->ended = true;
   switch (kind) {
+  case KIND_STOW: return stowfile_read(r, in, max_work_bytes);
   case KIND_SNAPSHOT: return torch_snapshot_read(r, in, max_work_bytes);
   default:
     return stow_fail(STOW_ERR_FORMAT,

@@ -1,0 +1,31 @@
+/* Outfile: a file that is the old one or the complete new one, never a half.
+ *
+ * Bytes go to a temporary file beside the target, which takes its name only in outfile_commit. "-"
+ * is standard output. Every writer in this folder writes through one. */
+#ifndef FORMATS_OUTFILE_H
+#define FORMATS_OUTFILE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/status.h"
+
+typedef struct outfile {
+  FILE *file;
+  char *path, *temporary;   /* NULL for standard output */
+  bool gzip;                /* the name ends in .gz: contents are compressed */
+  void *deflater;           /* z_stream */
+  stow_status status;       /* the first failure; later writes do nothing */
+  unsigned long long bytes; /* taken from the writer, before compression */
+} outfile;
+
+stow_status outfile_open(outfile *out, const char *path);
+stow_status outfile_write(outfile *out, const void *bytes, size_t count);
+/* As a sink for writers that take one: the context is the output. */
+stow_status outfile_sink(void *context, const void *bytes, size_t count);
+/* Brings it to disk under its name. On failure the target is untouched. Always closes. */
+stow_status outfile_commit(outfile *out);
+/* Removes what was written. Fine after a commit. */
+void outfile_abandon(outfile *out);
+
+#endif
