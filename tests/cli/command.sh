@@ -19,7 +19,20 @@ else
 fi
 
 # A terminal as far as the program can tell: python's pty. Prints what it printed.
-on_terminal() { python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$@"; }
+on_terminal() {
+  python3 - "$@" << 'END'
+import os, pty, subprocess, sys
+ours, theirs = pty.openpty()
+child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+os.close(theirs)
+try:
+    while data := os.read(ours, 65536):
+        sys.stdout.buffer.write(data)
+except OSError:  # the other end is closed: Linux says so with EIO
+    pass
+child.wait(20)
+END
+}
 escape=$(printf '\033')
 colours() { # COMMAND… : does its output have any?
   "$@" | grep -q "$escape"
