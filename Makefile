@@ -11,7 +11,6 @@
 SHELL := /bin/bash
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-GENERATOR := $(shell command -v ninja >/dev/null 2>&1 && echo Ninja || echo "Unix Makefiles")
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def' 2>/dev/null)
 
@@ -19,9 +18,9 @@ SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def' 2>/dev
 
 all: build
 
-# Configures a preset once (and again when the generator is gone), then builds it. $(call build,PRESET)
+# Configures a preset once, then builds it. $(call build,PRESET)
 define build
-	@tools/build.sh $(1) "$(GENERATOR)"
+	@tools/build.sh $(1)
 endef
 
 build: setup

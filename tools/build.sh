@@ -1,19 +1,29 @@
 #!/usr/bin/env bash
-# build.sh PRESET GENERATOR: configure once, then build. Says nothing when there is nothing to do.
+# build.sh PRESET: configure once, then build. Says nothing when there is nothing to do.
+#
+# Ninja where it is, plain Makefiles where it is not; a folder already configured keeps what it was made with, so that
+# installing Ninja later rebuilds nothing. CC chooses the compiler; another one than last time starts the folder afresh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-preset=$1 generator=$2 dir=build/$1
-if [ -f "$dir/CMakeCache.txt" ] && ! grep -q "CMAKE_GENERATOR:INTERNAL=$generator" "$dir/CMakeCache.txt"; then
-  rm -rf "$dir"
+preset=$1 dir=build/$1
+has() { command -v "$1" > /dev/null 2>&1; }
+
+if [ -f "$dir/CMakeCache.txt" ]; then
+  # A folder that can no longer be built: its generator's tool is gone, or it was moved here from elsewhere.
+  if grep -q '^CMAKE_GENERATOR:INTERNAL=Ninja' "$dir/CMakeCache.txt" && ! has ninja; then rm -rf "$dir"; fi
+  if ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$dir/CMakeCache.txt" 2> /dev/null; then rm -rf "$dir"; fi
+  if [ "$(cat "$dir/compiler" 2> /dev/null)" != "${CC:-cc}" ]; then rm -rf "$dir"; fi
 fi
 if [ ! -f "$dir/CMakeCache.txt" ]; then
-  mkdir -p build
-  cmake --preset "$preset" -G "$generator" > "$dir.configure.log" 2>&1 || {
+  mkdir -p "$dir"
+  if has ninja; then generator=Ninja; else generator="Unix Makefiles"; fi
+  if ! cmake --preset "$preset" -G "$generator" > "$dir.configure.log" 2>&1; then
     cat "$dir.configure.log" >&2
     rm -rf "$dir" "$dir.configure.log"
     exit 1
-  }
+  fi
   rm -f "$dir.configure.log"
+  echo "${CC:-cc}" > "$dir/compiler"
 fi
 log=$dir/build.log
 if cmake --build "$dir" > "$log" 2>&1; then

@@ -5,50 +5,100 @@
 # enough to build, and otherwise prints the one command to run. Costs milliseconds when nothing is missing.
 set -euo pipefail
 purpose=${1:-build}
+cc=${CC:-cc}
 
 has() { command -v "$1" > /dev/null 2>&1; }
-# A header the compiler itself finds, so that a cross or a local toolchain counts too.
-header() { echo "#include <$1>" | "${CC:-cc}" -E -x c - > /dev/null 2>&1; }
+# Headers the compiler itself finds, so that a cross or a local toolchain counts too.
+header() { echo "#include <$1>" | "$cc" -E -x c - > /dev/null 2>&1; }
+# Presets need CMake 3.21.
+new_cmake() {
+  local version
+  version=$(cmake --version 2> /dev/null | sed -n '1s/[^0-9]*//p') && [ -n "$version" ] &&
+    [ "$(printf '%s\n3.21\n' "$version" | sort -V | head -n 1)" = 3.21 ]
+}
+# Can COMPILER link with that sanitizer? gcc brings them along, clang keeps them in a package of their own.
+sanitizer() { echo 'int main(void) { return 0; }' | "$1" "-fsanitize=$2" -x c - -o /dev/null > /dev/null 2>&1; }
+# That package, by the version of clang that is here or that would be installed.
+clang_runtime() {
+  local major
+  major=$(clang -dumpversion 2> /dev/null | cut -d. -f1)
+  [ -n "$major" ] || major=$(apt-cache depends clang 2> /dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
+  echo "libclang-rt-${major:-14}-dev"
+}
 
 must=() nice=()
 need() { "${@:2}" || must+=("$1"); }
 want() { "${@:2}" || nice+=("$1"); }
 
-need gcc has "${CC:-cc}"
-need libc6-dev header stdio.h
-need cmake has cmake
-need zlib1g-dev header zlib.h
-need libzstd-dev header zstd.h
-want ninja-build has ninja
-if [ "$purpose" != build ]; then
-  need python3 has python3
-  want clang-format has clang-format
-  want binutils has nm
-  want git has git
-  want g++ has g++
-  want pkg-config has pkg-config
-  want groff-base has groff
-fi
-case $purpose in
-  lint) need clang-tidy has clang-tidy; need cppcheck has cppcheck ;;
-  fuzz) need clang has clang; need libclang-rt-14-dev test -n "$(clang -print-file-name=libclang_rt.fuzzer-x86_64.a 2> /dev/null || true)" ;;
-esac
-
-[ ${#must[@]} -eq 0 ] && [ ${#nice[@]} -eq 0 ] && exit 0
-all="${must[*]} ${nice[*]}"
-if [ "$(id -u)" = 0 ] && has apt-get; then
-  echo "setup: installing$(printf ' %s' $all)"
-  export DEBIAN_FRONTEND=noninteractive
-  log=$(mktemp)
-  # Package lists of a fresh machine are empty or old: bring them up to date first.
-  if apt-get update > "$log" 2>&1 && apt-get install -y --no-install-recommends $all >> "$log" 2>&1; then
-    rm -f "$log"
-    exit 0
+find_missing() {
+  must=() nice=()
+  case ${cc##*/} in
+    clang*) need clang has "$cc" ;;
+    *) need gcc has "$cc" ;;
+  esac
+  need libc6-dev header stdio.h
+  need cmake new_cmake
+  need zlib1g-dev header zlib.h
+  need libzstd-dev header zstd.h
+  has ninja || want make has make
+  want ninja-build has ninja
+  if [ "$purpose" = test ]; then
+    need python3 has python3
+    want binutils has nm
+    want git has git
+    want g++ has g++
+    want pkg-config has pkg-config
+    want groff-base has groff
+    want clang-format has clang-format
+    case ${cc##*/} in clang*) need "$(clang_runtime)" sanitizer "$cc" address ;; esac
   fi
-  tail -n 20 "$log" >&2
-  rm -f "$log"
+  if [ "$purpose" = lint ]; then
+    need git has git
+    need clang-tidy has clang-tidy
+    need cppcheck has cppcheck
+    want shellcheck has shellcheck
+  fi
+  if [ "$purpose" = fuzz ]; then
+    need clang has clang
+    # Linking a target without its entry point fails too, so look for the runtime itself.
+    need "$(clang_runtime)" fuzzer_runtime
+  fi
+}
+fuzzer_runtime() {
+  has clang && echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return d == 0 && n; }' |
+    clang -fsanitize=fuzzer,address -x c - -o /dev/null > /dev/null 2>&1
+}
+
+find_missing
+[ ${#must[@]} -eq 0 ] && [ ${#nice[@]} -eq 0 ] && exit 0
+# What is only nice to have and could not be had is not asked for at every run.
+tried=$(dirname "$0")/../build/setup.$purpose
+if [ ${#must[@]} -eq 0 ] && [ "$(cat "$tried" 2> /dev/null)" = "${nice[*]}" ]; then exit 0; fi
+if [ "$(id -u)" = 0 ] && has apt-get; then
+  log=$(mktemp)
+  trap 'rm -f "$log"' EXIT
+  export DEBIAN_FRONTEND=noninteractive
+  # Package lists of a fresh machine are empty or old: bring them up to date first. Twice, because what clang needs is known
+  # only when clang is there.
+  apt-get update > "$log" 2>&1 || true
+  for turn in 1 2; do
+    find_missing
+    all=("${must[@]}" "${nice[@]}")
+    [ ${#all[@]} -gt 0 ] || exit 0
+    echo "setup: installing ${all[*]}"
+    if ! apt-get install -y --no-install-recommends "${all[@]}" >> "$log" 2>&1 && [ "$turn" = 1 ] && [ ${#must[@]} -gt 0 ]; then
+      # One package with another name here must not keep the rest from being installed.
+      for package in "${all[@]}"; do apt-get install -y --no-install-recommends "$package" >> "$log" 2>&1 || true; done
+    fi
+  done
+  find_missing
+  [ ${#must[@]} -eq 0 ] || tail -n 20 "$log" >&2
 fi
-[ ${#must[@]} -eq 0 ] && exit 0 # the rest is only nice to have
-echo "setup: missing:$(printf ' %s' "${must[@]}"). Run this once, then make again:" >&2
-echo "  sudo apt-get update && sudo apt-get install -y$(printf ' %s' $all)" >&2
+if [ ${#must[@]} -eq 0 ]; then # the rest is only nice to have
+  mkdir -p "$(dirname "$tried")"
+  echo "${nice[*]}" > "$tried"
+  exit 0
+fi
+echo "setup: missing: ${must[*]}. Run this once, then make again:" >&2
+echo "  sudo apt-get update && sudo apt-get install -y ${must[*]} ${nice[*]}" >&2
 exit 1
