@@ -1,0 +1,232 @@
+/* stowage replay: what another allocator, or another limit, would have made of a recorded run. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <stowage/size.h>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "cli/output.h"
+#include "cli/replay_input.h"
+#include "cli/verb.h"
+#include "report/table.h"
+
+#define POLICIES_MAX 16
+
+typedef struct replay_job {
+  replay_input in;
+  const policy_ops *policies[POLICIES_MAX];
+  size_t count;
+  bool min_limit, check;
+  replay_result results[POLICIES_MAX];
+} replay_job;
+
+static stow_status add_policy(replay_job *job, const char *name) {
+  const policy_ops *which = policy_find(name);
+  if (which == NULL) {
+    char known[256] = "";
+    const char *names[POLICIES_MAX + 1] = {NULL};
+    for (size_t i = 0; policy_at(i) != NULL && i < POLICIES_MAX; i++) {
+      names[i] = policy_at(i)->name;
+      strncat(known, i > 0 ? ", " : "", sizeof known - strlen(known) - 1);
+      strncat(known, names[i], sizeof known - strlen(known) - 1);
+    }
+    const char *near = verb_nearest(name, names);
+    return stow_fail(STOW_ERR_INVALID, "no policy \"%s\"%s%s%s; there are %s", name,
+                     near != NULL ? " (did you mean " : "", near != NULL ? near : "",
+                     near != NULL ? "?)" : "", known);
+  }
+  for (size_t i = 0; i < job->count; i++)
+    if (job->policies[i] == which) return STOW_OK;
+  if (job->count == POLICIES_MAX)
+    return stow_fail(STOW_ERR_INVALID, "--policy: more than %d", POLICIES_MAX);
+  job->policies[job->count++] = which;
+  return STOW_OK;
+}
+
+static stow_status read_policies(replay_job *job, const char *list) {
+  if (list == NULL) {
+    for (size_t i = 0; policy_at(i) != NULL; i++) STOW_TRY(add_policy(job, policy_at(i)->name));
+    return STOW_OK;
+  }
+  while (*list != '\0') {
+    char name[64];
+    size_t length = strcspn(list, ",");
+    snprintf(name, sizeof name, "%.*s", (int)length, list);
+    STOW_TRY(add_policy(job, name));
+    list += length + (list[length] == ',');
+  }
+  if (job->count == 0) return stow_fail(STOW_ERR_INVALID, "--policy: no name was given");
+  return STOW_OK;
+}
+
+/* Only PyTorch's own recordings show segments, and only the policy that made them can repeat them.
+ */
+static bool can_check(const replay_job *job, const policy_ops *which) {
+  if (!job->check || job->in.record.source != SOURCE_TORCH) return false;
+  return which ==
+         (steps_expandable(&job->in.record) ? &policy_torch_expandable : &policy_torch_default);
+}
+
+static stow_status run_one(replay_job *job, size_t i) {
+  const steps *s = &job->in.steps;
+  const policy_ops *which = job->policies[i];
+  replay_result *r = &job->results[i];
+  STOW_TRY(replay_run(r, s, which, &job->in.options));
+  if (can_check(job, which)) {
+    replay_result checked;
+    STOW_TRY(replay_check(&checked, s, which, &job->in.options));
+    r->checked = true;
+    r->segment_mismatches = checked.segment_mismatches;
+    r->address_mismatches = checked.address_mismatches;
+    r->segments_checked = checked.segments_checked;
+    r->addresses_checked = checked.addresses_checked;
+  }
+  if (job->min_limit) STOW_TRY(replay_min_limit(r, s, which, &job->in.options));
+  return STOW_OK;
+}
+
+/* ---- for people ---- */
+
+static void print_row(table *t, const replay_job *job, const replay_result *r) {
+  char size[STOW_SIZE_TEXT_MAX];
+  table_cell(t, r->policy->name);
+  if (r->finishes)
+    table_cell(t, "finishes");
+  else
+    table_printf(t, "fails at event %" PRIu64 ", asking %s", r->failed_at_event,
+                 stow_size_format(size, r->failed_bytes));
+  table_size(t, r->peak_live_bytes);
+  table_size(t, r->stats.peak_reserved_bytes);
+  table_size(t, r->stats.largest_hole_bytes);
+  table_printf(t, "%" PRIu64, r->stats.page_calls);
+  table_printf(t, "%.1f ms", (double)r->stats.page_time_ns / 1e6);
+  if (!job->min_limit) return;
+  if (r->min_limit_bytes == 0)
+    table_cell(t, "none");
+  else
+    table_printf(t, "%s%s", stow_size_format(size, r->min_limit_bytes),
+                 r->min_limit_proved ? "" : "*");
+}
+
+static void print_notes(buffer *out, const replay_job *job) {
+  char size[STOW_SIZE_TEXT_MAX];
+  bool told = false;
+  for (size_t i = 0; i < job->count; i++) {
+    const replay_result *r = &job->results[i];
+    if (r->stats.retries > 0)
+      buffer_printf(out, "%s dropped its cache and asked again: %" PRIu64 "\n", r->policy->name,
+                    r->stats.retries);
+    if (r->checked)
+      buffer_printf(out,
+                    "%s against the recording: %" PRIu64 " of %" PRIu64
+                    " segment events and %" PRIu64 " of %" PRIu64 " addresses differ\n",
+                    r->policy->name, r->segment_mismatches, r->segments_checked,
+                    r->address_mismatches, r->addresses_checked);
+    if (job->min_limit && r->min_limit_bytes != 0 && !r->min_limit_proved && !told) {
+      buffer_printf(out,
+                    "*: found by bisection; each 2 MiB step of the %s above it finishes too, "
+                    "further ones were not all tried\n",
+                    stow_size_format(size, r->min_limit_window_bytes));
+      told = true;
+    }
+  }
+  if (job->min_limit)
+    buffer_text(out, "smallest limit: from there every 2 MiB step upward finishes\n");
+}
+
+static stow_status print_text(const replay_job *job) {
+  buffer out = BUFFER_INIT;
+  replay_input_describe(&job->in, &out);
+  if (job->check && job->in.record.source != SOURCE_TORCH)
+    buffer_text(&out, "--check: only PyTorch's recordings show segments; nothing to compare\n");
+  buffer_char(&out, '\n');
+  table t = TABLE_INIT(job->min_limit ? 8 : 7, 0xfcu);
+  static const char *const header[] = {"policy",       "result",     "peak live", "peak reserved",
+                                       "largest hole", "page calls", "page time", "smallest limit"};
+  for (size_t i = 0; i < t.columns; i++) table_cell(&t, header[i]);
+  for (size_t i = 0; i < job->count; i++) print_row(&t, job, &job->results[i]);
+  table_write(&t, &out, 0, output_color());
+  print_notes(&out, job);
+  return output_buffer(&out);
+}
+
+/* ---- for programs ---- */
+
+static void number_or_null(json *j, const char *key, bool known, uint64_t number) {
+  json_key(j, key);
+  if (known)
+    json_u64(j, number);
+  else
+    json_null(j);
+}
+
+static stow_status print_json(const replay_job *job) {
+  buffer out = BUFFER_INIT;
+  json j = JSON_PRETTY(&out);
+  json_begin_array(&j);
+  for (size_t i = 0; i < job->count; i++) {
+    const replay_result *r = &job->results[i];
+    json_begin_object(&j);
+    json_key(&j, "policy"), json_text(&j, r->policy->name);
+    json_key(&j, "finishes"), json_bool(&j, r->finishes);
+    number_or_null(&j, "failed_at_event", !r->finishes, r->failed_at_event);
+    json_key(&j, "peak_live_bytes"), json_u64(&j, r->peak_live_bytes);
+    json_key(&j, "peak_reserved_bytes"), json_u64(&j, r->stats.peak_reserved_bytes);
+    number_or_null(&j, "min_limit_bytes", r->min_limit_bytes != 0, r->min_limit_bytes);
+    json_key(&j, "page_calls"), json_u64(&j, r->stats.page_calls);
+    json_key(&j, "page_time_us"), json_u64(&j, r->stats.page_time_ns / 1000);
+    number_or_null(&j, "segment_mismatches", r->checked, r->segment_mismatches);
+    number_or_null(&j, "address_mismatches", r->checked, r->address_mismatches);
+    json_end_object(&j);
+  }
+  json_end_array(&j);
+  return output_buffer(&out);
+}
+
+/* 1 where the answer is no: nothing finishes, or the check found a difference. */
+static int answer(const replay_job *job) {
+  bool finishes = false, differs = false;
+  for (size_t i = 0; i < job->count; i++) {
+    const replay_result *r = &job->results[i];
+    finishes |= r->finishes;
+    differs |= r->segment_mismatches + r->address_mismatches > 0;
+  }
+  return finishes && !differs ? EXIT_DONE : EXIT_FAILED;
+}
+
+static int run(verb_call *call) {
+  replay_job job = {.min_limit = verb_flag(call, "min-limit"), .check = verb_flag(call, "check")};
+  stow_status status = read_policies(&job, verb_value(call, "policy"));
+  if (status != STOW_OK) return verb_fail(call, status);
+  status = replay_input_open(&job.in, call);
+  for (size_t i = 0; status == STOW_OK && i < job.count; i++) status = run_one(&job, i);
+  if (status == STOW_OK) status = verb_flag(call, "json") ? print_json(&job) : print_text(&job);
+  int code = status == STOW_OK ? answer(&job) : verb_fail(call, status);
+  replay_input_close(&job.in);
+  return code;
+}
+
+static const verb_option options[] = {
+    {"policy", "LIST", "which allocators, separated by commas (all of them otherwise)"},
+    {"vram", "SIZE", "on a card of this size, the CUDA context taken off"},
+    {"vram-limit", "SIZE", "with the framework's own reserve capped, as PyTorch's memory fraction"},
+    {"settings", "TEXT", "allocator settings instead of the recording's, as PYTORCH_ALLOC_CONF"},
+    {"min-limit", NULL, "find the smallest limit that finishes"},
+    {"check", NULL, "compare with the recording's own segments and addresses"},
+    VERB_OPTION_JSON,
+    VERB_OPTIONS_END,
+};
+
+const verb verb_replay = {
+    .name = "replay",
+    .summary = "run a recording through other allocators and limits",
+    .example = "stowage replay snapshot.pickle --vram 16G\n"
+               "stowage replay snapshot.pickle --policy torch_default,torch_expandable --min-limit",
+    .operands = "TRACE",
+    .operands_min = 1,
+    .operands_max = 1,
+    .options = options,
+    .run = run,
+};

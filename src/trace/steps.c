@@ -1,0 +1,366 @@
+/* Steps: one pass over the events, with the live addresses in a map. */
+#include "trace/steps.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lanes ---- */
+
+static int lane_compare(const void *a, const void *b) {
+  const policy_lane *x = a, *y = b;
+  for (int i = 0; i < 2; i++)
+    if (x->pool[i] != y->pool[i]) return x->pool[i] < y->pool[i] ? -1 : 1;
+  if (x->stream != y->stream) return x->stream < y->stream ? -1 : 1;
+  return 0;
+}
+
+/* Private pools, as far as the recording knows them: its segments at the end, by address. An event
+ * carries no pool, so one whose segment is gone by the end counts to the ordinary pool. */
+typedef struct pool_finder {
+  const segment **private; /* sorted by address */
+  size_t count;
+} pool_finder;
+
+static int segment_compare(const void *a, const void *b) {
+  const segment *x = *(const segment *const *)a, *y = *(const segment *const *)b;
+  return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+static stow_status pool_finder_init(pool_finder *f, const recording *r, uint16_t device) {
+  *f = (pool_finder){0};
+  for (size_t i = 0; i < r->segment_count; i++) {
+    const segment *s = &r->segments[i];
+    if (s->device != device || (s->pool[0] == 0 && s->pool[1] == 0)) continue;
+    if (f->private == NULL) {
+      f->private = calloc(r->segment_count, sizeof *f->private);
+      if (f->private == NULL)
+        return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu segments", r->segment_count);
+    }
+    f->private[f->count++] = s;
+  }
+  if (f->count > 0) qsort(f->private, f->count, sizeof *f->private, segment_compare);
+  return STOW_OK;
+}
+
+static policy_lane lane_of(const pool_finder *f, const event *e) {
+  policy_lane lane = {.stream = e->stream};
+  size_t low = 0, high = f->count;
+  while (low < high) { /* the last segment that begins at or before the address */
+    size_t middle = low + (high - low) / 2;
+    if (f->private[middle] -> addr <= e -> addr)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  if (low > 0 && e->addr - f->private[low - 1] -> addr < f -> private[low - 1] -> bytes)
+    memcpy(lane.pool, f->private[low - 1] -> pool, sizeof lane.pool);
+  return lane;
+}
+
+/* Collects the lanes in the order they come; sorted at the end, when steps are renumbered. */
+static stow_status lane_number(steps *s, uint32_t *number, policy_lane lane) {
+  for (uint32_t i = s->lane_count; i-- > 0;)
+    if (lane_compare(&s->lanes[i], &lane) == 0) {
+      *number = i;
+      return STOW_OK;
+    }
+  if (s->lane_count == 4096)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "more than 4096 streams in one recording");
+  if ((s->lane_count & (s->lane_count - 1)) == 0) {
+    policy_lane *lanes =
+        realloc(s->lanes, (s->lane_count == 0 ? 1 : s->lane_count * 2) * sizeof *lanes);
+    if (lanes == NULL)
+      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u streams", s->lane_count + 1);
+    s->lanes = lanes;
+  }
+  *number = s->lane_count;
+  s->lanes[s->lane_count++] = lane;
+  return STOW_OK;
+}
+
+static stow_status lanes_sort(steps *s) {
+  if (s->lane_count == 0) return lane_number(s, &(uint32_t){0}, (policy_lane){0});
+  policy_lane *sorted = malloc(s->lane_count * sizeof *sorted);
+  uint32_t *number = malloc(s->lane_count * sizeof *number);
+  if (sorted == NULL || number == NULL) {
+    free(sorted);
+    free(number);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u streams", s->lane_count);
+  }
+  memcpy(sorted, s->lanes, s->lane_count * sizeof *sorted);
+  qsort(sorted, s->lane_count, sizeof *sorted, lane_compare);
+  for (uint32_t i = 0; i < s->lane_count; i++)
+    for (uint32_t j = 0; j < s->lane_count; j++)
+      if (lane_compare(&s->lanes[i], &sorted[j]) == 0) number[i] = j;
+  for (size_t i = 0; i < s->count; i++) s->list[i].lane = number[s->list[i].lane];
+  free(s->lanes);
+  free(number);
+  s->lanes = sorted;
+  return STOW_OK;
+}
+
+/* ---- building ---- */
+
+typedef struct builder {
+  steps *out;
+  pool_finder pools;
+  map live;        /* address → id */
+  uint64_t *bytes; /* by id: as requested */
+  uint32_t *spare; /* ids free for use */
+  uint32_t spare_count, id_capacity;
+  uint64_t live_bytes;
+  uint64_t reserved, reserved_max; /* as the recording's own segment events tell */
+} builder;
+
+static stow_status add_step(builder *b, step s) {
+  steps *out = b->out;
+  if (out->count == out->capacity) {
+    size_t capacity = out->capacity == 0 ? 1024 : out->capacity * 2;
+    step *list = realloc(out->list, capacity * sizeof *list);
+    if (list == NULL)
+      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu steps", capacity);
+    out->list = list;
+    out->capacity = capacity;
+  }
+  out->list[out->count++] = s;
+  return STOW_OK;
+}
+
+static stow_status take_id(builder *b, uint32_t *id) {
+  if (b->spare_count > 0) {
+    *id = b->spare[--b->spare_count];
+    return STOW_OK;
+  }
+  if (b->out->id_count == b->id_capacity) {
+    uint32_t capacity = b->id_capacity == 0 ? 256 : b->id_capacity * 2;
+    uint64_t *bytes = realloc(b->bytes, capacity * sizeof *bytes);
+    if (bytes != NULL) b->bytes = bytes;
+    uint32_t *spare = realloc(b->spare, capacity * sizeof *spare);
+    if (spare != NULL) b->spare = spare;
+    if (bytes == NULL || spare == NULL)
+      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u blocks at once", capacity);
+    b->id_capacity = capacity;
+  }
+  *id = b->out->id_count++;
+  return STOW_OK;
+}
+
+static void note_live(builder *b, uint64_t bytes) {
+  /* A sum that passes 2^64 is of sizes no card has; it stays at the top. */
+  b->live_bytes = b->live_bytes + bytes < bytes ? UINT64_MAX : b->live_bytes + bytes;
+  if (b->live_bytes > b->out->peak_live_bytes) b->out->peak_live_bytes = b->live_bytes;
+}
+
+static stow_status add_free(builder *b, const event *e, uint32_t index) {
+  uint64_t id;
+  if (!map_remove(&b->live, e->addr, &id)) {
+    b->out->unknown_frees++;
+    return STOW_OK;
+  }
+  STOW_TRY(add_step(
+      b, (step){.kind = STEP_FREE, .bytes = b->bytes[id], .id = (uint32_t)id, .event = index}));
+  b->live_bytes -= b->bytes[id] < b->live_bytes ? b->bytes[id] : b->live_bytes;
+  b->spare[b->spare_count++] = (uint32_t)id;
+  return STOW_OK;
+}
+
+static stow_status add_alloc(builder *b, const event *e, uint32_t index, bool initial) {
+  if (map_get(&b->live, e->addr) != NULL) { /* its free was lost */
+    b->out->doubled_addresses++;
+    STOW_TRY(add_free(b, e, index));
+  }
+  step s = {.kind = STEP_ALLOC, .bytes = e->bytes, .event = index, .initial = initial};
+  STOW_TRY(lane_number(b->out, &s.lane, lane_of(&b->pools, e)));
+  STOW_TRY(take_id(b, &s.id));
+  b->bytes[s.id] = e->bytes;
+  STOW_TRY(map_put(&b->live, e->addr, s.id));
+  note_live(b, e->bytes);
+  b->out->alloc_count++;
+  return add_step(b, s);
+}
+
+static stow_status add_fail(builder *b, const event *e, uint32_t index) {
+  step s = {.kind = STEP_FAIL, .bytes = e->bytes, .event = index};
+  policy_lane lane = {.stream = e->stream};
+  STOW_TRY(lane_number(b->out, &s.lane, lane));
+  STOW_TRY(take_id(b, &s.id));
+  b->spare[b->spare_count++] = s.id;
+  uint64_t before = b->live_bytes;
+  note_live(b, e->bytes);
+  b->live_bytes = before;
+  return add_step(b, s);
+}
+
+/* A free_requested whose free follows at once says nothing new. */
+static stow_status add_request(builder *b, const event *e, uint32_t index) {
+  const recording *r = b->out->source;
+  for (size_t i = (size_t)index + 1; i < r->event_count; i++) {
+    const event *next = &r->events[i];
+    if (next->device != e->device || next->kind >= EVENT_SNAPSHOT) continue;
+    if (next->kind == EVENT_FREE && next->addr == e->addr) return STOW_OK;
+    break;
+  }
+  uint64_t *id = map_get(&b->live, e->addr);
+  if (id == NULL) return STOW_OK; /* counted when its free comes */
+  return add_step(b, (step){.kind = STEP_PEND, .id = (uint32_t)*id, .event = index});
+}
+
+static bool gives_back(const event *e) {
+  return e->kind == EVENT_SEGMENT_FREE || e->kind == EVENT_SEGMENT_UNMAP;
+}
+
+/* The next event of this device from `i` on that is an allocator's; event_count if there is none.
+ */
+static size_t next_event(const builder *b, size_t i) {
+  const recording *r = b->out->source;
+  while (i < r->event_count &&
+         (r->events[i].device != b->out->device || r->events[i].kind >= EVENT_SNAPSHOT))
+    i++;
+  return i;
+}
+
+/* Would the request have fitted what was given back in [first, end)? Then it was not what it was
+ * given back for. Small requests live in segments of 2 MiB of their own. */
+static bool would_fit(const builder *b, size_t first, size_t end, const event *request) {
+  const uint64_t small_max = UINT64_C(1) << 20, small_segment = UINT64_C(2) << 20;
+  bool small = request->bytes <= small_max;
+  for (size_t i = first; i < end; i++) {
+    const event *e = &b->out->source->events[i];
+    if (e->device != b->out->device || !gives_back(e) || e->stream != request->stream) continue;
+    if (e->bytes >= request->bytes && small == (e->bytes == small_segment)) return true;
+  }
+  return false;
+}
+
+/* Memory was given back from event `index` on. Either the program asked for it (empty_cache), which
+ * is a step of its own, or the allocator did on its way out of memory, which a policy repeats by
+ * itself. The second is followed by a new segment or a refusal, of a request that fitted nothing of
+ * what was given back, and would have taken the reserve past all it ever reached. */
+static stow_status add_trim(builder *b, uint32_t index, uint32_t *last) {
+  const event *events = b->out->source->events;
+  size_t count = b->out->source->event_count, end = index;
+  for (size_t i = index; i < count && gives_back(&events[i]); i = next_event(b, i + 1)) end = i + 1;
+  *last = (uint32_t)end - 1;
+  uint64_t more = 0;
+  size_t i = next_event(b, end);
+  for (;
+       i < count && (events[i].kind == EVENT_SEGMENT_ALLOC || events[i].kind == EVENT_SEGMENT_MAP);
+       i = next_event(b, i + 1))
+    more += events[i].bytes;
+  bool fails = i < count && events[i].kind == EVENT_FAIL;
+  bool grows = i < count && events[i].kind == EVENT_ALLOC && more > 0 &&
+               b->reserved + more > b->reserved_max;
+  if ((fails || grows) && !would_fit(b, index, end, &events[i])) return STOW_OK;
+  return add_step(b, (step){.kind = STEP_TRIM, .event = *last});
+}
+
+/* The most the recording's own reserve ever was. Ones that began late know it only from there on.
+ */
+static uint64_t most_reserved(const recording *r, uint16_t device) {
+  uint64_t now = 0, most = 0;
+  for (size_t i = 0; i < r->event_count; i++) {
+    const event *e = &r->events[i];
+    if (e->device != device) continue;
+    if (e->kind == EVENT_SEGMENT_ALLOC || e->kind == EVENT_SEGMENT_MAP) now += e->bytes;
+    if (gives_back(e)) now -= e->bytes < now ? e->bytes : now;
+    if (now > most) most = now;
+  }
+  return most;
+}
+
+static stow_status add_event(builder *b, uint32_t index, uint32_t *given_until) {
+  const event *e = &b->out->source->events[index];
+  switch (e->kind) {
+  case EVENT_ALLOC: return add_alloc(b, e, index, false);
+  case EVENT_FREE_REQUESTED: return add_request(b, e, index);
+  case EVENT_FREE: return add_free(b, e, index);
+  case EVENT_FAIL: return add_fail(b, e, index);
+  case EVENT_SEGMENT_ALLOC:
+  case EVENT_SEGMENT_MAP: b->reserved += e->bytes; return STOW_OK;
+  case EVENT_SEGMENT_FREE:
+  case EVENT_SEGMENT_UNMAP:
+    if (index >= *given_until) {
+      STOW_TRY(add_trim(b, index, given_until));
+      ++*given_until;
+    }
+    b->reserved -= e->bytes < b->reserved ? e->bytes : b->reserved;
+    return STOW_OK;
+  default: return STOW_OK;
+  }
+}
+
+static stow_status build(builder *b) {
+  const recording *r = b->out->source;
+  STOW_TRY(pool_finder_init(&b->pools, r, b->out->device));
+  b->reserved_max = most_reserved(r, b->out->device);
+  uint32_t given_until = 0;
+  for (size_t i = 0; i < r->event_count; i++) {
+    if (r->events[i].device != b->out->device) continue;
+    b->out->event_count++;
+    STOW_TRY(add_event(b, (uint32_t)i, &given_until));
+  }
+  b->out->end_live_bytes = b->live_bytes;
+  return lanes_sort(b->out);
+}
+
+stow_status steps_build(steps *out, const recording *r, uint16_t device) {
+  *out = (steps){.source = r, .device = device};
+  if (r->event_count >= UINT32_MAX)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "a recording of %zu events; at most 4294967294 replay",
+                     r->event_count);
+  builder b = {.out = out};
+  stow_status status = build(&b);
+  free(b.pools.private);
+  map_free(&b.live);
+  free(b.bytes);
+  free(b.spare);
+  return status;
+}
+
+void steps_free(steps *s) {
+  free(s->list);
+  free(s->lanes);
+  *s = (steps){0};
+}
+
+uint16_t steps_main_device(const recording *r) {
+  uint64_t counts[256] = {0};
+  for (size_t i = 0; i < r->event_count; i++)
+    if (r->events[i].device < 256) counts[r->events[i].device]++;
+  uint16_t best = 0;
+  for (uint16_t i = 1; i < 256; i++)
+    if (counts[i] > counts[best]) best = i;
+  return best;
+}
+
+/* ---- settings ---- */
+
+bool steps_expandable(const recording *r) {
+  const char *told = recording_setting(r, "expandable_segments");
+  if (told != NULL) return strcmp(told, "True") == 0 || strcmp(told, "1") == 0;
+  for (size_t i = 0; i < r->event_count; i++)
+    if (r->events[i].kind == EVENT_SEGMENT_MAP) return true;
+  return false;
+}
+
+void steps_settings(policy_settings *out, const recording *r) {
+  *out = POLICY_SETTINGS_INIT;
+  const char *text = recording_setting(r, "max_split_size"); /* bytes; -1: none */
+  if (text != NULL && text[0] != '-') {
+    unsigned long long bytes = strtoull(text, NULL, 10);
+    if (bytes > 0 && bytes < POLICY_NO_LIMIT) out->max_split_bytes = bytes;
+  }
+  text = recording_setting(r, "garbage_collection_threshold");
+  if (text != NULL) {
+    double threshold = strtod(text, NULL);
+    if (threshold > 0 && threshold < 1) out->gc_threshold = threshold;
+  }
+  text = recording_setting(r, "roundup_power2_divisions"); /* [1:0,2:0,…] */
+  if (text != NULL && strlen(text) < 512) {
+    char pair[600];
+    snprintf(pair, sizeof pair, "roundup_power2_divisions:%s", text);
+    policy_settings read = *out;
+    if (policy_settings_parse(&read, pair) == STOW_OK) *out = read;
+  }
+}
