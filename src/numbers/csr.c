@@ -1,0 +1,95 @@
+/* CSR. The inner loop has no branch on the data: it writes every value and steps on only past those
+ * to keep. Where a whole cache line's worth is +0, which is the common case, it steps over it with
+ * one look. */
+#include "numbers/csr.h"
+
+#include <string.h>
+
+#define LINE 16 /* values looked at together */
+
+dtype csr_index_type(uint64_t columns) {
+  return columns <= UINT64_C(1) << 16   ? DTYPE_U16
+         : columns <= UINT64_C(1) << 31 ? DTYPE_I32
+                                        : DTYPE_I64;
+}
+
+/* BITS: the unsigned type as wide as a value; INDEX: the type of columns. */
+#define COMPRESS(name, BITS, INDEX)                                                                \
+  static size_t name(void *values_, void *indices_, const void *row_, size_t columns,              \
+                     uint64_t first) {                                                             \
+    BITS *values = values_;                                                                        \
+    INDEX *indices = indices_;                                                                     \
+    const BITS *row = row_;                                                                        \
+    size_t kept = 0, i = 0;                                                                        \
+    for (; i + LINE <= columns; i += LINE) {                                                       \
+      BITS any = 0;                                                                                \
+      for (size_t k = 0; k < LINE; k++) any |= row[i + k];                                         \
+      if (any == 0) continue;                                                                      \
+      for (size_t k = 0; k < LINE; k++) {                                                          \
+        values[kept] = row[i + k];                                                                 \
+        indices[kept] = (INDEX)(first + i + k);                                                    \
+        kept += row[i + k] != 0;                                                                   \
+      }                                                                                            \
+    }                                                                                              \
+    for (; i < columns; i++) {                                                                     \
+      if (row[i] == 0) continue;                                                                   \
+      values[kept] = row[i];                                                                       \
+      indices[kept++] = (INDEX)(first + i);                                                        \
+    }                                                                                              \
+    return kept;                                                                                   \
+  }
+
+/* The loop above writes at most one place past what it keeps, and that place is within the room for
+ * `columns`: when k values were kept of the first n looked at, k <= n - 1 or the write was kept. */
+#define COMPRESS_INDEXES(bits)                                                                     \
+  COMPRESS(compress_##bits##_u16, uint##bits##_t, uint16_t)                                        \
+  COMPRESS(compress_##bits##_i32, uint##bits##_t, int32_t)                                         \
+  COMPRESS(compress_##bits##_i64, uint##bits##_t, int64_t)
+COMPRESS_INDEXES(8)
+COMPRESS_INDEXES(16)
+COMPRESS_INDEXES(32)
+COMPRESS_INDEXES(64)
+
+size_t csr_compress(void *values, void *indices, dtype index_type, const void *row, dtype type,
+                    size_t columns, uint64_t first_column) {
+  typedef size_t (*compress)(void *, void *, const void *, size_t, uint64_t);
+  static const compress table[4][3] = {
+      {compress_8_u16, compress_8_i32, compress_8_i64},
+      {compress_16_u16, compress_16_i32, compress_16_i64},
+      {compress_32_u16, compress_32_i32, compress_32_i64},
+      {compress_64_u16, compress_64_i32, compress_64_i64},
+  };
+  int width = __builtin_ctzll(dtype_bytes(type));
+  int index = index_type == DTYPE_U16 ? 0 : index_type == DTYPE_I32 ? 1 : 2;
+  return table[width][index](values, indices, row, columns, first_column);
+}
+
+static uint64_t index_at(const void *indices, dtype type, size_t i) {
+  const char *at = (const char *)indices + i * dtype_bytes(type);
+  uint16_t narrow;
+  int32_t middle;
+  int64_t wide;
+  switch (type) {
+  case DTYPE_U16: return memcpy(&narrow, at, 2), narrow;
+  case DTYPE_I32: return memcpy(&middle, at, 4), (uint64_t)(int64_t)middle;
+  default: return memcpy(&wide, at, 8), (uint64_t)wide;
+  }
+}
+
+stow_status csr_expand(void *row, dtype type, size_t columns, const void *values,
+                       const void *indices, dtype index_type, size_t count) {
+  size_t width = dtype_bytes(type);
+  memset(row, 0, columns * width);
+  for (size_t i = 0; i < count; i++) {
+    uint64_t column = index_at(indices, index_type, i); /* a negative one is past every end */
+    if (column >= columns)
+      return stow_fail(STOW_ERR_FORMAT, "stored value %zu of a row stands in column %lld of %zu", i,
+                       (long long)column, columns);
+    memcpy((char *)row + column * width, (const char *)values + i * width, width);
+  }
+  return STOW_OK;
+}
+
+uint64_t csr_bytes(uint64_t rows, uint64_t columns, uint64_t nonzeros, dtype type) {
+  return nonzeros * (dtype_bytes(type) + dtype_bytes(csr_index_type(columns))) + (rows + 1) * 8;
+}
