@@ -5,7 +5,6 @@
  * it, so that waiting, computing and calling add up to one honest time. */
 #include "device/sim.h"
 
-#define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
 /* Table of the calls in ns, by size in MiB. The same table stands in docs/MEASUREMENTS.md. */
@@ -99,9 +98,10 @@ void sim_cost_charge(sim *s, sim_call call, uint64_t ns) {
   s->counts.now_ns += ns;
 }
 
+static uint64_t move_ns(uint64_t bytes, uint64_t per_us) {
+  return bytes / per_us * 1000 + (bytes % per_us * 1000 + per_us - 1) / per_us;
+}
+
 uint64_t sim_cost_move_ns(uint64_t bus_bytes, uint64_t card_bytes) {
-  return bus_bytes / BUS_BYTES_PER_US * 1000 +
-         bus_bytes % BUS_BYTES_PER_US * 1000 / BUS_BYTES_PER_US +
-         card_bytes / CARD_BYTES_PER_US * 1000 +
-         card_bytes % CARD_BYTES_PER_US * 1000 / CARD_BYTES_PER_US;
+  return move_ns(bus_bytes, BUS_BYTES_PER_US) + move_ns(card_bytes, CARD_BYTES_PER_US);
 }
