@@ -88,22 +88,21 @@ void sim_range_free_all(sim *s) {
   s->ranges = NULL;
 }
 
-/* A range of `bytes` with addresses of its own, in the tree. */
+/* A range of `bytes` with addresses of its own, in the tree. The addresses come first: a size that
+ * no process has room for must not make the book-keeping ask for memory. */
 static stow_status range_add(sim *s, sim_range **out, uint64_t bytes, uint64_t align,
                              uint64_t slots) {
+  stow_addr addr;
+  STOW_TRY(sim_memory_reserve(s, &addr, bytes, align));
   sim_range *range = calloc(1, sizeof *range);
   if (range != NULL && slots > 0) range->slots = calloc(slots, sizeof *range->slots);
   if (range == NULL || (slots > 0 && range->slots == NULL)) {
     free(range);
+    sim_memory_unreserve(s, addr, bytes);
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to keep book of a range of %llu bytes",
                      (unsigned long long)bytes);
   }
-  stow_status status = sim_memory_reserve(s, &range->addr, bytes, align);
-  if (status != STOW_OK) {
-    free(range->slots);
-    free(range);
-    return status;
-  }
+  range->addr = addr;
   range->bytes = bytes;
   s->reserved_bytes += bytes;
   tree_add(s, range);
