@@ -77,7 +77,8 @@ static bool read_meminfo(hostmem *m, buffer *text, const char *root) {
   if (!find_number(text, "MemAvailable:", &available_kib) &&
       !find_number(text, "MemFree:", &available_kib)) /* kernels before 3.14 */
     return false;
-  if (total_kib > UINT64_MAX / 1024 || available_kib > total_kib) available_kib = total_kib;
+  if (total_kib > UINT64_MAX / 1024) return false;
+  if (available_kib > total_kib) available_kib = total_kib;
   m->machine_total_bytes = total_kib * 1024;
   m->machine_available_bytes = available_kib * 1024;
   return true;

@@ -68,8 +68,12 @@ stow_status cuda_reserve(stow_device *device, stow_addr *addr, uint64_t bytes, u
   table_range range = {.bytes = bytes};
   cu_result code = reserve_aligned(d, &range, align);
   stow_status status = STOW_OK;
+  /* Every argument was checked, so the only value that can be wrong is a size past all addresses.
+   */
+  if (code == CU_ERROR_INVALID_VALUE) code = CU_ERROR_OUT_OF_MEMORY;
   if (code != CU_OK)
-    status = cuda_fail(d, code, "reserving %s of addresses", stow_size_format(size, bytes));
+    status = cuda_fail(d, code, "reserving %s of addresses; give ranges back, or reserve less",
+                       stow_size_format(size, bytes));
   else {
     lock_take(&d->table_lock);
     status = table_range_add(&d->table, &range);
@@ -134,6 +138,7 @@ static stow_status create_failed(cuda_dev *d, cu_result code, uint64_t bytes, st
   char size[STOW_SIZE_TEXT_MAX], have[STOW_SIZE_TEXT_MAX], of[STOW_SIZE_TEXT_MAX];
   size_t free_bytes, total_bytes;
   stow_size_format(size, bytes);
+  if (code == CU_ERROR_INVALID_VALUE && bytes > d->props.vram_bytes) code = CU_ERROR_OUT_OF_MEMORY;
   if (code == CU_ERROR_OUT_OF_MEMORY && tier == STOW_TIER_VRAM &&
       d->driver->memory_info(&free_bytes, &total_bytes) == CU_OK)
     return cuda_fail(d, code, "creating a page of %s in vram, of which %s of %s are free", size,

@@ -51,6 +51,8 @@ stow_status cuda_plain_alloc(stow_device *device, stow_addr *addr, uint64_t byte
   stow_status status = STOW_OK;
   if (code != CU_OK) {
     char size[STOW_SIZE_TEXT_MAX];
+    if (code == CU_ERROR_INVALID_VALUE && bytes > d->props.vram_bytes)
+      code = CU_ERROR_OUT_OF_MEMORY; /* some sizes are past what a driver cares to count */
     status = cuda_fail(d, code, "allocating %s on tier %s", stow_size_format(size, bytes),
                        stow_tier_name(tier));
   } else {
