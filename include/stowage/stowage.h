@@ -4,9 +4,12 @@
 #define STOWAGE_H
 
 #include <stowage/device.h>
+#include <stowage/events.h>
+#include <stowage/heap.h>
 #include <stowage/log.h>
 #include <stowage/size.h>
 #include <stowage/status.h>
+#include <stowage/tag.h>
 #include <stowage/version.h>
 
 #endif

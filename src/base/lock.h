@@ -16,6 +16,7 @@ typedef enum lock_rank {
   LOCK_REGISTRY = 10, /* lists of open heaps and sinks */
   LOCK_HEAP = 20,     /* a heap's shape: opening arenas, limits */
   LOCK_ARENA = 30,    /* one arena of a heap */
+  LOCK_ORDER = 35,    /* spare events of a heap */
   LOCK_POOL = 40,     /* pages by tier */
   LOCK_TRACE = 50,    /* a recording being written */
   LOCK_DEVICE = 60,   /* inside a backend */

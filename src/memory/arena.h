@@ -1,0 +1,143 @@
+/* Arena: one reserved range of addresses of one stream and tier, cut into spans.
+ *
+ *   address →  | live | free | live |  bare (no pages)  | free | stale | live | bare …        end|
+ *   slots   →  [ page ][   page    ][    ][    ][  page   ][  page  ][ page  ][    …
+ *
+ * A span is a run of 512 B units in one state:
+ *   live   given out
+ *   free   not given out, pages behind all of it
+ *   bare   not given out, nothing behind it: whole slots
+ *   stale  not given out, still mapped to pages that have gone elsewhere: whole slots. Becomes bare
+ *          when its ticket has passed and it is unmapped.
+ * Neighbours are never both free, nor both bare. A page is wholly free exactly if one free span
+ * covers it, so pages need no counters and the hot path never looks at them.
+ *
+ * Spans are 24 bytes, named by 32-bit index; free ones hang in bins by length (16 to an octave,
+ * found by two levels of bitmap). A live span is found from its address through `cells`: no two
+ * live spans begin in one cell, since none is shorter than a cell.
+ *
+ * The arena's owner (a lane) guards it with its lock; what changes pages holds the heap's lock as
+ * well. */
+#ifndef MEMORY_ARENA_H
+#define MEMORY_ARENA_H
+
+#include "memory/order.h"
+#include "memory/pool.h"
+
+#define UNIT_SHIFT 9 /* 512 B */
+
+typedef enum span_state { SPAN_LIVE = 0, SPAN_FREE = 1, SPAN_BARE = 2, SPAN_STALE = 3 } span_state;
+
+/* span.mark: bits 0-1 state, then flags, then 16 bits of tag. */
+#define MARK_STATE     0x3u
+#define MARK_SLAB      0x4u  /* live: cut into blocks; a is the slab's index */
+#define MARK_PENDING   0x8u  /* live: freed, waits for an event */
+#define MARK_RECORDED  0x10u /* live: other streams use it */
+#define MARK_HOT       0x20u
+#define MARK_COLD      0x40u
+#define MARK_MOVED     0x80u /* live: some pages are not of the arena's tier */
+#define MARK_DISK      0x100u
+#define MARK_TAG_SHIFT 16
+
+typedef struct span {
+  uint32_t at;         /* first unit */
+  uint32_t prev, next; /* neighbours by address */
+  uint32_t a, b;       /* free, bare, stale: list links. live: a = slab index */
+  uint32_t mark;       /* state, flags, tag */
+} span;
+
+#define BIN_SUB   16
+#define BIN_COUNT (29 * BIN_SUB)
+
+typedef struct arena {
+  stow_addr base;
+  uint64_t bytes;
+  uint32_t units, slot_shift, cell_shift; /* units per slot and per cell, as powers of two */
+  uint16_t id, lane;
+  uint8_t tier;
+  bool fine;   /* only pages of the smallest size */
+  span *spans; /* [0] none, [1] the end mark */
+  uint32_t span_count, span_max, spare;
+  uint32_t *cells;         /* live span that begins in a cell; 0 none */
+  uint32_t *slots;         /* page index + 1 behind a slot; 0 none */
+  uint32_t *stale_tickets; /* by slot: of the stale span that begins there */
+  uint32_t first;
+  uint32_t bins[BIN_COUNT], sub[29], top;
+  uint32_t bare, stale; /* list heads */
+  uint32_t coarse;      /* pages of more than one slot behind it */
+  uint64_t live_bytes, live_count;
+  pool *pool;
+  ordering *order;
+  stow_stream stream;
+} arena;
+
+static inline uint32_t span_state_of(const span *s) {
+  return s->mark & MARK_STATE;
+}
+static inline uint32_t span_units(const arena *a, uint32_t i) {
+  return a->spans[a->spans[i].next].at - a->spans[i].at;
+}
+static inline stow_addr span_addr(const arena *a, uint32_t i) {
+  return a->base + ((uint64_t)a->spans[i].at << UNIT_SHIFT);
+}
+static inline uint64_t span_bytes(const arena *a, uint32_t i) {
+  return (uint64_t)span_units(a, i) << UNIT_SHIFT;
+}
+
+/* Reserves `bytes` of addresses (halving down to `bytes_min` if there are not so many). No live
+ * span will be shorter than 2^cell_shift units. */
+stow_status arena_open(arena *a, pool *p, ordering *o, stow_stream stream, stow_tier tier,
+                       bool fine, uint64_t bytes, uint64_t bytes_min, uint32_t cell_shift);
+/* Nothing may be mapped in it any more. */
+stow_status arena_close(arena *a);
+
+/* A live span of `units`, at a multiple of `align` units, from what is free; 0 if nothing fits. */
+uint32_t arena_take(arena *a, uint32_t units, uint32_t align);
+/* Makes a live span free; slots of it that lost their pages become bare. */
+void arena_give(arena *a, uint32_t i);
+/* The live span that begins at, or is a slab that covers, `addr`; 0 if none. */
+uint32_t arena_find(const arena *a, stow_addr addr);
+
+/* ---- pages (back.c) ---- */
+
+typedef struct window {
+  uint32_t at, units; /* where the request would go */
+  uint64_t missing;   /* bytes of pages it lacks */
+  uint32_t run;       /* first span of the free run it lies in */
+} window;
+
+/* The place for `units` that lacks the fewest pages. False: no run of addresses is long enough. */
+bool arena_plan(arena *a, window *w, uint32_t units, uint32_t align);
+/* Puts pages behind the window, then takes it. On error what was backed so far stays, free. */
+stow_status arena_back(arena *a, uint32_t *out, const window *w);
+/* Lets go of wholly free pages outside `keep` (may be NULL) until `bytes` went to the pool, from
+ * the shortest free spans up. Returns the bytes. */
+uint64_t arena_strip(arena *a, uint64_t bytes, const window *keep, stow_status *status);
+/* Unmaps stale spans whose ticket has passed; with `wait`, waits for them. */
+stow_status arena_reap(arena *a, bool wait);
+/* Bytes of pages that live spans touch. */
+uint64_t arena_pinned(const arena *a);
+uint64_t arena_largest(const arena *a);
+
+/* ---- for its own files ---- */
+void bin_add(arena *a, uint32_t i);
+void bin_remove(arena *a, uint32_t i);
+uint32_t bin_of(uint32_t units);
+uint32_t span_new(arena *a);
+void span_drop(arena *a, uint32_t i);
+/* Makes [at, at+units) of span i a span of its own in `state`, off every list; neighbours keep i's
+ * old state and lists. 0: no memory. */
+uint32_t span_cut(arena *a, uint32_t i, uint32_t at, uint32_t units, span_state state);
+void list_add(arena *a, uint32_t *head, uint32_t i);
+void list_remove(arena *a, uint32_t *head, uint32_t i);
+/* Joins i, free or bare and off its lists, with equal neighbours, and puts the result on its list.
+ */
+uint32_t span_settle(arena *a, uint32_t i);
+/* Carves a live span out of free span i. */
+uint32_t span_carve(arena *a, uint32_t i, uint32_t at, uint32_t units);
+bool pages_fit(const arena *a, uint32_t at, uint32_t units);
+
+stow_status arena_check(const arena *a); /* dear: walks everything */
+uint64_t arena_book_bytes(const arena *a);
+
+#endif

@@ -1,0 +1,94 @@
+/* Background: one thread of the heap's own. It makes pages ahead of need (a host page of 1 GiB
+ * takes 0.2 to 0.3 s, a vram page 7.5 ms while streams are busy), unmaps what is stale, frees what
+ * waited, and brings spilled allocations back when there is a gate. It is woken after page work and
+ * looks on its own ten times a second. */
+#include <errno.h>
+#include <time.h>
+
+#include "memory/heap.h"
+
+#define LOOK_MS   100
+#define HOST_PAGE 5 /* order of pages made ahead: 64 MiB of host, */
+#define VRAM_PAGE 0 /* 2 MiB of vram: what requests near the limit need */
+
+/* A little at a time, so that stopping and a growing limit are never far. */
+#define STEP_BYTES (UINT64_C(256) << 20)
+
+static void fill(heap *h) {
+  for (int t = 0; t < POOL_TIERS; t++) {
+    uint64_t want = h->reserve[t], made = 0;
+    lock_take(&h->pool.lock);
+    uint64_t cached = h->pool.tier[t].cached;
+    lock_give(&h->pool.lock);
+    if (want <= cached) continue;
+    if (want > cached + STEP_BYTES) want = cached + STEP_BYTES;
+    pool_fill(&h->pool, (stow_tier)t, want, t == STOW_TIER_HOST ? HOST_PAGE : VRAM_PAGE, &made);
+    if (made > 0) background_kick(h);
+  }
+}
+
+static void tidy(heap *h) {
+  stow_status status;
+  if (!lock_try(&h->lock)) return; /* somebody is at it already */
+  heap_settle(h, false, &status);
+  heap_unlock(h);
+  heap_lose(h, status);
+  if (h->gate.close && h->host_limit > 0) {
+    lock_take(&h->pool.lock);
+    bool spilled = h->pool.tier[STOW_TIER_HOST].held > h->pool.tier[STOW_TIER_HOST].cached;
+    lock_give(&h->pool.lock);
+    if (spilled) stow_heap_bring_back(h->shell, NULL);
+  }
+}
+
+static void *background_run(void *user) {
+  heap *h = user;
+  device_thread_enter(h->device);
+  pthread_mutex_lock(&h->wake_lock);
+  while (!h->stop) {
+    if (!h->wake_now) {
+      struct timespec until;
+      clock_gettime(CLOCK_REALTIME, &until);
+      until.tv_nsec += LOOK_MS * 1000000L;
+      if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
+      pthread_cond_timedwait(&h->wake, &h->wake_lock, &until);
+    }
+    h->wake_now = false;
+    if (h->stop) break;
+    pthread_mutex_unlock(&h->wake_lock);
+    if (!atomic_load(&h->dead) && atomic_load(&h->lane_count) > 0) tidy(h);
+    if (!atomic_load(&h->dead)) fill(h);
+    pthread_mutex_lock(&h->wake_lock);
+  }
+  pthread_mutex_unlock(&h->wake_lock);
+  return NULL;
+}
+
+stow_status background_start(heap *h) {
+  pthread_mutex_init(&h->wake_lock, NULL);
+  pthread_cond_init(&h->wake, NULL);
+  if (pthread_create(&h->thread, NULL, background_run, h) != 0)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "heap: its background thread could not be started");
+  h->thread_runs = true;
+  return STOW_OK;
+}
+
+void background_stop(heap *h) {
+  if (!h->thread_runs) return;
+  pthread_mutex_lock(&h->wake_lock);
+  h->stop = true;
+  pthread_cond_signal(&h->wake);
+  pthread_mutex_unlock(&h->wake_lock);
+  pthread_join(h->thread, NULL);
+  h->thread_runs = false;
+  pthread_cond_destroy(&h->wake);
+  pthread_mutex_destroy(&h->wake_lock);
+}
+
+void background_kick(heap *h) {
+  if (!h->thread_runs) return;
+  pthread_mutex_lock(&h->wake_lock);
+  h->wake_now = true;
+  pthread_cond_signal(&h->wake);
+  pthread_mutex_unlock(&h->wake_lock);
+}

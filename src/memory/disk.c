@@ -1,0 +1,204 @@
+/* Disk: the tier for what will not be needed for a while (stowage/heap.h, stow_heap_migrate).
+ *
+ * One file without a name in the folder the heap was given: it vanishes with the process, however
+ * that ends. Only pages that belong to the allocation alone go there; its first and last bytes, on
+ * pages shared with neighbours, stay where they are. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "memory/heap.h"
+
+#define STAGE_BYTES (UINT64_C(4) << 20)
+
+static stow_status disk_open(heap *h) {
+  if (h->disk.fd >= 0) return STOW_OK;
+  if (!h->disk_folder)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "disk tier: the heap was opened without disk_folder");
+  int fd = open(h->disk_folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/stowage-XXXXXX", h->disk_folder) < (int)sizeof path) {
+      fd = mkostemp(path, O_CLOEXEC);
+      if (fd >= 0) unlink(path);
+    }
+  }
+  if (fd < 0)
+    return stow_fail(STOW_ERR_IO, "disk tier: a file in %s: %s", h->disk_folder, strerror(errno));
+  h->disk.fd = fd;
+  return STOW_OK;
+}
+
+void disk_close(heap *h) {
+  if (h->disk.fd >= 0) close(h->disk.fd);
+  map_free(&h->disk.extents);
+}
+
+/* The slots of whole pages that are the span's alone; with `gone`, those that have no page now. */
+static bool own_slots(const arena *a, uint32_t i, bool gone, uint32_t *from, uint32_t *to) {
+  uint32_t slot_units = 1u << a->slot_shift, begin = a->spans[i].at, end = begin + span_units(a, i);
+  uint32_t low = (begin + slot_units - 1) >> a->slot_shift, high = end >> a->slot_shift;
+  if (gone) {
+    while (low < high && a->slots[low]) low++;
+    while (low < high && a->slots[high - 1]) high--;
+  } else {
+    if (low < high) {
+      const page *g = pool_page(a->pool, a->slots[low] - 1);
+      if (g->slot < low) low = g->slot + (1u << g->order);
+    }
+    if (low < high) {
+      const page *g = pool_page(a->pool, a->slots[high - 1] - 1);
+      if (g->slot + (1u << g->order) > high) high = g->slot;
+    }
+  }
+  *from = low;
+  *to = high;
+  return low < high;
+}
+
+static stow_status file_io(int fd, bool write_it, char *buffer, uint64_t bytes, uint64_t offset) {
+  while (bytes > 0) {
+    ssize_t n = write_it ? pwrite(fd, buffer, bytes, (off_t)offset)
+                         : pread(fd, buffer, bytes, (off_t)offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      return stow_fail(STOW_ERR_IO, "disk tier: %s of %llu bytes: %s", write_it ? "write" : "read",
+                       (unsigned long long)bytes, n < 0 ? strerror(errno) : "the file is short");
+    buffer += n;
+    bytes -= (uint64_t)n;
+    offset += (uint64_t)n;
+  }
+  return STOW_OK;
+}
+
+static stow_status transfer(heap *h, stow_addr addr, uint64_t bytes, uint64_t offset, bool out) {
+  char *stage = malloc(STAGE_BYTES);
+  if (!stage) return stow_fail(STOW_ERR_HOST_MEMORY, "disk tier: no memory to copy through");
+  stow_status status = STOW_OK;
+  for (uint64_t done = 0; done < bytes && status == STOW_OK; done += STAGE_BYTES) {
+    uint64_t part = bytes - done < STAGE_BYTES ? bytes - done : STAGE_BYTES;
+    stow_addr host = (stow_addr)(uintptr_t)stage;
+    if (!out) status = file_io(h->disk.fd, false, stage, part, offset + done);
+    if (status == STOW_OK)
+      status = device_copy(h->device, out ? host : addr + done, out ? addr + done : host, part,
+                           h->mover_stream);
+    if (status == STOW_OK) status = device_stream_sync(h->device, h->mover_stream);
+    if (status == STOW_OK && out) status = file_io(h->disk.fd, true, stage, part, offset + done);
+  }
+  free(stage);
+  return status;
+}
+
+static void punch(heap *h, uint64_t offset, uint64_t bytes) {
+  /* Gives the room on disk back; where the file system cannot, it stays until the heap is closed.
+   */
+  (void)!fallocate(h->disk.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+                   (off_t)bytes);
+}
+
+stow_status disk_put(heap *h, const place *at) {
+  arena *a = at->arena;
+  uint32_t from, to;
+  STOW_TRY(disk_open(h));
+  STOW_TRY(migrate_stream(h));
+  if (!own_slots(a, at->span, false, &from, &to))
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "disk tier: the allocation of %llu bytes has no page to itself",
+                     (unsigned long long)at->bytes);
+  uint64_t bytes = (to - from) * a->pool->page_bytes, offset = h->disk.end;
+  stow_addr addr = a->base + from * a->pool->page_bytes;
+  STOW_TRY(transfer(h, addr, bytes, offset, true));
+  STOW_TRY(map_put(&h->disk.extents, span_addr(a, at->span), offset));
+  stow_status status = device_unmap(h->device, addr, bytes);
+  if (status != STOW_OK) {
+    map_remove(&h->disk.extents, span_addr(a, at->span), NULL);
+    punch(h, offset, bytes);
+    return status;
+  }
+  h->disk.end += bytes;
+  for (uint32_t slot = from; slot < to;) {
+    uint32_t index = a->slots[slot] - 1;
+    page *g = pool_page(a->pool, index);
+    uint32_t n = 1u << g->order;
+    atomic_fetch_sub(&g->maps, 1);
+    a->coarse -= g->order > 0;
+    for (uint32_t k = 0; k < n; k++) a->slots[slot + k] = 0;
+    pool_put(a->pool, index);
+    slot += n;
+  }
+  *at->mark |= MARK_DISK;
+  heap_note(h, STOW_EVENT_MIGRATE, span_addr(a, at->span), bytes, STOW_TIER_DISK);
+  return STOW_OK;
+}
+
+/* Maps fresh pages of `tier` at slots [from, to); *mapped says how far it came. */
+static stow_status map_fresh(heap *h, arena *a, stow_tier tier, uint32_t from, uint32_t to,
+                             uint32_t *mapped) {
+  for (*mapped = from; *mapped < to;) {
+    uint8_t o = h->pool.order_max;
+    while (o > 0 && ((*mapped & ((1u << o) - 1)) != 0 || (1u << o) > to - *mapped)) o--;
+    uint32_t index;
+    STOW_TRY(pool_take(&h->pool, &index, tier, o));
+    page *g = pool_page(&h->pool, index);
+    stow_status status = order_wait(&h->order, g->ticket);
+    if (status == STOW_OK)
+      status = device_map(h->device, a->base + *mapped * a->pool->page_bytes, g->bytes, g->handle);
+    if (status != STOW_OK) {
+      pool_put(&h->pool, index);
+      return status;
+    }
+    atomic_fetch_add(&g->maps, 1);
+    a->coarse += g->order > 0;
+    g->slot = *mapped;
+    g->arena = a->id;
+    for (uint32_t n = 1u << g->order; n > 0; n--) a->slots[(*mapped)++] = index + 1;
+  }
+  return device_access(h->device, a->base + from * a->pool->page_bytes,
+                       (to - from) * a->pool->page_bytes);
+}
+
+static void unmap_fresh(heap *h, arena *a, uint32_t from, uint32_t to) {
+  for (uint32_t slot = from; slot < to;) {
+    uint32_t index = a->slots[slot] - 1;
+    page *g = pool_page(&h->pool, index);
+    uint32_t n = 1u << g->order;
+    if (device_unmap(h->device, a->base + slot * a->pool->page_bytes, g->bytes) == STOW_OK) {
+      atomic_fetch_sub(&g->maps, 1);
+      a->coarse -= g->order > 0;
+      for (uint32_t k = 0; k < n; k++) a->slots[slot + k] = 0;
+      pool_put(&h->pool, index);
+    }
+    slot += n;
+  }
+}
+
+stow_status disk_get(heap *h, const place *at, stow_tier tier) {
+  arena *a = at->arena;
+  uint64_t ptr = span_addr(a, at->span), *offset = map_get(&h->disk.extents, ptr);
+  uint32_t from, to, mapped;
+  STOW_TRY(migrate_stream(h));
+  if (!offset || !own_slots(a, at->span, true, &from, &to))
+    return stow_fail(STOW_ERR_STATE, "disk tier: 0x%llx is not there", (unsigned long long)ptr);
+  uint64_t bytes = (to - from) * a->pool->page_bytes;
+  stow_status status = map_fresh(h, a, tier, from, to, &mapped);
+  if (status == STOW_OK)
+    status = transfer(h, a->base + from * a->pool->page_bytes, bytes, *offset, false);
+  if (status != STOW_OK) {
+    unmap_fresh(h, a, from, mapped);
+    return status;
+  }
+  punch(h, *offset, bytes);
+  map_remove(&h->disk.extents, ptr, NULL);
+  *at->mark &= ~MARK_DISK;
+  if (tier != (stow_tier)a->tier) *at->mark |= MARK_MOVED;
+  heap_note(h, STOW_EVENT_MIGRATE, ptr, bytes, tier);
+  return STOW_OK;
+}
+
+void disk_forget(heap *h, uint64_t ptr) {
+  /* The extent's bytes are not known here; the file system keeps them until the heap is closed. */
+  map_remove(&h->disk.extents, ptr, NULL);
+}

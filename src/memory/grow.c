@@ -1,0 +1,242 @@
+/* Grow: what a request does when nothing free fits (heap.h).
+ *
+ * In this order: pages from the pool or the device while the limit allows; wholly free pages from
+ * under this stream's free spans, then other streams'; then it waits for the events of what was
+ * freed, and tries all that again; then it asks the listeners to free something; then it spills to
+ * the host tier; then it fails, with the numbers. So it fails only if the pages missing at the best
+ * place exceed the limit less the pages that live allocations touch. */
+#include <string.h>
+
+#include <stowage/size.h>
+
+#include "memory/heap.h"
+
+/* ---- across lanes; the heap's lock held ---- */
+
+static uint64_t strip_lane(lane *l, stow_tier tier, uint64_t bytes, bool wait_frees) {
+  stow_status status;
+  uint64_t got = 0;
+  lock_take(&l->lock);
+  lane_poll(l, wait_frees, &status);
+  room *r = &l->rooms[tier];
+  if (r->fine.base) {
+    slabs_trim(&r->slabs, &r->fine);
+    got += arena_strip(&r->fine, bytes, NULL, &status);
+  }
+  if (r->main.base && got < bytes) got += arena_strip(&r->main, bytes - got, NULL, &status);
+  lock_give(&l->lock);
+  return got;
+}
+
+uint64_t heap_strip(heap *h, stow_tier tier, uint64_t bytes, const lane *but) {
+  uint64_t got = 0;
+  uint32_t n = atomic_load(&h->lane_count);
+  for (uint32_t i = 0; i < n && got < bytes; i++) {
+    lane *l = atomic_load(&h->lanes[i]);
+    if (l != but) got += strip_lane(l, tier, bytes - got, false);
+  }
+  return got;
+}
+
+bool heap_settle(heap *h, bool wait, stow_status *status) {
+  bool any = false;
+  uint32_t n = atomic_load(&h->lane_count);
+  *status = STOW_OK;
+  for (uint32_t i = 0; i < n; i++) {
+    lane *l = atomic_load(&h->lanes[i]);
+    stow_status s;
+    lock_take(&l->lock);
+    if (l->queue_count > 0 && lane_poll(l, wait, &s)) any = true;
+    for (int t = 0; t < POOL_TIERS; t++) {
+      arena *both[2] = {&l->rooms[t].fine, &l->rooms[t].main};
+      for (int k = 0; k < 2; k++) {
+        if (!both[k]->base || both[k]->stale == 0) continue;
+        uint32_t before = both[k]->stale;
+        s = arena_reap(both[k], wait);
+        if (s != STOW_OK) *status = s;
+        if (both[k]->stale != before) any = true;
+      }
+    }
+    lock_give(&l->lock);
+  }
+  return any;
+}
+
+/* ---- one try; heap's and lane's lock held ---- */
+
+typedef struct attempt {
+  window w;
+  uint64_t lacking; /* bytes of pages still to be had elsewhere */
+} attempt;
+
+static uint32_t request_units(const request *r) {
+  return r->class ? SLAB_UNITS : r->units;
+}
+
+/* Takes pages from this lane's own free spans, outside the window, until the pool has `missing`. */
+static uint64_t strip_own(lane *l, arena *a, stow_tier tier, const window *w) {
+  heap *h = l->heap;
+  room *r = &l->rooms[tier];
+  stow_status status;
+  uint64_t have = pool_room(&h->pool, tier);
+  arena *order[2] = {a, a == &r->main ? &r->fine : &r->main};
+  for (int k = 0; k < 2 && have < w->missing; k++) {
+    uint64_t got = arena_strip(order[k], w->missing - have, order[k] == a ? w : NULL, &status);
+    if (got) atomic_fetch_add_explicit(&h->stitches, 1, memory_order_relaxed);
+    have = pool_room(&h->pool, tier);
+  }
+  return have;
+}
+
+static void note_backed(heap *h, const arena *a, const window *w) {
+  if (heap_heard(h, STOW_EVENT_MAP) && w->missing)
+    heap_note(h, STOW_EVENT_MAP, a->base + ((uint64_t)w->at << UNIT_SHIFT),
+              (uint64_t)w->units << UNIT_SHIFT, (stow_tier)a->tier);
+}
+
+static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier tier, attempt *at) {
+  heap *h = l->heap;
+  stow_status status;
+  STOW_TRY(lane_room(l, tier));
+  room *m = &l->rooms[tier];
+  arena *a = request_units(r) < FINE_UNITS ? &m->fine : &m->main;
+  lane_poll(l, false, &status);
+  STOW_TRY(arena_reap(&m->fine, false));
+  STOW_TRY(arena_reap(&m->main, false));
+  at->lacking = 0;
+  if ((*ptr = lane_take(l, r, tier)) != 0) return STOW_OK;
+  if (!arena_plan(a, &at->w, request_units(r), r->align))
+    return stow_fail(STOW_ERR_OUT_OF_MEMORY, "alloc: no run of addresses is long enough");
+  uint64_t have = pool_room(&h->pool, tier);
+  if (have < at->w.missing) have = strip_own(l, a, tier, &at->w);
+  if (have < at->w.missing) {
+    at->lacking = at->w.missing - have;
+    return STOW_ERR_OUT_OF_MEMORY;
+  }
+  uint32_t span_index;
+  status = arena_back(a, &span_index, &at->w);
+  if (status == STOW_ERR_OUT_OF_MEMORY) at->lacking = h->props.page_bytes;
+  STOW_TRY(status);
+  note_backed(h, a, &at->w);
+  arena_give(a, span_index); /* lane_take books it like any other */
+  *ptr = lane_take(l, r, tier);
+  return *ptr ? STOW_OK : stow_fail(STOW_ERR_STATE, "alloc: a backed window was not found again");
+}
+
+/* Bounds the tries of one request; each but the last frees or takes something. */
+#define TRIES_MAX 64
+
+static stow_status grow_on(uint64_t *ptr, heap *h, lane *l, const request *r, stow_tier tier,
+                           attempt *at) {
+  stow_status status = STOW_OK, settled;
+  lock_take(&h->lock);
+  pool_ask_again(&h->pool);
+  for (int k = 0; k < TRIES_MAX; k++) {
+    lock_take(&l->lock);
+    status = try_once(ptr, l, r, tier, at);
+    lock_give(&l->lock);
+    if (status == STOW_ERR_OUT_OF_MEMORY && at->lacking &&
+        heap_strip(h, tier, at->lacking, l) > 0) {
+      atomic_fetch_add_explicit(&h->stitches, 1, memory_order_relaxed);
+      continue;
+    }
+    if (status != STOW_ERR_OUT_OF_MEMORY && status != STOW_ERR_NOT_READY) break;
+    if (!heap_settle(h, true, &settled)) {
+      /* Slabs with nothing in them may pin a page: the last thing to give. */
+      if (k > 0 && at->lacking && strip_lane(l, tier, at->lacking, false) > 0) continue;
+      if (k > 0) break;
+    }
+  }
+  heap_unlock(h);
+  background_kick(h);
+  return heap_lose(h, status);
+}
+
+/* ---- failing ---- */
+
+static uint64_t largest_free(heap *h) {
+  uint64_t most = 0;
+  uint32_t n = atomic_load(&h->lane_count);
+  for (uint32_t i = 0; i < n; i++) {
+    lane *l = atomic_load(&h->lanes[i]);
+    lock_take(&l->lock);
+    uint64_t here = l->rooms[0].main.base ? arena_largest(&l->rooms[0].main) : 0;
+    lock_give(&l->lock);
+    if (here > most) most = here;
+  }
+  return most;
+}
+
+static stow_status fail(heap *h, const request *r, const attempt *at) {
+  stow_heap_failure f = {.asked_bytes = r->bytes, .needed_page_bytes = at->w.missing};
+  stow_heap_tier_stats vram = {0}, host = {0};
+  lock_take(&h->lock);
+  heap_count_tier(h, STOW_TIER_VRAM, &vram);
+  heap_count_tier(h, STOW_TIER_HOST, &host);
+  f.largest_free_bytes = largest_free(h);
+  uint32_t n = atomic_load(&h->lane_count);
+  for (uint32_t i = 0; i < n; i++) {
+    lane *l = atomic_load(&h->lanes[i]);
+    lock_take(&l->lock);
+    f.live_count += l->allocs - l->frees;
+    lock_give(&l->lock);
+  }
+  f.limit_bytes = vram.limit_bytes;
+  f.held_bytes = vram.held_bytes;
+  f.live_bytes = vram.live_bytes;
+  f.pinned_bytes = vram.pinned_bytes;
+  f.cached_bytes = vram.cached_bytes;
+  f.host_limit_bytes = host.limit_bytes;
+  f.host_held_bytes = host.held_bytes;
+  if (device_memory(h->device, STOW_TIER_VRAM, &f.device_free_bytes, NULL) != STOW_OK)
+    f.device_free_bytes = 0;
+  h->failure = f;
+  heap_unlock(h);
+  atomic_fetch_add_explicit(&h->fails, 1, memory_order_relaxed);
+  if (heap_heard(h, STOW_EVENT_FAIL)) {
+    stow_heap_event event = {.kind = STOW_EVENT_FAIL, .heap = h->shell, .bytes = r->bytes};
+    heap_emit(h, &event);
+  }
+  char asked[STOW_SIZE_TEXT_MAX], needs[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX],
+      live[STOW_SIZE_TEXT_MAX], pinned[STOW_SIZE_TEXT_MAX];
+  uint64_t left = f.limit_bytes > f.pinned_bytes ? f.limit_bytes - f.pinned_bytes : 0;
+  return stow_fail(
+      STOW_ERR_OUT_OF_MEMORY,
+      "alloc of %s needs %s of pages; the %s limit is %s, live allocations hold %s (%s asked "
+      "for)%s",
+      stow_size_format(asked, f.asked_bytes), stow_size_format(needs, f.needed_page_bytes),
+      r->pinned ? stow_tier_name(r->tier) : "vram", stow_size_format(limit, f.limit_bytes),
+      stow_size_format(pinned, f.pinned_bytes), stow_size_format(live, f.live_bytes),
+      left >= f.needed_page_bytes && f.device_free_bytes < f.needed_page_bytes
+          ? "; the card is full of what others hold: stop them, or wait"
+      : f.host_limit_bytes ? "; free some, or raise the host budget"
+                           : "; free some, raise the limit, or set a host budget to spill to");
+}
+
+#define PRESSURE_MAX 4
+
+stow_status heap_grow(uint64_t *ptr, heap *h, lane *l, const request *r) {
+  attempt at = {0};
+  stow_status status = grow_on(ptr, h, l, r, r->tier, &at);
+  for (int k = 0; k < PRESSURE_MAX && status == STOW_ERR_OUT_OF_MEMORY; k++) {
+    if (!heap_heard(h, STOW_EVENT_PRESSURE)) break;
+    stow_heap_event event = {.kind = STOW_EVENT_PRESSURE,
+                             .heap = h->shell,
+                             .bytes = at.lacking ? at.lacking : r->bytes,
+                             .stream = l->stream,
+                             .tier = r->tier};
+    if (heap_emit(h, &event) == 0) break;
+    status = grow_on(ptr, h, l, r, r->tier, &at);
+  }
+  if (status == STOW_ERR_OUT_OF_MEMORY && r->tier == STOW_TIER_VRAM && !r->pinned &&
+      h->host_limit > 0) {
+    lock_take(&l->lock);
+    *ptr = lane_take(l, r, STOW_TIER_HOST);
+    lock_give(&l->lock);
+    attempt spill = {0};
+    status = *ptr ? STOW_OK : grow_on(ptr, h, l, r, STOW_TIER_HOST, &spill);
+    if (status == STOW_OK) atomic_fetch_add_explicit(&h->spilled, r->bytes, memory_order_relaxed);
+  }
+  if (status == STOW_ERR_OUT_OF_MEMORY || status == STOW_ERR_NOT_READY) return fail(h, r, &at);
+  return status;
+}

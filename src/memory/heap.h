@@ -1,0 +1,209 @@
+/* Heap, from inside: lanes (one per stream), where an address lives, and the slow roads.
+ *
+ * Locks, in the order taken: the heap's (pages change hands, lanes are opened), then one lane's at
+ * a time (spans and slabs of one stream). The hot path takes its lane's only; another lane is never
+ * locked while one is held. Listeners are called with none. */
+#ifndef MEMORY_HEAP_H
+#define MEMORY_HEAP_H
+
+#include <pthread.h>
+
+#include <stowage/events.h>
+#include <stowage/heap.h>
+#include <stowage/tag.h>
+
+#include "base/hash.h"
+#include "memory/slab.h"
+
+#define LANES_MAX   256
+#define STREAM_HASH 512 /* power of two, > LANES_MAX */
+
+typedef struct heap heap;
+
+/* A stream's memory on one tier: requests below 256 KiB apart from the rest, so that long-lived
+ * small ones do not pin the middle of large holes. */
+typedef struct room {
+  arena fine, main;
+  slabs slabs;
+} room;
+#define FINE_UNITS 512u /* 256 KiB: from here on `main` */
+
+/* A free that waits for events. */
+typedef struct pending {
+  uint64_t ptr, bytes;
+  uint32_t count;
+  stow_event *events; /* `count` of them, malloc'd */
+} pending;
+
+/* Streams told by stow_heap_record_stream for one allocation. */
+typedef struct recorded {
+  uint32_t count, capacity;
+  stow_stream streams[];
+} recorded;
+
+typedef struct lane {
+  lock lock;
+  uint16_t id;
+  stow_stream stream;
+  heap *heap;
+  room rooms[POOL_TIERS]; /* the host one is opened when first needed */
+  pending *queue;         /* ring, oldest at head */
+  uint32_t queue_head, queue_count, queue_capacity;
+  uint32_t polled; /* calls since the oldest was last asked about */
+  uint64_t pending_bytes;
+  map recorded; /* ptr to recorded* */
+  uint64_t allocs, frees;
+  uint64_t live[POOL_TIERS], peak[POOL_TIERS]; /* bytes */
+} __attribute__((aligned(64))) lane;
+
+/* What was done to pages, told to sinks once no lock is held. Guarded by the heap's lock. */
+typedef struct note {
+  stow_event_kind kind;
+  stow_addr ptr;
+  uint64_t bytes;
+  stow_tier tier;
+} note;
+
+typedef struct sink {
+  _Atomic(stow_heap_sink) call;
+  void *user;
+  uint32_t mask;
+  _Atomic uint32_t inside;
+} sink;
+
+typedef struct range {
+  stow_addr base, end;
+  lane *lane;
+} range;
+
+typedef struct disk {
+  int fd; /* -1: not opened yet. The file has no name: it is gone with the process */
+  uint64_t end;
+  map extents; /* ptr to offset in the file */
+} disk;
+
+struct heap {
+  stow_heap *shell;
+  stow_device *device;
+  bool device_ours;
+  stow_device_props props;
+  pool pool;
+  ordering order;
+  lock lock;
+  _Atomic(lane *) by_stream[STREAM_HASH];
+  _Atomic(lane *) lanes[LANES_MAX];
+  _Atomic uint32_t lane_count;
+  range ranges[LANES_MAX * 2 * POOL_TIERS];
+  _Atomic uint32_t range_count;
+  uint16_t arena_count;
+  _Atomic uint32_t sink_mask; /* kinds anybody listens to */
+  sink sinks[STOW_SINKS_MAX];
+  uint64_t host_limit;
+  stow_heap_gate gate;
+  char *disk_folder;
+  disk disk;
+  stow_stream mover_stream; /* NULL until something moves */
+  stow_addr scratch;        /* addresses through which a page is filled; 0 until needed */
+  uint64_t scratch_bytes;
+  stow_heap_failure failure; /* guarded by lock */
+  _Atomic uint64_t fails, stitches, migrated, spilled;
+  _Atomic int dead; /* a stow_status once the device is lost */
+  note *notes;      /* guarded by lock */
+  uint32_t note_count, note_capacity;
+  /* background */
+  pthread_t thread;
+  bool thread_runs;
+  pthread_mutex_t wake_lock;
+  pthread_cond_t wake;
+  bool wake_now, stop; /* guarded by wake_lock */
+  uint64_t reserve[POOL_TIERS];
+  map sites; /* debug builds: ptr to the caller's address; guarded by lock */
+};
+
+/* The public handle: never freed, so that a closed one can be told. */
+struct stow_heap {
+  _Atomic(heap *) inner; /* NULL: closed */
+  stow_heap *next;       /* all there ever were */
+};
+
+/* Where an address lives. */
+typedef struct place {
+  lane *lane;
+  room *room;
+  arena *arena;
+  uint32_t span, slab, block; /* slab 0: the span itself */
+  uint64_t bytes;
+  uint32_t *mark;
+  stow_tier tier;
+} place;
+
+/* ---- heap.c ---- */
+stow_status heap_enter(heap **h, stow_heap *shell); /* closed or dead: an error */
+stow_status heap_lose(heap *h, stow_status status); /* notes a lost device; returns `status` */
+
+/* ---- lane.c ---- */
+stow_status lane_of(lane **out, heap *h, stow_stream stream); /* opens it when new */
+lane *lane_at(const heap *h, uint64_t ptr);                   /* by address; NULL: none */
+stow_status lane_room(lane *l, stow_tier tier);               /* opens a room; heap's lock held */
+stow_status lane_close(lane *l);
+/* The allocation at `ptr`; STOW_ERR_NOT_FOUND or STOW_ERR_STATE with the reason. Lane locked. */
+stow_status lane_find(place *at, lane *l, uint64_t ptr);
+/* Makes it free now. Lane locked; the heap too if its pages moved. */
+void lane_release(lane *l, const place *at);
+/* Frees it once the streams that use it are past now. Lane locked. */
+stow_status lane_defer(lane *l, const place *at, uint64_t ptr, stow_stream stream);
+/* Frees what has waited long enough; with `wait`, waits for all. Lane locked. True: something was
+ * freed. */
+bool lane_poll(lane *l, bool wait, stow_status *status);
+stow_status lane_check(lane *l);
+
+/* ---- grow.c ---- */
+typedef struct request {
+  uint64_t bytes;
+  uint32_t units, align, class; /* class 0: a span */
+  uint32_t mark;
+  stow_tier tier;
+  bool pinned; /* to the tier */
+} request;
+/* What is free already; 0 if nothing is. Lane locked. */
+uint64_t lane_take(lane *l, const request *r, stow_tier tier);
+/* Everything that can be done about a request that found nothing free. No lock held. */
+stow_status heap_grow(uint64_t *ptr, heap *h, lane *l, const request *r);
+/* Strips every lane's free pages of a tier into the pool until `bytes` went there. Heap locked. */
+uint64_t heap_strip(heap *h, stow_tier tier, uint64_t bytes, const lane *but);
+/* Frees what waits and unmaps what is stale, waiting for events. Heap locked. */
+bool heap_settle(heap *h, bool wait, stow_status *status);
+
+/* ---- events.c ---- */
+uint64_t heap_emit(heap *h, const stow_heap_event *event);
+void heap_note(heap *h, stow_event_kind kind, stow_addr ptr, uint64_t bytes, stow_tier tier);
+/* Gives the heap's lock back and tells the notes. */
+void heap_unlock(heap *h);
+static inline bool heap_heard(const heap *h, stow_event_kind kind) {
+  return atomic_load_explicit(&h->sink_mask, memory_order_relaxed) & STOW_EVENT_BIT(kind);
+}
+
+/* ---- tag.c ---- */
+uint32_t tag_now(bool *pinned, stow_tier *tier); /* this thread's top tag; 0 none */
+
+/* ---- stats.c ---- */
+void heap_count_tier(heap *h, stow_tier tier, stow_heap_tier_stats *out); /* heap locked */
+
+/* ---- migrate.c, disk.c ---- */
+/* Waits for what uses the allocation, then moves its pages. Heap and lane locked. */
+stow_status migrate_span(heap *h, const place *at, stow_tier tier, bool shared, uint64_t *moved);
+stow_status migrate_wait(heap *h, lane *l, uint64_t ptr, uint32_t mark);
+/* Before a moved span is freed: what stands on another tier goes back to its pool. Both locked. */
+stow_status migrate_undo_pages(heap *h, const place *at);
+stow_status migrate_stream(heap *h);
+stow_status disk_put(heap *h, const place *at);
+stow_status disk_get(heap *h, const place *at, stow_tier tier);
+void disk_forget(heap *h, uint64_t ptr);
+void disk_close(heap *h);
+
+/* ---- background.c ---- */
+stow_status background_start(heap *h);
+void background_stop(heap *h);
+void background_kick(heap *h);
+
+#endif

@@ -1,0 +1,263 @@
+/* Lane: the memory of one stream (heap.h). Called by heap.c and grow.c with the lane locked. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/heap.h"
+
+/* Addresses reserved per arena, as multiples of what can be held: best fit leaves holes in them
+ * that pages have left. */
+#define MAIN_TIMES 8
+#define FINE_TIMES 2
+
+static uint64_t hash_stream(stow_stream stream) {
+  return hash_u64((uint64_t)(uintptr_t)stream, 0) & (STREAM_HASH - 1);
+}
+
+static lane *lane_look(heap *h, stow_stream stream) {
+  for (uint64_t k = hash_stream(stream);; k = (k + 1) & (STREAM_HASH - 1)) {
+    lane *l = atomic_load_explicit(&h->by_stream[k], memory_order_acquire);
+    if (!l || l->stream == stream) return l;
+  }
+}
+
+static void range_add(heap *h, lane *l, arena *a) {
+  uint32_t n = atomic_load_explicit(&h->range_count, memory_order_relaxed);
+  a->id = h->arena_count++;
+  h->ranges[n] = (range){a->base, a->base + a->bytes, l};
+  atomic_store_explicit(&h->range_count, n + 1, memory_order_release);
+}
+
+stow_status lane_room(lane *l, stow_tier tier) {
+  heap *h = l->heap;
+  room *r = &l->rooms[tier];
+  if (r->main.base) return STOW_OK;
+  uint64_t most = h->props.vram_bytes;
+  if (tier == STOW_TIER_HOST)
+    most = h->props.host_bytes > h->host_limit ? h->props.host_bytes : h->host_limit;
+  if (r->fine.base == 0) {
+    arena fine;
+    STOW_TRY(
+        arena_open(&fine, &h->pool, &h->order, l->stream, tier, true, most * FINE_TIMES, most, 5));
+    r->fine = fine;
+    range_add(h, l, &r->fine);
+  }
+  arena main;
+  STOW_TRY(
+      arena_open(&main, &h->pool, &h->order, l->stream, tier, false, most * MAIN_TIMES, most, 9));
+  r->main = main;
+  range_add(h, l, &r->main);
+  return STOW_OK;
+}
+
+static stow_status lane_open(lane **out, heap *h, stow_stream stream) {
+  uint32_t n = atomic_load_explicit(&h->lane_count, memory_order_relaxed);
+  if (n == LANES_MAX)
+    return stow_fail(STOW_ERR_OVERFLOW, "heap: more than %d streams; reuse streams", LANES_MAX);
+  lane *l = aligned_alloc(64, sizeof *l);
+  if (!l) return stow_fail(STOW_ERR_HOST_MEMORY, "heap: no memory for a stream's books");
+  memset(l, 0, sizeof *l);
+  lock_init(&l->lock, LOCK_ARENA);
+  l->stream = stream;
+  l->heap = h;
+  l->id = (uint16_t)n;
+  /* Known before its rooms are open, so that what a half-opened one reserved is closed with it. */
+  atomic_store_explicit(&h->lanes[n], l, memory_order_release);
+  atomic_store_explicit(&h->lane_count, n + 1, memory_order_release);
+  uint64_t k = hash_stream(stream);
+  while (atomic_load_explicit(&h->by_stream[k], memory_order_relaxed))
+    k = (k + 1) & (STREAM_HASH - 1);
+  atomic_store_explicit(&h->by_stream[k], l, memory_order_release);
+  *out = l;
+  return STOW_OK;
+}
+
+stow_status lane_of(lane **out, heap *h, stow_stream stream) {
+  *out = lane_look(h, stream);
+  if (*out) return STOW_OK;
+  lock_take(&h->lock);
+  stow_status status = STOW_OK;
+  *out = lane_look(h, stream);
+  if (!*out) status = lane_open(out, h, stream);
+  lock_give(&h->lock);
+  return status;
+}
+
+lane *lane_at(const heap *h, uint64_t ptr) {
+  uint32_t n = atomic_load_explicit(&h->range_count, memory_order_acquire);
+  for (uint32_t i = 0; i < n; i++)
+    if (ptr - h->ranges[i].base < h->ranges[i].end - h->ranges[i].base) return h->ranges[i].lane;
+  return NULL;
+}
+
+stow_status lane_close(lane *l) {
+  stow_status status = STOW_OK;
+  for (int t = 0; t < POOL_TIERS; t++) {
+    room *r = &l->rooms[t];
+    slabs_close(&r->slabs);
+    if (r->fine.base && arena_close(&r->fine) != STOW_OK) status = STOW_ERR_STATE;
+    if (r->main.base && arena_close(&r->main) != STOW_OK) status = STOW_ERR_STATE;
+  }
+  size_t at = 0;
+  uint64_t key, value;
+  while (map_next(&l->recorded, &at, &key, &value)) free((void *)(uintptr_t)value);
+  map_free(&l->recorded);
+  free(l->queue);
+  free(l);
+  return status;
+}
+
+/* ---- finding ---- */
+
+static stow_status find_slab(place *at, uint64_t ptr) {
+  slabs *s = &at->room->slabs;
+  at->slab = at->arena->spans[at->span].a;
+  at->block = slab_block(s, at->arena, at->slab, ptr);
+  if (at->block == UINT32_MAX)
+    return stow_fail(STOW_ERR_NOT_FOUND, "0x%llx: points into an allocation, not at its start",
+                     (unsigned long long)ptr);
+  if (!slab_busy(s, at->slab, at->block))
+    return stow_fail(STOW_ERR_STATE, "0x%llx: freed twice, or never allocated",
+                     (unsigned long long)ptr);
+  at->bytes = (uint64_t)slab_class_units(s->table[at->slab]->class) << UNIT_SHIFT;
+  at->mark = &s->table[at->slab]->marks[at->block];
+  return STOW_OK;
+}
+
+stow_status lane_find(place *at, lane *l, uint64_t ptr) {
+  for (int t = 0; t < POOL_TIERS; t++) {
+    room *r = &l->rooms[t];
+    arena *a = ptr - r->main.base < r->main.bytes ? &r->main : &r->fine;
+    if (ptr - a->base >= a->bytes) continue;
+    *at = (place){.lane = l, .room = r, .arena = a, .tier = (stow_tier)t};
+    at->span = arena_find(a, ptr);
+    if (at->span == 0)
+      return stow_fail(
+          STOW_ERR_STATE,
+          "0x%llx: in the heap's range, but nothing live begins there: freed twice, or "
+          "never allocated",
+          (unsigned long long)ptr);
+    if (a->spans[at->span].mark & MARK_SLAB) return find_slab(at, ptr);
+    if (span_addr(a, at->span) != ptr)
+      return stow_fail(STOW_ERR_NOT_FOUND, "0x%llx: points into an allocation, not at its start",
+                       (unsigned long long)ptr);
+    at->bytes = span_bytes(a, at->span);
+    at->mark = &a->spans[at->span].mark;
+    return STOW_OK;
+  }
+  return stow_fail(STOW_ERR_NOT_FOUND, "0x%llx: not an address of this heap",
+                   (unsigned long long)ptr);
+}
+
+/* ---- freeing ---- */
+
+void lane_release(lane *l, const place *at) {
+  if (*at->mark & MARK_RECORDED) {
+    uint64_t value,
+        ptr = at->slab
+                  ? at->arena->base + ((uint64_t)(at->arena->spans[at->span].at +
+                                                  at->block * (uint32_t)(at->bytes >> UNIT_SHIFT))
+                                       << UNIT_SHIFT)
+                  : span_addr(at->arena, at->span);
+    if (map_remove(&l->recorded, ptr, &value)) free((void *)(uintptr_t)value);
+  }
+  l->live[at->tier] -= at->bytes;
+  if (at->slab)
+    slab_give(&at->room->slabs, at->arena, at->slab, at->block);
+  else
+    arena_give(at->arena, at->span);
+}
+
+static stow_status queue_grow(lane *l) {
+  uint32_t capacity = l->queue_capacity ? l->queue_capacity * 2 : 32;
+  pending *grown = malloc(capacity * sizeof *grown);
+  if (!grown) return stow_fail(STOW_ERR_HOST_MEMORY, "free: no memory to keep it waiting");
+  for (uint32_t i = 0; i < l->queue_count; i++)
+    grown[i] = l->queue[(l->queue_head + i) % l->queue_capacity];
+  free(l->queue);
+  l->queue = grown;
+  l->queue_capacity = capacity;
+  l->queue_head = 0;
+  return STOW_OK;
+}
+
+stow_status lane_defer(lane *l, const place *at, uint64_t ptr, stow_stream stream) {
+  if (l->queue_count == l->queue_capacity) STOW_TRY(queue_grow(l));
+  const recorded *others = NULL;
+  if (*at->mark & MARK_RECORDED) {
+    uint64_t *value = map_get(&l->recorded, ptr);
+    if (value) others = (const recorded *)(uintptr_t)*value;
+  }
+  uint32_t most = 2 + (others ? others->count : 0), count = 0;
+  stow_event *events = malloc(most * sizeof *events);
+  if (!events) return stow_fail(STOW_ERR_HOST_MEMORY, "free: no memory to keep it waiting");
+  /* The freeing stream is past every use the caller knows of; the allocation's own stream may still
+   * have work of its own on it; each recorded one too. */
+  stow_status status = STOW_OK;
+  for (uint32_t i = 0; i < most && status == STOW_OK; i++) {
+    stow_stream s = i == 0 ? stream : i == 1 ? l->stream : others->streams[i - 2];
+    if (i == 1 && stream == l->stream) continue;
+    status = order_event(&l->heap->order, &events[count]);
+    if (status != STOW_OK) break;
+    status = device_event_record(l->heap->device, events[count++], s);
+  }
+  if (status != STOW_OK) {
+    for (uint32_t i = 0; i < count; i++) order_event_back(&l->heap->order, events[i]);
+    free(events);
+    return status;
+  }
+  *at->mark |= MARK_PENDING;
+  l->queue[(l->queue_head + l->queue_count++) % l->queue_capacity] =
+      (pending){ptr, at->bytes, count, events};
+  l->pending_bytes += at->bytes;
+  return STOW_OK;
+}
+
+bool lane_poll(lane *l, bool wait, stow_status *status) {
+  bool any = false;
+  heap *h = l->heap;
+  l->polled = 0;
+  *status = STOW_OK;
+  /* Streams run apart, so the oldest need not be first: the others are looked at behind it. */
+  for (uint32_t left = l->queue_count; left > 0; left--) {
+    pending p = l->queue[l->queue_head];
+    l->queue_head = (l->queue_head + 1) % l->queue_capacity;
+    l->queue_count--;
+    while (p.count > 0) {
+      stow_status s = device_event_query(h->device, p.events[p.count - 1]);
+      if (s == STOW_ERR_NOT_READY && wait) {
+        atomic_fetch_add_explicit(&h->order.waits, 1, memory_order_relaxed);
+        s = device_event_wait(h->device, p.events[p.count - 1]);
+      }
+      if (s != STOW_OK && s != STOW_ERR_NOT_READY) *status = s;
+      if (s != STOW_OK) break;
+      order_event_back(&h->order, p.events[--p.count]);
+    }
+    if (p.count > 0) {
+      l->queue[(l->queue_head + l->queue_count++) % l->queue_capacity] = p;
+      continue;
+    }
+    free(p.events);
+    l->pending_bytes -= p.bytes;
+    place at;
+    if (lane_find(&at, l, p.ptr) == STOW_OK) lane_release(l, &at);
+    any = true;
+  }
+  return any;
+}
+
+stow_status lane_check(lane *l) {
+  for (int t = 0; t < POOL_TIERS; t++) {
+    room *r = &l->rooms[t];
+    if (r->fine.base) {
+      STOW_TRY(arena_check(&r->fine));
+      STOW_TRY(slabs_check(&r->slabs, &r->fine));
+    }
+    if (r->main.base) STOW_TRY(arena_check(&r->main));
+    uint64_t live =
+        r->fine.live_bytes + r->main.live_bytes - r->slabs.span_bytes + r->slabs.live_bytes;
+    if (live != l->live[t])
+      return stow_fail(STOW_ERR_STATE, "lane %u: %llu live bytes kept, %llu in its room", l->id,
+                       (unsigned long long)l->live[t], (unsigned long long)live);
+  }
+  return STOW_OK;
+}

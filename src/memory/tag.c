@@ -1,0 +1,93 @@
+/* Tag: the names, numbered for the whole process, and each thread's stack (stowage/tag.h). */
+#include <stowage/tag.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/heap.h"
+
+typedef struct frame {
+  uint32_t tag;
+  bool pinned;
+  stow_tier tier;
+} frame;
+
+static _Thread_local frame stack[STOW_TAG_DEPTH_MAX];
+static _Thread_local uint32_t depth;
+
+/* Names never move or go: a chunk of pointers at a time, read without the lock. */
+#define CHUNK 256
+static lock names_lock = LOCK_INIT(LOCK_REGISTRY);
+static _Atomic(char **) chunks[(STOW_TAG_COUNT_MAX + CHUNK) / CHUNK];
+static _Atomic uint32_t name_count = 1; /* 0 is no tag */
+static intern numbers;                  /* guarded by names_lock; number n is tag n + 1 */
+
+static stow_status tag_number(uint32_t *tag, const char *name) {
+  lock_take(&names_lock);
+  stow_status status = STOW_OK;
+  uint32_t n, count = atomic_load_explicit(&name_count, memory_order_relaxed);
+  if (!intern_find(&numbers, &n, name, strlen(name)) && count > STOW_TAG_COUNT_MAX)
+    status = stow_fail(STOW_ERR_OVERFLOW, "tag \"%s\": %u names are in use already", name,
+                       STOW_TAG_COUNT_MAX);
+  if (status == STOW_OK) status = intern_add(&numbers, &n, name, strlen(name));
+  if (status == STOW_OK && n + 1 >= count) {
+    char **chunk = atomic_load(&chunks[count / CHUNK]);
+    char *copy = strdup(name);
+    if (!chunk) atomic_store(&chunks[count / CHUNK], chunk = calloc(CHUNK, sizeof *chunk));
+    if (!chunk || !copy) {
+      free(copy);
+      status = stow_fail(STOW_ERR_HOST_MEMORY, "tag: no memory for its name");
+    } else {
+      chunk[count % CHUNK] = copy;
+      atomic_store_explicit(&name_count, count + 1, memory_order_release);
+    }
+  }
+  lock_give(&names_lock);
+  *tag = n + 1;
+  return status;
+}
+
+static stow_status push(const char *name, bool pinned, stow_tier tier) {
+  if (!name || !*name) return stow_fail(STOW_ERR_INVALID, "tag: no name");
+  if (depth == STOW_TAG_DEPTH_MAX)
+    return stow_fail(STOW_ERR_OVERFLOW, "tag \"%s\": %d are pushed already on this thread", name,
+                     STOW_TAG_DEPTH_MAX);
+  frame f = {0, pinned, tier};
+  STOW_TRY(tag_number(&f.tag, name));
+  if (!pinned && depth > 0 && stack[depth - 1].pinned) { /* a pin holds for what is inside it */
+    f.pinned = true;
+    f.tier = stack[depth - 1].tier;
+  }
+  stack[depth++] = f;
+  return STOW_OK;
+}
+
+stow_status stow_tag_push(const char *name) {
+  return push(name, false, STOW_TIER_VRAM);
+}
+
+stow_status stow_tag_push_tier(const char *name, stow_tier tier) {
+  if (tier != STOW_TIER_VRAM && tier != STOW_TIER_HOST)
+    return stow_fail(STOW_ERR_INVALID, "tag \"%s\": only vram and host can be pinned to",
+                     name ? name : "");
+  return push(name, true, tier);
+}
+
+stow_status stow_tag_pop(void) {
+  if (depth == 0) return stow_fail(STOW_ERR_STATE, "tag: none is pushed on this thread");
+  depth--;
+  return STOW_OK;
+}
+
+const char *stow_tag_name(uint32_t tag) {
+  if (tag == 0 || tag >= atomic_load_explicit(&name_count, memory_order_acquire)) return "";
+  return atomic_load(&chunks[tag / CHUNK])[tag % CHUNK];
+}
+
+uint32_t tag_now(bool *pinned, stow_tier *tier) {
+  if (depth == 0) return 0;
+  const frame *f = &stack[depth - 1];
+  *pinned = f->pinned;
+  *tier = f->tier;
+  return f->tag;
+}
