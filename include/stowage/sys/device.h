@@ -177,7 +177,8 @@ STOW_API stow_status stow_sim_submit(stow_device *device, stow_stream stream, st
 /* Lets `us` of time pass. */
 STOW_API stow_status stow_sim_advance(stow_device *device, uint64_t us);
 
-/* What was counted since opening. Calls are counted with costs off too. */
+/* What was counted since opening: calls that succeeded, with costs off too; `copy` counts fills
+ * as well. */
 typedef struct stow_sim_counts {
   uint64_t reserve, unreserve, page_create, page_release, map, unmap, access, plain_alloc,
       plain_free, copy;
