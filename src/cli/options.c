@@ -50,7 +50,8 @@ static bool value_allowed(const char *words, const char *value) {
 
 /* One option at argv[*at]; moves *at over its value. */
 static int parse_option(verb_call *call, int argc, char **argv, int *at) {
-  const char *word = argv[*at];
+  /* The one short option: -o is --output, as everywhere. */
+  const char *word = strcmp(argv[*at], "-o") == 0 ? "--output" : argv[*at];
   if (word[1] != '-') return unknown_option(call, word);
   size_t length = strcspn(word + 2, "=");
   const verb_option *option = option_find(call->verb, word + 2, length);

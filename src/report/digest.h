@@ -1,0 +1,14 @@
+/* Digest: SHA-256 and base64, as the page's content policy and payload need them. */
+#ifndef REPORT_DIGEST_H
+#define REPORT_DIGEST_H
+
+#include "base/buffer.h"
+
+#define DIGEST_BYTES 32
+
+/* FIPS 180-4. */
+void digest_sha256(uint8_t digest[DIGEST_BYTES], const void *bytes, size_t count);
+/* RFC 4648, padded, no line breaks. */
+stow_status digest_base64(buffer *out, const void *bytes, size_t count);
+
+#endif

@@ -1,0 +1,142 @@
+/* The report for programs: one JSON object, with everything the text says. */
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "report/difference.h"
+#include "report/report.h"
+
+static void number(json *j, const char *key, uint64_t value) {
+  json_key(j, key);
+  json_u64(j, value);
+}
+
+static void json_holders(json *j, const report *r) {
+  json_key(j, "holders");
+  json_begin_array(j);
+  for (uint32_t i = 0; i < r->peak.holder_count; i++) {
+    const holder *h = &r->peak.holders[i];
+    char label[1024];
+    json_begin_object(j);
+    json_key(j, "label");
+    json_text(j, census_label(label, sizeof label, &r->time, &r->sites, r->group, h->key));
+    number(j, "bytes", h->bytes);
+    number(j, "count", h->count);
+    json_end_object(j);
+  }
+  json_end_array(j);
+}
+
+static void json_peak(json *j, const report *r) {
+  static const char *const groups[] = {"site", "tag", "size"};
+  json_key(j, "peak");
+  json_begin_object(j);
+  number(j, "event", r->peak.tick);
+  number(j, "time_ns", timeline_time_ns(&r->time, r->peak.tick));
+  number(j, "live_bytes", r->peak.live_bytes);
+  number(j, "live_count", r->peak.live_count);
+  number(j, "reserved_bytes", r->peak.reserved_bytes);
+  number(j, "hole_bytes", r->peak.hole_bytes);
+  number(j, "hole_count", r->peak.hole_count);
+  number(j, "largest_hole_bytes", r->peak.largest_hole_bytes);
+  json_key(j, "grouped_by"), json_text(j, groups[r->group]);
+  json_holders(j, r);
+  json_end_object(j);
+}
+
+static void json_failures(json *j, const report *r) {
+  number(j, "failure_count", r->failure_count);
+  json_key(j, "failures");
+  json_begin_array(j);
+  for (uint32_t i = 0; i < r->failures_kept; i++) {
+    const failure *f = &r->failures[i];
+    json_begin_object(j);
+    number(j, "event", f->tick);
+    number(j, "time_ns", timeline_time_ns(&r->time, f->tick));
+    number(j, "asked_bytes", f->asked_bytes);
+    number(j, "device_free_bytes", f->device_free_bytes);
+    number(j, "live_bytes", f->live_bytes);
+    number(j, "reserved_bytes", f->reserved_bytes);
+    number(j, "hole_bytes", f->hole_bytes);
+    number(j, "largest_hole_bytes", f->largest_hole_bytes);
+    json_end_object(j);
+  }
+  json_end_array(j);
+}
+
+static void json_iterations(json *j, const report *r) {
+  static const char *const how[] = {"none", "marks", "guessed"};
+  const iterations *all = &r->rounds;
+  uint32_t last = all->count - all->last_is_partial;
+  json_key(j, "iterations_from"), json_text(j, how[all->how]);
+  json_key(j, "iterations_mark"), json_text(j, recording_text(r->time.source, all->name_id));
+  json_key(j, "growth_bytes"), json_i64(j, iterations_growth(all));
+  json_key(j, "iterations");
+  json_begin_array(j);
+  for (uint32_t i = all->first_is_setup; i < last; i++) {
+    const iteration *it = &all->list[i];
+    json_begin_object(j);
+    number(j, "first_event", it->start);
+    number(j, "end_event", it->end);
+    number(j, "alloc_count", it->allocs);
+    number(j, "peak_live_bytes", it->peak_bytes);
+    number(j, "end_live_bytes", it->end_bytes);
+    json_end_object(j);
+  }
+  json_end_array(j);
+}
+
+static void json_run(json *j, const report *r) {
+  const timeline *t = &r->time;
+  json_begin_object(j);
+  json_key(j, "file"), json_text(j, r->file);
+  number(j, "device", t->device);
+  number(j, "events", t->tick_count);
+  number(j, "time_ns", timeline_time_ns(t, t->tick_count));
+  number(j, "alloc_count", r->alloc_count);
+  number(j, "free_count", r->free_count);
+  number(j, "peak_live_bytes", r->peak.live_bytes);
+  json_key(j, "reserved_known"), json_bool(j, t->reserved_known);
+  number(j, "peak_reserved_bytes", r->peak_reserved_bytes);
+  number(j, "peak_reserved_event", r->peak_reserved_tick);
+  number(j, "end_live_bytes", r->end_live_bytes);
+  json_peak(j, r);
+  json_failures(j, r);
+  json_iterations(j, r);
+  number(j, "live_before_recording", t->before_count);
+  number(j, "unknown_frees", t->unknown_frees + t->source->unknown_frees);
+  number(j, "doubled_allocs", t->doubled_allocs);
+  number(j, "passed_over",
+         t->bad_sizes + t->bad_extents + t->source->bad_values + t->source->skipped_events);
+  json_end_object(j);
+}
+
+static stow_status json_difference(json *j, const report *a, const report *b) {
+  difference_row *rows = NULL;
+  size_t count;
+  stow_status status = difference_build(&rows, &count, a, b);
+  json_key(j, "difference");
+  json_begin_array(j);
+  for (size_t i = 0; i < count && status == STOW_OK; i++) {
+    json_begin_object(j);
+    json_key(j, "label"), json_text(j, rows[i].label);
+    number(j, "first_bytes", rows[i].bytes[0]);
+    number(j, "second_bytes", rows[i].bytes[1]);
+    json_end_object(j);
+  }
+  json_end_array(j);
+  free(rows);
+  return status;
+}
+
+stow_status report_json(const report *all, size_t count, buffer *out) {
+  json j = JSON_PRETTY(out);
+  stow_status status = STOW_OK;
+  json_begin_object(&j);
+  json_key(&j, "runs");
+  json_begin_array(&j);
+  for (size_t i = 0; i < count; i++) json_run(&j, &all[i]);
+  json_end_array(&j);
+  if (count == 2) status = json_difference(&j, &all[0], &all[1]);
+  json_end_object(&j);
+  return status != STOW_OK ? status : out->status;
+}

@@ -1,0 +1,103 @@
+/* Page: the viewer, its content policy and the payload as one HTML file.
+ *
+ * Two things keep a hostile trace from running script. Nothing of the trace stands in the page as
+ * text: names and all are inside the payload, deflated and in base64, and the viewer shows them as
+ * text nodes only. And the policy lets nothing run or load but the one script and the one style
+ * whose hashes it names. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <zlib.h>
+
+#include "report/digest.h"
+#include "report/payload.h"
+#include "report/report.h"
+#include "report/viewer.h"
+
+/* Appends a module as part of one script: lines that import are left out, and "export " at the
+ * start of a line. The modules share one scope, so their top-level names are all different. */
+static void append_module(buffer *out, viewer_file file) {
+  const char *at = file.text, *end = file.text + file.length;
+  while (at < end) {
+    const char *line_end = memchr(at, '\n', (size_t)(end - at));
+    size_t length = line_end != NULL ? (size_t)(line_end - at) + 1 : (size_t)(end - at);
+    bool import = length > 7 && memcmp(at, "import ", 7) == 0;
+    size_t skip = length > 7 && memcmp(at, "export ", 7) == 0 ? 7 : 0;
+    if (!import) buffer_append(out, at + skip, length - skip);
+    at += length;
+  }
+}
+
+static void append_hash(buffer *out, const char *directive, const buffer *content) {
+  uint8_t digest[DIGEST_BYTES];
+  digest_sha256(digest, content->data, content->length);
+  buffer_printf(out, "%s 'sha256-", directive);
+  digest_base64(out, digest, sizeof digest);
+  buffer_text(out, "'; ");
+}
+
+/* zlib's format; the browser undoes it with DecompressionStream("deflate"). */
+static stow_status deflate_payload(buffer *out, const buffer *payload) {
+  uLong bound = compressBound((uLong)payload->length);
+  uint8_t *to = malloc(bound);
+  if (to == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to compress a report of %zu MiB",
+                     payload->length >> 20);
+  uLongf length = bound;
+  int code = compress2(to, &length, (const Bytef *)payload->data, (uLong)payload->length, 6);
+  stow_status status = code == Z_OK ? digest_base64(out, to, length)
+                                    : stow_fail(STOW_ERR_HOST_MEMORY,
+                                                "the report cannot be compressed (zlib %d)", code);
+  free(to);
+  return status;
+}
+
+typedef struct place {
+  const char *name;
+  const buffer *content;
+} place;
+
+/* The page with each {{name}} replaced by its content. */
+static void fill_page(buffer *out, viewer_file page, const place *places, size_t count) {
+  const char *at = page.text, *end = page.text + page.length;
+  while (at < end) {
+    const char *open = memmem(at, (size_t)(end - at), "{{", 2);
+    const char *close = open != NULL ? memmem(open, (size_t)(end - open), "}}", 2) : NULL;
+    if (close == NULL) break;
+    buffer_append(out, at, (size_t)(open - at));
+    size_t length = (size_t)(close - open) - 2;
+    for (size_t i = 0; i < count; i++)
+      if (strlen(places[i].name) == length && memcmp(places[i].name, open + 2, length) == 0)
+        buffer_append(out, places[i].content->data, places[i].content->length);
+    at = close + 2;
+  }
+  buffer_append(out, at, (size_t)(end - at));
+}
+
+stow_status report_html(const report *all, size_t count, buffer *out) {
+  buffer payload = BUFFER_INIT, data = BUFFER_INIT, policy = BUFFER_INIT, script = BUFFER_INIT,
+         style = BUFFER_INIT;
+  stow_status status = payload_write(&payload, all, count);
+  if (status == STOW_OK) status = deflate_payload(&data, &payload);
+  viewer_file file;
+  /* The script begins right after the tag: the hash is over every byte between the tags. */
+  for (size_t i = 0; (file = viewer_module(i)).text != NULL; i++) append_module(&script, file);
+  file = viewer_style();
+  buffer_append(&style, file.text, file.length);
+  buffer_text(&policy, "default-src 'none'; ");
+  append_hash(&policy, "script-src", &script);
+  append_hash(&policy, "style-src", &style);
+  buffer_text(&policy, "base-uri 'none'; form-action 'none'");
+  place places[] = {{"policy", &policy}, {"style", &style}, {"script", &script}, {"data", &data}};
+  if (status == STOW_OK) {
+    fill_page(out, viewer_page(), places, sizeof places / sizeof *places);
+    for (size_t i = 0; i < 4 && status == STOW_OK; i++) status = places[i].content->status;
+    if (status == STOW_OK) status = out->status;
+  }
+  buffer_free(&payload);
+  buffer_free(&data);
+  buffer_free(&policy);
+  buffer_free(&script);
+  buffer_free(&style);
+  return status;
+}

@@ -1,0 +1,461 @@
+/* Payload: numbers of every allocation, small. */
+#include "report/payload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "report/stacks.h"
+
+#define KIND_WITHOUT_LIFETIME 0x40
+
+/* ---- numbers ---- */
+
+static void put(buffer *b, uint64_t value) {
+  uint8_t bytes[10];
+  size_t n = 0;
+  while (value >= 128) {
+    bytes[n++] = (uint8_t)(value | 128);
+    value >>= 7;
+  }
+  bytes[n++] = (uint8_t)value;
+  buffer_append(b, bytes, n);
+}
+
+static void put_signed(buffer *b, int64_t value) {
+  put(b, (uint64_t)value << 1 ^ (uint64_t)(value >> 63));
+}
+
+/* ---- dictionaries: distinct values, numbered ---- */
+
+typedef struct entry {
+  uint64_t value, count;
+} entry;
+
+typedef struct dictionary {
+  entry *entries;
+  size_t count;
+  map index; /* value → number */
+} dictionary;
+
+static int by_count(const void *a, const void *b) {
+  const entry *x = a, *y = b;
+  if (x->count != y->count) return x->count < y->count ? 1 : -1;
+  return x->value < y->value ? -1 : x->value > y->value;
+}
+
+static int by_value(const void *a, const void *b) {
+  const entry *x = a, *y = b;
+  return x->value < y->value ? -1 : x->value > y->value;
+}
+
+static uint64_t life_bytes(const lifetime *l) {
+  return l->bytes;
+}
+static uint64_t life_addr(const lifetime *l) {
+  return l->addr;
+}
+static uint64_t life_stack(const lifetime *l) {
+  return l->stack_id;
+}
+static uint64_t life_tag(const lifetime *l) {
+  return l->tag_id;
+}
+static uint64_t life_stream(const lifetime *l) {
+  return l->stream;
+}
+
+static void dictionary_free(dictionary *d) {
+  free(d->entries);
+  map_free(&d->index);
+  *d = (dictionary){0};
+}
+
+/* Numbers what `field` gives over all lifetimes, by `order`. */
+static stow_status dictionary_build(dictionary *d, const timeline *t,
+                                    uint64_t (*field)(const lifetime *),
+                                    int (*order)(const void *, const void *)) {
+  *d = (dictionary){0};
+  map counts = {0};
+  stow_status status = STOW_OK;
+  for (uint32_t i = 0; i < t->lifetime_count && status == STOW_OK; i++) {
+    uint64_t value = field(&t->lifetimes[i]), *have = map_get(&counts, value);
+    if (have != NULL)
+      (*have)++;
+    else
+      status = map_put(&counts, value, 1);
+  }
+  d->entries = malloc((counts.count + 1) * sizeof *d->entries);
+  if (d->entries == NULL && status == STOW_OK)
+    status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a table of %zu", counts.count);
+  if (status == STOW_OK) {
+    size_t at = 0;
+    uint64_t value, n;
+    while (map_next(&counts, &at, &value, &n)) d->entries[d->count++] = (entry){value, n};
+    qsort(d->entries, d->count, sizeof *d->entries, order);
+  }
+  map_free(&counts);
+  for (size_t i = 0; i < d->count && status == STOW_OK; i++)
+    status = map_put(&d->index, d->entries[i].value, i);
+  return status;
+}
+
+static void put_indexes(buffer *b, const dictionary *d, const timeline *t,
+                        uint64_t (*field)(const lifetime *)) {
+  for (uint32_t i = 0; i < t->lifetime_count; i++)
+    put(b, *map_get(&d->index, field(&t->lifetimes[i])));
+}
+
+/* ---- a run being packed ---- */
+
+typedef struct packer {
+  const report *r;
+  buffer *bytes; /* all sections */
+  json *j;
+  size_t began;
+} packer;
+
+static void section_begin(packer *p) {
+  p->began = p->bytes->length;
+}
+
+static void section_end(packer *p, const char *name) {
+  json_key(p->j, name);
+  json_begin_array(p->j);
+  json_u64(p->j, p->began);
+  json_u64(p->j, p->bytes->length - p->began);
+  json_end_array(p->j);
+}
+
+static void pack_kinds(packer *p) {
+  const timeline *t = &p->r->time;
+  section_begin(p);
+  for (uint32_t tick = 0; tick < t->tick_count; tick++) {
+    uint8_t kind = timeline_event(t, tick)->kind;
+    bool paired = kind == EVENT_ALLOC || kind == EVENT_FREE;
+    if (paired && t->lifetime[tick] == TIMELINE_NONE) kind |= KIND_WITHOUT_LIFETIME;
+    buffer_char(p->bytes, (char)kind);
+  }
+  section_end(p, "kinds");
+}
+
+/* 1000 where every time is whole microseconds, as PyTorch's are; else 1. */
+static uint64_t time_unit(const timeline *t) {
+  for (uint32_t tick = 0; tick < t->tick_count; tick++)
+    if (timeline_event(t, tick)->time_ns % 1000 != 0) return 1;
+  return 1000;
+}
+
+static void pack_times(packer *p, uint64_t unit) {
+  const timeline *t = &p->r->time;
+  section_begin(p);
+  uint64_t before = 0;
+  for (uint32_t tick = 0; tick < t->tick_count; tick++) {
+    uint64_t now = timeline_time_ns(t, tick) / unit;
+    put_signed(p->bytes, (int64_t)(now - before));
+    before = now;
+  }
+  section_end(p, "times");
+}
+
+static void pack_ends(packer *p) {
+  const timeline *t = &p->r->time;
+  uint32_t seen = t->before_count;
+  section_begin(p);
+  for (uint32_t tick = 0; tick < t->tick_count; tick++) {
+    uint32_t n = t->lifetime[tick];
+    if (n == TIMELINE_NONE) continue;
+    if (timeline_event(t, tick)->kind == EVENT_ALLOC)
+      seen++;
+    else
+      put(p->bytes, seen - n);
+  }
+  section_end(p, "ages");
+  section_begin(p);
+  uint32_t last = 0;
+  for (uint32_t tick = 0; tick < t->tick_count && t->superseded.count > 0; tick++) {
+    uint64_t *n = map_get(&t->superseded, tick);
+    if (n == NULL) continue;
+    put(p->bytes, tick - last);
+    put(p->bytes, *n);
+    last = tick;
+  }
+  section_end(p, "over");
+}
+
+static void pack_extents(packer *p, const dictionary *streams) {
+  const timeline *t = &p->r->time;
+  section_begin(p);
+  for (uint32_t i = 0; i < t->extent_count; i++) {
+    const extent *e = &t->extents[i];
+    const uint64_t *stream = map_get(&streams->index, e->stream);
+    put(p->bytes, e->addr);
+    put(p->bytes, e->bytes);
+    put(p->bytes, e->start);
+    put(p->bytes, e->end == TIMELINE_OPEN ? 0 : (uint64_t)e->end + 1);
+    put(p->bytes, stream != NULL ? *stream : 0);
+    put(p->bytes, e->mapped);
+  }
+  section_end(p, "extents");
+}
+
+/* Names of marks are numbered after those of tags and frames: see pack_texts. */
+static void pack_marks(packer *p, text_table *texts) {
+  const timeline *t = &p->r->time;
+  uint32_t last = 0;
+  section_begin(p);
+  for (uint32_t tick = 0; tick < t->tick_count; tick++) {
+    const event *e = timeline_event(t, tick);
+    if (e->kind != EVENT_MARK_BEGIN && e->kind != EVENT_MARK_END) continue;
+    put(p->bytes, tick - last);
+    put(p->bytes, text_number(texts, e->tag_id));
+    put(p->bytes, e->kind == EVENT_MARK_END);
+    last = tick;
+  }
+  section_end(p, "marks");
+}
+
+static void pack_stacks(packer *p, const dictionary *stacks, const stack_tree *tree) {
+  section_begin(p);
+  for (size_t i = 0; i < stacks->count; i++)
+    put(p->bytes, tree->leaf_of_stack[stacks->entries[i].value]);
+  section_end(p, "stacks.node");
+  section_begin(p);
+  for (size_t i = 0; i < stacks->count; i++)
+    put(p->bytes, p->r->sites.of_stack[stacks->entries[i].value]);
+  section_end(p, "stacks.site");
+  section_begin(p);
+  for (uint32_t n = 1; n < tree->count; n++) put(p->bytes, n - tree->parents[n]);
+  section_end(p, "node.up");
+  section_begin(p);
+  for (uint32_t n = 1; n < tree->count; n++) put(p->bytes, tree->frames[n]);
+  section_end(p, "node.frame");
+}
+
+/* A dictionary that needs no index for each lifetime where it has one entry. */
+static void pack_choice(packer *p, const dictionary *d, uint64_t (*field)(const lifetime *),
+                        const char *name) {
+  if (d->count <= 1) return;
+  section_begin(p);
+  put_indexes(p->bytes, d, &p->r->time, field);
+  section_end(p, name);
+}
+
+typedef struct dictionaries {
+  dictionary sizes, addrs, stacks, tags, streams;
+} dictionaries;
+
+static stow_status dictionaries_build(dictionaries *d, const timeline *t) {
+  STOW_TRY(dictionary_build(&d->sizes, t, life_bytes, by_count));
+  STOW_TRY(dictionary_build(&d->addrs, t, life_addr, by_value));
+  STOW_TRY(dictionary_build(&d->stacks, t, life_stack, by_count));
+  STOW_TRY(dictionary_build(&d->tags, t, life_tag, by_count));
+  return dictionary_build(&d->streams, t, life_stream, by_count);
+}
+
+static void pack_dictionaries(packer *p, const dictionaries *d, text_table *texts) {
+  const timeline *t = &p->r->time;
+  section_begin(p);
+  for (size_t i = 0; i < d->sizes.count; i++) put(p->bytes, d->sizes.entries[i].value);
+  section_end(p, "sizes");
+  section_begin(p);
+  for (size_t i = 0; i < d->addrs.count; i++)
+    put(p->bytes, d->addrs.entries[i].value - (i > 0 ? d->addrs.entries[i - 1].value : 0));
+  section_end(p, "addrs");
+  section_begin(p);
+  for (size_t i = 0; i < d->tags.count; i++)
+    put(p->bytes, text_number(texts, (uint32_t)d->tags.entries[i].value));
+  section_end(p, "tags");
+  section_begin(p);
+  for (size_t i = 0; i < d->streams.count; i++) put(p->bytes, d->streams.entries[i].value);
+  section_end(p, "streams");
+  section_begin(p);
+  put_indexes(p->bytes, &d->sizes, t, life_bytes);
+  section_end(p, "life.size");
+  section_begin(p);
+  put_indexes(p->bytes, &d->addrs, t, life_addr);
+  section_end(p, "life.addr");
+  pack_choice(p, &d->stacks, life_stack, "life.stack");
+  pack_choice(p, &d->tags, life_tag, "life.tag");
+  pack_choice(p, &d->streams, life_stream, "life.stream");
+  pack_extents(p, &d->streams);
+}
+
+static stow_status pack_sections(packer *p, text_table *texts, const stack_tree *tree) {
+  dictionaries d = {0};
+  stow_status status = dictionaries_build(&d, &p->r->time);
+  uint64_t unit = time_unit(&p->r->time);
+  json_key(p->j, "timeUnit"), json_u64(p->j, unit);
+  json_key(p->j, "sections");
+  json_begin_object(p->j);
+  if (status == STOW_OK) {
+    pack_kinds(p);
+    pack_times(p, unit);
+    pack_ends(p);
+    pack_dictionaries(p, &d, texts);
+    pack_stacks(p, &d.stacks, tree);
+    pack_marks(p, texts);
+  }
+  json_end_object(p->j);
+  dictionary_free(&d.sizes);
+  dictionary_free(&d.addrs);
+  dictionary_free(&d.stacks);
+  dictionary_free(&d.tags);
+  dictionary_free(&d.streams);
+  return status != STOW_OK ? status : p->bytes->status;
+}
+
+/* ---- the JSON beside the sections ---- */
+
+static void json_number(json *j, const char *key, uint64_t value) {
+  json_key(j, key);
+  json_u64(j, value);
+}
+
+static void pack_rounds(json *j, const iterations *rounds, text_table *texts) {
+  static const char *const how[] = {"none", "marks", "guessed"};
+  json_key(j, "iterations");
+  json_begin_object(j);
+  json_key(j, "how"), json_text(j, how[rounds->how]);
+  json_number(j, "name", text_number(texts, rounds->name_id));
+  json_number(j, "guessBytes", rounds->guess_bytes);
+  json_key(j, "setup"), json_bool(j, rounds->first_is_setup);
+  json_key(j, "partial"), json_bool(j, rounds->last_is_partial);
+  json_key(j, "growth"), json_i64(j, iterations_growth(rounds));
+  json_key(j, "list");
+  json_begin_array(j);
+  for (uint32_t i = 0; i < rounds->count; i++) {
+    const iteration *it = &rounds->list[i];
+    json_begin_array(j);
+    json_u64(j, it->start), json_u64(j, it->end), json_u64(j, it->allocs);
+    json_u64(j, it->peak_bytes), json_u64(j, it->end_bytes);
+    json_end_array(j);
+  }
+  json_end_array(j);
+  json_end_object(j);
+}
+
+static void pack_failures(json *j, const report *r, const stack_tree *tree) {
+  json_number(j, "failureCount", r->failure_count);
+  json_key(j, "failures");
+  json_begin_array(j);
+  for (uint32_t i = 0; i < r->failures_kept; i++) {
+    const failure *f = &r->failures[i];
+    json_begin_array(j);
+    json_u64(j, f->tick), json_u64(j, f->asked_bytes), json_u64(j, f->device_free_bytes);
+    uint32_t stack_id = timeline_event(&r->time, f->tick)->stack_id;
+    json_u64(j, stack_id <= r->time.source->stack_count ? tree->leaf_of_stack[stack_id] : 0);
+    json_end_array(j);
+  }
+  json_end_array(j);
+}
+
+static void pack_facts(json *j, const report *r) {
+  const timeline *t = &r->time;
+  const recording *source = t->source;
+  static const char *const sources[] = {"", "PyTorch snapshot", "Stowage trace", "RMM log",
+                                        "minimalloc problem"};
+  json_key(j, "file"), json_text(j, r->file);
+  json_number(j, "device", t->device);
+  json_key(j, "deviceName"), json_text(j, recording_text(source, source->device_name_id));
+  json_number(j, "deviceBytes", source->device_bytes);
+  json_key(j, "source"), json_text(j, sources[source->source]);
+  json_key(j, "error"), json_text(j, recording_text(source, source->error_id));
+  json_number(j, "ticks", t->tick_count);
+  json_number(j, "lifetimes", t->lifetime_count);
+  json_number(j, "before", t->before_count);
+  json_number(j, "extentCount", t->extent_count);
+  json_key(j, "reservedKnown"), json_bool(j, t->reserved_known);
+  json_number(j, "wallStartMs", t->tick_count > 0 ? timeline_event(t, 0)->time_ns / 1000000 : 0);
+  json_number(j, "peakTick", r->peak.tick);
+  json_number(j, "peakBytes", r->peak.live_bytes);
+  json_number(j, "peakReservedBytes", r->peak_reserved_bytes);
+  json_number(j, "peakReservedTick", r->peak_reserved_tick);
+  json_key(j, "notes");
+  json_begin_object(j);
+  json_number(j, "unknownFrees", t->unknown_frees + source->unknown_frees);
+  json_number(j, "doubledAllocs", t->doubled_allocs);
+  json_number(j, "badSizes", t->bad_sizes + source->bad_values);
+  json_number(j, "badSegments", t->bad_extents);
+  json_number(j, "skippedEvents", source->skipped_events);
+  json_end_object(j);
+  json_key(j, "settings");
+  json_begin_array(j);
+  for (size_t i = 0; i < source->setting_count; i++) {
+    json_begin_array(j);
+    json_text(j, recording_text(source, source->settings[i].key_id));
+    json_text(j, recording_text(source, source->settings[i].value_id));
+    json_end_array(j);
+  }
+  json_end_array(j);
+}
+
+/* Texts and frames come last: only then is it known which are used. */
+static void pack_texts(json *j, const report *r, text_table *texts, const stack_tree *tree) {
+  const recording *source = r->time.source;
+  json_key(j, "frames"); /* name, file, line, one after the other; frame 0 is none */
+  json_begin_array(j);
+  for (uint32_t i = 1; i < tree->frame_count; i++) {
+    const frame *f = &source->frames[tree->frame_ids[i] - 1];
+    json_u64(j, text_number(texts, f->name_id));
+    json_u64(j, text_number(texts, f->file_id));
+    json_u64(j, f->line);
+  }
+  json_end_array(j);
+  json_key(j, "sites"); /* site → frame */
+  json_begin_array(j);
+  for (uint32_t i = 0; i < r->sites.count; i++)
+    json_u64(j, tree->number_of_frame[r->sites.frames[i]]);
+  json_end_array(j);
+  json_key(j, "texts");
+  json_begin_array(j);
+  for (uint32_t i = 0; i < texts->count; i++) json_text(j, recording_text(source, texts->ids[i]));
+  json_end_array(j);
+}
+
+static stow_status pack_run(buffer *bytes, json *j, const report *r) {
+  packer p = {.r = r, .bytes = bytes, .j = j};
+  text_table texts;
+  stack_tree tree = {0};
+  stow_status status = text_table_init(&texts, r->time.source);
+  if (status == STOW_OK) status = stack_tree_build(&tree, &r->time);
+  if (status == STOW_OK) {
+    json_begin_object(j);
+    pack_facts(j, r);
+    pack_rounds(j, &r->rounds, &texts);
+    pack_failures(j, r, &tree);
+    status = pack_sections(&p, &texts, &tree);
+    pack_texts(j, r, &texts, &tree);
+    json_end_object(j);
+  }
+  stack_tree_free(&tree);
+  text_table_free(&texts);
+  return status;
+}
+
+stow_status payload_write(buffer *out, const report *all, size_t count) {
+  buffer bytes = BUFFER_INIT, head = BUFFER_INIT;
+  json j = JSON_COMPACT(&head);
+  json_begin_object(&j);
+  json_key(&j, "version"), json_u64(&j, 1);
+  json_key(&j, "runs");
+  json_begin_array(&j);
+  stow_status status = STOW_OK;
+  for (size_t i = 0; i < count && status == STOW_OK; i++) status = pack_run(&bytes, &j, &all[i]);
+  json_end_array(&j);
+  json_end_object(&j);
+  if (status == STOW_OK) status = head.status;
+  if (status == STOW_OK && head.length > UINT32_MAX)
+    status = stow_fail(STOW_ERR_OVERFLOW, "the names of this trace need more than 4 GiB");
+  if (status == STOW_OK) {
+    uint8_t length[4];
+    for (int i = 0; i < 4; i++) length[i] = (uint8_t)(head.length >> (8 * i));
+    buffer_append(out, length, sizeof length);
+    buffer_append(out, head.data, head.length);
+    buffer_append(out, bytes.data, bytes.length);
+    status = out->status;
+  }
+  buffer_free(&head);
+  buffer_free(&bytes);
+  return status;
+}

@@ -1,0 +1,272 @@
+/* The essentials in a terminal: what the peak was, who held it, what failed, what grows. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <stowage/size.h>
+
+#include "report/difference.h"
+#include "report/report.h"
+#include "report/table.h"
+
+#define HOLDERS_SHOWN    10
+#define FAILURES_SHOWN   5
+#define ITERATIONS_SHOWN 8
+
+typedef char size_text[STOW_SIZE_TEXT_MAX];
+
+/* A name from a trace as it may go to a terminal: no control characters, so no escape sequences. */
+static char *printable(char *text) {
+  for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++)
+    if (*at < 0x20 || *at == 0x7f) *at = '?';
+  return text;
+}
+
+static const char *signed_size(char text[STOW_SIZE_TEXT_MAX + 1], int64_t bytes) {
+  size_text size;
+  uint64_t magnitude = bytes < 0 ? 0 - (uint64_t)bytes : (uint64_t)bytes;
+  snprintf(text, STOW_SIZE_TEXT_MAX + 1, "%s%s", bytes < 0 ? "-" : "+",
+           stow_size_format(size, magnitude));
+  return text;
+}
+
+/* 12,345,678 */
+static const char *grouped(char text[32], uint64_t n) {
+  char digits[24];
+  int length = snprintf(digits, sizeof digits, "%" PRIu64, n), to = 0;
+  for (int i = 0; i < length; i++) {
+    if (i > 0 && (length - i) % 3 == 0) text[to++] = ',';
+    text[to++] = digits[i];
+  }
+  text[to] = '\0';
+  return text;
+}
+
+static const char *seconds(char text[32], uint64_t ns) {
+  if (ns < 1000000)
+    snprintf(text, 32, "%.0f us", (double)ns / 1e3);
+  else if (ns < 1000000000)
+    snprintf(text, 32, "%.1f ms", (double)ns / 1e6);
+  else
+    snprintf(text, 32, "%.2f s", (double)ns / 1e9);
+  return text;
+}
+
+static double share(uint64_t part, uint64_t whole) {
+  return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static void title(const report *r, buffer *out, bool bold) {
+  const timeline *t = &r->time;
+  char events[32], span[32], file[512], card[128];
+  size_text size;
+  snprintf(file, sizeof file, "%s", r->file);
+  buffer_printf(out, "%s%s%s\n", bold ? "\033[1m" : "", printable(file), bold ? "\033[0m" : "");
+  buffer_printf(out, "  %s events over %s, device %u", grouped(events, t->tick_count),
+                seconds(span, timeline_time_ns(t, t->tick_count)), t->device);
+  snprintf(card, sizeof card, "%s", recording_text(t->source, t->source->device_name_id));
+  if (card[0] != '\0') buffer_printf(out, " (%s)", printable(card));
+  if (t->source->device_bytes != 0)
+    buffer_printf(out, ", %s", stow_size_format(size, t->source->device_bytes));
+  buffer_text(out, "\n\n");
+}
+
+static void moment(buffer *out, const timeline *t, uint32_t tick) {
+  char number[32], when[32];
+  buffer_printf(out, "event %s, %s", grouped(number, tick),
+                seconds(when, timeline_time_ns(t, tick)));
+}
+
+static void peak_lines(const report *r, buffer *out) {
+  size_text live, reserved, holes, largest;
+  char number[32];
+  buffer_printf(out, "  peak live      %10s  in %s allocations, at ",
+                stow_size_format(live, r->peak.live_bytes), grouped(number, r->peak.live_count));
+  moment(out, &r->time, r->peak.tick);
+  buffer_char(out, '\n');
+  if (!r->time.reserved_known) {
+    buffer_text(out, "  reserved        not recorded: this trace says nothing of segments\n");
+    return;
+  }
+  buffer_printf(out, "  peak reserved  %10s  at ",
+                stow_size_format(reserved, r->peak_reserved_bytes));
+  moment(out, &r->time, r->peak_reserved_tick);
+  buffer_printf(out,
+                "\n  at the peak    %10s  reserved, of which %s (%.1f%%) is free in %u holes, the "
+                "largest %s\n",
+                stow_size_format(reserved, r->peak.reserved_bytes),
+                stow_size_format(holes, r->peak.hole_bytes),
+                share(r->peak.hole_bytes, r->peak.reserved_bytes), r->peak.hole_count,
+                stow_size_format(largest, r->peak.largest_hole_bytes));
+}
+
+static void failure_lines(const report *r, buffer *out) {
+  if (r->failure_count == 0) {
+    buffer_text(out, "  failures             none\n");
+    return;
+  }
+  char number[32];
+  buffer_printf(out, "  failures       %10s\n", grouped(number, r->failure_count));
+  for (uint32_t i = 0; i < r->failures_kept && i < FAILURES_SHOWN; i++) {
+    const failure *f = &r->failures[i];
+    size_text asked, live, holes, largest, left;
+    buffer_printf(out, "    %10s  asked at ", stow_size_format(asked, f->asked_bytes));
+    moment(out, &r->time, f->tick);
+    buffer_printf(out, ": %s live", stow_size_format(live, f->live_bytes));
+    if (r->time.reserved_known)
+      buffer_printf(out, ", %s free in holes (largest %s)", stow_size_format(holes, f->hole_bytes),
+                    stow_size_format(largest, f->largest_hole_bytes));
+    if (f->device_free_bytes != 0)
+      buffer_printf(out, ", %s free on the device", stow_size_format(left, f->device_free_bytes));
+    buffer_char(out, '\n');
+  }
+  if (r->failure_count > FAILURES_SHOWN)
+    buffer_printf(out, "    and %s more\n", grouped(number, r->failure_count - FAILURES_SHOWN));
+}
+
+static void holder_lines(const report *r, buffer *out, bool bold) {
+  static const char *const headers[] = {"call site", "tag", "size of the allocation"};
+  if (r->peak.holder_count == 0) {
+    buffer_text(out, "\n  Nothing was live: the trace holds no allocation.\n");
+    return;
+  }
+  buffer_text(out, "\n");
+  table t = TABLE_INIT(4, 1u << 0 | 1u << 1 | 1u << 2);
+  table_cell(&t, "at the peak");
+  table_cell(&t, "share");
+  table_cell(&t, "count");
+  table_cell(&t, headers[r->group]);
+  for (uint32_t i = 0; i < r->peak.holder_count && i < HOLDERS_SHOWN; i++) {
+    const holder *h = &r->peak.holders[i];
+    char label[256];
+    table_size(&t, h->bytes);
+    table_printf(&t, "%.1f%%", share(h->bytes, r->peak.live_bytes));
+    table_printf(&t, "%u", h->count);
+    census_label(label, sizeof label, &r->time, &r->sites, r->group, h->key);
+    table_cell(&t, printable(label));
+  }
+  table_write(&t, out, 2, bold);
+  if (r->peak.holder_count > HOLDERS_SHOWN)
+    buffer_printf(out, "  and %u more\n", r->peak.holder_count - HOLDERS_SHOWN);
+}
+
+/* All where there are few; else the first and the last few whole rounds. */
+static void iteration_lines(const report *r, buffer *out, bool bold) {
+  const iterations *all = &r->rounds;
+  if (all->how == ITERATION_NONE) {
+    buffer_text(
+        out, "\n  No iterations: the trace has no marks that repeat and no allocation that comes "
+             "back regularly.\n");
+    return;
+  }
+  char name[160], number[32];
+  size_text size;
+  snprintf(name, sizeof name, "%s", recording_text(r->time.source, all->name_id));
+  uint32_t whole = all->count - all->first_is_setup - all->last_is_partial;
+  if (all->how == ITERATION_MARKS)
+    buffer_printf(out, "\n  %s iterations, by the mark \"%s\"", grouped(number, whole),
+                  printable(name));
+  else
+    buffer_printf(out, "\n  %s iterations, guessed from an allocation of %s that comes back",
+                  grouped(number, whole), stow_size_format(size, all->guess_bytes));
+  int64_t growth = iterations_growth(all);
+  char change[STOW_SIZE_TEXT_MAX + 1];
+  if (growth != 0)
+    buffer_printf(out, "; what stays live grows by %s each (median)", signed_size(change, growth));
+  buffer_char(out, '\n');
+  table t = TABLE_INIT(5, 31);
+  static const char *const header[] = {"iteration", "events", "allocations", "peak live",
+                                       "live at its end"};
+  for (size_t i = 0; i < 5; i++) table_cell(&t, header[i]);
+  uint32_t first = all->first_is_setup, half = ITERATIONS_SHOWN / 2;
+  for (uint32_t i = first; i < first + whole; i++) {
+    uint32_t n = i - first;
+    if (whole > ITERATIONS_SHOWN && n == half) {
+      for (size_t c = 0; c < 5; c++) table_cell(&t, "...");
+      i = first + whole - half;
+      n = i - first;
+    }
+    const iteration *it = &all->list[i];
+    table_printf(&t, "%u", n + 1);
+    table_printf(&t, "%u", it->end - it->start);
+    table_printf(&t, "%u", it->allocs);
+    table_size(&t, it->peak_bytes);
+    table_size(&t, it->end_bytes);
+  }
+  table_write(&t, out, 2, bold);
+}
+
+/* What had to be passed over is said, with its count. */
+static void note_lines(const report *r, buffer *out) {
+  const timeline *t = &r->time;
+  char n[32];
+  if (t->before_count > 0)
+    buffer_printf(out,
+                  "\n  Note: %s allocations were live before the recording began; when they began "
+                  "is not known.\n",
+                  grouped(n, t->before_count));
+  if (t->unknown_frees + t->source->unknown_frees > 0)
+    buffer_printf(out, "\n  Note: %s frees of addresses never seen were passed over.\n",
+                  grouped(n, t->unknown_frees + t->source->unknown_frees));
+  if (t->doubled_allocs > 0)
+    buffer_printf(
+        out, "\n  Note: %s addresses were given out while still live; the first was ended there.\n",
+        grouped(n, t->doubled_allocs));
+  uint64_t bad = t->bad_sizes + t->bad_extents + t->source->bad_values + t->source->skipped_events;
+  if (bad > 0)
+    buffer_printf(out, "\n  Note: %s events with impossible values were passed over.\n",
+                  grouped(n, bad));
+}
+
+static stow_status difference_lines(const report *a, const report *b, buffer *out, bool bold) {
+  difference_row *rows = NULL;
+  size_t count;
+  stow_status status = difference_build(&rows, &count, a, b);
+  if (status == STOW_OK) {
+    table t = TABLE_INIT(4, 7);
+    static const char *const header[] = {"first", "second", "change", "at the peak"};
+    for (size_t i = 0; i < 4; i++) table_cell(&t, header[i]);
+    char change[STOW_SIZE_TEXT_MAX + 1];
+    const struct {
+      const char *label;
+      uint64_t a, b;
+    } totals[] = {{"peak live", a->peak.live_bytes, b->peak.live_bytes},
+                  {"peak reserved", a->peak_reserved_bytes, b->peak_reserved_bytes}};
+    for (size_t i = 0; i < 2; i++) {
+      table_size(&t, totals[i].a);
+      table_size(&t, totals[i].b);
+      table_cell(&t, signed_size(change, (int64_t)(totals[i].b - totals[i].a)));
+      table_cell(&t, totals[i].label);
+    }
+    for (size_t i = 0; i < count && i < HOLDERS_SHOWN; i++) {
+      if (rows[i].bytes[0] == rows[i].bytes[1]) break;
+      table_size(&t, rows[i].bytes[0]);
+      table_size(&t, rows[i].bytes[1]);
+      table_cell(&t, signed_size(change, (int64_t)(rows[i].bytes[1] - rows[i].bytes[0])));
+      table_cell(&t, printable(rows[i].label));
+    }
+    buffer_printf(out, "%sDifference%s\n", bold ? "\033[1m" : "", bold ? "\033[0m" : "");
+    table_write(&t, out, 2, bold);
+  }
+  free(rows);
+  return status;
+}
+
+stow_status report_text(const report *all, size_t count, buffer *out, bool bold) {
+  for (size_t i = 0; i < count; i++) {
+    const report *r = &all[i];
+    title(r, out, bold);
+    peak_lines(r, out);
+    failure_lines(r, out);
+    holder_lines(r, out, bold);
+    iteration_lines(r, out, bold);
+    note_lines(r, out);
+    if (i + 1 < count) buffer_char(out, '\n');
+  }
+  if (count == 2) {
+    buffer_char(out, '\n');
+    STOW_TRY(difference_lines(&all[0], &all[1], out, bold));
+  }
+  return out->status;
+}

@@ -1,0 +1,18 @@
+/* Viewer: the files of web/, inside the library. */
+#ifndef REPORT_VIEWER_H
+#define REPORT_VIEWER_H
+
+#include <stddef.h>
+
+typedef struct viewer_file {
+  const char *text;
+  size_t length;
+} viewer_file;
+
+/* The page with its places {{policy}}, {{style}}, {{script}} and {{data}}. */
+viewer_file viewer_page(void);
+viewer_file viewer_style(void);
+/* Module number i in the order they depend on each other; text NULL past the last. */
+viewer_file viewer_module(size_t i);
+
+#endif

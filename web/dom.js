@@ -1,0 +1,106 @@
+// Dom: making elements. Text goes in as text nodes only, never as markup: names come from traces.
+
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "class") element.className = value;
+    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value != null) element.setAttribute(name, value);
+  }
+  element.append(...children.flat().filter((child) => child != null));
+  return element;
+}
+
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+export function fill(element, ...children) {
+  element.replaceChildren(...children.flat().filter((child) => child != null));
+}
+
+export function swatch(colour) {
+  const element = make("span", { class: "swatch", "aria-hidden": "true" });
+  element.style.backgroundColor = colour;
+  return element;
+}
+
+// A row of buttons of which one is chosen.
+export function choices(element, options, chosen, choose) {
+  fill(element, options.map(([value, label, title]) =>
+    make("button", { type: "button", title, "aria-pressed": String(value === chosen), onclick: () => choose(value), "data-value": value }, label)));
+}
+
+export function siteLabel(label) {
+  return make("span", { class: "site" }, make("b", {}, label.name), label.place ? make("span", { class: "place", title: label.file || "" }, label.place) : null);
+}
+
+// columns: {title, number, cell(row) → text or element, sort(row) → number}. Rows come sorted.
+export function table(columns, rows, { onpick, picked, caption, limit = 500 } = {}) {
+  const head = make("tr", {}, columns.map((c) => make("th", { class: c.number ? "number" : "", scope: "col" }, c.title)));
+  const body = rows.slice(0, limit).map((row) => {
+    const line = make("tr", { class: picked?.(row) ? "picked" : "" }, columns.map((c) => make("td", { class: c.number ? "number" : c.class ?? "" }, c.cell(row))));
+    if (onpick) {
+      line.tabIndex = 0;
+      line.classList.add("pickable");
+      line.addEventListener("click", () => onpick(row));
+      line.addEventListener("keydown", (e) => { if (e.key === "Enter") onpick(row); });
+    }
+    return line;
+  });
+  return make("div", { class: "scroll" },
+    make("table", {}, caption ? make("caption", {}, caption) : null, make("thead", {}, head), make("tbody", {}, body)),
+    rows.length > limit ? make("p", { class: "more" }, `The ${limit} largest of ${rows.length.toLocaleString("en-US")}.`) : null);
+}
+
+export function empty(title, text) {
+  return make("div", { class: "empty" }, make("b", {}, title), make("p", {}, text));
+}
+
+// A canvas that fills its box and stays sharp; draw(context, width, height) in CSS pixels.
+export class Canvas {
+  constructor(className, label, draw) {
+    this.element = make("canvas", { class: className, tabindex: "0", role: "img", "aria-label": label });
+    this.draw = draw;
+    this.frame = 0;
+    new ResizeObserver(() => this.redraw()).observe(this.element);
+  }
+  redraw() {
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      const { clientWidth: width, clientHeight: height } = this.element, ratio = devicePixelRatio || 1;
+      if (!width || !height) return;
+      const w = Math.round(width * ratio), h = Math.round(height * ratio);
+      if (this.element.width !== w || this.element.height !== h) {
+        this.element.width = w;
+        this.element.height = h;
+      }
+      const context = this.element.getContext("2d");
+      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      context.clearRect(0, 0, width, height);
+      this.draw(context, width, height);
+    });
+  }
+}
+
+// ---- the tooltip ----
+export function showTip(event, ...content) {
+  const tip = byId("tip");
+  fill(tip, ...content);
+  tip.hidden = false;
+  const { width, height } = tip.getBoundingClientRect();
+  const x = event.clientX + 16 + width > innerWidth ? event.clientX - width - 12 : event.clientX + 16;
+  const y = Math.min(event.clientY + 14, innerHeight - height - 8);
+  tip.style.left = `${Math.max(4, x)}px`;
+  tip.style.top = `${Math.max(4, y)}px`;
+}
+
+export function hideTip() {
+  byId("tip").hidden = true;
+}
+
+export function facts(rows) {
+  return make("dl", {}, rows.filter(Boolean).flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+}

@@ -1,0 +1,230 @@
+// Panels: the views under the chart. Each function returns an element for the app's active run.
+import { Canvas, choices, empty, facts, fill, hideTip, make, showTip, siteLabel, swatch, table } from "./dom.js";
+import { FlameGraph } from "./flame.js";
+import { AddressSpace } from "./space.js";
+import { seriesColour, theme } from "./theme.js";
+import { addressText, countText, shareText, signedSizeText, sizeText, timeText } from "./units.js";
+import { OPEN } from "./data.js";
+
+const STACKS_HINT = "The trace carries no stacks. With PyTorch they are recorded by torch.cuda.memory._record_memory_history(stacks=\"python\") before the program runs.";
+
+function colourOfGroup(app, run, by, group) {
+  const at = app.series.index.get(run.group(by).keys[group]);
+  return seriesColour(at ?? app.series.restAt, app.series.labels);
+}
+
+// A number with a bar behind it, as wide as its share.
+function barCell(text, share, colour) {
+  const bar = make("span", { class: "bar-fill", "aria-hidden": "true" });
+  bar.style.width = `${Math.max(0, Math.min(100, share * 100))}%`;
+  if (colour) bar.style.backgroundColor = colour;
+  return make("div", { class: "bar-cell" }, bar, make("span", {}, text));
+}
+
+export function flamePanel(app) {
+  const run = app.active;
+  if (!run.hasStacks) return empty("No flame graph", STACKS_HINT);
+  const root = run.flame(run.chosen, app.hideFramework);
+  if (root.bytes === 0) return empty("Nothing is live at this moment", "Choose another moment in the chart above.");
+  const toggle = make("label", { class: "check" }, make("input", { type: "checkbox", id: "hide-framework", ...(app.hideFramework ? { checked: true } : {}), onchange: (e) => { app.hideFramework = e.target.checked; app.showPanel(); } }), "Hide PyTorch and Python frames");
+  return make("div", {}, make("div", { class: "row" }, make("p", { class: "soft" }, "Outermost frame on top; width is bytes live at the chosen moment. Click a frame to zoom, click it again to go back."), toggle),
+    new FlameGraph(run, root, app.matched.get(run)).element);
+}
+
+export function holdersPanel(app) {
+  const run = app.active, by = app.by, rows = run.holders(by, run.chosen), matched = app.matched.get(run);
+  if (rows.length === 0) return empty("Nothing is live at this moment", "Choose another moment in the chart above.");
+  const total = rows.reduce((sum, row) => sum + row.bytes, 0), most = rows[0].bytes, group = run.group(by);
+  const shown = matched ? rows.filter((row) => row.label.name.toLowerCase().includes(app.words) || row.label.place.toLowerCase().includes(app.words) || row.label.file?.toLowerCase().includes(app.words)) : rows;
+  return table([
+    { title: "", cell: (row) => swatch(colourOfGroup(app, run, by, row.group)) },
+    { title: { site: "Call site", tag: "Tag", size: "Size of the allocation" }[by], cell: (row) => siteLabel(row.label), class: "wide" },
+    { title: "Live", number: true, cell: (row) => barCell(sizeText(row.bytes), row.bytes / most) },
+    { title: "Share", number: true, cell: (row) => shareText(row.bytes, total) },
+    { title: "Allocations", number: true, cell: (row) => countText(row.count) },
+    { title: "Average", number: true, cell: (row) => sizeText(row.bytes / row.count) },
+    { title: "Most ever", number: true, cell: (row) => sizeText(group.most[row.group]) },
+  ], shown, { caption: `${sizeText(total)} live in ${countText(rows.reduce((n, r) => n + r.count, 0))} allocations at the chosen moment` });
+}
+
+export function spacePanel(app) {
+  const run = app.active, space = new AddressSpace(app, run, run.chosen);
+  if (space.total === 0) return empty("No addresses here", run.lives ? "Nothing is reserved and nothing is live at this moment. Choose another one in the chart above." : "The trace holds no allocation.");
+  return space.element;
+}
+
+export function allocationsPanel(app) {
+  const run = app.active, chart = app.chartOf(run), [from, to] = chart.ticksShown ?? [0, run.ticks];
+  const matched = app.matched.get(run)?.lives, rows = [];
+  for (let i = 0; i < run.lives; i++) {
+    if (i >= run.before && run.start[i] >= to) break;
+    if (run.end[i] >= from && (!matched || matched[i])) rows.push(i);
+  }
+  if (rows.length === 0) return empty("No allocations here", matched ? "Nothing in view matches the search." : "Zoom out, or choose another stretch.");
+  rows.sort((a, b) => run.size[b] - run.size[a]);
+  const group = run.group(app.by);
+  const when = (tick) => `${countText(tick)} · ${timeText(run.times[tick], run.lastTime)}`;
+  return table([
+    { title: "", cell: (life) => swatch(seriesColour(run.colour[life], app.series.labels)) },
+    { title: "Size", number: true, cell: (life) => sizeText(run.size[life]) },
+    { title: { site: "Call site", tag: "Tag", size: "Size class" }[app.by], cell: (life) => siteLabel(group.labels[group.of[life]]), class: "wide" },
+    { title: "From event · time", number: true, cell: (life) => (life < run.before ? "before the trace" : when(run.start[life])) },
+    { title: "To event · time", number: true, cell: (life) => (run.end[life] === OPEN ? "still live" : when(run.end[life])) },
+    { title: "Address", number: true, cell: (life) => make("span", { class: "mono" }, addressText(run.address(life))) },
+  ], rows, { onpick: (life) => app.pick(run, life, true), picked: (life) => app.picked?.run === run && app.picked.life === life, limit: 300,
+    caption: `${countText(rows.length)} allocations touch what the chart shows, largest first; click one to see its stack and its life` });
+}
+
+// ---- iterations ----
+export function iterationsPanel(app) {
+  const run = app.active, it = run.iterations, list = it.list;
+  if (list.length < 2) return empty("No iterations to compare", "The trace has no marks that repeat, and no allocation that comes back at regular distances. PyTorch marks optimizer steps by itself while it records; torch.profiler.record_function(\"iteration\") makes marks of your own.");
+  app.rounds ??= new Map();
+  if (!app.rounds.has(run)) app.rounds.set(run, [Math.min(1, list.length - 2), list.length - 1]);
+  const chosen = app.rounds.get(run);
+  const how = it.how === "marks" ? `by the mark “${it.name}”` : `guessed from an allocation of ${sizeText(it.guessBytes)} that comes back`;
+  const bars = roundBars(run, chosen, (index, first) => { chosen[first ? 0 : 1] = index; app.showPanel(); });
+  const input = (which, label) => make("label", {}, label, make("input", { type: "number", min: 1, max: list.length, value: chosen[which] + 1, onchange: (e) => {
+    chosen[which] = Math.max(0, Math.min(list.length - 1, Number(e.target.value) - 1 || 0));
+    app.showPanel();
+  } }));
+  return make("div", {},
+    make("div", { class: "row" }, make("p", { class: "soft" }, `${countText(list.length)} iterations, ${how}. `, it.growth ? make("b", {}, `What stays live changes by ${signedSizeText(it.growth)} each (median).`) : "What stays live does not grow."),
+      make("div", { class: "row" }, input(0, "Compare the end of "), input(1, " with the end of "))),
+    bars, roundDifference(app, run, list[chosen[0]], list[chosen[1]]));
+}
+
+function roundBars(run, chosen, pick) {
+  const list = run.iterations.list, most = Math.max(...list.map((r) => r.peak), 1);
+  const indexAt = (canvas, e) => {
+    const box = canvas.element.getBoundingClientRect();
+    return Math.min(list.length - 1, Math.max(0, Math.floor((e.clientX - box.left) / box.width * list.length)));
+  };
+  const canvas = new Canvas("rounds", `Peak and end of each of ${list.length} iterations`, (c, width, height) => {
+    const wide = width / list.length, gap = wide > 4 ? 1.5 : 0, names = theme.names;
+    list.forEach((r, i) => {
+      const x = i * wide, peak = r.peak / most * (height - 6), live = r.live / most * (height - 6), on = chosen.includes(i);
+      c.fillStyle = names.rest;
+      c.fillRect(x, height - peak, Math.max(0.5, wide - gap), peak);
+      c.fillStyle = on ? names.bad : names.accent;
+      c.fillRect(x, height - live, Math.max(0.5, wide - gap), live);
+      if (on) c.fillRect(x, 0, Math.max(2, wide - gap), 3);
+    });
+  });
+  canvas.element.addEventListener("pointermove", (e) => {
+    const r = list[indexAt(canvas, e)];
+    showTip(e, make("b", {}, `Iteration ${r.number}`), facts([["peak", sizeText(r.peak)], ["live at its end", sizeText(r.live)], ["allocations", countText(r.allocs)], ["events", `${countText(r.start)} to ${countText(r.end)}`]]));
+  });
+  canvas.element.addEventListener("pointerleave", hideTip);
+  canvas.element.addEventListener("click", (e) => pick(indexAt(canvas, e), e.shiftKey));
+  return make("div", {}, canvas.element, make("p", { class: "soft" }, "Tall: the peak of each iteration. Solid: what is live at its end. Click to choose the later one, Shift and click the earlier."));
+}
+
+function differenceRows(a, b) {
+  const rows = new Map();
+  for (const [which, list] of [[0, a], [1, b]]) {
+    for (const holder of list) {
+      const key = `${holder.label.name}\n${holder.label.place}`;
+      if (!rows.has(key)) rows.set(key, { label: holder.label, bytes: [0, 0], count: [0, 0] });
+      rows.get(key).bytes[which] += holder.bytes;
+      rows.get(key).count[which] += holder.count;
+    }
+  }
+  return [...rows.values()].sort((x, y) => Math.abs(y.bytes[1] - y.bytes[0]) - Math.abs(x.bytes[1] - x.bytes[0]) || y.bytes[1] - x.bytes[1]);
+}
+
+function differenceTable(app, rows, first, second, caption) {
+  const most = Math.max(1, ...rows.map((r) => Math.abs(r.bytes[1] - r.bytes[0])));
+  const change = (r) => r.bytes[1] - r.bytes[0];
+  const sum = (which) => rows.reduce((s, r) => s + r.bytes[which], 0);
+  const all = { label: { name: "all", place: "" }, bytes: [sum(0), sum(1)], count: [0, 1].map((w) => rows.reduce((s, r) => s + r.count[w], 0)) };
+  return table([
+    { title: { site: "Call site", tag: "Tag", size: "Size of the allocation" }[app.by], cell: (r) => siteLabel(r.label), class: "wide" },
+    { title: first, number: true, cell: (r) => sizeText(r.bytes[0]) },
+    { title: second, number: true, cell: (r) => sizeText(r.bytes[1]) },
+    { title: "Change", number: true, cell: (r) => barCell(signedSizeText(change(r)), r === all ? 0 : Math.abs(change(r)) / most, change(r) > 0 ? theme.names.bad : theme.names.good) },
+    { title: "Allocations", number: true, cell: (r) => `${countText(r.count[0])} → ${countText(r.count[1])}` },
+  ], [all, ...rows], { caption });
+}
+
+function roundDifference(app, run, a, b) {
+  const rows = differenceRows(run.holders(app.by, Math.max(0, a.end - 1)), run.holders(app.by, Math.max(0, b.end - 1)));
+  return differenceTable(app, rows, `After ${a.number}`, `After ${b.number}`, `Live at the end of iteration ${b.number} against ${a.number}; peaks ${sizeText(b.peak)} against ${sizeText(a.peak)}`);
+}
+
+export function comparePanel(app) {
+  const [a, b] = app.runs;
+  const rows = differenceRows(a.holders(app.by, a.chosen), b.holders(app.by, b.chosen));
+  const names = [app.nameOf(a), app.nameOf(b)];
+  return differenceTable(app, rows, names[0], names[1],
+    `Live at the chosen moments: event ${countText(a.chosen)} of ${names[0]}, event ${countText(b.chosen)} of ${names[1]}${a.chosen === a.peakTick && b.chosen === b.peakTick ? " (their peaks)" : ""}`);
+}
+
+// ---- policies ----
+export function policiesPanel(app) {
+  const rows = app.active.policies;
+  return table([
+    { title: "Policy", cell: (p) => make("b", {}, p.policy), class: "wide" },
+    { title: "Finishes", cell: (p) => (p.finishes ? make("span", { class: "good" }, "yes") : make("span", { class: "bad" }, `fails at event ${countText(p.failed_at_event)}`)) },
+    { title: "Peak live", number: true, cell: (p) => sizeText(p.peak_live_bytes) },
+    { title: "Peak reserved", number: true, cell: (p) => sizeText(p.peak_reserved_bytes) },
+    { title: "Unused at most", number: true, cell: (p) => shareText(p.peak_reserved_bytes - p.peak_live_bytes, p.peak_reserved_bytes) },
+    { title: "Largest hole", number: true, cell: (p) => sizeText(p.largest_hole_bytes) },
+    { title: "Page calls", number: true, cell: (p) => countText(p.page_calls) },
+    { title: "Their time, modelled", number: true, cell: (p) => timeText(p.page_time_us * 1000) },
+  ], rows, { caption: "The same requests replayed through each allocator policy, without a limit" });
+}
+
+// ---- what else is known ----
+export function aboutPanel(app) {
+  const run = app.active, n = run.notes;
+  const note = (count, text) => (count ? make("li", {}, make("b", {}, countText(count)), " ", text) : null);
+  const notes = [
+    note(run.before, "allocations were live before the recording began; when they began is not known"),
+    note(n.unknownFrees, "frees of addresses never seen were passed over"),
+    note(n.doubledAllocs, "addresses were given out while still live; the first was ended there"),
+    note(n.badSizes, "values that cannot be were passed over"),
+    note(n.badSegments, "segment events could not be followed"),
+    note(n.skippedEvents, "events were not understood and skipped"),
+  ].filter(Boolean);
+  return make("div", { class: "about" },
+    make("div", {}, make("h3", {}, "The trace"), facts([
+      ["file", run.file], ["kind", run.source || "not known"], ["device", `${run.device}${run.deviceName ? ` · ${run.deviceName}` : ""}`],
+      run.deviceBytes ? ["device memory", sizeText(run.deviceBytes)] : null,
+      run.wallStartMs > 1e11 ? ["recorded", new Date(run.wallStartMs).toLocaleString("en-GB")] : null,
+      ["events", countText(run.events)], ["allocations", countText(run.lives)], ["span", timeText(run.lastTime)],
+      ["stacks", run.hasStacks ? `${countText(run.stackNode.length)} different` : "none recorded"], ["streams", countText(run.streams.length)]]),
+    notes.length ? [make("h3", {}, "What could not be known"), make("ul", {}, notes)] : [make("h3", {}, "What could not be known"), make("p", { class: "soft" }, "Nothing: every begin and end is in the trace.")]),
+    make("div", {}, run.error ? [make("h3", {}, "The error that came with it"), make("pre", {}, run.error)] : null,
+      make("h3", {}, "Allocator settings"), run.settings.length ? facts(run.settings.map(([k, v]) => [k, v || "–"])) : make("p", { class: "soft" }, "The trace carries none."),
+      run.failures.length ? [make("h3", {}, `Out of memory, ${countText(run.failureCount)} time${run.failureCount === 1 ? "" : "s"}`), failureList(app, run)] : null));
+}
+
+function failureList(app, run) {
+  return make("ul", { class: "failures" }, run.failures.slice(0, 50).map((f) => {
+    const asker = run.stackFrames(f.node).find((frame) => !run.isFramework(frame));
+    return make("li", {}, make("button", { type: "button", class: "link", onclick: () => app.choose(run, f.tick, true) }, `${sizeText(f.asked)} asked at event ${countText(f.tick)}`),
+      asker ? make("span", { class: "soft" }, ` in ${run.frameText(asker).name}  ${run.frameText(asker).place}`) : null);
+  }));
+}
+
+// One allocation: its life and its stack.
+export function inspector(app) {
+  const { run, life } = app.picked;
+  const node = run.stackNode[run.stackOf[life]], frames = run.stackFrames(node);
+  const end = run.end[life], tag = run.tags[run.tagOf[life]];
+  const stack = make("ol", { class: "stack" }, frames.map((frame) => {
+    const text = run.frameText(frame);
+    return make("li", { class: run.isFramework(frame) ? "soft" : "" }, make("b", {}, text.name), make("span", { class: "place" }, `${text.file}:${text.line}`));
+  }));
+  return make("aside", { class: "inspector", "aria-label": "Chosen allocation" },
+    make("div", { class: "row" }, make("h3", {}, sizeText(run.size[life])), make("button", { type: "button", "aria-label": "Close", onclick: () => app.pick(null) }, "×")),
+    facts([
+      ["bytes", countText(run.size[life])], ["address", addressText(run.address(life))],
+      ["from", life < run.before ? "before the trace began" : `event ${countText(run.start[life])} · ${timeText(run.times[run.start[life]], run.lastTime)}`],
+      ["to", end === OPEN ? "the end of the trace, still live" : `event ${countText(end)} · ${timeText(run.times[end], run.lastTime)}`],
+      end !== OPEN && life >= run.before ? ["lived", timeText(run.times[end] - run.times[run.start[life]])] : null,
+      tag ? ["tag", run.texts[tag]] : null, run.streams.length > 1 ? ["stream", String(run.streams[run.streamOf[life]])] : null]),
+    make("div", { class: "choices" }, make("button", { type: "button", onclick: () => app.chartOf(run).showTicks(run.start[life], end === OPEN ? run.ticks - 1 : end) }, "Zoom to its life")),
+    frames.length ? stack : make("p", { class: "soft" }, "No stack was recorded for it."));
+}
