@@ -13,7 +13,9 @@
 #include "base/clock.h"
 #include "base/hostmem.h"
 #include "cli/doctor.h"
+#include "device/cuda_probe.h"
 #include "device/device.h"
+#include "watch/nvml.h"
 #include "watch/packages.h"
 #include "watch/pidfd.h"
 #include "watch/proc.h"
@@ -100,6 +102,15 @@ static void check_pages(findings *into, stow_device *d, const stow_device_props 
          "see whether the card is full: stowage info");
 }
 
+/* Appends how the road was found, and when that was not now. */
+static void add_road(finding *f, const cuda_probe *road) {
+  size_t length = strlen(f->reason);
+  if (road->reason[0] != '\0')
+    snprintf(f->reason + length, sizeof f->reason - length, "; %s%s", road->reason,
+             road->from_cache ? " (found earlier; --probe tries again)" : "");
+}
+
+/* What stands behind the host tier, for people. */
 static const char *road_words(stow_host_road road) {
   switch (road) {
   case STOW_HOST_NONE: return "no road to host memory";
@@ -111,46 +122,59 @@ static const char *road_words(stow_host_road road) {
   return "unknown";
 }
 
-static void check_host_tier(findings *into, stow_device *d, const stow_device_props *props) {
+#define HOST_NEXT                                                                                  \
+  "a driver for CUDA 12.6 or newer; in Docker also --cap-add SYS_NICE; then stowage doctor "       \
+  "--probe"
+
+static void check_host_tier(findings *into, stow_device *d, const stow_device_props *props,
+                            const cuda_probe *road) {
+  bool sim = strcmp(props->kind, "sim") == 0;
+  const char *words = road_words(props->host_road);
   uint64_t us;
-  switch (props->host_road) {
-  case STOW_HOST_NONE:
-    next(found(into, "host tier", FINDING_NONE, "%s: nothing can spill",
-               road_words(props->host_road)),
-         strcmp(props->kind, "sim") == 0 ? "name one: --device sim:16G,host=32G"
-                                         : "a driver for CUDA 12.6 or newer; in Docker also"
-                                           " --cap-add SYS_NICE; then --probe");
-    return;
-  case STOW_HOST_PINNED:
-    next(found(into, "host tier", FINDING_NOTE,
-               "%s only: an address cannot change to host memory under a program",
-               road_words(props->host_road)),
-         "a driver for CUDA 12.6 or newer; in Docker also --cap-add SYS_NICE; then --probe");
-    return;
-  default: break;
+  finding *f;
+  if (props->host_road == STOW_HOST_NONE) {
+    f = found(into, "host tier", FINDING_NONE, "%s: nothing can spill", words);
+    next(f, "%s", sim ? "name one: --device sim:16G,host=32G" : HOST_NEXT);
+  } else if (props->host_road == STOW_HOST_PINNED) {
+    f = found(into, "host tier", FINDING_NOTE,
+              "%s only: an address cannot change to host memory under a program", words);
+    next(f, "%s", HOST_NEXT);
+  } else if (try_page(d, props->page_bytes, STOW_TIER_HOST, &us) == STOW_OK) {
+    f = found(into, "host tier", FINDING_OK,
+              "%s: one made, mapped, filled and read back in %llu us", words,
+              (unsigned long long)us);
+  } else {
+    f = found(into, "host tier", FINDING_BROKEN, "%s: %s", words, stow_status_message());
+    next(f, "see how much memory the host has: stowage info");
   }
-  if (try_page(d, props->page_bytes, STOW_TIER_HOST, &us) == STOW_OK)
-    found(into, "host tier", FINDING_OK, "%s; one made, mapped, filled and read back in %llu us",
-          road_words(props->host_road), (unsigned long long)us);
-  else
-    next(found(into, "host tier", FINDING_BROKEN, "%s: %s", road_words(props->host_road),
-               stow_status_message()),
-         "see how much memory the host has: stowage info");
+  add_road(f, road);
 }
 
-static void check_device(findings *into, const char *name) {
+static void check_device(findings *into, const char *name, bool probe) {
   stow_device *d;
   stow_device_props props;
+  cuda_probe road = {.reason = ""};
+  char size[STOW_SIZE_TEXT_MAX];
+  /* A device that opens believes what is kept, so try anew before. Another kind of device has no
+   * roads to try, and its refusal means nothing. */
+  if (probe) (void)cuda_probe_get(&road, name != NULL ? name : getenv("STOWAGE_DEVICE"), true);
   stow_status status = stow_device_open(&d, name);
   if (status == STOW_OK) status = stow_device_get_props(d, &props);
   if (status != STOW_OK) {
     next(found(into, "device", FINDING_BROKEN, "%s", stow_status_message()), SIM_HINT);
     return;
   }
-  char size[STOW_SIZE_TEXT_MAX];
-  found(into, "device", FINDING_OK, "%s, %s", props.name, stow_size_format(size, props.vram_bytes));
+  stow_size_format(size, props.vram_bytes);
+  if (strcmp(props.kind, "cuda") == 0) {
+    found(into, "device", FINDING_OK, "%s, %s, %s, compute capability %d.%d", props.name,
+          props.uuid, size, props.compute_major, props.compute_minor);
+    if (!probe) (void)cuda_probe_get(&road, props.uuid, false);
+  } else {
+    found(into, "device", FINDING_OK, "%s, %s", props.name, size);
+    road.reason[0] = '\0';
+  }
   check_pages(into, d, &props);
-  check_host_tier(into, d, &props);
+  check_host_tier(into, d, &props, &road);
   if (stow_device_close(d) != STOW_OK)
     found(into, "device", FINDING_BROKEN, "closing it: %s", stow_status_message());
 }
@@ -172,7 +196,20 @@ static void check_simulator(findings *into) {
          "it needs memfd_create and mmap at fixed addresses; look at the sandbox's rules");
 }
 
-static void check_cards(findings *into) {
+static void check_driver(findings *into, int count) {
+  nvml *watch;
+  if (nvml_open(&watch) == STOW_OK) {
+    found(into, "driver", FINDING_OK, "%s, %d card%s", nvml_driver_version(watch), count,
+          count == 1 ? "" : "s");
+    nvml_close(watch);
+    return;
+  }
+  found(into, "driver", FINDING_OK, "%d card%s", count, count == 1 ? "" : "s");
+  found(into, "nvml", FINDING_NOTE, "who holds memory on a card is not known: %s",
+        stow_status_message());
+}
+
+static void check_cards(findings *into, bool probe) {
   int count = 0;
   if (stow_device_count(&count) != STOW_OK) {
     next(found(into, "driver", FINDING_BROKEN, "%s", stow_status_message()), SIM_HINT);
@@ -185,11 +222,11 @@ static void check_cards(findings *into) {
          "in a container, start it with the GPUs (docker run --gpus all); " SIM_HINT);
     return;
   }
-  found(into, "driver", FINDING_OK, "%d card%s", count, count == 1 ? "" : "s");
+  check_driver(into, count);
   for (int i = 0; i < count; i++) {
     char index[16];
     snprintf(index, sizeof index, "%d", i);
-    check_device(into, index);
+    check_device(into, index, probe);
   }
 }
 
@@ -311,15 +348,14 @@ static stow_status check_name(const char *device) {
 }
 
 stow_status checks_run(findings *into, const char *device, bool probe) {
-  (void)probe;
   check_pidfd(into);
   finding pidfd = into->list[--into->count]; /* made first, shown with its kind */
   const char *environment = getenv("STOWAGE_DEVICE");
   if ((device != NULL && device[0] != '\0') || (environment != NULL && environment[0] != '\0')) {
     STOW_TRY(check_name(device));
-    check_device(into, device);
+    check_device(into, device, probe);
   } else {
-    check_cards(into);
+    check_cards(into, probe);
   }
   check_simulator(into);
   check_memory(into);

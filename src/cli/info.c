@@ -13,7 +13,9 @@
 #include "base/status.h"
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "device/cuda_probe.h"
 #include "report/table.h"
+#include "watch/nvml.h"
 #include "watch/proc.h"
 
 typedef struct info_tier {
@@ -21,9 +23,15 @@ typedef struct info_tier {
   uint64_t free_bytes, total_bytes;
 } info_tier;
 
+#define PROCESSES_MAX 64
+
 typedef struct info_device {
   stow_device_props props;
   info_tier tiers[STOW_TIER_COUNT];
+  bool processes_known;
+  char processes_why[256]; /* why they are not known */
+  int process_count;       /* how many there are; the first PROCESSES_MAX are in the list */
+  nvml_process processes[PROCESSES_MAX];
 } info_device;
 
 typedef struct info {
@@ -31,7 +39,9 @@ typedef struct info {
   hostmem memory;
   info_device *devices;
   size_t count;
-  char no_gpu[512]; /* why there is no card; "" if there is one or nobody asked */
+  nvml *watch;         /* NULL where NVML is not here */
+  char watch_why[256]; /* why not */
+  char no_gpu[512];    /* why there is no card; "" if there is one or nobody asked */
 } info;
 
 static stow_status read_device(info_device *into, const char *name) {
@@ -45,6 +55,22 @@ static stow_status read_device(info_device *into, const char *name) {
   }
   stow_status closed = stow_device_close(device);
   return status != STOW_OK ? status : closed;
+}
+
+/* Who holds memory on it. What NVML cannot tell is not known; it is never guessed. */
+static void read_processes(info *all, info_device *device) {
+  int index;
+  if (all->watch == NULL) {
+    snprintf(device->processes_why, sizeof device->processes_why, "%s", all->watch_why);
+    return;
+  }
+  stow_status status = nvml_find(all->watch, device->props.uuid, &index);
+  if (status == STOW_OK)
+    status =
+        nvml_processes(all->watch, index, device->processes, PROCESSES_MAX, &device->process_count);
+  device->processes_known = status == STOW_OK;
+  if (status != STOW_OK)
+    snprintf(device->processes_why, sizeof device->processes_why, "%.255s", stow_status_message());
 }
 
 /* The device that was named, or every card there is. */
@@ -67,20 +93,10 @@ static stow_status read_devices(info *all, const char *name) {
     char index[16];
     snprintf(index, sizeof index, "%d", i);
     STOW_TRY(read_device(&all->devices[i], named ? name : index));
+    if (strcmp(all->devices[i].props.kind, "cuda") == 0) read_processes(all, &all->devices[i]);
     all->count++;
   }
   return STOW_OK;
-}
-
-static const char *road_words(stow_host_road road) {
-  switch (road) {
-  case STOW_HOST_NONE: return "none";
-  case STOW_HOST_PINNED: return "pinned";
-  case STOW_HOST_LOCATION: return "host";
-  case STOW_HOST_NUMA: return "host-numa";
-  case STOW_HOST_SIMULATED: return "simulated";
-  }
-  return "unknown";
 }
 
 /* ---- for people ---- */
@@ -97,23 +113,51 @@ static void print_host(const host_facts *host, const hostmem *memory) {
            stow_size_format(available, memory->limit_used_bytes), memory->cgroup_version);
 }
 
-static void print_title(const stow_device_props *props) {
+static void print_title(const info *all, const stow_device_props *props) {
   char page[STOW_SIZE_TEXT_MAX];
   bool sim = strcmp(props->kind, "sim") == 0;
   printf("\n%s  %s", output_bold("device"), props->name);
   if (!sim) printf("  [%d] %s", props->index, props->uuid);
   putchar('\n');
   if (props->driver_version > 0)
-    printf("  driver for CUDA %d.%d, compute capability %d.%d\n", props->driver_version / 1000,
-           props->driver_version % 1000 / 10, props->compute_major, props->compute_minor);
+    printf("  driver %s%sfor CUDA %d.%d, compute capability %d.%d\n",
+           all->watch != NULL ? nvml_driver_version(all->watch) : "", all->watch != NULL ? " " : "",
+           props->driver_version / 1000, props->driver_version % 1000 / 10, props->compute_major,
+           props->compute_minor);
   if (props->has_vmm)
     printf("  pages of %s, mapped at any address\n", stow_size_format(page, props->page_bytes));
   else
     printf("  no pages: this driver has plain allocations only, so nothing can spill or migrate\n");
 }
 
-static stow_status print_device(const info_device *device) {
-  print_title(&device->props);
+static void print_processes(const info_device *device, buffer *out) {
+  if (!device->processes_known) {
+    buffer_printf(out, "  processes: not known: %s\n", device->processes_why);
+    return;
+  }
+  if (device->process_count == 0) {
+    buffer_text(out, "  processes: none computes on it\n");
+    return;
+  }
+  table t = TABLE_INIT(3, 1u << 0 | 1u << 1);
+  table_cell(&t, "pid"), table_cell(&t, "vram"), table_cell(&t, "process");
+  int shown = device->process_count < PROCESSES_MAX ? device->process_count : PROCESSES_MAX;
+  for (int i = 0; i < shown; i++) {
+    const nvml_process *p = &device->processes[i];
+    table_printf(&t, "%u", p->pid);
+    if (p->bytes_known)
+      table_size(&t, p->bytes);
+    else
+      table_cell(&t, "not known");
+    table_cell(&t, p->name[0] != '\0' ? p->name : "(name not known)");
+  }
+  table_write(&t, out, 2, output_color());
+  if (shown < device->process_count)
+    buffer_printf(out, "  and %d more\n", device->process_count - shown);
+}
+
+static stow_status print_device(const info *all, const info_device *device) {
+  print_title(all, &device->props);
   table t = TABLE_INIT(5, 1u << 1 | 1u << 2 | 1u << 3);
   static const char *const header[] = {"tier", "capacity", "used", "free", "by"};
   for (size_t i = 0; i < 5; i++) table_cell(&t, header[i]);
@@ -124,20 +168,19 @@ static stow_status print_device(const info_device *device) {
     table_size(&t, tier->total_bytes);
     table_size(&t, tier->total_bytes - tier->free_bytes);
     table_size(&t, tier->free_bytes);
-    table_cell(&t, i == STOW_TIER_HOST ? road_words(device->props.host_road) : "");
+    table_cell(&t, i == STOW_TIER_HOST ? cuda_road_name(device->props.host_road) : "");
   }
   buffer out = BUFFER_INIT;
   table_write(&t, &out, 2, output_color());
+  if (strcmp(device->props.kind, "cuda") == 0) print_processes(device, &out);
   return output_buffer(&out);
 }
 
 static stow_status print_text(const info *all) {
   printf("stowage %s\n", stow_version());
   print_host(&all->host, &all->memory);
-  for (size_t i = 0; i < all->count; i++) STOW_TRY(print_device(&all->devices[i]));
-  if (all->no_gpu[0] != '\0')
-    printf("\nno GPU: %s\nA simulated card works everywhere: stowage info --device sim:16G\n",
-           all->no_gpu);
+  for (size_t i = 0; i < all->count; i++) STOW_TRY(print_device(all, &all->devices[i]));
+  if (all->no_gpu[0] != '\0') printf("\nno GPU: %s\n", all->no_gpu);
   return STOW_OK;
 }
 
@@ -168,6 +211,28 @@ static void json_host(json *j, const info *all) {
   json_end_object(j);
 }
 
+static void json_processes(json *j, const info_device *device) {
+  json_key(j, "processes");
+  if (!device->processes_known) {
+    json_null(j);
+    return;
+  }
+  json_begin_array(j);
+  for (int i = 0; i < device->process_count && i < PROCESSES_MAX; i++) {
+    const nvml_process *p = &device->processes[i];
+    json_begin_object(j);
+    json_key(j, "pid"), json_u64(j, p->pid);
+    json_key(j, "name"), json_text(j, p->name[0] != '\0' ? p->name : NULL);
+    json_key(j, "vram_bytes");
+    if (p->bytes_known)
+      json_u64(j, p->bytes);
+    else
+      json_null(j);
+    json_end_object(j);
+  }
+  json_end_array(j);
+}
+
 static void json_device(json *j, const info_device *device) {
   const stow_device_props *props = &device->props;
   json_begin_object(j);
@@ -180,7 +245,7 @@ static void json_device(json *j, const info_device *device) {
   json_key(j, "compute_minor"), json_i64(j, props->compute_minor);
   json_key(j, "has_vmm"), json_bool(j, props->has_vmm);
   json_key(j, "page_bytes"), json_u64(j, props->page_bytes);
-  json_key(j, "host_road"), json_text(j, road_words(props->host_road));
+  json_key(j, "host_road"), json_text(j, cuda_road_name(props->host_road));
   json_key(j, "host_numa_node"), json_i64(j, props->host_numa_node);
   json_key(j, "tiers");
   json_begin_array(j);
@@ -195,6 +260,7 @@ static void json_device(json *j, const info_device *device) {
     json_end_object(j);
   }
   json_end_array(j);
+  json_processes(j, device);
   json_end_object(j);
 }
 
@@ -204,6 +270,8 @@ static stow_status print_json(const info *all) {
   json_begin_object(&j);
   json_key(&j, "version"), json_text(&j, stow_version());
   json_host(&j, all);
+  json_key(&j, "driver");
+  json_text(&j, all->watch != NULL ? nvml_driver_version(all->watch) : NULL);
   json_key(&j, "devices");
   json_begin_array(&j);
   for (size_t i = 0; i < all->count; i++) json_device(&j, &all->devices[i]);
@@ -216,10 +284,15 @@ static stow_status print_json(const info *all) {
 static int run(verb_call *call) {
   info all = {0};
   host_read(&all.host, "");
+  if (nvml_open(&all.watch) != STOW_OK) {
+    all.watch = NULL;
+    snprintf(all.watch_why, sizeof all.watch_why, "%.255s", stow_status_message());
+  }
   stow_status status = hostmem_read(&all.memory);
   if (status == STOW_OK) status = read_devices(&all, verb_value(call, "device"));
   if (status == STOW_OK) status = verb_flag(call, "json") ? print_json(&all) : print_text(&all);
   free(all.devices);
+  if (all.watch != NULL) nvml_close(all.watch);
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
 }
 

@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # The command's output against tests/golden/*.txt. Such a file is a session: lines that begin with "$ " are run by bash in
 # an empty folder (`data` is tests/data there), and what they print, errors too, must be the lines that follow; "exit N"
-# after them where N is not 0. What differs from machine to machine is replaced first (below).
+# after them where N is not 0. $STANDIN is the folder of the stand-in drivers. What differs from machine to machine is replaced first (below).
 # STOWAGE_UPDATE=1 writes the files anew: look at the difference before keeping it.
 . "$(dirname "$0")/../guards/lib.bash"
 export PATH=$build:$PATH LC_ALL=C.UTF-8
+export XDG_CACHE_HOME=$folder/cache STANDIN=$build/tests/standin
 unset STOWAGE_DEVICE NO_COLOR
 version=$("$stowage" --version | cut -d' ' -f2)
 
 normalise() {
   sed -E -e "s/stowage ${version//./\\.}/stowage VERSION/" \
     -e "s/\"version\": \"${version//./\\.}\"/\"version\": \"VERSION\"/" \
-    -e 's/^(host  )Linux .*/\1MACHINE/' \
-    -e '/^  this container may use/d' \
-    -e 's/in [0-9]+ us$/in N us/' \
+    -e 's/^(host +)Linux .*/\1MACHINE/' \
+    -e '/^ +this container may use/d' \
+    -e 's/in [0-9]+ us($|;)/in N us\1/' \
+    -e 's/^ host [0-9.]+ .iB .* (numa|host|pinned)$/ host MEMORY \1/' \
     -e 's/[0-9.]+ (ns|us|ms|s) each/TIME each/g'
 }
 
@@ -32,7 +34,7 @@ for file in "$source_dir"/tests/golden/*.txt; do
   IFS= read -r first < "$file" || true
   case $first in '$ '*) ;; *) continue ;; esac
   name=$(basename "$file" .txt)
-  rm -rf "$folder/empty" && mkdir "$folder/empty"
+  rm -rf "$folder/empty" "$folder/cache" && mkdir "$folder/empty"
   [ -d "$source_dir/tests/data" ] && ln -s "$source_dir/tests/data" "$folder/empty/data"
   session "$file" > "$folder/$name"
   if [ -n "${STOWAGE_UPDATE:-}" ]; then cp "$folder/$name" "$file"; fi

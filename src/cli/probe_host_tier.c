@@ -1,0 +1,24 @@
+/* stowage probe-host-tier: walks one road to host memory and says how it ended. Started by the cuda
+ * backend in a process of its own, because a driver may crash on the way; of no use to people. */
+#include "cli/verb.h"
+#include "device/cuda_probe.h"
+
+static int run(verb_call *call) {
+  /* The probe reads its words as a program does: its own name first. */
+  char *words[8] = {(char *)CUDA_PROBE_WORD};
+  int count = 1;
+  for (; count <= call->operand_count && count < 7; count++)
+    words[count] = call->operands[count - 1];
+  return cuda_probe_main(count, words);
+}
+
+const verb verb_probe_host_tier = {
+    .name = CUDA_PROBE_WORD,
+    .summary = "walk one road to host memory; the cuda backend starts this",
+    .example = "stowage " CUDA_PROBE_WORD " 0 host",
+    .operands = "DEVICE ROAD [NODES]",
+    .operands_min = 2,
+    .operands_max = 3,
+    .flags = VERB_HIDDEN,
+    .run = run,
+};
