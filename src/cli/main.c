@@ -7,7 +7,6 @@
 #include <stowage/version.h>
 
 #include "cli/verb.h"
-#include "device/cuda_probe.h"
 
 static int unknown_verb(const char *word) {
   const char *names[64];
@@ -60,8 +59,6 @@ static int run(int argc, char **argv) {
     printf("stowage %s\n", stow_version());
     return EXIT_DONE;
   }
-  /* Not for people: the library starts this to try a road that may crash the process. */
-  if (strcmp(word, CUDA_PROBE_WORD) == 0) return cuda_probe_main(argc - 1, argv + 1);
   const verb *which = verb_find(word);
   if (which == NULL) return unknown_verb(word);
   return run_verb(which, argc - 2, argv + 2);
