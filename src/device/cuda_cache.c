@@ -88,23 +88,25 @@ static bool read_file(buffer *text, const char *path) {
 
 /* One line into an answer; false if any part of it is not as it should be. */
 static bool read_line(cuda_probe *probe, const char *line, size_t length, const char *key) {
-  char text[CUDA_PROBE_REASON_MAX + 128], road[16];
-  uint64_t seconds;
-  int node, at = 0;
+  char text[CUDA_PROBE_REASON_MAX + 128];
   size_t key_length = strlen(key);
   if (length <= key_length + 1 || length >= sizeof text) return false;
   if (memcmp(line, key, key_length) != 0 || line[key_length] != ' ') return false;
   memcpy(text, line, length);
   text[length] = '\0';
-  if (sscanf(text + key_length, " %" SCNu64 " %15s %d %n", &seconds, road, &node, &at) != 3)
-    return false;
-  *probe = (cuda_probe){.numa_node = node, .from_cache = true, .certain = true};
+  char *seconds_text = text + key_length + 1, *road, *node_text, *reason;
+  uint64_t seconds = strtoull(seconds_text, &road, 10);
+  if (road == seconds_text || *road != ' ') return false;
+  node_text = strchr(++road, ' ');
+  if (node_text == NULL) return false;
+  *node_text++ = '\0';
+  long node = strtol(node_text, &reason, 10);
+  if (reason == node_text || *reason != ' ' || node < -1 || node > 4096) return false;
   stow_host_road which = STOW_HOST_NONE;
   while (which <= STOW_HOST_NUMA && strcmp(road, cuda_road_name(which)) != 0) which++;
-  if (which > STOW_HOST_NUMA || node < -1 || node > 4096) return false;
-  if ((which == STOW_HOST_NUMA) != (node >= 0)) return false;
-  probe->road = which;
-  snprintf(probe->reason, sizeof probe->reason, "%s", text + key_length + at);
+  if (which > STOW_HOST_NUMA || (which == STOW_HOST_NUMA) != (node >= 0)) return false;
+  *probe = (cuda_probe){.road = which, .numa_node = (int)node, .from_cache = true, .certain = true};
+  snprintf(probe->reason, sizeof probe->reason, "%s", reason + 1);
   uint64_t now = clock_wall_ns() / 1000000000;
   return which >= STOW_HOST_LOCATION || (seconds <= now && now - seconds < DAY_S);
 }

@@ -19,8 +19,6 @@
 /* After SIGKILL: how long to wait for a child that hangs inside the kernel before leaving it. */
 #define KILL_WAIT_MS 2000
 
-extern char **environ;
-
 /* ---- finding it ---- */
 
 static bool is_program(const char *path) {

@@ -75,10 +75,9 @@ static walk_end walk(cuda_probe *probe, const char *command, const char *uuid, s
     return WALK_UNCERTAIN;
   }
   const char *answer = strstr(begun + 1, "host-tier 1 ");
-  int node = -1;
-  if (answer != NULL && sscanf(answer, "host-tier 1 ok %d", &node) == 1) {
+  if (answer != NULL && strncmp(answer + 12, "ok ", 3) == 0) {
     probe->road = road;
-    probe->numa_node = road == STOW_HOST_NUMA ? node : -1;
+    probe->numa_node = road == STOW_HOST_NUMA ? (int)strtol(answer + 15, NULL, 10) : -1;
     return WALK_THERE;
   }
   if (answer != NULL && strncmp(answer + 12, "unable ", 7) == 0) {

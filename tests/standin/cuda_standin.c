@@ -26,14 +26,14 @@ typedef enum kind { FREE, PAGE, RANGE, MAPPING, PLAIN, PINNED, STREAM, EVENT } k
 
 /* Everything the driver handed out is one of these. */
 typedef struct thing {
-  kind what;
   uint64_t addr;
   size_t bytes;
-  int location, fd, card;
-  int maps;           /* of a page */
-  int released;       /* a page released while mapped lives on until unmapped */
   struct thing *page; /* of a mapping */
-  int recorded;       /* of an event */
+  kind what;
+  int location, fd, card;
+  int maps;     /* of a page */
+  int released; /* a page released while mapped lives on until unmapped */
+  int recorded; /* of an event */
 } thing;
 
 struct CUctx_st {
@@ -157,7 +157,7 @@ static thing *from_handle(kind what, const void *handle) {
 
 static long number(const char *name, long otherwise) {
   const char *text = getenv(name);
-  return text != NULL ? atol(text) : otherwise;
+  return text != NULL ? strtol(text, NULL, 10) : otherwise;
 }
 
 CALL cuInit(unsigned flags) {
@@ -171,7 +171,13 @@ CALL cuInit(unsigned flags) {
   if (getenv("STANDIN_HOST") != NULL) host_words = getenv("STANDIN_HOST");
   const char *fail = getenv("STANDIN_FAIL");
   fail_after = 1;
-  if (fail != NULL) sscanf(fail, "%63[^:]:%d:%d", fail_name, &fail_code, &fail_after);
+  if (fail != NULL) {
+    size_t size = strcspn(fail, ":");
+    snprintf(fail_name, sizeof fail_name, "%.*s", (int)size, fail);
+    char *end = (char *)(uintptr_t)(fail + size);
+    if (*end == ':') fail_code = (int)strtol(end + 1, &end, 10);
+    if (*end == ':') fail_after = (int)strtol(end + 1, NULL, 10);
+  }
   started = 1;
   int code = begin(__func__, 0);
   if (code == CU_OK && cards == 0) code = CU_ERROR_NO_DEVICE;
@@ -491,16 +497,17 @@ CALL cuMemMap(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
   t->bytes = bytes;
   t->page = page;
   page->maps++;
-  mmap((void *)(uintptr_t)addr, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, page->fd, 0);
-  END(CU_OK);
+  void *at = mmap((void *)(uintptr_t)addr, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, page->fd, 0);
+  END(at != MAP_FAILED ? CU_OK : CU_ERROR_UNKNOWN);
 }
 CALL cuMemUnmap(cu_addr addr, size_t bytes) {
   BEGIN(0);
   for (size_t done = 0; done < bytes;) {
     thing *t = find(MAPPING, addr + done);
     if (t == NULL || done + t->bytes > bytes) END(CU_ERROR_INVALID_VALUE);
-    mmap((void *)(uintptr_t)t->addr, t->bytes, PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (mmap((void *)(uintptr_t)t->addr, t->bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+      END(CU_ERROR_UNKNOWN);
     t->page->maps--;
     drop_page(t->page);
     done += t->bytes;

@@ -15,7 +15,7 @@ typedef struct process {
 
 static int number(const char *name, int otherwise) {
   const char *text = getenv(name);
-  return text != NULL ? atoi(text) : otherwise;
+  return text != NULL ? (int)strtol(text, NULL, 10) : otherwise;
 }
 
 int nvmlInit_v2(void) {
