@@ -184,7 +184,7 @@ stow_status cuda_probe_get(cuda_probe *probe, const char *name, bool anew) {
   cuda_card card;
   *probe = (cuda_probe){.road = STOW_HOST_NONE, .numa_node = -1};
   STOW_TRY(cuda_driver_get(&driver));
-  STOW_TRY(cuda_card_find(&card, driver, name));
+  STOW_TRY(cuda_card_find(&card, driver, name == NULL || name[0] == '\0' ? "0" : name));
   cuda_probe_card(probe, driver, card.handle, anew);
   return STOW_OK;
 }

@@ -30,9 +30,10 @@ typedef struct cuda_probe {
   char reason[CUDA_PROBE_REASON_MAX]; /* what was tried and how it ended, for people */
 } cuda_probe;
 
-/* The road for the card `name` (an index or a UUID, as for opening). With `anew` the kept answer is
- * neither read nor believed, and replaced. STOW_OK even where the road is none; errors are only
- * those of finding the card. May take seconds when it has to try. */
+/* The road for the card `name` (an index or a UUID, as for opening; NULL or "": the first). With
+ * `anew` the kept answer is not believed, and replaced if the new one is certain. STOW_OK even
+ * where the road is none; errors are only those of finding the card. May take seconds when it has
+ * to try. */
 stow_status cuda_probe_get(cuda_probe *probe, const char *name, bool anew);
 
 /* The same for a card already found, and whether an answer is kept (then nothing is started). */

@@ -26,6 +26,9 @@ TEST(a_good_driver_gives_pages_on_the_nearest_node)
   cuda_probe probe = probe_with(NULL, NULL);
   CHECK(probe.road == STOW_HOST_NUMA && probe.numa_node == 0 && probe.certain);
   check_reason(&probe, "node 0");
+  CHECK_OK(cuda_probe_get(&probe, NULL, false)); /* no name: the first card */
+  CHECK(probe.from_cache);
+  CHECK_STATUS(cuda_probe_get(&probe, "sim:16G", false), STOW_ERR_NOT_FOUND);
 }
 
 TEST(a_node_that_refuses_leads_to_the_next_road_or_node)
