@@ -1,7 +1,6 @@
 /* The simulated card: what it is opened with, what it holds, what it costs. */
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -192,14 +191,6 @@ TEST(plain_blocks_and_pages_share_one_capacity)
 
 /* ---- what it costs this machine ---- */
 
-static uint64_t resident_bytes(void) {
-  unsigned long pages = 0;
-  FILE *file = fopen("/proc/self/statm", "r");
-  CHECK(file != NULL && fscanf(file, "%*u %lu", &pages) == 1);
-  fclose(file);
-  return (uint64_t)pages * (uint64_t)getpagesize();
-}
-
 TEST(a_16_gib_card_that_is_only_mapped_costs_no_ram)
 {
   stow_device *d = open_card("sim:16G");
@@ -251,11 +242,9 @@ TEST(released_pages_give_their_ram_back_to_the_system)
 
 TEST(more_mappings_than_linux_allows_is_told_with_the_way_out)
 {
-  FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
-  unsigned long limit = 0;
-  if (file == NULL || fscanf(file, "%lu", &limit) != 1) SKIP("vm.max_map_count cannot be read");
-  fclose(file);
-  if (limit > 70000) SKIP("vm.max_map_count is %lu: too many mappings to make here", limit);
+  uint64_t limit = file_number("/proc/sys/vm/max_map_count", 0);
+  if (limit == 0) SKIP("vm.max_map_count cannot be read");
+  if (limit > 70000) SKIP("vm.max_map_count is %" PRIu64 ": too many to make here", limit);
   stow_device *d;
   stow_sim_options o = STOW_SIM_OPTIONS_INIT;
   o.page_bytes = 64 << 10;

@@ -2,6 +2,9 @@
 #ifndef SIM_TEST_H
 #define SIM_TEST_H
 
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <stowage/sys/device.h>
 
 #include "device/device.h"
@@ -43,6 +46,24 @@ static inline stow_sim_counts counts_of(stow_device *d) {
   stow_sim_counts counts;
   CHECK_OK(stow_sim_get_counts(d, &counts));
   return counts;
+}
+
+/* The `field`th number (from 0) on the first line of a small file; 0 if it cannot be read. */
+static inline uint64_t file_number(const char *path, int field) {
+  char line[256] = "", *at = line;
+  FILE *file = fopen(path, "r");
+  if (file == NULL) return 0;
+  if (fgets(line, sizeof line, file) == NULL) line[0] = '\0';
+  fclose(file);
+  for (; field > 0; field--) strtoull(at, &at, 10);
+  return strtoull(at, NULL, 10);
+}
+
+/* RAM that this process holds. */
+static inline uint64_t resident_bytes(void) {
+  uint64_t pages = file_number("/proc/self/statm", 1);
+  CHECK(pages > 0);
+  return pages * (uint64_t)getpagesize();
 }
 
 #endif

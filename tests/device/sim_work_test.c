@@ -1,8 +1,5 @@
 /* The simulated card catches what would corrupt memory on a card: reuse before the work is done, by
  * whatever address, unmapping under work; and lets pass what is ordered, by whatever road. */
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "device/sim_test.h"
 
 enum { READ = STOW_SIM_READ, WRITE = STOW_SIM_WRITE };
@@ -357,14 +354,6 @@ TEST(work_takes_its_time_and_streams_run_beside_each_other)
 
 /* ---- history ---- */
 
-static uint64_t resident_kib(void) {
-  unsigned long pages = 0;
-  FILE *file = fopen("/proc/self/statm", "r");
-  CHECK(file != NULL && fscanf(file, "%*u %lu", &pages) == 1);
-  fclose(file);
-  return (uint64_t)pages * (uint64_t)getpagesize() / 1024;
-}
-
 TEST(a_long_run_keeps_no_long_history)
 {
   bench t = bench_make("sim:64M,paper");
@@ -381,12 +370,12 @@ TEST(a_long_run_keeps_no_long_history)
     } else {
       CHECK_OK(use(&t, t.one, at, bytes, (int)(harness_random(&random) % 2)));
     }
-    if (i == 30000) before = resident_kib();
+    if (i == 30000) before = resident_bytes();
   }
-  uint64_t after = resident_kib();
+  uint64_t after = resident_bytes();
   CHECK_U64(counts_of(t.d).violations, 0);
-  if (after > before + 2048)
-    FAIL("history grew from %" PRIu64 " to %" PRIu64 " KiB", before, after);
+  if (after > before + 2 * MIB)
+    FAIL("history grew from %" PRIu64 " to %" PRIu64 " bytes", before, after);
   bench_end(t);
 }
 
