@@ -2,6 +2,7 @@
 # The command's output against tests/golden/*.txt. Such a file is a session: lines that begin with "$ " are run by bash in
 # an empty folder (`data` is tests/data there), and what they print, errors too, must be the lines that follow; "exit N"
 # after them where N is not 0. $STANDIN is the folder of the stand-in drivers. What differs from machine to machine is replaced first (below).
+# The ```console blocks of README.md are such a session too, so what it shows is what happens.
 # STOWAGE_UPDATE=1 writes the files anew: look at the difference before keeping it.
 . "$(dirname "$0")/../guards/lib.bash"
 export PATH=$build:$PATH LC_ALL=C.UTF-8
@@ -29,13 +30,17 @@ session() { # FILE: prints what the file should be
     [ "$code" = 0 ] || echo "exit $code"
   done < "$1"
 }
+fresh() { # an empty folder to run in
+  rm -rf "$folder/empty" "$folder/cache" && mkdir "$folder/empty"
+  ln -s "$source_dir/tests/data" "$folder/empty/data"
+  ln -s "$source_dir/tests" "$folder/empty/tests"
+}
 
 for file in "$source_dir"/tests/golden/*.txt; do
   IFS= read -r first < "$file" || true
   case $first in '$ '*) ;; *) continue ;; esac
   name=$(basename "$file" .txt)
-  rm -rf "$folder/empty" "$folder/cache" && mkdir "$folder/empty"
-  [ -d "$source_dir/tests/data" ] && ln -s "$source_dir/tests/data" "$folder/empty/data"
+  fresh
   session "$file" > "$folder/$name"
   if [ -n "${STOWAGE_UPDATE:-}" ]; then cp "$folder/$name" "$file"; fi
   if diff -u "$file" "$folder/$name" > "$folder/diff"; then
@@ -44,4 +49,9 @@ for file in "$source_dir"/tests/golden/*.txt; do
     cat "$folder/diff"; fail "$name"
   fi
 done
+
+awk '/^```console$/ { on = 1; next } /^```/ { on = 0 } on' "$source_dir/README.md" > "$folder/readme.expected"
+fresh
+session "$folder/readme.expected" > "$folder/readme"
+if diff -u <(normalise < "$folder/readme.expected") "$folder/readme"; then ok "readme: what it shows is what happens"; else fail readme; fi
 finish
