@@ -77,6 +77,14 @@ static void check_unmap(void *user, uint64_t addr, uint64_t bytes) {
   gave(user, EVENT_SEGMENT_UNMAP, addr, bytes);
 }
 
+/* Memory given back, or nothing told of a request that failed: it was refused. */
+static bool check_allows(void *user) {
+  check *c = user;
+  const event *e = peek(c);
+  bool refused = e != NULL ? e->kind != EVENT_SEGMENT_MAP : c->failing;
+  return !refused || c->by_limit;
+}
+
 /* A range begins where its first page is mapped. */
 static uint64_t check_reserve(void *user, uint64_t bytes) {
   check *c = user;
@@ -134,6 +142,7 @@ stow_status replay_check(replay_result *out, const steps *s, const policy_ops *w
   policy_driver driver = {.user = &c,
                           .take = check_take,
                           .give = check_give,
+                          .allows = check_allows,
                           .reserve = check_reserve,
                           .map = check_map,
                           .unmap = check_unmap};

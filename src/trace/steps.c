@@ -100,6 +100,71 @@ static stow_status lanes_sort(steps *s) {
   return STOW_OK;
 }
 
+/* ---- segments ---- */
+
+/* What the recording's own segments hold, as far as it tells: who is empty when memory is given
+ * back says why it is. */
+typedef struct held_segment {
+  uint64_t addr, bytes, live; /* live: allocations inside */
+} held_segment;
+
+typedef struct held {
+  held_segment *list; /* by address */
+  size_t count, capacity, empty;
+} held;
+
+/* The last segment that begins at or before `addr`, or where it would stand. */
+static size_t held_upper(const held *h, uint64_t addr) {
+  size_t low = 0, high = h->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (h->list[middle].addr <= addr)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static held_segment *held_find(const held *h, uint64_t addr) {
+  size_t at = held_upper(h, addr);
+  if (at == 0 || addr - h->list[at - 1].addr >= h->list[at - 1].bytes) return NULL;
+  return &h->list[at - 1];
+}
+
+static stow_status held_add(held *h, uint64_t addr, uint64_t bytes) {
+  if (h->count == h->capacity) {
+    size_t capacity = h->capacity == 0 ? 64 : h->capacity * 2;
+    held_segment *list = realloc(h->list, capacity * sizeof *list);
+    if (list == NULL)
+      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu segments", capacity);
+    h->list = list;
+    h->capacity = capacity;
+  }
+  size_t at = held_upper(h, addr);
+  memmove(&h->list[at + 1], &h->list[at], (h->count - at) * sizeof *h->list);
+  h->list[at] = (held_segment){.addr = addr, .bytes = bytes};
+  h->count++;
+  h->empty++;
+  return STOW_OK;
+}
+
+static void held_remove(held *h, uint64_t addr) {
+  size_t at = held_upper(h, addr);
+  if (at == 0 || h->list[at - 1].addr != addr) return;
+  h->empty -= h->list[at - 1].live == 0;
+  memmove(&h->list[at - 1], &h->list[at], (h->count - at) * sizeof *h->list);
+  h->count--;
+}
+
+static void held_count(held *h, uint64_t addr, int change) {
+  held_segment *s = held_find(h, addr);
+  if (s == NULL || (change < 0 && s->live == 0)) return;
+  h->empty -= s->live == 0;
+  s->live += (uint64_t)(int64_t)change;
+  h->empty += s->live == 0;
+}
+
 /* ---- building ---- */
 
 typedef struct builder {
@@ -111,6 +176,9 @@ typedef struct builder {
   uint32_t spare_count, id_capacity;
   uint64_t live_bytes;
   uint64_t reserved, reserved_max; /* as the recording's own segment events tell */
+  bool gives;                      /* memory is given back somewhere in it */
+  held held;
+  policy_settings settings;
 } builder;
 
 static stow_status add_step(builder *b, step s) {
@@ -160,6 +228,7 @@ static stow_status add_free(builder *b, const event *e, uint32_t index) {
   }
   STOW_TRY(add_step(
       b, (step){.kind = STEP_FREE, .bytes = b->bytes[id], .id = (uint32_t)id, .event = index}));
+  if (b->gives) held_count(&b->held, e->addr, -1);
   b->live_bytes -= b->bytes[id] < b->live_bytes ? b->bytes[id] : b->live_bytes;
   b->spare[b->spare_count++] = (uint32_t)id;
   return STOW_OK;
@@ -175,6 +244,7 @@ static stow_status add_alloc(builder *b, const event *e, uint32_t index, bool in
   STOW_TRY(take_id(b, &s.id));
   b->bytes[s.id] = e->bytes;
   STOW_TRY(map_put(&b->live, e->addr, s.id));
+  if (b->gives) held_count(&b->held, e->addr, 1);
   note_live(b, e->bytes);
   b->out->alloc_count++;
   return add_step(b, s);
@@ -225,23 +295,32 @@ static size_t next_event(const builder *b, size_t i) {
 static bool would_fit(const builder *b, size_t first, size_t end, const event *request) {
   const uint64_t small_max = UINT64_C(1) << 20, small_segment = UINT64_C(2) << 20;
   bool small = request->bytes <= small_max;
+  uint64_t oversize = b->settings.max_split_bytes, most = UINT64_MAX;
+  if (request->bytes >= oversize) most = request->bytes + b->settings.max_rounding_bytes;
+  if (request->bytes < oversize && oversize != POLICY_NO_LIMIT) most = oversize;
   for (size_t i = first; i < end; i++) {
     const event *e = &b->out->source->events[i];
     if (e->device != b->out->device || !gives_back(e) || e->stream != request->stream) continue;
-    if (e->bytes >= request->bytes && small == (e->bytes == small_segment)) return true;
+    if (e->bytes >= request->bytes && e->bytes < most && small == (e->bytes == small_segment))
+      return true;
   }
   return false;
 }
 
 /* Memory was given back from event `index` on. Either the program asked for it (empty_cache), which
- * is a step of its own, or the allocator did on its way out of memory, which a policy repeats by
- * itself. The second is followed by a new segment or a refusal, of a request that fitted nothing of
- * what was given back, and would have taken the reserve past all it ever reached. */
+ * is a step of its own, or the allocator did by itself, which a policy repeats by itself:
+ *   - collecting garbage, or making room by oversize blocks: then some empty segments stay;
+ *   - on its way out of memory: then a new segment or a refusal follows, of a request that fitted
+ *     nothing of what was given back and would have taken the reserve past all it ever reached. */
 static stow_status add_trim(builder *b, uint32_t index, uint32_t *last) {
   const event *events = b->out->source->events;
-  size_t count = b->out->source->event_count, end = index;
-  for (size_t i = index; i < count && gives_back(&events[i]); i = next_event(b, i + 1)) end = i + 1;
+  size_t count = b->out->source->event_count, end = index, given = 0;
+  for (size_t i = index; i < count && gives_back(&events[i]); i = next_event(b, i + 1)) {
+    given += events[i].kind == EVENT_SEGMENT_FREE;
+    end = i + 1;
+  }
   *last = (uint32_t)end - 1;
+  if (given > 0 && given < b->held.empty) return STOW_OK;
   uint64_t more = 0;
   size_t i = next_event(b, end);
   for (;
@@ -257,13 +336,17 @@ static stow_status add_trim(builder *b, uint32_t index, uint32_t *last) {
 
 /* The most the recording's own reserve ever was. Ones that began late know it only from there on.
  */
-static uint64_t most_reserved(const recording *r, uint16_t device) {
+static uint64_t most_reserved(const recording *r, uint16_t device, bool *gives) {
   uint64_t now = 0, most = 0;
+  *gives = false;
   for (size_t i = 0; i < r->event_count; i++) {
     const event *e = &r->events[i];
     if (e->device != device) continue;
     if (e->kind == EVENT_SEGMENT_ALLOC || e->kind == EVENT_SEGMENT_MAP) now += e->bytes;
-    if (gives_back(e)) now -= e->bytes < now ? e->bytes : now;
+    if (gives_back(e)) {
+      now -= e->bytes < now ? e->bytes : now;
+      *gives = true;
+    }
     if (now > most) most = now;
   }
   return most;
@@ -277,6 +360,9 @@ static stow_status add_event(builder *b, uint32_t index, uint32_t *given_until) 
   case EVENT_FREE: return add_free(b, e, index);
   case EVENT_FAIL: return add_fail(b, e, index);
   case EVENT_SEGMENT_ALLOC:
+    if (b->gives) STOW_TRY(held_add(&b->held, e->addr, e->bytes));
+    b->reserved += e->bytes;
+    return STOW_OK;
   case EVENT_SEGMENT_MAP: b->reserved += e->bytes; return STOW_OK;
   case EVENT_SEGMENT_FREE:
   case EVENT_SEGMENT_UNMAP:
@@ -284,6 +370,7 @@ static stow_status add_event(builder *b, uint32_t index, uint32_t *given_until) 
       STOW_TRY(add_trim(b, index, given_until));
       ++*given_until;
     }
+    if (e->kind == EVENT_SEGMENT_FREE) held_remove(&b->held, e->addr);
     b->reserved -= e->bytes < b->reserved ? e->bytes : b->reserved;
     return STOW_OK;
   default: return STOW_OK;
@@ -293,7 +380,8 @@ static stow_status add_event(builder *b, uint32_t index, uint32_t *given_until) 
 static stow_status build(builder *b) {
   const recording *r = b->out->source;
   STOW_TRY(pool_finder_init(&b->pools, r, b->out->device));
-  b->reserved_max = most_reserved(r, b->out->device);
+  b->reserved_max = most_reserved(r, b->out->device, &b->gives);
+  steps_settings(&b->settings, r);
   uint32_t given_until = 0;
   for (size_t i = 0; i < r->event_count; i++) {
     if (r->events[i].device != b->out->device) continue;
@@ -312,6 +400,7 @@ stow_status steps_build(steps *out, const recording *r, uint16_t device) {
   builder b = {.out = out};
   stow_status status = build(&b);
   free(b.pools.private);
+  free(b.held.list);
   map_free(&b.live);
   free(b.bytes);
   free(b.spare);

@@ -4,10 +4,10 @@
 usage: record_async.py OUT.json TRACE.pickle.gz...      (needs a card and libcuda only)
 
 One fresh pool for each, kept whole (release threshold 2^64-1, as PyTorch sets it), one stream. OUT.json: a list of {trace,
-peak_reserved_bytes, growth: [[event, bytes asked, reserved after, address]...]} with an entry wherever the reserve grew, and
-"probes": small experiments on single sizes. Compare peak_reserved_bytes with `stowage replay TRACE --policy cuda_async`.
+peak_reserved_bytes, growth: [[event, bytes asked, reserved after, address]...], addresses} with an entry wherever the reserve grew
+and the address of every allocation, and "probes": small experiments. Compare peak_reserved_bytes with `stowage replay TRACE --policy cuda_async`.
 """
-import ctypes, gzip, json, pickle, sys
+import ctypes, gzip, json, pickle, random, sys
 
 cu = ctypes.CDLL("libcuda.so.1")
 u64, ptr = ctypes.c_uint64, ctypes.c_void_p
@@ -60,7 +60,7 @@ class Pool:
 def replay(path):
     snapshot = pickle.load(gzip.open(path))
     events = max(snapshot["device_traces"], key=len)
-    pool, live, growth, reserved, refused = Pool(), {}, [], 0, 0
+    pool, live, growth, reserved, refused, addresses = Pool(), {}, [], 0, 0, []
     for i, e in enumerate(events):
         if e["action"] == "alloc":
             address = pool.alloc(e["size"])
@@ -68,6 +68,7 @@ def replay(path):
                 refused += 1
                 continue
             live[e["addr"]] = address
+            addresses.append(address)
             now = pool.attribute(RESERVED)
             if now != reserved:
                 growth.append([i, e["size"], now, address])
@@ -75,7 +76,7 @@ def replay(path):
         elif e["action"] == "free_completed" and e["addr"] in live:
             pool.free(live.pop(e["addr"]))
     result = dict(trace=path.split("/")[-1], peak_reserved_bytes=max((g[2] for g in growth), default=0), refused=refused,
-                  growth=growth)
+                  growth=growth, addresses=addresses)
     for address in live.values():
         pool.free(address)
     pool.close()
@@ -99,8 +100,26 @@ def probes():
         "holes": [64 * mib] * 8 + [-1, -3, -5, -7, 128 * mib, 256 * mib],
         "holes_small": [10 * mib] * 12 + [-1, -3, -5, -7, -9, -11, 20 * mib, 11 * mib, 10 * mib, 5 * mib],
         "mixed_small": [512, 3 * mib, 512, 3 * mib, 512, 3 * mib, -2, -4, -6, 3 * mib, 1 * mib, 2048],
+        "ties": [8 * mib] * 9 + [-2, -4, -6, -8, 8 * mib, 8 * mib, 8 * mib],
+        "ties_backwards": [8 * mib] * 9 + [-8, -6, -4, -2, 8 * mib, 8 * mib, 8 * mib],
+        "ties_after_a_miss": [8 * mib] * 9 + [-2, -4, -6, -8, 50 * mib, 8 * mib, 8 * mib, 8 * mib],
+        "fit_of_near_sizes": [s * mib for k in (40, 36, 44, 34, 50, 60, 33) for s in (k, 1)] + [-1, -3, -5, -7, -9, -11, -13]
+        + [s * mib for s in (33, 33, 33, 33, 33, 33)],
+        "fit_after_a_miss": [s * mib for k in (40, 36, 44, 34, 50, 60, 33) for s in (k, 1)] + [-1, -3, -5, -7, -9, -11, -13]
+        + [s * mib for s in (200, 33, 33, 33, 33, 33, 33)],
+        "small_after_large_free": [20 * mib, 1 * mib, 80 * mib, 1 * mib, -1, -3, 4 * mib, 4 * mib, 4 * mib],
         "big": [2000 * mib, 1500 * mib, -1, 1999 * mib, 2001 * mib, -2, 1400 * mib],
     }
+    for seed in range(6):
+        rng, script, live = random.Random(seed), [], []
+        sizes = [rng.randrange(1, 90 if seed < 3 else 8) * (mib if seed % 2 else 300_000) for _ in range(12)]
+        for _ in range(300):
+            if live and rng.random() < 0.47:
+                script.append(-live.pop(rng.randrange(len(live))))
+            else:
+                script.append(rng.choice(sizes))
+                live.append(sum(s > 0 for s in script))
+        scripts[f"random_{seed}"] = script
     for name, script in scripts.items():
         pool, made, log = Pool(), [], []
         for size in script:

@@ -54,6 +54,9 @@ typedef struct policy_driver {
   /* A segment of `bytes`: true and its address, or false: the driver refused. */
   bool (*take)(void *user, uint64_t bytes, uint64_t *addr);
   void (*give)(void *user, uint64_t addr, uint64_t bytes);
+  /* False: whatever is asked for next will be refused. Looked at before a range is opened for it.
+   */
+  bool (*allows)(void *user);
   /* A range of addresses with nothing behind it. */
   uint64_t (*reserve)(void *user, uint64_t bytes);
   bool (*map)(void *user, uint64_t addr, uint64_t bytes);

@@ -72,7 +72,7 @@ bool torch_block_put(torch *t, uint32_t block) {
   torch_pool *pool = &t->pools[b->pool];
   b->state = TORCH_FREE;
   if (!b->mapped) return order_put(&pool->unmapped, (order_key){0, b->addr, block}) == STOW_OK;
-  b->birth = pool->searches;
+  b->birth = t->searches[pool->small];
   return order_put(&pool->free, (order_key){b->bytes, b->addr, block}) == STOW_OK;
 }
 
@@ -145,7 +145,7 @@ static uint64_t grown_bytes(const torch *t, uint32_t block) {
 
 static bool find_free(torch *t, torch_request *r) {
   torch_pool *pool = &t->pools[r->pool];
-  if (t->gc) pool->searches++;
+  if (t->gc && !pool->private) t->searches[pool->small]++;
   order_at at;
   if (!order_seek(&pool->free, &at, r->bytes, 0)) return false;
   if (t->expandable) {

@@ -31,7 +31,7 @@ typedef struct torch_block {
   uint32_t prev, next; /* neighbours by address in the same segment or range */
   uint32_t pool;
   uint32_t range; /* index + 1 of the range it is in; 0: an ordinary segment */
-  uint64_t birth; /* the pool's search count when it last became free: its age counts from there */
+  uint64_t birth; /* the search count when it last became free: its age counts from there */
   uint32_t owner; /* the id of the allocation in it, while not free */
   uint8_t state;
   bool mapped;
@@ -39,7 +39,6 @@ typedef struct torch_block {
 
 typedef struct torch_pool {
   order free, unmapped;
-  uint64_t searches; /* counted only while garbage collection is on */
   bool small, private;
 } torch_pool;
 
@@ -54,6 +53,7 @@ typedef struct torch {
   policy_options options;
   policy_stats stats;
   bool expandable, gc;
+  uint64_t searches[2]; /* of all streams' large and small pools; counted while gc is on */
   torch_block *blocks;
   uint32_t block_count, block_capacity, spare; /* spare: free numbers, linked by next */
   torch_pool *pools;                           /* lane * 2 + small */

@@ -131,7 +131,9 @@ static uint64_t least(uint64_t a, uint64_t b) {
 }
 
 policy_answer torch_range_take(torch *t, torch_request *r) {
+  const policy_driver *driver = t->options.driver;
   if (t->options.limit_is_told && !torch_fits(t, r->segment_bytes)) return POLICY_FULL;
+  if (driver != NULL && !driver->allows(driver->user)) return POLICY_FULL;
   uint32_t block = find_room(t, r);
   if (block == 0) return POLICY_BROKEN;
   if (!t->blocks[block].mapped) {

@@ -73,7 +73,7 @@ static bool collect_older(torch *t, torch_pool *pool, double age, uint64_t *give
   order_at at;
   for (bool more = order_first(&pool->free, &at); more;) {
     order_key key = order_get(&pool->free, at);
-    uint64_t own = pool->searches - t->blocks[key.id].birth;
+    uint64_t own = t->searches[false] - t->blocks[key.id].birth;
     if (is_whole(t, key.id) && (double)own >= age) {
       any = true;
       *given += key.bytes;
@@ -102,7 +102,7 @@ void torch_collect(torch *t) {
     for (bool more = order_first(&pool->free, &at); more; more = order_next(&pool->free, &at)) {
       uint32_t block = order_get(&pool->free, at).id;
       if (!is_whole(t, block)) continue;
-      ages += pool->searches - t->blocks[block].birth;
+      ages += t->searches[false] - t->blocks[block].birth;
       count++;
     }
   }
