@@ -50,6 +50,7 @@ find_missing() {
     want pkg-config has pkg-config
     want groff-base has groff
     want clang-format has clang-format
+    want chromium browser
     case ${cc##*/} in clang*) need "$(clang_runtime)" sanitizer "$cc" address ;; esac
   fi
   if [ "$purpose" = lint ]; then
@@ -64,6 +65,8 @@ find_missing() {
     need "$(clang_runtime)" fuzzer_runtime
   fi
 }
+# Any of the names the page's tests look for.
+browser() { has chromium || has chromium-browser || has google-chrome; }
 fuzzer_runtime() {
   has clang && echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return d == 0 && n; }' |
     clang -fsanitize=fuzzer,address -x c - -o /dev/null > /dev/null 2>&1

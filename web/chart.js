@@ -7,7 +7,7 @@
 import { make, Canvas, showTip, hideTip, siteLabel, swatch } from "./dom.js";
 import { firstAtLeast } from "./model.js";
 import { seriesColour, theme } from "./theme.js";
-import { countText, roundStep, sizeStep, sizeText, timeText } from "./units.js";
+import { countText, momentText, roundStep, sizeStep, sizeText, timeText } from "./units.js";
 
 const MARGIN = { left: 74, right: 14, top: 22, bottom: 26 };
 const SINGLE_OPS = 700; // at most so many begins and ends are drawn one by one
@@ -197,8 +197,10 @@ export class TimeChart {
     if (bytes === 0) return "0";
     const units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = Math.min(4, Math.max(0, Math.floor(Math.log2(bytes) / 10)));
-    const scale = 1024 ** unit, digits = step >= scale ? 0 : Math.min(4, Math.ceil(Math.log10(scale / step)));
-    return `${(bytes / scale).toFixed(digits)} ${units[unit]}`;
+    // Steps are powers of two: a step of 1/8 needs three digits; below that the next unit reads better.
+    while (unit > 0 && step < 1024 ** unit / 8) unit--;
+    const scale = 1024 ** unit, digits = step >= scale ? 0 : Math.round(Math.log2(scale / step));
+    return `${(bytes / scale).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${units[unit]}`;
   }
 
   // A band for each series; columns are one pixel wide.
@@ -376,6 +378,14 @@ export class TimeChart {
       c.fill();
       this.spots.push({ x, failure, tick: failure.tick });
     }
+    const chosen = this.xOf(this.placeOf(this.run.chosen));
+    if (inside(chosen)) {
+      line(chosen, names.accent, 2);
+      c.fillStyle = names.accent;
+      c.beginPath();
+      c.arc(chosen, bottom, 4.5, 0, 7);
+      c.fill();
+    }
     const peakX = this.xOf(this.placeOf(this.run.peakTick));
     if (inside(peakX)) {
       const y = Math.max(MARGIN.top, this.yOf(this.run.peakBytes)), text = `peak ${sizeText(this.run.peakBytes)}`;
@@ -395,14 +405,6 @@ export class TimeChart {
       c.fillText(text, x + 6, top + 9);
       c.font = "11px system-ui, sans-serif";
       this.spots.push({ x: x + wide / 2, wide, top, peak: true, tick: this.run.peakTick });
-    }
-    const chosen = this.xOf(this.placeOf(this.run.chosen));
-    if (inside(chosen)) {
-      line(chosen, names.accent, 2);
-      c.fillStyle = names.accent;
-      c.beginPath();
-      c.arc(chosen, bottom, 4.5, 0, 7);
-      c.fill();
     }
     if (this.hover && inside(this.hover.x)) line(Math.round(this.hover.x) + 0.5, names.soft, 1, [3, 3]);
   }
@@ -527,7 +529,7 @@ export class TimeChart {
     const run = this.run, labels = this.app.series.labels, spot = this.spotUnder(x, y);
     if (spot?.failure) {
       return showTip(event, make("b", { class: "bad" }, "Out of memory"),
-        make("p", {}, `${sizeText(spot.failure.asked)} asked at event ${countText(spot.tick)}, ${timeText(run.times[spot.tick], run.lastTime)}`),
+        make("p", {}, `${sizeText(spot.failure.asked)} asked at event ${countText(spot.tick)}, ${momentText(run.times[spot.tick])}`),
         spot.failure.deviceFree ? make("p", {}, `${sizeText(spot.failure.deviceFree)} free on the device, as the program was told`) : null);
     }
     const rect = this.rectUnder(x, y);
@@ -537,7 +539,7 @@ export class TimeChart {
     const total = now.reduce((a, b) => a + b, 0);
     showTip(event,
       make("div", { class: "tip-head" }, make("b", {}, sizeText(total)), " live", run.reservedKnown ? make("span", {}, `, ${sizeText(run.reservedAt(tick))} reserved`) : null),
-      make("p", { class: "soft" }, `event ${countText(tick)} · ${timeText(run.times[tick] ?? 0, run.lastTime)}`),
+      make("p", { class: "soft" }, `event ${countText(tick)} · ${momentText(run.times[tick] ?? 0)}`),
       make("div", { class: "tip-rows" }, rows.flatMap((s) => [swatch(seriesColour(s, labels)), siteLabel(labels[s]), make("span", { class: "number" }, sizeText(now[s]))])));
   }
 }

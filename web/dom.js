@@ -32,8 +32,10 @@ export function choices(element, options, chosen, choose) {
     make("button", { type: "button", title, "aria-pressed": String(value === chosen), onclick: () => choose(value), "data-value": value }, label)));
 }
 
-export function siteLabel(label) {
-  return make("span", { class: "site" }, make("b", {}, label.name), label.place ? make("span", { class: "place", title: label.file || "" }, label.place) : null);
+// A call site, tag or size; brief: the file without its folders, where there is little room.
+export function siteLabel(label, brief = false) {
+  const place = brief ? label.place.split("/").pop() : label.place;
+  return make("span", { class: "site", title: label.file ? `${label.name}  ${label.file}:${label.line}` : null }, make("b", {}, label.name), place ? make("span", { class: "place" }, place) : null);
 }
 
 // columns: {title, number, cell(row) → text or element, sort(row) → number}. Rows come sorted.

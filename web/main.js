@@ -5,7 +5,7 @@ import { seriesColour, startTheme } from "./theme.js";
 import { byId, choices, facts, fill, make, siteLabel, swatch } from "./dom.js";
 import { TimeChart } from "./chart.js";
 import { aboutPanel, allocationsPanel, comparePanel, flamePanel, holdersPanel, inspector, iterationsPanel, policiesPanel, spacePanel } from "./panels.js";
-import { addressText, countText, shareText, signedSizeText, sizeText, timeText } from "./units.js";
+import { addressText, countText, momentText, shareText, signedSizeText, sizeText, timeText } from "./units.js";
 
 const KEYS = [
   ["← →", "move along the trace"], ["↑ ↓  or  + −", "zoom in and out"], ["0", "show the whole trace"],
@@ -155,13 +155,13 @@ class App {
   }
   buildFacts() {
     const card = (name, values, more, onclick, bad) => make(onclick ? "button" : "div", { class: `fact${bad ? " bad" : ""}`, ...(onclick ? { type: "button", onclick } : {}) },
-      make("span", {}, name), make("b", {}, values), make("em", {}, more));
-    const per = (value) => this.runs.map(value).join(" ↔ ");
+      make("span", {}, name), make("b", { class: this.runs.length > 1 ? "pair" : "" }, values), make("em", {}, more));
+    const per = (value) => this.runs.map(value).join(" → ");
     const runs = this.runs, one = runs.length === 1, run = runs[0], it = run.iterations;
     const unused = (r) => r.reservedAt(r.peakTick) - r.liveAt(r.peakTick);
     const failures = runs.reduce((n, r) => n + r.failureCount, 0);
     fill(byId("facts"),
-      card("Peak live", per((r) => sizeText(r.peakBytes)), one ? `event ${countText(run.peakTick)}, ${timeText(run.times[run.peakTick] ?? 0, run.lastTime)}` : this.changeText((r) => r.peakBytes), () => { for (const r of runs) this.choose(r, r.peakTick, true); }),
+      card("Peak live", per((r) => sizeText(r.peakBytes)), one ? `event ${countText(run.peakTick)}, ${momentText(run.times[run.peakTick] ?? 0)}` : this.changeText((r) => r.peakBytes), () => { for (const r of runs) this.choose(r, r.peakTick, true); }),
       card("Peak reserved", per((r) => (r.reservedKnown ? sizeText(r.peakReservedBytes) : "not recorded")), one ? (run.reservedKnown ? `event ${countText(run.peakReservedTick)}` : "no segments in this trace") : this.changeText((r) => r.peakReservedBytes), run.reservedKnown ? () => { for (const r of runs) this.choose(r, r.peakReservedTick, true); } : null),
       card("Reserved, not live, at the peak", per((r) => (r.reservedKnown ? sizeText(unused(r)) : "–")), one ? (run.reservedKnown ? `${shareText(unused(run), run.reservedAt(run.peakTick))} of what is reserved` : "") : per((r) => shareText(unused(r), r.reservedAt(r.peakTick)))),
       card("Out of memory", per((r) => (r.failureCount ? countText(r.failureCount) : "never")), failures ? `${sizeText((run.failures[0] ?? runs[1].failures[0]).asked)} asked first` : "no request failed", failures ? () => this.nextFailure() : null, failures > 0),
@@ -169,7 +169,7 @@ class App {
   }
   changeText(value) {
     const [a, b] = this.runs.map(value);
-    return this.runs.length === 2 ? `${signedSizeText(b - a)} (${a > 0 ? (100 * (b - a) / a).toFixed(1) : "–"}%)` : "";
+    return this.runs.length === 2 ? `${signedSizeText(b - a)}${a > 0 ? `, ${b < a ? "−" : "+"}${shareText(Math.abs(b - a), a)}` : ""}` : "";
   }
   buildControls() {
     const groups = [...new Set(this.runs.flatMap((run) => run.groupings()))];
@@ -198,13 +198,13 @@ class App {
     fill(byId("moment"),
       this.runs.length > 1 ? make("p", { class: "soft" }, this.nameOf(run)) : null,
       make("p", {}, make("b", { class: "big" }, sizeText(live)), " live ", peak ? make("span", { class: "badge" }, "peak") : null, failure ? make("span", { class: "badge bad" }, "out of memory") : null),
-      make("p", { class: "soft" }, `event ${countText(tick)} · ${timeText(run.times[tick] ?? 0, run.lastTime)}${run.reservedKnown ? ` · ${sizeText(run.reservedAt(tick))} reserved` : ""}`));
+      make("p", { class: "soft" }, `event ${countText(tick)} · ${momentText(run.times[tick] ?? 0)}${run.reservedKnown ? ` · ${sizeText(run.reservedAt(tick))} reserved` : ""}`));
   }
   showLegend() {
     const run = this.active, now = run.seriesAt(run.chosen), labels = this.series.labels;
     const total = now.reduce((a, b) => a + b, 0), order = [...labels.keys()].sort((a, b) => now[b] - now[a]);
     fill(byId("legend"), make("ul", {}, order.filter((s) => now[s] > 0 || order.length <= 8).map((s) => {
-      const item = make("li", { class: now[s] > 0 ? "" : "none" }, swatch(seriesColour(s, labels)), siteLabel(labels[s]),
+      const item = make("li", { class: now[s] > 0 ? "" : "none" }, swatch(seriesColour(s, labels)), siteLabel(labels[s], true),
         make("span", { class: "number" }, sizeText(now[s])), make("span", { class: "number share" }, shareText(now[s], total)));
       item.addEventListener("pointerenter", () => { this.lit = s; this.redraw(); });
       item.addEventListener("pointerleave", () => { this.lit = -1; this.redraw(); });

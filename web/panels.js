@@ -3,7 +3,7 @@ import { Canvas, choices, empty, facts, fill, hideTip, make, showTip, siteLabel,
 import { FlameGraph } from "./flame.js";
 import { AddressSpace } from "./space.js";
 import { seriesColour, theme } from "./theme.js";
-import { addressText, countText, shareText, signedSizeText, sizeText, timeText } from "./units.js";
+import { addressText, countText, momentText, shareText, signedSizeText, sizeText, timeText } from "./units.js";
 import { OPEN } from "./data.js";
 
 const STACKS_HINT = "The trace carries no stacks. With PyTorch they are recorded by torch.cuda.memory._record_memory_history(stacks=\"python\") before the program runs.";
@@ -63,7 +63,7 @@ export function allocationsPanel(app) {
   if (rows.length === 0) return empty("No allocations here", matched ? "Nothing in view matches the search." : "Zoom out, or choose another stretch.");
   rows.sort((a, b) => run.size[b] - run.size[a]);
   const group = run.group(app.by);
-  const when = (tick) => `${countText(tick)} · ${timeText(run.times[tick], run.lastTime)}`;
+  const when = (tick) => `${countText(tick)} · ${momentText(run.times[tick])}`;
   return table([
     { title: "", cell: (life) => swatch(seriesColour(run.colour[life], app.series.labels)) },
     { title: "Size", number: true, cell: (life) => sizeText(run.size[life]) },
@@ -221,8 +221,8 @@ export function inspector(app) {
     make("div", { class: "row" }, make("h3", {}, sizeText(run.size[life])), make("button", { type: "button", "aria-label": "Close", onclick: () => app.pick(null) }, "×")),
     facts([
       ["bytes", countText(run.size[life])], ["address", addressText(run.address(life))],
-      ["from", life < run.before ? "before the trace began" : `event ${countText(run.start[life])} · ${timeText(run.times[run.start[life]], run.lastTime)}`],
-      ["to", end === OPEN ? "the end of the trace, still live" : `event ${countText(end)} · ${timeText(run.times[end], run.lastTime)}`],
+      ["from", life < run.before ? "before the trace began" : `event ${countText(run.start[life])} · ${momentText(run.times[run.start[life]])}`],
+      ["to", end === OPEN ? "the end of the trace, still live" : `event ${countText(end)} · ${momentText(run.times[end])}`],
       end !== OPEN && life >= run.before ? ["lived", timeText(run.times[end] - run.times[run.start[life]])] : null,
       tag ? ["tag", run.texts[tag]] : null, run.streams.length > 1 ? ["stream", String(run.streams[run.streamOf[life]])] : null]),
     make("div", { class: "choices" }, make("button", { type: "button", onclick: () => app.chartOf(run).showTicks(run.start[life], end === OPEN ? run.ticks - 1 : end) }, "Zoom to its life")),

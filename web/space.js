@@ -74,10 +74,13 @@ export class AddressSpace {
     }
     const perRow = (this.window[1] - this.window[0]) / SPACE_ROWS;
     c.fillStyle = names.ink;
-    for (const region of this.regions) { // where a segment begins
+    let last = -Infinity;
+    for (const region of this.regions) { // where a segment begins; not where they are too small to see
       const row = Math.floor((region.offset - this.window[0]) / perRow);
       if (row < 0 || row >= SPACE_ROWS) continue;
       const x = (region.offset - this.window[0] - row * perRow) / perRow * width;
+      if (row * width + x - last < 5) continue;
+      last = row * width + x;
       c.fillRect(x, row * (SPACE_ROW + SPACE_GAP) - 2, 1, SPACE_ROW + 4);
     }
   }

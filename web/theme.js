@@ -45,5 +45,5 @@ export function textColour(text, dark) {
   let hash = 2166136261;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 16777619);
   const hue = (hash >>> 0) % 360;
-  return dark ? `hsl(${hue} 34% 36%)` : `hsl(${hue} 58% 80%)`;
+  return dark ? `hsl(${hue} 26% 33%)` : `hsl(${hue} 52% 84%)`;
 }

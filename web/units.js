@@ -35,6 +35,11 @@ export function timeText(ns, span = ns) {
   return (ns / 1e3).toFixed(span >= 2e5 ? 0 : 1) + " µs";
 }
 
+// A moment: fine enough to tell neighbouring events apart.
+export function momentText(ns) {
+  return ns >= 1e9 ? (ns / 1e9).toFixed(4) + " s" : ns >= 1e6 ? (ns / 1e6).toFixed(3) + " ms" : (ns / 1e3).toFixed(1) + " µs";
+}
+
 export function shareText(part, whole) {
   return whole > 0 ? (100 * part / whole).toFixed(1) + "%" : "–";
 }

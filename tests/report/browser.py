@@ -160,8 +160,10 @@ class Page:
 
     def key(self, key, code=None, text=None):
         text = text if text is not None else (key if len(key) == 1 else "")
-        self.call("Input.dispatchKeyEvent", {"type": "keyDown", "key": key, "code": code or key, "text": text})
-        self.call("Input.dispatchKeyEvent", {"type": "keyUp", "key": key, "code": code or key})
+        virtual = {"Escape": 27, "Enter": 13}.get(key, ord(key.upper()) if len(key) == 1 else 0)
+        more = {"key": key, "code": code or key, "windowsVirtualKeyCode": virtual}
+        self.call("Input.dispatchKeyEvent", {"type": "keyDown", "text": text, **more})
+        self.call("Input.dispatchKeyEvent", {"type": "keyUp", **more})
 
     def type(self, text):
         self.call("Input.insertText", {"text": text})

@@ -1,0 +1,323 @@
+"""Drives the report in a headless Chromium: open, zoom, peak, search, compare, hostile names, dark, a million events.
+
+Prints "ok NAME", "FAIL NAME: why" or "skip NAME: why" for each. Arguments: the stowage command, an empty folder, and optionally
+a folder for screenshots (STOWAGE_SHOTS).
+"""
+import os
+import re
+import subprocess
+import sys
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import snapshot  # noqa: E402
+from browser import Browser, BrowserError, find  # noqa: E402
+
+stowage, folder = sys.argv[1:3]
+shots = os.environ.get("STOWAGE_SHOTS")
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
+tests = []
+
+
+def test(run):
+    tests.append(run)
+    return run
+
+
+def report(name, *traces):
+    """Makes a report; its address."""
+    path = os.path.join(folder, name + ".html")
+    subprocess.run([stowage, "report", *traces, "-o", path], check=True, capture_output=True, timeout=100)
+    return "file://" + path
+
+
+def made(name, content):
+    path = os.path.join(folder, name + ".pickle")
+    if not os.path.exists(path):
+        snapshot.write(path, content())
+    return path
+
+
+def recorded(name):
+    return os.path.join(DATA, name + ".pickle.gz")
+
+
+def shot(page, name):
+    if shots:
+        page.drawn()
+        page.screenshot(os.path.join(shots, name + ".png"))
+
+
+def expect(got, wanted, what):
+    if got != wanted:
+        raise AssertionError(f"{what}: {got!r}, expected {wanted!r}")
+
+
+def holds(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def quiet(page):
+    expect(page.complaints(), [], "complaints of the page")
+
+
+@test
+def it_opens_and_shows_what_the_command_says(browser):
+    trace = recorded("leak")
+    page = browser.open(report("leak", trace))
+    text = subprocess.run([stowage, "report", "--text", trace], check=True, capture_output=True, text=True, timeout=60).stdout
+    peak = re.search(r"peak live +(\S+ \S+)", text).group(1)
+    reserved = re.search(r"peak reserved +(\S+ \S+)", text).group(1)
+    facts = page.value("document.getElementById('facts').innerText")
+    holds(peak in facts and reserved in facts, f"{peak}, {reserved} not in: {facts!r}")
+    holds("57 iterations" in facts, f"iterations: {facts!r}")
+    # The viewer's own sums agree with the library's, at the peak and at the end.
+    expect(page.value("stowage.active.liveAt(stowage.active.peakTick)"), page.value("stowage.active.peakBytes"), "live at the peak")
+    expect(page.value("Math.max(...stowage.active.reservedBytes)"), page.value("stowage.active.peakReservedBytes"), "peak reserved")
+    # Every holder of the text is in the legend or the table, with the same bytes.
+    page.press("#tab-holders")
+    table = page.value("document.getElementById('panel').innerText")
+    for size, label in re.findall(r"^ +(\d\S* \S+) +\d\S*% +\d+  (\w+)  ", text, re.M):
+        holds(size in table and label in table, f"{label} {size} not in the table")
+    shot(page, "leak-holders")
+    quiet(page)
+
+
+@test
+def wheel_and_keys_zoom_to_single_allocations(browser):
+    page = browser.open(report("leak", recorded("leak")))
+    x, y, w, h = page.box(".chart")
+    before = page.value("stowage.charts[0].window")
+    holds(not page.value("stowage.charts[0].single"), "single allocations are drawn at full view")
+    page.wheel(x + w / 2, y + h / 2, -240)
+    page.until("stowage.charts[0].window[1] - stowage.charts[0].window[0] < %f" % (before[1] - before[0]))
+    for _ in range(14):
+        page.key("+")
+    page.drawn()
+    holds(page.value("stowage.charts[0].single"), "zoomed in, single allocations are not drawn")
+    holds(page.value("stowage.charts[0].rects.length") > 0, "no allocation in view")
+    # What is drawn adds up to what is live at the first event in view.
+    page.value("stowage.charts[0].showTicks(14700, 14760)")
+    page.drawn()
+    expect(page.value("(() => { const c = stowage.charts[0], r = stowage.active, x = c.rects.filter((a) => a.x0 <= 75 && a.x1 > 75); "
+                      "return x.reduce((s, a) => s + r.size[a.life], 0) - r.liveAt(Math.ceil(c.ticksShown[0]) - 1); })()"), 0, "drawn minus live at the left edge")
+    # A click on one of them shows its stack.
+    place = page.value("(() => { const c = stowage.charts[0]; const r = [...c.rects].sort((a, b) => (b.x1 - b.x0) * (b.y1 - b.y0) - (a.x1 - a.x0) * (a.y1 - a.y0)).find((a) => stowage.active.stackNode[stowage.active.stackOf[a.life]]); "
+                       "return [(r.x0 + r.x1) / 2, (c.yOf(r.y0) + Math.max(c.yOf(r.y1), 24)) / 2]; })()")
+    page.click(x + place[0], y + place[1])
+    holds("train.py" in page.until("document.querySelector('.inspector .stack')?.innerText"), "the stack is not shown")
+    shot(page, "single")
+    page.key("0", text="0")
+    expect(page.value("stowage.charts[0].window"), before, "window after 0")
+    quiet(page)
+
+
+@test
+def a_click_on_the_peak_chooses_it(browser):
+    page = browser.open(report("gpt", recorded("gpt_varlen_limit36.5")))
+    page.value("stowage.choose(stowage.active, 5)")
+    page.drawn()
+    x, y, w, h = page.box(".chart")
+    spot = page.value("(() => { const s = stowage.charts[0].spots.find((p) => p.peak); return [s.x, s.top + 8]; })()")
+    page.click(x + spot[0], y + spot[1])
+    page.until("stowage.active.chosen === stowage.active.peakTick")
+    holds("peak" in page.value("document.getElementById('moment').innerText"), "the moment is not called the peak")
+    # A plain click elsewhere chooses that moment.
+    page.click(x + w / 4, y + h / 2)
+    page.until("stowage.active.chosen !== stowage.active.peakTick")
+    page.press("#jumps button")
+    page.until("stowage.active.chosen === stowage.active.peakTick")
+    quiet(page)
+
+
+@test
+def search_finds_functions_and_files(browser):
+    page = browser.open(report("oom", recorded("oom_gpt_15gib_stacks")))
+    page.key("/")
+    page.type("activations.py")
+    found = page.until("!document.getElementById('found').hidden && document.getElementById('found').innerText")
+    count = int(re.match(r"([\d,]+) of", found).group(1).replace(",", ""))
+    want = page.value("(() => { const r = stowage.active; let n = 0; for (let i = 0; i < r.lives; i++) if (r.stackFrames(r.stackNode[r.stackOf[i]]).some((f) => r.frameText(f).file.includes('activations.py'))) n++; return n; })()")
+    expect(count, want, "allocations found")
+    holds(0 < count < page.value("stowage.active.lives"), f"{count} found")
+    shot(page, "search")
+    page.key("Escape")
+    page.until("document.getElementById('found').hidden")
+    page.key("/")
+    page.type("no such name anywhere")
+    holds("0 of" in page.until("!document.getElementById('found').hidden && document.getElementById('found').innerText"), "nothing is not told")
+    quiet(page)
+
+
+@test
+def every_view_shows_something(browser):
+    page = browser.open(report("oom", recorded("oom_gpt_15gib_stacks")))
+    for number, name in enumerate(["flame", "holders", "space", "allocations", "iterations"], 1):
+        page.key(str(number))
+        expect(page.value("stowage.panel"), name, f"view after key {number}")
+        page.drawn()
+        holds(len(page.value("document.getElementById('panel').innerText")) > 40, f"{name} is empty")
+        shot(page, "view-" + name)
+    # The address space adds up: live and holes fill what is reserved, up to rounding.
+    space = page.value("(() => { const r = stowage.active, { regions } = r.regions(r.peakTick), holes = r.holes(regions); "
+                       "const sum = (list, f) => list.reduce((s, x) => s + f(x), 0); return [sum(regions, (x) => x.bytes), sum(regions, (x) => x.live), sum(holes, (x) => x.bytes)]; })()")
+    expect(space[0], page.value("stowage.active.reservedAt(stowage.active.peakTick)"), "reserved")
+    holds(0 <= space[0] - space[1] - space[2] < 512 * 600, f"reserved, live, holes: {space}")
+    # The flame graph adds up.
+    expect(page.value("stowage.active.flame(stowage.active.peakTick, true).bytes"), page.value("stowage.active.peakBytes"), "flame graph")
+    page.key("o")
+    page.until("stowage.active.chosen === stowage.active.failures[0].tick")
+    holds("out of memory" in page.value("document.getElementById('moment').innerText"), "the failure is not told")
+    page.press("#tab-about")
+    holds("CUDA out of memory" in page.value("document.getElementById('panel').innerText") or not page.value("stowage.active.error"), "the error text is missing")
+    quiet(page)
+
+
+@test
+def two_runs_are_compared(browser):
+    page = browser.open(report("two", recorded("gpt_varlen_limit36.5"), recorded("gpt_varlen_expandable")), height=1000)
+    expect(page.value("document.querySelectorAll('.chart').length"), 2, "charts")
+    panel = page.value("document.getElementById('panel').innerText")
+    holds("gpt_varlen_limit36.5" in panel and "Change" in panel, f"no difference table: {panel[:200]!r}")
+    a, b = page.value("stowage.runs.map((r) => r.liveAt(r.chosen))")
+    rows = page.value("[...document.querySelectorAll('#panel tbody tr')].length")
+    holds(rows > 2 and a > 0 and b > 0, "the difference is empty")
+    expect(page.value("stowage.charts.map((c) => c.high)[0]"), page.value("stowage.charts.map((c) => c.high)[1]"), "height of the two charts")
+    page.press("#tab-holders")
+    page.press(".which button:last-child")
+    page.until("stowage.active === stowage.runs[1]")
+    shot(page, "two")
+    quiet(page)
+
+
+@test
+def hostile_names_are_only_text(browser):
+    page = browser.open(report("hostile", made("hostile", snapshot.hostile)))
+    for key in "1234567":
+        page.key(key)
+        page.drawn()
+    page.value("stowage.pick(stowage.active, 0)")
+    x, y, w, h = page.box(".chart")
+    page.mouse("mouseMoved", x + w / 2, y + h * 0.9)
+    page.drawn()
+    page.key("/")
+    page.type("<img")
+    page.until("!document.getElementById('found').hidden")
+    expect(page.value("window.ran ?? null"), None, "script from the trace ran")
+    expect(page.value("document.querySelectorAll('img, svg, iframe, script[src], link').length"), 0, "elements from the trace")
+    holds("<img" in page.value("document.body.innerText"), "the name is not shown")
+    quiet(page)
+
+
+@test
+def the_policy_stops_what_is_not_its_own(browser):
+    page = browser.open(report("hostile", made("hostile", snapshot.hostile)))
+    page.value("(() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s); })()")
+    page.value("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = 1\">')")
+    page.drawn()
+    expect(page.value("window.ran ?? null"), None, "an added script ran")
+    expect(page.value("fetch('http://127.0.0.1:9/').then(() => 'went', () => 'stopped')"), "stopped", "a request")
+
+
+@test
+def light_and_dark(browser):
+    page = browser.open(report("leak", recorded("leak")), dark=True)
+    colour = "getComputedStyle(document.documentElement).backgroundColor"
+    dark = page.value(colour)
+    page.prefer_dark(False)
+    page.drawn()
+    light = page.value(colour)
+    holds(dark != light and page.value("getComputedStyle(document.documentElement).getPropertyValue('--dark').trim()") == "0", f"{dark} and {light}")
+    page.key("t")
+    page.drawn()
+    expect(page.value(colour), dark, "background after t")
+    shot(page, "dark")
+    quiet(page)
+
+
+@test
+def it_fits_narrow_windows(browser):
+    for width in (1280, 700, 400):
+        page = browser.open(report("oom", recorded("oom_gpt_15gib_stacks")), width=width)
+        for key in "12345":
+            page.key(key)
+            page.drawn()
+            wide = page.value("document.documentElement.scrollWidth")
+            holds(wide <= width, f"at {width} pixels view {key} is {wide} wide")
+        shot(page, f"width-{width}")
+
+
+@test
+def help_lists_the_keys_and_closes(browser):
+    page = browser.open(report("leak", recorded("leak")))
+    page.key("?")
+    holds("go to the peak" in page.until("document.getElementById('keys').open && document.getElementById('keys').innerText"), "no keys")
+    page.key("Escape")
+    page.until("!document.getElementById('keys').open")
+    unnamed = page.value("[...document.querySelectorAll('button, input, canvas')].filter((e) => !(e.innerText || e.getAttribute('aria-label') || e.closest('label'))).map((e) => e.outerHTML.slice(0, 80))")
+    expect(unnamed, [], "elements without a name for a screen reader")
+    quiet(page)
+
+
+@test
+def an_empty_trace_says_so(browser):
+    page = browser.open(report("empty", made("empty", lambda: {"segments": [], "device_traces": [[]]})))
+    for key in "123456":
+        page.key(key)
+        page.drawn()
+        holds(len(page.value("document.getElementById('panel').innerText")) > 20, f"view {key} says nothing")
+    shot(page, "empty")
+    quiet(page)
+
+
+@test
+def a_million_events_open_and_stay_quick(browser):
+    trace = made("million", lambda: snapshot.training(1_000_000))
+    url = report("million", trace)
+    size = os.path.getsize(url[7:])
+    holds(size <= 5_000_000, f"the page has {size} bytes")
+    page = browser.open(url)
+    holds(page.value("stowage.active.events") >= 1_000_000, "events are missing")
+    # Draw by draw, from all to a single allocation.
+    frames = page.value("(() => { const c = stowage.charts[0], t = []; const e = c.canvas.element, g = e.getContext('2d'); "
+                        "for (let i = 0; i < 40; i++) { const a = performance.now(); c.draw(g, e.clientWidth, e.clientHeight); g.getImageData(0, 0, 1, 1); t.push(performance.now() - a); c.zoom(0.72, 123456); } return t; })()")
+    choose = page.value("(() => { const a = performance.now(); stowage.choose(stowage.active, 500000); return performance.now() - a; })()")
+    seek = page.value("(() => { const a = performance.now(); stowage.search('layer_3'); return performance.now() - a; })()")
+    holds(page.value("stowage.charts[0].single") is not None and not page.complaints(), "zoomed in nothing is drawn")
+    shot(page, "million")
+    ready = int(page.value("document.documentElement.dataset.ready"))
+    return (f"opens in {page.open_seconds:.2f} s (shown after {ready} ms), {size / 1e6:.2f} MB; a draw takes {sorted(frames)[20]:.1f} ms, at most {max(frames):.1f}; "
+            f"a moment {choose:.0f} ms, a search {seek:.0f} ms")
+
+
+def main():
+    if not find():
+        for run in tests:
+            print(f"skip {run.__name__}: no Chromium here (Debian, Ubuntu: apt-get install chromium)")
+        return 0
+    failed = 0
+    only = sys.argv[3:]
+    with Browser() as browser:
+        try:
+            browser.call("Browser.getVersion")
+        except BrowserError as error:
+            for run in tests:
+                print(f"skip {run.__name__}: the browser does not start: {str(error)[:150]!r}")
+            return 0
+        for run in tests:
+            if only and run.__name__ not in only:
+                continue
+            try:
+                note = run(browser)
+                print(f"ok {run.__name__}" + (f": {note}" if note else ""), flush=True)
+            except (AssertionError, BrowserError, subprocess.SubprocessError) as error:
+                failed = 1
+                print(f"FAIL {run.__name__}: {error}", flush=True)
+            except Exception:
+                failed = 1
+                print(f"FAIL {run.__name__}: {traceback.format_exc(limit=-2)!r}", flush=True)
+    return failed
+
+
+sys.exit(main())
