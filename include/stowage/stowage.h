@@ -10,6 +10,7 @@
 #include <stowage/size.h>
 #include <stowage/status.h>
 #include <stowage/tag.h>
+#include <stowage/trace.h>
 #include <stowage/version.h>
 
 #endif

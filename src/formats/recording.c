@@ -139,6 +139,20 @@ stow_status recording_stack(recording *r, uint32_t *id, const uint32_t *frame_id
   return STOW_OK;
 }
 
+static int by_time(const void *a, const void *b) {
+  const event *x = a, *y = b;
+  if (x->time_ns != y->time_ns) return x->time_ns < y->time_ns ? -1 : 1;
+  return x->thread < y->thread ? -1 : x->thread > y->thread;
+}
+
+void recording_sort(recording *r) {
+  for (size_t i = 1; i < r->event_count; i++) {
+    if (by_time(&r->events[i - 1], &r->events[i]) <= 0) continue;
+    qsort(r->events, r->event_count, sizeof *r->events, by_time);
+    return;
+  }
+}
+
 const char *recording_text(const recording *r, uint32_t name_id) {
   return name_id == 0 ? "" : intern_get(&r->names, name_id - 1, NULL);
 }

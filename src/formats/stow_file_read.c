@@ -410,6 +410,9 @@ stow_status stowfile_read(recording *r, input *in, uint64_t max_work_bytes) {
                            : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to read a trace");
   for (bool more = true; more && status == STOW_OK;) status = next_chunk(&x, &more);
   r->ended = x.ended;
+  /* Recorded live: a thread that was stopped between reading the clock and leaving its event comes
+   * a little late. Within a thread times rise strictly. */
+  if (status == STOW_OK && recording_fact(r, "trace_id") != NULL) recording_sort(r);
   if (status == STOW_OK && x.ended && x.events_said > x.events_seen)
     r->skipped_events += x.events_said - x.events_seen;
   ZSTD_freeDCtx(x.decompressor);
