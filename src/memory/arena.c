@@ -315,6 +315,7 @@ stow_status arena_open(arena *a, pool *p, ordering *o, stow_stream stream, stow_
 stow_status arena_close(arena *a) {
   stow_status status = STOW_OK;
   if (a->base) status = device_unreserve(a->pool->device, a->base, a->bytes);
+  if (status != STOW_OK) status = device_unreserve(a->pool->device, a->base, a->bytes);
   table_unmap(a->spans, (uint64_t)a->span_max * sizeof *a->spans);
   table_unmap(a->cells, cells_bytes(a));
   table_unmap(a->slots, slots_bytes(a));

@@ -74,6 +74,16 @@ static stow_status file_io(int fd, bool write_it, char *buffer, uint64_t bytes, 
   return STOW_OK;
 }
 
+/* A copy under way must not outlive its buffer: a failed wait is tried once more. */
+static stow_status sync_twice(heap *h) {
+  char why[256];
+  stow_status status = device_stream_sync(h->device, h->mover_stream);
+  if (status == STOW_OK) return STOW_OK;
+  snprintf(why, sizeof why, "%s", stow_status_message());
+  device_stream_sync(h->device, h->mover_stream);
+  return stow_fail(status, "%s", why);
+}
+
 static stow_status transfer(heap *h, stow_addr addr, uint64_t bytes, uint64_t offset, bool out) {
   char *stage = malloc(STAGE_BYTES);
   if (!stage) return stow_fail(STOW_ERR_HOST_MEMORY, "disk tier: no memory to copy through");
@@ -85,7 +95,7 @@ static stow_status transfer(heap *h, stow_addr addr, uint64_t bytes, uint64_t of
     if (status == STOW_OK)
       status = device_copy(h->device, out ? host : addr + done, out ? addr + done : host, part,
                            h->mover_stream);
-    if (status == STOW_OK) status = device_stream_sync(h->device, h->mover_stream);
+    if (status == STOW_OK) status = sync_twice(h);
     if (status == STOW_OK && out) status = file_io(h->disk.fd, true, stage, part, offset + done);
   }
   free(stage);

@@ -5,6 +5,7 @@
  * freed, and tries all that again; then it asks the listeners to free something; then it spills to
  * the host tier; then it fails, with the numbers. So it fails only if the pages missing at the best
  * place exceed the limit less the pages that live allocations touch. */
+#include <stdio.h>
 #include <string.h>
 
 #include <stowage/size.h>
@@ -67,6 +68,7 @@ bool heap_settle(heap *h, bool wait, stow_status *status) {
 typedef struct attempt {
   window w;
   uint64_t lacking; /* bytes of pages still to be had elsewhere */
+  char why[200];    /* the driver's words if it refused; "" */
 } attempt;
 
 static uint32_t request_units(const request *r) {
@@ -97,7 +99,11 @@ static void note_backed(heap *h, const arena *a, const window *w) {
 static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier tier, attempt *at) {
   heap *h = l->heap;
   stow_status status;
-  STOW_TRY(lane_room(l, tier));
+  at->w.units = 0;
+  status = lane_room(l, tier);
+  if (status == STOW_ERR_OUT_OF_MEMORY)
+    snprintf(at->why, sizeof at->why, "%s", stow_status_message());
+  STOW_TRY(status);
   room *m = &l->rooms[tier];
   arena *a = request_units(r) < FINE_UNITS ? &m->fine : &m->main;
   lane_poll(l, false, &status);
@@ -115,7 +121,10 @@ static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier 
   }
   uint32_t span_index;
   status = arena_back(a, &span_index, &at->w);
-  if (status == STOW_ERR_OUT_OF_MEMORY) at->lacking = h->props.page_bytes;
+  if (status == STOW_ERR_OUT_OF_MEMORY) {
+    at->lacking = h->props.page_bytes;
+    snprintf(at->why, sizeof at->why, "%s", stow_status_message());
+  }
   STOW_TRY(status);
   note_backed(h, a, &at->w);
   arena_give(a, span_index); /* lane_take books it like any other */
@@ -141,6 +150,7 @@ static stow_status grow_on(uint64_t *ptr, heap *h, lane *l, const request *r, st
       continue;
     }
     if (status != STOW_ERR_OUT_OF_MEMORY && status != STOW_ERR_NOT_READY) break;
+    if (k == 0) pool_ask_again(&h->pool); /* what was waited for may have left the card */
     if (!heap_settle(h, true, &settled)) {
       /* Slabs with nothing in them may pin a page: the last thing to give. */
       if (k > 0 && at->lacking && strip_lane(l, tier, at->lacking, false) > 0) continue;
@@ -200,17 +210,20 @@ static stow_status fail(heap *h, const request *r, const attempt *at) {
   char asked[STOW_SIZE_TEXT_MAX], needs[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX],
       live[STOW_SIZE_TEXT_MAX], pinned[STOW_SIZE_TEXT_MAX];
   uint64_t left = f.limit_bytes > f.pinned_bytes ? f.limit_bytes - f.pinned_bytes : 0;
+  const char *next = f.host_limit_bytes
+                         ? "free some, or raise the host budget"
+                         : "free some, raise the limit, or set a host budget to spill to";
+  if (at->why[0] && left >= f.needed_page_bytes)
+    next = "the limit would allow it, but the card is full: others hold it";
   return stow_fail(
       STOW_ERR_OUT_OF_MEMORY,
-      "alloc of %s needs %s of pages; the %s limit is %s, live allocations hold %s (%s asked "
-      "for)%s",
+      "alloc of %s needs %s of pages; the %s limit is %s, live allocations hold %s (%s "
+      "asked for); %s%s%s%s",
       stow_size_format(asked, f.asked_bytes), stow_size_format(needs, f.needed_page_bytes),
-      r->pinned ? stow_tier_name(r->tier) : "vram", stow_size_format(limit, f.limit_bytes),
-      stow_size_format(pinned, f.pinned_bytes), stow_size_format(live, f.live_bytes),
-      left >= f.needed_page_bytes && f.device_free_bytes < f.needed_page_bytes
-          ? "; the card is full of what others hold: stop them, or wait"
-      : f.host_limit_bytes ? "; free some, or raise the host budget"
-                           : "; free some, raise the limit, or set a host budget to spill to");
+      stow_tier_name(r->tier),
+      stow_size_format(limit, r->tier == STOW_TIER_HOST ? f.host_limit_bytes : f.limit_bytes),
+      stow_size_format(pinned, f.pinned_bytes), stow_size_format(live, f.live_bytes), next,
+      at->why[0] ? " (the driver: " : "", at->why, at->why[0] ? ")" : "");
 }
 
 #define PRESSURE_MAX 4
@@ -235,6 +248,7 @@ stow_status heap_grow(uint64_t *ptr, heap *h, lane *l, const request *r) {
     lock_give(&l->lock);
     attempt spill = {0};
     status = *ptr ? STOW_OK : grow_on(ptr, h, l, r, STOW_TIER_HOST, &spill);
+    if (spill.why[0]) memcpy(at.why, spill.why, sizeof at.why);
     if (status == STOW_OK) atomic_fetch_add_explicit(&h->spilled, r->bytes, memory_order_relaxed);
   }
   if (status == STOW_ERR_OUT_OF_MEMORY || status == STOW_ERR_NOT_READY) return fail(h, r, &at);

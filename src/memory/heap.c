@@ -73,8 +73,10 @@ static void heap_destroy(heap *h) {
   uint32_t lanes = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < lanes; i++) lane_close(atomic_load(&h->lanes[i]));
   disk_close(h);
-  if (h->scratch) device_unreserve(h->device, h->scratch, h->scratch_bytes);
-  if (h->mover_stream) device_stream_destroy(h->device, h->mover_stream);
+  if (h->scratch && device_unreserve(h->device, h->scratch, h->scratch_bytes) != STOW_OK)
+    device_unreserve(h->device, h->scratch, h->scratch_bytes);
+  if (h->mover_stream && device_stream_destroy(h->device, h->mover_stream) != STOW_OK)
+    device_stream_destroy(h->device, h->mover_stream);
   if (h->pool.chunks) pool_close(&h->pool);
   order_close(&h->order);
   if (h->device_ours) stow_device_close(h->device);
@@ -150,18 +152,19 @@ stow_status stow_heap_close(stow_heap *shell) {
   heap *h = atomic_load_explicit(&shell->inner, memory_order_acquire);
   if (!h) return stow_fail(STOW_ERR_STATE, "heap: closed twice");
   background_stop(h);
-  uint64_t left = 0;
-  stow_status status = STOW_OK;
-  if (!atomic_load(&h->dead)) {
-    left = free_rest(shell);
-    lock_take(&h->lock);
-    stow_status settle;
-    heap_settle(h, true, &settle);
-    for (int t = 0; t < POOL_TIERS; t++) heap_strip(h, (stow_tier)t, UINT64_MAX, NULL);
-    heap_settle(h, true, &settle);
-    if (settle != STOW_OK) status = settle;
-    lock_give(&h->lock);
+  /* A lost device is asked all the same: what it still answers goes back. */
+  atomic_store(&h->dead, 0);
+  uint64_t left = free_rest(shell);
+  stow_status status;
+  lock_take(&h->lock);
+  for (int tries = 0; tries < 3; tries++) { /* a call that failed once may go well again */
+    heap_settle(h, true, &status);
+    uint64_t went = 0;
+    for (int t = 0; t < POOL_TIERS; t++) went += heap_strip(h, (stow_tier)t, UINT64_MAX, NULL);
+    if (went == 0 && tries > 0 && status == STOW_OK) break;
   }
+  heap_settle(h, true, &status);
+  lock_give(&h->lock);
   atomic_store_explicit(&shell->inner, NULL, memory_order_release);
   heap_destroy(h);
   if (left)

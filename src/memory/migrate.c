@@ -114,20 +114,33 @@ static void run_free(heap *h, run *r) {
   r->news = 0;
 }
 
+/* A page that cannot be taken out of the window again stays there with it; a new window is reserved
+ * the next time. */
+static void lose_window(heap *h, page *g) {
+  atomic_fetch_add(&g->maps, 1);
+  h->scratch = 0;
+}
+
 static stow_status fill_page(heap *h, stow_addr from, uint32_t index) {
   page *g = pool_page(&h->pool, index);
+  char why[256] = "";
   STOW_TRY(device_map(h->device, h->scratch, g->bytes, g->handle));
   stow_status status = device_access(h->device, h->scratch, g->bytes);
   if (status == STOW_OK)
     status = device_copy(h->device, h->scratch, from, g->bytes, h->mover_stream);
-  stow_status synced = device_stream_sync(h->device, h->mover_stream);
-  stow_status unmapped = device_unmap(h->device, h->scratch, g->bytes);
-  if (unmapped != STOW_OK) unmapped = device_unmap(h->device, h->scratch, g->bytes);
-  if (unmapped != STOW_OK) { /* the window is lost; a new one is reserved next time */
-    atomic_fetch_add(&g->maps, 1);
-    h->scratch = 0;
+  if (status == STOW_OK) status = device_stream_sync(h->device, h->mover_stream);
+  if (status != STOW_OK) {
+    snprintf(why, sizeof why, "%s", stow_status_message());
+    if (device_stream_sync(h->device, h->mover_stream) != STOW_OK) {
+      lose_window(h, g); /* the copy may still be running */
+      return stow_fail(status, "%s", why);
+    }
   }
-  return status != STOW_OK ? status : synced != STOW_OK ? synced : unmapped;
+  stow_status unmapped = device_unmap(h->device, h->scratch, g->bytes);
+  if (unmapped != STOW_OK && device_unmap(h->device, h->scratch, g->bytes) != STOW_OK)
+    lose_window(h, g);
+  if (status != STOW_OK) return stow_fail(status, "%s", why);
+  return unmapped;
 }
 
 static stow_status run_prepare(heap *h, const arena *a, run *r, stow_tier tier) {
@@ -178,13 +191,16 @@ static stow_status exchange(heap *h, const arena *a, const run *r, const uint32_
   uint32_t mapped;
   stow_status status = map_all(h, a, r, now, now_count, &mapped);
   if (status == STOW_OK) return STOW_OK;
+  char why[256];
+  snprintf(why, sizeof why, "%s", stow_status_message());
   for (int tries = 0; tries < 3; tries++) {
     if (mapped && device_unmap(h->device, slot_addr(a, r->from), mapped * slot_bytes(a)) != STOW_OK)
       continue;
-    if (map_all(h, a, r, was, was_count, &mapped) == STOW_OK) return status;
+    if (map_all(h, a, r, was, was_count, &mapped) == STOW_OK) return stow_fail(status, "%s", why);
   }
   return heap_lose(h, stow_fail(STOW_ERR_DEVICE_LOST,
-                                "migrate: neither the new nor the old pages could be mapped"));
+                                "migrate: neither the new nor the old pages could be mapped (%s)",
+                                why));
 }
 
 /* Books the exchange: pages `now` are at home in the run, pages `was` go to the pool. */

@@ -10,10 +10,15 @@ void order_open(ordering *o, stow_device *device) {
   lock_init(&o->lock, LOCK_ORDER);
 }
 
+/* Asked again if it fails: nobody will after this. */
+static void event_end(ordering *o, stow_event event) {
+  if (device_event_destroy(o->device, event) != STOW_OK) device_event_destroy(o->device, event);
+}
+
 void order_close(ordering *o) {
   for (uint32_t i = 1; i < o->ticket_count; i++)
-    if (o->tickets[i].refs > 0) device_event_destroy(o->device, o->tickets[i].event);
-  for (uint32_t i = 0; i < o->spare_count; i++) device_event_destroy(o->device, o->spares[i]);
+    if (o->tickets[i].refs > 0) event_end(o, o->tickets[i].event);
+  for (uint32_t i = 0; i < o->spare_count; i++) event_end(o, o->spares[i]);
   free(o->tickets);
   free(o->spares);
 }
@@ -39,7 +44,7 @@ void order_event_back(ordering *o, stow_event event) {
   bool kept = o->spare_count < o->spare_capacity;
   if (kept) o->spares[o->spare_count++] = event;
   lock_give(&o->lock);
-  if (!kept) device_event_destroy(o->device, event);
+  if (!kept) event_end(o, event);
 }
 
 stow_status order_ticket(ordering *o, uint32_t *out, stow_stream stream) {

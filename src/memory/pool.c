@@ -6,6 +6,7 @@
  * than asked for, once the limit is near. */
 #include "memory/pool.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,7 +108,10 @@ static stow_status create(pool *p, uint32_t *index, stow_tier tier, uint8_t orde
   if (status != STOW_OK) {
     t->held -= bytes;
     index_drop(p, i);
-    if (status == STOW_ERR_OUT_OF_MEMORY && t->soft > t->held) t->soft = t->held;
+    if (status == STOW_ERR_OUT_OF_MEMORY) {
+      if (t->soft > t->held) t->soft = t->held;
+      snprintf(t->why, sizeof t->why, "%s", stow_status_message());
+    }
     return status;
   }
   atomic_fetch_add_explicit(&p->creates, 1, memory_order_relaxed);
@@ -188,6 +192,7 @@ static stow_status take_locked(pool *p, uint32_t *index, stow_tier tier, uint8_t
     uint32_t idle = cache_idle(p, tier);
     if (idle == PAGE_NONE) {
       if (t->cached > 0) return STOW_ERR_NOT_READY;
+      if (t->soft < t->limit) return stow_fail(STOW_ERR_OUT_OF_MEMORY, "%s", t->why);
       return stow_fail(STOW_ERR_OUT_OF_MEMORY, "pool: the %s limit of %llu bytes is reached",
                        stow_tier_name(tier), (unsigned long long)t->limit);
     }
@@ -271,7 +276,8 @@ void pool_ask_again(pool *p) {
 }
 
 void pool_close(pool *p) {
-  for (int t = 0; t < POOL_TIERS; t++) pool_trim(p, (stow_tier)t, 0, NULL);
+  for (int t = 0; t < POOL_TIERS; t++)
+    if (pool_trim(p, (stow_tier)t, 0, NULL) != STOW_OK) pool_trim(p, (stow_tier)t, 0, NULL);
   for (uint32_t i = 0; i < p->chunk_count; i++) free(p->chunks[i]);
   free(p->chunks);
   p->chunks = NULL;
@@ -301,6 +307,9 @@ stow_status pool_check(pool *p) {
   return status;
 }
 
-uint64_t pool_book_bytes(const pool *p) {
-  return (uint64_t)p->page_count * sizeof(page) + p->chunk_count * sizeof(page *);
+uint64_t pool_book_bytes(pool *p) {
+  lock_take(&p->lock);
+  uint64_t bytes = (uint64_t)p->page_count * sizeof(page) + p->chunk_count * sizeof(page *);
+  lock_give(&p->lock);
+  return bytes;
 }

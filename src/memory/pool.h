@@ -31,6 +31,7 @@ typedef struct pool_tier {
   uint64_t limit, held, cached; /* bytes */
   uint64_t soft;                /* the driver refused past this; <= limit */
   uint64_t peak_held;
+  char why[160];              /* the driver's words when it last refused */
   uint32_t head[POOL_ORDERS]; /* cached pages by order */
 } pool_tier;
 
@@ -76,6 +77,6 @@ stow_status pool_set_limit(pool *p, stow_tier tier, uint64_t bytes);
 void pool_ask_again(pool *p);
 
 stow_status pool_check(pool *p);
-uint64_t pool_book_bytes(const pool *p);
+uint64_t pool_book_bytes(pool *p);
 
 #endif

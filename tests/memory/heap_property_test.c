@@ -1,0 +1,231 @@
+/* Random use of a heap on several streams, against a model that knows nothing of its insides.
+ *
+ * The model keeps every live allocation and checks: no two overlap; a request fails only if the
+ * pages it can need exceed the limit less the pages that live allocations touch (seen from their
+ * addresses alone); pages held by live allocations stay within the promised bound; the simulator
+ * saw no use out of stream order. The heap's own dear check runs as often as the budget allows. */
+#include <stdlib.h>
+
+#include <stowage/stowage.h>
+#include <stowage/sys/device.h>
+
+#include "harness.h"
+
+#define MIB      (UINT64_C(1) << 20)
+#define PAGE     (2 * MIB)
+#define LIVE_MAX 3000
+#define STREAMS  3
+
+typedef struct block {
+  uint64_t ptr, bytes;
+  int stream;
+  bool recorded;
+} block;
+
+typedef struct model {
+  stow_device *device;
+  stow_heap *heap;
+  stow_stream streams[STREAMS];
+  block live[LIVE_MAX]; /* sorted by address */
+  int count;
+  uint64_t seed, limit, page_max, fails, steps, work;
+  uint64_t held_bound_checks;
+} model;
+
+/* ---- the set of live blocks ---- */
+
+static int place_of(const model *m, uint64_t ptr) {
+  int low = 0, high = m->count;
+  while (low < high) {
+    int mid = (low + high) / 2;
+    if (m->live[mid].ptr < ptr)
+      low = mid + 1;
+    else
+      high = mid;
+  }
+  return low;
+}
+
+static void model_add(model *m, block b) {
+  int at = place_of(m, b.ptr);
+  if (at > 0 && m->live[at - 1].ptr + m->live[at - 1].bytes > b.ptr)
+    FAIL("step %" PRIu64 ": %" PRIx64 "+%" PRIu64 " overlaps the block below it", m->steps, b.ptr,
+         b.bytes);
+  if (at < m->count && b.ptr + b.bytes > m->live[at].ptr)
+    FAIL("step %" PRIu64 ": %" PRIx64 "+%" PRIu64 " overlaps the block above it", m->steps, b.ptr,
+         b.bytes);
+  memmove(&m->live[at + 1], &m->live[at], (size_t)(m->count - at) * sizeof m->live[0]);
+  m->live[at] = b;
+  m->count++;
+}
+
+/* Bytes of 2 MiB slots that live blocks touch: what must be held if pages are 2 MiB. A small
+ * block's slab of 64 KiB may reach into one more. */
+static uint64_t touched(const model *m) {
+  uint64_t pages = 0, last = UINT64_MAX;
+  for (int i = 0; i < m->count; i++) {
+    const block *b = &m->live[i];
+    uint64_t around = b->bytes <= 16384 ? 65536 : 0;
+    uint64_t first = (b->ptr - around) / PAGE, end = (b->ptr + b->bytes - 1 + around) / PAGE;
+    if (last != UINT64_MAX && first <= last) first = last + 1;
+    if (end >= first) pages += end - first + 1;
+    if (last == UINT64_MAX || end > last) last = end;
+  }
+  return pages * PAGE;
+}
+
+/* Most bytes of pages that the live set may hold by the header's promise. */
+static uint64_t bound(const model *m) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < m->count; i++) {
+    uint64_t page = PAGE;
+    while (page * 2 <= m->page_max && page * 2 <= 8 * m->live[i].bytes) page *= 2;
+    bytes += m->live[i].bytes + 2 * page;
+  }
+  return bytes;
+}
+
+/* ---- steps ---- */
+
+static uint64_t pick_bytes(model *m) {
+  uint64_t r = harness_random(&m->seed);
+  switch (r % 8) {
+  case 0: return 1 + (r >> 8) % 16384;
+  case 1: return 1 + (r >> 8) % (256 * 1024);
+  case 2:
+  case 3: return 1 + (r >> 8) % (2 * MIB);
+  case 4:
+  case 5: return 1 + (r >> 8) % (8 * MIB);
+  case 6: return 1 + (r >> 8) % (m->limit / 16);
+  default: return (UINT64_C(1) << (9 + (r >> 8) % 15)) + (r >> 40) % 3 * 512;
+  }
+}
+
+static void check_failure(model *m, uint64_t bytes) {
+  stow_heap_failure f;
+  CHECK_OK(stow_heap_last_failure(m->heap, &f));
+  m->fails++;
+  uint64_t held = m->page_max == PAGE ? touched(m) : f.pinned_bytes;
+  uint64_t needed = (bytes / PAGE + 2) * PAGE;
+  if (held + needed <= m->limit)
+    FAIL("step %" PRIu64 ": %" PRIu64 " bytes refused with %" PRIu64 " held of %" PRIu64
+         " (heap says %" PRIu64 " pinned, needs %" PRIu64 ")",
+         m->steps, bytes, held, m->limit, f.pinned_bytes, f.needed_page_bytes);
+  if (f.pinned_bytes > bound(m))
+    FAIL("step %" PRIu64 ": %" PRIu64 " bytes pinned, bound %" PRIu64, m->steps, f.pinned_bytes,
+         bound(m));
+  m->held_bound_checks++;
+}
+
+static void step_alloc(model *m) {
+  block b = {.bytes = pick_bytes(m), .stream = (int)(harness_random(&m->seed) % STREAMS)};
+  uint64_t ptr;
+  stow_status status = stow_heap_alloc(&ptr, m->heap, b.bytes, m->streams[b.stream]);
+  if (status == STOW_ERR_OUT_OF_MEMORY) {
+    check_failure(m, b.bytes);
+    return;
+  }
+  CHECK_OK(status);
+  b.ptr = ptr;
+  b.bytes = (b.bytes + 511) / 512 * 512;
+  model_add(m, b);
+  if (harness_random(&m->seed) % 4 == 0) {
+    uint64_t us = harness_random(&m->seed) % 200;
+    CHECK_OK(stow_sim_submit(m->device, m->streams[b.stream], ptr, b.bytes, STOW_SIM_WRITE, us));
+    m->work++;
+  }
+}
+
+/* Another stream reads it, ordered after the owner's work by an event, and is told to the heap. */
+static void step_share(model *m) {
+  block *b = &m->live[harness_random(&m->seed) % (uint64_t)m->count];
+  stow_stream other = m->streams[(b->stream + 1) % STREAMS];
+  stow_event e;
+  CHECK_OK(m->device->ops->event_create(m->device, &e));
+  CHECK_OK(m->device->ops->event_record(m->device, e, m->streams[b->stream]));
+  CHECK_OK(m->device->ops->stream_wait(m->device, other, e));
+  CHECK_OK(m->device->ops->event_destroy(m->device, e));
+  CHECK_OK(stow_heap_record_stream(m->heap, b->ptr, other));
+  CHECK_OK(stow_sim_submit(m->device, other, b->ptr, b->bytes, STOW_SIM_READ, 50));
+  b->recorded = true;
+}
+
+static void step_free(model *m) {
+  int at = (int)(harness_random(&m->seed) % (uint64_t)m->count);
+  block b = m->live[at];
+  CHECK_OK(stow_heap_free(m->heap, b.ptr, m->streams[b.stream]));
+  memmove(&m->live[at], &m->live[at + 1], (size_t)(m->count - at - 1) * sizeof m->live[0]);
+  m->count--;
+}
+
+static void run(uint64_t limit, uint64_t page_max, uint64_t steps, uint64_t seed, int check_every,
+                bool shares) {
+  model *m = calloc(1, sizeof *m);
+  stow_sim_options so = STOW_SIM_OPTIONS_INIT;
+  so.vram_bytes = limit;
+  so.host_bytes = 0;
+  so.paper = true;
+  CHECK_OK(stow_sim_open(&m->device, &so));
+  stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
+  o.device = m->device;
+  o.page_bytes_max = page_max;
+  o.background = false;
+  CHECK_OK(stow_heap_open(&m->heap, &o));
+  m->limit = limit;
+  m->page_max = page_max;
+  m->seed = seed;
+  for (int i = 1; i < STREAMS; i++)
+    CHECK_OK(m->device->ops->stream_create(m->device, &m->streams[i]));
+  for (m->steps = 0; m->steps < steps; m->steps++) {
+    /* The live set swells and shrinks, so that both filling up and fragments are met. */
+    uint64_t phase = m->steps / 4000 % 5, r = harness_random(&m->seed) % 100;
+    bool give = r < (phase == 4 ? 70u : 45u) || m->count > LIVE_MAX - 2;
+    if (shares && m->count > 0 && r == 99)
+      step_share(m);
+    else if (give && m->count > 0)
+      step_free(m);
+    else
+      step_alloc(m);
+    if (m->steps % 64 == 0) CHECK_OK(stow_sim_advance(m->device, 100));
+    if (m->steps % 100000 == 99999) CHECK_OK(stow_heap_trim(m->heap, 0, NULL));
+    if (m->steps % (uint64_t)check_every == 0) CHECK_OK(stow_heap_check(m->heap));
+  }
+  stow_sim_counts c;
+  CHECK_OK(stow_sim_get_counts(m->device, &c));
+  CHECK_U64(c.violations, 0);
+  CHECK(c.vram_peak_bytes <= limit);
+  CHECK(m->fails > 0); /* or the refusals were never put to the test */
+  stow_heap_stats s;
+  CHECK_OK(stow_heap_get_stats(m->heap, &s));
+  harness_note("%" PRIu64 " steps, %" PRIu64 " refusals, %" PRIu64 " stitches, %" PRIu64 " maps",
+               m->steps, m->fails, s.stitches, s.maps);
+  while (m->count > 0) step_free(m);
+  CHECK_OK(stow_heap_check(m->heap));
+  CHECK_OK(stow_heap_close(m->heap));
+  for (int i = 1; i < STREAMS; i++)
+    CHECK_OK(m->device->ops->stream_destroy(m->device, m->streams[i]));
+  CHECK_OK(stow_device_close(m->device));
+  free(m);
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SCALE 20
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SCALE 20
+#endif
+#endif
+#ifndef SCALE
+#define SCALE 1
+#endif
+
+TEST(requests_fail_only_for_want_of_pages_of_2_mib)
+{ run(512 * MIB, PAGE, 2000000 / SCALE, 1, 1000, false); }
+TEST(requests_fail_only_for_want_of_pages_of_any_size)
+{ run(2048 * MIB, 64 * MIB, 2000000 / SCALE, 2, 1000, false); }
+TEST(streams_that_share_memory_never_meet_in_it)
+{ run(256 * MIB, PAGE, 200000 / SCALE, 3, 200, true); }
+TEST(a_small_card_is_checked_after_every_step)
+{ run(64 * MIB, 8 * MIB, 60000 / SCALE, 4, 1, true); }
+
+TEST_MAIN
