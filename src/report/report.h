@@ -11,10 +11,10 @@
 #define REPORT_REPORT_H
 
 #include "base/buffer.h"
-#include "report/census.h"
-#include "report/iteration.h"
-#include "report/site.h"
-#include "report/timeline.h"
+#include "trace/census.h"
+#include "trace/iteration.h"
+#include "trace/site.h"
+#include "trace/timeline.h"
 
 /* One out-of-memory: who held what then. */
 typedef struct failure {

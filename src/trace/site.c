@@ -1,5 +1,5 @@
 /* Sites and groups. */
-#include "report/site.h"
+#include "trace/site.h"
 
 #include <stdio.h>
 #include <stdlib.h>

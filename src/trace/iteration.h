@@ -3,10 +3,10 @@
  * Taken from the recording's marks where it has any that repeat (a profiler step, an iteration, the
  * end of an optimizer step), otherwise guessed from an allocation that comes back at regular
  * distances. A recording with neither has none, and that is said. */
-#ifndef REPORT_ITERATION_H
-#define REPORT_ITERATION_H
+#ifndef TRACE_ITERATION_H
+#define TRACE_ITERATION_H
 
-#include "report/timeline.h"
+#include "trace/timeline.h"
 
 typedef enum iteration_how { ITERATION_NONE, ITERATION_MARKS, ITERATION_GUESSED } iteration_how;
 

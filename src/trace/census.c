@@ -1,5 +1,5 @@
 /* Census: one walk over the lifetimes, one over the addresses. */
-#include "report/census.h"
+#include "trace/census.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Iterations: boundaries from marks, or from an allocation that repeats. */
-#include "report/iteration.h"
+#include "trace/iteration.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
  * Hostile recordings are ordinary input: a free of something never seen, the same address given out
  * twice, sizes past any machine. Each is counted, and the sum of live bytes never passes
  * TIMELINE_BYTES_MAX, so every later sum is exact (in C, and in the doubles of the viewer). */
-#ifndef REPORT_TIMELINE_H
-#define REPORT_TIMELINE_H
+#ifndef TRACE_TIMELINE_H
+#define TRACE_TIMELINE_H
 
 #include "formats/recording.h"
 

@@ -3,8 +3,8 @@
  * A site is the innermost frame that is not the framework's own: the first one outside torch, the
  * standard library and unnamed native code. Where every frame is the framework's, it is the
  * innermost frame. Stack ids 0 (none) have site 0. */
-#ifndef REPORT_SITE_H
-#define REPORT_SITE_H
+#ifndef TRACE_SITE_H
+#define TRACE_SITE_H
 
 #include "formats/recording.h"
 

@@ -1,5 +1,5 @@
 /* Timeline: pairs each allocation with its end, in one pass over the events. */
-#include "report/timeline.h"
+#include "trace/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ size_t timeline_devices(const recording *r, uint16_t *devices, size_t max) {
 }
 
 static stow_status no_memory(const char *what, uint64_t count) {
-  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %llu %s of the report",
+  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %llu %s of the timeline",
                    (unsigned long long)count, what);
 }
 

@@ -2,11 +2,11 @@
  *
  * Counts by the group asked for; holders come largest first. Called for the peak, for each failure
  * and for the end of an iteration. */
-#ifndef REPORT_CENSUS_H
-#define REPORT_CENSUS_H
+#ifndef TRACE_CENSUS_H
+#define TRACE_CENSUS_H
 
-#include "report/site.h"
-#include "report/timeline.h"
+#include "trace/site.h"
+#include "trace/timeline.h"
 
 typedef struct holder {
   uint32_t key; /* site, tag id or size class, by the group */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/timeline.h"
+#include "trace/timeline.h"
 
 typedef struct reserve {
   timeline *t;
@@ -20,7 +20,7 @@ static stow_status extent_add(timeline *t, const extent *e, uint32_t *number) {
     uint32_t wanted = t->extent_capacity == 0 ? 256 : t->extent_capacity + t->extent_capacity / 2;
     extent *bigger = realloc(t->extents, wanted * sizeof *bigger);
     if (bigger == NULL)
-      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u segments of the report",
+      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u segments of the timeline",
                        wanted);
     t->extents = bigger;
     t->extent_capacity = wanted;
@@ -52,7 +52,7 @@ static stow_status reserve_at(reserve *r, uint32_t at, const extent *e) {
     uint32_t wanted = r->capacity == 0 ? 256 : r->capacity * 2;
     uint32_t *bigger = realloc(r->now, wanted * sizeof *bigger);
     if (bigger == NULL)
-      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u segments of the report",
+      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u segments of the timeline",
                        wanted);
     r->now = bigger;
     r->capacity = wanted;
