@@ -2,7 +2,10 @@
 #include "formats/recording_file.h"
 
 #include <string.h>
+#include <strings.h>
 
+#include "formats/csv_trace.h"
+#include "formats/recording_write.h"
 #include "formats/stow_file.h"
 #include "formats/torch_snapshot.h"
 
@@ -47,10 +50,26 @@ recording_kind recording_kind_of_path(const char *path) {
   return KIND_AUTO;
 }
 
+/* Does the first line have this heading? */
+static bool has_heading(const char *line, size_t count, const char *heading) {
+  size_t length = strlen(heading);
+  for (size_t i = 0; i + length <= count; i++)
+    if (strncasecmp(line + i, heading, length) == 0) return true;
+  return false;
+}
+
 /* What the first bytes say. */
 static recording_kind sniff(const input *in) {
-  if (input_left(in) >= 8 && memcmp(in->at, STOWFILE_MAGIC, 8) == 0) return KIND_STOW;
-  return input_left(in) > 0 && in->at[0] == 0x80 ? KIND_SNAPSHOT : KIND_AUTO;
+  const char *text = (const char *)in->at;
+  size_t count = input_left(in) < 512 ? input_left(in) : 512;
+  if (count >= 8 && memcmp(text, STOWFILE_MAGIC, 8) == 0) return KIND_STOW;
+  if (in->at[0] == 0x80 || in->at[0] == '}' || in->at[0] == ']') return KIND_SNAPSHOT;
+  const char *end = memchr(text, '\n', count);
+  if (end != NULL) count = (size_t)(end - text);
+  if (has_heading(text, count, "action") && has_heading(text, count, "pointer")) return KIND_RMM;
+  if (has_heading(text, count, "lower") && has_heading(text, count, "upper"))
+    return KIND_MINIMALLOC;
+  return KIND_AUTO;
 }
 
 stow_status recording_read_input(recording *r, input *in, recording_kind kind,
@@ -63,11 +82,16 @@ stow_status recording_read_input(recording *r, input *in, recording_kind kind,
   switch (kind) {
   case KIND_STOW: return stowfile_read(r, in, max_work_bytes);
   case KIND_SNAPSHOT: return torch_snapshot_read(r, in, max_work_bytes);
-  default:
+  case KIND_RMM: return rmm_log_read(r, in, max_work_bytes);
+  case KIND_MINIMALLOC: return minimalloc_read(r, in, max_work_bytes);
+  case KIND_AUTO:
     return stow_fail(STOW_ERR_FORMAT,
-                     "%s: begins with 0x%02x: neither a PyTorch snapshot pickle nor any other "
-                     "recording known here; say which with --from",
+                     "%s: begins with 0x%02x: no .stow trace, PyTorch snapshot pickle, RMM log or "
+                     "minimalloc CSV",
                      in->name, in->at[0]);
+  default:
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: %s is written, not read", in->name,
+                     recording_kind_name(kind));
   }
 }
 
@@ -79,5 +103,35 @@ stow_status recording_read(recording *r, const char *path, recording_kind kind,
       recording_read_input(r, &in, kind, limits != NULL ? limits->max_work_bytes : 0);
   input_close(&in);
   if (status != STOW_OK) recording_free(r);
+  return status;
+}
+
+static stow_status write_kind(const recording *r, outfile *out, recording_kind kind,
+                              uint64_t *left_out) {
+  switch (kind) {
+  case KIND_STOW: return stowfile_write(r, outfile_sink, out);
+  case KIND_SNAPSHOT: return torch_snapshot_write(r, out, left_out);
+  case KIND_PERFETTO: return perfetto_write(r, out, left_out);
+  case KIND_TENSORBOARD: return tensorboard_write(r, out, left_out);
+  case KIND_CSV: return csv_trace_write(r, out, left_out);
+  default:
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s is read, not written", recording_kind_name(kind));
+  }
+}
+
+stow_status recording_write(const recording *r, const char *path, recording_kind kind,
+                            uint64_t *left_out) {
+  outfile out;
+  if (left_out != NULL) *left_out = 0;
+  if (kind == KIND_AUTO) kind = recording_kind_of_path(path);
+  if (kind == KIND_AUTO)
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s: its name does not say what to write; end it with .stow, .pickle, .json, "
+                     ".tfevents or .csv, or say --to",
+                     path);
+  STOW_TRY(outfile_open(&out, path));
+  stow_status status = write_kind(r, &out, kind, left_out);
+  if (status == STOW_OK) return outfile_commit(&out);
+  outfile_abandon(&out);
   return status;
 }

@@ -34,6 +34,11 @@ stow_status recording_read(recording *r, const char *path, recording_kind kind,
 stow_status recording_read_input(recording *r, input *in, recording_kind kind,
                                  uint64_t max_work_bytes);
 
+/* Writes `r` to `path` ("-": standard output; a name ending in .gz is compressed). The file is the
+ * old one or the complete new one. *left_out (may be NULL): events the format has no word for. */
+stow_status recording_write(const recording *r, const char *path, recording_kind kind,
+                            uint64_t *left_out);
+
 /* "snapshot", "stow", …; KIND_COUNT if there is none of that name. */
 const char *recording_kind_name(recording_kind kind);
 recording_kind recording_kind_named(const char *name);
