@@ -131,10 +131,7 @@ static stow_status memo_fetch(pickle_machine *m, pickle_value *to, uint64_t inde
     to->flags = PICKLE_SHARED;
     if (to->tag == PICKLE_STRING) to->aux = m->codes[to->v];
   } else if (tag == PICKLE_CONSUMED) {
-    return stow_fail(STOW_ERR_FORMAT,
-                     "refers back to entry %llu, a trace entry, block or segment already read: one "
-                     "of them in two places is nothing a snapshot has",
-                     (unsigned long long)index);
+    to->tag = PICKLE_OPAQUE; /* a row in a second place: there, it is of no use */
   } else if (tag == 0) {
     return stow_fail(STOW_ERR_FORMAT, "refers to entry %llu, which was never put",
                      (unsigned long long)index);

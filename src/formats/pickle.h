@@ -59,7 +59,7 @@ typedef struct pickle_sink {
   stow_status (*dict)(void *context, pickle_value *value, const pickle_value *pairs, size_t count);
   stow_status (*list)(void *context, pickle_value *value, const pickle_value *items, size_t count);
   stow_status (*tuple)(void *context, pickle_value *value, const pickle_value *items, size_t count);
-  uint32_t forget; /* bit per tag: a value the memo need not keep; referring to it is refused */
+  uint32_t forget; /* bit per tag: the memo need not keep it; referred to again it is opaque */
 } pickle_sink;
 
 struct pickle_machine {

@@ -238,8 +238,9 @@ stow_status stowfile_flush(stowfile_writer *w) {
   flush_table(w, STOWFILE_NAMES, &w->names, &w->name_pending, w->name_count);
   flush_table(w, STOWFILE_FRAMES, &w->frames, &w->frame_pending, w->frame_count);
   flush_table(w, STOWFILE_STACKS, &w->stacks, &w->stack_pending, w->stack_count);
-  flush_table(w, STOWFILE_SEGMENTS, &w->segments, &w->segment_pending, w->segment_pending);
-  return flush_events(w);
+  flush_events(w);
+  /* the state at the end: never before the last event */
+  return flush_table(w, STOWFILE_SEGMENTS, &w->segments, &w->segment_pending, w->segment_pending);
 }
 
 stow_status stowfile_end(stowfile_writer *w, uint64_t lost_events) {

@@ -530,20 +530,23 @@ static stow_status list_of_frames(torch_reader *t, pickle_value *value, const pi
   return STOW_OK;
 }
 
-/* Rows that follow one another become one range; anything else makes the list opaque. */
-static stow_status list_of_rows(pickle_value *value, uint8_t list_tag, const pickle_value *items,
-                                size_t count, uint8_t row_tag) {
-  uint64_t range = value->tag == list_tag ? value->v : torch_range(range_first(items[0].v), 0);
-  size_t first = range_first(range), rows = range_count(range);
+/* Rows that follow one another become one range. Items that are no rows are counted; rows of
+ * another place among them make the list opaque. */
+static stow_status list_of_rows(torch_reader *t, pickle_value *value, uint8_t list_tag,
+                                const pickle_value *items, size_t count, uint8_t row_tag) {
+  size_t first = range_first(value->v), rows = value->tag == list_tag ? range_count(value->v) : 0;
   for (size_t i = 0; i < count; i++) {
+    if (items[i].tag != row_tag) {
+      t->r->bad_values++;
+      continue;
+    }
     size_t add = range_count(items[i].v);
-    bool follows = add == 0 || rows == 0 || range_first(items[i].v) == first + rows;
-    if (items[i].tag != row_tag || !follows) {
+    if (add > 0 && rows == 0) first = range_first(items[i].v);
+    if (add > 0 && range_first(items[i].v) != first + rows) {
       value->tag = PICKLE_OPAQUE;
       value->v = 0;
       return STOW_OK;
     }
-    if (rows == 0 && add > 0) first = range_first(items[i].v);
     rows += add;
   }
   value->tag = list_tag;
@@ -570,21 +573,31 @@ static stow_status list_of_traces(torch_reader *t, pickle_value *value, const pi
 static stow_status take_list(void *context, pickle_value *value, const pickle_value *items,
                              size_t count) {
   torch_reader *t = context;
-  uint8_t kind = items[0].tag;
-  if (value->tag == TORCH_STACK) kind = TORCH_FRAME;
-  if (value->tag == TORCH_TRACES) kind = TORCH_EVENTS;
+  size_t i = 0; /* what the first item of use is, the list is of */
+  while (i + 1 < count && items[i].tag < PICKLE_SINK_FIRST && items[i].tag != PICKLE_EMPTY_LIST)
+    i++;
+  uint8_t kind = items[i].tag;
+  switch (value->tag) { /* or what it was of before */
+  case TORCH_STACK: kind = TORCH_FRAME; break;
+  case TORCH_TRACES: kind = TORCH_EVENTS; break;
+  case TORCH_EVENTS: kind = TORCH_EVENT; break;
+  case TORCH_BLOCKS: kind = TORCH_BLOCK; break;
+  case TORCH_SEGMENTS: kind = TORCH_SEGMENT; break;
+  case TORCH_NOTES: kind = TORCH_NOTE; break;
+  default: break;
+  }
   switch (kind) {
   case TORCH_FRAME: return list_of_frames(t, value, items, count);
-  case TORCH_EVENT: return list_of_rows(value, TORCH_EVENTS, items, count, TORCH_EVENT);
-  case TORCH_BLOCK: return list_of_rows(value, TORCH_BLOCKS, items, count, TORCH_BLOCK);
-  case TORCH_SEGMENT: return list_of_rows(value, TORCH_SEGMENTS, items, count, TORCH_SEGMENT);
-  case TORCH_NOTE: return list_of_rows(value, TORCH_NOTES, items, count, TORCH_NOTE);
+  case TORCH_EVENT: return list_of_rows(t, value, TORCH_EVENTS, items, count, TORCH_EVENT);
+  case TORCH_BLOCK: return list_of_rows(t, value, TORCH_BLOCKS, items, count, TORCH_BLOCK);
+  case TORCH_SEGMENT: return list_of_rows(t, value, TORCH_SEGMENTS, items, count, TORCH_SEGMENT);
+  case TORCH_NOTE: return list_of_rows(t, value, TORCH_NOTES, items, count, TORCH_NOTE);
   case TORCH_EVENTS:
   case PICKLE_EMPTY_LIST: return list_of_traces(t, value, items, count);
   case TORCH_HISTORY:
     if (value->tag == PICKLE_EMPTY_LIST) {
       value->tag = TORCH_HISTORY;
-      value->v = items[0].v;
+      value->v = items[i].v;
     }
     return STOW_OK;
   default:
@@ -614,7 +627,8 @@ static stow_status read_all(torch_reader *t, input *in, uint64_t max_work_bytes)
   const pickle_sink sink = {t, word_code, take_dict, take_list, take_tuple, forget};
   pickle_value root;
   STOW_TRY(pickle_run(&t->machine, in, &sink, max_work_bytes, &root));
-  if (root.tag == TORCH_SEGMENTS) { /* torch.cuda.memory_snapshot(): segments alone */
+  STOW_TRY(input_fill(in, input_left(in) + 1)); /* to the end: gzip's checksum stands there */
+  if (root.tag == TORCH_SEGMENTS) {             /* torch.cuda.memory_snapshot(): segments alone */
     t->segments = root.v;
     t->has_root = true;
   }

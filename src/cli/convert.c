@@ -1,0 +1,175 @@
+/* stowage convert: a recording from one format to another, and what was read in numbers. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <stowage/size.h>
+
+#include "base/json.h"
+#include "cli/output.h"
+#include "cli/verb.h"
+#include "formats/recording_file.h"
+#include "formats/recording_write.h"
+
+typedef struct conversion {
+  const char *from_path, *to_path;
+  recording_kind from, to; /* as said or as found */
+  recording r;
+  uint64_t by_kind[EVENT_KIND_COUNT];
+  uint64_t left_out, written_bytes;
+} conversion;
+
+static const char *source_words(recording_source source) {
+  switch (source) {
+  case SOURCE_TORCH: return "PyTorch snapshot";
+  case SOURCE_STOW: return "Stowage trace";
+  case SOURCE_RMM: return "RMM log";
+  case SOURCE_MINIMALLOC: return "minimalloc problem";
+  default: return "recording";
+  }
+}
+
+static void count(conversion *c) {
+  for (size_t i = 0; i < c->r.event_count; i++) c->by_kind[c->r.events[i].kind]++;
+  struct stat file;
+  if (strcmp(c->to_path, "-") != 0 && stat(c->to_path, &file) == 0)
+    c->written_bytes = (uint64_t)file.st_size;
+}
+
+/* ---- for people ---- */
+
+/* What was passed over, a line each; nothing where nothing was. */
+static void describe_losses(const conversion *c, buffer *b) {
+  const recording *r = &c->r;
+  const struct {
+    uint64_t count;
+    const char *words;
+  } losses[] = {
+      {r->skipped_events, "entries were skipped: not understood, or lost before the file"},
+      {r->unknown_fields, "fields of a newer version were passed over"},
+      {r->unknown_frees, "frees were of blocks allocated before the recording began"},
+      {r->bad_values, "values were of the wrong type or out of range"},
+      {r->damaged_chunks, "damaged chunks were dropped"},
+      {r->torn_bytes, "bytes at the end were torn off and dropped"},
+      {c->left_out, "events have no word in the format written and were left out"},
+  };
+  for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
+    if (losses[i].count > 0)
+      buffer_printf(b, "  %llu %s\n", (unsigned long long)losses[i].count, losses[i].words);
+  if (!r->ended) buffer_text(b, "  it has no end: its writer was stopped, or is still at work\n");
+}
+
+static stow_status describe(const conversion *c) {
+  const recording *r = &c->r;
+  buffer b = BUFFER_INIT;
+  char size[STOW_SIZE_TEXT_MAX];
+  buffer_printf(&b, "%s: %s, %zu events", c->from_path, source_words(r->source), r->event_count);
+  if (r->stack_count > 0) buffer_printf(&b, ", %zu call stacks", r->stack_count);
+  if (r->segment_count > 0)
+    buffer_printf(&b, ", %zu segments with %zu blocks at the end", r->segment_count,
+                  r->block_count);
+  buffer_char(&b, '\n');
+  describe_losses(c, &b);
+  if (strcmp(c->to_path, "-") != 0)
+    buffer_printf(&b, "%s: %s, %s\n", c->to_path, recording_kind_name(c->to),
+                  stow_size_format(size, c->written_bytes));
+  if (strcmp(c->to_path, "-") != 0) return output_buffer(&b);
+  if (b.length > 0) fwrite(b.data, 1, b.length, stderr); /* standard output has the recording */
+  buffer_free(&b);
+  return STOW_OK;
+}
+
+/* ---- for programs ---- */
+
+static void json_member(json *j, const char *key, uint64_t value) {
+  json_key(j, key);
+  json_u64(j, value);
+}
+
+static void json_input(json *j, const conversion *c) {
+  const recording *r = &c->r;
+  json_key(j, "input");
+  json_begin_object(j);
+  json_key(j, "path"), json_text(j, c->from_path);
+  json_key(j, "source"), json_text(j, source_words(r->source));
+  json_member(j, "events", r->event_count);
+  json_key(j, "events_by_kind");
+  json_begin_object(j);
+  for (uint8_t kind = 0; kind < EVENT_KIND_COUNT; kind++)
+    if (c->by_kind[kind] > 0) json_member(j, event_kind_name(kind), c->by_kind[kind]);
+  json_end_object(j);
+  json_member(j, "names", r->names.count);
+  json_member(j, "frames", r->frame_count);
+  json_member(j, "stacks", r->stack_count);
+  json_member(j, "segments", r->segment_count);
+  json_member(j, "blocks", r->block_count);
+  json_member(j, "settings", r->setting_count);
+  json_member(j, "skipped_events", r->skipped_events);
+  json_member(j, "unknown_fields", r->unknown_fields);
+  json_member(j, "unknown_frees", r->unknown_frees);
+  json_member(j, "bad_values", r->bad_values);
+  json_member(j, "damaged_chunks", r->damaged_chunks);
+  json_member(j, "torn_bytes", r->torn_bytes);
+  json_key(j, "ended"), json_bool(j, r->ended);
+  json_key(j, "error"), json_text(j, r->error_id != 0 ? recording_text(r, r->error_id) : NULL);
+  json_end_object(j);
+}
+
+static stow_status print_json(const conversion *c) {
+  buffer b = BUFFER_INIT;
+  json j = JSON_PRETTY(&b);
+  json_begin_object(&j);
+  json_input(&j, c);
+  json_key(&j, "output");
+  json_begin_object(&j);
+  json_key(&j, "path"), json_text(&j, c->to_path);
+  json_key(&j, "format"), json_text(&j, recording_kind_name(c->to));
+  json_member(&j, "bytes", c->written_bytes);
+  json_member(&j, "left_out_events", c->left_out);
+  json_end_object(&j);
+  json_end_object(&j);
+  return output_buffer(&b);
+}
+
+/* ---- the verb ---- */
+
+static int run(verb_call *call) {
+  conversion c = {.from_path = call->operands[0], .to_path = call->operands[1]};
+  const char *from = verb_value(call, "from"), *to = verb_value(call, "to");
+  bool as_json = verb_flag(call, "json"), to_stdout = strcmp(c.to_path, "-") == 0;
+  c.from = from != NULL ? recording_kind_named(from) : KIND_AUTO;
+  c.to = to != NULL ? recording_kind_named(to) : recording_kind_of_path(c.to_path);
+  if (to_stdout && as_json)
+    return verb_usage(call, "--json and an OUT of - would both go to standard output; name a file");
+  if (to_stdout && to == NULL)
+    return verb_usage(call, "standard output has no name to tell the format by; say --to");
+  recording_init(&c.r, 0);
+  stow_status status = recording_read(&c.r, c.from_path, c.from, NULL);
+  if (status == STOW_OK) status = recording_write(&c.r, c.to_path, c.to, &c.left_out);
+  if (status == STOW_OK) {
+    count(&c);
+    status = as_json ? print_json(&c) : describe(&c);
+  }
+  recording_free(&c.r);
+  return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
+}
+
+static const verb_option options[] = {
+    {"from", "stow|snapshot|rmm|minimalloc", "what IN is, where its contents should not decide"},
+    {"to", "stow|snapshot|perfetto|tensorboard|csv", "what OUT is, where its name does not tell"},
+    VERB_OPTION_JSON,
+    VERB_OPTIONS_END,
+};
+
+const verb verb_convert = {
+    .name = "convert",
+    .summary = "turn a recording of memory into another format",
+    .example = "stowage convert snapshot.pickle trace.stow\n"
+               "stowage convert trace.stow memory.json\n"
+               "stowage convert --to csv trace.stow - | head",
+    .operands = "IN OUT",
+    .operands_min = 2,
+    .operands_max = 2,
+    .options = options,
+    .run = run,
+};
