@@ -1,0 +1,6 @@
+/* Fuzzes the reader of minimalloc problems. */
+#include "reader_fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  return fuzz_reader(data, size, KIND_MINIMALLOC);
+}

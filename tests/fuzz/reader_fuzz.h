@@ -1,0 +1,115 @@
+/* One input through a reader of recordings: whatever it gives must hold together, be rebuilt,
+ * written and read back to the same number of events. */
+#ifndef READER_FUZZ_H
+#define READER_FUZZ_H
+
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "formats/recording_file.h"
+#include "formats/recording_write.h"
+#include "formats/stow_file.h"
+#include "trace/initial.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static inline void fuzz_insist(bool so) {
+  if (!so) abort();
+}
+
+/* Every id and range points into its table. */
+static inline void fuzz_check(const recording *r) {
+  for (size_t i = 0; i < r->event_count; i++) {
+    const event *e = &r->events[i];
+    fuzz_insist(e->kind < EVENT_KIND_COUNT && e->tier < 3);
+    fuzz_insist(e->stack_id <= r->stack_count && e->tag_id <= r->names.count);
+  }
+  for (size_t i = 0; i < r->stack_count; i++)
+    fuzz_insist(r->stacks[i].first + r->stacks[i].count <= r->stack_frame_count);
+  for (size_t i = 0; i < r->stack_frame_count; i++)
+    fuzz_insist(r->stack_frames[i] <= r->frame_count);
+  for (size_t i = 0; i < r->frame_count; i++)
+    fuzz_insist(r->frames[i].name_id <= r->names.count && r->frames[i].file_id <= r->names.count);
+  for (size_t i = 0; i < r->segment_count; i++)
+    fuzz_insist(r->segments[i].first_block + r->segments[i].block_count <= r->block_count);
+}
+
+static inline void fuzz_initial(const recording *r) {
+  initial_state s;
+  if (recording_initial_state(&s, r) != STOW_OK) return;
+  for (size_t i = 0; i < s.segment_count; i++) {
+    uint64_t at = s.segments[i].addr;
+    for (uint32_t k = 0; k < s.segments[i].block_count; k++) {
+      const block *b = &s.blocks[s.segments[i].first_block + k];
+      fuzz_insist(b->addr == at);
+      at += b->bytes;
+    }
+    fuzz_insist(at == s.segments[i].addr + s.segments[i].bytes);
+  }
+  initial_state_free(&s);
+}
+
+static inline stow_status fuzz_sink(void *context, const void *bytes, size_t count) {
+  return buffer_append(context, bytes, count);
+}
+
+static inline void fuzz_round_trip(const recording *r) {
+  buffer file = BUFFER_INIT;
+  recording again;
+  input in;
+  recording_init(&again, 0);
+  fuzz_insist(stowfile_write(r, fuzz_sink, &file) == STOW_OK);
+  fuzz_insist(input_open_memory(&in, file.data, file.length, "again", NULL) == STOW_OK);
+  fuzz_insist(recording_read_input(&again, &in, KIND_STOW, 0) == STOW_OK);
+  fuzz_insist(again.event_count == r->event_count && again.segment_count == r->segment_count);
+  fuzz_insist(again.damaged_chunks == 0 && again.torn_bytes == 0 && again.ended);
+  input_close(&in);
+  recording_free(&again);
+  buffer_free(&file);
+}
+
+/* What each writer makes, into memory; a snapshot must read back. */
+static inline void fuzz_writers(const recording *r) {
+  stow_status (*const writers[])(const recording *, outfile *, uint64_t *) = {
+      perfetto_write, tensorboard_write, csv_trace_write, torch_snapshot_write};
+  for (size_t i = 0; i < 4; i++) {
+    char *bytes = NULL;
+    size_t count = 0;
+    uint64_t left_out;
+    outfile out = {.file = open_memstream(&bytes, &count)};
+    fuzz_insist(out.file != NULL);
+    fuzz_insist(writers[i](r, &out, &left_out) == STOW_OK);
+    fclose(out.file);
+    if (writers[i] == torch_snapshot_write) {
+      recording again;
+      input in;
+      recording_init(&again, 0);
+      fuzz_insist(input_open_memory(&in, bytes, count, "again", NULL) == STOW_OK);
+      fuzz_insist(recording_read_input(&again, &in, KIND_SNAPSHOT, 0) == STOW_OK);
+      fuzz_insist(again.event_count + left_out == r->event_count);
+      input_close(&in);
+      recording_free(&again);
+    }
+    free(bytes);
+  }
+}
+
+static inline int fuzz_reader(const uint8_t *data, size_t size, recording_kind kind) {
+  recording r;
+  input in;
+  recording_init(&r, UINT64_C(256) << 20);
+  input_limits limits = {.max_bytes = UINT64_C(16) << 20};
+  if (input_open_memory(&in, data, size, "fuzz", &limits) != STOW_OK) return 0;
+  stow_status status = recording_read_input(&r, &in, kind, UINT64_C(64) << 20);
+  input_close(&in);
+  if (status == STOW_OK) {
+    fuzz_check(&r);
+    fuzz_initial(&r);
+    fuzz_round_trip(&r);
+    fuzz_writers(&r);
+  }
+  recording_free(&r);
+  return 0;
+}
+
+#endif

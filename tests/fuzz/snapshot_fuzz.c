@@ -1,0 +1,6 @@
+/* Fuzzes the reader of PyTorch snapshots, and what is written from what it read. */
+#include "reader_fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  return fuzz_reader(data, size, KIND_SNAPSHOT);
+}
