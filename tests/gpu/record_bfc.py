@@ -70,14 +70,11 @@ def train():
 
 
 def read_log(text):
-    """(action, pointer, bytes) of each line the verbose allocator prints."""
+    """(action, pointer, bytes) of each line the verbose allocator of the card prints."""
     for line in text.splitlines():
-        m = re.search(r"bfc_allocator.*AllocateRaw \S+ +(\d+) +(0x[0-9a-f]+)", line)
+        m = re.search(r"\[mem-debug\] (Alloc|Dealloc)ateRaw,GPU_\d+_bfc,(\d+),(0x[0-9a-f]+)", line)
         if m:
-            yield "allocate", m.group(2), int(m.group(1))
-        m = re.search(r"bfc_allocator.*DeallocateRaw \S+ .*?(0x[0-9a-f]+)", line)
-        if m:
-            yield "free", m.group(1), 0
+            yield "allocate" if m.group(1) == "Alloc" else "free", m.group(3), int(m.group(2))
 
 
 def main():

@@ -138,6 +138,97 @@ TEST(recordings_the_project_carries_are_repeated_exactly)
   }
 }
 
+/* One loop under many settings and limits, with a second stream and empty_cache in it, recorded on
+ * an H200 by tests/gpu/record_torch.py; the figures are PyTorch's own. */
+typedef struct loop_run {
+  const char *name;
+  uint64_t limit_bytes, reserved_bytes, retries;
+  bool fails;
+} loop_run;
+
+static const loop_run loop_runs[] = {
+    {"plain", 0, 3091202048, 0, false},
+    {"limited", 2048917504, 2023751680, 4, false},
+    {"split_limited", 1976565760, 1975517184, 8, false},
+    {"rounded_list", 0, 2692743168, 0, false},
+    {"collected", 2286944256, 2162163712, 0, false},
+    {"collected_split", 2195718144, 1937768448, 0, false},
+    {"expandable_limited", 1884291072, 1883242496, 3, true},
+    {"expandable_rounded", 2104492032, 1967128576, 1, false},
+    {"fails", 1646264320, 1612709888, 1, true},
+    {"expandable_fails", 1646264320, 1610612736, 1, true},
+};
+
+static void load_loop(loaded *l, const char *name) {
+  char file[128];
+  snprintf(file, sizeof file, "loop/%s.pickle.gz", name);
+  load(l, harness_data(file));
+}
+
+TEST(settings_limits_streams_and_emptied_caches_are_repeated_exactly)
+{
+  for (size_t i = 0; i < sizeof loop_runs / sizeof loop_runs[0]; i++) {
+    const loop_run *want = &loop_runs[i];
+    loaded l;
+    replay_result r;
+    load_loop(&l, want->name);
+    /* Garbage collection counts from the limit, so without it nothing can be told. */
+    bool told = l.options.settings.gc_threshold == 0;
+    if (told) check_exact(&l, &(recorded){want->name, 0, 0, 0}, &r);
+    if (want->limit_bytes != 0) l.options.limit_bytes = want->limit_bytes;
+    check_exact(&l, &(recorded){want->name, 0, 0, 0}, &r);
+    CHECK_U64(r.stats.peak_reserved_bytes, want->reserved_bytes);
+    CHECK_U64(r.stats.retries, want->retries);
+    CHECK(r.finishes == !want->fails);
+    unload(&l);
+  }
+}
+
+/* The check must see when the rules are not those of the run. */
+TEST(the_wrong_settings_do_not_pass_the_check)
+{
+  static const char *const wrong[][2] = {{"split_limited", "max_split_size_mb:64"},
+                                         {"rounded_list", "roundup_power2_divisions:2"},
+                                         {"plain", "max_split_size_mb:32"},
+                                         {"collected", "garbage_collection_threshold:0.8"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    loaded l;
+    replay_result r;
+    load_loop(&l, wrong[i][0]);
+    CHECK_OK(policy_settings_parse(&l.options.settings, wrong[i][1]));
+    for (size_t k = 0; k < sizeof loop_runs / sizeof loop_runs[0]; k++)
+      if (strcmp(loop_runs[k].name, wrong[i][0]) == 0 && loop_runs[k].limit_bytes != 0)
+        l.options.limit_bytes = loop_runs[k].limit_bytes;
+    CHECK_OK(replay_check(&r, &l.steps, own_policy(&l), &l.options));
+    CHECK(r.segment_mismatches > 0 && r.address_mismatches > 0);
+    unload(&l);
+  }
+}
+
+static void check_within(uint64_t bytes, uint64_t measured, double part, const char *what) {
+  double off = (double)bytes / (double)measured - 1;
+  if (off < -part || off > part)
+    FAIL("%s: %.4f GiB, %.4f on the card: %+.1f%%", what, gib(bytes), gib(measured), off * 100);
+}
+
+/* Peaks of the driver's own pool (tests/gpu/record_async.py) and of PyTorch on it
+ * (record_torch.py).
+ */
+TEST(cuda_async_reserves_what_the_driver_reserved)
+{
+  loaded l;
+  replay_result r;
+  load(&l, harness_data("gpt_varlen_expandable.pickle.gz"));
+  CHECK_OK(replay_run(&r, &l.steps, &policy_cuda_async, &l.options));
+  CHECK_U64(r.stats.peak_reserved_bytes, UINT64_C(954) << 25); /* 29.8125 GiB */
+  unload(&l);
+  load_loop(&l, "plain");
+  l.options.limit_bytes = POLICY_NO_LIMIT;
+  CHECK_OK(replay_run(&r, &l.steps, &policy_cuda_async, &l.options));
+  check_within(r.stats.peak_reserved_bytes, 2415919104, 0.03, "the loop under PyTorch's backend");
+  unload(&l);
+}
+
 /* ---- invented recordings ---- */
 
 #define MIB UINT64_C(1048576)
