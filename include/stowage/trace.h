@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <stowage/heap.h>
 #include <stowage/status.h>
 
 #ifdef __cplusplus
@@ -108,6 +109,13 @@ STOW_API uint32_t stow_trace_stack_find(stow_trace *trace, uint64_t key);
 
 /* A fact about the process, a device or the allocator ("device.0.name", "NVIDIA H200"). */
 STOW_API stow_status stow_trace_fact(stow_trace *trace, const char *key, const char *value);
+
+/* Records what a heap does: allocations, frees, mapped and unmapped pages, moves, failures, with
+ * their tags; the heap's device is told as a fact. A free counts as done at once, as it is on its
+ * stream. Remove it before the trace is closed; removing waits until no thread is recording.
+ * STOW_ERR_NOT_FOUND: it was not added. */
+STOW_API stow_status stow_trace_add_heap(stow_trace *trace, stow_heap *heap);
+STOW_API stow_status stow_trace_remove_heap(stow_trace *trace, stow_heap *heap);
 
 /* Returns when everything recorded before the call is in the file; at once for a ring only.
  * The reason the file was switched off, if it was. */
