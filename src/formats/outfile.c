@@ -41,7 +41,7 @@ stow_status outfile_open(outfile *out, const char *path) {
   }
   size_t length = strlen(path);
   out->path = strdup(path);
-  out->temporary = malloc(length + 16);
+  out->temporary = calloc(1, length + 16); /* "": no file yet */
   if (out->path == NULL || out->temporary == NULL) {
     outfile_abandon(out);
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to write %s", path);
