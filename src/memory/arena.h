@@ -37,6 +37,7 @@ typedef enum span_state { SPAN_LIVE = 0, SPAN_FREE = 1, SPAN_BARE = 2, SPAN_STAL
 #define MARK_COLD      0x40u
 #define MARK_MOVED     0x80u /* live: some pages are not of the arena's tier */
 #define MARK_DISK      0x100u
+#define MARK_QUICK     0x200u /* live in the books, free in truth: kept by its lane for reuse */
 #define MARK_TAG_SHIFT 16
 
 typedef struct span {

@@ -17,15 +17,17 @@
 static uint64_t strip_lane(lane *l, stow_tier tier, uint64_t bytes, bool wait_frees) {
   stow_status status;
   uint64_t got = 0;
-  lock_take(&l->lock);
+  latch_take(&l->lock);
+  lane_flush(l);
   lane_poll(l, wait_frees, &status);
+  lane_flush(l);
   room *r = &l->rooms[tier];
   if (r->fine.base) {
     slabs_trim(&r->slabs, &r->fine);
     got += arena_strip(&r->fine, bytes, NULL, &status);
   }
   if (r->main.base && got < bytes) got += arena_strip(&r->main, bytes - got, NULL, &status);
-  lock_give(&l->lock);
+  latch_give(&l->lock);
   return got;
 }
 
@@ -46,8 +48,9 @@ bool heap_settle(heap *h, bool wait, stow_status *status) {
   for (uint32_t i = 0; i < n; i++) {
     lane *l = atomic_load(&h->lanes[i]);
     stow_status s;
-    lock_take(&l->lock);
+    latch_take(&l->lock);
     if (l->queue_count > 0 && lane_poll(l, wait, &s)) any = true;
+    lane_flush(l);
     for (int t = 0; t < POOL_TIERS; t++) {
       arena *both[2] = {&l->rooms[t].fine, &l->rooms[t].main};
       for (int k = 0; k < 2; k++) {
@@ -58,7 +61,7 @@ bool heap_settle(heap *h, bool wait, stow_status *status) {
         if (both[k]->stale != before) any = true;
       }
     }
-    lock_give(&l->lock);
+    latch_give(&l->lock);
   }
   return any;
 }
@@ -107,6 +110,7 @@ static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier 
   room *m = &l->rooms[tier];
   arena *a = request_units(r) < FINE_UNITS ? &m->fine : &m->main;
   lane_poll(l, false, &status);
+  lane_flush(l);
   STOW_TRY(arena_reap(&m->fine, false));
   STOW_TRY(arena_reap(&m->main, false));
   at->lacking = 0;
@@ -141,9 +145,9 @@ static stow_status grow_on(uint64_t *ptr, heap *h, lane *l, const request *r, st
   lock_take(&h->lock);
   pool_ask_again(&h->pool);
   for (int k = 0; k < TRIES_MAX; k++) {
-    lock_take(&l->lock);
+    latch_take(&l->lock);
     status = try_once(ptr, l, r, tier, at);
-    lock_give(&l->lock);
+    latch_give(&l->lock);
     if (status == STOW_ERR_OUT_OF_MEMORY && at->lacking &&
         heap_strip(h, tier, at->lacking, l) > 0) {
       atomic_fetch_add_explicit(&h->stitches, 1, memory_order_relaxed);
@@ -169,9 +173,10 @@ static uint64_t largest_free(heap *h) {
   uint32_t n = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < n; i++) {
     lane *l = atomic_load(&h->lanes[i]);
-    lock_take(&l->lock);
+    latch_take(&l->lock);
+    lane_flush(l);
     uint64_t here = l->rooms[0].main.base ? arena_largest(&l->rooms[0].main) : 0;
-    lock_give(&l->lock);
+    latch_give(&l->lock);
     if (here > most) most = here;
   }
   return most;
@@ -187,9 +192,9 @@ static stow_status fail(heap *h, const request *r, const attempt *at) {
   uint32_t n = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < n; i++) {
     lane *l = atomic_load(&h->lanes[i]);
-    lock_take(&l->lock);
+    latch_take(&l->lock);
     f.live_count += l->allocs - l->frees;
-    lock_give(&l->lock);
+    latch_give(&l->lock);
   }
   f.limit_bytes = vram.limit_bytes;
   f.held_bytes = vram.held_bytes;
@@ -243,9 +248,9 @@ stow_status heap_grow(uint64_t *ptr, heap *h, lane *l, const request *r) {
   }
   if (status == STOW_ERR_OUT_OF_MEMORY && r->tier == STOW_TIER_VRAM && !r->pinned &&
       h->host_limit > 0) {
-    lock_take(&l->lock);
+    latch_take(&l->lock);
     *ptr = lane_take(l, r, STOW_TIER_HOST);
-    lock_give(&l->lock);
+    latch_give(&l->lock);
     attempt spill = {0};
     status = *ptr ? STOW_OK : grow_on(ptr, h, l, r, STOW_TIER_HOST, &spill);
     if (spill.why[0]) memcpy(at.why, spill.why, sizeof at.why);

@@ -219,6 +219,7 @@ uint64_t lane_take(lane *l, const request *r, stow_tier tier) {
   if (r->class) {
     ptr = slab_take(&m->slabs, a, r->class, r->mark);
     if (!ptr) {
+      lane_flush(l);
       uint32_t i = arena_take(a, SLAB_UNITS, 1);
       if (i == 0) return 0;
       if (slab_adopt(&m->slabs, a, i, r->class) != STOW_OK) {
@@ -227,7 +228,12 @@ uint64_t lane_take(lane *l, const request *r, stow_tier tier) {
       }
       ptr = slab_take(&m->slabs, a, r->class, r->mark);
     }
+  } else if (l->quick_units == r->units && r->align == 1 && l->quick_arena == a) {
+    a->spans[l->quick].mark = SPAN_LIVE | r->mark;
+    ptr = span_addr(a, l->quick);
+    l->quick = l->quick_units = 0;
   } else {
+    if (l->quick) lane_flush(l);
     uint32_t i = arena_take(a, r->units, r->align);
     if (i == 0) return 0;
     a->spans[i].mark |= r->mark;
@@ -261,13 +267,13 @@ static stow_status heap_alloc(uint64_t *ptr, stow_heap *shell, uint64_t bytes, u
   STOW_TRY(heap_enter(&h, shell));
   STOW_TRY(request_make(&r, h, bytes, align));
   STOW_TRY(lane_of(&l, h, stream));
-  lock_take(&l->lock);
+  latch_take(&l->lock);
   if (l->queue_count > 0 && ++l->polled >= POLL_EVERY) {
     stow_status ignored;
     lane_poll(l, false, &ignored);
   }
   uint64_t got = lane_take(l, &r, r.tier);
-  lock_give(&l->lock);
+  latch_give(&l->lock);
   if (got == 0) STOW_TRY(heap_grow(&got, h, l, &r));
   *ptr = got;
   if (heap_heard(h, STOW_EVENT_ALLOC))
@@ -290,7 +296,7 @@ stow_status stow_heap_alloc_aligned(uint64_t *ptr, stow_heap *shell, uint64_t by
 /* Pages that moved away go back first; that needs the heap's lock, taken before the lane's. */
 static stow_status free_moved(heap *h, lane *l, uint64_t ptr, stow_stream stream) {
   lock_take(&h->lock);
-  lock_take(&l->lock);
+  latch_take(&l->lock);
   place at;
   stow_status status = lane_find(&at, l, ptr);
   if (status == STOW_OK && (*at.mark & MARK_PENDING))
@@ -305,7 +311,7 @@ static stow_status free_moved(heap *h, lane *l, uint64_t ptr, stow_stream stream
     l->frees++;
     lane_release(l, &at);
   }
-  lock_give(&l->lock);
+  latch_give(&l->lock);
   heap_unlock(h);
   return status;
 }
@@ -319,7 +325,7 @@ stow_status stow_heap_free(stow_heap *shell, uint64_t ptr, stow_stream stream) {
     return stow_fail(STOW_ERR_NOT_FOUND, "free of 0x%llx: not an address of this heap",
                      (unsigned long long)ptr);
   place at;
-  lock_take(&l->lock);
+  latch_take(&l->lock);
   stow_status status = lane_find(&at, l, ptr);
   uint32_t mark = 0;
   if (status == STOW_OK) {
@@ -329,7 +335,7 @@ stow_status stow_heap_free(stow_heap *shell, uint64_t ptr, stow_stream stream) {
                          (unsigned long long)ptr, (unsigned long long)at.bytes,
                          stow_tag_name(mark >> MARK_TAG_SHIFT));
     } else if (mark & (MARK_MOVED | MARK_DISK)) {
-      lock_give(&l->lock);
+      latch_give(&l->lock);
       STOW_TRY(free_moved(h, l, ptr, stream));
       goto told;
     } else if (stream == l->stream && !(mark & MARK_RECORDED)) {
@@ -340,7 +346,7 @@ stow_status stow_heap_free(stow_heap *shell, uint64_t ptr, stow_stream stream) {
       if (status == STOW_OK) l->frees++;
     }
   }
-  lock_give(&l->lock);
+  latch_give(&l->lock);
   if (status != STOW_OK) return heap_lose(h, status);
 told:
   if (heap_heard(h, STOW_EVENT_FREE))
@@ -357,7 +363,7 @@ stow_status stow_heap_record_stream(stow_heap *shell, uint64_t ptr, stow_stream 
                      (unsigned long long)ptr);
   if (stream == l->stream) return STOW_OK;
   place at;
-  lock_take(&l->lock);
+  latch_take(&l->lock);
   stow_status status = lane_find(&at, l, ptr);
   if (status == STOW_OK && (*at.mark & MARK_PENDING))
     status =
@@ -383,7 +389,7 @@ stow_status stow_heap_record_stream(stow_heap *shell, uint64_t ptr, stow_stream 
     if (status == STOW_OK && !known) old->streams[old->count++] = stream;
     if (status == STOW_OK) *at.mark |= MARK_RECORDED;
   }
-  lock_give(&l->lock);
+  latch_give(&l->lock);
   return status;
 }
 
@@ -397,14 +403,14 @@ stow_status stow_heap_set_heat(stow_heap *shell, uint64_t ptr, stow_heap_heat he
     return stow_fail(STOW_ERR_NOT_FOUND, "set_heat of 0x%llx: not an address of this heap",
                      (unsigned long long)ptr);
   place at;
-  lock_take(&l->lock);
+  latch_take(&l->lock);
   stow_status status = lane_find(&at, l, ptr);
   if (status == STOW_OK) {
     *at.mark &= ~(MARK_HOT | MARK_COLD);
     if (heat == STOW_HEAT_HOT) *at.mark |= MARK_HOT;
     if (heat == STOW_HEAT_COLD) *at.mark |= MARK_COLD;
   }
-  lock_give(&l->lock);
+  latch_give(&l->lock);
   if (status == STOW_OK && heat == STOW_HEAT_HOT) background_kick(h);
   return status;
 }

@@ -13,6 +13,7 @@
 #include <stowage/tag.h>
 
 #include "base/hash.h"
+#include "memory/latch.h"
 #include "memory/slab.h"
 
 #define LANES_MAX   256
@@ -42,10 +43,14 @@ typedef struct recorded {
 } recorded;
 
 typedef struct lane {
-  lock lock;
+  latch lock;
   uint16_t id;
   stow_stream stream;
   heap *heap;
+  /* The span freed last, kept as it is for a request of the same length; 0 none. It counts as free
+   * everywhere: whatever looks at the arena calls lane_flush first. */
+  uint32_t quick, quick_units;
+  arena *quick_arena;
   room rooms[POOL_TIERS]; /* the host one is opened when first needed */
   pending *queue;         /* ring, oldest at head */
   uint32_t queue_head, queue_count, queue_capacity;
@@ -150,6 +155,7 @@ stow_status lane_close(lane *l);
 stow_status lane_find(place *at, lane *l, uint64_t ptr);
 /* Makes it free now. Lane locked; the heap too if its pages moved. */
 void lane_release(lane *l, const place *at);
+void lane_flush(lane *l); /* makes the kept span free; lane locked */
 /* Frees it once the streams that use it are past now. Lane locked. */
 stow_status lane_defer(lane *l, const place *at, uint64_t ptr, stow_stream stream);
 /* Frees what has waited long enough; with `wait`, waits for all. Lane locked. True: something was

@@ -56,7 +56,7 @@ static stow_status lane_open(lane **out, heap *h, stow_stream stream) {
   lane *l = aligned_alloc(64, sizeof *l);
   if (!l) return stow_fail(STOW_ERR_HOST_MEMORY, "heap: no memory for a stream's books");
   memset(l, 0, sizeof *l);
-  lock_init(&l->lock, LOCK_ARENA);
+  latch_init(&l->lock, LOCK_ARENA);
   l->stream = stream;
   l->heap = h;
   l->id = (uint16_t)n;
@@ -142,6 +142,9 @@ stow_status lane_find(place *at, lane *l, uint64_t ptr) {
                        (unsigned long long)ptr);
     at->bytes = span_bytes(a, at->span);
     at->mark = &a->spans[at->span].mark;
+    if (*at->mark & MARK_QUICK)
+      return stow_fail(STOW_ERR_STATE, "0x%llx: freed twice, or never allocated",
+                       (unsigned long long)ptr);
     return STOW_OK;
   }
   return stow_fail(STOW_ERR_NOT_FOUND, "0x%llx: not an address of this heap",
@@ -161,10 +164,26 @@ void lane_release(lane *l, const place *at) {
     if (map_remove(&l->recorded, ptr, &value)) free((void *)(uintptr_t)value);
   }
   l->live[at->tier] -= at->bytes;
-  if (at->slab)
+  if (at->slab) {
     slab_give(&at->room->slabs, at->arena, at->slab, at->block);
-  else
+    return;
+  }
+  if (l->quick) lane_flush(l);
+  if ((*at->mark & (MARK_MOVED | MARK_DISK)) || at->tier != STOW_TIER_VRAM) {
     arena_give(at->arena, at->span);
+    return;
+  }
+  *at->mark = SPAN_LIVE | MARK_QUICK;
+  l->quick = at->span;
+  l->quick_units = (uint32_t)(at->bytes >> UNIT_SHIFT);
+  l->quick_arena = at->arena;
+}
+
+void lane_flush(lane *l) {
+  if (!l->quick) return;
+  uint32_t i = l->quick;
+  l->quick = l->quick_units = 0;
+  arena_give(l->quick_arena, i);
 }
 
 static stow_status queue_grow(lane *l) {
@@ -181,6 +200,7 @@ static stow_status queue_grow(lane *l) {
 }
 
 stow_status lane_defer(lane *l, const place *at, uint64_t ptr, stow_stream stream) {
+  lane_flush(l);
   if (l->queue_count == l->queue_capacity) STOW_TRY(queue_grow(l));
   const recorded *others = NULL;
   if (*at->mark & MARK_RECORDED) {
@@ -246,6 +266,7 @@ bool lane_poll(lane *l, bool wait, stow_status *status) {
 }
 
 stow_status lane_check(lane *l) {
+  lane_flush(l);
   for (int t = 0; t < POOL_TIERS; t++) {
     room *r = &l->rooms[t];
     if (r->fine.base) {

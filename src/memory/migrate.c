@@ -321,6 +321,7 @@ static stow_status migrate_found(heap *h, const place *at, stow_tier tier, bool 
 
 /* Finds it anew with both locks held: between two looks another thread may have freed it. */
 static stow_status find_locked(place *at, lane *l, uint64_t ptr) {
+  lane_flush(l);
   STOW_TRY(lane_find(at, l, ptr));
   if (*at->mark & MARK_PENDING)
     return stow_fail(STOW_ERR_STATE, "migrate of 0x%llx: it is freed", (unsigned long long)ptr);
@@ -335,12 +336,12 @@ static stow_status find_locked(place *at, lane *l, uint64_t ptr) {
 static stow_status migrate_locked(heap *h, lane *l, uint64_t ptr, stow_tier tier, uint64_t *moved) {
   bool shared = h->gate.close != NULL;
   place at;
-  lock_take(&l->lock);
+  latch_take(&l->lock);
   stow_status status = find_locked(&at, l, ptr);
   uint64_t need = 0;
   if (status == STOW_OK && tier != STOW_TIER_DISK)
     need = *at.mark & MARK_DISK ? at.bytes : moving_bytes(at.arena, at.span, tier, shared);
-  lock_give(&l->lock);
+  latch_give(&l->lock);
   STOW_TRY(status);
   if (need > 0) {
     uint64_t have = pool_room(&h->pool, tier);
@@ -356,11 +357,11 @@ static stow_status migrate_locked(heap *h, lane *l, uint64_t ptr, stow_tier tier
                        (unsigned long long)ptr, (unsigned long long)need, stow_tier_name(tier),
                        (unsigned long long)have);
   }
-  lock_take(&l->lock);
+  latch_take(&l->lock);
   status = find_locked(&at, l, ptr);
   if (status == STOW_OK) status = shared ? wait_all(h, l) : migrate_wait(h, l, ptr, *at.mark);
   if (status == STOW_OK) status = migrate_found(h, &at, tier, shared, moved);
-  lock_give(&l->lock);
+  latch_give(&l->lock);
   return status;
 }
 

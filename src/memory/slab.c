@@ -97,12 +97,19 @@ static void retire(slabs *s, arena *a, uint32_t i) {
   arena_give(a, span_index);
 }
 
+/* 65536 / units, rounded up: a product and a shift instead of a division, exact below 128 units. */
+static const uint32_t class_inverse[SLAB_CLASSES] = {0,     65536, 32768, 21846, 16384, 13108,
+                                                     10923, 9363,  8192,  6554,  5462,  4682,
+                                                     4096,  3277,  2731,  2341,  2048};
+
 uint32_t slab_block(const slabs *s, const arena *a, uint32_t index, stow_addr addr) {
   const slab *b = s->table[index];
   uint64_t offset = addr - span_addr(a, b->span);
-  uint64_t bytes = (uint64_t)class_units[b->class] << UNIT_SHIFT;
-  if (offset % bytes != 0 || offset / bytes >= b->slots) return UINT32_MAX;
-  return (uint32_t)(offset / bytes);
+  uint32_t units = (uint32_t)(offset >> UNIT_SHIFT), block = units * class_inverse[b->class] >> 16;
+  if ((offset & ((1u << UNIT_SHIFT) - 1)) != 0 || block * class_units[b->class] != units ||
+      block >= b->slots)
+    return UINT32_MAX;
+  return block;
 }
 
 bool slab_busy(const slabs *s, uint32_t index, uint32_t block) {

@@ -8,13 +8,14 @@ void heap_count_tier(heap *h, stow_tier tier, stow_heap_tier_stats *out) {
   uint32_t n = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < n; i++) {
     lane *l = atomic_load(&h->lanes[i]);
-    lock_take(&l->lock);
+    latch_take(&l->lock);
+    lane_flush(l);
     const room *r = &l->rooms[tier];
     out->live_bytes += l->live[tier];
     out->peak_live_bytes += l->peak[tier];
     if (r->fine.base) out->pinned_bytes += arena_pinned(&r->fine);
     if (r->main.base) out->pinned_bytes += arena_pinned(&r->main);
-    lock_give(&l->lock);
+    latch_give(&l->lock);
   }
   lock_take(&h->pool.lock);
   const pool_tier *t = &h->pool.tier[tier];
@@ -26,7 +27,7 @@ void heap_count_tier(heap *h, stow_tier tier, stow_heap_tier_stats *out) {
 }
 
 static void count_lane(lane *l, stow_heap_stats *s) {
-  lock_take(&l->lock);
+  latch_take(&l->lock);
   s->live_count += l->allocs - l->frees;
   s->pending_count += l->queue_count;
   s->pending_bytes += l->pending_bytes;
@@ -38,7 +39,7 @@ static void count_lane(lane *l, stow_heap_stats *s) {
     if (r->fine.base) s->book_bytes += arena_book_bytes(&r->fine) + slabs_book_bytes(&r->slabs);
     if (r->main.base) s->book_bytes += arena_book_bytes(&r->main);
   }
-  lock_give(&l->lock);
+  latch_give(&l->lock);
 }
 
 stow_status stow_heap_get_stats(stow_heap *shell, stow_heap_stats *stats) {
@@ -121,13 +122,14 @@ stow_status stow_heap_each(stow_heap *shell, stow_heap_visit visit, void *user) 
   bool more = true;
   for (uint32_t i = 0; i < n && more; i++) {
     lane *l = atomic_load(&h->lanes[i]);
-    lock_take(&l->lock);
+    latch_take(&l->lock);
+    lane_flush(l);
     for (int t = 0; t < POOL_TIERS && more; t++) {
       const room *r = &l->rooms[t];
       if (r->fine.base) more = each_in(l, r, &r->fine, visit, user);
       if (r->main.base && more) more = each_in(l, r, &r->main, visit, user);
     }
-    lock_give(&l->lock);
+    latch_give(&l->lock);
   }
   return STOW_OK;
 }
@@ -140,9 +142,9 @@ stow_status stow_heap_check(stow_heap *shell) {
   uint32_t n = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < n && status == STOW_OK; i++) {
     lane *l = atomic_load(&h->lanes[i]);
-    lock_take(&l->lock);
+    latch_take(&l->lock);
     status = lane_check(l);
-    lock_give(&l->lock);
+    latch_give(&l->lock);
   }
   lock_give(&h->lock);
   return status;

@@ -1,0 +1,322 @@
+/* What the heap's hot path costs, beside peers in one run.
+ *
+ * Peers are libraries of this machine, opened if they are here and named "not found" if not: a TLSF
+ * allocator with the usual names (libtlsf.so, or the path in STOWAGE_PEER_TLSF), and mimalloc as
+ * the distance to the floor. Lines: case=… ours=… peer=NAME:… ratio=… unit=…; ratio is peer / ours.
+ */
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <stowage/stowage.h>
+#include <stowage/sys/device.h>
+
+#include "base/clock.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+static void must(stow_status status) {
+  if (status == STOW_OK) return;
+  fprintf(stderr, "heap_bench: %s: %s\n", stow_status_name(status), stow_status_message());
+  exit(1);
+}
+
+static stow_device *device;
+
+static stow_heap *heap_on(uint64_t vram) {
+  stow_sim_options so = STOW_SIM_OPTIONS_INIT;
+  so.vram_bytes = vram;
+  so.host_bytes = 0;
+  so.paper = true;
+  must(stow_sim_open(&device, &so));
+  stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
+  o.device = device;
+  o.background = false;
+  stow_heap *h;
+  must(stow_heap_open(&h, &o));
+  return h;
+}
+
+static void heap_off(stow_heap *h) {
+  must(stow_heap_close(h));
+  must(stow_device_close(device));
+}
+
+static uint64_t next(uint64_t *state) {
+  uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  return z ^ (z >> 31);
+}
+
+/* ---- allocators under one face ---- */
+
+typedef struct subject {
+  const char *name;
+  uint64_t (*take)(void *self, uint64_t bytes);
+  void (*give)(void *self, uint64_t ptr);
+  void *self;
+} subject;
+
+static uint64_t ours_take(void *self, uint64_t bytes) {
+  uint64_t p;
+  must(stow_heap_alloc(&p, self, bytes, NULL));
+  return p;
+}
+static void ours_give(void *self, uint64_t p) {
+  must(stow_heap_free(self, p, NULL));
+}
+
+static struct {
+  void *pool;
+  void *(*malloc)(void *pool, size_t bytes);
+  void (*free)(void *pool, void *p);
+} tlsf;
+static uint64_t tlsf_take(void *self, uint64_t bytes) {
+  return (uint64_t)(uintptr_t)tlsf.malloc(self, bytes);
+}
+static void tlsf_give(void *self, uint64_t p) {
+  tlsf.free(self, (void *)(uintptr_t)p);
+}
+
+static struct {
+  void *(*malloc)(size_t bytes);
+  void (*free)(void *p);
+} mi;
+static uint64_t mi_take(void *self, uint64_t bytes) {
+  (void)self;
+  return (uint64_t)(uintptr_t)mi.malloc(bytes);
+}
+static void mi_give(void *self, uint64_t p) {
+  (void)self;
+  mi.free((void *)(uintptr_t)p);
+}
+
+static bool tlsf_open(subject *s) {
+  const char *path = getenv("STOWAGE_PEER_TLSF");
+  void *lib = dlopen(path ? path : "libtlsf.so", RTLD_NOW);
+  if (!lib) return false;
+  void *(*create)(void *, size_t) = (void *(*)(void *, size_t))dlsym(lib, "tlsf_create_with_pool");
+  tlsf.malloc = (void *(*)(void *, size_t))dlsym(lib, "tlsf_malloc");
+  tlsf.free = (void (*)(void *, void *))dlsym(lib, "tlsf_free");
+  uint64_t bytes = 3 * GIB; /* its own limit is 4 GiB less a block */
+  void *memory =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (!create || !tlsf.malloc || !tlsf.free || memory == MAP_FAILED) return false;
+  *s = (subject){"tlsf", tlsf_take, tlsf_give, create(memory, bytes)};
+  return s->self != NULL;
+}
+
+static bool mi_open(subject *s) {
+  void *lib = dlopen("libmimalloc.so.2", RTLD_NOW);
+  if (!lib) lib = dlopen("libmimalloc.so.2.0", RTLD_NOW);
+  if (!lib) lib = dlopen("libmimalloc.so", RTLD_NOW);
+  if (!lib) return false;
+  mi.malloc = (void *(*)(size_t))dlsym(lib, "mi_malloc");
+  mi.free = (void (*)(void *))dlsym(lib, "mi_free");
+  *s = (subject){"mimalloc", mi_take, mi_give, NULL};
+  return mi.malloc && mi.free;
+}
+
+/* ---- what is measured ---- */
+
+/* ns per alloc+free pair of one size, the best of several rounds, with 64 others live around it. */
+static double hot_pair(const subject *s, uint64_t bytes) {
+  double best = 1e30;
+  uint64_t around[64];
+  uint64_t seed = 5;
+  for (int i = 0; i < 64; i++) around[i] = s->take(s->self, 512 + next(&seed) % (256 * 1024));
+  s->give(s->self, s->take(s->self, bytes));
+  for (int round = 0; round < 300; round++) { /* short ones: the best was not interrupted */
+    int count = 2000;
+    uint64_t t = clock_ns();
+    for (int i = 0; i < count; i++) s->give(s->self, s->take(s->self, bytes));
+    double ns = (double)(clock_ns() - t) / count;
+    if (ns < best) best = ns;
+  }
+  for (int i = 0; i < 64; i++) s->give(s->self, around[i]);
+  return best;
+}
+
+/* ns per pair over 2000 live blocks of 2^9..2^most bytes, one given and one taken at random. */
+static double churn(const subject *s, unsigned most) {
+  enum { LIVE = 2000 };
+  static uint64_t live[LIVE];
+  uint64_t seed = 11;
+  double best = 1e30;
+  for (int i = 0; i < LIVE; i++)
+    live[i] = s->take(s->self, UINT64_C(1) << (9 + next(&seed) % (most - 8)));
+  for (int round = 0; round < 100; round++) {
+    int count = 5000;
+    uint64_t t = clock_ns();
+    for (int i = 0; i < count; i++) {
+      uint64_t r = next(&seed);
+      s->give(s->self, live[r % LIVE]);
+      live[r % LIVE] = s->take(s->self, UINT64_C(1) << (9 + (r >> 32) % (most - 8)));
+    }
+    double ns = (double)(clock_ns() - t) / count;
+    if (ns < best) best = ns;
+  }
+  for (int i = 0; i < LIVE; i++) s->give(s->self, live[i]);
+  return best;
+}
+
+static void line(const char *name, double ours, const subject *peer, bool here, double theirs,
+                 const char *unit) {
+  if (here)
+    printf("case=%s ours=%.1f peer=%s:%.1f ratio=%.2f unit=%s\n", name, ours, peer->name, theirs,
+           theirs / ours, unit);
+  else
+    printf("case=%s ours=%.1f peer=%s:not-found ratio=- unit=%s\n", name, ours, peer->name, unit);
+}
+
+static void against_peers(void) {
+  stow_heap *h = heap_on(192 * GIB);
+  subject ours = {"stowage", ours_take, ours_give, h};
+  subject peers[2] = {{.name = "tlsf"}, {.name = "mimalloc"}};
+  bool here[2] = {tlsf_open(&peers[0]), mi_open(&peers[1])};
+  for (uint64_t bytes = 512; bytes <= 64 * MIB; bytes *= 4) {
+    char name[64], text[STOW_SIZE_TEXT_MAX];
+    stow_size_format(text, bytes);
+    snprintf(name, sizeof name, "hot_pair_%s", text);
+    for (char *c = name; *c; c++)
+      if (*c == ' ') *c = '_';
+    double mine = hot_pair(&ours, bytes);
+    for (int i = 0; i < 2; i++)
+      line(name, mine, &peers[i], here[i], here[i] ? hot_pair(&peers[i], bytes) : 0, "ns");
+  }
+  /* To 2^20 for the peers that really touch or hold host memory; to 2^26 as on a card. */
+  double mine = churn(&ours, 20);
+  for (int i = 0; i < 2; i++)
+    line("churn_2000_live_to_1_MiB", mine, &peers[i], here[i], here[i] ? churn(&peers[i], 20) : 0,
+         "ns");
+  printf("case=churn_2000_live_to_64_MiB ours=%.1f unit=ns\n", churn(&ours, 26));
+  heap_off(h);
+}
+
+/* ---- threads ---- */
+
+typedef struct runner {
+  stow_heap *heap;
+  stow_stream stream;
+  double ns;
+} runner;
+static pthread_barrier_t start;
+
+static void *run_thread(void *user) {
+  runner *r = user;
+  uint64_t seed = (uint64_t)(uintptr_t)r->stream, live[256] = {0};
+  r->ns = 1e30;
+  pthread_barrier_wait(&start);
+  for (int round = 0; round < 200; round++) {
+    int count = 5000;
+    uint64_t t = clock_ns();
+    for (int i = 0; i < count; i++) {
+      uint64_t x = next(&seed), *slot = &live[x % 256];
+      if (*slot) must(stow_heap_free(r->heap, *slot, r->stream));
+      must(stow_heap_alloc(slot, r->heap, UINT64_C(1) << (9 + (x >> 32) % 14), r->stream));
+    }
+    double ns = (double)(clock_ns() - t) / count;
+    if (round > 20 && ns < r->ns) r->ns = ns;
+  }
+  for (int i = 0; i < 256; i++)
+    if (live[i]) must(stow_heap_free(r->heap, live[i], r->stream));
+  return NULL;
+}
+
+static double throughput(int threads) {
+  stow_heap *h = heap_on(16 * GIB);
+  runner r[8];
+  pthread_t t[8];
+  pthread_barrier_init(&start, NULL, (unsigned)threads);
+  for (int i = 0; i < threads; i++) {
+    r[i] = (runner){.heap = h};
+    must(device->ops->stream_create(device, &r[i].stream));
+    pthread_create(&t[i], NULL, run_thread, &r[i]);
+  }
+  double sum = 0;
+  for (int i = 0; i < threads; i++) {
+    pthread_join(t[i], NULL);
+    sum += 1e3 / r[i].ns;
+  }
+  pthread_barrier_destroy(&start);
+  must(stow_heap_trim(h, 0, NULL));
+  must(stow_heap_close(h));
+  for (int i = 0; i < threads; i++) must(device->ops->stream_destroy(device, r[i].stream));
+  must(stow_device_close(device));
+  return sum;
+}
+
+static void threads(void) {
+  double one = 0, two = 0;
+  for (int i = 0; i < 3; i++) {
+    double a = throughput(1), b = throughput(2);
+    if (a > one) one = a;
+    if (b > two) two = b;
+  }
+  printf("case=two_threads ours=%.2f peer=one_thread:%.2f ratio=%.2f unit=Mpairs/s\n", two, one,
+         two / one);
+}
+
+/* ---- many live at once ---- */
+
+static int by_value(const void *x, const void *y) {
+  uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+  return a < b ? -1 : a > b;
+}
+
+/* At n live: mean and p99.99 of single operations that made no page call. */
+static void many(uint64_t n) {
+  enum { OPS = 400000 };
+  stow_heap *h = heap_on(64 * GIB);
+  uint64_t *live = malloc(n * sizeof *live), seed = n, pages = 0;
+  uint32_t *took = malloc(OPS * sizeof *took);
+  for (uint64_t i = 0; i < n; i++) {
+    uint64_t bytes = 512 + next(&seed) % 8 * 512;
+    if (i % 64 == 0) bytes = 16896 + next(&seed) % 65536; /* one in 64 a span of its own */
+    must(stow_heap_alloc(&live[i], h, bytes, NULL));
+  }
+  stow_heap_stats s;
+  must(stow_heap_get_stats(h, &s));
+  uint64_t held = s.tier[0].held_bytes, book = s.book_bytes, count = 0, sum = 0;
+  double per = ((double)book - (double)held / 1000 - (double)MIB) / (double)n;
+  stow_sim_counts before, after;
+  must(stow_sim_get_counts(device, &before));
+  for (int i = 0; i < OPS / 2; i++) {
+    uint64_t x = next(&seed), *p = &live[x % n];
+    uint64_t t0 = clock_ns();
+    must(stow_heap_free(h, *p, NULL));
+    uint64_t t1 = clock_ns();
+    must(stow_heap_alloc(p, h, 512 + (x >> 32) % 8 * 512, NULL));
+    uint64_t t2 = clock_ns();
+    must(stow_sim_get_counts(device, &after));
+    bool paged = after.map != before.map || after.unmap != before.unmap;
+    before = after;
+    pages += paged;
+    took[count++] = (uint32_t)(t1 - t0);
+    if (!paged) took[count++] = (uint32_t)(t2 - t1);
+  }
+  for (uint64_t i = 0; i < count; i++) sum += took[i];
+  qsort(took, count, sizeof *took, by_value);
+  printf("case=live_%" PRIu64 " ours=%.0f unit=ns p99.99_ns=%u p50_ns=%u ops=%" PRIu64
+         " book_bytes_per_block=%.1f (of 24, over 0.1%% of held and 1 MiB)\n",
+         n, (double)sum / (double)count, took[count - count / 10000 - 1], took[count / 2], count,
+         per);
+  for (uint64_t i = 0; i < n; i++) must(stow_heap_free(h, live[i], NULL));
+  free(live);
+  free(took);
+  heap_off(h);
+}
+
+int main(int argc, char **argv) {
+  const char *only = argc > 1 ? argv[1] : "";
+  if (!*only || strcmp(only, "peers") == 0) against_peers();
+  if (!*only || strcmp(only, "threads") == 0) threads();
+  if (!*only || strcmp(only, "many") == 0)
+    for (uint64_t n = 1000; n <= 10000000; n *= 10) many(n);
+  return 0;
+}
