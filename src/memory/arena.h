@@ -70,6 +70,8 @@ typedef struct arena {
   pool *pool;
   ordering *order;
   stow_stream stream;
+  void (*unmapped)(void *owner, stow_addr ptr, uint64_t bytes, stow_tier tier); /* may be NULL */
+  void *owner;
 } arena;
 
 static inline uint32_t span_state_of(const span *s) {

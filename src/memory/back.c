@@ -342,6 +342,9 @@ stow_status arena_reap(arena *a, bool wait) {
     STOW_TRY(
         device_unmap(a->pool->device, slot_addr(a, from), slot_addr(a, to) - slot_addr(a, from)));
     atomic_fetch_add_explicit(&a->pool->unmaps, 1, memory_order_relaxed);
+    if (a->unmapped)
+      a->unmapped(a->owner, slot_addr(a, from), slot_addr(a, to) - slot_addr(a, from),
+                  (stow_tier)a->tier);
     for (uint32_t slot = from; slot < to;) {
       page *g = pool_page(a->pool, a->slots[slot] - 1);
       uint32_t count = 1u << g->order;

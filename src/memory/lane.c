@@ -20,7 +20,14 @@ static lane *lane_look(heap *h, stow_stream stream) {
   }
 }
 
+/* Arenas unmap only with the heap's lock held. */
+static void unmapped(void *owner, stow_addr ptr, uint64_t bytes, stow_tier tier) {
+  heap_note(owner, STOW_EVENT_UNMAP, ptr, bytes, tier);
+}
+
 static void range_add(heap *h, lane *l, arena *a) {
+  a->unmapped = unmapped;
+  a->owner = h;
   uint32_t n = atomic_load_explicit(&h->range_count, memory_order_relaxed);
   a->id = h->arena_count++;
   h->ranges[n] = (range){a->base, a->base + a->bytes, l};

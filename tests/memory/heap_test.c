@@ -419,10 +419,14 @@ TEST(heap_asks_listeners_before_it_fails)
   CHECK_U64(s.count[STOW_EVENT_ALLOC], 2);
   CHECK_U64(s.count[STOW_EVENT_FREE], 1);
   CHECK(s.count[STOW_EVENT_MAP] >= 1);
+  CHECK_OK(stow_heap_free(h, p, NULL));
+  CHECK_U64(s.count[STOW_EVENT_FREE], 2);
+  CHECK_OK(stow_heap_trim(h, 0, NULL));
+  CHECK(s.count[STOW_EVENT_UNMAP] >= 1);
   CHECK_OK(stow_heap_remove_sink(h, watch, &s));
   CHECK_STATUS(stow_heap_remove_sink(h, watch, &s), STOW_ERR_NOT_FOUND);
-  CHECK_OK(stow_heap_free(h, p, NULL));
-  CHECK_U64(s.count[STOW_EVENT_FREE], 1);
+  CHECK_OK(stow_heap_free(h, need(h, 512, NULL), NULL));
+  CHECK_U64(s.count[STOW_EVENT_FREE], 2);
   shut(h, d);
 }
 
