@@ -102,7 +102,8 @@ static stow_status merge_by_time(recording *r, const event *more, size_t count) 
 /* Closes the gaps before, between and behind the lists of the devices. */
 static stow_status keep_events(torch_reader *t, size_t *counts, size_t devices) {
   recording *r = t->r;
-  const uint64_t *traces = (const uint64_t *)t->traces.data + range_first(t->device_traces);
+  const uint64_t *traces = (const uint64_t *)t->traces.data;
+  if (traces != NULL) traces += range_first(t->device_traces); /* no list, no devices */
   size_t to = 0, behind = 0;
   for (size_t d = 0; d < devices; d++) {
     size_t first = range_first(traces[d]), count = range_count(traces[d]);
@@ -150,8 +151,10 @@ static stow_status finish_events(torch_reader *t) {
   if (status == STOW_OK) status = merge_devices(t->r, counts, devices);
   free(counts);
   STOW_TRY(status);
+  size_t count = range_count(t->annotations);
+  if (count == 0) return STOW_OK;
   const event *notes = (const event *)t->notes.data + range_first(t->annotations);
-  return merge_by_time(t->r, notes, range_count(t->annotations));
+  return merge_by_time(t->r, notes, count);
 }
 
 /* ---- segments ---- */
