@@ -291,8 +291,10 @@ stow_status stowfile_write(const recording *r, stowfile_sink sink, void *context
     add_fields(&w, r);
     add_tables(&w, r);
     for (size_t i = 0; i < r->event_count; i++) stowfile_add_event(&w, &r->events[i]);
-    for (size_t i = 0; i < r->segment_count; i++)
-      stowfile_add_segment(&w, &r->segments[i], r->blocks + r->segments[i].first_block);
+    for (size_t i = 0; i < r->segment_count; i++) {
+      const segment *s = &r->segments[i];
+      stowfile_add_segment(&w, s, s->block_count > 0 ? r->blocks + s->first_block : NULL);
+    }
     status = stowfile_end(&w, r->skipped_events);
   }
   stowfile_free(&w);
