@@ -273,7 +273,7 @@ static int by_value(const void *x, const void *y) {
 static void many(uint64_t n) {
   enum { OPS = 400000 };
   stow_heap *h = heap_on(64 * GIB);
-  uint64_t *live = malloc(n * sizeof *live), seed = n, pages = 0;
+  uint64_t *live = malloc(n * sizeof *live), seed = n;
   uint32_t *took = malloc(OPS * sizeof *took);
   for (uint64_t i = 0; i < n; i++) {
     uint64_t bytes = 512 + next(&seed) % 8 * 512;
@@ -296,7 +296,6 @@ static void many(uint64_t n) {
     must(stow_sim_get_counts(device, &after));
     bool paged = after.map != before.map || after.unmap != before.unmap;
     before = after;
-    pages += paged;
     took[count++] = (uint32_t)(t1 - t0);
     if (!paged) took[count++] = (uint32_t)(t2 - t1);
   }
