@@ -261,7 +261,8 @@ static stow_status put_segments(writer *w) {
   put_op(w, ']');
   for (size_t i = 0; i < count; i++) {
     batch(w, i);
-    put_segment(w, &segments[i], blocks + segments[i].first_block);
+    put_segment(w, &segments[i],
+                segments[i].block_count > 0 ? blocks + segments[i].first_block : NULL);
   }
   if (count > 0) put_op(w, 'e');
   free(made.segments);
