@@ -162,5 +162,5 @@ stow_status replay_check(replay_result *out, const steps *s, const policy_ops *w
   for (; peek(&c) != NULL; c.cursor++) compare(&c, false);
   which->stats(p, &out->stats);
   which->close(p);
-  return answer == POLICY_DONE ? STOW_OK : STOW_ERR_HOST_MEMORY;
+  return answer == POLICY_DONE ? STOW_OK : STOW_ERR_STATE;
 }

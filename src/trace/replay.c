@@ -60,5 +60,5 @@ stow_status replay_run(replay_result *out, const steps *s, const policy_ops *whi
   out->peak_live_bytes = answer == POLICY_DONE ? s->peak_live_bytes : peak_live_until(s, i);
   which->stats(p, &out->stats);
   which->close(p);
-  return answer == POLICY_BROKEN ? STOW_ERR_HOST_MEMORY : STOW_OK;
+  return answer == POLICY_BROKEN ? STOW_ERR_STATE : STOW_OK; /* the message is the policy's */
 }

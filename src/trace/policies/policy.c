@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const policy_ops *const policies[] = {&policy_torch_default, &policy_torch_expandable,
-                                             &policy_bfc, &policy_cuda_async};
+                                             &policy_bfc, &policy_cuda_async, &policy_stowage};
 
 const policy_ops *policy_at(size_t i) {
   return i < sizeof policies / sizeof policies[0] ? policies[i] : NULL;

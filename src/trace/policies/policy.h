@@ -90,7 +90,7 @@ typedef struct policy_stats {
 typedef enum policy_answer {
   POLICY_DONE = 0,
   POLICY_FULL,   /* out of memory: the limit, after everything the policy does about it */
-  POLICY_BROKEN, /* no host memory; the thread's message says so */
+  POLICY_BROKEN, /* no host memory, or a fault of its own; the thread's message says which */
 } policy_answer;
 
 typedef struct policy policy;
