@@ -200,7 +200,7 @@ static int run(verb_call *call) {
   replay_job job = {.min_limit = verb_flag(call, "min-limit"), .check = verb_flag(call, "check")};
   stow_status status = read_policies(&job, verb_value(call, "policy"));
   if (status != STOW_OK) return verb_fail(call, status);
-  status = replay_input_open(&job.in, call);
+  status = replay_input_open(&job.in, call, verb_value(call, "settings"));
   for (size_t i = 0; status == STOW_OK && i < job.count; i++) status = run_one(&job, i);
   if (status == STOW_OK) status = verb_flag(call, "json") ? print_json(&job) : print_text(&job);
   int code = status == STOW_OK ? answer(&job) : verb_fail(call, status);

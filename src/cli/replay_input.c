@@ -33,17 +33,15 @@ static stow_status read_limit(replay_input *in, const verb_call *call) {
   return STOW_OK;
 }
 
-stow_status replay_input_open(replay_input *in, const verb_call *call) {
+stow_status replay_input_open(replay_input *in, const verb_call *call, const char *settings) {
   *in = (replay_input){.path = call->operands[0], .options = REPLAY_OPTIONS_INIT};
   recording_init(&in->record, RECORD_BYTES_MAX);
   STOW_TRY(read_limit(in, call));
   policy_settings checked = POLICY_SETTINGS_INIT; /* a slip there is told before a long read */
-  if (verb_value(call, "settings") != NULL)
-    STOW_TRY(policy_settings_parse(&checked, verb_value(call, "settings")));
+  if (settings != NULL) STOW_TRY(policy_settings_parse(&checked, settings));
   STOW_TRY(recording_read(&in->record, in->path, KIND_AUTO, NULL));
   steps_settings(&in->options.settings, &in->record);
-  if (verb_value(call, "settings") != NULL)
-    STOW_TRY(policy_settings_parse(&in->options.settings, verb_value(call, "settings")));
+  if (settings != NULL) STOW_TRY(policy_settings_parse(&in->options.settings, settings));
   STOW_TRY(steps_build(&in->steps, &in->record, steps_main_device(&in->record)));
   if (in->steps.alloc_count == 0)
     return stow_fail(STOW_ERR_INVALID, "%s holds no allocation to replay", in->path);

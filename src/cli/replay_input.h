@@ -19,9 +19,9 @@ typedef struct replay_input {
   uint64_t card_bytes; /* --vram; 0: none */
 } replay_input;
 
-/* Reads operand 0 and --vram, --vram-limit, --settings. Undo with replay_input_close, also after a
- * failure. */
-stow_status replay_input_open(replay_input *in, const verb_call *call);
+/* Reads operand 0, --vram and --vram-limit; `settings` (NULL: none) goes over the recording's own.
+ * Undo with replay_input_close, also after a failure. */
+stow_status replay_input_open(replay_input *in, const verb_call *call, const char *settings);
 void replay_input_close(replay_input *in);
 /* The lines above a table: what was read, what could not be, what the card leaves. */
 void replay_input_describe(const replay_input *in, buffer *out);

@@ -14,6 +14,7 @@ typedef struct replay_options {
   uint64_t limit_bytes; /* POLICY_NO_LIMIT: none */
   bool limit_is_told;   /* see policy_options */
   policy_settings settings;
+  uint64_t search_steps; /* replay_min_limit: steps it may replay before it bisects; 0: 10^8 */
 } replay_options;
 
 #define REPLAY_OPTIONS_INIT                                                                        \

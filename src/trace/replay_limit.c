@@ -16,6 +16,8 @@
 /* Steps of the recording that a walk may replay in all: some ten seconds. */
 #define WALK_STEPS   UINT64_C(100000000)
 #define WINDOW_STEPS 32
+/* Replays in a row that proved no more than their own limit: then walking is only counting. */
+#define WALK_STALLS 48
 
 typedef struct limit_search {
   const steps *s;
@@ -39,16 +41,18 @@ static stow_status try_limit(limit_search *search, uint64_t limit, bool *finishe
  * or the live bytes; false if it ran out of replays. */
 static stow_status walk_down(limit_search *search, uint64_t *low, bool *proved) {
   *proved = true;
+  uint32_t stalls = 0;
   while (*low > search->least) {
     uint64_t limit = round_down(*low - 1, STEP_BYTES), same;
     bool finishes;
     if (limit < search->least) break;
-    if (search->replays == search->replays_max) {
+    if (search->replays == search->replays_max || stalls == WALK_STALLS) {
       *proved = false;
       break;
     }
     STOW_TRY(try_limit(search, limit, &finishes, &same));
     if (!finishes) break;
+    stalls = same < limit ? 0 : stalls + 1;
     *low = same;
   }
   *low = round_up(*low, STEP_BYTES);
@@ -87,10 +91,11 @@ static stow_status verify_window(limit_search *search, uint64_t *low, uint64_t t
 
 stow_status replay_min_limit(replay_result *out, const steps *s, const policy_ops *which,
                              const replay_options *options) {
+  uint64_t budget = options->search_steps != 0 ? options->search_steps : WALK_STEPS;
   limit_search search = {.s = s,
                          .which = which,
                          .options = *options,
-                         .replays_max = 1 + WALK_STEPS / (s->count + 1),
+                         .replays_max = 1 + budget / (s->count + 1),
                          .least = s->peak_live_bytes};
   replay_result unlimited;
   search.options.limit_bytes = POLICY_NO_LIMIT;

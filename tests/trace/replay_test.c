@@ -229,6 +229,25 @@ TEST(cuda_async_reserves_what_the_driver_reserved)
   unload(&l);
 }
 
+/* JAX 0.11 on an H200, its allocator growing as needed (tests/gpu/record_bfc.py): what it held at
+ * the end. The training loop is its allocator's own log; the arrays' log began when 1 GiB was held.
+ */
+TEST(bfc_holds_what_jax_held)
+{
+  static const struct {
+    const char *file;
+    uint64_t pool_bytes;
+  } runs[] = {{"loop/train.csv", 2149580800}, {"loop/arrays.csv", 8587837440}};
+  for (size_t i = 0; i < 2; i++) {
+    loaded l;
+    replay_result r;
+    load(&l, harness_data(runs[i].file));
+    CHECK_OK(replay_run(&r, &l.steps, &policy_bfc, &l.options));
+    check_within(r.stats.peak_reserved_bytes, runs[i].pool_bytes, 0.03, runs[i].file);
+    unload(&l);
+  }
+}
+
 /* ---- invented recordings ---- */
 
 #define MIB UINT64_C(1048576)
