@@ -99,7 +99,21 @@ static stow_status widen(pickle_machine *m, uint32_t *word, const pickle_value *
   return STOW_OK;
 }
 
-static stow_status memo_set(pickle_machine *m, uint64_t index, const pickle_value *v) {
+/* A word as the value it stands for; false if it stands for none. */
+static bool memo_value(const pickle_machine *m, pickle_value *to, uint32_t word) {
+  unsigned tag = word >> WORD_SHIFT;
+  *to = (pickle_value){.tag = (uint8_t)tag, .flags = PICKLE_SHARED, .v = word & WORD_MAX};
+  if (tag == PICKLE_WIDE) {
+    *to = m->wide[to->v];
+    to->flags = PICKLE_SHARED;
+  }
+  if (to->tag == PICKLE_STRING) to->aux = m->codes[to->v];
+  if (tag == PICKLE_CONSUMED)
+    to->tag = PICKLE_OPAQUE; /* a row in a second place: of no use there */
+  return tag != 0;
+}
+
+static inline stow_status memo_set(pickle_machine *m, uint64_t index, const pickle_value *v) {
   uint32_t word = 0;
   if (m->sink->forget >> v->tag & 1)
     word = PICKLE_CONSUMED << WORD_SHIFT;
@@ -107,36 +121,23 @@ static stow_status memo_set(pickle_machine *m, uint64_t index, const pickle_valu
     word = (uint32_t)v->tag << WORD_SHIFT | (uint32_t)v->v;
   else
     STOW_TRY(widen(m, &word, v));
-  if (memo_get(&m->memo, index) == word) return STOW_OK;
-  return memo_put(&m->memo, index, word, m->max_work_bytes);
+  STOW_TRY(memo_put(&m->memo, index, word, m->max_work_bytes));
+  if (index < 256) memo_value(m, &m->first[index], word);
+  return STOW_OK;
 }
 
 /* Remembers the top of the stack; a container that may still be filled notes where. */
-static stow_status memo_top(pickle_machine *m, uint64_t index) {
-  if (m->count == 0) return stow_fail(STOW_ERR_FORMAT, "nothing on the stack to remember");
-  pickle_value *top = &m->stack[m->count - 1];
+static inline stow_status memo_top(pickle_machine *m, pickle_value *top, uint64_t index) {
+  if (top < m->stack) return stow_fail(STOW_ERR_FORMAT, "nothing on the stack to remember");
   if ((top->tag == PICKLE_EMPTY_LIST || top->tag == PICKLE_EMPTY_DICT) && index < UINT32_MAX)
     top->aux = (uint32_t)index + 1;
   return memo_set(m, index, top);
 }
 
-static stow_status memo_fetch(pickle_machine *m, pickle_value *to, uint64_t index) {
-  uint32_t word = memo_get(&m->memo, index);
-  unsigned tag = word >> WORD_SHIFT;
-  *to = (pickle_value){.tag = (uint8_t)tag, .flags = PICKLE_SHARED, .v = word & WORD_MAX};
-  if (tag == PICKLE_STRING) {
-    to->aux = m->codes[to->v];
-  } else if (tag == PICKLE_WIDE) {
-    *to = m->wide[to->v];
-    to->flags = PICKLE_SHARED;
-    if (to->tag == PICKLE_STRING) to->aux = m->codes[to->v];
-  } else if (tag == PICKLE_CONSUMED) {
-    to->tag = PICKLE_OPAQUE; /* a row in a second place: there, it is of no use */
-  } else if (tag == 0) {
-    return stow_fail(STOW_ERR_FORMAT, "refers to entry %llu, which was never put",
-                     (unsigned long long)index);
-  }
-  return STOW_OK;
+static inline stow_status memo_fetch(pickle_machine *m, pickle_value *to, uint64_t index) {
+  if (memo_value(m, to, memo_get(&m->memo, index))) return STOW_OK;
+  return stow_fail(STOW_ERR_FORMAT, "refers to entry %llu, which was never put",
+                   (unsigned long long)index);
 }
 
 /* ---- strings ---- */
@@ -148,8 +149,9 @@ static stow_status push(pickle_machine *m, pickle_value value) {
   return STOW_OK;
 }
 
-static stow_status push_string(pickle_machine *m, const char *text, size_t count) {
-  uint32_t number, before = m->strings.count;
+static stow_status string_value(pickle_machine *m, pickle_value *to, const char *text,
+                                size_t count) {
+  uint32_t number = 0, before = m->strings.count;
   STOW_TRY(intern_add(&m->strings, &number, text, count));
   if (m->strings.count != before) {
     STOW_TRY(charge(m, count + 1 + 16)); /* bytes, offset, table */
@@ -157,7 +159,8 @@ static stow_status push_string(pickle_machine *m, const char *text, size_t count
       STOW_TRY(grow(m, (void **)&m->codes, &m->codes_capacity, sizeof *m->codes));
     m->codes[number] = m->sink->code(m->sink->context, text, count);
   }
-  return push(m, (pickle_value){.tag = PICKLE_STRING, .aux = m->codes[number], .v = number});
+  *to = (pickle_value){.tag = PICKLE_STRING, .aux = m->codes[number], .v = number};
+  return STOW_OK;
 }
 
 /* A counted string or bytes whose length was just read; `keep` false: passed over. */
@@ -170,14 +173,28 @@ static stow_status take_text(pickle_machine *m, uint64_t count, bool keep) {
   }
   STOW_TRY(input_fill(m->in, (size_t)count));
   if (input_left(m->in) < count) return cut_short(m);
-  STOW_TRY(placed(m, push_string(m, (const char *)m->in->at, (size_t)count)));
+  pickle_value value = {0};
+  STOW_TRY(placed(m, string_value(m, &value, (const char *)m->in->at, (size_t)count)));
   m->in->at += count;
-  return STOW_OK;
+  return placed(m, push(m, value));
 }
 
 static uint64_t little(const uint8_t *p, size_t count) {
   uint64_t value = 0;
   for (size_t i = 0; i < count; i++) value |= (uint64_t)p[i] << (8 * i);
+  return value;
+}
+
+/* The same for four and two bytes at once: the machines we build for are little-endian. */
+static uint32_t load32(const uint8_t *p) {
+  uint32_t value;
+  memcpy(&value, p, 4);
+  return value;
+}
+
+static uint16_t load16(const uint8_t *p) {
+  uint16_t value;
+  memcpy(&value, p, 2);
   return value;
 }
 
@@ -307,7 +324,7 @@ static stow_status from_mark(pickle_machine *m, uint8_t op) {
 
 /* Counted texts. The opcode is taken; its argument is not. */
 static stow_status cold_text(pickle_machine *m, uint8_t op) {
-  size_t width = op == 'U' || op == 'C' || op == 0x8a ? 1 : op >= 0x8d ? 8 : 4;
+  size_t width = op == 'U' || op == 'C' || op == 0x8a || op == 0x8c ? 1 : op >= 0x8d ? 8 : 4;
   STOW_TRY(input_fill(m->in, width));
   if (input_left(m->in) < width) return cut_short(m);
   uint64_t count = little(m->in->at, width);
@@ -318,6 +335,7 @@ static stow_status cold_text(pickle_machine *m, uint8_t op) {
   case 'T':  /* BINSTRING */
     if (count > INT32_MAX) return broken(m, "a negative length");
     return op == 'T' ? take_text(m, count, true) : take_long(m, count);
+  case 0x8c: /* SHORT_BINUNICODE */
   case 'X':
   case 0x8d:
   case 'U': return take_text(m, count, true);
@@ -327,7 +345,22 @@ static stow_status cold_text(pickle_machine *m, uint8_t op) {
 
 static stow_status cold(pickle_machine *m, uint8_t op) {
   pickle_value top = m->count > 0 ? m->stack[m->count - 1] : (pickle_value){0};
+  size_t size = op == 0x80 ? 1 : op == 0x95 ? 8 : 0;
+  if (size > 0) { /* PROTO; FRAME, which only tells how far to read ahead */
+    STOW_TRY(input_fill(m->in, size));
+    if (input_left(m->in) < size) return cut_short(m);
+    uint8_t version = m->in->at[0];
+    m->in->at += size;
+    if (op == 0x80 && (version < 2 || version > 5))
+      return stow_fail(STOW_ERR_UNSUPPORTED, "%s: pickle protocol %u; 2 to 5 are read", m->in->name,
+                       version);
+    return STOW_OK;
+  }
   switch (op) {
+  case 's': return placed(m, fill(m, m->count >= 2 ? m->count - 2 : 0, true));
+  case 'a': return placed(m, fill(m, m->count >= 1 ? m->count - 1 : 0, false));
+  case 0x86: return placed(m, make_tuple(m, 2));
+  case 0x8c:
   case 'U':
   case 'T':
   case 'X':
@@ -364,26 +397,15 @@ static stow_status cold(pickle_machine *m, uint8_t op) {
   }
 }
 
-static stow_status mark(pickle_machine *m) {
-  if (m->mark_count == PICKLE_DEPTH_MAX)
-    return stow_fail(STOW_ERR_FORMAT, "nested deeper than %d levels; no snapshot is",
-                     PICKLE_DEPTH_MAX);
-  m->marks[m->mark_count++] = m->count;
-  return STOW_OK;
+static stow_status too_deep(void) {
+  return stow_fail(STOW_ERR_FORMAT, "nested deeper than %d levels; no snapshot is",
+                   PICKLE_DEPTH_MAX);
 }
 
 static stow_status fill_from_mark(pickle_machine *m, bool dict) {
   size_t first = 0;
   STOW_TRY(pop_mark(m, &first));
   return fill(m, first, dict);
-}
-
-static stow_status fetch(pickle_machine *m, uint64_t index) {
-  if (m->count == m->capacity)
-    STOW_TRY(grow(m, (void **)&m->stack, &m->capacity, sizeof *m->stack));
-  STOW_TRY(memo_fetch(m, &m->stack[m->count], index));
-  m->count++;
-  return STOW_OK;
 }
 
 static double read_double(const uint8_t *p) {
@@ -403,71 +425,116 @@ static stow_status stop(pickle_machine *m, pickle_value *result) {
   return STOW_OK;
 }
 
+static int argument_size(uint8_t op) {
+  return op == 'h' || op == 'q' || op == 0x8c ? 1 : op == 'j' || op == 'r' ? 4 : 0;
+}
+
 #define INT_VALUE(n) ((pickle_value){.tag = PICKLE_INT, .i = (n)})
+
+/* The loop keeps the place in the window (p) and the top of the stack (sp) to itself, and brings
+ * the machine up to date (LEAVE) only for what is done elsewhere. A short opcode reads its argument
+ * before anybody looks whether it is there: behind the window are zeros, and the next turn finds p
+ * past the end. */
+#define LEAVE() (in->at = p, m->op_offset = input_offset(in), m->count = (size_t)(sp - m->stack))
+#define ENTER() (p = in->at, end = in->end, sp = m->stack + m->count, top = m->stack + m->capacity)
 
 static stow_status run(pickle_machine *m, pickle_value *result) {
   input *in = m->in;
+  const uint8_t *p = in->at, *end = in->end;
+  pickle_value *sp = m->stack, *top = m->stack;
+  stow_status status = STOW_OK;
   for (;;) {
-    if (input_left(in) < STEP_BYTES) STOW_TRY(input_fill(in, STEP_BYTES));
-    m->op_offset = input_offset(in);
-    if (in->at >= in->end) return cut_short(m);
-    const uint8_t *p = in->at + 1; /* the argument; zeros behind the end, checked below */
-    size_t size = 0;               /* of the argument */
-    stow_status status = STOW_OK;
-    switch (in->at[0]) {
-    case 0x80: /* PROTO */
-      size = 1;
-      if (p[0] < 2 || p[0] > 5)
-        return stow_fail(STOW_ERR_UNSUPPORTED, "%s: pickle protocol %u; 2 to 5 are read", in->name,
-                         p[0]);
-      break;
-    case 0x95: size = 8; break; /* FRAME: only tells how far to read ahead */
-    case '(': status = mark(m); break;
-    case '}': status = push(m, (pickle_value){.tag = PICKLE_EMPTY_DICT}); break;
-    case ']': status = push(m, (pickle_value){.tag = PICKLE_EMPTY_LIST}); break;
-    case 'u': status = fill_from_mark(m, true); break;
-    case 'e': status = fill_from_mark(m, false); break;
-    case 's': status = m->count >= 2 ? fill(m, m->count - 2, true) : fill(m, 0, true); break;
-    case 'a': status = m->count >= 1 ? fill(m, m->count - 1, false) : fill(m, 0, false); break;
-    case 0x86: status = make_tuple(m, 2); break;
-    case 0x94: status = memo_top(m, m->memo.count); break;
-    case 'q': size = 1, status = memo_top(m, p[0]); break;
-    case 'r': size = 4, status = memo_top(m, little(p, 4)); break;
-    case 'h': size = 1, status = fetch(m, p[0]); break;
-    case 'j': size = 4, status = fetch(m, little(p, 4)); break;
-    case 'K': size = 1, status = push(m, INT_VALUE(p[0])); break;
-    case 'M': size = 2, status = push(m, INT_VALUE((int64_t)little(p, 2))); break;
-    case 'J': size = 4, status = push(m, INT_VALUE((int32_t)little(p, 4))); break;
-    case 'G':
-      size = 8, status = push(m, (pickle_value){.tag = PICKLE_FLOAT, .f = read_double(p)});
-      break;
-    case 'N': status = push(m, (pickle_value){.tag = PICKLE_NONE}); break;
-    case 0x88: status = push(m, (pickle_value){.tag = PICKLE_BOOL, .v = 1}); break;
-    case 0x89: status = push(m, (pickle_value){.tag = PICKLE_BOOL}); break;
-    case 0x8c: /* SHORT_BINUNICODE */
-      if (input_left(in) < 2) return cut_short(m);
-      in->at += 2;
-      STOW_TRY(take_text(m, p[0], true));
+    if (end - p < STEP_BYTES) {
+      if (p > end) return cut_short(m);
+      in->at = p;
+      STOW_TRY(input_fill(in, STEP_BYTES));
+      p = in->at, end = in->end;
+      m->op_offset = input_offset(in); /* of these last few, each may be the one that is cut */
+      if (p == end) return cut_short(m);
+    }
+    if (sp == top) {
+      LEAVE();
+      status = grow(m, (void **)&m->stack, &m->capacity, sizeof *m->stack);
+      if (status != STOW_OK) break;
+      ENTER();
+    }
+    switch (p[0]) {
+    case 'h': /* BINGET */
+      *sp = m->first[p[1]];
+      if (sp->tag == 0) goto get;
+      sp++, p += 2;
       continue;
-    case 0x8a: /* LONG1: addresses and times, nearly always 5 to 8 bytes */
-      if (p[0] == 0 || p[0] > 8) goto cold_one;
-      size = 1u + p[0];
+    case 'j': /* LONG_BINGET */
+    get:
+      status = memo_fetch(m, sp, p[0] == 'h' ? p[1] : load32(p + 1));
+      if (status != STOW_OK) break;
+      sp++, p += p[0] == 'h' ? 2 : 5;
+      continue;
+    case 0x94: /* MEMOIZE */
+      status = memo_top(m, sp - 1, m->memo.count);
+      if (status != STOW_OK) break;
+      p++;
+      continue;
+    case 'q': /* BINPUT */
+    case 'r': /* LONG_BINPUT */
+      status = memo_top(m, sp - 1, p[0] == 'q' ? p[1] : load32(p + 1));
+      if (status != STOW_OK) break;
+      p += p[0] == 'q' ? 2 : 5;
+      continue;
+    case '(': /* MARK */
+      if (m->mark_count == PICKLE_DEPTH_MAX) {
+        status = too_deep();
+        break;
+      }
+      m->marks[m->mark_count++] = (size_t)(sp - m->stack);
+      p++;
+      continue;
+    case '}': *sp++ = (pickle_value){.tag = PICKLE_EMPTY_DICT}, p++; continue;
+    case ']': *sp++ = (pickle_value){.tag = PICKLE_EMPTY_LIST}, p++; continue;
+    case 'K': *sp++ = INT_VALUE(p[1]), p += 2; continue;
+    case 'M': *sp++ = INT_VALUE(load16(p + 1)), p += 3; continue;
+    case 'J': *sp++ = INT_VALUE((int32_t)load32(p + 1)), p += 5; continue;
+    case 0x8a: { /* LONG1: addresses and times, nearly always 5 to 8 bytes */
+      unsigned count = p[1];
+      if (count == 0 || count > 8) break;
       uint64_t raw;
-      memcpy(&raw, p + 1, 8);
-      unsigned unused = 64 - 8u * p[0];
-      status = push(m, INT_VALUE((int64_t)(raw << unused) >> unused));
-      break;
-    case '.': return stop(m, result);
-    default:
-    cold_one:
-      in->at++;
-      STOW_TRY(cold(m, p[-1]));
+      memcpy(&raw, p + 2, 8);
+      raw <<= 64 - 8 * count;
+      *sp++ = INT_VALUE((int64_t)raw >> (64 - 8 * count));
+      p += 2 + count;
       continue;
     }
-    if (input_left(in) < 1 + size) return cut_short(m);
-    if (status != STOW_OK) return placed(m, status);
-    in->at += 1 + size;
+    case 'G':
+      *sp++ = (pickle_value){.tag = PICKLE_FLOAT, .f = read_double(p + 1)}, p += 9;
+      continue;
+    case 'N': *sp++ = (pickle_value){.tag = PICKLE_NONE}, p++; continue;
+    case 0x88: *sp++ = (pickle_value){.tag = PICKLE_BOOL, .v = 1}, p++; continue;
+    case 0x89: *sp++ = (pickle_value){.tag = PICKLE_BOOL}, p++; continue;
+    case 0x8c: /* SHORT_BINUNICODE */
+      if (end - p < 2 + p[1]) break;
+      status = string_value(m, sp, (const char *)p + 2, p[1]);
+      if (status != STOW_OK) break;
+      sp++, p += 2 + p[1];
+      continue;
+    case 'u': /* SETITEMS */
+    case 'e': /* APPENDS */
+      LEAVE();
+      status = fill_from_mark(m, p[0] == 'u');
+      if (status != STOW_OK) break;
+      sp = m->stack + m->count, p++;
+      continue;
+    default: break;
+    }
+    if (status != STOW_OK) break;
+    LEAVE();
+    if (p[0] == '.') return stop(m, result);
+    in->at++;
+    STOW_TRY(cold(m, p[0]));
+    ENTER();
   }
+  LEAVE();
+  /* What was obeyed with an argument that is not there is no fault of its own. */
+  return end - p < 1 + argument_size(p[0]) ? cut_short(m) : placed(m, status);
 }
 
 stow_status pickle_run(pickle_machine *m, input *in, const pickle_sink *sink,

@@ -70,6 +70,7 @@ struct pickle_machine {
   size_t marks[PICKLE_DEPTH_MAX];
   size_t mark_count;
   pickle_memo memo;
+  pickle_value first[256]; /* the first entries of the memo, ready to be pushed; tag 0: none */
   pickle_value *wide;
   size_t wide_count, wide_capacity;
   map wide_index;

@@ -61,7 +61,8 @@ static void pack(pickle_memo *m, memo_page *p) {
   m->held_bytes += MEMO_PAGE + distinct * sizeof *table;
 }
 
-static stow_status open_page(pickle_memo *m, size_t page, uint64_t max_bytes) {
+stow_status memo_open(pickle_memo *m, uint64_t index, uint64_t max_bytes) {
+  size_t page = (size_t)(index / MEMO_PAGE);
   if (page >= m->page_count) {
     size_t count = m->page_count + m->page_count / 2 + 16;
     if (count <= page) count = page + 1;
@@ -85,15 +86,5 @@ static stow_status open_page(pickle_memo *m, size_t page, uint64_t max_bytes) {
   *p = (memo_page){slots, NULL, NULL, 0};
   /* Containers are put again when they are filled, so the page just before stays open. */
   if (page >= 2 && m->pages[page - 2].slots != NULL) pack(m, &m->pages[page - 2]);
-  return STOW_OK;
-}
-
-stow_status memo_put(pickle_memo *m, uint64_t index, uint32_t word, uint64_t max_bytes) {
-  size_t page = (size_t)(index / MEMO_PAGE);
-  if (page >= m->page_count || m->pages[page].slots == NULL)
-    STOW_TRY(open_page(m, page, max_bytes));
-  uint32_t *slot = &m->pages[page].slots[index % MEMO_PAGE];
-  m->count += *slot == 0;
-  *slot = word;
   return STOW_OK;
 }

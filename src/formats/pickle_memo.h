@@ -28,8 +28,20 @@ typedef struct pickle_memo {
 } pickle_memo;
 
 void memo_free(pickle_memo *m);
-/* Any 32-bit word but 0. STOW_ERR_BUDGET if holding it would pass max_bytes. */
-stow_status memo_put(pickle_memo *m, uint64_t index, uint32_t word, uint64_t max_bytes);
+/* Makes sure that the page of `index` has slots. STOW_ERR_BUDGET if that would pass max_bytes. */
+stow_status memo_open(pickle_memo *m, uint64_t index, uint64_t max_bytes);
+
+/* Any 32-bit word but 0. */
+static inline stow_status memo_put(pickle_memo *m, uint64_t index, uint32_t word,
+                                   uint64_t max_bytes) {
+  size_t page = (size_t)(index / MEMO_PAGE);
+  if (page >= m->page_count || m->pages[page].slots == NULL)
+    STOW_TRY(memo_open(m, index, max_bytes));
+  uint32_t *slot = &m->pages[page].slots[index % MEMO_PAGE];
+  m->count += *slot == 0;
+  *slot = word;
+  return STOW_OK;
+}
 
 /* 0 where nothing was put. */
 static inline uint32_t memo_get(const pickle_memo *m, uint64_t index) {

@@ -122,8 +122,8 @@ stow_status recording_stack(recording *r, uint32_t *id, const uint32_t *frame_id
   uint64_t hash = hash_bytes(frame_ids, count * sizeof *frame_ids, 2);
   for (uint64_t *have; (have = map_get(&r->stack_index, hash)) != NULL; hash++) {
     const stack *s = &r->stacks[*have - 1];
-    if (s->count == count &&
-        memcmp(r->stack_frames + s->first, frame_ids, count * sizeof *frame_ids) == 0) {
+    if (s->count == count && (count == 0 || memcmp(r->stack_frames + s->first, frame_ids,
+                                                   count * sizeof *frame_ids) == 0)) {
       *id = (uint32_t)*have;
       return STOW_OK;
     }

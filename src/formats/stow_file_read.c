@@ -203,6 +203,7 @@ static stow_status read_events(reader *x) {
   recording *r = x->r;
   size_t before = r->event_count;
   for (uint64_t i = 0; i < count; i++) STOW_TRY(recording_add_event(r, &(event){0}));
+  if (count == 0) return STOW_OK;
   stow_status status = read_columns(x, r->events + before, count);
   if (status != STOW_OK) {
     r->event_count = before;
@@ -330,8 +331,8 @@ static stow_status decompress(reader *x, const uint8_t *stored, size_t count, si
                      "%s: %llu KiB already made %llu MiB (byte %llu): this looks like a bomb",
                      x->in->name, (unsigned long long)(x->stored_total >> 10),
                      (unsigned long long)(x->raw_total >> 20), (unsigned long long)x->chunk_offset);
-  if (raw_bytes > x->raw_capacity) {
-    uint8_t *raw = realloc(x->raw, raw_bytes);
+  if (x->raw == NULL || raw_bytes > x->raw_capacity) {
+    uint8_t *raw = realloc(x->raw, raw_bytes + 1);
     if (raw == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to read a trace");
     x->raw = raw;
     x->raw_capacity = raw_bytes;

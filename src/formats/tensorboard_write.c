@@ -4,6 +4,7 @@
  * messages, written field by field: Event {1 wall_time double, 2 step int64, 3 file_version, 5
  * summary}, Summary {1 value}, Value {1 tag, 2 simple_value float}. A step is the number of the
  * event; of each stretch of events the highest point is written, so peaks survive. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -103,21 +104,40 @@ static void put_point(writer *w, const event *e, size_t step, size_t device,
   put_record(w);
 }
 
-static void put_curve(writer *w, const recording *r, curve *c, size_t device) {
-  size_t stretch = r->event_count / POINTS_MAX + 1, left = stretch;
-  curve_point peak = c->points[device];
+/* What a device has reached since its last point. */
+typedef struct pending {
+  curve_point peak;
+  size_t left;  /* events until the next point */
+  size_t count; /* events of the device still to come */
+} pending;
+
+/* One pass over all devices. Of each stretch of a device's events the highest point is written. */
+static stow_status put_curves(writer *w, const recording *r, curve *c) {
+  pending *all = calloc(c->device_count, sizeof *all);
+  if (all == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for memory curves");
+  for (size_t i = 0; i < r->event_count; i++) all[r->events[i].device].count++;
+  size_t stretch = r->event_count / POINTS_MAX + 1;
+  for (size_t d = 0; d < c->device_count; d++) {
+    all[d].peak = c->points[d];
+    all[d].left = stretch;
+  }
   for (size_t i = 0; i < r->event_count && w->out->status == STOW_OK; i++) {
     const event *e = &r->events[i];
-    if (e->device == device && curve_step(c, e)) {
-      const curve_point *p = &c->points[device];
-      if (p->live_bytes > peak.live_bytes) peak.live_bytes = p->live_bytes;
-      if (p->reserved_bytes > peak.reserved_bytes) peak.reserved_bytes = p->reserved_bytes;
+    pending *p = &all[e->device];
+    if (curve_step(c, e)) {
+      const curve_point *now = &c->points[e->device];
+      if (now->live_bytes > p->peak.live_bytes) p->peak.live_bytes = now->live_bytes;
+      if (now->reserved_bytes > p->peak.reserved_bytes)
+        p->peak.reserved_bytes = now->reserved_bytes;
     }
-    if (--left > 0 && i + 1 < r->event_count) continue;
-    put_point(w, e, i, device, &peak);
-    peak = c->points[device];
-    left = stretch;
+    p->count--;
+    if (--p->left > 0 && p->count > 0) continue;
+    put_point(w, e, i, e->device, &p->peak);
+    p->peak = c->points[e->device];
+    p->left = stretch;
   }
+  free(all);
+  return STOW_OK;
 }
 
 stow_status tensorboard_write(const recording *r, outfile *out, uint64_t *left_out) {
@@ -128,7 +148,7 @@ stow_status tensorboard_write(const recording *r, outfile *out, uint64_t *left_o
   begin_event(&w, r->event_count > 0 ? r->events[0].time_ns : 0, 0);
   put_bytes(&w.message, 3, "brain.Event:2", 13);
   put_record(&w);
-  for (size_t d = 0; d < c.device_count; d++) put_curve(&w, r, &c, d);
+  stow_status status = put_curves(&w, r, &c);
   buffer_free(&w.message);
   buffer_free(&w.value);
   curve_free(&c);
@@ -136,5 +156,5 @@ stow_status tensorboard_write(const recording *r, outfile *out, uint64_t *left_o
     *left_out = 0;
     for (size_t i = 0; i < r->event_count; i++) *left_out += r->events[i].kind >= EVENT_SNAPSHOT;
   }
-  return out->status;
+  return status != STOW_OK ? status : out->status;
 }

@@ -274,6 +274,30 @@ static stow_status read_frame(torch_reader *t, pickle_value *out, const pickle_v
   return STOW_OK;
 }
 
+/* {"name": str, "filename": str, "line": int}, as every PyTorch writes it; NULL if it is not. */
+static torch_frame *cached_frame(torch_reader *t, const pickle_value *pairs, size_t count) {
+  if (count != 3 || pairs[0].aux != KEY_NAME || pairs[2].aux != KEY_FILENAME ||
+      pairs[4].aux != KEY_LINE || pairs[1].tag != PICKLE_STRING || pairs[3].tag != PICKLE_STRING ||
+      pairs[5].tag != PICKLE_INT || pairs[5].v > UINT32_MAX)
+    return NULL;
+  uint64_t hash = hash_u64(pairs[1].v << 32 ^ pairs[3].v, pairs[5].v);
+  return &t->frames[hash % TORCH_FRAME_CACHE];
+}
+
+static stow_status read_frame_cached(torch_reader *t, pickle_value *out, const pickle_value *pairs,
+                                     size_t count) {
+  torch_frame *f = cached_frame(t, pairs, count);
+  if (f == NULL) return read_frame(t, out, pairs, count);
+  uint32_t name = (uint32_t)pairs[1].v, file = (uint32_t)pairs[3].v, line = (uint32_t)pairs[5].v;
+  if (f->id == 0 || f->name != name || f->file != file || f->line != line) {
+    STOW_TRY(read_frame(t, out, pairs, count));
+    *f = (torch_frame){name, file, line, (uint32_t)out->v};
+  }
+  out->tag = TORCH_FRAME;
+  out->v = f->id;
+  return STOW_OK;
+}
+
 static stow_status read_block(torch_reader *t, pickle_value *out, const pickle_value *pairs,
                               size_t count) {
   block b = {0};
@@ -488,6 +512,11 @@ static stow_status read_settings(torch_reader *t, pickle_value *out, const pickl
 static stow_status take_dict(void *context, pickle_value *value, const pickle_value *pairs,
                              size_t count) {
   torch_reader *t = context;
+  if (value->tag == PICKLE_EMPTY_DICT && count > 0) { /* the two that come by the million */
+    if (count == 3 && key_of(&pairs[0]) == KEY_NAME && key_of(&pairs[2]) == KEY_FILENAME)
+      return read_frame_cached(t, value, pairs, count);
+    if (key_of(&pairs[0]) == KEY_ACTION) return read_event(t, value, pairs, count);
+  }
   uint64_t keys = 0;
   for (size_t i = 0; i < count; i++) keys |= UINT64_C(1) << key_of(&pairs[2 * i]);
 #define HAS(key) (keys >> (key)&1)
@@ -515,7 +544,7 @@ static stow_status list_of_frames(torch_reader *t, pickle_value *value, const pi
   if (value->tag == TORCH_STACK) {
     const stack *s = &t->r->stacks[value->v - 1];
     have = s->count < FRAMES_MAX ? s->count : FRAMES_MAX;
-    memcpy(frames, t->r->stack_frames + s->first, have * sizeof *frames);
+    if (have > 0) memcpy(frames, t->r->stack_frames + s->first, have * sizeof *frames);
   }
   for (size_t i = 0; i < count && have < FRAMES_MAX; i++) {
     if (items[i].tag == TORCH_FRAME)

@@ -53,6 +53,13 @@ typedef struct torch_history { /* a block's in PyTorch before 2.1 */
   uint64_t bytes;
 } torch_history;
 
+/* Frames as they were last seen: (name, file, line) by the machine's numbers. The same few come
+ * again and again, in dicts of their own. */
+#define TORCH_FRAME_CACHE 1024
+typedef struct torch_frame {
+  uint32_t name, file, line, id; /* id 0: empty */
+} torch_frame;
+
 /* A table of `size`-byte elements charged to the machine's budget. */
 typedef struct torch_table {
   void *data;
@@ -70,6 +77,7 @@ typedef struct torch_reader {
   /* the root's members */
   uint64_t segments, device_traces, annotations, settings; /* ranges */
   bool has_root;
+  torch_frame frames[TORCH_FRAME_CACHE];
 } torch_reader;
 
 stow_status torch_finish(torch_reader *t);

@@ -292,25 +292,50 @@ static void put_event(writer *w, const event *e) {
   put_op(w, 'u');
 }
 
-static void put_traces(writer *w) {
-  const recording *r = w->r;
-  unsigned devices = 1;
-  for (size_t i = 0; i < r->event_count; i++)
-    if (is_trace_entry(&r->events[i]) && r->events[i].device >= devices)
-      devices = r->events[i].device + 1u;
-  put_word(w, "device_traces");
-  put(w, "](", 2);
-  for (unsigned d = 0; d < devices; d++) {
-    uint64_t count = 0;
-    put_op(w, ']');
-    for (size_t i = 0; i < r->event_count; i++) {
-      if (r->events[i].device != d || !is_trace_entry(&r->events[i])) continue;
-      batch(w, count++);
-      put_event(w, &r->events[i]);
-    }
-    if (count > 0) put_op(w, 'e');
+/* Numbers of the trace entries, device by device: those of device d from starts[d] up to
+ * starts[d + 1]. */
+static stow_status order_by_device(const recording *r, size_t **order, size_t **starts,
+                                   size_t *devices) {
+  *devices = 1;
+  size_t count = 0;
+  for (size_t i = 0; i < r->event_count; i++) {
+    if (!is_trace_entry(&r->events[i])) continue;
+    if (r->events[i].device >= *devices) *devices = r->events[i].device + 1u;
+    count++;
   }
-  put_op(w, 'e');
+  *order = malloc((count + 1) * sizeof **order);
+  *starts = calloc(*devices + 2, sizeof **starts);
+  if (*order == NULL || *starts == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to order %zu events", count);
+  size_t *next = *starts + 1; /* counted two further on, so that filling moves it into place */
+  for (size_t i = 0; i < r->event_count; i++)
+    if (is_trace_entry(&r->events[i])) next[r->events[i].device + 1]++;
+  for (size_t d = 1; d <= *devices; d++) next[d] += next[d - 1];
+  for (size_t i = 0; i < r->event_count; i++)
+    if (is_trace_entry(&r->events[i])) (*order)[next[r->events[i].device]++] = i;
+  return STOW_OK;
+}
+
+static stow_status put_traces(writer *w) {
+  size_t *order = NULL, *starts = NULL, devices;
+  stow_status status = order_by_device(w->r, &order, &starts, &devices);
+  if (status == STOW_OK) {
+    put_word(w, "device_traces");
+    put_op(w, ']');
+    for (size_t d = 0; d < devices; d++) {
+      batch(w, d);
+      put_op(w, ']');
+      for (size_t i = starts[d]; i < starts[d + 1]; i++) {
+        batch(w, i - starts[d]);
+        put_event(w, &w->r->events[order[i]]);
+      }
+      if (starts[d + 1] > starts[d]) put_op(w, 'e');
+    }
+    put_op(w, 'e');
+  }
+  free(order);
+  free(starts);
+  return status;
 }
 
 static void put_annotations(writer *w) {
@@ -407,7 +432,7 @@ static void put_settings(writer *w) {
 static stow_status put_all(writer *w) {
   put(w, "\x80\x04}(", 4);
   STOW_TRY(put_segments(w));
-  put_traces(w);
+  STOW_TRY(put_traces(w));
   put_settings(w);
   put_annotations(w);
   if (w->r->error_id != 0) {
