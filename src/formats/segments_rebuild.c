@@ -9,10 +9,11 @@
 #include "formats/recording_write.h"
 
 #define GRANULE      (UINT64_C(2) << 20) /* mappings come in multiples of this */
-#define GRANULES_MAX (UINT64_C(1) << 20) /* of one event: 2 TiB; more is no mapping */
+#define GRANULES_MAX (UINT64_C(1) << 24) /* looked at in all: 32 TiB of mappings */
 
 typedef struct held { /* live blocks and plain segments: addr → number of the event that made it */
   map live, segments, granules;
+  uint64_t granules_seen;
 } held;
 
 static uint64_t key_of(const event *e, uint64_t addr) {
@@ -20,7 +21,9 @@ static uint64_t key_of(const event *e, uint64_t addr) {
 }
 
 static stow_status put_granules(held *h, const event *e, size_t number) {
-  if (e->bytes / GRANULE > GRANULES_MAX) return STOW_OK;
+  /* Past the bound it is no recording of a device but an attempt on our time. */
+  if (e->bytes / GRANULE > GRANULES_MAX - h->granules_seen) return STOW_OK;
+  h->granules_seen += e->bytes / GRANULE;
   for (uint64_t at = 0; at < e->bytes; at += GRANULE) {
     uint64_t key = key_of(e, e->addr + at);
     if (e->kind == EVENT_SEGMENT_MAP)

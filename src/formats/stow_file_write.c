@@ -281,7 +281,8 @@ static void add_tables(stowfile_writer *w, const recording *r) {
   }
   for (size_t i = 0; i < r->frame_count; i++) stowfile_add_frame(w, &r->frames[i]);
   for (size_t i = 0; i < r->stack_count; i++)
-    stowfile_add_stack(w, r->stack_frames + r->stacks[i].first, r->stacks[i].count);
+    stowfile_add_stack(w, r->stacks[i].count > 0 ? r->stack_frames + r->stacks[i].first : NULL,
+                       r->stacks[i].count);
 }
 
 stow_status stowfile_write(const recording *r, stowfile_sink sink, void *context) {
