@@ -20,7 +20,7 @@
 #define CARDS_MAX 8
 #define LIST_MAX  8192
 #define STACK_MAX 32
-#define NAMES_MAX 64
+#define NAMES_MAX 256
 
 typedef enum kind { FREE, PAGE, RANGE, MAPPING, PLAIN, PINNED, STREAM, EVENT } kind;
 

@@ -28,4 +28,15 @@ int standin_live(void);
 /* How often a function was called since the start. */
 int standin_calls(const char *name);
 
+/* ---- driver_names.c: the names that only answer ---- */
+
+/* What such a function answers; -1 for a name the stand-in does not have. */
+int standin_number(const char *name);
+/* What the calling thread's latest call of one carried. */
+typedef struct standin_words {
+  unsigned long long words[10];
+  double numbers[8];
+} standin_words;
+const standin_words *standin_last(void);
+
 #endif

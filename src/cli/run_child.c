@@ -1,0 +1,121 @@
+/* Run child: one child, and this process standing in for it as far as signals and exit codes go.
+ *
+ * A signal from the terminal reaches the whole foreground group, the child included, so only those
+ * that somebody sent to this process alone are passed on. A signal that was ignored when we
+ * started (nohup) stays ignored for both. */
+#include "cli/run_child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/status.h"
+
+static const int PASSED_ON[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT};
+enum { PASSED_COUNT = sizeof PASSED_ON / sizeof PASSED_ON[0] };
+
+static volatile pid_t target; /* 0 while there is none */
+
+static void pass_on(int number, siginfo_t *info, void *context) {
+  (void)context;
+  int saved = errno;
+  /* Above 0: from the kernel, that is from the terminal. */
+  if (info->si_code <= 0 && target != 0 && info->si_pid != target) kill(target, number);
+  errno = saved;
+}
+
+static void handle_signals(struct sigaction before[PASSED_COUNT]) {
+  struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  for (int i = 0; i < PASSED_COUNT; i++) {
+    sigaction(PASSED_ON[i], NULL, &before[i]);
+    if (before[i].sa_handler != SIG_IGN) sigaction(PASSED_ON[i], &action, NULL);
+  }
+}
+
+/* In the child: everything as we found it, then the command; the reason it did not start goes into
+ * `fd`, which closes by itself when it does. */
+static void become(char **argv, const struct sigaction before[PASSED_COUNT], const sigset_t *mask,
+                   int fd) {
+  for (int i = 0; i < PASSED_COUNT; i++) sigaction(PASSED_ON[i], &before[i], NULL);
+  sigprocmask(SIG_SETMASK, mask, NULL);
+  execvp(argv[0], argv);
+  int error = errno;
+  ssize_t written = write(fd, &error, sizeof error);
+  (void)written;
+  _exit(PROGRAM_NOT_EXECUTABLE);
+}
+
+int child_start(pid_t *child, char **argv) {
+  int ends[2], error = 0;
+  struct sigaction before[PASSED_COUNT];
+  sigset_t all, mask;
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    stow_fail(STOW_ERR_IO, "cannot make a pipe: %s", strerror(errno));
+    return PROGRAM_NOT_RUN;
+  }
+  sigfillset(&all);
+  sigprocmask(SIG_BLOCK, &all, &mask);
+  handle_signals(before);
+  pid_t pid = fork();
+  if (pid == 0) become(argv, before, &mask, ends[1]);
+  int fork_error = errno;
+  target = pid > 0 ? pid : 0;
+  sigprocmask(SIG_SETMASK, &mask, NULL);
+  close(ends[1]);
+  ssize_t got = 0;
+  if (pid > 0)
+    while ((got = read(ends[0], &error, sizeof error)) < 0 && errno == EINTR) {
+    }
+  close(ends[0]);
+  if (pid < 0) {
+    stow_fail(STOW_ERR_IO, "cannot start a process: %s", strerror(fork_error));
+    return PROGRAM_NOT_RUN;
+  }
+  *child = pid;
+  if (got != (ssize_t)sizeof error) return 0;
+  target = 0;
+  while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+  }
+  stow_fail(STOW_ERR_INVALID, "%.200s: cannot be executed: %s", argv[0], strerror(error));
+  return error == ENOENT ? PROGRAM_NOT_FOUND : PROGRAM_NOT_EXECUTABLE;
+}
+
+void child_wait(pid_t child, int *how, int beat_ms, void (*beat)(void *user), void *user) {
+  /* SIGCHLD is blocked and waited for with a deadline, so that neither is missed. */
+  sigset_t ended, mask;
+  sigemptyset(&ended);
+  sigaddset(&ended, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &ended, &mask);
+  struct timespec pause = {.tv_sec = beat_ms / 1000, .tv_nsec = beat_ms % 1000 * 1000000l};
+  for (;;) {
+    pid_t got = waitpid(child, how, beat_ms > 0 ? WNOHANG : 0);
+    if (got == child || (got < 0 && errno != EINTR)) break;
+    if (beat_ms > 0 && sigtimedwait(&ended, NULL, &pause) < 0 && errno == EAGAIN) beat(user);
+  }
+  target = 0;
+  sigprocmask(SIG_SETMASK, &mask, NULL);
+}
+
+int child_end(int how) {
+  if (!WIFSIGNALED(how)) return WEXITSTATUS(how);
+  int number = WTERMSIG(how);
+  struct rlimit none = {0, 0};
+  struct sigaction action = {.sa_handler = SIG_DFL};
+  sigset_t only;
+  /* The child's core is the one that matters. */
+  setrlimit(RLIMIT_CORE, &none);
+  sigemptyset(&action.sa_mask);
+  sigaction(number, &action, NULL);
+  sigemptyset(&only);
+  sigaddset(&only, number);
+  sigprocmask(SIG_UNBLOCK, &only, NULL);
+  kill(getpid(), number);
+  return 128 + number;
+}

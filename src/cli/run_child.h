@@ -1,0 +1,23 @@
+/* Run child: starting the command, passing signals on, and ending as it ended. Used by
+ * `stowage run`. */
+#ifndef CLI_RUN_CHILD_H
+#define CLI_RUN_CHILD_H
+
+#include <sys/types.h>
+
+#include "cli/run_program.h"
+
+/* Starts argv (ended by NULL) as a child that inherits environment, files and signal settings.
+ * 0, or 125 to 127 with the thread's message set. From here on signals sent to this process go to
+ * the child. */
+int child_start(pid_t *child, char **argv);
+
+/* Waits for it; `*how` is as waitpid tells. `beat` is called about every `beat_ms` meanwhile (0:
+ * never). */
+void child_wait(pid_t child, int *how, int beat_ms, void (*beat)(void *user), void *user);
+
+/* The exit code to end with. Where the child was killed by a signal this process ends by the same
+ * one, so that whoever started us sees the same end; the code is for where that fails. */
+int child_end(int how);
+
+#endif

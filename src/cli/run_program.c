@@ -1,0 +1,145 @@
+/* Run program: from a command's name to the file that will run, and what the loader will do with
+ * it. */
+#include "cli/run_program.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/status.h"
+
+#define SCRIPTS_MAX 4 /* the kernel's own bound for interpreters of interpreters */
+
+#if defined(__x86_64__)
+#define MACHINE EM_X86_64
+#elif defined(__aarch64__)
+#define MACHINE EM_AARCH64
+#endif
+
+/* 0 if `path` is a file we may execute, else errno. */
+static int executable(const char *path) {
+  struct stat info;
+  if (stat(path, &info) != 0) return errno;
+  if (S_ISDIR(info.st_mode)) return EISDIR;
+  return access(path, X_OK) == 0 ? 0 : EACCES;
+}
+
+/* Looks along PATH; the most telling error if nothing is found. */
+static int look_up(char path[PATH_MAX], const char *command) {
+  if (strchr(command, '/') != NULL) {
+    snprintf(path, PATH_MAX, "%s", command);
+    return executable(path);
+  }
+  const char *list = getenv("PATH");
+  if (list == NULL) list = "/bin:/usr/bin"; /* confstr(_CS_PATH), as execvp takes it */
+  int error = ENOENT;
+  for (;; list++) {
+    size_t length = strcspn(list, ":");
+    int size = length == 0 ? snprintf(path, PATH_MAX, "./%s", command)
+                           : snprintf(path, PATH_MAX, "%.*s/%s", (int)length, list, command);
+    int now = size < PATH_MAX ? executable(path) : ENAMETOOLONG;
+    if (now == 0) return 0;
+    if (now == EACCES) error = EACCES;
+    list += length;
+    if (*list == '\0') return error;
+  }
+}
+
+/* The interpreter a "#!" line names, into `binary`; with env(1), the program env will look for. */
+static bool script_interpreter(char binary[PATH_MAX], char *line) {
+  line[strcspn(line, "\n")] = '\0';
+  char *rest = NULL;
+  const char *word = strtok_r(line + 2, " \t", &rest);
+  if (word == NULL) return false;
+  const char *name = strrchr(word, '/') != NULL ? strrchr(word, '/') + 1 : word;
+  if (strcmp(name, "env") == 0) {
+    const char *next = strtok_r(NULL, " \t", &rest);
+    while (next != NULL && (next[0] == '-' || strchr(next, '=') != NULL))
+      next = strtok_r(NULL, " \t", &rest);
+    if (next != NULL) return look_up(binary, next) == 0;
+  }
+  snprintf(binary, PATH_MAX, "%s", word);
+  return true;
+}
+
+/* What the loader named by PT_INTERP makes of preloading. */
+static program_reach loader_reach(int fd, const Elf64_Phdr *segment) {
+  char loader[256] = "";
+  size_t size = segment->p_filesz < sizeof loader ? segment->p_filesz : sizeof loader - 1;
+  if (pread(fd, loader, size, (off_t)segment->p_offset) < 0) return PROGRAM_REACHED;
+  loader[sizeof loader - 1] = '\0';
+  /* glibc's is ld-linux-x86-64.so.2 or ld-linux-aarch64.so.1; Nix and others keep the name. */
+  return strstr(loader, "ld-linux") != NULL ? PROGRAM_REACHED : PROGRAM_OTHER_LOADER;
+}
+
+static program_reach elf_reach(int fd, const Elf64_Ehdr *header) {
+  if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != MACHINE)
+    return PROGRAM_OTHER_MACHINE;
+  if (header->e_phentsize != sizeof(Elf64_Phdr)) return PROGRAM_REACHED;
+  for (unsigned i = 0; i < header->e_phnum; i++) {
+    Elf64_Phdr segment;
+    off_t at = (off_t)(header->e_phoff + i * sizeof segment);
+    if (pread(fd, &segment, sizeof segment, at) != (ssize_t)sizeof segment) break;
+    if (segment.p_type == PT_INTERP) return loader_reach(fd, &segment);
+  }
+  return PROGRAM_STATIC;
+}
+
+/* More rights than whoever starts it: the loader then takes no notice of LD_PRELOAD paths. */
+static bool gains_rights(const char *path) {
+  struct stat info;
+  if (stat(path, &info) != 0) return false;
+  return ((info.st_mode & S_ISUID) && info.st_uid != geteuid()) ||
+         ((info.st_mode & S_ISGID) && info.st_gid != getegid());
+}
+
+static void judge(program *p, int depth) {
+  int fd = open(p->binary, O_RDONLY | O_CLOEXEC);
+  union {
+    Elf64_Ehdr elf;
+    char text[256];
+  } head = {.text = ""};
+  p->reach = gains_rights(p->binary) ? PROGRAM_SETUID : PROGRAM_REACHED;
+  if (fd < 0) return; /* may be executed but not read: nothing is known, most are ordinary */
+  ssize_t got = pread(fd, head.text, sizeof head.text - 1, 0);
+  if (got > 2 && memcmp(head.text, "#!", 2) == 0) {
+    if (depth < SCRIPTS_MAX && script_interpreter(p->binary, head.text)) judge(p, depth + 1);
+  } else if (got >= (ssize_t)sizeof head.elf && memcmp(head.text, ELFMAG, SELFMAG) == 0 &&
+             p->reach == PROGRAM_REACHED)
+    p->reach = elf_reach(fd, &head.elf);
+  close(fd);
+}
+
+int program_find(program *p, const char *command) {
+  int error = command[0] == '\0' ? ENOENT : look_up(p->path, command);
+  if (error == ENOENT || error == ENOTDIR) {
+    stow_fail(STOW_ERR_NOT_FOUND, "%.200s: no such command%s", command,
+              strchr(command, '/') != NULL ? "" : " on PATH");
+    return PROGRAM_NOT_FOUND;
+  }
+  if (error != 0) {
+    stow_fail(STOW_ERR_INVALID, "%.200s: cannot be executed: %s", command, strerror(error));
+    return PROGRAM_NOT_EXECUTABLE;
+  }
+  snprintf(p->binary, sizeof p->binary, "%s", p->path);
+  judge(p, 0);
+  return 0;
+}
+
+const char *program_reach_text(program_reach reach) {
+  switch (reach) {
+  case PROGRAM_STATIC: return "is linked statically, so no library can be preloaded into it";
+  case PROGRAM_SETUID:
+    return "runs with more rights than yours (setuid), so the loader preloads nothing into it";
+  case PROGRAM_OTHER_LOADER:
+    return "uses another C library than glibc, into which the shim cannot be loaded";
+  case PROGRAM_OTHER_MACHINE: return "is built for another processor or word size";
+  case PROGRAM_REACHED: break;
+  }
+  return "";
+}

@@ -1,0 +1,100 @@
+/* Run shim: the library's place, and the environment that loads it. */
+#include "cli/run_shim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "device/cuda_path.h"
+
+#define SHIM  "libstowage-shim.so"
+#define ALIAS "libstowage-shim-alias.so"
+
+/* Relative to the command's own folder: the build folder, then as installed. */
+static const char *const PLACES[] = {SHIM, "../" STOW_LIBDIR "/stowage/" SHIM,
+                                     "../lib/stowage/" SHIM, "../lib64/stowage/" SHIM};
+
+stow_status run_shim_find(char path[PATH_MAX]) {
+  const char *named = getenv("STOWAGE_SHIM");
+  if (named != NULL && named[0] != '\0') {
+    if (realpath(named, path) != NULL) return STOW_OK;
+    return stow_fail(STOW_ERR_NOT_FOUND, "STOWAGE_SHIM names \"%.200s\": %s", named,
+                     strerror(errno));
+  }
+  char self[PATH_MAX];
+  ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (length <= 0)
+    return stow_fail(STOW_ERR_IO,
+                     "/proc/self/exe cannot be read; set STOWAGE_SHIM to where " SHIM " is");
+  self[length] = '\0';
+  *strrchr(self, '/') = '\0';
+  for (size_t i = 0; i < sizeof PLACES / sizeof PLACES[0]; i++) {
+    char place[2 * PATH_MAX];
+    snprintf(place, sizeof place, "%s/%s", self, PLACES[i]);
+    if (realpath(place, path) != NULL) return STOW_OK;
+  }
+  return stow_fail(STOW_ERR_NOT_FOUND,
+                   "no " SHIM " beside %.200s nor in ../" STOW_LIBDIR
+                   "/stowage; install Stowage whole, or set STOWAGE_SHIM",
+                   self);
+}
+
+stow_status run_shim_preload(const char *path) {
+  /* The loader splits LD_PRELOAD at both, and knows no way to quote them. */
+  if (strpbrk(path, ": \t") != NULL)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "the shim's path \"%.200s\" has a space or a colon in it, which LD_PRELOAD "
+                     "cannot carry; install Stowage in another folder",
+                     path);
+  const char *before = getenv("LD_PRELOAD");
+  buffer list = BUFFER_INIT;
+  buffer_text(&list, path);
+  /* The second name goes along where it is there. */
+  char alias[PATH_MAX + sizeof ALIAS];
+  snprintf(alias, sizeof alias, "%.*s/" ALIAS, (int)(strrchr(path, '/') - path), path);
+  if (access(alias, R_OK) == 0) buffer_printf(&list, ":%s", alias);
+  if (before != NULL && before[0] != '\0') buffer_printf(&list, ":%s", before);
+  stow_status status = list.status;
+  if (status == STOW_OK && setenv("LD_PRELOAD", list.data, 1) != 0)
+    status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
+  buffer_free(&list);
+  return status;
+}
+
+/* ---- others ---- */
+
+/* Libraries known to stand before the driver by preloading. */
+static const char *const RIVALS[] = {"libvgpu.so", "libcuda-control.so", "libgpushare"};
+
+static const char *rival_in(const char *list) {
+  for (size_t i = 0; list != NULL && i < sizeof RIVALS / sizeof RIVALS[0]; i++)
+    if (strstr(list, RIVALS[i]) != NULL) return RIVALS[i];
+  return NULL;
+}
+
+const char *run_shim_rival(void) {
+  const char *found = rival_in(getenv("LD_PRELOAD"));
+  if (found != NULL) return found;
+  char text[4096] = "";
+  FILE *file = fopen("/etc/ld.so.preload", "re");
+  if (file == NULL) return NULL;
+  size_t got = fread(text, 1, sizeof text - 1, file);
+  text[got] = '\0';
+  fclose(file);
+  return rival_in(text);
+}
+
+static bool keep_first(void *user, const char *path) {
+  snprintf(user, PATH_MAX, "%s", path);
+  return true;
+}
+
+const char *run_shim_driver(void) {
+  static char path[PATH_MAX];
+  path[0] = '\0';
+  cuda_path_each(keep_first, path);
+  return path;
+}

@@ -1,0 +1,25 @@
+/* Run shim: where the preloaded library is, and putting it before what is preloaded already. Used
+ * by `stowage run`. */
+#ifndef CLI_RUN_SHIM_H
+#define CLI_RUN_SHIM_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include <stowage/status.h>
+
+/* $STOWAGE_SHIM; beside this command, or in the library folder it was installed with.
+ * STOW_ERR_NOT_FOUND says where it was looked for. */
+stow_status run_shim_find(char path[PATH_MAX]);
+
+/* Puts the shim at the front of LD_PRELOAD of this process, for its children. */
+stow_status run_shim_preload(const char *path);
+
+/* A preloaded library of another that also stands before the driver (HAMi and its kin), found by
+ * name in LD_PRELOAD or /etc/ld.so.preload: its name, or NULL. */
+const char *run_shim_rival(void);
+
+/* Is there a driver for the shim to stand before? Its path, "" if there is none. */
+const char *run_shim_driver(void);
+
+#endif

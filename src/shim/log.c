@@ -1,0 +1,47 @@
+/* Shim log: for finding out what the shim did in a process. Off unless STOWAGE_SHIM_LOG names a
+ * file; each line is one write to a file opened for appending, so that processes do not cut into
+ * each other's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "shim/shim.h"
+
+enum { UNKNOWN = 0, OFF = -1 };
+static _Atomic int log_state; /* UNKNOWN, OFF, or descriptor + 1 */
+
+static int log_open(void) {
+  const char *path = secure_getenv("STOWAGE_SHIM_LOG");
+  int fd = path == NULL || path[0] == '\0'
+               ? -1
+               : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+  int state = fd < 0 ? OFF : fd + 1, unknown = UNKNOWN;
+  if (!atomic_compare_exchange_strong(&log_state, &unknown, state)) {
+    if (fd >= 0) close(fd);
+    return unknown;
+  }
+  return state;
+}
+
+void shim_log(const char *format, ...) {
+  int saved = errno, state = atomic_load_explicit(&log_state, memory_order_relaxed);
+  if (state == UNKNOWN) state = log_open();
+  if (state != OFF) {
+    char line[512];
+    int at = snprintf(line, sizeof line, "%d ", (int)getpid());
+    va_list args;
+    va_start(args, format);
+    int more = vsnprintf(line + at, sizeof line - 1 - (size_t)at, format, args);
+    va_end(args);
+    size_t length = (size_t)at + (more > 0 ? (size_t)more : 0);
+    if (length > sizeof line - 2) length = sizeof line - 2;
+    line[length++] = '\n';
+    ssize_t written = write(state - 1, line, length);
+    (void)written; /* a log that cannot be written changes nothing */
+  }
+  errno = saved;
+}

@@ -1,0 +1,119 @@
+/* Routing: cuGetProcAddress answers with our hooks.
+ *
+ * The driver's own resolver is asked first, with everything the program said: name, version, flags.
+ * What it returns is one of its functions, and our hook of exactly that function is what the
+ * program gets; so versions (_v2, _v3) and the forms for per-thread streams (_ptsz, _ptds) are
+ * right whatever rule the driver has for them. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/route.h"
+#include "shim/shim.h"
+
+/* CUdriverProcAddressQueryResult */
+enum { ADDRESS_FOUND = 0, ADDRESS_NO_SYMBOL = 1, ADDRESS_VERSION_TOO_LOW = 2 };
+#define FLAG_PER_THREAD 2u /* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
+
+typedef struct shim_hook {
+  shim_symbol symbol;
+  void *hook;
+  void *real; /* NULL: this driver has none */
+} shim_hook;
+
+static shim_hook hooks[] = {
+#define HOOK(name) {SYMBOL_##name, (void *)(uintptr_t)name, NULL},
+#include "shim/hooks.def"
+#undef HOOK
+};
+enum { HOOK_COUNT = sizeof hooks / sizeof hooks[0] };
+
+static pthread_once_t sort_once = PTHREAD_ONCE_INIT;
+
+static int by_real(const void *a, const void *b) {
+  uintptr_t one = (uintptr_t)((const shim_hook *)a)->real;
+  uintptr_t other = (uintptr_t)((const shim_hook *)b)->real;
+  return one < other ? -1 : one > other;
+}
+
+/* Sorted by the driver's addresses once; never changed after. */
+static void sort_hooks(void) {
+  for (size_t i = 0; i < HOOK_COUNT; i++) hooks[i].real = shim_real(hooks[i].symbol);
+  qsort(hooks, HOOK_COUNT, sizeof hooks[0], by_real);
+}
+
+/* "cuMemAlloc" of "cuMemAlloc_v2_ptsz". */
+static size_t base_length(const char *name) {
+  const char *mark = strchr(name, '_');
+  return mark == NULL ? strlen(name) : (size_t)(mark - name);
+}
+
+/* The hook the program means by a name where the driver answered with an address that is none of
+ * its exports: the newest version, in the form the flags ask for. */
+static shim_hook *hook_by_name(const char *asked, unsigned long long flags) {
+  shim_hook *best = NULL;
+  bool per_thread = (flags & FLAG_PER_THREAD) != 0, best_fits = false;
+  for (size_t i = 0; i < HOOK_COUNT; i++) {
+    const char *name = shim_symbol_name(hooks[i].symbol);
+    size_t length = base_length(name);
+    if (strlen(asked) != length || memcmp(asked, name, length) != 0 || hooks[i].real == NULL)
+      continue;
+    bool fits = (strstr(name, "_pts") != NULL || strstr(name, "_ptd") != NULL) == per_thread;
+    const char *best_name = best == NULL ? "" : shim_symbol_name(best->symbol);
+    if (best == NULL || (fits && !best_fits) ||
+        (fits == best_fits && strcmp(name, best_name) > 0)) {
+      best = &hooks[i];
+      best_fits = fits;
+    }
+  }
+  return best;
+}
+
+void *shim_route(void *real, const char *asked, unsigned long long flags) {
+  if (real == NULL) return NULL;
+  pthread_once(&sort_once, sort_hooks);
+  shim_hook key = {.real = real};
+  shim_hook *found = bsearch(&key, hooks, HOOK_COUNT, sizeof hooks[0], by_real);
+  if (found != NULL) return found->hook;
+  shim_hook *named = hook_by_name(asked, flags);
+  if (named == NULL || shim_is_export(real)) return real;
+  shim_log("%s is at none of the driver's exports: taken for %s", asked,
+           shim_symbol_name(named->symbol));
+  return named->hook;
+}
+
+cu_result cuGetProcAddress(const char *symbol, void **function, int version,
+                           unsigned long long flags) {
+  cu_result (*real)(const char *, void **, int, unsigned long long) =
+      SHIM_REAL(cuGetProcAddress, (const char *, void **, int, unsigned long long));
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  cu_result code = real(symbol, function, version, flags);
+  if (code == CU_OK && symbol != NULL && function != NULL)
+    *function = shim_route(*function, symbol, flags);
+  return code;
+}
+
+cu_result cuGetProcAddress_v2(const char *symbol, void **function, int version,
+                              unsigned long long flags, int *found) {
+  cu_result (*real)(const char *, void **, int, unsigned long long, int *) =
+      SHIM_REAL(cuGetProcAddress_v2, (const char *, void **, int, unsigned long long, int *));
+  if (real == NULL) {
+    /* Drivers before CUDA 12 have the first form only; ours is here, so it has to answer. */
+    cu_result code = cuGetProcAddress(symbol, function, version, flags);
+    if (found != NULL) *found = code == CU_OK ? ADDRESS_FOUND : ADDRESS_NO_SYMBOL;
+    return code;
+  }
+  cu_result code = real(symbol, function, version, flags, found);
+  if (code == CU_OK && symbol != NULL && function != NULL)
+    *function = shim_route(*function, symbol, flags);
+  return code;
+}
+
+const char *stow_shim_hook(size_t i) {
+  static const char *const hook_names[] = {
+#define HOOK(name) #name,
+#include "shim/hooks.def"
+#undef HOOK
+  };
+  return i < HOOK_COUNT ? hook_names[i] : NULL;
+}

@@ -1,0 +1,56 @@
+/* Shim: the preloaded library, which is libcuda.so.1 to its process.
+ *
+ * stubs.S and the hooks are what programs call; real.c opens the driver behind them, route.c makes
+ * cuGetProcAddress answer with the hooks. Everything starts at the first call a program makes:
+ * nothing runs when the library is loaded, so a program that never calls CUDA is as it was.
+ *
+ * Guarantees: never prints (but to the file STOWAGE_SHIM_LOG names), never ends the process, holds
+ * no lock across a call into the driver, and works on in a child of fork. */
+#ifndef SHIM_SHIM_H
+#define SHIM_SHIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "device/cuda_driver.h"
+
+/* Marks a function that programs may find under its driver name. */
+#define SHIM_HOOK __attribute__((visibility("default")))
+
+/* A number for each of the driver's functions, by ELF name. */
+typedef enum shim_symbol {
+#define SYMBOL(name) SYMBOL_##name,
+#include <shim-symbols.inc>
+#undef SYMBOL
+  SYMBOL_COUNT
+} shim_symbol;
+
+/* ---- real.c: the driver behind us ---- */
+
+/* The driver's own function; NULL where this driver has none, or where there is no driver. */
+void *shim_real(shim_symbol symbol);
+const char *shim_symbol_name(shim_symbol symbol);
+/* By ELF name, for what is handed down to device/ (a cuda_resolve). */
+void *shim_resolve(void *user, const char *name);
+/* Is this address one of the driver's exports? Dear: asks for all of them. */
+bool shim_is_export(const void *pointer);
+/* The path of the driver that was opened, "" if none was. */
+const char *shim_driver_path(void);
+/* Called by stubs.S. */
+void *shim_stub_resolve(unsigned symbol);
+
+/* Calls the driver's function of that name, or answers `absent` where there is none. */
+#define SHIM_REAL(name, parameters) ((cu_result(*) parameters)(uintptr_t)shim_real(SYMBOL_##name))
+
+/* ---- route.c: from the driver's function to our hook of it ---- */
+
+/* What to hand to the program instead of the driver's function `real`, which it asked for by the
+ * name `asked`: the hook of exactly that function, or `real` itself. */
+void *shim_route(void *real, const char *asked, unsigned long long flags);
+
+/* ---- log.c ---- */
+
+/* One line to the file STOWAGE_SHIM_LOG names; nothing without it. */
+void shim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

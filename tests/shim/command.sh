@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# stowage run ends as its command ends, passes signals on, and harms no program that has nothing to do with CUDA.
+. "$(dirname "$0")/lib.bash"
+code() { # NAME CODE COMMAND…
+  local name=$1 want=$2 got; shift 2
+  "$@" > "$folder/out" 2>&1 < /dev/null; got=$?
+  if [ "$got" = "$want" ]; then ok "$name"; else cat "$folder/out"; fail "$name: code $got instead of $want"; fi
+}
+said() { # NAME WORDS: the last command said so
+  if grep -q -- "$2" "$folder/out"; then ok "$1"; else cat "$folder/out"; fail "$1: no \"$2\""; fi
+}
+code the_exit_code_is_the_commands 7 beneath -- sh -c 'exit 7'
+code a_command_not_found_is_127 127 beneath -- no-such-command-here
+said and_is_told 'no such command on PATH'
+code a_file_that_cannot_be_executed_is_126 126 beneath -- /etc/passwd
+code a_folder_is_126 126 beneath -- /
+code no_command_is_a_wrong_command_line 2 beneath
+code an_unknown_option_is_a_wrong_command_line 2 beneath --no-such-option -- true
+code the_commands_own_options_are_its_own 0 beneath test -n x
+code no_shim_is_125 125 env STOWAGE_SHIM=/nonexistent "$stowage" run -- true
+said and_says_what_to_do 'STOWAGE_SHIM names'
+code a_signal_that_kills_the_command_ends_us_alike 143 bash -c "'$stowage' run -- sh -c 'kill -TERM \$\$'; exit \$?"
+
+# A signal to us reaches the command, which ends in its own way.
+mkfifo "$folder/ready"
+for signal in TERM INT HUP USR1; do
+  # A background job of a script has INT ignored unless it asks for job control.
+  set -m
+  beneath_pid=
+  "$stowage" run -- bash -c "trap 'exit 42' $signal; echo > '$folder/ready'; while :; do read -t 1 < /dev/zero; done" 2> /dev/null &
+  beneath_pid=$!
+  set +m
+  read -r < "$folder/ready"
+  kill -s "$signal" "$beneath_pid"
+  wait "$beneath_pid"; got=$?
+  if [ $got = 42 ]; then ok "SIG${signal}_is_passed_on"; else fail "SIG${signal}_is_passed_on: code $got"; fi
+done
+
+# Programs that never call CUDA are as without it: the driver is not even opened.
+export STOWAGE_SHIM_LOG=$folder/shim.log
+same bash_is_unharmed "hello 3" beneath -- bash -c 'x=$(echo hello); echo "$x $((1 + 2))"'
+same a_pipeline_is_unharmed 1000 beneath -- sh -c 'seq 1000 | sort -n | tail -n 1'
+echo 'int main(void) { return 0; }' > "$folder/a.c"
+code a_compiler_is_unharmed 0 beneath -- "${CC:-cc}" -o "$folder/a.out" "$folder/a.c"
+if has python3; then
+  same python_with_subprocesses_and_forks_is_unharmed 'ok 6' beneath -- python3 -c '
+import subprocess, multiprocessing, os
+def f(i): return i
+if __name__ == "__main__":
+    assert subprocess.run(["true"]).returncode == 0
+    with multiprocessing.get_context("fork").Pool(2) as pool: n = sum(pool.map(f, [1, 2, 3]))
+    pid = os.fork()
+    if pid == 0: os._exit(0)
+    os.waitpid(pid, 0)
+    print("ok", n)'
+else
+  skip "python_with_subprocesses_and_forks_is_unharmed: no python3"
+fi
+if [ ! -e "$folder/shim.log" ]; then ok none_of_them_opened_the_driver; else cat "$folder/shim.log"; fail none_of_them_opened_the_driver; fi
+unset STOWAGE_SHIM_LOG
+
+# What cannot be reached is said, and runs all the same.
+if "${CC:-cc}" -static -o "$folder/static" "$folder/a.c" 2> /dev/null; then
+  code a_static_program_runs 0 beneath -- "$folder/static"
+  said and_is_said_to_be_out_of_reach 'is linked statically'
+else
+  skip "a_static_program_runs: no static libc"
+fi
+cp "$folder/a.out" "$folder/setuid" && chmod u+s "$folder/setuid"
+if [ "$(id -u)" = 0 ] && chown nobody "$folder/setuid" 2> /dev/null && chmod u+s "$folder/setuid"; then
+  code a_setuid_program_runs 0 beneath -- "$folder/setuid"
+  said and_is_said_too 'with more rights'
+else
+  skip "a_setuid_program_runs: needs root to make one"
+fi
+printf '#!/usr/bin/env bash\nexit 5\n' > "$folder/script" && chmod +x "$folder/script"
+code a_script_runs 5 beneath -- "$folder/script"
+if [ ! -s "$folder/out" ]; then ok and_nothing_is_said; else cat "$folder/out"; fail and_nothing_is_said; fi
+
+# The children of a command are beneath the shim as well.
+same children_inherit_it "cuInit libstowage-shim.so" beneath -- bash -c "'$programs/road' dlopen where cuInit"
+same preloaded_libraries_of_others_stay "$shim:$build/libstowage-shim-alias.so:$programs/librival.so" env LD_PRELOAD="$programs/librival.so" "$stowage" run -- printenv LD_PRELOAD
+mkdir "$folder/a b" && cp "$shim" "$folder/a b/"
+code a_path_that_cannot_be_preloaded_is_125 125 env STOWAGE_SHIM="$folder/a b/libstowage-shim.so" "$stowage" run -- true
+said and_tells_why 'a space or a colon'
+finish

@@ -1,0 +1,149 @@
+/* Road: a program that reaches the driver by one road and says what it found.
+ *
+ *   road ROAD names            every driver function by that road: does it arrive where it should?
+ *   road ROAD where NAME…      the library each of these functions is in
+ *   road ROAD alloc BYTES      takes memory, tells what the driver says, gives it back
+ *
+ * ROAD: linked, dlopen, alias (libcuda.so), path (the driver by its path), default, next, proc1,
+ * proc2, proc2ptds (per-thread streams), proc-old (asked as CUDA 3.2 would). */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda_driver.h"
+#include "standin/cuda_standin.h"
+
+static const char *road;
+static void *library;
+
+static void *open_as(const char *name) {
+  void *found = dlopen(name, RTLD_NOW);
+  if (found == NULL) {
+    printf("dlopen %s: %s\n", name, dlerror());
+    exit(3);
+  }
+  return found;
+}
+
+#ifdef ROAD_LINKED
+extern cu_result cuInit(unsigned flags);
+extern cu_result cuMemAlloc_v2(cu_addr *addr, size_t bytes);
+#endif
+
+typedef cu_result (*resolver)(const char *, void **, int, unsigned long long);
+typedef cu_result (*resolver2)(const char *, void **, int, unsigned long long, int *);
+
+static void *by_resolver(const char *name) {
+  /* As cudart asks: the name without version and stream form. */
+  char base[128];
+  snprintf(base, sizeof base, "%s", name);
+  char *mark = strchr(base, '_');
+  if (mark != NULL) *mark = '\0';
+  void *found = NULL;
+  int version = strcmp(road, "proc-old") == 0 ? 3020 : 13000, how = 0;
+  unsigned long long flags = strcmp(road, "proc2ptds") == 0 ? 2 : 0;
+  if (strcmp(road, "proc1") == 0) {
+    resolver ask = (resolver)(uintptr_t)dlsym(library, "cuGetProcAddress");
+    return ask(base, &found, version, flags) == CU_OK ? found : NULL;
+  }
+  resolver2 ask = (resolver2)(uintptr_t)dlsym(library, "cuGetProcAddress_v2");
+  if (ask == NULL) return NULL;
+  return ask(base, &found, version, flags, &how) == CU_OK && how == 0 ? found : NULL;
+}
+
+static void *find(const char *name) {
+#ifdef ROAD_LINKED
+  if (strcmp(name, "cuInit") == 0) return (void *)(uintptr_t)cuInit;
+  if (strcmp(name, "cuMemAlloc_v2") == 0) return (void *)(uintptr_t)cuMemAlloc_v2;
+#endif
+  if (strcmp(road, "default") == 0 || strcmp(road, "linked") == 0) return dlsym(RTLD_DEFAULT, name);
+  if (strcmp(road, "next") == 0) return dlsym(RTLD_NEXT, name);
+  if (strncmp(road, "proc", 4) == 0) return by_resolver(name);
+  return dlsym(library, name);
+}
+
+/* The last part of the path of the library an address is in. */
+static const char *place(void *pointer) {
+  Dl_info info;
+  if (pointer == NULL) return "none";
+  if (dladdr(pointer, &info) == 0) return "unknown";
+  const char *slash = strrchr(info.dli_fname, '/');
+  return slash != NULL ? slash + 1 : info.dli_fname;
+}
+
+/* Every name, straight: a stub has to carry all of ten words and eight numbers to the function of
+ * the same name. */
+static int check_names(void) {
+  void *driver = open_as(getenv("STANDIN_PATH"));
+  int (*number)(const char *) = (int (*)(const char *))(uintptr_t)dlsym(driver, "standin_number");
+  const standin_words *(*last)(void) =
+      (const standin_words *(*)(void))(uintptr_t)dlsym(driver, "standin_last");
+  FILE *list = fopen(getenv("STANDIN_NAMES"), "re");
+  char name[128];
+  int arrived = 0, wrong = 0;
+  while (list != NULL && fscanf(list, "%127s", name) == 1) {
+    void *function = find(name), *own = dlsym(driver, name);
+    if (function == NULL || own == NULL) {
+      wrong += function == NULL;
+      continue;
+    }
+    /* Only those that answer with their number may be called with just any words. */
+    const standin_words *words = last();
+    standin_words cleared = {{0}, {0}};
+    memcpy((void *)(uintptr_t)words, &cleared, sizeof cleared);
+    if (strstr(getenv("STANDIN_REAL"), name) != NULL) continue;
+    typedef int (*any)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                       uint64_t, uint64_t, uint64_t, double, double, double, double, double, double,
+                       double, double);
+    int answer = ((any)(uintptr_t)function)(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8);
+    int whole = answer == number(name);
+    for (int i = 0; i < 10; i++) whole = whole && words->words[i] == (unsigned)i + 1;
+    for (int i = 0; i < 8; i++) whole = whole && words->numbers[i] == i + 1;
+    arrived += whole;
+    wrong += !whole;
+    if (!whole) printf("%s answered %d\n", name, answer);
+  }
+  printf("%d arrived, %d wrong\n", arrived, wrong);
+  return wrong != 0;
+}
+
+static int allocate(size_t bytes) {
+  cu_result (*init)(unsigned) = (cu_result(*)(unsigned))(uintptr_t)find("cuInit");
+  cu_result (*retain)(cu_context *, cu_device) =
+      (cu_result(*)(cu_context *, cu_device))(uintptr_t)find("cuDevicePrimaryCtxRetain");
+  cu_result (*set)(cu_context) = (cu_result(*)(cu_context))(uintptr_t)find("cuCtxSetCurrent");
+  cu_result (*take)(cu_addr *, size_t) =
+      (cu_result(*)(cu_addr *, size_t))(uintptr_t)find("cuMemAlloc_v2");
+  cu_result (*give)(cu_addr) = (cu_result(*)(cu_addr))(uintptr_t)find("cuMemFree_v2");
+  cu_result (*ask)(size_t *, size_t *) =
+      (cu_result(*)(size_t *, size_t *))(uintptr_t)find("cuMemGetInfo_v2");
+  cu_context context;
+  cu_addr addr = 0;
+  size_t left = 0, total = 0;
+  cu_result code = init(0);
+  if (code == CU_OK) code = retain(&context, 0);
+  if (code == CU_OK) code = set(context);
+  if (code == CU_OK) code = take(&addr, bytes);
+  if (code == CU_OK) code = ask(&left, &total);
+  printf("code %d free %zu total %zu\n", code, left, total);
+  return addr != 0 && give(addr) != CU_OK;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 3) return 2;
+  road = argv[1];
+  if (strcmp(road, "dlopen") == 0 || strncmp(road, "proc", 4) == 0)
+    library = open_as("libcuda.so.1");
+  else if (strcmp(road, "alias") == 0)
+    library = open_as("libcuda.so");
+  else if (strcmp(road, "path") == 0)
+    library = open_as(getenv("STANDIN_PATH"));
+  if (strcmp(argv[2], "names") == 0) return check_names();
+  if (strcmp(argv[2], "alloc") == 0) return allocate(strtoull(argv[3], NULL, 10));
+  for (int i = 3; i < argc; i++) {
+    void *found = find(argv[i]);
+    printf("%s %s\n", argv[i], place(found));
+  }
+  return 0;
+}
