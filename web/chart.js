@@ -131,7 +131,8 @@ export class TimeChart {
     c.beginPath();
     c.rect(MARGIN.left, MARGIN.top, this.plotWidth, this.plotHeight);
     c.clip();
-    if (this.single) this.drawSingle(c, edges);
+    if (run.lives === 0) this.drawNothing(c);
+    else if (this.single) this.drawSingle(c, edges);
     else this.drawStack(c);
     if (this.reserved) this.drawReserved(c);
     c.restore();
@@ -174,7 +175,8 @@ export class TimeChart {
       c.fillText(this.axisSize(v, step), MARGIN.left - 8, y);
     }
     c.textBaseline = "top";
-    const [a, b] = this.window, along = roundStep(b - a, this.plotWidth / 110);
+    const [a, b] = this.window, fine = roundStep(b - a, this.plotWidth / 110);
+    const along = this.app.axis === "time" ? fine : Math.max(1, fine);
     for (let v = Math.ceil(a / along) * along; v <= b; v += along) {
       const x = Math.round(this.xOf(v)) + 0.5, y = MARGIN.top + this.plotHeight;
       c.strokeStyle = names.faint;
@@ -321,6 +323,16 @@ export class TimeChart {
     }
   }
 
+  drawNothing(c) {
+    this.rects = [];
+    c.fillStyle = theme.names.soft;
+    c.textAlign = "center";
+    c.textBaseline = "middle";
+    c.font = "14px system-ui, sans-serif";
+    c.fillText("The trace holds no allocation on this device.", MARGIN.left + this.plotWidth / 2, MARGIN.top + this.plotHeight / 2);
+    c.font = "11px system-ui, sans-serif";
+  }
+
   drawReserved(c) {
     c.beginPath();
     for (let i = 0; i < this.reserved.length; i++) this.step(c, MARGIN.left + i, this.yOf(this.reserved[i]), i === 0);
@@ -387,7 +399,7 @@ export class TimeChart {
       c.fill();
     }
     const peakX = this.xOf(this.placeOf(this.run.peakTick));
-    if (inside(peakX)) {
+    if (inside(peakX) && this.run.peakBytes > 0) {
       const y = Math.max(MARGIN.top, this.yOf(this.run.peakBytes)), text = `peak ${sizeText(this.run.peakBytes)}`;
       c.font = "600 11px system-ui, sans-serif";
       const wide = c.measureText(text).width + 12, x = Math.min(Math.max(peakX - wide / 2, MARGIN.left), MARGIN.left + this.plotWidth - wide);

@@ -121,6 +121,7 @@ class App {
   }
   refresh() {
     this.redraw();
+    if (this.runs.length > 2) this.buildFacts();
     this.showLegend();
     this.showMoment();
     this.showPanel();
@@ -139,9 +140,9 @@ class App {
   // ---- building ----
   build() {
     const first = this.runs[0];
-    document.title = `${this.runs.map((r) => this.nameOf(r)).join(" and ")} – Stowage report`;
-    fill(byId("title"), this.runs.map((r) => this.nameOf(r)).join("  ↔  "));
-    fill(byId("subtitle"), [`${countText(this.runs.reduce((n, r) => n + r.events, 0))} events`, timeText(first.lastTime), first.source, first.deviceName || `device ${first.device}`].filter(Boolean).join(" · "));
+    document.title = `${[...new Set(this.runs.map((r) => r.file))].join(" and ")} – Stowage report`;
+    fill(byId("title"), [...new Set(this.runs.map((r) => r.file))].join("  ↔  "));
+    fill(byId("subtitle"), [`${countText(this.runs.reduce((n, r) => n + r.events, 0))} events`, timeText(first.lastTime), first.source, first.deviceName || (this.runs.every((r) => r.device === first.device) ? `device ${first.device}` : `${this.runs.length} devices`)].filter(Boolean).join(" · "));
     fill(byId("charts"), this.charts.map((chart) => chart.element));
     byId("charts").classList.toggle("two", this.charts.length > 1);
     for (const chart of this.charts) chart.caption.textContent = this.charts.length > 1 ? this.nameOf(chart.run) : "";
@@ -155,9 +156,10 @@ class App {
   }
   buildFacts() {
     const card = (name, values, more, onclick, bad) => make(onclick ? "button" : "div", { class: `fact${bad ? " bad" : ""}`, ...(onclick ? { type: "button", onclick } : {}) },
-      make("span", {}, name), make("b", { class: this.runs.length > 1 ? "pair" : "" }, values), make("em", {}, more));
-    const per = (value) => this.runs.map(value).join(" → ");
-    const runs = this.runs, one = runs.length === 1, run = runs[0], it = run.iterations;
+      make("span", {}, name), make("b", { class: this.runs.length === 2 ? "pair" : "" }, values), make("em", {}, more));
+        // Two runs stand against each other; of more (the devices of one trace) the chosen one is told.
+    const runs = this.runs.length > 2 ? [this.active] : this.runs, one = runs.length === 1, run = runs[0], it = run.iterations;
+    const per = (value) => runs.map(value).join(" → ");
     const unused = (r) => r.reservedAt(r.peakTick) - r.liveAt(r.peakTick);
     const failures = runs.reduce((n, r) => n + r.failureCount, 0);
     fill(byId("facts"),

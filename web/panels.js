@@ -162,17 +162,21 @@ export function comparePanel(app) {
 
 // ---- policies ----
 export function policiesPanel(app) {
-  const rows = app.active.policies;
+  const run = app.active, rows = run.policies;
+  if (!rows) return empty("Nothing to replay", "The trace holds no allocation.");
+  const most = Math.max(...rows.map((p) => p.reserved), run.peakReservedBytes, 1), limits = rows.some((p) => p.minLimit > 0);
+  const recorded = { recorded: true, reserved: run.peakReservedBytes, live: run.peakBytes };
+  const all = run.reservedKnown ? [recorded, ...rows] : rows;
+  const only = (text) => (p) => (p.recorded ? "–" : text(p));
   return table([
-    { title: "Policy", cell: (p) => make("b", {}, p.policy), class: "wide" },
-    { title: "Finishes", cell: (p) => (p.finishes ? make("span", { class: "good" }, "yes") : make("span", { class: "bad" }, `fails at event ${countText(p.failed_at_event)}`)) },
-    { title: "Peak live", number: true, cell: (p) => sizeText(p.peak_live_bytes) },
-    { title: "Peak reserved", number: true, cell: (p) => sizeText(p.peak_reserved_bytes) },
-    { title: "Unused at most", number: true, cell: (p) => shareText(p.peak_reserved_bytes - p.peak_live_bytes, p.peak_reserved_bytes) },
-    { title: "Largest hole", number: true, cell: (p) => sizeText(p.largest_hole_bytes) },
-    { title: "Page calls", number: true, cell: (p) => countText(p.page_calls) },
-    { title: "Their time, modelled", number: true, cell: (p) => timeText(p.page_time_us * 1000) },
-  ], rows, { caption: "The same requests replayed through each allocator policy, without a limit" });
+    { title: "Policy", cell: (p) => (p.recorded ? make("b", {}, "as recorded") : make("span", { class: "site" }, make("b", {}, p.policy), make("span", { class: "about-policy" }, p.about))), class: "wide" },
+    { title: "Peak reserved", number: true, cell: (p) => barCell(sizeText(p.reserved), p.reserved / most, p.recorded ? theme.names.rest : null) },
+    { title: "Over peak live", number: true, cell: (p) => signedSizeText(p.reserved - p.live) },
+    ...(limits ? [{ title: "Smallest limit", number: true, cell: only((p) => (p.minLimit ? sizeText(p.minLimit) : "none")) }] : []),
+    { title: "Largest hole", number: true, cell: only((p) => sizeText(p.hole)) },
+    { title: "Page calls", number: true, cell: only((p) => countText(p.calls)) },
+    { title: "Their time, modelled", number: true, cell: only((p) => timeText(p.callsNs)) },
+  ], all, { caption: `The same requests replayed through each allocator policy, without a limit${limits ? "; the smallest limit is the one from which the program still finishes" : ". stowage replay --min-limit finds the smallest limit at which each still finishes"}` });
 }
 
 // ---- what else is known ----

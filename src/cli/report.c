@@ -46,6 +46,7 @@ static stow_status read_trace(reports *all, const char *path) {
   for (size_t i = 0; i < count; i++) {
     report *next = &all->list[all->count++];
     STOW_TRY(report_build(next, r, name, devices[i]));
+    STOW_TRY(report_replay(next));
   }
   return STOW_OK;
 }

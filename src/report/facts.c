@@ -85,6 +85,29 @@ static void json_iterations(json *j, const report *r) {
   json_end_array(j);
 }
 
+static void json_policies(json *j, const report *r) {
+  json_key(j, "policies");
+  json_begin_array(j);
+  for (uint32_t i = 0; i < r->policy_count; i++) {
+    const replay_result *p = &r->policies[i];
+    json_begin_object(j);
+    json_key(j, "policy"), json_text(j, p->policy->name);
+    json_key(j, "finishes"), json_bool(j, p->finishes);
+    number(j, "peak_live_bytes", p->peak_live_bytes);
+    number(j, "peak_reserved_bytes", p->stats.peak_reserved_bytes);
+    number(j, "largest_hole_bytes", p->stats.largest_hole_bytes);
+    number(j, "page_calls", p->stats.page_calls);
+    number(j, "page_time_us", p->stats.page_time_ns / 1000);
+    json_key(j, "min_limit_bytes");
+    if (p->min_limit_bytes != 0)
+      json_u64(j, p->min_limit_bytes);
+    else
+      json_null(j);
+    json_end_object(j);
+  }
+  json_end_array(j);
+}
+
 static void json_run(json *j, const report *r) {
   const timeline *t = &r->time;
   json_begin_object(j);
@@ -102,6 +125,7 @@ static void json_run(json *j, const report *r) {
   json_peak(j, r);
   json_failures(j, r);
   json_iterations(j, r);
+  json_policies(j, r);
   number(j, "live_before_recording", t->before_count);
   number(j, "unknown_frees", t->unknown_frees + t->source->unknown_frees);
   number(j, "doubled_allocs", t->doubled_allocs);

@@ -75,8 +75,8 @@ static void fill_page(buffer *out, viewer_file page, const place *places, size_t
 }
 
 stow_status report_html(const report *all, size_t count, buffer *out) {
-  buffer payload = BUFFER_INIT, data = BUFFER_INIT, policy = BUFFER_INIT, script = BUFFER_INIT,
-         style = BUFFER_INIT;
+  buffer payload = BUFFER_INIT, data = BUFFER_INIT, content_policy = BUFFER_INIT,
+         script = BUFFER_INIT, style = BUFFER_INIT;
   stow_status status = payload_write(&payload, all, count);
   if (status == STOW_OK) status = deflate_payload(&data, &payload);
   viewer_file file;
@@ -84,11 +84,12 @@ stow_status report_html(const report *all, size_t count, buffer *out) {
   for (size_t i = 0; (file = viewer_module(i)).text != NULL; i++) append_module(&script, file);
   file = viewer_style();
   buffer_append(&style, file.text, file.length);
-  buffer_text(&policy, "default-src 'none'; ");
-  append_hash(&policy, "script-src", &script);
-  append_hash(&policy, "style-src", &style);
-  buffer_text(&policy, "base-uri 'none'; form-action 'none'");
-  place places[] = {{"policy", &policy}, {"style", &style}, {"script", &script}, {"data", &data}};
+  buffer_text(&content_policy, "default-src 'none'; ");
+  append_hash(&content_policy, "script-src", &script);
+  append_hash(&content_policy, "style-src", &style);
+  buffer_text(&content_policy, "base-uri 'none'; form-action 'none'");
+  place places[] = {
+      {"policy", &content_policy}, {"style", &style}, {"script", &script}, {"data", &data}};
   if (status == STOW_OK) {
     fill_page(out, viewer_page(), places, sizeof places / sizeof *places);
     for (size_t i = 0; i < 4 && status == STOW_OK; i++) status = places[i].content->status;
@@ -96,7 +97,7 @@ stow_status report_html(const report *all, size_t count, buffer *out) {
   }
   buffer_free(&payload);
   buffer_free(&data);
-  buffer_free(&policy);
+  buffer_free(&content_policy);
   buffer_free(&script);
   buffer_free(&style);
   return status;

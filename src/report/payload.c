@@ -390,6 +390,27 @@ static void pack_facts(json *j, const report *r) {
   json_end_array(j);
 }
 
+static void pack_policies(json *j, const report *r) {
+  if (r->policy_count == 0) return;
+  json_key(j, "policies");
+  json_begin_array(j);
+  for (uint32_t i = 0; i < r->policy_count; i++) {
+    const replay_result *p = &r->policies[i];
+    json_begin_object(j);
+    json_key(j, "policy"), json_text(j, p->policy->name);
+    json_key(j, "about"), json_text(j, p->policy->about);
+    json_key(j, "finishes"), json_bool(j, p->finishes);
+    json_number(j, "live", p->peak_live_bytes);
+    json_number(j, "reserved", p->stats.peak_reserved_bytes);
+    json_number(j, "hole", p->stats.largest_hole_bytes);
+    json_number(j, "calls", p->stats.page_calls);
+    json_number(j, "callsNs", p->stats.page_time_ns);
+    json_number(j, "minLimit", p->min_limit_bytes);
+    json_end_object(j);
+  }
+  json_end_array(j);
+}
+
 /* Texts and frames come last: only then is it known which are used. */
 static void pack_texts(json *j, const report *r, text_table *texts, const stack_tree *tree) {
   const recording *source = r->time.source;
@@ -424,6 +445,7 @@ static stow_status pack_run(buffer *bytes, json *j, const report *r) {
     pack_facts(j, r);
     pack_rounds(j, &r->rounds, &texts);
     pack_failures(j, r, &tree);
+    pack_policies(j, r);
     status = pack_sections(&p, &texts, &tree);
     pack_texts(j, r, &texts, &tree);
     json_end_object(j);

@@ -107,5 +107,6 @@ void report_free(report *r) {
   iterations_free(&r->rounds);
   census_free(&r->peak);
   free(r->failures);
+  free(r->policies);
   *r = (report){0};
 }

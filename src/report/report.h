@@ -13,6 +13,7 @@
 #include "base/buffer.h"
 #include "trace/census.h"
 #include "trace/iteration.h"
+#include "trace/replay.h"
 #include "trace/site.h"
 #include "trace/timeline.h"
 
@@ -39,10 +40,14 @@ typedef struct report {
   uint64_t alloc_count, free_count, failure_count;
   failure *failures;
   uint32_t failures_kept;
+  replay_result *policies; /* from report_replay */
+  uint32_t policy_count;
 } report;
 
 /* `file` and `source` must outlive it. Free with report_free in any case. */
 stow_status report_build(report *r, const recording *source, const char *file, uint16_t device);
+/* Adds the policy comparison: the requests replayed through each policy, without a limit. */
+stow_status report_replay(report *r);
 void report_free(report *r);
 
 /* The essentials for a terminal; with two or more, each in turn and then the differences. `bold`:

@@ -197,6 +197,26 @@ static void iteration_lines(const report *r, buffer *out, bool bold) {
   table_write(&t, out, 2, bold);
 }
 
+static void policy_lines(const report *r, buffer *out, bool bold) {
+  if (r->policy_count == 0) return;
+  bool limits = r->policies[0].min_limit_bytes != 0;
+  buffer_text(out, "\n  The same requests through other allocators, without a limit\n");
+  table t = TABLE_INIT(limits ? 6 : 5, 0x3e);
+  static const char *const header[] = {"policy",     "peak reserved", "largest hole",
+                                       "page calls", "their time",    "smallest limit"};
+  for (size_t i = 0; i < t.columns; i++) table_cell(&t, header[i]);
+  for (uint32_t i = 0; i < r->policy_count; i++) {
+    const replay_result *p = &r->policies[i];
+    table_cell(&t, p->policy->name);
+    table_size(&t, p->stats.peak_reserved_bytes);
+    table_size(&t, p->stats.largest_hole_bytes);
+    table_printf(&t, "%" PRIu64, p->stats.page_calls);
+    table_printf(&t, "%.1f ms", (double)p->stats.page_time_ns / 1e6);
+    if (limits) table_size(&t, p->min_limit_bytes);
+  }
+  table_write(&t, out, 2, bold);
+}
+
 /* What had to be passed over is said, with its count. */
 static void note_lines(const report *r, buffer *out) {
   const timeline *t = &r->time;
@@ -261,6 +281,7 @@ stow_status report_text(const report *all, size_t count, buffer *out, bool bold)
     failure_lines(r, out);
     holder_lines(r, out, bold);
     iteration_lines(r, out, bold);
+    policy_lines(r, out, bold);
     note_lines(r, out);
     if (i + 1 < count) buffer_char(out, '\n');
   }
