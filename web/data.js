@@ -38,7 +38,6 @@ async function inflate(bytes) {
 }
 
 export const KIND = { ALLOC: 0, FREE_REQUESTED: 1, FREE: 2, FAIL: 3 };
-const KIND_WITHOUT_LIFETIME = 0x40;
 export const OPEN = 0xffffffff; // an end the trace does not show
 
 export async function unpack(text) {
@@ -76,12 +75,13 @@ function unpackRun(run, body) {
     times[i] = now;
   }
 
-  const sizes = list("sizes"), sizeIndex = column("life.size", Uint32Array, lives);
-  const size = new Float64Array(lives);
-  for (let i = 0; i < lives; i++) size[i] = sizes[sizeIndex[i]];
   const addresses = list("addrs");
   for (let i = 1; i < addresses.length; i++) addresses[i] += addresses[i - 1];
-  const addressIndex = column("life.addr", Uint32Array, lives);
+  const stackOf = column("life.stack", Uint32Array, lives);
+  const sizes = list("sizes"), sizeIndex = unpackSizes(section, stackOf);
+  const size = new Float64Array(lives);
+  for (let i = 0; i < lives; i++) size[i] = sizes[sizeIndex[i]];
+  const ops = unpackOps(run, section, sizeIndex, sizes.length, addresses.length);
 
   return {
     file: run.file, device: run.device, deviceName: run.deviceName, deviceBytes: run.deviceBytes,
@@ -95,12 +95,11 @@ function unpackRun(run, body) {
     failures: run.failures.map(([tick, asked, deviceFree, node]) => ({ tick, asked, deviceFree, node })),
     texts: run.texts, frames: run.frames, sites: run.sites,
     tags: list("tags"), streams: list("streams"),
-    size, addresses, addressIndex,
-    stackOf: column("life.stack", Uint32Array, lives),
+    size, addresses, stackOf,
     tagOf: column("life.tag", Uint32Array, lives),
     streamOf: column("life.stream", Uint32Array, lives),
     stackNode: list("stacks.node"), stackSite: list("stacks.site"),
-    ...unpackTree(section), ...unpackOps(run, section), ...unpackExtents(section),
+    ...unpackTree(section), ...ops, ...unpackExtents(section),
     marks: unpackMarks(section),
   };
 }
@@ -115,42 +114,91 @@ function unpackTree(section) {
   return { nodeParent, nodeFrame };
 }
 
+// A lifetime's size is its place in the list of sizes of its stack.
+function unpackSizes(section, stackOf) {
+  const lists = new Numbers(section("stacks.sizes")), of = [];
+  while (lists.more) {
+    const list = new Uint32Array(lists.next());
+    for (let i = 0; i < list.length; i++) list[i] = lists.next();
+    of.push(list);
+  }
+  const places = new Numbers(section("life.size")), out = new Uint32Array(stackOf.length);
+  for (let i = 0; i < out.length; i++) out[i] = of[stackOf[i]][places.next()];
+  return out;
+}
+
+// Addresses are told by what an allocator would do (columns.h): 0 what was freed last by that size,
+// 1 the lowest never used, else the number + 2. This walks the same way and so knows which.
+class Addresses {
+  constructor(bytes, sizeOf, sizes, addresses, lives) {
+    this.numbers = new Numbers(bytes);
+    this.sizeOf = sizeOf;
+    this.of = new Uint32Array(lives);
+    this.live = new Uint8Array(addresses + 1);
+    this.head = new Uint32Array(sizes + 1);
+    this.nodeAddress = new Uint32Array(lives + 1);
+    this.nodeNext = new Uint32Array(lives + 1);
+    this.nodes = this.unused = 0;
+  }
+  begin(life) {
+    const size = this.sizeOf[life], code = this.numbers.next();
+    while (this.head[size] && this.live[this.nodeAddress[this.head[size] - 1]]) this.head[size] = this.nodeNext[this.head[size] - 1];
+    let address = code === 1 ? this.unused : code - 2;
+    if (code === 0) {
+      address = this.nodeAddress[this.head[size] - 1];
+      this.head[size] = this.nodeNext[this.head[size] - 1];
+    }
+    this.of[life] = address;
+    this.live[address] = 1;
+    if (address >= this.unused) this.unused = address + 1;
+  }
+  end(life) {
+    const size = this.sizeOf[life];
+    this.live[this.of[life]] = 0;
+    this.nodeAddress[this.nodes] = this.of[life];
+    this.nodeNext[this.nodes] = this.head[size];
+    this.head[size] = ++this.nodes;
+  }
+}
+
 // Every begin and end as one operation: opTick ascending, opLife = lifetime * 2 + (1 for an end).
-function unpackOps(run, section) {
+function unpackOps(run, section, sizeOf, sizes, addresses) {
   const kinds = section("kinds"), ages = new Numbers(section("ages")), over = new Numbers(section("over"));
   const start = new Uint32Array(run.lifetimes), end = new Uint32Array(run.lifetimes).fill(OPEN);
   const opTick = new Uint32Array(run.ticks * 2), opLife = new Uint32Array(run.ticks * 2);
-  let ops = 0, seen = run.before;
-  let overTick = over.more ? over.next() : -1;
+  const places = new Addresses(section("life.addr"), sizeOf, sizes, addresses, run.lifetimes);
+  for (let life = 0; life < run.before; life++) places.begin(life);
+  let ops = 0, seen = run.before, overTick = over.more ? over.next() : -1;
+  const finish = (life, tick) => {
+    end[life] = tick;
+    places.end(life);
+    opTick[ops] = tick;
+    opLife[ops++] = life * 2 + 1;
+  };
   for (let tick = 0; tick < kinds.length; tick++) {
     if (tick === overTick) {
-      const life = over.next();
-      end[life] = tick;
-      opTick[ops] = tick;
-      opLife[ops++] = life * 2 + 1;
+      finish(over.next(), tick);
       overTick = over.more ? tick + over.next() : -1;
     }
     const kind = kinds[tick];
     if (kind === KIND.ALLOC) {
+      places.begin(seen);
       start[seen] = tick;
       opTick[ops] = tick;
       opLife[ops++] = seen++ * 2;
     } else if (kind === KIND.FREE) {
-      const life = seen - ages.next();
-      end[life] = tick;
-      opTick[ops] = tick;
-      opLife[ops++] = life * 2 + 1;
+      finish(seen - ages.next(), tick);
     }
   }
-  return { start, end, opTick: opTick.subarray(0, ops), opLife: opLife.subarray(0, ops), ops, kinds };
+  return { start, end, opTick: opTick.subarray(0, ops), opLife: opLife.subarray(0, ops), ops, addressIndex: places.of };
 }
 
 function unpackExtents(section) {
   const numbers = new Numbers(section("extents")), extents = [];
   while (numbers.more) {
     const address = numbers.next(), bytes = numbers.next(), start = numbers.next();
-    const end = numbers.next(), stream = numbers.next(), mapped = numbers.next() === 1;
-    extents.push({ address, bytes, start, end: end === 0 ? OPEN : end - 1, stream, mapped });
+    const end = numbers.next(), mapped = numbers.next() === 1;
+    extents.push({ address, bytes, start, end: end === 0 ? OPEN : end - 1, mapped });
   }
   return { extents };
 }

@@ -366,7 +366,7 @@ export class Run {
     for (const e of held) {
       const last = regions[regions.length - 1];
       if (last && last.mapped && e.mapped && last.address + last.bytes === e.address) last.bytes += e.bytes;
-      else regions.push({ address: e.address, bytes: e.bytes, mapped: e.mapped, stream: e.stream, lives: [], live: 0 });
+      else regions.push({ address: e.address, bytes: e.bytes, mapped: e.mapped, lives: [], live: 0 });
     }
     let r = 0, stray = 0;
     for (const life of lives) {
@@ -385,7 +385,7 @@ export class Run {
     for (const life of lives) {
       const address = this.address(life), end = address + this.size[life], last = out[out.length - 1];
       if (last && address - (last.address + last.bytes) <= gap) last.bytes = Math.max(last.bytes, end - last.address);
-      else out.push({ address, bytes: this.size[life], mapped: false, stream: 0 });
+      else out.push({ address, bytes: this.size[life], mapped: false });
     }
     return out;
   }

@@ -5,105 +5,15 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "report/columns.h"
 #include "report/stacks.h"
 
 #define KIND_WITHOUT_LIFETIME 0x40
 
 /* ---- numbers ---- */
 
-static void put(buffer *b, uint64_t value) {
-  uint8_t bytes[10];
-  size_t n = 0;
-  while (value >= 128) {
-    bytes[n++] = (uint8_t)(value | 128);
-    value >>= 7;
-  }
-  bytes[n++] = (uint8_t)value;
-  buffer_append(b, bytes, n);
-}
-
 static void put_signed(buffer *b, int64_t value) {
-  put(b, (uint64_t)value << 1 ^ (uint64_t)(value >> 63));
-}
-
-/* ---- dictionaries: distinct values, numbered ---- */
-
-typedef struct entry {
-  uint64_t value, count;
-} entry;
-
-typedef struct dictionary {
-  entry *entries;
-  size_t count;
-  map index; /* value → number */
-} dictionary;
-
-static int by_count(const void *a, const void *b) {
-  const entry *x = a, *y = b;
-  if (x->count != y->count) return x->count < y->count ? 1 : -1;
-  return x->value < y->value ? -1 : x->value > y->value;
-}
-
-static int by_value(const void *a, const void *b) {
-  const entry *x = a, *y = b;
-  return x->value < y->value ? -1 : x->value > y->value;
-}
-
-static uint64_t life_bytes(const lifetime *l) {
-  return l->bytes;
-}
-static uint64_t life_addr(const lifetime *l) {
-  return l->addr;
-}
-static uint64_t life_stack(const lifetime *l) {
-  return l->stack_id;
-}
-static uint64_t life_tag(const lifetime *l) {
-  return l->tag_id;
-}
-static uint64_t life_stream(const lifetime *l) {
-  return l->stream;
-}
-
-static void dictionary_free(dictionary *d) {
-  free(d->entries);
-  map_free(&d->index);
-  *d = (dictionary){0};
-}
-
-/* Numbers what `field` gives over all lifetimes, by `order`. */
-static stow_status dictionary_build(dictionary *d, const timeline *t,
-                                    uint64_t (*field)(const lifetime *),
-                                    int (*order)(const void *, const void *)) {
-  *d = (dictionary){0};
-  map counts = {0};
-  stow_status status = STOW_OK;
-  for (uint32_t i = 0; i < t->lifetime_count && status == STOW_OK; i++) {
-    uint64_t value = field(&t->lifetimes[i]), *have = map_get(&counts, value);
-    if (have != NULL)
-      (*have)++;
-    else
-      status = map_put(&counts, value, 1);
-  }
-  d->entries = malloc((counts.count + 1) * sizeof *d->entries);
-  if (d->entries == NULL && status == STOW_OK)
-    status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a table of %zu", counts.count);
-  if (status == STOW_OK) {
-    size_t at = 0;
-    uint64_t value, n;
-    while (map_next(&counts, &at, &value, &n)) d->entries[d->count++] = (entry){value, n};
-    qsort(d->entries, d->count, sizeof *d->entries, order);
-  }
-  map_free(&counts);
-  for (size_t i = 0; i < d->count && status == STOW_OK; i++)
-    status = map_put(&d->index, d->entries[i].value, i);
-  return status;
-}
-
-static void put_indexes(buffer *b, const dictionary *d, const timeline *t,
-                        uint64_t (*field)(const lifetime *)) {
-  for (uint32_t i = 0; i < t->lifetime_count; i++)
-    put(b, *map_get(&d->index, field(&t->lifetimes[i])));
+  columns_put(b, (uint64_t)value << 1 ^ (uint64_t)(value >> 63));
 }
 
 /* ---- a run being packed ---- */
@@ -168,7 +78,7 @@ static void pack_ends(packer *p) {
     if (timeline_event(t, tick)->kind == EVENT_ALLOC)
       seen++;
     else
-      put(p->bytes, seen - n);
+      columns_put(p->bytes, seen - n);
   }
   section_end(p, "ages");
   section_begin(p);
@@ -176,25 +86,23 @@ static void pack_ends(packer *p) {
   for (uint32_t tick = 0; tick < t->tick_count && t->superseded.count > 0; tick++) {
     uint64_t *n = map_get(&t->superseded, tick);
     if (n == NULL) continue;
-    put(p->bytes, tick - last);
-    put(p->bytes, *n);
+    columns_put(p->bytes, tick - last);
+    columns_put(p->bytes, *n);
     last = tick;
   }
   section_end(p, "over");
 }
 
-static void pack_extents(packer *p, const dictionary *streams) {
+static void pack_extents(packer *p) {
   const timeline *t = &p->r->time;
   section_begin(p);
   for (uint32_t i = 0; i < t->extent_count; i++) {
     const extent *e = &t->extents[i];
-    const uint64_t *stream = map_get(&streams->index, e->stream);
-    put(p->bytes, e->addr);
-    put(p->bytes, e->bytes);
-    put(p->bytes, e->start);
-    put(p->bytes, e->end == TIMELINE_OPEN ? 0 : (uint64_t)e->end + 1);
-    put(p->bytes, stream != NULL ? *stream : 0);
-    put(p->bytes, e->mapped);
+    columns_put(p->bytes, e->addr);
+    columns_put(p->bytes, e->bytes);
+    columns_put(p->bytes, e->start);
+    columns_put(p->bytes, e->end == TIMELINE_OPEN ? 0 : (uint64_t)e->end + 1);
+    columns_put(p->bytes, e->mapped);
   }
   section_end(p, "extents");
 }
@@ -207,9 +115,9 @@ static void pack_marks(packer *p, text_table *texts) {
   for (uint32_t tick = 0; tick < t->tick_count; tick++) {
     const event *e = timeline_event(t, tick);
     if (e->kind != EVENT_MARK_BEGIN && e->kind != EVENT_MARK_END) continue;
-    put(p->bytes, tick - last);
-    put(p->bytes, text_number(texts, e->tag_id));
-    put(p->bytes, e->kind == EVENT_MARK_END);
+    columns_put(p->bytes, tick - last);
+    columns_put(p->bytes, text_number(texts, e->tag_id));
+    columns_put(p->bytes, e->kind == EVENT_MARK_END);
     last = tick;
   }
   section_end(p, "marks");
@@ -217,73 +125,68 @@ static void pack_marks(packer *p, text_table *texts) {
 
 static void pack_stacks(packer *p, const dictionary *stacks, const stack_tree *tree) {
   section_begin(p);
-  for (size_t i = 0; i < stacks->count; i++)
-    put(p->bytes, tree->leaf_of_stack[stacks->entries[i].value]);
+  for (uint32_t i = 0; i < stacks->count; i++)
+    columns_put(p->bytes, tree->leaf_of_stack[stacks->values[i]]);
   section_end(p, "stacks.node");
   section_begin(p);
-  for (size_t i = 0; i < stacks->count; i++)
-    put(p->bytes, p->r->sites.of_stack[stacks->entries[i].value]);
+  for (uint32_t i = 0; i < stacks->count; i++)
+    columns_put(p->bytes, p->r->sites.of_stack[stacks->values[i]]);
   section_end(p, "stacks.site");
   section_begin(p);
-  for (uint32_t n = 1; n < tree->count; n++) put(p->bytes, n - tree->parents[n]);
+  for (uint32_t n = 1; n < tree->count; n++) columns_put(p->bytes, n - tree->parents[n]);
   section_end(p, "node.up");
   section_begin(p);
-  for (uint32_t n = 1; n < tree->count; n++) put(p->bytes, tree->frames[n]);
+  for (uint32_t n = 1; n < tree->count; n++) columns_put(p->bytes, tree->frames[n]);
   section_end(p, "node.frame");
 }
 
-/* A dictionary that needs no index for each lifetime where it has one entry. */
-static void pack_choice(packer *p, const dictionary *d, uint64_t (*field)(const lifetime *),
-                        const char *name) {
-  if (d->count <= 1) return;
+/* The values of a dictionary; ascending ones as differences. */
+static void pack_values(packer *p, const dictionary *d, bool ascending, const char *name) {
   section_begin(p);
-  put_indexes(p->bytes, d, &p->r->time, field);
+  for (uint32_t i = 0; i < d->count; i++)
+    columns_put(p->bytes, d->values[i] - (ascending && i > 0 ? d->values[i - 1] : 0));
   section_end(p, name);
 }
 
-typedef struct dictionaries {
-  dictionary sizes, addrs, stacks, tags, streams;
-} dictionaries;
-
-static stow_status dictionaries_build(dictionaries *d, const timeline *t) {
-  STOW_TRY(dictionary_build(&d->sizes, t, life_bytes, by_count));
-  STOW_TRY(dictionary_build(&d->addrs, t, life_addr, by_value));
-  STOW_TRY(dictionary_build(&d->stacks, t, life_stack, by_count));
-  STOW_TRY(dictionary_build(&d->tags, t, life_tag, by_count));
-  return dictionary_build(&d->streams, t, life_stream, by_count);
+/* A dictionary of one entry needs no index for each lifetime. */
+static void pack_indexes(packer *p, const dictionary *d, const char *name) {
+  if (d->count <= 1) return;
+  section_begin(p);
+  for (uint32_t i = 0; i < p->r->time.lifetime_count; i++) columns_put(p->bytes, d->of[i]);
+  section_end(p, name);
 }
 
-static void pack_dictionaries(packer *p, const dictionaries *d, text_table *texts) {
-  const timeline *t = &p->r->time;
+static stow_status pack_lifetimes(packer *p, const columns *c, text_table *texts) {
+  const dictionary *tags = &c->all[COLUMN_TAG];
+  pack_values(p, &c->all[COLUMN_SIZE], false, "sizes");
+  pack_values(p, &c->all[COLUMN_ADDR], true, "addrs");
+  pack_values(p, &c->all[COLUMN_STREAM], false, "streams");
   section_begin(p);
-  for (size_t i = 0; i < d->sizes.count; i++) put(p->bytes, d->sizes.entries[i].value);
-  section_end(p, "sizes");
-  section_begin(p);
-  for (size_t i = 0; i < d->addrs.count; i++)
-    put(p->bytes, d->addrs.entries[i].value - (i > 0 ? d->addrs.entries[i - 1].value : 0));
-  section_end(p, "addrs");
-  section_begin(p);
-  for (size_t i = 0; i < d->tags.count; i++)
-    put(p->bytes, text_number(texts, (uint32_t)d->tags.entries[i].value));
+  for (uint32_t i = 0; i < tags->count; i++)
+    columns_put(p->bytes, text_number(texts, (uint32_t)tags->values[i]));
   section_end(p, "tags");
+  pack_indexes(p, &c->all[COLUMN_STACK], "life.stack");
+  pack_indexes(p, tags, "life.tag");
+  pack_indexes(p, &c->all[COLUMN_STREAM], "life.stream");
+  buffer lists = BUFFER_INIT;
   section_begin(p);
-  for (size_t i = 0; i < d->streams.count; i++) put(p->bytes, d->streams.entries[i].value);
-  section_end(p, "streams");
-  section_begin(p);
-  put_indexes(p->bytes, &d->sizes, t, life_bytes);
+  stow_status status = columns_put_sizes(&lists, p->bytes, c);
   section_end(p, "life.size");
   section_begin(p);
-  put_indexes(p->bytes, &d->addrs, t, life_addr);
+  if (lists.length > 0) buffer_append(p->bytes, lists.data, lists.length);
+  section_end(p, "stacks.sizes");
+  if (status == STOW_OK) status = lists.status;
+  buffer_free(&lists);
+  STOW_TRY(status);
+  section_begin(p);
+  STOW_TRY(columns_put_addresses(p->bytes, c));
   section_end(p, "life.addr");
-  pack_choice(p, &d->stacks, life_stack, "life.stack");
-  pack_choice(p, &d->tags, life_tag, "life.tag");
-  pack_choice(p, &d->streams, life_stream, "life.stream");
-  pack_extents(p, &d->streams);
+  return STOW_OK;
 }
 
 static stow_status pack_sections(packer *p, text_table *texts, const stack_tree *tree) {
-  dictionaries d = {0};
-  stow_status status = dictionaries_build(&d, &p->r->time);
+  columns c;
+  stow_status status = columns_build(&c, &p->r->time);
   uint64_t unit = time_unit(&p->r->time);
   json_key(p->j, "timeUnit"), json_u64(p->j, unit);
   json_key(p->j, "sections");
@@ -292,16 +195,15 @@ static stow_status pack_sections(packer *p, text_table *texts, const stack_tree 
     pack_kinds(p);
     pack_times(p, unit);
     pack_ends(p);
-    pack_dictionaries(p, &d, texts);
-    pack_stacks(p, &d.stacks, tree);
+    status = pack_lifetimes(p, &c, texts);
+  }
+  if (status == STOW_OK) {
+    pack_extents(p);
+    pack_stacks(p, &c.all[COLUMN_STACK], tree);
     pack_marks(p, texts);
   }
   json_end_object(p->j);
-  dictionary_free(&d.sizes);
-  dictionary_free(&d.addrs);
-  dictionary_free(&d.stacks);
-  dictionary_free(&d.tags);
-  dictionary_free(&d.streams);
+  columns_free(&c);
   return status != STOW_OK ? status : p->bytes->status;
 }
 

@@ -10,13 +10,13 @@
  *   kinds    one byte a tick: event_kind, or kind | 0x40 for an alloc or free that has no lifetime
  *   times    zigzag differences, in units of "timeUnit" nanoseconds
  *   ages     for each free with a lifetime: lifetimes so far minus its number
- *   over     pairs (tick difference, lifetime) of lifetimes ended by a second alloc of their
- * address sizes, addrs, stacks, tags, streams   dictionaries; addrs ascending as differences
- *   life.size, life.addr, life.stack, life.tag, life.stream   an index into them for each lifetime;
- *            the last three are absent where the dictionary has one entry
+ *   over     tick difference, lifetime: those ended by a second alloc of their address
+ *   sizes, addrs, tags, streams   dictionaries; addrs ascending, as differences
+ *   life.stack, life.tag, life.stream   a number for each lifetime; absent if there is only one
+ *   stacks.sizes, life.size, life.addr   see columns.h
+ *   stacks.node, stacks.site   for each stack: its leaf (0 the root) and its site
  *   node.up, node.frame   the tree of stacks, root first: number minus parent's number, frame
- *   stacks.node, stacks.site   for each entry of `stacks`: its leaf (0 the root) and its site
- *   extents  addr, bytes, start, end + 1 (0 open), stream index, flags (1 mapped)
+ *   extents  addr, bytes, start, end + 1 (0 open), 1 if mapped
  *   marks    tick difference, name, 1 for an end */
 #ifndef REPORT_PAYLOAD_H
 #define REPORT_PAYLOAD_H

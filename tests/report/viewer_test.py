@@ -3,7 +3,9 @@
 Prints "ok NAME", "FAIL NAME: why" or "skip NAME: why" for each. Arguments: the stowage command, an empty folder, and optionally
 a folder for screenshots (STOWAGE_SHOTS).
 """
+import gzip
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -50,7 +52,7 @@ def shot(page, name):
 
 def expect(got, wanted, what):
     if got != wanted:
-        raise AssertionError(f"{what}: {got!r}, expected {wanted!r}")
+        raise AssertionError(f"{what}: {got!r:.300}, expected {wanted!r:.300}")
 
 
 def holds(condition, what):
@@ -82,6 +84,27 @@ def it_opens_and_shows_what_the_command_says(browser):
         holds(size in table and label in table, f"{label} {size} not in the table")
     shot(page, "leak-holders")
     quiet(page)
+
+
+@test
+def every_allocation_is_in_the_page(browser):
+    """Begin, end, size and address of each, against the snapshot itself."""
+    for name in ("gpt_varlen_expandable", "leak"):
+        with gzip.open(recorded(name)) as file:
+            events = pickle.load(file)["device_traces"][0]  # our own data, made by PyTorch
+        begun, ended, number, live = [], [], 0, {}
+        for event in events:
+            if event["action"] == "alloc":
+                begun.append([event["addr"], event["size"]])
+                live[event["addr"]] = number
+                number += 1
+            elif event["action"] == "free_completed" and event["addr"] in live:
+                ended.append(live.pop(event["addr"]))
+        page = browser.open(report(name, recorded(name)))
+        expect(page.value("stowage.active.before"), 0, "allocations from before the recording")
+        expect(page.value("[...Array(stowage.active.lives).keys()].map((i) => [stowage.active.address(i), stowage.active.size[i]])"), begun, "addresses and sizes")
+        expect(page.value("[...stowage.active.opLife].filter((op) => op & 1).map((op) => op >>> 1)"), ended, "order of the ends")
+        quiet(page)
 
 
 @test
