@@ -65,6 +65,7 @@ static stow_status read_policies(replay_job *job, const char *list) {
  */
 static bool can_check(const replay_job *job, const policy_ops *which) {
   if (!job->check || job->in.record.source != SOURCE_TORCH) return false;
+  if (job->in.steps.initial_blocks > 0) return false; /* the pools it began with are not known */
   return which ==
          (steps_expandable(&job->in.record) ? &policy_torch_expandable : &policy_torch_default);
 }
@@ -141,6 +142,9 @@ static stow_status print_text(const replay_job *job) {
   replay_input_describe(&job->in, &out);
   if (job->check && job->in.record.source != SOURCE_TORCH)
     buffer_text(&out, "--check: only PyTorch's recordings show segments; nothing to compare\n");
+  if (job->check && job->in.steps.initial_blocks > 0)
+    buffer_text(&out, "--check: it began late, so where its first blocks stood is not known well "
+                      "enough; nothing was compared\n");
   buffer_char(&out, '\n');
   table t = TABLE_INIT(job->min_limit ? 8 : 7, 0xfcu);
   static const char *const header[] = {"policy",       "result",     "peak live", "peak reserved",

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/initial.h"
+
 /* ---- lanes ---- */
 
 static int lane_compare(const void *a, const void *b) {
@@ -380,11 +382,45 @@ static stow_status add_event(builder *b, uint32_t index, uint32_t *given_until) 
   }
 }
 
+/* What was live before the first event is asked for first, by address: when and in which order it
+ * really was, nobody knows. */
+static stow_status add_initial(builder *b, const initial_state *state) {
+  uint16_t device = b->out->device;
+  for (size_t i = 0; i < state->segment_count; i++) {
+    const segment *s = &state->segments[i];
+    if (s->device != device) continue;
+    for (uint64_t k = s->first_block; k < s->first_block + s->block_count; k++) {
+      const block *live = &state->blocks[k];
+      if (live->state == BLOCK_FREE) continue;
+      uint64_t bytes = live->requested_bytes != 0 ? live->requested_bytes : live->bytes;
+      event e = {.addr = live->addr, .bytes = bytes, .stream = s->stream, .device = device};
+      STOW_TRY(add_alloc(b, &e, 0, true));
+    }
+  }
+  for (size_t i = 0; i < state->loose_count; i++) {
+    const block *live = &state->loose[i];
+    if (state->loose_devices[i] != device || live->state == BLOCK_FREE) continue;
+    uint64_t bytes = live->requested_bytes != 0 ? live->requested_bytes : live->bytes;
+    event e = {.addr = live->addr, .bytes = bytes, .device = device};
+    STOW_TRY(add_alloc(b, &e, 0, true));
+  }
+  b->out->initial_blocks = b->out->alloc_count;
+  b->out->alloc_count = 0;
+  return STOW_OK;
+}
+
 static stow_status build(builder *b) {
   const recording *r = b->out->source;
   STOW_TRY(pool_finder_init(&b->pools, r, b->out->device));
   b->reserved_max = most_reserved(r, b->out->device, &b->gives);
   steps_settings(&b->settings, r);
+  if (r->event_count > 0) {
+    initial_state state;
+    STOW_TRY(recording_initial_state(&state, r));
+    stow_status status = add_initial(b, &state);
+    initial_state_free(&state);
+    STOW_TRY(status);
+  }
   uint32_t given_until = 0;
   for (size_t i = 0; i < r->event_count; i++) {
     if (r->events[i].device != b->out->device) continue;

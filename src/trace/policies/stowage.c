@@ -88,7 +88,6 @@ static void stowage_stats(const policy *p, policy_stats *out) {
     out->peak_reserved_bytes = vram->peak_held_bytes;
     /* Pages behind no address serve any request, so they are one hole. */
     out->largest_hole_bytes = s->refused ? s->hole_bytes : vram->cached_bytes;
-    out->retries = heap.stitches;
     /* The limit is only ever compared with what is held and what would be. */
     out->same_down_to_bytes = vram->peak_held_bytes;
   }
