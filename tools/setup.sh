@@ -51,6 +51,8 @@ find_missing() {
     want groff-base has groff
     want clang-format has clang-format
     want chromium browser
+    want python3-numpy python_has numpy
+    want python3-scipy python_has scipy
     case ${cc##*/} in clang*) need "$(clang_runtime)" sanitizer "$cc" address ;; esac
   fi
   if [ "$purpose" = lint ]; then
@@ -65,6 +67,7 @@ find_missing() {
     need "$(clang_runtime)" fuzzer_runtime
   fi
 }
+python_has() { python3 -c "import $1" > /dev/null 2>&1; }
 # Any of the names the page's tests look for.
 browser() { has chromium || has chromium-browser || has google-chrome; }
 fuzzer_runtime() {

@@ -17,6 +17,7 @@ normalise() {
     -e '/^ +this container may use/d' \
     -e 's/in [0-9]+ us($|;)/in N us\1/' \
     -e 's/^ host [0-9.]+ .iB .* (numa|host|pinned)$/ host MEMORY \1/' \
+    -e 's/^peak memory .*/peak memory MEMORY/' \
     -e 's/[0-9.]+ (ns|us|ms|s) each/TIME each/g'
 }
 

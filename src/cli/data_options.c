@@ -1,0 +1,58 @@
+/* Data options: see data_options.h. */
+#include "cli/data_options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+static stow_status show_progress(void *context, uint64_t done, uint64_t total) {
+  progress *bar = context;
+  bar->total = total;
+  progress_at(bar, done);
+  return STOW_OK;
+}
+
+stow_status data_budget(const verb_call *call, budget *b, progress *bar, const char *what) {
+  *b = (budget){.progress = show_progress, .context = bar};
+  progress_begin(bar, what, 0, true);
+  STOW_TRY(verb_size(call, "memory", &b->bytes));
+  if (verb_value(call, "memory") == NULL) b->bytes = budget_default();
+  return budget_check(b->bytes);
+}
+
+stow_status data_shape(const char *text, array_spec *spec) {
+  const char *at = text;
+  bool bracket = *at == '(';
+  if (bracket) at++;
+  spec->has_shape = true;
+  while (*at != '\0' && *at != ')') {
+    char *end;
+    errno = 0;
+    if (spec->dims == ARRAY_DIMS_MAX || !isdigit((unsigned char)*at)) break;
+    spec->shape[spec->dims++] = strtoull(at, &end, 10);
+    if (errno != 0 || spec->shape[spec->dims - 1] > INT64_MAX) break;
+    at = end;
+    if (*at == ',') at++;
+    while (*at == ' ') at++;
+  }
+  if (bracket && *at == ')') at++;
+  if (*at != '\0' || text[0] == '\0')
+    return stow_fail(
+        STOW_ERR_INVALID,
+        "--shape \"%.60s\": must be whole numbers with commas, as 1000,64 (at most %d)", text,
+        ARRAY_DIMS_MAX);
+  return STOW_OK;
+}
+
+const char *data_shape_text(char *text, size_t size, const uint64_t *shape, uint32_t dims) {
+  size_t at = (size_t)snprintf(text, size, "(");
+  for (uint32_t i = 0; i < dims && at + 24 < size; i++)
+    at += (size_t)snprintf(text + at, size - at, "%s%" PRIu64, i > 0 ? ", " : "", shape[i]);
+  snprintf(text + at, size - at, dims == 1 ? ",)" : ")");
+  return text;
+}

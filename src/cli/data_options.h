@@ -1,0 +1,20 @@
+/* Data options: what inspect and shrink share: the budget, what raw bytes are, the progress bar. */
+#ifndef CLI_DATA_OPTIONS_H
+#define CLI_DATA_OPTIONS_H
+
+#include "base/progress.h"
+#include "cli/verb.h"
+#include "data/array.h"
+#include "data/budget.h"
+
+#define VERB_OPTION_MEMORY                                                                         \
+  { "memory", "SIZE", "hold at most this much; default a quarter of what is free" }
+
+/* --memory, and a bar called `what` behind b->progress. */
+stow_status data_budget(const verb_call *call, budget *b, progress *bar, const char *what);
+/* "3,4" or "(3, 4)" or "()". */
+stow_status data_shape(const char *text, array_spec *spec);
+/* "(3, 4)", as NumPy prints a shape. Returns `text`. */
+const char *data_shape_text(char *text, size_t size, const uint64_t *shape, uint32_t dims);
+
+#endif

@@ -1,0 +1,296 @@
+/* Array: opening, and reads in file order and by rows. */
+#include "data/array.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/checked.h"
+#include "numbers/cast.h"
+
+/* An npz's directory may take this much; NumPy writes about 120 bytes a member. */
+#define DIRECTORY_BYTES_MAX (UINT64_C(4) << 20)
+
+/* ---- opening ---- */
+
+static void take_header(array *a, const npy_header *h) {
+  a->type = h->type;
+  memcpy(a->descr, h->descr, sizeof a->descr);
+  a->item_bytes = h->item_bytes;
+  a->big_endian = h->big_endian;
+  a->fortran_order = h->fortran_order;
+  a->dims = h->dims;
+  memcpy(a->shape, h->shape, sizeof a->shape);
+  a->count = h->count;
+  a->bytes = h->data_bytes;
+  a->offset = h->data_offset;
+}
+
+/* Bytes of the file or member the array stands in. */
+static stow_status read_bytes(array *a, uint64_t offset, void *to, size_t count) {
+  return a->in_zip ? zip_member_read(&a->member, offset, to, count)
+                   : source_read(a->from, offset, to, count);
+}
+
+static stow_status read_npy(array *a, uint64_t whole_bytes) {
+  uint8_t start[NPY_PREFIX_MAX + NPY_HEADER_MAX];
+  size_t have = whole_bytes < NPY_PREFIX_MAX ? (size_t)whole_bytes : NPY_PREFIX_MAX;
+  uint64_t needed;
+  STOW_TRY(read_bytes(a, 0, start, have));
+  STOW_TRY(npy_header_bytes(&needed, start, have, a->name));
+  if (needed > whole_bytes)
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: the npy file ends inside its header of %" PRIu64 " bytes", a->name,
+                     needed);
+  STOW_TRY(read_bytes(a, have, start + have, (size_t)needed - have));
+  npy_header h;
+  STOW_TRY(npy_read_header(&h, start, (size_t)needed, whole_bytes, a->name));
+  take_header(a, &h);
+  return STOW_OK;
+}
+
+stow_status array_open_npy(array *a, source *from) {
+  *a = (array){.from = from};
+  snprintf(a->name, sizeof a->name, "%s", from->name);
+  return read_npy(a, from->bytes);
+}
+
+stow_status array_open_member(array *a, source *from, const zip_entry *entry) {
+  *a = (array){.from = from, .in_zip = true};
+  snprintf(a->name, sizeof a->name, "%.700s:%.300s", from->name, entry->name);
+  STOW_TRY(zip_member_open(&a->member, from, entry));
+  stow_status status = read_npy(a, entry->bytes);
+  if (status == STOW_OK && a->offset + a->bytes != entry->bytes)
+    status = stow_fail(STOW_ERR_FORMAT,
+                       "%s: its npy header says %" PRIu64 " bytes, the member has %" PRIu64,
+                       a->name, a->offset + a->bytes, entry->bytes);
+  if (status != STOW_OK) array_close(a);
+  return status;
+}
+
+static stow_status shape_count(array *a) {
+  uint64_t filled = 1;
+  a->count = 1;
+  for (uint32_t i = 0; i < a->dims; i++) {
+    a->count *= a->shape[i];
+    if (a->shape[i] != 0 && !checked_mul(&filled, filled, a->shape[i]))
+      return stow_fail(STOW_ERR_OVERFLOW, "%s: the shape has more items than 64 bits count",
+                       a->name);
+  }
+  if (!checked_mul(&filled, filled, a->item_bytes) || filled > INT64_MAX)
+    return stow_fail(STOW_ERR_OVERFLOW, "%s: the shape has more bytes than 63 bits count", a->name);
+  a->bytes = a->count * a->item_bytes;
+  return STOW_OK;
+}
+
+stow_status array_open_raw(array *a, source *from, const array_spec *spec) {
+  *a = (array){.from = from, .type = spec->type, .item_bytes = dtype_bytes(spec->type)};
+  snprintf(a->name, sizeof a->name, "%s", from->name);
+  const char *descr = npy_descr(spec->type);
+  snprintf(a->descr, sizeof a->descr, "%s", descr != NULL ? descr : "<V2");
+  if (a->item_bytes == 0)
+    return stow_fail(STOW_ERR_INVALID, "%s: raw bytes need a type: --dtype float32", a->name);
+  if (spec->has_shape) {
+    a->dims = spec->dims;
+    memcpy(a->shape, spec->shape, sizeof a->shape);
+  } else {
+    a->dims = 1;
+    a->shape[0] = from->bytes / a->item_bytes;
+  }
+  STOW_TRY(shape_count(a));
+  if (a->bytes != from->bytes)
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: %s of that shape take %" PRIu64 " bytes, the file has %" PRIu64
+                     "; give the --shape and --dtype it was written with",
+                     a->name, dtype_name(a->type), a->bytes, from->bytes);
+  return STOW_OK;
+}
+
+/* `path` is no file of its own, but "file:member" may be: the last colon before which one stands.
+ */
+static bool split_member(const char *path, char *file, size_t size, const char **member) {
+  struct stat st;
+  if (stat(path, &st) == 0) return false;
+  for (const char *colon = strrchr(path, ':'); colon != NULL && colon > path;) {
+    size_t length = (size_t)(colon - path);
+    if (length >= size) return false;
+    memcpy(file, path, length);
+    file[length] = '\0';
+    if (stat(file, &st) == 0) {
+      *member = colon + 1;
+      return true;
+    }
+    do colon--;
+    while (colon > path && *colon != ':');
+    if (colon <= path) return false;
+  }
+  return false;
+}
+
+static stow_status name_one(const zip *z, const char *name) {
+  char names[256] = "";
+  for (size_t i = 0; i < z->count && strlen(names) < 180; i++)
+    snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", i > 0 ? ", " : "",
+             z->entries[i].name);
+  return stow_fail(STOW_ERR_INVALID, "%s: it holds %zu arrays; name one of them behind a colon: %s",
+                   name, z->count, names);
+}
+
+static stow_status open_npz(array *a, source *from, const char *member) {
+  zip archive;
+  STOW_TRY(zip_open(&archive, from, DIRECTORY_BYTES_MAX));
+  char with_end[ZIP_NAME_MAX + 8];
+  const zip_entry *entry = NULL;
+  if (member != NULL) {
+    snprintf(with_end, sizeof with_end, "%.500s.npy", member);
+    entry = zip_find(&archive, with_end);
+    if (entry == NULL) entry = zip_find(&archive, member);
+  } else if (archive.count == 1) {
+    entry = &archive.entries[0];
+  }
+  stow_status status;
+  if (entry != NULL)
+    status = array_open_member(a, from, entry);
+  else if (member == NULL)
+    status = name_one(&archive, from->name);
+  else
+    status = stow_fail(STOW_ERR_NOT_FOUND, "%s: no member %.200s.npy in it", from->name, member);
+  if (status == STOW_OK)
+    a->archive = archive; /* the entry stands in it */
+  else
+    zip_close(&archive);
+  return status;
+}
+
+static stow_status open_source(array *a, source *from, const char *member, const array_spec *spec) {
+  uint8_t start[8] = {0};
+  STOW_TRY(source_read(from, 0, start, from->bytes < 8 ? (size_t)from->bytes : 8));
+  bool npy = memcmp(start, "\x93NUMPY", 6) == 0;
+  bool zipped = memcmp(start, "PK\x03\x04", 4) == 0 || memcmp(start, "PK\x05\x06", 4) == 0;
+  if (spec != NULL && spec->type != DTYPE_NONE) {
+    if (npy || zipped)
+      return stow_fail(STOW_ERR_INVALID,
+                       "%s: an %s file says its type and shape itself; leave --dtype and --shape",
+                       from->name, npy ? "npy" : "npz");
+    return array_open_raw(a, from, spec);
+  }
+  if (zipped) return open_npz(a, from, member);
+  if (npy && member == NULL) return array_open_npy(a, from);
+  if (npy)
+    return stow_fail(STOW_ERR_INVALID, "%s: an npy file is one array; it has no member %.200s",
+                     from->name, member);
+  return stow_fail(STOW_ERR_FORMAT,
+                   "%s: neither an npy nor an npz file; for raw bytes say --dtype and --shape",
+                   from->name);
+}
+
+stow_status array_open(array *a, const char *path, const array_spec *spec) {
+  *a = (array){0};
+  const char *member = NULL;
+  size_t length = strlen(path);
+  /* The source and the name it speaks with, together. */
+  source *from = malloc(sizeof *from + length + 1);
+  if (from == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", path);
+  char *file = (char *)(from + 1);
+  if (!split_member(path, file, length + 1, &member)) memcpy(file, path, length + 1);
+  stow_status status = source_open(from, file);
+  if (status == STOW_OK) {
+    status = open_source(a, from, member, spec);
+    if (status != STOW_OK) source_close(from);
+  }
+  if (status != STOW_OK) {
+    free(from);
+    return status;
+  }
+  a->owns_source = true;
+  return STOW_OK;
+}
+
+void array_close(array *a) {
+  if (a->in_zip) zip_member_close(&a->member);
+  zip_close(&a->archive);
+  if (a->owns_source) {
+    source_close(a->from);
+    free(a->from);
+  }
+  *a = (array){0};
+}
+
+/* ---- reading ---- */
+
+stow_status array_read(array *a, uint64_t first, void *to, size_t count) {
+  if (count > a->count || first > a->count - count)
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s: items %" PRIu64 " to %" PRIu64 " are wanted, it has %" PRIu64, a->name,
+                     first, first + count, a->count);
+  STOW_TRY(read_bytes(a, a->offset + first * a->item_bytes, to, count * a->item_bytes));
+  if (a->big_endian && a->type != DTYPE_NONE) cast_swap_bytes(to, a->item_bytes, count);
+  return STOW_OK;
+}
+
+uint64_t array_rows(const array *a) {
+  return a->dims == 0 ? 1 : a->shape[0];
+}
+
+uint64_t array_row_items(const array *a) {
+  uint64_t items = 1;
+  for (uint32_t i = 1; i < a->dims; i++) items *= a->shape[i];
+  return items;
+}
+
+/* A Fortran file holds, for each place of a row, all rows' values at it one after another. `place`
+ * counts places in file order (first index fastest); its place in C order follows from the digits
+ * of that count. */
+static uint64_t c_place(const array *a, uint64_t place) {
+  uint64_t stride = 1, at = 0;
+  for (uint32_t i = a->dims; i-- > 1;) stride *= a->shape[i];
+  for (uint32_t i = 1; i < a->dims; i++) {
+    stride /= a->shape[i];
+    at += place % a->shape[i] * stride;
+    place /= a->shape[i];
+  }
+  return at;
+}
+
+stow_status array_read_rows(array *a, uint64_t first, uint64_t count, void *to) {
+  uint64_t rows = array_rows(a), items = array_row_items(a);
+  if (count > rows || first > rows - count)
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s: rows %" PRIu64 " to %" PRIu64 " are wanted, it has %" PRIu64, a->name,
+                     first, first + count, rows);
+  if (count == 0 || items == 0) return STOW_OK;
+  if (!a->fortran_order || a->dims < 2) return array_read(a, first * items, to, count * items);
+  char run[4096];
+  size_t width = a->item_bytes, step = width == 0 || width > sizeof run ? 0 : sizeof run / width;
+  if (step == 0) return stow_fail(STOW_ERR_UNSUPPORTED, "%s: items of %zu bytes", a->name, width);
+  for (uint64_t place = 0; place < items; place++) {
+    char *into = (char *)to + c_place(a, place) * width;
+    for (uint64_t row = 0; row < count; row += step) {
+      size_t part = count - row < step ? (size_t)(count - row) : step;
+      STOW_TRY(array_read(a, place * rows + first + row, run, part));
+      for (size_t i = 0; i < part; i++)
+        memcpy(into + (row + i) * items * width, run + i * width, width);
+    }
+  }
+  return STOW_OK;
+}
+
+/* ---- its type in words ---- */
+
+const char *array_dtype(const array *a, char text[ARRAY_DTYPE_MAX]) {
+  char kind = a->descr[1];
+  const char *unit = strchr(a->descr, '[');
+  if (a->type != DTYPE_NONE && !a->big_endian)
+    snprintf(text, ARRAY_DTYPE_MAX, "%s", dtype_name(a->type));
+  else if (a->descr[0] != '>' && (kind == 'c' || kind == 'f'))
+    snprintf(text, ARRAY_DTYPE_MAX, "%s%" PRIu64, kind == 'c' ? "complex" : "float",
+             a->item_bytes * 8);
+  else if (a->descr[0] != '>' && (kind == 'M' || kind == 'm'))
+    snprintf(text, ARRAY_DTYPE_MAX, "%s%s", kind == 'M' ? "datetime64" : "timedelta64",
+             unit != NULL ? unit : "");
+  else
+    snprintf(text, ARRAY_DTYPE_MAX, "%s", a->descr);
+  return text;
+}

@@ -1,0 +1,76 @@
+/* Array: numbers on disk with a type and a shape, wherever they stand: an .npy file, a member of an
+ * .npz (stored or deflated), a tensor of a .safetensors file, or raw bytes that the caller
+ * describes.
+ *
+ *   array a; array_open(&a, "x.npz:weights", NULL);
+ *   array_read_rows(&a, 0, 32, rows); array_close(&a);
+ *
+ * Called by inspect, shrink and batches. Guarantees: explicit reads only (never a mapping), values
+ * in the machine's byte order, memory of one window however large the array is, every size checked
+ * against the file before anything is allocated. Not safe from several threads at once. */
+#ifndef DATA_ARRAY_H
+#define DATA_ARRAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "formats/npy.h"
+#include "formats/source.h"
+#include "formats/zip.h"
+
+#define ARRAY_DIMS_MAX  NPY_DIMS_MAX
+#define ARRAY_NAME_MAX  1024
+#define ARRAY_DTYPE_MAX 72
+
+/* What raw bytes are; not asked for where the file says it itself. */
+typedef struct array_spec {
+  dtype type; /* DTYPE_NONE: the file must tell */
+  uint32_t dims;
+  uint64_t shape[ARRAY_DIMS_MAX];
+  bool has_shape; /* else one dimension, as long as the file allows */
+} array_spec;
+
+typedef struct array {
+  char name[ARRAY_NAME_MAX]; /* for messages */
+  dtype type;                /* DTYPE_NONE: not numbers (text, complex, times); items as bytes */
+  char descr[64];            /* NumPy's, as the file has it: "<f8", "|S3" */
+  uint64_t item_bytes;
+  bool big_endian, fortran_order;
+  uint32_t dims;
+  uint64_t shape[ARRAY_DIMS_MAX];
+  uint64_t count; /* items; 1 for 0-d */
+  uint64_t bytes; /* of them all */
+
+  source *from;
+  bool owns_source;
+  bool in_zip; /* read through `member` */
+  zip archive; /* only where array_open opened it */
+  zip_member member;
+  uint64_t offset; /* of the first item: in the member, or in the file */
+} array;
+
+/* Opens `path`, or `path:member` for one array of a file that has several. `spec` describes raw
+ * bytes and is refused for a file that describes itself; NULL for none. STOW_ERR_INVALID with the
+ * names there are if a file of several arrays is opened without naming one. */
+stow_status array_open(array *a, const char *path, const array_spec *spec);
+/* The same over what the caller has open: a whole .npy, and one member of a zip. */
+stow_status array_open_npy(array *a, source *from);
+stow_status array_open_member(array *a, source *from, const zip_entry *entry);
+stow_status array_open_raw(array *a, source *from, const array_spec *spec);
+void array_close(array *a);
+
+/* Reads items `first` to `first + count` in the order the file has them. */
+stow_status array_read(array *a, uint64_t first, void *to, size_t count);
+
+/* Rows: along the first dimension; a 0-d array is one row of one item. */
+uint64_t array_rows(const array *a);
+uint64_t array_row_items(const array *a);
+/* Rows `first` to `first + count`, each item after item (C order) whatever order the file has. */
+stow_status array_read_rows(array *a, uint64_t first, uint64_t count, void *to);
+
+/* The type in NumPy's spelling: "float64", ">f8", "complex128", "<U5". Returns `text`. */
+const char *array_dtype(const array *a, char text[ARRAY_DTYPE_MAX]);
+
+#endif

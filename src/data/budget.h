@@ -1,0 +1,36 @@
+/* Budget: how much memory a data job may hold, and what it held at its peak.
+ *
+ * Called by the data verbs. A job sizes every buffer from its budget, so that the process stays
+ * within budget + 16 MiB of resident memory whatever the file is. */
+#ifndef DATA_BUDGET_H
+#define DATA_BUDGET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+#define BUDGET_LEAST (UINT64_C(4) << 20) /* under this no reader works at speed */
+
+/* A quarter of what the host may still give, cgroups included; at least BUDGET_LEAST. */
+uint64_t budget_default(void);
+/* STOW_ERR_INVALID for a budget under BUDGET_LEAST. */
+stow_status budget_check(uint64_t bytes);
+/* The process's peak of resident memory so far (VmHWM); 0 where the kernel does not tell. */
+uint64_t budget_peak(void);
+
+/* Told how far a job is, in bytes; anything but STOW_OK from it ends the job with that. */
+typedef stow_status (*budget_progress)(void *context, uint64_t done, uint64_t total);
+
+/* What every job in this folder is given. */
+typedef struct budget {
+  uint64_t bytes;
+  budget_progress progress; /* NULL: nobody wants to know */
+  void *context;
+} budget;
+
+static inline stow_status budget_tell(const budget *b, uint64_t done, uint64_t total) {
+  return b->progress != NULL ? b->progress(b->context, done, total) : STOW_OK;
+}
+
+#endif

@@ -1,0 +1,203 @@
+/* Inspect: npy, npz and raw files; tables are table.c's. */
+#include "data/inspect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "data/sparse.h"
+
+/* Read and scanned while it is still in the second-level cache. */
+enum { CHUNK_BYTES = 256 << 10 };
+
+/* ---- one array ---- */
+
+static stow_status scan_all(array_facts *facts, array *a, const budget *b, uint64_t *done,
+                            uint64_t total) {
+  char *chunk = aligned_alloc(64, CHUNK_BYTES);
+  if (chunk == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", a->name);
+  stow_status status = scan_begin(&facts->values, a->type);
+  size_t step = CHUNK_BYTES / a->item_bytes;
+  for (uint64_t first = 0; first < a->count && status == STOW_OK;) {
+    size_t count = a->count - first < step ? (size_t)(a->count - first) : step;
+    status = array_read(a, first, chunk, count);
+    if (status == STOW_OK) scan_add(&facts->values, chunk, count);
+    first += count;
+    *done += count * a->item_bytes;
+    if (status == STOW_OK) status = budget_tell(b, *done, total);
+  }
+  free(chunk);
+  return status;
+}
+
+static void weigh_sparse(array_facts *facts) {
+  facts->zeros = facts->values.zeros;
+  if (facts->dims != 2 || facts->count == 0) return;
+  /* Columns of a Fortran array are its runs: it becomes a CSC matrix. */
+  uint64_t major = facts->shape[facts->fortran_order ? 1 : 0];
+  uint64_t minor = facts->shape[facts->fortran_order ? 0 : 1];
+  facts->sparse_bytes = sparse_bytes(major, minor, facts->count - facts->zeros, facts->smallest);
+  facts->sparse_is_smaller = facts->sparse_bytes < facts->bytes_after;
+}
+
+stow_status inspect_array(array_facts *facts, array *a, const budget *b, uint64_t *done,
+                          uint64_t total) {
+  facts->type = a->type;
+  facts->fortran_order = a->fortran_order;
+  facts->dims = a->dims;
+  memcpy(facts->shape, a->shape, sizeof facts->shape);
+  facts->count = a->count;
+  facts->bytes = facts->bytes_after = a->bytes;
+  array_dtype(a, facts->type_name);
+  if (a->type == DTYPE_NONE) {
+    *done += a->bytes;
+    return budget_tell(b, *done, total);
+  }
+  STOW_TRY(scan_all(facts, a, b, done, total));
+  facts->scanned = true;
+  facts->smallest = scan_smallest(&facts->values, false);
+  facts->bytes_after = a->count * dtype_bytes(facts->smallest);
+  weigh_sparse(facts);
+  return STOW_OK;
+}
+
+/* ---- files ---- */
+
+static stow_status add_array(file_facts *f, array_facts **facts) {
+  array_facts *more = realloc(f->arrays, (f->array_count + 1) * sizeof *more);
+  if (more == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for another array");
+  f->arrays = more;
+  *facts = &more[f->array_count++];
+  **facts = (array_facts){0};
+  return STOW_OK;
+}
+
+static stow_status inspect_one(file_facts *f, array *a, const budget *b) {
+  array_facts *facts = NULL;
+  uint64_t done = 0;
+  STOW_TRY(add_array(f, &facts));
+  return inspect_array(facts, a, b, &done, a->bytes);
+}
+
+static stow_status inspect_sparse(file_facts *f, source *from, const zip *z, const budget *b,
+                                  uint64_t *done, uint64_t total) {
+  sparse s;
+  array data;
+  array_facts *facts = NULL;
+  STOW_TRY(sparse_open(&s, from, z, b, done, total));
+  STOW_TRY(add_array(f, &facts));
+  STOW_TRY(array_open_member(&data, from, s.data));
+  stow_status status = inspect_array(facts, &data, b, done, total);
+  array_close(&data);
+  STOW_TRY(status);
+  if (!facts->scanned)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: a sparse matrix of %s; real numbers are read",
+                     from->name, facts->type_name);
+  f->format = "scipy sparse npz";
+  facts->sparse = true;
+  strcpy(facts->layout, s.columns_first ? "csc" : "csr");
+  facts->dims = 2;
+  memcpy(facts->shape, s.shape, sizeof s.shape);
+  uint64_t major = s.shape[s.columns_first ? 1 : 0], minor = s.shape[s.columns_first ? 0 : 1];
+  facts->bytes = s.bytes;
+  facts->smallest = sparse_value_type(facts->smallest);
+  facts->sparse_bytes = sparse_bytes(major, minor, s.nonzeros, facts->smallest);
+  facts->bytes_after = facts->sparse_bytes;
+  /* Places not stored are zeros; two entries in one place would be counted twice: leave none. */
+  uint64_t places, kept = s.nonzeros - facts->values.zeros;
+  bool counted = checked_mul(&places, s.shape[0], s.shape[1]);
+  facts->count = counted ? places : UINT64_MAX;
+  facts->zeros = counted && kept <= places ? places - kept : 0;
+  uint64_t dense;
+  facts->sparse_is_smaller = !checked_mul(&dense, facts->count, dtype_bytes(facts->smallest)) ||
+                             facts->sparse_bytes < dense;
+  return STOW_OK;
+}
+
+static stow_status inspect_members(file_facts *f, source *from, const zip *z, const budget *b,
+                                   uint64_t *done, uint64_t total) {
+  if (z->count > b->bytes / 2 / sizeof(array_facts))
+    return stow_fail(STOW_ERR_BUDGET, "%s: %zu arrays are more than the budget holds facts of",
+                     from->name, z->count);
+  for (size_t i = 0; i < z->count; i++) {
+    array a;
+    array_facts *facts = NULL;
+    STOW_TRY(array_open_member(&a, from, &z->entries[i]));
+    stow_status status = add_array(f, &facts);
+    if (status == STOW_OK) {
+      size_t length = strlen(z->entries[i].name);
+      bool ends = length > 4 && strcmp(z->entries[i].name + length - 4, ".npy") == 0;
+      memcpy(facts->name, z->entries[i].name, ends ? length - 4 : length);
+      status = inspect_array(facts, &a, b, done, total);
+    }
+    array_close(&a);
+    STOW_TRY(status);
+  }
+  return STOW_OK;
+}
+
+static stow_status inspect_npz(file_facts *f, source *from, const budget *b) {
+  zip z;
+  STOW_TRY(zip_open(&z, from, b->bytes / 4));
+  f->format = "npz";
+  uint64_t done = 0, total = 0;
+  for (size_t i = 0; i < z.count; i++) total += z.entries[i].bytes;
+  stow_status status = sparse_is(&z) ? inspect_sparse(f, from, &z, b, &done, total)
+                                     : inspect_members(f, from, &z, b, &done, total);
+  zip_close(&z);
+  return status;
+}
+
+static stow_status inspect_source(file_facts *f, source *from, const array_spec *spec,
+                                  const budget *b) {
+  array a;
+  uint8_t start[8] = {0};
+  STOW_TRY(source_read(from, 0, start, from->bytes < 8 ? (size_t)from->bytes : 8));
+  bool described = spec != NULL && (spec->type != DTYPE_NONE || spec->has_shape);
+  bool npy = memcmp(start, "\x93NUMPY", 6) == 0;
+  bool zipped = memcmp(start, "PK\x03\x04", 4) == 0 || memcmp(start, "PK\x05\x06", 4) == 0;
+  if (described && (npy || zipped))
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s: an %s file says its type and shape itself; leave --dtype and --shape",
+                     from->name, npy ? "npy" : "npz");
+  if (described) {
+    f->format = "raw";
+    STOW_TRY(array_open_raw(&a, from, spec));
+    return inspect_one(f, &a, b);
+  }
+  if (npy) {
+    f->format = "npy";
+    STOW_TRY(array_open_npy(&a, from));
+    return inspect_one(f, &a, b);
+  }
+  if (zipped) return inspect_npz(f, from, b);
+  return stow_fail(STOW_ERR_FORMAT,
+                   "%s: not an npy or npz file; for raw bytes say --dtype and perhaps --shape",
+                   from->name);
+}
+
+stow_status inspect_file(file_facts *f, const char *path, const array_spec *spec, const budget *b) {
+  *f = (file_facts){0};
+  source from;
+  STOW_TRY(source_open(&from, path));
+  f->file_bytes = from.bytes;
+  stow_status status = inspect_source(f, &from, spec, b);
+  if (status == STOW_OK) status = source_check(&from);
+  source_close(&from);
+  if (status != STOW_OK) {
+    inspect_free(f);
+    return status;
+  }
+  for (size_t i = 0; i < f->array_count; i++) {
+    f->bytes += f->arrays[i].bytes;
+    f->bytes_after += f->arrays[i].bytes_after;
+  }
+  return STOW_OK;
+}
+
+void inspect_free(file_facts *f) {
+  for (size_t i = 0; i < f->column_count; i++) free(f->columns[i].name);
+  free(f->arrays);
+  free(f->columns);
+  *f = (file_facts){0};
+}

@@ -1,0 +1,67 @@
+/* Inspect: what a data file holds, in one pass and bounded memory.
+ *
+ *   file_facts f; inspect_file(&f, "x.npz", NULL, &budget); … inspect_free(&f);
+ *
+ * Called by `stowage inspect`, and by shrink for what it needs to decide. Every figure is over all
+ * values, never a sample; what was not looked at says so (`scanned`). */
+#ifndef DATA_INSPECT_H
+#define DATA_INSPECT_H
+
+#include "data/array.h"
+#include "data/budget.h"
+#include "numbers/scan.h"
+
+typedef struct array_facts {
+  char name[ZIP_NAME_MAX]; /* of the member, without .npy; "" where the file is one array */
+  char type_name[ARRAY_DTYPE_MAX];
+  dtype type;
+  bool fortran_order;
+  uint32_t dims;
+  uint64_t shape[ARRAY_DIMS_MAX];
+  uint64_t count, bytes;
+  bool scanned;           /* the values are numbers and were all looked at */
+  scan values;            /* of a sparse matrix: of those stored */
+  dtype smallest;         /* DTYPE_NONE where not scanned */
+  uint64_t bytes_after;   /* dense, in that type; `bytes` where not scanned */
+  bool sparse;            /* it is a SciPy sparse matrix already */
+  char layout[8];         /* "csr", "csc" then */
+  uint64_t zeros;         /* of all places, those that hold +0 */
+  bool sparse_is_smaller; /* than bytes_after */
+  uint64_t sparse_bytes;  /* 0 where it can be no CSR (not two-dimensional) */
+} array_facts;
+
+typedef struct column_facts {
+  char *name;
+  const char *type_name; /* "int64", "float64", "bool", "text" */
+  bool text, mixed;      /* mixed: numbers first, then text; its distinct values were not counted */
+  scan values;           /* of those that are numbers */
+  uint64_t missing;
+  uint64_t distinct, distinct_bytes; /* of text, and of their letters */
+  bool distinct_known;               /* false: more than the budget holds, or mixed */
+  uint64_t text_bytes, longest;      /* letters of all values; of the longest */
+  uint64_t first_text_line;          /* of a mixed column */
+  dtype smallest;                    /* of the numbers, or of the codes of a dictionary */
+  uint64_t bytes, bytes_after;       /* in memory */
+} column_facts;
+
+typedef struct file_facts {
+  const char *format; /* "npy", "npz", "csv", … */
+  uint64_t file_bytes;
+  array_facts *arrays;
+  size_t array_count;
+  column_facts *columns; /* of a table */
+  size_t column_count;
+  uint64_t rows;
+  bool table, has_header;
+  uint64_t bytes, bytes_after; /* in memory, of everything */
+} file_facts;
+
+/* Tells by the contents what the file is; `spec` only for raw bytes (NULL: none). */
+stow_status inspect_file(file_facts *f, const char *path, const array_spec *spec, const budget *b);
+void inspect_free(file_facts *f);
+
+/* All values of one array; `done` and `total` for the progress of a file with several. */
+stow_status inspect_array(array_facts *facts, array *a, const budget *b, uint64_t *done,
+                          uint64_t total);
+
+#endif

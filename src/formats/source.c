@@ -1,0 +1,112 @@
+/* Source: pread in a loop, and posix_fadvise behind it. */
+#include "formats/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hostmem.h"
+
+#define DROP_BYTES (UINT64_C(8) << 20) /* given back in pieces of this size */
+
+static uint64_t changed_ns(const struct stat *st) {
+  return (uint64_t)st->st_mtim.tv_sec * UINT64_C(1000000000) + (uint64_t)st->st_mtim.tv_nsec;
+}
+
+/* A file that fits in half of what the host may still give stays cached for the next reader; a
+ * larger one would only push everything else out. */
+static bool too_large_to_cache(uint64_t bytes) {
+  if (bytes < DROP_BYTES) return false;
+  hostmem host;
+  return hostmem_read(&host) == STOW_OK && bytes > host.usable_bytes / 2;
+}
+
+stow_status source_open(source *s, const char *path) {
+  *s = (source){.fd = -1, .name = path};
+  /* Not blocking: opening a pipe that nobody writes to must not hang. */
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: cannot be opened: %s",
+                     path, strerror(errno));
+  struct stat st;
+  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    close(fd);
+    return stow_fail(STOW_ERR_INVALID, "%s: not a regular file; data files are read at any offset",
+                     path);
+  }
+  s->fd = fd;
+  s->bytes = (uint64_t)st.st_size;
+  s->device = st.st_dev;
+  s->inode = st.st_ino;
+  s->changed_ns = changed_ns(&st);
+  s->drop = too_large_to_cache(s->bytes);
+  posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+  return STOW_OK;
+}
+
+void source_open_memory(source *s, const void *bytes, size_t count, const char *name) {
+  *s = (source){.fd = -1, .memory = bytes, .bytes = count, .name = name};
+}
+
+void source_close(source *s) {
+  if (s->fd >= 0) close(s->fd);
+  s->fd = -1;
+  s->memory = NULL;
+}
+
+static void drop_behind(source *s, uint64_t end) {
+  if (end < s->dropped) s->dropped = 0; /* a second pass */
+  if (end - s->dropped < DROP_BYTES) return;
+  posix_fadvise(s->fd, (off_t)s->dropped, (off_t)(end - s->dropped), POSIX_FADV_DONTNEED);
+  s->dropped = end;
+}
+
+stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
+  if (count > s->bytes || offset > s->bytes - count)
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: %zu bytes are wanted at byte %" PRIu64 ", the file ends at byte %" PRIu64
+                     " (truncated?)",
+                     s->name, count, offset, s->bytes);
+  if (s->fd < 0) {
+    if (count > 0) memcpy(to, s->memory + offset, count);
+    return STOW_OK;
+  }
+  char *at = to;
+  for (size_t left = count; left > 0;) {
+    ssize_t got = pread(s->fd, at, left, (off_t)(offset + (count - left)));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      return stow_fail(STOW_ERR_IO, "%s: cannot be read at byte %" PRIu64 ": %s", s->name,
+                       offset + (count - left), strerror(errno));
+    if (got == 0)
+      return stow_fail(STOW_ERR_IO,
+                       "%s: ends at byte %" PRIu64 ", but had %" PRIu64
+                       " bytes when it was opened: it was cut while it was read",
+                       s->name, offset + (count - left), s->bytes);
+    at += got;
+    left -= (size_t)got;
+  }
+  if (s->drop) drop_behind(s, offset + count);
+  return STOW_OK;
+}
+
+stow_status source_check(const source *s) {
+  struct stat st;
+  if (s->fd < 0) return STOW_OK;
+  if (fstat(s->fd, &st) != 0)
+    return stow_fail(STOW_ERR_IO, "%s: cannot be looked at: %s", s->name, strerror(errno));
+  if ((uint64_t)st.st_size != s->bytes)
+    return stow_fail(STOW_ERR_IO,
+                     "%s: had %" PRIu64 " bytes when it was opened and has %" PRIu64
+                     " now; wait for its writer, then run this again",
+                     s->name, s->bytes, (uint64_t)st.st_size);
+  if (changed_ns(&st) != s->changed_ns)
+    return stow_fail(STOW_ERR_IO,
+                     "%s: was written to while it was read; wait for its writer, then run this "
+                     "again",
+                     s->name);
+  return STOW_OK;
+}

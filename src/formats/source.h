@@ -1,0 +1,50 @@
+/* Source: the bytes of one file, read at any offset with explicit reads (never a mapping).
+ *
+ * Called by every reader of data files. Guarantees: exactly the bytes asked for or an error that
+ * names the offset; a file that was cut or changed while it was read is noticed; page cache that
+ * our reading filled is given back behind us where the file is large beside the host's memory. */
+#ifndef FORMATS_SOURCE_H
+#define FORMATS_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct source {
+  int fd;                /* -1: reads from memory */
+  const uint8_t *memory; /* the caller keeps it */
+  uint64_t bytes;
+  const char *name; /* for messages; the caller keeps it */
+  bool drop;        /* give page cache back behind what is read */
+  uint64_t dropped; /* up to here */
+  uint64_t device, inode, changed_ns;
+} source;
+
+/* Opens the regular file at `path`, which must outlive the source. STOW_ERR_NOT_FOUND, STOW_ERR_IO;
+ * STOW_ERR_INVALID for what is no regular file (a folder, a pipe: it could not be read twice). */
+stow_status source_open(source *s, const char *path);
+/* The same over bytes in memory (tests, fuzzing). */
+void source_open_memory(source *s, const void *bytes, size_t count, const char *name);
+void source_close(source *s);
+
+/* Reads exactly `count` bytes at `offset`. Past the end is STOW_ERR_FORMAT with both numbers. */
+stow_status source_read(source *s, uint64_t offset, void *to, size_t count);
+/* STOW_ERR_IO if the file is no longer the one that was opened: grown, cut or written to. Ask after
+ * the last read. */
+stow_status source_check(const source *s);
+
+static inline uint16_t source_u16(const uint8_t *at) {
+  return (uint16_t)(at[0] | at[1] << 8);
+}
+
+static inline uint32_t source_u32(const uint8_t *at) {
+  return source_u16(at) | (uint32_t)source_u16(at + 2) << 16;
+}
+
+static inline uint64_t source_u64(const uint8_t *at) {
+  return source_u32(at) | (uint64_t)source_u32(at + 4) << 32;
+}
+
+#endif

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# stowage inspect against NumPy and SciPy: they write the files and say what is in them.
+# STOWAGE_TEST_PYTHON names another Python that has both.
+. "$(dirname "$0")/../guards/lib.bash"
+export STOWAGE=$stowage
+python=${STOWAGE_TEST_PYTHON:-python3}
+if ! "$python" -c 'import numpy, scipy.sparse' 2> /dev/null; then
+  # On a machine that only tests, a missing peer would hide everything below.
+  if [ "${CI:-}" = true ]; then fail "data: $python has no numpy and scipy"; else skip "data: $python has no numpy and scipy to compare with"; fi
+  finish
+fi
+cd "$folder" || exit 1
+cp "$source_dir/tests/cli/data_common.py" .
+
+test_py() { # NAME: the program is standard input
+  { echo "from data_common import *"; cat; } > test.py
+  check "$1" "$python" test.py
+}
+
+test_py every_type_order_and_version_numpy_writes_is_read_right << 'END'
+kinds = ["?", "b", "B", "h", "H", "i", "I", "q", "Q", "e", "f", "d"]
+shapes = [(), (0,), (1,), (7,), (3, 4), (0, 3), (2, 0, 5), (2, 3, 4)]
+count = 0
+for kind in kinds:
+    for order in "<>":
+        for shape in shapes:
+            for fortran in (False, True):
+                a = random_array(np.dtype(order + kind), shape)
+                if fortran:
+                    a = np.asfortranarray(a)
+                version = [(1, 0), (2, 0), (3, 0)][count % 3]
+                with open("a.npy", "wb") as f:
+                    np.lib.format.write_array(f, a, version=version)
+                check_facts(inspect("a.npy"), a)
+                count += 1
+assert count == 12 * 2 * 8 * 2
+END
+
+test_py other_types_are_named_and_measured << 'END'
+for a in (np.zeros(3, "c8"), np.zeros(3, ">c16"), np.array(["ab", "c"]), np.array([b"ab"]), np.zeros(2, "M8[ns]"),
+          np.zeros(2, "m8[D]"), np.zeros(4, "V3"), np.zeros(2, "g")):
+    np.save("a.npy", a)
+    facts = inspect("a.npy")
+    assert facts["dtype"] == str(a.dtype) or facts["dtype"] == a.dtype.str, (facts, a.dtype)
+    assert facts["shape"] == list(a.shape) and facts["bytes"] == a.nbytes, facts
+END
+
+test_py objects_and_structures_are_refused << 'END'
+np.save("o.npy", np.array([{}, 1], dtype=object), allow_pickle=True)
+assert "Python objects" in inspect("o.npy", fails=True)
+np.save("s.npy", np.zeros(2, dtype=[("a", "f4"), ("b", "i4")]))
+assert "structured" in inspect("s.npy", fails=True)
+END
+
+test_py values_at_the_edge_of_a_type_decide << 'END'
+edges = [(127, "int8"), (-128, "int8"), (255, "uint8"), (256, "uint16"), (-129, "int16"), (65535, "uint16"),
+         (65536, "uint32"), (-32769, "int32"), (2**32 - 1, "uint32"), (2**32, "int64"), (-2**31 - 1, "int64")]
+for value, expected in edges:
+    a = np.zeros((100003,), dtype="i8")
+    a[-1] = value  # in the last row
+    if value > 0 and expected.startswith("int"):
+        a[0] = -1
+    np.save("a.npy", a)
+    facts = inspect("a.npy")
+    assert facts["smallest_dtype"] == expected, (value, facts)
+    assert facts["bytes_after"] == a.size * np.dtype(expected).itemsize
+for value, expected in [(0.5, "float16"), (2053.5, "float32"), (0.1, "float64"), (65504.0, "float16"), (65503.0, "uint16"), (1e300, "float64"),
+                        (-0.0, "float16"), (np.nan, "float16"), (np.inf, "float16"), (2.0**-24, "float16"),
+                        (float(2**24 + 1), "uint32")]:
+    a = np.ones(100003)
+    a[-1] = value
+    np.save("a.npy", a)
+    assert inspect("a.npy")["smallest_dtype"] == expected, (value, inspect("a.npy"))
+END
+
+test_py npz_members_and_sparse_matrices_agree << 'END'
+dense = random_sparse((300, 200), 0.02)
+np.savez("s.npz", x=dense, y=np.arange(9), z=np.array(3.5))
+np.savez_compressed("d.npz", x=dense, y=np.arange(9), z=np.array(3.5))
+for name in ("s.npz", "d.npz"):
+    facts = inspect(name)
+    loaded = np.load(name)
+    assert [a["name"] for a in facts["arrays"]] == loaded.files
+    for a in facts["arrays"]:
+        check_facts(a, loaded[a["name"]])
+    assert facts["arrays"][0]["sparse_is_smaller"]
+for make in (sp.csr_matrix, sp.csc_matrix):
+    for compressed in (False, True):
+        m = make(dense)
+        sp.save_npz("m.npz", m, compressed=compressed)
+        facts = inspect("m.npz")
+        assert facts["sparse"] == m.format and facts["shape"] == list(m.shape) and facts["dtype"] == str(m.dtype)
+        assert facts["bytes"] == m.data.nbytes + m.indices.nbytes + m.indptr.nbytes
+        assert abs(facts["zero_fraction"] - (dense == 0).mean()) < 1e-12
+END
+
+test_py raw_bytes_are_what_they_are_said_to_be << 'END'
+a = random_array(np.dtype("<f4"), (30, 7))
+a.tofile("a.bin")
+check_facts(inspect("a.bin", "--dtype", "f32", "--shape", "30,7"), a)
+check_facts(inspect("a.bin", "--dtype", "float32", "--shape", "(30, 7)"), a)
+check_facts(inspect("a.bin", "--dtype", "float32"), a.ravel())
+assert "the file has" in inspect("a.bin", "--dtype", "f32", "--shape", "30,8", fails=True)
+END
+
+test_py memory_stays_in_the_budget_whatever_the_file << 'END'
+with open("big.npy", "wb") as f:
+    np.lib.format.write_array_header_1_0(f, {"descr": "<f8", "fortran_order": False, "shape": (25_000_000,)})
+    for i in range(25):
+        f.write(np.random.default_rng(i).standard_normal(1_000_000).astype("f4").astype("f8").tobytes())
+    f.seek(-8, 2)
+    f.write(np.float64(0.1).tobytes())
+facts = inspect("big.npy", "--memory", "8M")
+assert facts["smallest_dtype"] == "float64", facts  # only the last value needs it
+assert facts["peak_memory_bytes"] < (8 + 16) << 20, facts["peak_memory_bytes"]
+END
+
+finish

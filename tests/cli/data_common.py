@@ -1,0 +1,53 @@
+"""Shared by the tests of the data verbs: running the command, random arrays, and what NumPy says about them."""
+import json
+import os
+import subprocess
+
+import numpy as np
+import scipy.sparse as sp
+
+rng = np.random.default_rng(1)
+
+
+def stowage(*words, fails=False, code=None):
+    done = subprocess.run([os.environ["STOWAGE"], *words], capture_output=True, text=True, timeout=100)
+    assert (done.returncode != 0) == fails, (words, done)
+    assert code is None or done.returncode == code, (words, done)
+    assert done.returncode >= 0, (words, done)
+    return done.stderr if fails else done.stdout
+
+
+def inspect(*words, fails=False):
+    out = stowage("inspect", "--json", *words, fails=fails)
+    return out if fails else json.loads(out)
+
+
+def random_array(dtype, shape):
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(dtype)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        low = 0 if dtype.kind == "u" else info.min // 2
+        return np.asarray(rng.integers(low, info.max // 2, shape, dtype="i8" if info.bits < 64 else dtype.newbyteorder("="))).astype(dtype)
+    return np.asarray(rng.standard_normal(shape)).astype(dtype)
+
+
+def random_sparse(shape, density, dtype="f8"):
+    a = rng.standard_normal(shape).astype(dtype)
+    a[rng.random(shape) >= density] = 0
+    return a
+
+
+def check_facts(facts, a):
+    assert facts["shape"] == list(a.shape), (facts, a.shape)
+    assert facts["dtype"] == str(a.dtype), (facts, a.dtype)
+    assert facts["bytes"] == a.nbytes, (facts, a.nbytes)
+    if a.size == 0:
+        return
+    assert abs(facts["zero_fraction"] - (a == 0).mean()) < 1e-12, facts
+    if a.dtype.kind != "b":
+        assert facts["min"] == a.min().item() and facts["max"] == a.max().item(), (facts, a.min(), a.max())
+    small = np.dtype(facts["smallest_dtype"])
+    back = a.astype(small).astype(a.dtype)
+    assert np.array_equal(a, back), facts
+    assert facts["bytes_after"] == a.size * small.itemsize
