@@ -1,4 +1,5 @@
 /* Heap: opening, closing, and the hot path of alloc and free (stowage/heap.h). */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,7 +81,9 @@ static void heap_destroy(heap *h) {
   if (h->pool.chunks) pool_close(&h->pool);
   order_close(&h->order);
   if (h->device_ours) stow_device_close(h->device);
+#ifdef STOWAGE_CHECKS
   map_free(&h->sites);
+#endif
   free(h->notes);
   free(h->disk_folder);
   free(h);
@@ -257,8 +260,37 @@ static void tell(heap *h, stow_event_kind kind, uint64_t ptr, uint64_t bytes, st
   heap_emit(h, &event);
 }
 
+/* ---- who allocated it: debug builds only ---- */
+
+#ifdef STOWAGE_CHECKS
+static void site_note(heap *h, uint64_t ptr, void *caller) {
+  lock_take(&h->lock);
+  (void)!map_put(&h->sites, ptr, (uint64_t)(uintptr_t)caller); /* for want of memory: not known */
+  lock_give(&h->lock);
+}
+
+static stow_status site_tell(heap *h, uint64_t ptr, stow_status status) {
+  char why[512];
+  snprintf(why, sizeof why, "%s", stow_status_message());
+  lock_take(&h->lock);
+  const uint64_t *site = map_get(&h->sites, ptr);
+  uint64_t caller = site ? *site : 0;
+  lock_give(&h->lock);
+  return caller ? stow_fail(status, "%s (allocated by the code at 0x%llx)", why,
+                            (unsigned long long)caller)
+                : status;
+}
+#define SITE_NOTE(h, ptr, caller) site_note(h, ptr, caller)
+#else
+static stow_status site_tell(heap *h, uint64_t ptr, stow_status status) {
+  (void)h, (void)ptr;
+  return status;
+}
+#define SITE_NOTE(h, ptr, caller) (void)(caller)
+#endif
+
 static stow_status heap_alloc(uint64_t *ptr, stow_heap *shell, uint64_t bytes, uint64_t align,
-                              stow_stream stream) {
+                              stow_stream stream, void *caller) {
   heap *h;
   lane *l;
   request r;
@@ -266,7 +298,8 @@ static stow_status heap_alloc(uint64_t *ptr, stow_heap *shell, uint64_t bytes, u
   *ptr = 0;
   STOW_TRY(heap_enter(&h, shell));
   STOW_TRY(request_make(&r, h, bytes, align));
-  STOW_TRY(lane_of(&l, h, stream));
+  l = lane_look(h, stream);
+  if (!l) STOW_TRY(lane_of(&l, h, stream));
   latch_take(&l->lock);
   if (l->queue_count > 0 && ++l->polled >= POLL_EVERY) {
     stow_status ignored;
@@ -276,19 +309,20 @@ static stow_status heap_alloc(uint64_t *ptr, stow_heap *shell, uint64_t bytes, u
   latch_give(&l->lock);
   if (got == 0) STOW_TRY(heap_grow(&got, h, l, &r));
   *ptr = got;
+  SITE_NOTE(h, got, caller);
   if (heap_heard(h, STOW_EVENT_ALLOC))
     tell(h, STOW_EVENT_ALLOC, got, r.bytes, stream, r.tier, r.mark);
   return STOW_OK;
 }
 
 stow_status stow_heap_alloc(uint64_t *ptr, stow_heap *shell, uint64_t bytes, stow_stream stream) {
-  return heap_alloc(ptr, shell, bytes, 1, stream);
+  return heap_alloc(ptr, shell, bytes, 1, stream, __builtin_return_address(0));
 }
 
 stow_status stow_heap_alloc_aligned(uint64_t *ptr, stow_heap *shell, uint64_t bytes, uint64_t align,
                                     stow_stream stream) {
   if (align == 0) return stow_fail(STOW_ERR_INVALID, "alloc: alignment 0");
-  return heap_alloc(ptr, shell, bytes, align, stream);
+  return heap_alloc(ptr, shell, bytes, align, stream, __builtin_return_address(0));
 }
 
 /* ---- freeing ---- */
@@ -347,7 +381,7 @@ stow_status stow_heap_free(stow_heap *shell, uint64_t ptr, stow_stream stream) {
     }
   }
   latch_give(&l->lock);
-  if (status != STOW_OK) return heap_lose(h, status);
+  if (status != STOW_OK) return heap_lose(h, site_tell(h, ptr, status));
 told:
   if (heap_heard(h, STOW_EVENT_FREE))
     tell(h, STOW_EVENT_FREE, ptr, at.bytes, stream, at.tier, mark);

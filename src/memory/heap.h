@@ -122,7 +122,9 @@ struct heap {
   pthread_cond_t wake;
   bool wake_now, stop; /* guarded by wake_lock */
   uint64_t reserve[POOL_TIERS];
-  map sites; /* debug builds: ptr to the caller's address; guarded by lock */
+#ifdef STOWAGE_CHECKS
+  map sites; /* who allocated what is or was at an address; guarded by lock */
+#endif
 };
 
 /* The public handle: never freed, so that a closed one can be told. */
@@ -148,8 +150,25 @@ stow_status heap_lose(heap *h, stow_status status); /* notes a lost device; retu
 
 /* ---- lane.c ---- */
 stow_status lane_of(lane **out, heap *h, stow_stream stream); /* opens it when new */
-lane *lane_at(const heap *h, uint64_t ptr);                   /* by address; NULL: none */
-stow_status lane_room(lane *l, stow_tier tier);               /* opens a room; heap's lock held */
+
+static inline uint64_t hash_stream(stow_stream stream) {
+  return hash_u64((uint64_t)(uintptr_t)stream, 0) & (STREAM_HASH - 1);
+}
+/* The lane of a stream if it is open. */
+static inline lane *lane_look(heap *h, stow_stream stream) {
+  for (uint64_t k = hash_stream(stream);; k = (k + 1) & (STREAM_HASH - 1)) {
+    lane *l = atomic_load_explicit(&h->by_stream[k], memory_order_acquire);
+    if (!l || l->stream == stream) return l;
+  }
+}
+/* The lane an address belongs to; NULL: none. */
+static inline lane *lane_at(const heap *h, uint64_t ptr) {
+  uint32_t n = atomic_load_explicit(&h->range_count, memory_order_acquire);
+  for (uint32_t i = 0; i < n; i++)
+    if (ptr - h->ranges[i].base < h->ranges[i].end - h->ranges[i].base) return h->ranges[i].lane;
+  return NULL;
+}
+stow_status lane_room(lane *l, stow_tier tier); /* opens a room; heap's lock held */
 stow_status lane_close(lane *l);
 /* The allocation at `ptr`; STOW_ERR_NOT_FOUND or STOW_ERR_STATE with the reason. Lane locked. */
 stow_status lane_find(place *at, lane *l, uint64_t ptr);

@@ -9,17 +9,6 @@
 #define MAIN_TIMES 8
 #define FINE_TIMES 2
 
-static uint64_t hash_stream(stow_stream stream) {
-  return hash_u64((uint64_t)(uintptr_t)stream, 0) & (STREAM_HASH - 1);
-}
-
-static lane *lane_look(heap *h, stow_stream stream) {
-  for (uint64_t k = hash_stream(stream);; k = (k + 1) & (STREAM_HASH - 1)) {
-    lane *l = atomic_load_explicit(&h->by_stream[k], memory_order_acquire);
-    if (!l || l->stream == stream) return l;
-  }
-}
-
 /* Arenas unmap only with the heap's lock held. */
 static void unmapped(void *owner, stow_addr ptr, uint64_t bytes, stow_tier tier) {
   heap_note(owner, STOW_EVENT_UNMAP, ptr, bytes, tier);
@@ -87,13 +76,6 @@ stow_status lane_of(lane **out, heap *h, stow_stream stream) {
   if (!*out) status = lane_open(out, h, stream);
   lock_give(&h->lock);
   return status;
-}
-
-lane *lane_at(const heap *h, uint64_t ptr) {
-  uint32_t n = atomic_load_explicit(&h->range_count, memory_order_acquire);
-  for (uint32_t i = 0; i < n; i++)
-    if (ptr - h->ranges[i].base < h->ranges[i].end - h->ranges[i].base) return h->ranges[i].lane;
-  return NULL;
 }
 
 stow_status lane_close(lane *l) {

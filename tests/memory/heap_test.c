@@ -331,6 +331,9 @@ TEST(heap_tells_each_bad_use)
   CHECK_OK(stow_heap_free(h, big, NULL));
   CHECK_STATUS(stow_heap_free(h, big, NULL), STOW_ERR_STATE);
   CHECK_MESSAGE("freed twice");
+#ifdef STOWAGE_CHECKS
+  CHECK_MESSAGE("allocated by the code at 0x");
+#endif
   CHECK_OK(stow_heap_free(h, small, NULL));
   CHECK_STATUS(stow_heap_free(h, small, NULL), STOW_ERR_STATE);
   CHECK_STATUS(stow_heap_set_limit(h, STOW_TIER_DISK, 0), STOW_ERR_INVALID);
