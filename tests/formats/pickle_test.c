@@ -25,6 +25,7 @@ static stow_status read_bytes(recording *r, const void *bytes, size_t count) {
   return read_with(r, bytes, count, NULL, 0);
 }
 
+#define BYTES(text)   (text), sizeof(text) - 1
 #define READ(r, text) read_bytes((r), (text), sizeof(text) - 1)
 
 /* {"segments": [], "device_traces": [[{"action": "alloc", "addr": 512, "size": …}]]} with `value`
@@ -50,14 +51,14 @@ TEST(every_form_of_a_number_is_read)
     size_t count;
     uint64_t value;
   } forms[] = {
-      {"K\x07", 2, 7},
-      {"M\x34\x12", 3, 0x1234},
-      {"J\x78\x56\x34\x12", 5, 0x12345678},
-      {"\x8a\x00", 2, 0},
-      {"\x8a\x05\x00\x00\x00\x00\x01", 7, UINT64_C(1) << 32},
-      {"\x8a\x08\x01\x00\x00\x00\x00\x00\x00\x10", 10, UINT64_C(0x1000000000000001)},
-      {"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00", 11, UINT64_MAX},
-      {"\x8b\x02\x00\x00\x00\x00\x01", 7, 256},
+      {BYTES("K\x07"), 7},
+      {BYTES("M\x34\x12"), 0x1234},
+      {BYTES("J\x78\x56\x34\x12"), 0x12345678},
+      {BYTES("\x8a\x00"), 0},
+      {BYTES("\x8a\x05\x00\x00\x00\x00\x01"), UINT64_C(1) << 32},
+      {BYTES("\x8a\x08\x01\x00\x00\x00\x00\x00\x00\x10"), UINT64_C(0x1000000000000001)},
+      {BYTES("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00"), UINT64_MAX},
+      {BYTES("\x8b\x02\x00\x00\x00\x00\x01"), 256},
   };
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     recording r;
@@ -75,28 +76,27 @@ TEST(a_size_that_is_none_skips_its_entry_and_is_counted)
     const char *bytes;
     size_t count;
   } forms[] = {
-      {"J\xff\xff\xff\xff", 5},                                 /* -1 */
-      {"\x8a\x01\x80", 3},                                      /* -128 */
-      {"\x8a\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01", 12}, /* past 64 bits */
-      {"N", 1},
-      {"\x88", 1},
-      {"X\x01\0\0\0a", 6},
-      {"U\x01z", 3},
-      {"B\x02\0\0\0ab", 7}, /* bytes */
-      {"C\x02yz", 4},
-      {"\x96\x02\0\0\0\0\0\0\0ab", 11},
-      {"G\x40\0\0\0\0\0\0\0", 9},
-      {"}", 1},
-      {"]", 1},
-      {"\x8f", 1},
-      {"(K\x01K\x02K\x03t", 8},
-      {"K\x01\x85", 3},
-      {"K\x01K\x02K\x03\x87", 7},
-      {"(K\x01K\x02l", 6},
-      {"(X\x01\0\0\0aK\x02"
-       "d",
-       10},
-      {")", 1},
+      {BYTES("J\xff\xff\xff\xff")},                                /* -1 */
+      {BYTES("\x8a\x01\x80")},                                     /* -128 */
+      {BYTES("\x8a\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01")}, /* past 64 bits */
+      {BYTES("N")},
+      {BYTES("\x88")},
+      {BYTES("X\x01\0\0\0a")},
+      {BYTES("U\x01z")},
+      {BYTES("B\x02\0\0\0ab")}, /* bytes */
+      {BYTES("C\x02yz")},
+      {BYTES("\x96\x02\0\0\0\0\0\0\0ab")},
+      {BYTES("G\x40\0\0\0\0\0\0\0")},
+      {BYTES("}")},
+      {BYTES("]")},
+      {BYTES("\x8f")},
+      {BYTES("(K\x01K\x02K\x03t")},
+      {BYTES("K\x01\x85")},
+      {BYTES("K\x01K\x02K\x03\x87")},
+      {BYTES("(K\x01K\x02l")},
+      {BYTES("(X\x01\0\0\0aK\x02"
+             "d")},
+      {BYTES(")")},
   };
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     recording r;
@@ -115,21 +115,21 @@ TEST(opcodes_that_would_run_code_are_refused_by_name_and_offset)
     size_t count;
     const char *name, *offset;
   } ops[] = {
-      {"\x80\x02"
-       "cos\nsystem\n(X\x02\0\0\0idtR.",
-       27, "GLOBAL", "byte 2"},
-      {"\x80\x04\x8c\x02os\x8c\x06system\x93)R.", 18, "STACK_GLOBAL", "byte 14"},
-      {"\x80\x02)R.", 5, "REDUCE", "byte 3"},
-      {"\x80\x02}}b.", 6, "BUILD", "byte 4"},
-      {"\x80\x02(ios\nsystem\n.", 15, "INST", "byte 3"},
-      {"\x80\x02(o.", 5, "OBJ", "byte 3"},
-      {"\x80\x02))\x81.", 6, "NEWOBJ", "byte 4"},
-      {"\x80\x04))}\x92.", 7, "NEWOBJ_EX", "byte 5"},
-      {"\x80\x02\x82\x01.", 5, "EXT1", "byte 2"},
-      {"\x80\x02\x83\x01\x01.", 6, "EXT2", "byte 2"},
-      {"\x80\x02\x84\x01\x01\x01\x01.", 8, "EXT4", "byte 2"},
-      {"\x80\x02Pid\n.", 7, "PERSID", "byte 2"},
-      {"\x80\x02K\x01Q.", 6, "BINPERSID", "byte 4"},
+      {BYTES("\x80\x02"
+             "cos\nsystem\n(X\x02\0\0\0idtR."),
+       "GLOBAL", "byte 2"},
+      {BYTES("\x80\x04\x8c\x02os\x8c\x06system\x93)R."), "STACK_GLOBAL", "byte 14"},
+      {BYTES("\x80\x02)R."), "REDUCE", "byte 3"},
+      {BYTES("\x80\x02}}b."), "BUILD", "byte 4"},
+      {BYTES("\x80\x02(ios\nsystem\n."), "INST", "byte 3"},
+      {BYTES("\x80\x02(o."), "OBJ", "byte 3"},
+      {BYTES("\x80\x02))\x81."), "NEWOBJ", "byte 4"},
+      {BYTES("\x80\x04))}\x92."), "NEWOBJ_EX", "byte 5"},
+      {BYTES("\x80\x02\x82\x01."), "EXT1", "byte 2"},
+      {BYTES("\x80\x02\x83\x01\x01."), "EXT2", "byte 2"},
+      {BYTES("\x80\x02\x84\x01\x01\x01\x01."), "EXT4", "byte 2"},
+      {BYTES("\x80\x02Pid\n."), "PERSID", "byte 2"},
+      {BYTES("\x80\x02K\x01Q."), "BINPERSID", "byte 4"},
   };
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
     recording r;
@@ -168,29 +168,29 @@ TEST(a_broken_stack_or_memo_is_refused_with_its_place)
     size_t count;
     const char *words;
   } bads[] = {
-      {"\x80\x02.", 3, "nothing on the stack"},
-      {"\x80\x02K\x01K\x02.", 7, "more than one value"},
-      {"\x80\x02u.", 4, "no mark"},
-      {"\x80\x02"
-       "0.",
-       4, "nothing on the stack to pop"},
-      {"\x80\x02"
-       "2.",
-       4, "nothing on the stack to double"},
-      {"\x80\x02"
-       "h\x05.",
-       5, "entry 5, which was never put"},
-      {"\x80\x02q\x00.", 5, "nothing on the stack to remember"},
-      {"\x80\x02}(K\x01u.", 7, "a dict key without a value"},
-      {"\x80\x02K\x01K\x02"
-       "a.",
-       8, "items added to an int"},
-      {"\x80\x02(K\x01u.", 6, "without a list or dict"},
-      {"\x80\x02}q\x00(h\x00K\x01u"
-       "h\x00(K\x01K\x02u.",
-       19, "already used elsewhere"},
-      {"\x80\x02K\x01\x86.", 6, "more than the stack has"},
-      {"\x80\x02T\xff\xff\xff\xff.", 8, "negative length"},
+      {BYTES("\x80\x02."), "nothing on the stack"},
+      {BYTES("\x80\x02K\x01K\x02."), "more than one value"},
+      {BYTES("\x80\x02u."), "no mark"},
+      {BYTES("\x80\x02"
+             "0."),
+       "nothing on the stack to pop"},
+      {BYTES("\x80\x02"
+             "2."),
+       "nothing on the stack to double"},
+      {BYTES("\x80\x02"
+             "h\x05."),
+       "entry 5, which was never put"},
+      {BYTES("\x80\x02q\x00."), "nothing on the stack to remember"},
+      {BYTES("\x80\x02}(K\x01u."), "a dict key without a value"},
+      {BYTES("\x80\x02K\x01K\x02"
+             "a."),
+       "items added to an int"},
+      {BYTES("\x80\x02(K\x01u."), "without a list or dict"},
+      {BYTES("\x80\x02}q\x00(h\x00K\x01u"
+             "h\x00(K\x01K\x02u."),
+       "already used elsewhere"},
+      {BYTES("\x80\x02K\x01\x86."), "more than the stack has"},
+      {BYTES("\x80\x02T\xff\xff\xff\xff."), "negative length"},
   };
   for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
     recording r;
