@@ -165,7 +165,7 @@ static uint64_t make(const char *path, uint64_t bytes, bool stacks) {
 /* ---- reading it ---- */
 
 typedef struct result {
-  double seconds;
+  double seconds, cpu_seconds;
   uint64_t peak_bytes, recording_bytes, events;
 } result;
 
@@ -181,6 +181,8 @@ static result import_here(const char *path) {
   struct rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   out.peak_bytes = (uint64_t)usage.ru_maxrss << 10;
+  out.cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                    (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
   out.recording_bytes = r.event_count * sizeof *r.events + r.frame_count * sizeof *r.frames +
                         r.stack_frame_count * sizeof *r.stack_frames + r.names.length;
   recording_free(&r);
@@ -234,8 +236,10 @@ static void bench(const char *folder, const char *name, bool stacks, uint64_t by
   snprintf(path, sizeof path, "%s/%s.pickle", folder, name);
   uint64_t size = make(path, bytes, stacks);
   if (in_child(&ours, path, false)) {
-    printf("case=import_%s size=%.0f_MB events=%" PRIu64 " ours=%.2f unit=s rate=%.0f_MB/s\n", name,
-           (double)size / 1e6, ours.events, ours.seconds, (double)size / 1e6 / ours.seconds);
+    printf("case=import_%s size=%.0f_MB events=%" PRIu64
+           " ours=%.2f unit=s cpu=%.2f rate=%.0f_MB/s\n",
+           name, (double)size / 1e6, ours.events, ours.seconds, ours.cpu_seconds,
+           (double)size / 1e6 / ours.seconds);
     uint64_t beyond =
         ours.peak_bytes > ours.recording_bytes ? ours.peak_bytes - ours.recording_bytes : 0;
     printf("case=import_%s_memory ours=%.0f recording=%.0f beyond_it=%.0f unit=MB\n", name,
