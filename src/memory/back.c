@@ -17,6 +17,8 @@
  *    of the step time in page calls.
  *  - Pages are taken from the shortest free spans first. Those are the least likely to fit the next
  *    request: taking from the longest made a generation loop move 17 times more pages.
+ *    A request that would get large pages takes such first, wherever they are: a move costs by the
+ *    page, not by the byte.
  *  - A page moves by being mapped at its new address while the old one stays mapped (an alias, the
  *    stale span), so that nothing waits: the same stream's order makes it right, another stream is
  *    made to wait for an event on the device. The old address is unmapped when its ticket has
@@ -308,25 +310,46 @@ static uint32_t enough(const arena *a, uint32_t from, uint32_t to, uint64_t byte
   return slot;
 }
 
-uint64_t arena_strip(arena *a, uint64_t bytes, const window *keep, stow_status *status) {
+/* The first run of pages of at least `least` in [*from, *to). */
+static void only_large(const arena *a, uint8_t least, uint32_t *from, uint32_t *to) {
+  uint32_t low = *from, high;
+  while (low < *to && pool_page(a->pool, a->slots[low] - 1)->order < least)
+    low += 1u << pool_page(a->pool, a->slots[low] - 1)->order;
+  for (high = low; high < *to && pool_page(a->pool, a->slots[high] - 1)->order >= least;)
+    high += 1u << pool_page(a->pool, a->slots[high] - 1)->order;
+  *from = low;
+  *to = high;
+}
+
+/* One pass over the free spans, the shortest first, for pages of at least `least`. */
+static uint64_t strip_pass(arena *a, uint64_t bytes, uint8_t least, const window *keep,
+                           uint32_t *ticket, stow_status *status) {
   uint64_t got = 0;
-  uint32_t ticket = 0;
-  *status = STOW_OK;
-  for (uint32_t bin = bin_of(slot_unit(a, 1)); bin < BIN_COUNT && got < bytes; bin++) {
+  for (uint32_t bin = bin_of(slot_unit(a, 1) << least); bin < BIN_COUNT && got < bytes; bin++) {
     for (uint32_t i = a->bins[bin], after; i != 0 && got < bytes; i = after) {
       after = a->spans[i].b;
       uint32_t from, to;
       if (!whole_pages(a, i, &from, &to)) continue;
       avoid(a, keep, &from, &to);
+      if (from < to && least > 0) only_large(a, least, &from, &to);
       if (from >= to) continue;
       to = enough(a, from, to, bytes - got);
-      if (ticket == 0 && (*status = order_ticket(a->order, &ticket, a->stream)) != STOW_OK)
+      if (*ticket == 0 && (*status = order_ticket(a->order, ticket, a->stream)) != STOW_OK)
         return got;
-      if ((*status = let_go(a, i, from, to, ticket)) != STOW_OK) break;
+      if ((*status = let_go(a, i, from, to, *ticket)) != STOW_OK) return got;
       got += slot_addr(a, to) - slot_addr(a, from);
     }
-    if (*status != STOW_OK) break;
   }
+  return got;
+}
+
+uint64_t arena_strip(arena *a, uint64_t bytes, const window *keep, stow_status *status) {
+  uint64_t got = 0;
+  uint32_t ticket = 0;
+  *status = STOW_OK;
+  int most = keep ? order_made(a, keep->units) : 0;
+  for (int least = a->coarse ? most : 0; least >= 0 && got < bytes && *status == STOW_OK; least--)
+    got += strip_pass(a, bytes - got, (uint8_t)least, keep, &ticket, status);
   order_drop(a->order, ticket);
   return got;
 }
