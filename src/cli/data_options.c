@@ -25,6 +25,11 @@ stow_status data_budget(const verb_call *call, budget *b, progress *bar, const c
   return budget_check(b->bytes);
 }
 
+table_header data_header(const verb_call *call) {
+  const char *word = verb_value(call, "header");
+  return word == NULL ? HEADER_AUTO : strcmp(word, "yes") == 0 ? HEADER_YES : HEADER_NO;
+}
+
 stow_status data_shape(const char *text, array_spec *spec) {
   const char *at = text;
   bool bracket = *at == '(';

@@ -6,10 +6,18 @@
 #include "cli/verb.h"
 #include "data/array.h"
 #include "data/budget.h"
+#include "data/inspect.h"
 
 #define VERB_OPTION_MEMORY                                                                         \
   { "memory", "SIZE", "hold at most this much; default a quarter of what is free" }
 
+#define VERB_OPTION_HEADER                                                                         \
+  {                                                                                                \
+    "header", "yes|no",                                                                            \
+        "of a table: its first row names the columns; default: if it has no number"                \
+  }
+
+table_header data_header(const verb_call *call);
 /* --memory, and a bar called `what` behind b->progress. */
 stow_status data_budget(const verb_call *call, budget *b, progress *bar, const char *what);
 /* "3,4" or "(3, 4)" or "()". */

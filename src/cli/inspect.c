@@ -246,7 +246,7 @@ static void json_file(json *j, const char *path, const file_facts *f) {
 
 /* ---- the verb ---- */
 
-static stow_status inspect_all(verb_call *call, const array_spec *spec, const budget *b,
+static stow_status inspect_all(verb_call *call, const inspect_options *o, const budget *b,
                                progress *bar) {
   bool as_json = verb_flag(call, "json");
   buffer out = BUFFER_INIT;
@@ -255,7 +255,7 @@ static stow_status inspect_all(verb_call *call, const array_spec *spec, const bu
   if (as_json && call->operand_count > 1) json_begin_array(&j);
   for (int i = 0; i < call->operand_count && status == STOW_OK; i++) {
     file_facts f;
-    status = inspect_file(&f, call->operands[i], spec, b);
+    status = inspect_file(&f, call->operands[i], o, b);
     progress_end(bar);
     if (status != STOW_OK) break;
     if (as_json)
@@ -276,14 +276,14 @@ static stow_status inspect_all(verb_call *call, const array_spec *spec, const bu
 }
 
 static int run(verb_call *call) {
-  array_spec spec = {0};
+  inspect_options o = {.header = data_header(call)};
   budget b;
   progress bar;
   stow_status status = data_budget(call, &b, &bar, "reading");
   const char *type = verb_value(call, "dtype"), *shape = verb_value(call, "shape");
-  if (status == STOW_OK && type != NULL) status = dtype_parse(&spec.type, type);
-  if (status == STOW_OK && shape != NULL) status = data_shape(shape, &spec);
-  if (status == STOW_OK) status = inspect_all(call, &spec, &b, &bar);
+  if (status == STOW_OK && type != NULL) status = dtype_parse(&o.raw.type, type);
+  if (status == STOW_OK && shape != NULL) status = data_shape(shape, &o.raw);
+  if (status == STOW_OK) status = inspect_all(call, &o, &b, &bar);
   progress_end(&bar);
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
 }
@@ -291,6 +291,7 @@ static int run(verb_call *call) {
 static const verb_option options[] = {
     {"dtype", "TYPE", "the file is raw values of this type, as float32 or i16"},
     {"shape", "N,N", "and of this shape; default one dimension"},
+    VERB_OPTION_HEADER,
     VERB_OPTION_MEMORY,
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,
@@ -299,7 +300,7 @@ static const verb_option options[] = {
 const verb verb_inspect = {
     .name = "inspect",
     .summary = "show what data files hold, what they take in memory and what they could take",
-    .example = "stowage inspect train.npz labels.npy\n"
+    .example = "stowage inspect train.npz labels.npy table.csv.gz\n"
                "stowage inspect --dtype float32 --shape 1000,64 weights.bin",
     .operands = "FILE…",
     .operands_min = 1,

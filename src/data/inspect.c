@@ -1,11 +1,14 @@
-/* Inspect: npy, npz and raw files; tables are table.c's. */
+/* Inspect: arrays and model headers; tables are table.c's. */
 #include "data/inspect.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "data/sparse.h"
+#include "data/table.h"
+#include "formats/tensors.h"
 
 /* Read and scanned while it is still in the second-level cache. */
 enum { CHUNK_BYTES = 256 << 10 };
@@ -148,40 +151,99 @@ static stow_status inspect_npz(file_facts *f, source *from, const budget *b) {
   return status;
 }
 
-static stow_status inspect_source(file_facts *f, source *from, const array_spec *spec,
+/* ---- model files: what their header lists; the values are not looked at ---- */
+
+static stow_status inspect_tensors(file_facts *f, source *from, const budget *b) {
+  tensors t;
+  bool gguf = strcmp(f->format, "gguf") == 0;
+  STOW_TRY(gguf ? gguf_read(&t, from, b->bytes / 4) : safetensors_read(&t, from, b->bytes / 4));
+  stow_status status = STOW_OK;
+  if (t.count > b->bytes / 2 / sizeof(array_facts))
+    status = stow_fail(STOW_ERR_BUDGET, "%s: %zu tensors are more than the budget holds facts of",
+                       from->name, t.count);
+  for (size_t i = 0; i < t.count && status == STOW_OK; i++) {
+    const tensor *one = &t.list[i];
+    array_facts *facts = NULL;
+    status = add_array(f, &facts);
+    if (status != STOW_OK) break;
+    snprintf(facts->name, sizeof facts->name, "%s", one->name);
+    snprintf(facts->type_name, sizeof facts->type_name, "%s", one->type_name);
+    facts->type = one->type;
+    facts->dims = one->dims;
+    memcpy(facts->shape, one->shape, sizeof one->shape);
+    facts->count = one->count;
+    facts->bytes = facts->bytes_after = one->bytes;
+  }
+  tensors_free(&t);
+  return status;
+}
+
+/* ---- which of them it is ---- */
+
+/* Text: its first bytes hold no control character but line ends and tabs. */
+static bool is_text(const uint8_t *start, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (start[i] < 0x20 && start[i] != '\n' && start[i] != '\r' && start[i] != '\t') return false;
+  return count > 0;
+}
+
+static const char *format_of(const uint8_t *start, size_t count, uint64_t file_bytes) {
+  if (count >= 6 && memcmp(start, "\x93NUMPY", 6) == 0) return "npy";
+  if (count >= 4 && (memcmp(start, "PK\x03\x04", 4) == 0 || memcmp(start, "PK\x05\x06", 4) == 0))
+    return "npz";
+  if (count >= 4 && memcmp(start, "GGUF", 4) == 0) return "gguf";
+  if (count >= 8 && memcmp(start, "\x89HDF\r\n\x1a\n", 8) == 0) return "hdf5";
+  if (count >= 9 && start[8] == '{' && source_u64(start) <= file_bytes - 8) return "safetensors";
+  if (count >= 2 && start[0] == 0x1f && start[1] == 0x8b) return "csv";
+  return is_text(start, count) ? "csv" : NULL;
+}
+
+static stow_status inspect_source(file_facts *f, source *from, const inspect_options *o,
                                   const budget *b) {
   array a;
-  uint8_t start[8] = {0};
-  STOW_TRY(source_read(from, 0, start, from->bytes < 8 ? (size_t)from->bytes : 8));
-  bool described = spec != NULL && (spec->type != DTYPE_NONE || spec->has_shape);
-  bool npy = memcmp(start, "\x93NUMPY", 6) == 0;
-  bool zipped = memcmp(start, "PK\x03\x04", 4) == 0 || memcmp(start, "PK\x05\x06", 4) == 0;
-  if (described && (npy || zipped))
+  uint8_t start[512];
+  size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
+  STOW_TRY(source_read(from, 0, start, count));
+  const char *format = format_of(start, count, from->bytes);
+  bool described = o->raw.type != DTYPE_NONE || o->raw.has_shape;
+  if (described && format != NULL && strcmp(format, "csv") != 0)
     return stow_fail(STOW_ERR_INVALID,
                      "%s: an %s file says its type and shape itself; leave --dtype and --shape",
-                     from->name, npy ? "npy" : "npz");
+                     from->name, format);
   if (described) {
     f->format = "raw";
-    STOW_TRY(array_open_raw(&a, from, spec));
+    STOW_TRY(array_open_raw(&a, from, &o->raw));
     return inspect_one(f, &a, b);
   }
-  if (npy) {
-    f->format = "npy";
+  f->format = format;
+  if (format == NULL)
+    return stow_fail(
+        STOW_ERR_FORMAT,
+        "%s: no npy, npz, csv, safetensors or GGUF file; for raw bytes say --dtype and "
+        "perhaps --shape",
+        from->name);
+  if (strcmp(format, "npy") == 0) {
     STOW_TRY(array_open_npy(&a, from));
     return inspect_one(f, &a, b);
   }
-  if (zipped) return inspect_npz(f, from, b);
-  return stow_fail(STOW_ERR_FORMAT,
-                   "%s: not an npy or npz file; for raw bytes say --dtype and perhaps --shape",
-                   from->name);
+  if (strcmp(format, "npz") == 0) return inspect_npz(f, from, b);
+  if (strcmp(format, "csv") == 0) return table_inspect(f, from->name, o->header, b);
+  if (strcmp(format, "hdf5") == 0)
+    return stow_fail(
+        STOW_ERR_UNSUPPORTED,
+        "%s: HDF5 files are not read by this version; save the dataset with numpy.save",
+        from->name);
+  return inspect_tensors(f, from, b);
 }
 
-stow_status inspect_file(file_facts *f, const char *path, const array_spec *spec, const budget *b) {
+stow_status inspect_file(file_facts *f, const char *path, const inspect_options *options,
+                         const budget *b) {
+  static const inspect_options none = {0};
   *f = (file_facts){0};
   source from;
   STOW_TRY(source_open(&from, path));
   f->file_bytes = from.bytes;
-  stow_status status = inspect_source(f, &from, spec, b);
+  stow_status status = inspect_source(f, &from, options != NULL ? options : &none, b);
   if (status == STOW_OK) status = source_check(&from);
   source_close(&from);
   if (status != STOW_OK) {

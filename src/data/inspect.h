@@ -56,8 +56,16 @@ typedef struct file_facts {
   uint64_t bytes, bytes_after; /* in memory, of everything */
 } file_facts;
 
-/* Tells by the contents what the file is; `spec` only for raw bytes (NULL: none). */
-stow_status inspect_file(file_facts *f, const char *path, const array_spec *spec, const budget *b);
+typedef enum table_header { HEADER_AUTO, HEADER_YES, HEADER_NO } table_header;
+
+typedef struct inspect_options {
+  array_spec raw;      /* a type: the file is raw values */
+  table_header header; /* of a table; HEADER_AUTO: its first row tells */
+} inspect_options;
+
+/* Tells by the contents what the file is. `options` may be NULL. */
+stow_status inspect_file(file_facts *f, const char *path, const inspect_options *options,
+                         const budget *b);
 void inspect_free(file_facts *f);
 
 /* All values of one array; `done` and `total` for the progress of a file with several. */

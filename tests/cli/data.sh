@@ -103,6 +103,27 @@ check_facts(inspect("a.bin", "--dtype", "float32"), a.ravel())
 assert "the file has" in inspect("a.bin", "--dtype", "f32", "--shape", "30,8", fails=True)
 END
 
+test_py tables_agree_with_pythons_own_reader << 'END'
+import csv, gzip
+words = ["Oslo", "New, York", 'say "x"', "two\nlines", "Zürich", ""]
+for trial in range(20):
+    rows = [[str(int(rng.integers(-9, 9) * 10 ** int(rng.integers(0, 17)))), repr(float(rng.standard_normal() * 10.0 ** int(rng.integers(-300, 300)))),
+             words[int(rng.integers(0, 6))], "%.18e" % rng.standard_normal()] for _ in range(300)]
+    with open("t.csv", "w", newline="") as f:
+        csv.writer(f, lineterminator="\r\n" if trial % 2 else "\n").writerows([["i", "f", "t", "e"], *rows])
+    with open("t.csv", "rb") as f, gzip.open("t.csv.gz", "wb") as g:
+        g.write(f.read())
+    for name in ("t.csv", "t.csv.gz"):
+        facts = inspect(name)
+        i, f, t, e = facts["columns"]
+        assert facts["shape"] == [300, 4] and facts["header"]
+        assert (i["dtype"], i["min"], i["max"]) == ("int64", min(int(r[0]) for r in rows), max(int(r[0]) for r in rows)), i
+        for column, k in ((f, 1), (e, 3)):
+            values = [float(r[k]) for r in rows]
+            assert (column["dtype"], column["min"], column["max"]) == ("float64", min(values), max(values)), column
+        assert t["dtype"] == "text" and t["distinct"] == len({r[2] for r in rows} - {""}) and t["missing"] == sum(r[2] == "" for r in rows), t
+END
+
 test_py memory_stays_in_the_budget_whatever_the_file << 'END'
 with open("big.npy", "wb") as f:
     np.lib.format.write_array_header_1_0(f, {"descr": "<f8", "fortran_order": False, "shape": (25_000_000,)})

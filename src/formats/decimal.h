@@ -1,0 +1,28 @@
+/* Decimal: numbers as people write them, read exactly: an integer as an integer, anything else as
+ * the nearest double (ties to even), the same as strtod and Python's float. Called by the reader of
+ * tables, once for every field, so it is built for speed: see decimal.c. */
+#ifndef FORMATS_DECIMAL_H
+#define FORMATS_DECIMAL_H
+
+#include <stdint.h>
+
+typedef enum decimal_kind {
+  DECIMAL_NONE,     /* no number stands here */
+  DECIMAL_SIGNED,   /* value.i */
+  DECIMAL_UNSIGNED, /* past int64, within uint64: value.u */
+  DECIMAL_BIG,      /* an integer past 64 bits */
+  DECIMAL_FLOAT     /* value.d */
+} decimal_kind;
+
+typedef union decimal {
+  int64_t i;
+  uint64_t u;
+  double d;
+} decimal;
+
+/* Reads [+-]digits[.digits][e[+-]digits] at `at`; *end is the first byte behind it. The bytes must
+ * be followed by one that belongs to no number (a delimiter, a line end, '\0'). "-0" is the float
+ * -0.0: an integer would lose its sign. Words (nan, inf) are the caller's. */
+decimal_kind decimal_read(const char *at, const char **end, decimal *value);
+
+#endif

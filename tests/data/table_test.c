@@ -1,0 +1,129 @@
+/* Tables: quoting, line ends, ragged rows, and what columns turn out to be. */
+#include "data/table.h"
+
+#include <stdlib.h>
+
+#include "harness.h"
+
+static const budget small = {.bytes = BUDGET_LEAST};
+static file_facts facts;
+
+static stow_status read_table(const char *text, size_t length, table_header header) {
+  csv c;
+  inspect_free(&facts);
+  STOW_TRY(csv_open_memory(&c, text, length, "t.csv", table_row_max(&small)));
+  stow_status status = table_scan(&facts, &c, header, &small);
+  csv_close(&c);
+  return status;
+}
+
+static stow_status read_text(const char *text) {
+  return read_table(text, strlen(text), HEADER_AUTO);
+}
+
+static void check_column(size_t i, const char *type, const char *smallest) {
+  CHECK(i < facts.column_count);
+  CHECK_TEXT(facts.columns[i].type_name, type);
+  CHECK_TEXT(dtype_name(facts.columns[i].smallest), smallest);
+}
+
+TEST(columns_get_the_type_of_all_their_values)
+{
+  CHECK_OK(read_text("i,f,m,b,t,u,n\n"
+                     "1,0.5,3,true,x,18446744073709551615,\n"
+                     "-2,1e3,,False,y,1,nan\n"
+                     "300,-0,7,TRUE,x,0,-inf\n"));
+  CHECK(facts.has_header);
+  CHECK_U64(facts.rows, 3);
+  check_column(0, "int64", "int16");
+  check_column(1, "float64", "float16");
+  check_column(2, "float64", "float16");
+  CHECK_U64(facts.columns[2].missing, 1);
+  check_column(3, "bool", "bool");
+  check_column(4, "text", "uint8");
+  CHECK_U64(facts.columns[4].distinct, 2);
+  check_column(5, "uint64", "uint64");
+  check_column(6, "float64", "float16");
+  CHECK_U64(facts.columns[6].values.infs, 1);
+}
+
+TEST(quotes_line_ends_and_marks_are_understood)
+{
+  CHECK_OK(read_text("\xef\xbb\xbf\"a,1\",\"b \"\"x\"\"\"\r\n\"1\",\"two\nlines, one field\"\r\n"
+                     "\r\n 2 ,5\" pipe\r\n3,\"\""));
+  CHECK_U64(facts.column_count, 2);
+  CHECK_TEXT(facts.columns[0].name, "a,1");
+  CHECK_TEXT(facts.columns[1].name, "b \"x\"");
+  CHECK_U64(facts.rows, 3);
+  check_column(0, "int64", "uint8");
+  CHECK_U64(facts.columns[1].distinct, 2);
+  CHECK_U64(facts.columns[1].missing, 1);
+  CHECK_OK(read_text("1\t2\n3\t4\n"));
+  CHECK_TEXT(facts.format, "tsv");
+  CHECK(!facts.has_header);
+  CHECK_U64(facts.rows, 2);
+  CHECK_OK(read_text("a;b\n1,5;2\n"));
+  CHECK_U64(facts.column_count, 2);
+}
+
+TEST(what_is_wrong_names_its_line)
+{
+  CHECK_STATUS(read_text("a,b\n1,2\n\"x\ny\",3\n4\n"), STOW_ERR_FORMAT);
+  CHECK_MESSAGE("line 5: 1 fields, but 2");
+  CHECK_STATUS(read_text("a,b\n1,\"x\"y\n"), STOW_ERR_FORMAT);
+  CHECK_MESSAGE("line 2: letters behind a closing quote");
+  CHECK_STATUS(read_text("a,b\n1,\"x\n"), STOW_ERR_FORMAT);
+  CHECK_MESSAGE("line 2: a quote that is not closed");
+  CHECK_STATUS(read_table("a,b\n1,x\0y\n", 10, HEADER_AUTO), STOW_ERR_FORMAT);
+  CHECK_MESSAGE("line 2: a NUL byte");
+  CHECK_STATUS(read_table("\xff\xfe\x61\0", 4, HEADER_AUTO), STOW_ERR_FORMAT);
+  CHECK_MESSAGE("UTF-16");
+  CHECK_STATUS(read_text(""), STOW_ERR_FORMAT);
+  CHECK_MESSAGE("empty");
+}
+
+TEST(a_row_longer_than_the_budget_is_refused)
+{
+  size_t length = (size_t)BUDGET_LEAST;
+  char *text = malloc(length);
+  CHECK(text != NULL);
+  memset(text, 'x', length);
+  CHECK_STATUS(read_table(text, length, HEADER_AUTO), STOW_ERR_BUDGET);
+  CHECK_MESSAGE("--memory");
+  memset(text, ',', length);
+  CHECK_STATUS(read_table(text, length, HEADER_AUTO), STOW_ERR_BUDGET);
+  free(text);
+}
+
+TEST(values_no_number_type_holds_together_are_text)
+{
+  CHECK_OK(read_text("a,b,c,d,e\n-1,9007199254740993,true,1,18446744073709551616\n"
+                     "9223372036854775808,0.5,2,x,1\n"));
+  for (size_t i = 0; i < 4; i++) CHECK_TEXT(facts.columns[i].type_name, "text");
+  CHECK(facts.columns[0].mixed && !facts.columns[0].distinct_known);
+  CHECK_U64(facts.columns[3].first_text_line, 3);
+  CHECK_TEXT(facts.columns[4].type_name, "text");
+}
+
+TEST(more_distinct_text_than_the_budget_is_not_counted)
+{
+  buffer b = BUFFER_INIT;
+  buffer_text(&b, "name\n");
+  for (int i = 0; i < 60000; i++) buffer_printf(&b, "somebody%d\n", i);
+  CHECK_OK(b.status);
+  CHECK_OK(read_table(b.data, b.length, HEADER_AUTO));
+  CHECK(!facts.columns[0].distinct_known && !facts.columns[0].mixed);
+  buffer_free(&b);
+}
+
+TEST(the_header_can_be_told)
+{
+  CHECK_OK(read_table("1,2\n3,4\n", 8, HEADER_YES));
+  CHECK_TEXT(facts.columns[1].name, "2");
+  CHECK_U64(facts.rows, 1);
+  CHECK_OK(read_table("a,b\nc,d\n", 8, HEADER_NO));
+  CHECK_U64(facts.rows, 2);
+  CHECK_TEXT(facts.columns[1].name, "1");
+}
+
+TEST_MAIN
