@@ -1,0 +1,162 @@
+/* Causes: asks each, keeps the general below the particular, ranks. */
+#include "advise/causes.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <stowage/size.h>
+
+#define SHOWN_LEAST   0.1  /* below this a cause is not worth a line */
+#define BELIEVED      0.3  /* below this the answer is "unknown" */
+#define BESIDE_FIRST  0.75 /* no second cause is surer than this beside one that explains it */
+#define BESIDE_GROWTH 0.6  /* general causes count this much where live bytes grow every turn */
+
+const char *cause_name(cause_id id) {
+  static const char *const names[CAUSE_COUNT] = {[CAUSE_OTHER_PROCESS] = "other_process",
+                                                 [CAUSE_OUTSIDE_FRAMEWORK] = "outside_framework",
+                                                 [CAUSE_CACHE_HELD] = "cache_held",
+                                                 [CAUSE_LIMIT] = "limit",
+                                                 [CAUSE_FRAGMENTATION] = "fragmentation",
+                                                 [CAUSE_GRAPH_KEPT] = "graph_kept",
+                                                 [CAUSE_NO_GRAD_MISSING] = "no_grad_missing",
+                                                 [CAUSE_LEAK] = "leak",
+                                                 [CAUSE_LOADED_TWICE] = "loaded_twice",
+                                                 [CAUSE_EVAL_BATCH_BIGGER] = "eval_batch_bigger",
+                                                 [CAUSE_ONE_SPIKE] = "one_spike",
+                                                 [CAUSE_WEIGHTS_TOO_BIG] = "weights_too_big",
+                                                 [CAUSE_OPTIMIZER_STATE] = "optimizer_state",
+                                                 [CAUSE_BATCH_TOO_BIG] = "batch_too_big",
+                                                 [CAUSE_HOST_DATASET_WHOLE] = "host_dataset_whole",
+                                                 [CAUSE_HOST_COPIES] = "host_copies",
+                                                 [CAUSE_HOST_WORKERS] = "host_workers",
+                                                 [CAUSE_HOST_LIMIT] = "host_limit",
+                                                 [CAUSE_UNKNOWN] = "unknown"};
+  return id < CAUSE_COUNT ? names[id] : "unknown";
+}
+
+const char *cause_size(uint64_t bytes) {
+  static _Thread_local char texts[8][STOW_SIZE_TEXT_MAX];
+  static _Thread_local unsigned at;
+  return stow_size_format(texts[at++ % 8], bytes);
+}
+
+static void append(buffer *b, const char *format, va_list arguments) {
+  char line[512];
+  vsnprintf(line, sizeof line, format, arguments);
+  buffer_text(b, line);
+}
+
+void cause_say(cause *c, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  append(&c->evidence, format, arguments);
+  va_end(arguments);
+  buffer_char(&c->evidence, '\n');
+}
+
+void cause_head(cause *c, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  buffer_clear(&c->headline);
+  append(&c->headline, format, arguments);
+  va_end(arguments);
+}
+
+static int by_confidence(const void *a, const void *b) {
+  const cause *x = a, *y = b;
+  if (x->confidence != y->confidence) return x->confidence < y->confidence ? 1 : -1;
+  return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static void lower_general(cause *all, const findings *f) {
+  if (!f->growth.found) return;
+  static const cause_id general[] = {CAUSE_BATCH_TOO_BIG, CAUSE_OPTIMIZER_STATE,
+                                     CAUSE_WEIGHTS_TOO_BIG, CAUSE_ONE_SPIKE, CAUSE_FRAGMENTATION};
+  for (size_t i = 0; i < sizeof general / sizeof *general; i++)
+    all[general[i]].confidence *= BESIDE_GROWTH;
+}
+
+/* The card itself was full, and nobody told who else is on it: whatever this program does may not
+ * be the cause. */
+static void lower_untold(cause *all, const evidence *e) {
+  if (!e->failed || e->n.free_bytes == MESSAGE_UNKNOWN || e->n.card_bytes != MESSAGE_UNKNOWN ||
+      e->n.free_bytes >= e->n.asked_bytes)
+    return;
+  for (int i = 0; i < CAUSE_COUNT; i++)
+    if (i != CAUSE_FRAGMENTATION) all[i].confidence *= 0.8;
+}
+
+static void say_unknown(cause *c, const evidence *e) {
+  c->confidence = BELIEVED;
+  cause_head(c, "The recording does not show why");
+  if (!e->has_stacks)
+    cause_say(c, "it has no stacks: record with torch.cuda.memory._record_memory_history("
+                 "context='all') for the lines behind each allocation");
+  if (e->time.before_count > e->time.lifetime_count / 4)
+    cause_say(c,
+              "%u of %u allocations were there before it began: start recording earlier, or "
+              "with more max_entries",
+              e->time.before_count, e->time.lifetime_count);
+  if (e->told.kind == MESSAGE_NONE)
+    cause_say(c, "the error text is not in it: give it with --message for the card's side");
+}
+
+static stow_status ask_all(findings *f, const evidence *e, cause *all) {
+  STOW_TRY(growth_find(&f->growth, e));
+  STOW_TRY(copies_find(&f->copies, e));
+  STOW_TRY(batch_find(f, e));
+  STOW_TRY(fragmentation_find(f, e));
+  cause_other_process(&all[CAUSE_OTHER_PROCESS], e);
+  cause_outside_framework(&all[CAUSE_OUTSIDE_FRAMEWORK], e);
+  cause_cache_held(&all[CAUSE_CACHE_HELD], e);
+  cause_limit(&all[CAUSE_LIMIT], e);
+  cause_fragmentation(&all[CAUSE_FRAGMENTATION], e, f);
+  cause_graph_kept(&all[CAUSE_GRAPH_KEPT], e, f);
+  cause_no_grad_missing(&all[CAUSE_NO_GRAD_MISSING], e, f);
+  cause_leak(&all[CAUSE_LEAK], e, f);
+  cause_loaded_twice(&all[CAUSE_LOADED_TWICE], e, f);
+  STOW_TRY(cause_eval_batch_bigger(&all[CAUSE_EVAL_BATCH_BIGGER], e, f));
+  cause_one_spike(&all[CAUSE_ONE_SPIKE], e, f);
+  cause_weights_too_big(&all[CAUSE_WEIGHTS_TOO_BIG], e, f);
+  cause_optimizer_state(&all[CAUSE_OPTIMIZER_STATE], e, f);
+  cause_batch_too_big(&all[CAUSE_BATCH_TOO_BIG], e, f);
+  lower_general(all, f);
+  lower_untold(all, e);
+  return STOW_OK;
+}
+
+stow_status causes_find(findings *f, const evidence *e) {
+  *f = (findings){0};
+  if (!e->failed && !e->foreign) return STOW_OK;
+  for (int i = 0; i < CAUSE_COUNT; i++)
+    f->list[i] = (cause){.id = (cause_id)i, .headline = BUFFER_INIT, .evidence = BUFFER_INIT};
+  f->count = CAUSE_COUNT;
+  STOW_TRY(ask_all(f, e, f->list));
+  double best = 0;
+  for (int i = 0; i < CAUSE_COUNT; i++)
+    if (f->list[i].id != CAUSE_LIMIT && f->list[i].confidence > best) best = f->list[i].confidence;
+  if (best < BELIEVED && f->list[CAUSE_LIMIT].confidence < BELIEVED)
+    say_unknown(&f->list[CAUSE_UNKNOWN], e);
+  qsort(f->list, f->count, sizeof *f->list, by_confidence);
+  for (uint32_t i = 1; i < f->count && f->list[0].confidence >= BESIDE_FIRST; i++)
+    if (f->list[i].confidence > BESIDE_FIRST) f->list[i].confidence = BESIDE_FIRST;
+  while (f->count > 0 && f->list[f->count - 1].confidence < SHOWN_LEAST) {
+    cause *last = &f->list[--f->count];
+    buffer_free(&last->headline);
+    buffer_free(&last->evidence);
+  }
+  return STOW_OK;
+}
+
+void findings_free(findings *f) {
+  for (uint32_t i = 0; i < f->count; i++) {
+    buffer_free(&f->list[i].headline);
+    buffer_free(&f->list[i].evidence);
+  }
+  f->count = 0;
+  free(f->growth.of_stack);
+  f->growth.of_stack = NULL;
+  free(f->copies.list);
+  f->copies.list = NULL;
+}

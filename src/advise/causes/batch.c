@@ -1,0 +1,289 @@
+/* What one turn of work takes: the batch, an evaluation's larger batch, one request that dwarfs the
+ * rest.
+ *
+ * Bytes in proportion to the batch are those a forward pass keeps, the batch itself and what
+ * backward holds beyond the gradients. A batch has siblings: every layer asks for about as much.
+ * A spike has none. The same place in the model asking for more than it ever did is a larger
+ * batch: for evaluation, where the call comes from a line that training does not call from. */
+#include <stdlib.h>
+
+#include "advise/causes.h"
+
+#define BIGGER_LEAST 1.3 /* times what the same place asked for before */
+#define EVAL_BIGGER  1.5
+#define SPIKE_USER   1.5 /* times the next largest, on a line of the program's own */
+#define SPIKE_MODEL  4.0 /* …inside a model, where layers differ */
+
+static uint64_t asked_bytes(const evidence *e) {
+  return e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
+}
+
+static double share(uint64_t part, uint64_t whole) {
+  return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+static bool is_work(phase p) {
+  return p == PHASE_FORWARD || p == PHASE_USER || p == PHASE_BACKWARD;
+}
+
+/* The most that the place of the failure asked for before it, up to `until`. */
+static uint64_t most_before(const evidence *e, uint32_t until) {
+  uint64_t inner = e->inner_of_stack[e->fail_stack_id], most = 0;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (l->start < until && l->stack_id != 0 && e->inner_of_stack[l->stack_id] == inner &&
+        l->bytes > most)
+      most = l->bytes;
+  }
+  return most;
+}
+
+static void find_spike(spike *s, const evidence *e) {
+  uint64_t asked = asked_bytes(e), largest = 0, second = 0;
+  uint32_t stack_id = 0, current = e->turn_tick;
+  for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if ((e->has_stacks && !is_work(e->phase_of[i])) || l->start > e->fail_tick) continue;
+    if (l->bytes > largest && l->start >= current && evidence_live(e, l)) {
+      second = largest;
+      largest = l->bytes;
+      stack_id = l->stack_id;
+    } else if (l->bytes > second) {
+      second = l->bytes;
+    }
+  }
+  uint64_t other = largest > second ? largest : second;
+  if (asked >= largest)
+    *s =
+        (spike){.bytes = asked, .next_bytes = other, .stack_id = e->fail_stack_id, .refused = true};
+  else
+    *s = (spike){
+        .bytes = largest, .next_bytes = second > asked ? second : asked, .stack_id = stack_id};
+}
+
+/* How many times more the last turn asks for than any turn before did, summed over the places it
+ * came to: each counts with its largest request. */
+static stow_status turn_ratio(const evidence *e, double *ratio) {
+  map most[2] = {{0}, {0}}; /* before the turn, and in it */
+  stow_status status = STOW_OK;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count && status == STOW_OK; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (e->phase_of[i] != PHASE_FORWARD || l->start >= e->fail_tick || l->bytes < 65536) continue;
+    map *of = &most[l->start >= e->turn_tick];
+    uint64_t inner = e->inner_of_stack[l->stack_id], *have = map_get(of, inner);
+    if (have == NULL)
+      status = map_put(of, inner, l->bytes);
+    else if (l->bytes > *have)
+      *have = l->bytes;
+  }
+  uint64_t now = 0, before = 0, inner, bytes;
+  for (size_t at = 0; map_next(&most[1], &at, &inner, &bytes);) {
+    const uint64_t *had = map_get(&most[0], inner);
+    now += had != NULL ? bytes : 0;
+    before += had != NULL ? *had : 0;
+  }
+  *ratio = share(now, before);
+  map_free(&most[0]);
+  map_free(&most[1]);
+  return status;
+}
+
+/* Without stacks: the first allocations after `a` and after `b`, one by one the same multiple. 0 if
+ * they are not; `last` is what a failed request asked for after them. */
+static double sequence_multiple(const evidence *e, uint32_t a, uint32_t a_end, uint32_t b,
+                                uint32_t b_end, uint64_t last) {
+  uint64_t first[3], second[3];
+  uint32_t had = 0, seen = 0;
+  for (uint32_t tick = a; tick < a_end && had < 3; tick++)
+    if (timeline_event(&e->time, tick)->kind == EVENT_ALLOC)
+      first[had++] = timeline_event(&e->time, tick)->bytes;
+  for (uint32_t tick = b; tick < b_end && seen < 3; tick++)
+    if (timeline_event(&e->time, tick)->kind == EVENT_ALLOC)
+      second[seen++] = timeline_event(&e->time, tick)->bytes;
+  if (seen < 3 && last > 0) second[seen++] = last;
+  if (seen < 2 || had < seen || first[0] == 0) return 0;
+  double multiple = share(second[0], first[0]);
+  for (uint32_t i = 1; i < seen; i++)
+    if (first[i] == 0 || share(second[i], first[i]) < multiple * 0.95 ||
+        share(second[i], first[i]) > multiple * 1.05)
+      return 0;
+  return multiple;
+}
+
+stow_status batch_find(findings *f, const evidence *e) {
+  find_spike(&f->spike, e);
+  uint64_t gradients = e->live_by_phase[PHASE_BACKWARD], weights = e->live_by_phase[PHASE_BUILD];
+  if (gradients > weights) gradients = weights;
+  f->batch_bytes = e->live_by_phase[PHASE_FORWARD] + e->live_by_phase[PHASE_USER] +
+                   e->live_by_phase[PHASE_BACKWARD] - gradients;
+  if (!is_work(e->fail_phase) || e->turn_tick == 0) return STOW_OK;
+  if (e->has_stacks) return turn_ratio(e, &f->bigger);
+  if (e->loop.count < 2) return STOW_OK;
+  const loop_round *last = &e->loop.list[e->loop.count - 1], *before = last - 1;
+  f->bigger =
+      sequence_multiple(e, before->start, before->end, last->start, last->end, asked_bytes(e));
+  if (e->loop.count >= 3)
+    f->grew_before = sequence_multiple(e, before[-1].start, before[-1].end, before->start,
+                                       before->end, 0) >= BIGGER_LEAST;
+  return STOW_OK;
+}
+
+/* ---- evaluation ---- */
+
+/* Lines that training calls the model from. */
+static stow_status train_callers(const evidence *e, uint8_t **callers) {
+  *callers = calloc(e->source->frame_count + 1, 1);
+  if (*callers == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the call sites");
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (l->start < e->train_end_tick && e->phase_of[i] == PHASE_FORWARD)
+      (*callers)[e->caller_of_stack[l->stack_id]] = 1;
+  }
+  return STOW_OK;
+}
+
+/* The largest ratio, after training, of what a place in the model asks for to what it asked for in
+ * training. Covers a failure in the loss or the next batch. */
+static stow_status bigger_since(const evidence *e, const uint8_t *callers, double *ratio) {
+  map most = {0};
+  stow_status status = STOW_OK;
+  *ratio = 0;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count && status == STOW_OK; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (e->phase_of[i] != PHASE_FORWARD || l->start >= e->fail_tick || l->bytes < 65536) continue;
+    uint64_t inner = e->inner_of_stack[l->stack_id], *have = map_get(&most, inner);
+    if (l->start < e->train_end_tick) {
+      if (have == NULL)
+        status = map_put(&most, inner, l->bytes);
+      else if (l->bytes > *have)
+        *have = l->bytes;
+    } else if (!callers[e->caller_of_stack[l->stack_id]] && have != NULL) {
+      double times = (double)l->bytes / (double)*have;
+      if (times > *ratio) *ratio = times;
+    }
+  }
+  map_free(&most);
+  return status;
+}
+
+static stow_status evaluation_ratio(const evidence *e, const findings *f, double *ratio,
+                                    bool *elsewhere) {
+  *ratio = 0;
+  *elsewhere = false;
+  if (e->train_end_tick == 0) return STOW_OK;
+  if (!e->has_stacks) { /* a sudden jump; a batch that grew before goes on growing */
+    *ratio = f->bigger;
+    *elsewhere = e->loop.from_marks && !f->grew_before;
+    return STOW_OK;
+  }
+  uint8_t *callers;
+  STOW_TRY(train_callers(e, &callers));
+  uint32_t caller = e->caller_of_stack[e->fail_stack_id];
+  *elsewhere = caller != 0 && !callers[caller];
+  stow_status status = STOW_OK;
+  if (*elsewhere && e->fail_phase == PHASE_FORWARD) {
+    uint64_t most = most_before(e, e->train_end_tick);
+    if (most > 0) *ratio = share(asked_bytes(e), most);
+  }
+  if (*elsewhere && *ratio < EVAL_BIGGER) {
+    double since;
+    status = bigger_since(e, callers, &since);
+    if (since > *ratio) *ratio = since;
+  }
+  free(callers);
+  return status;
+}
+
+stow_status cause_eval_batch_bigger(cause *c, const evidence *e, const findings *f) {
+  if (!is_work(e->fail_phase) || f->growth.graph) return STOW_OK;
+  double ratio;
+  bool elsewhere;
+  STOW_TRY(evaluation_ratio(e, f, &ratio, &elsewhere));
+  if (!elsewhere || ratio < EVAL_BIGGER) return STOW_OK;
+  c->confidence = e->has_stacks ? 0.96 : 0.85;
+  char place[256];
+  if (e->has_stacks)
+    cause_head(c, "The evaluation at %s uses a batch about %.1f times training's",
+               evidence_place(e, place, sizeof place, e->caller_of_stack[e->fail_stack_id]), ratio);
+  else
+    cause_head(c, "After training, a batch about %.1f times as large is used", ratio);
+  cause_say(c, "the same place in the model asked for %.1f times what it did in training: %s",
+            ratio, cause_size(asked_bytes(e)));
+  cause_say(c, "it is not called from the line that training calls it from, and nothing is run "
+               "backward after it");
+  return STOW_OK;
+}
+
+/* ---- the spike ---- */
+
+bool spike_stands_alone(const evidence *e, const spike *s) {
+  uint64_t capacity = evidence_capacity(e);
+  return s->refused && s->bytes >= 2 * s->next_bytes &&
+         ((capacity > 0 && s->bytes > capacity) ||
+          share(s->bytes, e->n.live_bytes + asked_bytes(e)) >= 0.6);
+}
+
+void cause_one_spike(cause *c, const evidence *e, const findings *f) {
+  const spike *s = &f->spike;
+  phase p = s->refused ? e->fail_phase : e->phase_of_stack[s->stack_id];
+  uint64_t all = e->n.live_bytes + asked_bytes(e);
+  double part = share(s->bytes, all),
+         times = s->next_bytes > 0 ? share(s->bytes, s->next_bytes) : 99;
+  if ((!is_work(p) && e->has_stacks) || p == PHASE_OPTIMIZER || part < 0.25) return;
+  double sure = part >= 0.5 ? 0.94 : part >= 0.35 ? 0.82 : 0.6;
+  double needed = p == PHASE_USER || p == PHASE_BUILD ? SPIKE_USER : SPIKE_MODEL;
+  if (times < needed) sure *= times < needed / 2 ? 0.3 : 0.6;
+  if (p == PHASE_FORWARD && f->bigger >= BIGGER_LEAST) sure *= 0.3; /* a larger batch */
+  if (p == PHASE_FORWARD && f->spike.next_bytes == 0) sure *= 0.5;
+  if (!s->refused) sure *= 0.85;
+  if (!e->has_stacks) sure *= 0.85;
+  if (p == PHASE_BUILD && !spike_stands_alone(e, s)) sure *= 0.5; /* the next weight may be large */
+  if (e->n.hole_bytes != MESSAGE_UNKNOWN && e->n.hole_bytes >= s->bytes) sure *= 0.6;
+  c->confidence = sure;
+  char place[256];
+  if (s->stack_id != 0)
+    cause_head(c, "One request at %s dwarfs everything else: %s",
+               evidence_place(e, place, sizeof place, e->user_of_stack[s->stack_id]),
+               cause_size(s->bytes));
+  else
+    cause_head(c, "One request dwarfs everything else: %s", cause_size(s->bytes));
+  cause_say(c, "%s at once, beside %s live in all; the next largest that is not a weight is %s",
+            cause_size(s->bytes), cause_size(e->n.live_bytes), cause_size(s->next_bytes));
+  uint64_t capacity = evidence_capacity(e);
+  if (capacity > 0 && s->bytes > capacity)
+    cause_say(c, "it would not fit on its own: there is %s", cause_size(capacity));
+}
+
+/* ---- the batch ---- */
+
+void cause_batch_too_big(cause *c, const evidence *e, const findings *f) {
+  if (!is_work(e->fail_phase)) return;
+  uint64_t asked = asked_bytes(e);
+  double part = share(f->batch_bytes + asked, e->n.live_bytes + asked);
+  if (part < 0.2 || e->n.live_bytes + asked == 0) return;
+  uint64_t model = e->live_by_phase[PHASE_FORWARD] + (e->fail_phase != PHASE_USER ? asked : 0);
+  c->confidence = 0.5 + 0.38 * part;
+  if (f->bigger >= BIGGER_LEAST) c->confidence = 0.92;
+  if (share(model, e->n.live_bytes + asked) < 0.15)
+    c->confidence *= 0.4; /* hardly anything is a model's: there is no batch */
+  if (f->bigger < BIGGER_LEAST && f->spike.refused &&
+      f->spike.bytes > SPIKE_MODEL * (double)f->spike.next_bytes &&
+      share(asked, e->n.live_bytes + asked) >= 0.5)
+    c->confidence *= 0.8; /* no layer asks for anything like it */
+  if (!e->has_stacks) c->confidence *= 0.92;
+  char place[256];
+  uint32_t from = e->caller_of_stack[e->fail_stack_id];
+  if (from != 0)
+    cause_head(c, "The batch is too big: %s of activations at %s, %s more asked for",
+               cause_size(f->batch_bytes), evidence_place(e, place, sizeof place, from),
+               cause_size(asked));
+  else
+    cause_head(c, "The batch is too big: %s of activations, %s more asked for",
+               cause_size(f->batch_bytes), cause_size(asked));
+  cause_say(c,
+            "%.0f%% of what is live grows with the batch: activations, the batch, what backward "
+            "holds",
+            share(f->batch_bytes, e->n.live_bytes) * 100);
+  if (f->bigger >= BIGGER_LEAST)
+    cause_say(c, "this place asked for %.1f times what it did in earlier turns", f->bigger);
+}

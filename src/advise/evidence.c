@@ -1,0 +1,202 @@
+/* Evidence: finds the failure, does the arithmetic of the card, calls the parts. */
+#include "advise/evidence.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/census.h"
+#include "trace/site.h"
+
+/* Error texts round to two decimals: a number in GiB is known to about 5 MiB. */
+#define ROUNDING (UINT64_C(16) << 20)
+
+static uint64_t least(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+static bool known(uint64_t bytes) {
+  return bytes != MESSAGE_UNKNOWN;
+}
+
+/* The failure the text is about: the last of its size, or the last of all. Programs survive
+ * refusals (cuDNN asks for a smaller workspace), so earlier ones mean little. */
+static void find_failure(evidence *e) {
+  const timeline *t = &e->time;
+  uint32_t last = TIMELINE_NONE, told = TIMELINE_NONE;
+  for (uint32_t tick = 0; tick < t->tick_count; tick++) {
+    const event *at = timeline_event(t, tick);
+    if (at->kind != EVENT_FAIL) continue;
+    last = tick;
+    uint64_t asked = e->told.asked_bytes;
+    uint64_t off = at->bytes > asked ? at->bytes - asked : asked - at->bytes;
+    if (known(asked) && (off <= asked / 100 || off < 4096)) told = tick;
+  }
+  if (told != TIMELINE_NONE) last = told;
+  e->foreign = e->told.kind != MESSAGE_NONE && e->told.kind != MESSAGE_TORCH &&
+               e->told.kind != MESSAGE_HOST && told == TIMELINE_NONE;
+  e->failed = last != TIMELINE_NONE && !e->foreign;
+  if (!e->failed) return;
+  const event *at = timeline_event(t, last);
+  e->fail_tick = last;
+  e->fail_stack_id = at->stack_id <= e->source->stack_count ? at->stack_id : 0;
+  e->n.asked_bytes = at->bytes;
+  if (at->addr != 0) e->n.free_bytes = at->addr;
+  if (e->told.kind != MESSAGE_NONE) return;
+  uint32_t after = 0;
+  for (uint32_t tick = last + 1; tick < t->tick_count; tick++)
+    after += timeline_event(t, tick)->kind == EVENT_ALLOC;
+  e->survived = after > 16;
+}
+
+/* Most live and most reserved, up to the failure. */
+static void find_peaks(evidence *e) {
+  const timeline *t = &e->time;
+  uint64_t live = 0, reserved = 0;
+  uint32_t peak_tick = 0;
+  for (uint32_t i = 0; i < t->before_count; i++) live += t->lifetimes[i].bytes;
+  for (uint32_t i = 0; i < t->extent_count; i++)
+    if (t->extents[i].before) reserved += t->extents[i].bytes;
+  e->peak_live_bytes = live;
+  e->peak_reserved_bytes = reserved;
+  uint32_t until = e->failed ? e->fail_tick : t->tick_count;
+  for (uint32_t tick = 0; tick < until; tick++) {
+    const event *at = timeline_event(t, tick);
+    live += (uint64_t)timeline_change(t, tick);
+    if (live > e->peak_live_bytes) {
+      e->peak_live_bytes = live;
+      peak_tick = tick;
+    }
+    if (at->kind == EVENT_SEGMENT_ALLOC || at->kind == EVENT_SEGMENT_MAP) reserved += at->bytes;
+    if (at->kind == EVENT_SEGMENT_FREE || at->kind == EVENT_SEGMENT_UNMAP)
+      reserved -= least(reserved, at->bytes);
+    if (reserved > e->peak_reserved_bytes) e->peak_reserved_bytes = reserved;
+  }
+  if (e->failed) return;
+  /* Nothing failed: the state of interest is the peak; another's failure is seen at the end. */
+  e->fail_tick = peak_tick;
+  if (e->foreign && t->tick_count > 0) e->fail_tick = t->tick_count - 1;
+}
+
+/* The card's other users, from the text: whole processes by name, the rest by what is missing. */
+static void account_for_card(evidence *e) {
+  numbers *n = &e->n;
+  const message *m = &e->told;
+  if (!known(n->free_bytes)) n->free_bytes = m->free_bytes;
+  n->card_bytes = known(m->card_bytes)
+                      ? m->card_bytes
+                      : (e->source->device_bytes != 0 ? e->source->device_bytes : MESSAGE_UNKNOWN);
+  n->limit_bytes = m->limit_bytes;
+  uint64_t listed = 0;
+  for (uint32_t i = 0; i < m->process_count; i++) listed += m->processes[i].bytes;
+  if (known(m->process_bytes)) {
+    n->outside_framework_bytes =
+        m->process_bytes > n->reserved_bytes ? m->process_bytes - n->reserved_bytes : 0;
+    n->other_process_bytes = listed;
+    if (m->process_count == 0 && known(n->card_bytes) && known(n->free_bytes)) {
+      uint64_t seen = n->free_bytes + m->process_bytes;
+      n->other_process_bytes = n->card_bytes > seen + ROUNDING ? n->card_bytes - seen : 0;
+    }
+  } else if (m->process_count > 0) {
+    n->other_process_bytes = listed;
+  }
+  if (!known(n->card_bytes)) return;
+  uint64_t sum = n->reserved_bytes;
+  if (known(n->free_bytes)) sum += n->free_bytes;
+  if (known(n->other_process_bytes)) sum += n->other_process_bytes;
+  if (known(n->outside_framework_bytes)) sum += n->outside_framework_bytes;
+  n->unknown_bytes = n->card_bytes > sum ? n->card_bytes - sum : 0;
+  /* What rounding leaves over is not another user: the least exact number takes it. */
+  if (known(n->outside_framework_bytes) && known(n->free_bytes)) {
+    uint64_t off = n->card_bytes > sum ? n->card_bytes - sum : sum - n->card_bytes;
+    if (off > ROUNDING) return;
+    n->outside_framework_bytes =
+        n->card_bytes > sum ? n->outside_framework_bytes + off
+                            : n->outside_framework_bytes - least(off, n->outside_framework_bytes);
+    n->unknown_bytes = 0;
+  }
+}
+
+static stow_status count_memory(evidence *e) {
+  site_table sites = {0};
+  census c = {0};
+  stow_status status = site_table_build(&sites, e->source);
+  if (status == STOW_OK) status = census_take(&c, &e->time, &sites, GROUP_SIZE, e->fail_tick);
+  if (status == STOW_OK) {
+    numbers *n = &e->n;
+    n->live_bytes = c.live_bytes;
+    if (e->time.reserved_known) {
+      n->reserved_bytes = c.reserved_bytes;
+      n->cached_bytes = c.reserved_bytes > c.live_bytes ? c.reserved_bytes - c.live_bytes : 0;
+      n->hole_bytes = c.hole_bytes;
+      n->largest_hole_bytes = c.largest_hole_bytes;
+    } else if (known(e->told.cached_bytes)) {
+      n->cached_bytes = e->told.cached_bytes;
+      n->reserved_bytes = n->live_bytes + n->cached_bytes;
+    } else {
+      n->reserved_bytes = n->live_bytes;
+    }
+    if (!known(n->asked_bytes)) n->asked_bytes = e->told.asked_bytes;
+    account_for_card(e);
+  }
+  census_free(&c);
+  site_table_free(&sites);
+  return status;
+}
+
+stow_status evidence_gather(evidence *e, const recording *r, const char *text, size_t text_bytes) {
+  *e = (evidence){.source = r,
+                  .n = {.asked_bytes = MESSAGE_UNKNOWN,
+                        .cached_bytes = MESSAGE_UNKNOWN,
+                        .hole_bytes = MESSAGE_UNKNOWN,
+                        .largest_hole_bytes = MESSAGE_UNKNOWN,
+                        .other_process_bytes = MESSAGE_UNKNOWN,
+                        .outside_framework_bytes = MESSAGE_UNKNOWN,
+                        .limit_bytes = MESSAGE_UNKNOWN,
+                        .card_bytes = MESSAGE_UNKNOWN,
+                        .free_bytes = MESSAGE_UNKNOWN,
+                        .unknown_bytes = MESSAGE_UNKNOWN}};
+  const char *error = recording_text(r, r->error_id);
+  if (text != NULL)
+    message_read(&e->told, text, text_bytes);
+  else
+    message_read(&e->told, error, strlen(error));
+  e->expandable = steps_expandable(r);
+  for (size_t i = 0; i < r->stack_count && !e->has_stacks; i++)
+    e->has_stacks = r->stacks[i].count > 0;
+  STOW_TRY(timeline_build(&e->time, r, steps_main_device(r)));
+  find_failure(e);
+  find_peaks(e);
+  STOW_TRY(evidence_stacks(e));
+  STOW_TRY(count_memory(e));
+  STOW_TRY(evidence_phases(e));
+  return evidence_rounds(e);
+}
+
+void evidence_free(evidence *e) {
+  timeline_free(&e->time);
+  free(e->phase_of_stack);
+  free(e->user_of_stack);
+  free(e->caller_of_stack);
+  free(e->inner_of_stack);
+  free(e->phase_of);
+  rounds_free(&e->loop);
+  *e = (evidence){0};
+}
+
+bool evidence_limit_bound(const evidence *e) {
+  if (!known(e->n.limit_bytes)) return false;
+  return !known(e->n.free_bytes) || !known(e->n.asked_bytes) || e->n.free_bytes >= e->n.asked_bytes;
+}
+
+uint64_t evidence_capacity(const evidence *e) {
+  if (evidence_limit_bound(e)) return e->n.limit_bytes;
+  if (known(e->n.free_bytes)) return e->n.reserved_bytes + e->n.free_bytes;
+  if (known(e->n.limit_bytes)) return e->n.limit_bytes;
+  return known(e->n.card_bytes) ? e->n.card_bytes : 0;
+}
+
+const char *evidence_place(const evidence *e, char *text, size_t size, uint32_t frame_id) {
+  return site_text(text, size, e->source, frame_id);
+}

@@ -1,0 +1,111 @@
+/* Evidence: what a recording of a failure shows, before anybody draws a conclusion.
+ *
+ *   timeline    every allocation with its end            (trace/timeline.h)
+ *   phase       what part of a program asked for it: building the model, forward, backward, the
+ *               optimizer, loading a file, copying, or the program's own lines
+ *   rounds      the loop the failure happened in, cut at each of its turns
+ *   numbers     the arithmetic of the card at that moment
+ *
+ * The causes (causes.h) read this and nothing else. Phases come from the stacks; where the
+ * recording has none they are told from marks, order and sizes alone, which is weaker, and
+ * has_stacks says so. Everything is as of the failure: what the program freed while the exception
+ * went up is still live here. */
+#ifndef ADVISE_EVIDENCE_H
+#define ADVISE_EVIDENCE_H
+
+#include "advise/message.h"
+#include "trace/steps.h"
+#include "trace/timeline.h"
+
+typedef enum phase {
+  PHASE_UNKNOWN = 0,
+  PHASE_BUILD,     /* parameters made, or moved to the card */
+  PHASE_LOAD,      /* a checkpoint read */
+  PHASE_COPY,      /* deepcopy, a state dict cloned by the framework */
+  PHASE_FORWARD,   /* inside a call of a module */
+  PHASE_BACKWARD,  /* autograd */
+  PHASE_OPTIMIZER, /* inside an optimizer's step */
+  PHASE_USER,      /* the program's own line, outside all of these */
+  PHASE_COUNT
+} phase;
+
+/* MESSAGE_UNKNOWN where not known. */
+typedef struct numbers {
+  uint64_t asked_bytes, live_bytes, cached_bytes, hole_bytes, largest_hole_bytes;
+  uint64_t other_process_bytes, outside_framework_bytes, limit_bytes, card_bytes, free_bytes;
+  uint64_t unknown_bytes; /* of the card, nowhere above */
+  uint64_t reserved_bytes;
+} numbers;
+
+/* One turn of the loop, whole unless it is the last. */
+typedef struct loop_round {
+  uint32_t start, end;    /* ticks */
+  uint64_t kept_bytes;    /* born in it, live at the failure; optimizer state and weights aside */
+  uint64_t forward_bytes; /* allocated in its forward phase */
+  uint64_t kept_forward_bytes;
+  uint32_t kept_count, kept_forward_count;
+  bool backward; /* something was allocated by autograd */
+  bool scalar;   /* a number born in it was live at its end */
+} loop_round;
+
+typedef struct rounds {
+  loop_round *list; /* the last is the one that failed */
+  uint32_t count;
+  bool from_marks;
+  uint32_t anchor_stack_id; /* what comes once a turn */
+} rounds;
+
+typedef struct evidence {
+  const recording *source;
+  message told; /* the error text, read */
+  timeline time;
+  bool failed;        /* an out-of-memory is in it */
+  bool foreign;       /* not PyTorch's: another library's request failed, beside this recording */
+  bool survived;      /* the program went on after the last one */
+  uint32_t fail_tick; /* of the failure; where there is none, of the peak */
+  uint32_t fail_stack_id;
+  phase fail_phase;
+  bool has_stacks, has_marks, expandable;
+  numbers n;
+  uint64_t peak_live_bytes, peak_reserved_bytes; /* up to and with the failure */
+  uint8_t *phase_of_stack;                       /* by stack id */
+  uint32_t *user_of_stack;   /* the program's own innermost frame; frame id, 0 none */
+  uint32_t *caller_of_stack; /* the program's frame that called into the outermost module */
+  uint64_t *inner_of_stack;  /* hash of the frames inside that call: the place within the model */
+  uint8_t *phase_of;         /* by lifetime */
+  uint64_t live_by_phase[PHASE_COUNT]; /* at the failure */
+  uint32_t first_work_tick;            /* the first allocation after the model was built */
+  uint32_t train_end_tick; /* the last optimizer step or backward before the failure; 0 none */
+  rounds loop;
+  uint32_t turn_tick; /* where the turn that failed began; 0 where no turn came to its end */
+  bool recomputes;    /* torch.utils.checkpoint is at work */
+} evidence;
+
+/* Reads everything; `r` must outlive it, and `text` too: the error text where none came with the
+ * recording, NULL if there is none. Undo with evidence_free, also after a failure. */
+stow_status evidence_gather(evidence *e, const recording *r, const char *text, size_t text_bytes);
+void evidence_free(evidence *e);
+
+/* Is lifetime `l` there at the failure? */
+static inline bool evidence_live(const evidence *e, const lifetime *l) {
+  return lifetime_live(l, e->fail_tick);
+}
+
+/* Bytes the framework could have had: its limit, or what the card had left for it. 0 not known. */
+uint64_t evidence_capacity(const evidence *e);
+/* Was it the framework's limit that said no, not the card? */
+bool evidence_limit_bound(const evidence *e);
+/* "main  train.py:31", or "no stack recorded". Returns `text`. */
+const char *evidence_place(const evidence *e, char *text, size_t size, uint32_t frame_id);
+
+/* ---- the parts ---- */
+
+/* phase.c: fills phase_of_stack, user_of_stack, caller_of_stack, inner_of_stack. */
+stow_status evidence_stacks(evidence *e);
+/* phase.c: fills phase_of and what follows from it. */
+stow_status evidence_phases(evidence *e);
+/* rounds.c */
+stow_status evidence_rounds(evidence *e);
+void rounds_free(rounds *r);
+
+#endif

@@ -1,0 +1,93 @@
+/* Explain: evidence, causes, fixes, and the sentence on top. */
+#include "advise/explain.h"
+
+#include <string.h>
+
+static void add_note(explanation *x, const char *text) {
+  buffer_text(&x->notes, text);
+  buffer_char(&x->notes, '\n');
+}
+
+/* No failure in it: how close it came. */
+static void say_no_failure(explanation *x) {
+  const evidence *e = &x->evidence;
+  uint64_t capacity = evidence_capacity(e);
+  if (e->told.kind == MESSAGE_HOST) {
+    buffer_printf(&x->headline,
+                  "The card did not run out of memory in this recording; the error is "
+                  "about host memory");
+    return;
+  }
+  buffer_printf(&x->headline, "Did not run out: at most %s were live and %s held by the allocator",
+                cause_size(e->peak_live_bytes),
+                e->time.reserved_known ? cause_size(e->peak_reserved_bytes) : "an unknown amount");
+  if (capacity > 0) buffer_printf(&x->headline, ", of %s", cause_size(capacity));
+  if (e->n.cached_bytes != MESSAGE_UNKNOWN && e->n.cached_bytes > e->n.live_bytes)
+    buffer_printf(
+        &x->notes,
+        "at the peak %s were cached and not in use: torch.cuda.empty_cache() gives them to "
+        "others\n",
+        cause_size(e->n.cached_bytes));
+  uint64_t end = 0;
+  const timeline *t = &e->time;
+  for (uint32_t i = 0; i < t->lifetime_count; i++)
+    if (t->lifetimes[i].end == TIMELINE_OPEN) end += t->lifetimes[i].bytes;
+  if (t->tick_count > 0 && end == 0)
+    add_note(x, "nothing was kept: everything allocated was freed by the end");
+  else if (t->tick_count > 0)
+    buffer_printf(&x->notes, "%s were still live at the end\n", cause_size(end));
+}
+
+static void say_limits(explanation *x) {
+  const evidence *e = &x->evidence;
+  if (!e->has_stacks && e->time.lifetime_count > 0)
+    add_note(x, "no stacks were recorded: lines are not known and the cause is less sure "
+                "(record with context=\"all\")");
+  if (e->failed && e->told.kind == MESSAGE_NONE)
+    add_note(x, "the error text is not with it: the card's size and its other users are not known "
+                "(give it with --message)");
+  if (e->survived) add_note(x, "the program went on after this failure");
+  if (e->source->skipped_events > 0)
+    add_note(x, "some entries of the file could not be read; the rest was used");
+  if (e->time.before_count > 0 && e->time.before_count * 4 > e->time.lifetime_count)
+    add_note(x, "the recording began late: much of what is live was there before it");
+}
+
+/* PyTorch's snapshots do not name the card. One size is a T4's alone: 16 GB less what the error
+ * correction takes, 14.6 to 14.8 GiB as the driver tells it. */
+static const char *card_name(const evidence *e, const explain_options *options) {
+  const char *told = recording_text(e->source, e->source->device_name_id);
+  if (told[0] != '\0') return told;
+  if (options != NULL && options->card != NULL) return options->card;
+  double gib = e->n.card_bytes != MESSAGE_UNKNOWN ? (double)e->n.card_bytes / 0x1p30 : 0;
+  return gib > 14.4 && gib < 14.85 ? "T4" : "";
+}
+
+stow_status explain_recording(explanation *x, const recording *r, const explain_options *options) {
+  *x = (explanation){.headline = BUFFER_INIT, .notes = BUFFER_INIT};
+  STOW_TRY(evidence_gather(&x->evidence, r, options != NULL ? options->message : NULL,
+                           options != NULL ? options->message_bytes : 0));
+  STOW_TRY(causes_find(&x->findings, &x->evidence));
+  STOW_TRY(fixes_find(&x->fixes, &x->evidence, &x->findings, card_name(&x->evidence, options)));
+  if (x->findings.count > 0 && x->findings.list[0].headline.data != NULL)
+    buffer_text(&x->headline, x->findings.list[0].headline.data);
+  else
+    say_no_failure(x);
+  say_limits(x);
+  return x->headline.status != STOW_OK ? x->headline.status : x->notes.status;
+}
+
+stow_status explain_message(explanation *x, const char *text, size_t count) {
+  *x = (explanation){.from_message = true, .headline = BUFFER_INIT, .notes = BUFFER_INIT};
+  message_read(&x->evidence.told, text, count);
+  explain_told(x);
+  return x->headline.status != STOW_OK ? x->headline.status : x->notes.status;
+}
+
+void explanation_free(explanation *x) {
+  findings_free(&x->findings);
+  evidence_free(&x->evidence);
+  buffer_free(&x->headline);
+  buffer_free(&x->notes);
+  *x = (explanation){0};
+}

@@ -1,0 +1,240 @@
+/* An error text alone: what its numbers say, and no more.
+ *
+ * A text has no lines of code and no history, so only causes that show in the numbers can be named:
+ * holes, a limit, other processes, memory outside the framework, one request beyond everything. The
+ * rest is said to be unknown, with what to record. */
+#include "advise/explain.h"
+
+#include <stdio.h>
+
+static bool known(uint64_t bytes) {
+  return bytes != MESSAGE_UNKNOWN;
+}
+
+static cause *add_cause(explanation *x, cause_id id, double confidence) {
+  cause *c = &x->findings.list[x->findings.count++];
+  *c =
+      (cause){.id = id, .confidence = confidence, .headline = BUFFER_INIT, .evidence = BUFFER_INIT};
+  return c;
+}
+
+static void add_fix(explanation *x, const char *change, const char *cost, uint64_t bytes) {
+  if (x->fixes.count == FIXES_MAX) return;
+  fix *f = &x->fixes.list[x->fixes.count++];
+  *f = (fix){.saves_bytes = bytes};
+  snprintf(f->change, sizeof f->change, "%s", change);
+  snprintf(f->cost, sizeof f->cost, "%s", cost);
+}
+
+static void fill_numbers(explanation *x) {
+  const message *m = &x->evidence.told;
+  numbers *n = &x->evidence.n;
+  bool host = m->kind == MESSAGE_HOST;
+  uint64_t reserved = m->reserved_bytes;
+  if (!known(reserved) && known(m->live_bytes) && known(m->cached_bytes))
+    reserved = m->live_bytes + m->cached_bytes;
+  *n = (numbers){.asked_bytes = m->asked_bytes,
+                 .live_bytes = m->live_bytes,
+                 .cached_bytes = m->cached_bytes,
+                 .hole_bytes = m->chunks.found ? m->chunks.free_bytes : MESSAGE_UNKNOWN,
+                 .largest_hole_bytes = m->chunks.found && !m->chunks.from_bins
+                                           ? m->chunks.largest_free_bytes
+                                           : MESSAGE_UNKNOWN,
+                 .other_process_bytes = MESSAGE_UNKNOWN,
+                 .outside_framework_bytes = MESSAGE_UNKNOWN,
+                 .limit_bytes = m->limit_bytes,
+                 .card_bytes = host ? MESSAGE_UNKNOWN : m->card_bytes,
+                 .free_bytes = m->free_bytes,
+                 .unknown_bytes = MESSAGE_UNKNOWN,
+                 .reserved_bytes = known(reserved) ? reserved : 0};
+  uint64_t listed = 0;
+  for (uint32_t i = 0; i < m->process_count; i++) listed += m->processes[i].bytes;
+  if (known(m->process_bytes) && known(reserved) && !host)
+    n->outside_framework_bytes = m->process_bytes > reserved ? m->process_bytes - reserved : 0;
+  if (m->process_count > 0 || known(m->process_bytes)) n->other_process_bytes = listed;
+  if (!known(n->card_bytes)) return;
+  uint64_t sum = (known(reserved) ? reserved : 0) + (known(n->free_bytes) ? n->free_bytes : 0) +
+                 (known(n->outside_framework_bytes) ? n->outside_framework_bytes : 0) +
+                 (known(n->other_process_bytes) ? n->other_process_bytes : 0);
+  n->unknown_bytes = n->card_bytes > sum ? n->card_bytes - sum : 0;
+}
+
+/* ---- the card ---- */
+
+static void tell_holes(explanation *x) {
+  const numbers *n = &x->evidence.n;
+  const message *m = &x->evidence.told;
+  if (!known(n->asked_bytes) || !known(n->cached_bytes)) return;
+  bool pieces = known(n->largest_hole_bytes);
+  bool enough = n->cached_bytes >= n->asked_bytes;
+  if (!enough || (pieces && n->largest_hole_bytes >= n->asked_bytes)) return;
+  cause *c = add_cause(x, CAUSE_FRAGMENTATION, pieces ? 0.9 : 0.7);
+  if (pieces)
+    cause_head(c,
+               "The bytes are there, not in one piece: %s free inside the allocator, the largest "
+               "piece %s, %s asked for",
+               cause_size(n->cached_bytes), cause_size(n->largest_hole_bytes),
+               cause_size(n->asked_bytes));
+  else
+    cause_head(c,
+               "%s are reserved but not in use, more than the %s asked for: they must lie in "
+               "pieces",
+               cause_size(n->cached_bytes), cause_size(n->asked_bytes));
+  if (m->chunks.found)
+    cause_say(c, "%llu chunks in use and %llu free in the allocator's dump",
+              (unsigned long long)m->chunks.used_count, (unsigned long long)m->chunks.free_count);
+  if (m->kind == MESSAGE_TORCH)
+    add_fix(x,
+            "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts, if "
+            "it is not set",
+            "page calls while it grows", n->cached_bytes);
+  else if (m->kind == MESSAGE_TENSORFLOW)
+    add_fix(x, "set TF_GPU_ALLOCATOR=cuda_malloc_async", "another allocator; a little slower",
+            n->cached_bytes);
+  else
+    add_fix(x, "set XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "another allocator; a little slower",
+            n->cached_bytes);
+}
+
+static void tell_others(explanation *x) {
+  const numbers *n = &x->evidence.n;
+  const message *m = &x->evidence.told;
+  bool limited = known(n->limit_bytes) && known(n->free_bytes) && known(n->asked_bytes) &&
+                 n->free_bytes >= n->asked_bytes;
+  if (limited) {
+    cause *c = add_cause(x, CAUSE_LIMIT, 0.25);
+    cause_head(c, "A limit of %s is set while the card has %s free", cause_size(n->limit_bytes),
+               cause_size(n->free_bytes));
+    return;
+  }
+  if (!known(n->card_bytes)) return;
+  if (known(n->other_process_bytes) && n->other_process_bytes > n->card_bytes / 10) {
+    cause *c =
+        add_cause(x, CAUSE_OTHER_PROCESS, n->other_process_bytes > n->card_bytes / 3 ? 0.93 : 0.7);
+    cause_head(c, "Another process holds %s of the card's %s", cause_size(n->other_process_bytes),
+               cause_size(n->card_bytes));
+    for (uint32_t i = 0; i < m->process_count; i++)
+      cause_say(c, "process %u holds %s", m->processes[i].pid, cause_size(m->processes[i].bytes));
+    add_fix(x, "end it, or choose another card: CUDA_VISIBLE_DEVICES=…", "it ends, or waits",
+            n->other_process_bytes);
+  }
+  const uint64_t context = UINT64_C(1) << 30;
+  if (known(n->outside_framework_bytes) && n->outside_framework_bytes > context &&
+      n->outside_framework_bytes - context > n->card_bytes / 10) {
+    cause *c = add_cause(x, CAUSE_OUTSIDE_FRAMEWORK,
+                         n->outside_framework_bytes > n->card_bytes / 3 ? 0.93 : 0.7);
+    cause_head(c, "%s of this process were taken outside PyTorch",
+               cause_size(n->outside_framework_bytes));
+    add_fix(x,
+            "bound what else allocates in this process (JAX: "
+            "XLA_PYTHON_CLIENT_PREALLOCATE=false; CuPy: its pool's set_limit)",
+            "that library has less for itself", n->outside_framework_bytes);
+  }
+}
+
+static void tell_spike(explanation *x) {
+  const numbers *n = &x->evidence.n;
+  uint64_t capacity = known(n->limit_bytes) ? n->limit_bytes : n->card_bytes;
+  if (!known(n->asked_bytes) || !known(capacity) || n->asked_bytes * 2 < capacity) return;
+  cause *c = add_cause(x, CAUSE_ONE_SPIKE, n->asked_bytes > capacity ? 0.8 : 0.6);
+  cause_head(c, "One request of %s, where there is %s in all", cause_size(n->asked_bytes),
+             cause_size(capacity));
+  if (x->evidence.told.what[0] != '\0')
+    cause_say(c, "for a tensor of shape %s", x->evidence.told.what);
+  add_fix(x, "work in parts, so that it is never made at once", "a loop over the parts",
+          n->asked_bytes);
+}
+
+/* ---- the host ---- */
+
+static void tell_host(explanation *x) {
+  const message *m = &x->evidence.told;
+  cause *c;
+  switch (m->host) {
+  case HOST_WORKER:
+    c = add_cause(x, CAUSE_HOST_WORKERS, 0.7);
+    cause_head(c, "A DataLoader worker ran out of host or shared memory");
+    cause_say(c, "each worker holds its own copy of what it touches, and passes batches through "
+                 "/dev/shm");
+    add_fix(x,
+            "fewer workers (num_workers), a dataset of arrays instead of Python lists, a larger "
+            "/dev/shm (docker --shm-size)",
+            "slower loading", MESSAGE_UNKNOWN);
+    break;
+  case HOST_NUMPY:
+  case HOST_TORCH:
+    c = add_cause(x, CAUSE_HOST_COPIES, 0.35);
+    cause_head(c, "The host could not give %s for one array",
+               known(m->asked_bytes) ? cause_size(m->asked_bytes) : "the memory asked for");
+    if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
+    cause_say(c, "whether it is a copy, a whole file, or simply too large is not in the text");
+    add_fix(x,
+            "read or make it in batches (stowage.batches); use a smaller type "
+            "(stowage inspect FILE)",
+            "a loop over the parts", known(m->asked_bytes) ? m->asked_bytes : MESSAGE_UNKNOWN);
+    break;
+  default:
+    c = add_cause(x, CAUSE_HOST_LIMIT, 0.4);
+    cause_head(c, m->host == HOST_KILLED
+                      ? "The kernel ended the program for using too much host memory"
+                      : "The host ran out of memory");
+    cause_say(c, "what filled it (a file read whole, copies, a leak, Python objects) is not in the "
+                 "text");
+    add_fix(x,
+            "read data in batches (stowage.batches), in the smallest type that holds it "
+            "(stowage inspect FILE)",
+            "a loop over the parts", MESSAGE_UNKNOWN);
+    break;
+  }
+}
+
+static void rank(findings *f) {
+  for (uint32_t i = 1; i < f->count; i++)
+    for (uint32_t j = i; j > 0 && f->list[j].confidence > f->list[j - 1].confidence; j--) {
+      cause swap = f->list[j];
+      f->list[j] = f->list[j - 1];
+      f->list[j - 1] = swap;
+    }
+}
+
+void explain_told(explanation *x) {
+  const message *m = &x->evidence.told;
+  fill_numbers(x);
+  if (m->kind == MESSAGE_NONE) {
+    buffer_text(&x->headline, "There is no out-of-memory error in this text that is known here");
+    buffer_text(&x->notes,
+                "known are PyTorch's, JAX's and XLA's, TensorFlow's, CuPy's, CUDA's own, "
+                "and the host's (MemoryError, Killed)\n");
+    return;
+  }
+  if (m->kind == MESSAGE_HOST) {
+    tell_host(x);
+  } else {
+    tell_holes(x);
+    tell_others(x);
+    tell_spike(x);
+    rank(&x->findings);
+    if (x->findings.count == 0 || x->findings.list[0].confidence < 0.3) {
+      cause *c = add_cause(x, CAUSE_UNKNOWN, 0.3);
+      if (known(m->asked_bytes) && known(m->live_bytes))
+        cause_head(c,
+                   "%s: %s were in use when %s more were asked for; a text alone does not say "
+                   "what holds them",
+                   message_kind_name(m->kind), cause_size(m->live_bytes),
+                   cause_size(m->asked_bytes));
+      else
+        cause_head(c, "%s ran out of memory; a text alone does not say what holds it",
+                   message_kind_name(m->kind));
+      rank(&x->findings);
+    }
+    if (m->kind == MESSAGE_TORCH)
+      buffer_text(
+          &x->notes,
+          "to know the cause, record: torch.cuda.memory._record_memory_history(), and after "
+          "the failure torch.cuda.memory._dump_snapshot(\"oom.pickle\"); then stowage explain "
+          "oom.pickle\n");
+    else if (m->kind == MESSAGE_XLA || m->kind == MESSAGE_TENSORFLOW)
+      buffer_text(&x->notes, "an allocator's dump names sizes, not lines of code\n");
+  }
+  if (x->findings.count > 0) buffer_text(&x->headline, x->findings.list[0].headline.data);
+}

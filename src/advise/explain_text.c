@@ -1,0 +1,178 @@
+/* The explanation for a terminal, as one line, and as JSON. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "advise/explain.h"
+#include "base/json.h"
+
+static bool known(uint64_t bytes) {
+  return bytes != MESSAGE_UNKNOWN;
+}
+
+static void heading(buffer *out, const char *text, bool bold) {
+  buffer_printf(out, bold ? "\n\033[1m%s\033[0m\n" : "\n%s\n", text);
+}
+
+/* ---- text ---- */
+
+static void row(buffer *out, const char *name, uint64_t bytes, const char *note) {
+  if (known(bytes))
+    buffer_printf(out, "  %-28s %10s%s%s\n", name, cause_size(bytes), note[0] ? "  " : "", note);
+}
+
+static void numbers_text(const numbers *n, buffer *out) {
+  row(out, "asked for", n->asked_bytes, "");
+  row(out, "live", n->live_bytes, "");
+  row(out, "cached, not live", n->cached_bytes, "");
+  row(out, "  largest hole in it", n->largest_hole_bytes, "");
+  row(out, "outside the framework", n->outside_framework_bytes, "");
+  row(out, "other processes", n->other_process_bytes, "");
+  row(out, "free on the card", n->free_bytes, "");
+  if (known(n->unknown_bytes) && n->unknown_bytes > 0)
+    row(out, "not accounted for", n->unknown_bytes, "");
+  row(out, "the card", n->card_bytes, "");
+  row(out, "the limit set", n->limit_bytes, "");
+  if (!known(n->card_bytes)) buffer_text(out, "  the card's size is not known\n");
+}
+
+static void lines_text(const buffer *lines, const char *before, buffer *out) {
+  for (const char *at = lines->data; at != NULL && *at != '\0';) {
+    const char *end = strchr(at, '\n');
+    size_t length = end != NULL ? (size_t)(end - at) : strlen(at);
+    buffer_text(out, before);
+    buffer_append(out, at, length);
+    buffer_char(out, '\n');
+    at += length + (end != NULL);
+  }
+}
+
+static void fixes_text(const fixes *all, buffer *out) {
+  for (uint32_t i = 0; i < all->count; i++) {
+    const fix *f = &all->list[i];
+    buffer_printf(out, "  %" PRIu32 ". %s\n", i + 1, f->change);
+    if (known(f->saves_bytes))
+      buffer_printf(out, "     saves %s (%s%s); costs: %s\n", cause_size(f->saves_bytes),
+                    f->replayed ? "replayed" : "estimated",
+                    f->replayed ? (f->fits ? "; gets past the failure" : "; not enough alone") : "",
+                    f->cost);
+    else
+      buffer_printf(out, "     what it saves is not known; costs: %s\n", f->cost);
+  }
+}
+
+stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
+  buffer_printf(out, bold ? "\033[1m%s.\033[0m\n" : "%s.\n",
+                x->headline.data != NULL ? x->headline.data : "");
+  const numbers *n = &x->evidence.n;
+  if (!x->from_message || known(n->asked_bytes) || known(n->live_bytes) || known(n->limit_bytes)) {
+    heading(out, "Memory", bold);
+    numbers_text(n, out);
+  }
+  if (x->findings.count > 0) heading(out, "Causes", bold);
+  for (uint32_t i = 0; i < x->findings.count; i++) {
+    const cause *c = &x->findings.list[i];
+    buffer_printf(out, "  %s, confidence %.2f%s%s\n", cause_name(c->id), c->confidence,
+                  i > 0 ? ": " : "", i > 0 && c->headline.data != NULL ? c->headline.data : "");
+    lines_text(&c->evidence, "    - ", out);
+  }
+  if (x->fixes.count > 0) heading(out, "Fixes", bold);
+  fixes_text(&x->fixes, out);
+  if (x->notes.length > 0) {
+    heading(out, "Notes", bold);
+    lines_text(&x->notes, "  ", out);
+  }
+  return out->status;
+}
+
+stow_status explanation_short(const explanation *x, buffer *out) {
+  const findings *f = &x->findings;
+  if (f->count > 0)
+    buffer_printf(out, "%s (%.2f): ", cause_name(f->list[0].id), f->list[0].confidence);
+  buffer_text(out, x->headline.data != NULL ? x->headline.data : "");
+  if (x->fixes.count > 0) buffer_printf(out, "; %s", x->fixes.list[0].change);
+  buffer_char(out, '\n');
+  return out->status;
+}
+
+/* ---- JSON ---- */
+
+static void json_bytes(json *j, const char *key, uint64_t bytes) {
+  json_key(j, key);
+  if (known(bytes))
+    json_u64(j, bytes);
+  else
+    json_null(j);
+}
+
+static void numbers_json(const numbers *n, json *j) {
+  json_key(j, "numbers");
+  json_begin_object(j);
+  json_bytes(j, "asked_bytes", n->asked_bytes);
+  json_bytes(j, "live_bytes", n->live_bytes);
+  json_bytes(j, "cached_bytes", n->cached_bytes);
+  json_bytes(j, "largest_hole_bytes", n->largest_hole_bytes);
+  json_bytes(j, "other_process_bytes", n->other_process_bytes);
+  json_bytes(j, "outside_framework_bytes", n->outside_framework_bytes);
+  json_bytes(j, "free_bytes", n->free_bytes);
+  json_bytes(j, "limit_bytes", n->limit_bytes);
+  json_bytes(j, "card_bytes", n->card_bytes);
+  json_bytes(j, "unknown_bytes", n->unknown_bytes);
+  json_end_object(j);
+}
+
+static void lines_json(const buffer *lines, json *j) {
+  json_begin_array(j);
+  for (const char *at = lines->data; at != NULL && *at != '\0';) {
+    const char *end = strchr(at, '\n');
+    size_t length = end != NULL ? (size_t)(end - at) : strlen(at);
+    json_text_n(j, at, length);
+    at += length + (end != NULL);
+  }
+  json_end_array(j);
+}
+
+/* Two digits are all a confidence means. */
+static double two_digits(double value) {
+  return (double)(int)(value * 100 + 0.5) / 100;
+}
+
+stow_status explanation_json(const explanation *x, buffer *out) {
+  json j = JSON_PRETTY(out);
+  json_begin_object(&j);
+  json_key(&j, "headline");
+  json_text(&j, x->headline.data != NULL ? x->headline.data : "");
+  numbers_json(&x->evidence.n, &j);
+  json_key(&j, "causes");
+  json_begin_array(&j);
+  for (uint32_t i = 0; i < x->findings.count; i++) {
+    const cause *c = &x->findings.list[i];
+    json_begin_object(&j);
+    json_key(&j, "id");
+    json_text(&j, cause_name(c->id));
+    json_key(&j, "confidence");
+    json_double(&j, two_digits(c->confidence));
+    json_key(&j, "evidence");
+    lines_json(&c->evidence, &j);
+    json_end_object(&j);
+  }
+  json_end_array(&j);
+  json_key(&j, "fixes");
+  json_begin_array(&j);
+  for (uint32_t i = 0; i < x->fixes.count; i++) {
+    const fix *f = &x->fixes.list[i];
+    json_begin_object(&j);
+    json_key(&j, "change");
+    json_text(&j, f->change);
+    json_bytes(&j, "saves_bytes", f->saves_bytes);
+    json_key(&j, "basis");
+    json_text(&j, f->replayed ? "replayed" : "estimated");
+    json_key(&j, "cost");
+    json_text(&j, f->cost);
+    json_end_object(&j);
+  }
+  json_end_array(&j);
+  json_key(&j, "notes");
+  lines_json(&x->notes, &j);
+  json_end_object(&j);
+  return out->status;
+}

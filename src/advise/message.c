@@ -1,0 +1,302 @@
+/* Message: one pass for each framework's words, the most particular first. */
+#include "advise/message.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *message_find(message_text t, const char *words) {
+  size_t length = strlen(words);
+  if ((size_t)(t.end - t.at) < length) return NULL;
+  const char *found = memmem(t.at, (size_t)(t.end - t.at), words, length);
+  return found != NULL ? found + length : NULL;
+}
+
+static const char *skip_spaces(message_text t, const char *at) {
+  while (at < t.end && (*at == ' ' || *at == '\t')) at++;
+  return at;
+}
+
+/* The factor of a unit, and past it; 1 where none is written. */
+static double unit_factor(message_text t, const char **at) {
+  static const struct {
+    const char *name;
+    double factor;
+  } units[] = {{"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"KB", 1e3},
+               {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},    {"Ki", 0x1p10},  {"Mi", 0x1p20},
+               {"Gi", 0x1p30},  {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},   {"bytes", 1},
+               {"Bytes", 1},    {"byte", 1},     {"B", 1},        {"b", 1}};
+  const char *p = skip_spaces(t, *at);
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    size_t length = strlen(units[i].name);
+    if ((size_t)(t.end - p) < length || memcmp(p, units[i].name, length) != 0) continue;
+    if (p + length < t.end && isalpha((unsigned char)p[length])) continue;
+    *at = p + length;
+    return units[i].factor;
+  }
+  return 1;
+}
+
+uint64_t message_size(message_text t, const char *at) {
+  if (at == NULL) return MESSAGE_UNKNOWN;
+  at = skip_spaces(t, at);
+  if (at >= t.end || !isdigit((unsigned char)*at)) return MESSAGE_UNKNOWN;
+  double value = 0, scale = 1;
+  bool fraction = false;
+  for (; at < t.end; at++) {
+    if (isdigit((unsigned char)*at)) {
+      value = value * 10 + (*at - '0');
+      if (fraction) scale *= 10;
+    } else if (*at == '.' && !fraction && at + 1 < t.end && isdigit((unsigned char)at[1])) {
+      fraction = true;
+    } else if (*at != ',' || fraction || at + 1 >= t.end || !isdigit((unsigned char)at[1])) {
+      break;
+    }
+  }
+  double bytes = value / scale * unit_factor(t, &at);
+  return bytes < 0x1p62 ? (uint64_t)(bytes + 0.5) : MESSAGE_UNKNOWN;
+}
+
+uint64_t message_size_after(message_text t, const char *words) {
+  return message_size(t, message_find(t, words));
+}
+
+/* A whole number at `at`; UINT32_MAX if there is none. */
+static uint32_t number_at(message_text t, const char *at) {
+  if (at == NULL || at >= t.end || !isdigit((unsigned char)*at)) return UINT32_MAX;
+  uint64_t value = 0;
+  for (; at < t.end && isdigit((unsigned char)*at) && value < UINT32_MAX; at++)
+    value = value * 10 + (uint64_t)(*at - '0');
+  return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
+}
+
+/* The text from `at` to one of `ends`, at most what fits. */
+static void copy_until(message *m, message_text t, const char *at, const char *ends) {
+  size_t length = 0;
+  while (at + length < t.end && length + 1 < sizeof m->what && strchr(ends, at[length]) == NULL &&
+         (unsigned char)at[length] >= ' ')
+    length++;
+  memcpy(m->what, at, length);
+  m->what[length] = '\0';
+}
+
+/* ---- PyTorch ---- */
+
+/* "Process 728 has 120.51 GiB memory in use." for each other process. */
+static void torch_processes(message *m, message_text t) {
+  const char *at = t.at;
+  while ((at = message_find((message_text){at, t.end}, "Process ")) != NULL) {
+    uint32_t pid = number_at(t, at);
+    const char *has = message_find((message_text){at, t.end}, " has ");
+    if (pid == UINT32_MAX || has == NULL || has - at > 16) continue;
+    uint64_t bytes = message_size(t, has);
+    if (bytes == MESSAGE_UNKNOWN || m->process_count == MESSAGE_PROCESSES_MAX) continue;
+    m->processes[m->process_count++] = (message_process){pid, bytes};
+  }
+}
+
+static bool read_torch(message *m, message_text t) {
+  const char *tried = message_find(t, "Tried to allocate ");
+  bool device = message_find(t, "out of memory") != NULL || message_find(t, "OutOfMemory") != NULL;
+  if (tried == NULL || !device || message_find(t, "you tried to allocate") != NULL) return false;
+  m->kind = MESSAGE_TORCH;
+  m->asked_bytes = message_size(t, tried);
+  m->device = number_at(t, message_find(t, "GPU "));
+  m->card_bytes = message_size_after(t, "has a total capacity of ");
+  m->free_bytes = message_size_after(t, " of which ");
+  m->process_bytes = message_size_after(t, "this process has ");
+  m->live_bytes = message_size_after(t, "Of the allocated memory ");
+  const char *and = message_find(t, "allocated by PyTorch, and ");
+  m->cached_bytes = message_size(t, and);
+  torch_processes(m, t);
+  const char *allowed = message_find(t, " allowed; Of the");
+  if (allowed != NULL) { /* the number stands before the word */
+    const char *from = allowed - strlen(" allowed; Of the"), *start = from;
+    while (start > t.at && start[-1] != '.' + 0 && start[-1] != '\n' && from - start < 24) start--;
+    while (start > t.at && isdigit((unsigned char)start[-2]) && start[-1] == '.') {
+      start -= 2; /* the point of a fraction, not the end of a sentence */
+      while (start > t.at && isdigit((unsigned char)start[-1])) start--;
+    }
+    m->limit_bytes = message_size(t, start);
+  }
+  if (m->card_bytes != MESSAGE_UNKNOWN) return true;
+  /* Before 2.1: "(GPU 0; 15.78 GiB total capacity; 14.21 GiB already allocated; 24.75 MiB free;
+   * 14.42 GiB reserved in total by PyTorch)". */
+  const char *paren = message_find(t, "(GPU ");
+  const char *semicolon = paren != NULL ? message_find((message_text){paren, t.end}, "; ") : NULL;
+  if (semicolon == NULL) return true;
+  m->device = number_at(t, paren);
+  m->card_bytes = message_size(t, semicolon);
+  const char *next = message_find((message_text){semicolon, t.end}, "capacity; ");
+  m->live_bytes = message_size(t, next);
+  next = next != NULL ? message_find((message_text){next, t.end}, "allocated; ") : NULL;
+  m->free_bytes = message_size(t, next);
+  next = next != NULL ? message_find((message_text){next, t.end}, "free; ") : NULL;
+  m->reserved_bytes = message_size(t, next);
+  if (m->reserved_bytes != MESSAGE_UNKNOWN && m->live_bytes != MESSAGE_UNKNOWN &&
+      m->reserved_bytes >= m->live_bytes)
+    m->cached_bytes = m->reserved_bytes - m->live_bytes;
+  return true;
+}
+
+/* ---- JAX, XLA, TensorFlow ---- */
+
+static uint64_t dtype_width(message_text t) {
+  static const struct {
+    const char *word;
+    uint64_t width;
+  } widths[] = {{"type double", 8},   {"type float64", 8}, {"type int64", 8}, {"type half", 2},
+                {"type bfloat16", 2}, {"type float16", 2}, {"type bool", 1},  {"type uint8", 1},
+                {"type int8", 1},     {"type complex", 8}};
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+    if (message_find(t, widths[i].word) != NULL) return widths[i].width;
+  return 4;
+}
+
+/* "OOM when allocating tensor with shape[1000,1000,1000] and type float on …" */
+static void tensorflow_shape(message *m, message_text t) {
+  const char *at = message_find(t, "tensor with shape[");
+  if (at == NULL) at = message_find(t, "tensor with shape [");
+  if (at == NULL) return;
+  copy_until(m, t, at, "]");
+  double bytes = (double)dtype_width((message_text){at, t.end});
+  for (const char *p = at; p < t.end && *p != ']';) {
+    if (!isdigit((unsigned char)*p)) {
+      p++;
+      continue;
+    }
+    double dim = 0;
+    for (; p < t.end && isdigit((unsigned char)*p); p++) dim = dim * 10 + (*p - '0');
+    bytes *= dim;
+  }
+  if (bytes < 0x1p62) m->shape_bytes = (uint64_t)bytes;
+  if (m->asked_bytes == MESSAGE_UNKNOWN) m->asked_bytes = m->shape_bytes;
+}
+
+static bool read_xla(message *m, message_text t) {
+  bool exhausted = message_find(t, "RESOURCE_EXHAUSTED") != NULL ||
+                   message_find(t, "ResourceExhaustedError") != NULL;
+  bool dump = message_find(t, "BFC") != NULL || message_find(t, "bfc_allocator") != NULL;
+  bool tensorflow = message_find(t, "OOM when allocating tensor") != NULL ||
+                    message_find(t, "tensorflow") != NULL ||
+                    message_find(t, "ResourceExhaustedError") != NULL;
+  if (!exhausted && !dump) return false;
+  m->kind = tensorflow ? MESSAGE_TENSORFLOW : MESSAGE_XLA;
+  m->asked_bytes = message_size_after(t, "while trying to allocate ");
+  if (m->asked_bytes == MESSAGE_UNKNOWN)
+    m->asked_bytes = message_size_after(t, "Failed to allocate request for ");
+  if (m->asked_bytes == MESSAGE_UNKNOWN) {
+    const char *ran = message_find(t, "ran out of memory trying to allocate ");
+    m->asked_bytes = message_size(t, ran);
+  }
+  tensorflow_shape(m, t);
+  message_bfc(m, t);
+  return true;
+}
+
+/* ---- CuPy and CUDA itself ---- */
+
+static bool read_cupy(message *m, message_text t) {
+  const char *at = message_find(t, "Out of memory allocating ");
+  if (at == NULL) return false;
+  m->kind = MESSAGE_CUPY;
+  m->asked_bytes = message_size(t, at);
+  m->reserved_bytes = message_size_after(t, "allocated so far: ");
+  m->limit_bytes = message_size_after(t, "limit set to: ");
+  return true;
+}
+
+static bool read_cuda(message *m, message_text t) {
+  static const char *const words[] = {"CUDA_ERROR_OUT_OF_MEMORY",
+                                      "cudaErrorMemoryAllocation",
+                                      "CUDA out of memory",
+                                      "CUDA error: out of memory",
+                                      "cuda error: out of memory",
+                                      "cudaMalloc failed: out of memory",
+                                      "std::bad_alloc: out_of_memory",
+                                      "cuMemAlloc",
+                                      "cuMemCreate",
+                                      "cudaMalloc"};
+  const char *at = NULL;
+  size_t i = 0;
+  while (i < sizeof words / sizeof *words && (at = message_find(t, words[i])) == NULL) i++;
+  if (at == NULL) return false;
+  bool only_name = i + 3 >= sizeof words / sizeof *words; /* the call's name: it must have failed */
+  if (only_name && message_find(t, "failed") == NULL && message_find(t, "error") == NULL)
+    return false;
+  m->kind = MESSAGE_CUDA;
+  static const char *const sizes[] = {"cuMemAlloc of ",      "failed to allocate ",
+                                      "Failed to allocate ", "tried to allocate ",
+                                      "allocating ",         "allocate "};
+  for (i = 0; i < sizeof sizes / sizeof *sizes && m->asked_bytes == MESSAGE_UNKNOWN; i++)
+    m->asked_bytes = message_size_after(t, sizes[i]);
+  return true;
+}
+
+/* ---- the host ---- */
+
+static bool read_host(message *m, message_text t) {
+  static const struct {
+    const char *words;
+    message_host host;
+  } all[] = {{"DefaultCPUAllocator", HOST_TORCH},
+             {"Unable to allocate ", HOST_NUMPY},
+             {"session crashed after using all available RAM", HOST_NOTEBOOK},
+             {"DataLoader worker (pid", HOST_WORKER},
+             {"insufficient shared memory", HOST_WORKER},
+             {"unable to allocate shared memory", HOST_WORKER},
+             {"Out of memory: Killed process", HOST_KILLED},
+             {"oom-kill", HOST_KILLED},
+             {"MemoryError", HOST_PYTHON},
+             {"Cannot allocate memory", HOST_PYTHON},
+             {"The kernel appears to have died", HOST_NOTEBOOK},
+             {"exit code 137", HOST_KILLED},
+             {"signal 9", HOST_KILLED},
+             {"SIGKILL", HOST_KILLED},
+             {"Killed", HOST_KILLED}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    const char *at = message_find(t, all[i].words);
+    if (at == NULL) continue;
+    m->kind = MESSAGE_HOST;
+    m->host = all[i].host;
+    if (all[i].host == HOST_NUMPY) {
+      m->asked_bytes = message_size(t, at);
+      const char *shape = message_find((message_text){at, t.end}, "for an array with ");
+      if (shape != NULL) copy_until(m, t, shape, "\n");
+    }
+    if (all[i].host == HOST_TORCH) m->asked_bytes = message_size_after(t, "you tried to allocate ");
+    if (all[i].host == HOST_KILLED) m->process_bytes = message_size_after(t, "anon-rss:");
+    return true;
+  }
+  return false;
+}
+
+void message_read(message *m, const char *text, size_t count) {
+  *m = (message){.asked_bytes = MESSAGE_UNKNOWN,
+                 .card_bytes = MESSAGE_UNKNOWN,
+                 .free_bytes = MESSAGE_UNKNOWN,
+                 .process_bytes = MESSAGE_UNKNOWN,
+                 .limit_bytes = MESSAGE_UNKNOWN,
+                 .live_bytes = MESSAGE_UNKNOWN,
+                 .cached_bytes = MESSAGE_UNKNOWN,
+                 .reserved_bytes = MESSAGE_UNKNOWN,
+                 .shape_bytes = MESSAGE_UNKNOWN,
+                 .device = UINT32_MAX};
+  message_text t = {text, text + count};
+  if (read_torch(m, t) || read_cupy(m, t) || read_xla(m, t)) return;
+  if (message_find(t, "DefaultCPUAllocator") == NULL && read_cuda(m, t)) return;
+  read_host(m, t);
+}
+
+const char *message_kind_name(message_kind kind) {
+  switch (kind) {
+  case MESSAGE_TORCH: return "PyTorch";
+  case MESSAGE_XLA: return "JAX or XLA";
+  case MESSAGE_TENSORFLOW: return "TensorFlow";
+  case MESSAGE_CUPY: return "CuPy";
+  case MESSAGE_CUDA: return "CUDA";
+  case MESSAGE_HOST: return "the host";
+  case MESSAGE_NONE: break;
+  }
+  return "unknown";
+}

@@ -1,0 +1,202 @@
+/* Phase: who asked for an allocation, told from its stack, or from marks and order without one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "advise/evidence.h"
+#include "base/hash.h"
+#include "trace/site.h"
+
+/* What one frame says. Several may hold for a stack; the strongest wins (see stack_phase). */
+enum {
+  SAYS_OPTIMIZER = 1,
+  SAYS_BACKWARD = 2,
+  SAYS_LOAD = 4,
+  SAYS_COPY = 8,
+  SAYS_BUILD = 16,
+  SAYS_CALL = 32,    /* a module is called */
+  SAYS_LIBRARY = 64, /* not the program's own file */
+  SAYS_RECOMPUTE = 128,
+};
+
+static bool ends_with(const char *text, const char *end) {
+  size_t a = strlen(text), b = strlen(end);
+  return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+static bool is_library(const char *file) {
+  return site_is_framework(file) || strstr(file, "-packages/") != NULL ||
+         strcmp(file, "copy.py") == 0;
+}
+
+static uint8_t frame_says(const char *name, const char *file) {
+  uint8_t says = is_library(file) ? SAYS_LIBRARY : 0;
+  if (strstr(name, "autograd::Engine") != NULL || strstr(name, "autograd::engine") != NULL)
+    says |= SAYS_BACKWARD; /* C++ frames */
+  if (strstr(file, "torch/optim/") != NULL || strstr(file, "/optimizers/") != NULL ||
+      strstr(file, "bitsandbytes/optim") != NULL)
+    says |= SAYS_OPTIMIZER;
+  if (strstr(file, "torch/autograd/") != NULL) {
+    bool graph = strstr(file, "graph.py") != NULL || strstr(file, "__init__.py") != NULL ||
+                 strstr(file, "function.py") != NULL;
+    bool forward = strcmp(name, "apply") == 0 || strcmp(name, "grad_mode") == 0;
+    if (graph && !forward) says |= SAYS_BACKWARD;
+  }
+  if (strcmp(name, "backward") == 0 && strstr(file, "torch/") != NULL) says |= SAYS_BACKWARD;
+  if (strstr(file, "torch/serialization.py") != NULL || strstr(file, "safetensors") != NULL ||
+      strcmp(name, "load_file") == 0)
+    says |= SAYS_LOAD;
+  if (strcmp(name, "deepcopy") == 0 || strcmp(name, "__deepcopy__") == 0) says |= SAYS_COPY;
+  if (strstr(file, "torch/utils/checkpoint.py") != NULL) says |= SAYS_RECOMPUTE;
+  if (ends_with(file, "nn/modules/module.py")) {
+    if (strcmp(name, "_apply") == 0 || strcmp(name, "to") == 0 || strcmp(name, "cuda") == 0)
+      says |= SAYS_BUILD;
+    if (strcmp(name, "_call_impl") == 0 || strcmp(name, "_wrapped_call_impl") == 0 ||
+        strcmp(name, "__call__") == 0 || strcmp(name, "_slow_forward") == 0)
+      says |= SAYS_CALL;
+  }
+  if (strstr(file, "torch/nn/") != NULL &&
+      (strcmp(name, "__init__") == 0 || strcmp(name, "reset_parameters") == 0 ||
+       strcmp(name, "flatten_parameters") == 0))
+    says |= SAYS_BUILD;
+  if (strcmp(name, "from_pretrained") == 0 || strcmp(name, "_load_pretrained_model") == 0)
+    says |= SAYS_BUILD;
+  return says;
+}
+
+/* A build seen from inside a call is a lazy module or a flattened RNN: still the call's. */
+static phase stack_phase(uint32_t all, bool any_frame) {
+  if (!any_frame) return PHASE_UNKNOWN;
+  if (all & SAYS_OPTIMIZER) return PHASE_OPTIMIZER;
+  if (all & SAYS_BACKWARD) return PHASE_BACKWARD;
+  if (all & SAYS_COPY) return PHASE_COPY;
+  if (all & SAYS_LOAD) return PHASE_LOAD;
+  if (all & SAYS_CALL) return PHASE_FORWARD;
+  if (all & SAYS_BUILD) return PHASE_BUILD;
+  return PHASE_USER;
+}
+
+static void read_stack(evidence *e, uint32_t stack_id, const uint8_t *says) {
+  const recording *r = e->source;
+  const stack *s = &r->stacks[stack_id - 1];
+  uint32_t all = 0, outermost_call = UINT32_MAX;
+  for (uint32_t i = 0; i < s->count; i++) {
+    uint32_t id = r->stack_frames[s->first + i];
+    if (id == 0 || id > r->frame_count) continue;
+    all |= says[id];
+    if (says[id] & SAYS_CALL) outermost_call = i;
+    if (!(says[id] & SAYS_LIBRARY) && e->user_of_stack[stack_id] == 0)
+      e->user_of_stack[stack_id] = id;
+  }
+  e->phase_of_stack[stack_id] = (uint8_t)stack_phase(all, s->count > 0);
+  e->recomputes |= (all & SAYS_RECOMPUTE) != 0;
+  uint64_t inner = UINT64_C(0x5701);
+  uint32_t from = outermost_call != UINT32_MAX ? outermost_call : 0;
+  for (uint32_t i = 0; i < s->count; i++) {
+    uint32_t id = r->stack_frames[s->first + i];
+    if (id == 0 || id > r->frame_count) continue;
+    bool own = !(says[id] & SAYS_LIBRARY);
+    if (i <= from) {
+      inner = hash_u64(id, inner);
+      if (outermost_call == UINT32_MAX && own) e->caller_of_stack[stack_id] = id;
+    } else if (own) {
+      e->caller_of_stack[stack_id] = id;
+      break;
+    }
+  }
+  if (e->caller_of_stack[stack_id] == 0) e->caller_of_stack[stack_id] = e->user_of_stack[stack_id];
+  e->inner_of_stack[stack_id] = inner;
+}
+
+stow_status evidence_stacks(evidence *e) {
+  const recording *r = e->source;
+  size_t stacks = r->stack_count + 1, frames = r->frame_count + 1;
+  e->phase_of_stack = calloc(stacks, sizeof *e->phase_of_stack);
+  e->user_of_stack = calloc(stacks, sizeof *e->user_of_stack);
+  e->caller_of_stack = calloc(stacks, sizeof *e->caller_of_stack);
+  e->inner_of_stack = calloc(stacks, sizeof *e->inner_of_stack);
+  uint8_t *says = calloc(frames, 1);
+  if (e->phase_of_stack == NULL || e->user_of_stack == NULL || e->caller_of_stack == NULL ||
+      e->inner_of_stack == NULL || says == NULL) {
+    free(says);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu stacks", r->stack_count);
+  }
+  for (size_t f = 1; f < frames; f++)
+    says[f] = frame_says(recording_text(r, r->frames[f - 1].name_id),
+                         recording_text(r, r->frames[f - 1].file_id));
+  for (uint32_t i = 1; i < stacks; i++) read_stack(e, i, says);
+  free(says);
+  return STOW_OK;
+}
+
+/* ---- lifetimes ---- */
+
+/* Ticks within an optimizer's step, told by its marks. */
+static bool is_step_mark(const evidence *e, const event *mark) {
+  const char *name = recording_text(e->source, mark->tag_id);
+  return strncmp(name, "Optimizer.step", 14) == 0;
+}
+
+/* Without stacks: what comes before anything is freed is the model; what is allocated between the
+ * marks of a step is the optimizer's; the rest is work. */
+static void phases_by_order(evidence *e) {
+  timeline *t = &e->time;
+  bool freed = false, in_step = false;
+  for (uint32_t tick = 0; tick < t->tick_count; tick++) {
+    const event *at = timeline_event(t, tick);
+    if (at->kind == EVENT_FREE || at->kind == EVENT_FREE_REQUESTED) freed = true;
+    if ((at->kind == EVENT_MARK_BEGIN || at->kind == EVENT_MARK_END) && is_step_mark(e, at))
+      in_step = at->kind == EVENT_MARK_BEGIN;
+    if (tick == e->fail_tick)
+      e->fail_phase = in_step ? PHASE_OPTIMIZER : freed ? PHASE_FORWARD : PHASE_BUILD;
+    uint32_t n = t->lifetime[tick];
+    if (at->kind != EVENT_ALLOC || n == TIMELINE_NONE) continue;
+    e->phase_of[n] = in_step ? PHASE_OPTIMIZER : freed ? PHASE_FORWARD : PHASE_BUILD;
+  }
+}
+
+static void phases_by_stack(evidence *e) {
+  timeline *t = &e->time;
+  for (uint32_t i = 0; i < t->lifetime_count; i++) {
+    const lifetime *l = &t->lifetimes[i];
+    phase p = e->phase_of_stack[l->stack_id];
+    /* Autograd's own threads have no Python frames: in a recording that has stacks, an allocation
+     * without one is theirs. What was there before the recording is not. */
+    if (p == PHASE_UNKNOWN && !l->before) p = PHASE_BACKWARD;
+    e->phase_of[i] = (uint8_t)p;
+  }
+  if (!e->failed) return;
+  phase p = e->phase_of_stack[e->fail_stack_id];
+  e->fail_phase = p == PHASE_UNKNOWN ? PHASE_BACKWARD : p;
+}
+
+static void find_landmarks(evidence *e) {
+  timeline *t = &e->time;
+  e->first_work_tick = e->fail_tick;
+  for (uint32_t tick = 0; tick < e->fail_tick; tick++) {
+    const event *at = timeline_event(t, tick);
+    if (at->kind == EVENT_MARK_END && is_step_mark(e, at)) e->train_end_tick = tick;
+    uint32_t n = t->lifetime[tick];
+    if (at->kind != EVENT_ALLOC || n == TIMELINE_NONE) continue;
+    phase p = e->phase_of[n];
+    if (e->has_stacks && (p == PHASE_BACKWARD || p == PHASE_OPTIMIZER)) e->train_end_tick = tick;
+    if (e->first_work_tick == e->fail_tick && p != PHASE_BUILD && p != PHASE_LOAD &&
+        p != PHASE_COPY)
+      e->first_work_tick = tick;
+  }
+}
+
+stow_status evidence_phases(evidence *e) {
+  timeline *t = &e->time;
+  e->phase_of = calloc(t->lifetime_count + 1u, 1);
+  if (e->phase_of == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u allocations", t->lifetime_count);
+  if (e->has_stacks)
+    phases_by_stack(e);
+  else
+    phases_by_order(e);
+  for (uint32_t i = 0; i < t->lifetime_count; i++)
+    if (evidence_live(e, &t->lifetimes[i]))
+      e->live_by_phase[e->phase_of[i]] += t->lifetimes[i].bytes;
+  find_landmarks(e);
+  return STOW_OK;
+}

@@ -1,0 +1,255 @@
+/* Rounds: the turns of the loop a failure happened in.
+ *
+ * The ends of optimizer steps cut a training loop. What follows the last of them (an evaluation, a
+ * loop that never steps) is cut where the program's own line comes back that comes once a turn: a
+ * batch being made, an output being kept. A layer coming back is not a turn: inside a module's call
+ * only the place where the model is entered counts. Without stacks a size that comes back at
+ * regular distances has to do. */
+#include <stdlib.h>
+
+#include "advise/evidence.h"
+
+#define TURNS_LEAST 3    /* of a line before it counts as a loop */
+#define SIZES_LEAST 4    /* of a size, where there are no stacks */
+#define COVER_LEAST 0.5  /* of the stretch looked at that the turns must span */
+#define SPREAD_MOST 0.25 /* of a size's distances, standard deviation over mean */
+
+typedef struct anchor {
+  uint64_t key;
+  uint32_t count, first, last;
+  double sum, squares;
+} anchor;
+
+static void anchor_seen(anchor *a, uint32_t tick) {
+  if (a->count++ == 0) {
+    a->first = tick;
+  } else {
+    double distance = (double)tick - a->last;
+    a->sum += distance;
+    a->squares += distance * distance;
+  }
+  a->last = tick;
+}
+
+static stow_status no_memory(void) {
+  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to look for the turns of a loop");
+}
+
+static stow_status round_add(rounds *r, uint32_t *capacity, uint32_t start) {
+  if (r->count == *capacity) {
+    uint32_t wanted = *capacity == 0 ? 64 : *capacity * 2;
+    loop_round *bigger = realloc(r->list, wanted * sizeof *bigger);
+    if (bigger == NULL) return no_memory();
+    r->list = bigger;
+    *capacity = wanted;
+  }
+  if (r->count > 0) r->list[r->count - 1].end = start;
+  r->list[r->count++] = (loop_round){.start = start};
+  return STOW_OK;
+}
+
+/* ---- from marks ---- */
+
+static stow_status cut_at_steps(evidence *e, rounds *out, uint32_t *tail) {
+  uint32_t capacity = 0, ends = 0;
+  *tail = e->first_work_tick;
+  STOW_TRY(round_add(out, &capacity, e->first_work_tick));
+  for (uint32_t tick = e->first_work_tick; tick < e->fail_tick; tick++) {
+    const event *at = timeline_event(&e->time, tick);
+    if (at->kind != EVENT_MARK_END) continue;
+    const char *name = recording_text(e->source, at->tag_id), *wanted = "Optimizer.step";
+    size_t i = 0;
+    while (wanted[i] != '\0' && name[i] == wanted[i]) i++;
+    if (wanted[i] != '\0') continue;
+    STOW_TRY(round_add(out, &capacity, tick + 1));
+    *tail = tick + 1;
+    ends++;
+  }
+  out->list[out->count - 1].end = e->fail_tick;
+  out->from_marks = true;
+  e->has_marks = ends > 0;
+  return STOW_OK;
+}
+
+/* ---- from what comes back ---- */
+
+/* Of lines: the one that comes least often, since an inner loop comes oftener. */
+static const anchor *best_line(const evidence *e, const anchor *all, uint32_t from) {
+  const anchor *best = NULL;
+  double span = (double)e->fail_tick - from;
+  for (uint32_t s = 1; s <= e->source->stack_count; s++) {
+    const anchor *a = &all[s];
+    if (e->phase_of_stack[s] != PHASE_USER || a->count < TURNS_LEAST ||
+        a->last - a->first < COVER_LEAST * span)
+      continue;
+    if (best == NULL || a->count < best->count) best = a;
+  }
+  return best;
+}
+
+static stow_status find_line(evidence *e, uint32_t from, anchor *found) {
+  anchor *all = calloc(e->source->stack_count + 1, sizeof *all);
+  if (all == NULL) return no_memory();
+  uint32_t entry = 0, first = 0, last = 0;
+  for (uint32_t tick = from; tick < e->fail_tick; tick++) {
+    uint32_t n = e->time.lifetime[tick];
+    if (n == TIMELINE_NONE || timeline_event(&e->time, tick)->kind != EVENT_ALLOC) continue;
+    uint32_t s = e->time.lifetimes[n].stack_id;
+    if (s == 0) continue;
+    if (first == 0 && e->phase_of_stack[s] != PHASE_BUILD) first = tick;
+    if (entry == 0 && e->phase_of_stack[s] == PHASE_FORWARD) entry = s;
+    /* Several at once on the model's first line are one turn. */
+    if (s != last || e->phase_of_stack[s] != PHASE_FORWARD) {
+      all[s].key = s;
+      anchor_seen(&all[s], tick);
+    }
+    last = s;
+  }
+  if (first < from) first = from;
+  const anchor *best = best_line(e, all, first);
+  double span = (double)e->fail_tick - first;
+  if (best == NULL && entry != 0 && all[entry].count >= TURNS_LEAST &&
+      all[entry].last - all[entry].first >= COVER_LEAST * span)
+    best = &all[entry];
+  if (best != NULL) *found = *best;
+  free(all);
+  return STOW_OK;
+}
+
+static stow_status find_size(evidence *e, uint32_t from, anchor *found) {
+  map index = {0};
+  anchor *all = NULL;
+  uint32_t count = 0, capacity = 0;
+  stow_status status = STOW_OK;
+  for (uint32_t tick = from; tick < e->fail_tick && status == STOW_OK; tick++) {
+    uint32_t n = e->time.lifetime[tick];
+    if (n == TIMELINE_NONE || timeline_event(&e->time, tick)->kind != EVENT_ALLOC) continue;
+    uint64_t bytes = e->time.lifetimes[n].bytes, *have = map_get(&index, bytes);
+    uint32_t at = have != NULL ? (uint32_t)*have : count;
+    if (have == NULL) {
+      if (count == capacity) {
+        capacity = capacity == 0 ? 256 : capacity * 2;
+        anchor *bigger = realloc(all, capacity * sizeof *bigger);
+        if (bigger == NULL) {
+          status = no_memory();
+          break;
+        }
+        all = bigger;
+      }
+      all[count++] = (anchor){.key = bytes};
+      status = map_put(&index, bytes, at);
+    }
+    anchor_seen(&all[at], tick);
+  }
+  const anchor *best = NULL;
+  for (uint32_t i = 0; i < count && status == STOW_OK; i++) {
+    const anchor *a = &all[i];
+    if (a->count < SIZES_LEAST || a->last - a->first < COVER_LEAST * (e->fail_tick - from))
+      continue;
+    double n = a->count - 1, mean = a->sum / n, variance = a->squares / n - mean * mean;
+    if (mean < 8 || variance > mean * mean * SPREAD_MOST * SPREAD_MOST) continue;
+    if (best == NULL || a->count < best->count) best = a;
+  }
+  if (best != NULL) *found = *best;
+  map_free(&index);
+  free(all);
+  return status;
+}
+
+static stow_status cut_at_anchor(evidence *e, rounds *out, uint32_t from, const anchor *a) {
+  uint32_t capacity = 0;
+  for (uint32_t tick = from; tick < e->fail_tick; tick++) {
+    uint32_t n = e->time.lifetime[tick];
+    if (n == TIMELINE_NONE || timeline_event(&e->time, tick)->kind != EVENT_ALLOC) continue;
+    const lifetime *l = &e->time.lifetimes[n];
+    if ((e->has_stacks ? l->stack_id : l->bytes) == a->key)
+      STOW_TRY(round_add(out, &capacity, tick));
+  }
+  if (out->count > 0) out->list[out->count - 1].end = e->fail_tick;
+  if (e->has_stacks) out->anchor_stack_id = (uint32_t)a->key;
+  return STOW_OK;
+}
+
+/* ---- what each turn did ---- */
+
+static loop_round *round_at(rounds *r, uint32_t tick) {
+  if (r->count == 0 || tick < r->list[0].start) return NULL;
+  uint32_t low = 0, high = r->count;
+  while (high - low > 1) {
+    uint32_t middle = low + (high - low) / 2;
+    if (r->list[middle].start <= tick)
+      low = middle;
+    else
+      high = middle;
+  }
+  return tick < r->list[low].end ? &r->list[low] : NULL;
+}
+
+static void measure(evidence *e, rounds *r) {
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    loop_round *in = round_at(r, l->start);
+    if (in == NULL) continue;
+    phase p = e->phase_of[i];
+    bool live = evidence_live(e, l);
+    if (p == PHASE_BACKWARD) in->backward = true;
+    if (p == PHASE_FORWARD) in->forward_bytes += l->bytes;
+    if (l->bytes <= 8 && l->end > in->end && (p == PHASE_USER || p == PHASE_FORWARD))
+      in->scalar = true;
+    if (!live || p == PHASE_OPTIMIZER || p == PHASE_BUILD || p == PHASE_LOAD || p == PHASE_COPY)
+      continue;
+    in->kept_bytes += l->bytes;
+    in->kept_count++;
+    if (p == PHASE_FORWARD) {
+      in->kept_forward_bytes += l->bytes;
+      in->kept_forward_count++;
+    }
+  }
+}
+
+stow_status evidence_rounds(evidence *e) {
+  rounds stepped = {0}, turns = {0};
+  uint32_t tail;
+  anchor found = {0};
+  stow_status status = cut_at_steps(e, &stepped, &tail);
+  /* Without marks, training ends where the last backward or optimizer did. */
+  if (!e->has_marks && e->has_stacks && e->train_end_tick > tail) {
+    uint32_t after = e->train_end_tick + 1;
+    bool long_enough = (double)(e->fail_tick - after) > 0.15 * (double)(e->fail_tick - tail);
+    if (status == STOW_OK && long_enough) status = find_line(e, after, &found);
+    if (found.count > 0) tail = after;
+  }
+  if (status == STOW_OK && found.count == 0)
+    status = e->has_stacks ? find_line(e, tail, &found) : find_size(e, tail, &found);
+  if (status == STOW_OK && found.count > 0) status = cut_at_anchor(e, &turns, tail, &found);
+  if (status != STOW_OK) {
+    rounds_free(&stepped);
+    rounds_free(&turns);
+    return status;
+  }
+  /* After training, a loop of its own is only believed when it is longer than a training step: a
+   * step may itself go over many small things. */
+  uint32_t whole = stepped.count - 1;
+  double step_ticks = whole > 0 ? ((double)tail - stepped.list[0].start) / whole : 0;
+  bool own_loop =
+      turns.count >= TURNS_LEAST && (whole < 2 || (double)e->fail_tick - tail > 1.2 * step_ticks);
+  if (own_loop || whole < 2) {
+    rounds_free(&stepped);
+    if (turns.count < TURNS_LEAST) rounds_free(&turns);
+    e->loop = turns;
+  } else {
+    rounds_free(&turns);
+    e->loop = stepped;
+  }
+  if (e->loop.count > 0)
+    e->turn_tick = e->loop.list[e->loop.count - 1].start;
+  else if (tail > e->first_work_tick)
+    e->turn_tick = tail;
+  measure(e, &e->loop);
+  return STOW_OK;
+}
+
+void rounds_free(rounds *r) {
+  free(r->list);
+  *r = (rounds){0};
+}

@@ -1,0 +1,41 @@
+/* What if: the recorded requests up to the failure, changed, and replayed.
+ *
+ * The causes ask whether expandable segments would have done; the fixes ask what a change saves.
+ * An allocation can be kept, left out, or made smaller; its end goes with it. Results are for the
+ * recording as far as it goes: what the program would have asked for after its failure nobody
+ * knows, and it is not counted. */
+#ifndef ADVISE_WHATIF_H
+#define ADVISE_WHATIF_H
+
+#include "advise/evidence.h"
+#include "trace/replay.h"
+
+typedef struct whatif {
+  const evidence *e;
+  steps base;     /* up to and with the failed request */
+  steps changed;  /* shares everything with base but the list */
+  double *factor; /* by event index: of the bytes; 1 kept, 0 left out */
+} whatif;
+
+typedef struct whatif_result {
+  bool finishes; /* under the limit given */
+  uint64_t peak_reserved_bytes;
+  uint64_t failure_bytes; /* live at the failure and asked for there */
+} whatif_result;
+
+/* Undo with whatif_close, also after a failure. */
+stow_status whatif_open(whatif *w, const evidence *e);
+void whatif_close(whatif *w);
+
+/* Everything as it was. */
+void whatif_reset(whatif *w);
+/* Scales one lifetime of the timeline (its allocation and its end). */
+void whatif_scale(whatif *w, uint32_t lifetime_number, double factor);
+/* Scales the request that failed. */
+void whatif_scale_failed(whatif *w, double factor);
+
+/* Replays what the factors leave. `limit_bytes` 0: none. `expandable`: with expandable segments,
+ * otherwise as it was recorded. */
+stow_status whatif_run(whatif *w, whatif_result *out, bool expandable, uint64_t limit_bytes);
+
+#endif

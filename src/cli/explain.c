@@ -1,0 +1,93 @@
+/* stowage explain: why it ran out of memory, and what to change; from a recording or an error text.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "advise/explain.h"
+#include "base/status.h"
+#include "cli/output.h"
+#include "cli/verb.h"
+#include "formats/recording_file.h"
+
+#define RECORDING_BYTES (UINT64_C(8) << 30)  /* in memory: about 100 million events */
+#define MESSAGE_BYTES   (UINT64_C(64) << 20) /* an allocator's dump of a million chunks */
+
+/* The whole text of a file, or of standard input for "-". */
+static stow_status read_text(buffer *text, const char *path) {
+  input in;
+  STOW_TRY(input_open(&in, path, NULL));
+  stow_status status = STOW_OK;
+  while ((status = input_fill(&in, 1)) == STOW_OK && input_left(&in) > 0) {
+    size_t count = input_left(&in);
+    if (text->length + count > MESSAGE_BYTES)
+      status = stow_fail(STOW_ERR_BUDGET,
+                         "%s: a message of more than %llu MiB; give the part with the error", path,
+                         (unsigned long long)(MESSAGE_BYTES >> 20));
+    if (status == STOW_OK) status = buffer_append(text, in.at, count);
+    if (status == STOW_OK) status = input_skip(&in, count);
+    if (status != STOW_OK) break;
+  }
+  input_close(&in);
+  return status;
+}
+
+static stow_status show(const explanation *x, const verb_call *call) {
+  buffer out = BUFFER_INIT;
+  stow_status status = verb_flag(call, "json")    ? explanation_json(x, &out)
+                       : verb_flag(call, "short") ? explanation_short(x, &out)
+                                                  : explanation_text(x, &out, output_color());
+  if (status == STOW_OK) return output_buffer(&out);
+  buffer_free(&out);
+  return status;
+}
+
+static stow_status explain(const verb_call *call) {
+  const char *path = verb_value(call, "message");
+  buffer text = BUFFER_INIT;
+  recording r;
+  explanation x = {0};
+  recording_init(&r, RECORDING_BYTES);
+  stow_status status = path != NULL ? read_text(&text, path) : STOW_OK;
+  if (status == STOW_OK && call->operand_count > 0) {
+    explain_options options = {.message = text.data, .message_bytes = text.length};
+    status = recording_read(&r, call->operands[0], KIND_AUTO, NULL);
+    if (status == STOW_OK) status = explain_recording(&x, &r, &options);
+  } else if (status == STOW_OK) {
+    status = explain_message(&x, text.data != NULL ? text.data : "", text.length);
+  }
+  if (status == STOW_OK) status = show(&x, call);
+  explanation_free(&x);
+  recording_free(&r);
+  buffer_free(&text);
+  return status;
+}
+
+static int run(verb_call *call) {
+  if (verb_flag(call, "json") && verb_flag(call, "short"))
+    return verb_usage(call, "--json and --short: choose one");
+  if (call->operand_count == 0 && verb_value(call, "message") == NULL)
+    return verb_usage(call,
+                      "name a recording (a PyTorch snapshot, a .stow trace), or an error text "
+                      "with --message FILE");
+  stow_status status = explain(call);
+  return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
+}
+
+static const verb_option options[] = {
+    {"message", "FILE",
+     "the error text, where it is not in the recording, or alone; - for standard input"},
+    {"short", NULL, "one line"},
+    VERB_OPTION_JSON,
+    VERB_OPTIONS_END};
+
+const verb verb_explain = {
+    .name = "explain",
+    .summary = "say why a program ran out of memory, and what to change",
+    .example =
+        "stowage explain snapshot.pickle\npython train.py 2>&1 | stowage explain --message -",
+    .operands = "[TRACE]",
+    .operands_min = 0,
+    .operands_max = 1,
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,282 @@
+/* The causes, against recordings whose cause is known: tests/data/causes/CAUSE[+CAUSE]-MODEL….
+ * Made by tests/gpu/record_causes.py on an H200 with PyTorch 2.11. */
+#include <dirent.h>
+#include <stdlib.h>
+
+#include "advise/explain.h"
+#include "formats/recording_file.h"
+#include "harness.h"
+
+typedef struct subject {
+  recording r;
+  explanation x;
+} subject;
+
+static void open_subject(subject *s, const char *path, const char *text) {
+  recording_init(&s->r, UINT64_C(1) << 30);
+  CHECK_OK(recording_read(&s->r, path, KIND_AUTO, NULL));
+  explain_options options = {.message = text, .message_bytes = text != NULL ? strlen(text) : 0};
+  CHECK_OK(explain_recording(&s->x, &s->r, &options));
+}
+
+static void close_subject(subject *s) {
+  explanation_free(&s->x);
+  recording_free(&s->r);
+}
+
+/* Is `id` among the causes that a file is named after? */
+static bool named(const char *file, const char *id) {
+  size_t length = strlen(id);
+  for (const char *at = file; at != NULL; at = at != NULL ? at + 1 : NULL) {
+    if (strncmp(at, id, length) == 0 && (at[length] == '-' || at[length] == '+')) return true;
+    at = strchr(at, '+');
+    if (at == NULL) return false;
+  }
+  return false;
+}
+
+static const char *first_cause(const subject *s) {
+  return s->x.findings.count > 0 ? cause_name(s->x.findings.list[0].id) : "nothing";
+}
+
+typedef struct score {
+  unsigned all, right, sure, sure_right, unknown_with_stacks;
+} score;
+
+/* Everything under tests/data/causes whose name contains `part`. */
+static score score_folder(const char *part) {
+  score n = {0};
+  const char *folder = harness_data("causes");
+  DIR *d = opendir(folder);
+  CHECK(d != NULL);
+  for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
+    if (strstr(entry->d_name, ".pickle.gz") == NULL || strstr(entry->d_name, part) == NULL)
+      continue;
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    subject s;
+    open_subject(&s, path, NULL);
+    bool right = named(entry->d_name, first_cause(&s));
+    double confidence = s.x.findings.count > 0 ? s.x.findings.list[0].confidence : 0;
+    n.all++;
+    n.right += right;
+    n.sure += confidence >= 0.8;
+    n.sure_right += confidence >= 0.8 && right;
+    n.unknown_with_stacks += strcmp(first_cause(&s), "unknown") == 0 && s.x.evidence.has_stacks;
+    if (!right) printf("%s: taken for %s (%.2f)\n", entry->d_name, first_cause(&s), confidence);
+    close_subject(&s);
+  }
+  closedir(d);
+  return n;
+}
+
+TEST(first_cause_is_right_in_19_of_20_and_sure_ones_too)
+{
+  score n = score_folder("");
+  CHECK(n.all >= 50);
+  harness_note("%u of %u right; %u of %u of those with confidence 0.8 and more", n.right, n.all,
+               n.sure_right, n.sure);
+  CHECK(n.right * 20 >= n.all * 19);
+  CHECK(n.sure_right * 20 >= n.sure * 19);
+  CHECK(n.sure * 2 > n.all);
+  CHECK_U64(n.unknown_with_stacks, 0);
+}
+
+/* Nothing is tuned to a model: each must score as the rest do. */
+TEST(every_model_scores_alike)
+{
+  static const char *const models[] = {"-mlp", "-cnn", "-transformer", "-rnn", "-unet"};
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    score n = score_folder(models[i]);
+    CHECK(n.all >= 5);
+    if (n.right * 10 < n.all * 9) FAIL("%s: %u of %u", models[i], n.right, n.all);
+  }
+}
+
+TEST(both_causes_are_named_where_there_are_two)
+{
+  static const char *const files[] = {"leak+loaded_twice-mlp", "leak+loaded_twice-unet-expandable",
+                                      "batch_too_big+other_process-cnn",
+                                      "batch_too_big+other_process-transformer-expandable"};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    char name[256];
+    snprintf(name, sizeof name, "causes/%s.pickle.gz", files[i]);
+    subject s;
+    open_subject(&s, harness_data(name), NULL);
+    CHECK(s.x.findings.count >= 2);
+    CHECK(named(files[i], cause_name(s.x.findings.list[0].id)));
+    CHECK(named(files[i], cause_name(s.x.findings.list[1].id)));
+    close_subject(&s);
+  }
+}
+
+TEST(shared_recordings_are_named_right)
+{
+  const char *shared = harness_shared();
+  if (shared == NULL) SKIP("no shared recordings beside this checkout");
+  char folder[1024];
+  snprintf(folder, sizeof folder, "%s/data/causes", shared);
+  DIR *d = opendir(folder);
+  if (d == NULL) SKIP("%s is not there", folder);
+  unsigned seen = 0;
+  for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
+    char *ending = strstr(entry->d_name, ".pickle.gz");
+    if (ending == NULL) continue;
+    char path[2048];
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    subject s;
+    open_subject(&s, path, NULL);
+    *ending = '\0';
+    CHECK_TEXT(first_cause(&s), entry->d_name);
+    close_subject(&s);
+    seen++;
+  }
+  closedir(d);
+  harness_note("%u recordings", seen);
+}
+
+/* ---- what a fix saves, against the card ---- */
+
+/* Peaks of the same programs on an H200, without a limit, as they are and with the fix applied
+ * (record_causes.py --measure). `turns`: both ran that many turns of a loop that grows, so bytes a
+ * turn are compared. `in_proportion`: the recording stopped early, so shares of the whole are. */
+static const struct measured {
+  const char *file;
+  uint64_t broken_bytes, fixed_bytes;
+  uint32_t turns;
+  bool in_proportion;
+} measured[] = {
+    {"weights_too_big-mlp", 534635520, 266817536, 0, true},
+    {"batch_too_big-transformer", 27982683648, 14086430208, 0, true},
+    {"batch_too_big-unet-expandable", 12886360064, 6569705472, 0, true},
+    {"one_spike-mlp", 6504247296, 264314880, 0, false},
+    {"graph_kept-cnn", 1911934464, 325187584, 19, false}, /* the fixed one holds one graph */
+    {"no_grad_missing-cnn", 1861112320, 211911680, 20, false},
+    {"no_grad_missing-transformer-expandable", 3106708992, 731528704, 20, false},
+    {"leak-mlp", 348247552, 147805696, 25, false},
+    {"leak-cnn", 555269632, 344505856, 25, false},
+    {"loaded_twice-transformer", 1867783168, 1567837696, 0, false},
+    {"loaded_twice-mlp-expandable", 1683312640, 1414125568, 0, false},
+};
+
+TEST(replayed_savings_are_within_a_tenth_of_the_card)
+{
+  double worst = 0;
+  for (size_t i = 0; i < sizeof measured / sizeof *measured; i++) {
+    const struct measured *m = &measured[i];
+    char name[256];
+    snprintf(name, sizeof name, "causes/%s.pickle.gz", m->file);
+    subject s;
+    open_subject(&s, harness_data(name), NULL);
+    CHECK(s.x.fixes.count > 0);
+    const fix *f = &s.x.fixes.list[0];
+    CHECK(f->replayed);
+    double told = (double)f->saves_bytes, real = (double)(m->broken_bytes - m->fixed_bytes);
+    if (m->turns > 0) {
+      told /= s.x.findings.growth.whole;
+      real /= m->turns;
+    }
+    if (m->in_proportion) {
+      CHECK(strstr(m->file, "batch") == NULL || strstr(f->change, "1/2 ") != NULL);
+      told /= (double)(s.x.evidence.n.live_bytes + s.x.evidence.n.asked_bytes);
+      real /= (double)m->broken_bytes;
+    }
+    double off = told > real ? told / real - 1 : 1 - told / real;
+    if (off > worst) worst = off;
+    if (off > 0.1) FAIL("%s: told %.3g, measured %.3g", m->file, told, real);
+    close_subject(&s);
+  }
+  harness_note("%zu fixes, at most %.1f%% off", sizeof measured / sizeof *measured, worst * 100);
+}
+
+/* ---- what is known and what is not ---- */
+
+TEST(the_numbers_add_up_to_the_card)
+{
+  static const char *const files[] = {"causes/other_process-cnn.pickle.gz",
+                                      "causes/outside_framework-unet.pickle.gz",
+                                      "causes/batch_too_big-cnn.pickle.gz"};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    subject s;
+    open_subject(&s, harness_data(files[i]), NULL);
+    const numbers *n = &s.x.evidence.n;
+    CHECK_U64(n->live_bytes + n->cached_bytes + n->other_process_bytes +
+                  n->outside_framework_bytes + n->free_bytes + n->unknown_bytes,
+              n->card_bytes);
+    close_subject(&s);
+  }
+}
+
+TEST(a_recording_without_a_failure_says_so)
+{
+  subject s;
+  open_subject(&s, harness_data("loop/plain.pickle.gz"), NULL);
+  CHECK_U64(s.x.findings.count, 0);
+  CHECK_U64(s.x.fixes.count, 0);
+  CHECK(strstr(s.x.headline.data, "Did not run out") != NULL);
+  close_subject(&s);
+}
+
+TEST(an_error_text_given_beside_it_tells_of_the_card)
+{
+  subject s;
+  open_subject(
+      &s, harness_data("oom_gpt_15gib_stacks.pickle.gz"),
+      "CUDA out of memory. Tried to allocate 260.00 MiB. GPU 0 has a total capacity of "
+      "139.80 GiB of which 124.17 GiB is free. Including non-PyTorch memory, this process "
+      "has 15.62 GiB memory in use. 15.00 GiB allowed; Of the allocated memory 14.86 GiB is "
+      "allocated by PyTorch, and 97.48 MiB is reserved by PyTorch but unallocated.");
+  CHECK_TEXT(first_cause(&s), "batch_too_big");
+  CHECK(s.x.evidence.n.card_bytes != MESSAGE_UNKNOWN);
+  CHECK_U64(s.x.evidence.n.limit_bytes >> 20, 15 << 10);
+  close_subject(&s);
+}
+
+/* What is on is not suggested: expandable segments in a recording made with them. */
+TEST(nothing_that_is_on_is_suggested)
+{
+  const char *folder = harness_data("causes");
+  DIR *d = opendir(folder);
+  CHECK(d != NULL);
+  for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
+    if (strstr(entry->d_name, "-expandable") == NULL) continue;
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    subject s;
+    open_subject(&s, path, NULL);
+    for (uint32_t i = 0; i < s.x.fixes.count; i++)
+      CHECK(strstr(s.x.fixes.list[i].change, "expandable_segments") == NULL);
+    close_subject(&s);
+  }
+  closedir(d);
+}
+
+/* A T4 has no bfloat16; a program under autocast needs none of it. */
+TEST(half_precision_fits_the_card)
+{
+  const char *file = harness_data("causes/batch_too_big-cnn.pickle.gz");
+  recording r;
+  recording_init(&r, UINT64_C(1) << 30);
+  CHECK_OK(recording_read(&r, file, KIND_AUTO, NULL));
+  static const struct {
+    const char *card, *has, *lacks;
+  } all[] = {{"Tesla T4", "float16", "bfloat16)"},
+             {"NVIDIA A100-SXM4-40GB", "bfloat16", "GradScaler"}};
+  for (size_t i = 0; i < 2; i++) {
+    explanation x;
+    explain_options options = {.card = all[i].card};
+    CHECK_OK(explain_recording(&x, &r, &options));
+    bool found = false;
+    for (uint32_t k = 0; k < x.fixes.count; k++)
+      if (strstr(x.fixes.list[k].change, "autocast") != NULL) {
+        found = strstr(x.fixes.list[k].change, all[i].has) != NULL;
+        if (i == 0) CHECK(strstr(x.fixes.list[k].change, "dtype=torch.bfloat16") == NULL);
+        if (i == 1) CHECK(strstr(x.fixes.list[k].change, all[i].lacks) == NULL);
+      }
+    CHECK(found);
+    explanation_free(&x);
+  }
+  recording_free(&r);
+}
+
+TEST_MAIN

@@ -1,0 +1,238 @@
+/* Error texts of each framework, read for their numbers. */
+#include <stdlib.h>
+
+#include "advise/explain.h"
+#include "harness.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+static message read_text(const char *text) {
+  message m;
+  message_read(&m, text, strlen(text));
+  return m;
+}
+
+static bool near(uint64_t bytes, double gib) {
+  double off = (double)bytes / (double)GIB - gib;
+  return bytes != MESSAGE_UNKNOWN && off < 0.006 && off > -0.006;
+}
+
+TEST(torch_text_of_today)
+{
+  message m = read_text("OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 "
+                        "has a total capacity of "
+                        "139.80 GiB of which 1.12 GiB is free. Including non-PyTorch memory, this "
+                        "process has 18.16 GiB "
+                        "memory in use. Process 728 has 120.51 GiB memory in use. Process 91 has "
+                        "512.00 MiB memory in "
+                        "use. Of the allocated memory 17.38 GiB is allocated by PyTorch, and 54.58 "
+                        "MiB is reserved by "
+                        "PyTorch but unallocated.");
+  CHECK(m.kind == MESSAGE_TORCH);
+  CHECK_U64(m.asked_bytes, 2 * GIB);
+  CHECK(near(m.card_bytes, 139.80) && near(m.free_bytes, 1.12) && near(m.process_bytes, 18.16));
+  CHECK_U64(m.process_count, 2);
+  CHECK_U64(m.processes[0].pid, 728);
+  CHECK(near(m.processes[0].bytes, 120.51));
+  CHECK_U64(m.processes[1].bytes, 512 * MIB);
+  CHECK(near(m.live_bytes, 17.38));
+  CHECK_U64(m.limit_bytes, MESSAGE_UNKNOWN);
+  CHECK_U64(m.device, 0);
+}
+
+TEST(torch_limit_stands_before_its_word)
+{
+  message m =
+      read_text("CUDA out of memory. Tried to allocate 64.00 MiB. GPU 1 has a total capacity of "
+                "139.80 GiB of which 135.77 GiB is free. Including non-PyTorch memory, this "
+                "process has 4.02 GiB memory in use. 3.30 GiB allowed; Of the allocated memory "
+                "3.27 GiB is allocated by PyTorch, and 31.15 MiB is reserved by PyTorch but "
+                "unallocated.");
+  CHECK(near(m.limit_bytes, 3.30));
+  CHECK_U64(m.device, 1);
+  m = read_text(
+      "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139.80 GiB "
+      "of which 138.50 GiB is free. Including non-PyTorch memory, this process has 1.20 GiB "
+      "memory in use. 480.62 MiB allowed; Of the allocated memory 400.00 MiB is allocated by "
+      "PyTorch, and 0 bytes is reserved by PyTorch but unallocated.");
+  CHECK_U64(m.limit_bytes >> 20, 480);
+  CHECK_U64(m.cached_bytes, 0);
+}
+
+TEST(torch_text_of_old)
+{
+  message m = read_text(
+      "RuntimeError: CUDA out of memory. Tried to allocate 26.00 MiB (GPU 0; 15.78 GiB total "
+      "capacity; 14.21 GiB already allocated; 24.75 MiB free; 14.42 GiB reserved in "
+      "total by PyTorch) If reserved memory is >> allocated memory try setting "
+      "max_split_size_mb");
+  CHECK(m.kind == MESSAGE_TORCH);
+  CHECK_U64(m.asked_bytes, 26 * MIB);
+  CHECK(near(m.card_bytes, 15.78) && near(m.live_bytes, 14.21) && near(m.reserved_bytes, 14.42));
+  CHECK_U64(m.free_bytes, 24 * MIB + 3 * MIB / 4);
+  CHECK(near(m.cached_bytes, 0.21));
+}
+
+TEST(jax_text)
+{
+  message m = read_text(
+      "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying "
+      "to allocate 17179869184 bytes.");
+  CHECK(m.kind == MESSAGE_XLA);
+  CHECK_U64(m.asked_bytes, 16 * GIB);
+}
+
+TEST(tensorflow_shape_gives_the_bytes)
+{
+  message m = read_text(
+      "ResourceExhaustedError: OOM when allocating tensor with shape[1000,1000,1000] and type "
+      "float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc");
+  CHECK(m.kind == MESSAGE_TENSORFLOW);
+  CHECK_U64(m.asked_bytes, UINT64_C(4000000000));
+  CHECK_TEXT(m.what, "1000,1000,1000");
+  m = read_text(
+      "OOM when allocating tensor with shape[4,8] and type double on GPU:0 ResourceExhaustedError");
+  CHECK_U64(m.asked_bytes, 256);
+}
+
+/* Chunks counted, holes computed: 3 MiB free in two pieces, the larger 2 MiB. */
+TEST(bfc_dump_is_counted)
+{
+  message m = read_text(
+      "W bfc_allocator.cc:482] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.50MiB "
+      "(rounded to 2621440)requested by op MatMul\n"
+      "I bfc_allocator.cc:1046] Bin (256): \tTotal Chunks: 13, Chunks in use: 13. 3.2KiB allocated "
+      "for chunks. 3.2KiB in use in bin. 104B client-requested in use in bin.\n"
+      "I bfc_allocator.cc:1075] Next region of size 8388608\n"
+      "I bfc_allocator.cc:1095] InUse at 7f3c00000000 of size 4194304 next 1\n"
+      "I bfc_allocator.cc:1095] Free  at 7f3c00400000 of size 2097152 next 2\n"
+      "I bfc_allocator.cc:1095] InUse at 7f3c00600000 of size 1048576 next 3\n"
+      "I bfc_allocator.cc:1095] Free  at 7f3c00700000 of size 1048576 next 18446744073709551615\n"
+      "I bfc_allocator.cc:1107] Sum Total of in-use chunks: 5.00MiB\n"
+      "I bfc_allocator.cc:1114] Stats: \n"
+      "Limit:                         8388608\n"
+      "InUse:                         5242880\n");
+  CHECK_U64(m.asked_bytes, 2621440);
+  CHECK(m.chunks.found && !m.chunks.from_bins);
+  CHECK_U64(m.chunks.used_bytes, 5 * MIB);
+  CHECK_U64(m.chunks.free_bytes, 3 * MIB);
+  CHECK_U64(m.chunks.largest_free_bytes, 2 * MIB);
+  CHECK_U64(m.limit_bytes, 8 * MIB);
+  CHECK_U64(m.live_bytes, 5 * MIB);
+}
+
+TEST(bfc_dump_is_fragmentation_when_the_pieces_would_do)
+{
+  const char *text = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2621440 bytes.\n"
+                     "InUse at 7f3c00000000 of size 4194304 next 1\n"
+                     "Free  at 7f3c00400000 of size 2097152 next 2\n"
+                     "Free  at 7f3c00700000 of size 1048576 next 3\n";
+  explanation x;
+  CHECK_OK(explain_message(&x, text, strlen(text)));
+  CHECK_U64(x.findings.list[0].id, CAUSE_FRAGMENTATION);
+  CHECK_U64(x.evidence.n.largest_hole_bytes, 2 * MIB);
+  CHECK(x.fixes.count > 0 && strstr(x.fixes.list[0].change, "XLA_PYTHON_CLIENT_ALLOCATOR") != NULL);
+  explanation_free(&x);
+}
+
+TEST(cupy_text)
+{
+  message m =
+      read_text("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes "
+                "(allocated so far: 4,294,967,296 bytes, limit set to: 10,737,418,240 bytes).");
+  CHECK(m.kind == MESSAGE_CUPY);
+  CHECK_U64(m.asked_bytes, 8 * GIB);
+  CHECK_U64(m.reserved_bytes, 4 * GIB);
+  CHECK_U64(m.limit_bytes, 10 * GIB);
+}
+
+TEST(cuda_texts)
+{
+  CHECK(read_text("RuntimeError: CUDA error: out of memory").kind == MESSAGE_CUDA);
+  CHECK(read_text("CUDA_ERROR_OUT_OF_MEMORY: out of memory").kind == MESSAGE_CUDA);
+  message m = read_text("RuntimeError: cuMemAlloc of 20.00 GiB outside PyTorch failed with 2");
+  CHECK(m.kind == MESSAGE_CUDA);
+  CHECK_U64(m.asked_bytes, 20 * GIB);
+}
+
+TEST(host_texts)
+{
+  message m = read_text(
+      "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB for an array with "
+      "shape (100000, 10000) and data type float64");
+  CHECK(m.kind == MESSAGE_HOST && m.host == HOST_NUMPY);
+  CHECK(near(m.asked_bytes, 7.45));
+  CHECK_TEXT(m.what, "shape (100000, 10000) and data type float64");
+  CHECK(read_text("MemoryError").host == HOST_PYTHON);
+  CHECK(read_text("Killed\n").host == HOST_KILLED);
+  CHECK(read_text("Your session crashed after using all available RAM.").host == HOST_NOTEBOOK);
+  CHECK(read_text("RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.").host ==
+        HOST_WORKER);
+  m = read_text(
+      "RuntimeError: [enforce fail at alloc_cpu.cpp:75] . DefaultCPUAllocator: can't allocate "
+      "memory: you tried to allocate 80000000000 bytes. Error code 12 (Cannot allocate memory)");
+  CHECK(m.host == HOST_TORCH);
+  CHECK_U64(m.asked_bytes, UINT64_C(80000000000));
+}
+
+TEST(text_with_no_error_in_it_is_said_to_have_none)
+{
+  explanation x;
+  CHECK_OK(explain_message(&x, "loss 0.31\nloss 0.30\n", 20));
+  CHECK_U64(x.findings.count, 0);
+  CHECK(strstr(x.headline.data, "no out-of-memory") != NULL);
+  explanation_free(&x);
+  CHECK_OK(explain_message(&x, "", 0));
+  explanation_free(&x);
+}
+
+/* Any bytes: no crash, no number that is not in the text. */
+TEST(hostile_texts_are_only_read)
+{
+  static const char *const words[] = {"CUDA out of memory. Tried to allocate ",
+                                      "GPU ",
+                                      " allowed; Of the",
+                                      "Process ",
+                                      " has ",
+                                      "99999999999999999999 GiB",
+                                      ".",
+                                      "; ",
+                                      "(GPU 0; ",
+                                      "tensor with shape[",
+                                      "]",
+                                      "1.5.5",
+                                      "\n",
+                                      "Free  at ",
+                                      " of size ",
+                                      "Limit:",
+                                      "Bin (",
+                                      "Total Chunks: ",
+                                      "in use: ",
+                                      ". ",
+                                      "-1",
+                                      "BFC",
+                                      "RESOURCE_EXHAUSTED",
+                                      "\xff\xfe",
+                                      "9",
+                                      "Of the allocated memory "};
+  uint64_t seed = 6;
+  for (int round_number = 0; round_number < 20000; round_number++) {
+    char *text = malloc(4096);
+    size_t length = 0;
+    for (int i = (int)(harness_random(&seed) % 24); i > 0; i--) {
+      const char *word = words[harness_random(&seed) % (sizeof words / sizeof *words)];
+      memcpy(text + length, word, strlen(word));
+      length += strlen(word);
+    }
+    char *exact = malloc(length > 0 ? length : 1); /* so that a sanitizer sees one byte too far */
+    memcpy(exact, text, length);
+    explanation x;
+    CHECK_OK(explain_message(&x, exact, length));
+    explanation_free(&x);
+    free(exact);
+    free(text);
+  }
+}
+
+TEST_MAIN
