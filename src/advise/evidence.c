@@ -198,5 +198,15 @@ uint64_t evidence_capacity(const evidence *e) {
 }
 
 const char *evidence_place(const evidence *e, char *text, size_t size, uint32_t frame_id) {
-  return site_text(text, size, e->source, frame_id);
+  const recording *r = e->source;
+  if (frame_id == 0 || frame_id > r->frame_count) {
+    snprintf(text, size, "a line that was not recorded");
+    return text;
+  }
+  const frame *f = &r->frames[frame_id - 1];
+  const char *file = recording_text(r, f->file_id), *tail = strstr(file, "-packages/");
+  const char *name = recording_text(r, f->name_id);
+  snprintf(text, size, "%s:%u%s%s", tail != NULL ? tail + strlen("-packages/") : file, f->line,
+           name[0] != '\0' && name[0] != '<' ? " in " : "", name[0] != '<' ? name : "");
+  return text;
 }

@@ -95,7 +95,7 @@ static inline bool evidence_live(const evidence *e, const lifetime *l) {
 uint64_t evidence_capacity(const evidence *e);
 /* Was it the framework's limit that said no, not the card? */
 bool evidence_limit_bound(const evidence *e);
-/* "main  train.py:31", or "no stack recorded". Returns `text`. */
+/* "train.py:31 in main". Returns `text`. */
 const char *evidence_place(const evidence *e, char *text, size_t size, uint32_t frame_id);
 
 /* ---- the parts ---- */

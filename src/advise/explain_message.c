@@ -68,7 +68,11 @@ static void tell_holes(explanation *x) {
   bool pieces = known(n->largest_hole_bytes);
   bool enough = n->cached_bytes >= n->asked_bytes;
   if (!enough || (pieces && n->largest_hole_bytes >= n->asked_bytes)) return;
-  cause *c = add_cause(x, CAUSE_FRAGMENTATION, pieces ? 0.9 : 0.7);
+  /* Every allocator has some rest: only a good part of the whole makes it the cause. */
+  double part = n->reserved_bytes > 0 ? (double)n->cached_bytes / (double)n->reserved_bytes : 1;
+  double sure = part >= 0.15 ? (pieces ? 0.9 : 0.75) : part >= 0.05 ? 0.4 : 0.15;
+  cause *c = add_cause(x, CAUSE_FRAGMENTATION, sure);
+  cause_say(c, "%.0f%% of what the allocator holds is not in use", part * 100);
   if (pieces)
     cause_head(c,
                "The bytes are there, not in one piece: %s free inside the allocator, the largest "
@@ -83,6 +87,7 @@ static void tell_holes(explanation *x) {
   if (m->chunks.found)
     cause_say(c, "%llu chunks in use and %llu free in the allocator's dump",
               (unsigned long long)m->chunks.used_count, (unsigned long long)m->chunks.free_count);
+  if (sure < 0.3) return;
   if (m->kind == MESSAGE_TORCH)
     add_fix(x,
             "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts, if "

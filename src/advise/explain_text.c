@@ -5,6 +5,9 @@
 #include "advise/explain.h"
 #include "base/json.h"
 
+#define SHOWN_LEAST  0.3 /* a person is not shown less likely causes … */
+#define PROVED_LEAST 0.5 /* … nor the evidence of less likely ones; JSON has both */
+
 static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
 }
@@ -71,9 +74,10 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
   if (x->findings.count > 0) heading(out, "Causes", bold);
   for (uint32_t i = 0; i < x->findings.count; i++) {
     const cause *c = &x->findings.list[i];
+    if (i > 0 && c->confidence < SHOWN_LEAST && c->id != CAUSE_LIMIT) continue;
     buffer_printf(out, "  %s, confidence %.2f%s%s\n", cause_name(c->id), c->confidence,
                   i > 0 ? ": " : "", i > 0 && c->headline.data != NULL ? c->headline.data : "");
-    lines_text(&c->evidence, "    - ", out);
+    if (i == 0 || c->confidence >= PROVED_LEAST) lines_text(&c->evidence, "    - ", out);
   }
   if (x->fixes.count > 0) heading(out, "Fixes", bold);
   fixes_text(&x->fixes, out);

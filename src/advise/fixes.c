@@ -220,8 +220,8 @@ static void scale_turn(mender *m, double factor) {
 /* The least halving that leaves room for what comes after the failure. */
 static stow_status enough_halvings(mender *m, uint32_t *parts) {
   uint64_t capacity = evidence_capacity(m->e);
-  for (*parts = 2; *parts < 64 && *parts < m->f->bigger; *parts *= 2) {
-  } /* back to what went well */
+  *parts = 2;
+  while (*parts < 64 && *parts < m->f->bigger) *parts *= 2; /* back to what went well */
   for (; *parts < 64; *parts *= 2) {
     whatif_result r;
     scale_turn(m, 1.0 / *parts);
@@ -408,7 +408,8 @@ stow_status fixes_find(fixes *out, const evidence *e, const findings *f, const c
     status = mend(&m, f->list[i].id);
     limited |= f->list[i].id == CAUSE_LIMIT;
   }
-  if (status == STOW_OK && e->failed && evidence_limit_bound(e) && !limited)
+  /* What grows every turn reaches any limit. */
+  if (status == STOW_OK && e->failed && evidence_limit_bound(e) && !limited && !f->growth.found)
     status = mend_limit(&m);
   whatif_close(&m.w);
   return status;
