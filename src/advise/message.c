@@ -95,6 +95,17 @@ static void torch_processes(message *m, message_text t) {
   }
 }
 
+/* The size that stands just before `words`: back over its unit, a space, its digits. */
+static uint64_t size_before(message_text t, const char *words) {
+  const char *at = message_find(t, words);
+  if (at == NULL) return MESSAGE_UNKNOWN;
+  at -= strlen(words);
+  while (at > t.at && isalpha((unsigned char)at[-1])) at--;
+  while (at > t.at && at[-1] == ' ') at--;
+  while (at > t.at && (isdigit((unsigned char)at[-1]) || at[-1] == '.')) at--;
+  return message_size(t, at);
+}
+
 static bool read_torch(message *m, message_text t) {
   const char *tried = message_find(t, "Tried to allocate ");
   bool device = message_find(t, "out of memory") != NULL || message_find(t, "OutOfMemory") != NULL;
@@ -109,16 +120,7 @@ static bool read_torch(message *m, message_text t) {
   const char *and = message_find(t, "allocated by PyTorch, and ");
   m->cached_bytes = message_size(t, and);
   torch_processes(m, t);
-  const char *allowed = message_find(t, " allowed; Of the");
-  if (allowed != NULL) { /* the number stands before the word */
-    const char *from = allowed - strlen(" allowed; Of the"), *start = from;
-    while (start > t.at && start[-1] != '.' + 0 && start[-1] != '\n' && from - start < 24) start--;
-    while (start > t.at && isdigit((unsigned char)start[-2]) && start[-1] == '.') {
-      start -= 2; /* the point of a fraction, not the end of a sentence */
-      while (start > t.at && isdigit((unsigned char)start[-1])) start--;
-    }
-    m->limit_bytes = message_size(t, start);
-  }
+  m->limit_bytes = size_before(t, " allowed; Of the");
   if (m->card_bytes != MESSAGE_UNKNOWN) return true;
   /* Before 2.1: "(GPU 0; 15.78 GiB total capacity; 14.21 GiB already allocated; 24.75 MiB free;
    * 14.42 GiB reserved in total by PyTorch)". */

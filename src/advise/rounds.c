@@ -139,7 +139,7 @@ static stow_status find_size(evidence *e, uint32_t from, anchor *found) {
       all[count++] = (anchor){.key = bytes};
       status = map_put(&index, bytes, at);
     }
-    anchor_seen(&all[at], tick);
+    if (all != NULL) anchor_seen(&all[at], tick);
   }
   const anchor *best = NULL;
   for (uint32_t i = 0; i < count && status == STOW_OK; i++) {

@@ -11,7 +11,7 @@
 
 #include "advise/causes.h"
 
-#define LIVE_SHARE    0.05 /* of live bytes that the growth must be */
+#define LIVE_SHARE    0.05 /* of what is live and asked for that the growth must be */
 #define GRAPH_SHARE   0.25 /* of what forward allocated that a kept graph keeps, at least */
 #define GRAPH_PIECES  2.5  /* allocations of a forward pass kept in each turn, at least */
 #define ROUND_SIMILAR 0.6  /* of the turns keep at least half of what the middle one does */
@@ -96,8 +96,9 @@ stow_status growth_find(growth *g, const evidence *e) {
     kept_forward += r->kept_forward_bytes;
   }
   double n = g->whole - first;
+  uint64_t asked = e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
   g->found = g->per_round > 0 && similar >= ROUND_SIMILAR * n &&
-             (double)g->total >= LIVE_SHARE * (double)e->n.live_bytes;
+             (double)g->total >= LIVE_SHARE * ((double)e->n.live_bytes + (double)asked);
   if (!g->found) return STOW_OK;
   g->graph = pieces / n >= GRAPH_PIECES && (double)kept_forward >= GRAPH_SHARE * (double)forward;
   g->backward = backward > n / 2;

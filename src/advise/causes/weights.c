@@ -164,9 +164,8 @@ void cause_loaded_twice(cause *c, const evidence *e, const findings *f) {
   uint64_t like = p == PHASE_USER && !k->twice_built
                       ? e->live_by_phase[PHASE_USER]
                       : e->live_by_phase[PHASE_LOAD] + e->live_by_phase[PHASE_COPY];
-  if (found >= COPY_WHOLE)
-    c->confidence = 0.95;
-  else if (copying && found >= COPY_PART && share(k->copy_bytes, like) >= COPY_IS_COPY)
+  bool part_of_copy = copying && found >= COPY_PART && share(k->copy_bytes, like) >= COPY_IS_COPY;
+  if (found >= COPY_WHOLE || part_of_copy)
     c->confidence = 0.95;
   else if (k->twice_built && found >= 0.3)
     c->confidence = 0.85;
