@@ -50,6 +50,7 @@ typedef struct growth {
   uint32_t whole; /* turns that came to their end */
   uint64_t per_round, total;
   bool graph;           /* it is what a forward pass keeps for its backward */
+  bool bare;            /* …of a program that calls no modules */
   bool backward;        /* the turns do run backward */
   bool scalar;          /* each leaves a number behind, as a sum of losses does */
   uint32_t stack_id;    /* the line that grows most … */
@@ -61,6 +62,7 @@ typedef struct growth {
 /* Weights and what looks like them. */
 typedef struct copies {
   uint64_t weight_bytes, copy_bytes; /* copy: live beside the weights, of the same sizes */
+  uint64_t more_bytes;               /* of the same sizes, beyond one copy */
   uint32_t copy_count, stack_id;     /* where the copies came from */
   bool twice_built;                  /* the model itself was made twice */
   uint32_t *list;                    /* the lifetimes that are copies; copy_count of them */

@@ -43,7 +43,8 @@ typedef struct loop_round {
   uint64_t kept_bytes;    /* born in it, live at the failure; optimizer state and weights aside */
   uint64_t forward_bytes; /* allocated in its forward phase */
   uint64_t kept_forward_bytes;
-  uint32_t kept_count, kept_forward_count;
+  uint64_t user_bytes, kept_user_bytes; /* the same of the program's own lines */
+  uint32_t kept_count, kept_forward_count, kept_user_count;
   bool backward; /* something was allocated by autograd */
   bool scalar;   /* a number born in it was live at its end */
 } loop_round;

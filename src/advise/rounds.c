@@ -194,12 +194,17 @@ static void measure(evidence *e, rounds *r) {
     bool live = evidence_live(e, l);
     if (p == PHASE_BACKWARD) in->backward = true;
     if (p == PHASE_FORWARD) in->forward_bytes += l->bytes;
+    if (p == PHASE_USER) in->user_bytes += l->bytes;
     if (l->bytes <= 8 && l->end > in->end && (p == PHASE_USER || p == PHASE_FORWARD))
       in->scalar = true;
     if (!live || p == PHASE_OPTIMIZER || p == PHASE_BUILD || p == PHASE_LOAD || p == PHASE_COPY)
       continue;
     in->kept_bytes += l->bytes;
     in->kept_count++;
+    if (p == PHASE_USER) {
+      in->kept_user_bytes += l->bytes;
+      in->kept_user_count += l->bytes > 8;
+    }
     if (p == PHASE_FORWARD) {
       in->kept_forward_bytes += l->bytes;
       in->kept_forward_count++;

@@ -81,9 +81,9 @@ stow_status growth_find(growth *g, const evidence *e) {
    * its backward. */
   if (!e->has_stacks && !e->loop.from_marks && e->fail_phase == PHASE_OPTIMIZER) return STOW_OK;
   g->whole = e->loop.count - 1;
-  uint32_t first = g->whole >= 3, similar = 0, backward = 0, scalar = 0, pieces = 0;
+  uint32_t first = g->whole >= 3, similar = 0, backward = 0, scalar = 0, pieces = 0, own_pieces = 0;
   STOW_TRY(middle_kept(e, first, g->whole, &g->per_round));
-  uint64_t forward = 0, kept_forward = 0;
+  uint64_t forward = 0, kept_forward = 0, own = 0, kept_own = 0;
   for (uint32_t i = 0; i < g->whole; i++) {
     const loop_round *r = &e->loop.list[i];
     g->total += r->kept_bytes;
@@ -94,6 +94,9 @@ stow_status growth_find(growth *g, const evidence *e) {
     pieces += r->kept_forward_count;
     forward += r->forward_bytes;
     kept_forward += r->kept_forward_bytes;
+    own_pieces += r->kept_user_count;
+    own += r->user_bytes;
+    kept_own += r->kept_user_bytes;
   }
   double n = g->whole - first;
   uint64_t asked = e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
@@ -103,6 +106,11 @@ stow_status growth_find(growth *g, const evidence *e) {
   g->graph = pieces / n >= GRAPH_PIECES && (double)kept_forward >= GRAPH_SHARE * (double)forward;
   g->backward = backward > n / 2;
   g->scalar = scalar >= 0.8 * n;
+  /* A program without modules: its own lines are its forward pass. Tensors kept on purpose look the
+   * same but for the number that a loss leaves. */
+  if (forward == 0 && !g->backward && g->scalar && own_pieces / n >= 1.5 &&
+      (double)kept_own >= GRAPH_SHARE * (double)own)
+    g->graph = g->bare = true;
   return growing_stacks(g, e);
 }
 
@@ -151,7 +159,11 @@ void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
   const growth *g = &f->growth;
   if (!g->found || !g->graph) return;
   bool evaluates = says_evaluation(e, g->stack_id);
-  double sure = g->backward ? 0.88 : g->scalar && !evaluates ? 0.96 : evaluates ? 0.3 : 0.4;
+  double sure = g->bare                   ? 0.85
+                : g->backward             ? 0.88
+                : g->scalar && !evaluates ? 0.96
+                : evaluates               ? 0.3
+                                          : 0.4;
   c->confidence = sure * growth_weight(e, g);
   char place[256];
   if (e->has_stacks)

@@ -57,7 +57,11 @@ static void match_copies(copies *c, const evidence *e, map *of_size) {
     if (l->bytes < SIZE_LEAST || !evidence_live(e, l)) continue;
     if (p != PHASE_LOAD && p != PHASE_COPY && p != PHASE_USER) continue;
     uint64_t *left = map_get(of_size, l->bytes);
-    if (left == NULL || *left == 0) continue;
+    if (left == NULL) continue;
+    if (*left == 0) { /* a third copy and more: not a checkpoint's, something piles up */
+      c->more_bytes += l->bytes;
+      continue;
+    }
     --*left;
     c->copy_bytes += l->bytes;
     c->list[c->copy_count++] = i;
@@ -172,6 +176,7 @@ void cause_loaded_twice(cause *c, const evidence *e, const findings *f) {
   else if ((p == PHASE_LOAD || p == PHASE_COPY) && found >= 0.3)
     c->confidence = 0.7;
   if (!e->has_stacks) c->confidence *= 0.9;
+  if (f->growth.found && k->more_bytes * 2 > k->copy_bytes) c->confidence *= 0.5;
   char place[256];
   if (k->stack_id != 0)
     cause_head(c, "The weights are on the card twice: %s of copies beside them, from %s",

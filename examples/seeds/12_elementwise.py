@@ -1,0 +1,25 @@
+"""A chain of elementwise operations, everything deleted, then a 1000 x 1000 x 100 tensor. As told, it fits. With every result
+kept in a list for later, it grows by each."""
+import torch
+
+
+def main():
+    x = torch.randn(1000, 1000, device="cuda")
+    y = x * 2
+    z = y + 3
+    w = z.sqrt().abs()
+    del x, y, z, w
+    big = torch.randn(1000, 1000, 100, device="cuda")
+    print(big.numel())
+
+
+def fails():
+    results = []
+    x = torch.randn(1000, 1000, device="cuda")
+    for i in range(1000):
+        y = torch.sin(x) * i
+        results.append(y)
+
+
+if __name__ == "__main__":
+    main()
