@@ -1,13 +1,20 @@
 /* stowage run: starts a command with the shim beneath it. This file reads the options and says what
- * there is to say; the parts are run_program (what will run), run_shim (the library), run_child
- * (starting it, signals, its end). */
+ * there is to say; the parts are run_program (what will run), run_shim (the library), run_limits
+ * and run_folder (the ledger), run_environment (frameworks' settings), run_child (starting it,
+ * signals, its end) and run_summary (the last words). */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "base/status.h"
 #include "cli/run_child.h"
+#include "cli/run_environment.h"
+#include "cli/run_folder.h"
+#include "cli/run_limits.h"
 #include "cli/run_program.h"
 #include "cli/run_shim.h"
+#include "cli/run_summary.h"
 #include "cli/verb.h"
 
 /* A word to the person, beside what the command itself prints. */
@@ -44,28 +51,79 @@ static stow_status put_beneath(const program *p) {
   return run_shim_preload(shim);
 }
 
+/* Makes the run's folder and its ledger, and tells the command where they are. */
+static stow_status open_run(ledger *l, const run_limits *limits) {
+  char folder[PATH_MAX], path[PATH_MAX + 16];
+  STOW_TRY(run_folder_make(folder));
+  snprintf(path, sizeof path, "%s/ledger", folder);
+  STOW_TRY(ledger_create(l, path));
+  run_limits_apply(limits, l);
+  run_folder_tidy(folder);
+  char self[PATH_MAX];
+  ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  /* The shim starts this command to find out about the host tier. */
+  if (length > 0) {
+    self[length] = '\0';
+    setenv("STOWAGE_COMMAND", self, 0);
+  }
+  if (setenv("STOWAGE_LEDGER", path, 1) != 0 || setenv("STOWAGE_RUN", folder, 1) != 0)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
+  return limits->spill_bytes > 0 ? run_environment_torch() : STOW_OK;
+}
+
+/* Everything before the command: exit code 0, or the one to end with. */
+static int prepare(const verb_call *call, const program *p, ledger *l, run_limits *limits) {
+  uint64_t threads = 0;
+  stow_status status = run_limits_read(limits, call);
+  if (status == STOW_OK) status = verb_number(call, "threads", 1, 65536, &threads);
+  if (status != STOW_OK) return verb_fail(call, status);
+  if (threads > 0 && run_environment_threads(threads) != STOW_OK) return fail(PROGRAM_NOT_RUN);
+  /* Without a driver the shim could only pretend that there is one. */
+  if (run_shim_driver()[0] == '\0') {
+    if (limits->vram_from != NULL || limits->spill_bytes > 0)
+      note("no CUDA driver here: the limits have nothing to hold");
+    return 0;
+  }
+  if (put_beneath(p) != STOW_OK || open_run(l, limits) != STOW_OK) return fail(PROGRAM_NOT_RUN);
+  return 0;
+}
+
 static int run(verb_call *call) {
   program p;
+  ledger l = {0};
+  run_limits limits;
   int code = program_find(&p, call->operands[0]);
   if (code != 0) return fail(code);
-  /* Without a driver the shim could only pretend that there is one. */
-  if (run_shim_driver()[0] != '\0' && put_beneath(&p) != STOW_OK) return fail(PROGRAM_NOT_RUN);
+  code = prepare(call, &p, &l, &limits);
+  if (code != 0) return code;
   pid_t child;
   code = child_start(&child, call->operands);
   if (code != 0) return fail(code);
   int how = 0;
   child_wait(child, &how, 0, NULL, NULL);
+  if (l.header != NULL) run_summary(&l, &limits, how != 0);
+  ledger_close(&l);
   return child_end(how);
 }
+
+static const verb_option options[] = {
+    {"vram-limit", "SIZE",
+     "most device memory the command and its children may hold: 8G, 0=8G,1=4G"},
+    {"spill", "SIZE", "go on in host memory when the card or the limit is full: auto, off or 12G"},
+    {"threads", "N", "worker threads of OpenMP and BLAS libraries"},
+    VERB_OPTIONS_END,
+};
 
 const verb verb_run = {
     .name = "run",
     .summary = "run a command with Stowage beneath it",
-    .example = "stowage run -- python train.py",
+    .example = "stowage run -- python train.py\n"
+               "stowage run --vram-limit 8G --spill auto -- python train.py",
     .operands = "COMMAND [WORDS…]",
     .operands_min = 1,
     .operands_max = VERB_ANY_NUMBER,
     .flags = VERB_FIRST_WORD,
+    .options = options,
     .exits = "125  Stowage itself failed; the command was not started\n"
              "126  the command was found but cannot be executed\n"
              "127  the command was not found\n",

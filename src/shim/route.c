@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/route.h"
+#include "shim/hooks.h"
 #include "shim/shim.h"
 
 /* CUdriverProcAddressQueryResult */
@@ -22,7 +22,7 @@ typedef struct shim_hook {
 } shim_hook;
 
 static shim_hook hooks[] = {
-#define HOOK(name) {SYMBOL_##name, (void *)(uintptr_t)name, NULL},
+#define HOOK(name, parameters) {SYMBOL_##name, (void *)(uintptr_t)name, NULL},
 #include "shim/hooks.def"
 #undef HOOK
 };
@@ -84,8 +84,7 @@ void *shim_route(void *real, const char *asked, unsigned long long flags) {
 
 cu_result cuGetProcAddress(const char *symbol, void **function, int version,
                            unsigned long long flags) {
-  cu_result (*real)(const char *, void **, int, unsigned long long) =
-      SHIM_REAL(cuGetProcAddress, (const char *, void **, int, unsigned long long));
+  __typeof__(&cuGetProcAddress) real = REAL(cuGetProcAddress);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   cu_result code = real(symbol, function, version, flags);
   if (code == CU_OK && symbol != NULL && function != NULL)
@@ -95,8 +94,7 @@ cu_result cuGetProcAddress(const char *symbol, void **function, int version,
 
 cu_result cuGetProcAddress_v2(const char *symbol, void **function, int version,
                               unsigned long long flags, int *found) {
-  cu_result (*real)(const char *, void **, int, unsigned long long, int *) =
-      SHIM_REAL(cuGetProcAddress_v2, (const char *, void **, int, unsigned long long, int *));
+  __typeof__(&cuGetProcAddress_v2) real = REAL(cuGetProcAddress_v2);
   if (real == NULL) {
     /* Drivers before CUDA 12 have the first form only; ours is here, so it has to answer. */
     cu_result code = cuGetProcAddress(symbol, function, version, flags);
@@ -111,7 +109,7 @@ cu_result cuGetProcAddress_v2(const char *symbol, void **function, int version,
 
 const char *stow_shim_hook(size_t i) {
   static const char *const hook_names[] = {
-#define HOOK(name) #name,
+#define HOOK(name, parameters) #name,
 #include "shim/hooks.def"
 #undef HOOK
   };

@@ -3,7 +3,7 @@
 
 #include <stowage/version.h>
 
-#include "shim/route.h"
+#include "shim/hooks.h"
 
 const char *stow_shim_version(void) {
   return STOW_VERSION_TEXT;

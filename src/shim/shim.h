@@ -25,6 +25,10 @@ typedef enum shim_symbol {
   SYMBOL_COUNT
 } shim_symbol;
 
+/* What the driver rounds to: memory comes in blocks of 2 MiB, and what is at most half of one
+ * shares a block with others (seen on an H200, driver 580). */
+#define SHIM_GRANULE ((uint64_t)2 << 20)
+
 /* ---- real.c: the driver behind us ---- */
 
 /* The driver's own function; NULL where this driver has none, or where there is no driver. */
@@ -39,7 +43,7 @@ const char *shim_driver_path(void);
 /* Called by stubs.S. */
 void *shim_stub_resolve(unsigned symbol);
 
-/* Calls the driver's function of that name, or answers `absent` where there is none. */
+/* The driver's function of that name with its type; NULL as above. */
 #define SHIM_REAL(name, parameters) ((cu_result(*) parameters)(uintptr_t)shim_real(SYMBOL_##name))
 
 /* ---- route.c: from the driver's function to our hook of it ---- */

@@ -13,3 +13,18 @@ same() {
   out=$("$@" 2>&1)
   if [ "$out" = "$expected" ]; then ok "$name"; else printf 'expected: %s\nis:       %s\n' "$expected" "$out"; fail "$name"; fi
 }
+holder=$programs/holder
+M=1048576
+# says NAME OUTPUT OPTIONS… -- WORDS…: the answers of holder beneath the shim; words may end in M, and figures are in MiB. Our
+# own last words are in $folder/err.
+says() {
+  local name=$1 expected=$2 options=() words=() out; shift 2
+  while [ "$1" != -- ]; do options+=("$1"); shift; done; shift
+  local word
+  for word in "$@"; do
+    if [[ $word =~ ^(.*[:x])([0-9]+)M$ ]]; then word=${BASH_REMATCH[1]}$((BASH_REMATCH[2] * M)); fi
+    words+=("$word")
+  done
+  out=$(beneath "${options[@]}" -- "$holder" "${words[@]}" 2> "$folder/err" | sed -E "s/^([a-z]+):[0-9x]+ /\1 /" | tr '\n' ';')
+  if [ "$out" = "$expected" ]; then ok "$name"; else printf 'expected: %s\nis:       %s\n' "$expected" "$out"; cat "$folder/err"; fail "$name"; fi
+}

@@ -321,6 +321,14 @@ CALL cuThreadExchangeStreamCaptureMode(int *exchange) {
   return CU_OK;
 }
 
+/* For more.c: the card of the thread's context, -1 without one; whether one is there. */
+int standin_card(void) {
+  return depth > 0 ? stack[depth - 1]->card : -1;
+}
+int standin_active(int card) {
+  return primary[card].users > 0;
+}
+
 /* ---- memory ---- */
 
 /* Takes vram for `bytes` on a card; false if it is full. */
@@ -360,7 +368,7 @@ CALL cuMemFree_v2(cu_addr addr) {
 CALL cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags) {
   BEGIN(1);
   if (host_is("no-pinned")) END(CU_ERROR_NOT_SUPPORTED);
-  if (flags != (CU_HOST_PORTABLE | CU_HOST_DEVICE_MAP)) END(CU_ERROR_INVALID_VALUE);
+  if (flags & ~7u) END(CU_ERROR_INVALID_VALUE);
   thing *t = add(PINNED);
   t->bytes = bytes;
   *pointer = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

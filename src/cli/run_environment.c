@@ -1,0 +1,45 @@
+/* Run environment: merging, never overruling what the user chose. */
+#include "cli/run_environment.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+
+static const char *const TORCH_NAMES[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
+
+static stow_status set(const char *name, const char *value) {
+  if (setenv(name, value, 1) == 0) return STOW_OK;
+  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
+}
+
+stow_status run_environment_torch(void) {
+  const char *said = NULL;
+  for (int i = 0; i < 2; i++) {
+    const char *text = getenv(TORCH_NAMES[i]);
+    if (text == NULL || text[0] == '\0') continue;
+    if (strstr(text, "expandable_segments") != NULL || strstr(text, "backend:") != NULL)
+      return STOW_OK;
+    if (said == NULL) said = text;
+  }
+  /* A version reads one of the two and may not look at the other: both say the same. */
+  buffer merged = BUFFER_INIT;
+  if (said != NULL) buffer_printf(&merged, "%s,", said);
+  buffer_text(&merged, "expandable_segments:True");
+  stow_status status = merged.status;
+  for (int i = 0; i < 2 && status == STOW_OK; i++) status = set(TORCH_NAMES[i], merged.data);
+  buffer_free(&merged);
+  return status;
+}
+
+stow_status run_environment_threads(uint64_t threads) {
+  static const char *const NAMES[] = {"OMP_NUM_THREADS",      "MKL_NUM_THREADS",
+                                      "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS",
+                                      "NUMEXPR_MAX_THREADS",  "VECLIB_MAXIMUM_THREADS"};
+  char number[24];
+  snprintf(number, sizeof number, "%" PRIu64, threads);
+  for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) STOW_TRY(set(NAMES[i], number));
+  return STOW_OK;
+}

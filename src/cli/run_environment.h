@@ -1,0 +1,18 @@
+/* Run environment: the variables that frameworks read, set for the command to come. Used by
+ * `stowage run`. */
+#ifndef CLI_RUN_ENVIRONMENT_H
+#define CLI_RUN_ENVIRONMENT_H
+
+#include <stdint.h>
+
+#include <stowage/status.h>
+
+/* PyTorch's expandable segments in PYTORCH_ALLOC_CONF and its older name PYTORCH_CUDA_ALLOC_CONF,
+ * each kept with what it says already, unless one of them says something about them or chooses
+ * another allocator. */
+stow_status run_environment_torch(void);
+
+/* The worker threads of OpenMP and of the BLAS libraries. */
+stow_status run_environment_threads(uint64_t threads);
+
+#endif

@@ -1,0 +1,167 @@
+/* Run limits: parsing, and the cards' present state. */
+#include "cli/run_limits.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <stowage/size.h>
+
+#include "base/hostmem.h"
+#include "base/status.h"
+#include "watch/nvml.h"
+
+static stow_status parse_part(uint64_t vram_bytes[LEDGER_DEVICES_MAX], const char *part) {
+  const char *size = strchr(part, '=');
+  unsigned long index = 0;
+  if (size != NULL) {
+    char *end;
+    index = strtoul(part, &end, 10);
+    if (end == part || end != size || index >= LEDGER_DEVICES_MAX)
+      return stow_fail(STOW_ERR_INVALID,
+                       "\"%.40s\": before = stands a device, a number from 0 to %d", part,
+                       LEDGER_DEVICES_MAX - 1);
+  }
+  uint64_t bytes;
+  STOW_TRY(stow_size_parse(&bytes, size != NULL ? size + 1 : part));
+  if (bytes == 0)
+    return stow_fail(STOW_ERR_INVALID, "\"%.40s\": a limit of nothing lets nothing run", part);
+  if (size != NULL)
+    vram_bytes[index] = bytes;
+  else
+    for (int i = 0; i < LEDGER_DEVICES_MAX; i++) vram_bytes[i] = bytes;
+  return STOW_OK;
+}
+
+stow_status run_limits_parse(uint64_t vram_bytes[LEDGER_DEVICES_MAX], const char *text) {
+  for (;;) {
+    char part[64];
+    size_t length = strcspn(text, ",");
+    if (length >= sizeof part)
+      return stow_fail(STOW_ERR_INVALID, "\"%.40s…\" is no size such as 8G or 0=8G", text);
+    memcpy(part, text, length);
+    part[length] = '\0';
+    STOW_TRY(parse_part(vram_bytes, part));
+    if (text[length] == '\0') return STOW_OK;
+    text += length + 1;
+  }
+}
+
+/* Sets the source, and names it in the message of a failure. */
+static stow_status parse_from(run_limits *limits, const char *text, const char *source) {
+  stow_status status = run_limits_parse(limits->vram_bytes, text);
+  if (status != STOW_OK) return stow_fail(status, "%s: %s", source, stow_status_message());
+  limits->vram_from = source;
+  return STOW_OK;
+}
+
+static stow_status read_variables(run_limits *limits) {
+  static const char *const NAMES[] = {"CUDA_DEVICE_MEMORY_LIMIT", "NVIDIA_GPU_MEMORY_LIMIT",
+                                      "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"};
+  /* The most particular last, so that it has the last word. */
+  for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
+    const char *text = getenv(NAMES[i]);
+    if (text != NULL && text[0] != '\0') STOW_TRY(parse_from(limits, text, NAMES[i]));
+  }
+  for (int i = 0; i < LEDGER_DEVICES_MAX; i++) {
+    static char name[40];
+    snprintf(name, sizeof name, "CUDA_DEVICE_MEMORY_LIMIT_%d", i);
+    const char *text = getenv(name);
+    char part[64];
+    if (text == NULL || text[0] == '\0') continue;
+    snprintf(part, sizeof part, "%d=%.50s", i, text);
+    STOW_TRY(parse_from(limits, part, name));
+  }
+  return STOW_OK;
+}
+
+static stow_status read_spill(run_limits *limits, const char *text) {
+  if (text == NULL || strcmp(text, "off") == 0) return STOW_OK;
+  hostmem memory = {0};
+  STOW_TRY(hostmem_read(&memory));
+  limits->spill_auto = strcmp(text, "auto") == 0;
+  limits->spill_bytes = memory.usable_bytes;
+  if (limits->spill_auto) return STOW_OK;
+  if (stow_size_parse(&limits->spill_bytes, text) != STOW_OK)
+    return stow_fail(STOW_ERR_INVALID, "--spill \"%.40s\": must be auto, off or a size such as 12G",
+                     text);
+  return STOW_OK;
+}
+
+stow_status run_limits_read(run_limits *limits, const verb_call *call) {
+  *limits = (run_limits){0};
+  for (int i = 0; i < LEDGER_DEVICES_MAX; i++) limits->vram_bytes[i] = LEDGER_UNLIMITED;
+  const char *text = verb_value(call, "vram-limit");
+  STOW_TRY(text != NULL ? parse_from(limits, text, "--vram-limit") : read_variables(limits));
+  return read_spill(limits, verb_value(call, "spill"));
+}
+
+/* ---- the cards ---- */
+
+/* The index NVML has for the run's device `i`; -1 where that cannot be told for certain. */
+static int nvml_index(nvml *n, unsigned i) {
+  const char *list = getenv("CUDA_VISIBLE_DEVICES");
+  const char *order = getenv("CUDA_DEVICE_ORDER");
+  char token[96] = "";
+  if (list == NULL || list[0] == '\0')
+    snprintf(token, sizeof token, "%u", i);
+  else
+    for (unsigned at = 0; list != NULL; at++) {
+      size_t length = strcspn(list, ",");
+      if (at == i) {
+        snprintf(token, sizeof token, "%.*s", (int)length, list);
+        break;
+      }
+      list = list[length] == ',' ? list + length + 1 : NULL;
+    }
+  int index;
+  if (strncmp(token, "GPU-", 4) == 0) return nvml_find(n, token, &index) == STOW_OK ? index : -1;
+  char *end;
+  index = (int)strtol(token, &end, 10);
+  if (end == token || *end != '\0' || index < 0 || index >= nvml_count(n)) return -1;
+  if (order != NULL && strcmp(order, "PCI_BUS_ID") == 0) return index;
+  /* CUDA counts the fastest first; only where all are alike is that NVML's order. */
+  nvml_card first, other;
+  for (int c = 1; c < nvml_count(n); c++)
+    if (nvml_card_at(n, 0, &first) != STOW_OK || nvml_card_at(n, c, &other) != STOW_OK ||
+        strcmp(first.name, other.name) != 0)
+      return -1;
+  return index;
+}
+
+static void look_at_card(const run_limits *limits, ledger *l, nvml *n, unsigned i) {
+  nvml_card card;
+  int index = nvml_index(n, i);
+  if (index < 0 || nvml_card_at(n, index, &card) != STOW_OK || !card.memory_known) return;
+  l->header->others_bytes[i] = card.used_bytes;
+  char limit[STOW_SIZE_TEXT_MAX], total[STOW_SIZE_TEXT_MAX];
+  if (limits->vram_from != NULL && limits->vram_bytes[i] != LEDGER_UNLIMITED &&
+      limits->vram_bytes[i] > card.total_bytes)
+    fprintf(stderr, "stowage run: %s: device %u has %s, so its limit of %s changes nothing\n",
+            limits->vram_from, i, stow_size_format(total, card.total_bytes),
+            stow_size_format(limit, limits->vram_bytes[i]));
+}
+
+void run_limits_apply(const run_limits *limits, ledger *l) {
+  for (int i = 0; i < LEDGER_DEVICES_MAX; i++)
+    l->header->vram_limit_bytes[i] = limits->vram_bytes[i];
+  l->header->spill_limit_bytes = limits->spill_bytes;
+  const char *list = getenv("CUDA_VISIBLE_DEVICES");
+  snprintf(l->header->visible_devices, sizeof l->header->visible_devices, "%s",
+           list != NULL ? list : "");
+  if (limits->vram_from == NULL && limits->spill_bytes == 0) return;
+  hostmem memory;
+  if (!limits->spill_auto && limits->spill_bytes > 0 && hostmem_read(&memory) == STOW_OK &&
+      memory.usable_bytes < limits->spill_bytes) {
+    char usable[STOW_SIZE_TEXT_MAX], asked[STOW_SIZE_TEXT_MAX];
+    fprintf(stderr,
+            "stowage run: --spill %s: this host has %s to give now; no more than it has is used\n",
+            stow_size_format(asked, limits->spill_bytes),
+            stow_size_format(usable, memory.usable_bytes));
+  }
+  nvml *n;
+  if (nvml_open(&n) != STOW_OK) return;
+  for (unsigned i = 0; i < LEDGER_DEVICES_MAX && (int)i < nvml_count(n); i++)
+    look_at_card(limits, l, n, i);
+  nvml_close(n);
+}

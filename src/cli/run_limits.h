@@ -1,0 +1,30 @@
+/* Run limits: what the options and the conventional variables say about memory, put into the run's
+ * ledger. Used by `stowage run`. */
+#ifndef CLI_RUN_LIMITS_H
+#define CLI_RUN_LIMITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cli/verb.h"
+#include "memory/ledger.h"
+
+typedef struct run_limits {
+  uint64_t vram_bytes[LEDGER_DEVICES_MAX]; /* LEDGER_UNLIMITED: none */
+  const char *vram_from;                   /* the option or variable they come from; NULL: none */
+  uint64_t spill_bytes;                    /* 0: no spill */
+  bool spill_auto;
+} run_limits;
+
+/* "8G" for every device, "0=8G,1=4G" for these; STOW_ERR_INVALID says which part is wrong. */
+stow_status run_limits_parse(uint64_t vram_bytes[LEDGER_DEVICES_MAX], const char *text);
+
+/* From the options, else from CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, NVIDIA_GPU_MEMORY_LIMIT,
+ * CUDA_DEVICE_MEMORY_LIMIT and CUDA_DEVICE_MEMORY_LIMIT_i. */
+stow_status run_limits_read(run_limits *limits, const verb_call *call);
+
+/* Writes them into the ledger, with what others hold of each card now, and says on standard error
+ * what will not work as it was meant. */
+void run_limits_apply(const run_limits *limits, ledger *l);
+
+#endif

@@ -1,0 +1,56 @@
+/* Run summary: read from the ledger when the command has ended. */
+#include "cli/run_summary.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include <stowage/size.h>
+
+static void device_line(const ledger *l, unsigned device) {
+  char vram[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX], host[STOW_SIZE_TEXT_MAX];
+  uint64_t peak = atomic_load(&l->header->peak_vram_bytes[device]);
+  uint64_t spilled = atomic_load(&l->header->peak_spilled_bytes[device]);
+  uint64_t most = ledger_limit(l, device);
+  if (peak == 0 && spilled == 0) return;
+  fprintf(stderr, "stowage run: device %u: at the peak %s in vram", device,
+          stow_size_format(vram, peak));
+  if (most != LEDGER_UNLIMITED) fprintf(stderr, " of %s allowed", stow_size_format(limit, most));
+  if (ledger_spill_limit(l) > 0)
+    fprintf(stderr, ", %s in host memory", stow_size_format(host, spilled));
+  fputc('\n', stderr);
+}
+
+static void explain(const ledger *l, const ledger_refusal *r) {
+  char asked[STOW_SIZE_TEXT_MAX], held[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX];
+  char spilled[STOW_SIZE_TEXT_MAX], budget[STOW_SIZE_TEXT_MAX];
+  fprintf(stderr, "stowage run: out of memory: process %" PRIu64 " asked for %s on device %" PRIu64,
+          r->pid, stow_size_format(asked, r->asked_bytes), r->device);
+  if (r->limit_bytes != LEDGER_UNLIMITED)
+    fprintf(stderr, " while %s of the %s limit were held", stow_size_format(held, r->held_bytes),
+            stow_size_format(limit, r->limit_bytes));
+  else
+    fprintf(stderr, " and the card was full; %s of it were held here",
+            stow_size_format(held, r->held_bytes));
+  if (r->spill_limit_bytes > 0)
+    fprintf(stderr, ", and %s of the %s that may be spilled",
+            stow_size_format(spilled, r->spilled_bytes),
+            stow_size_format(budget, r->spill_limit_bytes));
+  uint64_t road = atomic_load(&l->header->host_road);
+  if (r->spill_limit_bytes > 0 && road == LEDGER_ROAD_NONE)
+    fputs("; this driver cannot put pages on the host (stowage doctor says why)", stderr);
+  else if (r->spill_limit_bytes > 0)
+    fputs("; raise --spill or --vram-limit", stderr);
+  else
+    fputs(r->limit_bytes != LEDGER_UNLIMITED
+              ? "; raise --vram-limit, or add --spill auto to go on in host memory"
+              : "; add --spill auto to go on in host memory",
+          stderr);
+  fputc('\n', stderr);
+}
+
+void run_summary(const ledger *l, const run_limits *limits, bool failed) {
+  if (limits->vram_from != NULL || limits->spill_bytes > 0)
+    for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) device_line(l, i);
+  ledger_refusal refusal;
+  if (failed && ledger_last_refusal(l, &refusal)) explain(l, &refusal);
+}

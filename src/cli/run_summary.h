@@ -1,0 +1,14 @@
+/* Run summary: the last words of `stowage run` about memory. */
+#ifndef CLI_RUN_SUMMARY_H
+#define CLI_RUN_SUMMARY_H
+
+#include <stdbool.h>
+
+#include "cli/run_limits.h"
+#include "memory/ledger.h"
+
+/* Where memory lived at the peak, one line a device that was used, and, where the command failed
+ * and a request had been turned down, why. On standard error. */
+void run_summary(const ledger *l, const run_limits *limits, bool failed);
+
+#endif

@@ -1,0 +1,226 @@
+/* Account: the process's slot in the ledger and its book. */
+#include "shim/account.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/lock.h"
+#include "shim/spill.h"
+
+static lock start_lock = LOCK_INIT(LOCK_HEAP);
+static _Atomic bool started;
+static ledger the_ledger; /* `own` guarded by start_lock; the rest set before `started` */
+static char own_visible[256];
+static _Atomic uint64_t released_bytes;
+
+static lock book_lock = LOCK_INIT(LOCK_POOL);
+static map book[BOOK_SPACES]; /* guarded by book_lock; name to holding */
+
+/* ---- starting ---- */
+
+/* In a child of fork nothing is ours: the driver does not go with it, and the slot is the parent's.
+ * No thread but this one is left, so a lock held is held by nobody. */
+static void after_fork(void) {
+  lock_init(&start_lock, LOCK_HEAP);
+  lock_init(&book_lock, LOCK_POOL);
+  the_ledger.own = 0;
+  /* What the maps hold is lost to the child: another thread may have been changing them. */
+  memset(book, 0, sizeof book);
+  measure_after_fork();
+  spill_after_fork();
+}
+
+static void start(void) {
+  lock_take(&start_lock);
+  if (!started) {
+    const char *path = secure_getenv("STOWAGE_LEDGER");
+    if (path == NULL || path[0] == '\0' || ledger_open(&the_ledger, path) != STOW_OK) {
+      if (path != NULL) shim_log("no ledger: %s", stow_status_message());
+      if (ledger_create(&the_ledger, NULL) != STOW_OK) shim_log("%s", stow_status_message());
+    }
+    const char *visible = secure_getenv("CUDA_VISIBLE_DEVICES");
+    strncpy(own_visible, visible != NULL ? visible : "", sizeof own_visible - 1);
+    pthread_atfork(NULL, NULL, after_fork);
+    started = true;
+  }
+  if (the_ledger.own == 0 && the_ledger.header != NULL && ledger_join(&the_ledger) != STOW_OK)
+    shim_log("not counted: %s", stow_status_message());
+  lock_give(&start_lock);
+}
+
+ledger *account_ledger(void) {
+  if (!atomic_load_explicit(&started, memory_order_acquire) || the_ledger.own == 0) start();
+  return &the_ledger;
+}
+
+/* ---- devices ---- */
+
+/* Entry number `i` of a list with commas; its length, 0 past the end. */
+static size_t entry(const char *list, unsigned i, const char **at) {
+  for (;;) {
+    list += strspn(list, " ,");
+    size_t length = strcspn(list, ", ");
+    *at = list;
+    if (i == 0 || length == 0) return length;
+    list += length;
+    i--;
+  }
+}
+
+unsigned account_device(cu_device card) {
+  const ledger *l = account_ledger();
+  const char *mine, *theirs, *run_list = l->header == NULL ? "" : l->header->visible_devices;
+  unsigned number = (unsigned)card;
+  /* Both lists name the machine's cards; the run's number is the place in the run's list. */
+  size_t length = entry(own_visible, number, &mine);
+  if (strcmp(own_visible, run_list) == 0 || length == 0) return number;
+  if (run_list[0] == '\0') {
+    char *end;
+    unsigned long index = strtoul(mine, &end, 10);
+    return end == mine + length ? (unsigned)index : number;
+  }
+  for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
+    size_t other = entry(run_list, i, &theirs);
+    if (other == 0) break;
+    if (other == length && memcmp(mine, theirs, length) == 0) return i;
+  }
+  return number;
+}
+
+bool account_here(unsigned *device, cu_context *context, cu_device *card) {
+  cu_result (*current)(cu_context *) = SHIM_REAL(cuCtxGetCurrent, (cu_context *));
+  cu_result (*get)(cu_device *) = SHIM_REAL(cuCtxGetDevice, (cu_device *));
+  *context = NULL;
+  if (current == NULL || get == NULL || current(context) != CU_OK || *context == NULL ||
+      get(card) != CU_OK)
+    return false;
+  *device = account_device(*card);
+  return true;
+}
+
+/* ---- counting ---- */
+
+bool account_take(unsigned device, ledger_kind kind, uint64_t bytes) {
+  ledger *l = account_ledger();
+  if (l->header == NULL || ledger_take(l, device, kind, bytes)) return true;
+  /* Pools that the driver trimmed since, and a context that shrank, leave room. */
+  unsigned here;
+  cu_context context;
+  cu_device card;
+  if (!account_here(&here, &context, &card) || here != device) return false;
+  measure_device(device, card);
+  return ledger_take(l, device, kind, bytes);
+}
+
+void account_give(unsigned device, ledger_kind kind, uint64_t bytes) {
+  ledger *l = account_ledger();
+  if (l->header == NULL) return;
+  if (kind < LEDGER_VRAM_KINDS) atomic_fetch_add(&released_bytes, bytes);
+  ledger_give(l, device, kind, bytes);
+}
+
+uint64_t account_released(void) {
+  return atomic_load(&released_bytes);
+}
+
+void account_refused(unsigned device, uint64_t asked_bytes) {
+  ledger *l = account_ledger();
+  if (l->header == NULL) return;
+  ledger_totals totals;
+  ledger_sum(l, device, &totals);
+  ledger_refusal refusal = {(uint64_t)getpid(),
+                            device,
+                            asked_bytes,
+                            ledger_limit(l, device),
+                            totals.vram_bytes,
+                            ledger_spill_limit(l),
+                            totals.bytes[LEDGER_SPILLED],
+                            clock_wall_ns()};
+  ledger_refuse(l, &refusal);
+  shim_log("refused %llu bytes on device %u: %llu held", (unsigned long long)asked_bytes, device,
+           (unsigned long long)totals.vram_bytes);
+}
+
+/* ---- the book ---- */
+
+static holding *find(book_space space, uint64_t key) {
+  uint64_t *value = map_get(&book[space], key);
+  return value == NULL ? NULL : (holding *)(uintptr_t)*value;
+}
+
+bool book_add(book_space space, uint64_t key, const holding *what) {
+  holding *copy = malloc(sizeof *copy);
+  if (copy == NULL) return false;
+  *copy = *what;
+  lock_take(&book_lock);
+  holding *old = find(space, key);
+  bool added = map_put(&book[space], key, (uintptr_t)copy) == STOW_OK;
+  lock_give(&book_lock);
+  /* Something ended without our seeing it, or its name would not be given out again. */
+  if (added && old != NULL) account_give(old->device, old->kind, old->bytes);
+  free(added ? old : copy);
+  return added;
+}
+
+static bool take_out(book_space space, uint64_t key, holding *what) {
+  uint64_t value;
+  if (!map_remove(&book[space], key, &value)) return false;
+  *what = *(holding *)(uintptr_t)value;
+  free((void *)(uintptr_t)value);
+  return true;
+}
+
+bool book_remove(book_space space, uint64_t key, holding *what) {
+  lock_take(&book_lock);
+  bool found = take_out(space, key, what);
+  lock_give(&book_lock);
+  return found;
+}
+
+bool book_find(book_space space, uint64_t key, holding *what) {
+  lock_take(&book_lock);
+  const holding *found = find(space, key);
+  if (found != NULL) *what = *found;
+  lock_give(&book_lock);
+  return found != NULL;
+}
+
+int book_use(book_space space, uint64_t key, int more, holding *what) {
+  lock_take(&book_lock);
+  holding *found = find(space, key);
+  int uses = -1;
+  if (found != NULL) {
+    found->uses = (uint32_t)((int)found->uses + more);
+    uses = (int)found->uses;
+    *what = *found;
+    if (uses <= 0) take_out(space, key, what);
+  }
+  lock_give(&book_lock);
+  if (uses == 0) account_give(what->device, what->kind, what->bytes);
+  return uses;
+}
+
+void book_drop(unsigned device, cu_context context) {
+  /* Pages and pinned memory outlive a context; the rest goes with it. */
+  static const book_space SPACES[] = {BOOK_ADDRESS, BOOK_ARRAY};
+  for (size_t s = 0; s < sizeof SPACES / sizeof SPACES[0]; s++)
+    for (;;) {
+      uint64_t key, value;
+      bool found = false;
+      holding gone = {0};
+      lock_take(&book_lock);
+      for (size_t at = 0; !found && map_next(&book[SPACES[s]], &at, &key, &value);) {
+        const holding *h = (const holding *)(uintptr_t)value;
+        found = h->device == device && (context == NULL || h->context == context) &&
+                h->kind != LEDGER_SPILLED;
+      }
+      if (found) take_out(SPACES[s], key, &gone);
+      lock_give(&book_lock);
+      if (!found) break;
+      account_give(gone.device, gone.kind, gone.bytes);
+    }
+}

@@ -1,0 +1,80 @@
+/* Account: what this process holds on each device, told to the run's ledger, and the limits that
+ * stand there.
+ *
+ * Every hook goes through it: take before asking the driver, add to the book when it gave, give
+ * back when it is gone. Devices are numbered as the run's command line numbers them, whatever
+ * CUDA_VISIBLE_DEVICES became in this process. Any thread may call anything; nothing is locked
+ * while the driver is called. */
+#ifndef SHIM_ACCOUNT_H
+#define SHIM_ACCOUNT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "memory/ledger.h"
+#include "shim/shim.h"
+
+/* Things the driver hands out, by what names them. */
+typedef enum book_space {
+  BOOK_ADDRESS, /* device addresses of allocations */
+  BOOK_PAGE,    /* handles of cuMemCreate */
+  BOOK_MAPPING, /* addresses pages are mapped at; `link` is the page's handle */
+  BOOK_ARRAY,
+  BOOK_HOST, /* pinned host memory */
+  BOOK_SPACES
+} book_space;
+
+typedef struct holding {
+  uint64_t bytes; /* as counted */
+  ledger_kind kind;
+  unsigned device;    /* as the run counts */
+  cu_context context; /* it goes with */
+  uint64_t link;      /* BOOK_MAPPING: the page; a spilled BOOK_ADDRESS: its page */
+  uint32_t uses;      /* of a page: handles and mappings that keep it */
+} holding;
+
+/* The run's ledger, this process joined; never NULL (without a run, one of its own without limits).
+ */
+ledger *account_ledger(void);
+
+/* The run's number of a card of this process. */
+unsigned account_device(cu_device card);
+/* Of the card of the calling thread's context, and the context; false if it has none. */
+bool account_here(unsigned *device, cu_context *context, cu_device *card);
+
+/* Counts `bytes` that are about to be asked of the driver. False: the limit has no room (after
+ * everything measured was measured anew). */
+bool account_take(unsigned device, ledger_kind kind, uint64_t bytes);
+void account_give(unsigned device, ledger_kind kind, uint64_t bytes);
+/* Bytes of vram given up by this process so far. */
+uint64_t account_released(void);
+
+/* Notes a request turned down, for whoever explains it. */
+void account_refused(unsigned device, uint64_t asked_bytes);
+
+/* ---- the book ---- */
+
+/* True if noted; without host memory it is not, and the bytes stay counted until the end. */
+bool book_add(book_space space, uint64_t key, const holding *what);
+/* Takes it out, before the driver is asked to free it: its name may be given out again at once. */
+bool book_remove(book_space space, uint64_t key, holding *what);
+bool book_find(book_space space, uint64_t key, holding *what);
+/* Adds to `uses`; the new number, or -1 if there is no such thing. At 0 it is taken out and its
+ * bytes are given back. */
+int book_use(book_space space, uint64_t key, int more, holding *what);
+/* Everything that went with a context (NULL: with any of the device). */
+void book_drop(unsigned device, cu_context context);
+
+/* ---- measure.c: what is measured, not counted ---- */
+
+/* Pools, graphs and the driver's own share of the card of the calling thread's context. */
+void measure_device(unsigned device, cu_device card);
+/* One pool's reserve, after something was taken from it. */
+void measure_pool(unsigned device, void *pool);
+void measure_forget_pool(void *pool);
+/* Gives what this process's pools hold idle back to the driver. */
+void measure_trim_pools(unsigned device);
+/* In a child of fork, which has no pools. */
+void measure_after_fork(void);
+
+#endif

@@ -1,0 +1,39 @@
+/* The hooks: every function of hooks.def, declared as the driver does, and what a tool may ask a
+ * built shim. Types are ours, of the same shape as the driver's (cuda_driver.h). */
+#ifndef SHIM_HOOKS_H
+#define SHIM_HOOKS_H
+
+#include "shim/shim.h"
+
+typedef struct CUmemPoolHandle_st *cu_pool;
+typedef struct CUarray_st *cu_array; /* of plain and of mipmapped arrays */
+
+typedef struct cu_ipc_handle { /* CUipcMemHandle, passed by value */
+  char bytes[64];
+} cu_ipc_handle;
+
+typedef struct cu_array_size { /* CUDA_ARRAY_DESCRIPTOR */
+  size_t width, height;
+  int format;
+  unsigned channels;
+} cu_array_size;
+
+typedef struct cu_array3d_size { /* CUDA_ARRAY3D_DESCRIPTOR */
+  size_t width, height, depth;
+  int format;
+  unsigned channels, flags;
+} cu_array3d_size;
+
+#define HOOK(name, parameters) SHIM_HOOK cu_result name parameters;
+#include "shim/hooks.def"
+#undef HOOK
+
+/* The driver's own function behind a hook; NULL where this driver has none. */
+#define REAL(name) ((__typeof__(&name))(uintptr_t)shim_real(SYMBOL_##name))
+
+/* The name of hook `i`, NULL past the last. */
+SHIM_HOOK const char *stow_shim_hook(size_t i);
+/* The version of the shim; how another copy of it is told from a driver. */
+SHIM_HOOK const char *stow_shim_version(void);
+
+#endif

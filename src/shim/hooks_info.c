@@ -1,0 +1,140 @@
+/* Hooks of the figures a program sizes itself by, of contexts that end with all they hold, and of
+ * captures. */
+#include "shim/account.h"
+#include "shim/hooks.h"
+#include "shim/spill.h"
+
+/* The limited truth: the smaller of card and limit, and what may be spilled besides. */
+static uint64_t told_total(const ledger *l, unsigned device, uint64_t total, uint64_t spill) {
+  uint64_t limit = ledger_limit(l, device);
+  if (limit < total) total = limit;
+  return spill > UINT64_MAX - total ? UINT64_MAX : total + spill;
+}
+
+cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
+  __typeof__(&cuMemGetInfo_v2) real = REAL(cuMemGetInfo_v2);
+  unsigned device;
+  cu_context context;
+  cu_device card;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  cu_result code = real(free_bytes, total_bytes);
+  const ledger *l = account_ledger();
+  if (code != CU_OK || l->header == NULL || !account_here(&device, &context, &card)) return code;
+  measure_device(device, card);
+  uint64_t limit = ledger_limit(l, device), spill = spill_budget(card);
+  ledger_totals totals;
+  ledger_sum(l, device, &totals);
+  if (limit < *total_bytes) {
+    uint64_t left = totals.vram_bytes < limit ? limit - totals.vram_bytes : 0;
+    if (left < *free_bytes) *free_bytes = left;
+  }
+  *total_bytes = told_total(l, device, *total_bytes, spill);
+  if (spill > totals.bytes[LEDGER_SPILLED]) *free_bytes += spill - totals.bytes[LEDGER_SPILLED];
+  return code;
+}
+
+cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
+  __typeof__(&cuDeviceTotalMem_v2) real = REAL(cuDeviceTotalMem_v2);
+  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(bytes, card);
+  const ledger *l = account_ledger();
+  if (code == CU_OK && l->header != NULL)
+    *bytes = told_total(l, account_device(card), *bytes, spill_budget(card));
+  return code;
+}
+
+/* ---- contexts ---- */
+
+static cu_result reset(cu_result (*real)(cu_device), cu_device card) {
+  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(card);
+  if (code == CU_OK) {
+    unsigned device = account_device(card);
+    book_drop(device, NULL);
+    ledger_set(account_ledger(), device, LEDGER_CONTEXT, 0);
+  }
+  return code;
+}
+
+cu_result cuDevicePrimaryCtxReset(cu_device card) {
+  return reset(REAL(cuDevicePrimaryCtxReset), card);
+}
+
+cu_result cuDevicePrimaryCtxReset_v2(cu_device card) {
+  return reset(REAL(cuDevicePrimaryCtxReset_v2), card);
+}
+
+/* The last release ends the context. */
+static cu_result release(cu_result (*real)(cu_device), cu_device card) {
+  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(card);
+  unsigned flags;
+  int active = 1;
+  cu_result (*state)(cu_device, unsigned *, int *) =
+      SHIM_REAL(cuDevicePrimaryCtxGetState, (cu_device, unsigned *, int *));
+  if (code == CU_OK && state != NULL && state(card, &flags, &active) == CU_OK && !active) {
+    unsigned device = account_device(card);
+    book_drop(device, NULL);
+    ledger_set(account_ledger(), device, LEDGER_CONTEXT, 0);
+  }
+  return code;
+}
+
+cu_result cuDevicePrimaryCtxRelease(cu_device card) {
+  return release(REAL(cuDevicePrimaryCtxRelease), card);
+}
+
+cu_result cuDevicePrimaryCtxRelease_v2(cu_device card) {
+  return release(REAL(cuDevicePrimaryCtxRelease_v2), card);
+}
+
+cu_result cuCtxDestroy_v2(cu_context context) {
+  __typeof__(&cuCtxDestroy_v2) real = REAL(cuCtxDestroy_v2);
+  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context);
+  if (code == CU_OK && context != NULL)
+    for (unsigned device = 0; device < LEDGER_DEVICES_MAX; device++) book_drop(device, context);
+  return code;
+}
+
+/* ---- captures ---- */
+
+static cu_result begun(cu_result code) {
+  if (code == CU_OK) spill_capture(1);
+  return code;
+}
+
+#define BEGIN(name, ...)                                                                           \
+  __typeof__(&name) real = REAL(name);                                                             \
+  return real == NULL ? CU_ERROR_NOT_SUPPORTED : begun(real(__VA_ARGS__))
+
+cu_result cuStreamBeginCapture(cu_stream stream) {
+  BEGIN(cuStreamBeginCapture, stream);
+}
+cu_result cuStreamBeginCapture_ptsz(cu_stream stream) {
+  BEGIN(cuStreamBeginCapture_ptsz, stream);
+}
+cu_result cuStreamBeginCapture_v2(cu_stream stream, int mode) {
+  BEGIN(cuStreamBeginCapture_v2, stream, mode);
+}
+cu_result cuStreamBeginCapture_v2_ptsz(cu_stream stream, int mode) {
+  BEGIN(cuStreamBeginCapture_v2_ptsz, stream, mode);
+}
+cu_result cuStreamBeginCaptureToGraph(cu_stream stream, void *graph, const void *nodes,
+                                      const void *edges, size_t count, int mode) {
+  BEGIN(cuStreamBeginCaptureToGraph, stream, graph, nodes, edges, count, mode);
+}
+cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, void *graph, const void *nodes,
+                                           const void *edges, size_t count, int mode) {
+  BEGIN(cuStreamBeginCaptureToGraph_ptsz, stream, graph, nodes, edges, count, mode);
+}
+
+/* However it ended, it is over: a capture that failed is given up by this call too. */
+static cu_result ended(__typeof__(&cuStreamEndCapture) real, cu_stream stream, void **graph) {
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  spill_capture(-1);
+  return real(stream, graph);
+}
+
+cu_result cuStreamEndCapture(cu_stream stream, void **graph) {
+  return ended(REAL(cuStreamEndCapture), stream, graph);
+}
+cu_result cuStreamEndCapture_ptsz(cu_stream stream, void **graph) {
+  return ended(REAL(cuStreamEndCapture_ptsz), stream, graph);
+}

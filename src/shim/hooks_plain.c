@@ -1,0 +1,195 @@
+/* Hooks of allocations that stand for themselves: plain, pitched, managed, opened from another
+ * process, and host memory the program pins. */
+#include "shim/account.h"
+#include "shim/hooks.h"
+#include "shim/spill.h"
+
+/* What the driver really takes for a request (see SHIM_GRANULE). */
+static uint64_t counted(uint64_t bytes) {
+  uint64_t unit = bytes > SHIM_GRANULE / 2 ? SHIM_GRANULE : 512;
+  return bytes > UINT64_MAX - unit ? bytes : (bytes + unit - 1) / unit * unit;
+}
+
+static void note(cu_addr addr, uint64_t bytes, ledger_kind kind, unsigned device,
+                 cu_context context) {
+  if (!book_add(BOOK_ADDRESS, addr, &(holding){bytes, kind, device, context, 0, 1}))
+    shim_log("no host memory to note an allocation");
+}
+
+cu_result cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
+  __typeof__(&cuMemAlloc_v2) real = REAL(cuMemAlloc_v2);
+  unsigned device;
+  cu_context context;
+  cu_device card;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (addr == NULL || bytes == 0 || !account_here(&device, &context, &card))
+    return real(addr, bytes);
+  uint64_t size = counted(bytes);
+  cu_result code = CU_ERROR_OUT_OF_MEMORY;
+  spill_asked();
+  if (account_take(device, LEDGER_PLAIN, size)) {
+    code = real(addr, bytes);
+    if (code == CU_OK)
+      note(*addr, size, LEDGER_PLAIN, device, context);
+    else
+      ledger_give(account_ledger(), device, LEDGER_PLAIN, size);
+  }
+  if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(device, card, size))
+    code = spill_plain(addr, bytes, device, card, context);
+  if (code == CU_OK) spill_served();
+  return code;
+}
+
+cu_result cuMemAllocPitch_v2(cu_addr *addr, size_t *pitch, size_t width, size_t height,
+                             unsigned element) {
+  __typeof__(&cuMemAllocPitch_v2) real = REAL(cuMemAllocPitch_v2);
+  unsigned device;
+  cu_context context;
+  cu_device card;
+  uint64_t least;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (addr == NULL || pitch == NULL || __builtin_mul_overflow(width, height, &least) ||
+      !account_here(&device, &context, &card))
+    return real(addr, pitch, width, height, element);
+  least = counted(least);
+  if (!account_take(device, LEDGER_PLAIN, least)) {
+    account_refused(device, least);
+    return CU_ERROR_OUT_OF_MEMORY;
+  }
+  cu_result code = real(addr, pitch, width, height, element);
+  if (code != CU_OK) {
+    ledger_give(account_ledger(), device, LEDGER_PLAIN, least);
+    return code;
+  }
+  /* Only now is it known how long a row became. */
+  uint64_t size = counted(*pitch * height);
+  if (size > least) ledger_add(account_ledger(), device, LEDGER_PLAIN, size - least);
+  note(*addr, size > least ? size : least, LEDGER_PLAIN, device, context);
+  return CU_OK;
+}
+
+cu_result cuMemAllocManaged(cu_addr *addr, size_t bytes, unsigned flags) {
+  __typeof__(&cuMemAllocManaged) real = REAL(cuMemAllocManaged);
+  unsigned device;
+  cu_context context;
+  cu_device card;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (addr == NULL || !account_here(&device, &context, &card)) return real(addr, bytes, flags);
+  uint64_t size = counted(bytes);
+  if (!account_take(device, LEDGER_MANAGED, size)) {
+    account_refused(device, size);
+    return CU_ERROR_OUT_OF_MEMORY;
+  }
+  cu_result code = real(addr, bytes, flags);
+  if (code == CU_OK)
+    note(*addr, size, LEDGER_MANAGED, device, context);
+  else
+    ledger_give(account_ledger(), device, LEDGER_MANAGED, size);
+  return code;
+}
+
+cu_result cuMemFree_v2(cu_addr addr) {
+  __typeof__(&cuMemFree_v2) real = REAL(cuMemFree_v2);
+  holding gone;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (!book_remove(BOOK_ADDRESS, addr, &gone)) return real(addr);
+  bool ours = gone.kind == LEDGER_SPILLED;
+  cu_result code = ours ? spill_plain_free(addr, &gone) : real(addr);
+  if (code != CU_OK)
+    book_add(BOOK_ADDRESS, addr, &gone);
+  else if (!ours)
+    account_give(gone.device, gone.kind, gone.bytes);
+  return code;
+}
+
+/* ---- of other processes ---- */
+
+static void note_opened(cu_addr addr) {
+  unsigned device;
+  cu_context context;
+  cu_device card;
+  cu_addr base = 0;
+  size_t bytes = 0;
+  cu_result (*range)(cu_addr *, size_t *, cu_addr) =
+      SHIM_REAL(cuMemGetAddressRange_v2, (cu_addr *, size_t *, cu_addr));
+  if (!account_here(&device, &context, &card)) return;
+  if (range == NULL || range(&base, &bytes, addr) != CU_OK) bytes = 0;
+  ledger_add(account_ledger(), device, LEDGER_IPC, bytes);
+  note(addr, bytes, LEDGER_IPC, device, context);
+}
+
+cu_result cuIpcOpenMemHandle(cu_addr *addr, cu_ipc_handle handle, unsigned flags) {
+  __typeof__(&cuIpcOpenMemHandle) real = REAL(cuIpcOpenMemHandle);
+  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(addr, handle, flags);
+  if (code == CU_OK) note_opened(*addr);
+  return code;
+}
+
+cu_result cuIpcOpenMemHandle_v2(cu_addr *addr, cu_ipc_handle handle, unsigned flags) {
+  __typeof__(&cuIpcOpenMemHandle_v2) real = REAL(cuIpcOpenMemHandle_v2);
+  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(addr, handle, flags);
+  if (code == CU_OK) note_opened(*addr);
+  return code;
+}
+
+cu_result cuIpcCloseMemHandle(cu_addr addr) {
+  __typeof__(&cuIpcCloseMemHandle) real = REAL(cuIpcCloseMemHandle);
+  holding gone;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  bool known = book_remove(BOOK_ADDRESS, addr, &gone);
+  cu_result code = real(addr);
+  if (known && code != CU_OK) book_add(BOOK_ADDRESS, addr, &gone);
+  if (known && code == CU_OK) account_give(gone.device, gone.kind, gone.bytes);
+  return code;
+}
+
+/* ---- pinned host memory ---- */
+
+static cu_result note_pinned(cu_result code, const void *pointer, uint64_t bytes) {
+  unsigned device = 0;
+  cu_context context = NULL;
+  cu_device card;
+  if (code != CU_OK) return code;
+  if (!account_here(&device, &context, &card)) device = 0;
+  ledger_add(account_ledger(), device, LEDGER_PINNED, bytes);
+  book_add(BOOK_HOST, (uintptr_t)pointer, &(holding){bytes, LEDGER_PINNED, device, context, 0, 1});
+  return code;
+}
+
+cu_result cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags) {
+  __typeof__(&cuMemHostAlloc) real = REAL(cuMemHostAlloc);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  cu_result code = real(pointer, bytes, flags);
+  return note_pinned(code, code == CU_OK ? *pointer : NULL, bytes);
+}
+
+cu_result cuMemAllocHost_v2(void **pointer, size_t bytes) {
+  __typeof__(&cuMemAllocHost_v2) real = REAL(cuMemAllocHost_v2);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  cu_result code = real(pointer, bytes);
+  return note_pinned(code, code == CU_OK ? *pointer : NULL, bytes);
+}
+
+cu_result cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags) {
+  __typeof__(&cuMemHostRegister_v2) real = REAL(cuMemHostRegister_v2);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  return note_pinned(real(pointer, bytes, flags), pointer, bytes);
+}
+
+static cu_result unpin(cu_result (*real)(void *), void *pointer) {
+  holding gone;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  bool known = book_remove(BOOK_HOST, (uintptr_t)pointer, &gone);
+  cu_result code = real(pointer);
+  if (known && code != CU_OK) book_add(BOOK_HOST, (uintptr_t)pointer, &gone);
+  if (known && code == CU_OK) account_give(gone.device, gone.kind, gone.bytes);
+  return code;
+}
+
+cu_result cuMemFreeHost(void *pointer) {
+  return unpin(REAL(cuMemFreeHost), pointer);
+}
+
+cu_result cuMemHostUnregister(void *pointer) {
+  return unpin(REAL(cuMemHostUnregister), pointer);
+}

@@ -1,0 +1,153 @@
+/* Hooks of stream-ordered allocation. What counts is not what was asked for but what the pool keeps
+ * reserved, which the driver tells; a request is refused where the pool would have to grow past the
+ * limit. While a graph is captured a request becomes one of its nodes, and its pool does not grow.
+ */
+#include "shim/account.h"
+#include "shim/hooks.h"
+#include "shim/spill.h"
+
+/* CUmemPool_attribute */
+enum { POOL_RESERVED = 5, POOL_USED = 7 };
+/* A pool grows by so much at a time (seen on an H200, driver 580: docs/policies.md). */
+#define POOL_STEP ((uint64_t)32 << 20)
+
+static uint64_t attribute(cu_pool pool, int which) {
+  uint64_t value = 0;
+  cu_result (*get)(cu_pool, int, void *) = SHIM_REAL(cuMemPoolGetAttribute, (cu_pool, int, void *));
+  return get != NULL && get(pool, which, &value) == CU_OK ? value : 0;
+}
+
+/* How much the pool must at least grow to serve `bytes`. */
+static uint64_t growth(cu_pool pool, uint64_t bytes) {
+  uint64_t reserved = attribute(pool, POOL_RESERVED), used = attribute(pool, POOL_USED);
+  if (bytes > UINT64_MAX / 2) return bytes;
+  if (used + bytes <= reserved) return 0;
+  return (used + bytes - reserved + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
+}
+
+/* Is there room within the limit for what the pool must grow? */
+static bool pool_fits(unsigned device, cu_pool pool, uint64_t bytes) {
+  ledger *l = account_ledger();
+  if (l->header == NULL || ledger_limit(l, device) == LEDGER_UNLIMITED || spill_capturing())
+    return true;
+  for (int turn = 0; turn < 2; turn++) {
+    uint64_t more = growth(pool, bytes);
+    if (more == 0) return true;
+    if (account_take(device, LEDGER_POOLS, more)) {
+      /* Only asked whether it fits: what it becomes is measured when the pool has grown. */
+      ledger_give(l, device, LEDGER_POOLS, more);
+      return true;
+    }
+    /* The driver, too, takes idle pages of its pools back before it says that there is no more. */
+    measure_trim_pools(device);
+  }
+  return false;
+}
+
+typedef struct pool_call {
+  unsigned device;
+  cu_context context;
+  cu_device card;
+  cu_pool pool;
+  bool known;
+} pool_call;
+
+/* The pool a request without one goes to. */
+static bool default_pool(pool_call *call) {
+  cu_result (*get)(cu_pool *, cu_device) = SHIM_REAL(cuDeviceGetMemPool, (cu_pool *, cu_device));
+  return get != NULL && get(&call->pool, call->card) == CU_OK && call->pool != NULL;
+}
+
+static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
+  *call = (pool_call){.pool = pool};
+  call->known = account_here(&call->device, &call->context, &call->card) &&
+                (pool != NULL || default_pool(call));
+  if (!call->known) return true;
+  spill_asked();
+  return pool_fits(call->device, call->pool, bytes);
+}
+
+/* What to answer, the driver having answered `code` (or not having been asked). */
+static cu_result end(const pool_call *call, cu_result code, cu_addr *addr, size_t bytes) {
+  if (!call->known) return code;
+  if (code == CU_ERROR_OUT_OF_MEMORY && !spill_capturing() &&
+      spill_wanted(call->device, call->card, bytes))
+    code = spill_plain(addr, bytes, call->device, call->card, call->context);
+  else if (code == CU_OK)
+    measure_pool(call->device, call->pool);
+  if (code == CU_OK) spill_served();
+  return code;
+}
+
+static cu_result alloc(__typeof__(&cuMemAllocAsync) real, cu_addr *addr, size_t bytes,
+                       cu_stream stream) {
+  pool_call call;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  bool fits = begin(&call, NULL, bytes);
+  return end(&call, fits ? real(addr, bytes, stream) : CU_ERROR_OUT_OF_MEMORY, addr, bytes);
+}
+
+static cu_result alloc_from(__typeof__(&cuMemAllocFromPoolAsync) real, cu_addr *addr, size_t bytes,
+                            cu_pool pool, cu_stream stream) {
+  pool_call call;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  bool fits = begin(&call, pool, bytes);
+  return end(&call, fits ? real(addr, bytes, pool, stream) : CU_ERROR_OUT_OF_MEMORY, addr, bytes);
+}
+
+/* Only what was spilled is in the book: the rest is the pool's. */
+static cu_result free_on(__typeof__(&cuMemFreeAsync) real, cu_addr addr, cu_stream stream) {
+  holding gone;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (!book_find(BOOK_ADDRESS, addr, &gone)) return real(addr, stream);
+  if (!book_remove(BOOK_ADDRESS, addr, &gone)) return CU_ERROR_INVALID_VALUE;
+  bool ours = gone.kind == LEDGER_SPILLED;
+  cu_result code = ours ? spill_plain_free(addr, &gone) : real(addr, stream);
+  if (code != CU_OK)
+    book_add(BOOK_ADDRESS, addr, &gone);
+  else if (!ours)
+    account_give(gone.device, gone.kind, gone.bytes);
+  return code;
+}
+
+cu_result cuMemAllocAsync(cu_addr *addr, size_t bytes, cu_stream stream) {
+  return alloc(REAL(cuMemAllocAsync), addr, bytes, stream);
+}
+
+cu_result cuMemAllocAsync_ptsz(cu_addr *addr, size_t bytes, cu_stream stream) {
+  return alloc(REAL(cuMemAllocAsync_ptsz), addr, bytes, stream);
+}
+
+cu_result cuMemAllocFromPoolAsync(cu_addr *addr, size_t bytes, cu_pool pool, cu_stream stream) {
+  return alloc_from(REAL(cuMemAllocFromPoolAsync), addr, bytes, pool, stream);
+}
+
+cu_result cuMemAllocFromPoolAsync_ptsz(cu_addr *addr, size_t bytes, cu_pool pool,
+                                       cu_stream stream) {
+  return alloc_from(REAL(cuMemAllocFromPoolAsync_ptsz), addr, bytes, pool, stream);
+}
+
+cu_result cuMemFreeAsync(cu_addr addr, cu_stream stream) {
+  return free_on(REAL(cuMemFreeAsync), addr, stream);
+}
+
+cu_result cuMemFreeAsync_ptsz(cu_addr addr, cu_stream stream) {
+  return free_on(REAL(cuMemFreeAsync_ptsz), addr, stream);
+}
+
+cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep) {
+  __typeof__(&cuMemPoolTrimTo) real = REAL(cuMemPoolTrimTo);
+  unsigned device;
+  cu_context context;
+  cu_device card;
+  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(pool, keep);
+  if (code == CU_OK && account_here(&device, &context, &card)) measure_pool(device, pool);
+  return code;
+}
+
+cu_result cuMemPoolDestroy(cu_pool pool) {
+  __typeof__(&cuMemPoolDestroy) real = REAL(cuMemPoolDestroy);
+  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(pool);
+  if (code == CU_OK) measure_forget_pool(pool);
+  return code;
+}

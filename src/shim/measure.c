@@ -1,0 +1,125 @@
+/* Measure: what the driver holds in our name without our having asked for each piece.
+ *
+ * Pools keep what is freed into them and graphs' memory nodes are backed at launch, so their
+ * reserve is asked of the driver; what it holds beyond everything counted (contexts, code, its own
+ * buffers) is the difference to its used figure. */
+#include "base/lock.h"
+#include "shim/account.h"
+
+/* CUmemPool_attribute, CUgraphMem_attribute */
+enum { POOL_RESERVED = 5, GRAPH_RESERVED = 2 };
+#define POOLS_MAX 128
+
+typedef struct pool_entry {
+  void *pool;
+  unsigned device;
+  uint64_t reserved_bytes;
+} pool_entry;
+
+static lock pools_lock = LOCK_INIT(LOCK_POOL); /* never held together with the book's */
+static pool_entry pools[POOLS_MAX];            /* guarded by pools_lock */
+static size_t pool_count;
+
+void measure_after_fork(void) {
+  lock_init(&pools_lock, LOCK_POOL);
+  pool_count = 0;
+}
+
+static uint64_t pool_reserved(void *pool) {
+  uint64_t bytes = 0;
+  cu_result (*get)(void *, int, void *) = SHIM_REAL(cuMemPoolGetAttribute, (void *, int, void *));
+  if (get == NULL || get(pool, POOL_RESERVED, &bytes) != CU_OK) return 0;
+  return bytes;
+}
+
+/* The sum of what was measured last, told to the ledger. */
+static void tell(unsigned device) {
+  uint64_t sum = 0;
+  lock_take(&pools_lock);
+  for (size_t i = 0; i < pool_count; i++)
+    if (pools[i].device == device) sum += pools[i].reserved_bytes;
+  lock_give(&pools_lock);
+  ledger *l = account_ledger();
+  if (l->header != NULL) ledger_set(l, device, LEDGER_POOLS, sum);
+}
+
+void measure_pool(unsigned device, void *pool) {
+  uint64_t bytes = pool_reserved(pool);
+  bool changed = false;
+  lock_take(&pools_lock);
+  size_t i = 0;
+  while (i < pool_count && pools[i].pool != pool) i++;
+  if (i == pool_count && pool_count < POOLS_MAX)
+    pools[pool_count++] = (pool_entry){pool, device, 0};
+  if (i < pool_count) {
+    changed = pools[i].reserved_bytes != bytes;
+    pools[i].reserved_bytes = bytes;
+  }
+  lock_give(&pools_lock);
+  if (changed) tell(device);
+}
+
+void measure_forget_pool(void *pool) {
+  unsigned device = 0;
+  bool found = false;
+  lock_take(&pools_lock);
+  for (size_t i = 0; i < pool_count && !found; i++)
+    if (pools[i].pool == pool) {
+      device = pools[i].device;
+      pools[i] = pools[--pool_count];
+      found = true;
+    }
+  lock_give(&pools_lock);
+  if (found) tell(device);
+}
+
+/* The pools known on a device, into `list`; how many. */
+static size_t known_pools(unsigned device, void *list[POOLS_MAX]) {
+  size_t count = 0;
+  lock_take(&pools_lock);
+  for (size_t i = 0; i < pool_count; i++)
+    if (pools[i].device == device) list[count++] = pools[i].pool;
+  lock_give(&pools_lock);
+  return count;
+}
+
+void measure_trim_pools(unsigned device) {
+  void *list[POOLS_MAX];
+  cu_result (*trim)(void *, size_t) = SHIM_REAL(cuMemPoolTrimTo, (void *, size_t));
+  size_t count = known_pools(device, list);
+  for (size_t i = 0; i < count; i++) {
+    if (trim != NULL) trim(list[i], 0);
+    measure_pool(device, list[i]);
+  }
+}
+
+static void measure_graphs(unsigned device, cu_device card, ledger *l) {
+  uint64_t bytes = 0;
+  cu_result (*get)(cu_device, int, void *) =
+      SHIM_REAL(cuDeviceGetGraphMemAttribute, (cu_device, int, void *));
+  if (get != NULL && get(card, GRAPH_RESERVED, &bytes) == CU_OK)
+    ledger_set(l, device, LEDGER_GRAPHS, bytes);
+}
+
+static void measure_context(unsigned device, ledger *l) {
+  uint64_t others = device < LEDGER_DEVICES_MAX ? atomic_load(&l->header->others_bytes[device])
+                                                : LEDGER_UNLIMITED;
+  size_t left, total;
+  cu_result (*info)(size_t *, size_t *) = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *));
+  if (others == LEDGER_UNLIMITED || info == NULL || info(&left, &total) != CU_OK) return;
+  ledger_totals totals;
+  ledger_sum(l, device, &totals);
+  uint64_t known = others + totals.vram_bytes - ledger_own(l, device, LEDGER_CONTEXT);
+  uint64_t used = total - left;
+  ledger_set(l, device, LEDGER_CONTEXT, used > known ? used - known : 0);
+}
+
+void measure_device(unsigned device, cu_device card) {
+  ledger *l = account_ledger();
+  if (l->header == NULL) return;
+  void *list[POOLS_MAX];
+  size_t count = known_pools(device, list);
+  for (size_t i = 0; i < count; i++) measure_pool(device, list[i]);
+  measure_graphs(device, card, l);
+  measure_context(device, l);
+}

@@ -1,0 +1,231 @@
+/* Spill: deciding, and host pages in the place of device pages. */
+#include "shim/spill.h"
+
+#include <link.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hostmem.h"
+#include "base/lock.h"
+#include "device/cuda_card.h"
+#include "device/cuda_probe.h"
+
+#define SKIP_MAX 64
+
+/* What one thread was told. */
+typedef struct asking {
+  bool refused;         /* its request was refused, and the answer to the next ask is due */
+  bool judged;          /* whether that refusal freed anything is known */
+  uint64_t released_at; /* account_released() when it was refused */
+  uint32_t skip;        /* requests that will not be refused */
+  uint32_t skip_next;   /* how many after the next refusal in vain */
+} asking;
+static _Thread_local asking mine;
+
+static _Atomic int captures;
+
+void spill_capture(int more) {
+  int now = atomic_fetch_add(&captures, more) + more;
+  if (now < 0) atomic_store(&captures, 0);
+}
+
+bool spill_capturing(void) {
+  return atomic_load(&captures) > 0;
+}
+
+/* ---- deciding ---- */
+
+/* Is a framework loaded that drops its cache and asks again? (A dl_iterate_phdr callback.) */
+static int is_retrying(struct dl_phdr_info *info, size_t size, void *user) {
+  (void)size;
+  (void)user;
+  return info->dlpi_name != NULL && strstr(info->dlpi_name, "libc10_cuda.so") != NULL;
+}
+
+static bool retry_known(void) {
+  static _Atomic bool known;
+  if (!atomic_load(&known) && dl_iterate_phdr(is_retrying, NULL) != 0) atomic_store(&known, true);
+  if (!atomic_load(&known)) {
+    /* For tests, and for frameworks of which we do not know. */
+    const char *said = secure_getenv("STOWAGE_RETRIES");
+    return said != NULL && said[0] == '1';
+  }
+  return true;
+}
+
+void spill_asked(void) {
+  if (!mine.refused || mine.judged) return;
+  mine.judged = true;
+  if (account_released() != mine.released_at) {
+    mine.skip_next = 0;
+    return;
+  }
+  mine.skip_next = mine.skip_next == 0 ? 1 : mine.skip_next * 2;
+  if (mine.skip_next > SKIP_MAX) mine.skip_next = SKIP_MAX;
+  mine.skip = mine.skip_next;
+}
+
+void spill_served(void) {
+  if (mine.refused) {
+    ledger *l = account_ledger();
+    if (l->header != NULL) atomic_fetch_add(&l->header->retried_count, 1);
+  } else if (mine.skip > 0)
+    mine.skip--;
+  mine.refused = false;
+}
+
+bool spill_wanted(unsigned device, cu_device card, uint64_t bytes) {
+  if ((spill_capturing() || mine.refused || mine.skip > 0 || !retry_known()) &&
+      spill_budget(card) > 0)
+    return true;
+  account_refused(device, bytes);
+  mine.refused = true;
+  mine.judged = false;
+  mine.released_at = account_released();
+  return false;
+}
+
+/* ---- host pages ---- */
+
+static lock road_lock = LOCK_INIT(LOCK_DEVICE);
+static bool road_known; /* guarded by road_lock, as the two below */
+static cuda_driver table;
+static cuda_probe road;
+
+void spill_after_fork(void) {
+  lock_init(&road_lock, LOCK_DEVICE);
+  atomic_store(&captures, 0);
+  mine = (asking){0};
+}
+
+/* By which road this driver puts pages on the host; asked once, the answer is kept between
+ * processes. */
+static cuda_probe find_road(cu_device card) {
+  lock_take(&road_lock);
+  if (!road_known) {
+    road = (cuda_probe){.road = STOW_HOST_NONE, .numa_node = -1};
+    if (cuda_driver_fill(&table, shim_resolve, NULL) == STOW_OK && table.has_vmm)
+      cuda_probe_card(&road, &table, card, false);
+    shim_log("host pages by road %s", cuda_road_name(road.road));
+    road_known = true;
+  }
+  cuda_probe answer = road;
+  lock_give(&road_lock);
+  return answer;
+}
+
+uint64_t spill_budget(cu_device card) {
+  ledger *l = account_ledger();
+  uint64_t limit = l->header == NULL ? 0 : ledger_spill_limit(l);
+  if (limit == 0) return 0;
+  stow_host_road way = find_road(card).road;
+  uint64_t told = way == STOW_HOST_NUMA || way == STOW_HOST_LOCATION ? LEDGER_ROAD_PAGES
+                  : way == STOW_HOST_PINNED                          ? LEDGER_ROAD_PINNED
+                                                                     : LEDGER_ROAD_NONE;
+  atomic_store(&l->header->host_road, told);
+  return told == LEDGER_ROAD_NONE ? 0 : limit;
+}
+
+/* Would the host be left enough to live? Asked each time: others take of it too. */
+static bool host_has(uint64_t bytes) {
+  hostmem memory;
+  return hostmem_read(&memory) == STOW_OK && memory.usable_bytes >= bytes;
+}
+
+static cu_result make_page(cu_handle *handle, size_t bytes, cu_device card) {
+  cu_result (*create)(cu_handle *, size_t, const cu_prop *, unsigned long long) =
+      SHIM_REAL(cuMemCreate, (cu_handle *, size_t, const cu_prop *, unsigned long long));
+  cuda_probe how = find_road(card);
+  cu_prop prop = {.type = CU_ALLOCATION_PINNED};
+  if (how.road == STOW_HOST_NUMA)
+    prop.location = (cu_location){CU_LOCATION_HOST_NUMA, how.numa_node};
+  else if (how.road == STOW_HOST_LOCATION)
+    prop.location = (cu_location){CU_LOCATION_HOST, 0};
+  else
+    return CU_ERROR_NOT_SUPPORTED;
+  return create == NULL ? CU_ERROR_NOT_SUPPORTED : create(handle, bytes, &prop, 0);
+}
+
+/* A page on the host, counted but in no book. */
+static cu_result counted_page(cu_handle *handle, size_t bytes, unsigned device, cu_device card) {
+  ledger *l = account_ledger();
+  if (!host_has(bytes) || l->header == NULL || !ledger_take(l, device, LEDGER_SPILLED, bytes)) {
+    account_refused(device, bytes);
+    return CU_ERROR_OUT_OF_MEMORY;
+  }
+  cu_result code = make_page(handle, bytes, card);
+  if (code == CU_OK) {
+    atomic_fetch_add(&l->header->spilled_total_bytes, bytes);
+    return CU_OK;
+  }
+  shim_log("a host page of %zu bytes: CUDA error %d", bytes, code);
+  ledger_give(l, device, LEDGER_SPILLED, bytes);
+  account_refused(device, bytes);
+  /* To the program it is what it was before: the device's memory is full. */
+  return CU_ERROR_OUT_OF_MEMORY;
+}
+
+cu_result spill_page(cu_handle *handle, size_t bytes, const cu_prop *wanted, unsigned device) {
+  cu_result code = counted_page(handle, bytes, device, wanted->location.id);
+  if (code == CU_OK)
+    book_add(BOOK_PAGE, *handle, &(holding){bytes, LEDGER_SPILLED, device, NULL, 0, 1});
+  return code;
+}
+
+/* ---- whole allocations ---- */
+
+cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
+                      cu_context context) {
+  cu_result (*reserve)(cu_addr *, size_t, size_t, cu_addr, unsigned long long) =
+      SHIM_REAL(cuMemAddressReserve, (cu_addr *, size_t, size_t, cu_addr, unsigned long long));
+  cu_result (*unreserve)(cu_addr, size_t) = SHIM_REAL(cuMemAddressFree, (cu_addr, size_t));
+  cu_result (*release)(cu_handle) = SHIM_REAL(cuMemRelease, (cu_handle));
+  cu_result (*map_page)(cu_addr, size_t, size_t, cu_handle, unsigned long long) =
+      SHIM_REAL(cuMemMap, (cu_addr, size_t, size_t, cu_handle, unsigned long long));
+  cu_result (*unmap)(cu_addr, size_t) = SHIM_REAL(cuMemUnmap, (cu_addr, size_t));
+  cu_result (*access)(cu_addr, size_t, const cu_access *, size_t) =
+      SHIM_REAL(cuMemSetAccess, (cu_addr, size_t, const cu_access *, size_t));
+  size_t size = (bytes + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
+  if (reserve == NULL || unmap == NULL || size < bytes) return CU_ERROR_OUT_OF_MEMORY;
+  cu_handle page;
+  cu_addr at;
+  cu_result code = counted_page(&page, size, device, card);
+  if (code != CU_OK) return code;
+  cu_access grant = {{CU_LOCATION_DEVICE, card}, CU_ACCESS_READ_WRITE};
+  bool mapped = false;
+  code = reserve(&at, size, 0, 0, 0);
+  if (code == CU_OK) {
+    code = map_page(at, size, 0, page, 0);
+    mapped = code == CU_OK;
+    if (code == CU_OK) code = access(at, size, &grant, 1);
+    if (code != CU_OK) {
+      if (mapped) unmap(at, size);
+      unreserve(at, size);
+    }
+  }
+  if (code != CU_OK) {
+    release(page);
+    ledger_give(account_ledger(), device, LEDGER_SPILLED, size);
+    return CU_ERROR_OUT_OF_MEMORY;
+  }
+  *addr = at;
+  book_add(BOOK_ADDRESS, at, &(holding){size, LEDGER_SPILLED, device, context, page, 1});
+  return CU_OK;
+}
+
+cu_result spill_plain_free(cu_addr addr, const holding *what) {
+  cu_result (*sync)(void) = SHIM_REAL(cuCtxSynchronize, (void));
+  cu_result (*unmap)(cu_addr, size_t) = SHIM_REAL(cuMemUnmap, (cu_addr, size_t));
+  cu_result (*unreserve)(cu_addr, size_t) = SHIM_REAL(cuMemAddressFree, (cu_addr, size_t));
+  cu_result (*release)(cu_handle) = SHIM_REAL(cuMemRelease, (cu_handle));
+  /* Pages must not go while queued work uses them; the driver's own free waits too. */
+  cu_result code = sync();
+  if (code != CU_OK) return code;
+  code = unmap(addr, what->bytes);
+  if (code != CU_OK) return code;
+  release(what->link);
+  unreserve(addr, what->bytes);
+  account_give(what->device, LEDGER_SPILLED, what->bytes);
+  return CU_OK;
+}

@@ -1,0 +1,41 @@
+/* Spill: what to do with a request that vram has no room for.
+ *
+ * A framework that drops its cache and asks again when it is told "out of memory" (PyTorch) is told
+ * so once for a request, and served from the host only if asking again did not help; everybody else
+ * is served at once. Never refused are requests while a graph is captured, where no cache is
+ * dropped, and, for a growing while, those after a refusal that freed nothing. */
+#ifndef SHIM_SPILL_H
+#define SHIM_SPILL_H
+
+#include "shim/account.h"
+
+/* Called at the beginning of each request for vram by this thread, before anything is taken. */
+void spill_asked(void);
+/* Called when one was served: the request (of as many pages as it has) is over. */
+void spill_served(void);
+
+/* There is no room in vram for `bytes`: true if they shall come from the host, false if the request
+ * is refused (which is noted). */
+bool spill_wanted(unsigned device, cu_device card, uint64_t bytes);
+
+/* What may be spilled, once it is known that this driver can; 0 if not. */
+uint64_t spill_budget(cu_device card);
+
+/* Makes a page on the host in the place of one of `wanted`. CU_ERROR_OUT_OF_MEMORY (noted) where
+ * the budget, the host or the driver has none. Counted as LEDGER_SPILLED, and in the book. */
+cu_result spill_page(cu_handle *handle, size_t bytes, const cu_prop *wanted, unsigned device);
+
+/* Makes a whole allocation of host pages, for the calling thread's context. */
+cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
+                      cu_context context);
+/* Ends one: `what` was taken out of the book. Waits for the work of the context first. */
+cu_result spill_plain_free(cu_addr addr, const holding *what);
+
+/* A graph's capture begins and ends. */
+void spill_capture(int more);
+bool spill_capturing(void);
+
+/* In a child of fork, where other threads are gone with what they were at. */
+void spill_after_fork(void);
+
+#endif

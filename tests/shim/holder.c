@@ -1,0 +1,164 @@
+/* Holder: a program that takes and gives device memory as its words say, and tells each answer.
+ *
+ *   holder WORD…   alloc:BYTES free  pitch:BYTES managed:BYTES array:BYTES  async:BYTES afree
+ *                  page:BYTES (make, map, grant)  unpage  pages:COUNTxBYTES (one request of many;
+ *                  what was made is given back where one fails)  pin:BYTES unpin
+ *                  info total  capture endcapture  reset  fork:WORD…(rest in a child)
+ *                  say:TEXT read (waits for a line)  touch (writes and reads the last page)
+ *
+ * Every answer is one line, "WORD CODE", with figures after it for info and total. The last thing
+ * taken of a kind is given back first. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "device/cuda_driver.h"
+#include "shim/hooks.h"
+
+static void *library;
+static cu_addr taken[1024], async[1024], ranges[4096];
+static cu_handle pages[4096];
+static size_t range_bytes[4096];
+static void *pinned[64];
+static int taken_count, async_count, page_count, pinned_count;
+
+#define DRIVER(name, type) ((type)(uintptr_t)dlsym(library, name))
+#define HOOKED(name)       ((__typeof__(&name))(uintptr_t)dlsym(library, #name))
+
+static void start(void) {
+  cu_context context;
+  library = dlopen("libcuda.so.1", RTLD_NOW);
+  if (library == NULL || DRIVER("cuInit", cu_result(*)(unsigned))(0) != CU_OK ||
+      DRIVER("cuDevicePrimaryCtxRetain", cu_result(*)(cu_context *, cu_device))(&context, 0) !=
+          CU_OK ||
+      DRIVER("cuCtxSetCurrent", cu_result(*)(cu_context))(context) != CU_OK) {
+    puts("no driver");
+    exit(3);
+  }
+}
+
+/* One page behind an address of its own. */
+static int page(size_t bytes) {
+  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
+  cu_access access = {{CU_LOCATION_DEVICE, 0}, CU_ACCESS_READ_WRITE};
+  cu_result code = HOOKED(cuMemCreate)(&pages[page_count], bytes, &prop, 0);
+  if (code != CU_OK) return code;
+  code = DRIVER("cuMemAddressReserve",
+                cu_result(*)(cu_addr *, size_t, size_t, cu_addr, unsigned long long))(
+      &ranges[page_count], bytes, 0, 0, 0);
+  if (code == CU_OK) code = HOOKED(cuMemMap)(ranges[page_count], bytes, 0, pages[page_count], 0);
+  if (code == CU_OK) code = HOOKED(cuMemSetAccess)(ranges[page_count], bytes, &access, 1);
+  range_bytes[page_count++] = bytes;
+  return code;
+}
+
+static int unpage(void) {
+  if (page_count == 0) return 1;
+  int i = --page_count;
+  cu_result code = HOOKED(cuMemUnmap)(ranges[i], range_bytes[i]);
+  if (code == CU_OK) code = HOOKED(cuMemRelease)(pages[i]);
+  DRIVER("cuMemAddressFree", cu_result(*)(cu_addr, size_t))(ranges[i], range_bytes[i]);
+  return code;
+}
+
+/* As PyTorch's expandable segments ask: all pages of a request, then maps, then one grant; what was
+ * made is given back where one is refused. */
+static int request(int count, size_t bytes) {
+  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
+  cu_access access = {{CU_LOCATION_DEVICE, 0}, CU_ACCESS_READ_WRITE};
+  cu_addr at;
+  for (int i = 0; i < count; i++) {
+    cu_result code = HOOKED(cuMemCreate)(&pages[page_count + i], bytes, &prop, 0);
+    if (code == CU_OK) continue;
+    while (i-- > 0) HOOKED(cuMemRelease)(pages[page_count + i]);
+    return code;
+  }
+  DRIVER("cuMemAddressReserve",
+         cu_result(*)(cu_addr *, size_t, size_t, cu_addr, unsigned long long))
+  (&at, bytes * (size_t)count, 0, 0, 0);
+  for (int i = 0; i < count; i++) {
+    ranges[page_count + i] = at + (size_t)i * bytes;
+    range_bytes[page_count + i] = bytes;
+    HOOKED(cuMemMap)(ranges[page_count + i], bytes, 0, pages[page_count + i], 0);
+  }
+  page_count += count;
+  return HOOKED(cuMemSetAccess)(at, bytes * (size_t)count, &access, 1);
+}
+
+static int touch(void) {
+  unsigned char *at = (unsigned char *)(uintptr_t)ranges[page_count - 1];
+  at[0] = 42;
+  at[range_bytes[page_count - 1] - 1] = 43;
+  return at[0] == 42 && at[range_bytes[page_count - 1] - 1] == 43 ? 0 : 1;
+}
+
+static int give(void) {
+  return taken_count == 0 ? 1 : HOOKED(cuMemFree_v2)(taken[--taken_count]);
+}
+
+static int figures(const char *word) {
+  size_t left = 0, total = 0;
+  int code = strcmp(word, "info") == 0 ? HOOKED(cuMemGetInfo_v2)(&left, &total)
+                                       : HOOKED(cuDeviceTotalMem_v2)(&total, 0);
+  printf("%s %d free %zu total %zu\n", word, code, left >> 20, total >> 20);
+  return -1;
+}
+
+static int take(const char *word, size_t bytes) {
+  size_t pitch;
+  cu_addr *addr = &taken[taken_count];
+  cu_array_size size = {bytes / 4, 0, 0x20, 1};
+  int code;
+  if (strncmp(word, "alloc", 5) == 0)
+    code = HOOKED(cuMemAlloc_v2)(addr, bytes);
+  else if (strncmp(word, "pitch", 5) == 0)
+    code = HOOKED(cuMemAllocPitch_v2)(addr, &pitch, 1024, bytes / 1024, 4);
+  else if (strncmp(word, "managed", 7) == 0)
+    code = HOOKED(cuMemAllocManaged)(addr, bytes, 1);
+  else
+    return HOOKED(cuArrayCreate_v2)((cu_array *)&taken[1000], &size);
+  taken_count += code == CU_OK;
+  return code;
+}
+
+/* The answer of one word; -1: it has said it itself. */
+static int run(const char *word) {
+  size_t bytes = strchr(word, ':') != NULL ? strtoull(strchr(word, ':') + 1, NULL, 10) : 0;
+  void *graph;
+  char line[64];
+  if (strcmp(word, "free") == 0) return give();
+  if (strcmp(word, "arrayfree") == 0) return HOOKED(cuArrayDestroy)((cu_array)taken[1000]);
+  if (strncmp(word, "async:", 6) == 0)
+    return HOOKED(cuMemAllocAsync)(&async[async_count++], bytes, NULL);
+  if (strcmp(word, "afree") == 0) return HOOKED(cuMemFreeAsync)(async[--async_count], NULL);
+  if (strncmp(word, "page:", 5) == 0) return page(bytes);
+  if (strncmp(word, "pages:", 6) == 0)
+    return request((int)bytes, strtoull(strchr(word, 'x') + 1, NULL, 10));
+  if (strcmp(word, "unpage") == 0) return unpage();
+  if (strcmp(word, "touch") == 0) return touch();
+  if (strncmp(word, "pin:", 4) == 0)
+    return HOOKED(cuMemHostAlloc)(&pinned[pinned_count++], bytes, 0);
+  if (strcmp(word, "unpin") == 0) return HOOKED(cuMemFreeHost)(pinned[--pinned_count]);
+  if (strcmp(word, "info") == 0 || strcmp(word, "total") == 0) return figures(word);
+  if (strcmp(word, "capture") == 0) return HOOKED(cuStreamBeginCapture_v2)(NULL, 0);
+  if (strcmp(word, "endcapture") == 0) return HOOKED(cuStreamEndCapture)(NULL, &graph);
+  if (strncmp(word, "say:", 4) == 0) {
+    puts(word + 4);
+    return -1;
+  }
+  if (strcmp(word, "read") == 0) return fgets(line, sizeof line, stdin) != NULL ? -1 : 1;
+  return take(word, bytes);
+}
+
+int main(int argc, char **argv) {
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  start();
+  for (int i = 1; i < argc; i++) {
+    int code = run(argv[i]);
+    if (code >= 0) printf("%s %d\n", argv[i], code);
+  }
+  return 0;
+}

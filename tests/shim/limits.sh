@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Limits: every way to take memory counts, the limit is kept to the page by all processes of a run, the figures a program
+# asks for tell the limited truth, and what was refused is explained at the end.
+. "$(dirname "$0")/lib.bash"
+says without_a_limit_the_card_is_the_limit 'total 0 free 0 total 1024;info 0 free 1024 total 1024;alloc 0;info 0 free 964 total 1024;' -- total info alloc:60M info
+says the_figures_tell_the_limited_truth 'total 0 free 0 total 100;info 0 free 100 total 100;alloc 0;info 0 free 40 total 100;' --vram-limit 100M -- total info alloc:60M info
+says plain_memory_is_limited 'alloc 0;alloc 2;free 0;alloc 0;' --vram-limit 100M -- alloc:60M alloc:42M free alloc:100M
+says pages_are_limited_to_the_page 'page 0;page 0;page 2;unpage 0;page 0;' --vram-limit 100M -- page:80M page:20M page:2M unpage page:20M
+says a_page_counts_until_its_mapping_is_gone 'page 0;info 0 free 20 total 100;unpage 0;info 0 free 100 total 100;' --vram-limit 100M -- page:80M info unpage info
+says pitched_memory_is_limited 'pitch 0;pitch 2;' --vram-limit 100M -- pitch:60M pitch:60M
+says managed_memory_is_limited 'managed 0;alloc 2;' --vram-limit 100M -- managed:60M alloc:60M
+says arrays_are_limited 'array 0;alloc 2;arrayfree 0;alloc 0;' --vram-limit 100M -- array:60M alloc:60M arrayfree alloc:60M
+says pools_count_what_they_keep 'async 0;info 0 free 36 total 100;afree 0;info 0 free 36 total 100;async 0;async 2;' --vram-limit 100M -- async:60M info afree info async:40M async:60M
+says idle_pools_make_room_for_their_own 'async 0;afree 0;async 0;alloc 2;' --vram-limit 100M -- async:60M afree async:90M alloc:10M
+says pinned_host_memory_is_not_device_memory 'pin 0;alloc 0;unpin 0;' --vram-limit 100M -- pin:300M alloc:100M unpin
+says a_limit_for_another_device_is_none_here 'alloc 0;' --vram-limit 1=100M -- alloc:300M
+says a_limit_for_each_device 'alloc 2;' --vram-limit 0=100M,1=4G -- alloc:300M
+
+# Variables other tools use, when ours is not given.
+for variable in CUDA_DEVICE_MEMORY_LIMIT=100m CUDA_DEVICE_MEMORY_LIMIT_0=100m NVIDIA_GPU_MEMORY_LIMIT=100M CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=100M; do
+  export "${variable?}"
+  says "${variable%%=*}_is_honoured" 'total 0 free 0 total 100;' -- total
+  unset "${variable%%=*}"
+done
+export CUDA_DEVICE_MEMORY_LIMIT=50M
+says our_option_goes_before_a_variable 'total 0 free 0 total 100;' --vram-limit 100M -- total
+unset CUDA_DEVICE_MEMORY_LIMIT
+# A child that sees fewer cards: its first is the run's second.
+export CUDA_VISIBLE_DEVICES=0,1 STANDIN_CARDS=2
+same a_childs_own_numbering_is_seen_through "total 0 free 0 total 200" beneath --vram-limit 0=100M,1=200M -- env CUDA_VISIBLE_DEVICES=1 "$holder" total 2> /dev/null
+unset CUDA_VISIBLE_DEVICES STANDIN_CARDS
+
+# All processes of a run together.
+out=$(beneath --vram-limit 100M -- bash -c "
+  coproc one { '$holder' alloc:$((60 * M)) say:held read; }
+  read -r a <&\"\${one[0]}\"; read -r b <&\"\${one[0]}\"
+  '$holder' alloc:$((60 * M)) alloc:$((40 * M)) info
+  kill -KILL \$one_PID; wait \$one_PID 2> /dev/null
+  '$holder' alloc:$((100 * M))" 2> "$folder/err" | tr '\n' ';')
+expected="alloc:62914560 2;alloc:41943040 0;info 0 free 0 total 100;alloc:104857600 0;"
+if [ "$out" = "$expected" ]; then ok processes_share_the_limit_and_the_killed_leave_nothing; else echo "$out"; cat "$folder/err"; fail processes_share_the_limit_and_the_killed_leave_nothing; fi
+
+# The last words: where memory lived, and why it ran out, only if the command failed.
+beneath --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)) alloc:$((60 * M)); exit 1" > /dev/null 2> "$folder/err"
+if grep -q 'at the peak 60.0 MiB in vram of 100.0 MiB allowed' "$folder/err"; then ok the_peak_is_told; else cat "$folder/err"; fail the_peak_is_told; fi
+if grep -q 'out of memory: process [0-9]* asked for 60.0 MiB on device 0 while 60.0 MiB of the 100.0 MiB limit were held; raise --vram-limit, or add --spill' "$folder/err"; then ok what_ran_out_is_explained; else cat "$folder/err"; fail what_ran_out_is_explained; fi
+beneath --vram-limit 100M -- "$holder" alloc:$((60 * M)) alloc:$((60 * M)) > /dev/null 2> "$folder/err"
+if grep -q 'out of memory' "$folder/err"; then fail a_command_that_coped_is_not_lectured; else ok a_command_that_coped_is_not_lectured; fi
+beneath -- "$holder" alloc:$((60 * M)) > /dev/null 2> "$folder/err"
+if [ -s "$folder/err" ]; then cat "$folder/err"; fail without_options_nothing_is_said; else ok without_options_nothing_is_said; fi
+
+# Wrong words.
+wrong() { # NAME WORDS OPTIONS…
+  local name=$1 words=$2; shift 2
+  beneath "$@" -- true > "$folder/out" 2>&1; local code=$?
+  if [ $code = 2 ] && grep -q -- "$words" "$folder/out"; then ok "$name"; else cat "$folder/out"; fail "$name: code $code"; fi
+}
+wrong a_limit_that_is_no_size '--vram-limit: ' --vram-limit lots
+wrong a_limit_of_nothing 'lets nothing run' --vram-limit 0
+wrong a_device_that_is_no_number 'before = stands a device' --vram-limit x=8G
+wrong a_device_past_the_last 'a number from 0 to 15' --vram-limit 16=8G
+wrong a_spill_that_is_no_size 'must be auto, off or a size' --spill lots
+wrong no_threads 'whole number from 1' --threads 0
+
+# The files of a run: one folder, `last` points to it, old ones go.
+runs=$XDG_STATE_HOME/stowage/runs
+mkdir -p "$runs/19990101-000000-1" "$runs/keep-me"
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21; do mkdir -p "$runs/20000101-0000$i-1"; done
+beneath -- true
+if [ -f "$runs/last/ledger" ] && [ ! -e "$runs/19990101-000000-1" ] && [ -d "$runs/keep-me" ]; then ok runs_have_folders_and_old_ones_go; else ls "$runs"; fail runs_have_folders_and_old_ones_go; fi
+same threads_are_limited_by_the_usual_variables "3 3" beneath --threads 3 -- sh -c 'echo $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS'
+finish

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Spill: when the card or the limit is full, host pages take the place of device pages; whoever asks again after "out of
+# memory" is told so first.
+. "$(dirname "$0")/lib.bash"
+says pages_past_the_limit_come_from_the_host 'page 0;page 0;touch 0;unpage 0;' --vram-limit 100M --spill 200M -- page:80M page:80M touch unpage
+if grep -q '80.0 MiB in vram of 100.0 MiB allowed, 80.0 MiB in host memory' "$folder/err"; then ok and_the_last_words_say_where_it_lived; else cat "$folder/err"; fail and_the_last_words_say_where_it_lived; fi
+says pages_past_the_card_come_from_the_host 'page 0;page 0;touch 0;' --spill 2000M -- page:1000M page:100M touch
+says the_budget_of_the_host_is_kept 'page 0;page 0;page 2;unpage 0;page 0;' --vram-limit 100M --spill 100M -- page:100M page:100M page:2M unpage page:100M
+says totals_hold_what_may_be_spilled 'total 0 free 0 total 300;info 0 free 300 total 300;page 0;page 0;info 0 free 140 total 300;' --vram-limit 100M --spill 200M -- total info page:80M page:80M info
+says spill_off_is_off 'page 0;page 2;' --vram-limit 100M --spill off -- page:80M page:80M
+says plain_memory_goes_on_in_the_host 'alloc 0;alloc 0;info 0 free 140 total 300;free 0;free 0;info 0 free 300 total 300;' --vram-limit 100M --spill 200M -- alloc:80M alloc:80M info free free info
+says stream_ordered_memory_goes_on_in_the_host 'async 0;async 0;afree 0;afree 0;' --vram-limit 100M --spill 200M -- async:60M async:80M afree afree
+says auto_takes_what_the_host_has 'page 0;page 0;touch 0;' --vram-limit 100M --spill auto -- page:80M page:80M touch
+
+# Where the driver cannot put pages on the host, it is as without spill, and totals do not promise more.
+export STANDIN_HOST=refuse,no-pinned XDG_CACHE_HOME=$folder/cache-none
+says no_road_to_the_host_is_no_spill 'total 0 free 0 total 100;page 0;page 2;' --vram-limit 100M --spill 200M -- total page:80M page:80M
+beneath --vram-limit 100M --spill 200M -- sh -c "'$holder' page:$((80 * M)) page:$((80 * M)); exit 1" > /dev/null 2> "$folder/err"
+if grep -q 'this driver cannot put pages on the host' "$folder/err"; then ok and_it_is_said; else cat "$folder/err"; fail and_it_is_said; fi
+export STANDIN_HOST=no-numa XDG_CACHE_HOME=$folder/cache-host
+says the_other_road_is_taken 'page 0;page 0;touch 0;' --vram-limit 100M --spill 200M -- page:80M page:80M touch
+export XDG_CACHE_HOME=$folder/cache; unset STANDIN_HOST
+
+# A framework that retries. A request of five pages, of which the third does not fit: refused once as a whole, then served,
+# two of its pages in vram and three on the host.
+export STOWAGE_RETRIES=1
+says a_retry_is_asked_for_first_then_served 'page 0;pages 2;pages 0;info 0 free 140 total 300;' --vram-limit 100M --spill 200M -- page:60M pages:5x20M pages:5x20M info
+# Dropping the cache helped: nothing is spilled.
+says a_retry_that_helps_spills_nothing 'page 0;pages 2;unpage 0;pages 0;info 0 free 200 total 300;' --vram-limit 100M --spill 200M -- page:60M pages:5x20M unpage pages:5x20M info
+# It did not help: the next request is not refused in vain again; later ones are, with growing distance.
+says a_refusal_in_vain_is_not_repeated_at_once 'page 0;page 2;page 0;page 0;page 2;page 0;page 0;page 0;page 2;' --vram-limit 100M --spill 900M -- page:90M page:20M page:20M page:20M page:20M page:20M page:20M page:20M page:20M
+says nothing_is_refused_while_a_graph_is_captured 'page 0;capture 0;page 0;endcapture 0;page 2;' --vram-limit 100M --spill 200M -- page:90M capture page:20M endcapture page:20M
+unset STOWAGE_RETRIES
+
+# PyTorch's settings are merged, in both names, and what the user chose stays.
+conf() { beneath --spill auto -- sh -c 'echo "$PYTORCH_ALLOC_CONF|$PYTORCH_CUDA_ALLOC_CONF"'; }
+unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
+same expandable_segments_are_set 'expandable_segments:True|expandable_segments:True' conf
+same settings_of_the_old_name_are_kept 'max_split_size_mb:64,expandable_segments:True|max_split_size_mb:64,expandable_segments:True' env PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64 "$stowage" run --spill auto -- sh -c 'echo "$PYTORCH_ALLOC_CONF|$PYTORCH_CUDA_ALLOC_CONF"'
+same a_choice_against_them_is_kept 'expandable_segments:False|' env PYTORCH_ALLOC_CONF=expandable_segments:False "$stowage" run --spill auto -- sh -c 'echo "$PYTORCH_ALLOC_CONF|$PYTORCH_CUDA_ALLOC_CONF"'
+same another_allocator_is_kept '|backend:cudaMallocAsync' env PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync "$stowage" run --spill auto -- sh -c 'echo "$PYTORCH_ALLOC_CONF|$PYTORCH_CUDA_ALLOC_CONF"'
+same without_spill_they_are_left_alone '|' beneath --vram-limit 8G -- sh -c 'echo "$PYTORCH_ALLOC_CONF|$PYTORCH_CUDA_ALLOC_CONF"'
+finish

@@ -1,0 +1,194 @@
+/* Stand-in libcuda: the other ways to take memory, over the plain ones of cuda_standin.c: pitched,
+ * managed, arrays, pools that keep what is freed into them, captures, graphs' reserve. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda_driver.h"
+#include "shim/hooks.h"
+
+#define CALL      cu_result __attribute__((visibility("default")))
+#define POOL_STEP ((size_t)32 << 20)
+#define LIST_MAX  4096
+
+/* What cuda_standin.c defines. */
+CALL cuCtxGetCurrent(cu_context *context);
+CALL cuCtxGetDevice(cu_device *card);
+CALL cuDeviceGetMemPool(cu_pool *pool, cu_device card);
+CALL cuMemPoolGetAttribute(cu_pool pool, int which, void *value);
+CALL cuDevicePrimaryCtxGetState(cu_device card, unsigned *flags, int *active);
+CALL cuDeviceGetGraphMemAttribute(cu_device card, int which, void *value);
+int standin_card(void);
+int standin_active(int card);
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+CALL cuCtxGetDevice(cu_device *card) {
+  *card = standin_card();
+  return *card >= 0 ? CU_OK : CU_ERROR_INVALID_CONTEXT;
+}
+
+CALL cuDevicePrimaryCtxGetState(cu_device card, unsigned *flags, int *active) {
+  *flags = 0;
+  *active = standin_active(card);
+  return CU_OK;
+}
+
+/* ---- over the plain ones ---- */
+
+CALL cuMemAllocPitch_v2(cu_addr *addr, size_t *pitch, size_t width, size_t height,
+                        unsigned element) {
+  (void)element;
+  *pitch = (width + 511) / 512 * 512;
+  return cuMemAlloc_v2(addr, *pitch * height);
+}
+
+CALL cuMemAllocManaged(cu_addr *addr, size_t bytes, unsigned flags) {
+  (void)flags;
+  return cuMemAlloc_v2(addr, bytes);
+}
+
+CALL cuArrayCreate_v2(cu_array *array, const cu_array_size *size) {
+  cu_addr addr;
+  cu_result code =
+      cuMemAlloc_v2(&addr, size->width * (size->height ? size->height : 1) * 4 * size->channels);
+  if (code == CU_OK) *array = (cu_array)(uintptr_t)addr;
+  return code;
+}
+
+CALL cuArrayDestroy(cu_array array) {
+  return cuMemFree_v2((uintptr_t)array);
+}
+
+CALL cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags) {
+  (void)bytes;
+  (void)flags;
+  return pointer != NULL ? CU_OK : CU_ERROR_INVALID_VALUE;
+}
+
+CALL cuMemHostUnregister(void *pointer) {
+  return pointer != NULL ? CU_OK : CU_ERROR_INVALID_VALUE;
+}
+
+CALL cuMemRetainAllocationHandle(cu_handle *handle, void *addr) {
+  (void)addr;
+  *handle = 0;
+  return CU_ERROR_NOT_SUPPORTED;
+}
+
+/* ---- pools: one a card, growing by steps, each step a plain allocation ---- */
+
+typedef struct step {
+  cu_addr addr;
+} step;
+
+struct CUmemPoolHandle_st {
+  size_t used, reserved;
+  step steps[LIST_MAX];
+  int count;
+};
+static struct CUmemPoolHandle_st pools[8];
+static struct {
+  cu_addr addr;
+  size_t bytes;
+  cu_pool pool;
+} taken[LIST_MAX];
+static cu_addr next_addr = UINT64_C(0x700000000000);
+
+CALL cuDeviceGetMemPool(cu_pool *pool, cu_device card) {
+  *pool = &pools[card];
+  return CU_OK;
+}
+
+CALL cuMemPoolGetAttribute(cu_pool pool, int which, void *value) {
+  uint64_t answer = which == 5 ? pool->reserved : which == 7 ? pool->used : 0;
+  memcpy(value, &answer, sizeof answer);
+  return which == 5 || which == 7 ? CU_OK : CU_ERROR_INVALID_VALUE;
+}
+
+CALL cuMemAllocFromPoolAsync(cu_addr *addr, size_t bytes, cu_pool pool, cu_stream stream) {
+  (void)stream;
+  bytes = (bytes + 511) / 512 * 512;
+  pthread_mutex_lock(&lock);
+  cu_result code = CU_OK;
+  while (code == CU_OK && pool->used + bytes > pool->reserved) {
+    code = cuMemAlloc_v2(&pool->steps[pool->count].addr, POOL_STEP);
+    if (code == CU_OK) pool->count++, pool->reserved += POOL_STEP;
+  }
+  for (int i = 0; code == CU_OK && i < LIST_MAX; i++)
+    if (taken[i].bytes == 0) {
+      taken[i].addr = *addr = next_addr;
+      taken[i].bytes = bytes;
+      taken[i].pool = pool;
+      next_addr += bytes;
+      pool->used += bytes;
+      break;
+    }
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+
+CALL cuMemAllocFromPoolAsync_ptsz(cu_addr *addr, size_t bytes, cu_pool pool, cu_stream stream) {
+  return cuMemAllocFromPoolAsync(addr, bytes, pool, stream);
+}
+
+CALL cuMemAllocAsync(cu_addr *addr, size_t bytes, cu_stream stream) {
+  int card = standin_card();
+  return card < 0 ? CU_ERROR_INVALID_CONTEXT
+                  : cuMemAllocFromPoolAsync(addr, bytes, &pools[card], stream);
+}
+
+CALL cuMemAllocAsync_ptsz(cu_addr *addr, size_t bytes, cu_stream stream) {
+  return cuMemAllocAsync(addr, bytes, stream);
+}
+
+CALL cuMemFreeAsync(cu_addr addr, cu_stream stream) {
+  (void)stream;
+  cu_result code = CU_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < LIST_MAX; i++)
+    if (taken[i].bytes != 0 && taken[i].addr == addr) {
+      taken[i].pool->used -= taken[i].bytes;
+      taken[i].bytes = 0;
+      code = CU_OK;
+      break;
+    }
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+
+CALL cuMemFreeAsync_ptsz(cu_addr addr, cu_stream stream) {
+  return cuMemFreeAsync(addr, stream);
+}
+
+CALL cuMemPoolTrimTo(cu_pool pool, size_t keep) {
+  pthread_mutex_lock(&lock);
+  size_t least = pool->used > keep ? pool->used : keep;
+  while (pool->count > 0 && pool->reserved - POOL_STEP >= least) {
+    cuMemFree_v2(pool->steps[--pool->count].addr);
+    pool->reserved -= POOL_STEP;
+  }
+  pthread_mutex_unlock(&lock);
+  return CU_OK;
+}
+
+/* ---- captures and graphs ---- */
+
+CALL cuStreamBeginCapture_v2(cu_stream stream, int mode) {
+  (void)stream;
+  (void)mode;
+  return CU_OK;
+}
+
+CALL cuStreamEndCapture(cu_stream stream, void **graph) {
+  (void)stream;
+  *graph = NULL;
+  return CU_OK;
+}
+
+CALL cuDeviceGetGraphMemAttribute(cu_device card, int which, void *value) {
+  (void)card;
+  uint64_t answer = 0;
+  memcpy(value, &answer, sizeof answer);
+  return which == 2 ? CU_OK : CU_ERROR_INVALID_VALUE;
+}
