@@ -89,21 +89,19 @@ static void read_stack(evidence *e, uint32_t stack_id, const uint8_t *says) {
   }
   e->phase_of_stack[stack_id] = (uint8_t)stack_phase(all, s->count > 0);
   e->recomputes |= (all & SAYS_RECOMPUTE) != 0;
+  /* The place within the model is the frames inside the outermost call; of a line of the program
+   * itself, the line. */
   uint64_t inner = UINT64_C(0x5701);
-  uint32_t from = outermost_call != UINT32_MAX ? outermost_call : 0;
-  for (uint32_t i = 0; i < s->count; i++) {
+  uint32_t caller = 0;
+  bool inside = outermost_call != UINT32_MAX;
+  for (uint32_t i = 0; i < s->count && caller == 0; i++) {
     uint32_t id = r->stack_frames[s->first + i];
     if (id == 0 || id > r->frame_count) continue;
     bool own = !(says[id] & SAYS_LIBRARY);
-    if (i <= from) {
-      inner = hash_u64(id, inner);
-      if (outermost_call == UINT32_MAX && own) e->caller_of_stack[stack_id] = id;
-    } else if (own) {
-      e->caller_of_stack[stack_id] = id;
-      break;
-    }
+    if (!inside || i <= outermost_call) inner = hash_u64(id, inner);
+    if (own && (!inside || i > outermost_call)) caller = id;
   }
-  if (e->caller_of_stack[stack_id] == 0) e->caller_of_stack[stack_id] = e->user_of_stack[stack_id];
+  e->caller_of_stack[stack_id] = caller != 0 ? caller : e->user_of_stack[stack_id];
   e->inner_of_stack[stack_id] = inner;
 }
 
