@@ -33,6 +33,11 @@ typedef struct cu_array3d_size { /* CUDA_ARRAY3D_DESCRIPTOR */
 
 /* The name of hook `i`, NULL past the last. */
 SHIM_HOOK const char *stow_shim_hook(size_t i);
+/* Bytes this process holds of a kind ("pages", "spilled", …; NULL: all that is vram) on a device as
+ * the run counts it; what is measured is measured anew for the calling thread's device. */
+SHIM_HOOK uint64_t stow_shim_bytes(unsigned device, const char *kind);
+/* The path of the driver behind the shim, "" while none is open. */
+SHIM_HOOK const char *stow_shim_driver(void);
 /* The version of the shim; how another copy of it is told from a driver. */
 SHIM_HOOK const char *stow_shim_version(void);
 

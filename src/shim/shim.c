@@ -1,10 +1,31 @@
-/* What a built shim can be asked. */
+/* What a program or a test can ask the shim beneath it, through dlsym. */
 #include "shim/shim.h"
+
+#include <string.h>
 
 #include <stowage/version.h>
 
+#include "shim/account.h"
 #include "shim/hooks.h"
 
 const char *stow_shim_version(void) {
   return STOW_VERSION_TEXT;
+}
+
+const char *stow_shim_driver(void) {
+  return shim_driver_path();
+}
+
+uint64_t stow_shim_bytes(unsigned device, const char *kind) {
+  const ledger *l = account_ledger();
+  unsigned here;
+  cu_context context;
+  cu_device card;
+  uint64_t sum = 0;
+  if (l->header == NULL) return 0;
+  if (account_here(&here, &context, &card) && here == device) measure_device(device, card);
+  for (int k = 0; k < LEDGER_KIND_COUNT; k++)
+    if (kind == NULL ? k < LEDGER_VRAM_KINDS : strcmp(kind, ledger_kind_name((ledger_kind)k)) == 0)
+      sum += ledger_own(l, device, (ledger_kind)k);
+  return sum;
 }

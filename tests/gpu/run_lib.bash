@@ -1,0 +1,38 @@
+# Sourced by tests/gpu/run_*.sh: programs bare and beneath `stowage run`, and what must agree. Needs a card.
+. "$(dirname "${BASH_SOURCE[0]}")/../guards/lib.bash"
+here=$source_dir/tests/gpu
+export XDG_STATE_HOME=$folder/state
+python=${STOWAGE_PYTHON:-python3}
+# need MODULE NAME: skips the whole file where the module is not there, or there is no card.
+need() {
+  if ! "$stowage" info 2> /dev/null | grep -q '^device .*GPU-'; then skip "$2: no card"; finish; fi
+  if ! "$python" -c "import $1" > /dev/null 2>&1; then skip "$2: no $1 for $python"; finish; fi
+}
+field() { # NAME: of the JSON line on standard input
+  sed -nE "s/.*\"$1\": \"?([^\",}]*)\"?[,}].*/\1/p" | tail -n 1
+}
+# runs FILE COMMAND…: keeps its JSON line in FILE; false if it failed.
+runs() {
+  local file=$1; shift
+  timeout -k 5 150 "$@" > "$file.out" 2> "$file.err" < /dev/null
+  local code=$?
+  grep '^{' "$file.out" | tail -n 1 > "$file"
+  [ $code = 0 ] && [ -s "$file" ] || { tail -n 15 "$file.err"; return 1; }
+}
+# equal NAME COMMAND…: the same results bare and beneath, and the count of memory within 1% of the driver's figure.
+equal() {
+  local name=$1; shift
+  runs "$folder/bare" "$@" || { fail "$name: does not run bare"; return; }
+  runs "$folder/beneath" "$stowage" run -- "$@" || { fail "$name: does not run beneath"; return; }
+  local bare beneath
+  bare=$(field digest < "$folder/bare") beneath=$(field digest < "$folder/beneath")
+  if [ "$(field shim < "$folder/beneath")" != true ]; then fail "$name: the shim is not beneath it"; return; fi
+  if [ -z "$bare" ] || [ "$bare" != "$beneath" ]; then fail "$name: results differ: $bare, $beneath"; return; fi
+  local used counted
+  used=$(field used_mib < "$folder/beneath") counted=$(field counted_mib < "$folder/beneath")
+  if awk -v u="$used" -v c="$counted" 'BEGIN { d = u - c; if (d < 0) d = -d; exit !(u > 0 && d <= 0.01 * u) }'; then
+    ok "$name: equal results; of $used MiB the driver took, $counted MiB were counted"
+  else
+    cat "$folder/beneath"; fail "$name: the driver took $used MiB, $counted MiB were counted"
+  fi
+}

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Limits and spill on a card, under PyTorch.
+. "$(dirname "$0")/run_lib.bash"
+need torch limits_and_spill
+torch="$python $here/run_torch.py"
+unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
+
+for conf in expandable_segments:False expandable_segments:True backend:cudaMallocAsync; do
+  export PYTORCH_ALLOC_CONF=$conf PYTORCH_CUDA_ALLOC_CONF=$conf
+  timeout -k 5 100 "$stowage" run --vram-limit 4G -- $torch oom > "$folder/out" 2> "$folder/err"; code=$?
+  held=$(field held_mib < "$folder/out") used=$(field used_mib < "$folder/out")
+  # What the driver says is used, its own share included, stays within the limit; and most of the limit could be used.
+  if [ $code = 1 ] && [ "${held:-0}" -gt 2800 ] && [ "${used:-9999}" -le 4160 ] && grep -q 'stowage run: out of memory' "$folder/err"; then
+    ok "the_limit_is_kept_with_$conf: $held MiB of tensors, the driver says $used of 4096 MiB"
+  else
+    cat "$folder/out"; tail -n 5 "$folder/err"; fail "the_limit_is_kept_with_$conf: code $code, $held MiB held, $used MiB used"
+  fi
+done
+unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
+
+# Six GiB of live tensors in four: bare, and spilled, with PyTorch's own settings and as set by --spill.
+if runs "$folder/bare" $torch hold 6; then
+  bare=$(field digest < "$folder/bare")
+  for conf in "" expandable_segments:False backend:cudaMallocAsync; do
+    if [ -n "$conf" ]; then export PYTORCH_ALLOC_CONF=$conf PYTORCH_CUDA_ALLOC_CONF=$conf; else unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF; fi
+    name=spill_past_the_limit_with_${conf:-what_spill_sets}
+    if runs "$folder/beneath" "$stowage" run --vram-limit 4G --spill 8G -- $torch hold 6 && [ "$(field digest < "$folder/beneath")" = "$bare" ]; then
+      ok "$name: $(grep 'at the peak' "$folder/beneath.err" | sed 's/^stowage run: //')"
+    else
+      cat "$folder/beneath" "$folder/beneath.err" | tail -n 5; fail "$name"
+    fi
+  done
+  unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
+else
+  fail "spill: does not run bare"
+fi
+
+# Training with the limit below what it needs.
+if runs "$folder/bare" $torch train && runs "$folder/beneath" "$stowage" run --vram-limit 1200M --spill auto -- $torch train &&
+  [ "$(field digest < "$folder/bare")" = "$(field digest < "$folder/beneath")" ]; then
+  ok "training_spills_and_finishes_alike: $(grep 'at the peak' "$folder/beneath.err" | sed 's/^stowage run: //')"
+else
+  fail training_spills_and_finishes_alike
+fi
+
+# Starting: a program without CUDA, and one with.
+clock() { local start=$EPOCHREALTIME i; for i in 1 2 3 4 5 6 7 8 9 10; do "$@" > /dev/null 2>&1; done; awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.2f", (b - a) * 100 }'; }
+bare=$(clock true) beneath=$(clock "$stowage" run -- true)
+if awk -v a="$bare" -v b="$beneath" 'BEGIN { exit !(b - a <= 5) }'; then ok "starting_a_program_without_cuda: $bare ms bare, $beneath ms beneath"; else fail "starting_a_program_without_cuda: $bare ms bare, $beneath ms beneath"; fi
+finish

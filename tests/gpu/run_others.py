@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""One small program of another framework, for running bare and beneath `stowage run`.
+
+usage: run_others.py jax|cupy|cupy_async|numba     (settings of the framework come from the environment)
+
+Prints one JSON line like run_torch.py's.
+"""
+import ctypes, hashlib, json, os, sys
+
+MIB = 1 << 20
+process = ctypes.CDLL(None)
+SHIM = hasattr(process, "stow_shim_bytes")
+
+
+def figures():
+    """(the driver's used bytes, the shim's count) for the context of this thread."""
+    process.stow_shim_bytes.restype, process.stow_shim_bytes.argtypes = ctypes.c_uint64, [ctypes.c_uint, ctypes.c_char_p]
+    process.stow_shim_driver.restype = ctypes.c_char_p
+    driver = ctypes.CDLL(process.stow_shim_driver().decode())
+    context = ctypes.c_void_p()
+    driver.cuCtxGetCurrent(ctypes.byref(context))
+    if not context:
+        assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and driver.cuCtxSetCurrent(context) == 0
+    left, total = ctypes.c_size_t(), ctypes.c_size_t()
+    assert driver.cuMemGetInfo_v2(ctypes.byref(left), ctypes.byref(total)) == 0
+    count = process.stow_shim_bytes(0, None) - process.stow_shim_bytes(0, b"context")
+    return total.value - left.value, count
+
+
+def digest(array):
+    import numpy
+
+    return hashlib.sha256(numpy.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+
+
+def use_jax():
+    import jax, jax.numpy as np
+
+    def work(n):
+        x = np.arange(n * n, dtype=np.float32).reshape(n, n) % 7
+        return jax.jit(lambda a: (a @ a.T).sum(axis=0))(x)
+
+    keep = []
+    return digest(work(1024)), lambda: keep.append(np.ones((301 * MIB // 4,), np.float32).block_until_ready())
+
+
+def use_cupy(asynchronous=False):
+    import cupy
+
+    if asynchronous:
+        cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)
+    x = cupy.arange(1 << 20, dtype=cupy.float32) % 7
+    keep = []
+
+    def more():
+        keep.append(cupy.ones(301 * MIB, dtype=cupy.uint8))
+        cupy.cuda.Device().synchronize()
+
+    return digest(cupy.asnumpy((x * 2 + 1).reshape(1024, 1024).sum(axis=0))), more
+
+
+def use_numba():
+    import numpy
+    from numba import cuda
+
+    keep = []
+    x = cuda.to_device(numpy.arange(1 << 20, dtype=numpy.float32))
+    return digest(x.copy_to_host()), lambda: keep.append(cuda.device_array(301 * MIB, dtype=numpy.uint8))
+
+
+def main():
+    which = sys.argv[1]
+    out = {"case": which, "shim": SHIM}
+    result, more = {"jax": use_jax, "cupy": use_cupy, "cupy_async": lambda: use_cupy(True), "numba": use_numba}[which]()
+    out["digest"] = result
+    if SHIM:
+        more()
+        used, counted = figures()
+        for _ in range(5):
+            more()
+        used_after, counted_after = figures()
+        out["used_mib"], out["counted_mib"] = (used_after - used) / MIB, (counted_after - counted) / MIB
+    print(json.dumps(out))
+
+
+if __name__ == "__main__":
+    main()

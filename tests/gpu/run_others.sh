@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# JAX, CuPy, Numba and plain CUDA programs beneath `stowage run`.
+. "$(dirname "$0")/run_lib.bash"
+need ctypes others_beneath
+others="$python $here/run_others.py"
+has_module() { "$python" -c "import $1" > /dev/null 2>&1; }
+if has_module jax; then
+  # Memory taken as it is needed, so that the driver's figure moves; the default takes most of the card at once.
+  XLA_PYTHON_CLIENT_PREALLOCATE=false equal jax_default $others jax
+  XLA_PYTHON_CLIENT_ALLOCATOR=platform equal jax_platform $others jax
+  XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async XLA_PYTHON_CLIENT_PREALLOCATE=false equal jax_cuda_async $others jax
+  # BFC sizes itself to the limited total.
+  if runs "$folder/jax" "$stowage" run --vram-limit 4G -- env XLA_PYTHON_CLIENT_PREALLOCATE=true $others jax 2> /dev/null ||
+    grep -q '"digest"' "$folder/jax"; then
+    ok "jax_sizes_itself_to_the_limit: $(grep 'at the peak' "$folder/jax.err" | sed 's/^stowage run: //')"
+  else
+    fail jax_sizes_itself_to_the_limit
+  fi
+else
+  skip "jax: not installed"
+fi
+if has_module cupy; then equal cupy_default $others cupy; equal cupy_async $others cupy_async; else skip "cupy: not installed"; fi
+if has_module numba.cuda; then equal numba $others numba; else skip "numba: not installed"; fi
+
+# A plain C program of the driver's interface: every road, with the real driver behind.
+road=$build/tests/shim/road
+for way in dlopen alias default proc1 proc2 proc2ptds; do
+  out=$(timeout 60 "$stowage" run --vram-limit 8G -- "$road" $way alloc $((256 << 20)) 2> /dev/null)
+  if grep -q '^code 0 ' <<< "$out" && grep -q "total $((8 << 30))" <<< "$out"; then ok "a_c_program_by_$way: $out"; else echo "$out"; fail "a_c_program_by_$way"; fi
+done
+out=$(timeout 60 "$stowage" run --vram-limit 4G --spill 4G -- "$build/tests/shim/holder" page:$((3 << 30)) page:$((2 << 30)) alloc:$((1 << 30)) info free unpage unpage info 2> "$folder/err")
+if [ "$(grep -c ' 0' <<< "$out")" = 8 ]; then ok "a_c_program_spills: $(grep 'at the peak' "$folder/err" | sed 's/^stowage run: //')"; else echo "$out"; cat "$folder/err"; fail a_c_program_spills; fi
+# nvidia-smi and its library are not in the way.
+if has nvidia-smi; then check nvidia_smi_runs_beneath "$stowage" run -- nvidia-smi; else skip "nvidia_smi_runs_beneath: not installed"; fi
+if has nvcc; then
+  printf '#include <cstdio>\n__global__ void f(int *p) { *p = 7; }\nint main() { int *p, n = 0; if (cudaMalloc(&p, 64 << 20)) return 2; f<<<1, 1>>>(p); cudaMemcpy(&n, p, 4, cudaMemcpyDeviceToHost); size_t a, b; cudaMemGetInfo(&a, &b); printf("%%d %%zu\\n", n, b); return n != 7; }\n' > "$folder/a.cu"
+  if nvcc -cudart static -o "$folder/a" "$folder/a.cu" > "$folder/log" 2>&1; then
+    out=$("$stowage" run --vram-limit 8G -- "$folder/a" 2> /dev/null)
+    if [ "$out" = "7 $((8 << 30))" ]; then ok a_program_with_static_cudart_is_reached; else echo "$out"; fail a_program_with_static_cudart_is_reached; fi
+  else
+    cat "$folder/log"; fail a_program_with_static_cudart_is_reached
+  fi
+else
+  skip "a_program_with_static_cudart_is_reached: no nvcc"
+fi
+finish
