@@ -67,7 +67,8 @@ find_missing() {
     need "$(clang_runtime)" fuzzer_runtime
   fi
 }
-python_has() { python3 -c "import $1" > /dev/null 2>&1; }
+# In the first python3 of the path, or in the system's own, where packages go.
+python_has() { python3 -c "import $1" > /dev/null 2>&1 || /usr/bin/python3 -c "import $1" > /dev/null 2>&1; }
 # Any of the names the page's tests look for.
 browser() { has chromium || has chromium-browser || has google-chrome; }
 fuzzer_runtime() {

@@ -230,6 +230,12 @@ stow_status array_read(array *a, uint64_t first, void *to, size_t count) {
   return STOW_OK;
 }
 
+stow_status array_read_bytes(array *a, uint64_t offset, void *to, size_t count) {
+  if (count > a->bytes || offset > a->bytes - count)
+    return stow_fail(STOW_ERR_INVALID, "%s: bytes past its end are wanted", a->name);
+  return read_bytes(a, a->offset + offset, to, count);
+}
+
 uint64_t array_rows(const array *a) {
   return a->dims == 0 ? 1 : a->shape[0];
 }

@@ -64,6 +64,9 @@ void array_close(array *a);
 /* Reads items `first` to `first + count` in the order the file has them. */
 stow_status array_read(array *a, uint64_t first, void *to, size_t count);
 
+/* Bytes of the items as the file has them, byte order and all. */
+stow_status array_read_bytes(array *a, uint64_t offset, void *to, size_t count);
+
 /* Rows: along the first dimension; a 0-d array is one row of one item. */
 uint64_t array_rows(const array *a);
 uint64_t array_row_items(const array *a);

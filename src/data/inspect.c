@@ -43,8 +43,7 @@ static void weigh_sparse(array_facts *facts) {
   facts->sparse_is_smaller = facts->sparse_bytes < facts->bytes_after;
 }
 
-stow_status inspect_array(array_facts *facts, array *a, const budget *b, uint64_t *done,
-                          uint64_t total) {
+void inspect_begin(array_facts *facts, const array *a) {
   facts->type = a->type;
   facts->fortran_order = a->fortran_order;
   facts->dims = a->dims;
@@ -52,15 +51,24 @@ stow_status inspect_array(array_facts *facts, array *a, const budget *b, uint64_
   facts->count = a->count;
   facts->bytes = facts->bytes_after = a->bytes;
   array_dtype(a, facts->type_name);
+}
+
+void inspect_conclude(array_facts *facts) {
+  facts->scanned = true;
+  facts->smallest = scan_smallest(&facts->values, false);
+  facts->bytes_after = facts->count * dtype_bytes(facts->smallest);
+  weigh_sparse(facts);
+}
+
+stow_status inspect_array(array_facts *facts, array *a, const budget *b, uint64_t *done,
+                          uint64_t total) {
+  inspect_begin(facts, a);
   if (a->type == DTYPE_NONE) {
     *done += a->bytes;
     return budget_tell(b, *done, total);
   }
   STOW_TRY(scan_all(facts, a, b, done, total));
-  facts->scanned = true;
-  facts->smallest = scan_smallest(&facts->values, false);
-  facts->bytes_after = a->count * dtype_bytes(facts->smallest);
-  weigh_sparse(facts);
+  inspect_conclude(facts);
   return STOW_OK;
 }
 

@@ -68,6 +68,9 @@ stow_status inspect_file(file_facts *f, const char *path, const inspect_options 
                          const budget *b);
 void inspect_free(file_facts *f);
 
+/* The two halves of inspect_array, for who scans the values himself: before, and after. */
+void inspect_begin(array_facts *facts, const array *a);
+void inspect_conclude(array_facts *facts);
 /* All values of one array; `done` and `total` for the progress of a file with several. */
 stow_status inspect_array(array_facts *facts, array *a, const budget *b, uint64_t *done,
                           uint64_t total);

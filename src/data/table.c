@@ -29,6 +29,7 @@ typedef struct column {
   bool too_many;  /* …until there were too many */
   intern distinct;
   uint64_t text_bytes, longest, first_text_line;
+  uint64_t missing_words; /* NA and the like, which are text if the column is */
 } column;
 
 typedef struct pass {
@@ -77,7 +78,7 @@ static uint64_t numbers_of(const column *c) {
 
 static void add_text(pass *p, column *c, const csv_field *f, uint64_t line) {
   if (c->texts == 0) {
-    c->interning = numbers_of(c) == 0;
+    c->interning = numbers_of(c) + c->missing_words == 0;
     c->first_text_line = line;
     c->distinct.max_bytes = p->distinct_max;
   }
@@ -113,6 +114,7 @@ static void add_field(pass *p, column *c, const csv_field *f, uint64_t line) {
     break;
   case CSV_MISSING:
     c->missing++;
+    c->missing_words += f->length > 0;
     add_number(p, c, (double)NAN);
     break;
   case CSV_TEXT: add_text(p, c, f, line); break;

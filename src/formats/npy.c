@@ -261,6 +261,11 @@ stow_status npy_write_header(buffer *out, dtype type, bool fortran_order, const 
   if (descr == NULL)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "npy files cannot hold %s; use safetensors or another type", dtype_name(type));
+  return npy_write_header_as(out, descr, fortran_order, shape, dims);
+}
+
+stow_status npy_write_header_as(buffer *out, const char *descr, bool fortran_order,
+                                const uint64_t *shape, uint32_t dims) {
   buffer text = BUFFER_INIT;
   buffer_printf(&text, "{'descr': '%s', 'fortran_order': %s, 'shape': (", descr,
                 fortran_order ? "True" : "False");

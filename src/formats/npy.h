@@ -48,6 +48,10 @@ stow_status npy_read_header(npy_header *header, const void *start, size_t count,
 stow_status npy_write_header(buffer *out, dtype type, bool fortran_order, const uint64_t *shape,
                              uint32_t dims);
 
+/* The same for any type by its description ("|S3", "<U12"). */
+stow_status npy_write_header_as(buffer *out, const char *descr, bool fortran_order,
+                                const uint64_t *shape, uint32_t dims);
+
 /* "<f4", "|b1"; bfloat16 has none and gives NULL. */
 const char *npy_descr(dtype type);
 

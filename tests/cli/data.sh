@@ -3,12 +3,8 @@
 # STOWAGE_TEST_PYTHON names another Python that has both.
 . "$(dirname "$0")/../guards/lib.bash"
 export STOWAGE=$stowage
-python=${STOWAGE_TEST_PYTHON:-python3}
-if ! "$python" -c 'import numpy, scipy.sparse' 2> /dev/null; then
-  # On a machine that only tests, a missing peer would hide everything below.
-  if [ "${CI:-}" = true ]; then fail "data: $python has no numpy and scipy"; else skip "data: $python has no numpy and scipy to compare with"; fi
-  finish
-fi
+. "$source_dir/tests/cli/numpy.bash"
+require_numpy data
 cd "$folder" || exit 1
 cp "$source_dir/tests/cli/data_common.py" .
 

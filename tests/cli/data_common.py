@@ -51,3 +51,17 @@ def check_facts(facts, a):
     back = a.astype(small).astype(a.dtype)
     assert np.array_equal(a, back), facts
     assert facts["bytes_after"] == a.size * small.itemsize
+
+
+def shrink(*words):
+    return json.loads(stowage("shrink", "--json", *words))
+
+
+def same(a, b):
+    """Every value, the sign of zero and the place of NaN included, whatever the type became."""
+    if a.shape != b.shape:
+        return False
+    if a.dtype.kind not in "fiub":
+        return np.array_equal(a, b)
+    back = b.astype(a.dtype)
+    return np.array_equal(a, back, equal_nan=a.dtype.kind == "f") and (a.dtype.kind != "f" or np.array_equal(np.signbit(a), np.signbit(back)))

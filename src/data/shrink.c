@@ -1,0 +1,360 @@
+/* Shrink: choosing what each array becomes, and writing npy and npz files. */
+#include "data/shrink.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/shrink_parts.h"
+#include "data/sparse.h"
+
+enum { COPY_BYTES = 64 << 10 };
+#define DIRECTORY_SHARE 4 /* of the budget, for an archive's directory */
+
+static bool ends_with(const char *text, const char *end) {
+  size_t a = strlen(text), b = strlen(end);
+  return a > b && strcmp(text + a - b, end) == 0;
+}
+
+static bool is_float(dtype type) {
+  return type != DTYPE_NONE && dtype_kind(type) == CLASS_FLOAT;
+}
+
+/* ---- the type ---- */
+
+static stow_status refuse_type(const job *j, const array_facts *f, const loss *l) {
+  char rounding[96] = "";
+  if (l != NULL)
+    snprintf(rounding, sizeof rounding, " (it would be off by %.3g, the tolerance is %.3g)",
+             l->worst, l->tolerance);
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s%s%s: %s does not hold every value of it%s; %s does, and so would leaving "
+                   "--dtype out",
+                   j->in, f->name[0] != '\0' ? ":" : "", f->name, dtype_name(j->options->type),
+                   rounding, dtype_name(f->smallest));
+}
+
+/* Would casting stay within the tolerance? Looks at every value. */
+static stow_status measure(job *j, array *a, dtype to, loss *l) {
+  *l = (loss){.tolerance = j->options->tolerance, .relative = j->options->relative};
+  return shrink_values(j, a, to, NULL, NULL, l);
+}
+
+static void take_type(shrink_item *item, const array_facts *f, dtype to, const loss *l) {
+  item->to = to;
+  item->bytes_after = f->values.count * dtype_bytes(to);
+  item->rounded = l != NULL && l->worst > 0;
+  item->error = l != NULL ? l->worst : 0;
+}
+
+static stow_status choose_forced(job *j, const array_facts *f, array *a, shrink_item *item) {
+  dtype wanted = j->options->type;
+  loss l;
+  if (scan_fits(&f->values, wanted)) return take_type(item, f, wanted, NULL), STOW_OK;
+  if (j->options->tolerance <= 0 || !is_float(wanted) || !is_float(f->type))
+    return refuse_type(j, f, NULL);
+  STOW_TRY(measure(j, a, wanted, &l));
+  if (l.exceeded) return refuse_type(j, f, &l);
+  return take_type(item, f, wanted, &l), STOW_OK;
+}
+
+static stow_status choose(job *j, const array_facts *f, array *a, shrink_item *item) {
+  *item = (shrink_item){.bytes = f->bytes, .bytes_after = f->bytes};
+  if (!f->scanned) return STOW_OK;
+  if (j->options->type != DTYPE_NONE) return choose_forced(j, f, a, item);
+  take_type(item, f, f->smallest, NULL);
+  if (j->options->tolerance <= 0 || !is_float(f->type)) return STOW_OK;
+  static const dtype narrower[] = {DTYPE_F16, DTYPE_F32};
+  for (size_t i = 0; i < 2; i++) {
+    loss l;
+    if (dtype_bytes(narrower[i]) >= dtype_bytes(item->to)) continue;
+    STOW_TRY(measure(j, a, narrower[i], &l));
+    if (l.exceeded) continue;
+    take_type(item, f, narrower[i], &l);
+    break;
+  }
+  return STOW_OK;
+}
+
+/* SciPy has no float16: where one is asked for by name the array stays dense. */
+static void choose_sparse(const job *j, const array_facts *f, shrink_item *item) {
+  if (f->sparse_bytes == 0 || item->to == DTYPE_NONE || j->options->type == DTYPE_F16) return;
+  uint64_t major = f->shape[f->fortran_order ? 1 : 0], minor = f->shape[f->fortran_order ? 0 : 1];
+  uint64_t bytes = sparse_bytes(major, minor, f->count - f->zeros, item->to);
+  if (bytes >= item->bytes_after) return;
+  item->sparse = true;
+  item->to = sparse_value_type(item->to);
+  item->bytes_after = bytes;
+}
+
+/* ---- the arrays of the input ---- */
+
+typedef struct arrays {
+  zip archive; /* where the input is one */
+  bool zipped;
+} arrays;
+
+static stow_status open_nth(job *j, arrays *all, size_t i, array *a) {
+  if (all->zipped) return array_open_member(a, j->from, &all->archive.entries[i]);
+  return strcmp(j->result->facts.format, "raw") == 0
+             ? array_open_raw(a, j->from, &j->options->in.raw)
+             : array_open_npy(a, j->from);
+}
+
+static stow_status plan_sparse(job *j, const zip *z) {
+  const array_facts *f = &j->result->facts.arrays[0];
+  shrink_item *item = &j->result->items[0];
+  array a;
+  STOW_TRY(array_open_member(&a, j->from, zip_find(z, "data.npy")));
+  stow_status status = choose(j, f, &a, item);
+  array_close(&a);
+  STOW_TRY(status);
+  if (j->options->type == DTYPE_F16)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: SciPy's sparse matrices have no float16; float32 "
+                     "is the narrowest",
+                     j->in);
+  uint64_t major = f->shape[strcmp(f->layout, "csc") == 0 ? 1 : 0];
+  uint64_t minor = f->shape[strcmp(f->layout, "csc") == 0 ? 0 : 1];
+  item->sparse = true;
+  item->to = sparse_value_type(item->to);
+  item->bytes_after = sparse_bytes(major, minor, f->values.count, item->to);
+  return STOW_OK;
+}
+
+static stow_status plan_arrays(job *j, arrays *all, bool to_npz) {
+  file_facts *facts = &j->result->facts;
+  if (facts->array_count == 1 && facts->arrays[0].sparse) return plan_sparse(j, &all->archive);
+  for (size_t i = 0; i < facts->array_count; i++) {
+    array a;
+    STOW_TRY(open_nth(j, all, i, &a));
+    stow_status status = choose(j, &facts->arrays[i], &a, &j->result->items[i]);
+    array_close(&a);
+    STOW_TRY(status);
+    if (to_npz && !all->zipped) choose_sparse(j, &facts->arrays[i], &j->result->items[i]);
+  }
+  return STOW_OK;
+}
+
+/* ---- writing ---- */
+
+static stow_status copy_bytes(job *j, array *a, sink *s) {
+  char bytes[COPY_BYTES];
+  for (uint64_t at = 0; at < a->bytes;) {
+    size_t count = a->bytes - at < COPY_BYTES ? (size_t)(a->bytes - at) : COPY_BYTES;
+    STOW_TRY(array_read_bytes(a, at, bytes, count));
+    STOW_TRY(sink_write(s, bytes, count));
+    at += count;
+    j->done += count;
+    STOW_TRY(budget_tell(j->budget, j->done, j->total));
+  }
+  return STOW_OK;
+}
+
+static stow_status write_dense(job *j, array *a, dtype to, sink *s) {
+  return to == DTYPE_NONE ? copy_bytes(j, a, s) : shrink_values(j, a, to, s, NULL, NULL);
+}
+
+static stow_status write_npy(job *j, arrays *all, writer *w) {
+  const shrink_item *item = &j->result->items[0];
+  array a;
+  sink s = {.file = w};
+  STOW_TRY(open_nth(j, all, 0, &a));
+  stow_status status = shrink_header(&s, item->to != DTYPE_NONE ? npy_descr(item->to) : a.descr,
+                                     a.fortran_order, a.shape, a.dims);
+  if (status == STOW_OK) status = write_dense(j, &a, item->to, &s);
+  array_close(&a);
+  return status;
+}
+
+static stow_status write_member(job *j, arrays *all, zip_out *z, size_t i) {
+  const array_facts *f = &j->result->facts.arrays[i];
+  const shrink_item *item = &j->result->items[i];
+  array a;
+  sink s;
+  char name[ZIP_NAME_MAX + 8];
+  snprintf(name, sizeof name, "%s.npy", f->name[0] != '\0' ? f->name : "arr_0");
+  STOW_TRY(open_nth(j, all, i, &a));
+  stow_status status;
+  if (item->sparse) {
+    status = shrink_to_sparse(j, &a, f, item->to, z);
+  } else {
+    bool deflate = all->zipped && all->archive.entries[i].method == ZIP_DEFLATED;
+    status = shrink_member(z, &s, name, item->to != DTYPE_NONE ? npy_descr(item->to) : a.descr,
+                           a.fortran_order, a.shape, a.dims,
+                           item->to != DTYPE_NONE ? dtype_bytes(item->to) : a.item_bytes, deflate);
+    if (status == STOW_OK) status = write_dense(j, &a, item->to, &s);
+  }
+  array_close(&a);
+  return status;
+}
+
+static stow_status write_npz(job *j, arrays *all, writer *w) {
+  zip_out z;
+  zip_out_begin(&z, w);
+  stow_status status = STOW_OK;
+  const file_facts *facts = &j->result->facts;
+  if (facts->array_count == 1 && facts->arrays[0].sparse)
+    status = shrink_sparse(j, &all->archive, &facts->arrays[0], j->result->items[0].to, &z);
+  else
+    for (size_t i = 0; i < facts->array_count && status == STOW_OK; i++)
+      status = write_member(j, all, &z, i);
+  if (status == STOW_OK) status = zip_out_finish(&z);
+  zip_out_free(&z);
+  return status;
+}
+
+/* Gives the file its name, or takes everything back. */
+static stow_status finish(job *j, writer *w, stow_status status) {
+  if (status == STOW_OK) status = source_check(j->from);
+  if (status == STOW_OK) {
+    j->result->file_bytes = w->bytes;
+    return writer_commit(w);
+  }
+  writer_abandon(w);
+  return status;
+}
+
+static stow_status write_arrays(job *j, arrays *all, bool to_npz) {
+  writer w;
+  j->done = 0;
+  /* Deflated members come out smaller than this; then only a full disk tells. */
+  uint64_t expected = all->zipped ? 0 : j->result->bytes_after;
+  STOW_TRY(writer_open(&w, j->out, j->from, expected));
+  return finish(j, &w, to_npz ? write_npz(j, all, &w) : write_npy(j, all, &w));
+}
+
+static void add_up(shrink_result *r) {
+  r->bytes = r->bytes_after = 0;
+  for (size_t i = 0; i < r->item_count; i++) {
+    r->bytes += r->items[i].bytes;
+    r->bytes_after += r->items[i].bytes_after;
+  }
+}
+
+static stow_status make_items(shrink_result *r, size_t count) {
+  r->item_count = count;
+  r->items = calloc(count + 1, sizeof *r->items);
+  return r->items != NULL ? STOW_OK : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+}
+
+static stow_status shrink_arrays(job *j, bool to_npz) {
+  file_facts *facts = &j->result->facts;
+  arrays all = {.zipped = strstr(facts->format, "npz") != NULL};
+  if (strcmp(facts->format, "safetensors") == 0 || strcmp(facts->format, "gguf") == 0)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: model files are only inspected; shrink takes npy, "
+                     "npz, csv and raw files",
+                     j->in);
+  if (!to_npz && (facts->array_count != 1 || facts->arrays[0].sparse))
+    return stow_fail(STOW_ERR_INVALID, "%s: an npy file holds one dense array; end it with .npz",
+                     j->out);
+  if (all.zipped) STOW_TRY(zip_open(&all.archive, j->from, j->budget->bytes / DIRECTORY_SHARE));
+  stow_status status = make_items(j->result, facts->array_count);
+  j->total = facts->bytes;
+  if (status == STOW_OK) status = plan_arrays(j, &all, to_npz);
+  if (status == STOW_OK) add_up(j->result);
+  if (status == STOW_OK && !j->options->dry_run) status = write_arrays(j, &all, to_npz);
+  zip_close(&all.archive);
+  return status;
+}
+
+/* ---- a type asked for by name, one array to one npy: read once ---- */
+
+static stow_status forced_pass(job *j, array *a, writer *w) {
+  array_facts *f = &j->result->facts.arrays[0];
+  shrink_item *item = &j->result->items[0];
+  dtype to = j->options->type;
+  sink s = {.file = w};
+  loss l = {.tolerance = j->options->tolerance, .relative = j->options->relative};
+  bool rounding = j->options->tolerance > 0 && is_float(to) && is_float(a->type);
+  STOW_TRY(scan_begin(&f->values, a->type));
+  STOW_TRY(shrink_header(&s, npy_descr(to), a->fortran_order, a->shape, a->dims));
+  STOW_TRY(shrink_values(j, a, to, &s, &f->values, rounding ? &l : NULL));
+  inspect_conclude(f);
+  bool exact = scan_fits(&f->values, to);
+  if (!exact && (!rounding || l.exceeded)) return refuse_type(j, f, rounding ? &l : NULL);
+  item->bytes = f->bytes;
+  take_type(item, f, to, exact ? NULL : &l);
+  return STOW_OK;
+}
+
+static stow_status shrink_forced(job *j, array *a, const char *format) {
+  shrink_result *r = j->result;
+  writer w;
+  r->facts = (file_facts){.format = format, .file_bytes = j->from->bytes};
+  r->facts.arrays = calloc(1, sizeof *r->facts.arrays);
+  if (r->facts.arrays == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  r->facts.array_count = 1;
+  STOW_TRY(make_items(r, 1));
+  inspect_begin(&r->facts.arrays[0], a);
+  j->total = a->bytes;
+  STOW_TRY(writer_open(&w, j->out, j->from, a->count * dtype_bytes(j->options->type)));
+  stow_status status = finish(j, &w, forced_pass(j, a, &w));
+  add_up(r);
+  return status;
+}
+
+/* True if it was done this way (or failed in it). */
+static bool try_forced(job *j, bool to_npz, stow_status *status) {
+  const shrink_options *o = j->options;
+  array a;
+  uint8_t start[6] = {0};
+  if (o->type == DTYPE_NONE || o->dry_run || to_npz || j->from->bytes < sizeof start) return false;
+  bool raw = o->in.raw.type != DTYPE_NONE;
+  if (source_read(j->from, 0, start, sizeof start) != STOW_OK) return false;
+  if (!raw && memcmp(start, "\x93NUMPY", 6) != 0) return false;
+  *status = raw ? array_open_raw(&a, j->from, &o->in.raw) : array_open_npy(&a, j->from);
+  if (*status != STOW_OK) return true;
+  if (a.type == DTYPE_NONE) return array_close(&a), false;
+  *status = shrink_forced(j, &a, raw ? "raw" : "npy");
+  array_close(&a);
+  return true;
+}
+
+/* ---- a file ---- */
+
+static stow_status check_output(const job *j, bool *to_npz) {
+  *to_npz = ends_with(j->out, ".npz");
+  if (!*to_npz && !ends_with(j->out, ".npy"))
+    return stow_fail(STOW_ERR_INVALID, "%s: its name must end with .npy or .npz", j->out);
+  if (j->options->type != DTYPE_NONE && npy_descr(j->options->type) == NULL)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: npy and npz files cannot hold %s; float16 or float32 they can", j->out,
+                     dtype_name(j->options->type));
+  return STOW_OK;
+}
+
+static stow_status shrink_source(job *j, bool to_npz) {
+  stow_status status;
+  if (try_forced(j, to_npz, &status)) return status;
+  STOW_TRY(inspect_file(&j->result->facts, j->in, &j->options->in, j->budget));
+  if (!j->result->facts.table) return shrink_arrays(j, to_npz);
+  STOW_TRY(make_items(j->result, j->result->facts.column_count));
+  STOW_TRY(shrink_table_plan(j, !to_npz));
+  add_up(j->result);
+  if (j->options->dry_run) return STOW_OK;
+  return shrink_table_write(j, !to_npz);
+}
+
+stow_status shrink_file(shrink_result *r, const char *in, const char *out, const shrink_options *o,
+                        const budget *b) {
+  *r = (shrink_result){0};
+  source from;
+  bool to_npz;
+  job j = {.options = o, .budget = b, .result = r, .from = &from, .in = in, .out = out};
+  STOW_TRY(check_output(&j, &to_npz));
+  STOW_TRY(source_open(&from, in));
+  stow_status status = writer_check(out, &from);
+  if (status == STOW_OK) status = shrink_source(&j, to_npz);
+  source_close(&from);
+  if (status != STOW_OK) shrink_free(r);
+  return status;
+}
+
+void shrink_free(shrink_result *r) {
+  inspect_free(&r->facts);
+  free(r->items);
+  *r = (shrink_result){0};
+}

@@ -1,0 +1,48 @@
+/* Shrink: a data file again in the smallest types that hold every value, sparse where that is
+ * smaller.
+ *
+ *   npy, raw -> npy           the values cast; memory order kept
+ *   npy, raw -> npz           SciPy's CSR (CSC for Fortran order) if smaller, else one member,
+ * arr_0 npz -> npz                each member cast; stored stays stored, deflated stays deflated
+ *   sparse npz -> npz         values and indices narrowed
+ *   csv -> npy                all columns in one type that holds them all
+ *   csv -> npz                a member for each column; text as codes and a member of values
+ *
+ * Called by `stowage shrink`. A type is proved over all values before anything takes the output's
+ * name; with a tolerance float16 and float32 may round that far and no further. The input is never
+ * touched; the output is the old file or the complete new one; memory stays in the budget. */
+#ifndef DATA_SHRINK_H
+#define DATA_SHRINK_H
+
+#include "data/inspect.h"
+
+typedef struct shrink_options {
+  dtype type;       /* DTYPE_NONE: the smallest that holds every value */
+  double tolerance; /* 0: exactly */
+  bool relative;    /* the tolerance is a part of each value; else it is an amount */
+  bool dry_run;     /* decide, write nothing */
+  inspect_options in;
+} shrink_options;
+
+/* What one array or column becomes. */
+typedef struct shrink_item {
+  dtype to; /* DTYPE_NONE: copied as it is (not numbers); codes of a text column are `to` */
+  bool sparse;
+  bool rounded; /* within the tolerance, not exactly */
+  double error; /* the largest, as the tolerance counts it */
+  uint64_t bytes, bytes_after;
+} shrink_item;
+
+typedef struct shrink_result {
+  file_facts facts;
+  shrink_item *items; /* one for each array, or column of a table */
+  size_t item_count;
+  uint64_t bytes, bytes_after; /* in memory */
+  uint64_t file_bytes;         /* of the output; 0 on a dry run */
+} shrink_result;
+
+stow_status shrink_file(shrink_result *r, const char *in, const char *out, const shrink_options *o,
+                        const budget *b);
+void shrink_free(shrink_result *r);
+
+#endif

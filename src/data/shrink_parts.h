@@ -1,0 +1,61 @@
+/* Shrink's parts, shared by shrink*.c alone: where values go, and how far they were rounded. */
+#ifndef DATA_SHRINK_PARTS_H
+#define DATA_SHRINK_PARTS_H
+
+#include "data/shrink.h"
+#include "formats/zip_write.h"
+
+/* A place that takes bytes in order: a file from some offset, or a member of an archive. */
+typedef struct sink {
+  writer *file;
+  uint64_t offset;
+  zip_out *archive; /* NULL: the file */
+  size_t member;
+} sink;
+
+stow_status sink_write(sink *s, const void *bytes, size_t count);
+
+/* How far values moved when cast. */
+typedef struct loss {
+  double tolerance;
+  bool relative;
+  double worst; /* the largest error so far */
+  bool exceeded;
+} loss;
+
+/* Compares `count` values with what they became. */
+void loss_add(loss *l, const void *from, dtype from_type, const void *to, dtype to_type,
+              size_t count);
+
+/* The state of one job. */
+typedef struct job {
+  const shrink_options *options;
+  const budget *budget;
+  shrink_result *result;
+  source *from; /* NULL for a table, which is read as a stream */
+  const char *in, *out;
+  uint64_t done, total;
+} job;
+
+/* Casts all of `a` into `to`, in file order. With `values` what goes by is scanned too, with `l`
+ * the error is measured; either may be NULL. No sink: only looked at. */
+stow_status shrink_values(job *j, array *a, dtype to, sink *s, scan *values, loss *l);
+
+/* Appends an npy header to the sink. */
+stow_status shrink_header(sink *s, const char *descr, bool fortran, const uint64_t *shape,
+                          uint32_t dims);
+/* The bytes such a header takes. */
+uint64_t shrink_header_bytes(const char *descr, bool fortran, const uint64_t *shape, uint32_t dims);
+/* A member that is an npy of that shape, its header written. */
+stow_status shrink_member(zip_out *z, sink *s, const char *name, const char *descr, bool fortran,
+                          const uint64_t *shape, uint32_t dims, uint64_t item_bytes, bool deflate);
+
+/* A dense array as a sparse matrix; an archive of one with narrower types. (shrink_sparse.c) */
+stow_status shrink_to_sparse(job *j, array *a, const array_facts *facts, dtype to, zip_out *z);
+stow_status shrink_sparse(job *j, const zip *from, const array_facts *facts, dtype to, zip_out *z);
+
+/* A table. (shrink_table.c) */
+stow_status shrink_table_plan(job *j, bool to_npy);
+stow_status shrink_table_write(job *j, bool to_npy);
+
+#endif

@@ -1,0 +1,32 @@
+/* Writer: a data file written at any offset, which takes its name only when it is whole.
+ *
+ * Called by shrink and by the writer of archives. Guarantees what outfile.h does (the old file or
+ * the complete new one), refuses to write over the file that is being read, looks for room on the
+ * disk before it starts, and sends what it wrote to the disk as it goes, so that unwritten pages do
+ * not pile up in the container's memory. */
+#ifndef FORMATS_WRITER_H
+#define FORMATS_WRITER_H
+
+#include "formats/outfile.h"
+#include "formats/source.h"
+
+typedef struct writer {
+  outfile out;
+  int fd;
+  uint64_t bytes;  /* the furthest byte written */
+  uint64_t synced; /* sent to the disk up to here */
+} writer;
+
+/* STOW_ERR_INVALID if `path` is the file being read, by any name. For refusing before long work. */
+stow_status writer_check(const char *path, const source *reading);
+
+/* `reading` is what must not be overwritten (NULL: nothing). `expected_bytes` is how much will be
+ * written, about. */
+stow_status writer_open(writer *w, const char *path, const source *reading,
+                        uint64_t expected_bytes);
+stow_status writer_write(writer *w, uint64_t offset, const void *bytes, size_t count);
+/* Like outfile's. */
+stow_status writer_commit(writer *w);
+void writer_abandon(writer *w);
+
+#endif

@@ -1,0 +1,11 @@
+# Sourced by the tests that need NumPy and SciPy: $python is one that has both. STOWAGE_TEST_PYTHON names it where neither the
+# first python3 of the path nor the system's own does.
+has_numpy() { has "$1" && "$1" -c 'import numpy, scipy.sparse' 2> /dev/null; }
+require_numpy() { # NAME: the test; ends it where there is none
+  for python in "${STOWAGE_TEST_PYTHON:-python3}" /usr/bin/python3; do
+    if has_numpy "$python"; then return; fi
+  done
+  # On a machine that only tests, a missing peer would hide everything the test holds.
+  if [ "${CI:-}" = true ]; then fail "$1: no python3 with numpy and scipy"; else skip "$1: no python3 with numpy and scipy to compare with"; fi
+  finish
+}

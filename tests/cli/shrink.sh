@@ -1,0 +1,242 @@
+#!/usr/bin/env bash
+# stowage shrink against NumPy and SciPy: they read every output and must find every value.
+# STOWAGE_TEST_PYTHON names another Python that has both.
+. "$(dirname "$0")/../guards/lib.bash"
+export STOWAGE=$stowage
+. "$source_dir/tests/cli/numpy.bash"
+require_numpy shrink
+cd "$folder" || exit 1
+cp "$source_dir/tests/cli/data_common.py" .
+
+test_py() { # NAME: the program is standard input; it runs in a folder of its own
+  { echo "from data_common import *"; cat; } > test.py
+  check "$1" env -C "$(mktemp -d -p "$folder")" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$folder" "$python" "$folder/test.py"
+}
+
+test_py arrays_of_every_type_and_order_come_back_equal << 'END'
+for kind in ["?", "b", "B", "h", "H", "i", "I", "q", "Q", "e", "f", "d"]:
+    for order in "<>":
+        for shape in [(), (0,), (7,), (3, 4), (2, 0, 5), (2, 3, 4), (300, 401)]:
+            for fortran in (False, True):
+                a = random_array(np.dtype(order + kind), shape)
+                if rng.random() < 0.5 and a.dtype.kind in "iuf":
+                    a = (a.astype("f8") % 7).round().astype(a.dtype)
+                if fortran:
+                    a = np.asfortranarray(a)
+                np.save("a.npy", a)
+                shrink("a.npy", "-o", "b.npy")
+                b = np.load("b.npy")
+                assert same(a, b), (a.dtype, b.dtype, shape)
+                assert b.dtype.itemsize <= a.dtype.itemsize
+                assert b.flags.f_contiguous == a.flags.f_contiguous
+END
+
+test_py the_last_value_decides << 'END'
+for value, expected in [(0.5, "f2"), (2053.5, "f4"), (0.1, "f8"), (np.nan, "f2"), (-0.0, "f2"), (7.0, "u1"), (-7.0, "i1")]:
+    a = np.ones((50001, 3))
+    a[-1, -1] = value
+    np.save("a.npy", a)
+    shrink("a.npy", "-o", "b.npy")
+    b = np.load("b.npy")
+    assert b.dtype == np.dtype(expected) and same(a, b), (value, b.dtype)
+END
+
+test_py npz_members_keep_names_text_and_compression << 'END'
+arrays = dict(x=random_array(np.dtype("f8"), (40, 30)).round() + 0.0, y=np.arange(9), t=np.array(["é", "bcd"]), c=np.ones(3, "c16"),
+              s=np.array(2.5), e=np.zeros((0, 4)))
+for save in (np.savez, np.savez_compressed):
+    save("a.npz", **arrays)
+    shrink("a.npz", "-o", "b.npz")
+    b = np.load("b.npz")
+    assert b.files == list(arrays)
+    for name in arrays:
+        assert same(arrays[name], b[name]), name
+    assert b["x"].dtype == np.int8 and b["y"].dtype == np.uint8
+    import zipfile
+    assert zipfile.ZipFile("b.npz").testzip() is None
+    assert {i.compress_type for i in zipfile.ZipFile("b.npz").infolist()} == {0 if save is np.savez else 8}
+END
+
+test_py dense_becomes_sparse_where_that_is_smaller << 'END'
+count = 0
+for dtype in ("f8", "f4", "i8", "u2"):
+    for shape in ((500, 300), (3, 70000), (70000, 3), (1, 1000), (1000, 1)):
+        for order in "CF":
+            dense = random_sparse(shape, 0.01, "f8")
+            dense = (dense * 50).astype(dtype) if dtype[0] in "iu" else dense.astype(dtype)
+            if dtype[0] == "f":
+                dense[0, 0] = np.nan
+                dense[-1, -1] = -0.0
+            np.save("a.npy", np.asarray(dense, order=order))
+            result = shrink("a.npy", "-o", "b.npz")
+            if not result["arrays"][0]["sparse"]:
+                assert same(np.load("b.npz")["arr_0"], dense) and min(shape) < 10
+                continue
+            count += 1
+            m = sp.load_npz("b.npz")
+            assert m.format == ("csc" if order == "F" and min(shape) > 1 else m.format)
+            back = m.toarray()
+            assert np.array_equal(dense, back, equal_nan=dtype[0] == "f"), (dtype, shape, order)
+            stored = np.load("b.npz")
+            assert stored["data"].dtype.itemsize <= np.dtype(dtype).itemsize
+            m.check_format(full_check=True)
+assert count > 20, count
+dense = rng.standard_normal((100, 100))
+np.save("a.npy", dense)
+shrink("a.npy", "-o", "b.npz")
+assert same(np.load("b.npz")["arr_0"], dense)
+END
+
+test_py sparse_bytes_are_within_the_promise << 'END'
+for dtype, most in (("f4", 0.75), ("f8", 0.84)):
+    dense = random_sparse((2000, 1000), 0.05, "f8")
+    if dtype == "f4":
+        dense = dense.astype("f4")
+    m = sp.csr_matrix(dense)
+    np.save("a.npy", dense)
+    shrink("a.npy", "-o", "b.npz")
+    b = np.load("b.npz")
+    assert b["indptr"].nbytes <= m.indptr.nbytes
+    ours = b["data"].nbytes + b["indices"].nbytes
+    theirs = m.data.nbytes + m.indices.nbytes
+    assert ours <= most * theirs, (ours, theirs, ours / theirs)
+END
+
+test_py sparse_matrices_get_narrower << 'END'
+for make in (sp.csr_matrix, sp.csc_matrix):
+    for compressed in (False, True):
+        m = make(random_sparse((300, 200), 0.05).round(1) * 2)
+        m.data = m.data.round() + 0.0  # no -0, which only floats have
+        sp.save_npz("a.npz", m, compressed=compressed)
+        shrink("a.npz", "-o", "b.npz")
+        n = sp.load_npz("b.npz")
+        assert n.format == m.format and np.array_equal(m.toarray(), n.toarray())
+        assert np.load("b.npz")["indices"].dtype == np.uint16 and np.load("b.npz")["data"].dtype.itemsize == 1
+END
+
+test_py a_forced_type_refuses_loss_and_a_tolerance_bounds_it << 'END'
+a = rng.standard_normal(10000)
+np.save("a.npy", a)
+assert "float16 does not hold every value" in stowage("shrink", "a.npy", "-o", "b.npy", "--dtype", "f16", fails=True, code=2)
+assert not os.path.exists("b.npy") and os.listdir(".").count("b.npy") == 0
+r = shrink("a.npy", "-o", "b.npy", "--dtype", "f32", "--tolerance", "1e-6")
+assert np.load("b.npy").dtype == np.float32 and not r["arrays"][0]["exact"]
+assert r["arrays"][0]["error"] == np.max(np.abs(a - a.astype("f4")) / np.abs(a)), r
+assert "off by" in stowage("shrink", "a.npy", "-o", "c.npy", "--dtype", "f16", "--tolerance", "1e-6", fails=True, code=2)
+b = a.copy()
+b[np.abs(b) < 1e-3] = 1
+np.save("b.npy", b)
+for words in (("--tolerance", "1e-3"), ("--tolerance", "rel:1e-3"), ("--tolerance", "abs:1e-2")):
+    shrink("b.npy", "-o", "h.npy", *words)
+    assert np.load("h.npy").dtype == np.float16 and np.array_equal(np.load("h.npy"), b.astype("f2"))
+b[-1] = 1e6  # past float16: infinity is never within a tolerance
+np.save("b.npy", b)
+shrink("b.npy", "-o", "h.npy", "--tolerance", "1e-3")
+assert np.load("h.npy").dtype == np.float32
+shrink("b.npy", "-o", "h.npy", "--dtype", "float64")
+assert same(np.load("h.npy"), b)
+np.save("i.npy", np.arange(300))
+assert "uint8 does not hold" in stowage("shrink", "i.npy", "-o", "h.npy", "--dtype", "uint8", fails=True, code=2)
+assert "bfloat16" in stowage("shrink", "i.npy", "-o", "h.npy", "--dtype", "bf16", fails=True)
+END
+
+test_py tables_become_arrays << 'END'
+import csv
+n = 5000
+ids = rng.integers(-5, 200, n); price = rng.standard_normal(n); city = rng.choice(["Oslo", "Zürich", "New, York", ""], n)
+flag = rng.integers(0, 2, n).astype(bool); half = rng.integers(0, 99, n) / 2
+with open("t.csv", "w", newline="") as f:
+    w = csv.writer(f)
+    w.writerow(["id", "price", "city", "flag", "half", "gap", "id"])
+    for i in range(n):
+        w.writerow([ids[i], repr(float(price[i])), city[i], flag[i], half[i], "" if i % 7 == 0 else i, i])
+r = shrink("t.csv", "-o", "t.npz")
+t = np.load("t.npz")
+assert np.array_equal(t["id"], ids) and t["id"].dtype == np.int16
+assert np.array_equal(t["price"], price) and t["price"].dtype == np.float64
+assert np.array_equal(t["city.values"][t["city"]], city) and t["city"].dtype == np.uint8
+assert np.array_equal(t["flag"], flag) and t["flag"].dtype == bool
+assert np.array_equal(t["half"], half) and t["half"].dtype == np.float16
+gap = np.where(np.arange(n) % 7 == 0, np.nan, np.arange(n))
+assert np.array_equal(t["gap"], gap, equal_nan=True)
+assert np.array_equal(t["id.1"], np.arange(n)) and t["id.1"].dtype == np.uint16
+assert "is text" in stowage("shrink", "t.csv", "-o", "t.npy", fails=True, code=2)
+for columns, expected in ([ids, np.arange(n)], "i2"), ([ids, half], "f2"), ([ids, price], "f8"), ([flag.astype(int)], "u1"):
+    table = np.stack(columns, axis=1)
+    with open("n.csv", "w") as f:
+        csv.writer(f).writerows(table.tolist())
+    shrink("n.csv", "-o", "n.npy")
+    b = np.load("n.npy")
+    assert np.array_equal(b, table) and b.dtype == np.dtype(expected), (b.dtype, expected)
+shrink("n.csv", "-o", "n.npy", "--dtype", "float32")
+assert np.load("n.npy").dtype == np.float32
+END
+
+test_py mixed_columns_keep_their_text << 'END'
+with open("m.csv", "w") as f:
+    f.write("a,b\n1,NA\n007,x\nx y,null\n,99999999999999999999\n")
+shrink("m.csv", "-o", "m.npz")
+m = np.load("m.npz")
+assert list(m["a.values"][m["a"]]) == ["1", "007", "x y", ""] and list(m["b.values"][m["b"]]) == ["NA", "x", "null", "99999999999999999999"]
+END
+
+test_py the_input_and_the_old_output_are_safe << 'END'
+np.save("a.npy", np.arange(10.0))
+before = open("a.npy", "rb").read()
+os.symlink("a.npy", "link.npy")
+os.link("a.npy", "hard.npy")
+for name in ("a.npy", "link.npy", "hard.npy", "./a.npy"):
+    assert "the file being read" in stowage("shrink", "a.npy", "-o", name, fails=True, code=2)
+assert open("a.npy", "rb").read() == before
+open("old.npy", "w").write("old")
+assert "does not hold" in stowage("shrink", "a.npy", "-o", "old.npy", "--dtype", "bool", fails=True, code=2)
+assert open("old.npy").read() == "old"
+stowage("shrink", "a.npy", "-o", "old.npy", "--dry-run")
+assert open("old.npy").read() == "old"
+assert "cannot be written" in stowage("shrink", "a.npy", "-o", "nowhere/b.npy", fails=True, code=1)
+assert "must end with" in stowage("shrink", "a.npy", "-o", "b.txt", fails=True, code=2)
+assert sorted(os.listdir(".")) == sorted(["a.npy", "link.npy", "hard.npy", "old.npy"]), os.listdir(".")
+END
+
+test_py killed_at_any_moment_the_output_is_old_or_whole << 'END'
+import signal, time
+a = rng.integers(0, 100, 3_000_000)
+np.save("a.npy", a)
+open("out.npy", "w").write("old")
+for delay in [0.001 * i for i in range(1, 25)]:
+    p = subprocess.Popen([os.environ["STOWAGE"], "shrink", "a.npy", "-o", "out.npy"], stdout=subprocess.DEVNULL)
+    try:
+        p.wait(delay)
+    except subprocess.TimeoutExpired:
+        p.kill()
+    p.wait()
+    if open("out.npy", "rb").read(3) == b"old":
+        continue
+    assert np.array_equal(np.load("out.npy"), a)
+END
+
+test_py memory_stays_in_the_budget << 'END'
+with open("big.npy", "wb") as f:
+    np.lib.format.write_array_header_1_0(f, {"descr": "<f8", "fortran_order": False, "shape": (25_000, 1000)})
+    for i in range(25):
+        block = np.random.default_rng(i).standard_normal(1_000_000)
+        block[np.random.default_rng(i).random(1_000_000) > 0.02] = 0
+        f.write(block.astype("f4").astype("f8").tobytes())
+    f.seek(-8, 2)
+    f.write(np.float64(0.1).tobytes())
+with open("big.csv", "w") as f:
+    f.write("a,b,city\n")
+    for i in range(400_000):
+        f.write(f"{i},{i / 7!r},city number {i % 5000}\n")
+for source, target in (("big.npy", "o.npy"), ("big.npy", "o.npz"), ("big.csv", "t.npz")):
+    r = shrink(source, "-o", target, "--memory", "8M")
+    assert r["peak_memory_bytes"] < (8 + 16) << 20, (source, target, r["peak_memory_bytes"])
+    print(source, target, r["peak_memory_bytes"])
+assert np.load("o.npy").dtype == np.float64
+m = sp.load_npz("o.npz")
+assert m.shape == (25_000, 1000) and m[-1, -1] == 0.1
+t = np.load("t.npz")
+assert np.array_equal(t["b"], np.arange(400_000) / 7) and t["city.values"][t["city"]][-1] == f"city number {399_999 % 5000}"
+END
+
+finish
