@@ -13,6 +13,7 @@
 #include "cli/run_folder.h"
 #include "cli/run_limits.h"
 #include "cli/run_program.h"
+#include "cli/run_record.h"
 #include "cli/run_shim.h"
 #include "cli/run_summary.h"
 #include "cli/verb.h"
@@ -52,8 +53,9 @@ static stow_status put_beneath(const program *p) {
 }
 
 /* Makes the run's folder and its ledger, and tells the command where they are. */
-static stow_status open_run(ledger *l, const run_limits *limits) {
-  char folder[PATH_MAX], path[PATH_MAX + 16];
+static stow_status open_run(ledger *l, const run_limits *limits, char folder[PATH_MAX],
+                            const char *record) {
+  char path[PATH_MAX + 16];
   STOW_TRY(run_folder_make(folder));
   snprintf(path, sizeof path, "%s/ledger", folder);
   STOW_TRY(ledger_create(l, path));
@@ -66,13 +68,15 @@ static stow_status open_run(ledger *l, const run_limits *limits) {
     self[length] = '\0';
     setenv("STOWAGE_COMMAND", self, 0);
   }
-  if (setenv("STOWAGE_LEDGER", path, 1) != 0 || setenv("STOWAGE_RUN", folder, 1) != 0)
+  if (setenv("STOWAGE_LEDGER", path, 1) != 0 || setenv("STOWAGE_RUN", folder, 1) != 0 ||
+      setenv("STOWAGE_RECORD", record != NULL ? "1" : "0", 1) != 0)
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
   return limits->spill_bytes > 0 ? run_environment_torch() : STOW_OK;
 }
 
 /* Everything before the command: exit code 0, or the one to end with. */
-static int prepare(const verb_call *call, const program *p, ledger *l, run_limits *limits) {
+static int prepare(const verb_call *call, const program *p, ledger *l, run_limits *limits,
+                   char folder[PATH_MAX]) {
   uint64_t threads = 0;
   stow_status status = run_limits_read(limits, call);
   if (status == STOW_OK) status = verb_number(call, "threads", 1, 65536, &threads);
@@ -82,26 +86,43 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
   if (run_shim_driver()[0] == '\0') {
     if (limits->vram_from != NULL || limits->spill_bytes > 0)
       note("no CUDA driver here: the limits have nothing to hold");
+    if (verb_value(call, "record") != NULL) note("no CUDA driver here: nothing will be recorded");
     return 0;
   }
-  if (put_beneath(p) != STOW_OK || open_run(l, limits) != STOW_OK) return fail(PROGRAM_NOT_RUN);
+  if (put_beneath(p) != STOW_OK ||
+      open_run(l, limits, folder, verb_value(call, "record")) != STOW_OK)
+    return fail(PROGRAM_NOT_RUN);
   return 0;
+}
+
+/* What was recorded, to where it was asked for. */
+static void gather(const verb_call *call, const char *folder, pid_t child, bool failed) {
+  char kept[PATH_MAX];
+  const char *path = verb_value(call, "record");
+  stow_status status = run_record_gather(kept, folder, path, (int)child, failed);
+  if (status != STOW_OK) note("the record: %s", stow_status_message());
+  if (path != NULL && kept[0] == '\0' && status == STOW_OK)
+    note("nothing was recorded: the command took no device memory");
 }
 
 static int run(verb_call *call) {
   program p;
+  char folder[PATH_MAX] = "";
   ledger l = {0};
   run_limits limits;
   int code = program_find(&p, call->operands[0]);
   if (code != 0) return fail(code);
-  code = prepare(call, &p, &l, &limits);
+  code = prepare(call, &p, &l, &limits, folder);
   if (code != 0) return code;
   pid_t child;
   code = child_start(&child, call->operands);
   if (code != 0) return fail(code);
   int how = 0;
   child_wait(child, &how, 0, NULL, NULL);
-  if (l.header != NULL) run_summary(&l, &limits, how != 0);
+  if (l.header != NULL) {
+    run_summary(&l, &limits, how != 0);
+    gather(call, folder, child, how != 0);
+  }
   ledger_close(&l);
   return child_end(how);
 }
@@ -110,6 +131,7 @@ static const verb_option options[] = {
     {"vram-limit", "SIZE",
      "most device memory the command and its children may hold: 8G, 0=8G,1=4G"},
     {"spill", "SIZE", "go on in host memory when the card or the limit is full: auto, off or 12G"},
+    {"record", "FILE", "write what the command asked of device memory to a .stow file"},
     {"threads", "N", "worker threads of OpenMP and BLAS libraries"},
     VERB_OPTIONS_END,
 };

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/lock.h"
+#include "shim/record.h"
 #include "shim/spill.h"
 
 static lock start_lock = LOCK_INIT(LOCK_HEAP);
@@ -32,6 +33,7 @@ static void after_fork(void) {
   memset(book, 0, sizeof book);
   measure_after_fork();
   spill_after_fork();
+  record_after_fork();
 }
 
 static void start(void) {
@@ -141,6 +143,11 @@ void account_refused(unsigned device, uint64_t asked_bytes) {
                             totals.bytes[LEDGER_SPILLED],
                             clock_wall_ns()};
   ledger_refuse(l, &refusal);
+  uint64_t limit = refusal.limit_bytes;
+  record_event(STOW_TRACE_FAIL,
+               limit != LEDGER_UNLIMITED && limit > totals.vram_bytes ? limit - totals.vram_bytes
+                                                                      : 0,
+               asked_bytes, NULL, device, 0);
   shim_log("refused %llu bytes on device %u: %llu held", (unsigned long long)asked_bytes, device,
            (unsigned long long)totals.vram_bytes);
 }

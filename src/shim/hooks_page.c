@@ -2,6 +2,7 @@
  * its last handle is released and its last mapping is gone, as the driver keeps it. */
 #include "shim/account.h"
 #include "shim/hooks.h"
+#include "shim/record.h"
 #include "shim/spill.h"
 
 /* Pages that the program itself puts on the host are only told. */
@@ -52,13 +53,19 @@ cu_result cuMemRelease(cu_handle handle) {
   return code;
 }
 
+static void note_mapping(cu_addr addr, cu_handle handle, const holding *page) {
+  bool spilled = page->kind == LEDGER_SPILLED;
+  book_add(BOOK_MAPPING, addr, &(holding){0, page->kind, page->device, NULL, handle, 1});
+  if (spilled) record_event(STOW_TRACE_SPILL, addr, page->bytes, NULL, page->device, 1);
+  record_event(STOW_TRACE_SEGMENT_MAP, addr, page->bytes, NULL, page->device, spilled);
+}
+
 cu_result cuMemMap(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
                    unsigned long long flags) {
   __typeof__(&cuMemMap) real = REAL(cuMemMap);
   holding page;
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(addr, bytes, offset, handle, flags);
-  if (code == CU_OK && book_use(BOOK_PAGE, handle, 1, &page) > 0)
-    book_add(BOOK_MAPPING, addr, &(holding){0, page.kind, page.device, NULL, handle, 1});
+  if (code == CU_OK && book_use(BOOK_PAGE, handle, 1, &page) > 0) note_mapping(addr, handle, &page);
   return code;
 }
 
@@ -68,8 +75,10 @@ cu_result cuMemUnmap(cu_addr addr, size_t bytes) {
   if (code != CU_OK) return code;
   for (uint64_t done = 0; done < bytes;) {
     holding mapping, page = {.bytes = SHIM_GRANULE};
-    if (book_remove(BOOK_MAPPING, addr + done, &mapping))
-      book_use(BOOK_PAGE, mapping.link, -1, &page);
+    if (book_remove(BOOK_MAPPING, addr + done, &mapping) &&
+        book_use(BOOK_PAGE, mapping.link, -1, &page) >= 0)
+      record_event(STOW_TRACE_SEGMENT_UNMAP, addr + done, page.bytes, NULL, page.device,
+                   page.kind == LEDGER_SPILLED);
     done += page.bytes > 0 ? page.bytes : SHIM_GRANULE;
   }
   return code;

@@ -2,6 +2,7 @@
  * process, and host memory the program pins. */
 #include "shim/account.h"
 #include "shim/hooks.h"
+#include "shim/record.h"
 #include "shim/spill.h"
 
 /* What the driver really takes for a request (see SHIM_GRANULE). */
@@ -29,9 +30,10 @@ cu_result cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
   spill_asked();
   if (account_take(device, LEDGER_PLAIN, size)) {
     code = real(addr, bytes);
-    if (code == CU_OK)
+    if (code == CU_OK) {
       note(*addr, size, LEDGER_PLAIN, device, context);
-    else
+      record_taken(*addr, bytes, NULL, device, LEDGER_PLAIN);
+    } else
       ledger_give(account_ledger(), device, LEDGER_PLAIN, size);
   }
   if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(device, card, size))
@@ -65,6 +67,7 @@ cu_result cuMemAllocPitch_v2(cu_addr *addr, size_t *pitch, size_t width, size_t 
   uint64_t size = counted(*pitch * height);
   if (size > least) ledger_add(account_ledger(), device, LEDGER_PLAIN, size - least);
   note(*addr, size > least ? size : least, LEDGER_PLAIN, device, context);
+  record_taken(*addr, *pitch * height, NULL, device, LEDGER_PLAIN);
   return CU_OK;
 }
 
@@ -81,9 +84,10 @@ cu_result cuMemAllocManaged(cu_addr *addr, size_t bytes, unsigned flags) {
     return CU_ERROR_OUT_OF_MEMORY;
   }
   cu_result code = real(addr, bytes, flags);
-  if (code == CU_OK)
+  if (code == CU_OK) {
     note(*addr, size, LEDGER_MANAGED, device, context);
-  else
+    record_taken(*addr, bytes, NULL, device, LEDGER_MANAGED);
+  } else
     ledger_give(account_ledger(), device, LEDGER_MANAGED, size);
   return code;
 }
@@ -94,6 +98,8 @@ cu_result cuMemFree_v2(cu_addr addr) {
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (!book_remove(BOOK_ADDRESS, addr, &gone)) return real(addr);
   bool ours = gone.kind == LEDGER_SPILLED;
+  /* Before the driver may give the address out again. */
+  record_given(addr, gone.bytes, NULL, gone.device, gone.kind);
   cu_result code = ours ? spill_plain_free(addr, &gone) : real(addr);
   if (code != CU_OK)
     book_add(BOOK_ADDRESS, addr, &gone);

@@ -4,6 +4,7 @@
  */
 #include "shim/account.h"
 #include "shim/hooks.h"
+#include "shim/record.h"
 #include "shim/spill.h"
 
 /* CUmemPool_attribute */
@@ -68,13 +69,16 @@ static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
 }
 
 /* What to answer, the driver having answered `code` (or not having been asked). */
-static cu_result end(const pool_call *call, cu_result code, cu_addr *addr, size_t bytes) {
+static cu_result end(const pool_call *call, cu_result code, cu_addr *addr, size_t bytes,
+                     cu_stream stream) {
   if (!call->known) return code;
   if (code == CU_ERROR_OUT_OF_MEMORY && !spill_capturing() &&
       spill_wanted(call->device, call->card, bytes))
     code = spill_plain(addr, bytes, call->device, call->card, call->context);
-  else if (code == CU_OK)
+  else if (code == CU_OK) {
     measure_pool(call->device, call->pool);
+    record_taken(*addr, bytes, stream, call->device, LEDGER_POOLS);
+  }
   if (code == CU_OK) spill_served();
   return code;
 }
@@ -84,7 +88,7 @@ static cu_result alloc(__typeof__(&cuMemAllocAsync) real, cu_addr *addr, size_t 
   pool_call call;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   bool fits = begin(&call, NULL, bytes);
-  return end(&call, fits ? real(addr, bytes, stream) : CU_ERROR_OUT_OF_MEMORY, addr, bytes);
+  return end(&call, fits ? real(addr, bytes, stream) : CU_ERROR_OUT_OF_MEMORY, addr, bytes, stream);
 }
 
 static cu_result alloc_from(__typeof__(&cuMemAllocFromPoolAsync) real, cu_addr *addr, size_t bytes,
@@ -92,15 +96,22 @@ static cu_result alloc_from(__typeof__(&cuMemAllocFromPoolAsync) real, cu_addr *
   pool_call call;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   bool fits = begin(&call, pool, bytes);
-  return end(&call, fits ? real(addr, bytes, pool, stream) : CU_ERROR_OUT_OF_MEMORY, addr, bytes);
+  return end(&call, fits ? real(addr, bytes, pool, stream) : CU_ERROR_OUT_OF_MEMORY, addr, bytes,
+             stream);
 }
 
 /* Only what was spilled is in the book: the rest is the pool's. */
 static cu_result free_on(__typeof__(&cuMemFreeAsync) real, cu_addr addr, cu_stream stream) {
   holding gone;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  if (!book_find(BOOK_ADDRESS, addr, &gone)) return real(addr, stream);
-  if (!book_remove(BOOK_ADDRESS, addr, &gone)) return CU_ERROR_INVALID_VALUE;
+  if (!book_remove(BOOK_ADDRESS, addr, &gone)) {
+    unsigned device = 0;
+    cu_context context;
+    cu_device card;
+    if (account_here(&device, &context, &card)) record_given(addr, 0, stream, device, LEDGER_POOLS);
+    return real(addr, stream);
+  }
+  record_given(addr, gone.bytes, stream, gone.device, gone.kind);
   bool ours = gone.kind == LEDGER_SPILLED;
   cu_result code = ours ? spill_plain_free(addr, &gone) : real(addr, stream);
   if (code != CU_OK)

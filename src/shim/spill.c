@@ -10,6 +10,7 @@
 #include "base/lock.h"
 #include "device/cuda_card.h"
 #include "device/cuda_probe.h"
+#include "shim/record.h"
 
 #define SKIP_MAX 64
 
@@ -43,15 +44,20 @@ static int is_retrying(struct dl_phdr_info *info, size_t size, void *user) {
   return info->dlpi_name != NULL && strstr(info->dlpi_name, "libc10_cuda.so") != NULL;
 }
 
-static bool retry_known(void) {
+bool spill_retry_known(void) {
+  enum { LOOKS_MAX = 64 };
   static _Atomic bool known;
-  if (!atomic_load(&known) && dl_iterate_phdr(is_retrying, NULL) != 0) atomic_store(&known, true);
-  if (!atomic_load(&known)) {
-    /* For tests, and for frameworks of which we do not know. */
-    const char *said = secure_getenv("STOWAGE_RETRIES");
-    return said != NULL && said[0] == '1';
-  }
-  return true;
+  static _Atomic int looks;
+  if (atomic_load(&known)) return true;
+  /* A framework loads its libraries before it first takes memory; after so many looks in vain
+   * there is none. */
+  if (atomic_load(&looks) >= LOOKS_MAX) return false;
+  atomic_fetch_add(&looks, 1);
+  /* The variable is for tests, and for frameworks of which we do not know. */
+  const char *said = secure_getenv("STOWAGE_RETRIES");
+  if ((said != NULL && said[0] == '1') || dl_iterate_phdr(is_retrying, NULL) != 0)
+    atomic_store(&known, true);
+  return atomic_load(&known);
 }
 
 void spill_asked(void) {
@@ -76,7 +82,7 @@ void spill_served(void) {
 }
 
 bool spill_wanted(unsigned device, cu_device card, uint64_t bytes) {
-  if ((spill_capturing() || mine.refused || mine.skip > 0 || !retry_known()) &&
+  if ((spill_capturing() || mine.refused || mine.skip > 0 || !spill_retry_known()) &&
       spill_budget(card) > 0)
     return true;
   account_refused(device, bytes);
@@ -211,6 +217,7 @@ cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device ca
   }
   *addr = at;
   book_add(BOOK_ADDRESS, at, &(holding){size, LEDGER_SPILLED, device, context, page, 1});
+  record_taken(at, bytes, NULL, device, LEDGER_SPILLED);
   return CU_OK;
 }
 

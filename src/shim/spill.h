@@ -9,6 +9,9 @@
 
 #include "shim/account.h"
 
+/* Is a framework at work that drops its cache and asks again when refused? */
+bool spill_retry_known(void);
+
 /* Called at the beginning of each request for vram by this thread, before anything is taken. */
 void spill_asked(void);
 /* Called when one was served: the request (of as many pages as it has) is over. */

@@ -32,7 +32,7 @@ unset CUDA_VISIBLE_DEVICES STANDIN_CARDS
 
 # All processes of a run together.
 out=$(beneath --vram-limit 100M -- bash -c "
-  coproc one { '$holder' alloc:$((60 * M)) say:held read; }
+  coproc one { exec '$holder' alloc:$((60 * M)) say:held read; }
   read -r a <&\"\${one[0]}\"; read -r b <&\"\${one[0]}\"
   '$holder' alloc:$((60 * M)) alloc:$((40 * M)) info
   kill -KILL \$one_PID; wait \$one_PID 2> /dev/null

@@ -1,0 +1,85 @@
+/* Run record: rings and .stow files of a run's folder into whole .stow files. */
+#include "cli/run_record.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "formats/recording_file.h"
+#include "trace/ring_read.h"
+
+/* Memory for one trace while it is put together. */
+#define GATHER_BYTES_MAX ((uint64_t)4 << 30)
+
+static int is_ring(const struct dirent *entry) {
+  size_t length = strlen(entry->d_name);
+  return length > 5 && strcmp(entry->d_name + length - 5, ".ring") == 0;
+}
+
+/* Where the trace of the process `name` goes. */
+static void target(char to[PATH_MAX], const char *folder, const char *path, const char *name,
+                   bool first) {
+  size_t stem = path == NULL ? 0 : strlen(path);
+  if (path != NULL && stem > 5 && strcmp(path + stem - 5, ".stow") == 0) stem -= 5;
+  if (path == NULL)
+    snprintf(to, PATH_MAX, "%s/%s.stow", folder, name);
+  else if (first)
+    snprintf(to, PATH_MAX, "%s", path);
+  else
+    snprintf(to, PATH_MAX, "%.*s-%s.stow", (int)stem, path, name);
+}
+
+static stow_status gather_one(const char *folder, const char *name, const char *to) {
+  char ring[PATH_MAX], file[PATH_MAX];
+  struct stat info;
+  recording r;
+  recording_init(&r, GATHER_BYTES_MAX);
+  snprintf(ring, sizeof ring, "%s/%s.ring", folder, name);
+  snprintf(file, sizeof file, "%s/%s.stow", folder, name);
+  stow_status status = STOW_OK;
+  if (stat(file, &info) == 0) status = recording_read(&r, file, KIND_STOW, NULL);
+  /* What the file has not yet is in the ring. */
+  if (status == STOW_OK) status = ring_read(&r, ring);
+  if (status == STOW_OK) status = recording_write(&r, to, KIND_STOW, NULL);
+  recording_free(&r);
+  if (status != STOW_OK) return status;
+  unlink(ring);
+  if (strcmp(file, to) != 0) unlink(file);
+  return STOW_OK;
+}
+
+/* Does the process `name` ("4711", "rank3-4711") have this number? */
+static bool is_process(const char *name, int pid) {
+  const char *dash = strrchr(name, '-');
+  return (int)strtol(dash != NULL ? dash + 1 : name, NULL, 10) == pid;
+}
+
+stow_status run_record_gather(char kept[PATH_MAX], const char *folder, const char *path, int pid,
+                              bool failed) {
+  struct dirent **entries;
+  stow_status status = STOW_OK;
+  kept[0] = '\0';
+  int count = scandir(folder, &entries, is_ring, alphasort);
+  int first = 0;
+  for (int i = 0; i < count; i++)
+    if (is_process(entries[i]->d_name, pid)) first = i;
+  for (int i = 0; i < count; i++) {
+    char to[PATH_MAX], name[256], ring[PATH_MAX];
+    snprintf(name, sizeof name, "%.*s", (int)strlen(entries[i]->d_name) - 5, entries[i]->d_name);
+    snprintf(ring, sizeof ring, "%s/%s", folder, entries[i]->d_name);
+    if (path != NULL || failed) {
+      target(to, folder, path, name, i == first);
+      stow_status one = gather_one(folder, name, to);
+      if (one == STOW_OK && (kept[0] == '\0' || i == first)) snprintf(kept, PATH_MAX, "%s", to);
+      if (one != STOW_OK) status = one;
+    } else
+      unlink(ring);
+    free(entries[i]);
+  }
+  if (count >= 0) free(entries);
+  return status;
+}

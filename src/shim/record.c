@@ -1,0 +1,182 @@
+/* Record: finding the recorder, opening this process's trace, events. */
+#include "shim/record.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <stowage/version.h>
+
+#include "base/lock.h"
+#include "shim/shim.h"
+#include "shim/spill.h"
+
+/* Events kept for after a crash: about 90,000. Texts are few: no stacks are taken here. */
+#define RING_BYTES ((uint64_t)4 << 20)
+#define TEXT_BYTES ((uint64_t)1 << 20)
+
+enum { UNKNOWN = 0, OFF = 1, ON = 2 };
+static _Atomic int state;
+static lock open_lock = LOCK_INIT(LOCK_REGISTRY);
+static _Thread_local bool inside; /* the recorder's own doings are not recorded */
+/* Set before `state` is ON: */
+static stow_trace *trace;
+static __typeof__(&stow_trace_open) trace_open;
+static __typeof__(&stow_trace_close) trace_close;
+static __typeof__(&stow_trace_event) trace_event;
+static __typeof__(&stow_trace_fact) trace_fact;
+
+/* ---- opening ---- */
+
+/* libstowage.so beside this library, or in the folder above it, as installed. */
+static void *open_library(void) {
+  static const char *const PLACES[] = {"libstowage.so." STOW_SHIM_SOVERSION,
+                                       "../libstowage.so." STOW_SHIM_SOVERSION};
+  Dl_info self;
+  if (dladdr((void *)(uintptr_t)open_library, &self) == 0) return NULL;
+  const char *slash = strrchr(self.dli_fname, '/');
+  for (size_t i = 0; slash != NULL && i < sizeof PLACES / sizeof PLACES[0]; i++) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%.*s/%s", (int)(slash - self.dli_fname), self.dli_fname,
+             PLACES[i]);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library != NULL) return library;
+    shim_log("no recorder: %s", dlerror());
+  }
+  return NULL;
+}
+
+static bool find_recorder(void) {
+  void *library = open_library();
+  if (library == NULL) return false;
+  trace_open = (__typeof__(trace_open))(uintptr_t)dlsym(library, "stow_trace_open");
+  trace_close = (__typeof__(trace_close))(uintptr_t)dlsym(library, "stow_trace_close");
+  trace_event = (__typeof__(trace_event))(uintptr_t)dlsym(library, "stow_trace_event");
+  trace_fact = (__typeof__(trace_fact))(uintptr_t)dlsym(library, "stow_trace_fact");
+  return trace_open != NULL && trace_close != NULL && trace_event != NULL && trace_fact != NULL;
+}
+
+/* The rank of this process in a job of many, "" if it is alone. */
+static const char *rank(void) {
+  static const char *const NAMES[] = {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+  for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
+    const char *text = secure_getenv(NAMES[i]);
+    if (text != NULL && text[0] != '\0' && strlen(text) < 12 &&
+        strspn(text, "0123456789") == strlen(text))
+      return text;
+  }
+  return "";
+}
+
+static void add_facts(void) {
+  char text[256] = "";
+  FILE *file = fopen("/proc/self/cmdline", "re");
+  if (file != NULL) {
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    for (size_t i = 0; i + 1 < length; i++)
+      if (text[i] == '\0') text[i] = ' ';
+    text[length] = '\0';
+    fclose(file);
+    trace_fact(trace, "command", text);
+  }
+  if (rank()[0] != '\0') trace_fact(trace, "rank", rank());
+  size_t total = 0;
+  char name[128] = "";
+  cu_result (*get_total)(size_t *, cu_device) =
+      SHIM_REAL(cuDeviceTotalMem_v2, (size_t *, cu_device));
+  cu_result (*get_name)(char *, int, cu_device) =
+      SHIM_REAL(cuDeviceGetName, (char *, int, cu_device));
+  if (get_name != NULL && get_name(name, sizeof name, 0) == CU_OK)
+    trace_fact(trace, "device_name", name);
+  if (get_total != NULL && get_total(&total, 0) == CU_OK) {
+    snprintf(text, sizeof text, "%zu", total);
+    trace_fact(trace, "device_bytes", text);
+  }
+  uint64_t limit = ledger_limit(account_ledger(), 0);
+  if (limit != LEDGER_UNLIMITED) {
+    snprintf(text, sizeof text, "%llu", (unsigned long long)limit);
+    trace_fact(trace, "limit_bytes", text);
+  }
+}
+
+static bool open_trace(const char *folder) {
+  char ring[PATH_MAX], file[PATH_MAX], name[48];
+  const char *number = rank(), *recorded = secure_getenv("STOWAGE_RECORD");
+  snprintf(name, sizeof name, "%s%s%s%d", number[0] != '\0' ? "rank" : "", number,
+           number[0] != '\0' ? "-" : "", (int)getpid());
+  if (snprintf(ring, sizeof ring, "%s/%s.ring", folder, name) >= (int)sizeof ring ||
+      snprintf(file, sizeof file, "%s/%s.stow", folder, name) >= (int)sizeof file)
+    return false;
+  stow_trace_options options = STOW_TRACE_OPTIONS_INIT;
+  options.ring_path = ring;
+  options.ring_bytes = RING_BYTES;
+  options.text_bytes = TEXT_BYTES;
+  if (recorded != NULL && recorded[0] == '1') options.record_path = file;
+  if (trace_open(&trace, &options) != STOW_OK) return false;
+  add_facts();
+  return true;
+}
+
+static void open_once(void) {
+  lock_take(&open_lock);
+  if (atomic_load(&state) == UNKNOWN) {
+    const char *folder = secure_getenv("STOWAGE_RUN");
+    inside = true;
+    bool on = folder != NULL && folder[0] == '/' && find_recorder() && open_trace(folder);
+    inside = false;
+    shim_log("recording: %s", on ? "on" : "off");
+    atomic_store_explicit(&state, on ? ON : OFF, memory_order_release);
+  }
+  lock_give(&open_lock);
+}
+
+/* The file gets its end when the program ends in order. */
+__attribute__((destructor)) static void close_trace(void) {
+  int on = ON;
+  if (atomic_compare_exchange_strong(&state, &on, OFF)) trace_close(trace);
+}
+
+void record_after_fork(void) {
+  lock_init(&open_lock, LOCK_REGISTRY);
+  inside = false;
+  atomic_store(&state, UNKNOWN);
+}
+
+/* ---- events ---- */
+
+void record_event(stow_trace_kind kind, uint64_t addr, uint64_t bytes, const void *stream,
+                  unsigned device, unsigned tier) {
+  int now = atomic_load_explicit(&state, memory_order_acquire);
+  if (now == OFF || inside) return;
+  if (now == UNKNOWN) {
+    open_once();
+    if (atomic_load_explicit(&state, memory_order_acquire) != ON) return;
+  }
+  stow_trace_record event = {.addr = addr,
+                             .bytes = bytes,
+                             .stream = (uintptr_t)stream,
+                             .device = (uint16_t)device,
+                             .kind = (uint8_t)kind,
+                             .tier = (uint8_t)tier};
+  trace_event(trace, &event);
+}
+
+void record_taken(uint64_t addr, uint64_t bytes, const void *stream, unsigned device,
+                  ledger_kind kind) {
+  unsigned tier = kind == LEDGER_SPILLED || kind == LEDGER_PINNED;
+  if (kind == LEDGER_SPILLED) record_event(STOW_TRACE_SPILL, addr, bytes, stream, device, 1);
+  record_event(spill_retry_known() ? STOW_TRACE_SEGMENT_ALLOC : STOW_TRACE_ALLOC, addr, bytes,
+               stream, device, tier);
+}
+
+void record_given(uint64_t addr, uint64_t bytes, const void *stream, unsigned device,
+                  ledger_kind kind) {
+  unsigned tier = kind == LEDGER_SPILLED || kind == LEDGER_PINNED;
+  record_event(spill_retry_known() ? STOW_TRACE_SEGMENT_FREE : STOW_TRACE_FREE, addr, bytes, stream,
+               device, tier);
+}

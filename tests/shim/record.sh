@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Recording: what a command asked of device memory is in the file, also where it was killed.
+. "$(dirname "$0")/lib.bash"
+trace=$folder/a.stow
+facts() { "$stowage" convert "$1" "$folder/out.csv" > /dev/null 2>&1 && cat "$folder/out.csv"; }
+count() { facts "$1" | grep -c -- "$2"; } # FILE WORD: events with it
+beneath --vram-limit 100M --spill 200M --record "$trace" -- "$holder" alloc:$((60 * M)) page:$((20 * M)) page:$((80 * M)) unpage free async:$((4 * M)) afree > /dev/null 2> "$folder/err"
+if [ -s "$trace" ]; then ok a_file_is_written; else cat "$folder/err"; fail a_file_is_written; finish; fi
+check it_can_be_read "$stowage" report "$trace" --text
+for pair in "alloc 2" "segment_map 2" "segment_unmap 1" "spill 1"; do
+  word=${pair% *} want=${pair#* } got=$(count "$trace" "[,\"]$word[,\"]\|^$word,")
+  if [ "$got" = "$want" ]; then ok "${want}_events_of_$word"; else facts "$trace" | head -n 20; fail "${want}_events_of_$word: $got"; fi
+done
+rings=$(find "$XDG_STATE_HOME" -name '*.ring' | wc -l)
+if [ "$rings" = 0 ]; then ok no_ring_is_left; else fail "no_ring_is_left: $rings"; fi
+
+# Killed in the middle: everything up to the last event is there.
+beneath --record "$folder/killed.stow" -- bash -c "
+  coproc one { exec '$holder' alloc:$((1 * M)) alloc:$((2 * M)) alloc:$((3 * M)) say:now read; }
+  while read -r word <&\"\${one[0]}\" && [ \"\$word\" != now ]; do :; done
+  kill -KILL \$one_PID; wait \$one_PID" > /dev/null 2> "$folder/err"
+file=$(ls "$folder"/killed*.stow 2> /dev/null | head -n 1)
+if [ -n "$file" ] && [ "$(count "$file" alloc)" = 3 ]; then ok a_killed_process_leaves_its_record; else ls "$folder"; cat "$folder/err"; fail a_killed_process_leaves_its_record; fi
+
+# Several processes: one file each, the command's own under the name asked for.
+beneath --record "$folder/many.stow" -- bash -c "'$holder' alloc:1048576; '$holder' alloc:2097152; exec '$holder' alloc:3145728" > /dev/null 2>&1
+files=$(ls "$folder"/many*.stow | wc -l)
+if [ "$files" = 3 ] && facts "$folder/many.stow" | grep -q 3145728; then ok each_process_has_its_file; else ls "$folder"; fail "each_process_has_its_file: $files"; fi
+RANK=3 beneath --record "$folder/job.stow" -- bash -c "'$holder' alloc:1048576; '$holder' alloc:2097152" > /dev/null 2>&1
+if ls "$folder"/job-rank3-*.stow > /dev/null 2>&1; then ok ranks_are_in_the_name; else ls "$folder"; fail ranks_are_in_the_name; fi
+
+# A failed command leaves its last events in the folder of the run, one that worked leaves none.
+beneath --vram-limit 10M -- sh -c "'$holder' alloc:$((60 * M)); exit 1" > /dev/null 2>&1
+if ls "$XDG_STATE_HOME"/stowage/runs/last/*.stow > /dev/null 2>&1; then ok a_failed_command_leaves_its_last_events; else ls "$XDG_STATE_HOME"/stowage/runs/last/; fail a_failed_command_leaves_its_last_events; fi
+beneath -- "$holder" alloc:$((6 * M)) > /dev/null 2>&1
+if [ "$(ls "$XDG_STATE_HOME"/stowage/runs/last/)" = ledger ]; then ok one_that_worked_leaves_none; else ls "$XDG_STATE_HOME"/stowage/runs/last/; fail one_that_worked_leaves_none; fi
+if beneath --record "$folder/none.stow" -- true 2>&1 | grep -q 'took no device memory'; then ok nothing_to_record_is_said; else fail nothing_to_record_is_said; fi
+# Recording goes to a file that is the old one or the new one.
+echo old > "$folder/old.stow"
+beneath --record "$folder/old.stow" -- true 2> /dev/null
+if [ "$(cat "$folder/old.stow")" = old ]; then ok an_old_file_stays_where_nothing_was_recorded; else fail an_old_file_stays_where_nothing_was_recorded; fi
+finish
