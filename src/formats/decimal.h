@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#define DECIMAL_SLACK 8
+
 typedef enum decimal_kind {
   DECIMAL_NONE,     /* no number stands here */
   DECIMAL_SIGNED,   /* value.i */
@@ -21,7 +23,8 @@ typedef union decimal {
 } decimal;
 
 /* Reads [+-]digits[.digits][e[+-]digits] at `at`; *end is the first byte behind it. The bytes must
- * be followed by one that belongs to no number (a delimiter, a line end, '\0'). "-0" is the float
+ * be followed by one that belongs to no number (a delimiter, a line end, '\0'), and DECIMAL_SLACK
+ * bytes behind that one must be readable, whatever they are. "-0" is the float
  * -0.0: an integer would lose its sign. Words (nan, inf) are the caller's. */
 decimal_kind decimal_read(const char *at, const char **end, decimal *value);
 

@@ -198,6 +198,25 @@ assert "must end with" in stowage("shrink", "a.npy", "-o", "b.txt", fails=True, 
 assert sorted(os.listdir(".")) == sorted(["a.npy", "link.npy", "hard.npy", "old.npy"]), os.listdir(".")
 END
 
+test_py a_disk_that_fills_leaves_the_old_output << 'END'
+import resource, signal
+
+def little_room():  # a write past this fails as on a full disk
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+np.save("a.npy", rng.standard_normal(100_000))
+np.savez_compressed("a.npz", x=rng.standard_normal(100_000))
+with open("t.csv", "w") as f:
+    f.writelines(f"{i},{i / 7!r}\n" for i in range(50_000))
+for source, target in (("a.npy", "o.npy"), ("a.npz", "o.npz"), ("t.csv", "t.npz"), ("t.csv", "t.npy")):
+    open(target, "w").write("old")
+    done = subprocess.run([os.environ["STOWAGE"], "shrink", source, "-o", target], preexec_fn=little_room, capture_output=True, text=True)
+    assert done.returncode == 1 and "cannot be written at byte" in done.stderr, done
+    assert open(target).read() == "old"
+assert sorted(os.listdir(".")) == ["a.npy", "a.npz", "o.npy", "o.npz", "t.csv", "t.npy", "t.npz"], os.listdir(".")
+END
+
 test_py killed_at_any_moment_the_output_is_old_or_whole << 'END'
 import signal, time
 a = rng.integers(0, 100, 3_000_000)
