@@ -131,9 +131,10 @@ static bool split_member(const char *path, char *file, size_t size, const char *
 
 static stow_status name_one(const zip *z, const char *name) {
   char names[256] = "";
-  for (size_t i = 0; i < z->count && strlen(names) < 180; i++)
-    snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", i > 0 ? ", " : "",
-             z->entries[i].name);
+  const zip_entry *end = z->entries + z->count;
+  for (const zip_entry *e = z->entries; e < end && strlen(names) < 180; e++)
+    snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s",
+             e > z->entries ? ", " : "", e->name);
   return stow_fail(STOW_ERR_INVALID, "%s: it holds %zu arrays; name one of them behind a colon: %s",
                    name, z->count, names);
 }

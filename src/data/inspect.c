@@ -106,7 +106,7 @@ static stow_status inspect_sparse(file_facts *f, source *from, const zip *z, con
                      from->name, facts->type_name);
   f->format = "scipy sparse npz";
   facts->sparse = true;
-  strcpy(facts->layout, s.columns_first ? "csc" : "csr");
+  snprintf(facts->layout, sizeof facts->layout, "%s", s.columns_first ? "csc" : "csr");
   facts->dims = 2;
   memcpy(facts->shape, s.shape, sizeof s.shape);
   uint64_t major = s.shape[s.columns_first ? 1 : 0], minor = s.shape[s.columns_first ? 0 : 1];

@@ -211,7 +211,7 @@ static stow_status begin(csv *c, size_t row_max) {
     return stow_fail(STOW_ERR_FORMAT, "%s: text in UTF-16; convert it to UTF-8 (iconv -f utf-16)",
                      c->in.name);
   if (left >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) STOW_TRY(input_skip(&c->in, 3));
-  static const char choices[] = ",\t;";
+  static const unsigned char choices[] = {',', '\t', ';'};
   size_t counts[3] = {0};
   bool quoted = false;
   for (at = c->in.at; at < c->in.end && (quoted || *at != '\n'); at++) {
@@ -220,7 +220,7 @@ static stow_status begin(csv *c, size_t row_max) {
   }
   int best = counts[1] > counts[0] ? 1 : 0;
   if (counts[2] > counts[best]) best = 2;
-  c->delimiter = choices[best];
+  c->delimiter = (char)choices[best];
   return STOW_OK;
 }
 

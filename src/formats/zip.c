@@ -216,10 +216,10 @@ static stow_status read_directory(zip *z, const directory *d, uint8_t *bytes) {
     size_t used = 0;
     STOW_TRY(read_entry(z->from, &z->entries[z->count], &names, bytes + at, (size_t)d->bytes - at,
                         d->offset + at, &used));
+    STOW_TRY(check_local(z->from, &z->entries[z->count], d->offset));
     at += used;
   }
   if (at != d->bytes) return refuse(z->from, d->offset + at, "more directory than members");
-  for (size_t i = 0; i < z->count; i++) STOW_TRY(check_local(z->from, &z->entries[i], d->offset));
   return check_apart(z);
 }
 
