@@ -13,6 +13,7 @@
 #include "cli/run_folder.h"
 #include "cli/run_limits.h"
 #include "cli/run_program.h"
+#include "cli/run_ram.h"
 #include "cli/run_record.h"
 #include "cli/run_shim.h"
 #include "cli/run_summary.h"
@@ -110,15 +111,19 @@ static int run(verb_call *call) {
   char folder[PATH_MAX] = "";
   ledger l = {0};
   run_limits limits;
+  run_ram ram;
   int code = program_find(&p, call->operands[0]);
   if (code != 0) return fail(code);
+  stow_status status = run_ram_init(&ram, verb_value(call, "ram-limit"));
+  if (status != STOW_OK) return verb_fail(call, status);
   code = prepare(call, &p, &l, &limits, folder);
   if (code != 0) return code;
   pid_t child;
   code = child_start(&child, call->operands);
   if (code != 0) return fail(code);
   int how = 0;
-  child_wait(child, &how, 0, NULL, NULL);
+  child_wait(child, &how, ram.on ? RUN_RAM_BEAT_MS : 0, run_ram_look, &ram);
+  run_ram_end(&ram, how);
   if (l.header != NULL) {
     run_summary(&l, &limits, how != 0);
     gather(call, folder, child, how != 0);
@@ -132,6 +137,7 @@ static const verb_option options[] = {
      "most device memory the command and its children may hold: 8G, 0=8G,1=4G"},
     {"spill", "SIZE", "go on in host memory when the card or the limit is full: auto, off or 12G"},
     {"record", "FILE", "write what the command asked of device memory to a .stow file"},
+    {"ram-limit", "SIZE", "warn before host memory runs out, and say who held it: auto or 8G"},
     {"threads", "N", "worker threads of OpenMP and BLAS libraries"},
     VERB_OPTIONS_END,
 };

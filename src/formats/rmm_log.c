@@ -90,8 +90,8 @@ static stow_status read_row(reader *x) {
                        (unsigned long long)row->line, row->count, headings[i]);
 #define FIELD(i) row->fields[x->column[i]]
   event e = {0};
-  uint64_t thread, time;
-  bool of_day;
+  uint64_t thread = 0, time = 0;
+  bool of_day = false;
   if (!parse_kind(FIELD(ACTION), &e.kind)) {
     x->r->skipped_events++;
     return STOW_OK;

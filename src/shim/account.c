@@ -106,16 +106,30 @@ bool account_here(unsigned *device, cu_context *context, cu_device *card) {
 
 /* ---- counting ---- */
 
-bool account_take(unsigned device, ledger_kind kind, uint64_t bytes) {
-  ledger *l = account_ledger();
-  if (l->header == NULL || ledger_take(l, device, kind, bytes)) return true;
-  /* Pools that the driver trimmed since, and a context that shrank, leave room. */
+/* Bytes taken since the driver's own share was last measured; it grows as code is loaded. */
+#define MEASURE_EVERY ((uint64_t)256 << 20)
+static _Atomic uint64_t unmeasured_bytes = MEASURE_EVERY;
+
+/* True if the calling thread's context is on that device, and it was measured. */
+static bool measure_here(unsigned device) {
   unsigned here;
   cu_context context;
   cu_device card;
   if (!account_here(&here, &context, &card) || here != device) return false;
+  atomic_store(&unmeasured_bytes, 0);
   measure_device(device, card);
-  return ledger_take(l, device, kind, bytes);
+  return true;
+}
+
+bool account_take(unsigned device, ledger_kind kind, uint64_t bytes) {
+  ledger *l = account_ledger();
+  if (l->header == NULL) return true;
+  if (ledger_limit(l, device) != LEDGER_UNLIMITED &&
+      atomic_fetch_add(&unmeasured_bytes, bytes) >= MEASURE_EVERY)
+    measure_here(device);
+  if (ledger_take(l, device, kind, bytes)) return true;
+  /* Pools that the driver trimmed since, and a context that shrank, leave room. */
+  return measure_here(device) && ledger_take(l, device, kind, bytes);
 }
 
 void account_give(unsigned device, ledger_kind kind, uint64_t bytes) {

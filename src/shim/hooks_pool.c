@@ -76,7 +76,7 @@ static cu_result end(const pool_call *call, cu_result code, cu_addr *addr, size_
       spill_wanted(call->device, call->card, bytes))
     code = spill_plain(addr, bytes, call->device, call->card, call->context);
   else if (code == CU_OK) {
-    measure_pool(call->device, call->pool);
+    if (!spill_capturing()) measure_pool(call->device, call->pool);
     record_taken(*addr, bytes, stream, call->device, LEDGER_POOLS);
   }
   if (code == CU_OK) spill_served();

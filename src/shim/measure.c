@@ -5,6 +5,7 @@
  * buffers) is the difference to its used figure. */
 #include "base/lock.h"
 #include "shim/account.h"
+#include "shim/spill.h"
 
 /* CUmemPool_attribute, CUgraphMem_attribute */
 enum { POOL_RESERVED = 5, GRAPH_RESERVED = 2 };
@@ -116,7 +117,8 @@ static void measure_context(unsigned device, ledger *l) {
 
 void measure_device(unsigned device, cu_device card) {
   ledger *l = account_ledger();
-  if (l->header == NULL) return;
+  /* A call the driver holds unsafe while a graph is captured would spoil the capture. */
+  if (l->header == NULL || spill_capturing()) return;
   void *list[POOLS_MAX];
   size_t count = known_pools(device, list);
   for (size_t i = 0; i < count; i++) measure_pool(device, list[i]);

@@ -77,6 +77,28 @@ printf '#!/usr/bin/env bash\nexit 5\n' > "$folder/script" && chmod +x "$folder/s
 code a_script_runs 5 beneath -- "$folder/script"
 if [ ! -s "$folder/out" ]; then ok and_nothing_is_said; else cat "$folder/out"; fail and_nothing_is_said; fi
 
+# Host memory: watched, told at the end, and explained where the command was killed.
+if has python3; then
+  mkfifo "$folder/grown"
+  set -m
+  "$stowage" run --ram-limit 64M -- python3 -c "
+x = bytearray(100 << 20)
+open('$folder/grown', 'w').write('grown')
+import signal; signal.pause()" 2> "$folder/err" &
+  pid=$!
+  set +m
+  read -r < "$folder/grown"
+  # It looks twice a second: wait for the words, at most ten seconds.
+  for turn in $(seq 100); do grep -q 'nine tenths' "$folder/err" && break; read -r -t 0.1 <> "$folder/grown"; done
+  pkill_pid=$(cat "/proc/$pid/task/$pid/children" 2> /dev/null); kill -KILL ${pkill_pid:-$pid}
+  wait "$pid" 2> /dev/null; got=$?
+  if grep -q 'nine tenths of the 64.0 MiB of host memory are used; the command holds 1[0-9][0-9].[0-9] MiB.*python3.* holds most' "$folder/err"; then ok host_memory_running_out_is_said; else cat "$folder/err"; fail host_memory_running_out_is_said; fi
+  if [ $got = 137 ] && grep -q 'killed by SIGKILL with .* left; when last seen the command holds 1' "$folder/err"; then ok a_kill_is_explained; else cat "$folder/err"; fail "a_kill_is_explained: code $got"; fi
+else
+  skip "host_memory_running_out_is_said: no python3"
+fi
+code a_ram_limit_that_is_no_size 2 beneath --ram-limit lots -- true
+
 # The children of a command are beneath the shim as well.
 same children_inherit_it "cuInit libstowage-shim.so" beneath -- bash -c "'$programs/road' dlopen where cuInit"
 same preloaded_libraries_of_others_stay "$shim:$build/libstowage-shim-alias.so:$programs/librival.so" env LD_PRELOAD="$programs/librival.so" "$stowage" run -- printenv LD_PRELOAD
