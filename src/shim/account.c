@@ -33,10 +33,16 @@ static void after_fork(void) {
   memset(book, 0, sizeof book);
   measure_after_fork();
   spill_after_fork();
-  record_after_fork();
+}
+
+static void watch_forks(void) {
+  pthread_atfork(NULL, NULL, after_fork);
 }
 
 static void start(void) {
+  /* Before a lock is ever held: a fork in between would leave it held in the child. */
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
   lock_take(&start_lock);
   if (!started) {
     const char *path = secure_getenv("STOWAGE_LEDGER");
@@ -46,7 +52,6 @@ static void start(void) {
     }
     const char *visible = secure_getenv("CUDA_VISIBLE_DEVICES");
     strncpy(own_visible, visible != NULL ? visible : "", sizeof own_visible - 1);
-    pthread_atfork(NULL, NULL, after_fork);
     started = true;
   }
   if (the_ledger.own == 0 && the_ledger.header != NULL && ledger_join(&the_ledger) != STOW_OK)

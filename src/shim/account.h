@@ -31,6 +31,7 @@ typedef struct holding {
   cu_context context; /* it goes with */
   uint64_t link;      /* BOOK_MAPPING: the page; a spilled BOOK_ADDRESS: its page */
   uint32_t uses;      /* of a page: handles and mappings that keep it */
+  bool pinned;        /* a spilled BOOK_ADDRESS that is pinned memory; `link` is its host address */
 } holding;
 
 /* The run's ledger, this process joined; never NULL (without a run, one of its own without limits).

@@ -60,7 +60,7 @@ static cu_result end(const array_take *take, cu_result code, const cu_array *arr
   if (!take->known) return code;
   if (code == CU_OK)
     book_add(BOOK_ARRAY, (uintptr_t)*array,
-             &(holding){take->bytes, LEDGER_ARRAYS, take->device, take->context, 0, 1});
+             &(holding){take->bytes, LEDGER_ARRAYS, take->device, take->context, 0, 1, false});
   else
     ledger_give(account_ledger(), take->device, LEDGER_ARRAYS, take->bytes);
   return code;

@@ -11,7 +11,7 @@ static cu_result create_elsewhere(cu_handle *handle, size_t bytes, const cu_prop
   cu_result code = REAL(cuMemCreate)(handle, bytes, prop, flags);
   if (code != CU_OK) return code;
   ledger_add(account_ledger(), 0, LEDGER_PINNED, bytes);
-  book_add(BOOK_PAGE, *handle, &(holding){bytes, LEDGER_PINNED, 0, NULL, 0, 1});
+  book_add(BOOK_PAGE, *handle, &(holding){bytes, LEDGER_PINNED, 0, NULL, 0, 1, false});
   return code;
 }
 
@@ -28,7 +28,7 @@ cu_result cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop,
   if (account_take(device, LEDGER_PAGES, bytes)) {
     code = real(handle, bytes, prop, flags);
     if (code == CU_OK)
-      book_add(BOOK_PAGE, *handle, &(holding){bytes, LEDGER_PAGES, device, NULL, 0, 1});
+      book_add(BOOK_PAGE, *handle, &(holding){bytes, LEDGER_PAGES, device, NULL, 0, 1, false});
     else
       ledger_give(account_ledger(), device, LEDGER_PAGES, bytes);
   }
@@ -55,7 +55,7 @@ cu_result cuMemRelease(cu_handle handle) {
 
 static void note_mapping(cu_addr addr, cu_handle handle, const holding *page) {
   bool spilled = page->kind == LEDGER_SPILLED;
-  book_add(BOOK_MAPPING, addr, &(holding){0, page->kind, page->device, NULL, handle, 1});
+  book_add(BOOK_MAPPING, addr, &(holding){0, page->kind, page->device, NULL, handle, 1, false});
   if (spilled) record_event(STOW_TRACE_SPILL, addr, page->bytes, NULL, page->device, 1);
   record_event(STOW_TRACE_SEGMENT_MAP, addr, page->bytes, NULL, page->device, spilled);
 }

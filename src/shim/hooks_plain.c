@@ -13,7 +13,7 @@ static uint64_t counted(uint64_t bytes) {
 
 static void note(cu_addr addr, uint64_t bytes, ledger_kind kind, unsigned device,
                  cu_context context) {
-  if (!book_add(BOOK_ADDRESS, addr, &(holding){bytes, kind, device, context, 0, 1}))
+  if (!book_add(BOOK_ADDRESS, addr, &(holding){bytes, kind, device, context, 0, 1, false}))
     shim_log("no host memory to note an allocation");
 }
 
@@ -158,7 +158,8 @@ static cu_result note_pinned(cu_result code, const void *pointer, uint64_t bytes
   if (code != CU_OK) return code;
   if (!account_here(&device, &context, &card)) device = 0;
   ledger_add(account_ledger(), device, LEDGER_PINNED, bytes);
-  book_add(BOOK_HOST, (uintptr_t)pointer, &(holding){bytes, LEDGER_PINNED, device, context, 0, 1});
+  book_add(BOOK_HOST, (uintptr_t)pointer,
+           &(holding){bytes, LEDGER_PINNED, device, context, 0, 1, false});
   return code;
 }
 

@@ -69,17 +69,27 @@ static bool try_open(void *user, const char *path) {
   return true;
 }
 
-/* In the child no other thread is left that could be opening: a lock held there is held by nobody.
- */
+/* No fork while the driver is being loaded: the loader's lists would be half changed in the child,
+ * for good. (A fork from within the loading, by the driver itself, is its own affair.) */
+static void before_fork(void) {
+  if (!inside) lock_take(&open_lock);
+}
+
 static void after_fork(void) {
-  if (!inside) lock_init(&open_lock, LOCK_DEVICE);
+  if (!inside) lock_give(&open_lock);
+}
+
+static void watch_forks(void) {
+  pthread_atfork(before_fork, after_fork, after_fork);
 }
 
 static void open_driver(void) {
+  /* Before the lock is ever held, so that no fork passes it by. */
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
   lock_take(&open_lock);
   if (!opened) {
     inside = true;
-    pthread_atfork(NULL, NULL, after_fork);
     bool found = cuda_path_each(try_open, NULL);
     shim_log("driver: %s", found ? driver_path : "none found");
     inside = false;

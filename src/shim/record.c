@@ -122,7 +122,28 @@ static bool open_trace(const char *folder) {
   return true;
 }
 
+/* As real.c has it: no fork while a library is being loaded. */
+static void before_fork(void) {
+  if (!inside) lock_take(&open_lock);
+}
+
+static void after_fork_parent(void) {
+  if (!inside) lock_give(&open_lock);
+}
+
+/* A child has a trace of its own if it takes memory. */
+static void after_fork_child(void) {
+  after_fork_parent();
+  atomic_store(&state, UNKNOWN);
+}
+
+static void watch_forks(void) {
+  pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
 static void open_once(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
   lock_take(&open_lock);
   if (atomic_load(&state) == UNKNOWN) {
     const char *folder = secure_getenv("STOWAGE_RUN");
@@ -139,12 +160,6 @@ static void open_once(void) {
 __attribute__((destructor)) static void close_trace(void) {
   int on = ON;
   if (atomic_compare_exchange_strong(&state, &on, OFF)) trace_close(trace);
-}
-
-void record_after_fork(void) {
-  lock_init(&open_lock, LOCK_REGISTRY);
-  inside = false;
-  atomic_store(&state, UNKNOWN);
 }
 
 /* ---- events ---- */

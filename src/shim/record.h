@@ -23,7 +23,4 @@ void record_taken(uint64_t addr, uint64_t bytes, const void *stream, unsigned de
 void record_given(uint64_t addr, uint64_t bytes, const void *stream, unsigned device,
                   ledger_kind kind);
 
-/* In a child of fork, which has a trace of its own if it takes memory. */
-void record_after_fork(void);
-
 #endif

@@ -153,86 +153,126 @@ static cu_result make_page(cu_handle *handle, size_t bytes, cu_device card) {
   return create == NULL ? CU_ERROR_NOT_SUPPORTED : create(handle, bytes, &prop, 0);
 }
 
+/* Counts `bytes` to be spilled; false (noted as a refusal) where budget or host have no room. */
+static bool count_spilled(unsigned device, uint64_t bytes) {
+  ledger *l = account_ledger();
+  if (host_has(bytes) && l->header != NULL && ledger_take(l, device, LEDGER_SPILLED, bytes)) {
+    atomic_fetch_add(&l->header->spilled_total_bytes, bytes);
+    return true;
+  }
+  account_refused(device, bytes);
+  return false;
+}
+
+/* Takes it back. To the program it is what it was before: the device's memory is full. */
+static cu_result not_spilled(unsigned device, uint64_t bytes, cu_result code) {
+  shim_log("%llu bytes on the host: CUDA error %d", (unsigned long long)bytes, code);
+  ledger_give(account_ledger(), device, LEDGER_SPILLED, bytes);
+  account_refused(device, bytes);
+  return CU_ERROR_OUT_OF_MEMORY;
+}
+
 /* A page on the host, counted but in no book. */
 static cu_result counted_page(cu_handle *handle, size_t bytes, unsigned device, cu_device card) {
-  ledger *l = account_ledger();
-  if (!host_has(bytes) || l->header == NULL || !ledger_take(l, device, LEDGER_SPILLED, bytes)) {
-    account_refused(device, bytes);
-    return CU_ERROR_OUT_OF_MEMORY;
-  }
+  if (!count_spilled(device, bytes)) return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = make_page(handle, bytes, card);
-  if (code == CU_OK) {
-    atomic_fetch_add(&l->header->spilled_total_bytes, bytes);
-    return CU_OK;
-  }
-  shim_log("a host page of %zu bytes: CUDA error %d", bytes, code);
-  ledger_give(l, device, LEDGER_SPILLED, bytes);
-  account_refused(device, bytes);
-  /* To the program it is what it was before: the device's memory is full. */
-  return CU_ERROR_OUT_OF_MEMORY;
+  return code == CU_OK ? CU_OK : not_spilled(device, bytes, code);
 }
 
 cu_result spill_page(cu_handle *handle, size_t bytes, const cu_prop *wanted, unsigned device) {
   cu_result code = counted_page(handle, bytes, device, wanted->location.id);
   if (code == CU_OK)
-    book_add(BOOK_PAGE, *handle, &(holding){bytes, LEDGER_SPILLED, device, NULL, 0, 1});
+    book_add(BOOK_PAGE, *handle, &(holding){bytes, LEDGER_SPILLED, device, NULL, 0, 1, false});
   return code;
 }
 
 /* ---- whole allocations ---- */
 
-cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
-                      cu_context context) {
+static size_t whole_pages(size_t bytes) {
+  return (bytes + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
+}
+
+/* Where a driver puts no pages on the host: memory pinned and mapped, which is at an address of its
+ * own. */
+static cu_result spill_pinned(cu_addr *addr, size_t bytes, unsigned device, cu_context context) {
+  cu_result (*take)(void **, size_t, unsigned) =
+      SHIM_REAL(cuMemHostAlloc, (void **, size_t, unsigned));
+  cu_result (*where)(cu_addr *, void *, unsigned) =
+      SHIM_REAL(cuMemHostGetDevicePointer_v2, (cu_addr *, void *, unsigned));
+  cu_result (*drop)(void *) = SHIM_REAL(cuMemFreeHost, (void *));
+  void *host;
+  if (take == NULL || where == NULL || drop == NULL || !count_spilled(device, bytes))
+    return CU_ERROR_OUT_OF_MEMORY;
+  cu_result code = take(&host, bytes, CU_HOST_PORTABLE | CU_HOST_DEVICE_MAP);
+  if (code != CU_OK) return not_spilled(device, bytes, code);
+  code = where(addr, host, 0);
+  if (code != CU_OK) {
+    drop(host);
+    return not_spilled(device, bytes, code);
+  }
+  book_add(BOOK_ADDRESS, *addr,
+           &(holding){bytes, LEDGER_SPILLED, device, context, (uintptr_t)host, 1, true});
+  return CU_OK;
+}
+
+/* Puts a page behind a range of its own; the range, or the driver's error with nothing left. */
+static cu_result map_alone(cu_addr *addr, cu_handle page, size_t bytes, cu_device card) {
   cu_result (*reserve)(cu_addr *, size_t, size_t, cu_addr, unsigned long long) =
       SHIM_REAL(cuMemAddressReserve, (cu_addr *, size_t, size_t, cu_addr, unsigned long long));
   cu_result (*unreserve)(cu_addr, size_t) = SHIM_REAL(cuMemAddressFree, (cu_addr, size_t));
-  cu_result (*release)(cu_handle) = SHIM_REAL(cuMemRelease, (cu_handle));
   cu_result (*map_page)(cu_addr, size_t, size_t, cu_handle, unsigned long long) =
       SHIM_REAL(cuMemMap, (cu_addr, size_t, size_t, cu_handle, unsigned long long));
   cu_result (*unmap)(cu_addr, size_t) = SHIM_REAL(cuMemUnmap, (cu_addr, size_t));
   cu_result (*access)(cu_addr, size_t, const cu_access *, size_t) =
       SHIM_REAL(cuMemSetAccess, (cu_addr, size_t, const cu_access *, size_t));
-  size_t size = (bytes + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
-  if (reserve == NULL || unmap == NULL || size < bytes) return CU_ERROR_OUT_OF_MEMORY;
-  cu_handle page;
-  cu_addr at;
-  cu_result code = counted_page(&page, size, device, card);
-  if (code != CU_OK) return code;
   cu_access grant = {{CU_LOCATION_DEVICE, card}, CU_ACCESS_READ_WRITE};
-  bool mapped = false;
-  code = reserve(&at, size, 0, 0, 0);
+  cu_result code = reserve(addr, bytes, 0, 0, 0);
+  if (code != CU_OK) return code;
+  code = map_page(*addr, bytes, 0, page, 0);
   if (code == CU_OK) {
-    code = map_page(at, size, 0, page, 0);
-    mapped = code == CU_OK;
-    if (code == CU_OK) code = access(at, size, &grant, 1);
+    code = access(*addr, bytes, &grant, 1);
+    if (code == CU_OK) return CU_OK;
+    unmap(*addr, bytes);
+  }
+  unreserve(*addr, bytes);
+  return code;
+}
+
+cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
+                      cu_context context) {
+  size_t size = whole_pages(bytes);
+  cu_handle page;
+  if (size < bytes) return CU_ERROR_OUT_OF_MEMORY;
+  cu_result code;
+  if (find_road(card).road == STOW_HOST_PINNED)
+    code = spill_pinned(addr, size, device, context);
+  else {
+    code = counted_page(&page, size, device, card);
+    if (code != CU_OK) return code;
+    code = map_alone(addr, page, size, card);
     if (code != CU_OK) {
-      if (mapped) unmap(at, size);
-      unreserve(at, size);
+      SHIM_REAL(cuMemRelease, (cu_handle))(page);
+      return not_spilled(device, size, code);
     }
+    book_add(BOOK_ADDRESS, *addr,
+             &(holding){size, LEDGER_SPILLED, device, context, page, 1, false});
   }
-  if (code != CU_OK) {
-    release(page);
-    ledger_give(account_ledger(), device, LEDGER_SPILLED, size);
-    return CU_ERROR_OUT_OF_MEMORY;
-  }
-  *addr = at;
-  book_add(BOOK_ADDRESS, at, &(holding){size, LEDGER_SPILLED, device, context, page, 1});
-  record_taken(at, bytes, NULL, device, LEDGER_SPILLED);
-  return CU_OK;
+  if (code == CU_OK) record_taken(*addr, bytes, NULL, device, LEDGER_SPILLED);
+  return code;
 }
 
 cu_result spill_plain_free(cu_addr addr, const holding *what) {
-  cu_result (*sync)(void) = SHIM_REAL(cuCtxSynchronize, (void));
-  cu_result (*unmap)(cu_addr, size_t) = SHIM_REAL(cuMemUnmap, (cu_addr, size_t));
-  cu_result (*unreserve)(cu_addr, size_t) = SHIM_REAL(cuMemAddressFree, (cu_addr, size_t));
-  cu_result (*release)(cu_handle) = SHIM_REAL(cuMemRelease, (cu_handle));
-  /* Pages must not go while queued work uses them; the driver's own free waits too. */
-  cu_result code = sync();
+  /* Memory must not go while queued work uses it; the driver's own free waits too. */
+  cu_result code = SHIM_REAL(cuCtxSynchronize, (void))();
   if (code != CU_OK) return code;
-  code = unmap(addr, what->bytes);
-  if (code != CU_OK) return code;
-  release(what->link);
-  unreserve(addr, what->bytes);
-  account_give(what->device, LEDGER_SPILLED, what->bytes);
-  return CU_OK;
+  if (what->pinned)
+    code = SHIM_REAL(cuMemFreeHost, (void *))((void *)(uintptr_t)what->link);
+  else {
+    code = SHIM_REAL(cuMemUnmap, (cu_addr, size_t))(addr, what->bytes);
+    if (code != CU_OK) return code;
+    SHIM_REAL(cuMemRelease, (cu_handle))(what->link);
+    SHIM_REAL(cuMemAddressFree, (cu_addr, size_t))(addr, what->bytes);
+  }
+  if (code == CU_OK) account_give(what->device, LEDGER_SPILLED, what->bytes);
+  return code;
 }

@@ -3,13 +3,17 @@
  *   road ROAD names            every driver function by that road: does it arrive where it should?
  *   road ROAD where NAME…      the library each of these functions is in
  *   road ROAD alloc BYTES      takes memory, tells what the driver says, gives it back
+ *   road default race          many threads call first, a child is forked meanwhile
  *
  * ROAD: linked, dlopen, alias (libcuda.so), path (the driver by its path), default, next, proc1,
  * proc2, proc2ptds (per-thread streams), proc-old (asked as CUDA 3.2 would). */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "device/cuda_driver.h"
 #include "standin/cuda_standin.h"
@@ -130,6 +134,45 @@ static int allocate(size_t bytes) {
   return addr != 0 && give(addr) != CU_OK;
 }
 
+/* Sixteen threads whose first call into the driver is at the same moment; a child is forked among
+ * them, and the library is closed as often as it is opened. */
+static pthread_barrier_t barrier;
+
+static void *first_call(void *user) {
+  (void)user;
+  pthread_barrier_wait(&barrier);
+  void *own = dlopen("libcuda.so.1", RTLD_NOW);
+  cu_result (*version)(int *) = (cu_result(*)(int *))(uintptr_t)dlsym(own, "cuDriverGetVersion");
+  int number = 0;
+  long good = version != NULL && version(&number) == CU_OK && number == 13000;
+  dlclose(own);
+  return (void *)good;
+}
+
+static int race(void) {
+  enum { THREADS = 16 };
+  pthread_t threads[THREADS];
+  pthread_barrier_init(&barrier, NULL, THREADS + 1);
+  for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, first_call, NULL);
+  pthread_barrier_wait(&barrier);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    pthread_barrier_init(&barrier, NULL, 1);
+    _exit(first_call(NULL) != NULL ? 0 : 1);
+  }
+  long good = 0;
+  for (int i = 0; i < THREADS; i++) {
+    void *answer;
+    pthread_join(threads[i], &answer);
+    good += (long)answer;
+  }
+  int how = 1;
+  waitpid(child, &how, 0);
+  printf("%ld threads, child %d\n", good, how);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) return 2;
   road = argv[1];
@@ -139,6 +182,7 @@ int main(int argc, char **argv) {
     library = open_as("libcuda.so");
   else if (strcmp(road, "path") == 0)
     library = open_as(getenv("STANDIN_PATH"));
+  if (strcmp(argv[2], "race") == 0) return race();
   if (strcmp(argv[2], "names") == 0) return check_names();
   if (strcmp(argv[2], "alloc") == 0) return allocate(strtoull(argv[3], NULL, 10));
   for (int i = 3; i < argc; i++) {

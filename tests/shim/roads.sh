@@ -33,6 +33,13 @@ same an_old_driver_works_beneath "code 0 free 1069547520 total 1073741824" env S
 same no_driver_is_told_as_no_device "code 100 free 0 total 0" env STOWAGE_LIBCUDA=/nonexistent LD_PRELOAD="$shim" "$road" dlopen alloc 4096
 same where_there_is_no_driver_nothing_is_preloaded "" env STOWAGE_LIBCUDA=/nonexistent "$stowage" run -- printenv LD_PRELOAD
 
+# Threads that all call first, and a fork among them: none waits for another for ever.
+for turn in 1 2 3 4 5 6 7 8; do
+  out=$(beneath -- "$road" default race 2>&1)
+  [ "$out" = "16 threads, child 0" ] || break
+done
+if [ "$out" = "16 threads, child 0" ]; then ok threads_and_forks_at_the_first_call; else echo "$out"; fail threads_and_forks_at_the_first_call; fi
+
 # Another interposer, in both orders: neither loses a call.
 rival=$programs/librival.so
 same a_rival_behind_us_works "code 0 free 1069547520 total 1073741824" env LD_PRELOAD="$rival" "$stowage" run -- "$road" default alloc 4194304

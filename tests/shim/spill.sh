@@ -19,7 +19,11 @@ beneath --vram-limit 100M --spill 200M -- sh -c "'$holder' page:$((80 * M)) page
 if grep -q 'this driver cannot put pages on the host' "$folder/err"; then ok and_it_is_said; else cat "$folder/err"; fail and_it_is_said; fi
 export STANDIN_HOST=no-numa XDG_CACHE_HOME=$folder/cache-host
 says the_other_road_is_taken 'page 0;page 0;touch 0;' --vram-limit 100M --spill 200M -- page:80M page:80M touch
-export XDG_CACHE_HOME=$folder/cache; unset STANDIN_HOST
+# Drivers before CUDA 12.2 crash on host pages: whole allocations are pinned memory there.
+export XDG_CACHE_HOME=$folder/cache-old STANDIN_VERSION=12010; unset STANDIN_HOST
+says an_old_driver_spills_whole_allocations 'alloc 0;alloc 0;info 0 free 140 total 300;free 0;free 0;info 0 free 300 total 300;' --vram-limit 100M --spill 200M -- alloc:80M alloc:80M info free free info
+says but_no_pages 'page 0;page 2;' --vram-limit 100M --spill 200M -- page:80M page:80M
+export XDG_CACHE_HOME=$folder/cache; unset STANDIN_VERSION
 
 # A framework that retries. A request of five pages, of which the third does not fit: refused once as a whole, then served,
 # two of its pages in vram and three on the host.
