@@ -84,8 +84,10 @@ static int check_names(void) {
   const standin_words *(*last)(void) =
       (const standin_words *(*)(void))(uintptr_t)dlsym(driver, "standin_last");
   FILE *list = fopen(getenv("STANDIN_NAMES"), "re");
+  const char *real = getenv("STANDIN_REAL"); /* names with a space on either side */
   char name[128];
   int arrived = 0, wrong = 0;
+  if (real == NULL) return 2;
   while (list != NULL && fscanf(list, "%127s", name) == 1) {
     void *function = find(name), *own = dlsym(driver, name);
     if (function == NULL || own == NULL) {
@@ -96,7 +98,9 @@ static int check_names(void) {
     const standin_words *words = last();
     standin_words cleared = {{0}, {0}};
     memcpy((void *)(uintptr_t)words, &cleared, sizeof cleared);
-    if (strstr(getenv("STANDIN_REAL"), name) != NULL) continue;
+    char word[132];
+    snprintf(word, sizeof word, " %s ", name);
+    if (strstr(real, word) != NULL) continue;
     typedef int (*any)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                        uint64_t, uint64_t, uint64_t, double, double, double, double, double, double,
                        double, double);

@@ -6,7 +6,7 @@ shim_name=libstowage-shim.so
 
 # What only answers may be called with any words; the rest of the stand-in works, and is left out there.
 export STANDIN_NAMES=$source_dir/src/shim/driver-symbols.txt STANDIN_REAL
-STANDIN_REAL=$(sed -nE 's/^CALL (cu[A-Za-z0-9_]+)\(.*/\1/p' "$source_dir"/tests/standin/*.c | tr '\n' ' '; sed -nE 's/^HOOK\(([A-Za-z0-9_]+),.*/\1/p' "$source_dir/src/shim/hooks.def" | tr '\n' ' ')
+STANDIN_REAL=" $(sed -nE 's/^CALL (cu[A-Za-z0-9_]+)\(.*/\1/p' "$source_dir"/tests/standin/*.c | tr '\n' ' '; sed -nE 's/^HOOK\(([A-Za-z0-9_]+),.*/\1/p' "$source_dir/src/shim/hooks.def" | tr '\n' ' ') "
 for way in dlopen alias default; do
   out=$(beneath -- "$road" "$way" names); code=$?
   arrived=$(sed -nE 's/^([0-9]+) arrived.*/\1/p' <<< "$out")
