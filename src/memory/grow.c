@@ -131,9 +131,8 @@ static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier 
   }
   STOW_TRY(status);
   note_backed(h, a, &at->w);
-  arena_give(a, span_index); /* lane_take books it like any other */
-  *ptr = lane_take(l, r, tier);
-  return *ptr ? STOW_OK : stow_fail(STOW_ERR_STATE, "alloc: a backed window was not found again");
+  *ptr = lane_adopt(l, r, tier, span_index);
+  return *ptr ? STOW_OK : STOW_ERR_HOST_MEMORY; /* slab_adopt said why */
 }
 
 /* Bounds the tries of one request; each but the last frees or takes something. */

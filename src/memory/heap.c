@@ -214,38 +214,45 @@ static stow_status request_make(request *r, const heap *h, uint64_t bytes, uint6
 /* Calls on a lane with waiting frees between two questions about the oldest. */
 #define POLL_EVERY 8
 
-uint64_t lane_take(lane *l, const request *r, stow_tier tier) {
-  room *m = &l->rooms[tier];
-  arena *a = r->units < FINE_UNITS ? &m->fine : &m->main;
-  if (a->base == 0) return 0;
-  uint64_t ptr = 0;
-  if (r->class) {
-    ptr = slab_take(&m->slabs, a, r->class, r->mark);
-    if (!ptr) {
-      lane_flush(l);
-      uint32_t i = arena_take(a, SLAB_UNITS, 1);
-      if (i == 0) return 0;
-      if (slab_adopt(&m->slabs, a, i, r->class) != STOW_OK) {
-        arena_give(a, i);
-        return 0;
-      }
-      ptr = slab_take(&m->slabs, a, r->class, r->mark);
-    }
-  } else if (l->quick_units == r->units && r->align == 1 && l->quick_arena == a) {
-    a->spans[l->quick].mark = SPAN_LIVE | r->mark;
-    ptr = span_addr(a, l->quick);
-    l->quick = l->quick_units = 0;
-  } else {
-    if (l->quick) lane_flush(l);
-    uint32_t i = arena_take(a, r->units, r->align);
-    if (i == 0) return 0;
-    a->spans[i].mark |= r->mark;
-    ptr = span_addr(a, i);
-  }
+static uint64_t book(lane *l, const request *r, stow_tier tier, uint64_t ptr) {
   l->live[tier] += r->bytes;
   if (l->live[tier] > l->peak[tier]) l->peak[tier] = l->live[tier];
   l->allocs++;
   return ptr;
+}
+
+uint64_t lane_adopt(lane *l, const request *r, stow_tier tier, uint32_t i) {
+  room *m = &l->rooms[tier];
+  arena *a = r->units < FINE_UNITS ? &m->fine : &m->main;
+  if (!r->class) {
+    a->spans[i].mark |= r->mark;
+    return book(l, r, tier, span_addr(a, i));
+  }
+  if (slab_adopt(&m->slabs, a, i, r->class) != STOW_OK) {
+    arena_give(a, i);
+    return 0;
+  }
+  return book(l, r, tier, slab_take(&m->slabs, a, r->class, r->mark));
+}
+
+uint64_t lane_take(lane *l, const request *r, stow_tier tier) {
+  room *m = &l->rooms[tier];
+  arena *a = r->units < FINE_UNITS ? &m->fine : &m->main;
+  if (a->base == 0) return 0;
+  if (r->class) {
+    uint64_t ptr = slab_take(&m->slabs, a, r->class, r->mark);
+    if (ptr) return book(l, r, tier, ptr);
+    lane_flush(l);
+  } else if (l->quick_units == r->units && r->align == 1 && l->quick_arena == a) {
+    uint64_t ptr = span_addr(a, l->quick);
+    a->spans[l->quick].mark = SPAN_LIVE | r->mark;
+    l->quick = l->quick_units = 0;
+    return book(l, r, tier, ptr);
+  } else if (l->quick) {
+    lane_flush(l);
+  }
+  uint32_t i = arena_take(a, r->class ? SLAB_UNITS : r->units, r->class ? 1 : r->align);
+  return i ? lane_adopt(l, r, tier, i) : 0;
 }
 
 static void tell(heap *h, stow_event_kind kind, uint64_t ptr, uint64_t bytes, stow_stream stream,

@@ -192,6 +192,9 @@ typedef struct request {
 } request;
 /* What is free already; 0 if nothing is. Lane locked. */
 uint64_t lane_take(lane *l, const request *r, stow_tier tier);
+/* Books live span i, taken for the request by other means (the whole slab for a small one). 0: no
+ * host memory for the slab, and the span is free again. */
+uint64_t lane_adopt(lane *l, const request *r, stow_tier tier, uint32_t i);
 /* Everything that can be done about a request that found nothing free. No lock held. */
 stow_status heap_grow(uint64_t *ptr, heap *h, lane *l, const request *r);
 /* Strips every lane's free pages of a tier into the pool until `bytes` went there. Heap locked. */
