@@ -35,6 +35,7 @@ fresh() { # an empty folder to run in
   rm -rf "$folder/empty" "$folder/cache" && mkdir "$folder/empty"
   ln -s "$source_dir/tests/data" "$folder/empty/data"
   ln -s "$source_dir/tests" "$folder/empty/tests"
+  ln -s "$source_dir/examples" "$folder/empty/examples"
 }
 
 for file in "$source_dir"/tests/golden/*.txt; do
