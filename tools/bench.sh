@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# bench.sh BUILD [--gpu]: runs every benchmark (bench/*_bench.c and *_bench.sh; those named gpu_* only with --gpu), one after another and
-# alone, so that they do not disturb each other. Each prints its own table.
+# bench.sh BUILD [--gpu]: runs every benchmark (bench/*_bench.c and *_bench.sh; those named gpu_* only with --gpu), one after
+# another and alone, so that they do not disturb each other. Each prints its own table.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1 gpu=${2:-}
@@ -15,7 +15,8 @@ for program in "$build"/bench/*_bench; do
 done
 # Those that are scripts: peers in other languages beside the command.
 for script in bench/*_bench.sh; do
-  [ -e "$script" ] && [ -z "$gpu" ] || continue
+  [ -e "$script" ] || continue
+  case $script in bench/gpu_*) [ "$gpu" = --gpu ] || continue ;; *) [ -z "$gpu" ] || continue ;; esac
   echo "== $(basename "$script" .sh)"
   bash "$script" "$build"
   count=$((count + 1))
