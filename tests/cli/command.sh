@@ -11,7 +11,7 @@ check info_json_parses_with_the_simulated_card parses "$stowage" info --json --d
 check doctor_json_parses parses "$stowage" doctor --json --device sim:16G
 STOWAGE_DEVICE=sim:2G check the_environment_names_the_device bash -c "'$stowage' info | grep -q '2.0 GiB'"
 
-if "$stowage" info --json | grep -q '"no_gpu": null'; then
+if "$stowage" info --json | grep_all '"no_gpu": null'; then
   skip "no_gpu_is_said_plainly: this machine has one"
 else
   no_gpu() { "$stowage" info | grep '^no GPU: ' && "$stowage" doctor | grep -E '^driver +none +no GPU: '; }
@@ -35,7 +35,7 @@ END
 }
 escape=$(printf '\033')
 colours() { # COMMAND… : does its output have any?
-  "$@" | grep -q "$escape"
+  "$@" | grep_all "$escape"
 }
 if ! python3 -c 'import pty; pty.openpty()' 2> /dev/null; then
   skip "colours_on_a_terminal: no terminal can be made here (is /dev/pts mounted?)"
@@ -54,9 +54,9 @@ helps() {
   local verb
   for verb in $verbs; do
     "$stowage" "$verb" --help > "$folder/help" && "$stowage" "$verb" -h | cmp - "$folder/help" &&
-      "$stowage" help "$verb" | cmp - "$folder/help" && sed -n 3p "$folder/help" | grep -q '^example:$' &&
-      sed -n 4p "$folder/help" | grep -q "^  .*stowage $verb" && grep -q '^exit codes:$' "$folder/help" &&
-      "$stowage" --help | grep -q "^  $verb " || { echo "$verb"; return 1; }
+      "$stowage" help "$verb" | cmp - "$folder/help" && sed -n 3p "$folder/help" | grep_all '^example:$' &&
+      sed -n 4p "$folder/help" | grep_all "^  .*stowage $verb" && grep -q '^exit codes:$' "$folder/help" &&
+      "$stowage" --help | grep_all "^  $verb " || { echo "$verb"; return 1; }
   done
 }
 check "help_of_every_verb_begins_with_an_example" helps
@@ -68,7 +68,7 @@ complete_words() {
 completes() {
   [ "$(complete_words stowage inf)" = info ] && [ "$(complete_words stowage info --js)" = --json ] &&
     [ "$(complete_words stowage info --device x)" = "" ] && [ "$(complete_words stowage help doc)" = doctor ] &&
-    ! complete_words stowage '' | grep -qE 'completion|probe-host'
+    ! complete_words stowage '' | grep_all -E 'completion|probe-host'
 }
 check bash_completes_verbs_and_options completes
 if has zsh; then check zsh_reads_its_completion zsh -n "$build/completions/_stowage"; else skip "zsh_reads_its_completion: no zsh"; fi

@@ -5,7 +5,7 @@ pinned=14
 name=sources_are_formatted
 found=
 for tool in "clang-format-$pinned" clang-format; do
-  if has "$tool" && "$tool" --version | grep -q "version $pinned\."; then found=$tool; break; fi
+  if has "$tool" && "$tool" --version | grep_all "version $pinned\."; then found=$tool; break; fi
 done
 if [ -z "$found" ]; then skip "$name: needs clang-format $pinned, here is $(clang-format --version 2> /dev/null || echo none)"; finish; fi
 if ! has git || ! git -C "$source_dir" rev-parse > /dev/null 2>&1; then skip "$name: not a git checkout"; finish; fi

@@ -11,6 +11,8 @@ ok() { echo "ok $*"; }
 fail() { echo "FAIL $*"; failed=1; }
 skip() { echo "skip $*"; }
 has() { command -v "$1" > /dev/null 2>&1; }
+# grep at the end of a pipe: reads all of it, where -q would leave early and fail the writer (pipefail) now and then.
+grep_all() { grep "$@" > /dev/null; }
 # check NAME COMMAND…: ok if the command succeeds, else its output and FAIL.
 check() {
   local name=$1; shift

@@ -10,9 +10,9 @@ while read -r verb options; do
   page=$man/stowage-$verb.1
   if [ ! -f "$page" ]; then echo "$verb: no man/man1/stowage-$verb.1"; missing=1; continue; fi
   for option in $options; do
-    tr -d '\\' < "$page" | grep -qE -e "$option\b" || { echo "$verb: $option is not in its page"; missing=1; }
+    tr -d '\\' < "$page" | grep_all -E -e "$option\b" || { echo "$verb: $option is not in its page"; missing=1; }
   done
-  tr -d '\\' < "$man/stowage.1" | grep -q "stowage-$verb" || { echo "$verb: not named in stowage.1"; missing=1; }
+  tr -d '\\' < "$man/stowage.1" | grep_all "stowage-$verb" || { echo "$verb: not named in stowage.1"; missing=1; }
 done < "$folder/verbs"
 if [ "$missing" = 0 ]; then ok "every_verb_and_option_has_its_page: $(wc -l < "$folder/verbs") verbs"; else fail every_verb_and_option_has_its_page; fi
 if has groff; then

@@ -25,7 +25,7 @@ if [ -n "$file" ] && [ "$(count "$file" alloc)" = 3 ]; then ok a_killed_process_
 # Several processes: one file each, the command's own under the name asked for.
 beneath --record "$folder/many.stow" -- bash -c "'$holder' alloc:1048576; '$holder' alloc:2097152; exec '$holder' alloc:3145728" > /dev/null 2>&1
 files=$(ls "$folder"/many*.stow | wc -l)
-if [ "$files" = 3 ] && facts "$folder/many.stow" | grep -q 3145728; then ok each_process_has_its_file; else ls "$folder"; fail "each_process_has_its_file: $files"; fi
+if [ "$files" = 3 ] && facts "$folder/many.stow" | grep_all 3145728; then ok each_process_has_its_file; else ls "$folder"; fail "each_process_has_its_file: $files"; fi
 RANK=3 beneath --record "$folder/job.stow" -- bash -c "'$holder' alloc:1048576; '$holder' alloc:2097152" > /dev/null 2>&1
 if ls "$folder"/job-rank3-*.stow > /dev/null 2>&1; then ok ranks_are_in_the_name; else ls "$folder"; fail ranks_are_in_the_name; fi
 
@@ -34,7 +34,7 @@ beneath --vram-limit 10M -- sh -c "'$holder' alloc:$((60 * M)); exit 1" > /dev/n
 if ls "$XDG_STATE_HOME"/stowage/runs/last/*.stow > /dev/null 2>&1; then ok a_failed_command_leaves_its_last_events; else ls "$XDG_STATE_HOME"/stowage/runs/last/; fail a_failed_command_leaves_its_last_events; fi
 beneath -- "$holder" alloc:$((6 * M)) > /dev/null 2>&1
 if [ "$(ls "$XDG_STATE_HOME"/stowage/runs/last/)" = ledger ]; then ok one_that_worked_leaves_none; else ls "$XDG_STATE_HOME"/stowage/runs/last/; fail one_that_worked_leaves_none; fi
-if beneath --record "$folder/none.stow" -- true 2>&1 | grep -q 'took no device memory'; then ok nothing_to_record_is_said; else fail nothing_to_record_is_said; fi
+if beneath --record "$folder/none.stow" -- true 2>&1 | grep_all 'took no device memory'; then ok nothing_to_record_is_said; else fail nothing_to_record_is_said; fi
 # Recording goes to a file that is the old one or the new one.
 echo old > "$folder/old.stow"
 beneath --record "$folder/old.stow" -- true 2> /dev/null

@@ -40,6 +40,7 @@ static bool settle(async_pool *a, uint32_t lane) {
   }
   order_at at;
   for (bool more = order_first(waiting, &at); more; more = order_next(waiting, &at))
+    /* None waiting: no turn. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
     list[count++] = order_get(waiting, at).id;
   /* By turn: insertion sort, since few wait and they come nearly so. */
   for (size_t i = 1; i < count; i++) {
