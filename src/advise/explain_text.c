@@ -101,11 +101,7 @@ stow_status explanation_short(const explanation *x, buffer *out) {
 /* ---- JSON ---- */
 
 static void json_bytes(json *j, const char *key, uint64_t bytes) {
-  json_key(j, key);
-  if (known(bytes))
-    json_u64(j, bytes);
-  else
-    json_null(j);
+  json_number_or_null(j, key, known(bytes), bytes);
 }
 
 static void numbers_json(const numbers *n, json *j) {

@@ -145,3 +145,15 @@ void json_null(json *j) {
   before_value(j);
   buffer_text(j->out, "null");
 }
+
+void json_number(json *j, const char *key, uint64_t value) {
+  json_number_or_null(j, key, true, value);
+}
+
+void json_number_or_null(json *j, const char *key, bool known, uint64_t value) {
+  json_key(j, key);
+  if (known)
+    json_u64(j, value);
+  else
+    json_null(j);
+}

@@ -37,4 +37,8 @@ void json_double(
 void json_bool(json *j, bool value);
 void json_null(json *j);
 
+/* A key and its number; null where the number is not known. */
+void json_number(json *j, const char *key, uint64_t value);
+void json_number_or_null(json *j, const char *key, bool known, uint64_t value);
+
 #endif

@@ -81,35 +81,30 @@ static stow_status describe(const conversion *c) {
 
 /* ---- for programs ---- */
 
-static void json_member(json *j, const char *key, uint64_t value) {
-  json_key(j, key);
-  json_u64(j, value);
-}
-
 static void json_input(json *j, const conversion *c) {
   const recording *r = &c->r;
   json_key(j, "input");
   json_begin_object(j);
   json_key(j, "path"), json_text(j, c->from_path);
   json_key(j, "source"), json_text(j, source_words(r->source));
-  json_member(j, "events", r->event_count);
+  json_number(j, "events", r->event_count);
   json_key(j, "events_by_kind");
   json_begin_object(j);
   for (uint8_t kind = 0; kind < EVENT_KIND_COUNT; kind++)
-    if (c->by_kind[kind] > 0) json_member(j, event_kind_name(kind), c->by_kind[kind]);
+    if (c->by_kind[kind] > 0) json_number(j, event_kind_name(kind), c->by_kind[kind]);
   json_end_object(j);
-  json_member(j, "names", r->names.count);
-  json_member(j, "frames", r->frame_count);
-  json_member(j, "stacks", r->stack_count);
-  json_member(j, "segments", r->segment_count);
-  json_member(j, "blocks", r->block_count);
-  json_member(j, "settings", r->setting_count);
-  json_member(j, "skipped_events", r->skipped_events);
-  json_member(j, "unknown_fields", r->unknown_fields);
-  json_member(j, "unknown_frees", r->unknown_frees);
-  json_member(j, "bad_values", r->bad_values);
-  json_member(j, "damaged_chunks", r->damaged_chunks);
-  json_member(j, "torn_bytes", r->torn_bytes);
+  json_number(j, "names", r->names.count);
+  json_number(j, "frames", r->frame_count);
+  json_number(j, "stacks", r->stack_count);
+  json_number(j, "segments", r->segment_count);
+  json_number(j, "blocks", r->block_count);
+  json_number(j, "settings", r->setting_count);
+  json_number(j, "skipped_events", r->skipped_events);
+  json_number(j, "unknown_fields", r->unknown_fields);
+  json_number(j, "unknown_frees", r->unknown_frees);
+  json_number(j, "bad_values", r->bad_values);
+  json_number(j, "damaged_chunks", r->damaged_chunks);
+  json_number(j, "torn_bytes", r->torn_bytes);
   json_key(j, "ended"), json_bool(j, r->ended);
   json_key(j, "error"), json_text(j, r->error_id != 0 ? recording_text(r, r->error_id) : NULL);
   json_end_object(j);
@@ -124,8 +119,8 @@ static stow_status print_json(const conversion *c) {
   json_begin_object(&j);
   json_key(&j, "path"), json_text(&j, c->to_path);
   json_key(&j, "format"), json_text(&j, recording_kind_name(c->to));
-  json_member(&j, "bytes", c->written_bytes);
-  json_member(&j, "left_out_events", c->left_out);
+  json_number(&j, "bytes", c->written_bytes);
+  json_number(&j, "left_out_events", c->left_out);
   json_end_object(&j);
   json_end_object(&j);
   return output_buffer(&b);

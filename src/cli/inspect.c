@@ -127,11 +127,6 @@ static stow_status print_text(const char *path, const file_facts *f) {
 
 /* ---- for programs ---- */
 
-static void json_member(json *j, const char *key, uint64_t value) {
-  json_key(j, key);
-  json_u64(j, value);
-}
-
 /* The exact integer where it is one. */
 static void json_range(json *j, const scan *s) {
   bool none = s->count == 0 || s->least > s->most;
@@ -146,8 +141,8 @@ static void json_range(json *j, const scan *s) {
     else
       json_double(j, most ? s->most : s->least);
   }
-  json_member(j, "nan", s->nans);
-  json_member(j, "inf", s->infs);
+  json_number(j, "nan", s->nans);
+  json_number(j, "inf", s->infs);
   json_key(j, "whole_numbers"), json_bool(j, dtype_kind(s->type) != CLASS_FLOAT || s->whole);
 }
 
@@ -163,9 +158,9 @@ static void json_array(json *j, const array_facts *a) {
   json_end_array(j);
   json_key(j, "dtype"), json_text(j, a->type_name);
   json_key(j, "fortran_order"), json_bool(j, a->fortran_order);
-  json_member(j, "bytes", a->bytes);
+  json_number(j, "bytes", a->bytes);
   json_key(j, "smallest_dtype"), json_text(j, a->scanned ? dtype_name(a->smallest) : a->type_name);
-  json_member(j, "bytes_after", a->bytes_after);
+  json_number(j, "bytes_after", a->bytes_after);
   json_key(j, "sparse"), json_text(j, a->sparse ? a->layout : NULL);
   if (a->scanned) {
     json_fraction(j, a->zeros, a->count);
@@ -185,20 +180,20 @@ static void json_column(json *j, const file_facts *f, const column_facts *c) {
   json_begin_object(j);
   json_key(j, "name"), json_text(j, c->name);
   json_key(j, "dtype"), json_text(j, c->type_name);
-  json_member(j, "missing", c->missing);
-  json_member(j, "bytes", c->bytes);
+  json_number(j, "missing", c->missing);
+  json_number(j, "bytes", c->bytes);
   json_key(j, "smallest_dtype");
   json_text(j, c->smallest != DTYPE_NONE ? dtype_name(c->smallest) : c->type_name);
-  json_member(j, "bytes_after", c->bytes_after);
+  json_number(j, "bytes_after", c->bytes_after);
   if (c->text) {
     json_key(j, "mixed"), json_bool(j, c->mixed);
-    if (c->mixed) json_member(j, "first_text_line", c->first_text_line);
+    if (c->mixed) json_number(j, "first_text_line", c->first_text_line);
     json_key(j, "distinct");
     if (c->distinct_known)
       json_u64(j, c->distinct);
     else
       json_null(j);
-    json_member(j, "longest_bytes", c->longest);
+    json_number(j, "longest_bytes", c->longest);
   } else {
     json_fraction(j, c->values.zeros, f->rows);
     json_range(j, &c->values);
@@ -210,13 +205,13 @@ static void json_file(json *j, const char *path, const file_facts *f) {
   json_begin_object(j);
   json_key(j, "path"), json_text(j, path);
   json_key(j, "format"), json_text(j, f->format);
-  json_member(j, "file_bytes", f->file_bytes);
+  json_number(j, "file_bytes", f->file_bytes);
   bool one = !f->table && f->array_count == 1 && f->arrays[0].name[0] == '\0';
   if (one) {
     json_array(j, &f->arrays[0]);
   } else {
-    json_member(j, "bytes", f->bytes);
-    json_member(j, "bytes_after", f->bytes_after);
+    json_number(j, "bytes", f->bytes);
+    json_number(j, "bytes_after", f->bytes_after);
   }
   if (f->table) {
     json_key(j, "shape");
@@ -240,7 +235,7 @@ static void json_file(json *j, const char *path, const file_facts *f) {
     }
     json_end_array(j);
   }
-  json_member(j, "peak_memory_bytes", budget_peak());
+  json_number(j, "peak_memory_bytes", budget_peak());
   json_end_object(j);
 }
 

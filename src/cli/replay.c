@@ -158,14 +158,6 @@ static stow_status print_text(const replay_job *job) {
 
 /* ---- for programs ---- */
 
-static void number_or_null(json *j, const char *key, bool known, uint64_t number) {
-  json_key(j, key);
-  if (known)
-    json_u64(j, number);
-  else
-    json_null(j);
-}
-
 static stow_status print_json(const replay_job *job) {
   buffer out = BUFFER_INIT;
   json j = JSON_PRETTY(&out);
@@ -175,14 +167,14 @@ static stow_status print_json(const replay_job *job) {
     json_begin_object(&j);
     json_key(&j, "policy"), json_text(&j, r->policy->name);
     json_key(&j, "finishes"), json_bool(&j, r->finishes);
-    number_or_null(&j, "failed_at_event", !r->finishes, r->failed_at_event);
+    json_number_or_null(&j, "failed_at_event", !r->finishes, r->failed_at_event);
     json_key(&j, "peak_live_bytes"), json_u64(&j, r->peak_live_bytes);
     json_key(&j, "peak_reserved_bytes"), json_u64(&j, r->stats.peak_reserved_bytes);
-    number_or_null(&j, "min_limit_bytes", r->min_limit_bytes != 0, r->min_limit_bytes);
+    json_number_or_null(&j, "min_limit_bytes", r->min_limit_bytes != 0, r->min_limit_bytes);
     json_key(&j, "page_calls"), json_u64(&j, r->stats.page_calls);
     json_key(&j, "page_time_us"), json_u64(&j, r->stats.page_time_ns / 1000);
-    number_or_null(&j, "segment_mismatches", r->checked, r->segment_mismatches);
-    number_or_null(&j, "address_mismatches", r->checked, r->address_mismatches);
+    json_number_or_null(&j, "segment_mismatches", r->checked, r->segment_mismatches);
+    json_number_or_null(&j, "address_mismatches", r->checked, r->address_mismatches);
     json_end_object(&j);
   }
   json_end_array(&j);

@@ -5,11 +5,6 @@
 #include "report/difference.h"
 #include "report/report.h"
 
-static void number(json *j, const char *key, uint64_t value) {
-  json_key(j, key);
-  json_u64(j, value);
-}
-
 static void json_holders(json *j, const report *r) {
   json_key(j, "holders");
   json_begin_array(j);
@@ -19,8 +14,8 @@ static void json_holders(json *j, const report *r) {
     json_begin_object(j);
     json_key(j, "label");
     json_text(j, census_label(label, sizeof label, &r->time, &r->sites, r->group, h->key));
-    number(j, "bytes", h->bytes);
-    number(j, "count", h->count);
+    json_number(j, "bytes", h->bytes);
+    json_number(j, "count", h->count);
     json_end_object(j);
   }
   json_end_array(j);
@@ -30,34 +25,34 @@ static void json_peak(json *j, const report *r) {
   static const char *const groups[] = {"site", "tag", "size"};
   json_key(j, "peak");
   json_begin_object(j);
-  number(j, "event", r->peak.tick);
-  number(j, "time_ns", timeline_time_ns(&r->time, r->peak.tick));
-  number(j, "live_bytes", r->peak.live_bytes);
-  number(j, "live_count", r->peak.live_count);
-  number(j, "reserved_bytes", r->peak.reserved_bytes);
-  number(j, "hole_bytes", r->peak.hole_bytes);
-  number(j, "hole_count", r->peak.hole_count);
-  number(j, "largest_hole_bytes", r->peak.largest_hole_bytes);
+  json_number(j, "event", r->peak.tick);
+  json_number(j, "time_ns", timeline_time_ns(&r->time, r->peak.tick));
+  json_number(j, "live_bytes", r->peak.live_bytes);
+  json_number(j, "live_count", r->peak.live_count);
+  json_number(j, "reserved_bytes", r->peak.reserved_bytes);
+  json_number(j, "hole_bytes", r->peak.hole_bytes);
+  json_number(j, "hole_count", r->peak.hole_count);
+  json_number(j, "largest_hole_bytes", r->peak.largest_hole_bytes);
   json_key(j, "grouped_by"), json_text(j, groups[r->group]);
   json_holders(j, r);
   json_end_object(j);
 }
 
 static void json_failures(json *j, const report *r) {
-  number(j, "failure_count", r->failure_count);
+  json_number(j, "failure_count", r->failure_count);
   json_key(j, "failures");
   json_begin_array(j);
   for (uint32_t i = 0; i < r->failures_kept; i++) {
     const failure *f = &r->failures[i];
     json_begin_object(j);
-    number(j, "event", f->tick);
-    number(j, "time_ns", timeline_time_ns(&r->time, f->tick));
-    number(j, "asked_bytes", f->asked_bytes);
-    number(j, "device_free_bytes", f->device_free_bytes);
-    number(j, "live_bytes", f->live_bytes);
-    number(j, "reserved_bytes", f->reserved_bytes);
-    number(j, "hole_bytes", f->hole_bytes);
-    number(j, "largest_hole_bytes", f->largest_hole_bytes);
+    json_number(j, "event", f->tick);
+    json_number(j, "time_ns", timeline_time_ns(&r->time, f->tick));
+    json_number(j, "asked_bytes", f->asked_bytes);
+    json_number(j, "device_free_bytes", f->device_free_bytes);
+    json_number(j, "live_bytes", f->live_bytes);
+    json_number(j, "reserved_bytes", f->reserved_bytes);
+    json_number(j, "hole_bytes", f->hole_bytes);
+    json_number(j, "largest_hole_bytes", f->largest_hole_bytes);
     json_end_object(j);
   }
   json_end_array(j);
@@ -75,11 +70,11 @@ static void json_iterations(json *j, const report *r) {
   for (uint32_t i = all->first_is_setup; i < last; i++) {
     const iteration *it = &all->list[i];
     json_begin_object(j);
-    number(j, "first_event", it->start);
-    number(j, "end_event", it->end);
-    number(j, "alloc_count", it->allocs);
-    number(j, "peak_live_bytes", it->peak_bytes);
-    number(j, "end_live_bytes", it->end_bytes);
+    json_number(j, "first_event", it->start);
+    json_number(j, "end_event", it->end);
+    json_number(j, "alloc_count", it->allocs);
+    json_number(j, "peak_live_bytes", it->peak_bytes);
+    json_number(j, "end_live_bytes", it->end_bytes);
     json_end_object(j);
   }
   json_end_array(j);
@@ -93,16 +88,12 @@ static void json_policies(json *j, const report *r) {
     json_begin_object(j);
     json_key(j, "policy"), json_text(j, p->policy->name);
     json_key(j, "finishes"), json_bool(j, p->finishes);
-    number(j, "peak_live_bytes", p->peak_live_bytes);
-    number(j, "peak_reserved_bytes", p->stats.peak_reserved_bytes);
-    number(j, "largest_hole_bytes", p->stats.largest_hole_bytes);
-    number(j, "page_calls", p->stats.page_calls);
-    number(j, "page_time_us", p->stats.page_time_ns / 1000);
-    json_key(j, "min_limit_bytes");
-    if (p->min_limit_bytes != 0)
-      json_u64(j, p->min_limit_bytes);
-    else
-      json_null(j);
+    json_number(j, "peak_live_bytes", p->peak_live_bytes);
+    json_number(j, "peak_reserved_bytes", p->stats.peak_reserved_bytes);
+    json_number(j, "largest_hole_bytes", p->stats.largest_hole_bytes);
+    json_number(j, "page_calls", p->stats.page_calls);
+    json_number(j, "page_time_us", p->stats.page_time_ns / 1000);
+    json_number_or_null(j, "min_limit_bytes", p->min_limit_bytes != 0, p->min_limit_bytes);
     json_end_object(j);
   }
   json_end_array(j);
@@ -112,25 +103,25 @@ static void json_run(json *j, const report *r) {
   const timeline *t = &r->time;
   json_begin_object(j);
   json_key(j, "file"), json_text(j, r->file);
-  number(j, "device", t->device);
-  number(j, "events", t->tick_count);
-  number(j, "time_ns", timeline_time_ns(t, t->tick_count));
-  number(j, "alloc_count", r->alloc_count);
-  number(j, "free_count", r->free_count);
-  number(j, "peak_live_bytes", r->peak.live_bytes);
+  json_number(j, "device", t->device);
+  json_number(j, "events", t->tick_count);
+  json_number(j, "time_ns", timeline_time_ns(t, t->tick_count));
+  json_number(j, "alloc_count", r->alloc_count);
+  json_number(j, "free_count", r->free_count);
+  json_number(j, "peak_live_bytes", r->peak.live_bytes);
   json_key(j, "reserved_known"), json_bool(j, t->reserved_known);
-  number(j, "peak_reserved_bytes", r->peak_reserved_bytes);
-  number(j, "peak_reserved_event", r->peak_reserved_tick);
-  number(j, "end_live_bytes", r->end_live_bytes);
+  json_number(j, "peak_reserved_bytes", r->peak_reserved_bytes);
+  json_number(j, "peak_reserved_event", r->peak_reserved_tick);
+  json_number(j, "end_live_bytes", r->end_live_bytes);
   json_peak(j, r);
   json_failures(j, r);
   json_iterations(j, r);
   json_policies(j, r);
-  number(j, "live_before_recording", t->before_count);
-  number(j, "unknown_frees", t->unknown_frees + t->source->unknown_frees);
-  number(j, "doubled_allocs", t->doubled_allocs);
-  number(j, "passed_over",
-         t->bad_sizes + t->bad_extents + t->source->bad_values + t->source->skipped_events);
+  json_number(j, "live_before_recording", t->before_count);
+  json_number(j, "unknown_frees", t->unknown_frees + t->source->unknown_frees);
+  json_number(j, "doubled_allocs", t->doubled_allocs);
+  json_number(j, "passed_over",
+              t->bad_sizes + t->bad_extents + t->source->bad_values + t->source->skipped_events);
   json_end_object(j);
 }
 
@@ -143,8 +134,8 @@ static stow_status json_difference(json *j, const report *a, const report *b) {
   for (size_t i = 0; i < count && status == STOW_OK; i++) {
     json_begin_object(j);
     json_key(j, "label"), json_text(j, rows[i].label);
-    number(j, "first_bytes", rows[i].bytes[0]);
-    number(j, "second_bytes", rows[i].bytes[1]);
+    json_number(j, "first_bytes", rows[i].bytes[0]);
+    json_number(j, "second_bytes", rows[i].bytes[1]);
     json_end_object(j);
   }
   json_end_array(j);

@@ -209,11 +209,6 @@ static stow_status pack_sections(packer *p, text_table *texts, const stack_tree 
 
 /* ---- the JSON beside the sections ---- */
 
-static void json_number(json *j, const char *key, uint64_t value) {
-  json_key(j, key);
-  json_u64(j, value);
-}
-
 static void pack_rounds(json *j, const iterations *rounds, text_table *texts) {
   static const char *const how[] = {"none", "marks", "guessed"};
   json_key(j, "iterations");
