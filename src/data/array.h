@@ -1,5 +1,5 @@
 /* Array: numbers on disk with a type and a shape, wherever they stand: an .npy file, a member of an
- * .npz (stored or deflated), a tensor of a .safetensors file, or raw bytes that the caller
+ * .npz (stored or deflated), or raw bytes that the caller
  * describes.
  *
  *   array a; array_open(&a, "x.npz:weights", NULL);
