@@ -15,6 +15,18 @@ static cu_result create_elsewhere(cu_handle *handle, size_t bytes, const cu_prop
   return code;
 }
 
+/* Would a page of `bytes` leave the reserve untouched? Not to the byte among processes: what is
+ * kept exactly is the limit itself. */
+static bool leaves_reserve(unsigned device, uint64_t bytes) {
+  const ledger *l = account_ledger();
+  uint64_t reserve = spill_reserve(device);
+  ledger_totals totals;
+  if (reserve == 0) return true;
+  ledger_sum(l, device, &totals);
+  uint64_t limit = ledger_limit(l, device) - reserve;
+  return bytes <= limit && totals.vram_bytes <= limit - bytes;
+}
+
 cu_result cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop,
                       unsigned long long flags) {
   __typeof__(&cuMemCreate) real = REAL(cuMemCreate);
@@ -25,7 +37,7 @@ cu_result cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop,
   unsigned device = account_device(prop->location.id);
   cu_result code = CU_ERROR_OUT_OF_MEMORY;
   spill_asked();
-  if (account_take(device, LEDGER_PAGES, bytes)) {
+  if (leaves_reserve(device, bytes) && account_take(device, LEDGER_PAGES, bytes)) {
     code = real(handle, bytes, prop, flags);
     if (code == CU_OK)
       book_add(BOOK_PAGE, *handle, &(holding){bytes, LEDGER_PAGES, device, NULL, 0, 1, false});

@@ -1,96 +1,14 @@
-/* Spill: deciding, and host pages in the place of device pages. */
+/* Spill: host pages in the place of device pages. */
 #include "shim/spill.h"
 
-#include <link.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/hostmem.h"
 #include "base/lock.h"
 #include "device/cuda_card.h"
 #include "device/cuda_probe.h"
 #include "shim/record.h"
-
-#define SKIP_MAX 64
-
-/* What one thread was told. */
-typedef struct asking {
-  bool refused;         /* its request was refused, and the answer to the next ask is due */
-  bool judged;          /* whether that refusal freed anything is known */
-  uint64_t released_at; /* account_released() when it was refused */
-  uint32_t skip;        /* requests that will not be refused */
-  uint32_t skip_next;   /* how many after the next refusal in vain */
-} asking;
-static _Thread_local asking mine;
-
-static _Atomic int captures;
-
-void spill_capture(int more) {
-  int now = atomic_fetch_add(&captures, more) + more;
-  if (now < 0) atomic_store(&captures, 0);
-}
-
-bool spill_capturing(void) {
-  return atomic_load(&captures) > 0;
-}
-
-/* ---- deciding ---- */
-
-/* Is a framework loaded that drops its cache and asks again? (A dl_iterate_phdr callback.) */
-static int is_retrying(struct dl_phdr_info *info, size_t size, void *user) {
-  (void)size;
-  (void)user;
-  return info->dlpi_name != NULL && strstr(info->dlpi_name, "libc10_cuda.so") != NULL;
-}
-
-bool spill_retry_known(void) {
-  enum { LOOKS_MAX = 64 };
-  static _Atomic bool known;
-  static _Atomic int looks;
-  if (atomic_load(&known)) return true;
-  /* A framework loads its libraries before it first takes memory; after so many looks in vain
-   * there is none. */
-  if (atomic_load(&looks) >= LOOKS_MAX) return false;
-  atomic_fetch_add(&looks, 1);
-  /* The variable is for tests, and for frameworks of which we do not know. */
-  const char *said = secure_getenv("STOWAGE_RETRIES");
-  if ((said != NULL && said[0] == '1') || dl_iterate_phdr(is_retrying, NULL) != 0)
-    atomic_store(&known, true);
-  return atomic_load(&known);
-}
-
-void spill_asked(void) {
-  if (!mine.refused || mine.judged) return;
-  mine.judged = true;
-  if (account_released() != mine.released_at) {
-    mine.skip_next = 0;
-    return;
-  }
-  mine.skip_next = mine.skip_next == 0 ? 1 : mine.skip_next * 2;
-  if (mine.skip_next > SKIP_MAX) mine.skip_next = SKIP_MAX;
-  mine.skip = mine.skip_next;
-}
-
-void spill_served(void) {
-  if (mine.refused) {
-    ledger *l = account_ledger();
-    if (l->header != NULL) atomic_fetch_add(&l->header->retried_count, 1);
-  } else if (mine.skip > 0)
-    mine.skip--;
-  mine.refused = false;
-}
-
-bool spill_wanted(unsigned device, cu_device card, uint64_t bytes) {
-  if ((spill_capturing() || mine.refused || mine.skip > 0 || !spill_retry_known()) &&
-      spill_budget(card) > 0)
-    return true;
-  account_refused(device, bytes);
-  mine.refused = true;
-  mine.judged = false;
-  mine.released_at = account_released();
-  return false;
-}
 
 /* ---- host pages ---- */
 
@@ -100,9 +18,8 @@ static cuda_driver table;
 static cuda_probe road;
 
 void spill_after_fork(void) {
+  retry_after_fork();
   lock_init(&road_lock, LOCK_DEVICE);
-  atomic_store(&captures, 0);
-  mine = (asking){0};
 }
 
 /* By which road this driver puts pages on the host; asked once, the answer is kept between
@@ -131,6 +48,19 @@ uint64_t spill_budget(cu_device card) {
                                                                      : LEDGER_ROAD_NONE;
   atomic_store(&l->header->host_road, told);
   return told == LEDGER_ROAD_NONE ? 0 : limit;
+}
+
+/* For cuBLAS, cuDNN and their like; a small limit is not cut smaller still. */
+#define RESERVE_BYTES ((uint64_t)128 << 20)
+#define RESERVE_FROM  ((uint64_t)1 << 30)
+
+uint64_t spill_reserve(unsigned device) {
+  const ledger *l = account_ledger();
+  if (l->header == NULL || ledger_spill_limit(l) == 0) return 0;
+  uint64_t limit = ledger_limit(l, device);
+  if (limit == LEDGER_UNLIMITED || limit < RESERVE_FROM) return 0;
+  uint64_t plain = ledger_own(l, device, LEDGER_PLAIN);
+  return plain < RESERVE_BYTES ? RESERVE_BYTES - plain : 0;
 }
 
 /* Would the host be left enough to live? Asked each time: others take of it too. */

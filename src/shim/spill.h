@@ -2,8 +2,9 @@
  *
  * A framework that drops its cache and asks again when it is told "out of memory" (PyTorch) is told
  * so once for a request, and served from the host only if asking again did not help; everybody else
- * is served at once. Never refused are requests while a graph is captured, where no cache is
- * dropped, and, for a growing while, those after a refusal that freed nothing. */
+ * is served at once, other libraries in the same process too: it is the caller that counts. Never
+ * refused are requests while a graph is captured, where no cache is dropped, and, for a growing
+ * while, those after a refusal that freed nothing. */
 #ifndef SHIM_SPILL_H
 #define SHIM_SPILL_H
 
@@ -38,7 +39,12 @@ cu_result spill_plain_free(cu_addr addr, const holding *what);
 void spill_capture(int more);
 bool spill_capturing(void);
 
+/* The part of the limit that pages leave to requests of other kinds while there is a spill: those
+ * of libraries that ask once and give up. 0 where nothing is left to them on purpose. */
+uint64_t spill_reserve(unsigned device);
+
 /* In a child of fork, where other threads are gone with what they were at. */
 void spill_after_fork(void);
+void retry_after_fork(void); /* retry.c's part of it */
 
 #endif

@@ -1,10 +1,10 @@
 /* Holder: a program that takes and gives device memory as its words say, and tells each answer.
  *
- *   holder WORD…   alloc:BYTES free  pitch:BYTES managed:BYTES array:BYTES  async:BYTES afree
- *                  page:BYTES (make, map, grant)  unpage  pages:COUNTxBYTES (one request of many;
- *                  what was made is given back where one fails)  pin:BYTES unpin
- *                  info total  capture endcapture  reset  fork:WORD…(rest in a child)
- *                  say:TEXT read (waits for a line)  touch (writes and reads the last page)
+ *   holder WORD…   alloc:BYTES free  falloc:BYTES (asked by a library with PyTorch's name)
+ * pitch:BYTES managed:BYTES array:BYTES  async:BYTES afree page:BYTES (make, map, grant)  unpage
+ * pages:COUNTxBYTES (one request of many; what was made is given back where one fails)  pin:BYTES
+ * unpin info total  capture endcapture  reset  fork:WORD…(rest in a child) say:TEXT read (waits for
+ * a line)  touch (writes and reads the last page)
  *
  * Every answer is one line, "WORD CODE", with figures after it for info and total. The last thing
  * taken of a kind is given back first. */
@@ -107,6 +107,16 @@ static int figures(const char *word) {
   return -1;
 }
 
+/* The library HOLDER_FRAMEWORK names asks in our place. */
+static int ask_as_framework(cu_addr *addr, size_t bytes) {
+  typedef int (*through)(int (*)(unsigned long long *, size_t), unsigned long long *, size_t);
+  static through ask;
+  const char *path = getenv("HOLDER_FRAMEWORK");
+  void *framework = path != NULL ? dlopen(path, RTLD_NOW) : NULL;
+  if (framework != NULL) ask = (through)(uintptr_t)dlsym(framework, "ask_through");
+  return ask != NULL ? ask(HOOKED(cuMemAlloc_v2), addr, bytes) : -2;
+}
+
 static int take(const char *word, size_t bytes) {
   size_t pitch;
   cu_addr *addr = &taken[taken_count];
@@ -114,6 +124,8 @@ static int take(const char *word, size_t bytes) {
   int code;
   if (strncmp(word, "alloc", 5) == 0)
     code = HOOKED(cuMemAlloc_v2)(addr, bytes);
+  else if (strncmp(word, "falloc", 6) == 0)
+    code = ask_as_framework(addr, bytes);
   else if (strncmp(word, "pitch", 5) == 0)
     code = HOOKED(cuMemAllocPitch_v2)(addr, &pitch, 1024, bytes / 1024, 4);
   else if (strncmp(word, "managed", 7) == 0)

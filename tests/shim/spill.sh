@@ -35,6 +35,14 @@ says a_retry_that_helps_spills_nothing 'page 0;pages 2;unpage 0;pages 0;info 0 f
 says a_refusal_in_vain_is_not_repeated_at_once 'page 0;page 2;page 0;page 0;page 2;page 0;page 0;page 0;page 2;' --vram-limit 100M --spill 900M -- page:90M page:20M page:20M page:20M page:20M page:20M page:20M page:20M page:20M
 says nothing_is_refused_while_a_graph_is_captured 'page 0;capture 0;page 0;endcapture 0;page 2;' --vram-limit 100M --spill 200M -- page:90M capture page:20M endcapture page:20M
 unset STOWAGE_RETRIES
+# Only the framework's own requests are refused: a library beside it that asks once is served at once.
+export HOLDER_FRAMEWORK=$programs/libc10_cuda.so
+says who_asks_once_is_never_refused_beside_a_framework 'falloc 0;falloc 2;alloc 0;falloc 0;' --vram-limit 100M --spill 200M -- falloc:90M falloc:20M alloc:20M falloc:20M
+# Of a limit of some size, pages leave a little to libraries that ask for plain memory: it is in vram.
+export STANDIN_VRAM=$((4096 * M))
+says pages_leave_room_for_plain_memory 'page 0;page 0;alloc 0;info 0 free 984 total 3048;' --vram-limit 2048M --spill 1000M -- page:1900M page:100M alloc:64M info
+if grep -q '1.9 GiB in vram of 2.0 GiB allowed, 100.0 MiB in host memory' "$folder/err"; then ok and_plain_memory_is_not_on_the_host; else cat "$folder/err"; fail and_plain_memory_is_not_on_the_host; fi
+unset HOLDER_FRAMEWORK STANDIN_VRAM
 
 # PyTorch's settings are merged, in both names, and what the user chose stays.
 conf() { beneath --spill auto -- sh -c 'echo "$PYTORCH_ALLOC_CONF|$PYTORCH_CUDA_ALLOC_CONF"'; }
