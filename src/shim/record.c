@@ -13,6 +13,7 @@
 #include <stowage/version.h>
 
 #include "base/lock.h"
+#include "shim/python.h"
 #include "shim/shim.h"
 #include "shim/spill.h"
 
@@ -30,6 +31,8 @@ static __typeof__(&stow_trace_open) trace_open;
 static __typeof__(&stow_trace_close) trace_close;
 static __typeof__(&stow_trace_event) trace_event;
 static __typeof__(&stow_trace_fact) trace_fact;
+static __typeof__(&stow_trace_mark_begin) trace_mark_begin;
+static __typeof__(&stow_trace_mark_end) trace_mark_end;
 
 /* ---- opening ---- */
 
@@ -52,13 +55,13 @@ static void *open_library(void) {
 }
 
 static bool find_recorder(void) {
+#define FIND(name)                                                                                 \
+  ((trace_##name = (__typeof__(trace_##name))(uintptr_t)dlsym(library, "stow_trace_" #name)) !=    \
+   NULL)
   void *library = open_library();
-  if (library == NULL) return false;
-  trace_open = (__typeof__(trace_open))(uintptr_t)dlsym(library, "stow_trace_open");
-  trace_close = (__typeof__(trace_close))(uintptr_t)dlsym(library, "stow_trace_close");
-  trace_event = (__typeof__(trace_event))(uintptr_t)dlsym(library, "stow_trace_event");
-  trace_fact = (__typeof__(trace_fact))(uintptr_t)dlsym(library, "stow_trace_fact");
-  return trace_open != NULL && trace_close != NULL && trace_event != NULL && trace_fact != NULL;
+  return library != NULL && FIND(open) && FIND(close) && FIND(event) && FIND(fact) &&
+         FIND(mark_begin) && FIND(mark_end);
+#undef FIND
 }
 
 /* The rank of this process in a job of many, "" if it is alone. */
@@ -164,14 +167,21 @@ __attribute__((destructor)) static void close_trace(void) {
 
 /* ---- events ---- */
 
-void record_event(stow_trace_kind kind, uint64_t addr, uint64_t bytes, const void *stream,
-                  unsigned device, unsigned tier) {
+/* Is there a trace to record to? Opens it at the first event. */
+static bool recording(void) {
   int now = atomic_load_explicit(&state, memory_order_acquire);
-  if (now == OFF || inside) return;
+  if (now == OFF || inside) return false;
   if (now == UNKNOWN) {
     open_once();
-    if (atomic_load_explicit(&state, memory_order_acquire) != ON) return;
+    return atomic_load_explicit(&state, memory_order_acquire) == ON;
   }
+  return true;
+}
+
+void record_event(stow_trace_kind kind, uint64_t addr, uint64_t bytes, const void *stream,
+                  unsigned device, unsigned tier) {
+  if (!recording()) return;
+  python_schedule();
   stow_trace_record event = {.addr = addr,
                              .bytes = bytes,
                              .stream = (uintptr_t)stream,
@@ -179,6 +189,20 @@ void record_event(stow_trace_kind kind, uint64_t addr, uint64_t bytes, const voi
                              .kind = (uint8_t)kind,
                              .tier = (uint8_t)tier};
   trace_event(trace, &event);
+}
+
+/* Where nothing was recorded yet a mark opens nothing: the program takes no device memory. */
+void record_mark(const char *name, bool begins) {
+  if (atomic_load_explicit(&state, memory_order_acquire) != ON || inside) return;
+  if (begins)
+    trace_mark_begin(trace, name);
+  else
+    trace_mark_end(trace, name);
+}
+
+void record_fact(const char *key, const char *value) {
+  if (atomic_load_explicit(&state, memory_order_acquire) == ON && !inside)
+    trace_fact(trace, key, value);
 }
 
 void record_taken(uint64_t addr, uint64_t bytes, const void *stream, unsigned device,

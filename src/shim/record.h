@@ -6,6 +6,7 @@
 #ifndef SHIM_RECORD_H
 #define SHIM_RECORD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <stowage/trace.h>
@@ -22,5 +23,9 @@ void record_taken(uint64_t addr, uint64_t bytes, const void *stream, unsigned de
                   ledger_kind kind);
 void record_given(uint64_t addr, uint64_t bytes, const void *stream, unsigned device,
                   ledger_kind kind);
+
+/* The beginning or the end of what `name` names; a fact about the process. */
+void record_mark(const char *name, bool begins);
+void record_fact(const char *key, const char *value);
 
 #endif

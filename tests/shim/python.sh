@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Inside Python: inside.py runs once CUDA is at work, on the main thread, and harms nobody where it has nothing to do.
+. "$(dirname "$0")/lib.bash"
+# Every CPython at hand; STOWAGE_TEST_PYTHONS names more by their paths.
+pythons=() versions=
+for python in ${STOWAGE_TEST_PYTHONS:-} python3 python3.8 python3.9 python3.10 python3.11 python3.12 python3.13 python3.14 /usr/bin/python3; do
+  version=$("$python" -c 'import ctypes, sys; print("%d.%d" % sys.version_info[:2])' 2> /dev/null) || continue
+  case " $versions " in *" $version "*) continue ;; esac
+  pythons+=("$python") versions="$versions $version"
+done
+if [ ${#pythons[@]} = 0 ]; then skip "inside_python: no python3 with ctypes"; finish; fi
+export PYTHONPATH=$source_dir/tests/shim/python PYTHONDONTWRITEBYTECODE=1
+trace=$folder/a.stow
+events() { "$stowage" convert "$trace" "$folder/out.csv" > /dev/null 2>&1 && cat "$folder/out.csv"; }
+# inside NAME PROGRAM WORDS…: the program prints `fine` and nothing else comes out of it, by every Python.
+inside() {
+  local name=$1 program=$2 python out; shift 2
+  for python in "${pythons[@]}"; do
+    rm -f "$trace" "$folder/shim.log"
+    out=$(STOWAGE_SHIM_LOG=$folder/shim.log beneath --record "$trace" "$@" -- "$python" -c "$program" 2>&1); code=$?
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    if [ "$code" = 0 ] && [ "$out" = fine ]; then ok "${name}_$version"; else echo "code $code: $out"; cat "$folder/shim.log"; fail "${name}_$version"; fi
+    if [ -n "${then:-}" ] && ! eval "$then"; then cat "$folder/shim.log"; events | head; fail "${name}_$version: $then"; fi
+  done
+}
+
+then='[ $(events | grep -c step) = 6 ]' inside steps_of_an_optimizer_are_marked '
+import cuda, torch
+cuda.start()
+a = cuda.alloc(cuda.MIB)
+for turn in range(3): assert torch.optim.SGD().step() == "stepped"
+cuda.free(a)
+print("fine")'
+then='! events | grep_all step' inside a_program_without_torch_is_left_alone '
+import cuda, sys
+cuda.start()
+a = cuda.alloc(cuda.MIB)
+for turn in range(1000): pass
+assert "torch" not in sys.modules and "stowage_inside" not in sys.modules
+print("fine")'
+then='[ $(events | grep -c step) = 2 ]' inside a_framework_imported_later_is_found '
+import cuda
+cuda.start()
+for turn in range(100): cuda.free(cuda.alloc(cuda.MIB))
+import torch
+for turn in range(100): cuda.free(cuda.alloc(cuda.MIB))
+torch.optim.SGD().step()
+print("fine")'
+then='! events | grep_all step' STOWAGE_PYTHON=off inside it_can_be_switched_off '
+import cuda, torch
+cuda.start()
+a = cuda.alloc(cuda.MIB)
+torch.optim.SGD().step()
+print("fine")'
+# The first call comes from a thread, while the main thread waits for it without running Python; and threads go on calling.
+inside threads_without_the_lock '
+import cuda, torch, threading
+cuda.start()
+def work():
+    cuda.start()
+    for turn in range(200): cuda.free(cuda.alloc(cuda.MIB, cuda.released))
+threads = [threading.Thread(target=work) for i in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+torch.optim.SGD().step()
+print("fine")'
+then='grep -q "inside: arm_steps: AttributeError" "$folder/shim.log"' inside a_framework_that_is_another_is_left_alone '
+import cuda, sys, types
+sys.modules["torch"] = types.ModuleType("torch")
+cuda.start()
+a = cuda.alloc(cuda.MIB)
+for turn in range(1000): pass
+print("fine")'
+inside second_interpreters '
+import cuda, torch
+try: import _xxsubinterpreters as interpreters
+except ImportError: import _interpreters as interpreters
+other = interpreters.create()
+cuda.start()
+a = cuda.alloc(cuda.MIB)
+(interpreters.run_string if hasattr(interpreters, "run_string") else interpreters.exec)(other, "for turn in range(1000): pass")
+torch.optim.SGD().step()
+interpreters.destroy(other)
+print("fine")'
+PYTHONWARNINGS=ignore inside children_of_fork '
+import cuda, os, torch
+cuda.start()
+a = cuda.alloc(cuda.MIB)
+torch.optim.SGD().step()
+pid = os.fork()
+if pid == 0:
+    torch.optim.SGD().step()
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print("fine")'
+# Memory is taken and given while the interpreter ends.
+inside an_interpreter_that_ends '
+import atexit, cuda, torch
+cuda.start()
+cuda.alloc(cuda.MIB)
+class Late:
+    def __del__(self): self.free(self.alloc(1 << 20))
+late = Late(); late.alloc, late.free = cuda.alloc, cuda.free
+atexit.register(lambda: cuda.free(cuda.alloc(cuda.MIB)))
+print("fine")'
+finish

@@ -1,0 +1,26 @@
+"""CUDA from Python with nothing but ctypes: what the tests of the shim need of a driver."""
+import ctypes
+
+MIB = 1 << 20
+driver = ctypes.PyDLL("libcuda.so.1")  # holds the interpreter's lock while it calls
+released = ctypes.CDLL("libcuda.so.1")  # lets it go, as frameworks do
+
+
+def start():
+    context, card = ctypes.c_void_p(), ctypes.c_int()
+    assert driver.cuInit(0) == 0
+    assert driver.cuDeviceGet(ctypes.byref(card), 0) == 0
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), card) == 0
+    assert driver.cuCtxSetCurrent(context) == 0
+
+
+def alloc(size, by=driver):
+    """Its address, or None when there is no memory."""
+    address = ctypes.c_uint64()
+    code = by.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size))
+    assert code in (0, 2), code
+    return address.value if code == 0 else None
+
+
+def free(address):
+    assert driver.cuMemFree_v2(ctypes.c_uint64(address)) == 0

@@ -1,0 +1,6 @@
+from . import optimizer
+
+
+class SGD(optimizer.Optimizer):
+    def _step(self):
+        return "stepped"

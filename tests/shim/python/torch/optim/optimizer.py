@@ -1,0 +1,13 @@
+_hooks = []
+
+
+def register_optimizer_step_post_hook(hook):
+    _hooks.append(hook)
+
+
+class Optimizer:
+    def step(self):
+        result = self._step()
+        for hook in _hooks:
+            hook(self, (), {})
+        return result
