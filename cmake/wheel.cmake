@@ -1,0 +1,9 @@
+# What goes into the Python wheel, as a component of its own that a plain install leaves out: the same layout as an
+# installation, inside the package, so that the command finds the shim and the shim finds the library. Plain files under
+# one name each: a wheel has no symbolic links.
+set(STOW_WHEEL stowage/_native)
+install(FILES $<TARGET_FILE:stowage_shared> DESTINATION ${STOW_WHEEL}/lib RENAME libstowage.so.${PROJECT_VERSION_MAJOR}
+  COMPONENT wheel EXCLUDE_FROM_ALL)
+install(FILES $<TARGET_FILE:stowage_shim> $<TARGET_FILE:stowage_shim_alias> DESTINATION ${STOW_WHEEL}/lib/stowage
+  COMPONENT wheel EXCLUDE_FROM_ALL)
+install(PROGRAMS $<TARGET_FILE:stowage_command> DESTINATION ${STOW_WHEEL}/bin COMPONENT wheel EXCLUDE_FROM_ALL)

@@ -1,0 +1,5 @@
+"""`python -m stowage` is the `stowage` command."""
+
+from ._command import main
+
+main()

@@ -1,0 +1,86 @@
+"""The `stowage` command that comes with the package.
+
+`main()` is what pip installs as `stowage`: it becomes the compiled command. `run()` asks that command something on
+behalf of the package (explain, report, info); its refusals become Python exceptions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any, List, Optional
+
+from ._library import Invalid, NotFound, StowageError, native
+
+
+def command_path() -> str:
+    """The compiled command: `STOWAGE_COMMAND`, the wheel's own, that of a source tree, the one on the path."""
+    named = os.environ.get("STOWAGE_COMMAND")
+    if named and os.access(named, os.X_OK):
+        return named
+    found = native("bin/stowage")
+    if found is not None:
+        return str(found)
+    # On the path there may be the script pip made of main(): that one would start itself for ever.
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        candidate = shutil.which("stowage", path=folder) if folder else None
+        if candidate and _is_compiled(candidate):
+            return candidate
+    raise NotFound(
+        "the compiled command is not here; install the package with pip, or build it with make in the source tree"
+    )
+
+
+def _is_compiled(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def main() -> None:
+    """Becomes the compiled command."""
+    try:
+        path = command_path()
+        os.execv(path, [path, *sys.argv[1:]])
+    except (StowageError, OSError) as reason:
+        sys.exit(f"stowage: {reason}")
+
+
+def run(arguments: "List[str]", *, text: "Optional[str | bytes]" = None, timeout: float = 300) -> str:
+    """What the command prints for `arguments`; `text` is its input.
+
+    >>> run(["--version"]).startswith("stowage ")
+    True
+    >>> run(["explain", "no_such_file"])
+    Traceback (most recent call last):
+        ...
+    stowage._library.NotFound: no_such_file: cannot be opened: No such file or directory
+    """
+    given = text.encode() if isinstance(text, str) else text
+    environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "CLICOLOR_FORCE")}
+    # What is preloaded is for this process; the command looks at the machine from outside.
+    path = command_path()
+    try:
+        done = subprocess.run(
+            [path, *arguments], input=given, capture_output=True, timeout=timeout, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise StowageError(f"stowage {arguments[0]}: no answer after {timeout:.0f} s") from None
+    except OSError as reason:
+        raise NotFound(f"{path} cannot be started: {reason}") from None
+    out = done.stdout.decode("utf-8", "replace")
+    if done.returncode == 0:
+        return out
+    said = done.stderr.decode("utf-8", "replace").strip() or out.strip() or f"ended with code {done.returncode}"
+    first = f"stowage {arguments[0]}: "
+    said = said[len(first) :] if said.startswith(first) else said
+    if "no such file" in said.lower():
+        raise NotFound(said)
+    raise (Invalid if done.returncode == 2 else StowageError)(said)
+
+
+def run_json(arguments: "List[str]", *, text: "Optional[str | bytes]" = None, timeout: float = 300) -> Any:
+    """The same with `--json`, read."""
+    return json.loads(run([arguments[0], "--json", *arguments[1:]], text=text, timeout=timeout))

@@ -1,0 +1,253 @@
+"""The C library, found and loaded once.
+
+Called by every other file of the package. `lib()` is the library with the argument types of every function the package
+uses, declared in one table; `check()` turns a status of the library into the Python exception of its kind, with the
+library's own message.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from ctypes import POINTER, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any, List, Optional, Tuple
+
+_HERE = Path(__file__).resolve().parent
+#: Where a wheel keeps the compiled parts, laid out as an installation: bin, lib, lib/stowage.
+NATIVE = _HERE / "_native"
+_LIBRARY = "libstowage.so.0"
+
+
+class StowageError(RuntimeError):
+    """The library or the command refused; its message says what was asked, what was there and what to do next.
+
+    `status` is the library's number (stowage/status.h), 0 where the command spoke.
+    """
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class OutOfMemory(StowageError, MemoryError):
+    """A tier, a limit or a budget has no room for what was asked."""
+
+
+class Invalid(StowageError, ValueError):
+    """An argument that can never be right."""
+
+
+class NotFound(StowageError, FileNotFoundError):
+    """No such device, file, name or allocation."""
+
+
+class Unsupported(StowageError, NotImplementedError):
+    """This driver, machine, framework or build cannot do it."""
+
+
+class Unreadable(StowageError, OSError):
+    """The operating system refused to read or write, or a file is not what it says it is."""
+
+
+_KINDS = {
+    -1: Invalid,
+    -2: OutOfMemory,
+    -3: OutOfMemory,
+    -4: NotFound,
+    -5: Unsupported,
+    -8: Invalid,
+    -9: Unreadable,
+    -10: Unreadable,
+    -14: OutOfMemory,
+}
+
+
+def error(status: int, message: str) -> StowageError:
+    """The exception for a status of the library."""
+    made = _KINDS.get(status, StowageError)(message)
+    made.status = status
+    return made
+
+
+# ---- the table: result, arguments ----
+
+#: Functions whose result is a status; called through `call()` or checked with `check()`.
+_STATUS = c_int
+_FUNCTIONS: "dict[str, Tuple[Any, List[Any]]]" = {
+    "stow_version": (c_char_p, []),
+    "stow_status_message": (c_char_p, []),
+    "stow_status_name": (c_char_p, [c_int]),
+    "stow_size_parse": (_STATUS, [POINTER(c_uint64), c_char_p]),
+    "stow_size_format": (c_char_p, [c_char_p, c_uint64]),
+    "stow_device_open": (_STATUS, [POINTER(c_void_p), c_char_p]),
+    "stow_device_close": (_STATUS, [c_void_p]),
+    "stow_device_count": (_STATUS, [POINTER(c_int)]),
+    "stow_device_memory": (_STATUS, [c_void_p, c_int, POINTER(c_uint64), POINTER(c_uint64)]),
+    "stow_heap_open": (_STATUS, [POINTER(c_void_p), c_void_p]),
+    "stow_heap_close": (_STATUS, [c_void_p]),
+    "stow_heap_alloc": (_STATUS, [POINTER(c_uint64), c_void_p, c_uint64, c_void_p]),
+    "stow_heap_free": (_STATUS, [c_void_p, c_uint64, c_void_p]),
+    "stow_heap_trim": (_STATUS, [c_void_p, c_uint64, POINTER(c_uint64)]),
+    "stow_heap_set_limit": (_STATUS, [c_void_p, c_int, c_uint64]),
+    "stow_heap_get_stats": (_STATUS, [c_void_p, c_void_p]),
+    "stow_heap_last_failure": (_STATUS, [c_void_p, c_void_p]),
+    "stow_heap_each": (_STATUS, [c_void_p, c_void_p, c_void_p]),
+    "stow_tag_push": (_STATUS, [c_char_p]),
+    "stow_tag_pop": (_STATUS, []),
+    "stow_tag_name": (c_char_p, [c_uint32]),
+    "stow_trace_open": (_STATUS, [POINTER(c_void_p), c_void_p]),
+    "stow_trace_close": (_STATUS, [c_void_p]),
+    "stow_trace_mark_begin": (_STATUS, [c_void_p, c_char_p]),
+    "stow_trace_mark_end": (_STATUS, [c_void_p, c_char_p]),
+    "stow_trace_fact": (_STATUS, [c_void_p, c_char_p, c_char_p]),
+    "stow_trace_add_heap": (_STATUS, [c_void_p, c_void_p]),
+    "stow_trace_remove_heap": (_STATUS, [c_void_p, c_void_p]),
+}
+
+
+def declare(functions: "dict[str, Tuple[Any, List[Any]]]") -> None:
+    """Adds functions to the table: for files of the package that have many of their own."""
+    _FUNCTIONS.update(functions)
+    if _loaded is not None:
+        _set_types(_loaded, functions)
+
+
+def _set_types(library: ctypes.CDLL, functions: "dict[str, Tuple[Any, List[Any]]]") -> None:
+    for name, (result, arguments) in functions.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            continue  # said when it is called: an older library may serve everything else
+        function.restype = result
+        function.argtypes = arguments
+
+
+# ---- finding it ----
+
+
+def _places() -> "List[Path]":
+    """Where the compiled parts may be, each laid out as an installation or as a build folder."""
+    places = [NATIVE]
+    tree = _HERE.parent.parent
+    if (tree / "CMakePresets.json").is_file():
+        places.append(tree / "build" / "release")
+    return places
+
+
+def library_path() -> str:
+    """The library that would be loaded: `STOWAGE_LIBRARY`, the wheel's own, that of a source tree, the system's."""
+    named = os.environ.get("STOWAGE_LIBRARY")
+    if named:
+        if not Path(named).is_file():
+            raise NotFound(f'STOWAGE_LIBRARY names "{named}", which is not there; unset it, or name libstowage.so')
+        return named
+    for place in _places():
+        for part in ("lib", ""):
+            if (place / part / _LIBRARY).is_file():
+                return str(place / part / _LIBRARY)
+    return _LIBRARY
+
+
+def native(name: str) -> Optional[Path]:
+    """A compiled part by its path in an installation (`bin/stowage`, `lib/stowage/libstowage-shim.so`)."""
+    for place in _places():
+        for candidate in (place / name, place / Path(name).name):
+            if candidate.is_file():
+                return candidate
+    return None
+
+
+_loaded: Optional[ctypes.CDLL] = None
+_lock = threading.Lock()
+
+
+def lib() -> ctypes.CDLL:
+    """The library, loaded at the first call.
+
+    >>> lib().stow_version().decode().count(".")
+    2
+    """
+    global _loaded
+    if _loaded is not None:
+        return _loaded
+    with _lock:
+        if _loaded is None:
+            path = library_path()
+            try:
+                library = ctypes.CDLL(path)
+            except OSError as reason:
+                raise NotFound(
+                    f"the compiled library is not here ({reason}); install the package with pip, build it with make in "
+                    "the source tree, or set STOWAGE_LIBRARY to libstowage.so"
+                ) from None
+            _set_types(library, _FUNCTIONS)
+            _loaded = library
+    return _loaded
+
+
+# ---- calling it ----
+
+
+def check(status: int) -> None:
+    """Raises the exception of a status that is not success, with the message the library left for this thread."""
+    if status != 0:
+        raise error(status, lib().stow_status_message().decode("utf-8", "replace") or "it failed without a reason")
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Calls a function of the library that answers with a status, and checks it."""
+    try:
+        function = getattr(lib(), name)
+    except AttributeError:
+        version = lib().stow_version().decode()
+        raise Unsupported(
+            f"the library loaded, {library_path()} ({version}), has no {name}: it is older than this package; "
+            "install both from the same version"
+        ) from None
+    check(function(*arguments))
+
+
+# ---- sizes ----
+
+
+def parse_size(size: "str | int | float", what: str = "size") -> int:
+    """Bytes of a size as people write it.
+
+    >>> parse_size("1.5G"), parse_size(4096)
+    (1610612736, 4096)
+    >>> parse_size("8 apples")
+    Traceback (most recent call last):
+        ...
+    stowage._library.Invalid: size "8 apples" has no unit named "apples"; write a size such as 8G, 512 MiB or 1.5GiB
+    """
+    if isinstance(size, bool) or not isinstance(size, (str, int, float)):
+        raise TypeError(f'{what}: {size!r} is no size; write it as "8G", "512M" or a number of bytes')
+    if isinstance(size, float):
+        if not size.is_integer():
+            raise Invalid(f"{what}: {size!r} is no whole number of bytes")
+        size = int(size)
+    if isinstance(size, int):
+        if not 0 <= size < 1 << 64:
+            raise Invalid(f"{what}: {size} bytes: must be from 0 to 2^64 - 1")
+        return size
+    value = c_uint64()
+    status = lib().stow_size_parse(ctypes.byref(value), size.encode("utf-8", "replace"))
+    if status != 0:
+        said = lib().stow_status_message().decode("utf-8", "replace")
+        raise error(status, said if what == "size" else f"{what}: {said}")
+    return value.value
+
+
+def format_size(size: int) -> str:
+    """A size for people.
+
+    >>> format_size(2 << 20)
+    '2.0 MiB'
+    >>> format_size(-512)
+    '-512 B'
+    """
+    text = ctypes.create_string_buffer(24)
+    lib().stow_size_format(text, abs(int(size)))
+    return ("-" if size < 0 else "") + text.value.decode()
