@@ -106,12 +106,38 @@ static void gather(const verb_call *call, const char *folder, pid_t child, bool 
     note("nothing was recorded: the command took no device memory");
 }
 
+/* The variables that put Stowage beneath a program, for whoever starts it himself: a line each. */
+static int print_environment(verb_call *call) {
+  static const char *const NAMES[] = {"LD_PRELOAD",
+                                      "STOWAGE_LEDGER",
+                                      "STOWAGE_RUN",
+                                      "STOWAGE_RECORD",
+                                      "STOWAGE_COMMAND",
+                                      "PYTORCH_ALLOC_CONF",
+                                      "PYTORCH_CUDA_ALLOC_CONF"};
+  program p = {.reach = PROGRAM_REACHED};
+  char folder[PATH_MAX] = "";
+  ledger l = {0};
+  run_limits limits;
+  int code = prepare(call, &p, &l, &limits, folder);
+  for (size_t i = 0; code == 0 && l.header != NULL && i < sizeof NAMES / sizeof NAMES[0]; i++)
+    if (getenv(NAMES[i]) != NULL) printf("%s=%s\n", NAMES[i], getenv(NAMES[i]));
+  ledger_close(&l);
+  return code;
+}
+
 static int run(verb_call *call) {
   program p;
   char folder[PATH_MAX] = "";
   ledger l = {0};
   run_limits limits;
   run_ram ram;
+  if (verb_flag(call, "environment")) {
+    if (call->operand_count > 0) return verb_usage(call, "--environment starts no command");
+    return print_environment(call);
+  }
+  if (call->operand_count == 0)
+    return verb_usage(call, "needs COMMAND [WORDS…]; for example: stowage run -- python train.py");
   int code = program_find(&p, call->operands[0]);
   if (code != 0) return fail(code);
   stow_status status = run_ram_init(&ram, verb_value(call, "ram-limit"));
@@ -139,6 +165,7 @@ static const verb_option options[] = {
     {"record", "FILE", "write what the command asked of device memory to a .stow file"},
     {"ram-limit", "SIZE", "warn before host memory runs out, and say who held it: auto or 8G"},
     {"threads", "N", "worker threads of OpenMP and BLAS libraries"},
+    {"environment", NULL, "start nothing; print the variables that put Stowage beneath a program"},
     VERB_OPTIONS_END,
 };
 
@@ -148,7 +175,7 @@ const verb verb_run = {
     .example = "stowage run -- python train.py\n"
                "stowage run --vram-limit 8G --spill auto -- python train.py",
     .operands = "COMMAND [WORDS…]",
-    .operands_min = 1,
+    .operands_min = 0,
     .operands_max = VERB_ANY_NUMBER,
     .flags = VERB_FIRST_WORD,
     .options = options,
