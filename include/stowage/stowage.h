@@ -11,6 +11,8 @@
 #include <stowage/status.h>
 #include <stowage/tag.h>
 #include <stowage/trace.h>
+#include <stowage/values.h>
 #include <stowage/version.h>
+#include <stowage/watch.h>
 
 #endif

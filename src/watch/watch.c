@@ -1,0 +1,119 @@
+/* Watch: the public face of hostmem, proc and nvml, for programs that look at themselves. */
+#include <stowage/watch.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hostmem.h"
+#include "watch/nvml.h"
+#include "watch/proc.h"
+
+#define PROCESSES_MAX 256
+
+struct stow_watch {
+  nvml *cards; /* NULL where it is not here */
+};
+
+stow_status stow_watch_open(stow_watch **watch) {
+  if (watch == NULL) return stow_fail(STOW_ERR_INVALID, "watch: no place for the answer");
+  *watch = calloc(1, sizeof **watch);
+  if (*watch == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to watch memory");
+  if (nvml_open(&(*watch)->cards) != STOW_OK) (*watch)->cards = NULL;
+  return STOW_OK;
+}
+
+stow_status stow_watch_close(stow_watch *watch) {
+  if (watch != NULL && watch->cards != NULL) nvml_close(watch->cards);
+  free(watch);
+  return STOW_OK;
+}
+
+/* ---- the host ---- */
+
+/* The number after `name` ("VmHWM:", "oom_kill ") at the beginning of a line; 0 if it is not there.
+ */
+static uint64_t number_after(const char *text, const char *name) {
+  size_t length = strlen(name);
+  for (const char *line = text; line != NULL && *line != '\0';) {
+    if (strncmp(line, name, length) == 0) return strtoull(line + length, NULL, 10);
+    line = strchr(line, '\n');
+    if (line != NULL) line++;
+  }
+  return 0;
+}
+
+static void read_kills(stow_watch_host *host, const hostmem *memory, buffer *text) {
+  char path[HOSTMEM_CGROUP_MAX + 64];
+  if (memory->cgroup_version != 2) return;
+  /* The group's folder as hostmem found it; without a limit, the one the kernel names. */
+  if (memory->limited_by[0] != '\0')
+    snprintf(path, sizeof path, "%s/memory.events", memory->limited_by);
+  else
+    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.events", memory->cgroup);
+  if (proc_read(text, "", path) == STOW_OK)
+    host->group_kills = number_after(text->data, "oom_kill ");
+}
+
+stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *host) {
+  if (watch == NULL || host == NULL) return stow_fail(STOW_ERR_INVALID, "watch: not open");
+  hostmem memory;
+  buffer text = BUFFER_INIT;
+  *host = (stow_watch_host){0};
+  stow_status status = hostmem_read(&memory);
+  if (status == STOW_OK) status = proc_read(&text, "", "/proc/self/status");
+  if (status == STOW_OK) {
+    host->total_bytes = memory.total_bytes;
+    host->usable_bytes = memory.usable_bytes;
+    host->held_bytes =
+        (number_after(text.data, "RssAnon:") + number_after(text.data, "RssShmem:")) * 1024;
+    host->resident_bytes = number_after(text.data, "VmRSS:") * 1024;
+    host->peak_resident_bytes = number_after(text.data, "VmHWM:") * 1024;
+    host->data_bytes = number_after(text.data, "VmData:") * 1024;
+    read_kills(host, &memory, &text);
+  }
+  buffer_free(&text);
+  return status;
+}
+
+/* ---- cards ---- */
+
+int stow_watch_card_count(const stow_watch *watch) {
+  return watch == NULL || watch->cards == NULL ? 0 : nvml_count(watch->cards);
+}
+
+static void read_own(stow_watch *watch, int index, stow_watch_card *card) {
+  nvml_process *list = calloc(PROCESSES_MAX, sizeof *list);
+  int count = 0;
+  if (list == NULL) return;
+  if (nvml_processes(watch->cards, index, list, PROCESSES_MAX, &count) == STOW_OK) {
+    for (int i = 0; i < count && i < PROCESSES_MAX; i++)
+      /* In a container another process may have our number: only one with a name is ours. */
+      if (list[i].pid == (unsigned)getpid() && list[i].name[0] != '\0' && list[i].bytes_known) {
+        card->own_known = true;
+        card->own_bytes = list[i].bytes;
+      }
+    if (count == 0) card->own_known = true;
+  }
+  free(list);
+}
+
+stow_status stow_watch_read_card(stow_watch *watch, int index, stow_watch_card *card) {
+  nvml_card told;
+  if (watch == NULL || card == NULL) return stow_fail(STOW_ERR_INVALID, "watch: not open");
+  *card = (stow_watch_card){0};
+  if (index < 0 || index >= stow_watch_card_count(watch))
+    return stow_fail(STOW_ERR_NOT_FOUND, "card %d: NVML shows %d; count from 0", index,
+                     stow_watch_card_count(watch));
+  STOW_TRY(nvml_card_at(watch->cards, index, &told));
+  snprintf(card->uuid, sizeof card->uuid, "%.47s", told.uuid);
+  snprintf(card->name, sizeof card->name, "%.63s", told.name);
+  if (!told.memory_known)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "card %d, %s, does not tell its memory", index,
+                     card->name);
+  card->total_bytes = told.total_bytes;
+  card->used_bytes = told.used_bytes;
+  read_own(watch, index, card);
+  return STOW_OK;
+}
