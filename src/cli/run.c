@@ -55,7 +55,7 @@ static stow_status put_beneath(const program *p) {
 
 /* Makes the run's folder and its ledger, and tells the command where they are. */
 static stow_status open_run(ledger *l, const run_limits *limits, char folder[PATH_MAX],
-                            const char *record) {
+                            const char *record, bool fast_malloc) {
   char path[PATH_MAX + 16];
   STOW_TRY(run_folder_make(folder));
   snprintf(path, sizeof path, "%s/ledger", folder);
@@ -70,7 +70,8 @@ static stow_status open_run(ledger *l, const run_limits *limits, char folder[PAT
     setenv("STOWAGE_COMMAND", self, 0);
   }
   if (setenv("STOWAGE_LEDGER", path, 1) != 0 || setenv("STOWAGE_RUN", folder, 1) != 0 ||
-      setenv("STOWAGE_RECORD", record != NULL ? "1" : "0", 1) != 0)
+      setenv("STOWAGE_RECORD", record != NULL ? "1" : "0", 1) != 0 ||
+      setenv("STOWAGE_FAST_MALLOC", fast_malloc ? "1" : "0", 1) != 0)
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
   return limits->spill_bytes > 0 ? run_environment_torch() : STOW_OK;
 }
@@ -90,8 +91,8 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
     if (verb_value(call, "record") != NULL) note("no CUDA driver here: nothing will be recorded");
     return 0;
   }
-  if (put_beneath(p) != STOW_OK ||
-      open_run(l, limits, folder, verb_value(call, "record")) != STOW_OK)
+  if (put_beneath(p) != STOW_OK || open_run(l, limits, folder, verb_value(call, "record"),
+                                            verb_flag(call, "fast-malloc")) != STOW_OK)
     return fail(PROGRAM_NOT_RUN);
   return 0;
 }
@@ -162,6 +163,7 @@ static const verb_option options[] = {
     {"vram-limit", "SIZE",
      "most device memory the command and its children may hold: 8G, 0=8G,1=4G"},
     {"spill", "SIZE", "go on in host memory when the card or the limit is full: auto, off or 12G"},
+    {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a heap of Stowage's own"},
     {"record", "FILE", "write what the command asked of device memory to a .stow file"},
     {"ram-limit", "SIZE", "warn before host memory runs out, and say who held it: auto or 8G"},
     {"threads", "N", "worker threads of OpenMP and BLAS libraries"},

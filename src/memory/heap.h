@@ -215,6 +215,9 @@ static inline bool heap_heard(const heap *h, stow_event_kind kind) {
 uint32_t tag_now(bool *pinned, stow_tier *tier); /* this thread's top tag; 0 none */
 
 /* ---- stats.c ---- */
+/* stow_heap_trim of one tier; `released` is never NULL. */
+stow_status heap_trim_tier(stow_heap *shell, stow_tier tier, uint64_t keep_bytes,
+                           uint64_t *released);
 void heap_count_tier(heap *h, stow_tier tier, stow_heap_tier_stats *out); /* heap locked */
 
 /* ---- migrate.c, disk.c ---- */

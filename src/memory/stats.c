@@ -159,19 +159,25 @@ static stow_status let_go_all(heap *h, stow_tier tier) {
   return status;
 }
 
-stow_status stow_heap_trim(stow_heap *shell, uint64_t keep_bytes, uint64_t *released) {
+stow_status heap_trim_tier(stow_heap *shell, stow_tier tier, uint64_t keep_bytes,
+                           uint64_t *released) {
   heap *h;
-  uint64_t went = 0;
+  *released = 0;
   STOW_TRY(heap_enter(&h, shell));
   lock_take(&h->lock);
-  stow_status status = STOW_OK;
-  for (int t = 0; t < POOL_TIERS && status == STOW_OK; t++) {
-    status = let_go_all(h, (stow_tier)t);
-    if (status == STOW_OK) status = pool_trim(&h->pool, (stow_tier)t, keep_bytes, &went);
-  }
+  stow_status status = let_go_all(h, tier);
+  if (status == STOW_OK) status = pool_trim(&h->pool, tier, keep_bytes, released);
   heap_unlock(h);
-  if (released) *released = went;
   return heap_lose(h, status);
+}
+
+stow_status stow_heap_trim(stow_heap *shell, uint64_t keep_bytes, uint64_t *released) {
+  uint64_t went[POOL_TIERS] = {0};
+  stow_status status = STOW_OK;
+  for (int t = 0; t < POOL_TIERS && status == STOW_OK; t++)
+    status = heap_trim_tier(shell, (stow_tier)t, keep_bytes, &went[t]);
+  if (released) *released = went[STOW_TIER_VRAM] + went[STOW_TIER_HOST];
+  return status;
 }
 
 stow_status stow_heap_set_limit(stow_heap *shell, stow_tier tier, uint64_t bytes) {

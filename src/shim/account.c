@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/lock.h"
+#include "shim/plain.h"
 #include "shim/record.h"
 #include "shim/spill.h"
 
@@ -33,6 +34,7 @@ static void after_fork(void) {
   memset(book, 0, sizeof book);
   measure_after_fork();
   spill_after_fork();
+  plain_after_fork();
 }
 
 static void watch_forks(void) {
@@ -134,7 +136,8 @@ bool account_take(unsigned device, ledger_kind kind, uint64_t bytes) {
     measure_here(device);
   if (ledger_take(l, device, kind, bytes)) return true;
   /* Pools that the driver trimmed since, and a context that shrank, leave room. */
-  return measure_here(device) && ledger_take(l, device, kind, bytes);
+  if (measure_here(device) && ledger_take(l, device, kind, bytes)) return true;
+  return plain_trim(device, false) && ledger_take(l, device, kind, bytes);
 }
 
 void account_give(unsigned device, ledger_kind kind, uint64_t bytes) {

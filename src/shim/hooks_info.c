@@ -2,6 +2,7 @@
  * captures. */
 #include "shim/account.h"
 #include "shim/hooks.h"
+#include "shim/plain.h"
 #include "shim/spill.h"
 
 /* The limited truth: the smaller of card and limit, and what may be spilled besides. */
@@ -17,9 +18,12 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   cu_context context;
   cu_device card;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  cu_result code = real(free_bytes, total_bytes);
   const ledger *l = account_ledger();
-  if (code != CU_OK || l->header == NULL || !account_here(&device, &context, &card)) return code;
+  bool known = l->header != NULL && account_here(&device, &context, &card);
+  /* What was freed is free: for this program, and for the others of the run. */
+  if (known) plain_trim(device, true);
+  cu_result code = real(free_bytes, total_bytes);
+  if (code != CU_OK || !known) return code;
   measure_device(device, card);
   uint64_t limit = ledger_limit(l, device), spill = spill_budget(card);
   ledger_totals totals;
@@ -45,6 +49,7 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
 /* ---- contexts ---- */
 
 static cu_result reset(cu_result (*real)(cu_device), cu_device card) {
+  plain_end(card);
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(card);
   if (code == CU_OK) {
     unsigned device = account_device(card);
@@ -70,6 +75,7 @@ static cu_result release(cu_result (*real)(cu_device), cu_device card) {
   cu_result (*state)(cu_device, unsigned *, int *) =
       SHIM_REAL(cuDevicePrimaryCtxGetState, (cu_device, unsigned *, int *));
   if (code == CU_OK && state != NULL && state(card, &flags, &active) == CU_OK && !active) {
+    plain_end(card);
     unsigned device = account_device(card);
     book_drop(device, NULL);
     ledger_set(account_ledger(), device, LEDGER_CONTEXT, 0);

@@ -2,6 +2,7 @@
  * its last handle is released and its last mapping is gone, as the driver keeps it. */
 #include "shim/account.h"
 #include "shim/hooks.h"
+#include "shim/plain.h"
 #include "shim/record.h"
 #include "shim/spill.h"
 
@@ -39,6 +40,9 @@ cu_result cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop,
   spill_asked();
   if (leaves_reserve(device, bytes) && account_take(device, LEDGER_PAGES, bytes)) {
     code = real(handle, bytes, prop, flags);
+    /* The heap of plain requests may hold it idle. */
+    if (code == CU_ERROR_OUT_OF_MEMORY && plain_trim(device, false))
+      code = real(handle, bytes, prop, flags);
     if (code == CU_OK)
       book_add(BOOK_PAGE, *handle, &(holding){bytes, LEDGER_PAGES, device, NULL, 0, 1, false});
     else

@@ -2,6 +2,7 @@
  * process, and host memory the program pins. */
 #include "shim/account.h"
 #include "shim/hooks.h"
+#include "shim/plain.h"
 #include "shim/record.h"
 #include "shim/spill.h"
 
@@ -17,57 +18,105 @@ static void note(cu_addr addr, uint64_t bytes, ledger_kind kind, unsigned device
     shim_log("no host memory to note an allocation");
 }
 
-cu_result cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
-  __typeof__(&cuMemAlloc_v2) real = REAL(cuMemAlloc_v2);
+/* Where a request is made. */
+typedef struct asker {
   unsigned device;
   cu_context context;
   cu_device card;
-  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  if (addr == NULL || bytes == 0 || !account_here(&device, &context, &card))
-    return real(addr, bytes);
+} asker;
+
+/* The driver's own block, counted. Out of memory where the limit is full, or the card. */
+static cu_result take_from_driver(const asker *who, cu_addr *addr, size_t bytes) {
   uint64_t size = counted(bytes);
-  cu_result code = CU_ERROR_OUT_OF_MEMORY;
+  __typeof__(&cuMemAlloc_v2) real = REAL(cuMemAlloc_v2);
+  if (!account_take(who->device, LEDGER_PLAIN, size)) return CU_ERROR_OUT_OF_MEMORY;
+  cu_result code = real(addr, bytes);
+  /* The heap may hold what others had before. */
+  if (code == CU_ERROR_OUT_OF_MEMORY && plain_trim(who->device, false)) code = real(addr, bytes);
+  if (code == CU_OK) {
+    note(*addr, size, LEDGER_PLAIN, who->device, who->context);
+    record_taken(*addr, bytes, NULL, who->device, LEDGER_PLAIN);
+  } else
+    ledger_give(account_ledger(), who->device, LEDGER_PLAIN, size);
+  return code;
+}
+
+static cu_result take_from_heap(const asker *who, cu_addr *addr, size_t bytes, bool host) {
+  ledger_kind kind;
+  cu_result code = plain_alloc(addr, bytes, host, &kind, who->device, who->card, who->context);
+  if (code == CU_OK) record_taken(*addr, bytes, NULL, who->device, kind);
+  return code;
+}
+
+/* A plain block, from wherever there is one. */
+static cu_result take(const asker *who, cu_addr *addr, size_t bytes) {
+  cu_result code = CU_ERROR_NOT_SUPPORTED;
   spill_asked();
-  if (account_take(device, LEDGER_PLAIN, size)) {
-    code = real(addr, bytes);
-    if (code == CU_OK) {
-      note(*addr, size, LEDGER_PLAIN, device, context);
-      record_taken(*addr, bytes, NULL, device, LEDGER_PLAIN);
-    } else
-      ledger_give(account_ledger(), device, LEDGER_PLAIN, size);
+  if (plain_serves(who->device)) code = take_from_heap(who, addr, bytes, false);
+  if (code == CU_ERROR_NOT_SUPPORTED) code = take_from_driver(who, addr, bytes);
+  if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(who->device, who->card, bytes)) {
+    code = take_from_heap(who, addr, bytes, true);
+    /* A driver without pages on the host has another road for whole blocks. */
+    if (code != CU_OK) code = spill_plain(addr, bytes, who->device, who->card, who->context);
   }
-  if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(device, card, size))
-    code = spill_plain(addr, bytes, device, card, context);
   if (code == CU_OK) spill_served();
+  return code;
+}
+
+cu_result cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
+  __typeof__(&cuMemAlloc_v2) real = REAL(cuMemAlloc_v2);
+  asker who;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (addr == NULL || bytes == 0 || !account_here(&who.device, &who.context, &who.card))
+    return real(addr, bytes);
+  return take(&who, addr, bytes);
+}
+
+/* What the driver's own rows are rounded to (seen on an H200, driver 580). */
+#define PITCH_UNIT ((size_t)512)
+
+/* A pitched block from the heap; CU_ERROR_NOT_SUPPORTED: the driver is to be asked. */
+static cu_result pitch_from_heap(const asker *who, cu_addr *addr, size_t *pitch, size_t width,
+                                 size_t height, unsigned element) {
+  size_t row, bytes;
+  if (width == 0 || height == 0 || (element != 4 && element != 8 && element != 16) ||
+      __builtin_add_overflow(width, PITCH_UNIT - 1, &row))
+    return CU_ERROR_NOT_SUPPORTED;
+  row = row / PITCH_UNIT * PITCH_UNIT;
+  if (__builtin_mul_overflow(row, height, &bytes)) return CU_ERROR_NOT_SUPPORTED;
+  cu_result code = take(who, addr, bytes);
+  if (code == CU_OK) *pitch = row;
   return code;
 }
 
 cu_result cuMemAllocPitch_v2(cu_addr *addr, size_t *pitch, size_t width, size_t height,
                              unsigned element) {
   __typeof__(&cuMemAllocPitch_v2) real = REAL(cuMemAllocPitch_v2);
-  unsigned device;
-  cu_context context;
-  cu_device card;
+  asker who;
   uint64_t least;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (addr == NULL || pitch == NULL || __builtin_mul_overflow(width, height, &least) ||
-      !account_here(&device, &context, &card))
+      !account_here(&who.device, &who.context, &who.card))
     return real(addr, pitch, width, height, element);
+  if (plain_serves(who.device)) {
+    cu_result code = pitch_from_heap(&who, addr, pitch, width, height, element);
+    if (code != CU_ERROR_NOT_SUPPORTED) return code;
+  }
   least = counted(least);
-  if (!account_take(device, LEDGER_PLAIN, least)) {
-    account_refused(device, least);
+  if (!account_take(who.device, LEDGER_PLAIN, least)) {
+    account_refused(who.device, least);
     return CU_ERROR_OUT_OF_MEMORY;
   }
   cu_result code = real(addr, pitch, width, height, element);
   if (code != CU_OK) {
-    ledger_give(account_ledger(), device, LEDGER_PLAIN, least);
+    ledger_give(account_ledger(), who.device, LEDGER_PLAIN, least);
     return code;
   }
   /* Only now is it known how long a row became. */
   uint64_t size = counted(*pitch * height);
-  if (size > least) ledger_add(account_ledger(), device, LEDGER_PLAIN, size - least);
-  note(*addr, size > least ? size : least, LEDGER_PLAIN, device, context);
-  record_taken(*addr, *pitch * height, NULL, device, LEDGER_PLAIN);
+  if (size > least) ledger_add(account_ledger(), who.device, LEDGER_PLAIN, size - least);
+  note(*addr, size > least ? size : least, LEDGER_PLAIN, who.device, who.context);
+  record_taken(*addr, *pitch * height, NULL, who.device, LEDGER_PLAIN);
   return CU_OK;
 }
 
@@ -95,7 +144,16 @@ cu_result cuMemAllocManaged(cu_addr *addr, size_t bytes, unsigned flags) {
 cu_result cuMemFree_v2(cu_addr addr) {
   __typeof__(&cuMemFree_v2) real = REAL(cuMemFree_v2);
   holding gone;
+  uint64_t bytes;
+  unsigned device;
+  ledger_kind kind;
+  bool heaped;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (plain_free(addr, &heaped, &bytes, &device, &kind)) {
+    record_given(addr, bytes, NULL, device, kind);
+    return CU_OK;
+  }
+  if (heaped) return CU_ERROR_INVALID_VALUE; /* as the driver says of what is not live */
   if (!book_remove(BOOK_ADDRESS, addr, &gone)) return real(addr);
   bool ours = gone.kind == LEDGER_SPILLED;
   /* Before the driver may give the address out again. */
@@ -110,6 +168,19 @@ cu_result cuMemFree_v2(cu_addr addr) {
 
 /* ---- of other processes ---- */
 
+/* Sharing memory between processes or cards needs blocks of the driver's own (plain.h). */
+cu_result cuIpcGetMemHandle(cu_ipc_handle *handle, cu_addr addr) {
+  __typeof__(&cuIpcGetMemHandle) real = REAL(cuIpcGetMemHandle);
+  plain_pass("cuIpcGetMemHandle");
+  return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(handle, addr);
+}
+
+cu_result cuCtxEnablePeerAccess(cu_context peer, unsigned flags) {
+  __typeof__(&cuCtxEnablePeerAccess) real = REAL(cuCtxEnablePeerAccess);
+  plain_pass("cuCtxEnablePeerAccess");
+  return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(peer, flags);
+}
+
 static void note_opened(cu_addr addr) {
   unsigned device;
   cu_context context;
@@ -118,6 +189,7 @@ static void note_opened(cu_addr addr) {
   size_t bytes = 0;
   cu_result (*range)(cu_addr *, size_t *, cu_addr) =
       SHIM_REAL(cuMemGetAddressRange_v2, (cu_addr *, size_t *, cu_addr));
+  plain_pass("cuIpcOpenMemHandle");
   if (!account_here(&device, &context, &card)) return;
   if (range == NULL || range(&base, &bytes, addr) != CU_OK) bytes = 0;
   ledger_add(account_ledger(), device, LEDGER_IPC, bytes);

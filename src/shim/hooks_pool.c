@@ -4,6 +4,7 @@
  */
 #include "shim/account.h"
 #include "shim/hooks.h"
+#include "shim/plain.h"
 #include "shim/record.h"
 #include "shim/spill.h"
 
@@ -68,13 +69,24 @@ static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
   return pool_fits(call->device, call->pool, bytes);
 }
 
+/* The pool cannot grow: a block of the heap, or of the host. */
+static cu_result elsewhere(const pool_call *call, cu_addr *addr, size_t bytes, cu_stream stream) {
+  ledger_kind kind;
+  cu_result code = plain_alloc(addr, bytes, true, &kind, call->device, call->card, call->context);
+  if (code == CU_OK)
+    record_taken(*addr, bytes, stream, call->device, kind);
+  else
+    code = spill_plain(addr, bytes, call->device, call->card, call->context);
+  return code;
+}
+
 /* What to answer, the driver having answered `code` (or not having been asked). */
 static cu_result end(const pool_call *call, cu_result code, cu_addr *addr, size_t bytes,
                      cu_stream stream) {
   if (!call->known) return code;
   if (code == CU_ERROR_OUT_OF_MEMORY && !spill_capturing() &&
       spill_wanted(call->device, call->card, bytes))
-    code = spill_plain(addr, bytes, call->device, call->card, call->context);
+    code = elsewhere(call, addr, bytes, stream);
   else if (code == CU_OK) {
     if (!spill_capturing()) measure_pool(call->device, call->pool);
     record_taken(*addr, bytes, stream, call->device, LEDGER_POOLS);
@@ -100,10 +112,20 @@ static cu_result alloc_from(__typeof__(&cuMemAllocFromPoolAsync) real, cu_addr *
              stream);
 }
 
-/* Only what was spilled is in the book: the rest is the pool's. */
+/* What the pool has is in no book: the rest is the heap's, or was spilled. */
 static cu_result free_on(__typeof__(&cuMemFreeAsync) real, cu_addr addr, cu_stream stream) {
   holding gone;
+  uint64_t bytes;
+  unsigned from;
+  ledger_kind kind;
+  bool heaped;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  /* It waits for every stream, so for this one too. */
+  if (plain_free(addr, &heaped, &bytes, &from, &kind)) {
+    record_given(addr, bytes, stream, from, kind);
+    return CU_OK;
+  }
+  if (heaped) return CU_ERROR_INVALID_VALUE;
   if (!book_remove(BOOK_ADDRESS, addr, &gone)) {
     unsigned device = 0;
     cu_context context;

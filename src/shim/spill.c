@@ -63,13 +63,12 @@ uint64_t spill_reserve(unsigned device) {
   return plain < RESERVE_BYTES ? RESERVE_BYTES - plain : 0;
 }
 
-/* Would the host be left enough to live? Asked each time: others take of it too. */
-static bool host_has(uint64_t bytes) {
+bool spill_host_has(uint64_t bytes) {
   hostmem memory;
   return hostmem_read(&memory) == STOW_OK && memory.usable_bytes >= bytes;
 }
 
-static cu_result make_page(cu_handle *handle, size_t bytes, cu_device card) {
+cu_result spill_make_page(cu_handle *handle, size_t bytes, cu_device card) {
   cu_result (*create)(cu_handle *, size_t, const cu_prop *, unsigned long long) =
       SHIM_REAL(cuMemCreate, (cu_handle *, size_t, const cu_prop *, unsigned long long));
   cuda_probe how = find_road(card);
@@ -86,7 +85,7 @@ static cu_result make_page(cu_handle *handle, size_t bytes, cu_device card) {
 /* Counts `bytes` to be spilled; false (noted as a refusal) where budget or host have no room. */
 static bool count_spilled(unsigned device, uint64_t bytes) {
   ledger *l = account_ledger();
-  if (host_has(bytes) && l->header != NULL && ledger_take(l, device, LEDGER_SPILLED, bytes)) {
+  if (spill_host_has(bytes) && l->header != NULL && ledger_take(l, device, LEDGER_SPILLED, bytes)) {
     atomic_fetch_add(&l->header->spilled_total_bytes, bytes);
     return true;
   }
@@ -105,7 +104,7 @@ static cu_result not_spilled(unsigned device, uint64_t bytes, cu_result code) {
 /* A page on the host, counted but in no book. */
 static cu_result counted_page(cu_handle *handle, size_t bytes, unsigned device, cu_device card) {
   if (!count_spilled(device, bytes)) return CU_ERROR_OUT_OF_MEMORY;
-  cu_result code = make_page(handle, bytes, card);
+  cu_result code = spill_make_page(handle, bytes, card);
   return code == CU_OK ? CU_OK : not_spilled(device, bytes, code);
 }
 

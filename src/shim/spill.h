@@ -29,6 +29,11 @@ uint64_t spill_budget(cu_device card);
  * the budget, the host or the driver has none. Counted as LEDGER_SPILLED, and in the book. */
 cu_result spill_page(cu_handle *handle, size_t bytes, const cu_prop *wanted, unsigned device);
 
+/* The same, neither counted nor in the book: what the heap's card counts itself. */
+cu_result spill_make_page(cu_handle *handle, size_t bytes, cu_device card);
+/* Would the host be left enough to live? Asked each time: others take of it too. */
+bool spill_host_has(uint64_t bytes);
+
 /* Makes a whole allocation of host pages, for the calling thread's context. */
 cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
                       cu_context context);

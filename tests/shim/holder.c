@@ -1,10 +1,14 @@
 /* Holder: a program that takes and gives device memory as its words say, and tells each answer.
  *
- *   holder WORD…   alloc:BYTES free  falloc:BYTES (asked by a library with PyTorch's name)
- * pitch:BYTES managed:BYTES array:BYTES  async:BYTES afree page:BYTES (make, map, grant)  unpage
- * pages:COUNTxBYTES (one request of many; what was made is given back where one fails)  pin:BYTES
- * unpin info total  capture endcapture  reset  fork:WORD…(rest in a child) say:TEXT read (waits for
- * a line)  touch (writes and reads the last page)
+ *   holder WORD…
+ *     alloc:BYTES free  falloc:BYTES (asked by a library with PyTorch's name)  pitch:BYTES
+ *     managed:BYTES array:BYTES  async:BYTES afree  pin:BYTES unpin
+ *     page:BYTES (make, map, grant)  unpage  pages:COUNTxBYTES (one request of many; what was made
+ *     is given back where one fails)  touch (writes and reads the last page)
+ *     info total  capture endcapture  reset  say:TEXT read (waits for a line)
+ *     again:BYTES (alloc; is it where the last freed was?)  double (frees that again)
+ *     busy idle (the card's streams)  calls:NAME (of the stand-in driver)
+ *     range:AT (of the last block, asked from within)  ipc  poke:BYTES (writes it)
  *
  * Every answer is one line, "WORD CODE", with figures after it for info and total. The last thing
  * taken of a kind is given back first. */
@@ -95,8 +99,49 @@ static int touch(void) {
   return at[0] == 42 && at[range_bytes[page_count - 1] - 1] == 43 ? 0 : 1;
 }
 
+static cu_addr freed;
+
 static int give(void) {
-  return taken_count == 0 ? 1 : HOOKED(cuMemFree_v2)(taken[--taken_count]);
+  if (taken_count == 0) return 1;
+  freed = taken[--taken_count];
+  return HOOKED(cuMemFree_v2)(freed);
+}
+
+/* The stand-in driver itself, past the shim. */
+static void *standin(const char *name) {
+  const char *path = getenv("STOWAGE_LIBCUDA");
+  void *driver = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+  void *found = driver != NULL ? dlsym(driver, name) : NULL;
+  if (found == NULL) {
+    printf("no %s\n", name);
+    exit(3);
+  }
+  return found;
+}
+
+static int again(const char *word, size_t bytes) {
+  cu_result code = HOOKED(cuMemAlloc_v2)(&taken[taken_count], bytes);
+  printf("%s %d %s\n", word, code, taken[taken_count] == freed ? "same" : "other");
+  taken_count += code == CU_OK;
+  return -1;
+}
+
+static int range(size_t inside) {
+  cu_addr at = taken[taken_count - 1], base = 0, start = 0;
+  size_t bytes = 0, size = 0;
+  unsigned type = 0;
+  int card = -1, which[] = {2, 9, 11, 12};
+  void *values[] = {&type, &card, &start, &size};
+  int code = HOOKED(cuMemGetAddressRange_v2)(&base, &bytes, at + inside);
+  int other = HOOKED(cuPointerGetAttributes)(4, which, values, at + inside);
+  printf("range %d %d base %d bytes %zu type %u card %d start %d size %zu aligned %d\n", code,
+         other, base == at, bytes, type, card, start == at, size, at % 256 == 0);
+  return -1;
+}
+
+static int poke(size_t bytes) {
+  memset((void *)(uintptr_t)taken[taken_count - 1], 42, bytes);
+  return 0;
 }
 
 static int figures(const char *word) {
@@ -154,6 +199,7 @@ static int run(const char *word) {
   if (strncmp(word, "pin:", 4) == 0)
     return HOOKED(cuMemHostAlloc)(&pinned[pinned_count++], bytes, 0);
   if (strcmp(word, "unpin") == 0) return HOOKED(cuMemFreeHost)(pinned[--pinned_count]);
+  if (strcmp(word, "reset") == 0) return HOOKED(cuDevicePrimaryCtxReset_v2)(0);
   if (strcmp(word, "info") == 0 || strcmp(word, "total") == 0) return figures(word);
   if (strcmp(word, "capture") == 0) return HOOKED(cuStreamBeginCapture_v2)(NULL, 0);
   if (strcmp(word, "endcapture") == 0) return HOOKED(cuStreamEndCapture)(NULL, &graph);
@@ -161,6 +207,21 @@ static int run(const char *word) {
     puts(word + 4);
     return -1;
   }
+  cu_ipc_handle handle;
+  if (strncmp(word, "again:", 6) == 0) return again(word, bytes);
+  if (strcmp(word, "double") == 0) return HOOKED(cuMemFree_v2)(freed);
+  if (strcmp(word, "busy") == 0 || strcmp(word, "idle") == 0) {
+    ((void (*)(int))(uintptr_t)standin("standin_hold"))(word[0] == 'b');
+    return -1;
+  }
+  if (strncmp(word, "calls:", 6) == 0) {
+    int (*calls)(const char *) = (int (*)(const char *))(uintptr_t)standin("standin_calls");
+    printf("%s %d\n", word, calls(word + 6));
+    return -1;
+  }
+  if (strncmp(word, "range:", 6) == 0) return range(bytes);
+  if (strncmp(word, "poke:", 5) == 0) return poke(bytes);
+  if (strcmp(word, "ipc") == 0) return HOOKED(cuIpcGetMemHandle)(&handle, taken[taken_count - 1]);
   if (strcmp(word, "read") == 0) return fgets(line, sizeof line, stdin) != NULL ? -1 : 1;
   return take(word, bytes);
 }

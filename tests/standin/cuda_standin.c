@@ -310,10 +310,6 @@ CALL cuCtxPopCurrent_v2(cu_context *context) {
   *context = stack[--depth];
   END(CU_OK);
 }
-CALL cuCtxSynchronize(void) {
-  BEGIN(1);
-  END(CU_OK);
-}
 CALL cuThreadExchangeStreamCaptureMode(int *exchange) {
   int old = capture_mode;
   capture_mode = *exchange;
@@ -363,6 +359,17 @@ CALL cuMemFree_v2(cu_addr addr) {
   munmap((void *)(uintptr_t)addr, t->bytes);
   used_bytes[t->card] -= t->bytes;
   t->what = FREE;
+  END(CU_OK);
+}
+/* All plain blocks of the card go; pages are nobody's context's. */
+CALL cuDevicePrimaryCtxReset_v2(cu_device card) {
+  BEGIN(0);
+  for (int i = 0; i < LIST_MAX; i++)
+    if (things[i].what == PLAIN && things[i].card == card) {
+      munmap((void *)(uintptr_t)things[i].addr, things[i].bytes);
+      used_bytes[card] -= things[i].bytes;
+      things[i].what = FREE;
+    }
   END(CU_OK);
 }
 CALL cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags) {
@@ -555,6 +562,11 @@ CALL cuStreamDestroy_v2(cu_stream stream) {
 static void wait_let_go(void) {
   while (held) pthread_cond_wait(&let_go, &gate);
 }
+CALL cuCtxSynchronize(void) {
+  BEGIN(1);
+  wait_let_go();
+  END(CU_OK);
+}
 CALL cuStreamSynchronize(cu_stream stream) {
   BEGIN(1);
   if (stream != NULL && from_handle(STREAM, stream) == NULL) END(CU_ERROR_INVALID_HANDLE);
@@ -588,6 +600,16 @@ CALL cuEventRecord(cu_event event, cu_stream stream) {
   t->recorded = 1;
   END(CU_OK);
 }
+#ifndef STANDIN_OLD
+CALL cuCtxRecordEvent(cu_context context, cu_event event) {
+  BEGIN(0);
+  thing *t = from_handle(EVENT, event);
+  if (version < 12050) END(CU_ERROR_NOT_SUPPORTED);
+  if (t == NULL || context == NULL) END(CU_ERROR_INVALID_HANDLE);
+  t->recorded = 1;
+  END(CU_OK);
+}
+#endif
 CALL cuEventQuery(cu_event event) {
   BEGIN(1);
   thing *t = from_handle(EVENT, event);
@@ -600,4 +622,60 @@ CALL cuEventSynchronize(cu_event event) {
   if (t == NULL) END(CU_ERROR_INVALID_HANDLE);
   if (t->recorded) wait_let_go();
   END(CU_OK);
+}
+
+/* ---- what an address is ---- */
+
+/* The plain block or the mapping it lies in. */
+static const thing *around(cu_addr addr) {
+  for (int i = 0; i < LIST_MAX; i++)
+    if ((things[i].what == PLAIN || things[i].what == MAPPING) && addr >= things[i].addr &&
+        addr - things[i].addr < things[i].bytes)
+      return &things[i];
+  return NULL;
+}
+CALL cuMemGetAddressRange_v2(cu_addr *base, size_t *bytes, cu_addr addr) {
+  BEGIN(1);
+  const thing *t = around(addr);
+  if (t == NULL) END(CU_ERROR_INVALID_VALUE);
+  if (base != NULL) *base = t->addr;
+  if (bytes != NULL) *bytes = t->bytes;
+  END(CU_OK);
+}
+/* Of a mapping it knows neither context nor card, as its pages may be anybody's. */
+CALL cuPointerGetAttribute(void *value, int which, cu_addr addr) {
+  BEGIN(1);
+  const thing *t = around(addr);
+  if (t == NULL) END(CU_ERROR_INVALID_VALUE);
+  cu_context context = t->what == PLAIN ? &primary[t->card] : NULL;
+  int card = t->what == PLAIN ? t->card : -2;
+  unsigned type = t->what == MAPPING && t->page->location != CU_LOCATION_DEVICE ? 1 : 2;
+  switch (which) {
+  case 1: memcpy(value, &context, sizeof context); break;
+  case 2: memcpy(value, &type, sizeof type); break;
+  case 9: memcpy(value, &card, sizeof card); break;
+  case 11: memcpy(value, &t->addr, sizeof t->addr); break;
+  case 12: memcpy(value, &t->bytes, sizeof t->bytes); break;
+  default: END(CU_ERROR_INVALID_VALUE);
+  }
+  END(CU_OK);
+}
+CALL cuPointerGetAttributes(unsigned count, int *which, void **values, cu_addr addr) {
+  for (unsigned i = 0; i < count; i++) {
+    cu_result code = cuPointerGetAttribute(values[i], which[i], addr);
+    if (code != CU_OK) return code;
+  }
+  return CU_OK;
+}
+/* Blocks of cuMemAlloc only, as the driver has it. */
+CALL cuIpcGetMemHandle(void *handle, cu_addr addr) {
+  BEGIN(1);
+  const thing *t = around(addr);
+  if (t == NULL || t->what != PLAIN) END(CU_ERROR_INVALID_VALUE);
+  memset(handle, 1, 64);
+  END(CU_OK);
+}
+CALL cuCtxEnablePeerAccess(cu_context peer, unsigned flags) {
+  BEGIN(1);
+  END(peer != NULL && flags == 0 ? CU_OK : CU_ERROR_INVALID_VALUE);
 }

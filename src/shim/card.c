@@ -1,0 +1,366 @@
+/* Card: pages by the real driver, counted in the ledger. See card.h. */
+#include "shim/card.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/lock.h"
+#include "base/status.h"
+#include "shim/spill.h"
+
+/* A heap of one lane reserves two for each tier. */
+#define RANGES_MAX 8
+
+typedef struct card {
+  stow_device head; /* first: a stow_device is the beginning of this */
+  cu_device number;
+  unsigned device;
+  stow_device_props props;
+  _Atomic uint64_t held[STOW_TIER_COUNT];
+  struct {
+    _Atomic cu_addr base, end; /* both 0: no range */
+  } ranges[RANGES_MAX];
+  lock lock;
+  map pages; /* guarded by lock; handle to bytes, the lowest bit set for the host tier */
+} card;
+
+static _Thread_local bool host_allowed, inside;
+
+void card_allow_host(bool allowed) {
+  host_allowed = allowed;
+}
+
+bool card_inside(void) {
+  return inside;
+}
+
+/* ---- entering the driver ---- */
+
+/* A call of ours must not spoil a graph that is being captured: relaxed meanwhile. */
+static int enter(void) {
+  int mode = CU_CAPTURE_RELAXED;
+  cu_result (*exchange)(int *) = SHIM_REAL(cuThreadExchangeStreamCaptureMode, (int *));
+  inside = true;
+  return exchange != NULL && exchange(&mode) == CU_OK ? mode : -1;
+}
+
+static void leave(int mode) {
+  cu_result (*exchange)(int *) = SHIM_REAL(cuThreadExchangeStreamCaptureMode, (int *));
+  if (mode >= 0) exchange(&mode);
+  inside = false;
+}
+
+static stow_status answer(cu_result code, const char *what) {
+  if (code == CU_OK) return STOW_OK;
+  return stow_fail(cuda_status_of(code), "%s: CUDA error %d", what, code);
+}
+
+/* ---- pages ---- */
+
+static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
+  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, c->number}};
+  bool counted = account_take(c->device, LEDGER_PLAIN, bytes);
+  if (!counted && !spill_capturing()) {
+    /* As the driver does before it says that there is no more. */
+    measure_trim_pools(c->device);
+    counted = account_take(c->device, LEDGER_PLAIN, bytes);
+  }
+  if (!counted) return CU_ERROR_OUT_OF_MEMORY;
+  cu_result code = SHIM_REAL(cuMemCreate, (cu_handle *, size_t, const cu_prop *,
+                                           unsigned long long))(handle, bytes, &prop, 0);
+  if (code != CU_OK) ledger_give(account_ledger(), c->device, LEDGER_PLAIN, bytes);
+  return code;
+}
+
+static cu_result create_host(const card *c, cu_handle *handle, uint64_t bytes) {
+  ledger *l = account_ledger();
+  if (!host_allowed || !spill_host_has(bytes) || l->header == NULL ||
+      !ledger_take(l, c->device, LEDGER_SPILLED, bytes))
+    return CU_ERROR_OUT_OF_MEMORY;
+  cu_result code = spill_make_page(handle, bytes, c->number);
+  if (code == CU_OK)
+    atomic_fetch_add(&l->header->spilled_total_bytes, bytes);
+  else
+    ledger_give(l, c->device, LEDGER_SPILLED, bytes);
+  /* To the heap it is all one why there is none. */
+  return code == CU_OK ? CU_OK : CU_ERROR_OUT_OF_MEMORY;
+}
+
+static stow_status note_page(card *c, cu_handle handle, uint64_t bytes, stow_tier tier) {
+  lock_take(&c->lock);
+  stow_status status = map_put(&c->pages, handle, bytes | (tier == STOW_TIER_HOST));
+  lock_give(&c->lock);
+  return status;
+}
+
+static void uncount(const card *c, uint64_t bytes, stow_tier tier) {
+  account_give(c->device, tier == STOW_TIER_HOST ? LEDGER_SPILLED : LEDGER_PLAIN, bytes);
+}
+
+static stow_status page_create(stow_device *device, stow_page *page, uint64_t bytes,
+                               stow_tier tier) {
+  card *c = (card *)device;
+  cu_handle handle = 0;
+  int mode = enter();
+  cu_result code =
+      tier == STOW_TIER_HOST ? create_host(c, &handle, bytes) : create_vram(c, &handle, bytes);
+  if (code == CU_OK && note_page(c, handle, bytes, tier) != STOW_OK) {
+    SHIM_REAL(cuMemRelease, (cu_handle))(handle);
+    uncount(c, bytes, tier);
+    leave(mode);
+    return STOW_ERR_HOST_MEMORY; /* map_put said why */
+  }
+  leave(mode);
+  if (code != CU_OK) return answer(code, "making a page");
+  atomic_fetch_add_explicit(&c->held[tier], bytes, memory_order_relaxed);
+  *page = handle;
+  return STOW_OK;
+}
+
+static stow_status page_release(stow_device *device, stow_page page) {
+  card *c = (card *)device;
+  uint64_t value;
+  lock_take(&c->lock);
+  bool known = map_remove(&c->pages, page, &value);
+  lock_give(&c->lock);
+  if (!known) return stow_fail(STOW_ERR_STATE, "releasing a page that is none");
+  stow_tier tier = value & 1 ? STOW_TIER_HOST : STOW_TIER_VRAM;
+  uint64_t bytes = value & ~UINT64_C(1);
+  int mode = enter();
+  cu_result code = SHIM_REAL(cuMemRelease, (cu_handle))(page);
+  leave(mode);
+  if (code != CU_OK) {
+    stow_status noted = note_page(c, page, bytes, tier);
+    (void)noted; /* without host memory it is forgotten, and stays counted */
+    return answer(code, "releasing a page");
+  }
+  atomic_fetch_sub_explicit(&c->held[tier], bytes, memory_order_relaxed);
+  uncount(c, bytes, tier);
+  return STOW_OK;
+}
+
+uint64_t card_held(const stow_device *device, stow_tier tier) {
+  return atomic_load_explicit(&((const card *)device)->held[tier], memory_order_relaxed);
+}
+
+/* ---- ranges ---- */
+
+bool card_owns(const stow_device *device, cu_addr addr) {
+  const card *c = (const card *)device;
+  for (int i = 0; i < RANGES_MAX; i++) {
+    cu_addr base = atomic_load_explicit(&c->ranges[i].base, memory_order_acquire);
+    if (base == 0) return false; /* they are not given back before the heap ends */
+    if (addr >= base && addr < atomic_load_explicit(&c->ranges[i].end, memory_order_relaxed))
+      return true;
+  }
+  return false;
+}
+
+/* Ranges are reserved under the heap's lock, one at a time. */
+static bool note_range(card *c, cu_addr addr, uint64_t bytes) {
+  for (int i = 0; i < RANGES_MAX; i++) {
+    if (atomic_load(&c->ranges[i].base) != 0) continue;
+    atomic_store_explicit(&c->ranges[i].end, addr + bytes, memory_order_relaxed);
+    atomic_store_explicit(&c->ranges[i].base, addr, memory_order_release);
+    return true;
+  }
+  return false;
+}
+
+static stow_status reserve(stow_device *device, stow_addr *addr, uint64_t bytes, uint64_t align) {
+  cu_addr at = 0;
+  int mode = enter();
+  cu_result code = SHIM_REAL(cuMemAddressReserve, (cu_addr *, size_t, size_t, cu_addr,
+                                                   unsigned long long))(&at, bytes, align, 0, 0);
+  /* Some drivers take no notice of the alignment; the heap needs it. */
+  if (code == CU_OK &&
+      ((align != 0 && at % align != 0) || !note_range((card *)device, at, bytes))) {
+    SHIM_REAL(cuMemAddressFree, (cu_addr, size_t))(at, bytes);
+    code = CU_ERROR_OUT_OF_MEMORY;
+  }
+  leave(mode);
+  *addr = at;
+  return answer(code, "reserving addresses");
+}
+
+static stow_status unreserve(stow_device *device, stow_addr addr, uint64_t bytes) {
+  (void)device;
+  int mode = enter();
+  cu_result code = SHIM_REAL(cuMemAddressFree, (cu_addr, size_t))(addr, bytes);
+  leave(mode);
+  return answer(code, "giving addresses back");
+}
+
+static stow_status map_page(stow_device *device, stow_addr addr, uint64_t bytes, stow_page page) {
+  (void)device;
+  int mode = enter();
+  cu_result code = SHIM_REAL(cuMemMap, (cu_addr, size_t, size_t, cu_handle, unsigned long long))(
+      addr, bytes, 0, page, 0);
+  leave(mode);
+  return answer(code, "mapping a page");
+}
+
+static stow_status unmap(stow_device *device, stow_addr addr, uint64_t bytes) {
+  (void)device;
+  int mode = enter();
+  cu_result code = SHIM_REAL(cuMemUnmap, (cu_addr, size_t))(addr, bytes);
+  leave(mode);
+  return answer(code, "unmapping pages");
+}
+
+static stow_status grant(stow_device *device, stow_addr addr, uint64_t bytes) {
+  cu_access access = {{CU_LOCATION_DEVICE, ((card *)device)->number}, CU_ACCESS_READ_WRITE};
+  int mode = enter();
+  cu_result code = SHIM_REAL(cuMemSetAccess,
+                             (cu_addr, size_t, const cu_access *, size_t))(addr, bytes, &access, 1);
+  leave(mode);
+  return answer(code, "granting access to pages");
+}
+
+/* ---- the rest of the contract ---- */
+
+static stow_status get_props(const stow_device *device, stow_device_props *props) {
+  *props = ((const card *)device)->props;
+  return STOW_OK;
+}
+
+static stow_status memory(stow_device *device, stow_tier tier, uint64_t *free_bytes,
+                          uint64_t *total_bytes) {
+  (void)device;
+  size_t left = 0, total = 0;
+  if (tier != STOW_TIER_VRAM) return stow_fail(STOW_ERR_UNSUPPORTED, "not asked here");
+  cu_result code = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *))(&left, &total);
+  if (free_bytes != NULL) *free_bytes = left;
+  if (total_bytes != NULL) *total_bytes = total;
+  return answer(code, "asking for the memory left");
+}
+
+static stow_status no_plain(stow_device *device, stow_addr *addr, uint64_t bytes, stow_tier tier) {
+  (void)device, (void)addr, (void)bytes, (void)tier;
+  return stow_fail(STOW_ERR_UNSUPPORTED, "the shim's heap is of pages only");
+}
+static stow_status no_plain_free(stow_device *device, stow_addr addr) {
+  (void)device, (void)addr;
+  return stow_fail(STOW_ERR_UNSUPPORTED, "the shim's heap is of pages only");
+}
+static stow_status no_copy(stow_device *device, stow_addr to, stow_addr from, uint64_t bytes,
+                           stow_stream stream) {
+  (void)device, (void)to, (void)from, (void)bytes, (void)stream;
+  return stow_fail(STOW_ERR_UNSUPPORTED, "the shim's heap moves nothing");
+}
+static stow_status no_fill(stow_device *device, stow_addr to, uint8_t value, uint64_t bytes,
+                           stow_stream stream) {
+  (void)device, (void)to, (void)value, (void)bytes, (void)stream;
+  return stow_fail(STOW_ERR_UNSUPPORTED, "the shim's heap fills nothing");
+}
+static stow_status no_stream(stow_device *device, stow_stream *stream) {
+  (void)device, (void)stream;
+  return stow_fail(STOW_ERR_UNSUPPORTED, "the shim's heap has no streams");
+}
+static stow_status of_stream(stow_device *device, stow_stream stream) {
+  (void)device, (void)stream;
+  return STOW_OK;
+}
+static stow_status stream_wait(stow_device *device, stow_stream stream, stow_event event) {
+  (void)device, (void)stream, (void)event;
+  return STOW_OK;
+}
+static stow_status event_create(stow_device *device, stow_event *event) {
+  *event = device; /* any one will do: none is ever waited for */
+  return STOW_OK;
+}
+static stow_status of_event(stow_device *device, stow_event event) {
+  (void)device, (void)event;
+  return STOW_OK;
+}
+static stow_status event_record(stow_device *device, stow_event event, stow_stream stream) {
+  (void)device, (void)event, (void)stream;
+  return STOW_OK;
+}
+static stow_status thread_enter(stow_device *device) {
+  (void)device;
+  return STOW_OK;
+}
+static const char *error_text(const stow_device *device, int code) {
+  (void)device, (void)code;
+  return "";
+}
+
+static stow_status card_close(stow_device *device) {
+  card *c = (card *)device;
+  map_free(&c->pages);
+  free(c);
+  return STOW_OK;
+}
+
+static const stow_device_ops OPS = {.version = STOW_DEVICE_OPS_VERSION,
+                                    .close = card_close,
+                                    .props = get_props,
+                                    .memory = memory,
+                                    .reserve = reserve,
+                                    .unreserve = unreserve,
+                                    .page_create = page_create,
+                                    .page_release = page_release,
+                                    .map = map_page,
+                                    .unmap = unmap,
+                                    .access = grant,
+                                    .plain_alloc = no_plain,
+                                    .plain_free = no_plain_free,
+                                    .copy = no_copy,
+                                    .fill = no_fill,
+                                    .stream_create = no_stream,
+                                    .stream_destroy = of_stream,
+                                    .stream_sync = of_stream,
+                                    .stream_wait = stream_wait,
+                                    .event_create = event_create,
+                                    .event_destroy = of_event,
+                                    .event_record = event_record,
+                                    .event_query = of_event,
+                                    .event_wait = of_event,
+                                    .thread_enter = thread_enter,
+                                    .error_text = error_text};
+
+/* ---- opening ---- */
+
+/* Does the driver have all the page calls, and does the card know pages? */
+static bool has_pages(cu_device number) {
+  static const shim_symbol NEEDED[] = {
+      SYMBOL_cuMemCreate,      SYMBOL_cuMemRelease,    SYMBOL_cuMemMap,
+      SYMBOL_cuMemUnmap,       SYMBOL_cuMemSetAccess,  SYMBOL_cuMemAddressReserve,
+      SYMBOL_cuMemAddressFree, SYMBOL_cuMemGetInfo_v2, SYMBOL_cuDeviceGetAttribute};
+  for (size_t i = 0; i < sizeof NEEDED / sizeof NEEDED[0]; i++)
+    if (shim_real(NEEDED[i]) == NULL) return false;
+  int has = 0;
+  cu_result code =
+      SHIM_REAL(cuDeviceGetAttribute, (int *, int, cu_device))(&has, CU_ATTRIBUTE_VMM, number);
+  return code == CU_OK && has != 0;
+}
+
+stow_status card_open(stow_device **out, cu_device number, unsigned device) {
+  size_t granule = 0, total = 0;
+  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, number}};
+  cu_result (*ask)(size_t *, const cu_prop *, int) =
+      SHIM_REAL(cuMemGetAllocationGranularity, (size_t *, const cu_prop *, int));
+  if (!has_pages(number) || ask == NULL || ask(&granule, &prop, CU_GRANULARITY_MINIMUM) != CU_OK ||
+      SHIM_REAL(cuDeviceTotalMem_v2, (size_t *, cu_device))(&total, number) != CU_OK)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "this driver has no pages");
+  card *c = calloc(1, sizeof *c);
+  if (c == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a card's books");
+  c->head.ops = &OPS;
+  c->number = number;
+  c->device = device;
+  lock_init(&c->lock, LOCK_DEVICE);
+  snprintf(c->props.kind, sizeof c->props.kind, "cuda");
+  snprintf(c->props.name, sizeof c->props.name, "device %u", device);
+  c->props.index = number;
+  c->props.has_vmm = true;
+  /* Whether there is a road to the host is found out when the first page has to take it. */
+  c->props.host_road = STOW_HOST_LOCATION;
+  c->props.host_numa_node = -1;
+  c->props.vram_bytes = total / granule * granule;
+  c->props.page_bytes = granule;
+  *out = &c->head;
+  return STOW_OK;
+}

@@ -1,0 +1,59 @@
+/* Hooks that tell what an address is. Of a block of our heap the driver knows the pages only: where
+ * the block begins and ends, and that it is device memory of the program's context, is told here as
+ * it would be of a block of the driver's own. */
+#include <string.h>
+
+#include "shim/hooks.h"
+#include "shim/plain.h"
+
+/* CUpointer_attribute */
+enum {
+  POINTER_CONTEXT = 1,
+  POINTER_MEMORY_TYPE = 2,
+  POINTER_DEVICE_ORDINAL = 9,
+  POINTER_RANGE_START = 11,
+  POINTER_RANGE_SIZE = 12
+};
+enum { MEMORY_TYPE_DEVICE = 2 }; /* CU_MEMORYTYPE_DEVICE */
+
+cu_result cuMemGetAddressRange_v2(cu_addr *base, size_t *bytes, cu_addr addr) {
+  __typeof__(&cuMemGetAddressRange_v2) real = REAL(cuMemGetAddressRange_v2);
+  plain_block block;
+  if (!plain_find(addr, &block))
+    return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(base, bytes, addr);
+  if (base != NULL) *base = block.base;
+  if (bytes != NULL) *bytes = block.bytes;
+  return CU_OK;
+}
+
+/* Writes an attribute of a block that the driver tells otherwise; false: it tells it right. */
+static bool told(const plain_block *block, int which, void *value) {
+  unsigned type = MEMORY_TYPE_DEVICE;
+  size_t bytes = block->bytes;
+  switch (which) {
+  case POINTER_CONTEXT: memcpy(value, &block->context, sizeof block->context); return true;
+  case POINTER_MEMORY_TYPE: memcpy(value, &type, sizeof type); return true;
+  case POINTER_DEVICE_ORDINAL: memcpy(value, &block->card, sizeof block->card); return true;
+  case POINTER_RANGE_START: memcpy(value, &block->base, sizeof block->base); return true;
+  case POINTER_RANGE_SIZE: memcpy(value, &bytes, sizeof bytes); return true;
+  default: return false;
+  }
+}
+
+cu_result cuPointerGetAttribute(void *value, int which, cu_addr addr) {
+  __typeof__(&cuPointerGetAttribute) real = REAL(cuPointerGetAttribute);
+  plain_block block;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (value != NULL && plain_find(addr, &block) && told(&block, which, value)) return CU_OK;
+  return real(value, which, addr);
+}
+
+cu_result cuPointerGetAttributes(unsigned count, int *which, void **values, cu_addr addr) {
+  __typeof__(&cuPointerGetAttributes) real = REAL(cuPointerGetAttributes);
+  plain_block block;
+  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(count, which, values, addr);
+  if (code != CU_OK || which == NULL || values == NULL || !plain_find(addr, &block)) return code;
+  for (unsigned i = 0; i < count; i++)
+    if (values[i] != NULL) told(&block, which[i], values[i]);
+  return code;
+}

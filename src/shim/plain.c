@@ -1,0 +1,422 @@
+/* Plain: the heaps, and what waits before it goes back to them. See plain.h. */
+#include "shim/plain.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <stowage/heap.h>
+
+#include "base/hash.h"
+#include "base/lock.h"
+#include "memory/heap.h"
+#include "shim/card.h"
+#include "shim/spill.h"
+
+/* Batches of frees that wait at once; more frees than that wait for a batch to pass. */
+#define BATCHES_MAX 8
+/* With --fast-malloc a batch is closed at so many frees, or so many bytes (at most a part of the
+ * card): an event and the question whether it has passed cost about as much as thirty pairs. */
+#define BATCH_COUNT   64
+#define BATCH_BYTES   ((uint64_t)512 << 20)
+#define BATCH_OF_CARD 32
+/* What a heap keeps idle: a part of the card with --fast-malloc, else no more than this. */
+#define KEEP_OF_CARD   4
+#define KEEP_BYTES     ((uint64_t)256 << 20)
+#define HOST_BYTES_MAX ((uint64_t)1 << 40)
+
+typedef struct freed {
+  cu_addr addr;
+  uint64_t bytes; /* as the heap counts */
+} freed;
+
+typedef struct batch {
+  freed *list;
+  uint32_t count, capacity;
+  uint64_t bytes;
+  cu_event event;
+  bool passed; /* seen without an event */
+} batch;
+
+typedef struct plain {
+  unsigned device;
+  cu_device card;
+  cu_context context;
+  stow_device *under;
+  stow_heap *heap;
+  uint64_t batch_bytes, keep_bytes;
+  uint32_t batch_count;
+  lock lock;                  /* guards the rest */
+  map live;                   /* address to (bytes asked for << 1 | on the host) */
+  batch batches[BATCHES_MAX]; /* a ring: the closed ones from `first`, then the open one */
+  uint32_t first, closed;
+  uint64_t out_bytes;  /* taken from the heap and not given back, waiting ones too */
+  uint64_t idle_floor; /* what the last trim could not give back */
+} plain;
+
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static plain *_Atomic heaps[LEDGER_DEVICES_MAX]; /* by card */
+static _Atomic bool refused[LEDGER_DEVICES_MAX]; /* this card can have none */
+static _Atomic bool passing;
+
+/* ---- whether ---- */
+
+/* One of several processes of a job: such share memory with each other. */
+static bool one_of_many(void) {
+  static const char *const NAMES[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS",
+                                      "PMI_SIZE"};
+  for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
+    const char *text = secure_getenv(NAMES[i]);
+    if (text != NULL && strtol(text, NULL, 10) > 1) return true;
+  }
+  return false;
+}
+
+static bool fast(void) {
+  enum { UNKNOWN, OFF, ON };
+  static _Atomic int said;
+  int now = atomic_load_explicit(&said, memory_order_relaxed);
+  if (now == UNKNOWN) {
+    const char *text = secure_getenv("STOWAGE_FAST_MALLOC");
+    now = text != NULL && text[0] == '1' ? ON : OFF;
+    atomic_store(&said, now);
+    if (one_of_many()) plain_pass("several processes of one job");
+  }
+  return now == ON;
+}
+
+void plain_pass(const char *why) {
+  if (!atomic_exchange(&passing, true)) shim_log("plain requests go to the driver: %s", why);
+}
+
+bool plain_serves(unsigned device) {
+  bool all = fast();
+  if (atomic_load_explicit(&passing, memory_order_relaxed)) return false;
+  if (all) return true;
+  const ledger *l = account_ledger();
+  return l->header != NULL &&
+         (ledger_limit(l, device) != LEDGER_UNLIMITED || ledger_spill_limit(l) > 0) &&
+         !spill_retry_known();
+}
+
+/* ---- opening and ending ---- */
+
+static bool is_primary(cu_context context, cu_device card) {
+  cu_result (*retain)(cu_context *, cu_device) =
+      SHIM_REAL(cuDevicePrimaryCtxRetain, (cu_context *, cu_device));
+  cu_result (*release)(cu_device) = SHIM_REAL(cuDevicePrimaryCtxRelease_v2, (cu_device));
+  cu_context primary = NULL;
+  if (retain == NULL || release == NULL || retain(&primary, card) != CU_OK) return false;
+  release(card);
+  return primary == context;
+}
+
+static void destroy(plain *p, bool events) {
+  cu_result (*end)(cu_event) = SHIM_REAL(cuEventDestroy_v2, (cu_event));
+  if (p->heap != NULL) stow_heap_close(p->heap);
+  if (p->under != NULL) stow_device_close(p->under);
+  for (int i = 0; i < BATCHES_MAX; i++) {
+    if (events && p->batches[i].event != NULL) end(p->batches[i].event);
+    free(p->batches[i].list);
+  }
+  map_free(&p->live);
+  free(p);
+}
+
+static void choose_sizes(plain *p) {
+  stow_device_props props;
+  uint64_t most = ledger_limit(account_ledger(), p->device);
+  if (stow_device_get_props(p->under, &props) == STOW_OK && props.vram_bytes < most)
+    most = props.vram_bytes;
+  p->batch_count = 1;
+  p->keep_bytes = KEEP_BYTES;
+  if (!fast()) return;
+  p->batch_count = BATCH_COUNT;
+  p->batch_bytes = most / BATCH_OF_CARD < BATCH_BYTES ? most / BATCH_OF_CARD : BATCH_BYTES;
+  p->keep_bytes = most / KEEP_OF_CARD;
+}
+
+/* For the calling thread's context, which is the card's primary one. */
+static plain *make(unsigned device, cu_device card, cu_context context) {
+  cu_result (*create)(cu_event *, unsigned) = SHIM_REAL(cuEventCreate, (cu_event *, unsigned));
+  plain *p = calloc(1, sizeof *p);
+  if (p == NULL || create == NULL) {
+    free(p);
+    return NULL;
+  }
+  lock_init(&p->lock, LOCK_REGISTRY);
+  p->device = device;
+  p->card = card;
+  p->context = context;
+  stow_heap_options options = STOW_HEAP_OPTIONS_INIT;
+  options.background = false;
+  uint64_t host = ledger_spill_limit(account_ledger());
+  options.host_limit_bytes = host < HOST_BYTES_MAX ? host : HOST_BYTES_MAX;
+  bool made = card_open(&p->under, card, device) == STOW_OK;
+  options.device = p->under;
+  made = made && stow_heap_open(&p->heap, &options) == STOW_OK;
+  for (int i = 0; i < BATCHES_MAX && made; i++)
+    made = create(&p->batches[i].event, CU_EVENT_NO_TIMING) == CU_OK;
+  if (made) {
+    choose_sizes(p);
+    return p;
+  }
+  shim_log("no heap for plain requests: %s", stow_status_message());
+  destroy(p, true);
+  return NULL;
+}
+
+/* The heap of a context; NULL if it can have none. */
+static plain *heap_of(unsigned device, cu_device card, cu_context context) {
+  if ((unsigned)card >= LEDGER_DEVICES_MAX || atomic_load(&refused[card])) return NULL;
+  plain *p = atomic_load_explicit(&heaps[card], memory_order_acquire);
+  if (p != NULL) return p->context == context ? p : NULL;
+  if (!is_primary(context, card)) return NULL;
+  pthread_mutex_lock(&open_lock);
+  p = atomic_load(&heaps[card]);
+  if (p == NULL) {
+    p = make(device, card, context);
+    atomic_store_explicit(&heaps[card], p, memory_order_release);
+    if (p == NULL) atomic_store(&refused[card], true);
+  }
+  pthread_mutex_unlock(&open_lock);
+  return p != NULL && p->context == context ? p : NULL;
+}
+
+void plain_end(cu_device card) {
+  if ((unsigned)card >= LEDGER_DEVICES_MAX) return;
+  plain *p = atomic_exchange(&heaps[card], NULL);
+  /* Its events went, or go, with the context. */
+  if (p != NULL) destroy(p, false);
+}
+
+void plain_after_fork(void) {
+  pthread_mutex_init(&open_lock, NULL);
+  /* The driver does not go with a child; what the parent's heap holds is the parent's. */
+  for (int i = 0; i < LEDGER_DEVICES_MAX; i++) atomic_store(&heaps[i], NULL);
+}
+
+/* ---- waiting; p->lock held ---- */
+
+/* Everything submitted to the context so far is done when this returns CU_OK. */
+static cu_result wait_for_context(const plain *p) {
+  cu_context old;
+  cu_result code = SHIM_REAL(cuCtxPushCurrent_v2, (cu_context))(p->context);
+  if (code != CU_OK) return code;
+  code = SHIM_REAL(cuCtxSynchronize, (void))();
+  SHIM_REAL(cuCtxPopCurrent_v2, (cu_context *))(&old);
+  return code;
+}
+
+/* Closes the open batch: from here on it is known when it has passed. */
+static void close_batch(plain *p) {
+  batch *open = &p->batches[(p->first + p->closed) % BATCHES_MAX];
+  /* Every call that could tell is forbidden while a graph is captured: they wait on. */
+  if (open->count == 0 || p->closed == BATCHES_MAX - 1 || spill_capturing()) return;
+  cu_result (*record)(cu_context, cu_event) = SHIM_REAL(cuCtxRecordEvent, (cu_context, cu_event));
+  open->passed = false;
+  if (record == NULL || record(p->context, open->event) != CU_OK) {
+    /* A driver from before CUDA 12.5: no event covers streams we know nothing of. */
+    if (wait_for_context(p) != CU_OK) return;
+    open->passed = true;
+  }
+  p->closed++;
+}
+
+static bool has_passed(const batch *b, bool wait) {
+  if (b->passed) return true;
+  if (SHIM_REAL(cuEventQuery, (cu_event))(b->event) == CU_OK) return true;
+  return wait && SHIM_REAL(cuEventSynchronize, (cu_event))(b->event) == CU_OK;
+}
+
+/* Gives the batches that have passed to the heap. True: some did. */
+static bool poll_batches(plain *p, bool wait) {
+  bool any = false;
+  while (p->closed > 0 && !spill_capturing()) {
+    batch *b = &p->batches[p->first];
+    if (!has_passed(b, wait)) break;
+    for (uint32_t i = 0; i < b->count; i++) {
+      if (stow_heap_free(p->heap, b->list[i].addr, NULL) != STOW_OK)
+        shim_log("plain: %s", stow_status_message());
+      p->out_bytes -= b->list[i].bytes;
+    }
+    b->count = 0;
+    b->bytes = 0;
+    p->first = (p->first + 1) % BATCHES_MAX;
+    p->closed--;
+    any = true;
+  }
+  return any;
+}
+
+static bool settle(plain *p) {
+  lock_take(&p->lock);
+  close_batch(p);
+  bool any = poll_batches(p, true);
+  lock_give(&p->lock);
+  return any;
+}
+
+static bool push(batch *b, cu_addr addr, uint64_t bytes) {
+  if (b->count == b->capacity) {
+    uint32_t capacity = b->capacity == 0 ? BATCH_COUNT : b->capacity * 2;
+    freed *grown = realloc(b->list, capacity * sizeof *grown);
+    if (grown == NULL) return false;
+    b->list = grown;
+    b->capacity = capacity;
+  }
+  b->list[b->count++] = (freed){addr, bytes};
+  b->bytes += bytes;
+  return true;
+}
+
+/* ---- taking ---- */
+
+static void trim_to(plain *p, uint64_t keep, bool host) {
+  uint64_t went = 0;
+  heap_trim_tier(p->heap, STOW_TIER_VRAM, keep, &went);
+  if (host) heap_trim_tier(p->heap, STOW_TIER_HOST, keep, &went);
+  lock_take(&p->lock);
+  uint64_t held = card_held(p->under, STOW_TIER_VRAM) + card_held(p->under, STOW_TIER_HOST);
+  p->idle_floor = held > p->out_bytes ? held - p->out_bytes : 0;
+  lock_give(&p->lock);
+}
+
+static uint64_t heap_bytes(uint64_t bytes) {
+  return (bytes + STOW_HEAP_UNIT - 1) / STOW_HEAP_UNIT * STOW_HEAP_UNIT;
+}
+
+/* Is there room within the limit for the pages a request needs at least? Asked beforehand: a heap
+ * that fails half-way has made pages for nothing. */
+static bool fits(plain *p, uint64_t bytes) {
+  uint64_t held = card_held(p->under, STOW_TIER_VRAM);
+  lock_take(&p->lock);
+  uint64_t idle = held > p->out_bytes ? held - p->out_bytes : 0;
+  lock_give(&p->lock);
+  if (bytes <= idle || ledger_limit(account_ledger(), p->device) == LEDGER_UNLIMITED) return true;
+  uint64_t more = (bytes - idle + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
+  if (!account_take(p->device, LEDGER_PLAIN, more)) return false;
+  ledger_give(account_ledger(), p->device, LEDGER_PLAIN, more);
+  return true;
+}
+
+static stow_status ask_heap(plain *p, cu_addr *addr, size_t bytes, bool host) {
+  uint64_t got = 0;
+  if (!host && !fits(p, bytes)) return STOW_ERR_OUT_OF_MEMORY;
+  card_allow_host(host);
+  stow_status status = stow_heap_alloc(&got, p->heap, bytes, NULL);
+  card_allow_host(false);
+  *addr = got;
+  return status;
+}
+
+/* In vram, then in vram once all that waits has passed, then on the host. */
+static stow_status take(plain *p, cu_addr *addr, size_t bytes, bool host, bool *on_host) {
+  *on_host = false;
+  stow_status status = ask_heap(p, addr, bytes, false);
+  if (status == STOW_ERR_OUT_OF_MEMORY && settle(p)) status = ask_heap(p, addr, bytes, false);
+  if (status != STOW_ERR_OUT_OF_MEMORY || !host) return status;
+  *on_host = true;
+  return ask_heap(p, addr, bytes, true);
+}
+
+cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind, unsigned device,
+                      cu_device card, cu_context context) {
+  plain *p = heap_of(device, card, context);
+  if (p == NULL || bytes > UINT64_MAX / 4) return CU_ERROR_NOT_SUPPORTED;
+  lock_take(&p->lock);
+  if (p->closed > 0) poll_batches(p, false);
+  lock_give(&p->lock);
+  bool on_host;
+  stow_status status = take(p, addr, bytes, host, &on_host);
+  if (status == STOW_ERR_OUT_OF_MEMORY) {
+    if (!spill_capturing()) trim_to(p, 0, false);
+    return CU_ERROR_OUT_OF_MEMORY;
+  }
+  /* The driver has its own words for whatever else is wrong. */
+  if (status != STOW_OK) return CU_ERROR_NOT_SUPPORTED;
+  lock_take(&p->lock);
+  bool noted = map_put(&p->live, *addr, (uint64_t)bytes << 1 | on_host) == STOW_OK;
+  if (noted) p->out_bytes += heap_bytes(bytes);
+  lock_give(&p->lock);
+  if (!noted) {
+    stow_heap_free(p->heap, *addr, NULL);
+    return CU_ERROR_NOT_SUPPORTED;
+  }
+  *kind = on_host ? LEDGER_SPILLED : LEDGER_PLAIN;
+  return CU_OK;
+}
+
+/* ---- giving ---- */
+
+static plain *owner_of(cu_addr addr) {
+  for (int i = 0; i < LEDGER_DEVICES_MAX; i++) {
+    plain *p = atomic_load_explicit(&heaps[i], memory_order_acquire);
+    if (p != NULL && card_owns(p->under, addr)) return p;
+  }
+  return NULL;
+}
+
+/* Idle bytes, if they are more than the heap may keep; else 0. p->lock held. */
+static uint64_t too_idle(plain *p) {
+  uint64_t held = card_held(p->under, STOW_TIER_VRAM) + card_held(p->under, STOW_TIER_HOST);
+  uint64_t idle = held > p->out_bytes ? held - p->out_bytes : 0;
+  return idle > p->keep_bytes && idle > p->idle_floor + p->keep_bytes / 2 ? idle : 0;
+}
+
+bool plain_free(cu_addr addr, bool *ours, uint64_t *bytes, unsigned *device, ledger_kind *kind) {
+  plain *p = owner_of(addr);
+  uint64_t value;
+  *ours = p != NULL;
+  if (p == NULL) return false;
+  lock_take(&p->lock);
+  bool live = map_remove(&p->live, addr, &value);
+  bool trim = false;
+  if (live) {
+    batch *open = &p->batches[(p->first + p->closed) % BATCHES_MAX];
+    if (!push(open, addr, heap_bytes(value >> 1))) shim_log("no host memory: a block is lost");
+    if (open->count >= p->batch_count || open->bytes > p->batch_bytes) {
+      close_batch(p);
+      poll_batches(p, false);
+      trim = too_idle(p) != 0 && !spill_capturing();
+    }
+  }
+  lock_give(&p->lock);
+  if (!live) return false;
+  *bytes = value >> 1;
+  *device = p->device;
+  *kind = value & 1 ? LEDGER_SPILLED : LEDGER_PLAIN;
+  if (trim) trim_to(p, p->keep_bytes / 2, true);
+  return true;
+}
+
+bool plain_trim(unsigned device, bool host) {
+  if (card_inside() || spill_capturing()) return false;
+  bool went = false;
+  for (int i = 0; i < LEDGER_DEVICES_MAX; i++) {
+    plain *p = atomic_load_explicit(&heaps[i], memory_order_acquire);
+    if (p == NULL || p->device != device) continue;
+    uint64_t before = card_held(p->under, STOW_TIER_VRAM) + card_held(p->under, STOW_TIER_HOST);
+    settle(p);
+    trim_to(p, 0, host);
+    uint64_t after = card_held(p->under, STOW_TIER_VRAM) + card_held(p->under, STOW_TIER_HOST);
+    went = went || after < before;
+  }
+  return went;
+}
+
+/* ---- finding ---- */
+
+bool plain_find(cu_addr addr, plain_block *block) {
+  plain *p = owner_of(addr);
+  if (p == NULL) return false;
+  bool found = false;
+  size_t at = 0;
+  uint64_t base, value;
+  lock_take(&p->lock);
+  while (!found && map_next(&p->live, &at, &base, &value))
+    found = addr >= base && addr - base < value >> 1;
+  if (found) *block = (plain_block){base, value >> 1, p->context, p->card};
+  lock_give(&p->lock);
+  return found;
+}
