@@ -36,7 +36,7 @@ static int fail(int code) {
 }
 
 /* Preloads the shim for the command to come, or says why it cannot be beneath it. */
-static stow_status put_beneath(const program *p) {
+static stow_status put_beneath(const program *p, const run_limits *limits) {
   char shim[PATH_MAX];
   STOW_TRY(run_shim_find(shim));
   if (p->reach != PROGRAM_REACHED) {
@@ -50,7 +50,7 @@ static stow_status put_beneath(const program *p) {
     note("%s is preloaded too and also stands before the driver: the stricter limit of the two "
          "holds, and what it takes is not seen here",
          rival);
-  return run_shim_preload(shim);
+  return run_shim_preload(shim, limits->vram_from != NULL || limits->spill_bytes > 0);
 }
 
 /* Makes the run's folder and its ledger, and tells the command where they are. */
@@ -91,8 +91,8 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
     if (verb_value(call, "record") != NULL) note("no CUDA driver here: nothing will be recorded");
     return 0;
   }
-  if (put_beneath(p) != STOW_OK || open_run(l, limits, folder, verb_value(call, "record"),
-                                            verb_flag(call, "fast-malloc")) != STOW_OK)
+  if (put_beneath(p, limits) != STOW_OK || open_run(l, limits, folder, verb_value(call, "record"),
+                                                    verb_flag(call, "fast-malloc")) != STOW_OK)
     return fail(PROGRAM_NOT_RUN);
   return 0;
 }

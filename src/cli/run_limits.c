@@ -134,6 +134,7 @@ static void look_at_card(const run_limits *limits, ledger *l, nvml *n, unsigned 
   int index = nvml_index(n, i);
   if (index < 0 || nvml_card_at(n, index, &card) != STOW_OK || !card.memory_known) return;
   l->header->others_bytes[i] = card.used_bytes;
+  snprintf(l->header->uuids[i], sizeof l->header->uuids[i], "%.47s", card.uuid);
   char limit[STOW_SIZE_TEXT_MAX], total[STOW_SIZE_TEXT_MAX];
   if (limits->vram_from != NULL && limits->vram_bytes[i] != LEDGER_UNLIMITED &&
       limits->vram_bytes[i] > card.total_bytes)

@@ -12,6 +12,7 @@
 
 #define SHIM  "libstowage-shim.so"
 #define ALIAS "libstowage-shim-alias.so"
+#define NVML  "libstowage-shim-nvml.so"
 
 /* Relative to the command's own folder: the build folder, then as installed. */
 static const char *const PLACES[] = {SHIM, "../" STOW_LIBDIR "/stowage/" SHIM,
@@ -42,7 +43,26 @@ stow_status run_shim_find(char path[PATH_MAX]) {
                    self);
 }
 
-stow_status run_shim_preload(const char *path) {
+static bool keep_first(void *user, const char *path) {
+  snprintf(user, PATH_MAX, "%s", path);
+  return true;
+}
+
+static bool has_nvml(void) {
+  char path[PATH_MAX];
+  const char *named = getenv("STOWAGE_LIBNVML");
+  return (named != NULL && named[0] != '\0') ||
+         cuda_path_beside("libnvidia-ml.so.1", keep_first, path);
+}
+
+/* A library that lies beside the shim goes along where it is there. */
+static void add_beside(buffer *list, const char *shim, const char *name) {
+  char path[2 * PATH_MAX];
+  snprintf(path, sizeof path, "%.*s/%s", (int)(strrchr(shim, '/') - shim), shim, name);
+  if (access(path, R_OK) == 0) buffer_printf(list, ":%s", path);
+}
+
+stow_status run_shim_preload(const char *path, bool nvml) {
   /* The loader splits LD_PRELOAD at both, and knows no way to quote them. */
   if (strpbrk(path, ": \t") != NULL)
     return stow_fail(STOW_ERR_UNSUPPORTED,
@@ -52,10 +72,8 @@ stow_status run_shim_preload(const char *path) {
   const char *before = getenv("LD_PRELOAD");
   buffer list = BUFFER_INIT;
   buffer_text(&list, path);
-  /* The second name goes along where it is there. */
-  char alias[PATH_MAX + sizeof ALIAS];
-  snprintf(alias, sizeof alias, "%.*s/" ALIAS, (int)(strrchr(path, '/') - path), path);
-  if (access(alias, R_OK) == 0) buffer_printf(&list, ":%s", alias);
+  add_beside(&list, path, ALIAS);
+  if (nvml && has_nvml()) add_beside(&list, path, NVML);
   if (before != NULL && before[0] != '\0') buffer_printf(&list, ":%s", before);
   stow_status status = list.status;
   if (status == STOW_OK && setenv("LD_PRELOAD", list.data, 1) != 0)
@@ -85,11 +103,6 @@ const char *run_shim_rival(void) {
   text[got] = '\0';
   fclose(file);
   return rival_in(text);
-}
-
-static bool keep_first(void *user, const char *path) {
-  snprintf(user, PATH_MAX, "%s", path);
-  return true;
 }
 
 const char *run_shim_driver(void) {

@@ -12,8 +12,9 @@
  * STOW_ERR_NOT_FOUND says where it was looked for. */
 stow_status run_shim_find(char path[PATH_MAX]);
 
-/* Puts the shim at the front of LD_PRELOAD of this process, for its children. */
-stow_status run_shim_preload(const char *path);
+/* Puts the shim at the front of LD_PRELOAD of this process, for its children; with `nvml` the proxy
+ * of NVML too, where there is an NVML for it to stand before. */
+stow_status run_shim_preload(const char *path, bool nvml);
 
 /* A preloaded library of another that also stands before the driver (HAMi and its kin), found by
  * name in LD_PRELOAD or /etc/ld.so.preload: its name, or NULL. */

@@ -136,3 +136,23 @@ bool cuda_path_each(cuda_path_visit visit, void *user) {
     if (show_in(FOLDERS[i], strlen(FOLDERS[i]), visit, user)) return true;
   return false;
 }
+
+typedef struct beside {
+  const char *name;
+  cuda_path_visit visit;
+  void *user;
+} beside;
+
+static bool show_beside(void *user, const char *path) {
+  const beside *b = user;
+  char other[CUDA_PATH_MAX];
+  const char *slash = strrchr(path, '/');
+  int size = slash == NULL
+                 ? -1
+                 : snprintf(other, sizeof other, "%.*s/%s", (int)(slash - path), path, b->name);
+  return size > 0 && size < (int)sizeof other && show(other, b->visit, b->user);
+}
+
+bool cuda_path_beside(const char *name, cuda_path_visit visit, void *user) {
+  return cuda_path_each(show_beside, &(beside){name, visit, user});
+}

@@ -18,6 +18,9 @@ typedef bool (*cuda_path_visit)(void *user, const char *path);
 /* True if a visit said to stop. Only files that exist are shown; a file may be shown twice. */
 bool cuda_path_each(cuda_path_visit visit, void *user);
 
+/* The same for the file `name` in the folder of each driver library: what NVIDIA ships with it. */
+bool cuda_path_beside(const char *name, cuda_path_visit visit, void *user);
+
 /* The same over a loader's cache held in memory: for tests, and used by the above. Bytes that are
  * no cache show nothing. */
 bool cuda_path_in_cache(const void *bytes, size_t size, cuda_path_visit visit, void *user);

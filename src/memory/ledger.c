@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
-#define LEDGER_VERSION 1
+#define LEDGER_VERSION 2
 /* How often a request that meets another in the same moment tries again; each time the processor is
  * given away, so this is milliseconds at the most, and a stopped process holds nobody up for long.
  */
@@ -219,6 +219,22 @@ void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals) {
     for (int k = 0; k < LEDGER_KIND_COUNT; k++) totals->bytes[k] += atomic_load(&d->bytes[k]);
   }
   for (int k = 0; k < LEDGER_VRAM_KINDS; k++) totals->vram_bytes += totals->bytes[k];
+}
+
+void ledger_tell(const ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
+                 uint64_t *total_bytes) {
+  uint64_t limit = ledger_limit(l, device);
+  ledger_totals totals;
+  ledger_sum(l, device, &totals);
+  if (limit < *total_bytes) {
+    uint64_t left = totals.vram_bytes < limit ? limit - totals.vram_bytes : 0;
+    if (left < *free_bytes) *free_bytes = left;
+    *total_bytes = limit;
+  }
+  if (spill_bytes > UINT64_MAX - *total_bytes) spill_bytes = UINT64_MAX - *total_bytes;
+  *total_bytes += spill_bytes;
+  if (spill_bytes > totals.bytes[LEDGER_SPILLED])
+    *free_bytes += spill_bytes - totals.bytes[LEDGER_SPILLED];
 }
 
 /* Spilled bytes and what is wanted of them, on every device: the budget is one. */

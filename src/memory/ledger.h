@@ -93,7 +93,8 @@ typedef struct ledger_header {
     _Atomic uint64_t serial; /* 0: never written; odd: being written */
     ledger_refusal what;
   } refusals[LEDGER_REFUSALS_MAX];
-  char visible_devices[256]; /* CUDA_VISIBLE_DEVICES when the run began; "" if unset */
+  char uuids[LEDGER_DEVICES_MAX][48]; /* of the devices, as NVML has them; "" where not known */
+  char visible_devices[256];          /* CUDA_VISIBLE_DEVICES when the run began; "" if unset */
 } ledger_header;
 
 typedef struct ledger {
@@ -134,6 +135,11 @@ typedef struct ledger_totals {
 void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals);
 /* Gives up slots whose process is gone; how many. */
 unsigned ledger_reap(ledger *l);
+
+/* Turns the card's own figures into those a program is told: no more than the limit, and
+ * `spill_bytes` that may go to the host besides. */
+void ledger_tell(const ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
+                 uint64_t *total_bytes);
 
 uint64_t ledger_limit(const ledger *l, unsigned device);
 uint64_t ledger_spill_limit(const ledger *l);

@@ -5,13 +5,6 @@
 #include "shim/plain.h"
 #include "shim/spill.h"
 
-/* The limited truth: the smaller of card and limit, and what may be spilled besides. */
-static uint64_t told_total(const ledger *l, unsigned device, uint64_t total, uint64_t spill) {
-  uint64_t limit = ledger_limit(l, device);
-  if (limit < total) total = limit;
-  return spill > UINT64_MAX - total ? UINT64_MAX : total + spill;
-}
-
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   __typeof__(&cuMemGetInfo_v2) real = REAL(cuMemGetInfo_v2);
   unsigned device;
@@ -25,15 +18,10 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   cu_result code = real(free_bytes, total_bytes);
   if (code != CU_OK || !known) return code;
   measure_device(device, card);
-  uint64_t limit = ledger_limit(l, device), spill = spill_budget(card);
-  ledger_totals totals;
-  ledger_sum(l, device, &totals);
-  if (limit < *total_bytes) {
-    uint64_t left = totals.vram_bytes < limit ? limit - totals.vram_bytes : 0;
-    if (left < *free_bytes) *free_bytes = left;
-  }
-  *total_bytes = told_total(l, device, *total_bytes, spill);
-  if (spill > totals.bytes[LEDGER_SPILLED]) *free_bytes += spill - totals.bytes[LEDGER_SPILLED];
+  uint64_t left = *free_bytes, total = *total_bytes;
+  ledger_tell(l, device, spill_budget(card), &left, &total);
+  *free_bytes = left;
+  *total_bytes = total;
   return code;
 }
 
@@ -41,8 +29,11 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
   __typeof__(&cuDeviceTotalMem_v2) real = REAL(cuDeviceTotalMem_v2);
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(bytes, card);
   const ledger *l = account_ledger();
-  if (code == CU_OK && l->header != NULL)
-    *bytes = told_total(l, account_device(card), *bytes, spill_budget(card));
+  if (code == CU_OK && l->header != NULL) {
+    uint64_t left = 0, total = *bytes;
+    ledger_tell(l, account_device(card), spill_budget(card), &left, &total);
+    *bytes = total;
+  }
   return code;
 }
 

@@ -5,7 +5,8 @@
  * nothing runs when the library is loaded, so a program that never calls CUDA is as it was.
  *
  * Guarantees: never prints (but to the file STOWAGE_SHIM_LOG names), never ends the process, holds
- * no lock across a call into the driver, and works on in a child of fork. */
+ * no lock across a call into the driver (but those of the heap it keeps, plain.h), and works on in
+ * a child of fork. */
 #ifndef SHIM_SHIM_H
 #define SHIM_SHIM_H
 

@@ -5,7 +5,7 @@
  *     managed:BYTES array:BYTES  async:BYTES afree  pin:BYTES unpin
  *     page:BYTES (make, map, grant)  unpage  pages:COUNTxBYTES (one request of many; what was made
  *     is given back where one fails)  touch (writes and reads the last page)
- *     info total  capture endcapture  reset  say:TEXT read (waits for a line)
+ *     info total nvml  capture endcapture  reset  say:TEXT read (waits for a line)
  *     again:BYTES (alloc; is it where the last freed was?)  double (frees that again)
  *     busy idle (the card's streams)  calls:NAME (of the stand-in driver)
  *     range:AT (of the last block, asked from within)  ipc  poke:BYTES (writes it)
@@ -162,6 +162,39 @@ static int ask_as_framework(cu_addr *addr, size_t bytes) {
   return ask != NULL ? ask(HOOKED(cuMemAlloc_v2), addr, bytes) : -2;
 }
 
+/* What NVML says of the first card, by its old and its new form, and of this process. */
+static int meter(void) {
+  struct {
+    unsigned long long total, free, used;
+  } old = {0, 0, 0};
+  struct {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+  } new = {sizeof new | (2u << 24), 0, 0, 0, 0};
+  struct {
+    unsigned pid;
+    unsigned long long bytes;
+    unsigned gpu_instance, compute_instance;
+  } list[64];
+  unsigned count = 64;
+  void *card = NULL, *nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+#define NVML(name, parameters) ((int(*) parameters)(uintptr_t)dlsym(nvml, name))
+  if (nvml == NULL || NVML("nvmlInit_v2", (void))() != 0 ||
+      NVML("nvmlDeviceGetHandleByIndex_v2", (unsigned, void **))(0, &card) != 0)
+    return 1;
+  int code = NVML("nvmlDeviceGetMemoryInfo", (void *, void *))(card, &old);
+  int code2 = NVML("nvmlDeviceGetMemoryInfo_v2", (void *, void *))(card, &new);
+  int code3 = NVML("nvmlDeviceGetComputeRunningProcesses_v3",
+                   (void *, unsigned *, void *))(card, &count, list);
+  unsigned long long own = 0;
+  for (unsigned i = 0; code3 == 0 && i < count; i++)
+    if (list[i].pid == (unsigned)getpid()) own = list[i].bytes;
+  printf("nvml %d %d %d total %llu %llu free %llu %llu used %llu %llu own %llu\n", code, code2,
+         code3, old.total >> 20, new.total >> 20, old.free >> 20, new.free >> 20, old.used >> 20,
+         new.used >> 20, own >> 20);
+  return -1;
+}
+
 static int take(const char *word, size_t bytes) {
   size_t pitch;
   cu_addr *addr = &taken[taken_count];
@@ -200,6 +233,7 @@ static int run(const char *word) {
     return HOOKED(cuMemHostAlloc)(&pinned[pinned_count++], bytes, 0);
   if (strcmp(word, "unpin") == 0) return HOOKED(cuMemFreeHost)(pinned[--pinned_count]);
   if (strcmp(word, "reset") == 0) return HOOKED(cuDevicePrimaryCtxReset_v2)(0);
+  if (strcmp(word, "nvml") == 0) return meter();
   if (strcmp(word, "info") == 0 || strcmp(word, "total") == 0) return figures(word);
   if (strcmp(word, "capture") == 0) return HOOKED(cuStreamBeginCapture_v2)(NULL, 0);
   if (strcmp(word, "endcapture") == 0) return HOOKED(cuStreamEndCapture)(NULL, &graph);

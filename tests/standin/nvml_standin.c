@@ -70,6 +70,20 @@ int nvmlDeviceGetMemoryInfo_v2(void *card, void *out) {
   memory->free = 10ull << 30;
   return 0;
 }
+int nvmlDeviceGetMemoryInfo(void *card, void *out) {
+  unsigned long long *memory = out;
+  if (index_of(card) != 0) return 3;
+  memory[0] = 16ull << 30;
+  memory[1] = 10ull << 30;
+  memory[2] = 6ull << 30;
+  return 0;
+}
+/* KiB a second, of the twenty milliseconds before: STANDIN_BUS, or none. */
+int nvmlDeviceGetPcieThroughput(void *card, int counter, unsigned *rate) {
+  (void)card;
+  *rate = counter == 1 ? (unsigned)number("STANDIN_BUS", 0) : 0;
+  return getenv("STANDIN_BUS") != NULL ? 0 : 3;
+}
 int nvmlDeviceGetComputeRunningProcesses_v3(void *card, unsigned *count, process *infos) {
   unsigned there = index_of(card) == 0 ? (unsigned)number("STANDIN_PROCESSES", 2) : 0;
   unsigned room = *count;

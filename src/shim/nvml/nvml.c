@@ -1,0 +1,227 @@
+/* The NVML proxy: a library that is libnvidia-ml.so.1 to its process, preloaded where a run has a
+ * limit or spills, so that NVML tells the same limited truth as cudaMemGetInfo.
+ *
+ * Every name NVML exports is here: a stub that jumps to the real library (../stubs.S, with a list
+ * of its own), but for the few below, which change what the real one answered. The real one is
+ * opened at the first call, by its path; the figures come from the run's ledger, devices are
+ * matched by UUID, and a card that the run has no limit for is told as it is. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "device/cuda_path.h"
+#include "memory/ledger.h"
+
+#define LIBRARY "libnvidia-ml.so.1"
+#define HOOK    __attribute__((visibility("default")))
+
+enum {
+  NVML_OK = 0,
+  NVML_LIBRARY_NOT_FOUND = 12, /* NVML_ERROR_LIBRARY_NOT_FOUND */
+  NVML_FUNCTION_NOT_FOUND = 13 /* NVML_ERROR_FUNCTION_NOT_FOUND */
+};
+
+typedef struct memory_v1 { /* nvmlMemory_t */
+  unsigned long long total, free, used;
+} memory_v1;
+typedef struct memory_v2 { /* nvmlMemory_v2_t */
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+} memory_v2;
+typedef struct process_v1 { /* nvmlProcessInfo_v1_t */
+  unsigned pid;
+  unsigned long long bytes;
+} process_v1;
+typedef struct process_v2 { /* nvmlProcessInfo_v2_t, of _v2 and _v3 */
+  unsigned pid;
+  unsigned long long bytes;
+  unsigned gpu_instance, compute_instance;
+} process_v2;
+
+/* ---- the real one ---- */
+
+/* A number for each name NVML exports. */
+enum {
+#define SYMBOL(name) SYMBOL_##name,
+#include <shim-symbols.inc>
+#undef SYMBOL
+  SYMBOL_COUNT
+};
+
+/* What stubs.S jumps through, and asks. */
+extern void *_Atomic shim_slots[SYMBOL_COUNT];
+void *_Atomic shim_slots[SYMBOL_COUNT];
+void *shim_stub_resolve(unsigned symbol);
+
+static const char *const names[SYMBOL_COUNT] = {
+#define SYMBOL(name) #name,
+#include <shim-symbols.inc>
+#undef SYMBOL
+};
+
+static void *library; /* set by `once` */
+static ledger run;    /* as is this; header NULL: no run */
+
+static int no_library(void) {
+  return NVML_LIBRARY_NOT_FOUND;
+}
+static int no_function(void) {
+  return NVML_FUNCTION_NOT_FOUND;
+}
+static const char *no_words(void) {
+  return "NVML is not here";
+}
+
+static bool same_file(const char *a, const char *b) {
+  struct stat one, other;
+  return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&
+         one.st_ino == other.st_ino;
+}
+
+/* A cuda_path_visit. */
+static bool try_open(void *user, const char *path) {
+  Dl_info self;
+  (void)user;
+  if (dladdr((void *)(uintptr_t)no_library, &self) == 0 || same_file(path, self.dli_fname))
+    return false;
+  library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  return library != NULL;
+}
+
+static void start(void) {
+  const char *named = secure_getenv("STOWAGE_LIBNVML"), *path = secure_getenv("STOWAGE_LEDGER");
+  if (named != NULL && named[0] != '\0')
+    try_open(NULL, named);
+  else
+    cuda_path_beside(LIBRARY, try_open, NULL);
+  if (path != NULL && path[0] != '\0' && ledger_open(&run, path) != STOW_OK) run.header = NULL;
+}
+
+static void *real(const char *name) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, start);
+  return library == NULL ? NULL : dlsym(library, name);
+}
+
+void *shim_stub_resolve(unsigned symbol) {
+  void *found = real(names[symbol]);
+  if (found == NULL && strcmp(names[symbol], "nvmlErrorString") == 0)
+    found = (void *)(uintptr_t)no_words;
+  else if (found == NULL)
+    found = (void *)(uintptr_t)(library == NULL ? no_library : no_function);
+  atomic_store_explicit(&shim_slots[symbol], found, memory_order_release);
+  return found;
+}
+
+/* ---- the limited truth ---- */
+
+/* The run's number of a card; -1: none it has figures for. */
+static int device_of(void *card) {
+  int (*get)(void *, char *, unsigned) =
+      (int (*)(void *, char *, unsigned))(uintptr_t)real("nvmlDeviceGetUUID");
+  char uuid[96] = "";
+  if (run.header == NULL || get == NULL || get(card, uuid, sizeof uuid) != NVML_OK) return -1;
+  for (int i = 0; i < LEDGER_DEVICES_MAX; i++)
+    if (uuid[0] != '\0' &&
+        strncmp(run.header->uuids[i], uuid, sizeof run.header->uuids[i] - 1) == 0)
+      return i;
+  return -1;
+}
+
+/* True if the figures were changed. */
+static bool tell(void *card, unsigned long long *free_bytes, unsigned long long *total_bytes) {
+  int device = device_of(card);
+  if (device < 0) return false;
+  uint64_t spill =
+      atomic_load(&run.header->host_road) == LEDGER_ROAD_NONE ? 0 : ledger_spill_limit(&run);
+  if (spill == 0 && ledger_limit(&run, (unsigned)device) >= *total_bytes) return false;
+  uint64_t left = *free_bytes, total = *total_bytes;
+  ledger_tell(&run, (unsigned)device, spill, &left, &total);
+  *free_bytes = left;
+  *total_bytes = total;
+  return true;
+}
+
+HOOK int nvmlDeviceGetMemoryInfo(void *card, memory_v1 *memory);
+HOOK int nvmlDeviceGetMemoryInfo(void *card, memory_v1 *memory) {
+  __typeof__(&nvmlDeviceGetMemoryInfo) ask =
+      (__typeof__(ask))(uintptr_t)real("nvmlDeviceGetMemoryInfo");
+  if (ask == NULL) return library == NULL ? NVML_LIBRARY_NOT_FOUND : NVML_FUNCTION_NOT_FOUND;
+  int code = ask(card, memory);
+  if (code == NVML_OK && memory != NULL && tell(card, &memory->free, &memory->total))
+    memory->used = memory->total - memory->free;
+  return code;
+}
+
+HOOK int nvmlDeviceGetMemoryInfo_v2(void *card, memory_v2 *memory);
+HOOK int nvmlDeviceGetMemoryInfo_v2(void *card, memory_v2 *memory) {
+  __typeof__(&nvmlDeviceGetMemoryInfo_v2) ask =
+      (__typeof__(ask))(uintptr_t)real("nvmlDeviceGetMemoryInfo_v2");
+  if (ask == NULL) return library == NULL ? NVML_LIBRARY_NOT_FOUND : NVML_FUNCTION_NOT_FOUND;
+  int code = ask(card, memory);
+  if (code == NVML_OK && memory != NULL && tell(card, &memory->free, &memory->total)) {
+    memory->used = memory->total - memory->free;
+    memory->reserved = 0; /* the driver's own share is no part of the limit */
+  }
+  return code;
+}
+
+/* ---- processes ---- */
+
+/* What a process of the run holds on a device; false: it is none. */
+static bool held_by(unsigned pid, int device, unsigned long long *bytes) {
+  uint64_t high = device < 0 ? 0 : atomic_load(&run.header->slots_high);
+  for (uint64_t i = 0; i < high && i < LEDGER_SLOTS_MAX; i++) {
+    const ledger_slot *slot = &run.slots[i];
+    if (atomic_load(&slot->owner) >> 32 != pid || pid == 0) continue;
+    *bytes = 0;
+    for (int k = 0; k < LEDGER_VRAM_KINDS; k++)
+      *bytes += atomic_load(&slot->devices[device].bytes[k]);
+    return true;
+  }
+  return false;
+}
+
+typedef int (*processes_v1)(void *card, unsigned *count, process_v1 *infos);
+typedef int (*processes_v2)(void *card, unsigned *count, process_v2 *infos);
+
+static int list_v1(const char *name, void *card, unsigned *count, process_v1 *infos) {
+  processes_v1 ask = (processes_v1)(uintptr_t)real(name);
+  if (ask == NULL) return library == NULL ? NVML_LIBRARY_NOT_FOUND : NVML_FUNCTION_NOT_FOUND;
+  int code = ask(card, count, infos);
+  if (code != NVML_OK || infos == NULL || count == NULL) return code;
+  int device = device_of(card);
+  for (unsigned i = 0; i < *count; i++) {
+    unsigned long long bytes;
+    if (held_by(infos[i].pid, device, &bytes)) infos[i].bytes = bytes;
+  }
+  return code;
+}
+
+static int list_v2(const char *name, void *card, unsigned *count, process_v2 *infos) {
+  processes_v2 ask = (processes_v2)(uintptr_t)real(name);
+  if (ask == NULL) return library == NULL ? NVML_LIBRARY_NOT_FOUND : NVML_FUNCTION_NOT_FOUND;
+  int code = ask(card, count, infos);
+  if (code != NVML_OK || infos == NULL || count == NULL) return code;
+  int device = device_of(card);
+  for (unsigned i = 0; i < *count; i++) {
+    unsigned long long bytes;
+    if (held_by(infos[i].pid, device, &bytes)) infos[i].bytes = bytes;
+  }
+  return code;
+}
+
+#define LIST(name, version)                                                                        \
+  HOOK int name(void *card, unsigned *count, process_v##version *infos);                           \
+  HOOK int name(void *card, unsigned *count, process_v##version *infos) {                          \
+    return list_v##version(#name, card, count, infos);                                             \
+  }
+LIST(nvmlDeviceGetComputeRunningProcesses, 1)
+LIST(nvmlDeviceGetComputeRunningProcesses_v2, 2)
+LIST(nvmlDeviceGetComputeRunningProcesses_v3, 2)
+LIST(nvmlDeviceGetMPSComputeRunningProcesses, 1)
+LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, 2)
+LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, 2)
