@@ -229,6 +229,16 @@ static bool in_child(result *out, const char *path, bool python) {
   return good && status == 0;
 }
 
+/* The quickest of several: other work on the machine only ever adds. */
+static bool best_of(int turns, result *out, const char *path, bool python) {
+  if (!in_child(out, path, python)) return false;
+  for (result again; --turns > 0;) {
+    if (!in_child(&again, path, python)) return false;
+    if (again.seconds < out->seconds) *out = again;
+  }
+  return true;
+}
+
 static void bench(const char *folder, const char *name, bool stacks, uint64_t bytes,
                   uint64_t peer_bytes) {
   char path[4096];
@@ -246,8 +256,8 @@ static void bench(const char *folder, const char *name, bool stacks, uint64_t by
            (double)ours.peak_bytes / 1e6, (double)ours.recording_bytes / 1e6, (double)beyond / 1e6);
   }
   size = make(path, peer_bytes, stacks);
-  bool have_small = in_child(&small, path, false);
-  if (have_small && in_child(&peer, path, true) && peer.events == small.events) {
+  bool have_small = best_of(3, &small, path, false);
+  if (have_small && best_of(3, &peer, path, true) && peer.events == small.events) {
     printf("case=import_%s_peer size=%.0f_MB ours=%.3f peer=pickle.load:%.3f ratio=%.1f unit=s\n",
            name, (double)size / 1e6, small.seconds, peer.seconds, peer.seconds / small.seconds);
     printf("case=import_%s_peer_memory size=%.0f_MB ours=%.0f peer=pickle.load:%.0f ratio=%.1f "

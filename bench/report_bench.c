@@ -72,7 +72,7 @@ static stow_status fill_recording(recording *r) {
   uint32_t count = 0;
   stow_status status = add_stacks(r);
   event base = {.kind = EVENT_SEGMENT_ALLOC, .addr = 1 << 30, .bytes = UINT64_C(64) << 30};
-  if (status == STOW_OK) status = recording_add_event(r, &base);
+  if (status == STOW_OK) status = recording_add_event(r, &base, &(origin){0});
   while (r->event_count < EVENTS && status == STOW_OK) {
     time_ns += 1000 * (1 + draw(200));
     event e;
@@ -94,7 +94,7 @@ static stow_status fill_recording(recording *r) {
       live[count++] = e;
     }
     e.time_ns = time_ns;
-    status = recording_add_event(r, &e);
+    status = recording_add_event(r, &e, &(origin){0});
   }
   free(bins);
   return status;

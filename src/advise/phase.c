@@ -130,7 +130,7 @@ stow_status evidence_stacks(evidence *e) {
 
 /* Ticks within an optimizer's step, told by its marks. */
 static bool is_step_mark(const evidence *e, const event *mark) {
-  const char *name = recording_text(e->source, mark->tag_id);
+  const char *name = recording_text(e->source, timeline_origin(&e->time, mark)->tag_id);
   return strncmp(name, "Optimizer.step", 14) == 0;
 }
 

@@ -57,7 +57,8 @@ static stow_status cut_at_steps(evidence *e, rounds *out, uint32_t *tail) {
   for (uint32_t tick = e->first_work_tick; tick < e->fail_tick; tick++) {
     const event *at = timeline_event(&e->time, tick);
     if (at->kind != EVENT_MARK_END) continue;
-    const char *name = recording_text(e->source, at->tag_id), *wanted = "Optimizer.step";
+    const char *name = recording_text(e->source, timeline_origin(&e->time, at)->tag_id),
+               *wanted = "Optimizer.step";
     size_t i = 0;
     while (wanted[i] != '\0' && name[i] == wanted[i]) i++;
     if (wanted[i] != '\0') continue;

@@ -56,10 +56,11 @@ stow_status csv_trace_write(const recording *r, outfile *out, uint64_t *left_out
   buffer_text(&b, "event,time_ns,kind,device,stream,thread,address,bytes,tier,tag,stack\n");
   for (size_t i = 0; i < r->event_count && out->status == STOW_OK; i++) {
     const event *e = &r->events[i];
+    const origin *of = event_origin(r, e);
     buffer_printf(&b, "%zu,%" PRIu64 ",%s,%u,%" PRIu64 ",%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%s,",
-                  i, e->time_ns, event_kind_name(e->kind), e->device, e->stream, e->thread, e->addr,
-                  e->bytes, e->tier < 3 ? tiers[e->tier] : "");
-    put_quoted(&b, recording_text(r, e->tag_id));
+                  i, e->time_ns, event_kind_name(e->kind), of->device, of->stream, of->thread,
+                  e->addr, e->bytes, of->tier < 3 ? tiers[of->tier] : "");
+    put_quoted(&b, recording_text(r, of->tag_id));
     buffer_char(&b, ',');
     put_stack(&b, &scratch, r, e->stack_id);
     buffer_char(&b, '\n');

@@ -9,7 +9,7 @@ static void add(int64_t *sum, uint64_t bytes, bool minus) {
 }
 
 bool curve_step(curve *c, const event *e) {
-  curve_point *p = &c->points[e->device];
+  curve_point *p = curve_at(c, e);
   switch (e->kind) {
   case EVENT_ALLOC: add(&p->live_bytes, e->bytes, false); return true;
   case EVENT_FREE: add(&p->live_bytes, e->bytes, true); return true;
@@ -23,8 +23,8 @@ bool curve_step(curve *c, const event *e) {
 
 static size_t count_devices(const recording *r) {
   size_t count = 1;
-  for (size_t i = 0; i < r->event_count; i++)
-    if (r->events[i].device >= count) count = (size_t)r->events[i].device + 1;
+  for (size_t i = 0; i < r->origin_count; i++)
+    if (r->origins[i].device >= count) count = (size_t)r->origins[i].device + 1;
   for (size_t i = 0; i < r->segment_count; i++)
     if (r->segments[i].device >= count) count = (size_t)r->segments[i].device + 1;
   return count;
@@ -54,10 +54,10 @@ stow_status curve_begin(curve *c, const recording *r) {
   curve_point *all = calloc(3 * count, sizeof *all);
   if (all == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for memory curves");
   curve_point *low = all + count, *end = all + 2 * count;
-  *c = (curve){all, count};
+  *c = (curve){r, all, count};
   for (size_t i = 0; i < r->event_count; i++) {
-    size_t d = r->events[i].device;
     if (!curve_step(c, &r->events[i])) continue;
+    size_t d = event_origin(r, &r->events[i])->device;
     if (all[d].live_bytes < low[d].live_bytes) low[d].live_bytes = all[d].live_bytes;
     if (all[d].reserved_bytes < low[d].reserved_bytes)
       low[d].reserved_bytes = all[d].reserved_bytes;

@@ -12,13 +12,13 @@ typedef struct row_columns {
   int id, lower, upper, size, offset;
 } row_columns;
 
-/* At equal times: what ends goes before what begins; otherwise as in the file (`stream` numbers the
- * rows while they are sorted). */
+/* At equal times: what ends goes before what begins; otherwise as in the file (`stack_id` numbers
+ * the rows while they are sorted). */
 static int compare_events(const void *a, const void *b) {
   const event *x = a, *y = b;
   if (x->time_ns != y->time_ns) return x->time_ns < y->time_ns ? -1 : 1;
   if (x->kind != y->kind) return x->kind == EVENT_FREE ? -1 : 1;
-  return x->stream < y->stream ? -1 : x->stream > y->stream;
+  return x->stack_id < y->stack_id ? -1 : x->stack_id > y->stack_id;
 }
 
 static stow_status find_columns(row_columns *c, const csv_row *row, const input *in, bool more) {
@@ -66,14 +66,18 @@ static stow_status read_row(recording *r, const input *in, const csv_row *row, c
   if (!checked_round_up(&step, size + (size == 0), 512) ||
       !checked_add(next_addr, *next_addr, step))
     return wrong(row, in, "the sizes add up to more than 2^64 at", field(row, c->size));
-  event e = {
-      .time_ns = lower, .addr = addr, .bytes = size, .stream = row->line, .kind = EVENT_ALLOC};
+  event e = {.time_ns = lower,
+             .addr = addr,
+             .bytes = size,
+             .stack_id = (uint32_t)row->line,
+             .kind = EVENT_ALLOC};
+  origin of = {0};
   const char *id = field(row, c->id);
-  STOW_TRY(recording_name(r, &e.tag_id, id, strlen(id)));
-  STOW_TRY(recording_add_event(r, &e));
+  STOW_TRY(recording_name(r, &of.tag_id, id, strlen(id)));
+  STOW_TRY(recording_add_event(r, &e, &of));
   e.time_ns = upper;
   e.kind = EVENT_FREE;
-  return recording_add_event(r, &e);
+  return recording_add_event(r, &e, &of);
 }
 
 stow_status minimalloc_read(recording *r, input *in, uint64_t max_work_bytes) {
@@ -91,6 +95,6 @@ stow_status minimalloc_read(recording *r, input *in, uint64_t max_work_bytes) {
     STOW_TRY(read_row(r, in, &row, &columns, &next_addr));
   }
   if (r->event_count > 0) qsort(r->events, r->event_count, sizeof *r->events, compare_events);
-  for (size_t i = 0; i < r->event_count; i++) r->events[i].stream = 0;
+  for (size_t i = 0; i < r->event_count; i++) r->events[i].stack_id = 0;
   return STOW_OK;
 }

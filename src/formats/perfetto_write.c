@@ -25,19 +25,24 @@ static void flush(writer *w, bool all) {
   buffer_clear(&w->b);
 }
 
-static void begin_item(writer *w, const char *phase, const char *name, const event *e) {
+static void begin_item(writer *w, const char *phase, const char *name, uint16_t device,
+                       uint64_t time_ns) {
   json *j = &w->j;
   json_begin_object(j);
   json_key(j, "ph"), json_text(j, phase);
   json_key(j, "name"), json_text(j, name);
-  json_key(j, "pid"), json_u64(j, e->device + 1u); /* 0 is not shown */
+  json_key(j, "pid"), json_u64(j, device + 1u); /* 0 is not shown */
   json_key(j, "tid"), json_u64(j, 1);
   json_key(j, "ts");
-  json_double(j, (double)(e->time_ns > w->start_ns ? e->time_ns - w->start_ns : 0) / 1000.0);
+  json_double(j, (double)(time_ns > w->start_ns ? time_ns - w->start_ns : 0) / 1000.0);
+}
+
+static void begin_event(writer *w, const char *phase, const char *name, const event *e) {
+  begin_item(w, phase, name, event_origin(w->r, e)->device, e->time_ns);
 }
 
 static void put_counter(writer *w, const event *e, const curve_point *p) {
-  begin_item(w, "C", "memory", e);
+  begin_event(w, "C", "memory", e);
   json_key(&w->j, "args");
   json_begin_object(&w->j);
   json_key(&w->j, "live_bytes"), json_i64(&w->j, p->live_bytes);
@@ -48,7 +53,7 @@ static void put_counter(writer *w, const event *e, const curve_point *p) {
 }
 
 static void put_instant(writer *w, const event *e) {
-  begin_item(w, "i", e->kind == EVENT_FAIL ? "out of memory" : event_kind_name(e->kind), e);
+  begin_event(w, "i", e->kind == EVENT_FAIL ? "out of memory" : event_kind_name(e->kind), e);
   json_key(&w->j, "s"), json_text(&w->j, e->kind == EVENT_FAIL ? "p" : "t");
   json_key(&w->j, "args");
   json_begin_object(&w->j);
@@ -59,14 +64,15 @@ static void put_instant(writer *w, const event *e) {
 }
 
 static void put_event(writer *w, const event *e, curve *c) {
-  if (curve_step(c, e)) put_counter(w, e, &c->points[e->device]);
+  if (curve_step(c, e)) put_counter(w, e, curve_at(c, e));
   switch (e->kind) {
   case EVENT_ALLOC:
   case EVENT_FREE:
   case EVENT_FREE_REQUESTED: break;
   case EVENT_MARK_BEGIN:
   case EVENT_MARK_END:
-    begin_item(w, e->kind == EVENT_MARK_BEGIN ? "B" : "E", recording_text(w->r, e->tag_id), e);
+    begin_event(w, e->kind == EVENT_MARK_BEGIN ? "B" : "E",
+                recording_text(w->r, event_origin(w->r, e)->tag_id), e);
     json_end_object(&w->j);
     break;
   default: put_instant(w, e);
@@ -78,7 +84,7 @@ static void put_titles(writer *w, size_t devices) {
   for (size_t d = 0; d < devices; d++) {
     char name[32];
     snprintf(name, sizeof name, "device %zu", d);
-    begin_item(w, "M", "process_name", &(event){.device = (uint16_t)d});
+    begin_item(w, "M", "process_name", (uint16_t)d, 0);
     json_key(&w->j, "args");
     json_begin_object(&w->j);
     json_key(&w->j, "name"), json_text(&w->j, name);

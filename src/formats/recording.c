@@ -13,6 +13,7 @@ void recording_init(recording *r, uint64_t max_bytes) {
 
 void recording_free(recording *r) {
   free(r->events);
+  free(r->origins);
   free(r->frames);
   free(r->stacks);
   free(r->stack_frames);
@@ -21,6 +22,7 @@ void recording_free(recording *r) {
   free(r->settings);
   free(r->facts);
   intern_free(&r->names);
+  map_free(&r->origin_index);
   map_free(&r->frame_index);
   map_free(&r->stack_index);
   recording_init(r, r->max_bytes);
@@ -54,9 +56,13 @@ static stow_status grow(recording *r, void **table, size_t *capacity, size_t cou
   grow((r), (void **)&(r)->table##s, &(r)->table##_capacity, (r)->table##_count, (more),           \
        sizeof *(r)->table##s)
 
-stow_status recording_add_event(recording *r, const event *e) {
+stow_status recording_add_event(recording *r, const event *e, const origin *of) {
+  uint32_t id = e->origin_id;
+  if (of != NULL) STOW_TRY(recording_origin(r, &id, of));
   STOW_TRY(GROW(r, event, 1));
-  r->events[r->event_count++] = *e;
+  event *added = &r->events[r->event_count++];
+  *added = *e;
+  added->origin_id = id;
   return STOW_OK;
 }
 
@@ -100,6 +106,36 @@ stow_status recording_add_fact(recording *r, const char *key, const char *value)
   return STOW_OK;
 }
 
+static bool same_origin(const origin *a, const origin *b) {
+  return a->stream == b->stream && a->thread == b->thread && a->tag_id == b->tag_id &&
+         a->device == b->device && a->tier == b->tier;
+}
+
+stow_status recording_origin(recording *r, uint32_t *id, const origin *of) {
+  if (r->origin_last != 0 && same_origin(&r->origins[r->origin_last - 1], of)) {
+    *id = r->origin_last;
+    return STOW_OK;
+  }
+  uint64_t hash = hash_u64(of->stream, (uint64_t)of->thread << 32 | of->tag_id);
+  hash = hash_u64(hash, (uint64_t)of->device << 8 | of->tier);
+  /* As for frames below. */
+  for (uint64_t *have; (have = map_get(&r->origin_index, hash)) != NULL; hash++) {
+    if (same_origin(&r->origins[*have - 1], of)) {
+      *id = r->origin_last = (uint32_t)*have;
+      return STOW_OK;
+    }
+  }
+  if (r->origin_count == ORIGINS_MAX)
+    return stow_fail(STOW_ERR_OVERFLOW,
+                     "more than %u different streams, threads and tags in one recording",
+                     ORIGINS_MAX);
+  STOW_TRY(GROW(r, origin, 1));
+  STOW_TRY(map_put(&r->origin_index, hash, r->origin_count + 1));
+  r->origins[r->origin_count++] = *of;
+  *id = r->origin_last = (uint32_t)r->origin_count;
+  return STOW_OK;
+}
+
 stow_status recording_frame(recording *r, uint32_t *id, uint32_t name_id, uint32_t file_id,
                             uint32_t line) {
   frame f = {name_id, file_id, line};
@@ -139,16 +175,17 @@ stow_status recording_stack(recording *r, uint32_t *id, const uint32_t *frame_id
   return STOW_OK;
 }
 
-static int by_time(const void *a, const void *b) {
+static int by_time(const void *a, const void *b, void *of) {
   const event *x = a, *y = b;
   if (x->time_ns != y->time_ns) return x->time_ns < y->time_ns ? -1 : 1;
-  return x->thread < y->thread ? -1 : x->thread > y->thread;
+  uint32_t first = event_origin(of, x)->thread, second = event_origin(of, y)->thread;
+  return first < second ? -1 : first > second;
 }
 
 void recording_sort(recording *r) {
   for (size_t i = 1; i < r->event_count; i++) {
-    if (by_time(&r->events[i - 1], &r->events[i]) <= 0) continue;
-    qsort(r->events, r->event_count, sizeof *r->events, by_time);
+    if (by_time(&r->events[i - 1], &r->events[i], r) <= 0) continue;
+    qsort_r(r->events, r->event_count, sizeof *r->events, by_time, r);
     return;
   }
 }

@@ -57,13 +57,13 @@ static bool parse_time(const char *text, uint64_t *ns, bool *of_day) {
   return true;
 }
 
-static bool parse_kind(const char *text, uint8_t *kind) {
+static bool parse_kind(const char *text, event *e) {
   if (strcmp(text, "allocate") == 0)
-    *kind = EVENT_ALLOC;
+    e->kind = EVENT_ALLOC;
   else if (strcmp(text, "free") == 0 || strcmp(text, "deallocate") == 0)
-    *kind = EVENT_FREE;
+    e->kind = EVENT_FREE;
   else if (strcmp(text, "allocate failure") == 0)
-    *kind = EVENT_FAIL;
+    e->kind = EVENT_FAIL;
   else
     return false;
   return true;
@@ -90,14 +90,15 @@ static stow_status read_row(reader *x) {
                        (unsigned long long)row->line, row->count, headings[i]);
 #define FIELD(i) row->fields[x->column[i]]
   event e = {0};
+  origin of = {0};
   uint64_t thread = 0, time = 0;
   bool of_day = false;
-  if (!parse_kind(FIELD(ACTION), &e.kind)) {
+  if (!parse_kind(FIELD(ACTION), &e)) {
     x->r->skipped_events++;
     return STOW_OK;
   }
   bool good = csv_number(FIELD(THREAD), &thread) && parse_time(FIELD(TIME), &time, &of_day) &&
-              csv_number(FIELD(SIZE), &e.bytes) && csv_number(FIELD(STREAM), &e.stream);
+              csv_number(FIELD(SIZE), &e.bytes) && csv_number(FIELD(STREAM), &of.stream);
   if (!csv_number(FIELD(POINTER), &e.addr)) {
     good = good && (e.kind == EVENT_FAIL || strcmp(FIELD(POINTER), "(nil)") == 0);
     e.addr = 0;
@@ -113,9 +114,9 @@ static stow_status read_row(reader *x) {
     time += x->day_ns;
   }
   x->last_ns = e.time_ns = time;
-  e.thread = (uint32_t)thread;
+  of.thread = (uint32_t)thread;
   STOW_TRY(track(x, &e));
-  return recording_add_event(x->r, &e);
+  return recording_add_event(x->r, &e, &of);
 }
 
 static stow_status read_all(reader *x) {

@@ -16,16 +16,17 @@ typedef struct held { /* live blocks and plain segments: addr → number of the 
   uint64_t granules_seen;
 } held;
 
-static uint64_t key_of(const event *e, uint64_t addr) {
-  return addr ^ (uint64_t)e->device << 57;
+static uint64_t key_of(const recording *r, const event *e, uint64_t addr) {
+  return addr ^ (uint64_t)event_origin(r, e)->device << 57;
 }
 
-static stow_status put_granules(held *h, const event *e, size_t number) {
+static stow_status put_granules(held *h, const recording *r, size_t number) {
+  const event *e = &r->events[number];
   /* Past the bound it is no recording of a device but an attempt on our time. */
   if (e->bytes / GRANULE > GRANULES_MAX - h->granules_seen) return STOW_OK;
   h->granules_seen += e->bytes / GRANULE;
   for (uint64_t at = 0; at < e->bytes; at += GRANULE) {
-    uint64_t key = key_of(e, e->addr + at);
+    uint64_t key = key_of(r, e, e->addr + at);
     if (e->kind == EVENT_SEGMENT_MAP)
       STOW_TRY(map_put(&h->granules, key, number));
     else
@@ -38,12 +39,12 @@ static stow_status walk(held *h, const recording *r) {
   for (size_t i = 0; i < r->event_count; i++) {
     const event *e = &r->events[i];
     switch (e->kind) {
-    case EVENT_ALLOC: STOW_TRY(map_put(&h->live, key_of(e, e->addr), i)); break;
-    case EVENT_FREE: map_remove(&h->live, key_of(e, e->addr), NULL); break;
-    case EVENT_SEGMENT_ALLOC: STOW_TRY(map_put(&h->segments, key_of(e, e->addr), i)); break;
-    case EVENT_SEGMENT_FREE: map_remove(&h->segments, key_of(e, e->addr), NULL); break;
+    case EVENT_ALLOC: STOW_TRY(map_put(&h->live, key_of(r, e, e->addr), i)); break;
+    case EVENT_FREE: map_remove(&h->live, key_of(r, e, e->addr), NULL); break;
+    case EVENT_SEGMENT_ALLOC: STOW_TRY(map_put(&h->segments, key_of(r, e, e->addr), i)); break;
+    case EVENT_SEGMENT_FREE: map_remove(&h->segments, key_of(r, e, e->addr), NULL); break;
     case EVENT_SEGMENT_MAP:
-    case EVENT_SEGMENT_UNMAP: STOW_TRY(put_granules(h, e, i)); break;
+    case EVENT_SEGMENT_UNMAP: STOW_TRY(put_granules(h, r, i)); break;
     default: break;
     }
   }
@@ -56,11 +57,13 @@ static int compare_segments(const void *a, const void *b) {
   return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-static segment segment_of(const event *e, uint64_t addr, uint64_t bytes, bool expandable) {
+static segment segment_of(const recording *r, const event *e, uint64_t addr, uint64_t bytes,
+                          bool expandable) {
+  const origin *of = event_origin(r, e);
   return (segment){.addr = addr,
                    .bytes = bytes,
-                   .stream = e->stream,
-                   .device = e->device,
+                   .stream = of->stream,
+                   .device = of->device,
                    .stack_id = e->stack_id,
                    .expandable = expandable,
                    .small = bytes == GRANULE && !expandable};
@@ -96,18 +99,19 @@ static stow_status collect_segments(rebuilt *out, const recording *r, const held
     uint64_t key, number;
     for (size_t at = 0; map_next(maps[m], &at, &key, &number);) {
       const event *e = &r->events[number];
-      uint64_t addr = m == 1 ? key_of(e, key) : e->addr, bytes = m == 1 ? GRANULE : e->bytes;
+      uint64_t addr = m == 1 ? key_of(r, e, key) : e->addr, bytes = m == 1 ? GRANULE : e->bytes;
       if (none && !checked_round_up(&bytes, bytes, 512)) continue;
-      out->segments[out->segment_count++] = segment_of(e, addr, bytes, m == 1);
+      out->segments[out->segment_count++] = segment_of(r, e, addr, bytes, m == 1);
     }
   }
   join(out);
   return STOW_OK;
 }
 
-static int compare_events(const void *a, const void *b) {
+static int compare_events(const void *a, const void *b, void *r) {
   const event *x = *(const event *const *)a, *y = *(const event *const *)b;
-  if (x->device != y->device) return x->device < y->device ? -1 : 1;
+  uint16_t first = event_origin(r, x)->device, second = event_origin(r, y)->device;
+  if (first != second) return first < second ? -1 : 1;
   return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
@@ -120,7 +124,7 @@ static void add_block(rebuilt *out, uint64_t addr, uint64_t bytes, const event *
 }
 
 /* Lays the sorted live blocks into the sorted segments, free blocks between them. */
-static void fill(rebuilt *out, const event **live, size_t count) {
+static void fill(rebuilt *out, const recording *r, const event **live, size_t count) {
   size_t at = 0;
   for (size_t i = 0; i < out->segment_count; i++) {
     segment *s = &out->segments[i];
@@ -128,8 +132,9 @@ static void fill(rebuilt *out, const event **live, size_t count) {
     s->first_block = out->block_count;
     for (; at < count; at++) {
       const event *e = live[at];
-      if (e->device > s->device || (e->device == s->device && e->addr >= end)) break;
-      if (e->device < s->device || e->addr < behind) continue; /* in no segment */
+      uint16_t device = event_origin(r, e)->device;
+      if (device > s->device || (device == s->device && e->addr >= end)) break;
+      if (device < s->device || e->addr < behind) continue; /* in no segment */
       if (e->addr > behind) add_block(out, behind, e->addr - behind, NULL);
       uint64_t bytes = round_up(e->bytes < end ? e->bytes : end, 512);
       if (bytes > end - e->addr) bytes = end - e->addr;
@@ -151,8 +156,8 @@ static stow_status lay_out(rebuilt *out, const recording *r, const held *h) {
   }
   uint64_t key, number;
   for (size_t at = 0; map_next(&h->live, &at, &key, &number);) live[count++] = &r->events[number];
-  qsort(live, count, sizeof *live, compare_events);
-  fill(out, live, count);
+  qsort_r(live, count, sizeof *live, compare_events, (void *)r);
+  fill(out, r, live, count);
   free(live);
   return STOW_OK;
 }

@@ -53,7 +53,8 @@ typedef struct stowfile_writer {
   uint32_t name_count, frame_count, stack_count;           /* ever added */
   uint32_t fact_pending, name_pending, frame_pending, stack_pending, setting_pending;
   uint32_t segment_pending;
-  event *events; /* STOWFILE_CHUNK_EVENTS of them */
+  event *events;   /* STOWFILE_CHUNK_EVENTS of them, */
+  origin *origins; /* and whose they are; origin_id is not looked at */
   uint32_t event_pending;
   uint64_t event_count; /* ever added */
   uint32_t sequence;    /* of the next chunk */
@@ -70,7 +71,7 @@ stow_status stowfile_add_setting(stowfile_writer *w, const char *key, const char
 uint32_t stowfile_add_name(stowfile_writer *w, const char *bytes, size_t count);
 uint32_t stowfile_add_frame(stowfile_writer *w, const frame *f);
 uint32_t stowfile_add_stack(stowfile_writer *w, const uint32_t *frame_ids, uint32_t count);
-stow_status stowfile_add_event(stowfile_writer *w, const event *e);
+stow_status stowfile_add_event(stowfile_writer *w, const event *e, const origin *of);
 stow_status stowfile_add_segment(stowfile_writer *w, const segment *s, const block *blocks);
 /* Everything pending goes to the sink. */
 stow_status stowfile_flush(stowfile_writer *w);

@@ -148,24 +148,25 @@ static stow_status read_stacks(reader *x) {
 
 enum column { COLUMN_STREAM, COLUMN_STACK, COLUMN_TAG, COLUMN_THREAD, COLUMN_DEVICE, COLUMN_TIER };
 
-static void set_column(reader *x, event *e, enum column column, uint64_t value) {
+static void set_column(reader *x, event *e, origin *of, enum column column, uint64_t value) {
   switch (column) {
-  case COLUMN_STREAM: e->stream = value; break;
+  case COLUMN_STREAM: of->stream = value; break;
   case COLUMN_STACK: e->stack_id = (uint32_t)value; break;
-  case COLUMN_TAG: e->tag_id = (uint32_t)value; break;
-  case COLUMN_THREAD: e->thread = (uint32_t)value; break;
+  case COLUMN_TAG: of->tag_id = (uint32_t)value; break;
+  case COLUMN_THREAD: of->thread = (uint32_t)value; break;
   case COLUMN_DEVICE:
     if (value > UINT16_MAX) x->r->bad_values++;
-    e->device = (uint16_t)value;
+    of->device = (uint16_t)value;
     break;
   case COLUMN_TIER:
     if (value > 2) x->r->bad_values++;
-    e->tier = value > 2 ? 0 : (uint8_t)value;
+    of->tier = value > 2 ? 0 : (uint8_t)value;
     break;
   }
 }
 
-static stow_status read_runs(reader *x, event *events, uint64_t count, enum column column) {
+static stow_status read_runs(reader *x, event *events, origin *origins, uint64_t count,
+                             enum column column) {
   for (uint64_t i = 0; i < count;) {
     uint64_t value, run;
     STOW_TRY(get(x, &value));
@@ -173,15 +174,14 @@ static stow_status read_runs(reader *x, event *events, uint64_t count, enum colu
     if (run == 0 || run > count - i) return broken(x, "a run of events past their number");
     if (column == COLUMN_STACK) value = mapped(x, &x->stacks, value);
     if (column == COLUMN_TAG) value = mapped(x, &x->names, value);
-    for (; run > 0; run--) set_column(x, &events[i++], column, value);
+    for (; run > 0; run--, i++) set_column(x, &events[i], &origins[i], column, value);
   }
   return STOW_OK;
 }
 
-/* The columns into events already there, from `first`. */
-static stow_status read_columns(reader *x, event *events, uint64_t count) {
+/* The columns behind that of the kinds, into events already there. */
+static stow_status read_columns(reader *x, event *events, origin *origins, uint64_t count) {
   uint64_t value, sum = 0;
-  for (uint64_t i = 0; i < count; i++) events[i].kind = *x->at++;
   for (uint64_t i = 0; i < count; i++) {
     STOW_TRY(get(x, &value));
     events[i].time_ns = sum += unzigzag(value);
@@ -193,7 +193,7 @@ static stow_status read_columns(reader *x, event *events, uint64_t count) {
   }
   for (uint64_t i = 0; i < count; i++) STOW_TRY(get(x, &events[i].bytes));
   for (int column = COLUMN_STREAM; column <= COLUMN_TIER; column++)
-    STOW_TRY(read_runs(x, events, count, (enum column)column));
+    STOW_TRY(read_runs(x, events, origins, count, (enum column)column));
   return STOW_OK;
 }
 
@@ -202,21 +202,31 @@ static stow_status read_events(reader *x) {
   STOW_TRY(get_range(x, &first, &count, 4));
   recording *r = x->r;
   size_t before = r->event_count;
-  for (uint64_t i = 0; i < count; i++) STOW_TRY(recording_add_event(r, &(event){0}));
+  for (uint64_t i = 0; i < count; i++) STOW_TRY(recording_add_event(r, &(event){0}, NULL));
   if (count == 0) return STOW_OK;
-  stow_status status = read_columns(x, r->events + before, count);
-  if (status != STOW_OK) {
-    r->event_count = before;
-    return status;
-  }
-  /* Kinds of a later version are passed over. */
+  const uint8_t *kinds = x->at;
+  x->at += count;
+  origin *origins = calloc(count, sizeof *origins);
+  if (origins == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a chunk of %llu events",
+                     (unsigned long long)count);
+  stow_status status = read_columns(x, r->events + before, origins, count);
   size_t to = before;
-  for (size_t i = before; i < r->event_count; i++)
-    if (r->events[i].kind < EVENT_KIND_COUNT) r->events[to++] = r->events[i];
-  r->skipped_events += r->event_count - to;
-  r->event_count = to;
-  x->events_seen += count;
-  return STOW_OK;
+  for (uint64_t i = 0; i < count && status == STOW_OK; i++) {
+    uint32_t id;
+    if (kinds[i] >= EVENT_KIND_COUNT) continue; /* of a later version: passed over */
+    status = recording_origin(r, &id, &origins[i]);
+    r->events[to] = r->events[before + i];
+    r->events[to].kind = kinds[i];
+    r->events[to++].origin_id = id;
+  }
+  free(origins);
+  if (status == STOW_OK) {
+    r->skipped_events += count - (to - before);
+    x->events_seen += count;
+  }
+  r->event_count = status == STOW_OK ? to : before;
+  return status;
 }
 
 /* ---- the rest ---- */

@@ -79,23 +79,25 @@ static stow_status flush_table(stowfile_writer *w, stowfile_kind kind, buffer *e
 
 enum column { COLUMN_STREAM, COLUMN_STACK, COLUMN_TAG, COLUMN_THREAD, COLUMN_DEVICE, COLUMN_TIER };
 
-static uint64_t column_value(const event *e, enum column column) {
+static uint64_t column_value(const stowfile_writer *w, uint32_t i, enum column column) {
+  const origin *of = &w->origins[i];
   switch (column) {
-  case COLUMN_STREAM: return e->stream;
-  case COLUMN_STACK: return e->stack_id;
-  case COLUMN_TAG: return e->tag_id;
-  case COLUMN_THREAD: return e->thread;
-  case COLUMN_DEVICE: return e->device;
-  default: return e->tier;
+  case COLUMN_STREAM: return of->stream;
+  case COLUMN_STACK: return w->events[i].stack_id;
+  case COLUMN_TAG: return of->tag_id;
+  case COLUMN_THREAD: return of->thread;
+  case COLUMN_DEVICE: return of->device;
+  default: return of->tier;
   }
 }
 
 /* Columns that seldom change: value, how many times. */
-static void put_runs(buffer *b, const event *events, uint32_t count, enum column column) {
+static void put_runs(stowfile_writer *w, uint32_t count, enum column column) {
+  buffer *b = &w->raw;
   for (uint32_t i = 0; i < count;) {
-    uint64_t value = column_value(&events[i], column);
+    uint64_t value = column_value(w, i, column);
     uint32_t run = 1;
-    while (i + run < count && column_value(&events[i + run], column) == value) run++;
+    while (i + run < count && column_value(w, i + run, column) == value) run++;
     put_u64(b, value);
     put_u64(b, run);
     i += run;
@@ -117,7 +119,7 @@ static stow_status flush_events(stowfile_writer *w) {
     put_u64(b, zigzag(events[i].addr - last));
   for (uint32_t i = 0; i < count; i++) put_u64(b, events[i].bytes);
   for (int column = COLUMN_STREAM; column <= COLUMN_TIER; column++)
-    put_runs(b, events, count, (enum column)column);
+    put_runs(w, count, (enum column)column);
   w->event_pending = 0;
   return put_chunk(w, STOWFILE_EVENTS);
 }
@@ -131,7 +133,8 @@ stow_status stowfile_begin(stowfile_writer *w, stowfile_sink sink, void *context
   w->out = BUFFER_INIT;
   w->compressor = ZSTD_createCCtx();
   w->events = malloc(STOWFILE_CHUNK_EVENTS * sizeof *w->events);
-  if (w->compressor == NULL || w->events == NULL) return no_memory(w);
+  w->origins = malloc(STOWFILE_CHUNK_EVENTS * sizeof *w->origins);
+  if (w->compressor == NULL || w->events == NULL || w->origins == NULL) return no_memory(w);
   uint8_t header[STOWFILE_HEADER_BYTES] = STOWFILE_MAGIC;
   put_le(header + 8, STOWFILE_VERSION, 2);
   put_le(header + 10, STOWFILE_HEADER_BYTES, 2);
@@ -143,6 +146,7 @@ stow_status stowfile_begin(stowfile_writer *w, stowfile_sink sink, void *context
 void stowfile_free(stowfile_writer *w) {
   ZSTD_freeCCtx(w->compressor);
   free(w->events);
+  free(w->origins);
   buffer *all[] = {&w->facts,    &w->names,    &w->frames, &w->stacks,
                    &w->settings, &w->segments, &w->raw,    &w->out};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) buffer_free(all[i]);
@@ -195,9 +199,10 @@ uint32_t stowfile_add_stack(stowfile_writer *w, const uint32_t *frame_ids, uint3
   return ++w->stack_count;
 }
 
-stow_status stowfile_add_event(stowfile_writer *w, const event *e) {
+stow_status stowfile_add_event(stowfile_writer *w, const event *e, const origin *of) {
   if (w->status != STOW_OK) return w->status;
-  w->events[w->event_pending++] = *e;
+  w->events[w->event_pending] = *e;
+  w->origins[w->event_pending++] = *of;
   w->event_count++;
   return w->event_pending == STOWFILE_CHUNK_EVENTS ? stowfile_flush(w) : STOW_OK;
 }
@@ -291,7 +296,8 @@ stow_status stowfile_write(const recording *r, stowfile_sink sink, void *context
   if (status == STOW_OK) {
     add_fields(&w, r);
     add_tables(&w, r);
-    for (size_t i = 0; i < r->event_count; i++) stowfile_add_event(&w, &r->events[i]);
+    for (size_t i = 0; i < r->event_count; i++)
+      stowfile_add_event(&w, &r->events[i], event_origin(r, &r->events[i]));
     for (size_t i = 0; i < r->segment_count; i++) {
       const segment *s = &r->segments[i];
       stowfile_add_segment(&w, s, s->block_count > 0 ? r->blocks + s->first_block : NULL);

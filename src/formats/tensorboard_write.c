@@ -115,7 +115,7 @@ typedef struct pending {
 static stow_status put_curves(writer *w, const recording *r, curve *c) {
   pending *all = calloc(c->device_count, sizeof *all);
   if (all == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for memory curves");
-  for (size_t i = 0; i < r->event_count; i++) all[r->events[i].device].count++;
+  for (size_t i = 0; i < r->event_count; i++) all[event_origin(r, &r->events[i])->device].count++;
   size_t stretch = r->event_count / POINTS_MAX + 1;
   for (size_t d = 0; d < c->device_count; d++) {
     all[d].peak = c->points[d];
@@ -123,17 +123,18 @@ static stow_status put_curves(writer *w, const recording *r, curve *c) {
   }
   for (size_t i = 0; i < r->event_count && w->out->status == STOW_OK; i++) {
     const event *e = &r->events[i];
-    pending *p = &all[e->device];
+    uint16_t device = event_origin(r, e)->device;
+    pending *p = &all[device];
     if (curve_step(c, e)) {
-      const curve_point *now = &c->points[e->device];
+      const curve_point *now = &c->points[device];
       if (now->live_bytes > p->peak.live_bytes) p->peak.live_bytes = now->live_bytes;
       if (now->reserved_bytes > p->peak.reserved_bytes)
         p->peak.reserved_bytes = now->reserved_bytes;
     }
     p->count--;
     if (--p->left > 0 && p->count > 0) continue;
-    put_point(w, e, i, e->device, &p->peak);
-    p->peak = c->points[e->device];
+    put_point(w, e, i, device, &p->peak);
+    p->peak = c->points[device];
     p->left = stretch;
   }
   free(all);

@@ -88,13 +88,25 @@ static stow_status finish_settings(torch_reader *t) {
  * order; at equal times the events that were there come first. */
 static stow_status merge_by_time(recording *r, const event *more, size_t count) {
   size_t left = r->event_count;
-  for (size_t i = 0; i < count; i++) STOW_TRY(recording_add_event(r, &more[i]));
+  for (size_t i = 0; i < count; i++) STOW_TRY(recording_add_event(r, &more[i], NULL));
   /* From the back, so that nothing is overwritten before it is moved. */
   for (size_t to = r->event_count; count > 0; to--) {
     if (left > 0 && r->events[left - 1].time_ns > more[count - 1].time_ns)
       r->events[to - 1] = r->events[--left];
     else
       r->events[to - 1] = more[--count];
+  }
+  return STOW_OK;
+}
+
+/* Device 0 is what the reader gave them. */
+static stow_status set_device(recording *r, event *events, size_t count, uint16_t device) {
+  for (size_t i = 0; i < count && device != 0; i++) {
+    origin of = *event_origin(r, &events[i]);
+    uint32_t id;
+    of.device = device;
+    STOW_TRY(recording_origin(r, &id, &of));
+    events[i].origin_id = id;
   }
   return STOW_OK;
 }
@@ -112,7 +124,7 @@ static stow_status keep_events(torch_reader *t, size_t *counts, size_t devices) 
     if (first < behind || first + count > r->event_count)
       return stow_fail(STOW_ERR_FORMAT, "the trace of device %zu stands in two places", d);
     memmove(r->events + to, r->events + first, count * sizeof *r->events);
-    for (size_t i = to; i < to + count; i++) r->events[i].device = (uint16_t)d;
+    STOW_TRY(set_device(r, r->events + to, count, (uint16_t)d));
     to += count;
     behind = first + count;
   }

@@ -217,26 +217,27 @@ static void worth(pickle_value *value, uint8_t tag, size_t index, bool good) {
 
 static stow_status read_event(torch_reader *t, pickle_value *out, const pickle_value *pairs,
                               size_t count) {
-  event e = {.kind = EVENT_KIND_COUNT};
+  event e = {0};
+  origin of = {0};
   bool good = true, known = true;
   for (const pickle_value *p = pairs, *end = pairs + 2 * count; p < end; p += 2) {
     const pickle_value *v = p + 1;
     switch (key_of(p)) {
     case KEY_ACTION:
       known = v->tag == PICKLE_STRING && v->aux >= WORD_ACTION;
-      if (known) e.kind = (uint8_t)(v->aux - WORD_ACTION);
+      if (known) e.kind = v->aux - WORD_ACTION;
       break;
     case KEY_ADDR:
     case KEY_DEVICE_FREE: e.addr = number(t, v, &good); break;
     case KEY_SIZE: e.bytes = number(t, v, &good); break;
-    case KEY_STREAM: e.stream = number(t, v, &good); break;
+    case KEY_STREAM: of.stream = number(t, v, &good); break;
     case KEY_TIME_US: e.time_ns = number(t, v, &good); break;
     case KEY_FRAMES: e.stack_id = stack_of(t, v); break;
     case KEY_COMPILE_CONTEXT:
-      if (e.tag_id == 0 && v->aux != WORD_NOT_APPLICABLE) STOW_TRY(name_of(t, &e.tag_id, v));
+      if (of.tag_id == 0 && v->aux != WORD_NOT_APPLICABLE) STOW_TRY(name_of(t, &of.tag_id, v));
       break;
     case KEY_USER_METADATA: /* the program's own word goes before the compiler's */
-      if (v->aux != WORD_NOT_APPLICABLE) STOW_TRY(name_of(t, &e.tag_id, v));
+      if (v->aux != WORD_NOT_APPLICABLE) STOW_TRY(name_of(t, &of.tag_id, v));
       break;
     default: STOW_TRY(unknown_key(t, p));
     }
@@ -248,7 +249,7 @@ static stow_status read_event(torch_reader *t, pickle_value *out, const pickle_v
   e.time_ns *= 1000;
   good = good && known;
   if (good)
-    STOW_TRY(recording_add_event(t->r, &e));
+    STOW_TRY(recording_add_event(t->r, &e, &of));
   else
     t->r->skipped_events++;
   worth(out, TORCH_EVENT, t->r->event_count - good, good);
@@ -418,11 +419,12 @@ static stow_status read_segment(torch_reader *t, pickle_value *out, const pickle
 static stow_status read_note(torch_reader *t, pickle_value *out, const pickle_value *pairs,
                              size_t count) {
   event e = {.kind = EVENT_KIND_COUNT};
+  origin of = {0};
   bool good = true;
   for (const pickle_value *p = pairs, *end = pairs + 2 * count; p < end; p += 2) {
     const pickle_value *v = p + 1;
     switch (key_of(p)) {
-    case KEY_NAME: STOW_TRY(name_of(t, &e.tag_id, v)); break;
+    case KEY_NAME: STOW_TRY(name_of(t, &of.tag_id, v)); break;
     case KEY_STAGE:
       if (v->tag != PICKLE_STRING) break;
       if (v->aux == WORD_START) e.kind = EVENT_MARK_BEGIN;
@@ -431,7 +433,7 @@ static stow_status read_note(torch_reader *t, pickle_value *out, const pickle_va
     case KEY_DEVICE: {
       bool fine = true; /* -1 where none was current */
       uint64_t device = v->tag == PICKLE_INT && v->i == -1 ? 0 : number(t, v, &fine);
-      e.device = device <= UINT16_MAX ? (uint16_t)device : 0;
+      of.device = device <= UINT16_MAX ? (uint16_t)device : 0;
       break;
     }
     case KEY_TIME_US: e.time_ns = number(t, v, &good); break;
@@ -442,6 +444,9 @@ static stow_status read_note(torch_reader *t, pickle_value *out, const pickle_va
   e.time_ns *= 1000;
   if (good) {
     void *element;
+    uint32_t id;
+    STOW_TRY(recording_origin(t->r, &id, &of));
+    e.origin_id = id;
     STOW_TRY(torch_table_add(t, &t->notes, sizeof e, &element));
     memcpy(element, &e, sizeof e);
   } else {

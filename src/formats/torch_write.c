@@ -279,15 +279,16 @@ static bool is_mark(const event *e) {
 }
 
 static void put_event(writer *w, const event *e) {
+  const origin *of = event_origin(w->r, e);
   put(w, "}(", 2);
   member_word(w, "action", event_kind_name(e->kind));
   member_uint(w, e->kind == EVENT_FAIL ? "device_free" : "addr", e->addr);
   member_uint(w, "size", e->bytes);
-  member_uint(w, "stream", e->stream);
+  member_uint(w, "stream", of->stream);
   member_uint(w, "time_us", e->time_ns / 1000);
   member_word(w, "compile_context", "N/A");
   put_word(w, "user_metadata");
-  put_name(w, e->tag_id);
+  put_name(w, of->tag_id);
   member_frames(w, e->stack_id);
   put_op(w, 'u');
 }
@@ -300,7 +301,8 @@ static stow_status order_by_device(const recording *r, size_t **order, size_t **
   size_t count = 0;
   for (size_t i = 0; i < r->event_count; i++) {
     if (!is_trace_entry(&r->events[i])) continue;
-    if (r->events[i].device >= *devices) *devices = r->events[i].device + 1u;
+    size_t device = event_origin(r, &r->events[i])->device;
+    if (device >= *devices) *devices = device + 1;
     count++;
   }
   *order = malloc((count + 1) * sizeof **order);
@@ -309,10 +311,10 @@ static stow_status order_by_device(const recording *r, size_t **order, size_t **
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to order %zu events", count);
   size_t *next = *starts + 1; /* counted two further on, so that filling moves it into place */
   for (size_t i = 0; i < r->event_count; i++)
-    if (is_trace_entry(&r->events[i])) next[r->events[i].device + 1]++;
+    if (is_trace_entry(&r->events[i])) next[event_origin(r, &r->events[i])->device + 1]++;
   for (size_t d = 1; d <= *devices; d++) next[d] += next[d - 1];
   for (size_t i = 0; i < r->event_count; i++)
-    if (is_trace_entry(&r->events[i])) (*order)[next[r->events[i].device]++] = i;
+    if (is_trace_entry(&r->events[i])) (*order)[next[event_origin(r, &r->events[i])->device]++] = i;
   return STOW_OK;
 }
 
@@ -352,8 +354,8 @@ static void put_annotations(writer *w) {
     put(w, "}(", 2);
     member_word(w, "stage", e->kind == EVENT_MARK_BEGIN ? "START" : "END");
     put_word(w, "name");
-    put_name(w, e->tag_id);
-    member_uint(w, "device", e->device);
+    put_name(w, event_origin(w->r, e)->tag_id);
+    member_uint(w, "device", event_origin(w->r, e)->device);
     member_uint(w, "time_us", e->time_ns / 1000);
     put_op(w, 'u');
   }

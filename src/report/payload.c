@@ -116,7 +116,7 @@ static void pack_marks(packer *p, text_table *texts) {
     const event *e = timeline_event(t, tick);
     if (e->kind != EVENT_MARK_BEGIN && e->kind != EVENT_MARK_END) continue;
     columns_put(p->bytes, tick - last);
-    columns_put(p->bytes, text_number(texts, e->tag_id));
+    columns_put(p->bytes, text_number(texts, timeline_origin(t, e)->tag_id));
     columns_put(p->bytes, e->kind == EVENT_MARK_END);
     last = tick;
   }

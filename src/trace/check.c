@@ -24,7 +24,7 @@ static bool is_segment_event(const event *e) {
 static const event *peek(check *c) {
   for (; c->cursor < c->bound; c->cursor++) {
     const event *e = &c->s->source->events[c->cursor];
-    if (e->device == c->s->device && is_segment_event(e)) return e;
+    if (is_segment_event(e) && event_origin(c->s->source, e)->device == c->s->device) return e;
   }
   return NULL;
 }

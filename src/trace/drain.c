@@ -247,9 +247,9 @@ static stow_status pass(stow_trace *t, drain *d, uint64_t limit_ns) {
   while (d->heap_count > 0 && d->heap[0].head.time_ns < limit_ns) {
     queue *q = &d->heap[0];
     const ring_record *w = &q->head;
-    event e = {w->time_ns, w->addr,       w->bytes,  w->stream, w->stack,
-               w->tag,     q->at->thread, w->device, w->kind,   w->tier};
-    STOW_TRY(stowfile_add_event(&d->writer, &e));
+    event e = {w->time_ns, w->addr, w->bytes, w->stack, 0, w->kind};
+    origin of = {w->stream, q->at->thread, w->tag, w->device, w->tier};
+    STOW_TRY(stowfile_add_event(&d->writer, &e, &of));
     q->at->next++;
     if (!queue_next(t, d, q)) d->heap[0] = d->heap[--d->heap_count];
     heap_sink(d, 0);

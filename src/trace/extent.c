@@ -134,7 +134,7 @@ static stow_status release_range(reserve *r, uint64_t addr, uint64_t bytes, cons
   if (covered > 0) return STOW_OK;
   extent early = {.addr = addr,
                   .bytes = bytes,
-                  .stream = e->stream,
+                  .stream = timeline_origin(r->t, e)->stream,
                   .end = tick,
                   .before = true,
                   .mapped = e->kind == EVENT_SEGMENT_UNMAP};
@@ -145,7 +145,7 @@ static stow_status release_range(reserve *r, uint64_t addr, uint64_t bytes, cons
 static stow_status follow_event(reserve *r, const event *e, uint32_t tick) {
   extent whole = {.addr = e->addr,
                   .bytes = e->bytes,
-                  .stream = e->stream,
+                  .stream = timeline_origin(r->t, e)->stream,
                   .start = tick,
                   .end = TIMELINE_OPEN,
                   .mapped = e->kind == EVENT_SEGMENT_MAP};

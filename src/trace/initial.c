@@ -75,7 +75,8 @@ static stow_status add_segment(builder *x, segment s) {
 /* ---- first touches ---- */
 
 static stow_status touch_block(builder *x, const event *e) {
-  uint64_t key = key_of(e->device, e->addr);
+  uint16_t device = event_origin(x->r, e)->device;
+  uint64_t key = key_of(device, e->addr);
   if (map_get(&x->touched, key) != NULL) return STOW_OK;
   STOW_TRY(map_put(&x->touched, key, 1));
   if (e->kind == EVENT_ALLOC) return STOW_OK;
@@ -86,20 +87,21 @@ static stow_status touch_block(builder *x, const event *e) {
                                     .requested_bytes = e->bytes,
                                     .stack_id = 0, /* the event tells who freed it, not who asked */
                                     .state = e->kind == EVENT_FREE ? BLOCK_PENDING : BLOCK_LIVE},
-                              .device = e->device});
+                              .device = device});
 }
 
 static stow_status touch_segment(builder *x, const event *e) {
-  uint64_t key = key_of(e->device, e->addr);
+  uint16_t device = event_origin(x->r, e)->device;
+  uint64_t key = key_of(device, e->addr);
   if (map_get(&x->touched_segments, key) != NULL) return STOW_OK;
   STOW_TRY(map_put(&x->touched_segments, key, 1));
   if (e->kind == EVENT_SEGMENT_ALLOC) return STOW_OK;
   x->out->guessed_segments++;
   return add_segment(x, (segment){.addr = e->addr,
                                   .bytes = e->bytes,
-                                  .stream = e->stream,
+                                  .stream = event_origin(x->r, e)->stream,
                                   .stack_id = e->stack_id,
-                                  .device = e->device,
+                                  .device = device,
                                   .small = e->bytes == SMALL_SEGMENT});
 }
 
@@ -161,8 +163,8 @@ static stow_status collect_edges(const recording *r, edge **edges, size_t *count
   size_t capacity = 0;
   for (size_t i = 0; i < r->event_count; i++)
     if (is_mapping(&r->events[i]))
-      STOW_TRY(add_edges(edges, count, &capacity, r->events[i].device, r->events[i].addr,
-                         r->events[i].bytes));
+      STOW_TRY(add_edges(edges, count, &capacity, event_origin(r, &r->events[i])->device,
+                         r->events[i].addr, r->events[i].bytes));
   for (size_t i = 0; i < r->segment_count; i++)
     if (r->segments[i].expandable)
       STOW_TRY(add_edges(edges, count, &capacity, r->segments[i].device, r->segments[i].addr,
@@ -214,11 +216,12 @@ static void decide_stretches(const recording *r, const edge *edges, size_t count
   for (size_t k = 0; k < r->event_count; k++) {
     const event *e = &r->events[k];
     if (!is_mapping(e) || e->bytes == 0 || !checked_add(&end, e->addr, e->bytes)) continue;
-    uint32_t i = untouched(stretches, edge_index(edges, count, e->device, e->addr));
-    for (; i < count && edges[i].addr < end && edges[i].device == e->device;
+    const origin *of = event_origin(r, e);
+    uint32_t i = untouched(stretches, edge_index(edges, count, of->device, e->addr));
+    for (; i < count && edges[i].addr < end && edges[i].device == of->device;
          i = untouched(stretches, i)) {
       stretches[i].mapped = e->kind == EVENT_SEGMENT_UNMAP;
-      stretches[i].stream = e->stream;
+      stretches[i].stream = of->stream;
       stretches[i].next = i + 1;
     }
   }
@@ -333,7 +336,7 @@ static void learn_ends(builder *x) {
   for (size_t i = 0; i < x->r->event_count && open > 0; i++) {
     const event *e = &x->r->events[i];
     if (e->kind != EVENT_ALLOC && e->kind != EVENT_FREE) continue;
-    place *p = place_below(x, e->device, e->addr);
+    place *p = place_below(x, event_origin(x->r, e)->device, e->addr);
     if (p == NULL || p->settled) continue;
     bool freed = e->kind == EVENT_FREE && p->b.addr == e->addr;
     bool behind = e->kind == EVENT_ALLOC && e->addr >= p->b.addr + p->b.bytes;

@@ -59,13 +59,14 @@ static stow_status group_marks(const timeline *t, intern *stems, mark_group *gro
     const event *e = timeline_event(t, tick);
     if (e->kind != EVENT_MARK_BEGIN && e->kind != EVENT_MARK_END) continue;
     char stem[256];
-    const char *name = recording_text(t->source, e->tag_id);
+    uint32_t name_id = timeline_origin(t, e)->tag_id;
+    const char *name = recording_text(t->source, name_id);
     size_t length = mark_stem(stem, sizeof stem, name);
     uint32_t number;
     if (stems->count >= MARK_GROUPS_MAX && !intern_find(stems, &number, stem, length)) continue;
     STOW_TRY(intern_add(stems, &number, stem, length));
     if (number >= *count) {
-      groups[number] = (mark_group){.name_id = e->tag_id, .rank = mark_rank(name)};
+      groups[number] = (mark_group){.name_id = name_id, .rank = mark_rank(name)};
       *count = number + 1;
     }
     if (e->kind == EVENT_MARK_BEGIN)
@@ -101,7 +102,8 @@ static stow_status boundaries_from_marks(iterations *all, boundaries *b, const t
       if (e->kind != kind) continue;
       char stem[256];
       uint32_t number;
-      size_t length = mark_stem(stem, sizeof stem, recording_text(t->source, e->tag_id));
+      const char *name = recording_text(t->source, timeline_origin(t, e)->tag_id);
+      size_t length = mark_stem(stem, sizeof stem, name);
       if (intern_find(&stems, &number, stem, length) && number == best)
         status = boundary_add(b, at_end ? tick + 1 : tick);
     }

@@ -98,8 +98,9 @@ static stow_status read_known(reader *rd) {
   rd->first_event = r->event_count;
   for (size_t i = 0; i < r->event_count; i++) {
     const event *e = &r->events[i];
-    const uint64_t *last = map_get(&rd->last_ns, e->thread);
-    if (last == NULL || *last < e->time_ns) STOW_TRY(map_put(&rd->last_ns, e->thread, e->time_ns));
+    uint32_t thread = event_origin(r, e)->thread;
+    const uint64_t *last = map_get(&rd->last_ns, thread);
+    if (last == NULL || *last < e->time_ns) STOW_TRY(map_put(&rd->last_ns, thread, e->time_ns));
   }
   return STOW_OK;
 }
@@ -128,14 +129,10 @@ static stow_status read_chunk(reader *rd, uint64_t i) {
     event e = {.time_ns = w.time_ns,
                .addr = w.addr,
                .bytes = w.bytes,
-               .stream = w.stream,
                .stack_id = w.stack,
-               .tag_id = w.tag,
-               .thread = (uint32_t)thread,
-               .device = w.device,
-               .kind = w.kind,
-               .tier = w.tier};
-    STOW_TRY(recording_add_event(r, &e));
+               .kind = w.kind};
+    origin of = {w.stream, (uint32_t)thread, w.tag, w.device, w.tier};
+    STOW_TRY(recording_add_event(r, &e, &of));
   }
   const uint64_t *made = map_get(&rd->made, thread);
   uint64_t end = c->first_seq + c->count;
@@ -146,7 +143,7 @@ static stow_status read_chunk(reader *rd, uint64_t i) {
 static void count_missing(reader *rd) {
   recording *r = rd->out;
   for (size_t i = 0; i < r->event_count; i++) {
-    uint64_t *made = map_get(&rd->made, r->events[i].thread);
+    uint64_t *made = map_get(&rd->made, event_origin(r, &r->events[i])->thread);
     if (made != NULL && *made > 0) --*made;
   }
   uint64_t thread, missing;
@@ -242,13 +239,18 @@ static stow_status read_texts(reader *rd) {
   return status;
 }
 
-static void renumber(reader *rd) {
+static stow_status renumber(reader *rd) {
   recording *r = rd->out;
   for (size_t i = rd->first_event; i < r->event_count; i++) {
     event *e = &r->events[i];
     e->stack_id = id_table_get(&rd->stacks, r, e->stack_id);
-    e->tag_id = id_table_get(&rd->names, r, e->tag_id);
+    origin of = *event_origin(r, e);
+    of.tag_id = id_table_get(&rd->names, r, of.tag_id);
+    uint32_t id;
+    STOW_TRY(recording_origin(r, &id, &of));
+    e->origin_id = id;
   }
+  return STOW_OK;
 }
 
 static stow_status read_all(reader *rd) {
@@ -256,7 +258,7 @@ static stow_status read_all(reader *rd) {
   STOW_TRY(read_known(rd));
   for (uint64_t i = 0; i < rd->header.chunk_count; i++) STOW_TRY(read_chunk(rd, i));
   STOW_TRY(read_texts(rd));
-  renumber(rd);
+  STOW_TRY(renumber(rd));
   recording_sort(rd->out);
   rd->out->source = SOURCE_STOW;
   count_missing(rd);

@@ -45,17 +45,17 @@ static stow_status pool_finder_init(pool_finder *f, const recording *r, uint16_t
   return STOW_OK;
 }
 
-static policy_lane lane_of(const pool_finder *f, const event *e) {
-  policy_lane lane = {.stream = e->stream};
+static policy_lane lane_of(const pool_finder *f, uint64_t stream, uint64_t addr) {
+  policy_lane lane = {.stream = stream};
   size_t low = 0, high = f->count;
   while (low < high) { /* the last segment that begins at or before the address */
     size_t middle = low + (high - low) / 2;
-    if (f->private[middle] -> addr <= e -> addr)
+    if (f->private[middle] -> addr <= addr)
       low = middle + 1;
     else
       high = middle;
   }
-  if (low > 0 && e->addr - f->private[low - 1] -> addr < f -> private[low - 1] -> bytes)
+  if (low > 0 && addr - f->private[low - 1] -> addr < f -> private[low - 1] -> bytes)
     memcpy(lane.pool, f->private[low - 1] -> pool, sizeof lane.pool);
   return lane;
 }
@@ -223,40 +223,41 @@ static void note_live(builder *b, uint64_t bytes) {
   if (b->live_bytes > b->out->peak_live_bytes) b->out->peak_live_bytes = b->live_bytes;
 }
 
-static stow_status add_free(builder *b, const event *e, uint32_t index) {
+static stow_status add_free(builder *b, uint64_t addr, uint32_t index) {
   uint64_t id;
-  if (!map_remove(&b->live, e->addr, &id)) {
+  if (!map_remove(&b->live, addr, &id)) {
     b->out->unknown_frees++;
     return STOW_OK;
   }
   STOW_TRY(add_step(
       b, (step){.kind = STEP_FREE, .bytes = b->bytes[id], .id = (uint32_t)id, .event = index}));
-  if (b->gives) held_count(&b->held, e->addr, -1);
+  if (b->gives) held_count(&b->held, addr, -1);
   b->live_bytes -= b->bytes[id] < b->live_bytes ? b->bytes[id] : b->live_bytes;
   b->spare[b->spare_count++] = (uint32_t)id;
   return STOW_OK;
 }
 
-static stow_status add_alloc(builder *b, const event *e, uint32_t index, bool initial) {
-  if (map_get(&b->live, e->addr) != NULL) { /* its free was lost */
+/* `s` tells bytes and event; the rest is filled in. */
+static stow_status add_alloc(builder *b, uint64_t stream, uint64_t addr, step s) {
+  if (map_get(&b->live, addr) != NULL) { /* its free was lost */
     b->out->doubled_addresses++;
-    STOW_TRY(add_free(b, e, index));
+    STOW_TRY(add_free(b, addr, s.event));
   }
-  step s = {.kind = STEP_ALLOC, .bytes = e->bytes, .event = index, .initial = initial};
-  STOW_TRY(lane_number(b->out, &s.lane, lane_of(&b->pools, e)));
+  s.kind = STEP_ALLOC;
+  STOW_TRY(lane_number(b->out, &s.lane, lane_of(&b->pools, stream, addr)));
   STOW_TRY(take_id(b, &s.id));
   /* NOLINTNEXTLINE(clang-analyzer-*): take_id made room for the number it gave */
-  b->bytes[s.id] = e->bytes;
-  STOW_TRY(map_put(&b->live, e->addr, s.id));
-  if (b->gives) held_count(&b->held, e->addr, 1);
-  note_live(b, e->bytes);
+  b->bytes[s.id] = s.bytes;
+  STOW_TRY(map_put(&b->live, addr, s.id));
+  if (b->gives) held_count(&b->held, addr, 1);
+  note_live(b, s.bytes);
   b->out->alloc_count++;
   return add_step(b, s);
 }
 
 static stow_status add_fail(builder *b, const event *e, uint32_t index) {
   step s = {.kind = STEP_FAIL, .bytes = e->bytes, .event = index};
-  policy_lane lane = {.stream = e->stream};
+  policy_lane lane = {.stream = event_origin(b->out->source, e)->stream};
   STOW_TRY(lane_number(b->out, &s.lane, lane));
   STOW_TRY(take_id(b, &s.id));
   /* NOLINTNEXTLINE(clang-analyzer-*): as many places as numbers given out */
@@ -272,7 +273,7 @@ static stow_status add_request(builder *b, const event *e, uint32_t index) {
   const recording *r = b->out->source;
   for (size_t i = (size_t)index + 1; i < r->event_count; i++) {
     const event *next = &r->events[i];
-    if (next->device != e->device || next->kind >= EVENT_SNAPSHOT) continue;
+    if (next->kind >= EVENT_SNAPSHOT || event_origin(r, next)->device != b->out->device) continue;
     if (next->kind == EVENT_FREE && next->addr == e->addr) return STOW_OK;
     break;
   }
@@ -289,8 +290,8 @@ static bool gives_back(const event *e) {
  */
 static size_t next_event(const builder *b, size_t i) {
   const recording *r = b->out->source;
-  while (i < r->event_count &&
-         (r->events[i].device != b->out->device || r->events[i].kind >= EVENT_SNAPSHOT))
+  while (i < r->event_count && (r->events[i].kind >= EVENT_SNAPSHOT ||
+                                event_origin(r, &r->events[i])->device != b->out->device))
     i++;
   return i;
 }
@@ -299,13 +300,16 @@ static size_t next_event(const builder *b, size_t i) {
  * given back for. Small requests live in segments of 2 MiB of their own. */
 static bool would_fit(const builder *b, size_t first, size_t end, const event *request) {
   const uint64_t small_max = UINT64_C(1) << 20, small_segment = UINT64_C(2) << 20;
+  const recording *r = b->out->source;
+  uint64_t stream = event_origin(r, request)->stream;
   bool small = request->bytes <= small_max;
   uint64_t oversize = b->settings.max_split_bytes, most = UINT64_MAX;
   if (request->bytes >= oversize) most = request->bytes + b->settings.max_rounding_bytes;
   if (request->bytes < oversize && oversize != POLICY_NO_LIMIT) most = oversize;
   for (size_t i = first; i < end; i++) {
-    const event *e = &b->out->source->events[i];
-    if (e->device != b->out->device || !gives_back(e) || e->stream != request->stream) continue;
+    const event *e = &r->events[i];
+    const origin *of = event_origin(r, e);
+    if (of->device != b->out->device || !gives_back(e) || of->stream != stream) continue;
     if (e->bytes >= request->bytes && e->bytes < most && small == (e->bytes == small_segment))
       return true;
   }
@@ -346,7 +350,7 @@ static uint64_t most_reserved(const recording *r, uint16_t device, bool *gives) 
   *gives = false;
   for (size_t i = 0; i < r->event_count; i++) {
     const event *e = &r->events[i];
-    if (e->device != device) continue;
+    if (event_origin(r, e)->device != device) continue;
     if (e->kind == EVENT_SEGMENT_ALLOC || e->kind == EVENT_SEGMENT_MAP) now += e->bytes;
     if (gives_back(e)) {
       now -= e->bytes < now ? e->bytes : now;
@@ -360,9 +364,11 @@ static uint64_t most_reserved(const recording *r, uint16_t device, bool *gives) 
 static stow_status add_event(builder *b, uint32_t index, uint32_t *given_until) {
   const event *e = &b->out->source->events[index];
   switch (e->kind) {
-  case EVENT_ALLOC: return add_alloc(b, e, index, false);
+  case EVENT_ALLOC:
+    return add_alloc(b, event_origin(b->out->source, e)->stream, e->addr,
+                     (step){.bytes = e->bytes, .event = index});
   case EVENT_FREE_REQUESTED: return add_request(b, e, index);
-  case EVENT_FREE: return add_free(b, e, index);
+  case EVENT_FREE: return add_free(b, e->addr, index);
   case EVENT_FAIL: return add_fail(b, e, index);
   case EVENT_SEGMENT_ALLOC:
     if (b->gives) STOW_TRY(held_add(&b->held, e->addr, e->bytes));
@@ -393,16 +399,14 @@ static stow_status add_initial(builder *b, const initial_state *state) {
       const block *live = &state->blocks[k];
       if (live->state == BLOCK_FREE) continue;
       uint64_t bytes = live->requested_bytes != 0 ? live->requested_bytes : live->bytes;
-      event e = {.addr = live->addr, .bytes = bytes, .stream = s->stream, .device = device};
-      STOW_TRY(add_alloc(b, &e, 0, true));
+      STOW_TRY(add_alloc(b, s->stream, live->addr, (step){.bytes = bytes, .initial = true}));
     }
   }
   for (size_t i = 0; i < state->loose_count; i++) {
     const block *live = &state->loose[i];
     if (state->loose_devices[i] != device || live->state == BLOCK_FREE) continue;
     uint64_t bytes = live->requested_bytes != 0 ? live->requested_bytes : live->bytes;
-    event e = {.addr = live->addr, .bytes = bytes, .device = device};
-    STOW_TRY(add_alloc(b, &e, 0, true));
+    STOW_TRY(add_alloc(b, 0, live->addr, (step){.bytes = bytes, .initial = true}));
   }
   b->out->initial_blocks = b->out->alloc_count;
   b->out->alloc_count = 0;
@@ -423,7 +427,7 @@ static stow_status build(builder *b) {
   }
   uint32_t given_until = 0;
   for (size_t i = 0; i < r->event_count; i++) {
-    if (r->events[i].device != b->out->device) continue;
+    if (event_origin(r, &r->events[i])->device != b->out->device) continue;
     b->out->event_count++;
     STOW_TRY(add_event(b, (uint32_t)i, &given_until));
   }
@@ -454,8 +458,10 @@ void steps_free(steps *s) {
 
 uint16_t steps_main_device(const recording *r) {
   uint64_t counts[256] = {0};
-  for (size_t i = 0; i < r->event_count; i++)
-    if (r->events[i].device < 256) counts[r->events[i].device]++;
+  for (size_t i = 0; i < r->event_count; i++) {
+    uint16_t device = event_origin(r, &r->events[i])->device;
+    if (device < 256) counts[device]++;
+  }
   uint16_t best = 0;
   for (uint16_t i = 1; i < 256; i++)
     if (counts[i] > counts[best]) best = i;

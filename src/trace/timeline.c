@@ -30,7 +30,7 @@ size_t timeline_devices(const recording *r, uint16_t *devices, size_t max) {
     return 1;
   }
   for (size_t i = 0; i < r->event_count; i++)
-    if (!is_mark(r->events[i].kind)) seen[r->events[i].device] = 1;
+    if (!is_mark(r->events[i].kind)) seen[event_origin(r, &r->events[i])->device] = 1;
   for (size_t i = 0; i < r->segment_count; i++) seen[r->segments[i].device] = 1;
   size_t count = 0;
   for (uint32_t d = 0; d < 65536 && count < max; d++)
@@ -92,11 +92,11 @@ static stow_status pair_alloc(pairing *p, const event *e, uint32_t tick) {
   if (!admit(p, e->bytes)) return STOW_OK;
   lifetime l = {.addr = e->addr,
                 .bytes = e->bytes,
-                .stream = e->stream,
+                .stream = timeline_origin(t, e)->stream,
                 .start = tick,
                 .end = TIMELINE_OPEN,
                 .stack_id = known_stack(t, e->stack_id),
-                .tag_id = e->tag_id};
+                .tag_id = timeline_origin(t, e)->tag_id};
   STOW_TRY(map_put(&p->live, e->addr, t->lifetime_count));
   t->lifetime[tick] = t->lifetime_count;
   return lifetime_add(&t->lifetimes, &t->lifetime_count, &p->capacity, &l);
@@ -120,10 +120,10 @@ static stow_status pair_free(pairing *p, const event *e, uint32_t tick) {
    * `bound_before`, once all of them are known. */
   lifetime l = {.addr = e->addr,
                 .bytes = e->bytes,
-                .stream = e->stream,
+                .stream = timeline_origin(t, e)->stream,
                 .end = tick,
                 .stack_id = known_stack(t, e->stack_id),
-                .tag_id = e->tag_id,
+                .tag_id = timeline_origin(t, e)->tag_id,
                 .before = true};
   t->lifetime[tick] = BEFORE | p->before_count;
   return lifetime_add(&p->before, &p->before_count, &p->before_capacity, &l);
@@ -203,11 +203,15 @@ static stow_status join(pairing *p) {
   return STOW_OK;
 }
 
+/* Marks belong to every device. */
+static bool is_of(const timeline *t, const event *e) {
+  return is_mark(e->kind) || timeline_origin(t, e)->device == t->device;
+}
+
 static stow_status collect_events(timeline *t) {
   const recording *r = t->source;
   uint64_t count = 0;
-  for (size_t i = 0; i < r->event_count; i++)
-    count += r->events[i].device == t->device || is_mark(r->events[i].kind);
+  for (size_t i = 0; i < r->event_count; i++) count += is_of(t, &r->events[i]);
   if (r->event_count > TICKS_MAX)
     return stow_fail(STOW_ERR_OVERFLOW,
                      "a report of %zu events: at most %u can be shown; "
@@ -217,8 +221,7 @@ static stow_status collect_events(timeline *t) {
   t->lifetime = malloc((count + 1) * sizeof *t->lifetime);
   if (t->events == NULL || t->lifetime == NULL) return no_memory("events", count);
   for (size_t i = 0; i < r->event_count; i++)
-    if (r->events[i].device == t->device || is_mark(r->events[i].kind))
-      t->events[t->tick_count++] = (uint32_t)i;
+    if (is_of(t, &r->events[i])) t->events[t->tick_count++] = (uint32_t)i;
   memset(t->lifetime, 0xff, (count + 1) * sizeof *t->lifetime);
   return STOW_OK;
 }

@@ -67,6 +67,11 @@ static inline const event *timeline_event(const timeline *t, uint32_t tick) {
   return &t->source->events[t->events[tick]];
 }
 
+/* Whose event it was. */
+static inline const origin *timeline_origin(const timeline *t, const event *e) {
+  return event_origin(t->source, e);
+}
+
 static inline bool lifetime_live(const lifetime *l, uint32_t tick) {
   return l->start <= tick && tick < l->end;
 }

@@ -210,7 +210,7 @@ static uint32_t line_stack(author *a, const char *file, uint32_t line) {
 static void add_event(author *a, event_kind kind, uint64_t addr, uint64_t bytes,
                       uint32_t stack_id) {
   event e = {.kind = (uint8_t)kind, .addr = addr, .bytes = bytes, .stack_id = stack_id};
-  CHECK_OK(recording_add_event(&a->r, &e));
+  CHECK_OK(recording_add_event(&a->r, &e, &(origin){0}));
 }
 
 static uint64_t take(author *a, uint64_t bytes, uint32_t line) {

@@ -27,8 +27,8 @@ TEST(an_rmm_log_is_read)
   CHECK(r.events[0].kind == EVENT_ALLOC);
   CHECK_U64(r.events[0].addr, UINT64_C(0x7f0000000000));
   CHECK_U64(r.events[0].bytes, 1024);
-  CHECK_U64(r.events[0].stream, 2);
-  CHECK_U64(r.events[0].thread, 4711);
+  CHECK_U64(event_origin(&r, &r.events[0])->stream, 2);
+  CHECK_U64(event_origin(&r, &r.events[0])->thread, 4711);
   CHECK_U64(r.events[1].time_ns - r.events[0].time_ns, 1000);
   CHECK(r.events[1].kind == EVENT_FAIL);
   CHECK_U64(r.events[1].bytes, 99999);
@@ -92,8 +92,8 @@ TEST(a_minimalloc_problem_becomes_events_in_order)
   for (size_t i = 0; i < 6; i++) {
     CHECK_U64(r.events[i].time_ns, expected[i].time);
     CHECK_U64(r.events[i].kind, expected[i].kind);
-    CHECK_TEXT(recording_text(&r, r.events[i].tag_id), expected[i].tag);
-    CHECK_U64(r.events[i].stream, 0);
+    CHECK_TEXT(recording_text(&r, event_origin(&r, &r.events[i])->tag_id), expected[i].tag);
+    CHECK_U64(event_origin(&r, &r.events[i])->stream, 0);
   }
   CHECK_U64(r.events[2].addr, r.events[5].addr);
   CHECK(r.events[2].addr != r.events[3].addr);

@@ -25,9 +25,10 @@ static inline void check_same_events(const recording *a, const recording *b) {
   for (size_t i = 0; i < a->event_count; i++) {
     const event *e = &a->events[i], *f = &b->events[i];
     CHECK(e->time_ns == f->time_ns && e->addr == f->addr && e->bytes == f->bytes);
-    CHECK(e->stream == f->stream && e->thread == f->thread && e->device == f->device);
-    CHECK(e->kind == f->kind && e->tier == f->tier);
-    CHECK_TEXT(recording_text(a, e->tag_id), recording_text(b, f->tag_id));
+    const origin *x = event_origin(a, e), *y = event_origin(b, f);
+    CHECK(x->stream == y->stream && x->thread == y->thread && x->device == y->device);
+    CHECK(e->kind == f->kind && x->tier == y->tier);
+    CHECK_TEXT(recording_text(a, x->tag_id), recording_text(b, y->tag_id));
     check_same_stack(a, e->stack_id, b, f->stack_id);
   }
 }

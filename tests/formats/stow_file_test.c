@@ -90,30 +90,24 @@ TEST(a_flushed_writer_loses_nothing_when_it_dies)
   uint32_t stack_id = stowfile_add_stack(&w, &where, 1);
   CHECK_U64(name, 1);
   CHECK_U64(stack_id, 1);
-  event e = {.time_ns = 5,
-             .addr = 4096,
-             .bytes = 64,
-             .stack_id = stack_id,
-             .tag_id = name,
-             .thread = 3,
-             .device = 2,
-             .tier = 1,
-             .stream = 77};
-  CHECK_OK(stowfile_add_event(&w, &e));
+  event e = {.time_ns = 5, .addr = 4096, .bytes = 64, .stack_id = stack_id};
+  origin of = {.stream = 77, .thread = 3, .tag_id = name, .device = 2, .tier = 1};
+  CHECK_OK(stowfile_add_event(&w, &e, &of));
   CHECK_OK(stowfile_flush(&w));
   size_t flushed = file.length;
   e.time_ns = 6;
-  CHECK_OK(stowfile_add_event(&w, &e)); /* never flushed */
+  CHECK_OK(stowfile_add_event(&w, &e, &of)); /* never flushed */
   CHECK_U64(file.length, flushed);
   recording b;
   CHECK_OK(read_bytes(&b, file.data, file.length));
   CHECK_U64(b.event_count, 1);
-  CHECK_TEXT(recording_text(&b, b.events[0].tag_id), "optimizer");
+  const origin *got = event_origin(&b, &b.events[0]);
+  CHECK_TEXT(recording_text(&b, got->tag_id), "optimizer");
   CHECK_U64(b.frames[b.stack_frames[b.stacks[b.events[0].stack_id - 1].first] - 1].line, 7);
-  CHECK_U64(b.events[0].thread, 3);
-  CHECK_U64(b.events[0].device, 2);
-  CHECK_U64(b.events[0].tier, 1);
-  CHECK_U64(b.events[0].stream, 77);
+  CHECK_U64(got->thread, 3);
+  CHECK_U64(got->device, 2);
+  CHECK_U64(got->tier, 1);
+  CHECK_U64(got->stream, 77);
   CHECK_TEXT(recording_fact(&b, "command"), "python train.py");
   CHECK(!b.ended);
   stowfile_free(&w);

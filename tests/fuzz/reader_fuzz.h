@@ -21,8 +21,10 @@ static inline void fuzz_insist(bool so) {
 static inline void fuzz_check(const recording *r) {
   for (size_t i = 0; i < r->event_count; i++) {
     const event *e = &r->events[i];
-    fuzz_insist(e->kind < EVENT_KIND_COUNT && e->tier < 3);
-    fuzz_insist(e->stack_id <= r->stack_count && e->tag_id <= r->names.count);
+    fuzz_insist(e->kind < EVENT_KIND_COUNT && e->stack_id <= r->stack_count);
+    fuzz_insist(e->origin_id > 0 && e->origin_id <= r->origin_count);
+    const origin *of = event_origin(r, e);
+    fuzz_insist(of->tier < 3 && of->tag_id <= r->names.count);
   }
   for (size_t i = 0; i < r->stack_count; i++)
     fuzz_insist(r->stacks[i].first + r->stacks[i].count <= r->stack_frame_count);

@@ -56,8 +56,8 @@ TEST(nothing_of_the_trace_stands_in_the_page_as_text)
   CHECK_OK(recording_name(&r, &name, hostile, strlen(hostile)));
   CHECK_OK(recording_frame(&r, &frame_id, name, name, 1));
   CHECK_OK(recording_stack(&r, &stack_id, &frame_id, 1));
-  event e = {.kind = EVENT_ALLOC, .addr = 4096, .bytes = 10, .stack_id = stack_id, .tag_id = name};
-  CHECK_OK(recording_add_event(&r, &e));
+  event e = {.kind = EVENT_ALLOC, .addr = 4096, .bytes = 10, .stack_id = stack_id};
+  CHECK_OK(recording_add_event(&r, &e, &(origin){.tag_id = name}));
   CHECK_OK(recording_add_setting(&r, hostile, hostile));
   r.error_id = r.device_name_id = name;
   report made;
@@ -86,7 +86,7 @@ TEST(a_terminal_gets_no_control_characters)
   CHECK_OK(recording_frame(&r, &frame_id, name, name, 1));
   CHECK_OK(recording_stack(&r, &stack_id, &frame_id, 1));
   event e = {.kind = EVENT_ALLOC, .addr = 4096, .bytes = 10, .stack_id = stack_id};
-  CHECK_OK(recording_add_event(&r, &e));
+  CHECK_OK(recording_add_event(&r, &e, &(origin){0}));
   report both[2];
   CHECK_OK(report_build(&both[0], &r, hostile, 0));
   CHECK_OK(report_build(&both[1], &r, hostile, 0));

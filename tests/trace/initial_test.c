@@ -135,12 +135,14 @@ TEST(live_blocks_without_segments_are_told_apart)
   recording r;
   initial_state s;
   recording_init(&r, 0);
+  uint16_t device = 0;
   event e = {.time_ns = 1, .addr = 4096, .bytes = 100, .kind = EVENT_FREE_REQUESTED};
-  CHECK_OK(recording_add_event(&r, &e));
+  CHECK_OK(recording_add_event(&r, &e, &(origin){.device = device}));
   e.kind = EVENT_FREE;
-  CHECK_OK(recording_add_event(&r, &e));
-  e = (event){.time_ns = 2, .addr = 8192, .bytes = 7, .kind = EVENT_FREE, .device = 3};
-  CHECK_OK(recording_add_event(&r, &e));
+  CHECK_OK(recording_add_event(&r, &e, &(origin){.device = device}));
+  e = (event){.time_ns = 2, .addr = 8192, .bytes = 7, .kind = EVENT_FREE};
+  device = 3;
+  CHECK_OK(recording_add_event(&r, &e, &(origin){.device = device}));
   CHECK_OK(recording_initial_state(&s, &r));
   CHECK_U64(s.loose_count, 2);
   CHECK_U64(s.loose[0].requested_bytes, 100);

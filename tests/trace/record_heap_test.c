@@ -55,9 +55,9 @@ TEST(allocations_frees_and_failures_of_a_heap_are_recorded)
     seen[e->kind]++;
     if (e->kind == EVENT_ALLOC && e->addr == large) {
       CHECK_U64(e->bytes, 8 << 20);
-      CHECK_TEXT(recording_text(&r, e->tag_id), "weights");
+      CHECK_TEXT(recording_text(&r, event_origin(&r, e)->tag_id), "weights");
     }
-    if (e->kind == EVENT_ALLOC && e->addr == small) CHECK_U64(e->tag_id, 0);
+    if (e->kind == EVENT_ALLOC && e->addr == small) CHECK_U64(event_origin(&r, e)->tag_id, 0);
     if (e->kind == EVENT_FAIL) CHECK_U64(e->bytes, 1 << 30);
   }
   CHECK_U64(seen[EVENT_ALLOC], 2);

@@ -61,11 +61,12 @@ static void check_whole(const recording *r, uint64_t counts[WRITERS]) {
   memset(counts, 0, WRITERS * sizeof *counts);
   for (size_t i = 0; i < r->event_count; i++) {
     const event *e = &r->events[i];
-    CHECK(e->stream < WRITERS);
-    CHECK_U64(e->bytes, counts[e->stream]);
-    CHECK_U64(e->addr, hash_u64(e->bytes, e->stream));
+    uint64_t who = event_origin(r, e)->stream;
+    CHECK(who < WRITERS);
+    CHECK_U64(e->bytes, counts[who]);
+    CHECK_U64(e->addr, hash_u64(e->bytes, who));
     CHECK_U64(e->kind, e->bytes % 3);
-    counts[e->stream]++;
+    counts[who]++;
     CHECK(i == 0 || r->events[i - 1].time_ns <= e->time_ns);
   }
 }

@@ -276,8 +276,8 @@ TEST(what_was_live_before_a_late_recording_is_asked_for_first)
 #define MIB UINT64_C(1048576)
 
 static void add(recording *r, event_kind kind, uint64_t addr, uint64_t bytes, uint64_t stream) {
-  event e = {.kind = (uint8_t)kind, .addr = addr, .bytes = bytes, .stream = stream};
-  CHECK_OK(recording_add_event(r, &e));
+  event e = {.kind = (uint8_t)kind, .addr = addr, .bytes = bytes};
+  CHECK_OK(recording_add_event(r, &e, &(origin){.stream = stream}));
 }
 
 static void build(loaded *l) {

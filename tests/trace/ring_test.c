@@ -43,12 +43,13 @@ static stow_trace_record numbered(uint64_t who, uint64_t i) {
                              .tier = (uint8_t)(i % 3)};
 }
 
-static void check_numbered(const event *e) {
-  stow_trace_record r = numbered(e->stream, e->bytes);
+static void check_numbered(const recording *from, const event *e) {
+  const origin *of = event_origin(from, e);
+  stow_trace_record r = numbered(of->stream, e->bytes);
   CHECK_U64(e->addr, r.addr);
-  CHECK_U64(e->device, r.device);
+  CHECK_U64(of->device, r.device);
   CHECK_U64(e->kind, r.kind);
-  CHECK_U64(e->tier, r.tier);
+  CHECK_U64(of->tier, r.tier);
 }
 
 /* Every event true, each writer's in order, without a gap unless the ring ran over; the last number
@@ -58,12 +59,13 @@ static void check_runs(const recording *r, uint64_t *last, size_t writers, bool 
   CHECK(writers <= 64);
   for (size_t i = 0; i < r->event_count; i++) {
     const event *e = &r->events[i];
-    CHECK(e->stream < writers);
-    check_numbered(e);
+    uint64_t who = event_origin(r, e)->stream;
+    CHECK(who < writers);
+    check_numbered(r, e);
     CHECK(i == 0 || r->events[i - 1].time_ns <= e->time_ns);
-    if (seen[e->stream]) CHECK(gaps ? e->bytes > last[e->stream] : e->bytes == last[e->stream] + 1);
-    seen[e->stream] = true;
-    last[e->stream] = e->bytes;
+    if (seen[who]) CHECK(gaps ? e->bytes > last[who] : e->bytes == last[who] + 1);
+    seen[who] = true;
+    last[who] = e->bytes;
   }
 }
 
@@ -91,17 +93,18 @@ TEST(events_come_back_as_recorded)
   CHECK_OK(ring_read(&r, ring_path()));
   CHECK_U64(r.event_count, 3);
   CHECK_U64(r.events[0].kind, EVENT_MARK_BEGIN);
-  CHECK_TEXT(recording_text(&r, r.events[0].tag_id), "step 1");
+  CHECK_TEXT(recording_text(&r, event_origin(&r, &r.events[0])->tag_id), "step 1");
   CHECK_U64(r.events[2].kind, EVENT_MARK_END);
   const event *got = &r.events[1];
+  const origin *of = event_origin(&r, got);
   CHECK_U64(got->kind, EVENT_ALLOC);
   CHECK_U64(got->addr, e.addr);
   CHECK_U64(got->bytes, 4096);
-  CHECK_U64(got->stream, 3);
-  CHECK_U64(got->device, 1);
-  CHECK_U64(got->tier, 1);
-  CHECK_U64(got->thread, 1);
-  CHECK_TEXT(recording_text(&r, got->tag_id), "optimizer");
+  CHECK_U64(of->stream, 3);
+  CHECK_U64(of->device, 1);
+  CHECK_U64(of->tier, 1);
+  CHECK_U64(of->thread, 1);
+  CHECK_TEXT(recording_text(&r, of->tag_id), "optimizer");
   const stack *s = &r.stacks[got->stack_id - 1];
   CHECK_U64(s->count, 2);
   const frame *f = &r.frames[r.stack_frames[s->first] - 1];
@@ -198,7 +201,7 @@ TEST(a_ring_of_a_killed_process_holds_every_event_up_to_the_kill)
     check_runs(&r, last, WRITERS, small);
     CHECK_U64(r.bad_values, 0);
     uint64_t counts[WRITERS] = {0};
-    for (size_t i = 0; i < r.event_count; i++) counts[r.events[i].stream]++;
+    for (size_t i = 0; i < r.event_count; i++) counts[event_origin(&r, &r.events[i])->stream]++;
     for (int w = 0; w < WRITERS && !small; w++) {
       uint64_t done = atomic_load(&progress->done[w]);
       CHECK(counts[w] == done || counts[w] == done + 1); /* recorded, its call not yet back */
@@ -225,7 +228,7 @@ TEST(a_running_process_can_be_read)
     recording_init(&r, 64 << 20);
     CHECK_OK(ring_read(&r, ring_path()));
     /* Chunks change under the reader: gaps are possible, inventions are not. */
-    for (size_t k = 0; k < r.event_count; k++) check_numbered(&r.events[k]);
+    for (size_t k = 0; k < r.event_count; k++) check_numbered(&r, &r.events[k]);
     CHECK(r.event_count > 0);
     recording_free(&r);
   }
@@ -338,7 +341,7 @@ TEST(a_handler_that_records_spoils_no_record)
   recording_init(&r, 256 << 20);
   CHECK_OK(ring_read(&r, ring_path()));
   CHECK_U64(r.bad_values, 0);
-  for (size_t i = 0; i < r.event_count; i++) check_numbered(&r.events[i]);
+  for (size_t i = 0; i < r.event_count; i++) check_numbered(&r, &r.events[i]);
   recording_free(&r);
 }
 
@@ -451,7 +454,7 @@ TEST(flipped_bits_are_found_or_harmless)
     stow_status status = ring_read(&r, ring_path());
     refused += status != STOW_OK;
     CHECK(status == STOW_OK || stow_status_message()[0] != '\0');
-    for (size_t k = 0; k < r.event_count; k++) check_numbered(&r.events[k]);
+    for (size_t k = 0; k < r.event_count; k++) check_numbered(&r, &r.events[k]);
     recording_free(&r);
     bytes[at] ^= bit;
   }

@@ -14,7 +14,7 @@ static void begin(void) {
 static void add(event_kind kind, uint64_t addr, uint64_t bytes) {
   event e = {
       .kind = (uint8_t)kind, .addr = addr, .bytes = bytes, .time_ns = made.event_count * 1000};
-  CHECK_OK(recording_add_event(&made, &e));
+  CHECK_OK(recording_add_event(&made, &e, &(origin){0}));
 }
 
 static uint32_t stack_of(const char *function, const char *file) {
@@ -32,8 +32,8 @@ static uint32_t stack_of(const char *function, const char *file) {
 static void mark(event_kind kind, const char *name) {
   uint32_t id;
   CHECK_OK(recording_name(&made, &id, name, strlen(name)));
-  event e = {.kind = (uint8_t)kind, .tag_id = id, .time_ns = made.event_count * 1000};
-  CHECK_OK(recording_add_event(&made, &e));
+  event e = {.kind = (uint8_t)kind, .time_ns = made.event_count * 1000};
+  CHECK_OK(recording_add_event(&made, &e, &(origin){.tag_id = id}));
 }
 
 static report built(void) {
@@ -231,14 +231,13 @@ TEST(nonsense_is_survived_and_the_sums_agree)
     for (int i = 0; i < 2000; i++) {
       uint64_t draw = harness_random(&random);
       uint64_t bytes = draw % 50 == 0 ? harness_random(&random) : draw % 100000;
-      event e = {.kind = (uint8_t)(draw >> 8) % EVENT_KIND_COUNT,
+      event e = {.kind = (draw >> 8) % EVENT_KIND_COUNT,
                  .addr = (draw >> 16) % 64 * 4096,
                  .bytes = bytes,
                  .time_ns = harness_random(&random),
-                 .stack_id = (uint32_t)draw,
-                 .tag_id = (uint32_t)(draw >> 32),
-                 .stream = draw % 3};
-      CHECK_OK(recording_add_event(&made, &e));
+                 .stack_id = (uint32_t)draw};
+      origin of = {.tag_id = (uint32_t)(draw >> 32), .stream = draw % 3};
+      CHECK_OK(recording_add_event(&made, &e, &of));
     }
     report r = built();
     uint64_t live = 0;
