@@ -30,6 +30,7 @@ def back(name):
     raw = open("back.pickle", "rb").read()
     used = {op.name for op, _, _ in pickletools.genops(raw)}
     assert not used & {"GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "NEWOBJ"}, used
+    assert len(raw) > 1 << 20 or pickletools.dis(raw, io.StringIO()) is None  # raises where stack or memo is amiss
     return pickle.loads(raw)
 
 def same(a, b):
@@ -170,7 +171,9 @@ rows = list(csv.DictReader(open("trace.csv")))
 assert [r["kind"] for r in rows if not r["kind"].startswith("mark")] == [e["action"] for e in trace]
 END
 
-test_py tensorboard_records_are_well_formed << 'END'
+test_py tensorboard_reads_its_events << 'END'
+# A reader of our own first: records with their masked CRC32C, then protobuf fields by number (tensorflow/core/util/event.proto,
+# framework/summary.proto): Event {1 wall_time, 2 step, 3 file_version, 5 summary}, Summary {1 value}, Value {1 tag, 2 simple}.
 table = []
 for i in range(256):
     for _ in range(8):
@@ -183,20 +186,109 @@ def masked(data):
     c ^= 0xFFFFFFFF
     return ((c >> 15 | c << 17) + 0xA282EAD8) & 0xFFFFFFFF
 assert masked(b"123456789") == ((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8) & 0xFFFFFFFF
-convert(os.path.join(os.environ["DATA"], "oom_gpt_15gib_stacks.pickle.gz"), "x.tfevents")
-raw, at, peaks, count = open("x.tfevents", "rb").read(), 0, {}, 0
-while at < len(raw):
-    length, crc = struct.unpack_from("<QI", raw, at)
-    data = raw[at + 12:at + 12 + length]
-    assert crc == masked(raw[at:at + 8]) and struct.unpack_from("<I", raw, at + 12 + length)[0] == masked(data)
-    for name in (b"live_bytes", b"reserved_bytes"):
-        if (found := data.find(name)) >= 0:
-            value, = struct.unpack_from("<f", data, found + len(name) + 1)
-            peaks[name] = max(peaks.get(name, 0), value)
-    at, count = at + 16 + length, count + 1
-assert count == 1765 and abs(peaks[b"live_bytes"] / 2**30 - 14.85) < 0.01, (count, peaks)
-assert abs(peaks[b"reserved_bytes"] / 2**30 - 14.955) < 0.01, peaks
+def records(raw):
+    at = 0
+    while at < len(raw):
+        length, crc = struct.unpack_from("<QI", raw, at)
+        data = raw[at + 12:at + 12 + length]
+        assert crc == masked(raw[at:at + 8]) and struct.unpack_from("<I", raw, at + 12 + length)[0] == masked(data)
+        yield data
+        at += 16 + length
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 128:
+            return value, at
+def fields(data):
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        kind, start = key & 7, at
+        if kind == 0: value, at = varint(data, at)
+        elif kind == 1: value, at = struct.unpack_from("<d", data, at)[0], at + 8
+        elif kind == 5: value, at = struct.unpack_from("<f", data, at)[0], at + 4
+        else:
+            assert kind == 2, key
+            length, at = varint(data, at)
+            value, at = data[at:at + length], at + length
+        assert at <= len(data)
+        yield key >> 3, value
+source = os.path.join(os.environ["DATA"], "oom_gpt_15gib_stacks.pickle.gz")
+convert(source, "x.tfevents")
+curves, steps, versions = {}, [], []
+for record in records(open("x.tfevents", "rb").read()):
+    event = dict(fields(record))
+    assert set(event) <= {1, 2, 3, 5}, event
+    versions += [event[3]] if 3 in event else []
+    if 5 in event:
+        steps.append(event.get(2, 0))
+        for number, value in fields(event[5]):
+            assert number == 1
+            value = dict(fields(value))
+            curves.setdefault(value[1].decode(), []).append(value[2])
+assert versions == [b"brain.Event:2"]
+assert len(steps) == 1764 and steps == sorted(steps), len(steps)
+live, reserved = curves.pop("memory/device 0/live_bytes"), curves.pop("memory/device 0/reserved_bytes")
+assert not curves and len(live) == len(reserved) == len(steps)
+assert abs(max(live) / 2**30 - 14.85) < 0.01 and abs(max(reserved) / 2**30 - 14.955) < 0.01
+# And TensorBoard's own, where it is.
+import importlib.util
+if importlib.util.find_spec("tensorboard"):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    os.makedirs("logs")
+    os.rename("x.tfevents", "logs/events.out.tfevents.1.x")
+    seen = EventAccumulator("logs", size_guidance={"scalars": 0, "tensors": 0})
+    seen.Reload()
+    tags = seen.Tags()
+    for name, wanted in (("memory/device 0/live_bytes", live), ("memory/device 0/reserved_bytes", reserved)):
+        if name in tags["scalars"]:
+            got = [(point.step, point.value) for point in seen.Scalars(name)]
+        else: # newer ones turn scalars into tensors as they read
+            got = [(point.step, point.tensor_proto.float_val[0]) for point in seen.Tensors(name)]
+        assert got == list(zip(steps, wanted)), name
 END
+python3 -c 'import tensorboard' 2> /dev/null || skip "convert: tensorboard_reads_its_events by TensorBoard itself: it is not installed"
+
+# PyTorch's own viewer, loaded by its file: the rest of PyTorch takes seconds to import and is not needed.
+export VIEWER=
+for python in python3 /usr/bin/python3; do
+  [ -n "$VIEWER" ] || VIEWER=$("$python" -c 'if 1:
+    import importlib.util, os
+    torch = importlib.util.find_spec("torch")
+    found = [os.path.join(path, "cuda/_memory_viz.py") for path in torch.submodule_search_locations] if torch else []
+    print(*[path for path in found if os.path.exists(path)][:1])' 2> /dev/null)
+done
+if [ -z "$VIEWER" ]; then
+  skip "convert: pytorchs_viewer_opens_what_is_written: no PyTorch with torch/cuda/_memory_viz.py is installed"
+else
+  test_py pytorchs_viewer_opens_what_is_written << 'END'
+import importlib.util
+spec = importlib.util.spec_from_file_location("viewer", os.environ["VIEWER"])
+viewer = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(viewer)
+as_text = {"format_flamegraph": lambda lines: lines}
+old = not hasattr(viewer, "segsum")  # before PyTorch 2.0: takes the list of segments
+def bytes_of(lines):
+    return sum(int(line.rsplit(" ", 1)[1]) for line in lines.splitlines())
+for name in ("leak", "oom_gpt_15gib_stacks", "gpt_varlen_expandable", "cache_held"):
+    convert(os.path.join(os.environ["DATA"], name + ".pickle.gz"), "trace.stow")
+    snapshot = back("trace.stow")
+    reserved = sum(segment["total_size"] for segment in snapshot["segments"])
+    given = snapshot["segments"] if old else snapshot
+    for view in (viewer.memory, viewer.segments):
+        assert bytes_of(view(given, **as_text)) == reserved, name
+    assert viewer.compare([], snapshot["segments"], **as_text).count("\n") > 0
+    if old:
+        assert viewer.stats(given)["total_size"].value == reserved
+        continue
+    assert f"segments: {len(snapshot['segments'])}\n" in viewer.segsum(snapshot)
+    viewer.trace(snapshot)
+    for plot in (viewer.trace_plot, viewer.segment_plot):
+        assert "<html" in plot(snapshot).lower() or "<script" in plot(snapshot).lower()
+END
+fi
 
 test_py segments_are_rebuilt_where_there_are_none << 'END'
 open("log.csv", "w").write("Thread,Time,Action,Pointer,Size,Stream\n1,00:00:01,allocate,0x10000,1000,0\n"
