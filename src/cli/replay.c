@@ -70,6 +70,12 @@ static bool can_check(const replay_job *job, const policy_ops *which) {
          (steps_expandable(&job->in.record) ? &policy_torch_expandable : &policy_torch_default);
 }
 
+/* PyTorch collects garbage by its memory fraction, and only where one was set. */
+static bool lacks_limit(const replay_job *job) {
+  return job->in.options.settings.gc_threshold > 0 &&
+         job->in.options.limit_bytes == POLICY_NO_LIMIT;
+}
+
 static stow_status run_one(replay_job *job, size_t i) {
   const steps *s = &job->in.steps;
   const policy_ops *which = job->policies[i];
@@ -145,6 +151,12 @@ static stow_status print_text(const replay_job *job) {
   if (job->check && job->in.steps.initial_blocks > 0)
     buffer_text(&out, "--check: it began late, so where its first blocks stood is not known well "
                       "enough; nothing was compared\n");
+  if (job->check && lacks_limit(job))
+    buffer_printf(
+        &out,
+        "--check: it collected garbage at %g of a limit that is not in the recording; give "
+        "it with --vram-limit, or what was collected counts as different\n",
+        job->in.options.settings.gc_threshold);
   buffer_char(&out, '\n');
   table t = TABLE_INIT(job->min_limit ? 8 : 7, 0xfcu);
   static const char *const header[] = {"policy",       "result",     "peak live", "peak reserved",

@@ -8,7 +8,7 @@
 
 #include "formats/recording_file.h"
 
-/* A recording may take as much of the host as any file given on purpose: 16 GiB of tables is three
+/* A recording may take as much of the host as any file given on purpose: 16 GiB of tables is five
  * hundred million events. */
 #define RECORD_BYTES_MAX (UINT64_C(16) << 30)
 
