@@ -3,6 +3,8 @@
 #ifndef STOWAGE_H
 #define STOWAGE_H
 
+#include <stowage/array.h>
+#include <stowage/batches.h>
 #include <stowage/device.h>
 #include <stowage/events.h>
 #include <stowage/heap.h>

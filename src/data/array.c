@@ -8,10 +8,13 @@
 #include <sys/stat.h>
 
 #include "base/checked.h"
+#include "formats/tensors.h"
 #include "numbers/cast.h"
 
 /* An npz's directory may take this much; NumPy writes about 120 bytes a member. */
 #define DIRECTORY_BYTES_MAX (UINT64_C(4) << 20)
+/* And the list of a safetensors file this; a thousand tensors take about 300 KiB. */
+#define HEADER_BYTES_MAX (UINT64_C(32) << 20)
 
 /* ---- opening ---- */
 
@@ -165,9 +168,55 @@ static stow_status open_npz(array *a, source *from, const char *member) {
   return status;
 }
 
-static stow_status open_source(array *a, source *from, const char *member, const array_spec *spec) {
-  uint8_t start[8] = {0};
-  STOW_TRY(source_read(from, 0, start, from->bytes < 8 ? (size_t)from->bytes : 8));
+/* ---- safetensors: one tensor of it ---- */
+
+static stow_status name_tensor(const tensors *t, const char *name) {
+  char names[256] = "";
+  for (size_t i = 0; i < t->count && strlen(names) < 180; i++)
+    snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", i > 0 ? ", " : "",
+             t->list[i].name);
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s: it holds %zu tensors; name one of them behind a colon: %s", name, t->count,
+                   names);
+}
+
+static stow_status open_tensor(array *a, source *from, const char *member) {
+  tensors t;
+  STOW_TRY(safetensors_read(&t, from, HEADER_BYTES_MAX));
+  const tensor *one = member == NULL && t.count == 1 ? &t.list[0] : NULL;
+  for (size_t i = 0; i < t.count && member != NULL && one == NULL; i++)
+    if (strcmp(t.list[i].name, member) == 0) one = &t.list[i];
+  stow_status status = STOW_OK;
+  if (one == NULL && member == NULL)
+    status = name_tensor(&t, from->name);
+  else if (one == NULL)
+    status = stow_fail(STOW_ERR_NOT_FOUND, "%s: no tensor %.200s in it", from->name, member);
+  else if (one->type == DTYPE_NONE)
+    status = stow_fail(STOW_ERR_UNSUPPORTED, "%s: tensor %.200s is of type %s, which is not read",
+                       from->name, one->name, one->type_name);
+  if (status == STOW_OK) {
+    *a = (array){.from = from, .type = one->type, .dims = one->dims};
+    a->item_bytes = dtype_bytes(one->type);
+    a->count = one->count;
+    a->bytes = one->bytes;
+    a->offset = one->offset;
+    memcpy(a->shape, one->shape, sizeof one->shape);
+    snprintf(a->name, sizeof a->name, "%.700s:%.300s", from->name, one->name);
+    const char *descr = npy_descr(one->type);
+    snprintf(a->descr, sizeof a->descr, "%s", descr != NULL ? descr : "<V2");
+  }
+  tensors_free(&t);
+  return status;
+}
+
+/* Length, then the JSON's first letter. */
+static bool is_safetensors(const uint8_t *start, uint64_t bytes) {
+  return bytes > 8 && start[8] == '{' && source_u64(start) <= bytes - 8;
+}
+
+stow_status array_open_source(array *a, source *from, const char *member, const array_spec *spec) {
+  uint8_t start[9] = {0};
+  STOW_TRY(source_read(from, 0, start, from->bytes < 9 ? (size_t)from->bytes : 9));
   bool npy = memcmp(start, "\x93NUMPY", 6) == 0;
   bool zipped = memcmp(start, "PK\x03\x04", 4) == 0 || memcmp(start, "PK\x05\x06", 4) == 0;
   if (spec != NULL && spec->type != DTYPE_NONE) {
@@ -182,8 +231,10 @@ static stow_status open_source(array *a, source *from, const char *member, const
   if (npy)
     return stow_fail(STOW_ERR_INVALID, "%s: an npy file is one array; it has no member %.200s",
                      from->name, member);
+  if (is_safetensors(start, from->bytes)) return open_tensor(a, from, member);
   return stow_fail(STOW_ERR_FORMAT,
-                   "%s: neither an npy nor an npz file; for raw bytes say --dtype and --shape",
+                   "%s: no npy, npz or safetensors file; for raw bytes say --dtype and --shape, a "
+                   "table becomes an array once with: stowage shrink TABLE.csv -o TABLE.npy",
                    from->name);
 }
 
@@ -198,7 +249,7 @@ stow_status array_open(array *a, const char *path, const array_spec *spec) {
   if (!split_member(path, file, length + 1, &member)) memcpy(file, path, length + 1);
   stow_status status = source_open(from, file);
   if (status == STOW_OK) {
-    status = open_source(a, from, member, spec);
+    status = array_open_source(a, from, member, spec);
     if (status != STOW_OK) source_close(from);
   }
   if (status != STOW_OK) {

@@ -59,6 +59,8 @@ stow_status array_open(array *a, const char *path, const array_spec *spec);
 stow_status array_open_npy(array *a, source *from);
 stow_status array_open_member(array *a, source *from, const zip_entry *entry);
 stow_status array_open_raw(array *a, source *from, const array_spec *spec);
+/* The kind of file told by its first bytes; `member` NULL for a file that is one array. */
+stow_status array_open_source(array *a, source *from, const char *member, const array_spec *spec);
 void array_close(array *a);
 
 /* Reads items `first` to `first + count` in the order the file has them. */

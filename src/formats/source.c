@@ -18,7 +18,7 @@ static uint64_t changed_ns(const struct stat *st) {
 
 /* A file that fits in half of what the host may still give stays cached for the next reader; a
  * larger one would only push everything else out. */
-static bool too_large_to_cache(uint64_t bytes) {
+bool source_too_large_to_cache(uint64_t bytes) {
   if (bytes < DROP_BYTES) return false;
   hostmem host;
   return hostmem_read(&host) == STOW_OK && bytes > host.usable_bytes / 2;
@@ -42,7 +42,8 @@ stow_status source_open(source *s, const char *path) {
   s->device = st.st_dev;
   s->inode = st.st_ino;
   s->changed_ns = changed_ns(&st);
-  s->drop = too_large_to_cache(s->bytes);
+  s->drop = source_too_large_to_cache(s->bytes);
+  s->drop_bytes = DROP_BYTES;
   posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
   return STOW_OK;
 }
@@ -51,17 +52,34 @@ void source_open_memory(source *s, const void *bytes, size_t count, const char *
   *s = (source){.fd = -1, .memory = bytes, .bytes = count, .name = name};
 }
 
-void source_close(source *s) {
-  if (s->fd >= 0) close(s->fd);
-  s->fd = -1;
-  s->memory = NULL;
+void source_open_reader(source *s, const source_reader *reader, uint64_t bytes, const char *name) {
+  *s = (source){.fd = -1, .reader = *reader, .bytes = bytes, .name = name};
 }
 
-static void drop_behind(source *s, uint64_t end) {
-  if (end < s->dropped) s->dropped = 0; /* a second pass */
-  if (end - s->dropped < DROP_BYTES) return;
-  posix_fadvise(s->fd, (off_t)s->dropped, (off_t)(end - s->dropped), POSIX_FADV_DONTNEED);
-  s->dropped = end;
+static void drop_read(source *s) {
+  if (s->drop_to > s->drop_from)
+    posix_fadvise(s->fd, (off_t)s->drop_from, (off_t)(s->drop_to - s->drop_from),
+                  POSIX_FADV_DONTNEED);
+  s->drop_from = s->drop_to;
+}
+
+void source_close(source *s) {
+  if (s->fd >= 0 && s->drop) drop_read(s);
+  if (s->fd >= 0) close(s->fd);
+  if (s->reader.close != NULL) s->reader.close(s->reader.user);
+  s->fd = -1;
+  s->memory = NULL;
+  s->reader = (source_reader){0};
+}
+
+/* What was read without a gap is given back together, and what a jump leaves behind at once. */
+static void drop_behind(source *s, uint64_t offset, uint64_t end) {
+  if (offset != s->drop_to) {
+    drop_read(s);
+    s->drop_from = offset;
+  }
+  s->drop_to = end;
+  if (s->drop_to - s->drop_from >= s->drop_bytes) drop_read(s);
 }
 
 stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
@@ -70,6 +88,8 @@ stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
                      "%s: %zu bytes are wanted at byte %" PRIu64 ", the file ends at byte %" PRIu64
                      " (truncated?)",
                      s->name, count, offset, s->bytes);
+  if (s->reader.read != NULL)
+    return count > 0 ? s->reader.read(s->reader.user, offset, to, count) : STOW_OK;
   if (s->fd < 0) {
     if (count > 0) memcpy(to, s->memory + offset, count);
     return STOW_OK;
@@ -89,12 +109,13 @@ stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
     at += got;
     left -= (size_t)got;
   }
-  if (s->drop) drop_behind(s, offset + count);
+  if (s->drop) drop_behind(s, offset, offset + count);
   return STOW_OK;
 }
 
 stow_status source_check(const source *s) {
   struct stat st;
+  if (s->reader.check != NULL) return s->reader.check(s->reader.user);
   if (s->fd < 0) return STOW_OK;
   if (fstat(s->fd, &st) != 0)
     return stow_fail(STOW_ERR_IO, "%s: cannot be looked at: %s", s->name, strerror(errno));

@@ -12,13 +12,24 @@
 
 #include "base/status.h"
 
+/* Bytes that are neither in a file nor in memory: behind a server, behind a program's own reader.
+ * The functions fill the thread's message when they fail. */
+typedef struct source_reader {
+  stow_status (*read)(void *user, uint64_t offset, void *to, size_t count);
+  stow_status (*check)(void *user); /* still what was opened? NULL: cannot be asked */
+  void (*close)(void *user);        /* NULL: the caller closes */
+  void *user;
+} source_reader;
+
 typedef struct source {
-  int fd;                /* -1: reads from memory */
+  int fd;                /* -1: reads from memory, or through `reader` */
   const uint8_t *memory; /* the caller keeps it */
+  source_reader reader;
   uint64_t bytes;
-  const char *name; /* for messages; the caller keeps it */
-  bool drop;        /* give page cache back behind what is read */
-  uint64_t dropped; /* up to here */
+  const char *name;            /* for messages; the caller keeps it */
+  bool drop;                   /* give page cache back behind what is read */
+  uint64_t drop_from, drop_to; /* read since it was last given back, without a gap */
+  uint64_t drop_bytes;         /* given back in pieces of this size */
   uint64_t device, inode, changed_ns;
 } source;
 
@@ -27,7 +38,12 @@ typedef struct source {
 stow_status source_open(source *s, const char *path);
 /* The same over bytes in memory (tests, fuzzing). */
 void source_open_memory(source *s, const void *bytes, size_t count, const char *name);
+/* The same through a reader, which has `bytes` bytes. */
+void source_open_reader(source *s, const source_reader *reader, uint64_t bytes, const char *name);
 void source_close(source *s);
+/* True for a file that would fill more than half of what the host may still give: reading it leaves
+ * nothing cached. */
+bool source_too_large_to_cache(uint64_t bytes);
 
 /* Reads exactly `count` bytes at `offset`. Past the end is STOW_ERR_FORMAT with both numbers. */
 stow_status source_read(source *s, uint64_t offset, void *to, size_t count);

@@ -1,0 +1,310 @@
+/* Batches: the public calls: opening and checking the files, the plan, where an epoch stands. The
+ * reading is prefetch's, the budget plan's, the buffers shelf's. */
+#include <stowage/batches.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/status.h"
+#include "data/budget.h"
+#include "data/plan.h"
+#include "data/prefetch.h"
+#include "data/shard.h"
+#include "data/spool.h"
+
+struct stow_batches {
+  stow_batches_options options; /* without pointers into the caller's */
+  origin origins[STOW_BATCHES_FILES_MAX];
+  stow_array_info infos[STOW_BATCHES_FILES_MAX];
+  spool spools[STOW_BATCHES_FILES_MAX];
+  rows first[STOW_BATCHES_FILES_MAX]; /* until the prefetch has them */
+  shard shard;
+  plan plan;
+  shelf *buffers;
+  prefetch *ahead;
+  uint64_t epoch, next_batch;
+  pid_t owner;
+};
+
+/* ---- opening ---- */
+
+static stow_status check_options(const stow_batches_options *o) {
+  if (o->version != STOW_BATCHES_OPTIONS_VERSION)
+    return stow_fail(STOW_ERR_INVALID,
+                     "options of batches of version %u, this library has %u; begin with "
+                     "STOW_BATCHES_OPTIONS_INIT",
+                     o->version, STOW_BATCHES_OPTIONS_VERSION);
+  if (o->files == NULL || o->file_count == 0 || o->file_count > STOW_BATCHES_FILES_MAX)
+    return stow_fail(STOW_ERR_INVALID, "batches of %u files: 1 to %d can be read in step",
+                     o->file_count, STOW_BATCHES_FILES_MAX);
+  if (o->batch_rows == 0) return stow_fail(STOW_ERR_INVALID, "a batch of 0 rows: 1 is the least");
+  if (o->memory.allocate != NULL && o->memory.release == NULL)
+    return stow_fail(STOW_ERR_INVALID, "memory.allocate without memory.release");
+  return STOW_OK;
+}
+
+static stow_status open_files(stow_batches *b, const stow_array_options *files) {
+  for (uint32_t i = 0; i < b->options.file_count; i++) {
+    STOW_TRY(origin_open(&b->origins[i], &files[i]));
+    STOW_TRY(rows_open(&b->first[i], &b->origins[i]));
+    const array *a = &b->first[i].from;
+    rows_info(&b->first[i], &b->infos[i]);
+    if (a->dims == 0)
+      return stow_fail(STOW_ERR_INVALID, "%s: a 0-d array has no rows to make batches of", a->name);
+    if (i > 0 && b->first[i].count != b->first[0].count)
+      return stow_fail(STOW_ERR_INVALID,
+                       "%s has %" PRIu64 " rows, %s has %" PRIu64
+                       ": files read in step must have as many rows",
+                       b->first[0].from.name, b->first[0].count, a->name, b->first[i].count);
+  }
+  return STOW_OK;
+}
+
+/* What the plan is made from. */
+static stow_status measure(stow_batches *b) {
+  const stow_batches_options *o = &b->options;
+  plan *p = &b->plan;
+  uint64_t end, bytes, cached = 0;
+  *p = (plan){.parts = o->file_count,
+              .rows = b->first[0].count,
+              .batch_rows = o->batch_rows,
+              .shuffle = o->shuffle,
+              .readers_asked = o->readers,
+              .memory_bytes = o->memory_bytes};
+  shard_range(&b->shard, p->rows, &p->first_place, &end);
+  p->rank_rows = end - p->first_place;
+  for (uint32_t i = 0; i < p->parts; i++) {
+    const rows *r = &b->first[i];
+    p->row_bytes[i] = r->row_bytes;
+    p->file_row_bytes += r->file_row_bytes;
+    p->scratch_least[i] = rows_scratch_least(r);
+    p->forward_only |= rows_forward_only(r);
+    p->remote |= rows_remote(r);
+    if (r->from.from->fd >= 0) cached += r->from.bytes;
+    if (!checked_mul(&bytes, o->batch_rows, r->row_bytes + sizeof(uint32_t)) ||
+        bytes > INT64_MAX / STOW_BATCHES_FILES_MAX)
+      return stow_fail(STOW_ERR_OVERFLOW,
+                       "%s: a batch of %" PRIu64 " rows has more bytes than 63 "
+                       "bits count",
+                       r->from.name, o->batch_rows);
+  }
+  p->drop_cache = source_too_large_to_cache(cached);
+  /* With whole batches only, all ranks have as many of them as the one with the fewest rows. */
+  p->batch_count = o->drop_last
+                       ? p->rows / b->shard.world / p->batch_rows
+                       : p->rank_rows / p->batch_rows + (p->rank_rows % p->batch_rows != 0);
+  return STOW_OK;
+}
+
+/* A shuffle jumps; inflating does not: what does not fit a window is inflated once, to disk. */
+static stow_status spool_deflated(stow_batches *b) {
+  plan *p = &b->plan;
+  for (uint32_t i = 0; i < p->parts; i++) {
+    if (!rows_forward_only(&b->first[i])) continue;
+    STOW_TRY(spool_make(&b->spools[i], &b->first[i].from));
+    rows_close(&b->first[i]);
+    STOW_TRY(spool_origin(&b->spools[i], &b->origins[i]));
+    STOW_TRY(rows_open(&b->first[i], &b->origins[i]));
+  }
+  p->forward_only = false;
+  return plan_make(p);
+}
+
+static stow_status start(stow_batches *b) {
+  uint64_t bytes[STOW_BATCHES_FILES_MAX];
+  for (uint32_t i = 0; i < b->plan.parts; i++) bytes[i] = b->plan.batch_rows * b->plan.row_bytes[i];
+  STOW_TRY(shelf_open(&b->buffers, bytes, b->plan.parts, 2, &b->options.memory));
+  STOW_TRY(prefetch_open(&b->ahead, &b->plan, b->origins, b->first, b->buffers));
+  return prefetch_begin(b->ahead, b->options.seed, b->epoch, b->next_batch);
+}
+
+static stow_status open_batches(stow_batches *b, const stow_array_options *files) {
+  b->shard = (shard){b->options.rank, b->options.world};
+  STOW_TRY(b->options.world == 0 ? shard_find(&b->shard) : shard_check(&b->shard));
+  if (b->options.memory_bytes == 0) b->options.memory_bytes = budget_default();
+  STOW_TRY(budget_check(b->options.memory_bytes));
+  STOW_TRY(open_files(b, files));
+  STOW_TRY(measure(b));
+  STOW_TRY(plan_make(&b->plan));
+  if (b->plan.shuffle && b->plan.forward_only && b->plan.block_rows > 0)
+    STOW_TRY(spool_deflated(b));
+  return start(b);
+}
+
+stow_status stow_batches_open(stow_batches **batches, const stow_batches_options *options) {
+  *batches = NULL;
+  STOW_TRY(check_options(options));
+  stow_batches *b = calloc(1, sizeof *b);
+  if (b == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
+  b->options = *options;
+  b->options.files = NULL;
+  b->owner = getpid();
+  for (uint32_t i = 0; i < STOW_BATCHES_FILES_MAX; i++) b->spools[i].fd = -1;
+  stow_status status = open_batches(b, options->files);
+  if (status == STOW_OK)
+    *batches = b;
+  else
+    stow_batches_close(b);
+  return status;
+}
+
+void stow_batches_close(stow_batches *b) {
+  if (b == NULL) return;
+  /* In a child the readers do not exist: nothing can be joined, and their locks may be held. */
+  if (b->owner != getpid()) return;
+  prefetch_close(b->ahead);
+  shelf_close(b->buffers);
+  for (uint32_t i = 0; i < STOW_BATCHES_FILES_MAX; i++) {
+    if (b->first[i].opened_from != NULL) rows_close(&b->first[i]);
+    spool_close(&b->spools[i]);
+    origin_close(&b->origins[i]);
+  }
+  free(b);
+}
+
+/* ---- batches ---- */
+
+static stow_status check_open(const stow_batches *b) {
+  if (b->ahead == NULL)
+    return stow_fail(STOW_ERR_STATE, "loading a state failed half way; open the batches anew");
+  if (b->owner == getpid()) return STOW_OK;
+  return stow_fail(STOW_ERR_STATE,
+                   "these batches were opened in process %ld and its readers stayed there; open "
+                   "them anew in this one (%ld)",
+                   (long)b->owner, (long)getpid());
+}
+
+stow_status stow_batches_wait(stow_batches *b, uint64_t wait_us) {
+  STOW_TRY(check_open(b));
+  if (b->next_batch >= b->plan.batch_count || prefetch_wait(b->ahead, wait_us)) return STOW_OK;
+  return stow_fail(STOW_ERR_NOT_READY, "the next batch is still being read");
+}
+
+stow_status stow_batches_next(stow_batches *b, void **data, uint64_t *count) {
+  *count = 0;
+  STOW_TRY(check_open(b));
+  if (b->next_batch >= b->plan.batch_count) return prefetch_check(b->ahead);
+  STOW_TRY(prefetch_take(b->ahead, data));
+  uint64_t done = b->next_batch++ * b->plan.batch_rows, left = b->plan.rank_rows - done;
+  *count = left < b->plan.batch_rows ? left : b->plan.batch_rows;
+  return STOW_OK;
+}
+
+stow_status stow_batches_release(void *data) {
+  if (data == NULL) return STOW_OK;
+  return shelf_put(data);
+}
+
+static stow_status go_to(stow_batches *b, uint64_t epoch, uint64_t batch) {
+  STOW_TRY(check_open(b));
+  STOW_TRY(prefetch_begin(b->ahead, b->options.seed, epoch, batch));
+  b->epoch = epoch;
+  b->next_batch = batch;
+  return STOW_OK;
+}
+
+stow_status stow_batches_set_epoch(stow_batches *b, uint64_t epoch) {
+  return go_to(b, epoch, 0);
+}
+
+/* ---- state ---- */
+
+stow_status stow_batches_get_state(stow_batches *b, stow_batches_state *s) {
+  *s = (stow_batches_state){.version = STOW_BATCHES_STATE_VERSION,
+                            .rows = b->plan.rows,
+                            .batch_rows = b->plan.batch_rows,
+                            .seed = b->options.seed,
+                            .epoch = b->epoch,
+                            .next_batch = b->next_batch,
+                            .rank = b->shard.rank,
+                            .world = b->shard.world,
+                            .shuffle = b->options.shuffle,
+                            .drop_last = b->options.drop_last,
+                            .block_rows = b->plan.block_rows,
+                            .window_rows = b->plan.window_rows};
+  return STOW_OK;
+}
+
+static stow_status check_state(stow_batches *b, const stow_batches_state *s) {
+  stow_batches_state now;
+  STOW_TRY(stow_batches_get_state(b, &now));
+  const struct {
+    const char *name;
+    uint64_t state, here;
+  } same[] = {{"version", s->version, now.version},
+              {"rows", s->rows, now.rows},
+              {"batch_rows", s->batch_rows, now.batch_rows},
+              {"rank", s->rank, now.rank},
+              {"world", s->world, now.world},
+              {"shuffle", s->shuffle, now.shuffle},
+              {"drop_last", s->drop_last, now.drop_last}};
+  for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+    if (same[i].state != same[i].here)
+      return stow_fail(STOW_ERR_INVALID,
+                       "a state of batches with %s %" PRIu64 ", these have %" PRIu64
+                       ": open them as they were",
+                       same[i].name, same[i].state, same[i].here);
+  if (s->next_batch > b->plan.batch_count)
+    return stow_fail(STOW_ERR_INVALID, "a state at batch %" PRIu64 " of %" PRIu64, s->next_batch,
+                     b->plan.batch_count);
+  return STOW_OK;
+}
+
+/* Other blocks or another window: another plan, with the files as they are opened. */
+static stow_status replan(stow_batches *b, const plan *other) {
+  rows first[STOW_BATCHES_FILES_MAX] = {0};
+  prefetch *ahead = NULL;
+  stow_status status = STOW_OK;
+  for (uint32_t i = 0; i < b->plan.parts && status == STOW_OK; i++)
+    status = rows_open(&first[i], &b->origins[i]);
+  if (status == STOW_OK) {
+    prefetch_close(b->ahead); /* its windows go before the new ones come: never both */
+    b->ahead = NULL;
+    b->plan = *other;
+    status = prefetch_open(&ahead, &b->plan, b->origins, first, b->buffers);
+    b->ahead = ahead;
+  }
+  for (uint32_t i = 0; i < STOW_BATCHES_FILES_MAX; i++)
+    if (first[i].opened_from != NULL) rows_close(&first[i]);
+  return status;
+}
+
+stow_status stow_batches_set_state(stow_batches *b, const stow_batches_state *s) {
+  STOW_TRY(check_open(b));
+  STOW_TRY(check_state(b, s));
+  if (s->block_rows != b->plan.block_rows || s->window_rows != b->plan.window_rows) {
+    plan other = b->plan;
+    STOW_TRY(plan_adopt(&other, s->block_rows, s->window_rows));
+    STOW_TRY(replan(b, &other));
+  }
+  b->options.seed = s->seed;
+  return go_to(b, s->epoch, s->next_batch);
+}
+
+/* ---- facts ---- */
+
+stow_status stow_batches_get_info(stow_batches *b, stow_batches_info *info) {
+  const plan *p = &b->plan;
+  *info = (stow_batches_info){.rows = p->rows,
+                              .rank_rows = p->rank_rows,
+                              .batch_count = p->batch_count,
+                              .rank = b->shard.rank,
+                              .world = b->shard.world,
+                              .readers = p->readers,
+                              .memory_bytes = p->memory_bytes,
+                              .planned_bytes = p->planned_bytes,
+                              .block_rows = p->block_rows,
+                              .window_rows = p->window_rows,
+                              .drops_cache = p->drop_cache};
+  return STOW_OK;
+}
+
+stow_status stow_batches_get_file(stow_batches *b, uint32_t file, stow_array_info *info) {
+  if (file >= b->plan.parts)
+    return stow_fail(STOW_ERR_INVALID, "file %u of batches of %u", file, b->plan.parts);
+  *info = b->infos[file];
+  return STOW_OK;
+}

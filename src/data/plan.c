@@ -1,0 +1,189 @@
+/* Plan: see plan.h. The budget is laid out in this order: scratch areas of the readers, the order
+ * of the blocks, batches ahead and with the caller, windows. */
+#include "data/plan.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+#include <stowage/size.h>
+
+#include "base/checked.h"
+#include "base/status.h"
+#include "data/shelf.h"
+
+enum {
+  WITH_CALLER = 2, /* batches the caller is taken to hold */
+  AHEAD_LEAST = 2, /* one ready, one being filled */
+  AHEAD_MOST = 1024,
+  READERS_MOST = 64,
+};
+#define AHEAD_BYTES    (UINT64_C(64) << 20) /* more read ahead than this hides no delay */
+#define READERS_SHARE  8                    /* of the budget at most, for the readers' scratch */
+#define ORDER_SHARE    16                   /* and for the order of the blocks */
+#define LARGE_BUDGET   (UINT64_C(32) << 20)
+#define SCRATCH_LARGE  (UINT64_C(1) << 20)
+#define SCRATCH_SMALL  (UINT64_C(256) << 10)
+#define BLOCK_MOST     (UINT64_C(1) << 20) /* and what is read at a time */
+#define BLOCK_LEAST    (UINT64_C(64) << 10)
+#define BLOCKS_WANTED  (UINT64_C(1) << 10) /* enough to mix a small file well */
+#define BLOCKS_MOST    (UINT64_C(1) << 20) /* their order takes 4 MiB */
+#define ROWS_MOST      (UINT64_C(1) << 22) /* permuted one by one: 16 MiB */
+#define PERMUTED_BYTES sizeof(uint32_t)    /* a row's place in a window */
+
+static uint64_t least(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
+
+static uint64_t all_row_bytes(const plan *p) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < p->parts; i++) bytes += p->row_bytes[i];
+  return bytes;
+}
+
+/* One batch: a buffer for each file. */
+static uint64_t batch_bytes(const plan *p) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < p->parts; i++)
+    bytes += shelf_buffer_bytes(p->batch_rows * p->row_bytes[i]);
+  return bytes;
+}
+
+static uint64_t window_row_bytes(const plan *p) {
+  return all_row_bytes(p) + PERMUTED_BYTES;
+}
+
+static uint64_t order_bytes(const plan *p, uint64_t block_rows) {
+  return block_rows == 0 ? 0 : (p->rows / block_rows + 1) * sizeof(uint32_t);
+}
+
+static stow_status too_small(const plan *p, uint64_t needed) {
+  char budget[STOW_SIZE_TEXT_MAX], batch[STOW_SIZE_TEXT_MAX], need[STOW_SIZE_TEXT_MAX];
+  return stow_fail(STOW_ERR_BUDGET,
+                   "batches of %" PRIu64 " rows take %s each and need %s in all; the budget is %s. "
+                   "Give more memory, or a smaller batch",
+                   p->batch_rows, stow_size_format(batch, batch_bytes(p)),
+                   stow_size_format(need, needed), stow_size_format(budget, p->memory_bytes));
+}
+
+/* ---- readers ---- */
+
+static uint64_t reader_bytes(const plan *p) {
+  uint64_t bytes = p->stage_bytes;
+  for (uint32_t i = 0; i < p->parts; i++)
+    if (p->scratch_least[i] > 0) bytes += most(p->scratch_bytes, p->scratch_least[i]);
+  return bytes;
+}
+
+/* A deflated file is read by one; a remote one by several, because each waits for answers; a local
+ * one by as many as there are processors, four at most: then the disk is the limit. A budget of
+ * 8 MiB feeds one. */
+static void choose_readers(plan *p) {
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  uint64_t wanted = p->readers_asked;
+  if (wanted == 0) {
+    uint64_t machine = p->remote ? 8 : online < 1 ? 1 : least((uint64_t)online, 4);
+    wanted = most(1, least(machine, p->memory_bytes / (UINT64_C(8) << 20)));
+  }
+  if (p->forward_only) wanted = 1;
+  p->readers = (uint32_t)least(wanted, READERS_MOST);
+  while (p->readers > 1 && p->readers * reader_bytes(p) > p->memory_bytes / READERS_SHARE)
+    p->readers--;
+}
+
+/* ---- batches ahead ---- */
+
+static void choose_ahead(plan *p, uint64_t bytes) {
+  uint64_t batch = batch_bytes(p), fit = bytes / batch;
+  uint64_t ahead = fit > WITH_CALLER ? fit - WITH_CALLER : 0;
+  ahead = least(ahead, most(AHEAD_BYTES / batch, 4));
+  p->ahead = (uint32_t)most(AHEAD_LEAST, least(ahead, AHEAD_MOST));
+  uint64_t group = p->window_rows == 0 ? p->stage_bytes / batch : SCRATCH_SMALL / batch;
+  p->group = (uint32_t)most(1, least(group, p->ahead / (2 * p->readers)));
+  if (p->group == 1) p->stage_bytes = 0;
+}
+
+/* ---- blocks and windows ---- */
+
+/* From the files alone, so that all ranks cut them alike whatever memory each has. */
+static uint64_t choose_block(const plan *p) {
+  if (p->file_row_bytes >= PLAN_LARGE_ROW) return p->rows / ROWS_MOST + 1;
+  uint64_t row = most(p->file_row_bytes, 1), all = p->rows * row;
+  uint64_t bytes = least(most(all / BLOCKS_WANTED, BLOCK_LEAST), BLOCK_MOST);
+  return most(most(bytes, all / BLOCKS_MOST) / row, 1);
+}
+
+/* The rank's rows are all of them, and stand in memory whole. */
+static bool fits_whole(const plan *p, uint64_t left) {
+  uint64_t bytes, batches = 6 * batch_bytes(p);
+  return p->rank_rows == p->rows && p->rows <= UINT32_MAX &&
+         checked_mul(&bytes, p->rows, window_row_bytes(p)) && batches < left &&
+         bytes <= left - batches;
+}
+
+static void choose_window(plan *p, uint64_t left) {
+  p->windows = 1;
+  p->block_rows = choose_block(p);
+  if (p->file_row_bytes >= PLAN_LARGE_ROW) return;
+  if (fits_whole(p, left)) {
+    p->block_rows = 0;
+    p->window_rows = most(p->rows, 1);
+    return;
+  }
+  p->windows = 2;
+  uint64_t ring = least(most(left / 4, 6 * batch_bytes(p)), left / 2);
+  uint64_t window = (left - ring) / 2;
+  p->window_rows = least(window / window_row_bytes(p), UINT32_MAX) / p->batch_rows * p->batch_rows;
+}
+
+static uint64_t windows_bytes(const plan *p) {
+  return p->windows * p->window_rows * window_row_bytes(p);
+}
+
+static stow_status finish(plan *p) {
+  uint64_t fixed = p->readers * reader_bytes(p) + order_bytes(p, p->block_rows) + windows_bytes(p);
+  uint64_t needed = fixed + (AHEAD_LEAST + 1) * batch_bytes(p);
+  bool unmixed = p->shuffle && p->window_rows == 0 && p->file_row_bytes < PLAN_LARGE_ROW;
+  if (unmixed) needed += 2 * p->batch_rows * window_row_bytes(p);
+  if (needed > p->memory_bytes || unmixed) return too_small(p, most(needed, p->memory_bytes + 1));
+  choose_ahead(p, p->memory_bytes - fixed);
+  p->piece_rows = most(1, BLOCK_MOST / most(p->file_row_bytes, 1));
+  p->drop_bytes = p->memory_bytes / (16 * (uint64_t)p->readers * p->parts);
+  p->planned_bytes = p->readers * reader_bytes(p) + order_bytes(p, p->block_rows) +
+                     windows_bytes(p) + (p->ahead + WITH_CALLER) * batch_bytes(p);
+  return STOW_OK;
+}
+
+static void begin(plan *p) {
+  p->scratch_bytes = p->memory_bytes >= LARGE_BUDGET ? SCRATCH_LARGE : SCRATCH_SMALL;
+  p->stage_bytes = p->shuffle && p->file_row_bytes < PLAN_LARGE_ROW ? 0 : p->scratch_bytes;
+  p->block_rows = p->window_rows = p->windows = 0;
+  choose_readers(p);
+}
+
+stow_status plan_make(plan *p) {
+  begin(p);
+  /* Not what the readers of this machine take, but what they may: windows are the same on all. */
+  uint64_t left = p->memory_bytes - p->memory_bytes / READERS_SHARE - p->memory_bytes / ORDER_SHARE;
+  if (p->shuffle) choose_window(p, left);
+  return finish(p);
+}
+
+stow_status plan_adopt(plan *p, uint64_t block_rows, uint64_t window_rows) {
+  begin(p);
+  p->block_rows = block_rows;
+  p->window_rows = window_rows;
+  p->windows = window_rows == 0 || window_rows >= p->rank_rows ? 1 : 2;
+  uint64_t bytes;
+  if (window_rows > UINT32_MAX || !checked_mul(&bytes, window_rows, 2 * window_row_bytes(p)) ||
+      (window_rows > 0 && window_rows < p->rank_rows && window_rows % p->batch_rows != 0) ||
+      (block_rows > 0 && p->rows / block_rows >= UINT32_MAX))
+    return stow_fail(STOW_ERR_INVALID,
+                     "a state of batches with blocks of %" PRIu64 " rows and a window of %" PRIu64
+                     ": no plan makes that",
+                     block_rows, window_rows);
+  return finish(p);
+}

@@ -1,0 +1,271 @@
+/* Prefetch, the readers' side: tasks, and the order in which readers do them. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/prefetch_read.h"
+
+/* ---- what a batch and a window are ---- */
+
+static uint64_t batch_first(const prefetch *p, uint64_t batch) {
+  return p->plan->first_place + batch * p->plan->batch_rows;
+}
+
+/* One behind the last place of the batches before `batch`. */
+static uint64_t batch_end(const prefetch *p, uint64_t batch) {
+  uint64_t end = p->plan->first_place + p->plan->rank_rows, at = batch_first(p, batch);
+  return at < end ? at : end;
+}
+
+uint64_t prefetch_window_of(const prefetch *p, uint64_t batch) {
+  return batch * p->plan->batch_rows / p->plan->window_rows;
+}
+
+uint64_t prefetch_window_count(const prefetch *p) {
+  return p->plan->batch_count == 0 ? 0 : prefetch_window_of(p, p->plan->batch_count - 1) + 1;
+}
+
+/* The first batch behind window `number`. */
+static uint64_t window_last_batch(const prefetch *p, uint64_t number) {
+  if (number + 1 >= prefetch_window_count(p)) return p->plan->batch_count;
+  return (number + 1) * p->plan->window_rows / p->plan->batch_rows;
+}
+
+static bool window_ready(const prefetch *p, uint64_t number) {
+  const window *w = &p->windows[number % p->plan->windows];
+  return w->number == number && w->drawn && w->loaded == w->end - w->first;
+}
+
+/* ---- tasks: called without the lock ---- */
+
+/* Places `first` to `end` of one part, into memory for exactly these rows. */
+static stow_status read_places(prefetch *p, rows *part, uint64_t first, uint64_t end, char *to) {
+  while (first < end) {
+    uint64_t row, run = sequence_run(&p->order, first, &row);
+    if (run > end - first) run = end - first;
+    STOW_TRY(rows_read(part, row, run, to));
+    first += run;
+    to += run * part->row_bytes;
+  }
+  return STOW_OK;
+}
+
+static stow_status fill_from_file(prefetch *p, reader *r, uint64_t batch, uint64_t count) {
+  for (uint32_t i = 0; i < p->plan->parts; i++) {
+    rows *part = &r->parts[i];
+    uint64_t first = batch_first(p, batch), end = batch_end(p, batch + count);
+    if (count == 1) {
+      STOW_TRY(read_places(p, part, first, end, p->slots[batch % p->plan->ahead].data[i]));
+      continue;
+    }
+    STOW_TRY(read_places(p, part, first, end, r->stage));
+    const char *from = r->stage;
+    for (uint64_t b = batch; b < batch + count; b++) {
+      size_t bytes = (size_t)((batch_end(p, b + 1) - batch_first(p, b)) * part->row_bytes);
+      memcpy(p->slots[b % p->plan->ahead].data[i], from, bytes);
+      from += bytes;
+    }
+  }
+  return STOW_OK;
+}
+
+/* Rows of a window in the order drawn. They lie all over it: ask for them early. */
+static void gather(char *to, const char *from, const uint32_t *numbers, uint64_t count,
+                   size_t bytes) {
+  enum { EARLY = 16 };
+  if (bytes == 4) {
+    for (uint64_t i = 0; i < count; i++) memcpy(to + i * 4, from + (size_t)numbers[i] * 4, 4);
+    return;
+  }
+  if (bytes == 8) {
+    for (uint64_t i = 0; i < count; i++) memcpy(to + i * 8, from + (size_t)numbers[i] * 8, 8);
+    return;
+  }
+  for (uint64_t i = 0; i < count; i++) {
+    if (i + EARLY < count)
+      for (size_t at = 0; at < bytes && at < 512; at += 64)
+        __builtin_prefetch(from + numbers[i + EARLY] * bytes + at);
+    memcpy(to + i * bytes, from + numbers[i] * bytes, bytes);
+  }
+}
+
+static void fill_from_window(prefetch *p, uint64_t batch, uint64_t count) {
+  const window *w = &p->windows[prefetch_window_of(p, batch) % p->plan->windows];
+  for (uint64_t b = batch; b < batch + count; b++) {
+    uint64_t first = batch_first(p, b), end = batch_end(p, b + 1);
+    for (uint32_t i = 0; i < p->plan->parts; i++)
+      gather(p->slots[b % p->plan->ahead].data[i], w->rows[i], w->permutation + (first - w->first),
+             end - first, (size_t)p->plan->row_bytes[i]);
+  }
+}
+
+static stow_status load_piece(prefetch *p, reader *r, window *w, uint64_t first, uint64_t count) {
+  for (uint32_t i = 0; i < p->plan->parts; i++)
+    STOW_TRY(read_places(p, &r->parts[i], first, first + count,
+                         w->rows[i] + (first - w->first) * p->plan->row_bytes[i]));
+  return STOW_OK;
+}
+
+/* Random reads bring in what they ask for and no more; a file that leaves no room is not cached. */
+static void advise(const prefetch *p, const rows *part) {
+  source *from = part->from.from;
+  if (from->fd < 0) return;
+  from->drop = p->plan->drop_cache;
+  if (p->plan->drop_bytes < from->drop_bytes) from->drop_bytes = p->plan->drop_bytes;
+  if (p->plan->shuffle) posix_fadvise(from->fd, 0, 0, POSIX_FADV_RANDOM);
+}
+
+/* Each reader has its own; the first one's were opened by the caller. */
+static stow_status open_parts(prefetch *p, reader *r) {
+  for (uint32_t i = 0; i < p->plan->parts; i++) {
+    rows *part = &r->parts[i];
+    if (part->opened_from == NULL) STOW_TRY(rows_open(part, &p->origins[i]));
+    STOW_TRY(rows_same(part, &p->readers[0].parts[i]));
+    part->scratch_bytes = (size_t)p->plan->scratch_bytes;
+    advise(p, part);
+  }
+  if (p->plan->stage_bytes > 0 && r->stage == NULL) {
+    r->stage = aligned_alloc(64, (size_t)p->plan->stage_bytes);
+    if (r->stage == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a reader");
+  }
+  return STOW_OK;
+}
+
+/* ---- the readers ---- */
+
+static void note_failure(prefetch *p, stow_status status) {
+  if (p->failed != STOW_OK) return;
+  p->failed = status;
+  snprintf(p->message, sizeof p->message, "%s", stow_status_message());
+}
+
+static void end_task(prefetch *p, stow_status status) {
+  if (status != STOW_OK) note_failure(p, status);
+  if (--p->busy == 0 && (p->failed != STOW_OK || p->paused)) pthread_cond_broadcast(&p->ready);
+}
+
+/* How many batches from `claimed` on one task may fill now; 0: none. */
+uint64_t prefetch_claimable(const prefetch *p) {
+  uint64_t group = p->plan->group, last = p->plan->batch_count;
+  if (p->plan->window_rows == 0) {
+    if (p->failed != STOW_OK) return 0; /* it failed before `claimed` */
+  } else {
+    if (p->claimed >= last || !window_ready(p, prefetch_window_of(p, p->claimed))) return 0;
+    last = window_last_batch(p, prefetch_window_of(p, p->claimed));
+  }
+  if (last - p->claimed < group) group = last - p->claimed;
+  return p->armed - p->claimed >= group ? group : 0;
+}
+
+static void run_fill(prefetch *p, reader *r, uint64_t count) {
+  uint64_t batch = p->claimed;
+  bool windowed = p->plan->window_rows > 0;
+  p->claimed += count;
+  for (uint64_t b = batch; b < batch + count; b++)
+    p->slots[b % p->plan->ahead].state = SLOT_FILLING;
+  pthread_mutex_unlock(&p->guard);
+  stow_status status = STOW_OK;
+  if (windowed)
+    fill_from_window(p, batch, count);
+  else
+    status = fill_from_file(p, r, batch, count);
+  pthread_mutex_lock(&p->guard);
+  if (windowed) {
+    window *w = &p->windows[prefetch_window_of(p, batch) % p->plan->windows];
+    w->unfilled -= count;
+    if (w->unfilled == 0) pthread_cond_broadcast(&p->work); /* it can be read anew */
+  }
+  for (uint64_t b = batch; status == STOW_OK && b < batch + count; b++)
+    p->slots[b % p->plan->ahead].state = SLOT_READY;
+  if (p->taken >= batch && p->taken < batch + count) pthread_cond_signal(&p->ready);
+  end_task(p, status);
+}
+
+/* Batches of the window not yet claimed; none of it is while it is being read. */
+uint64_t prefetch_unfilled(const prefetch *p, uint64_t number) {
+  uint64_t first = number == 0 ? 0 : window_last_batch(p, number - 1);
+  return window_last_batch(p, number) - (first > p->claimed ? first : p->claimed);
+}
+
+/* The window that is to be read next, if one of the two is free for it. */
+static window *window_to_load(prefetch *p) {
+  if (p->plan->window_rows == 0 || p->next_window >= prefetch_window_count(p)) return NULL;
+  window *w = &p->windows[p->next_window % p->plan->windows];
+  if (w->number != p->next_window) {
+    if (w->number != UINT64_MAX && w->unfilled > 0) return NULL;
+    uint64_t end = p->plan->first_place + p->plan->rank_rows;
+    w->number = p->next_window;
+    w->first = p->plan->first_place + w->number * p->plan->window_rows;
+    w->end = end - w->first > p->plan->window_rows ? w->first + p->plan->window_rows : end;
+    w->claimed = w->first;
+    w->loaded = 0;
+    w->drawing = w->drawn = false;
+    w->unfilled = prefetch_unfilled(p, w->number);
+  }
+  return w;
+}
+
+static void run_draw(prefetch *p, window *w) {
+  uint64_t key = shuffle_key(p->seed, p->epoch, w->first + 1);
+  w->drawing = true;
+  pthread_mutex_unlock(&p->guard);
+  shuffle_draw(w->permutation, (uint32_t)(w->end - w->first), key);
+  pthread_mutex_lock(&p->guard);
+  w->drawn = true;
+  if (window_ready(p, w->number)) pthread_cond_broadcast(&p->work);
+  end_task(p, STOW_OK);
+}
+
+static void run_load(prefetch *p, reader *r, window *w) {
+  uint64_t first = w->claimed, row, run = sequence_run(&p->order, first, &row);
+  if (run > w->end - first) run = w->end - first;
+  if (run > p->plan->piece_rows) run = p->plan->piece_rows;
+  w->claimed += run;
+  if (w->claimed == w->end && w->drawing) p->next_window++;
+  pthread_mutex_unlock(&p->guard);
+  stow_status status = load_piece(p, r, w, first, run);
+  pthread_mutex_lock(&p->guard);
+  if (status == STOW_OK) w->loaded += run;
+  if (window_ready(p, w->number)) pthread_cond_broadcast(&p->work);
+  end_task(p, status);
+}
+
+/* One task, with the lock held before and after; false: there is nothing to do now. */
+static bool run_task(prefetch *p, reader *r) {
+  if (p->paused) return false;
+  if (!r->opened && p->failed == STOW_OK && p->claimed < p->plan->batch_count) {
+    p->busy++;
+    pthread_mutex_unlock(&p->guard);
+    stow_status status = open_parts(p, r);
+    pthread_mutex_lock(&p->guard);
+    r->opened = status == STOW_OK;
+    end_task(p, status);
+    return true;
+  }
+  if (!r->opened) return false;
+  uint64_t count = prefetch_claimable(p);
+  /* What failed is a window not read yet: the one that is there can still be dealt out. */
+  window *w = count == 0 && p->failed == STOW_OK ? window_to_load(p) : NULL;
+  if (count == 0 && w == NULL) return false;
+  p->busy++;
+  if (count > 0) {
+    run_fill(p, r, count);
+  } else if (!w->drawing) {
+    if (w->claimed == w->end) p->next_window++; /* kept from the last epoch: only to be drawn */
+    run_draw(p, w);
+  } else {
+    run_load(p, r, w);
+  }
+  return true;
+}
+
+void *prefetch_read_ahead(void *argument) {
+  reader *r = argument;
+  prefetch *p = r->owner;
+  pthread_mutex_lock(&p->guard);
+  while (!p->stop)
+    if (!run_task(p, r)) pthread_cond_wait(&p->work, &p->guard);
+  pthread_mutex_unlock(&p->guard);
+  return NULL;
+}

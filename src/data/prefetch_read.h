@@ -1,0 +1,70 @@
+/* What the two halves of prefetch share: prefetch.c is the caller's side, prefetch_read.c the
+ * readers'. One lock guards everything but the contents of slots and windows that are being filled,
+ * which belong to the reader that claimed them. */
+#ifndef DATA_PREFETCH_READ_H
+#define DATA_PREFETCH_READ_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "data/prefetch.h"
+#include "data/shuffle.h"
+
+typedef enum slot_state { SLOT_EMPTY, SLOT_FILLING, SLOT_READY } slot_state;
+
+typedef struct slot {
+  slot_state state;
+  void *data[STOW_BATCHES_FILES_MAX]; /* NULL: not armed */
+} slot;
+
+typedef struct window {
+  char *rows[STOW_BATCHES_FILES_MAX];
+  uint32_t *permutation;
+  uint64_t number;     /* which of the rank's windows; UINT64_MAX: none */
+  uint64_t first, end; /* places */
+  uint64_t claimed;    /* places from `first` up to here are read or being read */
+  uint64_t loaded;     /* rows that are there */
+  uint64_t unfilled;   /* batches still to be dealt out of it */
+  bool drawing, drawn; /* its permutation */
+} window;
+
+typedef struct reader {
+  prefetch *owner;
+  pthread_t thread;
+  bool started, opened;
+  rows parts[STOW_BATCHES_FILES_MAX];
+  char *stage; /* where a group of small batches is read at once */
+} reader;
+
+struct prefetch {
+  const plan *plan;
+  const origin *origins;
+  shelf *buffers;
+  sequence order;
+  uint64_t seed, epoch;
+  pthread_mutex_t guard;
+  pthread_cond_t work;  /* readers wait */
+  pthread_cond_t ready; /* the caller waits */
+  bool stop, paused;
+  uint32_t busy;                  /* readers at a task */
+  uint64_t taken, claimed, armed; /* batch numbers: taken <= claimed <= armed */
+  slot *slots;
+  window windows[2];
+  uint64_t next_window; /* to be read */
+  stow_status failed;
+  char message[STATUS_MESSAGE_MAX];
+  reader *readers;
+};
+
+/* Which of the rank's windows holds that batch, and how many there are. */
+uint64_t prefetch_window_of(const prefetch *p, uint64_t batch);
+uint64_t prefetch_window_count(const prefetch *p);
+/* With the lock held: batches of the window not yet claimed; how many from `claimed` on one task
+ * may fill now, 0 for none. */
+uint64_t prefetch_unfilled(const prefetch *p, uint64_t number);
+uint64_t prefetch_claimable(const prefetch *p);
+/* A reader's thread; the argument is the reader. */
+void *prefetch_read_ahead(void *argument);
+
+#endif

@@ -1,0 +1,239 @@
+/* Rows: see rows.h. */
+#include "data/rows.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "numbers/cast.h"
+
+enum { READ_BYTES = 4 << 20 };
+
+/* ---- origin ---- */
+
+static size_t text_bytes(const char *text) {
+  return text != NULL ? strlen(text) + 1 : 0;
+}
+
+static const char *keep_text(char **at, const char *text) {
+  if (text == NULL) return NULL;
+  size_t bytes = strlen(text) + 1;
+  char *kept = memcpy(*at, text, bytes);
+  *at += bytes;
+  return kept;
+}
+
+/* The list of headers first (it has pointers), the letters behind it. */
+static stow_status keep_texts(origin *o, const stow_array_options *from) {
+  size_t headers = 0, letters = text_bytes(from->path);
+  while (from->headers != NULL && from->headers[headers] != NULL)
+    letters += text_bytes(from->headers[headers++]);
+  o->texts = malloc((headers + 1) * sizeof(char *) + letters);
+  if (o->texts == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->path);
+  const char **list = (const char **)(void *)o->texts;
+  char *at = o->texts + (headers + 1) * sizeof(char *);
+  o->options.path = keep_text(&at, from->path);
+  for (size_t i = 0; i < headers; i++) list[i] = keep_text(&at, from->headers[i]);
+  list[headers] = NULL;
+  o->options.headers = list;
+  return STOW_OK;
+}
+
+stow_status origin_open(origin *o, const stow_array_options *options) {
+  *o = (origin){.options = *options};
+  if (options->version != STOW_ARRAY_OPTIONS_VERSION)
+    return stow_fail(STOW_ERR_INVALID,
+                     "options of an array of version %u, this library has %u; begin with "
+                     "STOW_ARRAY_OPTIONS_INIT",
+                     options->version, STOW_ARRAY_OPTIONS_VERSION);
+  if (options->path == NULL) return stow_fail(STOW_ERR_INVALID, "an array without a path");
+  if (options->raw_dtype != NULL) STOW_TRY(dtype_parse(&o->spec.type, options->raw_dtype));
+  if (options->as_dtype != NULL) STOW_TRY(dtype_parse(&o->to, options->as_dtype));
+  if (options->raw_shape != NULL) {
+    if (options->raw_dtype == NULL || options->raw_dims > ARRAY_DIMS_MAX)
+      return stow_fail(STOW_ERR_INVALID,
+                       "%s: a shape of raw values needs their type, and at most %d dimensions",
+                       options->path, ARRAY_DIMS_MAX);
+    o->spec.has_shape = true;
+    o->spec.dims = options->raw_dims;
+    for (uint32_t i = 0; i < options->raw_dims; i++) o->spec.shape[i] = options->raw_shape[i];
+  }
+  return keep_texts(o, options);
+}
+
+void origin_close(origin *o) {
+  free(o->texts);
+  *o = (origin){0};
+}
+
+/* ---- a reader of the caller's ---- */
+
+static stow_status read_user(void *user, uint64_t offset, void *to, size_t count) {
+  const stow_array_options *o = user;
+  int code = o->read(o->read_user, offset, to, count);
+  if (code == 0) return STOW_OK;
+  return stow_fail(code < 0 && code >= STOW_ERR_INTERRUPTED ? (stow_status)code : STOW_ERR_IO,
+                   "%s: its reader failed (%d) at byte %" PRIu64 ", %zu bytes wanted", o->path,
+                   code, offset, count);
+}
+
+static stow_status open_reader(rows *r, const origin *o) {
+  r->reader = malloc(sizeof *r->reader);
+  if (r->reader == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", o->options.path);
+  /* The reader is only read through; it wants a plain pointer. */
+  source_reader reader = {.read = read_user, .user = (void *)(uintptr_t)&o->options};
+  source_open_reader(r->reader, &reader, o->options.read_bytes, o->options.path);
+  return array_open_source(&r->from, r->reader, NULL, o->spec.type != DTYPE_NONE ? &o->spec : NULL);
+}
+
+/* ---- opening ---- */
+
+static stow_status check_types(rows *r, const origin *o) {
+  const array *a = &r->from;
+  if (a->type == DTYPE_NONE && a->descr[0] == '[')
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: its items are structures; save each field apart",
+                     a->name);
+  if (o->to != DTYPE_NONE && a->type == DTYPE_NONE)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: items of type %s are no numbers to make %s of",
+                     a->name, a->descr, dtype_name(o->to));
+  return STOW_OK;
+}
+
+stow_status rows_open(rows *r, const origin *o) {
+  *r = (rows){.opened_from = o};
+  stow_status status =
+      o->options.read != NULL
+          ? open_reader(r, o)
+          : array_open(&r->from, o->options.path, o->spec.type != DTYPE_NONE ? &o->spec : NULL);
+  if (status == STOW_OK) status = check_types(r, o);
+  if (status != STOW_OK) return rows_close(r), status;
+  const array *a = &r->from;
+  r->to = o->to != DTYPE_NONE ? o->to : a->type;
+  r->cast = r->to != a->type;
+  r->count = array_rows(a);
+  r->items = array_row_items(a);
+  r->item_bytes = r->cast ? dtype_bytes(r->to) : a->item_bytes;
+  r->row_bytes = r->items * r->item_bytes;
+  r->file_row_bytes = r->items * a->item_bytes;
+  return STOW_OK;
+}
+
+void rows_close(rows *r) {
+  array_close(&r->from);
+  if (r->reader != NULL) source_close(r->reader);
+  free(r->reader);
+  free(r->scratch);
+  *r = (rows){0};
+}
+
+bool rows_forward_only(const rows *r) {
+  return r->from.in_zip && r->from.member.inflater != NULL;
+}
+
+bool rows_remote(const rows *r) {
+  return r->from.from->fd < 0;
+}
+
+stow_status rows_same(const rows *r, const rows *first) {
+  const source *a = r->from.from, *b = first->from.from;
+  if (a->bytes == b->bytes && a->device == b->device && a->inode == b->inode &&
+      a->changed_ns == b->changed_ns && r->count == first->count && r->items == first->items &&
+      r->from.type == first->from.type)
+    return STOW_OK;
+  return stow_fail(STOW_ERR_IO,
+                   "%s: was replaced or written to while it was read; wait for its writer, then "
+                   "open it again",
+                   first->from.name);
+}
+
+stow_status rows_check(const rows *r) {
+  return source_check(r->from.from);
+}
+
+/* ---- reading ---- */
+
+static bool in_file_order(const rows *r) {
+  return !r->from.fortran_order || r->from.dims < 2;
+}
+
+uint64_t rows_scratch_least(const rows *r) {
+  if (!r->cast || r->items == 0) return 0;
+  return in_file_order(r) ? r->from.item_bytes : r->file_row_bytes;
+}
+
+static stow_status make_scratch(rows *r) {
+  if (r->scratch != NULL) return STOW_OK;
+  uint64_t least = rows_scratch_least(r);
+  if (r->scratch_bytes < least) r->scratch_bytes = (size_t)least;
+  r->scratch = aligned_alloc(64, (r->scratch_bytes + 63) / 64 * 64);
+  if (r->scratch == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY,
+                     "%s: no host memory to convert a row of %" PRIu64 " bytes", r->from.name,
+                     r->file_row_bytes);
+  return STOW_OK;
+}
+
+/* Items in the file's order, converted on the way. */
+static stow_status read_items(rows *r, uint64_t first, uint64_t count, char *to) {
+  size_t width = r->from.item_bytes;
+  if (r->cast) STOW_TRY(make_scratch(r));
+  size_t step = (r->cast ? r->scratch_bytes : READ_BYTES) / (width > 0 ? width : 1);
+  if (step == 0) step = 1;
+  for (uint64_t done = 0; done < count;) {
+    size_t part = count - done < step ? (size_t)(count - done) : step;
+    if (r->cast) {
+      STOW_TRY(array_read(&r->from, first + done, r->scratch, part));
+      STOW_TRY(cast_values(to + done * r->item_bytes, r->to, r->scratch, r->from.type, part));
+    } else {
+      STOW_TRY(array_read(&r->from, first + done, to + done * width, part));
+    }
+    done += part;
+  }
+  return STOW_OK;
+}
+
+static stow_status read_rows(rows *r, uint64_t first, uint64_t count, char *to) {
+  if (!r->cast) return array_read_rows(&r->from, first, count, to);
+  STOW_TRY(make_scratch(r));
+  uint64_t step = r->scratch_bytes / r->file_row_bytes;
+  for (uint64_t done = 0; done < count;) {
+    uint64_t part = count - done < step ? count - done : step;
+    STOW_TRY(array_read_rows(&r->from, first + done, part, r->scratch));
+    STOW_TRY(cast_values(to + done * r->row_bytes, r->to, r->scratch, r->from.type,
+                         (size_t)(part * r->items)));
+    done += part;
+  }
+  return STOW_OK;
+}
+
+stow_status rows_read(rows *r, uint64_t first, uint64_t count, void *to) {
+  if (count > r->count || first > r->count - count)
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s: rows %" PRIu64 " to %" PRIu64 " are wanted, it has %" PRIu64,
+                     r->from.name, first, first + count, r->count);
+  if (count == 0 || r->items == 0) return STOW_OK;
+  return in_file_order(r) ? read_items(r, first * r->items, count * r->items, to)
+                          : read_rows(r, first, count, to);
+}
+
+stow_status rows_read_items(rows *r, uint64_t row, uint64_t item, uint64_t items, void *to) {
+  return read_items(r, row * r->items + item, items, to);
+}
+
+/* ---- in words ---- */
+
+void rows_info(const rows *r, stow_array_info *info) {
+  const array *a = &r->from;
+  *info = (stow_array_info){.item_bytes = r->item_bytes,
+                            .dims = a->dims,
+                            .rows = r->count,
+                            .row_items = r->items,
+                            .fortran_order = a->fortran_order};
+  memcpy(info->shape, a->shape, sizeof info->shape);
+  array_dtype(a, info->file_dtype);
+  snprintf(info->dtype, sizeof info->dtype, "%s",
+           r->to != DTYPE_NONE ? dtype_name(r->to) : info->file_dtype);
+}

@@ -1,0 +1,107 @@
+/* Shuffle: Fisher and Yates over blocks and over windows, with a small generator. */
+#include "data/shuffle.h"
+
+#include <stdlib.h>
+
+#include "base/hash.h"
+
+/* xoshiro256**, by Blackman and Vigna: fast, and without known faults in any bit.
+ */
+typedef struct generator {
+  uint64_t s[4];
+} generator;
+
+static uint64_t rotate(uint64_t x, int by) {
+  return x << by | x >> (64 - by);
+}
+
+static uint64_t next_number(generator *g) {
+  uint64_t result = rotate(g->s[1] * 5, 7) * 9, t = g->s[1] << 17;
+  g->s[2] ^= g->s[0];
+  g->s[3] ^= g->s[1];
+  g->s[1] ^= g->s[2];
+  g->s[0] ^= g->s[3];
+  g->s[2] ^= t;
+  g->s[3] = rotate(g->s[3], 45);
+  return result;
+}
+
+static generator begin(uint64_t key) {
+  generator g;
+  for (int i = 0; i < 4; i++) {
+    uint64_t z = key += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    g.s[i] = z ^ z >> 31;
+  }
+  return g;
+}
+
+/* 0 to bound - 1, all equally likely: the high half of a product, the rare biased ones drawn again
+ * (Lemire, "Fast random integer generation in an interval"). */
+static uint32_t below(generator *g, uint32_t bound) {
+  uint64_t m = (next_number(g) >> 32) * bound;
+  if ((uint32_t)m < bound) {
+    uint32_t least = -bound % bound;
+    while ((uint32_t)m < least) m = (next_number(g) >> 32) * bound;
+  }
+  return (uint32_t)(m >> 32);
+}
+
+void shuffle_draw(uint32_t *numbers, uint32_t count, uint64_t key) {
+  generator g = begin(key);
+  for (uint32_t i = 0; i < count; i++) numbers[i] = i;
+  for (uint32_t i = count; i > 1; i--) {
+    uint32_t j = below(&g, i), kept = numbers[i - 1];
+    numbers[i - 1] = numbers[j];
+    numbers[j] = kept;
+  }
+}
+
+uint64_t shuffle_key(uint64_t seed, uint64_t epoch, uint64_t what) {
+  return hash_u64(hash_u64(hash_u64(seed, UINT64_C(0x5eed)), epoch), what);
+}
+
+stow_status sequence_open(sequence *o, uint64_t rows, uint64_t block_rows) {
+  *o = (sequence){.rows = rows, .block_rows = block_rows};
+  if (block_rows == 0 || rows == 0) return STOW_OK;
+  o->block_count = rows / block_rows + (rows % block_rows != 0);
+  if (o->block_count > UINT32_MAX)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "more than 4294967295 blocks to shuffle");
+  o->blocks = malloc((size_t)o->block_count * sizeof *o->blocks);
+  if (o->blocks == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the order of %u blocks",
+                     (unsigned)o->block_count);
+  for (uint32_t i = 0; i < o->block_count; i++) o->blocks[i] = i;
+  o->short_at = o->block_count - 1;
+  return STOW_OK;
+}
+
+void sequence_close(sequence *o) {
+  free(o->blocks);
+  *o = (sequence){0};
+}
+
+void sequence_draw(sequence *o, uint64_t key) {
+  if (o->blocks == NULL) return;
+  shuffle_draw(o->blocks, (uint32_t)o->block_count, key);
+  for (uint32_t i = 0; i < o->block_count; i++)
+    if (o->blocks[i] == o->block_count - 1) o->short_at = i;
+}
+
+uint64_t sequence_run(const sequence *o, uint64_t place, uint64_t *row) {
+  if (o->blocks == NULL) return *row = place, o->rows - place;
+  /* The last block of the file holds `last` rows; the places behind it move up by what it lacks. */
+  uint64_t last = o->rows - (o->block_count - 1) * o->block_rows;
+  uint64_t before = o->short_at * o->block_rows, at, within, held = o->block_rows;
+  if (place < before) {
+    at = place / o->block_rows, within = place % o->block_rows;
+  } else if (place - before < last) {
+    at = o->short_at, within = place - before, held = last;
+  } else {
+    uint64_t behind = place - before - last;
+    at = o->short_at + 1 + behind / o->block_rows, within = behind % o->block_rows;
+  }
+  *row = o->blocks[at] * o->block_rows + within;
+  return held - within;
+}
