@@ -2,7 +2,7 @@
 
 arm() is called on the main thread, again and again ever more seldom, until it answers True. What it arms must cost the
 program nothing it could feel, print nothing, and let no exception out. shim_mark(name, begins), shim_fact(key, value),
-shim_step_ended() and shim_log(text) are the shim's.
+shim_step_ended(), shim_check_stacks() and shim_log(text) are the shim's.
 """
 import sys
 
@@ -54,6 +54,8 @@ def whole(name):
 
 
 def arm():
+    if once("stacks") and not shim_check_stacks():
+        shim_fact("stacks", "none: the frames of this Python are not known")
     torch = whole("torch")
     if torch is not None and once("torch"):
         arm_steps(torch)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shim/python_stack.h"
 #include "shim/record.h"
 #include "shim/shim.h"
 
@@ -153,6 +154,11 @@ static py_object *call_fact(py_object *self, py_object *arguments) {
   return none();
 }
 
+static py_object *call_check_stacks(py_object *self, py_object *arguments) {
+  (void)self, (void)arguments;
+  return api.build("i", python_stack_check() ? 1 : 0);
+}
+
 static py_object *call_step_ended(py_object *self, py_object *arguments) {
   (void)self, (void)arguments;
   if (step_ended != NULL) step_ended();
@@ -170,6 +176,7 @@ static py_object *call_log(py_object *self, py_object *arguments) {
 static py_method methods[] = {
     {"shim_mark", call_mark, PY_VARIABLE_ARGUMENTS, NULL},
     {"shim_fact", call_fact, PY_VARIABLE_ARGUMENTS, NULL},
+    {"shim_check_stacks", call_check_stacks, PY_VARIABLE_ARGUMENTS, NULL},
     {"shim_step_ended", call_step_ended, PY_VARIABLE_ARGUMENTS, NULL},
     {"shim_log", call_log, PY_VARIABLE_ARGUMENTS, NULL},
 };

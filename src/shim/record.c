@@ -14,23 +14,27 @@
 
 #include "base/lock.h"
 #include "shim/python.h"
+#include "shim/python_stack.h"
 #include "shim/shim.h"
 #include "shim/spill.h"
 
-/* Events kept for after a crash: about 90,000. Texts are few: no stacks are taken here. */
+/* Events kept for after a crash: about 90,000; and some 10,000 different stacks. */
 #define RING_BYTES ((uint64_t)4 << 20)
-#define TEXT_BYTES ((uint64_t)1 << 20)
+#define TEXT_BYTES ((uint64_t)4 << 20)
 
 enum { UNKNOWN = 0, OFF = 1, ON = 2 };
 static _Atomic int state;
 static lock open_lock = LOCK_INIT(LOCK_REGISTRY);
 static _Thread_local bool inside; /* the recorder's own doings are not recorded */
 /* Set before `state` is ON: */
+static bool stacks;
 static stow_trace *trace;
 static __typeof__(&stow_trace_open) trace_open;
 static __typeof__(&stow_trace_close) trace_close;
 static __typeof__(&stow_trace_event) trace_event;
 static __typeof__(&stow_trace_fact) trace_fact;
+static __typeof__(&stow_trace_stack_find) trace_stack_find;
+static __typeof__(&stow_trace_stack) trace_stack;
 static __typeof__(&stow_trace_mark_begin) trace_mark_begin;
 static __typeof__(&stow_trace_mark_end) trace_mark_end;
 
@@ -60,7 +64,7 @@ static bool find_recorder(void) {
    NULL)
   void *library = open_library();
   return library != NULL && FIND(open) && FIND(close) && FIND(event) && FIND(fact) &&
-         FIND(mark_begin) && FIND(mark_end);
+         FIND(stack_find) && FIND(stack) && FIND(mark_begin) && FIND(mark_end);
 #undef FIND
 }
 
@@ -121,6 +125,8 @@ static bool open_trace(const char *folder) {
   options.text_bytes = TEXT_BYTES;
   if (recorded != NULL && recorded[0] == '1') options.record_path = file;
   if (trace_open(&trace, &options) != STOW_OK) return false;
+  const char *wanted = secure_getenv("STOWAGE_STACKS");
+  stacks = wanted == NULL || strcmp(wanted, "off") != 0;
   add_facts();
   return true;
 }
@@ -178,6 +184,30 @@ static bool recording(void) {
   return true;
 }
 
+/* Walking a stack that is known costs some nanoseconds a frame; its words are put together once. */
+static uint32_t stack_here(void) {
+  python_stack here;
+  uint32_t number = 0;
+  if (!stacks || !python_stack_walk(&here)) return 0;
+  number = trace_stack_find(trace, here.key);
+  if (number != 0) return number;
+  struct words {
+    stow_trace_frame frames[PYTHON_STACK_MAX];
+    char text[PYTHON_STACK_TEXT];
+  } *words = malloc(sizeof *words);
+  if (words == NULL) return 0;
+  size_t count = python_stack_frames(&here, words->frames, words->text);
+  trace_stack(trace, here.key, words->frames, count, &number);
+  free(words);
+  return number;
+}
+
+/* Of what is given back only the place it was taken is of interest. */
+static bool has_stack(stow_trace_kind kind) {
+  return kind == STOW_TRACE_ALLOC || kind == STOW_TRACE_SEGMENT_ALLOC ||
+         kind == STOW_TRACE_SEGMENT_MAP || kind == STOW_TRACE_SPILL || kind == STOW_TRACE_FAIL;
+}
+
 void record_event(stow_trace_kind kind, uint64_t addr, uint64_t bytes, const void *stream,
                   unsigned device, unsigned tier) {
   if (!recording()) return;
@@ -185,6 +215,7 @@ void record_event(stow_trace_kind kind, uint64_t addr, uint64_t bytes, const voi
   stow_trace_record event = {.addr = addr,
                              .bytes = bytes,
                              .stream = (uintptr_t)stream,
+                             .stack = has_stack(kind) ? stack_here() : 0,
                              .device = (uint16_t)device,
                              .kind = (uint8_t)kind,
                              .tier = (uint8_t)tier};

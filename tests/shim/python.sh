@@ -52,6 +52,38 @@ cuda.start()
 a = cuda.alloc(cuda.MIB)
 torch.optim.SGD().step()
 print("fine")'
+# Lines, with the lock and without it, on the main thread and on another, deep and with names that are not ASCII; the same
+# place twice is one stack.
+cat > "$folder/tränen.py" << 'END'
+import cuda, threading
+def störung(depth, by):
+    if depth > 0: return störung(depth - 1, by)
+    return cuda.alloc(cuda.MIB, by)  # line 4
+def go():
+    for turn in range(2): störung(3, cuda.driver)  # line 6
+    störung(0, cuda.released)
+END
+# The last column, without the folders: "alloc:20|störung:4|…", a thread's cut where it begins.
+lines() { events | sed -nE 's/^[0-9]+,[0-9]+,alloc,.*,([^,]*)$/\1/p' | sed -E 's/@[^ ]*:([0-9]+)/:\1/g; s/ < /|/g; s/\|run:.*/|run/'; }
+deep="alloc:20|störung:4|störung:3|störung:3|störung:3|go:6" shallow="alloc:20|störung:4|go:7"
+main="$deep|<module>:6 $deep|<module>:6 $shallow|<module>:6 " thread="$deep|run $deep|run $shallow|run "
+then='[ "$(lines | tail -n 6 | tr "\n" " ")" = "$main$thread" ]' inside stacks_are_the_programs_lines '
+import cuda, sys, threading
+sys.path.insert(0, "'"$folder"'")
+cuda.start(); cuda.alloc(cuda.MIB)
+module = __import__("tr\u00e4nen")
+module.go()
+def run():
+    cuda.start()
+    module.go()
+thread = threading.Thread(target=run)
+thread.start(); thread.join()
+print("fine")'
+then='[ "$(lines | sort -u)" = "" ]' STOWAGE_STACKS=off inside stacks_can_be_switched_off '
+import cuda
+cuda.start()
+for turn in range(3): cuda.alloc(cuda.MIB)
+print("fine")'
 # The first call comes from a thread, while the main thread waits for it without running Python; and threads go on calling.
 inside threads_without_the_lock '
 import cuda, torch, threading

@@ -1,0 +1,208 @@
+/* Python stack: how frames lie in each version of CPython, and reading them. */
+#include "shim/python_stack.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "shim/python.h"
+#include "shim/shim.h"
+
+/* Offsets in bytes, of CPython built for 64 bits in the ordinary way (offsetof, by the headers of
+ * 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1 and 3.13.0). Later ones are not known here. */
+typedef struct layout {
+  int version;
+  uint8_t thread_frame;     /* in a thread's state: its frame … */
+  int8_t inner_frame;       /* … or what holds the frame at this offset; -1: itself */
+  uint8_t code, back;       /* in a frame */
+  uint8_t at;               /* in a frame: where it is */
+  uint8_t owner;            /* in a frame; 0: every frame is Python's */
+  uint8_t object_frame;     /* in a frame object, its frame; 0: it is the frame */
+  uint8_t file, name, line; /* in a code object */
+  uint8_t instructions;     /* in a code object: where they begin; 0: `at` is a number … */
+  uint8_t unit;             /* … of so many bytes */
+  uint8_t ascii, wide;      /* where the characters of a text begin */
+} layout;
+
+static const layout LAYOUTS[] = {
+    {308, 24, -1, 32, 24, 104, 0, 0, 104, 112, 40, 0, 1, 48, 72},
+    {309, 24, -1, 32, 24, 104, 0, 0, 104, 112, 40, 0, 1, 48, 72},
+    {310, 24, -1, 32, 24, 96, 0, 0, 104, 112, 40, 0, 2, 48, 72},
+    {311, 56, 8, 32, 48, 56, 69, 24, 112, 120, 72, 184, 0, 48, 72},
+    {312, 56, 0, 0, 8, 56, 70, 24, 112, 120, 68, 192, 0, 40, 56},
+    {313, 72, -1, 0, 8, 56, 70, 24, 112, 120, 68, 200, 0, 40, 56},
+};
+enum { OWNER_C = 3 }; /* a frame that stands for a piece of C */
+
+static const layout *_Atomic known; /* NULL until checked */
+static void *(*thread_here)(void);  /* set before `known` */
+static int (*line_of)(const void *code, int at);
+
+static const char *pointer(const char *base, size_t offset) {
+  const char *p;
+  memcpy(&p, base + offset, sizeof p);
+  return p;
+}
+
+static int number(const char *base, size_t offset) {
+  int n;
+  memcpy(&n, base + offset, sizeof n);
+  return n;
+}
+
+static const char *thread_frame(const layout *l, const char *thread) {
+  const char *frame = pointer(thread, l->thread_frame);
+  return l->inner_frame < 0 || frame == NULL ? frame : pointer(frame, (size_t)l->inner_frame);
+}
+
+static python_place place_of(const layout *l, const char *frame) {
+  python_place p = {pointer(frame, l->code), 0};
+  if (l->instructions == 0)
+    p.at = number(frame, l->at) * l->unit;
+  else
+    p.at = (int)(pointer(frame, l->at) - (p.code + l->instructions));
+  return p;
+}
+
+static uint64_t mix(uint64_t key, uint64_t more) {
+  key = (key ^ more) * UINT64_C(0x9e3779b97f4a7c15);
+  return key ^ key >> 29;
+}
+
+static void walk(const layout *l, const char *frame, python_stack *s) {
+  s->key = 1;
+  s->count = 0;
+  for (; frame != NULL && s->count < PYTHON_STACK_MAX; frame = pointer(frame, l->back)) {
+    if (l->owner != 0 && frame[l->owner] >= OWNER_C) continue;
+    python_place p = place_of(l, frame);
+    if (p.code == NULL) continue;
+    s->places[s->count++] = p;
+    /* Another code object may have come to lie where one was: its name and line belong to it. */
+    s->key = mix(s->key, (uint64_t)(uintptr_t)p.code + (uint64_t)(uint32_t)p.at);
+    s->key = mix(s->key, (uint64_t)(uintptr_t)pointer(p.code, l->name) +
+                             (uint64_t)(uint32_t)number(p.code, l->line));
+  }
+  if (s->key == 0) s->key = 1;
+}
+
+bool python_stack_walk(python_stack *s) {
+  const layout *l = atomic_load_explicit(&known, memory_order_acquire);
+  if (l == NULL || !python_here()) return false;
+  const char *thread = thread_here();
+  const char *frame = thread != NULL ? thread_frame(l, thread) : NULL;
+  if (frame == NULL) return false;
+  walk(l, frame, s);
+  return s->count > 0;
+}
+
+/* ---- texts ---- */
+
+typedef struct writer {
+  char *to, *end;
+} writer;
+
+static void put(writer *w, uint32_t character) {
+  static const uint8_t FIRST[] = {0, 0, 0xc0, 0xe0, 0xf0};
+  int bytes = character < 0x80 ? 1 : character < 0x800 ? 2 : character < 0x10000 ? 3 : 4;
+  if (w->end - w->to <= bytes) return;
+  for (int i = bytes - 1; i > 0; i--, character >>= 6) w->to[i] = (char)(0x80 | (character & 0x3f));
+  w->to[0] = (char)(FIRST[bytes] | character);
+  w->to += bytes;
+}
+
+/* A Python text, which never changes, as UTF-8 with a zero byte after it. */
+static const char *text_of(const layout *l, const char *object, writer *w) {
+  const char *begin = w->to;
+  if (object == NULL || w->end - w->to < 2) return "";
+  /* interned:2 kind:3 compact:1 ascii:1, after the object's head, length and hash */
+  unsigned state = (unsigned)number(object, 32), kind = state >> 2 & 7;
+  bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
+  size_t length = (size_t)(uintptr_t)pointer(object, 16);
+  const char *from = object + (ascii ? l->ascii : l->wide);
+  if (!compact) length = 0; /* made by ways that no name of code comes by */
+  for (size_t i = 0; i < length && i < 512; i++) {
+    uint32_t c = 0;
+    memcpy(&c, from + i * kind, kind);
+    put(w, c);
+  }
+  *w->to++ = '\0';
+  return begin;
+}
+
+size_t python_stack_frames(const python_stack *s, stow_trace_frame frames[PYTHON_STACK_MAX],
+                           char text[PYTHON_STACK_TEXT]) {
+  const layout *l = atomic_load_explicit(&known, memory_order_acquire);
+  writer w = {text, text + PYTHON_STACK_TEXT};
+  if (l == NULL) return 0;
+  for (size_t i = 0; i < s->count; i++) {
+    const python_place *p = &s->places[i];
+    int line = line_of(p->code, p->at);
+    frames[i] = (stow_trace_frame){.name = text_of(l, pointer(p->code, l->name), &w),
+                                   .file = text_of(l, pointer(p->code, l->file), &w),
+                                   .line = line > 0 ? (uint32_t)line : 0};
+  }
+  return s->count;
+}
+
+/* ---- checking ---- */
+
+static void *symbol(const char *name) {
+  return python_symbol(name);
+}
+
+static bool same_text(const layout *l, const char *object, const char *expected) {
+  char text[1024];
+  writer w = {text, text + sizeof text};
+  return expected != NULL && strcmp(text_of(l, object, &w), expected) == 0;
+}
+
+/* Texts of each width, made for this. */
+static bool texts_agree(const layout *l) {
+  static const char *const TEXTS[] = {"train.py", "caf\xc3\xa9.py", "\xe5\x88\x97\xe8\xbb\x8a.py",
+                                      "\xf0\x9f\x9a\x86.py"};
+  char *(*make)(const char *) = (char *(*)(const char *))(uintptr_t)symbol("PyUnicode_FromString");
+  void (*release)(char *) = (void (*)(char *))(uintptr_t)symbol("Py_DecRef");
+  bool agree = make != NULL && release != NULL;
+  for (size_t i = 0; agree && i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
+    char *object = make(TEXTS[i]);
+    agree = object != NULL && same_text(l, object, TEXTS[i]);
+    if (object != NULL) release(object);
+  }
+  return agree;
+}
+
+/* The frame of the Python function that called us, its code and its line. */
+static bool frame_agrees(const layout *l, const char *thread) {
+  const char *(*get_frame)(void) = (const char *(*)(void))(uintptr_t)symbol("PyEval_GetFrame");
+  int (*get_line)(const char *) = (int (*)(const char *))(uintptr_t)symbol("PyFrame_GetLineNumber");
+  const char *object = get_frame != NULL ? get_frame() : NULL;
+  if (object == NULL || get_line == NULL) return false;
+  const char *frame = l->object_frame != 0 ? pointer(object, l->object_frame) : object;
+  if (thread_frame(l, thread) != frame) return false;
+  python_place p = place_of(l, frame);
+  /* Since 3.9; before, the offset of what is frozen long since is trusted. */
+  char *(*get_code)(const char *) = (char *(*)(const char *))(uintptr_t)symbol("PyFrame_GetCode");
+  void (*release)(char *) = (void (*)(char *))(uintptr_t)symbol("Py_DecRef");
+  if (get_code != NULL) {
+    char *code = get_code(object);
+    release(code);
+    if (code != p.code) return false;
+  }
+  return line_of(p.code, p.at) == get_line(object) &&
+         same_text(l, pointer(p.code, l->file), "<stowage inside.py>");
+}
+
+bool python_stack_check(void) {
+  const char *(*text)(void) = (const char *(*)(void))(uintptr_t)symbol("Py_GetVersion");
+  const layout *l = NULL;
+  if (sizeof(void *) != 8 || text == NULL || strstr(text(), "free-threading") != NULL) return false;
+  for (size_t i = 0; i < sizeof LAYOUTS / sizeof LAYOUTS[0]; i++)
+    if (LAYOUTS[i].version == python_version()) l = &LAYOUTS[i];
+  thread_here = (void *(*)(void))(uintptr_t)symbol("PyGILState_GetThisThreadState");
+  line_of = (int (*)(const void *, int))(uintptr_t)symbol("PyCode_Addr2Line");
+  const char *thread = thread_here != NULL ? thread_here() : NULL;
+  bool agree =
+      l != NULL && line_of != NULL && thread != NULL && texts_agree(l) && frame_agrees(l, thread);
+  shim_log("python: frames %s", agree ? "known" : "not known");
+  if (agree) atomic_store_explicit(&known, l, memory_order_release);
+  return agree;
+}
