@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/status.h"
@@ -36,7 +37,7 @@ static int fail(int code) {
 }
 
 /* Preloads the shim for the command to come, or says why it cannot be beneath it. */
-static stow_status put_beneath(const program *p, const run_limits *limits) {
+static stow_status put_beneath(const program *p, const run_limits *limits, bool record) {
   char shim[PATH_MAX];
   STOW_TRY(run_shim_find(shim));
   if (p->reach != PROGRAM_REACHED) {
@@ -50,6 +51,8 @@ static stow_status put_beneath(const program *p, const run_limits *limits) {
     note("%s is preloaded too and also stands before the driver: the stricter limit of the two "
          "holds, and what it takes is not seen here",
          rival);
+  /* Named ranges reach the shim by NVTX's own road, unless another tool is on it. */
+  if (record) setenv("NVTX_INJECTION64_PATH", shim, 0);
   return run_shim_preload(shim, limits->vram_from != NULL || limits->spill_bytes > 0);
 }
 
@@ -82,6 +85,7 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
   uint64_t threads = 0;
   stow_status status = run_limits_read(limits, call);
   if (status == STOW_OK) status = verb_number(call, "threads", 1, 65536, &threads);
+  if (status == STOW_OK) status = run_environment_stacks(verb_value(call, "stacks"));
   if (status != STOW_OK) return verb_fail(call, status);
   if (threads > 0 && run_environment_threads(threads) != STOW_OK) return fail(PROGRAM_NOT_RUN);
   /* Without a driver the shim could only pretend that there is one. */
@@ -91,8 +95,9 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
     if (verb_value(call, "record") != NULL) note("no CUDA driver here: nothing will be recorded");
     return 0;
   }
-  if (put_beneath(p, limits) != STOW_OK || open_run(l, limits, folder, verb_value(call, "record"),
-                                                    verb_flag(call, "fast-malloc")) != STOW_OK)
+  const char *record = verb_value(call, "record");
+  if (put_beneath(p, limits, record != NULL) != STOW_OK ||
+      open_run(l, limits, folder, record, verb_flag(call, "fast-malloc")) != STOW_OK)
     return fail(PROGRAM_NOT_RUN);
   return 0;
 }
@@ -113,6 +118,8 @@ static int print_environment(verb_call *call) {
                                       "STOWAGE_LEDGER",
                                       "STOWAGE_RUN",
                                       "STOWAGE_RECORD",
+                                      "STOWAGE_STACKS",
+                                      "NVTX_INJECTION64_PATH",
                                       "STOWAGE_COMMAND",
                                       "PYTORCH_ALLOC_CONF",
                                       "PYTORCH_CUDA_ALLOC_CONF"};
@@ -165,6 +172,8 @@ static const verb_option options[] = {
     {"spill", "SIZE", "go on in host memory when the card or the limit is full: auto, off or 12G"},
     {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a heap of Stowage's own"},
     {"record", "FILE", "write what the command asked of device memory to a .stow file"},
+    {"stacks", "WHICH",
+     "lines of Python with what is recorded: auto, off, or python for each tensor of PyTorch"},
     {"ram-limit", "SIZE", "warn before host memory runs out, and say who held it: auto or 8G"},
     {"threads", "N", "worker threads of OpenMP and BLAS libraries"},
     {"environment", NULL, "start nothing; print the variables that put Stowage beneath a program"},

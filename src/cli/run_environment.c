@@ -34,6 +34,13 @@ stow_status run_environment_torch(void) {
   return status;
 }
 
+stow_status run_environment_stacks(const char *which) {
+  if (which == NULL) which = "auto";
+  if (strcmp(which, "auto") != 0 && strcmp(which, "off") != 0 && strcmp(which, "python") != 0)
+    return stow_fail(STOW_ERR_INVALID, "--stacks \"%.40s\": must be auto, off or python", which);
+  return set("STOWAGE_STACKS", which);
+}
+
 stow_status run_environment_threads(uint64_t threads) {
   static const char *const NAMES[] = {"OMP_NUM_THREADS",      "MKL_NUM_THREADS",
                                       "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS",

@@ -15,4 +15,8 @@ stow_status run_environment_torch(void);
 /* The worker threads of OpenMP and of the BLAS libraries. */
 stow_status run_environment_threads(uint64_t threads);
 
+/* How much of Python's lines is recorded: "auto" (NULL), "off" or "python"; STOW_ERR_INVALID for
+ * anything else. */
+stow_status run_environment_stacks(const char *which);
+
 #endif

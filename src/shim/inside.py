@@ -1,11 +1,18 @@
 """Runs inside a Python process beneath the shim, once CUDA is at work there (python.c).
 
 arm() is called on the main thread, again and again ever more seldom, until it answers True. What it arms must cost the
-program nothing it could feel, print nothing, and let no exception out. shim_mark(name, begins), shim_fact(key, value),
-shim_step_ended(), shim_check_stacks() and shim_log(text) are the shim's.
-"""
-import sys
+program nothing it could feel, print nothing, and let no exception out.
 
+The shim's are: shim_mark(name, begins), shim_fact(key, value), shim_step_ended(), shim_check_stacks(), shim_log(text) and
+shim_rank, the number of this process in a job of many, "" if it is alone. STOWAGE_RUN is the folder of the run,
+STOWAGE_RECORD is 1 where the run is recorded, STOWAGE_STACKS auto, off or python.
+"""
+import functools
+import os
+import sys
+import time
+
+HISTORY_ENTRIES = 50_000  # of PyTorch's own history: some steps of a large model, tens of MB
 armed = set()
 
 
@@ -29,6 +36,19 @@ def once(name):
     return True
 
 
+def run_file(ending):
+    """A file of this process in the folder of the run; None where there is none."""
+    folder = os.environ.get("STOWAGE_RUN")
+    return folder and f"{folder}/{f'rank{shim_rank}-' if shim_rank else ''}{os.getpid()}.{ending}"
+
+
+def write_whole(path, write):
+    """The file is the old one or the new one, never a half."""
+    with open(path + ".part", "wb") as file:
+        write(file)
+    os.replace(path + ".part", path)
+
+
 # ---- steps ----
 
 @quiet
@@ -44,6 +64,96 @@ def arm_steps(torch):
     torch.optim.optimizer.register_optimizer_step_post_hook(on_step_end)
 
 
+# ---- named ranges ----
+
+@quiet
+def arm_ranges(torch):
+    """torch.profiler.record_function marks the trace too. (NVTX ranges come by another road: nvtx.c.)"""
+    kind = torch.autograd.profiler.record_function
+    enter, leave = kind.__enter__, kind.__exit__
+
+    @functools.wraps(enter)
+    def __enter__(self):
+        shim_mark(str(self.name), 1)
+        return enter(self)
+
+    @functools.wraps(leave)
+    def __exit__(self, *error):
+        shim_mark(str(self.name), 0)
+        return leave(self, *error)
+
+    kind.__enter__, kind.__exit__ = __enter__, __exit__
+
+
+# ---- out of memory ----
+
+last_dump = [0.0, 0.0]  # when it ended, and how long it took
+
+
+def mib(size):
+    return f"{size / (1 << 20):.2f} MiB"
+
+
+def text_of_failure(torch, device, asked, total, free):
+    """What PyTorch is about to say, in its words, as far as it is known now."""
+    live, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+    return (f"CUDA out of memory. Tried to allocate {mib(asked)}. GPU {device} has a total capacity of {mib(total)} of "
+            f"which {mib(free)} is free. Of the allocated memory {mib(live)} is allocated by PyTorch, and "
+            f"{mib(reserved - live)} is reserved by PyTorch but unallocated.")
+
+
+@quiet
+def on_out_of_memory(torch, device, asked, total, free):
+    """PyTorch's own view of its memory, before the exception frees any of it."""
+    path, now = run_file("pickle"), time.monotonic()
+    # A program that looks for its largest batch runs out again and again: at most a twentieth of its time goes here.
+    if path is None or now < last_dump[0] + 20 * last_dump[1]:
+        return
+    import pickle
+
+    snapshot = torch.cuda.memory._snapshot()
+    snapshot["error"] = text_of_failure(torch, device, asked, total, free)
+    write_whole(path, lambda file: pickle.dump(snapshot, file, protocol=4))
+    last_dump[:] = time.monotonic(), time.monotonic() - now
+
+
+@quiet
+def arm_out_of_memory(torch):
+    torch._C._cuda_attach_out_of_memory_observer(functools.partial(on_out_of_memory, torch))
+
+
+@quiet
+def arm_history(torch):
+    """PyTorch's history of its allocations, unless the program keeps one itself."""
+    if not torch._C._cuda_isHistoryEnabled():
+        torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=HISTORY_ENTRIES)
+
+
+# ---- the end ----
+
+@quiet
+def on_exit():
+    """The program ends by an exception about memory: its text and its lines are kept."""
+    error = getattr(sys, "last_value", None)
+    about = f"{type(error).__name__}: {error}".lower()
+    if not isinstance(error, MemoryError) and not any(
+            words in about for words in ("out of memory", "outofmemory", "resource_exhausted", "cudaerrormemoryallocation")):
+        return
+    path = run_file("error")
+    if path is not None:
+        import traceback
+
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        write_whole(path, lambda file: file.write(text.encode("utf-8", "replace")))
+
+
+@quiet
+def arm_exit():
+    import atexit
+
+    atexit.register(on_exit)
+
+
 # ---- arming ----
 
 def whole(name):
@@ -54,9 +164,16 @@ def whole(name):
 
 
 def arm():
-    if once("stacks") and not shim_check_stacks():
-        shim_fact("stacks", "none: the frames of this Python are not known")
+    if once("process"):
+        arm_exit()
+        if not shim_check_stacks():
+            shim_fact("stacks", "none: the frames of this Python are not known")
     torch = whole("torch")
     if torch is not None and once("torch"):
         arm_steps(torch)
+        arm_out_of_memory(torch)
+        if os.environ.get("STOWAGE_RECORD") == "1":
+            arm_ranges(torch)
+        if os.environ.get("STOWAGE_STACKS") == "python":
+            arm_history(torch)
     return torch is not None

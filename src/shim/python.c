@@ -195,6 +195,7 @@ static bool load(void) {
   if (dict == NULL) return false;
   bool good = api.dict_set(dict, "__builtins__", api.builtins()) == 0 &&
               set_and_release(dict, "__name__", api.build("s", "stowage_inside"));
+  good = good && set_and_release(dict, "shim_rank", api.build("s", record_rank()));
   for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
     good =
         good && set_and_release(dict, methods[i].name, api.function_new(&methods[i], NULL, NULL));

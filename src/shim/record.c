@@ -68,8 +68,7 @@ static bool find_recorder(void) {
 #undef FIND
 }
 
-/* The rank of this process in a job of many, "" if it is alone. */
-static const char *rank(void) {
+const char *record_rank(void) {
   static const char *const NAMES[] = {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
   for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
     const char *text = secure_getenv(NAMES[i]);
@@ -91,7 +90,7 @@ static void add_facts(void) {
     fclose(file);
     trace_fact(trace, "command", text);
   }
-  if (rank()[0] != '\0') trace_fact(trace, "rank", rank());
+  if (record_rank()[0] != '\0') trace_fact(trace, "rank", record_rank());
   size_t total = 0;
   char name[128] = "";
   cu_result (*get_total)(size_t *, cu_device) =
@@ -113,7 +112,7 @@ static void add_facts(void) {
 
 static bool open_trace(const char *folder) {
   char ring[PATH_MAX], file[PATH_MAX], name[48];
-  const char *number = rank(), *recorded = secure_getenv("STOWAGE_RECORD");
+  const char *number = record_rank(), *recorded = secure_getenv("STOWAGE_RECORD");
   snprintf(name, sizeof name, "%s%s%s%d", number[0] != '\0' ? "rank" : "", number,
            number[0] != '\0' ? "-" : "", (int)getpid());
   if (snprintf(ring, sizeof ring, "%s/%s.ring", folder, name) >= (int)sizeof ring ||

@@ -79,11 +79,11 @@ def run():
 thread = threading.Thread(target=run)
 thread.start(); thread.join()
 print("fine")'
-then='[ "$(lines | sort -u)" = "" ]' STOWAGE_STACKS=off inside stacks_can_be_switched_off '
+then='[ "$(lines | sort -u)" = "" ]' inside stacks_can_be_switched_off '
 import cuda
 cuda.start()
 for turn in range(3): cuda.alloc(cuda.MIB)
-print("fine")'
+print("fine")' --stacks off
 # The first call comes from a thread, while the main thread waits for it without running Python; and threads go on calling.
 inside threads_without_the_lock '
 import cuda, torch, threading
