@@ -88,6 +88,13 @@ static void account_for_card(evidence *e) {
                       ? m->card_bytes
                       : (e->source->device_bytes != 0 ? e->source->device_bytes : MESSAGE_UNKNOWN);
   n->limit_bytes = m->limit_bytes;
+  const char *limit = recording_fact(e->source, "limit_bytes");
+  if (!known(n->limit_bytes) && limit != NULL) {
+    /* A run's limit: what was told as free was free within it, and of the card nothing is known. */
+    n->limit_bytes = strtoull(limit, NULL, 10);
+    n->free_bytes = MESSAGE_UNKNOWN;
+    return;
+  }
   uint64_t listed = 0;
   for (uint32_t i = 0; i < m->process_count; i++) listed += m->processes[i].bytes;
   if (known(m->process_bytes)) {

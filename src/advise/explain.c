@@ -43,7 +43,7 @@ static void say_limits(explanation *x) {
   if (!e->has_stacks && e->time.lifetime_count > 0)
     add_note(x, "no stacks were recorded: lines are not known and the cause is less sure "
                 "(record with context=\"all\")");
-  if (e->failed && e->told.kind == MESSAGE_NONE)
+  if (e->failed && e->told.kind == MESSAGE_NONE && e->n.card_bytes == MESSAGE_UNKNOWN)
     add_note(x, "the error text is not with it: the card's size and its other users are not known "
                 "(give it with --message)");
   if (e->survived) add_note(x, "the program went on after this failure");
@@ -83,6 +83,13 @@ stow_status explain_message(explanation *x, const char *text, size_t count) {
   explain_told(x);
   return x->headline.status != STOW_OK ? x->headline.status : x->notes.status;
 }
+
+void explanation_blank(explanation *x) {
+  *x = (explanation){.from_message = true, .headline = BUFFER_INIT, .notes = BUFFER_INIT};
+  message_read(&x->evidence.told, "", 0);
+  memset(&x->evidence.n, 0xff, sizeof x->evidence.n);
+}
+_Static_assert(MESSAGE_UNKNOWN == UINT64_MAX, "all bits of a number that is not known are set");
 
 void explanation_free(explanation *x) {
   findings_free(&x->findings);

@@ -40,6 +40,9 @@ stow_status explanation_json(const explanation *x, buffer *out);
 /* One line. */
 stow_status explanation_short(const explanation *x, buffer *out);
 
+/* One that knows nothing yet, for whoever fills it: no numbers, no causes, no words. */
+void explanation_blank(explanation *x);
+
 /* ---- explain_message.c ---- */
 void explain_told(explanation *x);
 

@@ -1,11 +1,14 @@
-/* stowage explain: why it ran out of memory, and what to change; from a recording or an error text.
- */
+/* stowage explain: why it ran out of memory, and what to change; from a recording, an error text or
+ * a run. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "advise/explain.h"
 #include "base/status.h"
+#include "cli/explain_run.h"
 #include "cli/output.h"
+#include "cli/run_folder.h"
 #include "cli/verb.h"
 #include "formats/recording_file.h"
 
@@ -41,7 +44,28 @@ static stow_status show(const explanation *x, const verb_call *call) {
   return status;
 }
 
+/* The folder of a run that the words name, "" if they name none. */
+static stow_status run_named(const verb_call *call, char folder[PATH_MAX]) {
+  struct stat info;
+  folder[0] = '\0';
+  if (verb_flag(call, "last")) return run_folder_last(folder);
+  if (call->operand_count > 0 && stat(call->operands[0], &info) == 0 && S_ISDIR(info.st_mode))
+    snprintf(folder, PATH_MAX, "%s", call->operands[0]);
+  return STOW_OK;
+}
+
+static stow_status explain_run(const verb_call *call, const char *folder) {
+  run_story s;
+  stow_status status = run_story_read(&s, folder);
+  if (status == STOW_OK) status = show(&s.says, call);
+  run_story_free(&s);
+  return status;
+}
+
 static stow_status explain(const verb_call *call) {
+  char folder[PATH_MAX];
+  STOW_TRY(run_named(call, folder));
+  if (folder[0] != '\0') return explain_run(call, folder);
   const char *path = verb_value(call, "message");
   buffer text = BUFFER_INIT;
   recording r;
@@ -65,10 +89,13 @@ static stow_status explain(const verb_call *call) {
 static int run(verb_call *call) {
   if (verb_flag(call, "json") && verb_flag(call, "short"))
     return verb_usage(call, "--json and --short: choose one");
-  if (call->operand_count == 0 && verb_value(call, "message") == NULL)
+  if (verb_flag(call, "last") && (call->operand_count > 0 || verb_value(call, "message") != NULL))
     return verb_usage(call,
-                      "name a recording (a PyTorch snapshot, a .stow trace), or an error text "
-                      "with --message FILE");
+                      "--last stands alone: it is the last run, with all that is known of it");
+  if (call->operand_count == 0 && verb_value(call, "message") == NULL && !verb_flag(call, "last"))
+    return verb_usage(call,
+                      "name a recording (a PyTorch snapshot, a .stow trace, the folder of a run), "
+                      "an error text with --message FILE, or the last run with --last");
   stow_status status = explain(call);
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
 }
@@ -76,6 +103,7 @@ static int run(verb_call *call) {
 static const verb_option options[] = {
     {"message", "FILE",
      "the error text, where it is not in the recording, or alone; - for standard input"},
+    {"last", NULL, "the last run of stowage run"},
     {"short", NULL, "one line"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END};
@@ -83,8 +111,8 @@ static const verb_option options[] = {
 const verb verb_explain = {
     .name = "explain",
     .summary = "say why a program ran out of memory, and what to change",
-    .example =
-        "stowage explain snapshot.pickle\npython train.py 2>&1 | stowage explain --message -",
+    .example = "stowage explain snapshot.pickle\nstowage explain --last\n"
+               "python train.py 2>&1 | stowage explain --message -",
     .operands = "[TRACE]",
     .operands_min = 0,
     .operands_max = 1,

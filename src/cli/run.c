@@ -6,9 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <stowage/size.h>
+
 #include "base/status.h"
+#include "cli/explain_run.h"
 #include "cli/run_child.h"
 #include "cli/run_environment.h"
 #include "cli/run_folder.h"
@@ -114,15 +118,10 @@ static void gather(const verb_call *call, const char *folder, pid_t child, bool 
 
 /* The variables that put Stowage beneath a program, for whoever starts it himself: a line each. */
 static int print_environment(verb_call *call) {
-  static const char *const NAMES[] = {"LD_PRELOAD",
-                                      "STOWAGE_LEDGER",
-                                      "STOWAGE_RUN",
-                                      "STOWAGE_RECORD",
-                                      "STOWAGE_STACKS",
-                                      "NVTX_INJECTION64_PATH",
-                                      "STOWAGE_COMMAND",
-                                      "PYTORCH_ALLOC_CONF",
-                                      "PYTORCH_CUDA_ALLOC_CONF"};
+  static const char *const NAMES[] = {
+      "LD_PRELOAD",      "STOWAGE_LEDGER",     "STOWAGE_RUN",
+      "STOWAGE_RECORD",  "STOWAGE_STACKS",     "NVTX_INJECTION64_PATH",
+      "STOWAGE_COMMAND", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
   program p = {.reach = PROGRAM_REACHED};
   char folder[PATH_MAX] = "";
   ledger l = {0};
@@ -132,6 +131,40 @@ static int print_environment(verb_call *call) {
     if (getenv(NAMES[i]) != NULL) printf("%s=%s\n", NAMES[i], getenv(NAMES[i]));
   ledger_close(&l);
   return code;
+}
+
+static void write_end(const verb_call *call, const char *folder, int how) {
+  run_end end = {.code = WIFSIGNALED(how) ? 0 : WEXITSTATUS(how),
+                 .signal_number = WIFSIGNALED(how) ? WTERMSIG(how) : 0};
+  size_t length = 0;
+  for (int i = 0; i < call->operand_count && length < sizeof end.command - 1; i++) {
+    int more = snprintf(end.command + length, sizeof end.command - length, "%s%s", i > 0 ? " " : "",
+                        call->operands[i]);
+    length += more > 0 ? (size_t)more : 0;
+  }
+  for (char *at = end.command; *at != '\0'; at++)
+    if ((unsigned char)*at < ' ') *at = ' ';
+  run_folder_write_end(folder, &end);
+}
+
+/* The command failed: if it was for memory, why and what to do, in short. */
+static void explain(const char *folder) {
+  run_story s;
+  if (run_story_read(&s, folder) == STOW_OK && s.out_of_memory) {
+    const explanation *x = &s.says;
+    char size[STOW_SIZE_TEXT_MAX];
+    if (x->headline.data != NULL) note("why: %s", x->headline.data);
+    if (x->fixes.count > 0) {
+      const fix *f = &x->fixes.list[0];
+      if (f->saves_bytes != MESSAGE_UNKNOWN)
+        note("fix: %s (saves %s, %s)", f->change, stow_size_format(size, f->saves_bytes),
+             f->replayed ? "replayed" : "estimated");
+      else
+        note("fix: %s", f->change);
+    }
+    note("stowage explain --last says more");
+  }
+  run_story_free(&s);
 }
 
 static int run(verb_call *call) {
@@ -161,6 +194,8 @@ static int run(verb_call *call) {
   if (l.header != NULL) {
     run_summary(&l, &limits, how != 0);
     gather(call, folder, child, how != 0);
+    write_end(call, folder, how);
+    if (how != 0) explain(folder);
   }
   ledger_close(&l);
   return child_end(how);

@@ -28,7 +28,7 @@ static stow_status make_all(char *path) {
   }
 }
 
-static stow_status runs_folder(char path[PATH_MAX]) {
+static stow_status runs_path(char path[PATH_MAX]) {
   const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
   int length = 0;
   if (state != NULL && state[0] == '/')
@@ -39,7 +39,45 @@ static stow_status runs_folder(char path[PATH_MAX]) {
     return stow_fail(STOW_ERR_IO, "no folder for the files of the run: set HOME or XDG_STATE_HOME");
   if (length >= PATH_MAX - 64)
     return stow_fail(STOW_ERR_IO, "the folder for the files of the run has too long a path");
+  return STOW_OK;
+}
+
+static stow_status runs_folder(char path[PATH_MAX]) {
+  STOW_TRY(runs_path(path));
   return make_all(path);
+}
+
+stow_status run_folder_last(char path[PATH_MAX]) {
+  char runs[PATH_MAX];
+  struct stat info;
+  STOW_TRY(runs_path(runs));
+  if (snprintf(path, PATH_MAX, "%s/last", runs) >= PATH_MAX || stat(path, &info) != 0)
+    return stow_fail(STOW_ERR_NOT_FOUND,
+                     "there is no last run in %s: run the program with stowage run first", runs);
+  return STOW_OK;
+}
+
+/* ---- the end ---- */
+
+void run_folder_write_end(const char *path, const run_end *end) {
+  char at[PATH_MAX + 8];
+  snprintf(at, sizeof at, "%s/end", path);
+  FILE *file = fopen(at, "we");
+  if (file == NULL) return; /* a full disk: the run is then told as one without an end */
+  fprintf(file, "code %d\nsignal %d\ncommand %s\n", end->code, end->signal_number, end->command);
+  fclose(file);
+}
+
+bool run_folder_end(const char *path, run_end *end) {
+  char at[PATH_MAX + 8];
+  *end = (run_end){0};
+  snprintf(at, sizeof at, "%s/end", path);
+  FILE *file = fopen(at, "re");
+  if (file == NULL) return false;
+  bool whole = fscanf(file, "code %d signal %d command %159[^\n]", &end->code, &end->signal_number,
+                      end->command) >= 2;
+  fclose(file);
+  return whole;
 }
 
 /* `last` is replaced whole: made beside it and renamed over it. */

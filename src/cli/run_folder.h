@@ -1,14 +1,29 @@
 /* Run folder: where the files of one run are, $XDG_STATE_HOME/stowage/runs/DATE-TIME-PID (or under
- * ~/.local/state), with `last` beside them a link to the newest. Used by `stowage run`. */
+ * ~/.local/state), with `last` beside them a link to the newest. Used by `stowage run` and
+ * `stowage explain --last`. */
 #ifndef CLI_RUN_FOLDER_H
 #define CLI_RUN_FOLDER_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 #include <stowage/status.h>
 
 /* Makes the folder, readable by its owner only. STOW_ERR_IO says what could not be made. */
 stow_status run_folder_make(char path[PATH_MAX]);
+
+/* The folder of the newest run. STOW_ERR_NOT_FOUND: there was none. */
+stow_status run_folder_last(char path[PATH_MAX]);
+
+/* How a run ended, kept in its folder. */
+typedef struct run_end {
+  int code;          /* of its command */
+  int signal_number; /* that ended it; 0: none */
+  char command[160];
+} run_end;
+void run_folder_write_end(const char *path, const run_end *end);
+/* False: it has not ended yet, or was cut off itself. */
+bool run_folder_end(const char *path, run_end *end);
 
 /* Keeps the newest twenty runs and removes older ones; those that cannot be removed stay. */
 void run_folder_tidy(const char *path);

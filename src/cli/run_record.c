@@ -33,22 +33,32 @@ static void target(char to[PATH_MAX], const char *folder, const char *path, cons
     snprintf(to, PATH_MAX, "%.*s-%s.stow", (int)stem, path, name);
 }
 
-static stow_status gather_one(const char *folder, const char *name, const char *to) {
+stow_status run_record_read(recording *r, const char *folder, const char *name) {
   char ring[PATH_MAX], file[PATH_MAX];
   struct stat info;
+  snprintf(ring, sizeof ring, "%s/%s.ring", folder, name);
+  snprintf(file, sizeof file, "%s/%s.stow", folder, name);
+  bool has_file = stat(file, &info) == 0;
+  if (has_file) STOW_TRY(recording_read(r, file, KIND_STOW, NULL));
+  /* What the file has not yet is in the ring. */
+  return has_file && stat(ring, &info) != 0 ? STOW_OK : ring_read(r, ring);
+}
+
+static stow_status gather_one(const char *folder, const char *name, const char *to) {
+  char ring[PATH_MAX], file[PATH_MAX], whole[PATH_MAX];
   recording r;
   recording_init(&r, GATHER_BYTES_MAX);
   snprintf(ring, sizeof ring, "%s/%s.ring", folder, name);
   snprintf(file, sizeof file, "%s/%s.stow", folder, name);
-  stow_status status = STOW_OK;
-  if (stat(file, &info) == 0) status = recording_read(&r, file, KIND_STOW, NULL);
-  /* What the file has not yet is in the ring. */
-  if (status == STOW_OK) status = ring_read(&r, ring);
+  stow_status status = run_record_read(&r, folder, name);
   if (status == STOW_OK) status = recording_write(&r, to, KIND_STOW, NULL);
   recording_free(&r);
   if (status != STOW_OK) return status;
   unlink(ring);
-  if (strcmp(file, to) != 0) unlink(file);
+  if (strcmp(file, to) == 0) return STOW_OK;
+  /* The folder keeps a link to it, for whoever explains the run. */
+  unlink(file);
+  if (realpath(to, whole) != NULL && symlink(whole, file) != 0) return STOW_OK;
   return STOW_OK;
 }
 

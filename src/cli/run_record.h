@@ -8,6 +8,8 @@
 
 #include <stowage/status.h>
 
+#include "formats/recording.h"
+
 /* Gathers what the processes recorded in `folder`. With `path` each trace becomes a file: that of
  * the command itself (or the only one) `path`, the others `path` with their name before the ending.
  * Without it, only where the command failed, traces stay in the folder as .stow files. A trace cut
@@ -15,5 +17,8 @@
  * "" if there is none. */
 stow_status run_record_gather(char kept[PATH_MAX], const char *folder, const char *path, int pid,
                               bool failed);
+
+/* The trace of the process `name` of a folder ("4711"): its file and what only its ring has yet. */
+stow_status run_record_read(recording *r, const char *folder, const char *name);
 
 #endif

@@ -4,7 +4,7 @@ import cuda as driver
 from .. import _C
 from . import memory
 
-live = {}
+live, refused = {}, []
 
 
 class OutOfMemoryError(RuntimeError):
@@ -14,6 +14,7 @@ class OutOfMemoryError(RuntimeError):
 def empty(size):
     address = driver.alloc(size, driver.released)
     if address is None:
+        refused.append(size)
         for observer in _C.observers:
             observer(0, size, 1 << 30, 0)
         raise OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size / (1 << 20):.2f} MiB.")

@@ -7,7 +7,7 @@ def _record_memory_history(enabled, context, stacks, max_entries):
 
 def _snapshot():
     """A snapshot as PyTorch makes it: what is live is one segment each, and its making is the history."""
-    from . import live
+    from . import live, refused
 
     frame = {"name": "main", "filename": "train.py", "line": 7}
     return {
@@ -19,7 +19,7 @@ def _snapshot():
         } for address, size in live.items()],
         "device_traces": [[{"action": "alloc", "addr": address, "size": size, "stream": 0, "time_us": i, "frames": [frame]}
                            for i, (address, size) in enumerate(live.items())] +
-                          [{"action": "oom", "addr": 0, "size": 1 << 20, "stream": 0, "time_us": len(live),
+                          [{"action": "oom", "addr": 0, "size": refused[-1], "stream": 0, "time_us": len(live),
                             "frames": [frame]}]],
         "allocator_settings": {"expandable_segments": False},
     }

@@ -1,0 +1,188 @@
+/* Explain run: choosing, among what the processes of a run left, what tells most.
+ *
+ * Best is PyTorch's own view (PID.pickle, written as it ran out); then the trace of a process that
+ * was refused memory (PID.stow, or its ring where the run itself was cut off); then the words of
+ * the error alone (PID.error). */
+#include "cli/explain_run.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <stowage/size.h>
+
+#include "base/status.h"
+#include "cli/run_folder.h"
+#include "cli/run_record.h"
+#include "formats/recording_file.h"
+#include "memory/ledger.h"
+
+#define RECORDING_BYTES (UINT64_C(8) << 30)
+#define ERROR_BYTES     ((size_t)1 << 20)
+#define TRACES_MAX      64 /* looked into for a failure */
+
+/* ---- what is there ---- */
+
+static bool ends_with(const char *name, const char *ending) {
+  size_t length = strlen(name), tail = strlen(ending);
+  return length > tail && strcmp(name + length - tail, ending) == 0;
+}
+
+/* The newest file of that ending, "" if there is none. */
+static void newest(const char *folder, const char *ending, char path[PATH_MAX]) {
+  DIR *open = opendir(folder);
+  struct timespec best = {0, 0};
+  path[0] = '\0';
+  for (struct dirent *entry; open != NULL && (entry = readdir(open)) != NULL;) {
+    char at[PATH_MAX];
+    struct stat info;
+    if (!ends_with(entry->d_name, ending) ||
+        snprintf(at, sizeof at, "%s/%s", folder, entry->d_name) >= (int)sizeof at ||
+        stat(at, &info) != 0)
+      continue;
+    bool later = info.st_mtim.tv_sec > best.tv_sec ||
+                 (info.st_mtim.tv_sec == best.tv_sec && info.st_mtim.tv_nsec > best.tv_nsec);
+    if (path[0] != '\0' && !later) continue;
+    best = info.st_mtim;
+    snprintf(path, PATH_MAX, "%s", at);
+  }
+  if (open != NULL) closedir(open);
+}
+
+/* The text of a file, as much as is bounded; true if there is any. */
+static bool read_error(buffer *text, const char *path) {
+  FILE *file = path[0] != '\0' ? fopen(path, "re") : NULL;
+  char part[4096];
+  if (file == NULL) return false;
+  for (size_t got; text->length < ERROR_BYTES && (got = fread(part, 1, sizeof part, file)) > 0;)
+    if (buffer_append(text, part, got) != STOW_OK) break;
+  fclose(file);
+  return text->length > 0;
+}
+
+/* ---- the roads ---- */
+
+/* A snapshot does not know of the run's limit: the ledger does. */
+static stow_status add_limit(recording *r, const char *folder) {
+  char path[PATH_MAX], text[32];
+  ledger l = {0};
+  stow_status status = STOW_OK;
+  snprintf(path, sizeof path, "%s/ledger", folder);
+  if (ledger_open(&l, path) != STOW_OK) return STOW_OK;
+  uint64_t limit = ledger_limit(&l, 0);
+  snprintf(text, sizeof text, "%" PRIu64, limit);
+  if (limit != LEDGER_UNLIMITED) status = recording_add_fact(r, "limit_bytes", text);
+  ledger_close(&l);
+  return status;
+}
+
+/* `told`: with the words of the error; a trace of our own has its numbers already. */
+static stow_status from_recording(run_story *s, bool told, bool *found) {
+  explain_options options = {.message = told && s->error.length > 0 ? s->error.data : NULL,
+                             .message_bytes = s->error.length};
+  explanation_free(&s->says);
+  STOW_TRY(explain_recording(&s->says, &s->record, &options));
+  *found = s->says.evidence.failed;
+  return STOW_OK;
+}
+
+static bool has_failure(const recording *r) {
+  for (size_t i = r->event_count; i > 0; i--)
+    if (r->events[i - 1].kind == EVENT_FAIL) return true;
+  return false;
+}
+
+/* The first trace of the folder that has a failure in it. */
+static stow_status from_traces(run_story *s, const char *folder, bool *found) {
+  struct dirent **entries;
+  int count = scandir(folder, &entries, NULL, alphasort);
+  stow_status status = STOW_OK;
+  for (int i = 0, looked = 0; i < count; i++) {
+    const char *name = entries[i]->d_name;
+    bool ring = ends_with(name, ".ring"), trace = ends_with(name, ".stow");
+    if (!*found && status == STOW_OK && (ring || trace) && looked++ < TRACES_MAX) {
+      char stem[NAME_MAX + 1];
+      snprintf(stem, sizeof stem, "%.*s", (int)(strlen(name) - 5), name);
+      recording_free(&s->record);
+      recording_init(&s->record, RECORDING_BYTES);
+      if (run_record_read(&s->record, folder, stem) == STOW_OK && has_failure(&s->record))
+        status = from_recording(s, false, found);
+    }
+    free(entries[i]);
+  }
+  if (count >= 0) free(entries);
+  return status;
+}
+
+/* ---- a run that did not run out ---- */
+
+static void say_none(run_story *s, const char *folder) {
+  explanation *x = &s->says;
+  char path[PATH_MAX], size[STOW_SIZE_TEXT_MAX], command[256] = "";
+  run_end end;
+  ledger l = {0};
+  explanation_free(x);
+  explanation_blank(x);
+  bool known = run_folder_end(folder, &end);
+  if (known) snprintf(command, sizeof command, " (%s)", end.command);
+  if (!known)
+    buffer_printf(&x->headline, "The run has not come to an end that was seen: nothing tells that "
+                                "it ran out of memory");
+  else if (end.signal_number != 0)
+    buffer_printf(&x->headline,
+                  "The run%s was ended by signal %d, not for memory as far as was seen", command,
+                  end.signal_number);
+  else
+    buffer_printf(&x->headline, "The run%s ended with code %d and did not run out of memory",
+                  command, end.code);
+  snprintf(path, sizeof path, "%s/ledger", folder);
+  if (ledger_open(&l, path) != STOW_OK) return;
+  for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
+    uint64_t peak = atomic_load(&l.header->peak_vram_bytes[i]);
+    if (peak > 0)
+      buffer_printf(&x->notes, "device %u: at the peak %s\n", i, stow_size_format(size, peak));
+  }
+  ledger_close(&l);
+}
+
+stow_status run_story_read(run_story *s, const char *folder) {
+  *s = (run_story){.error = BUFFER_INIT};
+  recording_init(&s->record, RECORDING_BYTES);
+  char path[PATH_MAX];
+  struct stat info;
+  if (snprintf(path, sizeof path, "%s/ledger", folder) >= (int)sizeof path ||
+      stat(path, &info) != 0)
+    return stow_fail(STOW_ERR_NOT_FOUND, "%s: no run of stowage run is there", folder);
+  newest(folder, ".error", path);
+  bool told = read_error(&s->error, path);
+  newest(folder, ".pickle", path);
+  bool found = false;
+  if (path[0] != '\0') {
+    STOW_TRY(recording_read(&s->record, path, KIND_AUTO, NULL));
+    STOW_TRY(add_limit(&s->record, folder));
+    STOW_TRY(from_recording(s, true, &found));
+  }
+  if (!found) STOW_TRY(from_traces(s, folder, &found));
+  if (!found && told) {
+    explanation_free(&s->says);
+    STOW_TRY(explain_message(&s->says, s->error.data, s->error.length));
+    found = true;
+  }
+  s->out_of_memory = found;
+  run_end end;
+  if (!found)
+    say_none(s, folder);
+  else if (run_folder_end(folder, &end) && end.code == 0 && end.signal_number == 0)
+    buffer_text(&s->says.notes, "the run went on after that and ended well\n");
+  return STOW_OK;
+}
+
+void run_story_free(run_story *s) {
+  explanation_free(&s->says);
+  recording_free(&s->record);
+  buffer_free(&s->error);
+}

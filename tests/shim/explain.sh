@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# A command that runs out of memory is explained when it ends, and again by `explain --last`, whichever way it went; one that
+# did not is said not to have. All of it is held to tests/shim/explain.txt, with process numbers and folders masked.
+. "$(dirname "$0")/lib.bash"
+if ! has python3; then skip "what_a_run_says: no python3"; finish; fi
+export PYTHONPATH=$source_dir/tests/shim/python PYTHONDONTWRITEBYTECODE=1
+cp "$source_dir"/tests/shim/python/programs/*.py "$folder"
+cd "$folder" || exit 1
+# session WORDS…: the command, and what comes of it, as a terminal shows it. The traceback is Python's affair.
+session() {
+  echo "\$ stowage $*"
+  timeout -k 2 60 "$stowage" "$@" 2>&1 < /dev/null | sed -E '/^Traceback/,/^[A-Za-z.]+(Error|Interrupt)/{/^[A-Za-z.]+(Error|Interrupt)/!d}'
+  echo "(exit ${PIPESTATUS[0]})"
+}
+mask() { sed -E "s#$source_dir/##g; s#$folder/##g; s/process [0-9]+/process N/g; s/[0-9]{8}-[0-9]{6}-[0-9]+/RUN/g"; }
+{
+  session explain --last
+  session run --vram-limit 100M -- python3 torch_leak.py
+  session explain --last
+  session run --vram-limit 100M -- python3 plain_leak.py
+  session explain --last
+  session run --vram-limit 100M -- python3 caught.py
+  session explain --last
+  session run -- sh -c 'exit 3'
+  session explain --last
+  session run -- sh -c 'kill -TERM $$'
+  session explain --last --short
+  session run --vram-limit 100M --record leak.stow -- python3 plain_leak.py
+  session explain --last --short
+  session explain --last leak.stow
+  session explain .
+} | mask > "$folder/out"
+if [ -n "${STOWAGE_GOLDEN_WRITE:-}" ]; then cp "$folder/out" "$source_dir/tests/shim/explain.txt"; fi
+check what_a_run_says diff -u "$source_dir/tests/shim/explain.txt" "$folder/out"
+
+# A run that was cut off itself: its ring tells.
+set -m
+"$stowage" run --vram-limit 100M -- python3 plain_leak.py wait > "$folder/said" 2> /dev/null &
+pid=$!
+set +m
+for turn in $(seq 100); do grep -q waits "$folder/said" && break; read -r -t 0.1 <> <(:); done
+child=$(cat "/proc/$pid/task/$pid/children")
+kill -KILL "$pid" $child; wait "$pid" 2> /dev/null
+if "$stowage" explain --last --short | grep_all '^leak'; then ok a_run_that_was_killed_is_explained_from_its_ring; else "$stowage" explain --last; fail a_run_that_was_killed_is_explained_from_its_ring; fi
+
+# Ranks of a launcher: each its own files in one folder, and the one that failed is explained.
+cat > launch.sh << 'END'
+run() { RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=3 python3 torch_leak.py "$2"; }
+run 0 2 & run 2 2 & wait
+run 1 40
+END
+"$stowage" run --vram-limit 100M -- bash launch.sh > /dev/null 2> err
+names=$(ls "$XDG_STATE_HOME/stowage/runs/last" | sed -E 's/-[0-9]+\././' | tr '\n' ' ')
+if [ "$names" = "end ledger rank0.stow rank1.error rank1.pickle rank1.stow rank2.stow " ]; then ok ranks_have_files_of_their_own; else cat err; fail "ranks_have_files_of_their_own: $names"; fi
+if grep -q 'why: Live memory grows by' err; then ok and_the_one_that_failed_is_explained; else cat err; fail and_the_one_that_failed_is_explained; fi
+finish
