@@ -11,7 +11,7 @@ function(stow_room name)
   set_property(GLOBAL APPEND PROPERTY STOW_ROOMS ${name})
 endfunction()
 
-# The kernels of numbers/ are compiled once for each instruction set; the best one is chosen at run time.
+# The kernels of numbers/ and the rows of tables are compiled once for each instruction set; the best one is chosen at run time.
 function(stow_kernel_flags)
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/src/numbers)
   set_source_files_properties(${folder}/kernels_portable.c PROPERTIES COMPILE_OPTIONS
@@ -21,6 +21,8 @@ function(stow_kernel_flags)
       "-O3;-fno-math-errno;-fno-trapping-math;-mavx2;-mf16c;-mfma")
     set_source_files_properties(${folder}/kernels_avx512.c PROPERTIES COMPILE_OPTIONS
       "-O3;-fno-math-errno;-fno-trapping-math;-mavx2;-mf16c;-mfma;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512")
+    set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/formats/csv_block_avx512.c PROPERTIES COMPILE_OPTIONS
+      "-mavx2;-mbmi;-mbmi2;-mlzcnt;-mpopcnt;-mavx512f;-mavx512bw;-mavx512vl;-mavx512vbmi2")
   endif()
 endfunction()
 stow_kernel_flags()

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "data/crew.h"
 
 static stow_status show_progress(void *context, uint64_t done, uint64_t total) {
   progress *bar = context;
@@ -17,11 +18,27 @@ static stow_status show_progress(void *context, uint64_t done, uint64_t total) {
   return STOW_OK;
 }
 
+static stow_status read_threads(const verb_call *call, unsigned *threads) {
+  const char *text = verb_value(call, "threads");
+  *threads = crew_default();
+  if (text == NULL) return STOW_OK;
+  char *end;
+  errno = 0;
+  unsigned long count = strtoul(text, &end, 10);
+  if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 || count < 1 ||
+      count > CREW_MAX)
+    return stow_fail(STOW_ERR_INVALID, "--threads \"%.40s\": must be a whole number from 1 to %d",
+                     text, CREW_MAX);
+  *threads = (unsigned)count;
+  return STOW_OK;
+}
+
 stow_status data_budget(const verb_call *call, budget *b, progress *bar, const char *what) {
   *b = (budget){.progress = show_progress, .context = bar};
   progress_begin(bar, what, 0, true);
   STOW_TRY(verb_size(call, "memory", &b->bytes));
   if (verb_value(call, "memory") == NULL) b->bytes = budget_default();
+  STOW_TRY(read_threads(call, &b->threads));
   return budget_check(b->bytes);
 }
 

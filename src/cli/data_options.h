@@ -11,6 +11,9 @@
 #define VERB_OPTION_MEMORY                                                                         \
   { "memory", "SIZE", "hold at most this much; default a quarter of what is free" }
 
+#define VERB_OPTION_THREADS                                                                        \
+  { "threads", "N", "use N threads; default one for each processor" }
+
 #define VERB_OPTION_HEADER                                                                         \
   {                                                                                                \
     "header", "yes|no",                                                                            \

@@ -288,6 +288,7 @@ static const verb_option options[] = {
     {"shape", "N,N", "and of this shape; default one dimension"},
     VERB_OPTION_HEADER,
     VERB_OPTION_MEMORY,
+    VERB_OPTION_THREADS,
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,
 };

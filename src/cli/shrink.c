@@ -132,6 +132,7 @@ static stow_status read_options(const verb_call *call, shrink_options *o) {
   const char *type = verb_value(call, "dtype"), *tolerance = verb_value(call, "tolerance");
   const char *raw = verb_value(call, "from-dtype"), *shape = verb_value(call, "shape");
   o->dry_run = verb_flag(call, "dry-run");
+  o->no_sync = verb_flag(call, "no-sync");
   o->in.header = data_header(call);
   if (type != NULL) STOW_TRY(dtype_parse(&o->type, type));
   if (tolerance != NULL) STOW_TRY(read_tolerance(o, tolerance));
@@ -168,7 +169,9 @@ static const verb_option options[] = {
     {"from-dtype", "TYPE", "the file is raw values of this type"},
     {"shape", "N,N", "and of this shape; default one dimension"},
     VERB_OPTION_HEADER,
+    {"no-sync", NULL, "do not wait until the output is on the disk; as cp, not as safe"},
     VERB_OPTION_MEMORY,
+    VERB_OPTION_THREADS,
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,
 };

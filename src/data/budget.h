@@ -25,6 +25,7 @@ typedef stow_status (*budget_progress)(void *context, uint64_t done, uint64_t to
 /* What every job in this folder is given. */
 typedef struct budget {
   uint64_t bytes;
+  unsigned threads;         /* 0 and 1: the caller's own */
   budget_progress progress; /* NULL: nobody wants to know */
   void *context;
 } budget;

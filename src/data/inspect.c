@@ -206,30 +206,35 @@ static const char *format_of(const uint8_t *start, size_t count, uint64_t file_b
   return is_text(start, count) ? "csv" : NULL;
 }
 
-static stow_status inspect_source(file_facts *f, source *from, const inspect_options *o,
-                                  const budget *b) {
-  array a;
+stow_status inspect_format(const char **format, source *from, const inspect_options *o) {
   uint8_t start[512];
   size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
   STOW_TRY(source_read(from, 0, start, count));
-  const char *format = format_of(start, count, from->bytes);
+  *format = format_of(start, count, from->bytes);
   bool described = o->raw.type != DTYPE_NONE || o->raw.has_shape;
-  if (described && format != NULL && strcmp(format, "csv") != 0)
+  if (described && *format != NULL && strcmp(*format, "csv") != 0)
     return stow_fail(STOW_ERR_INVALID,
                      "%s: an %s file says its type and shape itself; leave --dtype and --shape",
-                     from->name, format);
-  if (described) {
-    f->format = "raw";
+                     from->name, *format);
+  if (described) *format = "raw";
+  if (*format == NULL)
+    return stow_fail(
+        STOW_ERR_FORMAT,
+        "%s: no npy, npz, csv, HDF5, safetensors or GGUF file; for raw bytes say --dtype and "
+        "perhaps --shape",
+        from->name);
+  return STOW_OK;
+}
+
+static stow_status inspect_source(file_facts *f, source *from, const inspect_options *o,
+                                  const budget *b) {
+  array a;
+  STOW_TRY(inspect_format(&f->format, from, o));
+  const char *format = f->format;
+  if (strcmp(format, "raw") == 0) {
     STOW_TRY(array_open_raw(&a, from, &o->raw));
     return inspect_one(f, &a, b);
   }
-  f->format = format;
-  if (format == NULL)
-    return stow_fail(
-        STOW_ERR_FORMAT,
-        "%s: no npy, npz, csv, safetensors or GGUF file; for raw bytes say --dtype and "
-        "perhaps --shape",
-        from->name);
   if (strcmp(format, "npy") == 0) {
     STOW_TRY(array_open_npy(&a, from));
     return inspect_one(f, &a, b);

@@ -68,6 +68,10 @@ stow_status inspect_file(file_facts *f, const char *path, const inspect_options 
                          const budget *b);
 void inspect_free(file_facts *f);
 
+/* What the file is, by its first bytes and what was said about it: "npy", "npz", "csv", "raw", …;
+ * STOW_ERR_FORMAT if nothing this reads. */
+stow_status inspect_format(const char **format, source *from, const inspect_options *o);
+
 /* The two halves of inspect_array, for who scans the values himself: before, and after. */
 void inspect_begin(array_facts *facts, const array *a);
 void inspect_conclude(array_facts *facts);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "data/shrink_parts.h"
+#include "data/shrink_table.h"
 #include "data/sparse.h"
 
 enum { COPY_BYTES = 64 << 10 };
@@ -205,11 +206,11 @@ static stow_status write_npz(job *j, arrays *all, writer *w) {
   return status;
 }
 
-/* Gives the file its name, or takes everything back. */
-static stow_status finish(job *j, writer *w, stow_status status) {
+stow_status shrink_finish(job *j, writer *w, stow_status status) {
   if (status == STOW_OK) status = source_check(j->from);
   if (status == STOW_OK) {
     j->result->file_bytes = w->bytes;
+    w->out.no_sync = j->options->no_sync;
     return writer_commit(w);
   }
   writer_abandon(w);
@@ -222,7 +223,7 @@ static stow_status write_arrays(job *j, arrays *all, bool to_npz) {
   /* Deflated members come out smaller than this; then only a full disk tells. */
   uint64_t expected = all->zipped ? 0 : j->result->bytes_after;
   STOW_TRY(writer_open(&w, j->out, j->from, expected));
-  return finish(j, &w, to_npz ? write_npz(j, all, &w) : write_npy(j, all, &w));
+  return shrink_finish(j, &w, to_npz ? write_npz(j, all, &w) : write_npy(j, all, &w));
 }
 
 static void add_up(shrink_result *r) {
@@ -291,7 +292,7 @@ static stow_status shrink_forced(job *j, array *a, const char *format) {
   inspect_begin(&r->facts.arrays[0], a);
   j->total = a->bytes;
   STOW_TRY(writer_open(&w, j->out, j->from, a->count * dtype_bytes(j->options->type)));
-  stow_status status = finish(j, &w, forced_pass(j, a, &w));
+  stow_status status = shrink_finish(j, &w, forced_pass(j, a, &w));
   add_up(r);
   return status;
 }
@@ -328,14 +329,15 @@ static stow_status check_output(const job *j, bool *to_npz) {
 
 static stow_status shrink_source(job *j, bool to_npz) {
   stow_status status;
+  const char *format;
   if (try_forced(j, to_npz, &status)) return status;
+  STOW_TRY(inspect_format(&format, j->from, &j->options->in));
+  if (strcmp(format, "csv") == 0) {
+    j->result->facts = (file_facts){.format = format, .file_bytes = j->from->bytes};
+    return shrink_table(j, to_npz);
+  }
   STOW_TRY(inspect_file(&j->result->facts, j->in, &j->options->in, j->budget));
-  if (!j->result->facts.table) return shrink_arrays(j, to_npz);
-  STOW_TRY(make_items(j->result, j->result->facts.column_count));
-  STOW_TRY(shrink_table_plan(j, !to_npz));
-  add_up(j->result);
-  if (j->options->dry_run) return STOW_OK;
-  return shrink_table_write(j, !to_npz);
+  return shrink_arrays(j, to_npz);
 }
 
 stow_status shrink_file(shrink_result *r, const char *in, const char *out, const shrink_options *o,

@@ -21,6 +21,7 @@ typedef struct shrink_options {
   double tolerance; /* 0: exactly */
   bool relative;    /* the tolerance is a part of each value; else it is an amount */
   bool dry_run;     /* decide, write nothing */
+  bool no_sync;     /* do not wait until the output is on the disk */
   inspect_options in;
 } shrink_options;
 

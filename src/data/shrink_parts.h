@@ -55,7 +55,10 @@ stow_status shrink_to_sparse(job *j, array *a, const array_facts *facts, dtype t
 stow_status shrink_sparse(job *j, const zip *from, const array_facts *facts, dtype to, zip_out *z);
 
 /* A table. (shrink_table.c) */
-stow_status shrink_table_plan(job *j, bool to_npy);
-stow_status shrink_table_write(job *j, bool to_npy);
+stow_status shrink_table(job *j, bool to_npz);
+
+/* Gives the file its name if `status` is STOW_OK and the input is still what it was; otherwise
+ * takes everything back. */
+stow_status shrink_finish(job *j, writer *w, stow_status status);
 
 #endif

@@ -1,227 +1,34 @@
-/* Table: one pass over the rows. Every number goes into its column's run of doubles, which the
- * vectorised scan takes when full; integers are followed exactly beside it, because a double holds
- * only 53 bits of them. */
+/* Table: the pass. Each thread takes the next window, reads it beside the others, waits for its
+ * turn to join it to what is known, and hands the values on. */
 #include "data/table.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "data/crew.h"
+#include "data/table_parts.h"
 
-enum { RUN_LEAST = 16, RUN_MOST = 1024, TELL_ROWS = 1024 };
-
-/* What CPython spends on a short ASCII text beside its letters, and a reference to it: what a text
- * column costs in pandas today. */
-#define TEXT_OBJECT_BYTES (49 + 8)
-
-typedef struct column {
-  double *run;
-  size_t filled;
-  scan floats; /* of every number, as doubles; missing ones as NaN */
-  uint64_t signeds, unsigneds, fractions, bools, texts, missing, zeros;
-  int64_t least, most;
-  uint64_t most_unsigned;
-  bool inexact;   /* an integer that no double holds */
-  bool interning; /* text from the start: distinct values are counted */
-  bool too_many;  /* …until there were too many */
-  intern distinct;
-  uint64_t text_bytes, longest, first_text_line;
-  uint64_t missing_words; /* NA and the like, which are text if the column is */
-} column;
-
-typedef struct pass {
-  column *columns;
-  size_t count, run_max;
-  double *runs;
-  uint64_t distinct_max; /* bytes, each column */
-  uint64_t rows;
-} pass;
+#define VALUES_LEAST 4096 /* of a window */
 
 size_t table_row_max(const budget *b) {
   return (size_t)(b->bytes / 8);
-}
-
-/* ---- one value ---- */
-
-static void add_number(pass *p, column *c, double value) {
-  c->run[c->filled++] = value;
-  if (c->filled < p->run_max) return;
-  scan_add(&c->floats, c->run, c->filled);
-  c->filled = 0;
-}
-
-static void add_signed(pass *p, column *c, int64_t value) {
-  c->signeds++;
-  c->zeros += value == 0;
-  if (value < c->least) c->least = value;
-  if (value > c->most) c->most = value;
-  double near = (double)value;
-  /* 2^63 itself does not come back into an int64. */
-  if (near >= 0x1p63 || (int64_t)near != value) c->inexact = true;
-  add_number(p, c, near);
-}
-
-static void add_unsigned(pass *p, column *c, uint64_t value) {
-  c->unsigneds++;
-  if (value > c->most_unsigned) c->most_unsigned = value;
-  double near = (double)value;
-  if (near >= 0x1p64 || (uint64_t)near != value) c->inexact = true;
-  add_number(p, c, near);
-}
-
-static uint64_t numbers_of(const column *c) {
-  return c->signeds + c->unsigneds + c->fractions + c->bools;
-}
-
-static void add_text(pass *p, column *c, const csv_field *f, uint64_t line) {
-  if (c->texts == 0) {
-    c->interning = numbers_of(c) + c->missing_words == 0;
-    c->first_text_line = line;
-    c->distinct.max_bytes = p->distinct_max;
-  }
-  c->texts++;
-  if (!c->interning || c->too_many) return;
-  uint32_t number;
-  if (c->distinct.count >= p->distinct_max / 16 ||
-      intern_add(&c->distinct, &number, f->text, f->length) != STOW_OK) {
-    c->too_many = true;
-    intern_free(&c->distinct);
-    c->distinct = (intern){0};
-  }
-}
-
-static void add_field(pass *p, column *c, const csv_field *f, uint64_t line) {
-  c->text_bytes += f->length; /* of numbers too: the column may turn out to be text */
-  if (f->length > c->longest) c->longest = f->length;
-  /* Once a column is text, everything in it is; only nothing stays nothing. */
-  if (c->texts > 0 && !(f->kind == CSV_MISSING && f->length == 0)) {
-    add_text(p, c, f, line);
-    return;
-  }
-  switch (f->kind) {
-  case CSV_SIGNED: add_signed(p, c, f->value.i); break;
-  case CSV_UNSIGNED: add_unsigned(p, c, f->value.u); break;
-  case CSV_FLOAT:
-    c->fractions++;
-    add_number(p, c, f->value.d);
-    break;
-  case CSV_BOOL:
-    c->bools++;
-    c->zeros += f->value.i == 0;
-    break;
-  case CSV_MISSING:
-    c->missing++;
-    c->missing_words += f->length > 0;
-    add_number(p, c, (double)NAN);
-    break;
-  case CSV_TEXT: add_text(p, c, f, line); break;
-  }
-}
-
-/* ---- what the column turned out to be ---- */
-
-static bool is_text(const column *c) {
-  if (c->texts > 0) return true;
-  uint64_t numbers = c->signeds + c->unsigneds + c->fractions;
-  if (c->bools > 0) return numbers + c->missing > 0;
-  if (c->unsigneds > 0 && c->least < 0) return true;  /* no type holds both */
-  return c->inexact && c->fractions + c->missing > 0; /* nor these */
-}
-
-static void conclude_integers(column_facts *to, const column *c) {
-  bool wide = c->unsigneds > 0;
-  scan *s = &to->values;
-  scan_begin(s, c->bools > 0 ? DTYPE_BOOL : wide ? DTYPE_U64 : DTYPE_I64);
-  s->count = c->signeds + c->unsigneds + c->bools;
-  s->zeros = c->zeros;
-  if (c->bools > 0) {
-    s->least_int = c->zeros == 0;
-    s->most_int = c->zeros < c->bools;
-    s->least = (double)s->least_int;
-    s->most = (double)s->most_int;
-    return;
-  }
-  s->least_int = c->signeds > 0 ? c->least : (int64_t)c->most_unsigned;
-  s->most_int = wide ? c->most_unsigned : (uint64_t)c->most;
-  s->least = c->floats.least;
-  s->most = c->floats.most;
-}
-
-static dtype code_type(uint64_t codes) {
-  return codes <= 256 ? DTYPE_U8 : codes <= 65536 ? DTYPE_U16 : DTYPE_U32;
-}
-
-static void conclude_text(column_facts *to, const column *c, uint64_t rows) {
-  to->text = true;
-  to->type_name = "text";
-  to->mixed = numbers_of(c) > 0;
-  to->first_text_line = c->first_text_line;
-  to->text_bytes = c->text_bytes;
-  to->longest = c->longest;
-  to->distinct_known = c->interning && !c->too_many;
-  to->bytes = rows * TEXT_OBJECT_BYTES + c->text_bytes;
-  to->bytes_after = to->bytes;
-  if (!to->distinct_known) return;
-  to->distinct = c->distinct.count;
-  to->distinct_bytes = c->distinct.length - c->distinct.count; /* less the ends */
-  to->smallest = code_type(to->distinct + (c->missing > 0));
-  uint64_t coded = rows * dtype_bytes(to->smallest) + to->distinct_bytes;
-  if (coded < to->bytes) to->bytes_after = coded;
-}
-
-static void conclude(column_facts *to, column *c, uint64_t rows) {
-  if (c->filled > 0) scan_add(&c->floats, c->run, c->filled);
-  c->filled = 0;
-  to->missing = c->missing;
-  if (is_text(c)) {
-    conclude_text(to, c, rows);
-    return;
-  }
-  if (c->fractions + c->missing > 0 || numbers_of(c) == 0)
-    to->values = c->floats;
-  else
-    conclude_integers(to, c);
-  to->type_name = dtype_name(to->values.type);
-  to->smallest = scan_smallest(&to->values, false);
-  to->bytes = rows * dtype_bytes(to->values.type);
-  to->bytes_after = rows * dtype_bytes(to->smallest);
 }
 
 dtype table_column_type(const column_facts *c) {
   return c->text ? DTYPE_NONE : c->values.type;
 }
 
-/* ---- the pass ---- */
-
-static stow_status begin_columns(pass *p, const csv *c, const budget *b) {
-  p->count = c->columns;
-  uint64_t each = b->bytes / 8 / p->count / sizeof(double);
-  p->run_max = each < RUN_LEAST ? RUN_LEAST : each > RUN_MOST ? RUN_MOST : (size_t)each;
-  uint64_t needed = p->count * (sizeof(column) + sizeof(column_facts) + p->run_max * 8);
-  if (needed > b->bytes / 2)
-    return stow_fail(STOW_ERR_BUDGET,
-                     "%s: %zu columns need %" PRIu64 " KiB of memory to be told apart; give more "
-                     "with --memory",
-                     c->in.name, p->count, 2 * needed >> 10);
-  /* An interned text costs its letters twice while its table grows, and 14 bytes of tables. */
-  p->distinct_max = b->bytes / 4 / p->count / 4;
-  p->columns = calloc(p->count, sizeof *p->columns);
-  p->runs = malloc(p->count * p->run_max * sizeof *p->runs);
-  if (p->columns == NULL || p->runs == NULL)
-    return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory for %zu columns", c->in.name,
-                     p->count);
-  for (size_t i = 0; i < p->count; i++) {
-    column *one = &p->columns[i];
-    one->run = p->runs + i * p->run_max;
-    one->least = INT64_MAX;
-    one->most = INT64_MIN;
-    STOW_TRY(scan_begin(&one->floats, DTYPE_F64));
-  }
-  return STOW_OK;
+void table_state_free(table_state *s) {
+  for (size_t i = 0; i < s->count && s->words != NULL; i++) intern_free(&s->words[i]);
+  free(s->words);
+  free(s->tallies);
+  free(s->too_many);
+  *s = (table_state){0};
 }
+
+/* ---- the columns ---- */
 
 static stow_status name_columns(file_facts *f, const csv *c) {
   f->columns = calloc(c->columns, sizeof *f->columns);
@@ -238,40 +45,154 @@ static stow_status name_columns(file_facts *f, const csv *c) {
   return STOW_OK;
 }
 
-static stow_status read_rows(pass *p, csv *c, bool first_is_data, const budget *b,
-                             uint64_t file_bytes) {
-  bool more = true;
-  for (bool have = first_is_data; more; have = false) {
-    if (!have) STOW_TRY(csv_next(c, &more));
-    if (!more) break;
-    for (size_t i = 0; i < p->count; i++) add_field(p, &p->columns[i], &c->fields[i], c->line);
-    if (++p->rows % TELL_ROWS == 0) STOW_TRY(budget_tell(b, c->in.raw_bytes, file_bytes));
+/* The budget: a quarter for values (of all threads), a quarter for distinct texts; the columns' own
+ * records must fit a third quarter. */
+static stow_status begin_pass(table_pass *p) {
+  const csv *c = p->from;
+  table_state *s = p->state;
+  uint64_t bytes = p->budget->bytes;
+  s->count = c->columns;
+  p->threads = p->budget->threads > 1 ? p->budget->threads : 1;
+  uint64_t each = sizeof(csv_field) + sizeof(column_facts) +
+                  (sizeof(tally) + sizeof(csv_column) + sizeof(intern)) * (p->threads + 1);
+  while (p->threads > 1 && (s->count * each > bytes / 4 || bytes / p->threads < 8u << 20)) {
+    p->threads--;
+    each -= sizeof(tally) + sizeof(csv_column) + sizeof(intern);
+  }
+  uint64_t values = bytes / 4 / p->threads / sizeof(uint64_t);
+  p->values_max = values > VALUES_LEAST ? (size_t)values : VALUES_LEAST;
+  if (s->count * each > bytes / 4 || p->values_max / s->count < 16)
+    return stow_fail(STOW_ERR_BUDGET,
+                     "%s: %zu columns need %" PRIu64 " KiB of memory to be told apart; give more "
+                     "with --memory",
+                     c->in.name, s->count, 4 * s->count * (each + 256) >> 10);
+  p->words_max = bytes / 4;
+  s->tallies = calloc(s->count, sizeof *s->tallies);
+  s->words = calloc(s->count, sizeof *s->words);
+  s->too_many = calloc(s->count, sizeof *s->too_many);
+  p->forms = calloc(s->count, sizeof *p->forms);
+  if (s->tallies == NULL || s->words == NULL || s->too_many == NULL || p->forms == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory for %zu columns", c->in.name,
+                     s->count);
+  for (size_t i = 0; i < s->count; i++) {
+    tally_begin(&s->tallies[i]);
+    if (p->to != NULL && p->to->text != NULL && p->to->text[i]) p->forms[i] = CSV_CODES;
   }
   return STOW_OK;
 }
 
-stow_status table_scan(file_facts *f, csv *c, table_header header, const budget *b) {
-  pass p = {0};
+/* ---- the members ---- */
+
+/* The next window; *more false where there is none, or somebody failed. */
+static stow_status take_window(table_pass *p, table_window *w, bool *more) {
+  stow_status status = STOW_OK;
+  pthread_mutex_lock(&p->lock);
+  *more = !p->ended && p->failed == STOW_OK;
+  if (*more) {
+    status = table_window_next(w, more);
+    p->ended = !*more;
+  }
+  pthread_mutex_unlock(&p->lock);
+  return status;
+}
+
+/* In the order of the tickets; a failure lets nobody behind it through. */
+static stow_status join_window(table_pass *p, table_window *w, stow_status status, bool *in_turn) {
+  pthread_mutex_lock(&p->lock);
+  while (p->turn != w->ticket && p->failed == STOW_OK) pthread_cond_wait(&p->turned, &p->lock);
+  bool mine = p->failed == STOW_OK;
+  if (mine && status == STOW_OK) status = table_window_merge(w);
+  if (mine && status == STOW_OK && p->to != NULL && p->to->order != NULL)
+    status = p->to->order(p->to->context, &w->part);
+  p->turn++;
+  if (mine && status == STOW_OK) {
+    p->facts->rows = p->state->rows;
+    status = budget_tell(p->budget, w->raw_bytes, p->facts->file_bytes);
+  }
+  if (mine && status != STOW_OK) p->failed = status;
+  pthread_cond_broadcast(&p->turned);
+  pthread_mutex_unlock(&p->lock);
+  *in_turn = mine;
+  /* Behind another's failure ours does not count: his comes first in the file. */
+  return mine ? status : STOW_OK;
+}
+
+static stow_status hand_on(table_pass *p, table_window *w, stow_status status) {
+  bool mine = false;
+  status = join_window(p, w, status, &mine);
+  if (status == STOW_OK && mine && p->to != NULL && p->to->take != NULL)
+    status = p->to->take(p->to->context, &w->part);
+  return status;
+}
+
+/* A table without a header: the row that was looked at for one is a part of its own. */
+static stow_status first_row(table_pass *p) {
+  table_window w;
+  stow_status status = table_window_make(&w, p);
+  if (status == STOW_OK) status = table_window_first(&w);
+  if (status == STOW_OK) status = hand_on(p, &w, STOW_OK);
+  table_window_free(&w);
+  return status;
+}
+
+static stow_status member_work(void *context, unsigned number) {
+  table_pass *p = context;
+  table_window w;
+  (void)number;
+  stow_status status = table_window_make(&w, p);
+  for (bool more = status == STOW_OK; more && status == STOW_OK;) {
+    status = take_window(p, &w, &more);
+    if (status == STOW_OK && more) status = hand_on(p, &w, table_window_read(&w));
+  }
+  if (status != STOW_OK) {
+    pthread_mutex_lock(&p->lock);
+    if (p->failed == STOW_OK) p->failed = status;
+    pthread_cond_broadcast(&p->turned);
+    pthread_mutex_unlock(&p->lock);
+  }
+  table_window_free(&w);
+  return status;
+}
+
+/* ---- the pass ---- */
+
+static void conclude(file_facts *f, const table_state *s) {
+  for (size_t i = 0; i < s->count; i++) {
+    bool known = !s->too_many[i];
+    tally_conclude(&f->columns[i], &s->tallies[i], s->rows, known ? &s->words[i] : NULL);
+    f->bytes += f->columns[i].bytes;
+    f->bytes_after += f->columns[i].bytes_after;
+  }
+  f->rows = s->rows;
+}
+
+stow_status table_read(file_facts *f, csv *c, table_header header, const budget *b,
+                       const table_taker *to, table_state *state) {
+  table_pass p = {.from = c, .facts = f, .budget = b, .to = to, .state = state};
   bool more;
+  *state = (table_state){0};
   STOW_TRY(csv_next(c, &more));
   if (!more) return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", c->in.name);
   f->table = true;
   f->format = c->delimiter == '\t' ? "tsv" : "csv";
   f->has_header = header == HEADER_YES || (header == HEADER_AUTO && csv_looks_like_header(c));
-  stow_status status = name_columns(f, c);
-  if (status == STOW_OK) status = begin_columns(&p, c, b);
-  if (status == STOW_OK) status = read_rows(&p, c, !f->has_header, b, f->file_bytes);
-  f->rows = p.rows;
-  for (size_t i = 0; i < p.count && p.columns != NULL; i++) {
-    if (status == STOW_OK) {
-      conclude(&f->columns[i], &p.columns[i], p.rows);
-      f->bytes += f->columns[i].bytes;
-      f->bytes_after += f->columns[i].bytes_after;
-    }
-    intern_free(&p.columns[i].distinct);
-  }
-  free(p.columns);
-  free(p.runs);
+  STOW_TRY(name_columns(f, c));
+  STOW_TRY(begin_pass(&p));
+  pthread_mutex_init(&p.lock, NULL);
+  pthread_cond_init(&p.turned, NULL);
+  stow_status status = f->has_header ? STOW_OK : first_row(&p);
+  if (status == STOW_OK) status = crew_run(p.threads, member_work, &p);
+  pthread_cond_destroy(&p.turned);
+  pthread_mutex_destroy(&p.lock);
+  free(p.forms);
+  if (status == STOW_OK) conclude(f, state);
+  return status;
+}
+
+stow_status table_scan(file_facts *f, csv *c, table_header header, const budget *b) {
+  table_state state;
+  stow_status status = table_read(f, c, header, b, NULL, &state);
+  table_state_free(&state);
   return status;
 }
 
@@ -281,9 +202,4 @@ stow_status table_inspect(file_facts *f, const char *path, table_header header, 
   stow_status status = table_scan(f, &c, header, b);
   csv_close(&c);
   return status;
-}
-
-stow_status table_skip_header(csv *c, const file_facts *f) {
-  bool more;
-  return f->has_header ? csv_next(c, &more) : STOW_OK;
 }

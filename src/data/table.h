@@ -1,22 +1,57 @@
 /* Table: a csv or tsv file as typed columns.
  *
  * A column is int64 (uint64 past it), float64, bool or text, by all of its values: integers with
- * missing values are float64 (NaN), anything with a word in it is text. Called by inspect and by
- * shrink, which both need the types before a second look. */
+ * missing values are float64 (NaN), anything with a word in it is text. Called by inspect, which
+ * wants the types, and by shrink, which takes the values in the same pass.
+ *
+ * The file is cut into windows of whole rows, which the threads of the budget read side by side;
+ * they are taken in order, so that the result does not depend on how many threads there were. */
 #ifndef DATA_TABLE_H
 #define DATA_TABLE_H
 
+#include "base/hash.h"
 #include "data/inspect.h"
-#include "formats/csv.h"
+#include "data/tally.h"
+#include "formats/csv_block.h"
+
+/* The rows of one window. */
+typedef struct table_part {
+  uint64_t first_row;
+  csv_block block; /* block.columns[i].values */
+  uint64_t place;  /* the taker's own */
+} table_part;
+
+/* Who wants the values too. Either may be NULL. */
+typedef struct table_taker {
+  /* Called for the parts in the order of their rows, one at a time… */
+  stow_status (*order)(void *context, table_part *part);
+  /* …and then, perhaps beside others. */
+  stow_status (*take)(void *context, table_part *part);
+  void *context;
+  const bool *text; /* columns that are text whatever they look like; NULL: none */
+  bool needs_codes; /* more distinct texts than the budget holds are an error */
+} table_taker;
+
+/* The columns as far as they are known. */
+typedef struct table_state {
+  size_t count;
+  tally *tallies;
+  intern *words;  /* distinct texts; in shrink the code of a text is its number here */
+  bool *too_many; /* not kept: more than the budget holds */
+  uint64_t rows;
+} table_state;
+
+void table_state_free(table_state *s);
 
 /* One pass over the open table; fills columns, rows and has_header of `f`. `file_bytes` is for the
- * progress alone. Each column may keep a share of the budget for distinct text. */
+ * progress alone. */
 stow_status table_scan(file_facts *f, csv *c, table_header header, const budget *b);
-/* The same for a file. */
+/* The same, handing the values to `to`; what the columns were is left in *state for its words (the
+ * caller frees it, after a failure too). */
+stow_status table_read(file_facts *f, csv *c, table_header header, const budget *b,
+                       const table_taker *to, table_state *state);
+/* table_scan for a file. */
 stow_status table_inspect(file_facts *f, const char *path, table_header header, const budget *b);
-
-/* Passes over the header of a table just opened, where it has one: ready for the first row. */
-stow_status table_skip_header(csv *c, const file_facts *f);
 
 /* Bytes a row of the table may have under such a budget. */
 size_t table_row_max(const budget *b);

@@ -68,9 +68,8 @@ static void classify(csv_field *f, const char *text, size_t length) {
 
 /* ---- rows ---- */
 
-/* The end of the row at `at`: its '\n', or NULL if that is not in the window. A quote counts only
- * where a field begins, and then up to the one that closes it. */
-static const char *row_end(const csv *c, const char *at, const char *end) {
+/* A quote counts only where a field begins, and then up to the one that closes it. */
+const char *csv_row_end(const csv *c, const char *at, const char *end) {
   const char *line = memchr(at, '\n', (size_t)(end - at));
   if (memchr(at, '"', (size_t)((line != NULL ? line : end) - at)) == NULL) return line;
   for (bool begins = true; at < end; at++) {
@@ -154,7 +153,7 @@ static stow_status find_row(csv *c, const char **at, const char **stop) {
   for (;;) {
     const char *end = NULL;
     size_t left = input_left(&c->in);
-    if (left > 0) end = row_end(c, (const char *)c->in.at, (const char *)c->in.end);
+    if (left > 0) end = csv_row_end(c, (const char *)c->in.at, (const char *)c->in.end);
     while (end == NULL && !c->in.at_eof) {
       if (left > c->row_max)
         return stow_fail(STOW_ERR_BUDGET,
@@ -163,7 +162,7 @@ static stow_status find_row(csv *c, const char **at, const char **stop) {
                          c->in.name, c->lines + 1, c->row_max >> 10);
       STOW_TRY(input_fill(&c->in, left + 1));
       left = input_left(&c->in);
-      if (left > 0) end = row_end(c, (const char *)c->in.at, (const char *)c->in.end);
+      if (left > 0) end = csv_row_end(c, (const char *)c->in.at, (const char *)c->in.end);
     }
     c->line = c->lines + 1;
     *at = left > 0 ? (const char *)c->in.at : NULL;

@@ -48,6 +48,9 @@ void csv_close(csv *c);
 /* The next row into c->fields; *more false at the end of the file. */
 stow_status csv_next(csv *c, bool *more);
 
+/* The end of the row at `at`: its '\n', or NULL if that is not before `end`. */
+const char *csv_row_end(const csv *c, const char *at, const char *end);
+
 /* Does the row last read look like names of columns? No field of it is a number or missing. */
 bool csv_looks_like_header(const csv *c);
 

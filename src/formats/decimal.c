@@ -1,9 +1,9 @@
 /* Decimal to double, three ways, each exact:
  *   up to 2^53 with a power of ten up to 22: one floating-point operation on two exact operands
  *     (Clinger 1990);
- *   up to 19 digits with a power up to 27: 5^27 fits 64 bits, so a 128-bit product or quotient with
- *     its remainder decides the rounding (most of what programs print falls here);
- *   the rest: strtod. */
+ *   up to 19 digits with a power up to 27: 5^27 fits 64 bits, so a 128-bit product with it or with
+ * its reciprocal decides the rounding (most of what programs print falls here); the rest: strtod.
+ */
 #include "formats/decimal.h"
 
 #include <locale.h>
@@ -12,46 +12,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POWERS 28 /* 5^27 < 2^63 < 5^28 */
-
-typedef unsigned __int128 wide;
+#include "formats/decimal_parts.h"
 
 static const double exact_tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                     1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                     1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/* 5^k, and the reciprocal of it with its top bit set: floor((2^128 - 1) / d) - 2^64. */
-static const struct {
-  uint64_t five, reciprocal;
-} powers[POWERS] = {
-    {UINT64_C(1), UINT64_C(0xffffffffffffffff)},
-    {UINT64_C(5), UINT64_C(0x9999999999999999)},
-    {UINT64_C(25), UINT64_C(0x47ae147ae147ae14)},
-    {UINT64_C(125), UINT64_C(0x624dd2f1a9fbe76)},
-    {UINT64_C(625), UINT64_C(0xa36e2eb1c432ca57)},
-    {UINT64_C(3125), UINT64_C(0x4f8b588e368f0846)},
-    {UINT64_C(15625), UINT64_C(0xc6f7a0b5ed8d36b)},
-    {UINT64_C(78125), UINT64_C(0xad7f29abcaf48578)},
-    {UINT64_C(390625), UINT64_C(0x5798ee2308c39df9)},
-    {UINT64_C(1953125), UINT64_C(0x12e0be826d694b2e)},
-    {UINT64_C(9765625), UINT64_C(0xb7cdfd9d7bdbab7d)},
-    {UINT64_C(48828125), UINT64_C(0x5fd7fe17964955fd)},
-    {UINT64_C(244140625), UINT64_C(0x19799812dea11197)},
-    {UINT64_C(1220703125), UINT64_C(0xc25c268497681c26)},
-    {UINT64_C(6103515625), UINT64_C(0x6849b86a12b9b01e)},
-    {UINT64_C(30517578125), UINT64_C(0x203af9ee756159b2)},
-    {UINT64_C(152587890625), UINT64_C(0xcd2b297d889bc2b6)},
-    {UINT64_C(762939453125), UINT64_C(0x70ef54646d496892)},
-    {UINT64_C(3814697265625), UINT64_C(0x2725dd1d243aba0e)},
-    {UINT64_C(19073486328125), UINT64_C(0xd83c94fb6d2ac34a)},
-    {UINT64_C(95367431640625), UINT64_C(0x79ca10c9242235d5)},
-    {UINT64_C(476837158203125), UINT64_C(0x2e3b40a0e9b4f7dd)},
-    {UINT64_C(2384185791015625), UINT64_C(0xe392010175ee5962)},
-    {UINT64_C(11920928955078125), UINT64_C(0x82db34012b25144e)},
-    {UINT64_C(59604644775390625), UINT64_C(0x357c299a88ea76a5)},
-    {UINT64_C(298023223876953125), UINT64_C(0xef2d0f5da7dd8aa2)},
-    {UINT64_C(1490116119384765625), UINT64_C(0x8c240c4aecb13bb5)},
-    {UINT64_C(7450580596923828125), UINT64_C(0x3ce9a36f23c0fc90)},
+const decimal_power decimal_powers[DECIMAL_POWERS] = {
+    {UINT64_C(1), UINT64_C(0x8000000000000000), UINT64_C(0x0000000000000001)},
+    {UINT64_C(5), UINT64_C(0xcccccccccccccccc), UINT64_C(0xcccccccccccccccd)},
+    {UINT64_C(25), UINT64_C(0xa3d70a3d70a3d70a), UINT64_C(0x3d70a3d70a3d70a4)},
+    {UINT64_C(125), UINT64_C(0x83126e978d4fdf3b), UINT64_C(0x645a1cac083126ea)},
+    {UINT64_C(625), UINT64_C(0xd1b71758e219652b), UINT64_C(0xd3c36113404ea4a9)},
+    {UINT64_C(3125), UINT64_C(0xa7c5ac471b478423), UINT64_C(0x0fcf80dc33721d54)},
+    {UINT64_C(15625), UINT64_C(0x8637bd05af6c69b5), UINT64_C(0xa63f9a49c2c1b110)},
+    {UINT64_C(78125), UINT64_C(0xd6bf94d5e57a42bc), UINT64_C(0x3d32907604691b4d)},
+    {UINT64_C(390625), UINT64_C(0xabcc77118461cefc), UINT64_C(0xfdc20d2b36ba7c3e)},
+    {UINT64_C(1953125), UINT64_C(0x89705f4136b4a597), UINT64_C(0x31680a88f8953031)},
+    {UINT64_C(9765625), UINT64_C(0xdbe6fecebdedd5be), UINT64_C(0xb573440e5a884d1c)},
+    {UINT64_C(48828125), UINT64_C(0xafebff0bcb24aafe), UINT64_C(0xf78f69a51539d749)},
+    {UINT64_C(244140625), UINT64_C(0x8cbccc096f5088cb), UINT64_C(0xf93f87b7442e45d4)},
+    {UINT64_C(1220703125), UINT64_C(0xe12e13424bb40e13), UINT64_C(0x2865a5f206b06fba)},
+    {UINT64_C(6103515625), UINT64_C(0xb424dc35095cd80f), UINT64_C(0x538484c19ef38c95)},
+    {UINT64_C(30517578125), UINT64_C(0x901d7cf73ab0acd9), UINT64_C(0x0f9d37014bf60a11)},
+    {UINT64_C(152587890625), UINT64_C(0xe69594bec44de15b), UINT64_C(0x4c2ebe687989a9b4)},
+    {UINT64_C(762939453125), UINT64_C(0xb877aa3236a4b449), UINT64_C(0x09befeb9fad487c3)},
+    {UINT64_C(3814697265625), UINT64_C(0x9392ee8e921d5d07), UINT64_C(0x3aff322e62439fd0)},
+    {UINT64_C(19073486328125), UINT64_C(0xec1e4a7db69561a5), UINT64_C(0x2b31e9e3d06c32e6)},
+    {UINT64_C(95367431640625), UINT64_C(0xbce5086492111aea), UINT64_C(0x88f4bb1ca6bcf585)},
+    {UINT64_C(476837158203125), UINT64_C(0x971da05074da7bee), UINT64_C(0xd3f6fc16ebca5e04)},
+    {UINT64_C(2384185791015625), UINT64_C(0xf1c90080baf72cb1), UINT64_C(0x5324c68b12dd6339)},
+    {UINT64_C(11920928955078125), UINT64_C(0xc16d9a0095928a27), UINT64_C(0x75b7053c0f178294)},
+    {UINT64_C(59604644775390625), UINT64_C(0x9abe14cd44753b52), UINT64_C(0xc4926a9672793543)},
+    {UINT64_C(298023223876953125), UINT64_C(0xf79687aed3eec551), UINT64_C(0x3a83ddbd83f52205)},
+    {UINT64_C(1490116119384765625), UINT64_C(0xc612062576589dda), UINT64_C(0x95364afe032a819e)},
+    {UINT64_C(7450580596923828125), UINT64_C(0x9e74d1b791e07e48), UINT64_C(0x775ea264cf55347e)},
 };
 
 /* top * 2^exponent, its top bit set, plus something less than one unit if `more`. Never subnormal
@@ -68,40 +63,15 @@ static double round_top(uint64_t top, int exponent, bool more) {
 
 /* digits * 10^power for power 0 to 27. */
 static double multiplied(uint64_t digits, int power) {
-  wide product = (wide)digits * powers[power].five;
+  decimal_wide product = (decimal_wide)digits * decimal_powers[power].five;
   uint64_t high = (uint64_t)(product >> 64), low = (uint64_t)product;
   if (high == 0) {
     int zeros = __builtin_clzll(low);
     return round_top(low << zeros, power - zeros, false);
   }
   int zeros = __builtin_clzll(high);
-  wide shifted = product << zeros;
+  decimal_wide shifted = product << zeros;
   return round_top((uint64_t)(shifted >> 64), power + 64 - zeros, (uint64_t)shifted != 0);
-}
-
-/* digits / 10^power for power 1 to 27: a division of 128 bits by 64 through the reciprocal (Möller
- * and Granlund 2011, algorithm 4), exact, and its remainder. */
-static double divided(uint64_t digits, int power) {
-  int left_digits = __builtin_clzll(digits), left_five = __builtin_clzll(powers[power].five);
-  uint64_t above = digits << left_digits, below = powers[power].five << left_five, low = 0;
-  int exponent = left_five - left_digits - 64 - power;
-  if (above >= below) { /* keep the quotient within 64 bits */
-    low = above << 63;
-    above >>= 1;
-    exponent++;
-  }
-  wide guess = (wide)powers[power].reciprocal * above + ((wide)above << 64 | low);
-  uint64_t quotient = (uint64_t)(guess >> 64) + 1;
-  uint64_t rest = low - quotient * below;
-  if (rest > (uint64_t)guess) {
-    quotient--;
-    rest += below;
-  }
-  if (rest >= below) {
-    quotient++;
-    rest -= below;
-  }
-  return round_top(quotient, exponent, rest != 0);
 }
 
 static locale_t plain_locale;
@@ -121,7 +91,7 @@ static double to_double(const char *at, uint64_t digits, int64_t power, bool cut
   if (digits == 0) return 0;
   if (digits <= UINT64_C(1) << 53 && power >= -22 && power <= 22)
     return power < 0 ? (double)digits / exact_tens[-power] : (double)digits * exact_tens[power];
-  return power < 0 ? divided(digits, (int)-power) : multiplied(digits, (int)power);
+  return power < 0 ? decimal_divided(digits, (int)-power) : multiplied(digits, (int)power);
 }
 
 static inline bool is_digit(char c) {
@@ -211,7 +181,104 @@ decimal_kind decimal_read(const char *at, const char **end, decimal *value) {
   }
   *end = at;
   if (!point && !letter) return cut ? DECIMAL_BIG : integer(value, digits, minus);
-  double d = to_double(first, digits, power, cut);
-  value->d = minus ? -d : d;
+  value->d = to_double(first, digits, power, cut);
+  value->u |= (uint64_t)minus << 63;
+  return DECIMAL_FLOAT;
+}
+
+/* ---- a field whose end is known ---- */
+
+#define TEXT_ZEROS UINT64_C(0x3030303030303030)
+
+static const uint64_t whole_tens[20] = {UINT64_C(1),
+                                        UINT64_C(10),
+                                        UINT64_C(100),
+                                        UINT64_C(1000),
+                                        UINT64_C(10000),
+                                        UINT64_C(100000),
+                                        UINT64_C(1000000),
+                                        UINT64_C(10000000),
+                                        UINT64_C(100000000),
+                                        UINT64_C(1000000000),
+                                        UINT64_C(10000000000),
+                                        UINT64_C(100000000000),
+                                        UINT64_C(1000000000000),
+                                        UINT64_C(10000000000000),
+                                        UINT64_C(100000000000000),
+                                        UINT64_C(1000000000000000),
+                                        UINT64_C(10000000000000000),
+                                        UINT64_C(100000000000000000),
+                                        UINT64_C(1000000000000000000),
+                                        UINT64_C(10000000000000000000)};
+
+/* The first `count` (0 to 8) of the eight letters at `at`, moved behind zeros: the same value. Two
+ * shifts each, because one by 64 is none. */
+static inline uint64_t digits_at(const char *at, size_t count) {
+  uint64_t word;
+  memcpy(&word, at, sizeof word);
+  unsigned used = 8 * (unsigned)count, free = 64 - used;
+  return word << free / 2 << (free - free / 2) | TEXT_ZEROS >> used / 2 >> (used - used / 2);
+}
+
+static inline bool all_digits(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+  /* Each byte is 0x30 to 0x39: its high half is 3, and still is after adding 6. */
+  uint64_t high = UINT64_C(0xf0f0f0f0f0f0f0f0), six = UINT64_C(0x0606060606060606);
+  uint64_t unlike = (a ^ TEXT_ZEROS) | (b ^ TEXT_ZEROS) | (c ^ TEXT_ZEROS) | (d ^ TEXT_ZEROS) |
+                    ((a + six) ^ TEXT_ZEROS) | ((b + six) ^ TEXT_ZEROS) | ((c + six) ^ TEXT_ZEROS) |
+                    ((d + six) ^ TEXT_ZEROS);
+  return (unlike & high) == 0;
+}
+
+static decimal_kind any_field(const char *at, size_t length, decimal *value) {
+  const char *end;
+  decimal_kind kind = decimal_read(at, &end, value);
+  return end == at + length ? kind : DECIMAL_NONE;
+}
+
+/* Up to 16 digits at `first`; anything else there is any_field's. */
+static inline decimal_kind integer_field(const char *at, size_t length, const char *first, size_t n,
+                                         decimal *value) {
+  size_t low = n < 8 ? n : 8, high = n - low;
+  uint64_t b = digits_at(first + high, low), a = digits_at(first, high);
+  if (!all_digits(a, b, b, b)) return any_field(at, length, value);
+  int64_t digits = (int64_t)(eight_value(a) * 100000000 + eight_value(b));
+  int64_t minus = first != at;
+  if (minus && digits == 0) return value->d = -0.0, DECIMAL_FLOAT;
+  value->i = (digits ^ -minus) + minus;
+  return DECIMAL_SIGNED;
+}
+
+decimal_kind decimal_field(const char *at, size_t length, decimal *value) {
+  size_t minus = *at == '-', n = length - minus;
+  const char *first = at + minus;
+  if (n - 1 >= 24) return any_field(at, length, value);
+  uint64_t word;
+  memcpy(&word, first, sizeof word);
+  /* The first point among the eight letters: the lowest byte that turns zero. */
+  uint64_t unlike = word ^ UINT64_C(0x2e2e2e2e2e2e2e2e);
+  uint64_t points =
+      (unlike - UINT64_C(0x0101010101010101)) & ~unlike & UINT64_C(0x8080808080808080);
+  size_t whole = points != 0 ? (size_t)__builtin_ctzll(points) / 8 : 8;
+  if (whole >= n || points == 0)
+    return n <= 16 ? integer_field(at, length, first, n, value) : any_field(at, length, value);
+  size_t fraction = n - whole - 1;
+  const char *behind = first + whole + 1;
+  if (fraction - 1 >= 19) return any_field(at, length, value);
+  uint64_t i = digits_at(first, whole), a = TEXT_ZEROS, b = TEXT_ZEROS, c;
+  if (fraction <= 8) {
+    c = digits_at(behind, fraction);
+  } else { /* the last eight, up to eight before them, and what remains */
+    size_t rest = fraction > 16 ? fraction - 16 : 0;
+    c = digits_at(behind + fraction - 8, 8);
+    b = digits_at(behind + rest, fraction - 8 - rest);
+    a = digits_at(behind, rest);
+  }
+  uint64_t units = eight_value(i);
+  if (!all_digits(i, a, b, c) || (whole + fraction > 19 && units != 0))
+    return any_field(at, length, value);
+  uint64_t digits = units * whole_tens[fraction] +
+                    (eight_value(a) * 100000000 + eight_value(b)) * 100000000 + eight_value(c);
+  value->d = digits != 0 ? decimal_divided(digits, (int)fraction) : 0;
+  value->u |= (uint64_t)minus << 63; /* no branch: signs are as random as data gets */
   return DECIMAL_FLOAT;
 }

@@ -4,6 +4,7 @@
 #ifndef FORMATS_DECIMAL_H
 #define FORMATS_DECIMAL_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define DECIMAL_SLACK 8
@@ -27,5 +28,9 @@ typedef union decimal {
  * bytes behind that one must be readable, whatever they are. "-0" is the float
  * -0.0: an integer would lose its sign. Words (nan, inf) are the caller's. */
 decimal_kind decimal_read(const char *at, const char **end, decimal *value);
+
+/* The same where the whole of at[0, length) must be the number, and faster for it; DECIMAL_NONE
+ * where it is not. What stands behind it is as above. */
+decimal_kind decimal_field(const char *at, size_t length, decimal *value);
 
 #endif

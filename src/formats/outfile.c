@@ -106,7 +106,7 @@ stow_status outfile_commit(outfile *out) {
   if (out->status == STOW_OK && out->deflater != NULL) write_gzip(out, NULL, 0, Z_FINISH);
   bool fine = fflush(out->file) == 0 && !ferror(out->file);
   if (out->path != NULL) {
-    fine = fine && fsync(fileno(out->file)) == 0;
+    fine = fine && (out->no_sync || fsync(fileno(out->file)) == 0);
     fine = fclose(out->file) == 0 && fine;
     out->file = NULL;
     if (fine && out->status == STOW_OK) fine = rename(out->temporary, out->path) == 0;

@@ -13,6 +13,7 @@
 typedef struct outfile {
   FILE *file;
   char *path, *temporary;   /* NULL for standard output */
+  bool no_sync;             /* do not wait for the disk before it takes its name */
   bool gzip;                /* the name ends in .gz: contents are compressed */
   void *deflater;           /* z_stream */
   stow_status status;       /* the first failure; later writes do nothing */

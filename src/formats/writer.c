@@ -71,6 +71,14 @@ stow_status writer_write(writer *w, uint64_t offset, const void *bytes, size_t c
   return STOW_OK;
 }
 
+stow_status writer_end(writer *w, uint64_t bytes) {
+  if (ftruncate(w->fd, (off_t)bytes) != 0)
+    return stow_fail(STOW_ERR_IO, "%s: cannot be cut to %" PRIu64 " bytes: %s", w->out.path, bytes,
+                     strerror(errno));
+  w->bytes = bytes;
+  return STOW_OK;
+}
+
 stow_status writer_commit(writer *w) {
   w->fd = -1;
   return outfile_commit(&w->out);

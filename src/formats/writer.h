@@ -25,6 +25,8 @@ stow_status writer_check(const char *path, const source *reading);
 stow_status writer_open(writer *w, const char *path, const source *reading,
                         uint64_t expected_bytes);
 stow_status writer_write(writer *w, uint64_t offset, const void *bytes, size_t count);
+/* The file is `bytes` long: what was written past that is cut off. */
+stow_status writer_end(writer *w, uint64_t bytes);
 /* Like outfile's. */
 stow_status writer_commit(writer *w);
 void writer_abandon(writer *w);

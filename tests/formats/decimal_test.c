@@ -109,4 +109,36 @@ TEST(integers_stay_integers)
   CHECK(decimal_read(padded("-0"), &end, &value) == DECIMAL_FLOAT && 1 / value.d < 0);
 }
 
+/* A field is the number that reading without knowing its end gives, if that ends with the field. */
+TEST(a_field_reads_as_the_number_it_is)
+{
+  static const char letters[] = "0123456789012345678900..-+eE x";
+  uint64_t random = 11;
+  for (int i = 0; i < 2000000; i++) {
+    char text[64];
+    size_t length;
+    uint64_t bits = harness_random(&random);
+    if (i % 3 == 0) {
+      length = 1 + bits % 26;
+      for (size_t k = 0; k < length; k++)
+        text[k] = letters[harness_random(&random) % (sizeof letters - 1)];
+    } else {
+      double d = (double)(int64_t)bits / 0x1p63 * (double)(UINT64_C(1) << bits % 40);
+      length =
+          (size_t)snprintf(text, sizeof text, i % 3 == 1 ? "%.*f" : "%.*g", (int)(bits % 20), d);
+    }
+    memset(text + length, '7', 16); /* digits of the next field must not be taken */
+    text[length] = ',';
+    decimal field = {0}, read = {0};
+    const char *end;
+    decimal_kind kind = decimal_field(text, length, &field);
+    decimal_kind expected = decimal_read(text, &end, &read);
+    if (end != text + length) expected = DECIMAL_NONE;
+    bool number = kind != DECIMAL_NONE && kind != DECIMAL_BIG;
+    if (kind != expected || (number && field.u != read.u))
+      FAIL("\"%.*s\" is of kind %d and %.17g, expected %d and %.17g", (int)length, text, (int)kind,
+           field.d, (int)expected, read.d);
+  }
+}
+
 TEST_MAIN

@@ -1,0 +1,61 @@
+/* Scratch: see scratch.h. */
+#include "data/scratch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+stow_status scratch_open(scratch *s, const char *beside) {
+  *s = (scratch){.fd = -1, .owned = true, .name = beside};
+  size_t length = strlen(beside);
+  char *path = malloc(length + 16);
+  if (path == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", beside);
+  /* A name that is gone at once: not every file system makes files without one. */
+  snprintf(path, length + 16, "%s.XXXXXX", beside);
+  s->fd = mkostemp(path, O_CLOEXEC);
+  int why = errno;
+  if (s->fd >= 0) unlink(path);
+  free(path);
+  if (s->fd < 0)
+    return stow_fail(STOW_ERR_IO, "%s: no file can be made beside it: %s", beside, strerror(why));
+  return STOW_OK;
+}
+
+void scratch_close(scratch *s) {
+  if (s->owned && s->fd >= 0) close(s->fd);
+  s->fd = -1;
+}
+
+stow_status scratch_write(const scratch *s, uint64_t offset, const void *bytes, size_t count) {
+  const char *at = bytes;
+  for (offset += s->base; count > 0;) {
+    ssize_t put = pwrite(s->fd, at, count, (off_t)offset);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0)
+      return stow_fail(STOW_ERR_IO, "%s: cannot be written at byte %" PRIu64 ": %s", s->name,
+                       offset, strerror(put == 0 ? ENOSPC : errno));
+    at += put;
+    offset += (uint64_t)put;
+    count -= (size_t)put;
+  }
+  return STOW_OK;
+}
+
+stow_status scratch_read(const scratch *s, uint64_t offset, void *to, size_t count) {
+  char *at = to;
+  for (offset += s->base; count > 0;) {
+    ssize_t got = pread(s->fd, at, count, (off_t)offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0)
+      return stow_fail(STOW_ERR_IO, "%s: cannot be read back at byte %" PRIu64 ": %s", s->name,
+                       offset, got == 0 ? "it ends there" : strerror(errno));
+    at += got;
+    offset += (uint64_t)got;
+    count -= (size_t)got;
+  }
+  return STOW_OK;
+}

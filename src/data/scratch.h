@@ -1,0 +1,27 @@
+/* Scratch: values kept in a file between two looks at them: one without a name that vanishes with
+ * the job, or the part of an output behind its header.
+ *
+ * Called by shrink. Reads and writes at any offset, from several threads. */
+#ifndef DATA_SCRATCH_H
+#define DATA_SCRATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct scratch {
+  int fd;
+  bool owned;
+  uint64_t base;    /* offset of its first byte in the file */
+  const char *name; /* for messages: the output's */
+} scratch;
+
+/* A nameless file in the folder of `beside`. */
+stow_status scratch_open(scratch *s, const char *beside);
+void scratch_close(scratch *s);
+stow_status scratch_write(const scratch *s, uint64_t offset, const void *bytes, size_t count);
+stow_status scratch_read(const scratch *s, uint64_t offset, void *to, size_t count);
+
+#endif

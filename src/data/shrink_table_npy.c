@@ -1,0 +1,206 @@
+/* Shrink of tables to one npy: every value in one type that holds all columns.
+ *
+ * While the table is read its values go, row after row and eight bytes each, to where the output's
+ * own will stand: int64 as long as all columns are integers, float64 from the first part with a
+ * fraction or a gap on. Often that is the output. Where it is not, the values are cast from the
+ * front to the back: what is written never passes what is still to be read, because no type is
+ * wider. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data/shrink_table.h"
+#include "numbers/cast.h"
+
+enum { CHUNK_VALUES = 32 << 10 };
+
+typedef struct npy_out {
+  job *job;
+  scratch values;
+  uint64_t columns;
+  bool floats; /* from row float_from on */
+  uint64_t float_from;
+} npy_out;
+
+/* ---- in ---- */
+
+static stow_status order_part(void *context, table_part *part) {
+  npy_out *o = context;
+  for (size_t i = 0; i < part->block.count; i++) {
+    if (part->block.columns[i].form == CSV_CODES) return shrink_table_refuse_text(o->job, i);
+    if (part->block.columns[i].form == CSV_FLOATS && !o->floats) {
+      o->floats = true;
+      o->float_from = part->first_row;
+    }
+  }
+  part->place = o->floats;
+  return STOW_OK;
+}
+
+static void to_doubles(csv_column *c, size_t rows) {
+  double near[1024];
+  if (c->form == CSV_FLOATS) return;
+  for (size_t at = 0; at < rows; at += 1024) {
+    size_t count = rows - at < 1024 ? rows - at : 1024;
+    cast_values(near, DTYPE_F64, c->values + at, c->form == CSV_WIDES ? DTYPE_U64 : DTYPE_I64,
+                count);
+    memcpy(c->values + at, near, count * sizeof near[0]);
+  }
+}
+
+static stow_status take_part(void *context, table_part *part) {
+  npy_out *o = context;
+  csv_block *b = &part->block;
+  if (o->values.fd < 0 || b->rows == 0) return STOW_OK;
+  for (size_t i = 0; i < b->count && part->place; i++) to_doubles(&b->columns[i], b->rows);
+  size_t step = b->count < CHUNK_VALUES ? CHUNK_VALUES / b->count : 1;
+  if (step > b->rows) step = b->rows;
+  uint64_t *rows = malloc(step * b->count * sizeof *rows);
+  if (rows == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", o->job->in);
+  stow_status status = STOW_OK;
+  for (size_t first = 0; first < b->rows && status == STOW_OK; first += step) {
+    size_t count = b->rows - first < step ? b->rows - first : step;
+    for (size_t i = 0; i < b->count; i++) {
+      const uint64_t *from = b->columns[i].values + first;
+      uint64_t *to = rows + i;
+      for (size_t k = 0; k < count; k++, to += b->count) *to = from[k];
+    }
+    status = scratch_write(&o->values, (part->first_row + first) * o->columns * 8, rows,
+                           count * b->count * 8);
+  }
+  free(rows);
+  return status;
+}
+
+/* ---- out ---- */
+
+/* What the integers are that came before the first fraction, column by column. */
+static void widen(const npy_out *o, uint64_t *values, size_t count, uint64_t first) {
+  const column_facts *columns = o->job->result->facts.columns;
+  for (size_t i = 0; i < count; i++) {
+    /* Beside fractions a column past int64 has no negative ones, and the others do not pass it. */
+    bool wide = table_column_type(&columns[(first + i) % o->columns]) == DTYPE_U64 ||
+                (int64_t)values[i] >= 0;
+    double near = wide ? (double)values[i] : (double)(int64_t)values[i];
+    memcpy(&values[i], &near, sizeof near);
+  }
+}
+
+/* Values `first` on, all as `*via`; *count is how many. */
+static stow_status read_chunk(const npy_out *o, uint64_t first, uint64_t *values, size_t *count,
+                              dtype *via) {
+  const file_facts *f = &o->job->result->facts;
+  uint64_t total = f->rows * o->columns, border = o->floats ? o->float_from * o->columns : total;
+  uint64_t left = (first < border ? border : total) - first;
+  *count = left < CHUNK_VALUES ? (size_t)left : CHUNK_VALUES;
+  STOW_TRY(scratch_read(&o->values, first * 8, values, *count * 8));
+  *via = DTYPE_F64;
+  if (first >= border) return STOW_OK;
+  if (o->floats) {
+    widen(o, values, *count, first);
+    return STOW_OK;
+  }
+  *via = DTYPE_I64;
+  for (size_t i = 0; i < f->column_count; i++)
+    if (table_column_type(&f->columns[i]) == DTYPE_U64) *via = DTYPE_U64;
+  return STOW_OK;
+}
+
+/* Casts all values, from the front; to their own place where `write`. */
+static stow_status each_chunk(const npy_out *o, dtype to, bool write, size_t column, loss *l) {
+  const job *j = o->job;
+  uint64_t total = j->result->facts.rows * o->columns;
+  uint64_t *values = malloc(2 * CHUNK_VALUES * sizeof *values);
+  if (values == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", j->in);
+  stow_status status = STOW_OK;
+  for (uint64_t first = 0; first < total && status == STOW_OK;) {
+    size_t count = 0;
+    dtype via = DTYPE_F64;
+    status = read_chunk(o, first, values, &count, &via);
+    if (status != STOW_OK) break;
+    size_t used = count;
+    if (column != SIZE_MAX) { /* that one's values alone, together */
+      used = 0;
+      for (size_t i = 0; i < count; i++)
+        if ((first + i) % o->columns == column) values[used++] = values[i];
+    }
+    status = cast_values(values + CHUNK_VALUES, to, values, via, used);
+    if (status == STOW_OK && l != NULL) loss_add(l, values, via, values + CHUNK_VALUES, to, used);
+    if (status == STOW_OK && write)
+      status = scratch_write(&o->values, first * dtype_bytes(to), values + CHUNK_VALUES,
+                             count * dtype_bytes(to));
+    first += count;
+    if (l != NULL && l->exceeded) break;
+    if (status == STOW_OK) status = budget_tell(j->budget, first, total);
+  }
+  free(values);
+  return status;
+}
+
+static stow_status measure(void *context, size_t column, dtype to, loss *l) {
+  return each_chunk(context, to, false, column, l);
+}
+
+static stow_status finish(npy_out *o, writer *w) {
+  job *j = o->job;
+  const file_facts *f = &j->result->facts;
+  dtype to = j->result->items[0].to;
+  bool as_it_is = to == DTYPE_F64 ? o->floats && o->float_from == 0
+                                  : !o->floats && (to == DTYPE_I64 || to == DTYPE_U64);
+  if (!as_it_is) STOW_TRY(each_chunk(o, to, true, SIZE_MAX, NULL));
+  uint64_t shape[2] = {f->rows, f->column_count};
+  sink s = {.file = w};
+  STOW_TRY(shrink_header(&s, npy_descr(to), false, shape, 2));
+  return writer_end(w, o->values.base + f->rows * o->columns * dtype_bytes(to));
+}
+
+static stow_status read_and_plan(npy_out *o) {
+  job *j = o->job;
+  csv c;
+  table_state state = {0};
+  table_taker taker = {.order = order_part, .take = take_part, .context = o};
+  STOW_TRY(csv_open(&c, j->in, table_row_max(j->budget)));
+  stow_status status =
+      table_read(&j->result->facts, &c, j->options->in.header, j->budget, &taker, &state);
+  csv_close(&c);
+  table_state_free(&state);
+  STOW_TRY(status);
+  table_plan plan = {.to_npy = true, .measure = measure, .context = o};
+  return shrink_table_plan(j, &plan);
+}
+
+/* How far the values stand from the file's start: the header's length does not depend on the rows.
+ */
+static stow_status begin(npy_out *o, writer *w) {
+  uint64_t shape[2] = {1, 1};
+  job *j = o->job;
+  csv c;
+  bool more;
+  STOW_TRY(csv_open(&c, j->in, table_row_max(j->budget)));
+  stow_status status = csv_next(&c, &more);
+  shape[1] = o->columns = c.columns;
+  csv_close(&c);
+  STOW_TRY(status);
+  if (!j->options->dry_run) {
+    STOW_TRY(writer_open(w, j->out, j->from, 0));
+    o->values = (scratch){.fd = w->fd, .name = j->out};
+  } else if (j->options->tolerance > 0) {
+    STOW_TRY(scratch_open(&o->values, j->out));
+  }
+  o->values.base = shrink_header_bytes("<f8", false, shape, 2);
+  return STOW_OK;
+}
+
+stow_status shrink_table_npy(job *j) {
+  npy_out o = {.job = j, .values = {.fd = -1}};
+  writer w = {.fd = -1};
+  STOW_TRY(begin(&o, &w));
+  stow_status status = read_and_plan(&o);
+  if (j->options->dry_run) {
+    scratch_close(&o.values);
+    return status;
+  }
+  if (status == STOW_OK) status = finish(&o, &w);
+  return shrink_finish(j, &w, status);
+}

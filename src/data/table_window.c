@@ -1,0 +1,367 @@
+/* Table windows: cutting the stream at row ends, reading the rows of one, and joining it to those
+ * before it.
+ *
+ * A window is read with what its columns were in the windows known by then. Where a column turned
+ * to text in a window before it that was not known yet, it is read again, so that its numbers are
+ * text too. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/table_parts.h"
+
+/* ---- cutting ---- */
+
+static stow_status no_memory(const table_pass *p) {
+  return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory for a window of the table",
+                   p->from->in.name);
+}
+
+/* The end of the last whole row in the window; NULL if there is none. */
+static const char *last_row_end(const csv *c) {
+  const char *at = (const char *)c->in.at, *end = (const char *)c->in.end, *found = NULL;
+  if (memchr(at, '"', (size_t)(end - at)) == NULL) {
+    found = memrchr(at, '\n', (size_t)(end - at));
+    return found != NULL ? found + 1 : NULL;
+  }
+  for (const char *row = at; (row = csv_row_end(c, row, end)) != NULL;) found = ++row;
+  return found;
+}
+
+/* Bounds the values of a window: the budget of a thread may be less than 256 KiB of text needs. */
+static const char *fewer_rows(const table_pass *p, const csv *c, const char *stop, size_t *ends) {
+  const char *at = (const char *)c->in.at;
+  size_t rows_max = p->values_max / p->state->count - 1;
+  *ends = csv_line_ends(at, (size_t)(stop - at));
+  while (*ends > rows_max) {
+    size_t half = (size_t)(stop - at) / 2;
+    const char *cut = memchr(at, '"', (size_t)(stop - at)) == NULL
+                          ? memrchr(at, '\n', half)
+                          : NULL; /* quotes: one row, which is always right */
+    if (cut == NULL) cut = csv_row_end(c, at, stop);
+    if (cut == NULL || cut + 1 >= stop) break;
+    stop = cut + 1;
+    *ends = csv_line_ends(at, (size_t)(stop - at));
+  }
+  return stop;
+}
+
+static stow_status fill_window(table_pass *p, const char **stop) {
+  csv *c = p->from;
+  *stop = input_left(&c->in) > 0 ? last_row_end(c) : NULL;
+  while (*stop == NULL && !c->in.at_eof) {
+    size_t left = input_left(&c->in);
+    if (left > c->row_max)
+      return stow_fail(STOW_ERR_BUDGET,
+                       "%s: line %" PRIu64 ": a row of more than %zu KiB (a quote that is not "
+                       "closed?); give more with --memory",
+                       c->in.name, c->lines + 1, c->row_max >> 10);
+    STOW_TRY(input_fill(&c->in, left + 1));
+    if (input_left(&c->in) > 0) *stop = last_row_end(c);
+  }
+  if (*stop == NULL) *stop = (const char *)c->in.end; /* the last row, without an end */
+  return STOW_OK;
+}
+
+/* Hands bytes [at, stop) of the stream to the window. Where that is the whole of what the stream
+ * has, the two change memory; otherwise they are copied. */
+static stow_status hand_over(table_window *w, csv *c, const char *stop) {
+  size_t count = (size_t)(stop - (const char *)c->in.at);
+  if (count > w->capacity) {
+    uint8_t *bytes = realloc(w->bytes, count + INPUT_SLACK);
+    if (bytes == NULL) return no_memory(w->pass);
+    w->bytes = bytes;
+    w->capacity = count;
+  }
+  memcpy(w->bytes, c->in.at, count);
+  memset(w->bytes + count, 0, INPUT_SLACK);
+  c->in.at += count;
+  w->rows.in.at = w->rows.in.window = w->bytes;
+  w->rows.in.end = w->bytes + count;
+  return STOW_OK;
+}
+
+static stow_status make_values(table_window *w, size_t rows_max) {
+  size_t columns = w->pass->state->count, needed = columns * rows_max;
+  if (needed > w->value_capacity) {
+    free(w->values);
+    w->values = malloc(needed * sizeof *w->values);
+    w->value_capacity = w->values != NULL ? needed : 0;
+    if (w->values == NULL) return no_memory(w->pass);
+  }
+  w->part.block.rows_max = rows_max;
+  for (size_t i = 0; i < columns; i++) w->columns[i].values = w->values + i * rows_max;
+  return STOW_OK;
+}
+
+/* With the lock held. */
+static void know_forms(table_window *w) {
+  memcpy(w->forms, w->pass->forms, w->pass->state->count * sizeof *w->forms);
+}
+
+stow_status table_window_next(table_window *w, bool *more) {
+  table_pass *p = w->pass;
+  csv *c = p->from;
+  const char *stop;
+  size_t ends = 0;
+  STOW_TRY(fill_window(p, &stop));
+  *more = stop > (const char *)c->in.at;
+  if (!*more) return STOW_OK;
+  stop = fewer_rows(p, c, stop, &ends);
+  w->lines_before = c->lines;
+  w->raw_bytes = c->in.raw_bytes;
+  c->lines += ends;
+  STOW_TRY(hand_over(w, c, stop));
+  /* Room for a last row without an end, and an odd stride: columns must not share cache sets. */
+  STOW_TRY(make_values(w, (ends + 1) | 9));
+  know_forms(w);
+  w->ticket = p->tickets++;
+  return STOW_OK;
+}
+
+/* ---- reading ---- */
+
+static stow_status code_of(void *context, size_t column, const char *text, size_t length,
+                           uint64_t *code) {
+  table_window *w = context;
+  table_pass *p = w->pass;
+  uint32_t number = 0;
+  *code = 0;
+  if (w->words == p->state->words && (p->state->too_many[column] || w->tallies[column].mixed))
+    return STOW_OK;
+  intern *words = &w->words[column];
+  STOW_TRY(intern_add(words, &number, text, length));
+  *code = number;
+  return STOW_OK;
+}
+
+/* A column's first text: what came before it in the window was nothing, or makes it mixed. */
+static stow_status become_text(table_window *w, size_t i, const csv_field *f, uint64_t line) {
+  csv_column *c = &w->columns[i];
+  tally *t = &w->tallies[i];
+  size_t row = w->part.block.rows;
+  uint64_t code = 0;
+  if (c->numbers) t->numbers += row;
+  if (t->numbers + t->bools + t->missing_words > 0) t->mixed = true;
+  if (w->words == w->pass->state->words) { /* one thread: what came before is known */
+    const tally *before = &w->pass->state->tallies[i];
+    if (before->numbers + before->bools + before->missing_words > 0) t->mixed = true;
+    if (before->missing > 0) STOW_TRY(code_of(w, i, "", 0, &code));
+  }
+  t->first_text_line = line;
+  c->form = CSV_CODES;
+  if (row > 0) {
+    STOW_TRY(code_of(w, i, "", 0, &code));
+    for (size_t k = 0; k < row; k++) c->values[k] = code;
+  }
+  return code_of(w, i, f->text, f->length, &c->values[row]);
+}
+
+static stow_status add_field(table_window *w, size_t i, const csv_field *f, uint64_t line) {
+  csv_column *c = &w->columns[i];
+  tally *t = &w->tallies[i];
+  size_t row = w->part.block.rows;
+  c->text_bytes += f->length; /* of numbers too: the column may turn out to be text */
+  if (f->length > c->longest) c->longest = f->length;
+  /* Once a column is text, everything in it is; only nothing stays nothing. */
+  if (c->form == CSV_CODES) {
+    c->missing += f->length == 0;
+    return code_of(w, i, f->text, f->length, &c->values[row]);
+  }
+  c->numbers =
+      c->numbers || f->kind == CSV_SIGNED || f->kind == CSV_UNSIGNED || f->kind == CSV_FLOAT;
+  switch (f->kind) {
+  case CSV_SIGNED: csv_column_integer(c, row, f->value.i); break;
+  case CSV_UNSIGNED:
+    t->wide_count++;
+    csv_column_wide(c, row, f->value.u);
+    break;
+  case CSV_FLOAT:
+    c->fractions = true;
+    csv_column_float(c, row, f->value.d);
+    break;
+  case CSV_BOOL:
+    t->bools++;
+    t->false_count += f->value.i == 0;
+    csv_column_integer(c, row, f->value.i);
+    break;
+  case CSV_MISSING:
+    c->missing++;
+    t->missing_words += f->length > 0;
+    csv_column_float(c, row, (double)NAN);
+    break;
+  case CSV_TEXT: return become_text(w, i, f, line);
+  }
+  return STOW_OK;
+}
+
+static stow_status add_row(void *context, csv *c) {
+  table_window *w = context;
+  for (size_t i = 0; i < w->part.block.count; i++)
+    STOW_TRY(add_field(w, i, &c->fields[i], c->line));
+  return STOW_OK;
+}
+
+/* The window's csv is a view: the rows of one table, from the window's own memory. */
+static void begin_rows(table_window *w) {
+  csv *c = &w->rows;
+  c->in.at = w->bytes;
+  c->in.at_eof = true;
+  c->in.name = w->pass->from->in.name;
+  c->delimiter = w->pass->from->delimiter;
+  c->columns = w->pass->from->columns;
+  c->row_max = w->pass->from->row_max;
+  c->fields_max = w->pass->from->fields_max;
+  c->lines = w->lines_before;
+  w->part.block.rows = 0;
+}
+
+static void begin_columns(table_window *w) {
+  table_pass *p = w->pass;
+  bool own_words = w->words != p->state->words;
+  for (size_t i = 0; i < p->state->count; i++) {
+    csv_column *c = &w->columns[i];
+    *c = (csv_column){.values = c->values, .form = w->forms[i]};
+    tally_begin(&w->tallies[i]);
+    if (own_words) intern_free(&w->words[i]);
+    if (!own_words && c->form == CSV_CODES) w->tallies[i].mixed = p->state->tallies[i].mixed;
+  }
+}
+
+static void end_columns(table_window *w) {
+  for (size_t i = 0; i < w->pass->state->count; i++)
+    tally_block(&w->tallies[i], &w->columns[i], w->part.block.rows);
+}
+
+stow_status table_window_read(table_window *w) {
+  begin_rows(w);
+  begin_columns(w);
+  STOW_TRY(csv_block_fill(&w->part.block, &w->rows));
+  end_columns(w);
+  return STOW_OK;
+}
+
+stow_status table_window_first(table_window *w) {
+  know_forms(w);
+  STOW_TRY(make_values(w, 1));
+  begin_columns(w);
+  w->part.block.rows = 0;
+  STOW_TRY(add_row(w, w->pass->from));
+  w->part.block.rows = 1;
+  end_columns(w);
+  w->ticket = w->pass->tickets++;
+  return STOW_OK;
+}
+
+/* ---- merging ---- */
+
+/* The window's own numbers of its texts become the pass's. */
+static stow_status merge_words(table_window *w, size_t i) {
+  table_pass *p = w->pass;
+  intern *to = &p->state->words[i];
+  const intern *from = &w->words[i];
+  csv_column *c = &w->columns[i];
+  if (from->count > w->code_capacity) {
+    free(w->codes);
+    w->codes = malloc(from->count * sizeof *w->codes);
+    w->code_capacity = w->codes != NULL ? from->count : 0;
+    if (w->codes == NULL) return no_memory(p);
+  }
+  uint32_t nothing;
+  if (to->count == 0 && p->state->tallies[i].missing > 0) STOW_TRY(intern_add(to, &nothing, "", 0));
+  for (uint32_t k = 0; k < from->count; k++) {
+    size_t length;
+    const char *text = intern_get(from, k, &length);
+    STOW_TRY(intern_add(to, &w->codes[k], text, length));
+  }
+  for (size_t row = 0; row < w->part.block.rows; row++) c->values[row] = w->codes[c->values[row]];
+  return STOW_OK;
+}
+
+/* Texts, and about 14 bytes of tables for each, twice while they move to a larger place. */
+static uint64_t words_bytes(const table_state *s) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < s->count; i++) bytes += 2 * s->words[i].length + 28 * s->words[i].count;
+  return bytes;
+}
+
+static stow_status bound_words(table_pass *p) {
+  table_state *s = p->state;
+  if (words_bytes(s) <= p->words_max) return STOW_OK;
+  size_t most = 0;
+  for (size_t i = 1; i < s->count; i++)
+    if (s->words[i].length > s->words[most].length) most = i;
+  if (p->to != NULL && p->to->needs_codes)
+    return stow_fail(STOW_ERR_BUDGET,
+                     "%s: column \"%.100s\" has more distinct text than the budget holds (%" PRIu64
+                     " KiB of it so far); give more with --memory",
+                     p->from->in.name, p->facts->columns[most].name, s->words[most].length >> 10);
+  s->too_many[most] = true;
+  intern_free(&s->words[most]);
+  return STOW_OK;
+}
+
+static bool turned_to_text(const table_window *w) {
+  for (size_t i = 0; i < w->pass->state->count; i++)
+    if (w->pass->forms[i] == CSV_CODES && w->columns[i].form != CSV_CODES) return true;
+  return false;
+}
+
+/* A text that stands among numbers of windows before: its distinct texts are not all known. */
+static void forget_mixed(table_pass *p, size_t i) {
+  if (p->state->tallies[i].mixed && p->state->words[i].count > 0) intern_free(&p->state->words[i]);
+}
+
+stow_status table_window_merge(table_window *w) {
+  table_pass *p = w->pass;
+  table_state *s = p->state;
+  if (turned_to_text(w)) {
+    know_forms(w);
+    STOW_TRY(table_window_read(w));
+  }
+  bool own_words = w->words != s->words;
+  for (size_t i = 0; i < s->count; i++) {
+    tally *t = &s->tallies[i];
+    bool text = w->columns[i].form == CSV_CODES, was_text = p->forms[i] == CSV_CODES;
+    if (text && !was_text && t->numbers + t->bools + t->missing_words > 0) t->mixed = true;
+    t->mixed = t->mixed || w->tallies[i].mixed;
+    if (text && own_words && !s->too_many[i] && !t->mixed) STOW_TRY(merge_words(w, i));
+    tally_join(t, &w->tallies[i]);
+    if (text) p->forms[i] = CSV_CODES;
+    if (w->columns[i].form == CSV_FLOATS && !text) p->forms[i] = CSV_FLOATS;
+    forget_mixed(p, i);
+  }
+  STOW_TRY(bound_words(p));
+  w->part.first_row = s->rows;
+  s->rows += w->part.block.rows;
+  return STOW_OK;
+}
+
+stow_status table_window_make(table_window *w, table_pass *p) {
+  size_t columns = p->state->count;
+  *w = (table_window){.pass = p};
+  w->columns = calloc(columns, sizeof *w->columns);
+  w->tallies = calloc(columns, sizeof *w->tallies);
+  w->forms = calloc(columns, sizeof *w->forms);
+  w->words = p->threads > 1 ? calloc(columns, sizeof *w->words) : p->state->words;
+  if (w->columns == NULL || w->tallies == NULL || w->forms == NULL || w->words == NULL)
+    return no_memory(p);
+  w->part.block = (csv_block){
+      .columns = w->columns, .count = columns, .text = code_of, .row = add_row, .context = w};
+  return STOW_OK;
+}
+
+void table_window_free(table_window *w) {
+  if (w->pass != NULL && w->words != NULL && w->words != w->pass->state->words) {
+    for (size_t i = 0; i < w->pass->state->count; i++) intern_free(&w->words[i]);
+    free(w->words);
+  }
+  free(w->bytes);
+  free(w->rows.fields);
+  free(w->columns);
+  free(w->values);
+  free(w->forms);
+  free(w->tallies);
+  free(w->codes);
+}

@@ -1,0 +1,151 @@
+/* Tally: see tally.h. */
+#include "data/tally.h"
+
+#include "numbers/cast.h"
+
+enum { RUN = 1024 };
+
+/* What CPython spends on a short ASCII text beside its letters, and a reference to it: what a text
+ * column costs in pandas today. */
+#define TEXT_OBJECT_BYTES (49 + 8)
+
+void tally_begin(tally *t) {
+  *t = (tally){0};
+  scan_begin(&t->integers, DTYPE_I64);
+  scan_begin(&t->wides, DTYPE_U64);
+  scan_begin(&t->floats, DTYPE_F64);
+}
+
+void tally_join(tally *t, const tally *later) {
+  if (later->texts > 0 && t->texts == 0 && t->numbers + t->bools + t->missing_words > 0)
+    t->mixed = true;
+  scan_join(&t->integers, &later->integers);
+  scan_join(&t->wides, &later->wides);
+  scan_join(&t->floats, &later->floats);
+  t->numbers += later->numbers;
+  t->wide_count += later->wide_count;
+  t->fractions += later->fractions;
+  t->bools += later->bools;
+  t->false_count += later->false_count;
+  t->texts += later->texts;
+  t->missing += later->missing;
+  t->missing_words += later->missing_words;
+  t->text_bytes += later->text_bytes;
+  if (later->longest > t->longest) t->longest = later->longest;
+  if (t->first_text_line == 0) t->first_text_line = later->first_text_line;
+  t->negative_beside_wide = t->negative_beside_wide || later->negative_beside_wide;
+  t->inexact = t->inexact || later->inexact;
+  t->mixed = t->mixed || later->mixed;
+}
+
+/* Integers are scanned as what they are, and as doubles: the column may have fractions elsewhere.
+ */
+static void add_integers(tally *t, const csv_column *c, size_t rows) {
+  bool wide = c->form == CSV_WIDES;
+  dtype type = wide ? DTYPE_U64 : DTYPE_I64;
+  scan part;
+  scan_begin(&part, type);
+  for (size_t at = 0; at < rows; at += RUN) {
+    double near[RUN];
+    size_t count = rows - at < RUN ? rows - at : RUN;
+    scan_add(&part, c->values + at, count);
+    cast_values(near, DTYPE_F64, c->values + at, type, count);
+    scan_add(&t->floats, near, count);
+    if (part.least >= -0x1p53 && part.most <= 0x1p53) continue;
+    for (size_t i = 0; i < count && !t->inexact; i++)
+      t->inexact = wide ? near[i] >= 0x1p64 || (uint64_t)near[i] != c->values[at + i]
+                        : near[i] >= 0x1p63 || (int64_t)near[i] != (int64_t)c->values[at + i];
+  }
+  scan_join(wide ? &t->wides : &t->integers, &part);
+}
+
+void tally_block(tally *t, const csv_column *c, size_t rows) {
+  t->missing += c->missing;
+  t->text_bytes += c->text_bytes;
+  if (c->longest > t->longest) t->longest = c->longest;
+  t->inexact = t->inexact || c->inexact;
+  t->negative_beside_wide = t->negative_beside_wide || c->negative;
+  switch (c->form) {
+  case CSV_CODES: t->texts += rows - c->missing; return;
+  case CSV_FLOATS:
+    scan_add(&t->floats, c->values, rows);
+    t->fractions += c->fractions ? rows : 0;
+    break;
+  default: add_integers(t, c, rows);
+  }
+  t->numbers += c->numbers ? rows : 0; /* only whether there are any matters */
+}
+
+/* ---- what the column turned out to be ---- */
+
+bool tally_is_text(const tally *t) {
+  if (t->texts > 0) return true;
+  if (t->bools > 0) return t->numbers + t->missing > 0;
+  bool negative = t->negative_beside_wide || (t->integers.count > 0 && t->integers.least < 0);
+  if (t->wide_count > 0 && negative) return true;     /* no type holds both */
+  return t->inexact && t->fractions + t->missing > 0; /* nor these */
+}
+
+static void conclude_integers(column_facts *to, const tally *t) {
+  scan *s = &to->values;
+  if (t->bools > 0) {
+    scan_begin(s, DTYPE_BOOL);
+    s->count = t->bools;
+    s->zeros = t->false_count;
+    s->least_int = t->false_count == 0;
+    s->most_int = t->false_count < t->bools;
+    s->least = (double)s->least_int;
+    s->most = (double)s->most_int;
+    return;
+  }
+  if (t->wide_count == 0) {
+    *s = t->integers;
+    return;
+  }
+  *s = t->wides;
+  if (t->integers.count == 0) return;
+  s->count += t->integers.count;
+  s->zeros += t->integers.zeros;
+  if (t->integers.least < s->least) s->least = t->integers.least;
+  if ((uint64_t)t->integers.least_int < (uint64_t)s->least_int)
+    s->least_int = t->integers.least_int;
+}
+
+static dtype code_type(uint64_t codes) {
+  return codes <= 256 ? DTYPE_U8 : codes <= 65536 ? DTYPE_U16 : DTYPE_U32;
+}
+
+static void conclude_text(column_facts *to, const tally *t, uint64_t rows, const intern *words) {
+  to->text = true;
+  to->type_name = "text";
+  to->mixed = t->numbers + t->bools > 0;
+  to->first_text_line = t->first_text_line;
+  to->text_bytes = t->text_bytes;
+  to->longest = t->longest;
+  to->distinct_known = words != NULL && !t->mixed && t->texts > 0;
+  to->bytes = rows * TEXT_OBJECT_BYTES + t->text_bytes;
+  to->bytes_after = to->bytes;
+  if (!to->distinct_known) return;
+  uint32_t nothing;
+  to->distinct = words->count - intern_find(words, &nothing, "", 0);
+  to->distinct_bytes = words->length - words->count; /* less the ends */
+  to->smallest = code_type(words->count);
+  uint64_t coded = rows * dtype_bytes(to->smallest) + to->distinct_bytes;
+  if (coded < to->bytes) to->bytes_after = coded;
+}
+
+void tally_conclude(column_facts *to, const tally *t, uint64_t rows, const intern *words) {
+  to->missing = t->missing;
+  if (tally_is_text(t)) {
+    conclude_text(to, t, rows, words);
+    return;
+  }
+  if (t->fractions + t->missing > 0 || t->numbers + t->bools == 0)
+    to->values = t->floats;
+  else
+    conclude_integers(to, t);
+  to->type_name = dtype_name(to->values.type);
+  to->smallest = scan_smallest(&to->values, false);
+  to->bytes = rows * dtype_bytes(to->values.type);
+  to->bytes_after = rows * dtype_bytes(to->smallest);
+}

@@ -1,0 +1,110 @@
+/* Csv block: which loop this machine gets, and the rows that loop leaves. */
+#include "formats/csv_block.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/csv_block_parts.h"
+
+/* An integer no double holds is rounded; the flag says so. */
+static double nearest(int64_t value, bool *inexact) {
+  double near = (double)value;
+  /* 2^63 itself does not come back into an int64. */
+  if (near >= 0x1p63 || (int64_t)near != value) *inexact = true;
+  return near;
+}
+
+static double nearest_wide(uint64_t value, bool *inexact) {
+  double near = (double)value;
+  if (near >= 0x1p64 || (uint64_t)near != value) *inexact = true;
+  return near;
+}
+
+static void to_floats(csv_column *to, size_t rows) {
+  for (size_t i = 0; i < rows; i++) {
+    double near = to->form == CSV_WIDES ? nearest_wide(to->values[i], &to->inexact)
+                                        : nearest((int64_t)to->values[i], &to->inexact);
+    memcpy(&to->values[i], &near, sizeof near);
+  }
+  to->form = CSV_FLOATS;
+}
+
+void csv_column_float(csv_column *to, size_t row, double value) {
+  if (to->form != CSV_FLOATS) to_floats(to, row);
+  memcpy(&to->values[row], &value, sizeof value);
+}
+
+void csv_column_integer(csv_column *to, size_t row, int64_t value) {
+  if (to->form == CSV_FLOATS) {
+    csv_column_float(to, row, nearest(value, &to->inexact));
+    return;
+  }
+  if (to->form == CSV_WIDES && value < 0) to->negative = true;
+  to->values[row] = (uint64_t)value;
+}
+
+void csv_column_wide(csv_column *to, size_t row, uint64_t value) {
+  if (to->form == CSV_FLOATS) {
+    csv_column_float(to, row, nearest_wide(value, &to->inexact));
+    return;
+  }
+  for (size_t i = 0; i < row && to->form == CSV_INTEGERS; i++)
+    if ((int64_t)to->values[i] < 0) to->negative = true;
+  to->form = CSV_WIDES;
+  to->values[row] = value;
+}
+
+/* Wide loops where the machine has them; $STOWAGE_KERNELS=portable is for tests. */
+static bool use_wide(void) {
+#if defined(__x86_64__)
+  const char *wanted = getenv("STOWAGE_KERNELS");
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("bmi2") &&
+         (wanted == NULL || strcmp(wanted, "avx512") == 0);
+#else
+  return false;
+#endif
+}
+
+static bool wide_loops;
+static pthread_once_t wide_once = PTHREAD_ONCE_INIT;
+
+static void look(void) {
+  wide_loops = use_wide();
+}
+
+static csv_rows choose(void) {
+  pthread_once(&wide_once, look);
+#if defined(__x86_64__)
+  if (wide_loops) return csv_rows_avx512;
+#endif
+  return csv_rows_portable;
+}
+
+size_t csv_line_ends(const char *at, size_t count) {
+  pthread_once(&wide_once, look);
+#if defined(__x86_64__)
+  if (wide_loops) return csv_line_ends_avx512(at, count);
+#endif
+  return csv_line_ends_portable(at, count);
+}
+
+static stow_status odd_row(csv_block *b, csv *c) {
+  bool more = false;
+  STOW_TRY(csv_next(c, &more));
+  if (!more) return STOW_OK;
+  STOW_TRY(b->row(b->context, c));
+  b->rows++;
+  return STOW_OK;
+}
+
+stow_status csv_block_fill(csv_block *b, csv *c) {
+  csv_rows rows = choose();
+  for (bool odd = true; odd && c->in.at < c->in.end;) {
+    STOW_TRY(rows(b, c, &odd));
+    if (odd) STOW_TRY(odd_row(b, c));
+  }
+  return STOW_OK;
+}
