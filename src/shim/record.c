@@ -13,7 +13,7 @@
 #include <stowage/version.h>
 
 #include "base/lock.h"
-#include "shim/python.h"
+#include "shim/inside.h"
 #include "shim/python_stack.h"
 #include "shim/shim.h"
 #include "shim/spill.h"
@@ -210,7 +210,7 @@ static bool has_stack(stow_trace_kind kind) {
 void record_event(stow_trace_kind kind, uint64_t addr, uint64_t bytes, const void *stream,
                   unsigned device, unsigned tier) {
   if (!recording()) return;
-  python_schedule();
+  inside_schedule();
   stow_trace_record event = {.addr = addr,
                              .bytes = bytes,
                              .stream = (uintptr_t)stream,

@@ -1,0 +1,79 @@
+/* Inside: the functions inside.py calls, and when it runs. */
+#include "shim/inside.h"
+
+#include <stdint.h>
+
+#include "shim/python.h"
+#include "shim/python_stack.h"
+#include "shim/record.h"
+#include "shim/shim.h"
+
+/* inside.py, made at build time. */
+static const char TEXT[] = {
+#include <shim-inside.inc>
+    , '\0'};
+
+static void (*step_ended)(void); /* set once, early */
+
+void inside_on_step(void (*ended)(void)) {
+  step_ended = ended;
+}
+
+static python_object *mark(python_object *self, python_object *arguments) {
+  const char *name;
+  int begins;
+  (void)self;
+  if (!python_parse(arguments, "si", &name, &begins)) return NULL;
+  record_mark(name, begins != 0);
+  return python_none();
+}
+
+static python_object *fact(python_object *self, python_object *arguments) {
+  const char *key, *value;
+  (void)self;
+  if (!python_parse(arguments, "ss", &key, &value)) return NULL;
+  record_fact(key, value);
+  return python_none();
+}
+
+static python_object *check_stacks(python_object *self, python_object *arguments) {
+  (void)self, (void)arguments;
+  return python_build("i", python_stack_check() ? 1 : 0);
+}
+
+static python_object *end_step(python_object *self, python_object *arguments) {
+  (void)self, (void)arguments;
+  if (step_ended != NULL) step_ended();
+  return python_none();
+}
+
+static python_object *log_line(python_object *self, python_object *arguments) {
+  const char *text;
+  (void)self;
+  if (!python_parse(arguments, "s", &text)) return NULL;
+  shim_log("inside: %s", text);
+  return python_none();
+}
+
+static python_method methods[] = {
+    PYTHON_METHOD("shim_mark", mark),
+    PYTHON_METHOD("shim_fact", fact),
+    PYTHON_METHOD("shim_check_stacks", check_stacks),
+    PYTHON_METHOD("shim_step_ended", end_step),
+    PYTHON_METHOD("shim_log", log_line),
+    {NULL, NULL, 0, NULL},
+};
+
+static python_script script = {.file = "<stowage inside.py>",
+                               .text = TEXT,
+                               .entry = "arm",
+                               .methods = methods,
+                               .word_name = "shim_rank"};
+static _Atomic uint32_t asked;
+
+void inside_schedule(void) {
+  uint32_t turn = atomic_fetch_add_explicit(&asked, 1, memory_order_relaxed);
+  if ((turn & (turn - 1)) != 0) return;
+  if (turn == 0) script.word = record_rank();
+  python_script_schedule(&script);
+}
