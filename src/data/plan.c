@@ -17,9 +17,10 @@ enum {
   AHEAD_MOST = 1024,
   READERS_MOST = 64,
 };
-#define AHEAD_BYTES    (UINT64_C(64) << 20) /* more read ahead than this hides no delay */
-#define READERS_SHARE  8                    /* of the budget at most, for the readers' scratch */
-#define ORDER_SHARE    16                   /* and for the order of the blocks */
+#define AHEAD_LOCAL    (UINT64_C(16) << 20) /* more read ahead than this hides no delay of a disk */
+#define AHEAD_REMOTE   (UINT64_C(64) << 20)
+#define READERS_SHARE  8  /* of the budget at most, for the readers' scratch */
+#define ORDER_SHARE    16 /* and for the order of the blocks */
 #define LARGE_BUDGET   (UINT64_C(32) << 20)
 #define SCRATCH_LARGE  (UINT64_C(1) << 20)
 #define SCRATCH_SMALL  (UINT64_C(256) << 10)
@@ -99,7 +100,7 @@ static void choose_readers(plan *p) {
 static void choose_ahead(plan *p, uint64_t bytes) {
   uint64_t batch = batch_bytes(p), fit = bytes / batch;
   uint64_t ahead = fit > WITH_CALLER ? fit - WITH_CALLER : 0;
-  ahead = least(ahead, most(AHEAD_BYTES / batch, 4));
+  ahead = least(ahead, most((p->remote ? AHEAD_REMOTE : AHEAD_LOCAL) / batch, 4));
   p->ahead = (uint32_t)most(AHEAD_LEAST, least(ahead, AHEAD_MOST));
   uint64_t group = p->window_rows == 0 ? p->stage_bytes / batch : SCRATCH_SMALL / batch;
   p->group = (uint32_t)most(1, least(group, p->ahead / (2 * p->readers)));

@@ -1,0 +1,166 @@
+"""What batches and open share: the C structures, where an array comes from, and its type in NumPy's words."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from ctypes import CFUNCTYPE, POINTER, c_bool, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from typing import Any, Iterable, Optional, Tuple
+
+from ._library import Invalid, StowageError, declare
+
+READER = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_uint64)
+_IO_FAILED = -9
+
+
+class ArrayOptions(ctypes.Structure):
+    _fields_ = [
+        ("version", c_uint32),
+        ("path", c_char_p),
+        ("raw_dtype", c_char_p),
+        ("raw_shape", POINTER(c_uint64)),
+        ("raw_dims", c_uint32),
+        ("as_dtype", c_char_p),
+        ("headers", POINTER(c_char_p)),
+        ("read", READER),
+        ("read_user", c_void_p),
+        ("read_bytes", c_uint64),
+    ]
+
+
+class ArrayInfo(ctypes.Structure):
+    _fields_ = [
+        ("dtype", c_char * 72),
+        ("file_dtype", c_char * 72),
+        ("item_bytes", c_uint64),
+        ("dims", c_uint32),
+        ("shape", c_uint64 * 64),
+        ("rows", c_uint64),
+        ("row_items", c_uint64),
+        ("fortran_order", c_bool),
+    ]
+
+
+declare(
+    {
+        "stow_array_open": (c_int, [POINTER(c_void_p), POINTER(ArrayOptions)]),
+        "stow_array_close": (None, [c_void_p]),
+        "stow_array_get_info": (c_int, [c_void_p, POINTER(ArrayInfo)]),
+        "stow_array_read": (c_int, [c_void_p, c_uint64, c_uint64, c_uint64, c_uint64, c_uint64, c_void_p]),
+    }
+)
+
+
+class _FileReader:
+    """Bytes of a Python file object that can seek, for the C library's threads."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        self.lock = threading.Lock()
+        self.failed: Optional[BaseException] = None
+        self.bytes = file.seek(0, os.SEEK_END)
+        if self.bytes is None:  # some file objects do not follow io's rule
+            self.bytes = file.tell()
+        self.function = READER(self._read)
+
+    def _read(self, _user: Any, offset: int, to: int, count: int) -> int:
+        try:
+            self._fill(memoryview((c_char * count).from_address(to)).cast("B"), offset)
+            return 0
+        except BaseException as reason:  # it must not pass through C
+            self.failed = reason
+            return _IO_FAILED
+
+    def _fill(self, to: memoryview, offset: int) -> None:
+        with self.lock:
+            self.file.seek(offset)
+            done = 0
+            while done < len(to):
+                part = self.file.read(min(len(to) - done, 4 << 20))
+                if not part:
+                    raise EOFError(f"it ends at byte {offset + done}; it had {self.bytes} bytes when it was opened")
+                to[done : done + len(part)] = part
+                done += len(part)
+
+
+class Origin:
+    """One array as the caller gave it, and the C options that say so. Keeps alive what C points to."""
+
+    def __init__(
+        self,
+        given: Any,
+        dtype: Any = None,
+        raw_dtype: Any = None,
+        raw_shape: Optional[Iterable[int]] = None,
+        headers: "Optional[dict[str, str]]" = None,
+    ) -> None:
+        self.reader: Optional[_FileReader] = None
+        self.options = ArrayOptions(version=1)
+        if hasattr(given, "read") and hasattr(given, "seek"):
+            self.reader = _FileReader(given)
+            self.name = str(getattr(given, "name", None) or getattr(given, "path", None) or type(given).__name__)
+            self.options.read = self.reader.function
+            self.options.read_bytes = self.reader.bytes
+        elif isinstance(given, (str, bytes, os.PathLike)):
+            self.name = os.fsdecode(os.fspath(given))
+        else:
+            raise TypeError(f"{given!r}: give a path, a URL, or a file object that has read and seek")
+        self.options.path = os.fsencode(self.name)
+        if dtype is not None:
+            self.options.as_dtype = type_name(dtype).encode()
+        if raw_dtype is not None:
+            self.options.raw_dtype = type_name(raw_dtype).encode()
+        if raw_shape is not None:
+            shape = [int(n) for n in raw_shape]
+            self.shape = (c_uint64 * max(len(shape), 1))(*shape)
+            self.options.raw_shape = self.shape
+            self.options.raw_dims = len(shape)
+        if headers:
+            lines = [f"{name}: {value}".encode() for name, value in headers.items()]
+            self.headers = (c_char_p * (len(lines) + 1))(*lines, None)
+            self.options.headers = self.headers
+
+    def explain(self, error: StowageError) -> StowageError:
+        """The error of the library, with the file object's own behind it."""
+        if self.reader is not None and self.reader.failed is not None:
+            error.__cause__, self.reader.failed = self.reader.failed, None
+        return error
+
+
+def type_name(dtype: Any) -> str:
+    """A type in the library's words: names, NumPy's and torch's types.
+
+    >>> type_name("f16"), type_name(float), type_name("<f4")
+    ('f16', 'float64', 'float32')
+    """
+    if isinstance(dtype, str) and dtype[:1] not in ("<", ">", "=", "|"):
+        return dtype
+    text = str(dtype)
+    if text.startswith("torch."):
+        return text[len("torch.") :]
+    import numpy
+
+    try:
+        return numpy.dtype(dtype).name
+    except TypeError:
+        raise Invalid(f"{dtype!r} is no type of numbers; write it as float32 or f16") from None
+
+
+def numpy_type(name: str) -> Tuple[Any, bool]:
+    """NumPy's dtype for the library's word, and whether it only stands for bfloat16, which NumPy does not have."""
+    import numpy
+
+    if name != "bfloat16":
+        return numpy.dtype(name), False
+    try:
+        import ml_dtypes  # type: ignore[import-not-found, unused-ignore]
+
+        return numpy.dtype(ml_dtypes.bfloat16), True
+    except ImportError:
+        return numpy.dtype("uint16"), True
+
+
+def shape_of(info: ArrayInfo) -> Tuple[int, ...]:
+    return tuple(info.shape[: info.dims])
+

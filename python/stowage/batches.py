@@ -1,0 +1,531 @@
+"""Batches of rows from files far larger than memory: `stowage.batches(path, batch_size=256, shuffle=True)`.
+
+The C library reads ahead in the background, within a memory budget; what comes out are NumPy arrays (or torch tensors)
+over its buffers, without a copy. An array that is kept keeps its buffer, and only its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import weakref
+from collections import deque
+from ctypes import CFUNCTYPE, POINTER, byref, c_bool, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+
+from ._array import ArrayInfo, ArrayOptions, Origin, numpy_type, shape_of
+from ._library import Invalid, StowageError, call, check, declare, lib, parse_size
+
+_NOT_READY = -6
+_FILES_MAX = 16
+_ALLOCATE = CFUNCTYPE(c_void_p, c_void_p, c_size_t)
+_RELEASE = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
+_STATE = (
+    "version rows batch_rows seed epoch next_batch rank world shuffle drop_last block_rows window_rows"
+).split()
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = [("allocate", _ALLOCATE), ("release", _RELEASE), ("user", c_void_p)]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [
+        ("version", c_uint32),
+        ("files", POINTER(ArrayOptions)),
+        ("file_count", c_uint32),
+        ("batch_rows", c_uint64),
+        ("drop_last", c_bool),
+        ("shuffle", c_bool),
+        ("seed", c_uint64),
+        ("rank", c_uint32),
+        ("world", c_uint32),
+        ("readers", c_uint32),
+        ("memory_bytes", c_uint64),
+        ("memory", _Memory),
+    ]
+
+
+class _State(ctypes.Structure):
+    _fields_ = [(name, c_uint64) for name in _STATE]
+
+
+class _Info(ctypes.Structure):
+    _fields_ = [
+        ("rows", c_uint64),
+        ("rank_rows", c_uint64),
+        ("batch_count", c_uint64),
+        ("rank", c_uint32),
+        ("world", c_uint32),
+        ("readers", c_uint32),
+        ("memory_bytes", c_uint64),
+        ("planned_bytes", c_uint64),
+        ("block_rows", c_uint64),
+        ("window_rows", c_uint64),
+        ("drops_cache", c_bool),
+    ]
+
+
+declare(
+    {
+        "stow_batches_open": (c_int, [POINTER(c_void_p), POINTER(_Options)]),
+        "stow_batches_close": (None, [c_void_p]),
+        "stow_batches_next": (c_int, [c_void_p, POINTER(c_void_p), POINTER(c_uint64)]),
+        "stow_batches_wait": (c_int, [c_void_p, c_uint64]),
+        "stow_batches_release": (c_int, [c_void_p]),
+        "stow_batches_set_epoch": (c_int, [c_void_p, c_uint64]),
+        "stow_batches_get_state": (c_int, [c_void_p, POINTER(_State)]),
+        "stow_batches_set_state": (c_int, [c_void_p, POINTER(_State)]),
+        "stow_batches_get_info": (c_int, [c_void_p, POINTER(_Info)]),
+        "stow_batches_get_file": (c_int, [c_void_p, c_uint32, POINTER(ArrayInfo)]),
+    }
+)
+
+
+def batches(
+    data: Any,
+    batch_size: int = 32,
+    shuffle: bool = False,
+    seed: int = 0,
+    drop_last: bool = False,
+    num_workers: "int | str" = "auto",
+    memory: "str | int | None" = "256M",
+    dtype: Any = None,
+    rank: Optional[int] = None,
+    world: Optional[int] = None,
+    device: Any = None,
+    pin: bool = False,
+    raw_dtype: Any = None,
+    raw_shape: Optional[Iterable[int]] = None,
+    headers: Optional[Dict[str, str]] = None,
+) -> "Batches":
+    """Iterates over the rows of one file or of several kept in step, a batch at a time, within `memory`.
+
+    `data` is a path (.npy, `file.npz:member`, `file.safetensors:tensor`, raw values with `raw_dtype`), an http(s) URL, a
+    file object that can seek, or a list, tuple or dict of these: then each batch is a tuple or a dict. `dtype` converts
+    (one type, or one for each file in the same form). `rank` and `world` come from RANK and WORLD_SIZE, Slurm's or MPI's
+    variables if not given. `num_workers` are background reading threads. `device` gives torch tensors: "cpu" without a
+    copy, "cuda" through pinned memory, copied while the step before it computes. `memory=None` is a quarter of what is
+    free.
+
+    Each `for` over it is an epoch, in another order if shuffled; after `load_state_dict` or `next()` it goes on from
+    there.
+    """
+    return _class()(
+        data,
+        dict(
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=drop_last,
+            num_workers=num_workers,
+            memory=memory,
+            dtype=dtype,
+            rank=rank,
+            world=world,
+            device=device,
+            pin=pin,
+            raw_dtype=raw_dtype,
+            raw_shape=None if raw_shape is None else list(raw_shape),
+            headers=headers,
+        ),
+    )
+
+
+class _Buffer:
+    """One buffer of the library's, given back when no array looks at it any more."""
+
+    __slots__ = ("__array_interface__", "_address", "_release", "_keeper")
+
+    def __init__(self, address: int, interface: Dict[str, Any], release: Callable[[int], int], keeper: Any) -> None:
+        self.__array_interface__ = interface
+        self._address = address
+        self._release = release
+        self._keeper = keeper  # the memory's own functions, while C may call them
+
+    def __del__(self) -> None:
+        self._release(self._address)
+
+
+class _Pinned:
+    """Memory from torch's pinned pool, for the library's buffers."""
+
+    def __init__(self) -> None:
+        self.held: Dict[int, Any] = {}
+        self.failed: Optional[BaseException] = None
+        self.allocate = _ALLOCATE(self._allocate)
+        self.release = _RELEASE(self._release)
+
+    def _allocate(self, _user: Any, size: int) -> Optional[int]:
+        try:
+            import torch
+
+            memory = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+            self.held[memory.data_ptr()] = memory
+            return int(memory.data_ptr())
+        except BaseException as reason:  # it must not pass through C
+            self.failed = reason
+            return None
+
+    def _release(self, _user: Any, address: int, _size: int) -> None:
+        self.held.pop(address, None)
+
+
+class _File:
+    """How one file's buffers look to NumPy."""
+
+    def __init__(self, info: ArrayInfo) -> None:
+        self.dtype, self.is_bfloat16 = numpy_type(info.dtype.decode())
+        self.row_shape = shape_of(info)[1:]
+        self.kind = self.dtype.str if self.dtype.kind != "V" else "<u2"
+
+    def array(self, address: int, rows: int, release: Any, keeper: Any) -> Any:
+        import numpy
+
+        interface = {"version": 3, "data": (address, False), "shape": (rows, *self.row_shape), "typestr": self.kind}
+        made = numpy.asarray(_Buffer(address, interface, release, keeper))
+        return made if made.dtype == self.dtype else made.view(self.dtype)
+
+    def tensor(self, array: Any) -> Any:
+        import torch
+
+        if self.is_bfloat16:
+            return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+        try:
+            return torch.from_numpy(array)
+        except TypeError as reason:
+            raise TypeError(f"torch has no {self.dtype}: convert on the way, as dtype='int64' ({reason})") from None
+
+
+class Batches:
+    """See `batches`. `len()` is the number of batches of this rank in an epoch."""
+
+    def __init__(self, data: Any, settings: Dict[str, Any]) -> None:
+        self._data, self._settings = data, settings
+        self._lock = threading.RLock()
+        self._open(settings["rank"], settings["world"])
+
+    # ---- opening ----
+
+    def _open(self, rank: Optional[int], world: Optional[int]) -> None:
+        given = self._settings
+        if isinstance(self._data, dict):
+            keys: Optional[List[Any]] = list(self._data)
+            parts = list(self._data.values())
+        else:
+            keys = None
+            parts = list(self._data) if isinstance(self._data, (list, tuple)) else [self._data]
+        if not 1 <= len(parts) <= _FILES_MAX:
+            raise Invalid(f"batches of {len(parts)} files: 1 to {_FILES_MAX} can be read in step")
+        self._keys, self._single = keys, not isinstance(self._data, (dict, list, tuple))
+        types = _for_each(given["dtype"], keys, len(parts))
+        self._origins = [
+            Origin(part, kind, given["raw_dtype"], given["raw_shape"], given["headers"])
+            for part, kind in zip(parts, types)
+        ]
+        self._device = _device(given["device"])
+        pin = given["pin"] or (self._device is not None and self._device.type == "cuda")
+        self._pinned = _Pinned() if pin else None
+        handle = c_void_p()
+        options = self._options(rank, world)
+        try:
+            call("stow_batches_open", byref(handle), byref(options))
+        except StowageError as error:
+            raise self._explain(error)
+        self._handle, self._pid = handle, os.getpid()
+        library = lib()
+        self._close = weakref.finalize(self, _close, library.stow_batches_close, handle, self._origins, self._pinned)
+        self._next, self._wait, self._release = (
+            library.stow_batches_next,
+            library.stow_batches_wait,
+            library.stow_batches_release,
+        )
+        self._slots, self._rows = (c_void_p * len(parts))(), c_uint64()
+        self._files = [self._file(i) for i in range(len(parts))]
+        self._loop: "Optional[weakref.ref[_Epoch]]" = None
+        self._untouched, self._finished = True, False
+        self._ahead: "deque[Any]" = deque()
+        self._in_flight: "deque[Any]" = deque()
+        self._stream: Any = None
+
+    def _options(self, rank: Optional[int], world: Optional[int]) -> _Options:
+        given = self._settings
+        batch_size = given["batch_size"]
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise Invalid(f"batch_size {batch_size!r}: must be a whole number of rows, 1 or more")
+        workers = given["num_workers"]
+        if workers != "auto" and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 0):
+            raise Invalid(f'num_workers {workers!r}: must be "auto" or a number of reading threads')
+        if (rank is None) != (world is None):
+            raise Invalid("rank and world go together: give both or neither")
+        if world is not None and not 0 <= int(rank or 0) < int(world):
+            raise Invalid(f"rank {rank} of {world}: ranks count from 0 to one less than the world")
+        options = _Options(version=1, batch_rows=batch_size, drop_last=given["drop_last"], shuffle=given["shuffle"])
+        options.files = (ArrayOptions * len(self._origins))(*[origin.options for origin in self._origins])
+        options.file_count = len(self._origins)
+        options.seed = int(given["seed"]) & 0xFFFFFFFFFFFFFFFF
+        options.rank, options.world = int(rank or 0), int(world or 0)
+        options.readers = 0 if workers == "auto" else max(1, workers)
+        options.memory_bytes = 0 if given["memory"] is None else parse_size(given["memory"], "memory")
+        if self._pinned is not None:
+            options.memory.allocate, options.memory.release = self._pinned.allocate, self._pinned.release
+        return options
+
+    def _file(self, number: int) -> _File:
+        info = ArrayInfo()
+        call("stow_batches_get_file", self._handle, number, byref(info))
+        return _File(info)
+
+    def _explain(self, error: StowageError) -> StowageError:
+        for origin in self._origins:
+            error = origin.explain(error)
+        if self._pinned is not None and self._pinned.failed is not None:
+            error.__cause__, self._pinned.failed = self._pinned.failed, None
+        return error
+
+    # ---- facts ----
+
+    @property
+    def info(self) -> Dict[str, Any]:
+        """What was planned: rows, rank, world, readers, planned_bytes, block_rows, window_rows and so on."""
+        made = _Info()
+        call("stow_batches_get_info", self._handle, byref(made))
+        return {name: getattr(made, name) for name, _ in _Info._fields_}
+
+    def __len__(self) -> int:
+        return int(self.info["batch_count"])
+
+    def __repr__(self) -> str:
+        facts = self.info
+        names = ", ".join(origin.name for origin in self._origins)
+        share = f", rank {facts['rank']} of {facts['world']}" if facts["world"] > 1 else ""
+        return f"<stowage.batches of {names}: {facts['batch_count']} of {self._settings['batch_size']} rows{share}>"
+
+    # ---- iterating ----
+
+    def __iter__(self) -> "Iterator[Any]":
+        self._move_to_this_process()
+        with self._lock:
+            if not self._untouched:
+                self.set_epoch(self._state().epoch + 1)
+            loop = _Epoch(self)
+            self._loop = weakref.ref(loop)
+            return loop
+
+    def __next__(self) -> Any:
+        self._move_to_this_process()
+        with self._lock:
+            if self._finished:
+                raise StopIteration
+            return self._take()
+
+    def _take(self) -> Any:
+        """The next batch, as the caller wants it; StopIteration at the end of the epoch."""
+        if self._device is not None and self._device.type == "cuda":
+            return self._take_from_device()
+        arrays = self._arrays()
+        if arrays is None:
+            self._finished, self._untouched = True, False
+            raise StopIteration
+        if self._device is not None:
+            arrays = [file.tensor(array) for file, array in zip(self._files, arrays)]
+        return self._shaped(arrays)
+
+    def _arrays(self) -> Optional[List[Any]]:
+        if not self._close.alive:
+            raise ValueError("these batches are closed")
+        handle = self._handle
+        while self._wait(handle, 100000) == _NOT_READY:
+            pass  # back in Python, so that an interrupt is heard
+        status = self._next(handle, self._slots, byref(self._rows))
+        if status != 0:
+            try:
+                check(status)
+            except StowageError as error:
+                raise self._explain(error)
+        rows = self._rows.value
+        if rows == 0:
+            return None
+        release, keeper = self._release, self._pinned
+        return [file.array(slot, rows, release, keeper) for file, slot in zip(self._files, self._slots)]
+
+    def _shaped(self, parts: List[Any]) -> Any:
+        if self._single:
+            return parts[0]
+        return tuple(parts) if self._keys is None else dict(zip(self._keys, parts))
+
+    # ---- to a card ----
+
+    def _send(self) -> bool:
+        """Begins copying the next batch on a stream of its own; False: there is none."""
+        import torch
+
+        arrays = self._arrays()
+        if arrays is None:
+            return False
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self._device)
+        with torch.cuda.stream(self._stream):
+            tensors = [
+                file.tensor(array).to(self._device, non_blocking=True) for file, array in zip(self._files, arrays)
+            ]
+            done = torch.cuda.Event()
+            done.record(self._stream)
+        self._ahead.append((tensors, done))
+        self._in_flight.append((done, arrays))
+        while self._in_flight and (len(self._in_flight) > 2 or self._in_flight[0][0].query()):
+            self._in_flight.popleft()[0].synchronize()  # its host memory may be used again
+        return True
+
+    def _take_from_device(self) -> Any:
+        import torch
+
+        while len(self._ahead) < 2 and self._send():
+            pass
+        if not self._ahead:
+            self._finished, self._untouched = True, False
+            while self._in_flight:
+                self._in_flight.popleft()[0].synchronize()
+            raise StopIteration
+        tensors, done = self._ahead.popleft()
+        current = torch.cuda.current_stream(self._device)
+        current.wait_event(done)
+        for tensor in tensors:
+            tensor.record_stream(current)
+        return self._shaped(tensors)
+
+    # ---- where it stands ----
+
+    def _state(self) -> _State:
+        state = _State()
+        call("stow_batches_get_state", self._handle, byref(state))
+        state.next_batch -= len(self._ahead)  # taken, but not yet given to the caller
+        return state
+
+    def _begin(self) -> None:
+        self._ahead.clear()
+        self._untouched, self._finished, self._loop = True, False, None
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next batch is the first of this epoch; a shuffle has another order in each."""
+        with self._lock:
+            call("stow_batches_set_epoch", self._handle, epoch)
+            self._begin()
+
+    def state_dict(self) -> Dict[str, int]:
+        """Where it stands, in plain numbers, for a checkpoint."""
+        with self._lock:
+            state = self._state()
+            return {name: int(getattr(state, name)) for name in _STATE}
+
+    def load_state_dict(self, state: Dict[str, int]) -> None:
+        """Goes on with exactly the batches that were left when the state was taken, in the same order."""
+        missing = [name for name in _STATE if name not in state]
+        if missing:
+            raise Invalid(f"a state of batches without {', '.join(missing)}")
+        with self._lock:
+            call("stow_batches_set_state", self._handle, byref(_State(*[int(state[name]) for name in _STATE])))
+            self._begin()
+
+    # ---- life ----
+
+    def close(self) -> None:
+        """Stops the readers. Arrays already given stay good."""
+        with self._lock:
+            while self._in_flight:
+                self._in_flight.popleft()[0].synchronize()
+            self._ahead.clear()
+            self._close()
+
+    def __enter__(self) -> "Batches":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def _move_to_this_process(self) -> None:
+        """In a worker of a torch DataLoader the readers stayed behind: opens anew, each worker with its share."""
+        if self._pid == os.getpid():
+            return
+        facts = self.info
+        rank, world = int(facts["rank"]), int(facts["world"])
+        data = sys.modules.get("torch.utils.data")
+        worker = data.get_worker_info() if data is not None else None
+        if worker is not None:
+            rank, world = rank * worker.num_workers + worker.id, world * worker.num_workers
+        self._close.detach()
+        self._lock = threading.RLock()
+        self._open(rank, world)
+
+    def __reduce__(self) -> Any:
+        return _restore, (self._data, self._settings, self.state_dict())
+
+
+def _restore(data: Any, settings: Dict[str, Any], state: Dict[str, int]) -> Batches:
+    made = _class()(data, dict(settings, rank=state["rank"], world=state["world"]))
+    made.load_state_dict(state)
+    return made
+
+
+class _Epoch:
+    """One `for` over the batches."""
+
+    def __init__(self, owner: Batches) -> None:
+        self._owner = owner
+
+    def __iter__(self) -> "_Epoch":
+        return self
+
+    def __next__(self) -> Any:
+        owner = self._owner
+        with owner._lock:
+            if owner._loop is None or owner._loop() is not self:
+                raise StopIteration  # another epoch has begun since
+            owner._untouched = False
+            if owner._finished:
+                raise StopIteration
+            return owner._take()
+
+    def __len__(self) -> int:
+        return len(self._owner)
+
+
+def _close(close: Any, handle: Any, _origins: Any, _pinned: Any) -> None:
+    close(handle)
+
+
+def _for_each(dtype: Any, keys: Optional[List[Any]], count: int) -> List[Any]:
+    """One type for each file, from one for all or from the same form as the files."""
+    if isinstance(dtype, dict):
+        if keys is None or set(dtype) - set(keys):
+            raise Invalid(f"dtype for {', '.join(map(str, dtype))}, but the files are {keys or 'not named'}")
+        return [dtype.get(key) for key in keys]
+    if isinstance(dtype, (list, tuple)):
+        if len(dtype) != count:
+            raise Invalid(f"{len(dtype)} types for {count} files: give one for each, or one for all")
+        return list(dtype)
+    return [dtype] * count
+
+
+def _device(device: Any) -> Any:
+    if device is None:
+        return None
+    import torch
+
+    return torch.device(device)
+
+
+_torch_class: Any = None
+
+
+def _class() -> Any:
+    """Where torch is in use, a class that its DataLoader knows as an IterableDataset."""
+    global _torch_class
+    data = sys.modules.get("torch.utils.data")
+    if data is None or not hasattr(data, "IterableDataset"):
+        return Batches
+    if _torch_class is None:
+        _torch_class = type("Batches", (Batches, data.IterableDataset), {"__module__": __name__, "__doc__": Batches.__doc__})
+    return _torch_class

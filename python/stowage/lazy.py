@@ -1,0 +1,256 @@
+"""Arrays on disk, read a slice at a time: `stowage.open(path)[a:b, cols]`.
+
+Only what is asked for is read, with explicit reads; nothing is mapped, nothing stays in memory but the result.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Tuple
+
+from ._array import ArrayInfo, Origin, numpy_type, shape_of
+from ._library import StowageError, call, lib
+
+if TYPE_CHECKING:
+    import numpy
+
+_CHUNK_BYTES = 4 << 20
+
+
+def open(
+    file: Any,
+    dtype: Any = None,
+    *,
+    raw_dtype: Any = None,
+    raw_shape: Optional[Iterable[int]] = None,
+    headers: "Optional[dict[str, str]]" = None,
+) -> "LazyArray":
+    """Opens an array without reading it.
+
+    `file` is a path (.npy, `file.npz:member`, `file.safetensors:tensor`, raw values with `raw_dtype` and perhaps
+    `raw_shape`), an http(s) URL (`headers` go with every request), or a file object that can seek. `dtype` converts what
+    is read.
+    """
+    return LazyArray(Origin(file, dtype, raw_dtype, raw_shape, headers))
+
+
+class LazyArray:
+    """An array on disk. Indexed like a NumPy array, it reads what the index asks for and returns a NumPy array."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._lock = threading.Lock()
+        handle = ctypes.c_void_p()
+        try:
+            call("stow_array_open", ctypes.byref(handle), ctypes.byref(origin.options))
+        except StowageError as error:
+            raise origin.explain(error)
+        self._handle = handle
+        self._closer = weakref.finalize(self, lib().stow_array_close, handle)
+        info = ArrayInfo()
+        call("stow_array_get_info", handle, ctypes.byref(info))
+        self.shape: Tuple[int, ...] = shape_of(info)
+        self.dtype, self._is_bfloat16 = numpy_type(info.dtype.decode())
+        self._row_items = int(info.row_items)
+
+    # ---- facts ----
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        count = 1
+        for n in self.shape:
+            count *= n
+        return count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it in memory; reading it lazily never takes that much."""
+        return self.size * int(self.dtype.itemsize)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array without dimensions")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        kind = "bfloat16" if self._is_bfloat16 else str(self.dtype)
+        return f"<stowage.open({self._origin.name!r}): shape {self.shape}, {kind}>"
+
+    # ---- life ----
+
+    def close(self) -> None:
+        self._closer()
+
+    def __enter__(self) -> "LazyArray":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    # ---- reading ----
+
+    def _read(self, to: "numpy.ndarray[Any, Any]", first: int, count: int, step: int = 1, item: int = 0, items: int = 0) -> None:
+        if not self._closer.alive:
+            raise ValueError(f"{self._origin.name} is closed")
+        if to.size == 0:
+            return
+        with self._lock:
+            try:
+                call("stow_array_read", self._handle, first, count, step, item, items, to.ctypes.data)
+            except StowageError as error:
+                raise self._origin.explain(error)
+
+    def _rows(self, first: int, count: int, step: int, span: "_Span") -> "numpy.ndarray[Any, Any]":
+        """Rows with the columns of the span, as an array of their own."""
+        import numpy
+
+        chunk = numpy.empty((count,) + span.shape, self.dtype)
+        self._read(chunk, first, count, step, span.item, span.items)
+        return chunk
+
+    def __getitem__(self, index: Any) -> Any:
+        import numpy
+
+        if not isinstance(index, tuple):
+            index = (index,)
+        # NumPy's own rules say what the index means and what comes out, on an array that takes no memory.
+        shape = numpy.broadcast_to(numpy.empty((), self.dtype), self.shape)[index].shape
+        if not self.shape:
+            whole = numpy.empty((), self.dtype)
+            self._read(whole, 0, 1)
+            return whole[index]
+        if any(n is None for n in index):
+            return numpy.asarray(self[tuple(n for n in index if n is not None)]).reshape(shape)
+        rows, *rest = _written_out(index, self.ndim)
+        span = _Span(self.shape[1:], rest)
+        if _is_int(rows):
+            row = int(rows) % self.shape[0]
+            return self._rows(row, 1, 1, span)[(0,) + span.taken]
+        if not isinstance(rows, slice):
+            return self._read_numbers(_numbers(rows, self.shape[0]), span)
+        start, stop, step = rows.indices(self.shape[0])
+        count = len(range(start, stop, step))
+        if step < 0:
+            return self._read_range(start + (count - 1) * step, count, -step, span, shape)[::-1]
+        return self._read_range(start, count, step, span, shape)
+
+    def _read_range(self, first: int, count: int, step: int, span: "_Span", shape: "Tuple[int, ...]") -> Any:
+        """Rows in even steps, some at a time where more is read than is asked for."""
+        import numpy
+
+        out = numpy.empty(shape, self.dtype)
+        if out.size == 0:
+            return out
+        if span.straight:
+            self._read(out, first, count, step, span.item, span.items)
+            return out
+        if not span.rows_stay_first:
+            return self._rows(first, count, step, span)[(slice(None),) + span.taken]
+        held = max(1, _CHUNK_BYTES // max(1, span.count * int(self.dtype.itemsize)))
+        for done in range(0, count, held):
+            part = min(held, count - done)
+            out[done : done + part] = self._rows(first + done * step, part, step, span)[(slice(None),) + span.taken]
+        return out
+
+    def _read_numbers(self, numbers: Any, span: "_Span") -> Any:
+        """Rows by their numbers, in any order: neighbours are read together, each row once."""
+        import numpy
+
+        wanted = numpy.unique(numbers)
+        chunk = numpy.empty((len(wanted),) + span.shape, self.dtype)
+        ends = [*(numpy.flatnonzero(numpy.diff(wanted) != 1) + 1).tolist(), len(wanted)]
+        begin = 0
+        for end in ends if chunk.size else []:
+            self._read(chunk[begin:end], int(wanted[begin]), end - begin, 1, span.item, span.items)
+            begin = end
+        return chunk[(numpy.searchsorted(wanted, numbers),) + span.taken]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> "numpy.ndarray[Any, Any]":
+        whole = self[...]
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def __iter__(self) -> "Iterator[Any]":
+        """Row after row, read some at a time."""
+        held = max(1, _CHUNK_BYTES // max(1, self._row_items * self.dtype.itemsize))
+        for first in range(0, len(self), held):
+            yield from self[first : first + held]
+
+
+class _Span:
+    """Of each row, the run of items that holds every column asked for, and what of it is then taken."""
+
+    def __init__(self, row_shape: "Tuple[int, ...]", rest: "list[Any]") -> None:
+        import numpy
+
+        self.item, self.items = 0, 0  # 0 items: the whole row
+        self.shape = row_shape
+        if rest:
+            columns, width, inner = rest[0], row_shape[0], 1
+            for n in row_shape[1:]:
+                inner *= n
+            picked = _numbers(columns, width) if not isinstance(columns, slice) else range(*columns.indices(width))
+            if len(picked) > 0 and inner > 0:
+                low, high = int(min(picked[0], picked[-1])), int(max(picked[0], picked[-1])) + 1
+                if not isinstance(columns, slice):
+                    low, high = int(numpy.min(picked)), int(numpy.max(picked)) + 1
+                    rest = [0 if _is_int(columns) else picked - low, *rest[1:]]
+                elif isinstance(picked, range) and picked.step > 0:
+                    rest = [slice(0, None, picked.step), *rest[1:]]
+                else:
+                    rest = [slice(None, None, picked.step), *rest[1:]]
+                if high - low < width:
+                    self.item, self.items = low * inner, (high - low) * inner
+                    self.shape = (high - low,) + row_shape[1:]
+        self.taken = tuple(rest)
+        self.count = 1
+        for n in self.shape:
+            self.count *= n
+        lists = [n for n in rest if not isinstance(n, slice) and not _is_int(n)]
+        numbers = [n for n in rest if _is_int(n)]
+        #: The result holds the items read and no others, in their order.
+        self.straight = not lists and all(
+            isinstance(n, slice) and n.indices(size) == (0, size, 1) or size == 1 and _is_int(n)
+            for n, size in zip(rest, self.shape)
+        )
+        #: NumPy moves what several lists pick to the front; one alone stays where it is.
+        self.rows_stay_first = not lists or len(lists) == 1 and not numbers and numpy.ndim(lists[0]) == 1
+
+
+def _is_int(n: Any) -> bool:
+    import numpy
+
+    return hasattr(n, "__index__") and not isinstance(n, (bool, numpy.bool_)) and numpy.ndim(n) == 0
+
+
+def _numbers(index: Any, size: int) -> Any:
+    """The numbers an int, a list or a mask stands for, all from 0 to size - 1."""
+    import numpy
+
+    numbers = numpy.asarray(index)
+    if numbers.dtype == bool:
+        return numpy.flatnonzero(numbers)
+    if numbers.size == 0:
+        return numbers.astype(numpy.intp)
+    return numpy.where(numbers < 0, numbers + size, numbers) if numbers.ndim else numpy.asarray([int(numbers) % size])
+
+
+def _written_out(index: "Tuple[Any, ...]", dims: int) -> "list[Any]":
+    """The index with `...` and missing dimensions written out."""
+    import numpy
+
+    for n in index:
+        if n is not Ellipsis and not isinstance(n, slice):
+            as_array = numpy.asarray(n)
+            if as_array.dtype == bool and as_array.ndim != 1:
+                raise IndexError("a mask over several dimensions would read everything: numpy.asarray(x)[mask] does")
+    missing = [slice(None)] * (dims - sum(n is not Ellipsis for n in index))
+    whole: "list[Any]" = []
+    for n in index:
+        whole += missing if n is Ellipsis else [n]
+    return whole if any(n is Ellipsis for n in index) else whole + missing

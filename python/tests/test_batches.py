@@ -1,0 +1,315 @@
+"""stowage.batches: every row once, in step, resumable; buffers that stay good; file objects; torch."""
+
+import gc
+import io
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy as np
+except ImportError:
+    raise unittest.SkipTest("no numpy")
+
+import stowage
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.x_path, cls.y_path = cls.path("x.npy"), cls.path("y.npy")
+        cls.rows = 30000
+        cls.y = np.arange(cls.rows)
+        cls.x = cls.y[:, None] * 1.0 + np.arange(50)
+        np.save(cls.x_path, cls.x)
+        np.save(cls.y_path, cls.y)
+        for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+            os.environ.pop(name, None)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    @classmethod
+    def path(cls, name):
+        return os.path.join(cls.folder.name, name)
+
+
+class Rows(Case):
+    def test_every_row_once_and_files_in_step(self):
+        for shuffle in (False, True):
+            for size in (1000, 77):
+                for memory in ("8M", "64M"):
+                    seen = []
+                    for x, y in stowage.batches([self.x_path, self.y_path], size, shuffle=shuffle, memory=memory):
+                        self.assertEqual(x.shape, (len(y), 50))
+                        np.testing.assert_array_equal(x, self.x[y])
+                        seen.append(y)
+                    seen = np.concatenate(seen)
+                    self.assertEqual(np.array_equal(seen, self.y), not shuffle)
+                    np.testing.assert_array_equal(np.sort(seen), self.y)
+
+    def test_each_for_is_an_epoch_of_its_own(self):
+        made = stowage.batches(self.y_path, 500, shuffle=True, seed=4)
+        first, second = np.concatenate(list(made)), np.concatenate(list(made))
+        self.assertFalse(np.array_equal(first, second))
+        again = stowage.batches(self.y_path, 500, shuffle=True, seed=4)
+        again.set_epoch(1)
+        np.testing.assert_array_equal(np.concatenate(list(again)), second)
+        for _ in made:
+            break  # given up: the next one is a new epoch, from its first batch
+        self.assertEqual(sum(len(batch) for batch in made), self.rows)
+
+    def test_next_and_for_go_on_together(self):
+        made = stowage.batches(self.y_path, 500)
+        self.assertEqual(next(made)[0], 0)
+        self.assertEqual(next(iter(made))[0], 500)
+
+    def test_len_and_drop_last(self):
+        self.assertEqual(len(stowage.batches(self.y_path, 4096)), 8)
+        made = stowage.batches(self.y_path, 4096, drop_last=True)
+        self.assertEqual([len(batch) for batch in made], [4096] * 7)
+
+    def test_types_are_converted_on_the_way(self):
+        for batch in stowage.batches(self.x_path, 1000, dtype="float16"):
+            self.assertEqual(batch.dtype, np.float16)
+        made = stowage.batches({"x": self.x_path, "y": self.y_path}, 1000, dtype={"x": np.float32}, shuffle=True)
+        for batch in made:
+            self.assertEqual((batch["x"].dtype, batch["y"].dtype), (np.float32, np.int64))
+            np.testing.assert_array_equal(batch["x"], self.x[batch["y"]].astype("f4"))
+
+    def test_every_kind_of_number_and_order_comes_as_numpy_has_it(self):
+        for kind in "? b B <h >h <H >H <i >i <I >I <q >q <Q >Q <e >e <f >f <d >d <F <D <U5 S3 <M8[ns]".split():
+            for order in "CF":
+                for shape in ((7,), (7, 3), (7, 3, 2)):
+                    a = np.asarray(np.arange(np.prod(shape)).reshape(shape), order=order).astype(kind)
+                    np.save(self.path("kind.npy"), a)
+                    got = np.concatenate(list(stowage.batches(self.path("kind.npy"), 3, memory="8M")))
+                    self.assertEqual(got.dtype.newbyteorder("="), a.dtype.newbyteorder("="))
+                    np.testing.assert_array_equal(got, a)
+
+    def test_members_and_raw(self):
+        np.savez(self.path("stored.npz"), x=self.x, y=self.y)
+        np.savez_compressed(self.path("deflated.npz"), x=self.x, y=self.y)
+        self.x.tofile(self.path("x.bin"))
+        for given, more in (
+            (self.path("stored.npz:x"), {}),
+            (self.path("deflated.npz:x"), {}),
+            (self.path("x.bin"), dict(raw_dtype="float64", raw_shape=(self.rows, 50))),
+        ):
+            for shuffle in (False, True):
+                total = sum(b.sum() for b in stowage.batches(given, 999, shuffle=shuffle, memory="8M", **more))
+                self.assertEqual(total, self.x.sum())
+
+
+class Refusals(Case):
+    def refused(self, kind, words, *given, **more):
+        with self.assertRaises(kind) as caught:
+            stowage.batches(*given, **more)
+        for word in words:
+            self.assertIn(word, str(caught.exception))
+
+    def test_what_is_wrong_is_said(self):
+        np.save(self.path("short.npy"), self.y[:-1])
+        self.refused(ValueError, ["30000 rows", "29999"], [self.x_path, self.path("short.npy")])
+        self.refused(ValueError, ["batch_size 0"], self.x_path, 0)
+        self.refused(ValueError, ["rank 3 of 3"], self.x_path, rank=3, world=3)
+        self.refused(ValueError, ["rank and world"], self.x_path, rank=0)
+        self.refused(ValueError, ["num_workers"], self.x_path, num_workers="many")
+        self.refused(ValueError, ["memory"], self.x_path, memory="8 apples")
+        self.refused(MemoryError, ["the budget is"], self.x_path, 20000, memory="8M")
+        self.refused(FileNotFoundError, ["nowhere"], self.path("nowhere.npy"))
+        self.refused(TypeError, ["a path"], 17)
+        self.refused(ValueError, ["16"], [self.x_path] * 17)
+        with open(self.path("t.csv"), "w") as table:
+            table.write("a,b\n1,2\n")
+        self.refused(OSError, ["stowage shrink"], self.path("t.csv"))
+        np.save(self.path("objects.npy"), np.array([{}, []], dtype=object))
+        self.refused(stowage.StowageError, ["object"], self.path("objects.npy"))
+
+    def test_a_file_cut_while_it_is_read(self):
+        path = self.path("cut.npy")
+        np.save(path, np.zeros((200000, 50)))
+        made = iter(stowage.batches(path, 1000, memory="8M"))
+        next(made)
+        os.truncate(path, 40 << 20)
+        with self.assertRaises(OSError) as caught:
+            list(made)
+        self.assertIn("cut while it was read", str(caught.exception))
+
+
+class Resuming(Case):
+    def test_a_state_goes_on_with_what_was_left(self):
+        for more in (dict(), dict(shuffle=True), dict(shuffle=True, rank=1, world=3)):
+            made = stowage.batches(self.y_path, 700, seed=9, memory="8M", **more)
+            made.set_epoch(3)
+            whole = [batch.copy() for batch in made]
+            for point in range(0, len(whole) + 1, 5):
+                made.set_epoch(3)
+                for _ in range(point):
+                    next(made)
+                state = pickle.loads(pickle.dumps(made.state_dict()))
+                other = stowage.batches(self.y_path, 700, memory="16M", **more)
+                other.load_state_dict(state)
+                left = list(other)
+                self.assertEqual(len(left), len(whole) - point)
+                for a, b in zip(left, whole[point:]):
+                    np.testing.assert_array_equal(a, b)
+
+    def test_another_state_is_refused(self):
+        made = stowage.batches(self.y_path, 700)
+        state = dict(made.state_dict(), rows=5)
+        with self.assertRaises(ValueError):
+            made.load_state_dict(state)
+        with self.assertRaises(ValueError):
+            made.load_state_dict({"rows": 5})
+
+    def test_batches_can_be_pickled(self):
+        made = stowage.batches(self.y_path, 700, shuffle=True)
+        next(made)
+        other = pickle.loads(pickle.dumps(made))
+        np.testing.assert_array_equal(next(other), next(made))
+
+
+class Shards(Case):
+    def test_ranks_share_everything_and_nothing_twice(self):
+        for shuffle in (False, True):
+            seen = [
+                np.concatenate(list(stowage.batches(self.y_path, 64, shuffle=shuffle, rank=r, world=4, memory="8M")))
+                for r in range(4)
+            ]
+            np.testing.assert_array_equal(np.sort(np.concatenate(seen)), self.y)
+            self.assertLessEqual(max(map(len, seen)) - min(map(len, seen)), 1)
+
+    def test_the_environment_names_the_rank(self):
+        code = "import stowage, sys; print(sum(int(b.sum()) for b in stowage.batches(sys.argv[1], 100)))"
+        for rank, world in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"),
+                            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")):
+            total = 0
+            for r in range(3):
+                env = dict(os.environ, **{rank: str(r), world: "3"})
+                env["PYTHONPATH"] = os.pathsep.join(sys.path)
+                total += int(subprocess.run([sys.executable, "-c", code, self.y_path], env=env, check=True,
+                                            capture_output=True, text=True).stdout)
+            self.assertEqual(total, int(self.y.sum()))
+
+
+class Buffers(Case):
+    def test_kept_batches_stay_as_they_were(self):
+        for shuffle in (False, True):
+            kept = list(stowage.batches([self.x_path, self.y_path], 100, shuffle=shuffle, memory="8M"))
+            gc.collect()
+            for x, y in kept:
+                np.testing.assert_array_equal(x, self.x[y])
+
+    def test_arrays_outlive_the_batches(self):
+        with stowage.batches(self.x_path, 100) as made:
+            first = next(made)
+            view = first[3:5]
+        del first
+        gc.collect()
+        np.testing.assert_array_equal(view, self.x[3:5])
+        with self.assertRaises(ValueError):
+            next(made)
+
+    def test_arrays_are_the_librarys_memory_and_can_be_written(self):
+        batch = next(stowage.batches(self.x_path, 100))
+        self.assertFalse(batch.flags.owndata)
+        self.assertTrue(batch.flags.writeable)
+        self.assertEqual(batch.ctypes.data % 64, 0)
+        batch += 1  # the caller's own until it is gone
+        np.testing.assert_array_equal(batch, self.x[:100] + 1)
+
+    def test_memory_does_not_grow_with_epochs_or_with_kept_labels(self):
+        code = """
+import numpy, os, stowage, sys
+def resident():
+    with open("/proc/self/status") as f:
+        return next(int(l.split()[1]) for l in f if l.startswith("VmRSS:")) >> 10
+made = stowage.batches(sys.argv[1:3], 500, shuffle=True, memory="8M")
+labels = [y for x, y in made]  # keeps the labels, not the features
+before = resident()
+for _ in range(20):
+    labels = [y for x, y in made]
+print(resident() - before)
+"""
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+        grown = subprocess.run([sys.executable, "-c", code, self.x_path, self.y_path], env=env, check=True,
+                               capture_output=True, text=True).stdout
+        self.assertLess(int(grown), 6)  # MiB; the features are 12 an epoch
+
+
+def whole(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class Failing(io.BytesIO):
+    reads = 0
+
+    def read(self, *given):
+        self.reads += 1
+        if self.reads == 20:
+            raise ConnectionError("the line went dead")
+        return super().read(*given)
+
+
+class FileObjects(Case):
+    def test_any_file_that_seeks(self):
+        with open(self.x_path, "rb") as file:
+            for given in (file, io.BytesIO(whole(self.x_path))):
+                for shuffle in (False, True):
+                    total = sum(batch.sum() for batch in stowage.batches(given, 777, shuffle=shuffle, memory="8M"))
+                    self.assertEqual(total, self.x.sum())
+
+    def test_its_own_error_is_shown_and_the_batch_tried_again(self):
+        made = stowage.batches(Failing(whole(self.x_path)), 500, memory="8M")
+        total, failures = 0, 0
+        while True:
+            try:
+                total += len(next(made))
+            except StopIteration:
+                break
+            except OSError as error:
+                failures += 1
+                self.assertIsInstance(error.__cause__, ConnectionError)
+        self.assertEqual((total, failures), (self.rows, 1))
+
+
+@unittest.skipIf(torch is None, "no torch")
+class Torch(Case):
+    def test_tensors_without_a_copy(self):
+        for x, y in stowage.batches([self.x_path, self.y_path], 1000, device="cpu", shuffle=True):
+            self.assertIsInstance(x, torch.Tensor)
+            np.testing.assert_array_equal(x.numpy(), self.x[y.numpy()])
+        array = next(stowage.batches(self.x_path, 10))
+        tensor = torch.from_dlpack(array) if hasattr(array, "__dlpack__") else torch.from_numpy(array)
+        self.assertEqual(tensor.data_ptr(), array.ctypes.data)
+
+    def test_bfloat16(self):
+        np.array([0x3F80, 0x4000, 0xC040], dtype="u2").tofile(self.path("b.bin"))
+        tensor = next(stowage.batches(self.path("b.bin"), 3, raw_dtype="bfloat16", device="cpu"))
+        self.assertEqual(tensor.dtype, torch.bfloat16)
+        self.assertEqual(tensor.float().tolist(), [1.0, 2.0, -3.0])
+
+    def test_a_data_loader_takes_them(self):
+        from torch.utils.data import DataLoader
+
+        for workers in (0, 2):
+            made = stowage.batches([self.x_path, self.y_path], 500, shuffle=True)
+            loader = DataLoader(made, batch_size=None, num_workers=workers)
+            seen = torch.cat([y.clone() for _, y in loader])
+            np.testing.assert_array_equal(torch.sort(seen).values.numpy(), self.y)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,130 @@
+"""stowage.open: what NumPy would give for the same index, reading only that."""
+
+import io
+import os
+import random
+import tempfile
+import unittest
+
+try:
+    import numpy as np
+except ImportError:
+    raise unittest.SkipTest("no numpy")
+
+import stowage
+
+
+def some_index(rng, shape):
+    """An index of any kind NumPy knows, perhaps one it refuses."""
+    def one(n):
+        kind = rng.randrange(8)
+        if kind == 1 and n:
+            return rng.randrange(-n, n)
+        if kind == 2:
+            return slice(rng.randrange(-n - 2, n + 2), rng.randrange(-n - 2, n + 2), rng.choice([1, 2, 3, -1, -2]))
+        if kind == 3 and n:
+            return [rng.randrange(-n, n) for _ in range(rng.randrange(1, 5))]
+        if kind == 4:
+            return np.array([rng.random() < 0.5 for _ in range(n)], dtype=bool)
+        if kind == 5:
+            return slice(rng.randrange(0, n + 1), None)
+        return Ellipsis if kind == 6 else slice(None)
+
+    index = tuple(one(n) for n in shape[: rng.randrange(1, len(shape) + 1)])
+    return index + (None,) if rng.random() < 0.1 else index
+
+
+class Lazy(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def test_any_index_gives_what_numpy_gives(self):
+        rng, same, refused = random.Random(5), 0, 0
+        for shape in [(20,), (20, 7), (9, 5, 4), (6, 1, 3), (0, 3), (4, 0, 2)]:
+            for order in "CF":
+                a = np.asarray(np.arange(np.prod(shape), dtype="i4").reshape(shape), order=order)
+                np.save(self.path("a.npy"), a)
+                x = stowage.open(self.path("a.npy"))
+                for _ in range(400):
+                    index = some_index(rng, shape)
+                    try:
+                        wanted = a[index]
+                    except IndexError:
+                        with self.assertRaises(IndexError):
+                            x[index]
+                        refused += 1
+                        continue
+                    got = x[index]
+                    self.assertEqual(np.shape(got), np.shape(wanted), index)
+                    np.testing.assert_array_equal(got, wanted, str(index))
+                    same += 1
+        self.assertGreater(same, 3000)
+        self.assertGreater(refused, 50)
+
+    def test_facts_and_whole_arrays(self):
+        a = np.random.default_rng(0).standard_normal((30, 4, 2))
+        np.save(self.path("a.npy"), a)
+        with stowage.open(self.path("a.npy"), dtype="f32") as x:
+            self.assertEqual((x.shape, x.dtype, x.ndim, x.size, x.nbytes, len(x)), ((30, 4, 2), np.float32, 3, 240, 960, 30))
+            self.assertIn("float32", repr(x))
+            np.testing.assert_array_equal(np.asarray(x), a.astype("f4"))
+            self.assertEqual(np.asarray(x, dtype="f8").dtype, np.float64)
+            np.testing.assert_array_equal(np.stack(list(x)), a.astype("f4"))
+            row = x[3]
+            row += 1  # a copy: the file stays
+            np.testing.assert_array_equal(np.load(self.path("a.npy")), a)
+        with self.assertRaises(ValueError):
+            x[0]
+        np.save(self.path("zero.npy"), np.array(7.5))
+        self.assertEqual(stowage.open(self.path("zero.npy"))[()], 7.5)
+        with self.assertRaises(IndexError):
+            stowage.open(self.path("a.npy"))[30]
+        with self.assertRaises(IndexError):
+            stowage.open(self.path("a.npy"))[np.zeros((30, 4), bool)]
+
+    def test_members_raw_tensors_and_file_objects(self):
+        a = np.arange(24.0).reshape(6, 4)
+        np.savez(self.path("s.npz"), a=a, b=a.T)
+        np.savez_compressed(self.path("d.npz"), a=a)
+        a.tofile(self.path("raw.bin"))
+        with open(self.path("d.npz"), "rb") as file:
+            whole = file.read()
+        for x in (
+            stowage.open(self.path("s.npz:a")),
+            stowage.open(self.path("d.npz")),
+            stowage.open(self.path("raw.bin"), raw_dtype="float64", raw_shape=(6, 4)),
+            stowage.open(io.BytesIO(whole)),
+        ):
+            np.testing.assert_array_equal(x[1:5:2, [0, 3]], a[1:5:2, [0, 3]])
+        with self.assertRaises(ValueError) as caught:
+            stowage.open(self.path("s.npz"))
+        self.assertIn("a.npy, b.npy", str(caught.exception))
+
+    def test_only_what_is_asked_for_is_read(self):
+        class Counted(io.BytesIO):
+            count = 0
+
+            def read(self, *given):
+                part = super().read(*given)
+                Counted.count += len(part)
+                return part
+
+        whole = io.BytesIO()
+        np.save(whole, np.zeros((500, 20000), "f4"))  # 40 MB, 80 KB a row
+        x = stowage.open(Counted(whole.getvalue()))
+        for index, most in ((7, 90_000), ((slice(None), 17), 20_000), (slice(10, 20), 900_000), ((slice(0, 500, 100), slice(5, 9)), 20_000)):
+            Counted.count = 0
+            x[index]
+            self.assertLess(Counted.count, most, index)
+
+
+if __name__ == "__main__":
+    unittest.main()
