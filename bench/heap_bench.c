@@ -1,9 +1,15 @@
 /* What the heap's hot path costs, beside peers in one run.
  *
- * Peers are libraries of this machine, opened if they are here and named "not found" if not: a TLSF
- * allocator with the usual names (libtlsf.so, or the path in STOWAGE_PEER_TLSF), and mimalloc as
- * the distance to the floor. Lines: case=… ours=… peer=NAME:… ratio=… unit=…; ratio is peer / ours.
- */
+ * Peers are libraries of this machine, opened if they are here and named "not found" if not.
+ * mimalloc, the distance to the floor, is a package (libmimalloc2.0). TLSF is Matthew Conte's,
+ * repository mattconte/tlsf; tools/setup.sh bench clones and builds it in build/peers/ where it
+ * can, and where it cannot, its two files put there by hand do as well, or the path of a libtlsf.so
+ * in STOWAGE_PEER_TLSF. It is measured as it is, which is for one thread only and without streams,
+ * tags, limits or checks, and with a mutex.
+ *
+ * Lines: case=… ours=… peer=NAME:… ratio=… unit=…; ratio is peer / ours. Each figure is the best of
+ * many short rounds, those of the peers between our own, so that what else the machine does meets
+ * all alike. heap_bench [peers|threads|many|events] runs one part alone. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -137,84 +143,116 @@ static bool mi_open(subject *s) {
 
 /* ---- what is measured ---- */
 
-/* ns per alloc+free pair of one size, the best of several rounds, with 64 others live around it. */
-static double hot_pair(const subject *s, uint64_t bytes) {
-  double best = 1e30;
-  uint64_t around[64];
-  uint64_t seed = 5;
-  for (int i = 0; i < 64; i++) around[i] = s->take(s->self, 512 + next(&seed) % (256 * 1024));
-  s->give(s->self, s->take(s->self, bytes));
-  for (int round = 0; round < 300; round++) { /* short ones: the best was not interrupted */
-    int count = 2000;
-    uint64_t t = clock_ns();
-    for (int i = 0; i < count; i++) s->give(s->self, s->take(s->self, bytes));
-    double ns = (double)(clock_ns() - t) / count;
-    if (ns < best) best = ns;
-  }
-  for (int i = 0; i < 64; i++) s->give(s->self, around[i]);
-  return best;
-}
+#define SUBJECTS  4 /* ours first */
+#define ROUNDS    300
+#define BUDGET_NS 400000000u /* for one subject and case: mimalloc takes 15 us for 32 MiB */
 
-/* ns per pair over 2000 live blocks of 2^9..2^most bytes, one given and one taken at random. */
-static double churn(const subject *s, unsigned most) {
-  enum { LIVE = 2000 };
-  static uint64_t live[LIVE];
-  uint64_t seed = 11;
-  double best = 1e30;
-  for (int i = 0; i < LIVE; i++)
-    live[i] = s->take(s->self, UINT64_C(1) << (9 + next(&seed) % (most - 8)));
-  for (int round = 0; round < 100; round++) {
-    int count = 5000;
-    uint64_t t = clock_ns();
-    for (int i = 0; i < count; i++) {
-      uint64_t r = next(&seed);
-      s->give(s->self, live[r % LIVE]);
-      live[r % LIVE] = s->take(s->self, UINT64_C(1) << (9 + (r >> 32) % (most - 8)));
+/* Best ns per pair of each subject that is here, round by round in turn. */
+static void compete(const subject *subjects, const bool *here, double *best, int pairs,
+                    double (*round)(const subject *s, int k, int pairs, uint64_t arg),
+                    uint64_t arg) {
+  uint64_t spent[SUBJECTS] = {0};
+  for (int k = 0; k < SUBJECTS; k++) best[k] = 1e30;
+  for (int i = 0; i < ROUNDS; i++)
+    for (int k = 0; k < SUBJECTS; k++) {
+      if (!here[k] || spent[k] > BUDGET_NS) continue;
+      uint64_t t = clock_ns();
+      double ns = round(&subjects[k], k, pairs, arg);
+      if (ns < best[k]) best[k] = ns;
+      spent[k] += clock_ns() - t;
     }
-    double ns = (double)(clock_ns() - t) / count;
-    if (ns < best) best = ns;
+}
+
+static double pair_round(const subject *s, int k, int pairs, uint64_t bytes) {
+  (void)k;
+  uint64_t t = clock_ns();
+  for (int i = 0; i < pairs; i++) s->give(s->self, s->take(s->self, bytes));
+  return (double)(clock_ns() - t) / pairs;
+}
+
+/* Random blocks of 2^9..2^most bytes, LIVE of them, one given and one taken at a time. */
+enum { LIVE = 2000 };
+static uint64_t live_blocks[SUBJECTS][LIVE];
+static uint64_t live_seed[SUBJECTS];
+
+static double churn_round(const subject *s, int k, int pairs, uint64_t most) {
+  uint64_t *live = live_blocks[k], *seed = &live_seed[k];
+  uint64_t t = clock_ns();
+  for (int i = 0; i < pairs; i++) {
+    uint64_t r = next(seed);
+    s->give(s->self, live[r % LIVE]);
+    live[r % LIVE] = s->take(s->self, UINT64_C(1) << (9 + (r >> 32) % (most - 8)));
   }
-  for (int i = 0; i < LIVE; i++) s->give(s->self, live[i]);
-  return best;
+  return (double)(clock_ns() - t) / pairs;
 }
 
-static void line(const char *name, double ours, const subject *peer, bool here, double theirs,
-                 const char *unit) {
-  if (here)
-    printf("case=%s ours=%.1f peer=%s:%.1f ratio=%.2f unit=%s\n", name, ours, peer->name, theirs,
-           theirs / ours, unit);
-  else
-    printf("case=%s ours=%.1f peer=%s:not-found ratio=- unit=%s\n", name, ours, peer->name, unit);
+static void churn_fill(const subject *s, int k, uint64_t most) {
+  live_seed[k] = 11;
+  for (int i = 0; i < LIVE; i++)
+    live_blocks[k][i] = s->take(s->self, UINT64_C(1) << (9 + next(&live_seed[k]) % (most - 8)));
+}
+static void churn_empty(const subject *s, int k) {
+  for (int i = 0; i < LIVE; i++) s->give(s->self, live_blocks[k][i]);
 }
 
-#define PEERS 3
+static void lines(const char *name, const subject *subjects, const bool *here, const double *best,
+                  const char *unit) {
+  for (int k = 1; k < SUBJECTS; k++)
+    if (here[k])
+      printf("case=%s ours=%.1f peer=%s:%.1f ratio=%.2f unit=%s\n", name, best[0], subjects[k].name,
+             best[k], best[k] / best[0], unit);
+    else
+      printf("case=%s ours=%.1f peer=%s:not-found ratio=- unit=%s\n", name, best[0],
+             subjects[k].name, unit);
+}
 
 static void against_peers(void) {
   stow_heap *h = heap_on(192 * GIB);
-  subject ours = {"stowage", ours_take, ours_give, h};
-  /* TLSF as it is, safe for one thread only, and with the lock it needs to be what the heap is. */
-  subject peers[PEERS] = {{.name = "tlsf"}, {.name = "tlsf+mutex"}, {.name = "mimalloc"}};
-  bool here[PEERS] = {tlsf_open(&peers[0]), false, mi_open(&peers[2])};
-  if (here[0]) {
-    peers[1] = (subject){"tlsf+mutex", tlsf_take_locked, tlsf_give_locked, peers[0].self};
-    here[1] = true;
+  subject s[SUBJECTS] = {{"stowage", ours_take, ours_give, h},
+                         {.name = "tlsf"},
+                         {.name = "tlsf+mutex"},
+                         {.name = "mimalloc"}};
+  bool here[SUBJECTS] = {true, tlsf_open(&s[1]), false, mi_open(&s[3])};
+  if (here[1]) {
+    s[2] = (subject){"tlsf+mutex", tlsf_take_locked, tlsf_give_locked, s[1].self};
+    here[2] = true;
   }
-  for (uint64_t bytes = 512; bytes <= 64 * MIB; bytes *= 4) {
+  double best[SUBJECTS], worst_ours = 0, worst_ratio = 1e30;
+  uint64_t around[SUBJECTS][64], seed = 5;
+  for (int i = 0; i < 64; i++) {
+    uint64_t bytes = 512 + next(&seed) % (256 * 1024);
+    for (int k = 0; k < SUBJECTS; k++)
+      if (here[k]) around[k][i] = s[k].take(s[k].self, bytes);
+  }
+  for (uint64_t bytes = 512; bytes <= 64 * MIB; bytes *= 2) {
     char name[64], text[STOW_SIZE_TEXT_MAX];
     stow_size_format(text, bytes);
     snprintf(name, sizeof name, "hot_pair_%s", text);
     for (char *c = name; *c; c++)
       if (*c == ' ') *c = '_';
-    double mine = hot_pair(&ours, bytes);
-    for (int i = 0; i < PEERS; i++)
-      line(name, mine, &peers[i], here[i], here[i] ? hot_pair(&peers[i], bytes) : 0, "ns");
+    compete(s, here, best, 1000, pair_round, bytes);
+    lines(name, s, here, best, "ns");
+    if (best[0] > worst_ours) worst_ours = best[0];
+    if (here[1] && best[1] / best[0] < worst_ratio) worst_ratio = best[1] / best[0];
   }
+  printf("case=hot_pair_worst ours=%.1f unit=ns (of 60)", worst_ours);
+  if (here[1]) printf(" worst_ratio_to_tlsf=%.2f (of 1)", worst_ratio);
+  printf("\n");
+  for (int k = 0; k < SUBJECTS; k++)
+    for (int i = 0; here[k] && i < 64; i++) s[k].give(s[k].self, around[k][i]);
   /* To 2^20 for the peers that really touch or hold host memory; to 2^26 as on a card. */
-  double mine = churn(&ours, 20);
-  for (int i = 0; i < PEERS; i++)
-    line("churn_2000_live_to_1_MiB", mine, &peers[i], here[i], here[i] ? churn(&peers[i], 20) : 0,
-         "ns");
-  printf("case=churn_2000_live_to_64_MiB ours=%.1f unit=ns\n", churn(&ours, 26));
+  for (int k = 0; k < SUBJECTS; k++)
+    if (here[k] && k != 2) churn_fill(&s[k], k, 20);
+  here[2] = false; /* the same pool as tlsf's */
+  compete(s, here, best, 2000, churn_round, 20);
+  lines("churn_2000_live_to_1_MiB", s, here, best, "ns");
+  for (int k = 0; k < SUBJECTS; k++)
+    if (here[k]) churn_empty(&s[k], k);
+  here[1] = here[3] = false;
+  churn_fill(&s[0], 0, 26);
+  compete(s, here, best, 2000, churn_round, 26);
+  churn_empty(&s[0], 0);
+  printf("case=churn_2000_live_to_64_MiB ours=%.1f unit=ns\n", best[0]);
   heap_off(h);
 }
 
@@ -298,10 +336,10 @@ static long switches(void) {
 /* At n live: mean and p99.99 of single operations that made no page call. Rounds in which another
  * program had its turn are left out: that is not the heap's doing. */
 static void many(uint64_t n) {
-  enum { ROUND = 1000, ROUNDS = 600 };
+  enum { ROUND = 1000, TURNS = 600 };
   stow_heap *h = heap_on(64 * GIB);
   uint64_t *live = malloc(n * sizeof *live), seed = n, count = 0, sum = 0, left_out = 0;
-  uint32_t *took = malloc((size_t)ROUND * ROUNDS * 2 * sizeof *took);
+  uint32_t *took = malloc((size_t)ROUND * TURNS * 2 * sizeof *took);
   for (uint64_t i = 0; i < n; i++) {
     uint64_t bytes = 512 + next(&seed) % 8 * 512;
     if (i % 64 == 0) bytes = 16896 + next(&seed) % 65536; /* one in 64 a span of its own */
@@ -313,12 +351,12 @@ static void many(uint64_t n) {
       ((double)s.book_bytes - (double)s.tier[0].held_bytes / 1000 - (double)MIB) / (double)n;
   stow_sim_counts before, after;
   must(stow_sim_get_counts(device, &before));
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < TURNS; round++) {
     uint64_t first = count;
     long turns = switches();
     for (int i = 0; i < ROUND; i++) {
-      uint64_t x = next(&seed), *p = &live[x % n], t0 = clock_ns();
-      must(stow_heap_free(h, *p, NULL));
+      uint64_t x = next(&seed), *p = &live[x % n], ptr = *p, t0 = clock_ns();
+      must(stow_heap_free(h, ptr, NULL));
       uint64_t t1 = clock_ns();
       must(stow_heap_alloc(p, h, 512 + (x >> 32) % 8 * 512, NULL));
       uint64_t t2 = clock_ns();
@@ -336,7 +374,7 @@ static void many(uint64_t n) {
          " book_bytes_per_block=%.1f (of 24, over 0.1%% of held and 1 MiB; %" PRIu64
          " of %d rounds disturbed)\n",
          n, count ? (double)sum / (double)count : 0, count ? took[count - count / 10000 - 1] : 0,
-         count ? took[count / 2] : 0, count, per, left_out, ROUNDS);
+         count ? took[count / 2] : 0, count, per, left_out, TURNS);
   for (uint64_t i = 0; i < n; i++) must(stow_heap_free(h, live[i], NULL));
   free(live);
   free(took);
@@ -348,6 +386,7 @@ int main(int argc, char **argv) {
   if (!*only || strcmp(only, "peers") == 0) against_peers();
   if (!*only || strcmp(only, "threads") == 0) threads();
   if (!*only || strcmp(only, "many") == 0)
-    for (uint64_t n = 1000; n <= 10000000; n *= 10) many(n);
+    for (uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000; n <= 10000000; n *= 10)
+      many(n);
   return 0;
 }

@@ -17,6 +17,7 @@ typedef enum lock_rank {
   LOCK_HEAP = 20,     /* a heap's shape: opening arenas, limits */
   LOCK_ARENA = 30,    /* one arena of a heap */
   LOCK_ORDER = 35,    /* spare events of a heap */
+  LOCK_CELLS = 36,    /* spare cells of latches */
   LOCK_POOL = 40,     /* pages by tier */
   LOCK_TRACE = 50,    /* a recording being written */
   LOCK_DEVICE = 60,   /* inside a backend */

@@ -10,13 +10,22 @@
 
 /* ---- tables that grow by being touched ---- */
 
-static void *table_map(uint64_t bytes) {
+#define HUGE_PAGE (UINT64_C(2) << 20)
+
+/* With ten million blocks the tables are hundreds of MiB, met at random: in pages of 4 KiB each
+ * look would miss the TLB as well as the cache. A short table stays in small pages, so that a small
+ * heap has a small footprint. */
+void *lazy_map(uint64_t bytes) {
   void *p =
       mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return p == MAP_FAILED ? NULL : p;
+  if (p == MAP_FAILED) return NULL;
+  uint64_t at = (uint64_t)(uintptr_t)p, end = at + bytes;
+  uint64_t from = (at + HUGE_PAGE + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+  if (from < end) (void)madvise((void *)(uintptr_t)from, end - from, MADV_HUGEPAGE);
+  return p;
 }
 
-static void table_unmap(void *table, uint64_t bytes) {
+void lazy_unmap(void *table, uint64_t bytes) {
   if (table) munmap(table, bytes);
 }
 
@@ -53,6 +62,7 @@ uint32_t bin_of(uint32_t units) {
 }
 
 void bin_add(arena *a, uint32_t i) {
+  a->stirs++;
   uint32_t bin = bin_of(span_units(a, i));
   span *s = &a->spans[i];
   s->a = 0;
@@ -64,6 +74,7 @@ void bin_add(arena *a, uint32_t i) {
 }
 
 void bin_remove(arena *a, uint32_t i) {
+  a->stirs++;
   const span *s = &a->spans[i];
   if (s->b) a->spans[s->b].a = s->a;
   if (s->a) {
@@ -257,16 +268,7 @@ uint32_t arena_find(const arena *a, stow_addr addr) {
   uint64_t offset = addr - a->base;
   if (offset >= a->bytes) return 0;
   uint32_t unit = (uint32_t)(offset >> UNIT_SHIFT), cell = unit >> a->cell_shift;
-  uint32_t i = a->cells[cell];
-  if (i != 0 && a->spans[i].at <= unit) return i;
-  /* A slab covers several cells; each but those where another span begins names it. */
-  for (uint32_t back = 1; back <= 8 && cell >= back; back++) {
-    i = a->cells[cell - back];
-    if (i == 0) continue;
-    bool covers = (a->spans[i].mark & MARK_SLAB) && unit < a->spans[a->spans[i].next].at;
-    return covers ? i : 0;
-  }
-  return 0;
+  return a->cells[cell];
 }
 
 /* ---- opening and closing ---- */
@@ -295,10 +297,10 @@ stow_status arena_open(arena *a, pool *p, ordering *o, stow_stream stream, stow_
   a->units = (uint32_t)(bytes >> UNIT_SHIFT);
   uint64_t spans = 2 * ((uint64_t)(a->units >> cell_shift) + 4) + 64;
   a->span_max = spans > UINT32_MAX - 1 ? UINT32_MAX - 1 : (uint32_t)spans;
-  a->spans = table_map((uint64_t)a->span_max * sizeof *a->spans);
-  a->cells = table_map(cells_bytes(a));
-  a->slots = table_map(slots_bytes(a));
-  a->stale_tickets = table_map(slots_bytes(a));
+  a->spans = lazy_map((uint64_t)a->span_max * sizeof *a->spans);
+  a->cells = lazy_map(cells_bytes(a));
+  a->slots = lazy_map(slots_bytes(a));
+  a->stale_tickets = lazy_map(slots_bytes(a));
   if (!a->spans || !a->cells || !a->slots || !a->stale_tickets) {
     arena_close(a);
     return stow_fail(STOW_ERR_HOST_MEMORY, "arena: no room for the tables of %llu bytes",
@@ -316,10 +318,10 @@ stow_status arena_close(arena *a) {
   stow_status status = STOW_OK;
   if (a->base) status = device_unreserve(a->pool->device, a->base, a->bytes);
   if (status != STOW_OK) status = device_unreserve(a->pool->device, a->base, a->bytes);
-  table_unmap(a->spans, (uint64_t)a->span_max * sizeof *a->spans);
-  table_unmap(a->cells, cells_bytes(a));
-  table_unmap(a->slots, slots_bytes(a));
-  table_unmap(a->stale_tickets, slots_bytes(a));
+  lazy_unmap(a->spans, (uint64_t)a->span_max * sizeof *a->spans);
+  lazy_unmap(a->cells, cells_bytes(a));
+  lazy_unmap(a->slots, slots_bytes(a));
+  lazy_unmap(a->stale_tickets, slots_bytes(a));
   memset(a, 0, sizeof *a);
   return status;
 }
@@ -391,13 +393,14 @@ uint64_t arena_largest(const arena *a) {
   return most;
 }
 
-uint64_t arena_book_bytes(const arena *a) {
-  uint64_t used = 0; /* up to the last address ever backed, as the tables are touched */
+uint64_t arena_used_units(const arena *a) {
   for (uint32_t i = a->spans[1].prev; i != 0; i = a->spans[i].prev)
-    if (span_state_of(&a->spans[i]) != SPAN_BARE) {
-      used = a->spans[i].at + span_units(a, i);
-      break;
-    }
+    if (span_state_of(&a->spans[i]) != SPAN_BARE) return a->spans[i].at + span_units(a, i);
+  return 0;
+}
+
+uint64_t arena_book_bytes(const arena *a) {
+  uint64_t used = arena_used_units(a); /* as far as the tables are touched */
   return sizeof *a + (uint64_t)a->span_count * sizeof *a->spans +
          (used >> a->cell_shift) * sizeof *a->cells +
          (used >> a->slot_shift) * 2 * sizeof *a->slots;

@@ -30,7 +30,7 @@ typedef enum span_state { SPAN_LIVE = 0, SPAN_FREE = 1, SPAN_BARE = 2, SPAN_STAL
 
 /* span.mark: bits 0-1 state, then flags, then 16 bits of tag. */
 #define MARK_STATE     0x3u
-#define MARK_SLAB      0x4u  /* live: cut into blocks; a is the slab's index */
+#define MARK_SLAB      0x4u  /* live: cut into blocks (slab.h) */
 #define MARK_PENDING   0x8u  /* live: freed, waits for an event */
 #define MARK_RECORDED  0x10u /* live: other streams use it */
 #define MARK_HOT       0x20u
@@ -43,7 +43,7 @@ typedef enum span_state { SPAN_LIVE = 0, SPAN_FREE = 1, SPAN_BARE = 2, SPAN_STAL
 typedef struct span {
   uint32_t at;         /* first unit */
   uint32_t prev, next; /* neighbours by address */
-  uint32_t a, b;       /* free, bare, stale: list links. live: a = slab index */
+  uint32_t a, b;       /* free, bare, stale: list links */
   uint32_t mark;       /* state, flags, tag */
 } span;
 
@@ -64,6 +64,7 @@ typedef struct arena {
   uint32_t *stale_tickets; /* by slot: of the stale span that begins there */
   uint32_t first;
   uint32_t bins[BIN_COUNT], sub[29], top;
+  uint32_t stirs;       /* changes of the bins, counted */
   uint32_t bare, stale; /* list heads */
   uint32_t coarse;      /* pages of more than one slot behind it */
   uint64_t live_bytes, live_count;
@@ -98,7 +99,7 @@ stow_status arena_close(arena *a);
 uint32_t arena_take(arena *a, uint32_t units, uint32_t align);
 /* Makes a live span free; slots of it that lost their pages become bare. */
 void arena_give(arena *a, uint32_t i);
-/* The live span that begins at, or is a slab that covers, `addr`; 0 if none. */
+/* The live span that begins at `addr` or, failing that, in the cell of `addr`; 0 if none. */
 uint32_t arena_find(const arena *a, stow_addr addr);
 
 /* ---- pages (back.c) ---- */
@@ -142,5 +143,11 @@ bool pages_fit(const arena *a, uint32_t at, uint32_t units);
 
 stow_status arena_check(const arena *a); /* dear: walks everything */
 uint64_t arena_book_bytes(const arena *a);
+/* Units up to the last address that has or had pages. */
+uint64_t arena_used_units(const arena *a);
+
+/* Tables that grow by being touched, in huge pages once they are long. NULL: no addresses left. */
+void *lazy_map(uint64_t bytes);
+void lazy_unmap(void *table, uint64_t bytes);
 
 #endif

@@ -74,10 +74,6 @@ typedef struct attempt {
   char why[200];    /* the driver's words if it refused; "" */
 } attempt;
 
-static uint32_t request_units(const request *r) {
-  return r->class ? SLAB_UNITS : r->units;
-}
-
 /* Takes pages from this lane's own free spans, outside the window, until the pool has `missing`. */
 static uint64_t strip_own(lane *l, arena *a, stow_tier tier, const window *w) {
   heap *h = l->heap;
@@ -115,7 +111,7 @@ static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier 
   STOW_TRY(arena_reap(&m->main, false));
   at->lacking = 0;
   if ((*ptr = lane_take(l, r, tier)) != 0) return STOW_OK;
-  if (!arena_plan(a, &at->w, request_units(r), r->align))
+  if (!arena_plan(a, &at->w, request_units(r), request_align(r)))
     return stow_fail(STOW_ERR_OUT_OF_MEMORY, "alloc: no run of addresses is long enough");
   uint64_t have = pool_room(&h->pool, tier);
   if (have < at->w.missing) have = strip_own(l, a, tier, &at->w);

@@ -51,14 +51,17 @@ typedef struct lane {
    * everywhere: whatever looks at the arena calls lane_flush first. */
   uint32_t quick, quick_units;
   arena *quick_arena;
-  room rooms[POOL_TIERS]; /* the host one is opened when first needed */
-  pending *queue;         /* ring, oldest at head */
+  /* The span found last by a search, and its arena as that left it: see lane_keep. */
+  uint32_t found, found_stirs;
+  arena *found_arena;
+  uint64_t allocs, frees;
+  uint64_t live[POOL_TIERS], peak[POOL_TIERS]; /* bytes */
+  room rooms[POOL_TIERS];                      /* the host one is opened when first needed */
+  pending *queue;                              /* ring, oldest at head */
   uint32_t queue_head, queue_count, queue_capacity;
   uint32_t polled; /* calls since the oldest was last asked about */
   uint64_t pending_bytes;
   map recorded; /* ptr to recorded* */
-  uint64_t allocs, frees;
-  uint64_t live[POOL_TIERS], peak[POOL_TIERS]; /* bytes */
 } __attribute__((aligned(64))) lane;
 
 /* What was done to pages, told to sinks once no lock is held. Guarded by the heap's lock. */
@@ -88,6 +91,8 @@ typedef struct disk {
 } disk;
 
 struct heap {
+  _Atomic int dead;           /* a stow_status once the device is lost */
+  _Atomic uint32_t sink_mask; /* kinds anybody listens to */
   stow_heap *shell;
   stow_device *device;
   bool device_ours;
@@ -101,7 +106,6 @@ struct heap {
   range ranges[LANES_MAX * 2 * POOL_TIERS];
   _Atomic uint32_t range_count;
   uint16_t arena_count;
-  _Atomic uint32_t sink_mask; /* kinds anybody listens to */
   sink sinks[STOW_SINKS_MAX];
   uint64_t host_limit;
   stow_heap_gate gate;
@@ -112,8 +116,7 @@ struct heap {
   uint64_t scratch_bytes;
   stow_heap_failure failure; /* guarded by lock */
   _Atomic uint64_t fails, stitches, migrated, spilled;
-  _Atomic int dead; /* a stow_status once the device is lost */
-  note *notes;      /* guarded by lock */
+  note *notes; /* guarded by lock */
   uint32_t note_count, note_capacity;
   /* background */
   pthread_t thread;
@@ -138,15 +141,29 @@ typedef struct place {
   lane *lane;
   room *room;
   arena *arena;
-  uint32_t span, slab, block; /* slab 0: the span itself */
+  uint32_t span, block;
+  slab *slab; /* NULL: the span itself */
   uint64_t bytes;
   uint32_t *mark;
   stow_tier tier;
 } place;
 
-/* ---- heap.c ---- */
-stow_status heap_enter(heap **h, stow_heap *shell); /* closed or dead: an error */
+/* Sets flags of an allocation's mark. Lane locked. */
+static inline void place_mark(const place *at, uint32_t flags) {
+  *at->mark |= flags;
+  if (at->slab) at->slab->odd = true;
+}
+
+/* ---- open.c ---- */
 stow_status heap_lose(heap *h, stow_status status); /* notes a lost device; returns `status` */
+
+/* The heap behind a handle; NULL if it is closed or its device lost. */
+static inline heap *heap_alive(const stow_heap *shell) {
+  heap *h = shell ? atomic_load_explicit(&shell->inner, memory_order_acquire) : NULL;
+  return h && atomic_load_explicit(&h->dead, memory_order_relaxed) == 0 ? h : NULL;
+}
+/* The same with the reason as an error. */
+stow_status heap_enter(heap **h, stow_heap *shell);
 
 /* ---- lane.c ---- */
 stow_status lane_of(lane **out, heap *h, stow_stream stream); /* opens it when new */
@@ -175,8 +192,37 @@ stow_status lane_find(place *at, lane *l, uint64_t ptr);
 /* Makes it free now. Lane locked; the heap too if its pages moved. */
 void lane_release(lane *l, const place *at);
 void lane_flush(lane *l); /* makes the kept span free; lane locked */
-/* Frees it once the streams that use it are past now. Lane locked. */
-stow_status lane_defer(lane *l, const place *at, uint64_t ptr, stow_stream stream);
+
+/* Whether keeping a span apart costs nothing in packing: a large one that would join a free
+ * neighbour is better found anew, in a hole that fits it closely, unless a search would find just
+ * this place because nothing has changed since one did. Keeping all tripled the page moves of a
+ * recorded training loop at its smallest limit. */
+#define KEEP_UNITS 2048u /* 1 MiB: below it holes do not matter to pages */
+static inline bool lane_keeps(const lane *l, const arena *a, uint32_t i) {
+  const span *s = &a->spans[i];
+  return a->spans[s->next].at - s->at < KEEP_UNITS ||
+         (l->found == i && l->found_arena == a && l->found_stirs == a->stirs) ||
+         (span_state_of(&a->spans[s->next]) != SPAN_FREE &&
+          (s->prev == 0 || span_state_of(&a->spans[s->prev]) != SPAN_FREE));
+}
+/* Frees live span i, plain and in vram, or keeps it as it is for the next request of its length.
+ * Lane locked. */
+static inline void lane_keep(lane *l, arena *a, uint32_t i) {
+  span *s = &a->spans[i];
+  if (l->quick) lane_flush(l);
+  if (!lane_keeps(l, a, i)) {
+    arena_give(a, i);
+    return;
+  }
+  s->mark = SPAN_LIVE | MARK_QUICK;
+  l->quick = i;
+  l->quick_units = span_units(a, i);
+  l->quick_arena = a;
+}
+/* Frees it once the streams that use it are past now: first what can fail, then what cannot. Lane
+ * locked. */
+stow_status lane_defer(pending *p, lane *l, const place *at, uint64_t ptr, stow_stream stream);
+void lane_defer_done(lane *l, const place *at, pending *p);
 /* Frees what has waited long enough; with `wait`, waits for all. Lane locked. True: something was
  * freed. */
 bool lane_poll(lane *l, bool wait, stow_status *status);
@@ -185,11 +231,18 @@ stow_status lane_check(lane *l);
 /* ---- grow.c ---- */
 typedef struct request {
   uint64_t bytes;
-  uint32_t units, align, class; /* class 0: a span */
+  uint32_t units, align, class; /* class 0: a span; else units of a block */
   uint32_t mark;
   stow_tier tier;
   bool pinned; /* to the tier */
 } request;
+/* What the arena is asked for: a slab is a span, so aligned that any address in it tells it. */
+static inline uint32_t request_units(const request *r) {
+  return r->class ? SLAB_UNITS : r->units;
+}
+static inline uint32_t request_align(const request *r) {
+  return r->class ? SLAB_UNITS : r->align;
+}
 /* What is free already; 0 if nothing is. Lane locked. */
 uint64_t lane_take(lane *l, const request *r, stow_tier tier);
 /* Books live span i, taken for the request by other means (the whole slab for a small one). 0: no
@@ -212,7 +265,13 @@ static inline bool heap_heard(const heap *h, stow_event_kind kind) {
 }
 
 /* ---- tag.c ---- */
-uint32_t tag_now(bool *pinned, stow_tier *tier); /* this thread's top tag; 0 none */
+/* This thread's top tag. */
+typedef struct tag_top {
+  uint32_t mark; /* as in span.mark; 0 none */
+  bool pinned;   /* to the tier */
+  uint8_t tier;
+} tag_top;
+extern _Thread_local tag_top tag_now __attribute__((tls_model("initial-exec")));
 
 /* ---- stats.c ---- */
 /* stow_heap_trim of one tier; `released` is never NULL. */

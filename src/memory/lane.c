@@ -34,6 +34,11 @@ stow_status lane_room(lane *l, stow_tier tier) {
     arena fine;
     STOW_TRY(
         arena_open(&fine, &h->pool, &h->order, l->stream, tier, true, most * FINE_TIMES, most, 5));
+    stow_status status = slabs_open(&r->slabs, &fine);
+    if (status != STOW_OK) {
+      arena_close(&fine);
+      return status;
+    }
     r->fine = fine;
     range_add(h, l, &r->fine);
   }
@@ -97,18 +102,18 @@ stow_status lane_close(lane *l) {
 
 /* ---- finding ---- */
 
-static stow_status find_slab(place *at, uint64_t ptr) {
-  slabs *s = &at->room->slabs;
-  at->slab = at->arena->spans[at->span].a;
-  at->block = slab_block(s, at->arena, at->slab, ptr);
-  if (at->block == UINT32_MAX)
+static stow_status find_block(place *at, uint64_t ptr) {
+  slab *b = at->slab;
+  at->span = b->span;
+  at->block = slab_block(b, ptr);
+  if (at->block == BLOCK_NONE)
     return stow_fail(STOW_ERR_NOT_FOUND, "0x%llx: points into an allocation, not at its start",
                      (unsigned long long)ptr);
-  if (!slab_busy(s, at->slab, at->block))
+  if (!slab_busy(b, at->block))
     return stow_fail(STOW_ERR_STATE, "0x%llx: freed twice, or never allocated",
                      (unsigned long long)ptr);
-  at->bytes = (uint64_t)slab_class_units(s->table[at->slab]->class) << UNIT_SHIFT;
-  at->mark = &s->table[at->slab]->marks[at->block];
+  at->bytes = b->bytes;
+  at->mark = &b->marks[at->block];
   return STOW_OK;
 }
 
@@ -118,6 +123,7 @@ stow_status lane_find(place *at, lane *l, uint64_t ptr) {
     arena *a = ptr - r->main.base < r->main.bytes ? &r->main : &r->fine;
     if (ptr - a->base >= a->bytes) continue;
     *at = (place){.lane = l, .room = r, .arena = a, .tier = (stow_tier)t};
+    if (a == &r->fine && (at->slab = slab_at(&r->slabs, a, ptr))) return find_block(at, ptr);
     at->span = arena_find(a, ptr);
     if (at->span == 0)
       return stow_fail(
@@ -125,7 +131,6 @@ stow_status lane_find(place *at, lane *l, uint64_t ptr) {
           "0x%llx: in the heap's range, but nothing live begins there: freed twice, or "
           "never allocated",
           (unsigned long long)ptr);
-    if (a->spans[at->span].mark & MARK_SLAB) return find_slab(at, ptr);
     if (span_addr(a, at->span) != ptr)
       return stow_fail(STOW_ERR_NOT_FOUND, "0x%llx: points into an allocation, not at its start",
                        (unsigned long long)ptr);
@@ -142,42 +147,21 @@ stow_status lane_find(place *at, lane *l, uint64_t ptr) {
 
 /* ---- freeing ---- */
 
-/* Whether keeping a span apart costs nothing in packing: a large one that would join a free
- * neighbour is better found anew, in a hole that fits it closely. Not doing so tripled the page
- * moves of a recorded training loop at its smallest limit. */
-#define KEEP_UNITS 2048u /* 1 MiB: below it holes do not matter to pages */
-static bool keeps_packing(const place *at) {
-  const arena *a = at->arena;
-  const span *s = &a->spans[at->span];
-  return at->bytes >> UNIT_SHIFT < KEEP_UNITS ||
-         (span_state_of(&a->spans[s->next]) != SPAN_FREE &&
-          (s->prev == 0 || span_state_of(&a->spans[s->prev]) != SPAN_FREE));
+static uint64_t place_addr(const place *at) {
+  return at->slab ? at->slab->base + at->block * at->bytes : span_addr(at->arena, at->span);
 }
 
 void lane_release(lane *l, const place *at) {
-  if (*at->mark & MARK_RECORDED) {
-    uint64_t value,
-        ptr = at->slab
-                  ? at->arena->base + ((uint64_t)(at->arena->spans[at->span].at +
-                                                  at->block * (uint32_t)(at->bytes >> UNIT_SHIFT))
-                                       << UNIT_SHIFT)
-                  : span_addr(at->arena, at->span);
-    if (map_remove(&l->recorded, ptr, &value)) free((void *)(uintptr_t)value);
-  }
+  uint64_t value;
+  if ((*at->mark & MARK_RECORDED) && map_remove(&l->recorded, place_addr(at), &value))
+    free((void *)(uintptr_t)value);
   l->live[at->tier] -= at->bytes;
-  if (at->slab) {
+  if (at->slab)
     slab_give(&at->room->slabs, at->arena, at->slab, at->block);
-    return;
-  }
-  if (l->quick) lane_flush(l);
-  if ((*at->mark & (MARK_MOVED | MARK_DISK)) || at->tier != STOW_TIER_VRAM || !keeps_packing(at)) {
+  else if ((*at->mark & (MARK_MOVED | MARK_DISK)) || at->tier != STOW_TIER_VRAM)
     arena_give(at->arena, at->span);
-    return;
-  }
-  *at->mark = SPAN_LIVE | MARK_QUICK;
-  l->quick = at->span;
-  l->quick_units = (uint32_t)(at->bytes >> UNIT_SHIFT);
-  l->quick_arena = at->arena;
+  else
+    lane_keep(l, at->arena, at->span);
 }
 
 void lane_flush(lane *l) {
@@ -200,7 +184,7 @@ static stow_status queue_grow(lane *l) {
   return STOW_OK;
 }
 
-stow_status lane_defer(lane *l, const place *at, uint64_t ptr, stow_stream stream) {
+stow_status lane_defer(pending *p, lane *l, const place *at, uint64_t ptr, stow_stream stream) {
   lane_flush(l);
   if (l->queue_count == l->queue_capacity) STOW_TRY(queue_grow(l));
   const recorded *others = NULL;
@@ -226,11 +210,26 @@ stow_status lane_defer(lane *l, const place *at, uint64_t ptr, stow_stream strea
     free(events);
     return status;
   }
-  *at->mark |= MARK_PENDING;
-  l->queue[(l->queue_head + l->queue_count++) % l->queue_capacity] =
-      (pending){ptr, at->bytes, count, events};
-  l->pending_bytes += at->bytes;
+  *p = (pending){ptr, at->bytes, count, events};
   return STOW_OK;
+}
+
+void lane_defer_done(lane *l, const place *at, pending *p) {
+  place_mark(at, MARK_PENDING);
+  if (l->queue_count < l->queue_capacity || queue_grow(l) == STOW_OK) {
+    l->queue[(l->queue_head + l->queue_count++) % l->queue_capacity] = *p;
+    l->pending_bytes += p->bytes;
+    return;
+  }
+  /* Others filled the queue while the sinks were told, and it cannot grow: wait here. An event that
+   * cannot be waited for keeps the block for good rather than give it out too early. */
+  bool passed = true;
+  for (uint32_t i = 0; i < p->count; i++) {
+    passed = device_event_wait(l->heap->device, p->events[i]) == STOW_OK && passed;
+    order_event_back(&l->heap->order, p->events[i]);
+  }
+  free(p->events);
+  if (passed) lane_release(l, at);
 }
 
 bool lane_poll(lane *l, bool wait, stow_status *status) {
@@ -275,8 +274,8 @@ stow_status lane_check(lane *l) {
       STOW_TRY(slabs_check(&r->slabs, &r->fine));
     }
     if (r->main.base) STOW_TRY(arena_check(&r->main));
-    uint64_t live =
-        r->fine.live_bytes + r->main.live_bytes - r->slabs.span_bytes + r->slabs.live_bytes;
+    uint64_t cut = 0, blocks = r->fine.base ? slabs_live_bytes(&r->slabs, &r->fine, &cut) : 0;
+    uint64_t live = r->fine.live_bytes + r->main.live_bytes - cut + blocks;
     if (live != l->live[t])
       return stow_fail(STOW_ERR_STATE, "lane %u: %llu live bytes kept, %llu in its room", l->id,
                        (unsigned long long)l->live[t], (unsigned long long)live);

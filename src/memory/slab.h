@@ -1,48 +1,102 @@
 /* Slab: a span of 64 KiB cut into equal blocks; requests to 16 KiB live in one.
  *
- * One set of slabs per stream and tier, guarded by the lane's lock. A block costs one bit and four
- * bytes. At most one slab of a class stands empty; the rest go back to the arena. */
+ * One set of slabs per stream and tier, guarded by the lane's lock. A slab begins at a multiple of
+ * its size in its arena, so `at` finds it from any address in it with one load. A block costs one
+ * bit and four bytes. A new slab is cut only when every other of its class is full, and at most one
+ * of a class stands empty; the rest go back to the arena. So a class has never more slabs than its
+ * blocks needed at their peak, and one. */
 #ifndef MEMORY_SLAB_H
 #define MEMORY_SLAB_H
 
 #include "memory/arena.h"
 
 #define SLAB_UNITS     128u /* 64 KiB */
-#define SLAB_CLASSES   17   /* [0] is none */
-#define SLAB_UNITS_MAX 32u  /* largest block: 16 KiB */
+#define SLAB_SHIFT     (UNIT_SHIFT + 7)
+#define SLAB_CLASSES   17  /* [0] is none */
+#define SLAB_UNITS_MAX 32u /* largest block: 16 KiB */
+#define BLOCK_NONE     UINT32_MAX
 
+/* All that a hot alloc or free touches is in one cache line. */
 typedef struct slab {
-  uint32_t span, prev, next; /* its span; its neighbours among those of its class with room */
+  stow_addr base;
+  struct slab *prev, *next; /* its neighbours among those of its class with room */
+  uint64_t busy[2];         /* blocks past the last count as busy for ever */
+  uint32_t span;
+  uint32_t bytes;   /* of a block */
+  uint32_t inverse; /* 65536 / units of a block, rounded up */
   uint8_t class, slots, used;
-  bool listed;
-  uint64_t busy[2];
+  bool listed, odd; /* odd: a block's mark may have flags */
   uint32_t marks[]; /* flags and tag of each block, as in span.mark */
-} slab;
+} __attribute__((aligned(64))) slab;
 
 typedef struct slabs {
-  slab **table;                    /* [0] none */
-  uint32_t count, capacity, spare; /* spare: indices in free_list */
-  uint32_t *free_list;
-  uint32_t room[SLAB_CLASSES];  /* slabs with a free block, by class */
-  uint32_t empty[SLAB_CLASSES]; /* one that has only free blocks; 0 none */
-  uint64_t live_bytes, live_count, span_bytes;
+  slab *room[SLAB_CLASSES];  /* with a free block, by class */
+  slab *empty[SLAB_CLASSES]; /* the one that was empty last, and may be again; NULL none */
+  slab **at;                 /* by SLAB_UNITS of the arena's addresses; NULL none */
+  /* Records of slabs: cut off one after another, kept by class when their slab is gone. */
+  char *store;
+  uint64_t store_used, store_bytes, at_bytes;
+  slab *spare[SLAB_CLASSES];
 } slabs;
 
-uint32_t slab_class(uint32_t units); /* 1.. for units 1..SLAB_UNITS_MAX */
+/* 1.. for units 1..SLAB_UNITS_MAX. Steps of one unit to 4 KiB, then four to an octave: at most a
+ * fifth of a block is lost. */
+static inline uint32_t slab_class(uint32_t units) {
+  if (units <= 8) return units;
+  if (units <= 16) return 8 + (units - 8 + 1) / 2;
+  return 12 + (units - 16 + 3) / 4;
+}
 uint32_t slab_class_units(uint32_t class);
 
-/* A block of the class with `mark`; 0 if every slab of it is full. */
-stow_addr slab_take(slabs *s, const arena *a, uint32_t class, uint32_t mark);
-/* Cuts a live span of SLAB_UNITS for the class. On failure the span stays the caller's. */
+stow_status slabs_open(slabs *s, const arena *a);
+/* Forgets all slabs; their spans stay as they are. */
+void slabs_close(slabs *s);
+
+/* Cuts a live span of SLAB_UNITS, so aligned, for the class. On failure the span stays the
+ * caller's. */
 stow_status slab_adopt(slabs *s, arena *a, uint32_t span, uint32_t class);
-/* The block's number in the slab, or UINT32_MAX if no block begins at `addr`. */
-uint32_t slab_block(const slabs *s, const arena *a, uint32_t index, stow_addr addr);
-bool slab_busy(const slabs *s, uint32_t index, uint32_t block);
-void slab_give(slabs *s, arena *a, uint32_t index, uint32_t block);
 /* Gives empty slabs back to the arena. */
 void slabs_trim(slabs *s, arena *a);
-void slabs_close(slabs *s);
 stow_status slabs_check(const slabs *s, const arena *a);
-uint64_t slabs_book_bytes(const slabs *s);
+/* Bytes of blocks given out, and of the spans of all slabs. */
+uint64_t slabs_live_bytes(const slabs *s, const arena *a, uint64_t *span_total);
+uint64_t slabs_book_bytes(const slabs *s, const arena *a);
+
+/* For slab_take and slab_give. */
+void slab_filled(slabs *s, slab *b);
+void slab_drained(slabs *s, arena *a, slab *b);
+void slab_list(slabs *s, slab *b);
+
+static inline slab *slab_at(const slabs *s, const arena *a, stow_addr addr) {
+  return s->at ? s->at[(addr - a->base) >> SLAB_SHIFT] : NULL;
+}
+
+/* A block of a slab with room. */
+static inline stow_addr slab_take(slabs *s, slab *b, uint32_t mark) {
+  uint32_t word = b->busy[0] == UINT64_MAX;
+  uint32_t bit = (uint32_t)__builtin_ctzll(~b->busy[word]), block = word * 64 + bit;
+  b->busy[word] |= UINT64_C(1) << bit;
+  b->marks[block] = mark;
+  if (__builtin_expect(++b->used == b->slots, 0)) slab_filled(s, b);
+  return b->base + (uint64_t)block * b->bytes;
+}
+
+/* The block's number in the slab, or BLOCK_NONE if none begins at `addr`. */
+static inline uint32_t slab_block(const slab *b, stow_addr addr) {
+  uint32_t offset = (uint32_t)(addr - b->base);
+  /* A product and a shift instead of a division: exact below 128 units. */
+  uint32_t block = (offset >> UNIT_SHIFT) * b->inverse >> 16;
+  return block * b->bytes == offset && block < b->slots ? block : BLOCK_NONE;
+}
+
+static inline bool slab_busy(const slab *b, uint32_t block) {
+  return (b->busy[block / 64] >> (block & 63)) & 1;
+}
+
+static inline void slab_give(slabs *s, arena *a, slab *b, uint32_t block) {
+  b->busy[block / 64] &= ~(UINT64_C(1) << (block & 63));
+  if (__builtin_expect(!b->listed, 0)) slab_list(s, b);
+  if (--b->used == 0 && s->empty[b->class] != b) slab_drained(s, a, b);
+}
 
 #endif

@@ -36,7 +36,8 @@ static void count_lane(lane *l, stow_heap_stats *s) {
   s->book_bytes += sizeof *l + l->queue_capacity * sizeof *l->queue;
   for (int t = 0; t < POOL_TIERS; t++) {
     const room *r = &l->rooms[t];
-    if (r->fine.base) s->book_bytes += arena_book_bytes(&r->fine) + slabs_book_bytes(&r->slabs);
+    if (r->fine.base)
+      s->book_bytes += arena_book_bytes(&r->fine) + slabs_book_bytes(&r->slabs, &r->fine);
     if (r->main.base) s->book_bytes += arena_book_bytes(&r->main);
   }
   latch_give(&l->lock);
@@ -100,11 +101,11 @@ static bool each_in(const lane *l, const room *r, const arena *a, stow_heap_visi
       if (!(s->mark & MARK_PENDING) && !visit(user, &e)) return false;
       continue;
     }
-    const slab *b = r->slabs.table[s->a];
+    const slab *b = slab_at(&r->slabs, a, e.ptr);
     uint64_t base = e.ptr;
-    e.bytes = (uint64_t)slab_class_units(b->class) << UNIT_SHIFT;
+    e.bytes = b->bytes;
     for (uint32_t k = 0; k < b->slots; k++) {
-      if (!((b->busy[k / 64] >> (k & 63)) & 1) || (b->marks[k] & MARK_PENDING)) continue;
+      if (!slab_busy(b, k) || (b->marks[k] & MARK_PENDING)) continue;
       e.ptr = base + k * e.bytes;
       e.heat = heat_of(b->marks[k]);
       e.tag = b->marks[k] >> MARK_TAG_SHIFT;

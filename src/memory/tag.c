@@ -14,6 +14,12 @@ typedef struct frame {
 
 static _Thread_local frame stack[STOW_TAG_DEPTH_MAX];
 static _Thread_local uint32_t depth;
+_Thread_local tag_top tag_now; /* the top frame, ready for use */
+
+static void top_renew(void) {
+  const frame *f = depth > 0 ? &stack[depth - 1] : &(frame){0};
+  tag_now = (tag_top){f->tag << MARK_TAG_SHIFT, f->pinned, (uint8_t)f->tier};
+}
 
 /* Names never move or go: a chunk of pointers at a time, read without the lock. */
 #define CHUNK 256
@@ -59,6 +65,7 @@ static stow_status push(const char *name, bool pinned, stow_tier tier) {
     f.tier = stack[depth - 1].tier;
   }
   stack[depth++] = f;
+  top_renew();
   return STOW_OK;
 }
 
@@ -76,18 +83,11 @@ stow_status stow_tag_push_tier(const char *name, stow_tier tier) {
 stow_status stow_tag_pop(void) {
   if (depth == 0) return stow_fail(STOW_ERR_STATE, "tag: none is pushed on this thread");
   depth--;
+  top_renew();
   return STOW_OK;
 }
 
 const char *stow_tag_name(uint32_t tag) {
   if (tag == 0 || tag >= atomic_load_explicit(&name_count, memory_order_acquire)) return "";
   return atomic_load(&chunks[tag / CHUNK])[tag % CHUNK];
-}
-
-uint32_t tag_now(bool *pinned, stow_tier *tier) {
-  if (depth == 0) return 0;
-  const frame *f = &stack[depth - 1];
-  *pinned = f->pinned;
-  *tier = f->tier;
-  return f->tag;
 }
