@@ -100,7 +100,7 @@ function unpackRun(run, body) {
     streamOf: column("life.stream", Uint32Array, lives),
     stackNode: list("stacks.node"), stackSite: list("stacks.site"),
     ...unpackTree(section), ...ops, ...unpackExtents(section),
-    marks: unpackMarks(section),
+    marks: unpackMarks(section), ...unpackRests(section, lives),
   };
 }
 
@@ -203,6 +203,13 @@ function unpackExtents(section) {
   return { extents };
 }
 
+// Lifetimes that stand for many allocations: 1 for each such.
+function unpackRests(section, lives) {
+  const numbers = new Numbers(section("rests")), isRest = new Uint8Array(lives);
+  for (let life = 0; numbers.more;) isRest[life += numbers.next()] = 1;
+  return { isRest };
+}
+
 function unpackMarks(section) {
   const numbers = new Numbers(section("marks")), marks = [];
   let tick = 0;
@@ -217,6 +224,6 @@ function unpackIterations(run) {
   const it = run.iterations;
   const list = it.list.map(([start, end, allocs, peak, live]) => ({ start, end, allocs, peak, live }));
   const whole = list.slice(it.setup ? 1 : 0, list.length - (it.partial ? 1 : 0));
-  whole.forEach((round, i) => { round.number = i + 1; });
+  whole.forEach((round, i) => { round.number = it.first + i + 1; });
   return { how: it.how, name: run.texts[it.name] ?? "", guessBytes: it.guessBytes, growth: it.growth, list: whole };
 }

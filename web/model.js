@@ -1,12 +1,15 @@
 // Model: one run as questions a view asks. Nothing here draws.
 import { OPEN } from "./data.js";
-import { shortFile } from "./units.js";
+import { countText, shortFile } from "./units.js";
 
 const BIN = 256; // operations summed up as one
 export const SERIES_MAX = 14; // groups with a colour of their own; the rest is one series
 
 const FRAMEWORK = /-packages\/torch\/|^torch\/|\/torch\/csrc\/|\/aten\/src\/|\/c10\/|libtorch|libc10|^<frozen |^\?\?$|^$/;
 const STANDARD = /lib\/python3/;
+
+// A frame that stands for allocations told together.
+const REST_FRAME = -1;
 
 const SIZE_CLASSES = [
   [4096, "under 4 KiB"], [65536, "4 KiB to 64 KiB"], [2 ** 20, "64 KiB to 1 MiB"],
@@ -36,17 +39,27 @@ export class Run {
 
   // ---- texts ----
   frameText(frame) {
+    if (frame === REST_FRAME) return { name: this.restName(), file: "", line: 0, place: "" };
     if (!frame) return { name: "no stack recorded", file: "", line: 0, place: "" };
     const at = (frame - 1) * 3, file = this.texts[this.frames[at + 1]];
     const line = this.frames[at + 2];
     return { name: this.texts[this.frames[at]], file, line, place: line ? `${shortFile(file)}:${line}` : shortFile(file) };
   }
+  restName() {
+    return `${countText(this.notes.together)} small or short ones together`;
+  }
   isFramework(frame) {
+    if (frame === REST_FRAME) return false;
     const file = this.texts[this.frames[(frame - 1) * 3 + 1]];
     return FRAMEWORK.test(file) || (STANDARD.test(file) && !file.includes("-packages/"));
   }
+  // The leaf of a lifetime's stack.
+  nodeOf(life) {
+    return this.isRest[life] ? REST_FRAME : this.stackNode[this.stackOf[life]];
+  }
   // Frames of a node, innermost first.
   stackFrames(node) {
+    if (node === REST_FRAME) return [REST_FRAME];
     const frames = [];
     for (let n = node; n !== 0; n = this.nodeParent[n]) frames.push(this.nodeFrame[n]);
     return frames;
@@ -82,6 +95,10 @@ export class Run {
         while (this.size[i] >= SIZE_CLASSES[c][0]) c++;
         of[i] = c;
       }
+    }
+    if (this.notes.together) {
+      for (let i = 0; i < this.lives; i++) if (this.isRest[i]) of[i] = labels.length;
+      labels.push({ name: this.restName(), place: "" });
     }
     const most = this.mostOf(of, labels.length);
     const made = { by, of, labels, most, keys: labels.map((l) => `${l.name}\n${l.place}`) };
@@ -327,7 +344,7 @@ export class Run {
   flame(tick, hideFramework) {
     const bytesOf = new Map();
     for (const life of this.livesAt(tick)) {
-      const node = this.stackNode[this.stackOf[life]];
+      const node = this.nodeOf(life);
       const have = bytesOf.get(node) ?? { bytes: 0, count: 0 };
       have.bytes += this.size[life];
       have.count++;

@@ -49,7 +49,7 @@ export function holdersPanel(app) {
 
 export function spacePanel(app) {
   const run = app.active, space = new AddressSpace(app, run, run.chosen);
-  if (space.total === 0) return empty("No addresses here", run.lives ? "Nothing is reserved and nothing is live at this moment. Choose another one in the chart above." : "The trace holds no allocation.");
+  if (space.total === 0) return empty("No addresses here", run.lives ? "Nothing is reserved and nothing is live at this moment. Choose another one in the chart above." : "The trace holds no allocation, or more than 4096 streams.");
   return space.element;
 }
 
@@ -163,7 +163,7 @@ export function comparePanel(app) {
 // ---- policies ----
 export function policiesPanel(app) {
   const run = app.active, rows = run.policies;
-  if (!rows) return empty("Nothing to replay", "The trace holds no allocation.");
+  if (!rows) return empty("Nothing to replay", "The trace holds no allocation, or more than 4096 streams.");
   const most = Math.max(...rows.map((p) => p.reserved), run.peakReservedBytes, 1), limits = rows.some((p) => p.minLimit > 0);
   const recorded = { recorded: true, reserved: run.peakReservedBytes, live: run.peakBytes };
   const all = run.reservedKnown ? [recorded, ...rows] : rows;
@@ -190,6 +190,8 @@ export function aboutPanel(app) {
     note(n.badSizes, "values that cannot be were passed over"),
     note(n.badSegments, "segment events could not be followed"),
     note(n.skippedEvents, "events were not understood and skipped"),
+    note(n.together, "allocations, the smallest and shortest, are told together: too many to show one by one"),
+    note(n.leftOutSegments, "of the smallest segments are left out: too many to show"),
   ].filter(Boolean);
   return make("div", { class: "about" },
     make("div", {}, make("h3", {}, "The trace"), facts([
@@ -215,7 +217,7 @@ function failureList(app, run) {
 // One allocation: its life and its stack.
 export function inspector(app) {
   const { run, life } = app.picked;
-  const node = run.stackNode[run.stackOf[life]], frames = run.stackFrames(node);
+  const frames = run.stackFrames(run.nodeOf(life));
   const end = run.end[life], tag = run.tags[run.tagOf[life]];
   const stack = make("ol", { class: "stack" }, frames.map((frame) => {
     const text = run.frameText(frame);

@@ -5,9 +5,10 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 
 void recording_init(recording *r, uint64_t max_bytes) {
-  *r = (recording){.max_bytes = max_bytes};
+  *r = (recording){.max_bytes = max_bytes, .seed = hash_u64(clock_ns(), (uintptr_t)r)};
   r->names.max_bytes = max_bytes;
 }
 
@@ -116,8 +117,10 @@ stow_status recording_origin(recording *r, uint32_t *id, const origin *of) {
     *id = r->origin_last;
     return STOW_OK;
   }
-  uint64_t hash = hash_u64(of->stream, (uint64_t)of->thread << 32 | of->tag_id);
-  hash = hash_u64(hash, (uint64_t)of->device << 8 | of->tier);
+  /* Without the padding of the structure. */
+  uint64_t key[3] = {of->stream, (uint64_t)of->thread << 32 | of->tag_id,
+                     (uint64_t)of->device << 8 | of->tier};
+  uint64_t hash = hash_bytes(key, sizeof key, r->seed);
   /* As for frames below. */
   for (uint64_t *have; (have = map_get(&r->origin_index, hash)) != NULL; hash++) {
     if (same_origin(&r->origins[*have - 1], of)) {
@@ -139,7 +142,7 @@ stow_status recording_origin(recording *r, uint32_t *id, const origin *of) {
 stow_status recording_frame(recording *r, uint32_t *id, uint32_t name_id, uint32_t file_id,
                             uint32_t line) {
   frame f = {name_id, file_id, line};
-  uint64_t hash = hash_bytes(&f, sizeof f, 1);
+  uint64_t hash = hash_bytes(&f, sizeof f, r->seed);
   /* Equal hashes of unlike frames step on to the next key; the chain ends at an empty one. */
   for (uint64_t *have; (have = map_get(&r->frame_index, hash)) != NULL; hash++) {
     if (memcmp(&r->frames[*have - 1], &f, sizeof f) == 0) {
@@ -155,7 +158,7 @@ stow_status recording_frame(recording *r, uint32_t *id, uint32_t name_id, uint32
 }
 
 stow_status recording_stack(recording *r, uint32_t *id, const uint32_t *frame_ids, uint32_t count) {
-  uint64_t hash = hash_bytes(frame_ids, count * sizeof *frame_ids, 2);
+  uint64_t hash = hash_bytes(frame_ids, count * sizeof *frame_ids, r->seed);
   for (uint64_t *have; (have = map_get(&r->stack_index, hash)) != NULL; hash++) {
     const stack *s = &r->stacks[*have - 1];
     if (s->count == count && (count == 0 || memcmp(r->stack_frames + s->first, frame_ids,

@@ -136,7 +136,8 @@ typedef struct recording {
   uint64_t damaged_chunks; /* of a .stow file: dropped, the rest was used */
   bool ended;              /* the writer came to its end (always true but for a .stow file) */
   map origin_index, frame_index, stack_index; /* hash of content → id, for interning */
-  uint32_t origin_last;                       /* the one asked for last: most are asked for again */
+  uint64_t seed;        /* of those hashes: nobody can foresee which contents collide */
+  uint32_t origin_last; /* the one asked for last: most are asked for again */
 } recording;
 
 /* Zeroed start; free with recording_free, which leaves it zeroed (max_bytes kept). */

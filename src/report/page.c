@@ -52,6 +52,68 @@ static stow_status deflate_payload(buffer *out, const buffer *payload) {
   return status;
 }
 
+/* ---- within a size ---- */
+
+#define PAGE_BYTES_MAX                                                                             \
+  5000000u /* browsers open that at once; a million events as programs make them need less */
+#define PAGE_EVENT_BYTES 5u /* allowed for each event past that million */
+#define TURNS_MAX        6
+#define HOPELESS         5   /* times the room */
+#define TICK_BYTES       0.5 /* what an event costs without its allocation, about */
+
+static size_t page_room(const report *all, size_t count) {
+  size_t room = 0;
+  for (size_t i = 0; i < count; i++) {
+    size_t bytes = (size_t)all[i].time.tick_count * PAGE_EVENT_BYTES;
+    room += bytes > PAGE_BYTES_MAX ? bytes : PAGE_BYTES_MAX;
+  }
+  return room;
+}
+
+static double sum_of_ticks(const report *all, size_t count) {
+  double sum = 0;
+  for (size_t i = 0; i < count; i++) sum += all[i].time.tick_count;
+  return sum;
+}
+
+static uint32_t most_lives(const report *all, size_t count) {
+  uint32_t most = 0;
+  for (size_t i = 0; i < count; i++)
+    if (all[i].time.lifetime_count > most) most = all[i].time.lifetime_count;
+  return most;
+}
+
+/* Tells less until it fits: fewer allocations one by one, then coarser times too. */
+static stow_status fit_payload(buffer *data, const report *all, size_t count, size_t room) {
+  payload_limits limits = {.lives_max = UINT32_MAX,
+                           .extents_max = 50000,
+                           .rounds_max = 10000,
+                           .marks_max = 20000,
+                           .time_unit_ns = 1};
+  for (int turn = 0;; turn++) {
+    buffer payload = BUFFER_INIT;
+    buffer_clear(data);
+    stow_status status = payload_write(&payload, all, count, &limits);
+    /* What is far too long is not compressed to see that. */
+    bool hopeless = payload.length / HOPELESS > room && turn < TURNS_MAX;
+    double length = (double)payload.length / 2;
+    if (status == STOW_OK && !hopeless) {
+      status = deflate_payload(data, &payload);
+      length = (double)data->length;
+    }
+    buffer_free(&payload);
+    if (status != STOW_OK || turn == TURNS_MAX || (!hopeless && data->length <= room))
+      return status;
+    double fixed = TICK_BYTES * sum_of_ticks(all, count);
+    double share =
+        length > fixed && (double)room > fixed ? ((double)room - fixed) / (length - fixed) : 0.5;
+    if (limits.lives_max > most_lives(all, count)) limits.lives_max = most_lives(all, count);
+    limits.lives_max = (uint32_t)(limits.lives_max * (share < 0.9 ? share : 0.9) * 0.9);
+    if (turn > 0)
+      limits.time_unit_ns = limits.time_unit_ns < 1000 ? 10000 : limits.time_unit_ns * 10;
+  }
+}
+
 typedef struct place {
   const char *name;
   const buffer *content;
@@ -75,10 +137,8 @@ static void fill_page(buffer *out, viewer_file page, const place *places, size_t
 }
 
 stow_status report_html(const report *all, size_t count, buffer *out) {
-  buffer payload = BUFFER_INIT, data = BUFFER_INIT, content_policy = BUFFER_INIT,
-         script = BUFFER_INIT, style = BUFFER_INIT;
-  stow_status status = payload_write(&payload, all, count);
-  if (status == STOW_OK) status = deflate_payload(&data, &payload);
+  buffer data = BUFFER_INIT, content_policy = BUFFER_INIT, script = BUFFER_INIT,
+         style = BUFFER_INIT;
   viewer_file file;
   /* The script begins right after the tag: the hash is over every byte between the tags. */
   for (size_t i = 0; (file = viewer_module(i)).text != NULL; i++) append_module(&script, file);
@@ -88,6 +148,9 @@ stow_status report_html(const report *all, size_t count, buffer *out) {
   append_hash(&content_policy, "script-src", &script);
   append_hash(&content_policy, "style-src", &style);
   buffer_text(&content_policy, "base-uri 'none'; form-action 'none'");
+  size_t room = page_room(all, count),
+         viewer = script.length + style.length + viewer_page().length + 1024;
+  stow_status status = fit_payload(&data, all, count, room > viewer ? room - viewer : room);
   place places[] = {
       {"policy", &content_policy}, {"style", &style}, {"script", &script}, {"data", &data}};
   if (status == STOW_OK) {
@@ -95,7 +158,6 @@ stow_status report_html(const report *all, size_t count, buffer *out) {
     for (size_t i = 0; i < 4 && status == STOW_OK; i++) status = places[i].content->status;
     if (status == STOW_OK) status = out->status;
   }
-  buffer_free(&payload);
   buffer_free(&data);
   buffer_free(&content_policy);
   buffer_free(&script);

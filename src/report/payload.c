@@ -1,12 +1,14 @@
 /* Payload: numbers of every allocation, small. */
 #include "report/payload.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "report/columns.h"
 #include "report/stacks.h"
+#include "trace/thin.h"
 
 #define KIND_WITHOUT_LIFETIME 0x40
 
@@ -20,6 +22,8 @@ static void put_signed(buffer *b, int64_t value) {
 
 typedef struct packer {
   const report *r;
+  const timeline *t; /* the report's, or a thinned one */
+  const payload_limits *limits;
   buffer *bytes; /* all sections */
   json *j;
   size_t began;
@@ -38,7 +42,7 @@ static void section_end(packer *p, const char *name) {
 }
 
 static void pack_kinds(packer *p) {
-  const timeline *t = &p->r->time;
+  const timeline *t = p->t;
   section_begin(p);
   for (uint32_t tick = 0; tick < t->tick_count; tick++) {
     uint8_t kind = timeline_event(t, tick)->kind;
@@ -57,7 +61,7 @@ static uint64_t time_unit(const timeline *t) {
 }
 
 static void pack_times(packer *p, uint64_t unit) {
-  const timeline *t = &p->r->time;
+  const timeline *t = p->t;
   section_begin(p);
   uint64_t before = 0;
   for (uint32_t tick = 0; tick < t->tick_count; tick++) {
@@ -69,7 +73,7 @@ static void pack_times(packer *p, uint64_t unit) {
 }
 
 static void pack_ends(packer *p) {
-  const timeline *t = &p->r->time;
+  const timeline *t = p->t;
   uint32_t seen = t->before_count;
   section_begin(p);
   for (uint32_t tick = 0; tick < t->tick_count; tick++) {
@@ -94,7 +98,7 @@ static void pack_ends(packer *p) {
 }
 
 static void pack_extents(packer *p) {
-  const timeline *t = &p->r->time;
+  const timeline *t = p->t;
   section_begin(p);
   for (uint32_t i = 0; i < t->extent_count; i++) {
     const extent *e = &t->extents[i];
@@ -107,20 +111,39 @@ static void pack_extents(packer *p) {
   section_end(p, "extents");
 }
 
-/* Names of marks are numbered after those of tags and frames: see pack_texts. */
+static uint64_t mark_count(const timeline *t) {
+  uint64_t count = 0;
+  for (uint32_t tick = 0; tick < t->tick_count; tick++) {
+    uint8_t kind = timeline_event(t, tick)->kind;
+    count += kind == EVENT_MARK_BEGIN || kind == EVENT_MARK_END;
+  }
+  return count;
+}
+
+/* Names of marks are numbered after those of tags and frames: see pack_texts. Where there are too
+ * many, two of every so many stay: mostly a begin and its end. */
 static void pack_marks(packer *p, text_table *texts) {
-  const timeline *t = &p->r->time;
+  const timeline *t = p->t;
+  uint64_t every = mark_count(t) / p->limits->marks_max + 1, seen = 0;
   uint32_t last = 0;
   section_begin(p);
   for (uint32_t tick = 0; tick < t->tick_count; tick++) {
     const event *e = timeline_event(t, tick);
     if (e->kind != EVENT_MARK_BEGIN && e->kind != EVENT_MARK_END) continue;
+    if (seen++ / 2 % every != 0) continue;
     columns_put(p->bytes, tick - last);
     columns_put(p->bytes, text_number(texts, timeline_origin(t, e)->tag_id));
     columns_put(p->bytes, e->kind == EVENT_MARK_END);
     last = tick;
   }
   section_end(p, "marks");
+}
+
+static void pack_rests(packer *p, const thinned *thin) {
+  section_begin(p);
+  for (uint32_t i = 0; i < thin->rest_count; i++)
+    columns_put(p->bytes, thin->rests[i] - (i > 0 ? thin->rests[i - 1] : 0));
+  section_end(p, "rests");
 }
 
 static void pack_stacks(packer *p, const dictionary *stacks, const stack_tree *tree) {
@@ -152,7 +175,7 @@ static void pack_values(packer *p, const dictionary *d, bool ascending, const ch
 static void pack_indexes(packer *p, const dictionary *d, const char *name) {
   if (d->count <= 1) return;
   section_begin(p);
-  for (uint32_t i = 0; i < p->r->time.lifetime_count; i++) columns_put(p->bytes, d->of[i]);
+  for (uint32_t i = 0; i < p->t->lifetime_count; i++) columns_put(p->bytes, d->of[i]);
   section_end(p, name);
 }
 
@@ -184,10 +207,12 @@ static stow_status pack_lifetimes(packer *p, const columns *c, text_table *texts
   return STOW_OK;
 }
 
-static stow_status pack_sections(packer *p, text_table *texts, const stack_tree *tree) {
+static stow_status pack_sections(packer *p, text_table *texts, const stack_tree *tree,
+                                 const thinned *thin) {
   columns c;
-  stow_status status = columns_build(&c, &p->r->time);
-  uint64_t unit = time_unit(&p->r->time);
+  stow_status status = columns_build(&c, p->t);
+  uint64_t unit = time_unit(p->t);
+  if (unit < p->limits->time_unit_ns) unit = p->limits->time_unit_ns;
   json_key(p->j, "timeUnit"), json_u64(p->j, unit);
   json_key(p->j, "sections");
   json_begin_object(p->j);
@@ -201,6 +226,7 @@ static stow_status pack_sections(packer *p, text_table *texts, const stack_tree 
     pack_extents(p);
     pack_stacks(p, &c.all[COLUMN_STACK], tree);
     pack_marks(p, texts);
+    pack_rests(p, thin);
   }
   json_end_object(p->j);
   columns_free(&c);
@@ -209,19 +235,41 @@ static stow_status pack_sections(packer *p, text_table *texts, const stack_tree 
 
 /* ---- the JSON beside the sections ---- */
 
-static void pack_rounds(json *j, const iterations *rounds, text_table *texts) {
+#define TEXT_MAX  400   /* bytes of a name: longer ones lose their end, or a path its beginning */
+#define ERROR_MAX 20000 /* of the error's text */
+
+static void put_text(json *j, const char *text, size_t most) {
+  size_t length = strlen(text);
+  if (length <= most) {
+    json_text_n(j, text, length);
+    return;
+  }
+  char cut[ERROR_MAX + 8];
+  bool path = text[0] == '/' && most == TEXT_MAX;
+  size_t from = path ? length - most : 0;
+  /* Never within a character: bytes 10xxxxxx continue one. */
+  while (path && (text[from] & 0xc0) == 0x80) from++;
+  while (!path && most > 0 && (text[most] & 0xc0) == 0x80) most--;
+  int count = path ? snprintf(cut, sizeof cut, "\u2026%s", text + from)
+                   : snprintf(cut, sizeof cut, "%.*s\u2026", (int)most, text);
+  json_text_n(j, cut, (size_t)count);
+}
+
+/* The last ones, where there are too many. */
+static void pack_rounds(json *j, const iterations *rounds, text_table *texts, uint32_t most) {
   static const char *const how[] = {"none", "marks", "guessed"};
   json_key(j, "iterations");
   json_begin_object(j);
   json_key(j, "how"), json_text(j, how[rounds->how]);
   json_number(j, "name", text_number(texts, rounds->name_id));
   json_number(j, "guessBytes", rounds->guess_bytes);
-  json_key(j, "setup"), json_bool(j, rounds->first_is_setup);
+  json_key(j, "setup"), json_bool(j, rounds->first_is_setup && rounds->count <= most);
+  json_number(j, "first", rounds->count > most ? rounds->count - most : 0);
   json_key(j, "partial"), json_bool(j, rounds->last_is_partial);
   json_key(j, "growth"), json_i64(j, iterations_growth(rounds));
   json_key(j, "list");
   json_begin_array(j);
-  for (uint32_t i = 0; i < rounds->count; i++) {
+  for (uint32_t i = rounds->count > most ? rounds->count - most : 0; i < rounds->count; i++) {
     const iteration *it = &rounds->list[i];
     json_begin_array(j);
     json_u64(j, it->start), json_u64(j, it->end), json_u64(j, it->allocs);
@@ -247,17 +295,17 @@ static void pack_failures(json *j, const report *r, const stack_tree *tree) {
   json_end_array(j);
 }
 
-static void pack_facts(json *j, const report *r) {
-  const timeline *t = &r->time;
+static void pack_facts(json *j, const report *r, const thinned *thin, const timeline *t) {
   const recording *source = t->source;
   static const char *const sources[] = {"", "PyTorch snapshot", "Stowage trace", "RMM log",
                                         "minimalloc problem"};
   json_key(j, "file"), json_text(j, r->file);
   json_number(j, "device", t->device);
-  json_key(j, "deviceName"), json_text(j, recording_text(source, source->device_name_id));
+  json_key(j, "deviceName");
+  put_text(j, recording_text(source, source->device_name_id), TEXT_MAX);
   json_number(j, "deviceBytes", source->device_bytes);
   json_key(j, "source"), json_text(j, sources[source->source]);
-  json_key(j, "error"), json_text(j, recording_text(source, source->error_id));
+  json_key(j, "error"), put_text(j, recording_text(source, source->error_id), ERROR_MAX);
   json_number(j, "ticks", t->tick_count);
   json_number(j, "lifetimes", t->lifetime_count);
   json_number(j, "before", t->before_count);
@@ -275,13 +323,15 @@ static void pack_facts(json *j, const report *r) {
   json_number(j, "badSizes", t->bad_sizes + source->bad_values);
   json_number(j, "badSegments", t->bad_extents);
   json_number(j, "skippedEvents", source->skipped_events);
+  json_number(j, "together", thin->left_out);
+  json_number(j, "leftOutSegments", thin->left_out_extents);
   json_end_object(j);
   json_key(j, "settings");
   json_begin_array(j);
   for (size_t i = 0; i < source->setting_count; i++) {
     json_begin_array(j);
-    json_text(j, recording_text(source, source->settings[i].key_id));
-    json_text(j, recording_text(source, source->settings[i].value_id));
+    put_text(j, recording_text(source, source->settings[i].key_id), TEXT_MAX);
+    put_text(j, recording_text(source, source->settings[i].value_id), TEXT_MAX);
     json_end_array(j);
   }
   json_end_array(j);
@@ -327,32 +377,41 @@ static void pack_texts(json *j, const report *r, text_table *texts, const stack_
   json_end_array(j);
   json_key(j, "texts");
   json_begin_array(j);
-  for (uint32_t i = 0; i < texts->count; i++) json_text(j, recording_text(source, texts->ids[i]));
+  for (uint32_t i = 0; i < texts->count; i++)
+    put_text(j, recording_text(source, texts->ids[i]), TEXT_MAX);
   json_end_array(j);
 }
 
-static stow_status pack_run(buffer *bytes, json *j, const report *r) {
-  packer p = {.r = r, .bytes = bytes, .j = j};
+static stow_status pack_run(buffer *bytes, json *j, const report *r, const payload_limits *limits) {
+  packer p = {.r = r, .t = &r->time, .limits = limits, .bytes = bytes, .j = j};
   text_table texts;
   stack_tree tree = {0};
+  thinned thin = {0};
   stow_status status = text_table_init(&texts, r->time.source);
-  if (status == STOW_OK) status = stack_tree_build(&tree, &r->time);
+  if (status == STOW_OK &&
+      (r->time.lifetime_count > limits->lives_max || r->time.extent_count > limits->extents_max)) {
+    status = timeline_thin(&thin, &r->time, limits->lives_max, limits->extents_max);
+    p.t = &thin.time;
+  }
+  if (status == STOW_OK) status = stack_tree_build(&tree, p.t);
   if (status == STOW_OK) {
     json_begin_object(j);
-    pack_facts(j, r);
-    pack_rounds(j, &r->rounds, &texts);
+    pack_facts(j, r, &thin, p.t);
+    pack_rounds(j, &r->rounds, &texts, limits->rounds_max);
     pack_failures(j, r, &tree);
     pack_policies(j, r);
-    status = pack_sections(&p, &texts, &tree);
+    status = pack_sections(&p, &texts, &tree, &thin);
     pack_texts(j, r, &texts, &tree);
     json_end_object(j);
   }
   stack_tree_free(&tree);
   text_table_free(&texts);
+  thinned_free(&thin);
   return status;
 }
 
-stow_status payload_write(buffer *out, const report *all, size_t count) {
+stow_status payload_write(buffer *out, const report *all, size_t count,
+                          const payload_limits *limits) {
   buffer bytes = BUFFER_INIT, head = BUFFER_INIT;
   json j = JSON_COMPACT(&head);
   json_begin_object(&j);
@@ -360,7 +419,8 @@ stow_status payload_write(buffer *out, const report *all, size_t count) {
   json_key(&j, "runs");
   json_begin_array(&j);
   stow_status status = STOW_OK;
-  for (size_t i = 0; i < count && status == STOW_OK; i++) status = pack_run(&bytes, &j, &all[i]);
+  for (size_t i = 0; i < count && status == STOW_OK; i++)
+    status = pack_run(&bytes, &j, &all[i], limits);
   json_end_array(&j);
   json_end_object(&j);
   if (status == STOW_OK) status = head.status;

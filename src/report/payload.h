@@ -5,7 +5,7 @@
  *   bytes    the sections, struct of arrays; offsets count from here
  *
  * Sections hold unsigned LEB128 numbers unless said otherwise. Every allocation is in it, so the
- * viewer can zoom to any single one:
+ * viewer can zoom to any single one; past the limits the least are told together (trace/thin.h):
  *
  *   kinds    one byte a tick: event_kind, or kind | 0x40 for an alloc or free that has no lifetime
  *   times    zigzag differences, in units of "timeUnit" nanoseconds
@@ -17,13 +17,22 @@
  *   stacks.node, stacks.site   for each stack: its leaf (0 the root) and its site
  *   node.up, node.frame   the tree of stacks, root first: number minus parent's number, frame
  *   extents  addr, bytes, start, end + 1 (0 open), 1 if mapped
- *   marks    tick difference, name, 1 for an end */
+ *   marks    tick difference, name, 1 for an end
+ *   rests    lifetimes that stand for many, as differences */
 #ifndef REPORT_PAYLOAD_H
 #define REPORT_PAYLOAD_H
 
 #include "report/report.h"
 
+/* Of each run. */
+typedef struct payload_limits {
+  uint32_t lives_max, extents_max, rounds_max;
+  uint32_t marks_max;    /* at least 2 */
+  uint64_t time_unit_ns; /* times are told no finer */
+} payload_limits;
+
 /* Appends the payload, not compressed. */
-stow_status payload_write(buffer *out, const report *all, size_t count);
+stow_status payload_write(buffer *out, const report *all, size_t count,
+                          const payload_limits *limits);
 
 #endif

@@ -111,4 +111,43 @@ TEST(the_modules_are_all_inside)
   CHECK(viewer_style().length > 100);
 }
 
+/* Nothing repeats: every allocation has a stack, a tag, a stream, a size and an address of its own,
+ * and long names. Such a page would have 20 MB. */
+TEST(a_page_stays_small_whatever_is_in_the_trace)
+{
+  enum { EVENTS = 300000 };
+  recording r;
+  recording_init(&r, 0);
+  static char name[3000];
+  uint64_t random = 1;
+  for (uint64_t i = 0; i < EVENTS; i++) {
+    uint64_t draw = harness_random(&random);
+    uint32_t name_id, frame_id, stack_id;
+    memset(name, 'a' + (int)(i % 26), sizeof name);
+    int length = snprintf(name, sizeof name, "/home/%llx/%llx.py", (unsigned long long)draw,
+                          (unsigned long long)i);
+    if (i % 100 == 0) name[length] = 'x';
+    CHECK_OK(recording_name(&r, &name_id, name, i % 100 == 0 ? sizeof name : (size_t)length));
+    CHECK_OK(recording_frame(&r, &frame_id, name_id, name_id, (uint32_t)i));
+    CHECK_OK(recording_stack(&r, &stack_id, &frame_id, 1));
+    event e = {.kind = i % 3 == 2 ? EVENT_SEGMENT_ALLOC : EVENT_ALLOC,
+               .addr = draw >> 16 << 9,
+               .bytes = draw % 10000000,
+               .time_ns = i * 1000000 + draw % 1000000,
+               .stack_id = stack_id};
+    CHECK_OK(recording_add_event(&r, &e, &(origin){.stream = i, .tag_id = name_id}));
+  }
+  report made;
+  buffer page = BUFFER_INIT;
+  CHECK_OK(report_build(&made, &r, "all different", 0));
+  CHECK_OK(report_replay(&made));
+  CHECK_OK(report_html(&made, 1, &page));
+  CHECK(page.length <= 5000000);
+  CHECK(page.length >= 3000000); /* and the room is used */
+  harness_note("%.2f MB", (double)page.length / 1e6);
+  buffer_free(&page);
+  report_free(&made);
+  recording_free(&r);
+}
+
 TEST_MAIN

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "report/report.h"
+#include "trace/thin.h"
 
 static recording made;
 
@@ -251,6 +252,61 @@ TEST(nonsense_is_survived_and_the_sums_agree)
     buffer_free(&page);
     buffer_free(&text);
     report_free(&r);
+    recording_free(&made);
+  }
+}
+
+/* Live bytes after each tick, from the lifetimes alone. */
+static uint64_t *live_by_tick(const timeline *t) {
+  int64_t *change = calloc(t->tick_count + 2u, sizeof *change);
+  uint64_t *live = calloc(t->tick_count + 1u, sizeof *live), now = 0;
+  CHECK(change != NULL && live != NULL);
+  for (uint32_t i = 0; i < t->lifetime_count; i++) {
+    const lifetime *l = &t->lifetimes[i];
+    change[l->start] += (int64_t)l->bytes;
+    if (l->end != TIMELINE_OPEN) change[l->end] -= (int64_t)l->bytes;
+  }
+  for (uint32_t tick = 0; tick < t->tick_count; tick++) live[tick] = now += (uint64_t)change[tick];
+  free(change);
+  return live;
+}
+
+TEST(a_thinned_timeline_keeps_the_largest_and_still_adds_up)
+{
+  for (uint64_t seed = 1; seed <= 20; seed++) {
+    uint64_t random = seed;
+    begin();
+    for (int i = 0; i < 3000; i++) {
+      uint64_t draw = harness_random(&random), addr = (draw >> 16) % 300 * 4096;
+      add(draw % 2 != 0 ? EVENT_ALLOC : EVENT_FREE, addr, (draw >> 40) % 1000);
+    }
+    timeline t;
+    thinned thin;
+    CHECK_OK(timeline_build(&t, &made, 0));
+    CHECK_OK(timeline_thin(&thin, &t, 200, 10));
+    CHECK_U64(thin.left_out, t.lifetime_count - 200);
+    CHECK_U64(thin.time.lifetime_count, 200 + thin.rest_count);
+    uint64_t *whole = live_by_tick(&t), *less = live_by_tick(&thin.time), most = 0, high = 0;
+    for (uint32_t tick = 0; tick < t.tick_count; tick++) {
+      CHECK(less[tick] >= whole[tick]);
+      if (whole[tick] > most) most = whole[tick];
+      if (less[tick] > high) high = less[tick];
+    }
+    CHECK(high <= most + most / 2); /* as high as the rest ever was in its stretch, no higher */
+    uint32_t begun = thin.time.before_count;
+    for (uint32_t tick = 0; tick < t.tick_count; tick++) {
+      uint32_t n = thin.time.lifetime[tick];
+      if (n == TIMELINE_NONE) continue;
+      if (timeline_event(&t, tick)->kind == EVENT_ALLOC)
+        CHECK_U64(n, begun++); /* the viewer counts them so */
+      else
+        CHECK_U64(thin.time.lifetimes[n].end, tick);
+    }
+    CHECK_U64(begun, thin.time.lifetime_count);
+    free(whole);
+    free(less);
+    thinned_free(&thin);
+    timeline_free(&t);
     recording_free(&made);
   }
 }
