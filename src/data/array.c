@@ -270,6 +270,16 @@ void array_close(array *a) {
   *a = (array){0};
 }
 
+bool array_fork(array *copy, source *from, const array *a, uint64_t first) {
+  if (a->in_zip || a->from->reader.read != NULL) return false;
+  *from = *a->from;
+  from->drop_from = from->drop_to = a->offset + first * a->item_bytes;
+  *copy = *a;
+  copy->from = from;
+  copy->owns_source = false;
+  return true;
+}
+
 /* ---- reading ---- */
 
 stow_status array_read(array *a, uint64_t first, void *to, size_t count) {

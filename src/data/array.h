@@ -63,6 +63,11 @@ stow_status array_open_raw(array *a, source *from, const array_spec *spec);
 stow_status array_open_source(array *a, source *from, const char *member, const array_spec *spec);
 void array_close(array *a);
 
+/* Another reader of the same values, for another thread: the same file, a place of its own in it,
+ * which begins with item `first`. False for what one thread alone can read: a member of an archive,
+ * a reader of the caller's. `copy` lives no longer than `a`, and is not closed. */
+bool array_fork(array *copy, source *from, const array *a, uint64_t first);
+
 /* Reads items `first` to `first + count` in the order the file has them. */
 stow_status array_read(array *a, uint64_t first, void *to, size_t count);
 

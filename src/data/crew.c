@@ -36,7 +36,8 @@ stow_status crew_run(unsigned members, crew_work work, void *context) {
   stow_status status = STOW_OK;
   for (unsigned i = 0; i < members; i++) {
     if (all[i].started) pthread_join(all[i].thread, NULL);
-    if (status == STOW_OK && all[i].status != STOW_OK)
+    /* One that stopped because another failed is not the reason. */
+    if (all[i].status != STOW_OK && (status == STOW_OK || status == STOW_ERR_INTERRUPTED))
       status = stow_fail(all[i].status, "%s", all[i].message);
   }
   return status;

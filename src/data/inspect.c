@@ -1,11 +1,13 @@
 /* Inspect: arrays and model headers; tables are table.c's. */
 #include "data/inspect.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "data/ranges.h"
 #include "data/sparse.h"
 #include "data/table.h"
 #include "formats/tensors.h"
@@ -15,22 +17,38 @@ enum { CHUNK_BYTES = 256 << 10 };
 
 /* ---- one array ---- */
 
-static stow_status scan_all(array_facts *facts, array *a, const budget *b, uint64_t *done,
-                            uint64_t total) {
+typedef struct scans {
+  pthread_mutex_t lock;
+  scan *all; /* guarded by lock */
+} scans;
+
+static stow_status scan_range(void *context, range *r) {
+  scans *s = context;
+  array *a = r->a;
+  scan mine;
   char *chunk = aligned_alloc(64, CHUNK_BYTES);
   if (chunk == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", a->name);
-  stow_status status = scan_begin(&facts->values, a->type);
+  stow_status status = scan_begin(&mine, a->type);
   size_t step = CHUNK_BYTES / a->item_bytes;
-  for (uint64_t first = 0; first < a->count && status == STOW_OK;) {
-    size_t count = a->count - first < step ? (size_t)(a->count - first) : step;
+  for (uint64_t first = r->first; first < r->end && status == STOW_OK;) {
+    size_t count = r->end - first < step ? (size_t)(r->end - first) : step;
     status = array_read(a, first, chunk, count);
-    if (status == STOW_OK) scan_add(&facts->values, chunk, count);
+    if (status == STOW_OK) scan_add(&mine, chunk, count);
     first += count;
-    *done += count * a->item_bytes;
-    if (status == STOW_OK) status = budget_tell(b, *done, total);
+    if (status == STOW_OK) status = range_tell(r, count * a->item_bytes);
   }
   free(chunk);
+  pthread_mutex_lock(&s->lock);
+  scan_join(s->all, &mine);
+  pthread_mutex_unlock(&s->lock);
   return status;
+}
+
+static stow_status scan_all(array_facts *facts, array *a, const budget *b, uint64_t *done,
+                            uint64_t total) {
+  scans s = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = &facts->values};
+  STOW_TRY(scan_begin(&facts->values, a->type));
+  return ranges_run(a, b, done, total, scan_range, &s);
 }
 
 static void weigh_sparse(array_facts *facts) {

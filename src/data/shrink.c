@@ -124,7 +124,7 @@ static stow_status plan_sparse(job *j, const zip *z) {
   return STOW_OK;
 }
 
-static stow_status plan_arrays(job *j, arrays *all, bool to_npz) {
+static stow_status plan_arrays(job *j, arrays *all) {
   file_facts *facts = &j->result->facts;
   if (facts->array_count == 1 && facts->arrays[0].sparse) return plan_sparse(j, &all->archive);
   for (size_t i = 0; i < facts->array_count; i++) {
@@ -133,7 +133,7 @@ static stow_status plan_arrays(job *j, arrays *all, bool to_npz) {
     stow_status status = choose(j, &facts->arrays[i], &a, &j->result->items[i]);
     array_close(&a);
     STOW_TRY(status);
-    if (to_npz && !all->zipped) choose_sparse(j, &facts->arrays[i], &j->result->items[i]);
+    if (j->kept != NULL) choose_sparse(j, &facts->arrays[i], &j->result->items[i]);
   }
   return STOW_OK;
 }
@@ -179,7 +179,7 @@ static stow_status write_member(job *j, arrays *all, zip_out *z, size_t i) {
   STOW_TRY(open_nth(j, all, i, &a));
   stow_status status;
   if (item->sparse) {
-    status = shrink_to_sparse(j, &a, f, item->to, z);
+    status = shrink_write_kept(j, j->kept, f, item->to, z);
   } else {
     bool deflate = all->zipped && all->archive.entries[i].method == ZIP_DEFLATED;
     status = shrink_member(z, &s, name, item->to != DTYPE_NONE ? npy_descr(item->to) : a.descr,
@@ -206,11 +206,16 @@ static stow_status write_npz(job *j, arrays *all, writer *w) {
   return status;
 }
 
+stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes) {
+  STOW_TRY(writer_open(w, j->out, j->from, expected_bytes));
+  w->no_sync = j->options->no_sync;
+  return STOW_OK;
+}
+
 stow_status shrink_finish(job *j, writer *w, stow_status status) {
   if (status == STOW_OK) status = source_check(j->from);
   if (status == STOW_OK) {
     j->result->file_bytes = w->bytes;
-    w->out.no_sync = j->options->no_sync;
     return writer_commit(w);
   }
   writer_abandon(w);
@@ -222,7 +227,7 @@ static stow_status write_arrays(job *j, arrays *all, bool to_npz) {
   j->done = 0;
   /* Deflated members come out smaller than this; then only a full disk tells. */
   uint64_t expected = all->zipped ? 0 : j->result->bytes_after;
-  STOW_TRY(writer_open(&w, j->out, j->from, expected));
+  STOW_TRY(shrink_open(j, &w, expected));
   return shrink_finish(j, &w, to_npz ? write_npz(j, all, &w) : write_npy(j, all, &w));
 }
 
@@ -254,7 +259,7 @@ static stow_status shrink_arrays(job *j, bool to_npz) {
   if (all.zipped) STOW_TRY(zip_open(&all.archive, j->from, j->budget->bytes / DIRECTORY_SHARE));
   stow_status status = make_items(j->result, facts->array_count);
   j->total = facts->bytes;
-  if (status == STOW_OK) status = plan_arrays(j, &all, to_npz);
+  if (status == STOW_OK) status = plan_arrays(j, &all);
   if (status == STOW_OK) add_up(j->result);
   if (status == STOW_OK && !j->options->dry_run) status = write_arrays(j, &all, to_npz);
   zip_close(&all.archive);
@@ -291,7 +296,7 @@ static stow_status shrink_forced(job *j, array *a, const char *format) {
   STOW_TRY(make_items(r, 1));
   inspect_begin(&r->facts.arrays[0], a);
   j->total = a->bytes;
-  STOW_TRY(writer_open(&w, j->out, j->from, a->count * dtype_bytes(j->options->type)));
+  STOW_TRY(shrink_open(j, &w, a->count * dtype_bytes(j->options->type)));
   stow_status status = shrink_finish(j, &w, forced_pass(j, a, &w));
   add_up(r);
   return status;
@@ -327,6 +332,33 @@ static stow_status check_output(const job *j, bool *to_npz) {
   return STOW_OK;
 }
 
+/* One array that may become a sparse matrix: read once, and its facts with it. */
+static stow_status keep_sparse(job *j, const char *format) {
+  array a;
+  file_facts *f = &j->result->facts;
+  bool raw = strcmp(format, "raw") == 0;
+  if (!raw && strcmp(format, "npy") != 0) return STOW_OK;
+  STOW_TRY(raw ? array_open_raw(&a, j->from, &j->options->in.raw) : array_open_npy(&a, j->from));
+  array_facts *facts = calloc(1, sizeof *facts);
+  if (facts == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", j->in);
+  inspect_begin(facts, &a);
+  j->total = a.bytes;
+  stow_status status = shrink_keep(j, &a, facts, &j->kept);
+  array_close(&a);
+  if (status != STOW_OK || j->kept == NULL) {
+    free(facts);
+    return status;
+  }
+  inspect_conclude(facts);
+  *f = (file_facts){.format = format,
+                    .file_bytes = j->from->bytes,
+                    .arrays = facts,
+                    .array_count = 1,
+                    .bytes = facts->bytes,
+                    .bytes_after = facts->bytes_after};
+  return STOW_OK;
+}
+
 static stow_status shrink_source(job *j, bool to_npz) {
   stow_status status;
   const char *format;
@@ -336,7 +368,8 @@ static stow_status shrink_source(job *j, bool to_npz) {
     j->result->facts = (file_facts){.format = format, .file_bytes = j->from->bytes};
     return shrink_table(j, to_npz);
   }
-  STOW_TRY(inspect_file(&j->result->facts, j->in, &j->options->in, j->budget));
+  if (to_npz) STOW_TRY(keep_sparse(j, format));
+  if (j->kept == NULL) STOW_TRY(inspect_file(&j->result->facts, j->in, &j->options->in, j->budget));
   return shrink_arrays(j, to_npz);
 }
 
@@ -350,6 +383,7 @@ stow_status shrink_file(shrink_result *r, const char *in, const char *out, const
   STOW_TRY(source_open(&from, in));
   stow_status status = writer_check(out, &from);
   if (status == STOW_OK) status = shrink_source(&j, to_npz);
+  shrink_forget(j.kept);
   source_close(&from);
   if (status != STOW_OK) shrink_free(r);
   return status;

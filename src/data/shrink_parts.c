@@ -2,9 +2,11 @@
 #include "data/shrink_parts.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/ranges.h"
 #include "numbers/cast.h"
 
 enum { CHUNK_BYTES = 256 << 10, LOSS_RUN = 1024 };
@@ -44,35 +46,72 @@ void loss_add(loss *l, const void *from, dtype from_type, const void *to, dtype 
   l->exceeded = l->worst > l->tolerance;
 }
 
-static stow_status one_chunk(job *j, array *a, dtype to, sink *s, scan *values, loss *l, char *from,
-                             char *made, uint64_t first, size_t count) {
+typedef struct cast_job {
+  dtype to;
+  sink *sink;  /* NULL: only looked at */
+  bool direct; /* the sink is a file: every thread writes where its values belong */
+  pthread_mutex_t lock;
+  scan *values; /* guarded by lock; NULL: not wanted */
+  loss *loss;   /* the same */
+} cast_job;
+
+static stow_status write_chunk(const cast_job *c, const char *made, uint64_t first, size_t count) {
+  size_t width = dtype_bytes(c->to);
+  if (c->sink == NULL) return STOW_OK;
+  if (!c->direct) return sink_write(c->sink, made, count * width);
+  return writer_put(c->sink->file, c->sink->offset + first * width, made, count * width);
+}
+
+static stow_status cast_chunk(const cast_job *c, array *a, scan *values, loss *l, char *from,
+                              char *made, uint64_t first, size_t count) {
   STOW_TRY(array_read(a, first, from, count));
   if (values != NULL) scan_add(values, from, count);
   const char *out = from;
-  if (a->type != to && (s != NULL || l != NULL)) {
-    STOW_TRY(cast_values(made, to, from, a->type, count));
+  if (a->type != c->to && (c->sink != NULL || l != NULL)) {
+    STOW_TRY(cast_values(made, c->to, from, a->type, count));
     out = made;
   }
-  if (l != NULL && out == made) loss_add(l, from, a->type, made, to, count);
-  if (s != NULL) STOW_TRY(sink_write(s, out, count * dtype_bytes(to)));
-  j->done += count * a->item_bytes;
-  return budget_tell(j->budget, j->done, j->total);
+  if (l != NULL && out == made) loss_add(l, from, a->type, made, c->to, count);
+  return write_chunk(c, out, first, count);
+}
+
+static stow_status cast_range(void *context, range *r) {
+  cast_job *c = context;
+  array *a = r->a;
+  scan values;
+  loss l = c->loss != NULL ? *c->loss : (loss){0};
+  char *from = aligned_alloc(64, 2 * CHUNK_BYTES);
+  if (from == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", a->name);
+  size_t wide = a->item_bytes > dtype_bytes(c->to) ? a->item_bytes : dtype_bytes(c->to);
+  size_t step = CHUNK_BYTES / wide;
+  stow_status status = scan_begin(&values, a->type);
+  for (uint64_t first = r->first; first < r->end && status == STOW_OK;) {
+    size_t count = r->end - first < step ? (size_t)(r->end - first) : step;
+    status = cast_chunk(c, a, c->values != NULL ? &values : NULL, c->loss != NULL ? &l : NULL, from,
+                        from + CHUNK_BYTES, first, count);
+    first += count;
+    if (status == STOW_OK) status = range_tell(r, count * a->item_bytes);
+    if (l.exceeded && c->sink == NULL) break;
+  }
+  free(from);
+  pthread_mutex_lock(&c->lock);
+  if (c->values != NULL) scan_join(c->values, &values);
+  if (c->loss != NULL && l.worst > c->loss->worst) c->loss->worst = l.worst;
+  if (c->loss != NULL) c->loss->exceeded = c->loss->exceeded || l.exceeded;
+  pthread_mutex_unlock(&c->lock);
+  return status;
 }
 
 stow_status shrink_values(job *j, array *a, dtype to, sink *s, scan *values, loss *l) {
-  char *from = aligned_alloc(64, 2 * CHUNK_BYTES);
-  if (from == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", a->name);
-  size_t wide = a->item_bytes > dtype_bytes(to) ? a->item_bytes : dtype_bytes(to);
-  size_t step = CHUNK_BYTES / wide;
-  stow_status status = STOW_OK;
-  for (uint64_t first = 0; first < a->count && status == STOW_OK;) {
-    size_t count = a->count - first < step ? (size_t)(a->count - first) : step;
-    status = one_chunk(j, a, to, s, values, l, from, from + CHUNK_BYTES, first, count);
-    first += count;
-    if (l != NULL && l->exceeded && s == NULL) break;
-  }
-  free(from);
-  return status;
+  cast_job c = {
+      .to = to, .sink = s, .values = values, .loss = l, .lock = PTHREAD_MUTEX_INITIALIZER};
+  budget alone = *j->budget;
+  c.direct = s != NULL && s->archive == NULL && ranges_threads(a, j->budget) > 1;
+  if (s != NULL && !c.direct) alone.threads = 1; /* a sink takes bytes in order */
+  STOW_TRY(ranges_run(a, &alone, &j->done, j->total, cast_range, &c));
+  if (!c.direct) return STOW_OK;
+  s->offset += a->count * dtype_bytes(to);
+  return writer_end(s->file, s->offset);
 }
 
 stow_status shrink_header(sink *s, const char *descr, bool fortran, const uint64_t *shape,

@@ -35,6 +35,7 @@ typedef struct job {
   source *from; /* NULL for a table, which is read as a stream */
   const char *in, *out;
   uint64_t done, total;
+  struct sparse_kept *kept; /* of the one array, if it was read that way */
 } job;
 
 /* Casts all of `a` into `to`, in file order. With `values` what goes by is scanned too, with `l`
@@ -50,13 +51,22 @@ uint64_t shrink_header_bytes(const char *descr, bool fortran, const uint64_t *sh
 stow_status shrink_member(zip_out *z, sink *s, const char *name, const char *descr, bool fortran,
                           const uint64_t *shape, uint32_t dims, uint64_t item_bytes, bool deflate);
 
-/* A dense array as a sparse matrix; an archive of one with narrower types. (shrink_sparse.c) */
-stow_status shrink_to_sparse(job *j, array *a, const array_facts *facts, dtype to, zip_out *z);
+/* What is not zero of a dense array, read once; its values scanned on the way. *kept is NULL where
+ * it can be no sparse matrix, or would be no smaller as one. (shrink_sparse.c) */
+typedef struct sparse_kept sparse_kept;
+stow_status shrink_keep(job *j, array *a, array_facts *facts, sparse_kept **kept);
+stow_status shrink_write_kept(const job *j, const sparse_kept *k, const array_facts *facts,
+                              dtype to, zip_out *z);
+void shrink_forget(sparse_kept *k);
+
+/* An archive of a sparse matrix with narrower types. */
 stow_status shrink_sparse(job *j, const zip *from, const array_facts *facts, dtype to, zip_out *z);
 
 /* A table. (shrink_table.c) */
 stow_status shrink_table(job *j, bool to_npz);
 
+/* The output, not under its name yet. */
+stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes);
 /* Gives the file its name if `status` is STOW_OK and the input is still what it was; otherwise
  * takes everything back. */
 stow_status shrink_finish(job *j, writer *w, stow_status status);

@@ -1,39 +1,39 @@
 /* Shrink to sparse: the members SciPy's load_npz reads, in the order its save_npz writes them.
  *
- * How many values are kept is known from the scan, so every member has its place before the pass
- * that fills all of them side by side. */
+ * A dense array is read once: what is not zero goes, as it is, to streams of values, columns and
+ * row starts, and only that is looked at for the smallest type (zeros fit every one). The members
+ * are written from the streams when their sizes and types are known. Where too much is kept for a
+ * sparse matrix to be smaller, the caller goes on as if this had not been tried. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/crew.h"
+#include "data/ranges.h"
 #include "data/shrink_parts.h"
 #include "data/sparse.h"
+#include "data/stream.h"
 #include "numbers/cast.h"
 #include "numbers/csr.h"
 
-enum { CHUNK_ITEMS = 16 << 10, STARTS = 2048 };
+enum { CHUNK_BYTES = 256 << 10, PIECE_BYTES = 256 << 10 };
+#define LOOK_ITEMS (UINT64_C(1) << 20) /* enough to see that an array is not sparse */
 
-typedef struct matrix {
-  sink indices, indptr, data;
-  dtype index_type, start_type, value_type;
-  int64_t starts[STARTS]; /* not yet written */
-  size_t start_count;
-  uint64_t kept;
-} matrix;
+/* What one thread kept of its rows. */
+typedef struct kept_part {
+  stream values, indices, counts; /* counts: of each row, uint32 */
+  scan scanned;                   /* of the kept */
+  uint64_t kept, looked;
+  uint64_t row_kept; /* of the row being read */
+  bool dense;        /* gave up: too much is kept */
+} kept_part;
 
-static stow_status flush_starts(matrix *m) {
-  int32_t narrow[STARTS];
-  size_t count = m->start_count;
-  m->start_count = 0;
-  if (m->start_type == DTYPE_I64) return sink_write(&m->indptr, m->starts, count * 8);
-  STOW_TRY(cast_values(narrow, DTYPE_I32, m->starts, DTYPE_I64, count));
-  return sink_write(&m->indptr, narrow, count * 4);
-}
-
-static stow_status add_start(matrix *m) {
-  m->starts[m->start_count++] = (int64_t)m->kept;
-  return m->start_count == STARTS ? flush_starts(m) : STOW_OK;
-}
+struct sparse_kept {
+  kept_part parts[CREW_MAX];
+  unsigned count;
+  uint64_t minor; /* items of a row (of a column, for Fortran order) */
+  dtype index_type;
+};
 
 static stow_status text_member(zip_out *z, const char *name, const char *text) {
   sink s;
@@ -44,89 +44,208 @@ static stow_status text_member(zip_out *z, const char *name, const char *text) {
   return sink_write(&s, text, length);
 }
 
-static stow_status begin_matrix(matrix *m, zip_out *z, const array_facts *facts, bool columns_first,
-                                uint64_t nonzeros) {
-  uint64_t starts = facts->shape[columns_first ? 1 : 0] + 1, two = 2;
-  sink shape;
-  STOW_TRY(shrink_member(z, &m->indices, "indices.npy", npy_descr(m->index_type), false, &nonzeros,
-                         1, dtype_bytes(m->index_type), false));
-  STOW_TRY(shrink_member(z, &m->indptr, "indptr.npy", npy_descr(m->start_type), false, &starts, 1,
-                         dtype_bytes(m->start_type), false));
+/* ---- in ---- */
+
+static stow_status end_row(kept_part *p) {
+  void *room;
+  uint32_t count = (uint32_t)p->row_kept;
+  STOW_TRY(stream_room(&p->counts, sizeof count, &room));
+  memcpy(room, &count, sizeof count);
+  stream_took(&p->counts, sizeof count);
+  p->row_kept = 0;
+  return STOW_OK;
+}
+
+/* `count` items from `first` on, which may be several rows, parts of rows, or both. */
+static stow_status keep_chunk(const struct sparse_kept *k, kept_part *p, const array *a,
+                              const char *items, uint64_t first, size_t count) {
+  size_t width = a->item_bytes, index = dtype_bytes(k->index_type);
+  void *values, *indices;
+  STOW_TRY(stream_room(&p->values, count * width, &values));
+  STOW_TRY(stream_room(&p->indices, count * index, &indices));
+  size_t kept = 0;
+  for (size_t i = 0; i < count;) {
+    uint64_t column = (first + i) % k->minor;
+    uint64_t part = k->minor - column < count - i ? k->minor - column : count - i;
+    size_t more = csr_compress((char *)values + kept * width, (char *)indices + kept * index,
+                               k->index_type, items + i * width, a->type, (size_t)part, column);
+    kept += more;
+    p->row_kept += more;
+    i += part;
+    if (column + part == k->minor) STOW_TRY(end_row(p));
+  }
+  scan_add(&p->scanned, values, kept);
+  stream_took(&p->values, kept * width);
+  stream_took(&p->indices, kept * index);
+  p->kept += kept;
+  p->looked += count;
+  return STOW_OK;
+}
+
+/* Row by row: a thread begins with a row. */
+static stow_status keep_range(void *context, range *r) {
+  struct sparse_kept *k = context;
+  kept_part *p = &k->parts[r->number];
+  array *a = r->a;
+  uint64_t first = (r->first + k->minor - 1) / k->minor * k->minor;
+  uint64_t end = r->end == a->count ? a->count : (r->end + k->minor - 1) / k->minor * k->minor;
+  char *chunk = aligned_alloc(64, CHUNK_BYTES);
+  if (chunk == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", a->name);
+  size_t step = CHUNK_BYTES / a->item_bytes;
+  stow_status status = STOW_OK;
+  while (first < end && status == STOW_OK && !p->dense) {
+    size_t count = end - first < step ? (size_t)(end - first) : step;
+    status = array_read(a, first, chunk, count);
+    if (status == STOW_OK) status = keep_chunk(k, p, a, chunk, first, count);
+    first += count;
+    if (status == STOW_OK) status = range_tell(r, count * a->item_bytes);
+    p->dense = p->looked >= LOOK_ITEMS && p->kept > p->looked / 2;
+  }
+  free(chunk);
+  return status;
+}
+
+static stow_status keep_begin(struct sparse_kept *k, const job *j, const array *a) {
+  /* A quarter of the budget for what is kept, before it goes to a file. */
+  size_t most = (size_t)(j->budget->bytes / 4 / k->count / 3);
+  if (most > (256u << 20)) most = 256u << 20;
+  for (unsigned i = 0; i < k->count; i++) {
+    kept_part *p = &k->parts[i];
+    stream_begin(&p->values, j->out, most);
+    stream_begin(&p->indices, j->out, most);
+    stream_begin(&p->counts, j->out, most);
+    STOW_TRY(scan_begin(&p->scanned, a->type));
+  }
+  return STOW_OK;
+}
+
+/* Zeros hold every type: they are added to the scan as what they are. */
+static stow_status add_up(struct sparse_kept *k, array_facts *facts, const array *a) {
+  scan zeros;
+  uint64_t none = 0, kept = 0;
+  STOW_TRY(scan_begin(&facts->values, a->type));
+  STOW_TRY(scan_begin(&zeros, a->type));
+  for (unsigned i = 0; i < k->count; i++) {
+    scan_join(&facts->values, &k->parts[i].scanned);
+    kept += k->parts[i].kept;
+  }
+  if (kept == a->count) return STOW_OK;
+  scan_add(&zeros, &none, 1);
+  zeros.count = zeros.zeros = a->count - kept;
+  scan_join(&facts->values, &zeros);
+  return STOW_OK;
+}
+
+stow_status shrink_keep(job *j, array *a, array_facts *facts, struct sparse_kept **kept) {
+  *kept = NULL;
+  uint64_t minor = a->dims == 2 ? a->shape[a->fortran_order ? 0 : 1] : 0;
+  if (a->type == DTYPE_NONE || a->count == 0 || minor >= UINT32_MAX) return STOW_OK;
+  struct sparse_kept *k = calloc(1, sizeof *k);
+  if (k == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", j->in);
+  k->count = ranges_threads(a, j->budget);
+  k->minor = minor;
+  k->index_type = csr_index_type(minor);
+  stow_status status = keep_begin(k, j, a);
+  if (status == STOW_OK) status = ranges_run(a, j->budget, &j->done, j->total, keep_range, k);
+  bool dense = false;
+  for (unsigned i = 0; i < k->count; i++) dense = dense || k->parts[i].dense;
+  if (status == STOW_OK && !dense) status = add_up(k, facts, a);
+  if (status != STOW_OK || dense) {
+    shrink_forget(k);
+    j->done = 0;
+    return status;
+  }
+  *kept = k;
+  return STOW_OK;
+}
+
+void shrink_forget(struct sparse_kept *k) {
+  for (unsigned i = 0; k != NULL && i < k->count; i++) {
+    stream_end(&k->parts[i].values);
+    stream_end(&k->parts[i].indices);
+    stream_end(&k->parts[i].counts);
+  }
+  free(k);
+}
+
+/* ---- out ---- */
+
+typedef struct casting {
+  sink *to;
+  dtype from_type, to_type;
+  int64_t start; /* of the next row */
+  void *made;
+} casting;
+
+static stow_status cast_piece(void *context, const void *bytes, size_t count) {
+  casting *c = context;
+  if (c->from_type == c->to_type) return sink_write(c->to, bytes, count);
+  size_t items = count / dtype_bytes(c->from_type);
+  STOW_TRY(cast_values(c->made, c->to_type, bytes, c->from_type, items));
+  return sink_write(c->to, c->made, items * dtype_bytes(c->to_type));
+}
+
+/* Counts become where the next row starts. */
+static stow_status start_piece(void *context, const void *bytes, size_t count) {
+  casting *c = context;
+  const uint32_t *counts = bytes;
+  int32_t *narrow = c->made;
+  int64_t *wide = c->made;
+  size_t rows = count / sizeof *counts;
+  for (size_t i = 0; i < rows; i++) {
+    c->start += counts[i];
+    if (c->to_type == DTYPE_I32)
+      narrow[i] = (int32_t)c->start;
+    else
+      wide[i] = c->start;
+  }
+  return sink_write(c->to, c->made, rows * dtype_bytes(c->to_type));
+}
+
+static stow_status write_starts(const struct sparse_kept *k, casting *c) {
+  int64_t zero = 0;
+  STOW_TRY(sink_write(c->to, &zero, dtype_bytes(c->to_type)));
+  for (unsigned i = 0; i < k->count; i++)
+    STOW_TRY(stream_each(&k->parts[i].counts, PIECE_BYTES, start_piece, c));
+  return STOW_OK;
+}
+
+static stow_status write_members(const struct sparse_kept *k, const array_facts *facts, dtype to,
+                                 zip_out *z, void *made) {
+  bool columns_first = facts->fortran_order;
+  uint64_t nonzeros = facts->count - facts->values.zeros, two = 2;
+  uint64_t starts = facts->shape[columns_first ? 1 : 0] + 1;
+  dtype start_type = sparse_start_type(nonzeros);
+  sink s, shape;
+  casting c = {.to = &s, .from_type = k->index_type, .to_type = k->index_type, .made = made};
+  STOW_TRY(shrink_member(z, &s, "indices.npy", npy_descr(k->index_type), false, &nonzeros, 1,
+                         dtype_bytes(k->index_type), false));
+  for (unsigned i = 0; i < k->count; i++)
+    STOW_TRY(stream_each(&k->parts[i].indices, PIECE_BYTES, cast_piece, &c));
+  /* Row starts only grow: they deflate to a third at the least effort there is. */
+  z->level = 1;
+  STOW_TRY(shrink_member(z, &s, "indptr.npy", npy_descr(start_type), false, &starts, 1,
+                         dtype_bytes(start_type), true));
+  c.to_type = start_type;
+  STOW_TRY(write_starts(k, &c));
   STOW_TRY(text_member(z, "format.npy", columns_first ? "csc" : "csr"));
   STOW_TRY(shrink_member(z, &shape, "shape.npy", "<i8", false, &two, 1, 8, false));
   STOW_TRY(sink_write(&shape, facts->shape, 16));
-  return shrink_member(z, &m->data, "data.npy", npy_descr(m->value_type), false, &nonzeros, 1,
-                       dtype_bytes(m->value_type), false);
+  c.from_type = facts->type;
+  c.to_type = to;
+  STOW_TRY(
+      shrink_member(z, &s, "data.npy", npy_descr(to), false, &nonzeros, 1, dtype_bytes(to), false));
+  for (unsigned i = 0; i < k->count; i++)
+    STOW_TRY(stream_each(&k->parts[i].values, PIECE_BYTES, cast_piece, &c));
+  return STOW_OK;
 }
 
-typedef struct room {
-  void *read, *cast, *values, *indices;
-} room;
-
-static bool room_make(room *r) {
-  *r = (room){aligned_alloc(64, CHUNK_ITEMS * 8), aligned_alloc(64, CHUNK_ITEMS * 8),
-              aligned_alloc(64, CHUNK_ITEMS * 8), aligned_alloc(64, CHUNK_ITEMS * 8)};
-  return r->read != NULL && r->cast != NULL && r->values != NULL && r->indices != NULL;
-}
-
-static void room_free(room *r) {
-  free(r->read), free(r->cast), free(r->values), free(r->indices);
-}
-
-/* `count` items from `first` on, which may be several runs, parts of runs, or both. */
-static stow_status compress_chunk(matrix *m, room *r, const char *items, uint64_t first,
-                                  size_t count, uint64_t minor) {
-  size_t kept = 0, value = dtype_bytes(m->value_type), index = dtype_bytes(m->index_type);
-  for (size_t i = 0; i < count;) {
-    uint64_t column = (first + i) % minor;
-    uint64_t part = minor - column < count - i ? minor - column : count - i;
-    size_t more =
-        csr_compress((char *)r->values + kept * value, (char *)r->indices + kept * index,
-                     m->index_type, items + i * value, m->value_type, (size_t)part, column);
-    kept += more;
-    m->kept += more;
-    i += part;
-    if (column + part == minor) STOW_TRY(add_start(m));
-  }
-  STOW_TRY(sink_write(&m->data, r->values, kept * value));
-  return sink_write(&m->indices, r->indices, kept * index);
-}
-
-static stow_status compress_all(job *j, array *a, matrix *m, room *r, uint64_t minor) {
-  STOW_TRY(add_start(m));
-  for (uint64_t first = 0; first < a->count;) {
-    size_t count = a->count - first < CHUNK_ITEMS ? (size_t)(a->count - first) : CHUNK_ITEMS;
-    const char *items = r->read;
-    STOW_TRY(array_read(a, first, r->read, count));
-    if (a->type != m->value_type) {
-      STOW_TRY(cast_values(r->cast, m->value_type, r->read, a->type, count));
-      items = r->cast;
-    }
-    STOW_TRY(compress_chunk(m, r, items, first, count, minor));
-    first += count;
-    j->done += count * a->item_bytes;
-    STOW_TRY(budget_tell(j->budget, j->done, j->total));
-  }
-  return m->start_count > 0 ? flush_starts(m) : STOW_OK;
-}
-
-stow_status shrink_to_sparse(job *j, array *a, const array_facts *facts, dtype to, zip_out *z) {
-  bool columns_first = facts->fortran_order;
-  uint64_t minor = facts->shape[columns_first ? 0 : 1], nonzeros = facts->count - facts->zeros;
-  matrix *m = calloc(1, sizeof *m);
-  room r;
-  bool made = room_make(&r) && m != NULL;
-  stow_status status =
-      made ? STOW_OK : stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", j->in);
-  if (made) {
-    m->index_type = csr_index_type(minor);
-    m->start_type = sparse_start_type(nonzeros);
-    m->value_type = to;
-    status = begin_matrix(m, z, facts, columns_first, nonzeros);
-    if (status == STOW_OK) status = compress_all(j, a, m, &r, minor);
-  }
-  room_free(&r);
-  free(m);
+stow_status shrink_write_kept(const job *j, const struct sparse_kept *k, const array_facts *facts,
+                              dtype to, zip_out *z) {
+  void *made = malloc(PIECE_BYTES * 8); /* a byte may become eight */
+  if (made == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", j->in);
+  stow_status status = write_members(k, facts, to, z, made);
+  free(made);
   return status;
 }
 

@@ -183,7 +183,7 @@ static stow_status begin(npy_out *o, writer *w) {
   csv_close(&c);
   STOW_TRY(status);
   if (!j->options->dry_run) {
-    STOW_TRY(writer_open(w, j->out, j->from, 0));
+    STOW_TRY(shrink_open(j, w, 0));
     o->values = (scratch){.fd = w->fd, .name = j->out};
   } else if (j->options->tolerance > 0) {
     STOW_TRY(scratch_open(&o->values, j->out));

@@ -314,7 +314,7 @@ static stow_status shrink_columns(npz_out *o) {
   table_plan plan = {.measure = measure, .context = o};
   STOW_TRY(shrink_table_plan(j, &plan));
   if (j->options->dry_run) return STOW_OK;
-  STOW_TRY(writer_open(&w, j->out, j->from, j->result->bytes_after));
+  STOW_TRY(shrink_open(j, &w, j->result->bytes_after));
   return shrink_finish(j, &w, write_npz(o, &w));
 }
 

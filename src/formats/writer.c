@@ -54,7 +54,7 @@ static void send_behind(writer *w) {
   w->synced = w->bytes;
 }
 
-stow_status writer_write(writer *w, uint64_t offset, const void *bytes, size_t count) {
+stow_status writer_put(const writer *w, uint64_t offset, const void *bytes, size_t count) {
   const char *at = bytes;
   while (count > 0) {
     ssize_t put = pwrite(w->fd, at, count, (off_t)offset);
@@ -66,8 +66,13 @@ stow_status writer_write(writer *w, uint64_t offset, const void *bytes, size_t c
     offset += (uint64_t)put;
     count -= (size_t)put;
   }
-  if (offset > w->bytes) w->bytes = offset;
-  send_behind(w);
+  return STOW_OK;
+}
+
+stow_status writer_write(writer *w, uint64_t offset, const void *bytes, size_t count) {
+  STOW_TRY(writer_put(w, offset, bytes, count));
+  if (offset + count > w->bytes) w->bytes = offset + count;
+  if (!w->no_sync) send_behind(w);
   return STOW_OK;
 }
 
@@ -80,6 +85,7 @@ stow_status writer_end(writer *w, uint64_t bytes) {
 }
 
 stow_status writer_commit(writer *w) {
+  w->out.no_sync = w->no_sync;
   w->fd = -1;
   return outfile_commit(&w->out);
 }

@@ -15,6 +15,7 @@ typedef struct writer {
   int fd;
   uint64_t bytes;  /* the furthest byte written */
   uint64_t synced; /* sent to the disk up to here */
+  bool no_sync;    /* set by the caller once open: the disk is not waited for, nor sent to early */
 } writer;
 
 /* STOW_ERR_INVALID if `path` is the file being read, by any name. For refusing before long work. */
@@ -25,6 +26,8 @@ stow_status writer_check(const char *path, const source *reading);
 stow_status writer_open(writer *w, const char *path, const source *reading,
                         uint64_t expected_bytes);
 stow_status writer_write(writer *w, uint64_t offset, const void *bytes, size_t count);
+/* The same from several threads at once, each its own bytes; writer_end tells the length after. */
+stow_status writer_put(const writer *w, uint64_t offset, const void *bytes, size_t count);
 /* The file is `bytes` long: what was written past that is cut off. */
 stow_status writer_end(writer *w, uint64_t bytes);
 /* Like outfile's. */

@@ -7,6 +7,8 @@
 
 #include "formats/zip.h"
 
+#include "formats/crc32.h"
+
 enum { WINDOW_BYTES = 64 << 10, SKIP_BYTES = 16 << 10 };
 
 static stow_status refuse(const zip_member *m, uint64_t stored_at, const char *why) {
@@ -43,7 +45,7 @@ static stow_status sum(zip_member *m, uint64_t offset, const void *bytes, size_t
   m->summed += count;
   for (size_t part; count > 0; at += part, count -= part) {
     part = count < (1u << 30) ? count : 1u << 30;
-    m->crc = crc32(m->crc, at, (uInt)part);
+    m->crc = crc32_add((uint32_t)m->crc, at, part);
   }
   if (m->summed == m->entry->bytes && m->crc != m->entry->crc)
     return refuse(m, m->entry->stored_bytes,

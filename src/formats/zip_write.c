@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "base/buffer.h"
+#include "formats/crc32.h"
 
 #define LOCAL_BYTES 30
 #define EXTRA_BYTES 20 /* zip64: id, length, two sizes */
@@ -18,7 +19,7 @@ static void put(buffer *b, uint64_t value, int bytes) {
 }
 
 void zip_out_begin(zip_out *z, writer *to) {
-  *z = (zip_out){.to = to};
+  *z = (zip_out){.to = to, .level = 6};
 }
 
 static stow_status no_memory(const zip_out *z) {
@@ -47,7 +48,8 @@ stow_status zip_out_add(zip_out *z, size_t *number, const char *name, uint64_t b
   z->count++;
   if (deflate) {
     z_stream *stream = calloc(1, sizeof *stream);
-    if (stream == NULL || deflateInit2(stream, 6, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+    if (stream == NULL ||
+        deflateInit2(stream, z->level, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
       free(stream);
       return no_memory(z);
     }
@@ -95,7 +97,7 @@ stow_status zip_out_write(zip_out *z, size_t number, const void *bytes, size_t c
   const unsigned char *at = bytes;
   for (size_t part; count > 0; at += part, count -= part) {
     part = count < (1u << 30) ? count : 1u << 30;
-    m->crc = (uint32_t)crc32(m->crc, at, (uInt)part);
+    m->crc = crc32_add(m->crc, at, part);
     if (m->deflated) {
       ((z_stream *)m->deflater)->next_in = (Bytef *)(uintptr_t)at;
       ((z_stream *)m->deflater)->avail_in = (uInt)part;

@@ -24,6 +24,7 @@ typedef struct zip_out {
   zip_out_member *members;
   size_t count, capacity;
   uint64_t end; /* where the next member begins */
+  int level;    /* of deflated members: zlib's, 1 to 9 */
 } zip_out;
 
 void zip_out_begin(zip_out *z, writer *to);

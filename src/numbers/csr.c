@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "numbers/kernels.h"
+
 #define LINE 16 /* values looked at together */
 
 dtype csr_index_type(uint64_t columns) {
@@ -61,7 +63,17 @@ size_t csr_compress(void *values, void *indices, dtype index_type, const void *r
   };
   int width = __builtin_ctzll(dtype_bytes(type));
   int index = index_type == DTYPE_U16 ? 0 : index_type == DTYPE_I32 ? 1 : 2;
-  return table[width][index](values, indices, row, columns, first_column);
+  size_t done = 0, kept = 0;
+  compress_kernel kernel =
+      width >= 2 && index < 2 ? kernels_get()->compress[width - 2][index] : NULL;
+  if (kernel != NULL) {
+    done = columns;
+    kept = kernel(values, indices, row, &done, first_column);
+  }
+  return kept + table[width][index]((char *)values + (kept << width),
+                                    (char *)indices + kept * dtype_bytes(index_type),
+                                    (const char *)row + (done << width), columns - done,
+                                    first_column + done);
 }
 
 static uint64_t index_at(const void *indices, dtype type, size_t i) {

@@ -31,10 +31,16 @@ enum { ASK_WHOLE = 1, ASK_F32 = 2, ASK_F16 = 4, ASK_BF16 = 8 };
 /* Answers only what `ask` still wants; the rest of the booleans is false. */
 typedef void (*scan_kernel)(scan_part *part, const void *from, size_t count, unsigned ask);
 
+/* Packs what is not +0 of the first of *columns values, and their columns from `first` on; *columns
+ * becomes how many were looked at. Returns how many were kept. */
+typedef size_t (*compress_kernel)(void *values, void *indices, const void *row, size_t *columns,
+                                  uint64_t first);
+
 typedef struct kernels {
   const char *name; /* "portable", "avx2", "avx512", "neon" */
   cast_kernel cast[DTYPE_COUNT][DTYPE_COUNT];
   scan_kernel scan[DTYPE_COUNT];
+  compress_kernel compress[2][2]; /* values of 4, 8 bytes; indices uint16, int32. NULL: none */
 } kernels;
 
 #define KERNEL_RUN 2048

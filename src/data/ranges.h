@@ -1,0 +1,38 @@
+/* Ranges: the items of an array, cut among the threads of the budget.
+ *
+ * Called by inspect and shrink for arrays that stand in a file of their own. Each thread gets its
+ * own reader and a range without gaps; progress is told by one of them for all. */
+#ifndef DATA_RANGES_H
+#define DATA_RANGES_H
+
+#include <stdatomic.h>
+
+#include "data/array.h"
+#include "data/budget.h"
+
+typedef struct ranges {
+  const budget *budget;
+  uint64_t before, total; /* progress: bytes done before this, and of the whole job */
+  _Atomic uint64_t done;  /* bytes, by all threads */
+  _Atomic bool stop;      /* one failed: the others need not go on */
+} ranges;
+
+/* One thread's part: items [first, end) of `a`. */
+typedef struct range {
+  ranges *all;
+  unsigned number;
+  array *a;
+  uint64_t first, end;
+} range;
+
+typedef stow_status (*range_work)(void *context, range *r);
+
+/* How many threads would work on it: 1 for an archive's member or a small array. */
+unsigned ranges_threads(const array *a, const budget *b);
+/* Runs `work` over all items. `*done` is the job's progress in bytes, before and after. */
+stow_status ranges_run(array *a, const budget *b, uint64_t *done, uint64_t total, range_work work,
+                       void *context);
+/* Another `bytes` are done; STOW_ERR_INTERRUPTED where another thread failed. */
+stow_status range_tell(range *r, uint64_t bytes);
+
+#endif
