@@ -121,6 +121,7 @@ static int print_environment(verb_call *call) {
   static const char *const NAMES[] = {
       "LD_PRELOAD",      "STOWAGE_LEDGER",     "STOWAGE_RUN",
       "STOWAGE_RECORD",  "STOWAGE_STACKS",     "NVTX_INJECTION64_PATH",
+      "STOWAGE_FAST_MALLOC",
       "STOWAGE_COMMAND", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
   program p = {.reach = PROGRAM_REACHED};
   char folder[PATH_MAX] = "";

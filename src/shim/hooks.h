@@ -38,6 +38,8 @@ SHIM_HOOK const char *stow_shim_hook(size_t i);
 SHIM_HOOK uint64_t stow_shim_bytes(unsigned device, const char *kind);
 /* The path of the driver behind the shim, "" while none is open. */
 SHIM_HOOK const char *stow_shim_driver(void);
+/* The driver's own function of that name, past the shim; NULL if it has none. */
+SHIM_HOOK void *stow_shim_real(const char *name);
 /* The version of the shim; how another copy of it is told from a driver. */
 SHIM_HOOK const char *stow_shim_version(void);
 

@@ -30,6 +30,10 @@ static void *driver;        /* written before `opened` */
 static char driver_path[CUDA_PATH_MAX];
 static _Thread_local bool inside; /* this thread is opening the driver now */
 
+bool shim_opening(void) {
+  return inside;
+}
+
 static cu_result absent(void) {
   return CU_ERROR_NOT_SUPPORTED;
 }

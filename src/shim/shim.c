@@ -16,6 +16,10 @@ const char *stow_shim_driver(void) {
   return shim_driver_path();
 }
 
+void *stow_shim_real(const char *name) {
+  return name == NULL ? NULL : shim_resolve(NULL, name);
+}
+
 uint64_t stow_shim_bytes(unsigned device, const char *kind) {
   const ledger *l = account_ledger();
   unsigned here;

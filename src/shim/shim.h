@@ -41,6 +41,8 @@ void *shim_resolve(void *user, const char *name);
 bool shim_is_export(const void *pointer);
 /* The path of the driver that was opened, "" if none was. */
 const char *shim_driver_path(void);
+/* Is this thread opening the driver now? */
+bool shim_opening(void);
 /* Called by stubs.S. */
 void *shim_stub_resolve(unsigned symbol);
 

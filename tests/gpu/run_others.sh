@@ -24,7 +24,7 @@ if has_module numba.cuda; then equal numba $others numba; else skip "numba: not 
 
 # A plain C program of the driver's interface: every road, with the real driver behind.
 road=$build/tests/shim/road
-for way in dlopen alias default proc1 proc2 proc2ptds; do
+for way in dlopen alias default proc1 proc2 proc2+pt; do
   out=$(timeout 60 "$stowage" run --vram-limit 8G -- "$road" $way alloc $((256 << 20)) 2> /dev/null)
   if grep -q '^code 0 ' <<< "$out" && grep -q "total $((8 << 30))" <<< "$out"; then ok "a_c_program_by_$way: $out"; else echo "$out"; fail "a_c_program_by_$way"; fi
 done

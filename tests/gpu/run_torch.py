@@ -24,9 +24,9 @@ class Shim:
         if self.there:
             self.ask = process.stow_shim_bytes
             self.ask.restype, self.ask.argtypes = ctypes.c_uint64, [ctypes.c_uint, ctypes.c_char_p]
-            process.stow_shim_driver.restype = ctypes.c_char_p
-            # By its path: the driver itself, past the shim.
-            self.driver = ctypes.CDLL(process.stow_shim_driver().decode() or "libcuda.so.1")
+            process.stow_shim_real.restype, process.stow_shim_real.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
+            # The driver's own figure, past the shim.
+            self.info = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(process.stow_shim_real(b"cuMemGetInfo_v2"))
 
     def kinds(self):
         names = "plain pages pools arrays managed graphs context spilled pinned ipc".split()
@@ -37,7 +37,7 @@ class Shim:
 
     def used(self):
         left, total = ctypes.c_size_t(), ctypes.c_size_t()
-        assert self.driver.cuMemGetInfo_v2(ctypes.byref(left), ctypes.byref(total)) == 0
+        assert self.info(ctypes.addressof(left), ctypes.addressof(total)) == 0
         return total.value - left.value
 
 

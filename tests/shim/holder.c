@@ -107,11 +107,10 @@ static int give(void) {
   return HOOKED(cuMemFree_v2)(freed);
 }
 
-/* The stand-in driver itself, past the shim. */
+/* A knob of the stand-in driver itself, past the shim. */
 static void *standin(const char *name) {
-  const char *path = getenv("STOWAGE_LIBCUDA");
-  void *driver = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-  void *found = driver != NULL ? dlsym(driver, name) : NULL;
+  void *(*real)(const char *) = DRIVER("stow_shim_real", void *(*)(const char *));
+  void *found = real != NULL ? real(name) : dlsym(library, name);
   if (found == NULL) {
     printf("no %s\n", name);
     exit(3);

@@ -2,11 +2,17 @@
  *
  *   road ROAD names            every driver function by that road: does it arrive where it should?
  *   road ROAD where NAME…      the library each of these functions is in
+ *   road ROAD which NAME…      the function each of them is, and its library
  *   road ROAD alloc BYTES      takes memory, tells what the driver says, gives it back
+ *   road ROAD async BYTES      the same, stream-ordered
  *   road default race          many threads call first, a child is forked meanwhile
+ *   road default storm         threads start threads while they look functions up
+ *   road dlopen close          the library is closed as often as it is opened
+ *   road ROAD vfork BYTES      takes memory, and so does a program that it starts by vfork
+ *   road default runpath FILE  a library opens another that only its own search path finds
  *
- * ROAD: linked, dlopen, alias (libcuda.so), path (the driver by its path), default, next, proc1,
- * proc2, proc2ptds (per-thread streams), proc-old (asked as CUDA 3.2 would). */
+ * ROAD: linked, dlopen, alias (libcuda.so), path:FILE (the driver by that path), default, next,
+ * proc1, proc2, proc-old (asked as CUDA 3.2 would); with +pt after it, for per-thread streams. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -19,6 +25,7 @@
 #include "standin/cuda_standin.h"
 
 static const char *road;
+static int per_thread;
 static void *library;
 
 static void *open_as(const char *name) {
@@ -46,7 +53,7 @@ static void *by_resolver(const char *name) {
   if (mark != NULL) *mark = '\0';
   void *found = NULL;
   int version = strcmp(road, "proc-old") == 0 ? 3020 : 13000, how = 0;
-  unsigned long long flags = strcmp(road, "proc2ptds") == 0 ? 2 : 0;
+  unsigned long long flags = per_thread ? 2 : 0;
   if (strcmp(road, "proc1") == 0) {
     resolver ask = (resolver)(uintptr_t)dlsym(library, "cuGetProcAddress");
     return ask(base, &found, version, flags) == CU_OK ? found : NULL;
@@ -67,6 +74,14 @@ static void *find(const char *name) {
   return dlsym(library, name);
 }
 
+/* A function that takes a stream, as a program built for per-thread streams means it. */
+static void *find_stream(const char *name) {
+  char form[128];
+  snprintf(form, sizeof form, "%s%s", name,
+           per_thread && strncmp(road, "proc", 4) != 0 ? "_ptsz" : "");
+  return find(form);
+}
+
 /* The last part of the path of the library an address is in. */
 static const char *place(void *pointer) {
   Dl_info info;
@@ -79,17 +94,19 @@ static const char *place(void *pointer) {
 /* Every name, straight: a stub has to carry all of ten words and eight numbers to the function of
  * the same name. */
 static int check_names(void) {
-  void *driver = open_as(getenv("STANDIN_PATH"));
-  int (*number)(const char *) = (int (*)(const char *))(uintptr_t)dlsym(driver, "standin_number");
+  void *(*past)(const char *) =
+      (void *(*)(const char *))(uintptr_t)dlsym(RTLD_DEFAULT, "stow_shim_real");
+  if (past == NULL) return 2;
+  int (*number)(const char *) = (int (*)(const char *))(uintptr_t)past("standin_number");
   const standin_words *(*last)(void) =
-      (const standin_words *(*)(void))(uintptr_t)dlsym(driver, "standin_last");
+      (const standin_words *(*)(void))(uintptr_t)past("standin_last");
   FILE *list = fopen(getenv("STANDIN_NAMES"), "re");
   const char *real = getenv("STANDIN_REAL"); /* names with a space on either side */
   char name[128];
   int arrived = 0, wrong = 0;
   if (real == NULL) return 2;
   while (list != NULL && fscanf(list, "%127s", name) == 1) {
-    void *function = find(name), *own = dlsym(driver, name);
+    void *function = find(name), *own = past(name);
     if (function == NULL || own == NULL) {
       wrong += function == NULL;
       continue;
@@ -116,26 +133,77 @@ static int check_names(void) {
   return wrong != 0;
 }
 
-static int allocate(size_t bytes) {
+/* By this road, in the first card's primary context. */
+static cu_result start(void) {
   cu_result (*init)(unsigned) = (cu_result(*)(unsigned))(uintptr_t)find("cuInit");
   cu_result (*retain)(cu_context *, cu_device) =
       (cu_result(*)(cu_context *, cu_device))(uintptr_t)find("cuDevicePrimaryCtxRetain");
   cu_result (*set)(cu_context) = (cu_result(*)(cu_context))(uintptr_t)find("cuCtxSetCurrent");
+  cu_context context;
+  cu_result code = init(0);
+  if (code == CU_OK) code = retain(&context, 0);
+  return code == CU_OK ? set(context) : code;
+}
+
+static cu_result tell(cu_result code) {
+  cu_result (*ask)(size_t *, size_t *) =
+      (cu_result(*)(size_t *, size_t *))(uintptr_t)find("cuMemGetInfo_v2");
+  size_t left = 0, total = 0;
+  if (code == CU_OK) code = ask(&left, &total);
+  printf("code %d free %zu total %zu\n", code, left, total);
+  return code;
+}
+
+static int allocate(size_t bytes) {
   cu_result (*take)(cu_addr *, size_t) =
       (cu_result(*)(cu_addr *, size_t))(uintptr_t)find("cuMemAlloc_v2");
   cu_result (*give)(cu_addr) = (cu_result(*)(cu_addr))(uintptr_t)find("cuMemFree_v2");
-  cu_result (*ask)(size_t *, size_t *) =
-      (cu_result(*)(size_t *, size_t *))(uintptr_t)find("cuMemGetInfo_v2");
-  cu_context context;
   cu_addr addr = 0;
-  size_t left = 0, total = 0;
-  cu_result code = init(0);
-  if (code == CU_OK) code = retain(&context, 0);
-  if (code == CU_OK) code = set(context);
+  cu_result code = start();
   if (code == CU_OK) code = take(&addr, bytes);
-  if (code == CU_OK) code = ask(&left, &total);
-  printf("code %d free %zu total %zu\n", code, left, total);
+  tell(code);
   return addr != 0 && give(addr) != CU_OK;
+}
+
+static int allocate_async(size_t bytes) {
+  cu_result (*take)(cu_addr *, size_t, cu_stream) =
+      (cu_result(*)(cu_addr *, size_t, cu_stream))(uintptr_t)find_stream("cuMemAllocAsync");
+  cu_result (*give)(cu_addr, cu_stream) =
+      (cu_result(*)(cu_addr, cu_stream))(uintptr_t)find_stream("cuMemFreeAsync");
+  cu_addr addr = 0;
+  cu_result code = start();
+  if (code == CU_OK) code = take(&addr, bytes, NULL);
+  tell(code);
+  return addr != 0 && give(addr, NULL) != CU_OK;
+}
+
+/* The child has our memory until it executes: it must change nothing of it. */
+static int start_by_vfork(char **argv) {
+  static char word[] = "alloc";
+  char *words[] = {argv[0], argv[1], word, argv[3], NULL};
+  int code = allocate(strtoull(argv[3], NULL, 10)), how = 1;
+  fflush(stdout);
+  pid_t child = vfork(); /* NOLINT: that it is vfork is the point */
+  if (child == 0) {
+    execv("/proc/self/exe", words);
+    _exit(9);
+  }
+  waitpid(child, &how, 0);
+  return code != 0 || how != 0 || allocate(strtoull(argv[3], NULL, 10)) != 0;
+}
+
+static int close_often(void) {
+  int good = 0;
+  for (int i = 0; i < 100; i++) {
+    void *own = open_as("libcuda.so.1");
+    cu_result (*version)(int *) = (cu_result(*)(int *))(uintptr_t)dlsym(own, "cuDriverGetVersion");
+    int number = 0;
+    good += version != NULL && version(&number) == CU_OK && number > 0;
+    dlclose(own);
+    dlclose(own);
+  }
+  printf("%d\n", good);
+  return 0;
 }
 
 /* Sixteen threads whose first call into the driver is at the same moment; a child is forked among
@@ -148,7 +216,7 @@ static void *first_call(void *user) {
   void *own = dlopen("libcuda.so.1", RTLD_NOW);
   cu_result (*version)(int *) = (cu_result(*)(int *))(uintptr_t)dlsym(own, "cuDriverGetVersion");
   int number = 0;
-  long good = version != NULL && version(&number) == CU_OK && number == 13000;
+  long good = version != NULL && version(&number) == CU_OK && number > 0;
   dlclose(own);
   return (void *)good;
 }
@@ -177,21 +245,68 @@ static int race(void) {
   return 0;
 }
 
+/* Each thread looks functions up and starts another, a few deep, while the main one calls first. */
+static void *look_up_and_start(void *user) {
+  static const char *const NAMES[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuInit",
+                                      "malloc",        "printf",       "cuNoSuchThing"};
+  intptr_t depth = (intptr_t)user, good = 0;
+  pthread_t next;
+  int started = depth > 0 &&
+                pthread_create(&next, NULL, look_up_and_start, (void *)(uintptr_t)(depth - 1)) == 0;
+  for (int i = 0; i < 200; i++) good += dlsym(RTLD_DEFAULT, NAMES[i % 6]) != NULL;
+  void *answer = NULL;
+  if (started) pthread_join(next, &answer);
+  return (void *)(good + (intptr_t)answer);
+}
+
+static int storm(void) {
+  enum { THREADS = 8, DEPTH = 3 };
+  pthread_t threads[THREADS];
+  intptr_t good = 0;
+  for (int i = 0; i < THREADS; i++)
+    pthread_create(&threads[i], NULL, look_up_and_start, (void *)(uintptr_t)DEPTH);
+  cu_result code = start();
+  for (int i = 0; i < THREADS; i++) {
+    void *answer;
+    pthread_join(threads[i], &answer);
+    good += (intptr_t)answer;
+  }
+  printf("code %d, %ld found\n", code, (long)good);
+  return 0;
+}
+
+static int open_through(const char *path) {
+  void *opener = open_as(path);
+  int (*opens)(void) = (int (*)(void))(uintptr_t)dlsym(opener, "opener_opens");
+  printf("%s\n", opens != NULL && opens() ? "found" : "lost");
+  return 0;
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) return 2;
-  road = argv[1];
+  char *mark = strstr(argv[1], "+pt");
+  per_thread = mark != NULL;
+  road = strndup(argv[1], mark != NULL ? (size_t)(mark - argv[1]) : strlen(argv[1]));
   if (strcmp(road, "dlopen") == 0 || strncmp(road, "proc", 4) == 0)
     library = open_as("libcuda.so.1");
   else if (strcmp(road, "alias") == 0)
     library = open_as("libcuda.so");
-  else if (strcmp(road, "path") == 0)
-    library = open_as(getenv("STANDIN_PATH"));
+  else if (strncmp(road, "path:", 5) == 0)
+    library = open_as(road + 5);
   if (strcmp(argv[2], "race") == 0) return race();
   if (strcmp(argv[2], "names") == 0) return check_names();
   if (strcmp(argv[2], "alloc") == 0) return allocate(strtoull(argv[3], NULL, 10));
+  if (strcmp(argv[2], "async") == 0) return allocate_async(strtoull(argv[3], NULL, 10));
+  if (strcmp(argv[2], "vfork") == 0) return start_by_vfork(argv);
+  if (strcmp(argv[2], "close") == 0) return close_often();
+  if (strcmp(argv[2], "storm") == 0) return storm();
+  if (strcmp(argv[2], "runpath") == 0) return open_through(argv[3]);
   for (int i = 3; i < argc; i++) {
+    Dl_info info = {0};
     void *found = find(argv[i]);
-    printf("%s %s\n", argv[i], place(found));
+    int named = strcmp(argv[2], "which") == 0 && found != NULL && dladdr(found, &info) != 0 &&
+                info.dli_sname != NULL;
+    printf("%s %s\n", named ? info.dli_sname : argv[i], place(found));
   }
   return 0;
 }

@@ -19,15 +19,56 @@ done
 same a_linked_program_is_reached "cuInit $shim_name
 cuMemAlloc_v2 $shim_name" beneath -- "$programs/road_linked" linked where cuInit cuMemAlloc_v2
 same a_function_without_a_hook_is_the_drivers_own "cuCtxSynchronize libcuda.so.1" beneath -- "$road" proc2 where cuCtxSynchronize
-same the_driver_by_its_path_is_not_reached "cuInit libcuda.so.1" beneath -- "$road" path where cuInit
 same an_unknown_name_is_not_found "cuNoSuchThing none" beneath -- "$road" proc2 where cuNoSuchThing
 
+# By its path the driver is the shim as well, under every name the file may have; what is not the driver is left alone.
+mkdir -p "$folder/driver/stubs" "$folder/deep"
+ln -s "$standin" "$folder/driver/libcuda.so.580.95.05"; ln -s libcuda.so.580.95.05 "$folder/driver/libcuda.so.1"; ln -s libcuda.so.1 "$folder/driver/libcuda.so"
+cp "$standin" "$folder/driver/stubs/libcuda.so"
+for file in "$standin" "$folder"/driver/libcuda.so{,.1,.580.95.05} "$folder/driver/../driver/libcuda.so.1"; do
+  same "the_driver_by_a_path_is_reached:${file##*/}" "cuInit $shim_name" beneath -- "$road" "path:$file" where cuInit
+done
+same the_toolkits_stub_is_left_alone "cuInit libcuda.so" beneath -- "$road" "path:$folder/driver/stubs/libcuda.so" where cuInit
+same a_path_without_a_file_is_the_loaders_to_refuse "dlopen $folder/none/libcuda.so.1: $folder/none/libcuda.so.1: cannot open shared object file: No such file or directory" beneath -- "$road" "path:$folder/none/libcuda.so.1" where cuInit
+same a_librarys_own_search_path_is_kept found beneath -- "$road" default runpath "$programs/libopener.so"
+if has python3; then
+  same python_by_path_is_reached "$((100 * M))" beneath --vram-limit 100M -- python3 -c "
+import ctypes
+c = ctypes.CDLL('$folder/driver/libcuda.so.1'); n = ctypes.c_size_t()
+assert c.cuInit(0) == 0 and c.cuDeviceTotalMem_v2(ctypes.byref(n), 0) == 0
+print(n.value)" 2> /dev/null
+fi
+
+# Every road, for the legacy default stream and for per-thread ones, before drivers of three ages. Sixty of a hundred MiB are
+# taken in both manners, and counted.
+left=$((40 * M)) left_async=$((36 * M)) total=$((100 * M))
+for version in 11.8 12.4 13.0; do
+  driver=$build/tests/standin/$version/libcuda.so.1
+  [ $version = 13.0 ] && driver=$standin
+  export STOWAGE_LIBCUDA=$driver
+  for way in dlopen alias default next "path:$driver" proc1 proc2; do
+    for streams in "" +pt; do
+      out=$(beneath --vram-limit 100M -- "$road" "$way$streams" alloc $((60 * M)) 2> /dev/null; beneath --vram-limit 100M -- "$road" "$way$streams" async $((60 * M)) 2> /dev/null)
+      name="CUDA_${version}_by_${way%%:*}$streams"
+      if [ "$out" = "code 0 free $left total $total
+code 0 free $left_async total $total" ]; then ok "$name"; else echo "$out"; fail "$name"; fi
+    done
+  done
+  # Of the forms a function has, the resolver's answer is the hook of the very one.
+  for way in proc1 proc2; do
+    same "CUDA_${version}_${way}_answers_for_legacy_streams" "cuMemAllocAsync $shim_name
+cuStreamBeginCapture_v2 $shim_name" beneath -- "$road" "$way" which cuMemAllocAsync cuStreamBeginCapture
+    same "CUDA_${version}_${way}_answers_for_per_thread_streams" "cuMemAllocAsync_ptsz $shim_name
+cuStreamBeginCapture_v2_ptsz $shim_name" beneath -- "$road" "$way+pt" which cuMemAllocAsync cuStreamBeginCapture
+  done
+done
+old=$build/tests/standin/11.8/libcuda.so.1
 # A driver from before CUDA 12 has no second resolver; whoever finds ours must be served by the first.
-old=$build/tests/standin/old/libcuda.so.1
-same an_old_drivers_resolver_serves_the_new_form "cuCtxSynchronize libcuda.so.1" env STOWAGE_LIBCUDA="$old" "$stowage" run -- "$road" proc2 where cuCtxSynchronize
-same a_working_driver_works_beneath "code 0 free 1069547520 total 1073741824" beneath -- "$road" dlopen alloc 4194304
+export STOWAGE_LIBCUDA=$old
+same an_old_drivers_resolver_serves_the_new_form "cuCtxSynchronize libcuda.so.1" beneath -- "$road" proc2 where cuCtxSynchronize
+same what_an_old_driver_lacks_is_not_found "cuLibraryLoadData none" beneath -- "$road" proc2 where cuLibraryLoadData
+export STOWAGE_LIBCUDA=$standin
 same a_linked_program_works_beneath "code 0 free 1069547520 total 1073741824" beneath -- "$programs/road_linked" linked alloc 4194304
-same an_old_driver_works_beneath "code 0 free 1069547520 total 1073741824" env STOWAGE_LIBCUDA="$old" "$stowage" run -- "$road" proc2 alloc 4194304
 
 # The shim by itself, before a driver that is not there: the driver's own words for that.
 same no_driver_is_told_as_no_device "code 100 free 0 total 0" env STOWAGE_LIBCUDA=/nonexistent LD_PRELOAD="$shim" "$road" dlopen alloc 4096
@@ -39,6 +80,24 @@ for turn in 1 2 3 4 5 6 7 8; do
   [ "$out" = "16 threads, child 0" ] || break
 done
 if [ "$out" = "16 threads, child 0" ]; then ok threads_and_forks_at_the_first_call; else echo "$out"; fail threads_and_forks_at_the_first_call; fi
+
+same threads_that_start_while_others_look_up 'code 0, 5344 found' beneath -- "$road" default storm
+same closing_the_library_as_often_as_opening_it 100 beneath -- "$road" dlopen close
+same vfork_and_exec "code 0 free 1069547520 total 1073741824
+code 0 free 1069547520 total 1073741824
+code 0 free 1069547520 total 1073741824" beneath -- "$road" default vfork 4194304
+
+# Killed inside any call of the driver: what the process held or was about to take stops counting.
+for call in cuMemAlloc_v2 cuMemFree_v2 cuMemCreate:2 cuMemMap cuMemSetAccess cuMemUnmap cuMemRelease cuMemGetInfo_v2 cuEventQuery cuCtxRecordEvent cuMemAddressReserve cuDevicePrimaryCtxRetain:2; do
+  name=${call%:*} nth=1; [ "$name" = "$call" ] || nth=${call#*:}
+  out=$(beneath --vram-limit 100M -- bash -c "
+    STANDIN_FAIL=$name:-9:$nth '$holder' alloc:$((20 * M)) page:$((60 * M)) info free unpage > /dev/null 2>&1
+    how=\$?
+    '$holder' alloc:$((100 * M)); echo \$how" 2> /dev/null)
+  case $name in cuMemAlloc_v2 | cuMemFree_v2) want=0 ;; *) want=137 ;; esac # the heap serves plain requests
+  if [ "$out" = "alloc:$((100 * M)) 0
+$want" ]; then ok "killed_in_$name"; else echo "$out"; fail "killed_in_$name"; fi
+done
 
 # Another interposer, in both orders: neither loses a call.
 rival=$programs/librival.so

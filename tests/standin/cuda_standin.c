@@ -46,7 +46,7 @@ static thing things[LIST_MAX];
 static struct CUctx_st primary[CARDS_MAX];
 static size_t used_bytes[CARDS_MAX];
 static size_t vram_bytes = (size_t)1 << 30;
-static int version = 13000, cards = 1, started, held, sticky, mode;
+static int version = STANDIN_CUDA, cards = 1, started, held, sticky, mode;
 static int no_vmm, loose;
 static const char *host_words = "";
 static char fail_name[64];
@@ -104,6 +104,7 @@ static int begin(const char *name, int needs_context) {
   if (!started) return CU_ERROR_NOT_INITIALIZED;
   if (sticky) return sticky;
   if (strcmp(name, fail_name) == 0 && --fail_after <= 0) {
+    if (fail_code == -SIGKILL) raise(SIGKILL);
     if (fail_code >= 700 && fail_code < 800) sticky = fail_code;
     return fail_code;
   }
@@ -162,7 +163,7 @@ static long number(const char *name, long otherwise) {
 
 CALL cuInit(unsigned flags) {
   pthread_mutex_lock(&gate);
-  version = (int)number("STANDIN_VERSION", 13000);
+  version = (int)number("STANDIN_VERSION", STANDIN_CUDA);
   cards = (int)number("STANDIN_CARDS", 1);
   vram_bytes = (size_t)number("STANDIN_VRAM", 1l << 30);
   no_vmm = (int)number("STANDIN_NO_VMM", 0);
@@ -600,7 +601,7 @@ CALL cuEventRecord(cu_event event, cu_stream stream) {
   t->recorded = 1;
   END(CU_OK);
 }
-#ifndef STANDIN_OLD
+#if STANDIN_CUDA >= 12050
 CALL cuCtxRecordEvent(cu_context context, cu_event event) {
   BEGIN(0);
   thing *t = from_handle(EVENT, event);

@@ -1,7 +1,8 @@
 /* Stand-in libcuda: the knobs a test has beside the driver's own functions.
  *
  * Environment, read by cuInit:
- *   STANDIN_VERSION=13000   the CUDA version it claims; below 12020 it has no host locations
+ *   STANDIN_VERSION=13000   the CUDA version it claims (else that of its exports); below 12020 it
+ *                           has no host locations
  *   STANDIN_CARDS=1         how many cards
  *   STANDIN_VRAM=1073741824 bytes of each card
  *   STANDIN_NO_VMM=1        attribute 102 is 0 and page calls answer NOT_SUPPORTED
@@ -10,7 +11,8 @@
  *                           no-pinned (cuMemHostAlloc refused too)
  *   STANDIN_ALIGN=loose     cuMemAddressReserve takes no notice of the alignment
  *   STANDIN_MODE=3          the compute mode it tells
- *   STANDIN_FAIL=NAME:CODE[:N]  the Nth call of that function (1), and those after it, answer CODE
+ *   STANDIN_FAIL=NAME:CODE[:N]  the Nth call of that function (1), and those after it, answer CODE;
+ *                           a code of -9 kills the process there
  */
 #ifndef CUDA_STANDIN_H
 #define CUDA_STANDIN_H

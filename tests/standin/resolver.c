@@ -15,9 +15,23 @@ static const char *const names[] = {
 };
 enum { NAME_COUNT = sizeof names / sizeof names[0] };
 
-/* The CUDA version a form of a function came with, about as in cuda.h's own table. */
+static const struct {
+  const char *name;
+  int since;
+} LATER[] = {
+#define SINCE(name, version) {#name, version},
+#include <standin-since.inc>
+#undef SINCE
+};
+
+/* The CUDA version a form of a function came with: exact after 11.8, about so before. */
 static int since(const char *name) {
-  if (strncmp(name, "cuGetProcAddress", 16) == 0) return strstr(name, "_v2") ? 12000 : 11030;
+  size_t length = strlen(name);
+  if (length > 5 && strcmp(name + length - 5, "_ptsz") == 0) length -= 5;
+  for (size_t i = 0; i < sizeof LATER / sizeof LATER[0]; i++)
+    if (strlen(LATER[i].name) == length && strncmp(name, LATER[i].name, length) == 0)
+      return LATER[i].since;
+  if (strncmp(name, "cuGetProcAddress", 16) == 0) return 11030;
   if (strstr(name, "_v4") != NULL) return 12050;
   if (strstr(name, "_v3") != NULL) return 11030;
   if (strstr(name, "_v2") != NULL) return 3020;
@@ -59,7 +73,7 @@ static cu_result find(const char *base, void **function, int version, unsigned l
 CALL cuGetProcAddress(const char *symbol, void **function, int version, unsigned long long flags) {
   return find(symbol, function, version, flags, NULL);
 }
-#ifndef STANDIN_OLD
+#if STANDIN_CUDA >= 12000
 CALL cuGetProcAddress_v2(const char *symbol, void **function, int version, unsigned long long flags,
                          int *found) {
   cu_result code = find(symbol, function, version, flags, found);

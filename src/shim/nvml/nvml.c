@@ -87,7 +87,10 @@ static bool try_open(void *user, const char *path) {
   (void)user;
   if (dladdr((void *)(uintptr_t)no_library, &self) == 0 || same_file(path, self.dli_fname))
     return false;
-  library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  /* The loader's, not the shim's, to which this path is ourselves. */
+  void *(*open)(const char *, int) =
+      (void *(*)(const char *, int))(uintptr_t)dlsym(RTLD_NEXT, "dlopen");
+  library = open == NULL ? NULL : open(path, RTLD_NOW | RTLD_LOCAL);
   return library != NULL;
 }
 

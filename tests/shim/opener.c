@@ -1,0 +1,10 @@
+/* Opener: a library that opens another one by its bare name, which only its own search path finds.
+ * As a Python module does with the libraries that are packed with it. */
+#include <dlfcn.h>
+#include <stddef.h>
+
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+__attribute__((visibility("default"))) int opener_opens(void) {
+  return dlopen("libshim_sibling.so", RTLD_NOW) != NULL;
+}
