@@ -84,10 +84,13 @@ static cu_result elsewhere(const pool_call *call, cu_addr *addr, size_t bytes, c
 static cu_result end(const pool_call *call, cu_result code, cu_addr *addr, size_t bytes,
                      cu_stream stream) {
   if (!call->known) return code;
-  if (code == CU_ERROR_OUT_OF_MEMORY && !spill_capturing() &&
-      spill_wanted(call->device, call->card, bytes))
-    code = elsewhere(call, addr, bytes, stream);
-  else if (code == CU_OK) {
+  if (code == CU_ERROR_OUT_OF_MEMORY && !spill_capturing()) {
+    /* Nobody is refused here who would ask again: PyTorch does not, over these pools. */
+    if (spill_budget(call->card) > 0)
+      code = elsewhere(call, addr, bytes, stream);
+    else
+      account_refused(call->device, bytes);
+  } else if (code == CU_OK) {
     if (!spill_capturing()) measure_pool(call->device, call->pool);
     record_taken(*addr, bytes, stream, call->device, LEDGER_POOLS);
   }

@@ -5,10 +5,10 @@
  *     managed:BYTES array:BYTES  async:BYTES afree  pin:BYTES unpin
  *     page:BYTES (make, map, grant)  unpage  pages:COUNTxBYTES (one request of many; what was made
  *     is given back where one fails)  touch (writes and reads the last page)
- *     info total nvml  capture endcapture  reset  say:TEXT read (waits for a line)
- *     again:BYTES (alloc; is it where the last freed was?)  double (frees that again)
- *     busy idle (the card's streams)  calls:NAME (of the stand-in driver)
- *     range:AT (of the last block, asked from within)  ipc  poke:BYTES (writes it)
+ *     info total nvml  driver (its own used figure)  capture endcapture  reset  say:TEXT read
+ * (waits for a line) again:BYTES (alloc; is it where the last freed was?)  double (frees that
+ * again) busy idle (the card's streams)  calls:NAME (of the stand-in driver) range:AT (of the last
+ * block, asked from within)  ipc  poke:BYTES (writes it)
  *
  * Every answer is one line, "WORD CODE", with figures after it for info and total. The last thing
  * taken of a kind is given back first. */
@@ -233,6 +233,13 @@ static int run(const char *word) {
   if (strcmp(word, "unpin") == 0) return HOOKED(cuMemFreeHost)(pinned[--pinned_count]);
   if (strcmp(word, "reset") == 0) return HOOKED(cuDevicePrimaryCtxReset_v2)(0);
   if (strcmp(word, "nvml") == 0) return meter();
+  if (strcmp(word, "driver") == 0) {
+    size_t left = 0, total = 0;
+    int code =
+        ((cu_result(*)(size_t *, size_t *))(uintptr_t)standin("cuMemGetInfo_v2"))(&left, &total);
+    printf("driver %d used %zu\n", code, (total - left) >> 20);
+    return -1;
+  }
   if (strcmp(word, "info") == 0 || strcmp(word, "total") == 0) return figures(word);
   if (strcmp(word, "capture") == 0) return HOOKED(cuStreamBeginCapture_v2)(NULL, 0);
   if (strcmp(word, "endcapture") == 0) return HOOKED(cuStreamEndCapture)(NULL, &graph);
