@@ -271,7 +271,7 @@ typedef struct tag_top {
   bool pinned;   /* to the tier */
   uint8_t tier;
 } tag_top;
-extern _Thread_local tag_top tag_now __attribute__((tls_model("initial-exec")));
+extern _Thread_local tag_top tag_now;
 
 /* ---- stats.c ---- */
 /* stow_heap_trim of one tier; `released` is never NULL. */

@@ -19,7 +19,7 @@
 #define SOON_NS   1000000u
 
 static latch_cell nobody; /* never a favourite, never inside */
-_Thread_local latch_cell *latch_mine __attribute__((tls_model("initial-exec"))) = &nobody;
+_Thread_local latch_cell *latch_mine = &nobody;
 
 static bool barrier_here;
 static pthread_key_t cell_key;

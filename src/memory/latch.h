@@ -51,8 +51,10 @@ void latch_init(latch *l, lock_rank rank);
 void latch_take_slow(latch *l);
 void latch_wake_slow(latch *l);
 
-/* This thread's cell; a common one that is never favoured until it has its own. */
-extern _Thread_local latch_cell *latch_mine __attribute__((tls_model("initial-exec")));
+/* This thread's cell; a common one that is never favoured until it has its own. (Not of the
+ * initial-exec model: the library is also opened late, where the loader has little static room for
+ * thread-local data.) */
+extern _Thread_local latch_cell *latch_mine;
 
 /* Enters as the favourite; false if the calling thread is not. */
 static inline bool latch_enter(latch *l) {
