@@ -52,6 +52,7 @@ find_missing() {
     want clang-format has clang-format
     want chromium browser
     want python3-numpy python_has numpy
+    want libcurl4 library libcurl.so.4
     want python3-scipy python_has scipy
     case ${cc##*/} in clang*) need "$(clang_runtime)" sanitizer "$cc" address ;; esac
   fi
@@ -67,6 +68,8 @@ find_missing() {
     need "$(clang_runtime)" fuzzer_runtime
   fi
 }
+# Loaded at run time, so found where the loader looks.
+library() { { ldconfig -p || /sbin/ldconfig -p; } 2> /dev/null | grep -F "$1 " > /dev/null; }
 # In the first python3 of the path, or in the system's own, where packages go.
 python_has() { python3 -c "import $1" > /dev/null 2>&1 || /usr/bin/python3 -c "import $1" > /dev/null 2>&1; }
 # Any of the names the page's tests look for.

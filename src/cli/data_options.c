@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "data/crew.h"
+#include "formats/remote.h"
 
 static stow_status show_progress(void *context, uint64_t done, uint64_t total) {
   progress *bar = context;
@@ -33,9 +34,23 @@ static stow_status read_threads(const verb_call *call, unsigned *threads) {
   return STOW_OK;
 }
 
+static stow_status take_headers(const verb_call *call) {
+  enum { LINES_MAX = 32 };
+  static const char *lines[LINES_MAX + 1]; /* for as long as the command runs */
+  size_t count = 0;
+  for (size_t i = 0; i < call->given_count; i++) {
+    if (strcmp(call->given[i].option->name, "header") != 0) continue;
+    if (count == LINES_MAX) return stow_fail(STOW_ERR_INVALID, "more than %d --header", LINES_MAX);
+    lines[count++] = call->given[i].value;
+  }
+  remote_set_default_headers(lines);
+  return STOW_OK;
+}
+
 stow_status data_budget(const verb_call *call, budget *b, progress *bar, const char *what) {
   *b = (budget){.progress = show_progress, .context = bar};
   progress_begin(bar, what, 0, true);
+  STOW_TRY(take_headers(call));
   STOW_TRY(verb_size(call, "memory", &b->bytes));
   if (verb_value(call, "memory") == NULL) b->bytes = budget_default();
   STOW_TRY(read_threads(call, &b->threads));
@@ -43,7 +58,7 @@ stow_status data_budget(const verb_call *call, budget *b, progress *bar, const c
 }
 
 table_header data_header(const verb_call *call) {
-  const char *word = verb_value(call, "header");
+  const char *word = verb_value(call, "names");
   return word == NULL ? HEADER_AUTO : strcmp(word, "yes") == 0 ? HEADER_YES : HEADER_NO;
 }
 

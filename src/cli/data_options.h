@@ -14,14 +14,18 @@
 #define VERB_OPTION_THREADS                                                                        \
   { "threads", "N", "use N threads; default one for each processor" }
 
+#define VERB_OPTION_NAMES                                                                          \
+  { "names", "yes|no", "of a table: its first row names the columns; default: if it has no number" }
+
 #define VERB_OPTION_HEADER                                                                         \
   {                                                                                                \
-    "header", "yes|no",                                                                            \
-        "of a table: its first row names the columns; default: if it has no number"                \
+    "header", "LINE",                                                                              \
+        "send this with requests for a URL, as \"Authorization: Bearer …\"; repeatable"          \
   }
 
 table_header data_header(const verb_call *call);
-/* --memory, and a bar called `what` behind b->progress. */
+/* --memory, and a bar called `what` behind b->progress; --header, for every URL opened from now on.
+ */
 stow_status data_budget(const verb_call *call, budget *b, progress *bar, const char *what);
 /* "3,4" or "(3, 4)" or "()". */
 stow_status data_shape(const char *text, array_spec *spec);

@@ -168,6 +168,7 @@ static const verb_option options[] = {
     {"dry-run", NULL, "say what each array or column would become, write nothing"},
     {"from-dtype", "TYPE", "the file is raw values of this type"},
     {"shape", "N,N", "and of this shape; default one dimension"},
+    VERB_OPTION_NAMES,
     VERB_OPTION_HEADER,
     {"no-sync", NULL, "do not wait until the output is on the disk; as cp, not as safe"},
     VERB_OPTION_MEMORY,

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/checked.h"
+#include "formats/remote.h"
 #include "formats/tensors.h"
 #include "numbers/cast.h"
 
@@ -115,6 +116,17 @@ stow_status array_open_raw(array *a, source *from, const array_spec *spec) {
  */
 static bool split_member(const char *path, char *file, size_t size, const char **member) {
   struct stat st;
+  if (remote_is(path)) { /* "http://host:80/x.npz:member": behind the last slash */
+    const char *dot = strchr(strrchr(path, '/'), '.');
+    const char *colon = dot != NULL ? strchr(dot, ':') : NULL;
+    if (colon == NULL || memchr(dot, '?', (size_t)(colon - dot)) != NULL ||
+        (size_t)(colon - path) >= size)
+      return false;
+    memcpy(file, path, (size_t)(colon - path));
+    file[colon - path] = '\0';
+    *member = colon + 1;
+    return true;
+  }
   if (stat(path, &st) == 0) return false;
   for (const char *colon = strrchr(path, ':'); colon != NULL && colon > path;) {
     size_t length = (size_t)(colon - path);

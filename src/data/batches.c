@@ -14,6 +14,7 @@
 #include "data/prefetch.h"
 #include "data/shard.h"
 #include "data/spool.h"
+#include "formats/remote.h"
 
 struct stow_batches {
   stow_batches_options options; /* without pointers into the caller's */
@@ -83,6 +84,8 @@ static stow_status measure(stow_batches *b) {
     p->scratch_least[i] = rows_scratch_least(r);
     p->forward_only |= rows_forward_only(r);
     p->remote |= rows_remote(r);
+    if (b->origins[i].options.read == NULL && remote_is(b->origins[i].options.path))
+      p->cache_bytes += REMOTE_CACHE_BYTES;
     if (r->from.from->fd >= 0) cached += r->from.bytes;
     if (!checked_mul(&bytes, o->batch_rows, r->row_bytes + sizeof(uint32_t)) ||
         bytes > INT64_MAX / STOW_BATCHES_FILES_MAX)

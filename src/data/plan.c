@@ -73,7 +73,7 @@ static stow_status too_small(const plan *p, uint64_t needed) {
 /* ---- readers ---- */
 
 static uint64_t reader_bytes(const plan *p) {
-  uint64_t bytes = p->stage_bytes;
+  uint64_t bytes = p->stage_bytes + p->cache_bytes;
   for (uint32_t i = 0; i < p->parts; i++)
     if (p->scratch_least[i] > 0) bytes += most(p->scratch_bytes, p->scratch_least[i]);
   return bytes;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "formats/remote.h"
 #include "numbers/cast.h"
 
 enum { READ_BYTES = 4 << 20 };
@@ -104,10 +104,12 @@ static stow_status check_types(rows *r, const origin *o) {
 
 stow_status rows_open(rows *r, const origin *o) {
   *r = (rows){.opened_from = o};
+  const char *const *before = remote_set_headers(o->options.headers);
   stow_status status =
       o->options.read != NULL
           ? open_reader(r, o)
           : array_open(&r->from, o->options.path, o->spec.type != DTYPE_NONE ? &o->spec : NULL);
+  remote_set_headers(before);
   if (status == STOW_OK) status = check_types(r, o);
   if (status != STOW_OK) return rows_close(r), status;
   const array *a = &r->from;

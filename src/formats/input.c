@@ -6,6 +6,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "formats/remote.h"
+
 enum { WINDOW_BYTES = 256 << 10, RAW_BYTES = 64 << 10 };
 #define RATIO_GRACE   (UINT64_C(64) << 20)
 #define MAX_BYTES_DEF (UINT64_C(64) << 30)
@@ -18,7 +20,11 @@ static stow_status no_memory(const input *in, size_t bytes) {
 
 /* Up to `room` stored bytes; *got 0 at the end. */
 static stow_status read_raw(input *in, uint8_t *to, size_t room, size_t *got) {
-  if (in->file == NULL) {
+  if (in->from != NULL) {
+    uint64_t left = in->from->bytes - in->raw_bytes;
+    *got = left < room ? (size_t)left : room;
+    STOW_TRY(source_read(in->from, in->raw_bytes, to, *got));
+  } else if (in->file == NULL) {
     *got = room < in->memory_left ? room : in->memory_left;
     if (*got > 0) memcpy(to, in->memory, *got);
     in->memory += *got;
@@ -126,6 +132,15 @@ stow_status input_open(input *in, const char *path, const input_limits *limits) 
   if (strcmp(path, "-") == 0) {
     in->name = "standard input";
     in->file = stdin;
+  } else if (remote_is(path)) {
+    in->from = malloc(sizeof *in->from);
+    if (in->from == NULL) return no_memory(in, sizeof *in->from);
+    stow_status status = source_open(in->from, path);
+    if (status != STOW_OK) {
+      free(in->from);
+      return status;
+    }
+    in->name = in->from->name;
   } else {
     in->file = fopen(path, "rb");
     if (in->file == NULL)
@@ -153,6 +168,11 @@ void input_close(input *in) {
   free(in->raw);
   free(in->window);
   if (in->owns_file) fclose(in->file);
+  if (in->from != NULL) {
+    source_close(in->from);
+    free(in->from);
+    in->name = "a closed connection"; /* its name went with it */
+  }
   *in = (input){.name = in->name};
 }
 

@@ -24,13 +24,16 @@ typedef struct input_limits {
                          measured here lie between 8 and 40; deflate itself ends at 1032. */
 } input_limits;
 
+struct source;
+
 typedef struct input {
   const uint8_t *at, *end; /* the window: what was read and not yet taken */
   uint64_t base;           /* offset of `window` in the uncompressed stream */
   uint8_t *window;
   size_t capacity;
-  bool at_eof; /* nothing follows `end` */
-  FILE *file;  /* NULL: reads from memory */
+  bool at_eof;         /* nothing follows `end` */
+  FILE *file;          /* NULL: reads from memory, or … */
+  struct source *from; /* … from a server; else NULL */
   bool owns_file;
   const char *name; /* for messages; the caller keeps it */
   void *inflater;   /* z_stream while gzip */
@@ -42,7 +45,8 @@ typedef struct input {
   input_limits limits;
 } input;
 
-/* Opens the file at `path`, or standard input for "-". `path` must outlive the input. */
+/* Opens the file at `path`, an http(s) URL, or standard input for "-". `path` must outlive the
+ * input. */
 stow_status input_open(input *in, const char *path, const input_limits *limits);
 /* The same over bytes in memory (tests, fuzzing). */
 stow_status input_open_memory(input *in, const void *bytes, size_t count, const char *name,

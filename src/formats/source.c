@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/hostmem.h"
+#include "formats/remote.h"
 
 #define DROP_BYTES (UINT64_C(8) << 20) /* given back in pieces of this size */
 
@@ -25,6 +26,7 @@ bool source_too_large_to_cache(uint64_t bytes) {
 }
 
 stow_status source_open(source *s, const char *path) {
+  if (remote_is(path)) return remote_open(s, path);
   *s = (source){.fd = -1, .name = path};
   /* Not blocking: opening a pipe that nobody writes to must not hang. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

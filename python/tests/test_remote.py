@@ -1,0 +1,213 @@
+"""Files behind a server: the same values as from disk, through every fault a server has, or a message that says which."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy as np
+except ImportError:
+    raise unittest.SkipTest("no numpy")
+
+import stowage
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from server import Server  # noqa: E402
+
+os.environ["STOWAGE_HTTP_TIMEOUT"] = "2"
+for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+    os.environ.pop(name, None)
+
+
+def has_curl():
+    try:
+        stowage.open("http://127.0.0.1:9/")
+    except stowage.Unsupported as error:
+        return "libcurl" not in str(error)
+    except stowage.StowageError:
+        return True
+    return True
+
+
+def saved(save, *given, **more):
+    out = io.BytesIO()
+    save(out, *given, **more)
+    return out.getvalue()
+
+
+@unittest.skipUnless(has_curl(), "no libcurl.so.4 (apt-get install libcurl4)")
+class Remote(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.y = np.arange(30000)
+        cls.x = cls.y[:, None] * 1.0 + np.arange(25)  # 6 MB
+        cls.server = Server(
+            {
+                "x.npy": saved(np.save, cls.x),
+                "y.npy": saved(np.save, cls.y),
+                "both.npz": saved(np.savez, x=cls.x, y=cls.y),
+                "deflated.npz": saved(np.savez_compressed, x=cls.x),
+                "empty": b"",
+                "t.csv": b"a,b\n" + b"".join(b"%d,%d\n" % (i, i * i) for i in range(50000)),
+            }
+        ).__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+
+    def setUp(self):
+        self.server.plan, self.server.requests = [], []
+        self.server.ranges, self.server.password, self.server.delay = True, None, 0.0
+
+    def refused(self, kind, *words, **more):
+        with self.assertRaises(kind) as caught:
+            list(stowage.batches(self.server.url("x.npy"), 1000, num_workers=1, memory="16M", **more))
+        for word in words:
+            self.assertIn(word, str(caught.exception))
+
+    # ---- it works ----
+
+    def test_batches_are_those_of_the_file(self):
+        urls = [self.server.url("x.npy"), self.server.url("y.npy")]
+        for shuffle in (False, True):
+            for workers in (1, "auto"):
+                seen = []
+                for x, y in stowage.batches(urls, 700, shuffle=shuffle, num_workers=workers, memory="32M"):
+                    np.testing.assert_array_equal(x, self.x[y])
+                    seen.append(y)
+                np.testing.assert_array_equal(np.sort(np.concatenate(seen)), self.y)
+
+    def test_slices_and_members(self):
+        x = stowage.open(self.server.url("x.npy"))
+        before = len(self.server.requests)
+        np.testing.assert_array_equal(x[5000:5010, 3], self.x[5000:5010, 3])
+        self.assertLessEqual(len(self.server.requests) - before, 1)
+        np.testing.assert_array_equal(stowage.open(self.server.url("both.npz:y"))[17:19], [17, 18])
+        np.testing.assert_array_equal(stowage.open(self.server.url("deflated.npz"))[-1], self.x[-1])
+        np.testing.assert_array_equal(stowage.open(self.server.url("moved/y.npy"))[:3], [0, 1, 2])
+        np.testing.assert_array_equal(stowage.open(self.server.url("y.npy?signature=abc:def/x.y"))[:3], [0, 1, 2])
+
+    def test_many_small_reads_are_few_requests(self):
+        x = stowage.open(self.server.url("y.npy"))
+        for i in range(0, 30000, 10):
+            self.assertEqual(x[i], i)
+        self.assertLess(len(self.server.requests), 6)
+
+    def test_the_command_reads_urls(self):
+        command = os.environ.get("STOWAGE_COMMAND") or str(stowage._library.native("bin/stowage") or "")
+        if not command:
+            self.skipTest("no stowage command")
+        self.server.password = "Bearer open sesame"
+        said = subprocess.run(
+            [command, "inspect", "--json", "--header", "Authorization: Bearer open sesame", self.server.url("x.npy")],
+            capture_output=True, text=True, check=True, timeout=60)
+        facts = json.loads(said.stdout)
+        self.assertEqual((facts["shape"], facts["dtype"], facts["max"]), ([30000, 25], "float64", float(self.x.max())))
+        self.server.password = None
+        said = subprocess.run([command, "inspect", "--json", self.server.url("t.csv")], capture_output=True, text=True,
+                              check=True, timeout=60)
+        self.assertEqual(json.loads(said.stdout)["shape"], [50000, 2])
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("x.npy", "t.csv"):
+                out = os.path.join(folder, "small.npy")
+                subprocess.run([command, "shrink", self.server.url(name), "-o", out], check=True, timeout=60,
+                               stdout=subprocess.DEVNULL)
+                got = np.load(out)
+                if name == "x.npy":
+                    np.testing.assert_array_equal(got, self.x)
+                else:
+                    self.assertEqual(len(got), 50000)
+                os.unlink(out)
+        said = subprocess.run([command, "inspect", self.server.url("nowhere.npy")], capture_output=True, text=True, timeout=60)
+        self.assertNotEqual(said.returncode, 0)
+        self.assertIn("404", said.stderr)
+
+    # ---- faults that pass ----
+
+    def test_faults_that_pass_change_nothing(self):
+        faults = [("drop", 0), ("drop", 100), ("drop", 70000), ("status", 500), ("status", 503), ("status", 429),
+                  ("short", 1000), ("long", 50), ("slow", 10, 0.3), ("stall",)]
+        for fault in faults:
+            for at in (0, 1, 3):
+                with self.subTest(fault=fault, at=at):
+                    self.server.plan = [None] * at + [fault]
+                    total = sum(b.sum() for b in stowage.batches(self.server.url("x.npy"), 1000, num_workers=1, memory="16M"))
+                    self.assertEqual(total, self.x.sum())
+
+    def test_a_connection_that_always_breaks_goes_on_where_it_broke(self):
+        self.server.plan = [None] + [("drop", 200000)] * 60
+        got = np.concatenate(list(stowage.batches(self.server.url("x.npy"), 1000, num_workers=1, memory="16M")))
+        np.testing.assert_array_equal(got, self.x)
+        self.assertGreater(len(self.server.requests), 20)
+
+    # ---- faults that stay ----
+
+    def test_a_server_without_ranges_is_named(self):
+        self.server.ranges = False
+        self.refused(NotImplementedError, "whole files only", "copy the file here")
+
+    def test_refusals_are_told(self):
+        for status, kind in ((401, OSError), (403, OSError), (404, FileNotFoundError), (416, OSError), (418, OSError)):
+            self.server.plan = [None, ("status", status)]
+            self.refused(kind, str(status))
+        self.server.plan = [("status", 404)]
+        self.refused(FileNotFoundError, "404")
+
+    def test_credentials_go_along_and_never_into_messages(self):
+        self.server.password = "Bearer open sesame"
+        self.refused(OSError, "401", "--header")
+        total = sum(b.sum() for b in stowage.batches(self.server.url("y.npy"), 999, headers={"Authorization": "Bearer open sesame"}))
+        self.assertEqual(total, self.y.sum())
+        self.server.plan = [("status", 418)]
+        with self.assertRaises(OSError) as caught:
+            stowage.open(self.server.url("y.npy?token=secret").replace("//", "//user:pass@"),
+                         headers={"Authorization": "Bearer open sesame"})
+        for secret in ("secret", "pass", "sesame"):
+            self.assertNotIn(secret, str(caught.exception))
+
+    def test_errors_that_go_on_end_with_what_was_said(self):
+        self.server.plan = [None] + [("status", 503)] * 100
+        self.refused(OSError, "503", "in a row")
+        self.server.plan = [None] + [("drop", 0)] * 100
+        self.refused(OSError, "x.npy")
+
+    def test_a_file_that_changes_is_refused(self):
+        self.server.plan = [None, None, ("etag", '"two"')]
+        self.refused(OSError, "changed while it was read")
+        self.server.plan = [None, None, ("length", 77)]
+        self.refused(OSError, "77")
+
+    def test_wrong_answers_are_refused(self):
+        self.server.plan = [None, ("encoded",)]
+        self.refused(NotImplementedError, "compresses")
+        self.server.plan = [None, ("whole",)]
+        self.refused(NotImplementedError, "200")
+
+    def test_nobody_there_and_an_empty_file(self):
+        with self.assertRaises(OSError):
+            stowage.open("http://127.0.0.1:9/x.npy")
+        with self.assertRaises(stowage.StowageError) as caught:
+            stowage.open(self.server.url("empty"))
+        self.assertIn("npy", str(caught.exception))
+
+    def test_after_an_error_the_batch_can_be_tried_again(self):
+        made = stowage.batches(self.server.url("x.npy"), 1000, num_workers=1, memory="16M")
+        self.server.plan = [None, ("status", 403)]
+        rows, failures = 0, 0
+        while True:
+            try:
+                rows += len(next(made))
+            except StopIteration:
+                break
+            except OSError:
+                failures += 1
+        self.assertEqual((rows, failures), (30000, 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
