@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Apply the first fix that `stowage explain` names to the programs that failed, and see whether they finish.
+
+usage: apply_fixes.py STOWAGE RECORDINGS [record_others]      (needs torch and one card)
+
+RECORDINGS holds what record_causes.py (or record_others.py) recorded of its programs failing. Each is explained; its first fix is
+applied by the program's own switch for it, and the program runs again under the same limit. A fix that a program has no switch
+for counts as one that does not help. Prints a line for each and "ok"/"FAIL" for the whole: at least 90% must finish.
+"""
+import importlib, json, os, re, subprocess, sys
+
+import torch
+
+import record_causes as base
+
+if len(sys.argv) > 3:
+    importlib.import_module(sys.argv[3])  # puts its programs in place of ours
+
+# What the program's switch does, by its cause: the words of a fix that means the same.
+SWITCH = {
+    "weights_too_big": r"16 bits|half\(\)|float16",
+    "one_spike": r"in parts|split|chunk",
+    "graph_kept": r"\.item\(\)|detach\(\)",
+    "no_grad_missing": r"no_grad|inference_mode",
+    "eval_batch_bigger": r"training's batch size|1/\d+ of",
+    "leak": r"do not keep|\.cpu\(\)|detach\(\)",
+    "loaded_twice": r"map_location|on the host|once",
+    "cache_held": r"empty_cache",
+    "outside_framework": r"bound what else",
+    "limit": r"raise the limit",
+    "optimizer_state": r"8 bits|8bit",
+}
+
+
+def first_fix(stowage, path):
+    done = subprocess.run([stowage, "explain", "--json", path], capture_output=True, text=True, timeout=60)
+    told = json.loads(done.stdout)
+    return told["causes"][0]["id"] if told["causes"] else "none", told["fixes"][0]["change"] if told["fixes"] else ""
+
+
+def switch_for(causes, arguments, fix):
+    """(fixed, arguments, marks to add, hold another process?) that the fix means for a program, or None."""
+    part = re.search(r"1/(\d+) of the batch", fix)
+    if part and "batch_too_big" in causes:
+        return int(part.group(1)), arguments, "", True
+    if "expandable_segments:True" in fix:
+        return False, arguments, "x", True
+    if "end process" in fix and "other_process" in causes:
+        return False, arguments, "", False
+    for cause in causes:
+        if cause in SWITCH and re.search(SWITCH[cause], fix):
+            return True, arguments, "", True
+    return None
+
+
+def run(kind, program, arguments, marks, fixed, held):
+    if program in base.HELD and held:
+        base.hold(base.HELD[program](kind))
+    torch.cuda.init()
+    base.settle(marks)
+    try:
+        program(kind, fixed, **arguments)
+    except Exception as error:
+        return dict(finished=False, error=f"{type(error).__name__}: {error}"[:120])
+    return dict(finished=True)
+
+
+def main():
+    stowage, folder = sys.argv[1:3]
+    finished, all_of = 0, 0
+    for name, cause, kind, program, arguments, marks in base.names():
+        path = os.path.join(folder, name + ".pickle.gz")
+        if not os.path.exists(path):
+            continue
+        all_of += 1
+        told, fix = first_fix(stowage, path)
+        switch = switch_for(cause.split("+"), arguments, fix)
+        result = None
+        if switch is not None:
+            fixed, given, more, held = switch
+            result = base.in_child(run, kind, program, given, marks + more, fixed, held, seconds=20)
+        good = result is not None and result["finished"]
+        finished += good
+        why = "" if good else "  no switch for it" if switch is None else "  " + (result or dict(error="no result"))["error"]
+        print(f"{'finishes' if good else 'FAILS   '} {name}: {told}: {fix[:90]}{why}", flush=True)
+    print(f"{'ok' if all_of and finished >= 0.9 * all_of else 'FAIL'} the_first_fix_makes_it_finish: {finished} of {all_of}")
+
+
+if __name__ == "__main__":
+    main()
