@@ -6,6 +6,7 @@
 #include <stowage/size.h>
 
 #include "base/json.h"
+#include "cli/losses.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "formats/recording_file.h"
@@ -38,27 +39,6 @@ static void count(conversion *c) {
 
 /* ---- for people ---- */
 
-/* What was passed over, a line each; nothing where nothing was. */
-static void describe_losses(const conversion *c, buffer *b) {
-  const recording *r = &c->r;
-  const struct {
-    uint64_t count;
-    const char *words;
-  } losses[] = {
-      {r->skipped_events, "entries were skipped: not understood, or lost before the file"},
-      {r->unknown_fields, "fields of a newer version were passed over"},
-      {r->unknown_frees, "frees were of blocks allocated before the recording began"},
-      {r->bad_values, "values were of the wrong type or out of range"},
-      {r->damaged_chunks, "damaged chunks were dropped"},
-      {r->torn_bytes, "bytes at the end were torn off and dropped"},
-      {c->left_out, "events have no word in the format written and were left out"},
-  };
-  for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
-    if (losses[i].count > 0)
-      buffer_printf(b, "  %llu %s\n", (unsigned long long)losses[i].count, losses[i].words);
-  if (!r->ended) buffer_text(b, "  it has no end: its writer was stopped, or is still at work\n");
-}
-
 static stow_status describe(const conversion *c) {
   const recording *r = &c->r;
   buffer b = BUFFER_INIT;
@@ -69,7 +49,7 @@ static stow_status describe(const conversion *c) {
     buffer_printf(&b, ", %zu segments with %zu blocks at the end", r->segment_count,
                   r->block_count);
   buffer_char(&b, '\n');
-  describe_losses(c, &b);
+  losses_describe(r, c->left_out, &b);
   if (strcmp(c->to_path, "-") != 0)
     buffer_printf(&b, "%s: %s, %s\n", c->to_path, recording_kind_name(c->to),
                   stow_size_format(size, c->written_bytes));

@@ -7,6 +7,7 @@
 #include "advise/explain.h"
 #include "base/status.h"
 #include "cli/explain_run.h"
+#include "cli/losses.h"
 #include "cli/output.h"
 #include "cli/run_folder.h"
 #include "cli/verb.h"
@@ -75,6 +76,7 @@ static stow_status explain(const verb_call *call) {
   if (status == STOW_OK && call->operand_count > 0) {
     explain_options options = {.message = text.data, .message_bytes = text.length};
     status = recording_read(&r, call->operands[0], KIND_AUTO, NULL);
+    if (status == STOW_OK) losses_warn(&r, call->operands[0]);
     if (status == STOW_OK) status = explain_recording(&x, &r, &options);
   } else if (status == STOW_OK) {
     status = explain_message(&x, text.data != NULL ? text.data : "", text.length);

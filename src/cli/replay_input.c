@@ -6,6 +6,7 @@
 
 #include <stowage/size.h>
 
+#include "cli/losses.h"
 #include "formats/recording_file.h"
 
 /* A recording may take as much of the host as any file given on purpose: 16 GiB of tables is five
@@ -40,6 +41,7 @@ stow_status replay_input_open(replay_input *in, const verb_call *call, const cha
   policy_settings checked = POLICY_SETTINGS_INIT; /* a slip there is told before a long read */
   if (settings != NULL) STOW_TRY(policy_settings_parse(&checked, settings));
   STOW_TRY(recording_read(&in->record, in->path, KIND_AUTO, NULL));
+  losses_warn(&in->record, in->path);
   steps_settings(&in->options.settings, &in->record);
   if (settings != NULL) STOW_TRY(policy_settings_parse(&in->options.settings, settings));
   STOW_TRY(steps_build(&in->steps, &in->record, steps_main_device(&in->record)));

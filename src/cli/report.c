@@ -11,6 +11,7 @@
 #include <stowage/size.h>
 
 #include "base/status.h"
+#include "cli/losses.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "formats/recording_file.h"
@@ -36,6 +37,7 @@ static stow_status read_trace(reports *all, const char *path) {
   recording *r = &all->recordings[all->recording_count++];
   recording_init(r, RECORDING_BYTES);
   STOW_TRY(recording_read(r, path, KIND_AUTO, NULL));
+  losses_warn(r, path);
   uint16_t devices[DEVICES_MAX + 1];
   size_t count = timeline_devices(r, devices, DEVICES_MAX + 1);
   if (count > DEVICES_MAX) {

@@ -15,8 +15,12 @@ static stow_status replay_each(report *r, const steps *s) {
   steps_settings(&options.settings, s->source);
   for (size_t i = 0; i < POLICIES_MAX && policy_at(i) != NULL; i++) {
     replay_result *result = &r->policies[r->policy_count];
-    STOW_TRY(replay_run(result, s, policy_at(i), &options));
-    if (s->count <= MIN_LIMIT_STEPS) STOW_TRY(replay_min_limit(result, s, policy_at(i), &options));
+    stow_status status = replay_run(result, s, policy_at(i), &options);
+    if (status == STOW_OK && s->count <= MIN_LIMIT_STEPS)
+      status = replay_min_limit(result, s, policy_at(i), &options);
+    /* Little address space (ulimit -v) is no reason to have no report. */
+    if (status == STOW_ERR_HOST_MEMORY) continue;
+    STOW_TRY(status);
     r->policy_count++;
   }
   return STOW_OK;

@@ -1,0 +1,43 @@
+/* Losses: one table of words for every verb that reads a recording. */
+#include "cli/losses.h"
+
+#include <stdio.h>
+
+typedef struct loss {
+  uint64_t count;
+  const char *words;
+  bool damage; /* not ordinary: the file is not what its writer meant */
+} loss;
+
+#define LOSSES 7
+
+static void losses_of(const recording *r, uint64_t left_out, loss all[LOSSES]) {
+  const loss list[LOSSES] = {
+      {r->skipped_events, "entries were skipped: not understood, or lost before the file", true},
+      {r->unknown_fields, "fields of a newer version were passed over", false},
+      {r->unknown_frees, "frees were of blocks allocated before the recording began", false},
+      {r->bad_values, "values were of the wrong type or out of range", true},
+      {r->damaged_chunks, "damaged chunks were dropped", true},
+      {r->torn_bytes, "bytes at the end were torn off and dropped", true},
+      {left_out, "events have no word in the format written and were left out", false},
+  };
+  for (int i = 0; i < LOSSES; i++) all[i] = list[i];
+}
+
+void losses_describe(const recording *r, uint64_t left_out, buffer *out) {
+  loss all[LOSSES];
+  losses_of(r, left_out, all);
+  for (int i = 0; i < LOSSES; i++)
+    if (all[i].count > 0)
+      buffer_printf(out, "  %llu %s\n", (unsigned long long)all[i].count, all[i].words);
+  if (!r->ended) buffer_text(out, "  it has no end: its writer was stopped, or is still at work\n");
+}
+
+void losses_warn(const recording *r, const char *path) {
+  loss all[LOSSES];
+  losses_of(r, 0, all);
+  for (int i = 0; i < LOSSES; i++)
+    if (all[i].damage && all[i].count > 0)
+      fprintf(stderr, "%s: %llu %s; the rest is used\n", path, (unsigned long long)all[i].count,
+              all[i].words);
+}
