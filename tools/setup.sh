@@ -54,6 +54,8 @@ find_missing() {
     want python3-numpy python_has numpy
     want libcurl4 library libcurl.so.4
     want python3-scipy python_has scipy
+    want python3-h5py python_has h5py
+    want openmpi-bin has mpirun
     case ${cc##*/} in clang*) need "$(clang_runtime)" sanitizer "$cc" address ;; esac
   fi
   if [ "$purpose" = lint ]; then

@@ -14,6 +14,8 @@
 
 /* An npz's directory may take this much; NumPy writes about 120 bytes a member. */
 #define DIRECTORY_BYTES_MAX (UINT64_C(4) << 20)
+/* Chunks of an HDF5 dataset read together. */
+#define BAND_BYTES_MAX (UINT64_C(64) << 20)
 /* And the list of a safetensors file this; a thousand tensors take about 300 KiB. */
 #define HEADER_BYTES_MAX (UINT64_C(32) << 20)
 
@@ -221,6 +223,66 @@ static stow_status open_tensor(array *a, source *from, const char *member) {
   return status;
 }
 
+/* ---- HDF5: one dataset of it ---- */
+
+stow_status array_open_hdf5(array *a, source *values, hdf5 *h, size_t number, uint64_t max_bytes,
+                            bool owns_file) {
+  const hdf5_dataset *d = hdf5_get(h, number);
+  if (d->type == DTYPE_NONE)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "dataset %.200s is %s; numbers are read", d->name,
+                     d->type_name);
+  char name[301];
+  array_spec spec = {.type = d->type, .dims = d->dims, .has_shape = true};
+  memcpy(spec.shape, d->shape, sizeof d->shape);
+  snprintf(name, sizeof name, "%.300s", d->name);
+  bool none = d->count == 0 && d->dims == 0; /* a dataset without a space */
+  if (none) spec.dims = 1;
+  STOW_TRY(hdf5_source(values, h, number, max_bytes, owns_file));
+  stow_status status = array_open_raw(a, values, &spec);
+  if (status == STOW_OK) snprintf(a->name, sizeof a->name, "%.700s:%s", values->name, name);
+  return status;
+}
+
+/* `from` becomes a reader of the dataset; the file itself is the library's then. */
+static stow_status open_dataset(array *a, source *from, const char *member) {
+  hdf5 *h;
+  char names[256] = "";
+  size_t found = SIZE_MAX;
+  const char *path = from->name;
+  if (from->fd < 0)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: HDF5 is read from files of this machine alone",
+                     path);
+  STOW_TRY(hdf5_open(&h, path, DIRECTORY_BYTES_MAX));
+  size_t count = hdf5_count(h);
+  for (size_t i = 0; i < count; i++) {
+    const char *name = hdf5_get(h, i)->name;
+    if (member == NULL ? count == 1 : strcmp(name, member + (member[0] == '/')) == 0) found = i;
+    if (strlen(names) < 180)
+      snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", i > 0 ? ", " : "",
+               name);
+  }
+  stow_status status = STOW_OK;
+  source values = {.fd = -1};
+  if (found == SIZE_MAX && member != NULL)
+    status = stow_fail(STOW_ERR_NOT_FOUND, "%s: no dataset %.200s in it; there are: %s", path,
+                       member, names);
+  else if (found == SIZE_MAX)
+    status = stow_fail(STOW_ERR_INVALID,
+                       "%s: it holds %zu datasets; name one of them behind a colon: %s", path,
+                       count, names);
+  if (status == STOW_OK) status = array_open_hdf5(a, &values, h, found, BAND_BYTES_MAX, true);
+  if (status != STOW_OK) {
+    if (values.reader.close == NULL) hdf5_close(h);
+    source_close(&values);
+    return status;
+  }
+  values.name = path;
+  source_close(from);
+  *from = values;
+  a->from = from;
+  return STOW_OK;
+}
+
 /* Length, then the JSON's first letter. */
 static bool is_safetensors(const uint8_t *start, uint64_t bytes) {
   return bytes > 8 && start[8] == '{' && source_u64(start) <= bytes - 8;
@@ -244,10 +306,12 @@ stow_status array_open_source(array *a, source *from, const char *member, const 
     return stow_fail(STOW_ERR_INVALID, "%s: an npy file is one array; it has no member %.200s",
                      from->name, member);
   if (is_safetensors(start, from->bytes)) return open_tensor(a, from, member);
-  return stow_fail(STOW_ERR_FORMAT,
-                   "%s: no npy, npz or safetensors file; for raw bytes say --dtype and --shape, a "
-                   "table becomes an array once with: stowage shrink TABLE.csv -o TABLE.npy",
-                   from->name);
+  if (memcmp(start, "\x89HDF\r\n\x1a\n", 8) == 0) return open_dataset(a, from, member);
+  return stow_fail(
+      STOW_ERR_FORMAT,
+      "%s: no npy, npz, HDF5 or safetensors file; for raw bytes say --dtype and --shape, a "
+      "table becomes an array once with: stowage shrink TABLE.csv -o TABLE.npy",
+      from->name);
 }
 
 stow_status array_open(array *a, const char *path, const array_spec *spec) {

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "formats/hdf5.h"
 #include "formats/npy.h"
 #include "formats/source.h"
 #include "formats/zip.h"
@@ -58,6 +59,9 @@ stow_status array_open(array *a, const char *path, const array_spec *spec);
 /* The same over what the caller has open: a whole .npy, and one member of a zip. */
 stow_status array_open_npy(array *a, source *from);
 stow_status array_open_member(array *a, source *from, const zip_entry *entry);
+/* Dataset `number` of an HDF5 file, through `values`, which the caller closes when the array is. */
+stow_status array_open_hdf5(array *a, source *values, hdf5 *h, size_t number, uint64_t max_bytes,
+                            bool owns_file);
 stow_status array_open_raw(array *a, source *from, const array_spec *spec);
 /* The kind of file told by its first bytes; `member` NULL for a file that is one array. */
 stow_status array_open_source(array *a, source *from, const char *member, const array_spec *spec);

@@ -204,6 +204,45 @@ static stow_status inspect_tensors(file_facts *f, source *from, const budget *b)
   return status;
 }
 
+/* ---- HDF5: every dataset ---- */
+
+static void list_dataset(array_facts *facts, const hdf5_dataset *d) {
+  snprintf(facts->name, sizeof facts->name, "%.500s", d->name);
+  snprintf(facts->type_name, sizeof facts->type_name, "%s", d->type_name);
+  facts->dims = d->dims;
+  memcpy(facts->shape, d->shape, sizeof d->shape);
+  facts->count = d->count;
+  facts->bytes = facts->bytes_after = d->count * d->item_bytes;
+}
+
+static stow_status inspect_dataset(array_facts *facts, hdf5 *h, size_t i, const budget *b,
+                                   uint64_t *done, uint64_t total) {
+  array a;
+  source values = {.fd = -1};
+  list_dataset(facts, hdf5_get(h, i));
+  if (hdf5_get(h, i)->type == DTYPE_NONE) return STOW_OK;
+  stow_status status = array_open_hdf5(&a, &values, h, i, b->bytes / 4, false);
+  if (status == STOW_OK) status = inspect_array(facts, &a, b, done, total);
+  source_close(&values);
+  return status;
+}
+
+static stow_status inspect_hdf5(file_facts *f, source *from, const budget *b) {
+  hdf5 *h;
+  uint64_t done = 0, total = 0;
+  STOW_TRY(hdf5_open(&h, from->name, b->bytes / 4));
+  for (size_t i = 0; i < hdf5_count(h); i++)
+    total += hdf5_get(h, i)->count * hdf5_get(h, i)->item_bytes;
+  stow_status status = STOW_OK;
+  for (size_t i = 0; i < hdf5_count(h) && status == STOW_OK; i++) {
+    array_facts *facts = NULL;
+    status = add_array(f, &facts);
+    if (status == STOW_OK) status = inspect_dataset(facts, h, i, b, &done, total);
+  }
+  hdf5_close(h);
+  return status;
+}
+
 /* ---- which of them it is ---- */
 
 /* Text: its first bytes hold no control character but line ends and tabs. */
@@ -259,11 +298,7 @@ static stow_status inspect_source(file_facts *f, source *from, const inspect_opt
   }
   if (strcmp(format, "npz") == 0) return inspect_npz(f, from, b);
   if (strcmp(format, "csv") == 0) return table_inspect(f, from->name, o->header, b);
-  if (strcmp(format, "hdf5") == 0)
-    return stow_fail(
-        STOW_ERR_UNSUPPORTED,
-        "%s: HDF5 files are not read by this version; save the dataset with numpy.save",
-        from->name);
+  if (strcmp(format, "hdf5") == 0) return inspect_hdf5(f, from, b);
   return inspect_tensors(f, from, b);
 }
 

@@ -94,9 +94,23 @@ static void choose_sparse(const job *j, const array_facts *f, shrink_item *item)
 typedef struct arrays {
   zip archive; /* where the input is one */
   bool zipped;
+  hdf5 *datasets; /* where it is HDF5 */
+  source values;  /* of the one that is open */
 } arrays;
 
+static void close_nth(arrays *all, array *a) {
+  array_close(a);
+  if (all->datasets != NULL) source_close(&all->values);
+}
+
 static stow_status open_nth(job *j, arrays *all, size_t i, array *a) {
+  if (all->datasets != NULL) {
+    all->values = (source){.fd = -1};
+    stow_status status =
+        array_open_hdf5(a, &all->values, all->datasets, i, j->budget->bytes / 4, false);
+    if (status != STOW_OK) source_close(&all->values);
+    return status;
+  }
   if (all->zipped) return array_open_member(a, j->from, &all->archive.entries[i]);
   return strcmp(j->result->facts.format, "raw") == 0
              ? array_open_raw(a, j->from, &j->options->in.raw)
@@ -131,7 +145,7 @@ static stow_status plan_arrays(job *j, arrays *all) {
     array a;
     STOW_TRY(open_nth(j, all, i, &a));
     stow_status status = choose(j, &facts->arrays[i], &a, &j->result->items[i]);
-    array_close(&a);
+    close_nth(all, &a);
     STOW_TRY(status);
     if (j->kept != NULL) choose_sparse(j, &facts->arrays[i], &j->result->items[i]);
   }
@@ -165,7 +179,7 @@ static stow_status write_npy(job *j, arrays *all, writer *w) {
   stow_status status = shrink_header(&s, item->to != DTYPE_NONE ? npy_descr(item->to) : a.descr,
                                      a.fortran_order, a.shape, a.dims);
   if (status == STOW_OK) status = write_dense(j, &a, item->to, &s);
-  array_close(&a);
+  close_nth(all, &a);
   return status;
 }
 
@@ -176,6 +190,8 @@ static stow_status write_member(job *j, arrays *all, zip_out *z, size_t i) {
   sink s;
   char name[ZIP_NAME_MAX + 8];
   snprintf(name, sizeof name, "%s.npy", f->name[0] != '\0' ? f->name : "arr_0");
+  for (char *at = name; *at != '\0'; at++) /* a path in HDF5: a zip's names have no slash */
+    if (*at == '/') *at = '.';
   STOW_TRY(open_nth(j, all, i, &a));
   stow_status status;
   if (item->sparse) {
@@ -187,7 +203,7 @@ static stow_status write_member(job *j, arrays *all, zip_out *z, size_t i) {
                            item->to != DTYPE_NONE ? dtype_bytes(item->to) : a.item_bytes, deflate);
     if (status == STOW_OK) status = write_dense(j, &a, item->to, &s);
   }
-  array_close(&a);
+  close_nth(all, &a);
   return status;
 }
 
@@ -251,11 +267,18 @@ static stow_status shrink_arrays(job *j, bool to_npz) {
   if (strcmp(facts->format, "safetensors") == 0 || strcmp(facts->format, "gguf") == 0)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "%s: model files are only inspected; shrink takes npy, "
-                     "npz, csv and raw files",
+                     "npz, csv, HDF5 and raw files",
                      j->in);
   if (!to_npz && (facts->array_count != 1 || facts->arrays[0].sparse))
     return stow_fail(STOW_ERR_INVALID, "%s: an npy file holds one dense array; end it with .npz",
                      j->out);
+  if (strcmp(facts->format, "hdf5") == 0) {
+    for (size_t i = 0; i < facts->array_count; i++)
+      if (!facts->arrays[i].scanned)
+        return stow_fail(STOW_ERR_UNSUPPORTED, "%s: dataset %.200s is %s; shrink takes numbers",
+                         j->in, facts->arrays[i].name, facts->arrays[i].type_name);
+    STOW_TRY(hdf5_open(&all.datasets, j->in, j->budget->bytes / DIRECTORY_SHARE));
+  }
   if (all.zipped) STOW_TRY(zip_open(&all.archive, j->from, j->budget->bytes / DIRECTORY_SHARE));
   stow_status status = make_items(j->result, facts->array_count);
   j->total = facts->bytes;
@@ -263,6 +286,7 @@ static stow_status shrink_arrays(job *j, bool to_npz) {
   if (status == STOW_OK) add_up(j->result);
   if (status == STOW_OK && !j->options->dry_run) status = write_arrays(j, &all, to_npz);
   zip_close(&all.archive);
+  hdf5_close(all.datasets);
   return status;
 }
 
