@@ -13,6 +13,7 @@
 #include "cli/data_options.h"
 #include "cli/output.h"
 #include "data/shrink.h"
+#include "data/team.h"
 #include "report/table.h"
 
 static const char *name_of(const shrink_result *r, size_t i) {
@@ -133,6 +134,7 @@ static stow_status read_options(const verb_call *call, shrink_options *o) {
   const char *raw = verb_value(call, "from-dtype"), *shape = verb_value(call, "shape");
   o->dry_run = verb_flag(call, "dry-run");
   o->no_sync = verb_flag(call, "no-sync");
+  o->resume = verb_flag(call, "resume");
   o->in.header = data_header(call);
   if (type != NULL) STOW_TRY(dtype_parse(&o->type, type));
   if (tolerance != NULL) STOW_TRY(read_tolerance(o, tolerance));
@@ -140,25 +142,39 @@ static stow_status read_options(const verb_call *call, shrink_options *o) {
   return shape != NULL ? data_shape(shape, &o->in.raw) : STOW_OK;
 }
 
+/* Every rank of a team does its part; the first one speaks. */
+static stow_status shrink_and_tell(verb_call *call, const shrink_options *o, const budget *b,
+                                   progress *bar) {
+  const char *in = call->operands[0], *out = verb_value(call, "output");
+  shrink_result r;
+  stow_status status = shrink_file(&r, in, out, o, b);
+  progress_end(bar);
+  if (status != STOW_OK) return status;
+  if (b->team->rank == 0)
+    status = verb_flag(call, "json") ? print_json(&r, in, out, o) : print_text(&r, in, out, o, b);
+  shrink_free(&r);
+  return status;
+}
+
 static int run(verb_call *call) {
   shrink_options o = {0};
-  shrink_result r;
   budget b;
   progress bar;
-  const char *in = call->operands[0], *out = verb_value(call, "output");
-  if (out == NULL) return verb_usage(call, "say where to write: -o small.npy, or -o small.npz");
-  stow_status status = data_budget(call, &b, &bar, "shrinking");
+  team ranks;
+  if (verb_value(call, "output") == NULL)
+    return verb_usage(call, "say where to write: -o small.npy, or -o small.npz");
+  stow_status status = team_join(&ranks);
+  if (status != STOW_OK) return verb_fail(call, status);
+  status = data_budget(call, &b, &bar, "shrinking");
+  b.team = &ranks;
+  if (ranks.size > 1 && verb_value(call, "threads") == NULL) b.threads = 1; /* a rank is one */
+  if (ranks.rank > 0) b.progress = NULL;
   if (status == STOW_OK) status = read_options(call, &o);
-  if (status == STOW_OK) {
-    status = shrink_file(&r, in, out, &o, &b);
-    progress_end(&bar);
-    if (status == STOW_OK) {
-      status =
-          verb_flag(call, "json") ? print_json(&r, in, out, &o) : print_text(&r, in, out, &o, &b);
-      shrink_free(&r);
-    }
-  }
-  return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
+  if (status == STOW_OK) status = shrink_and_tell(call, &o, &b, &bar);
+  status = team_leave(&ranks, status);
+  if (status == STOW_OK) return EXIT_DONE;
+  /* One message, of the first that failed. */
+  return ranks.failed == ranks.rank ? verb_fail(call, status) : EXIT_FAILED;
 }
 
 static const verb_option options[] = {
@@ -170,6 +186,7 @@ static const verb_option options[] = {
     {"shape", "N,N", "and of this shape; default one dimension"},
     VERB_OPTION_NAMES,
     VERB_OPTION_HEADER,
+    {"resume", NULL, "go on where a run to an npy that was stopped had come to"},
     {"no-sync", NULL, "do not wait until the output is on the disk; as cp, not as safe"},
     VERB_OPTION_MEMORY,
     VERB_OPTION_THREADS,

@@ -28,6 +28,8 @@ typedef struct budget {
   unsigned threads;         /* 0 and 1: the caller's own */
   budget_progress progress; /* NULL: nobody wants to know */
   void *context;
+  struct team *team;             /* the other processes of the job; NULL: none */
+  struct checkpoint *checkpoint; /* NULL: none is kept */
 } budget;
 
 static inline stow_status budget_tell(const budget *b, uint64_t done, uint64_t total) {

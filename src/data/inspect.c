@@ -10,6 +10,7 @@
 #include "data/ranges.h"
 #include "data/sparse.h"
 #include "data/table.h"
+#include "data/team.h"
 #include "formats/tensors.h"
 
 /* Read and scanned while it is still in the second-level cache. */
@@ -44,11 +45,31 @@ static stow_status scan_range(void *context, range *r) {
   return status;
 }
 
+stow_status inspect_join(scan *s, const budget *b) {
+  if (b->team == NULL || b->team->size <= 1) return STOW_OK;
+  scan mine = *s, *all = calloc(b->team->size, sizeof *all);
+  if (all == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  stow_status status = team_gather(b->team, &mine, all, sizeof mine);
+  if (status == STOW_OK) status = scan_begin(s, mine.type);
+  for (unsigned i = 0; i < b->team->size && status == STOW_OK; i++) scan_join(s, &all[i]);
+  free(all);
+  return status;
+}
+
 static stow_status scan_all(array_facts *facts, array *a, const budget *b, uint64_t *done,
                             uint64_t total) {
   scans s = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = &facts->values};
   STOW_TRY(scan_begin(&facts->values, a->type));
-  return ranges_run(a, b, done, total, scan_range, &s);
+  ranges_job job = {.budget = b,
+                    .done = done,
+                    .total = total,
+                    .work = scan_range,
+                    .context = &s,
+                    .step = 1,
+                    .state = &facts->values,
+                    .state_bytes = sizeof facts->values};
+  STOW_TRY(ranges_run(a, &job));
+  return inspect_join(&facts->values, b);
 }
 
 static void weigh_sparse(array_facts *facts) {

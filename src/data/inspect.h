@@ -75,6 +75,8 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
 /* The two halves of inspect_array, for who scans the values himself: before, and after. */
 void inspect_begin(array_facts *facts, const array *a);
 void inspect_conclude(array_facts *facts);
+/* The scans of all ranks of a team, in every one of them. */
+stow_status inspect_join(scan *s, const budget *b);
 /* All values of one array; `done` and `total` for the progress of a file with several. */
 stow_status inspect_array(array_facts *facts, array *a, const budget *b, uint64_t *done,
                           uint64_t total);

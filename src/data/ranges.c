@@ -1,17 +1,31 @@
 /* Ranges: see ranges.h. */
 #include "data/ranges.h"
 
+#include <stdlib.h>
+
+#include "data/checkpoint.h"
 #include "data/crew.h"
+#include "data/team.h"
 
 #define ITEMS_EACH (UINT64_C(1) << 18) /* fewer are not worth a thread */
 
-typedef struct job_ranges {
+#define PIECE_BYTES (UINT64_C(64) << 20) /* of each thread, between two checkpoints */
+#define ALIGN_ITEMS UINT64_C(4096) /* cut at multiples: no page of the output is written by two */
+
+typedef struct piece {
   ranges shared;
   array *a;
+  uint64_t first, end;
   unsigned threads;
-  range_work work;
-  void *context;
-} job_ranges;
+  const ranges_job *job;
+} piece;
+
+/* Where part `number` of `count` begins. */
+static uint64_t cut(uint64_t first, uint64_t end, unsigned number, unsigned count) {
+  uint64_t blocks = (end - first + ALIGN_ITEMS - 1) / ALIGN_ITEMS;
+  uint64_t at = first + blocks * number / count * ALIGN_ITEMS;
+  return number == count || at > end ? end : at;
+}
 
 unsigned ranges_threads(const array *a, const budget *b) {
   array copy;
@@ -22,30 +36,62 @@ unsigned ranges_threads(const array *a, const budget *b) {
 }
 
 static stow_status run_one(void *context, unsigned number) {
-  job_ranges *j = context;
+  piece *p = context;
   array own;
   source from;
-  /* Cut at multiples of 4096 items, so that no page of the output is written by two. */
-  uint64_t blocks = (j->a->count + 4095) / 4096;
-  uint64_t first = blocks * number / j->threads * 4096;
-  uint64_t end = number + 1 == j->threads ? j->a->count : blocks * (number + 1) / j->threads * 4096;
-  range r = {.all = &j->shared, .number = number, .a = j->a, .first = first, .end = end};
-  if (j->threads > 1 && array_fork(&own, &from, j->a, first)) r.a = &own;
-  stow_status status = j->work(j->context, &r);
-  if (status != STOW_OK) atomic_store(&j->shared.stop, true);
+  range r = {.all = &p->shared,
+             .number = number,
+             .a = p->a,
+             .first = cut(p->first, p->end, number, p->threads),
+             .end = cut(p->first, p->end, number + 1, p->threads)};
+  if (p->threads > 1 && array_fork(&own, &from, p->a, r.first)) r.a = &own;
+  stow_status status = p->job->work(p->job->context, &r);
+  if (status != STOW_OK) atomic_store(&p->shared.stop, true);
   return status;
 }
 
-stow_status ranges_run(array *a, const budget *b, uint64_t *done, uint64_t total, range_work work,
-                       void *context) {
-  job_ranges j = {.shared = {.budget = b, .before = *done, .total = total},
-                  .a = a,
-                  .threads = ranges_threads(a, b),
-                  .work = work,
-                  .context = context};
-  stow_status status = crew_run(j.threads, run_one, &j);
-  *done += atomic_load(&j.shared.done);
+static stow_status run_piece(array *a, const ranges_job *job, uint64_t first, uint64_t end) {
+  piece p = {.shared = {.budget = job->budget, .before = *job->done, .total = job->total},
+             .a = a,
+             .first = first,
+             .end = end,
+             .threads = ranges_threads(a, job->budget),
+             .job = job};
+  stow_status status = crew_run(p.threads, run_one, &p);
+  *job->done += atomic_load(&p.shared.done);
   return status;
+}
+
+static stow_status run_mine(array *a, const ranges_job *job, uint64_t first, uint64_t end) {
+  const budget *b = job->budget;
+  checkpoint *c = job->step != 0 ? b->checkpoint : NULL;
+  uint64_t step = end - first, place;
+  if (c != NULL && checkpoint_find(c, job->step, &place, job->state, job->state_bytes) &&
+      place >= first && place <= end) {
+    *job->done += (place - first) * a->item_bytes;
+    first = place;
+  }
+  if (c != NULL) {
+    uint64_t items = PIECE_BYTES * ranges_threads(a, b) / (a->item_bytes > 0 ? a->item_bytes : 1);
+    step = (items + ALIGN_ITEMS - 1) / ALIGN_ITEMS * ALIGN_ITEMS;
+    const char *bytes = getenv("STOWAGE_CHECKPOINT_ITEMS"); /* for tests */
+    if (bytes != NULL) step = strtoull(bytes, NULL, 10) / ALIGN_ITEMS * ALIGN_ITEMS + ALIGN_ITEMS;
+  }
+  while (first < end) {
+    uint64_t next = end - first < step ? end : first + step;
+    STOW_TRY(run_piece(a, job, first, next));
+    first = next;
+    STOW_TRY(checkpoint_note(c, job->step, first, job->state, job->state_bytes));
+  }
+  return STOW_OK;
+}
+
+stow_status ranges_run(array *a, const ranges_job *job) {
+  team *t = job->budget->team;
+  unsigned rank = t != NULL ? t->rank : 0, size = t != NULL ? t->size : 1;
+  stow_status status =
+      run_mine(a, job, cut(0, a->count, rank, size), cut(0, a->count, rank + 1, size));
+  return team_agree(t, status);
 }
 
 stow_status range_tell(range *r, uint64_t bytes) {

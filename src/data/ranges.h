@@ -1,6 +1,6 @@
 /* Ranges: the items of an array, cut among the threads of the budget.
  *
- * Called by inspect and shrink for arrays that stand in a file of their own. Each thread gets its
+ * Called by inspect and shrink. Each thread gets its
  * own reader and a range without gaps; progress is told by one of them for all. */
 #ifndef DATA_RANGES_H
 #define DATA_RANGES_H
@@ -27,11 +27,22 @@ typedef struct range {
 
 typedef stow_status (*range_work)(void *context, range *r);
 
+typedef struct ranges_job {
+  const budget *budget;
+  uint64_t *done; /* the job's progress in bytes, before and after */
+  uint64_t total;
+  range_work work;
+  void *context;
+  uint64_t step; /* its number for the checkpoint; 0: none is kept */
+  void *state;   /* plain bytes that the work adds to; kept with it */
+  size_t state_bytes;
+} ranges_job;
+
 /* How many threads would work on it: 1 for an archive's member or a small array. */
 unsigned ranges_threads(const array *a, const budget *b);
-/* Runs `work` over all items. `*done` is the job's progress in bytes, before and after. */
-stow_status ranges_run(array *a, const budget *b, uint64_t *done, uint64_t total, range_work work,
-                       void *context);
+/* Runs the work over all items; those of this rank, where there is a team, which then agrees. With
+ * a checkpoint it goes in pieces, from where it was. */
+stow_status ranges_run(array *a, const ranges_job *job);
 /* Another `bytes` are done; STOW_ERR_INTERRUPTED where another thread failed. */
 stow_status range_tell(range *r, uint64_t bytes);
 

@@ -6,9 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <stowage/version.h>
+
+#include "base/hash.h"
+#include "data/checkpoint.h"
 #include "data/shrink_parts.h"
 #include "data/shrink_table.h"
 #include "data/sparse.h"
+#include "data/team.h"
 
 enum { COPY_BYTES = 64 << 10 };
 #define DIRECTORY_SHARE 4 /* of the budget, for an archive's directory */
@@ -223,13 +228,27 @@ static stow_status write_npz(job *j, arrays *all, writer *w) {
 }
 
 stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes) {
-  STOW_TRY(writer_open(w, j->out, j->from, expected_bytes));
+  team *t = j->budget->team;
+  checkpoint *c = j->budget->checkpoint;
+  stow_status status = STOW_OK;
+  if (!j->to_npz && team_leads(t))
+    status =
+        writer_open_partial(w, j->out, j->from, expected_bytes, c != NULL && c->resumed, false);
+  else if (j->to_npz)
+    status = writer_open(w, j->out, j->from, expected_bytes);
+  status = team_agree(t, status); /* the file is there */
+  if (status == STOW_OK && !team_leads(t))
+    status = writer_open_partial(w, j->out, j->from, 0, true, true);
+  STOW_TRY(status);
   w->no_sync = j->options->no_sync;
+  if (c != NULL) c->file = w->fd;
   return STOW_OK;
 }
 
 stow_status shrink_finish(job *j, writer *w, stow_status status) {
   if (status == STOW_OK) status = source_check(j->from);
+  if (j->budget->checkpoint != NULL) j->budget->checkpoint->file = -1;
+  status = team_agree(j->budget->team, status); /* all have written their part */
   if (status == STOW_OK) {
     j->result->file_bytes = w->bytes;
     return writer_commit(w);
@@ -397,16 +416,71 @@ static stow_status shrink_source(job *j, bool to_npz) {
   return shrink_arrays(j, to_npz);
 }
 
+/* What a checkpoint must be of, to be this job's. */
+static void key_of(uint64_t key[8], const job *j) {
+  const shrink_options *o = j->options;
+  struct {
+    int64_t type, relative, raw, header, dims, has_shape;
+    double tolerance;
+    uint64_t shape[ARRAY_DIMS_MAX];
+  } said = {.type = o->type,
+            .relative = o->relative,
+            .raw = o->in.raw.type,
+            .header = o->in.header,
+            .dims = o->in.raw.dims,
+            .has_shape = o->in.raw.has_shape,
+            .tolerance = o->tolerance};
+  memcpy(said.shape, o->in.raw.shape, sizeof said.shape);
+  uint64_t all[8] = {j->from->bytes,
+                     j->from->changed_ns,
+                     j->from->inode,
+                     j->from->device,
+                     hash_bytes(&said, sizeof said, 0),
+                     hash_bytes(STOW_VERSION_TEXT, strlen(STOW_VERSION_TEXT), sizeof(scan)),
+                     sizeof(loss),
+                     0};
+  memcpy(key, all, sizeof all);
+}
+
+static stow_status shrink_kept_safe(job *j, budget *b) {
+  checkpoint c;
+  uint64_t key[8];
+  bool alone = b->team == NULL || b->team->size <= 1;
+  if (j->to_npz || j->options->dry_run || !alone) return shrink_source(j, j->to_npz);
+  key_of(key, j);
+  STOW_TRY(checkpoint_open(&c, j->out, key, j->options->resume));
+  b->checkpoint = &c;
+  stow_status status = shrink_source(j, j->to_npz);
+  /* After a failure of ours its file is gone, and what was noted of it with it. */
+  checkpoint_close(&c, true);
+  b->checkpoint = NULL;
+  return status;
+}
+
+/* What cannot be cut among ranks is done by the first; the others wait for how it ends. */
+static bool can_share(const job *j) {
+  const char *format;
+  return !j->to_npz && inspect_format(&format, j->from, &j->options->in) == STOW_OK &&
+         (strcmp(format, "npy") == 0 || strcmp(format, "raw") == 0);
+}
+
 stow_status shrink_file(shrink_result *r, const char *in, const char *out, const shrink_options *o,
-                        const budget *b) {
+                        const budget *given) {
   *r = (shrink_result){0};
   source from;
-  bool to_npz;
-  job j = {.options = o, .budget = b, .result = r, .from = &from, .in = in, .out = out};
-  STOW_TRY(check_output(&j, &to_npz));
+  budget b = *given;
+  job j = {.options = o, .budget = &b, .result = r, .from = &from, .in = in, .out = out};
+  STOW_TRY(check_output(&j, &j.to_npz));
   STOW_TRY(source_open(&from, in));
   stow_status status = writer_check(out, &from);
-  if (status == STOW_OK) status = shrink_source(&j, to_npz);
+  if (status == STOW_OK && b.team != NULL && !can_share(&j)) {
+    if (b.team->rank > 0) {
+      source_close(&from);
+      return STOW_OK;
+    }
+    b.team = NULL;
+  }
+  if (status == STOW_OK) status = shrink_kept_safe(&j, &b);
   shrink_forget(j.kept);
   source_close(&from);
   if (status != STOW_OK) shrink_free(r);

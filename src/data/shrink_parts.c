@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "data/ranges.h"
+#include "data/team.h"
 #include "numbers/cast.h"
 
 enum { CHUNK_BYTES = 256 << 10, LOSS_RUN = 1024 };
@@ -46,13 +47,19 @@ void loss_add(loss *l, const void *from, dtype from_type, const void *to, dtype 
   l->exceeded = l->worst > l->tolerance;
 }
 
+/* What is added up over all values; kept in checkpoints, sent to other ranks. */
+typedef struct cast_state {
+  scan values;
+  loss loss;
+} cast_state;
+
 typedef struct cast_job {
   dtype to;
   sink *sink;  /* NULL: only looked at */
   bool direct; /* the sink is a file: every thread writes where its values belong */
+  bool scans, measures;
   pthread_mutex_t lock;
-  scan *values; /* guarded by lock; NULL: not wanted */
-  loss *loss;   /* the same */
+  cast_state state; /* guarded by lock */
 } cast_job;
 
 static stow_status write_chunk(const cast_job *c, const char *made, uint64_t first, size_t count) {
@@ -79,7 +86,7 @@ static stow_status cast_range(void *context, range *r) {
   cast_job *c = context;
   array *a = r->a;
   scan values;
-  loss l = c->loss != NULL ? *c->loss : (loss){0};
+  loss l = {.tolerance = c->state.loss.tolerance, .relative = c->state.loss.relative};
   char *from = aligned_alloc(64, 2 * CHUNK_BYTES);
   if (from == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", a->name);
   size_t wide = a->item_bytes > dtype_bytes(c->to) ? a->item_bytes : dtype_bytes(c->to);
@@ -87,7 +94,7 @@ static stow_status cast_range(void *context, range *r) {
   stow_status status = scan_begin(&values, a->type);
   for (uint64_t first = r->first; first < r->end && status == STOW_OK;) {
     size_t count = r->end - first < step ? (size_t)(r->end - first) : step;
-    status = cast_chunk(c, a, c->values != NULL ? &values : NULL, c->loss != NULL ? &l : NULL, from,
+    status = cast_chunk(c, a, c->scans ? &values : NULL, c->measures ? &l : NULL, from,
                         from + CHUNK_BYTES, first, count);
     first += count;
     if (status == STOW_OK) status = range_tell(r, count * a->item_bytes);
@@ -95,23 +102,61 @@ static stow_status cast_range(void *context, range *r) {
   }
   free(from);
   pthread_mutex_lock(&c->lock);
-  if (c->values != NULL) scan_join(c->values, &values);
-  if (c->loss != NULL && l.worst > c->loss->worst) c->loss->worst = l.worst;
-  if (c->loss != NULL) c->loss->exceeded = c->loss->exceeded || l.exceeded;
+  if (c->scans) scan_join(&c->state.values, &values);
+  if (l.worst > c->state.loss.worst) c->state.loss.worst = l.worst;
+  c->state.loss.exceeded = c->state.loss.exceeded || l.exceeded;
   pthread_mutex_unlock(&c->lock);
   return status;
 }
 
+static stow_status join_losses(loss *l, const budget *b) {
+  if (b->team == NULL || b->team->size <= 1) return STOW_OK;
+  loss mine = *l, *all = calloc(b->team->size, sizeof *all);
+  if (all == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  stow_status status = team_gather(b->team, &mine, all, sizeof mine);
+  for (unsigned i = 0; i < b->team->size && status == STOW_OK; i++) {
+    if (all[i].worst > l->worst) l->worst = all[i].worst;
+    l->exceeded = l->exceeded || all[i].exceeded;
+  }
+  free(all);
+  return status;
+}
+
+/* The file is as long as the values make it, whoever wrote them. */
+static stow_status end_file(const job *j, sink *s, uint64_t bytes) {
+  s->offset += bytes;
+  s->file->bytes = s->offset;
+  return team_leads(j->budget->team) ? writer_end(s->file, s->offset) : STOW_OK;
+}
+
 stow_status shrink_values(job *j, array *a, dtype to, sink *s, scan *values, loss *l) {
-  cast_job c = {
-      .to = to, .sink = s, .values = values, .loss = l, .lock = PTHREAD_MUTEX_INITIALIZER};
-  budget alone = *j->budget;
-  c.direct = s != NULL && s->archive == NULL && ranges_threads(a, j->budget) > 1;
-  if (s != NULL && !c.direct) alone.threads = 1; /* a sink takes bytes in order */
-  STOW_TRY(ranges_run(a, &alone, &j->done, j->total, cast_range, &c));
-  if (!c.direct) return STOW_OK;
-  s->offset += a->count * dtype_bytes(to);
-  return writer_end(s->file, s->offset);
+  budget b = *j->budget;
+  cast_job c = {.to = to, .sink = s, .scans = values != NULL, .measures = l != NULL};
+  pthread_mutex_init(&c.lock, NULL);
+  STOW_TRY(scan_begin(&c.state.values, a->type));
+  if (l != NULL) c.state.loss = *l;
+  c.direct = s != NULL && s->archive == NULL;
+  if (s != NULL && !c.direct) b.threads = 1; /* a sink takes bytes in order */
+  ranges_job work = {.budget = &b,
+                     .done = &j->done,
+                     .total = j->total,
+                     .work = cast_range,
+                     .context = &c,
+                     .step = c.direct || s == NULL ? 16 + 2 * (uint64_t)to + (s != NULL) : 0,
+                     .state = &c.state,
+                     .state_bytes = sizeof c.state};
+  stow_status status = ranges_run(a, &work);
+  pthread_mutex_destroy(&c.lock);
+  STOW_TRY(status);
+  if (values != NULL) {
+    *values = c.state.values;
+    STOW_TRY(inspect_join(values, &b));
+  }
+  if (l != NULL) {
+    *l = c.state.loss;
+    STOW_TRY(join_losses(l, &b));
+  }
+  return c.direct ? end_file(j, s, a->count * dtype_bytes(to)) : STOW_OK;
 }
 
 stow_status shrink_header(sink *s, const char *descr, bool fortran, const uint64_t *shape,

@@ -34,6 +34,7 @@ typedef struct job {
   shrink_result *result;
   source *from; /* NULL for a table, which is read as a stream */
   const char *in, *out;
+  bool to_npz;
   uint64_t done, total;
   struct sparse_kept *kept; /* of the one array, if it was read that way */
 } job;

@@ -105,6 +105,12 @@ static stow_status keep_range(void *context, range *r) {
   return status;
 }
 
+static stow_status keep_all(job *j, array *a, struct sparse_kept *k) {
+  ranges_job work = {
+      .budget = j->budget, .done = &j->done, .total = j->total, .work = keep_range, .context = k};
+  return ranges_run(a, &work);
+}
+
 static stow_status keep_begin(struct sparse_kept *k, const job *j, const array *a) {
   /* A quarter of the budget for what is kept, before it goes to a file. */
   size_t most = (size_t)(j->budget->bytes / 4 / k->count / 3);
@@ -146,7 +152,7 @@ stow_status shrink_keep(job *j, array *a, array_facts *facts, struct sparse_kept
   k->minor = minor;
   k->index_type = csr_index_type(minor);
   stow_status status = keep_begin(k, j, a);
-  if (status == STOW_OK) status = ranges_run(a, j->budget, &j->done, j->total, keep_range, k);
+  if (status == STOW_OK) status = keep_all(j, a, k);
   bool dense = false;
   for (unsigned i = 0; i < k->count; i++) dense = dense || k->parts[i].dense;
   if (status == STOW_OK && !dense) status = add_up(k, facts, a);

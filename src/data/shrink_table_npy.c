@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "data/checkpoint.h"
 #include "data/shrink_table.h"
 #include "numbers/cast.h"
 
@@ -19,8 +20,10 @@ typedef struct npy_out {
   job *job;
   scratch values;
   uint64_t columns;
-  bool floats; /* from row float_from on */
-  uint64_t float_from;
+  struct {
+    uint64_t floats; /* from row float_from on */
+    uint64_t float_from;
+  } form;
 } npy_out;
 
 /* ---- in ---- */
@@ -29,12 +32,12 @@ static stow_status order_part(void *context, table_part *part) {
   npy_out *o = context;
   for (size_t i = 0; i < part->block.count; i++) {
     if (part->block.columns[i].form == CSV_CODES) return shrink_table_refuse_text(o->job, i);
-    if (part->block.columns[i].form == CSV_FLOATS && !o->floats) {
-      o->floats = true;
-      o->float_from = part->first_row;
+    if (part->block.columns[i].form == CSV_FLOATS && !o->form.floats) {
+      o->form.floats = true;
+      o->form.float_from = part->first_row;
     }
   }
-  part->place = o->floats;
+  part->place = o->form.floats;
   return STOW_OK;
 }
 
@@ -91,13 +94,14 @@ static void widen(const npy_out *o, uint64_t *values, size_t count, uint64_t fir
 static stow_status read_chunk(const npy_out *o, uint64_t first, uint64_t *values, size_t *count,
                               dtype *via) {
   const file_facts *f = &o->job->result->facts;
-  uint64_t total = f->rows * o->columns, border = o->floats ? o->float_from * o->columns : total;
+  uint64_t total = f->rows * o->columns,
+           border = o->form.floats ? o->form.float_from * o->columns : total;
   uint64_t left = (first < border ? border : total) - first;
   *count = left < CHUNK_VALUES ? (size_t)left : CHUNK_VALUES;
   STOW_TRY(scratch_read(&o->values, first * 8, values, *count * 8));
   *via = DTYPE_F64;
   if (first >= border) return STOW_OK;
-  if (o->floats) {
+  if (o->form.floats) {
     widen(o, values, *count, first);
     return STOW_OK;
   }
@@ -146,8 +150,10 @@ static stow_status finish(npy_out *o, writer *w) {
   job *j = o->job;
   const file_facts *f = &j->result->facts;
   dtype to = j->result->items[0].to;
-  bool as_it_is = to == DTYPE_F64 ? o->floats && o->float_from == 0
-                                  : !o->floats && (to == DTYPE_I64 || to == DTYPE_U64);
+  bool as_it_is = to == DTYPE_F64 ? o->form.floats && o->form.float_from == 0
+                                  : !o->form.floats && (to == DTYPE_I64 || to == DTYPE_U64);
+  /* From here on the values are no longer what a checkpoint would say. */
+  if (!as_it_is) STOW_TRY(checkpoint_drop(j->budget->checkpoint));
   if (!as_it_is) STOW_TRY(each_chunk(o, to, true, SIZE_MAX, NULL));
   uint64_t shape[2] = {f->rows, f->column_count};
   sink s = {.file = w};
@@ -159,7 +165,11 @@ static stow_status read_and_plan(npy_out *o) {
   job *j = o->job;
   csv c;
   table_state state = {0};
-  table_taker taker = {.order = order_part, .take = take_part, .context = o};
+  table_taker taker = {.order = order_part,
+                       .take = take_part,
+                       .context = o,
+                       .state = &o->form,
+                       .state_bytes = sizeof o->form};
   STOW_TRY(csv_open(&c, j->in, table_row_max(j->budget)));
   stow_status status =
       table_read(&j->result->facts, &c, j->options->in.header, j->budget, &taker, &state);

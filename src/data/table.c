@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/checkpoint.h"
 #include "data/crew.h"
 #include "data/table_parts.h"
 
@@ -96,11 +97,27 @@ static stow_status take_window(table_pass *p, table_window *w, bool *more) {
   return status;
 }
 
+/* With the lock held: everything before this window is in its place then. */
+static stow_status save_if_due(table_pass *p) {
+  if (p->to == NULL || p->to->state == NULL || p->place == 0) return STOW_OK;
+  if (!checkpoint_due(p->budget->checkpoint)) return STOW_OK;
+  while (p->taking > 0 && p->failed == STOW_OK) pthread_cond_wait(&p->turned, &p->lock);
+  return p->failed == STOW_OK ? table_save(p) : STOW_OK;
+}
+
+static void took(table_pass *p) {
+  pthread_mutex_lock(&p->lock);
+  p->taking--;
+  pthread_cond_broadcast(&p->turned);
+  pthread_mutex_unlock(&p->lock);
+}
+
 /* In the order of the tickets; a failure lets nobody behind it through. */
 static stow_status join_window(table_pass *p, table_window *w, stow_status status, bool *in_turn) {
   pthread_mutex_lock(&p->lock);
   while (p->turn != w->ticket && p->failed == STOW_OK) pthread_cond_wait(&p->turned, &p->lock);
   bool mine = p->failed == STOW_OK;
+  if (mine && status == STOW_OK) status = save_if_due(p);
   if (mine && status == STOW_OK) status = table_window_merge(w);
   if (mine && status == STOW_OK && p->to != NULL && p->to->order != NULL)
     status = p->to->order(p->to->context, &w->part);
@@ -110,6 +127,7 @@ static stow_status join_window(table_pass *p, table_window *w, stow_status statu
     status = budget_tell(p->budget, w->raw_bytes, p->facts->file_bytes);
   }
   if (mine && status != STOW_OK) p->failed = status;
+  p->taking += mine && status == STOW_OK;
   pthread_cond_broadcast(&p->turned);
   pthread_mutex_unlock(&p->lock);
   *in_turn = mine;
@@ -120,8 +138,9 @@ static stow_status join_window(table_pass *p, table_window *w, stow_status statu
 static stow_status hand_on(table_pass *p, table_window *w, stow_status status) {
   bool mine = false;
   status = join_window(p, w, status, &mine);
-  if (status == STOW_OK && mine && p->to != NULL && p->to->take != NULL)
-    status = p->to->take(p->to->context, &w->part);
+  if (status != STOW_OK || !mine) return status;
+  if (p->to != NULL && p->to->take != NULL) status = p->to->take(p->to->context, &w->part);
+  took(p);
   return status;
 }
 
@@ -180,7 +199,9 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   STOW_TRY(begin_pass(&p));
   pthread_mutex_init(&p.lock, NULL);
   pthread_cond_init(&p.turned, NULL);
-  stow_status status = f->has_header ? STOW_OK : first_row(&p);
+  bool restored = false;
+  stow_status status = table_restore(&p, &restored);
+  if (status == STOW_OK && !f->has_header && !restored) status = first_row(&p);
   if (status == STOW_OK) status = crew_run(p.threads, member_work, &p);
   pthread_cond_destroy(&p.turned);
   pthread_mutex_destroy(&p.lock);

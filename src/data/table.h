@@ -29,6 +29,8 @@ typedef struct table_taker {
   stow_status (*take)(void *context, table_part *part);
   void *context;
   const bool *text; /* columns that are text whatever they look like; NULL: none */
+  void *state;      /* plain bytes of its own that a checkpoint keeps; NULL: none is kept */
+  size_t state_bytes;
   bool needs_codes; /* more distinct texts than the budget holds are an error */
 } table_taker;
 

@@ -13,6 +13,7 @@ typedef struct table_window {
   size_t capacity;
   csv rows; /* over the window */
   uint64_t ticket, lines_before, raw_bytes;
+  uint64_t stream_end; /* where the next one begins in the stream */
   csv_column *columns;
   csv_form *forms; /* what the columns were when it was cut */
   uint64_t *values;
@@ -39,7 +40,13 @@ typedef struct table_pass {
   uint64_t tickets, turn; /* windows handed out; merged */
   bool ended;             /* nothing is left to hand out */
   stow_status failed;     /* a member failed: the others stop */
+  unsigned taking;        /* windows merged, but not yet taken */
+  uint64_t place, lines;  /* of the stream: behind the last window merged */
 } table_pass;
+
+/* What is merged so far, kept and brought back. (table_save.c) */
+stow_status table_save(table_pass *p);
+stow_status table_restore(table_pass *p, bool *restored);
 
 /* The next window of whole rows, with the lock held; *more false at the end. (table_window.c) */
 stow_status table_window_next(table_window *w, bool *more);

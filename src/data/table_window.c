@@ -116,6 +116,7 @@ stow_status table_window_next(table_window *w, bool *more) {
   /* Room for a last row without an end, and an odd stride: columns must not share cache sets. */
   STOW_TRY(make_values(w, (ends + 1) | 9));
   know_forms(w);
+  w->stream_end = input_offset(&c->in);
   w->ticket = p->tickets++;
   return STOW_OK;
 }
@@ -250,6 +251,8 @@ stow_status table_window_first(table_window *w) {
   STOW_TRY(add_row(w, w->pass->from));
   w->part.block.rows = 1;
   end_columns(w);
+  w->stream_end = input_offset(&w->pass->from->in);
+  w->lines_before = w->pass->from->lines;
   w->ticket = w->pass->tickets++;
   return STOW_OK;
 }
@@ -333,6 +336,8 @@ stow_status table_window_merge(table_window *w) {
     forget_mixed(p, i);
   }
   STOW_TRY(bound_words(p));
+  p->place = w->stream_end;
+  p->lines = w->rows.lines > w->lines_before ? w->rows.lines : w->lines_before;
   w->part.first_row = s->rows;
   s->rows += w->part.block.rows;
   return STOW_OK;

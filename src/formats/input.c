@@ -219,6 +219,22 @@ stow_status input_skip(input *in, uint64_t count) {
   return STOW_OK;
 }
 
+stow_status input_seek(input *in, uint64_t offset) {
+  uint64_t at = input_offset(in);
+  if (offset < at)
+    return stow_fail(STOW_ERR_INVALID, "%s: byte %llu is behind", in->name,
+                     (unsigned long long)offset);
+  bool plain = in->file != NULL && in->inflater == NULL && in->owns_file;
+  if (!plain || offset - at <= input_left(in)) return input_skip(in, offset - at);
+  if (fseeko(in->file, (off_t)offset, SEEK_SET) != 0)
+    return stow_fail(STOW_ERR_IO, "%s: cannot be read at byte %llu: %s", in->name,
+                     (unsigned long long)offset, strerror(errno));
+  in->at = in->end = in->window;
+  in->base = in->raw_bytes = offset;
+  in->at_eof = false;
+  return STOW_OK;
+}
+
 stow_status input_line(input *in, const char **line, size_t *count, size_t max) {
   size_t seen = 0, want = 1;
   const uint8_t *end = NULL;

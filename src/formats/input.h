@@ -58,6 +58,9 @@ void input_close(input *in);
 stow_status input_fill(input *in, size_t want);
 /* Passes over `count` bytes; STOW_ERR_FORMAT if the stream ends before. */
 stow_status input_skip(input *in, uint64_t count);
+/* Goes on at byte `offset` of the (uncompressed) stream, ahead of where it is: a file is not read
+ * in between, a pipe and gzip are. */
+stow_status input_seek(input *in, uint64_t offset);
 /* The next line without its end ("\n" or "\r\n"), not ended with '\0'; *line NULL at the end of the
  * stream. A line past `max` bytes is STOW_ERR_FORMAT. */
 stow_status input_line(input *in, const char **line, size_t *count, size_t max);

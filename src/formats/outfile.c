@@ -2,9 +2,11 @@
 #include "formats/outfile.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -65,6 +67,49 @@ stow_status outfile_open(outfile *out, const char *path) {
   return STOW_OK;
 }
 
+/* One run at a time: the lock goes with the process. */
+static int open_partial(const char *name, bool keep, bool join, bool *taken) {
+  int fd = open(name, O_RDWR | O_CLOEXEC | (join ? 0 : O_CREAT), 0666);
+  if (fd < 0 || join) return fd;
+  *taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (*taken || (!keep && ftruncate(fd, 0) != 0)) {
+    int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+  }
+  return fd;
+}
+
+stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool join) {
+  *out = (outfile){0};
+  size_t length = strlen(path);
+  bool taken = false;
+  char *name = calloc(1, length + 16);
+  out->path = strdup(path);
+  if (out->path == NULL || name == NULL) {
+    free(name);
+    outfile_abandon(out);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to write %s", path);
+  }
+  snprintf(name, length + 16, "%s.partial", path);
+  int fd = open_partial(name, keep, join, &taken), why = errno;
+  out->file = fd >= 0 ? fdopen(fd, "r+b") : NULL;
+  if (out->file == NULL) {
+    if (fd >= 0) close(fd);
+    outfile_abandon(out);
+    stow_status status =
+        taken ? stow_fail(STOW_ERR_STATE, "%s: another run is writing it (%s)", path, name)
+              : stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", path, strerror(why));
+    free(name);
+    return status;
+  }
+  if (join) name[0] = '\0'; /* not ours to remove or to name */
+  out->temporary = name;
+  out->joined = join;
+  return STOW_OK;
+}
+
 static stow_status write_plain(outfile *out, const void *bytes, size_t count) {
   if (count > 0 && fwrite(bytes, 1, count, out->file) != count)
     return fail(out, stow_fail(STOW_ERR_IO, "%s: cannot be written: %s",
@@ -109,7 +154,8 @@ stow_status outfile_commit(outfile *out) {
     fine = fine && (out->no_sync || fsync(fileno(out->file)) == 0);
     fine = fclose(out->file) == 0 && fine;
     out->file = NULL;
-    if (fine && out->status == STOW_OK) fine = rename(out->temporary, out->path) == 0;
+    if (fine && out->status == STOW_OK && !out->joined)
+      fine = rename(out->temporary, out->path) == 0;
   }
   if (!fine)
     fail(out, stow_fail(STOW_ERR_IO, "%s: cannot be written: %s",

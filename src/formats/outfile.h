@@ -13,6 +13,7 @@
 typedef struct outfile {
   FILE *file;
   char *path, *temporary;   /* NULL for standard output */
+  bool joined;              /* another process gives it its name */
   bool no_sync;             /* do not wait for the disk before it takes its name */
   bool gzip;                /* the name ends in .gz: contents are compressed */
   void *deflater;           /* z_stream */
@@ -21,6 +22,10 @@ typedef struct outfile {
 } outfile;
 
 stow_status outfile_open(outfile *out, const char *path);
+/* The same with a temporary file of a known name, PATH.partial, which stays if the process is
+ * killed. `keep` what stands in it; with `join` it is another process's, which gives it its name:
+ * committing and abandoning only close it. STOW_ERR_STATE if another run has it. */
+stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool join);
 stow_status outfile_write(outfile *out, const void *bytes, size_t count);
 /* As a sink for writers that take one: the context is the output. */
 stow_status outfile_sink(void *context, const void *bytes, size_t count);

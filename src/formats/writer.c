@@ -33,15 +33,27 @@ stow_status writer_check(const char *path, const source *reading) {
   return STOW_OK;
 }
 
+static stow_status begin(writer *w, const char *path, uint64_t expected_bytes) {
+  w->fd = fileno(w->out.file);
+  stow_status status = check_room(w, path, expected_bytes);
+  if (status != STOW_OK) writer_abandon(w);
+  return status;
+}
+
 stow_status writer_open(writer *w, const char *path, const source *reading,
                         uint64_t expected_bytes) {
   *w = (writer){.fd = -1};
   STOW_TRY(writer_check(path, reading));
   STOW_TRY(outfile_open(&w->out, path));
-  w->fd = fileno(w->out.file);
-  stow_status status = check_room(w, path, expected_bytes);
-  if (status != STOW_OK) writer_abandon(w);
-  return status;
+  return begin(w, path, expected_bytes);
+}
+
+stow_status writer_open_partial(writer *w, const char *path, const source *reading,
+                                uint64_t expected_bytes, bool keep, bool join) {
+  *w = (writer){.fd = -1};
+  STOW_TRY(writer_check(path, reading));
+  STOW_TRY(outfile_open_partial(&w->out, path, keep, join));
+  return begin(w, path, keep || join ? 0 : expected_bytes);
 }
 
 /* The kernel lets a tenth of memory or more become unwritten pages; in a container they count. Only

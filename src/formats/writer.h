@@ -25,6 +25,9 @@ stow_status writer_check(const char *path, const source *reading);
  * written, about. */
 stow_status writer_open(writer *w, const char *path, const source *reading,
                         uint64_t expected_bytes);
+/* The same into PATH.partial, as outfile_open_partial says. */
+stow_status writer_open_partial(writer *w, const char *path, const source *reading,
+                                uint64_t expected_bytes, bool keep, bool join);
 stow_status writer_write(writer *w, uint64_t offset, const void *bytes, size_t count);
 /* The same from several threads at once, each its own bytes; writer_end tells the length after. */
 stow_status writer_put(const writer *w, uint64_t offset, const void *bytes, size_t count);

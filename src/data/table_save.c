@@ -1,0 +1,66 @@
+/* What was read of a table, for the checkpoint: the columns' tallies and forms, where the stream
+ * is, and the taker's own bytes. Distinct texts are not kept, so a table with text is not resumed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/checkpoint.h"
+#include "data/table_parts.h"
+
+#define TABLE_STEP 2
+
+typedef struct saved {
+  uint64_t count, rows, lines;
+} saved;
+
+static size_t saved_bytes(const table_pass *p) {
+  return sizeof(saved) + p->to->state_bytes + p->state->count * (sizeof(csv_form) + sizeof(tally));
+}
+
+/* One way for both directions, so that they cannot differ. */
+static void walk(table_pass *p, char *at, void (*move)(void *mine, char *kept, size_t bytes)) {
+  saved s = {p->state->count, p->state->rows, p->lines};
+  move(&s, at, sizeof s);
+  at += sizeof s;
+  p->state->rows = s.rows;
+  p->lines = s.lines;
+  move(p->to->state, at, p->to->state_bytes);
+  at += p->to->state_bytes;
+  move(p->forms, at, p->state->count * sizeof *p->forms);
+  at += p->state->count * sizeof *p->forms;
+  move(p->state->tallies, at, p->state->count * sizeof *p->state->tallies);
+}
+
+static void keep(void *mine, char *kept, size_t bytes) {
+  memcpy(kept, mine, bytes);
+}
+
+static void bring_back(void *mine, char *kept, size_t bytes) {
+  memcpy(mine, kept, bytes);
+}
+
+stow_status table_save(table_pass *p) {
+  for (size_t i = 0; i < p->state->count; i++)
+    if (p->forms[i] == CSV_CODES) return STOW_OK;
+  char *bytes = calloc(1, saved_bytes(p));
+  if (bytes == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", p->from->in.name);
+  walk(p, bytes, keep);
+  stow_status status =
+      checkpoint_note(p->budget->checkpoint, TABLE_STEP, p->place, bytes, saved_bytes(p));
+  free(bytes);
+  return status;
+}
+
+stow_status table_restore(table_pass *p, bool *restored) {
+  *restored = false;
+  if (p->to == NULL || p->to->state == NULL || p->budget->checkpoint == NULL) return STOW_OK;
+  char *bytes = calloc(1, saved_bytes(p));
+  if (bytes == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", p->from->in.name);
+  *restored = checkpoint_find(p->budget->checkpoint, TABLE_STEP, &p->place, bytes, saved_bytes(p));
+  if (*restored) walk(p, bytes, bring_back);
+  free(bytes);
+  if (!*restored) return STOW_OK;
+  p->from->lines = p->lines;
+  p->facts->rows = p->state->rows;
+  return input_seek(&p->from->in, p->place);
+}

@@ -1,0 +1,132 @@
+/* Team: MPI by dlopen. The two families differ in what a handle is: Open MPI's are addresses of its
+ * own objects, MPICH's (and Intel's, Cray's, MVAPICH's) are fixed integers. Everything is sent as
+ * bytes, so one communicator and one type are all that is needed of either. */
+#include "data/team.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MPICH_WORLD 0x44000000
+#define MPICH_BYTE  0x4c00010d
+
+static struct {
+  int (*init)(int *, char ***);
+  int (*initialized)(int *);
+  int (*finalize)(void);
+  int (*gather)(const void *, int, void *, void *, int, void *, void *);
+  int (*gather_mpich)(const void *, int, int, void *, int, int, int);
+  int (*rank)(void *, int *);
+  int (*size)(void *, int *);
+  int (*rank_mpich)(int, int *);
+  int (*size_mpich)(int, int *);
+  void *world, *byte; /* Open MPI's; NULL: an MPICH */
+} mpi;
+
+/* How many ranks the launcher says there are. */
+static unsigned launched(const char **by) {
+  static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
+                                      "MPI_LOCALNRANKS"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    const char *text = getenv(names[i]);
+    *by = names[i];
+    if (text != NULL && strtoul(text, NULL, 10) > 1) return (unsigned)strtoul(text, NULL, 10);
+  }
+  return 1;
+}
+
+static bool find(void *library, const char *name, void *to) {
+  void *symbol = dlsym(library, name);
+  memcpy(to, &symbol, sizeof symbol);
+  return symbol != NULL;
+}
+
+static bool load(bool open_mpi) {
+  static const char *const open_names[] = {"libmpi.so.40", "libmpi.so.20", "libmpi.so.12",
+                                           "libmpi.so"};
+  static const char *const mpich_names[] = {"libmpich.so.12", "libmpi.so.12", "libmpich.so",
+                                            "libmpi.so"};
+  void *library = NULL;
+  /* For all: MPI loads parts of itself, which look for its names. */
+  for (size_t i = 0; i < 4 && library == NULL; i++)
+    library = dlopen(open_mpi ? open_names[i] : mpich_names[i], RTLD_NOW | RTLD_GLOBAL);
+  if (library == NULL) return false;
+  bool fine =
+      find(library, "MPI_Init", &mpi.init) && find(library, "MPI_Finalize", &mpi.finalize) &&
+      find(library, "MPI_Initialized", &mpi.initialized) &&
+      find(library, "MPI_Allgather", &mpi.gather) && find(library, "MPI_Comm_rank", &mpi.rank) &&
+      find(library, "MPI_Comm_size", &mpi.size);
+  memcpy(&mpi.gather_mpich, &mpi.gather, sizeof mpi.gather);
+  memcpy(&mpi.rank_mpich, &mpi.rank, sizeof mpi.rank);
+  memcpy(&mpi.size_mpich, &mpi.size, sizeof mpi.size);
+  if (find(library, "ompi_mpi_comm_world", &mpi.world))
+    fine = fine && find(library, "ompi_mpi_byte", &mpi.byte);
+  return fine;
+}
+
+static int gather(const void *mine, void *all, size_t bytes) {
+  if (mpi.world != NULL)
+    return mpi.gather(mine, (int)bytes, mpi.byte, all, (int)bytes, mpi.byte, mpi.world);
+  return mpi.gather_mpich(mine, (int)bytes, MPICH_BYTE, all, (int)bytes, MPICH_BYTE, MPICH_WORLD);
+}
+
+stow_status team_join(team *t) {
+  const char *by;
+  int rank = 0, size = 1, running = 0;
+  *t = (team){.size = 1};
+  if (launched(&by) <= 1) return STOW_OK;
+  if (!load(strncmp(by, "OMPI", 4) == 0))
+    return stow_fail(
+        STOW_ERR_UNSUPPORTED,
+        "%s says that there are several ranks, but no MPI library is found; install it, "
+        "or put its folder into LD_LIBRARY_PATH",
+        by);
+  mpi.initialized(&running);
+  if (!running && mpi.init(NULL, NULL) != 0)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "MPI does not start");
+  if (mpi.world != NULL) {
+    mpi.rank(mpi.world, &rank);
+    mpi.size(mpi.world, &size);
+  } else {
+    mpi.rank_mpich(MPICH_WORLD, &rank);
+    mpi.size_mpich(MPICH_WORLD, &size);
+  }
+  t->rank = (unsigned)rank;
+  t->size = (unsigned)size;
+  return STOW_OK;
+}
+
+stow_status team_leave(team *t, stow_status status) {
+  status = team_agree(t, status);
+  if (t->size > 1) mpi.finalize();
+  t->size = 1;
+  return status;
+}
+
+/* A rank that failed agrees once more than it would have, which meets the others' next agreement;
+ * after a failure nobody waits again. */
+stow_status team_agree(team *t, stow_status status) {
+  if (t == NULL || t->size <= 1 || t->broken) return status;
+  int32_t mine = status, *all = calloc(t->size, sizeof *all);
+  if (all == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to ask the other ranks");
+  int code = gather(&mine, all, sizeof mine);
+  int32_t failed = code != 0 ? STOW_ERR_IO : STOW_OK;
+  unsigned who = t->rank;
+  for (unsigned i = 0; i < t->size && failed == STOW_OK; i++)
+    if (all[i] != STOW_OK) failed = all[i], who = i;
+  free(all);
+  t->broken = failed != STOW_OK;
+  t->failed = who;
+  if (status != STOW_OK || failed == STOW_OK) return status;
+  return stow_fail((stow_status)failed, "rank %u of %u failed: %s", who, t->size,
+                   stow_status_name((stow_status)failed));
+}
+
+stow_status team_gather(team *t, const void *mine, void *all, size_t bytes) {
+  if (t == NULL || t->size <= 1) return memcpy(all, mine, bytes), STOW_OK;
+  return gather(mine, all, bytes) == 0
+             ? STOW_OK
+             : stow_fail(STOW_ERR_IO, "MPI could not gather from all ranks");
+}
