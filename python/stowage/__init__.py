@@ -13,7 +13,9 @@ with it: NumPy, pandas, torch, CuPy and JAX only where they are used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List
+TYPE_CHECKING = False  # typing itself is not imported: it would be half of the time this import takes
+if TYPE_CHECKING:
+    from typing import Any, List
 
 #: Names and the files they live in, brought in when first used (PEP 562).
 _WHERE = {
@@ -25,8 +27,25 @@ _WHERE = {
     "Unreadable": "_library",
     "parse_size": "_library",
     "format_size": "_library",
+    "info": "_look",
+    "watch": "_look",
+    "release": "_release",
+    "holders": "_release",
+    "cache": "_release",
+    "enable": "_enable",
+    "limit": "_enable",
+    "restart": "_enable",
+    "HostMemoryError": "_ram",
+    "explain": "_explain",
+    "record": "_explain",
+    "report": "_explain",
+    "step": "_explain",
+    "shrink": "_shrink",
     "open": "lazy",
     "batches": "batches",
+    "heap": "_heap",
+    "use_cupy": "_heap",
+    "use_numba": "_heap",
 }
 
 #: Not `open`: a star import must not take the place of the builtin.
@@ -68,6 +87,9 @@ def unload_ipython_extension(shell: Any) -> None:
 
 
 if TYPE_CHECKING:
+    from ._enable import enable, limit, restart  # noqa: F401
+    from ._explain import explain, record, report, step  # noqa: F401
+    from ._heap import heap, use_cupy, use_numba  # noqa: F401
     from ._library import (  # noqa: F401
         Invalid,
         NotFound,
@@ -78,5 +100,9 @@ if TYPE_CHECKING:
         format_size,
         parse_size,
     )
+    from ._look import info, watch  # noqa: F401
+    from ._ram import HostMemoryError  # noqa: F401
+    from ._release import cache, holders, release  # noqa: F401
+    from ._shrink import shrink  # noqa: F401
 
     __version__: str

@@ -53,6 +53,7 @@ uint64_t message_size(message_text t, const char *at) {
       break;
     }
   }
+  if (at + 1 < t.end && *at == '.' && at[1] == ' ') at++; /* NumPy writes "745. GiB" */
   double bytes = value / scale * unit_factor(t, &at);
   return bytes < 0x1p62 ? (uint64_t)(bytes + 0.5) : MESSAGE_UNKNOWN;
 }

@@ -1,0 +1,158 @@
+"""What a process was seen to hold last, kept for after its death.
+
+The watch over host memory writes it every second to a file of its own, which goes when the process ends in order. What is
+left belongs to a process that was killed: `explain(last=True)` in the next one says why, or that it was not for memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from . import _memory
+from ._command import run
+from ._explain import Explanation
+from ._library import NotFound, StowageError
+from ._library import format_size as size
+
+_KEPT_S = 7 * 86400
+
+
+def _folder() -> Path:
+    state = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
+    return base / "stowage" / "processes"
+
+
+def _started(pid: int) -> "Optional[int]":
+    """When a process began, in the kernel's ticks: with its number, what it is known by. None if it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    # A zombie has ended; only its parent has not looked yet.
+    return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def _file() -> Path:
+    return _folder() / f"{os.getpid()}.json"
+
+
+_cell: "Optional[str]" = None
+
+
+def set_cell(text: "Optional[str]") -> None:
+    """The first line of the cell that runs."""
+    global _cell
+    _cell = text
+
+
+def note(now: "_memory.Host", limit: "Optional[int]", growth: float) -> None:
+    """Keeps what is seen now; quietly nothing where it cannot be written."""
+    known = {
+        "pid": os.getpid(),
+        "started": _started(os.getpid()),
+        "time": time.time(),
+        "held_bytes": now.held_bytes,
+        "limit_bytes": limit,
+        "usable_bytes": now.usable_bytes,
+        "total_bytes": now.total_bytes,
+        "growth_bytes_s": int(growth),
+        "group_kills": now.group_kills,
+        "cell": _cell,
+    }
+    with contextlib.suppress(OSError):
+        file = _file()
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        made = file.with_suffix(".new")
+        made.write_text(json.dumps(known))
+        made.replace(file)
+
+
+def forget() -> None:
+    """This process ends in order."""
+    with contextlib.suppress(OSError):
+        _file().unlink()
+
+
+def _dead() -> "List[Dict[str, Any]]":
+    """Processes that ended without a word, the latest first; old records are cleared away."""
+    found = []
+    for file in sorted(_folder().glob("*.json")) if _folder().is_dir() else []:
+        try:
+            known = json.loads(file.read_text())
+            alive = _started(int(known["pid"])) == known["started"]
+            float(known["time"]), int(known["held_bytes"]), int(known["usable_bytes"]), int(known["total_bytes"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if alive:
+            continue
+        if time.time() - known["time"] > _KEPT_S:
+            with contextlib.suppress(OSError):
+                file.unlink()
+            continue
+        found.append(known)
+    return sorted(found, key=lambda known: -known["time"])
+
+
+def _last_run_time() -> float:
+    try:
+        return (_folder().parent / "runs" / "last").stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+class _NotForMemory(Explanation):
+    """A death that memory does not explain."""
+
+    def __init__(self, text: str, facts: "List[str]") -> None:
+        self._said, self.facts = text, facts
+        self._data = {"headline": text, "causes": [], "fixes": [], "numbers": {}, "notes": facts}
+
+
+def _facts(known: "Dict[str, Any]") -> "List[str]":
+    when = time.strftime("%H:%M:%S", time.localtime(known["time"]))
+    limit = known.get("limit_bytes")
+    within = f" of the {size(limit)} it was limited to" if limit else f" of the host's {size(known['total_bytes'])}"
+    lines = [f"process {known['pid']}, seen last at {when}: held {size(known['held_bytes'])}{within}"]
+    lines.append(f"{size(known['usable_bytes'])} of host memory were left to take")
+    if known.get("growth_bytes_s", 0) > 1 << 20:
+        lines.append(f"growing by {size(known['growth_bytes_s'])} a second")
+    if known.get("cell"):
+        lines.append(f"in the cell that begins: {known['cell']}")
+    return lines
+
+
+def explain_death(known: "Dict[str, Any]") -> Explanation:
+    """Why a process died, from what was seen of it last."""
+    facts = _facts(known)
+    kills = _memory.host().group_kills - int(known.get("group_kills") or 0)
+    whole = known.get("limit_bytes") or known["total_bytes"]
+    if kills > 0:
+        facts.append(f"the kernel has killed {kills} process(es) of this group for want of memory since")
+    ahead = known["held_bytes"] + 2 * max(0, int(known.get("growth_bytes_s") or 0))
+    if kills > 0 or ahead >= 0.8 * whole or known["usable_bytes"] < 0.1 * known["total_bytes"]:
+        return Explanation(["--message", "-"], "Killed\n", facts)
+    text = f"Process {known['pid']} ended without a word, and not for host memory as far as was seen."
+    return _NotForMemory(text, facts)
+
+
+def explain_last() -> Explanation:
+    """Of the run or the process that came to its end last."""
+    dead = _dead()
+    if dead and dead[0]["time"] > _last_run_time():
+        return explain_death(dead[0])
+    try:
+        run(["explain", "--last", "--short"])
+    except StowageError as reason:
+        if dead:
+            return explain_death(dead[0])
+        raise NotFound(
+            f"no run before this one is known ({reason}); stowage.enable() keeps what is needed to explain a death"
+        ) from None
+    return Explanation(["--last"], None)

@@ -1,0 +1,317 @@
+"""Limits and spilling for the process that is running already, a notebook's kernel above all.
+
+`enable()` and `limit()` ask `stowage run --environment` for what `stowage run` would have set up, take it over, and load
+the shim, which then is libcuda.so.1 to everything loaded later. That works until the driver is loaded; after that only a
+restart helps, and `restart()` does it: the same process begins again, with the shim preloaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import _memory, _show
+from ._command import run
+from ._library import Invalid, StowageError, parse_size
+from ._library import format_size as size
+
+_SHIM = "libstowage-shim.so"
+
+
+@dataclass
+class Enabled:
+    """What is in force for this process."""
+
+    vram: "Optional[str]" = None  #: limit of device memory, as it was given
+    spill: "Optional[str]" = None  #: how much may go on in host memory
+    ram: "Optional[str]" = None  #: limit of host memory
+    shim: str = "not loaded"  #: how the shim stands beneath this process
+    notes: "List[str]" = field(default_factory=list)
+
+    def _lines(self) -> "List[str]":
+        lines = [f"device memory: {'at most ' + self.vram if self.vram else 'no limit'}, "
+                 f"{'spilling to the host: ' + self.spill if self.spill else 'no spilling'}"]
+        lines.append(f"host memory: {'at most ' + self.ram if self.ram else 'all there is'}, watched")
+        lines.append(f"shim: {self.shim}")
+        return lines + self.notes
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        return _show.html_block("stowage is enabled", _show.html_text("\n".join(self._lines())))
+
+
+_state: "Optional[Enabled]" = None
+_lock = threading.Lock()
+
+
+# ---- what is loaded ----
+
+
+def _mapped() -> "List[str]":
+    """Files mapped into this process."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        return list(dict.fromkeys(line.split(None, 5)[5].strip() for line in file if "/" in line))
+
+
+def _shim_loaded() -> "Optional[str]":
+    return next((path for path in _mapped() if os.path.basename(path) == _SHIM), None)
+
+
+def _driver_loaded() -> "Optional[str]":
+    """The real driver, if something has loaded it already."""
+    for path in _mapped():
+        name = os.path.basename(path)
+        if name.startswith("libcuda.so") and os.path.basename(os.path.realpath(path)) != _SHIM:
+            return path
+    return None
+
+
+def _who_loaded() -> str:
+    """The framework that most likely brought the driver in."""
+    torch = _memory.loaded("torch")
+    if torch is not None:
+        return "torch, whose CUDA has started" if _memory.torch_cuda() is not None else "import torch"
+    for name in ("jax", "cupy", "numba.cuda", "tensorflow"):
+        if _memory.loaded(name) is not None:
+            return f"import {name.partition('.')[0]}"
+    return "this process"
+
+
+# ---- taking over a run's environment ----
+
+
+def _options(vram: "Optional[str]", spill: "Optional[str]") -> "List[str]":
+    options = ["--environment"]
+    if vram is not None:
+        options += ["--vram-limit", vram]
+    if spill is not None:
+        options += ["--spill", spill]
+    return options
+
+
+def _environment(vram: "Optional[str]", spill: "Optional[str]") -> "Dict[str, str]":
+    """The variables of a run with those limits; empty where there is no driver."""
+    lines = run(["run", *_options(vram, spill)]).splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def _text(what: str, given: "str | int | None") -> "Optional[str]":
+    """A limit as the command line takes it, checked; device lists such as 0=8G,1=4G go as they are."""
+    if given is None:
+        return None
+    if isinstance(given, str) and "=" in given:
+        for part in given.split(","):
+            parse_size(part.partition("=")[2], what)
+        return given
+    if parse_size(given, what) == 0:
+        raise Invalid(f"{what}: a limit of nothing lets nothing run; write a size such as 8G")
+    return str(given)
+
+
+def _spill_text(given: "str | int | bool | None") -> "Optional[str]":
+    if given is None or given is False or given == "off":
+        return None
+    if given is True or given == "auto":
+        return "auto"
+    parse_size(given, "spill")
+    return str(given)
+
+
+def _load(environment: "Dict[str, str]") -> None:
+    """Loads what a run would have preloaded, and keeps it for processes started from here."""
+    for path in environment.get("LD_PRELOAD", "").split(":"):
+        if os.path.basename(path).startswith("libstowage-"):
+            ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
+    os.environ.update(environment)
+    torch = _memory.loaded("torch")
+    if torch is not None and "PYTORCH_ALLOC_CONF" in environment:
+        # It has read the variable already; it takes settings from here as long as CUDA has not started.
+        settings = getattr(torch.cuda.memory, "_set_allocator_settings", None)
+        if settings is not None:
+            settings(environment["PYTORCH_ALLOC_CONF"])
+
+
+def _put_beneath(vram: "Optional[str]", spill: "Optional[str]") -> "Tuple[str, List[str]]":
+    """Puts the shim beneath this process; how, and what there is to say."""
+    if vram is None and spill is None:
+        return "not needed", []
+    if _shim_loaded() is not None:
+        return _already(vram, spill)
+    driver = _driver_loaded()
+    if driver is not None:
+        raise StowageError(
+            f"CUDA's driver is in this process already ({os.path.basename(driver)}, by {_who_loaded()}): nothing can be put "
+            f"beneath it any more. stowage.restart({_call_text(vram, spill)}) starts the process again with the limits in place; "
+            "or enable before the import"
+        )
+    environment = _environment(vram, spill)
+    if not environment:
+        return "not loaded", ["no CUDA driver here: the limits of device memory have nothing to hold"]
+    _load(environment)
+    return "loaded into this process", []
+
+
+def _already(vram: "Optional[str]", spill: "Optional[str]") -> "Tuple[str, List[str]]":
+    how = "beneath this process since its start" if _SHIM in os.environ.get("LD_PRELOAD", "") else "loaded"
+    wanted = f"{vram or ''} {spill or ''}"
+    before = os.environ.get("STOWAGE_PYTHON_LIMITS")
+    if before is not None and before != wanted:
+        raise StowageError(
+            f"limits are in force already (vram, spill: {before.strip() or 'none'}), and this asks for others "
+            f"({wanted.strip()}): a process has one set. stowage.restart({_call_text(vram, spill)}) changes them"
+        )
+    return how, [] if before is not None else ["the limits are those of the run this process belongs to"]
+
+
+def _call_text(vram: "Optional[str]", spill: "Optional[str]") -> str:
+    parts = [f"{name}={value!r}" for name, value in (("vram", vram), ("spill", spill)) if value is not None]
+    return ", ".join(parts)
+
+
+# ---- what people call ----
+
+
+def enable(
+    *, spill: "str | int | bool | None" = "auto", vram: "str | int | None" = None, ram: "str | int | None" = None
+) -> Enabled:
+    """Turns Stowage on in this process: spilling to host memory, limits, a watch over host memory, explanations.
+
+    `spill`: "auto" (what the host can give), a size, or None. `vram` and `ram` limit device and host memory; without
+    `ram` the watch is over all the host has. Before CUDA's driver is loaded; later, `stowage.restart()`.
+
+    >>> enable(spill="lots")
+    Traceback (most recent call last):
+        ...
+    stowage._library.Invalid: spill: size "lots" is not a number; write a size such as 8G, 512 MiB or 1.5GiB
+    """
+    return _set(_text("vram", vram), _spill_text(spill), _text("ram", ram), everything=True)
+
+
+def limit(*, vram: "str | int | None" = None, ram: "str | int | None" = None) -> Enabled:
+    """Limits this process: `vram` of device memory ("8G", or by device "0=8G,1=4G"), `ram` of host memory.
+
+    Past the first a framework is told "out of memory"; near the second the running cell gets a MemoryError. The limit of
+    host memory may be changed at any time; that of device memory once.
+
+    >>> limit()
+    Traceback (most recent call last):
+        ...
+    TypeError: limit: nothing to limit; give vram= or ram=, as limit(vram="8G", ram="10G")
+    """
+    if vram is None and ram is None:
+        raise TypeError('limit: nothing to limit; give vram= or ram=, as limit(vram="8G", ram="10G")')
+    before = _state
+    return _set(_text("vram", vram), before.spill if before and vram is not None else None, _text("ram", ram), everything=False)
+
+
+def _set(vram: "Optional[str]", spill: "Optional[str]", ram: "Optional[str]", everything: bool) -> Enabled:
+    global _state
+    from . import _explain, _ram
+
+    with _lock:
+        before = _state or Enabled()
+        if before.vram is not None and vram is not None and vram != before.vram:
+            raise StowageError(
+                f"a limit of device memory is in force already, {before.vram}: a process has one. "
+                f"stowage.restart({_call_text(vram, spill or before.spill)}) changes it"
+            )
+        new = Enabled(vram or before.vram, spill or before.spill, ram or before.ram, before.shim)
+        if (new.vram, new.spill) != (before.vram, before.spill) or _state is None:
+            new.shim, new.notes = _put_beneath(new.vram, new.spill)
+            if new.shim in ("loaded into this process",):
+                os.environ["STOWAGE_PYTHON_LIMITS"] = f"{new.vram or ''} {new.spill or ''}"
+        watched = _ram.start(parse_size(new.ram, "ram") if new.ram else None)
+        new.notes += watched
+        _explain.hook_exceptions()
+        if everything:
+            _explain.hook_torch_when_loaded()
+        from ._notebook import hook_cells
+
+        hook_cells()
+        _state = new
+        return new
+
+
+def current_limit() -> "Dict[str, str]":
+    """The limits in force, for info()."""
+    if _state is None:
+        return {}
+    shown = {"vram": _state.vram, "spill": _state.spill, "ram": _state.ram}
+    return {name: size(parse_size(value)) if value[0].isdigit() and "=" not in value else value for name, value in shown.items() if value}
+
+
+# ---- restart ----
+
+
+def _arguments() -> "List[str]":
+    """The command line this process was started with."""
+    given = getattr(sys, "orig_argv", None)
+    if given:
+        return list(given)
+    with open("/proc/self/cmdline", "rb") as file:
+        return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
+
+
+def _become(environment: "Dict[str, str]") -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, [sys.executable, *_arguments()[1:]], environment)
+
+
+def restart(
+    *, vram: "str | int | None" = None, spill: "str | int | bool | None" = "auto", ram: "str | int | None" = None
+) -> "Optional[Enabled]":
+    """Starts this process again with the shim beneath it: a kernel comes back under the same connection, empty.
+
+    Every variable is lost: run the cells again. In a process that is beneath the shim already with these limits nothing
+    is done, so a script may begin with it. What was asked for is in force from the first line on; `enable()` after it
+    only adds the watch over host memory.
+    """
+    vram_text, spill_text, ram_text = _text("vram", vram), _spill_text(spill), _text("ram", ram)
+    wanted = f"{vram_text or ''} {spill_text or ''}"
+    if _shim_loaded() is not None and os.environ.get("STOWAGE_PYTHON_LIMITS") == wanted:
+        return _set(vram_text, spill_text, ram_text, everything=True)
+    environment = dict(os.environ)
+    previous = environment.get("LD_PRELOAD", "")
+    environment["LD_PRELOAD"] = ":".join(path for path in previous.split(":") if path and "libstowage-" not in path)
+    run_environment = _environment(vram_text, spill_text)
+    if not run_environment:
+        raise StowageError("no CUDA driver here: there is nothing to put the shim before, so a restart would change nothing")
+    for name in ("STOWAGE_LEDGER", "STOWAGE_RUN", "STOWAGE_RECORD"):
+        environment.pop(name, None)
+    kept = environment.pop("LD_PRELOAD")
+    environment.update(run_environment)
+    ours = [path for path in run_environment["LD_PRELOAD"].split(":") if "libstowage-" in path]
+    environment["LD_PRELOAD"] = ":".join([*ours, *([kept] if kept else [])])
+    environment["STOWAGE_PYTHON_LIMITS"] = wanted
+    if ram_text is not None:
+        environment["STOWAGE_PYTHON_RAM"] = ram_text
+    shell = _show.shell()
+    if shell is None or not hasattr(shell, "kernel"):
+        if not sys.argv or not sys.argv[0] or sys.argv[0] == "-c":
+            raise StowageError("this interpreter has no file to start again; use: stowage run -- python …")
+        _become(environment)
+        return None
+    print("The kernel starts again beneath Stowage. Everything in it is gone: run the cells again from the first one.")
+    _after_reply(shell, environment)
+    return None
+
+
+def _after_reply(shell: Any, environment: "Dict[str, str]") -> None:
+    """In a moment, when the reply of this cell has left: whoever waits for it would wait for ever."""
+    import asyncio
+
+    def go() -> None:
+        from . import _ram
+
+        _ram.stop()
+        _become(environment)
+
+    loop = asyncio.get_event_loop()
+    loop.call_later(0.5, go)

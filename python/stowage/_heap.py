@@ -1,0 +1,340 @@
+"""A heap of the library in Python, and CuPy's and Numba's memory on it.
+
+`heap()` is the allocator of one device, real or simulated; `use_cupy()` and `use_numba()` put those libraries' device
+memory on heaps, one for each device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from ctypes import POINTER, c_bool, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from typing import Any, Dict, List, Optional
+
+from ._library import OutOfMemory, StowageError, Unsupported, call, declare, format_size, lib, parse_size
+
+_VRAM, _HOST = 0, 1
+
+
+class _Gate(ctypes.Structure):
+    _fields_ = [("close", c_void_p), ("open", c_void_p), ("user", c_void_p)]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [
+        ("version", c_uint32),
+        ("device", c_void_p),
+        ("device_name", c_char_p),
+        ("vram_limit_bytes", c_uint64),
+        ("host_limit_bytes", c_uint64),
+        ("page_bytes_max", c_uint64),
+        ("reserve_bytes", c_uint64),
+        ("host_reserve_bytes", c_uint64),
+        ("background", c_bool),
+        ("disk_folder", c_char_p),
+        ("gate", _Gate),
+    ]
+
+
+class _Failure(ctypes.Structure):
+    _fields_ = [
+        (name, c_uint64)
+        for name in (
+            "asked_bytes",
+            "needed_page_bytes",
+            "limit_bytes",
+            "held_bytes",
+            "live_bytes",
+            "pinned_bytes",
+            "cached_bytes",
+            "device_free_bytes",
+            "host_limit_bytes",
+            "host_held_bytes",
+            "largest_free_bytes",
+            "live_count",
+        )
+    ]
+
+
+class _TierStats(ctypes.Structure):
+    _fields_ = [
+        (name, c_uint64)
+        for name in (
+            "limit_bytes",
+            "held_bytes",
+            "live_bytes",
+            "pinned_bytes",
+            "cached_bytes",
+            "peak_held_bytes",
+            "peak_live_bytes",
+        )
+    ]
+
+
+class _Stats(ctypes.Structure):
+    # Of the rest only the beginning is read; the room after it is for what the library adds.
+    _fields_ = [("tier", _TierStats * 3), ("live_count", c_uint64), ("rest", c_uint64 * 64)]
+
+
+class _Entry(ctypes.Structure):
+    _fields_ = [
+        ("ptr", c_uint64),
+        ("bytes", c_uint64),
+        ("stream", c_void_p),
+        ("tier", c_int),
+        ("heat", c_int),
+        ("tag", c_uint32),
+    ]
+
+
+_VISIT = ctypes.CFUNCTYPE(c_bool, c_void_p, POINTER(_Entry))
+declare({"stow_heap_each": (c_int, [c_void_p, _VISIT, c_void_p])})
+
+_open_heaps: "weakref.WeakSet[Heap]" = weakref.WeakSet()
+
+
+class Heap:
+    """The allocator of one device. Addresses are plain numbers; what lies behind them is the device's.
+
+    >>> with heap("sim:64M") as small:
+    ...     address = small.alloc("16M", tag="batch 1")
+    ...     small.stats()["live_bytes"]
+    16777216
+    """
+
+    def __init__(self, device: str, vram: int, spill: int) -> None:
+        self.device = device
+        self._handle = c_void_p()
+        options = _Options(version=1, device_name=device.encode(), background=True)
+        options.vram_limit_bytes, options.host_limit_bytes = vram, spill
+        call("stow_heap_open", ctypes.byref(self._handle), ctypes.byref(options))
+        _open_heaps.add(self)
+        from ._explain import recordings
+
+        for one in recordings():
+            one.add_heap(self)
+
+    @property
+    def handle(self) -> c_void_p:
+        """The library's own handle, for the functions of stowage/heap.h."""
+        if not self._handle:
+            raise StowageError("this heap is closed; open another with stowage.heap()")
+        return self._handle
+
+    def alloc(self, size: "str | int", *, stream: int = 0, tag: Optional[str] = None) -> int:
+        """The address of `size` bytes. OutOfMemory tells what was asked, what was there and what lacked."""
+        address = c_uint64()
+        bytes_wanted = parse_size(size)
+        if tag is not None:
+            call("stow_tag_push", tag.encode())
+        try:
+            call("stow_heap_alloc", ctypes.byref(address), self.handle, bytes_wanted, stream or None)
+        finally:
+            if tag is not None:
+                call("stow_tag_pop")
+        return address.value
+
+    def free(self, address: int, *, stream: int = 0) -> None:
+        """Gives an address back; a wrong one is refused."""
+        call("stow_heap_free", self.handle, address, stream or None)
+
+    def trim(self, keep: "str | int" = 0) -> int:
+        """Gives cached pages back to the device; how many bytes."""
+        released = c_uint64()
+        call("stow_heap_trim", self.handle, parse_size(keep), ctypes.byref(released))
+        return released.value
+
+    def limit(self, *, vram: "str | int | None" = None, spill: "str | int | None" = None) -> None:
+        """Changes what it may hold of the device and, spilled, of the host."""
+        for tier, wanted in ((_VRAM, vram), (_HOST, spill)):
+            if wanted is not None:
+                call("stow_heap_set_limit", self.handle, tier, parse_size(wanted))
+
+    def stats(self) -> "Dict[str, int]":
+        """What is live, held and cached, and the peaks; `spilled_bytes` of it lie on the host."""
+        raw = _Stats()
+        call("stow_heap_get_stats", self.handle, ctypes.byref(raw))
+        vram, host = raw.tier[_VRAM], raw.tier[_HOST]
+        return {
+            "limit_bytes": vram.limit_bytes,
+            "live_bytes": vram.live_bytes + host.live_bytes,
+            "held_bytes": vram.held_bytes + host.held_bytes,
+            "cached_bytes": vram.cached_bytes + host.cached_bytes,
+            "peak_live_bytes": vram.peak_live_bytes,
+            "peak_held_bytes": vram.peak_held_bytes,
+            "spilled_bytes": host.held_bytes,
+            "live_count": raw.live_count,
+        }
+
+    def tags(self) -> "List[Dict[str, Any]]":
+        """Live bytes by tag, the most first."""
+        sums: "Dict[int, List[int]]" = {}
+
+        def visit(_: Any, entry: Any) -> bool:
+            line = sums.setdefault(entry.contents.tag, [0, 0])
+            line[0] += entry.contents.bytes
+            line[1] += 1
+            return True
+
+        call("stow_heap_each", self.handle, _VISIT(visit), None)
+        lines = [
+            {"tag": lib().stow_tag_name(tag).decode("utf-8", "replace"), "bytes": line[0], "count": line[1]}
+            for tag, line in sums.items()
+        ]
+        return sorted(lines, key=lambda line: -line["bytes"])
+
+    def failure(self) -> "Dict[str, int]":
+        """The numbers of the latest request that failed."""
+        raw = _Failure()
+        call("stow_heap_last_failure", self.handle, ctypes.byref(raw))
+        return {name: getattr(raw, name) for name, _ in _Failure._fields_}
+
+    def close(self) -> None:
+        """Ends it; what was still live is freed and told as an error."""
+        if not self._handle:
+            return
+        from ._explain import recordings
+
+        for one in recordings():
+            one.drop_heap(self)
+        handle, self._handle = self._handle, c_void_p()
+        call("stow_heap_close", handle)
+
+    def __enter__(self) -> "Heap":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._drop()
+
+    def _drop(self) -> None:
+        """Closes it with all that is live on it, which is what the end of a `with` means."""
+        try:
+            self.close()
+        except StowageError:
+            pass
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._drop()
+
+    def __repr__(self) -> str:
+        if not self._handle:
+            return "<stowage heap, closed>"
+        stats = self.stats()
+        return f"<stowage heap on {self.device}: {format_size(stats['live_bytes'])} live of {format_size(stats['limit_bytes'])}>"
+
+
+def heap(device: "Optional[str | int]" = None, *, vram: "str | int | None" = None, spill: "str | int | None" = None) -> Heap:
+    """Opens a heap on a device: a card by index or UUID, a simulated one as "sim:16G"; the first there is by default.
+
+    `vram` limits what it holds of the device, `spill` is how much may go on in host memory when that is full.
+
+    >>> heap("sim:lots")
+    Traceback (most recent call last):
+        ...
+    stowage._library.Invalid: device "sim:lots": "lots" does not end in a size this reads (K, M, G or T); write it like ...
+    """
+    return Heap(
+        "" if device is None else str(device),
+        0 if vram is None else parse_size(vram, "vram"),
+        0 if spill is None else parse_size(spill, "spill"),
+    )
+
+
+def heap_facts() -> "List[Dict[str, Any]]":
+    """For info(): every open heap with its tags."""
+    facts = []
+    for one in list(_open_heaps):
+        try:
+            facts.append({"device": one.device or "the first device", **one.stats(), "tags": one.tags()})
+        except StowageError:
+            continue
+    return facts
+
+
+def open_heaps() -> "List[Heap]":
+    """The heaps that are open."""
+    return [one for one in list(_open_heaps) if one._handle]
+
+
+# ---- one heap for each device, for other libraries ----
+
+
+class _PerDevice:
+    """Heaps by device number, opened when first used, and the stream each allocation was made for."""
+
+    def __init__(self, vram: int, spill: int) -> None:
+        self._vram, self._spill = vram, spill
+        self._heaps: "Dict[int, Heap]" = {}
+        self._streams: "Dict[int, int]" = {}
+        self._lock = threading.Lock()
+
+    def heap(self, device: int) -> Heap:
+        with self._lock:
+            if device not in self._heaps:
+                self._heaps[device] = Heap(str(device), self._vram, self._spill)
+            return self._heaps[device]
+
+    def alloc(self, size: int, device: int, stream: int) -> int:
+        address = self.heap(device).alloc(max(size, 1), stream=stream)
+        self._streams[address] = stream
+        return address
+
+    def free(self, address: int, device: int) -> None:
+        # Ordered as the libraries' own pools are: by the stream it was made for.
+        self.heap(device).free(address, stream=self._streams.pop(address, 0))
+
+
+_cupy: Optional[_PerDevice] = None
+_numba: Optional[_PerDevice] = None
+
+
+def use_cupy(*, vram: "str | int | None" = None, spill: "str | int | None" = None) -> None:
+    """Puts CuPy's device memory on a heap for each device. What CuPy holds already stays where it is.
+
+    A request that does not fit raises CuPy's own OutOfMemoryError with the heap's explanation.
+    """
+    global _cupy
+    vram_bytes, spill_bytes = parse_size(vram or 0, "vram"), parse_size(spill or 0, "spill")
+    try:
+        import cupy  # type: ignore[import-not-found]
+    except ImportError:
+        raise Unsupported("CuPy is not installed here; install cupy-cuda12x or the one for your CUDA") from None
+    if not hasattr(cupy.cuda, "PythonFunctionAllocator"):
+        raise Unsupported(f"CuPy {cupy.__version__} has no PythonFunctionAllocator; install CuPy 9 or later")
+    per = _PerDevice(vram_bytes, spill_bytes)
+
+    def alloc(size: int, device: int) -> int:
+        try:
+            return per.alloc(size, device, cupy.cuda.get_current_stream().ptr)
+        except OutOfMemory as reason:
+            failed = per.heap(device).failure()
+            error = cupy.cuda.memory.OutOfMemoryError(size, failed["live_bytes"], failed["limit_bytes"])
+            add = getattr(error, "add_note", None)
+            if add is not None:
+                add(f"stowage: {reason}")
+            raise error from reason
+
+    def free(address: int, device: int) -> None:
+        per.free(address, device)
+
+    cupy.cuda.set_allocator(cupy.cuda.PythonFunctionAllocator(alloc, free).malloc)
+    _cupy = per
+
+
+def use_numba(*, vram: "str | int | None" = None, spill: "str | int | None" = None) -> None:
+    """Puts Numba's device memory on a heap for each device. Before Numba starts CUDA.
+
+    The same without a line of code: NUMBA_CUDA_MEMORY_MANAGER=stowage.numba.
+    """
+    global _numba
+    per = _PerDevice(parse_size(vram or 0, "vram"), parse_size(spill or 0, "spill"))
+    from .numba import manager_on
+
+    try:
+        from numba import cuda  # type: ignore[import-not-found]
+    except ImportError:
+        raise Unsupported("Numba is not installed here; install numba-cuda") from None
+    cuda.set_memory_manager(manager_on(per))
+    _numba = per

@@ -1,0 +1,236 @@
+"""Looking: `info()` at one moment, `watch()` while things run.
+
+The figures of machine, cards and processes are those of `stowage info`; what this process's frameworks, heaps and limits
+hold is added to them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any, Dict, List, Optional
+
+from . import _memory, _show
+from ._command import run_json
+from ._library import format_size as size
+
+
+class Info:
+    """The memory of the machine and of this process; `data` has every figure."""
+
+    def __init__(self, data: "Dict[str, Any]") -> None:
+        self.data = data
+
+    # ---- text ----
+
+    def _host_lines(self) -> "List[str]":
+        host = self.data["host"]
+        mine = self.data["process"]["host_bytes"]
+        used = host["ram_bytes"] - host["ram_available_bytes"]
+        bar = _show.text_bar([mine, max(0, used - mine)], host["ram_bytes"])
+        lines = [f"host    {bar} {size(used)} of {size(host['ram_bytes'])} in use, {size(mine)} by this process"]
+        if host["container"]:
+            group = host["container"]
+            lines.append(f"        this container may use {size(group['limit_bytes'])}, {size(group['used_bytes'])} are in use")
+        return lines
+
+    def _device_lines(self, device: "Dict[str, Any]") -> "List[str]":
+        lines = []
+        for tier in device["tiers"]:
+            bar = _show.text_bar([tier["used_bytes"]], tier["total_bytes"])
+            name = f"{device['name']}" if tier["tier"] == "vram" else "  its host tier"
+            lines.append(f"{tier['tier']:7} {bar} {size(tier['used_bytes'])} of {size(tier['total_bytes'])}  {name}")
+        rows = [("pid", "vram", "process")]
+        for process in device.get("processes") or []:
+            known = process["vram_bytes"]
+            rows.append((str(process["pid"]), "not known" if known is None else size(known), process["name"] or "?"))
+        if len(rows) > 1:
+            lines.append(_show.text_table(rows, right=[0, 1], indent=8))
+        return lines
+
+    def _process_rows(self) -> "List[tuple[str, str, str, str]]":
+        rows = []
+        for pool in self.data["process"]["pools"]:
+            where = f"{pool['framework']} on device {pool['device']}"
+            rows.append((where, size(pool["live_bytes"]), size(pool["held_bytes"]), ""))
+        for heap in self.data["process"]["heaps"]:
+            rows.append((f"stowage heap on {heap['device']}", size(heap["live_bytes"]), size(heap["held_bytes"]), ""))
+            for tag in heap["tags"]:
+                rows.append((f"  tag {tag['tag'] or '(none)'}", size(tag["bytes"]), "", f"{tag['count']} allocations"))
+        return rows
+
+    def __repr__(self) -> str:
+        lines = self._host_lines()
+        for device in self.data["devices"]:
+            lines += self._device_lines(device)
+        if self.data["no_gpu"]:
+            lines.append(f"no GPU: {self.data['no_gpu']}")
+        rows = self._process_rows()
+        if rows:
+            lines.append(_show.text_table([("this process", "live", "held", ""), *rows], right=[1, 2], indent=0))
+        limit = self.data["process"]["limit"]
+        if limit:
+            lines.append("limits  " + ", ".join(f"{name} {value}" for name, value in limit.items()))
+        return _show.join_lines(lines)
+
+    # ---- rich ----
+
+    def _repr_html_(self) -> str:
+        host = self.data["host"]
+        mine = self.data["process"]["host_bytes"]
+        used = host["ram_bytes"] - host["ram_available_bytes"]
+        bars = [
+            f"<div>host {_show.html_bar([(mine, '#2a78d6'), (max(0, used - mine), '#9bb8dd')], host['ram_bytes'])} "
+            f"{size(used)} of {size(host['ram_bytes'])}, {size(mine)} by this process</div>"
+        ]
+        parts: "List[str]" = []
+        for device in self.data["devices"]:
+            for tier in device["tiers"]:
+                bar = _show.html_bar([(tier["used_bytes"], "#d6632a")], tier["total_bytes"])
+                figures = f"{size(tier['used_bytes'])} of {size(tier['total_bytes'])}"
+                bars.append(f"<div>{tier['tier']} {bar} {figures} {_show.escape(device['name'])}</div>")
+            rows = [("pid", "vram", "process")]
+            for process in device.get("processes") or []:
+                known = process["vram_bytes"]
+                rows.append((str(process["pid"]), "not known" if known is None else size(known), process["name"] or "?"))
+            if len(rows) > 1:
+                parts.append(_show.html_table(rows, right=[0, 1]))
+        if self.data["no_gpu"]:
+            parts.append(_show.html_text(f"no GPU: {self.data['no_gpu']}"))
+        rows = self._process_rows()
+        if rows:
+            parts.append(_show.html_table([("this process", "live", "held", ""), *rows], right=[1, 2]))
+        return _show.html_block(f"stowage {self.data['version']}", *bars, *parts)
+
+
+def info(device: "Optional[str]" = None) -> Info:
+    """The memory of the host, the cards and who holds it: a small bar and table in notebooks, text elsewhere.
+
+    `device` is one card by index or UUID, or a simulated one; every card where it is not given.
+
+    >>> info("sim:16G").data["devices"][0]["name"]
+    'simulated card'
+    >>> info("sim:lots")
+    Traceback (most recent call last):
+        ...
+    stowage._library.Invalid: device "sim:lots": "lots" does not end in a size this reads (K, M, G or T); write it like ...
+    """
+    if device is not None and not isinstance(device, (str, int)):
+        raise TypeError(f'device: {device!r} is no device; write it as "0", a UUID, or "sim:16G"')
+    data = run_json(["info", *(["--device", str(device)] if device is not None else [])])
+    from ._enable import current_limit
+    from ._heap import heap_facts
+
+    data["process"] = {
+        "host_bytes": _memory.host().held_bytes,
+        "pools": [vars(pool) for pool in _memory.pools()],
+        "heaps": heap_facts(),
+        "limit": current_limit(),
+    }
+    return Info(data)
+
+
+# ---- watching ----
+
+
+class Watch:
+    """A live bar until it is stopped; also a context manager. `peak_host_bytes` and `peak_card_bytes` are what it saw."""
+
+    def __init__(self, interval: float, stream: Any) -> None:
+        self._stream = stream
+        self._interval = interval
+        self._watcher = _memory.Watcher()
+        self._end = threading.Event()
+        self._handle: Any = None
+        self._width = 0
+        self.peak_host_bytes = 0
+        self.peak_card_bytes = 0
+        if _show.in_notebook() and stream is None:
+            from IPython.display import display  # type: ignore[import-not-found]
+
+            self._handle = display(self._html(), display_id=True)
+        self._thread = threading.Thread(target=self._go, name="stowage-watch", daemon=True)
+        self._thread.start()
+
+    def _look(self) -> "tuple[_memory.Host, List[_memory.Card]]":
+        host, cards = self._watcher.host(), self._watcher.cards()
+        self.peak_host_bytes = max(self.peak_host_bytes, host.held_bytes)
+        self.peak_card_bytes = max(self.peak_card_bytes, *(card.used_bytes for card in cards), 0)
+        return host, cards
+
+    def _line(self) -> str:
+        host, cards = self._look()
+        used = host.total_bytes - min(host.usable_bytes, host.total_bytes)
+        parts = [f"host {_show.text_bar([host.held_bytes, max(0, used - host.held_bytes)], host.total_bytes, 12)} {size(host.held_bytes)}"]
+        for index, card in enumerate(cards):
+            bar = _show.text_bar([card.used_bytes], card.total_bytes, 12)
+            parts.append(f"card {index} {bar} {size(card.used_bytes)} of {size(card.total_bytes)}")
+        return "  ".join(parts)
+
+    def _html(self) -> Any:
+        from IPython.display import HTML
+
+        host, cards = self._look()
+        used = host.total_bytes - min(host.usable_bytes, host.total_bytes)
+        colours = [(host.held_bytes, "#2a78d6"), (max(0, used - host.held_bytes), "#9bb8dd")]
+        lines = [f"<div>host {_show.html_bar(colours, host.total_bytes)} {size(host.held_bytes)} by this process</div>"]
+        for index, card in enumerate(cards):
+            bar = _show.html_bar([(card.used_bytes, "#d6632a")], card.total_bytes)
+            lines.append(f"<div>card {index} {bar} {size(card.used_bytes)} of {size(card.total_bytes)}</div>")
+        lines.append(f"<div>at the peak: host {size(self.peak_host_bytes)}, card {size(self.peak_card_bytes)}</div>")
+        return HTML(f'<div style="font-family:monospace">{"".join(lines)}</div>')
+
+    def _show(self) -> None:
+        if self._handle is not None:
+            self._handle.update(self._html())
+            return
+        stream = self._stream if self._stream is not None else sys.stderr
+        line = self._line()
+        if stream is not None and hasattr(stream, "isatty") and stream.isatty():
+            stream.write("\r" + line.ljust(self._width))
+            stream.flush()
+            self._width = len(line)
+
+    def _go(self) -> None:
+        while not self._end.is_set():
+            try:
+                self._show()
+            except Exception:  # a display that went away ends the showing, never the program
+                return
+            self._end.wait(self._interval)
+
+    def stop(self) -> "Watch":
+        """Ends it; the last figures stay."""
+        if not self._end.is_set():
+            self._end.set()
+            self._thread.join(timeout=5)
+            self._look()
+            stream = self._stream if self._stream is not None else sys.stderr
+            if self._handle is None and self._width and stream is not None:
+                stream.write("\n")
+        return self
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._end.is_set() else "watching"
+        return f"<{state}: at the peak host {size(self.peak_host_bytes)}, card {size(self.peak_card_bytes)}>"
+
+
+def watch(interval: float = 0.5, stream: Any = None) -> Watch:
+    """A live bar of host and cards in a notebook or a terminal, until `stop()` or the end of its `with`.
+
+    Where standard error is no terminal nothing is written; the peaks are kept all the same.
+
+    >>> with watch(0.01) as seen:
+    ...     block = bytearray(8 << 20)
+    >>> seen.peak_host_bytes > 8 << 20
+    True
+    """
+    if not isinstance(interval, (int, float)) or isinstance(interval, bool) or not 0.01 <= interval <= 3600:
+        raise ValueError(f"interval: {interval!r}: must be a number of seconds from 0.01 to 3600")
+    return Watch(float(interval), stream)

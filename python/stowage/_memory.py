@@ -1,0 +1,198 @@
+"""How much memory is in use now: of the host, of the cards, and in the hands of the frameworks that are loaded.
+
+Called by everything that measures before and after. Costs no CUDA context and imports no framework: one that is not
+loaded holds nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from ctypes import POINTER, c_bool, c_char, c_int, c_uint64, c_void_p
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional
+
+from ._library import StowageError, call, declare, lib
+
+
+class HostStruct(ctypes.Structure):
+    _fields_ = [
+        ("total_bytes", c_uint64),
+        ("usable_bytes", c_uint64),
+        ("held_bytes", c_uint64),
+        ("resident_bytes", c_uint64),
+        ("peak_resident_bytes", c_uint64),
+        ("data_bytes", c_uint64),
+        ("group_kills", c_uint64),
+    ]
+
+
+class CardStruct(ctypes.Structure):
+    _fields_ = [
+        ("uuid", c_char * 48),
+        ("name", c_char * 64),
+        ("total_bytes", c_uint64),
+        ("used_bytes", c_uint64),
+        ("own_known", c_bool),
+        ("own_bytes", c_uint64),
+    ]
+
+
+declare(
+    {
+        "stow_watch_open": (c_int, [POINTER(c_void_p)]),
+        "stow_watch_close": (c_int, [c_void_p]),
+        "stow_watch_read_host": (c_int, [c_void_p, POINTER(HostStruct)]),
+        "stow_watch_card_count": (c_int, [c_void_p]),
+        "stow_watch_read_card": (c_int, [c_void_p, c_int, POINTER(CardStruct)]),
+    }
+)
+
+
+@dataclass
+class Host:
+    """The host's memory, as this process sees it."""
+
+    total_bytes: int  #: the most this process could ever hold
+    usable_bytes: int  #: what it may still take
+    held_bytes: int  #: what it holds
+    resident_bytes: int  #: the same with the pages of files
+    peak_resident_bytes: int
+    data_bytes: int  #: what counts against RLIMIT_DATA
+    group_kills: int  #: processes of its control group killed for want of memory
+
+
+@dataclass
+class Card:
+    """A card's memory: what everybody holds, and where it can be known what this process holds."""
+
+    uuid: str
+    name: str
+    total_bytes: int
+    used_bytes: int
+    own_bytes: Optional[int]
+
+
+@dataclass
+class Pool:
+    """What a framework holds on a device: live, and kept for later."""
+
+    framework: str
+    device: int
+    live_bytes: int
+    held_bytes: int
+    peak_bytes: int
+
+
+class Watcher:
+    """Reads the host and the cards through one open watch of the library; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._handle = c_void_p()
+        self._close = lib().stow_watch_close
+        call("stow_watch_open", ctypes.byref(self._handle))
+
+    def host(self) -> Host:
+        raw = HostStruct()
+        call("stow_watch_read_host", self._handle, ctypes.byref(raw))
+        return Host(*(getattr(raw, name) for name, _ in HostStruct._fields_))
+
+    def cards(self) -> "List[Card]":
+        found = []
+        for index in range(lib().stow_watch_card_count(self._handle)):
+            raw = CardStruct()
+            try:
+                call("stow_watch_read_card", self._handle, index, ctypes.byref(raw))
+            except StowageError:
+                continue  # one that does not tell its memory
+            found.append(
+                Card(
+                    raw.uuid.decode("utf-8", "replace"),
+                    raw.name.decode("utf-8", "replace"),
+                    raw.total_bytes,
+                    raw.used_bytes,
+                    raw.own_bytes if raw.own_known else None,
+                )
+            )
+        return found
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._close(self._handle)
+
+
+_shared: Optional[Watcher] = None
+_lock = threading.Lock()
+
+
+def host() -> Host:
+    """The host's memory now.
+
+    >>> now = host()
+    >>> 0 < now.held_bytes < now.total_bytes
+    True
+    """
+    global _shared
+    with _lock:
+        if _shared is None:
+            _shared = Watcher()
+        return _shared.host()
+
+
+def cards() -> "List[Card]":
+    """The cards' memory now; empty where there is none."""
+    global _shared
+    with _lock:
+        if _shared is None:
+            _shared = Watcher()
+        return _shared.cards()
+
+
+# ---- frameworks that are loaded ----
+
+
+def loaded(name: str) -> Any:
+    """A module, if it is imported and its import has come to its end; never imports it."""
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    return None if module is None or getattr(spec, "_initializing", False) else module
+
+
+def torch_cuda() -> Any:
+    """torch, if it is loaded and its CUDA has started."""
+    torch = loaded("torch")
+    try:
+        return torch if torch is not None and torch.cuda.is_initialized() else None
+    except Exception:
+        return None
+
+
+def pools() -> "List[Pool]":
+    """What PyTorch and CuPy hold on each device, as they tell it themselves."""
+    found = []
+    torch = torch_cuda()
+    if torch is not None:
+        for device in range(torch.cuda.device_count()):
+            try:
+                live, held = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+                peak = torch.cuda.max_memory_allocated(device)
+            except Exception:  # another allocator was plugged in, which does not tell
+                continue
+            if held or device == torch.cuda.current_device():
+                found.append(Pool("torch", device, live, held, peak))
+    cupy = loaded("cupy")
+    if cupy is not None:
+        try:
+            pool = cupy.get_default_memory_pool()
+            if pool.total_bytes():
+                device = cupy.cuda.runtime.getDevice()
+                found.append(Pool("cupy", device, pool.used_bytes(), pool.total_bytes(), 0))
+        except Exception:
+            pass
+    return found
+
+
+def snapshot() -> "Dict[str, Any]":
+    """Everything of the above at one moment."""
+    return {"host": host(), "cards": cards(), "pools": pools()}

@@ -1,0 +1,255 @@
+"""The magics: %stowage, %%stowage and %release; and what a kernel tells the rest of the package of its cells.
+
+Loaded by `%load_ext stowage`. Out-of-memory errors of cells then carry their explanation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import _death, _explain, _memory, _objects, _ram, _release, _show
+from ._library import format_size as size
+
+_hooked = False
+
+
+# ---- cells ----
+
+
+def _cell_begins(info: Any = None) -> None:
+    _ram.cell(True)
+    text = getattr(info, "raw_cell", None) or ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    _death.set_cell(lines[0][:80] if lines else None)
+
+
+def _cell_ends(*_: Any) -> None:
+    _ram.cell(False)
+    _death.set_cell(None)
+
+
+def _on_error(shell: Any, kind: Any, error: Any, where: Any, tb_offset: Any = None) -> "Optional[List[str]]":
+    """An exception of a cell: shown as ever, with the explanation at its end where it is about memory."""
+    made = _explain.annotate(error)
+    if made is None:
+        shell.showtraceback((kind, error, where), tb_offset=tb_offset)
+        return None
+    lines = shell.InteractiveTB.structured_traceback(kind, error, where, tb_offset=tb_offset)
+    if made.headline not in "\n".join(lines):  # an IPython that does not show notes
+        lines = [*lines, "", "stowage: " + made.text]
+    shell._showtraceback(kind, error, lines)
+    return list(lines)
+
+
+def hook_cells() -> None:
+    """Learns of cells and of their errors, in a kernel or a terminal IPython; nothing elsewhere."""
+    global _hooked
+    shell = _show.shell()
+    if shell is None or _hooked:
+        return
+    _hooked = True
+    shell.events.register("pre_run_cell", _cell_begins)
+    shell.events.register("post_run_cell", _cell_ends)
+    _ram.cell(True)  # this is called from a cell
+    if not getattr(shell, "custom_exceptions", ()):
+        shell.set_custom_exc((Exception,), _on_error)
+
+
+def _unhook_cells(shell: Any) -> None:
+    global _hooked
+    if _hooked:
+        shell.events.unregister("pre_run_cell", _cell_begins)
+        shell.events.unregister("post_run_cell", _cell_ends)
+        shell.set_custom_exc((), None)
+        _hooked = False
+
+
+# ---- %%stowage: one cell, measured ----
+
+
+@dataclass
+class CellReport:
+    """What a cell took: at its peak, and what is left of it."""
+
+    host_peak: int
+    host_after: int
+    devices: "List[Tuple[str, Optional[int], int]]"  #: (name, peak or None where it is not known, difference)
+    survivors: "List[Tuple[str, int, List[str]]]"
+
+    def _rows(self) -> "List[Tuple[str, str, str]]":
+        rows = [("", "at the peak", "after"), ("host", _signed(self.host_peak), _signed(self.host_after))]
+        for name, peak, after in self.devices:
+            rows.append((name, "not known" if peak is None else _signed(peak), _signed(after)))
+        return rows
+
+    def _survivor_rows(self) -> "List[Tuple[str, str, str]]":
+        rows = [("what survived the cell", "bytes", "held by")]
+        return rows + [(kind, size(held), ", ".join(paths[:2]) or "?") for kind, held, paths in self.survivors]
+
+    def __repr__(self) -> str:
+        parts = [_show.text_table(self._rows(), right=[1, 2], indent=0)]
+        if self.survivors:
+            parts.append(_show.text_table(self._survivor_rows(), right=[1], indent=0))
+        else:
+            parts.append("nothing of 1 MiB or more survived the cell")
+        if len(self.devices) == 0:
+            parts.append("no GPU in use")
+        return "\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        parts = [_show.html_table(self._rows(), right=[1, 2])]
+        if self.survivors:
+            parts.append(_show.html_table(self._survivor_rows(), right=[1]))
+        else:
+            parts.append(_show.html_text("nothing of 1 MiB or more survived the cell"))
+        if len(self.devices) == 0:
+            parts.append(_show.html_text("no GPU in use"))
+        return _show.html_block("stowage: this cell", *parts)
+
+
+def _signed(value: int) -> str:
+    return ("+" if value >= 0 else "") + size(value)
+
+
+def _reset_host_peak() -> bool:
+    """Has the kernel begin anew with this process's peak; False where it does not allow it."""
+    try:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")
+        return True
+    except OSError:
+        return False
+
+
+class _Meter:
+    """Before and after a piece of code."""
+
+    def __init__(self) -> None:
+        self.large = {piece.key for piece in _objects.find_large()}
+        torch = _memory.torch_cuda()
+        if torch is not None:
+            for device in range(torch.cuda.device_count()):
+                torch.cuda.reset_peak_memory_stats(device)
+        self.pools = {(pool.framework, pool.device): pool for pool in _memory.pools()}
+        self.cards = _memory.cards()
+        self.exact = _reset_host_peak()
+        self.host = _memory.host()
+        from ._look import Watch
+
+        # The kernel's own peak where it can be had; otherwise, and for cards, a look many times a second.
+        self.watch = Watch(0.02, _Quiet()) if not self.exact or self.cards else None
+
+    def report(self) -> CellReport:
+        host = _memory.host()
+        if self.watch is not None:
+            self.watch.stop()
+        peak = host.peak_resident_bytes - self.host.resident_bytes
+        if not self.exact and self.watch is not None:
+            peak = self.watch.peak_host_bytes - self.host.held_bytes
+        devices: "List[Tuple[str, Optional[int], int]]" = []
+        for pool in _memory.pools():
+            before = self.pools.get((pool.framework, pool.device))
+            start = before.live_bytes if before is not None else 0
+            top = max(0, pool.peak_bytes - start) if pool.framework == "torch" else None
+            devices.append((f"{pool.framework} on device {pool.device}", top, pool.live_bytes - start))
+        for index, card in enumerate(_memory.cards()):
+            if index < len(self.cards) and card.used_bytes != self.cards[index].used_bytes:
+                top = max(0, self.watch.peak_card_bytes - self.cards[index].used_bytes) if self.watch and len(self.cards) == 1 else None
+                devices.append((f"card {index}, all of it", top, card.used_bytes - self.cards[index].used_bytes))
+        new = [piece for piece in _objects.find_large() if piece.key not in self.large][:12]
+        finder = _objects.Finder() if new else None
+        survivors = [(piece.kind, piece.bytes, _objects.paths_to(piece.object, finder)) for piece in new]
+        return CellReport(max(0, peak), host.held_bytes - self.host.held_bytes, devices, survivors)
+
+
+class _Quiet:
+    """A stream that shows nothing."""
+
+    @staticmethod
+    def isatty() -> bool:
+        return False
+
+    @staticmethod
+    def write(_: str) -> None:
+        return None
+
+
+def _stowage(line: str, cell: "Optional[str]" = None) -> Any:
+    """%stowage: the memory of the machine and of this process. %%stowage: what a cell took, and what survived it."""
+    shell = _show.shell()
+    if cell is None:
+        from ._look import info
+
+        return info(line.strip() or None)
+    meter = _Meter()
+    done = shell.run_cell(cell)
+    _ram.cell(True)  # the inner cell's end is not this one's
+    report = meter.report()
+    _show.show(report)
+    if not done.success:
+        # The error has been shown; the cell has failed all the same, and a run of all cells stops here.
+        from IPython.core.error import UsageError  # type: ignore[import-not-found]
+
+        raise UsageError("the cell measured by %%stowage failed, as shown above")
+    return None
+
+
+# ---- %release ----
+
+
+def _drop_results(space: "Dict[str, Any]", things: "List[Any]") -> None:
+    """Takes things out of Out and out of the names _ __ ___ _7 that a notebook keeps results under."""
+    wanted = {id(thing) for thing in things}
+    results = space.get("_oh")
+    if isinstance(results, dict):
+        for number in [number for number, value in results.items() if id(value) in wanted]:
+            del results[number]
+    for name in [name for name, value in space.items() if id(value) in wanted]:
+        if name.strip("_") == "" or (name[0] == "_" and name[1:].isdigit()):
+            space[name] = ""
+    hook = getattr(_show.shell(), "displayhook", None)
+    for name in ("_", "__", "___"):
+        if id(getattr(hook, name, None)) in wanted:
+            setattr(hook, name, "")
+
+
+def _release_magic(line: str) -> Any:
+    """%release x y: deletes the names, the results kept of them and the last traceback's frames, and frees what it can."""
+    shell = _show.shell()
+    names = tuple(line.replace(",", " ").split())
+    space = shell.user_ns
+    missing = [name for name in names if name not in space]
+    if missing:
+        raise NameError(f"%release: no name {', '.join(missing)} in this notebook; nothing was deleted")
+    things = [space[name] for name in names]
+
+    def forget() -> None:
+        if names:
+            _drop_results(space, things)
+        else:
+            shell.displayhook.flush()
+        things.clear()
+        hidden = shell.user_ns_hidden
+        for name in names:
+            hidden.pop(name, None)
+
+    return _release.release_from(space, names, tracebacks=True, first=("results kept by the notebook", forget))
+
+
+# ---- loading ----
+
+
+def load(shell: Any) -> None:
+    """`%load_ext stowage`."""
+    shell.register_magic_function(_stowage, "line_cell", "stowage")
+    shell.register_magic_function(_release_magic, "line", "release")
+    hook_cells()
+
+
+def unload(shell: Any) -> None:
+    """`%unload_ext stowage`."""
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("stowage", None)
+    shell.magics_manager.magics["line"].pop("release", None)
+    _unhook_cells(shell)

@@ -1,0 +1,487 @@
+"""Large objects of this process, and who holds them.
+
+Called by release, holders, the cell magic and explanations of host memory. Finds NumPy, PyTorch, CuPy, JAX and
+TensorFlow arrays, SciPy matrices, pandas tables and plain bytes through the garbage collector; changes nothing, keeps
+nothing alive, and imports no framework.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from ._library import format_size
+from ._memory import loaded
+
+_PACKAGE = __name__.rpartition(".")[0]
+_OPTIMIZED = 1  # CO_OPTIMIZED: a function's code, whose locals are not a dictionary
+
+
+@dataclass
+class Large:
+    """One piece of memory and the object that shows it."""
+
+    kind: str  #: "numpy.ndarray float64 (1000, 100)"
+    bytes: int  #: of the whole piece: of a view, what it is a view of
+    place: str  #: "host", "cuda:0", "file"
+    key: Tuple[Any, ...]  #: the same for all views of one piece
+    object: Any
+    view: bool  #: the object shows only a part of the piece
+
+
+# ---- what a thing is ----
+
+
+def _numpy_piece(array: Any, numpy: Any) -> Large:
+    root = array
+    while isinstance(root.base, numpy.ndarray):
+        root = root.base
+    whole, place = root.nbytes, "host"
+    base = root.base
+    if base is not None:
+        if type(base).__name__ == "mmap":
+            place = "file"
+        try:
+            whole = max(whole, memoryview(base).nbytes)
+        except TypeError:
+            pass
+    pointer = root.__array_interface__["data"][0]
+    kind = f"numpy.ndarray {array.dtype} {array.shape}"
+    return Large(kind, whole, place, ("host", pointer), array, array is not root or array.nbytes < whole)
+
+
+def _torch_piece(tensor: Any) -> "Optional[Large]":
+    try:
+        storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+        whole, pointer = storage.nbytes(), storage.data_ptr()
+    except Exception:  # sparse, meta and functional tensors have no storage
+        return None
+    place = "host" if tensor.device.type == "cpu" else str(tensor.device)
+    kind = f"torch.Tensor {str(tensor.dtype).replace('torch.', '')} {tuple(tensor.shape)}"
+    own = tensor.element_size() * tensor.nelement()
+    return Large(kind, whole, place, (place, pointer), tensor, own < whole)
+
+
+def _cupy_piece(array: Any) -> Large:
+    memory = array.data.mem
+    kind = f"cupy.ndarray {array.dtype} {array.shape}"
+    whole = max(memory.size, array.nbytes)
+    place = f"cuda:{array.device.id}"
+    return Large(kind, whole, place, (place, memory.ptr), array, array.nbytes < whole)
+
+
+def _jax_piece(array: Any) -> "Optional[Large]":
+    try:
+        if array.is_deleted():
+            return None
+        device = next(iter(array.devices()))
+        place = "host" if device.platform == "cpu" else f"{device.platform}:{device.id}"
+        kind = f"jax.Array {array.dtype} {array.shape}"
+        return Large(kind, array.nbytes, place, ("jax", id(array)), array, False)
+    except Exception:  # a tracer, or an array of several processes
+        return None
+
+
+def _scipy_piece(matrix: Any) -> Large:
+    parts = [getattr(matrix, name, None) for name in ("data", "indices", "indptr", "row", "col", "offsets")]
+    whole = sum(part.nbytes for part in parts if hasattr(part, "nbytes"))
+    kind = f"scipy.sparse {matrix.format} {matrix.dtype} {matrix.shape}"
+    return Large(kind, whole, "host", ("object", id(matrix)), matrix, False)
+
+
+def _pandas_piece(table: Any) -> Large:
+    used = table.memory_usage(index=True)
+    kind = f"pandas.{type(table).__name__} {table.shape}"
+    return Large(kind, int(used if isinstance(used, int) else used.sum()), "host", ("object", id(table)), table, False)
+
+
+def _tensorflow_piece(tensor: Any) -> "Optional[Large]":
+    try:
+        device = tensor.device.rpartition("/device:")[2].lower()
+        place = "host" if device.startswith("cpu") or not device else device.replace("gpu", "cuda")
+        whole = int(tensor.shape.num_elements()) * tensor.dtype.size
+        return Large(f"tf.Tensor {tensor.dtype.name} {tuple(tensor.shape)}", whole, place, ("tf", id(tensor)), tensor, False)
+    except Exception:
+        return None
+
+
+class Kinds:
+    """Which types are memory worth telling, of the frameworks loaded when it was made."""
+
+    def __init__(self) -> None:
+        self._makers: "Dict[type, Any]" = {}
+        self._bases: "List[Tuple[Any, Any]]" = []
+        numpy, torch, cupy, jax = (loaded(name) for name in ("numpy", "torch", "cupy", "jax"))
+        scipy, pandas, tensorflow = loaded("scipy.sparse"), loaded("pandas"), loaded("tensorflow")
+        if pandas is not None:
+            self._bases.append(((pandas.DataFrame, pandas.Series), _pandas_piece))
+        if numpy is not None:
+            self._bases.append((numpy.ndarray, lambda array: _numpy_piece(array, numpy)))
+        if torch is not None:
+            self._bases.append((torch.Tensor, _torch_piece))
+        if cupy is not None:
+            self._bases.append((cupy.ndarray, _cupy_piece))
+        if jax is not None and hasattr(jax, "Array"):
+            self._bases.append((jax.Array, _jax_piece))
+        if scipy is not None:
+            self._bases.append((tuple({getattr(scipy, "spmatrix", tuple), getattr(scipy, "sparray", scipy.spmatrix)}), _scipy_piece))
+        if tensorflow is not None:
+            self._bases.append((getattr(tensorflow, "Tensor", ()), _tensorflow_piece))
+        for plain in (bytes, bytearray, str):
+            self._makers[plain] = self._plain
+
+    @staticmethod
+    def _plain(text: Any) -> "Optional[Large]":
+        size = sys.getsizeof(text)
+        kind = f"{type(text).__name__} of {len(text)}"
+        return Large(kind, size, "host", ("object", id(text)), text, False)
+
+    def maker(self, kind: type) -> Any:
+        """What makes a `Large` of objects of that type, None if they are of no interest."""
+        try:
+            return self._makers[kind]
+        except KeyError:
+            found = None
+            for base, make in self._bases:
+                try:
+                    if issubclass(kind, base):
+                        found = make
+                        break
+                except TypeError:
+                    continue
+            self._makers[kind] = found
+            return found
+
+    def piece(self, thing: Any) -> "Optional[Large]":
+        """The memory behind one object, None if it is no array, table or text."""
+        make = self.maker(type(thing))
+        if make is None:
+            return None
+        try:
+            return make(thing)
+        except Exception:  # an object half made or half gone is not worth failing for
+            return None
+
+
+# ---- all there are ----
+
+
+def _unseen(thing: Any) -> bool:
+    """A dictionary or tuple the collector does not look at, because nothing in it can be part of a cycle: arrays and text."""
+    return type(thing) in (dict, tuple) and not gc.is_tracked(thing)
+
+
+def _every_referent() -> "Iterator[Any]":
+    """What the collector's objects and the running frames refer to; a thing comes as often as it is referred to."""
+    everything = gc.get_objects()
+    for start in range(0, len(everything), 4096):
+        part = everything[start : start + 4096]
+        yield from part
+        for thing in gc.get_referents(*part):
+            yield thing
+            if _unseen(thing):
+                yield from gc.get_referents(thing)
+    del everything, part
+    for frame in _running():
+        if frame.f_code.co_flags & _OPTIMIZED:
+            for _, value in _locals_of(frame):
+                yield value
+
+
+def find_large(least: int = 1 << 20) -> "List[Large]":
+    """Pieces of at least that many bytes, the largest first, one object for each.
+
+    >>> import numpy
+    >>> table = numpy.zeros((1000, 1000))
+    >>> [piece.kind for piece in find_large(8_000_000) if piece.object is table]
+    ['numpy.ndarray float64 (1000, 1000)']
+    """
+    kinds = Kinds()
+    seen: "set[int]" = set()
+    pieces: "Dict[Tuple[Any, ...], Large]" = {}
+    for thing in _every_referent():
+        make = kinds.maker(type(thing))
+        if make is None or id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if make is Kinds._plain and len(thing) < least // 4:
+            continue
+        piece = kinds.piece(thing)
+        if piece is None or piece.bytes < least:
+            continue
+        before = pieces.get(piece.key)
+        # A table stands for the arrays inside it, a whole array for its views.
+        if before is None or (before.view and not piece.view):
+            pieces[piece.key] = piece
+    found = list(pieces.values())
+    _drop_parts(found)
+    found.sort(key=lambda piece: -piece.bytes)
+    return found
+
+
+def _drop_parts(found: "List[Large]") -> None:
+    """Takes out arrays that a pandas table or a SciPy matrix of the list consists of."""
+    inside: "set[int]" = set()
+    for piece in found:
+        if piece.key[0] != "object":
+            continue
+        if piece.kind.startswith("scipy"):
+            parts = [getattr(piece.object, name, None) for name in ("data", "indices", "indptr", "row", "col")]
+        elif piece.kind.startswith("pandas"):
+            manager = getattr(piece.object, "_mgr", None)
+            parts = [getattr(block, "values", None) for block in getattr(manager, "blocks", ())]
+        else:
+            continue
+        numpy = loaded("numpy")
+        for part in parts:
+            if numpy is not None and isinstance(part, numpy.ndarray):
+                inside.add(_numpy_piece(part, numpy).key[1])
+    found[:] = [piece for piece in found if not (piece.key[0] == "host" and piece.key[1] in inside)]
+
+
+# ---- who holds a thing ----
+
+
+class Finder:
+    """Walks from a thing towards names people know: globals, attributes, locals, closures.
+
+    What the walk itself makes refers to things too: its lists are in `hidden`, nothing is sliced or captured by an inner
+    function, and its frames are passed over.
+    """
+
+    DEPTH = 6
+    MOST = 64  # referrers looked at for one object
+
+    def __init__(self) -> None:
+        self.modules: "Dict[int, str]" = {}
+        for name, module in list(sys.modules.items()):
+            try:
+                self.modules.setdefault(id(vars(module)), name)
+            except TypeError:
+                continue
+        main = sys.modules.get("__main__")
+        if main is not None:
+            self.modules[id(vars(main))] = "__main__"
+        self.bags: "Dict[int, Any]" = {}
+        self.inside: "Dict[int, set[int]]" = {}
+        self.hidden: "set[int]" = {id(self), id(self.__dict__), id(self.modules), id(self.bags), id(self.inside)}
+        self._look_into_bags()
+
+    def _look_into_bags(self) -> None:
+        """Arrays in dictionaries and tuples that get_referrers does not see: which bag each of them is in."""
+        kinds = Kinds()
+        everything = gc.get_objects()
+        for start in range(0, len(everything), 4096):
+            for bag in gc.get_referents(*everything[start : start + 4096]):
+                if not _unseen(bag) or id(bag) in self.bags:
+                    continue
+                for value in bag.values() if type(bag) is dict else bag:
+                    if kinds.maker(type(value)) is not None and not (isinstance(value, str) and len(value) < 4096):
+                        self.bags[id(bag)] = bag
+                        self.inside.setdefault(id(value), set()).add(id(bag))
+
+    def paths(self, thing: Any, depth: int = 0) -> "List[str]":
+        """How `thing` can be reached, shortest names first."""
+        found: "List[str]" = []
+        if depth >= self.DEPTH:
+            return found
+        referrers = gc.get_referrers(thing)
+        self.hidden.add(id(referrers))
+        for at in range(min(len(referrers), self.MOST)):
+            if id(referrers[at]) in self.hidden or _ours(referrers[at]):
+                continue
+            self.hidden.add(id(referrers[at]))
+            found.extend(self._through(referrers[at], thing, depth))
+            self.hidden.discard(id(referrers[at]))
+        self.hidden.discard(id(referrers))
+        for number in self.inside.get(id(thing), ()):
+            found.extend(self._through(self.bags[number], thing, depth))
+        found.extend(_locals_holding(thing))
+        unique = list(dict.fromkeys(found))
+        unique.sort(key=_plainness)
+        return unique
+
+    def _through(self, referrer: Any, thing: Any, depth: int) -> "List[str]":
+        if isinstance(referrer, dict):
+            return self._through_dict(referrer, thing, depth)
+        if isinstance(referrer, (list, tuple)):
+            for index in range(len(referrer)):
+                if referrer[index] is thing:
+                    return [f"{path}[{index}]" for path in self._above(referrer, depth)]
+            return []
+        if isinstance(referrer, (set, frozenset)):
+            return [f"a member of {path}" for path in self._above(referrer, depth)]
+        if isinstance(referrer, types.CellType):
+            return self._through_cell(referrer)
+        if isinstance(referrer, types.FrameType):
+            return [_frame_text(referrer, _local_name(referrer, thing))]
+        if isinstance(referrer, (types.GeneratorType, types.CoroutineType)):
+            return [f"the {type(referrer).__name__} {referrer.__qualname__}"]
+        if isinstance(referrer, types.MethodType):
+            return [f"the bound method {referrer.__qualname__}"]
+        if isinstance(referrer, types.FunctionType):
+            return [f"a default of {referrer.__module__}.{referrer.__qualname__}"]
+        if type(referrer).__name__.endswith("_iterator"):
+            return []
+        return self._through_instance(referrer, thing, depth)
+
+    def _through_dict(self, holder: "Dict[Any, Any]", thing: Any, depth: int) -> "List[str]":
+        keys = []
+        for key in list(holder):
+            if holder.get(key) is thing:
+                keys.append(key)
+        module = self.modules.get(id(holder))
+        if module is not None:
+            return [str(key) if module == "__main__" else f"{module}.{key}" for key in keys]
+        owners = gc.get_referrers(holder)
+        self.hidden.add(id(owners))
+        names: "List[str]" = []
+        for at in range(min(len(owners), self.MOST)):
+            if getattr(owners[at], "__dict__", None) is holder and not isinstance(owners[at], types.ModuleType):
+                if not isinstance(owners[at], Large):
+                    above = self._above(owners[at], depth)
+                    names = [f"{path}.{key}" for key in keys for path in above]
+                break
+        else:
+            if keys:
+                names = [f"{path}[{keys[0]!r}]" for path in self._above(holder, depth)]
+        self.hidden.discard(id(owners))
+        return names
+
+    @staticmethod
+    def _through_cell(cell: Any) -> "List[str]":
+        for closure in gc.get_referrers(cell):
+            if not isinstance(closure, tuple):
+                continue
+            for above in gc.get_referrers(closure):
+                if isinstance(above, types.FunctionType) and above.__closure__ is closure:
+                    if above.__module__.startswith(_PACKAGE + "."):
+                        return []
+                    for name, held in zip(above.__code__.co_freevars, closure):
+                        if held is cell:
+                            return [f"{name} in the closure of {above.__module__}.{above.__qualname__}"]
+        return []  # of a running function: found among its locals
+
+    def _through_instance(self, owner: Any, thing: Any, depth: int) -> "List[str]":
+        names = []
+        try:
+            inside = vars(owner)
+        except TypeError:
+            inside = {}
+        for key in list(inside):
+            if inside.get(key) is thing:
+                names.append(key)
+        for slot in getattr(type(owner), "__slots__", ()) if not names else ():
+            if isinstance(slot, str) and getattr(owner, slot, None) is thing:
+                names.append(slot)
+        if not names and getattr(owner, "base", None) is thing:
+            return [f"{path}, a view of it" for path in self._above(owner, depth)]
+        if not names:
+            return [f"<{type(owner).__module__}.{type(owner).__qualname__}>"]
+        return [f"{path}.{name}" for name in names for path in self._above(owner, depth)]
+
+    def _above(self, holder: Any, depth: int) -> "List[str]":
+        """How the holder is reached; its type where nothing is known."""
+        names = self.paths(holder, depth + 1)
+        if names:
+            return names[:4]
+        size = f" of {len(holder)}" if isinstance(holder, (list, tuple, dict, set, frozenset)) else ""
+        return [f"<{type(holder).__name__}{size}>"]
+
+
+def _ours(referrer: Any) -> bool:
+    """A part of the walk, not of the program."""
+    if isinstance(referrer, types.FrameType):
+        name = referrer.f_globals.get("__name__", "")
+        return isinstance(name, str) and name.startswith(_PACKAGE + ".")
+    return isinstance(referrer, Large)
+
+
+def _plainness(path: str) -> "Tuple[int, int]":
+    """Names people typed first, things without a name last."""
+    return (2 if path.startswith("<") else 1 if path.startswith(("local ", "a ", "the ", "_")) else 0, len(path))
+
+
+def _locals_of(frame: types.FrameType) -> "Iterator[Tuple[str, Any]]":
+    """A frame's locals; nothing of it stays with the frame.
+
+    The collector does not see the locals of a running function (Python 3.11 and later), and before 3.13 the dictionary
+    that f_locals makes would stay with the frame and keep what it shows.
+    """
+    shown = frame.f_locals
+    try:
+        yield from list(shown.items())
+    finally:
+        # Three references: the frame's, ours, and the count's own. More: the program called locals() and keeps it.
+        if frame.f_code.co_flags & _OPTIMIZED and isinstance(shown, dict) and sys.getrefcount(shown) <= 3:
+            shown.clear()
+
+
+def _running() -> "Iterator[types.FrameType]":
+    for frame in sys._current_frames().values():
+        at: "Optional[types.FrameType]" = frame
+        while at is not None:
+            if not _ours(at):
+                yield at
+            at = at.f_back
+
+
+def _local_name(frame: types.FrameType, thing: Any) -> "Optional[str]":
+    for name, value in _locals_of(frame):
+        if value is thing:
+            return name
+    return None
+
+
+def _frame_text(frame: types.FrameType, name: "Optional[str]") -> str:
+    where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return f"{'local ' + name if name else 'a temporary'} of {frame.f_code.co_name} ({where})"
+
+
+def _locals_holding(thing: Any) -> "List[str]":
+    found = []
+    for frame in _running():
+        if frame.f_code.co_flags & _OPTIMIZED:
+            name = _local_name(frame, thing)
+            if name is not None:
+                found.append(_frame_text(frame, name))
+    return found
+
+
+def paths_to(thing: Any, finder: "Optional[Finder]" = None) -> "List[str]":
+    """Names by which an object is reached; one finder may serve for several, as long as nothing changes.
+
+    >>> import sys, types
+    >>> module = sys.modules["shelf"] = types.ModuleType("shelf")
+    >>> module.kept = [None, bytearray(8)]
+    >>> paths_to(module.kept[1])
+    ['shelf.kept[1]']
+    >>> del sys.modules["shelf"]
+    """
+    return (finder or Finder()).paths(thing)
+
+
+def sharers(piece: Large) -> "List[Any]":
+    """Every object that shows the same piece of memory, views and the array they are views of."""
+    kinds = Kinds()
+    seen: "Dict[int, Any]" = {}
+    for thing in _every_referent():
+        if id(thing) not in seen and kinds.maker(type(thing)) is kinds.maker(type(piece.object)):
+            other = kinds.piece(thing)
+            if other is not None and other.key == piece.key:
+                seen[id(thing)] = thing
+    for thing in list(seen.values()):
+        base = getattr(thing, "base", None)
+        while base is not None and kinds.maker(type(base)) is kinds.maker(type(piece.object)):
+            seen.setdefault(id(base), base)
+            base = getattr(base, "base", None)
+    return list(seen.values())
+
+
+def describe(piece: Large) -> str:
+    """One line for people."""
+    part = " (a view)" if piece.view else ""
+    return f"{format_size(piece.bytes)}  {piece.kind}{part} on {piece.place}"

@@ -1,0 +1,179 @@
+"""The watch over host memory: a MemoryError in the running cell instead of a kernel that is killed.
+
+A thread looks at what this process holds and at what can still be taken. Two things come of it. The most a single request
+can get is bounded by what is left (RLIMIT_DATA, moved along with every look), so a request that can never fit fails at
+once, as a MemoryError, before the machine is touched. And when little is left, the main thread is interrupted with a
+MemoryError while it runs the program's code: in a notebook only inside a cell. What was seen last is kept in a file, for
+`explain(last=True)` after a death.
+
+A large array made of untouched zeros counts as if it were touched: if it is larger than all that is left it is refused.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import resource
+import signal
+import threading
+import time
+from typing import Any, List, Optional
+
+from . import _death, _memory
+from ._library import format_size as size
+
+#: Default action of this signal is to be ignored: one that comes late does no harm.
+_SIGNAL = signal.SIGURG
+_LOOK_S = 0.05
+_NOTE_S = 1.0
+#: Always left to small requests, so that an interpreter near its limit can still say so.
+_FLOOR = 64 << 20
+
+
+class HostMemoryError(MemoryError):
+    """Host memory is about to run out; the message says what is held, of what, and how fast it grows."""
+
+
+class _Watch:
+    def __init__(self, limit: "Optional[int]") -> None:
+        self.limit = limit
+        self.end = threading.Event()
+        self.pending: "Optional[str]" = None
+        self.hard_before = resource.getrlimit(resource.RLIMIT_DATA)
+        self.growth = 0.0
+        self.seen: "Optional[_memory.Host]" = None
+        self.seen_at = 0.0
+        self.noted_at = 0.0
+        self.raised_at = 0.0
+        self.watcher = _memory.Watcher()
+        self.thread = threading.Thread(target=self.go, name="stowage-ram", daemon=True)
+
+    def room(self, now: "_memory.Host") -> int:
+        """What this process may still take."""
+        left = now.usable_bytes
+        if self.limit is not None:
+            left = min(left, self.limit - now.held_bytes)
+        return max(0, left)
+
+    def margin(self, now: "_memory.Host") -> int:
+        """Less than this left is too little: a twentieth, from 32 MiB to 1 GiB."""
+        whole = self.limit if self.limit is not None else now.total_bytes
+        return max(32 << 20, min(whole // 20, 1 << 30))
+
+    def go(self) -> None:
+        while not self.end.wait(_LOOK_S):
+            try:
+                self.look()
+            except MemoryError:
+                continue  # it is what this is about; the next look may have room
+            except Exception:
+                return  # the interpreter ends
+
+    def look(self) -> None:
+        now, at = self.watcher.host(), time.monotonic()
+        if self.seen is not None and at > self.seen_at:
+            rate = (now.held_bytes - self.seen.held_bytes) / (at - self.seen_at)
+            self.growth = 0.8 * self.growth + 0.2 * rate
+        self.seen, self.seen_at = now, at
+        room = self.room(now)
+        self.bound(now, room)
+        if room < self.margin(now):
+            self.press(now, room, at)
+        if at - self.noted_at >= _NOTE_S:
+            self.noted_at = at
+            _death.note(now, self.limit, self.growth)
+
+    def bound(self, now: "_memory.Host", room: int) -> None:
+        """No request gets more than what is left."""
+        soft = now.data_bytes + max(room, _FLOOR)
+        before, hard = self.hard_before
+        for bound in (before, hard):
+            if bound != resource.RLIM_INFINITY:
+                soft = min(soft, bound)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+    def press(self, now: "_memory.Host", room: int, at: float) -> None:
+        """Little is left: first what may go goes, then the program is told."""
+        from ._release import _caches
+
+        freed = sum(cache.shrink_to(0) for cache in list(_caches))
+        if freed >= self.margin(now) or at - self.raised_at < 1.0:
+            return
+        self.raised_at = at
+        whole = f"of the {size(self.limit)} it is limited to" if self.limit else f"and the host has {size(now.total_bytes)}"
+        grows = f", growing by {size(int(self.growth))} a second" if self.growth > 1 << 20 else ""
+        self.pending = (
+            f"host memory runs out: this process holds {size(now.held_bytes)} {whole}{grows}; {size(room)} can still be taken"
+        )
+        _death.note(now, self.limit, self.growth)
+        signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
+
+
+_watch: "Optional[_Watch]" = None
+_in_cell: "Optional[bool]" = None  # None: not in a notebook, where the main thread always runs the program
+
+
+def _interrupt(_: int, __: Any) -> None:
+    """On the main thread, between two instructions of whatever it runs."""
+    watch = _watch
+    if watch is None or watch.pending is None:
+        return
+    message, watch.pending = watch.pending, None
+    if _in_cell is not False:
+        raise HostMemoryError(message)
+
+
+def cell(begins: bool) -> None:
+    """A notebook's cell begins or ends: only inside may it be interrupted."""
+    global _in_cell
+    _in_cell = begins
+
+
+def start(limit: "Optional[int]") -> "List[str]":
+    """Starts the watch, or gives it another limit; what there is to say."""
+    global _watch
+    if _watch is not None:
+        if limit is not None:
+            _watch.limit = limit
+        return []
+    notes = []
+    now = _memory.host()
+    if limit is not None and limit < now.held_bytes + _FLOOR:
+        from ._library import Invalid
+
+        raise Invalid(
+            f"ram: this process holds {size(now.held_bytes)} already, so a limit of {size(limit)} leaves it no room to work; "
+            f"give at least {size(now.held_bytes + 2 * _FLOOR)}, or stowage.release() first"
+        )
+    if limit is not None and limit > now.total_bytes:
+        notes.append(f"the host has {size(now.total_bytes)}, so a limit of {size(limit)} changes nothing")
+    watch = _Watch(limit)
+    try:
+        signal.signal(_SIGNAL, _interrupt)
+    except ValueError:
+        notes.append("not called on the main thread: near the limit requests fail, but nothing is interrupted")
+    _watch = watch
+    watch.look()
+    watch.thread.start()
+    atexit.register(stop)
+    os.register_at_fork(after_in_child=_after_fork)
+    return notes
+
+
+def _after_fork() -> None:
+    """A child has no watch: its limit stays where it was."""
+    global _watch
+    _watch = None
+
+
+def stop() -> None:
+    """Ends the watch and takes the bound away."""
+    global _watch
+    watch, _watch = _watch, None
+    if watch is None:
+        return
+    watch.end.set()
+    if watch.thread is not threading.current_thread():
+        watch.thread.join(timeout=2)
+    resource.setrlimit(resource.RLIMIT_DATA, watch.hard_before)
+    _death.forget()

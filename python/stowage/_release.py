@@ -1,0 +1,385 @@
+"""Releasing: what people try by hand, measured, and what still holds the rest.
+
+`release()` drops what nothing refers to, and the caches of the frameworks that are loaded; names that are given are
+deleted first. It never takes anything the program can still reach and did not name. `holders()` says who holds a thing;
+`cache()` is a place for things that may go when memory is short.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import traceback
+import types
+import weakref
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Hashable, Iterator, List, MutableMapping, Optional, Tuple
+
+from . import _memory, _objects, _show
+from ._library import Invalid, parse_size
+from ._library import format_size as size
+
+# ---- release ----
+
+
+@dataclass
+class Released:
+    """What a release brought, by step, and what is still there."""
+
+    steps: "List[Tuple[str, int, int]]" = field(default_factory=list)  #: (what was done, host bytes, device bytes)
+    names: "List[str]" = field(default_factory=list)  #: names that were deleted
+    rest: "List[Tuple[str, int, List[str]]]" = field(default_factory=list)  #: (what, bytes, who holds it)
+    hidden: "List[str]" = field(default_factory=list)  #: holders that people do not think of
+    host_bytes: int = 0
+    device_bytes: int = 0
+
+    @property
+    def freed_bytes(self) -> int:
+        """Host and device together."""
+        return self.host_bytes + self.device_bytes
+
+    def _rows(self) -> "List[Tuple[str, str, str]]":
+        return [("freed", "host", "device")] + [(what, size(host), size(device)) for what, host, device in self.steps]
+
+    def _rest_rows(self) -> "List[Tuple[str, str, str]]":
+        rows = [("still there", "bytes", "held by")]
+        for what, held, paths in self.rest:
+            rows.append((what, size(held), ", ".join(paths[:3]) or "nothing Python can name: C code or a saved graph"))
+        return rows
+
+    def __repr__(self) -> str:
+        lines = [f"freed {size(self.host_bytes)} of the host, {size(self.device_bytes)} of devices"]
+        if self.names:
+            lines.append(f"  deleted: {', '.join(self.names)}")
+        lines.append(_show.text_table(self._rows(), right=[1, 2]))
+        if self.rest:
+            lines.append(_show.text_table(self._rest_rows(), right=[1]))
+        lines += [f"  {line}" for line in self.hidden]
+        return _show.join_lines(lines)
+
+    def _repr_html_(self) -> str:
+        parts = [_show.html_table(self._rows(), right=[1, 2])]
+        if self.rest:
+            parts.append(_show.html_table(self._rest_rows(), right=[1]))
+        parts += [_show.html_text(line) for line in self.hidden]
+        title = f"freed {size(self.host_bytes)} of the host, {size(self.device_bytes)} of devices"
+        return _show.html_block(title, *parts)
+
+
+def _held() -> "Tuple[int, int]":
+    """Bytes held now: of the host, and of devices by the frameworks and heaps of this process."""
+    from ._heap import open_heaps
+
+    device = sum(pool.held_bytes for pool in _memory.pools())
+    device += sum(one.stats()["held_bytes"] for one in open_heaps())
+    return _memory.host().held_bytes, device
+
+
+def _collect() -> None:
+    # Twice: what a finalizer lets go of is only found by the next one.
+    gc.collect()
+    gc.collect()
+
+
+def _drop_caches() -> None:
+    for one in list(_caches):
+        one.shrink_to(0)
+
+
+def _drop_torch() -> None:
+    torch = _memory.torch_cuda()
+    if torch is not None:
+        torch.cuda.empty_cache()
+
+
+def _drop_cupy() -> None:
+    cupy = _memory.loaded("cupy")
+    if cupy is not None:
+        cupy.get_default_memory_pool().free_all_blocks()
+        cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+
+def _trim_heaps() -> None:
+    from ._heap import open_heaps
+
+    for one in open_heaps():
+        one.trim()
+
+
+def _trim_host() -> None:
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+_STEPS: "List[Tuple[str, Callable[[], None]]]" = [
+    ("unreachable objects", _collect),
+    ("stowage caches", _drop_caches),
+    ("PyTorch's cache", _drop_torch),
+    ("CuPy's pools", _drop_cupy),
+    ("cached pages of heaps", _trim_heaps),
+    ("free memory of the C library", _trim_host),
+]
+
+
+def _last_tracebacks() -> "Iterator[types.TracebackType]":
+    """Tracebacks the interpreter keeps for a debugger that may come."""
+    last = getattr(sys, "last_exc", None)
+    for kept in (getattr(sys, "last_traceback", None), getattr(last, "__traceback__", None)):
+        if kept is not None:
+            yield kept
+
+
+def drop_tracebacks() -> None:
+    """Empties the frames of the last traceback, and forgets it."""
+    for kept in _last_tracebacks():
+        traceback.clear_frames(kept)
+    for name in ("last_traceback", "last_value", "last_type", "last_exc"):
+        if hasattr(sys, name):
+            delattr(sys, name)
+
+
+def _frames_hold(piece: Any) -> bool:
+    for kept in _last_tracebacks():
+        at: "Optional[types.TracebackType]" = kept
+        while at is not None:
+            if any(value is piece.object for _, value in _objects._locals_of(at.tb_frame)):
+                return True
+            at = at.tb_next
+    return False
+
+
+def _delete(names: "Tuple[str, ...]", space: "Dict[str, Any]") -> "List[str]":
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(
+                f'release: {type(name).__name__} is no name; write release("x"): only a name can be deleted, an object goes '
+                "when the last name of it does (stowage.holders(x) lists them)"
+            )
+        if name not in space:
+            raise NameError(f'release: no name "{name}" in {space.get("__name__", "the caller")}; nothing was deleted')
+    gone = []
+    for name in dict.fromkeys(names):
+        del space[name]
+        gone.append(name)
+    return gone
+
+
+def release(*names: str, tracebacks: bool = False, most: int = 8) -> Released:
+    """Frees what can be freed, says how much it was, and what still holds the rest.
+
+    Names given are deleted from the caller's globals first. Then: what nothing refers to is collected, PyTorch's and
+    CuPy's caches are dropped, heaps are trimmed, free memory goes back to the system. `tracebacks` also drops the frames
+    of the last traceback, which hold the locals of whatever failed.
+
+    >>> import numpy
+    >>> table = numpy.ones((1000, 1000))
+    >>> release("table").freed_bytes > 7_000_000
+    True
+    >>> release("tabel")
+    Traceback (most recent call last):
+        ...
+    NameError: release: no name "tabel" in stowage._release; nothing was deleted
+    """
+    caller = sys._getframe(1)
+    return release_from(caller.f_globals, names, tracebacks=tracebacks, most=most)
+
+
+def release_from(
+    space: "Dict[str, Any]",
+    names: "Tuple[str, ...]",
+    *,
+    tracebacks: bool = False,
+    most: int = 8,
+    first: "Optional[Tuple[str, Callable[[], None]]]" = None,
+) -> Released:
+    """The same for the names of a given namespace; `first` is done before everything else."""
+    result = Released()
+    begin = before = _held()
+    steps: "List[Tuple[str, Callable[[], None]]]" = []
+    if first is not None:
+        steps.append(first)
+    if names:
+        steps.append((f"the names {', '.join(names)}", lambda: result.names.extend(_delete(names, space))))
+    if tracebacks:
+        steps.append(("the last traceback", drop_tracebacks))
+    for what, step in steps + _STEPS:
+        step()
+        after = _held()
+        gone = (max(0, before[0] - after[0]), max(0, before[1] - after[1]))
+        if max(gone) >= 1 << 16:
+            result.steps.append((what, *gone))
+        before = after
+    result.host_bytes = max(0, begin[0] - before[0])
+    result.device_bytes = max(0, begin[1] - before[1])
+    pieces = _objects.find_large()[:most]
+    finder = _objects.Finder()
+    for piece in pieces:
+        result.rest.append((piece.kind, piece.bytes, _objects.paths_to(piece.object, finder)))
+        if _frames_hold(piece):
+            result.hidden.append(f"the last traceback's frames hold {piece.kind}: release(tracebacks=True), or %release")
+    return result
+
+
+# ---- holders ----
+
+
+class Holders(List[str]):
+    """Who holds an object: a list of names, the plainest first, and what it would free."""
+
+    def __init__(self, names: "List[str]", title: str) -> None:
+        super().__init__(names)
+        self.title = title
+
+    def __repr__(self) -> str:
+        lines = [self.title] + [f"  {name}" for name in self]
+        if not self:
+            lines.append("  nothing Python can name holds it: C code, a saved graph, or a temporary")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return _show.html_block(self.title, _show.html_text("\n".join(self) or "nothing Python can name"))
+
+
+def holders(thing: Any) -> Holders:
+    """Who holds a tensor, an array or anything else: modules' names, lists, closures, locals, and views that keep all of it.
+
+    >>> import numpy, sys, types
+    >>> shelf = sys.modules["shelf"] = types.ModuleType("shelf")
+    >>> def fill():
+    ...     table = numpy.zeros((1000, 100))
+    ...     shelf.rows = [table[:2]]
+    >>> fill()
+    >>> holders(shelf.rows[0])
+    a view of 781.2 KiB on host: numpy.ndarray float64 (2, 100)
+      shelf.rows[0]
+    >>> del sys.modules["shelf"]
+    """
+    piece = _objects.Kinds().piece(thing)
+    if piece is None:
+        return Holders(_objects.paths_to(thing), f"{type(thing).__module__}.{type(thing).__qualname__}")
+    finder = _objects.Finder()
+    names = finder.paths(thing)
+    if piece.key[0] != "object":
+        others = _objects.sharers(piece)
+        finder.hidden.add(id(others))
+        for at in range(len(others)):
+            if others[at] is not thing:
+                part = getattr(_objects.Kinds().piece(others[at]), "view", False)
+                shown = finder.paths(others[at])
+                names += [f"{name} ({'a view' if part else 'the whole'} of it)" for name in shown if "a view of it" not in name]
+    what = "a view of " if piece.view else ""
+    title = f"{what}{size(piece.bytes)} on {piece.place}: {piece.kind}"
+    return Holders(list(dict.fromkeys(names)), title)
+
+
+# ---- cache ----
+
+_caches: "weakref.WeakSet[Cache]" = weakref.WeakSet()
+
+
+class Cache(MutableMapping[Hashable, Any]):
+    """Things held while there is room for them, and weakly after that: what is still in use elsewhere is still found.
+
+    >>> import numpy
+    >>> kept = cache("2M")
+    >>> kept["a"], kept["b"] = numpy.zeros(200_000), numpy.zeros(200_000)
+    >>> "a" in kept, "b" in kept
+    (False, True)
+    >>> kept.load("a", lambda: numpy.ones(3)).sum()
+    3.0
+    """
+
+    __hash__ = object.__hash__  # one cache is not another, whatever they hold
+
+    def __init__(self, budget: int) -> None:
+        self.budget_bytes = budget
+        self.held_bytes = 0
+        self._strong: "OrderedDict[Hashable, Tuple[Any, int]]" = OrderedDict()
+        self._weak: "Dict[Hashable, weakref.ref[Any]]" = {}
+        _caches.add(self)
+
+    @staticmethod
+    def _weigh(thing: Any) -> int:
+        piece = _objects.Kinds().piece(thing)
+        return piece.bytes if piece is not None else sys.getsizeof(thing)
+
+    def __setitem__(self, key: Hashable, thing: Any) -> None:
+        self._forget(key)
+        weight = self._weigh(thing)
+        try:
+            self._weak[key] = weakref.ref(thing)
+        except TypeError:
+            pass  # plain bytes, lists and numbers: gone when they are let go of
+        if weight <= self.budget_bytes:
+            self._strong[key] = (thing, weight)
+            self.held_bytes += weight
+            self.shrink_to(self.budget_bytes)
+
+    def __getitem__(self, key: Hashable) -> Any:
+        if key in self._strong:
+            self._strong.move_to_end(key)
+            return self._strong[key][0]
+        known = self._weak.get(key)
+        thing = known() if known is not None else None
+        if thing is None:
+            self._weak.pop(key, None)
+            raise KeyError(key)
+        return thing
+
+    def _forget(self, key: Hashable) -> None:
+        if key in self._strong:
+            self.held_bytes -= self._strong.pop(key)[1]
+        self._weak.pop(key, None)
+
+    def __delitem__(self, key: Hashable) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._forget(key)
+
+    def __contains__(self, key: object) -> bool:
+        known = self._weak.get(key)  # type: ignore[call-overload]
+        return key in self._strong or (known is not None and known() is not None)
+
+    def __iter__(self) -> "Iterator[Hashable]":
+        return iter([key for key in dict.fromkeys([*self._strong, *self._weak]) if key in self])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def load(self, key: Hashable, make: "Callable[[], Any]") -> Any:
+        """What is kept under `key`; made, and kept, where it is not there any more."""
+        try:
+            return self[key]
+        except KeyError:
+            thing = make()
+            self[key] = thing
+            return thing
+
+    def shrink_to(self, budget: int) -> int:
+        """Lets go of what was used longest ago until at most `budget` bytes are held; how many went."""
+        before = self.held_bytes
+        while self.held_bytes > budget and self._strong:
+            _, (thing, weight) = self._strong.popitem(last=False)
+            self.held_bytes -= weight
+            del thing
+        return before - self.held_bytes
+
+    def __repr__(self) -> str:
+        return f"<stowage cache: {len(self._strong)} held, {size(self.held_bytes)} of {size(self.budget_bytes)}>"
+
+
+def cache(budget: "str | int") -> Cache:
+    """A mapping that holds at most `budget` bytes; what was used longest ago goes first, and all of it under pressure.
+
+    >>> cache("0")
+    Traceback (most recent call last):
+        ...
+    stowage._library.Invalid: budget: 0 bytes can hold nothing; write a size such as 2G
+    """
+    bytes_given = parse_size(budget, "budget")
+    if bytes_given == 0:
+        raise Invalid("budget: 0 bytes can hold nothing; write a size such as 2G")
+    return Cache(bytes_given)

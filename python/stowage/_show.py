@@ -1,0 +1,109 @@
+"""Text and HTML of what the package answers: tables and small bars.
+
+Called by the answers' `__repr__` and `_repr_html_`. The HTML stands alone: no script, no style sheet, colours that read
+on light and dark notebooks.
+"""
+
+from __future__ import annotations
+
+import html
+import sys
+from typing import Any, List, Sequence, Tuple
+
+_BAR = "display:inline-block;height:0.8em;width:12em;border:1px solid #8888;border-radius:2px;vertical-align:middle"
+
+
+def escape(text: object) -> str:
+    """Text as HTML."""
+    return html.escape(str(text))
+
+
+def text_table(rows: "Sequence[Sequence[str]]", right: "Sequence[int]" = (), indent: int = 2) -> str:
+    """Rows in columns.
+
+    >>> print(text_table([("name", "bytes"), ("x", "8 B")], right=[1]))
+      name  bytes
+      x       8 B
+    """
+    if not rows:
+        return ""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [cell.rjust(widths[i]) if i in right else cell.ljust(widths[i]) for i, cell in enumerate(row)]
+        lines.append((" " * indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def html_table(rows: "Sequence[Sequence[str]]", right: "Sequence[int]" = ()) -> str:
+    """The same as HTML; cells are text, the first row is the head."""
+    out = ['<table style="border-collapse:collapse;margin:0.3em 0">']
+    for number, row in enumerate(rows):
+        tag = "th" if number == 0 else "td"
+        out.append("<tr>")
+        for i, cell in enumerate(row):
+            side = "right" if i in right else "left"
+            out.append(f'<{tag} style="text-align:{side};padding:0.1em 0.8em 0.1em 0">{escape(cell)}</{tag}>')
+        out.append("</tr>")
+    out.append("</table>")
+    return "".join(out)
+
+
+def text_bar(parts: "Sequence[int]", total: int, width: int = 24) -> str:
+    """A bar of characters: the first part as #, the second as +, the rest as dots.
+
+    >>> text_bar([6, 3], 12, 8)
+    '[####++..]'
+    """
+    marks, filled = "", 0
+    for part, mark in zip(parts, "#+="):
+        filled += part
+        end = min(width, round(width * filled / total)) if total else 0
+        marks += mark * (end - len(marks))
+    return "[" + marks.ljust(width, ".") + "]"
+
+
+def html_bar(parts: "Sequence[Tuple[int, str]]", total: int) -> str:
+    """A bar of colours: (bytes, colour) each."""
+    inside = "".join(
+        f'<span style="display:inline-block;height:100%;vertical-align:top;background:{colour};'
+        f'width:{min(100.0, 100.0 * part / total) if total else 0:.2f}%"></span>'
+        for part, colour in parts
+    )
+    return f'<span style="{_BAR};white-space:nowrap;overflow:hidden;line-height:0">{inside}</span>'
+
+
+def html_block(title: str, *parts: str) -> str:
+    """A heading and what stands below it."""
+    return f'<div style="font-family:monospace;margin:0.3em 0"><b>{escape(title)}</b>{"".join(parts)}</div>'
+
+
+def html_text(text: str) -> str:
+    """Text as it stands."""
+    return f'<pre style="margin:0.2em 0;white-space:pre-wrap">{escape(text)}</pre>'
+
+
+def shell() -> Any:
+    """The IPython this runs in, None outside."""
+    module = sys.modules.get("IPython")
+    return module.get_ipython() if module is not None and hasattr(module, "get_ipython") else None
+
+
+def in_notebook() -> bool:
+    """In a kernel, where HTML is shown."""
+    here = shell()
+    return here is not None and hasattr(here, "kernel")
+
+
+def show(answer: Any) -> None:
+    """Shows an answer at once: rich in a notebook, as text elsewhere."""
+    if shell() is not None and in_notebook():
+        from IPython.display import display  # type: ignore[import-not-found]
+
+        display(answer)
+    else:
+        print(answer)
+
+
+def join_lines(lines: "List[str]") -> str:
+    return "\n".join(line for line in lines if line)

@@ -1,0 +1,386 @@
+"""Shrinking what is in memory: the same values in the smallest types that hold them.
+
+`shrink()` looks at every value with the library's scan, casts with the library's cast, and says what changed. Nothing is
+lost unless a tolerance allows it. Files go to the `stowage shrink` command, which never holds one whole.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_uint64, c_void_p
+from typing import Any, List, Optional, Tuple
+
+from . import _show
+from ._command import run
+from ._library import Invalid, Unsupported, call, declare
+from ._library import format_size as size
+from ._memory import loaded
+
+#: Values looked at in one piece where an array has to be copied to be looked at.
+_CHUNK = 1 << 20
+
+
+class _Facts(ctypes.Structure):
+    _fields_ = [
+        ("count", c_uint64),
+        ("nans", c_uint64),
+        ("infs", c_uint64),
+        ("zeros", c_uint64),
+        ("least", c_double),
+        ("most", c_double),
+        ("whole", c_bool),
+        ("smallest", c_char * 16),
+    ]
+
+
+declare(
+    {
+        "stow_values_open": (c_int, [POINTER(c_void_p), c_char_p]),
+        "stow_values_add": (c_int, [c_void_p, c_void_p, c_uint64]),
+        "stow_values_get": (c_int, [c_void_p, POINTER(_Facts)]),
+        "stow_values_fit": (c_int, [c_void_p, c_char_p, POINTER(c_bool)]),
+        "stow_values_close": (c_int, [c_void_p]),
+        "stow_values_cast": (c_int, [c_void_p, c_char_p, c_void_p, c_char_p, c_uint64]),
+        "stow_values_error": (c_int, [POINTER(c_double), c_bool, c_void_p, c_char_p, c_void_p, c_char_p, c_uint64]),
+    }
+)
+
+_NUMBERS = {"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"}
+
+
+# ---- arrays ----
+
+
+class _Seen:
+    """Every value of an array, looked at once."""
+
+    def __init__(self, array: Any) -> None:
+        self._handle = c_void_p()
+        call("stow_values_open", ctypes.byref(self._handle), array.dtype.name.encode())
+        for part in _parts(array):
+            call("stow_values_add", self._handle, part.ctypes.data, part.size)
+        self.facts = _Facts()
+        call("stow_values_get", self._handle, ctypes.byref(self.facts))
+
+    def fits(self, kind: str) -> bool:
+        answer = c_bool()
+        call("stow_values_fit", self._handle, kind.encode(), ctypes.byref(answer))
+        return answer.value
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            call("stow_values_close", self._handle)
+
+
+def _in_one(array: Any) -> bool:
+    return array.flags.forc and array.dtype.isnative
+
+
+def _parts(array: Any) -> Any:
+    """The values as contiguous pieces in this machine's byte order; the array itself where it is one."""
+    import numpy
+
+    if _in_one(array) or array.size == 0:
+        yield array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+        return
+    flat = array.reshape(1) if array.ndim == 0 else array
+    rows = max(1, _CHUNK // max(1, array.size // flat.shape[0]))
+    for start in range(0, flat.shape[0], rows):
+        yield numpy.ascontiguousarray(flat[start : start + rows], dtype=array.dtype.newbyteorder("="))
+
+
+def _cast(array: Any, kind: str, tolerance: "Optional[Tuple[float, bool]]" = None) -> "Tuple[Any, float]":
+    """The array in another type, its memory order kept; with a tolerance, the largest error too."""
+    import numpy
+
+    order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    made = numpy.empty(array.shape, dtype=kind, order=order)
+    worst = c_double(0)
+    largest = 0.0
+    whole = _in_one(array)
+    flat = None if whole else made.reshape(-1)
+    at = 0
+    for part in _parts(array):
+        to = made.ctypes.data if flat is None else flat[at:].ctypes.data
+        names = (kind.encode(), part.ctypes.data, array.dtype.name.encode(), part.size)
+        call("stow_values_cast", to, *names)
+        if tolerance is not None:
+            call("stow_values_error", ctypes.byref(worst), tolerance[1], to, *names)
+            largest = max(largest, worst.value)
+        at += part.size
+    return made, largest
+
+
+def _choose(array: Any, seen: _Seen, integers: bool) -> str:
+    """The smallest type that holds every value; floats stay floats unless `integers`."""
+    smallest = seen.facts.smallest.decode()
+    if array.dtype.kind != "f" or integers or smallest.startswith("float"):
+        return smallest
+    return next(kind for kind in ("float16", "float32", "float64") if kind == array.dtype.name or seen.fits(kind))
+
+
+def _shrink_array(array: Any, options: "_Options", changes: "Optional[List[_Change]]" = None, name: str = "array") -> Any:
+    if array.dtype.name not in _NUMBERS:
+        options.note(changes, name, str(array.dtype), str(array.dtype), array.nbytes, array.nbytes, "not numbers: as it was")
+        return array
+    seen = _Seen(array)
+    kind, error = _choose(array, seen, options.integers), 0.0
+    made = None
+    if options.dtype is not None:
+        kind = options.dtype
+        if not seen.fits(kind) and options.tolerance is None:
+            raise Invalid(
+                f"{name}: not every value fits {kind} exactly (from {seen.facts.least:g} to {seen.facts.most:g}, "
+                f"{seen.facts.nans} NaN); the smallest that does is {seen.facts.smallest.decode()}, or allow a tolerance="
+            )
+    if options.tolerance is not None and array.dtype.kind == "f":
+        wanted = [options.dtype] if options.dtype is not None else ["float16", "float32"]
+        for candidate in wanted:
+            made, error = _cast(array, candidate, options.tolerance)
+            if error <= options.tolerance[0]:
+                kind = candidate
+                break
+            made = None
+        if made is None and options.dtype is not None:
+            raise Invalid(f"{name}: in {options.dtype} a value would be off by {error:.3g}, the tolerance is {options.tolerance[0]:g}")
+    if made is None:
+        error = 0.0
+        made = array if kind == array.dtype.name and array.dtype.isnative else _cast(array, kind)[0]
+    said = f"off by at most {error:.3g}" if error else ""
+    zeros = seen.facts.zeros
+    if array.ndim == 2 and zeros * 2 > array.size:
+        dense = made
+        made, said = _maybe_sparse(made, zeros, options, said)
+        if made is not dense:
+            options.note(changes, name, array.dtype.name, f"{made.dtype} CSR", array.nbytes, _sparse_bytes(made), said)
+            return made
+    options.note(changes, name, array.dtype.name, made.dtype.name, array.nbytes, made.nbytes, said)
+    return made
+
+
+# ---- sparse ----
+
+
+def _sparse_bytes(matrix: Any) -> int:
+    parts = [getattr(matrix, name, None) for name in ("data", "indices", "indptr", "row", "col", "offsets")]
+    return sum(part.nbytes for part in parts if part is not None)
+
+
+def _maybe_sparse(array: Any, zeros: int, options: "_Options", said: str) -> "Tuple[Any, str]":
+    """The CSR form where it was asked for and is smaller; a word about it where it was not."""
+    kept = array.size - zeros
+    expected = kept * (array.itemsize + 4) + (array.shape[0] + 1) * 4
+    if expected >= array.nbytes:
+        return array, said
+    if not options.sparse:
+        hint = f"{100 * zeros / array.size:.0f}% are zeros: sparse=True makes it {size(expected)}"
+        return array, f"{said}; {hint}" if said else hint
+    if array.dtype.name == "float16":
+        array = _cast(array, "float32")[0]  # SciPy computes with no smaller floats
+    import numpy
+
+    try:
+        from scipy import sparse  # type: ignore[import-not-found]
+    except ImportError:
+        raise Unsupported("sparse=True needs SciPy; install scipy, or shrink to a file: stowage shrink") from None
+    # What is left out is +0 only, as everywhere here: -0 has a sign to lose.
+    negative = (array == 0) & numpy.signbit(array) if array.dtype.kind == "f" else None
+    if negative is not None and negative.any():
+        return array, "it has -0.0 values, which a sparse matrix would lose: kept dense"
+    return sparse.csr_matrix(array), said
+
+
+def _shrink_sparse(matrix: Any, options: "_Options", changes: "Optional[List[_Change]]" = None, name: str = "matrix") -> Any:
+    import numpy
+
+    before = _sparse_bytes(matrix)
+    if matrix.format not in ("csr", "csc", "coo", "bsr", "dia"):
+        raise Unsupported(f"a sparse matrix in {matrix.format} form has no arrays to narrow; give .tocsr()")
+    inner = _Options(options.tolerance, options.integers, options.dtype, False)
+    data = _shrink_array(matrix.data, inner, None, "values")
+    if data.dtype.name == "float16":
+        data = _cast(matrix.data, "float32")[0] if matrix.data.dtype.name == "float64" else matrix.data
+    made = matrix.copy()
+    made.data = data
+    for part in ("indices", "indptr", "row", "col"):
+        indices = getattr(made, part, None)
+        # SciPy takes 32 bits where they are enough for the largest, and widens anything narrower.
+        if indices is not None and indices.dtype == numpy.int64 and (indices.size == 0 or indices.max() < 2**31):
+            setattr(made, part, indices.astype(numpy.int32))
+    was = f"{matrix.dtype} {matrix.format.upper()}"
+    options.note(changes, name, was, f"{made.dtype} {made.format.upper()}", before, _sparse_bytes(made), "")
+    return made
+
+
+# ---- tables ----
+
+
+def _shrink_column(column: Any, options: "_Options", changes: "List[_Change]", name: str) -> Any:
+    import pandas  # type: ignore[import-untyped]
+
+    before = int(column.memory_usage(index=False, deep=True))
+    kind = column.dtype
+    inner = _Options(options.tolerance, options.integers, options.dtype, False)
+    made, said = column, ""
+    if getattr(kind, "name", "") in _NUMBERS and not isinstance(kind, pandas.api.extensions.ExtensionDtype):
+        values = _shrink_array(column.to_numpy(), inner, None, name)
+        made = pandas.Series(values, index=column.index, name=column.name)
+    elif isinstance(kind, pandas.api.extensions.ExtensionDtype) and str(kind)[:3] in ("Int", "UIn", "Flo"):
+        known = column[~column.isna()].to_numpy(dtype=kind.numpy_dtype)
+        small = _shrink_array(known, inner, None, name).dtype.name
+        if small == "float16":
+            small = "float32"
+        shown = "".join(part.capitalize() for part in (small,)).replace("Uint", "UInt")
+        made = column.astype(shown)
+    elif kind == object or str(kind) == "string":
+        made, said = _categories(column)
+    after = int(made.memory_usage(index=False, deep=True))
+    if after > before:
+        made, after = column, before
+    options.note(changes, name, str(kind), str(made.dtype), before, after, said)
+    return made
+
+
+def _categories(column: Any) -> "Tuple[Any, str]":
+    """Texts that come again are kept once."""
+    if not all(isinstance(value, str) for value in column[~column.isna()]):
+        return column, "not only text: as it was"
+    distinct = column.nunique(dropna=True)
+    if distinct * 2 > len(column):
+        return column, ""
+    return column.astype("category"), f"{distinct} different texts"
+
+
+def _shrink_table(table: Any, options: "_Options", changes: "List[_Change]") -> Any:
+    import pandas
+
+    parts = [
+        _shrink_column(table.iloc[:, at], options, changes, str(table.columns[at])) for at in range(table.shape[1])
+    ]
+    if not parts:
+        return table
+    made = pandas.concat(parts, axis=1, copy=False) if len(parts) > 1 else parts[0].to_frame()
+    made.columns = table.columns
+    return made
+
+
+# ---- what people call ----
+
+_Change = Tuple[str, str, str, int, int, str]
+
+
+class _Options:
+    """What may be done."""
+
+    def __init__(self, tolerance: "Optional[Tuple[float, bool]]", integers: bool, dtype: "Optional[str]", sparse: bool) -> None:
+        self.tolerance, self.integers, self.dtype, self.sparse = tolerance, integers, dtype, sparse
+
+    @staticmethod
+    def note(changes: "Optional[List[_Change]]", *change: Any) -> None:
+        if changes is not None:
+            changes.append(change)
+
+
+def _say(changes: "List[_Change]") -> None:
+    rows = [("", "was", "is", "before", "after", "")]
+    for name, was, now, before, after, said in changes:
+        rows.append((name, was, now, size(before), size(after), said))
+    before, after = sum(change[3] for change in changes), sum(change[4] for change in changes)
+    print(_show.text_table(rows, right=[3, 4], indent=0))
+    if len(changes) > 1:
+        print(f"{size(before)} before, {size(after)} after")
+
+
+def _read_tolerance(tolerance: "float | str | None") -> "Optional[Tuple[float, bool]]":
+    """(how far, as a part of each value): 1e-3, or "abs:0.5" for an amount."""
+    if tolerance is None:
+        return None
+    text = str(tolerance)
+    amount = text[4:] if text.startswith("abs:") else text
+    try:
+        value = float(amount)
+    except ValueError:
+        raise Invalid(f'tolerance: {tolerance!r}: write a part of each value, as 1e-3, or an amount, as "abs:0.5"') from None
+    if not 0 < value < float("inf"):
+        raise Invalid(f"tolerance: {tolerance!r}: must be more than 0")
+    return value, not text.startswith("abs:")
+
+
+def shrink(
+    thing: Any,
+    output: "Optional[str | os.PathLike[str]]" = None,
+    *,
+    tolerance: "float | str | None" = None,
+    dtype: "Optional[str]" = None,
+    integers: bool = False,
+    sparse: bool = False,
+    quiet: bool = False,
+) -> Any:
+    """The same data in the smallest types that hold every value, and a line about what changed.
+
+    `thing`: a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix, or the path of a file (then `output` names
+    the new one). Exact unless a `tolerance` allows rounding of floats: 1e-3 of each value, or "abs:0.5". Floats stay
+    floats unless `integers`; with `sparse` a mostly-zero matrix becomes CSR. What is given is never changed.
+
+    >>> import numpy
+    >>> small = shrink(numpy.arange(1000))
+           was    is       before    after
+    array  int64  uint16  7.8 KiB  2.0 KiB
+    >>> small.dtype
+    dtype('uint16')
+    """
+    options = _Options(_read_tolerance(tolerance), integers, _read_dtype(dtype), sparse)
+    changes: "List[_Change]" = []
+    if isinstance(thing, (str, os.PathLike)):
+        return _shrink_file(os.fspath(thing), output, tolerance, dtype, quiet)
+    if output is not None:
+        raise TypeError("shrink: output= is for files; an array comes back as the result")
+    made = _shrink_thing(thing, options, changes)
+    if not quiet:
+        _say(changes)
+    return made
+
+
+def _read_dtype(dtype: "Optional[Any]") -> "Optional[str]":
+    if dtype is None:
+        return None
+    import numpy
+
+    try:
+        name = numpy.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    if name not in _NUMBERS:
+        raise Invalid(f"dtype: {dtype!r}: must be one of {', '.join(sorted(_NUMBERS))}")
+    return name
+
+
+def _shrink_thing(thing: Any, options: _Options, changes: "List[_Change]") -> Any:
+    numpy, pandas, scipy = loaded("numpy"), loaded("pandas"), loaded("scipy.sparse")
+    if pandas is not None and isinstance(thing, pandas.DataFrame):
+        return _shrink_table(thing, options, changes)
+    if pandas is not None and isinstance(thing, pandas.Series):
+        return _shrink_column(thing, options, changes, str(thing.name or "column"))
+    if scipy is not None and scipy.issparse(thing):
+        return _shrink_sparse(thing, options, changes)
+    if numpy is not None and isinstance(thing, numpy.ndarray):
+        return _shrink_array(thing, options, changes)
+    kind = f"{type(thing).__module__}.{type(thing).__qualname__}"
+    raise TypeError(f"shrink: {kind}: give a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix or a path")
+
+
+def _shrink_file(path: str, output: Any, tolerance: Any, dtype: Any, quiet: bool) -> str:
+    if output is None:
+        raise TypeError(f'shrink: {path} is a file; say where the smaller one goes: shrink("{path}", "small.npz")')
+    words = ["shrink", path, "--output", os.fspath(output)]
+    if tolerance is not None:
+        words += ["--tolerance", str(tolerance)]
+    if dtype is not None:
+        words += ["--dtype", str(dtype)]
+    said = run(words, timeout=86400)
+    if not quiet:
+        print(said.rstrip())
+    return os.fspath(output)
+
+

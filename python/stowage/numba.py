@@ -1,0 +1,61 @@
+"""Numba's memory on a heap: NUMBA_CUDA_MEMORY_MANAGER=stowage.numba, or `stowage.use_numba()`.
+
+Numba asks the module of that name for `_numba_memory_manager`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ._library import Unsupported, parse_size
+
+
+def manager_on(per: Any) -> Any:
+    """The manager class Numba makes one of for each context, on the heaps of `per`."""
+    try:
+        from numba.cuda import GetIpcHandleMixin, HostOnlyCUDAMemoryManager, MemoryInfo, MemoryPointer  # type: ignore
+    except ImportError:
+        raise Unsupported("this Numba has no memory manager interface; install Numba 0.51 or later") from None
+
+    class StowageMemoryManager(GetIpcHandleMixin, HostOnlyCUDAMemoryManager):  # type: ignore[misc, valid-type]
+        """Device memory from Stowage, pinned and mapped host memory as Numba has it."""
+
+        def initialize(self) -> None:
+            super().initialize()
+            per.heap(self._device())
+
+        def _device(self) -> int:
+            device = getattr(self.context, "device", None)
+            return int(getattr(device, "id", 0))
+
+        def memalloc(self, size: int) -> Any:
+            import ctypes
+
+            device = self._device()
+            address = per.alloc(size, device, 0)
+
+            def finalizer() -> None:
+                per.free(address, device)
+
+            return MemoryPointer(self.context, ctypes.c_uint64(address), size, finalizer=finalizer)
+
+        def get_memory_info(self) -> Any:
+            stats = per.heap(self._device()).stats()
+            return MemoryInfo(free=stats["limit_bytes"] - stats["held_bytes"] + stats["cached_bytes"], total=stats["limit_bytes"])
+
+        @property
+        def interface_version(self) -> int:
+            return 1
+
+    return StowageMemoryManager
+
+
+def __getattr__(name: str) -> Any:
+    if name != "_numba_memory_manager":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ._heap import _PerDevice
+
+    vram = parse_size(os.environ.get("STOWAGE_VRAM_LIMIT", "0"), "STOWAGE_VRAM_LIMIT")
+    spill = parse_size(os.environ.get("STOWAGE_SPILL", "0"), "STOWAGE_SPILL")
+    return manager_on(_PerDevice(vram, spill))

@@ -1,0 +1,92 @@
+"""The package as installed: light to import, complete, clear about what is missing."""
+
+import doctest
+import importlib
+import pkgutil
+import subprocess
+import sys
+import unittest
+
+import stowage
+from support import needs, python
+
+
+class Package(unittest.TestCase):
+    def test_import_takes_under_30_ms_and_brings_nothing_heavy(self):
+        code = """
+        import sys, time
+        begin = time.perf_counter()
+        import stowage
+        took = time.perf_counter() - begin
+        heavy = [name for name in ("numpy", "pandas", "torch", "jax", "cupy", "scipy", "ctypes", "IPython") if name in sys.modules]
+        print(took * 1000, heavy)
+        """
+        outs = [python(code)[1] for _ in range(3)]
+        self.assertTrue(all("[]" in out for out in outs), outs)
+        self.assertLess(min(float(out.split()[0]) for out in outs), 30)
+
+    def test_every_public_name_is_there(self):
+        for name in stowage.__all__:
+            self.assertTrue(hasattr(stowage, name), name)
+        self.assertIn("release", dir(stowage))
+        with self.assertRaises(AttributeError):
+            stowage.relaese
+
+    def test_version_is_the_librarys(self):
+        self.assertRegex(stowage.__version__, r"^\d+\.\d+\.\d+$")
+
+    def test_the_command_is_the_compiled_one(self):
+        out = subprocess.run([sys.executable, "-m", "stowage", "--version"], capture_output=True, text=True, check=True)
+        self.assertEqual(out.stdout.strip(), f"stowage {stowage.__version__}")
+        out = subprocess.run([sys.executable, "-m", "stowage", "frobnicate"], capture_output=True, text=True, check=False)
+        self.assertEqual(out.returncode, 2)
+
+    def test_a_missing_library_is_told_with_the_next_step(self):
+        code, _, err = python("import stowage; stowage.parse_size('8G')", check=False, STOWAGE_LIBRARY="/nowhere/libstowage.so")
+        self.assertEqual(code, 1)
+        self.assertIn("STOWAGE_LIBRARY", err)
+        self.assertIn("FileNotFoundError" if "FileNotFound" in err else "NotFound", err)
+
+    def test_an_older_library_is_told_by_the_function_it_lacks(self):
+        from stowage import _library
+
+        with self.assertRaises(stowage.Unsupported) as caught:
+            _library.call("stow_no_such_function")
+        self.assertIn("older than this package", str(caught.exception))
+
+    def test_errors_are_of_python_kinds(self):
+        with self.assertRaises(ValueError):
+            stowage.parse_size("8 apples")
+        with self.assertRaises(TypeError):
+            stowage.parse_size(None)
+        with self.assertRaises(ValueError):
+            stowage.parse_size(-1)
+        with self.assertRaises(ValueError):
+            stowage.parse_size(0.5)
+        with self.assertRaises(FileNotFoundError):
+            stowage.explain("no such recording")
+        self.assertTrue(issubclass(stowage.OutOfMemory, MemoryError))
+
+    @needs("mypy")
+    def test_types_check(self):
+        folder = importlib.util.find_spec("stowage").submodule_search_locations[0]
+        done = subprocess.run([sys.executable, "-m", "mypy", folder], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+
+@needs("numpy")
+class Docstrings(unittest.TestCase):
+    def test_examples_do_what_they_say(self):
+        tried = 0
+        for module in pkgutil.iter_modules(stowage.__path__):
+            if module.name in ("__main__", "numba"):
+                continue
+            found = importlib.import_module(f"stowage.{module.name}")
+            failed, attempted = doctest.testmod(found, optionflags=doctest.ELLIPSIS)
+            self.assertEqual(failed, 0, module.name)
+            tried += attempted
+        self.assertGreater(tried, 40)
+
+
+if __name__ == "__main__":
+    unittest.main()
