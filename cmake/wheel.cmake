@@ -4,6 +4,7 @@
 set(STOW_WHEEL stowage/_native)
 install(FILES $<TARGET_FILE:stowage_shared> DESTINATION ${STOW_WHEEL}/lib RENAME libstowage.so.${PROJECT_VERSION_MAJOR}
   COMPONENT wheel EXCLUDE_FROM_ALL)
-install(FILES $<TARGET_FILE:stowage_shim> $<TARGET_FILE:stowage_shim_alias> DESTINATION ${STOW_WHEEL}/lib/stowage
+install(FILES $<TARGET_FILE:stowage_shim> $<TARGET_FILE:stowage_shim_alias> $<TARGET_FILE:stowage_shim_nvml>
+  DESTINATION ${STOW_WHEEL}/lib/stowage
   COMPONENT wheel EXCLUDE_FROM_ALL)
 install(PROGRAMS $<TARGET_FILE:stowage_command> DESTINATION ${STOW_WHEEL}/bin COMPONENT wheel EXCLUDE_FROM_ALL)

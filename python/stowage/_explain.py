@@ -160,8 +160,11 @@ def annotate(error: BaseException) -> "Optional[Explanation]":
     if not isinstance(error, Exception) or not is_out_of_memory(error):
         return None
     before = getattr(error, "__stowage__", None)
+    from ._ram import undisturbed
+
     try:
-        made = explain_exception(error)
+        with undisturbed():
+            made = explain_exception(error)
     except Exception:  # the program's own error is never hidden behind ours
         return None
     if before is None:

@@ -12,12 +12,13 @@ A large array made of untouched zeros counts as if it were touched: if it is lar
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import resource
 import signal
 import threading
 import time
-from typing import Any, List, Optional
+from typing import Any, Iterator, List, Optional
 
 from . import _death, _memory
 from ._library import format_size as size
@@ -26,6 +27,8 @@ from ._library import format_size as size
 _SIGNAL = signal.SIGURG
 _LOOK_S = 0.05
 _NOTE_S = 1.0
+#: A program that was told gets this long to let go of something before it is told again.
+_AGAIN_S = 3.0
 #: Always left to small requests, so that an interpreter near its limit can still say so.
 _FLOOR = 64 << 20
 
@@ -97,7 +100,7 @@ class _Watch:
         from ._release import _caches
 
         freed = sum(cache.shrink_to(0) for cache in list(_caches))
-        if freed >= self.margin(now) or at - self.raised_at < 1.0:
+        if freed >= self.margin(now) or at - self.raised_at < _AGAIN_S:
             return
         self.raised_at = at
         whole = f"of the {size(self.limit)} it is limited to" if self.limit else f"and the host has {size(now.total_bytes)}"
@@ -110,6 +113,7 @@ class _Watch:
 
 
 _watch: "Optional[_Watch]" = None
+_undisturbed = 0
 _in_cell: "Optional[bool]" = None  # None: not in a notebook, where the main thread always runs the program
 
 
@@ -119,8 +123,19 @@ def _interrupt(_: int, __: Any) -> None:
     if watch is None or watch.pending is None:
         return
     message, watch.pending = watch.pending, None
-    if _in_cell is not False:
+    if _in_cell is not False and _undisturbed == 0:
         raise HostMemoryError(message)
+
+
+@contextlib.contextmanager
+def undisturbed() -> "Iterator[None]":
+    """Inside, the main thread is not interrupted: it is saying why it was."""
+    global _undisturbed
+    _undisturbed += 1
+    try:
+        yield
+    finally:
+        _undisturbed -= 1
 
 
 def cell(begins: bool) -> None:

@@ -1,0 +1,303 @@
+"""enable, limit and restart in a running process, over a stand-in driver; and the watch over host memory."""
+
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+
+import stowage
+from support import STANDIN, clean_environment, needs, needs_standin, python
+
+#: A driver's calls, as a framework makes them: by the name of the library.
+CUDA = """
+import ctypes, stowage
+def start():
+    cuda = ctypes.CDLL("libcuda.so.1")
+    context = ctypes.c_void_p()
+    assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+    return cuda
+def take(cuda, mib):
+    address = ctypes.c_uint64()
+    return cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(mib << 20))
+"""
+
+
+def with_driver(code, **more):
+    return python(CUDA + textwrap.dedent(code), STOWAGE_LIBCUDA=STANDIN, **more)
+
+
+@needs_standin
+class Limits(unittest.TestCase):
+    def test_a_limit_holds_in_a_running_process(self):
+        out = with_driver(
+            """
+            print(stowage.limit(vram="64M"))
+            cuda = start()
+            print("answers", take(cuda, 32), take(cuda, 64))
+            """
+        )[1]
+        self.assertIn("loaded into this process", out)
+        self.assertIn("answers 0 2", out)
+
+    def test_spilling_goes_past_the_limit(self):
+        out = with_driver(
+            """
+            stowage.enable(vram="64M", spill="256M")
+            cuda = start()
+            print("answers", take(cuda, 32), take(cuda, 64))
+            """
+        )[1]
+        self.assertIn("answers 0 0", out)
+
+    def test_it_is_told_that_it_is_too_late(self):
+        out = with_driver(
+            """
+            import os
+            driver = ctypes.CDLL(os.environ["STOWAGE_LIBCUDA"])
+            try:
+                stowage.enable(vram="64M")
+            except stowage.StowageError as error:
+                print(error)
+            """
+        )[1]
+        self.assertIn("stowage.restart(vram='64M', spill='auto')", out)
+        self.assertIn("already", out)
+
+    def test_two_limits_are_one_too_many(self):
+        out = with_driver(
+            """
+            stowage.limit(vram="64M")
+            stowage.limit(vram="64M")
+            stowage.limit(ram="20G")
+            try:
+                stowage.limit(vram="32M")
+            except stowage.StowageError as error:
+                print(error)
+            """
+        )[1]
+        self.assertIn("in force already, 64M", out)
+
+    def test_children_are_beneath_it_too(self):
+        out = with_driver(
+            """
+            import subprocess, sys
+            stowage.limit(vram="64M")
+            print(subprocess.run([sys.executable, "-c", "print([l for l in open('/proc/self/maps') if 'libstowage-shim.so' in l] != [])"],
+                                 capture_output=True, text=True).stdout)
+            """
+        )[1]
+        self.assertIn("True", out)
+
+    def test_a_script_restarts_itself_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = Path(folder) / "script.py"
+            script.write_text(
+                CUDA
+                + textwrap.dedent(
+                    """
+                    import sys
+                    print("begins", sys.argv[1:], flush=True)
+                    print(stowage.restart(vram="64M", spill=None))
+                    cuda = start()
+                    print("answers", take(cuda, 32), take(cuda, 64))
+                    """
+                )
+            )
+            done = subprocess.run(
+                [sys.executable, str(script), "a b", "c"],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                env=clean_environment(STOWAGE_LIBCUDA=STANDIN, XDG_STATE_HOME=folder),
+                check=False,
+            )
+        self.assertEqual(done.stdout.count("begins ['a b', 'c']"), 2, done.stdout + done.stderr)
+        self.assertIn("since its start", done.stdout)
+        self.assertIn("answers 0 2", done.stdout)
+
+    def test_beneath_stowage_run_its_limits_hold(self):
+        from stowage._command import command_path
+
+        with tempfile.TemporaryDirectory() as folder:
+            code = CUDA + "print(stowage.enable())\ncuda = start()\nprint('answers', take(cuda, 64))"
+            done = subprocess.run(
+                [command_path(), "run", "--vram-limit", "32M", "--", sys.executable, "-c", code],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                env=clean_environment(STOWAGE_LIBCUDA=STANDIN, XDG_STATE_HOME=folder),
+                check=False,
+            )
+        self.assertIn("those of the run", done.stdout, done.stderr)
+        self.assertIn("answers 2", done.stdout)
+
+
+class BadUse(unittest.TestCase):
+    def test_wrong_sizes(self):
+        for call, kind in (
+            (lambda: stowage.limit(), TypeError),
+            (lambda: stowage.limit(vram="much"), ValueError),
+            (lambda: stowage.limit(vram=0), ValueError),
+            (lambda: stowage.limit(vram="0=8G,1=x"), ValueError),
+            (lambda: stowage.limit(ram="1M"), ValueError),
+            (lambda: stowage.limit(ram=[]), TypeError),
+            (lambda: stowage.enable(spill="some"), ValueError),
+            (lambda: stowage.enable(spill=-1), ValueError),
+        ):
+            with self.assertRaises(kind):
+                call()
+
+    def test_without_a_driver_it_is_said(self):
+        out = python("import stowage; print(stowage.enable())", STOWAGE_LIBCUDA="/nowhere/libcuda.so.1")[1]
+        self.assertIn("no CUDA driver here", out)
+        out = python(
+            """
+            import stowage
+            try: stowage.restart()
+            except stowage.StowageError as error: print(error)
+            """,
+            STOWAGE_LIBCUDA="/nowhere/libcuda.so.1",
+        )[1]
+        self.assertIn("no CUDA driver here", out)
+
+
+@needs("numpy")
+class HostMemory(unittest.TestCase):
+    def test_what_can_never_fit_is_refused_at_once(self):
+        out = python(
+            """
+            import numpy, stowage
+            stowage.limit(ram="600M")
+            fits = numpy.ones(20 << 20)
+            try:
+                numpy.ones(100 << 20)
+            except MemoryError as error:
+                print("refused", type(error).__name__)
+            print(fits.sum() == 20 << 20)
+            """
+        )[1]
+        self.assertIn("refused", out)
+        self.assertIn("True", out)
+
+    def test_growth_is_interrupted_before_the_limit(self):
+        code, out, err = python(
+            """
+            import numpy, stowage, time
+            stowage.limit(ram="700M")
+            kept = []
+            def grow():
+                while True:
+                    kept.append(numpy.ones(1 << 20))
+                    time.sleep(0.02)
+            grow()
+            """,
+            check=False,
+        )
+        self.assertEqual(code, 1)
+        self.assertIn("host memory runs out: this process holds", err)
+        self.assertIn("of the 700.0 MiB it is limited to", err)
+        self.assertIn("stowage: The host ran out of memory", err)
+        self.assertIn("held by kept[", err)
+
+    def test_a_cache_gives_way_first(self):
+        out = python(
+            """
+            import numpy, stowage, time
+            stowage.limit(ram="640M")
+            cache = stowage.cache("600M")
+            for number in range(40):
+                cache[number] = numpy.ones(2 << 20)
+                if not len(cache): break
+            end = time.monotonic() + 10
+            while cache.held_bytes > 400 << 20 and time.monotonic() < end: time.sleep(0.02)
+            print("gave way", cache.held_bytes < 400 << 20)
+            """
+        )[1]
+        self.assertIn("gave way True", out)
+
+    def test_the_bound_goes_when_the_watch_ends(self):
+        out = python(
+            """
+            import resource, stowage
+            before = resource.getrlimit(resource.RLIMIT_DATA)
+            stowage.limit(ram="1G")
+            during = resource.getrlimit(resource.RLIMIT_DATA)
+            from stowage import _ram
+            _ram.stop()
+            print(before == resource.getrlimit(resource.RLIMIT_DATA), during != before)
+            """
+        )[1]
+        self.assertEqual(out.strip(), "True True")
+
+
+class Death(unittest.TestCase):
+    def run_and_kill(self, state, code):
+        """Runs code, which prints a line when it is ready, and kills it then."""
+        child = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=clean_environment(XDG_STATE_HOME=state, HOME=state),
+        )
+        line = child.stdout.readline()
+        child.kill()
+        child.wait(timeout=20)
+        child.stdout.close()
+        return line
+
+    def explain(self, state):
+        return python("import stowage; print(stowage.explain(last=True))", XDG_STATE_HOME=state)[1]
+
+    @needs("numpy")
+    def test_a_kill_near_the_limit_is_told(self):
+        with tempfile.TemporaryDirectory() as state:
+            line = self.run_and_kill(
+                state,
+                """
+                import numpy, stowage, json, time, pathlib, os
+                stowage.limit(ram="600M")
+                block = numpy.ones(64 << 20)
+                file = pathlib.Path(os.environ["XDG_STATE_HOME"], "stowage", "processes", f"{os.getpid()}.json")
+                while not file.exists() or json.loads(file.read_text())["held_bytes"] < 500 << 20: time.sleep(0.05)
+                print("ready", flush=True)
+                time.sleep(60)
+                """,
+            )
+            self.assertEqual(line.strip(), "ready")
+            said = self.explain(state)
+        self.assertIn("The kernel ended the program for using too much host memory", said)
+        self.assertIn("of the 600.0 MiB it was limited to", said)
+
+    def test_a_kill_with_room_left_is_not_blamed_on_memory(self):
+        with tempfile.TemporaryDirectory() as state:
+            self.run_and_kill(
+                state,
+                """
+                import stowage, time, os, pathlib
+                stowage.enable(spill=None)
+                file = pathlib.Path(os.environ["XDG_STATE_HOME"], "stowage", "processes", f"{os.getpid()}.json")
+                while not file.exists(): time.sleep(0.05)
+                print("ready", flush=True)
+                time.sleep(60)
+                """,
+            )
+            said = self.explain(state)
+        self.assertIn("not for host memory as far as was seen", said)
+
+    def test_an_orderly_end_leaves_nothing(self):
+        with tempfile.TemporaryDirectory() as state:
+            python("import stowage; stowage.enable(spill=None)", XDG_STATE_HOME=state)
+            self.assertEqual(list(Path(state).rglob("*.json")), [])
+            with self.assertRaises(AssertionError):
+                self.explain(state)
+            (Path(state) / "stowage" / "processes").mkdir(parents=True, exist_ok=True)
+            (Path(state) / "stowage" / "processes" / "7.json").write_text("{broken")
+            with self.assertRaises(AssertionError):
+                self.explain(state)
+
+
+if __name__ == "__main__":
+    unittest.main()

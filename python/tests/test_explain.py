@@ -1,0 +1,133 @@
+"""explain, record, report, step; notes on exceptions."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import stowage
+from support import TREE, needs, python
+
+SNAPSHOT = TREE / "tests" / "data" / "causes" / "no_grad_missing-cnn.pickle.gz"
+
+
+class Explain(unittest.TestCase):
+    def test_a_recording_is_explained_by_the_command(self):
+        if not SNAPSHOT.exists():
+            self.skipTest(f"no recording at {SNAPSHOT}")
+        made = stowage.explain(SNAPSHOT)
+        self.assertEqual(made.cause, "no_grad_missing")
+        self.assertIn("torch.no_grad", made.text)
+        self.assertIn("torch.no_grad", made._repr_html_())
+        self.assertEqual(made.data["fixes"][0]["basis"], "replayed")
+
+    def test_messages_and_exceptions(self):
+        made = stowage.explain(message="RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+        self.assertEqual(made.data["numbers"]["asked_bytes"], 2 << 30)
+        error = MemoryError()
+        self.assertIs(stowage.explain(error), stowage.explain(error))
+        self.assertIs(stowage.explain(), stowage.explain(error))
+        self.assertIn("holds", stowage.explain(error).text)
+
+    def test_wrong_use(self):
+        out = python(
+            """
+            import stowage
+            for call in (lambda: stowage.explain(), lambda: stowage.explain(last=True)):
+                try: call()
+                except stowage.StowageError as error: print("told:", error)
+            """
+        )[1]
+        self.assertEqual(out.count("told:"), 2, out)
+        with self.assertRaises(ValueError):
+            stowage.explain(KeyError("x"))
+        with self.assertRaises(TypeError):
+            stowage.explain(MemoryError(), last=True)
+        with self.assertRaises(FileNotFoundError):
+            stowage.explain("/nowhere.pickle")
+
+    @needs("numpy")
+    def test_an_uncaught_memory_error_carries_the_explanation(self):
+        code, _, err = python(
+            """
+            import numpy, stowage
+            stowage.enable(spill=None)
+            table = numpy.ones(4 << 20)
+            numpy.ones((1 << 20, 1 << 22))
+            """,
+            check=False,
+        )
+        self.assertEqual(code, 1)
+        self.assertIn("32.0 TiB", err)
+        self.assertIn("The host could not give", err)
+        self.assertIn("held by table", err)
+
+    @needs("torch")
+    def test_pytorchs_own_error_on_the_host(self):
+        code, _, err = python(
+            """
+            import stowage, torch
+            stowage.enable(spill=None)
+            torch.ones(1 << 44)
+            """,
+            check=False,
+        )
+        self.assertEqual(code, 1)
+        self.assertIn("stowage: The host could not give", err)
+
+    def test_an_error_that_is_not_about_memory_is_left_alone(self):
+        _, _, err = python("import stowage; stowage.enable(spill=None); {}['x']", check=False)
+        self.assertNotIn("stowage:", err)
+        self.assertIn("KeyError", err)
+
+    def test_an_old_python_gets_it_in_the_text(self):
+        from stowage import _explain
+
+        class Old(MemoryError):
+            add_note = property(lambda self: (_ for _ in ()).throw(AttributeError()))
+
+        error = Old("no room")
+        _explain.annotate(error)
+        self.assertIn("stowage: ", str(error))
+
+
+class Record(unittest.TestCase):
+    def test_a_heap_is_recorded_with_its_steps_and_explained(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run.stow"
+            with self.assertRaises(MemoryError):
+                with stowage.record(path), stowage.heap("sim:256M") as heap:
+                    for number in range(100):
+                        with stowage.step(f"step {number}"):
+                            heap.alloc("8M", tag="kept")
+            self.assertTrue(path.exists())
+            report = stowage.report(path)
+            self.assertIn("256.0 MiB", report.text)
+            self.assertIn("<iframe", report._repr_html_())
+            self.assertIn("<!doctype html", report.page[:200].lower())
+            report.save(Path(folder) / "page.html")
+            self.assertGreater((Path(folder) / "page.html").stat().st_size, 10_000)
+            made = stowage.explain(path)
+            self.assertIn("8.0 MiB", made.text)
+            self.assertIs(stowage.report().paths[0].endswith("run.stow"), True)
+            with self.assertRaises(FileExistsError):
+                with stowage.record(path):
+                    pass
+
+    def test_one_recording_at_a_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with stowage.record(Path(folder) / "a.stow"):
+                with self.assertRaises(stowage.StowageError):
+                    with stowage.record(Path(folder) / "b.stow"):
+                        pass
+            with self.assertRaises(FileNotFoundError):
+                with stowage.record(Path(folder) / "none" / "a.stow"):
+                    pass
+
+    def test_step_refuses_what_is_no_name(self):
+        for wrong in (7, "", "x" * 1000):
+            with self.assertRaises(ValueError):
+                stowage.step(wrong)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,278 @@
+"""Real notebooks in real kernels: magics and their rich output, errors, restart, death."""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from support import STANDIN, TREE, clean_environment, needs, needs_standin
+
+
+KERNEL = "stowage-tests"
+
+
+@contextlib.contextmanager
+def kernels(**more):
+    """A folder for state, and an environment in which a kernel of this very interpreter is known."""
+    with tempfile.TemporaryDirectory() as state:
+        place = Path(state) / "jupyter" / "kernels" / KERNEL
+        place.mkdir(parents=True)
+        words = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        (place / "kernel.json").write_text(json.dumps({"argv": words, "display_name": KERNEL, "language": "python"}))
+        before = dict(os.environ)
+        after = clean_environment(
+            XDG_STATE_HOME=state,
+            XDG_CACHE_HOME=state,
+            IPYTHONDIR=state,
+            JUPYTER_RUNTIME_DIR=state,
+            JUPYTER_PATH=Path(state) / "jupyter",
+            PYDEVD_DISABLE_FILE_VALIDATION=1,
+            **more,
+        )
+        os.environ.clear()
+        os.environ.update(after)
+        try:
+            yield state
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def outputs(cell):
+    """Everything a cell shows: (kind, text)."""
+    found = []
+    for output in cell.get("outputs", []):
+        if output["output_type"] == "stream":
+            found.append(("text", output["text"]))
+        elif output["output_type"] == "error":
+            found.append(("error", "\n".join(output["traceback"])))
+        else:
+            for kind, text in output["data"].items():
+                found.append((kind, text))
+    return found
+
+
+def shown(cell, kind):
+    return "\n".join(text for name, text in outputs(cell) if name == kind)
+
+
+@needs("nbclient", "nbformat", "ipykernel", "numpy")
+class Notebook(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import nbformat
+        from nbclient import NotebookClient
+
+        cls.sources = {
+            "load": "%load_ext stowage\nimport numpy, stowage",
+            "info": "%stowage sim:16G",
+            "watch": "seen = stowage.watch(0.05)\nseen.stop()",
+            "cell": "%%stowage\nkept = numpy.ones((1000, 1000))\nlost = numpy.ones((3000, 1000)); del lost",
+            "plain": "%%stowage\nx = 1",
+            "show": "kept",
+            "alias": "other = [kept]",
+            "release": "%release kept",
+            "rest": "stowage.holders(other[0])",
+            "release2": "%release other",
+            "gone": "'kept' in globals() or 'other' in globals() or any(isinstance(value, numpy.ndarray) for value in Out.values())",
+            "wrong": "%release nothing_here",
+            "error": "numpy.ones((1 << 20, 1 << 22))",
+            "after": "stowage.explain()",
+            "caught": "%%stowage\nnumpy.ones((1 << 20, 1 << 22))",
+            "other_error": "1 / 0",
+            "record": "import tempfile, os\npath = os.path.join(tempfile.mkdtemp(), 'run.stow')\n"
+            "with stowage.record(path), stowage.heap('sim:64M') as heap:\n    heap.alloc('1M')\nstowage.report(path)",
+            "limit": "stowage.limit(ram='900M')",
+            "grow": "import time\nhoard = []\nwhile True:\n    hoard.append(numpy.ones(1 << 20)); time.sleep(0.01)",
+            "alive": "len(hoard) > 3",
+            "drop": "%release hoard",
+            "unload": "%unload_ext stowage",
+            "unloaded": "%stowage",
+        }
+        book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cls.sources.values()])
+        with kernels():
+            NotebookClient(book, timeout=120, kernel_name=KERNEL, allow_errors=True).execute()
+        cls.cells = dict(zip(cls.sources, book.cells))
+
+    def errors(self, name):
+        return shown(self.cells[name], "error")
+
+    def test_no_cell_failed_that_should_not(self):
+        for name in self.sources:
+            if name not in ("wrong", "error", "caught", "other_error", "grow", "unloaded"):
+                self.assertEqual(self.errors(name), "", name)
+
+    def test_the_line_magic_shows_a_bar_and_a_table(self):
+        page = shown(self.cells["info"], "text/html")
+        self.assertIn("background:", page)
+        self.assertIn("simulated card", page)
+        self.assertIn("simulated card", shown(self.cells["info"], "text/plain"))
+
+    def test_watch_is_a_live_display(self):
+        self.assertIn("at the peak", shown(self.cells["watch"], "text/html"))
+
+    def test_the_cell_magic_tells_peak_difference_and_survivors(self):
+        page, text = shown(self.cells["cell"], "text/html"), shown(self.cells["cell"], "text/plain")
+        self.assertIn("this cell", page)
+        self.assertRegex(text, r"host +\+\d\d\.\d MiB +\+")
+        peak = float(text.split("host")[1].split()[0].strip("+"))
+        self.assertGreater(peak, 28)  # the one kept and the one lost
+        self.assertRegex(text, r"numpy.ndarray float64 \(1000, 1000\) +7.6 MiB +kept")
+        self.assertNotIn("3000", text)
+        self.assertIn("nothing of 1 MiB or more survived", shown(self.cells["plain"], "text/plain"))
+
+    def test_release_deletes_the_name_and_the_result_and_names_who_holds_the_rest(self):
+        said = shown(self.cells["release"], "text/plain")
+        self.assertIn("deleted: kept", said)
+        self.assertIn("other[0]", said)
+        self.assertIn("<table", shown(self.cells["release"], "text/html"))
+        self.assertIn("other[0]", shown(self.cells["rest"], "text/plain"))
+        self.assertRegex(shown(self.cells["release2"], "text/plain"), r"freed \d+\.\d MiB of the host")
+        self.assertEqual(shown(self.cells["gone"], "text/plain"), "False")
+
+    def test_a_wrong_name_is_told(self):
+        self.assertIn("no name nothing_here", self.errors("wrong"))
+
+    def test_a_memory_error_carries_its_explanation_into_the_cell(self):
+        self.assertIn("stowage: The host could not give 32.0 TiB", self.errors("error"))
+        self.assertEqual(self.errors("error").count("stowage: The host"), 1)
+        self.assertIn("32.0 TiB", shown(self.cells["after"], "text/html"))
+        self.assertIn("stowage: The host could not give", self.errors("caught"))
+
+    def test_other_errors_are_as_ever(self):
+        self.assertIn("ZeroDivisionError", self.errors("other_error"))
+        self.assertNotIn("stowage", self.errors("other_error"))
+
+    def test_the_report_is_inline(self):
+        self.assertIn("<iframe srcdoc=", shown(self.cells["record"], "text/html"))
+
+    def test_near_the_limit_the_cell_is_interrupted_and_the_kernel_lives(self):
+        self.assertIn("host memory runs out", self.errors("grow"))
+        self.assertIn("held by hoard[", self.errors("grow"))
+        self.assertEqual(shown(self.cells["alive"], "text/plain"), "True")
+        self.assertRegex(shown(self.cells["drop"], "text/plain"), r"freed \d+\.\d MiB of the host")
+
+    def test_it_can_be_unloaded(self):
+        self.assertIn("stowage", self.errors("unloaded") + shown(self.cells["unloaded"], "text"))
+
+
+@needs("jupyter_client", "ipykernel", "numpy")
+class Kernel(unittest.TestCase):
+    @staticmethod
+    def start():
+        from jupyter_client.manager import start_new_kernel
+
+        return start_new_kernel(kernel_name=KERNEL)
+
+    def ask(self, client, code, timeout=60):
+        """Runs code; (what it printed and showed, its errors)."""
+        request = client.execute(code)
+        text, error = "", ""
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            try:
+                message = client.get_iopub_msg(timeout=1)
+            except queue.Empty:
+                continue
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            kind, content = message["msg_type"], message["content"]
+            if kind == "stream":
+                text += content["text"]
+            elif kind == "execute_result":
+                text += content["data"]["text/plain"]
+            elif kind == "error":
+                error += "\n".join(content["traceback"])
+            elif kind == "status" and content["execution_state"] == "idle":
+                return text, error
+        raise AssertionError(f"no end of {code!r}: {text} {error}")
+
+    def test_a_killed_kernel_is_explained_by_the_next(self):
+        with kernels():
+            self.kill_and_explain()
+
+    def kill_and_explain(self):
+        manager, client = self.start()
+        try:
+            self.ask(client, "import stowage, numpy, os, time, json, pathlib; stowage.limit(ram='700M')")
+            self.ask(client, "big = numpy.ones(70 << 20)")
+            code = (
+                "# the cell that was too much\n"
+                "file = pathlib.Path(os.environ['XDG_STATE_HOME'], 'stowage', 'processes', f'{os.getpid()}.json')\n"
+                "while json.loads(file.read_text())['held_bytes'] < 560 << 20 or not json.loads(file.read_text())['cell']: time.sleep(0.05)\n"
+                "print('ready', flush=True); time.sleep(100)"
+            )
+            client.execute(code)
+            while True:
+                message = client.get_iopub_msg(timeout=60)
+                if message["msg_type"] == "stream" and "ready" in message["content"]["text"]:
+                    break
+            os.kill(manager.provisioner.pid if hasattr(manager, "provisioner") else manager.kernel.pid, signal.SIGKILL)
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
+        manager, client = self.start()
+        try:
+            text, error = self.ask(client, "import stowage\nstowage.explain(last=True)")
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
+        self.assertEqual(error, "")
+        self.assertIn("The kernel ended the program for using too much host memory", text)
+        self.assertIn("of the 700.0 MiB it was limited to", text)
+        self.assertIn("the cell that was too much", text)
+
+    @needs_standin
+    def test_a_kernel_comes_back_beneath_the_shim(self):
+        with kernels(STOWAGE_LIBCUDA=STANDIN):
+            self.restart()
+
+    def restart(self):
+        manager, client = self.start()
+        look = "sum('libstowage-shim.so' in line for line in open('/proc/self/maps')) > 0"
+        try:
+            self.ask(client, "import ctypes, os, stowage\ndriver = ctypes.CDLL(os.environ['STOWAGE_LIBCUDA'])\nmine = 7")
+            text, error = self.ask(client, "stowage.enable(vram='64M')")
+            self.assertIn("stowage.restart(vram='64M', spill='auto')", error)
+            text, error = self.ask(client, "print(os.getpid())\nstowage.restart(vram='64M', spill='auto')")
+            self.assertIn("run the cells again", text)
+            before = text.split()[0]
+            client.wait_for_ready(timeout=60)
+            text, error = self.ask(client, "import os\nprint(os.getpid())\n'mine' in globals()")
+            while "True" in text:  # it answers still, before it begins again
+                time.sleep(0.1)
+                text, error = self.ask(client, "import os\nprint(os.getpid())\n'mine' in globals()")
+            self.assertIn(before, text)
+            self.assertEqual(self.ask(client, look), ("True", ""))
+            text, error = self.ask(client, "import stowage; stowage.enable(vram='64M')")
+            self.assertIn("since its start", text, error)
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
+
+
+@needs("nbclient", "nbformat", "ipykernel", "numpy")
+class Examples(unittest.TestCase):
+    def test_the_notebook_of_the_examples_runs_from_top_to_bottom(self):
+        import nbformat
+        from nbclient import NotebookClient
+
+        path = TREE / "examples" / "colab.ipynb"
+        if not path.exists():
+            self.skipTest(f"{path} is not here")
+        book = nbformat.read(path, as_version=4)
+        with kernels() as state:
+            NotebookClient(book, timeout=120, kernel_name=KERNEL, resources={"metadata": {"path": state}}).execute()
+        text = "\n".join(text for cell in book.cells if cell.cell_type == "code" for _, text in outputs(cell))
+        self.assertIn("simulated", text)
+        self.assertIn("out of memory", text.lower())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,167 @@
+"""shrink: exact, smaller, and told."""
+
+import contextlib
+import io
+import tempfile
+import unittest
+from pathlib import Path
+
+import stowage
+from support import needs
+
+
+def quiet(*args, **kwargs):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        return stowage.shrink(*args, **kwargs), out.getvalue()
+
+
+@needs("numpy")
+class Arrays(unittest.TestCase):
+    def test_every_value_stays_and_the_type_is_the_smallest(self):
+        import numpy
+
+        random = numpy.random.default_rng(1)
+        cases = [
+            (random.integers(0, 200, (300, 40)), "uint8"),
+            (random.integers(-200, 200, 1000), "int16"),
+            (random.random((100, 100)), "float64"),
+            (random.random((100, 100)).astype("f4").astype("f8"), "float32"),
+            (numpy.array([numpy.nan, 1.5, -0.0, numpy.inf]), "float16"),
+            (numpy.arange(100, dtype=">i4"), "uint8"),
+            (numpy.asfortranarray(random.integers(0, 9, (50, 60))), "uint8"),
+            (random.integers(0, 70000, (64, 64))[::2, ::3], "uint32"),
+            (numpy.array(5), "uint8"),
+            (numpy.array([2**63], dtype="uint64"), "uint64"),
+            (numpy.zeros((0, 3)), "float64"),
+            (numpy.array([True, False]), "bool"),
+        ]
+        for array, kind in cases:
+            before = array.copy()
+            made, _ = quiet(array)
+            if array.size:
+                self.assertEqual(made.dtype.name, kind)
+            self.assertEqual(made.shape, array.shape)
+            self.assertTrue(numpy.array_equal(before, made, equal_nan=array.dtype.kind == "f"))
+            self.assertTrue(numpy.array_equal(before, array, equal_nan=array.dtype.kind == "f"), "the input was changed")
+            if array.dtype.kind == "f" and array.size:
+                self.assertTrue(numpy.array_equal(numpy.signbit(before), numpy.signbit(made)))
+        self.assertTrue(quiet(cases[6][0])[0].flags.f_contiguous)
+
+    def test_it_says_what_changed(self):
+        import numpy
+
+        _, said = quiet(numpy.arange(1000))
+        self.assertRegex(said, r"int64\s+uint16\s+7.8 KiB\s+2.0 KiB")
+        self.assertEqual(quiet(numpy.arange(1000), quiet=True)[1], "")
+
+    def test_whole_floats_become_integers_only_on_request(self):
+        import numpy
+
+        array = numpy.arange(3000.0)
+        self.assertEqual(quiet(array)[0].dtype.name, "float32")
+        self.assertEqual(quiet(array, integers=True)[0].dtype.name, "uint16")
+
+    def test_a_tolerance_is_kept(self):
+        import numpy
+
+        array = 1 + numpy.random.default_rng(2).random((400, 300))
+        made, said = quiet(array, tolerance=1e-3)
+        self.assertEqual(made.dtype.name, "float16")
+        self.assertLessEqual((abs(made.astype("f8") - array) / array).max(), 1e-3)
+        self.assertIn("off by at most", said)
+        made, _ = quiet(array[:, ::2], tolerance="abs:1e-6")
+        self.assertEqual(made.dtype.name, "float32")
+        self.assertLessEqual(abs(made - array[:, ::2]).max(), 1e-6)
+        self.assertEqual(quiet(array, tolerance=1e-12)[0].dtype.name, "float64")
+
+    @needs("scipy")
+    def test_zeros_are_told_and_left_out_on_request(self):
+        import numpy
+        import scipy.sparse
+
+        dense = numpy.zeros((1000, 500))
+        dense[5, 7] = 1.1
+        made, said = quiet(dense)
+        self.assertIn("sparse=True", said)
+        self.assertEqual(made.shape, dense.shape)
+        made, _ = quiet(dense, sparse=True)
+        self.assertTrue(scipy.sparse.issparse(made))
+        self.assertTrue((made.toarray() == dense).all())
+        dense[0, 0] = -0.0
+        self.assertFalse(scipy.sparse.issparse(quiet(dense, sparse=True)[0]))
+
+    def test_files_go_to_the_command(self):
+        import numpy
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "x.npy"
+            numpy.save(path, numpy.arange(1000))
+            made, said = quiet(path, Path(folder) / "y.npy")
+            self.assertEqual(numpy.load(made).dtype.name, "uint16")
+            self.assertIn("uint16", said)
+
+    def test_wrong_use(self):
+        import numpy
+
+        array = numpy.array([0.1, 300.0])
+        for kind, call in (
+            (TypeError, lambda: stowage.shrink([1, 2])),
+            (TypeError, lambda: stowage.shrink("x.npy")),
+            (TypeError, lambda: stowage.shrink(array, "out.npy")),
+            (FileNotFoundError, lambda: stowage.shrink("/nowhere/x.npy", "/nowhere/y.npy")),
+            (ValueError, lambda: stowage.shrink(array, dtype="int8")),
+            (ValueError, lambda: stowage.shrink(array, dtype="complex64")),
+            (ValueError, lambda: stowage.shrink(array, tolerance=-1)),
+            (ValueError, lambda: stowage.shrink(array, tolerance="much")),
+            (ValueError, lambda: stowage.shrink(array, dtype="float16", tolerance=1e-9)),
+        ):
+            with self.assertRaises(kind):
+                call()
+
+
+@needs("numpy", "pandas", "scipy")
+class Tables(unittest.TestCase):
+    def test_tables_keep_their_values(self):
+        import numpy
+        import pandas
+
+        random = numpy.random.default_rng(3)
+        table = pandas.DataFrame(
+            {
+                "whole": random.integers(0, 100, 5000),
+                "real": random.random(5000).astype("f4").astype("f8"),
+                "text": random.choice(["red", "green", "blue"], 5000),
+                "missing": pandas.array([1, None] * 2500, dtype="Int64"),
+                "when": pandas.date_range("2020", periods=5000, freq="h"),
+                "names": [f"name {i}" for i in range(5000)],
+            },
+            index=random.permutation(5000),
+        )
+        made, said = quiet(table)
+        pandas.testing.assert_frame_equal(table, made, check_dtype=False, check_categorical=False)
+        self.assertEqual([str(kind) for kind in made.dtypes][:4], ["uint8", "float32", "category", "UInt8"])
+        self.assertLess(made.memory_usage(deep=True).sum(), table.memory_usage(deep=True).sum() / 1.5)
+        self.assertIn("3 different texts", said)
+        series, _ = quiet(table["whole"])
+        self.assertEqual(str(series.dtype), "uint8")
+        self.assertEqual(quiet(pandas.DataFrame())[0].shape, (0, 0))
+        twice = pandas.concat([table["whole"], table["whole"]], axis=1)
+        self.assertEqual(quiet(twice)[0].shape, twice.shape)
+
+    def test_sparse_matrices_are_narrowed(self):
+        import numpy
+        import scipy.sparse
+
+        matrix = scipy.sparse.random(1000, 1000, 0.01, format="csr", random_state=4)
+        matrix.data = numpy.round(matrix.data * 100)
+        matrix.indices = matrix.indices.astype("i8")
+        for form in ("csr", "csc", "coo"):
+            made, _ = quiet(matrix.asformat(form))
+            self.assertEqual((made != matrix.asformat(form)).nnz, 0)
+            self.assertEqual(made.dtype.name, "float32")
+        with self.assertRaises(NotImplementedError):
+            stowage.shrink(matrix.tolil())
+
+
+if __name__ == "__main__":
+    unittest.main()
