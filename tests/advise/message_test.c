@@ -164,7 +164,8 @@ TEST(host_texts)
   CHECK(m.kind == MESSAGE_HOST && m.host == HOST_NUMPY);
   CHECK(near(m.asked_bytes, 7.45));
   CHECK_TEXT(m.what, "shape (100000, 10000) and data type float64");
-  m = read_text("MemoryError: Unable to allocate 745. GiB for an array with shape (100000, 1000000)");
+  m = read_text(
+      "MemoryError: Unable to allocate 745. GiB for an array with shape (100000, 1000000)");
   CHECK(near(m.asked_bytes, 745));
   CHECK(read_text("MemoryError").host == HOST_PYTHON);
   CHECK(read_text("Killed\n").host == HOST_KILLED);
