@@ -20,6 +20,19 @@ static void device_line(const ledger *l, unsigned device) {
   fputc('\n', stderr);
 }
 
+/* What Stowage itself sent over the bus. What kernels read and wrote on the host passes it too;
+ * that is counted by nobody. */
+static void bus_line(const ledger *l) {
+  char out[STOW_SIZE_TEXT_MAX], home[STOW_SIZE_TEXT_MAX];
+  uint64_t moved_out = atomic_load(&l->header->moved_out_bytes);
+  uint64_t moved_home = atomic_load(&l->header->moved_home_bytes);
+  if (moved_out == 0 && moved_home == 0) return;
+  fprintf(stderr,
+          "stowage run: between vram and the host %s were moved out, %s home; what the program's "
+          "kernels used on the host is not known\n",
+          stow_size_format(out, moved_out), stow_size_format(home, moved_home));
+}
+
 static void explain(const ledger *l, const ledger_refusal *r) {
   char asked[STOW_SIZE_TEXT_MAX], held[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX];
   char spilled[STOW_SIZE_TEXT_MAX], budget[STOW_SIZE_TEXT_MAX];
@@ -51,6 +64,7 @@ static void explain(const ledger *l, const ledger_refusal *r) {
 void run_summary(const ledger *l, const run_limits *limits, bool failed) {
   if (limits->vram_from != NULL || limits->spill_bytes > 0)
     for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) device_line(l, i);
+  bus_line(l);
   ledger_refusal refusal;
   if (failed && ledger_last_refusal(l, &refusal)) explain(l, &refusal);
 }

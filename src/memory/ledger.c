@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
-#define LEDGER_VERSION 2
+#define LEDGER_VERSION 4
 /* How often a request that meets another in the same moment tries again; each time the processor is
  * given away, so this is milliseconds at the most, and a stopped process holds nobody up for long.
  */
@@ -155,6 +155,8 @@ static void clear(ledger_slot *slot) {
     for (int k = 0; k < LEDGER_KIND_COUNT; k++) atomic_store(&device->bytes[k], 0);
     atomic_store(&device->wanted_vram, 0);
     atomic_store(&device->wanted_spill, 0);
+    atomic_store(&device->idle_vram, 0);
+    atomic_store(&device->idle_spill, 0);
   }
 }
 
@@ -216,6 +218,8 @@ void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals) {
     /* What is wanted is read first: it becomes held, so it may be seen twice but never not at all.
      */
     totals->wanted_bytes += atomic_load(&d->wanted_vram);
+    totals->idle_vram_bytes += atomic_load(&d->idle_vram);
+    totals->idle_spill_bytes += atomic_load(&d->idle_spill);
     for (int k = 0; k < LEDGER_KIND_COUNT; k++) totals->bytes[k] += atomic_load(&d->bytes[k]);
   }
   for (int k = 0; k < LEDGER_VRAM_KINDS; k++) totals->vram_bytes += totals->bytes[k];
@@ -226,15 +230,20 @@ void ledger_tell(const ledger *l, unsigned device, uint64_t spill_bytes, uint64_
   uint64_t limit = ledger_limit(l, device);
   ledger_totals totals;
   ledger_sum(l, device, &totals);
+  uint64_t held =
+      totals.vram_bytes > totals.idle_vram_bytes ? totals.vram_bytes - totals.idle_vram_bytes : 0;
+  uint64_t spilled = totals.bytes[LEDGER_SPILLED] > totals.idle_spill_bytes
+                         ? totals.bytes[LEDGER_SPILLED] - totals.idle_spill_bytes
+                         : 0;
+  *free_bytes += totals.idle_vram_bytes;
   if (limit < *total_bytes) {
-    uint64_t left = totals.vram_bytes < limit ? limit - totals.vram_bytes : 0;
+    uint64_t left = held < limit ? limit - held : 0;
     if (left < *free_bytes) *free_bytes = left;
     *total_bytes = limit;
   }
   if (spill_bytes > UINT64_MAX - *total_bytes) spill_bytes = UINT64_MAX - *total_bytes;
   *total_bytes += spill_bytes;
-  if (spill_bytes > totals.bytes[LEDGER_SPILLED])
-    *free_bytes += spill_bytes - totals.bytes[LEDGER_SPILLED];
+  if (spill_bytes > spilled) *free_bytes += spill_bytes - spilled;
 }
 
 /* Spilled bytes and what is wanted of them, on every device: the budget is one. */
@@ -289,6 +298,13 @@ void ledger_set(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
   if (atomic_exchange(&d->bytes[kind], bytes) < bytes) note_peak(l, device);
+}
+
+void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t spill_bytes) {
+  ledger_device *d = own_device(l, device);
+  if (d == NULL) return;
+  atomic_store(&d->idle_vram, vram_bytes);
+  atomic_store(&d->idle_spill, spill_bytes);
 }
 
 uint64_t ledger_own(const ledger *l, unsigned device, ledger_kind kind) {

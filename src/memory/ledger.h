@@ -54,6 +54,7 @@ const char *ledger_kind_name(ledger_kind kind);
 typedef struct ledger_device {
   _Atomic uint64_t bytes[LEDGER_KIND_COUNT];
   _Atomic uint64_t wanted_vram, wanted_spill; /* announced, not yet held */
+  _Atomic uint64_t idle_vram, idle_spill;     /* held, and given up as soon as they are asked for */
 } ledger_device;
 
 typedef struct ledger_slot {
@@ -84,6 +85,8 @@ typedef struct ledger_header {
   _Atomic uint64_t peak_vram_bytes[LEDGER_DEVICES_MAX];  /* of the whole run */
   _Atomic uint64_t peak_spilled_bytes[LEDGER_DEVICES_MAX];
   _Atomic uint64_t spilled_total_bytes; /* ever made */
+  _Atomic uint64_t moved_out_bytes;     /* from vram to the host, under their addresses */
+  _Atomic uint64_t moved_home_bytes;    /* and the other way */
   _Atomic uint64_t refused_count;       /* final or not: a framework may retry */
   _Atomic uint64_t retried_count;       /* refusals after which the same thread was served */
   _Atomic uint64_t host_road;  /* LEDGER_ROAD_…: can this driver put pages on the host? */
@@ -130,11 +133,15 @@ typedef struct ledger_totals {
   uint64_t bytes[LEDGER_KIND_COUNT];
   uint64_t vram_bytes;   /* the kinds that count against the limit */
   uint64_t wanted_bytes; /* announced vram */
+  uint64_t idle_vram_bytes, idle_spill_bytes;
   uint32_t processes;
 } ledger_totals;
 void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals);
 /* Gives up slots whose process is gone; how many. */
 unsigned ledger_reap(ledger *l);
+
+/* Sets how much of what the caller holds is idle. */
+void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t spill_bytes);
 
 /* Turns the card's own figures into those a program is told: no more than the limit, and
  * `spill_bytes` that may go to the host besides. */

@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/lock.h"
+#include "shim/gate.h"
+#include "shim/page.h"
 #include "shim/plain.h"
 #include "shim/record.h"
 #include "shim/spill.h"
@@ -33,6 +35,8 @@ static void after_fork(void) {
   /* What the maps hold is lost to the child: another thread may have been changing them. */
   memset(book, 0, sizeof book);
   measure_after_fork();
+  page_after_fork();
+  gate_after_fork();
   spill_after_fork();
   plain_after_fork();
 }
@@ -128,15 +132,28 @@ static bool measure_here(unsigned device) {
   return true;
 }
 
+void account_look(unsigned device, uint64_t bytes) {
+  const ledger *l = account_ledger();
+  if (l->header != NULL && ledger_limit(l, device) != LEDGER_UNLIMITED &&
+      atomic_fetch_add(&unmeasured_bytes, bytes) >= MEASURE_EVERY)
+    measure_here(device);
+}
+
+bool account_make_room(unsigned device) {
+  /* Pools that the driver trimmed since, and a context that shrank, leave room; so does what the
+   * heap of plain requests holds idle. */
+  bool measured = measure_here(device);
+  return plain_trim(device, false) || measured;
+}
+
 bool account_take(unsigned device, ledger_kind kind, uint64_t bytes) {
   ledger *l = account_ledger();
   if (l->header == NULL) return true;
-  if (ledger_limit(l, device) != LEDGER_UNLIMITED &&
-      atomic_fetch_add(&unmeasured_bytes, bytes) >= MEASURE_EVERY)
-    measure_here(device);
+  account_look(device, bytes);
   if (ledger_take(l, device, kind, bytes)) return true;
-  /* Pools that the driver trimmed since, and a context that shrank, leave room. */
   if (measure_here(device) && ledger_take(l, device, kind, bytes)) return true;
+  /* Pages the program let go of are free, and still counted. */
+  if (page_reclaim(device, bytes) && ledger_take(l, device, kind, bytes)) return true;
   return plain_trim(device, false) && ledger_take(l, device, kind, bytes);
 }
 
@@ -145,6 +162,10 @@ void account_give(unsigned device, ledger_kind kind, uint64_t bytes) {
   if (l->header == NULL) return;
   if (kind < LEDGER_VRAM_KINDS) atomic_fetch_add(&released_bytes, bytes);
   ledger_give(l, device, kind, bytes);
+}
+
+void account_note_released(uint64_t bytes) {
+  atomic_fetch_add(&released_bytes, bytes);
 }
 
 uint64_t account_released(void) {

@@ -46,9 +46,15 @@ bool account_here(unsigned *device, cu_context *context, cu_device *card);
 /* Counts `bytes` that are about to be asked of the driver. False: the limit has no room (after
  * everything measured was measured anew). */
 bool account_take(unsigned device, ledger_kind kind, uint64_t bytes);
+/* The two halves of that around a ledger_take of the caller's: measures what is due to be, and
+ * after one that found no room sees whether there is some (true: try again). */
+void account_look(unsigned device, uint64_t bytes);
+bool account_make_room(unsigned device);
 void account_give(unsigned device, ledger_kind kind, uint64_t bytes);
 /* Bytes of vram given up by this process so far. */
 uint64_t account_released(void);
+/* Adds what a program gave up that is kept for it. */
+void account_note_released(uint64_t bytes);
 
 /* Notes a request turned down, for whoever explains it. */
 void account_refused(unsigned device, uint64_t asked_bytes);

@@ -24,6 +24,14 @@ typedef struct cu_array3d_size { /* CUDA_ARRAY3D_DESCRIPTOR */
   unsigned channels, flags;
 } cu_array3d_size;
 
+typedef struct cu_array_map { /* CUarrayMapInfo, as far as it is looked at */
+  char where[60];
+  int handle_type; /* 0: `handle` is a page's */
+  cu_handle handle;
+  char rest[24];
+} cu_array_map;
+_Static_assert(sizeof(cu_array_map) == 96, "CUarrayMapInfo is 96 bytes");
+
 #define HOOK(name, parameters) SHIM_HOOK cu_result name parameters;
 #include "shim/hooks.def"
 #undef HOOK
@@ -36,6 +44,10 @@ SHIM_HOOK const char *stow_shim_hook(size_t i);
 /* Bytes this process holds of a kind ("pages", "spilled", …; NULL: all that is vram) on a device as
  * the run counts it; what is measured is measured anew for the calling thread's device. */
 SHIM_HOOK uint64_t stow_shim_bytes(unsigned device, const char *kind);
+/* For a program that has steps, as inside.py has it for PyTorch: 0 asks whether it should let go of
+ * the pages it caches now (1: yes), 1 says that it begins to, 2 that it has, 3 that it has within a
+ * step. */
+SHIM_HOOK int stow_shim_trim(int what);
 /* The path of the driver behind the shim, "" while none is open. */
 SHIM_HOOK const char *stow_shim_driver(void);
 /* The driver's own function of that name, past the shim; NULL if it has none. */

@@ -1,55 +1,39 @@
-/* Hooks of virtual memory: pages, and where they are mapped. A page counts from its making until
+/* Hooks of virtual memory: pages, and where they are mapped.
+ *
+ * Under a limit or with a spill the requests for device memory are page.c's, and what the program
+ * has of them are its tokens. All else is the driver's: such a page counts from its making until
  * its last handle is released and its last mapping is gone, as the driver keeps it. */
 #include "shim/account.h"
 #include "shim/hooks.h"
+#include "shim/page.h"
 #include "shim/plain.h"
 #include "shim/record.h"
 #include "shim/spill.h"
 
-/* Pages that the program itself puts on the host are only told. */
-static cu_result create_elsewhere(cu_handle *handle, size_t bytes, const cu_prop *prop,
-                                  unsigned long long flags) {
-  cu_result code = REAL(cuMemCreate)(handle, bytes, prop, flags);
-  if (code != CU_OK) return code;
-  ledger_add(account_ledger(), 0, LEDGER_PINNED, bytes);
-  book_add(BOOK_PAGE, *handle, &(holding){bytes, LEDGER_PINNED, 0, NULL, 0, 1, false});
-  return code;
-}
-
-/* Would a page of `bytes` leave the reserve untouched? Not to the byte among processes: what is
- * kept exactly is the limit itself. */
-static bool leaves_reserve(unsigned device, uint64_t bytes) {
-  const ledger *l = account_ledger();
-  uint64_t reserve = spill_reserve(device);
-  ledger_totals totals;
-  if (reserve == 0) return true;
-  ledger_sum(l, device, &totals);
-  uint64_t limit = ledger_limit(l, device) - reserve;
-  return bytes <= limit && totals.vram_bytes <= limit - bytes;
-}
+/* ---- pages ---- */
 
 cu_result cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop,
                       unsigned long long flags) {
   __typeof__(&cuMemCreate) real = REAL(cuMemCreate);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (handle == NULL || prop == NULL) return real(handle, bytes, prop, flags);
-  if (prop->location.type != CU_LOCATION_DEVICE)
-    return create_elsewhere(handle, bytes, prop, flags);
-  unsigned device = account_device(prop->location.id);
-  cu_result code = CU_ERROR_OUT_OF_MEMORY;
-  spill_asked();
-  if (leaves_reserve(device, bytes) && account_take(device, LEDGER_PAGES, bytes)) {
-    code = real(handle, bytes, prop, flags);
-    /* The heap of plain requests may hold it idle. */
-    if (code == CU_ERROR_OUT_OF_MEMORY && plain_trim(device, false))
-      code = real(handle, bytes, prop, flags);
-    if (code == CU_OK)
-      book_add(BOOK_PAGE, *handle, &(holding){bytes, LEDGER_PAGES, device, NULL, 0, 1, false});
-    else
-      ledger_give(account_ledger(), device, LEDGER_PAGES, bytes);
+  if (page_wanted(bytes, prop, flags)) return page_create(handle, bytes, prop);
+  /* Pages that the program itself puts on the host are only told. */
+  bool vram = prop->location.type == CU_LOCATION_DEVICE;
+  unsigned device = vram ? account_device(prop->location.id) : 0;
+  ledger_kind kind = vram ? LEDGER_PAGES : LEDGER_PINNED;
+  if (!account_take(device, kind, bytes)) {
+    account_refused(device, bytes);
+    return CU_ERROR_OUT_OF_MEMORY;
   }
-  if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(device, prop->location.id, bytes))
-    code = spill_page(handle, bytes, prop, device);
+  cu_result code = real(handle, bytes, prop, flags);
+  /* The heap of plain requests may hold it idle. */
+  if (code == CU_ERROR_OUT_OF_MEMORY && plain_trim(device, false))
+    code = real(handle, bytes, prop, flags);
+  if (code == CU_OK)
+    book_add(BOOK_PAGE, *handle, &(holding){bytes, kind, device, NULL, 0, 1, false});
+  else
+    ledger_give(account_ledger(), device, kind, bytes);
   return code;
 }
 
@@ -57,6 +41,7 @@ cu_result cuMemRelease(cu_handle handle) {
   __typeof__(&cuMemRelease) real = REAL(cuMemRelease);
   holding page;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (page_is_token(handle)) return page_release(handle);
   /* Out of the book before the driver is asked: it may give the same handle out again at once. */
   int uses = book_use(BOOK_PAGE, handle, -1, &page);
   cu_result code = real(handle);
@@ -69,32 +54,38 @@ cu_result cuMemRelease(cu_handle handle) {
   return code;
 }
 
-static void note_mapping(cu_addr addr, cu_handle handle, const holding *page) {
-  bool spilled = page->kind == LEDGER_SPILLED;
-  book_add(BOOK_MAPPING, addr, &(holding){0, page->kind, page->device, NULL, handle, 1, false});
-  if (spilled) record_event(STOW_TRACE_SPILL, addr, page->bytes, NULL, page->device, 1);
-  record_event(STOW_TRACE_SEGMENT_MAP, addr, page->bytes, NULL, page->device, spilled);
-}
+/* ---- mappings ---- */
 
 cu_result cuMemMap(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
                    unsigned long long flags) {
   __typeof__(&cuMemMap) real = REAL(cuMemMap);
   holding page;
-  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(addr, bytes, offset, handle, flags);
-  if (code == CU_OK && book_use(BOOK_PAGE, handle, 1, &page) > 0) note_mapping(addr, handle, &page);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (page_is_token(handle)) return page_map(addr, bytes, offset, handle, flags);
+  cu_result code = page_leave_range(addr, bytes);
+  if (code == CU_OK) code = real(addr, bytes, offset, handle, flags);
+  if (code == CU_OK && book_use(BOOK_PAGE, handle, 1, &page) > 0) {
+    book_add(BOOK_MAPPING, addr, &(holding){0, page.kind, page.device, NULL, handle, 1, false});
+    record_event(STOW_TRACE_SEGMENT_MAP, addr, page.bytes, NULL, page.device, 0);
+  }
   return code;
 }
 
 cu_result cuMemUnmap(cu_addr addr, size_t bytes) {
   __typeof__(&cuMemUnmap) real = REAL(cuMemUnmap);
-  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(addr, bytes);
+  cu_result code;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (page_unmap_range(addr, bytes, &code)) return code;
+  /* What the program has unmapped already is not there for the driver either. */
+  code = page_leave_range(addr, bytes);
+  if (code == CU_OK) code = real(addr, bytes);
   if (code != CU_OK) return code;
+  page_unmapped(addr, bytes);
   for (uint64_t done = 0; done < bytes;) {
     holding mapping, page = {.bytes = SHIM_GRANULE};
     if (book_remove(BOOK_MAPPING, addr + done, &mapping) &&
         book_use(BOOK_PAGE, mapping.link, -1, &page) >= 0)
-      record_event(STOW_TRACE_SEGMENT_UNMAP, addr + done, page.bytes, NULL, page.device,
-                   page.kind == LEDGER_SPILLED);
+      record_event(STOW_TRACE_SEGMENT_UNMAP, addr + done, page.bytes, NULL, page.device, 0);
     done += page.bytes > 0 ? page.bytes : SHIM_GRANULE;
   }
   return code;
@@ -102,16 +93,78 @@ cu_result cuMemUnmap(cu_addr addr, size_t bytes) {
 
 cu_result cuMemSetAccess(cu_addr addr, size_t bytes, const cu_access *access, size_t count) {
   __typeof__(&cuMemSetAccess) real = REAL(cuMemSetAccess);
-  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(addr, bytes, access, count);
+  cu_result code;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (!page_set_access(addr, bytes, access, count, &code)) {
+    code = page_leave_range(addr, bytes);
+    if (code == CU_OK) code = real(addr, bytes, access, count);
+  }
   /* The last call of a request that is made of pages. */
   if (code == CU_OK) spill_served();
   return code;
 }
 
+cu_result cuMemAddressFree(cu_addr addr, size_t bytes) {
+  __typeof__(&cuMemAddressFree) real = REAL(cuMemAddressFree);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  cu_result code = page_leave_range(addr, bytes);
+  return code == CU_OK ? real(addr, bytes) : code;
+}
+
+/* ---- handles: the driver's own where it is the driver that is asked ---- */
+
 cu_result cuMemRetainAllocationHandle(cu_handle *handle, void *addr) {
   __typeof__(&cuMemRetainAllocationHandle) real = REAL(cuMemRetainAllocationHandle);
   holding page;
-  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(handle, addr);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (handle != NULL && page_retain(handle, addr)) return CU_OK;
+  cu_result code = real(handle, addr);
   if (code == CU_OK) book_use(BOOK_PAGE, *handle, 1, &page);
   return code;
+}
+
+static cu_handle real_handle(cu_handle handle) {
+  return page_is_token(handle) ? page_real(handle) : handle;
+}
+
+cu_result cuMemExportToShareableHandle(void *shareable, cu_handle handle, int type,
+                                       unsigned long long flags) {
+  __typeof__(&cuMemExportToShareableHandle) real = REAL(cuMemExportToShareableHandle);
+  return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(shareable, real_handle(handle), type, flags);
+}
+
+cu_result cuMemGetAllocationPropertiesFromHandle(cu_prop *prop, cu_handle handle) {
+  __typeof__(&cuMemGetAllocationPropertiesFromHandle) real =
+      REAL(cuMemGetAllocationPropertiesFromHandle);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (prop == NULL || !page_is_token(handle)) return real(prop, handle);
+  return page_prop(prop, handle) ? CU_OK : CU_ERROR_INVALID_VALUE;
+}
+
+cu_result cuMulticastBindMem(cu_handle multicast, size_t offset, cu_handle handle,
+                             size_t handle_offset, size_t bytes, unsigned long long flags) {
+  __typeof__(&cuMulticastBindMem) real = REAL(cuMulticastBindMem);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  return real(multicast, offset, real_handle(handle), handle_offset, bytes, flags);
+}
+
+/* One by one, in copies: the list is the program's. */
+static cu_result map_arrays(__typeof__(&cuMemMapArrayAsync) real, cu_array_map *maps,
+                            unsigned count, cu_stream stream) {
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  for (unsigned i = 0; maps != NULL && i < count; i++) {
+    cu_array_map one = maps[i];
+    if (one.handle_type == 0) one.handle = real_handle(one.handle);
+    cu_result code = real(&one, 1, stream);
+    if (code != CU_OK) return code;
+  }
+  return maps == NULL || count == 0 ? real(maps, count, stream) : CU_OK;
+}
+
+cu_result cuMemMapArrayAsync(cu_array_map *maps, unsigned count, cu_stream stream) {
+  return map_arrays(REAL(cuMemMapArrayAsync), maps, count, stream);
+}
+
+cu_result cuMemMapArrayAsync_ptsz(cu_array_map *maps, unsigned count, cu_stream stream) {
+  return map_arrays(REAL(cuMemMapArrayAsync_ptsz), maps, count, stream);
 }

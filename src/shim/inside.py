@@ -8,6 +8,7 @@ shim_rank, the number of this process in a job of many, "" if it is alone. STOWA
 STOWAGE_RECORD is 1 where the run is recorded, STOWAGE_STACKS auto, off or python.
 """
 import functools
+import importlib
 import os
 import sys
 import time
@@ -61,7 +62,8 @@ def on_step_end(*_):
 
 @quiet
 def arm_steps(torch):
-    torch.optim.optimizer.register_optimizer_step_post_hook(on_step_end)
+    # By its module: torch.optim does not have the name in every version.
+    importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(on_step_end)
 
 
 # ---- named ranges ----

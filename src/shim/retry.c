@@ -7,13 +7,15 @@
 
 #include "shim/spill.h"
 
-#define SKIP_MAX 64
+#define SKIP_MAX    64
+#define ENOUGH_PART 128
 
 /* What one thread was told. */
 typedef struct asking {
   bool refused;         /* its request was refused, and the answer to the next ask is due */
   bool judged;          /* whether that refusal freed anything is known */
   uint64_t released_at; /* account_released() when it was refused */
+  uint64_t enough;      /* released bytes that make a refusal worth it */
   uint32_t skip;        /* requests that will not be refused */
   uint32_t skip_next;   /* how many after the next refusal in vain */
 } asking;
@@ -91,13 +93,17 @@ static bool caller_retries(void) {
 void spill_asked(void) {
   if (!mine.refused || mine.judged) return;
   mine.judged = true;
-  if (account_released() != mine.released_at) {
+  if (account_released() - mine.released_at >= mine.enough) {
     mine.skip_next = 0;
     return;
   }
   mine.skip_next = mine.skip_next == 0 ? 1 : mine.skip_next * 2;
   if (mine.skip_next > SKIP_MAX) mine.skip_next = SKIP_MAX;
   mine.skip = mine.skip_next;
+}
+
+bool spill_refused(void) {
+  return mine.refused;
 }
 
 void spill_served(void) {
@@ -117,6 +123,11 @@ bool spill_wanted(unsigned device, cu_device card, uint64_t bytes) {
   mine.refused = true;
   mine.judged = false;
   mine.released_at = account_released();
+  /* A framework waits for the card before it lets go: not for a few pages. */
+  const ledger *l = account_ledger();
+  uint64_t limit = l->header != NULL ? ledger_limit(l, device) : LEDGER_UNLIMITED;
+  mine.enough =
+      limit != LEDGER_UNLIMITED && limit / ENOUGH_PART > bytes ? limit / ENOUGH_PART : bytes;
   return false;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/gate.h"
 #include "shim/hooks.h"
 #include "shim/shim.h"
 
@@ -21,12 +22,28 @@ typedef struct shim_hook {
   void *real; /* NULL: this driver has none */
 } shim_hook;
 
+/* The stubs that pass the gate: in stubs.S, called through cuGetProcAddress only. */
+#define GATED(name) void name(void);
+#include <shim-gated.inc>
+#undef GATED
+
 static shim_hook hooks[] = {
 #define HOOK(name, parameters) {SYMBOL_##name, (void *)(uintptr_t)name, NULL},
 #include "shim/hooks.def"
 #undef HOOK
+#define GATED(name) {SYMBOL_##name, (void *)(uintptr_t)name, NULL},
+#include <shim-gated.inc>
+#undef GATED
 };
-enum { HOOK_COUNT = sizeof hooks / sizeof hooks[0] };
+static const char *const hook_names[] = {
+#define HOOK(name, parameters) #name,
+#include "shim/hooks.def"
+#undef HOOK
+};
+enum {
+  HOOK_COUNT = sizeof hook_names / sizeof hook_names[0],
+  ROUTE_COUNT = sizeof hooks / sizeof hooks[0]
+};
 
 static pthread_once_t sort_once = PTHREAD_ONCE_INIT;
 
@@ -38,8 +55,10 @@ static int by_real(const void *a, const void *b) {
 
 /* Sorted by the driver's addresses once; never changed after. */
 static void sort_hooks(void) {
-  for (size_t i = 0; i < HOOK_COUNT; i++) hooks[i].real = shim_real(hooks[i].symbol);
-  qsort(hooks, HOOK_COUNT, sizeof hooks[0], by_real);
+  /* Without a gate its stubs are nobody's: the driver's own functions are handed out. */
+  size_t count = gate_here() ? ROUTE_COUNT : HOOK_COUNT;
+  for (size_t i = 0; i < count; i++) hooks[i].real = shim_real(hooks[i].symbol);
+  qsort(hooks, ROUTE_COUNT, sizeof hooks[0], by_real);
 }
 
 /* "cuMemAlloc" of "cuMemAlloc_v2_ptsz". */
@@ -53,7 +72,7 @@ static size_t base_length(const char *name) {
 static shim_hook *hook_by_name(const char *asked, unsigned long long flags) {
   shim_hook *best = NULL;
   bool per_thread = (flags & FLAG_PER_THREAD) != 0, best_fits = false;
-  for (size_t i = 0; i < HOOK_COUNT; i++) {
+  for (size_t i = 0; i < ROUTE_COUNT; i++) {
     const char *name = shim_symbol_name(hooks[i].symbol);
     size_t length = base_length(name);
     if (strlen(asked) != length || memcmp(asked, name, length) != 0 || hooks[i].real == NULL)
@@ -73,7 +92,7 @@ void *shim_route(void *real, const char *asked, unsigned long long flags) {
   if (real == NULL) return NULL;
   pthread_once(&sort_once, sort_hooks);
   shim_hook key = {.real = real};
-  shim_hook *found = bsearch(&key, hooks, HOOK_COUNT, sizeof hooks[0], by_real);
+  shim_hook *found = bsearch(&key, hooks, ROUTE_COUNT, sizeof hooks[0], by_real);
   if (found != NULL) return found->hook;
   shim_hook *named = hook_by_name(asked, flags);
   if (named == NULL || shim_is_export(real)) return real;
@@ -108,10 +127,5 @@ cu_result cuGetProcAddress_v2(const char *symbol, void **function, int version,
 }
 
 const char *stow_shim_hook(size_t i) {
-  static const char *const hook_names[] = {
-#define HOOK(name, parameters) #name,
-#include "shim/hooks.def"
-#undef HOOK
-  };
   return i < HOOK_COUNT ? hook_names[i] : NULL;
 }

@@ -7,6 +7,7 @@
 
 #include "shim/account.h"
 #include "shim/hooks.h"
+#include "shim/page.h"
 
 const char *stow_shim_version(void) {
   return STOW_VERSION_TEXT;
@@ -32,4 +33,11 @@ uint64_t stow_shim_bytes(unsigned device, const char *kind) {
     if (kind == NULL ? k < LEDGER_VRAM_KINDS : strcmp(kind, ledger_kind_name((ledger_kind)k)) == 0)
       sum += ledger_own(l, device, (ledger_kind)k);
   return sum;
+}
+
+int stow_shim_trim(int what) {
+  if (what == 0) return page_trim_wanted();
+  if (what == 1 || what == 2) page_trimming(what == 1);
+  if (what == 2 || what == 3) page_come_home(what == 2);
+  return 0;
 }

@@ -38,6 +38,11 @@ static cuda_probe find_road(cu_device card) {
   return answer;
 }
 
+bool spill_on(void) {
+  const ledger *l = account_ledger();
+  return l->header != NULL && ledger_spill_limit(l) > 0;
+}
+
 uint64_t spill_budget(cu_device card) {
   ledger *l = account_ledger();
   uint64_t limit = l->header == NULL ? 0 : ledger_spill_limit(l);
@@ -82,14 +87,13 @@ cu_result spill_make_page(cu_handle *handle, size_t bytes, cu_device card) {
   return create == NULL ? CU_ERROR_NOT_SUPPORTED : create(handle, bytes, &prop, 0);
 }
 
-/* Counts `bytes` to be spilled; false (noted as a refusal) where budget or host have no room. */
+/* Counts `bytes` to be spilled; false where budget or host have no room. */
 static bool count_spilled(unsigned device, uint64_t bytes) {
   ledger *l = account_ledger();
   if (spill_host_has(bytes) && l->header != NULL && ledger_take(l, device, LEDGER_SPILLED, bytes)) {
     atomic_fetch_add(&l->header->spilled_total_bytes, bytes);
     return true;
   }
-  account_refused(device, bytes);
   return false;
 }
 
@@ -97,22 +101,13 @@ static bool count_spilled(unsigned device, uint64_t bytes) {
 static cu_result not_spilled(unsigned device, uint64_t bytes, cu_result code) {
   shim_log("%llu bytes on the host: CUDA error %d", (unsigned long long)bytes, code);
   ledger_give(account_ledger(), device, LEDGER_SPILLED, bytes);
-  account_refused(device, bytes);
   return CU_ERROR_OUT_OF_MEMORY;
 }
 
-/* A page on the host, counted but in no book. */
-static cu_result counted_page(cu_handle *handle, size_t bytes, unsigned device, cu_device card) {
+cu_result spill_page(cu_handle *handle, size_t bytes, unsigned device, cu_device card) {
   if (!count_spilled(device, bytes)) return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = spill_make_page(handle, bytes, card);
   return code == CU_OK ? CU_OK : not_spilled(device, bytes, code);
-}
-
-cu_result spill_page(cu_handle *handle, size_t bytes, const cu_prop *wanted, unsigned device) {
-  cu_result code = counted_page(handle, bytes, device, wanted->location.id);
-  if (code == CU_OK)
-    book_add(BOOK_PAGE, *handle, &(holding){bytes, LEDGER_SPILLED, device, NULL, 0, 1, false});
-  return code;
 }
 
 /* ---- whole allocations ---- */
@@ -167,26 +162,32 @@ static cu_result map_alone(cu_addr *addr, cu_handle page, size_t bytes, cu_devic
   return code;
 }
 
+/* A page of its own behind an address of its own. */
+static cu_result spill_alone(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
+                             cu_context context) {
+  cu_handle page;
+  cu_result code = spill_page(&page, bytes, device, card);
+  if (code != CU_OK) return code;
+  code = map_alone(addr, page, bytes, card);
+  if (code != CU_OK) {
+    SHIM_REAL(cuMemRelease, (cu_handle))(page);
+    return not_spilled(device, bytes, code);
+  }
+  book_add(BOOK_ADDRESS, *addr, &(holding){bytes, LEDGER_SPILLED, device, context, page, 1, false});
+  return CU_OK;
+}
+
 cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
                       cu_context context) {
   size_t size = whole_pages(bytes);
-  cu_handle page;
   if (size < bytes) return CU_ERROR_OUT_OF_MEMORY;
-  cu_result code;
-  if (find_road(card).road == STOW_HOST_PINNED)
-    code = spill_pinned(addr, size, device, context);
-  else {
-    code = counted_page(&page, size, device, card);
-    if (code != CU_OK) return code;
-    code = map_alone(addr, page, size, card);
-    if (code != CU_OK) {
-      SHIM_REAL(cuMemRelease, (cu_handle))(page);
-      return not_spilled(device, size, code);
-    }
-    book_add(BOOK_ADDRESS, *addr,
-             &(holding){size, LEDGER_SPILLED, device, context, page, 1, false});
-  }
-  if (code == CU_OK) record_taken(*addr, bytes, NULL, device, LEDGER_SPILLED);
+  cu_result code = find_road(card).road == STOW_HOST_PINNED
+                       ? spill_pinned(addr, size, device, context)
+                       : spill_alone(addr, size, device, card, context);
+  if (code == CU_OK)
+    record_taken(*addr, bytes, NULL, device, LEDGER_SPILLED);
+  else
+    account_refused(device, size);
   return code;
 }
 

@@ -18,16 +18,22 @@ void spill_asked(void);
 /* Called when one was served: the request (of as many pages as it has) is over. */
 void spill_served(void);
 
+/* Was the calling thread's latest request refused, and does it ask again? */
+bool spill_refused(void);
+
 /* There is no room in vram for `bytes`: true if they shall come from the host, false if the request
  * is refused (which is noted). */
 bool spill_wanted(unsigned device, cu_device card, uint64_t bytes);
 
+/* Is a spill asked for in this run, whether or not the driver can? */
+bool spill_on(void);
+
 /* What may be spilled, once it is known that this driver can; 0 if not. */
 uint64_t spill_budget(cu_device card);
 
-/* Makes a page on the host in the place of one of `wanted`. CU_ERROR_OUT_OF_MEMORY (noted) where
- * the budget, the host or the driver has none. Counted as LEDGER_SPILLED, and in the book. */
-cu_result spill_page(cu_handle *handle, size_t bytes, const cu_prop *wanted, unsigned device);
+/* Makes a page on the host. CU_ERROR_OUT_OF_MEMORY where the budget, the host or the driver has
+ * none; it is the caller who notes a refusal. Counted as LEDGER_SPILLED. */
+cu_result spill_page(cu_handle *handle, size_t bytes, unsigned device, cu_device card);
 
 /* The same, neither counted nor in the book: what the heap's card counts itself. */
 cu_result spill_make_page(cu_handle *handle, size_t bytes, cu_device card);

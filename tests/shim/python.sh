@@ -19,7 +19,8 @@ inside() {
     rm -f "$trace" "$folder/shim.log"
     out=$(STOWAGE_SHIM_LOG=$folder/shim.log beneath --record "$trace" "$@" -- "$python" -c "$program" 2>&1); code=$?
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    if [ "$code" = 0 ] && [ "$out" = fine ]; then ok "${name}_$version"; else echo "code $code: $out"; cat "$folder/shim.log"; fail "${name}_$version"; fi
+    # Last words of our own about limits are not the program's.
+    if [ "$code" = 0 ] && [ "$(grep -v '^stowage run: ' <<< "$out")" = fine ]; then ok "${name}_$version"; else echo "code $code: $out"; cat "$folder/shim.log"; fail "${name}_$version"; fi
     if [ -n "${then:-}" ] && ! eval "$then"; then cat "$folder/shim.log"; events | head; fail "${name}_$version: $then"; fi
   done
 }
@@ -96,7 +97,7 @@ for t in threads: t.start()
 for t in threads: t.join()
 torch.optim.SGD().step()
 print("fine")'
-then='grep -q "inside: arm_steps: AttributeError" "$folder/shim.log"' inside a_framework_that_is_another_is_left_alone '
+then='grep -q "inside: arm_steps: ModuleNotFoundError" "$folder/shim.log"' inside a_framework_that_is_another_is_left_alone '
 import cuda, sys, types
 sys.modules["torch"] = types.ModuleType("torch")
 cuda.start()
@@ -125,6 +126,59 @@ if pid == 0:
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
 print("fine")'
+# Between two steps a framework lets go of what it caches, if some of it is on the host: the next step is in vram. Ten pages
+# fit; two are weights. What a step wrote first is on the host while it has too much, under the same addresses.
+loop='
+import cuda, pages, sys, torch
+from pages import on_host
+cuda.start()
+cache = pages.Cache()
+torch.cuda.caches.append(cache)
+cache.take(0, 1)
+cache.fill(0, 7)
+sgd, ends = torch.optim.SGD(), sys.argv[1:]
+def step(count, marks=ends or ["step", "zero"]):
+    cache.take(*range(2, 2 + count))
+    for place in range(2, 2 + count): cache.fill(place, place)
+    hosts = [place for place in range(2 + count) if on_host(place, cache)]
+    for place in range(2, 2 + count): assert cache.byte(place) == place
+    if marks[0] == "zero": sgd.zero_grad()
+    cache.give(*range(2, 2 + count))
+    sgd.step()
+    if marks[-1] == "zero": assert sgd.zero_grad() == "zeroed"
+    return hosts
+'
+inside a_small_step_after_a_large_one_is_in_vram "$loop"'
+assert step(4) == []
+assert step(12) == [2, 3, 4, 5], step(12)
+assert step(8) == [] and cache.byte(0) == 7
+print("fine")' --vram-limit 40M --spill 80M
+# On the way back a step gives from the end, and what it will read later comes home before.
+inside what_a_step_reads_late_comes_home_before "$loop"'
+assert step(4) == []
+assert step(12) == [2, 3, 4, 5]
+cache.take(*range(2, 14))
+for place in range(2, 14): cache.fill(place, place)
+assert [place for place in range(14) if on_host(place, cache)] == [2, 3, 4, 5]
+cache.give(11, 12, 13)
+for parameter in reversed(sgd.param_groups[0]["params"]): parameter.accumulate()
+assert [place for place in range(14) if place in cache.used and on_host(place, cache)] == [2]
+for place in range(2, 11): assert cache.byte(place) == place
+print("fine")' --vram-limit 40M --spill 80M
+STOWAGE_MOVE=off inside without_moving_it_is_the_newest "$loop"'
+assert step(4) == []
+assert step(12) == [10, 11, 12, 13]
+assert step(8) == [] and cache.byte(0) == 7
+print("fine")' --vram-limit 40M --spill 80M
+inside gradients_that_go_in_the_middle_of_a_step "$loop"'
+ends[:] = ["zero", "step"]
+for turn in range(3): step(12, ends)
+assert step(8, ends) == [] and cache.byte(0) == 7
+print("fine")' --vram-limit 40M --spill 80M
+inside gradients_that_never_go "$loop"'
+for turn in range(3): step(12, ["step"])
+assert step(8, ["step"]) == [] and cache.byte(0) == 7
+print("fine")' --vram-limit 40M --spill 80M
 # Memory is taken and given while the interpreter ends.
 inside an_interpreter_that_ends '
 import atexit, cuda, torch

@@ -50,7 +50,7 @@ static int version = STANDIN_CUDA, cards = 1, started, held, sticky, mode;
 static int no_vmm, loose;
 static const char *host_words = "";
 static char fail_name[64];
-static int fail_code, fail_after;
+static int fail_code, fail_after, fail_once;
 static struct {
   const char *name;
   int count;
@@ -105,6 +105,7 @@ static int begin(const char *name, int needs_context) {
   if (sticky) return sticky;
   if (strcmp(name, fail_name) == 0 && --fail_after <= 0) {
     if (fail_code == -SIGKILL) raise(SIGKILL);
+    if (fail_once) fail_name[0] = '\0';
     if (fail_code >= 700 && fail_code < 800) sticky = fail_code;
     return fail_code;
   }
@@ -177,7 +178,8 @@ CALL cuInit(unsigned flags) {
     snprintf(fail_name, sizeof fail_name, "%.*s", (int)size, fail);
     char *end = (char *)(uintptr_t)(fail + size);
     if (*end == ':') fail_code = (int)strtol(end + 1, &end, 10);
-    if (*end == ':') fail_after = (int)strtol(end + 1, NULL, 10);
+    if (*end == ':') fail_after = (int)strtol(end + 1, &end, 10);
+    fail_once = strcmp(end, ":once") == 0;
   }
   started = 1;
   int code = begin(__func__, 0);
@@ -467,7 +469,7 @@ CALL cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop, unsigned 
   BEGIN(0);
   if (no_vmm) END(CU_ERROR_NOT_SUPPORTED);
   if (bytes == 0 || bytes % GRANULE != 0 || prop->type != CU_ALLOCATION_PINNED ||
-      prop->handle_types != 0 || flags != 0)
+      prop->handle_types > (prop->location.type == CU_LOCATION_DEVICE) || flags != 0)
     END(CU_ERROR_INVALID_VALUE);
   int type = prop->location.type;
   if (type == CU_LOCATION_HOST || type == CU_LOCATION_HOST_NUMA) {
@@ -534,7 +536,7 @@ CALL cuMemUnmap(cu_addr addr, size_t bytes) {
 CALL cuMemSetAccess(cu_addr addr, size_t bytes, const cu_access *access, size_t count) {
   BEGIN(0);
   if (count != 1 || access->flags != CU_ACCESS_READ_WRITE ||
-      access->location.type != CU_LOCATION_DEVICE)
+      access->location.type != CU_LOCATION_DEVICE || access->location.id >= cards)
     END(CU_ERROR_INVALID_VALUE);
   for (size_t done = 0; done < bytes;) {
     thing *t = find(MAPPING, addr + done);
@@ -543,6 +545,20 @@ CALL cuMemSetAccess(cu_addr addr, size_t bytes, const cu_access *access, size_t 
     done += t->bytes;
   }
   END(CU_OK);
+}
+
+CALL cuMemExportToShareableHandle(void *shareable, cu_handle handle, int type,
+                                  unsigned long long flags) {
+  BEGIN(0);
+  const thing *page = from_handle(PAGE, (void *)(uintptr_t)handle);
+  if (page == NULL || page->released || type != 1 || flags != 0) END(CU_ERROR_INVALID_VALUE);
+  int fd = dup(page->fd);
+  memcpy(shareable, &fd, sizeof fd);
+  END(CU_OK);
+}
+int standin_location(unsigned long long addr) {
+  const thing *t = find(MAPPING, addr);
+  return t == NULL ? 0 : t->page->location;
 }
 
 /* ---- streams and events ---- */

@@ -11,8 +11,8 @@
  *                           no-pinned (cuMemHostAlloc refused too)
  *   STANDIN_ALIGN=loose     cuMemAddressReserve takes no notice of the alignment
  *   STANDIN_MODE=3          the compute mode it tells
- *   STANDIN_FAIL=NAME:CODE[:N]  the Nth call of that function (1), and those after it, answer CODE;
- *                           a code of -9 kills the process there
+ *   STANDIN_FAIL=NAME:CODE[:N[:once]]  the Nth call of that function (1), and those after it
+ *                           unless once, answer CODE; a code of -9 kills the process there
  */
 #ifndef CUDA_STANDIN_H
 #define CUDA_STANDIN_H
@@ -29,6 +29,9 @@ void standin_fail(const char *name, int code, int nth);
 int standin_live(void);
 /* How often a function was called since the start. */
 int standin_calls(const char *name);
+
+/* CU_LOCATION_… of the page mapped at an address; 0: none. */
+int standin_location(unsigned long long addr);
 
 /* ---- driver_names.c: the names that only answer ---- */
 

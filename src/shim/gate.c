@@ -1,0 +1,83 @@
+/* Gate: a count of those inside, and a word that keeps others out. */
+#include "shim/gate.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "shim/shim.h"
+#include "shim/spill.h"
+
+/* A launch may wait for room in the driver's queue, and a copy for its data. */
+#define CLOSE_MAX_NS ((uint64_t)200 * 1000 * 1000)
+
+/* What stubs.S looks at. */
+extern _Atomic uint32_t shim_gate_on;
+_Atomic uint32_t shim_gate_on;
+extern void *_Atomic shim_slots[SYMBOL_COUNT];
+
+static _Atomic uint32_t closed;
+static _Atomic uint64_t inside;
+static _Atomic bool used;
+
+static void decide(void) {
+  const char *said = secure_getenv("STOWAGE_MOVE");
+  if (spill_on() && (said == NULL || strcmp(said, "off") != 0)) atomic_store(&shim_gate_on, 1);
+}
+
+bool gate_here(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, decide);
+  return atomic_load(&shim_gate_on) != 0;
+}
+
+bool gate_used(void) {
+  return atomic_load(&used);
+}
+
+void *shim_gate_enter(unsigned symbol) {
+  /* Counted before looking: whoever closes looks at the count after closing. */
+  atomic_fetch_add(&inside, 1);
+  while (atomic_load(&closed) != 0) {
+    atomic_fetch_sub(&inside, 1);
+    syscall(SYS_futex, &closed, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+    atomic_fetch_add(&inside, 1);
+  }
+  if (!atomic_load_explicit(&used, memory_order_relaxed)) atomic_store(&used, true);
+  void *function = atomic_load_explicit(&shim_slots[symbol], memory_order_acquire);
+  return function != NULL ? function : shim_stub_resolve(symbol);
+}
+
+void shim_gate_leave(void) {
+  atomic_fetch_sub(&inside, 1);
+}
+
+bool gate_close(void) {
+  atomic_store(&closed, 1);
+  uint64_t start = clock_ns();
+  while (atomic_load(&inside) != 0) {
+    if (clock_ns() - start > CLOSE_MAX_NS) {
+      gate_open();
+      return false;
+    }
+    sched_yield();
+  }
+  return true;
+}
+
+void gate_open(void) {
+  atomic_store(&closed, 0);
+  syscall(SYS_futex, &closed, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+void gate_after_fork(void) {
+  atomic_store(&closed, 0);
+  atomic_store(&inside, 0);
+}

@@ -1,0 +1,568 @@
+/* Page: the program's calls, over the table. */
+#include "shim/page.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/gate.h"
+#include "shim/page_table.h"
+#include "shim/record.h"
+#include "shim/spill.h"
+#include "shim/trim.h"
+
+/* No handle of a driver's looks like this: they are numbers that count up, or addresses. */
+#define TOKEN_MARK (UINT64_C(0x5357) << 48)
+
+static uint64_t last_name;          /* guarded by pages_lock, as the one below */
+static size_t held_on_host;         /* tokens' pages there */
+static bool shared;                 /* one was pinned */
+static bool settled_known;          /* the program has let go of all it could, once */
+static _Thread_local bool trimming; /* it lets go because it was asked to */
+
+static void enter(void) {
+  lock_take(&pages_lock);
+}
+
+/* What is free is told to the ledger: it is counted as held, and can be taken at once. */
+static void tell_idle(void) {
+  for (size_t i = 0; i < class_count; i++) {
+    uint64_t idle[TIER_COUNT] = {0};
+    unsigned device = classes[i].device;
+    for (size_t k = 0; k < class_count; k++)
+      for (int tier = 0; tier < TIER_COUNT && classes[k].device == device; tier++)
+        idle[tier] += page_free_spare(&classes[k], tier) * classes[k].bytes;
+    ledger_set_idle(account_ledger(), device, idle[TIER_VRAM], idle[TIER_HOST]);
+  }
+}
+
+static void leave(void) {
+  tell_idle();
+  lock_give(&pages_lock);
+}
+
+void page_after_fork(void) {
+  lock_init(&pages_lock, LOCK_PAGES);
+  memset(&pages_at, 0, sizeof pages_at);
+  memset(&tokens, 0, sizeof tokens);
+  memset(classes, 0, sizeof classes);
+  class_count = 0;
+  held_on_host = 0;
+  shared = settled_known = false;
+  page_move_after_fork();
+  trimming = false;
+}
+
+/* ---- classes and tokens ---- */
+
+bool page_is_token(cu_handle handle) {
+  return (handle & (UINT64_C(0xffff) << 48)) == TOKEN_MARK;
+}
+
+static bool same_prop(const cu_prop *a, const cu_prop *b) {
+  return a->type == b->type && a->handle_types == b->handle_types &&
+         a->location.type == b->location.type && a->location.id == b->location.id &&
+         a->win32_meta == b->win32_meta && memcmp(&a->flags, &b->flags, sizeof a->flags) == 0;
+}
+
+static page_class *class_for(uint64_t bytes, const cu_prop *prop) {
+  for (size_t i = 0; i < class_count; i++)
+    if (classes[i].bytes == bytes && same_prop(&classes[i].prop, prop)) return &classes[i];
+  if (class_count == CLASSES_MAX) return NULL;
+  page_class *class = &classes[class_count++];
+  *class = (page_class){.bytes = bytes, .prop = *prop, .device = account_device(prop->location.id)};
+  return class;
+}
+
+bool page_wanted(size_t bytes, const cu_prop *prop, unsigned long long flags) {
+  const ledger *l = account_ledger();
+  if (l->header == NULL || flags != 0 || bytes == 0 || bytes % SHIM_GRANULE != 0 ||
+      prop->type != CU_ALLOCATION_PINNED || prop->location.type != CU_LOCATION_DEVICE ||
+      prop->win32_meta != NULL)
+    return false;
+  if (ledger_limit(l, account_device(prop->location.id)) == LEDGER_UNLIMITED && !spill_on())
+    return false;
+  gate_here(); /* from here on work passes it, by whichever road the program found its functions */
+  enter();
+  bool room = class_for(bytes, prop) != NULL;
+  leave();
+  return room;
+}
+
+static token *token_find(cu_handle name) {
+  const uint64_t *found = map_get(&tokens, name);
+  return found == NULL ? NULL : (token *)(uintptr_t)*found;
+}
+
+static token *token_new(page_class *class) {
+  token *t = calloc(1, sizeof *t);
+  if (t == NULL) return NULL;
+  *t = (token){.name = TOKEN_MARK | ++last_name, .class = class, .handles = 1};
+  if (map_put(&tokens, t->name, (uintptr_t)t) == STOW_OK) return t;
+  free(t);
+  return NULL;
+}
+
+/* Does nobody else of the run have memory on the device? What is kept would be kept from them. */
+static bool alone(const ledger *l, unsigned device) {
+  ledger_totals totals;
+  ledger_sum(l, device, &totals);
+  if (totals.processes <= 1) return true;
+  for (int kind = 0; kind < LEDGER_VRAM_KINDS; kind++)
+    if (totals.bytes[kind] > ledger_own(l, device, (ledger_kind)kind)) return false;
+  return true;
+}
+
+/* Shall what the program lets go of be kept for it? Within a limit it may hold that much anyway;
+ * without one, only what it let go of because it was told to: it will be back for it. */
+static bool keeping(const token *t) {
+  const ledger *l = account_ledger();
+  if (t->pinned || !alone(l, t->class->device)) return false;
+  return ledger_limit(l, t->class->device) != LEDGER_UNLIMITED || trimming || spill_refused();
+}
+
+static void token_let_go(token *t) {
+  page *p = t->page;
+  t->page = NULL;
+  if (p == NULL) return;
+  held_on_host -= p->tier == TIER_HOST;
+  if (keeping(t))
+    page_free_put(p);
+  else
+    page_drop(p);
+}
+
+/* The program has neither a handle of it nor a mapping. */
+static void token_end(token *t) {
+  page_class *class = t->class;
+  if (t->page != NULL)
+    token_let_go(t);
+  else {
+    class->owed[t->tier]--;
+    if (!keeping(t) && page_free_spare(class, t->tier) > 0)
+      page_drop(page_free_take(class, t->tier, 0));
+  }
+  map_remove(&tokens, t->name, NULL);
+  free(t);
+}
+
+/* Gives it the page it is owed. */
+static void token_have(token *t, page *p) {
+  t->class->owed[t->tier]--;
+  t->page = p;
+  p->owner = t;
+  held_on_host += p->tier == TIER_HOST;
+}
+
+void page_held(token *t, page *p) {
+  held_on_host -= t->page->tier == TIER_HOST;
+  held_on_host += p->tier == TIER_HOST;
+  t->page = p;
+  p->owner = t;
+}
+
+bool page_shared(void) {
+  return shared;
+}
+
+static void pin(token *t) {
+  t->pinned = true;
+  shared = true;
+}
+
+/* ---- making ---- */
+
+/* Would a page of `bytes` leave the reserve untouched? Not to the byte among processes: what is
+ * kept exactly is the limit itself. */
+static bool leaves_reserve(unsigned device, uint64_t bytes) {
+  const ledger *l = account_ledger();
+  uint64_t reserve = spill_reserve(device);
+  ledger_totals totals;
+  if (reserve == 0) return true;
+  ledger_sum(l, device, &totals);
+  uint64_t limit = ledger_limit(l, device) - reserve;
+  return bytes <= limit && totals.vram_bytes <= limit - bytes;
+}
+
+static cu_result make_vram(page_class *class) {
+  cu_handle real;
+  if (!leaves_reserve(class->device, class->bytes) ||
+      !ledger_take(account_ledger(), class->device, LEDGER_PAGES, class->bytes))
+    return CU_ERROR_OUT_OF_MEMORY;
+  cu_result code = REAL(cuMemCreate)(&real, class->bytes, &class->prop, 0);
+  page *p = code == CU_OK ? page_new(class, real, TIER_VRAM) : NULL;
+  if (p != NULL) {
+    page_free_put(p);
+    return CU_OK;
+  }
+  if (code == CU_OK) REAL(cuMemRelease)(real);
+  ledger_give(account_ledger(), class->device, LEDGER_PAGES, class->bytes);
+  return code == CU_OK ? CU_ERROR_OUT_OF_MEMORY : code;
+}
+
+static cu_result make_host(page_class *class) {
+  cu_handle real;
+  cu_result code = spill_page(&real, class->bytes, class->device, class->prop.location.id);
+  page *p = code == CU_OK ? page_new(class, real, TIER_HOST) : NULL;
+  if (p != NULL) {
+    page_free_put(p);
+    return CU_OK;
+  }
+  if (code == CU_OK) {
+    REAL(cuMemRelease)(real);
+    ledger_give(account_ledger(), class->device, LEDGER_SPILLED, class->bytes);
+  }
+  return CU_ERROR_OUT_OF_MEMORY;
+}
+
+cu_result page_make(page_class *class, int tier) {
+  return tier == TIER_HOST ? make_host(class) : make_vram(class);
+}
+
+/* Sees to it that a free page of a tier is there for the token. */
+static cu_result owe(token *t, int tier) {
+  page_class *class = t->class;
+  cu_result code = CU_OK;
+  if (page_free_spare(class, tier) == 0) {
+    code = page_make(class, tier);
+    /* Free pages of another size stand in the way. */
+    if (code == CU_ERROR_OUT_OF_MEMORY && tier == TIER_VRAM &&
+        page_free_trim(class->device, tier, class->bytes, class) > 0)
+      code = make_vram(class);
+  }
+  if (code == CU_OK && page_free_spare(class, tier) == 0) code = CU_ERROR_OUT_OF_MEMORY;
+  if (code != CU_OK) return code;
+  t->tier = tier;
+  class->owed[tier]++;
+  return CU_OK;
+}
+
+static cu_result owe_locked(token *t, int tier) {
+  enter();
+  cu_result code = owe(t, tier);
+  leave();
+  return code;
+}
+
+/* A page for a token that was found no room for in vram. */
+static cu_result owe_spilled(token *t) {
+  enter();
+  cu_result code = owe(t, TIER_VRAM);
+  if (code == CU_ERROR_OUT_OF_MEMORY && settled_known && page_move_out(t->class))
+    code = owe(t, TIER_VRAM);
+  if (code == CU_ERROR_OUT_OF_MEMORY) code = owe(t, TIER_HOST);
+  leave();
+  if (code == CU_ERROR_OUT_OF_MEMORY) account_refused(t->class->device, t->class->bytes);
+  return code;
+}
+
+cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
+  unsigned device = account_device(prop->location.id);
+  spill_asked();
+  if (spill_on()) trim_schedule();
+  account_look(device, bytes);
+  enter();
+  page_class *class = class_for(bytes, prop);
+  token *t = class == NULL ? NULL : token_new(class);
+  cu_result code = t == NULL ? CU_ERROR_OUT_OF_MEMORY : owe(t, TIER_VRAM);
+  leave();
+  if (t == NULL) return code;
+  if (code == CU_ERROR_OUT_OF_MEMORY && account_make_room(device)) code = owe_locked(t, TIER_VRAM);
+  if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(device, prop->location.id, bytes))
+    code = owe_spilled(t);
+  if (code == CU_OK) {
+    *handle = t->name;
+    return CU_OK;
+  }
+  enter();
+  map_remove(&tokens, t->name, NULL);
+  free(t);
+  leave();
+  return code;
+}
+
+cu_result page_release(cu_handle handle) {
+  enter();
+  token *t = token_find(handle);
+  bool known = t != NULL && t->handles > 0;
+  if (known && --t->handles == 0 && t->addr == 0) token_end(t);
+  leave();
+  return known ? CU_OK : CU_ERROR_INVALID_VALUE;
+}
+
+/* ---- mapping ---- */
+
+/* Any free page of what the token is owed, mapped nowhere. */
+static cu_result loose_page(token *t, page **out) {
+  page *p = page_free_take(t->class, t->tier, 0);
+  if (p == NULL) return CU_ERROR_OUT_OF_MEMORY;
+  cu_result code = p->at == 0 ? CU_OK : page_unmap(p);
+  if (code != CU_OK) page_free_put(p);
+  *out = p;
+  return code;
+}
+
+/* Puts the token's page, or the one it is owed, behind `addr`. */
+static cu_result map_token(token *t, cu_addr addr) {
+  page *p = t->page;
+  if (p != NULL && p->at == addr) return CU_OK;
+  if (p == NULL && (p = page_free_take(t->class, t->tier, addr)) != NULL) {
+    token_have(t, p);
+    return CU_OK;
+  }
+  cu_result code = page_evict(addr, t->class->bytes);
+  if (code != CU_OK) return code;
+  if (p != NULL) {
+    if (p->at != 0) code = page_unmap(p);
+    return code == CU_OK ? page_map_at(p, addr) : code;
+  }
+  code = loose_page(t, &p);
+  if (code != CU_OK) return code;
+  code = page_map_at(p, addr);
+  if (code == CU_OK)
+    token_have(t, p);
+  else
+    page_free_put(p);
+  return code;
+}
+
+/* A second mapping of a page, or one that the driver will refuse: its own affair. */
+static cu_result map_alias(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
+                           unsigned long long flags) {
+  cu_handle real = page_real(handle);
+  if (real == 0) return CU_ERROR_OUT_OF_MEMORY;
+  cu_result code = page_leave_range(addr, bytes);
+  if (code == CU_OK) code = REAL(cuMemMap)(addr, bytes, offset, real, flags);
+  return code;
+}
+
+cu_result page_map(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
+                   unsigned long long flags) {
+  enter();
+  token *t = token_find(handle);
+  if (t == NULL || addr == 0 || offset != 0 || flags != 0 || t->addr != 0 ||
+      bytes != t->class->bytes) {
+    leave();
+    return t == NULL ? CU_ERROR_INVALID_VALUE : map_alias(addr, bytes, offset, handle, flags);
+  }
+  cu_result code = map_token(t, addr);
+  if (code == CU_OK) t->addr = addr;
+  bool host = code == CU_OK && t->page->tier == TIER_HOST;
+  unsigned device = t->class->device;
+  leave();
+  if (host) record_event(STOW_TRACE_SPILL, addr, bytes, NULL, device, 1);
+  if (code == CU_OK) record_event(STOW_TRACE_SEGMENT_MAP, addr, bytes, NULL, device, host);
+  return code;
+}
+
+/* The page a token has mapped at exactly this address. */
+static page *mapped_at(cu_addr addr) {
+  const uint64_t *found = map_get(&pages_at, addr);
+  page *p = found == NULL ? NULL : (page *)(uintptr_t)*found;
+  return p == NULL || page_is_lazy(p) ? NULL : p;
+}
+
+/* Is a range made of tokens' pages and nothing else? */
+static bool all_mapped(cu_addr addr, size_t bytes) {
+  uint64_t done = 0;
+  while (done < bytes) {
+    const page *p = mapped_at(addr + done);
+    if (p == NULL || p->class->bytes > bytes - done) return false;
+    done += p->class->bytes;
+  }
+  return bytes > 0;
+}
+
+static cu_result unmap_token(token *t) {
+  page *p = t->page;
+  bool host = p->tier == TIER_HOST;
+  cu_result code = keeping(t) ? CU_OK : page_unmap(p);
+  if (code != CU_OK) return code;
+  if (!host) account_note_released(t->class->bytes);
+  t->addr = 0;
+  t->settled = false;
+  if (t->handles == 0) token_end(t);
+  return CU_OK;
+}
+
+bool page_unmap_range(cu_addr addr, size_t bytes, cu_result *code) {
+  uint64_t done = 0;
+  unsigned device = 0;
+  bool host = false;
+  enter();
+  bool ours = all_mapped(addr, bytes);
+  *code = CU_OK;
+  while (ours && done < bytes && *code == CU_OK) {
+    page *p = mapped_at(addr + done);
+    device = p->class->device;
+    host = p->tier == TIER_HOST;
+    uint64_t size = p->class->bytes;
+    *code = unmap_token(p->owner);
+    if (*code == CU_OK) done += size;
+  }
+  leave();
+  if (done > 0) record_event(STOW_TRACE_SEGMENT_UNMAP, addr, done, NULL, device, host);
+  return ours;
+}
+
+void page_unmapped(cu_addr addr, size_t bytes) {
+  enter();
+  for (uint64_t done = 0; done < bytes; done += SHIM_GRANULE) {
+    page *p = mapped_at(addr + done);
+    if (p == NULL) continue;
+    token *t = p->owner;
+    map_remove(&pages_at, p->at, NULL);
+    p->at = 0;
+    p->granted = false;
+    t->addr = 0;
+    if (t->handles == 0) token_end(t);
+  }
+  leave();
+}
+
+/* ---- access ---- */
+
+/* The pages of a range that are not granted, in as few calls as they lie together in. */
+static cu_result grant_range(cu_addr addr, size_t bytes, const cu_access *access) {
+  cu_result code = CU_OK;
+  for (uint64_t done = 0; done < bytes && code == CU_OK;) {
+    uint64_t end = done;
+    for (page *p; end < bytes && !(p = mapped_at(addr + end))->granted; end += p->class->bytes) {
+    }
+    if (end > done) code = REAL(cuMemSetAccess)(addr + done, end - done, access, 1);
+    if (code != CU_OK) break;
+    for (page *p; done < end; done += p->class->bytes) {
+      p = mapped_at(addr + done);
+      p->granted = true;
+    }
+    if (done < bytes) done += mapped_at(addr + done)->class->bytes;
+  }
+  return code;
+}
+
+bool page_set_access(cu_addr addr, size_t bytes, const cu_access *access, size_t count,
+                     cu_result *code) {
+  enter();
+  bool ours = all_mapped(addr, bytes),
+       plain = count == 1 && access != NULL && access->flags == CU_ACCESS_READ_WRITE;
+  for (uint64_t done = 0; done < bytes; done += SHIM_GRANULE) {
+    const page *p = mapped_at(addr + done);
+    if (p != NULL && plain && access->location.type == p->class->prop.location.type &&
+        access->location.id == p->class->prop.location.id)
+      continue;
+    /* Another card's access, or a right of another kind: it stays as the program made it. */
+    if (p != NULL) pin(p->owner);
+    if (p != NULL) plain = false;
+  }
+  ours = ours && plain;
+  if (ours) *code = grant_range(addr, bytes, access);
+  leave();
+  return ours;
+}
+
+/* ---- handles ---- */
+
+cu_result page_leave_range(cu_addr addr, size_t bytes) {
+  cu_result code = CU_OK;
+  enter();
+  for (size_t i = 0; i < class_count; i++)
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+      for (size_t k = 0; k < classes[i].free_count[tier] && code == CU_OK; k++) {
+        page *p = classes[i].free[tier][k];
+        if (p->at != 0 && p->at < addr + bytes && p->at + classes[i].bytes > addr)
+          code = page_unmap(p);
+      }
+  uint64_t name, value;
+  for (size_t at = 0; code == CU_OK && map_next(&tokens, &at, &name, &value);) {
+    const token *t = (const token *)(uintptr_t)value;
+    page *p = t->page;
+    if (p != NULL && t->addr == 0 && p->at != 0 && p->at < addr + bytes &&
+        p->at + t->class->bytes > addr)
+      code = page_unmap(p);
+  }
+  leave();
+  return code;
+}
+
+bool page_retain(cu_handle *handle, const void *addr) {
+  cu_addr at = (uintptr_t)addr / SHIM_GRANULE * SHIM_GRANULE;
+  uint64_t before = 0;
+  bool found = false;
+  enter();
+  for (size_t i = 0; i < class_count; i++)
+    if (classes[i].bytes > before) before = classes[i].bytes;
+  for (uint64_t back = 0; back < before && back <= at && !found; back += SHIM_GRANULE) {
+    page *p = mapped_at(at - back);
+    if (p == NULL || back >= p->class->bytes) continue;
+    p->owner->handles++;
+    *handle = p->owner->name;
+    found = true;
+  }
+  leave();
+  return found;
+}
+
+cu_handle page_real(cu_handle handle) {
+  cu_handle real = 0;
+  enter();
+  token *t = token_find(handle);
+  page *p = t == NULL ? NULL : t->page;
+  if (t != NULL && p == NULL && loose_page(t, &p) == CU_OK) token_have(t, p);
+  if (t != NULL && t->page != NULL) {
+    pin(t);
+    real = t->page->real;
+  }
+  leave();
+  return real;
+}
+
+bool page_prop(cu_prop *prop, cu_handle handle) {
+  enter();
+  const token *t = token_find(handle);
+  if (t != NULL) *prop = t->class->prop;
+  leave();
+  return t != NULL;
+}
+
+/* ---- free pages ---- */
+
+bool page_reclaim(unsigned device, uint64_t bytes) {
+  enter();
+  uint64_t given = page_free_trim(device, TIER_VRAM, bytes, NULL);
+  leave();
+  return given > 0;
+}
+
+/* ---- the rhythm ---- */
+
+bool page_trim_wanted(void) {
+  if (spill_capturing()) return false;
+  enter();
+  /* Once in any case: what is left then is what will stay. */
+  bool wanted = held_on_host > 0 || (!settled_known && class_count > 0 && gate_here());
+  leave();
+  return wanted;
+}
+
+void page_trimming(bool begins) {
+  trimming = begins;
+}
+
+bool page_home_wanted(void) {
+  enter();
+  bool wanted = held_on_host > 0 && settled_known && !spill_capturing();
+  leave();
+  return wanted;
+}
+
+void page_come_home(bool last) {
+  uint64_t name, value;
+  enter();
+  for (size_t at = 0; last && map_next(&tokens, &at, &name, &value);) {
+    token *t = (token *)(uintptr_t)value;
+    t->settled = t->addr != 0;
+  }
+  settled_known = settled_known || last;
+  shim_log("%zu pages are on the host %s", held_on_host, last ? "after a step" : "in a step");
+  for (size_t i = 0; held_on_host > 0 && i < class_count; i++) page_move_home(&classes[i], last);
+  leave();
+}

@@ -1,0 +1,66 @@
+/* Page: the virtual memory calls of a program under a limit or with a spill, answered so that a
+ * framework can let go of all it caches and take it again for next to nothing.
+ *
+ * What a program unmaps and releases stays mapped, free, until the bytes are needed: by another
+ * address, another kind of request, or another process. Only there does the driver work. Which page
+ * a request gets, and whether it is in vram or on the host, is decided when its address is known.
+ * page_table.h tells how.
+ *
+ * Called by hooks_page.c, by the account when there is no room, and by the figures a program asks
+ * for. Without a limit and without a spill nothing here is used: pages pass to the driver. */
+#ifndef SHIM_PAGE_H
+#define SHIM_PAGE_H
+
+#include "shim/hooks.h"
+
+/* Is a handle one of the names given out here? */
+bool page_is_token(cu_handle handle);
+
+/* Is a request one that is answered here? */
+bool page_wanted(size_t bytes, const cu_prop *prop, unsigned long long flags);
+/* The calls of the program, for tokens; as the driver answers them. */
+cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop);
+cu_result page_release(cu_handle handle);
+cu_result page_map(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
+                   unsigned long long flags);
+/* For ranges: true if all of it is tokens' pages, and `code` is the answer; false if the driver has
+ * to be asked, for the whole range. */
+bool page_unmap_range(cu_addr addr, size_t bytes, cu_result *code);
+bool page_set_access(cu_addr addr, size_t bytes, const cu_access *access, size_t count,
+                     cu_result *code);
+/* The driver has unmapped a range that is not all tokens' pages. */
+void page_unmapped(cu_addr addr, size_t bytes);
+/* The program ends a reservation: what is lazily mapped there goes first. */
+cu_result page_leave_range(cu_addr addr, size_t bytes);
+/* Another handle for what is mapped at an address. */
+bool page_retain(cu_handle *handle, const void *addr);
+/* The driver's handle behind a token, for calls that are the driver's; the page is never moved
+ * again. 0: there is no memory for it. */
+cu_handle page_real(cu_handle handle);
+bool page_prop(cu_prop *prop, cu_handle handle);
+
+/* ---- free pages ---- */
+
+/* Gives at least `bytes` of free vram back to the driver, for a request of another kind; false if
+ * there was not as much as one page. */
+bool page_reclaim(unsigned device, uint64_t bytes);
+
+/* ---- the rhythm of a program ---- */
+
+/* Between two steps of training: should the program let go of what it caches? Some of what it has
+ * is on the host. */
+bool page_trim_wanted(void);
+/* The calling thread does so because it was asked to, and has done so. */
+void page_trimming(bool begins);
+/* Within a step: is something on the host that could come home if the program let go of what it
+ * does not use any more? */
+bool page_home_wanted(void);
+/* Brings to vram what is on the host, as far as there is room: the highest addresses first, which a
+ * step wrote last and reads first on its way back. At the end of a step (`last`) what is still
+ * mapped is no work of it but weights and the optimizer's state: it is settled, and not moved out
+ * again. */
+void page_come_home(bool last);
+
+void page_after_fork(void);
+
+#endif

@@ -1,0 +1,245 @@
+/* Page move: pages from tier to tier, their addresses unchanged.
+ *
+ * When a step of training needs more than vram has, what it wrote first is what it reads last: on
+ * the way back. So it is the lowest of the step's own addresses (a framework's range grows upwards)
+ * that go to the host, with their bytes, and what is new gets vram. What was there before the step,
+ * weights and the optimizer's state, stays; where some of it came to be on the host, it comes home
+ * when the step is over.
+ *
+ * While pages move, the gate is closed and the device has nothing to do. Nothing is moved while a
+ * graph is captured, in processes that share pages with others, or where a program gives its work
+ * by another way than through the gate. */
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "shim/gate.h"
+#include "shim/hooks.h"
+#include "shim/page.h"
+#include "shim/page_table.h"
+#include "shim/spill.h"
+
+/* Moved at a time: enough that waiting for the device is paid off (1 to 2 ms against 5 ms of
+ * copying), and little enough not to move much that need not be: at most a part of the limit. */
+#define BATCH_BYTES ((uint64_t)256 << 20)
+#define BATCH_PART  64
+#define BATCH_PAGES 64
+/* What a step's way back needs for itself: that part of the limit is left free when pages come home
+ * within it. */
+#define HOME_LEAVES_PART  12
+#define HOME_LEAVES_BYTES ((uint64_t)2 << 30) /* where there is no limit */
+/* How long the device may take to finish what was given to it before the gate was closed. It was
+ * idle just before, so what takes longer waits for something that is kept out. */
+#define IDLE_MAX_NS ((uint64_t)500 * 1000 * 1000)
+
+/* One page on its way: the token keeps its address, and changes what is behind it. */
+typedef struct transfer {
+  token *token;
+  page *to;
+  cu_event done;
+} transfer;
+
+static struct {
+  cu_context context; /* the two belong to */
+  cu_stream stream;
+  cu_event idle, done[BATCH_PAGES];
+} tools[LEDGER_DEVICES_MAX]; /* guarded by pages_lock, as all here */
+void page_move_after_fork(void) {
+  for (int i = 0; i < LEDGER_DEVICES_MAX; i++) tools[i].context = NULL;
+}
+
+static size_t batch_pages(const page_class *class) {
+  uint64_t limit = ledger_limit(account_ledger(), class->device) / BATCH_PART;
+  uint64_t pages = (limit < BATCH_BYTES ? limit : BATCH_BYTES) / class->bytes;
+  return pages < 1 ? 1 : pages > BATCH_PAGES ? BATCH_PAGES : (size_t)pages;
+}
+
+/* ---- getting ready ---- */
+
+/* A stream and events in the calling thread's context, which must be on the device. */
+static bool have_tools(unsigned device) {
+  unsigned here;
+  cu_context context;
+  cu_device card;
+  cu_result (*make_stream)(cu_stream *, unsigned) =
+      SHIM_REAL(cuStreamCreate, (cu_stream *, unsigned));
+  cu_result (*make_event)(cu_event *, unsigned) = SHIM_REAL(cuEventCreate, (cu_event *, unsigned));
+  if (device >= LEDGER_DEVICES_MAX || !account_here(&here, &context, &card) || here != device)
+    return false;
+  if (tools[device].context == context) return true;
+  if (make_stream == NULL || make_event == NULL ||
+      make_stream(&tools[device].stream, CU_STREAM_NON_BLOCKING_FLAG) != CU_OK ||
+      make_event(&tools[device].idle, CU_EVENT_NO_TIMING) != CU_OK)
+    return false;
+  for (int i = 0; i < BATCH_PAGES; i++)
+    if (make_event(&tools[device].done[i], CU_EVENT_NO_TIMING) != CU_OK) return false;
+  tools[device].context = context;
+  return true;
+}
+
+/* Everything given to the device is done, and nothing new comes: the gate is closed. False, and
+ * open, where that cannot be had. */
+static bool quiet_device(unsigned device) {
+  cu_result (*synchronize)(void) = SHIM_REAL(cuCtxSynchronize, (void));
+  cu_result (*record)(cu_context, cu_event) = SHIM_REAL(cuCtxRecordEvent, (cu_context, cu_event));
+  cu_result (*query)(cu_event) = SHIM_REAL(cuEventQuery, (cu_event));
+  /* First with the gate open: work that waits for other threads' work gets it. */
+  if (record == NULL || synchronize() != CU_OK || !gate_close()) return false;
+  cu_result code = record(tools[device].context, tools[device].idle);
+  uint64_t start = clock_ns();
+  while (code == CU_OK && (code = query(tools[device].idle)) == CU_ERROR_NOT_READY) {
+    if (clock_ns() - start > IDLE_MAX_NS) break;
+    sched_yield();
+    code = CU_OK;
+  }
+  if (code == CU_OK) return true;
+  gate_open();
+  shim_log("pages are not moved: the device does not come to rest (%d)", code);
+  return false;
+}
+
+/* ---- moving ---- */
+
+/* Sends the bytes on their way, by the host page's own address of ours. */
+static cu_result send(transfer *move, size_t i) {
+  cu_result (*copy)(cu_addr, cu_addr, size_t, cu_stream) =
+      SHIM_REAL(cuMemcpyAsync, (cu_addr, cu_addr, size_t, cu_stream));
+  cu_result (*record)(cu_event, cu_stream) = SHIM_REAL(cuEventRecord, (cu_event, cu_stream));
+  const page_class *class = move->token->class;
+  cu_stream stream = tools[class->device].stream;
+  page *to = move->to;
+  cu_result code = page_stage(to);
+  if (code == CU_OK) code = copy(to->stage, move->token->addr, class->bytes, stream);
+  move->done = tools[class->device].done[i];
+  return code == CU_OK ? record(move->done, stream) : code;
+}
+
+/* Puts the page with the copied bytes behind the token's address. On failure the old one is there
+ * as before, or, if the driver does not even do that, nothing. */
+static cu_result exchange(transfer *move) {
+  cu_result (*wait)(cu_event) = SHIM_REAL(cuEventSynchronize, (cu_event));
+  token *t = move->token;
+  page *from = t->page, *to = move->to;
+  cu_result code = wait(move->done);
+  if (code == CU_OK && to->at != 0) code = page_unmap(to);
+  if (code == CU_OK) code = page_unmap(from);
+  if (code != CU_OK) return code;
+  code = page_map_at(to, t->addr);
+  if (code == CU_OK) code = page_grant(to);
+  if (code == CU_OK) {
+    page_held(t, to);
+    page_free_put(from);
+    return CU_OK;
+  }
+  if (to->at != 0) page_unmap(to);
+  if (page_map_at(from, t->addr) != CU_OK || page_grant(from) != CU_OK)
+    shim_log("an address was lost while its page was moved");
+  return code;
+}
+
+/* Moves `count` tokens' pages, each to the page that `moves` has for it; how many were. Copies run
+ * ahead of the exchanges, which take about as long on the host's side. */
+static size_t move_all(transfer *moves, size_t count) {
+  size_t sent = 0, moved = 0;
+  bool closed = quiet_device(moves[0].token->class->device), good = closed;
+  bool out = moves[0].to->tier == TIER_HOST;
+  uint64_t start = clock_ns();
+  for (size_t i = 0; good && i < count; i++) {
+    while (good && sent < count && sent - i < BATCH_PAGES) {
+      good = send(&moves[sent], sent % BATCH_PAGES) == CU_OK;
+      sent += good;
+    }
+    good = i < sent && exchange(&moves[i]) == CU_OK;
+    moved += good;
+  }
+  for (size_t i = moved; i < count; i++) {
+    if (i < sent) SHIM_REAL(cuEventSynchronize, (cu_event))(moves[i].done);
+    page_free_put(moves[i].to);
+  }
+  if (closed) gate_open();
+  shim_log("moved %zu pages to %s in %llu us", moved, out ? "the host" : "vram",
+           (unsigned long long)((clock_ns() - start) / 1000));
+  return moved;
+}
+
+/* Takes free pages of a tier for the tokens, as many as there are. */
+static size_t find_places(transfer *moves, size_t count, page_class *class, int tier) {
+  size_t found = 0;
+  while (found < count) {
+    if (page_free_spare(class, tier) == 0 && page_make(class, tier) != CU_OK) break;
+    moves[found].to = page_free_take(class, tier, 0);
+    if (moves[found].to == NULL) break;
+    found++;
+  }
+  return found;
+}
+
+/* ---- what moves ---- */
+
+static int by_address(const void *a, const void *b) {
+  cu_addr one = ((const transfer *)a)->token->addr, other = ((const transfer *)b)->token->addr;
+  return one < other ? -1 : one > other;
+}
+
+static int by_address_down(const void *a, const void *b) {
+  return by_address(b, a);
+}
+
+/* The tokens of a class that are mapped in a tier, not the settled ones, by address; NULL: none. */
+static transfer *candidates(const page_class *class, int tier, bool settled_too, size_t *count,
+                            int (*order)(const void *, const void *)) {
+  uint64_t name, value;
+  transfer *list = malloc((tokens.count + 1) * sizeof *list);
+  *count = 0;
+  for (size_t at = 0; list != NULL && map_next(&tokens, &at, &name, &value);) {
+    token *t = (token *)(uintptr_t)value;
+    if (t->class != class || t->addr == 0 || t->pinned || (t->settled && !settled_too) ||
+        t->page->tier != tier || !t->page->granted)
+      continue;
+    list[(*count)++] = (transfer){.token = t};
+  }
+  if (*count > 1) qsort(list, *count, sizeof *list, order);
+  return list;
+}
+
+static bool may_move(const page_class *class) {
+  return gate_here() && gate_used() && !page_shared() && !spill_capturing() &&
+         have_tools(class->device);
+}
+
+bool page_move_out(page_class *class) {
+  size_t count, moved = 0;
+  if (!may_move(class)) return false;
+  transfer *list = candidates(class, TIER_VRAM, false, &count, by_address);
+  if (count > batch_pages(class)) count = batch_pages(class);
+  if (count > 0) count = find_places(list, count, class, TIER_HOST);
+  if (count > 0) moved = move_all(list, count);
+  free(list);
+  ledger *l = account_ledger();
+  atomic_fetch_add(&l->header->moved_out_bytes, moved * class->bytes);
+  return moved > 0;
+}
+
+/* How many of `count` pages may have vram without taking what the rest of a step will need. */
+static size_t room_for_home(page_class *class, size_t count, bool last) {
+  uint64_t limit = ledger_limit(account_ledger(), class->device);
+  uint64_t leave = limit == LEDGER_UNLIMITED ? HOME_LEAVES_BYTES : limit / HOME_LEAVES_PART;
+  size_t left = last ? 0 : (size_t)(leave / class->bytes);
+  while (page_free_spare(class, TIER_VRAM) < count + left && page_make(class, TIER_VRAM) == CU_OK) {
+  }
+  size_t spare = page_free_spare(class, TIER_VRAM);
+  size_t room = spare > left ? spare - left : 0;
+  return room < count ? room : count;
+}
+
+void page_move_home(page_class *class, bool last) {
+  size_t count, moved = 0;
+  if (!may_move(class)) return;
+  transfer *list = candidates(class, TIER_HOST, true, &count, by_address_down);
+  if (count > 0) count = room_for_home(class, count, last);
+  if (count > 0) count = find_places(list, count, class, TIER_VRAM);
+  if (count > 0) moved = move_all(list, count);
+  free(list);
+  ledger *l = account_ledger();
+  atomic_fetch_add(&l->header->moved_home_bytes, moved * class->bytes);
+}

@@ -1,0 +1,171 @@
+/* Page table: pages, the driver's calls on them, and the free ones. */
+#include "shim/page_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/hooks.h"
+
+lock pages_lock = LOCK_INIT(LOCK_PAGES);
+map pages_at;
+map tokens;
+page_class classes[CLASSES_MAX];
+size_t class_count;
+
+static ledger_kind kind_of(int tier) {
+  return tier == TIER_HOST ? LEDGER_SPILLED : LEDGER_PAGES;
+}
+
+page *page_new(page_class *class, cu_handle real, int tier) {
+  page *p = calloc(1, sizeof *p);
+  if (p != NULL) *p = (page){.real = real, .class = class, .tier = tier};
+  return p;
+}
+
+void page_drop(page *p) {
+  /* A page that cannot be unmapped is lost, and stays counted: its memory is still taken. */
+  if (p->stage != 0 && REAL(cuMemUnmap)(p->stage, p->class->bytes) == CU_OK)
+    REAL(cuMemAddressFree)(p->stage, p->class->bytes);
+  if (p->at == 0 || page_unmap(p) == CU_OK) {
+    cu_result code = REAL(cuMemRelease)(p->real);
+    if (code == CU_OK)
+      ledger_give(account_ledger(), p->class->device, kind_of(p->tier), p->class->bytes);
+    else
+      shim_log("releasing a page: CUDA error %d", code);
+  }
+  free(p);
+}
+
+cu_result page_map_at(page *p, cu_addr addr) {
+  cu_result code = REAL(cuMemMap)(addr, p->class->bytes, 0, p->real, 0);
+  if (code != CU_OK) return code;
+  if (map_put(&pages_at, addr, (uintptr_t)p) != STOW_OK) {
+    REAL(cuMemUnmap)(addr, p->class->bytes);
+    return CU_ERROR_OUT_OF_MEMORY;
+  }
+  p->at = addr;
+  p->granted = false;
+  return CU_OK;
+}
+
+cu_result page_unmap(page *p) {
+  cu_result code = REAL(cuMemUnmap)(p->at, p->class->bytes);
+  if (code != CU_OK) {
+    shim_log("unmapping a page: CUDA error %d", code);
+    return code;
+  }
+  map_remove(&pages_at, p->at, NULL);
+  p->at = 0;
+  p->granted = false;
+  return CU_OK;
+}
+
+cu_result page_grant(page *p) {
+  cu_access grant = {p->class->prop.location, CU_ACCESS_READ_WRITE};
+  cu_result code = p->granted ? CU_OK : REAL(cuMemSetAccess)(p->at, p->class->bytes, &grant, 1);
+  p->granted = code == CU_OK;
+  return code;
+}
+
+cu_result page_stage(page *p) {
+  cu_result (*reserve)(cu_addr *, size_t, size_t, cu_addr, unsigned long long) =
+      SHIM_REAL(cuMemAddressReserve, (cu_addr *, size_t, size_t, cu_addr, unsigned long long));
+  cu_access grant = {p->class->prop.location, CU_ACCESS_READ_WRITE};
+  cu_addr at;
+  if (p->stage != 0) return CU_OK;
+  cu_result code = reserve(&at, p->class->bytes, 0, 0, 0);
+  if (code != CU_OK) return code;
+  code = REAL(cuMemMap)(at, p->class->bytes, 0, p->real, 0);
+  if (code == CU_OK) {
+    code = REAL(cuMemSetAccess)(at, p->class->bytes, &grant, 1);
+    if (code != CU_OK) REAL(cuMemUnmap)(at, p->class->bytes);
+  }
+  if (code == CU_OK)
+    p->stage = at;
+  else
+    REAL(cuMemAddressFree)(at, p->class->bytes);
+  return code;
+}
+
+bool page_is_lazy(const page *p) {
+  return p->owner == NULL || p->owner->addr == 0;
+}
+
+cu_result page_evict(cu_addr addr, uint64_t bytes) {
+  uint64_t before = 0;
+  for (size_t i = 0; i < class_count; i++)
+    if (classes[i].bytes > before) before = classes[i].bytes;
+  /* One that begins before the range may reach into it. */
+  cu_addr from = addr > before ? addr - before : 0;
+  for (cu_addr at = from; at < addr + bytes; at += SHIM_GRANULE) {
+    const uint64_t *found = map_get(&pages_at, at);
+    page *p = found == NULL ? NULL : (page *)(uintptr_t)*found;
+    if (p == NULL || at + p->class->bytes <= addr || !page_is_lazy(p)) continue;
+    cu_result code = page_unmap(p);
+    if (code != CU_OK) return code;
+  }
+  return CU_OK;
+}
+
+/* ---- the free ones ---- */
+
+void page_free_put(page *p) {
+  page_class *c = p->class;
+  int tier = p->tier;
+  p->owner = NULL;
+  if (c->free_count[tier] == c->free_capacity[tier]) {
+    size_t capacity = c->free_capacity[tier] < 64 ? 64 : 2 * c->free_capacity[tier];
+    page **list = realloc(c->free[tier], capacity * sizeof(page *));
+    if (list == NULL) {
+      page_drop(p);
+      return;
+    }
+    c->free[tier] = list;
+    c->free_capacity[tier] = capacity;
+  }
+  p->slot = c->free_count[tier]++;
+  c->free[tier][p->slot] = p;
+}
+
+static page *take_out(page_class *class, int tier, size_t slot) {
+  page **list = class->free[tier], *p = list[slot];
+  list[slot] = list[--class->free_count[tier]];
+  list[slot]->slot = slot;
+  return p;
+}
+
+page *page_free_take(page_class *class, int tier, cu_addr addr) {
+  size_t count = class->free_count[tier], best = count;
+  if (addr != 0) {
+    const uint64_t *found = map_get(&pages_at, addr);
+    const page *p = found == NULL ? NULL : (const page *)(uintptr_t)*found;
+    bool fits = p != NULL && p->owner == NULL && p->class == class && p->tier == tier;
+    return fits ? take_out(class, tier, p->slot) : NULL;
+  }
+  for (size_t i = 0; i < count; i++) {
+    const page *p = class->free[tier][i];
+    /* A loose one costs no unmapping. Else the highest: programs grow upwards, so that the lowest
+     * addresses are the next to be mapped again. */
+    if (p->at == 0) return take_out(class, tier, i);
+    if (best == count || p->at > class->free[tier][best]->at) best = i;
+  }
+  return best == count ? NULL : take_out(class, tier, best);
+}
+
+size_t page_free_spare(const page_class *class, int tier) {
+  return class->free_count[tier] > class->owed[tier] ? class->free_count[tier] - class->owed[tier]
+                                                     : 0;
+}
+
+uint64_t page_free_trim(unsigned device, int tier, uint64_t bytes, const page_class *except) {
+  uint64_t given = 0;
+  for (size_t i = 0; i < class_count && given < bytes; i++) {
+    page_class *c = &classes[i];
+    if (c->device != device || c == except) continue;
+    while (given < bytes && page_free_spare(c, tier) > 0) {
+      page_drop(page_free_take(c, tier, 0));
+      given += c->bytes;
+    }
+  }
+  return given;
+}

@@ -1,0 +1,120 @@
+/* Page table: what page.c, page_room.c and page_move.c share. Nobody else includes it.
+ *
+ * A program that maps its own memory asks for a page, maps it, unmaps it and lets it go. Here the
+ * two ends of that are apart:
+ *
+ *   token   what the program holds: a name it was given for a page it asked for
+ *   page    what the driver gave: a handle in vram or on the host, mapped at an address or loose
+ *
+ * A token has a page from when it is first mapped; before that it is only owed one, and the table
+ * has as many free pages (of its class and tier) as it owes. A page without a token is free, and
+ * stays mapped where it last was: "kept". A new token mapped at the same address gets the page that
+ * is there, without a call to the driver.
+ *
+ *   asked ──► owed ──map──► held ──unmap──► held, lazily mapped ──release──► free, kept
+ *                ▲                              │ mapped again                   │
+ *                └────── by address, else the free page at the highest ─────────┘
+ *
+ * Everything is guarded by pages_lock, which is held across the driver's page calls: they are all
+ * short, and the driver never calls back from them. */
+#ifndef SHIM_PAGE_TABLE_H
+#define SHIM_PAGE_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/hash.h"
+#include "base/lock.h"
+#include "shim/account.h"
+
+enum { TIER_VRAM = 0, TIER_HOST = 1, TIER_COUNT };
+
+typedef struct page_class page_class;
+typedef struct token token;
+
+typedef struct page {
+  cu_handle real;
+  cu_addr at;    /* where it is mapped, 0: nowhere */
+  cu_addr stage; /* of a host page: a second mapping, ours, that copies go by; 0: none yet */
+  token *owner;  /* NULL: free */
+  page_class *class;
+  int tier;
+  bool granted; /* its card may read and write it at `at` */
+  size_t slot;  /* of a free one: its place in the list */
+} page;
+
+struct token {
+  cu_handle name;
+  page_class *class;
+  page *page;       /* NULL: owed */
+  cu_addr addr;     /* where the program has it mapped, 0: nowhere; else the page's `at` */
+  uint32_t handles; /* the program's, of cuMemCreate and cuMemRetainAllocationHandle */
+  int tier;         /* of what is owed */
+  bool pinned;      /* exported, mapped twice, granted to others: never moved, never kept */
+  bool settled;     /* was there when the program had let go of all that it could: no activation */
+};
+
+/* Pages that can stand for each other. */
+struct page_class {
+  uint64_t bytes;
+  cu_prop prop;
+  unsigned device;
+  page **free[TIER_COUNT];
+  size_t free_count[TIER_COUNT], free_capacity[TIER_COUNT];
+  size_t owed[TIER_COUNT];
+};
+
+#define CLASSES_MAX 32
+
+extern lock pages_lock;
+extern map pages_at; /* address to page, all that are mapped */
+extern map tokens;   /* name to token */
+extern page_class classes[CLASSES_MAX];
+extern size_t class_count;
+
+/* ---- page_table.c: pages and the driver ---- */
+
+page *page_new(page_class *class, cu_handle real, int tier);
+/* Unmaps it and gives it back to the driver. It must be in no list. */
+void page_drop(page *p);
+cu_result page_map_at(page *p, cu_addr addr);
+cu_result page_unmap(page *p);
+cu_result page_grant(page *p);
+/* Maps it at an address of ours besides, for as long as it lives. Granting access to a host page of
+ * 20 MiB takes 240 us, to one in vram 30 us (H200, driver 580): copies must not wait for it. */
+cu_result page_stage(page *p);
+/* Where the program may not use it any more: of a free page, or of one it has unmapped. */
+bool page_is_lazy(const page *p);
+/* Really unmaps what is lazily mapped anywhere in a range. */
+cu_result page_evict(cu_addr addr, uint64_t bytes);
+
+/* Puts a page among the free ones; without host memory for that it is dropped. */
+void page_free_put(page *p);
+/* Takes out the one at `addr` (NULL if there is none of that tier), or, with 0, the one that is
+ * least likely to be wanted where it is. */
+page *page_free_take(page_class *class, int tier, cu_addr addr);
+/* Free pages that nobody is owed. */
+size_t page_free_spare(const page_class *class, int tier);
+/* Drops free pages of a device and tier until `bytes` are given back; how many were. */
+uint64_t page_free_trim(unsigned device, int tier, uint64_t bytes, const page_class *except);
+
+/* ---- page.c ---- */
+
+/* One more free page of a class and tier, counted; CU_ERROR_OUT_OF_MEMORY where there is no room.
+ */
+cu_result page_make(page_class *class, int tier);
+/* The token has that page now in the place of the one it had. */
+void page_held(token *t, page *p);
+/* Has a page ever been shared with another process, card or address? */
+bool page_shared(void);
+
+/* ---- page_move.c ---- */
+
+/* Makes free pages of a class in vram by moving what will not be used soon to the host; false if
+ * nothing can be moved now. */
+bool page_move_out(page_class *class);
+/* Brings what is on the host to vram, as far as there is room; within a step it leaves some. */
+void page_move_home(page_class *class, bool last);
+void page_move_after_fork(void);
+
+#endif

@@ -1,0 +1,106 @@
+"""Runs inside a Python process with a spill (trim.c): PyTorch lets go of its cached pages when that serves the spilling.
+
+arm() is called on the main thread now and then until it answers True. It prints nothing and lets no exception out. The shim's
+are: shim_trim_wanted(), shim_home_wanted(), shim_trimming(begins), shim_come_home(last) and shim_log(text).
+"""
+import functools
+import importlib
+import sys
+
+GRADIENTS = 16  # of how many parameters a backward pass is heard through: each time may cost a wait for the device
+
+
+def quiet(function):
+    """The same function, of which nothing but the user's own interrupt comes out."""
+
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            shim_log(f"{function.__name__}: {error!r}")
+
+    return wrapped
+
+
+class Trim:
+    """Between two steps PyTorch lets go of the pages it caches, if some of them are on the host: the next step takes vram
+    first, and only what is too much for that goes to the host again.
+
+    The best moment is when the gradients are gone: after the first zero_grad that follows a step, if nothing new is live
+    by then. A loop that has no such moment has its steps' ends."""
+
+    def __init__(self, torch):
+        self.torch, self.live, self.at_step = torch, None, False
+        self.heard = set()  # parameters
+
+    def allocated(self):
+        return self.torch.cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"]
+
+    def now(self, last):
+        shim_trimming(1)
+        try:
+            self.torch.cuda.empty_cache()
+        finally:
+            shim_trimming(0)
+        shim_come_home(last)
+
+    def step_ended(self, optimizer, *_):
+        if not shim_trim_wanted():
+            return
+        self.listen(optimizer)
+        if self.live is not None:  # no zero_grad since the last one
+            self.at_step, self.live = True, None
+        if self.at_step:
+            self.now(1)
+        else:
+            self.live = self.allocated()
+
+    def gradients_gone(self):
+        if self.live is None:
+            return
+        self.at_step, self.live = self.allocated() > self.live, None
+        if not self.at_step:
+            self.now(1)
+
+    @quiet
+    def listen(self, optimizer):
+        """What is on the host comes home while a backward pass frees what it has used, before it gets there itself."""
+        found = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad and id(p) not in self.heard]
+        if not found:
+            return
+        # The last first: they have their gradients first.
+        for parameter in found[::-max(1, len(found) // GRADIENTS)]:
+            parameter.register_post_accumulate_grad_hook(quiet(self.gradient_there))
+        self.heard.update(id(p) for p in found)
+
+    def gradient_there(self, *_):
+        if shim_home_wanted():
+            self.now(0)
+
+
+def followed_by(function, then):
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        result = function(*args, **kwargs)
+        then()
+        return result
+
+    return wrapped
+
+
+@quiet
+def arm_torch(torch):
+    trim = Trim(torch)
+    hooks = importlib.import_module("torch.optim.optimizer")
+    hooks.register_optimizer_step_post_hook(quiet(trim.step_ended))
+    for kind in torch.optim.Optimizer, torch.nn.Module:
+        kind.zero_grad = followed_by(kind.zero_grad, quiet(trim.gradients_gone))
+
+
+def arm():
+    torch = sys.modules.get("torch")
+    if torch is None or getattr(getattr(torch, "__spec__", None), "_initializing", False):
+        return False
+    arm_torch(torch)
+    return True
