@@ -33,6 +33,21 @@ static void bus_line(const ledger *l) {
           stow_size_format(out, moved_out), stow_size_format(home, moved_home));
 }
 
+/* What spilling cost is only told where there is something to hold it against. */
+static void steps_line(const ledger *l) {
+  uint64_t count[2], ns[2];
+  for (int i = 0; i < 2; i++) {
+    count[i] = atomic_load(&l->header->steps[i]);
+    ns[i] = atomic_load(&l->header->steps_ns[i]);
+  }
+  if (count[1] == 0) return;
+  fprintf(stderr, "stowage run: of %" PRIu64 " steps %" PRIu64 " spilled, %.0f ms each",
+          count[0] + count[1], count[1], (double)ns[1] / 1e6 / (double)count[1]);
+  if (count[0] > 0)
+    fprintf(stderr, "; the others took %.0f ms", (double)ns[0] / 1e6 / (double)count[0]);
+  fputc('\n', stderr);
+}
+
 static void explain(const ledger *l, const ledger_refusal *r) {
   char asked[STOW_SIZE_TEXT_MAX], held[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX];
   char spilled[STOW_SIZE_TEXT_MAX], budget[STOW_SIZE_TEXT_MAX];
@@ -65,6 +80,7 @@ void run_summary(const ledger *l, const run_limits *limits, bool failed) {
   if (limits->vram_from != NULL || limits->spill_bytes > 0)
     for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) device_line(l, i);
   bus_line(l);
+  steps_line(l);
   ledger_refusal refusal;
   if (failed && ledger_last_refusal(l, &refusal)) explain(l, &refusal);
 }

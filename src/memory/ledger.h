@@ -84,11 +84,12 @@ typedef struct ledger_header {
                                                             not known */
   _Atomic uint64_t peak_vram_bytes[LEDGER_DEVICES_MAX];  /* of the whole run */
   _Atomic uint64_t peak_spilled_bytes[LEDGER_DEVICES_MAX];
-  _Atomic uint64_t spilled_total_bytes; /* ever made */
-  _Atomic uint64_t moved_out_bytes;     /* from vram to the host, under their addresses */
-  _Atomic uint64_t moved_home_bytes;    /* and the other way */
-  _Atomic uint64_t refused_count;       /* final or not: a framework may retry */
-  _Atomic uint64_t retried_count;       /* refusals after which the same thread was served */
+  _Atomic uint64_t spilled_total_bytes;   /* ever made */
+  _Atomic uint64_t moved_out_bytes;       /* from vram to the host, under their addresses */
+  _Atomic uint64_t moved_home_bytes;      /* and the other way */
+  _Atomic uint64_t steps[2], steps_ns[2]; /* of training, and their time: in vram alone, spilled */
+  _Atomic uint64_t refused_count;         /* final or not: a framework may retry */
+  _Atomic uint64_t retried_count;         /* refusals after which the same thread was served */
   _Atomic uint64_t host_road;  /* LEDGER_ROAD_…: can this driver put pages on the host? */
   _Atomic uint64_t slots_high; /* no slot from here on was ever used */
   _Atomic uint64_t processes;  /* that joined */

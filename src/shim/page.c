@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "shim/gate.h"
 #include "shim/page_table.h"
 #include "shim/record.h"
@@ -204,6 +205,8 @@ static cu_result make_host(page_class *class) {
   cu_result code = spill_page(&real, class->bytes, class->device, class->prop.location.id);
   page *p = code == CU_OK ? page_new(class, real, TIER_HOST) : NULL;
   if (p != NULL) {
+    /* Making it took 20 times as long as this; moving pages to it must not wait for it later. */
+    if (gate_here()) page_stage(p);
     page_free_put(p);
     return CU_OK;
   }
@@ -534,6 +537,23 @@ bool page_reclaim(unsigned device, uint64_t bytes) {
 
 /* ---- the rhythm ---- */
 
+void page_step_ended(void) {
+  static uint64_t last_ns, last_out; /* guarded by pages_lock */
+  uint64_t now = clock_ns();
+  ledger *l = account_ledger();
+  if (l->header == NULL) return;
+  enter();
+  uint64_t out = atomic_load(&l->header->moved_out_bytes);
+  bool spilled = held_on_host > 0 || out != last_out;
+  if (last_ns != 0) {
+    atomic_fetch_add(&l->header->steps[spilled], 1);
+    atomic_fetch_add(&l->header->steps_ns[spilled], now - last_ns);
+  }
+  last_ns = now;
+  last_out = out;
+  leave();
+}
+
 bool page_trim_wanted(void) {
   if (spill_capturing()) return false;
   enter();
@@ -564,5 +584,7 @@ void page_come_home(bool last) {
   settled_known = settled_known || last;
   shim_log("%zu pages are on the host %s", held_on_host, last ? "after a step" : "in a step");
   for (size_t i = 0; held_on_host > 0 && i < class_count; i++) page_move_home(&classes[i], last);
+  /* Their addresses will be vram's. Unmapping takes half as long while the device is idle. */
+  for (size_t i = 0; last && i < class_count; i++) page_free_loosen(&classes[i], TIER_HOST);
   leave();
 }

@@ -47,6 +47,8 @@ bool page_reclaim(unsigned device, uint64_t bytes);
 
 /* ---- the rhythm of a program ---- */
 
+/* A step of training ended: its time counts among those that spilled, or among the others. */
+void page_step_ended(void);
 /* Between two steps of training: should the program let go of what it caches? Some of what it has
  * is on the host. */
 bool page_trim_wanted(void);

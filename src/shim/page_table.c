@@ -152,6 +152,11 @@ page *page_free_take(page_class *class, int tier, cu_addr addr) {
   return best == count ? NULL : take_out(class, tier, best);
 }
 
+void page_free_loosen(page_class *class, int tier) {
+  for (size_t i = 0; i < class->free_count[tier]; i++)
+    if (class->free[tier][i]->at != 0 && page_unmap(class->free[tier][i]) != CU_OK) return;
+}
+
 size_t page_free_spare(const page_class *class, int tier) {
   return class->free_count[tier] > class->owed[tier] ? class->free_count[tier] - class->owed[tier]
                                                      : 0;

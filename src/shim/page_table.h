@@ -93,6 +93,8 @@ void page_free_put(page *p);
 /* Takes out the one at `addr` (NULL if there is none of that tier), or, with 0, the one that is
  * least likely to be wanted where it is. */
 page *page_free_take(page_class *class, int tier, cu_addr addr);
+/* Unmaps the free pages of a tier, which stay free. */
+void page_free_loosen(page_class *class, int tier);
 /* Free pages that nobody is owed. */
 size_t page_free_spare(const page_class *class, int tier);
 /* Drops free pages of a device and tier until `bytes` are given back; how many were. */

@@ -13,6 +13,12 @@ static const char TEXT[] = {
 #include <shim-trim.inc>
     , '\0'};
 
+static python_object *step_ended(python_object *self, python_object *arguments) {
+  (void)self, (void)arguments;
+  page_step_ended();
+  return python_none();
+}
+
 static python_object *trim_wanted(python_object *self, python_object *arguments) {
   (void)self, (void)arguments;
   return python_build("i", page_trim_wanted() ? 1 : 0);
@@ -48,6 +54,7 @@ static python_object *log_line(python_object *self, python_object *arguments) {
 }
 
 static python_method methods[] = {
+    PYTHON_METHOD("shim_step_ended", step_ended),
     PYTHON_METHOD("shim_trim_wanted", trim_wanted),
     PYTHON_METHOD("shim_home_wanted", home_wanted),
     PYTHON_METHOD("shim_trimming", trimming),

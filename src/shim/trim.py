@@ -1,7 +1,7 @@
 """Runs inside a Python process with a spill (trim.c): PyTorch lets go of its cached pages when that serves the spilling.
 
 arm() is called on the main thread now and then until it answers True. It prints nothing and lets no exception out. The shim's
-are: shim_trim_wanted(), shim_home_wanted(), shim_trimming(begins), shim_come_home(last) and shim_log(text).
+are: shim_step_ended(), shim_trim_wanted(), shim_home_wanted(), shim_trimming(begins), shim_come_home(last) and shim_log(text).
 """
 import functools
 import importlib
@@ -46,6 +46,7 @@ class Trim:
         shim_come_home(last)
 
     def step_ended(self, optimizer, *_):
+        shim_step_ended()
         if not shim_trim_wanted():
             return
         self.listen(optimizer)

@@ -23,7 +23,7 @@
 #include "shim/hooks.h"
 
 enum { PLACES = 64, HANDLES = 256 };
-static void *library, *driver;
+static void *library;
 static cu_addr range;
 static size_t bytes = (size_t)4 << 20;
 static cu_handle handles[HANDLES];
@@ -32,12 +32,17 @@ static cu_handle taken[PLACES];
 #define DRIVER(name, type) ((type)(uintptr_t)dlsym(library, name))
 #define HOOKED(name)       ((__typeof__(&name))(uintptr_t)dlsym(library, #name))
 
+/* A function of the stand-in's own, which is behind the shim or, without one, itself. */
+static void *standin(const char *name) {
+  void *(*real)(const char *) = DRIVER("stow_shim_real", void *(*)(const char *));
+  return real != NULL ? real(name) : dlsym(library, name);
+}
+
 static void start(void) {
   cu_context context;
   library = dlopen("libcuda.so.1", RTLD_NOW);
-  driver = dlopen(getenv("STANDIN_PATH"), RTLD_NOW);
   if (getenv("PAGER_BYTES") != NULL) bytes = strtoull(getenv("PAGER_BYTES"), NULL, 10);
-  if (library == NULL || driver == NULL || DRIVER("cuInit", cu_result(*)(unsigned))(0) != CU_OK ||
+  if (library == NULL || DRIVER("cuInit", cu_result(*)(unsigned))(0) != CU_OK ||
       DRIVER("cuDevicePrimaryCtxRetain", cu_result(*)(cu_context *, cu_device))(&context, 0) !=
           CU_OK ||
       DRIVER("cuCtxSetCurrent", cu_result(*)(cu_context))(context) != CU_OK ||
@@ -92,7 +97,7 @@ static int calls(const char *word, const char *name) {
     char name[64];
     int count;
   } before[16];
-  int (*count)(const char *) = (int (*)(const char *))(uintptr_t)dlsym(driver, "standin_calls");
+  int (*count)(const char *) = (int (*)(const char *))(uintptr_t)standin("standin_calls");
   int now = count(name), i = 0;
   while (i < 15 && before[i].name[0] != '\0' && strcmp(before[i].name, name) != 0) i++;
   printf("%s %d\n", word, now - before[i].count);
@@ -116,7 +121,7 @@ static int see(const char *word, unsigned long i) {
 }
 
 static int where(const char *word, unsigned long i) {
-  int (*location)(uint64_t) = (int (*)(uint64_t))(uintptr_t)dlsym(driver, "standin_location");
+  int (*location)(uint64_t) = (int (*)(uint64_t))(uintptr_t)standin("standin_location");
   int type = location(place(i));
   printf("%s %s\n", word, type == CU_LOCATION_DEVICE ? "vram" : type == 0 ? "nothing" : "host");
   return -1;

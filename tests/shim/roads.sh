@@ -87,11 +87,12 @@ same vfork_and_exec "code 0 free 1069547520 total 1073741824
 code 0 free 1069547520 total 1073741824
 code 0 free 1069547520 total 1073741824" beneath -- "$road" default vfork 4194304
 
-# Killed inside any call of the driver: what the process held or was about to take stops counting.
+# Killed inside any call of the driver: what the process held or was about to take stops counting. (The last request is for
+# pages of another size: what was let go of before is released for it.)
 for call in cuMemAlloc_v2 cuMemFree_v2 cuMemCreate:2 cuMemMap cuMemSetAccess cuMemUnmap cuMemRelease cuMemGetInfo_v2 cuEventQuery cuCtxRecordEvent cuMemAddressReserve cuDevicePrimaryCtxRetain:2; do
   name=${call%:*} nth=1; [ "$name" = "$call" ] || nth=${call#*:}
   out=$(beneath --vram-limit 100M -- bash -c "
-    STANDIN_FAIL=$name:-9:$nth '$holder' alloc:$((20 * M)) page:$((60 * M)) info free unpage > /dev/null 2>&1
+    STANDIN_FAIL=$name:-9:$nth '$holder' alloc:$((20 * M)) page:$((60 * M)) info free unpage page:$((100 * M)) > /dev/null 2>&1
     how=\$?
     '$holder' alloc:$((100 * M)); echo \$how" 2> /dev/null)
   case $name in cuMemAlloc_v2 | cuMemFree_v2) want=0 ;; *) want=137 ;; esac # the heap serves plain requests
