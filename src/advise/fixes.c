@@ -178,6 +178,41 @@ static stow_status mend_weights(mender *m) {
   return STOW_OK;
 }
 
+/* The class of the optimizer that stepped last, by PyTorch's mark "Optimizer.step#AdamW.step"; ""
+ * if there is none. */
+static const char *optimizer_class(const evidence *e, char name[64]) {
+  static const char stem[] = "Optimizer.step#";
+  name[0] = '\0';
+  for (uint32_t tick = 0; tick <= e->fail_tick && tick < e->time.tick_count; tick++) {
+    const event *at = timeline_event(&e->time, tick);
+    if (at->kind != EVENT_MARK_BEGIN) continue;
+    const char *text = recording_text(e->source, timeline_origin(&e->time, at)->tag_id);
+    if (strncmp(text, stem, sizeof stem - 1) != 0) continue;
+    text += sizeof stem - 1;
+    snprintf(name, 64, "%.*s", (int)strcspn(text, "."), text);
+  }
+  return name;
+}
+
+/* bitsandbytes has 8-bit forms of these. */
+static stow_status mend_state_width(mender *m) {
+  static const char *const known[] = {"Adam",    "AdamW",   "SGD",  "Lion",
+                                      "Adagrad", "RMSprop", "LAMB", "LARS"};
+  char name[64];
+  optimizer_class(m->e, name);
+  if (strstr(name, "8bit") != NULL || strstr(name, "4bit") != NULL) return STOW_OK;
+  bool is_known = false;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) is_known |= strcmp(name, known[i]) == 0;
+  const char *cost = "none that is usually seen; needs the bitsandbytes package";
+  fix *x = is_known ? fix_add(m, cost,
+                              "keep the state in 8 bits: bitsandbytes.optim.%s8bit in place of %s",
+                              name, name)
+                    : fix_add(m, cost,
+                              "keep the state in 8 bits, as bitsandbytes.optim.Adam8bit and "
+                              "its like do");
+  return fix_replay(m, x, false);
+}
+
 static stow_status mend_optimizer(mender *m) {
   const evidence *e = m->e;
   bool stepping = e->fail_phase == PHASE_OPTIMIZER;
@@ -185,11 +220,7 @@ static stow_status mend_optimizer(mender *m) {
   for (uint32_t i = 0; i < e->time.lifetime_count; i++)
     if (e->phase_of[i] == PHASE_OPTIMIZER) whatif_scale(&m->w, i, 0.25);
   if (stepping) whatif_scale_failed(&m->w, 0.25);
-  STOW_TRY(fix_replay(m,
-                      fix_add(m, "none that is usually seen; needs the bitsandbytes package",
-                              "keep the state in 8 bits: bitsandbytes.optim.AdamW8bit in place of "
-                              "AdamW"),
-                      false));
+  STOW_TRY(mend_state_width(m));
   for (uint32_t i = 0; i < e->time.lifetime_count; i++)
     if (e->phase_of[i] == PHASE_OPTIMIZER) whatif_scale(&m->w, i, 0);
   if (stepping) whatif_scale_failed(&m->w, 0);

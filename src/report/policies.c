@@ -19,7 +19,7 @@ static stow_status replay_each(report *r, const steps *s) {
     if (status == STOW_OK && s->count <= MIN_LIMIT_STEPS)
       status = replay_min_limit(result, s, policy_at(i), &options);
     /* Little address space (ulimit -v) is no reason to have no report. */
-    if (status == STOW_ERR_HOST_MEMORY) continue;
+    if (status == STOW_ERR_HOST_MEMORY || status == STOW_ERR_STATE) continue;
     STOW_TRY(status);
     r->policy_count++;
   }
