@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# build.sh PRESET: configure once, then build. Says nothing when there is nothing to do.
+# build.sh PRESET [TARGET]: configure once, then build all of it or one target. Says nothing when there is nothing to do.
 #
 # Ninja where it is, plain Makefiles where it is not; a folder already configured keeps what it was made with, so that
 # installing Ninja later rebuilds nothing. CC chooses the compiler; another one than last time starts the folder afresh.
@@ -26,7 +26,7 @@ if [ ! -f "$dir/CMakeCache.txt" ]; then
   echo "${CC:-cc}" > "$dir/compiler"
 fi
 log=$dir/build.log
-if cmake --build "$dir" > "$log" 2>&1; then
+if cmake --build "$dir" ${2:+--target "$2"} > "$log" 2>&1; then
   grep -E 'warning:' "$log" || true
 else
   cat "$log" >&2
