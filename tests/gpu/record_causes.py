@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 """Record programs that run out of memory, each for a known cause, for holding `stowage explain` against the truth.
 
-usage: record_causes.py FOLDER [--measure] [NAME...]      (needs torch and one card of 16 GiB or more; downloads nothing)
+usage: record_causes.py FOLDER [--measure | --estimates] [NAME...]      (needs torch and one card of 16 GiB or more; downloads nothing)
 
 Writes FOLDER/NAME.pickle.gz (PyTorch's snapshot, the error text under "error") and FOLDER/causes.json, a list of
 {name, causes, model, settings, stacks, limit_bytes, failed, bytes}. A name is CAUSE-MODEL[-expandable][-nostacks]; one with
 two causes is CAUSE+CAUSE-MODEL. With --measure the programs of MEASURED run twice more without a limit, as they are and with
-their fix, and FOLDER/fixes.json says what the peak was each time: the bytes a fix is held to.
+their fix, and FOLDER/fixes.json says what the peak was each time: the bytes a fix is held to. With --estimates nothing is recorded:
+FOLDER/estimates.json says what autocast and recomputing save of a batch.
 
 Every program is its own process, forked from this one, which never touches the card itself.
 """
-import copy, ctypes, gc, gzip, json, os, pickle, signal, sys, tempfile, time, traceback
+import copy, ctypes, functools, gc, gzip, json, os, pickle, signal, sys, tempfile, time, traceback
 
 import torch
 import torch._dynamo  # else the first optimizer of every child imports it
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 MIB = 1 << 20
 ENTRIES = 60_000
@@ -214,9 +216,18 @@ def weights_too_big(kind, fixed, how="cuda"):
             net = model(kind, 24)[0]
 
 
-def batch_too_big(kind, fixed, growing=True, amp=False):
+def recomputing(net):
+    """Activation checkpointing around each block."""
+    blocks = {"Cnn": lambda: net.blocks, "Transformer": lambda: net.layers, "Mlp": lambda: net.hidden}[type(net).__name__]()
+    for block in blocks:
+        block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+
+
+def batch_too_big(kind, fixed, growing=True, amp=False, recompute=False):
     net, batch, loss = model(kind)
     net = net.cuda()
+    if recompute:
+        recomputing(net)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
     limit(weight_bytes(net) * 6 + 700 * MIB)
     if growing:
@@ -610,6 +621,8 @@ MEASURED = ["weights_too_big-mlp", "batch_too_big-transformer", "batch_too_big-u
             "one_spike-transformer", "optimizer_state-transformer", "optimizer_state-cnn", "graph_kept-cnn",
             "no_grad_missing-cnn", "no_grad_missing-transformer-expandable", "leak-mlp", "leak-cnn",
             "loaded_twice-transformer", "loaded_twice-mlp-expandable"]
+# Fixes whose saving is estimated: the arguments that apply them.
+ESTIMATED = [(kind, change, {change: True}) for kind in ("cnn", "transformer", "mlp") for change in ("amp", "recompute")]
 RUN = dict(limit_bytes=0, measuring=False, holder=0)
 
 
@@ -714,11 +727,27 @@ def in_child(call, *arguments, seconds=25):
     return json.loads(text) if text else None
 
 
+def estimates(out):
+    results = []
+    for kind in ("cnn", "transformer", "mlp"):
+        plain = in_child(measure, f"batch_too_big-{kind}", batch_too_big, kind, dict(growing=False), "", False)
+        for changed, change, arguments in ESTIMATED:
+            if changed == kind and plain is not None:
+                with_it = in_child(measure, f"batch_too_big-{kind}", batch_too_big, kind, dict(growing=False, **arguments), "", False)
+                if with_it is not None:
+                    results.append(dict(name=plain["name"], change=change, peak_bytes=plain["peak_bytes"], changed_bytes=with_it["peak_bytes"]))
+                    print(results[-1], flush=True)
+    with open(out + "/estimates.json", "w") as f:
+        json.dump(results, f, indent=1)
+
+
 def main():
     asked = [a for a in sys.argv[1:] if not a.startswith("--")]
     out, chosen = asked[0], asked[1:]
     os.makedirs(out, exist_ok=True)
     started, results, fixes = time.time(), [], []
+    if "--estimates" in sys.argv:
+        return estimates(out)
     for name, cause, kind, program, arguments, marks in names():
         if chosen and name not in chosen:
             continue
