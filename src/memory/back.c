@@ -8,9 +8,11 @@
  * to 54; all per page, a longer range saves nothing):
  *
  *  - A page made for a request is at most 1/48 of it (2 MiB for most, 64 MiB from 3 GiB up). At
- * peak a hole wastes about half a page at each end and a loop has 30 to 150 holes, so pages near
- * the size of the blocks cost several percent of the limit; much smaller ones cost 1.5% to 3% of
- *    the step time whenever the working set grows.
+ *    peak a hole wastes about half a page at each end and a loop has 30 to 150 holes, so pages near
+ *    the size of the blocks cost several percent of the limit; much smaller ones cost 1.5% to 3% of
+ *    the step time whenever the working set grows. Holes mostly begin and end near the ends of the
+ *    blocks that were there: well inside a large one, pages twice as large cost a sixth less time
+ *    and no more memory.
  *  - A request may use a larger page that is there already, but none above 8 times its own size: so
  *    a small block never pins 64 MiB, and bytes held are at most live bytes + 2 pages per block,
  *    with page <= max(2 MiB, 8 x block). Keeping each block on pages smaller than itself costs 5%
@@ -25,7 +27,8 @@
  *    passed. */
 #include "memory/arena.h"
 
-#define PAGE_PART 48 /* a page made for a request is at most 1/48 of it */
+#define PAGE_PART 48 /* a page made for a request is at most 1/48 of it, */
+#define PAGE_FAR  12 /* or twice that where 12 such are between it and either end, */
 #define PAGE_OVER 8  /* and one used by it at most 8 times as large */
 
 static uint32_t slot_of(const arena *a, uint32_t unit) {
@@ -196,13 +199,24 @@ static stow_status map_one(arena *a, uint32_t slot, uint32_t most, uint8_t order
   return STOW_OK;
 }
 
+/* The order of a page to be made at `slot` of the window: `order`, and one more well inside it if
+ * pages are not the smallest anyway. */
+static uint8_t order_at(const arena *a, const window *w, uint32_t slot, uint8_t order) {
+  uint32_t low = slot_of(a, w->at), high = slot_of(a, w->at + w->units - 1) + 1;
+  uint32_t far = (uint32_t)PAGE_FAR << (order + 1);
+  bool inside = slot >= low + far && slot + far + (1u << (order + 1)) <= high;
+  return inside && order > 0 && order < a->pool->order_max ? order + 1 : order;
+}
+
 /* Backs slots [from, to) of one bare span, and makes them free. All or nothing. */
-static stow_status back_range(arena *a, uint32_t bare, uint32_t from, uint32_t to, uint8_t order) {
+static stow_status back_range(arena *a, uint32_t bare, uint32_t from, uint32_t to,
+                              const window *w) {
+  uint8_t order = order_made(a, w->units);
   uint32_t slot = from;
   stow_status status = STOW_OK;
   while (slot < to && status == STOW_OK) {
     uint32_t count = 0;
-    status = map_one(a, slot, to - slot, order, &count);
+    status = map_one(a, slot, to - slot, order_at(a, w, slot, order), &count);
     slot += count;
   }
   if (status == STOW_OK) {
@@ -225,7 +239,6 @@ static stow_status back_range(arena *a, uint32_t bare, uint32_t from, uint32_t t
 }
 
 stow_status arena_back(arena *a, uint32_t *out, const window *w) {
-  uint8_t order = order_made(a, w->units);
   uint32_t end = w->at + w->units, i = w->run;
   while (a->spans[i].at < end) {
     uint32_t span_end = a->spans[a->spans[i].next].at;
@@ -235,7 +248,7 @@ stow_status arena_back(arena *a, uint32_t *out, const window *w) {
     }
     uint32_t from = slot_of(a, a->spans[i].at > w->at ? a->spans[i].at : w->at);
     uint32_t to = slot_of(a, (span_end < end ? span_end : end) - 1) + 1;
-    STOW_TRY(back_range(a, i, from, to, order));
+    STOW_TRY(back_range(a, i, from, to, w));
     i = w->run; /* joined with its neighbours: only the run's first span is sure to be there */
   }
   for (i = w->run; a->spans[a->spans[i].next].at <= w->at;) i = a->spans[i].next;

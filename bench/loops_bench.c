@@ -1,0 +1,111 @@
+/* How little memory the recorded loops can run in: the smallest limit from which every 2 MiB step
+ * upward finishes, against the peak of live bytes, and what the page calls at that limit cost.
+ *
+ * Recordings are named by the arguments, or are all of the folder STOWAGE_RECORDINGS, or the two
+ * kept beside the tests. They run through the real heap on a simulated card whose calls take the
+ * time they take on an H200, waits for events included (modelled). The time of the calls is set
+ * against the recorded time of the same stretch: from the fourth iteration on where the recording
+ * marks iterations; a generation loop marks none, and counts from where its live bytes first reach
+ * two thirds of their peak, the prompt being read. A recording that ends by running out of memory
+ * is no loop, and has no such figure. */
+#include <glob.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/recording_file.h"
+#include "trace/replay.h"
+
+static void must(stow_status status) {
+  if (status == STOW_OK) return;
+  fprintf(stderr, "loops_bench: %s\n", stow_status_message());
+  exit(1);
+}
+
+/* The fourth time the first mark begins: index of that event; 0 if there are no marks. */
+static size_t fourth(const recording *r) {
+  uint32_t first = 0;
+  int seen = 0;
+  for (size_t i = 0; i < r->event_count; i++) {
+    const event *e = &r->events[i];
+    if (e->kind != EVENT_MARK_BEGIN) continue;
+    uint32_t name = event_origin(r, e)->tag_id;
+    if (seen == 0) first = name;
+    if (name == first && ++seen == 4) return i;
+  }
+  return 0;
+}
+
+/* The event at which live bytes first reach two thirds of their peak. */
+static size_t filled(const steps *s) {
+  uint64_t live = 0;
+  for (size_t i = 0; i < s->count; i++) {
+    if (s->list[i].kind == STEP_ALLOC) live += s->list[i].bytes;
+    if (s->list[i].kind == STEP_FREE) live -= s->list[i].bytes;
+    if (live >= s->peak_live_bytes / 3 * 2) return s->list[i].event;
+  }
+  return 0;
+}
+
+static bool fails(const recording *r) {
+  for (size_t i = 0; i < r->event_count; i++)
+    if (r->events[i].kind == EVENT_FAIL) return true;
+  return false;
+}
+
+static uint64_t page_time(const steps *s, uint64_t limit) {
+  replay_options o = REPLAY_OPTIONS_INIT;
+  o.limit_bytes = limit;
+  replay_result r;
+  must(replay_run(&r, s, &policy_stowage, &o));
+  return r.stats.page_time_ns;
+}
+
+static void loop(const char *path) {
+  recording r;
+  steps s;
+  recording_init(&r, 0);
+  must(recording_read(&r, path, KIND_AUTO, NULL));
+  must(steps_build(&s, &r, steps_main_device(&r)));
+  replay_options o = REPLAY_OPTIONS_INIT;
+  replay_result found;
+  must(replay_min_limit(&found, &s, &policy_stowage, &o));
+  uint64_t limit = found.min_limit_bytes;
+  const char *name = strrchr(path, '/');
+  printf("case=loop_%s ours=%.4f unit=limit/peak_live (of %s, %s)", name ? name + 1 : path,
+         (double)limit / (double)s.peak_live_bytes, strstr(path, "generate") ? "1.03" : "1.01",
+         found.min_limit_proved ? "every step upward finishes" : "steps upward looked at in part");
+  if (!fails(&r)) {
+    size_t marked = fourth(&r), from = marked ? marked : filled(&s);
+    steps head = s;
+    for (head.count = 0; head.count < s.count && s.list[head.count].event < from;) head.count++;
+    double ms = (double)(page_time(&s, limit) - page_time(&head, limit)) / 1e6;
+    double of_ms = (double)(r.events[r.event_count - 1].time_ns - r.events[from].time_ns) / 1e6;
+    printf(" page_time_ms=%.2f of_ms=%.0f percent=%.2f (of 1, modelled, from %s)", ms, of_ms,
+           of_ms > 0 ? 100 * ms / of_ms : 0,
+           marked ? "the fourth iteration" : "the end of the prompt");
+  }
+  printf("\n");
+  steps_free(&s);
+  recording_free(&r);
+}
+
+int main(int argc, char **argv) {
+  static const char *const carried[] = {"tests/data/gpt_varlen_limit36.5.pickle.gz",
+                                        "tests/data/gpt_varlen_expandable.pickle.gz"};
+  const char *folder = getenv("STOWAGE_RECORDINGS");
+  char pattern[4096];
+  glob_t in = {0};
+  const char *const *paths = argc > 1 ? (const char *const *)argv + 1 : carried;
+  size_t count = argc > 1 ? (size_t)argc - 1 : 2;
+  if (argc == 1 && folder &&
+      snprintf(pattern, sizeof pattern, "%s/*.pickle.gz", folder) < (int)sizeof pattern &&
+      glob(pattern, 0, NULL, &in) == 0) {
+    paths = (const char *const *)in.gl_pathv;
+    count = in.gl_pathc;
+  }
+  for (size_t i = 0; i < count; i++) loop(paths[i]);
+  globfree(&in);
+  return 0;
+}
