@@ -33,7 +33,8 @@ extern "C" {
 typedef struct stow_heap stow_heap;
 
 /* Called around a move of live memory: after `close` returns, nothing that uses the heap's memory
- * may be submitted until `open` is called. */
+ * may be submitted until `open` is called. Work submitted before is waited for on the streams the
+ * memory was allocated for and those told by stow_heap_record_stream; other streams run on. */
 typedef struct stow_heap_gate {
   void (*close)(void *user);
   void (*open)(void *user);
@@ -112,7 +113,8 @@ typedef enum stow_heap_heat {
 STOW_API stow_status stow_heap_set_heat(stow_heap *heap, uint64_t ptr, stow_heap_heat heat);
 
 /* Brings spilled allocations back to vram while there is room, hot ones first; what the background
- * thread does on its own. Needs a gate or a caller that submits nothing meanwhile. */
+ * thread does on its own. Room is what the limit leaves and what trimming put aside; for hot ones
+ * also pages that lie free in the heap. Needs a gate or a caller that submits nothing meanwhile. */
 STOW_API stow_status stow_heap_bring_back(stow_heap *heap, uint64_t *moved_bytes);
 
 /* ---- numbers ---- */

@@ -1,7 +1,8 @@
 /* Background: one thread of the heap's own. It makes pages ahead of need (a host page of 1 GiB
  * takes 0.2 to 0.3 s, a vram page 7.5 ms while streams are busy), unmaps what is stale, frees what
- * waited, and brings spilled allocations back when there is a gate. It is woken after page work and
- * looks on its own ten times a second. */
+ * waited, gives the device back what lies cached beyond the reserve when nobody has asked for a
+ * page in a while, and brings spilled allocations back when there is a gate. It is woken after page
+ * work and looks on its own ten times a second. */
 #include <errno.h>
 #include <time.h>
 
@@ -24,6 +25,25 @@ static void fill(heap *h) {
     if (want > cached + STEP_BYTES) want = cached + STEP_BYTES;
     pool_fill(&h->pool, (stow_tier)t, want, t == STOW_TIER_HOST ? HOST_PAGE : VRAM_PAGE, &made);
     if (made > 0) background_kick(h);
+  }
+}
+
+/* Looks without a page taken, one after another, after which what is too much goes: a second. A
+ * training step or a token takes less, so what a loop is going to use again stays. */
+#define IDLE_LOOKS 10
+
+static void release(heap *h) {
+  uint64_t takes = atomic_load_explicit(&h->pool.takes, memory_order_relaxed);
+  if (takes != h->idle_takes) h->idle_looks = 0;
+  h->idle_takes = takes;
+  if (h->idle_looks < IDLE_LOOKS && ++h->idle_looks < IDLE_LOOKS) return;
+  for (int t = 0; t < POOL_TIERS; t++) {
+    lock_take(&h->pool.lock);
+    uint64_t cached = h->pool.tier[t].cached;
+    lock_give(&h->pool.lock);
+    if (cached <= h->reserve[t]) continue;
+    uint64_t keep = cached - h->reserve[t] > STEP_BYTES ? cached - STEP_BYTES : h->reserve[t];
+    heap_lose(h, pool_trim(&h->pool, (stow_tier)t, keep, NULL));
   }
 }
 
@@ -53,11 +73,13 @@ static void *background_run(void *user) {
       if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
       pthread_cond_timedwait(&h->wake, &h->wake_lock, &until);
     }
+    bool woken = h->wake_now;
     h->wake_now = false;
     if (h->stop) break;
     pthread_mutex_unlock(&h->wake_lock);
     if (!atomic_load(&h->dead) && atomic_load(&h->lane_count) > 0) tidy(h);
     if (!atomic_load(&h->dead)) fill(h);
+    if (!atomic_load(&h->dead) && !woken) release(h);
     pthread_mutex_lock(&h->wake_lock);
   }
   pthread_mutex_unlock(&h->wake_lock);

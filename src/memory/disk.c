@@ -2,7 +2,8 @@
  *
  * One file without a name in the folder the heap was given: it vanishes with the process, however
  * that ends. Only pages that belong to the allocation alone go there; its first and last bytes, on
- * pages shared with neighbours, stay where they are. */
+ * pages shared with neighbours, stay where they are. Bytes of the file that are no longer needed go
+ * back to the file system at once, where it can, and are the first to be written again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -35,6 +36,7 @@ static stow_status disk_open(heap *h) {
 void disk_close(heap *h) {
   if (h->disk.fd >= 0) close(h->disk.fd);
   map_free(&h->disk.extents);
+  free(h->disk.holes);
 }
 
 /* The slots of whole pages that are the span's alone; with `gone`, those that have no page now. */
@@ -102,12 +104,58 @@ static stow_status transfer(heap *h, stow_addr addr, uint64_t bytes, uint64_t of
   return status;
 }
 
-static void punch(heap *h, uint64_t offset, uint64_t bytes) {
-  /* Gives the room on disk back; where the file system cannot, it stays until the heap is closed.
-   */
+/* ---- the file's space ---- */
+
+static uint64_t space_take(disk *d, uint64_t bytes) {
+  for (uint32_t i = 0; i < d->hole_count; i++) {
+    hole *o = &d->holes[i];
+    if (o->bytes < bytes) continue;
+    uint64_t offset = o->offset;
+    o->offset += bytes;
+    o->bytes -= bytes;
+    if (o->bytes == 0) memmove(o, o + 1, (--d->hole_count - i) * sizeof *o);
+    return offset;
+  }
+  d->end += bytes;
+  return d->end - bytes;
+}
+
+/* Without memory to remember it the space is lost to use until the heap is closed; its blocks went
+ * back to the file system all the same. */
+static void hole_add(disk *d, uint64_t offset, uint64_t bytes) {
+  uint32_t i = 0;
+  while (i < d->hole_count && d->holes[i].offset < offset) i++;
+  if (i > 0 && d->holes[i - 1].offset + d->holes[i - 1].bytes == offset) {
+    d->holes[--i].bytes += bytes;
+  } else {
+    if (d->hole_count == d->hole_capacity) {
+      uint32_t capacity = d->hole_capacity ? d->hole_capacity * 2 : 16;
+      hole *grown = realloc(d->holes, capacity * sizeof *grown);
+      if (!grown) return;
+      d->holes = grown;
+      d->hole_capacity = capacity;
+    }
+    memmove(&d->holes[i + 1], &d->holes[i], (d->hole_count++ - i) * sizeof d->holes[0]);
+    d->holes[i] = (hole){offset, bytes};
+  }
+  hole *o = &d->holes[i];
+  if (i + 1 < d->hole_count && o->offset + o->bytes == o[1].offset) {
+    o->bytes += o[1].bytes;
+    memmove(o + 1, o + 2, (--d->hole_count - i - 1) * sizeof *o);
+  }
+  if (o->offset + o->bytes == d->end) { /* then it is the last */
+    d->end = o->offset;
+    d->hole_count--;
+  }
+}
+
+static void space_give(heap *h, uint64_t offset, uint64_t bytes) {
   (void)!fallocate(h->disk.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
                    (off_t)bytes);
+  hole_add(&h->disk, offset, bytes);
 }
+
+/* ---- going there and coming back ---- */
 
 stow_status disk_put(heap *h, const place *at) {
   arena *a = at->arena;
@@ -118,17 +166,18 @@ stow_status disk_put(heap *h, const place *at) {
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "disk tier: the allocation of %llu bytes has no page to itself",
                      (unsigned long long)at->bytes);
-  uint64_t bytes = (to - from) * a->pool->page_bytes, offset = h->disk.end;
+  uint64_t bytes = (to - from) * a->pool->page_bytes;
   stow_addr addr = a->base + from * a->pool->page_bytes;
-  STOW_TRY(transfer(h, addr, bytes, offset, true));
-  STOW_TRY(map_put(&h->disk.extents, span_addr(a, at->span), offset));
-  stow_status status = device_unmap(h->device, addr, bytes);
+  uint64_t offset = space_take(&h->disk, bytes);
+  stow_status status = transfer(h, addr, bytes, offset, true);
+  if (status == STOW_OK) status = map_put(&h->disk.extents, span_addr(a, at->span), offset);
+  if (status == STOW_OK) status = device_unmap(h->device, addr, bytes);
   if (status != STOW_OK) {
     map_remove(&h->disk.extents, span_addr(a, at->span), NULL);
-    punch(h, offset, bytes);
+    space_give(h, offset, bytes);
     return status;
   }
-  h->disk.end += bytes;
+  h->disk.live_bytes += bytes;
   for (uint32_t slot = from; slot < to;) {
     uint32_t index = a->slots[slot] - 1;
     page *g = pool_page(a->pool, index);
@@ -200,7 +249,8 @@ stow_status disk_get(heap *h, const place *at, stow_tier tier) {
     unmap_fresh(h, a, from, mapped);
     return status;
   }
-  punch(h, *offset, bytes);
+  space_give(h, *offset, bytes);
+  h->disk.live_bytes -= bytes;
   map_remove(&h->disk.extents, ptr, NULL);
   *at->mark &= ~MARK_DISK;
   if (tier != (stow_tier)a->tier) *at->mark |= MARK_MOVED;
@@ -208,7 +258,14 @@ stow_status disk_get(heap *h, const place *at, stow_tier tier) {
   return STOW_OK;
 }
 
-void disk_forget(heap *h, uint64_t ptr) {
-  /* The extent's bytes are not known here; the file system keeps them until the heap is closed. */
-  map_remove(&h->disk.extents, ptr, NULL);
+void disk_forget(heap *h, const place *at) {
+  const arena *a = at->arena;
+  uint64_t offset;
+  uint32_t from, to;
+  if (!map_remove(&h->disk.extents, span_addr(a, at->span), &offset) ||
+      !own_slots(a, at->span, true, &from, &to))
+    return;
+  uint64_t bytes = (to - from) * a->pool->page_bytes;
+  space_give(h, offset, bytes);
+  h->disk.live_bytes -= bytes;
 }

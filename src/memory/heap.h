@@ -84,10 +84,17 @@ typedef struct range {
   lane *lane;
 } range;
 
+/* Bytes of the disk tier's file that nobody uses. */
+typedef struct hole {
+  uint64_t offset, bytes;
+} hole;
+
 typedef struct disk {
   int fd; /* -1: not opened yet. The file has no name: it is gone with the process */
-  uint64_t end;
+  uint64_t end, live_bytes;
   map extents; /* ptr to offset in the file */
+  hole *holes; /* by offset; no two touch, and none touches the end */
+  uint32_t hole_count, hole_capacity;
 } disk;
 
 struct heap {
@@ -125,6 +132,8 @@ struct heap {
   pthread_cond_t wake;
   bool wake_now, stop; /* guarded by wake_lock */
   uint64_t reserve[POOL_TIERS];
+  uint64_t idle_takes; /* the thread's own: pool.takes at its last look, */
+  uint32_t idle_looks; /* and how many found no change */
 #ifdef STOWAGE_CHECKS
   map sites; /* who allocated what is or was at an address; guarded by lock */
 #endif
@@ -288,7 +297,7 @@ stow_status migrate_undo_pages(heap *h, const place *at);
 stow_status migrate_stream(heap *h);
 stow_status disk_put(heap *h, const place *at);
 stow_status disk_get(heap *h, const place *at, stow_tier tier);
-void disk_forget(heap *h, uint64_t ptr);
+void disk_forget(heap *h, const place *at); /* its pages are to be given up: so is its file space */
 void disk_close(heap *h);
 
 /* ---- background.c ---- */

@@ -52,10 +52,10 @@ stow_status migrate_wait(heap *h, lane *l, uint64_t ptr, uint32_t mark) {
   return STOW_OK;
 }
 
-/* With the gate closed pages shared with neighbours move too: wait for all that was ever told. */
+/* With the gate closed pages shared with neighbours move too: wait for whoever was told to use
+ * anything of the lane. Streams that use none of its memory run on. */
 static stow_status wait_all(heap *h, lane *l) {
-  uint32_t n = atomic_load(&h->lane_count);
-  for (uint32_t i = 0; i < n; i++) STOW_TRY(wait_stream(h, atomic_load(&h->lanes[i])->stream));
+  STOW_TRY(wait_stream(h, l->stream));
   size_t at = 0;
   uint64_t key, value;
   while (map_next(&l->recorded, &at, &key, &value)) {
@@ -290,7 +290,7 @@ stow_status migrate_span(heap *h, const place *at, stow_tier tier, bool shared, 
 
 stow_status migrate_undo_pages(heap *h, const place *at) {
   arena *a = at->arena;
-  if (*at->mark & MARK_DISK) disk_forget(h, span_addr(a, at->span));
+  if (*at->mark & MARK_DISK) disk_forget(h, at);
   stow_tier other = a->tier == STOW_TIER_VRAM ? STOW_TIER_VRAM : STOW_TIER_HOST;
   uint32_t slot = a->spans[at->span].at >> a->slot_shift;
   run r;
@@ -412,6 +412,20 @@ static int hotter(const void *x, const void *y) {
   return a->bytes < b->bytes ? 1 : a->bytes > b->bytes ? -1 : 0;
 }
 
+/* Bytes of vram that could be had for memory that comes back. What lies free in the heap's spans
+ * counts for hot memory only: the program is as likely to want it for itself, and would then be
+ * made to spill again. */
+static uint64_t room_for(heap *h, bool hot) {
+  uint64_t bytes = pool_room(&h->pool, STOW_TIER_VRAM);
+  if (!hot) return bytes;
+  stow_heap_tier_stats vram = {0};
+  lock_take(&h->lock);
+  heap_count_tier(h, STOW_TIER_VRAM, &vram);
+  lock_give(&h->lock);
+  uint64_t used = vram.cached_bytes + vram.pinned_bytes;
+  return bytes + (vram.held_bytes > used ? vram.held_bytes - used : 0);
+}
+
 stow_status stow_heap_bring_back(stow_heap *shell, uint64_t *moved_bytes) {
   heap *h;
   if (moved_bytes) *moved_bytes = 0;
@@ -421,7 +435,7 @@ stow_status stow_heap_bring_back(stow_heap *shell, uint64_t *moved_bytes) {
   stow_status status = stow_heap_each(shell, gather_one, g);
   qsort(g->list, g->count, sizeof g->list[0], hotter);
   for (uint32_t k = 0; k < g->count && status == STOW_OK; k++) {
-    if (pool_room(&h->pool, STOW_TIER_VRAM) < g->list[k].bytes) continue;
+    if (room_for(h, g->list[k].hot) < g->list[k].bytes) continue;
     lane *l = lane_at(h, g->list[k].ptr);
     uint64_t moved = 0;
     if (h->gate.close) h->gate.close(h->gate.user);

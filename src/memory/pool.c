@@ -203,6 +203,7 @@ static stow_status take_locked(pool *p, uint32_t *index, stow_tier tier, uint8_t
 stow_status pool_take(pool *p, uint32_t *index, stow_tier tier, uint8_t order) {
   lock_take(&p->lock);
   stow_status status = take_locked(p, index, tier, order > p->order_max ? p->order_max : order);
+  atomic_fetch_add_explicit(&p->takes, 1, memory_order_relaxed);
   lock_give(&p->lock);
   return status;
 }

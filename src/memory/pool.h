@@ -1,7 +1,8 @@
 /* Pool: all pages of a device, by tier; the only thing that creates or releases physical memory.
  *
- * Arenas take pages from it and put them back; the background thread fills its reserve and releases
- * what is too much. It guarantees that the bytes of pages that exist never pass the tier's limit.
+ * Arenas take pages from it and put them back; the background thread fills its reserve, and
+ * releases what is cached beyond it once no page was asked for in a while. It guarantees that the
+ * bytes of pages that exist never pass the tier's limit.
  *
  * A page put back may still be mapped at an old address (maps > 0, a ticket says when that address
  * is out of use): it can be mapped elsewhere at once, but not released before. */
@@ -44,6 +45,7 @@ typedef struct pool {
   page **chunks;                           /* pages by index; chunks never move */
   uint32_t page_count, chunk_count, spare; /* guarded by lock */
   _Atomic uint64_t creates, releases, maps, unmaps, accesses;
+  _Atomic uint64_t takes; /* pages taken, from the device or the cache: stands still while idle */
 } pool;
 
 stow_status pool_open(pool *p, stow_device *device, const uint64_t limits[POOL_TIERS],

@@ -50,7 +50,8 @@ stow_status stow_heap_get_stats(stow_heap *shell, stow_heap_stats *stats) {
   memset(stats, 0, sizeof *stats);
   lock_take(&h->lock);
   for (int t = 0; t < POOL_TIERS; t++) heap_count_tier(h, (stow_tier)t, &stats->tier[t]);
-  stats->tier[STOW_TIER_DISK].live_bytes = h->disk.end;
+  stats->tier[STOW_TIER_DISK].live_bytes = h->disk.live_bytes;
+  stats->tier[STOW_TIER_DISK].held_bytes = h->disk.end;
   stats->streams = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < stats->streams; i++) count_lane(atomic_load(&h->lanes[i]), stats);
   lock_give(&h->lock);

@@ -19,11 +19,13 @@
 #define ROUNDS 40000
 #endif
 
+#define DISTURBED 20 /* rounds of the disturber that must fall into the work */
+
 typedef struct shared {
   stow_heap *heap;
   stow_device *device;
   _Atomic uint64_t passed[THREADS][SLOTS]; /* handed from one thread to the next, which frees it */
-  _Atomic int running;
+  _Atomic int running, disturbed;
   _Atomic uint64_t events;
 } shared;
 
@@ -42,7 +44,7 @@ static void check_ok(stow_status status) {
 static void *work(void *user) {
   worker *w = user;
   uint64_t seed = (uint64_t)w->number + 1, mine[SLOTS] = {0};
-  for (int i = 0; i < ROUNDS; i++) {
+  for (int i = 0; i < ROUNDS || atomic_load(&w->all->disturbed) < DISTURBED; i++) {
     uint64_t r = harness_random(&seed);
     int slot = (int)(r % SLOTS);
     uint64_t bytes = UINT64_C(1) << (9 + (r >> 8) % 14);
@@ -85,6 +87,7 @@ static void *disturb(void *user) {
     CHECK_OK(stow_sim_advance(all->device, 100));
     CHECK_OK(stow_heap_remove_sink(all->heap, count, all));
     CHECK_OK(stow_heap_check(all->heap));
+    atomic_fetch_add(&all->disturbed, 1);
   }
   return NULL;
 }
@@ -127,6 +130,95 @@ TEST(threads_share_a_heap_and_hand_memory_on)
   CHECK_OK(stow_device_close(all.device));
   harness_note("%" PRIu64 " allocations, %" PRIu64 " events", s.alloc_total,
                atomic_load(&all.events));
+}
+
+/* ---- what a sink sees ---- */
+
+/* A sink that keeps the set of live addresses: an allocation of one it holds live, or a free of one
+ * it does not, was told in the wrong order. */
+typedef struct watcher {
+  pthread_mutex_t lock;
+  uint64_t live[THREADS * 8 + 1];
+  int count;
+  uint64_t allocs, frees, wrong;
+} watcher;
+
+static uint64_t watch(void *user, const stow_heap_event *e) {
+  watcher *w = user;
+  pthread_mutex_lock(&w->lock);
+  int at = 0;
+  while (at < w->count && w->live[at] != e->ptr) at++;
+  bool known = at < w->count;
+  if (e->kind == STOW_EVENT_ALLOC) {
+    w->allocs++;
+    if (known || w->count > THREADS * 8)
+      w->wrong++;
+    else
+      w->live[w->count++] = e->ptr;
+  } else {
+    w->frees++;
+    if (known)
+      w->live[at] = w->live[--w->count];
+    else
+      w->wrong++;
+  }
+  pthread_mutex_unlock(&w->lock);
+  return 0;
+}
+
+typedef struct pusher {
+  stow_heap *heap;
+  stow_stream stream;
+  int number;
+} pusher;
+
+/* A few sizes only, so that an address is given out again as soon as it may be. */
+static void *push_and_pull(void *user) {
+  pusher *u = user;
+  uint64_t seed = (uint64_t)u->number + 1, mine[8] = {0};
+  static const uint64_t sizes[] = {512, 4096, 40000, 300000, 3 * MIB};
+  for (int i = 0; i < ROUNDS; i++) {
+    uint64_t r = harness_random(&seed), *p = &mine[r % 8];
+    if (*p) CHECK_OK(stow_heap_free(u->heap, *p, u->stream));
+    *p = 0;
+    if ((r >> 8) % 3) CHECK_OK(stow_heap_alloc(p, u->heap, sizes[(r >> 16) % 5], u->stream));
+  }
+  for (int i = 0; i < 8; i++)
+    if (mine[i]) CHECK_OK(stow_heap_free(u->heap, mine[i], u->stream));
+  return NULL;
+}
+
+TEST(a_sink_never_sees_an_address_given_out_that_it_takes_for_live)
+{
+  stow_sim_options so = STOW_SIM_OPTIONS_INIT;
+  so.vram_bytes = 256 * MIB;
+  so.paper = true;
+  stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
+  CHECK_OK(stow_sim_open(&o.device, &so));
+  o.background = false;
+  stow_heap *h;
+  CHECK_OK(stow_heap_open(&h, &o));
+  watcher w = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  CHECK_OK(stow_heap_add_sink(h, watch, &w,
+                              STOW_EVENT_BIT(STOW_EVENT_ALLOC) | STOW_EVENT_BIT(STOW_EVENT_FREE)));
+  stow_stream other;
+  CHECK_OK(o.device->ops->stream_create(o.device, &other));
+  /* Three on one stream, which pass each other their memory at once, and one on another. */
+  pusher pushers[THREADS];
+  pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    pushers[i] = (pusher){h, i == 3 ? other : NULL, i};
+    CHECK(pthread_create(&threads[i], NULL, push_and_pull, &pushers[i]) == 0);
+  }
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  CHECK_U64(w.wrong, 0);
+  CHECK_U64(w.allocs, w.frees);
+  CHECK(w.allocs > ROUNDS);
+  harness_note("%" PRIu64 " allocations told", w.allocs);
+  CHECK_OK(stow_heap_check(h));
+  CHECK_OK(stow_heap_close(h));
+  CHECK_OK(o.device->ops->stream_destroy(o.device, other));
+  CHECK_OK(stow_device_close(o.device));
 }
 
 TEST_MAIN
