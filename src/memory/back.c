@@ -13,10 +13,13 @@
  *    the step time whenever the working set grows. Holes mostly begin and end near the ends of the
  *    blocks that were there: well inside a large one, pages twice as large cost a sixth less time
  *    and no more memory.
- *  - A request may use a larger page that is there already, but none above 8 times its own size: so
- *    a small block never pins 64 MiB, and bytes held are at most live bytes + 2 pages per block,
- *    with page <= max(2 MiB, 8 x block). Keeping each block on pages smaller than itself costs 5%
- *    of the step time in page calls.
+ *  - A request may use a larger page that is there already, but none above 8 times its own size, so
+ *    a small block never pins 64 MiB. Keeping each block on pages smaller than itself costs 5% of
+ *    the step time in page calls. What live blocks hold is therefore, in pages: live bytes / page
+ *    size, + 2 for each block that is not in a slab, + one slab for each size class and stream. In
+ *    bytes a block's two pages are of at most max(2 MiB, 8 x block). A full slab counts as live
+ *    bytes, each block with its share of the 64 KiB; and where a program has freed all but one
+ *    block in each slab, the slabs of a class are what its peak needed: blocks do not move.
  *  - Pages are taken from the shortest free spans first. Those are the least likely to fit the next
  *    request: taking from the longest made a generation loop move 17 times more pages.
  *    A request that would get large pages takes such first, wherever they are: a move costs by the

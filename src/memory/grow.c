@@ -111,8 +111,12 @@ static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier 
   STOW_TRY(arena_reap(&m->main, false));
   at->lacking = 0;
   if ((*ptr = lane_take(l, r, tier)) != 0) return STOW_OK;
-  if (!arena_plan(a, &at->w, request_units(r), request_align(r)))
-    return stow_fail(STOW_ERR_OUT_OF_MEMORY, "alloc: no run of addresses is long enough");
+  if (!arena_plan(a, &at->w, request_units(r), request_align(r))) {
+    /* Longer than any run of addresses, which are several times the card: it lacks all of it. */
+    uint64_t page = h->props.page_bytes;
+    at->w.missing = (r->bytes + page - 1) / page * page;
+    return STOW_ERR_OUT_OF_MEMORY;
+  }
   uint64_t have = pool_room(&h->pool, tier);
   if (have < at->w.missing) have = strip_own(l, a, tier, &at->w);
   if (have < at->w.missing) {

@@ -15,6 +15,33 @@ while read -r verb options; do
   tr -d '\\' < "$man/stowage.1" | grep_all "stowage-$verb" || { echo "$verb: not named in stowage.1"; missing=1; }
 done < "$folder/verbs"
 if [ "$missing" = 0 ]; then ok "every_verb_and_option_has_its_page: $(wc -l < "$folder/verbs") verbs"; else fail every_verb_and_option_has_its_page; fi
+# Every public function is named by a page (its NAME section), and each name finds its page once installed.
+names() { awk '/^\.SH /{on = $2 == "NAME"; next} on' "$1" | sed 's/\\-.*//' | grep -oE 'stow_[a-z0-9_]+'; }
+for page in "$source_dir"/man/man3/*.3; do names "$page"; done | sort > "$folder/named"
+# A function, not a callback's type: a name with a bracket after it, outside comments.
+cat "$source_dir"/include/stowage/*.h "$source_dir"/include/stowage/sys/*.h | grep -vE '^ ?(/\*| \*|\*)' |
+  grep -oE 'stow_[a-z0-9_]+\(' | tr -d '(' | sort -u > "$folder/functions"
+missing=$(comm -23 "$folder/functions" <(sort -u "$folder/named") | tr '\n' ' ')
+twice=$(uniq -d "$folder/named" | tr '\n' ' ')
+if [ -n "$missing$twice" ]; then
+  fail "every_function_has_its_page: no page names: ${missing:-none}; named by two: ${twice:-none}"
+else
+  ok "every_function_has_its_page: $(wc -l < "$folder/functions") functions"
+fi
+if [ -f "$build/cmake_install.cmake" ]; then
+  DESTDIR=$folder/root cmake --install "$build" --prefix /usr > "$folder/install" 2>&1 || cat "$folder/install"
+  lost=0
+  while read -r name; do
+    page=$folder/root/usr/share/man/man3/$name.3
+    target=$(sed -n '1s/^\.so //p' "$page" 2> /dev/null)
+    if [ ! -f "${page}" ] || { [ -n "$target" ] && [ ! -f "$folder/root/usr/share/man/$target" ]; }; then
+      echo "$name: man would not find it"; lost=1
+    fi
+  done < "$folder/functions"
+  if [ "$lost" = 0 ]; then ok installed_pages_are_found_by_every_name; else fail installed_pages_are_found_by_every_name; fi
+else
+  skip "installed_pages_are_found_by_every_name: no build folder named"
+fi
 if has groff; then
   # -ww: every warning; -z: no output. A page that warns is a page that reads wrong somewhere.
   wrong=0

@@ -1,0 +1,211 @@
+/* Bad use of a heap: each a status and a message that says what to do, never corruption. */
+#include <stdlib.h>
+
+#include <stowage/stowage.h>
+#include <stowage/sys/device.h>
+
+#include "harness.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+static stow_device *card(uint64_t vram) {
+  stow_device *d;
+  stow_sim_options o = STOW_SIM_OPTIONS_INIT;
+  o.vram_bytes = vram;
+  o.host_bytes = 0;
+  CHECK_OK(stow_sim_open(&d, &o));
+  return d;
+}
+
+static stow_heap *open_on(stow_device *d) {
+  stow_heap *h;
+  stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
+  o.device = d;
+  o.background = false;
+  CHECK_OK(stow_heap_open(&h, &o));
+  return h;
+}
+
+static uint64_t need(stow_heap *h, uint64_t bytes) {
+  uint64_t p = 0;
+  CHECK_OK(stow_heap_alloc(&p, h, bytes, NULL));
+  return p;
+}
+
+static void shut(stow_heap *h, stow_device *d) {
+  CHECK_OK(stow_heap_check(h));
+  CHECK_OK(stow_heap_close(h));
+  CHECK_OK(stow_device_close(d));
+}
+
+TEST(requests_that_cannot_be_are_refused_with_the_reason)
+{
+  stow_device *d = card(64 * MIB);
+  stow_heap *h = open_on(d);
+  uint64_t p = 1;
+  CHECK_STATUS(stow_heap_alloc(&p, h, 0, NULL), STOW_ERR_INVALID);
+  CHECK_MESSAGE("zero bytes");
+  CHECK_U64(p, 0);
+  CHECK_STATUS(stow_heap_alloc(NULL, h, 1, NULL), STOW_ERR_INVALID);
+  CHECK_MESSAGE("nowhere to put");
+  CHECK_STATUS(stow_heap_alloc(&p, NULL, 1, NULL), STOW_ERR_INVALID);
+  CHECK_MESSAGE("NULL");
+  CHECK_STATUS(stow_heap_alloc(&p, h, UINT64_MAX, NULL), STOW_ERR_OVERFLOW);
+  CHECK_MESSAGE("18446744073709551615 bytes are more than any card has");
+  CHECK_STATUS(stow_heap_alloc(&p, h, UINT64_MAX - 510, NULL), STOW_ERR_OVERFLOW);
+  CHECK_STATUS(stow_heap_alloc(&p, h, UINT64_MAX / 2, NULL), STOW_ERR_OVERFLOW);
+  CHECK_STATUS(stow_heap_alloc(&p, h, GIB * 64, NULL), STOW_ERR_OUT_OF_MEMORY);
+  CHECK_MESSAGE("alloc of 64.0 GiB needs 64.0 GiB of pages; the vram limit is 64.0 MiB");
+  CHECK_STATUS(stow_heap_alloc_aligned(&p, h, 1, 0, NULL), STOW_ERR_INVALID);
+  CHECK_MESSAGE("alignment 0: a power of two up to 2097152");
+  CHECK_STATUS(stow_heap_alloc_aligned(&p, h, 1, 3, NULL), STOW_ERR_INVALID);
+  CHECK_MESSAGE("alignment 3");
+  CHECK_STATUS(stow_heap_alloc_aligned(&p, h, 1, GIB, NULL), STOW_ERR_INVALID);
+  CHECK_MESSAGE("alignment 1073741824");
+  CHECK_STATUS(stow_heap_alloc_aligned(&p, h, 1, UINT64_C(1) << 63, NULL), STOW_ERR_INVALID);
+  shut(h, d);
+}
+
+/* Once through the hot path and once with a listener, who is told of none of it. */
+static uint64_t told(void *user, const stow_heap_event *e) {
+  if (e->kind == STOW_EVENT_FREE) ++*(uint64_t *)user;
+  return 0;
+}
+
+TEST(frees_that_cannot_be_are_refused_with_the_reason)
+{
+  for (int heard = 0; heard < 2; heard++) {
+    stow_device *d = card(64 * MIB);
+    stow_heap *h = open_on(d);
+    uint64_t frees = 0, wild = 0;
+    if (heard) CHECK_OK(stow_heap_add_sink(h, told, &frees, STOW_EVENT_ALL));
+    for (int i = 0; i < 200; i++) CHECK_OK(stow_heap_free(h, need(h, 600), NULL)); /* warm */
+    frees = 0;
+    uint64_t big = need(h, 8 * MIB), small = need(h, 600);
+    CHECK_STATUS(stow_heap_free(h, 12345, NULL), STOW_ERR_NOT_FOUND);
+    CHECK_MESSAGE("not an address of this heap");
+    CHECK_STATUS(stow_heap_free(h, (uint64_t)(uintptr_t)&wild, NULL), STOW_ERR_NOT_FOUND);
+    CHECK_STATUS(stow_heap_free(h, UINT64_MAX, NULL), STOW_ERR_NOT_FOUND);
+    CHECK_STATUS(stow_heap_free(h, big + 512, NULL), STOW_ERR_NOT_FOUND);
+    CHECK_MESSAGE("points into an allocation, not at its start");
+    CHECK_STATUS(stow_heap_free(h, big + 4 * MIB, NULL), STOW_ERR_STATE);
+    CHECK_MESSAGE("never allocated");
+    CHECK_STATUS(stow_heap_free(h, small + 512, NULL), STOW_ERR_NOT_FOUND);
+    CHECK_STATUS(stow_heap_free(h, small + 1, NULL), STOW_ERR_NOT_FOUND);
+    CHECK_STATUS(stow_heap_free(h, small + 1024, NULL), STOW_ERR_STATE);
+    CHECK_OK(stow_heap_free(h, 0, NULL));
+    CHECK_U64(frees, 0);
+    CHECK_OK(stow_heap_free(h, big, NULL));
+    CHECK_STATUS(stow_heap_free(h, big, NULL), STOW_ERR_STATE);
+    CHECK_MESSAGE("freed twice");
+#ifdef STOWAGE_CHECKS
+    CHECK_MESSAGE("allocated by the code at 0x");
+#endif
+    CHECK_OK(stow_heap_free(h, small, NULL));
+    CHECK_STATUS(stow_heap_free(h, small, NULL), STOW_ERR_STATE);
+    CHECK_MESSAGE("freed twice");
+    CHECK_U64(frees, heard ? 2 : 0);
+    stow_heap_stats s;
+    CHECK_OK(stow_heap_get_stats(h, &s));
+    CHECK_U64(s.live_count, 0);
+    shut(h, d);
+  }
+}
+
+TEST(a_closed_heap_says_so)
+{
+  stow_device *d = card(64 * MIB);
+  stow_heap *h = open_on(d);
+  uint64_t p, left = need(h, MIB);
+  CHECK_STATUS(stow_heap_close(h), STOW_ERR_STATE);
+  CHECK_MESSAGE("1 allocations live");
+  CHECK_STATUS(stow_heap_free(h, left, NULL), STOW_ERR_STATE);
+  CHECK_MESSAGE("it is closed");
+  CHECK_STATUS(stow_heap_alloc(&p, h, 1, NULL), STOW_ERR_STATE);
+  CHECK_MESSAGE("it is closed");
+  CHECK_STATUS(stow_heap_record_stream(h, left, NULL), STOW_ERR_STATE);
+  CHECK_STATUS(stow_heap_migrate(h, left, STOW_TIER_HOST), STOW_ERR_STATE);
+  CHECK_STATUS(stow_heap_close(h), STOW_ERR_STATE);
+  CHECK_MESSAGE("closed twice");
+  CHECK_OK(stow_device_close(d)); /* and everything went back to the card */
+}
+
+TEST(a_limit_below_what_is_live_is_refused_and_changes_nothing)
+{
+  stow_device *d = card(64 * MIB);
+  stow_heap *h = open_on(d);
+  uint64_t p = need(h, 20 * MIB), q = need(h, 20 * MIB);
+  CHECK_OK(stow_heap_free(h, q, NULL));
+  CHECK_STATUS(stow_heap_set_limit(h, STOW_TIER_VRAM, 10 * MIB), STOW_ERR_STATE);
+  CHECK_MESSAGE(
+      "limit of 10485760 bytes for vram: live allocations hold 20971520; free some first");
+  stow_heap_stats s;
+  CHECK_OK(stow_heap_get_stats(h, &s));
+  CHECK_U64(s.tier[STOW_TIER_VRAM].limit_bytes, 64 * MIB);
+  CHECK_STATUS(stow_heap_set_limit(h, STOW_TIER_DISK, 0), STOW_ERR_INVALID);
+  CHECK_MESSAGE("tier 2 has none");
+  CHECK_OK(stow_heap_free(h, p, NULL));
+  CHECK_OK(stow_heap_set_limit(h, STOW_TIER_VRAM, 10 * MIB));
+  shut(h, d);
+}
+
+TEST(a_device_that_vanishes_is_told_by_every_call)
+{
+  stow_device *d = card(64 * MIB), *breaks;
+  CHECK_OK(stow_fault_open(&breaks, d));
+  stow_heap *h = open_on(breaks);
+  uint64_t p = need(h, 8 * MIB), q;
+  CHECK_OK(stow_fault_arm(breaks, STOW_FAULT_PAGE_CREATE, 1, true, STOW_ERR_DEVICE_LOST));
+  CHECK_STATUS(stow_heap_alloc(&q, h, 16 * MIB, NULL), STOW_ERR_DEVICE_LOST);
+  CHECK_U64(q, 0);
+  CHECK_STATUS(stow_heap_alloc(&q, h, 512, NULL), STOW_ERR_DEVICE_LOST);
+  CHECK_MESSAGE("its device is lost; close it and open a new one");
+  CHECK_STATUS(stow_heap_free(h, p, NULL), STOW_ERR_DEVICE_LOST);
+  CHECK_MESSAGE("its device is lost");
+  stow_heap_stats s;
+  CHECK_STATUS(stow_heap_get_stats(h, &s), STOW_ERR_DEVICE_LOST);
+  CHECK_STATUS(stow_heap_close(h), STOW_ERR_STATE); /* p was live; all the same it is closed */
+  CHECK_STATUS(stow_heap_free(h, p, NULL), STOW_ERR_STATE);
+  CHECK_OK(stow_device_close(breaks));
+}
+
+TEST(heap_migrate_says_what_it_cannot_do)
+{
+  stow_device *d = card(64 * MIB);
+  stow_heap *h = open_on(d);
+  uint64_t p = need(h, 8 * MIB), small = need(h, 100);
+  CHECK_STATUS(stow_heap_migrate(h, p, STOW_TIER_HOST), STOW_ERR_UNSUPPORTED);
+  CHECK_STATUS(stow_heap_migrate(h, p, STOW_TIER_DISK), STOW_ERR_UNSUPPORTED);
+  CHECK_MESSAGE("disk_folder");
+  CHECK_STATUS(stow_heap_migrate(h, small, STOW_TIER_DISK), STOW_ERR_UNSUPPORTED);
+  CHECK_MESSAGE("tag");
+  CHECK_STATUS(stow_heap_migrate(h, p + 512, STOW_TIER_DISK), STOW_ERR_NOT_FOUND);
+  CHECK_STATUS(stow_heap_migrate(h, p, (stow_tier)9), STOW_ERR_INVALID);
+  CHECK_OK(stow_heap_free(h, p, NULL));
+  CHECK_OK(stow_heap_free(h, small, NULL));
+  shut(h, d);
+}
+
+TEST(heap_refuses_options_it_does_not_know)
+{
+  stow_heap *h;
+  stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
+  o.device_name = "sim:64M";
+  o.version = 99;
+  CHECK_STATUS(stow_heap_open(&h, &o), STOW_ERR_INVALID);
+  o.version = STOW_HEAP_OPTIONS_VERSION;
+  o.page_bytes_max = 3 * MIB;
+  CHECK_STATUS(stow_heap_open(&h, &o), STOW_ERR_INVALID);
+  o.page_bytes_max = 0;
+  CHECK_OK(stow_heap_open(&h, &o));
+  CHECK_OK(stow_heap_close(h));
+  CHECK_OK(stow_heap_close(NULL));
+  stow_sim_options so = STOW_SIM_OPTIONS_INIT;
+  so.no_vmm = true;
+  CHECK_OK(stow_sim_open(&o.device, &so));
+  CHECK_STATUS(stow_heap_open(&h, &o), STOW_ERR_UNSUPPORTED);
+  CHECK_OK(stow_device_close(o.device));
+}
+
+TEST_MAIN
