@@ -4,6 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1 gpu=${2:-}
+tools/setup.sh bench || true
+[ -n "${STOWAGE_PEER_TLSF:-}" ] || [ ! -e build/peers/libtlsf.so ] || export STOWAGE_PEER_TLSF=$PWD/build/peers/libtlsf.so
 count=0
 for program in "$build"/bench/*_bench; do
   [ -x "$program" ] || continue

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh build|test|lint|fuzz: installs what is missing for that, and only that.
+# setup.sh build|test|lint|fuzz|bench: installs what is missing for that, and only that.
 #
 # Where it may (root on a Debian or Ubuntu system) it installs; where it may not, it goes on with what is there if that is
 # enough to build, and otherwise prints the one command to run. Costs milliseconds when nothing is missing.
@@ -64,6 +64,11 @@ find_missing() {
     need cppcheck has cppcheck
     want shellcheck has shellcheck
   fi
+  # The peers heap_bench measures beside: nothing is lost but the comparison where they cannot be had.
+  if [ "$purpose" = bench ]; then
+    want libmimalloc2.0 library libmimalloc.so.2
+    want git has git
+  fi
   if [ "$purpose" = fuzz ]; then
     need clang has clang
     # Linking a target without its entry point fails too, so look for the runtime itself.
@@ -74,6 +79,24 @@ find_missing() {
 library() { { ldconfig -p || /sbin/ldconfig -p; } 2> /dev/null | grep -F "$1 " > /dev/null; }
 # In the first python3 of the path, or in the system's own, where packages go.
 python_has() { python3 -c "import $1" > /dev/null 2>&1 || /usr/bin/python3 -c "import $1" > /dev/null 2>&1; }
+# A shared library the dynamic linker finds.
+library() { [ -n "$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null | grep -F "$1 ")" ]; }
+# TLSF has no package: its two files are cloned and built in build/peers, tried once; files put there by hand do as well.
+tlsf() {
+  local peers
+  peers=$(dirname "$0")/../build/peers
+  [ ! -e "$peers/libtlsf.so" ] || return 0
+  mkdir -p "$peers"
+  if [ ! -e "$peers/tlsf/tlsf.c" ] && [ ! -e "$peers/tried" ] && has git; then
+    touch "$peers/tried"
+    GIT_TERMINAL_PROMPT=0 timeout 30 git clone -q --depth 1 https://github.com/mattconte/tlsf "$peers/tlsf" 2> /dev/null || true
+  fi
+  if [ -e "$peers/tlsf/tlsf.c" ]; then
+    "$cc" -O2 -DNDEBUG -fPIC -shared -o "$peers/libtlsf.so" "$peers/tlsf/tlsf.c"
+  else
+    echo "setup: TLSF could not be fetched; put tlsf.c and tlsf.h (mattconte/tlsf) into build/peers/tlsf to compare with it" >&2
+  fi
+}
 # Any of the names the page's tests look for.
 browser() { has chromium || has chromium-browser || has google-chrome; }
 fuzzer_runtime() {
@@ -82,13 +105,14 @@ fuzzer_runtime() {
 }
 
 find_missing
+[ "$purpose" != bench ] || trap tlsf EXIT
 [ ${#must[@]} -eq 0 ] && [ ${#nice[@]} -eq 0 ] && exit 0
 # What is only nice to have and could not be had is not asked for at every run.
 tried=$(dirname "$0")/../build/setup.$purpose
 if [ ${#must[@]} -eq 0 ] && [ "$(cat "$tried" 2> /dev/null)" = "${nice[*]}" ]; then exit 0; fi
 if [ "$(id -u)" = 0 ] && has apt-get; then
   log=$(mktemp)
-  trap 'rm -f "$log"' EXIT
+  trap 'rm -f "$log"; [ "$purpose" != bench ] || tlsf' EXIT
   export DEBIAN_FRONTEND=noninteractive
   # Package lists of a fresh machine are empty or old: bring them up to date first. Twice, because what clang needs is known
   # only when clang is there.

@@ -113,8 +113,8 @@ static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier 
   if ((*ptr = lane_take(l, r, tier)) != 0) return STOW_OK;
   if (!arena_plan(a, &at->w, request_units(r), request_align(r))) {
     /* Longer than any run of addresses, which are several times the card: it lacks all of it. */
-    uint64_t page = h->props.page_bytes;
-    at->w.missing = (r->bytes + page - 1) / page * page;
+    uint64_t most = h->props.page_bytes - 1;
+    at->w.missing = (r->bytes + most) & ~most;
     return STOW_ERR_OUT_OF_MEMORY;
   }
   uint64_t have = pool_room(&h->pool, tier);

@@ -114,7 +114,7 @@ TEST(live_memory_moves_between_tiers_between_the_work_that_uses_it)
   for (int i = 0; i < 2; i++) CHECK_OK(stow_heap_alloc(&busy[i], h, 256 * MIB, others[i]));
   block moving = {.bytes = 96 * MIB + 512};
   CHECK_OK(stow_heap_alloc(&moving.ptr, h, moving.bytes, mine));
-  uint8_t *buffer = malloc(moving.bytes);
+  uint8_t *buffer = malloc(256 * MIB);
   stow_tier road[] = {STOW_TIER_HOST, STOW_TIER_VRAM, STOW_TIER_DISK, STOW_TIER_VRAM,
                       STOW_TIER_HOST, STOW_TIER_DISK, STOW_TIER_HOST, STOW_TIER_VRAM};
   for (int round = 0; round < 8; round++) {
@@ -131,7 +131,7 @@ TEST(live_memory_moves_between_tiers_between_the_work_that_uses_it)
     check_bytes(d, &moving, mine, buffer);
   }
   for (int i = 0; i < 2; i++) {
-    block b = {.ptr = busy[i], .bytes = 64 * MIB, .value = (uint8_t)(7 * 20 + 19)};
+    block b = {.ptr = busy[i], .bytes = 256 * MIB, .value = (uint8_t)(7 * 20 + 19)};
     check_bytes(d, &b, others[i], buffer);
     CHECK_OK(stow_heap_free(h, busy[i], others[i]));
   }
