@@ -73,7 +73,7 @@ static stow_status too_small(const plan *p, uint64_t needed) {
 /* ---- readers ---- */
 
 static uint64_t reader_bytes(const plan *p) {
-  uint64_t bytes = p->stage_bytes + p->cache_bytes;
+  uint64_t bytes = p->stage_bytes + p->cache_bytes + p->parts * p->bounce_bytes;
   for (uint32_t i = 0; i < p->parts; i++)
     if (p->scratch_least[i] > 0) bytes += most(p->scratch_bytes, p->scratch_least[i]);
   return bytes;
@@ -161,6 +161,7 @@ static stow_status finish(plan *p) {
 static void begin(plan *p) {
   p->scratch_bytes = p->memory_bytes >= LARGE_BUDGET ? SCRATCH_LARGE : SCRATCH_SMALL;
   p->stage_bytes = p->shuffle && p->file_row_bytes < PLAN_LARGE_ROW ? 0 : p->scratch_bytes;
+  p->bounce_bytes = p->drop_cache ? p->scratch_bytes : 0;
   p->block_rows = p->window_rows = p->windows = 0;
   choose_readers(p);
 }

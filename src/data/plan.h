@@ -37,6 +37,7 @@ typedef struct plan {
   uint64_t window_rows;   /* 0: no window; else a multiple of batch_rows, or all rows of the rank */
   uint32_t windows;       /* 2: one is read while the other is dealt out; 1: it holds everything */
   uint64_t piece_rows;    /* read at a time into a window */
+  uint64_t bounce_bytes;  /* of each reader and file that reads past the page cache; 0: none does */
   uint64_t drop_bytes;    /* page cache is given back in pieces of this size */
   uint64_t planned_bytes;
 } plan;

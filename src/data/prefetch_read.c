@@ -113,6 +113,7 @@ static void advise(const prefetch *p, const rows *part) {
   if (from->fd < 0) return;
   from->drop = p->plan->drop_cache;
   if (p->plan->drop_bytes < from->drop_bytes) from->drop_bytes = p->plan->drop_bytes;
+  if (p->plan->bounce_bytes > 0) source_go_direct(from, (size_t)p->plan->bounce_bytes);
   if (p->plan->shuffle) posix_fadvise(from->fd, 0, 0, POSIX_FADV_RANDOM);
 }
 

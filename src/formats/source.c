@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/hostmem.h"
 #include "formats/remote.h"
 
@@ -27,7 +30,7 @@ bool source_too_large_to_cache(uint64_t bytes) {
 
 stow_status source_open(source *s, const char *path) {
   if (remote_is(path)) return remote_open(s, path);
-  *s = (source){.fd = -1, .name = path};
+  *s = (source){.fd = -1, .direct_fd = -1, .name = path};
   /* Not blocking: opening a pipe that nobody writes to must not hang. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
@@ -51,12 +54,55 @@ stow_status source_open(source *s, const char *path) {
 }
 
 void source_open_memory(source *s, const void *bytes, size_t count, const char *name) {
-  *s = (source){.fd = -1, .memory = bytes, .bytes = count, .name = name};
+  *s = (source){.fd = -1, .direct_fd = -1, .memory = bytes, .bytes = count, .name = name};
 }
 
 void source_open_reader(source *s, const source_reader *reader, uint64_t bytes, const char *name) {
-  *s = (source){.fd = -1, .reader = *reader, .bytes = bytes, .name = name};
+  *s = (source){.fd = -1, .direct_fd = -1, .reader = *reader, .bytes = bytes, .name = name};
 }
+
+/* ---- past the page cache ---- */
+
+/* Offsets, lengths and addresses of direct reads are multiples of this: the largest block that
+ * disks have. */
+#define DIRECT_UNIT UINT64_C(4096)
+/* A smaller read costs less through the page cache. */
+#define DIRECT_LEAST (UINT64_C(128) << 10)
+
+static void stop_direct(source *s) {
+  if (s->direct_fd >= 0) close(s->direct_fd);
+  s->direct_fd = -1;
+  free(s->bounce);
+  s->bounce = NULL;
+}
+
+void source_go_direct(source *s, size_t bounce_bytes) {
+  char path[64];
+  if (s->fd < 0 || s->bounce != NULL) return;
+  s->bounce_bytes = (size_t)round_down(bounce_bytes, DIRECT_UNIT);
+  if (s->bounce_bytes < DIRECT_LEAST) return;
+  snprintf(path, sizeof path, "/proc/self/fd/%d",
+           s->fd); /* the same file, whatever its name is now */
+  s->bounce = aligned_alloc(DIRECT_UNIT, s->bounce_bytes);
+  s->direct_fd = s->bounce != NULL ? open(path, O_RDONLY | O_CLOEXEC | O_DIRECT) : -1;
+  if (s->direct_fd < 0) stop_direct(s);
+}
+
+/* As much as one direct read brings of the bytes from `offset` on; 0: not this way. */
+static size_t read_direct(source *s, uint64_t offset, char *to, size_t count) {
+  uint64_t start = round_down(offset, DIRECT_UNIT), end = round_up(offset + count, DIRECT_UNIT);
+  size_t wanted = end - start < s->bounce_bytes ? (size_t)(end - start) : s->bounce_bytes;
+  size_t within = (size_t)(offset - start);
+  ssize_t got = pread(s->direct_fd, s->bounce, wanted, (off_t)start);
+  if (got < 0 && errno == EINVAL) stop_direct(s); /* other rules on this file system */
+  if (got <= (ssize_t)within) return 0;
+  size_t part = (size_t)got - within;
+  if (part > count) part = count;
+  memcpy(to, s->bounce + within, part);
+  return part;
+}
+
+/* ---- giving page cache back ---- */
 
 static void drop_read(source *s) {
   if (s->drop_to > s->drop_from)
@@ -68,6 +114,7 @@ static void drop_read(source *s) {
 void source_close(source *s) {
   if (s->fd >= 0 && s->drop) drop_read(s);
   if (s->fd >= 0) close(s->fd);
+  if (s->bounce != NULL) stop_direct(s);
   if (s->reader.close != NULL) s->reader.close(s->reader.user);
   s->fd = -1;
   s->memory = NULL;
@@ -97,7 +144,15 @@ stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
     return STOW_OK;
   }
   char *at = to;
+  uint64_t cached_from = offset;
   for (size_t left = count; left > 0;) {
+    if (s->bounce != NULL && left >= DIRECT_LEAST) {
+      size_t part = read_direct(s, offset + (count - left), at, left);
+      at += part;
+      left -= part;
+      cached_from += part;
+      if (part > 0) continue;
+    }
     ssize_t got = pread(s->fd, at, left, (off_t)(offset + (count - left)));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
@@ -111,7 +166,7 @@ stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
     at += got;
     left -= (size_t)got;
   }
-  if (s->drop) drop_behind(s, offset, offset + count);
+  if (s->drop && cached_from < offset + count) drop_behind(s, cached_from, offset + count);
   return STOW_OK;
 }
 

@@ -30,6 +30,9 @@ typedef struct source {
   bool drop;                   /* give page cache back behind what is read */
   uint64_t drop_from, drop_to; /* read since it was last given back, without a gap */
   uint64_t drop_bytes;         /* given back in pieces of this size */
+  int direct_fd;               /* reads past the page cache; -1: none */
+  uint8_t *bounce;
+  size_t bounce_bytes;
   uint64_t device, inode, changed_ns;
 } source;
 
@@ -42,6 +45,10 @@ void source_open_memory(source *s, const void *bytes, size_t count, const char *
 /* The same through a reader, which has `bytes` bytes. */
 void source_open_reader(source *s, const source_reader *reader, uint64_t bytes, const char *name);
 void source_close(source *s);
+/* Reads of some size go past the page cache from now on, through `bounce_bytes` of memory: faster
+ * than filling it and giving it back, and nothing is ever charged for it. Where the file system or
+ * the memory does not allow that, everything stays as it was. */
+void source_go_direct(source *s, size_t bounce_bytes);
 /* True for a file that would fill more than half of what the host may still give: reading it leaves
  * nothing cached. */
 bool source_too_large_to_cache(uint64_t bytes);
