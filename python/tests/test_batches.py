@@ -111,6 +111,25 @@ class Rows(Case):
                 self.assertEqual(total, self.x.sum())
 
 
+    def test_datasets_of_hdf5(self):
+        try:
+            import h5py
+        except ImportError:
+            self.skipTest("no h5py to write one with")
+        with h5py.File(self.path("a.h5"), "w") as file:
+            file.create_dataset("x", data=self.x, chunks=(500, 50), compression="gzip")
+            file.create_dataset("y", data=self.y)
+        try:
+            for shuffle in (False, True):
+                seen = []
+                for x, y in stowage.batches([self.path("a.h5:x"), self.path("a.h5:y")], 700, shuffle=shuffle, memory="16M"):
+                    np.testing.assert_array_equal(x, self.x[y])
+                    seen.append(y)
+                np.testing.assert_array_equal(np.sort(np.concatenate(seen)), self.y)
+        except stowage.Unsupported as error:
+            self.skipTest(str(error))
+
+
 class Refusals(Case):
     def refused(self, kind, words, *given, **more):
         with self.assertRaises(kind) as caught:

@@ -82,7 +82,7 @@ static stow_status measure(stow_batches *b) {
     p->row_bytes[i] = r->row_bytes;
     p->file_row_bytes += r->file_row_bytes;
     p->scratch_least[i] = rows_scratch_least(r);
-    p->forward_only |= rows_forward_only(r);
+    p->one_reader |= rows_one_reader(r);
     p->remote |= rows_remote(r);
     if (b->origins[i].options.read == NULL && remote_is(b->origins[i].options.path))
       p->cache_bytes += REMOTE_CACHE_BYTES;
@@ -112,7 +112,8 @@ static stow_status spool_deflated(stow_batches *b) {
     STOW_TRY(spool_origin(&b->spools[i], &b->origins[i]));
     STOW_TRY(rows_open(&b->first[i], &b->origins[i]));
   }
-  p->forward_only = false;
+  p->one_reader = false;
+  for (uint32_t i = 0; i < p->parts; i++) p->one_reader |= rows_one_reader(&b->first[i]);
   return plan_make(p);
 }
 
@@ -132,8 +133,7 @@ static stow_status open_batches(stow_batches *b, const stow_array_options *files
   STOW_TRY(open_files(b, files));
   STOW_TRY(measure(b));
   STOW_TRY(plan_make(&b->plan));
-  if (b->plan.shuffle && b->plan.forward_only && b->plan.block_rows > 0)
-    STOW_TRY(spool_deflated(b));
+  if (b->plan.shuffle && b->plan.one_reader && b->plan.block_rows > 0) STOW_TRY(spool_deflated(b));
   return start(b);
 }
 

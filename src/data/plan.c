@@ -79,9 +79,9 @@ static uint64_t reader_bytes(const plan *p) {
   return bytes;
 }
 
-/* A deflated file is read by one; a remote one by several, because each waits for answers; a local
- * one by as many as there are processors, four at most: then the disk is the limit. A budget of
- * 8 MiB feeds one. */
+/* A deflated file is read by one, and so is HDF5; a remote one by several, because each waits for
+ * answers; a local one by as many as there are processors, four at most: then the disk is the
+ * limit. A budget of 8 MiB feeds one. */
 static void choose_readers(plan *p) {
   long online = sysconf(_SC_NPROCESSORS_ONLN);
   uint64_t wanted = p->readers_asked;
@@ -89,7 +89,7 @@ static void choose_readers(plan *p) {
     uint64_t machine = p->remote ? 8 : online < 1 ? 1 : least((uint64_t)online, 4);
     wanted = most(1, least(machine, p->memory_bytes / (UINT64_C(8) << 20)));
   }
-  if (p->forward_only) wanted = 1;
+  if (p->one_reader) wanted = 1;
   p->readers = (uint32_t)least(wanted, READERS_MOST);
   while (p->readers > 1 && p->readers * reader_bytes(p) > p->memory_bytes / READERS_SHARE)
     p->readers--;

@@ -22,7 +22,7 @@ typedef struct plan {
   uint64_t scratch_least[STOW_BATCHES_FILES_MAX]; /* to convert; 0: not converted */
   uint64_t rows, rank_rows, first_place; /* of the files; of this rank, from that place on */
   uint64_t batch_rows, batch_count;
-  bool shuffle, forward_only, remote;
+  bool shuffle, one_reader, remote;
   uint64_t cache_bytes; /* of each reader's connections */
   uint32_t readers_asked;
   uint64_t memory_bytes;

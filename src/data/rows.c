@@ -2,6 +2,7 @@
 #include "data/rows.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,13 +103,23 @@ static stow_status check_types(rows *r, const origin *o) {
   return STOW_OK;
 }
 
+/* libhdf5 knows no threads; this keeps ours apart. */
+static pthread_mutex_t hdf5_guard = PTHREAD_MUTEX_INITIALIZER;
+
+static stow_status open_path(rows *r, const origin *o) {
+  const array_spec *spec = o->spec.type != DTYPE_NONE ? &o->spec : NULL;
+  if (remote_is(o->options.path)) return array_open(&r->from, o->options.path, spec);
+  pthread_mutex_lock(&hdf5_guard); /* what it is, is known only when it is open */
+  stow_status status = array_open(&r->from, o->options.path, spec);
+  pthread_mutex_unlock(&hdf5_guard);
+  r->serial = status == STOW_OK && r->from.from->fd < 0;
+  return status;
+}
+
 stow_status rows_open(rows *r, const origin *o) {
   *r = (rows){.opened_from = o};
   const char *const *before = remote_set_headers(o->options.headers);
-  stow_status status =
-      o->options.read != NULL
-          ? open_reader(r, o)
-          : array_open(&r->from, o->options.path, o->spec.type != DTYPE_NONE ? &o->spec : NULL);
+  stow_status status = o->options.read != NULL ? open_reader(r, o) : open_path(r, o);
   remote_set_headers(before);
   if (status == STOW_OK) status = check_types(r, o);
   if (status != STOW_OK) return rows_close(r), status;
@@ -124,7 +135,9 @@ stow_status rows_open(rows *r, const origin *o) {
 }
 
 void rows_close(rows *r) {
+  if (r->serial) pthread_mutex_lock(&hdf5_guard);
   array_close(&r->from);
+  if (r->serial) pthread_mutex_unlock(&hdf5_guard);
   if (r->reader != NULL) source_close(r->reader);
   free(r->reader);
   free(r->scratch);
@@ -135,8 +148,12 @@ bool rows_forward_only(const rows *r) {
   return r->from.in_zip && r->from.member.inflater != NULL;
 }
 
+bool rows_one_reader(const rows *r) {
+  return rows_forward_only(r) || r->serial;
+}
+
 bool rows_remote(const rows *r) {
-  return r->from.from->fd < 0;
+  return r->from.from->fd < 0 && !r->serial;
 }
 
 stow_status rows_same(const rows *r, const rows *first) {
@@ -217,12 +234,18 @@ stow_status rows_read(rows *r, uint64_t first, uint64_t count, void *to) {
                      "%s: rows %" PRIu64 " to %" PRIu64 " are wanted, it has %" PRIu64,
                      r->from.name, first, first + count, r->count);
   if (count == 0 || r->items == 0) return STOW_OK;
-  return in_file_order(r) ? read_items(r, first * r->items, count * r->items, to)
-                          : read_rows(r, first, count, to);
+  if (r->serial) pthread_mutex_lock(&hdf5_guard);
+  stow_status status = in_file_order(r) ? read_items(r, first * r->items, count * r->items, to)
+                                        : read_rows(r, first, count, to);
+  if (r->serial) pthread_mutex_unlock(&hdf5_guard);
+  return status;
 }
 
 stow_status rows_read_items(rows *r, uint64_t row, uint64_t item, uint64_t items, void *to) {
-  return read_items(r, row * r->items + item, items, to);
+  if (r->serial) pthread_mutex_lock(&hdf5_guard);
+  stow_status status = read_items(r, row * r->items + item, items, to);
+  if (r->serial) pthread_mutex_unlock(&hdf5_guard);
+  return status;
 }
 
 /* ---- in words ---- */

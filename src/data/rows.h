@@ -26,6 +26,7 @@ typedef struct rows {
   source *reader; /* ours, where the origin is a reader of the caller's */
   dtype to;
   bool cast;
+  bool serial;             /* HDF5: its library is for one thread of the process at a time */
   uint64_t count, items;   /* rows; items of one */
   uint64_t row_bytes;      /* as handed out */
   uint64_t file_row_bytes; /* as the file has it */
@@ -46,6 +47,8 @@ stow_status rows_read(rows *r, uint64_t first, uint64_t count, void *to);
 stow_status rows_read_items(rows *r, uint64_t row, uint64_t item, uint64_t items, void *to);
 /* Reading it backwards starts it anew: a deflated member. */
 bool rows_forward_only(const rows *r);
+/* Several readers would wait for one another. */
+bool rows_one_reader(const rows *r);
 /* Over a network: slow to answer, so several readers at once. */
 bool rows_remote(const rows *r);
 /* STOW_ERR_IO if another file stands there now than `first` was opened from. */
