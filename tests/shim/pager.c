@@ -13,6 +13,9 @@
  * Pages have PAGER_BYTES (4 MiB). Every answer is one line, "WORD CODE". What was written with fill
  * must be what see shows, wherever the page has come to be. */
 #include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,6 +142,43 @@ static int prop(cu_handle handle) {
   return code == CU_OK && got.location.type != CU_LOCATION_DEVICE ? -2 : code;
 }
 
+/* ---- work that goes on meanwhile ---- */
+
+enum { WORKERS = 3 };
+static pthread_t workers[WORKERS];
+static _Atomic int working, fills;
+static unsigned long work_from, work_count;
+
+static int fill(unsigned long i, unsigned long value) {
+  return DRIVER("cuMemsetD8Async", cu_result(*)(cu_addr, unsigned char, size_t, cu_stream))(
+      place(i), (unsigned char)value, bytes, NULL);
+}
+
+static void *work(void *user) {
+  cu_context context;
+  DRIVER("cuDevicePrimaryCtxRetain", cu_result(*)(cu_context *, cu_device))(&context, 0);
+  DRIVER("cuCtxSetCurrent", cu_result(*)(cu_context))(context);
+  for (unsigned long i = 0; working; i++) {
+    unsigned long at = work_from + i % work_count;
+    fills += fill(at, at) == CU_OK;
+  }
+  return user;
+}
+
+static int busy(unsigned long i, unsigned long count) {
+  work_from = i, work_count = count, working = 1;
+  for (int w = 0; w < WORKERS; w++)
+    if (pthread_create(&workers[w], NULL, work, NULL) != 0) return -2;
+  while (fills < 10) sched_yield();
+  return 0;
+}
+
+static int idle(void) {
+  working = 0;
+  for (int w = 0; w < WORKERS; w++) pthread_join(workers[w], NULL);
+  return 0;
+}
+
 /* The answer of one word; -1: it has said it itself. */
 static int run(const char *word) {
   const char *colon = strchr(word, ':');
@@ -156,9 +196,8 @@ static int run(const char *word) {
   if (IS("grant2")) return grant(a, b, 1);
   if (IS("take")) return take(a, b);
   if (IS("give")) return give(a, b);
-  if (IS("fill"))
-    return DRIVER("cuMemsetD8Async", cu_result(*)(cu_addr, unsigned char, size_t, cu_stream))(
-        place(a), (unsigned char)b, bytes, NULL);
+  if (IS("fill")) return fill(a, b);
+  if (IS("busy")) return busy(a, b);
   if (IS("see")) return see(word, a);
   if (IS("where")) return where(word, a);
   if (IS("export")) return export(handles[a]);
@@ -170,6 +209,7 @@ static int run(const char *word) {
   if (IS("trim")) return HOOKED(stow_shim_trim)((int)a);
   if (strcmp(word, "leave") == 0) return HOOKED(cuMemAddressFree)(range, PLACES * bytes);
   if (strcmp(word, "info") == 0) return figures(word);
+  if (strcmp(word, "idle") == 0) return idle();
   if (strcmp(word, "capture") == 0) return HOOKED(cuStreamBeginCapture_v2)(NULL, 0);
   if (strcmp(word, "endcapture") == 0) return HOOKED(cuStreamEndCapture)(NULL, &graph);
   return -2;

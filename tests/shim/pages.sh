@@ -49,6 +49,10 @@ if grep -q '12.0 MiB were moved out, 0 B home' "$folder/err"; then ok and_is_tol
 STOWAGE_MOVE=off paged moving_can_be_switched_off 'take 0;fill 0;fill 0;trim 0;trim 0;take 0;fill 0;fill 0;fill 0;take 0;where vram;where vram;where vram;where vram;where host;see 1 1;see 3 3;see 4 4;see 5 5;' "${spill[@]}" -- "${words[@]}"
 paged what_stays_comes_home_when_a_step_is_over 'take 0;fill 0;trim 0;give 0;trim 0;where vram;see 6 6;' "${spill[@]}" -- take:0+12 fill:11=6 trim:1 give:0+10 trim:2 where:11 see:11
 paged nothing_moves_while_a_graph_is_captured 'take 0;fill 0;trim 0;trim 0;take 0;capture 0;take 0;endcapture 0;where vram;where host;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 capture take:10+1 endcapture where:2 where:10
+# Other threads go on working on the very pages that move: none of their work meets an address that is not there.
+for turn in 1 2 3 4; do
+  paged "work_goes_on_while_pages_move_$turn" 'take 0;fill 0;trim 0;trim 0;take 0;busy 0;take 0;take 0;give 0;trim 0;trim 0;take 0;idle 0;see 2 2;see 9 9;where vram;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 busy:2+8 take:10+4 take:14+3 give:14+3 trim:1 trim:3 take:14+3 idle see:2 see:9 where:14
+done
 PAGER_EXPORTS=1 paged nothing_moves_where_pages_are_shared 'take 0;fill 0;make 0;export 0;trim 0;trim 0;take 0;take 0;where vram;where host;' "${spill[@]}" -- take:0+2 fill:0=1 make:0 export:0 trim:1 trim:2 take:2+7 take:10+1 where:2 where:10
 
 # Whatever call of the driver fails once, at whichever turn: the program is told or served, and never sees other bytes.
