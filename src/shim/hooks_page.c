@@ -133,6 +133,15 @@ cu_result cuMemExportToShareableHandle(void *shareable, cu_handle handle, int ty
   return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(shareable, real_handle(handle), type, flags);
 }
 
+/* For network cards: they reach the pages that are there now. */
+cu_result cuMemGetHandleForAddressRange(void *handle, cu_addr addr, size_t bytes, int type,
+                                        unsigned long long flags) {
+  __typeof__(&cuMemGetHandleForAddressRange) real = REAL(cuMemGetHandleForAddressRange);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  page_pin_range(addr, bytes);
+  return real(handle, addr, bytes, type, flags);
+}
+
 cu_result cuMemGetAllocationPropertiesFromHandle(cu_prop *prop, cu_handle handle) {
   __typeof__(&cuMemGetAllocationPropertiesFromHandle) real =
       REAL(cuMemGetAllocationPropertiesFromHandle);

@@ -17,7 +17,7 @@
 static uint64_t last_name;          /* guarded by pages_lock, as the one below */
 static size_t held_on_host;         /* tokens' pages there */
 static bool shared;                 /* one was pinned */
-static bool settled_known;          /* the program has let go of all it could, once */
+static _Atomic bool settled_known;  /* the program has let go of all it could, once */
 static _Thread_local bool trimming; /* it lets go because it was asked to */
 
 static void enter(void) {
@@ -518,6 +518,16 @@ cu_handle page_real(cu_handle handle) {
   return real;
 }
 
+void page_pin_range(cu_addr addr, size_t bytes) {
+  enter();
+  uint64_t name, value;
+  for (size_t at = 0; map_next(&tokens, &at, &name, &value);) {
+    token *t = (token *)(uintptr_t)value;
+    if (t->addr != 0 && t->addr < addr + bytes && t->addr + t->class->bytes > addr) pin(t);
+  }
+  leave();
+}
+
 bool page_prop(cu_prop *prop, cu_handle handle) {
   enter();
   const token *t = token_find(handle);
@@ -537,41 +547,34 @@ bool page_reclaim(unsigned device, uint64_t bytes) {
 
 /* ---- the rhythm ---- */
 
+/* The questions of a program's own thread are answered without the lock: it may hold one of its own
+ * that somebody waits for while pages move. */
+
 void page_step_ended(void) {
-  static uint64_t last_ns, last_out; /* guarded by pages_lock */
-  uint64_t now = clock_ns();
+  static _Atomic uint64_t last_ns, last_out;
   ledger *l = account_ledger();
   if (l->header == NULL) return;
-  enter();
-  uint64_t out = atomic_load(&l->header->moved_out_bytes);
-  bool spilled = held_on_host > 0 || out != last_out;
-  if (last_ns != 0) {
-    atomic_fetch_add(&l->header->steps[spilled], 1);
-    atomic_fetch_add(&l->header->steps_ns[spilled], now - last_ns);
-  }
-  last_ns = now;
-  last_out = out;
-  leave();
+  uint64_t now = clock_ns(), out = atomic_load(&l->header->moved_out_bytes);
+  uint64_t before = atomic_exchange(&last_ns, now);
+  bool spilled = atomic_exchange(&last_out, out) != out || atomic_load(&held_on_host) > 0;
+  if (before == 0) return;
+  atomic_fetch_add(&l->header->steps[spilled], 1);
+  atomic_fetch_add(&l->header->steps_ns[spilled], now - before);
 }
 
 bool page_trim_wanted(void) {
   if (spill_capturing()) return false;
-  enter();
   /* Once in any case: what is left then is what will stay. */
-  bool wanted = held_on_host > 0 || (!settled_known && class_count > 0 && gate_here());
-  leave();
-  return wanted;
+  return atomic_load(&held_on_host) > 0 ||
+         (!atomic_load(&settled_known) && gate_here() && gate_used());
+}
+
+bool page_home_wanted(void) {
+  return atomic_load(&held_on_host) > 0 && atomic_load(&settled_known) && !spill_capturing();
 }
 
 void page_trimming(bool begins) {
   trimming = begins;
-}
-
-bool page_home_wanted(void) {
-  enter();
-  bool wanted = held_on_host > 0 && settled_known && !spill_capturing();
-  leave();
-  return wanted;
 }
 
 void page_come_home(bool last) {

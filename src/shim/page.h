@@ -38,6 +38,8 @@ bool page_retain(cu_handle *handle, const void *addr);
  * again. 0: there is no memory for it. */
 cu_handle page_real(cu_handle handle);
 bool page_prop(cu_prop *prop, cu_handle handle);
+/* Something outside was given what is behind a range: it is never moved again. */
+void page_pin_range(cu_addr addr, size_t bytes);
 
 /* ---- free pages ---- */
 
