@@ -94,6 +94,8 @@ static const char *place(void *pointer) {
 /* Every name, straight: a stub has to carry all of ten words and eight numbers to the function of
  * the same name. */
 static int check_names(void) {
+  /* Asking the resolver decides whether there is a gate. */
+  if (getenv("ROAD_ASKS") != NULL) by_resolver("cuInit");
   void *(*past)(const char *) =
       (void *(*)(const char *))(uintptr_t)dlsym(RTLD_DEFAULT, "stow_shim_real");
   if (past == NULL) return 2;
