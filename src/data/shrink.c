@@ -311,20 +311,40 @@ static stow_status shrink_arrays(job *j, bool to_npz) {
 
 /* ---- a type asked for by name, one array to one npy: read once ---- */
 
+/* Between floats the cast itself proves that nothing is lost; what there is instead is only looked
+ * for where something would be. */
+static stow_status forced_floats(job *j, array *a, sink *s) {
+  array_facts *f = &j->result->facts.arrays[0];
+  loss l = {.exactly = true};
+  STOW_TRY(shrink_values(j, a, j->options->type, s, NULL, &l));
+  if (l.exceeded) {
+    budget again = *j->budget;
+    again.checkpoint = NULL;
+    j->done = 0;
+    STOW_TRY(inspect_array(f, a, &again, &j->done, j->total));
+    return refuse_type(j, f, NULL);
+  }
+  f->scanned = true;
+  f->values.count = a->count;
+  take_type(&j->result->items[0], f, j->options->type, NULL);
+  return STOW_OK;
+}
+
 static stow_status forced_pass(job *j, array *a, writer *w) {
   array_facts *f = &j->result->facts.arrays[0];
   shrink_item *item = &j->result->items[0];
   dtype to = j->options->type;
   sink s = {.file = w};
   loss l = {.tolerance = j->options->tolerance, .relative = j->options->relative};
-  bool rounding = j->options->tolerance > 0 && is_float(to) && is_float(a->type);
+  bool floats = is_float(to) && is_float(a->type), rounding = j->options->tolerance > 0 && floats;
+  item->bytes = f->bytes;
   STOW_TRY(scan_begin(&f->values, a->type));
   STOW_TRY(shrink_header(&s, npy_descr(to), a->fortran_order, a->shape, a->dims));
+  if (floats && !rounding) return forced_floats(j, a, &s);
   STOW_TRY(shrink_values(j, a, to, &s, &f->values, rounding ? &l : NULL));
   inspect_conclude(f);
   bool exact = scan_fits(&f->values, to);
   if (!exact && (!rounding || l.exceeded)) return refuse_type(j, f, rounding ? &l : NULL);
-  item->bytes = f->bytes;
   take_type(item, f, to, exact ? NULL : &l);
   return STOW_OK;
 }

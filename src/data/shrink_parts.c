@@ -10,7 +10,7 @@
 #include "data/team.h"
 #include "numbers/cast.h"
 
-enum { CHUNK_BYTES = 256 << 10, LOSS_RUN = 1024 };
+enum { CHUNK_BYTES = 256 << 10, LOSS_RUN = 1024, PAGE_BYTES = 4096 };
 
 stow_status sink_write(sink *s, const void *bytes, size_t count) {
   if (s->archive != NULL) return zip_out_write(s->archive, s->member, bytes, count);
@@ -78,15 +78,28 @@ static stow_status cast_chunk(const cast_job *c, array *a, scan *values, loss *l
     STOW_TRY(cast_values(made, c->to, from, a->type, count));
     out = made;
   }
-  if (l != NULL && out == made) loss_add(l, from, a->type, made, c->to, count);
+  if (l != NULL && l->exactly && out == made)
+    l->exceeded = !cast_was_exact(made, c->to, from, a->type, count);
+  else if (l != NULL && out == made)
+    loss_add(l, from, a->type, made, c->to, count);
   return write_chunk(c, out, first, count);
+}
+
+/* Fewer, so that the next chunk is written from a page's start: half pages cost the kernel twice.
+ */
+static size_t to_boundary(const cast_job *c, uint64_t first, size_t count) {
+  size_t width = dtype_bytes(c->to);
+  uint64_t end = c->sink->offset + (first + count) * width, past = end % PAGE_BYTES;
+  return past % width == 0 && past / width < count ? count - past / width : count;
 }
 
 static stow_status cast_range(void *context, range *r) {
   cast_job *c = context;
   array *a = r->a;
   scan values;
-  loss l = {.tolerance = c->state.loss.tolerance, .relative = c->state.loss.relative};
+  loss l = {.tolerance = c->state.loss.tolerance,
+            .relative = c->state.loss.relative,
+            .exactly = c->state.loss.exactly};
   char *from = aligned_alloc(64, 2 * CHUNK_BYTES);
   if (from == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", a->name);
   size_t wide = a->item_bytes > dtype_bytes(c->to) ? a->item_bytes : dtype_bytes(c->to);
@@ -94,11 +107,12 @@ static stow_status cast_range(void *context, range *r) {
   stow_status status = scan_begin(&values, a->type);
   for (uint64_t first = r->first; first < r->end && status == STOW_OK;) {
     size_t count = r->end - first < step ? (size_t)(r->end - first) : step;
+    if (c->direct) count = to_boundary(c, first, count);
     status = cast_chunk(c, a, c->scans ? &values : NULL, c->measures ? &l : NULL, from,
                         from + CHUNK_BYTES, first, count);
     first += count;
     if (status == STOW_OK) status = range_tell(r, count * a->item_bytes);
-    if (l.exceeded && c->sink == NULL) break;
+    if (l.exceeded && (c->sink == NULL || l.exactly)) break;
   }
   free(from);
   pthread_mutex_lock(&c->lock);

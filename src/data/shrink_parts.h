@@ -19,6 +19,7 @@ stow_status sink_write(sink *s, const void *bytes, size_t count);
 typedef struct loss {
   double tolerance;
   bool relative;
+  bool exactly; /* only whether there is any error, between floats */
   double worst; /* the largest error so far */
   bool exceeded;
 } loss;

@@ -91,7 +91,11 @@ static double to_double(const char *at, uint64_t digits, int64_t power, bool cut
   if (digits == 0) return 0;
   if (digits <= UINT64_C(1) << 53 && power >= -22 && power <= 22)
     return power < 0 ? (double)digits / exact_tens[-power] : (double)digits * exact_tens[power];
-  return power < 0 ? decimal_divided(digits, (int)-power) : multiplied(digits, (int)power);
+  if (power >= 0) return multiplied(digits, (int)power);
+  uint64_t bits = decimal_divided(digits, (int)-power);
+  double d;
+  memcpy(&d, &bits, sizeof d);
+  return d;
 }
 
 static inline bool is_digit(char c) {
@@ -181,8 +185,10 @@ decimal_kind decimal_read(const char *at, const char **end, decimal *value) {
   }
   *end = at;
   if (!point && !letter) return cut ? DECIMAL_BIG : integer(value, digits, minus);
-  value->d = to_double(first, digits, power, cut);
-  value->u |= (uint64_t)minus << 63;
+  double d = to_double(first, digits, power, cut);
+  uint64_t bits;
+  memcpy(&bits, &d, sizeof bits);
+  value->u = bits | (uint64_t)minus << 63;
   return DECIMAL_FLOAT;
 }
 
@@ -278,7 +284,7 @@ decimal_kind decimal_field(const char *at, size_t length, decimal *value) {
     return any_field(at, length, value);
   uint64_t digits = units * whole_tens[fraction] +
                     (eight_value(a) * 100000000 + eight_value(b)) * 100000000 + eight_value(c);
-  value->d = digits != 0 ? decimal_divided(digits, (int)fraction) : 0;
-  value->u |= (uint64_t)minus << 63; /* no branch: signs are as random as data gets */
+  /* No branch on the sign: it is as random as data gets. */
+  value->u = (digits != 0 ? decimal_divided(digits, (int)fraction) : 0) | (uint64_t)minus << 63;
   return DECIMAL_FLOAT;
 }

@@ -3,7 +3,6 @@
 #define FORMATS_DECIMAL_PARTS_H
 
 #include <stdint.h>
-#include <string.h>
 
 #define DECIMAL_POWERS 28 /* 5^27 < 2^63 < 5^28 */
 
@@ -20,7 +19,7 @@ extern const decimal_power decimal_powers[DECIMAL_POWERS];
  * 2021, "Number parsing at a gigabyte per second", section 5). 64 bits of the reciprocal decide all
  * but one case in 512, 128 bits every one within these powers; a tie is possible up to 10^4 alone.
  * No branch depends on the digits otherwise. */
-static inline double decimal_divided(uint64_t digits, int power) {
+static inline uint64_t decimal_divided(uint64_t digits, int power) {
   int zeros = __builtin_clzll(digits);
   digits <<= zeros;
   decimal_wide product = (decimal_wide)digits * decimal_powers[power].high;
@@ -36,10 +35,7 @@ static inline double decimal_divided(uint64_t digits, int power) {
   kept = (kept + (kept & 1)) >> 1;
   /* floor(power * log2(10)), good for far more than these powers. */
   int exponent = ((217706 * -power) >> 16) + 63 + upper - zeros + 1023;
-  uint64_t bits = ((uint64_t)exponent << 52) + (kept - (UINT64_C(1) << 52));
-  double d;
-  memcpy(&d, &bits, sizeof d);
-  return d;
+  return ((uint64_t)exponent << 52) + (kept - (UINT64_C(1) << 52));
 }
 
 #endif

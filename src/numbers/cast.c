@@ -36,6 +36,33 @@ stow_status cast_values(void *to, dtype to_type, const void *from, dtype from_ty
   return STOW_OK;
 }
 
+/* Between float types -0 survives, so equal values are enough; a NaN is a NaN whatever its bits. */
+static bool same_run(const void *a, const void *b, dtype type, size_t count) {
+  if (type == DTYPE_F64) return kernels_get()->same_f64(a, b, count);
+  if (type == DTYPE_F32) return kernels_get()->same_f32(a, b, count);
+  unsigned unlike = 0;
+  uint16_t infinity = type == DTYPE_F16 ? 0x7c00 : 0x7f80;
+  for (size_t i = 0; i < count; i++) {
+    uint16_t x = ((const uint16_t *)a)[i], y = ((const uint16_t *)b)[i];
+    unlike |= x != y && !((x & 0x7fff) > infinity && (y & 0x7fff) > infinity);
+  }
+  return unlike == 0;
+}
+
+bool cast_was_exact(const void *made, dtype made_type, const void *from, dtype from_type,
+                    size_t count) {
+  const char *out = made, *in = from;
+  uint64_t back[KERNEL_RUN];
+  for (size_t run; count > 0; count -= run) {
+    run = count < KERNEL_RUN ? count : KERNEL_RUN;
+    kernels_get()->cast[made_type][from_type](back, out, run);
+    if (!same_run(in, back, from_type, run)) return false;
+    out += run * dtype_bytes(made_type);
+    in += run * dtype_bytes(from_type);
+  }
+  return true;
+}
+
 void cast_swap_bytes(void *values, size_t width, size_t count) {
   char *at = values;
   switch (width) {

@@ -9,6 +9,7 @@
 #ifndef NUMBERS_CAST_H
 #define NUMBERS_CAST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/dtype.h"
@@ -16,6 +17,11 @@
 /* Converts `count` values. The two areas do not overlap; neither needs any alignment. Never fails
  * on known types. */
 stow_status cast_values(void *to, dtype to_type, const void *from, dtype from_type, size_t count);
+
+/* Did every one of `count` floats survive as what cast_values made of it, another type of float? A
+ * NaN is a NaN whatever its bits. Both areas are aligned to their types. */
+bool cast_was_exact(const void *made, dtype made_type, const void *from, dtype from_type,
+                    size_t count);
 
 /* Reverses the bytes of each of `count` values of `width` 2, 4 or 8, in place (big-endian files).
  */

@@ -40,6 +40,9 @@ typedef struct kernels {
   const char *name; /* "portable", "avx2", "avx512", "neon" */
   cast_kernel cast[DTYPE_COUNT][DTYPE_COUNT];
   scan_kernel scan[DTYPE_COUNT];
+  /* Every value equals the other's; NaN equals NaN. */
+  bool (*same_f32)(const float *a, const float *b, size_t count);
+  bool (*same_f64)(const double *a, const double *b, size_t count);
   compress_kernel compress[2][2]; /* values of 4, 8 bytes; indices uint16, int32. NULL: none */
 } kernels;
 
