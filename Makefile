@@ -5,6 +5,7 @@
 #   make test       everything that must hold     make bench-gpu   the benchmarks that need a card
 #   make lint       clang-tidy and cppcheck       make fuzz        long fuzzing [SECONDS=n each]
 #   make install    [PREFIX=/usr/local]           make format      let clang-format decide
+#   make wheels     Python wheels for both architectures, into dist/
 #
 # CC=clang (or gcc) chooses the compiler. Ninja is used where it is, plain Makefiles where it is not.
 
@@ -14,7 +15,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def' 2>/dev/null)
 
-.PHONY: all build setup demo test quick-test bench test-gpu bench-gpu fuzz lint install format clean
+.PHONY: all build setup demo test quick-test bench test-gpu bench-gpu fuzz lint install wheels format clean
 
 all: build
 
@@ -74,5 +75,8 @@ format:
 install: build
 	@cmake --install build/release --prefix "$(PREFIX)"
 
+wheels:
+	@tools/wheels.sh
+
 clean:
-	rm -rf build
+	rm -rf build dist

@@ -54,6 +54,13 @@ find_missing() {
     want python3-numpy python_has numpy
     want libcurl4 library libcurl.so.4
     want python3-scipy python_has scipy
+    want python3-venv python_has ensurepip
+    want python3-pip python_has pip
+    want python3-pandas python_has pandas
+    want python3-torch python_has torch
+    want python3-nbclient python_has nbclient
+    want python3-nbformat python_has nbformat
+    want python3-ipykernel python_has ipykernel
     want python3-h5py python_has h5py
     want openmpi-bin has mpirun
     case ${cc##*/} in clang*) need "$(clang_runtime)" sanitizer "$cc" address ;; esac

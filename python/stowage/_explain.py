@@ -15,13 +15,13 @@ import sys
 import tempfile
 import traceback
 import weakref
-from ctypes import c_char_p, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Union
 
 from . import _memory, _show
 from ._command import run, run_json
-from ._library import NotFound, StowageError, Unsupported, call
+from ._library import NotFound, OutOfMemory, StowageError, Unsupported, call, declare, lib
 from ._library import format_size as size
 
 #: Events kept of PyTorch's history, and so of what an explanation can look back at.
@@ -160,6 +160,8 @@ def annotate(error: BaseException) -> "Optional[Explanation]":
     if not isinstance(error, Exception) or not is_out_of_memory(error):
         return None
     before = getattr(error, "__stowage__", None)
+    if before is None and isinstance(error, OutOfMemory):
+        return None  # one of ours says itself what was asked and what was there
     from ._ram import undisturbed
 
     try:
@@ -168,14 +170,23 @@ def annotate(error: BaseException) -> "Optional[Explanation]":
     except Exception:  # the program's own error is never hidden behind ours
         return None
     if before is None:
-        note = "stowage: " + made.text
-        if hasattr(error, "add_note"):
-            error.add_note(note)
-        elif error.args and isinstance(error.args[0], str):
-            error.args = (error.args[0] + "\n" + note, *error.args[1:])
-        elif not error.args:
-            error.args = (note,)
+        _attach(error, made)
     return made
+
+
+def _attach(error: BaseException, made: Explanation) -> None:
+    """The explanation becomes a note of the exception, or a part of its text before Python 3.11."""
+    global _latest
+    _latest = made
+    with contextlib.suppress(Exception):
+        error.__stowage__ = made  # type: ignore[attr-defined]
+    note = "stowage: " + made.text
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    elif error.args and isinstance(error.args[0], str):
+        error.args = (error.args[0] + "\n" + note, *error.args[1:])
+    elif not error.args:
+        error.args = (note,)
 
 
 # ---- hooks ----
@@ -321,6 +332,35 @@ class _TraceOptions(ctypes.Structure):
     ]
 
 
+class _TraceRecord(ctypes.Structure):
+    _fields_ = [
+        ("addr", c_uint64),
+        ("bytes", c_uint64),
+        ("stream", c_uint64),
+        ("stack", c_uint32),
+        ("tag", c_uint32),
+        ("device", c_uint16),
+        ("kind", c_uint8),
+        ("tier", c_uint8),
+    ]
+
+
+class _TraceFrame(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("file", c_char_p), ("line", c_uint32), ("address", c_void_p)]
+
+
+_ALLOC, _FREE, _FAIL = 0, 2, 3
+_FRAMES_MAX = 32
+
+declare(
+    {
+        "stow_trace_event": (None, [c_void_p, POINTER(_TraceRecord)]),
+        "stow_trace_tag": (c_int, [c_void_p, c_char_p, POINTER(c_uint32)]),
+        "stow_trace_stack": (c_int, [c_void_p, c_uint64, POINTER(_TraceFrame), c_size_t, POINTER(c_uint32)]),
+        "stow_trace_stack_find": (c_uint32, [c_void_p, c_uint64]),
+    }
+)
+
 _recordings: "List[Recording]" = []
 _last_recording: "Optional[str]" = None
 
@@ -332,29 +372,52 @@ class Recording:
         self.path = path
         self._trace = c_void_p()
         self._torch = _memory.loaded("torch")
-        self._heaps: "List[Any]" = []
         if self._torch is not None and self._torch.cuda.is_available():
             start_history(self._torch)
-        else:
-            self._torch = None
-            options = _TraceOptions(version=1, record_path=os.fsencode(path))
-            call("stow_trace_open", ctypes.byref(self._trace), ctypes.byref(options))
-            from ._heap import open_heaps
+            return
+        self._torch = None
+        options = _TraceOptions(version=1, record_path=os.fsencode(path))
+        call("stow_trace_open", ctypes.byref(self._trace), ctypes.byref(options))
+        from ._heap import open_heaps
 
-            for one in open_heaps():
-                self.add_heap(one)
+        for one in open_heaps():
+            self.add_heap(one)
 
     def add_heap(self, one: Any) -> None:
-        """A heap was opened while this records."""
+        """A heap is there, or was opened while this records; what it is goes into the recording."""
         if self._trace:
-            call("stow_trace_add_heap", self._trace, one.handle)
-            self._heaps.append(one)
+            stats = one.stats()
+            call("stow_trace_fact", self._trace, b"device_name", (one.device or "the first device").encode())
+            call("stow_trace_fact", self._trace, b"device_bytes", str(stats["limit_bytes"]).encode())
 
-    def drop_heap(self, one: Any) -> None:
-        """And is closed."""
-        if one in self._heaps:
-            self._heaps.remove(one)
-            call("stow_trace_remove_heap", self._trace, one.handle)
+    def heap_event(self, kind: int, address: int, size_bytes: int, tag: "Optional[str]") -> None:
+        """What a heap did for the program, with the lines that asked for it."""
+        if not self._trace:
+            return
+        number = c_uint32()
+        if tag is not None:
+            lib().stow_trace_tag(self._trace, tag.encode(), ctypes.byref(number))
+        event = _TraceRecord(addr=address, bytes=size_bytes, stack=self._stack(), tag=number.value, kind=kind)
+        lib().stow_trace_event(self._trace, ctypes.byref(event))
+
+    def _stack(self) -> int:
+        """The number of the calling lines, without those of this package."""
+        frames: "List[Any]" = []
+        at: Any = sys._getframe(1)
+        while at is not None and len(frames) < _FRAMES_MAX:
+            if not at.f_globals.get("__name__", "").startswith("stowage."):
+                frames.append((at.f_code, at.f_lineno))
+            at = at.f_back
+        key = hash(tuple((id(code), line) for code, line in frames)) & (1 << 64) - 1 or 1
+        known = lib().stow_trace_stack_find(self._trace, key)
+        if known:
+            return known
+        listed = (_TraceFrame * max(1, len(frames)))()
+        for slot, (code, line) in zip(listed, frames):
+            slot.name, slot.file, slot.line = code.co_name.encode(), code.co_filename.encode(), line
+        number = c_uint32()
+        lib().stow_trace_stack(self._trace, key, listed, len(frames), ctypes.byref(number))
+        return number.value
 
     def mark(self, name: str, begins: bool) -> None:
         if self._trace:
@@ -371,8 +434,6 @@ class Recording:
             finally:
                 os.unlink(path)
         else:
-            for one in list(self._heaps):
-                self.drop_heap(one)
             trace, self._trace = self._trace, c_void_p()
             call("stow_trace_close", trace)
         _last_recording = self.path
@@ -413,14 +474,21 @@ def record(path: "Union[str, os.PathLike[str]]") -> "Iterator[Recording]":
         raise NotFound(f"{where}: its folder is not there; make it first")
     recording = Recording(where)
     _recordings.append(recording)
+    failed: "Optional[Exception]" = None
     try:
         yield recording
     except Exception as error:
-        annotate(error)
+        failed = error
         raise
     finally:
         _recordings.remove(recording)
         recording.finish()
+        if failed is not None and isinstance(failed, OutOfMemory):
+            # Of what was recorded: the words of a heap alone do not tell who held it.
+            with contextlib.suppress(Exception):
+                _attach(failed, Explanation([where], None))
+        elif failed is not None:
+            annotate(failed)
 
 
 def recordings() -> "List[Recording]":

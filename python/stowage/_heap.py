@@ -12,6 +12,7 @@ import weakref
 from ctypes import POINTER, c_bool, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional
 
+from ._explain import _ALLOC, _FAIL, _FREE, recordings
 from ._library import OutOfMemory, StowageError, Unsupported, call, declare, format_size, lib, parse_size
 
 _VRAM, _HOST = 0, 1
@@ -94,6 +95,23 @@ declare({"stow_heap_each": (c_int, [c_void_p, _VISIT, c_void_p])})
 _open_heaps: "weakref.WeakSet[Heap]" = weakref.WeakSet()
 
 
+class Block:
+    """An allocation that goes back to its heap with its last reference."""
+
+    __slots__ = ("address", "heap", "nbytes", "stream", "tag", "__weakref__")
+
+    def __init__(self, heap: "Heap", size: int, stream: int, tag: "Optional[str]") -> None:
+        self.heap, self.nbytes, self.stream, self.tag = heap, size, stream, tag
+        self.address = heap.alloc(size, stream=stream, tag=tag)
+
+    def __del__(self) -> None:
+        if getattr(self, "address", 0) and self.heap._handle:
+            self.heap.free(self.address, stream=self.stream)
+
+    def __repr__(self) -> str:
+        return f"<{format_size(self.nbytes)} at {self.address:#x}{', ' + self.tag if self.tag else ''}>"
+
+
 class Heap:
     """The allocator of one device. Addresses are plain numbers; what lies behind them is the device's.
 
@@ -110,8 +128,6 @@ class Heap:
         options.vram_limit_bytes, options.host_limit_bytes = vram, spill
         call("stow_heap_open", ctypes.byref(self._handle), ctypes.byref(options))
         _open_heaps.add(self)
-        from ._explain import recordings
-
         for one in recordings():
             one.add_heap(self)
 
@@ -130,14 +146,35 @@ class Heap:
             call("stow_tag_push", tag.encode())
         try:
             call("stow_heap_alloc", ctypes.byref(address), self.handle, bytes_wanted, stream or None)
+        except OutOfMemory:
+            self._tell(_FAIL, self.failure()["device_free_bytes"], bytes_wanted, tag)
+            raise
         finally:
             if tag is not None:
                 call("stow_tag_pop")
+        self._tell(_ALLOC, address.value, bytes_wanted, tag)
         return address.value
+
+    def block(self, size: "str | int", *, stream: int = 0, tag: Optional[str] = None) -> Block:
+        """The same as an object, freed when nothing refers to it any more.
+
+        >>> small = heap("sim:64M")
+        >>> kept = small.block("1M")
+        >>> del kept
+        >>> small.stats()["live_bytes"]
+        0
+        """
+        return Block(self, parse_size(size), stream, tag)
+
+    @staticmethod
+    def _tell(kind: int, address: int, size: int, tag: "Optional[str]" = None) -> None:
+        for one in recordings():
+            one.heap_event(kind, address, size, tag)
 
     def free(self, address: int, *, stream: int = 0) -> None:
         """Gives an address back; a wrong one is refused."""
         call("stow_heap_free", self.handle, address, stream or None)
+        self._tell(_FREE, address, 0)
 
     def trim(self, keep: "str | int" = 0) -> int:
         """Gives cached pages back to the device; how many bytes."""
@@ -194,10 +231,6 @@ class Heap:
         """Ends it; what was still live is freed and told as an error."""
         if not self._handle:
             return
-        from ._explain import recordings
-
-        for one in recordings():
-            one.drop_heap(self)
         handle, self._handle = self._handle, c_void_p()
         call("stow_heap_close", handle)
 

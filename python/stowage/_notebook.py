@@ -5,10 +5,12 @@ Loaded by `%load_ext stowage`. Out-of-memory errors of cells then carry their ex
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import _death, _explain, _memory, _objects, _ram, _release, _show
+from ._heap import open_heaps
 from ._library import format_size as size
 
 _hooked = False
@@ -132,6 +134,7 @@ class _Meter:
             for device in range(torch.cuda.device_count()):
                 torch.cuda.reset_peak_memory_stats(device)
         self.pools = {(pool.framework, pool.device): pool for pool in _memory.pools()}
+        self.heaps = {id(one): one.stats()["live_bytes"] for one in open_heaps()}
         self.cards = _memory.cards()
         self.exact = _reset_host_peak()
         self.host = _memory.host()
@@ -153,6 +156,10 @@ class _Meter:
             start = before.live_bytes if before is not None else 0
             top = max(0, pool.peak_bytes - start) if pool.framework == "torch" else None
             devices.append((f"{pool.framework} on device {pool.device}", top, pool.live_bytes - start))
+        for one in open_heaps():
+            live = one.stats()["live_bytes"]
+            if live != self.heaps.get(id(one), 0):
+                devices.append((f"heap on {one.device or 'the first device'}", None, live - self.heaps.get(id(one), 0)))
         for index, card in enumerate(_memory.cards()):
             if index < len(self.cards) and card.used_bytes != self.cards[index].used_bytes:
                 top = max(0, self.watch.peak_card_bytes - self.cards[index].used_bytes) if self.watch and len(self.cards) == 1 else None
@@ -214,6 +221,22 @@ def _drop_results(space: "Dict[str, Any]", things: "List[Any]") -> None:
             setattr(hook, name, "")
 
 
+def _drop_error(shell: Any) -> None:
+    """Empties the frames of the last error of a cell, which IPython keeps for %debug and %tb."""
+    result = getattr(shell, "last_execution_result", None)
+    error = getattr(result, "error_in_exec", None)
+    while error is not None:
+        if error.__traceback__ is not None:
+            traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+    if result is not None:
+        result.error_in_exec = None
+    for shower in (getattr(shell, "InteractiveTB", None), getattr(shell, "SyntaxTB", None)):
+        for name in ("tb", "etype", "evalue", "last_syntax_error"):
+            if getattr(shower, name, None) is not None:
+                setattr(shower, name, None)
+
+
 def _release_magic(line: str) -> Any:
     """%release x y: deletes the names, the results kept of them and the last traceback's frames, and frees what it can."""
     shell = _show.shell()
@@ -229,6 +252,7 @@ def _release_magic(line: str) -> Any:
             _drop_results(space, things)
         else:
             shell.displayhook.flush()
+        _drop_error(shell)
         things.clear()
         hidden = shell.user_ns_hidden
         for name in names:

@@ -108,6 +108,11 @@ def _tensorflow_piece(tensor: Any) -> "Optional[Large]":
         return None
 
 
+def _block_piece(block: Any) -> Large:
+    kind = f"stowage.Block {block.tag or ''}".rstrip()
+    return Large(kind, block.nbytes, block.heap.device or "the first device", ("block", id(block)), block, False)
+
+
 class Kinds:
     """Which types are memory worth telling, of the frameworks loaded when it was made."""
 
@@ -130,6 +135,9 @@ class Kinds:
             self._bases.append((tuple({getattr(scipy, "spmatrix", tuple), getattr(scipy, "sparray", scipy.spmatrix)}), _scipy_piece))
         if tensorflow is not None:
             self._bases.append((getattr(tensorflow, "Tensor", ()), _tensorflow_piece))
+        heaps = loaded(f"{_PACKAGE}._heap")
+        if heaps is not None:
+            self._bases.append((heaps.Block, _block_piece))
         for plain in (bytes, bytearray, str):
             self._makers[plain] = self._plain
 

@@ -205,7 +205,7 @@ class Kernel(unittest.TestCase):
             code = (
                 "# the cell that was too much\n"
                 "file = pathlib.Path(os.environ['XDG_STATE_HOME'], 'stowage', 'processes', f'{os.getpid()}.json')\n"
-                "while json.loads(file.read_text())['held_bytes'] < 560 << 20 or not json.loads(file.read_text())['cell']: time.sleep(0.05)\n"
+                "while not (json.loads(file.read_text())['cell'] or '').startswith('# the cell'): time.sleep(0.05)\n"
                 "print('ready', flush=True); time.sleep(100)"
             )
             client.execute(code)
@@ -243,11 +243,14 @@ class Kernel(unittest.TestCase):
             text, error = self.ask(client, "print(os.getpid())\nstowage.restart(vram='64M', spill='auto')")
             self.assertIn("run the cells again", text)
             before = text.split()[0]
-            client.wait_for_ready(timeout=60)
-            text, error = self.ask(client, "import os\nprint(os.getpid())\n'mine' in globals()")
-            while "True" in text:  # it answers still, before it begins again
-                time.sleep(0.1)
-                text, error = self.ask(client, "import os\nprint(os.getpid())\n'mine' in globals()")
+            text = "True"
+            for _ in range(20):
+                if "False" in text:
+                    break
+                # What is asked while it begins again is lost; and at first the old one answers still.
+                with contextlib.suppress(AssertionError):
+                    text, error = self.ask(client, "import os\nprint(os.getpid())\n'mine' in globals()", timeout=5)
+            self.assertIn("False", text)
             self.assertIn(before, text)
             self.assertEqual(self.ask(client, look), ("True", ""))
             text, error = self.ask(client, "import stowage; stowage.enable(vram='64M')")

@@ -1,0 +1,22 @@
+# zlib and zstd compiled from their sources in ${STOWAGE_BUNDLED}/zlib and ${STOWAGE_BUNDLED}/zstd, and built in: for wheels,
+# which must run where neither is installed. Nothing of them is exported. Used by tools/wheels.sh, which gets the sources.
+set(zlib ${STOWAGE_BUNDLED}/zlib)
+set(zstd ${STOWAGE_BUNDLED}/zstd/lib)
+if(NOT EXISTS ${zlib}/deflate.c OR NOT EXISTS ${zstd}/zstd.h)
+  message(FATAL_ERROR "STOWAGE_BUNDLED names ${STOWAGE_BUNDLED}, where zlib/deflate.c and zstd/lib/zstd.h should be")
+endif()
+add_library(bundled_zlib STATIC ${zlib}/adler32.c ${zlib}/compress.c ${zlib}/crc32.c ${zlib}/deflate.c ${zlib}/inffast.c
+  ${zlib}/inflate.c ${zlib}/inftrees.c ${zlib}/trees.c ${zlib}/uncompr.c ${zlib}/zutil.c)
+target_include_directories(bundled_zlib PUBLIC ${zlib})
+target_compile_definitions(bundled_zlib PRIVATE HAVE_UNISTD_H)
+add_library(ZLIB::ZLIB ALIAS bundled_zlib)
+file(GLOB sources ${zstd}/common/*.c ${zstd}/compress/*.c ${zstd}/decompress/*.c)
+add_library(bundled_zstd STATIC ${sources})
+target_include_directories(bundled_zstd PUBLIC ${zstd})
+target_compile_definitions(bundled_zstd PRIVATE ZSTD_DISABLE_ASM ZSTD_MULTITHREAD)
+foreach(library bundled_zlib bundled_zstd)
+  set_target_properties(${library} PROPERTIES C_STANDARD 99 C_EXTENSIONS ON)
+  target_compile_options(${library} PRIVATE -w)
+endforeach()
+set(ZSTD_INCLUDE_DIR ${zstd})
+set(ZSTD_LIBRARY bundled_zstd)

