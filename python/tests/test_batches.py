@@ -12,7 +12,7 @@ import unittest
 try:
     import numpy as np
 except ImportError:
-    raise unittest.SkipTest("no numpy")
+    raise unittest.SkipTest("numpy is not installed")
 
 import stowage
 
@@ -115,7 +115,7 @@ class Rows(Case):
         try:
             import h5py
         except ImportError:
-            self.skipTest("no h5py to write one with")
+            self.skipTest("h5py is not installed")
         with h5py.File(self.path("a.h5"), "w") as file:
             file.create_dataset("x", data=self.x, chunks=(500, 50), compression="gzip")
             file.create_dataset("y", data=self.y)
@@ -304,7 +304,7 @@ class FileObjects(Case):
         self.assertEqual((total, failures), (self.rows, 1))
 
 
-@unittest.skipIf(torch is None, "no torch")
+@unittest.skipIf(torch is None, "torch is not installed")
 class Torch(Case):
     def test_tensors_without_a_copy(self):
         for x, y in stowage.batches([self.x_path, self.y_path], 1000, device="cpu", shuffle=True):

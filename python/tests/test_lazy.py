@@ -9,7 +9,7 @@ import unittest
 try:
     import numpy as np
 except ImportError:
-    raise unittest.SkipTest("no numpy")
+    raise unittest.SkipTest("numpy is not installed")
 
 import stowage
 
