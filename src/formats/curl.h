@@ -35,9 +35,11 @@ enum { CURL_HTTP_AND_HTTPS = 3, CURL_ERROR_MAX = 256 };
 /* Results that another try may mend, and some that it does not. */
 enum {
   CURL_DONE = 0,
+  CURL_NO_PROTOCOL = 1,
   CURL_BAD_URL = 3,
   CURL_NO_HOST = 6,
   CURL_NO_CONNECTION = 7,
+  CURL_STRANGE_ANSWER = 8,
   CURL_PARTIAL = 18,
   CURL_WRITE_REFUSED = 23,
   CURL_TIMED_OUT = 28,

@@ -164,10 +164,13 @@ static bool transient_status(long status) {
          status == 503 || status == 504;
 }
 
-static bool transient_code(int code) {
-  return code == CURL_NO_CONNECTION || code == CURL_PARTIAL || code == CURL_TIMED_OUT ||
-         code == CURL_NOTHING_CAME || code == CURL_SEND_FAILED || code == CURL_RECEIVE_FAILED ||
-         code == CURL_HTTP2_STREAM;
+/* Bytes left over from an answer that was too long stand before the next one: that is no HTTP, or
+ * HTTP 0.9, and a new connection mends it. */
+static bool transient_code(const remote *r, int code) {
+  if (code == CURL_NO_PROTOCOL) return strstr(r->error, "0.9") != NULL;
+  return code == CURL_STRANGE_ANSWER || code == CURL_NO_CONNECTION || code == CURL_PARTIAL ||
+         code == CURL_TIMED_OUT || code == CURL_NOTHING_CAME || code == CURL_SEND_FAILED ||
+         code == CURL_RECEIVE_FAILED || code == CURL_HTTP2_STREAM;
 }
 
 /* A refusal that asking again does not change. */
@@ -292,7 +295,7 @@ static stow_status fetch(remote *r, exchange *x, bool opening) {
       if (x->got == x->count) return STOW_OK;
     } else if (x->status != 0 && !transient_status(x->status)) {
       return refuse_status(r, x->status);
-    } else if (x->status == 0 && !transient_code(code)) {
+    } else if (x->status == 0 && !transient_code(r, code)) {
       return give_up(r, x, code, 1);
     }
     fruitless = x->got - before >= PROGRESS_BYTES ? 1 : fruitless + 1;

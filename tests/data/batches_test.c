@@ -575,6 +575,84 @@ TEST(the_budget_holds_as_resident_memory)
   }
 }
 
+/* A control group of our own, version 1 or 2; false where none can be made. */
+static bool make_group(char *folder, size_t size, const char **peak, uint64_t limit) {
+  static const struct {
+    const char *root, *limit, *peak;
+  } kinds[] = {{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes"},
+               {"/sys/fs/cgroup", "memory.max", "memory.peak"}};
+  for (int i = 0; i < 2; i++) {
+    char path[400];
+    snprintf(folder, size, "%s/stowage-test-%ld", kinds[i].root, (long)getpid());
+    if (mkdir(folder, 0755) != 0) continue;
+    snprintf(path, sizeof path, "%s/%s", folder, kinds[i].limit);
+    FILE *f = fopen(path, "w");
+    bool set = f != NULL && fprintf(f, "%llu", (unsigned long long)limit) > 0;
+    if (f != NULL) set = fclose(f) == 0 && set;
+    *peak = kinds[i].peak;
+    snprintf(path, sizeof path, "%s/%s", folder, *peak);
+    if (set && access(path, R_OK) == 0) return true;
+    rmdir(folder);
+  }
+  return false;
+}
+
+static uint64_t read_group(const char *folder, const char *name) {
+  char path[400], text[64] = "";
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *f = fopen(path, "r");
+  CHECK(f != NULL && fgets(text, sizeof text, f) != NULL && fclose(f) == 0);
+  return strtoull(text, NULL, 10);
+}
+
+/* Resident memory and page cache together: what a container is charged with. The group would allow
+ * 256 MiB, the file has 1 GiB, and the budget is what is used. */
+TEST(the_budget_holds_as_what_a_container_is_charged)
+{
+  harness_deadline(120);
+  const char *path = write_hole(1340000, 100);
+  uint64_t most = 0;
+  for (int shuffle = 0; shuffle < 2; shuffle++) {
+    char folder[256], procs[300];
+    const char *peak;
+    if (!make_group(folder, sizeof folder, &peak, 256 * MIB))
+      SKIP("no control group with a memory limit can be made here (needs root)");
+    snprintf(procs, sizeof procs, "%s/cgroup.procs", folder);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      FILE *f = fopen(procs, "w");
+      if (f == NULL || fprintf(f, "%ld", (long)getpid()) < 0 || fclose(f) != 0) _exit(3);
+      stow_array_options file = file_of(path);
+      stow_batches_options o = plain(&file, 1);
+      o.batch_rows = 1000, o.shuffle = shuffle, o.memory_bytes = 32 * MIB, o.readers = 2;
+      stow_batches *b;
+      stow_batches_info info;
+      void *data;
+      uint64_t rows, total = 0;
+      if (stow_batches_open(&b, &o) != STOW_OK) _exit(4);
+      stow_batches_get_info(b, &info);
+      if (!info.drops_cache) _exit(5);
+      while (stow_batches_next(b, &data, &rows) == STOW_OK && rows > 0) {
+        total += rows;
+        stow_batches_release(data);
+      }
+      _exit(total == 1340000 ? 0 : 6);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    uint64_t charged = read_group(folder, peak);
+    rmdir(folder);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) FAIL("ended with %d", status);
+    if (charged > most) most = charged;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    CHECK(charged <= 48 * MIB);
+#endif
+  }
+  harness_note("1.0 GiB in a budget of 32 MiB: %.1f MiB charged at most",
+               (double)most / (double)MIB);
+}
+
 /* ---- what goes wrong ---- */
 
 TEST(a_file_cut_while_it_is_read_is_told_and_one_that_grew_at_the_end)
