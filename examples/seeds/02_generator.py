@@ -1,5 +1,14 @@
-"""Batches of 1000 rows from a generator, doubled and deleted. The array is whole in memory all the while."""
+"""Batches of 1000 rows from a generator, doubled and deleted. The array is whole in memory all the while.
+
+With --stowage the same batches come from a file, and only a few of them are in memory at a time.
+"""
+import os
+import sys
+import tempfile
+
 import numpy as np
+
+ROWS, COLUMNS = 1_000_000, 100
 
 
 def batches(data, size):
@@ -8,7 +17,7 @@ def batches(data, size):
 
 
 def main():
-    data = np.random.default_rng(0).standard_normal((1_000_000, 100))
+    data = np.random.default_rng(0).standard_normal((ROWS, COLUMNS))
     total = 0.0
     for batch in batches(data, 1000):
         doubled = batch * 2
@@ -17,5 +26,34 @@ def main():
     print(total)
 
 
+def write(path):
+    """The same values, made a piece at a time: as data comes that never was whole in memory."""
+    rng = np.random.default_rng(0)
+    with open(path, "wb") as file:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (ROWS, COLUMNS)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for _ in range(ROWS // 10_000):
+            file.write(rng.standard_normal((10_000, COLUMNS)).tobytes())
+
+
+def stowed():
+    import stowage
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "data.npy")
+        write(path)
+        total = 0.0
+        for batch in stowage.batches(path, 1000, memory="16M"):
+            doubled = batch * 2
+            total += doubled[0, 0]
+        print(total)
+
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM:"))
+
+
 if __name__ == "__main__":
-    main()
+    stowed() if "--stowage" in sys.argv else main()
+    print(f"peak memory {peak():.0f} MiB")
