@@ -157,6 +157,26 @@ uint32_t span_cut(arena *a, uint32_t i, uint32_t at, uint32_t units, span_state 
   return middle;
 }
 
+/* A span and its neighbours agree about where one ends and the next begins, and no two of them that
+ * should be one are apart. */
+static inline void valid_span(const arena *a, uint32_t i) {
+#ifdef STOWAGE_CHECKS
+  const span *s = &a->spans[i], *n = &a->spans[s->next];
+  VALID(i < a->span_count && n->prev == i && n->at > s->at, "span: links", i, s->next);
+  VALID(s->prev == 0 ? s->at == 0 && a->first == i : a->spans[s->prev].next == i, "span: links", i,
+        s->prev);
+  uint32_t state = span_state_of(s);
+  if (state == SPAN_FREE || state == SPAN_BARE) {
+    VALID(s->next == 1 || span_state_of(n) != state, "span: not joined", i, s->next);
+    VALID(s->prev == 0 || span_state_of(&a->spans[s->prev]) != state, "span: not joined", i,
+          s->prev);
+  }
+  VALID(state != SPAN_LIVE || a->cells[s->at >> a->cell_shift] == i, "span: cell", i, s->at);
+#else
+  (void)a, (void)i;
+#endif
+}
+
 uint32_t span_settle(arena *a, uint32_t i) {
   span *s = &a->spans[i];
   uint32_t state = span_state_of(s), n = s->next, p = s->prev;
@@ -175,6 +195,7 @@ uint32_t span_settle(arena *a, uint32_t i) {
   }
   a->spans[i].mark = state;
   enlist(a, i);
+  valid_span(a, i);
   return i;
 }
 
@@ -186,6 +207,7 @@ uint32_t span_carve(arena *a, uint32_t i, uint32_t at, uint32_t units) {
   a->cells[at >> a->cell_shift] = taken;
   a->live_bytes += (uint64_t)units << UNIT_SHIFT;
   a->live_count++;
+  valid_span(a, taken);
   return taken;
 }
 
@@ -252,6 +274,9 @@ static void give_in_parts(arena *a, uint32_t i) {
 
 void arena_give(arena *a, uint32_t i) {
   span *s = &a->spans[i];
+  valid_span(a, i);
+  VALID(span_state_of(s) == SPAN_LIVE && a->live_bytes >= span_bytes(a, i), "span: given, not live",
+        i, a->live_bytes);
   a->cells[s->at >> a->cell_shift] = 0;
   a->live_bytes -= span_bytes(a, i);
   a->live_count--;

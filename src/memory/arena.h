@@ -23,6 +23,7 @@
 
 #include "memory/order.h"
 #include "memory/pool.h"
+#include "memory/valid.h"
 
 #define UNIT_SHIFT 9 /* 512 B */
 

@@ -290,6 +290,7 @@ HOT bool give_block(lane *l, room *m, slab *b, uint64_t ptr) {
   uint32_t block = slab_block(b, ptr);
   if (RARE(block == BLOCK_NONE || !slab_busy(b, block) || (b->odd && (b->marks[block] & MARK_ODD))))
     return false;
+  VALID(l->live[STOW_TIER_VRAM] >= b->bytes, "lane: live bytes", l->live[STOW_TIER_VRAM], b->bytes);
   l->live[STOW_TIER_VRAM] -= b->bytes;
   slab_give(&m->slabs, &m->fine, b, block);
   return true;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "memory/valid.h"
 
 #define CHUNK_PAGES (1u << POOL_CHUNK_SHIFT)
 #define CHUNKS_MAX  4096u
@@ -65,6 +66,7 @@ static void index_drop(pool *p, uint32_t index) {
 static void cache_add(pool *p, uint32_t index) {
   page *g = pool_page(p, index);
   pool_tier *t = &p->tier[g->tier];
+  VALID(!g->cached && g->handle != 0, "pool: put back twice", index, g->maps);
   g->cached = true;
   g->prev = PAGE_NONE;
   g->next = t->head[g->order];
@@ -76,6 +78,7 @@ static void cache_add(pool *p, uint32_t index) {
 static void cache_remove(pool *p, uint32_t index) {
   page *g = pool_page(p, index);
   pool_tier *t = &p->tier[g->tier];
+  VALID(g->cached && t->cached >= g->bytes, "pool: taken, not cached", index, t->cached);
   if (g->prev != PAGE_NONE)
     pool_page(p, g->prev)->next = g->next;
   else
@@ -115,6 +118,7 @@ static stow_status create(pool *p, uint32_t *index, stow_tier tier, uint8_t orde
     return status;
   }
   atomic_fetch_add_explicit(&p->creates, 1, memory_order_relaxed);
+  VALID(t->held <= t->limit && t->cached <= t->held, "pool: past its limit", t->held, t->limit);
   if (t->held > t->peak_held) t->peak_held = t->held;
   page *g = pool_page(p, i);
   memset(g, 0, sizeof *g);

@@ -73,6 +73,7 @@ static inline slab *slab_at(const slabs *s, const arena *a, stow_addr addr) {
 
 /* A block of a slab with room. */
 static inline stow_addr slab_take(slabs *s, slab *b, uint32_t mark) {
+  VALID(b->listed && b->used < b->slots, "slab: full, but listed", b->used, b->slots);
   uint32_t word = b->busy[0] == UINT64_MAX;
   uint32_t bit = (uint32_t)__builtin_ctzll(~b->busy[word]), block = word * 64 + bit;
   b->busy[word] |= UINT64_C(1) << bit;
@@ -94,6 +95,9 @@ static inline bool slab_busy(const slab *b, uint32_t block) {
 }
 
 static inline void slab_give(slabs *s, arena *a, slab *b, uint32_t block) {
+  VALID(b->used > 0 && slab_busy(b, block), "slab: given, not taken", b->used, block);
+  VALID((a->spans[b->span].mark & MARK_SLAB) && span_addr(a, b->span) == b->base, "slab: its span",
+        b->span, b->base);
   b->busy[block / 64] &= ~(UINT64_C(1) << (block & 63));
   if (__builtin_expect(!b->listed, 0)) slab_list(s, b);
   if (--b->used == 0 && s->empty[b->class] != b) slab_drained(s, a, b);

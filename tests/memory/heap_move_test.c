@@ -1,10 +1,10 @@
 /* Memory that moves while a program runs: the background mover behind a gate, with work on other
  * streams all the while, and the space of the disk tier's file. Run under ThreadSanitizer too. */
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include <stowage/stowage.h>
 #include <stowage/sys/device.h>
@@ -215,6 +215,21 @@ TEST(without_a_gate_nothing_moves_by_itself)
 
 /* ---- the disk tier's file ---- */
 
+static uint64_t count_moves(void *user, const stow_heap_event *e) {
+  uint64_t *moves = user;
+  if (e->kind == STOW_EVENT_MIGRATE) moves[e->tier]++;
+  return 0;
+}
+
+static int files_in(const char *folder) {
+  DIR *d = opendir(folder);
+  CHECK(d != NULL);
+  int count = 0;
+  for (const struct dirent *e; (e = readdir(d));) count += e->d_name[0] != '.';
+  closedir(d);
+  return count;
+}
+
 TEST(the_disk_tier_uses_its_file_again)
 {
   stow_device *d = card(256 * MIB, 0);
@@ -224,6 +239,8 @@ TEST(the_disk_tier_uses_its_file_again)
   o.background = false;
   o.disk_folder = harness_folder();
   CHECK_OK(stow_heap_open(&h, &o));
+  uint64_t moves[STOW_TIER_COUNT] = {0};
+  CHECK_OK(stow_heap_add_sink(h, count_moves, moves, STOW_EVENT_ALL));
   stow_heap_stats s;
   uint64_t p[4], seed = 9;
   for (int i = 0; i < 4; i++) p[i] = need(h, 16 * MIB, NULL);
@@ -231,6 +248,7 @@ TEST(the_disk_tier_uses_its_file_again)
     int i = (int)(harness_random(&seed) % 4);
     CHECK_OK(d->ops->fill(d, p[i], (uint8_t)(round + 1), 16 * MIB, NULL));
     CHECK_OK(stow_heap_migrate(h, p[i], STOW_TIER_DISK));
+    CHECK_U64(files_in(o.disk_folder), 0); /* it has no name that a crash could leave behind */
     CHECK_OK(stow_heap_get_stats(h, &s));
     CHECK_U64(s.tier[STOW_TIER_DISK].live_bytes, 16 * MIB);
     if (round % 2) { /* freed there, or fetched back */
@@ -262,6 +280,8 @@ TEST(the_disk_tier_uses_its_file_again)
   CHECK_U64(s.tier[STOW_TIER_DISK].held_bytes, 0);
   CHECK_OK(stow_heap_free(h, p[0], NULL));
   CHECK_OK(stow_heap_free(h, p[3], NULL));
+  CHECK_U64(moves[STOW_TIER_DISK], 43);
+  CHECK_U64(moves[STOW_TIER_VRAM], 21);
   CHECK_OK(stow_heap_close(h));
   CHECK_OK(stow_device_close(d));
 }
