@@ -221,4 +221,61 @@ TEST(a_sink_never_sees_an_address_given_out_that_it_takes_for_live)
   CHECK_OK(stow_device_close(o.device));
 }
 
+/* The same without chance: the sink itself asks for as much, in the middle of being told. */
+typedef struct asker {
+  stow_heap *heap;
+  stow_stream stream;
+  uint64_t freed, got;
+} asker;
+
+static uint64_t ask_back(void *user, const stow_heap_event *e) {
+  asker *a = user;
+  if (a->freed != e->ptr) return 0;
+  a->freed = 0;
+  CHECK_OK(stow_heap_alloc(&a->got, a->heap, e->bytes, a->stream));
+  CHECK(a->got != e->ptr);
+  CHECK_STATUS(stow_heap_free(a->heap, e->ptr, a->stream), STOW_ERR_STATE); /* it is freed */
+  return 0;
+}
+
+TEST(memory_is_nobodys_while_sinks_are_told_that_it_is_freed)
+{
+  stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
+  stow_sim_options so = STOW_SIM_OPTIONS_INIT;
+  so.vram_bytes = 64 * MIB;
+  so.host_bytes = 64 * MIB;
+  CHECK_OK(stow_sim_open(&o.device, &so));
+  o.background = false;
+  o.host_limit_bytes = 64 * MIB;
+  o.disk_folder = harness_folder();
+  asker a = {0};
+  CHECK_OK(stow_heap_open(&a.heap, &o));
+  CHECK_OK(stow_heap_add_sink(a.heap, ask_back, &a, STOW_EVENT_BIT(STOW_EVENT_FREE)));
+  stow_stream other;
+  CHECK_OK(o.device->ops->stream_create(o.device, &other));
+  static const uint64_t sizes[] = {512, 40000, 3 * MIB, 8 * MIB};
+  for (int way = 0; way < 5; way++) /* plain, recorded, from another stream, moved, on disk */
+    for (int k = 0; k < 4; k++) {
+      if (way > 2 && k < 3) continue;
+      uint64_t p;
+      CHECK_OK(stow_heap_alloc(&p, a.heap, sizes[k], NULL));
+      if (way == 1) CHECK_OK(stow_heap_record_stream(a.heap, p, other));
+      if (way > 2)
+        CHECK_OK(stow_heap_migrate(a.heap, p, way == 3 ? STOW_TIER_HOST : STOW_TIER_DISK));
+      a.freed = p;
+      CHECK_OK(stow_heap_free(a.heap, p, way == 2 ? other : NULL));
+      CHECK_U64(a.freed, 0);
+      CHECK_OK(stow_heap_check(a.heap));
+      CHECK_STATUS(stow_heap_free(a.heap, p, NULL), STOW_ERR_STATE);
+      CHECK_OK(stow_heap_free(a.heap, a.got, NULL));
+    }
+  CHECK_OK(stow_heap_trim(a.heap, 0, NULL));
+  stow_heap_stats s;
+  CHECK_OK(stow_heap_get_stats(a.heap, &s));
+  CHECK_U64(s.live_count, 0);
+  CHECK_OK(stow_heap_close(a.heap));
+  CHECK_OK(o.device->ops->stream_destroy(o.device, other));
+  CHECK_OK(stow_device_close(o.device));
+}
+
 TEST_MAIN

@@ -79,6 +79,37 @@ TEST(a_thread_alone_becomes_the_favourite_and_another_ends_that)
   CHECK(atomic_load(&shared.favourite) == NULL);
 }
 
+static atomic_bool other_is_in;
+
+static void *enter_once(void *user) {
+  (void)user;
+  latch_take(&shared);
+  atomic_store(&other_is_in, true);
+  latch_give(&shared);
+  return NULL;
+}
+
+TEST(nobody_enters_while_the_favourite_is_inside)
+{
+  begin();
+  enter_often(200);
+  for (int way = 0; way < 2; way++) { /* by favour, then, that being gone, by exchange */
+    atomic_store(&other_is_in, false);
+    pthread_t other;
+    latch_take(&shared);
+    CHECK(pthread_create(&other, NULL, enter_once, NULL) == 0);
+    while (way == 0 && latch_mine->inside == &shared && atomic_load(&shared.taken) == 0)
+      sched_yield(); /* until it is at the door */
+    for (int i = 0; i < 2000; i++) {
+      CHECK(!atomic_load(&other_is_in));
+      sched_yield();
+    }
+    latch_give(&shared);
+    CHECK(pthread_join(other, NULL) == 0);
+    CHECK(atomic_load(&other_is_in));
+  }
+}
+
 static void *once_each(void *user) {
   (void)user;
   enter_often(200);
