@@ -2,15 +2,16 @@
 
 usage: record.py FOLDER      (needs torch and a card; `stowage` on the path explains what was recorded)
 """
-import glob, gzip, importlib.util, os, pickle, subprocess, sys
+import glob, gzip, importlib.util, os, pickle, signal, subprocess, sys
+
+import torch
+import torch._dynamo  # else the first optimizer of every child imports it
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 HOST = ("01", "02", "04", "05", "06", "08")
 
 
 def child(path, which, out):
-    import torch
-
     sys.path.insert(0, FOLDER)
     spec = importlib.util.spec_from_file_location("seed", path)
     seed = importlib.util.module_from_spec(spec)
@@ -36,8 +37,6 @@ def child(path, which, out):
 
 
 def main():
-    if len(sys.argv) == 5 and sys.argv[1] == "--child":
-        return child(*sys.argv[2:])
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
     for path in sorted(glob.glob(FOLDER + "/[0-9][0-9]_*.py")):
@@ -48,8 +47,12 @@ def main():
             if "def " + which not in open(path).read():
                 continue
             file = f"{out}/{name}{'' if which == 'main' else '-fails'}.pickle.gz"
-            subprocess.run([sys.executable, __file__, "--child", path, which, file], timeout=120, check=True,
-                           stdout=subprocess.DEVNULL)
+            if (pid := os.fork()) == 0:  # a process each; torch is imported once
+                signal.alarm(60)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+                child(path, which, file)
+                os._exit(0)
+            os.waitpid(pid, 0)
             told = subprocess.run(["stowage", "explain", file, "--short"], capture_output=True, text=True)
             print(f"{os.path.basename(file)}: {told.stdout.strip() or told.stderr.strip()}", flush=True)
 

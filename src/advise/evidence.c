@@ -187,6 +187,8 @@ void evidence_free(evidence *e) {
   free(e->user_of_stack);
   free(e->caller_of_stack);
   free(e->inner_of_stack);
+  free(e->evaluates_of_stack);
+  free(e->layer_of_stack);
   free(e->phase_of);
   rounds_free(&e->loop);
   *e = (evidence){0};

@@ -13,6 +13,10 @@
   0.75 /* of the capacity that a smaller batch may take at the failure: the rest                   \
           is for what comes after it */
 
+#define OUTPUTS_GROW      0.03 /* of the growth that outputs are, from where they matter */
+#define LOSS_AND_BACKWARD 2.0  /* times a forward pass, at the peak of a step */
+#define FIRST_PASS_ROOM   0.9  /* …where what comes after is reckoned in */
+
 typedef struct mender {
   fixes *out;
   const evidence *e;
@@ -97,20 +101,26 @@ static stow_status mend_no_grad(mender *m) {
   char at[256];
   whatif_reset(&m->w);
   uint32_t turn = 0, last = UINT32_MAX;
+  uint64_t outputs = 0;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     if (!grew(m, i)) continue;
     while (turn < g->whole && e->time.lifetimes[i].start >= e->loop.list[turn].end) {
-      if (last != UINT32_MAX) whatif_scale(&m->w, last, 1);
+      if (last != UINT32_MAX)
+        whatif_scale(&m->w, last, 1), outputs += e->time.lifetimes[last].bytes;
       last = UINT32_MAX;
       turn++;
     }
     whatif_scale(&m->w, i, 0);
     last = i;
   }
-  if (last != UINT32_MAX) whatif_scale(&m->w, last, 1);
-  fix *x = fix_add(m, "none: nothing is run backward there",
-                   "put `with torch.no_grad():` (or torch.inference_mode()) around the call at %s",
-                   place(m, at, e->caller_of_stack[g->stack_id]));
+  if (last != UINT32_MAX) whatif_scale(&m->w, last, 1), outputs += e->time.lifetimes[last].bytes;
+  /* What is still kept each turn reaches the end of any memory, only later. */
+  bool still_grows = (double)outputs >= OUTPUTS_GROW * (double)g->total;
+  fix *x =
+      fix_add(m, "none: nothing is run backward there",
+              "put `with torch.no_grad():` (or torch.inference_mode()) around the call at %s%s",
+              place(m, at, e->caller_of_stack[g->stack_id]),
+              still_grows ? ", and keep its outputs on the host (.cpu()): they grow, too" : "");
   return fix_replay(m, x, false);
 }
 
@@ -248,10 +258,41 @@ static void scale_turn(mender *m, double factor) {
   whatif_scale_failed(&m->w, factor);
 }
 
+/* A first forward pass that failed did not show all of itself: how many times as much the whole
+ * would take. Told from how many layers there are (a weight and a bias each) and how many were
+ * called. */
+static double whole_pass(const evidence *e) {
+  uint32_t weights = 0, called = 0, last = 0;
+  for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    weights += e->phase_of[i] == PHASE_BUILD && evidence_live(e, l);
+    if (e->phase_of[i] != PHASE_FORWARD || l->stack_id == 0 || l->start < e->first_work_tick)
+      continue;
+    if (l->stack_id != last && e->layer_of_stack[l->stack_id]) called++;
+    last = l->stack_id;
+  }
+  double times = called > 0 ? weights / 2.0 / called : 1;
+  return times < 1 ? 1 : times > 64 ? 64 : times;
+}
+
+/* The same for what training adds behind it: gradients, and a state of two numbers a weight. */
+static uint32_t parts_of_first_pass(const evidence *e, uint64_t capacity) {
+  uint64_t weights = e->live_by_phase[PHASE_BUILD] + e->live_by_phase[PHASE_LOAD];
+  double pass =
+      (double)(e->live_by_phase[PHASE_FORWARD] + e->live_by_phase[PHASE_USER] + asked_bytes(e)) *
+      whole_pass(e) * LOSS_AND_BACKWARD;
+  double room = FIRST_PASS_ROOM * (double)capacity - 4.0 * (double)weights;
+  uint32_t parts = 2;
+  while (parts < 64 && pass / parts > room) parts *= 2;
+  return parts;
+}
+
 /* The least halving that leaves room for what comes after the failure. */
 static stow_status enough_halvings(mender *m, uint32_t *parts) {
   uint64_t capacity = evidence_capacity(m->e);
   *parts = 2;
+  if (m->e->turn_tick == 0 && m->e->fail_phase == PHASE_FORWARD && m->e->has_stacks && capacity > 0)
+    *parts = parts_of_first_pass(m->e, capacity);
   while (*parts < 64 && *parts < m->f->bigger) *parts *= 2; /* back to what went well */
   for (; *parts < 64; *parts *= 2) {
     whatif_result r;
@@ -305,8 +346,7 @@ static stow_status mend_batch(mender *m) {
                    "use 1/%u of the batch at %s, and step the optimizer after every %u of them%s",
                    parts, place(m, at, e->caller_of_stack[e->fail_stack_id]), parts,
                    e->turn_tick == 0 && e->fail_phase == PHASE_FORWARD
-                       ? " (less still, if the rest of the forward pass needs more: it was not "
-                         "reached)"
+                       ? " (reckoned from the part of the forward pass that was reached)"
                        : "");
   STOW_TRY(fix_replay(m, x, false));
   if (!e->recomputes)

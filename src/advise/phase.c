@@ -1,6 +1,7 @@
 /* Phase: who asked for an allocation, told from its stack, or from marks and order without one. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "advise/evidence.h"
 #include "base/hash.h"
@@ -16,6 +17,8 @@ enum {
   SAYS_CALL = 32,    /* a module is called */
   SAYS_LIBRARY = 64, /* not the program's own file */
   SAYS_RECOMPUTE = 128,
+  SAYS_EVALUATION = 256, /* a function of the program, by its name */
+  SAYS_LAYER = 512,      /* one that has weights */
 };
 
 static bool ends_with(const char *text, const char *end) {
@@ -28,8 +31,29 @@ static bool is_library(const char *file) {
          strcmp(file, "copy.py") == 0;
 }
 
-static uint8_t frame_says(const char *name, const char *file) {
-  uint8_t says = is_library(file) ? SAYS_LIBRARY : 0;
+/* A function of the program that says so itself. */
+static bool names_evaluation(const char *name) {
+  static const char *const words[] = {"eval", "valid", "predict", "infer", "test", "generate"};
+  for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+    if (strncasecmp(name, words[w], strlen(words[w])) == 0) return true;
+  return false;
+}
+
+static bool is_layer(const char *file) {
+  static const char *const files[] = {"linear.py",    "conv.py",      "rnn.py",
+                                      "sparse.py",    "batchnorm.py", "normalization.py",
+                                      "activation.py"};
+  static const char folder[] = "torch/nn/modules/";
+  const char *in = strstr(file, folder);
+  for (size_t f = 0; in != NULL && f < sizeof files / sizeof *files; f++)
+    if (strcmp(in + sizeof folder - 1, files[f]) == 0) return true;
+  return false;
+}
+
+static uint16_t frame_says(const char *name, const char *file) {
+  uint16_t says = is_library(file) ? SAYS_LIBRARY : 0;
+  if (strstr(file, "-packages/") == NULL && names_evaluation(name)) says |= SAYS_EVALUATION;
+  if (is_layer(file)) says |= SAYS_LAYER;
   if (strstr(name, "autograd::Engine") != NULL || strstr(name, "autograd::engine") != NULL)
     says |= SAYS_BACKWARD; /* C++ frames */
   if (strstr(file, "torch/optim/") != NULL || strstr(file, "/optimizers/") != NULL ||
@@ -75,7 +99,7 @@ static phase stack_phase(uint32_t all, bool any_frame) {
   return PHASE_USER;
 }
 
-static void read_stack(evidence *e, uint32_t stack_id, const uint8_t *says) {
+static void read_stack(evidence *e, uint32_t stack_id, const uint16_t *says) {
   const recording *r = e->source;
   const stack *s = &r->stacks[stack_id - 1];
   uint32_t all = 0, outermost_call = UINT32_MAX;
@@ -89,6 +113,8 @@ static void read_stack(evidence *e, uint32_t stack_id, const uint8_t *says) {
   }
   e->phase_of_stack[stack_id] = (uint8_t)stack_phase(all, s->count > 0);
   e->recomputes |= (all & SAYS_RECOMPUTE) != 0;
+  e->evaluates_of_stack[stack_id] = (all & SAYS_EVALUATION) != 0;
+  e->layer_of_stack[stack_id] = (all & SAYS_LAYER) != 0;
   /* The place within the model is the frames inside the outermost call; of a line of the program
    * itself, the line. */
   uint64_t inner = UINT64_C(0x5701);
@@ -112,9 +138,12 @@ stow_status evidence_stacks(evidence *e) {
   e->user_of_stack = calloc(stacks, sizeof *e->user_of_stack);
   e->caller_of_stack = calloc(stacks, sizeof *e->caller_of_stack);
   e->inner_of_stack = calloc(stacks, sizeof *e->inner_of_stack);
-  uint8_t *says = calloc(frames, 1);
-  if (e->phase_of_stack == NULL || e->user_of_stack == NULL || e->caller_of_stack == NULL ||
-      e->inner_of_stack == NULL || says == NULL) {
+  e->evaluates_of_stack = calloc(stacks, 1);
+  e->layer_of_stack = calloc(stacks, 1);
+  uint16_t *says = calloc(frames, sizeof *says);
+  if (e->evaluates_of_stack == NULL || e->layer_of_stack == NULL || e->phase_of_stack == NULL ||
+      e->user_of_stack == NULL || e->caller_of_stack == NULL || e->inner_of_stack == NULL ||
+      says == NULL) {
     free(says);
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu stacks", r->stack_count);
   }

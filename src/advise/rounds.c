@@ -6,6 +6,7 @@
  * only the place where the model is entered counts. Without stacks a size that comes back at
  * regular distances has to do. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "advise/evidence.h"
 
@@ -88,6 +89,34 @@ static const anchor *best_line(const evidence *e, const anchor *all, uint32_t fr
   return best;
 }
 
+/* Does the stack go through a Sequential? Its layers are called from one line, so all of a kind
+ * share their stack. */
+static bool in_sequential(const evidence *e, uint32_t stack_id) {
+  const recording *r = e->source;
+  const stack *s = &r->stacks[stack_id - 1];
+  for (uint32_t i = 0; i < s->count; i++) {
+    uint32_t id = r->stack_frames[s->first + i];
+    if (id != 0 && id <= r->frame_count &&
+        strstr(recording_text(r, r->frames[id - 1].file_id), "nn/modules/container.py") != NULL)
+      return true;
+  }
+  return false;
+}
+
+/* Is the place where the model is entered one that comes back each turn, or a layer that does? In a
+ * loop every place of the forward pass has come by the end of the second turn. */
+static bool is_entry(const evidence *e, const anchor *all, uint32_t entry) {
+  const anchor *a = &all[entry];
+  uint32_t weights = 0, second = a->first + (uint32_t)(2 * a->sum / (a->count - 1));
+  for (uint32_t s = 1; s <= e->source->stack_count; s++)
+    if (all[s].count > 0 && e->phase_of_stack[s] == PHASE_FORWARD && all[s].first > second)
+      return false;
+  if (!in_sequential(e, entry)) return true;
+  for (uint32_t i = 0; i < e->time.lifetime_count; i++)
+    weights += e->phase_of[i] == PHASE_BUILD && e->time.lifetimes[i].bytes >= 4096;
+  return a->count > weights;
+}
+
 static stow_status find_line(evidence *e, uint32_t from, anchor *found) {
   anchor *all = calloc(e->source->stack_count + 1, sizeof *all);
   if (all == NULL) return no_memory();
@@ -110,7 +139,7 @@ static stow_status find_line(evidence *e, uint32_t from, anchor *found) {
   const anchor *best = best_line(e, all, first);
   double span = (double)e->fail_tick - first;
   if (best == NULL && entry != 0 && all[entry].count >= TURNS_LEAST &&
-      all[entry].last - all[entry].first >= COVER_LEAST * span)
+      all[entry].last - all[entry].first >= COVER_LEAST * span && is_entry(e, all, entry))
     best = &all[entry];
   if (best != NULL) *found = *best;
   free(all);
@@ -210,7 +239,17 @@ static void measure(evidence *e, rounds *r) {
       in->kept_forward_bytes += l->bytes;
       in->kept_forward_count++;
     }
+    if (p == PHASE_BACKWARD) in->kept_backward_count++;
   }
+}
+
+/* Did nothing come from that stack before `until`? */
+static bool is_new(const evidence *e, uint32_t stack_id, uint32_t until) {
+  if (stack_id == 0) return false;
+  for (uint32_t i = 0; i < e->time.lifetime_count; i++)
+    if (e->time.lifetimes[i].stack_id == stack_id && e->time.lifetimes[i].start < until)
+      return false;
+  return true;
 }
 
 stow_status evidence_rounds(evidence *e) {
@@ -233,12 +272,13 @@ stow_status evidence_rounds(evidence *e) {
     rounds_free(&turns);
     return status;
   }
-  /* After training, a loop of its own is only believed when it is longer than a training step: a
-   * step may itself go over many small things. */
+  /* After training, a loop of its own is only believed when it is longer than a training step, or
+   * on a line that training never came to: a step may itself go over many small things. */
   uint32_t whole = stepped.count - 1;
   double step_ticks = whole > 0 ? ((double)tail - stepped.list[0].start) / whole : 0;
   bool own_loop =
-      turns.count >= TURNS_LEAST && (whole < 2 || (double)e->fail_tick - tail > 1.2 * step_ticks);
+      turns.count >= TURNS_LEAST && (whole < 2 || (double)e->fail_tick - tail > 1.2 * step_ticks ||
+                                     is_new(e, turns.anchor_stack_id, tail));
   if (own_loop || whole < 2) {
     rounds_free(&stepped);
     if (turns.count < TURNS_LEAST) rounds_free(&turns);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Apply the first fix that `stowage explain` names to the programs that failed, and see whether they finish.
 
-usage: apply_fixes.py STOWAGE RECORDINGS [record_others]      (needs torch and one card)
+usage: apply_fixes.py STOWAGE RECORDINGS [record_others [NAME...]]      (needs torch and one card)
 
 RECORDINGS holds what record_causes.py (or record_others.py) recorded of its programs failing. Each is explained; its first fix is
 applied by the program's own switch for it, and the program runs again under the same limit. A fix that a program has no switch
@@ -47,6 +47,8 @@ def switch_for(causes, arguments, fix):
         return False, arguments, "x", True
     if "end process" in fix and "other_process" in causes:
         return False, arguments, "", False
+    if "no_grad" in fix and "no_grad_missing" in causes:
+        return "cpu" if ".cpu()" in fix else True, arguments, "", True
     for cause in causes:
         if cause in SWITCH and re.search(SWITCH[cause], fix):
             return True, arguments, "", True
@@ -70,7 +72,7 @@ def main():
     finished, all_of = 0, 0
     for name, cause, kind, program, arguments, marks in base.names():
         path = os.path.join(folder, name + ".pickle.gz")
-        if not os.path.exists(path):
+        if not os.path.exists(path) or (len(sys.argv) > 4 and name not in sys.argv[4:]):
             continue
         all_of += 1
         told, fix = first_fix(stowage, path)

@@ -212,6 +212,7 @@ def weights_too_big(kind, fixed, how="cuda"):
         net = net.to("cuda")
     else:  # built on the card
         del net
+        torch.set_default_dtype(torch.float16 if fixed else torch.float32)
         with torch.device("cuda"):
             net = model(kind, 24)[0]
 
@@ -223,6 +224,21 @@ def recomputing(net):
         block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
 
 
+def last_size(net, batch, loss, sizes, amp):
+    """The first of the sizes that does not fit; the last if all do."""
+    for n in sizes:
+        try:
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=amp):
+                loss(net(batch(n))).backward()
+        except torch.cuda.OutOfMemoryError:
+            break
+    for p in net.parameters():
+        p.grad = None
+    gc.collect()
+    torch.cuda.empty_cache()
+    return n
+
+
 def batch_too_big(kind, fixed, growing=True, amp=False, recompute=False):
     net, batch, loss = model(kind)
     net = net.cuda()
@@ -230,14 +246,12 @@ def batch_too_big(kind, fixed, growing=True, amp=False, recompute=False):
         recomputing(net)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
     limit(weight_bytes(net) * 6 + 700 * MIB)
-    if growing:
-        sizes = [4, 8, 16] + ([] if fixed else [32, 64, 128, 256, 512, 1024, 2048])
-    else:
-        sizes = [256 if fixed is True else 512] * 2
+    sizes = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048] if growing else [512] * 2
     if RUN["measuring"]:
         sizes = [256 if fixed else 512] * 2
-    elif fixed > 1:  # that part of each
-        sizes = [max(n // fixed, 1) for n in (sizes if not growing else (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048))]
+    elif fixed:  # that part of each, as far as it came
+        last = last_size(net, batch, loss, sizes, amp)
+        sizes = [max(n // fixed, 1) for n in sizes if n <= last]
     for n in sizes:
         x = batch(n)
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=amp):
@@ -358,7 +372,8 @@ def no_grad_missing(kind, fixed, first_train=True, keep=lambda y: y):
     outputs = []
     with torch.set_grad_enabled(not fixed):
         for _ in range(20 if RUN["measuring"] else 400):
-            outputs.append(keep(net(batch(SMALL[kind]))))
+            y = keep(net(batch(SMALL[kind])))
+            outputs.append(y.cpu() if fixed == "cpu" else y)
     return outputs
 
 

@@ -56,7 +56,7 @@ def vision(width=384, depth=6):
 def language(width=384, depth=6, words=6000, length=512):
     """A causal language model; ids -> loss."""
     if transformers:
-        net = GPT2LMHeadModel(GPT2Config(vocab_size=words, n_positions=length, n_embd=width, n_layer=depth, n_head=6))
+        net = GPT2LMHeadModel(GPT2Config(vocab_size=words, n_positions=length, n_embd=width, n_layer=depth, n_head=width // 64))
         return net, lambda ids: net(ids, labels=ids).loss
     net = base.Transformer(width, depth, words)
     return net, lambda ids: F.cross_entropy(net(ids).flatten(0, 1), ids.flatten())
@@ -832,6 +832,212 @@ def graph_and_checkpoint(kind, fixed):
     return saved, history
 
 
+# ---- a third set, made after the second had been looked at -----------------------------------------------------------------
+def load_model(width=768, depth=8):
+    return T5ForConditionalGeneration(T5Config(d_model=width, d_ff=4 * width, d_kv=64, num_layers=depth, num_heads=width // 64,
+                                               vocab_size=24000, decoder_start_token_id=0, pad_token_id=0))
+
+
+def seq2seq(kind, fixed):
+    net = load_model()
+    limit(weight_bytes(net) * 0.7)
+    if fixed:
+        net = net.half()
+    return net.to(DEVICE)
+
+
+class Segmenter:
+    def __init__(self):
+        self.net = base.Unet(96, 3).to(DEVICE)
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), 1e-4)
+
+    def dice(self, x):
+        mask = self.net(x).sigmoid()
+        return 1 - (2 * (mask * x).sum() + 1) / (mask.sum() + x.sum() + 1)
+
+    def step(self, x):
+        self.optimizer.zero_grad()
+        loss = self.dice(x)
+        loss.backward()
+        self.optimizer.step()
+
+
+def sanity_then_train(kind, fixed, size=512):
+    runner = Segmenter()
+    limit(1300 * MIB)
+    runner.step(torch.rand(2, 4, 64, 64, device=DEVICE))  # does it run at all?
+    for _ in turns(3):
+        runner.step(torch.rand(max(size // (fixed or 1), 1), 4, 64, 64, device=DEVICE))
+
+
+def two_views(kind, fixed, size=2048):
+    encoder = nn.Sequential(nn.Conv2d(3, 64, 3, 2, 1), nn.ReLU(), nn.Conv2d(64, 128, 3, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                            nn.Linear(128, 128)).to(DEVICE)
+    optimizer = torch.optim.SGD(encoder.parameters(), 0.1, momentum=0.9)
+    limit(1200 * MIB)
+    size = max(size // (fixed or 1), 1)
+    for _ in turns(3):
+        x = images(size, 64)
+        a, b = F.normalize(encoder(x), dim=1), F.normalize(encoder(x.flip(3)), dim=1)
+        F.cross_entropy(a @ b.T / 0.1, torch.arange(size, device=DEVICE)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def compute_metric(vectors, fixed):
+    if fixed:
+        return sum((vectors[i:i + 64, None] * vectors[None]).sum(-1).abs().mean() for i in range(0, len(vectors), 64))
+    return torch.einsum("id,jd->ijd", vectors, vectors).sum(-1).abs().mean()
+
+
+def metric_in_loop(kind, fixed):
+    net = base.Rnn(256, 1).to(DEVICE)
+    optimizer = torch.optim.Adam(net.parameters())
+    limit(1000 * MIB)
+    for step in turns(6):
+        y = net(torch.randn(64, 32, 256, device=DEVICE))
+        y.square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if step == 4:
+            with torch.no_grad():
+                compute_metric(y.detach().flatten(0, 1), fixed)
+
+
+def other_optimizer(kind, fixed):
+    module = LitModule()
+    module.model, module.call = vision(768, 10)
+    module.configure_optimizers = lambda: optimizer_of(fixed, torch.optim.NAdam)(module.parameters(), lr=1e-4)
+    limit(weight_bytes(module) * 3.2 + 150 * MIB)
+    Trainer(3).fit(module, [(images(4), torch.zeros(4, dtype=torch.long, device=DEVICE))])
+
+
+def train_one_epoch(net, optimizer, fixed):
+    total_loss = 0.0
+    for _ in turns(300):
+        ids = tokens(4, 128)
+        loss = F.cross_entropy(net(ids).flatten(0, 1), ids.flatten())
+        if fixed:
+            loss.backward()
+            loss = loss.item()
+        total_loss += loss
+    if not fixed:
+        total_loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def epoch_sum(kind, fixed):
+    net = base.Transformer(256, 3).to(DEVICE)
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-4)
+    limit(weight_bytes(net) * 4 + 900 * MIB)
+    for _ in turns(2):
+        train_one_epoch(net, optimizer, fixed)
+
+
+def retained(kind, fixed):
+    """backward(retain_graph=True), and the losses in a list for a plot."""
+    net = base.Cnn(96, 5).to(DEVICE)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    curve = []
+    limit(1000 * MIB)
+    for _ in turns(200):
+        loss = F.cross_entropy(net(images(4, 64)), torch.zeros(4, dtype=torch.long, device=DEVICE))
+        loss.backward(retain_graph=not fixed)
+        optimizer.step()
+        optimizer.zero_grad()
+        curve.append(loss.item() if fixed else loss)
+
+
+def validate(net, loss_of, fixed):
+    net.eval()
+    val_loss = 0
+    with torch.set_grad_enabled(not fixed):
+        for _ in turns(200):
+            val_loss = val_loss + loss_of(tokens(4, 128))
+    return val_loss / 200
+
+
+def epochs_with_validation(kind, fixed):
+    net, loss_of = language(256, 4)
+    net = net.to(DEVICE)
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-4)
+    for epoch in turns(2):
+        net.train()
+        for _ in turns(6):
+            loss_of(tokens(4, 128)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        limit(used() * 1.3 + 500 * MIB)
+        validate(net, loss_of, fixed)
+
+
+def predict(net, dataset, size):
+    with torch.no_grad():
+        return torch.cat([net(part).argmax(1) for part in dataset.split(size)])
+
+
+def predict_all(kind, fixed):
+    net = base.Cnn(96, 5).to(DEVICE)
+    optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+    for _ in turns(4):
+        F.cross_entropy(net(images(16, 64)), torch.zeros(16, dtype=torch.long, device=DEVICE)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    dataset = images(4000, 64)
+    limit(used() * 1.2 + 200 * MIB + 4000 * 3 * 4096 * 4)
+    predict(net, dataset, 16 if fixed else 4000)
+
+
+class Watching(nn.Module):
+    def __init__(self, width=256, fixed=False):
+        super().__init__()
+        self.mix, self.fixed, self.maps = nn.MultiheadAttention(width, 4, batch_first=True), fixed, []
+        self.head = nn.Linear(width, width)
+
+    def forward(self, x):
+        y, weights = self.mix(x, x, x, average_attn_weights=False)
+        self.maps.append(weights.detach().mean().cpu() if self.fixed else weights.detach())
+        return self.head(y)
+
+
+def attention_maps(kind, fixed):
+    net = Watching(256, fixed).to(DEVICE)
+    optimizer = torch.optim.Adam(net.parameters())
+    for step in turns(300):
+        net(torch.randn(8, 256, 256, device=DEVICE)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if step == 3:
+            limit(used() * 1.2 + 300 * MIB)
+
+
+def neighbour_cache(kind, fixed):
+    layers = nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, 64)).to(DEVICE)
+    optimizer = torch.optim.SGD(layers.parameters(), 0.1)
+    cache = {}
+    for step in turns(400):
+        nodes = torch.randn(8000, 128, device=DEVICE)
+        layers(nodes).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        cache[step % 4 if fixed else step] = nodes
+        if step == 5:
+            limit(used() * 1.2 + 200 * MIB)
+
+
+def state_first(kind, fixed):
+    """The checkpoint is read to the card, then the model goes there too."""
+    net, call = vision(768, 10)
+    with tempfile.NamedTemporaryFile() as file:
+        torch.save(net.state_dict(), file.name)
+        state = torch.load(file.name, map_location="cpu" if fixed else DEVICE)
+    net.load_state_dict(state)
+    limit(weight_bytes(net) * 1.6)
+    net.to(DEVICE)
+    return state
+
+
 base.HELD = {beside_another: lambda kind: 1100 * MIB, evaluation_beside_another: lambda kind: 2500 * MIB}
 base.OWN |= {os.path.basename(__file__)}
 base.PROGRAMS = {
@@ -853,6 +1059,17 @@ base.PROGRAMS = {
     "no_grad_missing+other_process": [("vit", evaluation_beside_another, {}, "")],
     "graph_kept+loaded_twice": [("gpt", graph_and_checkpoint, {}, "x")],
 }
+for cause, programs in {
+        "weights_too_big": [("t5", seq2seq, {}, "")],
+        "batch_too_big": [("segmenter", sanity_then_train, {}, ""), ("simclr", two_views, {}, "x")],
+        "one_spike": [("rnn", metric_in_loop, {}, "a")],
+        "optimizer_state": [("vit", other_optimizer, {}, "a")],
+        "graph_kept": [("lm", epoch_sum, {}, "x"), ("cnn", retained, {}, "")],
+        "no_grad_missing": [("gpt", epochs_with_validation, {}, "")],
+        "eval_batch_bigger": [("cnn", predict_all, {}, "")],
+        "leak": [("attention", attention_maps, {}, "x"), ("gnn", neighbour_cache, {}, "n")],
+        "loaded_twice": [("vit", state_first, {}, "a")]}.items():
+    base.PROGRAMS[cause] += programs
 
 if __name__ == "__main__":
     base.main()

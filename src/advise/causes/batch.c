@@ -130,21 +130,36 @@ stow_status batch_find(findings *f, const evidence *e) {
 
 /* ---- evaluation ---- */
 
-/* Lines that training calls the model from. */
-static stow_status train_callers(const evidence *e, uint8_t **callers) {
-  *callers = calloc(e->source->frame_count + 1, 1);
-  if (*callers == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the call sites");
+/* How training calls the model: from which lines, and never within a function that says it
+ * evaluates? */
+typedef struct train_calls {
+  uint8_t *lines; /* by frame id */
+  bool evaluates;
+} train_calls;
+
+static stow_status train_calls_find(train_calls *t, const evidence *e) {
+  *t = (train_calls){.lines = calloc(e->source->frame_count + 1, 1)};
+  if (t->lines == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the call sites");
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
-    if (l->start < e->train_end_tick && e->phase_of[i] == PHASE_FORWARD)
-      (*callers)[e->caller_of_stack[l->stack_id]] = 1;
+    if (l->start >= e->train_end_tick || e->phase_of[i] != PHASE_FORWARD) continue;
+    uint8_t *line = &t->lines[e->caller_of_stack[l->stack_id]];
+    if (*line == 0) t->evaluates |= e->evaluates_of_stack[l->stack_id];
+    *line = 1;
   }
   return STOW_OK;
 }
 
+/* A line that training does not call from, or one that both come to, on a way that says it
+ * evaluates (a trainer's compute_loss). */
+static bool calls_elsewhere(const train_calls *t, const evidence *e, uint32_t stack_id) {
+  uint32_t line = e->caller_of_stack[stack_id];
+  return line != 0 && (!t->lines[line] || (!t->evaluates && e->evaluates_of_stack[stack_id]));
+}
+
 /* The largest ratio, after training, of what a place in the model asks for to what it asked for in
  * training. Covers a failure in the loss or the next batch. */
-static stow_status bigger_since(const evidence *e, const uint8_t *callers, double *ratio) {
+static stow_status bigger_since(const evidence *e, const train_calls *train, double *ratio) {
   map most = {0};
   stow_status status = STOW_OK;
   *ratio = 0;
@@ -157,7 +172,7 @@ static stow_status bigger_since(const evidence *e, const uint8_t *callers, doubl
         status = map_put(&most, inner, l->bytes);
       else if (l->bytes > *have)
         *have = l->bytes;
-    } else if (!callers[e->caller_of_stack[l->stack_id]] && have != NULL) {
+    } else if (have != NULL && calls_elsewhere(train, e, l->stack_id)) {
       double times = (double)l->bytes / (double)*have;
       if (times > *ratio) *ratio = times;
     }
@@ -176,10 +191,9 @@ static stow_status evaluation_ratio(const evidence *e, const findings *f, double
     *elsewhere = e->loop.from_marks && !f->grew_before;
     return STOW_OK;
   }
-  uint8_t *callers;
-  STOW_TRY(train_callers(e, &callers));
-  uint32_t caller = e->caller_of_stack[e->fail_stack_id];
-  *elsewhere = caller != 0 && !callers[caller];
+  train_calls train;
+  STOW_TRY(train_calls_find(&train, e));
+  *elsewhere = calls_elsewhere(&train, e, e->fail_stack_id);
   stow_status status = STOW_OK;
   if (*elsewhere && e->fail_phase == PHASE_FORWARD) {
     uint64_t most = most_before(e, e->train_end_tick);
@@ -187,10 +201,10 @@ static stow_status evaluation_ratio(const evidence *e, const findings *f, double
   }
   if (*elsewhere && *ratio < EVAL_BIGGER) {
     double since;
-    status = bigger_since(e, callers, &since);
+    status = bigger_since(e, &train, &since);
     if (since > *ratio) *ratio = since;
   }
-  free(callers);
+  free(train.lines);
   return status;
 }
 
@@ -209,8 +223,7 @@ stow_status cause_eval_batch_bigger(cause *c, const evidence *e, const findings 
     cause_head(c, "After training, a batch about %.1f times as large is used", ratio);
   cause_say(c, "the same place in the model asked for %.1f times what it did in training: %s",
             ratio, cause_size(asked_bytes(e)));
-  cause_say(c, "it is not called from the line that training calls it from, and nothing is run "
-               "backward after it");
+  cause_say(c, "it is not called as training calls it, and nothing is run backward after it");
   return STOW_OK;
 }
 
@@ -233,7 +246,8 @@ void cause_one_spike(cause *c, const evidence *e, const findings *f) {
   double sure = part >= 0.5 ? 0.94 : part >= 0.35 ? 0.82 : 0.6;
   double needed = p == PHASE_USER || p == PHASE_BUILD ? SPIKE_USER : SPIKE_MODEL;
   if (times < needed) sure *= times < needed / 2 ? 0.3 : 0.6;
-  if (p == PHASE_FORWARD && f->bigger >= BIGGER_LEAST) sure *= 0.3; /* a larger batch */
+  if (p == PHASE_FORWARD && f->bigger >= BIGGER_LEAST && times < SPIKE_MODEL * f->bigger)
+    sure *= 0.3; /* a larger batch */
   if (p == PHASE_FORWARD && f->spike.next_bytes == 0) sure *= 0.5;
   if (!s->refused) sure *= 0.85;
   if (!e->has_stacks) sure *= 0.85;
@@ -266,10 +280,11 @@ void cause_batch_too_big(cause *c, const evidence *e, const findings *f) {
   if (f->bigger >= BIGGER_LEAST) c->confidence = 0.92;
   if (share(model, e->n.live_bytes + asked) < 0.15)
     c->confidence *= 0.4; /* hardly anything is a model's: there is no batch */
-  if (f->bigger < BIGGER_LEAST && f->spike.refused &&
-      f->spike.bytes > SPIKE_MODEL * (double)f->spike.next_bytes &&
+  double grown = f->bigger >= BIGGER_LEAST ? f->bigger : 1;
+  if (f->spike.refused &&
+      (double)f->spike.bytes > SPIKE_MODEL * grown * (double)f->spike.next_bytes &&
       share(asked, e->n.live_bytes + asked) >= 0.5)
-    c->confidence *= 0.8; /* no layer asks for anything like it */
+    c->confidence *= 0.8; /* no layer asks for anything like it, however large the batch */
   if (!e->has_stacks) c->confidence *= 0.92;
   char place[256];
   uint32_t from = e->caller_of_stack[e->fail_stack_id];

@@ -4,17 +4,17 @@
  * saved input); a leak leaves one thing or a few. A graph that a loss was taken from leaves a
  * number as well (the sum, or the loss in a list); an evaluation that keeps its outputs does not.
  */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "advise/causes.h"
 
-#define LIVE_SHARE    0.05 /* of what is live and asked for that the growth must be */
-#define GRAPH_SHARE   0.25 /* of what forward allocated that a kept graph keeps, at least */
-#define GRAPH_PIECES  2.5  /* allocations of a forward pass kept in each turn, at least */
-#define ROUND_SIMILAR 0.6  /* of the turns keep at least half of what the middle one does */
+#define LIVE_SHARE   0.05 /* of what is live and asked for that the growth must be */
+#define GRAPH_SHARE  0.25 /* of what forward allocated that a kept graph keeps, at least */
+#define GRAPH_PIECES 2.5  /* allocations of a forward pass kept in each turn, at least */
+#define GRAPH_LEAST                                                                                \
+  0.1 /* …where each turn leaves a number too: other passes may have run backward */
+#define ROUND_SIMILAR 0.6 /* of the turns keep at least half of what the middle one does */
 
 static int by_value(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -81,7 +81,8 @@ stow_status growth_find(growth *g, const evidence *e) {
    * its backward. */
   if (!e->has_stacks && !e->loop.from_marks && e->fail_phase == PHASE_OPTIMIZER) return STOW_OK;
   g->whole = e->loop.count - 1;
-  uint32_t first = g->whole >= 3, similar = 0, backward = 0, scalar = 0, pieces = 0, own_pieces = 0;
+  uint32_t first = g->whole >= 3, similar = 0, backward = 0, scalar = 0;
+  uint32_t pieces = 0, own_pieces = 0, back_pieces = 0;
   STOW_TRY(middle_kept(e, first, g->whole, &g->per_round));
   uint64_t forward = 0, kept_forward = 0, own = 0, kept_own = 0;
   for (uint32_t i = 0; i < g->whole; i++) {
@@ -95,6 +96,7 @@ stow_status growth_find(growth *g, const evidence *e) {
     forward += r->forward_bytes;
     kept_forward += r->kept_forward_bytes;
     own_pieces += r->kept_user_count;
+    back_pieces += r->kept_backward_count;
     own += r->user_bytes;
     kept_own += r->kept_user_bytes;
   }
@@ -103,9 +105,14 @@ stow_status growth_find(growth *g, const evidence *e) {
   g->found = g->per_round > 0 && similar >= ROUND_SIMILAR * n &&
              (double)g->total >= LIVE_SHARE * ((double)e->n.live_bytes + (double)asked);
   if (!g->found) return STOW_OK;
-  g->graph = pieces / n >= GRAPH_PIECES && (double)kept_forward >= GRAPH_SHARE * (double)forward;
   g->backward = backward > n / 2;
   g->scalar = scalar >= 0.8 * n;
+  double least = g->scalar ? GRAPH_LEAST : GRAPH_SHARE;
+  g->graph = pieces / n >= GRAPH_PIECES && (double)kept_forward >= least * (double)forward;
+  /* Gradients that are part of the graph themselves (create_graph) stay with it. */
+  if (g->scalar && g->backward && back_pieces / n >= GRAPH_PIECES &&
+      (pieces + own_pieces) / n >= 1.5)
+    g->graph = true;
   /* A program without modules: its own lines are its forward pass. Tensors kept on purpose look the
    * same but for the number that a loss leaves. */
   if (forward == 0 && !g->backward && g->scalar && own_pieces / n >= 1.5 &&
@@ -120,23 +127,6 @@ static double growth_weight(const evidence *e, const growth *g) {
   if (!e->has_stacks) weight *= 0.8; /* turns are a guess, and so is what runs backward */
   double share = (double)g->total / (double)e->n.live_bytes;
   return share >= 0.15 ? weight : weight * 0.75;
-}
-
-/* Does a function of the program on the way there say that it evaluates? */
-static bool says_evaluation(const evidence *e, uint32_t stack_id) {
-  static const char *const words[] = {"eval", "valid", "predict", "infer", "test", "generate"};
-  const recording *r = e->source;
-  if (stack_id == 0) return false;
-  const stack *s = &r->stacks[stack_id - 1];
-  for (uint32_t i = 0; i < s->count; i++) {
-    uint32_t id = r->stack_frames[s->first + i];
-    if (id == 0 || id > r->frame_count) continue;
-    if (strstr(recording_text(r, r->frames[id - 1].file_id), "-packages/") != NULL) continue;
-    const char *name = recording_text(r, r->frames[id - 1].name_id);
-    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
-      if (strncasecmp(name, words[w], strlen(words[w])) == 0) return true;
-  }
-  return false;
 }
 
 static void say_growth(cause *c, const evidence *e, const growth *g) {
@@ -158,7 +148,7 @@ static const char *caller(const evidence *e, const growth *g, char *text, size_t
 void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
   const growth *g = &f->growth;
   if (!g->found || !g->graph) return;
-  bool evaluates = says_evaluation(e, g->stack_id);
+  bool evaluates = e->evaluates_of_stack[g->stack_id];
   double sure = g->bare                   ? 0.85
                 : g->backward             ? 0.88
                 : g->scalar && !evaluates ? 0.96
@@ -180,7 +170,7 @@ void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
 void cause_no_grad_missing(cause *c, const evidence *e, const findings *f) {
   const growth *g = &f->growth;
   if (!g->found || !g->graph || g->backward) return;
-  bool evaluates = says_evaluation(e, g->stack_id);
+  bool evaluates = e->evaluates_of_stack[g->stack_id];
   double sure = evaluates ? 0.96 : g->scalar ? 0.35 : 0.95;
   c->confidence = sure * growth_weight(e, g);
   char place[256];
