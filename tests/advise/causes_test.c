@@ -1,5 +1,5 @@
 /* The causes, against recordings whose cause is known: tests/data/causes/CAUSE[+CAUSE]-MODEL….
- * Made by tests/gpu/record_causes.py on an H200 with PyTorch 2.11. */
+ * Made by tests/gpu/record_causes.py and record_others.py on an H200 with PyTorch 2.11. */
 #include <dirent.h>
 #include <stdlib.h>
 
@@ -44,10 +44,10 @@ typedef struct score {
   unsigned all, right, sure, sure_right, unknown_with_stacks;
 } score;
 
-/* Everything under tests/data/causes whose name contains `part`. */
-static score score_folder(const char *part) {
+/* Everything in a folder of tests/data whose name contains `part`. */
+static score score_folder(const char *name, const char *part) {
   score n = {0};
-  const char *folder = harness_data("causes");
+  const char *folder = harness_data(name);
   DIR *d = opendir(folder);
   CHECK(d != NULL);
   for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
@@ -73,7 +73,7 @@ static score score_folder(const char *part) {
 
 TEST(first_cause_is_right_in_19_of_20_and_sure_ones_too)
 {
-  score n = score_folder("");
+  score n = score_folder("causes", "");
   CHECK(n.all >= 50);
   harness_note("%u of %u right; %u of %u of those with confidence 0.8 and more", n.right, n.all,
                n.sure_right, n.sure);
@@ -83,12 +83,25 @@ TEST(first_cause_is_right_in_19_of_20_and_sure_ones_too)
   CHECK_U64(n.unknown_with_stacks, 0);
 }
 
+/* Other models, trainers and idioms (record_others.py), recorded when the causes above were
+ * settled. */
+TEST(programs_it_was_not_made_with_are_named_too)
+{
+  score n = score_folder("others", "");
+  CHECK(n.all >= 30);
+  harness_note("%u of %u right; %u of %u of those with confidence 0.8 and more", n.right, n.all,
+               n.sure_right, n.sure);
+  CHECK(n.right * 20 >= n.all * 19);
+  CHECK(n.sure_right * 20 >= n.sure * 19);
+  CHECK_U64(n.unknown_with_stacks, 0);
+}
+
 /* Nothing is tuned to a model: each must score as the rest do. */
 TEST(every_model_scores_alike)
 {
   static const char *const models[] = {"-mlp", "-cnn", "-transformer", "-rnn", "-unet"};
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-    score n = score_folder(models[i]);
+    score n = score_folder("causes", models[i]);
     CHECK(n.all >= 5);
     if (n.right * 10 < n.all * 9) FAIL("%s: %u of %u", models[i], n.right, n.all);
   }
