@@ -28,6 +28,8 @@ const char *cause_name(cause_id id) {
                                                  [CAUSE_OPTIMIZER_STATE] = "optimizer_state",
                                                  [CAUSE_BATCH_TOO_BIG] = "batch_too_big",
                                                  [CAUSE_HOST_DATASET_WHOLE] = "host_dataset_whole",
+                                                 [CAUSE_HOST_LEAK] = "host_leak",
+                                                 [CAUSE_HOST_OBJECTS] = "host_objects",
                                                  [CAUSE_HOST_COPIES] = "host_copies",
                                                  [CAUSE_HOST_WORKERS] = "host_workers",
                                                  [CAUSE_HOST_LIMIT] = "host_limit",

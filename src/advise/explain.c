@@ -85,7 +85,8 @@ stow_status explain_message(explanation *x, const char *text, size_t count) {
 }
 
 void explanation_blank(explanation *x) {
-  *x = (explanation){.from_message = true, .headline = BUFFER_INIT, .notes = BUFFER_INIT};
+  *x = (explanation){
+      .from_message = true, .headline = BUFFER_INIT, .memory = BUFFER_INIT, .notes = BUFFER_INIT};
   message_read(&x->evidence.told, "", 0);
   memset(&x->evidence.n, 0xff, sizeof x->evidence.n);
 }
@@ -95,6 +96,7 @@ void explanation_free(explanation *x) {
   findings_free(&x->findings);
   evidence_free(&x->evidence);
   buffer_free(&x->headline);
+  buffer_free(&x->memory);
   buffer_free(&x->notes);
   *x = (explanation){0};
 }

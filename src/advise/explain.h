@@ -26,6 +26,7 @@ typedef struct explanation {
   findings findings;
   fixes fixes;
   buffer headline; /* one sentence */
+  buffer memory;   /* rows, of host memory; where there are none the card's numbers are shown */
   buffer notes;    /* lines: what weakens the answer, what is missing to know more */
 } explanation;
 

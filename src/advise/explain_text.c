@@ -23,7 +23,7 @@ static void row(buffer *out, const char *name, uint64_t bytes, const char *note)
     buffer_printf(out, "  %-28s %10s%s%s\n", name, cause_size(bytes), note[0] ? "  " : "", note);
 }
 
-static void numbers_text(const numbers *n, buffer *out) {
+static void numbers_text(const numbers *n, bool card, buffer *out) {
   row(out, "asked for", n->asked_bytes, "");
   row(out, "live", n->live_bytes, "");
   row(out, "cached, not live", n->cached_bytes, "");
@@ -35,7 +35,7 @@ static void numbers_text(const numbers *n, buffer *out) {
     row(out, "not accounted for", n->unknown_bytes, "");
   row(out, "the card", n->card_bytes, "");
   row(out, "the limit set", n->limit_bytes, "");
-  if (!known(n->card_bytes)) buffer_text(out, "  the card's size is not known\n");
+  if (card && !known(n->card_bytes)) buffer_text(out, "  the card's size is not known\n");
 }
 
 static void lines_text(const buffer *lines, const char *before, buffer *out) {
@@ -67,9 +67,13 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
   buffer_printf(out, bold ? "\033[1m%s.\033[0m\n" : "%s.\n",
                 x->headline.data != NULL ? x->headline.data : "");
   const numbers *n = &x->evidence.n;
-  if (!x->from_message || known(n->asked_bytes) || known(n->live_bytes) || known(n->limit_bytes)) {
+  if (x->memory.length > 0) {
     heading(out, "Memory", bold);
-    numbers_text(n, out);
+    buffer_append(out, x->memory.data, x->memory.length);
+  } else if (!x->from_message || known(n->asked_bytes) || known(n->live_bytes) ||
+             known(n->limit_bytes)) {
+    heading(out, "Memory", bold);
+    numbers_text(n, x->evidence.told.kind != MESSAGE_HOST, out);
   }
   if (x->findings.count > 0) heading(out, "Causes", bold);
   for (uint32_t i = 0; i < x->findings.count; i++) {

@@ -22,10 +22,11 @@ static double unit_factor(message_text t, const char **at) {
   static const struct {
     const char *name;
     double factor;
-  } units[] = {{"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"KB", 1e3},
-               {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},    {"Ki", 0x1p10},  {"Mi", 0x1p20},
-               {"Gi", 0x1p30},  {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},   {"bytes", 1},
-               {"Bytes", 1},    {"byte", 1},     {"B", 1},        {"b", 1}};
+  } units[] = {{"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"PiB", 0x1p50},
+               {"EiB", 0x1p60}, {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
+               {"Ki", 0x1p10},  {"Mi", 0x1p20},  {"Gi", 0x1p30},  {"K", 0x1p10},   {"M", 0x1p20},
+               {"G", 0x1p30},   {"bytes", 1},    {"Bytes", 1},    {"byte", 1},     {"B", 1},
+               {"b", 1}};
   const char *p = skip_spaces(t, *at);
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     size_t length = strlen(units[i].name);

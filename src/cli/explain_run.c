@@ -1,8 +1,9 @@
 /* Explain run: choosing, among what the processes of a run left, what tells most.
  *
- * Best is PyTorch's own view (PID.pickle, written as it ran out); then the trace of a process that
- * was refused memory (PID.stow, or its ring where the run itself was cut off); then the words of
- * the error alone (PID.error). */
+ * Where host memory ran out, it is the host record. Of the card, best is PyTorch's own view
+ * (PID.pickle, written as it ran out); then the trace of a process that was refused memory
+ * (PID.stow, or its ring where the run itself was cut off); then the words of the error alone
+ * (PID.error). */
 #include "cli/explain_run.h"
 
 #include <dirent.h>
@@ -15,6 +16,7 @@
 
 #include <stowage/size.h>
 
+#include "advise/host.h"
 #include "base/status.h"
 #include "cli/run_folder.h"
 #include "cli/run_record.h"
@@ -150,13 +152,21 @@ static void say_none(run_story *s, const char *folder) {
 }
 
 stow_status run_story_read(run_story *s, const char *folder) {
+  static const char *const MARKS[] = {"ledger", "end", "watch"};
   *s = (run_story){.error = BUFFER_INIT};
   recording_init(&s->record, RECORDING_BYTES);
   char path[PATH_MAX];
   struct stat info;
-  if (snprintf(path, sizeof path, "%s/ledger", folder) >= (int)sizeof path ||
-      stat(path, &info) != 0)
-    return stow_fail(STOW_ERR_NOT_FOUND, "%s: no run of stowage run is there", folder);
+  bool here = false;
+  for (size_t i = 0; i < sizeof MARKS / sizeof MARKS[0]; i++)
+    here = here || (snprintf(path, sizeof path, "%s/%s", folder, MARKS[i]) < (int)sizeof path &&
+                    stat(path, &info) == 0);
+  if (!here) return stow_fail(STOW_ERR_NOT_FOUND, "%s: no run of stowage run is there", folder);
+  if (host_record_read(&s->host, folder) == STOW_OK && s->host.ended[0] != '\0' &&
+      s->host.peak_bytes >= s->host.limit_bytes / 10 * 8) {
+    s->out_of_memory = true;
+    return explain_host(&s->says, &s->host);
+  }
   newest(folder, ".error", path);
   bool told = read_error(&s->error, path);
   newest(folder, ".pickle", path);

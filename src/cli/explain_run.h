@@ -4,9 +4,11 @@
 #define CLI_EXPLAIN_RUN_H
 
 #include "advise/explain.h"
+#include "watch/host_record.h"
 
 typedef struct run_story {
   recording record; /* what the explanation is of */
+  host_record host;
   explanation says;
   buffer error;       /* the program's last words, "" if they were not about memory */
   bool out_of_memory; /* it ran out, and that is what `says` explains */

@@ -185,6 +185,9 @@ static int run(verb_call *call) {
   if (status != STOW_OK) return verb_fail(call, status);
   code = prepare(call, &p, &l, &limits, folder);
   if (code != 0) return code;
+  if (ram.on && folder[0] == '\0' && run_folder_make(folder) != STOW_OK)
+    return fail(PROGRAM_NOT_RUN);
+  if (run_ram_open(&ram, folder) != STOW_OK) return fail(PROGRAM_NOT_RUN);
   pid_t child;
   code = child_start(&child, call->operands);
   if (code != 0) return fail(code);
@@ -194,6 +197,8 @@ static int run(verb_call *call) {
   if (l.header != NULL) {
     run_summary(&l, &limits, how != 0);
     gather(call, folder, child, how != 0);
+  }
+  if (folder[0] != '\0') {
     write_end(call, folder, how);
     if (how != 0) explain(folder);
   }
@@ -209,7 +214,8 @@ static const verb_option options[] = {
     {"record", "FILE", "write what the command asked of device memory to a .stow file"},
     {"stacks", "WHICH",
      "lines of Python with what is recorded: auto, off, or python for each tensor of PyTorch"},
-    {"ram-limit", "SIZE", "warn before host memory runs out, and say who held it: auto or 8G"},
+    {"ram-limit", "SIZE",
+     "most host memory the command and its children may hold, watched and explained: auto or 8G"},
     {"threads", "N", "worker threads of OpenMP and BLAS libraries"},
     {"environment", NULL, "start nothing; print the variables that put Stowage beneath a program"},
     VERB_OPTIONS_END,

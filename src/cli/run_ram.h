@@ -1,37 +1,47 @@
 /* Run ram: watching the host memory of a command and everything it starts. Used by `stowage run`
- * with --ram-limit; it warns and remembers, and ends nothing. */
+ * with --ram-limit.
+ *
+ * At nine tenths it says so, asks a Python process what it holds, and from then on keeps a record
+ * in the folder of the run, so that whoever is killed leaves one. A size given as the limit is a
+ * limit: all that the command started is ended when it is passed. Against `auto` nothing is ended:
+ * the kernel does that. */
 #ifndef CLI_RUN_RAM_H
 #define CLI_RUN_RAM_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include <stowage/status.h>
 
-#define RUN_RAM_BEAT_MS 500
+#include "base/ask.h"
+#include "watch/host_record.h"
+
+#define RUN_RAM_BEAT_MS 50
 
 typedef struct run_ram {
   bool on;
-  bool automatic;       /* against what the machine and its control groups allow */
-  uint64_t limit_bytes; /* of the command and its descendants */
-  bool warned;
-  uint64_t held_bytes, peak_bytes; /* anonymous and shared memory, at the last look and ever */
-  uint64_t usable_bytes;           /* what the host had left at the last look */
-  double growth_bytes_s;           /* over the last seconds */
-  uint64_t looked_ns;
-  pid_t largest; /* the process that held most at the last look */
-  uint64_t largest_bytes;
-  char largest_name[32];
+  bool automatic; /* against what the machine and its control groups allow */
+  bool warned, told, ended;
+  char folder[PATH_MAX]; /* of the run */
+  ask *ask;              /* NULL: nobody can be asked */
+  pid_t asked;           /* the process that was, 0: none yet */
+  double growth_bytes_s; /* over the last looks */
+  uint64_t start_ns, looked_ns, next_ns, detail_ns, asked_ns;
+  uint64_t largest_bytes; /* what the largest process held when asked */
+  host_record record;
 } run_ram;
 
 /* "auto" or a size; NULL: off. */
 stow_status run_ram_init(run_ram *r, const char *text);
+/* Before the command starts: the folder of the run is there. */
+stow_status run_ram_open(run_ram *r, const char *folder);
 
-/* Looks once, and says so on standard error when nine tenths are reached. A child_wait beat. */
+/* Looks when it is time to. A child_wait beat. */
 void run_ram_look(void *r);
 
 /* The last words: the peak, and, where the command was killed, what it held when it was. */
-void run_ram_end(const run_ram *r, int how);
+void run_ram_end(run_ram *r, int how);
 
 #endif

@@ -12,6 +12,7 @@
 
 #define SHIM  "libstowage-shim.so"
 #define ALIAS "libstowage-shim-alias.so"
+#define HOST  "libstowage-host.so"
 #define NVML  "libstowage-shim-nvml.so"
 
 /* Relative to the command's own folder: the build folder, then as installed. */
@@ -80,6 +81,17 @@ stow_status run_shim_preload(const char *path, bool nvml) {
     status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
   buffer_free(&list);
   return status;
+}
+
+void run_shim_preload_host(void) {
+  char shim[PATH_MAX];
+  const char *before = getenv("LD_PRELOAD");
+  buffer list = BUFFER_INIT;
+  if (run_shim_find(shim) != STOW_OK || strpbrk(shim, ": \t") != NULL) return;
+  if (before != NULL) buffer_text(&list, before);
+  add_beside(&list, shim, HOST);
+  if (list.status == STOW_OK && list.length > 0) setenv("LD_PRELOAD", list.data, 1);
+  buffer_free(&list);
 }
 
 /* ---- others ---- */

@@ -16,6 +16,10 @@ stow_status run_shim_find(char path[PATH_MAX]);
  * of NVML too, where there is an NVML for it to stand before. */
 stow_status run_shim_preload(const char *path, bool nvml);
 
+/* Puts the library that asks Python processes about their host memory there too, where it can be.
+ */
+void run_shim_preload_host(void);
+
 /* A preloaded library of another that also stands before the driver (HAMi and its kin), found by
  * name in LD_PRELOAD or /etc/ld.so.preload: its name, or NULL. */
 const char *run_shim_rival(void);

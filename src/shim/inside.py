@@ -166,17 +166,23 @@ def whole(name):
     return None if module is None or getattr(spec, "_initializing", False) else module
 
 
+@quiet
+def started(torch):
+    """Before its CUDA has started PyTorch has no allocator: asked of it, some functions crash."""
+    return torch is not None and torch.cuda.is_initialized()
+
+
 def arm():
     if once("process"):
         arm_exit()
         if not shim_check_stacks():
             shim_fact("stacks", "none: the frames of this Python are not known")
     torch = whole("torch")
-    if torch is not None and once("torch"):
+    if started(torch) and once("torch"):
         arm_steps(torch)
         arm_out_of_memory(torch)
         if os.environ.get("STOWAGE_RECORD") == "1":
             arm_ranges(torch)
         if os.environ.get("STOWAGE_STACKS") == "python":
             arm_history(torch)
-    return torch is not None
+    return "torch" in armed

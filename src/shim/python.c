@@ -71,7 +71,9 @@ static bool find_all(void) {
          find(&api.is_true, "PyObject_IsTrue") && find(&python_parse, "PyArg_ParseTuple") &&
          find(&python_build, "Py_BuildValue") && find(&api.release, "Py_DecRef") &&
          find(&api.error_matches, "PyErr_ExceptionMatches") && find(&api.error, "PyErr_Occurred") &&
-         find(&api.error_clear, "PyErr_Clear") && find(&api.interrupt, "PyExc_KeyboardInterrupt");
+         find(&api.error_clear, "PyErr_Clear") && find(&api.lock_take, "PyGILState_Ensure") &&
+         find(&api.lock_give, "PyGILState_Release") &&
+         find(&api.interrupt, "PyExc_KeyboardInterrupt");
 }
 
 static void look(void) {

@@ -81,7 +81,7 @@ if [ ! -s "$folder/out" ]; then ok and_nothing_is_said; else cat "$folder/out"; 
 if has python3; then
   mkfifo "$folder/grown"
   set -m
-  "$stowage" run --ram-limit 64M -- python3 -c "
+  "$stowage" run --ram-limit 118M -- python3 -c "
 x = bytearray(100 << 20)
 open('$folder/grown', 'w').write('grown')
 import signal; signal.pause()" 2> "$folder/err" &
@@ -92,7 +92,7 @@ import signal; signal.pause()" 2> "$folder/err" &
   for turn in $(seq 100); do grep -q 'nine tenths' "$folder/err" && break; read -r -t 0.1 <> "$folder/grown"; done
   pkill_pid=$(cat "/proc/$pid/task/$pid/children" 2> /dev/null); kill -KILL ${pkill_pid:-$pid}
   wait "$pid" 2> /dev/null; got=$?
-  if grep -q 'nine tenths of the 64.0 MiB of host memory are used; the command holds [0-9.]* MiB.*python3.* holds most' "$folder/err"; then ok host_memory_running_out_is_said; else cat "$folder/err"; fail host_memory_running_out_is_said; fi
+  if grep -q 'nine tenths of the 118.0 MiB of host memory are used; the command holds [0-9.]* MiB.*python3.* holds most' "$folder/err"; then ok host_memory_running_out_is_said; else cat "$folder/err"; fail host_memory_running_out_is_said; fi
   if [ $got = 137 ] && grep -q 'killed by SIGKILL with .* left; when last seen the command holds ' "$folder/err"; then ok a_kill_is_explained; else cat "$folder/err"; fail "a_kill_is_explained: code $got"; fi
 else
   skip "host_memory_running_out_is_said: no python3"

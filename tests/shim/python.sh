@@ -97,7 +97,7 @@ for t in threads: t.start()
 for t in threads: t.join()
 torch.optim.SGD().step()
 print("fine")'
-then='grep -q "inside: arm_steps: ModuleNotFoundError" "$folder/shim.log"' inside a_framework_that_is_another_is_left_alone '
+then='grep -q "inside: started: AttributeError" "$folder/shim.log"' inside a_framework_that_is_another_is_left_alone '
 import cuda, sys, types
 sys.modules["torch"] = types.ModuleType("torch")
 cuda.start()

@@ -1,0 +1,11 @@
+/* Host: why a run ran out of host memory, from its host record. explain calls it for a run that was
+ * ended for host memory; it fills an explanation as explain_recording does. */
+#ifndef ADVISE_HOST_H
+#define ADVISE_HOST_H
+
+#include "advise/explain.h"
+#include "watch/host_record.h"
+
+stow_status explain_host(explanation *x, const host_record *r);
+
+#endif

@@ -1,0 +1,241 @@
+"""Runs in a Python process whose host memory is about to run out (watcher.c), and says what it holds.
+
+arm() runs once, when the interpreter has started. report() writes the largest things that variables hold, and where the main thread is, to PID.objects in the folder of the
+run (host_record.h tells its lines). It looks at the variables of all frames and of the program's own modules, into
+containers by samples, for at most half a second; it makes nothing large, changes nothing, and prints nothing.
+"""
+import _thread
+import gc
+import itertools
+import os
+import sys
+import time
+
+SAMPLES = 64
+DEEP = 5
+SECONDS = 0.5
+SHOWN = 24
+LEAST = 1 << 20
+LIBRARIES = tuple({os.path.dirname(os.__file__), *(p for p in sys.path if p.endswith(("site-packages", "dist-packages")))})
+
+
+def type_name(value):
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__.split('.')[0]}.{kind.__qualname__}"
+
+
+def sample(values):
+    """Some of its elements, in one step that no other thread can come into."""
+    if isinstance(values, (list, tuple)):
+        return values[::max(1, len(values) // SAMPLES)][:SAMPLES] if len(values) > SAMPLES * 64 else list(values[:SAMPLES])
+    return list(itertools.islice(values, SAMPLES))
+
+
+class Weight:
+    """Bytes of a value with all it holds; what it is made of."""
+
+    def __init__(self, size, count=1, of="", shape="", owner=None):
+        self.size, self.count, self.of, self.shape, self.owner = size, count, of, shape, owner
+
+
+def weigh_array(value):
+    """NumPy's, and whatever else has nbytes, dtype and shape. A view counts as what it is a view of."""
+    owner = value
+    while getattr(owner, "base", None) is not None and hasattr(owner.base, "nbytes"):
+        owner = owner.base
+    if type(owner).__name__ in ("memmap", "mmap") or "mmap" in type(getattr(owner, "base", None)).__name__:
+        return Weight(0)
+    size = int(owner.nbytes)
+    if str(value.dtype) == "object":
+        size += sum(weigh(v, 1).size for v in value.flat[:SAMPLES]) // max(1, min(SAMPLES, value.size)) * value.size
+    return Weight(size, int(value.shape[0]) if value.shape else 1, str(value.dtype), str(tuple(value.shape)), id(owner))
+
+
+def weigh_frame(value):
+    """A table of pandas."""
+    size = int(value.memory_usage(index=True, deep=False).sum())
+    kinds = {str(t) for t in value.dtypes}
+    for name in value.columns[[str(t) in ("object", "str", "string") for t in value.dtypes]][:SAMPLES]:
+        values = list(itertools.islice(value[name], SAMPLES))
+        size += sum(sys.getsizeof(v) for v in values) // max(1, len(values)) * len(value)
+    return Weight(size, len(value), " ".join(sorted(kinds))[:60], str(tuple(value.shape)))
+
+
+def weigh_tensor(value):
+    if value.device.type != "cpu":
+        return Weight(0)
+    storage = value.untyped_storage()
+    return Weight(storage.nbytes(), int(value.shape[0]) if value.shape else 1, str(value.dtype), str(tuple(value.shape)),
+                  storage.data_ptr())
+
+
+def weigh_container(value, depth):
+    size, count = sys.getsizeof(value), len(value)
+    if count == 0 or depth == 0:
+        return Weight(size, count)
+    if isinstance(value, dict):
+        parts = [(k, v) for k, v in sample(value.items())]
+        kinds = [type_name(v) for _, v in parts]
+        # The names of the fields of many records are the same few texts.
+        named = depth < DEEP and all(isinstance(k, str) for k, _ in parts)
+        each = [(0 if named else weigh(k, depth - 1).size) + weigh(v, depth - 1).size for k, v in parts]
+    else:
+        parts = sample(value)
+        kinds = [type_name(v) for v in parts]
+        each = [weigh(v, depth - 1).size for v in parts]
+    # The same small object again and again (0, True, an interned name) counts once.
+    if len(parts) > 1 and not isinstance(value, dict) and len({id(v) for v in parts}) == 1:
+        return Weight(size + each[0], count, kinds[0])
+    size += sum(each) * count // max(1, len(each))
+    return Weight(size, count, max(set(kinds), key=kinds.count) if kinds else "")
+
+
+def weigh(value, depth):
+    if isinstance(value, (bytes, bytearray, str)):
+        return Weight(sys.getsizeof(value), len(value))
+    if isinstance(value, (list, tuple, dict, set, frozenset)) or type(value).__name__ in ("deque", "OrderedDict", "defaultdict"):
+        return weigh_container(value, depth)
+    module = type(value).__module__.split(".")[0]
+    if module == "pandas" and hasattr(value, "memory_usage") and hasattr(value, "dtypes") and hasattr(value, "columns"):
+        return weigh_frame(value)
+    if module == "torch" and hasattr(value, "untyped_storage"):
+        return weigh_tensor(value)
+    if isinstance(getattr(value, "nbytes", None), int) and hasattr(value, "dtype") and hasattr(value, "shape"):
+        return weigh_array(value)
+    inner = getattr(value, "__dict__", None)
+    if depth > 0 and isinstance(inner, dict) and not isinstance(value, (type, type(sys))):
+        held = weigh_container(inner, depth - 1)
+        return Weight(sys.getsizeof(value) + held.size, held.count, type_name(value))
+    return Weight(sys.getsizeof(value))
+
+
+def locals_of(frame):
+    """Its variables. Before Python 3.13 the frame keeps what it is asked for, and with it values the function has long
+    replaced: unless somebody else holds that dict too, it is emptied again."""
+    values = frame.f_locals
+    if sys.version_info >= (3, 13) or not frame.f_code.co_flags & 1:  # CO_OPTIMIZED: a function's
+        return dict(values)
+    copy = dict(values)
+    if sys.gettrace() is None and sys.getrefcount(values) <= 3:
+        values.clear()
+    return copy
+
+
+def is_own(path):
+    return bool(path) and not path.startswith("<") and not path.startswith(LIBRARIES)
+
+
+def threads():
+    """The frame of the main thread, and those of the others."""
+    frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != _thread.get_ident()}
+    known = sys.modules.get("threading")
+    main = known.main_thread().ident if known is not None else None
+    first = frames.pop(main, None) if main is not None else None
+    if first is None and frames:
+        first = frames.pop(next(iter(frames)))
+    return first, list(frames.values())
+
+
+def stack_of(frame):
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def variables(main, others):
+    """(value, name, where) of everything a variable names; the program's own names first, for a thing is told once."""
+    frames = [frame for top in [main, *others] for frame in stack_of(top) if frame.f_code.co_name != "<module>"]
+    for frame in frames:
+        if is_own(frame.f_code.co_filename):
+            where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
+            for name, value in locals_of(frame).items():
+                yield value, name, where
+                if name == "self" and isinstance(getattr(value, "__dict__", None), dict):
+                    yield from ((v, f"self.{n}", where) for n, v in list(value.__dict__.items()))
+    for name, module in list(sys.modules.items()):
+        if name == "__main__" or is_own(getattr(module, "__file__", None)):
+            where = "module " + (getattr(module, "__file__", None) or name)
+            for variable, value in list(getattr(module, "__dict__", {}).items()):
+                if not variable.startswith("__"):
+                    yield value, variable, where
+    for frame in frames:
+        if not is_own(frame.f_code.co_filename):
+            where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
+            yield from ((v, n, where) for n, v in locals_of(frame).items() if not isinstance(v, (list, tuple, dict)))
+
+
+def largest(main, others):
+    until, seen, found = time.monotonic() + SECONDS, {}, []
+    for value, name, where in variables(main, others):
+        if time.monotonic() > until:
+            break
+        if isinstance(value, (int, float, type, type(sys))) or callable(value) and not hasattr(value, "__len__"):
+            continue
+        try:
+            weight = weigh(value, DEEP)
+        except Exception:
+            continue  # an object with ways of its own
+        key = weight.owner or id(value)
+        if weight.size >= LEAST and key not in seen:
+            seen[key] = True
+            found.append((weight.size, weight, name, where, type_name(value)))
+    found.sort(key=lambda f: f[0], reverse=True)
+    return found[:SHOWN]
+
+
+def word(text):
+    return "".join(c if c >= " " else "?" for c in str(text))
+
+
+def on_exit():
+    """The program ends by an exception about memory: its text and its lines are kept."""
+    error = getattr(sys, "last_value", None)
+    try:
+        if isinstance(error, MemoryError):
+            import traceback
+
+            text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            with open(f"{os.path.dirname(os.environ['STOWAGE_WATCH'])}/{os.getpid()}.error", "w", encoding="utf-8",
+                      errors="replace") as file:
+                file.write(text)
+    except Exception as error:
+        shim_log(f"on_exit: {error!r}")
+
+
+def arm():
+    import atexit
+
+    atexit.register(on_exit)
+    return False
+
+
+def source(frame):
+    """The text of the line it is at, if it is the program's own and can be read."""
+    try:
+        if is_own(frame.f_code.co_filename):
+            with open(frame.f_code.co_filename, encoding="utf-8", errors="replace") as file:
+                return word(next(itertools.islice(file, frame.f_lineno - 1, None)).strip())[:120]
+    except Exception:
+        pass
+    return ""
+
+
+def report():
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        main, others = threads()
+        lines = [f"object\t{size}\t{w.count}\t{word(name)[:60]}\t{word(where)[-150:]}\t{word(kind)[:60]}\t{word(w.of)[:60]}\t"
+                 f"{word(w.shape)[:60]}\t{size // max(1, w.count)}" for size, w, name, where, kind in largest(main, others)]
+        lines += [f"frame\t{word(f.f_code.co_filename)[-190:]}\t{f.f_lineno}\t{word(f.f_code.co_name)[:60]}\t{source(f)}"
+                  for f in itertools.islice(stack_of(main), 48)]
+        path = f"{os.path.dirname(os.environ['STOWAGE_WATCH'])}/{os.getpid()}.objects"
+        with open(path + ".part", "w", encoding="utf-8", errors="replace") as file:
+            file.write("\n".join(lines) + "\n")
+        os.replace(path + ".part", path)
+    except Exception as error:
+        shim_log(f"report: {error!r}")
+    finally:
+        if collecting:
+            gc.enable()
+    return False

@@ -1,0 +1,75 @@
+/* Host record: what a run held of host memory when it came to its end, kept in its folder.
+ *
+ * `stowage run --ram-limit` writes `host` from outside while nine tenths are used and at the end;
+ * a Python process among its own writes PID.objects from inside when it is asked (host/report.py).
+ * explain reads both. Lines of words between tabs, so that either side can be read by people; a
+ * line that is not understood is passed over, and every count is bounded. */
+#ifndef WATCH_HOST_RECORD_H
+#define WATCH_HOST_RECORD_H
+
+#include "base/buffer.h"
+#include "watch/tree.h"
+
+enum {
+  HOST_SAMPLES_MAX = 256,
+  HOST_PROCESSES_MAX = 64,
+  HOST_MAPS_MAX = 16,
+  HOST_FILES_MAX = 8,
+  HOST_OBJECTS_MAX = 32,
+  HOST_FRAMES_MAX = 48,
+};
+
+typedef struct host_sample {
+  uint64_t time_ms, bytes; /* since the start; held by all */
+} host_sample;
+
+/* Something large that a variable of Python's holds. */
+typedef struct host_object {
+  uint64_t bytes;         /* with all it holds, as estimated */
+  uint64_t count;         /* elements */
+  char name[64];          /* the variable */
+  char where[160];        /* "load at train.py:12", "module train" */
+  char type[64];          /* "list", "numpy.ndarray" */
+  char of[64];            /* what it is made of: "dict", "float64" */
+  char shape[64];         /* "(1000, 20)", "" where it has none */
+  uint64_t element_bytes; /* on average */
+} host_object;
+
+typedef struct host_frame {
+  char file[200], name[64];
+  char source[128]; /* the line's text, "" where it is not known */
+  uint32_t line;
+} host_frame;
+
+typedef struct host_record {
+  uint64_t limit_bytes;
+  char limit_from[16];                /* "given", "cgroup", "machine" */
+  uint64_t total_bytes, usable_bytes; /* of the host, for all; left at the last look */
+  uint64_t held_bytes, peak_bytes;
+  int64_t growth_bytes_s;
+  char ended[16]; /* "limit" by us, "killed", "error"; "" while it runs */
+  host_sample samples[HOST_SAMPLES_MAX];
+  size_t sample_count;
+  tree_process processes[HOST_PROCESSES_MAX]; /* the largest first */
+  size_t process_count;
+  uint64_t kinds[TREE_MAP_KINDS]; /* of the largest */
+  tree_map maps[HOST_MAPS_MAX];
+  size_t map_count;
+  tree_file files[HOST_FILES_MAX];
+  size_t file_count;
+  /* from inside */
+  bool from_inside;
+  host_object objects[HOST_OBJECTS_MAX]; /* the largest first */
+  size_t object_count;
+  host_frame frames[HOST_FRAMES_MAX]; /* of the main thread, innermost first */
+  size_t frame_count;
+} host_record;
+
+/* Writes folder/host, whole or not at all. */
+stow_status host_record_write(const host_record *r, const char *folder);
+/* Reads it, and what the largest process wrote from inside. STOW_ERR_NOT_FOUND: there is none. */
+stow_status host_record_read(host_record *r, const char *folder);
+/* Only folder/PID.objects; true if it is there. */
+bool host_record_read_inside(host_record *r, const char *folder, pid_t pid);
+
+#endif

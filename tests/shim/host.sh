@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Host memory: programs that really run out of it, each for one reason, under a limit; the reason is named first. And what a
+# process that is killed leaves.
+. "$(dirname "$0")/lib.bash"
+. "$source_dir/tests/cli/numpy.bash"
+export STOWAGE_LIBCUDA=/nonexistent # no driver is needed for this
+require_numpy why_host_memory_ran_out
+programs=$source_dir/tests/shim/python/programs
+export PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
+# Files of holes: their bytes are read all the same.
+"$python" - "$folder" << 'END'
+import numpy, sys
+numpy.lib.format.open_memmap(sys.argv[1] + "/data.npy", mode="w+", dtype="f8", shape=(90_000, 1000))
+with open(sys.argv[1] + "/data.txt", "wb") as file:
+    file.truncate(700_000_000)
+with open(sys.argv[1] + "/data.csv", "w") as file:
+    file.write(",".join("abcdefgh") + "\n")
+    file.write((",".join(["0.123456789012"] * 8) + "\n") * 1_500_000)
+END
+# runs_out CAUSE PROGRAM WORDS…
+runs_out() {
+  local cause=$1 program=$2 code; shift 2
+  { timeout -k 2 60 "$stowage" run --ram-limit "${limit:-250M}" -- "$python" "$programs/$program.py" "$@" > "$folder/out" 2> "$folder/err"; } 2> /dev/null; code=$?
+  said=$("$stowage" explain --last --short)
+  if [ $code = 137 ] && [[ $said = "$cause ("* ]] && grep -q "why: ${said#*: }"'\|why: ' "$folder/err"; then ok "$program: ${said:0:110}"; else cat "$folder/err"; "$stowage" explain --last; fail "$program: code $code, $said"; fi
+}
+runs_out host_dataset_whole host_dataset_whole "$folder/data.npy"
+runs_out host_dataset_whole host_dataset_lines "$folder/data.txt"
+if "$python" -c 'import pandas' 2> /dev/null; then
+  limit=160M runs_out host_dataset_whole host_dataset_csv "$folder/data.csv"
+  runs_out host_copies host_copies_concat
+else
+  skip "host_dataset_csv, host_copies_concat: no pandas"
+fi
+runs_out host_leak host_leak_cache
+runs_out host_copies host_copies
+runs_out host_objects host_objects
+runs_out host_objects host_objects_text
+runs_out host_workers host_workers
+runs_out host_workers host_workers_list
+runs_out host_limit host_limit
+runs_out host_leak host_leak
+
+# All that is said of one, numbers masked.
+{
+  cat "$folder/err"
+  "$stowage" explain --last
+} | sed -E "s#$programs/##g; s/process [0-9]+/process N/g; s/[0-9.]+ (B|KiB|MiB|GiB)/SIZE/g; s/ +SIZE/ SIZE/; s/[0-9]+ (numpy|of what)/N \1/; s/py:[0-9]+/py:LINE/" > "$folder/all"
+if [ -n "${STOWAGE_GOLDEN_WRITE:-}" ]; then cp "$folder/all" "$source_dir/tests/shim/host.txt"; fi
+check all_that_is_said_of_one diff -u "$source_dir/tests/shim/host.txt" "$folder/all"
+
+# An exception about host memory, in a program without CUDA.
+timeout 30 "$stowage" run --ram-limit 8G -- "$python" -c 'import numpy; numpy.ones(1 << 50)' > "$folder/out" 2> "$folder/err"; code=$?
+if [ $code = 1 ] && grep -q 'why: The host could not give 8.0 PiB for one array' "$folder/err"; then ok an_exception_about_memory_is_explained; else cat "$folder/err"; fail "an_exception_about_memory_is_explained: $code"; fi
+# One that ends well says only its peak, and its threads and forks are as without it.
+timeout 30 "$stowage" run --ram-limit 8G -- "$python" -c '
+import os, threading
+assert threading.active_count() == 1 and threading.main_thread() is threading.current_thread()
+pid = os.fork()
+if pid == 0: os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0' > "$folder/out" 2> "$folder/err"; code=$?
+if [ $code = 0 ] && [ ! -s "$folder/out" ] && [ "$(wc -l < "$folder/err")" = 1 ] && grep -q 'at the peak' "$folder/err"; then ok one_that_ends_well_is_left_alone; else cat "$folder/err"; fail one_that_ends_well_is_left_alone; fi
+finish
