@@ -271,7 +271,8 @@ static void find_copies(host_case *c) {
     }
   }
   const char *copying = inside_of(r, COPYING, COPYING_CALLED);
-  double share = part(sum, c->main_bytes);
+  /* A copy that is being made has no name yet. */
+  double share = part(second == NULL && copying != NULL ? 2 * sum : sum, c->main_bytes);
   if (first == NULL || (second == NULL && copying == NULL) || share < MUCH) return;
   cause *to = add(c, CAUSE_HOST_COPIES,
                   second != NULL && share >= MOST ? 0.9

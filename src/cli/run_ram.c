@@ -21,7 +21,7 @@
 /* How long an answer from inside is waited for before a process is ended, and how far past the
  * limit it may get meanwhile. */
 #define ANSWER_NS   (1000 * MS)
-#define PAST(limit) ((limit) + (limit) / 8)
+#define PAST(limit) ((limit) + (limit) / 4)
 
 stow_status run_ram_init(run_ram *r, const char *text) {
   *r = (run_ram){0};
@@ -197,6 +197,10 @@ void run_ram_look(void *user) {
   take_stock(r, now);
   r->next_ns = now + next_look(r);
   uint64_t tenth = h->limit_bytes / 10;
+  /* One that will be there within two seconds is asked before: it may be long about to answer. */
+  if (h->held_bytes >= 6 * tenth &&
+      (double)h->held_bytes + 2 * r->growth_bytes_s >= (double)h->limit_bytes)
+    ask_inside(r, now);
   if (h->held_bytes >= h->limit_bytes - tenth || (r->automatic && h->usable_bytes < tenth)) {
     if (!r->warned) warn(r);
     ask_inside(r, now);

@@ -161,7 +161,7 @@ def variables(main, others):
     for frame in frames:
         if not is_own(frame.f_code.co_filename):
             where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
-            yield from ((v, n, where) for n, v in locals_of(frame).items() if not isinstance(v, (list, tuple, dict)))
+            yield from ((v, n, where) for n, v in locals_of(frame).items() if hasattr(v, "nbytes") or hasattr(v, "memory_usage"))
 
 
 def largest(main, others):
