@@ -1,0 +1,124 @@
+/* The host memory of a family of processes, and the record of it, read back. */
+#include "watch/tree.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "watch/host_record.h"
+
+#define MIB ((size_t)1 << 20)
+
+/* A child that holds `bytes`, says so, and sleeps until it is ended. */
+static pid_t holder(size_t bytes, char *shared, int ready) {
+  pid_t pid = fork();
+  if (pid != 0) return pid;
+  char *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(own, 1, bytes);
+  if (shared != NULL && shared[0] == 0) _exit(1);
+  ssize_t said = write(ready, "x", 1);
+  (void)said;
+  for (;;) pause();
+}
+
+static void end(pid_t pid) {
+  kill(pid, SIGKILL);
+  waitpid(pid, NULL, 0);
+}
+
+TEST(children_are_counted_and_what_they_share_once)
+{
+  int ready[2];
+  char got;
+  CHECK(pipe(ready) == 0);
+  char *shared = mmap(NULL, 64 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(shared, 1, 64 * MIB);
+  pid_t one = holder(48 * MIB, shared, ready[1]), other = holder(32 * MIB, shared, ready[1]);
+  CHECK(read(ready[0], &got, 1) == 1 && read(ready[0], &got, 1) == 1);
+  tree t;
+  CHECK_OK(tree_read(&t, getpid()));
+  CHECK_U64(t.count, 2);
+  CHECK_U64(t.list[0].pid, one);
+  CHECK_U64(t.list[1].pid, other);
+  CHECK_U64(t.list[0].parent, getpid());
+  /* Their own, and a third each of the 64 MiB that all three of us have. */
+  CHECK(t.list[0].anonymous_bytes >= 112 * MIB);
+  CHECK(t.list[0].held_bytes >= 48 * MIB && t.list[0].held_bytes < 112 * MIB);
+  CHECK(t.held_bytes >= 80 * MIB && t.held_bytes < 170 * MIB);
+  tree_free(&t);
+  uint64_t kinds[TREE_MAP_KINDS];
+  tree_map maps[8];
+  CHECK(tree_maps(one, kinds, maps, 8) > 0);
+  CHECK(kinds[TREE_ANONYMOUS] >= 112 * MIB);
+  end(one);
+  end(other);
+  CHECK_OK(tree_read(&t, getpid()));
+  CHECK_U64(t.count, 0);
+  tree_free(&t);
+  munmap(shared, 64 * MIB);
+}
+
+TEST(open_files_are_listed_with_how_far_they_were_read)
+{
+  char path[] = "/tmp/stowage-tree-XXXXXX";
+  int fd = mkstemp(path);
+  char bytes[4096];
+  tree_file files[4];
+  CHECK(fd >= 0 && ftruncate(fd, 9 << 20) == 0 && read(fd, bytes, sizeof bytes) == 4096);
+  size_t count = tree_files(getpid(), files, 4), found = 4;
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(files[i].path, path) == 0) found = i;
+  CHECK(found < count);
+  CHECK_U64(files[found].bytes, 9 << 20);
+  CHECK_U64(files[found].read_bytes, 4096);
+  close(fd);
+  unlink(path);
+}
+
+TEST(a_record_is_read_as_it_was_written)
+{
+  char folder[] = "/tmp/stowage-record-XXXXXX", path[128];
+  CHECK(mkdtemp(folder) != NULL);
+  host_record *w = calloc(1, sizeof *w), *r = calloc(1, sizeof *r);
+  w->limit_bytes = 600 * MIB;
+  w->held_bytes = w->peak_bytes = 550 * MIB;
+  w->growth_bytes_s = -5;
+  strcpy(w->limit_from, "given");
+  strcpy(w->ended, "limit");
+  w->process_count = 1;
+  w->processes[0] =
+      (tree_process){.pid = 4711, .parent = 1, .name = "a\tb", .held_bytes = 500 * MIB};
+  w->file_count = 1;
+  w->files[0].bytes = 7;
+  strcpy(w->files[0].path, "/data\nset.npy");
+  CHECK_OK(host_record_write(w, folder));
+  snprintf(path, sizeof path, "%s/4711.objects", folder);
+  FILE *file = fopen(path, "w");
+  fputs("object\t400\t10\trows\tread at a.py:7\tlist\tdict\t\t40\n"
+        "nonsense\t1\nobject\nframe\ta.py\t7\tread\trows.append(x)\n",
+        file);
+  fclose(file);
+  CHECK_OK(host_record_read(r, folder));
+  CHECK_U64(r->limit_bytes, 600 * MIB);
+  CHECK_U64(r->growth_bytes_s, -5);
+  CHECK_TEXT(r->ended, "limit");
+  CHECK_TEXT(r->processes[0].name, "a?b");
+  CHECK_TEXT(r->files[0].path, "/data?set.npy");
+  CHECK(r->from_inside);
+  CHECK_TEXT(r->objects[0].name, "rows");
+  CHECK_U64(r->objects[0].element_bytes, 40);
+  CHECK_TEXT(r->frames[0].source, "rows.append(x)");
+  unlink(path);
+  snprintf(path, sizeof path, "%s/host", folder);
+  unlink(path);
+  CHECK_STATUS(host_record_read(r, folder), STOW_ERR_NOT_FOUND);
+  rmdir(folder);
+  free(w);
+  free(r);
+}
+TEST_MAIN
