@@ -4,75 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "shim/gate.h"
 #include "shim/page_table.h"
 #include "shim/record.h"
 #include "shim/spill.h"
 #include "shim/trim.h"
 
-/* No handle of a driver's looks like this: they are numbers that count up, or addresses. */
-#define TOKEN_MARK (UINT64_C(0x5357) << 48)
-
-static uint64_t last_name;          /* guarded by pages_lock, as the one below */
-static size_t held_on_host;         /* tokens' pages there */
-static bool shared;                 /* one was pinned */
-static _Atomic bool settled_known;  /* the program has let go of all it could, once */
-static _Thread_local bool trimming; /* it lets go because it was asked to */
-
-static void enter(void) {
-  lock_take(&pages_lock);
-}
-
-/* What is free is told to the ledger: it is counted as held, and can be taken at once. */
-static void tell_idle(void) {
-  for (size_t i = 0; i < class_count; i++) {
-    uint64_t idle[TIER_COUNT] = {0};
-    unsigned device = classes[i].device;
-    for (size_t k = 0; k < class_count; k++)
-      for (int tier = 0; tier < TIER_COUNT && classes[k].device == device; tier++)
-        idle[tier] += page_free_spare(&classes[k], tier) * classes[k].bytes;
-    ledger_set_idle(account_ledger(), device, idle[TIER_VRAM], idle[TIER_HOST]);
-  }
-}
-
-static void leave(void) {
-  tell_idle();
-  lock_give(&pages_lock);
-}
-
-void page_after_fork(void) {
-  lock_init(&pages_lock, LOCK_PAGES);
-  memset(&pages_at, 0, sizeof pages_at);
-  memset(&tokens, 0, sizeof tokens);
-  memset(classes, 0, sizeof classes);
-  class_count = 0;
-  held_on_host = 0;
-  shared = settled_known = false;
-  page_move_after_fork();
-  trimming = false;
-}
-
-/* ---- classes and tokens ---- */
-
-bool page_is_token(cu_handle handle) {
-  return (handle & (UINT64_C(0xffff) << 48)) == TOKEN_MARK;
-}
-
-static bool same_prop(const cu_prop *a, const cu_prop *b) {
-  return a->type == b->type && a->handle_types == b->handle_types &&
-         a->location.type == b->location.type && a->location.id == b->location.id &&
-         a->win32_meta == b->win32_meta && memcmp(&a->flags, &b->flags, sizeof a->flags) == 0;
-}
-
-static page_class *class_for(uint64_t bytes, const cu_prop *prop) {
-  for (size_t i = 0; i < class_count; i++)
-    if (classes[i].bytes == bytes && same_prop(&classes[i].prop, prop)) return &classes[i];
-  if (class_count == CLASSES_MAX) return NULL;
-  page_class *class = &classes[class_count++];
-  *class = (page_class){.bytes = bytes, .prop = *prop, .device = account_device(prop->location.id)};
-  return class;
-}
+/* ---- making ---- */
 
 bool page_wanted(size_t bytes, const cu_prop *prop, unsigned long long flags) {
   const ledger *l = account_ledger();
@@ -83,94 +21,11 @@ bool page_wanted(size_t bytes, const cu_prop *prop, unsigned long long flags) {
   if (ledger_limit(l, account_device(prop->location.id)) == LEDGER_UNLIMITED && !spill_on())
     return false;
   gate_here(); /* from here on work passes it, by whichever road the program found its functions */
-  enter();
-  bool room = class_for(bytes, prop) != NULL;
-  leave();
+  page_enter();
+  bool room = page_class_for(bytes, prop) != NULL;
+  page_leave();
   return room;
 }
-
-static token *token_find(cu_handle name) {
-  const uint64_t *found = map_get(&tokens, name);
-  return found == NULL ? NULL : (token *)(uintptr_t)*found;
-}
-
-static token *token_new(page_class *class) {
-  token *t = calloc(1, sizeof *t);
-  if (t == NULL) return NULL;
-  *t = (token){.name = TOKEN_MARK | ++last_name, .class = class, .handles = 1};
-  if (map_put(&tokens, t->name, (uintptr_t)t) == STOW_OK) return t;
-  free(t);
-  return NULL;
-}
-
-/* Does nobody else of the run have memory on the device? What is kept would be kept from them. */
-static bool alone(const ledger *l, unsigned device) {
-  ledger_totals totals;
-  ledger_sum(l, device, &totals);
-  if (totals.processes <= 1) return true;
-  for (int kind = 0; kind < LEDGER_VRAM_KINDS; kind++)
-    if (totals.bytes[kind] > ledger_own(l, device, (ledger_kind)kind)) return false;
-  return true;
-}
-
-/* Shall what the program lets go of be kept for it? Within a limit it may hold that much anyway;
- * without one, only what it let go of because it was told to: it will be back for it. */
-static bool keeping(const token *t) {
-  const ledger *l = account_ledger();
-  if (t->pinned || !alone(l, t->class->device)) return false;
-  return ledger_limit(l, t->class->device) != LEDGER_UNLIMITED || trimming || spill_refused();
-}
-
-static void token_let_go(token *t) {
-  page *p = t->page;
-  t->page = NULL;
-  if (p == NULL) return;
-  held_on_host -= p->tier == TIER_HOST;
-  if (keeping(t))
-    page_free_put(p);
-  else
-    page_drop(p);
-}
-
-/* The program has neither a handle of it nor a mapping. */
-static void token_end(token *t) {
-  page_class *class = t->class;
-  if (t->page != NULL)
-    token_let_go(t);
-  else {
-    class->owed[t->tier]--;
-    if (!keeping(t) && page_free_spare(class, t->tier) > 0)
-      page_drop(page_free_take(class, t->tier, 0));
-  }
-  map_remove(&tokens, t->name, NULL);
-  free(t);
-}
-
-/* Gives it the page it is owed. */
-static void token_have(token *t, page *p) {
-  t->class->owed[t->tier]--;
-  t->page = p;
-  p->owner = t;
-  held_on_host += p->tier == TIER_HOST;
-}
-
-void page_held(token *t, page *p) {
-  held_on_host -= t->page->tier == TIER_HOST;
-  held_on_host += p->tier == TIER_HOST;
-  t->page = p;
-  p->owner = t;
-}
-
-bool page_shared(void) {
-  return shared;
-}
-
-static void pin(token *t) {
-  t->pinned = true;
-  shared = true;
-}
-
-/* ---- making ---- */
 
 /* Would a page of `bytes` leave the reserve untouched? Not to the byte among processes: what is
  * kept exactly is the limit itself. */
@@ -240,20 +95,20 @@ static cu_result owe(token *t, int tier) {
 }
 
 static cu_result owe_locked(token *t, int tier) {
-  enter();
+  page_enter();
   cu_result code = owe(t, tier);
-  leave();
+  page_leave();
   return code;
 }
 
 /* A page for a token that was found no room for in vram. */
 static cu_result owe_spilled(token *t) {
-  enter();
+  page_enter();
   cu_result code = owe(t, TIER_VRAM);
-  if (code == CU_ERROR_OUT_OF_MEMORY && settled_known && page_move_out(t->class))
+  if (code == CU_ERROR_OUT_OF_MEMORY && page_settled() && page_move_out(t->class))
     code = owe(t, TIER_VRAM);
   if (code == CU_ERROR_OUT_OF_MEMORY) code = owe(t, TIER_HOST);
-  leave();
+  page_leave();
   if (code == CU_ERROR_OUT_OF_MEMORY) account_refused(t->class->device, t->class->bytes);
   return code;
 }
@@ -263,11 +118,13 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
   spill_asked();
   if (spill_on()) trim_schedule();
   account_look(device, bytes);
-  enter();
-  page_class *class = class_for(bytes, prop);
+  page_enter();
+  page_class *class = page_class_for(bytes, prop);
+  /* What was kept while this process was alone is for the others too. */
+  if (!token_alone(account_ledger(), device)) page_free_trim(device, TIER_VRAM, UINT64_MAX, NULL);
   token *t = class == NULL ? NULL : token_new(class);
   cu_result code = t == NULL ? CU_ERROR_OUT_OF_MEMORY : owe(t, TIER_VRAM);
-  leave();
+  page_leave();
   if (t == NULL) return code;
   if (code == CU_ERROR_OUT_OF_MEMORY && account_make_room(device)) code = owe_locked(t, TIER_VRAM);
   if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(device, prop->location.id, bytes))
@@ -276,19 +133,19 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
     *handle = t->name;
     return CU_OK;
   }
-  enter();
+  page_enter();
   map_remove(&tokens, t->name, NULL);
   free(t);
-  leave();
+  page_leave();
   return code;
 }
 
 cu_result page_release(cu_handle handle) {
-  enter();
+  page_enter();
   token *t = token_find(handle);
   bool known = t != NULL && t->handles > 0;
   if (known && --t->handles == 0 && t->addr == 0) token_end(t);
-  leave();
+  page_leave();
   return known ? CU_OK : CU_ERROR_INVALID_VALUE;
 }
 
@@ -340,18 +197,18 @@ static cu_result map_alias(cu_addr addr, size_t bytes, size_t offset, cu_handle 
 
 cu_result page_map(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
                    unsigned long long flags) {
-  enter();
+  page_enter();
   token *t = token_find(handle);
   if (t == NULL || addr == 0 || offset != 0 || flags != 0 || t->addr != 0 ||
       bytes != t->class->bytes) {
-    leave();
+    page_leave();
     return t == NULL ? CU_ERROR_INVALID_VALUE : map_alias(addr, bytes, offset, handle, flags);
   }
   cu_result code = map_token(t, addr);
   if (code == CU_OK) t->addr = addr;
   bool host = code == CU_OK && t->page->tier == TIER_HOST;
   unsigned device = t->class->device;
-  leave();
+  page_leave();
   if (host) record_event(STOW_TRACE_SPILL, addr, bytes, NULL, device, 1);
   if (code == CU_OK) record_event(STOW_TRACE_SEGMENT_MAP, addr, bytes, NULL, device, host);
   return code;
@@ -378,7 +235,7 @@ static bool all_mapped(cu_addr addr, size_t bytes) {
 static cu_result unmap_token(token *t) {
   page *p = t->page;
   bool host = p->tier == TIER_HOST;
-  cu_result code = keeping(t) ? CU_OK : page_unmap(p);
+  cu_result code = token_keeping(t) ? CU_OK : page_unmap(p);
   if (code != CU_OK) return code;
   if (!host) account_note_released(t->class->bytes);
   t->addr = 0;
@@ -391,7 +248,7 @@ bool page_unmap_range(cu_addr addr, size_t bytes, cu_result *code) {
   uint64_t done = 0;
   unsigned device = 0;
   bool host = false;
-  enter();
+  page_enter();
   bool ours = all_mapped(addr, bytes);
   *code = CU_OK;
   while (ours && done < bytes && *code == CU_OK) {
@@ -402,13 +259,13 @@ bool page_unmap_range(cu_addr addr, size_t bytes, cu_result *code) {
     *code = unmap_token(p->owner);
     if (*code == CU_OK) done += size;
   }
-  leave();
+  page_leave();
   if (done > 0) record_event(STOW_TRACE_SEGMENT_UNMAP, addr, done, NULL, device, host);
   return ours;
 }
 
 void page_unmapped(cu_addr addr, size_t bytes) {
-  enter();
+  page_enter();
   for (uint64_t done = 0; done < bytes; done += SHIM_GRANULE) {
     page *p = mapped_at(addr + done);
     if (p == NULL) continue;
@@ -419,7 +276,7 @@ void page_unmapped(cu_addr addr, size_t bytes) {
     t->addr = 0;
     if (t->handles == 0) token_end(t);
   }
-  leave();
+  page_leave();
 }
 
 /* ---- access ---- */
@@ -444,7 +301,7 @@ static cu_result grant_range(cu_addr addr, size_t bytes, const cu_access *access
 
 bool page_set_access(cu_addr addr, size_t bytes, const cu_access *access, size_t count,
                      cu_result *code) {
-  enter();
+  page_enter();
   bool ours = all_mapped(addr, bytes),
        plain = count == 1 && access != NULL && access->flags == CU_ACCESS_READ_WRITE;
   for (uint64_t done = 0; done < bytes; done += SHIM_GRANULE) {
@@ -453,12 +310,12 @@ bool page_set_access(cu_addr addr, size_t bytes, const cu_access *access, size_t
         access->location.id == p->class->prop.location.id)
       continue;
     /* Another card's access, or a right of another kind: it stays as the program made it. */
-    if (p != NULL) pin(p->owner);
+    if (p != NULL) token_pin(p->owner);
     if (p != NULL) plain = false;
   }
   ours = ours && plain;
   if (ours) *code = grant_range(addr, bytes, access);
-  leave();
+  page_leave();
   return ours;
 }
 
@@ -466,7 +323,7 @@ bool page_set_access(cu_addr addr, size_t bytes, const cu_access *access, size_t
 
 cu_result page_leave_range(cu_addr addr, size_t bytes) {
   cu_result code = CU_OK;
-  enter();
+  page_enter();
   for (size_t i = 0; i < class_count; i++)
     for (int tier = 0; tier < TIER_COUNT; tier++)
       for (size_t k = 0; k < classes[i].free_count[tier] && code == CU_OK; k++) {
@@ -482,7 +339,7 @@ cu_result page_leave_range(cu_addr addr, size_t bytes) {
         p->at + t->class->bytes > addr)
       code = page_unmap(p);
   }
-  leave();
+  page_leave();
   return code;
 }
 
@@ -490,7 +347,7 @@ bool page_retain(cu_handle *handle, const void *addr) {
   cu_addr at = (uintptr_t)addr / SHIM_GRANULE * SHIM_GRANULE;
   uint64_t before = 0;
   bool found = false;
-  enter();
+  page_enter();
   for (size_t i = 0; i < class_count; i++)
     if (classes[i].bytes > before) before = classes[i].bytes;
   for (uint64_t back = 0; back < before && back <= at && !found; back += SHIM_GRANULE) {
@@ -500,94 +357,47 @@ bool page_retain(cu_handle *handle, const void *addr) {
     *handle = p->owner->name;
     found = true;
   }
-  leave();
+  page_leave();
   return found;
 }
 
 cu_handle page_real(cu_handle handle) {
   cu_handle real = 0;
-  enter();
+  page_enter();
   token *t = token_find(handle);
   page *p = t == NULL ? NULL : t->page;
   if (t != NULL && p == NULL && loose_page(t, &p) == CU_OK) token_have(t, p);
   if (t != NULL && t->page != NULL) {
-    pin(t);
+    token_pin(t);
     real = t->page->real;
   }
-  leave();
+  page_leave();
   return real;
 }
 
 void page_pin_range(cu_addr addr, size_t bytes) {
-  enter();
+  page_enter();
   uint64_t name, value;
   for (size_t at = 0; map_next(&tokens, &at, &name, &value);) {
     token *t = (token *)(uintptr_t)value;
-    if (t->addr != 0 && t->addr < addr + bytes && t->addr + t->class->bytes > addr) pin(t);
+    if (t->addr != 0 && t->addr < addr + bytes && t->addr + t->class->bytes > addr) token_pin(t);
   }
-  leave();
+  page_leave();
 }
 
 bool page_prop(cu_prop *prop, cu_handle handle) {
-  enter();
+  page_enter();
   const token *t = token_find(handle);
   if (t != NULL) *prop = t->class->prop;
-  leave();
+  page_leave();
   return t != NULL;
 }
 
 /* ---- free pages ---- */
 
 bool page_reclaim(unsigned device, uint64_t bytes) {
-  enter();
+  page_enter();
   uint64_t given = page_free_trim(device, TIER_VRAM, bytes, NULL);
-  leave();
+  page_leave();
   return given > 0;
-}
-
-/* ---- the rhythm ---- */
-
-/* The questions of a program's own thread are answered without the lock: it may hold one of its own
- * that somebody waits for while pages move. */
-
-void page_step_ended(void) {
-  static _Atomic uint64_t last_ns, last_out;
-  ledger *l = account_ledger();
-  if (l->header == NULL) return;
-  uint64_t now = clock_ns(), out = atomic_load(&l->header->moved_out_bytes);
-  uint64_t before = atomic_exchange(&last_ns, now);
-  bool spilled = atomic_exchange(&last_out, out) != out || atomic_load(&held_on_host) > 0;
-  if (before == 0) return;
-  atomic_fetch_add(&l->header->steps[spilled], 1);
-  atomic_fetch_add(&l->header->steps_ns[spilled], now - before);
-}
-
-bool page_trim_wanted(void) {
-  if (spill_capturing()) return false;
-  /* Once in any case: what is left then is what will stay. */
-  return atomic_load(&held_on_host) > 0 ||
-         (!atomic_load(&settled_known) && gate_here() && gate_used());
-}
-
-bool page_home_wanted(void) {
-  return atomic_load(&held_on_host) > 0 && atomic_load(&settled_known) && !spill_capturing();
-}
-
-void page_trimming(bool begins) {
-  trimming = begins;
-}
-
-void page_come_home(bool last) {
-  uint64_t name, value;
-  enter();
-  for (size_t at = 0; last && map_next(&tokens, &at, &name, &value);) {
-    token *t = (token *)(uintptr_t)value;
-    t->settled = t->addr != 0;
-  }
-  settled_known = settled_known || last;
-  shim_log("%zu pages are on the host %s", held_on_host, last ? "after a step" : "in a step");
-  for (size_t i = 0; held_on_host > 0 && i < class_count; i++) page_move_home(&classes[i], last);
-  /* Their addresses will be vram's. Unmapping takes half as long while the device is idle. */
-  for (size_t i = 0; last && i < class_count; i++) page_free_loosen(&classes[i], TIER_HOST);
-  leave();
 }

@@ -127,7 +127,7 @@ static cu_result exchange(transfer *move) {
   code = page_map_at(to, t->addr);
   if (code == CU_OK) code = page_grant(to);
   if (code == CU_OK) {
-    page_held(t, to);
+    token_exchange(t, to);
     page_free_put(from);
     return CU_OK;
   }
@@ -203,7 +203,7 @@ static transfer *candidates(const page_class *class, int tier, bool settled_too,
 }
 
 static bool may_move(const page_class *class) {
-  return gate_here() && gate_used() && !page_shared() && !spill_capturing() &&
+  return gate_here() && gate_used() && !token_shared() && !spill_capturing() &&
          have_tools(class->device);
 }
 

@@ -1,4 +1,4 @@
-/* Page table: what page.c, page_room.c and page_move.c share. Nobody else includes it.
+/* Page table: what page*.c and token.c share. Nobody else includes it.
  *
  * A program that maps its own memory asks for a page, maps it, unmaps it and lets it go. Here the
  * two ends of that are apart:
@@ -100,15 +100,40 @@ size_t page_free_spare(const page_class *class, int tier);
 /* Drops free pages of a device and tier until `bytes` are given back; how many were. */
 uint64_t page_free_trim(unsigned device, int tier, uint64_t bytes, const page_class *except);
 
-/* ---- page.c ---- */
+/* ---- token.c ---- */
+
+extern _Atomic size_t token_held_on_host; /* tokens' pages there */
+extern _Thread_local bool token_trimming; /* this thread lets go because it was asked to */
+
+/* Takes and gives pages_lock; what is free is told to the ledger on the way out. */
+void page_enter(void);
+void page_leave(void);
+
+/* The class of a request; NULL: there are too many. */
+page_class *page_class_for(uint64_t bytes, const cu_prop *prop);
+token *token_find(cu_handle name);
+token *token_new(page_class *class);
+/* Gives it the page it is owed; has it take another in the place of the one it has. */
+void token_have(token *t, page *p);
+void token_exchange(token *t, page *p);
+/* The program has neither a handle of it nor a mapping. */
+void token_end(token *t);
+/* Has no other process of the run memory on the device? */
+bool token_alone(const ledger *l, unsigned device);
+/* Shall what the program lets go of be kept for it? */
+bool token_keeping(const token *t);
+/* Never to be moved or kept: shared with another process, card or address. Was one ever? */
+void token_pin(token *t);
+bool token_shared(void);
+
+/* ---- page.c and page_step.c ---- */
 
 /* One more free page of a class and tier, counted; CU_ERROR_OUT_OF_MEMORY where there is no room.
  */
 cu_result page_make(page_class *class, int tier);
-/* The token has that page now in the place of the one it had. */
-void page_held(token *t, page *p);
-/* Has a page ever been shared with another process, card or address? */
-bool page_shared(void);
+/* Is it known what stays from step to step? */
+bool page_settled(void);
+void page_step_after_fork(void);
 
 /* ---- page_move.c ---- */
 

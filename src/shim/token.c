@@ -1,0 +1,149 @@
+/* Token: what a program holds, and when what it lets go of is kept for it. See page_table.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/page.h"
+#include "shim/page_table.h"
+#include "shim/spill.h"
+
+/* No handle of a driver's looks like this: they are numbers that count up, or addresses. */
+#define TOKEN_MARK (UINT64_C(0x5357) << 48)
+
+static uint64_t last_name; /* guarded by pages_lock */
+static bool shared;        /* as it is: one was pinned */
+_Atomic size_t token_held_on_host;
+_Thread_local bool token_trimming;
+
+void page_enter(void) {
+  lock_take(&pages_lock);
+}
+
+/* What is free is told to the ledger: it is counted as held, and can be taken at once. */
+static void tell_idle(void) {
+  for (size_t i = 0; i < class_count; i++) {
+    uint64_t idle[TIER_COUNT] = {0};
+    unsigned device = classes[i].device;
+    for (size_t k = 0; k < class_count; k++)
+      for (int tier = 0; tier < TIER_COUNT && classes[k].device == device; tier++)
+        idle[tier] += page_free_spare(&classes[k], tier) * classes[k].bytes;
+    ledger_set_idle(account_ledger(), device, idle[TIER_VRAM], idle[TIER_HOST]);
+  }
+}
+
+void page_leave(void) {
+  tell_idle();
+  lock_give(&pages_lock);
+}
+
+void page_after_fork(void) {
+  lock_init(&pages_lock, LOCK_PAGES);
+  memset(&pages_at, 0, sizeof pages_at);
+  memset(&tokens, 0, sizeof tokens);
+  memset(classes, 0, sizeof classes);
+  class_count = 0;
+  token_held_on_host = 0;
+  shared = false;
+  page_step_after_fork();
+  page_move_after_fork();
+  token_trimming = false;
+}
+
+bool page_is_token(cu_handle handle) {
+  return (handle & (UINT64_C(0xffff) << 48)) == TOKEN_MARK;
+}
+
+static bool same_prop(const cu_prop *a, const cu_prop *b) {
+  return a->type == b->type && a->handle_types == b->handle_types &&
+         a->location.type == b->location.type && a->location.id == b->location.id &&
+         a->win32_meta == b->win32_meta && memcmp(&a->flags, &b->flags, sizeof a->flags) == 0;
+}
+
+page_class *page_class_for(uint64_t bytes, const cu_prop *prop) {
+  for (size_t i = 0; i < class_count; i++)
+    if (classes[i].bytes == bytes && same_prop(&classes[i].prop, prop)) return &classes[i];
+  if (class_count == CLASSES_MAX) return NULL;
+  page_class *class = &classes[class_count++];
+  *class = (page_class){.bytes = bytes, .prop = *prop, .device = account_device(prop->location.id)};
+  return class;
+}
+
+token *token_find(cu_handle name) {
+  const uint64_t *found = map_get(&tokens, name);
+  return found == NULL ? NULL : (token *)(uintptr_t)*found;
+}
+
+token *token_new(page_class *class) {
+  token *t = calloc(1, sizeof *t);
+  if (t == NULL) return NULL;
+  *t = (token){.name = TOKEN_MARK | ++last_name, .class = class, .handles = 1};
+  if (map_put(&tokens, t->name, (uintptr_t)t) == STOW_OK) return t;
+  free(t);
+  return NULL;
+}
+
+/* Does nobody else of the run have memory on the device? What is kept would be kept from them. */
+bool token_alone(const ledger *l, unsigned device) {
+  ledger_totals totals;
+  ledger_sum(l, device, &totals);
+  if (totals.processes <= 1) return true;
+  for (int kind = 0; kind < LEDGER_VRAM_KINDS; kind++)
+    if (totals.bytes[kind] > ledger_own(l, device, (ledger_kind)kind)) return false;
+  return true;
+}
+
+/* Shall what the program lets go of be kept for it? Within a limit it may hold that much anyway;
+ * without one, only what it let go of because it was told to: it will be back for it. */
+bool token_keeping(const token *t) {
+  const ledger *l = account_ledger();
+  if (t->pinned || !token_alone(l, t->class->device)) return false;
+  return ledger_limit(l, t->class->device) != LEDGER_UNLIMITED || token_trimming || spill_refused();
+}
+
+static void token_let_go(token *t) {
+  page *p = t->page;
+  t->page = NULL;
+  if (p == NULL) return;
+  token_held_on_host -= p->tier == TIER_HOST;
+  if (token_keeping(t))
+    page_free_put(p);
+  else
+    page_drop(p);
+}
+
+/* The program has neither a handle of it nor a mapping. */
+void token_end(token *t) {
+  page_class *class = t->class;
+  if (t->page != NULL)
+    token_let_go(t);
+  else {
+    class->owed[t->tier]--;
+    if (!token_keeping(t) && page_free_spare(class, t->tier) > 0)
+      page_drop(page_free_take(class, t->tier, 0));
+  }
+  map_remove(&tokens, t->name, NULL);
+  free(t);
+}
+
+/* Gives it the page it is owed. */
+void token_have(token *t, page *p) {
+  t->class->owed[t->tier]--;
+  t->page = p;
+  p->owner = t;
+  token_held_on_host += p->tier == TIER_HOST;
+}
+
+void token_exchange(token *t, page *p) {
+  token_held_on_host -= t->page->tier == TIER_HOST;
+  token_held_on_host += p->tier == TIER_HOST;
+  t->page = p;
+  p->owner = t;
+}
+
+bool token_shared(void) {
+  return shared;
+}
+
+void token_pin(token *t) {
+  t->pinned = true;
+  shared = true;
+}
