@@ -43,6 +43,15 @@ else
   fail training_spills_and_finishes_alike
 fi
 
+# Steps that are too large, between others: what they wrote first goes out and comes home, and nothing else is on the host.
+if runs "$folder/bare" $torch uneven && runs "$folder/beneath" "$stowage" run --vram-limit 5G --spill auto -- $torch uneven &&
+  [ "$(field digest < "$folder/bare")" = "$(field digest < "$folder/beneath")" ] &&
+  grep -qE '[1-9][0-9.]* [MG]iB were moved out, [1-9][0-9.]* [MG]iB home' "$folder/beneath.err"; then
+  ok "a_large_step_moves_out_and_home: $(grep -E 'moved out|spilled' "$folder/beneath.err" | sed 's/^stowage run: //' | tr '\n' ' ')"
+else
+  tail -n 5 "$folder/beneath.err"; fail a_large_step_moves_out_and_home
+fi
+
 # Starting: a program without CUDA, and one with.
 clock() { local start=$EPOCHREALTIME i; for i in 1 2 3 4 5 6 7 8 9 10; do "$@" > /dev/null 2>&1; done; awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.2f", (b - a) * 100 }'; }
 bare=$(clock true) beneath=$(clock "$stowage" run -- true)

@@ -5,7 +5,7 @@ usage: run_torch.py CASE [GIB]      (needs torch and a card; downloads nothing)
 
 Prints one JSON line: digest (of the results, bit for bit), steps_ms, and, beneath the shim, how its count of memory agrees
 with the driver's own used figure. CASE: train (a transformer over changing lengths), graphs, compile, reduce, cudnn, ipc,
-loader, hold (GIB of live tensors, used in turn), oom (asks until refused), steps (timing).
+loader, uneven (small steps and large ones in turn), hold (GIB of live tensors, used in turn), oom (asks until refused), steps (timing).
 """
 import ctypes, hashlib, json, os, random, sys, time
 
@@ -69,6 +69,14 @@ def train(steps=12, wrap=lambda m: m, fixed=False):
     for i in range(steps):
         n = 128 if fixed else r.randrange(32, 512)
         loss = step(f, opt, torch.randn(16, n, 512, device="cuda"))
+    return digest(loss, *m.parameters())
+
+
+def uneven():
+    m = model(1024, 8)
+    opt = torch.optim.AdamW(m.parameters(), lr=1e-3)
+    for n in (64, 512, 64, 64, 512, 64):
+        loss = step(m, opt, torch.randn(32, n, 1024, device="cuda"))
     return digest(loss, *m.parameters())
 
 
@@ -189,7 +197,7 @@ def main():
     if case == "oom":
         oom()
     run = {
-        "train": train, "graphs": graphs, "cudnn": cudnn, "ipc": ipc, "loader": loader, "hold": lambda: hold(gib),
+        "train": train, "uneven": uneven, "graphs": graphs, "cudnn": cudnn, "ipc": ipc, "loader": loader, "hold": lambda: hold(gib),
         "compile": lambda: train(4, torch.compile, True),
         "reduce": lambda: train(4, lambda m: torch.compile(m, mode="reduce-overhead"), True),
     }
