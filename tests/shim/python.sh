@@ -85,6 +85,48 @@ import cuda
 cuda.start()
 for turn in range(3): cuda.alloc(cuda.MIB)
 print("fine")' --stacks off
+# Ranges that the program names: the profiler's, and NVTX's by the table that NVTX hands to whoever it loads.
+then='[ "$(events | cut -d, -f3,10 | grep "^mark" | tr "\n" " ")" = "mark_begin,forward mark_end,forward mark_begin,outer mark_begin,inner mark_end,inner mark_end,outer " ]' inside named_ranges_are_marks '
+import ctypes, cuda, os, torch
+cuda.start(); cuda.alloc(cuda.MIB)
+with torch.autograd.profiler.record_function("forward"): cuda.alloc(cuda.MIB)
+library = ctypes.PyDLL(os.environ["NVTX_INJECTION64_PATH"])
+slots = [ctypes.c_void_p() for i in range(16)]
+table = (ctypes.c_void_p * 16)(*[ctypes.addressof(slot) for slot in slots])
+Get = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_uint))
+@Get
+def get(module, out, count):
+    if module != 1: return 0
+    out[0] = ctypes.addressof(table); count[0] = 16
+    return 1
+class Callbacks(ctypes.Structure): _fields_ = [("size", ctypes.c_size_t), ("get", Get)]
+callbacks = Callbacks(16, get)
+export = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(lambda which: ctypes.addressof(callbacks) if which == 1 else None)
+assert library.InitializeInjectionNvtx2(export) == 1
+push = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(slots[9].value)
+pop = ctypes.PYFUNCTYPE(ctypes.c_int)(slots[11].value)
+assert (push(b"outer"), push(b"inner"), pop(), pop(), pop()) == (0, 1, 1, 0, -1)
+print("fine")'
+# PyTorch keeps its own history only where it is asked for, and where the program keeps none itself.
+inside history_is_kept_when_it_is_asked_for '
+import cuda, torch
+cuda.start(); cuda.alloc(cuda.MIB)
+for turn in range(1000): pass
+assert len(torch._C.history) == 1 and torch._C.history[0][:3] == ("all", "alloc", "python"), torch._C.history
+print("fine")' --stacks python
+inside the_programs_own_history_stays '
+import cuda, torch
+torch._C.history.append("mine")
+cuda.start(); cuda.alloc(cuda.MIB)
+for turn in range(1000): pass
+assert torch._C.history == ["mine"]
+print("fine")' --stacks python
+inside no_history_by_itself '
+import cuda, torch
+cuda.start(); cuda.alloc(cuda.MIB)
+for turn in range(1000): pass
+assert torch._C.history == [] and len(torch._C.observers) == 1
+print("fine")'
 # The first call comes from a thread, while the main thread waits for it without running Python; and threads go on calling.
 inside threads_without_the_lock '
 import cuda, torch, threading
