@@ -53,6 +53,7 @@ find_missing() {
     want chromium browser
     want python3-numpy python_has numpy
     want libcurl4 library libcurl.so.4
+    want bindfs has bindfs
     want python3-scipy python_has scipy
     want python3-venv python_has ensurepip
     want python3-pip python_has pip

@@ -4,6 +4,7 @@ import gc
 import io
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -302,6 +303,31 @@ class FileObjects(Case):
                 failures += 1
                 self.assertIsInstance(error.__cause__, ConnectionError)
         self.assertEqual((total, failures), (self.rows, 1))
+
+
+class Fuse(Case):
+    """A file system in user space, as Drive is in Colab: bindfs shows a folder through one."""
+
+    def test_files_through_fuse(self):
+        if shutil.which("bindfs") is None:
+            self.skipTest("bindfs is not installed")
+        with tempfile.TemporaryDirectory() as seen:
+            mounted = subprocess.run(["bindfs", self.folder.name, seen], capture_output=True, text=True, timeout=30)
+            if mounted.returncode != 0:
+                self.skipTest(f"this machine mounts nothing: {mounted.stderr.strip()[:200]}")
+            try:
+                paths = [os.path.join(seen, "x.npy"), os.path.join(seen, "y.npy")]
+                for shuffle in (False, True):
+                    rows = []
+                    for x, y in stowage.batches(paths, 777, shuffle=shuffle, memory="8M"):
+                        np.testing.assert_array_equal(x, self.x[y])
+                        rows.append(y)
+                    np.testing.assert_array_equal(np.sort(np.concatenate(rows)), self.y)
+                with stowage.open(paths[0]) as lazy:
+                    np.testing.assert_array_equal(lazy[5:9, 3], self.x[5:9, 3])
+                del x, y
+            finally:
+                subprocess.run(["umount", seen], timeout=30)
 
 
 @unittest.skipIf(torch is None, "torch is not installed")
