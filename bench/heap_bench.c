@@ -9,7 +9,7 @@
  *
  * Lines: case=… ours=… peer=NAME:… ratio=… unit=…; ratio is peer / ours. Each figure is the best of
  * many short rounds, those of the peers between our own, so that what else the machine does meets
- * all alike. heap_bench [peers|threads|many|events] runs one part alone. */
+ * all alike. heap_bench [peers|threads|events|many [FROM [TO]]] runs one part alone. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <math.h>
@@ -200,7 +200,9 @@ static void churn_empty(const subject *s, int k) {
 static void lines(const char *name, const subject *subjects, const bool *here, const double *best,
                   const char *unit) {
   for (int k = 1; k < SUBJECTS; k++)
-    if (here[k])
+    if (!subjects[k].name)
+      continue; /* not in this case */
+    else if (here[k])
       printf("case=%s ours=%.1f peer=%s:%.1f ratio=%.2f unit=%s\n", name, best[0], subjects[k].name,
              best[k], best[k] / best[0], unit);
     else
@@ -246,6 +248,7 @@ static void against_peers(void) {
   for (int k = 0; k < SUBJECTS; k++)
     if (here[k] && k != 2) churn_fill(&s[k], k, 20);
   here[2] = false; /* the same pool as tlsf's */
+  s[2].name = NULL;
   compete(s, here, best, 2000, churn_round, 20);
   lines("churn_2000_live_to_1_MiB", s, here, best, "ns");
   for (int k = 0; k < SUBJECTS; k++)
@@ -439,7 +442,9 @@ int main(int argc, char **argv) {
   if (!*only || strcmp(only, "events") == 0) events();
   if (!*only || strcmp(only, "threads") == 0) threads();
   if (!*only || strcmp(only, "many") == 0)
-    for (uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000; n <= 10000000; n *= 10)
+    for (uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000,
+                  most = argc > 3 ? strtoull(argv[3], NULL, 10) : 10000000;
+         n <= most; n *= 10)
       many(n);
   return 0;
 }
