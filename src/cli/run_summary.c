@@ -41,7 +41,7 @@ static void steps_line(const ledger *l) {
     ns[i] = atomic_load(&l->header->steps_ns[i]);
   }
   if (count[1] == 0) return;
-  fprintf(stderr, "stowage run: of %" PRIu64 " steps %" PRIu64 " spilled, %.0f ms each",
+  fprintf(stderr, "stowage run: of %" PRIu64 " steps timed %" PRIu64 " spilled, %.0f ms each",
           count[0] + count[1], count[1], (double)ns[1] / 1e6 / (double)count[1]);
   if (count[0] > 0)
     fprintf(stderr, "; the others took %.0f ms", (double)ns[0] / 1e6 / (double)count[0]);

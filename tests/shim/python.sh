@@ -190,7 +190,7 @@ def step(count, marks=ends or ["step", "zero"]):
     if marks[-1] == "zero": assert sgd.zero_grad() == "zeroed"
     return hosts
 '
-then='grep -qE "of [23] steps 1 spilled, [0-9]+ ms each; the others took" <<< "$out"' inside a_small_step_after_a_large_one_is_in_vram "$loop"'
+then='grep -qE "of [23] steps timed 1 spilled, [0-9]+ ms each; the others took" <<< "$out"' inside a_small_step_after_a_large_one_is_in_vram "$loop"'
 assert step(4) == []
 assert step(12) == [2, 3, 4, 5], step(12)
 assert step(8) == [] and cache.byte(0) == 7
