@@ -186,9 +186,10 @@ static stow_status open_npz(array *a, source *from, const char *member) {
 
 static stow_status name_tensor(const tensors *t, const char *name) {
   char names[256] = "";
-  for (size_t i = 0; i < t->count && strlen(names) < 180; i++)
-    snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", i > 0 ? ", " : "",
-             t->list[i].name);
+  const tensor *end = t->count > 0 ? t->list + t->count : t->list;
+  for (const tensor *one = t->list; one < end && strlen(names) < 180; one++)
+    snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s",
+             one > t->list ? ", " : "", one->name);
   return stow_fail(STOW_ERR_INVALID,
                    "%s: it holds %zu tensors; name one of them behind a colon: %s", name, t->count,
                    names);
@@ -208,7 +209,7 @@ static stow_status open_tensor(array *a, source *from, const char *member) {
   else if (one->type == DTYPE_NONE)
     status = stow_fail(STOW_ERR_UNSUPPORTED, "%s: tensor %.200s is of type %s, which is not read",
                        from->name, one->name, one->type_name);
-  if (status == STOW_OK) {
+  if (status == STOW_OK && one != NULL) {
     *a = (array){.from = from, .type = one->type, .dims = one->dims};
     a->item_bytes = dtype_bytes(one->type);
     a->count = one->count;

@@ -98,7 +98,7 @@ static void choose_readers(plan *p) {
 /* ---- batches ahead ---- */
 
 static void choose_ahead(plan *p, uint64_t bytes) {
-  uint64_t batch = batch_bytes(p), fit = bytes / batch;
+  uint64_t batch = most(batch_bytes(p), 1), fit = bytes / batch;
   uint64_t ahead = fit > WITH_CALLER ? fit - WITH_CALLER : 0;
   ahead = least(ahead, most((p->remote ? AHEAD_REMOTE : AHEAD_LOCAL) / batch, 4));
   p->ahead = (uint32_t)most(AHEAD_LEAST, least(ahead, AHEAD_MOST));

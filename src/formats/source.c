@@ -94,8 +94,11 @@ static size_t read_direct(source *s, uint64_t offset, char *to, size_t count) {
   size_t wanted = end - start < s->bounce_bytes ? (size_t)(end - start) : s->bounce_bytes;
   size_t within = (size_t)(offset - start);
   ssize_t got = pread(s->direct_fd, s->bounce, wanted, (off_t)start);
-  if (got < 0 && errno == EINVAL) stop_direct(s); /* other rules on this file system */
-  if (got <= (ssize_t)within) return 0;
+  if (got < 0) {
+    if (errno == EINVAL) stop_direct(s); /* other rules on this file system */
+    return 0;
+  }
+  if ((size_t)got <= within) return 0;
   size_t part = (size_t)got - within;
   if (part > count) part = count;
   memcpy(to, s->bounce + within, part);
