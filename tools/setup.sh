@@ -52,6 +52,7 @@ find_missing() {
     want clang-format has clang-format
     want chromium browser
     want python3-numpy python_has numpy
+    want python3-pandas python_has pandas
     want libcurl4 library libcurl.so.4
     want bindfs has bindfs
     want python3-scipy python_has scipy

@@ -1,8 +1,9 @@
 """Runs in a Python process whose host memory is about to run out (watcher.c), and says what it holds.
 
-arm() runs once, when the interpreter has started. report() writes the largest things that variables hold, and where the main thread is, to PID.objects in the folder of the
-run (host_record.h tells its lines). It looks at the variables of all frames and of the program's own modules, into
-containers by samples, for at most half a second; it makes nothing large, changes nothing, and prints nothing.
+arm() runs once, when the interpreter has started. report() writes the largest things that variables hold, and where the
+main thread is, to PID.objects in the folder of the run (host_record.h tells its lines). It looks at the variables of all
+frames and of the program's own modules, into containers by samples, for at most half a second; it makes nothing large,
+changes nothing, and prints nothing. shim_log(text) is the library's.
 """
 import _thread
 import gc
