@@ -29,6 +29,9 @@ typedef enum phase {
   PHASE_COUNT
 } phase;
 
+/* LAYER_NORM: one that norms rows, in 32 bits also under autocast. */
+typedef enum layer_kind { LAYER_NONE = 0, LAYER, LAYER_NORM } layer_kind;
+
 /* MESSAGE_UNKNOWN where not known. */
 typedef struct numbers {
   uint64_t asked_bytes, live_bytes, cached_bytes, hole_bytes, largest_hole_bytes;
@@ -74,7 +77,7 @@ typedef struct evidence {
   uint32_t *caller_of_stack;   /* the program's frame that called into the outermost module */
   uint64_t *inner_of_stack;    /* hash of the frames inside that call: the place within the model */
   uint8_t *evaluates_of_stack; /* a function of the program on the way there says so by its name */
-  uint8_t *layer_of_stack;     /* inside a layer that has weights */
+  uint8_t *layer_of_stack;     /* layer_kind: inside a layer that has weights? */
   uint8_t *phase_of;           /* by lifetime */
   uint64_t live_by_phase[PHASE_COUNT]; /* at the failure */
   uint32_t first_work_tick;            /* the first allocation after the model was built */

@@ -19,6 +19,7 @@ enum {
   SAYS_RECOMPUTE = 128,
   SAYS_EVALUATION = 256, /* a function of the program, by its name */
   SAYS_LAYER = 512,      /* one that has weights */
+  SAYS_NORM = 1024,      /* …and norms a row */
 };
 
 static bool ends_with(const char *text, const char *end) {
@@ -54,6 +55,7 @@ static uint16_t frame_says(const char *name, const char *file) {
   uint16_t says = is_library(file) ? SAYS_LIBRARY : 0;
   if (strstr(file, "-packages/") == NULL && names_evaluation(name)) says |= SAYS_EVALUATION;
   if (is_layer(file)) says |= SAYS_LAYER;
+  if (strstr(file, "torch/nn/modules/normalization.py") != NULL) says |= SAYS_NORM;
   if (strstr(name, "autograd::Engine") != NULL || strstr(name, "autograd::engine") != NULL)
     says |= SAYS_BACKWARD; /* C++ frames */
   if (strstr(file, "torch/optim/") != NULL || strstr(file, "/optimizers/") != NULL ||
@@ -114,7 +116,9 @@ static void read_stack(evidence *e, uint32_t stack_id, const uint16_t *says) {
   e->phase_of_stack[stack_id] = (uint8_t)stack_phase(all, s->count > 0);
   e->recomputes |= (all & SAYS_RECOMPUTE) != 0;
   e->evaluates_of_stack[stack_id] = (all & SAYS_EVALUATION) != 0;
-  e->layer_of_stack[stack_id] = (all & SAYS_LAYER) != 0;
+  e->layer_of_stack[stack_id] = all & SAYS_NORM    ? LAYER_NORM
+                                : all & SAYS_LAYER ? LAYER
+                                                   : LAYER_NONE;
   /* The place within the model is the frames inside the outermost call; of a line of the program
    * itself, the line. */
   uint64_t inner = UINT64_C(0x5701);
