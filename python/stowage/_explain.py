@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import os
 import pickle
 import sys
@@ -221,22 +222,32 @@ def _on_torch_refusal(*_: Any) -> None:
         _observed = None
 
 
-def hook_torch() -> bool:
-    """Has PyTorch keep a history and tell when it runs out; False where it is not loaded or too old.
-
-    Costs 1.5 to 2 us for each allocation.
-    """
+def _arm_torch() -> None:
+    """CUDA has started in PyTorch, or is about to."""
     torch = _memory.loaded("torch")
     if torch is None or "torch" in _hooked:
-        return torch is not None
+        return
+    _hooked.add("torch")
     try:
-        if not torch.cuda.is_available():
-            return False
         start_history(torch)
         torch._C._cuda_attach_out_of_memory_observer(_on_torch_refusal)
-    except Exception:  # an old PyTorch has neither
-        return False
-    _hooked.add("torch")
+    except Exception:  # an old PyTorch, or one without CUDA, has neither: the error's text is what is left
+        pass
+
+
+def hook_torch(torch: Any = None) -> bool:
+    """Has PyTorch keep a history and tell when it runs out, from the moment it starts CUDA; False where it is not loaded.
+
+    Costs 1.5 to 2 us for each allocation. Does not start CUDA itself: a program may still want to fork.
+    """
+    torch = torch or _memory.loaded("torch")
+    if torch is None or "torch asked" in _hooked:
+        return torch is not None
+    _hooked.add("torch asked")
+    if _memory.torch_cuda() is not None:
+        _arm_torch()
+    elif hasattr(torch.cuda, "_lazy_call"):
+        torch.cuda._lazy_call(_arm_torch)
     return True
 
 
@@ -252,18 +263,29 @@ def start_history(torch: Any) -> None:
 
 
 class _LateTorch:
-    """Looks at imports until torch is loaded whole, then hooks it: `enable()` may come first."""
+    """Hooks torch at the end of its import: `enable()` may come first."""
 
-    def find_spec(self, name: str, *_: Any) -> None:
-        if name.startswith("torch.") or "torch" in _hooked:
-            return
-        if _memory.loaded("torch") is not None and hook_torch():
-            with contextlib.suppress(ValueError):
-                sys.meta_path.remove(self)  # type: ignore[arg-type]
+    def find_spec(self, name: str, *_: Any) -> Any:
+        if name != "torch":
+            return None
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(self)  # type: ignore[arg-type]
+        spec = importlib.util.find_spec(name)
+        if spec is None or not hasattr(spec.loader, "exec_module"):
+            return spec
+        execute = spec.loader.exec_module
+
+        def then_hook(module: Any) -> None:
+            execute(module)
+            with contextlib.suppress(Exception):
+                hook_torch(module)
+
+        spec.loader.exec_module = then_hook  # type: ignore[method-assign]
+        return spec
 
 
 def hook_torch_when_loaded() -> None:
-    """hook_torch() now, or at the first import after torch's own."""
+    """hook_torch() now, or at the end of torch's import."""
     if not hook_torch() and "late" not in _hooked:
         _hooked.add("late")
         sys.meta_path.insert(0, _LateTorch())  # type: ignore[arg-type]

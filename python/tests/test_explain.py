@@ -74,6 +74,19 @@ class Explain(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("stowage: The host could not give", err)
 
+    @needs("torch")
+    def test_torch_is_hooked_when_it_is_imported_later(self):
+        out = python(
+            """
+            import stowage
+            stowage.enable(spill=None)
+            import torch
+            from stowage import _explain
+            print("torch asked" in _explain._hooked, torch.cuda.is_initialized(), torch.ones(3).sum().item())
+            """
+        )[1]
+        self.assertEqual(out.strip(), "True False 3.0")
+
     def test_an_error_that_is_not_about_memory_is_left_alone(self):
         _, _, err = python("import stowage; stowage.enable(spill=None); {}['x']", check=False)
         self.assertNotIn("stowage:", err)
