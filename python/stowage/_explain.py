@@ -271,16 +271,17 @@ class _LateTorch:
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self)  # type: ignore[arg-type]
         spec = importlib.util.find_spec(name)
-        if spec is None or not hasattr(spec.loader, "exec_module"):
+        loader = spec.loader if spec is not None else None
+        if loader is None or not hasattr(loader, "exec_module"):
             return spec
-        execute = spec.loader.exec_module
+        execute = loader.exec_module
 
         def then_hook(module: Any) -> None:
             execute(module)
             with contextlib.suppress(Exception):
                 hook_torch(module)
 
-        spec.loader.exec_module = then_hook  # type: ignore[method-assign]
+        loader.exec_module = then_hook  # type: ignore[method-assign]
         return spec
 
 

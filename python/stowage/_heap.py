@@ -225,7 +225,7 @@ class Heap:
         """The numbers of the latest request that failed."""
         raw = _Failure()
         call("stow_heap_last_failure", self.handle, ctypes.byref(raw))
-        return {name: getattr(raw, name) for name, _ in _Failure._fields_}
+        return {field[0]: getattr(raw, field[0]) for field in _Failure._fields_}
 
     def close(self) -> None:
         """Ends it; what was still live is freed and told as an error."""

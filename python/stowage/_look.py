@@ -97,9 +97,9 @@ class Info:
                 parts.append(_show.html_table(rows, right=[0, 1]))
         if self.data["no_gpu"]:
             parts.append(_show.html_text(f"no GPU: {self.data['no_gpu']}"))
-        rows = self._process_rows()
-        if rows:
-            parts.append(_show.html_table([("this process", "live", "held", ""), *rows], right=[1, 2]))
+        mine_rows = self._process_rows()
+        if mine_rows:
+            parts.append(_show.html_table([("this process", "live", "held", ""), *mine_rows], right=[1, 2]))
         return _show.html_block(f"stowage {self.data['version']}", *bars, *parts)
 
 

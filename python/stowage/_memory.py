@@ -96,7 +96,7 @@ class Watcher:
     def host(self) -> Host:
         raw = HostStruct()
         call("stow_watch_read_host", self._handle, ctypes.byref(raw))
-        return Host(*(getattr(raw, name) for name, _ in HostStruct._fields_))
+        return Host(*(getattr(raw, field[0]) for field in HostStruct._fields_))
 
     def cards(self) -> "List[Card]":
         found = []

@@ -86,8 +86,8 @@ def _jax_piece(array: Any) -> "Optional[Large]":
 
 
 def _scipy_piece(matrix: Any) -> Large:
-    parts = [getattr(matrix, name, None) for name in ("data", "indices", "indptr", "row", "col", "offsets")]
-    whole = sum(part.nbytes for part in parts if hasattr(part, "nbytes"))
+    names = ("data", "indices", "indptr", "row", "col", "offsets")
+    whole = sum(getattr(getattr(matrix, name, None), "nbytes", 0) for name in names)
     kind = f"scipy.sparse {matrix.format} {matrix.dtype} {matrix.shape}"
     return Large(kind, whole, "host", ("object", id(matrix)), matrix, False)
 
