@@ -17,6 +17,8 @@ static uint32_t plain(uint32_t crc, const uint8_t *at, size_t count) {
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include "base/cpu.h"
+
 #define FOLDING __attribute__((target("pclmul,sse4.1")))
 
 /* `x` carried forward to `next` by the two powers in `k`. */
@@ -55,8 +57,7 @@ FOLDING static uint32_t folded(uint32_t crc, const uint8_t *at, size_t count) {
 
 uint32_t crc32_add(uint32_t crc, const void *bytes, size_t count) {
   const uint8_t *at = bytes;
-  __builtin_cpu_init();
-  if (count >= 64 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) {
+  if (count >= 64 && cpu_has(CPU_PCLMUL) && cpu_has(CPU_SSE41)) {
     size_t whole = count & ~(size_t)15;
     crc = ~folded(~crc, at, whole);
     at += whole;

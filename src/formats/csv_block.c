@@ -7,6 +7,8 @@
 
 #include "formats/csv_block_parts.h"
 
+#include "base/cpu.h"
+
 /* An integer no double holds is rounded; the flag says so. */
 static double nearest(int64_t value, bool *inexact) {
   double near = (double)value;
@@ -59,10 +61,8 @@ void csv_column_wide(csv_column *to, size_t row, uint64_t value) {
 static bool use_wide(void) {
 #if defined(__x86_64__)
   const char *wanted = getenv("STOWAGE_KERNELS");
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("bmi2") &&
-         (wanted == NULL || strcmp(wanted, "avx512") == 0);
+  return cpu_has(CPU_AVX512VBMI2) && cpu_has(CPU_AVX512BW) && cpu_has(CPU_AVX512VL) &&
+         cpu_has(CPU_BMI2) && (wanted == NULL || strcmp(wanted, "avx512") == 0);
 #else
   return false;
 #endif

@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
+
 static const kernels *choose(void) {
   const kernels *sets[4] = {&kernels_portable};
   int count = 1;
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  /* Every machine with AVX2 has F16C; not every compiler can ask for F16C by name. */
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+  if (cpu_has(CPU_AVX2) && cpu_has(CPU_FMA) && cpu_has(CPU_F16C)) {
     sets[count++] = &kernels_avx2;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    if (cpu_has(CPU_AVX512F) && cpu_has(CPU_AVX512BW) && cpu_has(CPU_AVX512DQ) &&
+        cpu_has(CPU_AVX512VL))
       sets[count++] = &kernels_avx512;
   }
 #endif
