@@ -123,6 +123,8 @@ def _snapshot_file() -> "Optional[str]":
         view = take()
     except Exception:  # another allocator was plugged in
         return None
+    if not any(view.get("device_traces", [])):
+        return None  # no history was kept: the error's own words tell more
     handle, path = tempfile.mkstemp(prefix="stowage-", suffix=".pickle")
     with os.fdopen(handle, "wb") as file:
         pickle.dump(view, file, protocol=4)
@@ -451,7 +453,7 @@ class Recording:
         if self._torch is not None:
             path = _snapshot_file()
             if path is None:
-                raise StowageError("nothing was recorded: PyTorch did not use a card")
+                raise StowageError("nothing was recorded: PyTorch took no memory of a card, or keeps no history")
             try:
                 run(["convert", path, self.path])
             finally:

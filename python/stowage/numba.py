@@ -5,10 +5,21 @@ Numba asks the module of that name for `_numba_memory_manager`.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import Any
 
 from ._library import Unsupported, parse_size
+
+
+def _pointer(address: int) -> Any:
+    """An address as the Numba that is here has them: a type of cuda-python's, or of ctypes in older ones."""
+    from numba.cuda.cudadrv import driver  # type: ignore[import-not-found]
+
+    kind = getattr(getattr(driver, "binding", None), "CUdeviceptr", None)
+    if kind is not None and getattr(driver, "USE_NV_BINDING", True):
+        return kind(address)
+    return ctypes.c_uint64(address)
 
 
 def manager_on(per: Any) -> Any:
@@ -30,15 +41,13 @@ def manager_on(per: Any) -> Any:
             return int(getattr(device, "id", 0))
 
         def memalloc(self, size: int) -> Any:
-            import ctypes
-
             device = self._device()
             address = per.alloc(size, device, 0)
 
             def finalizer() -> None:
                 per.free(address, device)
 
-            return MemoryPointer(self.context, ctypes.c_uint64(address), size, finalizer=finalizer)
+            return MemoryPointer(self.context, _pointer(address), size, finalizer=finalizer)
 
         def get_memory_info(self) -> Any:
             stats = per.heap(self._device()).stats()
