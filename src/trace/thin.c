@@ -27,10 +27,12 @@ static void keep_largest(uint8_t *kept, const double *areas, double *copy, uint3
 }
 
 static stow_status choose(uint8_t **kept, const double *areas, uint32_t count, uint32_t most) {
-  *kept = malloc(count + 1u);
+  *kept = calloc(count + 1u, 1);
   double *copy = malloc((count + 1u) * sizeof *copy);
   if (*kept == NULL || copy == NULL) {
+    free(*kept);
     free(copy);
+    *kept = NULL;
     return no_memory(count);
   }
   if (count <= most)
