@@ -119,7 +119,7 @@ cu_result cuMemRetainAllocationHandle(cu_handle *handle, void *addr) {
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (handle != NULL && page_retain(handle, addr)) return CU_OK;
   cu_result code = real(handle, addr);
-  if (code == CU_OK) book_use(BOOK_PAGE, *handle, 1, &page);
+  if (code == CU_OK && handle != NULL) book_use(BOOK_PAGE, *handle, 1, &page);
   return code;
 }
 

@@ -284,17 +284,19 @@ void page_unmapped(cu_addr addr, size_t bytes) {
 /* The pages of a range that are not granted, in as few calls as they lie together in. */
 static cu_result grant_range(cu_addr addr, size_t bytes, const cu_access *access) {
   cu_result code = CU_OK;
-  for (uint64_t done = 0; done < bytes && code == CU_OK;) {
-    uint64_t end = done;
-    for (page *p; end < bytes && !(p = mapped_at(addr + end))->granted; end += p->class->bytes) {
+  uint64_t from = 0; /* of those that lie together up to `done` */
+  for (uint64_t done = 0; done <= bytes && code == CU_OK;) {
+    const page *p = done < bytes ? mapped_at(addr + done) : NULL;
+    bool ends = p == NULL || p->granted;
+    if (ends && done > from) code = REAL(cuMemSetAccess)(addr + from, done - from, access, 1);
+    for (page *q; ends && code == CU_OK && from < done; from += q->class->bytes) {
+      q = mapped_at(addr + from);
+      if (q == NULL) return CU_ERROR_INVALID_VALUE;
+      q->granted = true;
     }
-    if (end > done) code = REAL(cuMemSetAccess)(addr + done, end - done, access, 1);
-    if (code != CU_OK) break;
-    for (page *p; done < end; done += p->class->bytes) {
-      p = mapped_at(addr + done);
-      p->granted = true;
-    }
-    if (done < bytes) done += mapped_at(addr + done)->class->bytes;
+    if (p == NULL) break;
+    done += p->class->bytes;
+    if (ends) from = done;
   }
   return code;
 }

@@ -44,7 +44,8 @@ static void *standin(const char *name) {
 static void start(void) {
   cu_context context;
   library = dlopen("libcuda.so.1", RTLD_NOW);
-  if (getenv("PAGER_BYTES") != NULL) bytes = strtoull(getenv("PAGER_BYTES"), NULL, 10);
+  const char *said = getenv("PAGER_BYTES");
+  if (said != NULL) bytes = strtoull(said, NULL, 10);
   if (library == NULL || DRIVER("cuInit", cu_result(*)(unsigned))(0) != CU_OK ||
       DRIVER("cuDevicePrimaryCtxRetain", cu_result(*)(cu_context *, cu_device))(&context, 0) !=
           CU_OK ||
@@ -204,7 +205,7 @@ static int run(const char *word) {
   if (IS("retain"))
     return HOOKED(cuMemRetainAllocationHandle)(&handles[b], (void *)(uintptr_t)(place(a) + 4096));
   if (IS("prop")) return prop(handles[a]);
-  if (IS("calls")) return calls(word, colon + 1);
+  if (IS("calls")) return calls(word, colon != NULL ? colon + 1 : "");
   if (IS("plain")) return HOOKED(cuMemAlloc_v2)(&addr, a);
   if (IS("trim")) return HOOKED(stow_shim_trim)((int)a);
   if (strcmp(word, "leave") == 0) return HOOKED(cuMemAddressFree)(range, PLACES * bytes);
