@@ -14,7 +14,8 @@
 #define VALUES_LEAST 4096 /* of a window */
 
 size_t table_row_max(const budget *b) {
-  return (size_t)(b->bytes / 8);
+  uint64_t share = b->bytes / 8;
+  return share < 1u << 30 ? (size_t)share : 1u << 30;
 }
 
 dtype table_column_type(const column_facts *c) {

@@ -4,14 +4,24 @@
 
 #include "formats/csv_block.h"
 
-/* Takes rows from c->in.at on, up to the first it does not understand: *odd then, and c->in.at on
- * it. */
-typedef stow_status (*csv_rows)(csv_block *b, csv *c, bool *odd);
+/* Where the fields of some rows are, from where the first begins. */
+typedef struct csv_batch {
+  uint32_t *ends;  /* of each field, row after row */
+  uint32_t *start; /* of each row, and of the one behind them */
+  uint32_t *lines; /* line ends up to the end of each row */
+  size_t rows;
+  uint32_t
+      all_lines; /* line ends of all of it, those of lines with nothing behind the last row too */
+  size_t size, most; /* rows of the next batch; at most */
+} csv_batch;
 
-stow_status csv_rows_portable(csv_block *b, csv *c, bool *odd);
+/* Takes some rows from c->in.at on. *odd: c->in.at stands on one it does not understand. */
+typedef stow_status (*csv_rows)(csv_block *b, csv *c, csv_batch *f, bool *odd);
+
+stow_status csv_rows_portable(csv_block *b, csv *c, csv_batch *f, bool *odd);
 size_t csv_line_ends_portable(const char *at, size_t count);
 #if defined(__x86_64__)
-stow_status csv_rows_avx512(csv_block *b, csv *c, bool *odd);
+stow_status csv_rows_avx512(csv_block *b, csv *c, csv_batch *f, bool *odd);
 size_t csv_line_ends_avx512(const char *at, size_t count);
 #endif
 
