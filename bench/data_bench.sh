@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# data_bench.sh BUILD: inspect and shrink beside NumPy, SciPy, pandas and cp, one thread each, the same file, warm. Prints
-#   case=NAME ours=N peer=NAME:N ratio=N unit=UNIT        (ratio: ours over the peer's; speeds: higher is better)
-# Peers come from $STOWAGE_BENCH_PYTHON, or python3; a line without its peer says so. $STOWAGE_BENCH_MB sizes the files (256).
+# data_bench.sh BUILD: inspect and shrink beside NumPy, SciPy, pandas and cp, the same file, warm, side by side: ours and the
+# peer take turns, and the best of each counts. Prints
+#   case=NAME ours=N peer=NAME:N ratio=N unit=UNIT        (ratio: ours over the peer's; of speeds, higher is better)
+# One thread each, but for the cases called _2_threads, where the peer is our own single thread. Outputs of cp and of NumPy
+# are not waited for until they are on the disk, so ours are made with --no-sync; the lines called _synced wait on both sides.
+# Peers come from $STOWAGE_BENCH_PYTHON, or python3; a line without its peer says so. $STOWAGE_BENCH_MB sizes the files (256),
+# $STOWAGE_BENCH_BUDGET_GB those of the memory cases (1; 0: none).
 set -euo pipefail
 build=$(cd "$1" && pwd)
-export STOWAGE=$build/stowage OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+export STOWAGE=$build/stowage CAST_BENCH=$build/bench/cast_bench OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -15,8 +19,8 @@ for python in "${STOWAGE_BENCH_PYTHON:-python3}" /usr/bin/python3; do
   fi
 done
 if [ -z "${exec_python:-}" ]; then echo "data_bench: no python3 with numpy to make the files and to compare with"; exit 0; fi
-exec "$exec_python" - << 'END'
-import importlib.util, json, os, resource, shutil, subprocess, sys, time
+"$exec_python" - << 'END'
+import importlib.util, json, os, subprocess, sys, time
 
 import numpy as np
 
@@ -24,74 +28,105 @@ stowage, mb = os.environ["STOWAGE"], int(os.environ.get("STOWAGE_BENCH_MB", "256
 rng = np.random.default_rng(1)
 
 
-def best(run, times=5):
-    seconds = []
+def seconds(words):
+    start = time.perf_counter()
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def ours(*words, threads=1):
+    return [stowage, *words, "--threads", str(threads)]
+
+
+class Peer:
+    """A Python program that stays: its start and its imports are not counted. Each line it reads is one round."""
+    def __init__(self, setup, code):
+        program = ("import sys, time, resource\n" + setup + "\nfor line in sys.stdin:\n start = time.perf_counter()\n "
+                   + code.replace("\n", "\n ") + "\n took = time.perf_counter() - start\n"
+                   " print(took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, flush=True)\n")
+        self.process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.memory = 0
+
+    def __call__(self):
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        took, self.memory = self.process.stdout.readline().split()
+        return float(took)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def turns(*runs, times=5):
+    best = [float("inf")] * len(runs)
     for _ in range(times):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
-
-
-def ours(*words):
-    return lambda: subprocess.run([stowage, *words], check=True, stdout=subprocess.DEVNULL)
-
-
-def peer(code):
-    """A Python program of its own, so that its start and its imports are not counted: it prints its seconds."""
-    def run():
-        program = "import time, resource\n" + code + "\nprint(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-        out = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
-        return float(out[0]), int(out[1]) * 1024
-    results = [run() for _ in range(3)]
-    return min(r[0] for r in results), min(r[1] for r in results)
+        for i, run in enumerate(runs):
+            best[i] = min(best[i], run() if callable(run) else seconds(run))
+    for run in runs:
+        if isinstance(run, Peer):
+            run.close()
+    return best
 
 
 def line(case, mine, name, theirs, unit):
     print(f"case={case} ours={mine:.4g} peer={name}:{theirs:.4g} ratio={mine / theirs:.3g} unit={unit}", flush=True)
 
 
-def timed(setup, code):
-    return setup + "\nbest = []\nfor _ in range(3):\n start = time.perf_counter()\n " + code.replace("\n", "\n ") + \
-        "\n best.append(time.perf_counter() - start)\nseconds = min(best)"
+def rates(case, amount, mine, name, theirs, unit="GB/s"):
+    line(case, amount / mine, name, amount / theirs, unit)
 
 
+# ---- inspect, casts ----
 n = mb * 1024 * 1024 // 8
 a = rng.standard_normal(n).astype("f4").astype("f8")
 np.save("a.npy", a)
 gb = a.nbytes / 1e9
-seconds, _ = peer(timed("import numpy as np", "a = np.load('a.npy')\na.min(), a.max()"))
-line("inspect_f64", gb / best(ours("inspect", "a.npy")), "numpy_load_min_max", gb / seconds, "GB/s")
+mine, theirs = turns(ours("inspect", "a.npy"), Peer("import numpy as np", "a = np.load('a.npy')\na.min(), a.max()"))
+rates("inspect_f64", gb, mine, "numpy_load_min_max", theirs)
+two, = turns(ours("inspect", "a.npy", threads=2))
+rates("inspect_f64_2_threads", gb, two, "one_thread", mine)
 
-os.sync()
-cp = best(lambda: shutil.os.system("cp a.npy c.npy"))
-line("f64_to_f32_file", gb / best(ours("shrink", "a.npy", "-o", "b.npy", "--dtype", "f32")), "cp", gb / cp, "GB/s")
-cp = best(lambda: shutil.os.system("cp a.npy c.npy && sync c.npy"), 3)
-line("f64_to_f32_file", gb / best(ours("shrink", "a.npy", "-o", "b.npy", "--dtype", "f32"), 3), "cp_and_sync", gb / cp, "GB/s")
-line("f64_smallest_file", gb / best(ours("shrink", "a.npy", "-o", "b.npy"), 3), "cp_and_sync", gb / cp, "GB/s")
+cast = ("shrink", "a.npy", "-o", "b.npy", "--dtype", "f32")
+mine, theirs = turns(ours(*cast, "--no-sync"), ["cp", "a.npy", "c.npy"], times=9)
+rates("f64_to_f32_file", gb, mine, "cp", theirs)
+mine, two = turns(ours(*cast, "--no-sync"), ours(*cast, "--no-sync", threads=2))
+rates("f64_to_f32_file_2_threads", gb, two, "one_thread", mine)
+mine, theirs = turns(ours(*cast), ["sh", "-c", "cp a.npy c.npy && sync c.npy"], times=3)
+rates("f64_to_f32_file_synced", gb, mine, "cp_and_sync", theirs)
+mine, theirs = turns(ours("shrink", "a.npy", "-o", "b.npy", "--no-sync"), ["cp", "a.npy", "c.npy"])
+rates("f64_smallest_file", gb, mine, "cp", theirs)
 
 f = a.astype("f4")
-np.save("a.npy", f)
-f16 = f.astype("f2").astype("f4")
-np.save("h.npy", f16)
-seconds, _ = peer(timed("import numpy as np", "np.save('b.npy', np.load('h.npy').astype('f2'))"))
-line("f32_to_f16_file", f.nbytes / 1e9 / best(ours("shrink", "h.npy", "-o", "b.npy", "--dtype", "f16"), 3), "numpy", f.nbytes / 1e9 / seconds, "GB/s")
-del a, f, f16
+f = f.astype("f2").astype("f4")
+np.save("h.npy", f)
+gb = f.nbytes / 1e9
+del a
+rate = max(float(subprocess.run([os.environ["CAST_BENCH"], "h.npy", "f16"], check=True, capture_output=True).stdout) for _ in range(3))
+theirs, = turns(Peer("import numpy as np\na = np.load('h.npy'); out = a.astype('f2')", "np.copyto(out, a, casting='unsafe')"))
+line("f32_to_f16_memory", rate, "numpy_copyto", gb / theirs, "GB/s")
+mine, theirs = turns(ours("shrink", "h.npy", "-o", "b.npy", "--dtype", "f16", "--no-sync"),
+                     Peer("import numpy as np", "np.save('n.npy', np.load('h.npy').astype('f2'))"))
+rates("f32_to_f16_file", gb, mine, "numpy", theirs)
+del f
 
+# ---- sparse ----
 if importlib.util.find_spec("scipy"):
     for dtype in ("f4", "f8"):
         rows = mb * 1024 * 1024 // 1000 // np.dtype(dtype).itemsize
         d = rng.standard_normal((rows, 1000)).astype(dtype)
         d[rng.random(d.shape) > 0.05] = 0
         np.save("d.npy", d)
-        seconds, _ = peer(timed("import numpy as np, scipy.sparse as sp",
-                                "sp.save_npz('s.npz', sp.csr_matrix(np.load('d.npy')), compressed=False)"))
-        line(f"dense_to_csr_{dtype}", d.nbytes / 1e9 / best(ours("shrink", "d.npy", "-o", "o.npz"), 3), "scipy", d.nbytes / 1e9 / seconds, "GB/s")
-        line(f"csr_bytes_{dtype}", os.path.getsize("o.npz"), "scipy", os.path.getsize("s.npz"), "bytes")
+        gb = d.nbytes / 1e9
         del d
+        mine, theirs = turns(ours("shrink", "d.npy", "-o", "o.npz", "--no-sync"),
+                             Peer("import numpy as np, scipy.sparse as sp", "sp.save_npz('s.npz', sp.csr_matrix(np.load('d.npy')), compressed=False)"))
+        rates(f"dense_to_csr_{dtype}", gb, mine, "scipy", theirs)
+        line(f"csr_bytes_{dtype}", os.path.getsize("o.npz"), "scipy", os.path.getsize("s.npz"), "bytes")
 else:
     print("case=dense_to_csr peer=scipy:missing")
 
+# ---- tables ----
 with open("t.csv", "w") as out:
     out.write("id,x,y,z,label\n")
     rows = mb * 1024 * 1024 // 4 // 70
@@ -99,14 +134,51 @@ with open("t.csv", "w") as out:
     for i in range(rows):
         out.write("%d,%r,%r,%.6f,%d\n" % (i, float(v[i, 0]), float(v[i, 1]), v[i, 2], i % 10))
 size = os.path.getsize("t.csv") / 1e6
-mine = best(ours("shrink", "t.csv", "-o", "t.npy", "--memory", "16M"), 3)
-peak = json.loads(subprocess.run([stowage, "shrink", "--json", "t.csv", "-o", "t.npy", "--memory", "16M"], check=True,
-                                 capture_output=True).stdout)["peak_memory_bytes"]
+table = ("shrink", "t.csv", "-o", "t.npy", "--memory", "16M", "--no-sync")
+peak = json.loads(subprocess.run([stowage, *table, "--json"], check=True, capture_output=True).stdout)["peak_memory_bytes"]
 if importlib.util.find_spec("pandas"):
-    seconds, memory = peer(timed("import numpy as np, pandas as pd", "np.save('p.npy', pd.read_csv('t.csv').to_numpy())"))
-    line("csv_to_npy", size / mine, "pandas", size / seconds, "MB/s")
-    line("csv_to_npy_memory", peak / 2**20, "pandas", memory / 2**20, "MiB")
+    peer = Peer("import numpy as np, pandas as pd", "np.save('p.npy', pd.read_csv('t.csv').to_numpy())")
+    mine, theirs = turns(ours(*table), peer)
+    rates("csv_to_npy", size, mine, "pandas", theirs, "MB/s")
+    line("csv_to_npy_memory", peak / 2**20, "pandas", int(peer.memory) / 2**20, "MiB")
 else:
+    mine, = turns(ours(*table))
     print(f"case=csv_to_npy ours={size / mine:.4g} peer=pandas:missing unit=MB/s")
     print(f"case=csv_to_npy_memory ours={peak / 2**20:.4g} peer=pandas:missing unit=MiB")
+mine, two = turns(ours(*table), ours(*table, threads=2))
+rates("csv_to_npy_2_threads", size, two, "one_thread", mine, "MB/s")
+for name in os.listdir("."):
+    os.unlink(name)
+
+# ---- memory: each job at --memory 64M on files larger than that; the value that needs the wide type stands in the last row ----
+budget_gb = float(os.environ.get("STOWAGE_BENCH_BUDGET_GB", "1"))
+if budget_gb > 0:
+    rows = int(budget_gb * 1e9 / 8000)
+    with open("big.npy", "wb") as out, open("thin.npy", "wb") as thin:
+        for file in (out, thin):
+            np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (rows, 1000)})
+        for at in range(0, rows, 1000):
+            block = rng.standard_normal((min(1000, rows - at), 1000)).astype("f4").astype("f8")
+            out.write(block.tobytes())
+            block[rng.random(block.shape) > 0.05] = 0
+            thin.write(block.tobytes())
+        for file in (out, thin):
+            file.seek(-8, 2)
+            file.write(np.float64(0.1).tobytes())
+    with open("big.csv", "wb") as out:
+        chunk = "".join("%d,%r,%.6f\n" % (i, float(x), x) for i, x in enumerate(rng.standard_normal(100_000))).encode()
+        while out.tell() < budget_gb * 1e9:
+            out.write(chunk)
+        out.write(b"1,0.1,9007199254740992\n")
+    jobs = {"inspect_npy": ["inspect", "big.npy"], "shrink_npy": ["shrink", "big.npy", "-o", "o.npy"],
+            "shrink_npy_f32": ["shrink", "big.npy", "-o", "o.npy", "--dtype", "f32", "--tolerance", "1e-6"],
+            "shrink_csr": ["shrink", "thin.npy", "-o", "o.npz"], "inspect_csv": ["inspect", "big.csv"],
+            "shrink_csv": ["shrink", "big.csv", "-o", "o.npy"], "shrink_csv_npz": ["shrink", "big.csv", "-o", "o.npz"]}
+    for name, words in jobs.items():
+        start = time.perf_counter()
+        done = subprocess.run([stowage, *words, "--memory", "64M", "--json"], check=True, capture_output=True)
+        facts, took = json.loads(done.stdout), time.perf_counter() - start
+        small = facts["smallest_dtype"] if name == "inspect_npy" else facts.get("arrays", facts.get("columns"))[0].get("to", "-")
+        peak = facts["peak_memory_bytes"] / 2**20
+        print(f"case=memory_{name} ours={peak:.4g} bound=80 unit=MiB held={'yes' if peak <= 80 else 'NO'} seconds={took:.1f} type={small}", flush=True)
 END
