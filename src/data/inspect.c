@@ -280,6 +280,8 @@ static const char *format_of(const uint8_t *start, size_t count, uint64_t file_b
   if (count >= 4 && memcmp(start, "GGUF", 4) == 0) return "gguf";
   if (count >= 8 && memcmp(start, "\x89HDF\r\n\x1a\n", 8) == 0) return "hdf5";
   if (count >= 9 && start[8] == '{' && source_u64(start) <= file_bytes - 8) return "safetensors";
+  if (count >= 2 && (memcmp(start, "\xff\xfe", 2) == 0 || memcmp(start, "\xfe\xff", 2) == 0))
+    return "csv"; /* text in UTF-16: its reader says what to do */
   if (count >= 2 && start[0] == 0x1f && start[1] == 0x8b) return "csv";
   return is_text(start, count) ? "csv" : NULL;
 }

@@ -145,7 +145,7 @@ static stow_status add_up(struct sparse_kept *k, array_facts *facts, const array
 stow_status shrink_keep(job *j, array *a, array_facts *facts, struct sparse_kept **kept) {
   *kept = NULL;
   uint64_t minor = a->dims == 2 ? a->shape[a->fortran_order ? 0 : 1] : 0;
-  if (a->type == DTYPE_NONE || a->count == 0 || minor >= UINT32_MAX) return STOW_OK;
+  if (a->type == DTYPE_NONE || a->count == 0 || minor == 0 || minor >= UINT32_MAX) return STOW_OK;
   struct sparse_kept *k = calloc(1, sizeof *k);
   if (k == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", j->in);
   k->count = ranges_threads(a, j->budget);

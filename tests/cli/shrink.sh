@@ -57,6 +57,17 @@ for save in (np.savez, np.savez_compressed):
     assert {i.compress_type for i in zipfile.ZipFile("b.npz").infolist()} == {0 if save is np.savez else 8}
 END
 
+test_py an_array_of_any_shape_becomes_an_archive << 'END'
+for shape in ((), (0,), (5,), (1000,), (0, 3), (3, 0), (2, 3, 4), (1, 1)):
+    for dtype in ("f8", "?", ">i4", "U3"):
+        a = np.zeros(shape, dtype) if dtype == "U3" else random_array(np.dtype(dtype), shape)
+        np.save("a.npy", a)
+        shrink("a.npy", "-o", "b.npz")
+        b = np.load("b.npz")
+        back = b["arr_0"] if "arr_0" in b else sp.load_npz("b.npz").toarray()
+        assert same(a, back), (shape, dtype)
+END
+
 test_py dense_becomes_sparse_where_that_is_smaller << 'END'
 count = 0
 for dtype in ("f8", "f4", "i8", "u2"):
@@ -170,6 +181,43 @@ for columns, expected in ([ids, np.arange(n)], "i2"), ([ids, half], "f2"), ([ids
     assert np.array_equal(b, table) and b.dtype == np.dtype(expected), (b.dtype, expected)
 shrink("n.csv", "-o", "n.npy", "--dtype", "float32")
 assert np.load("n.npy").dtype == np.float32
+END
+
+test_py threads_and_instructions_change_nothing << 'END'
+import csv, random
+random.seed(5)
+def field(kind):
+    if random.random() < 0.02:
+        return ""
+    return [lambda: str(random.randint(-10**random.randint(0, 18), 10**random.randint(0, 18))),
+            lambda: repr(random.gauss(0, 1) * 10**random.randint(-12, 12)), lambda: "%.*f" % (random.randint(0, 19), random.gauss(0, 100)),
+            lambda: random.choice(["a", "b b", '"q"', "x,y", "l\nm", "é"]), lambda: random.choice(["True", "false", "TRUE"]),
+            lambda: random.choice(["NA", "nan", "inf", "-inf", "1e5", "1E-300", "007", "+3", ".5", "5."]), lambda: str(random.getrandbits(64))][kind]()
+for trial in range(16):
+    kinds = [random.randint(0, 6) for _ in range(random.randint(2, 7))]
+    rows = [[field(k) for k in kinds] for _ in range(random.choice([1, 300, 9000]))]
+    with open("z.csv", "w", newline="") as f:
+        csv.writer(f, lineterminator=random.choice(["\n", "\r\n"])).writerows([["c%d" % i for i in range(len(kinds))]] + rows)
+    outs = []
+    for threads, kernels in (("1", None), ("3", None), ("1", "portable")):
+        os.environ.pop("STOWAGE_KERNELS", None)
+        if kernels:
+            os.environ["STOWAGE_KERNELS"] = kernels
+        stowage("shrink", "z.csv", "-o", "z.npz", "--threads", threads, "--memory", "64M", "--names", "yes")
+        outs.append(open("z.npz", "rb").read())
+    os.environ.pop("STOWAGE_KERNELS", None)
+    assert outs[0] == outs[1] == outs[2], kinds
+    z = np.load("z.npz")
+    for i, kind in enumerate(kinds):
+        a, column = z["c%d" % i], [r[i] for r in rows]
+        if "c%d.values" % i in z:
+            assert [str(x) for x in z["c%d.values" % i][a]] == column, kind
+        elif a.dtype == bool:
+            assert list(a) == [c.lower() == "true" for c in column]
+        elif a.dtype.kind in "iu":
+            assert [int(x) for x in a] == [int(c) for c in column]
+        else:
+            assert np.array_equal(a.astype("f8"), [float(c) if c not in ("", "NA") else np.nan for c in column], equal_nan=True)
 END
 
 test_py mixed_columns_keep_their_text << 'END'

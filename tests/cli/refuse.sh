@@ -1,0 +1,209 @@
+#!/usr/bin/env bash
+# Files that must be refused, one line of the list after another: each with the file's name and a reason, never with a crash.
+. "$(dirname "$0")/../guards/lib.bash"
+export STOWAGE=$stowage
+. "$source_dir/tests/cli/numpy.bash"
+require_numpy refuse
+cd "$folder" || exit 1
+cp "$source_dir/tests/cli/data_common.py" .
+
+test_py() { # NAME: the program is standard input; it runs in a folder of its own
+  { echo "from data_common import *"; cat << 'END'; cat; } > test.py
+import io, struct, zipfile
+
+def refused(name, data, *reasons, words=()):
+    with open(name, "wb") as f:
+        f.write(data)
+    for verb in (["inspect"], ["shrink", "-o", "out.npz"]):
+        said = stowage(*verb, name, *words, fails=True)
+        assert name in said and any(r in said for r in reasons), (reasons, said)
+        assert os.path.getsize(name) == len(data) and not os.path.exists("out.npz")
+
+def npy(header, data=b"", version=(1, 0), length=None):
+    text = header.encode("latin1")
+    n = len(text) if length is None else length
+    return b"\x93NUMPY" + bytes(version) + struct.pack("<H" if version[0] == 1 else "<I", n) + text + data
+
+def head(descr="'<f8'", order="False", shape="(2,)", extra=""):
+    return "{'descr': %s, 'fortran_order': %s, 'shape': %s, %s}\n" % (descr, order, shape, extra)
+
+def saved(array):
+    b = io.BytesIO()
+    np.save(b, array)
+    return b.getvalue()
+
+def archive(members, **options):
+    b = io.BytesIO()
+    with zipfile.ZipFile(b, "w", **options) as z:
+        for name, data in members:
+            z.writestr(name, data)
+    return b.getvalue()
+END
+  check "$1" env -C "$(mktemp -d -p "$folder")" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$folder" "$python" "$folder/test.py"
+}
+
+test_py npy_headers << 'END'
+good = b"\0" * 16
+refused("a.npy", npy("{" + " " * 10001 + head()[1:], good), "header")
+refused("a.npy", npy("{'descr': '<f8', 'shape': (2,), }\n", good), "fortran_order")
+refused("a.npy", npy(head(extra="'more': 1"), good), "more", "key")
+refused("a.npy", npy(head(extra="'descr': '<f8'"), good), "twice", "descr")
+refused("a.npy", npy(head(shape="(-2,)"), good), "shape", "negative")
+refused("a.npy", npy(head(shape="(4294967296, 4294967296, 2)"), good), "64 bits")
+refused("a.npy", npy(head(shape="(3,)"), good), "bytes")
+refused("a.npy", npy(head(descr="'|V0'", shape="(9223372036854775807,)"), b""), "values of no bytes")
+refused("a.npy", npy(head(descr="'|O'"), good), "Python objects")
+refused("a.npy", npy(head(descr="[('a', '|O')]"), good), "objects", "structured")
+refused("a.npy", npy(head(shape="(" + "1, " * 65 + ")"), good[:8]), "dimensions")
+refused("a.npy", npy(head(order="2"), good), "fortran_order")
+refused("a.npy", npy(head(), good, version=(4, 0)), "version")
+refused("a.npy", b"\x93NUMPY\x01\x00\xff\xff{", "header", "ends")
+refused("a.npy", npy(head(), b"\0" * 15), "bytes")
+END
+
+test_py archives << 'END'
+x = saved(np.arange(10.0))
+plain = archive([("x.npy", x)])
+refused("a.npz", archive([("x.npy", x + b"12345678")]), "npy header says")
+refused("a.npz", archive([("x.npy", x), ("x.npy", x)]), "twice", "two members", "stands")
+refused("a.npz", archive([("../x.npy", x)]), "slash", "..")
+refused("a.npz", archive([("a/x.npy", x)]), "slash")
+broken = bytearray(plain)
+broken[plain.index(x) + len(x) - 1] ^= 1
+refused("a.npz", bytes(broken), "checksum")
+central = plain.index(b"PK\x01\x02")
+for at, value, reason in ((8, 1, "encrypted"), (10, 99, "compression"), (34, 1, "disks")):
+    b = bytearray(plain)
+    b[central + at:central + at + 2] = struct.pack("<H", value)
+    refused("a.npz", bytes(b), reason)
+b = bytearray(plain)
+b[central + 42:central + 46] = struct.pack("<I", len(plain) * 2)
+refused("a.npz", bytes(b), "past", "local", "end")
+refused("a.npz", plain[:-10], "end record", "cut short")
+deflated = archive([("x.npy", saved(np.zeros(10000)))], compression=zipfile.ZIP_DEFLATED)
+c = deflated.index(b"PK\x01\x02")
+b = bytearray(deflated)
+b[c + 24:c + 28] = struct.pack("<I", 500)
+refused("a.npz", bytes(b), "size", "bytes", "declare", "local")
+END
+
+test_py sparse_matrices << 'END'
+m = sp.csr_matrix(np.eye(4) * 2)
+def matrix(**changes):
+    parts = dict(indices=m.indices, indptr=m.indptr, format=np.array(b"csr"), shape=np.array([4, 4]), data=m.data)
+    parts.update(changes)
+    return archive([(k + ".npy", saved(v)) for k, v in parts.items()])
+open("ok.npz", "wb").write(matrix())
+assert inspect("ok.npz")["sparse"] == "csr"
+refused("a.npz", matrix(indices=np.array([0, 1, 2, 4])), "entry 3 is 4")
+refused("a.npz", matrix(indices=np.array([0, 1, 2, -1])), "entry 3 is -1")
+refused("a.npz", matrix(indices=np.array([0., 1, 2, 3])), "integers")
+refused("a.npz", matrix(indptr=np.array([0, 2, 1, 3, 4])), "less than")
+refused("a.npz", matrix(indptr=np.array([1, 1, 2, 3, 4])), "not 0")
+refused("a.npz", matrix(indptr=np.array([0, 1, 2, 4])), "needs 5")
+refused("a.npz", matrix(indptr=np.array([0, 1, 2, 3, 5])), "ends with 5")
+refused("a.npz", matrix(shape=np.array([-4, 4])), "negative")
+END
+
+test_py model_headers << 'END'
+def tensors(text, data=b"\0" * 8, length=None):
+    t = text.encode()
+    return struct.pack("<Q", len(t) if length is None else length) + t + data
+one = '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+open("ok.safetensors", "wb").write(tensors(one))
+inspect("ok.safetensors")
+def bad(text, *reasons, data=b"\0" * 8):
+    refused("a.safetensors", tensors(text, data), *reasons)
+bad(one[:-1] + ',"a":{"dtype":"F32","shape":[0],"data_offsets":[8,8]}}', "twice", "duplicate")
+bad(one.replace("F32", "F33"), "a type that is not known")
+bad(one.replace("[2]", "[2.5]"), "whole", "integer", "number", "2.5")
+bad(one.replace("[0,8]", "[0,4]"), "disagree")
+bad(one, "bytes", "end", data=b"\0" * 9)
+bad(one.replace("[0,8]", "[1,9]"), "begin", "hole", "0", data=b"\0" * 9)
+refused("a.safetensors", b"\x01\x00\x00\x00\x00\x00\x00\x00{" + b"\xff" * 8, "JSON", "UTF-8", "ends", "header")
+def gguf(keys=b"", tensors=b"", key_count=0, tensor_count=0, data=b""):
+    return b"GGUF" + struct.pack("<IQQ", 3, tensor_count, key_count) + keys + tensors + data
+def string(text):
+    return struct.pack("<Q", len(text)) + text
+def tensor(name, dims, kind, offset):
+    return string(name) + struct.pack("<I", len(dims)) + b"".join(struct.pack("<Q", d) for d in dims) + struct.pack("<IQ", kind, offset)
+refused("a.gguf", gguf(string(b"k") + struct.pack("<IIQ", 9, 9, 1), key_count=1), "a list of lists")
+refused("a.gguf", gguf(string(b"k") + struct.pack("<IB", 7, 2), key_count=1), "bool", "0 or 1")
+refused("a.gguf", gguf(tensors=tensor(b"t", [33], 8, 0), tensor_count=1), "block", "multiple")
+refused("a.gguf", gguf(tensors=tensor(b"t", [2**40, 2**40], 0, 0), tensor_count=1), "63 bits")
+refused("a.gguf", gguf(tensors=tensor(b"t", [64], 0, 0), tensor_count=1), "end", "bytes")
+two = tensor(b"t", [1], 0, 0) + tensor(b"t", [1], 0, 32)
+refused("a.gguf", gguf(tensors=two, tensor_count=2, data=b"\0" * 200), "twice", "two", "duplicate")
+refused("a.gguf", gguf(tensor_count=2**60), "tensors", "end", "budget")
+END
+
+test_py tables << 'END'
+def table(text, *reasons):
+    refused("a.csv", text.encode() if isinstance(text, str) else text, *reasons)
+table("a,b\n1,2\n3\n", "line 3: 1 fields, but 2")
+table("a,b\n1,2\n" * 1 + "1,2\n" * 9000 + "1,2,3\n", "line 9003: 3 fields, but 2")
+table("a,b\n1,\"x\n", "not closed")
+table("a,b\n1,\"x\"y\n", "line 2: letters behind a closing quote")
+table("a\n".encode("utf-16"), "UTF-16")
+table(b"", "empty", "no npy")
+import gzip
+cut = gzip.compress(b"a,b\n" + b"1,2\n" * 20000)
+table(cut[:len(cut) // 2], "cut short", "ends")
+for number, expected in (("18446744073709551616", "text"), ("18446744073709551615", "uint64"), ("-9223372036854775809", "text"), ("1e400", "float64")):
+    open("n.csv", "w").write(f"x\n{number}\n")
+    assert inspect("n.csv")["columns"][0]["dtype"] == expected, number
+END
+
+test_py files_that_change_and_folders_that_are_not_there << 'END'
+import threading, time
+np.save("a.npy", np.arange(3_000_000.0) / 7)
+size = os.path.getsize("a.npy")
+def change(how):
+    stop = threading.Event()
+    def work():
+        while not stop.is_set():
+            how()
+            time.sleep(0.0005)
+    t = threading.Thread(target=work)
+    t.start()
+    said = subprocess.run([os.environ["STOWAGE"], "shrink", "a.npy", "-o", "b.npy"], capture_output=True, text=True)
+    stop.set()
+    t.join()
+    assert said.returncode in (1, 2) and "a.npy" in said.stderr, said
+    assert not os.path.exists("b.npy"), "half a file has the name"
+def grow():
+    with open("a.npy", "ab") as f:
+        f.write(b"12345678")
+change(grow)
+os.truncate("a.npy", size)
+change(lambda: os.truncate("a.npy", size // 2))
+np.save("a.npy", np.arange(10.0))
+assert "cannot be written" in stowage("shrink", "a.npy", "-o", "nowhere/b.npy", fails=True, code=1)
+assert "cannot be opened" in stowage("inspect", "nowhere.npy", fails=True)
+assert "not a regular file" in stowage("inspect", ".", fails=True)
+if os.getuid() != 0:
+    os.mkdir("shut", 0o500)
+    assert "cannot be written" in stowage("shrink", "a.npy", "-o", "shut/b.npy", fails=True, code=1)
+END
+
+test_py random_bytes_in_every_format_never_crash << 'END'
+seeds = {"a.npy": saved(np.arange(50.0)), "a.npz": archive([("x.npy", saved(np.arange(50.0)))], compression=zipfile.ZIP_DEFLATED),
+         "a.csv": b"a,b,c\n" + b"1,2.5,\"x, y\"\n,NA,z\n" * 40}
+for name, data in seeds.items():
+    for trial in range(60):
+        b = bytearray(data)
+        for _ in range(int(rng.integers(1, 6))):
+            at = int(rng.integers(0, len(b)))
+            if rng.random() < 0.3:
+                del b[at:at + int(rng.integers(1, 20))]
+            else:
+                b[at] = int(rng.integers(0, 256))
+            if not b:
+                b = bytearray(b"\0")
+        open(name, "wb").write(b)
+        for words in (["inspect", name], ["shrink", name, "-o", "o.npz"]):
+            done = subprocess.run([os.environ["STOWAGE"], *words, "--memory", "8M"], capture_output=True, text=True, timeout=20)
+            assert done.returncode in (0, 1, 2), (done, bytes(b))
+END
+
+finish
