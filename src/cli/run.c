@@ -17,6 +17,7 @@
 #include "cli/run_environment.h"
 #include "cli/run_folder.h"
 #include "cli/run_limits.h"
+#include "cli/run_live.h"
 #include "cli/run_program.h"
 #include "cli/run_ram.h"
 #include "cli/run_record.h"
@@ -68,7 +69,6 @@ static stow_status open_run(ledger *l, const run_limits *limits, char folder[PAT
   snprintf(path, sizeof path, "%s/ledger", folder);
   STOW_TRY(ledger_create(l, path));
   run_limits_apply(limits, l);
-  run_folder_tidy(folder);
   char self[PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
   /* The shim starts this command to find out about the host tier. */
@@ -127,6 +127,8 @@ static int print_environment(verb_call *call) {
   ledger l = {0};
   run_limits limits;
   int code = prepare(call, &p, &l, &limits, folder);
+  if (l.header != NULL) run_limits_look(&limits, &l);
+  if (l.header != NULL) run_folder_tidy(folder);
   for (size_t i = 0; code == 0 && l.header != NULL && i < sizeof NAMES / sizeof NAMES[0]; i++)
     if (getenv(NAMES[i]) != NULL) printf("%s=%s\n", NAMES[i], getenv(NAMES[i]));
   ledger_close(&l);
@@ -167,12 +169,24 @@ static void explain(const char *folder) {
   run_story_free(&s);
 }
 
+/* What is looked at now and then while the command runs. */
+typedef struct beats {
+  run_ram ram;
+  run_live live;
+} beats;
+
+static void beat(void *user) {
+  beats *b = user;
+  if (b->ram.on) run_ram_look(&b->ram);
+  if (b->live.on) run_live_look(&b->live);
+}
+
 static int run(verb_call *call) {
   program p;
   char folder[PATH_MAX] = "";
   ledger l = {0};
   run_limits limits;
-  run_ram ram;
+  beats b;
   if (verb_flag(call, "environment")) {
     if (call->operand_count > 0) return verb_usage(call, "--environment starts no command");
     return print_environment(call);
@@ -181,7 +195,8 @@ static int run(verb_call *call) {
     return verb_usage(call, "needs COMMAND [WORDS…]; for example: stowage run -- python train.py");
   int code = program_find(&p, call->operands[0]);
   if (code != 0) return fail(code);
-  stow_status status = run_ram_init(&ram, verb_value(call, "ram-limit"));
+  stow_status status = run_ram_init(&b.ram, verb_value(call, "ram-limit"));
+  if (status == STOW_OK) status = run_live_init(&b.live, &l, verb_value(call, "spill-stop"));
   if (status != STOW_OK) return verb_fail(call, status);
   code = prepare(call, &p, &l, &limits, folder);
   if (code != 0) return code;
@@ -191,18 +206,27 @@ static int run(verb_call *call) {
   pid_t child;
   code = child_start(&child, call->operands);
   if (code != 0) return fail(code);
-  int how = 0;
-  child_wait(child, &how, ram.on ? RUN_RAM_BEAT_MS : 0, run_ram_look, &ram);
-  run_ram_end(&ram, how);
+  b.live.child = child;
+  b.live.on = l.header != NULL && limits.spill_bytes > 0;
   if (l.header != NULL) {
-    run_summary(&l, &limits, how != 0);
+    /* The command is on its way: what can be done beside it comes after. */
+    run_limits_look_aside(&limits, &l);
+    run_folder_tidy(folder);
+  }
+  int how = 0;
+  child_wait(child, &how, b.ram.on || b.live.on ? RUN_RAM_BEAT_MS : 0, beat, &b);
+  run_live_end(&b.live);
+  run_ram_end(&b.ram, how);
+  if (l.header != NULL) {
+    run_limits_looked();
+    run_summary(&l, &limits, how != 0, b.live.crossed_bytes);
     gather(call, folder, child, how != 0);
   }
   if (folder[0] != '\0') {
     write_end(call, folder, how);
     if (how != 0) explain(folder);
   }
-  ledger_close(&l);
+  /* The ledger stays mapped: a look at the cards may still be under way. */
   return child_end(how);
 }
 
@@ -210,6 +234,7 @@ static const verb_option options[] = {
     {"vram-limit", "SIZE",
      "most device memory the command and its children may hold: 8G, 0=8G,1=4G"},
     {"spill", "SIZE", "go on in host memory when the card or the limit is full: auto, off or 12G"},
+    {"spill-stop", "RATE", "end the command where the bus carries that much a second: 20G"},
     {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a heap of Stowage's own"},
     {"record", "FILE", "write what the command asked of device memory to a .stow file"},
     {"stacks", "WHICH",

@@ -1,6 +1,8 @@
 /* Run limits: parsing, and the cards' present state. */
 #include "cli/run_limits.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,9 +162,46 @@ void run_limits_apply(const run_limits *limits, ledger *l) {
             stow_size_format(asked, limits->spill_bytes),
             stow_size_format(usable, memory.usable_bytes));
   }
+}
+
+void run_limits_look(const run_limits *limits, ledger *l) {
   nvml *n;
-  if (nvml_open(&n) != STOW_OK) return;
-  for (unsigned i = 0; i < LEDGER_DEVICES_MAX && (int)i < nvml_count(n); i++)
-    look_at_card(limits, l, n, i);
-  nvml_close(n);
+  if ((limits->vram_from != NULL || limits->spill_bytes > 0) && nvml_open(&n) == STOW_OK) {
+    for (unsigned i = 0; i < LEDGER_DEVICES_MAX && (int)i < nvml_count(n); i++)
+      look_at_card(limits, l, n, i);
+    nvml_close(n);
+  }
+  atomic_store(&l->header->cards_known, 1);
+}
+
+static struct {
+  const run_limits *limits;
+  ledger *l;
+  pthread_t thread;
+  bool runs;
+} aside;
+
+static void *look_thread(void *user) {
+  (void)user;
+  run_limits_look(aside.limits, aside.l);
+  return NULL;
+}
+
+void run_limits_look_aside(const run_limits *limits, ledger *l) {
+  sigset_t all, mask;
+  aside.limits = limits;
+  aside.l = l;
+  /* Signals are the first thread's: it waits for some of them. */
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &mask);
+  aside.runs = pthread_create(&aside.thread, NULL, look_thread, NULL) == 0;
+  pthread_sigmask(SIG_SETMASK, &mask, NULL);
+  if (!aside.runs) run_limits_look(limits, l);
+}
+
+void run_limits_looked(void) {
+  if (aside.runs && atomic_load(&aside.l->header->processes) > 0) {
+    pthread_join(aside.thread, NULL);
+    aside.runs = false;
+  }
 }

@@ -23,8 +23,17 @@ stow_status run_limits_parse(uint64_t vram_bytes[LEDGER_DEVICES_MAX], const char
  * CUDA_DEVICE_MEMORY_LIMIT and CUDA_DEVICE_MEMORY_LIMIT_i. */
 stow_status run_limits_read(run_limits *limits, const verb_call *call);
 
-/* Writes them into the ledger, with what others hold of each card now, and says on standard error
- * what will not work as it was meant. */
+/* Writes them into the ledger, and says on standard error what will not work as it was meant. */
 void run_limits_apply(const run_limits *limits, ledger *l);
+
+/* Asks NVML what others hold of the cards, for the ledger, and says where a limit is larger than
+ * its card. Takes as long as NVML takes to start, so `stowage run` does it while the command
+ * starts. */
+void run_limits_look(const run_limits *limits, ledger *l);
+
+/* The same on a thread of its own. run_limits_looked waits for it, if the command ever joined the
+ * ledger: to others the cards do not matter, and they are not held up. Both must outlive it. */
+void run_limits_look_aside(const run_limits *limits, ledger *l);
+void run_limits_looked(void);
 
 #endif

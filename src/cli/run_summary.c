@@ -6,7 +6,7 @@
 
 #include <stowage/size.h>
 
-static void device_line(const ledger *l, unsigned device) {
+static void device_line(const ledger *l, unsigned device, uint64_t *crossed) {
   char vram[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX], host[STOW_SIZE_TEXT_MAX];
   uint64_t peak = atomic_load(&l->header->peak_vram_bytes[device]);
   uint64_t spilled = atomic_load(&l->header->peak_spilled_bytes[device]);
@@ -17,6 +17,11 @@ static void device_line(const ledger *l, unsigned device) {
   if (most != LEDGER_UNLIMITED) fprintf(stderr, " of %s allowed", stow_size_format(limit, most));
   if (ledger_spill_limit(l) > 0)
     fprintf(stderr, ", %s in host memory", stow_size_format(host, spilled));
+  /* Of all cards together: told once. */
+  if (spilled > 0 && *crossed > 0) {
+    fprintf(stderr, "; about %s went over the bus meanwhile", stow_size_format(host, *crossed));
+    *crossed = 0;
+  }
   fputc('\n', stderr);
 }
 
@@ -48,6 +53,18 @@ static void steps_line(const ledger *l) {
   fputc('\n', stderr);
 }
 
+/* The driver's own share leaves no room at all. */
+static void explain_context(const ledger_refusal *r) {
+  char held[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX], asked[STOW_SIZE_TEXT_MAX];
+  fprintf(
+      stderr,
+      "stowage run: out of memory: the limit of %s is less than the %s the driver itself holds "
+      "for the command (its context, its code), so nothing could be allocated on device %" PRIu64
+      "; raise --vram-limit by what the command needs, %s to begin with\n",
+      stow_size_format(limit, r->limit_bytes), stow_size_format(held, r->context_bytes), r->device,
+      stow_size_format(asked, r->asked_bytes));
+}
+
 static void explain(const ledger *l, const ledger_refusal *r) {
   char asked[STOW_SIZE_TEXT_MAX], held[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX];
   char spilled[STOW_SIZE_TEXT_MAX], budget[STOW_SIZE_TEXT_MAX];
@@ -76,11 +93,15 @@ static void explain(const ledger *l, const ledger_refusal *r) {
   fputc('\n', stderr);
 }
 
-void run_summary(const ledger *l, const run_limits *limits, bool failed) {
+void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_t crossed_bytes) {
   if (limits->vram_from != NULL || limits->spill_bytes > 0)
-    for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) device_line(l, i);
+    for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) device_line(l, i, &crossed_bytes);
   bus_line(l);
   steps_line(l);
   ledger_refusal refusal;
-  if (failed && ledger_last_refusal(l, &refusal)) explain(l, &refusal);
+  if (!failed || !ledger_last_refusal(l, &refusal)) return;
+  if (refusal.limit_bytes != LEDGER_UNLIMITED && refusal.context_bytes >= refusal.limit_bytes)
+    explain_context(&refusal);
+  else
+    explain(l, &refusal);
 }

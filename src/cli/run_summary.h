@@ -8,7 +8,8 @@
 #include "memory/ledger.h"
 
 /* Where memory lived at the peak, one line a device that was used, and, where the command failed
- * and a request had been turned down, why. On standard error. */
-void run_summary(const ledger *l, const run_limits *limits, bool failed);
+ * and a request had been turned down, why. `crossed_bytes` went over the bus while memory was
+ * spilled (0: not measured). On standard error. */
+void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_t crossed_bytes);
 
 #endif

@@ -70,7 +70,8 @@ typedef struct ledger_refusal {
   uint64_t asked_bytes;
   uint64_t limit_bytes, held_bytes; /* of vram at that moment, the whole run */
   uint64_t spill_limit_bytes, spilled_bytes;
-  uint64_t time_ns; /* wall clock */
+  uint64_t time_ns;       /* wall clock */
+  uint64_t context_bytes; /* of held_bytes, what the driver holds for itself */
 } ledger_refusal;
 
 typedef struct ledger_header {
@@ -91,6 +92,7 @@ typedef struct ledger_header {
   _Atomic uint64_t refused_count;         /* final or not: a framework may retry */
   _Atomic uint64_t retried_count;         /* refusals after which the same thread was served */
   _Atomic uint64_t host_road;  /* LEDGER_ROAD_…: can this driver put pages on the host? */
+  _Atomic uint64_t cards_known; /* others_bytes and uuids are written, or will not be */
   _Atomic uint64_t slots_high; /* no slot from here on was ever used */
   _Atomic uint64_t processes;  /* that joined */
   struct {

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -14,6 +15,9 @@
 #include "shim/plain.h"
 #include "shim/record.h"
 #include "shim/spill.h"
+
+/* How long a first context waits for the run's command to have looked at the cards. */
+#define CARDS_WAIT_MS 1000
 
 static lock start_lock = LOCK_INIT(LOCK_HEAP);
 static _Atomic bool started;
@@ -68,6 +72,19 @@ static void start(void) {
 ledger *account_ledger(void) {
   if (!atomic_load_explicit(&started, memory_order_acquire) || the_ledger.own == 0) start();
   return &the_ledger;
+}
+
+void account_wait_cards(void) {
+  static _Atomic bool done;
+  const ledger *l = account_ledger();
+  if (atomic_load_explicit(&done, memory_order_relaxed) || l->header == NULL) return;
+  bool watched = ledger_spill_limit(l) > 0;
+  for (unsigned i = 0; i < LEDGER_DEVICES_MAX && !watched; i++)
+    watched = ledger_limit(l, i) != LEDGER_UNLIMITED;
+  /* The run's command asks NVML while we start; where it died over it nothing is to be had. */
+  for (int i = 0; i < CARDS_WAIT_MS && watched && atomic_load(&l->header->cards_known) == 0; i++)
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  atomic_store(&done, true);
 }
 
 /* ---- devices ---- */
@@ -184,7 +201,8 @@ void account_refused(unsigned device, uint64_t asked_bytes) {
                             totals.vram_bytes,
                             ledger_spill_limit(l),
                             totals.bytes[LEDGER_SPILLED],
-                            clock_wall_ns()};
+                            clock_wall_ns(),
+                            totals.bytes[LEDGER_CONTEXT]};
   ledger_refuse(l, &refusal);
   uint64_t limit = refusal.limit_bytes;
   record_event(STOW_TRACE_FAIL,

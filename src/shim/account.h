@@ -38,6 +38,10 @@ typedef struct holding {
  */
 ledger *account_ledger(void);
 
+/* Waits until it is known what others hold of the cards: called before the process makes its first
+ * context, whose share is the difference to that. */
+void account_wait_cards(void);
+
 /* The run's number of a card of this process. */
 unsigned account_device(cu_device card);
 /* Of the card of the calling thread's context, and the context; false if it has none. */

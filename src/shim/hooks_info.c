@@ -39,6 +39,31 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
 
 /* ---- contexts ---- */
 
+cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device card) {
+  __typeof__(&cuDevicePrimaryCtxRetain) real = REAL(cuDevicePrimaryCtxRetain);
+  account_wait_cards();
+  return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, card);
+}
+
+cu_result cuCtxCreate_v2(cu_context *context, unsigned flags, cu_device card) {
+  __typeof__(&cuCtxCreate_v2) real = REAL(cuCtxCreate_v2);
+  account_wait_cards();
+  return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, flags, card);
+}
+
+cu_result cuCtxCreate_v3(cu_context *context, void *params, int count, unsigned flags,
+                         cu_device card) {
+  __typeof__(&cuCtxCreate_v3) real = REAL(cuCtxCreate_v3);
+  account_wait_cards();
+  return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, params, count, flags, card);
+}
+
+cu_result cuCtxCreate_v4(cu_context *context, void *params, unsigned flags, cu_device card) {
+  __typeof__(&cuCtxCreate_v4) real = REAL(cuCtxCreate_v4);
+  account_wait_cards();
+  return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, params, flags, card);
+}
+
 static cu_result reset(cu_result (*real)(cu_device), cu_device card) {
   plain_end(card);
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(card);

@@ -62,6 +62,7 @@ struct nvml {
   int (*memory2)(card_handle card, memory_v2 *memory);
   int (*processes1)(card_handle card, unsigned *count, process_v1 *infos);
   int (*processes2)(card_handle card, unsigned *count, process_v2 *infos);
+  int (*bus)(card_handle card, int counter, unsigned *kib_s);
   char driver_text[96], library_text[96];
   unsigned cards;
   bool names_fit; /* pids it tells are those of our own /proc */
@@ -86,6 +87,7 @@ static void find_functions(nvml *n) {
   find_function(&n->name, l, "nvmlDeviceGetName", NULL);
   find_function(&n->memory, l, "nvmlDeviceGetMemoryInfo", NULL);
   find_function(&n->memory2, l, "nvmlDeviceGetMemoryInfo_v2", NULL);
+  find_function(&n->bus, l, "nvmlDeviceGetPcieThroughput", NULL);
   find_function(&n->processes1, l, "nvmlDeviceGetComputeRunningProcesses", NULL);
   find_function(&n->processes2, l, "nvmlDeviceGetComputeRunningProcesses_v3",
                 "nvmlDeviceGetComputeRunningProcesses_v2");
@@ -279,5 +281,20 @@ stow_status nvml_processes(nvml *n, int index, nvml_process *processes, int max,
   }
   free(infos);
   *count = (int)there;
+  return STOW_OK;
+}
+
+stow_status nvml_bus_rate(nvml *n, int index, uint64_t *bytes_s) {
+  card_handle card;
+  *bytes_s = 0;
+  int code = n->bus == NULL ? NVML_OK : n->card((unsigned)index, &card);
+  if (n->bus == NULL || code != NVML_OK)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "NVML tells no rate of a card's bus");
+  for (int counter = 0; counter < 2; counter++) { /* NVML_PCIE_UTIL_TX_BYTES, _RX_BYTES */
+    unsigned kib_s = 0;
+    code = n->bus(card, counter, &kib_s);
+    if (code != NVML_OK) return fail(n, STOW_ERR_UNSUPPORTED, code, "the rate of a card's bus");
+    *bytes_s += (uint64_t)kib_s * 1024;
+  }
   return STOW_OK;
 }

@@ -37,6 +37,10 @@ stow_status nvml_card_at(nvml *n, int index, nvml_card *card);
 /* The index of the card with that UUID; STOW_ERR_NOT_FOUND if there is none. */
 stow_status nvml_find(nvml *n, const char *uuid, int *index);
 
+/* Bytes a second over a card's bus, both ways together, during the last twenty milliseconds (which
+ * it takes, twice). STOW_ERR_UNSUPPORTED: the library or the card does not tell. */
+stow_status nvml_bus_rate(nvml *n, int index, uint64_t *bytes_s);
+
 typedef struct nvml_process {
   unsigned pid;  /* as the machine's first namespace counts; see name */
   char name[32]; /* from /proc; "" where not known, as inside a container, where pids differ */

@@ -56,8 +56,18 @@ if __name__ == "__main__":
 else
   skip "python_with_subprocesses_and_forks_is_unharmed: no python3"
 fi
+if has python3 && python3 -c 'import numpy' 2> /dev/null; then
+  same python_with_numpy_is_unharmed '333283335000' beneath -- python3 -c 'import numpy; print(int((numpy.arange(10000, dtype="int64") ** 2).sum()))'
+else
+  skip "python_with_numpy_is_unharmed: no numpy for python3"
+fi
 if [ ! -e "$folder/shim.log" ]; then ok none_of_them_opened_the_driver; else cat "$folder/shim.log"; fail none_of_them_opened_the_driver; fi
 unset STOWAGE_SHIM_LOG
+
+# Another shim before the driver, known by its name: said, and both work.
+cp "$programs/librival.so" "$folder/libvgpu.so"
+same two_shims_are_said "stowage run: libvgpu.so is preloaded too and also stands before the driver: the stricter limit of the two holds, and what it takes is not seen here
+alloc:4194304 0" env LD_PRELOAD="$folder/libvgpu.so" "$stowage" run -- "$holder" alloc:4194304
 
 # What cannot be reached is said, and runs all the same.
 if "${CC:-cc}" -static -o "$folder/static" "$folder/a.c" 2> /dev/null; then

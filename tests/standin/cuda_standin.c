@@ -45,7 +45,7 @@ static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static thing things[LIST_MAX];
 static struct CUctx_st primary[CARDS_MAX];
 static size_t used_bytes[CARDS_MAX];
-static size_t vram_bytes = (size_t)1 << 30;
+static size_t vram_bytes = (size_t)1 << 30, context_bytes;
 static int version = STANDIN_CUDA, cards = 1, started, held, sticky, mode;
 static int no_vmm, loose;
 static const char *host_words = "";
@@ -167,6 +167,7 @@ CALL cuInit(unsigned flags) {
   version = (int)number("STANDIN_VERSION", STANDIN_CUDA);
   cards = (int)number("STANDIN_CARDS", 1);
   vram_bytes = (size_t)number("STANDIN_VRAM", 1l << 30);
+  context_bytes = (size_t)number("STANDIN_CONTEXT", 0);
   no_vmm = (int)number("STANDIN_NO_VMM", 0);
   mode = (int)number("STANDIN_MODE", 0);
   loose = getenv("STANDIN_ALIGN") != NULL;
@@ -275,14 +276,14 @@ CALL cuDeviceGetAttribute(int *value, int which, cu_device card) {
 CALL cuDevicePrimaryCtxRetain(cu_context *context, cu_device card) {
   BEGIN(0);
   primary[card].card = card;
-  primary[card].users++;
+  if (primary[card].users++ == 0) used_bytes[card] += context_bytes;
   *context = &primary[card];
   END(CU_OK);
 }
 CALL cuDevicePrimaryCtxRelease_v2(cu_device card) {
   BEGIN(0);
   if (primary[card].users == 0) END(CU_ERROR_INVALID_CONTEXT);
-  primary[card].users--;
+  if (--primary[card].users == 0) used_bytes[card] -= context_bytes;
   END(CU_OK);
 }
 CALL cuCtxGetCurrent(cu_context *context) {

@@ -5,6 +5,7 @@
  *                           has no host locations
  *   STANDIN_CARDS=1         how many cards
  *   STANDIN_VRAM=1073741824 bytes of each card
+ *   STANDIN_CONTEXT=0       bytes a context takes of them
  *   STANDIN_NO_VMM=1        attribute 102 is 0 and page calls answer NOT_SUPPORTED
  *   STANDIN_HOST=words      of page creation on the host: crash, hang, refuse (any location),
  *                           no-numa (HOST_NUMA refused, HOST works), node1 (only node 1 works),

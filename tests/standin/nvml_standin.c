@@ -57,6 +57,11 @@ int nvmlDeviceGetName(void *card, char *text, unsigned size) {
   snprintf(text, size, "Stand-in %d", index_of(card));
   return 0;
 }
+/* Held by programs on the first card: STANDIN_NVML_USED bytes. */
+static unsigned long long used(void) {
+  const char *text = getenv("STANDIN_NVML_USED");
+  return text != NULL ? strtoull(text, NULL, 10) : 5ull << 30;
+}
 int nvmlDeviceGetMemoryInfo_v2(void *card, void *out) {
   struct {
     unsigned version;
@@ -66,16 +71,16 @@ int nvmlDeviceGetMemoryInfo_v2(void *card, void *out) {
   if (index_of(card) != 0) return 3;
   memory->total = 16ull << 30;
   memory->reserved = 1ull << 30;
-  memory->used = 5ull << 30;
-  memory->free = 10ull << 30;
+  memory->used = used();
+  memory->free = (15ull << 30) - memory->used;
   return 0;
 }
 int nvmlDeviceGetMemoryInfo(void *card, void *out) {
   unsigned long long *memory = out;
   if (index_of(card) != 0) return 3;
   memory[0] = 16ull << 30;
-  memory[1] = 10ull << 30;
-  memory[2] = 6ull << 30;
+  memory[1] = (15ull << 30) - used();
+  memory[2] = (1ull << 30) + used();
   return 0;
 }
 /* KiB a second, of the twenty milliseconds before: STANDIN_BUS, or none. */

@@ -1,0 +1,129 @@
+/* Run live: sampling the ledger and the bus. See run_live.h.
+ *
+ * NVML tells the bytes over a card's bus during the last twenty milliseconds, both ways apart; the
+ * total is what these samples make of the time between two looks, so it is about right for a steady
+ * load and is told as "about". It counts everything on the bus of a card, the command's own copies
+ * and other programs' too: nobody tells them apart. */
+#include "cli/run_live.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <stowage/size.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+#define STOP_SECONDS 10
+#define KILL_NS      (10 * UINT64_C(1000000000))
+
+stow_status run_live_init(run_live *r, const ledger *l, const char *stop) {
+  *r = (run_live){.l = l, .terminal = isatty(STDERR_FILENO) == 1};
+  if (stop != NULL) {
+    char text[32];
+    size_t length = strlen(stop);
+    if (length > 2 && strcmp(stop + length - 2, "/s") == 0) length -= 2;
+    snprintf(text, sizeof text, "%.*s", (int)length, stop);
+    if (length >= sizeof text || stow_size_parse(&r->stop_bytes_s, text) != STOW_OK ||
+        r->stop_bytes_s == 0)
+      return stow_fail(STOW_ERR_INVALID,
+                       "--spill-stop \"%.40s\": must be a rate such as 20G, in bytes a second",
+                       stop);
+  }
+  /* The variable is for tests, which have no ten seconds. */
+  const char *seconds = secure_getenv("STOWAGE_SPILL_STOP_SECONDS");
+  r->stop_ns = (seconds != NULL ? strtoull(seconds, NULL, 10) : STOP_SECONDS) * 1000000000;
+  return STOW_OK;
+}
+
+static uint64_t spilled_bytes(const ledger *l) {
+  uint64_t sum = 0;
+  for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
+    ledger_totals totals;
+    ledger_sum(l, i, &totals);
+    sum += totals.bytes[LEDGER_SPILLED];
+  }
+  return sum;
+}
+
+/* Bytes a second over the buses of the run's cards, or negative where none tells. */
+static double bus_rate(run_live *r) {
+  if (!r->asked && nvml_open(&r->n) != STOW_OK) r->n = NULL;
+  r->asked = true;
+  double sum = -1;
+  for (unsigned i = 0; r->n != NULL && i < LEDGER_DEVICES_MAX; i++) {
+    uint64_t rate;
+    int index;
+    if (r->l->header->uuids[i][0] == '\0' ||
+        nvml_find(r->n, r->l->header->uuids[i], &index) != STOW_OK ||
+        nvml_bus_rate(r->n, index, &rate) != STOW_OK)
+      continue;
+    sum = (sum < 0 ? 0 : sum) + (double)rate;
+  }
+  return sum;
+}
+
+static void show(run_live *r, uint64_t spilled) {
+  char bytes[STOW_SIZE_TEXT_MAX];
+  fprintf(stderr, "\r\033[Kstowage run: %s on the host", stow_size_format(bytes, spilled));
+  if (r->measured) fprintf(stderr, ", %.1f GB/s over the bus", r->rate_bytes_s / 1e9);
+  fflush(stderr);
+  r->shown = true;
+}
+
+static void stop(run_live *r, uint64_t now, uint64_t spilled) {
+  char bytes[STOW_SIZE_TEXT_MAX];
+  if (r->stopped_ns != 0) {
+    if (now - r->stopped_ns > KILL_NS) kill(r->child, SIGKILL);
+    return;
+  }
+  run_live_end(r);
+  fprintf(stderr,
+          "stowage run: stopped: with %s on the host the bus carried %.1f GB/s for %" PRIu64
+          " s, as much as --spill-stop allows (%.1f GB/s); raise --vram-limit, or let the program "
+          "need less (stowage explain --last)\n",
+          stow_size_format(bytes, spilled), r->mean_bytes_s / 1e9,
+          (uint64_t)(r->stop_ns / 1000000000), (double)r->stop_bytes_s / 1e9);
+  r->stopped_ns = now;
+  kill(r->child, SIGTERM);
+}
+
+void run_live_look(void *user) {
+  run_live *r = user;
+  uint64_t spilled = spilled_bytes(r->l), now = clock_ns();
+  if (spilled == 0) {
+    run_live_end(r);
+    r->looked_ns = r->over_ns = 0;
+    return;
+  }
+  bool first = !r->asked;
+  double rate = bus_rate(r);
+  r->measured = rate >= 0;
+  if (first && !r->measured && r->stop_bytes_s > 0)
+    fprintf(stderr, "stowage run: --spill-stop: NVML tells no rate of this card's bus, so nothing "
+                    "will be stopped\n");
+  if (r->measured && r->looked_ns != 0)
+    r->crossed_bytes += (uint64_t)(rate * (double)(now - r->looked_ns) / 1e9);
+  r->rate_bytes_s = rate;
+  r->looked_ns = now;
+  if (r->terminal) show(r, spilled);
+  if (r->stop_bytes_s == 0 || !r->measured) return;
+  if (rate < (double)r->stop_bytes_s) {
+    if (r->stopped_ns == 0) r->over_ns = 0;
+  } else if (r->over_ns == 0) {
+    r->over_ns = now;
+    r->mean_bytes_s = rate;
+  } else
+    r->mean_bytes_s += (rate - r->mean_bytes_s) / 8;
+  if (r->stopped_ns != 0 || (r->over_ns != 0 && now - r->over_ns >= r->stop_ns))
+    stop(r, now, spilled);
+}
+
+void run_live_end(run_live *r) {
+  if (r->shown) fputs("\r\033[K", stderr);
+  r->shown = false;
+}
