@@ -3,6 +3,7 @@
  * or, where there is none, before the stand-in of the tests. The host tier's probe is cached by the
  * first run. */
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -66,6 +67,11 @@ static void compare(const char *name, const char *options, const char *program, 
          ((double)with[rounds / 2] - (double)without[rounds / 2]) / 1e6);
 }
 
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *at) {
+  (void)info, (void)kind, (void)at;
+  return remove(path);
+}
+
 static bool is_there(void *user, const char *path) {
   (void)user, (void)path;
   return true;
@@ -91,5 +97,5 @@ int main(void) {
   snprintf(program, sizeof program, "%s/tests/shim/road dlopen alloc 4194304", build);
   compare("start_with_cuda", "", program, rounds);
   compare("start_with_cuda_limited", "--vram-limit 8G --spill 1G", program, rounds);
-  return 0;
+  return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }

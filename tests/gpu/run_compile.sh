@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# torch.compile beneath `stowage run`, default and reduce-overhead (its own CUDA graphs and pools): equal results. Both runs of
+# a pair use the same compiled code: compiling anew may choose other kernels.
+. "$(dirname "$0")/run_lib.bash"
+need torch compile_beneath
+torch="$python $here/run_torch.py"
+unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
+export TORCHINDUCTOR_CACHE_DIR=$folder/inductor TRITON_CACHE_DIR=$folder/triton TORCHINDUCTOR_FX_GRAPH_CACHE=1
+equal torch_compile $torch compile
+equal torch_compile_reduce_overhead $torch reduce
+finish
