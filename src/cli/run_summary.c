@@ -80,6 +80,9 @@ static void explain(const ledger *l, const ledger_refusal *r) {
     fprintf(stderr, ", and %s of the %s that may be spilled",
             stow_size_format(spilled, r->spilled_bytes),
             stow_size_format(budget, r->spill_limit_bytes));
+  if (r->spill_limit_bytes > 0 && r->fixed_bytes > 0)
+    fprintf(stderr, "; %s are of graphs and of pools made for sharing, which are not spilled",
+            stow_size_format(held, r->fixed_bytes));
   uint64_t road = atomic_load(&l->header->host_road);
   if (r->spill_limit_bytes > 0 && road == LEDGER_ROAD_NONE)
     fputs("; this driver cannot put pages on the host (stowage doctor says why)", stderr);

@@ -72,6 +72,7 @@ typedef struct ledger_refusal {
   uint64_t spill_limit_bytes, spilled_bytes;
   uint64_t time_ns;       /* wall clock */
   uint64_t context_bytes; /* of held_bytes, what the driver holds for itself */
+  uint64_t fixed_bytes;   /* and what the process holds in graphs and exported pools */
 } ledger_refusal;
 
 typedef struct ledger_header {

@@ -202,7 +202,8 @@ void account_refused(unsigned device, uint64_t asked_bytes) {
                             ledger_spill_limit(l),
                             totals.bytes[LEDGER_SPILLED],
                             clock_wall_ns(),
-                            totals.bytes[LEDGER_CONTEXT]};
+                            totals.bytes[LEDGER_CONTEXT],
+                            measure_fixed(device)};
   ledger_refuse(l, &refusal);
   uint64_t limit = refusal.limit_bytes;
   record_event(STOW_TRACE_FAIL,

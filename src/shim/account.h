@@ -83,6 +83,11 @@ void measure_device(unsigned device, cu_device card);
 /* One pool's reserve, after something was taken from it. */
 void measure_pool(unsigned device, void *pool);
 void measure_forget_pool(void *pool);
+/* A pool that can be exported: its blocks must be its own, so it is never spilled. */
+void measure_share_pool(unsigned device, void *pool);
+bool measure_pool_shared(void *pool);
+/* Bytes this process holds that cannot be spilled: graphs' memory and such pools. */
+uint64_t measure_fixed(unsigned device);
 /* Gives what this process's pools hold idle back to the driver. */
 void measure_trim_pools(unsigned device);
 /* In a child of fork, which has no pools. */

@@ -86,7 +86,7 @@ static cu_result end(const pool_call *call, cu_result code, cu_addr *addr, size_
   if (!call->known) return code;
   if (code == CU_ERROR_OUT_OF_MEMORY && !spill_capturing()) {
     /* Nobody is refused here who would ask again: PyTorch does not, over these pools. */
-    if (spill_budget(call->card) > 0)
+    if (spill_budget(call->card) > 0 && !measure_pool_shared(call->pool))
       code = elsewhere(call, addr, bytes, stream);
     else
       account_refused(call->device, bytes);
@@ -169,6 +169,17 @@ cu_result cuMemFreeAsync(cu_addr addr, cu_stream stream) {
 
 cu_result cuMemFreeAsync_ptsz(cu_addr addr, cu_stream stream) {
   return free_on(REAL(cuMemFreeAsync_ptsz), addr, stream);
+}
+
+cu_result cuMemPoolCreate(cu_pool *pool, const cu_pool_props *props) {
+  __typeof__(&cuMemPoolCreate) real = REAL(cuMemPoolCreate);
+  unsigned device;
+  cu_context context;
+  cu_device card;
+  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(pool, props);
+  if (code == CU_OK && props->handle_types != 0 && account_here(&device, &context, &card))
+    measure_share_pool(device, *pool);
+  return code;
 }
 
 cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep) {

@@ -15,6 +15,7 @@ typedef struct pool_entry {
   void *pool;
   unsigned device;
   uint64_t reserved_bytes;
+  bool shared; /* it can be exported */
 } pool_entry;
 
 static lock pools_lock = LOCK_INIT(LOCK_POOL); /* never held together with the book's */
@@ -51,13 +52,39 @@ void measure_pool(unsigned device, void *pool) {
   size_t i = 0;
   while (i < pool_count && pools[i].pool != pool) i++;
   if (i == pool_count && pool_count < POOLS_MAX)
-    pools[pool_count++] = (pool_entry){pool, device, 0};
+    pools[pool_count++] = (pool_entry){pool, device, 0, false};
   if (i < pool_count) {
     changed = pools[i].reserved_bytes != bytes;
     pools[i].reserved_bytes = bytes;
   }
   lock_give(&pools_lock);
   if (changed) tell(device);
+}
+
+void measure_share_pool(unsigned device, void *pool) {
+  measure_pool(device, pool);
+  lock_take(&pools_lock);
+  for (size_t i = 0; i < pool_count; i++)
+    if (pools[i].pool == pool) pools[i].shared = true;
+  lock_give(&pools_lock);
+}
+
+bool measure_pool_shared(void *pool) {
+  bool shared = false;
+  lock_take(&pools_lock);
+  for (size_t i = 0; i < pool_count; i++)
+    if (pools[i].pool == pool) shared = pools[i].shared;
+  lock_give(&pools_lock);
+  return shared;
+}
+
+uint64_t measure_fixed(unsigned device) {
+  uint64_t sum = ledger_own(account_ledger(), device, LEDGER_GRAPHS);
+  lock_take(&pools_lock);
+  for (size_t i = 0; i < pool_count; i++)
+    if (pools[i].device == device && pools[i].shared) sum += pools[i].reserved_bytes;
+  lock_give(&pools_lock);
+  return sum;
 }
 
 void measure_forget_pool(void *pool) {

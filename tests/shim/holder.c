@@ -2,13 +2,13 @@
  *
  *   holder WORD…
  *     alloc:BYTES free  falloc:BYTES (asked by a library with PyTorch's name)  pitch:BYTES
- *     managed:BYTES array:BYTES  async:BYTES afree  pin:BYTES unpin
- *     page:BYTES (make, map, grant)  unpage  pages:COUNTxBYTES (one request of many; what was made
- *     is given back where one fails)  touch (writes and reads the last page)
- *     info total nvml  driver (its own used figure)  capture endcapture  reset  say:TEXT read
- * (waits for a line) again:BYTES (alloc; is it where the last freed was?)  double (frees that
- * again) busy idle (the card's streams)  calls:NAME (of the stand-in driver) range:AT (of the last
- * block, asked from within)  ipc  poke:BYTES (writes it)
+ *     managed:BYTES array:BYTES  async:BYTES afree  xpool xasync:BYTES (one to export)  pin:BYTES
+ * unpin page:BYTES (make, map, grant)  unpage  pages:COUNTxBYTES (one request of many; what was
+ * made is given back where one fails)  touch (writes and reads the last page) info total nvml
+ * driver (its own used figure)  capture endcapture  reset  say:TEXT read (waits for a line)
+ * again:BYTES (alloc; is it where the last freed was?)  double (frees that again) busy idle (the
+ * card's streams)  calls:NAME (of the stand-in driver) range:AT (of the last block, asked from
+ * within)  ipc  poke:BYTES (writes it)
  *
  * Every answer is one line, "WORD CODE", with figures after it for info and total. The last thing
  * taken of a kind is given back first. */
@@ -100,6 +100,7 @@ static int touch(void) {
 }
 
 static cu_addr freed;
+static cu_pool shared_pool;
 
 static int give(void) {
   if (taken_count == 0) return 1;
@@ -222,6 +223,16 @@ static int run(const char *word) {
   if (strcmp(word, "arrayfree") == 0) return HOOKED(cuArrayDestroy)((cu_array)taken[1000]);
   if (strncmp(word, "async:", 6) == 0)
     return HOOKED(cuMemAllocAsync)(&async[async_count++], bytes, NULL);
+  if (strcmp(word, "xpool") == 0) {
+    static struct {
+      cu_pool_props head;
+      char rest[80]; /* as long as the driver's */
+    } props = {.head = {CU_ALLOCATION_PINNED, 1}};
+    memcpy(props.rest, (int[]){CU_LOCATION_DEVICE, 0}, 2 * sizeof(int));
+    return HOOKED(cuMemPoolCreate)(&shared_pool, &props.head);
+  }
+  if (strncmp(word, "xasync:", 7) == 0)
+    return HOOKED(cuMemAllocFromPoolAsync)(&async[async_count++], bytes, shared_pool, NULL);
   if (strcmp(word, "afree") == 0) return HOOKED(cuMemFreeAsync)(async[--async_count], NULL);
   if (strncmp(word, "page:", 5) == 0) return page(bytes);
   if (strncmp(word, "pages:", 6) == 0)
