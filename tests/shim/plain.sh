@@ -33,6 +33,12 @@ else
   echo "$out"; fail five_hundred_pairs_make_few_calls
 fi
 
+# Threads at once, over streams that are busy and idle in turn: no block is given to two, none is lost.
+for options in --fast-malloc "--vram-limit 200M" "--vram-limit 100M --spill 400M" "--vram-limit 64M --spill 64M --fast-malloc"; do
+  out=$(beneath $options -- "$programs/churn" 4 1500 2> /dev/null)
+  if [[ $out =~ ^[0-9]{4}\ taken,\ [0-9]+\ refused,\ 0\ wrong$ ]]; then ok "threads_at_once $options: $out"; else echo "$out"; fail "threads_at_once $options"; fi
+done
+
 # What an address is.
 says a_block_is_told_as_the_drivers_would_be 'alloc 0;alloc 0;range 0 0 base 1 bytes 5242881 type 2 card 0 start 1 size 5242881 aligned 1;' --fast-malloc -- alloc:3M alloc:5242881 range:5242880
 says on_the_host_too 'alloc 0;alloc 0;range 0 0 base 1 bytes 62914560 type 2 card 0 start 1 size 62914560 aligned 1;poke 0;' --vram-limit 100M --spill 200M -- alloc:80M alloc:60M range:1M poke:60M
