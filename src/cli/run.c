@@ -217,8 +217,9 @@ static int run(verb_call *call) {
   child_wait(child, &how, b.ram.on || b.live.on ? RUN_RAM_BEAT_MS : 0, beat, &b);
   run_live_end(&b.live);
   run_ram_end(&b.ram, how);
+  bool looked = true;
   if (l.header != NULL) {
-    run_limits_looked();
+    looked = run_limits_looked();
     run_summary(&l, &limits, how != 0, b.live.crossed_bytes);
     gather(call, folder, child, how != 0);
   }
@@ -226,8 +227,14 @@ static int run(verb_call *call) {
     write_end(call, folder, how);
     if (how != 0) explain(folder);
   }
-  /* The ledger stays mapped: a look at the cards may still be under way. */
-  return child_end(how);
+  code = child_end(how);
+  if (!looked) { /* NVML is still starting on another thread: its own clearing up must not meet it
+                  */
+    fflush(NULL);
+    _exit(code);
+  }
+  ledger_close(&l);
+  return code;
 }
 
 static const verb_option options[] = {

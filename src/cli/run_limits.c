@@ -199,9 +199,11 @@ void run_limits_look_aside(const run_limits *limits, ledger *l) {
   if (!aside.runs) run_limits_look(limits, l);
 }
 
-void run_limits_looked(void) {
-  if (aside.runs && atomic_load(&aside.l->header->processes) > 0) {
-    pthread_join(aside.thread, NULL);
-    aside.runs = false;
-  }
+bool run_limits_looked(void) {
+  if (!aside.runs) return true;
+  bool known = atomic_load(&aside.l->header->cards_known) != 0;
+  if (!known && atomic_load(&aside.l->header->processes) == 0) return false;
+  pthread_join(aside.thread, NULL);
+  aside.runs = false;
+  return true;
 }

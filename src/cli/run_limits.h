@@ -32,8 +32,9 @@ void run_limits_apply(const run_limits *limits, ledger *l);
 void run_limits_look(const run_limits *limits, ledger *l);
 
 /* The same on a thread of its own. run_limits_looked waits for it, if the command ever joined the
- * ledger: to others the cards do not matter, and they are not held up. Both must outlive it. */
+ * ledger: to others the cards do not matter, and they are not held up. False: it is still under
+ * way, and the process must end without tidying up after itself. Both arguments must outlive it. */
 void run_limits_look_aside(const run_limits *limits, ledger *l);
-void run_limits_looked(void);
+bool run_limits_looked(void);
 
 #endif

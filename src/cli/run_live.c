@@ -92,8 +92,24 @@ static void stop(run_live *r, uint64_t now, uint64_t spilled) {
   kill(r->child, SIGTERM);
 }
 
+/* Said as soon as it is known, not when memory has run out. */
+static void tell_road(run_live *r) {
+  uint64_t road = atomic_load(&r->l->header->host_road);
+  if (r->told || road == LEDGER_ROAD_UNKNOWN) return;
+  r->told = true;
+  if (road == LEDGER_ROAD_NONE)
+    fprintf(stderr, "stowage run: --spill: nothing can be spilled here: %.255s\n",
+            r->l->header->host_reason);
+  if (road == LEDGER_ROAD_PINNED)
+    fprintf(stderr,
+            "stowage run: --spill: whole allocations only, not pages of them (so not what PyTorch "
+            "takes by expandable segments): %.255s\n",
+            r->l->header->host_reason);
+}
+
 void run_live_look(void *user) {
   run_live *r = user;
+  tell_road(r);
   uint64_t spilled = spilled_bytes(r->l), now = clock_ns();
   if (spilled == 0) {
     run_live_end(r);
@@ -124,6 +140,7 @@ void run_live_look(void *user) {
 }
 
 void run_live_end(run_live *r) {
+  if (r->on) tell_road(r);
   if (r->shown) fputs("\r\033[K", stderr);
   r->shown = false;
 }

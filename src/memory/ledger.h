@@ -100,6 +100,7 @@ typedef struct ledger_header {
     _Atomic uint64_t serial; /* 0: never written; odd: being written */
     ledger_refusal what;
   } refusals[LEDGER_REFUSALS_MAX];
+  char host_reason[256];              /* why host_road is what it is; written before it */
   char uuids[LEDGER_DEVICES_MAX][48]; /* of the devices, as NVML has them; "" where not known */
   char visible_devices[256];          /* CUDA_VISIBLE_DEVICES when the run began; "" if unset */
 } ledger_header;

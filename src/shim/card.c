@@ -10,6 +10,9 @@
 #include "base/status.h"
 #include "shim/spill.h"
 
+/* CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
+#define ATTRIBUTE_RDMA 110
+
 /* A heap of one lane reserves two for each tier. */
 #define RANGES_MAX 8
 
@@ -18,6 +21,7 @@ typedef struct card {
   cu_device number;
   unsigned device;
   stow_device_props props;
+  bool rdma; /* pages can be reached by network cards, as plain memory can */
   _Atomic uint64_t held[STOW_TIER_COUNT];
   struct {
     _Atomic cu_addr base, end; /* both 0: no range */
@@ -61,6 +65,7 @@ static stow_status answer(cu_result code, const char *what) {
 
 static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, c->number}};
+  prop.flags.gpu_direct_rdma = c->rdma;
   bool counted = account_take(c->device, LEDGER_PLAIN, bytes);
   if (!counted && !spill_capturing()) {
     /* As the driver does before it says that there is no more. */
@@ -361,6 +366,10 @@ stow_status card_open(stow_device **out, cu_device number, unsigned device) {
   c->props.host_numa_node = -1;
   c->props.vram_bytes = total / granule * granule;
   c->props.page_bytes = granule;
+  int rdma = 0;
+  c->rdma = SHIM_REAL(cuDeviceGetAttribute, (int *, int, cu_device))(&rdma, ATTRIBUTE_RDMA,
+                                                                     number) == CU_OK &&
+            rdma != 0;
   *out = &c->head;
   return STOW_OK;
 }

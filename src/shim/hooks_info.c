@@ -39,28 +39,36 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
 
 /* ---- contexts ---- */
 
+/* Before a first context: what others hold of the cards is known, and whether there can be a spill.
+ */
+static void before_context(cu_device card) {
+  static _Atomic bool asked;
+  account_wait_cards();
+  if (!atomic_exchange(&asked, true)) spill_budget(card);
+}
+
 cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device card) {
   __typeof__(&cuDevicePrimaryCtxRetain) real = REAL(cuDevicePrimaryCtxRetain);
-  account_wait_cards();
+  before_context(card);
   return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, card);
 }
 
 cu_result cuCtxCreate_v2(cu_context *context, unsigned flags, cu_device card) {
   __typeof__(&cuCtxCreate_v2) real = REAL(cuCtxCreate_v2);
-  account_wait_cards();
+  before_context(card);
   return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, flags, card);
 }
 
 cu_result cuCtxCreate_v3(cu_context *context, void *params, int count, unsigned flags,
                          cu_device card) {
   __typeof__(&cuCtxCreate_v3) real = REAL(cuCtxCreate_v3);
-  account_wait_cards();
+  before_context(card);
   return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, params, count, flags, card);
 }
 
 cu_result cuCtxCreate_v4(cu_context *context, void *params, unsigned flags, cu_device card) {
   __typeof__(&cuCtxCreate_v4) real = REAL(cuCtxCreate_v4);
-  account_wait_cards();
+  before_context(card);
   return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, params, flags, card);
 }
 
