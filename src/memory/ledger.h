@@ -92,10 +92,10 @@ typedef struct ledger_header {
   _Atomic uint64_t steps[2], steps_ns[2]; /* of training, and their time: in vram alone, spilled */
   _Atomic uint64_t refused_count;         /* final or not: a framework may retry */
   _Atomic uint64_t retried_count;         /* refusals after which the same thread was served */
-  _Atomic uint64_t host_road;  /* LEDGER_ROAD_…: can this driver put pages on the host? */
+  _Atomic uint64_t host_road;   /* LEDGER_ROAD_…: can this driver put pages on the host? */
   _Atomic uint64_t cards_known; /* others_bytes and uuids are written, or will not be */
-  _Atomic uint64_t slots_high; /* no slot from here on was ever used */
-  _Atomic uint64_t processes;  /* that joined */
+  _Atomic uint64_t slots_high;  /* no slot from here on was ever used */
+  _Atomic uint64_t processes;   /* that joined */
   struct {
     _Atomic uint64_t serial; /* 0: never written; odd: being written */
     ledger_refusal what;

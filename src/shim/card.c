@@ -30,10 +30,10 @@ typedef struct card {
   map pages; /* guarded by lock; handle to bytes, the lowest bit set for the host tier */
 } card;
 
-static _Thread_local bool host_allowed, inside;
+static _Thread_local bool on_host, inside;
 
-void card_allow_host(bool allowed) {
-  host_allowed = allowed;
+void card_use_host(bool host) {
+  on_host = host;
 }
 
 bool card_inside(void) {
@@ -66,6 +66,7 @@ static stow_status answer(cu_result code, const char *what) {
 static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, c->number}};
   prop.flags.gpu_direct_rdma = c->rdma;
+  if (on_host) return CU_ERROR_OUT_OF_MEMORY;
   bool counted = account_take(c->device, LEDGER_PLAIN, bytes);
   if (!counted && !spill_capturing()) {
     /* As the driver does before it says that there is no more. */
@@ -81,7 +82,7 @@ static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
 
 static cu_result create_host(const card *c, cu_handle *handle, uint64_t bytes) {
   ledger *l = account_ledger();
-  if (!host_allowed || !spill_host_has(bytes) || l->header == NULL ||
+  if (!on_host || !spill_host_has(bytes) || l->header == NULL ||
       !ledger_take(l, c->device, LEDGER_SPILLED, bytes))
     return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = spill_make_page(handle, bytes, c->number);

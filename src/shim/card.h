@@ -21,8 +21,9 @@ bool card_owns(const stow_device *device, cu_addr addr);
 /* Bytes of pages there are on a tier. */
 uint64_t card_held(const stow_device *device, stow_tier tier);
 
-/* May requests of this thread make host pages? Not, until it is said. */
-void card_allow_host(bool allowed);
+/* On which tier requests of this thread make pages: in vram, until it is said. Not on both: a
+ * request that fails half-way in vram would leave the pages it made there. */
+void card_use_host(bool host);
 /* Is this thread inside one of the card's calls? */
 bool card_inside(void);
 

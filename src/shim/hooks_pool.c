@@ -52,6 +52,7 @@ typedef struct pool_call {
   cu_device card;
   cu_pool pool;
   bool known;
+  uint64_t reserved_bytes; /* of the pool before the call; only looked at where there is a limit */
 } pool_call;
 
 /* The pool a request without one goes to. */
@@ -66,53 +67,93 @@ static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
                 (pool != NULL || default_pool(call));
   if (!call->known) return true;
   spill_asked();
-  return pool_fits(call->device, call->pool, bytes);
+  bool fits = pool_fits(call->device, call->pool, bytes);
+  call->reserved_bytes = attribute(call->pool, POOL_RESERVED);
+  return fits;
 }
 
-/* The pool cannot grow: a block of the heap, or of the host. */
+/* The pool cannot grow: a block of the heap, or of the host. Nobody is refused here who would ask
+ * again: PyTorch does not, over these pools. */
 static cu_result elsewhere(const pool_call *call, cu_addr *addr, size_t bytes, cu_stream stream) {
   ledger_kind kind;
-  cu_result code = plain_alloc(addr, bytes, true, &kind, call->device, call->card, call->context);
+  bool host = spill_budget(call->card) > 0;
+  cu_result code = CU_ERROR_OUT_OF_MEMORY;
+  if (!measure_pool_shared(call->pool))
+    code = plain_alloc(addr, bytes, host, &kind, call->device, call->card, call->context);
   if (code == CU_OK)
     record_taken(*addr, bytes, stream, call->device, kind);
-  else
+  else if (host && !measure_pool_shared(call->pool))
     code = spill_plain(addr, bytes, call->device, call->card, call->context);
+  else {
+    account_refused(call->device, bytes);
+    code = CU_ERROR_OUT_OF_MEMORY;
+  }
   return code;
 }
 
+/* Which forms of the driver's functions a call means: for the legacy default stream, or per thread.
+ */
+typedef struct pool_forms {
+  __typeof__(&cuMemFreeAsync) free;
+  cu_result (*wait)(cu_stream);
+} pool_forms;
+
+static pool_forms forms(bool per_thread) {
+  return per_thread
+             ? (pool_forms){REAL(cuMemFreeAsync_ptsz),
+                            SHIM_REAL(cuStreamSynchronize_ptsz, (cu_stream))}
+             : (pool_forms){REAL(cuMemFreeAsync), SHIM_REAL(cuStreamSynchronize, (cu_stream))};
+}
+
+/* Holes in a pool may not fit what its figures say fits, and then it grows. Where it grew past the
+ * limit the block goes back, and the pool shrinks again: true. */
+static bool undone(const pool_call *call, const pool_forms *f, cu_addr addr, cu_stream stream) {
+  const ledger *l = account_ledger();
+  uint64_t limit = l->header == NULL ? LEDGER_UNLIMITED : ledger_limit(l, call->device);
+  ledger_totals totals;
+  measure_pool(call->device, call->pool);
+  if (limit == LEDGER_UNLIMITED || f->free == NULL || f->wait == NULL) return false;
+  ledger_sum(l, call->device, &totals);
+  if (totals.vram_bytes <= limit || attribute(call->pool, POOL_RESERVED) <= call->reserved_bytes ||
+      f->free(addr, stream) != CU_OK)
+    return false;
+  f->wait(stream);
+  measure_trim_pools(call->device);
+  return true;
+}
+
 /* What to answer, the driver having answered `code` (or not having been asked). */
-static cu_result end(const pool_call *call, cu_result code, cu_addr *addr, size_t bytes,
-                     cu_stream stream) {
+static cu_result end(const pool_call *call, const pool_forms *f, cu_result code, cu_addr *addr,
+                     size_t bytes, cu_stream stream) {
   if (!call->known) return code;
-  if (code == CU_ERROR_OUT_OF_MEMORY && !spill_capturing()) {
-    /* Nobody is refused here who would ask again: PyTorch does not, over these pools. */
-    if (spill_budget(call->card) > 0 && !measure_pool_shared(call->pool))
-      code = elsewhere(call, addr, bytes, stream);
-    else
-      account_refused(call->device, bytes);
-  } else if (code == CU_OK) {
-    if (!spill_capturing()) measure_pool(call->device, call->pool);
+  if (code == CU_OK && !spill_capturing() && undone(call, f, *addr, stream))
+    code = CU_ERROR_OUT_OF_MEMORY;
+  if (code == CU_ERROR_OUT_OF_MEMORY && !spill_capturing())
+    code = elsewhere(call, addr, bytes, stream);
+  else if (code == CU_OK)
     record_taken(*addr, bytes, stream, call->device, LEDGER_POOLS);
-  }
   if (code == CU_OK) spill_served();
   return code;
 }
 
-static cu_result alloc(__typeof__(&cuMemAllocAsync) real, cu_addr *addr, size_t bytes,
-                       cu_stream stream) {
+static cu_result alloc(__typeof__(&cuMemAllocAsync) real, bool per_thread, cu_addr *addr,
+                       size_t bytes, cu_stream stream) {
   pool_call call;
+  pool_forms f = forms(per_thread);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   bool fits = begin(&call, NULL, bytes);
-  return end(&call, fits ? real(addr, bytes, stream) : CU_ERROR_OUT_OF_MEMORY, addr, bytes, stream);
+  return end(&call, &f, fits ? real(addr, bytes, stream) : CU_ERROR_OUT_OF_MEMORY, addr, bytes,
+             stream);
 }
 
-static cu_result alloc_from(__typeof__(&cuMemAllocFromPoolAsync) real, cu_addr *addr, size_t bytes,
-                            cu_pool pool, cu_stream stream) {
+static cu_result alloc_from(__typeof__(&cuMemAllocFromPoolAsync) real, bool per_thread,
+                            cu_addr *addr, size_t bytes, cu_pool pool, cu_stream stream) {
   pool_call call;
+  pool_forms f = forms(per_thread);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   bool fits = begin(&call, pool, bytes);
-  return end(&call, fits ? real(addr, bytes, pool, stream) : CU_ERROR_OUT_OF_MEMORY, addr, bytes,
-             stream);
+  return end(&call, &f, fits ? real(addr, bytes, pool, stream) : CU_ERROR_OUT_OF_MEMORY, addr,
+             bytes, stream);
 }
 
 /* What the pool has is in no book: the rest is the heap's, or was spilled. */
@@ -147,20 +188,20 @@ static cu_result free_on(__typeof__(&cuMemFreeAsync) real, cu_addr addr, cu_stre
 }
 
 cu_result cuMemAllocAsync(cu_addr *addr, size_t bytes, cu_stream stream) {
-  return alloc(REAL(cuMemAllocAsync), addr, bytes, stream);
+  return alloc(REAL(cuMemAllocAsync), false, addr, bytes, stream);
 }
 
 cu_result cuMemAllocAsync_ptsz(cu_addr *addr, size_t bytes, cu_stream stream) {
-  return alloc(REAL(cuMemAllocAsync_ptsz), addr, bytes, stream);
+  return alloc(REAL(cuMemAllocAsync_ptsz), true, addr, bytes, stream);
 }
 
 cu_result cuMemAllocFromPoolAsync(cu_addr *addr, size_t bytes, cu_pool pool, cu_stream stream) {
-  return alloc_from(REAL(cuMemAllocFromPoolAsync), addr, bytes, pool, stream);
+  return alloc_from(REAL(cuMemAllocFromPoolAsync), false, addr, bytes, pool, stream);
 }
 
 cu_result cuMemAllocFromPoolAsync_ptsz(cu_addr *addr, size_t bytes, cu_pool pool,
                                        cu_stream stream) {
-  return alloc_from(REAL(cuMemAllocFromPoolAsync_ptsz), addr, bytes, pool, stream);
+  return alloc_from(REAL(cuMemAllocFromPoolAsync_ptsz), true, addr, bytes, pool, stream);
 }
 
 cu_result cuMemFreeAsync(cu_addr addr, cu_stream stream) {

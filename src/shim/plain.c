@@ -303,9 +303,9 @@ static bool fits(plain *p, uint64_t bytes) {
 static stow_status ask_heap(plain *p, cu_addr *addr, size_t bytes, bool host) {
   uint64_t got = 0;
   if (!host && !fits(p, bytes)) return STOW_ERR_OUT_OF_MEMORY;
-  card_allow_host(host);
+  card_use_host(host);
   stow_status status = stow_heap_alloc(&got, p->heap, bytes, NULL);
-  card_allow_host(false);
+  card_use_host(false);
   *addr = got;
   return status;
 }

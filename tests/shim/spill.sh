@@ -11,6 +11,10 @@ says spill_off_is_off 'page 0;page 2;' --vram-limit 100M --spill off -- page:80M
 says plain_memory_goes_on_in_the_host 'alloc 0;alloc 0;info 0 free 140 total 300;free 0;free 0;info 0 free 300 total 300;' --vram-limit 100M --spill 200M -- alloc:80M alloc:80M info free free info
 says stream_ordered_memory_goes_on_in_the_host 'async 0;async 0;afree 0;afree 0;' --vram-limit 100M --spill 200M -- async:60M async:80M afree afree
 STOWAGE_RETRIES=1 says and_for_a_framework_that_does_not_ask_again_there 'async 0;async 0;afree 0;' --vram-limit 100M --spill 200M -- async:60M async:80M afree
+export STANDIN_HOLES=1
+says a_pool_that_grew_past_the_limit_shrinks_again 'async 0;async 0;async 0;async 0;info 0 free 66 total 100;async 2;' --vram-limit 100M -- async:20M async:10M async:2M async:2M info async:68M
+says and_goes_on_in_the_host 'async 0;async 0;async 0;async 0;async 0;info 0 free 198 total 300;' --vram-limit 100M --spill 200M -- async:20M async:10M async:2M async:2M async:68M info
+unset STANDIN_HOLES
 beneath --vram-limit 100M --spill 200M -- sh -c "'$holder' xpool xasync:$((60 * M)) xasync:$((80 * M)); exit 1" > "$folder/out" 2> "$folder/err"
 if [ "$(tr '\n' ';' < "$folder/out")" = "xpool 0;xasync:$((60 * M)) 0;xasync:$((80 * M)) 2;" ] && grep -q '64.0 MiB are of graphs and of pools made for sharing, which are not spilled' "$folder/err"; then ok a_pool_made_for_sharing_is_not_spilled_and_it_is_said; else cat "$folder/out" "$folder/err"; fail a_pool_made_for_sharing_is_not_spilled_and_it_is_said; fi
 says auto_takes_what_the_host_has 'page 0;page 0;touch 0;' --vram-limit 100M --spill auto -- page:80M page:80M touch

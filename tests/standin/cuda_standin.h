@@ -11,6 +11,7 @@
  *                           no-numa (HOST_NUMA refused, HOST works), node1 (only node 1 works),
  *                           no-pinned (cuMemHostAlloc refused too)
  *   STANDIN_ALIGN=loose     cuMemAddressReserve takes no notice of the alignment
+ *   STANDIN_HOLES=1         pools grow with every request
  *   STANDIN_MODE=3          the compute mode it tells
  *   STANDIN_FAIL=NAME:CODE[:N[:once]]  the Nth call of that function (1), and those after it
  *                           unless once, answer CODE; a code of -9 kills the process there
