@@ -200,9 +200,9 @@ static int run(verb_call *call) {
   if (status != STOW_OK) return verb_fail(call, status);
   code = prepare(call, &p, &l, &limits, folder);
   if (code != 0) return code;
-  if (ram.on && folder[0] == '\0' && run_folder_make(folder) != STOW_OK)
+  if (b.ram.on && folder[0] == '\0' && run_folder_make(folder) != STOW_OK)
     return fail(PROGRAM_NOT_RUN);
-  if (run_ram_open(&ram, folder) != STOW_OK) return fail(PROGRAM_NOT_RUN);
+  if (run_ram_open(&b.ram, folder) != STOW_OK) return fail(PROGRAM_NOT_RUN);
   pid_t child;
   code = child_start(&child, call->operands);
   if (code != 0) return fail(code);
@@ -214,7 +214,8 @@ static int run(verb_call *call) {
     run_folder_tidy(folder);
   }
   int how = 0;
-  child_wait(child, &how, b.ram.on || b.live.on ? RUN_RAM_BEAT_MS : 0, beat, &b);
+  int beat_ms = b.ram.on ? RUN_RAM_BEAT_MS : b.live.on ? RUN_LIVE_BEAT_MS : 0;
+  child_wait(child, &how, beat_ms, beat, &b);
   run_live_end(&b.live);
   run_ram_end(&b.ram, how);
   bool looked = true;
@@ -228,8 +229,8 @@ static int run(verb_call *call) {
     if (how != 0) explain(folder);
   }
   code = child_end(how);
-  if (!looked) { /* NVML is still starting on another thread: its own clearing up must not meet it
-                  */
+  if (!looked) {
+    /* NVML is still starting on another thread: its own clearing up must not meet it. */
     fflush(NULL);
     _exit(code);
   }

@@ -109,8 +109,11 @@ static void tell_road(run_live *r) {
 
 void run_live_look(void *user) {
   run_live *r = user;
+  uint64_t now = clock_ns();
+  if (now < r->next_ns) return;
+  r->next_ns = now + RUN_LIVE_BEAT_MS * UINT64_C(900000); /* beats are not to the tick */
   tell_road(r);
-  uint64_t spilled = spilled_bytes(r->l), now = clock_ns();
+  uint64_t spilled = spilled_bytes(r->l);
   if (spilled == 0) {
     run_live_end(r);
     r->looked_ns = r->over_ns = 0;

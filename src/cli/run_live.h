@@ -25,6 +25,7 @@ typedef struct run_live {
   bool told;              /* whether there can be a spill at all was told */
   bool asked, measured;   /* NVML was asked for the bus's rate; it told */
   uint64_t looked_ns;     /* the last look; 0: none */
+  uint64_t next_ns;       /* when to look again */
   uint64_t over_ns;       /* since when the bus has been that busy; 0: it is not */
   uint64_t stopped_ns;    /* when the command was told to end; 0: it was not */
   uint64_t crossed_bytes; /* over the bus while anything was spilled, as sampled */
@@ -35,7 +36,7 @@ typedef struct run_live {
  */
 stow_status run_live_init(run_live *r, const ledger *l, const char *stop);
 
-/* Looks once. A child_wait beat. */
+/* Looks when it is time to. A child_wait beat. */
 void run_live_look(void *r);
 
 /* Takes the line away. */
