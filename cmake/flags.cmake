@@ -4,13 +4,6 @@ target_compile_definitions(stow_flags INTERFACE _GNU_SOURCE)
 target_compile_options(stow_flags INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes
   -Wmissing-prototypes -Wold-style-definition -Wvla -Wformat=2 -Wundef -Wpointer-arith
   -Wwrite-strings -Wno-format-nonliteral -fno-strict-aliasing -fno-common)
-# Thread-local variables by descriptor: as fast as a fixed place where the library is loaded at the start, and, unlike a
-# fixed place, to be had when it is opened later, as from Python. AArch64 always has it so.
-include(CheckCCompilerFlag)
-check_c_compiler_flag(-mtls-dialect=gnu2 STOW_HAS_TLS_DESCRIPTORS)
-if(STOW_HAS_TLS_DESCRIPTORS AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  target_compile_options(stow_flags INTERFACE -mtls-dialect=gnu2)
-endif()
 if(STOWAGE_WERROR)
   target_compile_options(stow_flags INTERFACE -Werror)
 endif()
