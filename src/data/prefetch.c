@@ -94,9 +94,11 @@ void prefetch_close(prefetch *p) {
   p->stop = true;
   pthread_cond_broadcast(&p->work);
   pthread_mutex_unlock(&p->guard);
+  /* All have ended before any is closed: one still opening its files looks at the first one's. */
+  for (uint32_t i = 0; p->readers != NULL && i < p->plan->readers; i++)
+    if (p->readers[i].started) pthread_join(p->readers[i].thread, NULL);
   for (uint32_t i = 0; p->readers != NULL && i < p->plan->readers; i++) {
     reader *r = &p->readers[i];
-    if (r->started) pthread_join(r->thread, NULL);
     for (uint32_t part = 0; part < p->plan->parts; part++)
       if (r->parts[part].opened_from != NULL) rows_close(&r->parts[part]);
     free(r->stage);

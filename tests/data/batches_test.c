@@ -4,9 +4,11 @@
 
 #include <fcntl.h>
 #include <pthread.h> /* the readers are threads: pthread_create */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/dtype.h"
@@ -881,6 +883,44 @@ TEST(rows_without_items_and_many_files_work)
     }
     CHECK_U64(total, 5);
     stow_batches_close(batches);
+  }
+}
+
+/* A file that answers everyone but the first slowly, so that they are still opening it later. */
+typedef struct slow_file {
+  int fd;
+  _Atomic int opened;
+} slow_file;
+
+static int read_slowly(void *user, uint64_t offset, void *to, uint64_t count) {
+  slow_file *f = user;
+  if (offset == 0 && atomic_fetch_add(&f->opened, 1) > 0)
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+  return pread(f->fd, to, (size_t)count, (off_t)offset) == (ssize_t)count ? 0 : STOW_ERR_IO;
+}
+
+TEST(closing_waits_for_readers_that_are_still_opening_their_files)
+{
+  const char *path = write_rows("early.npy", 64, 4, DTYPE_I64);
+  struct stat is;
+  CHECK(stat(path, &is) == 0);
+  for (int turn = 0; turn < 5; turn++) {
+    slow_file slow = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    CHECK(slow.fd >= 0);
+    stow_array_options file = file_of("early.npy");
+    file.read = read_slowly, file.read_user = &slow, file.read_bytes = (uint64_t)is.st_size;
+    stow_batches_options o = plain(&file, 1);
+    o.batch_rows = 4, o.readers = 4;
+    stow_batches *b;
+    CHECK_OK(stow_batches_open(&b, &o));
+    void *data[STOW_BATCHES_FILES_MAX];
+    uint64_t rows;
+    CHECK_OK(stow_batches_next(b, data, &rows));
+    CHECK(rows == 4);
+    stow_batches_close(b);
+    CHECK_OK(stow_batches_release(data[0]));
+    CHECK(close(slow.fd) == 0);
+    CHECK(atomic_load(&slow.opened) > 1); /* there was somebody to wait for */
   }
 }
 
