@@ -82,8 +82,9 @@ typedef struct ledger_header {
   _Atomic uint64_t vram_limit_bytes[LEDGER_DEVICES_MAX]; /* LEDGER_UNLIMITED: none */
   _Atomic uint64_t spill_limit_bytes;                    /* of all devices; 0: no spill */
   _Atomic uint64_t others_bytes[LEDGER_DEVICES_MAX];     /* in use by programs that are not of the
-                                                            run, at its start; LEDGER_UNLIMITED:
+                                                            run, as last seen; LEDGER_UNLIMITED:
                                                             not known */
+  _Atomic uint64_t contexts_begun[LEDGER_DEVICES_MAX];   /* being made, not measured yet */
   _Atomic uint64_t peak_vram_bytes[LEDGER_DEVICES_MAX];  /* of the whole run */
   _Atomic uint64_t peak_spilled_bytes[LEDGER_DEVICES_MAX];
   _Atomic uint64_t spilled_total_bytes;   /* ever made */

@@ -80,6 +80,10 @@ void book_drop(unsigned device, cu_context context);
 
 /* Pools, graphs and the driver's own share of the card of the calling thread's context. */
 void measure_device(unsigned device, cu_device card);
+/* This process is about to make a context there, could not, or has ended it. */
+void measure_context_begins(unsigned device);
+void measure_context_failed(unsigned device);
+void measure_context_ended(unsigned device);
 /* One pool's reserve, after something was taken from it. */
 void measure_pool(unsigned device, void *pool);
 void measure_forget_pool(void *pool);

@@ -44,42 +44,53 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
 static void before_context(cu_device card) {
   static _Atomic bool asked;
   account_wait_cards();
+  measure_context_begins(account_device(card));
   if (!atomic_exchange(&asked, true)) spill_budget(card);
+}
+
+static cu_result after_context(cu_device card, cu_result code) {
+  if (code != CU_OK) measure_context_failed(account_device(card));
+  return code;
 }
 
 cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device card) {
   __typeof__(&cuDevicePrimaryCtxRetain) real = REAL(cuDevicePrimaryCtxRetain);
   before_context(card);
-  return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, card);
+  return after_context(card, real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, card));
 }
 
 cu_result cuCtxCreate_v2(cu_context *context, unsigned flags, cu_device card) {
   __typeof__(&cuCtxCreate_v2) real = REAL(cuCtxCreate_v2);
   before_context(card);
-  return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, flags, card);
+  return after_context(card, real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, flags, card));
 }
 
 cu_result cuCtxCreate_v3(cu_context *context, void *params, int count, unsigned flags,
                          cu_device card) {
   __typeof__(&cuCtxCreate_v3) real = REAL(cuCtxCreate_v3);
   before_context(card);
-  return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, params, count, flags, card);
+  return after_context(card, real == NULL ? CU_ERROR_NOT_SUPPORTED
+                                          : real(context, params, count, flags, card));
 }
 
 cu_result cuCtxCreate_v4(cu_context *context, void *params, unsigned flags, cu_device card) {
   __typeof__(&cuCtxCreate_v4) real = REAL(cuCtxCreate_v4);
   before_context(card);
-  return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, params, flags, card);
+  return after_context(card,
+                       real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, params, flags, card));
+}
+
+/* With it went all it held. */
+static void primary_ended(cu_device card) {
+  unsigned device = account_device(card);
+  book_drop(device, NULL);
+  measure_context_ended(device);
 }
 
 static cu_result reset(cu_result (*real)(cu_device), cu_device card) {
   plain_end(card);
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(card);
-  if (code == CU_OK) {
-    unsigned device = account_device(card);
-    book_drop(device, NULL);
-    ledger_set(account_ledger(), device, LEDGER_CONTEXT, 0);
-  }
+  if (code == CU_OK) primary_ended(card);
   return code;
 }
 
@@ -100,9 +111,7 @@ static cu_result release(cu_result (*real)(cu_device), cu_device card) {
       SHIM_REAL(cuDevicePrimaryCtxGetState, (cu_device, unsigned *, int *));
   if (code == CU_OK && state != NULL && state(card, &flags, &active) == CU_OK && !active) {
     plain_end(card);
-    unsigned device = account_device(card);
-    book_drop(device, NULL);
-    ledger_set(account_ledger(), device, LEDGER_CONTEXT, 0);
+    primary_ended(card);
   }
   return code;
 }

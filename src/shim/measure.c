@@ -2,7 +2,9 @@
  *
  * Pools keep what is freed into them and graphs' memory nodes are backed at launch, so their
  * reserve is asked of the driver; what it holds beyond everything counted (contexts, code, its own
- * buffers) is the difference to its used figure. */
+ * buffers) is the difference to its used figure. That figure is the whole card's: once a context
+ * has been measured its share may change by a little, and what changes beyond that is the doing of
+ * programs outside the run, whose growth must not eat the run's limit. */
 #include "base/lock.h"
 #include "shim/account.h"
 #include "shim/spill.h"
@@ -10,6 +12,9 @@
 /* CUmemPool_attribute, CUgraphMem_attribute */
 enum { POOL_RESERVED = 5, GRAPH_RESERVED = 2 };
 #define POOLS_MAX 128
+/* A context: 0.3 to 0.7 GiB as measured, and code that is loaded after it was. */
+#define CONTEXT_MOST   ((uint64_t)1 << 30)
+#define CONTEXT_GROWTH ((uint64_t)256 << 20)
 
 typedef struct pool_entry {
   void *pool;
@@ -22,9 +27,17 @@ static lock pools_lock = LOCK_INIT(LOCK_POOL); /* never held together with the b
 static pool_entry pools[POOLS_MAX];            /* guarded by pools_lock */
 static size_t pool_count;
 
+/* Of this process, by device: is a context being made that was not measured yet; what it took. */
+static _Atomic bool context_begun[LEDGER_DEVICES_MAX];
+static _Atomic uint64_t context_first[LEDGER_DEVICES_MAX];
+
 void measure_after_fork(void) {
   lock_init(&pools_lock, LOCK_POOL);
   pool_count = 0;
+  for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
+    atomic_store(&context_begun[i], false);
+    atomic_store(&context_first[i], 0);
+  }
 }
 
 static uint64_t pool_reserved(void *pool) {
@@ -129,17 +142,50 @@ static void measure_graphs(unsigned device, cu_device card, ledger *l) {
     ledger_set(l, device, LEDGER_GRAPHS, bytes);
 }
 
+/* A process that dies here leaves its mark: the others then keep the shares they have. */
+void measure_context_begins(unsigned device) {
+  const ledger *l = account_ledger();
+  if (l->header == NULL || device >= LEDGER_DEVICES_MAX || context_first[device] != 0) return;
+  if (!atomic_exchange(&context_begun[device], true))
+    atomic_fetch_add(&l->header->contexts_begun[device], 1);
+}
+
+static void context_measured(const ledger *l, unsigned device) {
+  if (atomic_exchange(&context_begun[device], false))
+    atomic_fetch_sub(&l->header->contexts_begun[device], 1);
+}
+
+void measure_context_failed(unsigned device) {
+  if (device < LEDGER_DEVICES_MAX) context_measured(account_ledger(), device);
+}
+
+void measure_context_ended(unsigned device) {
+  if (device < LEDGER_DEVICES_MAX) atomic_store(&context_first[device], 0);
+  ledger_set(account_ledger(), device, LEDGER_CONTEXT, 0);
+}
+
 static void measure_context(unsigned device, ledger *l) {
   uint64_t others = device < LEDGER_DEVICES_MAX ? atomic_load(&l->header->others_bytes[device])
                                                 : LEDGER_UNLIMITED;
   size_t left, total;
   cu_result (*info)(size_t *, size_t *) = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *));
   if (others == LEDGER_UNLIMITED || info == NULL || info(&left, &total) != CU_OK) return;
+  uint64_t first = atomic_load(&context_first[device]);
+  /* Another process of the run is making its context: what appears now is its to measure. */
+  if (first != 0 && atomic_load(&l->header->contexts_begun[device]) > 0) return;
   ledger_totals totals;
   ledger_sum(l, device, &totals);
-  uint64_t known = others + totals.vram_bytes - ledger_own(l, device, LEDGER_CONTEXT);
-  uint64_t used = total - left;
-  ledger_set(l, device, LEDGER_CONTEXT, used > known ? used - known : 0);
+  uint64_t was = ledger_own(l, device, LEDGER_CONTEXT);
+  uint64_t counted = totals.vram_bytes - was;
+  uint64_t rest = total - left > counted ? total - left - counted : 0; /* ours and the others' */
+  uint64_t share = rest > others ? rest - others : 0;
+  uint64_t most = first != 0 ? first + CONTEXT_GROWTH : CONTEXT_MOST;
+  if (share < first) share = first;
+  if (share > most) share = first != 0 ? was : most; /* no code is that large: somebody else came */
+  ledger_set(l, device, LEDGER_CONTEXT, share);
+  atomic_store(&l->header->others_bytes[device], rest > share ? rest - share : 0);
+  if (first == 0) atomic_store(&context_first[device], share);
+  context_measured(l, device);
 }
 
 void measure_device(unsigned device, cu_device card) {
