@@ -18,10 +18,13 @@
 #include "cli/run_shim.h"
 
 #define MS UINT64_C(1000000)
-/* How long an answer from inside is waited for before a process is ended, and how far past the
- * limit it may get meanwhile. */
-#define ANSWER_NS   (1000 * MS)
-#define PAST(limit) ((limit) + (limit) / 4)
+/* How long an answer from inside is waited for before a process is ended: little once it is far
+ * past the limit, and not at all when the host itself has nothing more to give. */
+#define ANSWER_NS       (1000 * MS)
+#define ANSWER_SHORT_NS (300 * MS)
+#define PAST(limit)     ((limit) + (limit) / 4)
+/* As fast as memory can be filled: between two looks a quarter of what is left at most. */
+#define FILL_BYTES_MS (UINT64_C(4) << 20)
 
 stow_status run_ram_init(run_ram *r, const char *text) {
   *r = (run_ram){0};
@@ -100,7 +103,9 @@ static uint64_t next_look(const run_ram *r) {
   if (r->automatic && h->usable_bytes < left) left = h->usable_bytes;
   if (left < h->limit_bytes / 5 || r->growth_bytes_s * 2 > (double)left)
     return RUN_RAM_BEAT_MS * MS;
-  return left < h->limit_bytes / 2 ? 100 * MS : 250 * MS;
+  uint64_t ms = left / 4 / FILL_BYTES_MS;
+  if (ms < RUN_RAM_BEAT_MS) ms = RUN_RAM_BEAT_MS;
+  return (ms < 250 ? ms : 250) * MS;
 }
 
 /* ---- what there is to say ---- */
@@ -178,8 +183,9 @@ static void end_all(run_ram *r, uint64_t now) {
   host_record *h = &r->record;
   char limit[STOW_SIZE_TEXT_MAX];
   if (r->ended || h->process_count == 0) return;
-  bool waiting = r->asked != 0 && !r->told && now < r->asked_ns + ANSWER_NS;
-  if (waiting && h->held_bytes < PAST(h->limit_bytes)) return;
+  uint64_t wait_ns = h->held_bytes < PAST(h->limit_bytes) ? ANSWER_NS : ANSWER_SHORT_NS;
+  bool waiting = r->asked != 0 && !r->told && now < r->asked_ns + wait_ns;
+  if (waiting && h->usable_bytes > h->total_bytes / 20) return;
   r->ended = true;
   snprintf(h->ended, sizeof h->ended, "limit");
   host_record_write(h, r->folder);

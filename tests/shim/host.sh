@@ -15,7 +15,7 @@ with open(sys.argv[1] + "/data.txt", "wb") as file:
     file.truncate(700_000_000)
 with open(sys.argv[1] + "/data.csv", "w") as file:
     file.write(",".join("abcdefgh") + "\n")
-    file.write((",".join(["0.123456789012"] * 8) + "\n") * 1_500_000)
+    file.write((",".join(["0.123456789012"] * 8) + "\n") * 2_500_000)
 END
 # runs_out CAUSE PROGRAM WORDS…
 runs_out() {
