@@ -13,12 +13,6 @@ static const char TEXT[] = {
 #include <shim-inside.inc>
     , '\0'};
 
-static void (*step_ended)(void); /* set once, early */
-
-void inside_on_step(void (*ended)(void)) {
-  step_ended = ended;
-}
-
 static python_object *mark(python_object *self, python_object *arguments) {
   const char *name;
   int begins;
@@ -41,12 +35,6 @@ static python_object *check_stacks(python_object *self, python_object *arguments
   return python_build("i", python_stack_check() ? 1 : 0);
 }
 
-static python_object *end_step(python_object *self, python_object *arguments) {
-  (void)self, (void)arguments;
-  if (step_ended != NULL) step_ended();
-  return python_none();
-}
-
 static python_object *log_line(python_object *self, python_object *arguments) {
   const char *text;
   (void)self;
@@ -59,7 +47,6 @@ static python_method methods[] = {
     PYTHON_METHOD("shim_mark", mark),
     PYTHON_METHOD("shim_fact", fact),
     PYTHON_METHOD("shim_check_stacks", check_stacks),
-    PYTHON_METHOD("shim_step_ended", end_step),
     PYTHON_METHOD("shim_log", log_line),
     {NULL, NULL, 0, NULL},
 };

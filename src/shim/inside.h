@@ -7,8 +7,4 @@
  * framework may be imported later) until everything there was to arm is armed. */
 void inside_schedule(void);
 
-/* Called on the thread that ran an optimizer's step, when it is done. One function, set before the
- * first event; it is called with the interpreter's lock held and must be quick. */
-void inside_on_step(void (*ended)(void));
-
 #endif

@@ -3,7 +3,7 @@
 arm() is called on the main thread, again and again ever more seldom, until it answers True. What it arms must cost the
 program nothing it could feel, print nothing, and let no exception out.
 
-The shim's are: shim_mark(name, begins), shim_fact(key, value), shim_step_ended(), shim_check_stacks(), shim_log(text) and
+The shim's are: shim_mark(name, begins), shim_fact(key, value), shim_check_stacks(), shim_log(text) and
 shim_rank, the number of this process in a job of many, "" if it is alone. STOWAGE_RUN is the folder of the run,
 STOWAGE_RECORD is 1 where the run is recorded, STOWAGE_STACKS auto, off or python.
 """
@@ -54,10 +54,9 @@ def write_whole(path, write):
 
 @quiet
 def on_step_end(*_):
-    """An optimizer's step is done: its state is cold until the next one."""
+    """An optimizer's step is done."""
     shim_mark("step", 1)
     shim_mark("step", 0)
-    shim_step_ended()
 
 
 @quiet

@@ -36,8 +36,7 @@ typedef struct process_v1 { /* nvmlProcessInfo_v1_t */
   unsigned long long bytes;
 } process_v1;
 typedef struct process_v2 { /* nvmlProcessInfo_v2_t, of _v2 and _v3 */
-  unsigned pid;
-  unsigned long long bytes;
+  process_v1 head;
   unsigned gpu_instance, compute_instance;
 } process_v2;
 
@@ -188,31 +187,18 @@ static bool held_by(unsigned pid, int device, unsigned long long *bytes) {
   return false;
 }
 
-typedef int (*processes_v1)(void *card, unsigned *count, process_v1 *infos);
-typedef int (*processes_v2)(void *card, unsigned *count, process_v2 *infos);
-
-static int list_v1(const char *name, void *card, unsigned *count, process_v1 *infos) {
-  processes_v1 ask = (processes_v1)(uintptr_t)real(name);
+/* Entries of either form, `width` bytes each: they begin alike. */
+static int list(const char *name, void *card, unsigned *count, void *infos, size_t width) {
+  int (*ask)(void *, unsigned *, void *) =
+      (int (*)(void *, unsigned *, void *))(uintptr_t)real(name);
   if (ask == NULL) return library == NULL ? NVML_LIBRARY_NOT_FOUND : NVML_FUNCTION_NOT_FOUND;
   int code = ask(card, count, infos);
   if (code != NVML_OK || infos == NULL || count == NULL) return code;
   int device = device_of(card);
   for (unsigned i = 0; i < *count; i++) {
+    process_v1 *info = (process_v1 *)(void *)((char *)infos + i * width);
     unsigned long long bytes;
-    if (held_by(infos[i].pid, device, &bytes)) infos[i].bytes = bytes;
-  }
-  return code;
-}
-
-static int list_v2(const char *name, void *card, unsigned *count, process_v2 *infos) {
-  processes_v2 ask = (processes_v2)(uintptr_t)real(name);
-  if (ask == NULL) return library == NULL ? NVML_LIBRARY_NOT_FOUND : NVML_FUNCTION_NOT_FOUND;
-  int code = ask(card, count, infos);
-  if (code != NVML_OK || infos == NULL || count == NULL) return code;
-  int device = device_of(card);
-  for (unsigned i = 0; i < *count; i++) {
-    unsigned long long bytes;
-    if (held_by(infos[i].pid, device, &bytes)) infos[i].bytes = bytes;
+    if (held_by(info->pid, device, &bytes)) info->bytes = bytes;
   }
   return code;
 }
@@ -220,7 +206,7 @@ static int list_v2(const char *name, void *card, unsigned *count, process_v2 *in
 #define LIST(name, version)                                                                        \
   HOOK int name(void *card, unsigned *count, process_v##version *infos);                           \
   HOOK int name(void *card, unsigned *count, process_v##version *infos) {                          \
-    return list_v##version(#name, card, count, infos);                                             \
+    return list(#name, card, count, infos, sizeof *infos);                                         \
   }
 LIST(nvmlDeviceGetComputeRunningProcesses, 1)
 LIST(nvmlDeviceGetComputeRunningProcesses_v2, 2)
