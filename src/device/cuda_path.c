@@ -35,6 +35,12 @@ static const char *const FOLDERS[] = {
     "/usr/local/cuda/compat",
 };
 
+bool cuda_path_same(const char *a, const char *b) {
+  struct stat one, other;
+  return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&
+         one.st_ino == other.st_ino;
+}
+
 static bool show(const char *path, cuda_path_visit visit, void *user) {
   struct stat info;
   return stat(path, &info) == 0 && S_ISREG(info.st_mode) && visit(user, path);

@@ -25,4 +25,7 @@ bool cuda_path_beside(const char *name, cuda_path_visit visit, void *user);
  * no cache show nothing. */
 bool cuda_path_in_cache(const void *bytes, size_t size, cuda_path_visit visit, void *user);
 
+/* Do both name the same file, links followed? The shim must not take itself for the driver. */
+bool cuda_path_same(const char *a, const char *b);
+
 #endif

@@ -35,19 +35,11 @@ static python_object *check_stacks(python_object *self, python_object *arguments
   return python_build("i", python_stack_check() ? 1 : 0);
 }
 
-static python_object *log_line(python_object *self, python_object *arguments) {
-  const char *text;
-  (void)self;
-  if (!python_parse(arguments, "s", &text)) return NULL;
-  shim_log("inside: %s", text);
-  return python_none();
-}
-
 static python_method methods[] = {
     PYTHON_METHOD("shim_mark", mark),
     PYTHON_METHOD("shim_fact", fact),
     PYTHON_METHOD("shim_check_stacks", check_stacks),
-    PYTHON_METHOD("shim_log", log_line),
+    PYTHON_METHOD("shim_log", python_log),
     {NULL, NULL, 0, NULL},
 };
 

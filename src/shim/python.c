@@ -17,6 +17,14 @@ enum { FILE_INPUT = 257 }; /* Py_file_input */
 int (*python_parse)(python_object *arguments, const char *format, ...);
 python_object *(*python_build)(const char *format, ...);
 
+python_object *python_log(python_object *self, python_object *arguments) {
+  const char *text;
+  (void)self;
+  if (!python_parse(arguments, "s", &text)) return NULL;
+  shim_log("inside: %s", text);
+  return python_none();
+}
+
 static struct {
   int (*is_initialized)(void);
   int (*is_finalizing)(void); /* may be missing */

@@ -44,6 +44,8 @@ extern python_object *(*python_build)(const char *format, ...);
 static inline python_object *python_none(void) {
   return python_build("");
 }
+/* shim_log(text): a line in the log of the shim. */
+python_object *python_log(python_object *self, python_object *arguments);
 
 /* ---- scripts ---- */
 

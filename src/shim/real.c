@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/lock.h"
 #include "device/cuda_path.h"
@@ -46,17 +45,11 @@ static void *function(cu_result (*f)(void)) {
   return (void *)(uintptr_t)f;
 }
 
-static bool same_file(const char *a, const char *b) {
-  struct stat one, other;
-  return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&
-         one.st_ino == other.st_ino;
-}
-
 /* A cuda_path_visit. */
 static bool try_open(void *user, const char *path) {
   Dl_info self;
   (void)user;
-  if (dladdr(function(absent), &self) == 0 || same_file(path, self.dli_fname)) return false;
+  if (dladdr(function(absent), &self) == 0 || cuda_path_same(path, self.dli_fname)) return false;
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
     shim_log("not the driver: %s", dlerror());

@@ -52,21 +52,13 @@ static python_object *come_home(python_object *self, python_object *arguments) {
   return python_none();
 }
 
-static python_object *log_line(python_object *self, python_object *arguments) {
-  const char *text;
-  (void)self;
-  if (!python_parse(arguments, "s", &text)) return NULL;
-  shim_log("trim: %s", text);
-  return python_none();
-}
-
 static python_method methods[] = {
     PYTHON_METHOD("shim_step_ended", step_ended),
     PYTHON_METHOD("shim_trim_wanted", trim_wanted),
     PYTHON_METHOD("shim_home_wanted", home_wanted),
     PYTHON_METHOD("shim_trimming", trimming),
     PYTHON_METHOD("shim_come_home", come_home),
-    PYTHON_METHOD("shim_log", log_line),
+    PYTHON_METHOD("shim_log", python_log),
     {NULL, NULL, 0, NULL},
 };
 

@@ -20,16 +20,8 @@ static const char TEXT[] = {
 
 static ask *question;
 
-static python_object *log_line(python_object *self, python_object *arguments) {
-  const char *text;
-  (void)self;
-  if (!python_parse(arguments, "s", &text)) return NULL;
-  shim_log("inside: %s", text);
-  return python_none();
-}
-
 static python_method methods[] = {
-    PYTHON_METHOD("shim_log", log_line),
+    PYTHON_METHOD("shim_log", python_log),
     {NULL, NULL, 0, NULL},
 };
 

@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "device/cuda_path.h"
 #include "memory/ledger.h"
@@ -74,17 +73,11 @@ static const char *no_words(void) {
   return "NVML is not here";
 }
 
-static bool same_file(const char *a, const char *b) {
-  struct stat one, other;
-  return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&
-         one.st_ino == other.st_ino;
-}
-
 /* A cuda_path_visit. */
 static bool try_open(void *user, const char *path) {
   Dl_info self;
   (void)user;
-  if (dladdr((void *)(uintptr_t)no_library, &self) == 0 || same_file(path, self.dli_fname))
+  if (dladdr((void *)(uintptr_t)no_library, &self) == 0 || cuda_path_same(path, self.dli_fname))
     return false;
   /* The loader's, not the shim's, to which this path is ourselves. */
   void *(*open)(const char *, int) =
