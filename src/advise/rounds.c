@@ -14,6 +14,9 @@
 #define SIZES_LEAST 4    /* of a size, where there are no stacks */
 #define COVER_LEAST 0.5  /* of the stretch looked at that the turns must span */
 #define SPREAD_MOST 0.25 /* of a size's distances, standard deviation over mean */
+#define VISITS_MOST 16   /* of one line in a turn: total = total + loss(net(batch())) has several */
+#define VISITS_ALIKE                                                                               \
+  0.8 /* of a line's distances that must come back after as many visits for them to be a turn */
 
 typedef struct anchor {
   uint64_t key;
@@ -186,15 +189,56 @@ static stow_status find_size(evidence *e, uint32_t from, anchor *found) {
   return status;
 }
 
-static stow_status cut_at_anchor(evidence *e, rounds *out, uint32_t from, const anchor *a) {
-  uint32_t capacity = 0;
-  for (uint32_t tick = from; tick < e->fail_tick; tick++) {
-    uint32_t n = e->time.lifetime[tick];
-    if (n == TIMELINE_NONE || timeline_event(&e->time, tick)->kind != EVENT_ALLOC) continue;
-    const lifetime *l = &e->time.lifetimes[n];
-    if ((e->has_stacks ? l->stack_id : l->bytes) == a->key)
-      STOW_TRY(round_add(out, &capacity, tick));
+static bool alike_after(const uint32_t *distances, uint32_t count, uint32_t visits) {
+  uint32_t same = 0;
+  for (uint32_t i = visits; i < count; i++) same += distances[i] == distances[i - visits];
+  return same >= VISITS_ALIKE * (count - visits);
+}
+
+/* How often one turn comes to the anchor's line. A program may make the batch, call the model and
+ * add up the loss on one line: then what lies between two visits differs within a turn and comes
+ * back with the next. 1 where no such order is seen. `distances`: allocations from each visit to
+ * the one after it. */
+static uint32_t visits_of_turn(const uint32_t *distances, uint32_t count) {
+  for (uint32_t visits = 1; visits <= VISITS_MOST && visits * TURNS_LEAST <= count; visits++)
+    if (alike_after(distances, count, visits)) return visits;
+  return 1;
+}
+
+static bool is_visit(const evidence *e, uint32_t tick, const anchor *a, bool *allocates) {
+  uint32_t n = e->time.lifetime[tick];
+  *allocates = n != TIMELINE_NONE && timeline_event(&e->time, tick)->kind == EVENT_ALLOC;
+  if (!*allocates) return false;
+  const lifetime *l = &e->time.lifetimes[n];
+  return (e->has_stacks ? l->stack_id : l->bytes) == a->key;
+}
+
+/* Every how many-th visit to its line begins a turn. */
+static stow_status find_visits(const evidence *e, uint32_t from, const anchor *a,
+                               uint32_t *visits) {
+  uint32_t *distances = malloc(a->count * sizeof *distances), seen = 0, between = 0;
+  if (distances == NULL) return no_memory();
+  bool allocates, begun = false;
+  for (uint32_t tick = from; tick < e->fail_tick && seen + 1 < a->count; tick++) {
+    if (is_visit(e, tick, a, &allocates)) {
+      if (begun) distances[seen++] = between;
+      begun = true;
+      between = 0;
+    }
+    between += allocates;
   }
+  *visits = visits_of_turn(distances, seen);
+  free(distances);
+  return STOW_OK;
+}
+
+static stow_status cut_at_anchor(evidence *e, rounds *out, uint32_t from, const anchor *a) {
+  uint32_t capacity = 0, visits = 1, seen = 0;
+  bool allocates;
+  if (e->has_stacks) STOW_TRY(find_visits(e, from, a, &visits));
+  for (uint32_t tick = from; tick < e->fail_tick; tick++)
+    if (is_visit(e, tick, a, &allocates) && seen++ % visits == 0)
+      STOW_TRY(round_add(out, &capacity, tick));
   if (out->count > 0) out->list[out->count - 1].end = e->fail_tick;
   if (e->has_stacks) out->anchor_stack_id = (uint32_t)a->key;
   return STOW_OK;

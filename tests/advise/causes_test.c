@@ -310,6 +310,110 @@ TEST(a_graph_is_told_from_a_leak_without_modules)
   CHECK_TEXT(cause_of_loop(false), "leak");
 }
 
+typedef struct frame_text {
+  const char *name, *file;
+  uint32_t line;
+} frame_text;
+
+/* Innermost first. */
+static uint32_t frames_stack(author *a, const frame_text *frames, size_t count) {
+  uint32_t ids[8], name_id, file_id, stack_id;
+  CHECK(count <= 8);
+  for (size_t i = 0; i < count; i++) {
+    CHECK_OK(recording_name(&a->r, &name_id, frames[i].name, strlen(frames[i].name)));
+    CHECK_OK(recording_name(&a->r, &file_id, frames[i].file, strlen(frames[i].file)));
+    CHECK_OK(recording_frame(&a->r, &ids[i], name_id, file_id, frames[i].line));
+  }
+  CHECK_OK(recording_stack(&a->r, &stack_id, ids, count));
+  return stack_id;
+}
+
+#define MODULE     "site-packages/torch/nn/modules/module.py"
+#define LINEAR     "site-packages/torch/nn/modules/linear.py"
+#define CONTAINER  "site-packages/torch/nn/modules/container.py"
+#define LAYERS     8
+#define LAYER_SIZE (UINT64_C(32) << 20)
+
+/* The layers of a Sequential share their stack. */
+static uint32_t layer_stack(author *a, uint32_t line) {
+  const frame_text frames[] = {{"forward", LINEAR, 134},
+                               {"_call_impl", MODULE, 1786},
+                               {"forward", CONTAINER, 253},
+                               {"_call_impl", MODULE, 1786},
+                               {"main", "train.py", line}};
+  return frames_stack(a, frames, sizeof frames / sizeof *frames);
+}
+
+static uint64_t take_at(author *a, uint64_t bytes, uint32_t stack_id) {
+  uint64_t addr = a->next;
+  a->next += (bytes + 511) / 512 * 512;
+  add_event(a, EVENT_ALLOC, addr, bytes, stack_id);
+  return addr;
+}
+
+static void build_layers(author *a, uint32_t count) {
+  const frame_text frames[] = {{"__init__", LINEAR, 110}, {"main", "train.py", 3}};
+  uint32_t stack_id = frames_stack(a, frames, 2);
+  for (uint32_t i = 0; i < count; i++) {
+    take_at(a, 16 << 20, stack_id);
+    take_at(a, 8192, stack_id);
+  }
+}
+
+static const char *first_of(author *a, uint32_t fail_stack_id, double confidence) {
+  explanation x;
+  add_event(a, EVENT_FAIL, 0, LAYER_SIZE, fail_stack_id);
+  CHECK_OK(explain_recording(&x, &a->r, NULL));
+  CHECK(x.findings.count > 0);
+  const char *first = cause_name(x.findings.list[0].id);
+  CHECK(x.findings.list[0].confidence >= confidence);
+  explanation_free(&x);
+  recording_free(&a->r);
+  return first;
+}
+
+/* kept.append(model(torch.randn(…)).sum()), or total = total +
+ * model(torch.randn(…)).square().mean(): the batch, the model, the loss and the sum on one line,
+ * which a turn comes to several times. */
+static const char *cause_of_one_line(bool sums) {
+  author a = {.next = UINT64_C(1) << 40};
+  recording_init(&a.r, 0);
+  build_layers(&a, LAYERS);
+  uint32_t own = line_stack(&a, "train.py", 7), layer = layer_stack(&a, 7);
+  uint64_t total = 0;
+  for (int turn = 0; turn < 9; turn++) {
+    take_at(&a, LAYER_SIZE, own);
+    for (int i = 0; i < LAYERS; i++) take_at(&a, LAYER_SIZE, layer);
+    if (sums) take_at(&a, LAYER_SIZE, own);
+    take_at(&a, 4, own);
+    if (!sums) continue;
+    uint64_t sum = take_at(&a, 4, own);
+    if (total != 0) give(&a, total, 4);
+    total = sum;
+  }
+  take_at(&a, LAYER_SIZE, own);
+  take_at(&a, LAYER_SIZE, layer);
+  return first_of(&a, layer, 0.8);
+}
+
+TEST(a_loop_on_one_line_that_keeps_its_graphs_is_not_one_batch)
+{
+  CHECK_TEXT(cause_of_one_line(true), "graph_kept");
+  CHECK_TEXT(cause_of_one_line(false), "graph_kept");
+}
+
+/* The reverse: layers come back as turns do, and keep as much each. */
+TEST(one_batch_through_many_equal_layers_is_not_a_loop)
+{
+  author a = {.next = UINT64_C(1) << 40};
+  recording_init(&a.r, 0);
+  build_layers(&a, 96);
+  uint32_t own = line_stack(&a, "train.py", 7), layer = layer_stack(&a, 7);
+  take_at(&a, LAYER_SIZE, own);
+  for (int i = 0; i < 90; i++) take_at(&a, LAYER_SIZE, layer);
+  CHECK_TEXT(first_of(&a, layer, 0.7), "batch_too_big");
+}
+
 /* Importing aside: that is the reader's. */
 TEST(a_million_events_take_three_seconds_at_most)
 {
