@@ -7,8 +7,9 @@
 
 #include <stowage/size.h>
 
-#define SHOWN_LEAST   0.1  /* below this a cause is not worth a line */
-#define BELIEVED      0.3  /* below this the answer is "unknown" */
+#define SHOWN_LEAST   0.1 /* below this a cause is not worth a line */
+#define BELIEVED      0.3 /* below this the answer is "unknown" */
+#define SURE          0.8
 #define BESIDE_FIRST  0.75 /* no second cause is surer than this beside one that explains it */
 #define BESIDE_GROWTH 0.6  /* general causes count this much where live bytes grow every turn */
 
@@ -79,6 +80,21 @@ static void lower_general(cause *all, const findings *f) {
     all[general[i]].confidence *= BESIDE_GROWTH;
 }
 
+/* What grows every turn reaches the end of any memory: whatever else takes a part of it only brings
+ * the end nearer, and mending that alone does not help. A copy that is made piece by piece looks as
+ * if it grew: that is no growth beside it. */
+static void growth_first(cause *all, const findings *f) {
+  static const cause_id growing[] = {CAUSE_GRAPH_KEPT, CAUSE_NO_GRAD_MISSING, CAUSE_LEAK},
+                        beside[] = {CAUSE_LOADED_TWICE, CAUSE_OTHER_PROCESS,
+                                    CAUSE_OUTSIDE_FRAMEWORK, CAUSE_CACHE_HELD};
+  double most = 0;
+  if (f->copies.copy_bytes > 0 && f->growth.stack_id == f->copies.stack_id) return;
+  for (size_t i = 0; i < sizeof growing / sizeof *growing; i++)
+    if (all[growing[i]].confidence > most) most = all[growing[i]].confidence;
+  for (size_t i = 0; i < sizeof beside / sizeof *beside && most >= SURE; i++)
+    if (all[beside[i]].confidence > BESIDE_FIRST) all[beside[i]].confidence = BESIDE_FIRST;
+}
+
 /* The card itself was full, and nobody told who else is on it: whatever this program does may not
  * be the cause. */
 static void lower_untold(cause *all, const evidence *e) {
@@ -124,6 +140,7 @@ static stow_status ask_all(findings *f, const evidence *e, cause *all) {
   cause_optimizer_state(&all[CAUSE_OPTIMIZER_STATE], e, f);
   cause_batch_too_big(&all[CAUSE_BATCH_TOO_BIG], e, f);
   lower_general(all, f);
+  growth_first(all, f);
   lower_untold(all, e);
   return STOW_OK;
 }

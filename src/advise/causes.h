@@ -85,6 +85,7 @@ typedef struct findings {
   uint64_t batch_bytes;      /* live at the failure and in proportion to the batch */
   double bigger;             /* how many times larger than before at the same place; 0 not known */
   bool grew_before;          /* it had grown the turn before, too */
+  double eval_bigger;        /* how many times training's batch an evaluation's is; 0 it is not */
   bool fits_expandable;      /* by replay */
   uint64_t expandable_bytes; /* the smallest limit expandable segments need; 0 not looked for */
   cause list[CAUSE_COUNT];   /* ranked; those that do not hold are left out */
@@ -113,7 +114,7 @@ void cause_weights_too_big(cause *c, const evidence *e, const findings *f);
 void cause_optimizer_state(cause *c, const evidence *e, const findings *f);
 
 stow_status batch_find(findings *f, const evidence *e);
-stow_status cause_eval_batch_bigger(cause *c, const evidence *e, const findings *f);
+stow_status cause_eval_batch_bigger(cause *c, const evidence *e, findings *f);
 /* Beyond anything else by far, wherever it came from. */
 bool spike_stands_alone(const evidence *e, const spike *s);
 void cause_one_spike(cause *c, const evidence *e, const findings *f);

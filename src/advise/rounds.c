@@ -16,7 +16,7 @@
 #define SPREAD_MOST 0.25 /* of a size's distances, standard deviation over mean */
 #define VISITS_MOST 16   /* of one line in a turn: total = total + loss(net(batch())) has several */
 #define VISITS_ALIKE                                                                               \
-  0.8 /* of a line's distances that must come back after as many visits for them to be a turn */
+  0.8 /* of a line's visits that must be like those as many visits before, to be a turn's */
 
 typedef struct anchor {
   uint64_t key;
@@ -189,19 +189,26 @@ static stow_status find_size(evidence *e, uint32_t from, anchor *found) {
   return status;
 }
 
-static bool alike_after(const uint32_t *distances, uint32_t count, uint32_t visits) {
+/* A visit to a line: how many allocations lie between it and the next, and whether what it made is
+ * there at the failure. */
+typedef struct visit {
+  uint32_t distance;
+  bool kept;
+} visit;
+
+static bool alike_after(const visit *all, uint32_t count, uint32_t visits) {
   uint32_t same = 0;
-  for (uint32_t i = visits; i < count; i++) same += distances[i] == distances[i - visits];
+  for (uint32_t i = visits; i < count; i++)
+    same += all[i].distance == all[i - visits].distance && all[i].kept == all[i - visits].kept;
   return same >= VISITS_ALIKE * (count - visits);
 }
 
 /* How often one turn comes to the anchor's line. A program may make the batch, call the model and
- * add up the loss on one line: then what lies between two visits differs within a turn and comes
- * back with the next. 1 where no such order is seen. `distances`: allocations from each visit to
- * the one after it. */
-static uint32_t visits_of_turn(const uint32_t *distances, uint32_t count) {
+ * add up the loss on one line: then its visits differ within a turn and come back with the next. 1
+ * where no such order is seen. */
+static uint32_t visits_of_turn(const visit *all, uint32_t count) {
   for (uint32_t visits = 1; visits <= VISITS_MOST && visits * TURNS_LEAST <= count; visits++)
-    if (alike_after(distances, count, visits)) return visits;
+    if (alike_after(all, count, visits)) return visits;
   return 1;
 }
 
@@ -216,19 +223,17 @@ static bool is_visit(const evidence *e, uint32_t tick, const anchor *a, bool *al
 /* Every how many-th visit to its line begins a turn. */
 static stow_status find_visits(const evidence *e, uint32_t from, const anchor *a,
                                uint32_t *visits) {
-  uint32_t *distances = malloc(a->count * sizeof *distances), seen = 0, between = 0;
-  if (distances == NULL) return no_memory();
-  bool allocates, begun = false;
-  for (uint32_t tick = from; tick < e->fail_tick && seen + 1 < a->count; tick++) {
-    if (is_visit(e, tick, a, &allocates)) {
-      if (begun) distances[seen++] = between;
-      begun = true;
-      between = 0;
-    }
-    between += allocates;
+  visit *all = malloc(a->count * sizeof *all);
+  if (all == NULL) return no_memory();
+  uint32_t seen = 0;
+  bool allocates;
+  for (uint32_t tick = from; tick < e->fail_tick && seen < a->count; tick++) {
+    if (is_visit(e, tick, a, &allocates))
+      all[seen++] = (visit){.kept = evidence_live(e, &e->time.lifetimes[e->time.lifetime[tick]])};
+    if (allocates && seen > 0) all[seen - 1].distance++;
   }
-  *visits = visits_of_turn(distances, seen);
-  free(distances);
+  *visits = visits_of_turn(all, seen > 0 ? seen - 1 : 0); /* the last may be cut */
+  free(all);
   return STOW_OK;
 }
 

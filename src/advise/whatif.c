@@ -28,6 +28,7 @@ void whatif_close(whatif *w) {
 }
 
 void whatif_reset(whatif *w) {
+  w->max_split_bytes = 0;
   for (size_t i = 0; i <= w->e->source->event_count; i++) w->factor[i] = 1;
 }
 
@@ -79,6 +80,7 @@ stow_status whatif_run(whatif *w, whatif_result *out, bool expandable, uint64_t 
   STOW_TRY(change(w));
   replay_options options = REPLAY_OPTIONS_INIT;
   steps_settings(&options.settings, w->e->source);
+  if (w->max_split_bytes > 0) options.settings.max_split_bytes = w->max_split_bytes;
   if (limit_bytes > 0 && limit_bytes < POLICY_NO_LIMIT) options.limit_bytes = limit_bytes;
   options.limit_is_told = evidence_limit_bound(w->e);
   const policy_ops *which =

@@ -12,9 +12,10 @@
 
 typedef struct whatif {
   const evidence *e;
-  steps base;     /* up to and with the failed request */
-  steps changed;  /* shares everything with base but the list */
-  double *factor; /* by event index: of the bytes; 1 kept, 0 left out */
+  steps base;               /* up to and with the failed request */
+  steps changed;            /* shares everything with base but the list */
+  double *factor;           /* by event index: of the bytes; 1 kept, 0 left out */
+  uint64_t max_split_bytes; /* 0: as it was recorded */
 } whatif;
 
 typedef struct whatif_result {

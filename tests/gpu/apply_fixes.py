@@ -19,17 +19,18 @@ if len(sys.argv) > 3:
 # What the program's switch does, by its cause: the words of a fix that means the same.
 SWITCH = {
     "weights_too_big": r"16 bits|half\(\)|float16",
-    "one_spike": r"in parts|split|chunk",
+    "one_spike": r"in parts",
     "graph_kept": r"\.item\(\)|detach\(\)",
     "no_grad_missing": r"no_grad|inference_mode",
-    "eval_batch_bigger": r"training's batch size|1/\d+ of",
-    "leak": r"do not keep|\.cpu\(\)|detach\(\)",
-    "loaded_twice": r"map_location|on the host|once",
+    "eval_batch_bigger": r"training's batch size",
+    "leak": r"do not keep",
+    "loaded_twice": r"map_location|keep the copy on the host|make the model once",
     "cache_held": r"empty_cache",
     "outside_framework": r"bound what else",
-    "limit": r"raise the limit",
-    "optimizer_state": r"8 bits|8bit",
+    "optimizer_state": r"8 bits|on the host|fused=True|foreach=False",
 }
+# …and what is changed of an optimizer, alone or beside it.
+OPTIMIZER = {"8bit": r"state in 8 bits", "host": r"state on the host", "fused": r"fused=True", "foreach": r"foreach=False"}
 
 
 def first_fix(stowage, path):
@@ -38,32 +39,39 @@ def first_fix(stowage, path):
     return told["causes"][0]["id"] if told["causes"] else "none", told["fixes"][0]["change"] if told["fixes"] else ""
 
 
-def switch_for(causes, arguments, fix):
-    """(fixed, arguments, marks to add, hold another process?) that the fix means for a program, or None."""
+def switch_for(causes, fix):
+    """(fixed, allocator settings, hold another process?) that the fix means for a program, or None."""
     part = re.search(r"1/(\d+) of the batch", fix)
+    setting = re.search(r"PYTORCH_CUDA_ALLOC_CONF=(\S+)", fix)
+    fraction = re.search(r"set_per_process_memory_fraction\(([0-9.]+)\)", fix)
     if part and "batch_too_big" in causes:
-        return int(part.group(1)), arguments, "", True
-    if "expandable_segments:True" in fix:
-        return False, arguments, "x", True
+        return int(part.group(1)), "", True
+    if setting:
+        return False, setting.group(1), True
     if "end process" in fix and "other_process" in causes:
-        return False, arguments, "", False
+        return False, "", False
+    if fraction and "limit" in causes:
+        return float(fraction.group(1)), "", True
     if "no_grad" in fix and "no_grad_missing" in causes:
-        return "cpu" if ".cpu()" in fix else True, arguments, "", True
+        return "cpu" if ".cpu()" in fix else True, "", True
     for cause in causes:
         if cause in SWITCH and re.search(SWITCH[cause], fix):
-            return True, arguments, "", True
+            of_optimizer = [name for name, words in OPTIMIZER.items() if re.search(words, fix)]
+            return of_optimizer[0] if of_optimizer else cause if len(causes) > 1 else True, "", True
     return None
 
 
-def run(kind, program, arguments, marks, fixed, held):
+def run(kind, program, arguments, marks, fixed, setting, held):
     if program in base.HELD and held:
         base.hold(base.HELD[program](kind))
     torch.cuda.init()
     base.settle(marks)
+    if setting:
+        torch.cuda.memory._set_allocator_settings(setting)
     try:
         program(kind, fixed, **arguments)
     except Exception as error:
-        return dict(finished=False, error=f"{type(error).__name__}: {error}"[:120])
+        return dict(finished=False, error=f"{type(error).__name__}: {error}"[:200])
     return dict(finished=True)
 
 
@@ -76,15 +84,15 @@ def main():
             continue
         all_of += 1
         told, fix = first_fix(stowage, path)
-        switch = switch_for(cause.split("+"), arguments, fix)
+        switch = switch_for(cause.split("+"), fix)
         result = None
         if switch is not None:
-            fixed, given, more, held = switch
-            result = base.in_child(run, kind, program, given, marks + more, fixed, held, seconds=20)
+            fixed, setting, held = switch
+            result = base.in_child(run, kind, program, arguments, marks, fixed, setting, held, seconds=20)
         good = result is not None and result["finished"]
         finished += good
         why = "" if good else "  no switch for it" if switch is None else "  " + (result or dict(error="no result"))["error"]
-        print(f"{'finishes' if good else 'FAILS   '} {name}: {told}: {fix[:90]}{why}", flush=True)
+        print(f"{'finishes' if good else 'FAILS   '} {name}: {told}: {fix[:60]}{'…' + fix[-60:] if len(fix) > 120 else ''}{why}", flush=True)
     print(f"{'ok' if all_of and finished >= 0.9 * all_of else 'FAIL'} the_first_fix_makes_it_finish: {finished} of {all_of}")
 
 

@@ -200,10 +200,50 @@ class EightBits(torch.optim.Optimizer):
                 p.add_(p.grad, alpha=-group["lr"])
 
 
+class OnHost(torch.optim.Optimizer):
+    """State on the host: the gradient goes there, the change comes back."""
+
+    def __init__(self, params, lr=1e-4):
+        super().__init__(params, dict(lr=lr))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                if not state:
+                    state["m"], state["v"] = torch.zeros(p.shape), torch.zeros(p.shape)
+                grad = p.grad.cpu()
+                state["m"].lerp_(grad, 0.1)
+                state["v"].lerp_(grad.square(), 0.001)
+                p.add_((state["m"] / (state["v"].sqrt() + 1e-8)).to(p.device), alpha=-group["lr"])
+
+
+def optimizer_of(fixed, make):
+    """What makes the optimizer, changed as `fixed` says: state in 8 bits or on the host, a step without temporaries."""
+    changed = {"8bit": EightBits, "host": OnHost, "fused": functools.partial(make, fused=True),
+               "foreach": functools.partial(make, foreach=False)}
+    return changed.get(fixed, make)
+
+
+def came_to(sizes, step):
+    """The sizes up to the first that does not fit."""
+    for at, size in enumerate(sizes):
+        try:
+            step(size)
+        except torch.cuda.OutOfMemoryError:
+            break
+    gc.collect()
+    torch.cuda.empty_cache()
+    return sizes[:at + 1]
+
+
 # ---- programs: each fails for the cause it is named after. `fixed`: with the change that mends it --------------------------
 def weights_too_big(kind, fixed, how="cuda"):
     net, _, _ = model(kind, 24)
-    limit(weight_bytes(net) * 0.8)
+    limit(weight_bytes(net) * (1.2 if kind == "rnn" else 0.8))  # an LSTM puts its weights into one piece: they are there twice
     if fixed:
         net = net.half()
     if how == "cuda":
@@ -224,21 +264,6 @@ def recomputing(net):
         block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
 
 
-def last_size(net, batch, loss, sizes, amp):
-    """The first of the sizes that does not fit; the last if all do."""
-    for n in sizes:
-        try:
-            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=amp):
-                loss(net(batch(n))).backward()
-        except torch.cuda.OutOfMemoryError:
-            break
-    for p in net.parameters():
-        p.grad = None
-    gc.collect()
-    torch.cuda.empty_cache()
-    return n
-
-
 def batch_too_big(kind, fixed, growing=True, amp=False, recompute=False):
     net, batch, loss = model(kind)
     net = net.cuda()
@@ -247,12 +272,8 @@ def batch_too_big(kind, fixed, growing=True, amp=False, recompute=False):
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
     limit(weight_bytes(net) * 6 + 700 * MIB)
     sizes = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048] if growing else [512] * 2
-    if RUN["measuring"]:
-        sizes = [256 if fixed else 512] * 2
-    elif fixed:  # that part of each, as far as it came
-        last = last_size(net, batch, loss, sizes, amp)
-        sizes = [max(n // fixed, 1) for n in sizes if n <= last]
-    for n in sizes:
+
+    def step(n):
         x = batch(n)
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=amp):
             value = loss(net(x))
@@ -260,6 +281,13 @@ def batch_too_big(kind, fixed, growing=True, amp=False, recompute=False):
         del x, value
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+
+    if RUN["measuring"]:
+        sizes = [256 if fixed else 512] * 2
+    elif fixed:  # that part of each, as far as it came
+        sizes = [max(n // fixed, 1) for n in came_to(sizes, step)]
+    for n in sizes:
+        step(n)
 
 
 def one_spike_distances(kind, fixed):
@@ -284,7 +312,7 @@ def one_spike_onehot(kind, fixed):
         train_step(net, optimizer, batch(4), loss)
     seen = torch.randint(0, 50000, (20000,), device="cuda")
     if fixed:
-        counts = torch.bincount(seen, minlength=50000)
+        counts = sum(F.one_hot(part, 50000).float().sum(0) for part in seen.split(200))
     else:
         counts = F.one_hot(seen, 50000).float().sum(0)
 
@@ -298,18 +326,18 @@ def one_spike_scores(kind, fixed):
         train_step(net, optimizer, batch(2), loss)
     words = torch.randn(1, 8, 24000, 64, device="cuda")
     if fixed:
-        seen = F.scaled_dot_product_attention(words.half(), words.half(), words.half())
+        seen = torch.cat([torch.softmax(part @ words.transpose(-1, -2), -1) @ words for part in words.split(100, 2)], 2)
     else:
         seen = torch.softmax(words @ words.transpose(-1, -2), -1) @ words
 
 
-def optimizer_state(kind, fixed, make=lambda p: torch.optim.AdamW(p, lr=1e-4), share=0.6, states=2):
+def optimizer_state(kind, fixed, make=lambda p, **more: torch.optim.AdamW(p, lr=1e-4, **more), share=0.6, states=2):
     net, batch, loss = model(kind, 16)
     weights = weight_bytes(net)
     net = net.cuda()
-    if fixed:
-        make = EightBits if not RUN["measuring"] else lambda p: torch.optim.SGD(p, lr=1e-4)
-    optimizer = make(net.parameters())
+    if fixed and RUN["measuring"]:
+        make = lambda p: torch.optim.SGD(p, lr=1e-4)
+    optimizer = optimizer_of(fixed, make)(net.parameters())
     limit(weights * (2 + states * share) + 250 * MIB)
     for _ in range(3):
         x = batch(1)
@@ -449,7 +477,7 @@ def loaded_twice_file(kind, fixed):
         limit(weights * 5.5 + 200 * MIB)
         saved = torch.load(file.name, map_location="cpu" if fixed else "cuda")
         net.load_state_dict(saved)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+    optimizer = optimizer_of(fixed, torch.optim.AdamW)(net.parameters(), lr=1e-4)
     for _ in range(3):
         train_step(net, optimizer, batch(1), loss)
     return saved
@@ -459,9 +487,8 @@ def loaded_twice_copy(kind, fixed):
     net, batch, loss = model(kind, 12)
     net = net.cuda()
     limit(weight_bytes(net) * 5.5 + 200 * MIB)
-    best = copy.deepcopy(net.cpu() if fixed else net)
-    net = net.cuda()
-    optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
+    best = {k: v.cpu() for k, v in net.state_dict().items()} if fixed else copy.deepcopy(net)
+    optimizer = optimizer_of(fixed, torch.optim.Adam)(net.parameters(), lr=1e-4)
     for _ in range(3):
         train_step(net, optimizer, batch(1), loss)
     return best
@@ -558,16 +585,19 @@ def lowered_limit(kind, fixed):
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
     for step in range(9):
         train_step(net, optimizer, batch(16), loss)
-        if step == 5 and not fixed:
+        if step == 5:
             torch.cuda.empty_cache()
-            limit(torch.cuda.max_memory_allocated() * 0.8)
+            if fixed:
+                torch.cuda.set_per_process_memory_fraction(fixed)
+            else:
+                limit(torch.cuda.max_memory_allocated() * 0.8)
 
 
 def leak_and_twice(kind, fixed):
     """A second copy of the weights, and outputs that pile up."""
     net, batch, loss = model(kind, 4)
     net = net.cuda()
-    saved = copy.deepcopy(net.state_dict())
+    saved = {k: v.cpu() for k, v in net.state_dict().items()} if fixed == "loaded_twice" else copy.deepcopy(net.state_dict())
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     kept = []
     for step in range(200):
@@ -575,7 +605,8 @@ def leak_and_twice(kind, fixed):
         loss(y).backward()
         optimizer.step()
         optimizer.zero_grad()
-        kept.append(y.detach().repeat(1 + 8 * MIB // (y.numel() * 4), *[1] * (y.dim() - 1)))
+        y = y.detach()
+        kept.append(y.cpu() if fixed == "leak" else y.repeat(1 + 8 * MIB // (y.numel() * 4), *[1] * (y.dim() - 1)))
         if step == 2:
             limit(torch.cuda.max_memory_allocated() * 1.1 + 150 * MIB)
     return saved
@@ -586,7 +617,7 @@ def batch_and_other(kind, fixed):
     net, batch, loss = model(kind)
     net = net.cuda()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
-    for n in (8, 16, 32, 64, 128, 256, 512, 1024, 2048):
+    for n in (8, 16, 32, 64, 128, 256):  # alone on the card, all of them fit
         train_step(net, optimizer, batch(n), loss)
 
 
@@ -607,9 +638,9 @@ PROGRAMS = {
     "one_spike": [("mlp", one_spike_distances, {}, ""), ("cnn", one_spike_onehot, {}, "x"),
                   ("transformer", one_spike_scores, {}, "a"), ("unet", one_spike_onehot, {}, "n")],
     "optimizer_state": [("transformer", optimizer_state, {}, ""),
-                        ("mlp", optimizer_state, dict(make=lambda p: torch.optim.Adam(p, foreach=False)), "x"),
+                        ("mlp", optimizer_state, dict(make=lambda p, **more: torch.optim.Adam(p, **{"foreach": False, **more})), "x"),
                         ("cnn", optimizer_state, dict(make=momentum, states=1, share=0.5), "a"),
-                        ("unet", optimizer_state, dict(make=lambda p: torch.optim.Adam(p, fused=True)), "n")],
+                        ("unet", optimizer_state, dict(make=lambda p, **more: torch.optim.Adam(p, **{"fused": True, **more})), "n")],
     "graph_kept": [("cnn", graph_kept_sum, {}, ""), ("transformer", graph_kept_list, {}, "a"),
                    ("rnn", graph_kept_state, {}, "x"), ("mlp", graph_kept_sum, {}, "")],
     "no_grad_missing": [("cnn", no_grad_missing, {}, ""), ("transformer", no_grad_missing, dict(first_train=False), "x"),

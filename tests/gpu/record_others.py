@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import record_causes as base
-from record_causes import MIB, EightBits, driver_alloc, limit, weight_bytes
+from record_causes import MIB, came_to, driver_alloc, limit, optimizer_of, weight_bytes
 
 DEVICE = "cuda"
 try:
@@ -231,14 +231,19 @@ def diffusion_sizes(kind, fixed):
     net = Resample().to(DEVICE)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
     limit(1600 * MIB)
-    for side in (16, 16, 32, 32, 64, 64, 128, 256):
-        clean = torch.randn(max(16 // (fixed or 1), 1), 4, side, side, device=DEVICE)
+
+    def step(side, size=16):
+        clean = torch.randn(size, 4, side, side, device=DEVICE)
         t = torch.rand(len(clean), device=DEVICE)
         noise = torch.randn_like(clean)
         loss = F.mse_loss(net(clean + noise * t[:, None, None, None], t), noise)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+
+    sides = [16, 16, 32, 32, 64, 64, 128, 256]
+    for side in came_to(sides, step) if fixed else sides:  # …as far as it came
+        step(side, max(16 // (fixed or 1), 1))
 
 
 def adversarial(kind, fixed, size=2048):
@@ -277,11 +282,16 @@ def lora_finetune(kind, fixed):
     net = net.to(DEVICE)
     optimizer = torch.optim.AdamW([p for p in net.parameters() if p.requires_grad], lr=1e-4)
     limit(weight_bytes(net) + 1200 * MIB)
-    for size in (2, 4, 8, 16, 32, 64, 128, 256):
-        ids = tokens(max(size // (fixed or 1), 1), 256)
+
+    def step(size):
+        ids = tokens(size, 256)
         F.cross_entropy(net(ids).flatten(0, 1), ids.flatten()).backward()
         optimizer.step()
         optimizer.zero_grad()
+
+    sizes = [2, 4, 8, 16, 32, 64, 128, 256]
+    for size in [max(n // fixed, 1) for n in came_to(sizes, step)] if fixed else sizes:
+        step(size)
 
 
 def accumulate(kind, fixed, micro=96):
@@ -332,13 +342,13 @@ def graph_mask(kind, fixed, nodes=30000):
     edges = torch.randint(0, nodes, (2, nodes * 4), device=DEVICE)
     for _ in turns(3):
         hidden = net(features)
-        if fixed:
-            mixed = torch.zeros_like(hidden).index_add_(0, edges[0], hidden[edges[1]])
-        else:
-            adjacency = torch.zeros(nodes, nodes, device=DEVICE)
-            adjacency[edges[0], edges[1]] = 1
+        part = 1000 if fixed else nodes
+        for start in range(0, nodes, part):
+            adjacency = torch.zeros(part, nodes, device=DEVICE)
+            mine = (edges[0] >= start) & (edges[0] < start + part)
+            adjacency[edges[0][mine] - start, edges[1][mine]] = 1
             mixed = adjacency @ hidden
-        mixed.square().mean().backward()
+            mixed.square().mean().backward(retain_graph=True)
 
 
 def pairwise(kind, fixed):
@@ -352,7 +362,7 @@ def pairwise(kind, fixed):
     with torch.no_grad():
         points = net(torch.randn(6000, 32, device=DEVICE))
         if fixed:
-            return torch.cdist(points, points).mean()
+            return sum((part[:, None, :] - points[None, :, :]).square().sum(-1).sqrt().mean() for part in points.split(60))
         return (points[:, None, :] - points[None, :, :]).square().sum(-1).sqrt().mean()
 
 
@@ -375,10 +385,6 @@ class Sophia(torch.optim.Optimizer):
                 state["m"].lerp_(p.grad, 0.1)
                 state["h"].lerp_(p.grad.square(), 0.01)
                 p.addcdiv_(state["m"], state["h"].clamp(min=1e-6), value=-group["lr"])
-
-
-def optimizer_of(fixed, make):
-    return EightBits if fixed else make
 
 
 def hf_adam(kind, fixed):
@@ -674,7 +680,7 @@ def resumed(kind, fixed):
         limit(weight_bytes(net) * 4.6 + 200 * MIB)
         checkpoint = resume(file.name, fixed)
         net.load_state_dict(checkpoint["model"])
-    optimizer = torch.optim.AdamW(net.parameters(), 1e-4)
+    optimizer = optimizer_of(fixed, torch.optim.AdamW)(net.parameters(), 1e-4)
     for _ in turns(2):
         loss(tokens(1, 64)).backward()
         optimizer.step()
@@ -692,7 +698,7 @@ class EarlyStopping:
 
 def best_weights(kind, fixed):
     net = base.Unet(192, 3).to(DEVICE)
-    optimizer = torch.optim.Adam(net.parameters(), 1e-4)
+    optimizer = optimizer_of(fixed, torch.optim.Adam)(net.parameters(), 1e-4)
     stopping = EarlyStopping(fixed)
     x = torch.randn(1, 4, 32, 32, device=DEVICE)
     limit(weight_bytes(net) * 4.4 + 60 * MIB)
@@ -708,7 +714,7 @@ def teacher_again(kind, fixed):
     limit(weight_bytes(net) * 4.7 + 40 * MIB)
     if not fixed:
         again = base.Mlp(2048, 10).to(DEVICE)
-    optimizer = torch.optim.Adam(net.parameters(), 1e-4)
+    optimizer = optimizer_of(fixed, torch.optim.Adam)(net.parameters(), 1e-4)
     for _ in turns(3):
         x = torch.randn(64, 512, device=DEVICE)
         net(x).logsumexp(1).mean().backward()
@@ -786,7 +792,7 @@ def with_driver(kind, fixed):
     torch.zeros(1, device=DEVICE)
     if not fixed:
         driver_alloc(torch.cuda.mem_get_info()[0] - 600 * MIB)
-    adversarial("gan", False)
+    adversarial("gan", False, 512)
 
 
 def cupy_after_torch(kind, fixed, size=30 << 30):
@@ -813,9 +819,12 @@ def lowered(kind, fixed):
             F.cross_entropy(call(images(64)), torch.zeros(64, dtype=torch.long, device=DEVICE)).backward()
             optimizer.step()
             optimizer.zero_grad()
-        if not fixed and phase == 0:
+        if phase == 0:
             torch.cuda.empty_cache()
-            limit(used() * 0.75)
+            if fixed:
+                torch.cuda.set_per_process_memory_fraction(fixed)
+            else:
+                limit(used() * 0.75)
 
 
 def graph_and_checkpoint(kind, fixed):
@@ -823,12 +832,13 @@ def graph_and_checkpoint(kind, fixed):
     with tempfile.NamedTemporaryFile() as file:
         torch.save(net.state_dict(), file.name)
         net = net.to(DEVICE)
-        saved = torch.load(file.name, map_location=DEVICE)
+        saved = torch.load(file.name, map_location="cpu" if fixed == "loaded_twice" else DEVICE)
         net.load_state_dict(saved)
     limit(weight_bytes(net) * 2 + 900 * MIB)
     history = []
     for _ in turns(300):
-        history.append(loss(tokens(4, 128)))
+        value = loss(tokens(4, 128))
+        history.append(value.item() if fixed == "graph_kept" else value)
     return saved, history
 
 

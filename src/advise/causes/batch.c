@@ -208,12 +208,13 @@ static stow_status evaluation_ratio(const evidence *e, const findings *f, double
   return status;
 }
 
-stow_status cause_eval_batch_bigger(cause *c, const evidence *e, const findings *f) {
+stow_status cause_eval_batch_bigger(cause *c, const evidence *e, findings *f) {
   if (!is_work(e->fail_phase) || f->growth.graph) return STOW_OK;
   double ratio;
   bool elsewhere;
   STOW_TRY(evaluation_ratio(e, f, &ratio, &elsewhere));
   if (!elsewhere || ratio < EVAL_BIGGER) return STOW_OK;
+  f->eval_bigger = ratio;
   c->confidence = e->has_stacks ? 0.96 : 0.85;
   char place[256];
   if (e->has_stacks)

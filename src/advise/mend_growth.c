@@ -1,0 +1,65 @@
+/* What grows from turn to turn: leaves it out of a replay. */
+#include "advise/mend.h"
+
+#define OUTPUTS_GROW 0.03 /* of the growth that outputs are, from where they matter */
+
+static bool grew(const mender *m, uint32_t i) {
+  return growth_has(&m->f->growth, m->e, i);
+}
+
+stow_status mend_graph(mender *m) {
+  const growth *g = &m->f->growth;
+  char at[256];
+  whatif_reset(&m->w);
+  for (uint32_t i = m->e->time.before_count; i < m->e->time.lifetime_count; i++)
+    if (grew(m, i)) whatif_scale(&m->w, i, 0);
+  fix *x = fix_add(m, "none; .item() waits for the card once a turn",
+                   "at %s: add the number, not the tensor with its graph: total += loss.item() "
+                   "(or loss.detach()); to train on a sum, call backward() in each turn instead",
+                   mender_place(m, at, m->e->caller_of_stack[g->stack_id]));
+  return fix_replay(m, x, false);
+}
+
+/* Outputs stay, whatever the program keeps them for; what lies between does not. The output of a
+ * turn is the last thing its forward pass made. */
+stow_status mend_no_grad(mender *m) {
+  const evidence *e = m->e;
+  const growth *g = &m->f->growth;
+  char at[256];
+  whatif_reset(&m->w);
+  uint32_t turn = 0, last = UINT32_MAX;
+  uint64_t outputs = 0;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    if (!grew(m, i)) continue;
+    while (turn < g->whole && e->time.lifetimes[i].start >= e->loop.list[turn].end) {
+      if (last != UINT32_MAX)
+        whatif_scale(&m->w, last, 1), outputs += e->time.lifetimes[last].bytes;
+      last = UINT32_MAX;
+      turn++;
+    }
+    whatif_scale(&m->w, i, 0);
+    last = i;
+  }
+  if (last != UINT32_MAX) whatif_scale(&m->w, last, 1), outputs += e->time.lifetimes[last].bytes;
+  /* What is still kept each turn reaches the end of any memory, only later. */
+  bool still_grows = (double)outputs >= OUTPUTS_GROW * (double)g->total;
+  fix *x =
+      fix_add(m, "none: nothing is run backward there",
+              "put `with torch.no_grad():` (or torch.inference_mode()) around the call at %s%s",
+              mender_place(m, at, e->caller_of_stack[g->stack_id]),
+              still_grows ? ", and keep its outputs on the host (.cpu()): they grow, too" : "");
+  return fix_replay(m, x, false);
+}
+
+stow_status mend_leak(mender *m) {
+  const growth *g = &m->f->growth;
+  char at[256];
+  whatif_reset(&m->w);
+  for (uint32_t i = m->e->time.before_count; i < m->e->time.lifetime_count; i++)
+    if (grew(m, i)) whatif_scale(&m->w, i, 0);
+  fix *x = fix_add(m, "a copy to the host each turn, if the values are needed",
+                   "do not keep on the card what %s makes: keep a number, or .detach().cpu(), or "
+                   "drop it each turn",
+                   mender_place(m, at, m->e->user_of_stack[g->stack_id]));
+  return fix_replay(m, x, false);
+}
