@@ -31,7 +31,7 @@ static uint32_t ask(void) {
   has |= bit(b, 5, CPU_AVX2) | bit(b, 8, CPU_BMI2);
   if ((saved & 0xe0) != 0xe0) return has; /* masks, ZMM */
   return has | bit(b, 16, CPU_AVX512F) | bit(b, 17, CPU_AVX512DQ) | bit(b, 30, CPU_AVX512BW) |
-         bit(b, 31, CPU_AVX512VL) | bit(c, 6, CPU_AVX512VBMI2);
+         bit(b, 31, CPU_AVX512VL) | bit(b, 28, CPU_AVX512CD);
 }
 
 bool cpu_has(cpu_feature feature) {

@@ -19,7 +19,7 @@ typedef enum cpu_feature {
   CPU_AVX512DQ,
   CPU_AVX512BW,
   CPU_AVX512VL,
-  CPU_AVX512VBMI2,
+  CPU_AVX512CD,
   CPU_FEATURE_COUNT
 } cpu_feature;
 

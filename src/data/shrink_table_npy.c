@@ -14,7 +14,7 @@
 #include "data/shrink_table.h"
 #include "numbers/cast.h"
 
-enum { CHUNK_VALUES = 32 << 10 };
+enum { CHUNK_VALUES = 32 << 10, TILE_ROWS = 128 };
 
 typedef struct npy_out {
   job *job;
@@ -52,6 +52,15 @@ static void to_doubles(csv_column *c, size_t rows) {
   }
 }
 
+/* Columns to rows, few enough to stay in the nearest cache. */
+static void turn(uint64_t *rows, const csv_block *b, size_t first, size_t count) {
+  for (size_t i = 0; i < b->count; i++) {
+    const uint64_t *from = b->columns[i].values + first;
+    uint64_t *to = rows + i;
+    for (size_t k = 0; k < count; k++, to += b->count) *to = from[k];
+  }
+}
+
 static stow_status take_part(void *context, table_part *part) {
   npy_out *o = context;
   csv_block *b = &part->block;
@@ -64,11 +73,8 @@ static stow_status take_part(void *context, table_part *part) {
   stow_status status = STOW_OK;
   for (size_t first = 0; first < b->rows && status == STOW_OK; first += step) {
     size_t count = b->rows - first < step ? b->rows - first : step;
-    for (size_t i = 0; i < b->count; i++) {
-      const uint64_t *from = b->columns[i].values + first;
-      uint64_t *to = rows + i;
-      for (size_t k = 0; k < count; k++, to += b->count) *to = from[k];
-    }
+    for (size_t at = 0; at < count; at += TILE_ROWS)
+      turn(rows + at * b->count, b, first + at, count - at < TILE_ROWS ? count - at : TILE_ROWS);
     status = scratch_write(&o->values, (part->first_row + first) * o->columns * 8, rows,
                            count * b->count * 8);
   }

@@ -11,7 +11,8 @@ typedef struct table_window {
   table_part part;
   uint8_t *bytes; /* the window's memory, INPUT_SLACK behind it */
   size_t capacity;
-  csv rows; /* over the window */
+  const uint8_t *first; /* of its rows */
+  csv rows;             /* over the window */
   uint64_t ticket, lines_before, raw_bytes;
   uint64_t stream_end; /* where the next one begins in the stream */
   csv_column *columns;

@@ -64,21 +64,28 @@ static stow_status fill_window(table_pass *p, const char **stop) {
   return STOW_OK;
 }
 
-/* Hands bytes [at, stop) of the stream to the window. Where that is the whole of what the stream
- * has, the two change memory; otherwise they are copied. */
+/* Hands bytes [at, stop) of the stream to the window: the two change memory, unless much is left
+ * behind them, which would have to be copied then. */
 static stow_status hand_over(table_window *w, csv *c, const char *stop) {
-  size_t count = (size_t)(stop - (const char *)c->in.at);
-  if (count > w->capacity) {
-    uint8_t *bytes = realloc(w->bytes, count + INPUT_SLACK);
-    if (bytes == NULL) return no_memory(w->pass);
-    w->bytes = bytes;
-    w->capacity = count;
+  const uint8_t *at = c->in.at, *end = (const uint8_t *)stop;
+  size_t count = (size_t)(end - at);
+  if ((size_t)(c->in.end - end) < count) {
+    STOW_TRY(input_give(&c->in, end, &w->bytes, &w->capacity));
+  } else {
+    if (count > w->capacity) {
+      free(w->bytes);
+      w->bytes = malloc(count + INPUT_SLACK);
+      w->capacity = w->bytes != NULL ? count : 0;
+      if (w->bytes == NULL) return no_memory(w->pass);
+    }
+    memcpy(w->bytes, at, count);
+    memset(w->bytes + count, 0, INPUT_SLACK);
+    c->in.at += count;
+    at = w->bytes;
   }
-  memcpy(w->bytes, c->in.at, count);
-  memset(w->bytes + count, 0, INPUT_SLACK);
-  c->in.at += count;
-  w->rows.in.at = w->rows.in.window = w->bytes;
-  w->rows.in.end = w->bytes + count;
+  w->first = at;
+  w->rows.in.window = w->bytes;
+  w->rows.in.end = at + count;
   return STOW_OK;
 }
 
@@ -207,7 +214,7 @@ static stow_status add_row(void *context, csv *c) {
 /* The window's csv is a view: the rows of one table, from the window's own memory. */
 static void begin_rows(table_window *w) {
   csv *c = &w->rows;
-  c->in.at = w->bytes;
+  c->in.at = w->first;
   c->in.at_eof = true;
   c->in.name = w->pass->from->in.name;
   c->delimiter = w->pass->from->delimiter;

@@ -1,7 +1,7 @@
 /* Csv block: which loop this machine gets, and the rows that loop leaves. */
 #include "formats/csv_block.h"
 
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,38 +59,48 @@ void csv_column_wide(csv_column *to, size_t row, uint64_t value) {
   to->values[row] = value;
 }
 
-/* Wide loops where the machine has them; $STOWAGE_KERNELS=portable is for tests. */
-static bool use_wide(void) {
+static const csv_loops portable = {"portable", csv_rows_portable, csv_line_ends_portable};
 #if defined(__x86_64__)
+static const csv_loops avx2 = {"avx2", csv_rows_avx2, csv_line_ends_avx2};
+static const csv_loops avx512 = {"avx512", csv_rows_avx512, csv_line_ends_avx512};
+#endif
+
+size_t csv_loops_here(const csv_loops *list[CSV_LOOPS_MAX]) {
+  size_t count = 0;
+  list[count++] = &portable;
+#if defined(__x86_64__)
+  if (cpu_has(CPU_AVX2) && cpu_has(CPU_BMI2)) {
+    list[count++] = &avx2;
+    if (cpu_has(CPU_AVX512F) && cpu_has(CPU_AVX512BW) && cpu_has(CPU_AVX512CD) &&
+        cpu_has(CPU_AVX512DQ) && cpu_has(CPU_AVX512VL))
+      list[count++] = &avx512;
+  }
+#endif
+  return count;
+}
+
+/* The widest; $STOWAGE_KERNELS names another, for tests. */
+static const csv_loops *choose(void) {
+  const csv_loops *list[CSV_LOOPS_MAX];
+  size_t count = csv_loops_here(list);
   const char *wanted = getenv("STOWAGE_KERNELS");
-  return cpu_has(CPU_AVX512VBMI2) && cpu_has(CPU_AVX512BW) && cpu_has(CPU_AVX512VL) &&
-         cpu_has(CPU_BMI2) && (wanted == NULL || strcmp(wanted, "avx512") == 0);
-#else
-  return false;
-#endif
+  for (size_t i = 0; wanted != NULL && i < count; i++)
+    if (strcmp(list[i]->name, wanted) == 0) return list[i];
+  return list[count - 1];
 }
 
-static bool wide_loops;
-static pthread_once_t wide_once = PTHREAD_ONCE_INIT;
-
-static void look(void) {
-  wide_loops = use_wide();
-}
-
-static csv_rows choose(void) {
-  pthread_once(&wide_once, look);
-#if defined(__x86_64__)
-  if (wide_loops) return csv_rows_avx512;
-#endif
-  return csv_rows_portable;
+static const csv_loops *chosen(void) {
+  static _Atomic(const csv_loops *) known; /* written with the same value whoever writes */
+  const csv_loops *set = atomic_load_explicit(&known, memory_order_relaxed);
+  if (set == NULL) {
+    set = choose();
+    atomic_store_explicit(&known, set, memory_order_relaxed);
+  }
+  return set;
 }
 
 size_t csv_line_ends(const char *at, size_t count) {
-  pthread_once(&wide_once, look);
-#if defined(__x86_64__)
-  if (wide_loops) return csv_line_ends_avx512(at, count);
-#endif
-  return csv_line_ends_portable(at, count);
+  return chosen()->line_ends(at, count);
 }
 
 static stow_status odd_row(csv_block *b, csv *c) {
@@ -103,19 +113,24 @@ static stow_status odd_row(csv_block *b, csv *c) {
 }
 
 stow_status csv_block_fill(csv_block *b, csv *c) {
-  csv_rows rows = choose();
+  return csv_block_fill_by(b, c, chosen());
+}
+
+stow_status csv_block_fill_by(csv_block *b, csv *c, const csv_loops *by) {
   csv_batch f = {.most = BATCH_FIELDS / b->count};
   if (f.most < 1) f.most = 1;
   if (f.most > BATCH_ROWS) f.most = BATCH_ROWS;
   f.size = f.most;
-  f.ends = malloc(f.most * (b->count + 2) * sizeof *f.ends + 2 * sizeof *f.ends);
+  size_t fields = f.most * b->count;
+  f.ends = malloc((2 * fields + CSV_ENDS_MORE + 2 * f.most + 1) * sizeof *f.ends);
   if (f.ends == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
-  f.start = f.ends + f.most * b->count;
+  f.start = f.ends + fields + CSV_ENDS_MORE;
   f.lines = f.start + f.most + 1;
+  f.lengths = f.lines + f.most;
   stow_status status = STOW_OK;
   while (c->in.at < c->in.end && status == STOW_OK) {
     bool odd = false;
-    status = rows(b, c, &f, &odd);
+    status = by->rows(b, c, &f, &odd);
     if (status == STOW_OK && odd) status = odd_row(b, c);
   }
   free(f.ends);

@@ -14,9 +14,9 @@
 
 #include "formats/decimal_parts.h"
 
-static const double exact_tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+const double decimal_tens[DECIMAL_TENS] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                           1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                           1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
 const decimal_power decimal_powers[DECIMAL_POWERS] = {
     {UINT64_C(1), UINT64_C(0x8000000000000000), UINT64_C(0x0000000000000001)},
@@ -90,7 +90,7 @@ static double to_double(const char *at, uint64_t digits, int64_t power, bool cut
   if (cut || power < -27 || power > 27) return any(at);
   if (digits == 0) return 0;
   if (digits <= UINT64_C(1) << 53 && power >= -22 && power <= 22)
-    return power < 0 ? (double)digits / exact_tens[-power] : (double)digits * exact_tens[power];
+    return power < 0 ? (double)digits / decimal_tens[-power] : (double)digits * decimal_tens[power];
   if (power >= 0) return multiplied(digits, (int)power);
   uint64_t bits = decimal_divided(digits, (int)-power);
   double d;

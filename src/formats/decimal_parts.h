@@ -15,6 +15,10 @@ typedef struct decimal_power {
 
 extern const decimal_power decimal_powers[DECIMAL_POWERS];
 
+#define DECIMAL_TENS 23 /* 10^22 is the last that a double holds exactly */
+
+extern const double decimal_tens[DECIMAL_TENS];
+
 /* digits / 10^power for power 1 to 27 and digits above 0: a product with the reciprocal (Lemire
  * 2021, "Number parsing at a gigabyte per second", section 5). 64 bits of the reciprocal decide all
  * but one case in 512, 128 bits every one within these powers; a tie is possible up to 10^4 alone.

@@ -206,6 +206,28 @@ stow_status input_fill(input *in, size_t want) {
   return STOW_OK;
 }
 
+stow_status input_give(input *in, const uint8_t *stop, uint8_t **memory, size_t *capacity) {
+  size_t rest = (size_t)(in->end - stop);
+  if (*memory == NULL || *capacity < in->capacity) {
+    free(*memory);
+    *memory = malloc(in->capacity + INPUT_SLACK);
+    *capacity = *memory != NULL ? in->capacity : 0;
+    if (*memory == NULL) return no_memory(in, in->capacity);
+  }
+  uint8_t *given = in->window;
+  size_t given_capacity = in->capacity;
+  memcpy(*memory, stop, rest);
+  memset(*memory + rest, 0, INPUT_SLACK);
+  memset(given + (stop - given), 0, INPUT_SLACK);
+  in->base += (uint64_t)(stop - given);
+  in->at = in->window = *memory;
+  in->end = in->window + rest;
+  in->capacity = *capacity;
+  *memory = given;
+  *capacity = given_capacity;
+  return STOW_OK;
+}
+
 stow_status input_skip(input *in, uint64_t count) {
   while (count > input_left(in)) {
     count -= input_left(in);

@@ -56,6 +56,10 @@ void input_close(input *in);
 /* Brings at least `want` bytes into the window where the stream has that many; fewer only at its
  * end. The window moves: pointers into it are good until the next call. */
 stow_status input_fill(input *in, size_t want);
+/* Gives the bytes before `stop` (in the window) away with the window's memory, zeros
+ * behind them as behind every window; what *memory was, *capacity bytes and the slack (or NULL),
+ * becomes the window, with what stood behind `stop` in it. */
+stow_status input_give(input *in, const uint8_t *stop, uint8_t **memory, size_t *capacity);
 /* Passes over `count` bytes; STOW_ERR_FORMAT if the stream ends before. */
 stow_status input_skip(input *in, uint64_t count);
 /* Goes on at byte `offset` of the (uncompressed) stream, ahead of where it is: a file is not read

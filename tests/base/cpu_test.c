@@ -16,7 +16,7 @@ TEST(answers_are_those_of_the_compilers_runtime)
   CHECK(cpu_has(CPU_AVX512DQ) == (__builtin_cpu_supports("avx512dq") != 0));
   CHECK(cpu_has(CPU_AVX512BW) == (__builtin_cpu_supports("avx512bw") != 0));
   CHECK(cpu_has(CPU_AVX512VL) == (__builtin_cpu_supports("avx512vl") != 0));
-  CHECK(cpu_has(CPU_AVX512VBMI2) == (__builtin_cpu_supports("avx512vbmi2") != 0));
+  CHECK(cpu_has(CPU_AVX512CD) == (__builtin_cpu_supports("avx512cd") != 0));
 }
 #else
 TEST(there_is_nothing_to_ask)
