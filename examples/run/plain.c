@@ -1,12 +1,12 @@
-/* A plain CUDA program that asks for more than it may have. It needs no toolkit: the driver is
- * opened when it runs.
+/* A plain CUDA program that asks for more than it may have: four GiB in pieces of 256 MiB. It needs
+ * no toolkit: the driver is opened when it runs. As it is; with a card that it sees as one of 2
+ * GiB, where it stops; going on in host memory; served by the heap and recorded:
  *
- *   cc -o plain examples/run/plain.c -ldl
- *   ./plain                                                    as it is: four GiB in pieces of 256
- * MiB stowage run --vram-limit 2G -- ./plain                     sees a card of 2 GiB, and stops
- * there stowage run --vram-limit 2G --spill 4G -- ./plain          goes on in host memory stowage
- * run --fast-malloc --record plain.stow -- ./plain && stowage report plain.stow --text
- */
+ * - cc -o plain examples/run/plain.c -ldl && ./plain
+ * - stowage run --vram-limit 2G -- ./plain
+ * - stowage run --vram-limit 2G --spill 4G -- ./plain
+ * - stowage run --fast-malloc --record plain.stow -- ./plain
+ * - stowage report plain.stow --text */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
