@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/status.h"
 #include "data/shelf.h"
+#include "formats/source.h"
 
 enum {
   WITH_CALLER = 2, /* batches the caller is taken to hold */
@@ -73,7 +74,7 @@ static stow_status too_small(const plan *p, uint64_t needed) {
 /* ---- readers ---- */
 
 static uint64_t reader_bytes(const plan *p) {
-  uint64_t bytes = p->stage_bytes + p->cache_bytes + p->parts * p->bounce_bytes;
+  uint64_t bytes = p->stage_bytes + p->cache_bytes + p->bounce_bytes;
   for (uint32_t i = 0; i < p->parts; i++)
     if (p->scratch_least[i] > 0) bytes += most(p->scratch_bytes, p->scratch_least[i]);
   return bytes;
@@ -93,6 +94,12 @@ static void choose_readers(plan *p) {
   p->readers = (uint32_t)least(wanted, READERS_MOST);
   while (p->readers > 1 && p->readers * reader_bytes(p) > p->memory_bytes / READERS_SHARE)
     p->readers--;
+  p->caller_reads = !p->one_reader && !p->remote && !p->drop_cache &&
+                    (p->readers + 1) * reader_bytes(p) <= p->memory_bytes / READERS_SHARE;
+}
+
+static uint64_t all_readers_bytes(const plan *p) {
+  return (p->readers + p->caller_reads) * reader_bytes(p);
 }
 
 /* ---- batches ahead ---- */
@@ -145,7 +152,7 @@ static uint64_t windows_bytes(const plan *p) {
 }
 
 static stow_status finish(plan *p) {
-  uint64_t fixed = p->readers * reader_bytes(p) + order_bytes(p, p->block_rows) + windows_bytes(p);
+  uint64_t fixed = all_readers_bytes(p) + order_bytes(p, p->block_rows) + windows_bytes(p);
   uint64_t needed = fixed + (AHEAD_LEAST + 1) * batch_bytes(p);
   bool unmixed = p->shuffle && p->window_rows == 0 && p->file_row_bytes < PLAN_LARGE_ROW;
   if (unmixed) needed += 2 * p->batch_rows * window_row_bytes(p);
@@ -153,15 +160,20 @@ static stow_status finish(plan *p) {
   choose_ahead(p, p->memory_bytes - fixed);
   p->piece_rows = most(1, BLOCK_MOST / most(p->file_row_bytes, 1));
   p->drop_bytes = p->memory_bytes / (16 * (uint64_t)p->readers * p->parts);
-  p->planned_bytes = p->readers * reader_bytes(p) + order_bytes(p, p->block_rows) +
-                     windows_bytes(p) + (p->ahead + WITH_CALLER) * batch_bytes(p);
+  p->planned_bytes = all_readers_bytes(p) + order_bytes(p, p->block_rows) + windows_bytes(p) +
+                     (p->ahead + WITH_CALLER) * batch_bytes(p);
   return STOW_OK;
 }
 
 static void begin(plan *p) {
   p->scratch_bytes = p->memory_bytes >= LARGE_BUDGET ? SCRATCH_LARGE : SCRATCH_SMALL;
   p->stage_bytes = p->shuffle && p->file_row_bytes < PLAN_LARGE_ROW ? 0 : p->scratch_bytes;
-  p->bounce_bytes = p->drop_cache ? p->scratch_bytes : 0;
+  if (!p->drop_cache)
+    p->bounce_bytes = 0;
+  else if (p->memory_bytes >= 2 * LARGE_BUDGET)
+    p->bounce_bytes = PLAN_LARGE_PAGE;
+  else
+    p->bounce_bytes = p->scratch_bytes + 2 * SOURCE_DIRECT_UNIT;
   p->block_rows = p->window_rows = p->windows = 0;
   choose_readers(p);
 }

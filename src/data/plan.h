@@ -14,6 +14,10 @@
  * what its bytes cost. */
 #define PLAN_LARGE_ROW (UINT64_C(64) << 10)
 
+/* A bounce area is one large page where the budget allows: a direct read into it is one transfer,
+ * not one for every 4 KiB (1.5 times as fast on a virtual disk, 2026). */
+#define PLAN_LARGE_PAGE (UINT64_C(2) << 20)
+
 typedef struct plan {
   /* what is asked */
   uint32_t parts;                                 /* files */
@@ -29,15 +33,16 @@ typedef struct plan {
   bool drop_cache; /* the files are too large to stay in the page cache */
   /* what follows */
   uint32_t readers;
+  bool caller_reads;      /* the caller reads too, rather than wait: the file may be cached */
   uint32_t ahead;         /* batches filled or being filled */
   uint32_t group;         /* batches filled by one task, so that a read is large */
-  uint64_t scratch_bytes; /* of each reader and file that converts */
+  uint64_t scratch_bytes; /* of each reader (the caller is one) and file that converts */
   uint64_t stage_bytes;   /* of each reader: where a group is read before it is dealt out */
   uint64_t block_rows;    /* 0: the file's own order */
   uint64_t window_rows;   /* 0: no window; else a multiple of batch_rows, or all rows of the rank */
   uint32_t windows;       /* 2: one is read while the other is dealt out; 1: it holds everything */
   uint64_t piece_rows;    /* read at a time into a window */
-  uint64_t bounce_bytes;  /* of each reader and file that reads past the page cache; 0: none does */
+  uint64_t bounce_bytes;  /* of each reader, to read past the page cache; 0: none does */
   uint64_t drop_bytes;    /* page cache is given back in pieces of this size */
   uint64_t planned_bytes;
 } plan;

@@ -25,6 +25,11 @@ static stow_status start_readers(prefetch *p) {
   return STOW_OK;
 }
 
+/* Readers with threads, and the caller's. */
+static uint32_t all_readers(const prefetch *p) {
+  return p->readers == NULL ? 0 : p->plan->readers + 1;
+}
+
 /* ---- the caller's side ---- */
 
 /* Windows are touched all over: large pages, where the machine gives them, save most of the faults.
@@ -72,19 +77,26 @@ stow_status prefetch_open(prefetch **out, const plan *made, const origin *origin
   pthread_cond_init(&p->ready, &monotonic);
   pthread_condattr_destroy(&monotonic);
   p->slots = calloc(made->ahead, sizeof *p->slots);
-  p->readers = calloc(made->readers, sizeof *p->readers);
+  p->readers = calloc(made->readers + 1, sizeof *p->readers);
+  p->slow = true; /* until a reader has found it fast */
   stow_status status = p->slots != NULL && p->readers != NULL
                            ? sequence_open(&p->order, made->rows, made->block_rows)
                            : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
   if (status == STOW_OK) status = make_windows(p);
   if (status == STOW_OK) {
-    for (uint32_t i = 0; i < made->readers; i++) p->readers[i].owner = p;
+    for (uint32_t i = 0; i < all_readers(p); i++) p->readers[i].owner = p;
     memcpy(p->readers[0].parts, first, made->parts * sizeof *first);
     memset(first, 0, made->parts * sizeof *first);
-    *out = p;
-    return STOW_OK;
   }
-  prefetch_close(p);
+  if (status == STOW_OK && made->caller_reads) {
+    reader *caller = &p->readers[made->readers];
+    status = prefetch_open_parts(p, caller);
+    caller->opened = status == STOW_OK;
+  }
+  if (status == STOW_OK)
+    *out = p;
+  else
+    prefetch_close(p);
   return status;
 }
 
@@ -95,13 +107,14 @@ void prefetch_close(prefetch *p) {
   pthread_cond_broadcast(&p->work);
   pthread_mutex_unlock(&p->guard);
   /* All have ended before any is closed: one still opening its files looks at the first one's. */
-  for (uint32_t i = 0; p->readers != NULL && i < p->plan->readers; i++)
+  for (uint32_t i = 0; i < all_readers(p); i++)
     if (p->readers[i].started) pthread_join(p->readers[i].thread, NULL);
-  for (uint32_t i = 0; p->readers != NULL && i < p->plan->readers; i++) {
+  for (uint32_t i = 0; i < all_readers(p); i++) {
     reader *r = &p->readers[i];
     for (uint32_t part = 0; part < p->plan->parts; part++)
       if (r->parts[part].opened_from != NULL) rows_close(&r->parts[part]);
     free(r->stage);
+    free(r->bounce);
   }
   for (uint32_t i = 0; p->slots != NULL && i < p->plan->ahead; i++)
     for (uint32_t part = 0; part < p->plan->parts; part++)
@@ -155,6 +168,18 @@ stow_status prefetch_begin(prefetch *p, uint64_t seed, uint64_t epoch, uint64_t 
   return STOW_OK;
 }
 
+/* With the lock held, after batches were armed. Waking a reader costs about what reading a cached
+ * batch costs: it is left asleep until half of the batches ahead can be filled at once. Behind a
+ * server the answers are what takes time: there each is asked for at once. */
+static void wake_readers(prefetch *p, uint64_t armed) {
+  uint64_t waiting = p->armed - p->claimed;
+  bool worth = p->plan->remote || waiting * 2 >= p->plan->ahead || p->armed == p->plan->batch_count;
+  if (armed > p->plan->group)
+    pthread_cond_broadcast(&p->work);
+  else if (worth && prefetch_claimable(p) > 0)
+    pthread_cond_signal(&p->work);
+}
+
 /* Buffers for the batches that may be filled next. Only this thread arms, so the memory is found
  * without the lock. */
 static stow_status arm(prefetch *p) {
@@ -170,10 +195,7 @@ static stow_status arm(prefetch *p) {
   if (at == from) return status;
   pthread_mutex_lock(&p->guard);
   p->armed = at;
-  if (at - from > p->plan->group)
-    pthread_cond_broadcast(&p->work);
-  else if (prefetch_claimable(p) > 0)
-    pthread_cond_signal(&p->work);
+  wake_readers(p, at - from);
   pthread_mutex_unlock(&p->guard);
   return at > p->taken ? STOW_OK : status; /* short of memory, but something can be filled */
 }
@@ -184,14 +206,27 @@ static bool told(const prefetch *p) {
          (p->failed != STOW_OK && p->busy == 0 && prefetch_claimable(p) == 0);
 }
 
+/* With the lock held: waits until there is something to tell, to `end` at most if it is given; a
+ * caller that need not wait for a disk reads meanwhile. */
+static bool await(prefetch *p, const struct timespec *end) {
+  int code = 0;
+  while (!told(p) && code == 0) {
+    if (prefetch_claimable(p) > 0) pthread_cond_signal(&p->work);
+    if (p->plan->caller_reads && !p->slow && prefetch_run_task(p, &p->readers[p->plan->readers]))
+      continue;
+    code = end != NULL ? pthread_cond_timedwait(&p->ready, &p->guard, end)
+                       : pthread_cond_wait(&p->ready, &p->guard);
+  }
+  return told(p);
+}
+
 bool prefetch_wait(prefetch *p, uint64_t wait_us) {
   if (arm(p) != STOW_OK || start_readers(p) != STOW_OK) return true;
   uint64_t end_ns = clock_ns() + wait_us * 1000;
   struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000),
                          .tv_nsec = (long)(end_ns % 1000000000)};
   pthread_mutex_lock(&p->guard);
-  bool there = told(p);
-  while (!there && pthread_cond_timedwait(&p->ready, &p->guard, &end) == 0) there = told(p);
+  bool there = await(p, &end);
   pthread_mutex_unlock(&p->guard);
   return there;
 }
@@ -200,7 +235,7 @@ stow_status prefetch_take(prefetch *p, void **data) {
   STOW_TRY(arm(p));
   STOW_TRY(start_readers(p));
   pthread_mutex_lock(&p->guard);
-  while (!told(p)) pthread_cond_wait(&p->ready, &p->guard);
+  await(p, NULL);
   slot *s = &p->slots[p->taken % p->plan->ahead];
   stow_status status = s->state == SLOT_READY ? STOW_OK : p->failed;
   if (status == STOW_OK) {

@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#include "base/clock.h"
 #include "data/prefetch_read.h"
 
 /* ---- what a batch and a window are ---- */
@@ -108,27 +110,40 @@ static stow_status load_piece(prefetch *p, reader *r, window *w, uint64_t first,
 }
 
 /* Random reads bring in what they ask for and no more; a file that leaves no room is not cached. */
-static void advise(const prefetch *p, const rows *part) {
-  source *from = part->from.from;
+static void advise(const prefetch *p, const reader *r, uint32_t number) {
+  source *from = r->parts[number].from.from;
   if (from->fd < 0) return;
   from->drop = p->plan->drop_cache;
   if (p->plan->drop_bytes < from->drop_bytes) from->drop_bytes = p->plan->drop_bytes;
-  if (p->plan->bounce_bytes > 0) source_go_direct(from, (size_t)p->plan->bounce_bytes);
-  if (p->plan->shuffle) posix_fadvise(from->fd, 0, 0, POSIX_FADV_RANDOM);
+  if (r->bounce != NULL) source_go_direct(from, r->bounce, (size_t)p->plan->bounce_bytes);
+  if (p->plan->shuffle)
+    posix_fadvise(from->fd, 0, 0, POSIX_FADV_RANDOM);
+  else
+    source_share(from, p->readers[0].parts[number].from.from);
 }
 
-/* Each reader has its own; the first one's were opened by the caller. */
-static stow_status open_parts(prefetch *p, reader *r) {
+static stow_status make_areas(const plan *made, reader *r) {
+  bool large = made->bounce_bytes == PLAN_LARGE_PAGE;
+  if (made->bounce_bytes > 0 && r->bounce == NULL) {
+    r->bounce = aligned_alloc(large ? PLAN_LARGE_PAGE : SOURCE_DIRECT_UNIT, made->bounce_bytes);
+    if (r->bounce == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a reader");
+    if (large) madvise(r->bounce, made->bounce_bytes, MADV_HUGEPAGE);
+  }
+  if (made->stage_bytes > 0 && r->stage == NULL) {
+    r->stage = aligned_alloc(64, (size_t)made->stage_bytes);
+    if (r->stage == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a reader");
+  }
+  return STOW_OK;
+}
+
+stow_status prefetch_open_parts(prefetch *p, reader *r) {
+  STOW_TRY(make_areas(p->plan, r));
   for (uint32_t i = 0; i < p->plan->parts; i++) {
     rows *part = &r->parts[i];
     if (part->opened_from == NULL) STOW_TRY(rows_open(part, &p->origins[i]));
     STOW_TRY(rows_same(part, &p->readers[0].parts[i]));
     part->scratch_bytes = (size_t)p->plan->scratch_bytes;
-    advise(p, part);
-  }
-  if (p->plan->stage_bytes > 0 && r->stage == NULL) {
-    r->stage = aligned_alloc(64, (size_t)p->plan->stage_bytes);
-    if (r->stage == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a reader");
+    advise(p, r, i);
   }
   return STOW_OK;
 }
@@ -159,6 +174,9 @@ uint64_t prefetch_claimable(const prefetch *p) {
   return p->armed - p->claimed >= group ? group : 0;
 }
 
+/* Longer than this for one read of a megabyte or so, and the bytes come from afar. */
+#define SLOW_NS UINT64_C(10000000)
+
 static void run_fill(prefetch *p, reader *r, uint64_t count) {
   uint64_t batch = p->claimed;
   bool windowed = p->plan->window_rows > 0;
@@ -167,11 +185,14 @@ static void run_fill(prefetch *p, reader *r, uint64_t count) {
     p->slots[b % p->plan->ahead].state = SLOT_FILLING;
   pthread_mutex_unlock(&p->guard);
   stow_status status = STOW_OK;
+  uint64_t began_ns = clock_ns();
   if (windowed)
     fill_from_window(p, batch, count);
   else
     status = fill_from_file(p, r, batch, count);
+  uint64_t took_ns = clock_ns() - began_ns;
   pthread_mutex_lock(&p->guard);
+  p->slow = took_ns > SLOW_NS;
   if (windowed) {
     window *w = &p->windows[prefetch_window_of(p, batch) % p->plan->windows];
     w->unfilled -= count;
@@ -225,20 +246,22 @@ static void run_load(prefetch *p, reader *r, window *w) {
   w->claimed += run;
   if (w->claimed == w->end && w->drawing) p->next_window++;
   pthread_mutex_unlock(&p->guard);
+  uint64_t began_ns = clock_ns();
   stow_status status = load_piece(p, r, w, first, run);
+  uint64_t took_ns = clock_ns() - began_ns;
   pthread_mutex_lock(&p->guard);
+  p->slow = took_ns > SLOW_NS;
   if (status == STOW_OK) w->loaded += run;
   if (window_ready(p, w->number)) pthread_cond_broadcast(&p->work);
   end_task(p, status);
 }
 
-/* One task, with the lock held before and after; false: there is nothing to do now. */
-static bool run_task(prefetch *p, reader *r) {
+bool prefetch_run_task(prefetch *p, reader *r) {
   if (p->paused) return false;
   if (!r->opened && p->failed == STOW_OK && p->claimed < p->plan->batch_count) {
     p->busy++;
     pthread_mutex_unlock(&p->guard);
-    stow_status status = open_parts(p, r);
+    stow_status status = prefetch_open_parts(p, r);
     pthread_mutex_lock(&p->guard);
     r->opened = status == STOW_OK;
     end_task(p, status);
@@ -266,7 +289,7 @@ void *prefetch_read_ahead(void *argument) {
   prefetch *p = r->owner;
   pthread_mutex_lock(&p->guard);
   while (!p->stop)
-    if (!run_task(p, r)) pthread_cond_wait(&p->work, &p->guard);
+    if (!prefetch_run_task(p, r)) pthread_cond_wait(&p->work, &p->guard);
   pthread_mutex_unlock(&p->guard);
   return NULL;
 }

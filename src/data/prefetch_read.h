@@ -34,7 +34,8 @@ typedef struct reader {
   pthread_t thread;
   bool started, opened;
   rows parts[STOW_BATCHES_FILES_MAX];
-  char *stage; /* where a group of small batches is read at once */
+  char *stage;  /* where a group of small batches is read at once */
+  void *bounce; /* where direct reads go */
 } reader;
 
 struct prefetch {
@@ -48,13 +49,14 @@ struct prefetch {
   pthread_cond_t ready; /* the caller waits */
   bool stop, paused;
   uint32_t busy;                  /* readers at a task */
+  bool slow;                      /* the last read took so long that only a reader should wait */
   uint64_t taken, claimed, armed; /* batch numbers: taken <= claimed <= armed */
   slot *slots;
   window windows[2];
   uint64_t next_window; /* to be read */
   stow_status failed;
   char message[STATUS_MESSAGE_MAX];
-  reader *readers;
+  reader *readers; /* and one more, without a thread: the caller's */
 };
 
 /* Which of the rank's windows holds that batch, and how many there are. */
@@ -64,6 +66,10 @@ uint64_t prefetch_window_count(const prefetch *p);
  * may fill now, 0 for none. */
 uint64_t prefetch_unfilled(const prefetch *p, uint64_t number);
 uint64_t prefetch_claimable(const prefetch *p);
+/* Each reader has its own; the first one's were opened by batches. */
+stow_status prefetch_open_parts(prefetch *p, reader *r);
+/* One task, with the lock held before and after; false: there is nothing to do now. */
+bool prefetch_run_task(prefetch *p, reader *r);
 /* A reader's thread; the argument is the reader. */
 void *prefetch_read_ahead(void *argument);
 

@@ -61,36 +61,46 @@ void source_open_reader(source *s, const source_reader *reader, uint64_t bytes, 
   *s = (source){.fd = -1, .direct_fd = -1, .reader = *reader, .bytes = bytes, .name = name};
 }
 
+void source_share(source *s, const source *with) {
+  if (s == with || s->fd < 0 || with->fd < 0 || s->device != with->device ||
+      s->inode != with->inode)
+    return;
+  int fd = fcntl(with->fd, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return;
+  close(s->fd);
+  s->fd = fd;
+}
+
 /* ---- past the page cache ---- */
 
-/* Offsets, lengths and addresses of direct reads are multiples of this: the largest block that
- * disks have. */
-#define DIRECT_UNIT UINT64_C(4096)
 /* A smaller read costs less through the page cache. */
 #define DIRECT_LEAST (UINT64_C(128) << 10)
 
 static void stop_direct(source *s) {
   if (s->direct_fd >= 0) close(s->direct_fd);
   s->direct_fd = -1;
-  free(s->bounce);
   s->bounce = NULL;
 }
 
-void source_go_direct(source *s, size_t bounce_bytes) {
+void source_go_direct(source *s, void *bounce, size_t bounce_bytes) {
   char path[64];
   if (s->fd < 0 || s->bounce != NULL) return;
-  s->bounce_bytes = (size_t)round_down(bounce_bytes, DIRECT_UNIT);
+  s->bounce_bytes = (size_t)round_down(bounce_bytes, SOURCE_DIRECT_UNIT);
   if (s->bounce_bytes < DIRECT_LEAST) return;
   snprintf(path, sizeof path, "/proc/self/fd/%d",
            s->fd); /* the same file, whatever its name is now */
-  s->bounce = aligned_alloc(DIRECT_UNIT, s->bounce_bytes);
-  s->direct_fd = s->bounce != NULL ? open(path, O_RDONLY | O_CLOEXEC | O_DIRECT) : -1;
-  if (s->direct_fd < 0) stop_direct(s);
+  s->bounce = bounce;
+  s->direct_fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+  if (s->direct_fd < 0)
+    stop_direct(s);
+  else
+    posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM); /* what is small brings in no more than itself */
 }
 
 /* As much as one direct read brings of the bytes from `offset` on; 0: not this way. */
 static size_t read_direct(source *s, uint64_t offset, char *to, size_t count) {
-  uint64_t start = round_down(offset, DIRECT_UNIT), end = round_up(offset + count, DIRECT_UNIT);
+  uint64_t start = round_down(offset, SOURCE_DIRECT_UNIT),
+           end = round_up(offset + count, SOURCE_DIRECT_UNIT);
   size_t wanted = end - start < s->bounce_bytes ? (size_t)(end - start) : s->bounce_bytes;
   size_t within = (size_t)(offset - start);
   ssize_t got = pread(s->direct_fd, s->bounce, wanted, (off_t)start);
@@ -149,7 +159,7 @@ stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
   char *at = to;
   uint64_t cached_from = offset;
   for (size_t left = count; left > 0;) {
-    if (s->bounce != NULL && left >= DIRECT_LEAST) {
+    if (s->bounce != NULL && count >= DIRECT_LEAST) {
       size_t part = read_direct(s, offset + (count - left), at, left);
       at += part;
       left -= part;

@@ -31,7 +31,7 @@ typedef struct source {
   uint64_t drop_from, drop_to; /* read since it was last given back, without a gap */
   uint64_t drop_bytes;         /* given back in pieces of this size */
   int direct_fd;               /* reads past the page cache; -1: none */
-  uint8_t *bounce;
+  uint8_t *bounce;             /* the caller's; NULL: no direct reads */
   size_t bounce_bytes;
   uint64_t device, inode, changed_ns;
 } source;
@@ -45,10 +45,17 @@ void source_open_memory(source *s, const void *bytes, size_t count, const char *
 /* The same through a reader, which has `bytes` bytes. */
 void source_open_reader(source *s, const source_reader *reader, uint64_t bytes, const char *name);
 void source_close(source *s);
-/* Reads of some size go past the page cache from now on, through `bounce_bytes` of memory: faster
- * than filling it and giving it back, and nothing is ever charged for it. Where the file system or
- * the memory does not allow that, everything stays as it was. */
-void source_go_direct(source *s, size_t bounce_bytes);
+/* Offsets, lengths and addresses of direct reads are multiples of this: the largest block that
+ * disks have. */
+#define SOURCE_DIRECT_UNIT UINT64_C(4096)
+/* Reads of some size go past the page cache from now on, through `bounce`, which is the caller's,
+ * at a multiple of the unit, and of two units more than is read at a time (or the ends take a read
+ * of their own): faster than filling the cache and giving it back, and nothing is ever charged for
+ * it. Where the file system does not allow that, everything stays as it was. */
+void source_go_direct(source *s, void *bounce, size_t bounce_bytes);
+/* Reads through the other's open file, which is the same file: the kernel, which reads ahead for
+ * each open file, sees one reader go through it instead of several that jump. */
+void source_share(source *s, const source *with);
 /* True for a file that would fill more than half of what the host may still give: reading it leaves
  * nothing cached. */
 bool source_too_large_to_cache(uint64_t bytes);

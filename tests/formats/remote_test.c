@@ -3,9 +3,11 @@
  * sanitizers should see: buffers, retries, closing in the middle. */
 #include "formats/remote.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -205,7 +207,8 @@ TEST(a_cached_file_is_read_past_the_page_cache_alike)
   source from;
   CHECK_OK(source_open(&from, path));
   from.drop = true;
-  source_go_direct(&from, 1 << 20);
+  static _Alignas(SOURCE_DIRECT_UNIT) uint8_t bounce[1 << 20];
+  source_go_direct(&from, bounce, sizeof bounce);
   if (from.bounce == NULL) SKIP("this file system reads through its cache only");
   for (int i = 0; i < 300; i++) {
     uint64_t count = 1 + harness_random(&random) % (1 << (i % 21));
@@ -220,6 +223,41 @@ TEST(a_cached_file_is_read_past_the_page_cache_alike)
   CHECK_STATUS(source_read(&from, 0, got, sizeof bytes), STOW_ERR_IO);
   CHECK_MESSAGE("cut while it was read");
   source_close(&from);
+}
+
+/* Pages of the file that are in the page cache. */
+static size_t cached_pages(int fd, size_t bytes) {
+  size_t pages = bytes / 4096, cached = 0;
+  unsigned char *there = calloc(pages, 1);
+  void *at = mmap(NULL, pages * 4096, PROT_READ, MAP_SHARED, fd, 0);
+  CHECK(there != NULL && at != MAP_FAILED && mincore(at, pages * 4096, there) == 0);
+  for (size_t i = 0; i < pages; i++) cached += there[i] & 1;
+  munmap(at, pages * 4096);
+  free(there);
+  return cached;
+}
+
+TEST(direct_reads_at_odd_offsets_bring_nothing_into_the_page_cache)
+{
+  enum { PIECE = 1 << 20, PIECES = 8 };
+  static _Alignas(SOURCE_DIRECT_UNIT) uint8_t bounce[PIECE + 2 * SOURCE_DIRECT_UNIT], got[PIECE];
+  char path[300];
+  snprintf(path, sizeof path, "%s/odd", harness_folder());
+  FILE *f = fopen(path, "wb");
+  CHECK(f != NULL);
+  for (int i = 0; i < PIECES; i++) CHECK(fwrite(got, 1, PIECE, f) == PIECE);
+  CHECK(fwrite(got, 1, 128, f) == 128 && fflush(f) == 0 && fsync(fileno(f)) == 0);
+  source from;
+  CHECK_OK(source_open(&from, path));
+  source_go_direct(&from, bounce, sizeof bounce);
+  if (from.bounce == NULL) SKIP("this file system reads through its cache only");
+  posix_fadvise(from.fd, 0, 0, POSIX_FADV_DONTNEED);
+  size_t before = cached_pages(from.fd, PIECE * PIECES);
+  if (before > 0) SKIP("this file system does not drop its cache");
+  for (uint64_t i = 0; i < PIECES; i++) CHECK_OK(source_read(&from, 128 + i * PIECE, got, PIECE));
+  CHECK(cached_pages(from.fd, PIECE * PIECES) == 0);
+  source_close(&from);
+  CHECK(fclose(f) == 0);
 }
 
 TEST_MAIN
