@@ -6,6 +6,7 @@ need torch compile_beneath
 torch="$python $here/run_torch.py"
 unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
 export TORCHINDUCTOR_CACHE_DIR=$folder/inductor TRITON_CACHE_DIR=$folder/triton TORCHINDUCTOR_FX_GRAPH_CACHE=1
-equal torch_compile $torch compile
-equal torch_compile_reduce_overhead $torch reduce
+both torch_compile $torch compile
+both torch_compile_reduce_overhead $torch reduce
+both_done
 finish

@@ -19,20 +19,30 @@ runs() {
   grep '^{' "$file.out" | tail -n 1 > "$file"
   [ $code = 0 ] && [ -s "$file" ] || { tail -n 15 "$file.err"; return 1; }
 }
-# equal NAME COMMAND…: the same results bare and beneath, and the count of memory within 1% of the driver's figure.
-equal() {
+# both NAME COMMAND…: the same results bare and beneath, and the count of memory within 1% of the driver's figure. Starts the bare
+# run and goes on; both_done waits for those and runs each beneath, alone on the card, since the driver's figure is the card's.
+names=()
+declare -A commands
+both() {
   local name=$1; shift
-  runs "$folder/bare" "$@" || { fail "$name: does not run bare"; return; }
-  runs "$folder/beneath" "$stowage" run -- "$@" || { fail "$name: does not run beneath"; return; }
-  local bare beneath
-  bare=$(field digest < "$folder/bare") beneath=$(field digest < "$folder/beneath")
-  if [ "$(field shim < "$folder/beneath")" != true ]; then fail "$name: the shim is not beneath it"; return; fi
-  if [ -z "$bare" ] || [ "$bare" != "$beneath" ]; then fail "$name: results differ: $bare, $beneath"; return; fi
-  local used counted
-  used=$(field used_mib < "$folder/beneath") counted=$(field counted_mib < "$folder/beneath")
-  if awk -v u="$used" -v c="$counted" 'BEGIN { d = u - c; if (d < 0) d = -d; exit !(u > 0 && d <= 0.01 * u) }'; then
-    ok "$name: equal results; of $used MiB the driver took, $counted MiB were counted"
-  else
-    cat "$folder/beneath"; fail "$name: the driver took $used MiB, $counted MiB were counted"
-  fi
+  names+=("$name") commands[$name]=$*
+  { runs "$folder/bare.$name" "$@" > "$folder/bare.$name.said" 2>&1; } &
+}
+both_done() {
+  local name bare beneath used counted
+  wait
+  for name in "${names[@]}"; do
+    [ -s "$folder/bare.$name" ] || { cat "$folder/bare.$name.said"; fail "$name: does not run bare"; continue; }
+    runs "$folder/beneath" "$stowage" run -- ${commands[$name]} || { fail "$name: does not run beneath"; continue; }
+    bare=$(field digest < "$folder/bare.$name") beneath=$(field digest < "$folder/beneath")
+    if [ "$(field shim < "$folder/beneath")" != true ]; then fail "$name: the shim is not beneath it"; continue; fi
+    if [ -z "$bare" ] || [ "$bare" != "$beneath" ]; then fail "$name: results differ: $bare, $beneath"; continue; fi
+    used=$(field used_mib < "$folder/beneath") counted=$(field counted_mib < "$folder/beneath")
+    if awk -v u="$used" -v c="$counted" 'BEGIN { d = u - c; if (d < 0) d = -d; exit !(u > 0 && d <= 0.01 * u) }'; then
+      ok "$name: equal results; of $used MiB the driver took, $counted MiB were counted"
+    else
+      cat "$folder/beneath"; fail "$name: the driver took $used MiB, $counted MiB were counted"
+    fi
+  done
+  names=()
 }

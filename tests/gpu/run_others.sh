@@ -6,9 +6,16 @@ others="$python $here/run_others.py"
 has_module() { "$python" -c "import $1" > /dev/null 2>&1; }
 if has_module jax; then
   # Memory taken as it is needed, so that the driver's figure moves; the default takes most of the card at once.
-  XLA_PYTHON_CLIENT_PREALLOCATE=false equal jax_default $others jax
-  XLA_PYTHON_CLIENT_ALLOCATOR=platform equal jax_platform $others jax
-  XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async XLA_PYTHON_CLIENT_PREALLOCATE=false equal jax_cuda_async $others jax
+  both jax_default env XLA_PYTHON_CLIENT_PREALLOCATE=false $others jax
+  both jax_platform env XLA_PYTHON_CLIENT_ALLOCATOR=platform $others jax
+  both jax_cuda_async env XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async XLA_PYTHON_CLIENT_PREALLOCATE=false $others jax
+else
+  skip "jax: not installed"
+fi
+if has_module cupy; then both cupy_default $others cupy; both cupy_async $others cupy_async; else skip "cupy: not installed"; fi
+if has_module numba.cuda; then both numba $others numba; else skip "numba: not installed"; fi
+both_done
+if has_module jax; then
   # BFC sizes itself to the limited total.
   if runs "$folder/jax" "$stowage" run --vram-limit 4G -- env XLA_PYTHON_CLIENT_PREALLOCATE=true $others jax 2> /dev/null ||
     grep -q '"digest"' "$folder/jax"; then
@@ -16,11 +23,7 @@ if has_module jax; then
   else
     fail jax_sizes_itself_to_the_limit
   fi
-else
-  skip "jax: not installed"
 fi
-if has_module cupy; then equal cupy_default $others cupy; equal cupy_async $others cupy_async; else skip "cupy: not installed"; fi
-if has_module numba.cuda; then equal numba $others numba; else skip "numba: not installed"; fi
 
 # A plain C program of the driver's interface: every road, with the real driver behind.
 road=$build/tests/shim/road

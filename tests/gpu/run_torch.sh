@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
-# Unmodified PyTorch beneath `stowage run`, its allocators: equal results, memory counted rightly.
+# Unmodified PyTorch beneath `stowage run`: its allocators, graphs, memory shared with another process, pinned memory, cuDNN's
+# search: equal results, memory counted rightly.
 . "$(dirname "$0")/run_lib.bash"
 need torch pytorch_beneath
 torch="$python $here/run_torch.py"
 unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
-equal torch_default $torch train
-PYTORCH_ALLOC_CONF=expandable_segments:True PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True equal torch_expandable $torch train
-PYTORCH_ALLOC_CONF=backend:cudaMallocAsync PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync equal torch_cudaMallocAsync $torch train
+both torch_default $torch train
+both torch_expandable env PYTORCH_ALLOC_CONF=expandable_segments:True PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True $torch train
+both torch_cudaMallocAsync env PYTORCH_ALLOC_CONF=backend:cudaMallocAsync PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync $torch train
+both torch_graphs $torch graphs
+both torch_ipc $torch ipc
+both torch_loader_pinned $torch loader
+both_done
+# It chooses by time: nothing beside it.
+both torch_cudnn_benchmark $torch cudnn
+both_done
 finish
