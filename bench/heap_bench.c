@@ -338,6 +338,33 @@ static long switches(void) {
   return u.ru_nivcsw;
 }
 
+/* Memory in huge pages, so that what the bench itself keeps disturbs little. */
+static void *roomy(uint64_t bytes) {
+  void *p = aligned_alloc(2 * MIB, (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB));
+  if (!p) exit(1);
+  (void)madvise(p, bytes, MADV_HUGEPAGE);
+  return p;
+}
+
+/* How far away memory is: mean ns, by the same clock, of one look at a random line among as many as
+ * n blocks have slabs (about 28 blocks each). What an allocator must pay at least to free a block
+ * it has not seen lately. */
+static double distance(uint64_t n) {
+  enum { LOOKS = 200000 };
+  uint64_t lines = n / 28 + 1, seed = n, sum = 0, seen = 0;
+  volatile uint64_t *table = roomy(lines * 64);
+  for (uint64_t i = 0; i < lines; i++) table[i * 8] = i;
+  for (int i = 0; i < LOOKS; i++) {
+    volatile uint64_t *line = &table[next(&seed) % lines * 8];
+    uint64_t t = clock_ns();
+    seen += *line;
+    uint64_t ns = clock_ns() - t;
+    sum += ns < 20000 ? ns : 0; /* the thread was not running */
+  }
+  free((void *)(uintptr_t)table);
+  return seen ? (double)sum / LOOKS : 0;
+}
+
 /* At n live: mean, median and p99.99 of single operations that made no page call, by the clock,
  * whose two looks are in it. Rounds of a thousand in which the thread was made to wait for another
  * program (involuntary switches, as the kernel counts them) are left out whole, and counted: that
@@ -346,7 +373,8 @@ static long switches(void) {
 static void many(uint64_t n) {
   enum { ROUND = 1000, TURNS = 600 };
   stow_heap *h = heap_on(64 * GIB);
-  uint64_t *live = malloc(n * sizeof *live), seed = n, count = 0, sum = 0, left_out = 0;
+  double far = distance(n);
+  uint64_t *live = roomy(n * sizeof *live), seed = n, count = 0, sum = 0, left_out = 0;
   uint32_t *took = malloc((size_t)ROUND * TURNS * 2 * sizeof *took);
   for (uint64_t i = 0; i < n; i++) {
     uint64_t bytes = 512 + next(&seed) % 8 * 512;
@@ -382,12 +410,13 @@ static void many(uint64_t n) {
     exit(1);
   }
   qsort(took, count, sizeof *took, by_value);
-  printf("case=live_%" PRIu64
-         " ours=%.0f unit=ns p50_ns=%u p50/log2n=%.1f p99.99_ns=%u (of 10000) ops=%" PRIu64
+  printf("case=live_%" PRIu64 " ours=%.0f unit=ns distance=%.0f p50_ns=%u p50/log2n=%.1f "
+                              "p99.99_ns=%u (of 10000) ops=%" PRIu64
          " book_bytes_per_block=%.1f (of 24, over 0.1%% of held and 1 MiB; %" PRIu64
          " of %d rounds disturbed)\n",
-         n, (double)sum / (double)count, took[count / 2], (double)took[count / 2] / log2((double)n),
-         took[count - count / 10000 - 1], count, per, left_out, TURNS);
+         n, (double)sum / (double)count, far, took[count / 2],
+         (double)took[count / 2] / log2((double)n), took[count - count / 10000 - 1], count, per,
+         left_out, TURNS);
   for (uint64_t i = 0; i < n; i++) must(stow_heap_free(h, live[i], NULL));
   free(live);
   free(took);

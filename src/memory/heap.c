@@ -311,8 +311,8 @@ HOT bool give_plain(lane *l, uint64_t ptr) {
   uint64_t offset = ptr - m->fine.base;
   bool gave;
   if (offset < m->fine.bytes) {
-    slab *b = m->slabs.at[offset >> SLAB_SHIFT];
-    gave = b ? give_block(l, m, b, ptr) : give_span(l, &m->fine, offset);
+    slab *b = &m->slabs.at[offset >> SLAB_SHIFT];
+    gave = b->slots ? give_block(l, m, b, ptr) : give_span(l, &m->fine, offset);
   } else {
     offset = ptr - m->main.base;
     gave = offset < m->main.bytes && give_span(l, &m->main, offset);

@@ -1,7 +1,6 @@
 /* Slab: blocks of one size in a span (slab.h). */
 #include "memory/slab.h"
 
-#include <stddef.h>
 #include <string.h>
 
 static const uint8_t class_units[SLAB_CLASSES] = {0,  1,  2,  3,  4,  5,  6,  7, 8,
@@ -11,17 +10,14 @@ uint32_t slab_class_units(uint32_t class) {
   return class_units[class];
 }
 
-static uint64_t record_bytes(uint32_t class) {
-  uint64_t marks = SLAB_UNITS / class_units[class] * sizeof(uint32_t);
-  return (offsetof(slab, marks) + marks + 63) / 64 * 64;
-}
+_Static_assert(sizeof(slab) == 64, "a slab is one cache line");
 
 stow_status slabs_open(slabs *s, const arena *a) {
   memset(s, 0, sizeof *s);
-  s->at_bytes = ((a->bytes >> SLAB_SHIFT) + 1) * sizeof(slab *);
-  s->store_bytes = (a->bytes >> SLAB_SHIFT) * record_bytes(1);
+  s->at_bytes = ((a->bytes >> SLAB_SHIFT) + 1) * sizeof(slab);
+  s->store_count = (a->bytes >> SLAB_SHIFT) * SLAB_UNITS;
   s->at = lazy_map(s->at_bytes);
-  s->store = lazy_map(s->store_bytes);
+  s->store = lazy_map(s->store_count * sizeof *s->store);
   if (s->at && s->store) return STOW_OK;
   slabs_close(s);
   return stow_fail(STOW_ERR_HOST_MEMORY, "slab: no room for their table");
@@ -36,12 +32,12 @@ static uint32_t next_slab(const arena *a, uint32_t i) {
 }
 
 static slab *slab_of(const slabs *s, const arena *a, uint32_t span_index) {
-  return s->at[a->spans[span_index].at / SLAB_UNITS];
+  return &s->at[a->spans[span_index].at / SLAB_UNITS];
 }
 
 void slabs_close(slabs *s) {
   lazy_unmap(s->at, s->at_bytes);
-  lazy_unmap(s->store, s->store_bytes);
+  lazy_unmap(s->store, s->store_count * sizeof *s->store);
   memset(s, 0, sizeof *s);
 }
 
@@ -66,25 +62,26 @@ void slab_filled(slabs *s, slab *b) {
 
 /* ---- coming and going ---- */
 
-static slab *record_new(slabs *s, uint32_t class) {
-  uint64_t bytes = record_bytes(class);
-  slab *b = s->spare[class];
-  if (b) {
-    s->spare[class] = b->next;
-    memset(b, 0, bytes);
-    return b;
+static uint32_t *marks_new(slabs *s, uint32_t class) {
+  uint32_t count = SLAB_UNITS / class_units[class];
+  if (s->spare[class]) {
+    uint32_t *marks = &s->store[s->spare[class] - 1];
+    s->spare[class] = marks[0];
+    memset(marks, 0, count * sizeof *marks);
+    return marks;
   }
-  if (s->store_bytes - s->store_used < bytes) return NULL;
-  b = (slab *)(void *)(s->store + s->store_used);
-  s->store_used += bytes;
-  return b;
+  if (s->store_count - s->store_used < count) return NULL;
+  s->store_used += count;
+  return &s->store[s->store_used - count];
 }
 
 stow_status slab_adopt(slabs *s, arena *a, uint32_t span_index, uint32_t class) {
   uint32_t slots = SLAB_UNITS / class_units[class];
-  slab *b = record_new(s, class);
-  if (!b) return stow_fail(STOW_ERR_HOST_MEMORY, "slab: no memory for a slab of %u blocks", slots);
-  b->base = span_addr(a, span_index);
+  slab *b = slab_of(s, a, span_index);
+  uint32_t *marks = marks_new(s, class);
+  if (!marks)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "slab: no memory for a slab of %u blocks", slots);
+  *b = (slab){.base = span_addr(a, span_index), .marks = marks};
   b->span = span_index;
   b->bytes = (uint32_t)class_units[class] << UNIT_SHIFT;
   b->inverse = (65536 + class_units[class] - 1u) / class_units[class];
@@ -92,7 +89,6 @@ stow_status slab_adopt(slabs *s, arena *a, uint32_t span_index, uint32_t class) 
   b->slots = (uint8_t)slots;
   for (uint32_t k = slots; k < 128; k++) b->busy[k / 64] |= UINT64_C(1) << (k & 63);
   a->spans[span_index].mark |= MARK_SLAB;
-  s->at[a->spans[span_index].at / SLAB_UNITS] = b;
   slab_list(s, b);
   return STOW_OK;
 }
@@ -100,10 +96,10 @@ stow_status slab_adopt(slabs *s, arena *a, uint32_t span_index, uint32_t class) 
 static void retire(slabs *s, arena *a, slab *b) {
   uint32_t span_index = b->span;
   slab_filled(s, b);
-  s->at[a->spans[span_index].at / SLAB_UNITS] = NULL;
   a->spans[span_index].mark &= ~MARK_SLAB;
-  b->next = s->spare[b->class];
-  s->spare[b->class] = b;
+  b->marks[0] = s->spare[b->class];
+  s->spare[b->class] = (uint32_t)(b->marks - s->store) + 1;
+  *b = (slab){0};
   arena_give(a, span_index);
 }
 
@@ -125,7 +121,7 @@ void slabs_trim(slabs *s, arena *a) {
 
 static stow_status check_one(const slabs *s, const arena *a, uint32_t i) {
   const slab *b = slab_of(s, a, i);
-  if (!b || b->span != i || b->base != span_addr(a, i) || span_units(a, i) != SLAB_UNITS)
+  if (b->slots == 0 || b->span != i || b->base != span_addr(a, i) || span_units(a, i) != SLAB_UNITS)
     return stow_fail(STOW_ERR_STATE, "slab of span %u: not where its span is", i);
   uint32_t used = 0;
   for (uint32_t k = 0; k < b->slots; k++) used += slab_busy(b, k);
@@ -166,5 +162,5 @@ uint64_t slabs_live_bytes(const slabs *s, const arena *a, uint64_t *span_total) 
 }
 
 uint64_t slabs_book_bytes(const slabs *s, const arena *a) {
-  return (arena_used_units(a) / SLAB_UNITS) * sizeof(slab *) + s->store_used;
+  return (arena_used_units(a) / SLAB_UNITS) * sizeof(slab) + s->store_used * sizeof *s->store;
 }

@@ -1,10 +1,11 @@
 /* Slab: a span of 64 KiB cut into equal blocks; requests to 16 KiB live in one.
  *
  * One set of slabs per stream and tier, guarded by the lane's lock. A slab begins at a multiple of
- * its size in its arena, so `at` finds it from any address in it with one load. A block costs one
- * bit and four bytes. A new slab is cut only when every other of its class is full, and at most one
- * of a class stands empty; the rest go back to the arena. So a class has never more slabs than its
- * blocks needed at their peak, and one. */
+ * its size in its arena, so any address in it tells which element of `at` is its own: freeing a
+ * block of millions meets one cache line that it has not seen lately. A block costs one bit and
+ * four bytes, a slab a line. A new slab is cut only when every other of its class is full, and at
+ * most one of a class stands empty; the rest go back to the arena. So a class has never more slabs
+ * than its blocks needed at their peak, and one. */
 #ifndef MEMORY_SLAB_H
 #define MEMORY_SLAB_H
 
@@ -16,27 +17,29 @@
 #define SLAB_UNITS_MAX 32u /* largest block: 16 KiB */
 #define BLOCK_NONE     UINT32_MAX
 
-/* All that a hot alloc or free touches is in one cache line. */
+/* One cache line. */
 typedef struct slab {
   stow_addr base;
   struct slab *prev, *next; /* its neighbours among those of its class with room */
   uint64_t busy[2];         /* blocks past the last count as busy for ever */
+  uint32_t *marks;          /* flags and tag of each block, as in span.mark */
   uint32_t span;
-  uint32_t bytes;   /* of a block */
-  uint32_t inverse; /* 65536 / units of a block, rounded up */
-  uint8_t class, slots, used;
-  bool listed, odd; /* odd: a block's mark may have flags */
-  uint32_t marks[]; /* flags and tag of each block, as in span.mark */
+  uint32_t bytes;       /* of a block */
+  uint32_t inverse;     /* 65536 / units of a block, rounded up */
+  uint8_t class, slots; /* 0 slots: there is no slab here */
+  uint8_t used;
+  bool listed : 1, odd : 1; /* odd: a block's mark may have flags */
 } __attribute__((aligned(64))) slab;
 
 typedef struct slabs {
   slab *room[SLAB_CLASSES];  /* with a free block, by class */
   slab *empty[SLAB_CLASSES]; /* the one that was empty last, and may be again; NULL none */
-  slab **at;                 /* by SLAB_UNITS of the arena's addresses; NULL none */
-  /* Records of slabs: cut off one after another, kept by class when their slab is gone. */
-  char *store;
-  uint64_t store_used, store_bytes, at_bytes;
-  slab *spare[SLAB_CLASSES];
+  slab *at;                  /* by SLAB_UNITS of the arena's addresses */
+  /* Marks of slabs: cut off one after another, kept by class when their slab is gone. The first of
+   * those kept says which is next. */
+  uint32_t *store;
+  uint64_t store_used, store_count, at_bytes; /* of marks, but at_bytes */
+  uint32_t spare[SLAB_CLASSES];               /* where in the store, and 1; 0 none */
 } slabs;
 
 /* 1.. for units 1..SLAB_UNITS_MAX. Steps of one unit to 4 KiB, then four to an octave: at most a
@@ -67,8 +70,10 @@ void slab_filled(slabs *s, slab *b);
 void slab_drained(slabs *s, arena *a, slab *b);
 void slab_list(slabs *s, slab *b);
 
+/* The slab an address of the arena lies in; NULL none. */
 static inline slab *slab_at(const slabs *s, const arena *a, stow_addr addr) {
-  return s->at ? s->at[(addr - a->base) >> SLAB_SHIFT] : NULL;
+  slab *b = s->at + ((addr - a->base) >> SLAB_SHIFT);
+  return b->slots ? b : NULL;
 }
 
 /* A block of a slab with room. */
