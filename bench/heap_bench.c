@@ -411,7 +411,7 @@ static void many(uint64_t n) {
   }
   qsort(took, count, sizeof *took, by_value);
   printf("case=live_%" PRIu64 " ours=%.0f unit=ns distance=%.0f p50_ns=%u p50/log2n=%.1f "
-                              "p99.99_ns=%u (of 10000) ops=%" PRIu64
+         "p99.99_ns=%u (of 10000) ops=%" PRIu64
          " book_bytes_per_block=%.1f (of 24, over 0.1%% of held and 1 MiB; %" PRIu64
          " of %d rounds disturbed)\n",
          n, (double)sum / (double)count, far, took[count / 2],

@@ -8,7 +8,7 @@
  *   free   not given out, pages behind all of it
  *   bare   not given out, nothing behind it: whole slots
  *   stale  not given out, still mapped to pages that have gone elsewhere: whole slots. Becomes bare
- *          when its ticket has passed and it is unmapped.
+ *          by being unmapped, once its ticket has passed: where a request goes, or when idle.
  * Neighbours are never both free, nor both bare. A page is wholly free exactly if one free span
  * covers it, so pages need no counters and the hot path never looks at them.
  *

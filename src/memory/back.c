@@ -26,8 +26,9 @@
  *    page, not by the byte.
  *  - A page moves by being mapped at its new address while the old one stays mapped (an alias, the
  *    stale span), so that nothing waits: the same stream's order makes it right, another stream is
- *    made to wait for an event on the device. The old address is unmapped when its ticket has
- *    passed. */
+ *    made to wait for an event on the device. The old address is unmapped when it is wanted again
+ *    and its ticket has passed, only as far as it is wanted, or when nobody has asked for a page in
+ *    a while: most never are wanted, and unmapping was a third of the cost of a move. */
 #include "memory/arena.h"
 
 #define PAGE_PART 48 /* a page made for a request is at most 1/48 of it, */
@@ -79,6 +80,58 @@ bool pages_fit(const arena *a, uint32_t at, uint32_t units) {
   return o == 0 || order_bytes(a, o) <= most;
 }
 
+/* ---- stale spans ---- */
+
+/* Slots of what is mapped at `slot`, the first of them. */
+static uint32_t slots_at(const arena *a, uint32_t slot) {
+  return 1u << pool_page(a->pool, a->slots[slot] - 1)->order;
+}
+
+static uint32_t stale_ticket(const arena *a, uint32_t i) {
+  return a->stale_tickets[slot_of(a, a->spans[i].at)];
+}
+
+/* The ticket of stale span i has passed: nothing uses its addresses any more. */
+static void stale_passed(arena *a, uint32_t i) {
+  uint32_t first = slot_of(a, a->spans[i].at), last = first + slot_of(a, span_units(a, i));
+  uint32_t ticket = a->stale_tickets[first];
+  for (uint32_t slot = first; slot < last; slot += slots_at(a, slot)) {
+    page *g = pool_page(a->pool, a->slots[slot] - 1);
+    if (ticket == 0 || g->ticket != ticket) continue;
+    order_drop(a->order, ticket);
+    g->ticket = 0;
+  }
+  a->stale_tickets[first] = 0;
+  order_drop(a->order, ticket);
+}
+
+/* Unmaps what is mapped at slots [from, to) of stale span i, which has passed, and makes it bare.
+ */
+static stow_status stale_unmap(arena *a, uint32_t i, uint32_t from, uint32_t to) {
+  uint32_t low = slot_of(a, a->spans[i].at), high;
+  for (uint32_t n; low + (n = slots_at(a, low)) <= from;) low += n; /* mappings go whole */
+  for (high = low; high < to;) high += slots_at(a, high);
+  uint32_t cut = span_cut(a, i, slot_unit(a, low), slot_unit(a, high - low), SPAN_STALE);
+  if (cut == 0) return stow_fail(STOW_ERR_HOST_MEMORY, "arena: its span table is full");
+  stow_addr at = slot_addr(a, low);
+  uint64_t bytes = slot_addr(a, high) - at;
+  stow_status status = device_unmap(a->pool->device, at, bytes);
+  if (status != STOW_OK) {
+    list_add(a, &a->stale, cut);
+    return status;
+  }
+  atomic_fetch_add_explicit(&a->pool->unmaps, 1, memory_order_relaxed);
+  if (a->unmapped) a->unmapped(a->owner, at, bytes, (stow_tier)a->tier);
+  for (uint32_t slot = low, count; slot < high; slot += count) {
+    count = slots_at(a, slot);
+    pool_page(a->pool, a->slots[slot] - 1)->maps--;
+    for (uint32_t k = 0; k < count; k++) a->slots[slot + k] = 0;
+  }
+  a->spans[cut].mark = SPAN_BARE;
+  span_settle(a, cut);
+  return STOW_OK;
+}
+
 /* ---- planning ---- */
 
 typedef struct candidate {
@@ -98,7 +151,7 @@ static uint64_t missing_under(const arena *a, uint32_t run, uint32_t at, uint32_
   uint64_t slots = 0;
   for (uint32_t i = run; a->spans[i].at < at + units; i = a->spans[i].next) {
     uint32_t end = a->spans[a->spans[i].next].at;
-    if (span_state_of(&a->spans[i]) != SPAN_BARE || end <= at) continue;
+    if (span_state_of(&a->spans[i]) == SPAN_FREE || end <= at) continue;
     uint32_t from = a->spans[i].at > at ? a->spans[i].at : at;
     uint32_t to = end < at + units ? end : at + units;
     slots += slot_of(a, to - 1) - slot_of(a, from) + 1;
@@ -106,22 +159,38 @@ static uint64_t missing_under(const arena *a, uint32_t run, uint32_t at, uint32_
   return slots * a->pool->page_bytes;
 }
 
+/* Largest page behind a window inside one run, whose free spans alone have pages of their own. */
+static uint8_t order_in_run(const arena *a, uint32_t run, uint32_t at, uint32_t units) {
+  uint8_t most = 0;
+  for (uint32_t i = run; a->spans[i].at < at + units; i = a->spans[i].next) {
+    uint32_t end = a->spans[a->spans[i].next].at;
+    if (span_state_of(&a->spans[i]) != SPAN_FREE || end <= at) continue;
+    uint32_t from = a->spans[i].at > at ? a->spans[i].at : at;
+    uint8_t o = order_behind(a, from, (end < at + units ? end : at + units) - from);
+    if (o > most) most = o;
+  }
+  return most;
+}
+
 static void consider(const arena *a, candidate *best, uint32_t run, uint32_t at, uint32_t units,
                      uint64_t length) {
-  if (!pages_fit(a, at, units)) return;
+  uint8_t behind = a->coarse ? order_in_run(a, run, at, units) : 0;
+  uint64_t bytes = (uint64_t)units << UNIT_SHIFT;
+  if (behind > 0 && order_bytes(a, behind) > PAGE_OVER * bytes) return;
   candidate c = {{at, units, missing_under(a, run, at, units), run}, false, length};
-  uint8_t behind = a->coarse ? order_behind(a, at, units) : 0;
-  c.over = behind > 0 && order_bytes(a, behind) > (uint64_t)units << UNIT_SHIFT;
+  c.over = behind > 0 && order_bytes(a, behind) > bytes;
   if (best->w.units == 0 || better(&c, best)) *best = c;
 }
 
+/* Whether span i can be part of a window: a stale one can when nothing uses it any more. */
 static bool loose(const arena *a, uint32_t i) {
   uint32_t state = span_state_of(&a->spans[i]);
-  return state == SPAN_FREE || state == SPAN_BARE;
+  return state == SPAN_FREE || state == SPAN_BARE ||
+         (state == SPAN_STALE && stale_ticket(a, i) == 0);
 }
 
-/* Bare spans looked at in one plan, the tail not counted: bounds the cost where thousands of holes
- * were stripped. */
+/* Bare spans, and stale ones, looked at in one plan, the tail not counted: bounds the cost where
+ * thousands of holes were stripped. */
 #define PLAN_MAX 512
 
 static void consider_run(const arena *a, candidate *best, uint32_t bare, uint32_t units,
@@ -143,13 +212,27 @@ static void consider_run(const arena *a, candidate *best, uint32_t bare, uint32_
       consider(a, best, low, starts[k], units, length);
 }
 
+/* Finds out which stale spans nothing uses any more. */
+static void ask_tickets(arena *a) {
+  int looked = 0;
+  for (uint32_t i = a->stale; i != 0 && looked < PLAN_MAX; i = a->spans[i].b, looked++) {
+    uint32_t ticket = stale_ticket(a, i);
+    /* An error is met by who waits. */
+    if (ticket != 0 && order_query(a->order, ticket) == STOW_OK) stale_passed(a, i);
+  }
+}
+
 bool arena_plan(arena *a, window *w, uint32_t units, uint32_t align) {
   candidate best = {{0, 0, 0, 0}, false, 0};
   uint32_t last = a->spans[1].prev;
+  ask_tickets(a);
   if (span_state_of(&a->spans[last]) == SPAN_BARE) consider_run(a, &best, last, units, align);
   int looked = 0;
   for (uint32_t i = a->bare; i != 0 && looked < PLAN_MAX; i = a->spans[i].b, looked++)
     if (i != last) consider_run(a, &best, i, units, align);
+  looked = 0;
+  for (uint32_t i = a->stale; i != 0 && looked < PLAN_MAX; i = a->spans[i].b, looked++)
+    if (loose(a, i)) consider_run(a, &best, i, units, align);
   *w = best.w;
   return best.w.units != 0;
 }
@@ -244,14 +327,14 @@ static stow_status back_range(arena *a, uint32_t bare, uint32_t from, uint32_t t
 stow_status arena_back(arena *a, uint32_t *out, const window *w) {
   uint32_t end = w->at + w->units, i = w->run;
   while (a->spans[i].at < end) {
-    uint32_t span_end = a->spans[a->spans[i].next].at;
-    if (span_state_of(&a->spans[i]) != SPAN_BARE || span_end <= w->at) {
+    uint32_t span_end = a->spans[a->spans[i].next].at, state = span_state_of(&a->spans[i]);
+    if (state == SPAN_FREE || span_end <= w->at) {
       i = a->spans[i].next;
       continue;
     }
     uint32_t from = slot_of(a, a->spans[i].at > w->at ? a->spans[i].at : w->at);
     uint32_t to = slot_of(a, (span_end < end ? span_end : end) - 1) + 1;
-    STOW_TRY(back_range(a, i, from, to, w));
+    STOW_TRY(state == SPAN_STALE ? stale_unmap(a, i, from, to) : back_range(a, i, from, to, w));
     i = w->run; /* joined with its neighbours: only the run's first span is sure to be there */
   }
   for (i = w->run; a->spans[a->spans[i].next].at <= w->at;) i = a->spans[i].next;
@@ -307,6 +390,8 @@ static void avoid(const arena *a, const window *keep, uint32_t *from, uint32_t *
   if (low > *from) {
     const page *g = a->slots[low] ? pool_page(a->pool, a->slots[low] - 1) : NULL;
     *to = g && g->slot < low ? g->slot : low;
+  } else if (high >= *to) {
+    *from = *to;
   } else {
     const page *g = a->slots[high - 1] ? pool_page(a->pool, a->slots[high - 1] - 1) : NULL;
     *from = g ? g->slot + (1u << g->order) : high;
@@ -373,33 +458,12 @@ uint64_t arena_strip(arena *a, uint64_t bytes, const window *keep, stow_status *
 stow_status arena_reap(arena *a, bool wait) {
   for (uint32_t i = a->stale, after; i != 0; i = after) {
     after = a->spans[i].b;
-    uint32_t from = slot_of(a, a->spans[i].at), to = from + slot_of(a, span_units(a, i));
-    uint32_t ticket = a->stale_tickets[from];
+    uint32_t ticket = stale_ticket(a, i), from = slot_of(a, a->spans[i].at);
     stow_status status = wait ? order_wait(a->order, ticket) : order_query(a->order, ticket);
     if (status == STOW_ERR_NOT_READY) continue;
     STOW_TRY(status);
-    STOW_TRY(
-        device_unmap(a->pool->device, slot_addr(a, from), slot_addr(a, to) - slot_addr(a, from)));
-    atomic_fetch_add_explicit(&a->pool->unmaps, 1, memory_order_relaxed);
-    if (a->unmapped)
-      a->unmapped(a->owner, slot_addr(a, from), slot_addr(a, to) - slot_addr(a, from),
-                  (stow_tier)a->tier);
-    for (uint32_t slot = from; slot < to;) {
-      page *g = pool_page(a->pool, a->slots[slot] - 1);
-      uint32_t count = 1u << g->order;
-      g->maps--;
-      if (g->ticket == ticket) {
-        order_drop(a->order, ticket);
-        g->ticket = 0;
-      }
-      for (uint32_t k = 0; k < count; k++) a->slots[slot + k] = 0;
-      slot += count;
-    }
-    a->stale_tickets[from] = 0;
-    order_drop(a->order, ticket);
-    list_remove(a, &a->stale, i);
-    a->spans[i].mark = SPAN_BARE;
-    span_settle(a, i);
+    stale_passed(a, i);
+    STOW_TRY(stale_unmap(a, i, from, from + slot_of(a, span_units(a, i))));
   }
   return STOW_OK;
 }

@@ -1,8 +1,8 @@
 /* Background: one thread of the heap's own. It makes pages ahead of need (a host page of 1 GiB
- * takes 0.2 to 0.3 s, a vram page 7.5 ms while streams are busy), unmaps what is stale, frees what
- * waited, gives the device back what lies cached beyond the reserve when nobody has asked for a
- * page in a while, and brings spilled allocations back when there is a gate. It is woken after page
- * work and looks on its own ten times a second. */
+ * takes 0.2 to 0.3 s, a vram page 7.5 ms while streams are busy), frees what waited, and brings
+ * spilled allocations back when there is a gate; when nobody has asked for a page in a while it
+ * unmaps what is stale and gives the device back what lies cached beyond the reserve. It is woken
+ * after page work and looks on its own ten times a second. */
 #include <errno.h>
 #include <time.h>
 
@@ -32,11 +32,14 @@ static void fill(heap *h) {
  * training step or a token takes less, so what a loop is going to use again stays. */
 #define IDLE_LOOKS 10
 
-static void release(heap *h) {
+static bool idle(heap *h) {
   uint64_t takes = atomic_load_explicit(&h->pool.takes, memory_order_relaxed);
   if (takes != h->idle_takes) h->idle_looks = 0;
   h->idle_takes = takes;
-  if (h->idle_looks < IDLE_LOOKS && ++h->idle_looks < IDLE_LOOKS) return;
+  return h->idle_looks == IDLE_LOOKS || ++h->idle_looks == IDLE_LOOKS;
+}
+
+static void release(heap *h) {
   for (int t = 0; t < POOL_TIERS; t++) {
     lock_take(&h->pool.lock);
     uint64_t cached = h->pool.tier[t].cached;
@@ -47,10 +50,13 @@ static void release(heap *h) {
   }
 }
 
-static void tidy(heap *h) {
+static void tidy(heap *h, bool all) {
   stow_status status;
   if (!lock_try(&h->lock)) return; /* somebody is at it already */
-  heap_settle(h, false, &status);
+  if (all)
+    heap_settle(h, false, &status);
+  else
+    heap_poll(h, &status);
   heap_unlock(h);
   heap_lose(h, status);
   if (h->gate.close && h->host_limit > 0) {
@@ -77,9 +83,10 @@ static void *background_run(void *user) {
     h->wake_now = false;
     if (h->stop) break;
     pthread_mutex_unlock(&h->wake_lock);
-    if (!atomic_load(&h->dead) && atomic_load(&h->lane_count) > 0) tidy(h);
+    bool resting = !woken && idle(h);
+    if (!atomic_load(&h->dead) && atomic_load(&h->lane_count) > 0) tidy(h, resting);
     if (!atomic_load(&h->dead)) fill(h);
-    if (!atomic_load(&h->dead) && !woken) release(h);
+    if (!atomic_load(&h->dead) && resting) release(h);
     pthread_mutex_lock(&h->wake_lock);
   }
   pthread_mutex_unlock(&h->wake_lock);

@@ -41,6 +41,19 @@ uint64_t heap_strip(heap *h, stow_tier tier, uint64_t bytes, const lane *but) {
   return got;
 }
 
+void heap_poll(heap *h, stow_status *status) {
+  uint32_t n = atomic_load(&h->lane_count);
+  *status = STOW_OK;
+  for (uint32_t i = 0; i < n; i++) {
+    lane *l = atomic_load(&h->lanes[i]);
+    stow_status s = STOW_OK;
+    latch_take(&l->lock);
+    if (l->queue_count > 0) lane_poll(l, false, &s);
+    latch_give(&l->lock);
+    if (s != STOW_OK) *status = s;
+  }
+}
+
 bool heap_settle(heap *h, bool wait, stow_status *status) {
   bool any = false;
   uint32_t n = atomic_load(&h->lane_count);
@@ -107,8 +120,6 @@ static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier 
   arena *a = request_units(r) < FINE_UNITS ? &m->fine : &m->main;
   lane_poll(l, false, &status);
   lane_flush(l);
-  STOW_TRY(arena_reap(&m->fine, false));
-  STOW_TRY(arena_reap(&m->main, false));
   at->lacking = 0;
   if ((*ptr = lane_take(l, r, tier)) != 0) return STOW_OK;
   if (!arena_plan(a, &at->w, request_units(r), request_align(r))) {

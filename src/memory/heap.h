@@ -261,7 +261,9 @@ uint64_t lane_adopt(lane *l, const request *r, stow_tier tier, uint32_t i);
 stow_status heap_grow(uint64_t *ptr, heap *h, lane *l, const request *r);
 /* Strips every lane's free pages of a tier into the pool until `bytes` went there. Heap locked. */
 uint64_t heap_strip(heap *h, stow_tier tier, uint64_t bytes, const lane *but);
-/* Frees what waits and unmaps what is stale, waiting for events. Heap locked. */
+/* Frees what has waited for its events. Heap locked. */
+void heap_poll(heap *h, stow_status *status);
+/* The same, and unmaps what is stale; with `wait`, waits for events. Heap locked. */
 bool heap_settle(heap *h, bool wait, stow_status *status);
 
 /* ---- events.c ---- */

@@ -23,7 +23,7 @@ typedef struct page {
   uint32_t slot;         /* where it is at home: first slot in its arena */
   uint32_t ticket;       /* 0, or the point after which its old addresses are out of use */
   uint16_t arena;        /* its arena's id; meaningless while cached */
-  _Atomic uint16_t maps; /* addresses it is mapped at, home included */
+  _Atomic uint32_t maps; /* addresses it is mapped at, home included */
   uint8_t order, tier;
   bool cached;
 } page;

@@ -122,6 +122,45 @@ TEST(heap_moves_free_pages_under_a_new_range)
   shut(h, d);
 }
 
+/* Moving pages leaves their old addresses mapped; a request that wants some of those back unmaps
+ * those and no others, and what was moved keeps its bytes. */
+TEST(heap_unmaps_old_addresses_only_where_they_are_wanted_again)
+{
+  stow_device *d = card(24 * MIB, 0);
+  stow_heap *h = open_on(d, 0);
+  char back[64];
+  uint64_t a = need(h, 16 * MIB, NULL), guard = need(h, 2 * MIB, NULL);
+  CHECK_OK(stow_heap_free(h, a, NULL));
+  uint64_t moved = need(h, 20 * MIB, NULL); /* 3 pages new, 7 of a's 8 */
+  CHECK_OK(d->ops->stream_sync(d, NULL));
+  CHECK_U64(stats_of(h).unmaps, 0);
+  CHECK_OK(stow_heap_free(h, moved, NULL));
+  moved = need(h, 18 * MIB, NULL); /* leaves the last page free, as the last of a's is */
+  CHECK_OK(d->ops->fill(d, moved, 7, 18 * MIB, NULL));
+  CHECK_OK(d->ops->stream_sync(d, NULL));
+  uint64_t two = need(h, 4 * MIB, NULL);
+  CHECK_U64(two, a + 12 * MIB); /* where a page is left, and the address before it */
+  stow_sim_counts c;
+  CHECK_OK(stow_sim_get_counts(d, &c));
+  CHECK_U64(c.unmap, 1);
+  CHECK_U64(stats_of(h).unmaps, 1);
+  CHECK_OK(d->ops->fill(d, two, 9, 4 * MIB, NULL));
+  for (uint64_t at = 0; at < 18 * MIB; at += 2 * MIB) {
+    CHECK_OK(d->ops->copy(d, (stow_addr)(uintptr_t)back, moved + at, sizeof back, NULL));
+    CHECK_OK(d->ops->stream_sync(d, NULL));
+    CHECK(back[0] == 7 && back[63] == 7);
+  }
+  CHECK_OK(stow_heap_check(h));
+  uint64_t *all[] = {&moved, &two, &guard};
+  for (int i = 0; i < 3; i++) CHECK_OK(stow_heap_free(h, *all[i], NULL));
+  uint64_t released = 0; /* a page goes only when it is mapped nowhere: the rest is unmapped now */
+  CHECK_OK(stow_heap_trim(h, 0, &released));
+  CHECK_U64(released, 24 * MIB);
+  CHECK_OK(stow_sim_get_counts(d, &c));
+  CHECK_U64(c.violations, 0);
+  shut(h, d);
+}
+
 TEST(heap_passes_memory_to_another_stream_only_after_its_event)
 {
   stow_device *d = card(64 * MIB, 0);
