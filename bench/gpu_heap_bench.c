@@ -1,9 +1,10 @@
-/* The heap on a card: the hot pair, churn, and a recorded loop really allocated with work on it.
+/* The heap on a card: the hot pair, churn, what runs of pages cost, and recorded loops really
+ * allocated with work on them.
  *
- * A recording is named by the argument or STOWAGE_RECORDING; it is replayed at a limit of 1.01
+ * Recordings are named by the arguments or STOWAGE_RECORDING; each is replayed at a limit of 1.01
  * times its peak live bytes: every allocation is made and filled on its stream, and what alloc and
- * free took after the first three iterations is set against the recorded time of the same stretch.
- */
+ * free took from the fourth iteration on (where none are marked: after the peak, as loops_bench
+ * counts) is set against the recorded time of the same stretch. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,29 @@ static uint64_t next(uint64_t *state) {
   return z ^ (z >> 31);
 }
 
+/* 2000 live blocks of 2^9 to 2^26 bytes, one replaced at a time; the mean, as torch_pairs.py takes
+ * it of the same sizes, after half as many that do not count. */
+static uint64_t size_of(uint64_t *seed) {
+  uint64_t least = UINT64_C(1) << (9 + next(seed) % 17);
+  return least + next(seed) % least;
+}
+
+static void churn(stow_heap *h) {
+  enum { LIVE = 2000, COUNT = 200000 };
+  static uint64_t live[LIVE];
+  uint64_t seed = 1, began = 0;
+  for (int i = 0; i < LIVE; i++) must(stow_heap_alloc(&live[i], h, size_of(&seed), NULL));
+  for (int i = -COUNT / 2; i < COUNT; i++) {
+    if (i == 0) began = clock_ns();
+    uint64_t *p = &live[next(&seed) % LIVE];
+    must(stow_heap_free(h, *p, NULL));
+    must(stow_heap_alloc(p, h, size_of(&seed), NULL));
+  }
+  printf("case=gpu_churn_2000_live_2^9..2^26 ours=%.1f unit=ns\n",
+         (double)(clock_ns() - began) / COUNT);
+  for (int i = 0; i < LIVE; i++) must(stow_heap_free(h, live[i], NULL));
+}
+
 static void hot(void) {
   stow_heap *h = heap_of(0);
   for (uint64_t bytes = 512; bytes <= 64 * MIB; bytes *= 8) {
@@ -57,28 +81,55 @@ static void hot(void) {
     }
     printf("case=gpu_hot_pair_%" PRIu64 " ours=%.1f unit=ns\n", bytes, best);
   }
-  enum { LIVE = 2000 };
-  static uint64_t live[LIVE];
-  uint64_t seed = 3;
-  double best = 1e30;
-  for (int i = 0; i < LIVE; i++)
-    must(stow_heap_alloc(&live[i], h, UINT64_C(1) << (9 + next(&seed) % 18), NULL));
-  for (int round = 0; round < 50; round++) {
-    uint64_t t = clock_ns();
-    for (int i = 0; i < 5000; i++) {
-      uint64_t r = next(&seed), *p = &live[r % LIVE];
-      must(stow_heap_free(h, *p, NULL));
-      must(stow_heap_alloc(p, h, UINT64_C(1) << (9 + (r >> 32) % 18), NULL));
-    }
-    double ns = (double)(clock_ns() - t) / 5000;
-    if (ns < best) best = ns;
-  }
-  printf("case=gpu_churn_2000_live_2^9..2^26 ours=%.1f unit=ns\n", best);
-  for (int i = 0; i < LIVE; i++) must(stow_heap_free(h, live[i], NULL));
+  churn(h);
   must(stow_heap_close(h));
 }
 
-static uint64_t peak_of(const recording *r) {
+/* ---- runs of pages: map each, then one call for access and one to unmap ---- */
+
+enum { RUN_MAX = 512, RUN_ROUNDS = 9 };
+
+static int by_value(const void *x, const void *y) {
+  uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
+  return a < b ? -1 : a > b;
+}
+
+static double median_us(uint64_t *ns, int pages) {
+  qsort(ns, RUN_ROUNDS, sizeof *ns, by_value);
+  return (double)ns[RUN_ROUNDS / 2] / 1e3 / pages;
+}
+
+static void run_of(int pages, uint64_t bytes) {
+  static stow_page page[RUN_MAX];
+  const stow_device_ops *ops = device->ops;
+  uint64_t took[3][RUN_ROUNDS];
+  stow_addr at;
+  must(ops->reserve(device, &at, (uint64_t)pages * bytes, 0));
+  for (int i = 0; i < pages; i++) must(ops->page_create(device, &page[i], bytes, STOW_TIER_VRAM));
+  for (int round = 0; round < RUN_ROUNDS; round++) {
+    uint64_t t = clock_ns();
+    for (int i = 0; i < pages; i++)
+      must(ops->map(device, at + (uint64_t)i * bytes, bytes, page[i]));
+    took[0][round] = clock_ns() - t, t = clock_ns();
+    must(ops->access(device, at, (uint64_t)pages * bytes));
+    took[1][round] = clock_ns() - t, t = clock_ns();
+    must(ops->unmap(device, at, (uint64_t)pages * bytes));
+    took[2][round] = clock_ns() - t;
+  }
+  for (int i = 0; i < pages; i++) must(ops->page_release(device, page[i]));
+  must(ops->unreserve(device, at, (uint64_t)pages * bytes));
+  printf("case=gpu_run_%dx%" PRIu64 "_MiB map=%.2f access=%.1f unmap=%.1f unit=us/page\n", pages,
+         bytes / MIB, median_us(took[0], pages), median_us(took[1], pages),
+         median_us(took[2], pages));
+}
+
+static void runs(void) {
+  for (int pages = 1; pages <= RUN_MAX; pages *= 8) run_of(pages, 2 * MIB);
+  for (int pages = 1; pages <= RUN_MAX / 8; pages *= 8) run_of(pages, 8 * MIB);
+}
+
+/* The peak of live bytes, and the event after it. */
+static uint64_t peak_of(const recording *r, size_t *after) {
   map sizes = {0};
   uint64_t live = 0, peak = 0, bytes;
   for (size_t i = 0; i < r->event_count; i++) {
@@ -87,7 +138,7 @@ static uint64_t peak_of(const recording *r) {
       bytes = (e->bytes + 511) / 512 * 512;
       must(map_put(&sizes, e->addr, bytes));
       live += bytes;
-      if (live > peak) peak = live;
+      if (live > peak) peak = live, *after = i + 1;
     } else if (e->kind == EVENT_FREE && map_remove(&sizes, e->addr, &bytes)) {
       live -= bytes;
     }
@@ -96,19 +147,35 @@ static uint64_t peak_of(const recording *r) {
   return peak;
 }
 
+/* The fourth time the first mark begins; `otherwise` where there are no four. */
+static size_t fourth(const recording *r, size_t otherwise) {
+  uint32_t first = 0;
+  int seen = 0;
+  for (size_t i = 0; i < r->event_count; i++) {
+    if (r->events[i].kind != EVENT_MARK_BEGIN) continue;
+    uint32_t name = event_origin(r, &r->events[i])->tag_id;
+    if (seen == 0) first = name;
+    if (name == first && ++seen == 4) return i;
+  }
+  return otherwise;
+}
+
 static void replay(const char *path) {
   recording r;
   recording_init(&r, 0);
   must(recording_read(&r, path, KIND_AUTO, NULL));
-  uint64_t peak = peak_of(&r), limit = (uint64_t)((double)peak * 1.01) / (2 * MIB) * (2 * MIB);
+  size_t from = 0;
+  uint64_t peak = peak_of(&r, &from),
+           limit = (uint64_t)((double)peak * 1.01) / (2 * MIB) * (2 * MIB);
   stow_heap *h = heap_of(limit);
   map ptrs = {0};
-  uint64_t spent = 0, began = r.events[0].time_ns, waits = 0, p, marks = 0;
+  uint64_t spent = 0, began = r.events[0].time_ns, waits = 0, p;
+  from = fourth(&r, from);
   stow_stream stream;
   must(device->ops->stream_create(device, &stream));
   for (size_t i = 0; i < r.event_count; i++) {
     const event *e = &r.events[i];
-    if (e->kind == EVENT_MARK_BEGIN && ++marks == 6) { /* two marks an iteration */
+    if (i == from) {
       spent = 0;
       began = e->time_ns;
       stow_heap_stats s;
@@ -130,9 +197,10 @@ static void replay(const char *path) {
   double recorded = (double)(r.events[r.event_count - 1].time_ns - began);
   stow_heap_stats s;
   must(stow_heap_get_stats(h, &s));
-  printf("case=gpu_replay ours=%.2f peer=recorded_ms:%.0f ratio=%.4f unit=ms limit/peak=%.4f "
+  const char *name = strrchr(path, '/');
+  printf("case=gpu_replay_%s ours=%.2f peer=recorded_ms:%.0f ratio=%.4f unit=ms limit/peak=%.4f "
          "creates=%" PRIu64 " maps=%" PRIu64 " unmaps=%" PRIu64 " waits=%" PRIu64 "\n",
-         (double)spent / 1e6, recorded / 1e6, (double)spent / recorded,
+         name ? name + 1 : path, (double)spent / 1e6, recorded / 1e6, (double)spent / recorded,
          (double)limit / (double)peak, s.page_creates, s.maps, s.unmaps, s.event_waits - waits);
   size_t at = 0;
   uint64_t key;
@@ -144,7 +212,7 @@ static void replay(const char *path) {
 }
 
 int main(int argc, char **argv) {
-  const char *path = argc > 1 ? argv[1] : getenv("STOWAGE_RECORDING");
+  char *path = getenv("STOWAGE_RECORDING");
   const char *name = getenv("STOWAGE_TEST_DEVICE");
   int count = 0;
   if (!name && (stow_device_count(&count) != STOW_OK || count == 0)) {
@@ -153,9 +221,10 @@ int main(int argc, char **argv) {
   }
   must(stow_device_open(&device, name ? name : "0"));
   hot();
-  if (path)
-    replay(path);
-  else
+  runs();
+  for (int i = 1; i < argc; i++) replay(argv[i]);
+  if (argc == 1 && path) replay(path);
+  if (argc == 1 && !path)
     puts("case=gpu_replay: no recording named (argument, or STOWAGE_RECORDING)");
   must(stow_device_close(device));
   return 0;
