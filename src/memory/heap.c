@@ -3,6 +3,9 @@
  * A hot pair takes its lane's latch twice and touches no page: a small block comes from the slab of
  * its class and goes back to it, a span freed last serves the next request of its length. Whatever
  * is rarer (a listener, another stream, moved pages, nothing free) is out of line below. */
+#ifdef STOWAGE_CHECKS
+#include <dlfcn.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,9 +138,17 @@ static stow_status site_tell(heap *h, uint64_t ptr, stow_status status) {
   const uint64_t *site = map_get(&h->sites, ptr);
   uint64_t caller = site ? *site : 0;
   lock_give(&h->lock);
-  return caller ? stow_fail(status, "%s (allocated by the code at 0x%llx)", why,
-                            (unsigned long long)caller)
-                : status;
+  if (!caller) return status;
+  Dl_info in;
+  bool known = dladdr((void *)(uintptr_t)caller, &in) != 0 && in.dli_fname;
+  const char *slash = known ? strrchr(in.dli_fname, '/') : NULL;
+  char where[256] = "";
+  if (known)
+    snprintf(where, sizeof where, ": %s%s%s+0x%llx", in.dli_sname ? in.dli_sname : "",
+             in.dli_sname ? " in " : "", slash ? slash + 1 : in.dli_fname,
+             (unsigned long long)(caller - (uint64_t)(uintptr_t)in.dli_fbase));
+  return stow_fail(status, "%s (allocated by the code at 0x%llx%s)", why,
+                   (unsigned long long)caller, where);
 }
 #define SITE_NOTE(h, ptr, caller) site_note(h, ptr, caller)
 #else

@@ -101,6 +101,7 @@ TEST(frees_that_cannot_be_are_refused_with_the_reason)
     CHECK_MESSAGE("freed twice");
 #ifdef STOWAGE_CHECKS
     CHECK_MESSAGE("allocated by the code at 0x");
+    CHECK_MESSAGE("heap_misuse_test+0x"); /* as addr2line wants it */
 #endif
     CHECK_OK(stow_heap_free(h, small, NULL));
     CHECK_STATUS(stow_heap_free(h, small, NULL), STOW_ERR_STATE);
