@@ -212,13 +212,16 @@ static void consider_run(const arena *a, candidate *best, uint32_t bare, uint32_
       consider(a, best, low, starts[k], units, length);
 }
 
-/* Finds out which stale spans nothing uses any more. */
+/* Finds out which stale spans nothing uses any more; those past the newest PLAN_MAX, which no plan
+ * would look at, are unmapped. An error is met by who waits or maps. */
 static void ask_tickets(arena *a) {
   int looked = 0;
-  for (uint32_t i = a->stale; i != 0 && looked < PLAN_MAX; i = a->spans[i].b, looked++) {
-    uint32_t ticket = stale_ticket(a, i);
-    /* An error is met by who waits. */
-    if (ticket != 0 && order_query(a->order, ticket) == STOW_OK) stale_passed(a, i);
+  for (uint32_t i = a->stale, after; i != 0; i = after, looked++) {
+    after = a->spans[i].b;
+    uint32_t ticket = stale_ticket(a, i), from = slot_of(a, a->spans[i].at);
+    if (ticket != 0 && order_query(a->order, ticket) != STOW_OK) continue;
+    if (ticket != 0) stale_passed(a, i);
+    if (looked >= PLAN_MAX) (void)stale_unmap(a, i, from, from + slot_of(a, span_units(a, i)));
   }
 }
 
