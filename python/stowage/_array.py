@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import threading
+import time
 from ctypes import CFUNCTYPE, POINTER, c_bool, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Iterable, Optional, Tuple
 
@@ -12,6 +14,9 @@ from ._library import Invalid, StowageError, declare
 
 READER = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_uint64)
 _IO_FAILED = -9
+_TRIES, _WAIT_FIRST_S = 4, 0.1  # of a read that fails as connections do
+#: Of what an OSError says, what asking again does not change.
+_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError)
 
 
 class ArrayOptions(ctypes.Structure):
@@ -66,11 +71,21 @@ class _FileReader:
 
     def _read(self, _user: Any, offset: int, to: int, count: int) -> int:
         try:
-            self._fill(memoryview((c_char * count).from_address(to)).cast("B"), offset)
+            self._fill_at_last(memoryview((c_char * count).from_address(to)).cast("B"), offset)
             return 0
         except BaseException as reason:  # it must not pass through C
             self.failed = reason
             return _IO_FAILED
+
+    def _fill_at_last(self, to: memoryview, offset: int) -> None:
+        for wait in range(_TRIES - 1):
+            try:
+                return self._fill(to, offset)
+            except OSError as reason:  # timeouts and dropped connections are
+                if isinstance(reason, _FINAL):
+                    raise
+            time.sleep(_WAIT_FIRST_S * 2**wait)
+        self._fill(to, offset)
 
     def _fill(self, to: memoryview, offset: int) -> None:
         with self.lock:
@@ -104,6 +119,8 @@ class Origin:
             self.options.read_bytes = self.reader.bytes
         elif isinstance(given, (str, bytes, os.PathLike)):
             self.name = os.fsdecode(os.fspath(given))
+            if re.match(r"(?!https?:)[a-z][a-z0-9+.-]+(:|::[a-z0-9]+:)//", self.name) and not os.path.exists(self.name):
+                raise Invalid(f"{self.name}: open it with fsspec and give the file: fsspec.open({self.name!r}).open()")
         else:
             raise TypeError(f"{given!r}: give a path, a URL, or a file object that has read and seek")
         self.options.path = os.fsencode(self.name)

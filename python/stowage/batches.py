@@ -7,6 +7,7 @@ over its buffers, without a copy. An array that is kept keeps its buffer, and on
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import sys
 import threading
@@ -16,7 +17,7 @@ from ctypes import CFUNCTYPE, POINTER, byref, c_bool, c_int, c_size_t, c_uint32,
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 from ._array import ArrayInfo, ArrayOptions, Origin, numpy_type, shape_of
-from ._library import Invalid, StowageError, call, check, declare, lib, parse_size
+from ._library import Invalid, StowageError, Unsupported, call, check, declare, lib, parse_size
 
 _NOT_READY = -6
 _FILES_MAX = 16
@@ -252,12 +253,10 @@ class Batches:
 
     def _options(self, rank: Optional[int], world: Optional[int]) -> _Options:
         given = self._settings
-        batch_size = given["batch_size"]
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise Invalid(f"batch_size {batch_size!r}: must be a whole number of rows, 1 or more")
-        workers = given["num_workers"]
-        if workers != "auto" and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 0):
-            raise Invalid(f'num_workers {workers!r}: must be "auto" or a number of reading threads')
+        batch_size = _whole(given["batch_size"], 1, "batch_size {!r}: must be a whole number of rows, 1 or more")
+        workers, readers = given["num_workers"], 0
+        if not (isinstance(workers, str) and workers == "auto"):
+            readers = max(1, _whole(workers, 0, 'num_workers {!r}: must be "auto" or a number of reading threads'))
         if (rank is None) != (world is None):
             raise Invalid("rank and world go together: give both or neither")
         if world is not None and not 0 <= int(rank or 0) < int(world):
@@ -267,7 +266,7 @@ class Batches:
         options.file_count = len(self._origins)
         options.seed = int(given["seed"]) & 0xFFFFFFFFFFFFFFFF
         options.rank, options.world = int(rank or 0), int(world or 0)
-        options.readers = 0 if workers == "auto" else max(1, workers)
+        options.readers = readers
         options.memory_bytes = 0 if given["memory"] is None else parse_size(given["memory"], "memory")
         if self._pinned is not None:
             options.memory.allocate, options.memory.release = self._pinned.allocate, self._pinned.release
@@ -282,7 +281,10 @@ class Batches:
         for origin in self._origins:
             error = origin.explain(error)
         if self._pinned is not None and self._pinned.failed is not None:
-            error.__cause__, self._pinned.failed = self._pinned.failed, None
+            reason, self._pinned.failed = self._pinned.failed, None
+            if not _has_cuda():
+                error = Unsupported("pinned memory and device='cuda' need a card, and torch finds none; leave them out")
+            error.__cause__ = reason
         return error
 
     # ---- facts ----
@@ -292,7 +294,7 @@ class Batches:
         """What was planned: rows, rank, world, readers, planned_bytes, block_rows, window_rows and so on."""
         made = _Info()
         call("stow_batches_get_info", self._handle, byref(made))
-        return {name: getattr(made, name) for name, _ in _Info._fields_}
+        return {field[0]: getattr(made, field[0]) for field in _Info._fields_}
 
     def __len__(self) -> int:
         return int(self.info["batch_count"])
@@ -509,12 +511,34 @@ def _for_each(dtype: Any, keys: Optional[List[Any]], count: int) -> List[Any]:
     return [dtype] * count
 
 
+def _whole(value: Any, least: int, refusal: str) -> int:
+    """The number, NumPy's included; `refusal` where it is none or too small."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise Invalid(refusal.format(value))
+    return number
+
+
 def _device(device: Any) -> Any:
     if device is None:
         return None
-    import torch
+    try:
+        import torch
+    except ImportError as reason:
+        raise Unsupported(f"device={device!r} gives torch tensors, and torch is not installed; leave it out") from reason
 
     return torch.device(device)
+
+
+def _has_cuda() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return bool(torch.cuda.is_available())
 
 
 _torch_class: Any = None

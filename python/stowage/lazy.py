@@ -194,7 +194,7 @@ class _Span:
             columns, width, inner = rest[0], row_shape[0], 1
             for n in row_shape[1:]:
                 inner *= n
-            picked = _numbers(columns, width) if not isinstance(columns, slice) else range(*columns.indices(width))
+            picked: Any = range(*columns.indices(width)) if isinstance(columns, slice) else _numbers(columns, width)
             if len(picked) > 0 and inner > 0:
                 low, high = int(min(picked[0], picked[-1])), int(max(picked[0], picked[-1])) + 1
                 if not isinstance(columns, slice):

@@ -75,6 +75,9 @@ class Rows(Case):
         self.assertEqual(next(made)[0], 0)
         self.assertEqual(next(iter(made))[0], 500)
 
+    def test_numpys_numbers_are_numbers(self):
+        self.assertEqual(len(stowage.batches(self.y_path, np.int64(100), num_workers=np.int8(2))), -(-self.rows // 100))
+
     def test_len_and_drop_last(self):
         self.assertEqual(len(stowage.batches(self.y_path, 4096)), 8)
         made = stowage.batches(self.y_path, 4096, drop_last=True)
@@ -274,12 +277,12 @@ def whole(path):
 
 
 class Failing(io.BytesIO):
-    reads = 0
+    reads, failures, reason = 0, 1, ConnectionError("the line went dead")
 
     def read(self, *given):
         self.reads += 1
-        if self.reads == 20:
-            raise ConnectionError("the line went dead")
+        if 20 <= self.reads < 20 + self.failures:
+            raise self.reason
         return super().read(*given)
 
 
@@ -291,8 +294,8 @@ class FileObjects(Case):
                     total = sum(batch.sum() for batch in stowage.batches(given, 777, shuffle=shuffle, memory="8M"))
                     self.assertEqual(total, self.x.sum())
 
-    def test_its_own_error_is_shown_and_the_batch_tried_again(self):
-        made = stowage.batches(Failing(whole(self.x_path)), 500, memory="8M")
+    def failures_of(self, file, kind):
+        made = stowage.batches(file, 500, memory="8M")
         total, failures = 0, 0
         while True:
             try:
@@ -301,8 +304,26 @@ class FileObjects(Case):
                 break
             except OSError as error:
                 failures += 1
-                self.assertIsInstance(error.__cause__, ConnectionError)
-        self.assertEqual((total, failures), (self.rows, 1))
+                self.assertIsInstance(error.__cause__, kind)
+        self.assertEqual(total, self.rows)
+        return failures
+
+    def test_a_read_that_fails_is_tried_again(self):
+        self.assertEqual(self.failures_of(Failing(whole(self.x_path)), ConnectionError), 0)
+
+    def test_its_own_error_is_shown_and_the_batch_tried_again(self):
+        file = Failing(whole(self.x_path))
+        file.failures = 4
+        self.assertEqual(self.failures_of(file, ConnectionError), 1)
+        file = Failing(whole(self.x_path))
+        file.reason = PermissionError("not yours")  # asking again would not help
+        self.assertEqual(self.failures_of(file, PermissionError), 1)
+
+    def test_addresses_of_other_stores_are_for_fsspec(self):
+        for address in ("s3://bucket/x.npy", "gs://bucket/x.npy", "filecache::s3://bucket/x.npy"):
+            with self.assertRaises(stowage.Invalid) as caught:
+                stowage.batches(address)
+            self.assertIn("fsspec.open", str(caught.exception))
 
 
 class Fuse(Case):
@@ -339,6 +360,13 @@ class Torch(Case):
         array = next(stowage.batches(self.x_path, 10))
         tensor = torch.from_dlpack(array) if hasattr(array, "__dlpack__") else torch.from_numpy(array)
         self.assertEqual(tensor.data_ptr(), array.ctypes.data)
+
+    def test_a_card_that_is_not_there_is_named(self):
+        if torch.cuda.is_available():
+            self.skipTest("there is a card")
+        with self.assertRaises(NotImplementedError) as caught:
+            next(stowage.batches(self.x_path, 10, device="cuda"))
+        self.assertIn("need a card", str(caught.exception))
 
     def test_bfloat16(self):
         np.array([0x3F80, 0x4000, 0xC040], dtype="u2").tofile(self.path("b.bin"))
