@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 static void newline(json *j) {
   if (!j->pretty) return;
   buffer_char(j->out, '\n');
@@ -53,28 +55,12 @@ void json_end_array(json *j) {
   end(j, ']');
 }
 
-/* The length of the valid UTF-8 sequence at `at`, or 0. */
-static size_t utf8_length(const unsigned char *at, size_t left) {
-  size_t need = at[0] < 0x80                    ? 1
-                : at[0] >= 0xc2 && at[0] < 0xe0 ? 2
-                : at[0] >= 0xe0 && at[0] < 0xf0 ? 3
-                : at[0] >= 0xf0 && at[0] < 0xf5 ? 4
-                                                : 0;
-  if (need == 0 || need > left) return 0;
-  for (size_t i = 1; i < need; i++)
-    if ((at[i] & 0xc0) != 0x80) return 0;
-  if (need == 3 && at[0] == 0xe0 && at[1] < 0xa0) return 0;
-  if (need == 3 && at[0] == 0xed && at[1] >= 0xa0) return 0; /* surrogates */
-  if (need == 4 && at[0] == 0xf0 && at[1] < 0x90) return 0;
-  if (need == 4 && at[0] == 0xf4 && at[1] >= 0x90) return 0;
-  return need;
-}
-
 static void quoted(json *j, const char *text, size_t count) {
   const unsigned char *at = (const unsigned char *)text, *stop = at + count;
   buffer_char(j->out, '"');
   while (at < stop) {
-    size_t length = utf8_length(at, (size_t)(stop - at));
+    uint32_t point;
+    size_t length = utf8_take(at, (size_t)(stop - at), &point);
     if (length == 0) {
       buffer_text(j->out, "\\ufffd");
       at++;

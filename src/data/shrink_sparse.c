@@ -290,5 +290,9 @@ stow_status shrink_sparse(job *j, const zip *from, const array_facts *facts, dty
   STOW_TRY(text_member(z, "format.npy", facts->layout));
   STOW_TRY(shrink_member(z, &shape, "shape.npy", "<i8", false, &two, 1, 8, false));
   STOW_TRY(sink_write(&shape, facts->shape, 16));
-  return cast_member(j, z, data, to, deflate);
+  STOW_TRY(cast_member(j, z, data, to, deflate));
+  /* Said by SciPy since 1.11 of a sparse array, which it then gives back as one, not as a matrix.
+   */
+  const zip_entry *is_array = zip_find(from, "_is_array.npy");
+  return is_array != NULL ? cast_member(j, z, is_array, DTYPE_BOOL, deflate) : STOW_OK;
 }

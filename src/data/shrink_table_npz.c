@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "data/shrink_table.h"
 #include "numbers/cast.h"
 
@@ -126,8 +127,13 @@ static stow_status measure(void *context, size_t column, dtype to, loss *l) {
 }
 
 /* A member's name from a column's: what a zip reader would refuse is replaced. */
+#define NAME_MOST ((size_t)200)
+
 static void clean_name(char *to, size_t size, const char *from) {
-  snprintf(to, size, "%.200s", from);
+  size_t length = strlen(from), whole = utf8_prefix(from, length < NAME_MOST ? length : NAME_MOST);
+  /* Text that is not UTF-8 is cut anywhere. */
+  bool cut = length > NAME_MOST && NAME_MOST - whole < 4;
+  snprintf(to, size, "%.*s", (int)(cut ? whole : NAME_MOST), from);
   for (char *at = to; *at != '\0'; at++)
     if (*at == '/' || *at == '\\' || (*at == '.' && at[1] == '.')) *at = '_';
 }
@@ -149,19 +155,6 @@ static stow_status begin_member(npz_out *o, zip_out *z, size_t i, sink *s) {
   return status;
 }
 
-/* One code point of valid UTF-8; invalid bytes are refused by the caller. */
-static size_t take_point(const unsigned char *at, size_t left, uint32_t *point) {
-  size_t count = at[0] < 0x80 ? 1 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
-  if ((at[0] >= 0x80 && at[0] < 0xc2) || at[0] > 0xf4 || count > left) return 0;
-  *point = count == 1 ? at[0] : at[0] & (0x7fu >> count);
-  for (size_t i = 1; i < count; i++) {
-    if ((at[i] & 0xc0) != 0x80) return 0;
-    *point = *point << 6 | (at[i] & 0x3fu);
-  }
-  bool short_form = (count == 3 && *point < 0x800) || (count == 4 && *point < 0x10000);
-  return short_form || *point > 0x10ffff || (*point >= 0xd800 && *point < 0xe000) ? 0 : count;
-}
-
 /* The most letters of a word; SIZE_MAX if one is not UTF-8. */
 static size_t most_letters(const intern *words) {
   size_t most = 1;
@@ -170,7 +163,7 @@ static size_t most_letters(const intern *words) {
     const unsigned char *at = (const unsigned char *)intern_get(words, i, &length);
     for (size_t step; length > 0; at += step, length -= step, letters++) {
       uint32_t point;
-      step = take_point(at, length, &point);
+      step = utf8_take(at, length, &point);
       if (step == 0) return SIZE_MAX;
     }
     if (letters > most) most = letters;
@@ -188,7 +181,7 @@ static stow_status write_word(sink *s, const char *text, size_t length, size_t l
   while (wide && length > 0) {
     size_t count = 0;
     for (; length > 0 && count < 256; count++) {
-      size_t step = take_point(at, length, &points[count]);
+      size_t step = utf8_take(at, length, &points[count]);
       at += step;
       length -= step;
     }

@@ -10,10 +10,15 @@
 
 enum { CHUNK_ITEMS = 16 << 10 };
 
+static bool has(const zip *z, const char *a, const char *b) {
+  return zip_find(z, a) != NULL && zip_find(z, b) != NULL;
+}
+
+/* The places of csr, csc and bsr; of coo; of coo in other dimensions; of dia. */
 bool sparse_is(const zip *z) {
-  return zip_find(z, "data.npy") != NULL && zip_find(z, "indices.npy") != NULL &&
-         zip_find(z, "indptr.npy") != NULL && zip_find(z, "format.npy") != NULL &&
-         zip_find(z, "shape.npy") != NULL;
+  return has(z, "data.npy", "shape.npy") && zip_find(z, "format.npy") != NULL &&
+         (has(z, "indices.npy", "indptr.npy") || has(z, "row.npy", "col.npy") ||
+          zip_find(z, "coords.npy") != NULL || zip_find(z, "offsets.npy") != NULL);
 }
 
 dtype sparse_value_type(dtype type) {
@@ -166,6 +171,9 @@ stow_status sparse_open(sparse *s, source *from, const zip *z, const budget *b, 
                 .indptr = zip_find(z, "indptr.npy")};
   walk w = {b, done, total};
   STOW_TRY(read_format(s, from, z));
+  if (s->indices == NULL || s->indptr == NULL)
+    return stow_fail(STOW_ERR_FORMAT, "%s: a sparse matrix without indices.npy or indptr.npy",
+                     from->name);
   STOW_TRY(read_shape(s, from, z));
   array data, indices;
   STOW_TRY(array_open_member(&data, from, s->data));

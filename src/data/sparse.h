@@ -16,7 +16,7 @@ typedef struct sparse {
   const zip_entry *data, *indices, *indptr;
 } sparse;
 
-/* True if the archive's members are those of a CSR or CSC matrix, by their names. */
+/* True if the archive's members are those of a sparse matrix of any format, by their names. */
 bool sparse_is(const zip *z);
 /* Reads the small members and holds every index against the shape. Streams; *done counts bytes. */
 stow_status sparse_open(sparse *s, source *from, const zip *z, const budget *b, uint64_t *done,

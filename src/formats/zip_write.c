@@ -7,11 +7,13 @@
 #include <zlib.h>
 
 #include "base/buffer.h"
+#include "base/utf8.h"
 #include "formats/crc32.h"
 
-#define LOCAL_BYTES 30
-#define EXTRA_BYTES 20 /* zip64: id, length, two sizes */
-#define DOS_DAY     33 /* 1980-01-01: the same input gives the same bytes */
+#define LOCAL_BYTES  30
+#define EXTRA_BYTES  20 /* zip64: id, length, two sizes */
+#define NAME_IS_UTF8 0x800
+#define DOS_DAY      33 /* 1980-01-01: the same input gives the same bytes */
 enum { DEFLATED_BYTES = 32 << 10 };
 
 static void put(buffer *b, uint64_t value, int bytes) {
@@ -111,8 +113,16 @@ stow_status zip_out_write(zip_out *z, size_t number, const void *bytes, size_t c
   return STOW_OK;
 }
 
+/* Without the flag readers take a name for one of code page 437 (PKWARE APPNOTE, appendix D). */
+static uint64_t flags_of(const zip_out_member *m) {
+  size_t length = strlen(m->name);
+  bool plain = true;
+  for (size_t i = 0; i < length; i++) plain = plain && (unsigned char)m->name[i] < 0x80;
+  return !plain && utf8_prefix(m->name, length) == length ? NAME_IS_UTF8 : 0;
+}
+
 static void put_shared(buffer *b, const zip_out_member *m, size_t extra) {
-  put(b, 45, 2), put(b, 0, 2), put(b, m->deflated ? ZIP_DEFLATED : ZIP_STORED, 2);
+  put(b, 45, 2), put(b, flags_of(m), 2), put(b, m->deflated ? ZIP_DEFLATED : ZIP_STORED, 2);
   put(b, 0, 2), put(b, DOS_DAY, 2), put(b, m->crc, 4);
   put(b, UINT32_MAX, 4), put(b, UINT32_MAX, 4);
   put(b, strlen(m->name), 2), put(b, extra, 2);

@@ -43,7 +43,7 @@ END
 
 test_py npz_members_keep_names_text_and_compression << 'END'
 arrays = dict(x=random_array(np.dtype("f8"), (40, 30)).round() + 0.0, y=np.arange(9), t=np.array(["é", "bcd"]), c=np.ones(3, "c16"),
-              s=np.array(2.5), e=np.zeros((0, 4)))
+              s=np.array(2.5), e=np.zeros((0, 4)), **{"größe 大きさ": np.arange(3)})
 for save in (np.savez, np.savez_compressed):
     save("a.npz", **arrays)
     shrink("a.npz", "-o", "b.npz")
@@ -123,6 +123,11 @@ for make in (sp.csr_matrix, sp.csc_matrix):
         n = sp.load_npz("b.npz")
         assert n.format == m.format and np.array_equal(m.toarray(), n.toarray())
         assert np.load("b.npz")["indices"].dtype == np.uint16 and np.load("b.npz")["data"].dtype.itemsize == 1
+if hasattr(sp, "csr_array"):  # SciPy says since 1.11 whether it was an array or a matrix
+    for m in (sp.csr_array(np.eye(3)), sp.csc_array((3, 4)), sp.csr_matrix((0, 4))):
+        sp.save_npz("a.npz", m)
+        shrink("a.npz", "-o", "b.npz")
+        assert type(sp.load_npz("b.npz")) is type(sp.load_npz("a.npz"))
 END
 
 test_py a_forced_type_refuses_loss_and_a_tolerance_bounds_it << 'END'
@@ -172,6 +177,14 @@ gap = np.where(np.arange(n) % 7 == 0, np.nan, np.arange(n))
 assert np.array_equal(t["gap"], gap, equal_nan=True)
 assert np.array_equal(t["id.1"], np.arange(n)) and t["id.1"].dtype == np.uint16
 assert "is text" in stowage("shrink", "t.csv", "-o", "t.npy", fails=True, code=2)
+long = "ä" * 150  # longer than a member's name may be, and cut between letters
+open("u.csv", "w").write(f"größe,大きさ,{long}\n1,a,3\n2,ü,4\n")
+shrink("u.csv", "-o", "u.npz")
+u = np.load("u.npz")
+assert u.files[:2] == ["größe", "大きさ"] and long.startswith(u.files[2]) and u["大きさ.values"].tolist() == ["a", "ü"], u.files
+open("l.csv", "wb").write(b"gr\xf6\xdfe,b\n1,2\n")  # Latin-1: no UTF-8, and no reason to lose the column
+shrink("l.csv", "-o", "l.npz")
+assert len(np.load("l.npz").files) == 2
 for columns, expected in ([ids, np.arange(n)], "i2"), ([ids, half], "f2"), ([ids, price], "f8"), ([flag.astype(int)], "u1"):
     table = np.stack(columns, axis=1)
     with open("n.csv", "w") as f:

@@ -1,0 +1,36 @@
+/* Utf8: letters of UTF-8 text, one at a time, and only valid ones (RFC 3629: the shortest form, no
+ * surrogates, up to U+10FFFF). Called by whoever hands text on to readers that refuse anything
+ * else. */
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The bytes of the letter at `at`, of which there are `left`, and its code point; 0 if it is none.
+ */
+static inline size_t utf8_take(const unsigned char *at, size_t left, uint32_t *point) {
+  if (left == 0) return 0;
+  size_t count = at[0] < 0x80 ? 1 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
+  if ((at[0] >= 0x80 && at[0] < 0xc2) || at[0] > 0xf4 || count > left) return 0;
+  *point = count == 1 ? at[0] : at[0] & (0x7fu >> count);
+  for (size_t i = 1; i < count; i++) {
+    if ((at[i] & 0xc0) != 0x80) return 0;
+    *point = *point << 6 | (at[i] & 0x3fu);
+  }
+  bool longer = (count == 3 && *point < 0x800) || (count == 4 && *point < 0x10000);
+  return longer || *point > 0x10ffff || (*point >= 0xd800 && *point < 0xe000) ? 0 : count;
+}
+
+/* The bytes from `text` on, up to `length`, that are whole letters. */
+static inline size_t utf8_prefix(const char *text, size_t length) {
+  size_t at = 0, step;
+  uint32_t point;
+  while (at < length &&
+         (step = utf8_take((const unsigned char *)text + at, length - at, &point)) > 0)
+    at += step;
+  return at;
+}
+
+#endif
