@@ -8,8 +8,9 @@
 #include "base/cpu.h"
 #include "formats/csv_block_parts.h"
 
-/* Rows looked at together: their fields stay in the first-level cache. */
-enum { BATCH_ROWS = 256, BATCH_FIELDS = 2048 };
+/* Rows looked at together: their fields stay in the first-level cache, unless a row has so many
+ * that eight rows do not, which are read at once. */
+enum { BATCH_ROWS = 256, BATCH_ROWS_LEAST = 16, BATCH_FIELDS = 2048 };
 
 /* An integer no double holds is rounded; the flag says so. */
 static double nearest(int64_t value, bool *inexact) {
@@ -118,7 +119,7 @@ stow_status csv_block_fill(csv_block *b, csv *c) {
 
 stow_status csv_block_fill_by(csv_block *b, csv *c, const csv_loops *by) {
   csv_batch f = {.most = BATCH_FIELDS / b->count};
-  if (f.most < 1) f.most = 1;
+  if (f.most < BATCH_ROWS_LEAST) f.most = BATCH_ROWS_LEAST;
   if (f.most > BATCH_ROWS) f.most = BATCH_ROWS;
   f.size = f.most;
   size_t fields = f.most * b->count;

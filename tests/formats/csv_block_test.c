@@ -100,7 +100,7 @@ static size_t random_number(uint64_t *random, char *to) {
   case 1: return (size_t)sprintf(to, "%.*f", (int)(bits >> 8 & 15), near);
   case 2: return (size_t)sprintf(to, "%" PRId64, (int64_t)bits >> (bits & 63));
   case 3: return (size_t)sprintf(to, "%.1f", near);
-  case 4: return (size_t)sprintf(to, "%.*e", (int)(bits & 15), near);
+  case 4: return (size_t)sprintf(to, "%.*e", (int)(bits & 31), near);
   default: break;
   }
   char *at = to;
@@ -192,15 +192,35 @@ TEST(halves_round_to_even_in_every_set)
   }
 }
 
+/* Integers past int64 leave no room for a sign: it has to be noticed. */
+TEST(a_sign_among_integers_past_int64_is_noticed)
+{
+  const csv_loops *list[CSV_LOOPS_MAX];
+  size_t sets = csv_loops_here(list);
+  for (size_t i = 0; i < sets; i++)
+    for (size_t at = 1; at < 20; at++) {
+      char text[1024];
+      size_t length = (size_t)sprintf(text, "18446744073709551615\n");
+      for (size_t row = 1; row < 20; row++)
+        length += (size_t)sprintf(text + length, row == at ? "-3\n" : "3\n");
+      block k;
+      CHECK_OK(read_block(&k, text, length, 40, 1, CSV_INTEGERS, list[i]));
+      CHECK(k.columns[0].form == CSV_WIDES && k.columns[0].negative);
+      free(k.values);
+    }
+}
+
 /* One row of several is not like the others, wherever it stands among eight. */
 TEST(an_odd_row_is_found_at_its_line)
 {
   static const char *const odd[] = {
-      "x,1",   "1,x",   "\"2\",3", "true,1", "1,nan",
-      ",1",    "1,",    "1e5,2",   "1.,2",   ".,1",
-      "-,1",   "- 1,2", "1..2,3",  "+1,2",   "18446744073709551615,1",
-      "1 ,2",  "0x1,2", "1_0,2",   "-0,1",   "1,999999999999999999999",
-      "1\r,2", "1:2,3", "1/2,3",   "-.5,1",  "1.2.3,4"};
+      "x,1",       "1,x",       "\"2\",3",    "true,1",    "1,nan",
+      ",1",        "1,",        "1e5,2",      "1.,2",      ".,1",
+      "-,1",       "- 1,2",     "1..2,3",     "+1,2",      "18446744073709551615,1",
+      "1 ,2",      "0x1,2",     "1_0,2",      "-0,1",      "1,999999999999999999999",
+      "1\r,2",     "1:2,3",     "1/2,3",      "-.5,1",     "1.2.3,4",
+      "1.5e+05,2", "1.5E-05,2", "1.5e+300,2", "1e+05,2",   "1.5e05,2",
+      "e+05,1",    ".5e+05,1",  "1.5e+x5,2",  "1.5e-27,1", "9.5e+27,1"};
   const csv_loops *list[CSV_LOOPS_MAX];
   size_t sets = csv_loops_here(list);
   for (size_t o = 0; o < sizeof odd / sizeof odd[0]; o++)
