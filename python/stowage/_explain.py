@@ -36,7 +36,7 @@ class Explanation:
         self._arguments, self._message = arguments, message
         self._data: "Optional[Dict[str, Any]]" = None
         self.facts = facts or []  #: what this process knew beside it
-        self._said = run(["explain", *arguments], text=message).rstrip()
+        self._said = _show.name_cells(run(["explain", *arguments], text=message).rstrip())
 
     @property
     def text(self) -> str:
@@ -264,6 +264,12 @@ def start_history(torch: Any) -> None:
         begin(True)  # before 2.1
 
 
+def stop_history(torch: Any) -> None:
+    """Ends the history and forgets it; quietly nothing where there is none."""
+    with contextlib.suppress(Exception):
+        torch.cuda.memory._record_memory_history(enabled=None)
+
+
 class _LateTorch:
     """Hooks torch at the end of its import: `enable()` may come first."""
 
@@ -398,6 +404,7 @@ class Recording:
         self._trace = c_void_p()
         self._torch = _memory.loaded("torch")
         if self._torch is not None and self._torch.cuda.is_available():
+            stop_history(self._torch)  # what was before is not part of this
             start_history(self._torch)
             return
         self._torch = None
@@ -452,6 +459,8 @@ class Recording:
         global _last_recording
         if self._torch is not None:
             path = _snapshot_file()
+            if "torch" not in _hooked:
+                stop_history(self._torch)
             if path is None:
                 raise StowageError("nothing was recorded: PyTorch took no memory of a card, or keeps no history")
             try:
@@ -573,13 +582,13 @@ class Report:
 
     @property
     def text(self) -> str:
-        return run(["report", "--text", *self.paths]).rstrip()
+        return _show.name_cells(run(["report", "--text", *self.paths]).rstrip())
 
     @property
     def page(self) -> str:
         """The page: one file of HTML that needs nothing else."""
         if self._page is None:
-            self._page = run(["report", "--output", "-", *self.paths])
+            self._page = _show.name_cells(run(["report", "--output", "-", *self.paths]))
         return self._page
 
     def save(self, path: "Union[str, os.PathLike[str]]") -> None:

@@ -101,6 +101,7 @@ class Block:
     __slots__ = ("address", "heap", "nbytes", "stream", "tag", "__weakref__")
 
     def __init__(self, heap: "Heap", size: int, stream: int, tag: "Optional[str]") -> None:
+        __tracebackhide__ = True  # a notebook shows the line that asked, not ours
         self.heap, self.nbytes, self.stream, self.tag = heap, size, stream, tag
         self.address = heap.alloc(size, stream=stream, tag=tag)
 
@@ -140,6 +141,7 @@ class Heap:
 
     def alloc(self, size: "str | int", *, stream: int = 0, tag: Optional[str] = None) -> int:
         """The address of `size` bytes. OutOfMemory tells what was asked, what was there and what lacked."""
+        __tracebackhide__ = True
         address = c_uint64()
         bytes_wanted = parse_size(size)
         if tag is not None:
@@ -164,6 +166,7 @@ class Heap:
         >>> small.stats()["live_bytes"]
         0
         """
+        __tracebackhide__ = True
         return Block(self, parse_size(size), stream, tag)
 
     @staticmethod

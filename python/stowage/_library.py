@@ -192,12 +192,14 @@ def lib() -> ctypes.CDLL:
 
 def check(status: int) -> None:
     """Raises the exception of a status that is not success, with the message the library left for this thread."""
+    __tracebackhide__ = True
     if status != 0:
         raise error(status, lib().stow_status_message().decode("utf-8", "replace") or "it failed without a reason")
 
 
 def call(name: str, *arguments: Any) -> None:
     """Calls a function of the library that answers with a status, and checks it."""
+    __tracebackhide__ = True
     try:
         function = getattr(lib(), name)
     except AttributeError:

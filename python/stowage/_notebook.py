@@ -212,10 +212,12 @@ def _drop_results(space: "Dict[str, Any]", things: "List[Any]") -> None:
     if isinstance(results, dict):
         for number in [number for number, value in results.items() if id(value) in wanted]:
             del results[number]
-    for name in [name for name, value in space.items() if id(value) in wanted]:
-        if name.strip("_") == "" or (name[0] == "_" and name[1:].isdigit()):
-            space[name] = ""
-    hook = getattr(_show.shell(), "displayhook", None)
+    shell = _show.shell()
+    for names in (space, getattr(shell, "user_ns_hidden", {})):  # what the notebook sets itself stands in both
+        for name in [name for name, value in names.items() if id(value) in wanted]:
+            if name.strip("_") == "" or (name[0] == "_" and name[1:].isdigit()):
+                names[name] = ""
+    hook = getattr(shell, "displayhook", None)
     for name in ("_", "__", "___"):
         if id(getattr(hook, name, None)) in wanted:
             setattr(hook, name, "")
@@ -252,6 +254,9 @@ def _release_magic(line: str) -> Any:
             _drop_results(space, things)
         else:
             shell.displayhook.flush()
+            latest = [shell.user_ns_hidden.get(name) for name in ("_", "__", "___")]
+            _drop_results(space, [value for value in latest if value is not None])
+            latest.clear()
         _drop_error(shell)
         things.clear()
         hidden = shell.user_ns_hidden

@@ -11,10 +11,12 @@ import gc
 import sys
 import types
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ._library import format_size
 from ._memory import loaded
+from ._show import name_cells
 
 _PACKAGE = __name__.rpartition(".")[0]
 _OPTIMIZED = 1  # CO_OPTIMIZED: a function's code, whose locals are not a dictionary
@@ -182,17 +184,28 @@ def _unseen(thing: Any) -> bool:
     return type(thing) in (dict, tuple) and not gc.is_tracked(thing)
 
 
-def _every_referent() -> "Iterator[Any]":
-    """What the collector's objects and the running frames refer to; a thing comes as often as it is referred to."""
+def _tracked() -> "Iterator[List[Any]]":
+    """The collector's objects, in parts; of a module its dictionary.
+
+    What else a module of C refers to is its own business, and need not be alive: the asyncio of Python 3.12.1 shows there the
+    iterators it keeps for reuse, and one reference to such a dead one ends in a list that grows for ever.
+    """
     everything = gc.get_objects()
     for start in range(0, len(everything), 4096):
-        part = everything[start : start + 4096]
+        part = [vars(thing) if type(thing) is types.ModuleType else thing for thing in everything[start : start + 4096]]
+        yield part
+        part.clear()  # it may hold the very frame that looks at it
+    everything.clear()
+
+
+def _every_referent() -> "Iterator[Any]":
+    """What the collector's objects and the running frames refer to; a thing comes as often as it is referred to."""
+    for part in _tracked():
         yield from part
         for thing in gc.get_referents(*part):
             yield thing
             if _unseen(thing):
                 yield from gc.get_referents(thing)
-    del everything, part
     for frame in _running():
         if frame.f_code.co_flags & _OPTIMIZED:
             for _, value in _locals_of(frame):
@@ -261,7 +274,8 @@ class Finder:
     """
 
     DEPTH = 6
-    MOST = 64  # referrers looked at for one object
+    MOST = 64  #: referrers looked at for one object
+    LOOKS = 100  #: times the whole of the collector's objects is gone through for one thing: milliseconds each
 
     def __init__(self) -> None:
         self.modules: "Dict[int, str]" = {}
@@ -275,15 +289,15 @@ class Finder:
             self.modules[id(vars(main))] = "__main__"
         self.bags: "Dict[int, Any]" = {}
         self.inside: "Dict[int, set[int]]" = {}
+        self.looks = self.LOOKS
         self.hidden: "set[int]" = {id(self), id(self.__dict__), id(self.modules), id(self.bags), id(self.inside)}
         self._look_into_bags()
 
     def _look_into_bags(self) -> None:
         """Arrays in dictionaries and tuples that get_referrers does not see: which bag each of them is in."""
         kinds = Kinds()
-        everything = gc.get_objects()
-        for start in range(0, len(everything), 4096):
-            for bag in gc.get_referents(*everything[start : start + 4096]):
+        for part in _tracked():
+            for bag in chain(part, gc.get_referents(*part)):
                 if not _unseen(bag) or id(bag) in self.bags:
                     continue
                 for value in bag.values() if type(bag) is dict else bag:
@@ -292,25 +306,39 @@ class Finder:
                         self.inside.setdefault(id(value), set()).add(id(bag))
 
     def paths(self, thing: Any, depth: int = 0) -> "List[str]":
-        """How `thing` can be reached, shortest names first."""
+        """How `thing` can be reached, shortest names first: every way into it, and one way to each of its holders."""
         found: "List[str]" = []
-        if depth >= self.DEPTH:
+        if depth == 0:
+            self.looks = self.LOOKS
+        if depth >= self.DEPTH or self.looks <= 0:
             return found
-        referrers = gc.get_referrers(thing)
+        referrers = self._referrers(thing)
         self.hidden.add(id(referrers))
-        for at in range(min(len(referrers), self.MOST)):
-            if id(referrers[at]) in self.hidden or _ours(referrers[at]):
-                continue
-            self.hidden.add(id(referrers[at]))
-            found.extend(self._through(referrers[at], thing, depth))
-            self.hidden.discard(id(referrers[at]))
+        for near in (True, False):
+            for at in range(min(len(referrers), self.MOST)):
+                if depth > 0 and found:
+                    break
+                if self._is_near(referrers[at]) is not near or id(referrers[at]) in self.hidden or _ours(referrers[at]):
+                    continue
+                self.hidden.add(id(referrers[at]))
+                found.extend(self._through(referrers[at], thing, depth))
+                self.hidden.discard(id(referrers[at]))
         self.hidden.discard(id(referrers))
+        referrers.clear()  # our own frames may be in it
         for number in self.inside.get(id(thing), ()):
             found.extend(self._through(self.bags[number], thing, depth))
         found.extend(_locals_holding(thing))
         unique = list(dict.fromkeys(found))
         unique.sort(key=_plainness)
         return unique
+
+    def _referrers(self, thing: Any) -> "List[Any]":
+        self.looks -= 1
+        return gc.get_referrers(thing)
+
+    def _is_near(self, referrer: Any) -> bool:
+        """Has it a name itself, or must one go on from it?"""
+        return id(referrer) in self.modules or isinstance(referrer, (types.FrameType, types.CellType, types.FunctionType))
 
     def _through(self, referrer: Any, thing: Any, depth: int) -> "List[str]":
         if isinstance(referrer, dict):
@@ -344,7 +372,9 @@ class Finder:
         module = self.modules.get(id(holder))
         if module is not None:
             return [str(key) if module == "__main__" else f"{module}.{key}" for key in keys]
-        owners = gc.get_referrers(holder)
+        if self.looks <= 0:
+            return []
+        owners = self._referrers(holder)
         self.hidden.add(id(owners))
         names: "List[str]" = []
         for at in range(min(len(owners), self.MOST)):
@@ -357,6 +387,7 @@ class Finder:
             if keys:
                 names = [f"{path}[{keys[0]!r}]" for path in self._above(holder, depth)]
         self.hidden.discard(id(owners))
+        owners.clear()
         return names
 
     @staticmethod
@@ -428,13 +459,16 @@ def _locals_of(frame: types.FrameType) -> "Iterator[Tuple[str, Any]]":
             shown.clear()
 
 
-def _running() -> "Iterator[types.FrameType]":
-    for frame in sys._current_frames().values():
-        at: "Optional[types.FrameType]" = frame
+def _running() -> "List[types.FrameType]":
+    """The frames of the program. None of ours: one that is kept would keep all it looked at, itself included."""
+    found = []
+    at: "Optional[types.FrameType]"
+    for at in sys._current_frames().values():
         while at is not None:
             if not _ours(at):
-                yield at
+                found.append(at)
             at = at.f_back
+    return found
 
 
 def _local_name(frame: types.FrameType, thing: Any) -> "Optional[str]":
@@ -445,7 +479,7 @@ def _local_name(frame: types.FrameType, thing: Any) -> "Optional[str]":
 
 
 def _frame_text(frame: types.FrameType, name: "Optional[str]") -> str:
-    where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    where = f"{name_cells(frame.f_code.co_filename)}:{frame.f_lineno}"
     return f"{'local ' + name if name else 'a temporary'} of {frame.f_code.co_name} ({where})"
 
 

@@ -7,6 +7,7 @@ on light and dark notebooks.
 from __future__ import annotations
 
 import html
+import re
 import sys
 from typing import Any, List, Sequence, Tuple
 
@@ -87,6 +88,14 @@ def shell() -> Any:
     """The IPython this runs in, None outside."""
     module = sys.modules.get("IPython")
     return module.get_ipython() if module is not None and hasattr(module, "get_ipython") else None
+
+
+def name_cells(text: str) -> str:
+    """Cells by their number, as In[3]: a notebook compiles each under the name of a file that is not there."""
+    names = getattr(getattr(shell(), "compile", None), "_filename_map", None)
+    if not isinstance(names, dict) or not names:
+        return text
+    return re.sub("|".join(map(re.escape, names)), lambda found: f"In[{names[found.group()]}]", text)
 
 
 def in_notebook() -> bool:

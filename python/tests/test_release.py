@@ -154,6 +154,45 @@ class Holders(unittest.TestCase):
         names = stowage.holders(thing)
         self.assertTrue(any("numbers" in name for name in names), names)
 
+    def test_looking_again_finds_the_same(self):
+        self.module.results = [{"best": (self.array(),)}]
+        names = [stowage.holders(self.module.results[0]["best"][0]) for _ in range(3)]
+        self.assertEqual(list(names[0]), ["shelf.results[0]['best'][0]"])
+        self.assertEqual(names[0], names[1])
+        self.assertEqual(names[1], names[2])
+
+    def test_what_a_module_of_c_keeps_for_reuse_is_not_touched(self):
+        # In Python 3.12.1 asyncio shows its dead iterators there: one reference to them, and a list grows for ever.
+        python(
+            """
+            import asyncio, resource
+            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+            from stowage import _objects
+            async def wait():
+                future = asyncio.get_running_loop().create_future()
+                asyncio.get_running_loop().call_soon(future.set_result, 1)
+                return await future
+            for _ in range(4):
+                asyncio.run(wait())
+                _objects.find_large()
+                _objects.Finder()
+            """
+        )
+
+    def test_a_thing_held_in_a_thicket_is_answered_for_in_bounded_time(self):
+        from stowage import _objects
+
+        # Every node refers to every other: the ways into it are beyond counting.
+        nodes = [[] for _ in range(40)]
+        for node in nodes:
+            node.extend(nodes)
+        nodes[0].append(self.array())
+        thing = nodes[0][-1]
+        finder = _objects.Finder()
+        finder.paths(thing)
+        self.assertGreater(finder.looks, -_objects.Finder.DEPTH)
+        nodes.clear()
+
     def test_nothing_is_kept_by_looking(self):
         import weakref
 

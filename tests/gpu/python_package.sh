@@ -1,39 +1,64 @@
 #!/usr/bin/env bash
-# The Python package on a card: release, limit, spilling, restart, explain, record, CuPy and Numba on our heap; results equal
-# to those without it.
+# The Python package on a card: release, limit, spilling, restart, explain, record, JAX, CuPy and Numba on our heap, notebooks;
+# results equal to those without it.
 . "$(dirname "$0")/run_lib.bash"
 need torch python_package
-export PYTHONPATH=$source_dir/python XDG_CACHE_HOME=$folder/cache
-# part NAME WORDS…: the result lines of one part, or FAIL with its last words.
-part() {
-  local name=$1
-  if ! timeout -k 5 90 "$python" "$here/python_package.py" "$@" > "$folder/out" 2>&1 < /dev/null || ! grep -q '^ok ' "$folder/out"; then
-    tail -n 25 "$folder/out"; fail "python_$name"
+export PYTHONPATH=$source_dir/python${PYTHONPATH:+:$PYTHONPATH} XDG_CACHE_HOME=$folder/cache
+# parts NAME…: the result lines of some parts in one process.
+parts() {
+  timeout -k 5 120 "$python" "$here/python_package.py" "$@" > "$folder/out" 2>&1 < /dev/null || code=$?
+  if [ "${code:-0}" != 0 ] || ! grep -qE '^ok |^\{' "$folder/out"; then
+    grep -v '^ok ' "$folder/out" | tail -n 25
+    grep -q '^FAIL ' "$folder/out" && failed=1 || fail "python_$1: code ${code:-0}"
   fi
+  unset code
   grep -E '^ok ' "$folder/out"
-  [ -z "${OUT:-}" ] || cp "$folder/out" "$OUT/python_$name${2:+_${2//[^a-z]/}}.txt"
+  [ -z "${OUT:-}" ] || cp "$folder/out" "$OUT/python_$1${NUMBA_CUDA_MEMORY_MANAGER:+_environment}.txt"
 }
 module() { "$python" -c "import $1" > /dev/null 2>&1; }
-part info
-part release
-part limit
-part late
-part after_import
-part restart
-part explain
-part record
-if runs "$folder/bare" "$python" "$here/python_package.py" train bare && runs "$folder/spill" "$python" "$here/python_package.py" train spill; then
-  bare=$(sed 's/.*"losses": \[\([^]]*\)\].*/\1/' "$folder/bare") spill=$(sed 's/.*"losses": \[\([^]]*\)\].*/\1/' "$folder/spill")
+# losses FILE: what the training of a part computed.
+losses() { sed -n 's/.*"losses": \[\([^]]*\)\].*/\1/p' "$1"; }
+plain() {
+  parts bare info release record late restart
+  grep '^{' "$folder/out" > "$folder/bare"
+  parts spill
+  grep '^{' "$folder/out" > "$folder/spill"
   peak=$(field peak_mib < "$folder/bare") spilled=$(field spilled_mib < "$folder/spill")
-  if [ "$bare" = "$spill" ] && [ "${spilled:-0}" -gt 0 ]; then
+  if [ -n "$(losses "$folder/bare")" ] && [ "$(losses "$folder/bare")" = "$(losses "$folder/spill")" ] && [ "${spilled:-0}" -gt 0 ]; then
     ok "training_past_the_limit_spills_with_equal_losses: $peak MiB live at the peak, limit 5120 MiB, $spilled MiB on the host"
   else
     cat "$folder/bare" "$folder/spill"; fail training_past_the_limit_spills_with_equal_losses
   fi
-else
-  fail "training_past_the_limit_spills_with_equal_losses: it does not run"
-fi
-if module cupy; then part cupy; else skip "python_cupy: not installed"; fi
-if module numba.cuda; then part numba; NUMBA_CUDA_MEMORY_MANAGER=stowage.numba part numba --environment; else skip "python_numba: not installed"; fi
-if module IPython; then part cell; part notebook "$source_dir/examples/colab.ipynb"; else skip "python_notebook: no IPython"; fi
+  parts after_import
+}
+limits() { parts limit explain; }
+others() {
+  if module jax; then parts jax; else skip "python_jax: not installed"; fi
+  if module cupy; then parts cupy; else skip "python_cupy: not installed"; fi
+}
+numba() {
+  if ! module numba.cuda; then
+    skip "python_numba: not installed"
+  elif ! timeout -k 5 60 "$python" "$here/python_package.py" numba_bare > "$folder/out" 2>&1; then
+    skip "python_numba: a kernel of Numba's does not run here without us: $(grep -v '^FAIL' "$folder/out" | tail -n 1)"
+  else
+    parts numba
+    NUMBA_CUDA_MEMORY_MANAGER=stowage.numba parts numba
+  fi
+}
+notebooks() {
+  if ! module IPython; then skip "python_notebook: no IPython"; return; fi
+  parts cell
+  if ! module nbclient || ! module ipykernel; then skip "python_notebook: no nbclient or ipykernel"; return; fi
+  # Real kernels: the notebook of the examples from top to bottom, magics, a kernel that is killed, one that starts again.
+  timeout -k 5 150 "$python" "$source_dir/python/tests/run.py" notebook > "$folder/out" 2>&1 < /dev/null || code=$?
+  if [ "${code:-0}" != 0 ]; then
+    grep -vE '^(ok|skip) ' "$folder/out" | tail -n 60
+    grep -q '^FAIL ' "$folder/out" && failed=1 || fail "python_notebook: code ${code:-0}"
+  fi
+  grep -E '^(ok|skip) ' "$folder/out"
+  [ -z "${OUT:-}" ] || cp "$folder/out" "$OUT/python_notebook.txt"
+}
+# Some of the groups by name, all of them by default.
+for group in "${@:-plain limits others numba notebooks}"; do for one in $group; do "$one"; done; done
 finish
