@@ -28,7 +28,7 @@ typedef struct stow_array stow_array;
  * several threads, one at a time for each thread's own copy of the array. */
 typedef int (*stow_array_reader)(void *user, uint64_t offset, void *to, uint64_t count);
 
-#define STOW_ARRAY_OPTIONS_VERSION 1
+#define STOW_ARRAY_OPTIONS_VERSION 2
 typedef struct stow_array_options {
   uint32_t version;
   const char *path; /* a file, "file.npz:member", "file.safetensors:tensor", or an http(s) URL; a
@@ -40,10 +40,12 @@ typedef struct stow_array_options {
   const char *const *headers; /* of HTTP requests, "Name: value", ended with NULL; NULL: none */
   stow_array_reader read;     /* read through this instead of a path */
   void *read_user;
-  uint64_t read_bytes; /* how many bytes there are behind it */
+  uint64_t read_bytes;  /* how many bytes there are behind it */
+  uint64_t cache_bytes; /* of disk, to keep what comes over HTTP for the next epoch and the next
+                           run; 0: what $STOWAGE_CACHE says, or none */
 } stow_array_options;
 #define STOW_ARRAY_OPTIONS_INIT                                                                    \
-  { STOW_ARRAY_OPTIONS_VERSION, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0 }
+  { STOW_ARRAY_OPTIONS_VERSION, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, 0 }
 
 #define STOW_ARRAY_DIMS_MAX 64
 typedef struct stow_array_info {

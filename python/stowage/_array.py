@@ -10,7 +10,7 @@ import time
 from ctypes import CFUNCTYPE, POINTER, c_bool, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Iterable, Optional, Tuple
 
-from ._library import Invalid, StowageError, declare
+from ._library import Invalid, StowageError, declare, parse_size
 
 READER = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_uint64)
 _IO_FAILED = -9
@@ -31,6 +31,7 @@ class ArrayOptions(ctypes.Structure):
         ("read", READER),
         ("read_user", c_void_p),
         ("read_bytes", c_uint64),
+        ("cache_bytes", c_uint64),
     ]
 
 
@@ -109,9 +110,10 @@ class Origin:
         raw_dtype: Any = None,
         raw_shape: Optional[Iterable[int]] = None,
         headers: "Optional[dict[str, str]]" = None,
+        cache: "str | int | None" = None,
     ) -> None:
         self.reader: Optional[_FileReader] = None
-        self.options = ArrayOptions(version=1)
+        self.options = ArrayOptions(version=2)
         if hasattr(given, "read") and hasattr(given, "seek"):
             self.reader = _FileReader(given)
             self.name = str(getattr(given, "name", None) or getattr(given, "path", None) or type(given).__name__)
@@ -133,6 +135,8 @@ class Origin:
             self.shape = (c_uint64 * max(len(shape), 1))(*shape)
             self.options.raw_shape = self.shape
             self.options.raw_dims = len(shape)
+        if cache is not None:
+            self.options.cache_bytes = parse_size(cache, "cache")
         if headers:
             lines = [f"{name}: {value}".encode() for name, value in headers.items()]
             self.headers = (c_char_p * (len(lines) + 1))(*lines, None)

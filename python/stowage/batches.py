@@ -101,6 +101,7 @@ def batches(
     raw_dtype: Any = None,
     raw_shape: Optional[Iterable[int]] = None,
     headers: Optional[Dict[str, str]] = None,
+    cache: "str | int | None" = None,
 ) -> "Batches":
     """Iterates over the rows of one file or of several kept in step, a batch at a time, within `memory`.
 
@@ -109,7 +110,7 @@ def batches(
     (one type, or one for each file in the same form). `rank` and `world` come from RANK and WORLD_SIZE, Slurm's or MPI's
     variables if not given. `num_workers` are background reading threads. `device` gives torch tensors: "cpu" without a
     copy, "cuda" through pinned memory, copied while the step before it computes. `memory=None` is a quarter of what is
-    free.
+    free. `cache="10G"` keeps what comes over http(s) on disk, for the next epoch and the next run.
 
     Each `for` over it is an epoch, in another order if shuffled; after `load_state_dict` or `next()` it goes on from
     there.
@@ -131,6 +132,7 @@ def batches(
             raw_dtype=raw_dtype,
             raw_shape=None if raw_shape is None else list(raw_shape),
             headers=headers,
+            cache=cache,
         ),
     )
 
@@ -223,7 +225,7 @@ class Batches:
         self._keys, self._single = keys, not isinstance(self._data, (dict, list, tuple))
         types = _for_each(given["dtype"], keys, len(parts))
         self._origins = [
-            Origin(part, kind, given["raw_dtype"], given["raw_shape"], given["headers"])
+            Origin(part, kind, given["raw_dtype"], given["raw_shape"], given["headers"], given["cache"])
             for part, kind in zip(parts, types)
         ]
         self._device = _device(given["device"])

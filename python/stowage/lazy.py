@@ -26,14 +26,15 @@ def open(
     raw_dtype: Any = None,
     raw_shape: Optional[Iterable[int]] = None,
     headers: "Optional[dict[str, str]]" = None,
+    cache: "str | int | None" = None,
 ) -> "LazyArray":
     """Opens an array without reading it.
 
     `file` is a path (.npy, `file.npz:member`, `file.safetensors:tensor`, raw values with `raw_dtype` and perhaps
-    `raw_shape`), an http(s) URL (`headers` go with every request), or a file object that can seek. `dtype` converts what
-    is read.
+    `raw_shape`), an http(s) URL (`headers` go with every request; `cache="10G"` keeps on disk what came), or a file object
+    that can seek. `dtype` converts what is read.
     """
-    return LazyArray(Origin(file, dtype, raw_dtype, raw_shape, headers))
+    return LazyArray(Origin(file, dtype, raw_dtype, raw_shape, headers, cache))
 
 
 class LazyArray:

@@ -13,7 +13,7 @@
     ("whole",)       ignore the range: 200 and everything
     ("encoded",)     say that it is compressed
     ("stall",)       send nothing and keep the connection open until the client leaves
-`ranges = False` never honours ranges; `password` wants that Authorization header. Requests are kept in `requests`.
+`ranges = False` never honours ranges; `password` wants that Authorization header; `mark` is the ETag. Requests are kept in `requests`.
 """
 
 import http.server
@@ -25,7 +25,7 @@ import time
 class Server:
     def __init__(self, files):
         self.files, self.plan, self.requests = files, [], []
-        self.ranges, self.password, self.delay = True, None, 0.0
+        self.ranges, self.password, self.delay, self.mark = True, None, 0.0, '"one"'
         self.lock = threading.Lock()
         owner = self
 
@@ -86,7 +86,7 @@ class Server:
         total = fault[1] if fault[0] == "length" else len(data)
         headers = {
             "Content-Range": f"bytes {first}-{first + len(body) - 1}/{total}",
-            "ETag": fault[1] if fault[0] == "etag" else '"one"',
+            "ETag": fault[1] if fault[0] == "etag" else self.mark,
         }
         if fault[0] == "encoded":
             headers["Content-Encoding"] = "gzip"

@@ -212,5 +212,107 @@ class Remote(unittest.TestCase):
         self.assertEqual((rows, failures), (30000, 1))
 
 
+@unittest.skipUnless(has_curl(), "libcurl.so.4 is not installed (apt-get install libcurl4)")
+class Kept(unittest.TestCase):
+    """What came over the line once is on disk, within a bound."""
+
+    def setUp(self):
+        self.x = np.random.default_rng(0).random((30000, 25))  # 6 MB, 23 blocks
+        self.server = Server({name: saved(np.save, self.x) for name in ("x.npy", "z.npy")}).__enter__()
+        self.addCleanup(self.server.__exit__)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        before = os.environ.get("XDG_CACHE_HOME")
+        self.addCleanup(lambda: os.environ.update(XDG_CACHE_HOME=before) if before else os.environ.pop("XDG_CACHE_HOME"))
+        os.environ["XDG_CACHE_HOME"] = folder.name
+        self.folder = os.path.join(folder.name, "stowage", "remote")
+
+    def asked_for(self, name="x.npy", **more):
+        """Reads everything and holds it against the array; the bytes that were asked for."""
+        del self.server.requests[:]
+        got = np.concatenate(list(stowage.batches(self.server.url(name), 1000, num_workers=1, memory="16M", **more)))
+        np.testing.assert_array_equal(got, self.x)
+        ranges = [headers["Range"][len("bytes=") :].split("-") for _, headers in self.server.requests]
+        return sum(int(last) - int(first) + 1 for first, last in ranges)
+
+    def files(self):
+        return [os.path.join(self.folder, name) for name in os.listdir(self.folder)]
+
+    def held(self):
+        return sum(os.stat(path).st_blocks * 512 for path in self.files())
+
+    def test_a_second_run_asks_for_the_first_block_alone(self):
+        self.assertGreaterEqual(self.asked_for(cache="64M"), self.x.nbytes)
+        self.assertEqual(self.asked_for(cache="64M"), 256 << 10)
+        self.assertEqual(stowage.open(self.server.url("x.npy"), cache="64M")[29999, 24], self.x[29999, 24])
+        os.environ["STOWAGE_CACHE"] = "64M"
+        try:
+            self.assertEqual(self.asked_for(), 256 << 10)
+        finally:
+            del os.environ["STOWAGE_CACHE"]
+        self.assertGreaterEqual(self.asked_for(), self.x.nbytes)  # nobody asked for it to be kept
+        self.assertEqual(os.stat(self.files()[0]).st_mode & 0o077, 0)
+
+    def test_a_second_epoch_is_shuffled_from_disk(self):
+        made = stowage.batches(self.server.url("x.npy"), 1000, shuffle=True, num_workers=2, memory="8M", cache="64M")
+        for _ in range(2):
+            del self.server.requests[:]
+            got = np.concatenate(list(made))
+            np.testing.assert_array_equal(np.sort(got, axis=0), np.sort(self.x, axis=0))
+        self.assertLessEqual(len(self.server.requests), 2)  # a reader that had not opened its file before
+
+    def test_what_a_killed_run_had_is_not_asked_for_again(self):
+        code = """if 1:
+            import os, signal, sys, stowage
+            for i, batch in enumerate(stowage.batches(sys.argv[1], 1000, num_workers=1, memory="4M", cache="64M")):
+                if i == 15:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            """
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+        ended = subprocess.run([sys.executable, "-c", code, self.server.url("x.npy")], env=env, timeout=60)
+        self.assertEqual(ended.returncode, -9)
+        self.assertLess(self.asked_for(cache="64M"), self.x.nbytes * 0.6)
+
+    def test_the_bound_holds_and_what_was_longest_unused_goes(self):
+        self.asked_for(cache="2M")
+        self.assertLessEqual(self.held(), 2 << 20)
+        self.assertGreater(self.held(), 1 << 20)
+        self.asked_for(cache="8M")
+        first = set(self.files())
+        self.asked_for("z.npy", cache="8M")
+        self.assertLessEqual(self.held(), 8 << 20)
+        self.assertTrue(set(self.files()) - first)
+        self.assertFalse(first & set(self.files()))
+
+    def test_damage_and_changes_are_noticed(self):
+        self.asked_for(cache="64M")
+        with open(self.files()[0], "r+b") as file:
+            for at in range(1 << 20, 6 << 20, 1 << 20):
+                file.seek(at)
+                file.write(b"damage")
+        asked = self.asked_for(cache="64M")
+        self.assertGreater(asked, 1 << 20)
+        self.assertLess(asked, 3 << 20)
+        self.x = self.x + 1
+        self.server.files["x.npy"], self.server.mark = saved(np.save, self.x), '"two"'
+        self.asked_for(cache="64M")
+
+    def test_a_folder_that_cannot_be_written_changes_nothing(self):
+        os.environ["XDG_CACHE_HOME"] = "/proc/nowhere"
+        self.assertGreaterEqual(self.asked_for(cache="64M"), self.x.nbytes)
+
+    def test_a_bound_that_is_no_size_is_refused(self):
+        with self.assertRaises(ValueError) as caught:
+            stowage.open(self.server.url("x.npy"), cache="a lot")
+        self.assertIn("cache", str(caught.exception))
+        os.environ["STOWAGE_CACHE"] = "a lot"
+        try:
+            with self.assertRaises(ValueError) as caught:
+                stowage.open(self.server.url("x.npy"))
+            self.assertIn("STOWAGE_CACHE", str(caught.exception))
+        finally:
+            del os.environ["STOWAGE_CACHE"]
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -119,7 +119,9 @@ static stow_status open_path(rows *r, const origin *o) {
 stow_status rows_open(rows *r, const origin *o) {
   *r = (rows){.opened_from = o};
   const char *const *before = remote_set_headers(o->options.headers);
+  uint64_t cache_before = remote_set_cache(o->options.cache_bytes);
   stow_status status = o->options.read != NULL ? open_reader(r, o) : open_path(r, o);
+  remote_set_cache(cache_before);
   remote_set_headers(before);
   if (status == STOW_OK) status = check_types(r, o);
   if (status != STOW_OK) return rows_close(r), status;

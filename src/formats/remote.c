@@ -15,9 +15,10 @@
 #include <stowage/version.h>
 
 #include "formats/curl.h"
+#include "formats/remote_cache.h"
 
 enum {
-  BLOCK_BYTES = 256 << 10,
+  BLOCK_BYTES = (int)REMOTE_BLOCK_BYTES,
   BLOCKS = REMOTE_CACHE_BYTES / BLOCK_BYTES,
   RUN_BLOCKS = BLOCKS / 2,  /* asked for at once where reading is sequential */
   SMALL_BYTES = 16 << 10,   /* a single read up to this size brings its whole block */
@@ -46,6 +47,7 @@ typedef struct remote {
   block blocks[BLOCKS];
   uint64_t clock, next; /* end of the last read */
   uint32_t run;         /* blocks to ask for at once */
+  remote_cache *kept;   /* on disk; NULL: none */
 } remote;
 
 /* One request and what came of it. */
@@ -65,6 +67,7 @@ typedef struct exchange {
 
 static _Thread_local const char *const *thread_headers;
 static const char *const *default_headers;
+static _Thread_local uint64_t thread_cache_bytes;
 
 const char *const *remote_set_headers(const char *const *headers) {
   const char *const *before = thread_headers;
@@ -74,6 +77,12 @@ const char *const *remote_set_headers(const char *const *headers) {
 
 void remote_set_default_headers(const char *const *headers) {
   default_headers = headers;
+}
+
+uint64_t remote_set_cache(uint64_t bytes) {
+  uint64_t before = thread_cache_bytes;
+  thread_cache_bytes = bytes;
+  return before;
 }
 
 bool remote_is(const char *path) {
@@ -328,6 +337,11 @@ static stow_status free_block(remote *r, block **found) {
   return STOW_OK;
 }
 
+static size_t block_length(const remote *r, uint64_t number) {
+  uint64_t left = r->bytes - number * BLOCK_BYTES;
+  return left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES;
+}
+
 /* Brings in `count` blocks from `number` on, as far as the file goes. */
 static stow_status bring(remote *r, uint64_t number, uint32_t count, bool opening) {
   block *into[RUN_BLOCKS];
@@ -336,13 +350,36 @@ static stow_status bring(remote *r, uint64_t number, uint32_t count, bool openin
   if (!opening && x.count > r->bytes - x.offset) x.count = r->bytes - x.offset;
   for (uint32_t i = 0; i < count; i++) STOW_TRY(free_block(r, &into[i]));
   STOW_TRY(fetch(r, &x, opening));
-  for (uint32_t i = 0; i < count; i++)
-    if (x.count > (uint64_t)i * BLOCK_BYTES) into[i]->number = number + i;
+  for (uint32_t i = 0; i < count && x.count > (uint64_t)i * BLOCK_BYTES; i++) {
+    into[i]->number = number + i;
+    if (r->kept != NULL)
+      remote_cache_write(r->kept, number + i, into[i]->data, block_length(r, number + i));
+  }
   return STOW_OK;
 }
 
+/* Block `number` from disk, or from the server, with those behind it that are wanted up to `end`
+ * and are not on disk either. */
+static stow_status bring_kept(remote *r, uint64_t number, uint64_t end) {
+  block *into;
+  STOW_TRY(free_block(r, &into));
+  if (remote_cache_read(r->kept, number, into->data, block_length(r, number))) {
+    into->number = number;
+    return STOW_OK;
+  }
+  uint64_t ahead = (number + r->run) * BLOCK_BYTES;
+  if (end < ahead) end = ahead;
+  if (end > r->bytes) end = r->bytes;
+  uint32_t count = 1;
+  while (count < RUN_BLOCKS && (number + count) * BLOCK_BYTES < end &&
+         find_block(r, number + count) == NULL && !remote_cache_has(r->kept, number + count))
+    count++;
+  return bring(r, number, count, false);
+}
+
 /* Large reads, and reads here and there of some size, are one request each and leave the cache
- * alone; small ones bring a block, sequential ones several. */
+ * alone; small ones bring a block, sequential ones several. What is kept on disk is kept by blocks,
+ * so that all reads bring blocks. */
 static stow_status read_bytes(remote *r, uint64_t offset, char *at, size_t count) {
   bool sequential = offset == r->next;
   r->run = !sequential ? 1 : r->run * 2 < RUN_BLOCKS ? r->run * 2 : RUN_BLOCKS;
@@ -352,6 +389,10 @@ static stow_status read_bytes(remote *r, uint64_t offset, char *at, size_t count
     size_t within = (size_t)(offset % BLOCK_BYTES), part = BLOCK_BYTES - within;
     if (part > count) part = count;
     const block *found = find_block(r, number);
+    if (found == NULL && r->kept != NULL) {
+      STOW_TRY(bring_kept(r, number, offset + count));
+      continue;
+    }
     if (found == NULL) {
       if (count >= RUN_BLOCKS * (size_t)BLOCK_BYTES || (!sequential && count > SMALL_BYTES))
         return fetch(r, &(exchange){.from = r, .offset = offset, .count = count, .to = at}, false);
@@ -381,6 +422,7 @@ static void remote_close(void *user) {
   pthread_mutex_destroy(&r->guard);
   if (r->handle != NULL) r->curl->easy_cleanup(r->handle);
   if (r->headers != NULL) r->curl->list_free(r->headers);
+  remote_cache_close(r->kept);
   for (size_t i = 0; i < BLOCKS; i++) free(r->blocks[i].data);
   free(r->url);
   free(r->name);
@@ -439,6 +481,17 @@ static stow_status set_up(remote *r, const char *url) {
   return STOW_OK;
 }
 
+/* What the server said of the file is known by now, and its first block is there. */
+static stow_status open_kept(remote *r) {
+  uint64_t bound = thread_cache_bytes;
+  if (bound == 0) STOW_TRY(remote_cache_bound(&bound));
+  r->kept = remote_cache_open(r->url, r->bytes, r->mark, bound);
+  const block *first = find_block(r, 0);
+  if (r->kept != NULL && first != NULL && !remote_cache_has(r->kept, 0))
+    remote_cache_write(r->kept, 0, first->data, block_length(r, 0));
+  return STOW_OK;
+}
+
 stow_status remote_open(source *s, const char *url) {
   *s = (source){.fd = -1, .name = url};
   const curl *functions;
@@ -451,6 +504,7 @@ stow_status remote_open(source *s, const char *url) {
   for (size_t i = 0; i < BLOCKS; i++) r->blocks[i].number = UINT64_MAX;
   stow_status status = set_up(r, url);
   if (status == STOW_OK) status = bring(r, 0, 1, true);
+  if (status == STOW_OK) status = open_kept(r);
   if (status != STOW_OK) {
     remote_close(r);
     return status;

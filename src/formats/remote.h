@@ -4,8 +4,8 @@
  * any other. Guarantees: exactly the bytes asked for, of one and the same file (its length and its
  * ETag or date are held against every answer), or an error that says what the server said; dropped
  * connections go on where they broke off, servers that are busy are asked again, each with longer
- * waits; at most REMOTE_CACHE_BYTES of memory. Messages name the URL without its query and without
- * a password. */
+ * waits; at most REMOTE_CACHE_BYTES of memory, and of disk what remote_set_cache allows. Messages
+ * name the URL without its query and without a password. */
 #ifndef FORMATS_REMOTE_H
 #define FORMATS_REMOTE_H
 
@@ -24,5 +24,8 @@ stow_status remote_open(source *s, const char *url);
 const char *const *remote_set_headers(const char *const *headers);
 /* The same for all threads that have set none; before any is started. */
 void remote_set_default_headers(const char *const *headers);
+/* How much disk sources this thread opens from now on may keep blocks on, all together with what
+ * was kept before (remote_cache.h); 0: what $STOWAGE_CACHE says. Returns what was set before. */
+uint64_t remote_set_cache(uint64_t bytes);
 
 #endif
