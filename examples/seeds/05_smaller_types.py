@@ -1,4 +1,9 @@
-"""float64 against float32, and the smallest integer type that holds what is there."""
+"""float64 against float32, and the smallest integer type that holds what is there.
+
+With --save FOLDER the two arrays are written there, for `stowage inspect` to find their types.
+"""
+import sys
+
 import numpy as np
 
 
@@ -16,5 +21,10 @@ def main():
     print(counts.nbytes, smallest(counts).nbytes)
 
 
+def save(folder):
+    np.lib.format.open_memmap(folder + "/wide.npy", mode="w+", dtype="f8", shape=(1_000_000, 100))
+    np.save(folder + "/counts.npy", np.random.default_rng(0).integers(0, 100, 1_000_000))
+
+
 if __name__ == "__main__":
-    main()
+    save(sys.argv[2]) if "--save" in sys.argv else main()

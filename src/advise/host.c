@@ -346,6 +346,7 @@ static void find_limit(host_case *c) {
   const host_record *r = c->r;
   bool ours = strcmp(r->limit_from, "given") == 0;
   uint64_t room = r->held_bytes + r->usable_bytes;
+  if (r->total_bytes > 0 && room > r->total_bytes) room = r->total_bytes;
   bool fits = ours && r->total_bytes > r->limit_bytes && room > r->limit_bytes + r->limit_bytes / 4;
   bool alone = c->x->findings.count == 0;
   if (!ours && strcmp(r->limit_from, "cgroup") != 0 && !alone) return;

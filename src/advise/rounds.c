@@ -18,6 +18,9 @@
 #define VISITS_ALIKE                                                                               \
   0.8 /* of a line's visits that must be like those as many visits before, to be a turn's */
 
+#define NUMBER_BYTES 8   /* of a loss, at most … */
+#define BLOCK_BYTES  512 /* … and what PyTorch's allocator makes of it */
+
 typedef struct anchor {
   uint64_t key;
   uint32_t count, first, last;
@@ -264,7 +267,15 @@ static loop_round *round_at(rounds *r, uint32_t tick) {
   return tick < r->list[low].end ? &r->list[low] : NULL;
 }
 
+/* A number takes as much as it is, or a block where the recording has sizes of whole blocks. */
+static uint64_t number_bytes(const evidence *e) {
+  for (uint32_t i = 0; i < e->time.lifetime_count; i++)
+    if (e->time.lifetimes[i].bytes % BLOCK_BYTES != 0) return NUMBER_BYTES;
+  return BLOCK_BYTES;
+}
+
 static void measure(evidence *e, rounds *r) {
+  uint64_t number = number_bytes(e);
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
     loop_round *in = round_at(r, l->start);
@@ -274,7 +285,7 @@ static void measure(evidence *e, rounds *r) {
     if (p == PHASE_BACKWARD) in->backward = true;
     if (p == PHASE_FORWARD) in->forward_bytes += l->bytes;
     if (p == PHASE_USER) in->user_bytes += l->bytes;
-    if (l->bytes <= 8 && l->end > in->end && (p == PHASE_USER || p == PHASE_FORWARD))
+    if (l->bytes <= number && l->end > in->end && (p == PHASE_USER || p == PHASE_FORWARD))
       in->scalar = true;
     if (!live || p == PHASE_OPTIMIZER || p == PHASE_BUILD || p == PHASE_LOAD || p == PHASE_COPY)
       continue;
@@ -282,7 +293,7 @@ static void measure(evidence *e, rounds *r) {
     in->kept_count++;
     if (p == PHASE_USER) {
       in->kept_user_bytes += l->bytes;
-      in->kept_user_count += l->bytes > 8;
+      in->kept_user_count += l->bytes > number;
     }
     if (p == PHASE_FORWARD) {
       in->kept_forward_bytes += l->bytes;

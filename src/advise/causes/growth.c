@@ -14,6 +14,7 @@
 #define GRAPH_PIECES 2.5  /* allocations of a forward pass kept in each turn, at least */
 #define GRAPH_LEAST                                                                                \
   0.1 /* …where each turn leaves a number too: other passes may have run backward */
+#define EVEN_SHARE    0.2 /* of all that stayed, if each turn left what the middle one does */
 #define ROUND_SIMILAR 0.6 /* of the turns keep at least half of what the middle one does */
 
 static int by_value(const void *a, const void *b) {
@@ -84,11 +85,12 @@ stow_status growth_find(growth *g, const evidence *e) {
   uint32_t first = g->whole >= 3, similar = 0, backward = 0, scalar = 0;
   uint32_t pieces = 0, own_pieces = 0, back_pieces = 0;
   STOW_TRY(middle_kept(e, first, g->whole, &g->per_round));
-  uint64_t forward = 0, kept_forward = 0, own = 0, kept_own = 0;
+  uint64_t forward = 0, kept_forward = 0, own = 0, kept_own = 0, later = 0;
   for (uint32_t i = 0; i < g->whole; i++) {
     const loop_round *r = &e->loop.list[i];
     g->total += r->kept_bytes;
     if (i < first) continue;
+    later += r->kept_bytes;
     similar += r->kept_bytes * 2 >= g->per_round;
     backward += r->backward;
     scalar += r->scalar;
@@ -103,6 +105,7 @@ stow_status growth_find(growth *g, const evidence *e) {
   double n = g->whole - first;
   uint64_t asked = e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
   g->found = g->per_round > 0 && similar >= ROUND_SIMILAR * n &&
+             (double)g->per_round * n >= EVEN_SHARE * (double)later &&
              (double)g->total >= LIVE_SHARE * ((double)e->n.live_bytes + (double)asked);
   if (!g->found) return STOW_OK;
   g->backward = backward > n / 2;
