@@ -10,6 +10,7 @@
 #define SHOWN_LEAST   0.1 /* below this a cause is not worth a line */
 #define BELIEVED      0.3 /* below this the answer is "unknown" */
 #define SURE          0.8
+#define TURNS_SURE    3    /* of a growth that stands before what only takes room */
 #define BESIDE_FIRST  0.75 /* no second cause is surer than this beside one that explains it */
 #define BESIDE_GROWTH 0.6  /* general causes count this much where live bytes grow every turn */
 
@@ -88,6 +89,7 @@ static void growth_first(cause *all, const findings *f) {
                         beside[] = {CAUSE_LOADED_TWICE, CAUSE_OTHER_PROCESS,
                                     CAUSE_OUTSIDE_FRAMEWORK, CAUSE_CACHE_HELD};
   double most = 0;
+  if (f->growth.whole < TURNS_SURE) return;
   if (f->copies.copy_bytes > 0 && f->growth.stack_id == f->copies.stack_id) return;
   for (size_t i = 0; i < sizeof growing / sizeof *growing; i++)
     if (all[growing[i]].confidence > most) most = all[growing[i]].confidence;

@@ -42,6 +42,11 @@ static double whole_pass(const evidence *e) {
   return times < 1 ? 1 : times > 64 ? 64 : times;
 }
 
+/* Before the first backward: its loss, and what backward holds, are still to come. */
+static bool in_first_pass(const evidence *e) {
+  return e->turn_tick == 0 && (e->fail_phase == PHASE_FORWARD || e->fail_phase == PHASE_USER);
+}
+
 /* The same for what training adds behind it: gradients, and a state of two numbers a weight. */
 static uint32_t parts_of_first_pass(const evidence *e, uint64_t asked, uint64_t capacity) {
   uint64_t weights = e->live_by_phase[PHASE_BUILD] + e->live_by_phase[PHASE_LOAD];
@@ -58,7 +63,7 @@ static uint32_t parts_of_first_pass(const evidence *e, uint64_t asked, uint64_t 
 static stow_status enough_halvings(mender *m, uint32_t *parts) {
   uint64_t capacity = evidence_capacity(m->e);
   *parts = 2;
-  if (m->e->turn_tick == 0 && m->e->fail_phase == PHASE_FORWARD && m->e->has_stacks && capacity > 0)
+  if (in_first_pass(m->e) && m->e->has_stacks && capacity > 0)
     *parts = parts_of_first_pass(m->e, mender_asked(m), capacity);
   while (*parts < 64 && *parts < m->f->bigger) *parts *= 2;
   for (; *parts < 64; *parts *= 2) {
@@ -127,12 +132,11 @@ stow_status mend_batch(mender *m) {
   uint32_t parts;
   STOW_TRY(enough_halvings(m, &parts));
   char at[256];
-  fix *x = fix_add(m, "more, smaller steps; accumulate gradients over them for the same training",
-                   "use 1/%u of the batch at %s, and step the optimizer after every %u of them%s",
-                   parts, mender_place(m, at, e->caller_of_stack[e->fail_stack_id]), parts,
-                   e->turn_tick == 0 && e->fail_phase == PHASE_FORWARD
-                       ? " (reckoned from the part of the forward pass that was reached)"
-                       : "");
+  fix *x = fix_add(
+      m, "more, smaller steps; accumulate gradients over them for the same training",
+      "use 1/%u of the batch at %s, and step the optimizer after every %u of them%s", parts,
+      mender_place(m, at, e->caller_of_stack[e->fail_stack_id]), parts,
+      in_first_pass(e) ? " (reckoned from the part of the forward pass that was reached)" : "");
   STOW_TRY(fix_replay(m, x, false));
   if (!e->recomputes)
     fix_estimate(fix_add(m, "one more forward pass, about a third more time",

@@ -7,6 +7,9 @@
 #include "base/hash.h"
 #include "trace/site.h"
 
+#define JUMP_LEAST 8  /* times the largest before it … */
+#define JUMP_AFTER 16 /* … of so many at least */
+
 /* What one frame says. Several may hold for a stack; the strongest wins (see stack_phase). */
 enum {
   SAYS_OPTIMIZER = 1,
@@ -167,14 +170,37 @@ static bool is_step_mark(const evidence *e, const event *mark) {
   return strncmp(name, "Optimizer.step", 14) == 0;
 }
 
-/* Without stacks: what comes before anything is freed is the model; what is allocated between the
- * marks of a step is the optimizer's; the rest is work. */
+/* Without stacks, the first batch after a model is made shows where nothing was freed yet: a
+ * request far above all before it, with others like it, the refused one counted. Weights do not
+ * grow so: wide layers come after a few narrow ones, not after many. */
+static uint32_t first_batch_tick(const evidence *e) {
+  const timeline *t = &e->time;
+  uint64_t largest = 0, before = 0;
+  uint32_t count = 0, jump = TIMELINE_NONE;
+  for (uint32_t tick = 0; tick < t->tick_count && tick <= e->fail_tick; tick++) {
+    const event *at = timeline_event(t, tick);
+    if (at->kind == EVENT_FREE || at->kind == EVENT_FREE_REQUESTED) return TIMELINE_NONE;
+    if (at->kind != EVENT_ALLOC && at->kind != EVENT_FAIL) continue;
+    if (jump != TIMELINE_NONE && at->bytes >= before * JUMP_LEAST / 2) return jump;
+    if (jump == TIMELINE_NONE && count >= JUMP_AFTER && at->bytes >= largest * JUMP_LEAST) {
+      jump = tick;
+      before = largest;
+    }
+    count++;
+    if (at->bytes > largest) largest = at->bytes;
+  }
+  return TIMELINE_NONE;
+}
+
+/* Without stacks: what comes before anything is freed, or before a batch shows, is the model; what
+ * is allocated between the marks of a step is the optimizer's; the rest is work. */
 static void phases_by_order(evidence *e) {
   timeline *t = &e->time;
   bool freed = false, in_step = false;
+  uint32_t batch = first_batch_tick(e);
   for (uint32_t tick = 0; tick < t->tick_count; tick++) {
     const event *at = timeline_event(t, tick);
-    if (at->kind == EVENT_FREE || at->kind == EVENT_FREE_REQUESTED) freed = true;
+    if (at->kind == EVENT_FREE || at->kind == EVENT_FREE_REQUESTED || tick == batch) freed = true;
     if ((at->kind == EVENT_MARK_BEGIN || at->kind == EVENT_MARK_END) && is_step_mark(e, at))
       in_step = at->kind == EVENT_MARK_BEGIN;
     if (tick == e->fail_tick)

@@ -251,7 +251,7 @@ void cause_one_spike(cause *c, const evidence *e, const findings *f) {
     sure *= 0.3; /* a larger batch */
   if (p == PHASE_FORWARD && f->spike.next_bytes == 0) sure *= 0.5;
   if (!s->refused) sure *= 0.85;
-  if (!e->has_stacks) sure *= 0.85;
+  if (!e->has_stacks) sure *= 0.83;
   if (p == PHASE_BUILD && !spike_stands_alone(e, s)) sure *= 0.5; /* the next weight may be large */
   if (e->n.hole_bytes != MESSAGE_UNKNOWN && e->n.hole_bytes >= s->bytes) sure *= 0.6;
   c->confidence = sure;
@@ -286,7 +286,7 @@ void cause_batch_too_big(cause *c, const evidence *e, const findings *f) {
       (double)f->spike.bytes > SPIKE_MODEL * grown * (double)f->spike.next_bytes &&
       share(asked, e->n.live_bytes + asked) >= 0.5)
     c->confidence *= 0.8; /* no layer asks for anything like it, however large the batch */
-  if (!e->has_stacks) c->confidence *= 0.92;
+  if (!e->has_stacks) c->confidence *= 0.88;
   char place[256];
   uint32_t from = e->caller_of_stack[e->fail_stack_id];
   if (from != 0)

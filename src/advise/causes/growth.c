@@ -14,6 +14,8 @@
 #define GRAPH_PIECES 2.5  /* allocations of a forward pass kept in each turn, at least */
 #define GRAPH_LEAST                                                                                \
   0.1 /* …where each turn leaves a number too: other passes may have run backward */
+#define GRAPH_MANY    6 /* allocations of it kept in each turn that are no leak of one thing … */
+#define GRAPH_PLACES  3 /* … if they come from so many places */
 #define EVEN_SHARE    0.2 /* of all that stayed, if each turn left what the middle one does */
 #define ROUND_SIMILAR 0.6 /* of the turns keep at least half of what the middle one does */
 
@@ -75,6 +77,21 @@ static stow_status growing_stacks(growth *g, const evidence *e) {
   return STOW_OK;
 }
 
+/* Of a forward pass, that leave something in most turns. */
+static uint32_t growing_places(const growth *g, const evidence *e) {
+  uint8_t *seen = calloc(e->source->stack_count + 1, 1);
+  uint32_t places = 0;
+  for (uint32_t i = e->time.before_count; seen != NULL && i < e->time.lifetime_count; i++) {
+    uint32_t stack_id = e->time.lifetimes[i].stack_id;
+    if (stack_id == 0 || seen[stack_id] || e->phase_of[i] != PHASE_FORWARD || !growth_has(g, e, i))
+      continue;
+    seen[stack_id] = 1;
+    places++;
+  }
+  free(seen);
+  return places;
+}
+
 stow_status growth_find(growth *g, const evidence *e) {
   *g = (growth){0};
   if (e->loop.count < 3 || e->n.live_bytes == 0) return STOW_OK;
@@ -112,6 +129,10 @@ stow_status growth_find(growth *g, const evidence *e) {
   g->scalar = scalar >= 0.8 * n;
   double least = g->scalar ? GRAPH_LEAST : GRAPH_SHARE;
   g->graph = pieces / n >= GRAPH_PIECES && (double)kept_forward >= least * (double)forward;
+  /* A shallow net keeps little of itself, and the loss the rest. */
+  if (g->scalar && !g->backward && pieces / n >= 1.5 && (pieces + own_pieces) / n >= GRAPH_PIECES &&
+      (double)kept_forward >= GRAPH_SHARE * (double)forward)
+    g->graph = true;
   /* Gradients that are part of the graph themselves (create_graph) stay with it. */
   if (g->scalar && g->backward && back_pieces / n >= GRAPH_PIECES &&
       (pieces + own_pieces) / n >= 1.5)
@@ -121,7 +142,12 @@ stow_status growth_find(growth *g, const evidence *e) {
   if (forward == 0 && !g->backward && g->scalar && own_pieces / n >= 1.5 &&
       (double)kept_own >= GRAPH_SHARE * (double)own)
     g->graph = g->bare = true;
-  return growing_stacks(g, e);
+  STOW_TRY(growing_stacks(g, e));
+  /* Several passes in a turn, of which one is kept: from many places of the model. */
+  if (pieces / n >= GRAPH_MANY && growing_places(g, e) >= GRAPH_PLACES &&
+      (double)kept_forward >= GRAPH_LEAST * (double)forward)
+    g->graph = true;
+  return STOW_OK;
 }
 
 /* How sure the growth itself is. */

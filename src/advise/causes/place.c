@@ -6,6 +6,8 @@
  * on an H200 with PyTorch 2.11: 0.6 to 0.7 GiB; libraries (NCCL, cuDNN) add some. */
 #define CONTEXT_BYTES (UINT64_C(1) << 30)
 
+#define GROWN_LEAST 1.3 /* times what it was before: the batch explains it */
+
 static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
 }
@@ -51,9 +53,10 @@ void cause_fragmentation(cause *c, const evidence *e, const findings *f) {
   if (!holes_would_do(e)) return;
   double part = share(e->n.hole_bytes, e->n.reserved_bytes);
   /* A batch as large as the memory leaves holes too: with fewer of them, and not knowing whether
-   * the program ever did with less, it is less sure. */
-  double some = f->bigger > 0 ? 0.86 : 0.78;
+   * the program ever did with less, it is less sure; still less where the batch has grown. */
+  double some = f->bigger >= GROWN_LEAST ? 0.7 : f->bigger > 0 ? 0.86 : 0.78;
   double sure = part >= 0.3 ? 0.96 : part >= 0.15 ? some : part >= 0.08 ? 0.55 : 0.3;
+  if (!e->has_stacks && part < 0.3) sure *= 0.88;
   if (e->expandable || (!f->fits_expandable && evidence_capacity(e) > 0)) sure *= 0.95;
   c->confidence = sure;
   cause_head(c,

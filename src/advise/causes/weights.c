@@ -119,8 +119,13 @@ static stow_status count_weights(copies *c, const evidence *e, uint64_t *sizes,
 static void take_second(copies *c, const evidence *e, const uint64_t *sizes,
                         const uint32_t *numbers_of, uint32_t count) {
   uint64_t bytes = 0;
-  if (!e->has_stacks) count = twice_at_start(sizes, count);
+  /* …unless it failed while nothing but weights was there. */
+  if (!e->has_stacks && e->fail_phase != PHASE_BUILD) count = twice_at_start(sizes, count);
   uint32_t from = built_twice(sizes, count);
+  /* Tables of changing sizes made in one loop are one model: a second is made elsewhere. */
+  if (e->has_stacks && from < count &&
+      e->time.lifetimes[numbers_of[0]].stack_id == e->time.lifetimes[numbers_of[from]].stack_id)
+    return;
   for (uint32_t i = 0; i < count; i++) {
     if (!is_weight(e, numbers_of[i])) return; /* made anew, not twice */
     if (i >= from) bytes += sizes[i];
