@@ -1,9 +1,9 @@
 /* Explain run: choosing, among what the processes of a run left, what tells most.
  *
  * Where host memory ran out, it is the host record. Of the card, best is PyTorch's own view
- * (PID.pickle, written as it ran out); then the trace of a process that was refused memory
- * (PID.stow, or its ring where the run itself was cut off); then the words of the error alone
- * (PID.error). */
+ * (PID.pickle, written as it ran out), with the trace of its process where that has PyTorch's
+ * blocks; then the trace of a process that was refused memory (PID.stow, or its ring where the run
+ * itself was cut off); then the words of the error alone (PID.error). */
 #include "cli/explain_run.h"
 
 #include <dirent.h>
@@ -74,11 +74,35 @@ static stow_status add_limit(recording *r, const char *folder) {
   ledger l = {0};
   stow_status status = STOW_OK;
   snprintf(path, sizeof path, "%s/ledger", folder);
-  if (ledger_open(&l, path) != STOW_OK) return STOW_OK;
+  if (recording_fact(r, "limit_bytes") != NULL || ledger_open(&l, path) != STOW_OK) return STOW_OK;
   uint64_t limit = ledger_limit(&l, 0);
   snprintf(text, sizeof text, "%" PRIu64, limit);
   if (limit != LEDGER_UNLIMITED) status = recording_add_fact(r, "limit_bytes", text);
   ledger_close(&l);
+  return status;
+}
+
+/* What the process recorded of its blocks tells what PyTorch's view of the end cannot: how it came
+ * to that. Where PyTorch kept a history itself, that is as good. */
+static stow_status add_trace(recording *view, const char *folder, const char *path) {
+  char name[NAME_MAX + 1];
+  const char *slash = strrchr(path, '/');
+  recording trace;
+  bool joined = false;
+  for (size_t i = 0; i < view->event_count; i++)
+    if (view->events[i].kind == EVENT_ALLOC) return STOW_OK;
+  snprintf(name, sizeof name, "%.*s", (int)(strlen(slash + 1) - strlen(".pickle")), slash + 1);
+  recording_init(&trace, RECORDING_BYTES);
+  stow_status status = STOW_OK;
+  /* A trace that cannot be read is as none. */
+  if (run_record_read(&trace, folder, name) == STOW_OK)
+    status = run_record_join(&trace, view, &joined);
+  if (joined) {
+    recording before = *view;
+    *view = trace;
+    trace = before;
+  }
+  recording_free(&trace);
   return status;
 }
 
@@ -173,6 +197,7 @@ stow_status run_story_read(run_story *s, const char *folder) {
   bool found = false;
   if (path[0] != '\0') {
     STOW_TRY(recording_read(&s->record, path, KIND_AUTO, NULL));
+    STOW_TRY(add_trace(&s->record, folder, path));
     STOW_TRY(add_limit(&s->record, folder));
     STOW_TRY(from_recording(s, true, &found));
   }

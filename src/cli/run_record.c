@@ -62,6 +62,75 @@ static stow_status gather_one(const char *folder, const char *name, const char *
   return STOW_OK;
 }
 
+/* ---- joining what PyTorch saw ---- */
+
+/* Where the view was taken; 0: nowhere that both tell of. */
+static size_t view_moment(const recording *trace) {
+  size_t at = trace->event_count;
+  bool blocks = false, failed = false;
+  while (at > 0 && trace->events[at - 1].kind != EVENT_SNAPSHOT) at--;
+  for (size_t i = 0; i < at; i++) {
+    blocks = blocks || trace->events[i].kind == EVENT_ALLOC;
+    failed = failed || trace->events[i].kind == EVENT_FAIL;
+  }
+  return blocks && failed ? at - 1 : 0;
+}
+
+static uint64_t key_of(uint16_t device, uint64_t addr) {
+  return addr ^ (uint64_t)device << 57; /* addresses of a device have at most 57 bits */
+}
+
+/* The events that made what is live at the end, by address. */
+static stow_status find_makers(map *makers, const recording *trace) {
+  for (size_t i = 0; i < trace->event_count; i++) {
+    const event *e = &trace->events[i];
+    uint64_t key = key_of(event_origin(trace, e)->device, e->addr);
+    if (e->kind == EVENT_ALLOC) STOW_TRY(map_put(makers, key, i));
+    if (e->kind == EVENT_FREE) map_remove(makers, key, NULL);
+  }
+  return STOW_OK;
+}
+
+static stow_status join_segment(recording *trace, const recording *view, const segment *from,
+                                const map *makers) {
+  segment s = *from;
+  s.first_block = trace->block_count;
+  s.stack_id = 0;
+  STOW_TRY(recording_add_segment(trace, &s));
+  for (uint32_t i = 0; i < from->block_count; i++) {
+    block b = view->blocks[from->first_block + i];
+    const uint64_t *made = b.state == BLOCK_FREE ? NULL : map_get(makers, key_of(s.device, b.addr));
+    event *maker = made != NULL ? &trace->events[*made] : NULL;
+    b.stack_id = maker != NULL ? maker->stack_id : 0;
+    /* PyTorch tells its profiler of blocks as it rounds them. */
+    if (maker != NULL && b.requested_bytes > 0 && b.requested_bytes < maker->bytes)
+      maker->bytes = b.requested_bytes;
+    STOW_TRY(recording_add_block(trace, &b));
+  }
+  return STOW_OK;
+}
+
+static stow_status join_words(recording *trace, const recording *view) {
+  const char *error = recording_text(view, view->error_id);
+  for (size_t i = 0; i < view->setting_count; i++)
+    STOW_TRY(recording_add_setting(trace, recording_text(view, view->settings[i].key_id),
+                                   recording_text(view, view->settings[i].value_id)));
+  return error[0] == '\0' ? STOW_OK : recording_name(trace, &trace->error_id, error, strlen(error));
+}
+
+stow_status run_record_join(recording *trace, const recording *view, bool *joined) {
+  size_t moment = view_moment(trace);
+  map makers = {0};
+  *joined = moment > 0 && trace->segment_count == 0;
+  if (!*joined) return STOW_OK;
+  trace->event_count = moment;
+  stow_status status = find_makers(&makers, trace);
+  for (size_t i = 0; status == STOW_OK && i < view->segment_count; i++)
+    status = join_segment(trace, view, &view->segments[i], &makers);
+  map_free(&makers);
+  return status == STOW_OK ? join_words(trace, view) : status;
+}
+
 /* Does the process `name` ("4711", "rank3-4711") have this number? */
 static bool is_process(const char *name, int pid) {
   const char *dash = strrchr(name, '-');

@@ -21,4 +21,9 @@ stow_status run_record_gather(char kept[PATH_MAX], const char *folder, const cha
 /* The trace of the process `name` of a folder ("4711"): its file and what only its ring has yet. */
 stow_status run_record_read(recording *r, const char *folder, const char *name);
 
+/* Joins to the trace of a process what PyTorch saw of its memory as it ran out: the state at the
+ * end, the bytes asked for behind each block, settings and the error. The trace is cut where the
+ * view was taken. False, both untouched: the trace has no such moment, or no blocks. */
+stow_status run_record_join(recording *trace, const recording *view, bool *joined);
+
 #endif

@@ -189,6 +189,15 @@ uint64_t account_released(void) {
   return atomic_load(&released_bytes);
 }
 
+uint64_t account_room(unsigned device) {
+  const ledger *l = account_ledger();
+  ledger_totals totals;
+  if (l->header == NULL || ledger_limit(l, device) == LEDGER_UNLIMITED) return 0;
+  ledger_sum(l, device, &totals);
+  uint64_t limit = ledger_limit(l, device);
+  return limit > totals.vram_bytes ? limit - totals.vram_bytes : 0;
+}
+
 void account_refused(unsigned device, uint64_t asked_bytes) {
   ledger *l = account_ledger();
   if (l->header == NULL) return;
@@ -205,11 +214,7 @@ void account_refused(unsigned device, uint64_t asked_bytes) {
                             totals.bytes[LEDGER_CONTEXT],
                             measure_fixed(device)};
   ledger_refuse(l, &refusal);
-  uint64_t limit = refusal.limit_bytes;
-  record_event(STOW_TRACE_FAIL,
-               limit != LEDGER_UNLIMITED && limit > totals.vram_bytes ? limit - totals.vram_bytes
-                                                                      : 0,
-               asked_bytes, NULL, device, 0);
+  record_event(STOW_TRACE_FAIL, account_room(device), asked_bytes, NULL, device, 0);
   shim_log("refused %llu bytes on device %u: %llu held", (unsigned long long)asked_bytes, device,
            (unsigned long long)totals.vram_bytes);
 }

@@ -62,6 +62,8 @@ void account_note_released(uint64_t bytes);
 
 /* Notes a request turned down, for whoever explains it. */
 void account_refused(unsigned device, uint64_t asked_bytes);
+/* What is left of the limit; 0 where there is none, too. */
+uint64_t account_room(unsigned device);
 
 /* ---- the book ---- */
 

@@ -30,6 +30,12 @@ static python_object *fact(python_object *self, python_object *arguments) {
   return python_none();
 }
 
+static python_object *snapshot(python_object *self, python_object *arguments) {
+  (void)self, (void)arguments;
+  record_event(STOW_TRACE_SNAPSHOT, 0, 0, NULL, 0, 0);
+  return python_none();
+}
+
 static python_object *check_stacks(python_object *self, python_object *arguments) {
   (void)self, (void)arguments;
   return python_build("i", python_stack_check() ? 1 : 0);
@@ -38,6 +44,7 @@ static python_object *check_stacks(python_object *self, python_object *arguments
 static python_method methods[] = {
     PYTHON_METHOD("shim_mark", mark),
     PYTHON_METHOD("shim_fact", fact),
+    PYTHON_METHOD("shim_snapshot", snapshot),
     PYTHON_METHOD("shim_check_stacks", check_stacks),
     PYTHON_METHOD("shim_log", python_log),
     {NULL, NULL, 0, NULL},

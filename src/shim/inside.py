@@ -3,7 +3,7 @@
 arm() is called on the main thread, again and again ever more seldom, until it answers True. What it arms must cost the
 program nothing it could feel, print nothing, and let no exception out.
 
-The shim's are: shim_mark(name, begins), shim_fact(key, value), shim_check_stacks(), shim_log(text) and
+The shim's are: shim_mark(name, begins), shim_fact(key, value), shim_snapshot(), shim_check_stacks(), shim_log(text) and
 shim_rank, the number of this process in a job of many, "" if it is alone. STOWAGE_RUN is the folder of the run,
 STOWAGE_RECORD is 1 where the run is recorded, STOWAGE_STACKS auto, off or python.
 """
@@ -53,10 +53,11 @@ def write_whole(path, write):
 # ---- steps ----
 
 @quiet
-def on_step_end(*_):
-    """An optimizer's step is done."""
-    shim_mark("step", 1)
-    shim_mark("step", 0)
+def on_step_end(optimizer, *_):
+    """An optimizer's step is done. The name is that of PyTorch's own range, which is marked where ranges are."""
+    name = f"Optimizer.step#{type(optimizer).__name__}.step"
+    shim_mark(name, 1)
+    shim_mark(name, 0)
 
 
 @quiet
@@ -112,6 +113,9 @@ def on_out_of_memory(torch, device, asked, total, free):
         return
     import pickle
 
+    if os.path.exists(path):  # the trace says of the newest view alone when it was
+        os.unlink(path)
+    shim_snapshot()
     snapshot = torch.cuda.memory._snapshot()
     snapshot["error"] = text_of_failure(torch, device, asked, total, free)
     write_whole(path, lambda file: pickle.dump(snapshot, file, protocol=4))
@@ -178,10 +182,11 @@ def arm():
             shim_fact("stacks", "none: the frames of this Python are not known")
     torch = whole("torch")
     if started(torch) and once("torch"):
-        arm_steps(torch)
         arm_out_of_memory(torch)
         if os.environ.get("STOWAGE_RECORD") == "1":
             arm_ranges(torch)
+        else:
+            arm_steps(torch)
         if os.environ.get("STOWAGE_STACKS") == "python":
             arm_history(torch)
     return "torch" in armed

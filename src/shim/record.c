@@ -18,8 +18,9 @@
 #include "shim/shim.h"
 #include "shim/spill.h"
 
-/* Events kept for after a crash: about 90,000; and some 10,000 different stacks. */
-#define RING_BYTES ((uint64_t)4 << 20)
+/* Events kept for after a crash: about 350,000, some steps of the largest models PyTorch makes
+ * blocks for; and some 10,000 different stacks. */
+#define RING_BYTES ((uint64_t)16 << 20)
 #define TEXT_BYTES ((uint64_t)4 << 20)
 
 enum { UNKNOWN = 0, OFF = 1, ON = 2 };
@@ -235,17 +236,22 @@ void record_fact(const char *key, const char *value) {
     trace_fact(trace, key, value);
 }
 
+/* What is taken on a stream is a block of its own, whoever asks. */
+static bool is_segment(ledger_kind kind) {
+  return kind != LEDGER_POOLS && spill_retry_known();
+}
+
 void record_taken(uint64_t addr, uint64_t bytes, const void *stream, unsigned device,
                   ledger_kind kind) {
   unsigned tier = kind == LEDGER_SPILLED || kind == LEDGER_PINNED;
   if (kind == LEDGER_SPILLED) record_event(STOW_TRACE_SPILL, addr, bytes, stream, device, 1);
-  record_event(spill_retry_known() ? STOW_TRACE_SEGMENT_ALLOC : STOW_TRACE_ALLOC, addr, bytes,
-               stream, device, tier);
+  record_event(is_segment(kind) ? STOW_TRACE_SEGMENT_ALLOC : STOW_TRACE_ALLOC, addr, bytes, stream,
+               device, tier);
 }
 
 void record_given(uint64_t addr, uint64_t bytes, const void *stream, unsigned device,
                   ledger_kind kind) {
   unsigned tier = kind == LEDGER_SPILLED || kind == LEDGER_PINNED;
-  record_event(spill_retry_known() ? STOW_TRACE_SEGMENT_FREE : STOW_TRACE_FREE, addr, bytes, stream,
+  record_event(is_segment(kind) ? STOW_TRACE_SEGMENT_FREE : STOW_TRACE_FREE, addr, bytes, stream,
                device, tier);
 }

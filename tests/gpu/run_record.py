@@ -53,6 +53,8 @@ def ranges():
         torch.cuda.nvtx.range_push("my_range")
         torch.randn(9_000_000 * turn, device="cuda")
         torch.cuda.nvtx.range_pop()
+    stats = torch.cuda.memory_stats()
+    print("blocks", stats["allocation.all.allocated"], stats["allocation.all.freed"])
 
 
 globals()[sys.argv[1]]()

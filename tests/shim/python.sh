@@ -107,6 +107,20 @@ push = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(slots[9].value)
 pop = ctypes.PYFUNCTYPE(ctypes.c_int)(slots[11].value)
 assert (push(b"outer"), push(b"inner"), pop(), pop(), pop()) == (0, 1, 1, 0, -1)
 print("fine")'
+# Blocks that PyTorch's allocator cuts from its segments: each with its stream, its lines and its end; and PyTorch hears of them as before.
+export STANDIN_TORCH=$programs/libc10_cuda.so
+then='[ "$(events | grep -cE ",alloc,0,[07],1,[0-9]+,1048576,vram,,take@[^ ]*:5 <")" = 3 ] && [ "$(events | grep -c ",alloc,0,7,")" = 1 ] && [ "$(events | grep -c ",free_completed,.*,1048576,")" = 2 ] && [ "$(events | grep -c ",segment_alloc,")" = 1 ]' inside blocks_of_a_framework_are_recorded '
+import ctypes, os, cuda
+cuda.start(); cuda.alloc(cuda.MIB)
+torch = ctypes.CDLL(os.environ["STANDIN_TORCH"]); torch.block_take.restype = ctypes.c_ulonglong
+def take(): return torch.block_take(1000)
+kept = [take() for turn in range(2)]
+ctypes.c_longlong.in_dll(torch, "current_number").value = 7
+kept.append(take())
+for block in kept[:2]: torch.block_give(ctypes.c_ulonglong(block), 1000)
+base = ctypes.CDLL(os.path.dirname(os.environ["STANDIN_TORCH"]) + "/libc10.so")
+assert ctypes.c_longlong.in_dll(base, "told_bytes").value == cuda.MIB and ctypes.c_longlong.in_dll(base, "told_calls").value == 5
+print("fine")'
 # PyTorch keeps its own history only where it is asked for, and where the program keeps none itself.
 inside history_is_kept_when_it_is_asked_for '
 import cuda, torch

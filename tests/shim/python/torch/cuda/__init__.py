@@ -1,4 +1,8 @@
-"""Tensors are addresses here; each is an allocation of the driver."""
+"""Tensors are addresses here: each an allocation of the driver, or, where STANDIN_TORCH names the library, a block that it cuts
+from its segments."""
+import ctypes
+import os
+
 import cuda as driver
 
 from .. import _C
@@ -15,8 +19,26 @@ class OutOfMemoryError(RuntimeError):
     pass
 
 
+if "STANDIN_TORCH" in os.environ:
+    library = ctypes.CDLL(os.environ["STANDIN_TORCH"])
+    library.block_take.restype = library.segment_at.restype = ctypes.c_ulonglong
+else:
+    library = None
+
+
+def free(address):
+    size = live.pop(address)
+    if library:
+        library.block_give(ctypes.c_ulonglong(address), ctypes.c_size_t(size))
+    else:
+        driver.free(address)
+
+
 def empty(size):
-    address = driver.alloc(size, driver.released)
+    if library:
+        address = library.block_take(ctypes.c_size_t(size)) or None
+    else:
+        address = driver.alloc(size, driver.released)
     if address is None:
         refused.append(size)
         for observer in _C.observers:

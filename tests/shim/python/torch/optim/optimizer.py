@@ -1,3 +1,5 @@
+from ..autograd import profiler
+
 _hooks = []
 
 
@@ -24,10 +26,11 @@ class Optimizer:
         self.param_groups = [{"params": [Parameter() for i in range(40)]}]
 
     def step(self):
-        result = self._step()
-        for hook in _hooks:
-            hook(self, (), {})
-        return result
+        with profiler.record_function(f"Optimizer.step#{type(self).__name__}.step"):
+            result = self._step()
+            for hook in _hooks:
+                hook(self, (), {})
+            return result
 
     def zero_grad(self):
         return "zeroed"

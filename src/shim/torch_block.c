@@ -1,0 +1,116 @@
+/* Torch block: the blocks that PyTorch's allocator cuts out of its segments, which the driver never
+ * hears of. The shim records them: a trace of segments alone tells little of a program.
+ *
+ * PyTorch tells its profiler of every block taken and given back, by two functions of libc10.so
+ * that libc10_cuda.so calls through its import table. The shim stands before them, as it stands
+ * before the driver, and goes on to the real ones. They are called with the allocator's lock held,
+ * from any thread and with or without the interpreter's: nothing here waits for either. A free is
+ * told when the program gives the block up; until streams that still use it are done, PyTorch does
+ * not give it out again.
+ *
+ * The names say what the parameters are, so a PyTorch that has others does not come here. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "shim/account.h"
+#include "shim/record.h"
+#include "shim/shim.h"
+
+typedef struct torch_device { /* c10::Device */
+  int8_t kind, index;
+} torch_device;
+enum { KIND_CUDA = 1, DEVICES_MAX = 64 };
+
+typedef struct torch_stream { /* c10::cuda::CUDAStream, given back in two registers */
+  torch_device device;
+  int64_t number; /* the same for the same stream; 0 is the default one */
+} torch_stream;
+
+/* The older name of each is of a time when the last two sizes had signs. */
+#define BLOCK_TOLD         "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
+#define BLOCK_TOLD_OLDER   "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"
+#define FAILURE_TOLD       "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"
+#define FAILURE_TOLD_OLDER "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE"
+typedef void block_told(void *addr, int64_t bytes, size_t live, size_t reserved, torch_device on);
+typedef void failure_told(int64_t bytes, size_t live, size_t reserved, torch_device on);
+SHIM_HOOK block_told torch_block_told __asm__(BLOCK_TOLD);
+SHIM_HOOK block_told torch_block_told_older __asm__(BLOCK_TOLD_OLDER);
+SHIM_HOOK failure_told torch_failure_told __asm__(FAILURE_TOLD);
+SHIM_HOOK failure_told torch_failure_told_older __asm__(FAILURE_TOLD_OLDER);
+
+/* Set once: */
+static block_told *real_block;
+static failure_told *real_failure;
+static torch_stream (*current_stream)(int8_t);
+
+/* PyTorch's libraries are in nobody's search scope but their own. */
+static void *find(const char *library, const char *name, const char *older) {
+  void *open = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+  if (open == NULL) return NULL;
+  void *found = dlsym(open, name);
+  if (found == NULL) found = dlsym(open, older);
+  dlclose(open);
+  return found;
+}
+
+static void find_told(void) {
+  real_block = (block_told *)(uintptr_t)find("libc10.so", BLOCK_TOLD, BLOCK_TOLD_OLDER);
+  real_failure = (failure_told *)(uintptr_t)find("libc10.so", FAILURE_TOLD, FAILURE_TOLD_OLDER);
+}
+
+/* Later: memory of the host is told of before libc10_cuda.so is there. */
+static void find_stream(void) {
+  static const char NAME[] = "_ZN3c104cuda20getCurrentCUDAStreamEa";
+  current_stream = (__typeof__(current_stream))(uintptr_t)find("libc10_cuda.so", NAME, NAME);
+  shim_log("PyTorch's blocks are heard%s", current_stream == NULL ? ", without streams" : "");
+}
+
+static unsigned run_device(int8_t index) {
+  static _Atomic uint16_t known[DEVICES_MAX]; /* the run's number and 1 */
+  unsigned at = (unsigned)index < DEVICES_MAX ? (unsigned)index : 0;
+  uint16_t number = atomic_load_explicit(&known[at], memory_order_relaxed);
+  if (number == 0) {
+    number = (uint16_t)(account_device((cu_device)at) + 1);
+    atomic_store_explicit(&known[at], number, memory_order_relaxed);
+  }
+  return number - 1u;
+}
+
+static const void *stream_here(int8_t index) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, find_stream);
+  return current_stream == NULL ? NULL : (const void *)(uintptr_t)current_stream(index).number;
+}
+
+static pthread_once_t told_once = PTHREAD_ONCE_INIT;
+
+void torch_block_told(void *addr, int64_t bytes, size_t live, size_t reserved, torch_device on) {
+  pthread_once(&told_once, find_told);
+  if (real_block != NULL) real_block(addr, bytes, live, reserved, on);
+  if (on.kind != KIND_CUDA || bytes == 0) return;
+  if (bytes > 0)
+    record_event(STOW_TRACE_ALLOC, (uintptr_t)addr, (uint64_t)bytes, stream_here(on.index),
+                 run_device(on.index), 0);
+  else
+    record_event(STOW_TRACE_FREE, (uintptr_t)addr, (uint64_t)-bytes, NULL, run_device(on.index), 0);
+}
+
+/* The driver's refusal is recorded where it is made; this is what the program asked for. */
+void torch_failure_told(int64_t bytes, size_t live, size_t reserved, torch_device on) {
+  pthread_once(&told_once, find_told);
+  if (real_failure != NULL) real_failure(bytes, live, reserved, on);
+  if (on.kind == KIND_CUDA && bytes > 0)
+    record_event(STOW_TRACE_FAIL, account_room(run_device(on.index)), (uint64_t)bytes,
+                 stream_here(on.index), run_device(on.index), 0);
+}
+
+void torch_block_told_older(void *addr, int64_t bytes, size_t live, size_t reserved,
+                            torch_device on) {
+  torch_block_told(addr, bytes, live, reserved, on);
+}
+
+void torch_failure_told_older(int64_t bytes, size_t live, size_t reserved, torch_device on) {
+  torch_failure_told(bytes, live, reserved, on);
+}
