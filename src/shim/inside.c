@@ -58,6 +58,7 @@ static python_script script = {.file = "<stowage inside.py>",
 static _Atomic uint32_t asked;
 
 void inside_schedule(void) {
+  if (python_script_done(&script)) return;
   uint32_t turn = atomic_fetch_add_explicit(&asked, 1, memory_order_relaxed);
   if ((turn & (turn - 1)) != 0) return;
   if (turn == 0) script.word = record_rank();

@@ -59,6 +59,10 @@ typedef struct python_script {
   python_object *names;         /* with the interpreter's lock */
 } python_script;
 
+/* It will never be called again. */
+static inline bool python_script_done(const python_script *s) {
+  return atomic_load_explicit(&s->state, memory_order_relaxed) == 2;
+}
 /* Has the main thread call it soon. From any thread, with or without the lock; does nothing while
  * it is on its way. */
 void python_script_schedule(python_script *s);

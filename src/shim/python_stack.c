@@ -63,25 +63,28 @@ static python_place place_of(const layout *l, const char *frame) {
   return p;
 }
 
-static uint64_t mix(uint64_t key, uint64_t more) {
-  key = (key ^ more) * UINT64_C(0x9e3779b97f4a7c15);
+/* One multiplication waits for the last; the other for nothing. */
+static uint64_t mix(uint64_t key, uint64_t place, uint64_t code) {
+  key = (key ^ place ^ code * UINT64_C(0xd6e8feb86659fd93)) * UINT64_C(0x9e3779b97f4a7c15);
   return key ^ key >> 29;
 }
 
-static void walk(const layout *l, const char *frame, python_stack *s) {
-  s->key = 1;
-  s->count = 0;
-  for (; frame != NULL && s->count < PYTHON_STACK_MAX; frame = pointer(frame, l->back)) {
+static void walk(const layout *of, const char *frame, python_stack *s) {
+  const layout own = *of, *l = &own; /* what is written to `s` cannot be it */
+  uint64_t key = 1;
+  size_t count = 0;
+  for (; frame != NULL && count < PYTHON_STACK_MAX; frame = pointer(frame, l->back)) {
     if (l->owner != 0 && frame[l->owner] >= OWNER_C) continue;
     python_place p = place_of(l, frame);
     if (p.code == NULL) continue;
-    s->places[s->count++] = p;
+    s->places[count++] = p;
     /* Another code object may have come to lie where one was: its name and line belong to it. */
-    s->key = mix(s->key, (uint64_t)(uintptr_t)p.code + (uint64_t)(uint32_t)p.at);
-    s->key = mix(s->key, (uint64_t)(uintptr_t)pointer(p.code, l->name) +
-                             (uint64_t)(uint32_t)number(p.code, l->line));
+    key = mix(key, (uint64_t)(uintptr_t)p.code + (uint64_t)(uint32_t)p.at,
+              (uint64_t)(uintptr_t)pointer(p.code, l->name) +
+                  (uint64_t)(uint32_t)number(p.code, l->line));
   }
-  if (s->key == 0) s->key = 1;
+  s->count = count;
+  s->key = key != 0 ? key : 1;
 }
 
 bool python_stack_walk(python_stack *s) {
