@@ -42,12 +42,9 @@ static python_object *check_stacks(python_object *self, python_object *arguments
 }
 
 static python_method methods[] = {
-    PYTHON_METHOD("shim_mark", mark),
-    PYTHON_METHOD("shim_fact", fact),
-    PYTHON_METHOD("shim_snapshot", snapshot),
-    PYTHON_METHOD("shim_check_stacks", check_stacks),
-    PYTHON_METHOD("shim_log", python_log),
-    {NULL, NULL, 0, NULL},
+    PYTHON_METHOD("shim_mark", mark),         PYTHON_METHOD("shim_fact", fact),
+    PYTHON_METHOD("shim_snapshot", snapshot), PYTHON_METHOD("shim_check_stacks", check_stacks),
+    PYTHON_METHOD("shim_log", python_log),    {NULL, NULL, 0, NULL},
 };
 
 static python_script script = {.file = "<stowage inside.py>",
