@@ -49,6 +49,23 @@ runs_out host_leak host_leak
 if [ -n "${STOWAGE_GOLDEN_WRITE:-}" ]; then cp "$folder/all" "$source_dir/tests/shim/host.txt"; fi
 check all_that_is_said_of_one diff -u "$source_dir/tests/shim/host.txt" "$folder/all"
 
+# The kernel's own kill, by a control group of our making: --ram-limit auto saw it come, and what it was stays.
+group=
+for root in /sys/fs/cgroup/memory /sys/fs/cgroup; do
+  [ -e "$root/cgroup.procs" ] && mkdir "$root/stowage-test-$$" 2> /dev/null && group=$root/stowage-test-$$ && break
+done
+for bound in memory.limit_in_bytes memory.max; do
+  [ -n "$group" ] && [ -e "$group/$bound" ] && echo $((200 << 20)) > "$group/$bound" 2> /dev/null && bounded=1
+done
+if [ -n "${bounded:-}" ] && (echo $BASHPID > "$group/cgroup.procs") 2> /dev/null; then
+  { bash -c 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"' - "$group" timeout -k 2 60 "$stowage" run --ram-limit auto -- "$python" "$programs/host_leak.py" > "$folder/out" 2> "$folder/err"; } 2> /dev/null; code=$?
+  said=$("$stowage" explain --last)
+  if [ $code = 137 ] && grep -q 'killed by SIGKILL ' "$folder/err" && grep -q '200.0 MiB  of the control group' <<< "$said" && grep -q 'host_leak, confidence' <<< "$said"; then ok a_kill_by_the_kernel_leaves_its_record; else cat "$folder/err"; echo "$said"; fail "a_kill_by_the_kernel_leaves_its_record: code $code"; fi
+else
+  skip "a_kill_by_the_kernel_leaves_its_record: control groups of memory cannot be made here"
+fi
+for turn in $(seq 50); do [ -z "$group" ] || rmdir "$group" 2> /dev/null && break; read -r -t 0.1 <> <(:); done
+
 # An exception about host memory, in a program without CUDA.
 timeout 30 "$stowage" run --ram-limit 8G -- "$python" -c 'import numpy; numpy.ones(1 << 50)' > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 1 ] && grep -q 'why: The host could not give 8.0 PiB for one array' "$folder/err"; then ok an_exception_about_memory_is_explained; else cat "$folder/err"; fail "an_exception_about_memory_is_explained: $code"; fi
