@@ -36,8 +36,8 @@ stow_status run_environment_torch(void) {
 
 stow_status run_environment_stacks(const char *which) {
   if (which == NULL) which = "auto";
-  if (strcmp(which, "auto") != 0 && strcmp(which, "off") != 0 && strcmp(which, "python") != 0)
-    return stow_fail(STOW_ERR_INVALID, "--stacks \"%.40s\": must be auto, off or python", which);
+  if (strcmp(which, "auto") != 0 && strcmp(which, "off") != 0)
+    return stow_fail(STOW_ERR_INVALID, "--stacks \"%.40s\": must be auto or off", which);
   return set("STOWAGE_STACKS", which);
 }
 

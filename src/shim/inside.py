@@ -5,7 +5,7 @@ program nothing it could feel, print nothing, and let no exception out.
 
 The shim's are: shim_mark(name, begins), shim_fact(key, value), shim_snapshot(), shim_check_stacks(), shim_log(text) and
 shim_rank, the number of this process in a job of many, "" if it is alone. STOWAGE_RUN is the folder of the run,
-STOWAGE_RECORD is 1 where the run is recorded, STOWAGE_STACKS auto, off or python.
+STOWAGE_RECORD is 1 where the run is recorded.
 """
 import functools
 import importlib
@@ -13,7 +13,6 @@ import os
 import sys
 import time
 
-HISTORY_ENTRIES = 50_000  # of PyTorch's own history: some steps of a large model, tens of MB
 armed = set()
 
 
@@ -128,13 +127,6 @@ def arm_out_of_memory(torch):
     torch._C._cuda_attach_out_of_memory_observer(functools.partial(on_out_of_memory, torch))
 
 
-@quiet
-def arm_history(torch):
-    """PyTorch's history of its allocations, unless the program keeps one itself."""
-    if not torch._C._cuda_isHistoryEnabled():
-        torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=HISTORY_ENTRIES)
-
-
 # ---- the end ----
 
 @quiet
@@ -187,6 +179,4 @@ def arm():
             arm_ranges(torch)
         else:
             arm_steps(torch)
-        if os.environ.get("STOWAGE_STACKS") == "python":
-            arm_history(torch)
     return "torch" in armed

@@ -3,7 +3,3 @@ observers, history = [], []
 
 def _cuda_attach_out_of_memory_observer(observer):
     observers.append(observer)
-
-
-def _cuda_isHistoryEnabled():
-    return bool(history)
