@@ -110,6 +110,27 @@ static stow_status join_segment(recording *trace, const recording *view, const s
   return STOW_OK;
 }
 
+/* Other libraries of the process took what PyTorch does not know of: it is none of its segments. */
+static stow_status drop_foreign(recording *trace, const recording *view) {
+  map known = {0}; /* segments that stay or will be given back, looking from the end */
+  stow_status status = STOW_OK;
+  size_t kept = trace->event_count;
+  for (size_t i = 0; status == STOW_OK && i < view->segment_count; i++)
+    status = map_put(&known, key_of(view->segments[i].device, view->segments[i].addr), 1);
+  for (size_t i = trace->event_count; status == STOW_OK && i > 0; i--) {
+    const event *e = &trace->events[i - 1];
+    uint64_t key = key_of(event_origin(trace, e)->device, e->addr);
+    if (e->kind == EVENT_SEGMENT_FREE) status = map_put(&known, key, 1);
+    if (e->kind == EVENT_SEGMENT_ALLOC && !map_remove(&known, key, NULL)) continue;
+    trace->events[--kept] = *e;
+  }
+  map_free(&known);
+  if (status != STOW_OK) return status;
+  trace->event_count -= kept;
+  memmove(trace->events, trace->events + kept, trace->event_count * sizeof *trace->events);
+  return STOW_OK;
+}
+
 static stow_status join_words(recording *trace, const recording *view) {
   const char *error = recording_text(view, view->error_id);
   for (size_t i = 0; i < view->setting_count; i++)
@@ -124,7 +145,8 @@ stow_status run_record_join(recording *trace, const recording *view, bool *joine
   *joined = moment > 0 && trace->segment_count == 0;
   if (!*joined) return STOW_OK;
   trace->event_count = moment;
-  stow_status status = find_makers(&makers, trace);
+  stow_status status = drop_foreign(trace, view);
+  if (status == STOW_OK) status = find_makers(&makers, trace);
   for (size_t i = 0; status == STOW_OK && i < view->segment_count; i++)
     status = join_segment(trace, view, &view->segments[i], &makers);
   map_free(&makers);

@@ -3,6 +3,7 @@ import cuda
 import torch
 
 cuda.start()
+library = cuda.alloc(4 << 20)  # not PyTorch's
 weights = [torch.cuda.empty(2 << 20) for layer in range(4)]
 kept = []
 
