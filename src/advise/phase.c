@@ -213,12 +213,18 @@ static void phases_by_order(evidence *e) {
 
 static void phases_by_stack(evidence *e) {
   timeline *t = &e->time;
+  uint32_t known = UINT32_MAX; /* the first tick with a stack */
+  for (uint32_t i = 0; i < t->lifetime_count; i++) {
+    const lifetime *l = &t->lifetimes[i];
+    if (l->stack_id != 0 && !l->before && l->start < known) known = l->start;
+  }
   for (uint32_t i = 0; i < t->lifetime_count; i++) {
     const lifetime *l = &t->lifetimes[i];
     phase p = e->phase_of_stack[l->stack_id];
     /* Autograd's own threads have no Python frames: in a recording that has stacks, an allocation
-     * without one is theirs. What was there before the recording is not. */
-    if (p == PHASE_UNKNOWN && !l->before) p = PHASE_BACKWARD;
+     * without one is theirs. What was there before the recording, or before it had stacks, is not.
+     */
+    if (p == PHASE_UNKNOWN && !l->before && l->start > known) p = PHASE_BACKWARD;
     e->phase_of[i] = (uint8_t)p;
   }
   if (!e->failed) return;
