@@ -7,10 +7,10 @@ need torch step_time
 torch="$python $here/run_torch.py"
 unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
 for turn in 1 2; do
-  runs "$folder/bare$turn" $torch steps || { fail "step_time: does not run bare"; finish; }
-  runs "$folder/beneath$turn" "$stowage" run -- $torch steps || { fail "step_time: does not run beneath"; finish; }
-  runs "$folder/recorded$turn" "$stowage" run --record "$folder/$turn.stow" -- $torch steps || { fail "step_time: does not run recorded"; finish; }
-  runs "$folder/lineless$turn" "$stowage" run --record "$folder/lineless$turn.stow" --stacks off -- $torch steps || { fail "step_time: does not run recorded"; finish; }
+  runs "$folder/bare$turn" $torch steps 100 || { fail "step_time: does not run bare"; finish; }
+  runs "$folder/beneath$turn" "$stowage" run -- $torch steps 100 || { fail "step_time: does not run beneath"; finish; }
+  runs "$folder/recorded$turn" "$stowage" run --record "$folder/$turn.stow" -- $torch steps 100 || { fail "step_time: does not run recorded"; finish; }
+  runs "$folder/lineless$turn" "$stowage" run --record "$folder/lineless$turn.stow" --stacks off -- $torch steps 100 || { fail "step_time: does not run recorded"; finish; }
 done
 # kept NAME HOW MOST: the sum of the steps, and how many times the bare sum at most.
 kept() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One small PyTorch program in one of several manners, for running bare and beneath `stowage run`.
 
-usage: run_torch.py CASE [GIB]      (needs torch and a card; downloads nothing)
+usage: run_torch.py CASE [GIB or STEPS]      (needs torch and a card; downloads nothing)
 
 Prints one JSON line: digest (of the results, bit for bit), steps_ms, and, beneath the shim, how its count of memory agrees
 with the driver's own used figure. CASE: train (a transformer over changing lengths), graphs, compile, reduce, cudnn, ipc,
@@ -177,14 +177,14 @@ def steps(width, rows, count):
     m = model(width, 6)
     opt = torch.optim.AdamW(m.parameters(), lr=1e-4)
     r, times = random.Random(0), []
-    for i in range(20 + count):
+    for i in range(10 + count):
         x = torch.randn(rows, r.randrange(64, 512), width, device="cuda")
         torch.cuda.synchronize()
         start = time.perf_counter()
         step(m, opt, x)
         torch.cuda.synchronize()
         times.append(round((time.perf_counter() - start) * 1000, 4))
-    return times[20:]
+    return times[10:]
 
 
 SHIM = Shim()
@@ -203,8 +203,9 @@ def main():
         "reduce": lambda: train(4, lambda m: torch.compile(m, mode="reduce-overhead"), True),
     }
     if case == "steps":
-        out["steps_ms"] = steps(1024, 16, 100)
-        out["small_ms"] = steps(256, 1, 200)  # bound by the host
+        count = int(sys.argv[2])
+        out["steps_ms"] = steps(1024, 16, count)
+        out["small_ms"] = steps(256, 1, 2 * count)  # bound by the host
     else:
         out["digest"] = run[case]()
     if SHIM.there and case in ("train", "graphs"):
