@@ -78,7 +78,7 @@ stow_status prefetch_open(prefetch **out, const plan *made, const origin *origin
   pthread_condattr_destroy(&monotonic);
   p->slots = calloc(made->ahead, sizeof *p->slots);
   p->readers = calloc(made->readers + 1, sizeof *p->readers);
-  p->slow = true; /* until a reader has found it fast */
+  p->waits = true; /* until a reader finds it cached */
   stow_status status = p->slots != NULL && p->readers != NULL
                            ? sequence_open(&p->order, made->rows, made->block_rows)
                            : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
@@ -207,12 +207,13 @@ static bool told(const prefetch *p) {
 }
 
 /* With the lock held: waits until there is something to tell, to `end` at most if it is given; a
- * caller that need not wait for a disk reads meanwhile. */
+ * caller that need not wait for a disk reads meanwhile: where it is the disk that takes time, what
+ * the caller does with a batch had better fall into that time. */
 static bool await(prefetch *p, const struct timespec *end) {
   int code = 0;
   while (!told(p) && code == 0) {
     if (prefetch_claimable(p) > 0) pthread_cond_signal(&p->work);
-    if (p->plan->caller_reads && !p->slow && prefetch_run_task(p, &p->readers[p->plan->readers]))
+    if (p->plan->caller_reads && !p->waits && prefetch_run_task(p, &p->readers[p->plan->readers]))
       continue;
     code = end != NULL ? pthread_cond_timedwait(&p->ready, &p->guard, end)
                        : pthread_cond_wait(&p->ready, &p->guard);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
-#include "base/clock.h"
 #include "data/prefetch_read.h"
 
 /* ---- what a batch and a window are ---- */
@@ -174,8 +174,11 @@ uint64_t prefetch_claimable(const prefetch *p) {
   return p->armed - p->claimed >= group ? group : 0;
 }
 
-/* Longer than this for one read of a megabyte or so, and the bytes come from afar. */
-#define SLOW_NS UINT64_C(10000000)
+/* How often this thread has waited: a read from the page cache does not. */
+static long times_waited(void) {
+  struct rusage use;
+  return getrusage(RUSAGE_THREAD, &use) == 0 ? use.ru_nvcsw : 0;
+}
 
 static void run_fill(prefetch *p, reader *r, uint64_t count) {
   uint64_t batch = p->claimed;
@@ -185,14 +188,14 @@ static void run_fill(prefetch *p, reader *r, uint64_t count) {
     p->slots[b % p->plan->ahead].state = SLOT_FILLING;
   pthread_mutex_unlock(&p->guard);
   stow_status status = STOW_OK;
-  uint64_t began_ns = clock_ns();
+  long waited = times_waited();
   if (windowed)
     fill_from_window(p, batch, count);
   else
     status = fill_from_file(p, r, batch, count);
-  uint64_t took_ns = clock_ns() - began_ns;
+  waited = times_waited() - waited;
   pthread_mutex_lock(&p->guard);
-  p->slow = took_ns > SLOW_NS;
+  if (!windowed) p->waits = waited > 0;
   if (windowed) {
     window *w = &p->windows[prefetch_window_of(p, batch) % p->plan->windows];
     w->unfilled -= count;
@@ -246,11 +249,11 @@ static void run_load(prefetch *p, reader *r, window *w) {
   w->claimed += run;
   if (w->claimed == w->end && w->drawing) p->next_window++;
   pthread_mutex_unlock(&p->guard);
-  uint64_t began_ns = clock_ns();
+  long waited = times_waited();
   stow_status status = load_piece(p, r, w, first, run);
-  uint64_t took_ns = clock_ns() - began_ns;
+  waited = times_waited() - waited;
   pthread_mutex_lock(&p->guard);
-  p->slow = took_ns > SLOW_NS;
+  p->waits = waited > 0;
   if (status == STOW_OK) w->loaded += run;
   if (window_ready(p, w->number)) pthread_cond_broadcast(&p->work);
   end_task(p, status);

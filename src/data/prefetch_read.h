@@ -49,7 +49,7 @@ struct prefetch {
   pthread_cond_t ready; /* the caller waits */
   bool stop, paused;
   uint32_t busy;                  /* readers at a task */
-  bool slow;                      /* the last read took so long that only a reader should wait */
+  bool waits;                     /* the last read was not from the page cache */
   uint64_t taken, claimed, armed; /* batch numbers: taken <= claimed <= armed */
   slot *slots;
   window windows[2];
