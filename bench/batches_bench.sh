@@ -8,7 +8,9 @@ set -euo pipefail
 build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONPATH=$here/../python STOWAGE_LIBRARY=$build/libstowage.so OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-for python in "${STOWAGE_BENCH_PYTHON:-python3}" /usr/bin/python3; do
-  if "$python" -c 'import numpy' 2> /dev/null; then exec "$python" "$here/batches_bench.py"; fi
+for wanted in 'numpy, torch' numpy; do
+  for python in "${STOWAGE_BENCH_PYTHON:-python3}" /usr/bin/python3; do
+    if "$python" -c "import $wanted" 2> /dev/null; then exec "$python" "$here/batches_bench.py"; fi
+  done
 done
 echo "batches_bench: no python3 with numpy to compare with"
