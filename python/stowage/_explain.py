@@ -289,7 +289,7 @@ class _LateTorch:
             with contextlib.suppress(Exception):
                 hook_torch(module)
 
-        loader.exec_module = then_hook  # type: ignore[method-assign]
+        setattr(loader, "exec_module", then_hook)
         return spec
 
 

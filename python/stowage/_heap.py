@@ -283,7 +283,9 @@ def heap_facts() -> "List[Dict[str, Any]]":
     facts = []
     for one in list(_open_heaps):
         try:
-            facts.append({"device": one.device or "the first device", **one.stats(), "tags": one.tags()})
+            known: "Dict[str, Any]" = {"device": one.device or "the first device", "tags": one.tags()}
+            known.update(one.stats())
+            facts.append(known)
         except StowageError:
             continue
     return facts

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 import sys
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 _BAR = "display:inline-block;height:0.8em;width:12em;border:1px solid #8888;border-radius:2px;vertical-align:middle"
 
@@ -92,8 +92,8 @@ def shell() -> Any:
 
 def name_cells(text: str) -> str:
     """Cells by their number, as In[3]: a notebook compiles each under the name of a file that is not there."""
-    names = getattr(getattr(shell(), "compile", None), "_filename_map", None)
-    if not isinstance(names, dict) or not names:
+    names: "Dict[str, int]" = getattr(getattr(shell(), "compile", None), "_filename_map", None) or {}
+    if not names:
         return text
     return re.sub("|".join(map(re.escape, names)), lambda found: f"In[{names[found.group()]}]", text)
 

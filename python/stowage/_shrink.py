@@ -94,8 +94,8 @@ def _cast(array: Any, kind: str, tolerance: "Optional[Tuple[float, bool]]" = Non
     """The array in another type, its memory order kept; with a tolerance, the largest error too."""
     import numpy
 
-    order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-    made = numpy.empty(array.shape, dtype=kind, order=order)
+    fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+    made = numpy.empty(array.shape, dtype=kind, order="F" if fortran else "C")
     worst = c_double(0)
     largest = 0.0
     whole = _in_one(array)
@@ -279,7 +279,8 @@ class _Options:
     @staticmethod
     def note(changes: "Optional[List[_Change]]", *change: Any) -> None:
         if changes is not None:
-            changes.append(change)
+            name, was, now, before, after, said = change
+            changes.append((name, was, now, before, after, said))
 
 
 def _say(changes: "List[_Change]") -> None:

@@ -2,13 +2,14 @@
 
 import doctest
 import importlib.util
+import os
 import pkgutil
 import subprocess
 import sys
 import unittest
 
 import stowage
-from support import needs, python
+from support import TREE, needs, python
 
 
 class Package(unittest.TestCase):
@@ -70,7 +71,8 @@ class Package(unittest.TestCase):
     @unittest.skipIf(importlib.util.find_spec("mypy") is None, "no mypy here")
     def test_types_check(self):
         folder = importlib.util.find_spec("stowage").submodule_search_locations[0]
-        done = subprocess.run([sys.executable, "-m", "mypy", folder], capture_output=True, text=True, check=False)
+        words = [sys.executable, "-m", "mypy", "--config-file", str(TREE / "pyproject.toml"), "--cache-dir", os.devnull, folder]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout)
 
 
