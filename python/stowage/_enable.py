@@ -222,12 +222,13 @@ def _set(vram: "Optional[str]", spill: "Optional[str]", ram: "Optional[str]", ev
                 f"stowage.restart({_call_text(vram, spill or before.spill)}) changes it"
             )
         new = Enabled(vram or before.vram, spill or before.spill, ram or before.ram, before.shim)
+        ram_bytes = parse_size(new.ram, "ram") if new.ram else None
+        said = _ram.check(ram_bytes) if ram is not None else []
         if (new.vram, new.spill) != (before.vram, before.spill) or _state is None:
             new.shim, new.notes = _put_beneath(new.vram, new.spill)
             if new.shim in ("loaded into this process",):
                 os.environ["STOWAGE_PYTHON_LIMITS"] = f"{new.vram or ''} {new.spill or ''}"
-        watched = _ram.start(parse_size(new.ram, "ram") if new.ram else None)
-        new.notes += watched
+        new.notes += said + _ram.start(ram_bytes)
         _explain.hook_exceptions()
         if everything:
             _explain.hook_torch_when_loaded()

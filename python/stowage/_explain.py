@@ -329,6 +329,8 @@ def explain(
             raise ValueError(f"{type(what).__name__} is no out-of-memory error: {what}")
         return explain_exception(what)
     if what is not None:
+        if not isinstance(what, (str, os.PathLike)):
+            raise TypeError(f"explain: {type(what).__name__} is neither an exception nor the path of a recording")
         path = os.fspath(what)
         if not os.path.exists(path):
             raise NotFound(f"{path}: there is no such recording; an error's text goes as explain(message=…)")

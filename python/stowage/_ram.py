@@ -21,6 +21,7 @@ import time
 from typing import Any, Iterator, List, Optional
 
 from . import _death, _memory
+from ._library import Invalid
 from ._library import format_size as size
 
 #: Default action of this signal is to be ignored: one that comes late does no harm.
@@ -144,24 +145,29 @@ def cell(begins: bool) -> None:
     _in_cell = begins
 
 
+def check(limit: "Optional[int]") -> "List[str]":
+    """Refuses a limit that leaves no room to work; what there is to say of another."""
+    if limit is None:
+        return []
+    now = _memory.host()
+    if limit < now.held_bytes + _FLOOR:
+        raise Invalid(
+            f"ram: this process holds {size(now.held_bytes)} already, so a limit of {size(limit)} leaves it no room to work; "
+            f"give at least {size(now.held_bytes + 2 * _FLOOR)}, or stowage.release() first"
+        )
+    if limit > now.total_bytes:
+        return [f"the host has {size(now.total_bytes)}, so a limit of {size(limit)} changes nothing"]
+    return []
+
+
 def start(limit: "Optional[int]") -> "List[str]":
-    """Starts the watch, or gives it another limit; what there is to say."""
+    """Starts the watch, or gives it another limit, which was checked; what there is to say."""
     global _watch
     if _watch is not None:
         if limit is not None:
             _watch.limit = limit
         return []
     notes = []
-    now = _memory.host()
-    if limit is not None and limit < now.held_bytes + _FLOOR:
-        from ._library import Invalid
-
-        raise Invalid(
-            f"ram: this process holds {size(now.held_bytes)} already, so a limit of {size(limit)} leaves it no room to work; "
-            f"give at least {size(now.held_bytes + 2 * _FLOOR)}, or stowage.release() first"
-        )
-    if limit is not None and limit > now.total_bytes:
-        notes.append(f"the host has {size(now.total_bytes)}, so a limit of {size(limit)} changes nothing")
     watch = _Watch(limit)
     try:
         signal.signal(_SIGNAL, _interrupt)

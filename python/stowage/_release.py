@@ -151,7 +151,7 @@ def _frames_hold(piece: Any) -> bool:
     return False
 
 
-def _delete(names: "Tuple[str, ...]", space: "Dict[str, Any]") -> "List[str]":
+def _check_names(names: "Tuple[str, ...]", space: "Dict[str, Any]") -> None:
     for name in names:
         if not isinstance(name, str):
             raise TypeError(
@@ -160,6 +160,9 @@ def _delete(names: "Tuple[str, ...]", space: "Dict[str, Any]") -> "List[str]":
             )
         if name not in space:
             raise NameError(f'release: no name "{name}" in {space.get("__name__", "the caller")}; nothing was deleted')
+
+
+def _delete(names: "Tuple[str, ...]", space: "Dict[str, Any]") -> "List[str]":
     gone = []
     for name in dict.fromkeys(names):
         del space[name]
@@ -196,6 +199,7 @@ def release_from(
     first: "Optional[Tuple[str, Callable[[], None]]]" = None,
 ) -> Released:
     """The same for the names of a given namespace; `first` is done before everything else."""
+    _check_names(names, space)
     result = Released()
     begin = before = _held()
     steps: "List[Tuple[str, Callable[[], None]]]" = []

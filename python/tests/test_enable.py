@@ -150,6 +150,19 @@ class BadUse(unittest.TestCase):
             with self.assertRaises(kind):
                 call()
 
+    def test_a_later_limit_of_host_memory_is_checked_too(self):
+        out = python(
+            """
+            import stowage
+            stowage.limit(ram="2G")
+            try: stowage.limit(ram="16M")
+            except ValueError as error: print(error)
+            print(stowage.limit(ram="1G").ram)
+            """
+        )[1]
+        self.assertIn("leaves it no room to work", out)
+        self.assertTrue(out.endswith("1G\n"), out)
+
     def test_without_a_driver_it_is_said(self):
         out = python("import stowage; print(stowage.enable())", STOWAGE_LIBCUDA="/nowhere/libcuda.so.1")[1]
         self.assertIn("no CUDA driver here", out)

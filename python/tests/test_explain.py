@@ -44,6 +44,8 @@ class Explain(unittest.TestCase):
             stowage.explain(MemoryError(), last=True)
         with self.assertRaises(FileNotFoundError):
             stowage.explain("/nowhere.pickle")
+        with self.assertRaisesRegex(TypeError, "neither an exception nor"):
+            stowage.explain(5)
 
     @needs("numpy")
     def test_an_uncaught_memory_error_carries_the_explanation(self):
