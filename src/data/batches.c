@@ -120,8 +120,8 @@ static stow_status spool_deflated(stow_batches *b) {
 static stow_status start(stow_batches *b) {
   uint64_t bytes[STOW_BATCHES_FILES_MAX];
   for (uint32_t i = 0; i < b->plan.parts; i++) bytes[i] = b->plan.batch_rows * b->plan.row_bytes[i];
-  /* As many as the plan counts: an epoch begins with the buffers of the one before. */
-  STOW_TRY(shelf_open(&b->buffers, bytes, b->plan.parts, b->plan.ahead, &b->options.memory));
+  STOW_TRY(
+      shelf_open(&b->buffers, bytes, b->plan.parts, plan_buffers(&b->plan), &b->options.memory));
   STOW_TRY(prefetch_open(&b->ahead, &b->plan, b->origins, b->first, b->buffers));
   return prefetch_begin(b->ahead, b->options.seed, b->epoch, b->next_batch);
 }

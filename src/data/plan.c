@@ -54,6 +54,10 @@ static uint64_t batch_bytes(const plan *p) {
   return bytes;
 }
 
+uint64_t plan_buffers(const plan *p) {
+  return (uint64_t)p->ahead + WITH_CALLER;
+}
+
 static uint64_t window_row_bytes(const plan *p) {
   return all_row_bytes(p) + PERMUTED_BYTES;
 }
@@ -161,7 +165,7 @@ static stow_status finish(plan *p) {
   p->piece_rows = most(1, BLOCK_MOST / most(p->file_row_bytes, 1));
   p->drop_bytes = p->memory_bytes / (16 * (uint64_t)p->readers * p->parts);
   p->planned_bytes = all_readers_bytes(p) + order_bytes(p, p->block_rows) + windows_bytes(p) +
-                     (p->ahead + WITH_CALLER) * batch_bytes(p);
+                     plan_buffers(p) * batch_bytes(p);
   return STOW_OK;
 }
 

@@ -47,6 +47,8 @@ typedef struct plan {
   uint64_t planned_bytes;
 } plan;
 
+/* Buffers of each file: ahead, and with the caller. */
+uint64_t plan_buffers(const plan *p);
 /* Fills in what follows. STOW_ERR_BUDGET with what would do. */
 stow_status plan_make(plan *p);
 /* The same with the blocks and the window of a state: STOW_ERR_BUDGET if they do not fit. */

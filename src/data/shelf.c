@@ -10,6 +10,8 @@
 
 #define HEAD_MAGIC UINT64_C(0x676177f7370a7ba7)
 
+enum { KEEP_LEAST = 2 }; /* for a caller who holds many: or each batch were allocated anew */
+
 typedef struct head {
   uint64_t magic;
   shelf *owner;
@@ -25,7 +27,8 @@ struct shelf {
   uint64_t bytes[STOW_BATCHES_FILES_MAX];
   head *kept[STOW_BATCHES_FILES_MAX]; /* guarded */
   uint32_t kept_count[STOW_BATCHES_FILES_MAX];
-  uint32_t keep;
+  uint64_t live[STOW_BATCHES_FILES_MAX]; /* kept and out; guarded */
+  uint64_t planned;
   uint64_t users; /* buffers out, and one for the open shelf; guarded */
   bool closed;
 };
@@ -34,23 +37,25 @@ uint64_t shelf_buffer_bytes(uint64_t bytes) {
   return round_up(bytes, SHELF_ALIGN) + SHELF_ALIGN;
 }
 
+/* With the lock held. */
 static void free_buffer(shelf *s, head *h) {
   size_t bytes = (size_t)shelf_buffer_bytes(s->bytes[h->kind]);
   h->magic = 0;
+  s->live[h->kind]--;
   if (s->memory.allocate != NULL)
     s->memory.release(s->memory.user, h, bytes);
   else
     free(h);
 }
 
-stow_status shelf_open(shelf **out, const uint64_t *bytes, uint32_t kinds, uint32_t keep,
+stow_status shelf_open(shelf **out, const uint64_t *bytes, uint32_t kinds, uint64_t planned,
                        const stow_batches_memory *memory) {
   shelf *s = calloc(1, sizeof *s);
   if (s == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
   pthread_mutex_init(&s->guard, NULL);
   s->memory = *memory;
   for (uint32_t i = 0; i < kinds; i++) s->bytes[i] = bytes[i];
-  s->keep = keep;
+  s->planned = planned;
   s->users = 1;
   *out = s;
   return STOW_OK;
@@ -97,6 +102,7 @@ stow_status shelf_take(shelf *s, uint32_t kind, void **data) {
     *h = (head){.magic = HEAD_MAGIC, .owner = s, .kind = kind, .out = true};
     pthread_mutex_lock(&s->guard);
     s->users++;
+    s->live[kind]++;
     pthread_mutex_unlock(&s->guard);
   }
   *data = (char *)h + SHELF_ALIGN;
@@ -113,7 +119,7 @@ stow_status shelf_put(void *data) {
     return stow_fail(STOW_ERR_STATE, "a buffer of a batch is given back twice");
   }
   h->out = false;
-  bool kept = !s->closed && s->kept_count[h->kind] < s->keep;
+  bool kept = !s->closed && (s->live[h->kind] <= s->planned || s->kept_count[h->kind] < KEEP_LEAST);
   if (kept) {
     h->next = s->kept[h->kind];
     s->kept[h->kind] = h;

@@ -2,7 +2,7 @@
  * it is taken from the shelf, filled, handed to the caller, and put back by its address alone, from
  * any thread, even after the batches were closed: the shelf lives until its last buffer is back.
  *
- * Called by prefetch and by stow_batches_release. A few buffers of each kind are kept for the next
+ * Called by prefetch and by stow_batches_release. What the plan counts is kept for the next
  * taker; what the caller keeps longer is his memory, not the batches'. */
 #ifndef DATA_SHELF_H
 #define DATA_SHELF_H
@@ -16,9 +16,9 @@
 
 typedef struct shelf shelf;
 
-/* Buffers of `bytes[kind]`; at most `keep` of each kind wait on the shelf. `memory` may be all
- * NULL. */
-stow_status shelf_open(shelf **s, const uint64_t *bytes, uint32_t kinds, uint32_t keep,
+/* Buffers of `bytes[kind]`, `planned` of each kind, here and out there: where there are more, what
+ * is given back goes. `memory` may be all NULL. */
+stow_status shelf_open(shelf **s, const uint64_t *bytes, uint32_t kinds, uint64_t planned,
                        const stow_batches_memory *memory);
 /* Nothing is taken any more; buffers out there stay good. */
 void shelf_close(shelf *s);

@@ -526,6 +526,28 @@ TEST(buffers_come_from_the_callers_memory_and_go_back_to_it)
   CHECK(pinned_now == 0);
 }
 
+TEST(what_the_caller_held_and_gave_back_is_not_kept_beyond_the_plan)
+{
+  enum { HELD = 60 };
+  stow_array_options f = file_of(write_rows("rows.npy", 40000, 100, DTYPE_I64));
+  stow_batches_options o = plain(&f, 1);
+  o.batch_rows = 250, o.memory_bytes = 4 * MIB;
+  o.memory = (stow_batches_memory){pin, unpin, NULL};
+  stow_batches *b;
+  stow_batches_info info;
+  void *held[HELD];
+  uint64_t rows;
+  CHECK_OK(stow_batches_open(&b, &o));
+  CHECK_OK(stow_batches_get_info(b, &info));
+  for (int i = 0; i < HELD; i++) CHECK_OK(stow_batches_next(b, &held[i], &rows));
+  uint64_t each = 250 * 800;
+  CHECK((uint64_t)pinned_now * each > info.planned_bytes);
+  for (int i = 0; i < HELD; i++) CHECK_OK(stow_batches_release(held[i]));
+  CHECK((uint64_t)pinned_now * each <= info.planned_bytes);
+  stow_batches_close(b);
+  CHECK(pinned_now == 0);
+}
+
 /* A file of 384 MB that is mostly a hole: what counts is what stays resident. */
 static const char *write_hole(uint64_t rows, uint64_t items) {
   static char path[256];
