@@ -55,6 +55,7 @@ typedef struct growth {
   bool bare;            /* …of a program that calls no modules */
   bool backward;        /* the turns do run backward */
   bool scalar;          /* each leaves a number behind, as a sum of losses does */
+  bool evaluates;       /* a function says so by its name, or dropout has gone since training */
   uint32_t stack_id;    /* the line that grows most … */
   uint64_t stack_bytes; /* … and by how much */
   uint32_t stack_count;

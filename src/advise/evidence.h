@@ -101,6 +101,8 @@ static inline bool evidence_live(const evidence *e, const lifetime *l) {
 uint64_t evidence_capacity(const evidence *e);
 /* Was it the framework's limit that said no, not the card? */
 bool evidence_limit_bound(const evidence *e);
+/* Does a function whose name begins so, in a file whose path contains that, lie on the way? */
+bool evidence_passes(const evidence *e, uint32_t stack_id, const char *name, const char *file);
 /* "train.py:31 in main". Returns `text`. */
 const char *evidence_place(const evidence *e, char *text, size_t size, uint32_t frame_id);
 

@@ -27,20 +27,6 @@ static bool in_first_step(const evidence *e, char name[64]) {
   return first;
 }
 
-/* Does a function of that name lie on the way? */
-static bool passes(const evidence *e, uint32_t stack_id, const char *start) {
-  const recording *r = e->source;
-  if (stack_id == 0) return false;
-  const stack *s = &r->stacks[stack_id - 1];
-  for (uint32_t i = 0; i < s->count; i++) {
-    uint32_t id = r->stack_frames[s->first + i];
-    if (id != 0 && id <= r->frame_count &&
-        strncmp(recording_text(r, r->frames[id - 1].name_id), start, strlen(start)) == 0)
-      return true;
-  }
-  return false;
-}
-
 /* Those of torch.optim whose step over lists makes a list of temporaries. */
 static bool makes_scratch(const char *name) {
   static const char *const names[] = {"Adam",   "AdamW",    "NAdam",   "RAdam",
@@ -51,7 +37,7 @@ static bool makes_scratch(const char *name) {
 }
 
 bool outlook_is_scratch(const outlook *o, const evidence *e, uint32_t stack_id) {
-  return makes_scratch(o->optimizer) && passes(e, stack_id, "_multi_tensor_");
+  return makes_scratch(o->optimizer) && evidence_passes(e, stack_id, "_multi_tensor_", "");
 }
 
 /* How many numbers a weight has: the states of the first one are made one after the other, all of
@@ -97,8 +83,8 @@ void outlook_find(outlook *o, const evidence *e, const findings *f) {
   if (f->copies.twice_built) weights = f->copies.weight_bytes;
   uint64_t trained = gradients > 0 && gradients < weights ? gradients : weights;
   bool in_scratch = outlook_is_scratch(o, e, e->fail_stack_id);
-  bool one_by_one =
-      passes(e, e->fail_stack_id, "_single_tensor_") || passes(e, e->fail_stack_id, "_fused_");
+  bool one_by_one = evidence_passes(e, e->fail_stack_id, "_single_tensor_", "") ||
+                    evidence_passes(e, e->fail_stack_id, "_fused_", "");
   o->known = true;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];

@@ -95,20 +95,6 @@ static const anchor *best_line(const evidence *e, const anchor *all, uint32_t fr
   return best;
 }
 
-/* Does the stack go through a Sequential? Its layers are called from one line, so all of a kind
- * share their stack. */
-static bool in_sequential(const evidence *e, uint32_t stack_id) {
-  const recording *r = e->source;
-  const stack *s = &r->stacks[stack_id - 1];
-  for (uint32_t i = 0; i < s->count; i++) {
-    uint32_t id = r->stack_frames[s->first + i];
-    if (id != 0 && id <= r->frame_count &&
-        strstr(recording_text(r, r->frames[id - 1].file_id), "nn/modules/container.py") != NULL)
-      return true;
-  }
-  return false;
-}
-
 /* Is the place where the model is entered one that comes back each turn, or a layer that does? In a
  * loop every place of the forward pass has come by the end of the second turn. */
 static bool is_entry(const evidence *e, const anchor *all, uint32_t entry) {
@@ -117,7 +103,8 @@ static bool is_entry(const evidence *e, const anchor *all, uint32_t entry) {
   for (uint32_t s = 1; s <= e->source->stack_count; s++)
     if (all[s].count > 0 && e->phase_of_stack[s] == PHASE_FORWARD && all[s].first > second)
       return false;
-  if (!in_sequential(e, entry)) return true;
+  /* The layers of a Sequential are called from one line, so all of a kind share their stack. */
+  if (!evidence_passes(e, entry, "", "nn/modules/container.py")) return true;
   for (uint32_t i = 0; i < e->time.lifetime_count; i++)
     weights += e->phase_of[i] == PHASE_BUILD && e->time.lifetimes[i].bytes >= 4096;
   return a->count > weights;

@@ -474,6 +474,46 @@ TEST(a_loop_on_one_line_that_keeps_its_graphs_is_not_one_batch)
   CHECK_TEXT(cause_of_one_line(false), "graph_kept");
 }
 
+#define DROPOUT "site-packages/torch/nn/modules/dropout.py"
+
+/* Trains with dropout, then sums losses on another line, with dropout or without: model.eval(). */
+static const char *cause_after_training(bool dropout) {
+  author a = {.next = UINT64_C(1) << 40};
+  recording_init(&a.r, 0);
+  build_layers(&a, LAYERS);
+  const frame_text drop[] = {{"forward", DROPOUT, 73},
+                             {"_call_impl", MODULE, 1786},
+                             {"forward", CONTAINER, 253},
+                             {"_call_impl", MODULE, 1786},
+                             {"main", "train.py", 5}};
+  const frame_text later[] = {drop[0], drop[1], drop[2], drop[3], {"main", "train.py", 9}};
+  uint32_t own = line_stack(&a, "train.py", 5), layer = layer_stack(&a, 5);
+  uint32_t drops = frames_stack(&a, drop, 5), drops_later = frames_stack(&a, later, 5);
+  for (int turn = 0; turn < 4; turn++) {
+    uint64_t made[LAYERS + 3];
+    int count = 0;
+    made[count++] = take_at(&a, LAYER_SIZE, own);
+    for (int i = 0; i < LAYERS; i++) made[count++] = take_at(&a, LAYER_SIZE, layer);
+    made[count++] = take_at(&a, LAYER_SIZE, drops);
+    made[count++] = take_at(&a, LAYER_SIZE, 0); /* autograd's */
+    while (count > 0) give(&a, made[--count], LAYER_SIZE);
+  }
+  uint32_t line = line_stack(&a, "train.py", 8), last = layer_stack(&a, 9);
+  for (int turn = 0; turn < 12; turn++) {
+    take_at(&a, LAYER_SIZE, line);
+    for (int i = 0; i < LAYERS; i++) take_at(&a, LAYER_SIZE, last);
+    if (dropout) take_at(&a, LAYER_SIZE, drops_later);
+    take_at(&a, 4, line_stack(&a, "train.py", 9));
+  }
+  return first_of(&a, last, 0.8);
+}
+
+TEST(an_evaluation_is_known_by_the_dropout_it_lacks)
+{
+  CHECK_TEXT(cause_after_training(true), "graph_kept");
+  CHECK_TEXT(cause_after_training(false), "no_grad_missing");
+}
+
 /* The reverse: layers come back as turns do, and keep as much each. */
 TEST(one_batch_through_many_equal_layers_is_not_a_loop)
 {

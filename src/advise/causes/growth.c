@@ -92,6 +92,24 @@ static uint32_t growing_places(const growth *g, const evidence *e) {
   return places;
 }
 
+/* An evaluation, by the name of a function on the way there, or because the dropout that training
+ * asked for is not asked for any more: model.eval() was called. */
+static bool is_evaluation(const growth *g, const evidence *e) {
+  if (e->evaluates_of_stack[g->stack_id]) return true;
+  if (e->train_end_tick == 0 || e->train_end_tick > e->loop.list[0].start) return false;
+  uint8_t *drops = calloc(e->source->stack_count + 1, 1); /* 0 not looked yet, 1 no, 2 yes */
+  bool trained = false, still = false;
+  for (uint32_t i = e->time.before_count; drops != NULL && i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (e->phase_of[i] != PHASE_FORWARD || l->start >= e->fail_tick) continue;
+    uint8_t *of = &drops[l->stack_id];
+    if (*of == 0) *of = 1 + evidence_passes(e, l->stack_id, "", "nn/modules/dropout.py");
+    if (*of == 2) *(l->start < e->loop.list[0].start ? &trained : &still) = true;
+  }
+  free(drops);
+  return trained && !still;
+}
+
 stow_status growth_find(growth *g, const evidence *e) {
   *g = (growth){0};
   if (e->loop.count < 3 || e->n.live_bytes == 0) return STOW_OK;
@@ -147,6 +165,7 @@ stow_status growth_find(growth *g, const evidence *e) {
   if (pieces / n >= GRAPH_MANY && growing_places(g, e) >= GRAPH_PLACES &&
       (double)kept_forward >= GRAPH_LEAST * (double)forward)
     g->graph = true;
+  g->evaluates = is_evaluation(g, e);
   return STOW_OK;
 }
 
@@ -177,12 +196,11 @@ static const char *caller(const evidence *e, const growth *g, char *text, size_t
 void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
   const growth *g = &f->growth;
   if (!g->found || !g->graph) return;
-  bool evaluates = e->evaluates_of_stack[g->stack_id];
-  double sure = g->bare                   ? 0.85
-                : g->backward             ? 0.88
-                : g->scalar && !evaluates ? 0.96
-                : evaluates               ? 0.3
-                                          : 0.4;
+  double sure = g->bare                      ? 0.85
+                : g->backward                ? 0.88
+                : g->scalar && !g->evaluates ? 0.96
+                : g->evaluates               ? 0.3
+                                             : 0.4;
   c->confidence = sure * growth_weight(e, g);
   char place[256];
   if (e->has_stacks)
@@ -199,8 +217,7 @@ void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
 void cause_no_grad_missing(cause *c, const evidence *e, const findings *f) {
   const growth *g = &f->growth;
   if (!g->found || !g->graph || g->backward) return;
-  bool evaluates = e->evaluates_of_stack[g->stack_id];
-  double sure = evaluates ? 0.96 : g->scalar ? 0.35 : 0.95;
+  double sure = g->evaluates ? 0.96 : g->scalar ? 0.35 : 0.95;
   c->confidence = sure * growth_weight(e, g);
   char place[256];
   if (e->has_stacks)
