@@ -53,40 +53,43 @@ void span_drop(arena *a, uint32_t i) {
   a->spare = i;
 }
 
-/* ---- bins: lengths 1..15 one each, then 16 to an octave ---- */
+/* ---- bins ---- */
 
-uint32_t bin_of(uint32_t units) {
-  if (units < BIN_SUB) return units;
-  uint32_t log = 31u - (uint32_t)__builtin_clz(units);
-  return (log - 3) * BIN_SUB + ((units >> (log - 4)) & (BIN_SUB - 1));
-}
-
-void bin_add(arena *a, uint32_t i) {
+/* bin_add and bin_remove with the bin known. The links of span 0, which is none, are written like
+ * any other's and never read: whether there is a neighbour in the list cannot be foretold, and
+ * asking cost more than writing. */
+static inline void bin_push(arena *a, uint32_t i, uint32_t bin) {
   a->stirs++;
-  uint32_t bin = bin_of(span_units(a, i));
   span *s = &a->spans[i];
   s->a = 0;
   s->b = a->bins[bin];
-  if (s->b) a->spans[s->b].a = i;
+  a->spans[s->b].a = i;
   a->bins[bin] = i;
   a->sub[bin / BIN_SUB] |= 1u << (bin % BIN_SUB);
   a->top |= 1u << (bin / BIN_SUB);
 }
 
-void bin_remove(arena *a, uint32_t i) {
+static inline void bin_pull(arena *a, uint32_t i, uint32_t bin) {
   a->stirs++;
   const span *s = &a->spans[i];
-  if (s->b) a->spans[s->b].a = s->a;
+  a->spans[s->b].a = s->a;
   if (s->a) {
     a->spans[s->a].b = s->b;
     return;
   }
-  uint32_t bin = bin_of(span_units(a, i));
   a->bins[bin] = s->b;
   if (s->b == 0) {
     a->sub[bin / BIN_SUB] &= ~(1u << (bin % BIN_SUB));
     if (a->sub[bin / BIN_SUB] == 0) a->top &= ~(1u << (bin / BIN_SUB));
   }
+}
+
+void bin_add(arena *a, uint32_t i) {
+  bin_push(a, i, bin_of(span_units(a, i)));
+}
+
+void bin_remove(arena *a, uint32_t i) {
+  bin_pull(a, i, bin_of(span_units(a, i)));
 }
 
 void list_add(arena *a, uint32_t *head, uint32_t i) {
@@ -234,6 +237,32 @@ static uint32_t bin_next(const arena *a, uint32_t bin) {
   return first * BIN_SUB + (uint32_t)__builtin_ctz(subs);
 }
 
+/* span_carve at the front of free span i, which is in `bin`: the commonest case. */
+static uint32_t carve_front(arena *a, uint32_t i, uint32_t bin, uint32_t units) {
+  uint32_t rest = span_units(a, i) - units, taken = i;
+  if (rest > 0 && (taken = span_new(a)) == 0) return 0;
+  span *s = &a->spans[i], *t = &a->spans[taken];
+  uint32_t at = s->at;
+  bin_pull(a, i, bin);
+  if (rest > 0) {
+    *t = (span){.at = at, .prev = s->prev, .next = i};
+    if (s->prev)
+      a->spans[s->prev].next = taken;
+    else
+      a->first = taken;
+    s->prev = taken;
+    s->at = at + units;
+    bin_push(a, i, bin_of(rest));
+  }
+  t->a = t->b = 0;
+  t->mark = SPAN_LIVE;
+  a->cells[at >> a->cell_shift] = taken;
+  a->live_bytes += (uint64_t)units << UNIT_SHIFT;
+  a->live_count++;
+  valid_span(a, taken);
+  return taken;
+}
+
 uint32_t arena_take(arena *a, uint32_t units, uint32_t align) {
   for (uint32_t bin = bin_next(a, bin_of(units)); bin < BIN_COUNT; bin = bin_next(a, bin + 1)) {
     uint32_t best = 0, best_at = 0, best_units = UINT32_MAX;
@@ -246,10 +275,33 @@ uint32_t arena_take(arena *a, uint32_t units, uint32_t align) {
       best = i, best_at = at, best_units = length;
       if (length == units) break;
     }
+    if (best && best_at == a->spans[best].at) return carve_front(a, best, bin, units);
     if (best) return span_carve(a, best, best_at, units);
     if (bin + 1 >= BIN_COUNT) break;
   }
   return 0;
+}
+
+/* Makes span i, live until now and all of it on pages, free: span_settle for the commonest case. */
+static void give_free(arena *a, uint32_t i) {
+  span *s = &a->spans[i];
+  uint32_t n = s->next, p = s->prev;
+  if (n != 1 && span_state_of(&a->spans[n]) == SPAN_FREE) {
+    bin_remove(a, n);
+    s->next = a->spans[n].next;
+    a->spans[s->next].prev = i;
+    span_drop(a, n);
+  }
+  if (p != 0 && span_state_of(&a->spans[p]) == SPAN_FREE) {
+    bin_remove(a, p);
+    a->spans[p].next = s->next;
+    a->spans[s->next].prev = p;
+    span_drop(a, i);
+    i = p;
+  }
+  a->spans[i].mark = SPAN_FREE;
+  bin_add(a, i);
+  valid_span(a, i);
 }
 
 /* Splits span i, no longer live, where slots with and without pages meet, and settles each part.
@@ -285,8 +337,7 @@ void arena_give(arena *a, uint32_t i) {
     give_in_parts(a, i);
     return;
   }
-  s->mark = SPAN_FREE;
-  span_settle(a, i);
+  give_free(a, i);
 }
 
 uint32_t arena_find(const arena *a, stow_addr addr) {

@@ -127,7 +127,12 @@ uint64_t arena_largest(const arena *a);
 /* ---- for its own files ---- */
 void bin_add(arena *a, uint32_t i);
 void bin_remove(arena *a, uint32_t i);
-uint32_t bin_of(uint32_t units);
+/* Lengths 1 to 15 one each, then 16 to an octave. */
+static inline uint32_t bin_of(uint32_t units) {
+  if (units < BIN_SUB) return units;
+  uint32_t log = 31u - (uint32_t)__builtin_clz(units);
+  return (log - 3) * BIN_SUB + ((units >> (log - 4)) & (BIN_SUB - 1));
+}
 uint32_t span_new(arena *a);
 void span_drop(arena *a, uint32_t i);
 /* Makes [at, at+units) of span i a span of its own in `state`, off every list; neighbours keep i's

@@ -44,16 +44,19 @@ HOT uint64_t take_ready(lane *l, uint32_t units, uint32_t mark, unsigned tier) {
   return book(l, (uint64_t)units << UNIT_SHIFT, tier, a->base + ((uint64_t)s->at << UNIT_SHIFT));
 }
 
+HOT uint64_t adopt_span(lane *l, arena *a, uint32_t i, uint32_t mark, uint64_t bytes,
+                        unsigned tier) {
+  a->spans[i].mark |= mark;
+  l->found = i;
+  l->found_arena = a;
+  l->found_stirs = a->stirs;
+  return book(l, bytes, tier, span_addr(a, i));
+}
+
 uint64_t lane_adopt(lane *l, const request *r, stow_tier tier, uint32_t i) {
   room *m = &l->rooms[tier];
   arena *a = r->units < FINE_UNITS ? &m->fine : &m->main;
-  if (!r->class) {
-    a->spans[i].mark |= r->mark;
-    l->found = i;
-    l->found_arena = a;
-    l->found_stirs = a->stirs;
-    return book(l, r->bytes, tier, span_addr(a, i));
-  }
+  if (!r->class) return adopt_span(l, a, i, r->mark, r->bytes, tier);
   if (slab_adopt(&m->slabs, a, i, r->class) != STOW_OK) {
     arena_give(a, i);
     return 0;
@@ -72,6 +75,17 @@ uint64_t lane_take(lane *l, const request *r, stow_tier tier) {
   lane_flush(l);
   uint32_t i = arena_take(a, request_units(r), request_align(r));
   return i ? lane_adopt(l, r, tier, i) : 0;
+}
+
+/* A span of `units`, more than a slab's blocks have, looked for among what is free; 0 if none. */
+__attribute__((noinline)) static uint64_t take_span(lane *l, uint32_t units, uint32_t mark,
+                                                    unsigned tier) {
+  room *m = &l->rooms[tier];
+  arena *a = units < FINE_UNITS ? &m->fine : &m->main;
+  if (RARE(a->base == 0)) return 0;
+  lane_flush(l);
+  uint32_t i = arena_take(a, units, 1);
+  return i ? adopt_span(l, a, i, mark, (uint64_t)units << UNIT_SHIFT, tier) : 0;
 }
 
 /* ---- allocating ---- */
@@ -191,9 +205,11 @@ stow_status stow_heap_alloc(uint64_t *ptr, stow_heap *shell, uint64_t bytes, sto
   if (RARE(!l || !latch_enter(&l->lock)))
     return alloc_searched(ptr, shell, bytes, 1, stream, caller);
   uint64_t got = 0;
-  if (!RARE(l->queue_count > 0))
-    got = take_ready(l, (uint32_t)((bytes + STOW_HEAP_UNIT - 1) >> UNIT_SHIFT), tag_now.mark,
-                     tag_now.tier);
+  if (!RARE(l->queue_count > 0)) {
+    uint32_t units = (uint32_t)((bytes + STOW_HEAP_UNIT - 1) >> UNIT_SHIFT);
+    got = take_ready(l, units, tag_now.mark, tag_now.tier);
+    if (got == 0 && units > SLAB_UNITS_MAX) got = take_span(l, units, tag_now.mark, tag_now.tier);
+  }
   latch_leave(&l->lock);
   if (got == 0) return alloc_searched(ptr, shell, bytes, 1, stream, caller);
   *ptr = got;
