@@ -83,7 +83,7 @@ static double best_ns(void (*run)(uint64_t)) {
   for (int round = 0; round < ROUNDS; round++) {
     uint64_t from = clock_ns();
     run(EVENTS / ROUNDS);
-    double ns = (double)(clock_ns() - from) / (EVENTS / ROUNDS);
+    double ns = (double)(clock_ns() - from) / ((double)EVENTS / ROUNDS);
     if (round == 0 || ns < best) best = ns;
   }
   return best;

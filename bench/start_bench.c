@@ -18,7 +18,6 @@
 #define ROUNDS_MAX 100
 #define WORDS_MAX  16
 
-extern char **environ;
 static char build[PATH_MAX];
 
 static uint64_t once(char *const *words) {
@@ -29,7 +28,8 @@ static uint64_t once(char *const *words) {
   uint64_t begin = clock_ns();
   pid_t child;
   int how = 1;
-  if (posix_spawn(&child, words[0], &quiet, NULL, words, environ) != 0) return 0;
+  if (words[0] == NULL || posix_spawn(&child, words[0], &quiet, NULL, words, environ) != 0)
+    return 0;
   waitpid(child, &how, 0);
   posix_spawn_file_actions_destroy(&quiet);
   return how == 0 ? clock_ns() - begin : 0;
@@ -61,10 +61,11 @@ static void compare(const char *name, const char *options, const char *program, 
   }
   qsort(without, (size_t)rounds, sizeof without[0], by_value);
   qsort(with, (size_t)rounds, sizeof with[0], by_value);
+  size_t middle = (size_t)rounds / 2;
   printf("case=%s ours=%.2f peer=bare:%.2f added=%.2f added_median=%.2f unit=ms\n", name,
          (double)with[0] / 1e6, (double)without[0] / 1e6,
          ((double)with[0] - (double)without[0]) / 1e6,
-         ((double)with[rounds / 2] - (double)without[rounds / 2]) / 1e6);
+         ((double)with[middle] - (double)without[middle]) / 1e6);
 }
 
 static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *at) {

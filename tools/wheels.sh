@@ -47,7 +47,7 @@ if [ ! -f "$sources/zlib/deflate.c" ] || [ ! -f "$sources/zstd/lib/zstd.h" ]; th
   for name in zlib libzstd; do
     into=$sources/${name#lib}
     rm -rf "$into"; mkdir -p "$into"
-    tar -xf "$(ls "$work"/apt/"$name"_*.orig.tar.* | grep -v '\.asc$' | head -n 1)" -C "$into" --strip-components=1
+    for archive in "$work"/apt/"$name"_*.orig.tar.*z; do tar -xf "$archive" -C "$into" --strip-components=1; break; done
   done
 fi
 

@@ -221,7 +221,8 @@ static void find_leak(host_case *c) {
   const host_object *most = NULL;
   for (size_t i = 0; i < r->object_count && most == NULL; i++)
     if (is_collection(&r->objects[i])) most = &r->objects[i];
-  double share = most != NULL ? part(most->bytes, c->main_bytes) : 0;
+  if (most == NULL) return;
+  double share = part(most->bytes, c->main_bytes);
   bool steady = rises_steadily(r);
   if (share < MUCH) return;
   cause *to = add(c, CAUSE_HOST_LEAK, share >= MOST ? (steady ? 0.9 : 0.75) : 0.5);

@@ -70,7 +70,7 @@ static void json_input(json *j, const conversion *c) {
   json_number(j, "events", r->event_count);
   json_key(j, "events_by_kind");
   json_begin_object(j);
-  for (uint8_t kind = 0; kind < EVENT_KIND_COUNT; kind++)
+  for (int kind = 0; kind < EVENT_KIND_COUNT; kind++)
     if (c->by_kind[kind] > 0) json_number(j, event_kind_name(kind), c->by_kind[kind]);
   json_end_object(j);
   json_number(j, "names", r->names.count);

@@ -170,7 +170,7 @@ stow_status shrink_values(job *j, array *a, dtype to, sink *s, scan *values, los
     *l = c.state.loss;
     STOW_TRY(join_losses(l, &b));
   }
-  return c.direct ? end_file(j, s, a->count * dtype_bytes(to)) : STOW_OK;
+  return s != NULL && c.direct ? end_file(j, s, a->count * dtype_bytes(to)) : STOW_OK;
 }
 
 stow_status shrink_header(sink *s, const char *descr, bool fortran, const uint64_t *shape,

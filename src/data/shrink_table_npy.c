@@ -64,7 +64,7 @@ static void turn(uint64_t *rows, const csv_block *b, size_t first, size_t count)
 static stow_status take_part(void *context, table_part *part) {
   npy_out *o = context;
   csv_block *b = &part->block;
-  if (o->values.fd < 0 || b->rows == 0) return STOW_OK;
+  if (o->values.fd < 0 || b->rows == 0 || b->count == 0) return STOW_OK;
   for (size_t i = 0; i < b->count && part->place; i++) to_doubles(&b->columns[i], b->rows);
   size_t step = b->count < CHUNK_VALUES ? CHUNK_VALUES / b->count : 1;
   if (step > b->rows) step = b->rows;

@@ -197,7 +197,9 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   f->format = c->delimiter == '\t' ? "tsv" : "csv";
   f->has_header = header == HEADER_YES || (header == HEADER_AUTO && csv_looks_like_header(c));
   STOW_TRY(name_columns(f, c));
-  STOW_TRY(begin_pass(&p));
+  stow_status begun = begin_pass(&p);
+  if (begun != STOW_OK) free(p.forms);
+  STOW_TRY(begun);
   pthread_mutex_init(&p.lock, NULL);
   pthread_cond_init(&p.turned, NULL);
   bool restored = false;

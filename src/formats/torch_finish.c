@@ -115,7 +115,10 @@ static stow_status set_device(recording *r, event *events, size_t count, uint16_
 static stow_status keep_events(torch_reader *t, size_t *counts, size_t devices) {
   recording *r = t->r;
   const uint64_t *traces = (const uint64_t *)t->traces.data;
-  if (traces != NULL) traces += range_first(t->device_traces); /* no list, no devices */
+  if (traces == NULL)
+    devices = 0; /* no list, no devices */
+  else
+    traces += range_first(t->device_traces);
   size_t to = 0, behind = 0;
   for (size_t d = 0; d < devices; d++) {
     size_t first = range_first(traces[d]), count = range_count(traces[d]);

@@ -175,8 +175,8 @@ static stow_status queue_grow(lane *l) {
   uint32_t capacity = l->queue_capacity ? l->queue_capacity * 2 : 32;
   pending *grown = malloc(capacity * sizeof *grown);
   if (!grown) return stow_fail(STOW_ERR_HOST_MEMORY, "free: no memory to keep it waiting");
-  for (uint32_t i = 0; i < l->queue_count; i++)
-    grown[i] = l->queue[(l->queue_head + i) % l->queue_capacity];
+  for (uint32_t i = 0; i < l->queue_count; i++) /* full: what is in it is as much as it holds */
+    grown[i] = l->queue[(l->queue_head + i) % l->queue_count];
   free(l->queue);
   l->queue = grown;
   l->queue_capacity = capacity;

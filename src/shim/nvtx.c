@@ -46,7 +46,7 @@ static int begin(const char *name) {
   int level = depth++;
   if (level < 0 || level >= DEPTH_MAX) return level;
   size_t i = 0;
-  for (; name[i] != '\0' && i < NAME_MAX_BYTES - 1; i++) open_names[level][i] = name[i];
+  for (; i < NAME_MAX_BYTES - 1 && name[i] != '\0'; i++) open_names[level][i] = name[i];
   open_names[level][i] = '\0';
   record_mark(open_names[level], true);
   return level;

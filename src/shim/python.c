@@ -90,6 +90,7 @@ static void look(void) {
   if ((wanted == NULL || strcmp(wanted, "off") != 0) &&
       find(&api.is_initialized, "Py_IsInitialized") && find_all()) {
     int major = 0, minor = 0;
+    /* NOLINTNEXTLINE(cert-err34-c): Python's own version */
     if (sscanf(api.version(), "%d.%d", &major, &minor) == 2) version = major * 100 + minor;
     if (version >= 308) found = FOUND;
   }

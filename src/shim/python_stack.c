@@ -180,7 +180,7 @@ static bool frame_agrees(const layout *l, const char *thread) {
   const char *object = get_frame != NULL ? get_frame() : NULL;
   if (object == NULL || get_line == NULL) return false;
   const char *frame = l->object_frame != 0 ? pointer(object, l->object_frame) : object;
-  if (thread_frame(l, thread) != frame) return false;
+  if (frame == NULL || thread_frame(l, thread) != frame) return false;
   python_place p = place_of(l, frame);
   /* Since 3.9; before, the offset of what is frozen long since is trusted. */
   char *(*get_code)(const char *) = (char *(*)(const char *))(uintptr_t)symbol("PyFrame_GetCode");

@@ -32,7 +32,7 @@ resumes() { # WORDS…: killed at checkpoint 1, 2, … until it ends by itself; 
     rm -f out.npy*
     echo old > out.npy
     # Twice in a row: a resumed run is killed and resumed again.
-    for again in 1 2; do
+    for _ in 1 2; do
       if STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=$at \
         "$stowage" shrink "$@" -o out.npy --resume > /dev/null 2>&1; then break; fi
       kills=$((kills + 1))
