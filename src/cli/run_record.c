@@ -145,6 +145,7 @@ stow_status run_record_join(recording *trace, const recording *view, bool *joine
   *joined = moment > 0 && trace->segment_count == 0;
   if (!*joined) return STOW_OK;
   trace->event_count = moment;
+  trace->skipped_events = 0; /* what a ring no longer has is in the state at the end */
   stow_status status = drop_foreign(trace, view);
   if (status == STOW_OK) status = find_makers(&makers, trace);
   for (size_t i = 0; status == STOW_OK && i < view->segment_count; i++)
