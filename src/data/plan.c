@@ -86,12 +86,15 @@ static uint64_t reader_bytes(const plan *p) {
 
 /* A deflated file is read by one, and so is HDF5; a remote one by several, because each waits for
  * answers; a local one by as many as there are processors, four at most: then the disk is the
- * limit. A budget of 8 MiB feeds one. */
+ * limit. Past the page cache it is the limit from the start, and four keep it busy. A budget of 8
+ * MiB feeds one. */
 static void choose_readers(plan *p) {
   long online = sysconf(_SC_NPROCESSORS_ONLN);
   uint64_t wanted = p->readers_asked;
   if (wanted == 0) {
-    uint64_t machine = p->remote ? 8 : online < 1 ? 1 : least((uint64_t)online, 4);
+    uint64_t machine = online < 1 ? 1 : least((uint64_t)online, 4);
+    if (p->drop_cache) machine = 4;
+    if (p->remote) machine = 8;
     wanted = most(1, least(machine, p->memory_bytes / (UINT64_C(8) << 20)));
   }
   if (p->one_reader) wanted = 1;
@@ -171,7 +174,8 @@ static stow_status finish(plan *p) {
 
 static void begin(plan *p) {
   p->scratch_bytes = p->memory_bytes >= LARGE_BUDGET ? SCRATCH_LARGE : SCRATCH_SMALL;
-  p->stage_bytes = p->shuffle && p->file_row_bytes < PLAN_LARGE_ROW ? 0 : p->scratch_bytes;
+  bool grouped = !p->shuffle || p->file_row_bytes >= PLAN_LARGE_ROW;
+  p->stage_bytes = grouped && batch_bytes(p) <= p->scratch_bytes / 2 ? p->scratch_bytes : 0;
   if (!p->drop_cache)
     p->bounce_bytes = 0;
   else if (p->memory_bytes >= 2 * LARGE_BUDGET)
