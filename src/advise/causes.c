@@ -7,6 +7,10 @@
 
 #include <stowage/size.h>
 
+#include "trace/census.h"
+
+#define HOLDERS_SHOWN 3
+
 #define SHOWN_LEAST   0.1 /* below this a cause is not worth a line */
 #define BELIEVED      0.3 /* below this the answer is "unknown" */
 #define SURE          0.8
@@ -147,6 +151,51 @@ static stow_status ask_all(findings *f, const evidence *e, cause *all) {
   return STOW_OK;
 }
 
+static void say_by_line(cause *c, const evidence *e, const site_table *sites, const census *all) {
+  char text[400] = "", place[256];
+  size_t length = 0;
+  uint32_t shown = all->holder_count < HOLDERS_SHOWN ? all->holder_count : HOLDERS_SHOWN;
+  for (uint32_t i = 0; i < shown && length < sizeof text; i++) {
+    const holder *h = &all->holders[i];
+    uint32_t frame_id = h->key < sites->count ? sites->frames[h->key] : 0;
+    int added = snprintf(text + length, sizeof text - length, "%s%s from %s", i > 0 ? ", " : "",
+                         cause_size(h->bytes),
+                         frame_id == 0 ? "no recorded line (autograd, or earlier)"
+                                       : evidence_place(e, place, sizeof place, frame_id));
+    length += added > 0 ? (size_t)added : 0;
+  }
+  if (shown > 0) cause_say(c, "largest holders: %s", text);
+}
+
+static void say_by_tag(cause *c, const evidence *e, const census *all) {
+  for (uint32_t i = 0; i < all->holder_count && i < HOLDERS_SHOWN; i++) {
+    const char *tag = recording_text(e->source, all->holders[i].key);
+    if (all->holders[i].key == 0 || tag[0] == '\0') continue;
+    cause_say(c, "%s of what is live carry the tag \"%s\"", cause_size(all->holders[i].bytes), tag);
+    return;
+  }
+}
+
+/* Who holds what is live, whatever the cause: by line, and by tag where there are tags. */
+static stow_status say_holders(cause *c, const evidence *e) {
+  site_table sites = {0};
+  census by_line = {0}, by_tag = {0};
+  stow_status status = STOW_OK;
+  if (e->n.live_bytes == 0) return STOW_OK;
+  if (e->has_stacks) {
+    status = site_table_build(&sites, e->source);
+    if (status == STOW_OK)
+      status = census_take(&by_line, &e->time, &sites, GROUP_SITE, e->fail_tick);
+    if (status == STOW_OK) say_by_line(c, e, &sites, &by_line);
+  }
+  if (status == STOW_OK) status = census_take(&by_tag, &e->time, &sites, GROUP_TAG, e->fail_tick);
+  if (status == STOW_OK) say_by_tag(c, e, &by_tag);
+  census_free(&by_line);
+  census_free(&by_tag);
+  site_table_free(&sites);
+  return status;
+}
+
 stow_status causes_find(findings *f, const evidence *e) {
   *f = (findings){0};
   if (!e->failed && !e->foreign) return STOW_OK;
@@ -167,7 +216,7 @@ stow_status causes_find(findings *f, const evidence *e) {
     buffer_free(&last->headline);
     buffer_free(&last->evidence);
   }
-  return STOW_OK;
+  return f->count > 0 ? say_holders(&f->list[0], e) : STOW_OK;
 }
 
 void findings_free(findings *f) {

@@ -514,6 +514,31 @@ TEST(an_evaluation_is_known_by_the_dropout_it_lacks)
   CHECK_TEXT(cause_after_training(false), "no_grad_missing");
 }
 
+/* The lines that hold most, and the tag that most carries, whatever the cause. */
+TEST(the_largest_holders_are_named)
+{
+  author a = {.next = UINT64_C(1) << 40};
+  recording_init(&a.r, 0);
+  uint32_t tag_id;
+  CHECK_OK(recording_name(&a.r, &tag_id, "epoch 3", 7));
+  for (int i = 0; i < 5; i++) {
+    event e = {.kind = EVENT_ALLOC, .addr = a.next, .bytes = LAYER_SIZE};
+    e.stack_id = line_stack(&a, "train.py", i < 3 ? 20 : 30);
+    a.next += LAYER_SIZE;
+    CHECK_OK(recording_add_event(&a.r, &e, &(origin){.tag_id = tag_id}));
+  }
+  add_event(&a, EVENT_FAIL, 0, LAYER_SIZE, line_stack(&a, "train.py", 30));
+  explanation x;
+  CHECK_OK(explain_recording(&x, &a.r, NULL));
+  CHECK(x.findings.count > 0);
+  const char *said = x.findings.list[0].evidence.data;
+  CHECK(strstr(said, "largest holders: 96.0 MiB from train.py:20 in main, "
+                     "64.0 MiB from train.py:30 in main") != NULL);
+  CHECK(strstr(said, "160.0 MiB of what is live carry the tag \"epoch 3\"") != NULL);
+  explanation_free(&x);
+  recording_free(&a.r);
+}
+
 /* The reverse: layers come back as turns do, and keep as much each. */
 TEST(one_batch_through_many_equal_layers_is_not_a_loop)
 {
