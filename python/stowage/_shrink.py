@@ -233,7 +233,7 @@ def _shrink_column(column: Any, options: "_Options", changes: "List[_Change]", n
             small = "float32"
         shown = "".join(part.capitalize() for part in (small,)).replace("Uint", "UInt")
         made = column.astype(shown)
-    elif kind == object or str(kind) == "string":
+    elif kind == object or isinstance(kind, pandas.StringDtype):  # pandas 3 calls its own type str
         made, said = _categories(column)
     after = int(made.memory_usage(index=False, deep=True))
     if after > before:
@@ -260,7 +260,8 @@ def _shrink_table(table: Any, options: "_Options", changes: "List[_Change]") -> 
     ]
     if not parts:
         return table
-    made = pandas.concat(parts, axis=1, copy=False) if len(parts) > 1 else parts[0].to_frame()
+    lazily = {"copy": False} if int(pandas.__version__.partition(".")[0]) < 3 else {}  # since pandas 3 it always is
+    made = pandas.concat(parts, axis=1, **lazily) if len(parts) > 1 else parts[0].to_frame()
     made.columns = table.columns
     return made
 
