@@ -31,6 +31,18 @@ for architecture in "${architectures[@]}"; do
 done
 
 # ---- sources ----
+# unpack ARCHIVE FOLDER: without the archive's own folder. Python reads what tar would need bzip2 or xz for.
+unpack() {
+  "$python" - "$1" "$2" << 'end'
+import os, sys, tarfile
+with tarfile.open(sys.argv[1]) as archive:
+    for member in archive:
+        member.name = member.name.partition("/")[2]
+        if member.isfile() or member.isdir():
+            if member.name and not os.path.isabs(member.name) and ".." not in member.name.split("/"):
+                archive.extract(member, sys.argv[2])
+end
+}
 sources=${STOWAGE_SOURCES:-$work/sources}
 if [ ! -f "$sources/zlib/deflate.c" ] || [ ! -f "$sources/zstd/lib/zstd.h" ]; then
   command -v apt-get > /dev/null || { say "no apt here: set STOWAGE_SOURCES to a folder with zlib/ and zstd/ in it" >&2; exit 1; }
@@ -47,7 +59,8 @@ if [ ! -f "$sources/zlib/deflate.c" ] || [ ! -f "$sources/zstd/lib/zstd.h" ]; th
   for name in zlib libzstd; do
     into=$sources/${name#lib}
     rm -rf "$into"; mkdir -p "$into"
-    for archive in "$work"/apt/"$name"_*.orig.tar.*z; do tar -xf "$archive" -C "$into" --strip-components=1; break; done
+    # Not the signature beside it, which ends in .asc.
+    for archive in "$work"/apt/"$name"_*.orig.tar.*[!c]; do unpack "$archive" "$into"; break; done
   done
 fi
 

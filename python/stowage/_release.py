@@ -292,8 +292,8 @@ class Cache(MutableMapping[Hashable, Any]):
     >>> kept["a"], kept["b"] = numpy.zeros(200_000), numpy.zeros(200_000)
     >>> "a" in kept, "b" in kept
     (False, True)
-    >>> kept.load("a", lambda: numpy.ones(3)).sum()
-    3.0
+    >>> kept.load("a", lambda: numpy.ones(3)).tolist()
+    [1.0, 1.0, 1.0]
     """
 
     __hash__ = object.__hash__  # one cache is not another, whatever they hold
