@@ -62,7 +62,7 @@ typedef struct stow_batches_options {
   bool drop_last; /* leave out the last batch where it is short; then all ranks have as many */
   bool shuffle;
   uint64_t seed;
-  uint32_t rank, world;  /* world 0: from RANK and WORLD_SIZE, SLURM_*, OMPI_* or PMI_*; else one */
+  uint32_t rank, world;  /* world 0: from RANK and WORLD_SIZE, OMPI_*, PMI_* or SLURM_*; else one */
   uint32_t readers;      /* background threads; 0: as the budget and the machine allow */
   uint64_t memory_bytes; /* everything the batches hold; 0: a quarter of what is free */
   stow_batches_memory memory; /* allocate NULL: malloc */

@@ -30,13 +30,14 @@ stow_status shard_find(shard *s) {
   static const struct {
     const char *rank, *world;
   } known[] = {{"RANK", "WORLD_SIZE"},
-               {"SLURM_PROCID", "SLURM_NTASKS"},
                {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-               {"PMI_RANK", "PMI_SIZE"}};
+               {"PMI_RANK", "PMI_SIZE"},
+               {"SLURM_PROCID", "SLURM_NTASKS"}};
+  enum { SLURM = 3 }; /* last: under mpirun its numbers are those of MPI's helpers, one a node */
   *s = (shard){0, 1};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     const char *rank = getenv(known[i].rank), *world = getenv(known[i].world);
-    if (rank == NULL || world == NULL || (i == 1 && inside_batch_script())) continue;
+    if (rank == NULL || world == NULL || (i == SLURM && inside_batch_script())) continue;
     STOW_TRY(read_number(&s->rank, known[i].rank, rank));
     STOW_TRY(read_number(&s->world, known[i].world, world));
     if (s->rank < s->world) return STOW_OK;

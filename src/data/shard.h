@@ -13,8 +13,8 @@ typedef struct shard {
   uint32_t rank, world;
 } shard;
 
-/* From the environment: RANK and WORLD_SIZE (torchrun), SLURM_PROCID and SLURM_NTASKS (srun),
- * OMPI_COMM_WORLD_RANK and _SIZE (Open MPI), PMI_RANK and PMI_SIZE (MPICH), in this order; one
+/* From the environment: RANK and WORLD_SIZE (torchrun), OMPI_COMM_WORLD_RANK and _SIZE (Open MPI),
+ * PMI_RANK and PMI_SIZE (MPICH), SLURM_PROCID and SLURM_NTASKS (srun), in this order; one
  * process of one where none is there. STOW_ERR_INVALID names the variable that makes no sense. */
 stow_status shard_find(shard *s);
 /* Given by the caller: `world` at least 1. */

@@ -424,18 +424,21 @@ TEST(the_rank_is_found_in_the_environment)
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) unsetenv(all[i]);
   CHECK_OK(shard_find(&s));
   CHECK(s.rank == 0 && s.world == 1);
-  setenv("OMPI_COMM_WORLD_RANK", "3", 1), setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
-  CHECK_OK(shard_find(&s));
-  CHECK(s.rank == 3 && s.world == 4);
   setenv("SLURM_PROCID", "1", 1), setenv("SLURM_NTASKS", "2", 1);
   CHECK_OK(shard_find(&s));
   CHECK(s.rank == 1 && s.world == 2);
   setenv("SLURM_JOB_ID", "17", 1); /* the batch script itself: one process */
   CHECK_OK(shard_find(&s));
-  CHECK(s.rank == 3 && s.world == 4);
+  CHECK(s.rank == 0 && s.world == 1);
   setenv("SLURM_STEP_ID", "0", 1);
   CHECK_OK(shard_find(&s));
   CHECK(s.rank == 1 && s.world == 2);
+  setenv("PMI_RANK", "2", 1), setenv("PMI_SIZE", "3", 1); /* started by mpirun within the job */
+  CHECK_OK(shard_find(&s));
+  CHECK(s.rank == 2 && s.world == 3);
+  setenv("OMPI_COMM_WORLD_RANK", "3", 1), setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+  CHECK_OK(shard_find(&s));
+  CHECK(s.rank == 3 && s.world == 4);
   setenv("RANK", "5", 1), setenv("WORLD_SIZE", "8", 1);
   CHECK_OK(shard_find(&s));
   CHECK(s.rank == 5 && s.world == 8);
