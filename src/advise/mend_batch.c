@@ -9,7 +9,8 @@
 /* Times a forward pass, at the peak of a step: what backward holds beside it, and a loss over many
  * classes (a language model's logits, three times and more). */
 #define LOSS_AND_BACKWARD 4.0
-#define FIRST_PASS_ROOM   0.9 /* …where what comes after is reckoned in */
+#define FIRST_PASS_ROOM   0.9   /* …where what comes after is reckoned in */
+#define LAYER_LEAST       65536 /* bytes of an output that is counted as a layer's */
 
 static bool in_this_turn(const evidence *e, uint32_t i) {
   uint32_t from = e->turn_tick > 0 ? e->turn_tick : e->first_work_tick;
@@ -27,14 +28,15 @@ static void scale_turn(mender *m, double factor) {
 
 /* A first forward pass that failed did not show all of itself: how many times as much the whole
  * would take. Told from how many layers there are (a weight and a bias each) and how many were
- * called. */
+ * called; without stacks, each of the larger requests of the pass counts as one. */
 static double whole_pass(const evidence *e) {
   uint32_t weights = 0, called = 0, last = 0;
   for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
     weights += e->phase_of[i] == PHASE_BUILD && evidence_live(e, l);
-    if (e->phase_of[i] != PHASE_FORWARD || l->stack_id == 0 || l->start < e->first_work_tick)
-      continue;
+    if (e->phase_of[i] != PHASE_FORWARD || l->start < e->first_work_tick) continue;
+    if (!e->has_stacks) called += l->bytes >= LAYER_LEAST;
+    if (l->stack_id == 0) continue;
     if (l->stack_id != last && e->layer_of_stack[l->stack_id] != LAYER_NONE) called++;
     last = l->stack_id;
   }
@@ -63,7 +65,7 @@ static uint32_t parts_of_first_pass(const evidence *e, uint64_t asked, uint64_t 
 static stow_status enough_halvings(mender *m, uint32_t *parts) {
   uint64_t capacity = evidence_capacity(m->e);
   *parts = 2;
-  if (in_first_pass(m->e) && m->e->has_stacks && capacity > 0)
+  if (in_first_pass(m->e) && capacity > 0)
     *parts = parts_of_first_pass(m->e, mender_asked(m), capacity);
   while (*parts < 64 && *parts < m->f->bigger) *parts *= 2;
   for (; *parts < 64; *parts *= 2) {
