@@ -216,8 +216,9 @@ def main():
         torch.cuda.synchronize()
         out["context_moved_mib"] = (SHIM.kinds()["context"] - before) / MIB
     if SHIM.there:
-        # How the count moves with the driver's own figure, everything that loads lazily being loaded.
+        # How the count moves with the driver's own figure, everything that loads lazily being loaded. What is cached would serve.
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()
         before_used, before = SHIM.used(), SHIM.counted()
         extra = [torch.empty(301 * MIB, dtype=torch.uint8, device="cuda").fill_(0) for _ in range(5)]
         torch.cuda.synchronize()
