@@ -46,8 +46,9 @@ STOW_API stow_status stow_watch_open(stow_watch **watch);
 STOW_API stow_status stow_watch_close(stow_watch *watch);
 
 STOW_API stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *host);
-/* Cards of the machine, whatever CUDA_VISIBLE_DEVICES says: match them by UUID. */
-STOW_API int stow_watch_card_count(const stow_watch *watch);
+/* Cards of the machine, whatever CUDA_VISIBLE_DEVICES says: match them by UUID. The first call
+ * loads NVML, which may bring CUDA's driver along; looking at the host never does. */
+STOW_API int stow_watch_card_count(stow_watch *watch);
 /* STOW_ERR_NOT_FOUND: no such card; STOW_ERR_UNSUPPORTED: it does not tell its memory. */
 STOW_API stow_status stow_watch_read_card(stow_watch *watch, int index, stow_watch_card *card);
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from typing import Any, Dict, List, Optional
 
 from . import _memory, _show
@@ -136,8 +137,10 @@ def info(device: "Optional[str]" = None) -> Info:
 class Watch:
     """A live bar until it is stopped; also a context manager. `peak_host_bytes` and `peak_card_bytes` are what it saw."""
 
-    def __init__(self, interval: float, stream: Any) -> None:
+    def __init__(self, interval: float, stream: Any, cards: bool = True) -> None:
         self._stream = stream
+        self._outside: "List[_memory.Card]" = []
+        self._outside_at = 0.0 if cards else float("inf")
         self._interval = interval
         self._watcher = _memory.Watcher()
         self._end = threading.Event()
@@ -153,10 +156,18 @@ class Watch:
         self._thread.start()
 
     def _look(self) -> "tuple[_memory.Host, List[_memory.Card]]":
-        host, cards = self._watcher.host(), self._watcher.cards()
+        host, cards = self._watcher.host(), self._cards()
         self.peak_host_bytes = max(self.peak_host_bytes, host.held_bytes)
         self.peak_card_bytes = max(self.peak_card_bytes, *(card.used_bytes for card in cards), 0)
         return host, cards
+
+    def _cards(self) -> "List[_memory.Card]":
+        if _memory.driver_here():
+            return self._watcher.cards()
+        if time.monotonic() >= self._outside_at:  # a process each time, so once a second; never again where there are none
+            self._outside = _memory.cards_from_outside()
+            self._outside_at = time.monotonic() + 1 if self._outside else float("inf")
+        return self._outside
 
     def _line(self) -> str:
         host, cards = self._look()

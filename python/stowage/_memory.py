@@ -140,9 +140,36 @@ def host() -> Host:
         return _shared.host()
 
 
+_driver_seen = False
+
+
+def driver_here() -> bool:
+    """Is CUDA's driver, NVML or the shim in this process already?"""
+    global _driver_seen
+    if not _driver_seen:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        _driver_seen = any(name in text for name in ("/libcuda.so", "/libnvidia-ml.so", "/libstowage-shim.so"))
+    return _driver_seen
+
+
+def cards_from_outside() -> "List[Card]":
+    """The cards' memory as the command sees it: NVML would bring the driver into this process, and `enable()` come too late."""
+    from ._command import run_json
+
+    found = []
+    for device in run_json(["info"])["devices"]:
+        for tier in device["tiers"]:
+            if tier["tier"] == "vram":
+                found.append(Card(device.get("uuid") or "", device["name"], tier["total_bytes"], tier["used_bytes"], None))
+    return found
+
+
 def cards() -> "List[Card]":
     """The cards' memory now; empty where there is none."""
     global _shared
+    if not driver_here():
+        return cards_from_outside()
     with _lock:
         if _shared is None:
             _shared = Watcher()
@@ -191,8 +218,3 @@ def pools() -> "List[Pool]":
         except Exception:
             pass
     return found
-
-
-def snapshot() -> "Dict[str, Any]":
-    """Everything of the above at one moment."""
-    return {"host": host(), "cards": cards(), "pools": pools()}

@@ -135,13 +135,13 @@ class _Meter:
                 torch.cuda.reset_peak_memory_stats(device)
         self.pools = {(pool.framework, pool.device): pool for pool in _memory.pools()}
         self.heaps = {id(one): one.stats()["live_bytes"] for one in open_heaps()}
-        self.cards = _memory.cards()
+        self.cards = _memory.cards() if _memory.driver_here() else []
         self.exact = _reset_host_peak()
         self.host = _memory.host()
         from ._look import Watch
 
         # The kernel's own peak where it can be had; otherwise, and for cards, a look many times a second.
-        self.watch = Watch(0.02, _Quiet()) if not self.exact or self.cards else None
+        self.watch = Watch(0.02, _Quiet(), cards=bool(self.cards)) if not self.exact or self.cards else None
 
     def report(self) -> CellReport:
         host = _memory.host()
@@ -160,7 +160,7 @@ class _Meter:
             live = one.stats()["live_bytes"]
             if live != self.heaps.get(id(one), 0):
                 devices.append((f"heap on {one.device or 'the first device'}", None, live - self.heaps.get(id(one), 0)))
-        for index, card in enumerate(_memory.cards()):
+        for index, card in enumerate(_memory.cards() if self.cards else []):
             if index < len(self.cards) and card.used_bytes != self.cards[index].used_bytes:
                 top = max(0, self.watch.peak_card_bytes - self.cards[index].used_bytes) if self.watch and len(self.cards) == 1 else None
                 devices.append((f"card {index}, all of it", top, card.used_bytes - self.cards[index].used_bytes))

@@ -42,6 +42,24 @@ class Limits(unittest.TestCase):
         self.assertIn("loaded into this process", out)
         self.assertIn("answers 0 2", out)
 
+    def test_looking_first_does_not_make_it_too_late(self):
+        out = with_driver(
+            """
+            from stowage import _look, _notebook
+            print(stowage.info())
+            stowage.limit(ram="2G")
+            _notebook._Meter().report()
+            with stowage.watch(0.05) as seen:
+                pass
+            print("seen", seen.peak_card_bytes)
+            print(stowage.limit(vram="64M"))
+            print("answers", take(start(), 96))
+            """,
+            STOWAGE_LIBNVML=STANDIN.parent / "libnvidia-ml.so.1",
+        )[1]
+        self.assertIn("loaded into this process", out)
+        self.assertIn("answers 2", out)
+
     def test_spilling_goes_past_the_limit(self):
         out = with_driver(
             """

@@ -64,7 +64,9 @@ class Look(unittest.TestCase):
             self.skipTest("no stand-in of NVML is built")
         code = """
         from stowage import _memory
-        card = _memory.cards()[0]
+        watcher = _memory.Watcher()
+        card = watcher.cards()[0]
+        assert _memory.driver_here() and _memory.cards()[0] == card
         print(card.total_bytes >> 30, card.used_bytes >> 30)
         """
         self.assertEqual(python(code, STOWAGE_LIBNVML=standin)[1].split()[1], "5")

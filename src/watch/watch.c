@@ -14,13 +14,13 @@
 
 struct stow_watch {
   nvml *cards; /* NULL where it is not here */
+  bool cards_tried;
 };
 
 stow_status stow_watch_open(stow_watch **watch) {
   if (watch == NULL) return stow_fail(STOW_ERR_INVALID, "watch: no place for the answer");
   *watch = calloc(1, sizeof **watch);
   if (*watch == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to watch memory");
-  if (nvml_open(&(*watch)->cards) != STOW_OK) (*watch)->cards = NULL;
   return STOW_OK;
 }
 
@@ -79,8 +79,13 @@ stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *host) {
 
 /* ---- cards ---- */
 
-int stow_watch_card_count(const stow_watch *watch) {
-  return watch == NULL || watch->cards == NULL ? 0 : nvml_count(watch->cards);
+int stow_watch_card_count(stow_watch *watch) {
+  if (watch == NULL) return 0;
+  /* Only now: NVML may bring CUDA's driver into the process (seen with driver 580), and nothing can
+   * be put beneath it after that. Whoever looks at the host alone is spared it. */
+  if (!watch->cards_tried && nvml_open(&watch->cards) != STOW_OK) watch->cards = NULL;
+  watch->cards_tried = true;
+  return watch->cards == NULL ? 0 : nvml_count(watch->cards);
 }
 
 static void read_own(stow_watch *watch, int index, stow_watch_card *card) {

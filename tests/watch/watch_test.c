@@ -1,6 +1,7 @@
 /* Watch: what a program sees of itself and of the cards. */
 #include <stowage/watch.h>
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,7 @@ TEST(cards_are_those_of_nvml_and_none_without_it)
 {
   stow_watch *watch;
   stow_watch_card card;
+  stow_watch_host host;
   setenv("STOWAGE_LIBNVML", "/nowhere/libnvidia-ml.so.1", 1);
   CHECK_OK(stow_watch_open(&watch));
   CHECK(stow_watch_card_count(watch) == 0);
@@ -38,6 +40,8 @@ TEST(cards_are_those_of_nvml_and_none_without_it)
   CHECK_OK(stow_watch_close(watch));
   setenv("STOWAGE_LIBNVML", STANDIN, 1);
   CHECK_OK(stow_watch_open(&watch));
+  CHECK_OK(stow_watch_read_host(watch, &host));
+  CHECK(dlopen(STANDIN, RTLD_NOW | RTLD_NOLOAD) == NULL); /* the host is looked at without NVML */
   CHECK(stow_watch_card_count(watch) == 2);
   CHECK_OK(stow_watch_read_card(watch, 0, &card));
   CHECK_U64(card.used_bytes, UINT64_C(5) << 30);
