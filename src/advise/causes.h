@@ -52,6 +52,7 @@ typedef struct growth {
   uint32_t whole; /* turns that came to their end */
   uint64_t per_round, total;
   bool graph;           /* it is what a forward pass keeps for its backward */
+  bool like_graph;      /* …or might be: several things of it, and most of what stays */
   bool bare;            /* …of a program that calls no modules */
   bool backward;        /* the turns do run backward */
   bool scalar;          /* each leaves a number behind, as a sum of losses does */

@@ -165,6 +165,7 @@ stow_status growth_find(growth *g, const evidence *e) {
   if (pieces / n >= GRAPH_MANY && growing_places(g, e) >= GRAPH_PLACES &&
       (double)kept_forward >= GRAPH_LEAST * (double)forward)
     g->graph = true;
+  g->like_graph = pieces / n >= 1.5 && kept_forward * 2 >= later;
   g->evaluates = is_evaluation(g, e);
   return STOW_OK;
 }
@@ -195,8 +196,9 @@ static const char *caller(const evidence *e, const growth *g, char *text, size_t
 
 void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
   const growth *g = &f->growth;
-  if (!g->found || !g->graph) return;
-  double sure = g->bare                      ? 0.85
+  if (!g->found || (!g->graph && !g->like_graph)) return;
+  double sure = !g->graph                    ? 0.55
+                : g->bare                    ? 0.85
                 : g->backward                ? 0.88
                 : g->scalar && !g->evaluates ? 0.96
                 : g->evaluates               ? 0.3
@@ -235,7 +237,7 @@ void cause_no_grad_missing(cause *c, const evidence *e, const findings *f) {
 void cause_leak(cause *c, const evidence *e, const findings *f) {
   const growth *g = &f->growth;
   if (!g->found) return;
-  c->confidence = (g->graph ? 0.3 : 0.94) * growth_weight(e, g);
+  c->confidence = (g->graph ? 0.3 : g->like_graph ? 0.78 : 0.94) * growth_weight(e, g);
   char place[256];
   if (g->stack_id != 0)
     cause_head(c, "Live memory grows by %s each turn, from %s", cause_size(g->per_round),
