@@ -71,6 +71,9 @@ static stow_status print_text(const shrink_result *r, const char *in, const char
                   o->relative ? " of a value" : "", o->tolerance);
   else if (o->tolerance > 0)
     buffer_text(&text, "rounded: nothing; every value is exact\n");
+  size_t length = strlen(out);
+  if (o->resume && length > 4 && strcmp(out + length - 4, ".npz") == 0)
+    buffer_text(&text, "begun from the start: --resume goes on with runs to an .npy alone\n");
   if (o->dry_run)
     buffer_text(&text, "nothing was written (--dry-run)\n");
   else

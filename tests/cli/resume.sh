@@ -86,6 +86,12 @@ locked() { # two runs to one output: the second is told
 }
 check two_runs_do_not_write_one_output locked
 
+archive() { # an archive is begun anew, and says so
+  "$stowage" shrink t.csv -o whole.npz > /dev/null || return 1
+  "$stowage" shrink t.csv -o out.npz --resume | grep -q "begun from the start" && cmp whole.npz out.npz
+}
+check an_archive_is_begun_from_the_start_and_says_so archive
+
 # ---- MPI ----
 launcher=mpirun
 ranks() { # N WORDS…
