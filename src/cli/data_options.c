@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #include "base/status.h"
 #include "data/crew.h"
 #include "formats/remote.h"
+
+#define GIVE_BACK_BYTES (1 << 20)
 
 static stow_status show_progress(void *context, uint64_t done, uint64_t total) {
   progress *bar = context;
@@ -47,7 +50,16 @@ static stow_status take_headers(const verb_call *call) {
   return STOW_OK;
 }
 
+/* The budget is of resident memory. Left to itself the C library keeps what is freed, for each
+ * thread its own, once it has seen that such large blocks come and go. */
+static void give_back_what_is_freed(void) {
+#if defined(__GLIBC__)
+  mallopt(M_MMAP_THRESHOLD, GIVE_BACK_BYTES);
+#endif
+}
+
 stow_status data_budget(const verb_call *call, budget *b, progress *bar, const char *what) {
+  give_back_what_is_freed();
   *b = (budget){.progress = show_progress, .context = bar};
   progress_begin(bar, what, 0, true);
   STOW_TRY(take_headers(call));

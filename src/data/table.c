@@ -89,13 +89,24 @@ static stow_status begin_pass(table_pass *p) {
 static stow_status take_window(table_pass *p, table_window *w, bool *more) {
   stow_status status = STOW_OK;
   pthread_mutex_lock(&p->lock);
+  while (p->large && p->failed == STOW_OK) pthread_cond_wait(&p->turned, &p->lock);
   *more = !p->ended && p->failed == STOW_OK;
   if (*more) {
     status = table_window_next(w, more);
     p->ended = !*more;
+    p->large = *more && w->large;
   }
   pthread_mutex_unlock(&p->lock);
   return status;
+}
+
+static void shed_window(table_pass *p, table_window *w) {
+  if (!w->large) return;
+  table_window_shed(w);
+  pthread_mutex_lock(&p->lock);
+  p->large = false;
+  pthread_cond_broadcast(&p->turned);
+  pthread_mutex_unlock(&p->lock);
 }
 
 /* With the lock held: everything before this window is in its place then. */
@@ -163,6 +174,7 @@ static stow_status member_work(void *context, unsigned number) {
   for (bool more = status == STOW_OK; more && status == STOW_OK;) {
     status = take_window(p, &w, &more);
     if (status == STOW_OK && more) status = hand_on(p, &w, table_window_read(&w));
+    shed_window(p, &w);
   }
   if (status != STOW_OK) {
     pthread_mutex_lock(&p->lock);

@@ -12,6 +12,7 @@ typedef struct table_window {
   uint8_t *bytes; /* the window's memory, INPUT_SLACK behind it */
   size_t capacity;
   const uint8_t *first; /* of its rows */
+  bool large;           /* has more memory than a window of its own would be given */
   csv rows;             /* over the window */
   uint64_t ticket, lines_before, raw_bytes;
   uint64_t stream_end; /* where the next one begins in the stream */
@@ -40,6 +41,7 @@ typedef struct table_pass {
   pthread_cond_t turned;
   uint64_t tickets, turn; /* windows handed out; merged */
   bool ended;             /* nothing is left to hand out */
+  bool large;             /* a large window is out: one at a time, and nothing beside it */
   stow_status failed;     /* a member failed: the others stop */
   unsigned taking;        /* windows merged, but not yet taken */
   uint64_t place, lines;  /* of the stream: behind the last window merged */
@@ -53,6 +55,8 @@ stow_status table_restore(table_pass *p, bool *restored);
 stow_status table_window_next(table_window *w, bool *more);
 /* The row the stream last read, as a window of its own. */
 stow_status table_window_first(table_window *w);
+/* Gives a large window's memory back. */
+void table_window_shed(table_window *w);
 /* Its values, without the lock. */
 stow_status table_window_read(table_window *w);
 /* Its tallies and texts into the pass's, with the lock held, in turn. */

@@ -11,6 +11,9 @@
 
 #include "data/table_parts.h"
 
+/* Rows as long as this are rare; so are the bytes then to be held once, not by every thread. */
+#define LARGE_BYTES ((size_t)1 << 20)
+
 /* ---- cutting ---- */
 
 static stow_status no_memory(const table_pass *p) {
@@ -84,6 +87,7 @@ static stow_status hand_over(table_window *w, csv *c, const char *stop) {
     at = w->bytes;
   }
   w->first = at;
+  w->large = w->capacity > LARGE_BYTES;
   w->rows.in.window = w->bytes;
   w->rows.in.end = at + count;
   return STOW_OK;
@@ -126,6 +130,13 @@ stow_status table_window_next(table_window *w, bool *more) {
   w->stream_end = input_offset(&c->in);
   w->ticket = p->tickets++;
   return STOW_OK;
+}
+
+void table_window_shed(table_window *w) {
+  free(w->bytes);
+  w->bytes = NULL;
+  w->capacity = 0;
+  w->large = false;
 }
 
 /* ---- reading ---- */

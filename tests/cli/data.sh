@@ -130,6 +130,11 @@ with open("big.npy", "wb") as f:
 facts = inspect("big.npy", "--memory", "8M")
 assert facts["smallest_dtype"] == "float64", facts  # only the last value needs it
 assert facts["peak_memory_bytes"] < (8 + 16) << 20, facts["peak_memory_bytes"]
+# Rows of megabytes are held once, not by every thread.
+with open("long.csv", "w") as f:
+    f.writelines(f"{i}," + "x" * 7_000_000 + f"{i}\n" for i in range(24))
+facts = inspect("long.csv", "--memory", "64M", "--threads", "8")
+assert facts["shape"] == [24, 2] and facts["peak_memory_bytes"] < (64 + 16) << 20, facts["peak_memory_bytes"]
 END
 
 finish
