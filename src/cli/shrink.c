@@ -174,10 +174,12 @@ static int run(verb_call *call) {
   if (ranks.rank > 0) b.progress = NULL;
   if (status == STOW_OK) status = read_options(call, &o);
   if (status == STOW_OK) status = shrink_and_tell(call, &o, &b, &bar);
-  status = team_leave(&ranks, status);
-  if (status == STOW_OK) return EXIT_DONE;
+  status = team_agree(&ranks, status);
+  int code = status == STOW_OK ? EXIT_DONE : EXIT_FAILED;
   /* One message, of the first that failed. */
-  return ranks.failed == ranks.rank ? verb_fail(call, status) : EXIT_FAILED;
+  if (status != STOW_OK && ranks.failed == ranks.rank) code = verb_fail(call, status);
+  team_leave(&ranks);
+  return code;
 }
 
 static const verb_option options[] = {

@@ -1,6 +1,6 @@
 /* Team: the processes of one MPI job, where there is one.
  *
- *   team t; team_join(&t); … team_leave(&t, status);
+ *   team t; team_join(&t); … status = team_agree(&t, status); … team_leave(&t);
  *
  * MPI is found at run time (Open MPI or an MPICH) and only where a launcher says that there are
  * several ranks; then every rank runs the same job, takes its part of the rows, and agrees with the
@@ -22,8 +22,9 @@ typedef struct team {
 /* Joins the ranks the launcher started; alone where none did. STOW_ERR_UNSUPPORTED if it did and
  * MPI cannot be loaded. */
 stow_status team_join(team *t);
-/* Ends it; `status` is how this rank ended. Waits for the others. */
-stow_status team_leave(team *t, stow_status status);
+/* Ends it, once every rank has come here: a launcher that sees one fail ends the others, be they
+ * about to say why. */
+void team_leave(team *t);
 
 /* The same for all: STOW_OK if every rank's is; its own where it failed, otherwise that another
  * did. NULL and a team of one: `status`. */
