@@ -84,7 +84,7 @@ stow_status prefetch_open(prefetch **out, const plan *made, const origin *origin
                            : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
   if (status == STOW_OK) status = make_windows(p);
   if (status == STOW_OK) {
-    for (uint32_t i = 0; i < all_readers(p); i++) p->readers[i].owner = p;
+    for (uint32_t i = 0; i <= made->readers; i++) p->readers[i].owner = p;
     memcpy(p->readers[0].parts, first, made->parts * sizeof *first);
     memset(first, 0, made->parts * sizeof *first);
   }

@@ -53,26 +53,21 @@ stow_status remote_cache_bound(uint64_t *bytes) {
 
 /* ---- the folder ---- */
 
-static bool make_folder(const char *path) {
-  return mkdir(path, 0700) == 0 || errno == EEXIST;
-}
-
-/* -1: there can be none. */
+/* Each folder on the way is made if need be. -1: there can be none. */
 static int open_folder(void) {
+  static const char *const WAY[] = {"", "/stowage", "/remote"};
   const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+  bool set = cache != NULL && cache[0] == '/';
+  if (!set && (home == NULL || home[0] != '/')) return -1;
   char path[PATH_MAX];
-  int length;
-  if (cache != NULL && cache[0] == '/') {
-    length = snprintf(path, sizeof path - 32, "%s", cache);
-  } else {
-    if (home == NULL || home[0] != '/') return -1;
-    length = snprintf(path, sizeof path - 32, "%s/.cache", home);
+  int length = snprintf(path, sizeof path, "%s%s", set ? cache : home, set ? "" : "/.cache");
+  for (size_t i = 0; i < sizeof WAY / sizeof WAY[0]; i++) {
+    if (length < 0 || (size_t)length >= sizeof path) return -1;
+    int more = snprintf(path + length, sizeof path - (size_t)length, "%s", WAY[i]);
+    length += more;
+    if (more < 0 || (size_t)length >= sizeof path) return -1;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) return -1;
   }
-  if (length < 0 || (size_t)length >= sizeof path - 32 || !make_folder(path)) return -1;
-  strcat(path, "/stowage");
-  if (!make_folder(path)) return -1;
-  strcat(path, "/remote");
-  if (!make_folder(path)) return -1;
   return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
