@@ -47,11 +47,12 @@ static void fill_numbers(explanation *x) {
                  .free_bytes = m->free_bytes,
                  .unknown_bytes = MESSAGE_UNKNOWN,
                  .reserved_bytes = known(reserved) ? reserved : 0};
+  if (host && known(m->process_bytes)) n->live_bytes = m->process_bytes;
   uint64_t listed = 0;
   for (uint32_t i = 0; i < m->process_count; i++) listed += m->processes[i].bytes;
   if (known(m->process_bytes) && known(reserved) && !host)
     n->outside_framework_bytes = m->process_bytes > reserved ? m->process_bytes - reserved : 0;
-  if (m->process_count > 0 || known(m->process_bytes)) n->other_process_bytes = listed;
+  if (m->process_count > 0 || (known(m->process_bytes) && !host)) n->other_process_bytes = listed;
   if (!known(n->card_bytes)) return;
   uint64_t sum = (known(reserved) ? reserved : 0) + (known(n->free_bytes) ? n->free_bytes : 0) +
                  (known(n->outside_framework_bytes) ? n->outside_framework_bytes : 0) +
@@ -112,6 +113,13 @@ static void tell_others(explanation *x) {
                cause_size(n->free_bytes));
     return;
   }
+  if (m->kind == MESSAGE_CUPY && known(n->limit_bytes)) {
+    cause *c = add_cause(x, CAUSE_LIMIT, 0.35);
+    cause_head(c, "CuPy's pool may hold %s and holds %s", cause_size(n->limit_bytes),
+               known(n->live_bytes) ? cause_size(n->live_bytes) : "an unknown part of it");
+    add_fix(x, "raise the pool's limit (set_limit, CUPY_GPU_MEMORY_LIMIT), if the card has more",
+            "less is left for others on the card", MESSAGE_UNKNOWN);
+  }
   if (!known(n->card_bytes)) return;
   if (known(n->other_process_bytes) && n->other_process_bytes > n->card_bytes / 10) {
     cause *c =
@@ -137,60 +145,120 @@ static void tell_others(explanation *x) {
   }
 }
 
+/* One request that is as much as all there is, or several times what is in use. */
 static void tell_spike(explanation *x) {
   const numbers *n = &x->evidence.n;
   uint64_t capacity = known(n->limit_bytes) ? n->limit_bytes : n->card_bytes;
-  if (!known(n->asked_bytes) || !known(capacity) || n->asked_bytes * 2 < capacity) return;
-  cause *c = add_cause(x, CAUSE_ONE_SPIKE, n->asked_bytes > capacity ? 0.8 : 0.6);
-  cause_head(c, "One request of %s, where there is %s in all", cause_size(n->asked_bytes),
-             cause_size(capacity));
+  if (!known(n->asked_bytes)) return;
+  bool beside = known(n->live_bytes);
+  bool dwarfs = beside && n->live_bytes > 0 && n->asked_bytes / 4 >= n->live_bytes;
+  if (known(capacity) ? n->asked_bytes < capacity / 2 || (beside && n->live_bytes > n->asked_bytes)
+                      : !dwarfs || n->asked_bytes < UINT64_C(1) << 30)
+    return;
+  cause *c =
+      add_cause(x, CAUSE_ONE_SPIKE, known(capacity) && n->asked_bytes > capacity ? 0.8 : 0.6);
+  if (known(capacity))
+    cause_head(c, "One request of %s, where there is %s in all", cause_size(n->asked_bytes),
+               cause_size(capacity));
+  else
+    cause_head(c, "One request of %s, where %s is in use", cause_size(n->asked_bytes),
+               cause_size(n->live_bytes));
   if (x->evidence.told.what[0] != '\0')
     cause_say(c, "for a tensor of shape %s", x->evidence.told.what);
   add_fix(x, "work in parts, so that it is never made at once", "a loop over the parts",
           n->asked_bytes);
 }
 
+/* What XLA's text tells of a compiled program. */
+static void say_program(cause *c, const message *m) {
+  if (known(m->temporary_bytes))
+    cause_say(c, "the compiled program needs %s for what it computes on the way",
+              cause_size(m->temporary_bytes));
+  if (known(m->largest_bytes))
+    cause_say(c, "its largest buffer has %s%s%s", cause_size(m->largest_bytes),
+              m->what[0] != '\0' ? ": " : "", m->what);
+}
+
 /* ---- the host ---- */
+
+static const char BATCHES[] =
+    "read data in batches (stowage.batches), in the smallest type that holds it "
+    "(stowage inspect FILE)";
+
+/* The process has a limit of its own, and what was asked for is no more than that. */
+static bool tell_own_limit(explanation *x) {
+  const message *m = &x->evidence.told;
+  if (!known(m->limit_bytes) || (known(m->asked_bytes) && m->asked_bytes / 2 > m->limit_bytes))
+    return false;
+  cause *c = add_cause(x, CAUSE_HOST_LIMIT, 0.8);
+  cause_head(c, "The process may hold %s by a limit of its own, and asked for %s%s",
+             cause_size(m->limit_bytes), known(m->asked_bytes) ? cause_size(m->asked_bytes) : "",
+             known(m->asked_bytes) ? " more" : "more");
+  if (m->what[0] != '\0') cause_say(c, "for an array with %s", m->what);
+  cause_say(c, "it is set by ulimit -v or resource.setrlimit, not by the machine's memory");
+  add_fix(x, "raise it: ulimit -v unlimited, or the program's resource.setrlimit(RLIMIT_AS, …)",
+          "less is left for others on the host", 0);
+  add_fix(x, BATCHES, "a loop over the parts", MESSAGE_UNKNOWN);
+  return true;
+}
+
+static void tell_worker(explanation *x) {
+  cause *c = add_cause(x, CAUSE_HOST_WORKERS, 0.7);
+  cause_head(c, "A DataLoader worker ran out of host or shared memory");
+  cause_say(c, "each worker holds its own copy of what it touches, and passes batches through "
+               "/dev/shm");
+  add_fix(x,
+          "fewer workers (num_workers), a dataset of arrays instead of Python lists, a larger "
+          "/dev/shm (docker --shm-size)",
+          "slower loading", MESSAGE_UNKNOWN);
+}
+
+static void tell_one_array(explanation *x) {
+  const message *m = &x->evidence.told;
+  cause *c = add_cause(x, CAUSE_HOST_COPIES, 0.35);
+  cause_head(c, "The host could not give %s for one array",
+             known(m->asked_bytes) ? cause_size(m->asked_bytes) : "the memory asked for");
+  if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
+  cause_say(c, "whether it is a copy, a whole file, or simply too large is not in the text");
+  add_fix(x,
+          "read or make it in batches (stowage.batches); use a smaller type "
+          "(stowage inspect FILE)",
+          "a loop over the parts", known(m->asked_bytes) ? m->asked_bytes : MESSAGE_UNKNOWN);
+}
+
+static void tell_killed(cause *c, const message *m) {
+  char held[64] = "", who[112] = "the program";
+  if (known(m->process_bytes))
+    snprintf(held, sizeof held, "; it held %s", cause_size(m->process_bytes));
+  if (m->what[0] != '\0') snprintf(who, sizeof who, "%s", m->what);
+  cause_head(c, "The kernel ended %s for using too much host memory%s%s", who,
+             m->grouped ? ": more than its container or control group may hold" : "", held);
+}
 
 static void tell_host(explanation *x) {
   const message *m = &x->evidence.told;
-  cause *c;
-  switch (m->host) {
-  case HOST_WORKER:
-    c = add_cause(x, CAUSE_HOST_WORKERS, 0.7);
-    cause_head(c, "A DataLoader worker ran out of host or shared memory");
-    cause_say(c, "each worker holds its own copy of what it touches, and passes batches through "
-                 "/dev/shm");
-    add_fix(x,
-            "fewer workers (num_workers), a dataset of arrays instead of Python lists, a larger "
-            "/dev/shm (docker --shm-size)",
-            "slower loading", MESSAGE_UNKNOWN);
-    break;
-  case HOST_NUMPY:
-  case HOST_TORCH:
-    c = add_cause(x, CAUSE_HOST_COPIES, 0.35);
-    cause_head(c, "The host could not give %s for one array",
-               known(m->asked_bytes) ? cause_size(m->asked_bytes) : "the memory asked for");
-    if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
-    cause_say(c, "whether it is a copy, a whole file, or simply too large is not in the text");
-    add_fix(x,
-            "read or make it in batches (stowage.batches); use a smaller type "
-            "(stowage inspect FILE)",
-            "a loop over the parts", known(m->asked_bytes) ? m->asked_bytes : MESSAGE_UNKNOWN);
-    break;
-  default:
-    c = add_cause(x, CAUSE_HOST_LIMIT, 0.4);
-    cause_head(c, m->host == HOST_KILLED
-                      ? "The kernel ended the program for using too much host memory"
-                      : "The host ran out of memory");
-    cause_say(c, "what filled it (a file read whole, copies, a leak, Python objects) is not in the "
-                 "text");
-    add_fix(x,
-            "read data in batches (stowage.batches), in the smallest type that holds it "
-            "(stowage inspect FILE)",
-            "a loop over the parts", MESSAGE_UNKNOWN);
-    break;
+  if (m->host == HOST_WORKER) {
+    tell_worker(x);
+    return;
   }
+  if (tell_own_limit(x)) return;
+  if (m->host == HOST_NUMPY || m->host == HOST_TORCH) {
+    tell_one_array(x);
+    return;
+  }
+  cause *c = add_cause(x, CAUSE_HOST_LIMIT, m->host == HOST_DIED ? 0.3 : m->grouped ? 0.6 : 0.4);
+  if (m->host == HOST_KILLED)
+    tell_killed(c, m);
+  else
+    cause_head(c, m->host == HOST_DIED
+                      ? "The notebook's kernel died: most often because host memory ran out"
+                      : "The host ran out of memory");
+  cause_say(c, "what filled it (a file read whole, copies, a leak, Python objects) is not in the "
+               "text");
+  if (m->grouped)
+    add_fix(x, "raise the container's limit (docker --memory, the job's --mem), if the host has it",
+            "less is left for others on the host", MESSAGE_UNKNOWN);
+  add_fix(x, BATCHES, "a loop over the parts", MESSAGE_UNKNOWN);
 }
 
 static void rank(findings *f) {
@@ -230,15 +298,16 @@ void explain_told(explanation *x) {
       else
         cause_head(c, "%s ran out of memory; a text alone does not say what holds it",
                    message_kind_name(m->kind));
+      say_program(c, m);
       rank(&x->findings);
     }
-    if (m->kind == MESSAGE_TORCH)
+    if (m->kind == MESSAGE_TORCH && !m->no_history)
       buffer_text(
           &x->notes,
           "to know the cause, record: torch.cuda.memory._record_memory_history(), and after "
           "the failure torch.cuda.memory._dump_snapshot(\"oom.pickle\"); then stowage explain "
           "oom.pickle\n");
-    else if (m->kind == MESSAGE_XLA || m->kind == MESSAGE_TENSORFLOW)
+    else if (m->chunks.found)
       buffer_text(&x->notes, "an allocator's dump names sizes, not lines of code\n");
   }
   if (x->findings.count > 0) buffer_text(&x->headline, x->findings.list[0].headline.data);

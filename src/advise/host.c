@@ -6,13 +6,15 @@
  */
 #include "advise/host.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 /* Parts of all that is held, from which on something can be called the reason. */
-#define MOST 0.5
-#define MUCH 0.3
+#define MOST   0.5
+#define MUCH   0.3
+#define LITTLE 0.1
 #define LARGE_ELEMENT                                                                              \
   ((uint64_t)64 << 10) /* an array, a picture: not a Python object of its own                      \
                         */
@@ -23,7 +25,8 @@ typedef struct host_case {
   explanation *x;
   const tree_process *main; /* the one that holds most */
   uint64_t main_bytes;
-  char place[300]; /* the program's own line, "" if it is not known */
+  char place[300];        /* the program's own line, "" if it is not known */
+  double sure[FIXES_MAX]; /* of the cause that each fix is for */
 } host_case;
 
 static double part(uint64_t bytes, uint64_t whole) {
@@ -40,6 +43,8 @@ static cause *add(host_case *c, cause_id id, double confidence) {
 static void add_fix(host_case *c, uint64_t saves_bytes, const char *change, const char *cost) {
   fixes *all = &c->x->fixes;
   if (all->count == FIXES_MAX) return;
+  const findings *found = &c->x->findings; /* a fix is for the cause added last */
+  c->sure[all->count] = found->count > 0 ? found->list[found->count - 1].confidence : 0;
   fix *f = &all->list[all->count++];
   *f = (fix){.saves_bytes = saves_bytes};
   snprintf(f->change, sizeof f->change, "%s", change);
@@ -92,6 +97,29 @@ static const char *const COPYING_CALLED[] = {"np.append", "numpy.append", "conca
 static const char *const READING_CALLED[] = {
     "np.load",      "numpy.load", "read_csv",  "loadtxt",     "fromfile", "read",
     "read_parquet", "readlines",  "json.load", "pickle.load", NULL};
+/* Words of a line between letters, digits and underlines. */
+static bool has_word(const char *text, const char *word) {
+  size_t length = strlen(word);
+  for (const char *at = text; (at = strstr(at, word)) != NULL; at += length) {
+    bool before = at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_' || at[-1] == '.');
+    bool after = isalnum((unsigned char)at[length]) || at[length] == '_';
+    if (!before && !after) return true;
+  }
+  return false;
+}
+
+/* Does the program's own line make a value of that array's size from it, as "x = x / 255" and
+ * "np.log(x)" do, and "x /= 255" does not? */
+static bool makes_another(const host_record *r, const char *name) {
+  const char *source = NULL;
+  for (size_t i = 0; i < r->frame_count && source == NULL; i++)
+    if (!is_library(r->frames[i].file)) source = r->frames[i].source;
+  if (source == NULL || !has_word(source, name)) return false;
+  const char *equal = strchr(source, '=');
+  bool in_place = equal != NULL && equal > source && strchr("+-*/%@&|^", equal[-1]) != NULL;
+  return !in_place && strpbrk(equal != NULL ? equal : source, "+-*/%@&|^(") != NULL;
+}
+
 static const char *const COPYING[] = {"append", "concatenate", "concat", "vstack", "hstack",
                                       "stack",  "astype",      "copy",   "tile",   "repeat",
                                       "merge",  "insert",      "pad",    NULL};
@@ -138,6 +166,31 @@ static bool is_collection(const host_object *o) {
 
 /* ---- the causes ---- */
 
+/* Workers that are being sent their tasks: what they are to hold is still in the parent, in the
+ * arguments and once more as the bytes on their way. */
+static void find_tasks(host_case *c) {
+  const host_record *r = c->r;
+  unsigned children = 0;
+  bool waits = false;
+  for (size_t i = 0; i < r->process_count; i++) children += r->processes[i].parent == c->main->pid;
+  for (size_t i = 0; i < r->frame_count; i++)
+    waits = waits || strstr(r->frames[i].file, "/multiprocessing/") != NULL ||
+            strstr(r->frames[i].file, "/concurrent/futures/") != NULL ||
+            strstr(r->frames[i].file, "/joblib/") != NULL;
+  if (children < 2 || !waits) return;
+  cause *to = add(c, CAUSE_HOST_WORKERS, 0.75);
+  cause_head(to, "%u child processes are given a copy each of what they work on: %s held so far",
+             children, cause_size(r->held_bytes));
+  cause_say(to, "the parent waits for them and holds %s, its arguments and their copies on the way",
+            cause_size(c->main_bytes));
+  for (size_t i = 0; i < r->object_count && i < 2; i++) say_object(to, &r->objects[i]);
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  add_fix(c, r->object_count > 0 ? r->objects[0].bytes * children : MESSAGE_UNKNOWN,
+          "send names instead of data: each worker opens the file itself (stowage.open(path), "
+          "numpy.load(path, mmap_mode=\"r\")), or all share multiprocessing.shared_memory",
+          "the data must lie in a file or in shared memory");
+}
+
 static void find_workers(host_case *c) {
   const host_record *r = c->r;
   uint64_t sum = 0, least = UINT64_MAX, most = 0;
@@ -157,7 +210,10 @@ static void find_workers(host_case *c) {
     if (p->held_bytes > most) most = p->held_bytes;
   }
   double share = part(sum, r->held_bytes);
-  if (count < 2 || share < MUCH) return;
+  if (count < 2 || share < MUCH) {
+    find_tasks(c);
+    return;
+  }
   cause *to = add(c, CAUSE_HOST_WORKERS, share >= MOST ? 0.92 : 0.6);
   cause_head(to, "%u worker processes hold %s together, %s to %s each", count, cause_size(sum),
              cause_size(least), cause_size(most));
@@ -237,8 +293,10 @@ static void find_leak(host_case *c) {
   char change[400];
   snprintf(change, sizeof change,
            "drop each when it is done with, keep only what is needed of it (a number, a row), or "
-           "give %s a bound: collections.deque(maxlen=…)",
-           most->name);
+           "give %s a bound: %s",
+           most->name,
+           strncmp(most->name, "the cache of ", 13) == 0 ? "functools.lru_cache(maxsize=…)"
+                                                         : "collections.deque(maxlen=…)");
   add_fix(c, most->bytes - most->element_bytes, change,
           "what is dropped cannot be looked at later");
 }
@@ -256,9 +314,17 @@ static bool look_alike(const host_object *a, const host_object *b) {
   return more - less < more / 10;
 }
 
+/* Are they told to be copies by more than their shape: another type, or a line that makes the one
+ * from the other? A model of weather has many arrays of one shape too. */
+static bool told_apart(const host_record *r, const host_object *a, const host_object *b) {
+  return strcmp(a->of, b->of) != 0 || makes_another(r, a->name) || makes_another(r, b->name);
+}
+
 static void find_copies(host_case *c) {
   const host_record *r = c->r;
   uint64_t sum = 0;
+  unsigned alike = 0;
+  bool told = false;
   const host_object *first = NULL, *second = NULL;
   for (size_t i = 0; i < r->object_count; i++) {
     const host_object *o = &r->objects[i];
@@ -268,32 +334,61 @@ static void find_copies(host_case *c) {
       sum = o->bytes;
     } else if (look_alike(first, o)) {
       if (second == NULL) second = o;
+      told = told || told_apart(r, first, o);
+      alike++;
       sum += o->bytes;
     }
   }
+  if (first == NULL) return;
   const char *copying = inside_of(r, COPYING, COPYING_CALLED);
   /* A copy that is being made has no name yet. */
+  bool made = second == NULL && copying == NULL && part(first->bytes, c->main_bytes) >= MOST &&
+              makes_another(r, first->name);
   double share = part(second == NULL && copying != NULL ? 2 * sum : sum, c->main_bytes);
-  if (first == NULL || (second == NULL && copying == NULL) || share < MUCH) return;
+  if ((second == NULL && copying == NULL && !made) || share < MUCH) return;
+  told = told || copying != NULL;
+  if (second != NULL && !told && alike >= 2) return;
   cause *to = add(c, CAUSE_HOST_COPIES,
-                  second != NULL && share >= MOST ? 0.9
-                  : copying != NULL               ? 0.85
-                                                  : 0.5);
+                  second != NULL && told && share >= MOST ? 0.9
+                  : copying != NULL                       ? 0.85
+                  : made                                  ? 0.8
+                                                          : 0.5);
   if (second != NULL)
     cause_head(to, "%s and %s are the same data twice: %s and %s", first->name, second->name,
                cause_size(first->bytes), cause_size(second->bytes));
   else
-    cause_head(to, "%s makes a new copy of %s (%s) while the old one is still there", copying,
-               first->name, cause_size(first->bytes));
+    cause_head(to, "%s makes a new copy of %s (%s) while the old one is still there",
+               made ? "the line" : copying, first->name, cause_size(first->bytes));
   for (size_t i = 0; i < r->object_count; i++)
     if (&r->objects[i] == first || look_alike(first, &r->objects[i]))
       say_object(to, &r->objects[i]);
   if (copying != NULL) cause_say(to, "the program was inside %s", copying);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   add_fix(c, second != NULL ? sum - first->bytes : first->bytes,
-          "make it once at its full size and fill it part by part (out=, a[i:j] = …), convert in "
-          "parts, and drop the old name (del) before the next step",
-          "the full size must be known beforehand");
+          made ? "work in place (x /= 255, out=x), or in parts; and in the smallest type that will "
+                 "do (float32 instead of float64)"
+               : "make it once at its full size and fill it part by part (out=, a[i:j] = …), "
+                 "convert in parts, and drop the old name (del) before the next step",
+          made ? "the old values are gone" : "the full size must be known beforehand");
+}
+
+/* How a file of that ending is read in parts. */
+static const char *in_parts(const char *path) {
+  static const struct {
+    const char *ending, *way;
+  } ways[] = {{".npy", "numpy.load(path, mmap_mode=\"r\")"},
+              {".csv", "pandas.read_csv(path, chunksize=…)"},
+              {".tsv", "pandas.read_csv(path, sep=\"\\t\", chunksize=…)"},
+              {".parquet", "pyarrow.parquet.ParquetFile(path).iter_batches()"},
+              {".txt", "for line in open(path)"},
+              {".log", "for line in open(path)"},
+              {".json", "for line in open(path), a record a line"},
+              {".jsonl", "for line in open(path)"},
+              {".bin", "numpy.memmap(path, mode=\"r\")"}};
+  const char *dot = strrchr(path, '.');
+  for (size_t i = 0; dot != NULL && i < sizeof ways / sizeof *ways; i++)
+    if (strcmp(dot, ways[i].ending) == 0) return ways[i].way;
+  return "numpy.load(path, mmap_mode=\"r\"), pandas.read_csv(path, chunksize=…)";
 }
 
 static void find_dataset(host_case *c) {
@@ -302,9 +397,10 @@ static void find_dataset(host_case *c) {
   const tree_file *file = NULL;
   const char *reading = inside_of(r, READING, READING_CALLED);
   /* How far it was read is told when a read has come to its end. */
+  /* Text of short numbers is several times as large in memory as in its file. */
   for (size_t i = 0; i < r->file_count; i++)
     if ((r->files[i].read_bytes > 0 || reading != NULL) &&
-        part(r->files[i].bytes, c->main_bytes) >= MUCH) {
+        part(r->files[i].bytes, c->main_bytes) >= (reading != NULL ? LITTLE : MUCH)) {
       file = &r->files[i];
       break;
     }
@@ -330,10 +426,10 @@ static void find_dataset(host_case *c) {
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   char change[400];
   snprintf(change, sizeof change,
-           "read it in batches: for part in stowage.batches(%s%.200s%s, …), or map it: "
-           "stowage.open(path)[a:b], numpy.load(path, mmap_mode=\"r\"), "
-           "pandas.read_csv(path, chunksize=…)",
-           file != NULL ? "\"" : "", file != NULL ? file->path : "path", file != NULL ? "\"" : "");
+           "read it in batches: for part in stowage.batches(%s%.200s%s, …), or: "
+           "stowage.open(path)[a:b], %s",
+           file != NULL ? "\"" : "", file != NULL ? file->path : "path", file != NULL ? "\"" : "",
+           in_parts(file != NULL ? file->path : ""));
   uint64_t whole = file != NULL ? file->bytes : c->main->read_bytes;
   add_fix(c, whole > ((uint64_t)64 << 20) ? whole - ((uint64_t)64 << 20) : whole / 2, change,
           "a loop over the parts");
@@ -382,6 +478,18 @@ static void rank(findings *f) {
     }
 }
 
+/* The fixes of the likeliest cause first. */
+static void rank_fixes(host_case *c) {
+  fixes *all = &c->x->fixes;
+  for (uint32_t i = 1; i < all->count; i++)
+    for (uint32_t j = i; j > 0 && c->sure[j] > c->sure[j - 1]; j--) {
+      fix swap = all->list[j];
+      double sure = c->sure[j];
+      all->list[j] = all->list[j - 1], c->sure[j] = c->sure[j - 1];
+      all->list[j - 1] = swap, c->sure[j - 1] = sure;
+    }
+}
+
 static void row(buffer *out, const char *name, uint64_t bytes, const char *note) {
   buffer_printf(out, "  %-28s %10s%s%s\n", name, cause_size(bytes), note[0] != '\0' ? "  " : "",
                 note);
@@ -427,6 +535,7 @@ stow_status explain_host(explanation *x, const host_record *r) {
   find_dataset(&c);
   find_limit(&c);
   rank(&x->findings);
+  rank_fixes(&c);
   if (x->findings.count > 0) buffer_text(&x->headline, x->findings.list[0].headline.data);
   if (!r->from_inside)
     buffer_text(&x->notes, "no view from inside: variables and lines are not known\n");

@@ -25,8 +25,8 @@ static double unit_factor(message_text t, const char **at) {
   } units[] = {{"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"PiB", 0x1p50},
                {"EiB", 0x1p60}, {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
                {"Ki", 0x1p10},  {"Mi", 0x1p20},  {"Gi", 0x1p30},  {"K", 0x1p10},   {"M", 0x1p20},
-               {"G", 0x1p30},   {"bytes", 1},    {"Bytes", 1},    {"byte", 1},     {"B", 1},
-               {"b", 1}};
+               {"G", 0x1p30},   {"kB", 0x1p10}, /* the kernel's */
+               {"bytes", 1},    {"Bytes", 1},    {"byte", 1},     {"B", 1},        {"b", 1}};
   const char *p = skip_spaces(t, *at);
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     size_t length = strlen(units[i].name);
@@ -108,6 +108,30 @@ static uint64_t size_before(message_text t, const char *words) {
   return message_size(t, at);
 }
 
+/* In a container the process does not know its own number, and stands among the others: it is the
+ * one that holds what PyTorch has reserved, and least besides. */
+static void torch_own_process(message *m) {
+  if (m->process_bytes != MESSAGE_UNKNOWN || m->live_bytes == MESSAGE_UNKNOWN ||
+      m->cached_bytes == MESSAGE_UNKNOWN)
+    return;
+  uint32_t own = UINT32_MAX;
+  for (uint32_t i = 0; i < m->process_count; i++)
+    if (m->processes[i].bytes >= m->live_bytes + m->cached_bytes &&
+        (own == UINT32_MAX || m->processes[i].bytes < m->processes[own].bytes))
+      own = i;
+  if (own == UINT32_MAX) return;
+  m->process_bytes = m->processes[own].bytes;
+  m->processes[own] = m->processes[--m->process_count];
+}
+
+/* "MPS backend out of memory (MPS allocated: 17.21 GiB, other allocations: 412.33 MiB, max allowed:
+ * 18.13 GiB). Tried to allocate 1.22 GiB on private pool." */
+static void read_apple(message *m, message_text t) {
+  m->no_history = true;
+  m->live_bytes = message_size_after(t, "MPS allocated: ");
+  m->limit_bytes = message_size_after(t, "max allowed: ");
+}
+
 static bool read_torch(message *m, message_text t) {
   const char *tried = message_find(t, "Tried to allocate ");
   bool device = message_find(t, "out of memory") != NULL || message_find(t, "OutOfMemory") != NULL;
@@ -115,13 +139,20 @@ static bool read_torch(message *m, message_text t) {
   m->kind = MESSAGE_TORCH;
   m->asked_bytes = message_size(t, tried);
   m->device = number_at(t, message_find(t, "GPU "));
+  if (message_find(t, "MPS backend out of memory") != NULL) {
+    read_apple(m, t);
+    return true;
+  }
   m->card_bytes = message_size_after(t, "has a total capacity of ");
+  if (m->card_bytes == MESSAGE_UNKNOWN) /* as 2.0 to 2.2 spell it */
+    m->card_bytes = message_size_after(t, "has a total capacty of ");
   m->free_bytes = message_size_after(t, " of which ");
   m->process_bytes = message_size_after(t, "this process has ");
   m->live_bytes = message_size_after(t, "Of the allocated memory ");
   const char *and = message_find(t, "allocated by PyTorch, and ");
   m->cached_bytes = message_size(t, and);
   torch_processes(m, t);
+  torch_own_process(m);
   m->limit_bytes = size_before(t, " allowed; Of the");
   if (m->card_bytes != MESSAGE_UNKNOWN) return true;
   /* Before 2.1: "(GPU 0; 15.78 GiB total capacity; 14.21 GiB already allocated; 24.75 MiB free;
@@ -136,6 +167,10 @@ static bool read_torch(message *m, message_text t) {
   next = next != NULL ? message_find((message_text){next, t.end}, "allocated; ") : NULL;
   m->free_bytes = message_size(t, next);
   next = next != NULL ? message_find((message_text){next, t.end}, "free; ") : NULL;
+  if (message_find(t, "B cached)") != NULL) { /* before 1.4: only what is not allocated */
+    m->cached_bytes = message_size(t, next);
+    return true;
+  }
   m->reserved_bytes = message_size(t, next);
   if (m->reserved_bytes != MESSAGE_UNKNOWN && m->live_bytes != MESSAGE_UNKNOWN &&
       m->reserved_bytes >= m->live_bytes)
@@ -177,6 +212,27 @@ static void tensorflow_shape(message *m, message_text t) {
   if (m->asked_bytes == MESSAGE_UNKNOWN) m->asked_bytes = m->shape_bytes;
 }
 
+/* "Peak buffers: Buffer 1: Size: 2.00GiB  Operator: op_name="jit(f)/dot" source_file="f.py"
+ * source_line=17": the largest comes first. */
+static void xla_buffers(message *m, message_text t) {
+  m->temporary_bytes = message_size_after(t, "preallocated temp allocation:");
+  const char *first = message_find(t, "Buffer 1:");
+  if (first == NULL) return;
+  const char *second = message_find((message_text){first, t.end}, "Buffer 2:");
+  message_text buffer = {first, second != NULL ? second : t.end};
+  m->largest_bytes = message_size_after(buffer, "Size:");
+  const char *name = message_find(buffer, "op_name=\"");
+  if (name == NULL) return;
+  copy_until(m, t, name, "\"");
+  const char *file = message_find(buffer, "source_file=\"");
+  uint32_t line = number_at(t, message_find(buffer, "source_line="));
+  size_t length = strlen(m->what);
+  int place = 0;
+  while (file != NULL && file + place < buffer.end && file[place] != '"') place++;
+  if (file != NULL && line != UINT32_MAX)
+    snprintf(m->what + length, sizeof m->what - length, " at %.*s:%u", place, file, line);
+}
+
 static bool read_xla(message *m, message_text t) {
   bool exhausted = message_find(t, "RESOURCE_EXHAUSTED") != NULL ||
                    message_find(t, "ResourceExhaustedError") != NULL;
@@ -193,6 +249,7 @@ static bool read_xla(message *m, message_text t) {
     const char *ran = message_find(t, "ran out of memory trying to allocate ");
     m->asked_bytes = message_size(t, ran);
   }
+  xla_buffers(m, t);
   tensorflow_shape(m, t);
   message_bfc(m, t);
   return true;
@@ -205,13 +262,17 @@ static bool read_cupy(message *m, message_text t) {
   if (at == NULL) return false;
   m->kind = MESSAGE_CUPY;
   m->asked_bytes = message_size(t, at);
-  m->reserved_bytes = message_size_after(t, "allocated so far: ");
+  /* The pool gives its free blocks back before it gives up: what it has left is in use. */
+  m->live_bytes = m->reserved_bytes = message_size_after(t, "allocated so far: ");
   m->limit_bytes = message_size_after(t, "limit set to: ");
   return true;
 }
 
 static bool read_cuda(message *m, message_text t) {
   static const char *const words[] = {"CUDA_ERROR_OUT_OF_MEMORY",
+                                      "CUBLAS_STATUS_ALLOC_FAILED",
+                                      "CUDNN_STATUS_ALLOC_FAILED",
+                                      "CUFFT_ALLOC_FAILED",
                                       "cudaErrorMemoryAllocation",
                                       "CUDA out of memory",
                                       "CUDA error: out of memory",
@@ -239,25 +300,37 @@ static bool read_cuda(message *m, message_text t) {
 
 /* ---- the host ---- */
 
+/* "Killed process 8123 (python3) total-vm:21474836kB, anon-rss:8123456kB, …" */
+static void read_killed(message *m, message_text t) {
+  m->process_bytes = message_size_after(t, "anon-rss:");
+  m->grouped = message_find(t, "Memory cgroup out of memory") != NULL ||
+               message_find(t, "CONSTRAINT_MEMCG") != NULL;
+  const char *process = message_find(t, "Killed process ");
+  const char *name = process != NULL ? message_find((message_text){process, t.end}, "(") : NULL;
+  if (name != NULL && name - process < 16) copy_until(m, t, name, ")");
+}
+
 static bool read_host(message *m, message_text t) {
   static const struct {
     const char *words;
     message_host host;
-  } all[] = {{"DefaultCPUAllocator", HOST_TORCH},
-             {"Unable to allocate ", HOST_NUMPY},
-             {"session crashed after using all available RAM", HOST_NOTEBOOK},
-             {"DataLoader worker (pid", HOST_WORKER},
-             {"insufficient shared memory", HOST_WORKER},
-             {"unable to allocate shared memory", HOST_WORKER},
-             {"Out of memory: Killed process", HOST_KILLED},
-             {"oom-kill", HOST_KILLED},
-             {"MemoryError", HOST_PYTHON},
-             {"Cannot allocate memory", HOST_PYTHON},
-             {"The kernel appears to have died", HOST_NOTEBOOK},
-             {"exit code 137", HOST_KILLED},
-             {"signal 9", HOST_KILLED},
-             {"SIGKILL", HOST_KILLED},
-             {"Killed", HOST_KILLED}};
+  } all[] = {
+      {"DefaultCPUAllocator", HOST_TORCH},
+      {"Unable to allocate ", HOST_NUMPY},
+      {"session crashed after using all available RAM", HOST_NOTEBOOK},
+      {"DataLoader worker (pid", HOST_WORKER},
+      {"insufficient shared memory", HOST_WORKER},
+      {"unable to allocate shared memory", HOST_WORKER},
+      {"ut of memory: Kill", HOST_KILLED}, /* "Memory cgroup out of memory: Killed process" */
+      {"oom-kill", HOST_KILLED},
+      {"MemoryError", HOST_PYTHON},
+      {"std::bad_alloc", HOST_PYTHON},
+      {"Cannot allocate memory", HOST_PYTHON},
+      {"The kernel appears to have died", HOST_DIED},
+      {"exit code 137", HOST_KILLED},
+      {"signal 9", HOST_KILLED},
+      {"SIGKILL", HOST_KILLED},
+      {"Killed", HOST_KILLED}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     const char *at = message_find(t, all[i].words);
     if (at == NULL) continue;
@@ -269,7 +342,9 @@ static bool read_host(message *m, message_text t) {
       if (shape != NULL) copy_until(m, t, shape, "\n");
     }
     if (all[i].host == HOST_TORCH) m->asked_bytes = message_size_after(t, "you tried to allocate ");
-    if (all[i].host == HOST_KILLED) m->process_bytes = message_size_after(t, "anon-rss:");
+    if (all[i].host == HOST_KILLED) read_killed(m, t);
+    /* report.py's own line, after the error of a program that stowage run watched */
+    m->limit_bytes = message_size_after(t, " of the process is limited to ");
     return true;
   }
   return false;
@@ -285,6 +360,8 @@ void message_read(message *m, const char *text, size_t count) {
                  .cached_bytes = MESSAGE_UNKNOWN,
                  .reserved_bytes = MESSAGE_UNKNOWN,
                  .shape_bytes = MESSAGE_UNKNOWN,
+                 .temporary_bytes = MESSAGE_UNKNOWN,
+                 .largest_bytes = MESSAGE_UNKNOWN,
                  .device = UINT32_MAX};
   message_text t = {text, text + count};
   if (read_torch(m, t) || read_cupy(m, t) || read_xla(m, t)) return;

@@ -30,6 +30,7 @@ typedef enum message_host {
   HOST_NUMPY,    /* numpy's "Unable to allocate …" */
   HOST_KILLED,   /* the kernel ended it */
   HOST_NOTEBOOK, /* "Your session crashed after using all available RAM" */
+  HOST_DIED,     /* a notebook's kernel died: memory is the usual reason, not the only one */
   HOST_WORKER,   /* a DataLoader worker was killed, or /dev/shm is full */
   HOST_TORCH,    /* DefaultCPUAllocator */
 } message_host;
@@ -61,8 +62,12 @@ typedef struct message {
   uint32_t device;         /* GPU index; UINT32_MAX not told */
   message_process processes[MESSAGE_PROCESSES_MAX];
   uint32_t process_count;
-  uint64_t shape_bytes; /* of a tensor whose shape the text names */
-  char what[96];        /* the tensor, operation or call named in it */
+  uint64_t shape_bytes;     /* of a tensor whose shape the text names */
+  uint64_t temporary_bytes; /* XLA: what one compiled program needs besides what goes in and out */
+  uint64_t largest_bytes;   /* XLA: of its largest buffer; `what` names its operation and line */
+  bool grouped;             /* the kernel's: a control group's limit, not the machine's */
+  bool no_history;          /* a device whose allocations PyTorch cannot record */
+  char what[96];            /* the tensor, operation or call named in it */
   message_chunks chunks;
 } message;
 

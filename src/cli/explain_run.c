@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <stowage/size.h>
 
@@ -162,9 +163,14 @@ static void say_none(run_story *s, const char *folder) {
     buffer_printf(&x->headline,
                   "The run%s was ended by signal %d, not for memory as far as was seen", command,
                   end.signal_number);
+  else if (end.code != 0)
+    buffer_printf(&x->headline, "The run%s ended with code %d, not for memory as far as was seen",
+                  command, end.code);
   else
     buffer_printf(&x->headline, "The run%s ended with code %d and did not run out of memory",
                   command, end.code);
+  if (snprintf(path, sizeof path, "%s/watch", folder) < (int)sizeof path && access(path, F_OK) != 0)
+    buffer_text(&x->notes, "host memory was not watched: stowage run --ram-limit auto does\n");
   snprintf(path, sizeof path, "%s/ledger", folder);
   if (ledger_open(&l, path) != STOW_OK) return;
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {

@@ -200,7 +200,8 @@ static int run(verb_call *call) {
   if (status != STOW_OK) return verb_fail(call, status);
   code = prepare(call, &p, &l, &limits, folder);
   if (code != 0) return code;
-  if (b.ram.on && folder[0] == '\0' && run_folder_make(folder) != STOW_OK)
+  /* Even where nothing is beneath it: else the last run would be one before it. */
+  if (folder[0] == '\0' && run_folder_make(folder) != STOW_OK && b.ram.on)
     return fail(PROGRAM_NOT_RUN);
   if (run_ram_open(&b.ram, folder) != STOW_OK) return fail(PROGRAM_NOT_RUN);
   pid_t child;
@@ -211,8 +212,8 @@ static int run(verb_call *call) {
   if (l.header != NULL) {
     /* The command is on its way: what can be done beside it comes after. */
     run_limits_look_aside(&limits, &l);
-    run_folder_tidy(folder);
   }
+  if (folder[0] != '\0') run_folder_tidy(folder);
   int how = 0;
   int beat_ms = b.ram.on ? RUN_RAM_BEAT_MS : b.live.on ? RUN_LIVE_BEAT_MS : 0;
   child_wait(child, &how, beat_ms, beat, &b);

@@ -74,6 +74,116 @@ TEST(torch_text_of_old)
   CHECK(near(m.cached_bytes, 0.21));
 }
 
+/* Before 1.4 the last number was what is cached and not allocated. */
+TEST(torch_text_of_first_versions)
+{
+  message m = read_text("RuntimeError: CUDA out of memory. Tried to allocate 64.00 MiB (GPU 1; "
+                        "10.92 GiB total capacity; 10.12 GiB already allocated; 18.94 MiB free; "
+                        "225.85 MiB cached)");
+  CHECK(near(m.live_bytes, 10.12) && near(m.cached_bytes, 0.2206));
+  CHECK_U64(m.reserved_bytes, MESSAGE_UNKNOWN);
+}
+
+/* 2.0 to 2.2 misspell the word; in a container the process itself stands among the others. */
+TEST(torch_own_process_is_not_another)
+{
+  static const char text[] =
+      "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a "
+      "total capacty of 23.69 GiB of which 340.06 MiB is free. Process 41213 has 14.20 GiB memory "
+      "in use. Process 50877 has 9.14 GiB memory in use. Of the allocated memory 8.43 GiB is "
+      "allocated by PyTorch, and 122.31 MiB is reserved by PyTorch but unallocated.";
+  message m = read_text(text);
+  CHECK(near(m.card_bytes, 23.69) && near(m.process_bytes, 9.14));
+  CHECK_U64(m.process_count, 1);
+  CHECK_U64(m.processes[0].pid, 41213);
+  explanation x;
+  CHECK_U64((uint64_t)explain_message(&x, text, strlen(text)), STOW_OK);
+  CHECK(x.findings.list[0].id == CAUSE_OTHER_PROCESS);
+  CHECK(near(x.evidence.n.other_process_bytes, 14.20));
+  explanation_free(&x);
+}
+
+TEST(torch_text_of_apple)
+{
+  message m =
+      read_text("RuntimeError: MPS backend out of memory (MPS allocated: 17.21 GiB, other "
+                "allocations: 412.33 "
+                "MiB, max allowed: 18.13 GiB). Tried to allocate 1.22 GiB on private pool.");
+  CHECK(m.kind == MESSAGE_TORCH && m.no_history);
+  CHECK(near(m.live_bytes, 17.21) && near(m.limit_bytes, 18.13) && near(m.asked_bytes, 1.22));
+}
+
+TEST(xla_buffers_name_the_line)
+{
+  message m = read_text(
+      "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967424 bytes.\n"
+      "BufferAssignment OOM Debugging.\n"
+      "     preallocated temp allocation:    4.00GiB\n"
+      "Peak buffers:\n\tBuffer 1:\n\t\tSize: 2.00GiB\n"
+      "\t\tOperator: op_name=\"jit(attend)/dot_general\" source_file=\"attend.py\" source_line=17\n"
+      "\tBuffer 2:\n\t\tSize: 1.00GiB\n\t\tOperator: op_name=\"jit(attend)/add\"\n");
+  CHECK(m.kind == MESSAGE_XLA);
+  CHECK_U64(m.temporary_bytes, 4 * GIB);
+  CHECK_U64(m.largest_bytes, 2 * GIB);
+  CHECK_TEXT(m.what, "jit(attend)/dot_general at attend.py:17");
+}
+
+TEST(cupy_spike_is_told_from_a_full_pool)
+{
+  static const struct {
+    const char *text;
+    cause_id id;
+  } told[] = {{"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 40,000,000,000 bytes "
+               "(allocated so far: 1,073,741,824 bytes).",
+               CAUSE_ONE_SPIKE},
+              {"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,000,000,000 bytes "
+               "(allocated so far: 9,600,001,024 bytes, limit set to: 12,000,000,000 bytes).",
+               CAUSE_LIMIT}};
+  for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+    explanation x;
+    CHECK_U64((uint64_t)explain_message(&x, told[i].text, strlen(told[i].text)), STOW_OK);
+    CHECK(x.findings.list[0].id == told[i].id);
+    explanation_free(&x);
+  }
+}
+
+TEST(kernel_kills_are_read)
+{
+  message m =
+      read_text("Memory cgroup out of memory: Killed process 8123 (python3) total-vm:21474836kB, "
+                "anon-rss:8388608kB, file-rss:12kB, shmem-rss:0kB");
+  CHECK(m.host == HOST_KILLED && m.grouped);
+  CHECK_U64(m.process_bytes, 8 * GIB);
+  CHECK_TEXT(m.what, "python3");
+  m = read_text("Out of memory: Killed process 2211 (python) total-vm:70123456kB, "
+                "anon-rss:1048576kB");
+  CHECK(m.host == HOST_KILLED && !m.grouped);
+  CHECK_U64(m.process_bytes, GIB);
+}
+
+TEST(limit_of_the_process_itself_is_first)
+{
+  static const char text[] =
+      "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 488. MiB for an array with "
+      "shape (8000, 8000) and data type float64\nthe address space of the process is limited to "
+      "734003200 bytes\n";
+  explanation x;
+  CHECK_U64((uint64_t)explain_message(&x, text, strlen(text)), STOW_OK);
+  CHECK(x.findings.list[0].id == CAUSE_HOST_LIMIT);
+  CHECK_U64(x.evidence.n.limit_bytes, 700 * MIB);
+  explanation_free(&x);
+}
+
+TEST(libraries_of_cuda_and_cpp_are_known)
+{
+  CHECK(read_text("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+            .kind == MESSAGE_CUDA);
+  CHECK(read_text("terminate called after throwing an instance of 'std::bad_alloc'").host ==
+        HOST_PYTHON);
+  CHECK(read_text("The kernel appears to have died. It will restart automatically.").host ==
+        HOST_DIED);
+}
+
 TEST(jax_text)
 {
   message m = read_text(

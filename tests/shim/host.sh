@@ -16,6 +16,9 @@ with open(sys.argv[1] + "/data.txt", "wb") as file:
 with open(sys.argv[1] + "/data.csv", "w") as file:
     file.write(",".join("abcdefgh") + "\n")
     file.write((",".join(["0.123456789012"] * 8) + "\n") * 2_500_000)
+with open(sys.argv[1] + "/short.csv", "w") as file:
+    file.write("a,b,c,d\n")
+    file.write("1,2,3,4\n" * 8_000_000)
 END
 # runs_out CAUSE PROGRAM WORDS…
 runs_out() {
@@ -28,17 +31,23 @@ runs_out host_dataset_whole host_dataset_whole "$folder/data.npy"
 runs_out host_dataset_whole host_dataset_lines "$folder/data.txt"
 if "$python" -c 'import pandas' 2> /dev/null; then
   limit=160M runs_out host_dataset_whole host_dataset_csv "$folder/data.csv"
+  runs_out host_dataset_whole host_dataset_csv "$folder/short.csv"
   runs_out host_copies host_copies_concat
 else
   skip "host_dataset_csv, host_copies_concat: no pandas"
 fi
 runs_out host_leak host_leak_cache
+runs_out host_leak host_leak_function
 runs_out host_copies host_copies
+runs_out host_copies host_copies_line
 runs_out host_objects host_objects
+runs_out host_objects host_objects_unnamed
 runs_out host_objects host_objects_text
 runs_out host_workers host_workers
 runs_out host_workers host_workers_list
+limit=400M runs_out host_workers host_workers_tasks
 runs_out host_limit host_limit
+limit=180M runs_out host_limit host_limit_fields
 runs_out host_leak host_leak
 
 # All that is said of one, numbers masked.
@@ -69,6 +78,17 @@ for turn in $(seq 50); do [ -z "$group" ] || rmdir "$group" 2> /dev/null && brea
 # An exception about host memory, in a program without CUDA.
 timeout 30 "$stowage" run --ram-limit 8G -- "$python" -c 'import numpy; numpy.ones(1 << 50)' > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 1 ] && grep -q 'why: The host could not give 8.0 PiB for one array' "$folder/err"; then ok an_exception_about_memory_is_explained; else cat "$folder/err"; fail "an_exception_about_memory_is_explained: $code"; fi
+# A limit that the process has of its own.
+timeout 30 "$stowage" run --ram-limit 8G -- "$python" -c '
+import numpy, resource
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+numpy.ones(1 << 28)' > "$folder/out" 2> "$folder/err"; code=$?
+said=$("$stowage" explain --last --short)
+if [ $code = 1 ] && [[ $said = "host_limit (0.80): The process may hold 2.0 GiB by a limit of its own, and asked for 2.0 GiB more; raise it"* ]]; then ok a_limit_of_the_process_is_named; else cat "$folder/err"; fail "a_limit_of_the_process_is_named: $code, $said"; fi
+# A run that nothing watches is the last one all the same.
+timeout 30 "$stowage" run -- sh -c 'exit 5' > "$folder/out" 2> "$folder/err"
+said=$("$stowage" explain --last)
+if [[ $said = "The run (sh -c exit 5) ended with code 5, not for memory as far as was seen."*"host memory was not watched"* ]]; then ok the_last_run_is_the_last_one; else fail "the_last_run_is_the_last_one: $said"; fi
 # One that ends well says only its peak, and its threads and forks are as without it.
 timeout 30 "$stowage" run --ram-limit 8G -- "$python" -c '
 import os, threading

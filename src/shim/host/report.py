@@ -17,7 +17,8 @@ DEEP = 5
 SECONDS = 0.5
 SHOWN = 24
 LEAST = 1 << 20
-LIBRARIES = tuple({os.path.dirname(os.__file__), *(p for p in sys.path if p.endswith(("site-packages", "dist-packages")))})
+BLOCK = 48  # bytes of an object on average: a float takes 24, a tuple of two 56, a dict of four 232
+LIBRARY = os.path.dirname(os.__file__)  # sys.path has not all of its folders yet when this is loaded
 
 
 def type_name(value):
@@ -123,7 +124,7 @@ def locals_of(frame):
 
 
 def is_own(path):
-    return bool(path) and not path.startswith("<") and not path.startswith(LIBRARIES)
+    return bool(path) and not path.startswith(("<", LIBRARY)) and "/site-packages/" not in path and "/dist-packages/" not in path
 
 
 def threads():
@@ -143,6 +144,44 @@ def stack_of(frame):
         frame = frame.f_back
 
 
+def is_own_module(name):
+    return name == "__main__" or is_own(getattr(sys.modules.get(name), "__file__", None))
+
+
+def cached(function):
+    """What functools.lru_cache keeps for a function."""
+    held = gc.get_referents(function)
+    kept = next((h for h in held if isinstance(h, dict) and h is not function.__dict__), {})
+    if type(next(iter(kept.values()), None)).__name__ != "_lru_list_elem":
+        return kept
+    return [h for h in held if not isinstance(h, (type, int, dict)) and not callable(h)]
+
+
+def behind(value, name):
+    """(value, name) of what a function or a class of the program's own keeps."""
+    if callable(getattr(value, "cache_info", None)):
+        yield cached(value), f"the cache of {name}"
+    elif isinstance(value, type):
+        yield from ((v, f"{name}.{n}") for n, v in list(vars(value).items()) if not n.startswith("__"))
+    elif hasattr(value, "__code__") and hasattr(value, "__closure__"):
+        code = value.__code__
+        given = value.__defaults__ or ()
+        yield from ((v, f"{n} of {name}") for n, v in zip(code.co_varnames[code.co_argcount - len(given):], given))
+        yield from ((c.cell_contents, f"{n} of {name}") for n, c in zip(code.co_freevars, value.__closure__ or ()))
+
+
+def opened(value, name, depth=2):
+    """(value, name) of a variable, and of the attributes of an object of the program's own."""
+    yield value, name
+    if is_own_module(getattr(value, "__module__", None)):
+        if isinstance(value, type) or callable(value):
+            yield from behind(value, name)
+        inner = getattr(value, "__dict__", None)
+        if depth > 0 and isinstance(inner, dict) and not isinstance(value, type):
+            for n, v in list(inner.items()):
+                yield from opened(v, f"{name}.{n}", depth - 1)
+
+
 def variables(main, others):
     """(value, name, where) of everything a variable names; the program's own names first, for a thing is told once."""
     frames = [frame for top in [main, *others] for frame in stack_of(top) if frame.f_code.co_name != "<module>"]
@@ -150,19 +189,33 @@ def variables(main, others):
         if is_own(frame.f_code.co_filename):
             where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
             for name, value in locals_of(frame).items():
-                yield value, name, where
-                if name == "self" and isinstance(getattr(value, "__dict__", None), dict):
-                    yield from ((v, f"self.{n}", where) for n, v in list(value.__dict__.items()))
+                yield from ((v, n, where) for v, n in opened(value, name))
     for name, module in list(sys.modules.items()):
-        if name == "__main__" or is_own(getattr(module, "__file__", None)):
+        if is_own_module(name):
             where = "module " + (getattr(module, "__file__", None) or name)
             for variable, value in list(getattr(module, "__dict__", {}).items()):
                 if not variable.startswith("__"):
-                    yield value, variable, where
+                    yield from ((v, n, where) for v, n in opened(value, variable))
     for frame in frames:
         if not is_own(frame.f_code.co_filename):
             where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
             yield from ((v, n, where) for n, v in locals_of(frame).items() if hasattr(v, "nbytes") or hasattr(v, "memory_usage"))
+
+
+def unnamed(main, found):
+    """Objects of Python's that no variable names yet, as those of a list that a comprehension is making: their number is
+    known, and of what type the youngest are."""
+    count = getattr(sys, "getallocatedblocks", int)()
+    named = sum(size for size, weight, *_ in found if not weight.shape)
+    own = next((frame for frame in stack_of(main) if is_own(frame.f_code.co_filename)
+                and frame.f_code.co_name not in ("__init__", "__new__")), None)
+    if own is None or count * BLOCK < max(2 * named, 32 * LEAST):
+        return []
+    kinds = [type_name(v) for v in gc.get_objects(0)[-SAMPLES * 8:]] if gc.get_count()[0] < 100_000 else []
+    kinds = [k for k in kinds if k not in ("frame", "cell", "function", "tuple", "list", "dict")] or kinds
+    weight = Weight(count * BLOCK, count, max(set(kinds), key=kinds.count) if kinds else "")
+    where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
+    return [(weight.size, weight, f"what line {own.f_lineno} makes", where, "list")]
 
 
 def largest(main, others):
@@ -180,12 +233,25 @@ def largest(main, others):
         if weight.size >= LEAST and key not in seen:
             seen[key] = True
             found.append((weight.size, weight, name, where, type_name(value)))
+    found += unnamed(main, found)
     found.sort(key=lambda f: f[0], reverse=True)
     return found[:SHOWN]
 
 
 def word(text):
     return "".join(c if c >= " " else "?" for c in str(text))
+
+
+def limits():
+    """What this process itself may not pass (ulimit -v, RLIMIT_AS), in words that message.c reads."""
+    import resource
+
+    lines = []
+    for name, limit in (("address space", resource.RLIMIT_AS), ("data", resource.RLIMIT_DATA)):
+        most = resource.getrlimit(limit)[0]
+        if most != resource.RLIM_INFINITY:
+            lines.append(f"the {name} of the process is limited to {most} bytes\n")
+    return "".join(lines)
 
 
 def on_exit():
@@ -195,7 +261,7 @@ def on_exit():
         if isinstance(error, MemoryError):
             import traceback
 
-            text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            text = "".join(traceback.format_exception(type(error), error, error.__traceback__)) + limits()
             with open(f"{os.path.dirname(os.environ['STOWAGE_WATCH'])}/{os.getpid()}.error", "w", encoding="utf-8",
                       errors="replace") as file:
                 file.write(text)

@@ -1,0 +1,5 @@
+"""Makes a second array of the first one's size, without a call that says so."""
+import numpy
+
+pictures = numpy.ones((25, 1000, 1000), numpy.uint8).astype(numpy.float64)
+pictures = pictures / 255
