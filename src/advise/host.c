@@ -413,6 +413,9 @@ static void find_dataset(host_case *c) {
   if (read < MUCH && file == NULL && reading == NULL) return;
   if (read < MUCH && reading != NULL && part(largest, c->main_bytes) < MUCH && file == NULL) return;
   double sure = read >= 0.7 || (file != NULL && reading != NULL) ? 0.93 : read >= MOST ? 0.8 : 0.5;
+  /* What a worker has read may have come from its parent. */
+  for (size_t i = 0; i < r->process_count; i++)
+    if (r->processes[i].pid == c->main->parent && file == NULL && reading == NULL) sure = 0.5;
   cause *to = add(c, CAUSE_HOST_DATASET_WHOLE, sure);
   if (file != NULL)
     cause_head(to, "%s is read whole: %s", file->path, cause_size(file->bytes));

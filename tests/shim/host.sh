@@ -45,7 +45,7 @@ runs_out host_objects host_objects_unnamed
 runs_out host_objects host_objects_text
 runs_out host_workers host_workers
 runs_out host_workers host_workers_list
-limit=400M runs_out host_workers host_workers_tasks
+limit=200M runs_out host_workers host_workers_tasks
 runs_out host_limit host_limit
 limit=180M runs_out host_limit host_limit_fields
 runs_out host_leak host_leak

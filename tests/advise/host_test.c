@@ -1,0 +1,157 @@
+/* Host records made by hand: what each kind of evidence is taken for. tests/shim/host.sh runs real
+ * programs. */
+#include "advise/host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "harness.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static const host_object picture = {.bytes = 600 * MIB,
+                                    .count = 2000,
+                                    .name = "photos",
+                                    .where = "module train.py",
+                                    .type = "numpy.ndarray",
+                                    .of = "float64",
+                                    .shape = "(2000, 40000)",
+                                    .element_bytes = 300 << 10};
+
+/* A Python process of 1000 MiB under a limit of as much, on a host with 20 GiB more. */
+static host_record *blank(void) {
+  host_record *r = calloc(1, sizeof *r);
+  CHECK(r != NULL);
+  r->limit_bytes = r->held_bytes = r->peak_bytes = 1000 * MIB;
+  r->total_bytes = 24576 * MIB;
+  r->usable_bytes = 20480 * MIB;
+  snprintf(r->limit_from, sizeof r->limit_from, "given");
+  r->processes[0] =
+      (tree_process){.pid = 10, .parent = 1, .name = "python", .held_bytes = 1000 * MIB};
+  r->process_count = 1;
+  r->from_inside = true;
+  return r;
+}
+
+static void at_line(host_record *r, const char *file, const char *source) {
+  host_frame *f = &r->frames[r->frame_count++];
+  snprintf(f->file, sizeof f->file, "%s", file);
+  snprintf(f->name, sizeof f->name, "f");
+  snprintf(f->source, sizeof f->source, "%s", source);
+  f->line = 7;
+}
+
+static void holds(host_record *r, const host_object *o, const char *name, uint64_t bytes) {
+  host_object *to = &r->objects[r->object_count++];
+  *to = *o;
+  to->bytes = bytes;
+  snprintf(to->name, sizeof to->name, "%s", name);
+}
+
+static cause_id first(const host_record *r) {
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  cause_id id = x.findings.list[0].id;
+  explanation_free(&x);
+  return id;
+}
+
+TEST(a_line_that_makes_another_array_is_a_copy)
+{
+  static const struct {
+    const char *source;
+    cause_id id;
+  } lines[] = {{"photos = photos / 255.0", CAUSE_HOST_COPIES},
+               {"scaled = (photos - photos.mean()) / photos.std()", CAUSE_HOST_COPIES},
+               {"return np.log(photos)", CAUSE_HOST_COPIES},
+               {"photos /= 255.0", CAUSE_HOST_LIMIT},
+               {"other_photos = more / 255", CAUSE_HOST_LIMIT},
+               {"answer = input()", CAUSE_HOST_LIMIT}};
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    host_record *r = blank();
+    holds(r, &picture, "photos", 600 * MIB);
+    at_line(r, "/home/me/train.py", lines[i].source);
+    if (first(r) != lines[i].id) FAIL("%s", lines[i].source);
+    free(r);
+  }
+}
+
+TEST(arrays_of_one_shape_are_no_copies_for_that_alone)
+{
+  host_record *r = blank();
+  holds(r, &picture, "density", 300 * MIB);
+  holds(r, &picture, "velocity", 300 * MIB);
+  holds(r, &picture, "pressure", 300 * MIB);
+  at_line(r, "/home/me/model.py", "velocity -= 1");
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  snprintf(r->objects[2].of, sizeof r->objects[2].of, "float32"); /* astype made it */
+  CHECK(first(r) == CAUSE_HOST_COPIES);
+  free(r);
+}
+
+TEST(workers_that_wait_for_their_data_are_workers)
+{
+  host_record *r = blank();
+  for (int i = 1; i <= 3; i++)
+    r->processes[r->process_count++] =
+        (tree_process){.pid = 10 + i, .parent = 10, .name = "python", .held_bytes = 15 * MIB};
+  holds(r, &picture, "data", 200 * MIB);
+  at_line(r, "/usr/lib/python3.11/multiprocessing/pool.py", "");
+  at_line(r, "/home/me/train.py", "pool.map(train, tasks)");
+  CHECK(first(r) == CAUSE_HOST_WORKERS);
+  r->frames[0] =
+      r->frames[--r->frame_count]; /* not inside multiprocessing: children that are idle */
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  free(r);
+}
+
+TEST(what_a_worker_reads_may_come_from_its_parent)
+{
+  host_record *r = blank();
+  r->processes[0] = (tree_process){
+      .pid = 11, .parent = 10, .name = "python", .held_bytes = 500 * MIB, .read_bytes = 490 * MIB};
+  r->processes[1] =
+      (tree_process){.pid = 12, .parent = 10, .name = "python", .held_bytes = 300 * MIB};
+  r->processes[2] =
+      (tree_process){.pid = 10, .parent = 1, .name = "python", .held_bytes = 200 * MIB};
+  r->process_count = 3;
+  CHECK(first(r) == CAUSE_HOST_WORKERS);
+  free(r);
+}
+
+TEST(text_may_be_a_tenth_of_what_it_becomes)
+{
+  host_record *r = blank();
+  r->files[0] = (tree_file){.bytes = 150 * MIB};
+  snprintf(r->files[0].path, sizeof r->files[0].path, "/data/clicks.csv");
+  r->file_count = 1;
+  at_line(r, "/home/me/train.py", "df = pd.read_csv(path)");
+  CHECK(first(r) == CAUSE_HOST_DATASET_WHOLE);
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  CHECK(strstr(x.fixes.list[0].change, "pandas.read_csv(path, chunksize=") != NULL);
+  CHECK(strstr(x.fixes.list[0].change, "mmap_mode") == NULL);
+  explanation_free(&x);
+  r->frames[0].source[0] = '\0'; /* only open */
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  free(r);
+}
+
+TEST(fixes_of_the_first_cause_come_first)
+{
+  host_record *r = blank();
+  host_object kept = {
+      .count = 40, .where = "f", .type = "list", .of = "numpy.ndarray", .element_bytes = 10 * MIB};
+  holds(r, &kept, "results", 400 * MIB);
+  r->processes[0].read_bytes = 900 * MIB;
+  at_line(r, "/home/me/train.py", "results.append(np.load(path))");
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  CHECK(x.findings.list[0].id == CAUSE_HOST_DATASET_WHOLE &&
+        x.findings.list[1].id == CAUSE_HOST_LEAK);
+  CHECK(strncmp(x.fixes.list[0].change, "read it in batches", 18) == 0);
+  explanation_free(&x);
+  free(r);
+}
+
+TEST_MAIN
