@@ -372,23 +372,31 @@ static void find_copies(host_case *c) {
           made ? "the old values are gone" : "the full size must be known beforehand");
 }
 
-/* How a file of that ending is read in parts. */
-static const char *in_parts(const char *path) {
+/* How a file of that ending is read in parts: the words before its path, and after it. */
+static void read_in_parts(char *out, size_t size, const char *path) {
   static const struct {
-    const char *ending, *way;
-  } ways[] = {{".npy", "numpy.load(path, mmap_mode=\"r\")"},
-              {".csv", "pandas.read_csv(path, chunksize=…)"},
-              {".tsv", "pandas.read_csv(path, sep=\"\\t\", chunksize=…)"},
-              {".parquet", "pyarrow.parquet.ParquetFile(path).iter_batches()"},
-              {".txt", "for line in open(path)"},
-              {".log", "for line in open(path)"},
-              {".json", "for line in open(path), a record a line"},
-              {".jsonl", "for line in open(path)"},
-              {".bin", "numpy.memmap(path, mode=\"r\")"}};
+    const char *endings, *before, *after;
+  } ways[] = {{".csv .tsv", "for part in pandas.read_csv(",
+               ", chunksize=…); or once stowage shrink, then stowage.batches"},
+              {".parquet", "for part in pyarrow.parquet.ParquetFile(", ").iter_batches()"},
+              {".txt .log .jsonl .json .xml", "for line in open(", ")"},
+              {".bin .raw .dat", "for part in stowage.batches(",
+               ", raw_dtype=…, raw_shape=…), or numpy.memmap"},
+              {".pkl .pickle", "save the arrays of ",
+               " once with numpy.save, then for part in stowage.batches(…), or numpy.load(…, "
+               "mmap_mode=\"r\")"},
+              {".pt .pth", "torch.load(", ", mmap=True)"},
+              {"", "for part in stowage.batches(",
+               ", …), or stowage.open(path)[a:b], or numpy.load(path, mmap_mode=\"r\")"}};
   const char *dot = strrchr(path, '.');
-  for (size_t i = 0; dot != NULL && i < sizeof ways / sizeof *ways; i++)
-    if (strcmp(dot, ways[i].ending) == 0) return ways[i].way;
-  return "numpy.load(path, mmap_mode=\"r\"), pandas.read_csv(path, chunksize=…)";
+  size_t length = dot != NULL ? strlen(dot) : 0, at = sizeof ways / sizeof *ways - 1;
+  for (size_t i = 0; i < at && length > 1; i++) {
+    const char *found = strstr(ways[i].endings, dot);
+    if (found != NULL && (found[length] == ' ' || found[length] == '\0')) at = i;
+  }
+  const char *quote = path[0] != '\0' ? "\"" : "";
+  snprintf(out, size, "read it in parts: %s%s%.200s%s%s", ways[at].before, quote,
+           path[0] != '\0' ? path : "path", quote, ways[at].after);
 }
 
 static void find_dataset(host_case *c) {
@@ -428,11 +436,7 @@ static void find_dataset(host_case *c) {
   for (size_t i = 0; i < r->object_count && i < 3; i++) say_object(to, &r->objects[i]);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   char change[400];
-  snprintf(change, sizeof change,
-           "read it in batches: for part in stowage.batches(%s%.200s%s, …), or: "
-           "stowage.open(path)[a:b], %s",
-           file != NULL ? "\"" : "", file != NULL ? file->path : "path", file != NULL ? "\"" : "",
-           in_parts(file != NULL ? file->path : ""));
+  read_in_parts(change, sizeof change, file != NULL ? file->path : "");
   uint64_t whole = file != NULL ? file->bytes : c->main->read_bytes;
   add_fix(c, whole > ((uint64_t)64 << 20) ? whole - ((uint64_t)64 << 20) : whole / 2, change,
           "a loop over the parts");

@@ -70,7 +70,7 @@ TEST(a_line_that_makes_another_array_is_a_copy)
   for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
     host_record *r = blank();
     holds(r, &picture, "photos", 600 * MIB);
-    at_line(r, "/home/me/train.py", lines[i].source);
+    at_line(r, "train.py", lines[i].source);
     if (first(r) != lines[i].id) FAIL("%s", lines[i].source);
     free(r);
   }
@@ -82,7 +82,7 @@ TEST(arrays_of_one_shape_are_no_copies_for_that_alone)
   holds(r, &picture, "density", 300 * MIB);
   holds(r, &picture, "velocity", 300 * MIB);
   holds(r, &picture, "pressure", 300 * MIB);
-  at_line(r, "/home/me/model.py", "velocity -= 1");
+  at_line(r, "model.py", "velocity -= 1");
   CHECK(first(r) == CAUSE_HOST_LIMIT);
   snprintf(r->objects[2].of, sizeof r->objects[2].of, "float32"); /* astype made it */
   CHECK(first(r) == CAUSE_HOST_COPIES);
@@ -97,7 +97,7 @@ TEST(workers_that_wait_for_their_data_are_workers)
         (tree_process){.pid = 10 + i, .parent = 10, .name = "python", .held_bytes = 15 * MIB};
   holds(r, &picture, "data", 200 * MIB);
   at_line(r, "/usr/lib/python3.11/multiprocessing/pool.py", "");
-  at_line(r, "/home/me/train.py", "pool.map(train, tasks)");
+  at_line(r, "train.py", "pool.map(train, tasks)");
   CHECK(first(r) == CAUSE_HOST_WORKERS);
   r->frames[0] =
       r->frames[--r->frame_count]; /* not inside multiprocessing: children that are idle */
@@ -123,14 +123,13 @@ TEST(text_may_be_a_tenth_of_what_it_becomes)
 {
   host_record *r = blank();
   r->files[0] = (tree_file){.bytes = 150 * MIB};
-  snprintf(r->files[0].path, sizeof r->files[0].path, "/data/clicks.csv");
+  snprintf(r->files[0].path, sizeof r->files[0].path, "clicks.csv");
   r->file_count = 1;
-  at_line(r, "/home/me/train.py", "df = pd.read_csv(path)");
+  at_line(r, "train.py", "df = pd.read_csv(path)");
   CHECK(first(r) == CAUSE_HOST_DATASET_WHOLE);
   explanation x;
   CHECK_OK(explain_host(&x, r));
-  CHECK(strstr(x.fixes.list[0].change, "pandas.read_csv(path, chunksize=") != NULL);
-  CHECK(strstr(x.fixes.list[0].change, "mmap_mode") == NULL);
+  CHECK(strstr(x.fixes.list[0].change, "pandas.read_csv(\"clicks.csv\", chunksize=") != NULL);
   explanation_free(&x);
   r->frames[0].source[0] = '\0'; /* only open */
   CHECK(first(r) == CAUSE_HOST_LIMIT);
@@ -144,12 +143,12 @@ TEST(fixes_of_the_first_cause_come_first)
       .count = 40, .where = "f", .type = "list", .of = "numpy.ndarray", .element_bytes = 10 * MIB};
   holds(r, &kept, "results", 400 * MIB);
   r->processes[0].read_bytes = 900 * MIB;
-  at_line(r, "/home/me/train.py", "results.append(np.load(path))");
+  at_line(r, "train.py", "results.append(np.load(path))");
   explanation x;
   CHECK_OK(explain_host(&x, r));
   CHECK(x.findings.list[0].id == CAUSE_HOST_DATASET_WHOLE &&
         x.findings.list[1].id == CAUSE_HOST_LEAK);
-  CHECK(strncmp(x.fixes.list[0].change, "read it in batches", 18) == 0);
+  CHECK(strncmp(x.fixes.list[0].change, "read it in parts", 16) == 0);
   explanation_free(&x);
   free(r);
 }
