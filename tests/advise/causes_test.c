@@ -447,7 +447,7 @@ static const char *first_of(author *a, uint32_t fail_stack_id, double confidence
 /* kept.append(model(torch.randn(…)).sum()), or total = total +
  * model(torch.randn(…)).square().mean(): the batch, the model, the loss and the sum on one line,
  * which a turn comes to several times. */
-static const char *cause_of_one_line(bool sums) {
+static const char *cause_of_one_line(bool sums, uint64_t number) {
   author a = {.next = UINT64_C(1) << 40};
   recording_init(&a.r, 0);
   build_layers(&a, LAYERS);
@@ -457,10 +457,10 @@ static const char *cause_of_one_line(bool sums) {
     take_at(&a, LAYER_SIZE, own);
     for (int i = 0; i < LAYERS; i++) take_at(&a, LAYER_SIZE, layer);
     if (sums) take_at(&a, LAYER_SIZE, own);
-    take_at(&a, 4, own);
+    take_at(&a, number, own);
     if (!sums) continue;
-    uint64_t sum = take_at(&a, 4, own);
-    if (total != 0) give(&a, total, 4);
+    uint64_t sum = take_at(&a, number, own);
+    if (total != 0) give(&a, total, number);
     total = sum;
   }
   take_at(&a, LAYER_SIZE, own);
@@ -470,8 +470,11 @@ static const char *cause_of_one_line(bool sums) {
 
 TEST(a_loop_on_one_line_that_keeps_its_graphs_is_not_one_batch)
 {
-  CHECK_TEXT(cause_of_one_line(true), "graph_kept");
-  CHECK_TEXT(cause_of_one_line(false), "graph_kept");
+  CHECK_TEXT(cause_of_one_line(true, 4), "graph_kept");
+  CHECK_TEXT(cause_of_one_line(false, 4), "graph_kept");
+  /* A record of whole blocks, as a run's is. */
+  CHECK_TEXT(cause_of_one_line(true, 512), "graph_kept");
+  CHECK_TEXT(cause_of_one_line(false, 512), "graph_kept");
 }
 
 #define DROPOUT "site-packages/torch/nn/modules/dropout.py"
