@@ -33,8 +33,10 @@ HOT uint64_t book(lane *l, uint64_t bytes, unsigned tier, uint64_t ptr) {
 HOT uint64_t take_ready(lane *l, uint32_t units, uint32_t mark, unsigned tier) {
   room *m = &l->rooms[tier];
   if (units <= SLAB_UNITS_MAX) {
-    slab *b = m->slabs.room[slab_class(units)];
-    return RARE(!b) ? 0 : book(l, b->bytes, tier, slab_take(&m->slabs, b, mark));
+    uint32_t class = slab_class(units);
+    slab *b = m->slabs.room[class];
+    return RARE(!b) ? 0
+                    : book(l, slab_kinds[class].bytes, tier, slab_take(&m->slabs, b, class, mark));
   }
   arena *a = units < FINE_UNITS ? &m->fine : &m->main;
   if (l->quick_units != units || l->quick_arena != a) return 0;
@@ -61,7 +63,7 @@ uint64_t lane_adopt(lane *l, const request *r, stow_tier tier, uint32_t i) {
     arena_give(a, i);
     return 0;
   }
-  return book(l, r->bytes, tier, slab_take(&m->slabs, m->slabs.room[r->class], r->mark));
+  return book(l, r->bytes, tier, slab_take(&m->slabs, m->slabs.room[r->class], r->class, r->mark));
 }
 
 uint64_t lane_take(lane *l, const request *r, stow_tier tier) {
@@ -314,11 +316,12 @@ __attribute__((noinline)) static stow_status free_searched(stow_heap *shell, uin
   (MARK_STATE | MARK_SLAB | MARK_PENDING | MARK_RECORDED | MARK_MOVED | MARK_DISK | MARK_QUICK)
 
 HOT bool give_block(lane *l, room *m, slab *b, uint64_t ptr) {
-  uint32_t block = slab_block(b, ptr);
-  if (RARE(block == BLOCK_NONE || !slab_busy(b, block) || (b->odd && (b->marks[block] & MARK_ODD))))
+  uint32_t block = slab_block(&m->slabs, b, ptr), bytes = slab_kinds[b->class].bytes;
+  if (RARE(block == BLOCK_NONE || !slab_busy(b, block) ||
+           (b->odd && (*slab_mark(&m->slabs, b, block) & MARK_ODD))))
     return false;
-  VALID(l->live[STOW_TIER_VRAM] >= b->bytes, "lane: live bytes", l->live[STOW_TIER_VRAM], b->bytes);
-  l->live[STOW_TIER_VRAM] -= b->bytes;
+  VALID(l->live[STOW_TIER_VRAM] >= bytes, "lane: live bytes", l->live[STOW_TIER_VRAM], bytes);
+  l->live[STOW_TIER_VRAM] -= bytes;
   slab_give(&m->slabs, &m->fine, b, block);
   return true;
 }
@@ -339,7 +342,7 @@ HOT bool give_plain(lane *l, uint64_t ptr) {
   bool gave;
   if (offset < m->fine.bytes) {
     slab *b = &m->slabs.at[offset >> SLAB_SHIFT];
-    gave = b->slots ? give_block(l, m, b, ptr) : give_span(l, &m->fine, offset);
+    gave = b->class ? give_block(l, m, b, ptr) : give_span(l, &m->fine, offset);
   } else {
     offset = ptr - m->main.base;
     gave = offset < m->main.bytes && give_span(l, &m->main, offset);

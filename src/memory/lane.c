@@ -103,17 +103,18 @@ stow_status lane_close(lane *l) {
 /* ---- finding ---- */
 
 static stow_status find_block(place *at, uint64_t ptr) {
-  slab *b = at->slab;
-  at->span = b->span;
-  at->block = slab_block(b, ptr);
+  const slab *b = at->slab;
+  const slabs *all = &at->room->slabs;
+  at->span = slab_span(all, at->arena, b);
+  at->block = slab_block(all, b, ptr);
   if (at->block == BLOCK_NONE)
     return stow_fail(STOW_ERR_NOT_FOUND, "0x%llx: points into an allocation, not at its start",
                      (unsigned long long)ptr);
   if (!slab_busy(b, at->block))
     return stow_fail(STOW_ERR_STATE, "0x%llx: freed twice, or never allocated",
                      (unsigned long long)ptr);
-  at->bytes = b->bytes;
-  at->mark = &b->marks[at->block];
+  at->bytes = slab_kinds[b->class].bytes;
+  at->mark = slab_mark(all, b, at->block);
   return STOW_OK;
 }
 
@@ -123,7 +124,7 @@ stow_status lane_find(place *at, lane *l, uint64_t ptr) {
     arena *a = ptr - r->main.base < r->main.bytes ? &r->main : &r->fine;
     if (ptr - a->base >= a->bytes) continue;
     *at = (place){.lane = l, .room = r, .arena = a, .tier = (stow_tier)t};
-    if (a == &r->fine && (at->slab = slab_at(&r->slabs, a, ptr))) return find_block(at, ptr);
+    if (a == &r->fine && (at->slab = slab_at(&r->slabs, ptr))) return find_block(at, ptr);
     at->span = arena_find(a, ptr);
     if (at->span == 0)
       return stow_fail(
@@ -148,7 +149,8 @@ stow_status lane_find(place *at, lane *l, uint64_t ptr) {
 /* ---- freeing ---- */
 
 static uint64_t place_addr(const place *at) {
-  return at->slab ? at->slab->base + at->block * at->bytes : span_addr(at->arena, at->span);
+  return at->slab ? slab_base(&at->room->slabs, at->slab) + at->block * at->bytes
+                  : span_addr(at->arena, at->span);
 }
 
 void lane_release(lane *l, const place *at) {

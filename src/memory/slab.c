@@ -3,19 +3,23 @@
 
 #include <string.h>
 
-static const uint8_t class_units[SLAB_CLASSES] = {0,  1,  2,  3,  4,  5,  6,  7, 8,
-                                                  10, 12, 14, 16, 20, 24, 28, 32};
+#define KIND(units)                                                                                \
+  { (units) << UNIT_SHIFT, (65536 + (units)-1) / (units), SLAB_UNITS / (units) }
+const slab_kind slab_kinds[SLAB_CLASSES] = {
+    {0},      KIND(1),  KIND(2),  KIND(3),  KIND(4),  KIND(5),  KIND(6),  KIND(7), KIND(8),
+    KIND(10), KIND(12), KIND(14), KIND(16), KIND(20), KIND(24), KIND(28), KIND(32)};
+
+_Static_assert(sizeof(slab) == 32, "two slabs to a cache line");
 
 uint32_t slab_class_units(uint32_t class) {
-  return class_units[class];
+  return slab_kinds[class].bytes >> UNIT_SHIFT;
 }
-
-_Static_assert(sizeof(slab) == 64, "a slab is one cache line");
 
 stow_status slabs_open(slabs *s, const arena *a) {
   memset(s, 0, sizeof *s);
   s->at_bytes = ((a->bytes >> SLAB_SHIFT) + 1) * sizeof(slab);
   s->store_count = (a->bytes >> SLAB_SHIFT) * SLAB_UNITS;
+  s->base = a->base;
   s->at = lazy_map(s->at_bytes);
   s->store = lazy_map(s->store_count * sizeof *s->store);
   if (s->at && s->store) return STOW_OK;
@@ -43,50 +47,52 @@ void slabs_close(slabs *s) {
 
 /* ---- lists of those with room ---- */
 
+static slab *numbered(const slabs *s, uint32_t number) {
+  return number ? &s->at[number - 1] : NULL;
+}
+
 void slab_list(slabs *s, slab *b) {
-  b->prev = NULL;
-  b->next = s->room[b->class];
-  if (b->next) b->next->prev = b;
+  slab *next = s->room[b->class];
+  b->prev = 0;
+  b->next = next ? slab_number(s, next) : 0;
+  if (next) next->prev = slab_number(s, b);
   s->room[b->class] = b;
   b->listed = true;
 }
 
 void slab_filled(slabs *s, slab *b) {
-  if (b->next) b->next->prev = b->prev;
+  slab *next = numbered(s, b->next);
+  if (next) next->prev = b->prev;
   if (b->prev)
-    b->prev->next = b->next;
+    numbered(s, b->prev)->next = b->next;
   else
-    s->room[b->class] = b->next;
+    s->room[b->class] = next;
   b->listed = false;
 }
 
 /* ---- coming and going ---- */
 
-static uint32_t *marks_new(slabs *s, uint32_t class) {
-  uint32_t count = SLAB_UNITS / class_units[class];
+/* Where the marks of a new slab are; false: no room for them. */
+static bool marks_new(slabs *s, uint32_t *marks, uint32_t class) {
+  uint32_t count = slab_kinds[class].slots;
   if (s->spare[class]) {
-    uint32_t *marks = &s->store[s->spare[class] - 1];
-    s->spare[class] = marks[0];
-    memset(marks, 0, count * sizeof *marks);
-    return marks;
+    *marks = s->spare[class] - 1;
+    s->spare[class] = s->store[*marks];
+    memset(&s->store[*marks], 0, count * sizeof *s->store);
+    return true;
   }
-  if (s->store_count - s->store_used < count) return NULL;
+  if (s->store_count - s->store_used < count) return false;
+  *marks = (uint32_t)s->store_used;
   s->store_used += count;
-  return &s->store[s->store_used - count];
+  return true;
 }
 
 stow_status slab_adopt(slabs *s, arena *a, uint32_t span_index, uint32_t class) {
-  uint32_t slots = SLAB_UNITS / class_units[class];
+  uint32_t slots = slab_kinds[class].slots, marks;
   slab *b = slab_of(s, a, span_index);
-  uint32_t *marks = marks_new(s, class);
-  if (!marks)
+  if (!marks_new(s, &marks, class))
     return stow_fail(STOW_ERR_HOST_MEMORY, "slab: no memory for a slab of %u blocks", slots);
-  *b = (slab){.base = span_addr(a, span_index), .marks = marks};
-  b->span = span_index;
-  b->bytes = (uint32_t)class_units[class] << UNIT_SHIFT;
-  b->inverse = (65536 + class_units[class] - 1u) / class_units[class];
-  b->class = (uint8_t) class;
-  b->slots = (uint8_t)slots;
+  *b = (slab){.marks = marks, .class = (uint8_t) class};
   for (uint32_t k = slots; k < 128; k++) b->busy[k / 64] |= UINT64_C(1) << (k & 63);
   a->spans[span_index].mark |= MARK_SLAB;
   slab_list(s, b);
@@ -94,11 +100,11 @@ stow_status slab_adopt(slabs *s, arena *a, uint32_t span_index, uint32_t class) 
 }
 
 static void retire(slabs *s, arena *a, slab *b) {
-  uint32_t span_index = b->span;
+  uint32_t span_index = slab_span(s, a, b);
   slab_filled(s, b);
   a->spans[span_index].mark &= ~MARK_SLAB;
-  b->marks[0] = s->spare[b->class];
-  s->spare[b->class] = (uint32_t)(b->marks - s->store) + 1;
+  s->store[b->marks] = s->spare[b->class];
+  s->spare[b->class] = b->marks + 1;
   *b = (slab){0};
   arena_give(a, span_index);
 }
@@ -121,13 +127,14 @@ void slabs_trim(slabs *s, arena *a) {
 
 static stow_status check_one(const slabs *s, const arena *a, uint32_t i) {
   const slab *b = slab_of(s, a, i);
-  if (b->slots == 0 || b->span != i || b->base != span_addr(a, i) || span_units(a, i) != SLAB_UNITS)
+  if (b->class == 0 || slab_span(s, a, b) != i || slab_base(s, b) != span_addr(a, i) ||
+      span_units(a, i) != SLAB_UNITS)
     return stow_fail(STOW_ERR_STATE, "slab of span %u: not where its span is", i);
-  uint32_t used = 0;
-  for (uint32_t k = 0; k < b->slots; k++) used += slab_busy(b, k);
-  if (used != b->used || (used < b->slots) != b->listed)
+  uint32_t used = 0, slots = slab_kinds[b->class].slots;
+  for (uint32_t k = 0; k < slots; k++) used += slab_busy(b, k);
+  if (used != b->used || (used < slots) != b->listed)
     return stow_fail(STOW_ERR_STATE, "slab of span %u: %u of %u blocks counted, %u kept", i, used,
-                     b->slots, b->used);
+                     slots, b->used);
   if (used == 0 && s->empty[b->class] != b)
     return stow_fail(STOW_ERR_STATE, "slab of span %u: a second empty one of class %u", i,
                      b->class);
@@ -141,9 +148,11 @@ stow_status slabs_check(const slabs *s, const arena *a) {
     listed += slab_of(s, a, i)->listed;
   }
   for (uint32_t c = 1; c < SLAB_CLASSES; c++)
-    for (const slab *b = s->room[c]; b; b = b->next, listed--)
-      if (b->class != c || !b->listed || (b->next && b->next->prev != b) || listed == 0)
+    for (const slab *b = s->room[c], *next; b; b = next, listed--) {
+      next = numbered(s, b->next);
+      if (b->class != c || !b->listed || (next && next->prev != slab_number(s, b)) || listed == 0)
         return stow_fail(STOW_ERR_STATE, "slabs of class %u: a broken list", c);
+    }
   if (listed != 0)
     return stow_fail(STOW_ERR_STATE, "slabs: %llu with room are in no list",
                      (unsigned long long)listed);
@@ -155,7 +164,7 @@ uint64_t slabs_live_bytes(const slabs *s, const arena *a, uint64_t *span_total) 
   *span_total = 0;
   for (uint32_t i = next_slab(a, 0); i != 0; i = next_slab(a, i)) {
     const slab *b = slab_of(s, a, i);
-    bytes += (uint64_t)b->used * b->bytes;
+    bytes += (uint64_t)b->used * slab_kinds[b->class].bytes;
     *span_total += span_bytes(a, i);
   }
   return bytes;

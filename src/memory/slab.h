@@ -3,9 +3,9 @@
  * One set of slabs per stream and tier, guarded by the lane's lock. A slab begins at a multiple of
  * its size in its arena, so any address in it tells which element of `at` is its own: freeing a
  * block of millions meets one cache line that it has not seen lately. A block costs one bit and
- * four bytes, a slab a line. A new slab is cut only when every other of its class is full, and at
- * most one of a class stands empty; the rest go back to the arena. So a class has never more slabs
- * than its blocks needed at their peak, and one. */
+ * four bytes, a slab half a line. A new slab is cut only when every other of its class is full, and
+ * at most one of a class stands empty; the rest go back to the arena. So a class has never more
+ * slabs than its blocks needed at their peak, and one. */
 #ifndef MEMORY_SLAB_H
 #define MEMORY_SLAB_H
 
@@ -17,24 +17,28 @@
 #define SLAB_UNITS_MAX 32u /* largest block: 16 KiB */
 #define BLOCK_NONE     UINT32_MAX
 
-/* One cache line. */
+/* Two to a cache line: what is the same for a class, or told by the place in `at`, is not kept. */
 typedef struct slab {
-  stow_addr base;
-  struct slab *prev, *next; /* its neighbours among those of its class with room */
-  uint64_t busy[2];         /* blocks past the last count as busy for ever */
-  uint32_t *marks;          /* flags and tag of each block, as in span.mark */
-  uint32_t span;
-  uint32_t bytes;       /* of a block */
-  uint32_t inverse;     /* 65536 / units of a block, rounded up */
-  uint8_t class, slots; /* 0 slots: there is no slab here */
+  uint64_t busy[2];    /* blocks past the last count as busy for ever */
+  uint32_t prev, next; /* neighbours among those of its class with room, as slab_number; 0 none */
+  uint32_t marks;      /* where in the store: flags and tag of each block, as in span.mark */
+  uint8_t class;       /* 0: there is no slab here */
   uint8_t used;
   bool listed : 1, odd : 1; /* odd: a block's mark may have flags */
-} __attribute__((aligned(64))) slab;
+} __attribute__((aligned(32))) slab;
+
+typedef struct slab_kind {
+  uint32_t bytes;   /* of a block */
+  uint32_t inverse; /* 65536 / units of a block, rounded up */
+  uint32_t slots;
+} slab_kind;
+extern const slab_kind slab_kinds[];
 
 typedef struct slabs {
   slab *room[SLAB_CLASSES];  /* with a free block, by class */
   slab *empty[SLAB_CLASSES]; /* the one that was empty last, and may be again; NULL none */
   slab *at;                  /* by SLAB_UNITS of the arena's addresses */
+  stow_addr base;            /* the arena's */
   /* Marks of slabs: cut off one after another, kept by class when their slab is gone. The first of
    * those kept says which is next. */
   uint32_t *store;
@@ -70,29 +74,46 @@ void slab_filled(slabs *s, slab *b);
 void slab_drained(slabs *s, arena *a, slab *b);
 void slab_list(slabs *s, slab *b);
 
-/* The slab an address of the arena lies in; NULL none. */
-static inline slab *slab_at(const slabs *s, const arena *a, stow_addr addr) {
-  slab *b = s->at + ((addr - a->base) >> SLAB_SHIFT);
-  return b->slots ? b : NULL;
+static inline uint32_t slab_number(const slabs *s, const slab *b) {
+  return (uint32_t)(b - s->at) + 1;
+}
+static inline stow_addr slab_base(const slabs *s, const slab *b) {
+  return s->base + ((uint64_t)(b - s->at) << SLAB_SHIFT);
+}
+static inline uint32_t *slab_mark(const slabs *s, const slab *b, uint32_t block) {
+  return &s->store[b->marks + block];
+}
+/* Its span. */
+static inline uint32_t slab_span(const slabs *s, const arena *a, const slab *b) {
+  return a->cells[(uint64_t)(b - s->at) * SLAB_UNITS >> a->cell_shift];
 }
 
-/* A block of a slab with room. */
-static inline stow_addr slab_take(slabs *s, slab *b, uint32_t mark) {
-  VALID(b->listed && b->used < b->slots, "slab: full, but listed", b->used, b->slots);
+/* The slab an address of the arena lies in; NULL none. */
+static inline slab *slab_at(const slabs *s, stow_addr addr) {
+  slab *b = s->at + ((addr - s->base) >> SLAB_SHIFT);
+  return b->class ? b : NULL;
+}
+
+/* A block of a slab of `class` with room. */
+static inline stow_addr slab_take(slabs *s, slab *b, uint32_t class, uint32_t mark) {
+  const slab_kind *kind = &slab_kinds[class];
+  VALID(b->class == class && b->listed && b->used < kind->slots, "slab: full, but listed", b->used,
+        kind->slots);
   uint32_t word = b->busy[0] == UINT64_MAX;
   uint32_t bit = (uint32_t)__builtin_ctzll(~b->busy[word]), block = word * 64 + bit;
   b->busy[word] |= UINT64_C(1) << bit;
-  b->marks[block] = mark;
-  if (__builtin_expect(++b->used == b->slots, 0)) slab_filled(s, b);
-  return b->base + (uint64_t)block * b->bytes;
+  *slab_mark(s, b, block) = mark;
+  if (__builtin_expect(++b->used == kind->slots, 0)) slab_filled(s, b);
+  return slab_base(s, b) + (uint64_t)block * kind->bytes;
 }
 
 /* The block's number in the slab, or BLOCK_NONE if none begins at `addr`. */
-static inline uint32_t slab_block(const slab *b, stow_addr addr) {
-  uint32_t offset = (uint32_t)(addr - b->base);
+static inline uint32_t slab_block(const slabs *s, const slab *b, stow_addr addr) {
+  const slab_kind *kind = &slab_kinds[b->class];
+  uint32_t offset = (uint32_t)(addr - s->base) & ((1u << SLAB_SHIFT) - 1);
   /* A product and a shift instead of a division: exact below 128 units. */
-  uint32_t block = (offset >> UNIT_SHIFT) * b->inverse >> 16;
-  return block * b->bytes == offset && block < b->slots ? block : BLOCK_NONE;
+  uint32_t block = (offset >> UNIT_SHIFT) * kind->inverse >> 16;
+  return block * kind->bytes == offset && block < kind->slots ? block : BLOCK_NONE;
 }
 
 static inline bool slab_busy(const slab *b, uint32_t block) {
@@ -101,8 +122,9 @@ static inline bool slab_busy(const slab *b, uint32_t block) {
 
 static inline void slab_give(slabs *s, arena *a, slab *b, uint32_t block) {
   VALID(b->used > 0 && slab_busy(b, block), "slab: given, not taken", b->used, block);
-  VALID((a->spans[b->span].mark & MARK_SLAB) && span_addr(a, b->span) == b->base, "slab: its span",
-        b->span, b->base);
+  VALID((a->spans[slab_span(s, a, b)].mark & MARK_SLAB) &&
+            span_addr(a, slab_span(s, a, b)) == slab_base(s, b),
+        "slab: its span", slab_span(s, a, b), slab_base(s, b));
   b->busy[block / 64] &= ~(UINT64_C(1) << (block & 63));
   if (__builtin_expect(!b->listed, 0)) slab_list(s, b);
   if (--b->used == 0 && s->empty[b->class] != b) slab_drained(s, a, b);

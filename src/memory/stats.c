@@ -102,14 +102,16 @@ static bool each_in(const lane *l, const room *r, const arena *a, stow_heap_visi
       if (!(s->mark & MARK_PENDING) && !visit(user, &e)) return false;
       continue;
     }
-    const slab *b = slab_at(&r->slabs, a, e.ptr);
+    const slab *b = slab_at(&r->slabs, e.ptr);
+    const slab_kind *kind = &slab_kinds[b->class];
+    const uint32_t *marks = slab_mark(&r->slabs, b, 0);
     uint64_t base = e.ptr;
-    e.bytes = b->bytes;
-    for (uint32_t k = 0; k < b->slots; k++) {
-      if (!slab_busy(b, k) || (b->marks[k] & MARK_PENDING)) continue;
+    e.bytes = kind->bytes;
+    for (uint32_t k = 0; k < kind->slots; k++) {
+      if (!slab_busy(b, k) || (marks[k] & MARK_PENDING)) continue;
       e.ptr = base + k * e.bytes;
-      e.heat = heat_of(b->marks[k]);
-      e.tag = b->marks[k] >> MARK_TAG_SHIFT;
+      e.heat = heat_of(marks[k]);
+      e.tag = marks[k] >> MARK_TAG_SHIFT;
       if (!visit(user, &e)) return false;
     }
   }

@@ -426,6 +426,31 @@ TEST(heap_walks_what_is_live_with_its_tags_and_tiers)
   shut(h, d);
 }
 
+/* At most 24 bytes a live block, 0.1% of what is held, and 1 MiB: of every length alone. */
+TEST(heap_keeps_small_books)
+{
+  static const uint64_t sizes[] = {512, 4096, 16384, 16896, 40000, 131072, 250000, 262144, 3 * MIB};
+  for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+    stow_device *d;
+    stow_sim_options o = STOW_SIM_OPTIONS_INIT;
+    o.vram_bytes = 16 * GIB;
+    o.host_bytes = 0;
+    o.paper = true;
+    CHECK_OK(stow_sim_open(&d, &o));
+    stow_heap *h = open_on(d, 0);
+    uint64_t count = 15 * GIB / sizes[k];
+    if (count > 300000) count = 300000;
+    for (uint64_t i = 0; i < count; i++) need(h, sizes[k], NULL);
+    stow_heap_stats s = stats_of(h);
+    uint64_t most = 24 * count + s.tier[STOW_TIER_VRAM].held_bytes / 1000 + MIB;
+    if (s.book_bytes > most)
+      FAIL("%" PRIu64 " blocks of %" PRIu64 ": %" PRIu64 " bytes of books, %" PRIu64 " allowed",
+           count, sizes[k], s.book_bytes, most);
+    CHECK_STATUS(stow_heap_close(h), STOW_ERR_STATE); /* says that they are live */
+    CHECK_OK(stow_device_close(d));
+  }
+}
+
 TEST(heap_keeps_a_reserve_in_the_background)
 {
   stow_device *d = card(GIB, GIB);
