@@ -12,12 +12,15 @@
 
 /* Signals are for the program's own threads. One reader is enough to go on with. */
 static stow_status start_readers(prefetch *p) {
+  if (p->started) return STOW_OK;
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  p->started = true;
   for (uint32_t i = 0; i < p->plan->readers; i++) {
     reader *r = &p->readers[i];
     if (!r->started) r->started = pthread_create(&r->thread, NULL, prefetch_read_ahead, r) == 0;
+    p->started = p->started && r->started;
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (!p->readers[0].started)

@@ -48,6 +48,7 @@ struct prefetch {
   pthread_cond_t work;  /* readers wait */
   pthread_cond_t ready; /* the caller waits */
   bool stop, paused;
+  bool started;                   /* all readers are; the caller's alone */
   uint32_t busy;                  /* readers at a task */
   bool waits;                     /* the last read was not from the page cache */
   uint64_t taken, claimed, armed; /* batch numbers: taken <= claimed <= armed */
