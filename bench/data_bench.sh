@@ -2,7 +2,8 @@
 # data_bench.sh BUILD: inspect and shrink beside NumPy, SciPy, pandas and cp, the same file, warm, side by side: ours and the
 # peer take turns, and the best of each counts. Prints
 #   case=NAME ours=N peer=NAME:N ratio=N unit=UNIT        (ratio: ours over the peer's; of speeds, higher is better)
-# One thread each, but for the cases called _2_threads, where the peer is our own single thread (busy: cores used by each). Outputs of cp and of NumPy
+# One thread on one core each, but for the cases called _2_threads, where the peer is our own single thread (busy: cores used by
+# each), and csv_to_npy_all_cores. Outputs of cp and of NumPy
 # are not waited for until they are on the disk, so ours are made with --no-sync; the lines called _synced wait on both sides.
 # Peers come from $STOWAGE_BENCH_PYTHON, or python3; a line without its peer says so. $STOWAGE_BENCH_MB sizes the files (256),
 # $STOWAGE_BENCH_BUDGET_GB those of the memory cases (1; 0: none).
@@ -26,6 +27,9 @@ import numpy as np
 
 stowage, mb = os.environ["STOWAGE"], int(os.environ.get("STOWAGE_BENCH_MB", "256"))
 rng = np.random.default_rng(1)
+every_core = os.sched_getaffinity(0)
+one_core = {max(every_core)}
+os.sched_setaffinity(0, one_core)  # for peers too, which inherit it: pandas 3.1 reads with a second thread where it has a second core
 
 
 def seconds(words):
@@ -58,10 +62,21 @@ class Peer:
         self.process.wait()
 
 
+OUTPUTS = ("b.npy", "c.npy", "n.npy", "o.npy", "o.npz", "s.npz", "t.npy", "p.npy")
+
+
+def afresh():
+    """ext4 waits for the disk where a new file takes the place of an old one: nobody's outputs are there before."""
+    for name in OUTPUTS:
+        if os.path.exists(name):
+            os.unlink(name)
+
+
 def turns(*runs, times=5):
     best = [float("inf")] * len(runs)
     for _ in range(times):
         for i, run in enumerate(runs):
+            afresh()
             best[i] = min(best[i], run() if callable(run) else seconds(run))
     for run in runs:
         if isinstance(run, Peer):
@@ -80,8 +95,10 @@ def rates(case, amount, mine, name, theirs, unit="GB/s"):
 def scaling(case, amount, words, unit="GB/s", times=7):
     """One thread and two in turns; `busy` is the cores that the best run of each really had."""
     best = {}
+    os.sched_setaffinity(0, every_core)
     for _ in range(times):
         for threads in (1, 2):
+            afresh()
             start = time.perf_counter()
             process = subprocess.Popen(ours(*words, threads=threads), stdout=subprocess.DEVNULL)
             _, status, usage = os.wait4(process.pid, 0)
@@ -90,6 +107,7 @@ def scaling(case, amount, words, unit="GB/s", times=7):
             if status != 0:
                 raise SystemExit(f"data_bench: {words} failed")
             best[threads] = min(best.get(threads, (1e9, 0)), (took, (usage.ru_utime + usage.ru_stime) / took))
+    os.sched_setaffinity(0, one_core)
     (one, one_busy), (two, two_busy) = best[1], best[2]
     print(f"case={case}_2_threads ours={amount / two:.4g} peer=one_thread:{amount / one:.4g} ratio={one / two:.3g} unit={unit} "
           f"busy={one_busy:.2f},{two_busy:.2f}", flush=True)
@@ -139,6 +157,7 @@ if importlib.util.find_spec("scipy"):
         mine, theirs = turns(ours("shrink", "d.npy", "-o", "o.npz", "--no-sync"),
                              Peer("import numpy as np, scipy.sparse as sp", "sp.save_npz('s.npz', sp.csr_matrix(np.load('d.npy')), compressed=False)"))
         rates(f"dense_to_csr_{dtype}", gb, mine, "scipy", theirs)
+        subprocess.run(ours("shrink", "d.npy", "-o", "o.npz", "--no-sync"), check=True, stdout=subprocess.DEVNULL)
         line(f"csr_bytes_{dtype}", os.path.getsize("o.npz"), "scipy", os.path.getsize("s.npz"), "bytes")
 else:
     print("case=dense_to_csr peer=scipy:missing")
@@ -158,6 +177,10 @@ if importlib.util.find_spec("pandas"):
     mine, theirs = turns(ours(*table), peer)
     rates("csv_to_npy", size, mine, "pandas", theirs, "MB/s")
     line("csv_to_npy_memory", peak / 2**20, "pandas", int(peer.memory) / 2**20, "MiB")
+    os.sched_setaffinity(0, every_core)
+    mine, theirs = turns(ours(*table, threads=2), Peer("import numpy as np, pandas as pd", "np.save('p.npy', pd.read_csv('t.csv').to_numpy())"))
+    rates("csv_to_npy_all_cores", size, mine, "pandas", theirs, "MB/s")
+    os.sched_setaffinity(0, one_core)
 else:
     mine, = turns(ours(*table))
     print(f"case=csv_to_npy ours={size / mine:.4g} peer=pandas:missing unit=MB/s")
@@ -227,6 +250,7 @@ def held(group, name, words):
           f"by={'control_group' if group.folder else 'VmHWM'} seconds={took:.1f} type={small}", flush=True)
 
 
+os.sched_setaffinity(0, every_core)
 budget_gb = float(os.environ.get("STOWAGE_BENCH_BUDGET_GB", "1"))
 if budget_gb > 0:
     group = Group()

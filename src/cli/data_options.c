@@ -55,6 +55,8 @@ static stow_status take_headers(const verb_call *call) {
 static void give_back_what_is_freed(void) {
 #if defined(__GLIBC__)
   mallopt(M_MMAP_THRESHOLD, GIVE_BACK_BYTES);
+  mallopt(M_TRIM_THRESHOLD,
+          4 * GIVE_BACK_BYTES); /* or every small block at the end comes and goes */
 #endif
 }
 
