@@ -77,9 +77,11 @@ static void take_stock(run_ram *r, uint64_t now) {
   host_record *h = &r->record;
   tree t;
   hostmem memory;
-  if (hostmem_read(&memory) == STOW_OK) h->usable_bytes = memory.usable_bytes;
-  /* An ending process has nothing left: what it held before is kept. */
+  bool known = hostmem_read(&memory) == STOW_OK;
+  /* An ending process holds nothing any more: what it held before is kept, and what was left then.
+   */
   if (tree_read(&t, getpid()) == STOW_OK && t.held_bytes > 0) {
+    if (known) h->usable_bytes = memory.usable_bytes;
     if (r->looked_ns != 0 && now > r->looked_ns) {
       double rate =
           ((double)t.held_bytes - (double)h->held_bytes) * 1e9 / (double)(now - r->looked_ns);
