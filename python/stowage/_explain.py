@@ -7,6 +7,7 @@ process knows: its largest objects, and who holds them.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import importlib.util
@@ -215,9 +216,19 @@ def hook_exceptions() -> None:
         sys.excepthook = _on_exception
 
 
+def _forget_observed() -> None:
+    """A program may catch one refusal after the other and ask about none."""
+    global _observed
+    path, _observed = _observed, None
+    if path is not None:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
 def _on_torch_refusal(*_: Any) -> None:
     """PyTorch is about to raise: its view of this moment is the best there will be."""
     global _observed
+    _forget_observed()
     try:
         _observed = _snapshot_file()
     except Exception:
@@ -230,6 +241,7 @@ def _arm_torch() -> None:
     if torch is None or "torch" in _hooked:
         return
     _hooked.add("torch")
+    atexit.register(_forget_observed)
     try:
         start_history(torch)
         torch._C._cuda_attach_out_of_memory_observer(_on_torch_refusal)
@@ -510,15 +522,19 @@ def record(path: "Union[str, os.PathLike[str]]") -> "Iterator[Recording]":
         raise NotFound(f"{where}: its folder is not there; make it first")
     recording = Recording(where)
     _recordings.append(recording)
-    failed: "Optional[Exception]" = None
+    failed: "Optional[BaseException]" = None
     try:
         yield recording
-    except Exception as error:
+    except BaseException as error:
         failed = error
         raise
     finally:
         _recordings.remove(recording)
-        recording.finish()
+        try:
+            recording.finish()
+        except StowageError:
+            if failed is None:  # the program's own error is never hidden behind ours
+                raise
         if failed is not None and isinstance(failed, OutOfMemory):
             # Of what was recorded: the words of a heap alone do not tell who held it.
             with contextlib.suppress(Exception):
