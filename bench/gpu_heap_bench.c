@@ -169,7 +169,8 @@ static void replay(const char *path) {
            limit = (uint64_t)((double)peak * 1.01) / (2 * MIB) * (2 * MIB);
   stow_heap *h = heap_of(limit);
   map ptrs = {0};
-  uint64_t spent = 0, began = r.events[0].time_ns, waits = 0, p;
+  uint64_t spent = 0, began = r.events[0].time_ns, p;
+  stow_heap_stats before = {0};
   from = fourth(&r, from);
   stow_stream stream;
   must(device->ops->stream_create(device, &stream));
@@ -178,9 +179,7 @@ static void replay(const char *path) {
     if (i == from) {
       spent = 0;
       began = e->time_ns;
-      stow_heap_stats s;
-      must(stow_heap_get_stats(h, &s));
-      waits = s.event_waits;
+      must(stow_heap_get_stats(h, &before));
     }
     uint64_t t = clock_ns();
     if (e->kind == EVENT_ALLOC) {
@@ -201,7 +200,8 @@ static void replay(const char *path) {
   printf("case=gpu_replay_%s ours=%.2f peer=recorded_ms:%.0f ratio=%.4f unit=ms limit/peak=%.4f "
          "creates=%" PRIu64 " maps=%" PRIu64 " unmaps=%" PRIu64 " waits=%" PRIu64 "\n",
          name ? name + 1 : path, (double)spent / 1e6, recorded / 1e6, (double)spent / recorded,
-         (double)limit / (double)peak, s.page_creates, s.maps, s.unmaps, s.event_waits - waits);
+         (double)limit / (double)peak, s.page_creates - before.page_creates, s.maps - before.maps,
+         s.unmaps - before.unmaps, s.event_waits - before.event_waits);
   size_t at = 0;
   uint64_t key;
   while (map_next(&ptrs, &at, &key, &p)) must(stow_heap_free(h, p, stream));
