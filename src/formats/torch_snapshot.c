@@ -9,118 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/torch_words.h"
+
 /* The reader reaches every handler through the pickle machine's user pointer, which is never null;
  * the analyzer cannot see that far. NOLINTBEGIN(clang-analyzer-core.NullDereference) */
-
-enum key {
-  KEY_NONE = 0,
-  KEY_ACTION,
-  KEY_ADDR,
-  KEY_SIZE,
-  KEY_STREAM,
-  KEY_TIME_US,
-  KEY_FRAMES,
-  KEY_COMPILE_CONTEXT,
-  KEY_USER_METADATA,
-  KEY_DEVICE_FREE,
-  KEY_NAME,
-  KEY_FILENAME,
-  KEY_LINE,
-  KEY_DEVICE,
-  KEY_ADDRESS,
-  KEY_TOTAL_SIZE,
-  KEY_ALLOCATED_SIZE,
-  KEY_ACTIVE_SIZE,
-  KEY_REQUESTED_SIZE,
-  KEY_SEGMENT_TYPE,
-  KEY_SEGMENT_POOL_ID,
-  KEY_IS_EXPANDABLE,
-  KEY_BLOCKS,
-  KEY_STATE,
-  KEY_HISTORY,
-  KEY_REAL_SIZE,
-  KEY_STAGE,
-  KEY_SEGMENTS,
-  KEY_DEVICE_TRACES,
-  KEY_ALLOCATOR_SETTINGS,
-  KEY_EXTERNAL_ANNOTATIONS,
-  KEY_ERROR,
-  KEY_COUNT, /* below: words that are values */
-  WORD_NOT_APPLICABLE = KEY_COUNT,
-  WORD_LARGE,
-  WORD_SMALL,
-  WORD_START,
-  WORD_END,
-  WORD_LIVE,
-  WORD_PENDING,
-  WORD_INACTIVE,
-  WORD_ACTION, /* and up: WORD_ACTION + event_kind */
-};
-
-static const struct word {
-  const char *text;
-  uint8_t code;
-} words[] = {
-    {"action", KEY_ACTION},
-    {"addr", KEY_ADDR},
-    {"size", KEY_SIZE},
-    {"stream", KEY_STREAM},
-    {"time_us", KEY_TIME_US},
-    {"frames", KEY_FRAMES},
-    {"compile_context", KEY_COMPILE_CONTEXT},
-    {"user_metadata", KEY_USER_METADATA},
-    {"device_free", KEY_DEVICE_FREE},
-    {"name", KEY_NAME},
-    {"filename", KEY_FILENAME},
-    {"line", KEY_LINE},
-    {"device", KEY_DEVICE},
-    {"address", KEY_ADDRESS},
-    {"total_size", KEY_TOTAL_SIZE},
-    {"allocated_size", KEY_ALLOCATED_SIZE},
-    {"active_size", KEY_ACTIVE_SIZE},
-    {"requested_size", KEY_REQUESTED_SIZE},
-    {"segment_type", KEY_SEGMENT_TYPE},
-    {"segment_pool_id", KEY_SEGMENT_POOL_ID},
-    {"is_expandable", KEY_IS_EXPANDABLE},
-    {"blocks", KEY_BLOCKS},
-    {"state", KEY_STATE},
-    {"history", KEY_HISTORY},
-    {"real_size", KEY_REAL_SIZE},
-    {"stage", KEY_STAGE},
-    {"segments", KEY_SEGMENTS},
-    {"device_traces", KEY_DEVICE_TRACES},
-    {"allocator_settings", KEY_ALLOCATOR_SETTINGS},
-    {"external_annotations", KEY_EXTERNAL_ANNOTATIONS},
-    {"error", KEY_ERROR},
-    {"N/A", WORD_NOT_APPLICABLE},
-    {"", WORD_NOT_APPLICABLE},
-    {"large", WORD_LARGE},
-    {"small", WORD_SMALL},
-    {"START", WORD_START},
-    {"END", WORD_END},
-    {"active_allocated", WORD_LIVE},
-    {"active_pending_free", WORD_PENDING},
-    {"active_awaiting_free", WORD_PENDING},
-    {"inactive", WORD_INACTIVE},
-    {"alloc", WORD_ACTION + EVENT_ALLOC},
-    {"free_requested", WORD_ACTION + EVENT_FREE_REQUESTED},
-    {"free_completed", WORD_ACTION + EVENT_FREE},
-    {"free", WORD_ACTION + EVENT_FREE},
-    {"oom", WORD_ACTION + EVENT_FAIL},
-    {"segment_alloc", WORD_ACTION + EVENT_SEGMENT_ALLOC},
-    {"segment_free", WORD_ACTION + EVENT_SEGMENT_FREE},
-    {"segment_map", WORD_ACTION + EVENT_SEGMENT_MAP},
-    {"segment_unmap", WORD_ACTION + EVENT_SEGMENT_UNMAP},
-    {"snapshot", WORD_ACTION + EVENT_SNAPSHOT},
-};
-
-static uint8_t word_code(void *context, const char *text, size_t count) {
-  (void)context;
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (strlen(words[i].text) == count && memcmp(words[i].text, text, count) == 0)
-      return words[i].code;
-  return KEY_NONE;
-}
 
 stow_status torch_table_add(torch_reader *t, torch_table *table, size_t size, void **element) {
   if (table->count == table->capacity) {
@@ -661,7 +553,7 @@ static stow_status read_all(torch_reader *t, input *in, uint64_t max_work_bytes)
                           1u << TORCH_BLOCK | 1u << TORCH_BLOCKS | 1u << TORCH_SEGMENT |
                           1u << TORCH_SEGMENTS | 1u << TORCH_NOTE | 1u << TORCH_NOTES |
                           1u << TORCH_HISTORY | 1u << TORCH_ROOT;
-  const pickle_sink sink = {t, word_code, take_dict, take_list, take_tuple, forget};
+  const pickle_sink sink = {t, torch_word, take_dict, take_list, take_tuple, forget};
   pickle_value root;
   STOW_TRY(pickle_run(&t->machine, in, &sink, max_work_bytes, &root));
   STOW_TRY(input_fill(in, input_left(in) + 1)); /* to the end: gzip's checksum stands there */
