@@ -96,7 +96,8 @@ static int by_value(const void *x, const void *y) {
 
 static double median_us(uint64_t *ns, int pages) {
   qsort(ns, RUN_ROUNDS, sizeof *ns, by_value);
-  return (double)ns[RUN_ROUNDS / 2] / 1e3 / pages;
+  uint64_t middle = ns[RUN_ROUNDS / 2];
+  return (double)middle / 1e3 / pages;
 }
 
 static void run_of(int pages, uint64_t bytes) {
