@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +120,12 @@ static int is_run(const struct dirent *entry) {
          strlen(entry->d_name) > strlen("20260101-000000-");
 }
 
+/* Its `stowage run` is still there: what its processes share is in the folder. */
+static bool is_going_on(const char *name) {
+  long pid = strtol(strrchr(name, '-') + 1, NULL, 10);
+  return pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+}
+
 void run_folder_tidy(const char *path) {
   char runs[PATH_MAX];
   snprintf(runs, sizeof runs, "%.*s", (int)(strrchr(path, '/') - path), path);
@@ -126,7 +134,10 @@ void run_folder_tidy(const char *path) {
   for (int i = 0; i < count; i++) {
     char old[2 * PATH_MAX];
     snprintf(old, sizeof old, "%s/%s", runs, entries[i]->d_name);
-    if (i < count - RUNS_KEPT) nftw(old, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    /* Within a second names are not in the order of time. */
+    bool old_one =
+        i < count - RUNS_KEPT && strcmp(old, path) != 0 && !is_going_on(entries[i]->d_name);
+    if (old_one) nftw(old, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     free(entries[i]);
   }
   if (count >= 0) free(entries);

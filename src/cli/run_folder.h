@@ -25,7 +25,8 @@ void run_folder_write_end(const char *path, const run_end *end);
 /* False: it has not ended yet, or was cut off itself. */
 bool run_folder_end(const char *path, run_end *end);
 
-/* Keeps the newest twenty runs and removes older ones; those that cannot be removed stay. */
+/* Keeps the newest twenty runs and those that go on, and removes older ones; those that cannot be
+ * removed stay. */
 void run_folder_tidy(const char *path);
 
 #endif

@@ -96,7 +96,9 @@ if has python3; then
   mkfifo "$folder/grown"
   set -m
   "$stowage" run --ram-limit 118M -- python3 -c "
-x = bytearray(100 << 20)
+import resource
+_, held, shared = map(int, open('/proc/self/statm').read().split()[:3])
+x = bytearray((111 << 20) - (held - shared) * resource.getpagesize())
 open('$folder/grown', 'w').write('grown')
 import signal; signal.pause()" 2> "$folder/err" &
   pid=$!

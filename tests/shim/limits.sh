@@ -76,11 +76,12 @@ wrong a_device_past_the_last 'a number from 0 to 15' --vram-limit 16=8G
 wrong a_spill_that_is_no_size 'must be auto, off or a size' --spill lots
 wrong no_threads 'whole number from 1' --threads 0
 
-# The files of a run: one folder, `last` points to it, old ones go.
-runs=$XDG_STATE_HOME/stowage/runs
-mkdir -p "$runs/19990101-000000-1" "$runs/keep-me"
-for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21; do mkdir -p "$runs/20000101-0000$i-1"; done
-beneath -- true
-if [ -f "$runs/last/ledger" ] && [ ! -e "$runs/19990101-000000-1" ] && [ -d "$runs/keep-me" ]; then ok runs_have_folders_and_old_ones_go; else ls "$runs"; fail runs_have_folders_and_old_ones_go; fi
+# The files of a run: one folder, `last` points to it, old ones go; but never its own, whatever the order of the names, nor
+# that of a run that goes on.
+runs=$XDG_STATE_HOME/stowage/runs nobody=99999999 # no process has that number
+mkdir -p "$runs/19990101-000000-$nobody" "$runs/19990102-000000-$$" "$runs/keep-me"
+for i in 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 21; do mkdir -p "$runs/20000101-0000$i-$nobody" "$runs/29990101-0000$i-$nobody"; done
+same a_run_whose_name_sorts_before_others_keeps_its_folder "info 0 free 100 total 100" beneath --vram-limit 100M -- "$holder" info
+if [ -f "$runs/last/ledger" ] && [ ! -e "$runs/19990101-000000-$nobody" ] && [ -d "$runs/19990102-000000-$$" ] && [ -d "$runs/keep-me" ]; then ok runs_have_folders_and_old_ones_go; else ls "$runs"; fail runs_have_folders_and_old_ones_go; fi
 same threads_are_limited_by_the_usual_variables "3 3" beneath --threads 3 -- sh -c 'echo $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS'
 finish
