@@ -39,7 +39,7 @@ fi
 runs_out host_leak host_leak_cache
 runs_out host_leak host_leak_function
 runs_out host_copies host_copies
-runs_out host_copies host_copies_line
+limit=160M runs_out host_copies host_copies_line
 runs_out host_objects host_objects
 runs_out host_objects host_objects_unnamed
 runs_out host_objects host_objects_text
@@ -47,7 +47,7 @@ runs_out host_workers host_workers
 runs_out host_workers host_workers_list
 limit=200M runs_out host_workers host_workers_tasks
 runs_out host_limit host_limit
-limit=180M runs_out host_limit host_limit_fields
+runs_out host_limit host_limit_fields
 runs_out host_leak host_leak
 
 # All that is said of one, numbers masked.

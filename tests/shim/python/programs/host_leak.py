@@ -7,7 +7,9 @@ done = []
 def work(turn):
     batch = numpy.full(400_000, turn, dtype=numpy.float64)
     done.append(batch)
-    return batch.sum()
+    for _ in range(2):  # no faster than a program that works
+        numpy.tan(batch)
+    return numpy.tan(batch).sum()
 
 
 for turn in range(10_000):

@@ -4,11 +4,11 @@ import numpy
 
 def simulate(n):
     density, velocity, pressure, energy = (numpy.full((n, n), 1.0) for _ in range(4))
-    for step in range(1000):
+    plan = numpy.full((3 * n, n), 0.0)
+    for _ in range(1000):
         velocity -= pressure
         energy += density
-        more = numpy.full((n, n), float(step))
-    return energy.sum(), more
+    return energy.sum(), plan
 
 
 simulate(2300)

@@ -12,4 +12,4 @@ def work(task):
 if __name__ == "__main__":
     data = numpy.ones((50, 100_000))
     with multiprocessing.get_context("spawn").Pool(3) as pool:
-        print(pool.map(work, [(data, seed) for seed in range(8)]))
+        print(pool.map(work, [(data, seed) for seed in range(200)], 1))
