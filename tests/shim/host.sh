@@ -39,7 +39,7 @@ fi
 runs_out host_leak host_leak_cache
 runs_out host_leak host_leak_function
 runs_out host_copies host_copies
-limit=160M runs_out host_copies host_copies_line
+limit=270M runs_out host_copies host_copies_line
 runs_out host_objects host_objects
 runs_out host_objects host_objects_unnamed
 runs_out host_objects host_objects_text
