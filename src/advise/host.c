@@ -404,8 +404,8 @@ static void find_dataset(host_case *c) {
   uint64_t largest = 0;
   const tree_file *file = NULL;
   const char *reading = inside_of(r, READING, READING_CALLED);
-  /* How far it was read is told when a read has come to its end. */
-  /* Text of short numbers is several times as large in memory as in its file. */
+  /* How far it was read is told when a read has come to its end; and text of short numbers is
+   * several times as large in memory as in its file. */
   for (size_t i = 0; i < r->file_count; i++)
     if ((r->files[i].read_bytes > 0 || reading != NULL) &&
         part(r->files[i].bytes, c->main_bytes) >= (reading != NULL ? LITTLE : MUCH)) {

@@ -7,12 +7,16 @@ static bool grew(const mender *m, uint32_t i) {
   return growth_has(&m->f->growth, m->e, i);
 }
 
-stow_status mend_graph(mender *m) {
-  const growth *g = &m->f->growth;
-  char at[256];
+static void leave_out_growth(mender *m) {
   whatif_reset(&m->w);
   for (uint32_t i = m->e->time.before_count; i < m->e->time.lifetime_count; i++)
     if (grew(m, i)) whatif_scale(&m->w, i, 0);
+}
+
+stow_status mend_graph(mender *m) {
+  const growth *g = &m->f->growth;
+  char at[256];
+  leave_out_growth(m);
   fix *x = fix_add(m, "none; .item() waits for the card once a turn",
                    "at %s: add the number, not the tensor with its graph: total += loss.item() "
                    "(or loss.detach()); to train on a sum, call backward() in each turn instead",
@@ -54,9 +58,7 @@ stow_status mend_no_grad(mender *m) {
 stow_status mend_leak(mender *m) {
   const growth *g = &m->f->growth;
   char at[256];
-  whatif_reset(&m->w);
-  for (uint32_t i = m->e->time.before_count; i < m->e->time.lifetime_count; i++)
-    if (grew(m, i)) whatif_scale(&m->w, i, 0);
+  leave_out_growth(m);
   fix *x = fix_add(m, "a copy to the host each turn, if the values are needed",
                    "do not keep on the card what %s makes: keep a number, or .detach().cpu(), or "
                    "drop it each turn",

@@ -6,12 +6,6 @@ export STOWAGE=$stowage
 . "$source_dir/tests/cli/numpy.bash"
 require_numpy data
 cd "$folder" || exit 1
-cp "$source_dir/tests/cli/data_common.py" .
-
-test_py() { # NAME: the program is standard input
-  { echo "from data_common import *"; cat; } > test.py
-  check "$1" "$python" test.py
-}
 
 test_py every_type_order_and_version_numpy_writes_is_read_right << 'END'
 kinds = ["?", "b", "B", "h", "H", "i", "I", "q", "Q", "e", "f", "d"]

@@ -15,12 +15,7 @@ if [ -z "$python" ]; then
   finish
 fi
 cd "$folder" || exit 1
-cp "$source_dir/tests/cli/data_common.py" .
-
-test_py() { # NAME: the program is standard input; it runs in a folder of its own
-  { echo "from data_common import *"; echo "import h5py"; cat; } > test.py
-  check "$1" env -C "$(mktemp -d -p "$folder")" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$folder" "$python" "$folder/test.py"
-}
+prelude="import h5py"
 
 test_py every_dataset_is_listed_and_read_whatever_its_type_layout_and_filter << 'END'
 arrays = {}

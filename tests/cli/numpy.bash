@@ -9,3 +9,9 @@ require_numpy() { # NAME: the test; ends it where there is none
   if [ "${CI:-}" = true ]; then fail "$1: no python3 with numpy and scipy"; else skip "$1: no python3 with numpy and scipy to compare with"; fi
   finish
 }
+# test_py NAME: the program is standard input, after data_common.py and the lines in $prelude; it runs in a folder of its own.
+prelude=
+test_py() {
+  { echo "from data_common import *"; printf '%s\n' "$prelude"; cat; } > "$folder/test.py"
+  check "$1" env -C "$(mktemp -d -p "$folder")" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$source_dir/tests/cli:$folder" "$python" "$folder/test.py"
+}

@@ -5,10 +5,8 @@ export STOWAGE=$stowage
 . "$source_dir/tests/cli/numpy.bash"
 require_numpy refuse
 cd "$folder" || exit 1
-cp "$source_dir/tests/cli/data_common.py" .
 
-test_py() { # NAME: the program is standard input; it runs in a folder of its own
-  { echo "from data_common import *"; cat << 'END'; cat; } > test.py
+prelude=$(cat << 'END'
 import io, struct, zipfile
 
 def refused(name, data, *reasons, words=()):
@@ -39,8 +37,7 @@ def archive(members, **options):
             z.writestr(name, data)
     return b.getvalue()
 END
-  check "$1" env -C "$(mktemp -d -p "$folder")" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$folder" "$python" "$folder/test.py"
-}
+)
 
 test_py npy_headers << 'END'
 good = b"\0" * 16

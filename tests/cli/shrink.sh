@@ -6,12 +6,6 @@ export STOWAGE=$stowage
 . "$source_dir/tests/cli/numpy.bash"
 require_numpy shrink
 cd "$folder" || exit 1
-cp "$source_dir/tests/cli/data_common.py" .
-
-test_py() { # NAME: the program is standard input; it runs in a folder of its own
-  { echo "from data_common import *"; cat; } > test.py
-  check "$1" env -C "$(mktemp -d -p "$folder")" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$folder" "$python" "$folder/test.py"
-}
 
 test_py arrays_of_every_type_and_order_come_back_equal << 'END'
 for kind in ["?", "b", "B", "h", "H", "i", "I", "q", "Q", "e", "f", "d"]:

@@ -181,44 +181,40 @@ def hold(leave):
     os.read(ready, 1)
 
 
-class EightBits(torch.optim.Optimizer):
+class Lean(torch.optim.Optimizer):
+    """An optimizer whose change() says what it keeps of a weight and how the weight changes."""
+
+    def __init__(self, params, lr=1e-4):
+        super().__init__(params, dict(lr=lr))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self.change(p, self.state[p], group["lr"])
+
+
+class EightBits(Lean):
     """State in 8 bits: what bitsandbytes keeps, without the package."""
 
-    def __init__(self, params, lr=1e-4):
-        super().__init__(params, dict(lr=lr))
-
-    @torch.no_grad()
-    def step(self, closure=None):
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                state = self.state[p]
-                if not state:
-                    state["m"] = torch.zeros(p.shape, dtype=torch.int8, device=p.device)
-                    state["v"] = torch.zeros(p.shape, dtype=torch.uint8, device=p.device)
-                p.add_(p.grad, alpha=-group["lr"])
+    def change(self, p, state, lr):
+        if not state:
+            state["m"] = torch.zeros(p.shape, dtype=torch.int8, device=p.device)
+            state["v"] = torch.zeros(p.shape, dtype=torch.uint8, device=p.device)
+        p.add_(p.grad, alpha=-lr)
 
 
-class OnHost(torch.optim.Optimizer):
+class OnHost(Lean):
     """State on the host: the gradient goes there, the change comes back."""
 
-    def __init__(self, params, lr=1e-4):
-        super().__init__(params, dict(lr=lr))
-
-    @torch.no_grad()
-    def step(self, closure=None):
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                state = self.state[p]
-                if not state:
-                    state["m"], state["v"] = torch.zeros(p.shape), torch.zeros(p.shape)
-                grad = p.grad.cpu()
-                state["m"].lerp_(grad, 0.1)
-                state["v"].lerp_(grad.square(), 0.001)
-                p.add_((state["m"] / (state["v"].sqrt() + 1e-8)).to(p.device), alpha=-group["lr"])
+    def change(self, p, state, lr):
+        if not state:
+            state["m"], state["v"] = torch.zeros(p.shape), torch.zeros(p.shape)
+        grad = p.grad.cpu()
+        state["m"].lerp_(grad, 0.1)
+        state["v"].lerp_(grad.square(), 0.001)
+        p.add_((state["m"] / (state["v"].sqrt() + 1e-8)).to(p.device), alpha=-lr)
 
 
 def optimizer_of(fixed, make):
