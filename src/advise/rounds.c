@@ -254,10 +254,12 @@ static loop_round *round_at(rounds *r, uint32_t tick) {
   return tick < r->list[low].end ? &r->list[low] : NULL;
 }
 
-/* A number takes as much as it is, or a block where the recording has sizes of whole blocks. */
+/* A number takes as much as it is, or a block where the events have sizes of whole blocks. What is
+ * live at the end says nothing of that: its size may be the snapshot's. */
 static uint64_t number_bytes(const evidence *e) {
   for (uint32_t i = 0; i < e->time.lifetime_count; i++)
-    if (e->time.lifetimes[i].bytes % BLOCK_BYTES != 0) return NUMBER_BYTES;
+    if (!evidence_live(e, &e->time.lifetimes[i]) && e->time.lifetimes[i].bytes % BLOCK_BYTES != 0)
+      return NUMBER_BYTES;
   return BLOCK_BYTES;
 }
 
