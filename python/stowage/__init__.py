@@ -24,6 +24,7 @@ _WHERE = {
     "Invalid": "_library",
     "NotFound": "_library",
     "Unsupported": "_library",
+    "Missing": "_library",
     "Unreadable": "_library",
     "parse_size": "_library",
     "format_size": "_library",
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from ._heap import heap, use_cupy, use_numba  # noqa: F401
     from ._library import (  # noqa: F401
         Invalid,
+        Missing,
         NotFound,
         OutOfMemory,
         StowageError,

@@ -10,7 +10,7 @@ import time
 from ctypes import CFUNCTYPE, POINTER, c_bool, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Iterable, Optional, Tuple
 
-from ._library import Invalid, StowageError, declare, parse_size
+from ._library import Invalid, StowageError, declare, need, parse_size
 
 READER = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_uint64)
 _IO_FAILED = -9
@@ -170,8 +170,7 @@ def type_name(dtype: Any) -> str:
 
 def numpy_type(name: str) -> Tuple[Any, bool]:
     """NumPy's dtype for the library's word, and whether it only stands for bfloat16, which NumPy does not have."""
-    import numpy
-
+    numpy = need("numpy", "reading arrays")
     if name != "bfloat16":
         return numpy.dtype(name), False
     try:

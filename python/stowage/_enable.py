@@ -97,7 +97,10 @@ def _options(vram: "Optional[str]", spill: "Optional[str]") -> "List[str]":
 
 def _environment(vram: "Optional[str]", spill: "Optional[str]") -> "Dict[str, str]":
     """The variables of a run with those limits; empty where there is no driver."""
-    lines = run(["run", *_options(vram, spill)]).splitlines()
+    try:
+        lines = run(["run", *_options(vram, spill)]).splitlines()
+    except Invalid as reason:  # by the names people wrote here
+        raise Invalid(str(reason).replace("--vram-limit", "vram").replace("--spill", "spill")) from None
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
@@ -119,8 +122,7 @@ def _spill_text(given: "str | int | bool | None") -> "Optional[str]":
         return None
     if given is True or given == "auto":
         return "auto"
-    parse_size(given, "spill")
-    return str(given)
+    return str(given) if parse_size(given, "spill") > 0 else None
 
 
 def _load(environment: "Dict[str, str]") -> None:
@@ -216,7 +218,8 @@ def _set(vram: "Optional[str]", spill: "Optional[str]", ram: "Optional[str]", ev
 
     with _lock:
         before = _state or Enabled()
-        if before.vram is not None and vram is not None and vram != before.vram:
+        held = before.shim != "not loaded"  # where there is no driver, nothing is in force that could be in the way
+        if held and before.vram is not None and vram is not None and vram != before.vram:
             raise StowageError(
                 f"a limit of device memory is in force already, {before.vram}: a process has one. "
                 f"stowage.restart({_call_text(vram, spill or before.spill)}) changes it"

@@ -332,6 +332,8 @@ def explain(
     given = [what is not None, message is not None, last]
     if sum(given) > 1 and not (message is not None and isinstance(what, (str, os.PathLike))):
         raise TypeError("explain: give one of: an exception, a recording (with its message), message=, last=True")
+    if message is not None and not isinstance(message, str):
+        raise TypeError(f"explain: message={message!r} is no text; give the error's own words")
     if last:
         from ._death import explain_last
 
@@ -417,7 +419,7 @@ class Recording:
         self.path = path
         self._trace = c_void_p()
         self._torch = _memory.loaded("torch")
-        if self._torch is not None and self._torch.cuda.is_available():
+        if self._torch is not None and hasattr(self._torch, "cuda") and self._torch.cuda.is_available():
             stop_history(self._torch)  # what was before is not part of this
             start_history(self._torch)
             return
@@ -559,8 +561,9 @@ class Step:
         for one in _recordings:
             one.mark(self.name, True)
         torch = _memory.loaded("torch")
-        if torch is not None:
-            self._range = torch.autograd.profiler.record_function(self.name)
+        mark = getattr(getattr(getattr(torch, "autograd", None), "profiler", None), "record_function", None)
+        if mark is not None:
+            self._range = mark(self.name)
             self._range.__enter__()
         return self
 

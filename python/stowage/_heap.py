@@ -13,7 +13,18 @@ from ctypes import POINTER, c_bool, c_char_p, c_int, c_uint32, c_uint64, c_void_
 from typing import Any, Dict, List, Optional
 
 from ._explain import _ALLOC, _FAIL, _FREE, recordings
-from ._library import OutOfMemory, StowageError, Unsupported, call, declare, format_size, lib, parse_size
+from ._library import (
+    Missing,
+    OutOfMemory,
+    StowageError,
+    Unsupported,
+    call,
+    declare,
+    device_name,
+    format_size,
+    lib,
+    parse_size,
+)
 
 _VRAM, _HOST = 0, 1
 
@@ -95,6 +106,19 @@ declare({"stow_heap_each": (c_int, [c_void_p, _VISIT, c_void_p])})
 _open_heaps: "weakref.WeakSet[Heap]" = weakref.WeakSet()
 
 
+def _number(what: str, given: Any) -> int:
+    """An address or a stream: ctypes would take a text for a pointer, and the device would follow it."""
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 1 << 64:
+        raise TypeError(f"{what}: {given!r} is none; it is a number, as alloc() and the framework give it")
+    return given
+
+
+def _tag_text(tag: "Optional[str]") -> "Optional[bytes]":
+    if tag is not None and not isinstance(tag, str):
+        raise TypeError(f'tag: {tag!r} is no text; write it as "batch 7"')
+    return None if tag is None else tag.encode("utf-8", "replace")
+
+
 class Block:
     """An allocation that goes back to its heap with its last reference."""
 
@@ -143,16 +167,16 @@ class Heap:
         """The address of `size` bytes. OutOfMemory tells what was asked, what was there and what lacked."""
         __tracebackhide__ = True
         address = c_uint64()
-        bytes_wanted = parse_size(size)
-        if tag is not None:
-            call("stow_tag_push", tag.encode())
+        bytes_wanted, named, ordered = parse_size(size), _tag_text(tag), _number("stream", stream)
+        if named is not None:
+            call("stow_tag_push", named)
         try:
-            call("stow_heap_alloc", ctypes.byref(address), self.handle, bytes_wanted, stream or None)
+            call("stow_heap_alloc", ctypes.byref(address), self.handle, bytes_wanted, ordered or None)
         except OutOfMemory:
             self._tell(_FAIL, self.failure()["device_free_bytes"], bytes_wanted, tag)
             raise
         finally:
-            if tag is not None:
+            if named is not None:
                 call("stow_tag_pop")
         self._tell(_ALLOC, address.value, bytes_wanted, tag)
         return address.value
@@ -176,7 +200,7 @@ class Heap:
 
     def free(self, address: int, *, stream: int = 0) -> None:
         """Gives an address back; a wrong one is refused."""
-        call("stow_heap_free", self.handle, address, stream or None)
+        call("stow_heap_free", self.handle, _number("address", address), _number("stream", stream) or None)
         self._tell(_FREE, address, 0)
 
     def trim(self, keep: "str | int" = 0) -> int:
@@ -258,7 +282,7 @@ class Heap:
         if not self._handle:
             return "<stowage heap, closed>"
         stats = self.stats()
-        return f"<stowage heap on {self.device}: {format_size(stats['live_bytes'])} live of {format_size(stats['limit_bytes'])}>"
+        return f"<stowage heap on {self.device or 'the first device'}: {format_size(stats['live_bytes'])} live of {format_size(stats['limit_bytes'])}>"
 
 
 def heap(device: "Optional[str | int]" = None, *, vram: "str | int | None" = None, spill: "str | int | None" = None) -> Heap:
@@ -272,7 +296,7 @@ def heap(device: "Optional[str | int]" = None, *, vram: "str | int | None" = Non
     stowage._library.Invalid: device "sim:lots": "lots" does not end in a size this reads (K, M, G or T); write it like ...
     """
     return Heap(
-        "" if device is None else str(device),
+        device_name(device),
         0 if vram is None else parse_size(vram, "vram"),
         0 if spill is None else parse_size(spill, "spill"),
     )
@@ -338,9 +362,9 @@ def use_cupy(*, vram: "str | int | None" = None, spill: "str | int | None" = Non
     try:
         import cupy  # type: ignore[import-not-found]
     except ImportError:
-        raise Unsupported("CuPy is not installed here; install cupy-cuda12x or the one for your CUDA") from None
-    if not hasattr(cupy.cuda, "PythonFunctionAllocator"):
-        raise Unsupported(f"CuPy {cupy.__version__} has no PythonFunctionAllocator; install CuPy 9 or later")
+        raise Missing("CuPy is not installed here; install cupy-cuda12x or the one for your CUDA") from None
+    if not hasattr(getattr(cupy, "cuda", None), "PythonFunctionAllocator"):
+        raise Unsupported(f"CuPy {getattr(cupy, '__version__', '(no version)')} has no PythonFunctionAllocator; install CuPy 9 or later")
     per = _PerDevice(vram_bytes, spill_bytes)
 
     def alloc(size: int, device: int) -> int:
@@ -367,12 +391,15 @@ def use_numba(*, vram: "str | int | None" = None, spill: "str | int | None" = No
     The same without a line of code: NUMBA_CUDA_MEMORY_MANAGER=stowage.numba.
     """
     global _numba
-    per = _PerDevice(parse_size(vram or 0, "vram"), parse_size(spill or 0, "spill"))
+    vram_bytes, spill_bytes = parse_size(vram or 0, "vram"), parse_size(spill or 0, "spill")
     from .numba import manager_on
 
     try:
         from numba import cuda  # type: ignore[import-not-found]
     except ImportError:
-        raise Unsupported("Numba is not installed here; install numba-cuda") from None
+        raise Missing("Numba is not installed here; install numba-cuda") from None
+    if not hasattr(cuda, "set_memory_manager"):
+        raise Unsupported("this Numba has no memory manager interface; install Numba 0.51 or later")
+    per = _PerDevice(vram_bytes, spill_bytes)
     cuda.set_memory_manager(manager_on(per))
     _numba = per

@@ -47,6 +47,10 @@ class Unsupported(StowageError, NotImplementedError):
     """This driver, machine, framework or build cannot do it."""
 
 
+class Missing(Unsupported, ImportError):
+    """A Python library that this needs is not installed, or is not what its name says."""
+
+
 class Unreadable(StowageError, OSError):
     """The operating system refused to read or write, or a file is not what it says it is."""
 
@@ -211,6 +215,27 @@ def call(name: str, *arguments: Any) -> None:
     check(function(*arguments))
 
 
+# ---- other libraries ----
+
+
+def need(name: str, what: str) -> Any:
+    """A library of Python that `what` cannot do without.
+
+    >>> need("no_such_library", "stowage.open")
+    Traceback (most recent call last):
+        ...
+    stowage._library.Missing: stowage.open needs no_such_library, which cannot be imported here (No module named \
+'no_such_library'): pip install no_such_library
+    """
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as reason:
+        library = name.partition(".")[0]
+        raise Missing(f"{what} needs {library}, which cannot be imported here ({reason}): pip install {library}") from None
+
+
 # ---- sizes ----
 
 
@@ -240,6 +265,22 @@ def parse_size(size: "str | int | float", what: str = "size") -> int:
         said = lib().stow_status_message().decode("utf-8", "replace")
         raise error(status, said if what == "size" else f"{what}: {said}")
     return value.value
+
+
+def device_name(device: "str | int | None") -> str:
+    """A device as the library takes it; empty for the one it chooses itself.
+
+    >>> device_name(0), device_name("sim:16G"), device_name(None)
+    ('0', 'sim:16G', '')
+    """
+    if device is None:
+        return ""
+    if isinstance(device, bool) or not isinstance(device, (str, int)):
+        raise TypeError(f'device: {device!r} is no device; write it as "0", a UUID, or "sim:16G"')
+    text = str(device)
+    if "\0" in text:
+        raise Invalid(f"device: {device!r} has a zero byte in it")
+    return text
 
 
 def format_size(size: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional
 
 from . import _memory, _show
 from ._command import run_json
+from ._library import device_name
 from ._library import format_size as size
 
 
@@ -104,7 +105,7 @@ class Info:
         return _show.html_block(f"stowage {self.data['version']}", *bars, *parts)
 
 
-def info(device: "Optional[str]" = None) -> Info:
+def info(device: "str | int | None" = None) -> Info:
     """The memory of the host, the cards and who holds it: a small bar and table in notebooks, text elsewhere.
 
     `device` is one card by index or UUID, or a simulated one; every card where it is not given.
@@ -116,9 +117,8 @@ def info(device: "Optional[str]" = None) -> Info:
         ...
     stowage._library.Invalid: device "sim:lots": "lots" does not end in a size this reads (K, M, G or T); write it like ...
     """
-    if device is not None and not isinstance(device, (str, int)):
-        raise TypeError(f'device: {device!r} is no device; write it as "0", a UUID, or "sim:16G"')
-    data = run_json(["info", *(["--device", str(device)] if device is not None else [])])
+    name = device_name(device)
+    data = run_json(["info", *(["--device", name] if name else [])])
     from ._enable import current_limit
     from ._heap import heap_facts
 

@@ -121,27 +121,26 @@ class Kinds:
     def __init__(self) -> None:
         self._makers: "Dict[type, Any]" = {}
         self._bases: "List[Tuple[Any, Any]]" = []
-        numpy, torch, cupy, jax = (loaded(name) for name in ("numpy", "torch", "cupy", "jax"))
-        scipy, pandas, tensorflow = loaded("scipy.sparse"), loaded("pandas"), loaded("tensorflow")
-        if pandas is not None:
-            self._bases.append(((pandas.DataFrame, pandas.Series), _pandas_piece))
-        if numpy is not None:
-            self._bases.append((numpy.ndarray, lambda array: _numpy_piece(array, numpy)))
-        if torch is not None:
-            self._bases.append((torch.Tensor, _torch_piece))
-        if cupy is not None:
-            self._bases.append((cupy.ndarray, _cupy_piece))
-        if jax is not None and hasattr(jax, "Array"):
-            self._bases.append((jax.Array, _jax_piece))
-        if scipy is not None:
-            self._bases.append((tuple({getattr(scipy, "spmatrix", tuple), getattr(scipy, "sparray", scipy.spmatrix)}), _scipy_piece))
-        if tensorflow is not None:
-            self._bases.append((getattr(tensorflow, "Tensor", ()), _tensorflow_piece))
+        numpy = loaded("numpy")
+        self._add("pandas", ("DataFrame", "Series"), _pandas_piece)
+        self._add("numpy", ("ndarray",), lambda array: _numpy_piece(array, numpy))
+        self._add("torch", ("Tensor",), _torch_piece)
+        self._add("cupy", ("ndarray",), _cupy_piece)
+        self._add("jax", ("Array",), _jax_piece)
+        self._add("scipy.sparse", ("spmatrix", "sparray"), _scipy_piece)
+        self._add("tensorflow", ("Tensor",), _tensorflow_piece)
         heaps = loaded(f"{_PACKAGE}._heap")
         if heaps is not None:
             self._bases.append((heaps.Block, _block_piece))
         for plain in (bytes, bytearray, str):
             self._makers[plain] = self._plain
+
+    def _add(self, library: str, names: "Tuple[str, ...]", make: Any) -> None:
+        """The types of a library that is loaded, as far as it has them: an old one, or another of its name, may not."""
+        module = loaded(library)
+        kinds = tuple(kind for kind in (getattr(module, name, None) for name in names) if isinstance(kind, type))
+        if kinds:
+            self._bases.append((kinds, make))
 
     @staticmethod
     def _plain(text: Any) -> "Optional[Large]":

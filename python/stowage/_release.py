@@ -7,6 +7,7 @@ deleted first. It never takes anything the program can still reach and did not n
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import sys
@@ -53,14 +54,15 @@ class Released:
         lines = [f"freed {size(self.host_bytes)} of the host, {size(self.device_bytes)} of devices"]
         if self.names:
             lines.append(f"  deleted: {', '.join(self.names)}")
-        lines.append(_show.text_table(self._rows(), right=[1, 2]))
+        if self.steps:
+            lines.append(_show.text_table(self._rows(), right=[1, 2]))
         if self.rest:
             lines.append(_show.text_table(self._rest_rows(), right=[1]))
         lines += [f"  {line}" for line in self.hidden]
         return _show.join_lines(lines)
 
     def _repr_html_(self) -> str:
-        parts = [_show.html_table(self._rows(), right=[1, 2])]
+        parts = [_show.html_table(self._rows(), right=[1, 2])] if self.steps else []
         if self.rest:
             parts.append(_show.html_table(self._rest_rows(), right=[1]))
         parts += [_show.html_text(line) for line in self.hidden]
@@ -91,14 +93,17 @@ def _drop_caches() -> None:
 def _drop_torch() -> None:
     torch = _memory.torch_cuda()
     if torch is not None:
-        torch.cuda.empty_cache()
+        with contextlib.suppress(Exception):  # another allocator was plugged in, or it is too old to have it
+            torch.cuda.empty_cache()
 
 
 def _drop_cupy() -> None:
     cupy = _memory.loaded("cupy")
-    if cupy is not None:
-        cupy.get_default_memory_pool().free_all_blocks()
-        cupy.get_default_pinned_memory_pool().free_all_blocks()
+    for name in ("get_default_memory_pool", "get_default_pinned_memory_pool"):
+        pool = getattr(cupy, name, None)
+        if pool is not None:
+            with contextlib.suppress(Exception):
+                pool().free_all_blocks()
 
 
 def _trim_heaps() -> None:

@@ -6,6 +6,7 @@ lost unless a tolerance allows it. Files go to the `stowage shrink` command, whi
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_uint64, c_void_p
@@ -13,7 +14,7 @@ from typing import Any, List, Optional, Tuple
 
 from . import _show
 from ._command import run
-from ._library import Invalid, Unsupported, call, declare
+from ._library import Invalid, Missing, Unsupported, call, declare
 from ._library import format_size as size
 from ._memory import loaded
 
@@ -183,7 +184,7 @@ def _maybe_sparse(array: Any, zeros: int, options: "_Options", said: str) -> "Tu
     try:
         from scipy import sparse  # type: ignore[import-not-found]
     except ImportError:
-        raise Unsupported("sparse=True needs SciPy; install scipy, or shrink to a file: stowage shrink") from None
+        raise Missing("sparse=True needs SciPy: pip install scipy, or shrink to a file: stowage shrink") from None
     # What is left out is +0 only, as everywhere here: -0 has a sign to lose.
     negative = (array == 0) & numpy.signbit(array) if array.dtype.kind == "f" else None
     if negative is not None and negative.any():
@@ -347,12 +348,11 @@ def shrink(
 def _read_dtype(dtype: "Optional[Any]") -> "Optional[str]":
     if dtype is None:
         return None
-    import numpy
-
-    try:
-        name = numpy.dtype(dtype).name
-    except TypeError:
-        name = str(dtype)
+    name = str(dtype)
+    numpy = loaded("numpy")
+    if numpy is not None:
+        with contextlib.suppress(TypeError):
+            name = numpy.dtype(dtype).name
     if name not in _NUMBERS:
         raise Invalid(f"dtype: {dtype!r}: must be one of {', '.join(sorted(_NUMBERS))}")
     return name
@@ -360,13 +360,13 @@ def _read_dtype(dtype: "Optional[Any]") -> "Optional[str]":
 
 def _shrink_thing(thing: Any, options: _Options, changes: "List[_Change]") -> Any:
     numpy, pandas, scipy = loaded("numpy"), loaded("pandas"), loaded("scipy.sparse")
-    if pandas is not None and isinstance(thing, pandas.DataFrame):
+    if isinstance(thing, getattr(pandas, "DataFrame", ())):
         return _shrink_table(thing, options, changes)
-    if pandas is not None and isinstance(thing, pandas.Series):
+    if isinstance(thing, getattr(pandas, "Series", ())):
         return _shrink_column(thing, options, changes, str(thing.name or "column"))
-    if scipy is not None and scipy.issparse(thing):
+    if hasattr(scipy, "issparse") and scipy.issparse(thing):
         return _shrink_sparse(thing, options, changes)
-    if numpy is not None and isinstance(thing, numpy.ndarray):
+    if isinstance(thing, getattr(numpy, "ndarray", ())):
         return _shrink_array(thing, options, changes)
     kind = f"{type(thing).__module__}.{type(thing).__qualname__}"
     raise TypeError(f"shrink: {kind}: give a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix or a path")

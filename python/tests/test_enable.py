@@ -160,6 +160,8 @@ class BadUse(unittest.TestCase):
             (lambda: stowage.limit(vram="much"), ValueError),
             (lambda: stowage.limit(vram=0), ValueError),
             (lambda: stowage.limit(vram="0=8G,1=x"), ValueError),
+            (lambda: stowage.limit(vram="0=8G,0=4G"), ValueError),
+            (lambda: stowage.limit(vram="99=8G"), ValueError),
             (lambda: stowage.limit(ram="1M"), ValueError),
             (lambda: stowage.limit(ram=[]), TypeError),
             (lambda: stowage.enable(spill="some"), ValueError),
@@ -184,6 +186,11 @@ class BadUse(unittest.TestCase):
     def test_without_a_driver_it_is_said(self):
         out = python("import stowage; print(stowage.enable())", STOWAGE_LIBCUDA="/nowhere/libcuda.so.1")[1]
         self.assertIn("no CUDA driver here", out)
+        # Then nothing is in force, and another limit is in nobody's way.
+        out = python(
+            "import stowage; stowage.limit(vram='8G'); print(stowage.limit(vram='4G').vram)", STOWAGE_LIBCUDA="/nowhere/libcuda.so.1"
+        )[1]
+        self.assertEqual(out, "4G\n")
         out = python(
             """
             import stowage

@@ -54,12 +54,12 @@ class Explain(unittest.TestCase):
             import numpy, stowage
             stowage.enable(spill=None)
             table = numpy.ones(4 << 20)
-            numpy.ones((1 << 20, 1 << 22))
+            numpy.ones((1 << 20, 1 << 27))
             """,
             check=False,
         )
         self.assertEqual(code, 1)
-        self.assertIn("32.0 TiB", err)
+        self.assertIn("1.0 PiB", err)
         self.assertIn("The host could not give", err)
         self.assertIn("held by table", err)
 
@@ -69,7 +69,7 @@ class Explain(unittest.TestCase):
             """
             import stowage, torch
             stowage.enable(spill=None)
-            torch.ones(1 << 44)
+            torch.ones(1 << 48)
             """,
             check=False,
         )

@@ -53,16 +53,21 @@ class Heap(unittest.TestCase):
         with self.assertRaises(FileNotFoundError):
             stowage.heap("GPU-0000")
 
-    def test_missing_frameworks_are_told(self):
-        import importlib.util
-
-        if importlib.util.find_spec("cupy") is None:
-            with self.assertRaises(NotImplementedError) as caught:
-                stowage.use_cupy()
-            self.assertIn("CuPy is not installed", str(caught.exception))
-        if importlib.util.find_spec("numba") is None:
-            with self.assertRaises(NotImplementedError):
-                stowage.use_numba()
+    def test_what_is_no_number_and_no_name_reaches_no_device(self):
+        with stowage.heap("sim:64M") as heap:
+            for call in (
+                lambda: heap.alloc("1M", stream="s"),
+                lambda: heap.alloc("1M", tag=7),
+                lambda: heap.free("0x1000"),
+                lambda: heap.free(None),
+                lambda: heap.free(-4096),
+                lambda: stowage.heap([]),
+                lambda: stowage.info(True),
+            ):
+                self.assertRaises(TypeError, call)
+            with self.assertRaises(ValueError):
+                stowage.heap("sim:16G\0")
+            self.assertEqual(heap.stats()["live_bytes"], 0)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,12 @@
 #include "base/status.h"
 #include "watch/nvml.h"
 
-static stow_status parse_part(uint64_t vram_bytes[LEDGER_DEVICES_MAX], const char *part) {
+/* One limit of a list; `seen` has a bit for each device that had one, and one for the limit of all.
+ */
+static stow_status parse_part(uint64_t vram_bytes[LEDGER_DEVICES_MAX], uint32_t *seen,
+                              const char *part) {
   const char *size = strchr(part, '=');
-  unsigned long index = 0;
+  unsigned long index = LEDGER_DEVICES_MAX;
   if (size != NULL) {
     char *end;
     index = strtoul(part, &end, 10);
@@ -28,6 +31,9 @@ static stow_status parse_part(uint64_t vram_bytes[LEDGER_DEVICES_MAX], const cha
   STOW_TRY(stow_size_parse(&bytes, size != NULL ? size + 1 : part));
   if (bytes == 0)
     return stow_fail(STOW_ERR_INVALID, "\"%.40s\": a limit of nothing lets nothing run", part);
+  if ((*seen >> index & 1) != 0)
+    return stow_fail(STOW_ERR_INVALID, "\"%.40s\": a second limit for the same; give one", part);
+  *seen |= 1u << index;
   if (size != NULL)
     vram_bytes[index] = bytes;
   else
@@ -36,6 +42,8 @@ static stow_status parse_part(uint64_t vram_bytes[LEDGER_DEVICES_MAX], const cha
 }
 
 stow_status run_limits_parse(uint64_t vram_bytes[LEDGER_DEVICES_MAX], const char *text) {
+  uint32_t seen = 0;
+  _Static_assert(LEDGER_DEVICES_MAX < 32, "a bit for each device and one for all");
   for (;;) {
     char part[64];
     size_t length = strcspn(text, ",");
@@ -43,7 +51,7 @@ stow_status run_limits_parse(uint64_t vram_bytes[LEDGER_DEVICES_MAX], const char
       return stow_fail(STOW_ERR_INVALID, "\"%.40s…\" is no size such as 8G or 0=8G", text);
     memcpy(part, text, length);
     part[length] = '\0';
-    STOW_TRY(parse_part(vram_bytes, part));
+    STOW_TRY(parse_part(vram_bytes, &seen, part));
     if (text[length] == '\0') return STOW_OK;
     text += length + 1;
   }
