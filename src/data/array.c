@@ -307,7 +307,9 @@ stow_status array_open_source(array *a, source *from, const char *member, const 
     return stow_fail(STOW_ERR_INVALID, "%s: an npy file is one array; it has no member %.200s",
                      from->name, member);
   if (is_safetensors(start, from->bytes)) return open_tensor(a, from, member);
-  if (memcmp(start, "\x89HDF\r\n\x1a\n", 8) == 0) return open_dataset(a, from, member);
+  bool is_hdf5;
+  STOW_TRY(hdf5_find(&is_hdf5, from));
+  if (is_hdf5) return open_dataset(a, from, member);
   return stow_fail(
       STOW_ERR_FORMAT,
       "%s: no npy, npz, HDF5 or safetensors file; for raw bytes say --dtype and --shape, a "
@@ -435,6 +437,8 @@ const char *array_dtype(const array *a, char text[ARRAY_DTYPE_MAX]) {
   else if (a->descr[0] != '>' && (kind == 'M' || kind == 'm'))
     snprintf(text, ARRAY_DTYPE_MAX, "%s%s", kind == 'M' ? "datetime64" : "timedelta64",
              unit != NULL ? unit : "");
+  else if (kind == 'V' || kind == 'S' || kind == 'a') /* bytes have no order; 'a' is S of old */
+    snprintf(text, ARRAY_DTYPE_MAX, "|%c%" PRIu64, kind == 'V' ? 'V' : 'S', a->item_bytes);
   else
     snprintf(text, ARRAY_DTYPE_MAX, "%s", a->descr);
   return text;

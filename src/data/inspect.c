@@ -251,6 +251,9 @@ static stow_status inspect_dataset(array_facts *facts, hdf5 *h, size_t i, const 
 static stow_status inspect_hdf5(file_facts *f, source *from, const budget *b) {
   hdf5 *h;
   uint64_t done = 0, total = 0;
+  if (from->fd < 0)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: HDF5 is read from files of this machine alone",
+                     from->name);
   STOW_TRY(hdf5_open(&h, from->name, b->bytes / 4));
   for (size_t i = 0; i < hdf5_count(h); i++)
     total += hdf5_get(h, i)->count * hdf5_get(h, i)->item_bytes;
@@ -278,8 +281,8 @@ static const char *format_of(const uint8_t *start, size_t count, uint64_t file_b
   if (count >= 4 && (memcmp(start, "PK\x03\x04", 4) == 0 || memcmp(start, "PK\x05\x06", 4) == 0))
     return "npz";
   if (count >= 4 && memcmp(start, "GGUF", 4) == 0) return "gguf";
-  if (count >= 8 && memcmp(start, "\x89HDF\r\n\x1a\n", 8) == 0) return "hdf5";
-  if (count >= 9 && start[8] == '{' && source_u64(start) <= file_bytes - 8) return "safetensors";
+  if (count >= 9 && start[8] == '{' && (source_u64(start) <= file_bytes - 8 || !is_text(start, 8)))
+    return "safetensors";
   if (count >= 2 && (memcmp(start, "\xff\xfe", 2) == 0 || memcmp(start, "\xfe\xff", 2) == 0))
     return "csv"; /* text in UTF-16: its reader says what to do */
   if (count >= 2 && start[0] == 0x1f && start[1] == 0x8b) return "csv";
@@ -291,12 +294,17 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
   size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
   STOW_TRY(source_read(from, 0, start, count));
   *format = format_of(start, count, from->bytes);
+  bool is_hdf5 = false;
+  if (*format == NULL) STOW_TRY(hdf5_find(&is_hdf5, from));
+  if (is_hdf5) *format = "hdf5";
   bool described = o->raw.type != DTYPE_NONE || o->raw.has_shape;
   if (described && *format != NULL && strcmp(*format, "csv") != 0)
     return stow_fail(STOW_ERR_INVALID,
                      "%s: an %s file says its type and shape itself; leave --dtype and --shape",
                      from->name, *format);
   if (described) *format = "raw";
+  if (*format == NULL && from->bytes == 0)
+    return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", from->name);
   if (*format == NULL)
     return stow_fail(
         STOW_ERR_FORMAT,

@@ -143,8 +143,20 @@ static stow_status plan_sparse(job *j, const zip *z) {
   return STOW_OK;
 }
 
+/* Text beside numbers stays as it is; a type asked for of text alone is a mistake. */
+static stow_status refuse_no_numbers(const job *j) {
+  const file_facts *facts = &j->result->facts;
+  if (j->options->type == DTYPE_NONE || facts->array_count == 0) return STOW_OK;
+  for (size_t i = 0; i < facts->array_count; i++)
+    if (facts->arrays[i].scanned) return STOW_OK;
+  return stow_fail(STOW_ERR_UNSUPPORTED,
+                   "%s: %s does not become %s; real numbers do: leave --dtype out to copy it", j->in,
+                   facts->arrays[0].type_name, dtype_name(j->options->type));
+}
+
 static stow_status plan_arrays(job *j, arrays *all) {
   file_facts *facts = &j->result->facts;
+  STOW_TRY(refuse_no_numbers(j));
   if (facts->array_count == 1 && facts->arrays[0].sparse) return plan_sparse(j, &all->archive);
   for (size_t i = 0; i < facts->array_count; i++) {
     array a;

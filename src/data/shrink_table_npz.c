@@ -59,13 +59,17 @@ static stow_status note_form(npz_out *o, size_t i, csv_form form) {
   return STOW_OK;
 }
 
+static stow_status make_columns(npz_out *o, size_t count) {
+  if (o->columns != NULL) return STOW_OK;
+  o->columns = calloc(count, sizeof *o->columns);
+  if (o->columns == NULL) return no_memory(o);
+  o->count = count;
+  return STOW_OK;
+}
+
 static stow_status order_part(void *context, table_part *part) {
   npz_out *o = context;
-  if (o->columns == NULL) {
-    o->count = part->block.count;
-    o->columns = calloc(o->count, sizeof *o->columns);
-    if (o->columns == NULL) return no_memory(o);
-  }
+  STOW_TRY(make_columns(o, part->block.count));
   for (size_t i = 0; i < o->count; i++) STOW_TRY(note_form(o, i, part->block.columns[i].form));
   if (o->run_count == o->run_capacity) {
     npz_run *more = realloc(o->runs, (o->run_capacity * 2 + 64) * sizeof *more);
@@ -304,6 +308,7 @@ static stow_status shrink_columns(npz_out *o) {
   job *j = o->job;
   writer w;
   STOW_TRY(read_table(o));
+  STOW_TRY(make_columns(o, j->result->facts.column_count)); /* a table of names alone */
   table_plan plan = {.measure = measure, .context = o};
   STOW_TRY(shrink_table_plan(j, &plan));
   if (j->options->dry_run) return STOW_OK;

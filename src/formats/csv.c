@@ -192,10 +192,14 @@ stow_status csv_next(csv *c, bool *more) {
   return STOW_OK;
 }
 
+/* A column may go without a name: pandas writes none over its index. */
 bool csv_looks_like_header(const csv *c) {
-  for (size_t i = 0; i < c->columns; i++)
-    if (c->fields[i].kind != CSV_TEXT) return false;
-  return c->columns > 0;
+  bool named = false;
+  for (size_t i = 0; i < c->columns; i++) {
+    if (c->fields[i].kind != CSV_TEXT && c->fields[i].length > 0) return false;
+    named = named || c->fields[i].kind == CSV_TEXT;
+  }
+  return named;
 }
 
 /* ---- opening ---- */
@@ -215,6 +219,11 @@ static stow_status begin(csv *c, size_t row_max) {
   bool quoted = false;
   for (at = c->in.at; at < c->in.end && (quoted || *at != '\n'); at++) {
     if (*at == '"') quoted = !quoted;
+    if (!quoted && *at == '\r' && at + 1 < c->in.end && at[1] != '\n')
+      return stow_fail(STOW_ERR_FORMAT,
+                       "%s: byte %zu is a line end of CR alone; write it with LF first (tr '\\r' "
+                       "'\\n')",
+                       c->in.name, (size_t)(at - c->in.at));
     for (int i = 0; i < 3; i++) counts[i] += !quoted && *at == choices[i];
   }
   int best = counts[1] > counts[0] ? 1 : 0;

@@ -51,7 +51,8 @@ stow_status csv_next(csv *c, bool *more);
 /* The end of the row at `at`: its '\n', or NULL if that is not before `end`. */
 const char *csv_row_end(const csv *c, const char *at, const char *end);
 
-/* Does the row last read look like names of columns? No field of it is a number or missing. */
+/* Does the row last read look like names of columns? It has a name, and nothing in it
+ * that is none: no number, no NA. A field with nothing in it is a column without a name. */
 bool csv_looks_like_header(const csv *c);
 
 #endif

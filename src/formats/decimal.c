@@ -6,6 +6,7 @@
  */
 #include "formats/decimal.h"
 
+#include <float.h>
 #include <locale.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -186,6 +187,7 @@ decimal_kind decimal_read(const char *at, const char **end, decimal *value) {
   *end = at;
   if (!point && !letter) return cut ? DECIMAL_BIG : integer(value, digits, minus);
   double d = to_double(first, digits, power, cut);
+  if (d > DBL_MAX) return DECIMAL_BIG;
   uint64_t bits;
   memcpy(&bits, &d, sizeof bits);
   value->u = bits | (uint64_t)minus << 63;

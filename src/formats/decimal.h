@@ -13,7 +13,7 @@ typedef enum decimal_kind {
   DECIMAL_NONE,     /* no number stands here */
   DECIMAL_SIGNED,   /* value.i */
   DECIMAL_UNSIGNED, /* past int64, within uint64: value.u */
-  DECIMAL_BIG,      /* an integer past 64 bits */
+  DECIMAL_BIG,      /* an integer past 64 bits, a float past what a double holds */
   DECIMAL_FLOAT     /* value.d */
 } decimal_kind;
 

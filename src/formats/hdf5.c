@@ -9,6 +9,8 @@
 #include "base/checked.h"
 #include "formats/hdf5_library.h"
 
+#define SIGNATURE_LAST (UINT64_C(64) << 10) /* where we stop looking for it */
+
 struct hdf5 {
   const hdf5_library *library;
   char *path;
@@ -52,6 +54,17 @@ static void name_type(const hdf5_library *l, h5_id type, hdf5_dataset *d) {
                      : kind == H5_CLASS_ENUM     ? "enum"
                                                  : "other";
   snprintf(d->type_name, sizeof d->type_name, "%s", word);
+}
+
+/* A dataset may have its values in files that it names: no file makes us open another. */
+static void name_elsewhere(const hdf5_library *l, h5_id object, hdf5_dataset *d) {
+  h5_id plist = l->H5Dget_create_plist(object);
+  if (plist < 0) return;
+  if (l->H5Pget_layout(plist) == H5_LAYOUT_VIRTUAL || l->H5Pget_external_count(plist) > 0) {
+    d->type = DTYPE_NONE;
+    snprintf(d->type_name, sizeof d->type_name, "in other files");
+  }
+  l->H5Pclose(plist);
 }
 
 static stow_status read_shape(hdf5 *h, h5_id space, hdf5_dataset *d) {
@@ -98,6 +111,7 @@ static stow_status add_dataset(hdf5 *h, const char *name, h5_id object) {
     status =
         stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s: libhdf5 cannot open it", h->path, name);
   if (status == STOW_OK) name_type(l, type, d);
+  if (status == STOW_OK) name_elsewhere(l, object, d);
   if (status == STOW_OK) status = read_shape(h, space, d);
   if (type >= 0) l->H5Tclose(type);
   if (space >= 0) l->H5Sclose(space);
@@ -118,6 +132,19 @@ static int visit(h5_id group, const char *name, const h5_link *info, void *conte
   if (h->library->H5Iget_type(object) == H5_KIND_DATASET) h->status = add_dataset(h, name, object);
   h->library->H5Oclose(object);
   return h->status != STOW_OK;
+}
+
+/* The signature stands at byte 0, 512, 1024, 2048 and so on (HDF5 file format specification, II.A):
+ * MATLAB, for one, writes 512 bytes of its own before it. */
+stow_status hdf5_find(bool *found, source *from) {
+  uint8_t start[8];
+  *found = false;
+  for (uint64_t at = 0; at <= SIGNATURE_LAST && from->bytes >= at + 8 && !*found;) {
+    STOW_TRY(source_read(from, at, start, sizeof start));
+    *found = memcmp(start, "\x89HDF\r\n\x1a\n", 8) == 0;
+    at = at == 0 ? 512 : at * 2;
+  }
+  return STOW_OK;
 }
 
 stow_status hdf5_open(hdf5 **to, const char *path, uint64_t max_bytes) {

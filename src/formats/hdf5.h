@@ -5,7 +5,7 @@
  * Called by the array reader and by inspect. The library is declared here, not built against;
  * without it opening is STOW_ERR_UNSUPPORTED and says which package has it. $STOWAGE_HDF5_LIBRARY
  * names another one. Values are read by hyperslabs, a band of chunks at a time, whatever their
- * filters; links to other files are not followed. Not safe from several threads: the library is
+ * filters; no other file is opened because one names it. Not safe from several threads: the library is
  * not. */
 #ifndef FORMATS_HDF5_H
 #define FORMATS_HDF5_H
@@ -26,6 +26,9 @@ typedef struct hdf5_dataset {
 } hdf5_dataset;
 
 typedef struct hdf5 hdf5;
+
+/* Does an HDF5 file begin here, or behind a block of the user's own? */
+stow_status hdf5_find(bool *found, source *from);
 
 /* Opens the file and lists its datasets, using at most `max_bytes` of memory for the list. */
 stow_status hdf5_open(hdf5 **h, const char *path, uint64_t max_bytes);

@@ -27,7 +27,7 @@ enum {
   H5_CLASS_ENUM = 8,
   H5_CLASS_ARRAY = 10
 };
-enum { H5_LAYOUT_CHUNKED = 2 };
+enum { H5_LAYOUT_CHUNKED = 2, H5_LAYOUT_VIRTUAL = 3 };
 
 /* name, result, parameters */
 #define HDF5_FUNCTIONS(X)                                                                          \
@@ -45,6 +45,7 @@ enum { H5_LAYOUT_CHUNKED = 2 };
   X(H5Dread, int, (h5_id, h5_id, h5_id, h5_id, h5_id, void *))                                     \
   X(H5Pget_layout, int, (h5_id))                                                                   \
   X(H5Pget_chunk, int, (h5_id, int, h5_size *))                                                    \
+  X(H5Pget_external_count, int, (h5_id))                                                           \
   X(H5Pclose, int, (h5_id))                                                                        \
   X(H5Tget_class, int, (h5_id))                                                                    \
   X(H5Tget_size, size_t, (h5_id))                                                                  \

@@ -24,9 +24,12 @@ static stow_status refuse(const cursor *c, const char *why) {
 
 stow_status npy_header_bytes(uint64_t *bytes, const void *start, size_t count, const char *name) {
   const unsigned char *at = start;
-  if (count < 10 || memcmp(at, magic, sizeof magic) != 0)
+  if (count < sizeof magic || memcmp(at, magic, sizeof magic) != 0)
     return stow_fail(STOW_ERR_FORMAT, "%s: not an npy file (it does not begin with \\x93NUMPY)",
                      name);
+  if (count < 10)
+    return stow_fail(STOW_ERR_FORMAT, "%s: the npy file ends inside its header, at byte %zu", name,
+                     count);
   unsigned major = at[6], minor = at[7];
   if (major < 1 || major > 3 || minor != 0)
     return stow_fail(STOW_ERR_FORMAT, "%s: npy version %u.%u is not known (1.0, 2.0 and 3.0 are)",
@@ -34,7 +37,8 @@ stow_status npy_header_bytes(uint64_t *bytes, const void *start, size_t count, c
   uint64_t length = at[8] | (uint64_t)at[9] << 8, prefix = 10;
   if (major > 1) {
     if (count < 12)
-      return stow_fail(STOW_ERR_FORMAT, "%s: the npy file ends inside its header", name);
+      return stow_fail(STOW_ERR_FORMAT, "%s: the npy file ends inside its header, at byte %zu", name,
+                       count);
     length |= (uint64_t)at[10] << 16 | (uint64_t)at[11] << 24;
     prefix = 12;
   }

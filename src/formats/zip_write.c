@@ -161,9 +161,11 @@ stow_status zip_out_finish(zip_out *z) {
   buffer b = BUFFER_INIT;
   put_directory(&b, z);
   uint64_t directory = b.length, at = z->end;
-  put(&b, 0x06064b50, 4), put(&b, 44, 8), put(&b, 45, 2), put(&b, 45, 2), put(&b, 0, 8);
-  put(&b, z->count, 8), put(&b, z->count, 8), put(&b, directory, 8), put(&b, at, 8);
-  put(&b, 0x07064b50, 4), put(&b, 0, 4), put(&b, at + directory, 8), put(&b, 1, 4);
+  if (z->count > 0) { /* NumPy knows an empty archive by the plain end record it begins with */
+    put(&b, 0x06064b50, 4), put(&b, 44, 8), put(&b, 45, 2), put(&b, 45, 2), put(&b, 0, 8);
+    put(&b, z->count, 8), put(&b, z->count, 8), put(&b, directory, 8), put(&b, at, 8);
+    put(&b, 0x07064b50, 4), put(&b, 0, 4), put(&b, at + directory, 8), put(&b, 1, 4);
+  }
   uint64_t few = z->count < 0xffff ? z->count : 0xffff;
   put(&b, 0x06054b50, 4), put(&b, 0, 4), put(&b, few, 2), put(&b, few, 2);
   put(&b, directory < UINT32_MAX ? directory : UINT32_MAX, 4);

@@ -33,6 +33,10 @@ for a in (np.zeros(3, "c8"), np.zeros(3, ">c16"), np.array(["ab", "c"]), np.arra
     facts = inspect("a.npy")
     assert facts["dtype"] == str(a.dtype) or facts["dtype"] == a.dtype.str, (facts, a.dtype)
     assert facts["shape"] == list(a.shape) and facts["bytes"] == a.nbytes, facts
+for descr in ("<V2", "|V2", ">V2", "|a2"):  # bfloat16 is saved as the first
+    header = "{'descr': '%s', 'fortran_order': False, 'shape': (2,), }\n" % descr
+    open("a.npy", "wb").write(b"\x93NUMPY\x01\x00" + bytes([len(header), 0]) + header.encode() + b"abcd")
+    assert inspect("a.npy")["dtype"] == str(np.dtype(descr.replace("a", "S"))), descr
 END
 
 test_py objects_and_structures_are_refused << 'END'
@@ -112,6 +116,16 @@ for trial in range(20):
             values = [float(r[k]) for r in rows]
             assert (column["dtype"], column["min"], column["max"]) == ("float64", min(values), max(values)), column
         assert t["dtype"] == "text" and t["distinct"] == len({r[2] for r in rows} - {""}) and t["missing"] == sum(r[2] == "" for r in rows), t
+END
+
+test_py a_column_may_go_without_a_name << 'END'
+for text, names in ((",x\n0,1\n1,2\n", ["0", "x"]), ("a,b,\n1,2,\n", ["a", "b", "2"]), ("a,,c\n1,2,3\n", ["a", "1", "c"])):  # as pandas writes its index
+    open("t.csv", "w").write(text)
+    facts = inspect("t.csv")
+    assert facts["header"] and [c["name"] for c in facts["columns"]] == names and facts["columns"][0]["dtype"] == "int64", facts
+for text in (",\n1,2\n", "a,NA\n1,2\n", ",2\nx,3\n"):
+    open("t.csv", "w").write(text)
+    assert not inspect("t.csv")["header"], text
 END
 
 test_py memory_stays_in_the_budget_whatever_the_file << 'END'

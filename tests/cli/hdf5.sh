@@ -53,6 +53,29 @@ assert listed == {"x": "float64", "names": "text", "pairs": "compound"}, listed
 assert "dataset names is text" in stowage("shrink", "a.h5", "-o", "x.npz", fails=True)
 END
 
+test_py a_block_of_the_users_own_may_stand_before_it << 'END'
+for block in (512, 4096):  # MATLAB's own files have one
+    with h5py.File("u.h5", "w", userblock_size=block) as f:
+        f["x"] = np.arange(10.0)
+    assert inspect("u.h5")["arrays"][0]["max"] == 9
+    shrink("u.h5", "-o", "u.npy")
+    assert np.array_equal(np.load("u.npy"), np.arange(10))
+END
+
+test_py no_file_makes_us_open_another << 'END'
+np.arange(10.0).tofile("secret.bin")
+with h5py.File("from.h5", "w") as f:
+    f["x"] = np.arange(10.0)
+layout = h5py.VirtualLayout((10,), "f8")
+layout[:] = h5py.VirtualSource("from.h5", "x", (10,))
+with h5py.File("e.h5", "w") as f:
+    f.create_dataset("raw", (10,), "f8", external=[("secret.bin", 0, 80)])
+    f.create_virtual_dataset("virtual", layout)
+facts = inspect("e.h5")["arrays"]
+assert [a["dtype"] for a in facts] == ["in other files"] * 2 and "max" not in facts[0], facts
+assert "dataset raw is in other files" in stowage("shrink", "e.h5", "-o", "e.npz", fails=True)
+END
+
 test_py memory_stays_in_the_budget_and_a_chunk_past_it_is_refused << 'END'
 with h5py.File("big.h5", "w") as f:
     d = f.create_dataset("x", (20_000, 500), "f8", chunks=(500, 100), compression="gzip", compression_opts=1)

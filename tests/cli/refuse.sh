@@ -56,6 +56,10 @@ refused("a.npy", npy(head(order="2"), good), "fortran_order")
 refused("a.npy", npy(head(), good, version=(4, 0)), "version")
 refused("a.npy", b"\x93NUMPY\x01\x00\xff\xff{", "header", "ends")
 refused("a.npy", npy(head(), b"\0" * 15), "bytes")
+refused("a.npy", b"\x93NUMPY\x01\x00", "ends inside its header, at byte 8")
+for a, name in ((np.ones(3, "c16"), "complex128"), (np.array(["a"]), "<U1"), (np.zeros(3, "M8[s]"), "datetime64[s]")):
+    np.save("a.npy", a)
+    assert f"a.npy: {name} does not become float32" in stowage("shrink", "a.npy", "-o", "out.npy", "--dtype", "float32", fails=True)
 END
 
 test_py archives << 'END'
@@ -123,6 +127,8 @@ bad(one.replace("[0,8]", "[0,4]"), "disagree")
 bad(one, "bytes", "end", data=b"\0" * 9)
 bad(one.replace("[0,8]", "[1,9]"), "begin", "hole", "0", data=b"\0" * 9)
 refused("a.safetensors", b"\x01\x00\x00\x00\x00\x00\x00\x00{" + b"\xff" * 8, "JSON", "UTF-8", "ends", "header")
+for length in (2**63, 10**9, 1000):
+    refused("a.safetensors", tensors(one, length=length), f"a safetensors header of {length} bytes")
 def gguf(keys=b"", tensors=b"", key_count=0, tensor_count=0, data=b""):
     return b"GGUF" + struct.pack("<IQQ", 3, tensor_count, key_count) + keys + tensors + data
 def string(text):
@@ -147,11 +153,13 @@ table("a,b\n1,2\n" * 1 + "1,2\n" * 9000 + "1,2,3\n", "line 9003: 3 fields, but 2
 table("a,b\n1,\"x\n", "not closed")
 table("a,b\n1,\"x\"y\n", "line 2: letters behind a closing quote")
 table("a\n".encode("utf-16"), "UTF-16")
-table(b"", "empty", "no npy")
+table(b"", "empty")
+table("a,b\r1,2\r", "byte 3 is a line end of CR alone")
 import gzip
 cut = gzip.compress(b"a,b\n" + b"1,2\n" * 20000)
 table(cut[:len(cut) // 2], "cut short", "ends")
-for number, expected in (("18446744073709551616", "text"), ("18446744073709551615", "uint64"), ("-9223372036854775809", "text"), ("1e400", "float64")):
+for number, expected in (("18446744073709551616", "text"), ("18446744073709551615", "uint64"), ("-9223372036854775809", "text"), ("1e400", "text"),
+                         ("-1.8e308", "text"), ("1.7e308", "float64")):
     open("n.csv", "w").write(f"x\n{number}\n")
     assert inspect("n.csv")["columns"][0]["dtype"] == expected, number
 END

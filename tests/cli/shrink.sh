@@ -62,6 +62,16 @@ for shape in ((), (0,), (5,), (1000,), (0, 3), (3, 0), (2, 3, 4), (1, 1)):
         assert same(a, back), (shape, dtype)
 END
 
+test_py nothing_becomes_an_archive_numpy_reads << 'END'
+np.savez("a.npz")
+shrink("a.npz", "-o", "b.npz")
+assert np.load("b.npz").files == [] and inspect("b.npz")["arrays"] == []
+open("t.csv", "w").write("a,b\n")  # names, and no row
+shrink("t.csv", "-o", "t.npz")
+t = np.load("t.npz")
+assert t.files == ["a", "b"] and t["a"].shape == (0,)
+END
+
 test_py dense_becomes_sparse_where_that_is_smaller << 'END'
 count = 0
 for dtype in ("f8", "f4", "i8", "u2"):
