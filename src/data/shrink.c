@@ -150,8 +150,8 @@ static stow_status refuse_no_numbers(const job *j) {
   for (size_t i = 0; i < facts->array_count; i++)
     if (facts->arrays[i].scanned) return STOW_OK;
   return stow_fail(STOW_ERR_UNSUPPORTED,
-                   "%s: %s does not become %s; real numbers do: leave --dtype out to copy it", j->in,
-                   facts->arrays[0].type_name, dtype_name(j->options->type));
+                   "%s: %s does not become %s; real numbers do: leave --dtype out to copy it",
+                   j->in, facts->arrays[0].type_name, dtype_name(j->options->type));
 }
 
 static stow_status plan_arrays(job *j, arrays *all) {

@@ -5,8 +5,8 @@
  * Called by the array reader and by inspect. The library is declared here, not built against;
  * without it opening is STOW_ERR_UNSUPPORTED and says which package has it. $STOWAGE_HDF5_LIBRARY
  * names another one. Values are read by hyperslabs, a band of chunks at a time, whatever their
- * filters; no other file is opened because one names it. Not safe from several threads: the library is
- * not. */
+ * filters; no other file is opened because one names it. Not safe from several threads: the library
+ * is not. */
 #ifndef FORMATS_HDF5_H
 #define FORMATS_HDF5_H
 

@@ -37,8 +37,8 @@ stow_status npy_header_bytes(uint64_t *bytes, const void *start, size_t count, c
   uint64_t length = at[8] | (uint64_t)at[9] << 8, prefix = 10;
   if (major > 1) {
     if (count < 12)
-      return stow_fail(STOW_ERR_FORMAT, "%s: the npy file ends inside its header, at byte %zu", name,
-                       count);
+      return stow_fail(STOW_ERR_FORMAT, "%s: the npy file ends inside its header, at byte %zu",
+                       name, count);
     length |= (uint64_t)at[10] << 16 | (uint64_t)at[11] << 24;
     prefix = 12;
   }
