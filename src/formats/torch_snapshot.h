@@ -1,6 +1,6 @@
 /* PyTorch memory snapshot: torch.cuda.memory._snapshot(), pickled, into a recording.
  *
- * torch_snapshot.c turns the pickle's dicts and lists into tables as they stream by;
+ * torch_rows.c and torch_lists.c turn the pickle's dicts and lists into tables as they stream by;
  * torch_finish.c puts the tables in order once the whole is known. */
 #ifndef FORMATS_TORCH_SNAPSHOT_H
 #define FORMATS_TORCH_SNAPSHOT_H
@@ -12,7 +12,7 @@
  * `max_work_bytes`. What is not understood is counted in the recording, not refused. */
 stow_status torch_snapshot_read(recording *r, input *in, uint64_t max_work_bytes);
 
-/* ---- between the two files ---- */
+/* ---- between its files ---- */
 
 /* What a pickle container was worth. Those with a range carry first << 32 | count in `v`. */
 enum torch_tag {
@@ -80,6 +80,13 @@ typedef struct torch_reader {
   torch_frame frames[TORCH_FRAME_CACHE];
 } torch_reader;
 
+/* The pickle machine's sink: what a container is worth, in tags from above. */
+stow_status torch_take_dict(void *reader, pickle_value *value, const pickle_value *pairs,
+                            size_t count);
+stow_status torch_take_list(void *reader, pickle_value *value, const pickle_value *items,
+                            size_t count);
+stow_status torch_take_tuple(void *reader, pickle_value *value, const pickle_value *items,
+                             size_t count);
 stow_status torch_finish(torch_reader *t);
 /* Room for one more element at *element. */
 stow_status torch_table_add(torch_reader *t, torch_table *table, size_t size, void **element);
