@@ -1,8 +1,8 @@
 /* Pickle: the machine. One switch over opcodes; containers go to the sink as they fill.
  *
  * The hot opcodes (memo, marks, small integers, short strings, dict and list filling) are obeyed in
- * the loop; the rest in pickle_cold. Opcodes are those of Python's pickletools, by number. */
-#include "formats/pickle.h"
+ * the loop; the rest in pickle_cold.c. Opcodes are those of Python's pickletools, by number. */
+#include "formats/pickle_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,12 +38,12 @@ const char *pickle_tag_name(uint8_t tag) {
   return tag < sizeof names / sizeof *names && names[tag] != NULL ? names[tag] : "a list or dict";
 }
 
-static stow_status broken(const pickle_machine *m, const char *what) {
+stow_status pickle_broken(const pickle_machine *m, const char *what) {
   return stow_fail(STOW_ERR_FORMAT, "%s: broken pickle at byte %llu: %s", m->in->name,
                    (unsigned long long)m->op_offset, what);
 }
 
-static stow_status cut_short(const pickle_machine *m) {
+stow_status pickle_cut_short(const pickle_machine *m) {
   return stow_fail(STOW_ERR_FORMAT,
                    "%s: the pickle is cut short: it ends at byte %llu, inside what began at byte "
                    "%llu; copy or record it again",
@@ -53,7 +53,7 @@ static stow_status cut_short(const pickle_machine *m) {
 }
 
 /* Adds the place to the words of a lower layer. */
-static stow_status placed(const pickle_machine *m, stow_status status) {
+stow_status pickle_placed(const pickle_machine *m, stow_status status) {
   if (status == STOW_OK) return status;
   return stow_fail(status, "%s: %s (at byte %llu)", m->in->name, stow_status_message(),
                    (unsigned long long)m->op_offset);
@@ -142,15 +142,7 @@ static inline stow_status memo_fetch(pickle_machine *m, pickle_value *to, uint64
 
 /* ---- strings ---- */
 
-static stow_status push(pickle_machine *m, pickle_value value) {
-  if (m->count == m->capacity)
-    STOW_TRY(grow(m, (void **)&m->stack, &m->capacity, sizeof *m->stack));
-  m->stack[m->count++] = value;
-  return STOW_OK;
-}
-
-static stow_status string_value(pickle_machine *m, pickle_value *to, const char *text,
-                                size_t count) {
+stow_status pickle_string(pickle_machine *m, pickle_value *to, const char *text, size_t count) {
   uint32_t number = 0, before = m->strings.count;
   STOW_TRY(intern_add(&m->strings, &number, text, count));
   if (m->strings.count != before) {
@@ -163,67 +155,10 @@ static stow_status string_value(pickle_machine *m, pickle_value *to, const char 
   return STOW_OK;
 }
 
-/* A counted string or bytes whose length was just read; `keep` false: passed over. */
-static stow_status take_text(pickle_machine *m, uint64_t count, bool keep) {
-  if (!keep || count > PICKLE_TEXT_MAX) {
-    stow_status status = input_skip(m->in, count);
-    if (status == STOW_ERR_FORMAT && input_left(m->in) == 0) return cut_short(m);
-    STOW_TRY(status);
-    return push(m, (pickle_value){.tag = PICKLE_OPAQUE});
-  }
-  STOW_TRY(input_fill(m->in, (size_t)count));
-  if (input_left(m->in) < count) return cut_short(m);
-  pickle_value value = {0};
-  STOW_TRY(placed(m, string_value(m, &value, (const char *)m->in->at, (size_t)count)));
-  m->in->at += count;
-  return placed(m, push(m, value));
-}
-
-static uint64_t little(const uint8_t *p, size_t count) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < count; i++) value |= (uint64_t)p[i] << (8 * i);
-  return value;
-}
-
-/* The same for four and two bytes at once: the machines we build for are little-endian. */
-static uint32_t load32(const uint8_t *p) {
-  uint32_t value;
-  memcpy(&value, p, 4);
-  return value;
-}
-
-static uint16_t load16(const uint8_t *p) {
-  uint16_t value;
-  memcpy(&value, p, 2);
-  return value;
-}
-
-/* LONG1 and LONG4: two's complement, as many bytes as it takes. Past 64 bits it is opaque. */
-static stow_status take_long(pickle_machine *m, uint64_t count) {
-  if (count > 9) return take_text(m, count, false);
-  STOW_TRY(input_fill(m->in, (size_t)count));
-  if (input_left(m->in) < count) return cut_short(m);
-  const uint8_t *p = m->in->at;
-  m->in->at += count;
-  pickle_value value = {.tag = PICKLE_INT};
-  if (count == 9) {
-    value.v = little(p, 8);
-    bool negative = p[8] == 0xff && p[7] >= 0x80;
-    if (p[8] == 0)
-      value.tag = value.v > INT64_MAX ? PICKLE_UINT : PICKLE_INT;
-    else if (!negative)
-      value = (pickle_value){.tag = PICKLE_OPAQUE};
-  } else if (count > 0) {
-    unsigned unused = 64 - 8 * (unsigned)count;
-    value.i = (int64_t)(little(p, (size_t)count) << unused) >> unused;
-  }
-  return push(m, value);
-}
-
 /* ---- containers ---- */
 
 /* Hands the items above `first` to the sink as contents of the container below them. */
-static stow_status fill(pickle_machine *m, size_t first, bool dict) {
+stow_status pickle_fill(pickle_machine *m, size_t first, bool dict) {
   if (first == 0 || first > m->count)
     return stow_fail(STOW_ERR_FORMAT, "items without a list or dict to hold them");
   pickle_value *holder = &m->stack[first - 1];
@@ -243,158 +178,32 @@ static stow_status fill(pickle_machine *m, size_t first, bool dict) {
   return holder->aux != 0 ? memo_set(m, holder->aux - 1, holder) : STOW_OK;
 }
 
-/* Replaces the top `count` values by a tuple of them. */
-static stow_status make_tuple(pickle_machine *m, size_t count) {
-  if (count > m->count) return stow_fail(STOW_ERR_FORMAT, "a tuple of more than the stack has");
-  pickle_value value = {.tag = PICKLE_OPAQUE};
-  m->count -= count;
-  STOW_TRY(m->sink->tuple(m->sink->context, &value, m->stack + m->count, count));
-  return push(m, value);
+stow_status pickle_push(pickle_machine *m, pickle_value value) {
+  if (m->count == m->capacity)
+    STOW_TRY(grow(m, (void **)&m->stack, &m->capacity, sizeof *m->stack));
+  m->stack[m->count++] = value;
+  return STOW_OK;
 }
 
-/* LIST, DICT: a container and its contents at once, from the mark. */
-static stow_status make_marked(pickle_machine *m, size_t first, bool dict) {
-  STOW_TRY(push(m, (pickle_value){.tag = PICKLE_NONE})); /* room; then shift the items up */
-  memmove(m->stack + first + 1, m->stack + first, (m->count - 1 - first) * sizeof *m->stack);
-  m->stack[first] = (pickle_value){.tag = dict ? PICKLE_EMPTY_DICT : PICKLE_EMPTY_LIST};
-  return fill(m, first + 1, dict);
-}
-
-/* ---- opcodes ---- */
-
-static const char *refused_name(uint8_t op) {
-  switch (op) {
-  case 'c': return "GLOBAL";
-  case 'R': return "REDUCE";
-  case 'b': return "BUILD";
-  case 'i': return "INST";
-  case 'o': return "OBJ";
-  case 'P': return "PERSID";
-  case 'Q': return "BINPERSID";
-  case 0x81: return "NEWOBJ";
-  case 0x82: return "EXT1";
-  case 0x83: return "EXT2";
-  case 0x84: return "EXT4";
-  case 0x92: return "NEWOBJ_EX";
-  case 0x93: return "STACK_GLOBAL";
-  default: return NULL;
-  }
-}
-
-static stow_status refuse(const pickle_machine *m, uint8_t op) {
-  unsigned long long at = (unsigned long long)m->op_offset;
-  const char *name = refused_name(op);
-  if (name != NULL)
-    return stow_fail(STOW_ERR_FORMAT,
-                     "%s: opcode %s at byte %llu: this pickle would run code when loaded, and no "
-                     "memory snapshot needs that; it was not obeyed. Save the plain dict that "
-                     "torch.cuda.memory._snapshot() gives",
-                     m->in->name, name, at);
-  if (op != 0 && strchr("IFLSVpg", op) != NULL)
-    return stow_fail(
-        STOW_ERR_UNSUPPORTED,
-        "%s: a text pickle (protocol 0), seen at byte %llu; save it with protocol 2 or "
-        "later",
-        m->in->name, at);
-  if (op == 0x97 || op == 0x98)
-    return stow_fail(STOW_ERR_FORMAT, "%s: out-of-band buffers (byte %llu) are not in a snapshot",
-                     m->in->name, at);
-  return stow_fail(STOW_ERR_FORMAT, "%s: no pickle: byte %llu is 0x%02x, which is no opcode",
-                   m->in->name, at, op);
-}
-
-static stow_status pop_mark(pickle_machine *m, size_t *first) {
+stow_status pickle_pop_mark(pickle_machine *m, size_t *first) {
   if (m->mark_count == 0) return stow_fail(STOW_ERR_FORMAT, "an end without a beginning (no mark)");
   *first = m->marks[--m->mark_count];
   return *first <= m->count ? STOW_OK : stow_fail(STOW_ERR_FORMAT, "a mark above the stack");
 }
 
-static stow_status from_mark(pickle_machine *m, uint8_t op) {
-  size_t first = 0;
-  STOW_TRY(pop_mark(m, &first));
-  switch (op) {
-  case 't': return make_tuple(m, m->count - first);
-  case 'l': return make_marked(m, first, false);
-  case 'd': return make_marked(m, first, true);
-  case 0x90: /* ADDITEMS: sets are opaque */ m->count = first; return STOW_OK;
-  case 0x91: /* FROZENSET */ m->count = first; return push(m, (pickle_value){.tag = PICKLE_OPAQUE});
-  default: /* POP_MARK */ m->count = first; return STOW_OK;
-  }
+/* ---- the loop ---- */
+
+/* Little-endian, as the machines we build for are. */
+static uint32_t load32(const uint8_t *p) {
+  uint32_t value;
+  memcpy(&value, p, 4);
+  return value;
 }
 
-/* Counted texts. The opcode is taken; its argument is not. */
-static stow_status cold_text(pickle_machine *m, uint8_t op) {
-  size_t width = op == 'U' || op == 'C' || op == 0x8a || op == 0x8c ? 1 : op >= 0x8d ? 8 : 4;
-  STOW_TRY(input_fill(m->in, width));
-  if (input_left(m->in) < width) return cut_short(m);
-  uint64_t count = little(m->in->at, width);
-  m->in->at += width;
-  switch (op) {
-  case 0x8a: return take_long(m, count);
-  case 0x8b: /* LONG4 */
-  case 'T':  /* BINSTRING */
-    if (count > INT32_MAX) return broken(m, "a negative length");
-    return op == 'T' ? take_text(m, count, true) : take_long(m, count);
-  case 0x8c: /* SHORT_BINUNICODE */
-  case 'X':
-  case 0x8d:
-  case 'U': return take_text(m, count, true);
-  default: return take_text(m, count, false); /* bytes */
-  }
-}
-
-static stow_status cold(pickle_machine *m, uint8_t op) {
-  pickle_value top = m->count > 0 ? m->stack[m->count - 1] : (pickle_value){0};
-  size_t size = op == 0x80 ? 1 : op == 0x95 ? 8 : 0;
-  if (size > 0) { /* PROTO; FRAME, which only tells how far to read ahead */
-    STOW_TRY(input_fill(m->in, size));
-    if (input_left(m->in) < size) return cut_short(m);
-    uint8_t version = m->in->at[0];
-    m->in->at += size;
-    if (op == 0x80 && (version < 2 || version > 5))
-      return stow_fail(STOW_ERR_UNSUPPORTED, "%s: pickle protocol %u; 2 to 5 are read", m->in->name,
-                       version);
-    return STOW_OK;
-  }
-  switch (op) {
-  case 's': return placed(m, fill(m, m->count >= 2 ? m->count - 2 : 0, true));
-  case 'a': return placed(m, fill(m, m->count >= 1 ? m->count - 1 : 0, false));
-  case 0x86: return placed(m, make_tuple(m, 2));
-  case 0x8c:
-  case 'U':
-  case 'T':
-  case 'X':
-  case 0x8d: /* strings */
-  case 'C':
-  case 'B':
-  case 0x8e:
-  case 0x96: /* bytes */
-  case 0x8a:
-  case 0x8b: /* longs */ return cold_text(m, op);
-  case 't':
-  case 'l':
-  case 'd':
-  case '1':
-  case 0x90:
-  case 0x91: return placed(m, from_mark(m, op));
-  case ')': return placed(m, make_tuple(m, 0));
-  case 0x85: return placed(m, make_tuple(m, 1));
-  case 0x87: return placed(m, make_tuple(m, 3));
-  case 0x8f: return placed(m, push(m, (pickle_value){.tag = PICKLE_OPAQUE})); /* EMPTY_SET */
-  case '0':                                                                   /* POP */
-    if (m->mark_count > 0 && m->marks[m->mark_count - 1] == m->count)
-      m->mark_count--;
-    else if (m->count > 0)
-      m->count--;
-    else
-      return broken(m, "nothing on the stack to pop");
-    return STOW_OK;
-  case '2': /* DUP */
-    if (m->count == 0) return broken(m, "nothing on the stack to double");
-    top.flags |= PICKLE_SHARED;
-    return placed(m, push(m, top));
-  default: return refuse(m, op);
-  }
+static uint16_t load16(const uint8_t *p) {
+  uint16_t value;
+  memcpy(&value, p, 2);
+  return value;
 }
 
 static stow_status too_deep(void) {
@@ -404,8 +213,8 @@ static stow_status too_deep(void) {
 
 static stow_status fill_from_mark(pickle_machine *m, bool dict) {
   size_t first = 0;
-  STOW_TRY(pop_mark(m, &first));
-  return fill(m, first, dict);
+  STOW_TRY(pickle_pop_mark(m, &first));
+  return pickle_fill(m, first, dict);
 }
 
 static double read_double(const uint8_t *p) {
@@ -419,8 +228,8 @@ static double read_double(const uint8_t *p) {
 
 static stow_status stop(pickle_machine *m, pickle_value *result) {
   if (m->count != 1 || m->mark_count != 0)
-    return broken(m, m->count == 0 ? "ends with nothing on the stack"
-                                   : "ends with more than one value on the stack");
+    return pickle_broken(m, m->count == 0 ? "ends with nothing on the stack"
+                                          : "ends with more than one value on the stack");
   *result = m->stack[0];
   return STOW_OK;
 }
@@ -445,12 +254,12 @@ static stow_status run(pickle_machine *m, pickle_value *result) {
   stow_status status = STOW_OK;
   for (;;) {
     if (end - p < STEP_BYTES) {
-      if (p > end) return cut_short(m);
+      if (p > end) return pickle_cut_short(m);
       in->at = p;
       STOW_TRY(input_fill(in, STEP_BYTES));
       p = in->at, end = in->end;
       m->op_offset = input_offset(in); /* of these last few, each may be the one that is cut */
-      if (p == end) return cut_short(m);
+      if (p == end) return pickle_cut_short(m);
     }
     if (sp == top) {
       LEAVE();
@@ -512,7 +321,7 @@ static stow_status run(pickle_machine *m, pickle_value *result) {
     case 0x89: *sp++ = (pickle_value){.tag = PICKLE_BOOL}, p++; continue;
     case 0x8c: /* SHORT_BINUNICODE */
       if (end - p < 2 + p[1]) break;
-      status = string_value(m, sp, (const char *)p + 2, p[1]);
+      status = pickle_string(m, sp, (const char *)p + 2, p[1]);
       if (status != STOW_OK) break;
       sp++, p += 2 + p[1];
       continue;
@@ -529,12 +338,12 @@ static stow_status run(pickle_machine *m, pickle_value *result) {
     LEAVE();
     if (p[0] == '.') return stop(m, result);
     in->at++;
-    STOW_TRY(cold(m, p[0]));
+    STOW_TRY(pickle_cold(m, p[0]));
     ENTER();
   }
   LEAVE();
   /* What was obeyed with an argument that is not there is no fault of its own. */
-  return end - p < 1 + argument_size(p[0]) ? cut_short(m) : placed(m, status);
+  return end - p < 1 + argument_size(p[0]) ? pickle_cut_short(m) : pickle_placed(m, status);
 }
 
 stow_status pickle_run(pickle_machine *m, input *in, const pickle_sink *sink,
