@@ -1,6 +1,6 @@
 /* Shim log: for finding out what the shim did in a process. Off unless STOWAGE_SHIM_LOG names a
- * file; each line is one write to a file opened for appending, so that processes do not cut into
- * each other's. */
+ * file; each line has the process and the milliseconds of the clock, and is one write to a file opened
+ * for appending, so that processes do not cut into each other's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "shim/shim.h"
 
 enum { UNKNOWN = 0, OFF = -1 };
@@ -32,7 +33,7 @@ void shim_log(const char *format, ...) {
   if (state == UNKNOWN) state = log_open();
   if (state != OFF) {
     char line[512];
-    int at = snprintf(line, sizeof line, "%d ", (int)getpid());
+    int at = snprintf(line, sizeof line, "%d %.3f ", (int)getpid(), (double)clock_ns() / 1e6);
     va_list args;
     va_start(args, format);
     int more = vsnprintf(line + at, sizeof line - 1 - (size_t)at, format, args);

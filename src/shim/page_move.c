@@ -141,6 +141,7 @@ static cu_result exchange(transfer *move) {
  * ahead of the exchanges, which take about as long on the host's side. */
 static size_t move_all(transfer *moves, size_t count) {
   size_t sent = 0, moved = 0;
+  uint64_t asked = clock_ns();
   bool closed = quiet_device(moves[0].token->class->device), good = closed;
   bool out = moves[0].to->tier == TIER_HOST;
   uint64_t start = clock_ns();
@@ -157,8 +158,9 @@ static size_t move_all(transfer *moves, size_t count) {
     page_free_put(moves[i].to);
   }
   if (closed) gate_open();
-  shim_log("moved %zu pages to %s in %llu us", moved, out ? "the host" : "vram",
-           (unsigned long long)((clock_ns() - start) / 1000));
+  shim_log("moved %zu pages to %s in %llu us, after %llu us of waiting for the device", moved,
+           out ? "the host" : "vram", (unsigned long long)((clock_ns() - start) / 1000),
+           (unsigned long long)((start - asked) / 1000));
   return moved;
 }
 
