@@ -69,13 +69,18 @@ static bool read_error(buffer *text, const char *path) {
 
 /* ---- the roads ---- */
 
+static bool open_ledger(ledger *l, const char *folder) {
+  char path[PATH_MAX];
+  return snprintf(path, sizeof path, "%s/ledger", folder) < (int)sizeof path &&
+         ledger_open(l, path) == STOW_OK;
+}
+
 /* A snapshot does not know of the run's limit: the ledger does. */
 static stow_status add_limit(recording *r, const char *folder) {
-  char path[PATH_MAX], text[32];
+  char text[32];
   ledger l = {0};
   stow_status status = STOW_OK;
-  snprintf(path, sizeof path, "%s/ledger", folder);
-  if (recording_fact(r, "limit_bytes") != NULL || ledger_open(&l, path) != STOW_OK) return STOW_OK;
+  if (recording_fact(r, "limit_bytes") != NULL || !open_ledger(&l, folder)) return STOW_OK;
   uint64_t limit = ledger_limit(&l, 0);
   snprintf(text, sizeof text, "%" PRIu64, limit);
   if (limit != LEDGER_UNLIMITED) status = recording_add_fact(r, "limit_bytes", text);
@@ -171,8 +176,7 @@ static void say_none(run_story *s, const char *folder) {
                   command, end.code);
   if (snprintf(path, sizeof path, "%s/watch", folder) < (int)sizeof path && access(path, F_OK) != 0)
     buffer_text(&x->notes, "host memory was not watched: stowage run --ram-limit auto does\n");
-  snprintf(path, sizeof path, "%s/ledger", folder);
-  if (ledger_open(&l, path) != STOW_OK) return;
+  if (!open_ledger(&l, folder)) return;
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
     uint64_t peak = atomic_load(&l.header->peak_vram_bytes[i]);
     if (peak > 0)
@@ -181,17 +185,23 @@ static void say_none(run_story *s, const char *folder) {
   ledger_close(&l);
 }
 
-stow_status run_story_read(run_story *s, const char *folder) {
+static bool is_run(const char *folder) {
   static const char *const MARKS[] = {"ledger", "end", "watch"};
+  bool here = false;
+  for (size_t i = 0; i < sizeof MARKS / sizeof MARKS[0]; i++) {
+    char path[PATH_MAX];
+    here = here || (snprintf(path, sizeof path, "%s/%s", folder, MARKS[i]) < (int)sizeof path &&
+                    access(path, F_OK) == 0);
+  }
+  return here;
+}
+
+static stow_status read_one(run_story *s, const char *folder) {
   *s = (run_story){.error = BUFFER_INIT};
   recording_init(&s->record, RECORDING_BYTES);
+  if (!is_run(folder))
+    return stow_fail(STOW_ERR_NOT_FOUND, "%s: no run of stowage run is there", folder);
   char path[PATH_MAX];
-  struct stat info;
-  bool here = false;
-  for (size_t i = 0; i < sizeof MARKS / sizeof MARKS[0]; i++)
-    here = here || (snprintf(path, sizeof path, "%s/%s", folder, MARKS[i]) < (int)sizeof path &&
-                    stat(path, &info) == 0);
-  if (!here) return stow_fail(STOW_ERR_NOT_FOUND, "%s: no run of stowage run is there", folder);
   if (host_record_read(&s->host, folder) == STOW_OK && s->host.ended[0] != '\0' &&
       s->host.peak_bytes >= s->host.limit_bytes / 10 * 8) {
     s->out_of_memory = true;
@@ -219,6 +229,15 @@ stow_status run_story_read(run_story *s, const char *folder) {
     say_none(s, folder);
   else if (run_folder_end(folder, &end) && end.code == 0 && end.signal_number == 0)
     buffer_text(&s->says.notes, "the run went on after that and ended well\n");
+  return STOW_OK;
+}
+
+stow_status run_story_read(run_story *s, const char *folder) {
+  char path[PATH_MAX], rank[32];
+  bool shared = snprintf(path, sizeof path, "%s", folder) < (int)sizeof path && !is_run(path) &&
+                run_folder_rank(path, rank);
+  STOW_TRY(read_one(s, shared ? path : folder));
+  if (shared) buffer_printf(&s->says.notes, "of the ranks of this run, rank %s\n", rank);
   return STOW_OK;
 }
 

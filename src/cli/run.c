@@ -91,15 +91,18 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
   if (status == STOW_OK) status = verb_number(call, "threads", 1, 65536, &threads);
   if (status == STOW_OK) status = run_environment_stacks(verb_value(call, "stacks"));
   if (status != STOW_OK) return verb_fail(call, status);
+  const char *record = verb_value(call, "record");
+  if (record != NULL && run_record_check(record) != STOW_OK) return fail(PROGRAM_NOT_RUN);
+  if (verb_value(call, "spill-stop") != NULL && limits->spill_bytes == 0)
+    note("--spill-stop: nothing is spilled without --spill, so nothing will be stopped");
   if (threads > 0 && run_environment_threads(threads) != STOW_OK) return fail(PROGRAM_NOT_RUN);
   /* Without a driver the shim could only pretend that there is one. */
   if (run_shim_driver()[0] == '\0') {
     if (limits->vram_from != NULL || limits->spill_bytes > 0)
       note("no CUDA driver here: the limits have nothing to hold");
-    if (verb_value(call, "record") != NULL) note("no CUDA driver here: nothing will be recorded");
+    if (record != NULL) note("no CUDA driver here: nothing will be recorded");
     return 0;
   }
-  const char *record = verb_value(call, "record");
   if (put_beneath(p, limits, record != NULL) != STOW_OK ||
       open_run(l, limits, folder, record, verb_flag(call, "fast-malloc")) != STOW_OK)
     return fail(PROGRAM_NOT_RUN);
@@ -191,6 +194,9 @@ static int run(verb_call *call) {
     if (call->operand_count > 0) return verb_usage(call, "--environment starts no command");
     return print_environment(call);
   }
+  /* A line is written at once: other ranks and the command write there too. */
+  static char line[1024];
+  setvbuf(stderr, line, _IOLBF, sizeof line);
   if (call->operand_count == 0)
     return verb_usage(call, "needs COMMAND [WORDS…]; for example: stowage run -- python train.py");
   int code = program_find(&p, call->operands[0]);

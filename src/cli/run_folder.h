@@ -1,6 +1,7 @@
 /* Run folder: where the files of one run are, $XDG_STATE_HOME/stowage/runs/DATE-TIME-PID (or under
- * ~/.local/state), with `last` beside them a link to the newest. Used by `stowage run` and
- * `stowage explain --last`. */
+ * ~/.local/state), with `last` beside them a link to the newest. Where a launcher started several
+ * ranks, each with its own `stowage run`, they share one, with a folder rankN for each. Used by
+ * `stowage run` and `stowage explain --last`. */
 #ifndef CLI_RUN_FOLDER_H
 #define CLI_RUN_FOLDER_H
 
@@ -14,6 +15,10 @@ stow_status run_folder_make(char path[PATH_MAX]);
 
 /* The folder of the newest run. STOW_ERR_NOT_FOUND: there was none. */
 stow_status run_folder_last(char path[PATH_MAX]);
+
+/* Of a folder that ranks share: the folder of the one that failed first, or of the lowest; `rank`
+ * is its number. False, and nothing changed: it is no such folder. */
+bool run_folder_rank(char path[PATH_MAX], char rank[32]);
 
 /* How a run ended, kept in its folder. */
 typedef struct run_end {

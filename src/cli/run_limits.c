@@ -13,10 +13,8 @@
 #include "base/status.h"
 #include "watch/nvml.h"
 
-/* One limit of a list; `seen` has a bit for each device that had one, and one for the limit of all.
- */
-static stow_status parse_part(uint64_t vram_bytes[LEDGER_DEVICES_MAX], uint32_t *seen,
-                              const char *part) {
+/* One limit of a list; `named` gets a bit for its device, or one for the limit of all. */
+static stow_status parse_part(run_limits *limits, const char *part) {
   const char *size = strchr(part, '=');
   unsigned long index = LEDGER_DEVICES_MAX;
   if (size != NULL) {
@@ -31,18 +29,19 @@ static stow_status parse_part(uint64_t vram_bytes[LEDGER_DEVICES_MAX], uint32_t 
   STOW_TRY(stow_size_parse(&bytes, size != NULL ? size + 1 : part));
   if (bytes == 0)
     return stow_fail(STOW_ERR_INVALID, "\"%.40s\": a limit of nothing lets nothing run", part);
-  if ((*seen >> index & 1) != 0)
+  if ((limits->named >> index & 1) != 0)
     return stow_fail(STOW_ERR_INVALID, "\"%.40s\": a second limit for the same; give one", part);
-  *seen |= 1u << index;
+  limits->named |= 1u << index;
   if (size != NULL)
-    vram_bytes[index] = bytes;
+    limits->vram_bytes[index] = bytes;
   else
-    for (int i = 0; i < LEDGER_DEVICES_MAX; i++) vram_bytes[i] = bytes;
+    for (int i = 0; i < LEDGER_DEVICES_MAX; i++) limits->vram_bytes[i] = bytes;
   return STOW_OK;
 }
 
-stow_status run_limits_parse(uint64_t vram_bytes[LEDGER_DEVICES_MAX], const char *text) {
-  uint32_t seen = 0;
+/* "8G" for every device, "0=8G,1=4G" for these; STOW_ERR_INVALID says which part is wrong. */
+static stow_status parse(run_limits *limits, const char *text) {
+  limits->named = 0;
   _Static_assert(LEDGER_DEVICES_MAX < 32, "a bit for each device and one for all");
   for (;;) {
     char part[64];
@@ -51,7 +50,7 @@ stow_status run_limits_parse(uint64_t vram_bytes[LEDGER_DEVICES_MAX], const char
       return stow_fail(STOW_ERR_INVALID, "\"%.40s…\" is no size such as 8G or 0=8G", text);
     memcpy(part, text, length);
     part[length] = '\0';
-    STOW_TRY(parse_part(vram_bytes, &seen, part));
+    STOW_TRY(parse_part(limits, part));
     if (text[length] == '\0') return STOW_OK;
     text += length + 1;
   }
@@ -59,7 +58,7 @@ stow_status run_limits_parse(uint64_t vram_bytes[LEDGER_DEVICES_MAX], const char
 
 /* Sets the source, and names it in the message of a failure. */
 static stow_status parse_from(run_limits *limits, const char *text, const char *source) {
-  stow_status status = run_limits_parse(limits->vram_bytes, text);
+  stow_status status = parse(limits, text);
   if (status != STOW_OK) return stow_fail(status, "%s: %s", source, stow_status_message());
   limits->vram_from = source;
   return STOW_OK;
@@ -177,6 +176,11 @@ void run_limits_look(const run_limits *limits, ledger *l) {
   if ((limits->vram_from != NULL || limits->spill_bytes > 0) && nvml_open(&n) == STOW_OK) {
     for (unsigned i = 0; i < LEDGER_DEVICES_MAX && (int)i < nvml_count(n); i++)
       look_at_card(limits, l, n, i);
+    for (int i = nvml_count(n); i < LEDGER_DEVICES_MAX; i++)
+      if (limits->named >> i & 1)
+        fprintf(stderr,
+                "stowage run: %s: there is no device %d here, so its limit changes nothing\n",
+                limits->vram_from, i);
     nvml_close(n);
   }
   atomic_store(&l->header->cards_known, 1);

@@ -12,12 +12,10 @@
 typedef struct run_limits {
   uint64_t vram_bytes[LEDGER_DEVICES_MAX]; /* LEDGER_UNLIMITED: none */
   const char *vram_from;                   /* the option or variable they come from; NULL: none */
+  uint32_t named;                          /* a bit for each device that was named */
   uint64_t spill_bytes;                    /* 0: no spill */
   bool spill_auto;
 } run_limits;
-
-/* "8G" for every device, "0=8G,1=4G" for these; STOW_ERR_INVALID says which part is wrong. */
-stow_status run_limits_parse(uint64_t vram_bytes[LEDGER_DEVICES_MAX], const char *text);
 
 /* From the options, else from CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, NVIDIA_GPU_MEMORY_LIMIT,
  * CUDA_DEVICE_MEMORY_LIMIT and CUDA_DEVICE_MEMORY_LIMIT_i. */
@@ -27,8 +25,8 @@ stow_status run_limits_read(run_limits *limits, const verb_call *call);
 void run_limits_apply(const run_limits *limits, ledger *l);
 
 /* Asks NVML what others hold of the cards, for the ledger, and says where a limit is larger than
- * its card. Takes as long as NVML takes to start, so `stowage run` does it while the command
- * starts. */
+ * its card, or its card is not there. Takes as long as NVML takes to start, so `stowage run` does
+ * it while the command starts. */
 void run_limits_look(const run_limits *limits, ledger *l);
 
 /* The same on a thread of its own. run_limits_looked waits for it, if the command ever joined the

@@ -2,12 +2,14 @@
 #include "cli/run_record.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/rank.h"
 #include "base/status.h"
 #include "formats/recording_file.h"
 #include "trace/ring_read.h"
@@ -27,10 +29,30 @@ static void target(char to[PATH_MAX], const char *folder, const char *path, cons
   if (path != NULL && stem > 5 && strcmp(path + stem - 5, ".stow") == 0) stem -= 5;
   if (path == NULL)
     snprintf(to, PATH_MAX, "%s/%s.stow", folder, name);
+  else if (first && rank_of_many() && rank_text()[0] != '\0')
+    /* The other ranks were given the same name. */
+    snprintf(to, PATH_MAX, "%.*s-rank%s.stow", (int)stem, path, rank_text());
   else if (first)
     snprintf(to, PATH_MAX, "%s", path);
   else
     snprintf(to, PATH_MAX, "%.*s-%s.stow", (int)stem, path, name);
+}
+
+stow_status run_record_check(const char *path) {
+  char folder[PATH_MAX];
+  struct stat info;
+  const char *slash = strrchr(path, '/');
+  int length = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
+  if (snprintf(folder, sizeof folder, "%.*s", length, slash == NULL ? "." : path) >= PATH_MAX)
+    return stow_fail(STOW_ERR_INVALID, "--record: the path is too long");
+  if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
+    return stow_fail(STOW_ERR_IO, "--record %.200s: there is no folder %.200s: make it first", path,
+                     folder);
+  if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+    return stow_fail(STOW_ERR_IO, "--record %.200s: that is a folder; name a file in it", path);
+  if (access(folder, W_OK | X_OK) != 0)
+    return stow_fail(STOW_ERR_IO, "--record %.200s: cannot be written: %s", path, strerror(errno));
+  return STOW_OK;
 }
 
 stow_status run_record_read(recording *r, const char *folder, const char *name) {

@@ -10,6 +10,9 @@
 
 #include "formats/recording.h"
 
+/* Can a record be written to `path` when the command has ended? Asked before it is started. */
+stow_status run_record_check(const char *path);
+
 /* Gathers what the processes recorded in `folder`. With `path` each trace becomes a file: that of
  * the command itself (or the only one) `path`, the others `path` with their name before the ending.
  * Without it, only where the command failed, traces stay in the folder as .stow files. A trace cut

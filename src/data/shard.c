@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "base/rank.h"
+
 static stow_status read_number(uint32_t *number, const char *name, const char *text) {
   char *end;
   errno = 0;
@@ -19,34 +21,17 @@ static stow_status read_number(uint32_t *number, const char *name, const char *t
   return STOW_OK;
 }
 
-/* The script that sbatch starts sees the job's task count but is one process: only srun makes
- * tasks, and says so with a step. */
-static bool inside_batch_script(void) {
-  return getenv("SLURM_JOB_ID") != NULL && getenv("SLURM_STEP_ID") == NULL &&
-         getenv("SLURM_STEPID") == NULL;
-}
-
 stow_status shard_find(shard *s) {
-  static const struct {
-    const char *rank, *world;
-  } known[] = {{"RANK", "WORLD_SIZE"},
-               {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-               {"PMI_RANK", "PMI_SIZE"},
-               {"SLURM_PROCID", "SLURM_NTASKS"}};
-  enum { SLURM = 3 }; /* last: under mpirun its numbers are those of MPI's helpers, one a node */
+  const rank_names *names = rank_find(true);
   *s = (shard){0, 1};
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-    const char *rank = getenv(known[i].rank), *world = getenv(known[i].world);
-    if (rank == NULL || world == NULL || (i == SLURM && inside_batch_script())) continue;
-    STOW_TRY(read_number(&s->rank, known[i].rank, rank));
-    STOW_TRY(read_number(&s->world, known[i].world, world));
-    if (s->rank < s->world) return STOW_OK;
-    return stow_fail(STOW_ERR_INVALID,
-                     "%s=%u and %s=%u in the environment: ranks count from 0 to one less than the "
-                     "world; or give rank and world",
-                     known[i].rank, s->rank, known[i].world, s->world);
-  }
-  return STOW_OK;
+  if (names == NULL) return STOW_OK;
+  STOW_TRY(read_number(&s->rank, names->rank, getenv(names->rank)));
+  STOW_TRY(read_number(&s->world, names->world, getenv(names->world)));
+  if (s->rank < s->world) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s=%u and %s=%u in the environment: ranks count from 0 to one less than the "
+                   "world; or give rank and world",
+                   names->rank, s->rank, names->world, s->world);
 }
 
 stow_status shard_check(const shard *s) {

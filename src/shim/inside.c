@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 
+#include "base/rank.h"
 #include "shim/python.h"
 #include "shim/python_stack.h"
 #include "shim/record.h"
@@ -58,6 +59,6 @@ void inside_schedule(void) {
   if (python_script_done(&script)) return;
   uint32_t turn = atomic_fetch_add_explicit(&asked, 1, memory_order_relaxed);
   if ((turn & (turn - 1)) != 0) return;
-  if (turn == 0) script.word = record_rank();
+  if (turn == 0) script.word = rank_text();
   python_script_schedule(&script);
 }

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/lock.h"
+#include "base/rank.h"
 #include "memory/heap.h"
 #include "shim/card.h"
 #include "shim/spill.h"
@@ -61,17 +62,6 @@ static _Atomic bool passing;
 
 /* ---- whether ---- */
 
-/* One of several processes of a job: such share memory with each other. */
-static bool one_of_many(void) {
-  static const char *const NAMES[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS",
-                                      "PMI_SIZE"};
-  for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
-    const char *text = secure_getenv(NAMES[i]);
-    if (text != NULL && strtol(text, NULL, 10) > 1) return true;
-  }
-  return false;
-}
-
 static bool fast(void) {
   enum { UNKNOWN, OFF, ON };
   static _Atomic int said;
@@ -80,7 +70,7 @@ static bool fast(void) {
     const char *text = secure_getenv("STOWAGE_FAST_MALLOC");
     now = text != NULL && text[0] == '1' ? ON : OFF;
     atomic_store(&said, now);
-    if (one_of_many()) plain_pass("several processes of one job");
+    if (rank_of_many()) plain_pass("several processes of one job");
   }
   return now == ON;
 }

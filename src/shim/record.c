@@ -13,6 +13,7 @@
 #include <stowage/version.h>
 
 #include "base/lock.h"
+#include "base/rank.h"
 #include "shim/inside.h"
 #include "shim/python_stack.h"
 #include "shim/shim.h"
@@ -69,17 +70,6 @@ static bool find_recorder(void) {
 #undef FIND
 }
 
-const char *record_rank(void) {
-  static const char *const NAMES[] = {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
-  for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
-    const char *text = secure_getenv(NAMES[i]);
-    if (text != NULL && text[0] != '\0' && strlen(text) < 12 &&
-        strspn(text, "0123456789") == strlen(text))
-      return text;
-  }
-  return "";
-}
-
 static void add_facts(void) {
   char text[256] = "";
   FILE *file = fopen("/proc/self/cmdline", "re");
@@ -91,7 +81,7 @@ static void add_facts(void) {
     fclose(file);
     trace_fact(trace, "command", text);
   }
-  if (record_rank()[0] != '\0') trace_fact(trace, "rank", record_rank());
+  if (rank_text()[0] != '\0') trace_fact(trace, "rank", rank_text());
   size_t total = 0;
   char name[128] = "";
   cu_result (*get_total)(size_t *, cu_device) =
@@ -113,7 +103,7 @@ static void add_facts(void) {
 
 static bool open_trace(const char *folder) {
   char ring[PATH_MAX], file[PATH_MAX], name[48];
-  const char *number = record_rank(), *recorded = secure_getenv("STOWAGE_RECORD");
+  const char *number = rank_text(), *recorded = secure_getenv("STOWAGE_RECORD");
   snprintf(name, sizeof name, "%s%s%s%d", number[0] != '\0' ? "rank" : "", number,
            number[0] != '\0' ? "-" : "", (int)getpid());
   if (snprintf(ring, sizeof ring, "%s/%s.ring", folder, name) >= (int)sizeof ring ||

@@ -28,7 +28,4 @@ void record_given(uint64_t addr, uint64_t bytes, const void *stream, unsigned de
 void record_mark(const char *name, bool begins);
 void record_fact(const char *key, const char *value);
 
-/* The number of this process in a job of many, as its launcher told it; "" if it is alone. */
-const char *record_rank(void);
-
 #endif

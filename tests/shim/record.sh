@@ -29,6 +29,29 @@ if [ "$files" = 3 ] && facts "$folder/many.stow" | grep_all 3145728; then ok eac
 RANK=3 beneath --record "$folder/job.stow" -- bash -c "'$holder' alloc:1048576; '$holder' alloc:2097152" > /dev/null 2>&1
 if ls "$folder"/job-rank3-*.stow > /dev/null 2>&1; then ok ranks_are_in_the_name; else ls "$folder"; fail ranks_are_in_the_name; fi
 
+# Ranks that a launcher started (here this script), each with its own `stowage run`: one folder, a file each; what is explained
+# is the one that failed first.
+runs=$XDG_STATE_HOME/stowage/runs
+before=$(ls "$runs" | wc -l)
+for rank in 0 1 2; do
+  RANK=$rank WORLD_SIZE=3 beneath --record "$folder/team.stow" --vram-limit 10M -- bash -c "'$holder' alloc:$M; [ $rank != 1 ] || '$holder' alloc:$((60 * M)); exit $((rank > 0))" > /dev/null 2>&1
+done
+# The first process of each has the name that was asked for, and its rank.
+files=$(cd "$folder" && ls team*.stow | grep -c '^team-rank[012]\.stow$\|^team-rank1-rank1-[0-9]*\.stow$\|^team-rank1-[0-9]*\.stow$')
+if [ "$files" = 4 ] && [ ! -e "$folder/team.stow" ]; then ok ranks_do_not_write_over_each_other; else ls "$folder"; fail "ranks_do_not_write_over_each_other: $files"; fi
+if [ "$(ls "$runs" | wc -l)" = $((before + 1)) ] && [ "$(ls "$runs/last" | tr '\n' ' ')" = "rank0 rank1 rank2 " ]; then ok ranks_have_one_folder; else ls -R "$runs"; fail ranks_have_one_folder; fi
+if "$stowage" explain --last | grep_all 'of the ranks of this run, rank 1'; then ok the_rank_that_failed_first_is_explained; else "$stowage" explain --last; fail the_rank_that_failed_first_is_explained; fi
+RANK=0 WORLD_SIZE=3 beneath -- true > /dev/null 2>&1
+if [ "$(ls "$runs/last" | tr '\n' ' ')" = "rank0 " ]; then ok the_next_command_of_a_rank_has_the_next_folder; else ls -R "$runs"; fail the_next_command_of_a_rank_has_the_next_folder; fi
+SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=4 OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=3 beneath --record "$folder/both.stow" -- "$holder" alloc:$M > /dev/null 2>&1
+if [ -e "$folder/both-rank2.stow" ]; then ok under_mpirun_in_a_slurm_job_the_rank_is_mpis; else ls "$folder"; fail under_mpirun_in_a_slurm_job_the_rank_is_mpis; fi
+
+# Where a file cannot be written is said before the command runs, not after.
+for path in "$folder/nowhere/a.stow" "$folder"; do
+  beneath --record "$path" -- touch "$folder/ran" 2> "$folder/err"; code=$?
+  if [ $code = 125 ] && [ ! -e "$folder/ran" ] && grep -q -- '--record .*: \(there is no folder\|that is a folder\)' "$folder/err"; then ok "a_place_that_cannot_be_written_is_said_first: $(basename "$path")"; else cat "$folder/err"; fail "a_place_that_cannot_be_written_is_said_first: code $code"; fi
+done
+
 # A failed command leaves its last events in the folder of the run, one that worked leaves none.
 beneath --vram-limit 10M -- sh -c "'$holder' alloc:$((60 * M)); exit 1" > /dev/null 2>&1
 if ls "$XDG_STATE_HOME"/stowage/runs/last/*.stow > /dev/null 2>&1; then ok a_failed_command_leaves_its_last_events; else ls "$XDG_STATE_HOME"/stowage/runs/last/; fail a_failed_command_leaves_its_last_events; fi
