@@ -97,16 +97,19 @@ static stow_status boundaries_from_marks(iterations *all, boundaries *b, const t
     all->name_id = groups[best].name_id;
     all->first_is_setup = !at_end;
     all->last_is_partial = true;
+    uint32_t closed = 0; /* where the last round came to its own end; 0: it did not */
     for (uint32_t tick = 0; tick < t->tick_count && status == STOW_OK; tick++) {
       const event *e = timeline_event(t, tick);
-      if (e->kind != kind) continue;
+      if (e->kind != EVENT_MARK_BEGIN && e->kind != EVENT_MARK_END) continue;
       char stem[256];
       uint32_t number;
       const char *name = recording_text(t->source, timeline_origin(t, e)->tag_id);
       size_t length = mark_stem(stem, sizeof stem, name);
-      if (intern_find(&stems, &number, stem, length) && number == best)
-        status = boundary_add(b, at_end ? tick + 1 : tick);
+      if (!intern_find(&stems, &number, stem, length) || number != best) continue;
+      closed = e->kind == EVENT_MARK_END ? tick + 1 : 0;
+      if (e->kind == kind) status = boundary_add(b, at_end ? tick + 1 : tick);
     }
+    if (status == STOW_OK && closed > 0) status = boundary_add(b, closed);
   }
   intern_free(&stems);
   free(groups);

@@ -31,6 +31,16 @@ def step(rows):
 def graph_kept():
     total = 0
     while True:
+        loss = model(torch.randn(4096, 2048, device="cuda")).square().mean()
+        loss.backward(retain_graph=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        total = total + loss
+
+
+def graph_unused():
+    total = 0
+    while True:
         total = total + model(torch.randn(4096, 2048, device="cuda")).square().mean()
 
 

@@ -174,6 +174,30 @@ TEST(iterations_come_from_marks_and_say_what_stays)
   recording_free(&made);
 }
 
+TEST(a_round_that_came_to_its_end_counts_and_one_that_did_not_does_not)
+{
+  for (int closed = 0; closed < 2; closed++) {
+    begin();
+    add(EVENT_ALLOC, 0x9000, 500); /* before the loop */
+    for (uint64_t i = 0; i < 5; i++) {
+      char name[16];
+      snprintf(name, sizeof name, "step %u", (unsigned)i);
+      mark(EVENT_MARK_BEGIN, name);
+      add(EVENT_ALLOC, 0x100000 + i * 0x1000, 64);
+      if (i < 4 || closed) mark(EVENT_MARK_END, name);
+    }
+    if (closed) add(EVENT_FREE, 0x9000, 500); /* after it */
+    report r = built();
+    CHECK_U64(r.rounds.count - r.rounds.first_is_setup - r.rounds.last_is_partial, closed ? 5 : 4);
+    CHECK(r.rounds.first_is_setup);
+    CHECK(r.rounds.last_is_partial);
+    if (closed) CHECK_U64(r.rounds.list[5].end_bytes, 500 + 5 * 64);
+    CHECK(iterations_growth(&r.rounds) == 64);
+    report_free(&r);
+    recording_free(&made);
+  }
+}
+
 TEST(iterations_are_guessed_from_what_comes_back_once_a_round)
 {
   begin();
