@@ -71,10 +71,13 @@ void cause_head(cause *c, const char *format, ...) {
   va_end(arguments);
 }
 
-static int by_confidence(const void *a, const void *b) {
-  const cause *x = a, *y = b;
-  if (x->confidence != y->confidence) return x->confidence < y->confidence ? 1 : -1;
-  return x->id < y->id ? -1 : x->id > y->id;
+void findings_rank(findings *f) {
+  for (uint32_t i = 1; i < f->count; i++)
+    for (uint32_t j = i; j > 0 && f->list[j].confidence > f->list[j - 1].confidence; j--) {
+      cause swap = f->list[j];
+      f->list[j] = f->list[j - 1];
+      f->list[j - 1] = swap;
+    }
 }
 
 static void lower_general(cause *all, const findings *f) {
@@ -208,7 +211,7 @@ stow_status causes_find(findings *f, const evidence *e) {
     if (f->list[i].id != CAUSE_LIMIT && f->list[i].confidence > best) best = f->list[i].confidence;
   if (best < BELIEVED && f->list[CAUSE_LIMIT].confidence < BELIEVED)
     say_unknown(&f->list[CAUSE_UNKNOWN], e);
-  qsort(f->list, f->count, sizeof *f->list, by_confidence);
+  findings_rank(f);
   for (uint32_t i = 1; i < f->count && f->list[0].confidence >= BESIDE_FIRST; i++)
     if (f->list[i].confidence > BESIDE_FIRST) f->list[i].confidence = BESIDE_FIRST;
   while (f->count > 0 && f->list[f->count - 1].confidence < SHOWN_LEAST) {

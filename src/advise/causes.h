@@ -95,6 +95,8 @@ typedef struct findings {
 } findings;
 
 stow_status causes_find(findings *f, const evidence *e);
+/* The surest first; alike ones stay in the order they were found in. */
+void findings_rank(findings *f);
 void findings_free(findings *f);
 
 /* Lines of evidence, and the sentence. */

@@ -261,15 +261,6 @@ static void tell_host(explanation *x) {
   add_fix(x, BATCHES, "a loop over the parts", MESSAGE_UNKNOWN);
 }
 
-static void rank(findings *f) {
-  for (uint32_t i = 1; i < f->count; i++)
-    for (uint32_t j = i; j > 0 && f->list[j].confidence > f->list[j - 1].confidence; j--) {
-      cause swap = f->list[j];
-      f->list[j] = f->list[j - 1];
-      f->list[j - 1] = swap;
-    }
-}
-
 void explain_told(explanation *x) {
   const message *m = &x->evidence.told;
   fill_numbers(x);
@@ -286,7 +277,7 @@ void explain_told(explanation *x) {
     tell_holes(x);
     tell_others(x);
     tell_spike(x);
-    rank(&x->findings);
+    findings_rank(&x->findings);
     if (x->findings.count == 0 || x->findings.list[0].confidence < 0.3) {
       cause *c = add_cause(x, CAUSE_UNKNOWN, 0.3);
       if (known(m->asked_bytes) && known(m->live_bytes))
@@ -299,7 +290,7 @@ void explain_told(explanation *x) {
         cause_head(c, "%s ran out of memory; a text alone does not say what holds it",
                    message_kind_name(m->kind));
       say_program(c, m);
-      rank(&x->findings);
+      findings_rank(&x->findings);
     }
     if (m->kind == MESSAGE_TORCH && !m->no_history)
       buffer_text(

@@ -6,10 +6,11 @@
  */
 #include "advise/host.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "advise/host_line.h"
 
 /* Parts of all that is held, from which on something can be called the reason. */
 #define MOST   0.5
@@ -50,83 +51,6 @@ static void add_fix(host_case *c, uint64_t saves_bytes, const char *change, cons
   snprintf(f->change, sizeof f->change, "%s", change);
   snprintf(f->cost, sizeof f->cost, "%s", cost);
 }
-
-/* ---- lines ---- */
-
-static bool is_library(const char *file) {
-  return file[0] == '<' || strstr(file, "/site-packages/") != NULL ||
-         strstr(file, "/dist-packages/") != NULL || strstr(file, "/lib/python") != NULL;
-}
-
-/* The program's own innermost line. */
-static void find_place(host_case *c) {
-  const host_record *r = c->r;
-  for (size_t i = 0; i < r->frame_count && c->place[0] == '\0'; i++)
-    if (!is_library(r->frames[i].file))
-      snprintf(c->place, sizeof c->place, "%s:%u in %s", r->frames[i].file, r->frames[i].line,
-               r->frames[i].name);
-}
-
-/* Does a line of the program call `name`? Whole words only. */
-static bool calls(const char *source, const char *name) {
-  size_t length = strlen(name);
-  for (const char *at = source; (at = strstr(at, name)) != NULL; at += length)
-    if (at[length] == '(' && (at == source || strchr(" .=(,[{", at[-1]) != NULL)) return true;
-  return false;
-}
-
-/* Is the main thread inside a function of one of these names, called by the program's own line? It
- * may be one of C, which has no frame: then the line itself tells. */
-static const char *inside_of(const host_record *r, const char *const *names,
-                             const char *const *called) {
-  for (size_t i = 0; i < r->frame_count; i++) {
-    bool library = is_library(r->frames[i].file);
-    const char *const *list = library ? names : called;
-    for (size_t n = 0; list[n] != NULL; n++)
-      if (library ? strcmp(r->frames[i].name, list[n]) == 0 : calls(r->frames[i].source, list[n]))
-        return list[n];
-    if (!library) break;
-  }
-  return NULL;
-}
-
-/* Not the append of a list, which copies nothing large. */
-static const char *const COPYING_CALLED[] = {"np.append", "numpy.append", "concatenate", "concat",
-                                             "vstack",    "hstack",       "astype",      "np.copy",
-                                             "tile",      "repeat",       "deepcopy",    NULL};
-static const char *const READING_CALLED[] = {
-    "np.load",      "numpy.load", "read_csv",  "loadtxt",     "fromfile", "read",
-    "read_parquet", "readlines",  "json.load", "pickle.load", NULL};
-/* Words of a line between letters, digits and underlines. */
-static bool has_word(const char *text, const char *word) {
-  size_t length = strlen(word);
-  for (const char *at = text; (at = strstr(at, word)) != NULL; at += length) {
-    bool before = at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_' || at[-1] == '.');
-    bool after = isalnum((unsigned char)at[length]) || at[length] == '_';
-    if (!before && !after) return true;
-  }
-  return false;
-}
-
-/* Does the program's own line make a value of that array's size from it, as "x = x / 255" and
- * "np.log(x)" do, and "x /= 255" does not? */
-static bool makes_another(const host_record *r, const char *name) {
-  const char *source = NULL;
-  for (size_t i = 0; i < r->frame_count && source == NULL; i++)
-    if (!is_library(r->frames[i].file)) source = r->frames[i].source;
-  if (source == NULL || !has_word(source, name)) return false;
-  const char *equal = strchr(source, '=');
-  bool in_place = equal != NULL && equal > source && strchr("+-*/%@&|^", equal[-1]) != NULL;
-  return !in_place && strpbrk(equal != NULL ? equal : source, "+-*/%@&|^(") != NULL;
-}
-
-static const char *const COPYING[] = {"append", "concatenate", "concat", "vstack", "hstack",
-                                      "stack",  "astype",      "copy",   "tile",   "repeat",
-                                      "merge",  "insert",      "pad",    NULL};
-static const char *const READING[] = {"load",      "read_csv",     "loadtxt",     "genfromtxt",
-                                      "read",      "read_parquet", "read_pickle", "read_json",
-                                      "readlines", "fromfile",     "read_excel",  "read_table",
-                                      "_read",     "read_feather", "read_array",  NULL};
 
 /* "rows, a list of 3000000 dict, about 410.2 MiB, in build at objects.py:7" */
 static void say_object(cause *to, const host_object *o) {
@@ -317,7 +241,8 @@ static bool look_alike(const host_object *a, const host_object *b) {
 /* Are they told to be copies by more than their shape: another type, or a line that makes the one
  * from the other? A model of weather has many arrays of one shape too. */
 static bool told_apart(const host_record *r, const host_object *a, const host_object *b) {
-  return strcmp(a->of, b->of) != 0 || makes_another(r, a->name) || makes_another(r, b->name);
+  return strcmp(a->of, b->of) != 0 || host_line_makes_another(r, a->name) ||
+         host_line_makes_another(r, b->name);
 }
 
 static void find_copies(host_case *c) {
@@ -340,10 +265,10 @@ static void find_copies(host_case *c) {
     }
   }
   if (first == NULL) return;
-  const char *copying = inside_of(r, COPYING, COPYING_CALLED);
+  const char *copying = host_line_copies(r);
   /* A copy that is being made has no name yet. */
   bool made = second == NULL && copying == NULL && part(first->bytes, c->main_bytes) >= MOST &&
-              makes_another(r, first->name);
+              host_line_makes_another(r, first->name);
   double share = part(second == NULL && copying != NULL ? 2 * sum : sum, c->main_bytes);
   if ((second == NULL && copying == NULL && !made) || share < MUCH) return;
   told = told || copying != NULL;
@@ -403,7 +328,7 @@ static void find_dataset(host_case *c) {
   const host_record *r = c->r;
   uint64_t largest = 0;
   const tree_file *file = NULL;
-  const char *reading = inside_of(r, READING, READING_CALLED);
+  const char *reading = host_line_reads(r);
   /* How far it was read is told when a read has come to its end; and text of short numbers is
    * several times as large in memory as in its file. */
   for (size_t i = 0; i < r->file_count; i++)
@@ -476,15 +401,6 @@ static void find_limit(host_case *c) {
 
 /* ---- together ---- */
 
-static void rank(findings *f) {
-  for (uint32_t i = 1; i < f->count; i++)
-    for (uint32_t j = i; j > 0 && f->list[j].confidence > f->list[j - 1].confidence; j--) {
-      cause swap = f->list[j];
-      f->list[j] = f->list[j - 1];
-      f->list[j - 1] = swap;
-    }
-}
-
 /* The fixes of the likeliest cause first. */
 static void rank_fixes(host_case *c) {
   fixes *all = &c->x->fixes;
@@ -533,7 +449,7 @@ stow_status explain_host(explanation *x, const host_record *r) {
   x->evidence.n.live_bytes = r->held_bytes;
   x->evidence.n.limit_bytes = r->limit_bytes;
   x->evidence.n.free_bytes = r->usable_bytes;
-  find_place(&c);
+  host_line_place(r, c.place, sizeof c.place);
   memory_rows(&c);
   find_workers(&c);
   find_objects(&c);
@@ -541,7 +457,7 @@ stow_status explain_host(explanation *x, const host_record *r) {
   find_copies(&c);
   find_dataset(&c);
   find_limit(&c);
-  rank(&x->findings);
+  findings_rank(&x->findings);
   rank_fixes(&c);
   if (x->findings.count > 0) buffer_text(&x->headline, x->findings.list[0].headline.data);
   if (!r->from_inside)

@@ -1,0 +1,86 @@
+/* Host line: read from the frames of the main thread and from the text of the program's own line; a
+ * function of C has no frame, and then the line alone tells. */
+#include "advise/host_line.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool is_library(const char *file) {
+  return file[0] == '<' || strstr(file, "/site-packages/") != NULL ||
+         strstr(file, "/dist-packages/") != NULL || strstr(file, "/lib/python") != NULL;
+}
+
+void host_line_place(const host_record *r, char *place, size_t size) {
+  place[0] = '\0';
+  for (size_t i = 0; i < r->frame_count && place[0] == '\0'; i++)
+    if (!is_library(r->frames[i].file))
+      snprintf(place, size, "%s:%u in %s", r->frames[i].file, r->frames[i].line, r->frames[i].name);
+}
+
+/* Does a line of the program call `name`? Whole words only. */
+static bool calls(const char *source, const char *name) {
+  size_t length = strlen(name);
+  for (const char *at = source; (at = strstr(at, name)) != NULL; at += length)
+    if (at[length] == '(' && (at == source || strchr(" .=(,[{", at[-1]) != NULL)) return true;
+  return false;
+}
+
+/* Is the main thread inside a function of one of these names, called by the program's own line? It
+ * may be one of C, which has no frame: then the line itself tells. */
+static const char *inside_of(const host_record *r, const char *const *names,
+                             const char *const *called) {
+  for (size_t i = 0; i < r->frame_count; i++) {
+    bool library = is_library(r->frames[i].file);
+    const char *const *list = library ? names : called;
+    for (size_t n = 0; list[n] != NULL; n++)
+      if (library ? strcmp(r->frames[i].name, list[n]) == 0 : calls(r->frames[i].source, list[n]))
+        return list[n];
+    if (!library) break;
+  }
+  return NULL;
+}
+
+/* Not the append of a list, which copies nothing large. */
+static const char *const COPYING_CALLED[] = {"np.append", "numpy.append", "concatenate", "concat",
+                                             "vstack",    "hstack",       "astype",      "np.copy",
+                                             "tile",      "repeat",       "deepcopy",    NULL};
+static const char *const READING_CALLED[] = {
+    "np.load",      "numpy.load", "read_csv",  "loadtxt",     "fromfile", "read",
+    "read_parquet", "readlines",  "json.load", "pickle.load", NULL};
+static const char *const COPYING[] = {"append", "concatenate", "concat", "vstack", "hstack",
+                                      "stack",  "astype",      "copy",   "tile",   "repeat",
+                                      "merge",  "insert",      "pad",    NULL};
+static const char *const READING[] = {"load",      "read_csv",     "loadtxt",     "genfromtxt",
+                                      "read",      "read_parquet", "read_pickle", "read_json",
+                                      "readlines", "fromfile",     "read_excel",  "read_table",
+                                      "_read",     "read_feather", "read_array",  NULL};
+
+const char *host_line_copies(const host_record *r) {
+  return inside_of(r, COPYING, COPYING_CALLED);
+}
+
+const char *host_line_reads(const host_record *r) {
+  return inside_of(r, READING, READING_CALLED);
+}
+
+/* Words of a line between letters, digits and underlines. */
+static bool has_word(const char *text, const char *word) {
+  size_t length = strlen(word);
+  for (const char *at = text; (at = strstr(at, word)) != NULL; at += length) {
+    bool before = at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_' || at[-1] == '.');
+    bool after = isalnum((unsigned char)at[length]) || at[length] == '_';
+    if (!before && !after) return true;
+  }
+  return false;
+}
+
+bool host_line_makes_another(const host_record *r, const char *name) {
+  const char *source = NULL;
+  for (size_t i = 0; i < r->frame_count && source == NULL; i++)
+    if (!is_library(r->frames[i].file)) source = r->frames[i].source;
+  if (source == NULL || !has_word(source, name)) return false;
+  const char *equal = strchr(source, '=');
+  bool in_place = equal != NULL && equal > source && strchr("+-*/%@&|^", equal[-1]) != NULL;
+  return !in_place && strpbrk(equal != NULL ? equal : source, "+-*/%@&|^(") != NULL;
+}

@@ -1,0 +1,19 @@
+/* Host line: what the line that a Python program stood at says it was doing. Called by host alone.
+ */
+#ifndef ADVISE_HOST_LINE_H
+#define ADVISE_HOST_LINE_H
+
+#include "watch/host_record.h"
+
+/* The program's own innermost line, "train.py:7 in load"; "" where it is not known. */
+void host_line_place(const host_record *r, char *place, size_t size);
+
+/* The function it is in that copies arrays, or that reads files whole; NULL if it is in none. */
+const char *host_line_copies(const host_record *r);
+const char *host_line_reads(const host_record *r);
+
+/* Does the program's own line make a value of that array's size from it, as "x = x / 255" and
+ * "np.log(x)" do, and "x /= 255" does not? */
+bool host_line_makes_another(const host_record *r, const char *name);
+
+#endif
