@@ -1,8 +1,9 @@
 """Limits and spilling for the process that is running already, a notebook's kernel above all.
 
 `enable()` and `limit()` ask `stowage run --environment` for what `stowage run` would have set up, take it over, and load
-the shim, which then is libcuda.so.1 to everything loaded later. That works until the driver is loaded; after that only a
-restart helps, and `restart()` does it: the same process begins again, with the shim preloaded.
+the shim, which then is libcuda.so.1 to everything loaded later. Where a framework has brought the driver in already, the
+shim takes its place (src/shim/adopt.c). That works until CUDA starts; after that only a restart helps, and `restart()` does
+it: the same process begins again, with the shim preloaded.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ._library import Invalid, StowageError, parse_size
 from ._library import format_size as size
 
 _SHIM = "libstowage-shim.so"
+_NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 
 
 @dataclass
@@ -48,6 +50,7 @@ class Enabled:
 
 _state: "Optional[Enabled]" = None
 _lock = threading.Lock()
+_useless = False  # the shim is loaded, and could not be put beneath
 
 
 # ---- what is loaded ----
@@ -126,15 +129,19 @@ def _spill_text(given: "str | int | bool | None") -> "Optional[str]":
 
 
 def _load(environment: "Dict[str, str]") -> None:
-    """Loads what a run would have preloaded, and keeps it for processes started from here."""
+    """Loads what a run would have preloaded."""
     for path in environment.get("LD_PRELOAD", "").split(":"):
         if os.path.basename(path).startswith("libstowage-"):
             ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
+
+
+def _take_over(environment: "Dict[str, str]") -> None:
+    """Makes a run's variables this process's, and that of processes started from here."""
     os.environ.update(environment)
     torch = _memory.loaded("torch")
     if torch is not None and "PYTORCH_ALLOC_CONF" in environment:
-        # It has read the variable already; it takes settings from here as long as CUDA has not started.
-        settings = getattr(torch.cuda.memory, "_set_allocator_settings", None)
+        # It may have read the variable already; it takes settings from here as long as CUDA has not started.
+        settings = getattr(getattr(getattr(torch, "cuda", None), "memory", None), "_set_allocator_settings", None)
         if settings is not None:
             settings(environment["PYTORCH_ALLOC_CONF"])
 
@@ -143,20 +150,47 @@ def _put_beneath(vram: "Optional[str]", spill: "Optional[str]") -> "Tuple[str, L
     """Puts the shim beneath this process; how, and what there is to say."""
     if vram is None and spill is None:
         return "not needed", []
-    if _shim_loaded() is not None:
+    if _shim_loaded() is not None and not _useless:
         return _already(vram, spill)
     driver = _driver_loaded()
-    if driver is not None:
-        raise StowageError(
-            f"CUDA's driver is in this process already ({os.path.basename(driver)}, by {_who_loaded()}): nothing can be put "
-            f"beneath it any more. stowage.restart({_call_text(vram, spill)}) starts the process again with the limits in place; "
-            "or enable before the import"
-        )
+    if driver is not None and _started(driver):
+        raise _too_late(driver, f"CUDA has started in this process already (by {_who_loaded()})", vram, spill)
     environment = _environment(vram, spill)
     if not environment:
         return "not loaded", ["no CUDA driver here: the limits of device memory have nothing to hold"]
     _load(environment)
+    if driver is not None:
+        reason = _adopt(driver)
+        if reason is not None:
+            raise _too_late(driver, f"CUDA's driver is in this process already ({reason})", vram, spill)
+    _take_over(environment)
     return "loaded into this process", []
+
+
+def _too_late(driver: str, what: str, vram: "Optional[str]", spill: "Optional[str]") -> StowageError:
+    return StowageError(
+        f"{what}: nothing can be put beneath {os.path.basename(driver)} any more. stowage.restart({_call_text(vram, spill)}) starts "
+        "the process again with the limits in place; or enable before CUDA starts"
+    )
+
+
+def _started(driver: str) -> bool:
+    """Has somebody called cuInit? Asked of the driver that is loaded: before that it has no other answer."""
+    count = ctypes.c_int()
+    try:
+        return bool(ctypes.CDLL(driver).cuDeviceGetCount(ctypes.byref(count)) != _NOT_INITIALIZED)
+    except (OSError, AttributeError):
+        return True
+
+
+def _adopt(driver: str) -> "Optional[str]":
+    """Has the shim take the place of the driver that is loaded; why not, where it cannot."""
+    global _useless
+    adopt = ctypes.CDLL(_shim_loaded()).stow_shim_adopt
+    adopt.restype, adopt.argtypes = ctypes.c_char_p, [ctypes.c_char_p]
+    reason = adopt(os.fsencode(driver))
+    _useless = reason is not None
+    return reason.decode() if reason is not None else None
 
 
 def _already(vram: "Optional[str]", spill: "Optional[str]") -> "Tuple[str, List[str]]":
@@ -185,7 +219,8 @@ def enable(
     """Turns Stowage on in this process: spilling to host memory, limits, a watch over host memory, explanations.
 
     `spill`: "auto" (what the host can give), a size, or None. `vram` and `ram` limit device and host memory; without
-    `ram` the watch is over all the host has. Before CUDA's driver is loaded; later, `stowage.restart()`.
+    `ram` the watch is over all the host has. Before CUDA starts, so before the first tensor on a card; later,
+    `stowage.restart()`.
 
     >>> enable(spill="lots")
     Traceback (most recent call last):
@@ -279,7 +314,7 @@ def restart(
     """
     vram_text, spill_text, ram_text = _text("vram", vram), _spill_text(spill), _text("ram", ram)
     wanted = f"{vram_text or ''} {spill_text or ''}"
-    if _shim_loaded() is not None and os.environ.get("STOWAGE_PYTHON_LIMITS") == wanted:
+    if _shim_loaded() is not None and not _useless and os.environ.get("STOWAGE_PYTHON_LIMITS") == wanted:
         return _set(vram_text, spill_text, ram_text, everything=True)
     environment = dict(os.environ)
     previous = environment.get("LD_PRELOAD", "")

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 import stowage
-from support import STANDIN, clean_environment, needs, needs_standin, python
+from support import BUILD, STANDIN, clean_environment, needs, needs_standin, python
 
 #: A driver's calls, as a framework makes them: by the name of the library.
 CUDA = """
@@ -75,14 +75,18 @@ class Limits(unittest.TestCase):
             """
             import os
             driver = ctypes.CDLL(os.environ["STOWAGE_LIBCUDA"])
-            try:
-                stowage.enable(vram="64M")
-            except stowage.StowageError as error:
-                print(error)
+            driver.cuInit(0)
+            for _ in range(2):
+                try:
+                    stowage.enable(vram="64M")
+                except stowage.StowageError as error:
+                    print(error)
+            print("preloaded", "libstowage" in os.environ.get("LD_PRELOAD", ""))
             """
         )[1]
-        self.assertIn("stowage.restart(vram='64M', spill='auto')", out)
-        self.assertIn("already", out)
+        self.assertEqual(out.count("stowage.restart(vram='64M', spill='auto')"), 2, out)
+        self.assertEqual(out.count("CUDA has started in this process already"), 2, out)
+        self.assertIn("preloaded False", out)
 
     def test_two_limits_are_one_too_many(self):
         out = with_driver(
@@ -151,6 +155,61 @@ class Limits(unittest.TestCase):
             )
         self.assertIn("those of the run", done.stdout, done.stderr)
         self.assertIn("answers 2", done.stdout)
+
+
+@unittest.skipUnless((BUILD / "tests" / "shim" / "libframework_now.so").exists(), "the framework's stand-in is not built")
+class AfterTheImport(unittest.TestCase):
+    """A framework has brought the driver in; CUDA has not started."""
+
+    CODE = """
+        import os, shutil
+        folder = {folder!r}
+        def load(name):
+            library = ctypes.CDLL(name)
+            library.framework_take.argtypes = [ctypes.c_int, ctypes.c_size_t]
+            return library
+        lazy, now = (load(folder + "/libframework_" + bound + ".so") for bound in ("lazy", "now"))
+        print(stowage.enable(vram="64M", spill=None))
+        assert lazy.framework_start() == 0
+        """
+
+    def run_after(self, code):
+        whole = textwrap.dedent(self.CODE).format(folder=str(BUILD / "tests" / "shim")) + textwrap.dedent(code)
+        return python(CUDA + whole, STOWAGE_LIBCUDA=STANDIN)[1]
+
+    def test_its_imports_and_what_it_asks_for_later_are_within_the_limit(self):
+        out = self.run_after(
+            """
+            print("given", [library.framework_take(how, 4) for library in (lazy, now) for how in (0, 1, 2)])
+            print("refused", [library.framework_take(how, 48) for library in (lazy, now) for how in (0, 1, 2)])
+            """
+        )
+        self.assertIn("loaded into this process", out)
+        self.assertIn("given [0, 0, 0, 0, 0, 0]", out)
+        self.assertIn("refused [2, 2, 2, 2, 2, 2]", out)
+
+    def test_what_is_loaded_after_it_is_within_the_limit_too(self):
+        out = self.run_after(
+            """
+            shutil.copy(folder + "/libframework_now.so", "later.so")
+            later = load("./later.so")
+            print("answers", [later.framework_take(how, mib) for how in (0, 1, 2) for mib in (4, 80)], take(ctypes.CDLL("libcuda.so.1"), 80))
+            """
+        )
+        self.assertIn("answers [0, 2, 0, 2, 0, 2] 2", out)
+
+    def test_the_limit_is_one_and_children_have_it(self):
+        out = self.run_after(
+            """
+            import subprocess, sys
+            print(stowage.enable(vram="64M", spill=None).shim)
+            try: stowage.limit(vram="32M")
+            except stowage.StowageError as error: print(error)
+            print("child", "libstowage-shim.so" in subprocess.run(["cat", "/proc/self/maps"], capture_output=True, text=True).stdout)
+            """
+        )
+        self.assertIn("in force already, 64M", out)
+        self.assertIn("child True", out)
 
 
 class BadUse(unittest.TestCase):

@@ -243,7 +243,8 @@ class Kernel(unittest.TestCase):
         manager, client = self.start()
         look = "sum('libstowage-shim.so' in line for line in open('/proc/self/maps')) > 0"
         try:
-            self.ask(client, "import ctypes, os, stowage\ndriver = ctypes.CDLL(os.environ['STOWAGE_LIBCUDA'])\nmine = 7")
+            self.ask(client, "import ctypes, os, stowage\ndriver = ctypes.CDLL(os.environ['STOWAGE_LIBCUDA'])\n"
+                     "driver.cuInit(0)\nmine = 7")
             text, error = self.ask(client, "stowage.enable(vram='64M')")
             self.assertIn("stowage.restart(vram='64M', spill='auto')", error)
             text, error = self.ask(client, "print(os.getpid())\nstowage.restart(vram='64M', spill='auto')")

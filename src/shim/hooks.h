@@ -53,6 +53,9 @@ SHIM_HOOK uint64_t stow_shim_bytes(unsigned device, const char *kind);
  * the pages it caches now (1: yes), 1 says that it begins to, 2 that it has, 3 that it has within a
  * step. */
 SHIM_HOOK int stow_shim_trim(int what);
+/* Puts the shim, loaded into a process that has the driver at that path already, beneath it. NULL:
+ * done. Otherwise why not, and nothing was changed. */
+SHIM_HOOK const char *stow_shim_adopt(const char *driver_path);
 /* The path of the driver behind the shim, "" while none is open. */
 SHIM_HOOK const char *stow_shim_driver(void);
 /* The driver's own function of that name, past the shim; NULL if it has none. */

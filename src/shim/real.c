@@ -80,11 +80,15 @@ static void watch_forks(void) {
   pthread_atfork(before_fork, after_fork, after_fork);
 }
 
-static void open_driver(void) {
+static void take_open_lock(void) {
   /* Before the lock is ever held, so that no fork passes it by. */
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, watch_forks);
   lock_take(&open_lock);
+}
+
+static void open_driver(void) {
+  take_open_lock();
   if (!opened) {
     inside = true;
     bool found = cuda_path_each(try_open, NULL);
@@ -93,6 +97,20 @@ static void open_driver(void) {
     opened = true;
   }
   lock_give(&open_lock);
+}
+
+void *shim_open_loaded(const char *path) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+  if (library == NULL || strlen(path) >= sizeof driver_path) return NULL;
+  take_open_lock();
+  if (!opened) {
+    driver = library;
+    strncpy(driver_path, path, sizeof driver_path - 1);
+    opened = true;
+  }
+  bool ours = driver == library;
+  lock_give(&open_lock);
+  return ours ? library : NULL;
 }
 
 void *shim_stub_resolve(unsigned symbol) {

@@ -41,6 +41,9 @@ void *shim_resolve(void *user, const char *name);
 bool shim_is_export(const void *pointer);
 /* The path of the driver that was opened, "" if none was. */
 const char *shim_driver_path(void);
+/* The driver that is in this process already, by its path, as the one behind us; NULL if there is
+ * none there, or another is behind us. Before any other call. */
+void *shim_open_loaded(const char *path);
 /* Is this thread opening the driver now? */
 bool shim_opening(void);
 /* Called by stubs.S. */

@@ -21,14 +21,17 @@ losses() { sed -n 's/.*"losses": \[\([^]]*\)\].*/\1/p' "$1"; }
 plain() {
   parts bare info release record late restart
   grep '^{' "$folder/out" > "$folder/bare"
-  parts spill
-  grep '^{' "$folder/out" > "$folder/spill"
-  peak=$(field peak_mib < "$folder/bare") spilled=$(field spilled_mib < "$folder/spill")
-  if [ -n "$(losses "$folder/bare")" ] && [ "$(losses "$folder/bare")" = "$(losses "$folder/spill")" ] && [ "${spilled:-0}" -gt 0 ]; then
-    ok "training_past_the_limit_spills_with_equal_losses: $peak MiB live at the peak, limit 5120 MiB, $spilled MiB on the host"
-  else
-    cat "$folder/bare" "$folder/spill"; fail training_past_the_limit_spills_with_equal_losses
-  fi
+  for when in "" _late; do
+    parts spill$when
+    grep '^{' "$folder/out" > "$folder/spill"
+    peak=$(field peak_mib < "$folder/bare") spilled=$(field spilled_mib < "$folder/spill")
+    name=training_past_the_limit_spills_with_equal_losses${when:+_enabled_after_the_import}
+    if [ -n "$(losses "$folder/bare")" ] && [ "$(losses "$folder/bare")" = "$(losses "$folder/spill")" ] && [ "${spilled:-0}" -gt 0 ]; then
+      ok "$name: $peak MiB live at the peak, limit 5120 MiB, $spilled MiB on the host"
+    else
+      cat "$folder/bare" "$folder/spill"; fail "$name"
+    fi
+  done
   parts after_import
 }
 limits() { parts limit explain; }

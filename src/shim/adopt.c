@@ -1,0 +1,322 @@
+/* Adopt: beneath a process that has loaded the driver already, and not started it: a notebook that
+ * imported its framework first. Called by the Python package, once, before any other call.
+ *
+ * What the shim's name does for a process that loads it first is done here by hand, twice over. The
+ * loader takes the first library of its list that has the name it looks for, so the shim is put
+ * before the driver there: every later dlopen and every library loaded later finds the shim. And
+ * what is loaded already holds addresses of the driver's functions, in its tables of imports and
+ * in tables it has filled itself (cuBLASLt and cuSPARSELt do when they are loaded, with launches
+ * among them): those become ours. What cudart and the frameworks ask for later, they ask of the
+ * shim. An address kept on the heap is not found.
+ *
+ * Guarantees: all of it or nothing. A driver that was started has handed out its functions, and a
+ * loader that does not let its list be written cannot be helped: then nothing is changed. */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shim/hooks.h"
+#include "shim/shim.h"
+
+#if defined(__x86_64__)
+#define IS_IMPORT(type) ((type) == R_X86_64_JUMP_SLOT || (type) == R_X86_64_GLOB_DAT)
+#elif defined(__aarch64__)
+#define IS_IMPORT(type) ((type) == R_AARCH64_JUMP_SLOT || (type) == R_AARCH64_GLOB_DAT)
+#endif
+
+/* A function of the driver's, and ours of that name. */
+typedef struct twin {
+  const char *name;
+  void *ours, *real;
+} twin;
+
+typedef struct range {
+  uintptr_t begin, end;
+} range;
+
+typedef struct adoption {
+  struct link_map *shim, *driver;
+  range driver_range;
+  const twin *by_name, *by_real; /* sorted so */
+  size_t count;
+  size_t patched;
+  int pipe[2];
+  const char *reason; /* why not, NULL while all is well */
+} adoption;
+
+static bool holds(range r, uintptr_t address) {
+  return address >= r.begin && address < r.end;
+}
+
+/* ---- the loader's list ---- */
+
+/* Can these bytes be written? Asked of the kernel, which answers instead of ending the process. */
+static bool is_writable(const adoption *a, void *bytes, size_t size) {
+  return write(a->pipe[1], bytes, size) == (ssize_t)size &&
+         read(a->pipe[0], bytes, size) == (ssize_t)size;
+}
+
+static bool links_writable(const adoption *a, struct link_map *map) {
+  return map == NULL || (is_writable(a, &map->l_next, sizeof map->l_next) &&
+                         is_writable(a, &map->l_prev, sizeof map->l_prev));
+}
+
+/* Puts the shim before the driver. Whoever goes through the list meanwhile always finds its end. */
+static const char *move_before(const adoption *a) {
+  struct link_map *shim = a->shim, *driver = a->driver, *at = driver;
+  while (at != NULL && at != shim) at = at->l_next;
+  if (at == NULL) return NULL; /* it stands before the driver */
+  struct link_map *before = driver->l_prev, *left = shim->l_prev, *right = shim->l_next;
+  if (before == NULL) return "the driver is the program itself";
+  if (!links_writable(a, shim) || !links_writable(a, driver) || !links_writable(a, before) ||
+      !links_writable(a, left) || !links_writable(a, right))
+    return "the loader's list of libraries cannot be written here";
+  left->l_next = right;
+  if (right != NULL) right->l_prev = left;
+  shim->l_prev = driver->l_prev; /* read again: it may have been `left` */
+  shim->l_next = driver;
+  shim->l_prev->l_next = shim;
+  driver->l_prev = shim;
+  return NULL;
+}
+
+/* Inside dl_iterate_phdr the loader adds nothing to its list. */
+static int reorder(struct dl_phdr_info *info, size_t size, void *user) {
+  adoption *a = user;
+  (void)info, (void)size;
+  a->reason = move_before(a);
+  return 1;
+}
+
+/* ---- tables of imports ---- */
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const twin *)a)->name, ((const twin *)b)->name);
+}
+
+static int by_real(const void *a, const void *b) {
+  uintptr_t one = (uintptr_t)((const twin *)a)->real, other = (uintptr_t)((const twin *)b)->real;
+  return one < other ? -1 : one > other;
+}
+
+static range object_range(const struct dl_phdr_info *info) {
+  range all = {UINTPTR_MAX, 0};
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+    if (part->p_type != PT_LOAD) continue;
+    uintptr_t begin = info->dlpi_addr + part->p_vaddr;
+    if (begin < all.begin) all.begin = begin;
+    if (begin + part->p_memsz > all.end) all.end = begin + part->p_memsz;
+  }
+  return all;
+}
+
+/* What the loader made read-only when it had filled the tables in, as it rounds it. */
+static range sealed_range(const struct dl_phdr_info *info) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+    if (part->p_type != PT_GNU_RELRO) continue;
+    uintptr_t begin = info->dlpi_addr + part->p_vaddr;
+    return (range){begin & ~(page - 1), (begin + part->p_memsz) & ~(page - 1)};
+  }
+  return (range){0, 0};
+}
+
+typedef struct tables {
+  const ElfW(Sym) * symbols;
+  const char *names;
+  const ElfW(Rela) * imports[2]; /* those of calls, and the others */
+  size_t counts[2];
+} tables;
+
+/* The loader has turned the places in a table into addresses; one it may not write (the kernel's
+ * own library) still has places. */
+static const void *address_in(const struct dl_phdr_info *info, uintptr_t value) {
+  return (const void *)(value < info->dlpi_addr ? info->dlpi_addr + value : value);
+}
+
+static bool find_tables(tables *found, const struct dl_phdr_info *info) {
+  const ElfW(Dyn) *entry = NULL;
+  *found = (tables){0};
+  for (int i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+      entry = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+  for (; entry != NULL && entry->d_tag != DT_NULL; entry++) {
+    uintptr_t value = entry->d_un.d_val;
+    switch (entry->d_tag) {
+    case DT_SYMTAB: found->symbols = address_in(info, value); break;
+    case DT_STRTAB: found->names = address_in(info, value); break;
+    case DT_JMPREL: found->imports[0] = address_in(info, value); break;
+    case DT_PLTRELSZ: found->counts[0] = value / sizeof(ElfW(Rela)); break;
+    case DT_RELA: found->imports[1] = address_in(info, value); break;
+    case DT_RELASZ: found->counts[1] = value / sizeof(ElfW(Rela)); break;
+    default: break;
+    }
+  }
+  return found->symbols != NULL && found->names != NULL;
+}
+
+/* Our function for an import that is the driver's, or is still to be looked up; NULL otherwise. */
+static void *ours_for(const adoption *a, const tables *t, const ElfW(Rela) * import, range own,
+                      uintptr_t slot) {
+  const ElfW(Sym) *symbol = &t->symbols[ELF64_R_SYM(import->r_info)];
+  const char *name = t->names + symbol->st_name;
+  if (symbol->st_shndx != SHN_UNDEF || name[0] != 'c' || name[1] != 'u') return NULL;
+  uintptr_t now = *(const uintptr_t *)slot;
+  if (!holds(a->driver_range, now) && !holds(own, now)) return NULL;
+  twin key = {.name = name};
+  const twin *found = bsearch(&key, a->by_name, a->count, sizeof key, by_name);
+  return found == NULL ? NULL : found->ours;
+}
+
+static void patch_imports(adoption *a, const struct dl_phdr_info *info, const tables *t,
+                          range sealed) {
+  range own = object_range(info);
+  bool open = false;
+  for (int k = 0; k < 2; k++) {
+    for (size_t i = 0; t->imports[k] != NULL && i < t->counts[k]; i++) {
+      const ElfW(Rela) *import = &t->imports[k][i];
+      uintptr_t slot = info->dlpi_addr + import->r_offset;
+      if (!IS_IMPORT(ELF64_R_TYPE(import->r_info)) || !holds(own, slot)) continue;
+      void *ours = ours_for(a, t, import, own, slot);
+      if (ours == NULL) continue;
+      if (!open && holds(sealed, slot)) {
+        size_t bytes = sealed.end - sealed.begin;
+        /* Where this is forbidden it keeps the driver; what asks for the driver by name has us. */
+        if (mprotect((void *)sealed.begin, bytes, PROT_READ | PROT_WRITE) != 0) return;
+        open = true;
+      }
+      atomic_store_explicit((void *_Atomic *)slot, ours, memory_order_release);
+      a->patched++;
+    }
+  }
+  if (open) mprotect((void *)sealed.begin, sealed.end - sealed.begin, PROT_READ);
+}
+
+/* ---- tables that libraries filled themselves ---- */
+
+/* Replaces the driver's functions in these bytes. They are read through a pipe, piece by piece: a
+ * library may have made some of them unreadable, and then they are passed over. */
+static void patch_words(adoption *a, range bytes) {
+  enum { PIECE = 16384 };
+  static uintptr_t piece[PIECE / sizeof(uintptr_t)];
+  for (uintptr_t at = bytes.begin; at < bytes.end; at += PIECE) {
+    size_t size = bytes.end - at < PIECE ? bytes.end - at : PIECE;
+    ssize_t wrote = write(a->pipe[1], (const void *)at, size);
+    if (wrote <= 0 || read(a->pipe[0], piece, (size_t)wrote) != wrote) continue;
+    for (size_t i = 0; i < (size_t)wrote / sizeof piece[0]; i++) {
+      if (!holds(a->driver_range, piece[i])) continue;
+      twin key = {.real = (void *)piece[i]};
+      const twin *found = bsearch(&key, a->by_real, a->count, sizeof key, by_real);
+      void *_Atomic *word = (void *_Atomic *)at + i;
+      if (found == NULL || !is_writable(a, (void *)word, sizeof *word)) continue;
+      atomic_store_explicit(word, found->ours, memory_order_release);
+      a->patched++;
+    }
+  }
+}
+
+/* What a library may write, but for what the loader sealed, whose addresses are imports. */
+static void patch_data(adoption *a, const struct dl_phdr_info *info, range sealed) {
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+    if (part->p_type != PT_LOAD || (part->p_flags & PF_W) == 0) continue;
+    uintptr_t begin = info->dlpi_addr + part->p_vaddr;
+    range all = {(begin + 7) & ~(uintptr_t)7, begin + part->p_memsz};
+    if (sealed.end > all.begin && sealed.begin < all.end) {
+      if (sealed.begin > all.begin) patch_words(a, (range){all.begin, sealed.begin});
+      all.begin = sealed.end;
+    }
+    patch_words(a, all);
+  }
+}
+
+/* ---- all of it ---- */
+
+/* The driver and its own helpers, whose addresses of the driver are meant so. */
+static bool is_driver_file(const char *path) {
+  static const char *const NAMES[] = {"libcuda.so", "libcudadebugger.so", "libnvidia-"};
+  const char *slash = strrchr(path, '/'), *file = slash == NULL ? path : slash + 1;
+  for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++)
+    if (strncmp(file, NAMES[i], strlen(NAMES[i])) == 0) return true;
+  return false;
+}
+
+/* A dl_iterate_phdr visit: what this library knows of the driver it knows of us. */
+static int patch(struct dl_phdr_info *info, size_t size, void *user) {
+  adoption *a = user;
+  tables t;
+  (void)size;
+  if (info->dlpi_addr == a->shim->l_addr || is_driver_file(info->dlpi_name) ||
+      !find_tables(&t, info))
+    return 0;
+  range sealed = sealed_range(info);
+  patch_imports(a, info, &t, sealed);
+  patch_data(a, info, sealed);
+  return 0;
+}
+
+static int find_range(struct dl_phdr_info *info, size_t size, void *user) {
+  adoption *a = user;
+  (void)size;
+  if (info->dlpi_addr != a->driver->l_addr) return 0;
+  a->driver_range = object_range(info);
+  return 1;
+}
+
+static bool is_started(void) {
+  int count;
+  cu_result (*ask)(int *) = SHIM_REAL(cuDeviceGetCount, (int *));
+  return ask == NULL || ask(&count) != CU_ERROR_NOT_INITIALIZED;
+}
+
+/* Before the loader's list is locked: looking a name up takes a lock that comes before it. */
+static size_t list_twins(twin *twins, void *shim, void *driver) {
+  size_t count = 0;
+  for (int i = 0; i < SYMBOL_COUNT; i++) {
+    const char *name = shim_symbol_name((shim_symbol)i);
+    twin t = {name, dlsym(shim, name), dlsym(driver, name)};
+    if (t.ours != NULL && t.real != NULL) twins[count++] = t;
+  }
+  return count;
+}
+
+static const char *adopt(adoption *a, void *shim, void *driver) {
+  static twin names[SYMBOL_COUNT], reals[SYMBOL_COUNT];
+  a->count = list_twins(names, shim, driver);
+  memcpy(reals, names, sizeof reals);
+  qsort(names, a->count, sizeof names[0], by_name);
+  qsort(reals, a->count, sizeof reals[0], by_real);
+  a->by_name = names;
+  a->by_real = reals;
+  dl_iterate_phdr(find_range, a);
+  dl_iterate_phdr(reorder, a);
+  if (a->reason == NULL) dl_iterate_phdr(patch, a);
+  return a->reason;
+}
+
+const char *stow_shim_adopt(const char *driver_path) {
+  adoption a = {0};
+  Dl_info self;
+  void *map = NULL;
+  if (dladdr1((void *)(uintptr_t)stow_shim_adopt, &self, &map, RTLD_DL_LINKMAP) == 0 || map == NULL)
+    return "the shim does not find itself in this process";
+  a.shim = map;
+  void *shim = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  void *driver = shim_open_loaded(driver_path);
+  if (shim == NULL || driver == NULL || dlinfo(driver, RTLD_DI_LINKMAP, &a.driver) != 0)
+    return "the driver in this process is not the one that was named";
+  if (is_started()) return "CUDA has started";
+  if (pipe2(a.pipe, O_CLOEXEC) != 0) return "no pipe can be opened";
+  const char *reason = adopt(&a, shim, driver);
+  close(a.pipe[0]);
+  close(a.pipe[1]);
+  if (reason == NULL) shim_log("adopted: %s, %zu addresses are ours now", driver_path, a.patched);
+  return reason;
+}
