@@ -266,8 +266,9 @@ static void raise_to(_Atomic uint64_t *peak, uint64_t value) {
   }
 }
 
-static void note_peak(ledger *l, unsigned device) {
+void ledger_note_peak(ledger *l, unsigned device) {
   ledger_totals now;
+  if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return;
   ledger_sum(l, device, &now);
   raise_to(&l->header->peak_vram_bytes[device], now.vram_bytes);
   raise_to(&l->header->peak_spilled_bytes[device], now.bytes[LEDGER_SPILLED]);
@@ -283,7 +284,7 @@ void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
   atomic_fetch_add(&d->bytes[kind], bytes);
-  note_peak(l, device);
+  ledger_note_peak(l, device);
 }
 
 void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
@@ -297,7 +298,7 @@ void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
 void ledger_set(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
-  if (atomic_exchange(&d->bytes[kind], bytes) < bytes) note_peak(l, device);
+  if (atomic_exchange(&d->bytes[kind], bytes) < bytes) ledger_note_peak(l, device);
 }
 
 void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t spill_bytes) {
@@ -343,7 +344,7 @@ bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
                    : kind < LEDGER_VRAM_KINDS ? ledger_limit(l, device)
                                               : LEDGER_UNLIMITED;
   if (limit == LEDGER_UNLIMITED) {
-    ledger_add(l, device, kind, bytes);
+    atomic_fetch_add(&d->bytes[kind], bytes);
     return true;
   }
   _Atomic uint64_t *wanted = kind == LEDGER_SPILLED ? &d->wanted_spill : &d->wanted_vram;
@@ -353,7 +354,7 @@ bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
     look(l, device, kind, &held, &announced);
     if (announced <= limit && held <= limit - announced) {
       /* Held before it is no longer wanted: a sum between the two counts it twice, not never. */
-      ledger_add(l, device, kind, bytes);
+      atomic_fetch_add(&d->bytes[kind], bytes);
       atomic_fetch_sub(wanted, bytes);
       return true;
     }

@@ -125,8 +125,10 @@ stow_status ledger_join(ledger *l);
 void ledger_leave(ledger *l);
 
 /* Adds `bytes` of a kind to the caller's slot if the limit allows it; true if so. A kind that has
- * no limit always fits. */
+ * no limit always fits. No peak yet: the driver may have no more, and then they are given back. */
 bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
+/* The driver had them too: what is held now may be the most that ever was. */
+void ledger_note_peak(ledger *l, unsigned device);
 /* Adds without looking at the limit: what the driver has taken already. */
 void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
 void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);

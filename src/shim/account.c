@@ -234,6 +234,7 @@ bool book_add(book_space space, uint64_t key, const holding *what) {
   holding *old = find(space, key);
   bool added = map_put(&book[space], key, (uintptr_t)copy) == STOW_OK;
   lock_give(&book_lock);
+  if (added) ledger_note_peak(account_ledger(), what->device);
   /* Something ended without our seeing it, or its name would not be given out again. */
   if (added && old != NULL) account_give(old->device, old->kind, old->bytes);
   free(added ? old : copy);

@@ -76,7 +76,10 @@ static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
   if (!counted) return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = SHIM_REAL(cuMemCreate, (cu_handle *, size_t, const cu_prop *,
                                            unsigned long long))(handle, bytes, &prop, 0);
-  if (code != CU_OK) ledger_give(account_ledger(), c->device, LEDGER_PLAIN, bytes);
+  if (code == CU_OK)
+    ledger_note_peak(account_ledger(), c->device);
+  else
+    ledger_give(account_ledger(), c->device, LEDGER_PLAIN, bytes);
   return code;
 }
 
@@ -86,9 +89,10 @@ static cu_result create_host(const card *c, cu_handle *handle, uint64_t bytes) {
       !ledger_take(l, c->device, LEDGER_SPILLED, bytes))
     return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = spill_make_page(handle, bytes, c->number);
-  if (code == CU_OK)
+  if (code == CU_OK) {
     atomic_fetch_add(&l->header->spilled_total_bytes, bytes);
-  else
+    ledger_note_peak(l, c->device);
+  } else
     ledger_give(l, c->device, LEDGER_SPILLED, bytes);
   /* To the heap it is all one why there is none. */
   return code == CU_OK ? CU_OK : CU_ERROR_OUT_OF_MEMORY;

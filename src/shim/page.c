@@ -47,6 +47,7 @@ static cu_result make_vram(page_class *class) {
   cu_result code = REAL(cuMemCreate)(&real, class->bytes, &class->prop, 0);
   page *p = code == CU_OK ? page_new(class, real, TIER_VRAM) : NULL;
   if (p != NULL) {
+    ledger_note_peak(account_ledger(), class->device);
     page_free_put(p);
     return CU_OK;
   }
@@ -62,6 +63,7 @@ static cu_result make_host(page_class *class) {
   if (p != NULL) {
     /* Making it took 20 times as long as this; moving pages to it must not wait for it later. */
     if (gate_here()) page_stage(p);
+    ledger_note_peak(account_ledger(), class->device);
     page_free_put(p);
     return CU_OK;
   }

@@ -63,6 +63,11 @@ TEST(a_limit_is_kept_to_the_byte)
   CHECK(!ledger_take(&l, 0, LEDGER_POOLS, UINT64_MAX));
   ledger_give(&l, 0, LEDGER_PLAIN, 1);
   CHECK(ledger_take(&l, 0, LEDGER_POOLS, 1));
+  CHECK_U64(l.header->peak_vram_bytes[0], 0); /* the driver has not said yes to any of it */
+  ledger_note_peak(&l, 0);
+  CHECK_U64(l.header->peak_vram_bytes[0], 100 * MIB);
+  ledger_give(&l, 0, LEDGER_PLAIN, 60 * MIB - 1);
+  ledger_note_peak(&l, 0);
   CHECK_U64(l.header->peak_vram_bytes[0], 100 * MIB);
   /* What has no limit, and another device, are not touched by it. */
   CHECK(ledger_take(&l, 0, LEDGER_PINNED, 500 * MIB));
@@ -84,6 +89,7 @@ TEST(the_spill_budget_is_one_for_all_devices)
   CHECK(ledger_take(&l, 0, LEDGER_SPILLED, 6 * MIB));
   CHECK(!ledger_take(&l, 1, LEDGER_SPILLED, 5 * MIB));
   CHECK(ledger_take(&l, 1, LEDGER_SPILLED, 4 * MIB));
+  ledger_note_peak(&l, 0);
   CHECK_U64(l.header->peak_spilled_bytes[0], 6 * MIB);
   ledger_close(&l);
 }
@@ -130,6 +136,7 @@ TEST(processes_that_race_fill_the_limit_and_not_one_page_more)
   ledger_sum(&l, 0, &totals);
   CHECK_U64(totals.vram_bytes, PAGES * 2 * MIB);
   CHECK_U64(totals.wanted_bytes, 0);
+  ledger_note_peak(&l, 0);
   CHECK_U64(l.header->peak_vram_bytes[0], PAGES * 2 * MIB);
   /* They die: exactly what they held is free again. */
   for (int i = 0; i < PROCESSES; i++) kill(pids[i], SIGKILL);
@@ -176,6 +183,7 @@ TEST(a_process_killed_at_any_instruction_leaves_it_usable)
     CHECK(ledger_take(&l, 0, LEDGER_PLAIN, 20 * MIB));
     CHECK(!ledger_take(&l, 0, LEDGER_PLAIN, 1));
     CHECK(ledger_take(&l, 0, LEDGER_SPILLED, 4 * MIB));
+    ledger_note_peak(&l, 0);
     ledger_give(&l, 0, LEDGER_PLAIN, 20 * MIB);
     ledger_give(&l, 0, LEDGER_SPILLED, 4 * MIB);
     finish(one);

@@ -44,6 +44,11 @@ if [ "$out" = "$expected" ]; then ok processes_share_the_limit_and_the_killed_le
 beneath --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)) alloc:$((60 * M)); exit 1" > /dev/null 2> "$folder/err"
 if grep -q 'at the peak 60.0 MiB in vram of 100.0 MiB allowed' "$folder/err"; then ok the_peak_is_told; else cat "$folder/err"; fail the_peak_is_told; fi
 if grep -q 'out of memory: process [0-9]* asked for 60.0 MiB on device 0 while 60.0 MiB of the 100.0 MiB limit were held; raise --vram-limit, or add --spill' "$folder/err"; then ok what_ran_out_is_explained; else cat "$folder/err"; fail what_ran_out_is_explained; fi
+# What the card itself refused was never there.
+for way in page alloc managed pitch array; do
+  beneath --spill 10M -- "$holder" $way:$((60 * M)) $way:$((5000 * M)) > "$folder/out" 2> "$folder/err"
+  if grep -q " 2$" "$folder/out" && grep -q 'at the peak 6[0-9][.][0-9] MiB in vram, 0 B in host memory' "$folder/err"; then ok "what_the_card_refused_is_no_peak: $way"; else cat "$folder/out" "$folder/err"; fail "what_the_card_refused_is_no_peak: $way"; fi
+done
 beneath --vram-limit 100M -- "$holder" alloc:$((60 * M)) alloc:$((60 * M)) > /dev/null 2> "$folder/err"
 if grep -q 'out of memory' "$folder/err"; then fail a_command_that_coped_is_not_lectured; else ok a_command_that_coped_is_not_lectured; fi
 beneath -- "$holder" alloc:$((60 * M)) > /dev/null 2> "$folder/err"
