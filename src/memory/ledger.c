@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
-#define LEDGER_VERSION 7
+#define LEDGER_VERSION 8
 /* How often a request that meets another in the same moment tries again; each time the processor is
  * given away, so this is milliseconds at the most, and a stopped process holds nobody up for long.
  */
@@ -40,6 +40,18 @@ static void set_up(ledger *l, void *at, size_t bytes) {
   l->slots = (ledger_slot *)((char *)at + (bytes - LEDGER_SLOTS_MAX * sizeof(ledger_slot)));
   l->mapped_bytes = bytes;
   l->own = 0;
+}
+
+/* This start of this machine, and the processes that this one can see. */
+static void name_machine(char name[96]) {
+  char space[48] = "", boot[40] = "";
+  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+  size_t got = file != NULL ? fread(boot, 1, 36, file) : 0;
+  if (file != NULL) fclose(file);
+  boot[got] = '\0';
+  ssize_t length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
+  space[length > 0 ? length : 0] = '\0';
+  snprintf(name, 96, "%s %s", boot, space);
 }
 
 stow_status ledger_create(ledger *l, const char *path) {
@@ -69,6 +81,7 @@ stow_status ledger_create(ledger *l, const char *path) {
     l->header->vram_limit_bytes[i] = LEDGER_UNLIMITED;
     l->header->others_bytes[i] = LEDGER_UNLIMITED;
   }
+  name_machine(l->header->machine);
   /* Last: a reader takes the file for a ledger from here on. */
   atomic_thread_fence(memory_order_release);
   l->header->magic = LEDGER_MAGIC;
@@ -98,6 +111,24 @@ stow_status ledger_open(ledger *l, const char *path) {
 void ledger_close(ledger *l) {
   if (l->header != NULL) munmap(l->header, l->mapped_bytes);
   *l = (ledger){0};
+}
+
+stow_status ledger_part_elsewhere(ledger *l) {
+  char here[96];
+  ledger own;
+  name_machine(here);
+  if (strncmp(here, l->header->machine, sizeof here) == 0) return STOW_OK;
+  STOW_TRY(ledger_create(&own, NULL));
+  for (int i = 0; i < LEDGER_DEVICES_MAX; i++)
+    own.header->vram_limit_bytes[i] = ledger_limit(l, (unsigned)i);
+  own.header->spill_limit_bytes = ledger_spill_limit(l);
+  memcpy(own.header->visible_devices, l->header->visible_devices,
+         sizeof own.header->visible_devices);
+  /* What others hold of a card, nobody has looked at here. */
+  own.header->cards_known = 1;
+  ledger_close(l);
+  *l = own;
+  return STOW_OK;
 }
 
 /* ---- who lives ---- */

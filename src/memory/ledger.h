@@ -104,6 +104,7 @@ typedef struct ledger_header {
   char host_reason[256];              /* why host_road is what it is; written before it */
   char uuids[LEDGER_DEVICES_MAX][48]; /* of the devices, as NVML has them; "" where not known */
   char visible_devices[256];          /* CUDA_VISIBLE_DEVICES when the run began; "" if unset */
+  char machine[96];                   /* where its processes' numbers mean something */
 } ledger_header;
 
 typedef struct ledger {
@@ -118,6 +119,10 @@ stow_status ledger_create(ledger *l, const char *path);
 /* Maps one. STOW_ERR_FORMAT if it is none. */
 stow_status ledger_open(ledger *l, const char *path);
 void ledger_close(ledger *l);
+/* A launcher may carry a run to other machines, which see its folder too: they have other cards,
+ * and whether a process of here lives is not theirs to say. There, `l` becomes a ledger of this
+ * process alone, with the limits of the run; elsewhere nothing changes. */
+stow_status ledger_part_elsewhere(ledger *l);
 
 /* Takes a slot for the calling process. STOW_ERR_BUDGET: all are taken by processes that live. */
 stow_status ledger_join(ledger *l);

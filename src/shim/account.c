@@ -59,7 +59,8 @@ static void start(void) {
     if (path == NULL || path[0] == '\0' || ledger_open(&the_ledger, path) != STOW_OK) {
       if (path != NULL) shim_log("no ledger: %s", stow_status_message());
       if (ledger_create(&the_ledger, NULL) != STOW_OK) shim_log("%s", stow_status_message());
-    }
+    } else if (ledger_part_elsewhere(&the_ledger) != STOW_OK)
+      shim_log("%s", stow_status_message());
     const char *visible = secure_getenv("CUDA_VISIBLE_DEVICES");
     strncpy(own_visible, visible != NULL ? visible : "", sizeof own_visible - 1);
     started = true;

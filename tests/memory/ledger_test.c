@@ -79,6 +79,31 @@ TEST(a_limit_is_kept_to_the_byte)
   ledger_close(&l);
 }
 
+TEST(another_machine_keeps_the_limits_and_leaves_the_slots_alone)
+{
+  ledger here, there;
+  ledger_totals totals;
+  CHECK_OK(ledger_create(&here, ledger_path()));
+  CHECK_OK(ledger_join(&here));
+  here.header->vram_limit_bytes[1] = 100 * MIB;
+  here.header->spill_limit_bytes = 7 * MIB;
+  CHECK(ledger_take(&here, 1, LEDGER_PLAIN, 60 * MIB));
+  CHECK_OK(ledger_open(&there, ledger_path()));
+  CHECK_OK(ledger_part_elsewhere(&there)); /* it is the same one */
+  ledger_sum(&there, 1, &totals);
+  CHECK_U64(totals.vram_bytes, 60 * MIB);
+  here.header->machine[0] ^= 1;
+  CHECK_OK(ledger_part_elsewhere(&there));
+  CHECK_OK(ledger_join(&there));
+  CHECK(ledger_take(&there, 1, LEDGER_PLAIN, 100 * MIB));
+  CHECK(!ledger_take(&there, 1, LEDGER_PLAIN, 1));
+  CHECK_U64(ledger_spill_limit(&there), 7 * MIB);
+  ledger_sum(&here, 1, &totals);
+  CHECK_U64(totals.vram_bytes, 60 * MIB);
+  ledger_close(&there);
+  ledger_close(&here);
+}
+
 TEST(the_spill_budget_is_one_for_all_devices)
 {
   ledger l;
