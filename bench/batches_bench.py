@@ -1,22 +1,24 @@
-"""The comparison behind batches_bench.sh. Each way runs in a process of its own, which prints its seconds; ways take turns, and
-the best of several counts. A cached file is read several times by each process, opened anew each time."""
+"""The comparison behind batches_bench.sh. Each way runs in a process of its own, which prints its seconds, imports and all that is
+loaded once left out. A cached file is read several times by each process, opened anew each time, and the best counts."""
 
 import importlib.util
 import os
-import subprocess
-import sys
 import tempfile
 
+from beside import Group, in_turns, line, middle, python
+
 MB = int(os.environ.get("STOWAGE_BENCH_MB", "512"))
-COLUMNS, BATCH, TIMES = 256, 1024, int(os.environ.get("STOWAGE_BENCH_TIMES", "3"))
+COLUMNS, BATCH, TIMES = 256, 1024, int(os.environ.get("STOWAGE_BENCH_TIMES", "5"))
 LIMIT_MB = max(MB // 3, 128)
 SECONDS_MOST = 4  # a peer that takes longer is ended, and its rate so far counts
 
 OURS = """
-import stowage
+from stowage import batches
+from stowage._library import lib
+lib()
 def epoch(shuffle, memory, workers):
     total = 0.0
-    for batch in stowage.batches(path, BATCH, shuffle=shuffle, memory=memory, num_workers=workers): total += batch.sum()
+    for batch in batches(path, BATCH, shuffle=shuffle, memory=memory, num_workers=workers): total += batch.sum()
     return total
 """
 MEMMAP = """
@@ -42,13 +44,30 @@ def epoch(shuffle, _, workers):
         cut_after((i + 1) / len(loader))
     return total
 """
+DISK = """
+import mmap, threading
+def epoch(*_):
+    file, size, lock, at = os.open(path, os.O_RDONLY | os.O_DIRECT), os.path.getsize(path), threading.Lock(), [0]
+    def read():
+        to = mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        to.madvise(mmap.MADV_HUGEPAGE)
+        part = memoryview(to)[: 1 << 20]
+        while True:
+            with lock:
+                offset, at[0] = at[0], at[0] + len(part)
+            if offset >= size or os.preadv(file, [part], offset) == 0: break
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for reader in readers: reader.start()
+    for reader in readers: reader.join()
+    return None
+"""
 MAIN = """
 import os, sys, time, numpy as np
 path, BATCH = sys.argv[1], {batch}
 def cut_after(fraction):
     seconds = time.perf_counter() - start
     if seconds > {most} and fraction < 1:
-        print(seconds / fraction, "cut", flush=True)
+        print(seconds / fraction, None, flush=True)
         os._exit(0)
 {way}
 seconds = float("inf")
@@ -60,104 +79,90 @@ print(seconds, total)
 """
 
 
-class Group:
-    """A control group with a memory limit, version 1 or 2; `folder` None where there can be none."""
-
-    def __init__(self, limit):
-        self.folder = None
-        for root, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-            folder = f"{root}/stowage-bench-{os.getpid()}"
-            try:
-                if root == "/sys/fs/cgroup" and "memory" not in open(root + "/cgroup.subtree_control").read():
-                    continue
-                os.mkdir(folder)
-                with open(f"{folder}/{name}", "w") as file:
-                    file.write(str(limit))
-                self.folder = folder
-                return
-            except OSError:
-                try:
-                    os.rmdir(folder)
-                except OSError:
-                    pass
-
-    def enter(self):
-        with open(self.folder + "/cgroup.procs", "w") as file:
-            file.write(str(os.getpid()))
-
-    def close(self):
-        if self.folder:
-            os.rmdir(self.folder)
-
-
 def run(way, path, shuffle=False, memory="256M", workers="auto", group=None, cold=False):
-    """Seconds of one epoch."""
-    epochs = 1 if cold or way is LOADER else 3
+    """Seconds of one epoch, and what it summed; None where it was ended, or sums nothing."""
     if cold:
         with open(path, "rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    program = MAIN.format(batch=BATCH, most=SECONDS_MOST, way=way, shuffle=shuffle, memory=memory, workers=workers,
-                          epochs=epochs)
-    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, timeout=600,
-                          preexec_fn=group.enter if group else None)
-    if done.returncode != 0:
-        raise SystemExit("batches_bench: " + done.stderr[-600:])
-    seconds, total = done.stdout.split()
-    return float(seconds), None if total == "cut" else float(total)
+    epochs = 1 if cold or way is LOADER else 3
+    program = MAIN.format(batch=BATCH, most=SECONDS_MOST, way=way, shuffle=shuffle, memory=memory, workers=workers, epochs=epochs)
+    seconds, total = python(program, path, group=group).split()
+    return float(seconds), None if total == "None" else float(total)
 
 
-def compare(case, ours, peers, size):
-    """ours and peers: (name, callable giving seconds and total)."""
-    best = {}
-    for _ in range(TIMES):
-        for name, call in [("ours", ours), *peers]:
-            seconds, total = call()
-            best.setdefault("total", total)
-            if total is not None and abs(total - best["total"]) > abs(best["total"]) * 1e-3 + 1:
-                raise SystemExit(f"batches_bench: {case}: {name} sums to {total}, not {best['total']}")
-            best[name] = min(best.get(name, 1e9), seconds)
-    for name, _ in peers:
-        a, b = size / best["ours"], size / best[name]
-        print(f"case={case} ours={a:.4g} peer={name}:{b:.4g} ratio={a / b:.3g} unit=GB/s", flush=True)
+def compare(case, ours, peers, size, times=TIMES):
+    """`peers` by name; all give seconds and a total."""
+    given = in_turns([ours, *peers.values()], times)
+    totals = [total for values in given for _, total in values if total is not None]
+    if max(totals) - min(totals) > abs(totals[0]) * 1e-3 + 1:
+        raise SystemExit(f"batches_bench: {case}: not all sum to the same: {totals}")
+    mine, *theirs = [size / middle([seconds for seconds, _ in values]) for values in given]
+    for name, rate in zip(peers, theirs):
+        line(case, mine, name, rate, "GB/s")
+
+
+def write_file(path):
+    import numpy as np
+
+    rows = MB * 1024 * 1024 // 4 // COLUMNS
+    x = np.lib.format.open_memmap(path, mode="w+", dtype="f4", shape=(rows, COLUMNS))
+    for i in range(0, rows, 10000):
+        x[i : i + 10000] = np.random.default_rng(i).random((len(x[i : i + 10000]), COLUMNS), dtype="f4")
+    x.flush()
+    os.sync()
+
+
+def cached(path, size):
+    torch = importlib.util.find_spec("torch") is not None
+    for shuffle in (False, True):
+        way = "shuffled" if shuffle else "sequential"
+        ours = lambda: run(OURS, path, shuffle)  # noqa: E731
+        compare(f"batches_{way}_cached", ours, {"numpy_memmap": lambda: run(MEMMAP, path, shuffle)}, size)
+        if torch:
+            peers = {f"torch_dataloader_{n}_workers": lambda n=n: run(LOADER, path, shuffle, workers=n) for n in (0, 2)}
+            compare(f"batches_{way}_cached", ours, peers, size, times=min(TIMES, 3))
+    if not torch:
+        print("case=batches peer=torch_dataloader:missing")
+
+
+def one_core(path, size):
+    """Where there is no second core a copy costs what it costs: a memmap makes none."""
+    all_cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(all_cores)})
+    for shuffle in (False, True):
+        compare(f"batches_{'shuffled' if shuffle else 'sequential'}_cached_one_core", lambda: run(OURS, path, shuffle),
+                {"numpy_memmap": lambda: run(MEMMAP, path, shuffle)}, size)
+    os.sched_setaffinity(0, all_cores)
+
+
+def limited(path, size):
+    group = Group(LIMIT_MB << 20)
+    if group.folder is None:
+        print("case=batches_limited peer=numpy_memmap:none (no control group can be made here; needs root)")
+        return
+    more = {"group": group, "cold": True}
+    try:
+        for shuffle in (False, True):
+            peers = {"numpy_memmap": lambda: run(MEMMAP, path, shuffle, **more)}
+            if not shuffle:
+                peers["disk_direct"] = lambda: run(DISK, path, **more)
+            compare(f"batches_{'shuffled' if shuffle else 'sequential'}_limited_to_{LIMIT_MB}M",
+                    lambda: run(OURS, path, shuffle, "64M", **more), peers, size, times=3 if shuffle else TIMES + 4)
+    finally:
+        group.close()
 
 
 def main():
-    import numpy as np
-
-    torch = importlib.util.find_spec("torch") is not None
     with tempfile.TemporaryDirectory(dir=os.environ.get("STOWAGE_BENCH_FOLDER")) as folder:
-        path = folder + "/x.npy"
-        rows = MB * 1024 * 1024 // 4 // COLUMNS
-        x = np.lib.format.open_memmap(path, mode="w+", dtype="f4", shape=(rows, COLUMNS))
-        for i in range(0, rows, 10000):
-            x[i : i + 10000] = np.random.default_rng(i).random((len(x[i : i + 10000]), COLUMNS), dtype="f4")
-        x.flush()
-        del x
-        os.sync()
-        size = MB * 1024 * 1024 / 1e9
-        for shuffle in (False, True):
-            way = "shuffled" if shuffle else "sequential"
-            peers = [("numpy_memmap", lambda: run(MEMMAP, path, shuffle))]
-            if torch:
-                peers += [(f"torch_dataloader_{n}_workers", lambda n=n: run(LOADER, path, shuffle, workers=n)) for n in (0, 2)]
-            compare(f"batches_{way}_cached", lambda: run(OURS, path, shuffle), peers, size)
-        if not torch:
-            print("case=batches peer=torch_dataloader:missing")
+        path, size = folder + "/x.npy", MB * 1024 * 1024 / 1e9
+        write_file(path)
+        cached(path, size)
+        one_core(path, size)
         compare("batches_sequential_from_disk", lambda: run(OURS, path, cold=True),
-                [("numpy_memmap", lambda: run(MEMMAP, path, cold=True)),
-                 ("ours_one_reader", lambda: run(OURS, path, cold=True, workers=1))], size)
-        group = Group(LIMIT_MB << 20)
-        if group.folder is None:
-            print("case=batches_limited peer=numpy_memmap:none (no control group can be made here; needs root)")
-            return
-        try:
-            for shuffle in (False, True):
-                way = "shuffled" if shuffle else "sequential"
-                compare(f"batches_{way}_limited_to_{LIMIT_MB}M", lambda: run(OURS, path, shuffle, "64M", group=group, cold=True),
-                        [("numpy_memmap", lambda: run(MEMMAP, path, shuffle, group=group, cold=True))], size)
-        finally:
-            group.close()
+                {"numpy_memmap": lambda: run(MEMMAP, path, cold=True),
+                 "ours_one_reader": lambda: run(OURS, path, cold=True, workers=1)}, size)
+        limited(path, size)
 
 
 main()

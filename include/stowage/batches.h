@@ -35,6 +35,7 @@
 #include <stdint.h>
 
 #include <stowage/array.h>
+#include <stowage/device.h>
 #include <stowage/status.h>
 
 #ifdef __cplusplus
@@ -45,15 +46,15 @@ typedef struct stow_batches stow_batches;
 
 #define STOW_BATCHES_FILES_MAX 16
 
-/* Where buffers come from, if not from malloc: pinned memory, for one. Called only by the thread
- * that calls next (`allocate`) or release and close (`release`). */
+/* Where buffers come from, if not from malloc. Called only by the thread that calls next
+ * (`allocate`) or release and close (`release`). */
 typedef struct stow_batches_memory {
   void *(*allocate)(void *user, size_t bytes); /* at a multiple of 64; NULL: there is none */
   void (*release)(void *user, void *memory, size_t bytes);
   void *user;
 } stow_batches_memory;
 
-#define STOW_BATCHES_OPTIONS_VERSION 1
+#define STOW_BATCHES_OPTIONS_VERSION 2
 typedef struct stow_batches_options {
   uint32_t version;
   const stow_array_options *files; /* each with as many rows as the others */
@@ -66,12 +67,13 @@ typedef struct stow_batches_options {
   uint32_t readers;      /* background threads; 0: as the budget and the machine allow */
   uint64_t memory_bytes; /* everything the batches hold; 0: a quarter of what is free */
   stow_batches_memory memory; /* allocate NULL: malloc */
+  stow_device *device; /* buffers are pinned memory of this device, for stow_batches_send; it must
+                          outlive them. NULL: none */
 } stow_batches_options;
 #define STOW_BATCHES_OPTIONS_INIT                                                                  \
   {                                                                                                \
-    STOW_BATCHES_OPTIONS_VERSION, NULL, 0, 1, false, false, 0, 0, 0, 0, 0, {                       \
-      NULL, NULL, NULL                                                                             \
-    }                                                                                              \
+    STOW_BATCHES_OPTIONS_VERSION, NULL, 0, 1, false, false, 0, 0, 0, 0, 0, {NULL, NULL, NULL},     \
+        NULL                                                                                       \
   }
 
 /* Opens every file and checks that they have the same number of rows; starts nothing yet.
@@ -88,6 +90,13 @@ STOW_API stow_status stow_batches_next(stow_batches *batches, void **data, uint6
 /* Waits at most `wait_us` for next to have something to say. STOW_OK: it will not wait;
  * STOW_ERR_NOT_READY: it would. For callers who look after other things meanwhile. */
 STOW_API stow_status stow_batches_wait(stow_batches *batches, uint64_t wait_us);
+/* The next batch to the device the batches were opened for: each file's rows are copied to the
+ * device's address in `to` (with room for a whole batch), on `stream`. Returns when the copies are
+ * submitted: what comes after them on that stream sees the rows, and another stream has to wait
+ * for an event. The memory they are copied from is read into again only when they are done; two
+ * batches may be on their way, a third waits for the first. `*rows` and errors as above. */
+STOW_API stow_status stow_batches_send(stow_batches *batches, const uint64_t *to,
+                                       stow_stream stream, uint64_t *rows);
 /* Gives one file's buffer back. STOW_ERR_STATE: it was given back already. */
 STOW_API stow_status stow_batches_release(void *data);
 

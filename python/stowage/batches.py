@@ -13,23 +13,22 @@ import sys
 import threading
 import weakref
 from collections import deque
-from ctypes import CFUNCTYPE, POINTER, byref, c_bool, c_int, c_size_t, c_uint32, c_uint64, c_void_p
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+from ctypes import POINTER, byref, c_bool, c_int, c_uint32, c_uint64, c_void_p
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ._array import ArrayInfo, ArrayOptions, Origin, numpy_type, shape_of
+from ._card import device_handle, no_such_type, open_card
 from ._library import Invalid, StowageError, Unsupported, call, check, declare, lib, parse_size
 
 _NOT_READY = -6
 _FILES_MAX = 16
-_ALLOCATE = CFUNCTYPE(c_void_p, c_void_p, c_size_t)
-_RELEASE = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
 _STATE = (
     "version rows batch_rows seed epoch next_batch rank world shuffle drop_last block_rows window_rows"
 ).split()
 
 
 class _Memory(ctypes.Structure):
-    _fields_ = [("allocate", _ALLOCATE), ("release", _RELEASE), ("user", c_void_p)]
+    _fields_ = [("allocate", c_void_p), ("release", c_void_p), ("user", c_void_p)]
 
 
 class _Options(ctypes.Structure):
@@ -46,6 +45,7 @@ class _Options(ctypes.Structure):
         ("readers", c_uint32),
         ("memory_bytes", c_uint64),
         ("memory", _Memory),
+        ("device", c_void_p),
     ]
 
 
@@ -75,6 +75,7 @@ declare(
         "stow_batches_close": (None, [c_void_p]),
         "stow_batches_next": (c_int, [c_void_p, POINTER(c_void_p), POINTER(c_uint64)]),
         "stow_batches_wait": (c_int, [c_void_p, c_uint64]),
+        "stow_batches_send": (c_int, [c_void_p, POINTER(c_uint64), c_void_p, POINTER(c_uint64)]),
         "stow_batches_release": (c_int, [c_void_p]),
         "stow_batches_set_epoch": (c_int, [c_void_p, c_uint64]),
         "stow_batches_get_state": (c_int, [c_void_p, POINTER(_State)]),
@@ -97,7 +98,6 @@ def batches(
     rank: Optional[int] = None,
     world: Optional[int] = None,
     device: Any = None,
-    pin: bool = False,
     raw_dtype: Any = None,
     raw_shape: Optional[Iterable[int]] = None,
     headers: Optional[Dict[str, str]] = None,
@@ -109,8 +109,8 @@ def batches(
     file object that can seek, or a list, tuple or dict of these: then each batch is a tuple or a dict. `dtype` converts
     (one type, or one for each file in the same form). `rank` and `world` come from RANK and WORLD_SIZE, Slurm's or MPI's
     variables if not given. `num_workers` are background reading threads. `device` gives torch tensors: "cpu" without a
-    copy, "cuda" through pinned memory, copied while the step before it computes. `memory=None` is a quarter of what is
-    free. `cache="10G"` keeps what comes over http(s) on disk, for the next epoch and the next run.
+    copy, "cuda" (CuPy's arrays where there is no torch) through pinned memory of the library's own, copied while the step
+    before it computes. `memory=None` is a quarter of what is free. `cache="10G"` keeps what comes over http(s) on disk, for the next epoch and the next run.
 
     Each `for` over it is an epoch, in another order if shuffled; after `load_state_dict` or `next()` it goes on from
     there.
@@ -128,7 +128,6 @@ def batches(
             rank=rank,
             world=world,
             device=device,
-            pin=pin,
             raw_dtype=raw_dtype,
             raw_shape=None if raw_shape is None else list(raw_shape),
             headers=headers,
@@ -140,40 +139,15 @@ def batches(
 class _Buffer:
     """One buffer of the library's, given back when no array looks at it any more."""
 
-    __slots__ = ("__array_interface__", "_address", "_release", "_keeper")
+    __slots__ = ("__array_interface__", "_address", "_release")
 
-    def __init__(self, address: int, interface: Dict[str, Any], release: Callable[[int], int], keeper: Any) -> None:
+    def __init__(self, address: int, interface: Dict[str, Any], release: Callable[[int], int]) -> None:
         self.__array_interface__ = interface
         self._address = address
         self._release = release
-        self._keeper = keeper  # the memory's own functions, while C may call them
 
     def __del__(self) -> None:
         self._release(self._address)
-
-
-class _Pinned:
-    """Memory from torch's pinned pool, for the library's buffers."""
-
-    def __init__(self) -> None:
-        self.held: Dict[int, Any] = {}
-        self.failed: Optional[BaseException] = None
-        self.allocate = _ALLOCATE(self._allocate)
-        self.release = _RELEASE(self._release)
-
-    def _allocate(self, _user: Any, size: int) -> Optional[int]:
-        try:
-            import torch
-
-            memory = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-            self.held[memory.data_ptr()] = memory
-            return int(memory.data_ptr())
-        except BaseException as reason:  # it must not pass through C
-            self.failed = reason
-            return None
-
-    def _release(self, _user: Any, address: int, _size: int) -> None:
-        self.held.pop(address, None)
 
 
 class _File:
@@ -184,11 +158,11 @@ class _File:
         self.row_shape = shape_of(info)[1:]
         self.kind = self.dtype.str if self.dtype.kind != "V" else "<u2"
 
-    def array(self, address: int, rows: int, release: Any, keeper: Any) -> Any:
+    def array(self, address: int, rows: int, release: Any) -> Any:
         import numpy
 
         interface = {"version": 3, "data": (address, False), "shape": (rows, *self.row_shape), "typestr": self.kind}
-        made = numpy.asarray(_Buffer(address, interface, release, keeper))
+        made = numpy.asarray(_Buffer(address, interface, release))
         return made if made.dtype == self.dtype else made.view(self.dtype)
 
     def tensor(self, array: Any) -> Any:
@@ -199,7 +173,7 @@ class _File:
         try:
             return torch.from_numpy(array)
         except TypeError as reason:
-            raise TypeError(f"torch has no {self.dtype}: convert on the way, as dtype='int64' ({reason})") from None
+            raise no_such_type(self.dtype, reason) from None
 
 
 class Batches:
@@ -228,9 +202,7 @@ class Batches:
             Origin(part, kind, given["raw_dtype"], given["raw_shape"], given["headers"], given["cache"])
             for part, kind in zip(parts, types)
         ]
-        self._device = _device(given["device"])
-        pin = given["pin"] or (self._device is not None and self._device.type == "cuda")
-        self._pinned = _Pinned() if pin else None
+        self._tensors, self._card = _destination(given["device"])
         handle = c_void_p()
         options = self._options(rank, world)
         try:
@@ -239,19 +211,20 @@ class Batches:
             raise self._explain(error)
         self._handle, self._pid = handle, os.getpid()
         library = lib()
-        self._close = weakref.finalize(self, _close, library.stow_batches_close, handle, self._origins, self._pinned)
-        self._next, self._wait, self._release = (
+        self._close = weakref.finalize(self, _close, library.stow_batches_close, handle, self._origins)
+        self._next, self._wait, self._release, self._send_to = (
             library.stow_batches_next,
             library.stow_batches_wait,
             library.stow_batches_release,
+            library.stow_batches_send,
         )
         self._slots, self._rows = (c_void_p * len(parts))(), c_uint64()
         self._files = [self._file(i) for i in range(len(parts))]
+        card = self._card
+        self._kinds = [] if card is None else [card.kind(file.dtype, file.is_bfloat16) for file in self._files]
         self._loop: "Optional[weakref.ref[_Epoch]]" = None
         self._untouched, self._finished = True, False
         self._ahead: "deque[Any]" = deque()
-        self._in_flight: "deque[Any]" = deque()
-        self._stream: Any = None
 
     def _options(self, rank: Optional[int], world: Optional[int]) -> _Options:
         given = self._settings
@@ -263,15 +236,16 @@ class Batches:
             raise Invalid("rank and world go together: give both or neither")
         if world is not None and not 0 <= int(rank or 0) < int(world):
             raise Invalid(f"rank {rank} of {world}: ranks count from 0 to one less than the world")
-        options = _Options(version=1, batch_rows=batch_size, drop_last=given["drop_last"], shuffle=given["shuffle"])
+        self._batch_rows = batch_size
+        options = _Options(version=2, batch_rows=batch_size, drop_last=given["drop_last"], shuffle=given["shuffle"])
         options.files = (ArrayOptions * len(self._origins))(*[origin.options for origin in self._origins])
         options.file_count = len(self._origins)
         options.seed = int(given["seed"]) & 0xFFFFFFFFFFFFFFFF
         options.rank, options.world = int(rank or 0), int(world or 0)
         options.readers = readers
         options.memory_bytes = 0 if given["memory"] is None else parse_size(given["memory"], "memory")
-        if self._pinned is not None:
-            options.memory.allocate, options.memory.release = self._pinned.allocate, self._pinned.release
+        if self._card is not None:
+            options.device = device_handle(self._card.index)
         return options
 
     def _file(self, number: int) -> _File:
@@ -282,11 +256,6 @@ class Batches:
     def _explain(self, error: StowageError) -> StowageError:
         for origin in self._origins:
             error = origin.explain(error)
-        if self._pinned is not None and self._pinned.failed is not None:
-            reason, self._pinned.failed = self._pinned.failed, None
-            if not _has_cuda():
-                error = Unsupported("pinned memory and device='cuda' need a card, and torch finds none; leave them out")
-            error.__cause__ = reason
         return error
 
     # ---- facts ----
@@ -327,33 +296,37 @@ class Batches:
 
     def _take(self) -> Any:
         """The next batch, as the caller wants it; StopIteration at the end of the epoch."""
-        if self._device is not None and self._device.type == "cuda":
-            return self._take_from_device()
+        if self._card is not None:
+            return self._take_from_card()
         arrays = self._arrays()
         if arrays is None:
             self._finished, self._untouched = True, False
             raise StopIteration
-        if self._device is not None:
+        if self._tensors:
             arrays = [file.tensor(array) for file, array in zip(self._files, arrays)]
         return self._shaped(arrays)
 
     def _arrays(self) -> Optional[List[Any]]:
+        self._await()
+        self._check(self._next(self._handle, self._slots, byref(self._rows)))
+        rows = self._rows.value
+        if rows == 0:
+            return None
+        release = self._release
+        return [file.array(slot, rows, release) for file, slot in zip(self._files, self._slots)]
+
+    def _await(self) -> None:
         if not self._close.alive:
             raise ValueError("these batches are closed")
-        handle = self._handle
-        while self._wait(handle, 100000) == _NOT_READY:
+        while self._wait(self._handle, 100000) == _NOT_READY:
             pass  # back in Python, so that an interrupt is heard
-        status = self._next(handle, self._slots, byref(self._rows))
+
+    def _check(self, status: int) -> None:
         if status != 0:
             try:
                 check(status)
             except StowageError as error:
                 raise self._explain(error)
-        rows = self._rows.value
-        if rows == 0:
-            return None
-        release, keeper = self._release, self._pinned
-        return [file.array(slot, rows, release, keeper) for file, slot in zip(self._files, self._slots)]
 
     def _shaped(self, parts: List[Any]) -> Any:
         if self._single:
@@ -364,41 +337,26 @@ class Batches:
 
     def _send(self) -> bool:
         """Begins copying the next batch on a stream of its own; False: there is none."""
-        import torch
-
-        arrays = self._arrays()
-        if arrays is None:
+        card, handle = self._card, self._handle
+        self._await()
+        size = self._batch_rows
+        parts, places = card.empty([(size, *file.row_shape) for file in self._files], self._kinds)
+        self._check(self._send_to(handle, (c_uint64 * len(places))(*places), card.stream, byref(self._rows)))
+        rows = self._rows.value
+        if rows == 0:
             return False
-        if self._stream is None:
-            self._stream = torch.cuda.Stream(self._device)
-        with torch.cuda.stream(self._stream):
-            tensors = [
-                file.tensor(array).to(self._device, non_blocking=True) for file, array in zip(self._files, arrays)
-            ]
-            done = torch.cuda.Event()
-            done.record(self._stream)
-        self._ahead.append((tensors, done))
-        self._in_flight.append((done, arrays))
-        while self._in_flight and (len(self._in_flight) > 2 or self._in_flight[0][0].query()):
-            self._in_flight.popleft()[0].synchronize()  # its host memory may be used again
+        self._ahead.append((parts if rows == size else [part[:rows] for part in parts], card.mark()))
         return True
 
-    def _take_from_device(self) -> Any:
-        import torch
-
+    def _take_from_card(self) -> Any:
         while len(self._ahead) < 2 and self._send():
             pass
         if not self._ahead:
             self._finished, self._untouched = True, False
-            while self._in_flight:
-                self._in_flight.popleft()[0].synchronize()
             raise StopIteration
-        tensors, done = self._ahead.popleft()
-        current = torch.cuda.current_stream(self._device)
-        current.wait_event(done)
-        for tensor in tensors:
-            tensor.record_stream(current)
-        return self._shaped(tensors)
+        parts, done = self._ahead.popleft()
+        self._card.hand_over(parts, done)
+        return self._shaped(parts)
 
     # ---- where it stands ----
 
@@ -408,8 +366,12 @@ class Batches:
         state.next_batch -= len(self._ahead)  # taken, but not yet given to the caller
         return state
 
+    def _forget_ahead(self) -> None:
+        while self._ahead:  # what is on its way there must arrive before the memory is another's
+            self._card.hand_over(*self._ahead.popleft())
+
     def _begin(self) -> None:
-        self._ahead.clear()
+        self._forget_ahead()
         self._untouched, self._finished, self._loop = True, False, None
 
     def set_epoch(self, epoch: int) -> None:
@@ -438,9 +400,7 @@ class Batches:
     def close(self) -> None:
         """Stops the readers. Arrays already given stay good."""
         with self._lock:
-            while self._in_flight:
-                self._in_flight.popleft()[0].synchronize()
-            self._ahead.clear()
+            self._forget_ahead()
             self._close()
 
     def __enter__(self) -> "Batches":
@@ -496,7 +456,7 @@ class _Epoch:
         return len(self._owner)
 
 
-def _close(close: Any, handle: Any, _origins: Any, _pinned: Any) -> None:
+def _close(close: Any, handle: Any, _origins: Any) -> None:
     close(handle)
 
 
@@ -524,23 +484,20 @@ def _whole(value: Any, least: int, refusal: str) -> int:
     return number
 
 
-def _device(device: Any) -> Any:
+def _destination(device: Any) -> Tuple[bool, Any]:
+    """Torch's tensors in host memory? And the card, where it is one."""
     if device is None:
-        return None
+        return False, None
+    if str(device).partition(":")[0] == "cuda":
+        return False, open_card(device)
     try:
         import torch
     except ImportError as reason:
         raise Unsupported(f"device={device!r} gives torch tensors, and torch is not installed; leave it out") from reason
-
-    return torch.device(device)
-
-
-def _has_cuda() -> bool:
-    try:
-        import torch
-    except ImportError:
-        return False
-    return bool(torch.cuda.is_available())
+    kind = torch.device(device).type
+    if kind != "cpu":
+        raise Unsupported(f"device={device!r}: batches come as torch tensors of cpu or cuda; move them from cpu yourself")
+    return True, None
 
 
 _torch_class: Any = None

@@ -1,5 +1,6 @@
 """stowage.batches: every row once, in step, resumable; buffers that stay good; file objects; torch."""
 
+import ctypes
 import gc
 import io
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 try:
     import numpy as np
@@ -16,6 +18,7 @@ except ImportError:
     raise unittest.SkipTest("numpy is not installed")
 
 import stowage
+from stowage._library import lib
 
 try:
     import torch
@@ -351,6 +354,91 @@ class Fuse(Case):
                 subprocess.run(["umount", seen], timeout=30)
 
 
+class SimulatedCard:
+    """What a card with torch or CuPy does, with the simulated device: arrays are NumPy's over its memory."""
+
+    index, stream = 0, None
+
+    def __init__(self):
+        self.heap = stowage.heap("sim:256M")
+        library = lib()
+        library.stow_heap_device.restype = ctypes.c_void_p
+        self.device = ctypes.c_void_p(library.stow_heap_device(self.heap.handle))
+        self.given = 0
+
+    def kind(self, dtype, _is_bfloat16):
+        return dtype
+
+    def empty(self, shapes, kinds):
+        made = []
+        for shape, kind in zip(shapes, kinds):
+            block = self.heap.block(max(1, int(np.prod(shape)) * kind.itemsize))
+            raw = (ctypes.c_ubyte * block.nbytes).from_address(block.address)
+            raw.block = block
+            made.append(np.frombuffer(raw, kind, int(np.prod(shape))).reshape(shape))
+        return made, [array.ctypes.data for array in made]
+
+    def mark(self):
+        return self.heap
+
+    def hand_over(self, _arrays, _done):
+        lib().stow_sim_advance(self.device, ctypes.c_uint64(1_000_000))
+        self.given += 1
+
+
+class Card(Case):
+    def batches(self, card, *words, **more):
+        stowage.batches  # the module behind it is there now
+        module = sys.modules["stowage.batches"]
+        with mock.patch.object(module, "open_card", lambda _: card), mock.patch.object(
+            module, "device_handle", lambda _: card.device
+        ):
+            return stowage.batches(*words, device="cuda", **more)
+
+    def test_batches_arrive_whole_and_in_step(self):
+        card = SimulatedCard()
+        for shuffle in (False, True):
+            b = self.batches(card, [self.x_path, self.y_path], 700, shuffle=shuffle, memory="8M")
+            for _ in range(2):
+                seen = []
+                for x, y in b:
+                    np.testing.assert_array_equal(x, self.x[y])
+                    seen += y.tolist()
+                self.assertEqual(len(x), len(self.x) % 700)  # the last one is short
+                self.assertEqual(sorted(seen), list(range(len(self.x))))
+                if not shuffle:
+                    self.assertEqual(seen, sorted(seen))
+            b.close()
+
+    def test_the_state_counts_what_was_given_not_what_was_sent(self):
+        card = SimulatedCard()
+        b = self.batches(card, self.y_path, 100, shuffle=True, memory="8M")
+        want = [batch.tolist() for batch in b]
+        b.set_epoch(0)
+        for i in range(5):
+            self.assertEqual(next(b).tolist(), want[i])
+        self.assertEqual(b.state_dict()["next_batch"], 5)
+        again = self.batches(card, self.y_path, 100, shuffle=True, seed=5, memory="8M")
+        again.load_state_dict(b.state_dict())
+        self.assertEqual([batch.tolist() for batch in again], want[5:])
+        b.set_epoch(0)
+        self.assertEqual(next(b).tolist(), want[0])
+
+    def test_given_up_half_way_nothing_stays_on_the_card(self):
+        card = SimulatedCard()
+        for i in range(6):
+            b = self.batches(card, [self.x_path, self.y_path], 700, memory="8M")
+            for _ in range(i % 3):
+                next(b)
+            if i % 2:
+                b.close()
+                with self.assertRaises(ValueError):
+                    next(b)
+            del b
+        gc.collect()
+        self.assertEqual(card.heap.stats()["live_bytes"], 0)
+
+
 @unittest.skipIf(torch is None, "torch is not installed")
 class Torch(Case):
     def test_tensors_without_a_copy(self):
@@ -366,7 +454,7 @@ class Torch(Case):
             self.skipTest("there is a card")
         with self.assertRaises(NotImplementedError) as caught:
             next(stowage.batches(self.x_path, 10, device="cuda"))
-        self.assertIn("need a card", str(caught.exception))
+        self.assertIn("needs a card", str(caught.exception))
 
     def test_bfloat16(self):
         np.array([0x3F80, 0x4000, 0xC040], dtype="u2").tofile(self.path("b.bin"))

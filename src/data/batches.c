@@ -14,6 +14,7 @@
 #include "data/prefetch.h"
 #include "data/shard.h"
 #include "data/spool.h"
+#include "data/staging.h"
 #include "formats/remote.h"
 
 struct stow_batches {
@@ -26,6 +27,9 @@ struct stow_batches {
   plan plan;
   shelf *buffers;
   prefetch *ahead;
+  staging *copies;                      /* NULL: no device */
+  void *unsent[STOW_BATCHES_FILES_MAX]; /* taken, but its copy failed: the next send's */
+  uint64_t unsent_rows;                 /* 0: none */
   uint64_t epoch, next_batch;
   pid_t owner;
 };
@@ -44,6 +48,9 @@ static stow_status check_options(const stow_batches_options *o) {
   if (o->batch_rows == 0) return stow_fail(STOW_ERR_INVALID, "a batch of 0 rows: 1 is the least");
   if (o->memory.allocate != NULL && o->memory.release == NULL)
     return stow_fail(STOW_ERR_INVALID, "memory.allocate without memory.release");
+  if (o->memory.allocate != NULL && o->device != NULL)
+    return stow_fail(STOW_ERR_INVALID,
+                     "memory.allocate and a device: buffers are the one's or the other's");
   return STOW_OK;
 }
 
@@ -74,6 +81,7 @@ static stow_status measure(stow_batches *b) {
               .batch_rows = o->batch_rows,
               .shuffle = o->shuffle,
               .readers_asked = o->readers,
+              .foreign = o->memory.allocate != NULL,
               .memory_bytes = o->memory_bytes};
   shard_range(&b->shard, p->rows, &p->first_place, &end);
   p->rank_rows = end - p->first_place;
@@ -118,10 +126,20 @@ static stow_status spool_deflated(stow_batches *b) {
 }
 
 static stow_status start(stow_batches *b) {
-  uint64_t bytes[STOW_BATCHES_FILES_MAX];
-  for (uint32_t i = 0; i < b->plan.parts; i++) bytes[i] = b->plan.batch_rows * b->plan.row_bytes[i];
-  STOW_TRY(
-      shelf_open(&b->buffers, bytes, b->plan.parts, plan_buffers(&b->plan), &b->options.memory));
+  const plan *p = &b->plan;
+  shelf_options buffers = {.kinds = p->parts,
+                           .planned = plan_buffers(p),
+                           .memory = b->options.memory,
+                           .singly = p->foreign};
+  for (uint32_t i = 0; i < p->parts; i++) {
+    buffers.bytes[i] = p->batch_rows * p->row_bytes[i];
+    buffers.room[i] = plan_room(p, i);
+  }
+  if (b->options.device != NULL) {
+    buffers.memory = staging_memory(b->options.device);
+    STOW_TRY(staging_open(&b->copies, b->options.device, p->parts));
+  }
+  STOW_TRY(shelf_open(&b->buffers, &buffers));
   STOW_TRY(prefetch_open(&b->ahead, &b->plan, b->origins, b->first, b->buffers));
   return prefetch_begin(b->ahead, b->options.seed, b->epoch, b->next_batch);
 }
@@ -155,10 +173,17 @@ stow_status stow_batches_open(stow_batches **batches, const stow_batches_options
   return status;
 }
 
+static void put_unsent(stow_batches *b) {
+  for (uint32_t i = 0; b->unsent_rows > 0 && i < b->plan.parts; i++) shelf_put(b->unsent[i]);
+  b->unsent_rows = 0;
+}
+
 void stow_batches_close(stow_batches *b) {
   if (b == NULL) return;
   /* In a child the readers do not exist: nothing can be joined, and their locks may be held. */
   if (b->owner != getpid()) return;
+  put_unsent(b);
+  staging_close(b->copies);
   prefetch_close(b->ahead);
   shelf_close(b->buffers);
   for (uint32_t i = 0; i < STOW_BATCHES_FILES_MAX; i++) {
@@ -183,18 +208,48 @@ static stow_status check_open(const stow_batches *b) {
 
 stow_status stow_batches_wait(stow_batches *b, uint64_t wait_us) {
   STOW_TRY(check_open(b));
-  if (b->next_batch >= b->plan.batch_count || prefetch_wait(b->ahead, wait_us)) return STOW_OK;
+  if (b->unsent_rows > 0 || b->next_batch >= b->plan.batch_count ||
+      prefetch_wait(b->ahead, wait_us))
+    return STOW_OK;
   return stow_fail(STOW_ERR_NOT_READY, "the next batch is still being read");
 }
 
 stow_status stow_batches_next(stow_batches *b, void **data, uint64_t *count) {
   *count = 0;
   STOW_TRY(check_open(b));
+  if (b->unsent_rows > 0) {
+    memcpy(data, b->unsent, b->plan.parts * sizeof *data);
+    *count = b->unsent_rows;
+    b->unsent_rows = 0;
+    return STOW_OK;
+  }
   if (b->next_batch >= b->plan.batch_count) return prefetch_check(b->ahead);
   STOW_TRY(prefetch_take(b->ahead, data));
   uint64_t done = b->next_batch++ * b->plan.batch_rows, left = b->plan.rank_rows - done;
   *count = left < b->plan.batch_rows ? left : b->plan.batch_rows;
   return STOW_OK;
+}
+
+stow_status stow_batches_send(stow_batches *b, const uint64_t *to, stow_stream stream,
+                              uint64_t *count) {
+  uint64_t bytes[STOW_BATCHES_FILES_MAX], taken;
+  void *data[STOW_BATCHES_FILES_MAX];
+  *count = 0;
+  if (b->copies == NULL)
+    return stow_fail(STOW_ERR_INVALID, "batches opened without a device to send them to");
+  STOW_TRY(check_open(b));
+  STOW_TRY(staging_wait(b->copies)); /* the buffers of its copies may be what is read into next */
+  STOW_TRY(stow_batches_next(b, data, &taken));
+  if (taken == 0) return STOW_OK;
+  for (uint32_t i = 0; i < b->plan.parts; i++) bytes[i] = taken * b->plan.row_bytes[i];
+  stow_status status = staging_send(b->copies, data, bytes, to, stream);
+  if (status == STOW_OK) {
+    *count = taken;
+  } else {
+    memcpy(b->unsent, data, sizeof data);
+    b->unsent_rows = taken;
+  }
+  return status;
 }
 
 stow_status stow_batches_release(void *data) {
@@ -204,6 +259,7 @@ stow_status stow_batches_release(void *data) {
 
 static stow_status go_to(stow_batches *b, uint64_t epoch, uint64_t batch) {
   STOW_TRY(check_open(b));
+  put_unsent(b);
   STOW_TRY(prefetch_begin(b->ahead, b->options.seed, epoch, batch));
   b->epoch = epoch;
   b->next_batch = batch;
@@ -222,7 +278,7 @@ stow_status stow_batches_get_state(stow_batches *b, stow_batches_state *s) {
                             .batch_rows = b->plan.batch_rows,
                             .seed = b->options.seed,
                             .epoch = b->epoch,
-                            .next_batch = b->next_batch,
+                            .next_batch = b->next_batch - (b->unsent_rows > 0),
                             .rank = b->shard.rank,
                             .world = b->shard.world,
                             .shuffle = b->options.shuffle,

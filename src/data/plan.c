@@ -3,12 +3,13 @@
 #include "data/plan.h"
 
 #include <inttypes.h>
-#include <unistd.h>
 
 #include <stowage/size.h>
 
 #include "base/checked.h"
 #include "base/status.h"
+#include "data/area.h"
+#include "data/crew.h"
 #include "data/shelf.h"
 #include "formats/source.h"
 
@@ -46,11 +47,18 @@ static uint64_t all_row_bytes(const plan *p) {
   return bytes;
 }
 
+/* Whole batches are read past the page cache as they stand in the file, neither converted nor dealt
+ * out of a window or a stage. */
+bool plan_room(const plan *p, uint32_t part) {
+  return p->drop_cache && !p->shuffle && !p->foreign && p->scratch_least[part] == 0 &&
+         p->batch_rows * p->row_bytes[part] >= SOURCE_DIRECT_LEAST;
+}
+
 /* One batch: a buffer for each file. */
 static uint64_t batch_bytes(const plan *p) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < p->parts; i++)
-    bytes += shelf_buffer_bytes(p->batch_rows * p->row_bytes[i]);
+    bytes += shelf_buffer_bytes(p->batch_rows * p->row_bytes[i], plan_room(p, i));
   return bytes;
 }
 
@@ -89,10 +97,10 @@ static uint64_t reader_bytes(const plan *p) {
  * limit. Past the page cache it is the limit from the start, and four keep it busy. A budget of 8
  * MiB feeds one. */
 static void choose_readers(plan *p) {
-  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  unsigned processors = crew_default();
   uint64_t wanted = p->readers_asked;
   if (wanted == 0) {
-    uint64_t machine = online < 1 ? 1 : least((uint64_t)online, 4);
+    uint64_t machine = least(processors, 4);
     if (p->drop_cache) machine = 4;
     if (p->remote) machine = 8;
     wanted = most(1, least(machine, p->memory_bytes / (UINT64_C(8) << 20)));
@@ -103,6 +111,7 @@ static void choose_readers(plan *p) {
     p->readers--;
   p->caller_reads = !p->one_reader && !p->remote && !p->drop_cache &&
                     (p->readers + 1) * reader_bytes(p) <= p->memory_bytes / READERS_SHARE;
+  p->one_core = processors == 1;
 }
 
 static uint64_t all_readers_bytes(const plan *p) {
@@ -115,7 +124,8 @@ static void choose_ahead(plan *p, uint64_t bytes) {
   uint64_t batch = most(batch_bytes(p), 1), fit = bytes / batch;
   uint64_t ahead = fit > WITH_CALLER ? fit - WITH_CALLER : 0;
   ahead = least(ahead, most((p->remote ? AHEAD_REMOTE : AHEAD_LOCAL) / batch, 4));
-  p->ahead = (uint32_t)most(AHEAD_LEAST, least(ahead, AHEAD_MOST));
+  ahead = least(least(ahead, p->batch_count), AHEAD_MOST);
+  p->ahead = (uint32_t)most(AHEAD_LEAST, ahead);
   uint64_t group = p->window_rows == 0 ? p->stage_bytes / batch : SCRATCH_SMALL / batch;
   p->group = (uint32_t)most(1, least(group, p->ahead / (2 * p->readers)));
   if (p->group == 1) p->stage_bytes = 0;
@@ -179,7 +189,7 @@ static void begin(plan *p) {
   if (!p->drop_cache)
     p->bounce_bytes = 0;
   else if (p->memory_bytes >= 2 * LARGE_BUDGET)
-    p->bounce_bytes = PLAN_LARGE_PAGE;
+    p->bounce_bytes = AREA_LARGE_PAGE;
   else
     p->bounce_bytes = p->scratch_bytes + 2 * SOURCE_DIRECT_UNIT;
   p->block_rows = p->window_rows = p->windows = 0;

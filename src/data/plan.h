@@ -14,10 +14,6 @@
  * what its bytes cost. */
 #define PLAN_LARGE_ROW (UINT64_C(64) << 10)
 
-/* A bounce area is one large page where the budget allows: a direct read into it is one transfer,
- * not one for every 4 KiB (1.5 times as fast on a virtual disk, 2026). */
-#define PLAN_LARGE_PAGE (UINT64_C(2) << 20)
-
 typedef struct plan {
   /* what is asked */
   uint32_t parts;                                 /* files */
@@ -27,6 +23,7 @@ typedef struct plan {
   uint64_t rows, rank_rows, first_place; /* of the files; of this rank, from that place on */
   uint64_t batch_rows, batch_count;
   bool shuffle, one_reader, remote;
+  bool foreign;         /* the buffers are the caller's memory, and lie as he likes */
   uint64_t cache_bytes; /* of each reader's connections */
   uint32_t readers_asked;
   uint64_t memory_bytes;
@@ -34,6 +31,7 @@ typedef struct plan {
   /* what follows */
   uint32_t readers;
   bool caller_reads;      /* the caller reads too, rather than wait: the file may be cached */
+  bool one_core;          /* where it is, a reader would only take the caller's turn */
   uint32_t ahead;         /* batches filled or being filled */
   uint32_t group;         /* batches filled by one task, so that a read is large */
   uint64_t scratch_bytes; /* of each reader (the caller is one) and file that converts */
@@ -49,6 +47,8 @@ typedef struct plan {
 
 /* Buffers of each file: ahead, and with the caller. */
 uint64_t plan_buffers(const plan *p);
+/* Have the buffers of that file room for direct reads into them? */
+bool plan_room(const plan *p, uint32_t part);
 /* Fills in what follows. STOW_ERR_BUDGET with what would do. */
 stow_status plan_make(plan *p);
 /* The same with the blocks and the window of a state: STOW_ERR_BUDGET if they do not fit. */

@@ -4,10 +4,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "data/area.h"
 #include "data/prefetch_read.h"
 
 /* Signals are for the program's own threads. One reader is enough to go on with. */
@@ -35,16 +35,6 @@ static uint32_t all_readers(const prefetch *p) {
 
 /* ---- the caller's side ---- */
 
-/* Windows are touched all over: large pages, where the machine gives them, save most of the faults.
- */
-static void *window_memory(uint64_t bytes) {
-  size_t large = (size_t)2 << 20, unit = bytes >= 4 * large ? large : 64;
-  size_t rounded = (size_t)((bytes + unit) / unit * unit);
-  void *memory = aligned_alloc(unit, rounded);
-  if (memory != NULL && unit == large) madvise(memory, rounded, MADV_HUGEPAGE);
-  return memory;
-}
-
 static stow_status make_windows(prefetch *p) {
   const plan *made = p->plan;
   for (uint32_t i = 0; i < 2; i++) p->windows[i].number = UINT64_MAX;
@@ -52,10 +42,10 @@ static stow_status make_windows(prefetch *p) {
   uint64_t held = made->window_rows < made->rank_rows ? made->window_rows : made->rank_rows;
   for (uint32_t i = 0; held > 0 && i < made->windows && i < prefetch_window_count(p); i++) {
     window *w = &p->windows[i];
-    w->permutation = window_memory(held * sizeof *w->permutation);
+    w->permutation = area_alloc(held * sizeof *w->permutation);
     bool there = w->permutation != NULL;
     for (uint32_t part = 0; part < made->parts; part++) {
-      w->rows[part] = window_memory(held * made->row_bytes[part]);
+      w->rows[part] = area_alloc(held * made->row_bytes[part]);
       there = there && w->rows[part] != NULL;
     }
     if (!there)
@@ -81,7 +71,7 @@ stow_status prefetch_open(prefetch **out, const plan *made, const origin *origin
   pthread_condattr_destroy(&monotonic);
   p->slots = calloc(made->ahead, sizeof *p->slots);
   p->readers = calloc(made->readers + 1, sizeof *p->readers);
-  p->waits = true; /* until a reader finds it cached */
+  p->waits = !made->one_core; /* until a reader finds it cached, or the caller that it is not */
   stow_status status = p->slots != NULL && p->readers != NULL
                            ? sequence_open(&p->order, made->rows, made->block_rows)
                            : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
@@ -175,6 +165,7 @@ stow_status prefetch_begin(prefetch *p, uint64_t seed, uint64_t epoch, uint64_t 
  * batch costs: it is left asleep until half of the batches ahead can be filled at once. Behind a
  * server the answers are what takes time: there each is asked for at once. */
 static void wake_readers(prefetch *p, uint64_t armed) {
+  if (prefetch_alone(p)) return;
   uint64_t waiting = p->armed - p->claimed;
   bool worth = p->plan->remote || waiting * 2 >= p->plan->ahead || p->armed == p->plan->batch_count;
   if (armed > p->plan->group)
@@ -183,11 +174,21 @@ static void wake_readers(prefetch *p, uint64_t armed) {
     pthread_cond_signal(&p->work);
 }
 
+/* A caller that reads alone reads no further than it must: into what it just gave back, which is
+ * still in the processor's cache. */
+static uint64_t batches_ahead(prefetch *p) {
+  if (!p->plan->one_core) return p->plan->ahead;
+  pthread_mutex_lock(&p->guard);
+  uint64_t ahead = prefetch_alone(p) ? p->plan->group : p->plan->ahead;
+  pthread_mutex_unlock(&p->guard);
+  return ahead;
+}
+
 /* Buffers for the batches that may be filled next. Only this thread arms, so the memory is found
  * without the lock. */
 static stow_status arm(prefetch *p) {
-  uint64_t last = p->plan->batch_count - p->taken;
-  last = p->taken + (last < p->plan->ahead ? last : p->plan->ahead);
+  uint64_t last = p->plan->batch_count - p->taken, ahead = batches_ahead(p);
+  last = p->taken + (last < ahead ? last : ahead);
   uint64_t from = p->armed, at = from;
   stow_status status = STOW_OK;
   for (; at < last && status == STOW_OK; at += status == STOW_OK)
@@ -215,7 +216,7 @@ static bool told(const prefetch *p) {
 static bool await(prefetch *p, const struct timespec *end) {
   int code = 0;
   while (!told(p) && code == 0) {
-    if (prefetch_claimable(p) > 0) pthread_cond_signal(&p->work);
+    if (!prefetch_alone(p) && prefetch_claimable(p) > 0) pthread_cond_signal(&p->work);
     if (p->plan->caller_reads && !p->waits && prefetch_run_task(p, &p->readers[p->plan->readers]))
       continue;
     code = end != NULL ? pthread_cond_timedwait(&p->ready, &p->guard, end)

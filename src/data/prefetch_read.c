@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "data/area.h"
 #include "data/prefetch_read.h"
 
 /* ---- what a batch and a window are ---- */
@@ -53,12 +53,29 @@ static stow_status read_places(prefetch *p, rows *part, uint64_t first, uint64_t
   return STOW_OK;
 }
 
+/* A whole batch of one part. Where the buffer has room, its rows come to lie in the page as they do
+ * in the file's, so that a direct read goes straight into it. */
+static stow_status fill_one(prefetch *p, rows *part, uint32_t number, uint64_t batch) {
+  uint64_t first = batch_first(p, batch), end = batch_end(p, batch + 1), offset;
+  void **data = &p->slots[batch % p->plan->ahead].data[number];
+  if (!plan_room(p->plan, number) || !rows_offset(part, first, &offset) ||
+      offset % SHELF_ALIGN != 0)
+    return read_places(p, part, first, end, *data);
+  shelf_kept kept;
+  *data = shelf_shift(*data, (size_t)(offset % SOURCE_DIRECT_UNIT), &kept);
+  part->from.from->room = true;
+  stow_status status = read_places(p, part, first, end, *data);
+  part->from.from->room = false;
+  shelf_settle(*data, &kept);
+  return status;
+}
+
 static stow_status fill_from_file(prefetch *p, reader *r, uint64_t batch, uint64_t count) {
   for (uint32_t i = 0; i < p->plan->parts; i++) {
     rows *part = &r->parts[i];
     uint64_t first = batch_first(p, batch), end = batch_end(p, batch + count);
     if (count == 1) {
-      STOW_TRY(read_places(p, part, first, end, p->slots[batch % p->plan->ahead].data[i]));
+      STOW_TRY(fill_one(p, part, i, batch));
       continue;
     }
     STOW_TRY(read_places(p, part, first, end, r->stage));
@@ -123,11 +140,9 @@ static void advise(const prefetch *p, const reader *r, uint32_t number) {
 }
 
 static stow_status make_areas(const plan *made, reader *r) {
-  bool large = made->bounce_bytes == PLAN_LARGE_PAGE;
   if (made->bounce_bytes > 0 && r->bounce == NULL) {
-    r->bounce = aligned_alloc(large ? PLAN_LARGE_PAGE : SOURCE_DIRECT_UNIT, made->bounce_bytes);
+    r->bounce = area_alloc(made->bounce_bytes);
     if (r->bounce == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a reader");
-    if (large) madvise(r->bounce, made->bounce_bytes, MADV_HUGEPAGE);
   }
   if (made->stage_bytes > 0 && r->stage == NULL) {
     r->stage = aligned_alloc(64, (size_t)made->stage_bytes);
@@ -172,6 +187,10 @@ uint64_t prefetch_claimable(const prefetch *p) {
   }
   if (last - p->claimed < group) group = last - p->claimed;
   return p->armed - p->claimed >= group ? group : 0;
+}
+
+bool prefetch_alone(const prefetch *p) {
+  return p->plan->one_core && p->plan->caller_reads && !p->waits;
 }
 
 /* How often this thread has waited: a read from the page cache does not. */

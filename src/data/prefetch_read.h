@@ -67,6 +67,8 @@ uint64_t prefetch_window_count(const prefetch *p);
  * may fill now, 0 for none. */
 uint64_t prefetch_unfilled(const prefetch *p, uint64_t number);
 uint64_t prefetch_claimable(const prefetch *p);
+/* The caller reads everything itself: what it wants is cached, and there is one core for all. */
+bool prefetch_alone(const prefetch *p);
 /* Each reader has its own; the first one's were opened by batches. */
 stow_status prefetch_open_parts(prefetch *p, reader *r);
 /* One task, with the lock held before and after; false: there is nothing to do now. */

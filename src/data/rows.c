@@ -243,6 +243,13 @@ stow_status rows_read(rows *r, uint64_t first, uint64_t count, void *to) {
   return status;
 }
 
+bool rows_offset(const rows *r, uint64_t row, uint64_t *offset) {
+  const array *a = &r->from;
+  if (r->cast || r->serial || a->in_zip || a->from->fd < 0 || !in_file_order(r)) return false;
+  *offset = a->offset + row * r->file_row_bytes;
+  return true;
+}
+
 stow_status rows_read_items(rows *r, uint64_t row, uint64_t item, uint64_t items, void *to) {
   if (r->serial) pthread_mutex_lock(&hdf5_guard);
   stow_status status = read_items(r, row * r->items + item, items, to);

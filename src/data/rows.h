@@ -43,6 +43,9 @@ void rows_close(rows *r);
 uint64_t rows_scratch_least(const rows *r);
 /* Rows `first` to `first + count`, in C order and in type `to`. */
 stow_status rows_read(rows *r, uint64_t first, uint64_t count, void *to);
+/* Where in the file that row stands; false where rows_read does not give the file's own bytes, one
+ * after another, straight from a file. */
+bool rows_offset(const rows *r, uint64_t row, uint64_t *offset);
 /* Of one row, items `item` to `item + items`; of arrays in C order only. */
 stow_status rows_read_items(rows *r, uint64_t row, uint64_t item, uint64_t items, void *to);
 /* Reading it backwards starts it anew: a deflated member. */

@@ -1,12 +1,18 @@
-/* Shelf: see shelf.h. A buffer's head stands in the 64 bytes before what the caller sees. */
+/* Shelf: see shelf.h. A buffer's head stands in the 64 bytes before what the caller sees:
+ *
+ *   without room    | head | rows |
+ *   with room       | … up to 4096 … head | rows | … up to 8192 … |      rows anywhere in a page */
 #include "data/shelf.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 #include "base/checked.h"
 #include "base/status.h"
+#include "data/area.h"
+#include "formats/source.h"
 
 #define HEAD_MAGIC UINT64_C(0x676177f7370a7ba7)
 
@@ -16,46 +22,79 @@ typedef struct head {
   uint64_t magic;
   shelf *owner;
   struct head *next; /* on the shelf */
+  char *start;       /* of its memory */
   uint32_t kind;
-  bool out; /* with a taker; guarded by the shelf's lock */
+  bool out;      /* with a taker; guarded by the shelf's lock */
+  bool in_block; /* goes with the block it stands in */
 } head;
 _Static_assert(sizeof(head) <= SHELF_ALIGN, "a head fits before the data");
+_Static_assert(sizeof(shelf_kept) == SHELF_ALIGN, "all of a head is kept");
 
 struct shelf {
   pthread_mutex_t guard;
-  stow_batches_memory memory;
-  uint64_t bytes[STOW_BATCHES_FILES_MAX];
-  head *kept[STOW_BATCHES_FILES_MAX]; /* guarded */
+  shelf_options options;
+  char *block[STOW_BATCHES_FILES_MAX];  /* the planned buffers; only the taker looks here */
+  uint64_t cut[STOW_BATCHES_FILES_MAX]; /* buffers cut from it so far */
+  bool asked[STOW_BATCHES_FILES_MAX];   /* a block was asked for: once */
+  head *kept[STOW_BATCHES_FILES_MAX];   /* guarded */
   uint32_t kept_count[STOW_BATCHES_FILES_MAX];
   uint64_t live[STOW_BATCHES_FILES_MAX]; /* kept and out; guarded */
-  uint64_t planned;
-  uint64_t users; /* buffers out, and one for the open shelf; guarded */
+  uint64_t users;                        /* buffers out, and one for the open shelf; guarded */
   bool closed;
 };
 
-uint64_t shelf_buffer_bytes(uint64_t bytes) {
-  return round_up(bytes, SHELF_ALIGN) + SHELF_ALIGN;
+static head *head_of(void *data) {
+  return (head *)(void *)((char *)data - SHELF_ALIGN);
+}
+
+uint64_t shelf_buffer_bytes(uint64_t bytes, bool room) {
+  if (!room) return round_up(bytes, SHELF_ALIGN) + SHELF_ALIGN;
+  return round_up(bytes, SOURCE_DIRECT_UNIT) + 2 * SOURCE_DIRECT_UNIT;
+}
+
+static size_t size_of(const shelf *s, uint32_t kind) {
+  return (size_t)shelf_buffer_bytes(s->options.bytes[kind], s->options.room[kind]);
+}
+
+/* ---- memory ---- */
+
+static void *get_memory(const shelf *s, size_t bytes) {
+  const stow_batches_memory *m = &s->options.memory;
+  return m->allocate != NULL ? m->allocate(m->user, bytes) : area_alloc(bytes);
+}
+
+static void give_memory(const shelf *s, void *memory, size_t bytes) {
+  const stow_batches_memory *m = &s->options.memory;
+  if (m->allocate != NULL)
+    m->release(m->user, memory, bytes);
+  else
+    free(memory);
+}
+
+/* Of a shelf that was closed: the rest of the block waits for its last buffer, but not its pages.
+ */
+static void give_pages(const shelf *s, const head *h) {
+  if (s->options.memory.allocate != NULL) return;
+  uintptr_t from = round_up((uintptr_t)(h->start + sizeof *h), 4096),
+            to = round_down((uintptr_t)(h->start + size_of(s, h->kind)), 4096);
+  if (to > from) madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
 /* With the lock held. */
 static void free_buffer(shelf *s, head *h) {
-  size_t bytes = (size_t)shelf_buffer_bytes(s->bytes[h->kind]);
-  h->magic = 0;
   s->live[h->kind]--;
-  if (s->memory.allocate != NULL)
-    s->memory.release(s->memory.user, h, bytes);
+  h->magic = 0;
+  if (h->in_block)
+    give_pages(s, h);
   else
-    free(h);
+    give_memory(s, h->start, size_of(s, h->kind));
 }
 
-stow_status shelf_open(shelf **out, const uint64_t *bytes, uint32_t kinds, uint64_t planned,
-                       const stow_batches_memory *memory) {
+stow_status shelf_open(shelf **out, const shelf_options *options) {
   shelf *s = calloc(1, sizeof *s);
   if (s == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
   pthread_mutex_init(&s->guard, NULL);
-  s->memory = *memory;
-  for (uint32_t i = 0; i < kinds; i++) s->bytes[i] = bytes[i];
-  s->planned = planned;
+  s->options = *options;
   s->users = 1;
   *out = s;
   return STOW_OK;
@@ -66,6 +105,9 @@ static void leave(shelf *s) {
   bool last = --s->users == 0;
   pthread_mutex_unlock(&s->guard);
   if (!last) return;
+  for (uint32_t i = 0; i < s->options.kinds; i++)
+    if (s->block[i] != NULL)
+      give_memory(s, s->block[i], (size_t)(s->options.planned * size_of(s, i)));
   pthread_mutex_destroy(&s->guard);
   free(s);
 }
@@ -74,13 +116,45 @@ void shelf_close(shelf *s) {
   if (s == NULL) return;
   pthread_mutex_lock(&s->guard);
   s->closed = true;
-  for (uint32_t i = 0; i < STOW_BATCHES_FILES_MAX; i++)
+  for (uint32_t i = 0; i < s->options.kinds; i++)
     while (s->kept[i] != NULL) {
       head *h = s->kept[i];
       s->kept[i] = h->next;
       free_buffer(s, h);
     }
   leave(s);
+}
+
+/* ---- taking and putting ---- */
+
+/* Memory for a new buffer: the next of the block, or its own where that is used up. */
+static char *new_memory(shelf *s, uint32_t kind, bool *in_block) {
+  size_t bytes = size_of(s, kind);
+  uint64_t all;
+  if (!s->asked[kind] && !s->options.singly && checked_mul(&all, s->options.planned, bytes))
+    s->block[kind] = get_memory(s, (size_t)all);
+  s->asked[kind] = true;
+  *in_block = s->block[kind] != NULL && s->cut[kind] < s->options.planned;
+  return *in_block ? s->block[kind] + s->cut[kind]++ * bytes : get_memory(s, bytes);
+}
+
+static stow_status make_buffer(shelf *s, uint32_t kind, void **data) {
+  bool in_block;
+  char *start = new_memory(s, kind, &in_block);
+  if (start == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no memory for a batch of %zu bytes", size_of(s, kind));
+  *data = start + (s->options.room[kind] ? SOURCE_DIRECT_UNIT : SHELF_ALIGN);
+  *head_of(*data) = (head){.magic = HEAD_MAGIC,
+                           .owner = s,
+                           .start = start,
+                           .kind = kind,
+                           .out = true,
+                           .in_block = in_block};
+  pthread_mutex_lock(&s->guard);
+  s->users++;
+  s->live[kind]++;
+  pthread_mutex_unlock(&s->guard);
+  return STOW_OK;
 }
 
 stow_status shelf_take(shelf *s, uint32_t kind, void **data) {
@@ -93,24 +167,13 @@ stow_status shelf_take(shelf *s, uint32_t kind, void **data) {
     s->users++;
   }
   pthread_mutex_unlock(&s->guard);
-  if (h == NULL) {
-    size_t bytes = (size_t)shelf_buffer_bytes(s->bytes[kind]);
-    h = s->memory.allocate != NULL ? s->memory.allocate(s->memory.user, bytes)
-                                   : aligned_alloc(SHELF_ALIGN, bytes);
-    if (h == NULL)
-      return stow_fail(STOW_ERR_HOST_MEMORY, "no memory for a batch of %zu bytes", bytes);
-    *h = (head){.magic = HEAD_MAGIC, .owner = s, .kind = kind, .out = true};
-    pthread_mutex_lock(&s->guard);
-    s->users++;
-    s->live[kind]++;
-    pthread_mutex_unlock(&s->guard);
-  }
+  if (h == NULL) return make_buffer(s, kind, data);
   *data = (char *)h + SHELF_ALIGN;
   return STOW_OK;
 }
 
 stow_status shelf_put(void *data) {
-  head *h = (head *)((char *)data - SHELF_ALIGN);
+  head *h = head_of(data);
   if (h->magic != HEAD_MAGIC) return stow_fail(STOW_ERR_STATE, "not a buffer of a batch");
   shelf *s = h->owner;
   pthread_mutex_lock(&s->guard);
@@ -119,8 +182,9 @@ stow_status shelf_put(void *data) {
     return stow_fail(STOW_ERR_STATE, "a buffer of a batch is given back twice");
   }
   h->out = false;
-  bool kept = !s->closed && (s->live[h->kind] <= s->planned || s->kept_count[h->kind] < KEEP_LEAST);
-  if (kept) {
+  bool kept =
+      h->in_block || s->live[h->kind] <= s->options.planned || s->kept_count[h->kind] < KEEP_LEAST;
+  if (kept && !s->closed) {
     h->next = s->kept[h->kind];
     s->kept[h->kind] = h;
     s->kept_count[h->kind]++;
@@ -129,4 +193,16 @@ stow_status shelf_put(void *data) {
   }
   leave(s);
   return STOW_OK;
+}
+
+/* ---- direct reads ---- */
+
+void *shelf_shift(void *data, size_t within, shelf_kept *kept) {
+  char *start = head_of(data)->start;
+  memcpy(kept, head_of(data), sizeof *kept);
+  return start + SOURCE_DIRECT_UNIT + within;
+}
+
+void shelf_settle(void *data, const shelf_kept *kept) {
+  memcpy(head_of(data), kept, sizeof *kept);
 }

@@ -73,9 +73,6 @@ void source_share(source *s, const source *with) {
 
 /* ---- past the page cache ---- */
 
-/* A smaller read costs less through the page cache. */
-#define DIRECT_LEAST (UINT64_C(128) << 10)
-
 static void stop_direct(source *s) {
   if (s->direct_fd >= 0) close(s->direct_fd);
   s->direct_fd = -1;
@@ -86,7 +83,7 @@ void source_go_direct(source *s, void *bounce, size_t bounce_bytes) {
   char path[64];
   if (s->fd < 0 || s->bounce != NULL) return;
   s->bounce_bytes = (size_t)round_down(bounce_bytes, SOURCE_DIRECT_UNIT);
-  if (s->bounce_bytes < DIRECT_LEAST) return;
+  if (s->bounce_bytes < SOURCE_DIRECT_LEAST) return;
   snprintf(path, sizeof path, "/proc/self/fd/%d",
            s->fd); /* the same file, whatever its name is now */
   s->bounce = bounce;
@@ -101,9 +98,11 @@ void source_go_direct(source *s, void *bounce, size_t bounce_bytes) {
 static size_t read_direct(source *s, uint64_t offset, char *to, size_t count) {
   uint64_t start = round_down(offset, SOURCE_DIRECT_UNIT),
            end = round_up(offset + count, SOURCE_DIRECT_UNIT);
-  size_t wanted = end - start < s->bounce_bytes ? (size_t)(end - start) : s->bounce_bytes;
-  size_t within = (size_t)(offset - start);
-  ssize_t got = pread(s->direct_fd, s->bounce, wanted, (off_t)start);
+  size_t wanted = (size_t)(end - start), within = (size_t)(offset - start);
+  bool straight = s->room && ((uintptr_t)to - within) % SOURCE_DIRECT_UNIT == 0;
+  if (!straight && wanted > s->bounce_bytes) wanted = s->bounce_bytes;
+  ssize_t got =
+      pread(s->direct_fd, straight ? to - within : (char *)s->bounce, wanted, (off_t)start);
   if (got < 0) {
     if (errno == EINVAL) stop_direct(s); /* other rules on this file system */
     return 0;
@@ -111,7 +110,7 @@ static size_t read_direct(source *s, uint64_t offset, char *to, size_t count) {
   if ((size_t)got <= within) return 0;
   size_t part = (size_t)got - within;
   if (part > count) part = count;
-  memcpy(to, s->bounce + within, part);
+  if (!straight) memcpy(to, s->bounce + within, part);
   return part;
 }
 
@@ -159,7 +158,7 @@ stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
   char *at = to;
   uint64_t cached_from = offset;
   for (size_t left = count; left > 0;) {
-    if (s->bounce != NULL && count >= DIRECT_LEAST) {
+    if (s->bounce != NULL && count >= SOURCE_DIRECT_LEAST) {
       size_t part = read_direct(s, offset + (count - left), at, left);
       at += part;
       left -= part;

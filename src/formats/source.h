@@ -33,6 +33,7 @@ typedef struct source {
   int direct_fd;               /* reads past the page cache; -1: none */
   uint8_t *bounce;             /* the caller's; NULL: no direct reads */
   size_t bounce_bytes;
+  bool room; /* what lies around the bytes asked for is the reader's to overwrite: see below */
   uint64_t device, inode, changed_ns;
 } source;
 
@@ -53,6 +54,10 @@ void source_close(source *s);
  * of their own): faster than filling the cache and giving it back, and nothing is ever charged for
  * it. Where the file system does not allow that, everything stays as it was. */
 void source_go_direct(source *s, void *bounce, size_t bounce_bytes);
+/* A smaller read costs less through the page cache. */
+#define SOURCE_DIRECT_LEAST (UINT64_C(128) << 10)
+/* While `room` is set, a direct read whose memory lies to a multiple of the unit as its offset does
+ * goes straight there: the whole units that hold its first and its last byte are overwritten. */
 /* Reads through the other's open file, which is the same file: the kernel, which reads ahead for
  * each open file, sees one reader go through it instead of several that jump. */
 void source_share(source *s, const source *with);

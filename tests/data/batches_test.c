@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <pthread.h> /* the readers are threads: pthread_create */
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -632,6 +633,83 @@ static uint64_t read_group(const char *folder, const char *name) {
   return strtoull(text, NULL, 10);
 }
 
+/* The caller reads what it finds cached, and no reader takes its turn. */
+TEST(on_one_core_every_row_comes_once_too)
+{
+  static int64_t order[40000];
+  static uint8_t seen[40000];
+  cpu_set_t one, all;
+  CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+  CPU_ZERO(&one);
+  for (int i = 0; CPU_COUNT(&one) == 0; i++)
+    if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+  CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+  const char *path = write_rows("rows.npy", 40000, 25, DTYPE_I64);
+  for (int way = 0; way < 12; way++) {
+    stow_array_options f = file_of(path);
+    stow_batches_options o = plain(&f, 1);
+    o.batch_rows = way % 3 == 0 ? 1 : way % 3 == 1 ? 64 : 5000;
+    o.shuffle = way / 3 % 2 == 1, o.memory_bytes = way < 6 ? 6 * MIB : 64 * MIB;
+    stow_batches *b;
+    CHECK_OK(stow_batches_open(&b, &o));
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+      int fd = open(path, O_RDONLY);
+      CHECK(fd >= 0 && (epoch == 0 || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0));
+      CHECK(close(fd) == 0);
+      memset(seen, 0, sizeof seen);
+      CHECK_OK(stow_batches_set_epoch(b, epoch));
+      count_rows(seen, order, drain(b, order, 40000, UINT64_MAX), 40000);
+      for (int i = 0; i < 40000; i++) CHECK(seen[i] == 1);
+    }
+    stow_batches_close(b);
+  }
+}
+
+/* Moves this process into the group. */
+static void enter_group(const char *folder) {
+  char procs[300];
+  snprintf(procs, sizeof procs, "%s/cgroup.procs", folder);
+  FILE *f = fopen(procs, "w");
+  if (f == NULL || fprintf(f, "%ld", (long)getpid()) < 0 || fclose(f) != 0) _exit(3);
+}
+
+/* Batches that begin at multiples of 64 bytes of the file are read straight into their buffers,
+ * others by way of the reader's own: 1000 rows of 800 bytes always do, 333 every other time, and
+ * 101 are too few. */
+TEST(batches_read_past_the_page_cache_hold_their_rows)
+{
+  enum { COUNT = 60000 };
+  static const uint64_t sizes[] = {1000, 333, 101};
+  static int64_t order[COUNT];
+  const char *path = write_rows("rows.npy", COUNT, 100, DTYPE_I64), *peak;
+  char folder[256];
+  if (!make_group(folder, sizeof folder, &peak, 64 * MIB))
+    SKIP("no control group with a memory limit can be made here (needs root)");
+  pid_t child = fork();
+  if (child == 0) {
+    enter_group(folder);
+    for (int i = 0; i < 6; i++) {
+      stow_array_options file = file_of(path);
+      stow_batches_options o = plain(&file, 1);
+      o.batch_rows = sizes[i % 3], o.memory_bytes = (i < 3 ? 16 : 8) * MIB, o.readers = 2;
+      stow_batches *b;
+      stow_batches_info info;
+      if (stow_batches_open(&b, &o) != STOW_OK) _exit(4);
+      stow_batches_get_info(b, &info);
+      if (!info.drops_cache) _exit(5);
+      if (drain(b, order, COUNT, UINT64_MAX) != COUNT) _exit(6);
+      for (int64_t row = 0; row < COUNT; row++)
+        if (order[row] != row) _exit(7);
+      stow_batches_close(b);
+    }
+    _exit(0);
+  }
+  int status;
+  CHECK(child > 0 && waitpid(child, &status, 0) == child);
+  rmdir(folder);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) FAIL("ended with %d", status);
+}
+
 /* Resident memory and page cache together: what a container is charged with. The group would allow
  * 256 MiB, the file has 1 GiB, and the budget is what is used. */
 TEST(the_budget_holds_as_what_a_container_is_charged)
@@ -640,16 +718,14 @@ TEST(the_budget_holds_as_what_a_container_is_charged)
   const char *path = write_hole(1340000, 100);
   uint64_t most = 0;
   for (int shuffle = 0; shuffle < 2; shuffle++) {
-    char folder[256], procs[300];
+    char folder[256];
     const char *peak;
     if (!make_group(folder, sizeof folder, &peak, 256 * MIB))
       SKIP("no control group with a memory limit can be made here (needs root)");
-    snprintf(procs, sizeof procs, "%s/cgroup.procs", folder);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-      FILE *f = fopen(procs, "w");
-      if (f == NULL || fprintf(f, "%ld", (long)getpid()) < 0 || fclose(f) != 0) _exit(3);
+      enter_group(folder);
       stow_array_options file = file_of(path);
       stow_batches_options o = plain(&file, 1);
       o.batch_rows = 1000, o.shuffle = shuffle, o.memory_bytes = 32 * MIB, o.readers = 2;

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "harness.h"
 
 enum { FILE_BYTES = 3 << 20, SCRIPT_MAX = 64 };
@@ -220,6 +221,24 @@ TEST(a_cached_file_is_read_past_the_page_cache_alike)
   }
   CHECK_OK(source_read(&from, 0, got, sizeof bytes));
   CHECK(memcmp(got, bytes, sizeof bytes) == 0);
+  /* Straight into the caller's memory, where it lies in its page as the bytes do in the file's. */
+  static _Alignas(SOURCE_DIRECT_UNIT) uint8_t around[FILE_BYTES + 3 * SOURCE_DIRECT_UNIT];
+  from.room = true;
+  for (int i = 0; i < 100; i++) {
+    uint64_t count = SOURCE_DIRECT_LEAST + harness_random(&random) % (1 << 20);
+    uint64_t offset = harness_random(&random) % (sizeof bytes - count + 1);
+    if (i % 10 == 0) offset = sizeof bytes - count;
+    uint8_t *to = around + SOURCE_DIRECT_UNIT + offset % SOURCE_DIRECT_UNIT;
+    memset(around, 0xa5, sizeof around);
+    memset(bounce, 0, sizeof bounce);
+    CHECK_OK(source_read(&from, offset, to, (size_t)count));
+    CHECK(memcmp(to, bytes + offset, (size_t)count) == 0);
+    CHECK(bounce[0] == 0 && memcmp(bounce, bounce + 1, sizeof bounce - 1) == 0);
+    uint8_t *last = around + round_up((uint64_t)(to + count - around), SOURCE_DIRECT_UNIT);
+    CHECK(around[0] == 0xa5 && memcmp(around, around + 1, SOURCE_DIRECT_UNIT - 1) == 0);
+    CHECK(last[0] == 0xa5 && memcmp(last, last + 1, SOURCE_DIRECT_UNIT - 1) == 0);
+  }
+  from.room = false;
   CHECK(truncate(path, 1 << 20) == 0);
   CHECK_STATUS(source_read(&from, 0, got, sizeof bytes), STOW_ERR_IO);
   CHECK_MESSAGE("cut while it was read");

@@ -84,7 +84,8 @@ typedef struct stow_device_ops {
   /* ---- plain allocations: for drivers without pages, and for host memory that cannot be paged
    * ---- */
 
-  /* One block of at least `bytes`, ready to use, on `tier`. STOW_ERR_OUT_OF_MEMORY as above. */
+  /* One block of at least `bytes`, ready to use, on `tier`. On the host tier the host reads and
+   * writes it at the same address. STOW_ERR_OUT_OF_MEMORY as above. */
   stow_status (*plain_alloc)(stow_device *device, stow_addr *addr, uint64_t bytes, stow_tier tier);
 
   /* Frees what plain_alloc gave. May wait for the device. An address it did not give is

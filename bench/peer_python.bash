@@ -1,0 +1,9 @@
+# Sourced by the benchmarks whose peers are Python's: peer_python MODULES… sets $python to $STOWAGE_BENCH_PYTHON, python3 or the
+# system's, the first that has all of these modules; false where none has.
+peer_python() {
+  local words=$*
+  for python in "${STOWAGE_BENCH_PYTHON:-python3}" /usr/bin/python3; do
+    if "$python" -c "import ${words// /, }" 2> /dev/null; then return 0; fi
+  done
+  return 1
+}
