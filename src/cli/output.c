@@ -59,7 +59,12 @@ int verb_fail(const verb_call *call, stow_status status) {
   const char *words = stow_status_message();
   fprintf(stderr, "stowage %s: %s\n", verb_name(call),
           words[0] != '\0' ? words : stow_status_name(status));
+  return verb_exit_code(status);
+}
+
+int verb_exit_code(stow_status status) {
   switch (status) {
+  case STOW_OK: return EXIT_DONE;
   case STOW_ERR_INVALID:
   case STOW_ERR_OVERFLOW:
   case STOW_ERR_NOT_FOUND:

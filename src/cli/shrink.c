@@ -175,7 +175,7 @@ static int run(verb_call *call) {
   if (status == STOW_OK) status = read_options(call, &o);
   if (status == STOW_OK) status = shrink_and_tell(call, &o, &b, &bar);
   status = team_agree(&ranks, status);
-  int code = status == STOW_OK ? EXIT_DONE : EXIT_FAILED;
+  int code = verb_exit_code(status);
   /* One message, of the first that failed. */
   if (status != STOW_OK && ranks.failed == ranks.rank) code = verb_fail(call, status);
   team_leave(&ranks);

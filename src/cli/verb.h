@@ -113,5 +113,7 @@ int verb_usage(const verb_call *call, const char *format, ...)
 /* Says the thread's message the same way and returns the exit code `status` means: EXIT_USAGE for
  * input that cannot be right, EXIT_FAILED for the rest. */
 int verb_fail(const verb_call *call, stow_status status);
+/* That code alone. */
+int verb_exit_code(stow_status status);
 
 #endif

@@ -13,6 +13,7 @@
 #include "data/shrink_parts.h"
 #include "data/shrink_table.h"
 #include "data/sparse.h"
+#include "data/table_team.h"
 #include "data/team.h"
 
 enum { COPY_BYTES = 64 << 10 };
@@ -25,73 +26,6 @@ static bool ends_with(const char *text, const char *end) {
 
 static bool is_float(dtype type) {
   return type != DTYPE_NONE && dtype_kind(type) == CLASS_FLOAT;
-}
-
-/* ---- the type ---- */
-
-static stow_status refuse_type(const job *j, const array_facts *f, const loss *l) {
-  char rounding[96] = "";
-  if (l != NULL)
-    snprintf(rounding, sizeof rounding, " (it would be off by %.3g, the tolerance is %.3g)",
-             l->worst, l->tolerance);
-  return stow_fail(STOW_ERR_INVALID,
-                   "%s%s%s: %s does not hold every value of it%s; %s does, and so would leaving "
-                   "--dtype out",
-                   j->in, f->name[0] != '\0' ? ":" : "", f->name, dtype_name(j->options->type),
-                   rounding, dtype_name(f->smallest));
-}
-
-/* Would casting stay within the tolerance? Looks at every value. */
-static stow_status measure(job *j, array *a, dtype to, loss *l) {
-  *l = (loss){.tolerance = j->options->tolerance, .relative = j->options->relative};
-  return shrink_values(j, a, to, NULL, NULL, l);
-}
-
-static void take_type(shrink_item *item, const array_facts *f, dtype to, const loss *l) {
-  item->to = to;
-  item->bytes_after = f->values.count * dtype_bytes(to);
-  item->rounded = l != NULL && l->worst > 0;
-  item->error = l != NULL ? l->worst : 0;
-}
-
-static stow_status choose_forced(job *j, const array_facts *f, array *a, shrink_item *item) {
-  dtype wanted = j->options->type;
-  loss l;
-  if (scan_fits(&f->values, wanted)) return take_type(item, f, wanted, NULL), STOW_OK;
-  if (j->options->tolerance <= 0 || !is_float(wanted) || !is_float(f->type))
-    return refuse_type(j, f, NULL);
-  STOW_TRY(measure(j, a, wanted, &l));
-  if (l.exceeded) return refuse_type(j, f, &l);
-  return take_type(item, f, wanted, &l), STOW_OK;
-}
-
-static stow_status choose(job *j, const array_facts *f, array *a, shrink_item *item) {
-  *item = (shrink_item){.bytes = f->bytes, .bytes_after = f->bytes};
-  if (!f->scanned) return STOW_OK;
-  if (j->options->type != DTYPE_NONE) return choose_forced(j, f, a, item);
-  take_type(item, f, f->smallest, NULL);
-  if (j->options->tolerance <= 0 || !is_float(f->type)) return STOW_OK;
-  static const dtype narrower[] = {DTYPE_F16, DTYPE_F32};
-  for (size_t i = 0; i < 2; i++) {
-    loss l;
-    if (dtype_bytes(narrower[i]) >= dtype_bytes(item->to)) continue;
-    STOW_TRY(measure(j, a, narrower[i], &l));
-    if (l.exceeded) continue;
-    take_type(item, f, narrower[i], &l);
-    break;
-  }
-  return STOW_OK;
-}
-
-/* SciPy has no float16: where one is asked for by name the array stays dense. */
-static void choose_sparse(const job *j, const array_facts *f, shrink_item *item) {
-  if (f->sparse_bytes == 0 || item->to == DTYPE_NONE || j->options->type == DTYPE_F16) return;
-  uint64_t major = f->shape[f->fortran_order ? 1 : 0], minor = f->shape[f->fortran_order ? 0 : 1];
-  uint64_t bytes = sparse_bytes(major, minor, f->count - f->zeros, item->to);
-  if (bytes >= item->bytes_after) return;
-  item->sparse = true;
-  item->to = sparse_value_type(item->to);
-  item->bytes_after = bytes;
 }
 
 /* ---- the arrays of the input ---- */
@@ -127,7 +61,7 @@ static stow_status plan_sparse(job *j, const zip *z) {
   shrink_item *item = &j->result->items[0];
   array a;
   STOW_TRY(array_open_member(&a, j->from, zip_find(z, "data.npy")));
-  stow_status status = choose(j, f, &a, item);
+  stow_status status = shrink_choose(j, f, &a, item);
   array_close(&a);
   STOW_TRY(status);
   if (j->options->type == DTYPE_F16)
@@ -161,10 +95,10 @@ static stow_status plan_arrays(job *j, arrays *all) {
   for (size_t i = 0; i < facts->array_count; i++) {
     array a;
     STOW_TRY(open_nth(j, all, i, &a));
-    stow_status status = choose(j, &facts->arrays[i], &a, &j->result->items[i]);
+    stow_status status = shrink_choose(j, &facts->arrays[i], &a, &j->result->items[i]);
     close_nth(all, &a);
     STOW_TRY(status);
-    if (j->kept != NULL) choose_sparse(j, &facts->arrays[i], &j->result->items[i]);
+    if (j->kept != NULL) shrink_choose_sparse(j, &facts->arrays[i], &j->result->items[i]);
   }
   return STOW_OK;
 }
@@ -243,11 +177,9 @@ stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes) {
   team *t = j->budget->team;
   checkpoint *c = j->budget->checkpoint;
   stow_status status = STOW_OK;
-  if (!j->to_npz && team_leads(t))
+  if (team_leads(t))
     status =
         writer_open_partial(w, j->out, j->from, expected_bytes, c != NULL && c->resumed, false);
-  else if (j->to_npz)
-    status = writer_open(w, j->out, j->from, expected_bytes);
   status = team_agree(t, status); /* the file is there */
   if (status == STOW_OK && !team_leads(t))
     status = writer_open_partial(w, j->out, j->from, 0, true, true);
@@ -334,11 +266,11 @@ static stow_status forced_floats(job *j, array *a, sink *s) {
     again.checkpoint = NULL;
     j->done = 0;
     STOW_TRY(inspect_array(f, a, &again, &j->done, j->total));
-    return refuse_type(j, f, NULL);
+    return shrink_refuse_type(j, f, NULL);
   }
   f->scanned = true;
   f->values.count = a->count;
-  take_type(&j->result->items[0], f, j->options->type, NULL);
+  shrink_take_type(&j->result->items[0], f, j->options->type, NULL);
   return STOW_OK;
 }
 
@@ -356,8 +288,8 @@ static stow_status forced_pass(job *j, array *a, writer *w) {
   STOW_TRY(shrink_values(j, a, to, &s, &f->values, rounding ? &l : NULL));
   inspect_conclude(f);
   bool exact = scan_fits(&f->values, to);
-  if (!exact && (!rounding || l.exceeded)) return refuse_type(j, f, rounding ? &l : NULL);
-  take_type(item, f, to, exact ? NULL : &l);
+  if (!exact && (!rounding || l.exceeded)) return shrink_refuse_type(j, f, rounding ? &l : NULL);
+  shrink_take_type(item, f, to, exact ? NULL : &l);
   return STOW_OK;
 }
 
@@ -477,8 +409,7 @@ static void key_of(uint64_t key[8], const job *j) {
 static stow_status shrink_kept_safe(job *j, budget *b) {
   checkpoint c;
   uint64_t key[8];
-  bool alone = b->team == NULL || b->team->size <= 1;
-  if (j->to_npz || j->options->dry_run || !alone) return shrink_source(j, j->to_npz);
+  if (j->to_npz || j->options->dry_run || !team_alone(b->team)) return shrink_source(j, j->to_npz);
   key_of(key, j);
   STOW_TRY(checkpoint_open(&c, j->out, key, j->options->resume));
   b->checkpoint = &c;
@@ -490,10 +421,30 @@ static stow_status shrink_kept_safe(job *j, budget *b) {
 }
 
 /* What cannot be cut among ranks is done by the first; the others wait for how it ends. */
-static bool can_share(const job *j) {
+static stow_status lead_alone(job *j, budget *b) {
+  bool leads = team_leads(b->team);
+  b->team = NULL;
+  return leads ? shrink_kept_safe(j, b) : STOW_OK;
+}
+
+/* What one process would have said of a table that cannot be read, it is asked: it reads the rows
+ * in order, and stops where all of them would have. */
+static stow_status share_table(job *j, budget *b) {
+  team *t = b->team;
+  stow_status status = team_agree(t, shrink_source(j, j->to_npz));
+  if (status == STOW_OK) return STOW_OK;
+  t->broken = false;
+  shrink_free(j->result);
+  return lead_alone(j, b);
+}
+
+static stow_status shrink_by_ranks(job *j, budget *b) {
   const char *format;
-  return !j->to_npz && inspect_format(&format, j->from, &j->options->in) == STOW_OK &&
-         (strcmp(format, "npy") == 0 || strcmp(format, "raw") == 0);
+  if (team_alone(b->team) || inspect_format(&format, j->from, &j->options->in) != STOW_OK)
+    return lead_alone(j, b);
+  if (strcmp(format, "csv") == 0 && table_can_share(j->from)) return share_table(j, b);
+  bool plain = strcmp(format, "npy") == 0 || strcmp(format, "raw") == 0;
+  return plain && !j->to_npz ? shrink_kept_safe(j, b) : lead_alone(j, b);
 }
 
 stow_status shrink_file(shrink_result *r, const char *in, const char *out, const shrink_options *o,
@@ -505,14 +456,7 @@ stow_status shrink_file(shrink_result *r, const char *in, const char *out, const
   STOW_TRY(check_output(&j, &j.to_npz));
   STOW_TRY(source_open(&from, in));
   stow_status status = writer_check(out, &from);
-  if (status == STOW_OK && b.team != NULL && !can_share(&j)) {
-    if (b.team->rank > 0) {
-      source_close(&from);
-      return STOW_OK;
-    }
-    b.team = NULL;
-  }
-  if (status == STOW_OK) status = shrink_kept_safe(&j, &b);
+  if (status == STOW_OK) status = shrink_by_ranks(&j, &b);
   shrink_forget(j.kept);
   source_close(&from);
   if (status != STOW_OK) shrink_free(r);

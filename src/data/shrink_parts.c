@@ -8,11 +8,20 @@
 
 #include "data/ranges.h"
 #include "data/team.h"
+#include "formats/crc32.h"
 #include "numbers/cast.h"
 
 enum { CHUNK_BYTES = 256 << 10, LOSS_RUN = 1024, PAGE_BYTES = 4096 };
 
+static stow_status write_part(sink *s, const void *bytes, size_t count) {
+  STOW_TRY(zip_out_put(s->archive, s->member, s->offset, bytes, count));
+  s->crc = crc32_add(s->crc, bytes, count);
+  s->offset += count;
+  return STOW_OK;
+}
+
 stow_status sink_write(sink *s, const void *bytes, size_t count) {
+  if (s->part) return write_part(s, bytes, count);
   if (s->archive != NULL) return zip_out_write(s->archive, s->member, bytes, count);
   STOW_TRY(writer_write(s->file, s->offset, bytes, count));
   s->offset += count;
@@ -123,17 +132,26 @@ static stow_status cast_range(void *context, range *r) {
   return status;
 }
 
-static stow_status join_losses(loss *l, const budget *b) {
-  if (b->team == NULL || b->team->size <= 1) return STOW_OK;
-  loss mine = *l, *all = calloc(b->team->size, sizeof *all);
-  if (all == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
-  stow_status status = team_gather(b->team, &mine, all, sizeof mine);
-  for (unsigned i = 0; i < b->team->size && status == STOW_OK; i++) {
+stow_status loss_join(loss *l, const budget *b, stow_status status) {
+  team *t = b->team;
+  if (team_alone(t)) return status;
+  loss *all = calloc(t->size, sizeof *all);
+  if (!team_all(t, status == STOW_OK && all != NULL)) {
+    free(all);
+    return status != STOW_OK ? status : stow_fail(STOW_ERR_IO, "another rank failed");
+  }
+  status = team_gather(t, l, all, sizeof *all);
+  for (unsigned i = 0; i < t->size && status == STOW_OK; i++) {
     if (all[i].worst > l->worst) l->worst = all[i].worst;
     l->exceeded = l->exceeded || all[i].exceeded;
   }
   free(all);
   return status;
+}
+
+stow_status shrink_agree(const job *j, stow_status status) {
+  if (team_all(j->budget->team, status == STOW_OK) || status != STOW_OK) return status;
+  return stow_fail(STOW_ERR_IO, "%s: another rank failed", j->in);
 }
 
 /* The file is as long as the values make it, whoever wrote them. */
@@ -168,7 +186,7 @@ stow_status shrink_values(job *j, array *a, dtype to, sink *s, scan *values, los
   }
   if (l != NULL) {
     *l = c.state.loss;
-    STOW_TRY(join_losses(l, &b));
+    STOW_TRY(loss_join(l, &b, STOW_OK));
   }
   return s != NULL && c.direct ? end_file(j, s, a->count * dtype_bytes(to)) : STOW_OK;
 }

@@ -11,6 +11,8 @@ typedef struct sink {
   uint64_t offset;
   zip_out *archive; /* NULL: the file */
   size_t member;
+  bool part;    /* of a member that several processes fill: from `offset` in it on … */
+  uint32_t crc; /* … with this checksum so far */
 } sink;
 
 stow_status sink_write(sink *s, const void *bytes, size_t count);
@@ -27,6 +29,10 @@ typedef struct loss {
 /* Compares `count` values with what they became. */
 void loss_add(loss *l, const void *from, dtype from_type, const void *to, dtype to_type,
               size_t count);
+
+/* The losses of all ranks of a team, in every one of them; `status` of a rank that failed is a
+ * failure in all. */
+stow_status loss_join(loss *l, const budget *b, stow_status status);
 
 /* The state of one job. */
 typedef struct job {
@@ -64,9 +70,20 @@ void shrink_forget(sparse_kept *k);
 /* An archive of a sparse matrix with narrower types. */
 stow_status shrink_sparse(job *j, const zip *from, const array_facts *facts, dtype to, zip_out *z);
 
+/* What an array becomes, by what was found in it; looks at every value again where a tolerance asks
+ * for it. Then whether it becomes a sparse matrix. (shrink_choose.c) */
+stow_status shrink_choose(job *j, const array_facts *f, array *a, shrink_item *item);
+void shrink_choose_sparse(const job *j, const array_facts *f, shrink_item *item);
+/* `l`: how far it would be off, where that was looked at. */
+void shrink_take_type(shrink_item *item, const array_facts *f, dtype to, const loss *l);
+/* STOW_ERR_INVALID: the type asked for does not hold every value. */
+stow_status shrink_refuse_type(const job *j, const array_facts *f, const loss *l);
+
 /* A table. (shrink_table.c) */
 stow_status shrink_table(job *j, bool to_npz);
 
+/* A failure of one rank is one of all; the team is not broken by it. */
+stow_status shrink_agree(const job *j, stow_status status);
 /* The output, not under its name yet. */
 stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes);
 /* Gives the file its name if `status` is STOW_OK and the input is still what it was; otherwise

@@ -4,7 +4,10 @@
  * own will stand: int64 as long as all columns are integers, float64 from the first part with a
  * fraction or a gap on. Often that is the output. Where it is not, the values are cast from the
  * front to the back: what is written never passes what is still to be read, because no type is
- * wider. */
+ * wider.
+ *
+ * Of several ranks none knows where its rows will stand before all have read: each keeps its values
+ * in a scratch of its own, and casts them from there to their place. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +15,17 @@
 
 #include "data/checkpoint.h"
 #include "data/shrink_table.h"
+#include "data/table_team.h"
+#include "data/team.h"
 #include "numbers/cast.h"
 
 enum { CHUNK_VALUES = 32 << 10, TILE_ROWS = 128 };
 
 typedef struct npy_out {
   job *job;
-  scratch values;
-  uint64_t columns;
+  scratch values;         /* as they were read */
+  scratch made;           /* as they will be: the same place, or behind the ranks before */
+  uint64_t columns, rows; /* rows: of this rank */
   struct {
     uint64_t floats; /* from row float_from on */
     uint64_t float_from;
@@ -100,7 +106,7 @@ static void widen(const npy_out *o, uint64_t *values, size_t count, uint64_t fir
 static stow_status read_chunk(const npy_out *o, uint64_t first, uint64_t *values, size_t *count,
                               dtype *via) {
   const file_facts *f = &o->job->result->facts;
-  uint64_t total = f->rows * o->columns,
+  uint64_t total = o->rows * o->columns,
            border = o->form.floats ? o->form.float_from * o->columns : total;
   uint64_t left = (first < border ? border : total) - first;
   *count = left < CHUNK_VALUES ? (size_t)left : CHUNK_VALUES;
@@ -117,10 +123,10 @@ static stow_status read_chunk(const npy_out *o, uint64_t first, uint64_t *values
   return STOW_OK;
 }
 
-/* Casts all values, from the front; to their own place where `write`. */
+/* Casts all values, from the front; to their place where `write`. */
 static stow_status each_chunk(const npy_out *o, dtype to, bool write, size_t column, loss *l) {
   const job *j = o->job;
-  uint64_t total = j->result->facts.rows * o->columns;
+  uint64_t total = o->rows * o->columns;
   uint64_t *values = malloc(2 * CHUNK_VALUES * sizeof *values);
   if (values == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", j->in);
   stow_status status = STOW_OK;
@@ -138,7 +144,7 @@ static stow_status each_chunk(const npy_out *o, dtype to, bool write, size_t col
     status = cast_values(values + CHUNK_VALUES, to, values, via, used);
     if (status == STOW_OK && l != NULL) loss_add(l, values, via, values + CHUNK_VALUES, to, used);
     if (status == STOW_OK && write)
-      status = scratch_write(&o->values, first * dtype_bytes(to), values + CHUNK_VALUES,
+      status = scratch_write(&o->made, first * dtype_bytes(to), values + CHUNK_VALUES,
                              count * dtype_bytes(to));
     first += count;
     if (l != NULL && l->exceeded) break;
@@ -149,22 +155,34 @@ static stow_status each_chunk(const npy_out *o, dtype to, bool write, size_t col
 }
 
 static stow_status measure(void *context, size_t column, dtype to, loss *l) {
-  return each_chunk(context, to, false, column, l);
+  const npy_out *o = context;
+  return loss_join(l, o->job->budget, each_chunk(o, to, false, column, l));
+}
+
+/* The header, and the file as long as it will be. */
+static stow_status end_file(const npy_out *o, writer *w) {
+  const file_facts *f = &o->job->result->facts;
+  dtype to = o->job->result->items[0].to;
+  uint64_t shape[2] = {f->rows, f->column_count};
+  sink s = {.file = w};
+  STOW_TRY(shrink_header(&s, npy_descr(to), false, shape, 2));
+  return writer_end(w, s.offset + f->rows * o->columns * dtype_bytes(to));
 }
 
 static stow_status finish(npy_out *o, writer *w) {
   job *j = o->job;
-  const file_facts *f = &j->result->facts;
   dtype to = j->result->items[0].to;
   bool as_it_is = to == DTYPE_F64 ? o->form.floats && o->form.float_from == 0
                                   : !o->form.floats && (to == DTYPE_I64 || to == DTYPE_U64);
   /* From here on the values are no longer what a checkpoint would say. */
   if (!as_it_is) STOW_TRY(checkpoint_drop(j->budget->checkpoint));
   if (!as_it_is) STOW_TRY(each_chunk(o, to, true, SIZE_MAX, NULL));
-  uint64_t shape[2] = {f->rows, f->column_count};
-  sink s = {.file = w};
-  STOW_TRY(shrink_header(&s, npy_descr(to), false, shape, 2));
-  return writer_end(w, o->values.base + f->rows * o->columns * dtype_bytes(to));
+  return end_file(o, w);
+}
+
+static stow_status plan_types(npy_out *o) {
+  table_plan plan = {.to_npy = true, .measure = measure, .context = o};
+  return shrink_table_plan(o->job, &plan);
 }
 
 static stow_status read_and_plan(npy_out *o) {
@@ -182,8 +200,18 @@ static stow_status read_and_plan(npy_out *o) {
   csv_close(&c);
   table_state_free(&state);
   STOW_TRY(status);
-  table_plan plan = {.to_npy = true, .measure = measure, .context = o};
-  return shrink_table_plan(j, &plan);
+  o->rows = j->result->facts.rows;
+  return plan_types(o);
+}
+
+static stow_status count_columns(npy_out *o) {
+  csv c;
+  bool more;
+  STOW_TRY(csv_open(&c, o->job->in, table_row_max(o->job->budget)));
+  stow_status status = csv_next(&c, &more);
+  o->columns = c.columns;
+  csv_close(&c);
+  return status;
 }
 
 /* How far the values stand from the file's start: the header's length does not depend on the rows.
@@ -191,13 +219,8 @@ static stow_status read_and_plan(npy_out *o) {
 static stow_status begin(npy_out *o, writer *w) {
   uint64_t shape[2] = {1, 1};
   job *j = o->job;
-  csv c;
-  bool more;
-  STOW_TRY(csv_open(&c, j->in, table_row_max(j->budget)));
-  stow_status status = csv_next(&c, &more);
-  shape[1] = o->columns = c.columns;
-  csv_close(&c);
-  STOW_TRY(status);
+  STOW_TRY(count_columns(o));
+  shape[1] = o->columns;
   if (!j->options->dry_run) {
     STOW_TRY(shrink_open(j, w, 0));
     o->values = (scratch){.fd = w->fd, .name = j->out};
@@ -205,12 +228,60 @@ static stow_status begin(npy_out *o, writer *w) {
     STOW_TRY(scratch_open(&o->values, j->out));
   }
   o->values.base = shrink_header_bytes("<f8", false, shape, 2);
+  o->made = o->values;
   return STOW_OK;
+}
+
+/* ---- by several ranks ---- */
+
+static void read_again(void *context) {
+  npy_out *o = context;
+  memset(&o->form, 0, sizeof o->form);
+}
+
+static stow_status write_own(npy_out *o, uint64_t rows_before) {
+  job *j = o->job;
+  dtype to = j->result->items[0].to;
+  uint64_t shape[2] = {j->result->facts.rows, o->columns}, row = o->columns * dtype_bytes(to);
+  writer w;
+  STOW_TRY(shrink_open(j, &w, j->result->bytes_after));
+  o->made = (scratch){.fd = w.fd, .name = j->out};
+  o->made.base = shrink_header_bytes(npy_descr(to), false, shape, 2) + rows_before * row;
+  stow_status status = each_chunk(o, to, true, SIZE_MAX, NULL);
+  if (status == STOW_OK && team_leads(j->budget->team)) status = end_file(o, &w);
+  return shrink_finish(j, &w, status);
+}
+
+static stow_status share_rows(npy_out *o) {
+  job *j = o->job;
+  table_state state = {0};
+  table_shared own = {0};
+  table_reader reader = {.taker = {.order = order_part, .take = take_part, .context = o},
+                         .again = read_again};
+  stow_status status = count_columns(o);
+  if (status == STOW_OK && (!j->options->dry_run || j->options->tolerance > 0))
+    status = scratch_open(&o->values, j->out);
+  status = shrink_agree(j, status);
+  if (status == STOW_OK)
+    status = table_read_shared(&own, &j->result->facts, j->from, j->options->in.header, j->budget,
+                               &reader, NULL, &state);
+  uint64_t rows_before = own.rows_before;
+  o->rows = own.rows;
+  table_state_free(&state);
+  table_shared_free(&own);
+  STOW_TRY(status);
+  STOW_TRY(shrink_agree(j, plan_types(o)));
+  return j->options->dry_run ? STOW_OK : write_own(o, rows_before);
 }
 
 stow_status shrink_table_npy(job *j) {
   npy_out o = {.job = j, .values = {.fd = -1}};
   writer w = {.fd = -1};
+  if (!team_alone(j->budget->team)) {
+    stow_status shared = share_rows(&o);
+    scratch_close(&o.values);
+    return shared;
+  }
   STOW_TRY(begin(&o, &w));
   stow_status status = read_and_plan(&o);
   if (j->options->dry_run) {

@@ -2,7 +2,8 @@
  * member NAME.values with the text of each code.
  *
  * While the table is read its values go to a scratch, window after window, column after column in
- * each; when the types are known each column's runs are read back, cast and written as a member. */
+ * each; when the types are known each column's runs are read back, cast and written as a member.
+ * Each of several ranks does so with its own rows, into its own part of every member. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 
 #include "base/utf8.h"
 #include "data/shrink_table.h"
+#include "data/table_team.h"
+#include "data/team.h"
 #include "numbers/cast.h"
 
 typedef struct npz_run {
@@ -38,6 +41,7 @@ typedef struct npz_out {
   npz_column *columns;
   size_t count;
   table_state state;
+  table_shared own; /* this rank's rows, where there are several */
 } npz_out;
 
 static stow_status no_memory(const npz_out *o) {
@@ -99,6 +103,12 @@ static dtype via_of(csv_form form) {
   return form == CSV_FLOATS ? DTYPE_F64 : form == CSV_WIDES ? DTYPE_U64 : DTYPE_I64;
 }
 
+/* This rank's numbers of its texts become those of all. */
+static void number_texts(const npz_out *o, size_t i, uint64_t *values, uint64_t rows) {
+  const uint32_t *codes = o->own.codes != NULL ? o->own.codes[i] : NULL;
+  for (uint64_t row = 0; row < rows && codes != NULL; row++) values[row] = codes[values[row]];
+}
+
 /* All values of column `i` cast to `to`: into `s`, or compared for `l`. */
 static stow_status each_run(npz_out *o, size_t i, dtype to, sink *s, loss *l) {
   const npz_column *c = &o->columns[i];
@@ -117,6 +127,7 @@ static stow_status each_run(npz_out *o, size_t i, dtype to, sink *s, loss *l) {
     else
       status = scratch_read(&o->values, r->place + i * r->rows * 8, values, r->rows * 8);
     if (text) form = CSV_CODES;
+    if (text && status == STOW_OK) number_texts(o, i, values, r->rows);
     if (status == STOW_OK) status = cast_values(made, to, values, via_of(form), r->rows);
     if (status == STOW_OK && l != NULL) loss_add(l, values, via_of(form), made, to, r->rows);
     if (status == STOW_OK && s != NULL) status = sink_write(s, made, r->rows * dtype_bytes(to));
@@ -127,7 +138,8 @@ static stow_status each_run(npz_out *o, size_t i, dtype to, sink *s, loss *l) {
 }
 
 static stow_status measure(void *context, size_t column, dtype to, loss *l) {
-  return each_run(context, column, to, NULL, l);
+  npz_out *o = context;
+  return loss_join(l, o->job->budget, each_run(o, column, to, NULL, l));
 }
 
 /* A member's name from a column's: what a zip reader would refuse is replaced. */
@@ -241,11 +253,66 @@ static stow_status write_texts(npz_out *o, zip_out *z, size_t i) {
   return STOW_OK;
 }
 
+/* ---- by several ranks ---- */
+
+/* Every rank counts along which members there are, and puts its rows where they belong. */
+static stow_status put_columns(npz_out *o, zip_out *z, uint32_t *sums) {
+  for (size_t i = 0; i < o->count; i++) {
+    sink s;
+    dtype to = o->job->result->items[i].to;
+    STOW_TRY(begin_member(o, z, i, &s));
+    s.part = true;
+    s.offset = z->members[s.member].filled + o->own.rows_before * dtype_bytes(to);
+    STOW_TRY(each_run(o, i, to, &s, NULL));
+    sums[i] = s.crc;
+    STOW_TRY(budget_tell(o->job->budget, i + 1, o->count));
+  }
+  return STOW_OK;
+}
+
+/* The first rank learns what the others put. */
+static stow_status take_sums(npz_out *o, zip_out *z, const uint32_t *sums) {
+  team *t = o->job->budget->team;
+  uint32_t *all = calloc(t->size * (o->count + 1), sizeof *all);
+  uint64_t *rows = calloc(t->size, sizeof *rows);
+  stow_status status = shrink_agree(o->job, all != NULL && rows != NULL ? STOW_OK : no_memory(o));
+  if (status == STOW_OK) status = team_gather(t, &o->own.rows, rows, sizeof *rows);
+  if (status == STOW_OK) status = team_gather(t, sums, all, o->count * sizeof *all);
+  for (size_t i = 0; i < o->count; i++)
+    for (unsigned rank = 0; rank < t->size && status == STOW_OK; rank++)
+      status = zip_out_took(z, i, rows[rank] * dtype_bytes(o->job->result->items[i].to),
+                            all[rank * o->count + i]);
+  free(rows);
+  free(all);
+  return status;
+}
+
+static stow_status share_columns(npz_out *o, zip_out *z) {
+  uint32_t *sums = calloc(o->count + 1, sizeof *sums);
+  z->mute = !team_leads(o->job->budget->team);
+  stow_status status = sums != NULL ? put_columns(o, z, sums) : no_memory(o);
+  status = shrink_agree(o->job, status);
+  if (status == STOW_OK) status = take_sums(o, z, sums);
+  free(sums);
+  return status;
+}
+
+/* ---- the archive ---- */
+
+static stow_status write_columns(npz_out *o, zip_out *z) {
+  if (!team_alone(o->job->budget->team)) return share_columns(o, z);
+  for (size_t i = 0; i < o->count; i++) STOW_TRY(write_column(o, z, i));
+  return STOW_OK;
+}
+
 static stow_status write_npz(npz_out *o, writer *w) {
   zip_out z;
   zip_out_begin(&z, w);
-  stow_status status = STOW_OK;
-  for (size_t i = 0; i < o->count && status == STOW_OK; i++) status = write_column(o, &z, i);
+  stow_status status = write_columns(o, &z);
+  if (!team_leads(o->job->budget->team)) {
+    zip_out_free(&z);
+    return status;
+  }
   for (size_t i = 0; i < o->count && status == STOW_OK; i++)
     if (o->job->result->facts.columns[i].text) status = write_texts(o, &z, i);
   if (status == STOW_OK) status = zip_out_finish(&z);
@@ -255,7 +322,8 @@ static stow_status write_npz(npz_out *o, writer *w) {
 
 /* ---- a table ---- */
 
-static void forget(npz_out *o) {
+static void forget(void *context) {
+  npz_out *o = context;
   for (size_t i = 0; i < o->count && o->columns != NULL; i++) free(o->columns[i].changes);
   free(o->columns);
   free(o->runs);
@@ -263,20 +331,24 @@ static void forget(npz_out *o) {
   o->runs = NULL;
   o->run_count = o->run_capacity = o->count = 0;
   o->end = 0;
-  table_state_free(&o->state);
+  o->rows_most = 0;
 }
 
 static stow_status read_once(npz_out *o, const bool *text) {
   job *j = o->job;
   csv c;
+  table_header header = j->options->in.header;
   table_taker taker = {.order = order_part,
                        .take = take_part,
                        .context = o,
                        .text = text,
                        .needs_codes = !j->options->dry_run};
+  table_reader reader = {.taker = taker, .again = forget};
+  if (!team_alone(j->budget->team))
+    return table_read_shared(&o->own, &j->result->facts, j->from, header, j->budget, &reader, text,
+                             &o->state);
   STOW_TRY(csv_open(&c, j->in, table_row_max(j->budget)));
-  stow_status status =
-      table_read(&j->result->facts, &c, j->options->in.header, j->budget, &taker, &o->state);
+  stow_status status = table_read(&j->result->facts, &c, header, j->budget, &taker, &o->state);
   csv_close(&c);
   return status;
 }
@@ -298,19 +370,22 @@ static stow_status read_table(npz_out *o) {
     inspect_free(f);
     *f = (file_facts){.file_bytes = bytes, .format = format};
     forget(o);
+    table_state_free(&o->state);
+    table_shared_free(&o->own);
     status = read_once(o, text);
   }
   free(text);
+  /* A table of names alone, or a rank without rows: the members are the same. */
+  if (status == STOW_OK) status = make_columns(o, f->column_count);
   return status;
 }
 
 static stow_status shrink_columns(npz_out *o) {
   job *j = o->job;
   writer w;
-  STOW_TRY(read_table(o));
-  STOW_TRY(make_columns(o, j->result->facts.column_count)); /* a table of names alone */
+  STOW_TRY(shrink_agree(j, read_table(o)));
   table_plan plan = {.measure = measure, .context = o};
-  STOW_TRY(shrink_table_plan(j, &plan));
+  STOW_TRY(shrink_agree(j, shrink_table_plan(j, &plan)));
   if (j->options->dry_run) return STOW_OK;
   STOW_TRY(shrink_open(j, &w, j->result->bytes_after));
   return shrink_finish(j, &w, write_npz(o, &w));
@@ -318,9 +393,13 @@ static stow_status shrink_columns(npz_out *o) {
 
 stow_status shrink_table_npz(job *j) {
   npz_out o = {.job = j, .values = {.fd = -1}};
-  if (!j->options->dry_run || j->options->tolerance > 0) STOW_TRY(scratch_open(&o.values, j->out));
-  stow_status status = shrink_columns(&o);
+  stow_status status = STOW_OK;
+  if (!j->options->dry_run || j->options->tolerance > 0) status = scratch_open(&o.values, j->out);
+  status = shrink_agree(j, status);
+  if (status == STOW_OK) status = shrink_columns(&o);
   forget(&o);
+  table_state_free(&o.state);
+  table_shared_free(&o.own);
   scratch_close(&o.values);
   return status;
 }

@@ -18,6 +18,16 @@ size_t table_row_max(const budget *b) {
   return share < 1u << 30 ? (size_t)share : 1u << 30;
 }
 
+uint64_t table_words_max(const budget *b) {
+  return b->bytes / 4;
+}
+
+uint64_t table_words_bytes(const table_state *s) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < s->count; i++) bytes += 2 * s->words[i].length + 28 * s->words[i].count;
+  return bytes;
+}
+
 dtype table_column_type(const column_facts *c) {
   return c->text ? DTYPE_NONE : c->values.type;
 }
@@ -68,7 +78,7 @@ static stow_status begin_pass(table_pass *p) {
                      "%s: %zu columns need %" PRIu64 " KiB of memory to be told apart; give more "
                      "with --memory",
                      c->in.name, s->count, 4 * s->count * (each + 256) >> 10);
-  p->words_max = bytes / 4;
+  p->words_max = table_words_max(p->budget);
   s->tallies = calloc(s->count, sizeof *s->tallies);
   s->words = calloc(s->count, sizeof *s->words);
   s->too_many = calloc(s->count, sizeof *s->too_many);
@@ -136,7 +146,8 @@ static stow_status join_window(table_pass *p, table_window *w, stow_status statu
   p->turn++;
   if (mine && status == STOW_OK) {
     p->facts->rows = p->state->rows;
-    status = budget_tell(p->budget, w->raw_bytes, p->facts->file_bytes);
+    bool part = p->to != NULL && p->to->range != NULL && p->to->range->stop < UINT64_MAX;
+    status = budget_tell(p->budget, w->raw_bytes, part ? p->to->range->stop : p->facts->file_bytes);
   }
   if (mine && status != STOW_OK) p->failed = status;
   p->taking += mine && status == STOW_OK;
@@ -188,7 +199,7 @@ static stow_status member_work(void *context, unsigned number) {
 
 /* ---- the pass ---- */
 
-static void conclude(file_facts *f, const table_state *s) {
+void table_conclude(file_facts *f, const table_state *s) {
   for (size_t i = 0; i < s->count; i++) {
     bool known = !s->too_many[i];
     tally_conclude(&f->columns[i], &s->tallies[i], s->rows, known ? &s->words[i] : NULL);
@@ -196,6 +207,17 @@ static void conclude(file_facts *f, const table_state *s) {
     f->bytes_after += f->columns[i].bytes_after;
   }
   f->rows = s->rows;
+}
+
+/* Where the windows begin: where a checkpoint or the range says, or with the first row. */
+static stow_status begin_rows(table_pass *p) {
+  csv *c = p->from;
+  const table_range *r = p->to != NULL ? p->to->range : NULL;
+  bool restored = false;
+  p->stop = r != NULL ? r->stop : UINT64_MAX;
+  STOW_TRY(table_restore(p, &restored));
+  if (r != NULL && r->first > 0) return input_seek(&c->in, r->first);
+  return p->facts->has_header || restored ? STOW_OK : first_row(p);
 }
 
 stow_status table_read(file_facts *f, csv *c, table_header header, const budget *b,
@@ -214,14 +236,15 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   STOW_TRY(begun);
   pthread_mutex_init(&p.lock, NULL);
   pthread_cond_init(&p.turned, NULL);
-  bool restored = false;
-  stow_status status = table_restore(&p, &restored);
-  if (status == STOW_OK && !f->has_header && !restored) status = first_row(&p);
+  stow_status status = begin_rows(&p);
   if (status == STOW_OK) status = crew_run(p.threads, member_work, &p);
   pthread_cond_destroy(&p.turned);
   pthread_mutex_destroy(&p.lock);
   free(p.forms);
-  if (status == STOW_OK) conclude(f, state);
+  if (to != NULL && to->range != NULL)
+    to->range->reached = input_offset(&c->in);
+  else if (status == STOW_OK)
+    table_conclude(f, state);
   return status;
 }
 

@@ -21,6 +21,13 @@ typedef struct table_part {
   uint64_t place;  /* the taker's own */
 } table_part;
 
+/* A part of the stream: the rows that begin at bytes [first, stop) of it. */
+typedef struct table_range {
+  uint64_t first;   /* 0: the table's first row; otherwise a row begins there */
+  uint64_t stop;    /* UINT64_MAX: its end */
+  uint64_t reached; /* set: where the first row behind them begins */
+} table_range;
+
 /* Who wants the values too. Either may be NULL. */
 typedef struct table_taker {
   /* Called for the parts in the order of their rows, one at a time… */
@@ -31,7 +38,8 @@ typedef struct table_taker {
   const bool *text; /* columns that are text whatever they look like; NULL: none */
   void *state;      /* plain bytes of its own that a checkpoint keeps; NULL: none is kept */
   size_t state_bytes;
-  bool needs_codes; /* more distinct texts than the budget holds are an error */
+  bool needs_codes;   /* more distinct texts than the budget holds are an error */
+  table_range *range; /* NULL: all rows */
 } table_taker;
 
 /* The columns as far as they are known. */
@@ -52,9 +60,15 @@ stow_status table_scan(file_facts *f, csv *c, table_header header, const budget 
  * caller frees it, after a failure too). */
 stow_status table_read(file_facts *f, csv *c, table_header header, const budget *b,
                        const table_taker *to, table_state *state);
+/* What the columns are, once all is read: table_read's last step where it read all rows. */
+void table_conclude(file_facts *f, const table_state *s);
 /* table_scan for a file. */
 stow_status table_inspect(file_facts *f, const char *path, table_header header, const budget *b);
 
+/* Bytes that distinct texts and their tables take, twice while they move to a larger place; and how
+ * many they may take. */
+uint64_t table_words_bytes(const table_state *s);
+uint64_t table_words_max(const budget *b);
 /* Bytes a row of the table may have under such a budget. */
 size_t table_row_max(const budget *b);
 

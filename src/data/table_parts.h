@@ -36,6 +36,7 @@ typedef struct table_pass {
   unsigned threads;
   size_t values_max;    /* values of one window: what the budget allows */
   uint64_t words_max;   /* bytes of all distinct texts and their tables */
+  uint64_t stop;        /* of the stream: no row that begins there or behind it */
   csv_form *forms;      /* what each column was last */
   pthread_mutex_t lock; /* guards everything below, `from`, and `state` */
   pthread_cond_t turned;

@@ -50,21 +50,56 @@ static const char *fewer_rows(const table_pass *p, const csv *c, const char *sto
   return stop;
 }
 
+static stow_status long_row(const csv *c, uint64_t line) {
+  return stow_fail(STOW_ERR_BUDGET,
+                   "%s: line %" PRIu64 ": a row of more than %zu KiB (a quote that is not "
+                   "closed?); give more with --memory",
+                   c->in.name, line, c->row_max >> 10);
+}
+
+/* Whether a row is too long does not depend on where the window happens to begin. */
+static stow_status check_rows(const csv *c, const char *stop) {
+  const char *at = (const char *)c->in.at;
+  uint64_t line = c->lines + 1;
+  while ((size_t)(stop - at) > c->row_max) {
+    const char *end = csv_row_end(c, at, stop);
+    size_t count = (size_t)((end != NULL ? end : stop) - at);
+    if (count > c->row_max) return long_row(c, line);
+    line += csv_line_ends(at, count + 1);
+    at += count + 1;
+  }
+  return STOW_OK;
+}
+
+/* The end of the rows before `stop` that begin before the pass's own end. */
+static const char *before_end(const table_pass *p, const char *stop) {
+  const csv *c = p->from;
+  const char *at = (const char *)c->in.at;
+  uint64_t offset = input_offset(&c->in);
+  if (offset >= p->stop) return at;
+  if (p->stop - offset >= (uint64_t)(stop - at)) return stop;
+  const char *border = at + (p->stop - offset), *end = border - 1;
+  if (memchr(at, '"', (size_t)(stop - at)) == NULL) {
+    end = memchr(end, '\n', (size_t)(stop - end));
+    return end != NULL ? end + 1 : stop;
+  }
+  for (; at < border; at = end + 1)
+    if ((end = csv_row_end(c, at, stop)) == NULL) return stop;
+  return at;
+}
+
 static stow_status fill_window(table_pass *p, const char **stop) {
   csv *c = p->from;
   *stop = input_left(&c->in) > 0 ? last_row_end(c) : NULL;
   while (*stop == NULL && !c->in.at_eof) {
     size_t left = input_left(&c->in);
-    if (left > c->row_max)
-      return stow_fail(STOW_ERR_BUDGET,
-                       "%s: line %" PRIu64 ": a row of more than %zu KiB (a quote that is not "
-                       "closed?); give more with --memory",
-                       c->in.name, c->lines + 1, c->row_max >> 10);
+    if (left > c->row_max) return long_row(c, c->lines + 1);
     STOW_TRY(input_fill(&c->in, left + 1));
     if (input_left(&c->in) > 0) *stop = last_row_end(c);
   }
   if (*stop == NULL) *stop = (const char *)c->in.end; /* the last row, without an end */
-  return STOW_OK;
+  *stop = before_end(p, *stop);
+  return check_rows(c, *stop);
 }
 
 /* Hands bytes [at, stop) of the stream to the window: the two change memory, unless much is left
@@ -116,6 +151,8 @@ stow_status table_window_next(table_window *w, bool *more) {
   csv *c = p->from;
   const char *stop;
   size_t ends = 0;
+  *more = input_offset(&c->in) < p->stop;
+  if (!*more) return STOW_OK;
   STOW_TRY(fill_window(p, &stop));
   *more = stop > (const char *)c->in.at;
   if (!*more) return STOW_OK;
@@ -300,16 +337,9 @@ static stow_status merge_words(table_window *w, size_t i) {
   return STOW_OK;
 }
 
-/* Texts, and about 14 bytes of tables for each, twice while they move to a larger place. */
-static uint64_t words_bytes(const table_state *s) {
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < s->count; i++) bytes += 2 * s->words[i].length + 28 * s->words[i].count;
-  return bytes;
-}
-
 static stow_status bound_words(table_pass *p) {
   table_state *s = p->state;
-  if (words_bytes(s) <= p->words_max) return STOW_OK;
+  if (table_words_bytes(s) <= p->words_max) return STOW_OK;
   size_t most = 0;
   for (size_t i = 1; i < s->count; i++)
     if (s->words[i].length > s->words[most].length) most = i;

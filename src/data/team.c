@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SHARE_BYTES ((size_t)1 << 30) /* MPI counts in int */
+#define FEW_RANKS   4096
 #define MPICH_WORLD 0x44000000
 #define MPICH_BYTE  0x4c00010d
 
@@ -18,6 +20,8 @@ static struct {
   int (*finalize)(void);
   int (*gather)(const void *, int, void *, void *, int, void *, void *);
   int (*gather_mpich)(const void *, int, int, void *, int, int, int);
+  int (*share)(void *, int, void *, int, void *);
+  int (*share_mpich)(void *, int, int, int, int);
   int (*rank)(void *, int *);
   int (*size)(void *, int *);
   int (*rank_mpich)(int, int *);
@@ -56,9 +60,10 @@ static bool load(bool open_mpi) {
   bool fine =
       find(library, "MPI_Init", &mpi.init) && find(library, "MPI_Finalize", &mpi.finalize) &&
       find(library, "MPI_Initialized", &mpi.initialized) &&
-      find(library, "MPI_Allgather", &mpi.gather) && find(library, "MPI_Comm_rank", &mpi.rank) &&
-      find(library, "MPI_Comm_size", &mpi.size);
+      find(library, "MPI_Allgather", &mpi.gather) && find(library, "MPI_Bcast", &mpi.share) &&
+      find(library, "MPI_Comm_rank", &mpi.rank) && find(library, "MPI_Comm_size", &mpi.size);
   memcpy(&mpi.gather_mpich, &mpi.gather, sizeof mpi.gather);
+  memcpy(&mpi.share_mpich, &mpi.share, sizeof mpi.share);
   memcpy(&mpi.rank_mpich, &mpi.rank, sizeof mpi.rank);
   memcpy(&mpi.size_mpich, &mpi.size, sizeof mpi.size);
   if (find(library, "ompi_mpi_comm_world", &mpi.world))
@@ -130,4 +135,27 @@ stow_status team_gather(team *t, const void *mine, void *all, size_t bytes) {
   return gather(mine, all, bytes) == 0
              ? STOW_OK
              : stow_fail(STOW_ERR_IO, "MPI could not gather from all ranks");
+}
+
+stow_status team_share(team *t, void *bytes, size_t count, unsigned from) {
+  char *at = bytes;
+  if (team_alone(t)) return STOW_OK;
+  for (size_t part; count > 0; at += part, count -= part) {
+    part = count < SHARE_BYTES ? count : SHARE_BYTES;
+    int code = mpi.world != NULL
+                   ? mpi.share(at, (int)part, mpi.byte, (int)from, mpi.world)
+                   : mpi.share_mpich(at, (int)part, MPICH_BYTE, (int)from, MPICH_WORLD);
+    if (code != 0)
+      return stow_fail(STOW_ERR_IO, "MPI could not bring bytes from rank %u to all", from);
+  }
+  return STOW_OK;
+}
+
+bool team_all(team *t, bool mine) {
+  if (team_alone(t)) return mine;
+  char few[FEW_RANKS], *all = t->size <= FEW_RANKS ? few : malloc(t->size);
+  bool fine = all != NULL && gather(&(char){mine}, all, 1) == 0;
+  for (unsigned i = 0; i < t->size && fine; i++) fine = all[i] != 0;
+  if (all != few) free(all);
+  return fine;
 }

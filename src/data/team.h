@@ -31,9 +31,17 @@ void team_leave(team *t);
 stow_status team_agree(team *t, stow_status status);
 /* Every rank's `bytes`, by rank, into `all`. Only after an agreement that was STOW_OK. */
 stow_status team_gather(team *t, const void *mine, void *all, size_t bytes);
+/* What rank `from` has in `bytes`, there in every rank. */
+stow_status team_share(team *t, void *bytes, size_t count, unsigned from);
+/* True if it is true in every rank; nobody has failed by it. False where MPI fails. */
+bool team_all(team *t, bool mine);
 
 static inline bool team_leads(const team *t) {
   return t == NULL || t->rank == 0;
+}
+
+static inline bool team_alone(const team *t) {
+  return t == NULL || t->size <= 1;
 }
 
 #endif

@@ -25,6 +25,7 @@ typedef struct zip_out {
   size_t count, capacity;
   uint64_t end; /* where the next member begins */
   int level;    /* of deflated members: zlib's, 1 to 9 */
+  bool mute;    /* another process writes what zip_out_write is given; this one counts along */
 } zip_out;
 
 void zip_out_begin(zip_out *z, writer *to);
@@ -33,6 +34,12 @@ void zip_out_begin(zip_out *z, writer *to);
 stow_status zip_out_add(zip_out *z, size_t *number, const char *name, uint64_t bytes, bool deflate);
 /* Its next bytes. */
 stow_status zip_out_write(zip_out *z, size_t number, const void *bytes, size_t count);
+/* For stored members that several processes fill, each with a zip_out of its own that was told of
+ * the same members: bytes at `at` of it, which do not count yet… */
+stow_status zip_out_put(const zip_out *z, size_t number, uint64_t at, const void *bytes,
+                        size_t count);
+/* …until they are its next ones: so many, with this checksum, stand there already. */
+stow_status zip_out_took(zip_out *z, size_t number, uint64_t count, uint32_t crc);
 /* Ends every member and writes the directory. STOW_ERR_STATE if one was not filled. */
 stow_status zip_out_finish(zip_out *z);
 void zip_out_free(zip_out *z);

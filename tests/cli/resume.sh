@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Long jobs: killed at every checkpoint and resumed, and cut among the ranks of an MPI job: the same bytes as in one go.
+# Long jobs, killed at every checkpoint and resumed: the same bytes as in one go.
 . "$(dirname "$0")/../guards/lib.bash"
 export STOWAGE=$stowage
 . "$source_dir/tests/cli/numpy.bash"
@@ -91,54 +91,4 @@ archive() { # an archive is begun anew, and says so
   "$stowage" shrink t.csv -o out.npz --resume | grep -q "begun from the start" && cmp whole.npz out.npz
 }
 check an_archive_is_begun_from_the_start_and_says_so archive
-
-# ---- MPI ----
-launcher=mpirun
-ranks() { # N WORDS…
-  local n=$1; shift
-  if [ "$launcher" = mpiexec.hydra ]; then timeout 60 mpiexec.hydra -n "$n" "$stowage" shrink "$@"; return; fi
-  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0 \
-    timeout 60 mpirun --oversubscribe -n "$n" "$stowage" shrink "$@"
-}
-with_ranks() { # N WORDS…
-  local n=$1; shift
-  rm -f out.npy* whole.npy*
-  "$stowage" shrink "$@" -o whole.npy > /dev/null || return 1
-  ranks "$n" "$@" -o out.npy > said.txt || return 1
-  [ "$(grep -c 'peak memory' said.txt)" = 1 ] && cmp whole.npy out.npy && [ ! -e out.npy.partial ]
-}
-to_npz() {
-  "$stowage" shrink c.npy -o whole.npz > /dev/null && ranks 3 c.npy -o out.npz > /dev/null && cmp whole.npz out.npz
-}
-fails_once() { # every rank ends, one message, the old output stands
-  echo old > out.npy
-  local said
-  said=$(ranks 3 c.npy -o out.npy --dtype f16 2>&1) && return 1
-  [ "$(grep -c 'stowage shrink: ' <<< "$said")" = 1 ] && grep -q "does not hold every value" <<< "$said" && [ "$(cat out.npy)" = old ] || return 1
-  said=$(ranks 2 nowhere.npy -o out.npy 2>&1) && return 1
-  [ "$(grep -c 'stowage shrink: ' <<< "$said")" = 1 ]
-}
-if ! has mpirun; then
-  if [ "${CI:-}" = true ]; then fail "mpi: no mpirun"; else skip "mpi: no mpirun here (Debian: openmpi-bin)"; fi
-else
-  for n in 2 3 5; do
-    for job in "a.npy" "b.npy" "c.npy --tolerance 1e-3" "a.npy --dtype u8" "r.bin --from-dtype f32"; do
-      read -ra words <<< "$job"
-      check "$n ranks write the same bytes: $job" with_ranks "$n" "${words[@]}"
-    done
-  done
-  check "3 ranks write the same table" with_ranks 3 t.csv
-  check "3 ranks write the same archive" to_npz
-  check "ranks that fail say so once" fails_once
-fi
-launcher=mpiexec.hydra # MPICH's, whose handles are numbers where Open MPI's are addresses
-if ! has "$launcher"; then
-  skip "mpich: no mpiexec.hydra here (Debian: mpich)"
-else
-  for job in "b.npy" "c.npy --tolerance 1e-3" "a.npy --dtype u8" "t.csv"; do
-    read -ra words <<< "$job"
-    check "3 ranks of MPICH write the same bytes: $job" with_ranks 3 "${words[@]}"
-  done
-  check "ranks of MPICH that fail say so once" fails_once
-fi
 finish
