@@ -53,20 +53,22 @@ _WHERE = {
 __all__ = sorted(set(_WHERE) - {"open"})
 
 
-def __getattr__(name: str) -> Any:
-    import importlib
+if not TYPE_CHECKING:  # a checker is told the names below, and so finds those that are wrong
 
-    if name == "__version__":
-        from ._library import lib
+    def __getattr__(name: str) -> Any:
+        import importlib
 
-        return lib().stow_version().decode()
-    place = _WHERE.get(name)
-    if place is None:
-        raise AttributeError(f"module 'stowage' has no attribute {name!r}")
-    # A file may have the name of its function, and importing it sets that name: ours is set after it.
-    value = getattr(importlib.import_module(f".{place}", __name__), name)
-    globals()[name] = value
-    return value
+        if name == "__version__":
+            from ._library import lib
+
+            return lib().stow_version().decode()
+        place = _WHERE.get(name)
+        if place is None:
+            raise AttributeError(f"module 'stowage' has no attribute {name!r}")
+        # A file may have the name of its function, and importing it sets that name: ours is set after it.
+        value = getattr(importlib.import_module(f".{place}", __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> "List[str]":
@@ -87,24 +89,34 @@ def unload_ipython_extension(shell: Any) -> None:
     unload(shell)
 
 
-if TYPE_CHECKING:
-    from ._enable import enable, limit, restart  # noqa: F401
-    from ._explain import explain, record, report, step  # noqa: F401
-    from ._heap import heap, use_cupy, use_numba  # noqa: F401
-    from ._library import (  # noqa: F401
-        Invalid,
-        Missing,
-        NotFound,
-        OutOfMemory,
-        StowageError,
-        Unreadable,
-        Unsupported,
-        format_size,
-        parse_size,
-    )
-    from ._look import info, watch  # noqa: F401
-    from ._ram import HostMemoryError  # noqa: F401
-    from ._release import cache, holders, release  # noqa: F401
-    from ._shrink import shrink  # noqa: F401
+if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
+    from ._enable import enable as enable
+    from ._enable import limit as limit
+    from ._enable import restart as restart
+    from ._explain import explain as explain
+    from ._explain import record as record
+    from ._explain import report as report
+    from ._explain import step as step
+    from ._heap import heap as heap
+    from ._heap import use_cupy as use_cupy
+    from ._heap import use_numba as use_numba
+    from ._library import Invalid as Invalid
+    from ._library import Missing as Missing
+    from ._library import NotFound as NotFound
+    from ._library import OutOfMemory as OutOfMemory
+    from ._library import StowageError as StowageError
+    from ._library import Unreadable as Unreadable
+    from ._library import Unsupported as Unsupported
+    from ._library import format_size as format_size
+    from ._library import parse_size as parse_size
+    from ._look import info as info
+    from ._look import watch as watch
+    from ._ram import HostMemoryError as HostMemoryError
+    from ._release import cache as cache
+    from ._release import holders as holders
+    from ._release import release as release
+    from ._shrink import shrink as shrink
+    from .batches import batches as batches
+    from .lazy import open as open
 
     __version__: str

@@ -285,6 +285,11 @@ def current_limit() -> "Dict[str, str]":
     return {name: size(parse_size(value)) if value[0].isdigit() and "=" not in value else value for name, value in shown.items() if value}
 
 
+def ram_limit() -> "Optional[int]":
+    """The limit of host memory in bytes, None where there is none."""
+    return parse_size(_state.ram, "ram") if _state is not None and _state.ram else None
+
+
 # ---- restart ----
 
 

@@ -95,13 +95,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def host_facts(most: int = 5) -> "List[str]":
     """This process and its largest objects of host memory, with who holds them."""
-    from ._enable import current_limit
+    from ._enable import ram_limit
     from ._objects import Finder, describe, find_large, paths_to
 
-    now = _memory.host()
-    limit = current_limit().get("ram")
-    within = f" of the {limit} it is limited to" if limit else ""
-    lines = [f"holds {size(now.held_bytes)} of host memory{within}; {size(now.usable_bytes)} can still be taken"]
+    now, limit = _memory.host(), ram_limit()
+    within = f" of the {size(limit)} it is limited to" if limit is not None else ""
+    left = now.usable_bytes if limit is None else min(now.usable_bytes, max(0, limit - now.held_bytes))
+    lines = [f"holds {size(now.held_bytes)} of host memory{within}; {size(left)} can still be taken"]
     pieces = find_large()[:most]
     finder = Finder() if pieces else None
     for piece in pieces:
@@ -134,7 +134,6 @@ def _snapshot_file() -> "Optional[str]":
 
 def explain_exception(error: BaseException) -> Explanation:
     """The explanation of an out-of-memory exception; the same each time it is asked for."""
-    global _latest, _observed
     known = getattr(error, "__stowage__", None)
     if known is not None:
         return known
@@ -143,6 +142,12 @@ def explain_exception(error: BaseException) -> Explanation:
     on_host = isinstance(error, MemoryError) and "cupy" not in name and "OutOfMemory" not in name
     if on_host and "MemoryError" not in message:
         message = "MemoryError: " + message
+    with _memory.undisturbed():
+        return _explain_new(error, name, message, on_host)
+
+
+def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -> Explanation:
+    global _latest, _observed
     facts = host_facts() if on_host or "can't allocate memory" in message else []
     arguments = ["--message", "-"]
     path = None
@@ -166,11 +171,8 @@ def annotate(error: BaseException) -> "Optional[Explanation]":
     before = getattr(error, "__stowage__", None)
     if before is None and isinstance(error, OutOfMemory):
         return None  # one of ours says itself what was asked and what was there
-    from ._ram import undisturbed
-
     try:
-        with undisturbed():
-            made = explain_exception(error)
+        made = explain_exception(error)
     except Exception:  # the program's own error is never hidden behind ours
         return None
     if before is None:

@@ -6,12 +6,13 @@ loaded holds nothing.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import threading
 from ctypes import POINTER, c_bool, c_char, c_int, c_uint64, c_void_p
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional
+from typing import Any, ContextManager, Dict, List, Optional
 
 from ._library import StowageError, call, declare, lib
 
@@ -174,6 +175,12 @@ def cards() -> "List[Card]":
         if _shared is None:
             _shared = Watcher()
         return _shared.cards()
+
+
+def undisturbed() -> "ContextManager[None]":
+    """Inside, the watch over host memory does not interrupt, and leaves room to say who holds what (_ram.py)."""
+    watching = sys.modules.get(f"{__package__}._ram")
+    return watching.undisturbed() if watching is not None else contextlib.nullcontext()
 
 
 # ---- frameworks that are loaded ----

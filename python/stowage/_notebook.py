@@ -134,7 +134,7 @@ class _Meter:
             for device in range(torch.cuda.device_count()):
                 torch.cuda.reset_peak_memory_stats(device)
         self.pools = {(pool.framework, pool.device): pool for pool in _memory.pools()}
-        self.heaps = {id(one): one.stats()["live_bytes"] for one in open_heaps()}
+        self.heaps = {id(one): one.stats() for one in open_heaps()}
         self.cards = _memory.cards() if _memory.driver_here() else []
         self.exact = _reset_host_peak()
         self.host = _memory.host()
@@ -157,9 +157,11 @@ class _Meter:
             top = max(0, pool.peak_bytes - start) if pool.framework == "torch" else None
             devices.append((f"{pool.framework} on device {pool.device}", top, pool.live_bytes - start))
         for one in open_heaps():
-            live = one.stats()["live_bytes"]
-            if live != self.heaps.get(id(one), 0):
-                devices.append((f"heap on {one.device or 'the first device'}", None, live - self.heaps.get(id(one), 0)))
+            now, was = one.stats(), self.heaps.get(id(one)) or {"live_bytes": 0, "peak_live_bytes": 0}
+            # A heap keeps the highest peak of its life: of this cell it tells the peak only if that was higher.
+            top = now["peak_live_bytes"] - was["live_bytes"] if now["peak_live_bytes"] > was["peak_live_bytes"] else None
+            if top is not None or now["live_bytes"] > 0 or now["live_bytes"] != was["live_bytes"]:
+                devices.append((f"heap on {one.device or 'the first device'}", top, now["live_bytes"] - was["live_bytes"]))
         for index, card in enumerate(_memory.cards() if self.cards else []):
             if index < len(self.cards) and card.used_bytes != self.cards[index].used_bytes:
                 top = max(0, self.watch.peak_card_bytes - self.cards[index].used_bytes) if self.watch and len(self.cards) == 1 else None

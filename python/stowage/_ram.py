@@ -30,8 +30,10 @@ _LOOK_S = 0.05
 _NOTE_S = 1.0
 #: A program that was told gets this long to let go of something before it is told again.
 _AGAIN_S = 3.0
-#: Always left to small requests, so that an interpreter near its limit can still say so.
+#: Past the limit small requests get this much more, so that an interpreter at its limit can still say so.
 _FLOOR = 64 << 20
+#: What saying why may take: who holds what is looked up among all objects.
+_EXPLAINING = 256 << 20
 
 
 class HostMemoryError(MemoryError):
@@ -80,16 +82,24 @@ class _Watch:
             self.growth = 0.8 * self.growth + 0.2 * rate
         self.seen, self.seen_at = now, at
         room = self.room(now)
-        self.bound(now, room)
+        if _undisturbed == 0:
+            self.bound(now)
         if room < self.margin(now):
             self.press(now, room, at)
+        elif room > 2 * self.margin(now):
+            self.raised_at = 0.0  # it let go: the next time is another time
         if at - self.noted_at >= _NOTE_S:
             self.noted_at = at
             _death.note(now, self.limit, self.growth)
 
-    def bound(self, now: "_memory.Host", room: int) -> None:
-        """No request gets more than what is left."""
-        soft = now.data_bytes + max(room, _FLOOR)
+    def bound(self, now: "_memory.Host") -> None:
+        """No request gets more than what is left; past the limit, all together no more than the floor."""
+        left = max(now.usable_bytes, _FLOOR)
+        if self.limit is not None:
+            left = min(left, max(0, self.limit + _FLOOR - now.held_bytes))
+        self.set_bound(now.data_bytes + left)
+
+    def set_bound(self, soft: int) -> None:
         before, hard = self.hard_before
         for bound in (before, hard):
             if bound != resource.RLIM_INFINITY:
@@ -130,10 +140,14 @@ def _interrupt(_: int, __: Any) -> None:
 
 @contextlib.contextmanager
 def undisturbed() -> "Iterator[None]":
-    """Inside, the main thread is not interrupted: it is saying why it was."""
+    """Inside, the main thread is not interrupted, and has room: it is saying why it was."""
     global _undisturbed
     _undisturbed += 1
+    watch = _watch
     try:
+        if watch is not None:
+            with contextlib.suppress(Exception):
+                watch.set_bound(_memory.host().data_bytes + _EXPLAINING)
         yield
     finally:
         _undisturbed -= 1

@@ -205,6 +205,17 @@ def release_from(
 ) -> Released:
     """The same for the names of a given namespace; `first` is done before everything else."""
     _check_names(names, space)
+    with _memory.undisturbed():
+        return _release_now(space, names, tracebacks, most, first)
+
+
+def _release_now(
+    space: "Dict[str, Any]",
+    names: "Tuple[str, ...]",
+    tracebacks: bool,
+    most: int,
+    first: "Optional[Tuple[str, Callable[[], None]]]",
+) -> Released:
     result = Released()
     begin = before = _held()
     steps: "List[Tuple[str, Callable[[], None]]]" = []
@@ -266,6 +277,11 @@ def holders(thing: Any) -> Holders:
       shelf.rows[0]
     >>> del sys.modules["shelf"]
     """
+    with _memory.undisturbed():
+        return _find_holders(thing)
+
+
+def _find_holders(thing: Any) -> Holders:
     piece = _objects.Kinds().piece(thing)
     if piece is None:
         return Holders(_objects.paths_to(thing), f"{type(thing).__module__}.{type(thing).__qualname__}")

@@ -299,6 +299,27 @@ class HostMemory(unittest.TestCase):
         self.assertIn("stowage: The host ran out of memory", err)
         self.assertIn("held by kept[", err)
 
+    def test_a_program_that_goes_on_regardless_stays_at_the_limit(self):
+        out = python(
+            """
+            import numpy, resource, stowage
+            stowage.limit(ram="500M")
+            kept, failed = [], 0
+            while failed < 1000:
+                try:
+                    kept.append(numpy.ones(1 << 17))
+                except:
+                    failed += 1
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+            try:
+                raise MemoryError("here")
+            except MemoryError as error:
+                print(stowage.explain(error).facts[0])  # there is room to say why
+            """
+        )[1]
+        self.assertLess(int(out.split()[0]), 500 + 64 + 48, out)  # the pages of files are not of it
+        self.assertIn("of the 500.0 MiB it is limited to", out)
+
     def test_a_cache_gives_way_first(self):
         out = python(
             """

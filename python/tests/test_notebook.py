@@ -76,6 +76,7 @@ class Notebook(unittest.TestCase):
             "watch": "seen = stowage.watch(0.05)\nseen.stop()",
             "cell": "%%stowage\nkept = numpy.ones((1000, 1000))\nlost = numpy.ones((3000, 1000)); del lost",
             "plain": "%%stowage\nx = 1",
+            "heap": "%%stowage\ncard = stowage.heap('sim:64M')\nkept_block = card.block('16M')\nlost = card.block('32M'); del lost",
             "show": "kept",
             "alias": "other = [kept]",
             "release": "%release kept",
@@ -132,6 +133,9 @@ class Notebook(unittest.TestCase):
         self.assertRegex(text, r"numpy.ndarray float64 \(1000, 1000\) +7.6 MiB +kept")
         self.assertNotIn("3000", text)
         self.assertIn("nothing of 1 MiB or more survived", shown(self.cells["plain"], "text/plain"))
+        text = shown(self.cells["heap"], "text/plain")
+        self.assertRegex(text, r"heap on sim:64M +\+48.0 MiB +\+16.0 MiB")
+        self.assertRegex(text, r"stowage.Block +16.0 MiB +kept_block")
 
     def test_release_deletes_the_name_and_the_result_and_names_who_holds_the_rest(self):
         said = shown(self.cells["release"], "text/plain")

@@ -6,7 +6,9 @@ import os
 import pkgutil
 import subprocess
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 import stowage
 from support import TREE, needs, python
@@ -68,12 +70,21 @@ class Package(unittest.TestCase):
             stowage.explain("no such recording")
         self.assertTrue(issubclass(stowage.OutOfMemory, MemoryError))
 
-    @unittest.skipIf(importlib.util.find_spec("mypy") is None, "no mypy here")
-    def test_types_check(self):
-        folder = importlib.util.find_spec("stowage").submodule_search_locations[0]
-        words = [sys.executable, "-m", "mypy", "--config-file", str(TREE / "pyproject.toml"), "--cache-dir", os.devnull, folder]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout)
+    @needs("mypy")
+    def test_types_check_and_so_does_a_program_of_every_public_name(self):
+        package = Path(stowage.__file__).parent
+        names = [*stowage.__all__, "open", "__version__"]
+        with tempfile.TemporaryDirectory() as folder:
+            right, wrong = Path(folder) / "right.py", Path(folder) / "wrong.py"
+            right.write_text("import stowage\n" + "".join(f"print(stowage.{name})\n" for name in names))
+            wrong.write_text("import stowage\nstowage.relaese()\nstowage.limit(vram=[8])\n")
+            words = ["-m", "mypy", "--config-file", TREE / "pyproject.toml", "--cache-dir", os.devnull, package, right, wrong]
+            environment = dict(os.environ, MYPYPATH=str(package.parent))
+            done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, check=False, env=environment)
+        lines = [line for line in done.stdout.splitlines() if "wrong.py" not in line]
+        self.assertEqual([line for line in lines if ": error:" in line], [], done.stdout + done.stderr)
+        self.assertIn('Module has no attribute "relaese"', done.stdout)
+        self.assertIn('Argument "vram" to "limit"', done.stdout)
 
 
 @needs("numpy")
