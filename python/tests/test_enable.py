@@ -169,6 +169,7 @@ class AfterTheImport(unittest.TestCase):
             library.framework_take.argtypes = [ctypes.c_int, ctypes.c_size_t]
             return library
         lazy, now = (load(folder + "/libframework_" + bound + ".so") for bound in ("lazy", "now"))
+        before = ctypes.CDLL("libcuda.so.1")
         print(stowage.enable(vram="64M", spill=None))
         assert lazy.framework_start() == 0
         """
@@ -197,6 +198,11 @@ class AfterTheImport(unittest.TestCase):
             """
         )
         self.assertIn("answers [0, 2, 0, 2, 0, 2] 2", out)
+
+    def test_a_handle_taken_before_leads_to_it_too(self):
+        """As Numba has one from its import, and looks functions up as it first calls them."""
+        out = self.run_after('print("answers", [take(before, mib) for mib in (4, 80)])')
+        self.assertIn("answers [0, 2]", out)
 
     def test_the_limit_is_one_and_children_have_it(self):
         out = self.run_after(

@@ -2,15 +2,14 @@
  * imported its framework first. Called by the Python package, once, before any other call.
  *
  * What the shim's name does for a process that loads it first is done here by hand, twice over. The
- * loader takes the first library of its list that has the name it looks for, so the shim is put
- * before the driver there: every later dlopen and every library loaded later finds the shim. And
- * what is loaded already holds addresses of the driver's functions, in its tables of imports and
- * in tables it has filled itself (cuBLASLt and cuSPARSELt do when they are loaded, with launches
- * among them): those become ours. What cudart and the frameworks ask for later, they ask of the
- * shim. An address kept on the heap is not found.
+ * driver's own table of symbols, in memory, is made to say our functions: whoever looks one up from
+ * now on, by a handle he has, by a new one or by being linked to the driver, gets ours. And what is
+ * loaded already holds addresses of the driver's functions, in its tables of imports and in tables
+ * it has filled itself (cuBLASLt and cuSPARSELt do when they are loaded, with launches among them):
+ * those become ours. An address kept on the heap is not found.
  *
  * Guarantees: all of it or nothing. A driver that was started has handed out its functions, and a
- * loader that does not let its list be written cannot be helped: then nothing is changed. */
+ * system that does not let its table be written cannot be helped: then nothing is changed. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
@@ -53,47 +52,13 @@ static bool holds(range r, uintptr_t address) {
   return address >= r.begin && address < r.end;
 }
 
-/* ---- the loader's list ---- */
-
 /* Can these bytes be written? Asked of the kernel, which answers instead of ending the process. */
 static bool is_writable(const adoption *a, void *bytes, size_t size) {
   return write(a->pipe[1], bytes, size) == (ssize_t)size &&
          read(a->pipe[0], bytes, size) == (ssize_t)size;
 }
 
-static bool links_writable(const adoption *a, struct link_map *map) {
-  return map == NULL || (is_writable(a, &map->l_next, sizeof map->l_next) &&
-                         is_writable(a, &map->l_prev, sizeof map->l_prev));
-}
-
-/* Puts the shim before the driver. Whoever goes through the list meanwhile always finds its end. */
-static const char *move_before(const adoption *a) {
-  struct link_map *shim = a->shim, *driver = a->driver, *at = driver;
-  while (at != NULL && at != shim) at = at->l_next;
-  if (at == NULL) return NULL; /* it stands before the driver */
-  struct link_map *before = driver->l_prev, *left = shim->l_prev, *right = shim->l_next;
-  if (before == NULL) return "the driver is the program itself";
-  if (!links_writable(a, shim) || !links_writable(a, driver) || !links_writable(a, before) ||
-      !links_writable(a, left) || !links_writable(a, right))
-    return "the loader's list of libraries cannot be written here";
-  left->l_next = right;
-  if (right != NULL) right->l_prev = left;
-  shim->l_prev = driver->l_prev; /* read again: it may have been `left` */
-  shim->l_next = driver;
-  shim->l_prev->l_next = shim;
-  driver->l_prev = shim;
-  return NULL;
-}
-
-/* Inside dl_iterate_phdr the loader adds nothing to its list. */
-static int reorder(struct dl_phdr_info *info, size_t size, void *user) {
-  adoption *a = user;
-  (void)info, (void)size;
-  a->reason = move_before(a);
-  return 1;
-}
-
-/* ---- tables of imports ---- */
+/* ---- what a library says of itself ---- */
 
 static int by_name(const void *a, const void *b) {
   return strcmp(((const twin *)a)->name, ((const twin *)b)->name);
@@ -133,6 +98,7 @@ typedef struct tables {
   const char *names;
   const ElfW(Rela) * imports[2]; /* those of calls, and the others */
   size_t counts[2];
+  const uint32_t *hash, *gnu_hash; /* what symbols are looked up by */
 } tables;
 
 /* The loader has turned the places in a table into addresses; one it may not write (the kernel's
@@ -152,6 +118,8 @@ static bool find_tables(tables *found, const struct dl_phdr_info *info) {
     switch (entry->d_tag) {
     case DT_SYMTAB: found->symbols = address_in(info, value); break;
     case DT_STRTAB: found->names = address_in(info, value); break;
+    case DT_HASH: found->hash = address_in(info, value); break;
+    case DT_GNU_HASH: found->gnu_hash = address_in(info, value); break;
     case DT_JMPREL: found->imports[0] = address_in(info, value); break;
     case DT_PLTRELSZ: found->counts[0] = value / sizeof(ElfW(Rela)); break;
     case DT_RELA: found->imports[1] = address_in(info, value); break;
@@ -161,6 +129,60 @@ static bool find_tables(tables *found, const struct dl_phdr_info *info) {
   }
   return found->symbols != NULL && found->names != NULL;
 }
+
+/* ---- the driver's table of symbols ---- */
+
+/* How many it has: nothing says it but the tables to look them up by. */
+static size_t symbol_count(const tables *t) {
+  if (t->hash != NULL) return t->hash[1];
+  if (t->gnu_hash == NULL) return 0;
+  uint32_t buckets = t->gnu_hash[0], first = t->gnu_hash[1], words = t->gnu_hash[2], last = 0;
+  const uint32_t *bucket = t->gnu_hash + 4 + words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+  const uint32_t *chain = bucket + buckets;
+  for (uint32_t i = 0; i < buckets; i++)
+    if (bucket[i] > last) last = bucket[i];
+  if (last < first) return 0;
+  while ((chain[last - first] & 1) == 0) last++;
+  return last + 1;
+}
+
+/* How the loader mapped the part of a library where an address is; 0: it did not. */
+static int protection_at(const struct dl_phdr_info *info, uintptr_t address) {
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+    uintptr_t begin = info->dlpi_addr + part->p_vaddr;
+    if (part->p_type == PT_LOAD && holds((range){begin, begin + part->p_memsz}, address))
+      return ((part->p_flags & PF_R) != 0 ? PROT_READ : 0) |
+             ((part->p_flags & PF_W) != 0 ? PROT_WRITE : 0) |
+             ((part->p_flags & PF_X) != 0 ? PROT_EXEC : 0);
+  }
+  return 0;
+}
+
+static const char *write_symbols(adoption *a, const struct dl_phdr_info *info) {
+  tables t;
+  size_t count = find_tables(&t, info) ? symbol_count(&t) : 0;
+  if (count == 0) return "the driver's table of symbols is not found";
+  ElfW(Sym) *symbols = (ElfW(Sym) *)(uintptr_t)t.symbols;
+  uintptr_t begin = (uintptr_t)symbols & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+  size_t bytes = (uintptr_t)(symbols + count) - begin;
+  int was = protection_at(info, (uintptr_t)symbols);
+  if (was == 0 || mprotect((void *)begin, bytes, was | PROT_WRITE) != 0)
+    return "the driver's table of symbols cannot be written here";
+  for (size_t i = 1; i < count; i++) {
+    twin key = {.name = t.names + symbols[i].st_name};
+    if (symbols[i].st_shndx == SHN_UNDEF || key.name[0] != 'c' || key.name[1] != 'u') continue;
+    const twin *found = bsearch(&key, a->by_name, a->count, sizeof key, by_name);
+    if (found == NULL) continue;
+    /* The loader adds where the library lies, and wraps around. */
+    symbols[i].st_value = (uintptr_t)found->ours - info->dlpi_addr;
+    a->patched++;
+  }
+  mprotect((void *)begin, bytes, was);
+  return NULL;
+}
+
+/* ---- tables of imports ---- */
 
 /* Our function for an import that is the driver's, or is still to be looked up; NULL otherwise. */
 static void *ours_for(const adoption *a, const tables *t, const ElfW(Rela) * import, range own,
@@ -262,11 +284,12 @@ static int patch(struct dl_phdr_info *info, size_t size, void *user) {
   return 0;
 }
 
-static int find_range(struct dl_phdr_info *info, size_t size, void *user) {
+static int patch_driver(struct dl_phdr_info *info, size_t size, void *user) {
   adoption *a = user;
   (void)size;
   if (info->dlpi_addr != a->driver->l_addr) return 0;
   a->driver_range = object_range(info);
+  a->reason = write_symbols(a, info);
   return 1;
 }
 
@@ -277,26 +300,26 @@ static bool is_started(void) {
 }
 
 /* Before the loader's list is locked: looking a name up takes a lock that comes before it. */
-static size_t list_twins(twin *twins, void *shim, void *driver) {
+static size_t list_twins(twin *twins, void *shim) {
   size_t count = 0;
   for (int i = 0; i < SYMBOL_COUNT; i++) {
     const char *name = shim_symbol_name((shim_symbol)i);
-    twin t = {name, dlsym(shim, name), dlsym(driver, name)};
+    twin t = {name, dlsym(shim, name), shim_real((shim_symbol)i)}; /* while it is the driver's */
     if (t.ours != NULL && t.real != NULL) twins[count++] = t;
   }
   return count;
 }
 
-static const char *adopt(adoption *a, void *shim, void *driver) {
+static const char *adopt(adoption *a, void *shim) {
   static twin names[SYMBOL_COUNT], reals[SYMBOL_COUNT];
-  a->count = list_twins(names, shim, driver);
+  a->count = list_twins(names, shim);
   memcpy(reals, names, sizeof reals);
   qsort(names, a->count, sizeof names[0], by_name);
   qsort(reals, a->count, sizeof reals[0], by_real);
   a->by_name = names;
   a->by_real = reals;
-  dl_iterate_phdr(find_range, a);
-  dl_iterate_phdr(reorder, a);
+  a->reason = "the loader does not know the driver";
+  dl_iterate_phdr(patch_driver, a);
   if (a->reason == NULL) dl_iterate_phdr(patch, a);
   return a->reason;
 }
@@ -314,7 +337,7 @@ const char *stow_shim_adopt(const char *driver_path) {
     return "the driver in this process is not the one that was named";
   if (is_started()) return "CUDA has started";
   if (pipe2(a.pipe, O_CLOEXEC) != 0) return "no pipe can be opened";
-  const char *reason = adopt(&a, shim, driver);
+  const char *reason = adopt(&a, shim);
   close(a.pipe[0]);
   close(a.pipe[1]);
   if (reason == NULL) shim_log("adopted: %s, %zu addresses are ours now", driver_path, a.patched);
