@@ -54,6 +54,7 @@ find_missing() {
     want python3-numpy python_has numpy
     want python3-pandas python_has pandas
     want libcurl4 library libcurl.so.4
+    want openssl has openssl
     want bindfs has bindfs
     want python3-scipy python_has scipy
     want python3-venv python_has ensurepip

@@ -114,6 +114,8 @@ class Origin:
     ) -> None:
         self.reader: Optional[_FileReader] = None
         self.options = ArrayOptions(version=2)
+        if not hasattr(given, "read") and not isinstance(given, os.PathLike) and callable(getattr(given, "open", None)):
+            given = given.open() if hasattr(given, "mode") else given.open("rb")  # fsspec.open's, or a path of its kind
         if hasattr(given, "read") and hasattr(given, "seek"):
             self.reader = _FileReader(given)
             self.name = str(getattr(given, "name", None) or getattr(given, "path", None) or type(given).__name__)
@@ -122,7 +124,7 @@ class Origin:
         elif isinstance(given, (str, bytes, os.PathLike)):
             self.name = os.fsdecode(os.fspath(given))
             if re.match(r"(?!https?:)[a-z][a-z0-9+.-]+(:|::[a-z0-9]+:)//", self.name) and not os.path.exists(self.name):
-                raise Invalid(f"{self.name}: open it with fsspec and give the file: fsspec.open({self.name!r}).open()")
+                raise Invalid(f"{self.name}: open it with fsspec and give the file: fsspec.open({self.name!r})")
         else:
             raise TypeError(f"{given!r}: give a path, a URL, or a file object that has read and seek")
         self.options.path = os.fsencode(self.name)

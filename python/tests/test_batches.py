@@ -322,6 +322,17 @@ class FileObjects(Case):
         file.reason = PermissionError("not yours")  # asking again would not help
         self.assertEqual(self.failures_of(file, PermissionError), 1)
 
+    def test_what_fsspec_opens_is_opened(self):
+        class OpenFile:  # fsspec's: no file object yet
+            mode = "rb"
+
+            def open(inner):
+                return open(self.y_path, "rb")
+
+        got = np.concatenate([batch.copy() for batch in stowage.batches(OpenFile(), 1000)])
+        np.testing.assert_array_equal(got, self.y)
+        np.testing.assert_array_equal(stowage.open(OpenFile())[5:9], self.y[5:9])
+
     def test_addresses_of_other_stores_are_for_fsspec(self):
         for address in ("s3://bucket/x.npy", "gs://bucket/x.npy", "filecache::s3://bucket/x.npy"):
             with self.assertRaises(stowage.Invalid) as caught:

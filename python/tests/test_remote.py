@@ -3,10 +3,13 @@
 import io
 import json
 import os
+import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 try:
     import numpy as np
@@ -19,7 +22,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from server import Server  # noqa: E402
 
 os.environ["STOWAGE_HTTP_TIMEOUT"] = "1"
-for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "https_proxy", "HTTPS_PROXY"):
+    os.environ.pop(name, None)
+for name in ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"):
     os.environ.pop(name, None)
 
 
@@ -71,6 +76,31 @@ class Remote(unittest.TestCase):
             self.assertIn(word, str(caught.exception))
 
     # ---- it works ----
+
+    @unittest.skipIf(shutil.which("openssl") is None, "openssl, which makes the certificate, is not installed")
+    def test_over_tls_with_an_authority_of_ones_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            key, certificate = os.path.join(folder, "key"), os.path.join(folder, "certificate")
+            subprocess.run(
+                ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate]
+                + ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
+                check=True,
+                stderr=subprocess.DEVNULL,
+            )
+            server = Server({"y.npy": saved(np.save, self.y)})
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+            server.server.socket = context.wrap_socket(server.server.socket, server_side=True)
+            with server:
+                url = server.url("y.npy").replace("http:", "https:")
+                with self.assertRaises(stowage.StowageError) as caught:
+                    stowage.batches(url, 1000)
+                self.assertIn("certificate", str(caught.exception))
+                self.assertIn("CURL_CA_BUNDLE", str(caught.exception))
+                for name in ("CURL_CA_BUNDLE", "SSL_CERT_FILE"):
+                    with mock.patch.dict(os.environ, {name: certificate}):
+                        got = np.concatenate(list(stowage.batches(url, 1000)))
+                    np.testing.assert_array_equal(got, self.y)
 
     def test_batches_are_those_of_the_file(self):
         urls = [self.server.url("x.npy"), self.server.url("y.npy")]

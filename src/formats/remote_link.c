@@ -218,11 +218,13 @@ static stow_status give_up(const remote_link *l, const exchange *x, int code, in
                      ", the server sends %" PRIu64 " and ends, %d times in a row",
                      l->name, x->range->count, x->range->offset, x->got, tries);
   }
+  const char *more = tries > 1 ? "; tried again and again" : "";
+  if (code == CURL_NOT_TRUSTED)
+    more = "; where its authority is your own, name the file of that in CURL_CA_BUNDLE";
   return stow_fail(code == CURL_NO_HOST ? STOW_ERR_NOT_FOUND : STOW_ERR_IO,
                    "%s: cannot be read at byte %" PRIu64 ": %s%s", l->name,
                    x->range->offset + x->got,
-                   l->error[0] != '\0' ? l->error : l->curl->easy_strerror(code),
-                   tries > 1 ? "; tried again and again" : "");
+                   l->error[0] != '\0' ? l->error : l->curl->easy_strerror(code), more);
 }
 
 /* The first answer tells what there is. */
@@ -297,6 +299,14 @@ static stow_status take_lines(remote_link *l, const char *const *lines) {
   return STOW_OK;
 }
 
+/* Whom to trust besides the system's own list: as the curl command is told. */
+static void set_trust(remote_link *l) {
+  const char *file = getenv("CURL_CA_BUNDLE"), *folder = getenv("SSL_CERT_DIR");
+  if (file == NULL || file[0] == '\0') file = getenv("SSL_CERT_FILE");
+  if (file != NULL && file[0] != '\0') l->curl->easy_setopt(l->handle, CURL_CA_FILE, file);
+  if (folder != NULL && folder[0] != '\0') l->curl->easy_setopt(l->handle, CURL_CA_FOLDER, folder);
+}
+
 static void set_options(remote_link *l) {
   const curl *c = l->curl;
   c->easy_setopt(l->handle, CURL_URL, l->url);
@@ -313,6 +323,7 @@ static void set_options(remote_link *l) {
   c->easy_setopt(l->handle, CURL_WRITE_FUNCTION, take_body);
   c->easy_setopt(l->handle, CURL_HEADER_FUNCTION, take_header);
   if (l->headers != NULL) c->easy_setopt(l->handle, CURL_HTTP_HEADER, l->headers);
+  set_trust(l);
 }
 
 stow_status remote_link_open(remote_link *l, const char *url, const char *const *headers) {
