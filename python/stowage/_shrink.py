@@ -160,6 +160,24 @@ def _shrink_array(array: Any, options: "_Options", changes: "Optional[List[_Chan
     return made
 
 
+def _shrink_kind(array: Any, options: "_Options", changes: "List[_Change]") -> Any:
+    """An array of any class: what it has beside its values stays with it."""
+    import numpy
+
+    if type(array) in (numpy.ndarray, numpy.memmap):
+        return _shrink_array(array, options, changes)
+    dense = _Options(options.tolerance, options.integers, options.dtype, False)
+    if type(array) is numpy.matrix:
+        return _shrink_array(numpy.asarray(array), dense, changes).view(numpy.matrix)
+    if type(array) is numpy.ma.MaskedArray:
+        made = numpy.ma.array(_shrink_array(array.data, dense, changes), mask=array.mask, hard_mask=array.hardmask)
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            made.fill_value = array.fill_value
+        return made
+    kind = f"{type(array).__module__}.{type(array).__qualname__}"
+    raise Unsupported(f"shrink: {kind} may carry more than its values, a unit or a name, which would be lost; give numpy.asarray(x)")
+
+
 # ---- sparse ----
 
 
@@ -217,6 +235,10 @@ def _shrink_sparse(matrix: Any, options: "_Options", changes: "Optional[List[_Ch
 # ---- tables ----
 
 
+# pandas has no indexes of float16, so neither groups nor merges by such a column: floats of a table stay float32 at least,
+# unless dtype= asks for it.
+
+
 def _shrink_column(column: Any, options: "_Options", changes: "List[_Change]", name: str) -> Any:
     import pandas  # type: ignore[import-untyped]
 
@@ -226,6 +248,8 @@ def _shrink_column(column: Any, options: "_Options", changes: "List[_Change]", n
     made, said = column, ""
     if getattr(kind, "name", "") in _NUMBERS and not isinstance(kind, pandas.api.extensions.ExtensionDtype):
         values = _shrink_array(column.to_numpy(), inner, None, name)
+        if values.dtype.name == "float16" and options.dtype is None:
+            values = _cast(column.to_numpy(), "float32")[0] if kind.name == "float64" else column.to_numpy()  # see below
         made = pandas.Series(values, index=column.index, name=column.name)
     elif isinstance(kind, pandas.api.extensions.ExtensionDtype) and str(kind)[:3] in ("Int", "UIn", "Flo"):
         known = column[~column.isna()].to_numpy(dtype=kind.numpy_dtype)
@@ -248,7 +272,7 @@ def _categories(column: Any) -> "Tuple[Any, str]":
     if not all(isinstance(value, str) for value in column[~column.isna()]):
         return column, "not only text: as it was"
     distinct = column.nunique(dropna=True)
-    if distinct * 2 > len(column):
+    if distinct == 0 or distinct * 2 > len(column):
         return column, ""
     return column.astype("category"), f"{distinct} different texts"
 
@@ -264,6 +288,7 @@ def _shrink_table(table: Any, options: "_Options", changes: "List[_Change]") -> 
     lazily = {"copy": False} if int(pandas.__version__.partition(".")[0]) < 3 else {}  # since pandas 3 it always is
     made = pandas.concat(parts, axis=1, **lazily) if len(parts) > 1 else parts[0].to_frame()
     made.columns = table.columns
+    made.attrs = dict(table.attrs)
     return made
 
 
@@ -367,7 +392,7 @@ def _shrink_thing(thing: Any, options: _Options, changes: "List[_Change]") -> An
     if hasattr(scipy, "issparse") and scipy.issparse(thing):
         return _shrink_sparse(thing, options, changes)
     if isinstance(thing, getattr(numpy, "ndarray", ())):
-        return _shrink_array(thing, options, changes)
+        return _shrink_kind(thing, options, changes)
     kind = f"{type(thing).__module__}.{type(thing).__qualname__}"
     raise TypeError(f"shrink: {kind}: give a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix or a path")
 

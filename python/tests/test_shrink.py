@@ -17,6 +17,21 @@ def quiet(*args, **kwargs):
 
 @needs("numpy")
 class Arrays(unittest.TestCase):
+    def test_what_an_array_has_beside_its_values_stays_with_it(self):
+        import numpy
+
+        masked = numpy.ma.array([1, 2, 3], mask=[False, True, False])
+        made, _ = quiet(masked)
+        self.assertEqual((made.dtype.name, made.mask.tolist(), made.sum()), ("uint8", [False, True, False], 4))
+        made, _ = quiet(numpy.matrix([[1, 2], [3, 4]]))
+        self.assertEqual((made * made).tolist(), [[7, 10], [15, 22]])
+
+        class Lengths(numpy.ndarray):
+            unit = "m"
+
+        with self.assertRaisesRegex(NotImplementedError, "Lengths may carry more than its values.*numpy.asarray"):
+            stowage.shrink(numpy.arange(3).view(Lengths))
+
     def test_every_value_stays_and_the_type_is_the_smallest(self):
         import numpy
 
@@ -121,6 +136,16 @@ class Arrays(unittest.TestCase):
 
 @needs("numpy", "pandas", "scipy")
 class Tables(unittest.TestCase):
+    def test_a_table_can_still_be_grouped_and_merged(self):
+        import pandas
+
+        table = pandas.DataFrame({"key": [1.0, 2.0, 2.0], "value": [0.5, 1.5, 2.5]})
+        made, _ = quiet(table)
+        self.assertEqual([str(kind) for kind in made.dtypes], ["float32", "float32"])
+        self.assertEqual(made.groupby("key").value.sum().tolist(), [0.5, 4.0])
+        self.assertEqual(len(made.merge(made, on="key")), 5)
+        self.assertEqual(str(quiet(table, dtype="float16")[0].dtypes.iloc[0]), "float16")
+
     def test_tables_keep_their_values(self):
         import numpy
         import pandas
