@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import gc
 import sys
+import threading
 import traceback
 import types
 import weakref
@@ -324,6 +325,7 @@ class Cache(MutableMapping[Hashable, Any]):
         self.held_bytes = 0
         self._strong: "OrderedDict[Hashable, Tuple[Any, int]]" = OrderedDict()
         self._weak: "Dict[Hashable, weakref.ref[Any]]" = {}
+        self._lock = threading.RLock()  # the watch over host memory empties it from a thread of its own
         _caches.add(self)
 
     @staticmethod
@@ -332,27 +334,29 @@ class Cache(MutableMapping[Hashable, Any]):
         return piece.bytes if piece is not None else sys.getsizeof(thing)
 
     def __setitem__(self, key: Hashable, thing: Any) -> None:
-        self._forget(key)
         weight = self._weigh(thing)
-        try:
-            self._weak[key] = weakref.ref(thing)
-        except TypeError:
-            pass  # plain bytes, lists and numbers: gone when they are let go of
-        if weight <= self.budget_bytes:
-            self._strong[key] = (thing, weight)
-            self.held_bytes += weight
-            self.shrink_to(self.budget_bytes)
+        with self._lock:
+            self._forget(key)
+            try:
+                self._weak[key] = weakref.ref(thing)
+            except TypeError:
+                pass  # plain bytes, lists and numbers: gone when they are let go of
+            if weight <= self.budget_bytes:
+                self._strong[key] = (thing, weight)
+                self.held_bytes += weight
+                self.shrink_to(self.budget_bytes)
 
     def __getitem__(self, key: Hashable) -> Any:
-        if key in self._strong:
-            self._strong.move_to_end(key)
-            return self._strong[key][0]
-        known = self._weak.get(key)
-        thing = known() if known is not None else None
-        if thing is None:
-            self._weak.pop(key, None)
-            raise KeyError(key)
-        return thing
+        with self._lock:
+            if key in self._strong:
+                self._strong.move_to_end(key)
+                return self._strong[key][0]
+            known = self._weak.get(key)
+            thing = known() if known is not None else None
+            if thing is None:
+                self._weak.pop(key, None)
+                raise KeyError(key)
+            return thing
 
     def _forget(self, key: Hashable) -> None:
         if key in self._strong:
@@ -360,16 +364,18 @@ class Cache(MutableMapping[Hashable, Any]):
         self._weak.pop(key, None)
 
     def __delitem__(self, key: Hashable) -> None:
-        if key not in self:
-            raise KeyError(key)
-        self._forget(key)
+        with self._lock:
+            if key not in self:
+                raise KeyError(key)
+            self._forget(key)
 
     def __contains__(self, key: object) -> bool:
         known = self._weak.get(key)  # type: ignore[call-overload]
         return key in self._strong or (known is not None and known() is not None)
 
     def __iter__(self) -> "Iterator[Hashable]":
-        return iter([key for key in dict.fromkeys([*self._strong, *self._weak]) if key in self])
+        with self._lock:
+            return iter([key for key in dict.fromkeys([*self._strong, *self._weak]) if key in self])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -385,12 +391,13 @@ class Cache(MutableMapping[Hashable, Any]):
 
     def shrink_to(self, budget: int) -> int:
         """Lets go of what was used longest ago until at most `budget` bytes are held; how many went."""
-        before = self.held_bytes
-        while self.held_bytes > budget and self._strong:
-            _, (thing, weight) = self._strong.popitem(last=False)
-            self.held_bytes -= weight
-            del thing
-        return before - self.held_bytes
+        with self._lock:
+            before = self.held_bytes
+            while self.held_bytes > budget and self._strong:
+                _, (thing, weight) = self._strong.popitem(last=False)
+                self.held_bytes -= weight
+                del thing
+            return before - self.held_bytes
 
     def __repr__(self) -> str:
         return f"<stowage cache: {len(self._strong)} held, {size(self.held_bytes)} of {size(self.budget_bytes)}>"

@@ -249,6 +249,29 @@ class Cache(unittest.TestCase):
         with self.assertRaises(KeyError):
             del kept["first"]
 
+    def test_threads_may_use_and_empty_it_at_once(self):
+        import threading
+
+        kept, failed = stowage.cache(64 << 10), []
+
+        def use(first):
+            try:
+                for number in range(3000):
+                    kept[first + number % 50] = bytearray(1024)
+                    kept.load(number % 50, lambda: bytearray(512))
+                    len(kept)
+            except Exception as error:
+                failed.append(error)
+
+        users = [threading.Thread(target=use, args=(first,)) for first in (0, 25)]
+        for user in users:
+            user.start()
+        while any(user.is_alive() for user in users):
+            kept.shrink_to(0)
+        self.assertEqual(failed, [])
+        kept.shrink_to(0)
+        self.assertEqual(kept.held_bytes, 0)
+
     def test_release_empties_it(self):
         import numpy
 
