@@ -6,13 +6,41 @@ is torch's or CuPy's, so that their streams, statistics and pools know it (which
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
-from ctypes import POINTER, byref, c_char_p, c_int, c_void_p
+from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_int, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional, Tuple
 
-from ._library import StowageError, Unsupported, call, declare
+from ._library import StowageError, Unsupported, call, declare, lib
 
-declare({"stow_device_open": (c_int, [POINTER(c_void_p), c_char_p])})
+
+class _Props(ctypes.Structure):
+    _fields_ = [
+        ("kind", c_char * 8),
+        ("name", c_char * 64),
+        ("uuid", c_char * 48),
+        ("index", c_int),
+        ("driver_version", c_int),
+        ("compute_major", c_int),
+        ("compute_minor", c_int),
+        ("has_vmm", c_bool),
+        ("host_road", c_int),
+        ("host_numa_node", c_int),
+        ("vram_bytes", c_uint64),
+        ("host_bytes", c_uint64),
+        ("page_bytes", c_uint64),
+    ]
+
+
+declare(
+    {
+        "stow_device_get_props": (c_int, [c_void_p, POINTER(_Props)]),
+        "stow_device_open": (c_int, [POINTER(c_void_p), c_char_p]),
+        "stow_heap_device": (c_void_p, [c_void_p]),
+        "stow_heap_record_stream": (c_int, [c_void_p, c_uint64, c_void_p]),
+    }
+)
 
 _devices: Dict[int, c_void_p] = {}
 _lock = threading.Lock()
@@ -70,6 +98,48 @@ class TorchCard:
             tensor.record_stream(current)
 
 
+class _OnHeap:
+    """A block of a heap's as torch takes it: the block goes back with the last tensor that looks at it."""
+
+    def __init__(self, block: Any) -> None:
+        self.block = block
+        self.__cuda_array_interface__ = {
+            "version": 3,
+            "data": (block.address, False),
+            "shape": (block.nbytes,),
+            "typestr": "|u1",
+        }
+
+
+class HeapCard(TorchCard):
+    """The same with tensors in the memory of a heap of ours."""
+
+    def __init__(self, heap: Any) -> None:
+        import torch
+
+        super().__init__(torch.device("cuda", _card_of(heap)))
+        self._heap = heap
+
+    def empty(self, shapes: List[Tuple[int, ...]], kinds: List[Any]) -> Tuple[List[Any], List[int]]:
+        torch, made, places = self._torch, [], []
+        for shape, kind in zip(shapes, kinds):
+            count = 1
+            for n in shape:
+                count *= n
+            size = count * torch.empty(0, dtype=kind).element_size()
+            block = self._heap.block(max(1, size), stream=self.stream, tag="batches")
+            whole = torch.as_tensor(_OnHeap(block), device=self._device)
+            made.append(whole[:size].view(kind).view(shape))
+            places.append(block.address)
+        return made, places
+
+    def hand_over(self, tensors: List[Any], done: Any) -> None:
+        current = self._torch.cuda.current_stream(self._device)
+        current.wait_event(done)
+        for tensor in tensors:  # torch's record_stream knows its own memory only
+            call("stow_heap_record_stream", self._heap.handle, tensor.data_ptr(), current.cuda_stream or None)
+
+
 class CupyCard:
     """CuPy's arrays on one card, where there is no torch."""
 
@@ -102,12 +172,28 @@ class CupyCard:
             self._cupy.cuda.get_current_stream().wait_event(done)
 
 
+def is_heap(given: Any) -> bool:
+    module = sys.modules.get("stowage._heap")  # where it is not loaded, there is none
+    return module is not None and isinstance(given, module.Heap)
+
+
+def _card_of(heap: Any) -> int:
+    """Which card a heap stands on, as CUDA_VISIBLE_DEVICES counts."""
+    props = _Props()
+    call("stow_device_get_props", lib().stow_heap_device(heap.handle), byref(props))
+    if props.kind != b"cuda":
+        raise Unsupported(f"batches for a heap on {props.name.decode()}: torch has no tensors there; leave device out")
+    return int(props.index)
+
+
 def no_such_type(dtype: Any, reason: BaseException) -> TypeError:
     return TypeError(f"torch has no {dtype}: convert on the way, as dtype='int64' ({reason})")
 
 
 def open_card(device: Any) -> Any:
-    """For `device="cuda"`, "cuda:1" or a torch.device: a card with torch, or with CuPy where there is no torch."""
+    """For `device="cuda"`, "cuda:1", a torch.device or a heap: a card with torch, or with CuPy where there is no torch."""
+    if is_heap(device):
+        return HeapCard(device)
     try:
         import torch
     except ImportError:

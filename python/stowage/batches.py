@@ -17,7 +17,7 @@ from ctypes import POINTER, byref, c_bool, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ._array import ArrayInfo, ArrayOptions, Origin, numpy_type, shape_of
-from ._card import device_handle, no_such_type, open_card
+from ._card import device_handle, is_heap, no_such_type, open_card
 from ._library import Invalid, StowageError, Unsupported, call, check, declare, lib, parse_size
 
 _NOT_READY = -6
@@ -110,7 +110,8 @@ def batches(
     (one type, or one for each file in the same form). `rank` and `world` come from RANK and WORLD_SIZE, Slurm's or MPI's
     variables if not given. `num_workers` are background reading threads. `device` gives torch tensors: "cpu" without a
     copy, "cuda" (CuPy's arrays where there is no torch) through pinned memory of the library's own, copied while the step
-    before it computes. `memory=None` is a quarter of what is free. `cache="10G"` keeps what comes over http(s) on disk, for the next epoch and the next run.
+    before it computes, and a `stowage.heap()` the same in that heap's memory. `memory=None` is a quarter of what is free.
+    `cache="10G"` keeps what comes over http(s) on disk, for the next epoch and the next run.
 
     Each `for` over it is an epoch, in another order if shuffled; after `load_state_dict` or `next()` it goes on from
     there.
@@ -488,7 +489,7 @@ def _destination(device: Any) -> Tuple[bool, Any]:
     """Torch's tensors in host memory? And the card, where it is one."""
     if device is None:
         return False, None
-    if str(device).partition(":")[0] == "cuda":
+    if is_heap(device) or str(device).partition(":")[0] == "cuda":
         return False, open_card(device)
     try:
         import torch

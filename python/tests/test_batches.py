@@ -467,6 +467,11 @@ class Torch(Case):
             next(stowage.batches(self.x_path, 10, device="cuda"))
         self.assertIn("needs a card", str(caught.exception))
 
+    def test_a_heap_without_a_card_is_refused(self):
+        with stowage.heap("sim:64M") as heap, self.assertRaises(NotImplementedError) as caught:
+            stowage.batches(self.x_path, 10, device=heap)
+        self.assertIn("simulated card", str(caught.exception))
+
     def test_bfloat16(self):
         np.array([0x3F80, 0x4000, 0xC040], dtype="u2").tofile(self.path("b.bin"))
         tensor = next(stowage.batches(self.path("b.bin"), 3, raw_dtype="bfloat16", device="cpu"))

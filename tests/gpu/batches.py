@@ -86,6 +86,25 @@ def part_torch(folder):
     ok("batches_given_up_half_way_leave_nothing_on_the_card:", f"{int(resident) >> 10} MiB resident")
 
 
+    # In a heap of ours: its memory alone, reused in the order of the streams, and all of it given back.
+    with stowage.heap("0", vram="64M") as heap:
+        torch.cuda.synchronize()
+        held = torch.cuda.memory_allocated()
+        total = torch.zeros(COLUMNS, device="cuda", dtype=torch.float64)
+        for shuffle in (False, True):
+            for got, rows in stowage.batches(paths, BATCH, shuffle=shuffle, device=heap, memory="16M"):
+                heavy = torch.tanh(heavy @ heavy)
+                assert got.shape == (len(rows), COLUMNS) and got.dtype == torch.float32
+                total += got.sum(0, dtype=torch.float64)
+                got.zero_()
+        assert torch.allclose(total, 2 * there.sum(0, dtype=torch.float64))
+        peak = heap.stats()["peak_live_bytes"]
+        del got, rows, total
+        torch.cuda.synchronize()
+        assert heap.stats()["live_bytes"] == 0 and torch.cuda.memory_allocated() <= held
+        ok("batches_in_a_heap_of_ours:", f"{peak >> 10} KiB live at the peak")
+
+
 def part_cupy(folder):
     sys.modules["torch"] = None  # as where it is not installed
     import cupy
