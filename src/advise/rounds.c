@@ -179,27 +179,36 @@ static stow_status find_size(evidence *e, uint32_t from, anchor *found) {
   return status;
 }
 
-/* A visit to a line: how many allocations lie between it and the next, and whether what it made is
- * there at the failure. */
+/* A visit to a line, or to the end of an optimizer's step: how many allocations lie between it and
+ * the next, and whether it leaves anything that is there at the failure. */
 typedef struct visit {
   uint32_t distance;
   bool kept;
 } visit;
 
+/* The first turns do more than the others (state is made, a sum begins): they are not asked. */
 static bool alike_after(const visit *all, uint32_t count, uint32_t visits) {
-  uint32_t same = 0;
-  for (uint32_t i = visits; i < count; i++)
+  uint32_t same = 0, from = count / 4 > visits ? count / 4 : visits;
+  for (uint32_t i = from; i < count; i++)
     same += all[i].distance == all[i - visits].distance && all[i].kept == all[i - visits].kept;
-  return same >= VISITS_ALIKE * (count - visits);
+  return same >= VISITS_ALIKE * (count - from);
 }
 
-/* How often one turn comes to the anchor's line. A program may make the batch, call the model and
- * add up the loss on one line: then its visits differ within a turn and come back with the next. 1
- * where no such order is seen. */
+/* After how many visits their order comes back. A program may make the batch, call the model and
+ * add up the loss on one line, or step two optimizers: then the visits of a turn differ and come
+ * back with the next. 1 where no such order is seen. */
 static uint32_t visits_of_turn(const visit *all, uint32_t count) {
   for (uint32_t visits = 1; visits <= VISITS_MOST && visits * TURNS_LEAST <= count; visits++)
     if (alike_after(all, count, visits)) return visits;
   return 1;
+}
+
+/* Which of them begins a turn: the one that most of it follows, a batch being made. */
+static uint32_t visit_that_begins(const visit *all, uint32_t count, uint32_t visits) {
+  uint32_t most = 0;
+  for (uint32_t i = 1; i < visits && i < count; i++)
+    if (all[count - 1 - i].distance > all[count - 1 - most].distance) most = i;
+  return count > 0 ? (count - 1 - most) % visits : 0;
 }
 
 static bool is_visit(const evidence *e, uint32_t tick, const anchor *a, bool *allocates) {
@@ -210,9 +219,9 @@ static bool is_visit(const evidence *e, uint32_t tick, const anchor *a, bool *al
   return (e->has_stacks ? l->stack_id : l->bytes) == a->key;
 }
 
-/* Every how many-th visit to its line begins a turn. */
-static stow_status find_visits(const evidence *e, uint32_t from, const anchor *a,
-                               uint32_t *visits) {
+/* Every how many-th visit to its line begins a turn, from which on. */
+static stow_status find_visits(const evidence *e, uint32_t from, const anchor *a, uint32_t *visits,
+                               uint32_t *begins) {
   visit *all = malloc(a->count * sizeof *all);
   if (all == NULL) return no_memory();
   uint32_t seen = 0;
@@ -222,17 +231,19 @@ static stow_status find_visits(const evidence *e, uint32_t from, const anchor *a
       all[seen++] = (visit){.kept = evidence_live(e, &e->time.lifetimes[e->time.lifetime[tick]])};
     if (allocates && seen > 0) all[seen - 1].distance++;
   }
-  *visits = visits_of_turn(all, seen > 0 ? seen - 1 : 0); /* the last may be cut */
+  uint32_t whole = seen > 0 ? seen - 1 : 0; /* the last may be cut */
+  *visits = visits_of_turn(all, whole);
+  *begins = visit_that_begins(all, whole, *visits);
   free(all);
   return STOW_OK;
 }
 
 static stow_status cut_at_anchor(evidence *e, rounds *out, uint32_t from, const anchor *a) {
-  uint32_t capacity = 0, visits = 1, seen = 0;
+  uint32_t capacity = 0, visits = 1, begins = 0, seen = 0;
   bool allocates;
-  if (e->has_stacks) STOW_TRY(find_visits(e, from, a, &visits));
+  if (e->has_stacks) STOW_TRY(find_visits(e, from, a, &visits, &begins));
   for (uint32_t tick = from; tick < e->fail_tick; tick++)
-    if (is_visit(e, tick, a, &allocates) && seen++ % visits == 0)
+    if (is_visit(e, tick, a, &allocates) && seen++ % visits == begins)
       STOW_TRY(round_add(out, &capacity, tick));
   if (out->count > 0) out->list[out->count - 1].end = e->fail_tick;
   if (e->has_stacks) out->anchor_stack_id = (uint32_t)a->key;
@@ -263,7 +274,7 @@ static uint64_t number_bytes(const evidence *e) {
   return BLOCK_BYTES;
 }
 
-static void measure(evidence *e, rounds *r) {
+static void measure(const evidence *e, rounds *r) {
   uint64_t number = number_bytes(e);
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
@@ -292,6 +303,30 @@ static void measure(evidence *e, rounds *r) {
   }
 }
 
+/* Programs with several optimizers (a GAN) step each of them in a turn. */
+static stow_status join_steps(const evidence *e, rounds *r) {
+  if (r->count <= 2 * TURNS_LEAST) return STOW_OK;
+  uint32_t whole = r->count - 1;
+  visit *all = calloc(whole, sizeof *all);
+  if (all == NULL) return no_memory();
+  for (uint32_t i = 0; i < whole; i++) all[i].kept = r->list[i].kept_bytes > 0;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    loop_round *in = round_at(r, e->time.lifetimes[i].start);
+    if (in != NULL && in < r->list + whole) all[in - r->list].distance++;
+  }
+  uint32_t together = visits_of_turn(all, whole), joined = 0;
+  free(all);
+  if (together == 1) return STOW_OK;
+  for (uint32_t i = 0; i < r->count; i += together) {
+    uint32_t last = i + together <= r->count ? i + together - 1 : r->count - 1;
+    r->list[joined] = (loop_round){.start = r->list[i].start, .end = r->list[last].end};
+    joined++;
+  }
+  r->count = joined;
+  measure(e, r);
+  return STOW_OK;
+}
+
 /* Did nothing come from that stack before `until`? */
 static bool is_new(const evidence *e, uint32_t stack_id, uint32_t until) {
   if (stack_id == 0) return false;
@@ -306,6 +341,8 @@ stow_status evidence_rounds(evidence *e) {
   uint32_t tail;
   anchor found = {0};
   stow_status status = cut_at_steps(e, &stepped, &tail);
+  if (status == STOW_OK) measure(e, &stepped);
+  if (status == STOW_OK && e->has_marks) status = join_steps(e, &stepped);
   /* Without marks, training ends where the last backward or optimizer did. */
   if (!e->has_marks && e->has_stacks && e->train_end_tick > tail) {
     uint32_t after = e->train_end_tick + 1;
@@ -331,6 +368,7 @@ stow_status evidence_rounds(evidence *e) {
   if (own_loop || whole < 2) {
     rounds_free(&stepped);
     if (turns.count < TURNS_LEAST) rounds_free(&turns);
+    measure(e, &turns);
     e->loop = turns;
   } else {
     rounds_free(&turns);
@@ -340,7 +378,6 @@ stow_status evidence_rounds(evidence *e) {
     e->turn_tick = e->loop.list[e->loop.count - 1].start;
   else if (tail > e->first_work_tick)
     e->turn_tick = tail;
-  measure(e, &e->loop);
   return STOW_OK;
 }
 
