@@ -80,8 +80,21 @@ void findings_rank(findings *f) {
     }
 }
 
-static void lower_general(cause *all, const findings *f) {
+/* Does so much lie in holes that what is live would fit with the request? Then it is not what is
+ * live that is too much, however it grew. */
+static bool holes_are_most(const cause *all, const evidence *e) {
+  return all[CAUSE_FRAGMENTATION].confidence > 0 && e->n.hole_bytes != MESSAGE_UNKNOWN &&
+         (double)e->n.hole_bytes >= CAUSE_HOLES * (double)e->n.reserved_bytes;
+}
+
+static void lower_general(cause *all, const evidence *e, const findings *f) {
   if (!f->growth.found) return;
+  if (holes_are_most(all, e)) {
+    static const cause_id growing[] = {CAUSE_GRAPH_KEPT, CAUSE_NO_GRAD_MISSING, CAUSE_LEAK};
+    for (size_t i = 0; i < sizeof growing / sizeof *growing; i++)
+      all[growing[i]].confidence *= BESIDE_GROWTH;
+    return;
+  }
   static const cause_id general[] = {CAUSE_BATCH_TOO_BIG, CAUSE_OPTIMIZER_STATE,
                                      CAUSE_WEIGHTS_TOO_BIG, CAUSE_ONE_SPIKE, CAUSE_FRAGMENTATION};
   for (size_t i = 0; i < sizeof general / sizeof *general; i++)
@@ -148,7 +161,7 @@ static stow_status ask_all(findings *f, const evidence *e, cause *all) {
   cause_weights_too_big(&all[CAUSE_WEIGHTS_TOO_BIG], e, f);
   cause_optimizer_state(&all[CAUSE_OPTIMIZER_STATE], e, f);
   cause_batch_too_big(&all[CAUSE_BATCH_TOO_BIG], e, f);
-  lower_general(all, f);
+  lower_general(all, e, f);
   growth_first(all, f);
   lower_untold(all, e);
   return STOW_OK;

@@ -88,6 +88,7 @@ typedef struct findings {
   double bigger;             /* how many times larger than before at the same place; 0 not known */
   bool grew_before;          /* it had grown the turn before, too */
   double eval_bigger;        /* how many times training's batch an evaluation's is; 0 it is not */
+  bool eval_guessed;         /* …by the way it is called alone */
   bool fits_expandable;      /* by replay */
   uint64_t expandable_bytes; /* the smallest limit expandable segments need; 0 not looked for */
   cause list[CAUSE_COUNT];   /* ranked; those that do not hold are left out */
@@ -124,6 +125,8 @@ bool spike_stands_alone(const evidence *e, const spike *s);
 void cause_one_spike(cause *c, const evidence *e, const findings *f);
 void cause_batch_too_big(cause *c, const evidence *e, const findings *f);
 
+/* Of what PyTorch holds that is free in pieces too small: from here on they are the cause. */
+#define CAUSE_HOLES 0.3
 stow_status fragmentation_find(findings *f, const evidence *e);
 void cause_fragmentation(cause *c, const evidence *e, const findings *f);
 void cause_cache_held(cause *c, const evidence *e);

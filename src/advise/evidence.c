@@ -178,7 +178,8 @@ stow_status evidence_gather(evidence *e, const recording *r, const char *text, s
   STOW_TRY(evidence_stacks(e));
   STOW_TRY(count_memory(e));
   STOW_TRY(evidence_phases(e));
-  return evidence_rounds(e);
+  STOW_TRY(evidence_rounds(e));
+  return evidence_saved(e);
 }
 
 void evidence_free(evidence *e) {
@@ -187,10 +188,14 @@ void evidence_free(evidence *e) {
   free(e->user_of_stack);
   free(e->caller_of_stack);
   free(e->inner_of_stack);
-  free(e->evaluates_of_stack);
+  free(e->outer_of_stack);
+  free(e->purpose_of_stack);
   free(e->layer_of_stack);
   free(e->phase_of);
   rounds_free(&e->loop);
+  map_free(&e->passed);
+  map_free(&e->saved);
+  map_free(&e->trained);
   *e = (evidence){0};
 }
 

@@ -14,6 +14,7 @@
 #define ADVISE_EVIDENCE_H
 
 #include "advise/message.h"
+#include "base/hash.h"
 #include "trace/steps.h"
 #include "trace/timeline.h"
 
@@ -31,6 +32,9 @@ typedef enum phase {
 
 /* LAYER_NORM: one that norms rows, in 32 bits also under autocast. */
 typedef enum layer_kind { LAYER_NONE = 0, LAYER, LAYER_NORM } layer_kind;
+
+/* What a pass is for, by the name of a function of the program. */
+typedef enum purpose { PURPOSE_UNTOLD = 0, PURPOSE_EVALUATES, PURPOSE_TRAINS } purpose;
 
 /* MESSAGE_UNKNOWN where not known. */
 typedef struct numbers {
@@ -76,7 +80,8 @@ typedef struct evidence {
   uint32_t *user_of_stack;     /* the program's own innermost frame; frame id, 0 none */
   uint32_t *caller_of_stack;   /* the program's frame that called into the outermost module */
   uint64_t *inner_of_stack;    /* hash of the frames inside that call: the place within the model */
-  uint8_t *evaluates_of_stack; /* a function of the program on the way there says so by its name */
+  uint64_t *outer_of_stack;    /* …and of those outside it: the way there */
+  uint8_t *purpose_of_stack;   /* purpose: what a function of the program on the way there says */
   uint8_t *layer_of_stack;     /* layer_kind: inside a layer that has weights? */
   uint8_t *phase_of;           /* by lifetime */
   uint64_t live_by_phase[PHASE_COUNT]; /* at the failure */
@@ -85,6 +90,9 @@ typedef struct evidence {
   rounds loop;
   uint32_t turn_tick; /* where the turn that failed began; 0 where no turn came to its end */
   bool recomputes;    /* torch.utils.checkpoint is at work */
+  map passed, saved;  /* by place in the model (inner_of_stack), bytes of all passes that ran
+                         backward: allocated there, and held until then */
+  map trained;        /* the ways (outer_of_stack) on which passes came that ran backward */
 } evidence;
 
 /* Reads everything; `r` must outlive it, and `text` too: the error text where none came with the
@@ -106,14 +114,24 @@ bool evidence_passes(const evidence *e, uint32_t stack_id, const char *name, con
 /* "train.py:31 in main". Returns `text`. */
 const char *evidence_place(const evidence *e, char *text, size_t size, uint32_t frame_id);
 
+/* Does the pass that failed build a graph, as training's did? Told by whether it holds what they
+ * held. */
+typedef enum graph_built { GRAPH_UNTOLD = 0, GRAPH_BUILT, GRAPH_NOT_BUILT } graph_built;
+graph_built evidence_builds_graph(const evidence *e);
+/* Of what the forward passes of the whole turns allocate, how much is there at their end? That of
+ * the middle one; 0 where there are too few, or any runs backward. */
+stow_status evidence_held_to_end(const evidence *e, double *part);
+
 /* ---- the parts ---- */
 
-/* phase.c: fills phase_of_stack, user_of_stack, caller_of_stack, inner_of_stack. */
+/* phase.c: fills what is known of each stack. */
 stow_status evidence_stacks(evidence *e);
 /* phase.c: fills phase_of and what follows from it. */
 stow_status evidence_phases(evidence *e);
 /* rounds.c */
 stow_status evidence_rounds(evidence *e);
+/* saved.c: fills saved. */
+stow_status evidence_saved(evidence *e);
 void rounds_free(rounds *r);
 
 #endif

@@ -23,6 +23,7 @@ enum {
   SAYS_EVALUATION = 256, /* a function of the program, by its name */
   SAYS_LAYER = 512,      /* one that has weights */
   SAYS_NORM = 1024,      /* …and norms a row */
+  SAYS_TRAINING = 2048,  /* a function of the program, by its name */
 };
 
 static bool ends_with(const char *text, const char *end) {
@@ -36,11 +37,14 @@ static bool is_library(const char *file) {
 }
 
 /* A function of the program that says so itself. */
-static bool names_evaluation(const char *name) {
-  static const char *const words[] = {"eval", "valid", "predict", "infer", "test", "generate"};
-  for (size_t w = 0; w < sizeof words / sizeof *words; w++)
-    if (strncasecmp(name, words[w], strlen(words[w])) == 0) return true;
-  return false;
+static uint16_t names_purpose(const char *name) {
+  static const char *const evaluates[] = {"eval", "valid", "predict", "infer", "test", "generate"},
+                    *const trains[] = {"train", "fit"};
+  for (size_t w = 0; w < sizeof evaluates / sizeof *evaluates; w++)
+    if (strncasecmp(name, evaluates[w], strlen(evaluates[w])) == 0) return SAYS_EVALUATION;
+  for (size_t w = 0; w < sizeof trains / sizeof *trains; w++)
+    if (strncasecmp(name, trains[w], strlen(trains[w])) == 0) return SAYS_TRAINING;
+  return 0;
 }
 
 static bool is_layer(const char *file) {
@@ -56,7 +60,7 @@ static bool is_layer(const char *file) {
 
 static uint16_t frame_says(const char *name, const char *file) {
   uint16_t says = is_library(file) ? SAYS_LIBRARY : 0;
-  if (strstr(file, "-packages/") == NULL && names_evaluation(name)) says |= SAYS_EVALUATION;
+  if (strstr(file, "-packages/") == NULL) says |= names_purpose(name);
   if (is_layer(file)) says |= SAYS_LAYER;
   if (strstr(file, "torch/nn/modules/normalization.py") != NULL) says |= SAYS_NORM;
   if (strstr(name, "autograd::Engine") != NULL || strstr(name, "autograd::engine") != NULL)
@@ -118,24 +122,28 @@ static void read_stack(evidence *e, uint32_t stack_id, const uint16_t *says) {
   }
   e->phase_of_stack[stack_id] = (uint8_t)stack_phase(all, s->count > 0);
   e->recomputes |= (all & SAYS_RECOMPUTE) != 0;
-  e->evaluates_of_stack[stack_id] = (all & SAYS_EVALUATION) != 0;
+  e->purpose_of_stack[stack_id] = all & SAYS_EVALUATION ? PURPOSE_EVALUATES
+                                  : all & SAYS_TRAINING ? PURPOSE_TRAINS
+                                                        : PURPOSE_UNTOLD;
   e->layer_of_stack[stack_id] = all & SAYS_NORM    ? LAYER_NORM
                                 : all & SAYS_LAYER ? LAYER
                                                    : LAYER_NONE;
   /* The place within the model is the frames inside the outermost call; of a line of the program
    * itself, the line. */
-  uint64_t inner = UINT64_C(0x5701);
+  uint64_t inner = UINT64_C(0x5701), outer = UINT64_C(0x0731);
   uint32_t caller = 0;
   bool inside = outermost_call != UINT32_MAX;
-  for (uint32_t i = 0; i < s->count && caller == 0; i++) {
+  for (uint32_t i = 0; i < s->count; i++) {
     uint32_t id = r->stack_frames[s->first + i];
     if (id == 0 || id > r->frame_count) continue;
-    bool own = !(says[id] & SAYS_LIBRARY);
-    if (!inside || i <= outermost_call) inner = hash_u64(id, inner);
-    if (own && (!inside || i > outermost_call)) caller = id;
+    bool own = !(says[id] & SAYS_LIBRARY), within = !inside || i <= outermost_call;
+    if (within && caller == 0) inner = hash_u64(id, inner);
+    if (!within) outer = hash_u64(id, outer);
+    if (own && caller == 0 && (!inside || i > outermost_call)) caller = id;
   }
   e->caller_of_stack[stack_id] = caller != 0 ? caller : e->user_of_stack[stack_id];
   e->inner_of_stack[stack_id] = inner;
+  e->outer_of_stack[stack_id] = outer;
 }
 
 stow_status evidence_stacks(evidence *e) {
@@ -145,10 +153,11 @@ stow_status evidence_stacks(evidence *e) {
   e->user_of_stack = calloc(stacks, sizeof *e->user_of_stack);
   e->caller_of_stack = calloc(stacks, sizeof *e->caller_of_stack);
   e->inner_of_stack = calloc(stacks, sizeof *e->inner_of_stack);
-  e->evaluates_of_stack = calloc(stacks, 1);
+  e->outer_of_stack = calloc(stacks, sizeof *e->outer_of_stack);
+  e->purpose_of_stack = calloc(stacks, 1);
   e->layer_of_stack = calloc(stacks, 1);
   uint16_t *says = calloc(frames, sizeof *says);
-  if (e->evaluates_of_stack == NULL || e->layer_of_stack == NULL || e->phase_of_stack == NULL ||
+  if (e->outer_of_stack == NULL || e->purpose_of_stack == NULL || e->layer_of_stack == NULL || e->phase_of_stack == NULL ||
       e->user_of_stack == NULL || e->caller_of_stack == NULL || e->inner_of_stack == NULL ||
       says == NULL) {
     free(says);

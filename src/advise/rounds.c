@@ -336,6 +336,23 @@ static bool is_new(const evidence *e, uint32_t stack_id, uint32_t until) {
   return true;
 }
 
+/* Did no step before come to that line as often as the turn that failed? A step may go over many
+ * parts of its own; that it goes over more of them than ever is what fills the memory. */
+static bool outlasts(const evidence *e, rounds *stepped, const rounds *turns) {
+  uint32_t stack_id = turns->anchor_stack_id, most = 0, seen = 0, whole = stepped->count - 1;
+  const loop_round *at = NULL;
+  if (stack_id == 0) return false;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    if (e->time.lifetimes[i].stack_id != stack_id) continue;
+    const loop_round *in = round_at(stepped, e->time.lifetimes[i].start);
+    if (in == NULL || in == stepped->list + whole) continue;
+    seen = in == at ? seen + 1 : 1;
+    at = in;
+    if (seen > most) most = seen;
+  }
+  return turns->count > TURNS_LEAST && turns->count * 5 > most * 6;
+}
+
 stow_status evidence_rounds(evidence *e) {
   rounds stepped = {0}, turns = {0};
   uint32_t tail;
@@ -364,7 +381,8 @@ stow_status evidence_rounds(evidence *e) {
   double step_ticks = whole > 0 ? ((double)tail - stepped.list[0].start) / whole : 0;
   bool own_loop =
       turns.count >= TURNS_LEAST && (whole < 2 || (double)e->fail_tick - tail > 1.2 * step_ticks ||
-                                     is_new(e, turns.anchor_stack_id, tail));
+                                     is_new(e, turns.anchor_stack_id, tail) ||
+                                     outlasts(e, &stepped, &turns));
   if (own_loop || whole < 2) {
     rounds_free(&stepped);
     if (turns.count < TURNS_LEAST) rounds_free(&turns);

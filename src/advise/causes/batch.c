@@ -11,6 +11,8 @@
 
 #define BIGGER_LEAST 1.3 /* times what the same place asked for before */
 #define EVAL_BIGGER  1.5
+#define STEPS_LEAST  3   /* of training, before another way to the same line is an evaluation's */
+#define FIRST_LAYER  4   /* allocations of forward passes before it, at most */
 #define SPIKE_USER   1.5 /* times the next largest, on a line of the program's own */
 #define SPIKE_MODEL  4.0 /* …inside a model, where layers differ */
 
@@ -88,19 +90,20 @@ static stow_status turn_ratio(const evidence *e, double *ratio) {
   return status;
 }
 
-/* Without stacks: the first allocations after `a` and after `b`, one by one the same multiple. 0 if
- * they are not; `last` is what a failed request asked for after them. */
+/* Without stacks: the first allocations after `a` and after `b`, the first two of them (a batch and
+ * its labels) the same multiple. 0 if they are not; `last` is what a failed request asked for after
+ * them. */
 static double sequence_multiple(const evidence *e, uint32_t a, uint32_t a_end, uint32_t b,
                                 uint32_t b_end, uint64_t last) {
-  uint64_t first[3], second[3];
+  uint64_t first[2], second[2];
   uint32_t had = 0, seen = 0;
-  for (uint32_t tick = a; tick < a_end && had < 3; tick++)
+  for (uint32_t tick = a; tick < a_end && had < 2; tick++)
     if (timeline_event(&e->time, tick)->kind == EVENT_ALLOC)
       first[had++] = timeline_event(&e->time, tick)->bytes;
-  for (uint32_t tick = b; tick < b_end && seen < 3; tick++)
+  for (uint32_t tick = b; tick < b_end && seen < 2; tick++)
     if (timeline_event(&e->time, tick)->kind == EVENT_ALLOC)
       second[seen++] = timeline_event(&e->time, tick)->bytes;
-  if (seen < 3 && last > 0) second[seen++] = last;
+  if (seen < 2 && last > 0) second[seen++] = last;
   if (seen < 2 || had < seen || first[0] == 0) return 0;
   double multiple = share(second[0], first[0]);
   for (uint32_t i = 1; i < seen; i++)
@@ -122,39 +125,55 @@ stow_status batch_find(findings *f, const evidence *e) {
   const loop_round *last = &e->loop.list[e->loop.count - 1], *before = last - 1;
   f->bigger =
       sequence_multiple(e, before->start, before->end, last->start, last->end, asked_bytes(e));
-  if (e->loop.count >= 3)
-    f->grew_before = sequence_multiple(e, before[-1].start, before[-1].end, before->start,
-                                       before->end, 0) >= BIGGER_LEAST;
+  for (const loop_round *r = e->loop.list + 1; r <= before && !f->grew_before; r++)
+    f->grew_before =
+        sequence_multiple(e, r[-1].start, r[-1].end, r->start, r->end, 0) >= BIGGER_LEAST;
   return STOW_OK;
 }
 
 /* ---- evaluation ---- */
 
-/* How training calls the model: from which lines, and never within a function that says it
- * evaluates? */
+/* How training calls the model: from which lines, on which ways, and never within a function that
+ * says it evaluates? */
 typedef struct train_calls {
   uint8_t *lines; /* by frame id */
+  map ways;       /* outer_of_stack */
   bool evaluates;
 } train_calls;
+
+/* How a call differs from training's. */
+typedef enum otherwise { OTHERWISE_NOT = 0, OTHERWISE_WAY, OTHERWISE_LINE } otherwise;
+
+static void train_calls_free(train_calls *t) {
+  free(t->lines);
+  map_free(&t->ways);
+}
 
 static stow_status train_calls_find(train_calls *t, const evidence *e) {
   *t = (train_calls){.lines = calloc(e->source->frame_count + 1, 1)};
   if (t->lines == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the call sites");
-  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+  stow_status status = STOW_OK;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count && status == STOW_OK; i++) {
     const lifetime *l = &e->time.lifetimes[i];
     if (l->start >= e->train_end_tick || e->phase_of[i] != PHASE_FORWARD) continue;
-    uint8_t *line = &t->lines[e->caller_of_stack[l->stack_id]];
-    if (*line == 0) t->evaluates |= e->evaluates_of_stack[l->stack_id];
-    *line = 1;
+    uint64_t way = e->outer_of_stack[l->stack_id];
+    if (map_get(&t->ways, way) != NULL) continue;
+    status = map_put(&t->ways, way, 1);
+    t->lines[e->caller_of_stack[l->stack_id]] = 1;
+    t->evaluates |= e->purpose_of_stack[l->stack_id] == PURPOSE_EVALUATES;
   }
-  return STOW_OK;
+  return status;
 }
 
-/* A line that training does not call from, or one that both come to, on a way that says it
- * evaluates (a trainer's compute_loss). */
-static bool calls_elsewhere(const train_calls *t, const evidence *e, uint32_t stack_id) {
+/* From a line that training does not call from, or one that both come to: on a way that says it
+ * evaluates (a trainer's compute_loss), or only on another (a function that does both). */
+static otherwise calls_otherwise(const train_calls *t, const evidence *e, uint32_t stack_id) {
   uint32_t line = e->caller_of_stack[stack_id];
-  return line != 0 && (!t->lines[line] || (!t->evaluates && e->evaluates_of_stack[stack_id]));
+  purpose p = e->purpose_of_stack[stack_id];
+  if (line == 0) return OTHERWISE_NOT;
+  if (!t->lines[line] || (!t->evaluates && p == PURPOSE_EVALUATES)) return OTHERWISE_LINE;
+  bool same = p == PURPOSE_TRAINS || map_get(&t->ways, e->outer_of_stack[stack_id]) != NULL;
+  return same ? OTHERWISE_NOT : OTHERWISE_WAY;
 }
 
 /* The largest ratio, after training, of what a place in the model asks for to what it asked for in
@@ -172,7 +191,7 @@ static stow_status bigger_since(const evidence *e, const train_calls *train, dou
         status = map_put(&most, inner, l->bytes);
       else if (l->bytes > *have)
         *have = l->bytes;
-    } else if (have != NULL && calls_elsewhere(train, e, l->stack_id)) {
+    } else if (have != NULL && calls_otherwise(train, e, l->stack_id) != OTHERWISE_NOT) {
       double times = (double)l->bytes / (double)*have;
       if (times > *ratio) *ratio = times;
     }
@@ -182,40 +201,47 @@ static stow_status bigger_since(const evidence *e, const train_calls *train, dou
 }
 
 static stow_status evaluation_ratio(const evidence *e, const findings *f, double *ratio,
-                                    bool *elsewhere) {
+                                    otherwise *how) {
   *ratio = 0;
-  *elsewhere = false;
+  *how = OTHERWISE_NOT;
   if (e->train_end_tick == 0) return STOW_OK;
+  graph_built built = evidence_builds_graph(e);
   if (!e->has_stacks) { /* a sudden jump; a batch that grew before goes on growing */
     *ratio = f->bigger;
-    *elsewhere = e->loop.from_marks && !f->grew_before;
+    if (e->loop.from_marks && !f->grew_before && built != GRAPH_BUILT) *how = OTHERWISE_LINE;
     return STOW_OK;
   }
   train_calls train;
-  STOW_TRY(train_calls_find(&train, e));
-  *elsewhere = calls_elsewhere(&train, e, e->fail_stack_id);
-  stow_status status = STOW_OK;
-  if (*elsewhere && e->fail_phase == PHASE_FORWARD) {
+  stow_status status = train_calls_find(&train, e);
+  if (status == STOW_OK) *how = calls_otherwise(&train, e, e->fail_stack_id);
+  /* Training may share its lines with an evaluation, but not its graph. */
+  if (*how == OTHERWISE_WAY && (built == GRAPH_BUILT || e->loop.count <= STEPS_LEAST))
+    *how = OTHERWISE_NOT;
+  if (*how == OTHERWISE_WAY && built == GRAPH_NOT_BUILT) *how = OTHERWISE_LINE;
+  if (*how != OTHERWISE_NOT && e->fail_phase == PHASE_FORWARD) {
     uint64_t most = most_before(e, e->train_end_tick);
     if (most > 0) *ratio = share(asked_bytes(e), most);
   }
-  if (*elsewhere && *ratio < EVAL_BIGGER) {
+  if (status == STOW_OK && *how != OTHERWISE_NOT && *ratio < EVAL_BIGGER) {
     double since;
     status = bigger_since(e, &train, &since);
     if (since > *ratio) *ratio = since;
   }
-  free(train.lines);
+  train_calls_free(&train);
   return status;
 }
 
 stow_status cause_eval_batch_bigger(cause *c, const evidence *e, findings *f) {
   if (!is_work(e->fail_phase) || f->growth.graph) return STOW_OK;
   double ratio;
-  bool elsewhere;
-  STOW_TRY(evaluation_ratio(e, f, &ratio, &elsewhere));
-  if (!elsewhere || ratio < EVAL_BIGGER) return STOW_OK;
+  otherwise how;
+  STOW_TRY(evaluation_ratio(e, f, &ratio, &how));
+  if (how == OTHERWISE_NOT || ratio < EVAL_BIGGER) return STOW_OK;
   f->eval_bigger = ratio;
-  c->confidence = e->has_stacks ? 0.96 : 0.85;
+  f->eval_guessed = how == OTHERWISE_WAY;
+  c->confidence = f->eval_guessed ? 0.78 : e->has_stacks ? 0.96 : 0.85;
+  /* The program's own line asks for more than any batch explains. */
+  if (e->fail_phase == PHASE_USER && spike_stands_alone(e, &f->spike)) c->confidence *= 0.6;
   char place[256];
   if (e->has_stacks)
     cause_head(c, "The evaluation at %s uses a batch about %.1f times training's",
@@ -237,6 +263,16 @@ bool spike_stands_alone(const evidence *e, const spike *s) {
           share(s->bytes, e->n.live_bytes + asked_bytes(e)) >= 0.6);
 }
 
+/* A layer's output grows with the batch, and where no pass came further there is nothing to hold
+ * it against: whether the next ones ask for as much is not known. */
+static bool is_first_layer(const evidence *e, const spike *s) {
+  uint32_t before = 0;
+  if (!s->refused || s->stack_id == 0 || e->layer_of_stack[s->stack_id] == LAYER_NONE) return false;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++)
+    before += e->phase_of[i] == PHASE_FORWARD && e->time.lifetimes[i].start < e->fail_tick;
+  return before < FIRST_LAYER;
+}
+
 void cause_one_spike(cause *c, const evidence *e, const findings *f) {
   const spike *s = &f->spike;
   phase p = s->refused ? e->fail_phase : e->phase_of_stack[s->stack_id];
@@ -249,7 +285,7 @@ void cause_one_spike(cause *c, const evidence *e, const findings *f) {
   if (times < needed) sure *= times < needed / 2 ? 0.3 : 0.6;
   if (p == PHASE_FORWARD && f->bigger >= BIGGER_LEAST && times < SPIKE_MODEL * f->bigger)
     sure *= 0.3; /* a larger batch */
-  if (p == PHASE_FORWARD && f->spike.next_bytes == 0) sure *= 0.5;
+  if (p == PHASE_FORWARD && (s->next_bytes == 0 || is_first_layer(e, s))) sure *= 0.5;
   if (!s->refused) sure *= 0.85;
   if (!e->has_stacks) sure *= 0.83;
   if (p == PHASE_BUILD && !spike_stands_alone(e, s)) sure *= 0.5; /* the next weight may be large */
@@ -278,7 +314,7 @@ void cause_batch_too_big(cause *c, const evidence *e, const findings *f) {
   if (part < 0.2 || e->n.live_bytes + asked == 0) return;
   uint64_t model = e->live_by_phase[PHASE_FORWARD] + (e->fail_phase != PHASE_USER ? asked : 0);
   c->confidence = 0.5 + 0.38 * part;
-  if (f->bigger >= BIGGER_LEAST) c->confidence = 0.92;
+  if (f->bigger >= BIGGER_LEAST) c->confidence = f->eval_guessed ? 0.7 : 0.92;
   if (share(model, e->n.live_bytes + asked) < 0.15)
     c->confidence *= 0.4; /* hardly anything is a model's: there is no batch */
   double grown = f->bigger >= BIGGER_LEAST ? f->bigger : 1;

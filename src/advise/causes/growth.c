@@ -95,7 +95,7 @@ static uint32_t growing_places(const growth *g, const evidence *e) {
 /* An evaluation, by the name of a function on the way there, or because the dropout that training
  * asked for is not asked for any more: model.eval() was called. */
 static bool is_evaluation(const growth *g, const evidence *e) {
-  if (e->evaluates_of_stack[g->stack_id]) return true;
+  if (e->purpose_of_stack[g->stack_id] == PURPOSE_EVALUATES) return true;
   if (e->train_end_tick == 0 || e->train_end_tick > e->loop.list[0].start) return false;
   uint8_t *drops = calloc(e->source->stack_count + 1, 1); /* 0 not looked yet, 1 no, 2 yes */
   bool trained = false, still = false;

@@ -6,6 +6,9 @@
  * on an H200 with PyTorch 2.11: 0.6 to 0.7 GiB; libraries (NCCL, cuDNN) add some. */
 #define CONTEXT_BYTES (UINT64_C(1) << 30)
 
+/* PyTorch asks the driver for this much where a program asks for less. */
+#define SEGMENT_BYTES (UINT64_C(20) << 20)
+
 #define GROWN_LEAST 1.3 /* times what it was before: the batch explains it */
 
 static bool known(uint64_t bytes) {
@@ -55,8 +58,8 @@ void cause_fragmentation(cause *c, const evidence *e, const findings *f) {
   /* A batch as large as the memory leaves holes too: with fewer of them, and not knowing whether
    * the program ever did with less, it is less sure; still less where the batch has grown. */
   double some = f->bigger >= GROWN_LEAST ? 0.7 : f->bigger > 0 ? 0.86 : 0.78;
-  double sure = part >= 0.3 ? 0.96 : part >= 0.15 ? some : part >= 0.08 ? 0.55 : 0.3;
-  if (!e->has_stacks && part < 0.3) sure *= 0.88;
+  double sure = part >= CAUSE_HOLES ? 0.96 : part >= 0.15 ? some : part >= 0.08 ? 0.55 : 0.3;
+  if (!e->has_stacks && part < CAUSE_HOLES) sure *= 0.88;
   if (e->expandable || (!f->fits_expandable && evidence_capacity(e) > 0)) sure *= 0.95;
   c->confidence = sure;
   cause_head(c,
@@ -126,11 +129,11 @@ void cause_outside_framework(cause *c, const evidence *e) {
 void cause_limit(cause *c, const evidence *e) {
   /* The card had room and yet said no: there is a limit, told or not, below what was asked for. */
   bool untold = e->failed && !known(e->n.limit_bytes) && known(e->n.free_bytes) &&
-                known(e->n.asked_bytes) && e->n.free_bytes > e->n.asked_bytes * 2 &&
-                !holes_would_do(e);
+                known(e->n.asked_bytes) && e->n.free_bytes > e->n.asked_bytes * 2 + SEGMENT_BYTES;
   if (!e->failed || (!evidence_limit_bound(e) && !untold)) return;
   uint64_t had = e->peak_reserved_bytes;
-  uint64_t limit = untold ? e->n.reserved_bytes + e->n.asked_bytes : e->n.limit_bytes;
+  uint64_t limit =
+      untold ? e->n.reserved_bytes + e->n.asked_bytes + SEGMENT_BYTES : e->n.limit_bytes;
   /* It held more before: the same work went well until the limit came down. */
   bool lowered = had > limit + limit / 50 + (UINT64_C(16) << 20);
   c->confidence = lowered ? 0.98 : 0.25;

@@ -1,0 +1,168 @@
+/* Saved: what training's forward passes hold for their backward, place by place in the model.
+ *
+ * evidence.c calls it last; the causes ask it two things that no name or size tells: whether what
+ * stays from a turn is a graph (all of it stays, not one output), and whether the pass that failed
+ * builds one (what training saves is freed as it goes where torch.no_grad() is on). */
+#include <stdlib.h>
+
+#include "advise/evidence.h"
+
+#define PIECES_LEAST 3    /* of a pass that tell whether it builds a graph … */
+#define PIECES_BUILT 16   /* … and that it does: the first few are held either way */
+#define PIECES_PASS  8    /* of a whole pass: fewer are held by the program's own variables */
+#define TURNS_LEAST  3
+#define HELD_BUILT   0.8  /* of what training would hold by then, where a graph is built */
+#define HELD_NONE    0.5
+
+/* Where autograd begins, in order. */
+static stow_status backward_starts(const evidence *e, uint32_t **list, uint32_t *count) {
+  *list = malloc((e->time.lifetime_count + 1u) * sizeof **list);
+  *count = 0;
+  if (*list == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u allocations",
+                     e->time.lifetime_count);
+  bool in_backward = false;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    bool now = e->phase_of[i] == PHASE_BACKWARD;
+    if (now && !in_backward) (*list)[(*count)++] = e->time.lifetimes[i].start;
+    in_backward = now;
+  }
+  return STOW_OK;
+}
+
+static uint32_t first_after(const uint32_t *list, uint32_t count, uint32_t tick) {
+  uint32_t low = 0, high = count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (list[middle] > tick)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low < count ? list[low] : TIMELINE_NONE;
+}
+
+static stow_status add(map *m, uint64_t place, uint64_t bytes) {
+  uint64_t *have = map_get(m, place);
+  if (have == NULL) return map_put(m, place, bytes);
+  *have += bytes;
+  return STOW_OK;
+}
+
+stow_status evidence_saved(evidence *e) {
+  uint32_t *starts = NULL, count = 0;
+  if (!e->has_stacks) return STOW_OK;
+  stow_status status = backward_starts(e, &starts, &count);
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count && status == STOW_OK; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (e->phase_of[i] != PHASE_FORWARD || l->start >= e->fail_tick || evidence_live(e, l))
+      continue;
+    uint32_t backward = first_after(starts, count, l->start);
+    if (backward == TIMELINE_NONE || backward >= e->fail_tick) continue;
+    uint64_t place = e->inner_of_stack[l->stack_id];
+    status = add(&e->passed, place, l->bytes);
+    if (status != STOW_OK || l->end <= backward) continue;
+    status = add(&e->saved, place, l->bytes);
+    if (status == STOW_OK) status = add(&e->trained, e->outer_of_stack[l->stack_id], 1);
+  }
+  free(starts);
+  return status;
+}
+
+/* Without stacks: how many of a turn's first allocations are there when as many have come. */
+static uint32_t held_of_first(const evidence *e, uint32_t from, uint32_t until, uint32_t wanted,
+                              uint32_t *seen) {
+  uint32_t held = 0, at = from;
+  for (*seen = 0; at < until && *seen < wanted; at++)
+    *seen += timeline_event(&e->time, at)->kind == EVENT_ALLOC;
+  for (uint32_t tick = from; tick < at; tick++) {
+    uint32_t n = e->time.lifetime[tick];
+    if (timeline_event(&e->time, tick)->kind == EVENT_ALLOC && n != TIMELINE_NONE)
+      held += e->time.lifetimes[n].end >= at;
+  }
+  return held;
+}
+
+static graph_built built_by_order(const evidence *e) {
+  if (e->loop.count < 2 || !e->loop.from_marks) return GRAPH_UNTOLD;
+  const loop_round *last = &e->loop.list[e->loop.count - 1], *before = last - 1;
+  uint32_t now, then, held = held_of_first(e, last->start, last->end, UINT32_MAX, &now);
+  uint32_t held_then = held_of_first(e, before->start, before->end, now, &then);
+  if (now < PIECES_LEAST || then < now) return GRAPH_UNTOLD;
+  if (held >= held_then) return GRAPH_BUILT;
+  return held * 3 <= held_then * 2 ? GRAPH_NOT_BUILT : GRAPH_UNTOLD;
+}
+
+graph_built evidence_builds_graph(const evidence *e) {
+  if (!e->has_stacks) return built_by_order(e);
+  uint32_t from = e->turn_tick > e->train_end_tick ? e->turn_tick : e->train_end_tick, pieces = 0;
+  double held = 0, expected = 0;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (l->start < from || l->start >= e->fail_tick || e->phase_of[i] != PHASE_FORWARD) continue;
+    uint64_t place = e->inner_of_stack[l->stack_id];
+    const uint64_t *saved = map_get(&e->saved, place), *passed = map_get(&e->passed, place);
+    if (saved == NULL || passed == NULL || *passed == 0) continue;
+    pieces++;
+    expected += (double)l->bytes * (double)*saved / (double)*passed;
+    if (evidence_live(e, l)) held += (double)l->bytes;
+  }
+  if (pieces < PIECES_LEAST) return GRAPH_UNTOLD;
+  if (held <= HELD_NONE * expected) return GRAPH_NOT_BUILT;
+  return pieces >= PIECES_BUILT && held >= HELD_BUILT * expected ? GRAPH_BUILT : GRAPH_UNTOLD;
+}
+
+static int by_part(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+typedef struct pass {
+  uint32_t last; /* the tick of its last forward allocation */
+  uint32_t pieces;
+  uint64_t bytes, held;
+} pass;
+
+static void measure_passes(const evidence *e, pass *all, uint32_t whole) {
+  for (int held = 0; held < 2; held++) {
+    uint32_t at = 0;
+    for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+      const lifetime *l = &e->time.lifetimes[i];
+      while (at < whole && l->start >= e->loop.list[at].end) at++;
+      if (at == whole) break;
+      if (e->phase_of[i] != PHASE_FORWARD || l->start < e->loop.list[at].start) continue;
+      pass *in = &all[at];
+      if (held) {
+        if (l->end > in->last) in->held += l->bytes;
+      } else {
+        in->last = l->start;
+        in->bytes += l->bytes;
+        in->pieces++;
+      }
+    }
+  }
+}
+
+stow_status evidence_held_to_end(const evidence *e, double *part) {
+  *part = 0;
+  if (e->loop.count < TURNS_LEAST + 1) return STOW_OK;
+  uint32_t whole = e->loop.count - 1, count = 0;
+  pass *all = calloc(whole, sizeof *all);
+  double *parts = malloc(whole * sizeof *parts);
+  stow_status status = STOW_OK;
+  if (all == NULL || parts == NULL) {
+    status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u turns", whole);
+  } else {
+    measure_passes(e, all, whole);
+    for (uint32_t i = 0; i < whole; i++)
+      if (all[i].pieces >= PIECES_PASS && !e->loop.list[i].backward)
+        parts[count++] = (double)all[i].held / (double)all[i].bytes;
+    if (count >= TURNS_LEAST && count * 2 > whole) {
+      qsort(parts, count, sizeof *parts, by_part);
+      *part = parts[count / 2];
+    }
+  }
+  free(all);
+  free(parts);
+  return status;
+}
