@@ -144,6 +144,7 @@ static void say_unknown(cause *c, const evidence *e) {
 
 static stow_status ask_all(findings *f, const evidence *e, cause *all) {
   STOW_TRY(growth_find(&f->growth, e));
+  if (!f->growth.found) STOW_TRY(evidence_held_to_end(e, &f->held_to_end));
   STOW_TRY(copies_find(&f->copies, e));
   STOW_TRY(batch_find(f, e));
   STOW_TRY(fragmentation_find(f, e));
@@ -153,10 +154,10 @@ static stow_status ask_all(findings *f, const evidence *e, cause *all) {
   cause_limit(&all[CAUSE_LIMIT], e);
   cause_fragmentation(&all[CAUSE_FRAGMENTATION], e, f);
   cause_graph_kept(&all[CAUSE_GRAPH_KEPT], e, f);
-  cause_no_grad_missing(&all[CAUSE_NO_GRAD_MISSING], e, f);
   cause_leak(&all[CAUSE_LEAK], e, f);
   cause_loaded_twice(&all[CAUSE_LOADED_TWICE], e, f);
   STOW_TRY(cause_eval_batch_bigger(&all[CAUSE_EVAL_BATCH_BIGGER], e, f));
+  cause_no_grad_missing(&all[CAUSE_NO_GRAD_MISSING], e, f);
   cause_one_spike(&all[CAUSE_ONE_SPIKE], e, f);
   cause_weights_too_big(&all[CAUSE_WEIGHTS_TOO_BIG], e, f);
   cause_optimizer_state(&all[CAUSE_OPTIMIZER_STATE], e, f);

@@ -56,7 +56,10 @@ typedef struct growth {
   bool bare;            /* …of a program that calls no modules */
   bool backward;        /* the turns do run backward */
   bool scalar;          /* each leaves a number behind, as a sum of losses does */
+  bool loss;            /* …that may be one, or something else of a loss */
   bool evaluates;       /* a function says so by its name, or dropout has gone since training */
+  bool strange;         /* there was training, and it never came this way */
+  bool swells;          /* nothing stays: one thing is made anew, larger each turn */
   uint32_t stack_id;    /* the line that grows most … */
   uint64_t stack_bytes; /* … and by how much */
   uint32_t stack_count;
@@ -87,6 +90,7 @@ typedef struct findings {
   uint64_t batch_bytes;      /* live at the failure and in proportion to the batch */
   double bigger;             /* how many times larger than before at the same place; 0 not known */
   bool grew_before;          /* it had grown the turn before, too */
+  double held_to_end;        /* of what a pass allocates, without growth (evidence.h) */
   double eval_bigger;        /* how many times training's batch an evaluation's is; 0 it is not */
   bool eval_guessed;         /* …by the way it is called alone */
   bool fits_expandable;      /* by replay */
@@ -104,11 +108,21 @@ void findings_free(findings *f);
 void cause_say(cause *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cause_head(cause *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What the whole turns did, the first left out where there are others. */
+typedef struct turn_sums {
+  double n;
+  uint32_t similar, backward, scalar, loss, pieces, own_pieces, back_pieces;
+  uint64_t forward, kept_forward, own, kept_own, later;
+} turn_sums;
+
 /* ---- causes/ ---- */
 stow_status growth_find(growth *g, const evidence *e);
 /* Is this lifetime a part of what grows? What only the first turn left (a workspace, gradients) is
  * not. */
 bool growth_has(const growth *g, const evidence *e, uint32_t lifetime_number);
+double growth_weight(const evidence *e, const growth *g);
+void growth_say(cause *c, const evidence *e, const growth *g);
+stow_status graph_judge(growth *g, const evidence *e, const turn_sums *t);
 void cause_graph_kept(cause *c, const evidence *e, const findings *f);
 void cause_no_grad_missing(cause *c, const evidence *e, const findings *f);
 void cause_leak(cause *c, const evidence *e, const findings *f);

@@ -190,6 +190,7 @@ void evidence_free(evidence *e) {
   free(e->inner_of_stack);
   free(e->outer_of_stack);
   free(e->purpose_of_stack);
+  free(e->norm_of_stack);
   free(e->layer_of_stack);
   free(e->phase_of);
   rounds_free(&e->loop);

@@ -53,7 +53,8 @@ typedef struct loop_round {
   uint64_t user_bytes, kept_user_bytes; /* the same of the program's own lines */
   uint32_t kept_count, kept_forward_count, kept_user_count, kept_backward_count;
   bool backward; /* something was allocated by autograd */
-  bool scalar;   /* a number born in it was live at its end */
+  bool scalar;   /* a number born in it was live at its end … */
+  bool loss;     /* … and was not made for work that follows it */
 } loop_round;
 
 typedef struct rounds {
@@ -77,13 +78,14 @@ typedef struct evidence {
   numbers n;
   uint64_t peak_live_bytes, peak_reserved_bytes; /* up to and with the failure */
   uint8_t *phase_of_stack;                       /* by stack id */
-  uint32_t *user_of_stack;     /* the program's own innermost frame; frame id, 0 none */
-  uint32_t *caller_of_stack;   /* the program's frame that called into the outermost module */
-  uint64_t *inner_of_stack;    /* hash of the frames inside that call: the place within the model */
-  uint64_t *outer_of_stack;    /* …and of those outside it: the way there */
-  uint8_t *purpose_of_stack;   /* purpose: what a function of the program on the way there says */
-  uint8_t *layer_of_stack;     /* layer_kind: inside a layer that has weights? */
-  uint8_t *phase_of;           /* by lifetime */
+  uint32_t *user_of_stack;   /* the program's own innermost frame; frame id, 0 none */
+  uint32_t *caller_of_stack; /* the program's frame that called into the outermost module */
+  uint64_t *inner_of_stack;  /* hash of the frames inside that call: the place within the model */
+  uint64_t *outer_of_stack;  /* …and of those outside it: the way there */
+  uint8_t *purpose_of_stack; /* purpose: what a function of the program on the way there says */
+  uint8_t *norm_of_stack;    /* inside a layer that norms, rows or batches? */
+  uint8_t *layer_of_stack;   /* layer_kind: inside a layer that has weights? */
+  uint8_t *phase_of;         /* by lifetime */
   uint64_t live_by_phase[PHASE_COUNT]; /* at the failure */
   uint32_t first_work_tick;            /* the first allocation after the model was built */
   uint32_t train_end_tick; /* the last optimizer step or backward before the failure; 0 none */

@@ -24,12 +24,32 @@ stow_status mend_graph(mender *m) {
   return fix_replay(m, x, false);
 }
 
+/* Without a graph, each piece of the pass that failed is let go when the next is made of it. */
+static stow_status no_grad_in_pass(mender *m) {
+  const evidence *e = m->e;
+  uint32_t from = e->turn_tick > e->train_end_tick ? e->turn_tick : e->train_end_tick, last = 0;
+  char at[256];
+  whatif_reset(&m->w);
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (e->phase_of[i] != PHASE_FORWARD || l->start < from || !evidence_live(e, l)) continue;
+    whatif_scale(&m->w, i, 0);
+    last = i;
+  }
+  if (last > 0) whatif_scale(&m->w, last, 1);
+  fix *x = fix_add(m, "none: nothing is run backward there",
+                   "put `with torch.no_grad():` (or torch.inference_mode()) around the call at %s",
+                   mender_place(m, at, e->caller_of_stack[e->fail_stack_id]));
+  return fix_replay(m, x, false);
+}
+
 /* Outputs stay, whatever the program keeps them for; what lies between does not. The output of a
  * turn is the last thing its forward pass made. */
 stow_status mend_no_grad(mender *m) {
   const evidence *e = m->e;
   const growth *g = &m->f->growth;
   char at[256];
+  if (!g->found) return no_grad_in_pass(m);
   whatif_reset(&m->w);
   uint32_t turn = 0, last = UINT32_MAX;
   uint64_t outputs = 0;
@@ -59,9 +79,15 @@ stow_status mend_leak(mender *m) {
   const growth *g = &m->f->growth;
   char at[256];
   leave_out_growth(m);
-  fix *x = fix_add(m, "a copy to the host each turn, if the values are needed",
-                   "do not keep on the card what %s makes: keep a number, or .detach().cpu(), or "
-                   "drop it each turn",
-                   mender_place(m, at, m->e->user_of_stack[g->stack_id]));
+  mender_place(m, at, m->e->user_of_stack[g->stack_id]);
+  fix *x = g->swells
+               ? fix_add(m, "what is cut off, or a copy to the host each turn",
+                         "do not make what %s makes larger each turn: keep the last of it only, or "
+                         "append .detach().cpu() to a list and join it at the end",
+                         at)
+               : fix_add(m, "a copy to the host each turn, if the values are needed",
+                         "do not keep on the card what %s makes: keep a number, or "
+                         ".detach().cpu(), or drop it each turn",
+                         at);
   return fix_replay(m, x, false);
 }

@@ -20,10 +20,11 @@ enum {
   SAYS_CALL = 32,    /* a module is called */
   SAYS_LIBRARY = 64, /* not the program's own file */
   SAYS_RECOMPUTE = 128,
-  SAYS_EVALUATION = 256, /* a function of the program, by its name */
-  SAYS_LAYER = 512,      /* one that has weights */
-  SAYS_NORM = 1024,      /* …and norms a row */
-  SAYS_TRAINING = 2048,  /* a function of the program, by its name */
+  SAYS_EVALUATION = 256,  /* a function of the program, by its name */
+  SAYS_LAYER = 512,       /* one that has weights */
+  SAYS_NORM = 1024,       /* …and norms a row */
+  SAYS_TRAINING = 2048,   /* a function of the program, by its name */
+  SAYS_STATISTICS = 4096, /* a layer that norms, rows or batches */
 };
 
 static bool ends_with(const char *text, const char *end) {
@@ -39,7 +40,7 @@ static bool is_library(const char *file) {
 /* A function of the program that says so itself. */
 static uint16_t names_purpose(const char *name) {
   static const char *const evaluates[] = {"eval", "valid", "predict", "infer", "test", "generate"},
-                    *const trains[] = {"train", "fit"};
+                           *const trains[] = {"train", "fit"};
   for (size_t w = 0; w < sizeof evaluates / sizeof *evaluates; w++)
     if (strncasecmp(name, evaluates[w], strlen(evaluates[w])) == 0) return SAYS_EVALUATION;
   for (size_t w = 0; w < sizeof trains / sizeof *trains; w++)
@@ -62,7 +63,9 @@ static uint16_t frame_says(const char *name, const char *file) {
   uint16_t says = is_library(file) ? SAYS_LIBRARY : 0;
   if (strstr(file, "-packages/") == NULL) says |= names_purpose(name);
   if (is_layer(file)) says |= SAYS_LAYER;
-  if (strstr(file, "torch/nn/modules/normalization.py") != NULL) says |= SAYS_NORM;
+  if (strstr(file, "torch/nn/modules/normalization.py") != NULL)
+    says |= SAYS_NORM | SAYS_STATISTICS;
+  if (strstr(file, "torch/nn/modules/batchnorm.py") != NULL) says |= SAYS_STATISTICS;
   if (strstr(name, "autograd::Engine") != NULL || strstr(name, "autograd::engine") != NULL)
     says |= SAYS_BACKWARD; /* C++ frames */
   if (strstr(file, "torch/optim/") != NULL || strstr(file, "/optimizers/") != NULL ||
@@ -125,6 +128,7 @@ static void read_stack(evidence *e, uint32_t stack_id, const uint16_t *says) {
   e->purpose_of_stack[stack_id] = all & SAYS_EVALUATION ? PURPOSE_EVALUATES
                                   : all & SAYS_TRAINING ? PURPOSE_TRAINS
                                                         : PURPOSE_UNTOLD;
+  e->norm_of_stack[stack_id] = (all & SAYS_STATISTICS) != 0;
   e->layer_of_stack[stack_id] = all & SAYS_NORM    ? LAYER_NORM
                                 : all & SAYS_LAYER ? LAYER
                                                    : LAYER_NONE;
@@ -156,10 +160,11 @@ stow_status evidence_stacks(evidence *e) {
   e->outer_of_stack = calloc(stacks, sizeof *e->outer_of_stack);
   e->purpose_of_stack = calloc(stacks, 1);
   e->layer_of_stack = calloc(stacks, 1);
+  e->norm_of_stack = calloc(stacks, 1);
   uint16_t *says = calloc(frames, sizeof *says);
-  if (e->outer_of_stack == NULL || e->purpose_of_stack == NULL || e->layer_of_stack == NULL || e->phase_of_stack == NULL ||
-      e->user_of_stack == NULL || e->caller_of_stack == NULL || e->inner_of_stack == NULL ||
-      says == NULL) {
+  if (e->outer_of_stack == NULL || e->purpose_of_stack == NULL || e->layer_of_stack == NULL ||
+      e->norm_of_stack == NULL || e->phase_of_stack == NULL || e->user_of_stack == NULL ||
+      e->caller_of_stack == NULL || e->inner_of_stack == NULL || says == NULL) {
     free(says);
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu stacks", r->stack_count);
   }

@@ -18,6 +18,7 @@
 #define VISITS_ALIKE                                                                               \
   0.8 /* of a line's visits that must be like those as many visits before, to be a turn's */
 
+#define SMALL_BYTES  4096
 #define NUMBER_BYTES 8   /* of a loss, at most … */
 #define BLOCK_BYTES  512 /* … and what PyTorch's allocator makes of it */
 
@@ -81,17 +82,23 @@ static stow_status cut_at_steps(evidence *e, rounds *out, uint32_t *tail) {
 
 /* ---- from what comes back ---- */
 
-/* Of lines: the one that comes least often, since an inner loop comes oftener. */
+static bool is_line_of_loop(const evidence *e, const anchor *a, double span) {
+  return e->phase_of_stack[a->key] == PHASE_USER && a->count >= TURNS_LEAST &&
+         a->last - a->first >= COVER_LEAST * span;
+}
+
+/* Of lines: the one that comes least often, since an inner loop comes oftener; of those that come
+ * as often, or once more in the turn that failed, the first. */
 static const anchor *best_line(const evidence *e, const anchor *all, uint32_t from) {
+  uint32_t least = UINT32_MAX;
   const anchor *best = NULL;
   double span = (double)e->fail_tick - from;
-  for (uint32_t s = 1; s <= e->source->stack_count; s++) {
-    const anchor *a = &all[s];
-    if (e->phase_of_stack[s] != PHASE_USER || a->count < TURNS_LEAST ||
-        a->last - a->first < COVER_LEAST * span)
-      continue;
-    if (best == NULL || a->count < best->count) best = a;
-  }
+  for (uint32_t s = 1; s <= e->source->stack_count; s++)
+    if (all[s].count < least && is_line_of_loop(e, &all[s], span)) least = all[s].count;
+  for (uint32_t s = 1; s <= e->source->stack_count && least != UINT32_MAX; s++)
+    if (all[s].count <= least + 1 && is_line_of_loop(e, &all[s], span) &&
+        (best == NULL || all[s].first < best->first))
+      best = &all[s];
   return best;
 }
 
@@ -274,6 +281,22 @@ static uint64_t number_bytes(const evidence *e) {
   return BLOCK_BYTES;
 }
 
+/* Is this number made for work that follows, not of a pass? A time step or a factor comes in the
+ * midst of the program's own work, or between that and the model's; a loss comes after the model,
+ * or before the next batch. */
+static bool is_operand(const evidence *e, uint32_t number) {
+  uint32_t before = number, after = number + 1;
+  while (before > e->time.before_count && e->time.lifetimes[before - 1].bytes <= SMALL_BYTES)
+    before--;
+  while (after < e->time.lifetime_count && e->time.lifetimes[after].bytes <= SMALL_BYTES) after++;
+  if (before == e->time.before_count || after == e->time.lifetime_count) return false;
+  before--;
+  if (e->phase_of[before] != PHASE_USER) return false;
+  uint32_t line = e->time.lifetimes[number].stack_id;
+  return e->phase_of[after] == PHASE_FORWARD ||
+         (e->time.lifetimes[before].stack_id == line && e->time.lifetimes[after].stack_id == line);
+}
+
 static void measure(const evidence *e, rounds *r) {
   uint64_t number = number_bytes(e);
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
@@ -285,8 +308,10 @@ static void measure(const evidence *e, rounds *r) {
     if (p == PHASE_BACKWARD) in->backward = true;
     if (p == PHASE_FORWARD) in->forward_bytes += l->bytes;
     if (p == PHASE_USER) in->user_bytes += l->bytes;
-    if (l->bytes <= number && l->end > in->end && (p == PHASE_USER || p == PHASE_FORWARD))
+    if (l->bytes <= number && l->end > in->end && (p == PHASE_USER || p == PHASE_FORWARD)) {
       in->scalar = true;
+      in->loss |= !is_operand(e, i);
+    }
     if (!live || p == PHASE_OPTIMIZER || p == PHASE_BUILD || p == PHASE_LOAD || p == PHASE_COPY)
       continue;
     in->kept_bytes += l->bytes;
@@ -379,10 +404,9 @@ stow_status evidence_rounds(evidence *e) {
    * on a line that training never came to: a step may itself go over many small things. */
   uint32_t whole = stepped.count - 1;
   double step_ticks = whole > 0 ? ((double)tail - stepped.list[0].start) / whole : 0;
-  bool own_loop =
-      turns.count >= TURNS_LEAST && (whole < 2 || (double)e->fail_tick - tail > 1.2 * step_ticks ||
-                                     is_new(e, turns.anchor_stack_id, tail) ||
-                                     outlasts(e, &stepped, &turns));
+  bool own_loop = turns.count >= TURNS_LEAST &&
+                  (whole < 2 || (double)e->fail_tick - tail > 1.2 * step_ticks ||
+                   is_new(e, turns.anchor_stack_id, tail) || outlasts(e, &stepped, &turns));
   if (own_loop || whole < 2) {
     rounds_free(&stepped);
     if (turns.count < TURNS_LEAST) rounds_free(&turns);

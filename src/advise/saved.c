@@ -7,11 +7,11 @@
 
 #include "advise/evidence.h"
 
-#define PIECES_LEAST 3    /* of a pass that tell whether it builds a graph … */
-#define PIECES_BUILT 16   /* … and that it does: the first few are held either way */
-#define PIECES_PASS  8    /* of a whole pass: fewer are held by the program's own variables */
-#define TURNS_LEAST  3
-#define HELD_BUILT   0.8  /* of what training would hold by then, where a graph is built */
+#define PIECES_LEAST 3   /* of a pass that tell whether it builds a graph … */
+#define PIECES_BUILT 16  /* … and that it does: the first few are held either way */
+#define PIECES_PASS  8   /* of a whole pass: fewer are held by the program's own variables */
+#define PASSES_LEAST 2   /* that came to their end: of training, one would have run backward */
+#define HELD_BUILT   0.8 /* of what training would hold by then, where a graph is built */
 #define HELD_NONE    0.5
 
 /* Where autograd begins, in order. */
@@ -145,7 +145,7 @@ static void measure_passes(const evidence *e, pass *all, uint32_t whole) {
 
 stow_status evidence_held_to_end(const evidence *e, double *part) {
   *part = 0;
-  if (e->loop.count < TURNS_LEAST + 1) return STOW_OK;
+  if (e->loop.count < PASSES_LEAST + 1) return STOW_OK;
   uint32_t whole = e->loop.count - 1, count = 0;
   pass *all = calloc(whole, sizeof *all);
   double *parts = malloc(whole * sizeof *parts);
@@ -157,7 +157,7 @@ stow_status evidence_held_to_end(const evidence *e, double *part) {
     for (uint32_t i = 0; i < whole; i++)
       if (all[i].pieces >= PIECES_PASS && !e->loop.list[i].backward)
         parts[count++] = (double)all[i].held / (double)all[i].bytes;
-    if (count >= TURNS_LEAST && count * 2 > whole) {
+    if (count >= PASSES_LEAST && count * 2 > whole) {
       qsort(parts, count, sizeof *parts, by_part);
       *part = parts[count / 2];
     }

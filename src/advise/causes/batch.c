@@ -90,27 +90,39 @@ static stow_status turn_ratio(const evidence *e, double *ratio) {
   return status;
 }
 
-/* Without stacks: the first allocations after `a` and after `b`, the first two of them (a batch and
- * its labels) the same multiple. 0 if they are not; `last` is what a failed request asked for after
- * them. */
-static double sequence_multiple(const evidence *e, uint32_t a, uint32_t a_end, uint32_t b,
-                                uint32_t b_end, uint64_t last) {
+/* Did a turn ask for so much, give or take? */
+static bool asked_in(const evidence *e, const loop_round *r, double bytes) {
+  for (uint32_t tick = r->start; tick < r->end; tick++) {
+    const event *at = timeline_event(&e->time, tick);
+    if (at->kind == EVENT_ALLOC && (double)at->bytes > bytes * 0.995 &&
+        (double)at->bytes < bytes * 1.005)
+      return true;
+  }
+  return false;
+}
+
+/* The first two requests of a turn. */
+static uint32_t first_two(const evidence *e, const loop_round *r, uint64_t two[2]) {
+  uint32_t seen = 0;
+  for (uint32_t tick = r->start; tick < r->end && seen < 2; tick++)
+    if (timeline_event(&e->time, tick)->kind == EVENT_ALLOC)
+      two[seen++] = timeline_event(&e->time, tick)->bytes;
+  return seen;
+}
+
+/* Without stacks: how many times larger the batch of the turn `b` is than that of `a`. The first
+ * requests of a turn are the batch's; the next must be as many times larger, or what was refused
+ * (`last`) as many times what the other turn asked for somewhere. 0 if that is not so. */
+static double batch_multiple(const evidence *e, const loop_round *a, const loop_round *b,
+                             uint64_t last) {
   uint64_t first[2], second[2];
-  uint32_t had = 0, seen = 0;
-  for (uint32_t tick = a; tick < a_end && had < 2; tick++)
-    if (timeline_event(&e->time, tick)->kind == EVENT_ALLOC)
-      first[had++] = timeline_event(&e->time, tick)->bytes;
-  for (uint32_t tick = b; tick < b_end && seen < 2; tick++)
-    if (timeline_event(&e->time, tick)->kind == EVENT_ALLOC)
-      second[seen++] = timeline_event(&e->time, tick)->bytes;
+  uint32_t had = first_two(e, a, first), seen = first_two(e, b, second);
   if (seen < 2 && last > 0) second[seen++] = last;
-  if (seen < 2 || had < seen || first[0] == 0) return 0;
-  double multiple = share(second[0], first[0]);
-  for (uint32_t i = 1; i < seen; i++)
-    if (first[i] == 0 || share(second[i], first[i]) < multiple * 0.95 ||
-        share(second[i], first[i]) > multiple * 1.05)
-      return 0;
-  return multiple;
+  if (seen < 2 || had < 2 || first[0] == 0 || first[1] == 0) return 0;
+  double multiple = share(second[0], first[0]), next = share(second[1], first[1]);
+  if (next >= multiple * 0.95 && next <= multiple * 1.05) return multiple;
+  return multiple >= BIGGER_LEAST && last > 0 && asked_in(e, a, (double)last / multiple) ? multiple
+                                                                                         : 0;
 }
 
 stow_status batch_find(findings *f, const evidence *e) {
@@ -123,11 +135,9 @@ stow_status batch_find(findings *f, const evidence *e) {
   if (e->has_stacks) return turn_ratio(e, &f->bigger);
   if (e->loop.count < 2) return STOW_OK;
   const loop_round *last = &e->loop.list[e->loop.count - 1], *before = last - 1;
-  f->bigger =
-      sequence_multiple(e, before->start, before->end, last->start, last->end, asked_bytes(e));
+  f->bigger = batch_multiple(e, before, last, asked_bytes(e));
   for (const loop_round *r = e->loop.list + 1; r <= before && !f->grew_before; r++)
-    f->grew_before =
-        sequence_multiple(e, r[-1].start, r[-1].end, r->start, r->end, 0) >= BIGGER_LEAST;
+    f->grew_before = batch_multiple(e, r - 1, r, 0) >= BIGGER_LEAST;
   return STOW_OK;
 }
 

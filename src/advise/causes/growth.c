@@ -1,23 +1,22 @@
-/* What grows from turn to turn: kept graphs, evaluations that build them, leaks.
+/* What grows from turn to turn, and leaks.
  *
- * All three leave bytes behind in every turn. A graph leaves most of a forward pass (every layer's
- * saved input); a leak leaves one thing or a few. A graph that a loss was taken from leaves a
- * number as well (the sum, or the loss in a list); an evaluation that keeps its outputs does not.
- */
+ * Either every turn leaves something behind, or one thing is made anew in every turn, larger by
+ * what the turn adds (torch.cat of all so far). Whether it is a graph is asked in graph.c. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "advise/causes.h"
 
-#define LIVE_SHARE   0.05 /* of what is live and asked for that the growth must be */
-#define GRAPH_SHARE  0.25 /* of what forward allocated that a kept graph keeps, at least */
-#define GRAPH_PIECES 2.5  /* allocations of a forward pass kept in each turn, at least */
-#define GRAPH_LEAST                                                                                \
-  0.1 /* …where each turn leaves a number too: other passes may have run backward */
-#define GRAPH_MANY    6 /* allocations of it kept in each turn that are no leak of one thing … */
-#define GRAPH_PLACES  3 /* … if they come from so many places */
-#define EVEN_SHARE    0.2 /* of all that stayed, if each turn left what the middle one does */
-#define ROUND_SIMILAR 0.6 /* of the turns keep at least half of what the middle one does */
+#define LIVE_SHARE    0.05 /* of what is live and asked for that the growth must be */
+#define EVEN_SHARE    0.2  /* of all that stayed, if each turn left what the middle one does */
+#define ROUND_SIMILAR 0.6  /* of the turns keep at least half of what the middle one does */
+#define SWELL_TURNS   4    /* whole turns in which a thing grows before it is believed to */
+#define SWELL_RISES   0.8  /* of the turns in which it is larger than before */
+#define SWELL_SHARE   0.1  /* of what is live and asked for that has been added so */
+
+static uint64_t asked_bytes(const evidence *e) {
+  return e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
+}
 
 static int by_value(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -77,37 +76,120 @@ static stow_status growing_stacks(growth *g, const evidence *e) {
   return STOW_OK;
 }
 
-/* Of a forward pass, that leave something in most turns. */
-static uint32_t growing_places(const growth *g, const evidence *e) {
-  uint8_t *seen = calloc(e->source->stack_count + 1, 1);
-  uint32_t places = 0;
-  for (uint32_t i = e->time.before_count; seen != NULL && i < e->time.lifetime_count; i++) {
-    uint32_t stack_id = e->time.lifetimes[i].stack_id;
-    if (stack_id == 0 || seen[stack_id] || e->phase_of[i] != PHASE_FORWARD || !growth_has(g, e, i))
-      continue;
-    seen[stack_id] = 1;
-    places++;
+/* ---- one thing that is made anew, larger each turn ---- */
+
+typedef struct swelling {
+  uint64_t now, at_end,
+      first; /* live from a stack: at a tick, at the last turn's end, at the first's */
+  uint64_t largest_first, largest; /* request, in the first whole turn looked at and in the last */
+  uint32_t rises, falls;
+  uint32_t touched; /* the turn it was last touched in, from 1 */
+} swelling;
+
+static void end_turn(swelling *all, const uint32_t *touched, uint32_t count, uint32_t turn) {
+  for (uint32_t i = 0; i < count; i++) {
+    swelling *s = &all[touched[i]];
+    if (turn == 0) s->first = s->now;
+    if (turn > 0 && s->now > s->at_end) s->rises++;
+    if (turn > 0 && s->now < s->at_end) s->falls++;
+    s->at_end = s->now;
   }
-  free(seen);
-  return places;
 }
 
-/* An evaluation, by the name of a function on the way there, or because the dropout that training
- * asked for is not asked for any more: model.eval() was called. */
-static bool is_evaluation(const growth *g, const evidence *e) {
-  if (e->purpose_of_stack[g->stack_id] == PURPOSE_EVALUATES) return true;
-  if (e->train_end_tick == 0 || e->train_end_tick > e->loop.list[0].start) return false;
-  uint8_t *drops = calloc(e->source->stack_count + 1, 1); /* 0 not looked yet, 1 no, 2 yes */
-  bool trained = false, still = false;
-  for (uint32_t i = e->time.before_count; drops != NULL && i < e->time.lifetime_count; i++) {
-    const lifetime *l = &e->time.lifetimes[i];
-    if (e->phase_of[i] != PHASE_FORWARD || l->start >= e->fail_tick) continue;
-    uint8_t *of = &drops[l->stack_id];
-    if (*of == 0) *of = 1 + evidence_passes(e, l->stack_id, "", "nn/modules/dropout.py");
-    if (*of == 2) *(l->start < e->loop.list[0].start ? &trained : &still) = true;
+/* Goes through the whole turns; the first is only what the others are held against. */
+static void follow_turns(const evidence *e, swelling *all, uint32_t *touched, uint32_t whole) {
+  uint32_t turn = 0, count = 0;
+  for (uint32_t tick = e->loop.list[0].start; tick < e->loop.list[whole].start; tick++) {
+    for (; tick >= e->loop.list[turn].end && turn < whole; turn++, count = 0)
+      end_turn(all, touched, count, turn);
+    uint32_t n = e->time.lifetime[tick];
+    event_kind kind = timeline_event(&e->time, tick)->kind;
+    if (n == TIMELINE_NONE) continue;
+    const lifetime *l = &e->time.lifetimes[n];
+    bool born = kind == EVENT_ALLOC && l->start == tick, dies = !born && l->end == tick;
+    if (!born && !dies) continue;
+    swelling *s = &all[l->stack_id];
+    s->now = born ? s->now + l->bytes : s->now - (l->bytes < s->now ? l->bytes : s->now);
+    if (born && turn <= 1 && l->bytes > s->largest_first) s->largest_first = l->bytes;
+    if (born && turn + 1 == whole && l->bytes > s->largest) s->largest = l->bytes;
+    if (s->touched == turn + 1) continue;
+    s->touched = turn + 1;
+    touched[count++] = l->stack_id;
   }
-  free(drops);
-  return trained && !still;
+  end_turn(all, touched, count, turn);
+}
+
+/* Of a batch that grows every place grows; beside one thing that does, most stay as they are. */
+static bool most_stay(const evidence *e, const swelling *all) {
+  uint32_t same = 0, larger = 0;
+  for (uint32_t s = 1; s <= e->source->stack_count; s++) {
+    if (all[s].largest_first < 4096 || all[s].largest < 4096) continue;
+    bool grew = all[s].largest > all[s].largest_first + all[s].largest_first / 20;
+    *(grew ? &larger : &same) += 1;
+  }
+  return same >= larger;
+}
+
+static void take_swelling(growth *g, const evidence *e, const swelling *all) {
+  uint64_t most = 0, total = 0;
+  for (uint32_t s = 1; s <= e->source->stack_count; s++) {
+    phase p = e->phase_of_stack[s];
+    uint64_t added = all[s].at_end > all[s].first ? all[s].at_end - all[s].first : 0;
+    g->of_stack[s] = (p == PHASE_USER || p == PHASE_FORWARD) &&
+                     all[s].rises >= SWELL_RISES * (g->whole - 1) && added > 0;
+    if (!g->of_stack[s]) continue;
+    total += added;
+    if (added <= most) continue;
+    most = added;
+    g->stack_id = s;
+  }
+  double room = (double)e->n.live_bytes + (double)asked_bytes(e);
+  if (most == 0 || (double)total < SWELL_SHARE * room || !most_stay(e, all)) return;
+  g->found = g->swells = true;
+  g->total = total;
+  g->per_round = total / (g->whole - 1);
+  g->stack_bytes = most;
+  g->stack_count = g->whole;
+}
+
+static stow_status swelling_find(growth *g, const evidence *e) {
+  if (!e->has_stacks || g->whole < SWELL_TURNS) return STOW_OK;
+  size_t stacks = e->source->stack_count + 1;
+  swelling *all = calloc(stacks, sizeof *all);
+  uint32_t *touched = malloc(stacks * sizeof *touched);
+  g->of_stack = calloc(stacks, 1);
+  stow_status status = STOW_OK;
+  if (all == NULL || touched == NULL || g->of_stack == NULL) {
+    status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu stacks", stacks);
+  } else {
+    follow_turns(e, all, touched, g->whole);
+    take_swelling(g, e, all);
+  }
+  free(all);
+  free(touched);
+  return status;
+}
+
+static turn_sums sum_turns(const evidence *e, growth *g, uint32_t first) {
+  turn_sums t = {.n = g->whole - first};
+  for (uint32_t i = 0; i < g->whole; i++) {
+    const loop_round *r = &e->loop.list[i];
+    g->total += r->kept_bytes;
+    if (i < first) continue;
+    t.later += r->kept_bytes;
+    t.similar += r->kept_bytes * 2 >= g->per_round;
+    t.backward += r->backward;
+    t.scalar += r->scalar;
+    t.loss += r->loss;
+    t.pieces += r->kept_forward_count;
+    t.forward += r->forward_bytes;
+    t.kept_forward += r->kept_forward_bytes;
+    t.own_pieces += r->kept_user_count;
+    t.back_pieces += r->kept_backward_count;
+    t.own += r->user_bytes;
+    t.kept_own += r->kept_user_bytes;
+  }
+  return t;
 }
 
 stow_status growth_find(growth *g, const evidence *e) {
@@ -117,69 +199,35 @@ stow_status growth_find(growth *g, const evidence *e) {
    * its backward. */
   if (!e->has_stacks && !e->loop.from_marks && e->fail_phase == PHASE_OPTIMIZER) return STOW_OK;
   g->whole = e->loop.count - 1;
-  uint32_t first = g->whole >= 3, similar = 0, backward = 0, scalar = 0;
-  uint32_t pieces = 0, own_pieces = 0, back_pieces = 0;
+  uint32_t first = g->whole >= 3;
   STOW_TRY(middle_kept(e, first, g->whole, &g->per_round));
-  uint64_t forward = 0, kept_forward = 0, own = 0, kept_own = 0, later = 0;
-  for (uint32_t i = 0; i < g->whole; i++) {
-    const loop_round *r = &e->loop.list[i];
-    g->total += r->kept_bytes;
-    if (i < first) continue;
-    later += r->kept_bytes;
-    similar += r->kept_bytes * 2 >= g->per_round;
-    backward += r->backward;
-    scalar += r->scalar;
-    pieces += r->kept_forward_count;
-    forward += r->forward_bytes;
-    kept_forward += r->kept_forward_bytes;
-    own_pieces += r->kept_user_count;
-    back_pieces += r->kept_backward_count;
-    own += r->user_bytes;
-    kept_own += r->kept_user_bytes;
-  }
-  double n = g->whole - first;
-  uint64_t asked = e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
-  g->found = g->per_round > 0 && similar >= ROUND_SIMILAR * n &&
-             (double)g->per_round * n >= EVEN_SHARE * (double)later &&
-             (double)g->total >= LIVE_SHARE * ((double)e->n.live_bytes + (double)asked);
-  if (!g->found) return STOW_OK;
-  g->backward = backward > n / 2;
-  g->scalar = scalar >= 0.8 * n;
-  double least = g->scalar ? GRAPH_LEAST : GRAPH_SHARE;
-  g->graph = pieces / n >= GRAPH_PIECES && (double)kept_forward >= least * (double)forward;
-  /* A shallow net keeps little of itself, and the loss the rest. */
-  if (g->scalar && !g->backward && pieces / n >= 1.5 && (pieces + own_pieces) / n >= GRAPH_PIECES &&
-      (double)kept_forward >= GRAPH_SHARE * (double)forward)
-    g->graph = true;
-  /* Gradients that are part of the graph themselves (create_graph) stay with it. */
-  if (g->scalar && g->backward && back_pieces / n >= GRAPH_PIECES &&
-      (pieces + own_pieces) / n >= 1.5)
-    g->graph = true;
-  /* A program without modules: its own lines are its forward pass. Tensors kept on purpose look the
-   * same but for the number that a loss leaves. */
-  if (forward == 0 && !g->backward && g->scalar && own_pieces / n >= 1.5 &&
-      (double)kept_own >= GRAPH_SHARE * (double)own)
-    g->graph = g->bare = true;
+  turn_sums t = sum_turns(e, g, first);
+  g->found = g->per_round > 0 && t.similar >= ROUND_SIMILAR * t.n &&
+             (double)g->per_round * t.n >= EVEN_SHARE * (double)t.later &&
+             (double)g->total >= LIVE_SHARE * ((double)e->n.live_bytes + (double)asked_bytes(e));
+  if (!g->found) return swelling_find(g, e);
   STOW_TRY(growing_stacks(g, e));
-  /* Several passes in a turn, of which one is kept: from many places of the model. */
-  if (pieces / n >= GRAPH_MANY && growing_places(g, e) >= GRAPH_PLACES &&
-      (double)kept_forward >= GRAPH_LEAST * (double)forward)
-    g->graph = true;
-  g->like_graph = pieces / n >= 1.5 && kept_forward * 2 >= later;
-  g->evaluates = is_evaluation(g, e);
-  return STOW_OK;
+  return graph_judge(g, e, &t);
 }
 
 /* How sure the growth itself is. */
-static double growth_weight(const evidence *e, const growth *g) {
+double growth_weight(const evidence *e, const growth *g) {
   double weight = g->whole >= 3 ? 1 : 0.88;
   if (!e->has_stacks) weight *= 0.8; /* turns are a guess, and so is what runs backward */
   double share = (double)g->total / (double)e->n.live_bytes;
   return share >= 0.15 ? weight : weight * 0.75;
 }
 
-static void say_growth(cause *c, const evidence *e, const growth *g) {
+void growth_say(cause *c, const evidence *e, const growth *g) {
   char place[256];
+  if (g->swells) {
+    cause_say(c,
+              "it is made anew in each of %u turns of the loop, larger each time: %s were added, "
+              "of %s live",
+              g->whole, cause_size(g->total), cause_size(e->n.live_bytes));
+    cause_say(c, "while it is made, the old one is there beside the new");
+    return;
+  }
   cause_say(c, "%s stay from each of %u turns of the loop, %s so far, of %s live",
             cause_size(g->per_round), g->whole, cause_size(g->total), cause_size(e->n.live_bytes));
   if (g->stack_id != 0)
@@ -188,50 +236,6 @@ static void say_growth(cause *c, const evidence *e, const growth *g) {
               cause_size(g->stack_bytes));
   else if (!e->has_stacks)
     cause_say(c, "no stacks were recorded, so the line is not known");
-}
-
-static const char *caller(const evidence *e, const growth *g, char *text, size_t size) {
-  return evidence_place(e, text, size, e->caller_of_stack[g->stack_id]);
-}
-
-void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
-  const growth *g = &f->growth;
-  if (!g->found || (!g->graph && !g->like_graph)) return;
-  double sure = !g->graph                    ? 0.55
-                : g->bare                    ? 0.85
-                : g->backward                ? 0.88
-                : g->scalar && !g->evaluates ? 0.96
-                : g->evaluates               ? 0.3
-                                             : 0.4;
-  c->confidence = sure * growth_weight(e, g);
-  char place[256];
-  if (e->has_stacks)
-    cause_head(c, "The graph of every turn is kept at %s: %s more each turn",
-               caller(e, g, place, sizeof place), cause_size(g->per_round));
-  else
-    cause_head(c, "The graph of every turn is kept: %s more each turn", cause_size(g->per_round));
-  say_growth(c, e, g);
-  cause_say(c, "what stays is what a forward pass saves for its backward%s",
-            g->backward ? ", though backward is run" : ", and no backward is run in between");
-  if (g->scalar) cause_say(c, "each turn also leaves a number behind, as a sum of losses does");
-}
-
-void cause_no_grad_missing(cause *c, const evidence *e, const findings *f) {
-  const growth *g = &f->growth;
-  if (!g->found || !g->graph || g->backward) return;
-  double sure = g->evaluates ? 0.96 : g->scalar ? 0.35 : 0.95;
-  c->confidence = sure * growth_weight(e, g);
-  char place[256];
-  if (e->has_stacks)
-    cause_head(c, "The evaluation at %s builds graphs it never uses: %s more each turn",
-               caller(e, g, place, sizeof place), cause_size(g->per_round));
-  else
-    cause_head(c, "A loop that never runs backward builds graphs: %s more each turn",
-               cause_size(g->per_round));
-  say_growth(c, e, g);
-  cause_say(c, "what stays is what a forward pass saves for a backward that never comes");
-  if (e->train_end_tick > 0 && e->train_end_tick < e->loop.list[0].start)
-    cause_say(c, "training came before it and had stopped");
 }
 
 void cause_leak(cause *c, const evidence *e, const findings *f) {
@@ -244,5 +248,5 @@ void cause_leak(cause *c, const evidence *e, const findings *f) {
                evidence_place(e, place, sizeof place, e->user_of_stack[g->stack_id]));
   else
     cause_head(c, "Live memory grows by %s each turn", cause_size(g->per_round));
-  say_growth(c, e, g);
+  growth_say(c, e, g);
 }

@@ -6,9 +6,6 @@
  * on an H200 with PyTorch 2.11: 0.6 to 0.7 GiB; libraries (NCCL, cuDNN) add some. */
 #define CONTEXT_BYTES (UINT64_C(1) << 30)
 
-/* PyTorch asks the driver for this much where a program asks for less. */
-#define SEGMENT_BYTES (UINT64_C(20) << 20)
-
 #define GROWN_LEAST 1.3 /* times what it was before: the batch explains it */
 
 static bool known(uint64_t bytes) {
@@ -24,6 +21,14 @@ static uint64_t lacking(const evidence *e) {
   uint64_t asked = known(e->n.asked_bytes) ? e->n.asked_bytes : 0;
   uint64_t free = known(e->n.free_bytes) ? e->n.free_bytes : 0;
   return asked > free ? asked - free : 0;
+}
+
+/* What PyTorch asks the driver for where a program asks for so much. */
+static uint64_t segment_bytes(uint64_t asked) {
+  const uint64_t mib = UINT64_C(1) << 20;
+  return asked <= mib       ? 2 * mib
+         : asked < 10 * mib ? 20 * mib
+                            : (asked + 2 * mib - 1) / (2 * mib) * (2 * mib);
 }
 
 /* ---- holes ---- */
@@ -129,11 +134,11 @@ void cause_outside_framework(cause *c, const evidence *e) {
 void cause_limit(cause *c, const evidence *e) {
   /* The card had room and yet said no: there is a limit, told or not, below what was asked for. */
   bool untold = e->failed && !known(e->n.limit_bytes) && known(e->n.free_bytes) &&
-                known(e->n.asked_bytes) && e->n.free_bytes > e->n.asked_bytes * 2 + SEGMENT_BYTES;
+                known(e->n.asked_bytes) && e->n.free_bytes > 2 * segment_bytes(e->n.asked_bytes);
   if (!e->failed || (!evidence_limit_bound(e) && !untold)) return;
   uint64_t had = e->peak_reserved_bytes;
   uint64_t limit =
-      untold ? e->n.reserved_bytes + e->n.asked_bytes + SEGMENT_BYTES : e->n.limit_bytes;
+      untold ? e->n.reserved_bytes + segment_bytes(e->n.asked_bytes) : e->n.limit_bytes;
   /* It held more before: the same work went well until the limit came down. */
   bool lowered = had > limit + limit / 50 + (UINT64_C(16) << 20);
   c->confidence = lowered ? 0.98 : 0.25;

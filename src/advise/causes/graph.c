@@ -1,0 +1,231 @@
+/* Whether what stays is a graph: kept graphs, and evaluations that build them.
+ *
+ * A graph keeps all that a forward pass saves for its backward, also what no variable of a program
+ * can reach: a norm's statistics, every layer's input. A leak keeps one thing or a few. Whose graph
+ * it is: a loop on a way that training goes keeps what it should have let go; one that training
+ * never goes, or that says that it evaluates, should not have built it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "advise/causes.h"
+
+#define GRAPH_SHARE  0.25 /* of what forward allocated that a kept graph keeps, at least */
+#define GRAPH_PIECES 2.5  /* allocations of a forward pass kept in each turn, at least */
+#define GRAPH_LEAST                                                                                \
+  0.1 /* …where each turn leaves a number too: other passes may have run backward */
+#define GRAPH_MANY   6   /* allocations of it kept in each turn that are no leak of one thing … */
+#define GRAPH_PLACES 3   /* … if they come from so many places */
+#define GRAPH_SAVED  0.6 /* of what training's passes save that a kept one keeps, too */
+#define HELD_PASS    0.35 /* of a pass that is there at its end, where it builds a graph */
+
+/* Of a forward pass, that leave something in most turns. */
+static uint32_t growing_places(const growth *g, const evidence *e) {
+  uint8_t *seen = calloc(e->source->stack_count + 1, 1);
+  uint32_t places = 0;
+  for (uint32_t i = e->time.before_count; seen != NULL && i < e->time.lifetime_count; i++) {
+    uint32_t stack_id = e->time.lifetimes[i].stack_id;
+    if (stack_id == 0 || seen[stack_id] || e->phase_of[i] != PHASE_FORWARD || !growth_has(g, e, i))
+      continue;
+    seen[stack_id] = 1;
+    places++;
+  }
+  free(seen);
+  return places;
+}
+
+/* An evaluation, by the name of a function on the way there, or because the dropout that training
+ * asked for is not asked for any more: model.eval() was called. */
+static bool is_evaluation(const growth *g, const evidence *e) {
+  if (e->purpose_of_stack[g->stack_id] == PURPOSE_EVALUATES) return true;
+  if (e->train_end_tick == 0 || e->train_end_tick > e->loop.list[0].start) return false;
+  uint8_t *drops = calloc(e->source->stack_count + 1, 1); /* 0 not looked yet, 1 no, 2 yes */
+  bool trained = false, still = false;
+  for (uint32_t i = e->time.before_count; drops != NULL && i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (e->phase_of[i] != PHASE_FORWARD || l->start >= e->fail_tick) continue;
+    uint8_t *of = &drops[l->stack_id];
+    if (*of == 0) *of = 1 + evidence_passes(e, l->stack_id, "", "nn/modules/dropout.py");
+    if (*of == 2) *(l->start < e->loop.list[0].start ? &trained : &still) = true;
+  }
+  free(drops);
+  return trained && !still;
+}
+
+/* A norm makes its statistics beside its output; autograd alone can hold them. Per turn: positive
+ * if they stay, negative if an output stays without them, 0 if neither is seen. */
+static int norms_tell(const growth *g, const evidence *e) {
+  size_t stacks = e->source->stack_count + 1;
+  uint64_t *most = calloc(stacks, sizeof *most);
+  uint32_t outputs = 0, held = 0, dropped = 0;
+  for (int told = 0; told < 2 && most != NULL; told++)
+    for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+      const lifetime *l = &e->time.lifetimes[i];
+      if (e->phase_of[i] != PHASE_FORWARD || !e->norm_of_stack[l->stack_id]) continue;
+      if (!told) {
+        if (l->bytes > most[l->stack_id]) most[l->stack_id] = l->bytes;
+        continue;
+      }
+      if (!g->of_stack[l->stack_id] || l->start < e->loop.list[0].start ||
+          l->start >= e->loop.list[g->whole].start)
+        continue;
+      bool statistic = l->bytes * 8 <= most[l->stack_id], live = evidence_live(e, l);
+      outputs += live && !statistic;
+      held += live && statistic;
+      dropped += !live && statistic;
+    }
+  free(most);
+  if (held * 2 >= g->whole) return 1;
+  return outputs * 2 >= g->whole && dropped >= outputs ? -1 : 0;
+}
+
+/* Of what training's passes save, how much does every turn keep, too? */
+static double saved_share(const growth *g, const evidence *e, uint32_t *places) {
+  uint64_t all = 0, kept = 0, place, bytes;
+  map seen = {0};
+  *places = 0;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    if (e->phase_of[i] != PHASE_FORWARD || !growth_has(g, e, i)) continue;
+    uint64_t inner = e->inner_of_stack[e->time.lifetimes[i].stack_id];
+    const uint64_t *saved = map_get(&e->saved, inner);
+    if (saved == NULL || map_get(&seen, inner) != NULL) continue;
+    if (map_put(&seen, inner, 1) != STOW_OK) break;
+    kept += *saved;
+    ++*places;
+  }
+  for (size_t at = 0; map_next(&e->saved, &at, &place, &bytes);) all += bytes;
+  map_free(&seen);
+  return all > 0 ? (double)kept / (double)all : 0;
+}
+
+/* Is a loss among what grows, or the logarithm of what a policy chose? */
+static bool keeps_loss(const growth *g, const evidence *e) {
+  for (uint32_t s = 1; s <= e->source->stack_count; s++) {
+    if (!g->of_stack[s]) continue;
+    if (evidence_passes(e, s, "", "torch/nn/modules/loss.py") ||
+        evidence_passes(e, s, "log_prob", "torch/distributions/") ||
+        evidence_passes(e, s, "cross_entropy", "torch/nn/functional.py"))
+      return true;
+  }
+  return false;
+}
+
+/* Does a pass of training come on the way of what grows? */
+static bool is_trained(const growth *g, const evidence *e) {
+  for (uint32_t s = 1; s <= e->source->stack_count; s++)
+    if (g->of_stack[s] && e->phase_of_stack[s] == PHASE_FORWARD &&
+        map_get(&e->trained, e->outer_of_stack[s]) != NULL)
+      return true;
+  return false;
+}
+
+static bool is_graph(growth *g, const evidence *e, const turn_sums *t) {
+  double pieces = t->pieces / t->n, own = t->own_pieces / t->n, back = t->back_pieces / t->n;
+  double kept = (double)t->kept_forward, forward = (double)t->forward;
+  if (pieces >= GRAPH_PIECES && kept >= (g->scalar ? GRAPH_LEAST : GRAPH_SHARE) * forward)
+    return true;
+  /* A shallow net keeps little of itself, and the loss the rest. */
+  if (g->scalar && !g->backward && pieces >= 1.5 && pieces + own >= GRAPH_PIECES &&
+      kept >= GRAPH_SHARE * forward)
+    return true;
+  /* Gradients that are part of the graph themselves (create_graph) stay with it. */
+  if (g->scalar && g->backward && back >= GRAPH_PIECES && pieces + own >= 1.5) return true;
+  /* Several passes in a turn, of which one is kept: from many places of the model. */
+  if (pieces >= GRAPH_MANY && growing_places(g, e) >= GRAPH_PLACES && kept >= GRAPH_LEAST * forward)
+    return true;
+  /* All that training saves stays of another pass; of a single layer, with its input. */
+  uint32_t places;
+  if (pieces >= 1 && saved_share(g, e, &places) >= GRAPH_SAVED && (places >= 3 || own >= 1))
+    return true;
+  /* A program without modules: its own lines are its forward pass. Tensors kept on purpose look the
+   * same but for the number that a loss leaves. */
+  g->bare = forward == 0 && !g->backward && g->scalar && own >= 1.5 &&
+            (double)t->kept_own >= GRAPH_SHARE * (double)t->own;
+  return g->bare;
+}
+
+stow_status graph_judge(growth *g, const evidence *e, const turn_sums *t) {
+  g->backward = t->backward > t->n / 2;
+  g->scalar = t->scalar >= 0.8 * t->n;
+  int norms = e->has_stacks ? norms_tell(g, e) : 0;
+  g->graph = norms > 0 || (norms == 0 && is_graph(g, e, t));
+  g->like_graph = norms >= 0 && t->pieces / t->n >= 1.5 && t->kept_forward * 2 >= t->later;
+  g->evaluates = is_evaluation(g, e);
+  if (!e->has_stacks) return STOW_OK;
+  g->loss = t->loss >= 0.8 * t->n || keeps_loss(g, e);
+  g->strange = e->trained.count > 0 && !is_trained(g, e);
+  return STOW_OK;
+}
+
+static const char *caller(const evidence *e, const growth *g, char *text, size_t size) {
+  return evidence_place(e, text, size, e->caller_of_stack[g->stack_id]);
+}
+
+/* Would a backward have come? Not where nothing of a loss is kept; a number may be anything, where
+ * training never came this way. */
+static bool wants_backward(const growth *g) {
+  return !g->evaluates && (g->loss || (g->scalar && !g->strange));
+}
+
+void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
+  const growth *g = &f->growth;
+  if (!g->found || (!g->graph && !g->like_graph)) return;
+  double sure = !g->graph           ? 0.55
+                : g->bare           ? 0.85
+                : g->backward       ? 0.88
+                : wants_backward(g) ? 0.96
+                : g->evaluates      ? 0.3
+                                    : 0.4;
+  c->confidence = sure * growth_weight(e, g);
+  char place[256];
+  if (e->has_stacks)
+    cause_head(c, "The graph of every turn is kept at %s: %s more each turn",
+               caller(e, g, place, sizeof place), cause_size(g->per_round));
+  else
+    cause_head(c, "The graph of every turn is kept: %s more each turn", cause_size(g->per_round));
+  growth_say(c, e, g);
+  cause_say(c, "what stays is what a forward pass saves for its backward%s",
+            g->backward ? ", though backward is run" : ", and no backward is run in between");
+  if (g->scalar) cause_say(c, "each turn also leaves a number behind, as a sum of losses does");
+}
+
+/* Nothing stays from turn to turn, but each pass holds its graph to its end, and none runs
+ * backward: that is what it costs. Told where no pass of the recording ever did, or where the
+ * evaluation that failed holds what training's passes hold. */
+static void no_grad_in_pass(cause *c, const evidence *e, const findings *f) {
+  double held = f->held_to_end;
+  bool never = e->trained.count == 0 && e->train_end_tick == 0 && held >= HELD_PASS;
+  bool beside = f->eval_bigger > 0 && evidence_builds_graph(e) == GRAPH_BUILT;
+  if (e->fail_phase != PHASE_FORWARD && e->fail_phase != PHASE_USER) return;
+  if (!e->has_stacks || (!never && !beside)) return;
+  c->confidence = never ? 0.9 : 0.7;
+  char place[256];
+  cause_head(c, "The pass at %s builds a graph it never uses",
+             evidence_place(e, place, sizeof place, e->caller_of_stack[e->fail_stack_id]));
+  if (never)
+    cause_say(
+        c,
+        "%.0f%% of what each of %u passes allocates is held to its end, and nothing ever runs "
+        "backward",
+        held * 100, e->loop.count - 1);
+  else
+    cause_say(c, "it holds what training's passes hold for their backward, and none follows it");
+}
+
+void cause_no_grad_missing(cause *c, const evidence *e, const findings *f) {
+  const growth *g = &f->growth;
+  if (!g->found) no_grad_in_pass(c, e, f);
+  if (!g->found || !g->graph || g->backward) return;
+  double sure = g->evaluates ? 0.96 : wants_backward(g) ? 0.35 : 0.95;
+  c->confidence = sure * growth_weight(e, g);
+  char place[256];
+  if (e->has_stacks)
+    cause_head(c, "The evaluation at %s builds graphs it never uses: %s more each turn",
+               caller(e, g, place, sizeof place), cause_size(g->per_round));
+  else
+    cause_head(c, "A loop that never runs backward builds graphs: %s more each turn",
+               cause_size(g->per_round));
+  growth_say(c, e, g);
+  cause_say(c, "what stays is what a forward pass saves for a backward that never comes");
+  if (e->train_end_tick > 0 && e->train_end_tick < e->loop.list[0].start)
+    cause_say(c, "training came before it and had stopped");
+}
