@@ -45,7 +45,9 @@ static uint64_t spilled_bytes(const ledger *l) {
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
     ledger_totals totals;
     ledger_sum(l, i, &totals);
-    sum += totals.bytes[LEDGER_SPILLED];
+    /* Pages kept on the host for the next time hold nothing of the program's. */
+    if (totals.bytes[LEDGER_SPILLED] > totals.idle_spill_bytes)
+      sum += totals.bytes[LEDGER_SPILLED] - totals.idle_spill_bytes;
   }
   return sum;
 }

@@ -131,6 +131,8 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
   if (code == CU_ERROR_OUT_OF_MEMORY && account_make_room(device)) code = owe_locked(t, TIER_VRAM);
   if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(device, prop->location.id, bytes))
     code = owe_spilled(t);
+  else if (code == CU_ERROR_OUT_OF_MEMORY)
+    page_table_log("refused");
   if (code == CU_OK) {
     *handle = t->name;
     return CU_OK;
@@ -290,7 +292,7 @@ static cu_result grant_range(cu_addr addr, size_t bytes, const cu_access *access
   for (uint64_t done = 0; done <= bytes && code == CU_OK;) {
     const page *p = done < bytes ? mapped_at(addr + done) : NULL;
     bool ends = p == NULL || p->granted;
-    if (ends && done > from) code = REAL(cuMemSetAccess)(addr + from, done - from, access, 1);
+    if (ends && done > from) code = page_grant_run(addr + from, done - from, access);
     for (page *q; ends && code == CU_OK && from < done; from += q->class->bytes) {
       q = mapped_at(addr + from);
       if (q == NULL) return CU_ERROR_INVALID_VALUE;

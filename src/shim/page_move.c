@@ -24,6 +24,10 @@
 #define BATCH_BYTES ((uint64_t)256 << 20)
 #define BATCH_PART  64
 #define BATCH_PAGES 64
+/* Copies on their way while a page is exchanged. To the host one: granting the card a page there
+ * takes 0.27 ms, 0.40 ms while one copy of 20 MiB runs and 0.54 ms while a queue of them does, and
+ * the copy itself 0.38 ms (H200, driver 580). A page in vram is granted in 0.03 ms. */
+#define AHEAD_OUT 1
 /* What a step's way back needs for itself: that part of the limit is left free when pages come home
  * within it. */
 #define HOME_LEAVES_PART  12
@@ -138,15 +142,17 @@ static cu_result exchange(transfer *move) {
 }
 
 /* Moves `count` tokens' pages, each to the page that `moves` has for it; how many were. Copies run
- * ahead of the exchanges, which take about as long on the host's side. */
+ * ahead of the exchanges. */
 static size_t move_all(transfer *moves, size_t count) {
   size_t sent = 0, moved = 0;
+  page_table_log("before moving");
   uint64_t asked = clock_ns();
   bool closed = quiet_device(moves[0].token->class->device), good = closed;
   bool out = moves[0].to->tier == TIER_HOST;
+  size_t ahead = out ? AHEAD_OUT : BATCH_PAGES - 1;
   uint64_t start = clock_ns();
   for (size_t i = 0; good && i < count; i++) {
-    while (good && sent < count && sent - i < BATCH_PAGES) {
+    while (good && sent < count && sent - i <= ahead) {
       good = send(&moves[sent], sent % BATCH_PAGES) == CU_OK;
       sent += good;
     }

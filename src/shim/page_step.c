@@ -22,6 +22,7 @@ void page_step_ended(void) {
   static _Atomic uint64_t last_ns, last_out;
   ledger *l = account_ledger();
   if (l->header == NULL) return;
+  page_table_log("a step");
   uint64_t now = clock_ns(), out = atomic_load(&l->header->moved_out_bytes);
   uint64_t before = atomic_exchange(&last_ns, now);
   bool spilled = atomic_exchange(&last_out, out) != out || atomic_load(&token_held_on_host) > 0;

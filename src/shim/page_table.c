@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "shim/hooks.h"
 
 lock pages_lock = LOCK_INIT(LOCK_PAGES);
@@ -12,11 +13,30 @@ map tokens;
 page_class classes[CLASSES_MAX];
 size_t class_count;
 
+/* For the log: calls to the driver since it was last told, and their time. */
+enum { MADE, MAPPED, UNMAPPED, GRANTED, CALL_COUNT };
+static _Atomic unsigned calls[CALL_COUNT];
+static _Atomic uint64_t calls_ns;
+
+static void called(int which, uint64_t start) {
+  atomic_fetch_add_explicit(&calls[which], 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&calls_ns, clock_ns() - start, memory_order_relaxed);
+}
+
+void page_table_log(const char *when) {
+  unsigned count[CALL_COUNT];
+  for (int i = 0; i < CALL_COUNT; i++) count[i] = atomic_exchange(&calls[i], 0);
+  shim_log("%s: %u pages made, %u mapped, %u unmapped, %u granted in %llu us", when, count[MADE],
+           count[MAPPED], count[UNMAPPED], count[GRANTED],
+           (unsigned long long)(atomic_exchange(&calls_ns, 0) / 1000));
+}
+
 static ledger_kind kind_of(int tier) {
   return tier == TIER_HOST ? LEDGER_SPILLED : LEDGER_PAGES;
 }
 
 page *page_new(page_class *class, cu_handle real, int tier) {
+  called(MADE, clock_ns());
   page *p = calloc(1, sizeof *p);
   if (p != NULL) *p = (page){.real = real, .class = class, .tier = tier};
   return p;
@@ -37,7 +57,9 @@ void page_drop(page *p) {
 }
 
 cu_result page_map_at(page *p, cu_addr addr) {
+  uint64_t start = clock_ns();
   cu_result code = REAL(cuMemMap)(addr, p->class->bytes, 0, p->real, 0);
+  called(MAPPED, start);
   if (code != CU_OK) return code;
   if (map_put(&pages_at, addr, (uintptr_t)p) != STOW_OK) {
     REAL(cuMemUnmap)(addr, p->class->bytes);
@@ -49,7 +71,9 @@ cu_result page_map_at(page *p, cu_addr addr) {
 }
 
 cu_result page_unmap(page *p) {
+  uint64_t start = clock_ns();
   cu_result code = REAL(cuMemUnmap)(p->at, p->class->bytes);
+  called(UNMAPPED, start);
   if (code != CU_OK) {
     shim_log("unmapping a page: CUDA error %d", code);
     return code;
@@ -60,9 +84,16 @@ cu_result page_unmap(page *p) {
   return CU_OK;
 }
 
+cu_result page_grant_run(cu_addr addr, uint64_t bytes, const cu_access *access) {
+  uint64_t start = clock_ns();
+  cu_result code = REAL(cuMemSetAccess)(addr, bytes, access, 1);
+  called(GRANTED, start);
+  return code;
+}
+
 cu_result page_grant(page *p) {
   cu_access grant = {p->class->prop.location, CU_ACCESS_READ_WRITE};
-  cu_result code = p->granted ? CU_OK : REAL(cuMemSetAccess)(p->at, p->class->bytes, &grant, 1);
+  cu_result code = p->granted ? CU_OK : page_grant_run(p->at, p->class->bytes, &grant);
   p->granted = code == CU_OK;
   return code;
 }

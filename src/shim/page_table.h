@@ -74,12 +74,17 @@ extern size_t class_count;
 
 /* ---- page_table.c: pages and the driver ---- */
 
+/* Tells the log what the driver was asked for since the last time. */
+void page_table_log(const char *when);
+
 page *page_new(page_class *class, cu_handle real, int tier);
 /* Unmaps it and gives it back to the driver. It must be in no list. */
 void page_drop(page *p);
 cu_result page_map_at(page *p, cu_addr addr);
 cu_result page_unmap(page *p);
 cu_result page_grant(page *p);
+/* The same for pages that lie together, in one call. */
+cu_result page_grant_run(cu_addr addr, uint64_t bytes, const cu_access *access);
 /* Maps it at an address of ours besides, for as long as it lives. Granting access to a host page of
  * 20 MiB takes 240 us, to one in vram 30 us (H200, driver 580): copies must not wait for it. */
 cu_result page_stage(page *p);
