@@ -97,6 +97,13 @@ static void stop(run_live *r, uint64_t now, uint64_t spilled) {
 /* Said as soon as it is known, not when memory has run out. */
 static void tell_road(run_live *r) {
   uint64_t road = atomic_load(&r->l->header->host_road);
+  if (!r->told_whole && atomic_load(&r->l->header->torch_whole) != 0) {
+    r->told_whole = true;
+    fprintf(stderr,
+            "stowage run: --spill: PyTorch was asked for expandable segments and has none (its "
+            "version or a setting of the program's): whole segments go to the host and stay there "
+            "until they are freed\n");
+  }
   if (r->told || road == LEDGER_ROAD_UNKNOWN) return;
   r->told = true;
   if (road == LEDGER_ROAD_NONE)

@@ -22,7 +22,7 @@ typedef struct run_live {
   bool terminal;          /* the line is shown */
   bool shown;             /* there is one now */
   nvml *n;                /* opened when the first byte is spilled */
-  bool told;              /* whether there can be a spill at all was told */
+  bool told, told_whole;  /* whether there can be a spill at all, and by pages, was told */
   bool asked, measured;   /* NVML was asked for the bus's rate; it told */
   uint64_t looked_ns;     /* the last look; 0: none */
   uint64_t next_ns;       /* when to look again */

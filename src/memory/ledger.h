@@ -94,6 +94,8 @@ typedef struct ledger_header {
   _Atomic uint64_t refused_count;         /* final or not: a framework may retry */
   _Atomic uint64_t retried_count;         /* refusals after which the same thread was served */
   _Atomic uint64_t host_road;   /* LEDGER_ROAD_…: can this driver put pages on the host? */
+  _Atomic uint64_t torch_whole; /* 1: a PyTorch of the run does not have the expandable segments
+                                   that were asked of it */
   _Atomic uint64_t cards_known; /* others_bytes and uuids are written, or will not be */
   _Atomic uint64_t slots_high;  /* no slot from here on was ever used */
   _Atomic uint64_t processes;   /* that joined */

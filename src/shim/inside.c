@@ -8,6 +8,7 @@
 #include "shim/python_stack.h"
 #include "shim/record.h"
 #include "shim/shim.h"
+#include "shim/spill.h"
 
 /* inside.py, made at build time. */
 static const char TEXT[] = {
@@ -42,10 +43,27 @@ static python_object *check_stacks(python_object *self, python_object *arguments
   return python_build("i", python_stack_check() ? 1 : 0);
 }
 
+static python_object *spills(python_object *self, python_object *arguments) {
+  (void)self, (void)arguments;
+  return python_build("i", spill_on() ? 1 : 0);
+}
+
+static python_object *segments_are_whole(python_object *self, python_object *arguments) {
+  (void)self, (void)arguments;
+  const ledger *l = account_ledger();
+  if (l->header != NULL) atomic_store(&l->header->torch_whole, 1);
+  return python_none();
+}
+
 static python_method methods[] = {
-    PYTHON_METHOD("shim_mark", mark),         PYTHON_METHOD("shim_fact", fact),
-    PYTHON_METHOD("shim_snapshot", snapshot), PYTHON_METHOD("shim_check_stacks", check_stacks),
-    PYTHON_METHOD("shim_log", python_log),    {NULL, NULL, 0, NULL},
+    PYTHON_METHOD("shim_mark", mark),
+    PYTHON_METHOD("shim_fact", fact),
+    PYTHON_METHOD("shim_snapshot", snapshot),
+    PYTHON_METHOD("shim_check_stacks", check_stacks),
+    PYTHON_METHOD("shim_spills", spills),
+    PYTHON_METHOD("shim_segments_are_whole", segments_are_whole),
+    PYTHON_METHOD("shim_log", python_log),
+    {NULL, NULL, 0, NULL},
 };
 
 static python_script script = {.file = "<stowage inside.py>",

@@ -3,8 +3,8 @@
 arm() is called on the main thread, again and again ever more seldom, until it answers True. What it arms must cost the
 program nothing it could feel, print nothing, and let no exception out.
 
-The shim's are: shim_mark(name, begins), shim_fact(key, value), shim_snapshot(), shim_check_stacks(), shim_log(text) and
-shim_rank, the number of this process in a job of many, "" if it is alone. STOWAGE_RUN is the folder of the run,
+The shim's are: shim_mark(name, begins), shim_fact(key, value), shim_snapshot(), shim_check_stacks(), shim_spills(),
+shim_segments_are_whole(), shim_log(text) and shim_rank, the number of this process in a job of many, "" if it is alone. STOWAGE_RUN is the folder of the run,
 STOWAGE_RECORD is 1 where the run is recorded.
 """
 import functools
@@ -63,6 +63,20 @@ def on_step_end(optimizer, *_):
 def arm_steps(torch):
     # By its module: torch.optim does not have the name in every version.
     importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(on_step_end)
+
+
+# ---- settings ----
+
+@quiet
+def check_settings(torch):
+    """With a spill PyTorch is asked for expandable segments, whose pages can be on the host one by one. Has it got them? Whoever
+    asked for something else is not told."""
+    conf = [os.environ.get(name, "") for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")]
+    if not shim_spills() or not any("expandable_segments:True" in text for text in conf):
+        return
+    # Of a version that does not tell, nothing is known.
+    if not torch.cuda.memory._snapshot()["allocator_settings"]["expandable_segments"]:
+        shim_segments_are_whole()
 
 
 # ---- named ranges ----
@@ -175,6 +189,7 @@ def arm():
     torch = whole("torch")
     if started(torch) and once("torch"):
         arm_out_of_memory(torch)
+        check_settings(torch)
         if os.environ.get("STOWAGE_RECORD") == "1":
             arm_ranges(torch)
         else:

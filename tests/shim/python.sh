@@ -53,6 +53,18 @@ cuda.start()
 a = cuda.alloc(cuda.MIB)
 torch.optim.SGD().step()
 print("fine")'
+# With a spill PyTorch is asked for expandable segments: where it has none that is said, unless the user asked for none.
+whole='PyTorch was asked for expandable segments and has none'
+torch_starts='
+import cuda, torch
+cuda.start()
+a = cuda.alloc(cuda.MIB)
+torch.optim.SGD().step()
+print("fine")'
+then='grep -q "$whole" <<< "$out"' inside segments_that_were_asked_for_and_are_not_there_are_said "$torch_starts" --spill 64M
+then='! grep -q "$whole" <<< "$out"' STANDIN_EXPANDABLE=1 inside and_not_where_they_are_there "$torch_starts" --spill 64M
+then='! grep -q "$whole" <<< "$out"' PYTORCH_ALLOC_CONF=expandable_segments:False inside nor_where_they_were_not_wanted "$torch_starts" --spill 64M
+then='! grep -q "$whole" <<< "$out"' inside nor_without_a_spill "$torch_starts"
 # Lines, with the lock and without it, on the main thread and on another, deep and with names that are not ASCII; the same
 # place twice is one stack.
 cat > "$folder/tränen.py" << 'END'

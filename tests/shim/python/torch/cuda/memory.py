@@ -1,3 +1,5 @@
+import os
+
 from .. import _C
 
 
@@ -23,7 +25,7 @@ def _snapshot():
     history = [] if library else (
         [{"action": "alloc", "addr": address, "size": size, "stream": 0, "time_us": i, "frames": frame}
          for i, (address, size) in enumerate(live.items())] +
-        [{"action": "oom", "addr": 0, "size": refused[-1], "stream": 0, "time_us": len(live), "frames": frame}])
+        [{"action": "oom", "addr": 0, "size": size, "stream": 0, "time_us": len(live), "frames": frame} for size in refused[-1:]])
     return {
         "segments": [{
             "device": 0, "address": address, "total_size": size, "allocated_size": size, "active_size": size,
@@ -32,5 +34,5 @@ def _snapshot():
                                       "state": "active_allocated", "frames": frame} for at, bytes_ in blocks],
         } for address, size, blocks in _segments(live)],
         "device_traces": [history],
-        "allocator_settings": {"expandable_segments": False},
+        "allocator_settings": {"expandable_segments": os.environ.get("STANDIN_EXPANDABLE") == "1"},
     }
