@@ -122,9 +122,9 @@ static void gather(const verb_call *call, const char *folder, pid_t child, bool 
 /* The variables that put Stowage beneath a program, for whoever starts it himself: a line each. */
 static int print_environment(verb_call *call) {
   static const char *const NAMES[] = {
-      "LD_PRELOAD",         "STOWAGE_LEDGER",         "STOWAGE_RUN",         "STOWAGE_RECORD",
-      "STOWAGE_STACKS",     "NVTX_INJECTION64_PATH",  "STOWAGE_FAST_MALLOC", "STOWAGE_COMMAND",
-      "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
+      "LD_PRELOAD",         "STOWAGE_LEDGER",          "STOWAGE_RUN",         "STOWAGE_RECORD",
+      "STOWAGE_STACKS",     "NVTX_INJECTION64_PATH",   "STOWAGE_FAST_MALLOC", "STOWAGE_COMMAND",
+      "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "STOWAGE_TORCH_SET"};
   program p = {.reach = PROGRAM_REACHED};
   char folder[PATH_MAX] = "";
   ledger l = {0};

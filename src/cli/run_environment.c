@@ -30,6 +30,8 @@ stow_status run_environment_torch(void) {
   buffer_text(&merged, "expandable_segments:True");
   stow_status status = merged.status;
   for (int i = 0; i < 2 && status == STOW_OK; i++) status = set(TORCH_NAMES[i], merged.data);
+  /* A version that does not know it would end over it: the shim takes it back there. */
+  if (status == STOW_OK) status = set("STOWAGE_TORCH_SET", "1");
   buffer_free(&merged);
   return status;
 }

@@ -74,8 +74,10 @@ def check_settings(torch):
     conf = [os.environ.get(name, "") for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")]
     if not shim_spills() or not any("expandable_segments:True" in text for text in conf):
         return
-    # Of a version that does not tell, nothing is known.
-    if not torch.cuda.memory._snapshot()["allocator_settings"]["expandable_segments"]:
+    # Before 2.1 there are none, and later ones do not all tell.
+    old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 1)
+    settings = {} if old else torch.cuda.memory._snapshot().get("allocator_settings", {})
+    if old or not settings.get("expandable_segments", True):
         shim_segments_are_whole()
 
 

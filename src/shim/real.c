@@ -93,6 +93,7 @@ static void open_driver(void) {
     inside = true;
     bool found = cuda_path_each(try_open, NULL);
     shim_log("driver: %s", found ? driver_path : "none found");
+    torch_settings_mend();
     inside = false;
     opened = true;
   }

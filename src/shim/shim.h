@@ -60,6 +60,10 @@ void *shim_route(void *real, const char *asked, unsigned long long flags);
 
 /* ---- log.c ---- */
 
+/* Takes a setting of ours back from a PyTorch that does not know it (torch_settings.c). Called when
+ * the driver is first called. */
+void torch_settings_mend(void);
+
 /* One line to the file STOWAGE_SHIM_LOG names; nothing without it. */
 void shim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -65,6 +65,29 @@ then='grep -q "$whole" <<< "$out"' inside segments_that_were_asked_for_and_are_n
 then='! grep -q "$whole" <<< "$out"' STANDIN_EXPANDABLE=1 inside and_not_where_they_are_there "$torch_starts" --spill 64M
 then='! grep -q "$whole" <<< "$out"' PYTORCH_ALLOC_CONF=expandable_segments:False inside nor_where_they_were_not_wanted "$torch_starts" --spill 64M
 then='! grep -q "$whole" <<< "$out"' inside nor_without_a_spill "$torch_starts"
+# A PyTorch from before there were any ends over a setting it does not know: it does not see ours. Its version is known by a file
+# beside its library.
+mkdir -p "$folder/torch/lib"
+cp "$programs/libc10_cuda.so" "$folder/torch/lib/"
+for case in "2.0.1+cu117 none" "1.13.1 none" "2.1.0 expandable_segments:True" "2.11.0 expandable_segments:True" "nonsense expandable_segments:True"; do
+  printf '# made by its build\n__version__ = "%s"\ndebug = False\n' "${case% *}" > "$folder/torch/version.py"
+  for said in "" max_split_size_mb:64; do
+    want=${case#* }
+    [ "$want" != none ] && [ -n "$said" ] && want=$said,$want
+    [ "$want" = none ] && [ -n "$said" ] && want=$said
+    name=settings_of_${case% *}${said:+_with_one_of_its_own}
+    out=$(PYTORCH_CUDA_ALLOC_CONF=$said beneath --spill 64M -- python3 -c "
+import ctypes
+ctypes.CDLL('$folder/torch/lib/libc10_cuda.so')
+import cuda
+cuda.start()
+get = ctypes.CDLL(None).getenv
+get.restype = ctypes.c_char_p
+print(*[(get(name) or b'none').decode() for name in (b'PYTORCH_ALLOC_CONF', b'PYTORCH_CUDA_ALLOC_CONF')])" 2> /dev/null)
+    if [ "$out" = "$want $want" ]; then ok "$name"; else fail "$name: $out"; fi
+  done
+done
+then='grep -q "$whole" <<< "$out"' STANDIN_TORCH_VERSION=2.0.1+cu117 STANDIN_EXPANDABLE=1 inside an_old_pytorch_is_said_to_have_none "$torch_starts" --spill 64M
 # Lines, with the lock and without it, on the main thread and on another, deep and with names that are not ASCII; the same
 # place twice is one stack.
 cat > "$folder/tränen.py" << 'END'

@@ -1,2 +1,6 @@
 """Stands in for PyTorch: the few names that the shim's inside.py knows, which do what PyTorch's do."""
+import os
+
 from . import _C, autograd, cuda, nn, optim
+
+__version__ = os.environ.get("STANDIN_TORCH_VERSION", "2.11.0")

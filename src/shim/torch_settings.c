@@ -1,0 +1,62 @@
+/* Torch settings: `stowage run --spill` sets PyTorch to expandable segments, in variables. PyTorch
+ * before 2.1 does not know them, and ends with an error over a setting that it does not know. It
+ * reads its settings after its first call to the driver, so they are taken back at that call. */
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/shim.h"
+
+#define SETTING "expandable_segments:True"
+
+/* A dl_iterate_phdr callback: PyTorch's version.py, two folders above its library. */
+static int find_version(struct dl_phdr_info *info, size_t size, void *user) {
+  (void)size;
+  char *path = user;
+  const char *name = info->dlpi_name, *lib = name == NULL ? NULL : strstr(name, "/lib/libc10_cuda");
+  if (lib == NULL) return 0;
+  int length = snprintf(path, PATH_MAX, "%.*s/version.py", (int)(lib - name), name);
+  return length < PATH_MAX;
+}
+
+/* Is a PyTorch loaded that is older than 2.1? Not one of which that cannot be told. */
+static bool is_old(void) {
+  char path[PATH_MAX], line[256];
+  unsigned major, minor;
+  bool known = false;
+  if (dl_iterate_phdr(find_version, path) == 0) return false;
+  FILE *file = fopen(path, "re");
+  if (file == NULL) return false;
+  while (!known && fgets(line, sizeof line, file) != NULL) {
+    const char *at = strncmp(line, "__version__", 11) == 0 ? strpbrk(line, "'\"") : NULL;
+    /* NOLINTNEXTLINE(cert-err34-c): what is no number is not known */
+    known = at != NULL && sscanf(at + 1, "%u.%u", &major, &minor) == 2;
+  }
+  fclose(file);
+  return known && (major < 2 || (major == 2 && minor < 1));
+}
+
+/* Without what stowage run put at the end. */
+static void take_back(const char *name) {
+  char text[4096];
+  const char *value = secure_getenv(name), *at = value == NULL ? NULL : strstr(value, SETTING);
+  if (at == NULL || (size_t)(at - value) >= sizeof text) return;
+  size_t length = (size_t)(at - value);
+  memcpy(text, value, length);
+  if (length > 0 && text[length - 1] == ',') length--;
+  text[length] = '\0';
+  if (length > 0)
+    setenv(name, text, 1);
+  else
+    unsetenv(name);
+}
+
+void torch_settings_mend(void) {
+  const char *set = secure_getenv("STOWAGE_TORCH_SET");
+  if (set == NULL || set[0] != '1' || !is_old()) return;
+  take_back("PYTORCH_ALLOC_CONF");
+  take_back("PYTORCH_CUDA_ALLOC_CONF");
+  shim_log("this PyTorch knows no expandable segments: not asked for");
+}
