@@ -239,10 +239,14 @@ stow_status stow_batches_send(stow_batches *b, const uint64_t *to, stow_stream s
     return stow_fail(STOW_ERR_INVALID, "batches opened without a device to send them to");
   STOW_TRY(check_open(b));
   STOW_TRY(staging_wait(b->copies)); /* the buffers of its copies may be what is read into next */
-  STOW_TRY(stow_batches_next(b, data, &taken));
-  if (taken == 0) return STOW_OK;
+  stow_status status = stow_batches_next(b, data, &taken);
+  if (status == STOW_ERR_HOST_MEMORY) { /* what is on its way may be all there is */
+    STOW_TRY(staging_finish(b->copies));
+    status = stow_batches_next(b, data, &taken);
+  }
+  if (status != STOW_OK || taken == 0) return status;
   for (uint32_t i = 0; i < b->plan.parts; i++) bytes[i] = taken * b->plan.row_bytes[i];
-  stow_status status = staging_send(b->copies, data, bytes, to, stream);
+  status = staging_send(b->copies, data, bytes, to, stream);
   if (status == STOW_OK) {
     *count = taken;
   } else {

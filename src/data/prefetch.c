@@ -196,9 +196,10 @@ static stow_status arm(prefetch *p) {
       void **data = &p->slots[at % p->plan->ahead].data[i];
       if (*data == NULL) status = shelf_take(p->buffers, i, data);
     }
-  if (at == from) return status;
+  if (at == from && !p->scarce && status == STOW_OK) return STOW_OK;
   pthread_mutex_lock(&p->guard);
   p->armed = at;
+  p->scarce = status != STOW_OK;
   wake_readers(p, at - from);
   pthread_mutex_unlock(&p->guard);
   return at > p->taken ? STOW_OK : status; /* short of memory, but something can be filled */

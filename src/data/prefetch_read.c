@@ -186,7 +186,8 @@ uint64_t prefetch_claimable(const prefetch *p) {
     last = window_last_batch(p, prefetch_window_of(p, p->claimed));
   }
   if (last - p->claimed < group) group = last - p->claimed;
-  return p->armed - p->claimed >= group ? group : 0;
+  uint64_t armed = p->armed - p->claimed;
+  return armed >= group ? group : p->scarce ? armed : 0;
 }
 
 bool prefetch_alone(const prefetch *p) {

@@ -52,6 +52,7 @@ struct prefetch {
   uint32_t busy;                  /* readers at a task */
   bool waits;                     /* the last read was not from the page cache */
   uint64_t taken, claimed, armed; /* batch numbers: taken <= claimed <= armed */
+  bool scarce;                    /* there is no memory for more: what is armed is all */
   slot *slots;
   window windows[2];
   uint64_t next_window; /* to be read */

@@ -141,8 +141,11 @@ static char *new_memory(shelf *s, uint32_t kind, bool *in_block) {
 static stow_status make_buffer(shelf *s, uint32_t kind, void **data) {
   bool in_block;
   char *start = new_memory(s, kind, &in_block);
-  if (start == NULL)
-    return stow_fail(STOW_ERR_HOST_MEMORY, "no memory for a batch of %zu bytes", size_of(s, kind));
+  if (start == NULL) {
+    bool told = s->options.memory.allocate != NULL && !s->options.singly; /* the device says why */
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no memory for a batch of %zu bytes%s%s",
+                     size_of(s, kind), told ? ": " : "", told ? stow_status_message() : "");
+  }
   *data = start + (s->options.room[kind] ? SOURCE_DIRECT_UNIT : SHELF_ALIGN);
   *head_of(*data) = (head){.magic = HEAD_MAGIC,
                            .owner = s,

@@ -70,6 +70,16 @@ stow_status staging_wait(staging *s) {
   return STOW_OK;
 }
 
+stow_status staging_finish(staging *s) {
+  for (uint32_t i = 0; i < STAGING_COPIES; i++) {
+    journey *j = &s->journeys[i];
+    if (!j->on_the_way) continue;
+    STOW_TRY(device_event_wait(s->device, j->done));
+    end_journey(s, j);
+  }
+  return STOW_OK;
+}
+
 static stow_status begin_journey(staging *s, journey *j, const uint64_t *bytes, const uint64_t *to,
                                  stow_stream stream) {
   if (j->done == NULL) STOW_TRY(device_event_create(s->device, &j->done));

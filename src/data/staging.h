@@ -23,6 +23,8 @@ stow_batches_memory staging_memory(stow_device *device);
 /* Waits until another copy may begin, and puts the buffers of those that are done on their shelf.
  */
 stow_status staging_wait(staging *s);
+/* Waits for all of them. */
+stow_status staging_finish(staging *s);
 /* Copies each part's `bytes` from `data`, buffers of the shelf, to the device's address `to`, on
  * `stream`. The buffers are the staging's from then on; after an error they are the caller's, and
  * no copy of them is on its way. */

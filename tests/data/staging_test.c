@@ -45,15 +45,19 @@ static void write_files(stow_array_options files[2]) {
   }
 }
 
-static stow_batches *open_batches(stow_device *d, bool shuffle) {
+static stow_batches *open_within(stow_device *d, bool shuffle, uint64_t memory_bytes) {
   stow_array_options files[2];
   write_files(files);
   stow_batches_options o = STOW_BATCHES_OPTIONS_INIT;
   o.files = files, o.file_count = 2, o.batch_rows = BATCH, o.world = 1;
-  o.shuffle = shuffle, o.memory_bytes = 4 * MIB, o.device = d;
+  o.shuffle = shuffle, o.memory_bytes = memory_bytes, o.device = d;
   stow_batches *b;
   CHECK_OK(stow_batches_open(&b, &o));
   return b;
+}
+
+static stow_batches *open_batches(stow_device *d, bool shuffle) {
+  return open_within(d, shuffle, 4 * MIB);
 }
 
 static void places(stow_device *d, uint64_t to[2]) {
@@ -207,6 +211,39 @@ TEST(going_elsewhere_after_a_failed_copy_loses_no_buffer)
   stow_batches_close(b);
   for (int i = 0; i < 2; i++) CHECK_OK(device_plain_free(d, to[i]));
   CHECK_OK(stow_device_close(d));
+}
+
+/* Room for no batch, for one and for two: not for the many that a reader would fill at a time. */
+TEST(a_device_that_pins_nothing_or_little_is_told_or_made_do_with)
+{
+  for (uint64_t room = 0; room <= 2; room++) {
+    stow_sim_options so = STOW_SIM_OPTIONS_INIT;
+    so.vram_bytes = 256 * MIB, so.host_bytes = 2 * MIB;
+    stow_device *d;
+    uint64_t others[256], taken = 256 - room * ((BATCH * ITEMS * 8) / 8192 + 1);
+    CHECK_OK(stow_sim_open(&d, &so));
+    for (uint64_t i = 0; i < taken; i++)
+      CHECK_OK(device_plain_alloc(d, &others[i], 8192, STOW_TIER_HOST));
+    stow_batches *b = open_within(d, false, 8 * MIB);
+    static uint8_t seen[ROWS];
+    uint64_t to[2], rows = 1, total = 0;
+    memset(seen, 0, sizeof seen);
+    places(d, to);
+    if (room == 0) {
+      CHECK_STATUS(stow_batches_send(b, to, NULL, &rows), STOW_ERR_HOST_MEMORY);
+      CHECK_MESSAGE("host");
+    }
+    while (room > 0 && rows > 0) {
+      CHECK_OK(stow_batches_send(b, to, NULL, &rows));
+      if (rows > 0) expect(d, to, rows, NULL, seen);
+      total += rows;
+    }
+    CHECK_U64(total, room == 0 ? 0 : ROWS);
+    stow_batches_close(b);
+    for (uint64_t i = 0; i < taken; i++) CHECK_OK(device_plain_free(d, others[i]));
+    for (int i = 0; i < 2; i++) CHECK_OK(device_plain_free(d, to[i]));
+    CHECK_OK(stow_device_close(d));
+  }
 }
 
 TEST(sending_without_a_device_and_two_kinds_of_memory_are_refused)
