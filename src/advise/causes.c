@@ -82,14 +82,15 @@ void findings_rank(findings *f) {
 
 /* Does so much lie in holes that what is live would fit with the request? Then it is not what is
  * live that is too much, however it grew. */
-static bool holes_are_most(const cause *all, const evidence *e) {
+static bool holes_are_most(const cause *all, const evidence *e, const findings *f) {
+  if (f->growth.swells) return false; /* each new one leaves the hole of the last behind */
   return all[CAUSE_FRAGMENTATION].confidence > 0 && e->n.hole_bytes != MESSAGE_UNKNOWN &&
          (double)e->n.hole_bytes >= CAUSE_HOLES * (double)e->n.reserved_bytes;
 }
 
 static void lower_general(cause *all, const evidence *e, const findings *f) {
   if (!f->growth.found) return;
-  if (holes_are_most(all, e)) {
+  if (holes_are_most(all, e, f)) {
     static const cause_id growing[] = {CAUSE_GRAPH_KEPT, CAUSE_NO_GRAD_MISSING, CAUSE_LEAK};
     for (size_t i = 0; i < sizeof growing / sizeof *growing; i++)
       all[growing[i]].confidence *= BESIDE_GROWTH;

@@ -128,6 +128,8 @@ void cause_no_grad_missing(cause *c, const evidence *e, const findings *f);
 void cause_leak(cause *c, const evidence *e, const findings *f);
 
 stow_status copies_find(copies *c, const evidence *e);
+/* Three of them and more, which no checkpoint with an optimizer's state explains. */
+bool copies_piled_up(const copies *c, const evidence *e);
 void cause_loaded_twice(cause *c, const evidence *e, const findings *f);
 void cause_weights_too_big(cause *c, const evidence *e, const findings *f);
 void cause_optimizer_state(cause *c, const evidence *e, const findings *f);

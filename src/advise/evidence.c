@@ -196,6 +196,7 @@ void evidence_free(evidence *e) {
   rounds_free(&e->loop);
   map_free(&e->passed);
   map_free(&e->saved);
+  map_free(&e->ways);
   map_free(&e->trained);
   *e = (evidence){0};
 }

@@ -94,7 +94,7 @@ typedef struct evidence {
   bool recomputes;    /* torch.utils.checkpoint is at work */
   map passed, saved;  /* by place in the model (inner_of_stack), bytes of all passes that ran
                          backward: allocated there, and held until then */
-  map trained;        /* the ways (outer_of_stack) on which passes came that ran backward */
+  map ways, trained;  /* the same by the way (outer_of_stack) */
 } evidence;
 
 /* Reads everything; `r` must outlive it, and `text` too: the error text where none came with the
@@ -116,6 +116,8 @@ bool evidence_passes(const evidence *e, uint32_t stack_id, const char *name, con
 /* "train.py:31 in main". Returns `text`. */
 const char *evidence_place(const evidence *e, char *text, size_t size, uint32_t frame_id);
 
+/* Do the passes on the way of this stack run backward? */
+bool evidence_trains(const evidence *e, uint32_t stack_id);
 /* Does the pass that failed build a graph, as training's did? Told by whether it holds what they
  * held. */
 typedef enum graph_built { GRAPH_UNTOLD = 0, GRAPH_BUILT, GRAPH_NOT_BUILT } graph_built;

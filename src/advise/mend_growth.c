@@ -75,9 +75,25 @@ stow_status mend_no_grad(mender *m) {
   return fix_replay(m, x, false);
 }
 
+static stow_status drop_copies(mender *m) {
+  const evidence *e = m->e;
+  uint32_t stack_id = m->f->copies.stack_id;
+  char at[256];
+  whatif_reset(&m->w);
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++)
+    if (e->time.lifetimes[i].stack_id == stack_id && evidence_live(e, &e->time.lifetimes[i]))
+      whatif_scale(&m->w, i, 0);
+  fix *x = fix_add(m, "a copy to the host each time",
+                   "keep one of the copies that %s makes, or keep them on the host: "
+                   "{k: v.cpu() for k, v in model.state_dict().items()}",
+                   mender_place(m, at, e->user_of_stack[stack_id]));
+  return fix_replay(m, x, false);
+}
+
 stow_status mend_leak(mender *m) {
   const growth *g = &m->f->growth;
   char at[256];
+  if (!g->found) return drop_copies(m);
   leave_out_growth(m);
   mender_place(m, at, m->e->user_of_stack[g->stack_id]);
   fix *x = g->swells

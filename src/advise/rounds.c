@@ -229,11 +229,12 @@ static bool is_visit(const evidence *e, uint32_t tick, const anchor *a, bool *al
 /* Every how many-th visit to its line begins a turn, from which on. */
 static stow_status find_visits(const evidence *e, uint32_t from, const anchor *a, uint32_t *visits,
                                uint32_t *begins) {
-  visit *all = malloc(a->count * sizeof *all);
-  if (all == NULL) return no_memory();
-  uint32_t seen = 0;
+  uint32_t seen = 0, most = 0; /* more than the anchor's, which takes several at once for one */
   bool allocates;
-  for (uint32_t tick = from; tick < e->fail_tick && seen < a->count; tick++) {
+  for (uint32_t tick = from; tick < e->fail_tick; tick++) most += is_visit(e, tick, a, &allocates);
+  visit *all = malloc((most + 1u) * sizeof *all);
+  if (all == NULL) return no_memory();
+  for (uint32_t tick = from; tick < e->fail_tick; tick++) {
     if (is_visit(e, tick, a, &allocates))
       all[seen++] = (visit){.kept = evidence_live(e, &e->time.lifetimes[e->time.lifetime[tick]])};
     if (allocates && seen > 0) all[seen - 1].distance++;

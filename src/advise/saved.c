@@ -11,6 +11,7 @@
 #define PIECES_BUILT 16  /* … and that it does: the first few are held either way */
 #define PIECES_PASS  8   /* of a whole pass: fewer are held by the program's own variables */
 #define PASSES_LEAST 2   /* that came to their end: of training, one would have run backward */
+#define WAY_TRAINED  0.2 /* of what passes on it allocate that is held until a backward */
 #define HELD_BUILT   0.8 /* of what training would hold by then, where a graph is built */
 #define HELD_NONE    0.5
 
@@ -55,18 +56,28 @@ stow_status evidence_saved(evidence *e) {
   stow_status status = backward_starts(e, &starts, &count);
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count && status == STOW_OK; i++) {
     const lifetime *l = &e->time.lifetimes[i];
-    if (e->phase_of[i] != PHASE_FORWARD || l->start >= e->fail_tick || evidence_live(e, l))
-      continue;
+    if (e->phase_of[i] != PHASE_FORWARD || l->start >= e->fail_tick) continue;
     uint32_t backward = first_after(starts, count, l->start);
     if (backward == TIMELINE_NONE || backward >= e->fail_tick) continue;
-    uint64_t place = e->inner_of_stack[l->stack_id];
+    uint64_t place = e->inner_of_stack[l->stack_id], way = e->outer_of_stack[l->stack_id];
+    status = add(&e->ways, way, l->bytes);
+    if (status == STOW_OK && l->end > backward) status = add(&e->trained, way, l->bytes);
+    /* What is still there at the failure may be kept for another reason. */
+    if (status != STOW_OK || evidence_live(e, l)) continue;
     status = add(&e->passed, place, l->bytes);
-    if (status != STOW_OK || l->end <= backward) continue;
-    status = add(&e->saved, place, l->bytes);
-    if (status == STOW_OK) status = add(&e->trained, e->outer_of_stack[l->stack_id], 1);
+    if (status == STOW_OK && l->end > backward) status = add(&e->saved, place, l->bytes);
   }
   free(starts);
   return status;
+}
+
+/* An evaluation's last output may lie about until training goes on; of a pass that is trained on,
+ * much more does. */
+bool evidence_trains(const evidence *e, uint32_t stack_id) {
+  uint64_t way = e->outer_of_stack[stack_id];
+  const uint64_t *held = map_get(&e->trained, way), *all = map_get(&e->ways, way);
+  if (held == NULL || all == NULL) return false;
+  return e->recomputes || (double)*held >= WAY_TRAINED * (double)*all;
 }
 
 /* Without stacks: how many of a turn's first allocations are there when as many have come. */

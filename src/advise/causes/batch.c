@@ -132,7 +132,14 @@ stow_status batch_find(findings *f, const evidence *e) {
   f->batch_bytes = e->live_by_phase[PHASE_FORWARD] + e->live_by_phase[PHASE_USER] +
                    e->live_by_phase[PHASE_BACKWARD] - gradients;
   if (!is_work(e->fail_phase) || e->turn_tick == 0) return STOW_OK;
-  if (e->has_stacks) return turn_ratio(e, &f->bigger);
+  if (e->has_stacks) {
+    STOW_TRY(turn_ratio(e, &f->bigger));
+    /* The first layer of a pass: what it makes is in proportion to the batch. */
+    uint64_t most = most_before(e, e->turn_tick);
+    if (f->bigger == 0 && e->layer_of_stack[e->fail_stack_id] != LAYER_NONE && most > 0)
+      f->bigger = share(asked_bytes(e), most);
+    return STOW_OK;
+  }
   if (e->loop.count < 2) return STOW_OK;
   const loop_round *last = &e->loop.list[e->loop.count - 1], *before = last - 1;
   f->bigger = batch_multiple(e, before, last, asked_bytes(e));
@@ -167,7 +174,7 @@ static stow_status train_calls_find(train_calls *t, const evidence *e) {
     const lifetime *l = &e->time.lifetimes[i];
     if (l->start >= e->train_end_tick || e->phase_of[i] != PHASE_FORWARD) continue;
     uint64_t way = e->outer_of_stack[l->stack_id];
-    if (map_get(&t->ways, way) != NULL) continue;
+    if (map_get(&t->ways, way) != NULL || !evidence_trains(e, l->stack_id)) continue;
     status = map_put(&t->ways, way, 1);
     t->lines[e->caller_of_stack[l->stack_id]] = 1;
     t->evaluates |= e->purpose_of_stack[l->stack_id] == PURPOSE_EVALUATES;

@@ -112,10 +112,18 @@ static bool keeps_loss(const growth *g, const evidence *e) {
 /* Does a pass of training come on the way of what grows? */
 static bool is_trained(const growth *g, const evidence *e) {
   for (uint32_t s = 1; s <= e->source->stack_count; s++)
-    if (g->of_stack[s] && e->phase_of_stack[s] == PHASE_FORWARD &&
-        map_get(&e->trained, e->outer_of_stack[s]) != NULL)
+    if (g->of_stack[s] && e->phase_of_stack[s] == PHASE_FORWARD && evidence_trains(e, s))
       return true;
   return false;
+}
+
+/* What stays of forward passes and was not the last that they made. */
+static uint32_t inner_pieces(const growth *g, const evidence *e) {
+  uint32_t pieces = 0;
+  for (uint32_t i = e->time.before_count; i + 1 < e->time.lifetime_count; i++)
+    pieces += e->phase_of[i] == PHASE_FORWARD && e->phase_of[i + 1] == PHASE_FORWARD &&
+              growth_has(g, e, i);
+  return pieces;
 }
 
 static bool is_graph(growth *g, const evidence *e, const turn_sums *t) {
@@ -129,6 +137,9 @@ static bool is_graph(growth *g, const evidence *e, const turn_sums *t) {
     return true;
   /* Gradients that are part of the graph themselves (create_graph) stay with it. */
   if (g->scalar && g->backward && back >= GRAPH_PIECES && pieces + own >= 1.5) return true;
+  /* retain_graph: the pass stays, with the batch it was of. A program's own variables hold what a
+   * model gives back, not what lies within. */
+  if (g->scalar && g->backward && own >= 1 && inner_pieces(g, e) / t->n >= 2) return true;
   /* Several passes in a turn, of which one is kept: from many places of the model. */
   if (pieces >= GRAPH_MANY && growing_places(g, e) >= GRAPH_PLACES && kept >= GRAPH_LEAST * forward)
     return true;

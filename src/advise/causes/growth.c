@@ -238,8 +238,20 @@ void growth_say(cause *c, const evidence *e, const growth *g) {
     cause_say(c, "no stacks were recorded, so the line is not known");
 }
 
+/* The weights are there three times and more: copies pile up, a few turns apart. */
+static void copies_pile_up(cause *c, const evidence *e, const copies *k) {
+  char place[256];
+  c->confidence = e->has_stacks ? 0.9 : 0.6;
+  cause_head(c, "Copies of the weights pile up: %s beside %s of weights, from %s",
+             cause_size(k->copy_bytes + k->more_bytes), cause_size(k->weight_bytes),
+             evidence_place(e, place, sizeof place, e->user_of_stack[k->stack_id]));
+  cause_say(c, "%.1f copies are there",
+            (double)(k->copy_bytes + k->more_bytes) / (double)k->copy_bytes);
+}
+
 void cause_leak(cause *c, const evidence *e, const findings *f) {
   const growth *g = &f->growth;
+  if (!g->found && copies_piled_up(&f->copies, e)) copies_pile_up(c, e, &f->copies);
   if (!g->found) return;
   c->confidence = (g->graph ? 0.3 : g->like_graph ? 0.78 : 0.94) * growth_weight(e, g);
   char place[256];

@@ -163,6 +163,11 @@ stow_status copies_find(copies *c, const evidence *e) {
   return status;
 }
 
+bool copies_piled_up(const copies *c, const evidence *e) {
+  return c->copy_bytes > 0 && c->more_bytes >= 2 * c->copy_bytes && c->stack_id != 0 &&
+         e->phase_of_stack[c->stack_id] != PHASE_LOAD;
+}
+
 void cause_loaded_twice(cause *c, const evidence *e, const findings *f) {
   const copies *k = &f->copies;
   double found = share(k->copy_bytes, k->weight_bytes);
@@ -181,7 +186,8 @@ void cause_loaded_twice(cause *c, const evidence *e, const findings *f) {
   else if ((p == PHASE_LOAD || p == PHASE_COPY) && found >= 0.3)
     c->confidence = 0.7;
   if (!e->has_stacks) c->confidence *= 0.9;
-  if (f->growth.found && k->more_bytes * 2 > k->copy_bytes) c->confidence *= 0.5;
+  if ((f->growth.found && k->more_bytes * 2 > k->copy_bytes) || copies_piled_up(k, e))
+    c->confidence *= 0.5;
   char place[256];
   if (k->stack_id != 0)
     cause_head(c, "The weights are on the card twice: %s of copies beside them, from %s",
