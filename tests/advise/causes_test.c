@@ -1,5 +1,5 @@
 /* The causes, against recordings whose cause is known: tests/data/causes/CAUSE[+CAUSE]-MODEL….
- * Made by tests/gpu/record_causes.py and record_others.py on an H200 with PyTorch 2.11. */
+ * Made by tests/gpu/record_*.py on an H200 with PyTorch 2.11. */
 #include <dirent.h>
 #include <stdlib.h>
 
@@ -97,6 +97,10 @@ TEST(programs_it_was_not_made_with_are_named_too)
 /* …and more of them, written blind once those were settled (record_unseen.py). */
 TEST(and_so_are_those_of_a_later_set)
 { check_folder("unseen", 35); }
+
+/* …and after that once more (record_fresh.py). */
+TEST(and_those_of_the_last_set)
+{ check_folder("fresh", 40); }
 
 /* Nothing is tuned to a model: each must score as the rest do. */
 TEST(every_model_scores_alike)

@@ -23,7 +23,7 @@ SWITCH = {
     "graph_kept": r"\.item\(\)|detach\(\)",
     "no_grad_missing": r"no_grad|inference_mode",
     "eval_batch_bigger": r"training's batch size",
-    "leak": r"do not keep",
+    "leak": r"do not (keep|make)|keep one of",
     "loaded_twice": r"map_location|keep the copy on the host|make the model once",
     "cache_held": r"empty_cache",
     "outside_framework": r"bound what else",
