@@ -134,7 +134,8 @@ static stow_status inspect_sparse(file_facts *f, source *from, const zip *z, con
   sparse s;
   array data;
   array_facts *facts = NULL;
-  STOW_TRY(sparse_open(&s, from, z, b, done, total));
+  STOW_TRY(sparse_begin(&s, from, z));
+  STOW_TRY(sparse_check(&s, from, b, done, total));
   STOW_TRY(add_array(f, &facts));
   STOW_TRY(array_open_member(&data, from, s.data));
   stow_status status = inspect_array(facts, &data, b, done, total);
@@ -145,16 +146,17 @@ static stow_status inspect_sparse(file_facts *f, source *from, const zip *z, con
                      from->name, facts->type_name);
   f->format = "scipy sparse npz";
   facts->sparse = true;
-  snprintf(facts->layout, sizeof facts->layout, "%s", s.columns_first ? "csc" : "csr");
+  memcpy(facts->layout, s.layout, sizeof facts->layout);
   facts->dims = 2;
+  facts->fortran_order = false;
   memcpy(facts->shape, s.shape, sizeof s.shape);
-  uint64_t major = s.shape[s.columns_first ? 1 : 0], minor = s.shape[s.columns_first ? 0 : 1];
   facts->bytes = s.bytes;
+  facts->places_bytes = s.places_bytes;
   facts->smallest = sparse_value_type(facts->smallest);
-  facts->sparse_bytes = sparse_bytes(major, minor, s.nonzeros, facts->smallest);
+  facts->sparse_bytes = s.stored * dtype_bytes(facts->smallest) + s.places_bytes;
   facts->bytes_after = facts->sparse_bytes;
   /* Places not stored are zeros; two entries in one place would be counted twice: leave none. */
-  uint64_t places, kept = s.nonzeros - facts->values.zeros;
+  uint64_t places, kept = s.stored - facts->values.zeros - s.outside;
   bool counted = checked_mul(&places, s.shape[0], s.shape[1]);
   facts->count = counted ? places : UINT64_MAX;
   facts->zeros = counted && kept <= places ? places - kept : 0;

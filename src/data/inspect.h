@@ -24,7 +24,8 @@ typedef struct array_facts {
   dtype smallest;         /* DTYPE_NONE where not scanned */
   uint64_t bytes_after;   /* dense, in that type; `bytes` where not scanned */
   bool sparse;            /* it is a SciPy sparse matrix already */
-  char layout[8];         /* "csr", "csc" then */
+  char layout[8];         /* "csr", "csc", … then */
+  uint64_t places_bytes;  /* and where its values stand, in the narrowest types */
   uint64_t zeros;         /* of all places, those that hold +0 */
   bool sparse_is_smaller; /* than bytes_after */
   uint64_t sparse_bytes;  /* 0 where it can be no CSR (not two-dimensional) */

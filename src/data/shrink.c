@@ -69,11 +69,9 @@ static stow_status plan_sparse(job *j, const zip *z) {
                      "%s: SciPy's sparse matrices have no float16; float32 "
                      "is the narrowest",
                      j->in);
-  uint64_t major = f->shape[strcmp(f->layout, "csc") == 0 ? 1 : 0];
-  uint64_t minor = f->shape[strcmp(f->layout, "csc") == 0 ? 0 : 1];
   item->sparse = true;
   item->to = sparse_value_type(item->to);
-  item->bytes_after = sparse_bytes(major, minor, f->values.count, item->to);
+  item->bytes_after = f->values.count * dtype_bytes(item->to) + f->places_bytes;
   return STOW_OK;
 }
 
@@ -164,7 +162,7 @@ static stow_status write_npz(job *j, arrays *all, writer *w) {
   stow_status status = STOW_OK;
   const file_facts *facts = &j->result->facts;
   if (facts->array_count == 1 && facts->arrays[0].sparse)
-    status = shrink_sparse(j, &all->archive, &facts->arrays[0], j->result->items[0].to, &z);
+    status = shrink_sparse(j, &all->archive, j->result->items[0].to, &z);
   else
     for (size_t i = 0; i < facts->array_count && status == STOW_OK; i++)
       status = write_member(j, all, &z, i);

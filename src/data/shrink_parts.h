@@ -68,7 +68,7 @@ stow_status shrink_write_kept(const job *j, const sparse_kept *k, const array_fa
 void shrink_forget(sparse_kept *k);
 
 /* An archive of a sparse matrix with narrower types. */
-stow_status shrink_sparse(job *j, const zip *from, const array_facts *facts, dtype to, zip_out *z);
+stow_status shrink_sparse(job *j, const zip *from, dtype to, zip_out *z);
 
 /* What an array becomes, by what was found in it; looks at every value again where a tolerance asks
  * for it. Then whether it becomes a sparse matrix. (shrink_choose.c) */

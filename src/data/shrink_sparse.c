@@ -261,8 +261,8 @@ static stow_status cast_member(job *j, zip_out *z, const zip_entry *entry, dtype
   array a;
   sink s;
   STOW_TRY(array_open_member(&a, j->from, entry));
-  stow_status status = shrink_member(z, &s, entry->name, npy_descr(to), false, a.shape, a.dims,
-                                     dtype_bytes(to), deflate);
+  stow_status status = shrink_member(z, &s, entry->name, npy_descr(to), a.fortran_order, a.shape,
+                                     a.dims, dtype_bytes(to), deflate);
   if (status == STOW_OK) status = shrink_values(j, &a, to, &s, NULL, NULL);
   array_close(&a);
   return status;
@@ -278,19 +278,18 @@ static stow_status index_member(job *j, zip_out *z, const zip_entry *entry, dtyp
   return cast_member(j, z, entry, to, deflate);
 }
 
-stow_status shrink_sparse(job *j, const zip *from, const array_facts *facts, dtype to, zip_out *z) {
-  bool columns_first = strcmp(facts->layout, "csc") == 0;
-  const zip_entry *data = zip_find(from, "data.npy");
-  bool deflate = data->method == ZIP_DEFLATED;
-  uint64_t minor = facts->shape[columns_first ? 0 : 1], two = 2;
+stow_status shrink_sparse(job *j, const zip *from, dtype to, zip_out *z) {
+  sparse s;
   sink shape;
-  STOW_TRY(index_member(j, z, zip_find(from, "indices.npy"), csr_index_type(minor), deflate));
-  STOW_TRY(index_member(j, z, zip_find(from, "indptr.npy"), sparse_start_type(facts->values.count),
-                        deflate));
-  STOW_TRY(text_member(z, "format.npy", facts->layout));
+  uint64_t two = 2;
+  STOW_TRY(sparse_begin(&s, j->from, from));
+  bool deflate = s.data->method == ZIP_DEFLATED;
+  for (size_t i = 0; i < s.places_count; i++)
+    STOW_TRY(index_member(j, z, s.places[i].entry, s.places[i].type, deflate));
+  STOW_TRY(text_member(z, "format.npy", s.layout));
   STOW_TRY(shrink_member(z, &shape, "shape.npy", "<i8", false, &two, 1, 8, false));
-  STOW_TRY(sink_write(&shape, facts->shape, 16));
-  STOW_TRY(cast_member(j, z, data, to, deflate));
+  STOW_TRY(sink_write(&shape, s.shape, 16));
+  STOW_TRY(cast_member(j, z, s.data, to, deflate));
   /* Said by SciPy since 1.11 of a sparse array, which it then gives back as one, not as a matrix.
    */
   const zip_entry *is_array = zip_find(from, "_is_array.npy");

@@ -2,11 +2,13 @@
 #include "data/sparse.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "numbers/cast.h"
 #include "numbers/csr.h"
+#include "numbers/scan.h"
 
 enum { CHUNK_ITEMS = 16 << 10 };
 
@@ -34,7 +36,7 @@ uint64_t sparse_bytes(uint64_t rows, uint64_t columns, uint64_t nonzeros, dtype 
          (rows + 1) * dtype_bytes(sparse_start_type(nonzeros));
 }
 
-/* "csr" or "csc", as bytes (today) or as UTF-32 text (older SciPy). */
+/* The format, as bytes (today) or as UTF-32 text (older SciPy). */
 static stow_status read_format(sparse *s, source *from, const zip *z) {
   array a;
   char bytes[64] = {0}, word[17] = {0};
@@ -48,13 +50,14 @@ static stow_status read_format(sparse *s, source *from, const zip *z) {
   for (size_t i = 0; i < 16 && i * step < sizeof bytes; i++) word[i] = bytes[i * step + letter];
   array_close(&a);
   STOW_TRY(status);
-  s->columns_first = strcmp(word, "csc") == 0;
-  if (!s->columns_first && strcmp(word, "csr") != 0)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "%s: a sparse matrix of format \"%.8s\"; csr and csc are read: save it with "
-                     ".tocsr()",
-                     from->name, word);
-  return STOW_OK;
+  static const char *const known[] = {"csr", "csc", "bsr", "coo", "dia"};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strcmp(word, known[i]) == 0)
+      return snprintf(s->layout, sizeof s->layout, "%s", word), STOW_OK;
+  return stow_fail(STOW_ERR_UNSUPPORTED,
+                   "%s: a sparse matrix of format \"%.8s\"; csr, csc, bsr, coo and dia are read: "
+                   "save it with .tocsr()",
+                   from->name, word);
 }
 
 static bool is_integer(dtype type) {
@@ -135,62 +138,189 @@ static stow_status check_starts(void *context, const array *a, uint64_t first,
 
 static stow_status check_indices(void *context, const array *a, uint64_t first,
                                  const int64_t *values, size_t count) {
-  const uint64_t *bound = context;
+  const sparse_places *p = context;
   for (size_t i = 0; i < count; i++)
-    if ((uint64_t)values[i] >= *bound)
+    if (values[i] < p->least || values[i] >= p->bound)
       return stow_fail(STOW_ERR_FORMAT,
-                       "%s: entry %" PRIu64 " is %" PRId64 "; the matrix allows 0 to %" PRId64,
-                       a->name, first + i, values[i], (int64_t)*bound - 1);
+                       "%s: entry %" PRIu64 " is %" PRId64 "; the matrix allows %" PRId64
+                       " to %" PRId64,
+                       a->name, first + i, values[i], p->least, p->bound - 1);
   return STOW_OK;
 }
 
-static stow_status check_indptr(sparse *s, source *from, const walk *w) {
+static stow_status check_places(sparse_places *p, source *from, const walk *w) {
   array a;
-  STOW_TRY(open_integers(&a, from, s->indptr));
-  s->bytes += a.bytes;
-  uint64_t major = s->shape[s->columns_first ? 1 : 0];
   int64_t last = 0;
   stow_status status = STOW_OK;
-  if (a.count != major + 1)
+  STOW_TRY(open_integers(&a, from, p->entry));
+  if (a.count != p->count && p->starts)
     status = stow_fail(STOW_ERR_FORMAT,
-                       "%s: has %" PRIu64 " entries; a matrix of %" PRIu64 " %s needs %" PRIu64,
-                       a.name, a.count, major, s->columns_first ? "columns" : "rows", major + 1);
-  if (status == STOW_OK) status = each_chunk(&a, w, check_starts, &last);
-  if (status == STOW_OK && (uint64_t)last != s->nonzeros)
+                       "%s: has %" PRIu64 " entries; a matrix of that shape needs %" PRIu64, a.name,
+                       a.count, p->count);
+  else if (a.count != p->count)
+    status = stow_fail(STOW_ERR_FORMAT, "%s: %" PRIu64 " indices for %" PRIu64 " stored values",
+                       a.name, a.count, p->count);
+  if (status == STOW_OK)
+    status = each_chunk(&a, w, p->starts ? check_starts : check_indices,
+                        p->starts ? (void *)&last : (void *)p);
+  if (status == STOW_OK && p->starts && last != p->bound)
     status =
-        stow_fail(STOW_ERR_FORMAT, "%s: ends with %" PRId64 ", but %" PRIu64 " values are stored",
-                  a.name, last, s->nonzeros);
+        stow_fail(STOW_ERR_FORMAT, "%s: ends with %" PRId64 ", but %" PRId64 " values are stored",
+                  a.name, last, p->bound);
   array_close(&a);
   return status;
 }
 
-stow_status sparse_open(sparse *s, source *from, const zip *z, const budget *b, uint64_t *done,
-                        uint64_t total) {
-  *s = (sparse){.data = zip_find(z, "data.npy"),
-                .indices = zip_find(z, "indices.npy"),
-                .indptr = zip_find(z, "indptr.npy")};
-  walk w = {b, done, total};
+/* ---- where the values of each format stand ---- */
+
+static stow_status add_places(sparse *s, source *from, const zip *z, const sparse_places *p) {
+  sparse_places *to = &s->places[s->places_count++];
+  *to = *p;
+  to->entry = zip_find(z, p->name);
+  if (to->entry == NULL)
+    return stow_fail(STOW_ERR_FORMAT, "%s: a sparse matrix of format %s without %s", from->name,
+                     s->layout, p->name);
+  array a;
+  STOW_TRY(open_integers(&a, from, to->entry));
+  s->bytes += a.bytes;
+  s->places_bytes += to->count * dtype_bytes(to->type);
+  array_close(&a);
+  return STOW_OK;
+}
+
+static stow_status add_indices(sparse *s, source *from, const zip *z, const char *name,
+                               uint64_t count, uint64_t bound) {
+  return add_places(
+      s, from, z,
+      &(sparse_places){
+          .name = name, .count = count, .bound = (int64_t)bound, .type = csr_index_type(bound)});
+}
+
+/* csr, csc, bsr: `count` indices below `minor`, in `major` runs. */
+static stow_status add_runs(sparse *s, source *from, const zip *z, uint64_t count, uint64_t major,
+                            uint64_t minor) {
+  STOW_TRY(add_indices(s, from, z, "indices.npy", count, minor));
+  return add_places(s, from, z,
+                    &(sparse_places){.name = "indptr.npy",
+                                     .count = major + 1,
+                                     .bound = (int64_t)count,
+                                     .starts = true,
+                                     .type = sparse_start_type(count)});
+}
+
+static stow_status refuse_data(const array *data, const char *why) {
+  return stow_fail(STOW_ERR_FORMAT, "%s: %s", data->name, why);
+}
+
+static stow_status list_blocks(sparse *s, source *from, const zip *z, const array *data) {
+  if (data->dims != 3) return refuse_data(data, "not blocks of rows and columns");
+  uint64_t high = data->shape[1], wide = data->shape[2];
+  if (high == 0 || wide == 0 || s->shape[0] % high != 0 || s->shape[1] % wide != 0)
+    return refuse_data(data, "blocks that do not divide the matrix");
+  return add_runs(s, from, z, data->shape[0], s->shape[0] / high, s->shape[1] / wide);
+}
+
+static stow_status list_diagonals(sparse *s, source *from, const zip *z, const array *data) {
+  if (data->dims != 2) return refuse_data(data, "not a row for each diagonal");
+  bool narrow = s->shape[0] <= INT32_MAX && s->shape[1] <= INT32_MAX;
+  s->width = data->shape[1];
+  return add_places(s, from, z,
+                    &(sparse_places){.name = "offsets.npy",
+                                     .count = data->shape[0],
+                                     .least = s->shape[0] > 0 ? 1 - (int64_t)s->shape[0] : 0,
+                                     .bound = (int64_t)s->shape[1],
+                                     .type = narrow ? DTYPE_I32 : DTYPE_I64});
+}
+
+static stow_status list_places(sparse *s, source *from, const zip *z, const array *data) {
+  if (strcmp(s->layout, "bsr") == 0) return list_blocks(s, from, z, data);
+  if (strcmp(s->layout, "dia") == 0) return list_diagonals(s, from, z, data);
+  if (data->dims != 1) return refuse_data(data, "not one-dimensional");
+  if (strcmp(s->layout, "coo") == 0) {
+    STOW_TRY(add_indices(s, from, z, "row.npy", s->stored, s->shape[0]));
+    return add_indices(s, from, z, "col.npy", s->stored, s->shape[1]);
+  }
+  bool columns_first = strcmp(s->layout, "csc") == 0;
+  return add_runs(s, from, z, s->stored, s->shape[columns_first ? 1 : 0],
+                  s->shape[columns_first ? 0 : 1]);
+}
+
+stow_status sparse_begin(sparse *s, source *from, const zip *z) {
+  *s = (sparse){.data = zip_find(z, "data.npy")};
   STOW_TRY(read_format(s, from, z));
-  if (s->indices == NULL || s->indptr == NULL)
-    return stow_fail(STOW_ERR_FORMAT, "%s: a sparse matrix without indices.npy or indptr.npy",
-                     from->name);
   STOW_TRY(read_shape(s, from, z));
-  array data, indices;
+  array data;
   STOW_TRY(array_open_member(&data, from, s->data));
-  s->nonzeros = data.count;
+  s->stored = data.count;
   s->bytes = data.bytes;
-  bool flat = data.dims == 1;
+  stow_status status = list_places(s, from, z, &data);
   array_close(&data);
-  if (!flat) return stow_fail(STOW_ERR_FORMAT, "%s: data.npy is not one-dimensional", from->name);
-  STOW_TRY(open_integers(&indices, from, s->indices));
-  uint64_t bound = s->shape[s->columns_first ? 0 : 1];
-  s->bytes += indices.bytes;
-  stow_status status =
-      indices.count == s->nonzeros
-          ? each_chunk(&indices, &w, check_indices, &bound)
-          : stow_fail(STOW_ERR_FORMAT, "%s: %" PRIu64 " indices for %" PRIu64 " stored values",
-                      indices.name, indices.count, s->nonzeros);
-  array_close(&indices);
-  STOW_TRY(status);
-  return check_indptr(s, from, &w);
+  return status;
+}
+
+/* ---- the ends of diagonals that are outside ---- */
+
+/* Values [from, to) of diagonal `i` that are not zero. */
+static stow_status count_kept(uint64_t *kept, array *data, const sparse *s, uint64_t i,
+                              uint64_t from, uint64_t to) {
+  char values[512 * sizeof(double)];
+  scan found;
+  STOW_TRY(scan_begin(&found, data->type));
+  uint64_t diagonals = s->places[0].count, step = data->fortran_order ? 1 : 512;
+  for (uint64_t at = from; at < to; at += step) {
+    size_t count = to - at < step ? (size_t)(to - at) : (size_t)step;
+    uint64_t first = data->fortran_order ? at * diagonals + i : i * s->width + at;
+    STOW_TRY(array_read(data, first, values, count));
+    scan_add(&found, values, count);
+  }
+  *kept += found.count - found.zeros;
+  return STOW_OK;
+}
+
+typedef struct diagonals {
+  sparse *s;
+  array *data;
+} diagonals;
+
+/* Column j of diagonal k holds the place (j - k, j). */
+static stow_status count_outside(void *context, const array *a, uint64_t first,
+                                 const int64_t *offsets, size_t count) {
+  diagonals *d = context;
+  sparse *s = d->s;
+  STOW_TRY(check_indices(&s->places[0], a, first, offsets, count));
+  for (size_t i = 0; i < count; i++) {
+    int64_t k = offsets[i], rows = (int64_t)s->shape[0], columns = (int64_t)s->shape[1];
+    uint64_t begin = k > 0 ? (uint64_t)k : 0;
+    uint64_t end = (uint64_t)(k < columns - rows ? rows + k : columns);
+    STOW_TRY(
+        count_kept(&s->outside, d->data, s, first + i, 0, begin < s->width ? begin : s->width));
+    STOW_TRY(count_kept(&s->outside, d->data, s, first + i, end, s->width));
+  }
+  return STOW_OK;
+}
+
+static stow_status check_diagonals(sparse *s, source *from, const walk *w) {
+  array data, offsets;
+  STOW_TRY(array_open_member(&data, from, s->data));
+  stow_status status = open_integers(&offsets, from, s->places[0].entry);
+  if (status == STOW_OK) {
+    diagonals d = {s, &data};
+    bool numbers = data.type != DTYPE_NONE;
+    if (offsets.count != s->places[0].count)
+      status = stow_fail(STOW_ERR_FORMAT, "%s: %" PRIu64 " offsets for %" PRIu64 " diagonals",
+                         offsets.name, offsets.count, s->places[0].count);
+    else
+      status = each_chunk(&offsets, w, numbers ? count_outside : check_indices,
+                          numbers ? (void *)&d : (void *)&s->places[0]);
+    array_close(&offsets);
+  }
+  array_close(&data);
+  return status;
+}
+
+stow_status sparse_check(sparse *s, source *from, const budget *b, uint64_t *done, uint64_t total) {
+  walk w = {b, done, total};
+  if (strcmp(s->layout, "dia") == 0) return check_diagonals(s, from, &w);
+  for (size_t i = 0; i < s->places_count; i++) STOW_TRY(check_places(&s->places[i], from, &w));
+  return STOW_OK;
 }

@@ -1,32 +1,56 @@
-/* Sparse: SciPy's sparse matrices in .npz files: recognised, checked, measured.
+/* Sparse: SciPy's sparse matrices in .npz files, in all formats it saves: recognised, checked,
+ * measured.
  *
- * Members: indices, indptr, format (0-d text), shape (two integers), data. SciPy's own loader takes
- * negative and out-of-range indices, decreasing indptr and float indices; here all are refused. */
+ * Members: format (0-d text), shape (two integers), data, and where its values stand:
+ *   csr, csc   indices, indptr
+ *   bsr        the same by blocks; data is blocks x rows x columns
+ *   coo        row, col
+ *   dia        offsets; data is diagonals x columns
+ * SciPy's own loader takes negative and out-of-range indices, decreasing indptr and float indices;
+ * here all are refused. */
 #ifndef DATA_SPARSE_H
 #define DATA_SPARSE_H
 
 #include "data/array.h"
 #include "data/budget.h"
 
+/* A member that says where values stand. */
+typedef struct sparse_places {
+  const char *name;
+  const zip_entry *entry;
+  uint64_t count;       /* of entries it must have */
+  int64_t least, bound; /* of each entry: [least, bound) */
+  bool starts;          /* indptr: from 0 up, `bound` at its end */
+  dtype type;           /* the narrowest that SciPy reads and that holds every such place */
+} sparse_places;
+
 typedef struct sparse {
-  bool columns_first; /* csc: indptr runs over columns, indices name rows */
+  char layout[8]; /* "csr", "csc", "bsr", "coo", "dia" */
   uint64_t shape[2];
-  uint64_t nonzeros; /* stored values */
-  uint64_t bytes;    /* of data, indices and indptr */
-  const zip_entry *data, *indices, *indptr;
+  const zip_entry *data;
+  uint64_t stored; /* values in data */
+  uint64_t bytes;  /* of data and places */
+  sparse_places places[2];
+  size_t places_count;
+  uint64_t places_bytes; /* in the types above */
+  /* Of a dia, which stores whole rows of `width` for each diagonal: values that are not zero and
+   * stand outside of the matrix, known once it is checked. */
+  uint64_t width, outside;
 } sparse;
 
 /* True if the archive's members are those of a sparse matrix of any format, by their names. */
 bool sparse_is(const zip *z);
-/* Reads the small members and holds every index against the shape. Streams; *done counts bytes. */
-stow_status sparse_open(sparse *s, source *from, const zip *z, const budget *b, uint64_t *done,
-                        uint64_t total);
+/* Reads the small members: what there should be, and where. */
+stow_status sparse_begin(sparse *s, source *from, const zip *z);
+/* Holds every place against that. Streams; *done counts bytes. */
+stow_status sparse_check(sparse *s, source *from, const budget *b, uint64_t *done, uint64_t total);
 
 /* The type SciPy can hold such values in: float32 for float16, itself otherwise. */
 dtype sparse_value_type(dtype type);
 /* The narrowest type for row starts up to `nonzeros`: int32, else int64. */
 dtype sparse_start_type(uint64_t nonzeros);
-/* Bytes of the arrays of such a matrix as shrink writes it. */
+/* Bytes of the arrays of a csr of so many rows, or a csc of so many columns, as shrink writes it.
+ */
 uint64_t sparse_bytes(uint64_t rows, uint64_t columns, uint64_t nonzeros, dtype type);
 
 #endif

@@ -104,11 +104,23 @@ refused("a.npz", matrix(indptr=np.array([1, 1, 2, 3, 4])), "not 0")
 refused("a.npz", matrix(indptr=np.array([0, 1, 2, 4])), "needs 5")
 refused("a.npz", matrix(indptr=np.array([0, 1, 2, 3, 5])), "ends with 5")
 refused("a.npz", matrix(shape=np.array([-4, 4])), "negative")
-for format in ("coo", "dia", "bsr"):  # narrowed member by member, SciPy could not read them any more
-    sp.save_npz("s.npz", m.asformat(format))
-    refused("a.npz", open("s.npz", "rb").read(), format, ".tocsr()")
+refused("a.npz", matrix(format=np.array(b"lil")), "lil", ".tocsr()")
 refused("a.npz", archive([(k, saved(v)) for k, v in (("data.npy", m.data), ("shape.npy", np.array([4, 4])), ("format.npy", np.array(b"csr")),
                           ("offsets.npy", m.indices))]), "without indices")
+def other(format, places, data):
+    parts = dict(format=np.array(format), shape=np.array([4, 6]), data=data, **places)
+    return archive([(k + ".npy", saved(v)) for k, v in parts.items()])
+two = np.array([0, 1])
+for places, data, reason in ((dict(row=[0, 4], col=two), [1.0, 2], "row.npy: entry 1 is 4; the matrix allows 0 to 3"), (dict(row=two, col=[-1, 0]), [1.0, 2], "col.npy: entry 0 is -1"),
+                             (dict(row=two, col=[0]), [1.0, 2], "1 indices for 2"), (dict(row=two, col=two), [[1.0, 2]], "not one-dimensional")):
+    refused("a.npz", other(b"coo", {k: np.array(v) for k, v in places.items()}, np.array(data)), reason)
+for offsets, data, reason in (([6], [[1.0] * 6], "entry 0 is 6; the matrix allows -3 to 5"), ([-4], [[1.0] * 6], "entry 0 is -4"), ([0, 1], [[1.0] * 6], "2 offsets for 1"),
+                              ([0], [1.0] * 6, "not a row for each diagonal")):
+    refused("a.npz", other(b"dia", dict(offsets=np.array(offsets)), np.array(data)), reason)
+for indices, indptr, shape, reason in ((two, [0, 1, 2], (2, 2, 4), "do not divide"), (two, [0, 1, 2], (2, 0, 2), "do not divide"), (two, [0, 1, 2], (2, 2), "not blocks"),
+                                       ([0, 3], [0, 1, 2], (2, 2, 2), "entry 1 is 3; the matrix allows 0 to 2"), (two, [0, 2], (2, 2, 2), "needs 3"),
+                                       (two, [0, 1, 3], (2, 2, 2), "ends with 3, but 2")):
+    refused("a.npz", other(b"bsr", dict(indices=np.array(indices), indptr=np.array(indptr)), np.ones(shape)), reason)
 END
 
 test_py model_headers << 'END'

@@ -127,6 +127,32 @@ for make in (sp.csr_matrix, sp.csc_matrix):
         n = sp.load_npz("b.npz")
         assert n.format == m.format and np.array_equal(m.toarray(), n.toarray())
         assert np.load("b.npz")["indices"].dtype == np.uint16 and np.load("b.npz")["data"].dtype.itemsize == 1
+for trial in range(40):  # and in the other formats SciPy saves
+    rows, columns = 3 * int(rng.integers(0, 30)), 4 * int(rng.integers(0, 30))
+    dense = (random_sparse((rows, columns), 0.1) * 20).round() + 0.0  # no -0, which only floats have
+    coo = sp.coo_matrix(dense)
+    dia = sp.dia_matrix(dense) if rows and columns else sp.dia_matrix((rows, columns))
+    if dia.data.size:  # what stands outside of the matrix is no part of it
+        dia.data[:, 0] += 5
+        dia.data[:, -1] += 5
+        if trial % 2:
+            dia.data = np.asfortranarray(dia.data)
+    twice = sp.coo_matrix((np.r_[coo.data, coo.data], (np.r_[coo.row, coo.row], np.r_[coo.col, coo.col])), shape=coo.shape)
+    made = [coo, twice, dia]
+    if rows and columns:
+        made.append(sp.csr_matrix(dense).tobsr((3, 4)))
+    for m in made:
+        sp.save_npz("a.npz", m, compressed=bool(trial % 3))
+        facts = inspect("a.npz")
+        assert facts["sparse"] == m.format and facts["shape"] == [rows, columns] and facts["dtype"] == "float64", facts
+        if m is not twice and dense.size:
+            assert abs(facts["zero_fraction"] - (m.toarray() == 0).mean()) < 1e-12, (m.format, facts)
+        shrink("a.npz", "-o", "b.npz")
+        n = sp.load_npz("b.npz")
+        assert n.format == m.format and n.shape == m.shape and np.array_equal(m.toarray(), n.toarray()), m.format
+        places = np.load("b.npz")
+        assert all(places[k].dtype == np.uint16 for k in ("row", "col", "indices") if k in places.files) and (n.data.size == 0 or n.data.dtype.itemsize <= 2)
+        assert inspect("b.npz")["bytes"] == facts["bytes_after"], facts
 if hasattr(sp, "csr_array"):  # SciPy says since 1.11 whether it was an array or a matrix
     for m in (sp.csr_array(np.eye(3)), sp.csc_array((3, 4)), sp.csr_matrix((0, 4))):
         sp.save_npz("a.npz", m)

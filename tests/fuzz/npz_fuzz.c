@@ -25,7 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     array_close(&a);
   }
   sparse s;
-  if (sparse_is(&z)) (void)sparse_open(&s, &from, &z, &b, &done, 0);
+  if (sparse_is(&z) && sparse_begin(&s, &from, &z) == STOW_OK)
+    (void)sparse_check(&s, &from, &b, &done, 0);
   zip_close(&z);
   return 0;
 }
