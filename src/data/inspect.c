@@ -152,7 +152,8 @@ static stow_status inspect_sparse(file_facts *f, source *from, const zip *z, con
   memcpy(facts->shape, s.shape, sizeof s.shape);
   facts->bytes = s.bytes;
   facts->places_bytes = s.places_bytes;
-  facts->smallest = sparse_value_type(facts->smallest);
+  facts->repeats = s.repeats;
+  facts->smallest = sparse_value_type(s.repeats ? facts->type : facts->smallest);
   facts->sparse_bytes = s.stored * dtype_bytes(facts->smallest) + s.places_bytes;
   facts->bytes_after = facts->sparse_bytes;
   /* Places not stored are zeros; two entries in one place would be counted twice: leave none. */

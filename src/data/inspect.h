@@ -26,6 +26,7 @@ typedef struct array_facts {
   bool sparse;            /* it is a SciPy sparse matrix already */
   char layout[8];         /* "csr", "csc", … then */
   uint64_t places_bytes;  /* and where its values stand, in the narrowest types */
+  bool repeats;           /* a place may stand in it twice: its values keep their type */
   uint64_t zeros;         /* of all places, those that hold +0 */
   bool sparse_is_smaller; /* than bytes_after */
   uint64_t sparse_bytes;  /* 0 where it can be no CSR (not two-dimensional) */

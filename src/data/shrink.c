@@ -61,7 +61,16 @@ static stow_status plan_sparse(job *j, const zip *z) {
   shrink_item *item = &j->result->items[0];
   array a;
   STOW_TRY(array_open_member(&a, j->from, zip_find(z, "data.npy")));
-  stow_status status = shrink_choose(j, f, &a, item);
+  stow_status status = STOW_OK;
+  if (!f->repeats)
+    status = shrink_choose(j, f, &a, item);
+  else if (j->options->type != DTYPE_NONE && j->options->type != f->type)
+    status = stow_fail(STOW_ERR_INVALID,
+                       "%s: places may stand twice in it, and %s need not hold their sums; call "
+                       ".sum_duplicates() and save it again, or leave --dtype out",
+                       j->in, dtype_name(j->options->type));
+  else
+    *item = (shrink_item){.bytes = f->bytes, .to = f->type};
   array_close(&a);
   STOW_TRY(status);
   if (j->options->type == DTYPE_F16)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "numbers/cast.h"
 #include "numbers/csr.h"
 #include "numbers/scan.h"
@@ -148,26 +149,140 @@ static stow_status check_indices(void *context, const array *a, uint64_t first,
   return STOW_OK;
 }
 
-static stow_status check_places(sparse_places *p, source *from, const walk *w) {
+/* The places of `p` alone. */
+static stow_status check_places(const sparse_places *p, source *from, const walk *w) {
   array a;
   int64_t last = 0;
-  stow_status status = STOW_OK;
   STOW_TRY(open_integers(&a, from, p->entry));
-  if (a.count != p->count && p->starts)
-    status = stow_fail(STOW_ERR_FORMAT,
-                       "%s: has %" PRIu64 " entries; a matrix of that shape needs %" PRIu64, a.name,
-                       a.count, p->count);
-  else if (a.count != p->count)
-    status = stow_fail(STOW_ERR_FORMAT, "%s: %" PRIu64 " indices for %" PRIu64 " stored values",
-                       a.name, a.count, p->count);
-  if (status == STOW_OK)
-    status = each_chunk(&a, w, p->starts ? check_starts : check_indices,
-                        p->starts ? (void *)&last : (void *)p);
+  stow_status status = p->starts ? each_chunk(&a, w, check_starts, &last)
+                                 : each_chunk(&a, w, check_indices, (void *)(uintptr_t)p);
   if (status == STOW_OK && p->starts && last != p->bound)
     status =
         stow_fail(STOW_ERR_FORMAT, "%s: ends with %" PRId64 ", but %" PRId64 " values are stored",
                   a.name, last, p->bound);
   array_close(&a);
+  return status;
+}
+
+/* ---- does a place stand twice? ---- */
+
+/* The indices of a csr rise within each run of its starts, the entries of a coo from row to row or
+ * from column to column: then none does. In any other order they are read once more, with a note of
+ * the run that last had each index, or a bit for each place of the matrix, where the budget has
+ * room for that. */
+typedef struct order {
+  const sparse_places *places; /* of the indices at hand */
+  array *other;                /* their starts, or the rows beside these columns */
+  bool runs, in_rows, in_columns;
+  int64_t last, last_other;
+  uint64_t starts_read;
+  size_t have, at;
+  int64_t *values; /* of `other`, CHUNK_ITEMS of them */
+  char *raw;
+  uint64_t *notes; /* NULL: the order is looked at; a run for each index, or bits */
+  uint64_t run, columns;
+} order;
+
+static stow_status read_other(order *o, uint64_t first, size_t count) {
+  STOW_TRY(array_read(o->other, first, o->raw, count));
+  return cast_values(o->values, DTYPE_I64, o->raw, o->other->type, count);
+}
+
+/* Is entry `number` the first of its run? Runs may be empty. */
+static stow_status begins_run(order *o, uint64_t number, bool *begins) {
+  for (*begins = false;; o->at++) {
+    if (o->at == o->have) {
+      uint64_t left = o->other->count - o->starts_read;
+      o->have = left < CHUNK_ITEMS ? (size_t)left : CHUNK_ITEMS;
+      o->at = 0;
+      if (o->have == 0) return STOW_OK;
+      STOW_TRY(read_other(o, o->starts_read, o->have));
+      o->starts_read += o->have;
+    }
+    if ((uint64_t)o->values[o->at] > number) return STOW_OK;
+    *begins = true;
+  }
+}
+
+/* Notes a place; false if it was noted before. */
+static bool note_place(order *o, int64_t row, int64_t column) {
+  if (o->runs) {
+    uint64_t *last = &o->notes[column];
+    if (*last == o->run) return false;
+    *last = o->run;
+    return true;
+  }
+  uint64_t place = (uint64_t)row * o->columns + (uint64_t)column, bit = UINT64_C(1) << place % 64;
+  if (o->notes[place / 64] & bit) return false;
+  o->notes[place / 64] |= bit;
+  return true;
+}
+
+static stow_status check_order(void *context, const array *a, uint64_t first, const int64_t *values,
+                               size_t count) {
+  order *o = context;
+  STOW_TRY(check_indices((void *)(uintptr_t)o->places, a, first, values, count));
+  if (!o->in_rows && !o->in_columns) return STOW_OK;
+  if (!o->runs) STOW_TRY(read_other(o, first, count));
+  for (size_t i = 0; i < count; i++) {
+    int64_t column = values[i], row = o->runs ? 0 : o->values[i];
+    bool begins = first + i == 0;
+    if (o->runs) STOW_TRY(begins_run(o, first + i, &begins));
+    o->run += begins;
+    if (o->notes != NULL) {
+      o->in_rows = o->in_rows && note_place(o, row, column);
+    } else if (!begins) {
+      o->in_rows =
+          o->in_rows && (row > o->last_other || (row == o->last_other && column > o->last));
+      o->in_columns =
+          o->in_columns && (column > o->last || (column == o->last && row > o->last_other));
+    }
+    o->last = column;
+    o->last_other = row;
+  }
+  return STOW_OK;
+}
+
+static stow_status look_beside(order *o, source *from, const walk *w, const sparse_places *other) {
+  array a, b;
+  STOW_TRY(open_integers(&a, from, o->places->entry));
+  stow_status status = open_integers(&b, from, other->entry);
+  if (status == STOW_OK) {
+    o->other = &b;
+    o->raw = malloc(CHUNK_ITEMS * (b.item_bytes + sizeof(int64_t)));
+    o->values = (int64_t *)(void *)(o->raw + CHUNK_ITEMS * b.item_bytes);
+    if (o->raw == NULL) status = stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", a.name);
+    if (status == STOW_OK) status = each_chunk(&a, w, check_order, o);
+    free(o->raw);
+    array_close(&b);
+  }
+  array_close(&a);
+  return status;
+}
+
+/* How many words note_place needs; 0 if they do not fit. */
+static uint64_t note_words(const sparse *s, const sparse_places *p, bool runs, const budget *b) {
+  uint64_t words = (uint64_t)p->bound, places;
+  if (!runs) words = checked_mul(&places, s->shape[0], s->shape[1]) ? places / 64 + 1 : UINT64_MAX;
+  return words <= b->bytes / 8 / sizeof(uint64_t) ? words : 0;
+}
+
+/* The places of `p`, beside those of `other`: indices and their starts, columns and their rows. */
+static stow_status check_beside(sparse *s, source *from, const walk *w, const sparse_places *p,
+                                const sparse_places *other) {
+  bool runs = other->starts;
+  order o = {.places = p, .runs = runs, .in_rows = true, .in_columns = !runs};
+  STOW_TRY(look_beside(&o, from, w, other));
+  s->repeats = !o.in_rows && !o.in_columns;
+  uint64_t words = s->repeats ? note_words(s, p, runs, w->budget) : 0;
+  uint64_t again = 0; /* the bar begins anew */
+  if (words == 0) return STOW_OK;
+  o = (order){.places = p, .runs = runs, .in_rows = true, .columns = s->shape[1]};
+  o.notes = calloc((size_t)words, sizeof *o.notes);
+  if (o.notes == NULL) return STOW_OK; /* not known then: they may */
+  stow_status status = look_beside(&o, from, &(walk){w->budget, &again, w->total}, other);
+  s->repeats = !o.in_rows;
+  free(o.notes);
   return status;
 }
 
@@ -184,8 +299,16 @@ static stow_status add_places(sparse *s, source *from, const zip *z, const spars
   STOW_TRY(open_integers(&a, from, to->entry));
   s->bytes += a.bytes;
   s->places_bytes += to->count * dtype_bytes(to->type);
+  stow_status status = STOW_OK;
+  if (a.count != p->count && p->starts)
+    status = stow_fail(STOW_ERR_FORMAT,
+                       "%s: has %" PRIu64 " entries; a matrix of that shape needs %" PRIu64, a.name,
+                       a.count, p->count);
+  else if (a.count != p->count)
+    status = stow_fail(STOW_ERR_FORMAT, "%s: %" PRIu64 " indices for %" PRIu64 " stored values",
+                       a.name, a.count, p->count);
   array_close(&a);
-  return STOW_OK;
+  return status;
 }
 
 static stow_status add_indices(sparse *s, source *from, const zip *z, const char *name,
@@ -306,12 +429,8 @@ static stow_status check_diagonals(sparse *s, source *from, const walk *w) {
   if (status == STOW_OK) {
     diagonals d = {s, &data};
     bool numbers = data.type != DTYPE_NONE;
-    if (offsets.count != s->places[0].count)
-      status = stow_fail(STOW_ERR_FORMAT, "%s: %" PRIu64 " offsets for %" PRIu64 " diagonals",
-                         offsets.name, offsets.count, s->places[0].count);
-    else
-      status = each_chunk(&offsets, w, numbers ? count_outside : check_indices,
-                          numbers ? (void *)&d : (void *)&s->places[0]);
+    status = each_chunk(&offsets, w, numbers ? count_outside : check_indices,
+                        numbers ? (void *)&d : (void *)&s->places[0]);
     array_close(&offsets);
   }
   array_close(&data);
@@ -321,6 +440,7 @@ static stow_status check_diagonals(sparse *s, source *from, const walk *w) {
 stow_status sparse_check(sparse *s, source *from, const budget *b, uint64_t *done, uint64_t total) {
   walk w = {b, done, total};
   if (strcmp(s->layout, "dia") == 0) return check_diagonals(s, from, &w);
-  for (size_t i = 0; i < s->places_count; i++) STOW_TRY(check_places(&s->places[i], from, &w));
-  return STOW_OK;
+  size_t other = s->places[1].starts ? 1 : 0; /* indices beside their starts, columns beside rows */
+  STOW_TRY(check_places(&s->places[other], from, &w));
+  return check_beside(s, from, &w, &s->places[1 - other], &s->places[other]);
 }

@@ -36,6 +36,10 @@ typedef struct sparse {
   /* Of a dia, which stores whole rows of `width` for each diagonal: values that are not zero and
    * stand outside of the matrix, known once it is checked. */
   uint64_t width, outside;
+  /* Some entries may stand in one place, where SciPy adds them up: a narrower type that holds each
+   * need not hold the sum. Known once it is checked; false is sure, true where it would take more
+   * than the budget to know. */
+  bool repeats;
 } sparse;
 
 /* True if the archive's members are those of a sparse matrix of any format, by their names. */

@@ -114,7 +114,7 @@ two = np.array([0, 1])
 for places, data, reason in ((dict(row=[0, 4], col=two), [1.0, 2], "row.npy: entry 1 is 4; the matrix allows 0 to 3"), (dict(row=two, col=[-1, 0]), [1.0, 2], "col.npy: entry 0 is -1"),
                              (dict(row=two, col=[0]), [1.0, 2], "1 indices for 2"), (dict(row=two, col=two), [[1.0, 2]], "not one-dimensional")):
     refused("a.npz", other(b"coo", {k: np.array(v) for k, v in places.items()}, np.array(data)), reason)
-for offsets, data, reason in (([6], [[1.0] * 6], "entry 0 is 6; the matrix allows -3 to 5"), ([-4], [[1.0] * 6], "entry 0 is -4"), ([0, 1], [[1.0] * 6], "2 offsets for 1"),
+for offsets, data, reason in (([6], [[1.0] * 6], "entry 0 is 6; the matrix allows -3 to 5"), ([-4], [[1.0] * 6], "entry 0 is -4"), ([0, 1], [[1.0] * 6], "2 indices for 1"),
                               ([0], [1.0] * 6, "not a row for each diagonal")):
     refused("a.npz", other(b"dia", dict(offsets=np.array(offsets)), np.array(data)), reason)
 for indices, indptr, shape, reason in ((two, [0, 1, 2], (2, 2, 4), "do not divide"), (two, [0, 1, 2], (2, 0, 2), "do not divide"), (two, [0, 1, 2], (2, 2), "not blocks"),
