@@ -201,9 +201,10 @@ _hooked: "set[str]" = set()
 
 
 def _on_exception(kind: Any, error: Any, where: Any) -> None:
-    if isinstance(error, BaseException):
-        annotate(error)
+    made = annotate(error) if isinstance(error, BaseException) else None
     _before_hook(kind, error, where)
+    if made is not None and not hasattr(error, "add_note") and made.headline not in str(error):
+        print("stowage: " + made.text, file=sys.stderr)  # it has no text of its own that could carry it, as NumPy's has not
 
 
 _before_hook: Any = sys.__excepthook__

@@ -1,5 +1,7 @@
 """explain, record, report, step; notes on exceptions."""
 
+import contextlib
+import io
 import tempfile
 import unittest
 from pathlib import Path
@@ -119,6 +121,16 @@ class Explain(unittest.TestCase):
         error = Old("no room")
         _explain.annotate(error)
         self.assertIn("stowage: ", str(error))
+
+        class Without(Old):
+            """NumPy's makes its text of a shape and a type."""
+
+            def __str__(self):
+                return "no room for an array"
+
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            _explain._on_exception(Without, Without((1, 2), "float64"), None)
+        self.assertIn("stowage: The host ran out of memory", said.getvalue())
 
 
 class Record(unittest.TestCase):

@@ -9,6 +9,12 @@ import stowage
 from support import python
 
 
+def setUpModule():
+    # Whole before modules come and go: a file of the package imported meanwhile would go with them, and come again as another.
+    for name in stowage.__all__:
+        getattr(stowage, name)
+
+
 def module(name, **inside):
     made = types.ModuleType(name)
     for key, value in inside.items():

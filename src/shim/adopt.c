@@ -279,8 +279,10 @@ static int patch(struct dl_phdr_info *info, size_t size, void *user) {
       !find_tables(&t, info))
     return 0;
   range sealed = sealed_range(info);
+  size_t before = a->patched;
   patch_imports(a, info, &t, sealed);
   patch_data(a, info, sealed);
+  if (a->patched > before) shim_log("adopted: %zu of %s", a->patched - before, info->dlpi_name);
   return 0;
 }
 
@@ -340,6 +342,6 @@ const char *stow_shim_adopt(const char *driver_path) {
   const char *reason = adopt(&a, shim);
   close(a.pipe[0]);
   close(a.pipe[1]);
-  if (reason == NULL) shim_log("adopted: %s, %zu addresses are ours now", driver_path, a.patched);
+  if (reason == NULL) shim_log("adopted: %s, %zu addresses in all", driver_path, a.patched);
   return reason;
 }
