@@ -133,6 +133,26 @@ def part_after_import():
     ok("a_limit_set_after_the_import_holds", f"mem_get_info tells {total // MIB} MiB")
 
 
+def part_after_cupy():
+    """CuPy's import, too, brings the driver in."""
+    import cupy
+    import stowage
+
+    stowage.limit(vram="3G")
+    inside = cupy.ones(128 * MIB, dtype=cupy.float64)
+    total = cupy.cuda.runtime.memGetInfo()[1]
+    assert total <= 3 * GIB, total
+    try:
+        cupy.ones(512 * MIB, dtype=cupy.float64)
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        said = stowage.explain(error)
+    else:
+        raise AssertionError("4 GiB within a limit of 3")
+    assert said.data["numbers"]["asked_bytes"] == 4 * GIB, said
+    assert float(inside.sum()) == 128 * MIB
+    ok("a_limit_set_after_the_import_of_cupy_holds", f"memGetInfo tells {total // MIB} MiB")
+
+
 def part_restart():
     """The last of its process: this begins again, and comes back here."""
     import stowage

@@ -37,7 +37,7 @@ plain() {
 limits() { parts limit explain; }
 others() {
   if module jax; then parts jax; else skip "python_jax: not installed"; fi
-  if module cupy; then parts cupy; else skip "python_cupy: not installed"; fi
+  if module cupy; then parts cupy; parts after_cupy; else skip "python_cupy: not installed"; fi
 }
 numba() {
   if ! module numba.cuda; then
