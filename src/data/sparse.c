@@ -2,7 +2,6 @@
 #include "data/sparse.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,10 +50,9 @@ static stow_status read_format(sparse *s, source *from, const zip *z) {
   for (size_t i = 0; i < 16 && i * step < sizeof bytes; i++) word[i] = bytes[i * step + letter];
   array_close(&a);
   STOW_TRY(status);
-  static const char *const known[] = {"csr", "csc", "bsr", "coo", "dia"};
+  static const char known[][4] = {"csr", "csc", "bsr", "coo", "dia"};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strcmp(word, known[i]) == 0)
-      return snprintf(s->layout, sizeof s->layout, "%s", word), STOW_OK;
+    if (strcmp(word, known[i]) == 0) return memcpy(s->layout, known[i], 4), STOW_OK;
   return stow_fail(STOW_ERR_UNSUPPORTED,
                    "%s: a sparse matrix of format \"%.8s\"; csr, csc, bsr, coo and dia are read: "
                    "save it with .tocsr()",
