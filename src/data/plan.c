@@ -185,6 +185,7 @@ static stow_status finish(plan *p) {
 static void begin(plan *p) {
   p->scratch_bytes = p->memory_bytes >= LARGE_BUDGET ? SCRATCH_LARGE : SCRATCH_SMALL;
   bool grouped = !p->shuffle || p->file_row_bytes >= PLAN_LARGE_ROW;
+  for (uint32_t i = 0; i < p->parts; i++) grouped = grouped && !plan_room(p, i);
   p->stage_bytes = grouped && batch_bytes(p) <= p->scratch_bytes / 2 ? p->scratch_bytes : 0;
   if (!p->drop_cache)
     p->bounce_bytes = 0;

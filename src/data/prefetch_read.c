@@ -132,7 +132,9 @@ static void advise(const prefetch *p, const reader *r, uint32_t number) {
   if (from->fd < 0) return;
   from->drop = p->plan->drop_cache;
   if (p->plan->drop_bytes < from->drop_bytes) from->drop_bytes = p->plan->drop_bytes;
-  if (r->bounce != NULL) source_go_direct(from, r->bounce, (size_t)p->plan->bounce_bytes);
+  uint64_t read_bytes = p->plan->group * p->plan->batch_rows * p->plan->row_bytes[number];
+  if (r->bounce != NULL && (p->plan->shuffle || read_bytes >= SOURCE_DIRECT_LEAST))
+    source_go_direct(from, r->bounce, (size_t)p->plan->bounce_bytes);
   if (p->plan->shuffle)
     posix_fadvise(from->fd, 0, 0, POSIX_FADV_RANDOM);
   else
