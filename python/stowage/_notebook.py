@@ -184,6 +184,17 @@ class _Quiet:
         return None
 
 
+def _awaits(shell: Any, cell: str) -> bool:
+    """Does the cell have to be run by a loop, and is this called from one?"""
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+        return bool(shell.should_run_async(cell, transformed_cell=shell.transform_cell(cell)))
+    except Exception:  # no loop, an older IPython, or a cell that is no Python: running it tells
+        return False
+
+
 def _stowage(line: str, cell: "Optional[str]" = None) -> Any:
     """%stowage: the memory of the machine and of this process. %%stowage: what a cell took, and what survived it."""
     shell = _show.shell()
@@ -191,6 +202,11 @@ def _stowage(line: str, cell: "Optional[str]" = None) -> Any:
         from ._look import info
 
         return info(line.strip() or None)
+    from IPython.core.error import UsageError  # type: ignore[import-not-found]
+
+    if _awaits(shell, cell):
+        # A magic is called from the loop that would have to run it.
+        raise UsageError("%%stowage: a cell with await cannot be measured; put `with stowage.watch() as seen:` around the await")
     meter = _Meter()
     done = shell.run_cell(cell)
     _ram.cell(True)  # the inner cell's end is not this one's
@@ -198,8 +214,6 @@ def _stowage(line: str, cell: "Optional[str]" = None) -> Any:
     _show.show(report)
     if not done.success:
         # The error has been shown; the cell has failed all the same, and a run of all cells stops here.
-        from IPython.core.error import UsageError  # type: ignore[import-not-found]
-
         raise UsageError("the cell measured by %%stowage failed, as shown above")
     return None
 
@@ -244,7 +258,7 @@ def _drop_error(shell: Any) -> None:
 def _release_magic(line: str) -> Any:
     """%release x y: deletes the names, the results kept of them and the last traceback's frames, and frees what it can."""
     shell = _show.shell()
-    names = tuple(line.replace(",", " ").split())
+    names = tuple(dict.fromkeys(line.replace(",", " ").split()))
     space = shell.user_ns
     missing = [name for name in names if name not in space]
     if missing:

@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ._library import format_size
 from ._memory import loaded
-from ._show import name_cells
+from ._show import name_cells, shell
 
 _PACKAGE = __name__.rpartition(".")[0]
 _OPTIMIZED = 1  # CO_OPTIMIZED: a function's code, whose locals are not a dictionary
@@ -290,6 +290,12 @@ class Finder:
         self.inside: "Dict[int, set[int]]" = {}
         self.looks = self.LOOKS
         self.hidden: "set[int]" = {id(self), id(self.__dict__), id(self.modules), id(self.bags), id(self.inside)}
+        # A notebook keeps its results in places of its own beside Out and _, which people know; the last until the next cell.
+        here = shell()
+        places = [getattr(here, "user_ns_hidden", None)]
+        for keeper in (getattr(here, "displayhook", None), getattr(here, "last_execution_result", None)):
+            places += [keeper, getattr(keeper, "__dict__", None)]
+        self.hidden.update(id(place) for place in places if place is not None)
         self._look_into_bags()
 
     def _look_into_bags(self) -> None:
@@ -370,6 +376,8 @@ class Finder:
                 keys.append(key)
         module = self.modules.get(id(holder))
         if module is not None:
+            if "Out" in keys and "_oh" in keys:
+                keys.remove("_oh")  # the same by a name nobody types
             return [str(key) if module == "__main__" else f"{module}.{key}" for key in keys]
         if self.looks <= 0:
             return []
@@ -377,6 +385,9 @@ class Finder:
         self.hidden.add(id(owners))
         names: "List[str]" = []
         for at in range(min(len(owners), self.MOST)):
+            if isinstance(owners[at], types.FrameType) and keys:  # the locals of a function somebody looked at
+                names = [_frame_text(owners[at], str(keys[0]))]
+                break
             if getattr(owners[at], "__dict__", None) is holder and not isinstance(owners[at], types.ModuleType):
                 if not isinstance(owners[at], Large):
                     above = self._above(owners[at], depth)

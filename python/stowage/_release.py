@@ -151,7 +151,9 @@ def _frames_hold(piece: Any) -> bool:
     for kept in _last_tracebacks():
         at: "Optional[types.TracebackType]" = kept
         while at is not None:
-            if any(value is piece.object for _, value in _objects._locals_of(at.tb_frame)):
+            # A module's frame has its globals for locals: they are no traceback's.
+            frame = at.tb_frame
+            if frame.f_code.co_flags & _objects._OPTIMIZED and _objects._local_name(frame, piece.object) is not None:
                 return True
             at = at.tb_next
     return False

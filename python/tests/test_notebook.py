@@ -78,6 +78,7 @@ class Notebook(unittest.TestCase):
             "plain": "%%stowage\nx = 1",
             "heap": "%%stowage\ncard = stowage.heap('sim:64M')\nkept_block = card.block('16M')\nlost = card.block('32M'); del lost",
             "show": "kept",
+            "kept_by": "stowage.holders(kept)",
             "alias": "other = [kept]",
             "release": "%release kept",
             "rest": "stowage.holders(other[0])",
@@ -88,6 +89,9 @@ class Notebook(unittest.TestCase):
             "error": "numpy.ones((1 << 20, 1 << 27))",
             "after": "stowage.explain()",
             "caught": "%%stowage\nnumpy.ones((1 << 20, 1 << 27))",
+            "await": "%%stowage\nimport asyncio\nawait asyncio.sleep(0)",
+            "fail": "def fail():\n    inside = numpy.ones(1 << 20)\n    1 / 0\nshown = numpy.ones(1 << 20)\nfail()",
+            "frames": "stowage.release()",
             "other_error": "1 / 0",
             "record": "import tempfile, os\npath = os.path.join(tempfile.mkdtemp(), 'run.stow')\n"
             "with stowage.record(path), stowage.heap('sim:64M') as heap:\n    heap.alloc('1M')\nstowage.report(path)",
@@ -112,7 +116,7 @@ class Notebook(unittest.TestCase):
 
     def test_no_cell_failed_that_should_not(self):
         for name in self.sources:
-            if name not in ("wrong", "error", "caught", "other_error", "grow", "unloaded"):
+            if name not in ("wrong", "error", "caught", "await", "fail", "other_error", "grow", "unloaded"):
                 self.assertEqual(self.errors(name), "", name)
 
     def test_the_line_magic_shows_a_bar_and_a_table(self):
@@ -145,6 +149,22 @@ class Notebook(unittest.TestCase):
         self.assertIn("other[0]", shown(self.cells["rest"], "text/plain"))
         self.assertRegex(shown(self.cells["release2"], "text/plain"), r"freed \d+\.\d MiB of the host")
         self.assertEqual(shown(self.cells["gone"], "text/plain"), "False")
+
+    def test_holders_are_named_as_people_know_them(self):
+        names = shown(self.cells["kept_by"], "text/plain").splitlines()[1:]
+        number = self.cells["show"].execution_count
+        self.assertEqual(sorted(name.strip() for name in names), sorted(["kept", "_", f"_{number}", f"Out[{number}]"]))
+
+    def test_frames_of_the_last_error_are_told_and_no_names_of_the_notebook(self):
+        said = shown(self.cells["frames"], "text/plain")
+        self.assertRegex(said, r"8.0 MiB +local inside of fail \(In\[\d+\]:3\)\n")
+        self.assertRegex(said, r"8.0 MiB +shown\n")
+        self.assertEqual(said.count("the last traceback's frames hold"), 1, said)
+
+    def test_a_cell_that_awaits_is_refused_with_the_next_step(self):
+        said = self.errors("await") + shown(self.cells["await"], "text")
+        self.assertIn("stowage.watch()", said)
+        self.assertNotIn("already running", said)
 
     def test_a_wrong_name_is_told(self):
         self.assertIn("no name nothing_here", self.errors("wrong"))
