@@ -1,22 +1,7 @@
 /* Bad use of a heap: each a status and a message that says what to do, never corruption. */
 #include <stdlib.h>
 
-#include <stowage/stowage.h>
-#include <stowage/sys/device.h>
-
-#include "harness.h"
-
-#define MIB (UINT64_C(1) << 20)
-#define GIB (UINT64_C(1) << 30)
-
-static stow_device *card(uint64_t vram) {
-  stow_device *d;
-  stow_sim_options o = STOW_SIM_OPTIONS_INIT;
-  o.vram_bytes = vram;
-  o.host_bytes = 0;
-  CHECK_OK(stow_sim_open(&d, &o));
-  return d;
-}
+#include "memory/card.h"
 
 static stow_heap *open_on(stow_device *d) {
   stow_heap *h;
@@ -27,21 +12,9 @@ static stow_heap *open_on(stow_device *d) {
   return h;
 }
 
-static uint64_t need(stow_heap *h, uint64_t bytes) {
-  uint64_t p = 0;
-  CHECK_OK(stow_heap_alloc(&p, h, bytes, NULL));
-  return p;
-}
-
-static void shut(stow_heap *h, stow_device *d) {
-  CHECK_OK(stow_heap_check(h));
-  CHECK_OK(stow_heap_close(h));
-  CHECK_OK(stow_device_close(d));
-}
-
 TEST(requests_that_cannot_be_are_refused_with_the_reason)
 {
-  stow_device *d = card(64 * MIB);
+  stow_device *d = card(64 * MIB, 0);
   stow_heap *h = open_on(d);
   uint64_t p = 1;
   CHECK_STATUS(stow_heap_alloc(&p, h, 0, NULL), STOW_ERR_INVALID);
@@ -76,13 +49,13 @@ static uint64_t told(void *user, const stow_heap_event *e) {
 TEST(frees_that_cannot_be_are_refused_with_the_reason)
 {
   for (int heard = 0; heard < 2; heard++) {
-    stow_device *d = card(64 * MIB);
+    stow_device *d = card(64 * MIB, 0);
     stow_heap *h = open_on(d);
     uint64_t frees = 0, wild = 0;
     if (heard) CHECK_OK(stow_heap_add_sink(h, told, &frees, STOW_EVENT_ALL));
-    for (int i = 0; i < 200; i++) CHECK_OK(stow_heap_free(h, need(h, 600), NULL)); /* warm */
+    for (int i = 0; i < 200; i++) CHECK_OK(stow_heap_free(h, need(h, 600, NULL), NULL)); /* warm */
     frees = 0;
-    uint64_t big = need(h, 8 * MIB), small = need(h, 600);
+    uint64_t big = need(h, 8 * MIB, NULL), small = need(h, 600, NULL);
     CHECK_STATUS(stow_heap_free(h, 12345, NULL), STOW_ERR_NOT_FOUND);
     CHECK_MESSAGE("not an address of this heap");
     CHECK_STATUS(stow_heap_free(h, (uint64_t)(uintptr_t)&wild, NULL), STOW_ERR_NOT_FOUND);
@@ -116,9 +89,9 @@ TEST(frees_that_cannot_be_are_refused_with_the_reason)
 
 TEST(a_closed_heap_says_so)
 {
-  stow_device *d = card(64 * MIB);
+  stow_device *d = card(64 * MIB, 0);
   stow_heap *h = open_on(d);
-  uint64_t p, left = need(h, MIB);
+  uint64_t p, left = need(h, MIB, NULL);
   CHECK_STATUS(stow_heap_close(h), STOW_ERR_STATE);
   CHECK_MESSAGE("1 allocations live");
   CHECK_STATUS(stow_heap_free(h, left, NULL), STOW_ERR_STATE);
@@ -134,9 +107,9 @@ TEST(a_closed_heap_says_so)
 
 TEST(a_limit_below_what_is_live_is_refused_and_changes_nothing)
 {
-  stow_device *d = card(64 * MIB);
+  stow_device *d = card(64 * MIB, 0);
   stow_heap *h = open_on(d);
-  uint64_t p = need(h, 20 * MIB), q = need(h, 20 * MIB);
+  uint64_t p = need(h, 20 * MIB, NULL), q = need(h, 20 * MIB, NULL);
   CHECK_OK(stow_heap_free(h, q, NULL));
   CHECK_STATUS(stow_heap_set_limit(h, STOW_TIER_VRAM, 10 * MIB), STOW_ERR_STATE);
   CHECK_MESSAGE(
@@ -153,10 +126,10 @@ TEST(a_limit_below_what_is_live_is_refused_and_changes_nothing)
 
 TEST(a_device_that_vanishes_is_told_by_every_call)
 {
-  stow_device *d = card(64 * MIB), *breaks;
+  stow_device *d = card(64 * MIB, 0), *breaks;
   CHECK_OK(stow_fault_open(&breaks, d));
   stow_heap *h = open_on(breaks);
-  uint64_t p = need(h, 8 * MIB), q;
+  uint64_t p = need(h, 8 * MIB, NULL), q;
   CHECK_OK(stow_fault_arm(breaks, STOW_FAULT_PAGE_CREATE, 1, true, STOW_ERR_DEVICE_LOST));
   CHECK_STATUS(stow_heap_alloc(&q, h, 16 * MIB, NULL), STOW_ERR_DEVICE_LOST);
   CHECK_U64(q, 0);
@@ -173,9 +146,9 @@ TEST(a_device_that_vanishes_is_told_by_every_call)
 
 TEST(heap_migrate_says_what_it_cannot_do)
 {
-  stow_device *d = card(64 * MIB);
+  stow_device *d = card(64 * MIB, 0);
   stow_heap *h = open_on(d);
-  uint64_t p = need(h, 8 * MIB), small = need(h, 100);
+  uint64_t p = need(h, 8 * MIB, NULL), small = need(h, 100, NULL);
   CHECK_STATUS(stow_heap_migrate(h, p, STOW_TIER_HOST), STOW_ERR_UNSUPPORTED);
   CHECK_STATUS(stow_heap_migrate(h, p, STOW_TIER_DISK), STOW_ERR_UNSUPPORTED);
   CHECK_MESSAGE("disk_folder");

@@ -6,27 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include <stowage/stowage.h>
-#include <stowage/sys/device.h>
-
-#include "harness.h"
-
-#define MIB (UINT64_C(1) << 20)
-
-static stow_device *card(uint64_t vram, uint64_t host) {
-  stow_device *d;
-  stow_sim_options o = STOW_SIM_OPTIONS_INIT;
-  o.vram_bytes = vram;
-  o.host_bytes = host;
-  CHECK_OK(stow_sim_open(&d, &o));
-  return d;
-}
-
-static uint64_t need(stow_heap *h, uint64_t bytes, stow_stream s) {
-  uint64_t p = 0;
-  CHECK_OK(stow_heap_alloc(&p, h, bytes, s));
-  return p;
-}
+#include "memory/card.h"
 
 /* ---- a program with a gate ---- */
 

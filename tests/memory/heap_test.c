@@ -1,22 +1,7 @@
 /* Heap, as its header promises it: one behaviour a test, on the simulated card. */
 #include <stdlib.h>
 
-#include <stowage/stowage.h>
-#include <stowage/sys/device.h>
-
-#include "harness.h"
-
-#define MIB (UINT64_C(1) << 20)
-#define GIB (UINT64_C(1) << 30)
-
-static stow_device *card(uint64_t vram, uint64_t host) {
-  stow_device *d;
-  stow_sim_options o = STOW_SIM_OPTIONS_INIT;
-  o.vram_bytes = vram;
-  o.host_bytes = host;
-  CHECK_OK(stow_sim_open(&d, &o));
-  return d;
-}
+#include "memory/card.h"
 
 static stow_heap *open_on(stow_device *d, uint64_t host_limit) {
   stow_heap *h;
@@ -26,19 +11,6 @@ static stow_heap *open_on(stow_device *d, uint64_t host_limit) {
   o.background = false;
   CHECK_OK(stow_heap_open(&h, &o));
   return h;
-}
-
-static uint64_t need(stow_heap *h, uint64_t bytes, stow_stream s) {
-  uint64_t p = 0;
-  CHECK_OK(stow_heap_alloc(&p, h, bytes, s));
-  CHECK(p != 0 && p % 512 == 0);
-  return p;
-}
-
-static void shut(stow_heap *h, stow_device *d) {
-  CHECK_OK(stow_heap_check(h));
-  CHECK_OK(stow_heap_close(h));
-  CHECK_OK(stow_device_close(d));
 }
 
 static stow_heap_stats stats_of(stow_heap *h) {

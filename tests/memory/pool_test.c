@@ -2,21 +2,14 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include <stowage/stowage.h>
-#include <stowage/sys/device.h>
+#include "memory/card.h"
 
-#include "harness.h"
-
-#define MIB (UINT64_C(1) << 20)
-
-static stow_device *card(uint64_t vram, uint64_t host) {
-  stow_device *d;
+static stow_device *paper(uint64_t vram, uint64_t host) {
   stow_sim_options o = STOW_SIM_OPTIONS_INIT;
   o.vram_bytes = vram;
   o.host_bytes = host;
   o.paper = true;
-  CHECK_OK(stow_sim_open(&d, &o));
-  return d;
+  return card_of(o);
 }
 
 static stow_heap *open_on(stow_device *d, uint64_t host_limit, uint64_t reserve,
@@ -31,12 +24,6 @@ static stow_heap *open_on(stow_device *d, uint64_t host_limit, uint64_t reserve,
   return h;
 }
 
-static uint64_t need(stow_heap *h, uint64_t bytes) {
-  uint64_t p = 0;
-  CHECK_OK(stow_heap_alloc(&p, h, bytes, NULL));
-  return p;
-}
-
 static stow_heap_stats stats_of(stow_heap *h) {
   stow_heap_stats s;
   CHECK_OK(stow_heap_get_stats(h, &s));
@@ -48,19 +35,13 @@ static void wait_cached(stow_heap *h, stow_tier tier, uint64_t bytes) {
   while (stats_of(h).tier[tier].cached_bytes != bytes) sched_yield();
 }
 
-static void shut(stow_heap *h, stow_device *d) {
-  CHECK_OK(stow_heap_check(h));
-  CHECK_OK(stow_heap_close(h));
-  CHECK_OK(stow_device_close(d));
-}
-
 TEST(a_reserve_is_made_ahead_and_made_again_when_it_is_used)
 {
   harness_deadline(60);
-  stow_device *d = card(512 * MIB, 0);
+  stow_device *d = paper(512 * MIB, 0);
   stow_heap *h = open_on(d, 0, 32 * MIB, 0);
   wait_cached(h, STOW_TIER_VRAM, 32 * MIB);
-  uint64_t creates = stats_of(h).page_creates, p = need(h, 20 * MIB);
+  uint64_t creates = stats_of(h).page_creates, p = need(h, 20 * MIB, NULL);
   CHECK(stats_of(h).page_creates >= creates); /* the request itself found its pages made, */
   wait_cached(h, STOW_TIER_VRAM, 32 * MIB);   /* and they are made good */
   CHECK_U64(stats_of(h).page_creates, creates + 10);
@@ -71,13 +52,13 @@ TEST(a_reserve_is_made_ahead_and_made_again_when_it_is_used)
 TEST(host_pages_are_made_ahead_of_the_spill_that_needs_them)
 {
   harness_deadline(60);
-  stow_device *d = card(64 * MIB, 512 * MIB);
+  stow_device *d = paper(64 * MIB, 512 * MIB);
   stow_heap *h = open_on(d, 512 * MIB, 0, 256 * MIB);
   wait_cached(h, STOW_TIER_HOST, 256 * MIB);
   stow_sim_counts before, after;
-  uint64_t full = need(h, 60 * MIB);
+  uint64_t full = need(h, 60 * MIB, NULL);
   CHECK_OK(stow_sim_get_counts(d, &before));
-  uint64_t spilled = need(h, 64 * MIB); /* exactly one of the pages made */
+  uint64_t spilled = need(h, 64 * MIB, NULL); /* exactly one of the pages made */
   CHECK_OK(stow_sim_get_counts(d, &after));
   CHECK_U64(stats_of(h).spilled_bytes, 64 * MIB);
   CHECK(after.host_used_bytes >= before.host_used_bytes); /* taken from what was there */
@@ -91,9 +72,9 @@ TEST(host_pages_are_made_ahead_of_the_spill_that_needs_them)
 TEST(what_lies_cached_beyond_the_reserve_goes_back_when_nobody_asks)
 {
   harness_deadline(60);
-  stow_device *d = card(512 * MIB, 0);
+  stow_device *d = paper(512 * MIB, 0);
   stow_heap *h = open_on(d, 0, 16 * MIB, 0);
-  uint64_t p = need(h, 300 * MIB), keep = need(h, 2 * MIB);
+  uint64_t p = need(h, 300 * MIB, NULL), keep = need(h, 2 * MIB, NULL);
   CHECK_OK(stow_heap_free(h, p, NULL));
   CHECK_OK(stow_heap_trim(h, UINT64_MAX, NULL)); /* off its addresses, but kept */
   CHECK(stats_of(h).tier[0].held_bytes >= 300 * MIB);
@@ -108,7 +89,7 @@ TEST(what_lies_cached_beyond_the_reserve_goes_back_when_nobody_asks)
 TEST(a_reserve_never_passes_the_limit)
 {
   harness_deadline(60);
-  stow_device *d = card(512 * MIB, 0);
+  stow_device *d = paper(512 * MIB, 0);
   stow_heap *h;
   stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
   o.device = d;
@@ -116,7 +97,7 @@ TEST(a_reserve_never_passes_the_limit)
   o.reserve_bytes = 256 * MIB;
   CHECK_OK(stow_heap_open(&h, &o));
   wait_cached(h, STOW_TIER_VRAM, 64 * MIB);
-  uint64_t p = need(h, 64 * MIB); /* the reserve serves it: nothing is lost to it */
+  uint64_t p = need(h, 64 * MIB, NULL); /* the reserve serves it: nothing is lost to it */
   CHECK_OK(stow_heap_free(h, p, NULL));
   stow_sim_counts c;
   CHECK_OK(stow_sim_get_counts(d, &c));
@@ -128,7 +109,7 @@ TEST(cached_pages_make_way_under_pressure)
 {
   /* 64 MiB of host pages cached in one piece, and a request that needs small ones: the large one is
    * released rather than the request refused. */
-  stow_device *d = card(64 * MIB, 64 * MIB);
+  stow_device *d = paper(64 * MIB, 64 * MIB);
   stow_heap *h;
   stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
   o.device = d;
@@ -137,8 +118,8 @@ TEST(cached_pages_make_way_under_pressure)
   CHECK_OK(stow_heap_open(&h, &o));
   wait_cached(h, STOW_TIER_HOST, 64 * MIB);
   CHECK_U64(stats_of(h).page_creates, 1);
-  uint64_t full = need(h, 62 * MIB), p[8];
-  for (int i = 0; i < 8; i++) p[i] = need(h, 3 * MIB);
+  uint64_t full = need(h, 62 * MIB, NULL), p[8];
+  for (int i = 0; i < 8; i++) p[i] = need(h, 3 * MIB, NULL);
   CHECK(stats_of(h).page_releases >= 1);
   CHECK(stats_of(h).tier[STOW_TIER_HOST].peak_held_bytes <= 64 * MIB);
   for (int i = 0; i < 8; i++) CHECK_OK(stow_heap_free(h, p[i], NULL));

@@ -1,0 +1,40 @@
+/* What the heap's tests begin and end with: a simulated card, an allocation that must work, and a
+ * heap that is checked before it is closed. */
+#ifndef TESTS_MEMORY_CARD_H
+#define TESTS_MEMORY_CARD_H
+
+#include <stowage/stowage.h>
+#include <stowage/sys/device.h>
+
+#include "harness.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+static inline stow_device *card_of(stow_sim_options o) {
+  stow_device *d;
+  CHECK_OK(stow_sim_open(&d, &o));
+  return d;
+}
+
+static inline stow_device *card(uint64_t vram, uint64_t host) {
+  stow_sim_options o = STOW_SIM_OPTIONS_INIT;
+  o.vram_bytes = vram;
+  o.host_bytes = host;
+  return card_of(o);
+}
+
+static inline uint64_t need(stow_heap *h, uint64_t bytes, stow_stream s) {
+  uint64_t p = 0;
+  CHECK_OK(stow_heap_alloc(&p, h, bytes, s));
+  CHECK(p != 0 && p % 512 == 0);
+  return p;
+}
+
+static inline void shut(stow_heap *h, stow_device *d) {
+  CHECK_OK(stow_heap_check(h));
+  CHECK_OK(stow_heap_close(h));
+  CHECK_OK(stow_device_close(d));
+}
+
+#endif
