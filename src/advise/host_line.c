@@ -18,11 +18,12 @@ void host_line_place(const host_record *r, char *place, size_t size) {
       snprintf(place, size, "%s:%u in %s", r->frames[i].file, r->frames[i].line, r->frames[i].name);
 }
 
-/* Does a line of the program call `name`? Whole words only. */
+/* Does a line of the program call `name`? Whole words only; a method's begins with its dot. */
 static bool calls(const char *source, const char *name) {
   size_t length = strlen(name);
   for (const char *at = source; (at = strstr(at, name)) != NULL; at += length)
-    if (at[length] == '(' && (at == source || strchr(" .=(,[{", at[-1]) != NULL)) return true;
+    if (at[length] == '(' && (name[0] == '.' || at == source || strchr(" .=(,[{", at[-1]) != NULL))
+      return true;
   return false;
 }
 
@@ -42,9 +43,10 @@ static const char *inside_of(const host_record *r, const char *const *names,
 }
 
 /* Not the append of a list, which copies nothing large. */
-static const char *const COPYING_CALLED[] = {"np.append", "numpy.append", "concatenate", "concat",
-                                             "vstack",    "hstack",       "astype",      "np.copy",
-                                             "tile",      "repeat",       "deepcopy",    NULL};
+static const char *const COPYING_CALLED[] = {
+    "np.append", "numpy.append", "concatenate", "concat",      "vstack",    "hstack", "astype",
+    "np.copy",   "tile",         "repeat",      "deepcopy",    "torch.cat", "stack",  ".float",
+    ".double",   ".half",        ".clone",      ".contiguous", ".copy",     NULL};
 static const char *const READING_CALLED[] = {
     "np.load",      "numpy.load", "read_csv",  "loadtxt",     "fromfile", "read",
     "read_parquet", "readlines",  "json.load", "pickle.load", NULL};

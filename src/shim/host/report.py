@@ -66,7 +66,7 @@ def weigh_frame(value):
 def weigh_tensor(value):
     if value.device.type != "cpu":
         return Weight(0)
-    storage = value.untyped_storage()
+    storage = value.untyped_storage() if hasattr(value, "untyped_storage") else value.storage()
     return Weight(storage.nbytes(), int(value.shape[0]) if value.shape else 1, str(value.dtype), str(tuple(value.shape)),
                   storage.data_ptr())
 
@@ -92,6 +92,31 @@ def weigh_container(value, depth):
     return Weight(size, count, max(set(kinds), key=kinds.count) if kinds else "")
 
 
+def parts_of(value):
+    """What a bound method, a partial or a closure holds: a list of listeners holds all that listen."""
+    if hasattr(value, "__self__") and hasattr(value, "__func__"):
+        return [value.__self__]
+    if hasattr(value, "func") and hasattr(value, "keywords"):
+        return [value.func, value.args, value.keywords]
+    return [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
+
+
+def slots_of(value):
+    names = [name for kind in type(value).__mro__ for name in ([kind.__dict__.get("__slots__")]
+             if isinstance(kind.__dict__.get("__slots__"), str) else kind.__dict__.get("__slots__", ()))]
+    return {name: getattr(value, name) for name in names if hasattr(value, name)}
+
+
+def weigh_table(value):
+    """Tables of other libraries, and pictures."""
+    if callable(getattr(value, "estimated_size", None)):  # polars
+        return Weight(int(value.estimated_size()), len(value), "", str(tuple(value.shape)))
+    if callable(getattr(value, "getbands", None)):  # PIL
+        wide, high = value.size
+        return Weight(wide * high * len(value.getbands()), high, value.mode, str((high, wide)))
+    return Weight(int(value.nbytes), len(value), "", str(tuple(getattr(value, "shape", (len(value),)))))  # pyarrow
+
+
 def weigh(value, depth):
     if isinstance(value, (bytes, bytearray, str)):
         return Weight(sys.getsizeof(value), len(value))
@@ -100,11 +125,17 @@ def weigh(value, depth):
     module = type(value).__module__.split(".")[0]
     if module == "pandas" and hasattr(value, "memory_usage") and hasattr(value, "dtypes") and hasattr(value, "columns"):
         return weigh_frame(value)
-    if module == "torch" and hasattr(value, "untyped_storage"):
+    if module == "torch" and hasattr(value, "data_ptr") and hasattr(value, "storage"):
         return weigh_tensor(value)
+    if module in ("polars", "PIL", "pyarrow") and not isinstance(value, type):
+        return weigh_table(value)
     if isinstance(getattr(value, "nbytes", None), int) and hasattr(value, "dtype") and hasattr(value, "shape"):
         return weigh_array(value)
+    if callable(value) and not isinstance(value, type):
+        return Weight(sys.getsizeof(value) + sum(weigh(v, depth - 1).size for v in parts_of(value) if depth > 0))
     inner = getattr(value, "__dict__", None)
+    if inner is None and hasattr(type(value), "__slots__"):
+        inner = slots_of(value)
     if depth > 0 and isinstance(inner, dict) and not isinstance(value, (type, type(sys))):
         held = weigh_container(inner, depth - 1)
         return Weight(sys.getsizeof(value) + held.size, held.count, type_name(value))
@@ -170,10 +201,18 @@ def behind(value, name):
         yield from ((c.cell_contents, f"{n} of {name}") for n, c in zip(code.co_freevars, value.__closure__ or ()))
 
 
+FEW = 16  # of a container that is a record or a bundle rather than a collection: each is looked at by itself
+HOLDERS = ("queue", "collections", "asyncio", "multiprocessing")  # modules whose objects only hold others
+
+
 def opened(value, name, depth=2):
-    """(value, name) of a variable, and of the attributes of an object of the program's own."""
+    """(value, name) of a variable, of the attributes of an object of the program's own, and of the few things in a bundle."""
     yield value, name
-    if is_own_module(getattr(value, "__module__", None)):
+    if depth > 0 and type(value) in (dict, list, tuple) and 0 < len(value) <= FEW:
+        for key, v in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            if isinstance(v, (dict, list, tuple, set)) or (isinstance(value, dict) and hasattr(v, "nbytes")):
+                yield from opened(v, f"{name}[{key!r}]"[:60], depth - 1)
+    if is_own_module(getattr(value, "__module__", None)) or type(value).__module__.split(".")[0] in HOLDERS:
         if isinstance(value, type) or callable(value):
             yield from behind(value, name)
         inner = getattr(value, "__dict__", None)

@@ -1,0 +1,50 @@
+/* Host case: one host record on its way to its causes; internal to the host_*.c files.
+ *
+ * Each cause is one function that looks at the record and adds itself, with its fixes, if it holds.
+ */
+#ifndef ADVISE_HOST_CASE_H
+#define ADVISE_HOST_CASE_H
+
+#include "advise/host.h"
+
+/* Parts of all that is held, from which on something can be called the reason. */
+#define MOST   0.5
+#define MUCH   0.3
+#define LITTLE 0.1
+#define LARGE_ELEMENT                                                                              \
+  ((uint64_t)64 << 10) /* an array, a picture: not a Python object of its own                      \
+                        */
+#define SMALL_ELEMENT ((uint64_t)4 << 10)
+
+typedef struct host_case {
+  const host_record *r;
+  explanation *x;
+  const tree_process *main; /* the one that holds most */
+  uint64_t main_bytes;
+  char place[300];        /* the program's own line, "" if it is not known */
+  double sure[FIXES_MAX]; /* of the cause that each fix is for */
+} host_case;
+
+static inline double host_part(uint64_t bytes, uint64_t whole) {
+  return whole > 0 ? (double)bytes / (double)whole : 0;
+}
+
+/* ---- what an object is ---- */
+bool host_is_container(const host_object *o);
+bool host_is_array(const host_object *o);
+/* Many objects of Python's own, each with its head and its reference. */
+bool host_is_objects(const host_object *o);
+/* A collection of large things, as a list of arrays is. */
+bool host_is_collection(const host_object *o);
+
+cause *host_add(host_case *c, cause_id id, double confidence);
+/* For the cause added last. */
+void host_add_fix(host_case *c, uint64_t saves_bytes, const char *change, const char *cost);
+/* "rows, a list of 3000000 dict, about 410.2 MiB, in build at objects.py:7" */
+void host_say_object(cause *to, const host_object *o);
+
+void host_find_workers(host_case *c); /* host_workers.c */
+void host_find_copies(host_case *c);  /* host_data.c */
+void host_find_dataset(host_case *c);
+
+#endif

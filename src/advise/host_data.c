@@ -1,0 +1,183 @@
+/* Host data: arrays and tables that are there twice, and files read whole. */
+#include <stdio.h>
+#include <string.h>
+
+#include "advise/host_case.h"
+#include "advise/host_line.h"
+
+/* Two arrays of one shape, but for a few rows more or less, or of about as many bytes. */
+static bool look_alike(const host_object *a, const host_object *b) {
+  if (!host_is_array(a) || !host_is_array(b)) return false;
+  const char *rest = strchr(a->shape, ','), *other = strchr(b->shape, ',');
+  uint64_t rows = a->count > b->count ? a->count : b->count;
+  uint64_t fewer = a->count > b->count ? b->count : a->count;
+  if (rest != NULL && other != NULL && strcmp(rest, other) == 0 && rows - fewer < rows / 4)
+    return true;
+  uint64_t more = a->bytes > b->bytes ? a->bytes : b->bytes;
+  uint64_t less = a->bytes > b->bytes ? b->bytes : a->bytes;
+  return more - less < more / 10;
+}
+
+/* Are they told to be copies by more than their shape: another type, or a line that makes the one
+ * from the other? A model of weather has many arrays of one shape too. */
+static bool told_apart(const host_record *r, const host_object *a, const host_object *b) {
+  return strcmp(a->of, b->of) != 0 || host_line_makes_another(r, a->name) ||
+         host_line_makes_another(r, b->name);
+}
+
+void host_find_copies(host_case *c) {
+  const host_record *r = c->r;
+  uint64_t sum = 0;
+  unsigned alike = 0;
+  bool told = false;
+  const host_object *first = NULL, *second = NULL;
+  for (size_t i = 0; i < r->object_count; i++) {
+    const host_object *o = &r->objects[i];
+    if (!host_is_array(o) || host_part(o->bytes, c->main_bytes) < 0.08) continue;
+    if (first == NULL) {
+      first = o;
+      sum = o->bytes;
+    } else if (look_alike(first, o)) {
+      if (second == NULL) second = o;
+      told = told || told_apart(r, first, o);
+      alike++;
+      sum += o->bytes;
+    }
+  }
+  if (first == NULL) return;
+  const char *copying = host_line_copies(r);
+  /* A copy that is being made has no name yet. */
+  bool made = second == NULL && copying == NULL && host_part(first->bytes, c->main_bytes) >= MOST &&
+              host_line_makes_another(r, first->name);
+  double share = host_part(second == NULL && copying != NULL ? 2 * sum : sum, c->main_bytes);
+  if ((second == NULL && copying == NULL && !made) || share < MUCH) return;
+  told = told || copying != NULL;
+  if (second != NULL && !told && alike >= 2) return;
+  cause *to = host_add(c, CAUSE_HOST_COPIES,
+                       second != NULL && told && share >= MOST ? 0.9
+                       : copying != NULL                       ? 0.85
+                       : made                                  ? 0.8
+                                                               : 0.5);
+  if (second != NULL)
+    cause_head(to, "%s and %s are the same data twice: %s and %s", first->name, second->name,
+               cause_size(first->bytes), cause_size(second->bytes));
+  else
+    cause_head(to, "%s makes a new copy of %s (%s) while the old one is still there",
+               made ? "the line" : copying, first->name, cause_size(first->bytes));
+  for (size_t i = 0; i < r->object_count; i++)
+    if (&r->objects[i] == first || look_alike(first, &r->objects[i]))
+      host_say_object(to, &r->objects[i]);
+  if (copying != NULL) cause_say(to, "the program was inside %s", copying);
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  host_add_fix(
+      c, second != NULL ? sum - first->bytes : first->bytes,
+      made ? "work in place (x /= 255, out=x), or in parts; and in the smallest type that will "
+             "do (float32 instead of float64)"
+           : "make it once at its full size and fill it part by part (out=, a[i:j] = …), "
+             "convert in parts, and drop the old name (del) before the next step",
+      made ? "the old values are gone" : "the full size must be known beforehand");
+}
+
+/* How a file of that ending is read in parts: the words before its path, and after it. */
+static void read_in_parts(char *out, size_t size, const char *path) {
+  static const struct {
+    const char *endings, *before, *after;
+  } ways[] = {{".csv .tsv", "for part in pandas.read_csv(",
+               ", chunksize=…); or once stowage shrink, then stowage.batches"},
+              {".parquet", "for part in pyarrow.parquet.ParquetFile(", ").iter_batches()"},
+              {".txt .log .jsonl .json .xml", "for line in open(", ")"},
+              {".bin .raw .dat", "for part in stowage.batches(",
+               ", raw_dtype=…, raw_shape=…), or numpy.memmap"},
+              {".pkl .pickle", "save the arrays of ",
+               " once with numpy.save, then for part in stowage.batches(…), or numpy.load(…, "
+               "mmap_mode=\"r\")"},
+              {".pt .pth", "torch.load(", ", mmap=True)"},
+              {".gz", "for line in gzip.open(", ", \"rt\")"},
+              {".bz2", "for line in bz2.open(", ", \"rt\")"},
+              {".xz", "for line in lzma.open(", ", \"rt\")"},
+              {"", "for part in stowage.batches(",
+               ", …), or stowage.open(path)[a:b], or numpy.load(path, mmap_mode=\"r\")"}};
+  const char *dot = strrchr(path, '.');
+  size_t length = dot != NULL ? strlen(dot) : 0, at = sizeof ways / sizeof *ways - 1;
+  for (size_t i = 0; i < at && length > 1; i++) {
+    const char *found = strstr(ways[i].endings, dot);
+    if (found != NULL && (found[length] == ' ' || found[length] == '\0')) at = i;
+  }
+  const char *quote = path[0] != '\0' ? "\"" : "";
+  snprintf(out, size, "read it in parts: %s%s%.200s%s%s", ways[at].before, quote,
+           path[0] != '\0' ? path : "path", quote, ways[at].after);
+}
+
+static bool is_packed(const char *path) {
+  static const char *const endings[] = {".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".npz"};
+  size_t length = strlen(path);
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    size_t end = strlen(endings[i]);
+    if (length > end && strcmp(path + length - end, endings[i]) == 0) return true;
+  }
+  return false;
+}
+
+/* The file that what is held comes from. How far it was read is told when a read has come to its
+ * end; text of short numbers is several times as large in memory as in its file, and what is packed
+ * as large as it likes. */
+static const tree_file *find_file(const host_case *c, bool reading) {
+  const host_record *r = c->r;
+  for (size_t i = 0; i < r->file_count; i++)
+    if ((r->files[i].read_bytes > 0 || reading) &&
+        host_part(r->files[i].bytes, c->main_bytes) >= (reading ? LITTLE : MUCH))
+      return &r->files[i];
+  for (size_t i = 0; i < r->file_count && reading; i++)
+    if (is_packed(r->files[i].path)) return &r->files[i];
+  return NULL;
+}
+
+void host_find_dataset(host_case *c) {
+  const host_record *r = c->r;
+  uint64_t largest = 0, named = 0;
+  const char *reading = host_line_reads(r);
+  const tree_file *file = find_file(c, reading != NULL);
+  for (size_t i = 0; i < r->object_count; i++) {
+    named += r->objects[i].bytes;
+    if (largest == 0 && !host_is_container(&r->objects[i])) largest = r->objects[i].bytes;
+  }
+  double read = host_part(c->main->read_bytes, c->main_bytes);
+  if (read < MUCH && file == NULL && reading == NULL) return;
+  /* What is being read has no name yet: it is all that no variable holds. */
+  bool unnamed = reading != NULL && r->from_inside && host_part(named, c->main_bytes) < LITTLE;
+  if (read < MUCH && reading != NULL && host_part(largest, c->main_bytes) < MUCH && file == NULL &&
+      !unnamed)
+    return;
+  double sure = read >= 0.7 || (file != NULL && reading != NULL) ? 0.93
+                : read >= MOST || unnamed                        ? 0.8
+                                                                 : 0.5;
+  /* What a worker has read may have come from its parent. */
+  for (size_t i = 0; i < r->process_count; i++)
+    if (r->processes[i].pid == c->main->parent && file == NULL && reading == NULL) sure = 0.5;
+  /* A part of what the whole command holds is no reason for the rest. */
+  if (host_part(c->main_bytes, r->held_bytes) < MOST && sure > 0.5) sure = 0.5;
+  cause *to = host_add(c, CAUSE_HOST_DATASET_WHOLE, sure);
+  if (file != NULL && is_packed(file->path) && file->bytes < c->main_bytes / 2)
+    cause_head(to, "%s is unpacked whole: %s of file, %s held", file->path, cause_size(file->bytes),
+               cause_size(c->main_bytes));
+  else if (file != NULL)
+    cause_head(to, "%s is read whole: %s", file->path, cause_size(file->bytes));
+  else
+    cause_head(to, "A file is read whole: %s were read and %s are held",
+               cause_size(c->main->read_bytes), cause_size(c->main_bytes));
+  cause_say(to, "%s read by the process that holds %s", cause_size(c->main->read_bytes),
+            cause_size(c->main_bytes));
+  if (reading != NULL) cause_say(to, "the program was inside %s", reading);
+  for (size_t i = 0; i < r->object_count && i < 3; i++) host_say_object(to, &r->objects[i]);
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  char change[400];
+  read_in_parts(change, sizeof change, file != NULL ? file->path : "");
+  uint64_t whole = file != NULL ? file->bytes : c->main->read_bytes;
+  if (unnamed && whole < c->main_bytes / 2) whole = c->main_bytes;
+  host_add_fix(c, whole > ((uint64_t)64 << 20) ? whole - ((uint64_t)64 << 20) : whole / 2, change,
+               "a loop over the parts");
+  host_add_fix(c, MESSAGE_UNKNOWN,
+               "stowage inspect FILE: the smallest types that hold it exactly, and "
+               "stowage shrink to write it so",
+               "one pass over the file");
+}
