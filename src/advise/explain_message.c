@@ -108,9 +108,15 @@ static void tell_others(explanation *x) {
   bool limited = known(n->limit_bytes) && known(n->free_bytes) && known(n->asked_bytes) &&
                  n->free_bytes >= n->asked_bytes;
   if (limited) {
-    cause *c = add_cause(x, CAUSE_LIMIT, 0.25);
+    /* With room for several such requests, the limit is all that the text gives as a reason. */
+    bool roomy = n->free_bytes / 4 >= n->asked_bytes;
+    cause *c = add_cause(x, CAUSE_LIMIT, roomy ? 0.5 : 0.25);
     cause_head(c, "A limit of %s is set while the card has %s free", cause_size(n->limit_bytes),
                cause_size(n->free_bytes));
+    cause_say(c, "whether the program fits without it is not in the text");
+    if (roomy)
+      add_fix(x, "raise it: torch.cuda.set_per_process_memory_fraction(…), if it is yours to raise",
+              "less is left for others on the card", MESSAGE_UNKNOWN);
     return;
   }
   if (m->kind == MESSAGE_CUPY && known(n->limit_bytes)) {
@@ -169,14 +175,52 @@ static void tell_spike(explanation *x) {
           n->asked_bytes);
 }
 
-/* What XLA's text tells of a compiled program. */
-static void say_program(cause *c, const message *m) {
-  if (known(m->temporary_bytes))
-    cause_say(c, "the compiled program needs %s for what it computes on the way",
+/* What XLA's text tells of a compiled program: the part of it that is most. */
+static void tell_program(explanation *x) {
+  const message *m = &x->evidence.told;
+  if (!known(m->temporary_bytes)) return;
+  bool one = known(m->largest_bytes) && m->largest_bytes >= m->temporary_bytes / 2;
+  bool given = known(m->given_bytes) && m->given_bytes > m->temporary_bytes;
+  cause *c = add_cause(x,
+                       given ? CAUSE_WEIGHTS_TOO_BIG
+                       : one ? CAUSE_ONE_SPIKE
+                             : CAUSE_BATCH_TOO_BIG,
+                       given || !one ? 0.45 : 0.6);
+  if (given)
+    cause_head(
+        c, "What goes into the compiled program and comes out takes %s: weights, state, the batch",
+        cause_size(m->given_bytes));
+  else
+    cause_head(c, "The compiled program needs %s for what it computes on the way%s%s",
+               cause_size(m->temporary_bytes), one ? ", most of it one buffer of " : "",
+               one ? cause_size(m->largest_bytes) : "");
+  if (known(m->given_bytes))
+    cause_say(c, "%s go in and come out, %s are made on the way", cause_size(m->given_bytes),
               cause_size(m->temporary_bytes));
   if (known(m->largest_bytes))
     cause_say(c, "its largest buffer has %s%s%s", cause_size(m->largest_bytes),
               m->what[0] != '\0' ? ": " : "", m->what);
+  if (given)
+    add_fix(x, "keep weights and state in 16 bits, or donate them (jax.jit(…, donate_argnums=…))",
+            "16-bit arithmetic; what is donated cannot be used again", m->given_bytes / 2);
+  else
+    add_fix(x,
+            "a smaller batch, jax.checkpoint around the blocks, or jax.lax.map over parts of what "
+            "that line makes",
+            "more, smaller steps; or a part is computed twice", m->temporary_bytes / 2);
+}
+
+/* "OOM when allocating tensor with shape[512,256,56,56]": the first of several is the batch. */
+static void tell_shape(explanation *x) {
+  const message *m = &x->evidence.told;
+  if (m->rank < 3 || m->first_dim < 2) return;
+  cause *c = add_cause(x, CAUSE_BATCH_TOO_BIG, 0.4);
+  cause_head(c,
+             "A tensor of shape %s did not fit; its first dimension, %u, is most often the batch",
+             m->what, m->first_dim);
+  if (known(m->shape_bytes)) cause_say(c, "it takes %s", cause_size(m->shape_bytes));
+  add_fix(x, "a smaller batch_size", "more, smaller steps",
+          known(m->shape_bytes) ? m->shape_bytes / 2 : MESSAGE_UNKNOWN);
 }
 
 /* ---- the host ---- */
@@ -277,7 +321,9 @@ void explain_told(explanation *x) {
     tell_holes(x);
     tell_others(x);
     tell_spike(x);
+    tell_program(x);
     findings_rank(&x->findings);
+    if (x->findings.count == 0 || x->findings.list[0].confidence < 0.3) tell_shape(x);
     if (x->findings.count == 0 || x->findings.list[0].confidence < 0.3) {
       cause *c = add_cause(x, CAUSE_UNKNOWN, 0.3);
       if (known(m->asked_bytes) && known(m->live_bytes))
@@ -289,7 +335,6 @@ void explain_told(explanation *x) {
       else
         cause_head(c, "%s ran out of memory; a text alone does not say what holds it",
                    message_kind_name(m->kind));
-      say_program(c, m);
       findings_rank(&x->findings);
     }
     if (m->kind == MESSAGE_TORCH && !m->no_history)

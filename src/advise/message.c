@@ -207,6 +207,7 @@ static void tensorflow_shape(message *m, message_text t) {
     double dim = 0;
     for (; p < t.end && isdigit((unsigned char)*p); p++) dim = dim * 10 + (*p - '0');
     bytes *= dim;
+    if (m->rank++ == 0) m->first_dim = dim < UINT32_MAX ? (uint32_t)dim : UINT32_MAX;
   }
   if (bytes < 0x1p62) m->shape_bytes = (uint64_t)bytes;
   if (m->asked_bytes == MESSAGE_UNKNOWN) m->asked_bytes = m->shape_bytes;
@@ -216,6 +217,9 @@ static void tensorflow_shape(message *m, message_text t) {
  * source_line=17": the largest comes first. */
 static void xla_buffers(message *m, message_text t) {
   m->temporary_bytes = message_size_after(t, "preallocated temp allocation:");
+  uint64_t in = message_size_after(t, "parameter allocation:");
+  uint64_t out = message_size_after(t, "maybe_live_out allocation:");
+  if (in != MESSAGE_UNKNOWN) m->given_bytes = in + (out != MESSAGE_UNKNOWN ? out : 0);
   const char *first = message_find(t, "Buffer 1:");
   if (first == NULL) return;
   const char *second = message_find((message_text){first, t.end}, "Buffer 2:");
@@ -361,6 +365,7 @@ void message_read(message *m, const char *text, size_t count) {
                  .reserved_bytes = MESSAGE_UNKNOWN,
                  .shape_bytes = MESSAGE_UNKNOWN,
                  .temporary_bytes = MESSAGE_UNKNOWN,
+                 .given_bytes = MESSAGE_UNKNOWN,
                  .largest_bytes = MESSAGE_UNKNOWN,
                  .device = UINT32_MAX};
   message_text t = {text, text + count};

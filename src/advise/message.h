@@ -64,6 +64,8 @@ typedef struct message {
   uint32_t process_count;
   uint64_t shape_bytes;     /* of a tensor whose shape the text names */
   uint64_t temporary_bytes; /* XLA: what one compiled program needs besides what goes in and out */
+  uint64_t given_bytes;     /* XLA: what goes into it and comes out: weights, state, the batch */
+  uint32_t first_dim, rank; /* of that shape; 0 not told */
   uint64_t largest_bytes;   /* XLA: of its largest buffer; `what` names its operation and line */
   bool grouped;             /* the kernel's: a control group's limit, not the machine's */
   bool no_history;          /* a device whose allocations PyTorch cannot record */
