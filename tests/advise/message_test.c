@@ -147,6 +147,39 @@ TEST(cupy_spike_is_told_from_a_full_pool)
   }
 }
 
+/* What a text says beyond its numbers of bytes: below 0.8, for it is not all that is to know. */
+TEST(first_cause_of_a_text_is_what_it_tells_most_of)
+{
+  static const struct {
+    const char *text;
+    cause_id id;
+  } told[] = {
+      {"RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12884901888 bytes.\n"
+       "parameter allocation: 3.00GiB\nmaybe_live_out allocation: 1.50GiB\n"
+       "preallocated temp allocation: 12.00GiB\nPeak buffers:\nBuffer 1:\nSize: 8.00GiB\n"
+       "Operator: op_name=\"jit(step)/dot_general\" source_file=\"vit.py\" source_line=77\n"
+       "Buffer 2:\nSize: 3.00GiB\n",
+       CAUSE_ONE_SPIKE},
+      {"RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2147483648 bytes.\n"
+       "parameter allocation: 14.00GiB\npreallocated temp allocation: 2.00GiB\n",
+       CAUSE_WEIGHTS_TOO_BIG},
+      {"ResourceExhaustedError: OOM when allocating tensor with shape[512,256,56,56] and type "
+       "float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
+       CAUSE_BATCH_TOO_BIG},
+      {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a "
+       "total capacity of 79.25 GiB of which 66.81 GiB is free. Including non-PyTorch memory, this "
+       "process has 12.43 GiB memory in use. 11.89 GiB allowed; Of the allocated memory 11.42 GiB "
+       "is allocated by PyTorch, and 77.31 MiB is reserved by PyTorch but unallocated.",
+       CAUSE_LIMIT}};
+  for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+    explanation x;
+    CHECK_OK(explain_message(&x, told[i].text, strlen(told[i].text)));
+    CHECK(x.findings.list[0].id == told[i].id);
+    CHECK(x.findings.list[0].confidence < 0.8);
+    explanation_free(&x);
+  }
+}
+
 TEST(kernel_kills_are_read)
 {
   message m =

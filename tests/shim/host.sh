@@ -19,6 +19,10 @@ with open(sys.argv[1] + "/data.csv", "w") as file:
 with open(sys.argv[1] + "/short.csv", "w") as file:
     file.write("a,b,c,d\n")
     file.write("1,2,3,4\n" * 8_000_000)
+import gzip
+with gzip.open(sys.argv[1] + "/data.txt.gz", "wb", 1) as file:
+    for _ in range(500):
+        file.write(b"words and words\n" * 65536)
 END
 # runs_out CAUSE PROGRAM WORDS…
 runs_out() {
@@ -36,7 +40,9 @@ if "$python" -c 'import pandas' 2> /dev/null; then
 else
   skip "host_dataset_csv, host_copies_concat: no pandas"
 fi
+runs_out host_dataset_whole host_dataset_packed "$folder/data.txt.gz"
 runs_out host_leak host_leak_cache
+runs_out host_leak host_leak_listeners
 runs_out host_leak host_leak_function
 runs_out host_copies host_copies
 limit=270M runs_out host_copies host_copies_line
