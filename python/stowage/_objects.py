@@ -105,7 +105,8 @@ def _tensorflow_piece(tensor: Any) -> "Optional[Large]":
         device = tensor.device.rpartition("/device:")[2].lower()
         place = "host" if device.startswith("cpu") or not device else device.replace("gpu", "cuda")
         whole = int(tensor.shape.num_elements()) * tensor.dtype.size
-        return Large(f"tf.Tensor {tensor.dtype.name} {tuple(tensor.shape)}", whole, place, ("tf", id(tensor)), tensor, False)
+        kind = "Variable" if hasattr(tensor, "assign") else "Tensor"
+        return Large(f"tf.{kind} {tensor.dtype.name} {tuple(tensor.shape)}", whole, place, ("tf", id(tensor)), tensor, False)
     except Exception:
         return None
 
@@ -128,7 +129,7 @@ class Kinds:
         self._add("cupy", ("ndarray",), _cupy_piece)
         self._add("jax", ("Array",), _jax_piece)
         self._add("scipy.sparse", ("spmatrix", "sparray"), _scipy_piece)
-        self._add("tensorflow", ("Tensor",), _tensorflow_piece)
+        self._add("tensorflow", ("Tensor", "Variable"), _tensorflow_piece)
         heaps = loaded(f"{_PACKAGE}._heap")
         if heaps is not None:
             self._bases.append((heaps.Block, _block_piece))

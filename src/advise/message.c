@@ -256,6 +256,13 @@ static bool read_xla(message *m, message_text t) {
   xla_buffers(m, t);
   tensorflow_shape(m, t);
   message_bfc(m, t);
+  /* On the processor: TensorFlow names the allocator, XLA's client there has words of its own. */
+  uint64_t on_host = message_size_after(t, "RESOURCE_EXHAUSTED: Out of memory allocating ");
+  if (on_host != MESSAGE_UNKNOWN || message_find(t, "device:CPU:0 by allocator ") != NULL) {
+    if (on_host != MESSAGE_UNKNOWN) m->asked_bytes = on_host;
+    m->kind = MESSAGE_HOST;
+    m->host = HOST_TORCH; /* as a framework's tensors are */
+  }
   return true;
 }
 
@@ -263,7 +270,7 @@ static bool read_xla(message *m, message_text t) {
 
 static bool read_cupy(message *m, message_text t) {
   const char *at = message_find(t, "Out of memory allocating ");
-  if (at == NULL) return false;
+  if (at == NULL || message_find(t, "RESOURCE_EXHAUSTED") != NULL) return false;
   m->kind = MESSAGE_CUPY;
   m->asked_bytes = message_size(t, at);
   /* The pool gives its free blocks back before it gives up: what it has left is in use. */

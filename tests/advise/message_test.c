@@ -290,6 +290,19 @@ TEST(cupy_text)
   CHECK_U64(m.limit_bytes, 10 * GIB);
 }
 
+TEST(xla_and_tensorflow_on_the_processor_are_the_hosts)
+{
+  message m = read_text("jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating "
+                        "35184372088832 bytes.");
+  CHECK(m.kind == MESSAGE_HOST);
+  CHECK_U64(m.asked_bytes, 32768 * GIB);
+  m = read_text("tensorflow.python.framework.errors_impl.ResourceExhaustedError: {{function_node "
+                "__wrapped__Fill}} OOM when allocating tensor with shape[1048576,1048576,8] and "
+                "type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator mklcpu");
+  CHECK(m.kind == MESSAGE_HOST);
+  CHECK_U64(m.asked_bytes, 32768 * GIB);
+}
+
 TEST(cuda_texts)
 {
   CHECK(read_text("RuntimeError: CUDA error: out of memory").kind == MESSAGE_CUDA);
