@@ -86,6 +86,16 @@ stow_status mend_limit(mender *m) {
   uint64_t need = m->base.peak_reserved_bytes;
   if (m->e->peak_reserved_bytes > need) need = m->e->peak_reserved_bytes;
   if (m->e->n.card_bytes == MESSAGE_UNKNOWN || need > m->e->n.card_bytes) return STOW_OK;
+  /* A limit of stowage run, which counts what others of the process and the driver hold, too. */
+  if (recording_fact(m->e->source, "limit_bytes") != NULL) {
+    uint64_t more = need > m->e->n.limit_bytes ? need - m->e->n.limit_bytes : mender_asked(m);
+    fix_estimate(fix_add(m, "less is left for others on the card; or time on the bus",
+                         "raise --vram-limit (in Python: stowage.limit) to %s or more, or go on in "
+                         "host memory with --spill auto",
+                         cause_size(m->e->n.limit_bytes + more)),
+                 more, true);
+    return STOW_OK;
+  }
   fix_estimate(
       fix_add(m, "less is left for others on the card",
               "raise the limit to %s or more: torch.cuda.set_per_process_memory_fraction(%.4f)",
