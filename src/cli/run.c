@@ -103,6 +103,7 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
     if (record != NULL) note("no CUDA driver here: nothing will be recorded");
     return 0;
   }
+  run_limits_within(limits);
   if (put_beneath(p, limits, record != NULL) != STOW_OK ||
       open_run(l, limits, folder, record, verb_flag(call, "fast-malloc")) != STOW_OK)
     return fail(PROGRAM_NOT_RUN);

@@ -105,6 +105,27 @@ stow_status run_limits_read(run_limits *limits, const verb_call *call) {
   return read_spill(limits, verb_value(call, "spill"));
 }
 
+void run_limits_within(run_limits *limits) {
+  const char *path = getenv("STOWAGE_LEDGER");
+  char most[STOW_SIZE_TEXT_MAX];
+  ledger outer;
+  if (path == NULL || path[0] == '\0' || ledger_open(&outer, path) != STOW_OK) return;
+  for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
+    uint64_t limit = ledger_limit(&outer, i);
+    if (limit >= limits->vram_bytes[i]) continue;
+    bool told = limits->vram_bytes[i] == LEDGER_UNLIMITED;
+    for (unsigned k = 0; k < i && !told; k++) told = ledger_limit(&outer, k) == limit;
+    if (!told)
+      fprintf(stderr,
+              "stowage run: %s: this is within a run that may hold %s, which is the limit here "
+              "too\n",
+              limits->vram_from, stow_size_format(most, limit));
+    limits->vram_bytes[i] = limit;
+    if (limits->vram_from == NULL) limits->vram_from = "the run around it";
+  }
+  ledger_close(&outer);
+}
+
 /* ---- the cards ---- */
 
 /* The index NVML has for the run's device `i`; -1 where that cannot be told for certain. */

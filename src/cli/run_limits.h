@@ -21,6 +21,10 @@ typedef struct run_limits {
  * CUDA_DEVICE_MEMORY_LIMIT and CUDA_DEVICE_MEMORY_LIMIT_i. */
 stow_status run_limits_read(run_limits *limits, const verb_call *call);
 
+/* Where this is started within another run, it is limited to what that may hold; said if more was
+ * asked for. Both count by themselves. */
+void run_limits_within(run_limits *limits);
+
 /* Writes them into the ledger, and says on standard error what will not work as it was meant. */
 void run_limits_apply(const run_limits *limits, ledger *l);
 

@@ -30,6 +30,12 @@ export CUDA_VISIBLE_DEVICES=0,1 STANDIN_CARDS=2
 same a_childs_own_numbering_is_seen_through "total 0 free 0 total 200" beneath --vram-limit 0=100M,1=200M -- env CUDA_VISIBLE_DEVICES=1 "$holder" total 2> /dev/null
 unset CUDA_VISIBLE_DEVICES STANDIN_CARDS
 
+# A run within a run: at most what the outer one may hold.
+same an_inner_run_has_the_outer_ones_limit "total 0 free 0 total 100" beneath --vram-limit 100M -- "$stowage" run -- "$holder" total 2> /dev/null
+same an_inner_run_may_have_less "total 0 free 0 total 50" beneath --vram-limit 100M -- "$stowage" run --vram-limit 50M -- "$holder" total 2> /dev/null
+same an_inner_run_has_no_more "stowage run: --vram-limit: this is within a run that may hold 100.0 MiB, which is the limit here too
+total 0 free 0 total 100" beneath --vram-limit 100M -- "$stowage" run --vram-limit 200M -- "$holder" total
+
 # All processes of a run together.
 out=$(beneath --vram-limit 100M -- bash -c "
   coproc one { exec '$holder' alloc:$((60 * M)) say:held read; }
