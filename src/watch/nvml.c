@@ -1,7 +1,4 @@
-/* Nvml: opening the library and asking it.
- *
- * Our own declarations of its binary interface (NVML API reference; names and numbers of nvml.h).
- */
+/* Nvml: opening the library and asking it. */
 #include "watch/nvml.h"
 
 #include <dlfcn.h>
@@ -12,38 +9,13 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define LIBRARY "libnvidia-ml.so.1"
+#include "device/nvml_types.h"
 
-enum {
-  NVML_OK = 0,                /* NVML_SUCCESS */
-  NVML_INSUFFICIENT_SIZE = 7, /* NVML_ERROR_INSUFFICIENT_SIZE: the count needed was written */
-};
 #define NVML_NOT_AVAILABLE (~0ull) /* NVML_VALUE_NOT_AVAILABLE: no right to know, or no way */
 /* More than this many programs on one card are not listed. */
 #define PROCESSES_MAX 4096
 /* The inode of the first pid namespace (PROC_PID_INIT_INO of the kernel's proc_ns.h). */
 #define FIRST_PID_NAMESPACE "pid:[4026531836]"
-
-typedef struct memory_v1 { /* nvmlMemory_t */
-  unsigned long long total, free, used;
-} memory_v1;
-
-typedef struct memory_v2 { /* nvmlMemory_v2_t */
-  unsigned version;
-  unsigned long long total, reserved, free, used;
-} memory_v2;
-#define MEMORY_V2 ((unsigned)(sizeof(memory_v2) | (2u << 24))) /* nvmlMemory_v2 */
-
-typedef struct process_v1 { /* nvmlProcessInfo_v1_t, of the function without a version */
-  unsigned pid;
-  unsigned long long bytes;
-} process_v1;
-
-typedef struct process_v2 { /* nvmlProcessInfo_v2_t, of the functions _v2 and _v3 */
-  unsigned pid;
-  unsigned long long bytes;
-  unsigned gpu_instance, compute_instance;
-} process_v2;
 
 typedef void *card_handle;
 
@@ -58,10 +30,10 @@ struct nvml {
   int (*card)(unsigned index, card_handle *card);
   int (*uuid)(card_handle card, char *text, unsigned size);
   int (*name)(card_handle card, char *text, unsigned size);
-  int (*memory)(card_handle card, memory_v1 *memory);
-  int (*memory2)(card_handle card, memory_v2 *memory);
-  int (*processes1)(card_handle card, unsigned *count, process_v1 *infos);
-  int (*processes2)(card_handle card, unsigned *count, process_v2 *infos);
+  int (*memory)(card_handle card, nvml_memory_v1 *memory);
+  int (*memory2)(card_handle card, nvml_memory_v2 *memory);
+  int (*processes1)(card_handle card, unsigned *count, nvml_process_v1 *infos);
+  int (*processes2)(card_handle card, unsigned *count, nvml_process_v2 *infos);
   int (*bus)(card_handle card, int counter, unsigned *kib_s);
   char driver_text[96], library_text[96];
   unsigned cards;
@@ -107,7 +79,7 @@ __attribute__((format(printf, 4, 5))) static stow_status fail(const nvml *n, sto
 
 static stow_status start(nvml *n) {
   if (n->start == NULL || n->count == NULL || n->card == NULL || n->uuid == NULL)
-    return stow_fail(STOW_ERR_NOT_FOUND, "%s: too old, or not NVML", LIBRARY);
+    return stow_fail(STOW_ERR_NOT_FOUND, "%s: too old, or not NVML", NVML_LIBRARY);
   int code = n->start();
   if (code != NVML_OK) {
     n->stop = NULL; /* never started */
@@ -131,7 +103,7 @@ static stow_status start(nvml *n) {
 stow_status nvml_open(nvml **out) {
   *out = NULL;
   const char *path = secure_getenv("STOWAGE_LIBNVML");
-  if (path == NULL || path[0] == '\0') path = LIBRARY;
+  if (path == NULL || path[0] == '\0') path = NVML_LIBRARY;
   nvml *n = calloc(1, sizeof *n);
   if (n == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to open NVML");
   n->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -179,8 +151,8 @@ static stow_status card_at(nvml *n, int index, card_handle *handle) {
 }
 
 static void read_memory(nvml *n, card_handle handle, nvml_card *card) {
-  memory_v2 m2 = {.version = MEMORY_V2};
-  memory_v1 m1;
+  nvml_memory_v2 m2 = {.version = NVML_MEMORY_V2};
+  nvml_memory_v1 m1;
   if (n->memory2 != NULL && n->memory2(handle, &m2) == NVML_OK) {
     card->memory_known = true;
     card->total_bytes = m2.total;
@@ -247,7 +219,7 @@ static int list_processes(nvml *n, card_handle handle, unsigned *count, void **i
   for (int attempt = 0; attempt < 4 && code == NVML_INSUFFICIENT_SIZE; attempt++) {
     unsigned room = (*count < PROCESSES_MAX ? *count : PROCESSES_MAX) + 16;
     free(*infos);
-    *infos = calloc(room, sizeof(process_v2)); /* the larger of the two forms */
+    *infos = calloc(room, sizeof(nvml_process_v2)); /* the larger of the two forms */
     if (*infos == NULL) return -1;
     *count = room;
     code = ask_processes(n, handle, count, *infos);
@@ -269,8 +241,8 @@ stow_status nvml_processes(nvml *n, int index, nvml_process *processes, int max,
     free(infos);
     return fail(n, STOW_ERR_UNSUPPORTED, code, "listing the processes on card %d", index);
   }
-  const process_v1 *form1 = infos;
-  const process_v2 *form2 = infos;
+  const nvml_process_v1 *form1 = infos;
+  const nvml_process_v2 *form2 = infos;
   for (int i = 0; i < (int)there && i < max; i++) {
     bool newer = n->processes2 != NULL;
     unsigned long long bytes = newer ? form2[i].bytes : form1[i].bytes;

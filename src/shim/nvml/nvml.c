@@ -12,32 +12,10 @@
 #include <string.h>
 
 #include "device/cuda_path.h"
+#include "device/nvml_types.h"
 #include "memory/ledger.h"
 
-#define LIBRARY "libnvidia-ml.so.1"
-#define HOOK    __attribute__((visibility("default")))
-
-enum {
-  NVML_OK = 0,
-  NVML_LIBRARY_NOT_FOUND = 12, /* NVML_ERROR_LIBRARY_NOT_FOUND */
-  NVML_FUNCTION_NOT_FOUND = 13 /* NVML_ERROR_FUNCTION_NOT_FOUND */
-};
-
-typedef struct memory_v1 { /* nvmlMemory_t */
-  unsigned long long total, free, used;
-} memory_v1;
-typedef struct memory_v2 { /* nvmlMemory_v2_t */
-  unsigned version;
-  unsigned long long total, reserved, free, used;
-} memory_v2;
-typedef struct process_v1 { /* nvmlProcessInfo_v1_t */
-  unsigned pid;
-  unsigned long long bytes;
-} process_v1;
-typedef struct process_v2 { /* nvmlProcessInfo_v2_t, of _v2 and _v3 */
-  process_v1 head;
-  unsigned gpu_instance, compute_instance;
-} process_v2;
+#define HOOK __attribute__((visibility("default")))
 
 /* ---- the real one ---- */
 
@@ -91,7 +69,7 @@ static void start(void) {
   if (named != NULL && named[0] != '\0')
     try_open(NULL, named);
   else
-    cuda_path_beside(LIBRARY, try_open, NULL);
+    cuda_path_beside(NVML_LIBRARY, try_open, NULL);
   if (path != NULL && path[0] != '\0' && ledger_open(&run, path) != STOW_OK) run.header = NULL;
 }
 
@@ -140,8 +118,8 @@ static bool tell(void *card, unsigned long long *free_bytes, unsigned long long 
   return true;
 }
 
-HOOK int nvmlDeviceGetMemoryInfo(void *card, memory_v1 *memory);
-HOOK int nvmlDeviceGetMemoryInfo(void *card, memory_v1 *memory) {
+HOOK int nvmlDeviceGetMemoryInfo(void *card, nvml_memory_v1 *memory);
+HOOK int nvmlDeviceGetMemoryInfo(void *card, nvml_memory_v1 *memory) {
   __typeof__(&nvmlDeviceGetMemoryInfo) ask =
       (__typeof__(ask))(uintptr_t)real("nvmlDeviceGetMemoryInfo");
   if (ask == NULL) return library == NULL ? NVML_LIBRARY_NOT_FOUND : NVML_FUNCTION_NOT_FOUND;
@@ -151,8 +129,8 @@ HOOK int nvmlDeviceGetMemoryInfo(void *card, memory_v1 *memory) {
   return code;
 }
 
-HOOK int nvmlDeviceGetMemoryInfo_v2(void *card, memory_v2 *memory);
-HOOK int nvmlDeviceGetMemoryInfo_v2(void *card, memory_v2 *memory) {
+HOOK int nvmlDeviceGetMemoryInfo_v2(void *card, nvml_memory_v2 *memory);
+HOOK int nvmlDeviceGetMemoryInfo_v2(void *card, nvml_memory_v2 *memory) {
   __typeof__(&nvmlDeviceGetMemoryInfo_v2) ask =
       (__typeof__(ask))(uintptr_t)real("nvmlDeviceGetMemoryInfo_v2");
   if (ask == NULL) return library == NULL ? NVML_LIBRARY_NOT_FOUND : NVML_FUNCTION_NOT_FOUND;
@@ -189,7 +167,7 @@ static int list(const char *name, void *card, unsigned *count, void *infos, size
   if (code != NVML_OK || infos == NULL || count == NULL) return code;
   int device = device_of(card);
   for (unsigned i = 0; i < *count; i++) {
-    process_v1 *info = (process_v1 *)(void *)((char *)infos + i * width);
+    nvml_process_v1 *info = (nvml_process_v1 *)(void *)((char *)infos + i * width);
     unsigned long long bytes;
     if (held_by(info->pid, device, &bytes)) info->bytes = bytes;
   }
@@ -197,8 +175,8 @@ static int list(const char *name, void *card, unsigned *count, void *infos, size
 }
 
 #define LIST(name, version)                                                                        \
-  HOOK int name(void *card, unsigned *count, process_v##version *infos);                           \
-  HOOK int name(void *card, unsigned *count, process_v##version *infos) {                          \
+  HOOK int name(void *card, unsigned *count, nvml_process_v##version *infos);                      \
+  HOOK int name(void *card, unsigned *count, nvml_process_v##version *infos) {                     \
     return list(#name, card, count, infos, sizeof *infos);                                         \
   }
 LIST(nvmlDeviceGetComputeRunningProcesses, 1)
