@@ -48,8 +48,14 @@ def main() -> None:
         sys.exit(f"stowage: {reason}")
 
 
-def run(arguments: "List[str]", *, text: "Optional[str | bytes]" = None, timeout: float = 300) -> str:
-    """What the command prints for `arguments`; `text` is its input.
+def run(
+    arguments: "List[str]",
+    *,
+    text: "Optional[str | bytes]" = None,
+    timeout: float = 300,
+    notes: "Optional[List[str]]" = None,
+) -> str:
+    """What the command prints for `arguments`; `text` is its input, `notes` gets what it says beside a success.
 
     >>> run(["--version"]).startswith("stowage ")
     True
@@ -71,10 +77,13 @@ def run(arguments: "List[str]", *, text: "Optional[str | bytes]" = None, timeout
     except OSError as reason:
         raise NotFound(f"{path} cannot be started: {reason}") from None
     out = done.stdout.decode("utf-8", "replace")
+    first = f"stowage {arguments[0]}: "
     if done.returncode == 0:
+        if notes is not None:
+            lines = done.stderr.decode("utf-8", "replace").splitlines()
+            notes += [line[len(first) :] if line.startswith(first) else line for line in lines]
         return out
     said = done.stderr.decode("utf-8", "replace").strip() or out.strip() or f"ended with code {done.returncode}"
-    first = f"stowage {arguments[0]}: "
     said = said[len(first) :] if said.startswith(first) else said
     if "no such file" in said.lower():
         raise NotFound(said)

@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from . import _memory, _show
 from ._command import run
-from ._library import Invalid, StowageError, parse_size
+from ._library import Invalid, NotFound, StowageError, parse_size
 from ._library import format_size as size
 
 _SHIM = "libstowage-shim.so"
@@ -98,12 +98,21 @@ def _options(vram: "Optional[str]", spill: "Optional[str]") -> "List[str]":
     return options
 
 
+def _our_names(said: str) -> str:
+    """What the command says, by the names of this package's arguments."""
+    return said.replace("--vram-limit", "vram").replace("--spill", "spill")
+
+
 def _environment(vram: "Optional[str]", spill: "Optional[str]") -> "Dict[str, str]":
     """The variables of a run with those limits; empty where there is no driver."""
+    notes: "List[str]" = []
     try:
-        lines = run(["run", *_options(vram, spill)]).splitlines()
+        lines = run(["run", *_options(vram, spill)], notes=notes).splitlines()
     except Invalid as reason:  # by the names people wrote here
-        raise Invalid(str(reason).replace("--vram-limit", "vram").replace("--spill", "spill")) from None
+        raise Invalid(_our_names(str(reason))) from None
+    missing = [_our_names(note) for note in notes if "there is no device" in note]
+    if missing and lines:
+        raise NotFound(f"{missing[0]}; stowage.info() lists the devices that are here")
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
@@ -247,12 +256,20 @@ def limit(*, vram: "str | int | None" = None, ram: "str | int | None" = None) ->
     return _set(_text("vram", vram), before.spill if before and vram is not None else None, _text("ram", ram), everything=False)
 
 
+def _life_before() -> Enabled:
+    """What this process was started again with, or its parent was given, and nobody has asked for here yet."""
+    vram, _, spill = os.environ.get("STOWAGE_PYTHON_LIMITS", " ").partition(" ")
+    if _shim_loaded() is None or _useless:
+        vram = spill = ""
+    return Enabled(vram or None, spill or None, os.environ.get("STOWAGE_PYTHON_RAM") or None, "since the start")
+
+
 def _set(vram: "Optional[str]", spill: "Optional[str]", ram: "Optional[str]", everything: bool) -> Enabled:
     global _state
     from . import _explain, _ram
 
     with _lock:
-        before = _state or Enabled()
+        before = _state or _life_before()
         held = before.shim != "not loaded"  # where there is no driver, nothing is in force that could be in the way
         if held and before.vram is not None and vram is not None and vram != before.vram:
             raise StowageError(
@@ -261,7 +278,7 @@ def _set(vram: "Optional[str]", spill: "Optional[str]", ram: "Optional[str]", ev
             )
         new = Enabled(vram or before.vram, spill or before.spill, ram or before.ram, before.shim)
         ram_bytes = parse_size(new.ram, "ram") if new.ram else None
-        said = _ram.check(ram_bytes) if ram is not None else []
+        said = _ram.check(ram_bytes) if ram is not None or _state is None else []
         if (new.vram, new.spill) != (before.vram, before.spill) or _state is None:
             new.shim, new.notes = _put_beneath(new.vram, new.spill)
             if new.shim in ("loaded into this process",):
@@ -303,6 +320,9 @@ def _arguments() -> "List[str]":
 
 
 def _become(environment: "Dict[str, str]") -> None:
+    from . import _ram
+
+    _ram.stop()  # its bound would outlive this program
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *_arguments()[1:]], environment)
@@ -314,8 +334,8 @@ def restart(
     """Starts this process again with the shim beneath it: a kernel comes back under the same connection, empty.
 
     Every variable is lost: run the cells again. In a process that is beneath the shim already with these limits nothing
-    is done, so a script may begin with it. What was asked for is in force from the first line on; `enable()` after it
-    only adds the watch over host memory.
+    is done, so a script may begin with it. Limits of device memory are in force from the first line on; `enable()` after it
+    brings the watch over host memory back, with the limit that was asked for here.
     """
     vram_text, spill_text, ram_text = _text("vram", vram), _spill_text(spill), _text("ram", ram)
     wanted = f"{vram_text or ''} {spill_text or ''}"
@@ -351,11 +371,4 @@ def _after_reply(shell: Any, environment: "Dict[str, str]") -> None:
     """In a moment, when the reply of this cell has left: whoever waits for it would wait for ever."""
     import asyncio
 
-    def go() -> None:
-        from . import _ram
-
-        _ram.stop()
-        _become(environment)
-
-    loop = asyncio.get_event_loop()
-    loop.call_later(0.5, go)
+    asyncio.get_event_loop().call_later(0.5, _become, environment)

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional
 
 from . import _memory, _show
 from ._command import run_json
-from ._library import device_name
+from ._library import Invalid, NotFound, device_name
 from ._library import format_size as size
 
 
@@ -118,7 +118,12 @@ def info(device: "str | int | None" = None) -> Info:
     stowage._library.Invalid: device "sim:lots": "lots" does not end in a size this reads (K, M, G or T); write it like ...
     """
     name = device_name(device)
-    data = run_json(["info", *(["--device", name] if name else [])])
+    try:
+        data = run_json(["info", *(["--device", name] if name else [])])
+    except Invalid as reason:
+        if name.startswith("sim"):
+            raise
+        raise NotFound(str(reason)) from None  # as stowage.heap() has it
     from ._enable import current_limit
     from ._heap import heap_facts
 

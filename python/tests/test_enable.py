@@ -88,6 +88,18 @@ class Limits(unittest.TestCase):
         self.assertEqual(out.count("CUDA has started in this process already"), 2, out)
         self.assertIn("preloaded False", out)
 
+    def test_a_device_that_is_not_there_is_told(self):
+        out = with_driver(
+            """
+            for call in (lambda: stowage.limit(vram="7=1G"), lambda: stowage.info("7"), lambda: stowage.heap(7)):
+                try: print(call())
+                except FileNotFoundError as error: print("told", error)
+            """,
+            STOWAGE_LIBNVML=STANDIN.parent / "libnvidia-ml.so.1",
+        )[1]
+        self.assertEqual(out.count("told"), 3, out)
+        self.assertIn("vram: there is no device 7 here", out)
+
     def test_two_limits_are_one_too_many(self):
         out = with_driver(
             """
@@ -139,6 +151,33 @@ class Limits(unittest.TestCase):
         self.assertEqual(done.stdout.count("begins ['a b', 'c']"), 2, done.stdout + done.stderr)
         self.assertIn("since its start", done.stdout)
         self.assertIn("answers 0 2", done.stdout)
+
+    def test_after_a_restart_nothing_has_to_be_said_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = Path(folder) / "script.py"
+            script.write_text(
+                CUDA
+                + textwrap.dedent(
+                    """
+                    import os, resource
+                    if "STOWAGE_PYTHON_LIMITS" not in os.environ:
+                        stowage.limit(ram="2G")  # its bound ends with this life
+                        stowage.restart(vram="64M", spill="auto", ram="3G")
+                    print("bound", resource.getrlimit(resource.RLIMIT_DATA)[0])
+                    now = stowage.enable()
+                    print(now.vram, now.spill, now.ram)
+                    """
+                )
+            )
+            done = subprocess.run(
+                [sys.executable, str(script)],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                env=clean_environment(STOWAGE_LIBCUDA=STANDIN, XDG_STATE_HOME=folder),
+                check=False,
+            )
+        self.assertEqual(done.stdout, "bound -1\n64M auto 3G\n", done.stdout + done.stderr)
 
     def test_beneath_stowage_run_its_limits_hold(self):
         from stowage._command import command_path
