@@ -71,9 +71,8 @@ static stow_status print_text(const shrink_result *r, const char *in, const char
                   o->relative ? " of a value" : "", o->tolerance);
   else if (o->tolerance > 0)
     buffer_text(&text, "rounded: nothing; every value is exact\n");
-  size_t length = strlen(out);
-  if (o->resume && length > 4 && strcmp(out + length - 4, ".npz") == 0)
-    buffer_text(&text, "begun from the start: --resume goes on with runs to an .npy alone\n");
+  if (o->resume && b->team->size > 1)
+    buffer_text(&text, "begun from the start: several ranks keep no checkpoint\n");
   if (o->dry_run)
     buffer_text(&text, "nothing was written (--dry-run)\n");
   else
@@ -191,7 +190,7 @@ static const verb_option options[] = {
     {"shape", "N,N", "and of this shape; default one dimension"},
     VERB_OPTION_NAMES,
     VERB_OPTION_HEADER,
-    {"resume", NULL, "go on where a run to an npy that was stopped had come to"},
+    {"resume", NULL, "go on where a run that was stopped had come to"},
     {"no-sync", NULL, "do not wait until the output is on the disk; as cp, not as safe"},
     VERB_OPTION_MEMORY,
     VERB_OPTION_THREADS,

@@ -30,6 +30,7 @@ typedef struct budget {
   void *context;
   struct team *team;             /* the other processes of the job; NULL: none */
   struct checkpoint *checkpoint; /* NULL: none is kept */
+  uint64_t item;                 /* the array at hand, of several in a file: its own steps */
 } budget;
 
 static inline stow_status budget_tell(const budget *b, uint64_t done, uint64_t total) {

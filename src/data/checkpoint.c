@@ -1,5 +1,5 @@
-/* Checkpoint: see checkpoint.h. The file: magic, key, then each step's number, place and state,
- * then a sum of it all. */
+/* Checkpoint: see checkpoint.h. The file: magic, key, the two files, then each step's number, place
+ * and state, then a sum of it all. */
 #include "data/checkpoint.h"
 
 #include <errno.h>
@@ -8,13 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/hash.h"
 
-#define MAGIC    UINT64_C(0x31656d7573657220) /* " resume1" */
+#define MAGIC    UINT64_C(0x32656d7573657220) /* " resume2" */
 #define EVERY_NS UINT64_C(2000000000)
 
 /* ---- reading ---- */
@@ -28,7 +29,7 @@ static bool take(FILE *file, void *to, size_t bytes, uint64_t *sum) {
 static bool take_step(FILE *file, checkpoint_step *s, uint64_t *sum) {
   uint64_t head[3];
   if (!take(file, head, sizeof head, sum) || head[2] > CHECKPOINT_STATE_MAX) return false;
-  *s = (checkpoint_step){.step = head[0], .place = head[1], .bytes = head[2]};
+  *s = (checkpoint_step){.step = head[0], .place = head[1], .bytes = head[2], .capacity = head[2]};
   s->state = malloc(s->bytes + 1);
   return s->state != NULL && take(file, s->state, s->bytes, sum);
 }
@@ -38,6 +39,18 @@ static void forget(checkpoint *c) {
     free(c->steps[i].state);
     c->steps[i] = (checkpoint_step){0};
   }
+  memset(c->files, 0, sizeof c->files);
+}
+
+/* Is that file still there, with all it had? */
+static bool still_there(const checkpoint *c, const char *ending, const checkpoint_file *was) {
+  char path[4096];
+  struct stat st;
+  if (was->inode == 0) return true;
+  size_t length = strlen(c->path) - strlen(".resume");
+  snprintf(path, sizeof path, "%.*s%s", (int)length, c->path, ending);
+  return stat(path, &st) == 0 && (uint64_t)st.st_ino == was->inode &&
+         (uint64_t)st.st_size >= was->bytes;
 }
 
 /* Anything unlike what was written, and it is as if there were none. */
@@ -46,21 +59,29 @@ static bool load(checkpoint *c) {
   FILE *file = fopen(c->path, "rbe");
   if (file == NULL) return false;
   bool fine = take(file, &magic, sizeof magic, &sum) && magic == MAGIC &&
-              take(file, key, sizeof key, &sum) && memcmp(key, c->key, sizeof key) == 0;
+              take(file, key, sizeof key, &sum) && memcmp(key, c->key, sizeof key) == 0 &&
+              take(file, c->files, sizeof c->files, &sum);
   for (size_t i = 0; i < CHECKPOINT_STEPS_MAX && fine; i++)
     fine = take_step(file, &c->steps[i], &sum);
   fine = fine && take(file, &expected, sizeof expected, &ignored) && expected == sum;
   fclose(file);
+  fine =
+      fine && still_there(c, ".partial", &c->files[0]) && still_there(c, ".scratch", &c->files[1]);
   if (!fine) forget(c);
   return fine;
 }
 
 stow_status checkpoint_open(checkpoint *c, const char *out, const uint64_t key[8], bool resume) {
-  *c = (checkpoint){.file = -1, .every_ns = EVERY_NS, .saved_ns = clock_ns()};
+  *c = (checkpoint){.file = -1, .scratch = -1, .every_ns = EVERY_NS, .saved_ns = clock_ns()};
   size_t length = strlen(out);
   c->path = malloc(length + 16);
-  if (c->path == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", out);
+  c->scratch_path = malloc(length + 16);
+  if (c->path == NULL || c->scratch_path == NULL) {
+    checkpoint_close(c, false);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", out);
+  }
   snprintf(c->path, length + 16, "%s.resume", out);
+  snprintf(c->scratch_path, length + 16, "%s.scratch", out);
   memcpy(c->key, key, sizeof c->key);
   const char *every = getenv("STOWAGE_CHECKPOINT_MS"); /* for tests */
   if (every != NULL) c->every_ns = strtoull(every, NULL, 10) * 1000000;
@@ -70,21 +91,35 @@ stow_status checkpoint_open(checkpoint *c, const char *out, const uint64_t key[8
 
 void checkpoint_close(checkpoint *c, bool done) {
   if (done && c->path != NULL) unlink(c->path);
+  if (done && c->scratch_path != NULL) unlink(c->scratch_path);
   free(c->path);
+  free(c->scratch_path);
   forget(c);
-  *c = (checkpoint){.file = -1};
+  *c = (checkpoint){.file = -1, .scratch = -1};
+}
+
+static checkpoint_step *find(const checkpoint *c, uint64_t step) {
+  for (size_t i = 0; c != NULL && i < CHECKPOINT_STEPS_MAX; i++)
+    if (c->steps[i].step == step) return (checkpoint_step *)(uintptr_t)&c->steps[i];
+  return NULL;
+}
+
+const void *checkpoint_get(const checkpoint *c, uint64_t step, uint64_t *place, size_t *bytes) {
+  const checkpoint_step *s = find(c, step);
+  *place = s != NULL ? s->place : 0;
+  *bytes = s != NULL ? (size_t)s->bytes : 0;
+  return s != NULL ? s->state : NULL;
 }
 
 bool checkpoint_find(const checkpoint *c, uint64_t step, uint64_t *place, void *state,
                      size_t bytes) {
-  for (size_t i = 0; c != NULL && i < CHECKPOINT_STEPS_MAX; i++) {
-    const checkpoint_step *s = &c->steps[i];
-    if (s->step != step || s->bytes != bytes) continue;
-    *place = s->place;
-    memcpy(state, s->state, bytes);
-    return true;
-  }
-  return false;
+  uint64_t at;
+  size_t had;
+  const void *kept = checkpoint_get(c, step, &at, &had);
+  if (kept == NULL || had != bytes) return false;
+  *place = at;
+  memcpy(state, kept, bytes);
+  return true;
 }
 
 /* ---- writing ---- */
@@ -107,14 +142,26 @@ static void put(buffer *b, const void *bytes, size_t count, uint64_t *sum) {
   *sum = hash_bytes(bytes, count, *sum);
 }
 
-static stow_status save(checkpoint *c) {
-  if (c->file >= 0 && fdatasync(c->file) != 0)
+/* On the disk, and as long as that. One that was not opened yet is as it was found. */
+static stow_status bring_to_disk(const checkpoint *c, int fd, checkpoint_file *is) {
+  struct stat st;
+  if (fd < 0) return STOW_OK;
+  if (fdatasync(fd) != 0 || fstat(fd, &st) != 0)
     return stow_fail(STOW_ERR_IO, "%s: what it speaks of cannot be brought to the disk: %s",
                      c->path, strerror(errno));
+  *is = (checkpoint_file){(uint64_t)st.st_ino, (uint64_t)st.st_size};
+  return STOW_OK;
+}
+
+stow_status checkpoint_save(checkpoint *c) {
+  if (c == NULL) return STOW_OK;
+  STOW_TRY(bring_to_disk(c, c->file, &c->files[0]));
+  STOW_TRY(bring_to_disk(c, c->scratch, &c->files[1]));
   buffer b = BUFFER_INIT;
   uint64_t magic = MAGIC, sum = 0;
   put(&b, &magic, sizeof magic, &sum);
   put(&b, c->key, sizeof c->key, &sum);
+  put(&b, c->files, sizeof c->files, &sum);
   for (size_t i = 0; i < CHECKPOINT_STEPS_MAX; i++) {
     const checkpoint_step *s = &c->steps[i];
     uint64_t head[3] = {s->step, s->place, s->bytes};
@@ -136,21 +183,54 @@ bool checkpoint_due(const checkpoint *c) {
   return c != NULL && clock_ns() - c->saved_ns >= c->every_ns;
 }
 
+bool checkpoint_worth(const checkpoint *c) {
+  return c != NULL && (c->resumed || c->count > 0 || clock_ns() - c->saved_ns >= c->every_ns / 4);
+}
+
+/* The step's own record, or a free one, with room for `bytes`; NULL where there is none. */
+static checkpoint_step *room_for(checkpoint *c, uint64_t step, size_t bytes) {
+  checkpoint_step *s = find(c, step);
+  if (s == NULL) s = find(c, 0);
+  if (s == NULL || bytes > CHECKPOINT_STATE_MAX) return NULL;
+  if (bytes > s->capacity || s->state == NULL) {
+    size_t capacity = s->capacity * 2 > bytes ? s->capacity * 2 : bytes;
+    char *more = realloc(s->state, capacity + 1);
+    if (more == NULL) return NULL;
+    s->state = more;
+    s->capacity = capacity;
+  }
+  if (s->step == 0) s->place = s->bytes = 0;
+  s->step = step;
+  return s;
+}
+
 stow_status checkpoint_note(checkpoint *c, uint64_t step, uint64_t place, const void *state,
                             size_t bytes) {
-  checkpoint_step *to = NULL;
   if (c == NULL) return STOW_OK;
-  for (size_t i = 0; i < CHECKPOINT_STEPS_MAX && (to == NULL || to->step != step); i++)
-    if (c->steps[i].step == step || (c->steps[i].step == 0 && to == NULL)) to = &c->steps[i];
-  char *copy = bytes <= CHECKPOINT_STATE_MAX ? malloc(bytes + 1) : NULL;
-  if (to == NULL || copy == NULL) {
-    free(copy);
-    return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no room for another step", c->path);
-  }
-  memcpy(copy, state, bytes);
-  free(to->state);
-  *to = (checkpoint_step){.step = step, .place = place, .bytes = bytes, .state = copy};
-  return checkpoint_due(c) ? save(c) : STOW_OK;
+  checkpoint_step *s = room_for(c, step, bytes);
+  if (s == NULL) return checkpoint_clear(c, step), STOW_OK;
+  if (bytes > 0) memcpy(s->state, state, bytes);
+  s->place = place;
+  s->bytes = bytes;
+  return checkpoint_due(c) ? checkpoint_save(c) : STOW_OK;
+}
+
+stow_status checkpoint_append(checkpoint *c, uint64_t step, const void *record, size_t bytes) {
+  if (c == NULL) return STOW_OK;
+  const checkpoint_step *had = find(c, step);
+  checkpoint_step *s = room_for(c, step, (had != NULL ? had->bytes : 0) + bytes);
+  if (s == NULL) return STOW_OK;
+  memcpy(s->state + s->bytes, record, bytes);
+  s->bytes += bytes;
+  s->place++;
+  return checkpoint_due(c) ? checkpoint_save(c) : STOW_OK;
+}
+
+void checkpoint_clear(checkpoint *c, uint64_t step) {
+  checkpoint_step *s = find(c, step);
+  if (s == NULL) return;
+  free(s->state);
+  *s = (checkpoint_step){0};
 }
 
 stow_status checkpoint_drop(checkpoint *c) {
@@ -158,5 +238,5 @@ stow_status checkpoint_drop(checkpoint *c) {
   bool there = c->resumed || c->count > 0;
   forget(c);
   c->resumed = false;
-  return there ? save(c) : STOW_OK;
+  return there ? checkpoint_save(c) : STOW_OK;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "data/checkpoint.h"
 #include "data/ranges.h"
 #include "data/sparse.h"
 #include "data/table.h"
@@ -65,7 +66,7 @@ static stow_status scan_all(array_facts *facts, array *a, const budget *b, uint6
                     .total = total,
                     .work = scan_range,
                     .context = &s,
-                    .step = 1,
+                    .step = STEP_OF(STEP_SCAN, b->item),
                     .state = &facts->values,
                     .state_bytes = sizeof facts->values};
   STOW_TRY(ranges_run(a, &job));
@@ -113,6 +114,29 @@ stow_status inspect_array(array_facts *facts, array *a, const budget *b, uint64_
 
 /* ---- files ---- */
 
+/* The last of the file's arrays, of several: those that a run which was stopped had seen are not
+ * read again. */
+static stow_status inspect_next(file_facts *f, array *a, const budget *b, uint64_t *done,
+                                uint64_t total) {
+  size_t i = f->array_count - 1, bytes;
+  array_facts *facts = &f->arrays[i];
+  uint64_t count;
+  budget own = *b;
+  const scan *known = checkpoint_get(b->checkpoint, STEP_FACTS, &count, &bytes);
+  own.item = i;
+  if (i >= count) {
+    STOW_TRY(inspect_array(facts, a, &own, done, total));
+    checkpoint_clear(b->checkpoint, STEP_OF(STEP_SCAN, i));
+    return checkpoint_append(b->checkpoint, STEP_FACTS, &facts->values, sizeof facts->values);
+  }
+  inspect_begin(facts, a);
+  *done += a->bytes;
+  if (a->type == DTYPE_NONE) return STOW_OK;
+  facts->values = known[i];
+  inspect_conclude(facts);
+  return STOW_OK;
+}
+
 static stow_status add_array(file_facts *f, array_facts **facts) {
   array_facts *more = realloc(f->arrays, (f->array_count + 1) * sizeof *more);
   if (more == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for another array");
@@ -129,16 +153,31 @@ static stow_status inspect_one(file_facts *f, array *a, const budget *b) {
   return inspect_array(facts, a, b, &done, a->bytes);
 }
 
+/* Once: a run that was stopped behind it knows what was found. */
+static stow_status check_places(sparse *s, source *from, const budget *b, uint64_t *done,
+                                uint64_t total) {
+  uint64_t found[2], count = s->places_count;
+  if (checkpoint_find(b->checkpoint, STEP_PLACES, &count, found, sizeof found)) {
+    s->outside = found[0];
+    s->repeats = found[1] != 0;
+    return STOW_OK;
+  }
+  STOW_TRY(sparse_check(s, from, b, done, total));
+  found[0] = s->outside;
+  found[1] = s->repeats;
+  return checkpoint_note(b->checkpoint, STEP_PLACES, count, found, sizeof found);
+}
+
 static stow_status inspect_sparse(file_facts *f, source *from, const zip *z, const budget *b,
                                   uint64_t *done, uint64_t total) {
   sparse s;
   array data;
   array_facts *facts = NULL;
   STOW_TRY(sparse_begin(&s, from, z));
-  STOW_TRY(sparse_check(&s, from, b, done, total));
+  STOW_TRY(check_places(&s, from, b, done, total));
   STOW_TRY(add_array(f, &facts));
   STOW_TRY(array_open_member(&data, from, s.data));
-  stow_status status = inspect_array(facts, &data, b, done, total);
+  stow_status status = inspect_next(f, &data, b, done, total);
   array_close(&data);
   STOW_TRY(status);
   if (!facts->scanned)
@@ -181,7 +220,7 @@ static stow_status inspect_members(file_facts *f, source *from, const zip *z, co
       size_t length = strlen(z->entries[i].name);
       bool ends = length > 4 && strcmp(z->entries[i].name + length - 4, ".npy") == 0;
       memcpy(facts->name, z->entries[i].name, ends ? length - 4 : length);
-      status = inspect_array(facts, &a, b, done, total);
+      status = inspect_next(f, &a, b, done, total);
     }
     array_close(&a);
     STOW_TRY(status);
@@ -239,14 +278,24 @@ static void list_dataset(array_facts *facts, const hdf5_dataset *d) {
   facts->bytes = facts->bytes_after = d->count * d->item_bytes;
 }
 
-static stow_status inspect_dataset(array_facts *facts, hdf5 *h, size_t i, const budget *b,
+/* What is no number has its place among the scans too. */
+static stow_status note_unread(const array_facts *facts, size_t i, const budget *b) {
+  uint64_t count;
+  size_t bytes;
+  checkpoint_get(b->checkpoint, STEP_FACTS, &count, &bytes);
+  if (i < count) return STOW_OK;
+  return checkpoint_append(b->checkpoint, STEP_FACTS, &facts->values, sizeof facts->values);
+}
+
+static stow_status inspect_dataset(file_facts *f, hdf5 *h, size_t i, const budget *b,
                                    uint64_t *done, uint64_t total) {
   array a;
+  array_facts *facts = &f->arrays[i];
   source values = {.fd = -1};
   list_dataset(facts, hdf5_get(h, i));
-  if (hdf5_get(h, i)->type == DTYPE_NONE) return STOW_OK;
+  if (hdf5_get(h, i)->type == DTYPE_NONE) return note_unread(facts, i, b);
   stow_status status = array_open_hdf5(&a, &values, h, i, b->bytes / 4, false);
-  if (status == STOW_OK) status = inspect_array(facts, &a, b, done, total);
+  if (status == STOW_OK) status = inspect_next(f, &a, b, done, total);
   source_close(&values);
   return status;
 }
@@ -264,7 +313,7 @@ static stow_status inspect_hdf5(file_facts *f, source *from, const budget *b) {
   for (size_t i = 0; i < hdf5_count(h) && status == STOW_OK; i++) {
     array_facts *facts = NULL;
     status = add_array(f, &facts);
-    if (status == STOW_OK) status = inspect_dataset(facts, h, i, b, &done, total);
+    if (status == STOW_OK) status = inspect_dataset(f, h, i, b, &done, total);
   }
   hdf5_close(h);
   return status;

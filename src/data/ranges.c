@@ -17,6 +17,7 @@ typedef struct piece {
   array *a;
   uint64_t first, end;
   unsigned threads;
+  uint64_t before, step; /* of each thread's part: these items alone, where step is not 0 */
   const ranges_job *job;
 } piece;
 
@@ -44,6 +45,10 @@ static stow_status run_one(void *context, unsigned number) {
              .a = p->a,
              .first = cut(p->first, p->end, number, p->threads),
              .end = cut(p->first, p->end, number + 1, p->threads)};
+  if (p->step > 0) {
+    r.first += p->before < r.end - r.first ? p->before : r.end - r.first;
+    if (r.end - r.first > p->step) r.end = r.first + p->step;
+  }
   if (p->threads > 1 && array_fork(&own, &from, p->a, r.first)) r.a = &own;
   stow_status status = p->job->work(p->job->context, &r);
   if (status != STOW_OK) atomic_store(&p->shared.stop, true);
@@ -62,20 +67,30 @@ static stow_status run_piece(array *a, const ranges_job *job, uint64_t first, ui
   return status;
 }
 
+/* How many items a thread does between two checkpoints. */
+static uint64_t piece_items(const array *a, unsigned threads) {
+  uint64_t items = PIECE_BYTES * threads / (a->item_bytes > 0 ? a->item_bytes : 1);
+  const char *asked = getenv("STOWAGE_CHECKPOINT_ITEMS"); /* for tests */
+  if (asked != NULL) items = strtoull(asked, NULL, 10) + 1;
+  return (items + ALIGN_ITEMS - 1) / ALIGN_ITEMS * ALIGN_ITEMS;
+}
+
 static stow_status run_mine(array *a, const ranges_job *job, uint64_t first, uint64_t end) {
   const budget *b = job->budget;
   checkpoint *c = job->step != 0 ? b->checkpoint : NULL;
   uint64_t step = end - first, place;
+  if (job->from > first) {
+    uint64_t from = job->from < end ? job->from : end;
+    *job->done += (from - first) * a->item_bytes;
+    first = from;
+  }
   if (c != NULL && checkpoint_find(c, job->step, &place, job->state, job->state_bytes) &&
       place >= first && place <= end) {
     *job->done += (place - first) * a->item_bytes;
     first = place;
   }
   if (c != NULL) {
-    uint64_t items = PIECE_BYTES * ranges_threads(a, b) / (a->item_bytes > 0 ? a->item_bytes : 1);
-    step = (items + ALIGN_ITEMS - 1) / ALIGN_ITEMS * ALIGN_ITEMS;
-    const char *bytes = getenv("STOWAGE_CHECKPOINT_ITEMS"); /* for tests */
-    if (bytes != NULL) step = strtoull(bytes, NULL, 10) / ALIGN_ITEMS * ALIGN_ITEMS + ALIGN_ITEMS;
+    step = piece_items(a, ranges_threads(a, b));
   }
   while (first < end) {
     uint64_t next = end - first < step ? end : first + step;
@@ -92,6 +107,29 @@ stow_status ranges_run(array *a, const ranges_job *job) {
   stow_status status =
       run_mine(a, job, cut(0, a->count, rank, size), cut(0, a->count, rank + 1, size));
   return team_agree(t, status);
+}
+
+stow_status ranges_rounds(array *a, const ranges_job *job, unsigned threads, uint64_t done,
+                          stow_status (*between)(void *context, uint64_t done)) {
+  uint64_t longest = cut(0, a->count, 1, threads), all = done * threads;
+  for (unsigned i = 1; i < threads; i++) {
+    uint64_t items = cut(0, a->count, i + 1, threads) - cut(0, a->count, i, threads);
+    if (items > longest) longest = items;
+  }
+  piece p = {.shared = {.budget = job->budget, .before = *job->done, .total = job->total},
+             .a = a,
+             .end = a->count,
+             .threads = threads,
+             .step = job->budget->checkpoint != NULL ? piece_items(a, 1) : a->count + 1,
+             .job = job};
+  p.shared.before += (all < a->count ? all : a->count) * a->item_bytes;
+  for (; done < longest; done += p.step) {
+    p.before = done;
+    STOW_TRY(crew_run(threads, run_one, &p));
+    STOW_TRY(between(job->context, done + p.step));
+  }
+  *job->done += atomic_load(&p.shared.done);
+  return STOW_OK;
 }
 
 stow_status range_tell(range *r, uint64_t bytes) {

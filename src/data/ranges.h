@@ -33,6 +33,7 @@ typedef struct ranges_job {
   uint64_t total;
   range_work work;
   void *context;
+  uint64_t from; /* items before it are done already */
   uint64_t step; /* its number for the checkpoint; 0: none is kept */
   void *state;   /* plain bytes that the work adds to; kept with it */
   size_t state_bytes;
@@ -43,6 +44,10 @@ unsigned ranges_threads(const array *a, const budget *b);
 /* Runs the work over all items; those of this rank, where there is a team, which then agrees. With
  * a checkpoint it goes in pieces, from where it was. */
 stow_status ranges_run(array *a, const ranges_job *job);
+/* The same in rounds: each of `threads` goes through a part of its own, some items a round, behind
+ * the `done` first ones of it; `between` is told after each how many those are. */
+stow_status ranges_rounds(array *a, const ranges_job *job, unsigned threads, uint64_t done,
+                          stow_status (*between)(void *context, uint64_t done));
 /* Another `bytes` are done; STOW_ERR_INTERRUPTED where another thread failed. */
 stow_status range_tell(range *r, uint64_t bytes);
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 stow_status scratch_open(scratch *s, const char *beside) {
@@ -23,6 +24,16 @@ stow_status scratch_open(scratch *s, const char *beside) {
   if (s->fd < 0)
     return stow_fail(STOW_ERR_IO, "%s: no file can be made beside it: %s", beside, strerror(why));
   return STOW_OK;
+}
+
+stow_status scratch_open_named(scratch *s, const char *path, bool keep) {
+  *s = (scratch){.fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666), .owned = true, .name = path};
+  bool taken = s->fd >= 0 && flock(s->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (s->fd >= 0 && !taken && (keep || ftruncate(s->fd, 0) == 0)) return STOW_OK;
+  int why = errno;
+  scratch_close(s);
+  if (taken) return stow_fail(STOW_ERR_STATE, "%s: another run is writing it", path);
+  return stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", path, strerror(why));
 }
 
 void scratch_close(scratch *s) {

@@ -1,5 +1,6 @@
 /* Scratch: values kept in a file between two looks at them: one without a name that vanishes with
- * the job, or the part of an output behind its header.
+ * the job, one with a name that a resumed job finds again, or the part of an output behind its
+ * header.
  *
  * Called by shrink. Reads and writes at any offset, from several threads. */
 #ifndef DATA_SCRATCH_H
@@ -20,6 +21,9 @@ typedef struct scratch {
 
 /* A nameless file in the folder of `beside`. */
 stow_status scratch_open(scratch *s, const char *beside);
+/* The file at `path`, which stays if the process is killed; `keep` what stands in it.
+ * STOW_ERR_STATE if another run has it. */
+stow_status scratch_open_named(scratch *s, const char *path, bool keep);
 void scratch_close(scratch *s);
 stow_status scratch_write(const scratch *s, uint64_t offset, const void *bytes, size_t count);
 stow_status scratch_read(const scratch *s, uint64_t offset, void *to, size_t count);

@@ -95,16 +95,30 @@ static stow_status refuse_no_numbers(const job *j) {
                    j->in, facts->arrays[0].type_name, dtype_name(j->options->type));
 }
 
+/* What was chosen by a run that was stopped is not looked at again. */
+static stow_status plan_array(job *j, arrays *all, size_t i) {
+  checkpoint *c = j->budget->checkpoint;
+  shrink_item *item = &j->result->items[i];
+  array a;
+  uint64_t count;
+  size_t bytes;
+  const shrink_item *chosen = checkpoint_get(c, STEP_PLAN, &count, &bytes);
+  if (i < count) return *item = chosen[i], STOW_OK;
+  STOW_TRY(open_nth(j, all, i, &a));
+  j->item = i;
+  stow_status status = shrink_choose(j, &j->result->facts.arrays[i], &a, item);
+  close_nth(all, &a);
+  if (status != STOW_OK || !j->to_npz) return status;
+  for (dtype to = DTYPE_NONE; to < DTYPE_COUNT; to++) shrink_measured(j, to);
+  return checkpoint_append(c, STEP_PLAN, item, sizeof *item);
+}
+
 static stow_status plan_arrays(job *j, arrays *all) {
   file_facts *facts = &j->result->facts;
   STOW_TRY(refuse_no_numbers(j));
   if (facts->array_count == 1 && facts->arrays[0].sparse) return plan_sparse(j, &all->archive);
   for (size_t i = 0; i < facts->array_count; i++) {
-    array a;
-    STOW_TRY(open_nth(j, all, i, &a));
-    stow_status status = shrink_choose(j, &facts->arrays[i], &a, &j->result->items[i]);
-    close_nth(all, &a);
-    STOW_TRY(status);
+    STOW_TRY(plan_array(j, all, i));
     if (j->kept != NULL) shrink_choose_sparse(j, &facts->arrays[i], &j->result->items[i]);
   }
   return STOW_OK;
@@ -114,7 +128,9 @@ static stow_status plan_arrays(job *j, arrays *all) {
 
 static stow_status copy_bytes(job *j, array *a, sink *s) {
   char bytes[COPY_BYTES];
-  for (uint64_t at = 0; at < a->bytes;) {
+  uint64_t at = sink_behind(s);
+  sink_pass(s, at);
+  while (at < a->bytes) {
     size_t count = a->bytes - at < COPY_BYTES ? (size_t)(a->bytes - at) : COPY_BYTES;
     STOW_TRY(array_read_bytes(a, at, bytes, count));
     STOW_TRY(sink_write(s, bytes, count));
@@ -141,7 +157,7 @@ static stow_status write_npy(job *j, arrays *all, writer *w) {
   return status;
 }
 
-static stow_status write_member(job *j, arrays *all, zip_out *z, size_t i) {
+static stow_status write_member(job *j, arrays *all, archive *z, size_t i) {
   const array_facts *f = &j->result->facts.arrays[i];
   const shrink_item *item = &j->result->items[i];
   array a;
@@ -166,8 +182,8 @@ static stow_status write_member(job *j, arrays *all, zip_out *z, size_t i) {
 }
 
 static stow_status write_npz(job *j, arrays *all, writer *w) {
-  zip_out z;
-  zip_out_begin(&z, w);
+  archive z;
+  archive_begin(&z, w, j->budget->checkpoint);
   stow_status status = STOW_OK;
   const file_facts *facts = &j->result->facts;
   if (facts->array_count == 1 && facts->arrays[0].sparse)
@@ -175,9 +191,7 @@ static stow_status write_npz(job *j, arrays *all, writer *w) {
   else
     for (size_t i = 0; i < facts->array_count && status == STOW_OK; i++)
       status = write_member(j, all, &z, i);
-  if (status == STOW_OK) status = zip_out_finish(&z);
-  zip_out_free(&z);
-  return status;
+  return archive_end(&z, status);
 }
 
 stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes) {
@@ -416,13 +430,14 @@ static void key_of(uint64_t key[8], const job *j) {
 static stow_status shrink_kept_safe(job *j, budget *b) {
   checkpoint c;
   uint64_t key[8];
-  if (j->to_npz || j->options->dry_run || !team_alone(b->team)) return shrink_source(j, j->to_npz);
+  if (j->options->dry_run || !team_alone(b->team)) return shrink_source(j, j->to_npz);
   key_of(key, j);
   STOW_TRY(checkpoint_open(&c, j->out, key, j->options->resume));
   b->checkpoint = &c;
   stow_status status = shrink_source(j, j->to_npz);
-  /* After a failure of ours its file is gone, and what was noted of it with it. */
-  checkpoint_close(&c, true);
+  /* After a failure of ours its file is gone, and what was noted of it with it; another run's is
+   * not ours to take. */
+  checkpoint_close(&c, status != STOW_ERR_STATE);
   b->checkpoint = NULL;
   return status;
 }

@@ -9,10 +9,11 @@
  *   csv -> npz                a member for each column; text as codes and a member of values
  *
  * Called by `stowage shrink`, by every rank of a team where the budget has one: arrays to npy and
- * tables are cut among the ranks, anything else is the first one's work. To npy a run that was
- * stopped can be resumed. A type is proved over all values before anything takes the output's name;
- * with a tolerance float16 and float32 may round that far and no further. The input is never
- * touched; the output is the old file or the complete new one; memory stays in the budget. */
+ * tables are cut among the ranks, anything else is the first one's work. A run by one
+ * process that was stopped can be resumed. A type is proved over all values before anything takes
+ * the output's name; with a tolerance float16 and float32 may round that far and no further. The
+ * input is never touched; the output is the old file or the complete new one; memory stays in the
+ * budget. */
 #ifndef DATA_SHRINK_H
 #define DATA_SHRINK_H
 

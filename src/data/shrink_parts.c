@@ -13,8 +13,52 @@
 
 enum { CHUNK_BYTES = 256 << 10, LOSS_RUN = 1024, PAGE_BYTES = 4096 };
 
+/* ---- archives ---- */
+
+void archive_begin(archive *a, writer *to, checkpoint *c) {
+  uint64_t place;
+  size_t bytes;
+  zip_out_begin(&a->zip, to);
+  a->checkpoint = c;
+  a->zip.resumed = checkpoint_get(c, STEP_ARCHIVE, &place, &bytes);
+  a->zip.resumed_count = bytes / sizeof(zip_out_mark);
+  /* A note of our own would take these away. */
+  zip_out_mark *marks = bytes > 0 ? malloc(bytes) : NULL;
+  if (marks != NULL) memcpy(marks, a->zip.resumed, bytes);
+  if (marks == NULL) a->zip.resumed_count = 0;
+  a->zip.resumed = marks;
+}
+
+stow_status archive_end(archive *a, stow_status status) {
+  if (status == STOW_OK) status = zip_out_finish(&a->zip);
+  free((void *)(uintptr_t)a->zip.resumed);
+  zip_out_free(&a->zip);
+  return status;
+}
+
+static stow_status note_members(archive *a) {
+  size_t count = a->zip.count;
+  zip_out_mark *marks = calloc(count + 1, sizeof *marks);
+  if (marks == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  for (size_t i = 0; i < count; i++) marks[i] = zip_out_marked(&a->zip, i);
+  stow_status status =
+      checkpoint_note(a->checkpoint, STEP_ARCHIVE, count, marks, count * sizeof *marks);
+  free(marks);
+  return status;
+}
+
+uint64_t sink_behind(const sink *s) {
+  return s->archive != NULL && !s->part ? s->archive->zip.members[s->member].behind : 0;
+}
+
+void sink_pass(sink *s, uint64_t count) {
+  if (s->archive != NULL) zip_out_pass(&s->archive->zip, s->member, count);
+}
+
+/* ---- sinks ---- */
+
 static stow_status write_part(sink *s, const void *bytes, size_t count) {
-  STOW_TRY(zip_out_put(s->archive, s->member, s->offset, bytes, count));
+  STOW_TRY(zip_out_put(&s->archive->zip, s->member, s->offset, bytes, count));
   s->crc = crc32_add(s->crc, bytes, count);
   s->offset += count;
   return STOW_OK;
@@ -22,7 +66,10 @@ static stow_status write_part(sink *s, const void *bytes, size_t count) {
 
 stow_status sink_write(sink *s, const void *bytes, size_t count) {
   if (s->part) return write_part(s, bytes, count);
-  if (s->archive != NULL) return zip_out_write(s->archive, s->member, bytes, count);
+  if (s->archive != NULL) {
+    STOW_TRY(zip_out_write(&s->archive->zip, s->member, bytes, count));
+    return checkpoint_due(s->archive->checkpoint) ? note_members(s->archive) : STOW_OK;
+  }
   STOW_TRY(writer_write(s->file, s->offset, bytes, count));
   s->offset += count;
   return STOW_OK;
@@ -161,6 +208,14 @@ static stow_status end_file(const job *j, sink *s, uint64_t bytes) {
   return team_leads(j->budget->team) ? writer_end(s->file, s->offset) : STOW_OK;
 }
 
+static uint64_t cast_step(const job *j, dtype to, bool writes) {
+  return STEP_OF(STEP_CASTS + 2 * (unsigned)to + writes, j->item);
+}
+
+void shrink_measured(job *j, dtype to) {
+  checkpoint_clear(j->budget->checkpoint, cast_step(j, to, false));
+}
+
 stow_status shrink_values(job *j, array *a, dtype to, sink *s, scan *values, loss *l) {
   budget b = *j->budget;
   cast_job c = {.to = to, .sink = s, .scans = values != NULL, .measures = l != NULL};
@@ -174,9 +229,13 @@ stow_status shrink_values(job *j, array *a, dtype to, sink *s, scan *values, los
                      .total = j->total,
                      .work = cast_range,
                      .context = &c,
-                     .step = c.direct || s == NULL ? 16 + 2 * (uint64_t)to + (s != NULL) : 0,
+                     .step = c.direct || s == NULL ? cast_step(j, to, s != NULL) : 0,
                      .state = &c.state,
                      .state_bytes = sizeof c.state};
+  if (s != NULL && !c.direct) { /* what stands there already */
+    work.from = sink_behind(s) / dtype_bytes(to);
+    sink_pass(s, work.from * dtype_bytes(to));
+  }
   stow_status status = ranges_run(a, &work);
   pthread_mutex_destroy(&c.lock);
   STOW_TRY(status);
@@ -208,12 +267,12 @@ uint64_t shrink_header_bytes(const char *descr, bool fortran, const uint64_t *sh
   return bytes;
 }
 
-stow_status shrink_member(zip_out *z, sink *s, const char *name, const char *descr, bool fortran,
+stow_status shrink_member(archive *z, sink *s, const char *name, const char *descr, bool fortran,
                           const uint64_t *shape, uint32_t dims, uint64_t item_bytes, bool deflate) {
   uint64_t bytes = item_bytes;
   for (uint32_t i = 0; i < dims; i++) bytes *= shape[i];
   bytes += shrink_header_bytes(descr, fortran, shape, dims);
   *s = (sink){.archive = z};
-  STOW_TRY(zip_out_add(z, &s->member, name, bytes, deflate));
+  STOW_TRY(zip_out_add(&z->zip, &s->member, name, bytes, deflate));
   return shrink_header(s, descr, fortran, shape, dims);
 }

@@ -2,20 +2,36 @@
 #ifndef DATA_SHRINK_PARTS_H
 #define DATA_SHRINK_PARTS_H
 
+#include "data/checkpoint.h"
 #include "data/shrink.h"
 #include "formats/zip_write.h"
+
+/* An archive being written, and how far it is noted as it goes. */
+typedef struct archive {
+  zip_out zip;
+  checkpoint *checkpoint; /* NULL: none is kept */
+} archive;
+
+/* From where a run that was stopped had come to, if there was one. */
+void archive_begin(archive *a, writer *to, checkpoint *c);
+/* Everything is written, or `status` says why not. */
+stow_status archive_end(archive *a, stow_status status);
 
 /* A place that takes bytes in order: a file from some offset, or a member of an archive. */
 typedef struct sink {
   writer *file;
   uint64_t offset;
-  zip_out *archive; /* NULL: the file */
+  archive *archive; /* NULL: the file */
   size_t member;
   bool part;    /* of a member that several processes fill: from `offset` in it on … */
   uint32_t crc; /* … with this checksum so far */
 } sink;
 
 stow_status sink_write(sink *s, const void *bytes, size_t count);
+/* Of the bytes to come, those that stand there already, of a run that was stopped; they may be left
+ * out after sink_pass. */
+uint64_t sink_behind(const sink *s);
+void sink_pass(sink *s, uint64_t count);
 
 /* How far values moved when cast. */
 typedef struct loss {
@@ -43,6 +59,7 @@ typedef struct job {
   const char *in, *out;
   bool to_npz;
   uint64_t done, total;
+  size_t item;              /* the number of the array at hand, for the checkpoint */
   struct sparse_kept *kept; /* of the one array, if it was read that way */
 } job;
 
@@ -50,25 +67,28 @@ typedef struct job {
  * the error is measured; either may be NULL. No sink: only looked at. */
 stow_status shrink_values(job *j, array *a, dtype to, sink *s, scan *values, loss *l);
 
+/* How far the array at hand was looked at for `to` need no longer be noted. */
+void shrink_measured(job *j, dtype to);
+
 /* Appends an npy header to the sink. */
 stow_status shrink_header(sink *s, const char *descr, bool fortran, const uint64_t *shape,
                           uint32_t dims);
 /* The bytes such a header takes. */
 uint64_t shrink_header_bytes(const char *descr, bool fortran, const uint64_t *shape, uint32_t dims);
 /* A member that is an npy of that shape, its header written. */
-stow_status shrink_member(zip_out *z, sink *s, const char *name, const char *descr, bool fortran,
+stow_status shrink_member(archive *z, sink *s, const char *name, const char *descr, bool fortran,
                           const uint64_t *shape, uint32_t dims, uint64_t item_bytes, bool deflate);
 
 /* What is not zero of a dense array, read once; its values scanned on the way. *kept is NULL where
  * it can be no sparse matrix, or would be no smaller as one. (shrink_sparse.c) */
 typedef struct sparse_kept sparse_kept;
 stow_status shrink_keep(job *j, array *a, array_facts *facts, sparse_kept **kept);
-stow_status shrink_write_kept(const job *j, const sparse_kept *k, const array_facts *facts,
-                              dtype to, zip_out *z);
+stow_status shrink_write_kept(const job *j, sparse_kept *k, const array_facts *facts, dtype to,
+                              archive *z);
 void shrink_forget(sparse_kept *k);
 
 /* An archive of a sparse matrix with narrower types. */
-stow_status shrink_sparse(job *j, const zip *from, dtype to, zip_out *z);
+stow_status shrink_sparse(job *j, const zip *from, dtype to, archive *z);
 
 /* What an array becomes, by what was found in it; looks at every value again where a tolerance asks
  * for it. Then whether it becomes a sparse matrix. (shrink_choose.c) */

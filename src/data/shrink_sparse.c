@@ -3,11 +3,13 @@
  * A dense array is read once: what is not zero goes, as it is, to streams of values, columns and
  * row starts, and only that is looked at for the smallest type (zeros fit every one). The members
  * are written from the streams when their sizes and types are known. Where too much is kept for a
- * sparse matrix to be smaller, the caller goes on as if this had not been tried. */
+ * sparse matrix to be smaller, the caller goes on as if this had not been tried. With a checkpoint
+ * the threads go in rounds; between two of them everything kept is in the scratch, and is noted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "data/crew.h"
 #include "data/ranges.h"
 #include "data/shrink_parts.h"
@@ -31,11 +33,14 @@ typedef struct kept_part {
 struct sparse_kept {
   kept_part parts[CREW_MAX];
   unsigned count;
+  stream_file file;
+  checkpoint *checkpoint;
+  bool gave_up;   /* too much is kept; set between rounds */
   uint64_t minor; /* items of a row (of a column, for Fortran order) */
   dtype index_type;
 };
 
-static stow_status text_member(zip_out *z, const char *name, const char *text) {
+static stow_status text_member(archive *z, const char *name, const char *text) {
   sink s;
   char descr[32];
   size_t length = strlen(text);
@@ -89,6 +94,7 @@ static stow_status keep_range(void *context, range *r) {
   array *a = r->a;
   uint64_t first = (r->first + k->minor - 1) / k->minor * k->minor;
   uint64_t end = r->end == a->count ? a->count : (r->end + k->minor - 1) / k->minor * k->minor;
+  if (k->gave_up) return STOW_OK;
   char *chunk = aligned_alloc(64, CHUNK_BYTES);
   if (chunk == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", a->name);
   size_t step = CHUNK_BYTES / a->item_bytes;
@@ -105,24 +111,120 @@ static stow_status keep_range(void *context, range *r) {
   return status;
 }
 
-static stow_status keep_all(job *j, array *a, struct sparse_kept *k) {
+/* ---- how far it is, for the checkpoint ---- */
+
+typedef struct kept_state {
+  uint64_t count, dense;
+} kept_state;
+
+typedef struct part_state {
+  scan scanned;
+  uint64_t kept, looked;
+  uint64_t runs[3]; /* of values, indices, counts; they follow */
+} part_state;
+
+static stream *stream_of(kept_part *p, int i) {
+  return i == 0 ? &p->values : i == 1 ? &p->indices : &p->counts;
+}
+
+static bool any_dense(const struct sparse_kept *k) {
+  bool dense = false;
+  for (unsigned i = 0; i < k->count; i++) dense = dense || k->parts[i].dense;
+  return dense;
+}
+
+static stow_status put_part(buffer *b, kept_part *p) {
+  part_state s = {.scanned = p->scanned, .kept = p->kept, .looked = p->looked};
+  for (int i = 0; i < 3; i++) {
+    STOW_TRY(stream_flush(stream_of(p, i)));
+    s.runs[i] = stream_of(p, i)->run_count;
+  }
+  buffer_append(b, (const char *)&s, sizeof s);
+  for (int i = 0; i < 3; i++)
+    buffer_append(b, (const char *)stream_of(p, i)->runs, s.runs[i] * sizeof(stream_run));
+  return b->status;
+}
+
+static stow_status note_kept(struct sparse_kept *k, uint64_t done) {
+  buffer b = BUFFER_INIT;
+  kept_state head = {k->count, any_dense(k)};
+  buffer_append(&b, (const char *)&head, sizeof head);
+  stow_status status = STOW_OK;
+  for (unsigned i = 0; i < k->count && status == STOW_OK && !head.dense; i++)
+    status = put_part(&b, &k->parts[i]);
+  if (status == STOW_OK) status = b.status;
+  if (status == STOW_OK) status = checkpoint_note(k->checkpoint, STEP_KEEP, done, b.data, b.length);
+  buffer_free(&b);
+  return status;
+}
+
+static stow_status between_rounds(void *context, uint64_t done) {
+  struct sparse_kept *k = context;
+  k->gave_up = any_dense(k);
+  return checkpoint_due(k->checkpoint) ? note_kept(k, done) : STOW_OK;
+}
+
+static stow_status take_part(kept_part *p, const char **at) {
+  part_state s;
+  memcpy(&s, *at, sizeof s);
+  *at += sizeof s;
+  p->scanned = s.scanned;
+  p->kept = s.kept;
+  p->looked = s.looked;
+  for (int i = 0; i < 3; i++) {
+    STOW_TRY(stream_take_up(stream_of(p, i), (const stream_run *)(const void *)*at, s.runs[i]));
+    *at += s.runs[i] * sizeof(stream_run);
+  }
+  return STOW_OK;
+}
+
+static stow_status take_up(struct sparse_kept *k) {
+  uint64_t done;
+  size_t bytes;
+  const char *at = checkpoint_get(k->checkpoint, STEP_KEEP, &done, &bytes);
+  stow_status status = STOW_OK;
+  if (at == NULL) return STOW_OK;
+  at += sizeof(kept_state);
+  for (unsigned i = 0; i < k->count && status == STOW_OK; i++)
+    status = take_part(&k->parts[i], &at);
+  return status;
+}
+
+/* The threads a run that was stopped had, which its parts are of; and whether it had given up. */
+static void remember(struct sparse_kept *k, uint64_t *done) {
+  size_t bytes;
+  kept_state head;
+  const void *kept = checkpoint_get(k->checkpoint, STEP_KEEP, done, &bytes);
+  if (kept == NULL) return;
+  memcpy(&head, kept, sizeof head);
+  k->count = (unsigned)head.count;
+  k->gave_up = head.dense != 0;
+}
+
+static stow_status keep_all(job *j, array *a, struct sparse_kept *k, uint64_t done) {
   ranges_job work = {
       .budget = j->budget, .done = &j->done, .total = j->total, .work = keep_range, .context = k};
-  return ranges_run(a, &work);
+  STOW_TRY(ranges_rounds(a, &work, k->count, done, between_rounds));
+  k->gave_up = k->gave_up || any_dense(k);
+  /* What is written next is of this; a job of a moment is not worth the way to the scratch. */
+  return checkpoint_worth(k->checkpoint) ? note_kept(k, a->count) : STOW_OK;
 }
 
 static stow_status keep_begin(struct sparse_kept *k, const job *j, const array *a) {
+  checkpoint *c = j->budget->checkpoint;
+  if (c != NULL) {
+    STOW_TRY(scratch_open_named(&k->file.file, c->scratch_path, c->resumed));
+    c->scratch = k->file.file.fd;
+  }
   /* A quarter of the budget for what is kept, before it goes to a file. */
   size_t most = (size_t)(j->budget->bytes / 4 / k->count / 3);
   if (most > (256u << 20)) most = 256u << 20;
   for (unsigned i = 0; i < k->count; i++) {
     kept_part *p = &k->parts[i];
-    stream_begin(&p->values, j->out, most);
-    stream_begin(&p->indices, j->out, most);
-    stream_begin(&p->counts, j->out, most);
+    for (int s = 0; s < 3; s++) stream_begin(stream_of(p, s), &k->file, most);
     STOW_TRY(scan_begin(&p->scanned, a->type));
   }
-  return STOW_OK;
+  return take_up(k);
 }
 
 /* Zeros hold every type: they are added to the scan as what they are. */
@@ -151,13 +253,16 @@ stow_status shrink_keep(job *j, array *a, array_facts *facts, struct sparse_kept
   k->count = ranges_threads(a, j->budget);
   k->minor = minor;
   k->index_type = csr_index_type(minor);
-  stow_status status = keep_begin(k, j, a);
-  if (status == STOW_OK) status = keep_all(j, a, k);
-  bool dense = false;
-  for (unsigned i = 0; i < k->count; i++) dense = dense || k->parts[i].dense;
-  if (status == STOW_OK && !dense) status = add_up(k, facts, a);
-  if (status != STOW_OK || dense) {
+  k->checkpoint = j->budget->checkpoint;
+  stream_file_begin(&k->file, j->out);
+  uint64_t done = 0;
+  remember(k, &done);
+  stow_status status = k->gave_up ? STOW_OK : keep_begin(k, j, a);
+  if (status == STOW_OK && !k->gave_up) status = keep_all(j, a, k, done);
+  if (status == STOW_OK && !k->gave_up) status = add_up(k, facts, a);
+  if (status != STOW_OK || k->gave_up) {
     shrink_forget(k);
+    if (j->budget->checkpoint != NULL) j->budget->checkpoint->scratch = -1;
     j->done = 0;
     return status;
   }
@@ -166,11 +271,10 @@ stow_status shrink_keep(job *j, array *a, array_facts *facts, struct sparse_kept
 }
 
 void shrink_forget(struct sparse_kept *k) {
-  for (unsigned i = 0; k != NULL && i < k->count; i++) {
-    stream_end(&k->parts[i].values);
-    stream_end(&k->parts[i].indices);
-    stream_end(&k->parts[i].counts);
-  }
+  if (k == NULL) return;
+  for (unsigned i = 0; i < k->count; i++)
+    for (int s = 0; s < 3; s++) stream_end(stream_of(&k->parts[i], s));
+  stream_file_end(&k->file);
   free(k);
 }
 
@@ -208,16 +312,28 @@ static stow_status start_piece(void *context, const void *bytes, size_t count) {
   return sink_write(c->to, c->made, rows * dtype_bytes(c->to_type));
 }
 
-static stow_status write_starts(const struct sparse_kept *k, casting *c) {
+static stow_status write_starts(struct sparse_kept *k, casting *c) {
   int64_t zero = 0;
   STOW_TRY(sink_write(c->to, &zero, dtype_bytes(c->to_type)));
   for (unsigned i = 0; i < k->count; i++)
-    STOW_TRY(stream_each(&k->parts[i].counts, PIECE_BYTES, start_piece, c));
+    STOW_TRY(stream_each(&k->parts[i].counts, 0, PIECE_BYTES, start_piece, c));
   return STOW_OK;
 }
 
-static stow_status write_members(const struct sparse_kept *k, const array_facts *facts, dtype to,
-                                 zip_out *z, void *made) {
+/* All values or indices, but for those that stand in the output already. */
+static stow_status write_streams(struct sparse_kept *k, int which, casting *c) {
+  size_t width = dtype_bytes(c->from_type), made = dtype_bytes(c->to_type);
+  for (unsigned i = 0; i < k->count; i++) {
+    uint64_t items = k->parts[i].kept, behind = sink_behind(c->to) / made;
+    uint64_t skip = behind < items ? behind : items;
+    sink_pass(c->to, skip * made);
+    STOW_TRY(stream_each(stream_of(&k->parts[i], which), skip * width, PIECE_BYTES, cast_piece, c));
+  }
+  return STOW_OK;
+}
+
+static stow_status write_members(struct sparse_kept *k, const array_facts *facts, dtype to,
+                                 archive *z, void *made) {
   bool columns_first = facts->fortran_order;
   uint64_t nonzeros = facts->count - facts->values.zeros, two = 2;
   uint64_t starts = facts->shape[columns_first ? 1 : 0] + 1;
@@ -226,10 +342,9 @@ static stow_status write_members(const struct sparse_kept *k, const array_facts 
   casting c = {.to = &s, .from_type = k->index_type, .to_type = k->index_type, .made = made};
   STOW_TRY(shrink_member(z, &s, "indices.npy", npy_descr(k->index_type), false, &nonzeros, 1,
                          dtype_bytes(k->index_type), false));
-  for (unsigned i = 0; i < k->count; i++)
-    STOW_TRY(stream_each(&k->parts[i].indices, PIECE_BYTES, cast_piece, &c));
+  STOW_TRY(write_streams(k, 1, &c));
   /* Row starts only grow: they deflate to a third at the least effort there is. */
-  z->level = 1;
+  z->zip.level = 1;
   STOW_TRY(shrink_member(z, &s, "indptr.npy", npy_descr(start_type), false, &starts, 1,
                          dtype_bytes(start_type), true));
   c.to_type = start_type;
@@ -241,13 +356,11 @@ static stow_status write_members(const struct sparse_kept *k, const array_facts 
   c.to_type = to;
   STOW_TRY(
       shrink_member(z, &s, "data.npy", npy_descr(to), false, &nonzeros, 1, dtype_bytes(to), false));
-  for (unsigned i = 0; i < k->count; i++)
-    STOW_TRY(stream_each(&k->parts[i].values, PIECE_BYTES, cast_piece, &c));
-  return STOW_OK;
+  return write_streams(k, 0, &c);
 }
 
-stow_status shrink_write_kept(const job *j, const struct sparse_kept *k, const array_facts *facts,
-                              dtype to, zip_out *z) {
+stow_status shrink_write_kept(const job *j, struct sparse_kept *k, const array_facts *facts,
+                              dtype to, archive *z) {
   void *made = malloc(PIECE_BYTES * 8); /* a byte may become eight */
   if (made == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", j->in);
   stow_status status = write_members(k, facts, to, z, made);
@@ -257,7 +370,7 @@ stow_status shrink_write_kept(const job *j, const struct sparse_kept *k, const a
 
 /* ---- a matrix that is sparse already ---- */
 
-static stow_status cast_member(job *j, zip_out *z, const zip_entry *entry, dtype to, bool deflate) {
+static stow_status cast_member(job *j, archive *z, const zip_entry *entry, dtype to, bool deflate) {
   array a;
   sink s;
   STOW_TRY(array_open_member(&a, j->from, entry));
@@ -269,7 +382,7 @@ static stow_status cast_member(job *j, zip_out *z, const zip_entry *entry, dtype
 }
 
 /* Narrower where that is possible, never wider than it was. */
-static stow_status index_member(job *j, zip_out *z, const zip_entry *entry, dtype wanted,
+static stow_status index_member(job *j, archive *z, const zip_entry *entry, dtype wanted,
                                 bool deflate) {
   array a;
   STOW_TRY(array_open_member(&a, j->from, entry));
@@ -278,7 +391,7 @@ static stow_status index_member(job *j, zip_out *z, const zip_entry *entry, dtyp
   return cast_member(j, z, entry, to, deflate);
 }
 
-stow_status shrink_sparse(job *j, const zip *from, dtype to, zip_out *z) {
+stow_status shrink_sparse(job *j, const zip *from, dtype to, archive *z) {
   sparse s;
   sink shape;
   uint64_t two = 2;

@@ -1,9 +1,9 @@
 /* Shrink of tables to an npz: a member for each column, in its own type; text as codes, and a
  * member NAME.values with the text of each code.
  *
- * While the table is read its values go to a scratch, window after window, column after column in
- * each; when the types are known each column's runs are read back, cast and written as a member.
- * Each of several ranks does so with its own rows, into its own part of every member. */
+ * While the table is read its values go to a scratch, window after window (table_log.c); when
+ * the types are known each column's runs are read back, cast and written as a member. Each of
+ * several ranks does so with its own rows, into its own part of every member. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,90 +11,21 @@
 
 #include "base/utf8.h"
 #include "data/shrink_table.h"
+#include "data/table_log.h"
 #include "data/table_team.h"
 #include "data/team.h"
 #include "numbers/cast.h"
 
-typedef struct npz_run {
-  uint64_t place, rows; /* of one window's values in the scratch */
-} npz_run;
-
-/* From which window on a column's values are of which form. */
-typedef struct npz_change {
-  uint64_t run;
-  csv_form form;
-} npz_change;
-
-typedef struct npz_column {
-  npz_change *changes;
-  size_t count, capacity;
-  char name[ZIP_NAME_MAX];
-} npz_column;
-
 typedef struct npz_out {
   job *job;
-  scratch values;
-  uint64_t end;
-  npz_run *runs;
-  size_t run_count, run_capacity;
-  size_t rows_most; /* of a window */
-  npz_column *columns;
-  size_t count;
+  table_log log;               /* what was read */
+  char (*names)[ZIP_NAME_MAX]; /* of the columns' members */
   table_state state;
   table_shared own; /* this rank's rows, where there are several */
 } npz_out;
 
 static stow_status no_memory(const npz_out *o) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", o->job->in);
-}
-
-/* ---- in ---- */
-
-static stow_status note_form(npz_out *o, size_t i, csv_form form) {
-  npz_column *c = &o->columns[i];
-  if (c->count > 0 && c->changes[c->count - 1].form == form) return STOW_OK;
-  if (c->count == c->capacity) {
-    npz_change *more = realloc(c->changes, (c->capacity * 2 + 2) * sizeof *more);
-    if (more == NULL) return no_memory(o);
-    c->changes = more;
-    c->capacity = c->capacity * 2 + 2;
-  }
-  c->changes[c->count++] = (npz_change){o->run_count, form};
-  return STOW_OK;
-}
-
-static stow_status make_columns(npz_out *o, size_t count) {
-  if (o->columns != NULL) return STOW_OK;
-  o->columns = calloc(count, sizeof *o->columns);
-  if (o->columns == NULL) return no_memory(o);
-  o->count = count;
-  return STOW_OK;
-}
-
-static stow_status order_part(void *context, table_part *part) {
-  npz_out *o = context;
-  STOW_TRY(make_columns(o, part->block.count));
-  for (size_t i = 0; i < o->count; i++) STOW_TRY(note_form(o, i, part->block.columns[i].form));
-  if (o->run_count == o->run_capacity) {
-    npz_run *more = realloc(o->runs, (o->run_capacity * 2 + 64) * sizeof *more);
-    if (more == NULL) return no_memory(o);
-    o->runs = more;
-    o->run_capacity = o->run_capacity * 2 + 64;
-  }
-  o->runs[o->run_count++] = (npz_run){o->end, part->block.rows};
-  if (part->block.rows > o->rows_most) o->rows_most = part->block.rows;
-  part->place = o->end;
-  o->end += part->block.rows * o->count * 8;
-  return STOW_OK;
-}
-
-static stow_status take_part(void *context, table_part *part) {
-  npz_out *o = context;
-  uint64_t rows = part->block.rows;
-  for (size_t i = 0; i < part->block.count && o->values.fd >= 0; i++)
-    STOW_TRY(scratch_write(&o->values, part->place + i * rows * 8, part->block.columns[i].values,
-                           rows * 8));
-  return STOW_OK;
 }
 
 /* ---- out ---- */
@@ -109,28 +40,44 @@ static void number_texts(const npz_out *o, size_t i, uint64_t *values, uint64_t 
   for (uint64_t row = 0; row < rows && codes != NULL; row++) values[row] = codes[values[row]];
 }
 
-/* All values of column `i` cast to `to`: into `s`, or compared for `l`. */
+typedef struct casting {
+  const npz_out *out;
+  size_t column;
+  dtype to;
+  sink *sink; /* NULL: none */
+  loss *loss; /* NULL: none */
+  uint64_t *made;
+} casting;
+
+static stow_status cast_run(void *context, uint64_t *values, size_t rows, csv_form form) {
+  casting *c = context;
+  bool text = c->out->job->result->facts.columns[c->column].text;
+  /* Of a column of text: gaps before its first one, which is number 0 then. */
+  if (text && form != CSV_CODES) memset(values, 0, rows * sizeof *values);
+  if (text) number_texts(c->out, c->column, values, rows);
+  dtype via = text || form == CSV_CODES ? DTYPE_I64 : via_of(form);
+  STOW_TRY(cast_values(c->made, c->to, values, via, rows));
+  if (c->loss != NULL) loss_add(c->loss, values, via, c->made, c->to, rows);
+  return c->sink != NULL ? sink_write(c->sink, c->made, rows * dtype_bytes(c->to)) : STOW_OK;
+}
+
+/* All values of column `i` cast to `to`: into `s`, but for those that stand there already, or
+ * compared for `l`, until it is exceeded. */
 static stow_status each_run(npz_out *o, size_t i, dtype to, sink *s, loss *l) {
-  const npz_column *c = &o->columns[i];
-  bool text = o->job->result->facts.columns[i].text;
-  uint64_t *values = malloc((2 * o->rows_most + 1) * sizeof *values);
+  casting c = {.out = o, .column = i, .to = to, .sink = s, .loss = l};
+  uint64_t *values = malloc((2 * o->log.rows_most + 1) * sizeof *values);
   if (values == NULL) return no_memory(o);
-  uint64_t *made = values + o->rows_most;
+  c.made = values + o->log.rows_most;
   stow_status status = STOW_OK;
-  for (size_t run = 0, change = 0; run < o->run_count && status == STOW_OK; run++) {
-    const npz_run *r = &o->runs[run];
-    while (change + 1 < c->count && c->changes[change + 1].run <= run) change++;
-    csv_form form = c->changes[change].form;
-    /* Of a column of text: gaps before its first one, which is number 0 then. */
-    if (text && form != CSV_CODES)
-      memset(values, 0, r->rows * 8);
-    else
-      status = scratch_read(&o->values, r->place + i * r->rows * 8, values, r->rows * 8);
-    if (text) form = CSV_CODES;
-    if (text && status == STOW_OK) number_texts(o, i, values, r->rows);
-    if (status == STOW_OK) status = cast_values(made, to, values, via_of(form), r->rows);
-    if (status == STOW_OK && l != NULL) loss_add(l, values, via_of(form), made, to, r->rows);
-    if (status == STOW_OK && s != NULL) status = sink_write(s, made, r->rows * dtype_bytes(to));
+  for (size_t run = 0; run < o->log.run_count && status == STOW_OK; run++) {
+    uint64_t bytes = o->log.runs[run].rows * dtype_bytes(to);
+    if (s != NULL && sink_behind(s) >= bytes) {
+      sink_pass(s, bytes);
+      continue;
+    }
+    csv_form form = CSV_INTEGERS;
+    status = table_log_read(&o->log, run, i, values, &form);
+    if (status == STOW_OK) status = cast_run(&c, values, o->log.runs[run].rows, form);
     if (l != NULL && l->exceeded) break;
   }
   free(values);
@@ -155,17 +102,17 @@ static void clean_name(char *to, size_t size, const char *from) {
 }
 
 /* Names that stand twice: x, x.1, x.2, as pandas has them. */
-static stow_status begin_member(npz_out *o, zip_out *z, size_t i, sink *s) {
-  npz_column *c = &o->columns[i];
+static stow_status begin_member(npz_out *o, archive *z, size_t i, sink *s) {
+  char *name = o->names[i];
   const file_facts *f = &o->job->result->facts;
   dtype to = o->job->result->items[i].to;
   char member[ZIP_NAME_MAX + 32];
   uint64_t rows = f->rows;
   stow_status status = STOW_ERR_INVALID;
   for (int again = 0; again < 1000 && status == STOW_ERR_INVALID; again++) {
-    clean_name(c->name, sizeof c->name, f->columns[i].name);
-    if (again > 0) snprintf(c->name + strlen(c->name), 8, ".%d", again);
-    snprintf(member, sizeof member, "%s.npy", c->name);
+    clean_name(name, sizeof o->names[i], f->columns[i].name);
+    if (again > 0) snprintf(name + strlen(name), 8, ".%d", again);
+    snprintf(member, sizeof member, "%s.npy", name);
     status = shrink_member(z, s, member, npy_descr(to), false, &rows, 1, dtype_bytes(to), false);
   }
   return status;
@@ -212,7 +159,7 @@ static stow_status write_word(sink *s, const char *text, size_t length, size_t l
 }
 
 /* NAME.values: the text of each code, as NumPy's own text; bytes where it is not UTF-8. */
-static stow_status write_words(const char *name, const intern *words, zip_out *z, uint64_t *bytes) {
+static stow_status write_words(const char *name, const intern *words, archive *z, uint64_t *bytes) {
   char member[ZIP_NAME_MAX + 32], descr[32];
   size_t letters = most_letters(words);
   bool wide = letters != SIZE_MAX;
@@ -235,18 +182,18 @@ static stow_status write_words(const char *name, const intern *words, zip_out *z
   return STOW_OK;
 }
 
-static stow_status write_column(npz_out *o, zip_out *z, size_t i) {
+static stow_status write_column(npz_out *o, archive *z, size_t i) {
   sink s;
   STOW_TRY(begin_member(o, z, i, &s));
   STOW_TRY(each_run(o, i, o->job->result->items[i].to, &s, NULL));
-  return budget_tell(o->job->budget, i + 1, o->count);
+  return budget_tell(o->job->budget, i + 1, o->state.count);
 }
 
-static stow_status write_texts(npz_out *o, zip_out *z, size_t i) {
+static stow_status write_texts(npz_out *o, archive *z, size_t i) {
   shrink_result *r = o->job->result;
   shrink_item *item = &r->items[i];
   uint64_t words = 0;
-  STOW_TRY(write_words(o->columns[i].name, &o->state.words[i], z, &words));
+  STOW_TRY(write_words(o->names[i], &o->state.words[i], z, &words));
   r->bytes_after -= item->bytes_after;
   item->bytes_after = r->facts.rows * dtype_bytes(item->to) + words;
   r->bytes_after += item->bytes_after;
@@ -256,40 +203,40 @@ static stow_status write_texts(npz_out *o, zip_out *z, size_t i) {
 /* ---- by several ranks ---- */
 
 /* Every rank counts along which members there are, and puts its rows where they belong. */
-static stow_status put_columns(npz_out *o, zip_out *z, uint32_t *sums) {
-  for (size_t i = 0; i < o->count; i++) {
+static stow_status put_columns(npz_out *o, archive *z, uint32_t *sums) {
+  for (size_t i = 0; i < o->state.count; i++) {
     sink s;
     dtype to = o->job->result->items[i].to;
     STOW_TRY(begin_member(o, z, i, &s));
     s.part = true;
-    s.offset = z->members[s.member].filled + o->own.rows_before * dtype_bytes(to);
+    s.offset = z->zip.members[s.member].filled + o->own.rows_before * dtype_bytes(to);
     STOW_TRY(each_run(o, i, to, &s, NULL));
     sums[i] = s.crc;
-    STOW_TRY(budget_tell(o->job->budget, i + 1, o->count));
+    STOW_TRY(budget_tell(o->job->budget, i + 1, o->state.count));
   }
   return STOW_OK;
 }
 
 /* The first rank learns what the others put. */
-static stow_status take_sums(npz_out *o, zip_out *z, const uint32_t *sums) {
+static stow_status take_sums(npz_out *o, archive *z, const uint32_t *sums) {
   team *t = o->job->budget->team;
-  uint32_t *all = calloc(t->size * (o->count + 1), sizeof *all);
+  uint32_t *all = calloc(t->size * (o->state.count + 1), sizeof *all);
   uint64_t *rows = calloc(t->size, sizeof *rows);
   stow_status status = shrink_agree(o->job, all != NULL && rows != NULL ? STOW_OK : no_memory(o));
   if (status == STOW_OK) status = team_gather(t, &o->own.rows, rows, sizeof *rows);
-  if (status == STOW_OK) status = team_gather(t, sums, all, o->count * sizeof *all);
-  for (size_t i = 0; i < o->count; i++)
+  if (status == STOW_OK) status = team_gather(t, sums, all, o->state.count * sizeof *all);
+  for (size_t i = 0; i < o->state.count; i++)
     for (unsigned rank = 0; rank < t->size && status == STOW_OK; rank++)
-      status = zip_out_took(z, i, rows[rank] * dtype_bytes(o->job->result->items[i].to),
-                            all[rank * o->count + i]);
+      status = zip_out_took(&z->zip, i, rows[rank] * dtype_bytes(o->job->result->items[i].to),
+                            all[rank * o->state.count + i]);
   free(rows);
   free(all);
   return status;
 }
 
-static stow_status share_columns(npz_out *o, zip_out *z) {
-  uint32_t *sums = calloc(o->count + 1, sizeof *sums);
-  z->mute = !team_leads(o->job->budget->team);
+static stow_status share_columns(npz_out *o, archive *z) {
+  uint32_t *sums = calloc(o->state.count + 1, sizeof *sums);
+  z->zip.mute = !team_leads(o->job->budget->team);
   stow_status status = sums != NULL ? put_columns(o, z, sums) : no_memory(o);
   status = shrink_agree(o->job, status);
   if (status == STOW_OK) status = take_sums(o, z, sums);
@@ -299,51 +246,62 @@ static stow_status share_columns(npz_out *o, zip_out *z) {
 
 /* ---- the archive ---- */
 
-static stow_status write_columns(npz_out *o, zip_out *z) {
+static stow_status write_columns(npz_out *o, archive *z) {
   if (!team_alone(o->job->budget->team)) return share_columns(o, z);
-  for (size_t i = 0; i < o->count; i++) STOW_TRY(write_column(o, z, i));
+  for (size_t i = 0; i < o->state.count; i++) STOW_TRY(write_column(o, z, i));
   return STOW_OK;
 }
 
 static stow_status write_npz(npz_out *o, writer *w) {
-  zip_out z;
-  zip_out_begin(&z, w);
+  archive z;
+  checkpoint *c = o->job->budget->checkpoint;
+  archive_begin(&z, w, c);
   stow_status status = write_columns(o, &z);
   if (!team_leads(o->job->budget->team)) {
-    zip_out_free(&z);
+    zip_out_free(&z.zip);
     return status;
   }
-  for (size_t i = 0; i < o->count && status == STOW_OK; i++)
+  for (size_t i = 0; i < o->state.count && status == STOW_OK; i++)
     if (o->job->result->facts.columns[i].text) status = write_texts(o, &z, i);
-  if (status == STOW_OK) status = zip_out_finish(&z);
-  zip_out_free(&z);
-  return status;
+  return archive_end(&z, status);
 }
 
 /* ---- a table ---- */
 
-static void forget(void *context) {
+static void read_again(void *context) {
   npz_out *o = context;
-  for (size_t i = 0; i < o->count && o->columns != NULL; i++) free(o->columns[i].changes);
-  free(o->columns);
-  free(o->runs);
-  o->columns = NULL;
-  o->runs = NULL;
-  o->run_count = o->run_capacity = o->count = 0;
-  o->end = 0;
-  o->rows_most = 0;
+  table_log_forget(&o->log);
+}
+
+static stow_status order_part(void *context, table_part *part) {
+  npz_out *o = context;
+  return table_log_order(&o->log, part, &o->state);
+}
+
+static stow_status take_part(void *context, table_part *part) {
+  npz_out *o = context;
+  return table_log_take(&o->log, part);
+}
+
+static stow_status restore(void *context, table_state *state) {
+  npz_out *o = context;
+  return table_log_restore(&o->log, state);
 }
 
 static stow_status read_once(npz_out *o, const bool *text) {
   job *j = o->job;
   csv c;
   table_header header = j->options->in.header;
+  bool kept = j->budget->checkpoint != NULL;
   table_taker taker = {.order = order_part,
                        .take = take_part,
                        .context = o,
                        .text = text,
+                       .state = kept ? &o->log.end : NULL,
+                       .state_bytes = sizeof o->log.end,
+                       .restore = restore,
                        .needs_codes = !j->options->dry_run};
-  table_reader reader = {.taker = taker, .again = forget};
+  table_reader reader = {.taker = taker, .again = read_again};
   if (!team_alone(j->budget->team))
     return table_read_shared(&o->own, &j->result->facts, j->from, header, j->budget, &reader, text,
                              &o->state);
@@ -353,30 +311,53 @@ static stow_status read_once(npz_out *o, const bool *text) {
   return status;
 }
 
+/* Columns that no one type holds as they were read: `text` says which. */
+static bool find_texts(const npz_out *o, bool *text) {
+  const file_facts *f = &o->job->result->facts;
+  bool any = false;
+  for (size_t i = 0; i < f->column_count; i++)
+    if (f->columns[i].text && !f->columns[i].distinct_known && !o->state.too_many[i])
+      any = text[i] = true;
+  return any;
+}
+
+/* The scratch is written anew: what was noted of it must be gone from the disk before. */
+static stow_status begin_again(npz_out *o, const bool *text) {
+  file_facts *f = &o->job->result->facts;
+  checkpoint *c = o->job->budget->checkpoint;
+  size_t columns = f->column_count;
+  *f = (file_facts){.file_bytes = f->file_bytes, .format = f->format};
+  table_log_forget(&o->log);
+  table_state_free(&o->state);
+  table_shared_free(&o->own);
+  checkpoint_clear(c, STEP_TABLE);
+  STOW_TRY(checkpoint_note(c, STEP_TEXTS, columns, text, columns * sizeof *text));
+  return checkpoint_worth(c) ? checkpoint_save(c) : STOW_OK;
+}
+
 /* A column with numbers before its first text keeps them as they were written: it is read again, as
  * text from the start. */
 static stow_status read_table(npz_out *o) {
-  STOW_TRY(read_once(o, NULL));
-  file_facts *f = &o->job->result->facts;
-  bool again = false, *text = calloc(f->column_count + 1, sizeof *text);
+  job *j = o->job;
+  uint64_t columns;
+  size_t bytes;
+  /* A run that was stopped may have known it. */
+  const bool *known = checkpoint_get(j->budget->checkpoint, STEP_TEXTS, &columns, &bytes);
+  bool *text = malloc(bytes + 1);
   if (text == NULL) return no_memory(o);
-  for (size_t i = 0; i < f->column_count; i++)
-    if (f->columns[i].text && !f->columns[i].distinct_known && !o->state.too_many[i])
-      again = text[i] = true;
-  stow_status status = STOW_OK;
-  if (again && !o->job->options->dry_run) {
-    uint64_t bytes = f->file_bytes;
-    const char *format = f->format;
-    inspect_free(f);
-    *f = (file_facts){.file_bytes = bytes, .format = format};
-    forget(o);
-    table_state_free(&o->state);
-    table_shared_free(&o->own);
-    status = read_once(o, text);
+  if (known != NULL) memcpy(text, known, bytes);
+  stow_status status = read_once(o, known != NULL ? text : NULL);
+  free(text);
+  if (status != STOW_OK || known != NULL || j->options->dry_run) return status;
+  text = calloc(o->state.count + 1, sizeof *text);
+  if (text == NULL) return no_memory(o);
+  if (find_texts(o, text)) {
+    file_facts before = j->result->facts;
+    status = begin_again(o, text);
+    inspect_free(&before);
+    if (status == STOW_OK) status = read_once(o, text);
   }
   free(text);
-  /* A table of names alone, or a rank without rows: the members are the same. */
-  if (status == STOW_OK) status = make_columns(o, f->column_count);
   return status;
 }
 
@@ -387,19 +368,31 @@ static stow_status shrink_columns(npz_out *o) {
   table_plan plan = {.measure = measure, .context = o};
   STOW_TRY(shrink_agree(j, shrink_table_plan(j, &plan)));
   if (j->options->dry_run) return STOW_OK;
+  o->names = calloc(o->state.count + 1, sizeof *o->names);
+  STOW_TRY(shrink_agree(j, o->names != NULL ? STOW_OK : no_memory(o)));
   STOW_TRY(shrink_open(j, &w, j->result->bytes_after));
   return shrink_finish(j, &w, write_npz(o, &w));
 }
 
+static stow_status open_log(npz_out *o) {
+  const job *j = o->job;
+  checkpoint *c = j->budget->checkpoint;
+  table_log_begin(&o->log, j->in);
+  if (j->options->dry_run && j->options->tolerance <= 0) return STOW_OK;
+  if (c == NULL) return scratch_open(&o->log.file, j->out);
+  STOW_TRY(scratch_open_named(&o->log.file, c->scratch_path, c->resumed));
+  c->scratch = o->log.file.fd;
+  return STOW_OK;
+}
+
 stow_status shrink_table_npz(job *j) {
-  npz_out o = {.job = j, .values = {.fd = -1}};
-  stow_status status = STOW_OK;
-  if (!j->options->dry_run || j->options->tolerance > 0) status = scratch_open(&o.values, j->out);
-  status = shrink_agree(j, status);
+  npz_out o = {.job = j};
+  stow_status status = shrink_agree(j, open_log(&o));
   if (status == STOW_OK) status = shrink_columns(&o);
-  forget(&o);
+  if (j->budget->checkpoint != NULL) j->budget->checkpoint->scratch = -1;
+  table_log_end(&o.log);
   table_state_free(&o.state);
   table_shared_free(&o.own);
-  scratch_close(&o.values);
+  free(o.names);
   return status;
 }

@@ -238,6 +238,8 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   pthread_cond_init(&p.turned, NULL);
   stow_status status = begin_rows(&p);
   if (status == STOW_OK) status = crew_run(p.threads, member_work, &p);
+  if (status == STOW_OK && to != NULL && to->state != NULL && b->checkpoint != NULL)
+    status = table_save(&p); /* what comes next is noted behind it */
   pthread_cond_destroy(&p.turned);
   pthread_mutex_destroy(&p.lock);
   free(p.forms);

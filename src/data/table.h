@@ -28,6 +28,15 @@ typedef struct table_range {
   uint64_t reached; /* set: where the first row behind them begins */
 } table_range;
 
+/* The columns as far as they are known. */
+typedef struct table_state {
+  size_t count;
+  tally *tallies;
+  intern *words;  /* distinct texts; in shrink the code of a text is its number here */
+  bool *too_many; /* not kept: more than the budget holds */
+  uint64_t rows;
+} table_state;
+
 /* Who wants the values too. Either may be NULL. */
 typedef struct table_taker {
   /* Called for the parts in the order of their rows, one at a time… */
@@ -38,18 +47,12 @@ typedef struct table_taker {
   const bool *text; /* columns that are text whatever they look like; NULL: none */
   void *state;      /* plain bytes of its own that a checkpoint keeps; NULL: none is kept */
   size_t state_bytes;
+  /* Brings the texts back that it kept, and what else it needs, when the state is. NULL: it keeps
+   * no texts, and a table with some is not resumed. */
+  stow_status (*restore)(void *context, table_state *state);
   bool needs_codes;   /* more distinct texts than the budget holds are an error */
   table_range *range; /* NULL: all rows */
 } table_taker;
-
-/* The columns as far as they are known. */
-typedef struct table_state {
-  size_t count;
-  tally *tallies;
-  intern *words;  /* distinct texts; in shrink the code of a text is its number here */
-  bool *too_many; /* not kept: more than the budget holds */
-  uint64_t rows;
-} table_state;
 
 void table_state_free(table_state *s);
 

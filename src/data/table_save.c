@@ -1,16 +1,13 @@
 /* What was read of a table, for the checkpoint: the columns' tallies and forms, where the stream
- * is, and the taker's own bytes. Distinct texts are not kept, so a table with text is not resumed.
- */
+ * is, and the taker's own bytes. Distinct texts are the taker's to keep. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/checkpoint.h"
 #include "data/table_parts.h"
 
-#define TABLE_STEP 2
-
 typedef struct saved {
-  uint64_t count, rows, lines;
+  uint64_t count, rows, lines, ended;
 } saved;
 
 static size_t saved_bytes(const table_pass *p) {
@@ -19,11 +16,12 @@ static size_t saved_bytes(const table_pass *p) {
 
 /* One way for both directions, so that they cannot differ. */
 static void walk(table_pass *p, char *at, void (*move)(void *mine, char *kept, size_t bytes)) {
-  saved s = {p->state->count, p->state->rows, p->lines};
+  saved s = {p->state->count, p->state->rows, p->lines, p->ended && p->turn == p->tickets};
   move(&s, at, sizeof s);
   at += sizeof s;
   p->state->rows = s.rows;
   p->lines = s.lines;
+  p->ended = p->ended || s.ended;
   move(p->to->state, at, p->to->state_bytes);
   at += p->to->state_bytes;
   move(p->forms, at, p->state->count * sizeof *p->forms);
@@ -41,12 +39,12 @@ static void bring_back(void *mine, char *kept, size_t bytes) {
 
 stow_status table_save(table_pass *p) {
   for (size_t i = 0; i < p->state->count; i++)
-    if (p->forms[i] == CSV_CODES) return STOW_OK;
+    if (p->forms[i] == CSV_CODES && p->to->restore == NULL) return STOW_OK;
   char *bytes = calloc(1, saved_bytes(p));
   if (bytes == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", p->from->in.name);
   walk(p, bytes, keep);
   stow_status status =
-      checkpoint_note(p->budget->checkpoint, TABLE_STEP, p->place, bytes, saved_bytes(p));
+      checkpoint_note(p->budget->checkpoint, STEP_TABLE, p->place, bytes, saved_bytes(p));
   free(bytes);
   return status;
 }
@@ -56,11 +54,12 @@ stow_status table_restore(table_pass *p, bool *restored) {
   if (p->to == NULL || p->to->state == NULL || p->budget->checkpoint == NULL) return STOW_OK;
   char *bytes = calloc(1, saved_bytes(p));
   if (bytes == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", p->from->in.name);
-  *restored = checkpoint_find(p->budget->checkpoint, TABLE_STEP, &p->place, bytes, saved_bytes(p));
+  *restored = checkpoint_find(p->budget->checkpoint, STEP_TABLE, &p->place, bytes, saved_bytes(p));
   if (*restored) walk(p, bytes, bring_back);
   free(bytes);
   if (!*restored) return STOW_OK;
   p->from->lines = p->lines;
   p->facts->rows = p->state->rows;
-  return input_seek(&p->from->in, p->place);
+  if (p->to->restore != NULL) STOW_TRY(p->to->restore(p->to->context, p->state));
+  return p->ended ? STOW_OK : input_seek(&p->from->in, p->place);
 }

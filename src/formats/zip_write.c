@@ -15,6 +15,7 @@
 #define NAME_IS_UTF8 0x800
 #define DOS_DAY      33 /* 1980-01-01: the same input gives the same bytes */
 enum { DEFLATED_BYTES = 32 << 10 };
+#define BLOCK_BYTES (UINT64_C(16) << 20)
 
 static void put(buffer *b, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; i++) buffer_char(b, (char)(value >> (8 * i)));
@@ -29,6 +30,25 @@ static stow_status no_memory(const zip_out *z) {
 }
 
 static stow_status close_member(zip_out *z, zip_out_member *m);
+
+static void go_on(zip_out_member *m, const zip_out_mark *mark) {
+  m->filled = m->behind = mark->filled;
+  m->stored_bytes = mark->stored_bytes;
+  m->crc = (uint32_t)mark->crc;
+  m->block = *mark;
+}
+
+void zip_out_pass(zip_out *z, size_t number, uint64_t count) {
+  zip_out_member *m = &z->members[number];
+  m->behind -= count < m->behind ? count : m->behind;
+}
+
+/* All of a deflated member is in the file only when it is closed. */
+zip_out_mark zip_out_marked(const zip_out *z, size_t number) {
+  const zip_out_member *m = &z->members[number];
+  if (m->deflater != NULL) return m->block;
+  return (zip_out_mark){m->filled, m->stored_bytes, m->crc};
+}
 
 stow_status zip_out_add(zip_out *z, size_t *number, const char *name, uint64_t bytes,
                         bool deflate) {
@@ -47,8 +67,9 @@ stow_status zip_out_add(zip_out *z, size_t *number, const char *name, uint64_t b
   zip_out_member *m = &z->members[z->count];
   *m = (zip_out_member){.name = strdup(name), .bytes = bytes, .deflated = deflate};
   if (m->name == NULL) return no_memory(z);
-  z->count++;
-  if (deflate) {
+  if (z->count++ < z->resumed_count) go_on(m, &z->resumed[z->count - 1]);
+  bool open = deflate && !(m->filled > 0 && m->filled == bytes);
+  if (open) {
     z_stream *stream = calloc(1, sizeof *stream);
     if (stream == NULL ||
         deflateInit2(stream, z->level, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
@@ -59,7 +80,7 @@ stow_status zip_out_add(zip_out *z, size_t *number, const char *name, uint64_t b
   }
   m->header_offset = z->end;
   m->offset = z->end + LOCAL_BYTES + EXTRA_BYTES + strlen(name);
-  z->end = deflate ? m->offset : m->offset + bytes;
+  z->end = m->offset + (deflate ? m->stored_bytes : bytes);
   *number = z->count - 1;
   return STOW_OK;
 }
@@ -112,12 +133,25 @@ stow_status zip_out_took(zip_out *z, size_t number, uint64_t count, uint32_t crc
   return STOW_OK;
 }
 
+/* What follows is made as if nothing had been before it. */
+static stow_status end_block(zip_out *z, zip_out_member *m) {
+  STOW_TRY(deflate_some(z, m, Z_FULL_FLUSH));
+  deflateReset(m->deflater);
+  m->block = (zip_out_mark){m->filled, m->stored_bytes, m->crc};
+  return STOW_OK;
+}
+
 stow_status zip_out_write(zip_out *z, size_t number, const void *bytes, size_t count) {
   zip_out_member *m = &z->members[number];
-  if (count > m->bytes - m->filled) return too_much(z, m);
   const unsigned char *at = bytes;
+  size_t known = count < m->behind ? count : (size_t)m->behind;
+  m->behind -= known;
+  at += known;
+  count -= known;
+  if (count > m->bytes - m->filled) return too_much(z, m);
   for (size_t part; count > 0; at += part, count -= part) {
-    part = count < (1u << 30) ? count : 1u << 30;
+    uint64_t left = BLOCK_BYTES - m->filled % BLOCK_BYTES;
+    part = count < left ? count : (size_t)left;
     m->crc = crc32_add(m->crc, at, part);
     if (m->deflated) {
       ((z_stream *)m->deflater)->next_in = (Bytef *)(uintptr_t)at;
@@ -128,6 +162,7 @@ stow_status zip_out_write(zip_out *z, size_t number, const void *bytes, size_t c
       m->stored_bytes += part;
     }
     m->filled += part;
+    if (m->deflated && part == left && m->filled < m->bytes) STOW_TRY(end_block(z, m));
   }
   return STOW_OK;
 }
@@ -191,6 +226,7 @@ stow_status zip_out_finish(zip_out *z) {
   put(&b, at < UINT32_MAX ? at : UINT32_MAX, 4), put(&b, 0, 2);
   stow_status status = b.status;
   if (status == STOW_OK) status = writer_write(z->to, at, b.data, b.length);
+  if (status == STOW_OK) status = writer_end(z->to, at + b.length);
   buffer_free(&b);
   return status;
 }
