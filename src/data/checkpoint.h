@@ -29,7 +29,7 @@ enum {
   STEP_ARCHIVE = 6, /* how far the members of the output are */
   STEP_KEEP = 7,    /* what is not zero of an array */
   STEP_PLACES = 8,  /* of a sparse matrix: they are checked */
-  STEP_CASTS = 16 /* and the types to cast to behind it */
+  STEP_CASTS = 16   /* and the types to cast to behind it */
 };
 #define STEP_OF(step, item) ((uint64_t)(step) | (uint64_t)(item) << 16)
 

@@ -353,9 +353,12 @@ static stow_status bound_words(table_pass *p) {
   return STOW_OK;
 }
 
+/* It was read without knowing that a column is text: it took fields for numbers, or for nothing. */
 static bool turned_to_text(const table_window *w) {
-  for (size_t i = 0; i < w->pass->state->count; i++)
-    if (w->pass->forms[i] == CSV_CODES && w->columns[i].form != CSV_CODES) return true;
+  for (size_t i = 0; i < w->pass->state->count; i++) {
+    if (w->pass->forms[i] != CSV_CODES || w->forms[i] == CSV_CODES) continue;
+    if (w->columns[i].form != CSV_CODES || w->tallies[i].mixed) return true;
+  }
   return false;
 }
 

@@ -291,6 +291,14 @@ with open("m.csv", "w") as f:
 shrink("m.csv", "-o", "m.npz")
 m = np.load("m.npz")
 assert list(m["a.values"][m["a"]]) == ["1", "007", "x y", ""] and list(m["b.values"][m["b"]]) == ["NA", "x", "null", "99999999999999999999"]
+# A word that is nothing among numbers begins many windows, which threads read before they know that the column is text.
+rows = [("z" if i % 3 == 0 else "NA", i, "x" if i == 59_999 else i) for i in range(60_000)]
+with open("m.csv", "w") as f:
+    f.writelines(f"{a},{b},{c}\n" for a, b, c in rows)
+for _ in range(8):
+    shrink("m.csv", "-o", "m.npz", "--names", "no", "--threads", "4")
+    m = np.load("m.npz")
+    assert list(m["0.values"]) == ["z", "NA"] and [str(t) for t in m["2.values"][m["2"]]] == [str(r[2]) for r in rows]
 END
 
 test_py the_input_and_the_old_output_are_safe << 'END'
