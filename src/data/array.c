@@ -312,8 +312,10 @@ stow_status array_open_source(array *a, source *from, const char *member, const 
   if (is_hdf5) return open_dataset(a, from, member);
   return stow_fail(
       STOW_ERR_FORMAT,
-      "%s: no npy, npz, HDF5 or safetensors file; for raw bytes say --dtype and --shape, a "
-      "table becomes an array once with: stowage shrink TABLE.csv -o TABLE.npy",
+      "%s: no npy, npz, HDF5 or safetensors file; for raw bytes say their type and shape (--dtype "
+      "and --shape; in Python raw_dtype and raw_shape), a table becomes an array once with: "
+      "stowage "
+      "shrink TABLE.csv -o TABLE.npy",
       from->name);
 }
 
