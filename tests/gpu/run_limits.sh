@@ -18,9 +18,13 @@ for conf in expandable_segments:False expandable_segments:True backend:cudaMallo
 done
 unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
 
+# What the rest is held to, side by side.
+for case in "hold 6" train uneven; do { runs "$folder/bare.${case% *}" $torch $case; } & done
+wait
+
 # Six GiB of live tensors in four: bare, and spilled, with PyTorch's own settings and as set by --spill.
-if runs "$folder/bare" $torch hold 6; then
-  bare=$(field digest < "$folder/bare")
+if [ -s "$folder/bare.hold" ]; then
+  bare=$(field digest < "$folder/bare.hold")
   for conf in "" expandable_segments:False backend:cudaMallocAsync; do
     if [ -n "$conf" ]; then export PYTORCH_ALLOC_CONF=$conf PYTORCH_CUDA_ALLOC_CONF=$conf; else unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF; fi
     name=spill_past_the_limit_with_${conf:-what_spill_sets}
@@ -36,16 +40,16 @@ else
 fi
 
 # Training with the limit below what it needs.
-if runs "$folder/bare" $torch train && runs "$folder/beneath" "$stowage" run --vram-limit 1200M --spill auto -- $torch train &&
-  [ "$(field digest < "$folder/bare")" = "$(field digest < "$folder/beneath")" ]; then
+if [ -s "$folder/bare.train" ] && runs "$folder/beneath" "$stowage" run --vram-limit 1200M --spill auto -- $torch train &&
+  [ "$(field digest < "$folder/bare.train")" = "$(field digest < "$folder/beneath")" ]; then
   ok "training_spills_and_finishes_alike: $(grep 'at the peak' "$folder/beneath.err" | sed 's/^stowage run: //')"
 else
   fail training_spills_and_finishes_alike
 fi
 
 # Steps that are too large, between others: what they wrote first goes out and comes home, and nothing else is on the host.
-if runs "$folder/bare" $torch uneven && runs "$folder/beneath" "$stowage" run --vram-limit 5G --spill auto -- $torch uneven &&
-  [ "$(field digest < "$folder/bare")" = "$(field digest < "$folder/beneath")" ] &&
+if [ -s "$folder/bare.uneven" ] && runs "$folder/beneath" "$stowage" run --vram-limit 5G --spill auto -- $torch uneven &&
+  [ "$(field digest < "$folder/bare.uneven")" = "$(field digest < "$folder/beneath")" ] &&
   grep -qE '[1-9][0-9.]* [MG]iB were moved out, [1-9][0-9.]* [MG]iB home' "$folder/beneath.err"; then
   ok "a_large_step_moves_out_and_home: $(grep -E 'moved out|spilled' "$folder/beneath.err" | sed 's/^stowage run: //' | tr '\n' ' ')"
 else
