@@ -112,6 +112,7 @@ class _NotForMemory(Explanation):
 
     def __init__(self, text: str, facts: "List[str]") -> None:
         self._said, self.facts = text, facts
+        self._arguments, self._message = ["--message", "-"], None
         self._data = {"headline": text, "causes": [], "fixes": [], "numbers": {}, "notes": facts}
 
 

@@ -40,6 +40,16 @@ class Explanation:
         self._said = _show.name_cells(run(["explain", *arguments], text=message).rstrip())
 
     @property
+    def message(self) -> str:
+        """The error's own words, where it was made of them."""
+        return self._message or ""
+
+    @property
+    def of_recording(self) -> bool:
+        """Made from what was recorded, not of the error's words alone."""
+        return self._arguments[0] != "--message"
+
+    @property
     def text(self) -> str:
         if not self.facts:
             return self._said
@@ -351,6 +361,7 @@ def explain(
         path = os.fspath(what)
         if not os.path.exists(path):
             raise NotFound(f"{path}: there is no such recording; an error's text goes as explain(message=…)")
+        message = message if message is not None else _ended_with.get(os.path.abspath(path))
         return Explanation([path] + (["--message", "-"] if message is not None else []), message)
     if message is not None:
         return Explanation(["--message", "-"], message)
@@ -412,6 +423,7 @@ declare(
 )
 
 _recordings: "List[Recording]" = []
+_ended_with: "Dict[str, str]" = {}  #: recordings of this process, and the error each ended with
 _last_recording: "Optional[str]" = None
 
 
@@ -545,7 +557,10 @@ def record(path: "Union[str, os.PathLike[str]]") -> "Iterator[Recording]":
             with contextlib.suppress(Exception):
                 _attach(failed, Explanation([where], None))
         elif failed is not None:
-            annotate(failed)
+            made = annotate(failed)
+            if made is not None and made.of_recording:
+                # A history does not have the error's own words: the card's size, its other users.
+                _ended_with[os.path.abspath(where)] = made.message
 
 
 def recordings() -> "List[Recording]":

@@ -134,6 +134,17 @@ class Explain(unittest.TestCase):
 
 
 class Record(unittest.TestCase):
+    @unittest.skipUnless(SNAPSHOT.exists(), f"no recording at {SNAPSHOT}")
+    def test_a_recording_of_this_process_is_explained_with_the_error_it_ended_with(self):
+        from unittest import mock
+
+        from stowage import _explain
+
+        said = "CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 7.00 GiB of which 1.00 MiB is free."
+        with mock.patch.dict(_explain._ended_with, {str(SNAPSHOT): said}):
+            self.assertIn("7.0 GiB", stowage.explain(SNAPSHOT).text)
+        self.assertNotIn("7.0 GiB", stowage.explain(SNAPSHOT).text)
+
     def test_a_heap_is_recorded_with_its_steps_and_explained(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run.stow"
