@@ -22,6 +22,7 @@ _hooked = False
 def _cell_begins(info: Any = None) -> None:
     _ram.cell(True)
     text = getattr(info, "raw_cell", None) or ""
+    _show.note_cell(text, getattr(_show.shell(), "execution_count", 0))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     _death.set_cell(lines[0][:80] if lines else None)
 
@@ -54,6 +55,9 @@ def hook_cells() -> None:
     shell.events.register("pre_run_cell", _cell_begins)
     shell.events.register("post_run_cell", _cell_ends)
     _ram.cell(True)  # this is called from a cell
+    before = getattr(getattr(shell, "history_manager", None), "input_hist_raw", None) or []
+    for number in range(1, len(before)):
+        _show.note_cell(before[number], number)
     if not getattr(shell, "custom_exceptions", ()):
         shell.set_custom_exc((Exception,), _on_error)
 

@@ -6,6 +6,7 @@ on light and dark notebooks.
 
 from __future__ import annotations
 
+import contextlib
 import html
 import re
 import sys
@@ -90,9 +91,22 @@ def shell() -> Any:
     return module.get_ipython() if module is not None and hasattr(module, "get_ipython") else None
 
 
+#: Files of cells by their names, for an IPython that does not keep such a list itself (before 8, as Colab's is).
+_cell_files: "Dict[str, int]" = {}
+
+
+def note_cell(text: "str | None", number: int) -> None:
+    """A cell is about to run, or has run before this was asked for."""
+    compiler = getattr(shell(), "compile", None)
+    name = getattr(compiler, "get_code_name", None)
+    if text and name is not None and not hasattr(compiler, "_filename_map"):
+        with contextlib.suppress(Exception):
+            _cell_files[name(text, text, number)] = number
+
+
 def name_cells(text: str) -> str:
     """Cells by their number, as In[3]: a notebook compiles each under the name of a file that is not there."""
-    names: "Dict[str, int]" = getattr(getattr(shell(), "compile", None), "_filename_map", None) or {}
+    names: "Dict[str, int]" = getattr(getattr(shell(), "compile", None), "_filename_map", None) or _cell_files
     if not names:
         return text
     return re.sub("|".join(map(re.escape, names)), lambda found: f"In[{names[found.group()]}]", text)
