@@ -276,10 +276,12 @@ stow_status safetensors_read(tensors *t, source *from, uint64_t max_bytes) {
                      "%s: a safetensors header of %" PRIu64 " bytes; the format allows 100000000, "
                      "the file has %" PRIu64,
                      from->name, length, from->bytes - 8);
-  if (length > max_bytes / 2)
+  uint64_t room = max_bytes / 2;
+  if (length > room)
     return stow_fail(STOW_ERR_BUDGET,
-                     "%s: a header of %" PRIu64 " KiB; give more than twice that with --memory",
-                     from->name, length >> 10);
+                     "%s: a header of %" PRIu64 " KiB, and the budget has %" PRIu64
+                     " KiB for it; give %" PRIu64 " times as much with --memory",
+                     from->name, length >> 10, room >> 10, room > 0 ? length / room + 1 : length);
   char *text = malloc((size_t)length + 1);
   if (text == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->name);
   cursor c = {from, text, text, text + length};

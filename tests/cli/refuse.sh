@@ -141,6 +141,9 @@ bad(one.replace("[0,8]", "[1,9]"), "begin", "hole", "0", data=b"\0" * 9)
 refused("a.safetensors", b"\x01\x00\x00\x00\x00\x00\x00\x00{" + b"\xff" * 8, "JSON", "UTF-8", "ends", "header")
 for length in (2**63, 10**9, 1000):
     refused("a.safetensors", tensors(one, length=length), f"a safetensors header of {length} bytes")
+long = "{" + '"__metadata__":{"k":"%s"},' % ("x" * 9_000_000) + one[1:]
+refused("a.safetensors", tensors(long), "a header of 8789 KiB, and the budget has 2048 KiB for it; give 5 times as much", words=("--memory", "16M"))
+stowage("inspect", "a.safetensors", "--memory", "80M")
 def gguf(keys=b"", tensors=b"", key_count=0, tensor_count=0, data=b""):
     return b"GGUF" + struct.pack("<IQQ", 3, tensor_count, key_count) + keys + tensors + data
 def string(text):
