@@ -50,13 +50,6 @@ static const char *fewer_rows(const table_pass *p, const csv *c, const char *sto
   return stop;
 }
 
-static stow_status long_row(const csv *c, uint64_t line) {
-  return stow_fail(STOW_ERR_BUDGET,
-                   "%s: line %" PRIu64 ": a row of more than %zu KiB (a quote that is not "
-                   "closed?); give more with --memory",
-                   c->in.name, line, c->row_max >> 10);
-}
-
 /* Whether a row is too long does not depend on where the window happens to begin. */
 static stow_status check_rows(const csv *c, const char *stop) {
   const char *at = (const char *)c->in.at;
@@ -64,7 +57,7 @@ static stow_status check_rows(const csv *c, const char *stop) {
   while ((size_t)(stop - at) > c->row_max) {
     const char *end = csv_row_end(c, at, stop);
     size_t count = (size_t)((end != NULL ? end : stop) - at);
-    if (count > c->row_max) return long_row(c, line);
+    if (count > c->row_max) return csv_long_row(c, line);
     line += csv_line_ends(at, count + 1);
     at += count + 1;
   }
@@ -93,7 +86,7 @@ static stow_status fill_window(table_pass *p, const char **stop) {
   *stop = input_left(&c->in) > 0 ? last_row_end(c) : NULL;
   while (*stop == NULL && !c->in.at_eof) {
     size_t left = input_left(&c->in);
-    if (left > c->row_max) return long_row(c, c->lines + 1);
+    if (left > c->row_max) return csv_long_row(c, c->lines + 1);
     STOW_TRY(input_fill(&c->in, left + 1));
     if (input_left(&c->in) > 0) *stop = last_row_end(c);
   }

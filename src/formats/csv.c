@@ -148,6 +148,13 @@ static stow_status split_row(csv *c, const char *at, const char *stop, size_t *c
   }
 }
 
+stow_status csv_long_row(const csv *c, uint64_t line) {
+  return stow_fail(STOW_ERR_BUDGET,
+                   "%s: line %" PRIu64 ": a row of more than %zu KiB (a quote that is not "
+                   "closed?); give more with --memory",
+                   c->in.name, line, c->row_max >> 10);
+}
+
 /* Brings the next row that has anything into the window; *at NULL at the end of the file. */
 static stow_status find_row(csv *c, const char **at, const char **stop) {
   for (;;) {
@@ -155,11 +162,7 @@ static stow_status find_row(csv *c, const char **at, const char **stop) {
     size_t left = input_left(&c->in);
     if (left > 0) end = csv_row_end(c, (const char *)c->in.at, (const char *)c->in.end);
     while (end == NULL && !c->in.at_eof) {
-      if (left > c->row_max)
-        return stow_fail(STOW_ERR_BUDGET,
-                         "%s: line %" PRIu64 ": a row of more than %zu KiB (a quote that is not "
-                         "closed?); give more with --memory",
-                         c->in.name, c->lines + 1, c->row_max >> 10);
+      if (left > c->row_max) return csv_long_row(c, c->lines + 1);
       STOW_TRY(input_fill(&c->in, left + 1));
       left = input_left(&c->in);
       if (left > 0) end = csv_row_end(c, (const char *)c->in.at, (const char *)c->in.end);

@@ -48,6 +48,9 @@ void csv_close(csv *c);
 /* The next row into c->fields; *more false at the end of the file. */
 stow_status csv_next(csv *c, bool *more);
 
+/* Refuses the row that begins on `line` because it is longer than row_max. */
+stow_status csv_long_row(const csv *c, uint64_t line);
+
 /* The end of the row at `at`: its '\n', or NULL if that is not before `end`. */
 const char *csv_row_end(const csv *c, const char *at, const char *end);
 
