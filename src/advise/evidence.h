@@ -134,6 +134,8 @@ stow_status evidence_stacks(evidence *e);
 stow_status evidence_phases(evidence *e);
 /* rounds.c */
 stow_status evidence_rounds(evidence *e);
+/* The tick of a turn at which most was live. */
+uint32_t evidence_peak_of(const evidence *e, const loop_round *r);
 /* saved.c: fills saved. */
 stow_status evidence_saved(evidence *e);
 void rounds_free(rounds *r);

@@ -111,22 +111,58 @@ static bool autocast_is_on(const evidence *e) {
   return on;
 }
 
-/* What autocast halves: outputs of layers (convolutions, products, what follows them elementwise).
- * Softmax, losses, norms of layers and sums with a 32-bit tensor stay; a program's own lines count
- * half for that. Without stacks, four tenths of all, as it was seen on convolutions and
- * transformers. */
-static uint64_t autocast_saves(const evidence *e) {
-  if (!e->has_stacks) return e->live_by_phase[PHASE_FORWARD] * 4 / 10;
-  uint64_t layers = 0, others = 0;
+/* What autocast halves of what is live at a tick: outputs of layers (convolutions, products, what
+ * follows them elementwise). Softmax, losses, norms of layers and sums with a 32-bit tensor stay; a
+ * program's own lines within the model count half for that. So does the model's output, of which
+ * the loss makes a copy in 32 bits. `work`: all that grows with the batch. */
+static double halved_at(const evidence *e, uint32_t tick, uint32_t output, double *work) {
+  uint64_t layers = 0, others = 0, all = 0;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
-    if (e->phase_of[i] != PHASE_FORWARD || !evidence_live(e, l)) continue;
+    phase p = e->phase_of[i];
+    if (!lifetime_live(l, tick)) continue;
+    if (p == PHASE_FORWARD || p == PHASE_USER || p == PHASE_BACKWARD) all += l->bytes;
+    if (p != PHASE_FORWARD || i == output) continue;
     if (e->layer_of_stack[l->stack_id] == LAYER)
       layers += l->bytes;
     else if (e->layer_of_stack[l->stack_id] == LAYER_NONE)
       others += l->bytes;
   }
-  return layers / 2 + others / 8;
+  *work = (double)all;
+  return (double)layers / 2 + (double)others / 8;
+}
+
+/* The last that a turn's forward pass made before its backward. */
+static uint32_t output_of_turn(const evidence *e, const loop_round *r) {
+  uint32_t output = UINT32_MAX;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (l->start < r->start || l->start >= r->end || l->bytes < LAYER_LEAST) continue;
+    if (e->phase_of[i] == PHASE_BACKWARD) break;
+    if (e->phase_of[i] == PHASE_FORWARD) output = i;
+  }
+  return output;
+}
+
+static bool calls_embedding(const evidence *e) {
+  for (uint32_t s = 1; s <= e->source->stack_count; s++)
+    if (e->phase_of_stack[s] == PHASE_FORWARD && evidence_passes(e, s, "", "nn/modules/sparse.py"))
+      return true;
+  return false;
+}
+
+/* A failure in the forward pass comes before the loss, which stays in 32 bits: a turn that ran
+ * backward shows what part of the whole autocast halves. Without stacks, four tenths of all, as it
+ * was seen on convolutions and transformers. */
+static uint64_t autocast_saves(const evidence *e) {
+  if (!e->has_stacks) return e->live_by_phase[PHASE_FORWARD] * 4 / 10;
+  double now, then, saves = halved_at(e, e->fail_tick, UINT32_MAX, &now);
+  const loop_round *r = e->loop.count < 2 ? NULL : &e->loop.list[e->loop.count - 2];
+  if (r == NULL || !r->backward)
+    return (uint64_t)(calls_embedding(e) ? saves / 2
+                                         : saves); /* a loss over a vocabulary follows */
+  double part = halved_at(e, evidence_peak_of(e, r), output_of_turn(e, r), &then);
+  return (uint64_t)(then > 0 && part / then * now < saves ? part / then * now : saves);
 }
 
 stow_status mend_batch(mender *m) {

@@ -424,6 +424,18 @@ stow_status evidence_rounds(evidence *e) {
   return STOW_OK;
 }
 
+uint32_t evidence_peak_of(const evidence *e, const loop_round *r) {
+  int64_t live = 0, most = INT64_MIN;
+  uint32_t at = r->start;
+  for (uint32_t tick = r->start; tick < r->end; tick++) {
+    live += (int64_t)timeline_change(&e->time, tick);
+    if (live <= most) continue;
+    most = live;
+    at = tick;
+  }
+  return at;
+}
+
 void rounds_free(rounds *r) {
   free(r->list);
   *r = (rounds){0};

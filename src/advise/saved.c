@@ -9,6 +9,7 @@
 
 #define PIECES_LEAST 3   /* of a pass that tell whether it builds a graph … */
 #define PIECES_BUILT 16  /* … and that it does: the first few are held either way */
+#define PIECES_ORDER 6   /* … where their order alone tells which is which */
 #define PIECES_PASS  8   /* of a whole pass: fewer are held by the program's own variables */
 #define PASSES_LEAST 2   /* that came to their end: of training, one would have run backward */
 #define WAY_TRAINED  0.2 /* of what passes on it allocate that is held until a backward */
@@ -100,7 +101,7 @@ static graph_built built_by_order(const evidence *e) {
   uint32_t now, then, held = held_of_first(e, last->start, last->end, UINT32_MAX, &now);
   uint32_t held_then = held_of_first(e, before->start, before->end, now, &then);
   if (now < PIECES_LEAST || then < now) return GRAPH_UNTOLD;
-  if (held >= held_then) return GRAPH_BUILT;
+  if (held >= held_then) return now >= PIECES_ORDER ? GRAPH_BUILT : GRAPH_UNTOLD;
   return held * 3 <= held_then * 2 ? GRAPH_NOT_BUILT : GRAPH_UNTOLD;
 }
 

@@ -208,7 +208,7 @@ static void no_grad_in_pass(cause *c, const evidence *e, const findings *f) {
   bool beside = f->eval_bigger > 0 && evidence_builds_graph(e) == GRAPH_BUILT;
   if (e->fail_phase != PHASE_FORWARD && e->fail_phase != PHASE_USER) return;
   if (!e->has_stacks || (!never && !beside)) return;
-  c->confidence = never ? 0.9 : 0.7;
+  c->confidence = never ? 0.93 : 0.7;
   char place[256];
   cause_head(c, "The pass at %s builds a graph it never uses",
              evidence_place(e, place, sizeof place, e->caller_of_stack[e->fail_stack_id]));

@@ -57,6 +57,21 @@ stow_status fragmentation_find(findings *f, const evidence *e) {
   return status;
 }
 
+/* With as much larger a batch, would the whole of the turn need more than there is? Then the holes
+ * only tell how far it came. */
+static bool outgrown(const evidence *e, const findings *f) {
+  uint64_t capacity = evidence_capacity(e);
+  if (f->bigger < GROWN_LEAST || e->loop.count < 2 || capacity == 0) return false;
+  uint32_t peak = evidence_peak_of(e, &e->loop.list[e->loop.count - 2]);
+  double work = 0, rest = 0;
+  for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
+    phase p = e->phase_of[i];
+    if (!lifetime_live(&e->time.lifetimes[i], peak)) continue;
+    *(p == PHASE_FORWARD || p == PHASE_USER ? &work : &rest) += (double)e->time.lifetimes[i].bytes;
+  }
+  return work * f->bigger + rest > (double)capacity;
+}
+
 void cause_fragmentation(cause *c, const evidence *e, const findings *f) {
   if (!holes_would_do(e)) return;
   double part = share(e->n.hole_bytes, e->n.reserved_bytes);
@@ -66,6 +81,7 @@ void cause_fragmentation(cause *c, const evidence *e, const findings *f) {
   double sure = part >= CAUSE_HOLES ? 0.96 : part >= 0.15 ? some : part >= 0.08 ? 0.55 : 0.3;
   if (!e->has_stacks && part < CAUSE_HOLES) sure *= 0.88;
   if (e->expandable || (!f->fits_expandable && evidence_capacity(e) > 0)) sure *= 0.95;
+  if (outgrown(e, f)) sure *= 0.7;
   c->confidence = sure;
   cause_head(c,
              "The bytes are there, not in one piece: %s free inside the cache, the largest piece "
