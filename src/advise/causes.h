@@ -51,17 +51,18 @@ typedef struct growth {
   bool found;
   uint32_t whole; /* turns that came to their end */
   uint64_t per_round, total;
-  bool graph;           /* it is what a forward pass keeps for its backward */
-  bool like_graph;      /* …or might be: several things of it, and most of what stays */
-  bool bare;            /* …of a program that calls no modules */
-  bool backward;        /* the turns do run backward */
-  bool scalar;          /* each leaves a number behind, as a sum of losses does */
-  bool loss;            /* …that may be one, or something else of a loss */
-  bool evaluates;       /* a function says so by its name, or dropout has gone since training */
-  bool strange;         /* there was training, and it never came this way */
-  bool swells;          /* nothing stays: one thing is made anew, larger each turn */
-  uint32_t stack_id;    /* the line that grows most … */
-  uint64_t stack_bytes; /* … and by how much */
+  bool graph;             /* it is what a forward pass keeps for its backward */
+  bool like_graph;        /* …or might be: several things of it, and most of what stays */
+  bool bare;              /* …of a program that calls no modules */
+  bool backward;          /* the turns do run backward */
+  bool scalar;            /* each leaves a number behind, as a sum of losses does */
+  bool loss;              /* …that may be one, or something else of a loss */
+  bool evaluates;         /* a function says so by its name, or dropout has gone since training */
+  bool strange;           /* there was training, and it never came this way */
+  bool swells;            /* nothing stays: one thing is made anew, larger each turn */
+  uint64_t swollen_bytes; /* …told by its sizes alone: the last of it; else 0 */
+  uint32_t stack_id;      /* the line that grows most … */
+  uint64_t stack_bytes;   /* … and by how much */
   uint32_t stack_count;
   uint8_t *of_stack; /* by stack id: does it leave something in most turns? */
 } growth;
@@ -92,7 +93,7 @@ typedef struct findings {
   bool grew_before;          /* it had grown the turn before, too */
   double held_to_end;        /* of what a pass allocates, without growth (evidence.h) */
   double eval_bigger;        /* how many times training's batch an evaluation's is; 0 it is not */
-  bool eval_guessed;         /* …by the way it is called alone */
+  bool eval_guessed;         /* …by the way it is called alone, or by sizes */
   bool fits_expandable;      /* by replay */
   uint64_t expandable_bytes; /* the smallest limit expandable segments need; 0 not looked for */
   cause list[CAUSE_COUNT];   /* ranked; those that do not hold are left out */

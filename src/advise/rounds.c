@@ -379,6 +379,18 @@ static bool outlasts(const evidence *e, rounds *stepped, const rounds *turns) {
   return turns->count > TURNS_LEAST && turns->count * 5 > most * 6;
 }
 
+/* Without stacks: a size that a training step asks for once, or a few times, comes back oftener
+ * since the last of them than three steps would. */
+static bool comes_oftener(const evidence *e, const rounds *stepped, const anchor *a) {
+  const loop_round *last = &stepped->list[stepped->count - 2];
+  uint32_t in_step = 0, since = 0;
+  bool allocates;
+  if (e->has_stacks) return false;
+  for (uint32_t tick = last->start; tick < e->fail_tick; tick++)
+    *(tick < last->end ? &in_step : &since) += is_visit(e, tick, a, &allocates);
+  return in_step > 0 && since >= TURNS_LEAST * in_step;
+}
+
 stow_status evidence_rounds(evidence *e) {
   rounds stepped = {0}, turns = {0};
   uint32_t tail;
@@ -407,7 +419,8 @@ stow_status evidence_rounds(evidence *e) {
   double step_ticks = whole > 0 ? ((double)tail - stepped.list[0].start) / whole : 0;
   bool own_loop = turns.count >= TURNS_LEAST &&
                   (whole < 2 || (double)e->fail_tick - tail > 1.2 * step_ticks ||
-                   is_new(e, turns.anchor_stack_id, tail) || outlasts(e, &stepped, &turns));
+                   is_new(e, turns.anchor_stack_id, tail) || outlasts(e, &stepped, &turns) ||
+                   comes_oftener(e, &stepped, &found));
   if (own_loop || whole < 2) {
     rounds_free(&stepped);
     if (turns.count < TURNS_LEAST) rounds_free(&turns);

@@ -255,10 +255,14 @@ stow_status cause_eval_batch_bigger(cause *c, const evidence *e, findings *f) {
   STOW_TRY(evaluation_ratio(e, f, &ratio, &how));
   if (how == OTHERWISE_NOT || ratio < EVAL_BIGGER) return STOW_OK;
   f->eval_bigger = ratio;
-  f->eval_guessed = how == OTHERWISE_WAY;
-  c->confidence = f->eval_guessed ? 0.78 : e->has_stacks ? 0.96 : 0.85;
+  f->eval_guessed = how == OTHERWISE_WAY || !e->has_stacks;
+  /* Without stacks it may as well be training's next batch. */
+  c->confidence = f->eval_guessed ? 0.78 : 0.96;
   /* The program's own line asks for more than any batch explains. */
-  if (e->fail_phase == PHASE_USER && spike_stands_alone(e, &f->spike)) c->confidence *= 0.6;
+  bool own = !e->has_stacks
+                 ? (double)f->spike.bytes >= SPIKE_MODEL * ratio * (double)f->spike.next_bytes
+                 : e->fail_phase == PHASE_USER;
+  if (own && spike_stands_alone(e, &f->spike)) c->confidence *= 0.6;
   char place[256];
   if (e->has_stacks)
     cause_head(c, "The evaluation at %s uses a batch about %.1f times training's",

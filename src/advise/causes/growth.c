@@ -12,6 +12,7 @@
 #define ROUND_SIMILAR 0.6  /* of the turns keep at least half of what the middle one does */
 #define SWELL_TURNS   4    /* whole turns in which a thing grows before it is believed to */
 #define SWELL_RISES   0.8  /* of the turns in which it is larger than before */
+#define ROW_LEAST     6    /* sizes of a row, each larger than the last by as much */
 #define SWELL_SHARE   0.1  /* of what is live and asked for that has been added so */
 
 static uint64_t asked_bytes(const evidence *e) {
@@ -38,6 +39,7 @@ static stow_status middle_kept(const evidence *e, uint32_t first, uint32_t whole
 
 bool growth_has(const growth *g, const evidence *e, uint32_t i) {
   const lifetime *l = &e->time.lifetimes[i];
+  if (g->swollen_bytes > 0) return l->bytes == g->swollen_bytes && evidence_live(e, l);
   phase p = e->phase_of[i];
   return l->start >= e->loop.list[0].start && l->start < e->loop.list[g->whole].start &&
          evidence_live(e, l) && p != PHASE_OPTIMIZER && p != PHASE_BUILD && p != PHASE_LOAD &&
@@ -152,8 +154,42 @@ static void take_swelling(growth *g, const evidence *e, const swelling *all) {
   g->stack_count = g->whole;
 }
 
+/* Without stacks: the request that failed is the next of a row of sizes, each larger than
+ * the last by as much, and the last of them is there. */
+static stow_status row_find(growth *g, const evidence *e) {
+  uint64_t asked = asked_bytes(e), last = 0;
+  map tick_of = {0};
+  stow_status status = STOW_OK;
+  for (uint32_t i = 0; i < e->time.lifetime_count && status == STOW_OK; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (l->start >= e->fail_tick || l->bytes >= asked || l->bytes < asked / 2) continue;
+    status = map_put(&tick_of, l->bytes, l->start);
+    if (l->bytes > last && evidence_live(e, l)) last = l->bytes;
+  }
+  uint64_t added = asked - last;
+  uint32_t length = 0;
+  const uint64_t *later = NULL, *at;
+  while (last > 0 && (length + 1) * added < asked / 2 &&
+         (at = map_get(&tick_of, asked - (length + 1) * added)) != NULL &&
+         (later == NULL || *at < *later)) {
+    later = at;
+    length++;
+  }
+  if (length >= ROW_LEAST && (double)last >= SWELL_SHARE * (double)(e->n.live_bytes + asked)) {
+    g->found = g->swells = true;
+    g->whole = length;
+    g->per_round = added;
+    g->total = g->stack_bytes = g->swollen_bytes = last;
+    g->stack_id = e->fail_stack_id;
+    g->stack_count = length;
+  }
+  map_free(&tick_of);
+  return status;
+}
+
 static stow_status swelling_find(growth *g, const evidence *e) {
-  if (!e->has_stacks || g->whole < SWELL_TURNS) return STOW_OK;
+  if (!e->has_stacks) return row_find(g, e);
+  if (g->whole < SWELL_TURNS) return STOW_OK;
   size_t stacks = e->source->stack_count + 1;
   swelling *all = calloc(stacks, sizeof *all);
   uint32_t *touched = malloc(stacks * sizeof *touched);
@@ -194,7 +230,8 @@ static turn_sums sum_turns(const evidence *e, growth *g, uint32_t first) {
 
 stow_status growth_find(growth *g, const evidence *e) {
   *g = (growth){0};
-  if (e->loop.count < 3 || e->n.live_bytes == 0) return STOW_OK;
+  if (e->n.live_bytes == 0) return STOW_OK;
+  if (e->loop.count < 3) return e->has_stacks ? STOW_OK : row_find(g, e);
   /* Without stacks the turns of a first step may be layers; a step that came to its optimizer had
    * its backward. */
   if (!e->has_stacks && !e->loop.from_marks && e->fail_phase == PHASE_OPTIMIZER) return STOW_OK;
