@@ -19,6 +19,7 @@
   0.8 /* of a line's visits that must be like those as many visits before, to be a turn's */
 
 #define SMALL_BYTES  4096
+#define SMALL_NEAR   64  /* small things looked past for the next large one */
 #define NUMBER_BYTES 8   /* of a loss, at most … */
 #define BLOCK_BYTES  512 /* … and what PyTorch's allocator makes of it */
 
@@ -287,9 +288,12 @@ static uint64_t number_bytes(const evidence *e) {
  * or before the next batch. */
 static bool is_operand(const evidence *e, uint32_t number) {
   uint32_t before = number, after = number + 1;
-  while (before > e->time.before_count && e->time.lifetimes[before - 1].bytes <= SMALL_BYTES)
+  while (before > e->time.before_count && number - before < SMALL_NEAR &&
+         e->time.lifetimes[before - 1].bytes <= SMALL_BYTES)
     before--;
-  while (after < e->time.lifetime_count && e->time.lifetimes[after].bytes <= SMALL_BYTES) after++;
+  while (after < e->time.lifetime_count && after - number < SMALL_NEAR &&
+         e->time.lifetimes[after].bytes <= SMALL_BYTES)
+    after++;
   if (before == e->time.before_count || after == e->time.lifetime_count) return false;
   before--;
   if (e->phase_of[before] != PHASE_USER) return false;
