@@ -15,6 +15,10 @@ static void device_line(const ledger *l, unsigned device, uint64_t *crossed) {
   fprintf(stderr, "stowage run: device %u: at the peak %s in vram", device,
           stow_size_format(vram, peak));
   if (most != LEDGER_UNLIMITED) fprintf(stderr, " of %s allowed", stow_size_format(limit, most));
+  /* Whatever the command asks for is held to the limit. */
+  if (most != LEDGER_UNLIMITED && peak > most)
+    fprintf(stderr, " (%s more by the driver itself: contexts, code, reserves of pools and graphs)",
+            stow_size_format(limit, peak - most));
   if (ledger_spill_limit(l) > 0)
     fprintf(stderr, ", %s in host memory", stow_size_format(host, spilled));
   /* Of all cards together: told once. */

@@ -70,6 +70,8 @@ if [ -s "$folder/err" ]; then cat "$folder/err"; fail without_options_nothing_is
   STANDIN_CONTEXT=$((200 * M)) beneath --vram-limit 100M -- sh -c "'$holder' alloc:$M; exit 1" > "$folder/out" 2> "$folder/err"
   if grep -q "^alloc:$M 2" "$folder/out" && grep -q 'the limit of 100.0 MiB is less than the 200.0 MiB the driver itself holds for the command' "$folder/err"; then ok a_limit_smaller_than_the_context_is_refused; else cat "$folder/out" "$folder/err"; fail a_limit_smaller_than_the_context_is_refused; fi
   STANDIN_CONTEXT=$((200 * M)) says the_drivers_own_share_counts 'info 0 free 100 total 300;alloc 2;alloc 0;' --vram-limit 300M -- info alloc:110M alloc:98M
+  STANDIN_CONTEXT=$((200 * M)) beneath --vram-limit 300M -- "$holder" info alloc:$((98 * M)) others:$((50 * M)) info > /dev/null 2> "$folder/err"
+  if grep -q 'at the peak 348.0 MiB in vram of 300.0 MiB allowed (48.0 MiB more by the driver itself' "$folder/err"; then ok what_the_driver_takes_past_the_limit_is_told; else cat "$folder/err"; fail what_the_driver_takes_past_the_limit_is_told; fi
   # The used figure is the whole card's: what programs outside the run take is not held against it.
   STANDIN_CONTEXT=$((200 * M)) says others_growth_does_not_eat_the_limit 'info 0 free 200 total 400;others 0;info 0 free 200 total 400;alloc 0;alloc 2;' --vram-limit 400M -- info others:600M info alloc:190M alloc:30M
   STANDIN_CONTEXT=$((200 * M)) says code_loaded_later_still_counts 'info 0 free 200 total 400;others 0;info 0 free 150 total 400;alloc 2;alloc 0;' --vram-limit 400M -- info others:50M info alloc:160M alloc:140M
