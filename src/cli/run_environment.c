@@ -44,9 +44,11 @@ stow_status run_environment_stacks(const char *which) {
 }
 
 stow_status run_environment_threads(uint64_t threads) {
-  static const char *const NAMES[] = {"OMP_NUM_THREADS",      "MKL_NUM_THREADS",
-                                      "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS",
-                                      "NUMEXPR_MAX_THREADS",  "VECLIB_MAXIMUM_THREADS"};
+  static const char *const NAMES[] = {
+      "OMP_NUM_THREADS",     "MKL_NUM_THREADS",        "OPENBLAS_NUM_THREADS",
+      "BLIS_NUM_THREADS",    "VECLIB_MAXIMUM_THREADS", "NUMEXPR_MAX_THREADS",
+      "NUMEXPR_NUM_THREADS", "NUMBA_NUM_THREADS",      "RAYON_NUM_THREADS",
+      "POLARS_MAX_THREADS",  "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"};
   char number[24];
   snprintf(number, sizeof number, "%" PRIu64, threads);
   for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) STOW_TRY(set(NAMES[i], number));

@@ -99,5 +99,5 @@ mkdir -p "$runs/19990101-000000-$nobody" "$runs/19990102-000000-$$" "$runs/keep-
 for i in 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 21; do mkdir -p "$runs/20000101-0000$i-$nobody" "$runs/29990101-0000$i-$nobody"; done
 same a_run_whose_name_sorts_before_others_keeps_its_folder "info 0 free 100 total 100" beneath --vram-limit 100M -- "$holder" info
 if [ -f "$runs/last/ledger" ] && [ ! -e "$runs/19990101-000000-$nobody" ] && [ -d "$runs/19990102-000000-$$" ] && [ -d "$runs/keep-me" ]; then ok runs_have_folders_and_old_ones_go; else ls "$runs"; fail runs_have_folders_and_old_ones_go; fi
-same threads_are_limited_by_the_usual_variables "3 3" beneath --threads 3 -- sh -c 'echo $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS'
+same threads_are_limited_by_the_usual_variables "3 3 3 3" beneath --threads 3 -- sh -c 'echo $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $NUMBA_NUM_THREADS $TF_NUM_INTRAOP_THREADS'
 finish
