@@ -296,6 +296,11 @@ static bool is_operand(const evidence *e, uint32_t number) {
     after++;
   if (before == e->time.before_count || after == e->time.lifetime_count) return false;
   before--;
+  /* Several in a row on one line are work with it, not a batch. */
+  if (after + 1 < e->time.lifetime_count && e->phase_of[after] == PHASE_USER &&
+      e->time.lifetimes[after + 1].bytes > SMALL_BYTES &&
+      e->time.lifetimes[after].stack_id == e->time.lifetimes[after + 1].stack_id)
+    return true;
   if (e->phase_of[before] != PHASE_USER) return false;
   uint32_t line = e->time.lifetimes[number].stack_id;
   return e->phase_of[after] == PHASE_FORWARD ||

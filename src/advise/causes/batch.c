@@ -120,7 +120,7 @@ static double batch_multiple(const evidence *e, const loop_round *a, const loop_
   if (seen < 2 && last > 0) second[seen++] = last;
   if (seen < 2 || had < 2 || first[0] == 0 || first[1] == 0) return 0;
   double multiple = share(second[0], first[0]), next = share(second[1], first[1]);
-  if (next >= multiple * 0.95 && next <= multiple * 1.05) return multiple;
+  if (next >= multiple * 0.99 && next <= multiple * 1.01) return multiple;
   return multiple >= BIGGER_LEAST && last > 0 && asked_in(e, a, (double)last / multiple) ? multiple
                                                                                          : 0;
 }

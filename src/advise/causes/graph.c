@@ -97,15 +97,25 @@ static double saved_share(const growth *g, const evidence *e, uint32_t *places) 
   return all > 0 ? (double)kept / (double)all : 0;
 }
 
-/* Is a loss among what grows, or the logarithm of what a policy chose? */
+/* A function of the framework that makes a loss, or the logarithm of what a policy chose. */
+static bool is_loss(const char *name, const char *file) {
+  if (strstr(file, "torch/nn/modules/loss.py") != NULL) return true;
+  if (strstr(file, "torch/distributions/") != NULL) return strcmp(name, "log_prob") == 0;
+  return strstr(file, "torch/nn/functional.py") != NULL &&
+         (strstr(name, "_loss") != NULL || strstr(name, "entropy") != NULL ||
+          strcmp(name, "kl_div") == 0);
+}
+
+/* Is something of a loss among what grows? */
 static bool keeps_loss(const growth *g, const evidence *e) {
-  for (uint32_t s = 1; s <= e->source->stack_count; s++) {
-    if (!g->of_stack[s]) continue;
-    if (evidence_passes(e, s, "", "torch/nn/modules/loss.py") ||
-        evidence_passes(e, s, "log_prob", "torch/distributions/") ||
-        evidence_passes(e, s, "cross_entropy", "torch/nn/functional.py"))
-      return true;
-  }
+  const recording *r = e->source;
+  for (uint32_t s = 1; s <= r->stack_count; s++)
+    for (uint32_t i = 0; g->of_stack[s] && i < r->stacks[s - 1].count; i++) {
+      uint32_t id = r->stack_frames[r->stacks[s - 1].first + i];
+      if (id == 0 || id > r->frame_count) continue;
+      const frame *f = &r->frames[id - 1];
+      if (is_loss(recording_text(r, f->name_id), recording_text(r, f->file_id))) return true;
+    }
   return false;
 }
 
