@@ -95,6 +95,11 @@ static void account_for_card(evidence *e) {
     n->free_bytes = MESSAGE_UNKNOWN;
     return;
   }
+  if (message_card_is_limit(m)) {
+    n->limit_bytes = m->card_bytes;
+    n->card_bytes = n->free_bytes = MESSAGE_UNKNOWN;
+    return;
+  }
   uint64_t listed = 0;
   for (uint32_t i = 0; i < m->process_count; i++) listed += m->processes[i].bytes;
   if (known(m->process_bytes)) {

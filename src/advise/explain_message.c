@@ -52,6 +52,11 @@ static void fill_numbers(explanation *x) {
   for (uint32_t i = 0; i < m->process_count; i++) listed += m->processes[i].bytes;
   if (known(m->process_bytes) && known(reserved) && !host)
     n->outside_framework_bytes = m->process_bytes > reserved ? m->process_bytes - reserved : 0;
+  if (message_card_is_limit(m)) {
+    n->limit_bytes = n->card_bytes;
+    n->card_bytes = n->free_bytes = MESSAGE_UNKNOWN;
+    return;
+  }
   if (m->process_count > 0 || (known(m->process_bytes) && !host)) n->other_process_bytes = listed;
   if (!known(n->card_bytes)) return;
   uint64_t sum = (known(reserved) ? reserved : 0) + (known(n->free_bytes) ? n->free_bytes : 0) +

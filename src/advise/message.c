@@ -381,6 +381,14 @@ void message_read(message *m, const char *text, size_t count) {
   read_host(m, t);
 }
 
+bool message_card_is_limit(const message *m) {
+  uint64_t held = m->process_bytes == MESSAGE_UNKNOWN ? 0 : m->process_bytes;
+  for (uint32_t i = 0; i < m->process_count; i++) held += m->processes[i].bytes;
+  /* The numbers are rounded. */
+  return m->card_bytes != MESSAGE_UNKNOWN && m->process_count > 0 &&
+         held > m->card_bytes + m->card_bytes / 50;
+}
+
 const char *message_kind_name(message_kind kind) {
   switch (kind) {
   case MESSAGE_TORCH: return "PyTorch";

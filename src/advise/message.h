@@ -76,6 +76,9 @@ typedef struct message {
 /* Reads `count` bytes of text; it need not end with a zero and may hold anything. */
 void message_read(message *m, const char *text, size_t count);
 
+/* Is more held than the card is said to have? Then its size is a limit (of stowage run, for one),
+ * and what others hold is beside it. */
+bool message_card_is_limit(const message *m);
 /* "PyTorch", "JAX or XLA", … for people. */
 const char *message_kind_name(message_kind kind);
 

@@ -103,6 +103,22 @@ TEST(torch_own_process_is_not_another)
   explanation_free(&x);
 }
 
+TEST(a_card_smaller_than_what_is_held_on_it_is_a_limit)
+{
+  static const char text[] =
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total "
+      "capacity of 4.00 GiB of which 120.00 MiB is free. Process 4711 has 30.00 GiB memory in use. "
+      "Including non-PyTorch memory, this process has 3.88 GiB memory in use. Of the allocated "
+      "memory 3.20 GiB is allocated by PyTorch, and 60.00 MiB is reserved by PyTorch but "
+      "unallocated.";
+  explanation x;
+  CHECK_OK(explain_message(&x, text, strlen(text)));
+  for (size_t i = 0; i < x.findings.count; i++) CHECK(x.findings.list[i].id != CAUSE_OTHER_PROCESS);
+  CHECK(near(x.evidence.n.limit_bytes, 4.00));
+  CHECK_U64(x.evidence.n.card_bytes, MESSAGE_UNKNOWN);
+  explanation_free(&x);
+}
+
 TEST(torch_text_of_apple)
 {
   message m =
