@@ -134,11 +134,33 @@ static size_t most_letters(const intern *words) {
   return most;
 }
 
-static stow_status write_word(sink *s, const char *text, size_t length, size_t letters, bool wide) {
+/* Words are short: they are written many at a time. */
+typedef struct gathered {
+  sink *to;
+  size_t used;
+  char bytes[16 << 10];
+} gathered;
+
+static stow_status put_gathered(gathered *g) {
+  size_t count = g->used;
+  g->used = 0;
+  return count > 0 ? sink_write(g->to, g->bytes, count) : STOW_OK;
+}
+
+static stow_status gather(gathered *g, const void *bytes, size_t count) {
+  if (count > sizeof g->bytes - g->used) STOW_TRY(put_gathered(g));
+  if (count > sizeof g->bytes) return sink_write(g->to, bytes, count);
+  memcpy(g->bytes + g->used, bytes, count);
+  g->used += count;
+  return STOW_OK;
+}
+
+static stow_status write_word(gathered *s, const char *text, size_t length, size_t letters,
+                              bool wide) {
   static const char zeros[256];
   uint32_t points[256];
   size_t width = wide ? letters * 4 : letters, used = 0;
-  if (!wide) STOW_TRY(sink_write(s, text, length));
+  if (!wide) STOW_TRY(gather(s, text, length));
   if (!wide) used = length;
   const unsigned char *at = (const unsigned char *)text;
   while (wide && length > 0) {
@@ -148,12 +170,12 @@ static stow_status write_word(sink *s, const char *text, size_t length, size_t l
       at += step;
       length -= step;
     }
-    STOW_TRY(sink_write(s, points, count * 4));
+    STOW_TRY(gather(s, points, count * 4));
     used += count * 4;
   }
   for (size_t part; used < width; used += part) {
     part = width - used < sizeof zeros ? width - used : sizeof zeros;
-    STOW_TRY(sink_write(s, zeros, part));
+    STOW_TRY(gather(s, zeros, part));
   }
   return STOW_OK;
 }
@@ -174,12 +196,13 @@ static stow_status write_words(const char *name, const intern *words, archive *z
   snprintf(descr, sizeof descr, "%s%zu", wide ? "<U" : "|S", letters);
   *bytes = count * letters * (wide ? 4 : 1);
   STOW_TRY(shrink_member(z, &s, member, descr, false, &count, 1, letters * (wide ? 4 : 1), false));
+  gathered g = {.to = &s};
   for (uint32_t i = 0; i < words->count; i++) {
     size_t length;
     const char *text = intern_get(words, i, &length);
-    STOW_TRY(write_word(&s, text, length, letters, wide));
+    STOW_TRY(write_word(&g, text, length, letters, wide));
   }
-  return STOW_OK;
+  return put_gathered(&g);
 }
 
 static stow_status write_column(npz_out *o, archive *z, size_t i) {
