@@ -198,6 +198,7 @@ stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes) {
   team *t = j->budget->team;
   checkpoint *c = j->budget->checkpoint;
   stow_status status = STOW_OK;
+  *w = (writer){.fd = -1};
   if (team_leads(t))
     status =
         writer_open_partial(w, j->out, j->from, expected_bytes, c != NULL && c->resumed, false);

@@ -183,7 +183,7 @@ stow_status loss_join(loss *l, const budget *b, stow_status status) {
   team *t = b->team;
   if (team_alone(t)) return status;
   loss *all = calloc(t->size, sizeof *all);
-  if (!team_all(t, status == STOW_OK && all != NULL)) {
+  if (!team_all(t, status == STOW_OK && all != NULL) || all == NULL) {
     free(all);
     return status != STOW_OK ? status : stow_fail(STOW_ERR_IO, "another rank failed");
   }

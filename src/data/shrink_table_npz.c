@@ -245,8 +245,14 @@ static stow_status take_sums(npz_out *o, archive *z, const uint32_t *sums) {
   team *t = o->job->budget->team;
   uint32_t *all = calloc(t->size * (o->state.count + 1), sizeof *all);
   uint64_t *rows = calloc(t->size, sizeof *rows);
-  stow_status status = shrink_agree(o->job, all != NULL && rows != NULL ? STOW_OK : no_memory(o));
-  if (status == STOW_OK) status = team_gather(t, &o->own.rows, rows, sizeof *rows);
+  bool fine = all != NULL && rows != NULL;
+  stow_status status = shrink_agree(o->job, fine ? STOW_OK : no_memory(o));
+  if (status != STOW_OK || !fine) {
+    free(rows);
+    free(all);
+    return status;
+  }
+  status = team_gather(t, &o->own.rows, rows, sizeof *rows);
   if (status == STOW_OK) status = team_gather(t, sums, all, o->state.count * sizeof *all);
   for (size_t i = 0; i < o->state.count; i++)
     for (unsigned rank = 0; rank < t->size && status == STOW_OK; rank++)

@@ -162,7 +162,7 @@ static unsigned first_wrong(const said *all, unsigned size, unsigned *failed) {
 static stow_status read_proved(sharing *s) {
   team *t = s->team;
   said *all = calloc(t->size, sizeof *all);
-  if (!team_all(t, all != NULL)) return free(all), no_memory(s->from->name);
+  if (!team_all(t, all != NULL) || all == NULL) return free(all), no_memory(s->from->name);
   stow_status status = read_range(s);
   for (unsigned wrong = 0, failed = t->size; wrong < t->size;) {
     said mine = {s->range.first, s->range.reached, s->state->rows, status};
@@ -186,7 +186,7 @@ static stow_status read_as_text(sharing *s) {
   team *t = s->team;
   size_t columns = s->state->count;
   bool *all = calloc((t->size + 1) * columns, sizeof *all), *mine = all, again = false;
-  if (!team_all(t, all != NULL)) return free(all), no_memory(s->from->name);
+  if (!team_all(t, all != NULL) || all == NULL) return free(all), no_memory(s->from->name);
   for (size_t i = 0; i < columns; i++) mine[i] = s->state->tallies[i].texts > 0;
   stow_status status = team_gather(t, mine, all + columns, columns * sizeof *all);
   for (size_t i = 0; i < columns && status == STOW_OK; i++) {
@@ -204,8 +204,8 @@ static stow_status read_as_text(sharing *s) {
 
 static stow_status join_tallies(sharing *s) {
   team *t = s->team;
-  tally *all = calloc(t->size, sizeof *all);
-  if (!team_all(t, all != NULL)) return free(all), no_memory(s->from->name);
+  tally *all = calloc(t->size + 1, sizeof *all);
+  if (!team_all(t, all != NULL) || all == NULL) return free(all), no_memory(s->from->name);
   stow_status status = STOW_OK;
   for (size_t i = 0; i < s->state->count && status == STOW_OK; i++) {
     status = team_gather(t, &s->state->tallies[i], all, sizeof *all);
@@ -234,7 +234,8 @@ static stow_status join_texts(sharing *s, unsigned from, const intern *own, inte
   uint64_t length = own != NULL ? own->length : 0;
   STOW_TRY(team_share(s->team, &length, sizeof length, from));
   char *bytes = malloc(length + 1);
-  if (!team_all(s->team, bytes != NULL)) return free(bytes), no_memory(s->from->name);
+  if (!team_all(s->team, bytes != NULL) || bytes == NULL)
+    return free(bytes), no_memory(s->from->name);
   if (own != NULL && length > 0) memcpy(bytes, own->bytes, length);
   stow_status status = team_share(s->team, bytes, length, from);
   if (status == STOW_OK) status = add_texts(to, bytes, length, own != NULL ? codes : NULL);
@@ -286,23 +287,31 @@ static stow_status join_words(sharing *s, const bool *nothing) {
   return STOW_OK;
 }
 
-static stow_status join(sharing *s) {
+/* `rows` of each rank, and whether this one's columns had gaps, are room for it. */
+static stow_status join_all(sharing *s, uint64_t *rows, bool *nothing) {
   table_state *state = s->state;
-  uint64_t *rows = calloc(s->team->size, sizeof *rows);
-  bool *nothing = calloc(state->count + 1, sizeof *nothing);
-  s->own->rows = state->rows;
-  s->own->codes = calloc(state->count + 1, sizeof *s->own->codes);
-  bool fine = rows != NULL && nothing != NULL && s->own->codes != NULL;
-  stow_status status = team_all(s->team, fine) ? STOW_OK : no_memory(s->from->name);
-  if (status == STOW_OK) {
-    s->own->count = state->count;
-    for (size_t i = 0; i < state->count; i++) nothing[i] = state->tallies[i].missing > 0;
-    status = team_gather(s->team, &state->rows, rows, sizeof *rows);
-    for (unsigned i = state->rows = 0; i < s->team->size; i++) state->rows += rows[i];
-  }
-  if (status == STOW_OK) status = join_tallies(s);
-  if (status == STOW_OK) status = join_words(s, nothing);
-  if (status == STOW_OK) table_conclude(s->facts, state);
+  for (size_t i = 0; i < state->count; i++) nothing[i] = state->tallies[i].missing > 0;
+  STOW_TRY(team_gather(s->team, &state->rows, rows, sizeof *rows));
+  state->rows = 0;
+  for (unsigned i = 0; i < s->team->size; i++) state->rows += rows[i];
+  STOW_TRY(join_tallies(s));
+  STOW_TRY(join_words(s, nothing));
+  table_conclude(s->facts, state);
+  return STOW_OK;
+}
+
+static stow_status join(sharing *s) {
+  size_t columns = s->state->count;
+  uint64_t *rows = calloc(s->team->size + 1, sizeof *rows);
+  bool *nothing = calloc(columns + 1, sizeof *nothing);
+  uint32_t **codes = calloc(columns + 1, sizeof *codes);
+  bool fine = rows != NULL && nothing != NULL && codes != NULL;
+  *s->own = (table_shared){.rows = s->state->rows,
+                           .rows_before = s->own->rows_before,
+                           .codes = codes,
+                           .count = codes != NULL ? columns : 0};
+  stow_status status =
+      team_all(s->team, fine) && fine ? join_all(s, rows, nothing) : no_memory(s->from->name);
   free(nothing);
   free(rows);
   return status;

@@ -96,6 +96,11 @@ all_write() { # every rank puts its rows into the output: nobody does it all
   done
 }
 
+in_budget() { # each rank holds the budget, MPI and the program itself beside it
+  ranks 3 "$stowage" shrink text.csv -o out.npz --memory 4M --json > said.all || return 1
+  "$python" -c 'import json; peak = json.load(open("said.all"))["peak_memory_bytes"]; print(peak); assert 0 < peak < (4 + 16) << 20'
+}
+
 if ! has mpirun; then
   if [ "${CI:-}" = true ]; then fail "mpi: no mpirun"; else skip "mpi: no mpirun here (Debian: openmpi-bin)"; fi
 else
@@ -107,6 +112,7 @@ else
   # What is wrong stands in the last range, in the middle, in two places; texts, types and numbers that do not fit.
   for job in "npz ragged.csv" "npz open.csv" "npy word.csv" "npz word.csv" "npz nul.csv" "npy text.csv" "npy c.npy --dtype f16" \
     "npy numbers.csv --dtype u8" "npz numbers.csv --dtype f16 --tolerance 1e-9" "npz many.csv --memory 4M" "npy nowhere.csv"; do agree 3 "$job"; done
+  check ranks_stay_in_their_budget in_budget
   if has strace; then
     for job in "numbers.csv -o out.npy" "text.csv -o out.npz" "mixed.csv -o out.npz"; do check "every rank writes its rows: $job" all_write "$job"; done
   else
