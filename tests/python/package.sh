@@ -32,7 +32,7 @@ if [ $complete = 1 ]; then ok library_shim_and_command_are_in_it; else fail libr
 cd "$folder" || exit 1
 unset STOWAGE_LIBRARY STOWAGE_COMMAND STOWAGE_SHIM LD_PRELOAD PYTHONPATH
 check the_command_is_on_the_path "$folder/venv/bin/stowage" --version
-JUPYTER_PREFER_ENV_PATH=1 timeout -k 5 300 "$folder/venv/bin/python" "$source_dir/python/tests/run.py" > "$folder/tests" 2>&1 || code=$?
+JUPYTER_PREFER_ENV_PATH=1 timeout -k 5 450 "$folder/venv/bin/python" "$source_dir/python/tests/run.py" > "$folder/tests" 2>&1 || code=$?
 grep -vE '^(ok|skip) ' "$folder/tests" | tail -n 80
 grep -E '^(ok|FAIL|skip) ' "$folder/tests"
 if [ "${code:-0}" != 0 ]; then grep -q '^FAIL' "$folder/tests" && failed=1 || fail "the_tests_end: code $code"; fi
