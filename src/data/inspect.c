@@ -180,16 +180,14 @@ static stow_status inspect_sparse(file_facts *f, source *from, const zip *z, con
   stow_status status = inspect_next(f, &data, b, done, total);
   array_close(&data);
   STOW_TRY(status);
-  if (!facts->scanned)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: a sparse matrix of %s; real numbers are read",
-                     from->name, facts->type_name);
   f->format = "scipy sparse npz";
   facts->sparse = true;
   memcpy(facts->layout, s.layout, sizeof facts->layout);
   facts->dims = 2;
   facts->fortran_order = false;
   memcpy(facts->shape, s.shape, sizeof s.shape);
-  facts->bytes = s.bytes;
+  facts->bytes = facts->bytes_after = s.bytes;
+  if (!facts->scanned) return STOW_OK; /* complex numbers are named and measured */
   facts->places_bytes = s.places_bytes;
   facts->repeats = s.repeats;
   facts->smallest = sparse_value_type(s.repeats ? facts->type : facts->smallest);

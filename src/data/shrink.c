@@ -60,6 +60,9 @@ static stow_status plan_sparse(job *j, const zip *z) {
   const array_facts *f = &j->result->facts.arrays[0];
   shrink_item *item = &j->result->items[0];
   array a;
+  if (!f->scanned)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: a sparse matrix of %s; shrink takes real numbers",
+                     j->in, f->type_name);
   STOW_TRY(array_open_member(&a, j->from, zip_find(z, "data.npy")));
   stow_status status = STOW_OK;
   if (!f->repeats)

@@ -165,6 +165,11 @@ for values, indices, indptr, narrower in (([100.0, 100], [1, 1], [0, 2, 2], Fals
     assert np.array_equal(m.toarray(), n.toarray()) and (n.data.dtype == np.uint8) == narrower, (values, indices, n.data.dtype)
     if not narrower:
         assert "sum_duplicates" in stowage("shrink", "a.npz", "-o", "b.npz", "--dtype", "int16", fails=True, code=2)
+m = sp.csr_matrix(np.eye(3) * 1j)
+sp.save_npz("a.npz", m)
+facts = inspect("a.npz")
+assert facts["dtype"] == "complex128" and facts["sparse"] == "csr" and facts["bytes"] == m.data.nbytes + m.indices.nbytes + m.indptr.nbytes, facts
+assert facts["zero_fraction"] is None and "complex128; shrink takes real numbers" in stowage("shrink", "a.npz", "-o", "b.npz", fails=True)
 rows = np.repeat(np.arange(20_000), 3)  # more entries than are looked at together
 cols = np.tile([5, 9, 40_000], 20_000)
 for order, narrower in ((np.arange(60_000), True), (np.lexsort((rows, cols)), True), (np.r_[1, 0, 2:60_000], False), (np.r_[1, 0, 2:60_000], True)):
