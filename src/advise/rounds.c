@@ -59,18 +59,29 @@ static stow_status round_add(rounds *r, uint32_t *capacity, uint32_t start) {
 
 /* ---- from marks ---- */
 
+static bool is_end_of(const evidence *e, uint32_t tick, const char *wanted) {
+  const event *at = timeline_event(&e->time, tick);
+  if (at->kind != EVENT_MARK_END) return false;
+  const char *name = recording_text(e->source, timeline_origin(&e->time, at)->tag_id);
+  return strncmp(name, wanted, strlen(wanted)) == 0;
+}
+
+/* A DataLoader marks each batch that it gives: where stacks are missing, the turns of a loop that
+ * never steps. */
+static stow_status cut_at_loads(const evidence *e, rounds *out, uint32_t from) {
+  uint32_t capacity = 0;
+  for (uint32_t tick = from; tick < e->fail_tick; tick++)
+    if (is_end_of(e, tick, "enumerate(DataLoader)")) STOW_TRY(round_add(out, &capacity, tick + 1));
+  if (out->count > 0) out->list[out->count - 1].end = e->fail_tick;
+  return STOW_OK;
+}
+
 static stow_status cut_at_steps(evidence *e, rounds *out, uint32_t *tail) {
   uint32_t capacity = 0, ends = 0;
   *tail = e->first_work_tick;
   STOW_TRY(round_add(out, &capacity, e->first_work_tick));
   for (uint32_t tick = e->first_work_tick; tick < e->fail_tick; tick++) {
-    const event *at = timeline_event(&e->time, tick);
-    if (at->kind != EVENT_MARK_END) continue;
-    const char *name = recording_text(e->source, timeline_origin(&e->time, at)->tag_id),
-               *wanted = "Optimizer.step";
-    size_t i = 0;
-    while (wanted[i] != '\0' && name[i] == wanted[i]) i++;
-    if (wanted[i] != '\0') continue;
+    if (!is_end_of(e, tick, "Optimizer.step")) continue;
     STOW_TRY(round_add(out, &capacity, tick + 1));
     *tail = tick + 1;
     ends++;
@@ -414,7 +425,10 @@ stow_status evidence_rounds(evidence *e) {
     if (status == STOW_OK && long_enough) status = find_line(e, after, &found);
     if (found.count > 0) tail = after;
   }
-  if (status == STOW_OK && found.count == 0)
+  if (status == STOW_OK && !e->has_stacks) status = cut_at_loads(e, &turns, tail);
+  bool loads = turns.count >= TURNS_LEAST;
+  if (!loads) rounds_free(&turns);
+  if (status == STOW_OK && found.count == 0 && !loads)
     status = e->has_stacks ? find_line(e, tail, &found) : find_size(e, tail, &found);
   if (status == STOW_OK && found.count > 0) status = cut_at_anchor(e, &turns, tail, &found);
   if (status != STOW_OK) {
@@ -427,7 +441,7 @@ stow_status evidence_rounds(evidence *e) {
   uint32_t whole = stepped.count - 1;
   double step_ticks = whole > 0 ? ((double)tail - stepped.list[0].start) / whole : 0;
   bool own_loop = turns.count >= TURNS_LEAST &&
-                  (whole < 2 || (double)e->fail_tick - tail > 1.2 * step_ticks ||
+                  (whole < 2 || loads || (double)e->fail_tick - tail > 1.2 * step_ticks ||
                    is_new(e, turns.anchor_stack_id, tail) || outlasts(e, &stepped, &turns) ||
                    comes_oftener(e, &stepped, &found));
   if (own_loop || whole < 2) {
