@@ -99,8 +99,15 @@ TEST(and_so_are_those_of_a_later_set)
 { check_folder("unseen", 35); }
 
 /* …and after that once more (record_fresh.py). */
-TEST(and_those_of_the_last_set)
+TEST(and_those_of_the_one_after)
 { check_folder("fresh", 40); }
+
+/* …and two that were kept back while that one was mended (record_last.py, record_more.py). */
+TEST(and_those_of_a_set_that_was_kept_back)
+{ check_folder("last", 40); }
+
+TEST(and_those_of_its_neighbours)
+{ check_folder("more", 20); }
 
 /* Nothing is tuned to a model: each must score as the rest do. */
 TEST(every_model_scores_alike)

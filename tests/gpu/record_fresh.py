@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 import fresh_kept as kept
 import fresh_steps as steps
 import record_causes as base
-from fresh_models import (DEVICE, Encoder, Eps, Pictures, Sage, UNet, Vae, bert, classes, gpt2, noise, perceptron, t5, tokens,
+from fresh_models import (DEVICE, Encoder, Eps, Pictures, Sage, UNet, Vae, bert, classes, noise, perceptron, t5, tokens,
                           vit)
 from record_causes import MIB, driver_alloc, limit, weight_bytes
 
