@@ -170,7 +170,7 @@ static stow_status check_places(const sparse_places *p, source *from, const walk
  * room for that. */
 typedef struct order {
   const sparse_places *places; /* of the indices at hand */
-  array *other;                /* their starts, or the rows beside these columns */
+  array other;                 /* their starts, or the rows beside these columns */
   bool runs, in_rows, in_columns;
   int64_t last, last_other;
   uint64_t starts_read;
@@ -182,15 +182,15 @@ typedef struct order {
 } order;
 
 static stow_status read_other(order *o, uint64_t first, size_t count) {
-  STOW_TRY(array_read(o->other, first, o->raw, count));
-  return cast_values(o->values, DTYPE_I64, o->raw, o->other->type, count);
+  STOW_TRY(array_read(&o->other, first, o->raw, count));
+  return cast_values(o->values, DTYPE_I64, o->raw, o->other.type, count);
 }
 
 /* Is entry `number` the first of its run? Runs may be empty. */
 static stow_status begins_run(order *o, uint64_t number, bool *begins) {
   for (*begins = false;; o->at++) {
     if (o->at == o->have) {
-      uint64_t left = o->other->count - o->starts_read;
+      uint64_t left = o->other.count - o->starts_read;
       o->have = left < CHUNK_ITEMS ? (size_t)left : CHUNK_ITEMS;
       o->at = 0;
       if (o->have == 0) return STOW_OK;
@@ -242,17 +242,17 @@ static stow_status check_order(void *context, const array *a, uint64_t first, co
 }
 
 static stow_status look_beside(order *o, source *from, const walk *w, const sparse_places *other) {
-  array a, b;
+  array a;
   STOW_TRY(open_integers(&a, from, o->places->entry));
-  stow_status status = open_integers(&b, from, other->entry);
+  stow_status status = open_integers(&o->other, from, other->entry);
   if (status == STOW_OK) {
-    o->other = &b;
-    o->raw = malloc(CHUNK_ITEMS * (b.item_bytes + sizeof(int64_t)));
-    o->values = (int64_t *)(void *)(o->raw + CHUNK_ITEMS * b.item_bytes);
+    size_t width = o->other.item_bytes;
+    o->raw = malloc(CHUNK_ITEMS * (width + sizeof(int64_t)));
+    o->values = (int64_t *)(void *)(o->raw + CHUNK_ITEMS * width);
     if (o->raw == NULL) status = stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", a.name);
     if (status == STOW_OK) status = each_chunk(&a, w, check_order, o);
     free(o->raw);
-    array_close(&b);
+    array_close(&o->other);
   }
   array_close(&a);
   return status;

@@ -15,6 +15,7 @@ if [ -z "$python" ]; then
   finish
 fi
 cd "$folder" || exit 1
+# shellcheck disable=SC2034 # numpy.bash puts it before each program
 prelude="import h5py"
 
 test_py every_dataset_is_listed_and_read_whatever_its_type_layout_and_filter << 'END'

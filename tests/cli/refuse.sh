@@ -6,6 +6,7 @@ export STOWAGE=$stowage
 require_numpy refuse
 cd "$folder" || exit 1
 
+# shellcheck disable=SC2034 # numpy.bash puts it before each program
 prelude=$(cat << 'END'
 import io, struct, zipfile
 

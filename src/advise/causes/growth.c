@@ -102,7 +102,7 @@ static void end_turn(swelling *all, const uint32_t *touched, uint32_t count, uin
 static void follow_turns(const evidence *e, swelling *all, uint32_t *touched, uint32_t whole) {
   uint32_t turn = 0, count = 0;
   for (uint32_t tick = e->loop.list[0].start; tick < e->loop.list[whole].start; tick++) {
-    for (; tick >= e->loop.list[turn].end && turn < whole; turn++, count = 0)
+    for (; turn < whole && tick >= e->loop.list[turn].end; turn++, count = 0)
       end_turn(all, touched, count, turn);
     uint32_t n = e->time.lifetime[tick];
     event_kind kind = timeline_event(&e->time, tick)->kind;
