@@ -191,6 +191,7 @@ void evidence_free(evidence *e) {
   timeline_free(&e->time);
   free(e->phase_of_stack);
   free(e->user_of_stack);
+  free(e->helped_of_stack);
   free(e->caller_of_stack);
   free(e->inner_of_stack);
   free(e->outer_of_stack);

@@ -79,6 +79,7 @@ typedef struct evidence {
   uint64_t peak_live_bytes, peak_reserved_bytes; /* up to and with the failure */
   uint8_t *phase_of_stack;                       /* by stack id */
   uint32_t *user_of_stack;   /* the program's own innermost frame; frame id, 0 none */
+  uint32_t *helped_of_stack; /* of a line in a helper's file: the first frame of another; else 0 */
   uint32_t *caller_of_stack; /* the program's frame that called into the outermost module */
   uint64_t *inner_of_stack;  /* hash of the frames inside that call: the place within the model */
   uint64_t *outer_of_stack;  /* …and of those outside it: the way there */

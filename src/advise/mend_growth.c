@@ -19,8 +19,10 @@ stow_status mend_graph(mender *m) {
   leave_out_growth(m);
   fix *x = fix_add(m, "none; .item() waits for the card once a turn",
                    "at %s: add the number, not the tensor with its graph: total += loss.item() "
-                   "(or loss.detach()); to train on a sum, call backward() in each turn instead",
-                   mender_place(m, at, m->e->caller_of_stack[g->stack_id]));
+                   "(or loss.detach()); %s",
+                   mender_place(m, at, m->e->caller_of_stack[g->stack_id]),
+                   g->backward ? "and backward() without retain_graph=True, which keeps it, too"
+                               : "to train on a sum, call backward() in each turn instead");
   return fix_replay(m, x, false);
 }
 
@@ -95,7 +97,9 @@ stow_status mend_leak(mender *m) {
   char at[256];
   if (!g->found) return drop_copies(m);
   leave_out_growth(m);
-  mender_place(m, at, m->e->user_of_stack[g->stack_id]);
+  /* A helper makes it; who keeps it is further out. */
+  uint32_t helped = m->e->helped_of_stack[g->stack_id];
+  mender_place(m, at, helped != 0 ? helped : m->e->user_of_stack[g->stack_id]);
   fix *x = g->swells
                ? fix_add(m, "what is cut off, or a copy to the host each turn",
                          "do not make what %s makes larger each turn: keep the last of it only, or "

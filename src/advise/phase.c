@@ -25,6 +25,7 @@ enum {
   SAYS_NORM = 1024,       /* …and norms a row */
   SAYS_TRAINING = 2048,   /* a function of the program, by its name */
   SAYS_STATISTICS = 4096, /* a layer that norms, rows or batches */
+  SAYS_HELPER = 8192,     /* one line alone of the function allocates */
 };
 
 static bool ends_with(const char *text, const char *end) {
@@ -111,6 +112,25 @@ static phase stack_phase(uint32_t all, bool any_frame) {
   return PHASE_USER;
 }
 
+/* SAYS_HELPER for functions of which one line alone allocates. */
+static stow_status find_helpers(const recording *r, uint16_t *says) {
+  map line_of = {0}; /* by function: its line; UINT64_MAX if there are several */
+  stow_status status = STOW_OK;
+  for (int told = 0; told < 2; told++)
+    for (size_t f = 0; f < r->frame_count && status == STOW_OK; f++) {
+      const frame *at = &r->frames[f];
+      uint64_t key = (uint64_t)at->file_id << 32 | at->name_id, *line = map_get(&line_of, key);
+      if (told)
+        says[f + 1] |= line != NULL && *line != UINT64_MAX ? SAYS_HELPER : 0;
+      else if (line == NULL)
+        status = map_put(&line_of, key, at->line);
+      else if (*line != at->line)
+        *line = UINT64_MAX;
+    }
+  map_free(&line_of);
+  return status;
+}
+
 static void read_stack(evidence *e, uint32_t stack_id, const uint16_t *says) {
   const recording *r = e->source;
   const stack *s = &r->stacks[stack_id - 1];
@@ -120,9 +140,15 @@ static void read_stack(evidence *e, uint32_t stack_id, const uint16_t *says) {
     if (id == 0 || id > r->frame_count) continue;
     all |= says[id];
     if (says[id] & SAYS_CALL) outermost_call = i;
-    if (!(says[id] & SAYS_LIBRARY) && e->user_of_stack[stack_id] == 0)
-      e->user_of_stack[stack_id] = id;
+    uint32_t *user = &e->user_of_stack[stack_id], *helped = &e->helped_of_stack[stack_id];
+    if (says[id] & SAYS_LIBRARY) continue;
+    if (*user == 0)
+      *user = id;
+    else if (*helped == 0 && (says[*user] & SAYS_HELPER) &&
+             r->frames[id - 1].file_id != r->frames[*user - 1].file_id)
+      *helped = id;
   }
+  if (all & SAYS_CALL) e->helped_of_stack[stack_id] = 0; /* a model's lines are no helper's */
   e->phase_of_stack[stack_id] = (uint8_t)stack_phase(all, s->count > 0);
   e->recomputes |= (all & SAYS_RECOMPUTE) != 0;
   e->purpose_of_stack[stack_id] = all & SAYS_EVALUATION ? PURPOSE_EVALUATES
@@ -155,6 +181,7 @@ stow_status evidence_stacks(evidence *e) {
   size_t stacks = r->stack_count + 1, frames = r->frame_count + 1;
   e->phase_of_stack = calloc(stacks, sizeof *e->phase_of_stack);
   e->user_of_stack = calloc(stacks, sizeof *e->user_of_stack);
+  e->helped_of_stack = calloc(stacks, sizeof *e->helped_of_stack);
   e->caller_of_stack = calloc(stacks, sizeof *e->caller_of_stack);
   e->inner_of_stack = calloc(stacks, sizeof *e->inner_of_stack);
   e->outer_of_stack = calloc(stacks, sizeof *e->outer_of_stack);
@@ -164,16 +191,18 @@ stow_status evidence_stacks(evidence *e) {
   uint16_t *says = calloc(frames, sizeof *says);
   if (e->outer_of_stack == NULL || e->purpose_of_stack == NULL || e->layer_of_stack == NULL ||
       e->norm_of_stack == NULL || e->phase_of_stack == NULL || e->user_of_stack == NULL ||
-      e->caller_of_stack == NULL || e->inner_of_stack == NULL || says == NULL) {
+      e->caller_of_stack == NULL || e->helped_of_stack == NULL || e->inner_of_stack == NULL ||
+      says == NULL) {
     free(says);
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu stacks", r->stack_count);
   }
   for (size_t f = 1; f < frames; f++)
     says[f] = frame_says(recording_text(r, r->frames[f - 1].name_id),
                          recording_text(r, r->frames[f - 1].file_id));
-  for (uint32_t i = 1; i < stacks; i++) read_stack(e, i, says);
+  stow_status status = find_helpers(r, says);
+  for (uint32_t i = 1; i < stacks && status == STOW_OK; i++) read_stack(e, i, says);
   free(says);
-  return STOW_OK;
+  return status;
 }
 
 /* ---- lifetimes ---- */

@@ -273,6 +273,9 @@ void growth_say(cause *c, const evidence *e, const growth *g) {
               cause_size(g->stack_bytes));
   else if (!e->has_stacks)
     cause_say(c, "no stacks were recorded, so the line is not known");
+  if (e->helped_of_stack[g->stack_id] != 0)
+    cause_say(c, "it is called at %s",
+              evidence_place(e, place, sizeof place, e->helped_of_stack[g->stack_id]));
 }
 
 /* The weights are there three times and more: copies pile up, a few turns apart. */
