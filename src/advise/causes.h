@@ -143,7 +143,7 @@ void cause_one_spike(cause *c, const evidence *e, const findings *f);
 void cause_batch_too_big(cause *c, const evidence *e, const findings *f);
 
 /* Of what PyTorch holds that is free in pieces too small: from here on they are the cause. */
-#define CAUSE_HOLES 0.3
+#define CAUSE_HOLES 0.36
 stow_status fragmentation_find(findings *f, const evidence *e);
 void cause_fragmentation(cause *c, const evidence *e, const findings *f);
 void cause_cache_held(cause *c, const evidence *e);
