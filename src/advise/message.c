@@ -149,8 +149,8 @@ static bool read_torch(message *m, message_text t) {
   m->free_bytes = message_size_after(t, " of which ");
   m->process_bytes = message_size_after(t, "this process has ");
   m->live_bytes = message_size_after(t, "Of the allocated memory ");
-  const char *and = message_find(t, "allocated by PyTorch, and ");
-  m->cached_bytes = message_size(t, and);
+  /* "…, with 512.00 MiB allocated in private pools (e.g., CUDA Graphs), and …" may come between. */
+  m->cached_bytes = size_before(t, " is reserved by PyTorch but unallocated");
   torch_processes(m, t);
   torch_own_process(m);
   m->limit_bytes = size_before(t, " allowed; Of the");
@@ -241,8 +241,10 @@ static bool read_xla(message *m, message_text t) {
   bool exhausted = message_find(t, "RESOURCE_EXHAUSTED") != NULL ||
                    message_find(t, "ResourceExhaustedError") != NULL;
   bool dump = message_find(t, "BFC") != NULL || message_find(t, "bfc_allocator") != NULL;
+  /* XLA's files lie in a folder of TensorFlow's in some versions. */
+  bool jax = message_find(t, "jax") != NULL || message_find(t, "pjrt") != NULL;
   bool tensorflow = message_find(t, "OOM when allocating tensor") != NULL ||
-                    message_find(t, "tensorflow") != NULL ||
+                    (message_find(t, "tensorflow") != NULL && !jax) ||
                     message_find(t, "ResourceExhaustedError") != NULL;
   if (!exhausted && !dump) return false;
   m->kind = tensorflow ? MESSAGE_TENSORFLOW : MESSAGE_XLA;
@@ -276,6 +278,15 @@ static bool read_cupy(message *m, message_text t) {
   /* The pool gives its free blocks back before it gives up: what it has left is in use. */
   m->live_bytes = m->reserved_bytes = message_size_after(t, "allocated so far: ");
   m->limit_bytes = message_size_after(t, "limit set to: ");
+  return true;
+}
+
+/* "Failed to allocate memory for requested buffer of size 536870912", by its BFCArena. */
+static bool read_onnx(message *m, message_text t) {
+  const char *at = message_find(t, "memory for requested buffer of size ");
+  if (at == NULL) return false;
+  m->kind = MESSAGE_CUDA;
+  m->asked_bytes = message_size(t, at);
   return true;
 }
 
@@ -329,6 +340,7 @@ static bool read_host(message *m, message_text t) {
       {"DefaultCPUAllocator", HOST_TORCH},
       {"Unable to allocate ", HOST_NUMPY},
       {"session crashed after using all available RAM", HOST_NOTEBOOK},
+      {"tried to allocate more memory than is available", HOST_NOTEBOOK}, /* Kaggle's */
       {"DataLoader worker (pid", HOST_WORKER},
       {"insufficient shared memory", HOST_WORKER},
       {"unable to allocate shared memory", HOST_WORKER},
@@ -376,7 +388,7 @@ void message_read(message *m, const char *text, size_t count) {
                  .largest_bytes = MESSAGE_UNKNOWN,
                  .device = UINT32_MAX};
   message_text t = {text, text + count};
-  if (read_torch(m, t) || read_cupy(m, t) || read_xla(m, t)) return;
+  if (read_torch(m, t) || read_cupy(m, t) || read_onnx(m, t) || read_xla(m, t)) return;
   if (message_find(t, "DefaultCPUAllocator") == NULL && read_cuda(m, t)) return;
   read_host(m, t);
 }

@@ -163,6 +163,27 @@ TEST(cupy_spike_is_told_from_a_full_pool)
   }
 }
 
+TEST(texts_that_look_like_others_are_told_apart)
+{
+  message m = read_text(
+      "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 23.65 GiB of "
+      "which 512.00 MiB is free. Of the allocated memory 20.12 GiB is allocated by PyTorch, with "
+      "512.00 MiB allocated in private pools (e.g., CUDA Graphs), and 1.50 GiB is reserved by "
+      "PyTorch but unallocated.");
+  CHECK_U64(m.cached_bytes, UINT64_C(3) << 29);
+  m = read_text(
+      "[E:onnxruntime:, sequential_executor.cc:514] bfc_arena.cc:376 "
+      "onnxruntime::BFCArena::AllocateRawInternal Failed to allocate memory for requested "
+      "buffer of size 536870912");
+  CHECK(m.kind == MESSAGE_CUDA);
+  CHECK_U64(m.asked_bytes, UINT64_C(1) << 29);
+  m = read_text("external/xla/tensorflow/tsl/framework/bfc_allocator.cc:497] jaxlib: "
+                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1024 bytes.");
+  CHECK(m.kind == MESSAGE_XLA);
+  m = read_text("Your notebook tried to allocate more memory than is available. It has restarted.");
+  CHECK(m.kind == MESSAGE_HOST && m.host == HOST_NOTEBOOK);
+}
+
 /* What a text says beyond its numbers of bytes: below 0.8, for it is not all that is to know. */
 TEST(first_cause_of_a_text_is_what_it_tells_most_of)
 {
