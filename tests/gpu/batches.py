@@ -101,7 +101,9 @@ def part_torch(folder):
         peak = heap.stats()["peak_live_bytes"]
         del got, rows, total
         torch.cuda.synchronize()
-        assert heap.stats()["live_bytes"] == 0 and torch.cuda.memory_allocated() <= held
+        heap.trim()  # what was freed counts as live until the heap has looked at its events
+        assert heap.stats()["live_bytes"] == 0, heap.stats()
+        assert torch.cuda.memory_allocated() <= held, (torch.cuda.memory_allocated(), held)
         ok("batches_in_a_heap_of_ours:", f"{peak >> 10} KiB live at the peak")
 
 
