@@ -135,12 +135,20 @@ static void tell_others(explanation *x) {
   if (known(n->other_process_bytes) && n->other_process_bytes > n->card_bytes / 10) {
     cause *c =
         add_cause(x, CAUSE_OTHER_PROCESS, n->other_process_bytes > n->card_bytes / 3 ? 0.93 : 0.7);
-    cause_head(c, "Another process holds %s of the card's %s", cause_size(n->other_process_bytes),
-               cause_size(n->card_bytes));
+    if (m->process_count > 1)
+      cause_head(c, "%u other processes hold %s of the card's %s", m->process_count,
+                 cause_size(n->other_process_bytes), cause_size(n->card_bytes));
+    else
+      cause_head(c, "Another process holds %s of the card's %s", cause_size(n->other_process_bytes),
+                 cause_size(n->card_bytes));
     for (uint32_t i = 0; i < m->process_count; i++)
       cause_say(c, "process %u holds %s", m->processes[i].pid, cause_size(m->processes[i].bytes));
-    add_fix(x, "end it, or choose another card: CUDA_VISIBLE_DEVICES=…", "it ends, or waits",
-            n->other_process_bytes);
+    if (m->process_count > 1)
+      add_fix(x, "end them, or choose another card: CUDA_VISIBLE_DEVICES=…", "they end, or wait",
+              n->other_process_bytes);
+    else
+      add_fix(x, "end it, or choose another card: CUDA_VISIBLE_DEVICES=…", "it ends, or waits",
+              n->other_process_bytes);
   }
   const uint64_t context = UINT64_C(1) << 30;
   if (known(n->outside_framework_bytes) && n->outside_framework_bytes > context &&

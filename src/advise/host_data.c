@@ -21,8 +21,55 @@ static bool look_alike(const host_object *a, const host_object *b) {
 /* Are they told to be copies by more than their shape: another type, or a line that makes the one
  * from the other? A model of weather has many arrays of one shape too. */
 static bool told_apart(const host_record *r, const host_object *a, const host_object *b) {
-  return strcmp(a->of, b->of) != 0 || host_line_makes_another(r, a->name) ||
-         host_line_makes_another(r, b->name);
+  return strcmp(a->of, b->of) != 0 || host_line_makes_another(r, a->name) != HOST_MAKES_NOTHING ||
+         host_line_makes_another(r, b->name) != HOST_MAKES_NOTHING;
+}
+
+static uint64_t named_bytes(const host_record *r) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < r->object_count; i++) sum += r->objects[i].bytes;
+  return sum;
+}
+
+/* What is held and has no name, as parts of an object: a value that a line is making has none yet.
+ */
+static double unnamed_part(const host_case *c, const host_object *o) {
+  uint64_t named = named_bytes(c->r);
+  return c->main_bytes > named ? host_part(c->main_bytes - named, o->bytes) : 0;
+}
+
+/* Is a file read in parts, not yet to its end, as far as this goes? */
+static bool reads_on(const host_record *r, const host_object *o) {
+  for (size_t i = 0; i < r->file_count; i++) {
+    uint64_t read = r->files[i].read_bytes;
+    if (read < r->files[i].bytes / 20 * 19 && read >= o->bytes / 10 * 8 &&
+        read <= o->bytes / 10 * 13)
+      return true;
+  }
+  return false;
+}
+
+/* A text or bytes that grows by "+": neither can be added to, so each step makes a new one while
+ * the old one is still there. */
+static bool find_joined(host_case *c) {
+  const host_record *r = c->r;
+  const host_object *o = &r->objects[0];
+  if (r->object_count == 0 || (strcmp(o->type, "bytes") != 0 && strcmp(o->type, "str") != 0) ||
+      host_part(o->bytes, c->main_bytes) < MUCH || unnamed_part(c, o) < 0.8 ||
+      (!host_line_joins(r, o->name) && !(host_line_reads(r) != NULL && reads_on(r, o))))
+    return false;
+  cause *to = host_add(c, CAUSE_HOST_COPIES, 0.8);
+  cause_head(to,
+             "%s (%s) is made anew with each part joined to it, while the old one is still there",
+             o->name, cause_size(o->bytes));
+  host_say_object(to, o);
+  cause_say(to, "as much again is held by nothing that has a name");
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  host_add_fix(c, o->bytes,
+               "keep the parts in a bytearray (extend) or a list and join once at the end, or work "
+               "on each part as it comes",
+               "a list of parts takes as much again for the moment they are joined");
+  return true;
 }
 
 void host_find_copies(host_case *c) {
@@ -44,20 +91,29 @@ void host_find_copies(host_case *c) {
       sum += o->bytes;
     }
   }
-  if (first == NULL) return;
+  if (first == NULL) {
+    c->joined = find_joined(c);
+    return;
+  }
   const char *copying = host_line_copies(r);
-  /* A copy that is being made has no name yet. */
-  bool made = second == NULL && copying == NULL && host_part(first->bytes, c->main_bytes) >= MOST &&
-              host_line_makes_another(r, first->name);
-  double share = host_part(second == NULL && copying != NULL ? 2 * sum : sum, c->main_bytes);
+  /* A copy that is being made has no name yet; a line of several steps makes more than one. */
+  host_making making = host_line_makes_another(r, first->name);
+  double part = host_part(first->bytes, c->main_bytes);
+  bool made = second == NULL && copying == NULL &&
+              (part >= MOST ? making != HOST_MAKES_NOTHING && unnamed_part(c, first) >= 0.2
+                            : part >= MUCH - 0.05 && making == HOST_MAKES_BY_OPERATOR &&
+                                  unnamed_part(c, first) >= 0.8); /* an array and two steps of it */
+  double share =
+      host_part(copying != NULL || made ? (second == NULL ? 2 : 1) * sum : sum, c->main_bytes);
   if ((second == NULL && copying == NULL && !made) || share < MUCH) return;
   told = told || copying != NULL;
   if (second != NULL && !told && alike >= 2) return;
   cause *to = host_add(c, CAUSE_HOST_COPIES,
-                       second != NULL && told && share >= MOST ? 0.9
-                       : copying != NULL                       ? 0.85
-                       : made                                  ? 0.8
-                                                               : 0.5);
+                       second != NULL && told && share >= MOST    ? 0.9
+                       : copying != NULL                          ? 0.85
+                       : made && making == HOST_MAKES_BY_OPERATOR ? 0.8
+                       : made                                     ? 0.65
+                                                                  : 0.5);
   if (second != NULL)
     cause_head(to, "%s and %s are the same data twice: %s and %s", first->name, second->name,
                cause_size(first->bytes), cause_size(second->bytes));
@@ -132,15 +188,31 @@ static const tree_file *find_file(const host_case *c, bool reading) {
   return NULL;
 }
 
+/* Nobody answered from inside, and one mapping is being filled that is no larger than an open file,
+ * which is a good part of all: a library that reads with the interpreter's lock in its hand, in one
+ * read that is counted when it has come to its end (HDF5's does). */
+static const tree_file *find_filling(const host_case *c) {
+  const host_record *r = c->r;
+  const tree_map *filled = &r->maps[0];
+  uint64_t all = r->kinds[TREE_HEAP] + r->kinds[TREE_ANONYMOUS]; /* of the same look */
+  if (r->from_inside || r->map_count == 0 || filled->kind != TREE_ANONYMOUS ||
+      host_part(filled->bytes, all) < MOST)
+    return NULL;
+  for (size_t i = 0; i < r->file_count; i++) {
+    double part = host_part(r->files[i].bytes, c->main_bytes);
+    if (r->files[i].bytes >= filled->bytes && part >= MUCH && part < 4) return &r->files[i];
+  }
+  return NULL;
+}
+
 void host_find_dataset(host_case *c) {
   const host_record *r = c->r;
-  uint64_t largest = 0, named = 0;
+  uint64_t largest = 0, named = named_bytes(r);
   const char *reading = host_line_reads(r);
   const tree_file *file = find_file(c, reading != NULL);
-  for (size_t i = 0; i < r->object_count; i++) {
-    named += r->objects[i].bytes;
-    if (largest == 0 && !host_is_container(&r->objects[i])) largest = r->objects[i].bytes;
-  }
+  bool filling = file == NULL && reading == NULL && (file = find_filling(c)) != NULL;
+  for (size_t i = 0; i < r->object_count && largest == 0; i++)
+    if (!host_is_container(&r->objects[i])) largest = r->objects[i].bytes;
   double read = host_part(c->main->read_bytes, c->main_bytes);
   if (read < MUCH && file == NULL && reading == NULL) return;
   /* What is being read has no name yet: it is all that no variable holds. */
@@ -156,6 +228,8 @@ void host_find_dataset(host_case *c) {
     if (r->processes[i].pid == c->main->parent && file == NULL && reading == NULL) sure = 0.5;
   /* A part of what the whole command holds is no reason for the rest. */
   if (host_part(c->main_bytes, r->held_bytes) < MOST && sure > 0.5) sure = 0.5;
+  if (filling && sure < 0.6) sure = 0.6;
+  if (c->joined && sure > 0.5) sure = 0.5; /* it is read in parts, and kept by joining them */
   cause *to = host_add(c, CAUSE_HOST_DATASET_WHOLE, sure);
   if (file != NULL && is_packed(file->path) && file->bytes < c->main_bytes / 2)
     cause_head(to, "%s is unpacked whole: %s of file, %s held", file->path, cause_size(file->bytes),
@@ -168,6 +242,10 @@ void host_find_dataset(host_case *c) {
   cause_say(to, "%s read by the process that holds %s", cause_size(c->main->read_bytes),
             cause_size(c->main_bytes));
   if (reading != NULL) cause_say(to, "the program was inside %s", reading);
+  if (filling)
+    cause_say(to,
+              "it is open, and one piece of memory no larger than it is being filled (%s so far)",
+              cause_size(r->maps[0].bytes));
   for (size_t i = 0; i < r->object_count && i < 3; i++) host_say_object(to, &r->objects[i]);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   char change[400];

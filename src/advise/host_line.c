@@ -77,12 +77,35 @@ static bool has_word(const char *text, const char *word) {
   return false;
 }
 
-bool host_line_makes_another(const host_record *r, const char *name) {
-  const char *source = NULL;
-  for (size_t i = 0; i < r->frame_count && source == NULL; i++)
-    if (!is_library(r->frames[i].file)) source = r->frames[i].source;
-  if (source == NULL || !has_word(source, name)) return false;
+/* Calls whose result has another size than what goes in: a product of every row with every other, a
+ * transform, a table of distances. It must be made, and is no copy. */
+static const char *const PRODUCTS[] = {
+    "dot",   "matmul", "einsum", "outer", "kron", "tensordot", "inner",       "cov", "corrcoef",
+    "fft",   "ifft",   "rfft",   "irfft", "fft2", "fftn",      "rfftn",       "bmm", "mm",
+    "cdist", "pdist",  "solve",  "inv",   "svd",  "eigh",      "histogramdd", NULL};
+
+/* The program's own innermost line; NULL where it is not known. */
+static const char *own_line(const host_record *r) {
+  for (size_t i = 0; i < r->frame_count; i++)
+    if (!is_library(r->frames[i].file)) return r->frames[i].source;
+  return NULL;
+}
+
+host_making host_line_makes_another(const host_record *r, const char *name) {
+  const char *source = own_line(r);
+  if (source == NULL || !has_word(source, name)) return HOST_MAKES_NOTHING;
   const char *equal = strchr(source, '=');
   bool in_place = equal != NULL && equal > source && strchr("+-*/%@&|^", equal[-1]) != NULL;
-  return !in_place && strpbrk(equal != NULL ? equal : source, "+-*/%@&|^(") != NULL;
+  const char *value = equal != NULL ? equal : source;
+  if (in_place || strchr(value, '@') != NULL) return HOST_MAKES_NOTHING;
+  for (size_t i = 0; PRODUCTS[i] != NULL; i++)
+    if (calls(value, PRODUCTS[i])) return HOST_MAKES_NOTHING;
+  if (strpbrk(value, "+-*/%&|^") != NULL) return HOST_MAKES_BY_OPERATOR;
+  return strchr(value, '(') != NULL ? HOST_MAKES_BY_CALL : HOST_MAKES_NOTHING;
+}
+
+bool host_line_joins(const host_record *r, const char *name) {
+  const char *source = own_line(r);
+  return source != NULL && has_word(source, name) && strchr(source, '+') != NULL &&
+         strchr(source, '=') != NULL;
 }

@@ -12,8 +12,17 @@ void host_line_place(const host_record *r, char *place, size_t size);
 const char *host_line_copies(const host_record *r);
 const char *host_line_reads(const host_record *r);
 
+typedef enum host_making {
+  HOST_MAKES_NOTHING,
+  HOST_MAKES_BY_CALL,
+  HOST_MAKES_BY_OPERATOR
+} host_making;
+
 /* Does the program's own line make a value of that array's size from it, as "x = x / 255" and
- * "np.log(x)" do, and "x /= 255" does not? */
-bool host_line_makes_another(const host_record *r, const char *name);
+ * "np.log(x)" do, and "x /= 255" and "x.T @ x" do not? */
+host_making host_line_makes_another(const host_record *r, const char *name);
+
+/* Does it join something to a text or bytes of that name, as "body = body + part" does? */
+bool host_line_joins(const host_record *r, const char *name);
 
 #endif

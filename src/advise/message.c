@@ -254,6 +254,9 @@ static bool read_xla(message *m, message_text t) {
   if (m->asked_bytes == MESSAGE_UNKNOWN) {
     const char *ran = message_find(t, "ran out of memory trying to allocate ");
     m->asked_bytes = message_size(t, ran);
+    /* "1.53GiB (rounded to 1644167168)": the second is exact to an allocation's grain. */
+    uint64_t exact = ran != NULL ? message_size_after(t, "(rounded to ") : MESSAGE_UNKNOWN;
+    if (exact != MESSAGE_UNKNOWN) m->asked_bytes = exact;
   }
   xla_buffers(m, t);
   tensorflow_shape(m, t);
@@ -285,7 +288,7 @@ static bool read_cupy(message *m, message_text t) {
 static bool read_onnx(message *m, message_text t) {
   const char *at = message_find(t, "memory for requested buffer of size ");
   if (at == NULL) return false;
-  m->kind = MESSAGE_CUDA;
+  m->kind = MESSAGE_ONNX;
   m->asked_bytes = message_size(t, at);
   return true;
 }
@@ -408,6 +411,7 @@ const char *message_kind_name(message_kind kind) {
   case MESSAGE_TENSORFLOW: return "TensorFlow";
   case MESSAGE_CUPY: return "CuPy";
   case MESSAGE_CUDA: return "CUDA";
+  case MESSAGE_ONNX: return "ONNX Runtime";
   case MESSAGE_HOST: return "the host";
   case MESSAGE_NONE: break;
   }

@@ -21,6 +21,7 @@ typedef enum message_kind {
   MESSAGE_TENSORFLOW,
   MESSAGE_CUPY,
   MESSAGE_CUDA, /* the driver or runtime itself, by whatever library */
+  MESSAGE_ONNX, /* ONNX Runtime's arena; the text does not say whether a card's or the host's */
   MESSAGE_HOST, /* host memory, not a card's */
 } message_kind;
 

@@ -65,6 +65,9 @@ TEST(a_line_that_makes_another_array_is_a_copy)
                {"scaled = (photos - photos.mean()) / photos.std()", CAUSE_HOST_COPIES},
                {"return np.log(photos)", CAUSE_HOST_COPIES},
                {"photos /= 255.0", CAUSE_HOST_LIMIT},
+               {"return (photos.T @ photos) / rows", CAUSE_HOST_LIMIT},
+               {"spectrum = np.fft.rfft(photos)", CAUSE_HOST_LIMIT},
+               {"scores = photos.dot(photos.T) + 1", CAUSE_HOST_LIMIT},
                {"other_photos = more / 255", CAUSE_HOST_LIMIT},
                {"answer = input()", CAUSE_HOST_LIMIT}};
   for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -74,6 +77,71 @@ TEST(a_line_that_makes_another_array_is_a_copy)
     if (first(r) != lines[i].id) FAIL("%s", lines[i].source);
     free(r);
   }
+}
+
+TEST(a_line_of_several_steps_makes_several_copies)
+{
+  host_record *r = blank();
+  holds(r, &picture, "depth", 400 * MIB);
+  at_line(r, "depth.py", "inverse = 1 / (depth + 1e-6)");
+  CHECK(first(r) == CAUSE_HOST_COPIES);
+  snprintf(r->frames[0].source, sizeof r->frames[0].source, "model.fit(depth)");
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  free(r);
+}
+
+TEST(a_copy_that_is_made_is_partly_there)
+{
+  host_record *r = blank();
+  holds(r, &picture, "maps", 950 * MIB);
+  at_line(r, "sky.py", "return max(m.max() for m in maps)");
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  free(r);
+}
+
+/* Bytes of 400 MiB, a file of 900 MiB read that far, and as much again without a name. */
+TEST(bytes_joined_part_by_part_are_copies)
+{
+  static const host_object text = {.count = 1, .where = "download", .type = "bytes"};
+  host_record *r = blank();
+  holds(r, &text, "body", 400 * MIB);
+  r->processes[0].read_bytes = 410 * MIB;
+  r->files[0] = (tree_file){.bytes = 900 * MIB, .read_bytes = 410 * MIB};
+  snprintf(r->files[0].path, sizeof r->files[0].path, "/data/chunks.bin");
+  r->file_count = 1;
+  at_line(r, "get.py", "while part := file.read(1 << 20):");
+  CHECK(first(r) == CAUSE_HOST_COPIES);
+  r->files[0].read_bytes = 900 * MIB; /* to its end: it was read whole */
+  CHECK(first(r) == CAUSE_HOST_DATASET_WHOLE);
+  r->file_count = 0; /* a socket */
+  r->processes[0].read_bytes = 0;
+  snprintf(r->frames[0].source, sizeof r->frames[0].source, "body += part");
+  CHECK(first(r) == CAUSE_HOST_COPIES);
+  snprintf(r->frames[0].source, sizeof r->frames[0].source, "wait(part)");
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  free(r);
+}
+
+TEST(memory_filled_beside_an_open_file_is_the_file_where_nobody_answers)
+{
+  host_record *r = blank();
+  r->from_inside = false;
+  r->files[0] = (tree_file){.bytes = 1200 * MIB};
+  snprintf(r->files[0].path, sizeof r->files[0].path, "/data/sky.h5");
+  r->file_count = 1;
+  r->maps[0] = (tree_map){.kind = TREE_ANONYMOUS, .bytes = 700 * MIB};
+  r->map_count = 1;
+  r->kinds[TREE_ANONYMOUS] = 730 * MIB;
+  CHECK(first(r) == CAUSE_HOST_DATASET_WHOLE);
+  r->from_inside = true; /* it answers, and is not at a line that reads */
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  r->from_inside = false;
+  r->maps[0].bytes = 100 * MIB; /* many pieces */
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  r->maps[0].bytes = 700 * MIB;
+  r->files[0].bytes = 600 * MIB; /* smaller than what is filled, and none of it read */
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  free(r);
 }
 
 TEST(arrays_of_one_shape_are_no_copies_for_that_alone)

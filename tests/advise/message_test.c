@@ -175,11 +175,15 @@ TEST(texts_that_look_like_others_are_told_apart)
       "[E:onnxruntime:, sequential_executor.cc:514] bfc_arena.cc:376 "
       "onnxruntime::BFCArena::AllocateRawInternal Failed to allocate memory for requested "
       "buffer of size 536870912");
-  CHECK(m.kind == MESSAGE_CUDA);
+  CHECK(m.kind == MESSAGE_ONNX);
   CHECK_U64(m.asked_bytes, UINT64_C(1) << 29);
   m = read_text("external/xla/tensorflow/tsl/framework/bfc_allocator.cc:497] jaxlib: "
                 "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1024 bytes.");
   CHECK(m.kind == MESSAGE_XLA);
+  m = read_text(
+      "tensorflow/tsl/framework/bfc_allocator.cc:485] Allocator (GPU_0_bfc) ran out of memory "
+      "trying to allocate 1.53GiB (rounded to 1644167168)requested by op Relu");
+  CHECK_U64(m.asked_bytes, 1644167168);
   m = read_text("Your notebook tried to allocate more memory than is available. It has restarted.");
   CHECK(m.kind == MESSAGE_HOST && m.host == HOST_NOTEBOOK);
 }

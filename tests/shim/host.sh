@@ -44,8 +44,11 @@ runs_out host_dataset_whole host_dataset_packed "$folder/data.txt.gz"
 runs_out host_leak host_leak_cache
 runs_out host_leak host_leak_listeners
 runs_out host_leak host_leak_function
+runs_out host_leak host_leak_held
 runs_out host_copies host_copies
-limit=270M runs_out host_copies host_copies_line
+limit=330M runs_out host_copies host_copies_line # the array itself is not yet nine tenths of it
+limit=280M runs_out host_copies host_copies_steps
+runs_out host_copies host_copies_joined "$folder/data.txt"
 runs_out host_objects host_objects
 runs_out host_objects host_objects_unnamed
 runs_out host_objects host_objects_text
@@ -54,6 +57,7 @@ runs_out host_workers host_workers_list
 limit=200M runs_out host_workers host_workers_tasks
 runs_out host_limit host_limit
 runs_out host_limit host_limit_fields
+runs_out host_limit host_limit_product
 runs_out host_leak host_leak
 
 # All that is said of one, numbers masked.

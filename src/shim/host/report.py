@@ -241,6 +241,32 @@ def variables(main, others):
             yield from ((v, n, where) for n, v in locals_of(frame).items() if hasattr(v, "nbytes") or hasattr(v, "memory_usage"))
 
 
+def resident():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+MANY = 400_000  # objects, above which a list of them all takes too long and too much
+
+
+def instances():
+    """(value, name, where) of the containers in objects of the program's own classes, whoever holds those: a library may
+    (a handler of logging, a callback of a trainer). Not arrays: one that matters is in a container or has a name."""
+    if getattr(sys, "getallocatedblocks", int)() > MANY:
+        return
+    own, looked = {}, {}
+    for value in gc.get_objects():
+        kind = type(value)
+        if kind not in own:
+            own[kind] = is_own_module(getattr(kind, "__module__", None))
+        if not own[kind] or isinstance(value, type) or looked.get(kind, 0) >= SAMPLES:
+            continue
+        looked[kind] = looked.get(kind, 0) + 1
+        for name, held in list((getattr(value, "__dict__", None) or {}).items()):
+            if isinstance(held, (list, dict, set)) or type(held).__name__ == "deque":
+                yield held, f"{kind.__qualname__}.{name}", "module " + kind.__module__
+
+
 def unnamed(main, found):
     """Objects of Python's that no variable names yet, as those of a list that a comprehension is making: their number is
     known, and of what type the youngest are."""
@@ -257,9 +283,9 @@ def unnamed(main, found):
     return [(weight.size, weight, f"what line {own.f_lineno} makes", where, "list")]
 
 
-def largest(main, others):
-    until, seen, found = time.monotonic() + SECONDS, {}, []
-    for value, name, where in variables(main, others):
+def weighed(values, until, seen):
+    """(bytes, weight, name, where, type) of each that is large and not seen yet."""
+    for value, name, where in values:
         if time.monotonic() > until:
             break
         if isinstance(value, (int, float, type, type(sys))) or callable(value) and not hasattr(value, "__len__"):
@@ -271,7 +297,14 @@ def largest(main, others):
         key = weight.owner or id(value)
         if weight.size >= LEAST and key not in seen:
             seen[key] = True
-            found.append((weight.size, weight, name, where, type_name(value)))
+            yield weight.size, weight, name, where, type_name(value)
+
+
+def largest(main, others):
+    until, seen = time.monotonic() + SECONDS, {}
+    found = list(weighed(variables(main, others), until, seen))
+    if sum(size for size, *_ in found) < resident() // 2:
+        found += weighed(instances(), until, seen)
     found += unnamed(main, found)
     found.sort(key=lambda f: f[0], reverse=True)
     return found[:SHOWN]
