@@ -29,6 +29,25 @@ def with_driver(code, **more):
     return python(CUDA + textwrap.dedent(code), STOWAGE_LIBCUDA=STANDIN, **more)
 
 
+def script_with_driver(code, *words):
+    """A script of its own file, with words after its name: what may start itself again."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "script.py"
+        script.write_text(CUDA + textwrap.dedent(code))
+        return command_with_driver(folder, sys.executable, str(script), *words)
+
+
+def command_with_driver(folder, *command):
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=clean_environment(STOWAGE_LIBCUDA=STANDIN, XDG_STATE_HOME=folder),
+        check=False,
+    )
+
+
 @needs_standin
 class Limits(unittest.TestCase):
     def test_a_limit_holds_in_a_running_process(self):
@@ -126,72 +145,41 @@ class Limits(unittest.TestCase):
         self.assertIn("True", out)
 
     def test_a_script_restarts_itself_once(self):
-        with tempfile.TemporaryDirectory() as folder:
-            script = Path(folder) / "script.py"
-            script.write_text(
-                CUDA
-                + textwrap.dedent(
-                    """
-                    import sys
-                    print("begins", sys.argv[1:], flush=True)
-                    print(stowage.restart(vram="64M", spill=None))
-                    cuda = start()
-                    print("answers", take(cuda, 32), take(cuda, 64))
-                    """
-                )
-            )
-            done = subprocess.run(
-                [sys.executable, str(script), "a b", "c"],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                env=clean_environment(STOWAGE_LIBCUDA=STANDIN, XDG_STATE_HOME=folder),
-                check=False,
-            )
+        done = script_with_driver(
+            """
+            import sys
+            print("begins", sys.argv[1:], flush=True)
+            print(stowage.restart(vram="64M", spill=None))
+            cuda = start()
+            print("answers", take(cuda, 32), take(cuda, 64))
+            """,
+            "a b",
+            "c",
+        )
         self.assertEqual(done.stdout.count("begins ['a b', 'c']"), 2, done.stdout + done.stderr)
         self.assertIn("since its start", done.stdout)
         self.assertIn("answers 0 2", done.stdout)
 
     def test_after_a_restart_nothing_has_to_be_said_again(self):
-        with tempfile.TemporaryDirectory() as folder:
-            script = Path(folder) / "script.py"
-            script.write_text(
-                CUDA
-                + textwrap.dedent(
-                    """
-                    import os, resource
-                    if "STOWAGE_PYTHON_LIMITS" not in os.environ:
-                        stowage.limit(ram="2G")  # its bound ends with this life
-                        stowage.restart(vram="64M", spill="auto", ram="3G")
-                    print("bound", resource.getrlimit(resource.RLIMIT_DATA)[0])
-                    now = stowage.enable()
-                    print(now.vram, now.spill, now.ram)
-                    """
-                )
-            )
-            done = subprocess.run(
-                [sys.executable, str(script)],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                env=clean_environment(STOWAGE_LIBCUDA=STANDIN, XDG_STATE_HOME=folder),
-                check=False,
-            )
+        done = script_with_driver(
+            """
+            import os, resource
+            if "STOWAGE_PYTHON_LIMITS" not in os.environ:
+                stowage.limit(ram="2G")  # its bound ends with this life
+                stowage.restart(vram="64M", spill="auto", ram="3G")
+            print("bound", resource.getrlimit(resource.RLIMIT_DATA)[0])
+            now = stowage.enable()
+            print(now.vram, now.spill, now.ram)
+            """
+        )
         self.assertEqual(done.stdout, "bound -1\n64M auto 3G\n", done.stdout + done.stderr)
 
     def test_beneath_stowage_run_its_limits_hold(self):
         from stowage._command import command_path
 
+        code = CUDA + "print(stowage.enable())\ncuda = start()\nprint('answers', take(cuda, 64))"
         with tempfile.TemporaryDirectory() as folder:
-            code = CUDA + "print(stowage.enable())\ncuda = start()\nprint('answers', take(cuda, 64))"
-            done = subprocess.run(
-                [command_path(), "run", "--vram-limit", "32M", "--", sys.executable, "-c", code],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                env=clean_environment(STOWAGE_LIBCUDA=STANDIN, XDG_STATE_HOME=folder),
-                check=False,
-            )
+            done = command_with_driver(folder, command_path(), "run", "--vram-limit", "32M", "--", sys.executable, "-c", code)
         self.assertIn("those of the run", done.stdout, done.stderr)
         self.assertIn("answers 2", done.stdout)
 

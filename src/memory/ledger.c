@@ -4,13 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/process.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
 #define LEDGER_VERSION 9
@@ -133,28 +134,15 @@ stow_status ledger_part_elsewhere(ledger *l) {
 
 /* ---- who lives ---- */
 
-/* The start time in /proc/PID/stat (field 22) of a process that runs; 0 if it is gone or only its
- * entry is left; 1 if that cannot be told. */
+/* When a process that runs was started; 0 if it is gone or only its entry is left; 1 if that cannot
+ * be told. */
 static uint64_t start_time(uint32_t pid) {
-  char path[64], text[512];
-  snprintf(path, sizeof path, "/proc/%u/stat", pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return kill((pid_t)pid, 0) != 0 && errno == ESRCH ? 0 : 1;
-  ssize_t got = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (got <= 0) return 0;
-  text[got] = '\0';
-  /* The name in brackets may hold anything, brackets too: count from its end. */
-  const char *at = strrchr(text, ')');
-  if (at == NULL || at[1] == '\0') return 1;
-  at += 2;
-  if (*at == 'Z' || *at == 'X') return 0; /* dead; its parent has not looked yet */
-  for (int field = 3; field < 22 && at != NULL; field++) {
-    at = strchr(at, ' ');
-    if (at != NULL) at++;
+  process p;
+  switch (process_read(&p, (pid_t)pid)) {
+  case PROCESS_LIVES: return p.start;
+  case PROCESS_DEAD: return 0;
+  default: return 1;
   }
-  uint64_t start = at == NULL ? 0 : strtoull(at, NULL, 10);
-  return start == 0 ? 1 : start;
 }
 
 static uint64_t owner_of(uint32_t pid, uint64_t start) {

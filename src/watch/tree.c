@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/process.h"
+
 #define PROCESSES_MAX 32768
 /* Two that hold more than this may hold the same pages. */
 #define MUCH ((uint64_t)16 << 20)
@@ -30,14 +32,9 @@ static FILE *open_of(pid_t pid, const char *name) {
 
 /* The parent of a process; 0 if it is gone. */
 static pid_t parent_of(pid_t pid) {
-  char text[512];
-  FILE *file = open_of(pid, "stat");
-  if (file == NULL) return 0;
-  size_t got = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
-  text[got] = '\0';
-  const char *at = strrchr(text, ')'); /* the name before it may hold anything */
-  return at == NULL || strlen(at) < 5 ? 0 : (pid_t)strtol(at + 4, NULL, 10);
+  process p;
+  process_read(&p, pid);
+  return p.parent;
 }
 
 /* Children as each thread of a process lists its own: cost goes by the family, not the machine.

@@ -22,6 +22,17 @@ def inspect(*words, fails=False):
     return out if fails else json.loads(out)
 
 
+def large_files():
+    """What jobs in parts are tried on: whole numbers, the same but for the last, floats of the other byte order."""
+    own = np.random.default_rng(3)
+    a = own.integers(0, 200, 300_000).astype("f8")
+    np.save("a.npy", a)
+    a[-1] = 0.1
+    np.save("b.npy", a)
+    np.save("c.npy", own.standard_normal((1000, 300)).astype(">f8"))
+    return own, a
+
+
 def random_array(dtype, shape):
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(dtype)

@@ -9,6 +9,10 @@ require_numpy() { # NAME: the test; ends it where there is none
   if [ "${CI:-}" = true ]; then fail "$1: no python3 with numpy and scipy"; else skip "$1: no python3 with numpy and scipy to compare with"; fi
   finish
 }
+# common_py: the program is standard input, after data_common.py; it runs in this folder.
+common_py() {
+  { echo "from data_common import *"; cat; } | PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$source_dir/tests/cli "$python" -
+}
 # test_py NAME: the program is standard input, after data_common.py and the lines in $prelude; it runs in a folder of its own.
 prelude=
 test_py() {

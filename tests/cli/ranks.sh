@@ -5,15 +5,9 @@ export STOWAGE=$stowage NO_COLOR=1
 . "$source_dir/tests/cli/numpy.bash"
 require_numpy ranks
 cd "$folder" || exit 1
-"$python" - << 'END'
+common_py << 'END'
 import csv, random
-import numpy as np
-rng = np.random.default_rng(3)
-a = rng.integers(0, 200, 300_000).astype("f8")
-np.save("a.npy", a)
-a[-1] = 0.1
-np.save("b.npy", a)
-np.save("c.npy", rng.standard_normal((1000, 300)).astype(">f8"))
+rng, a = large_files()
 a.astype("f4").tofile("r.bin")
 
 random.seed(7)

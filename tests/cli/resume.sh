@@ -7,15 +7,8 @@ export STOWAGE=$stowage
 . "$source_dir/tests/cli/numpy.bash"
 require_numpy resume
 cd "$folder" || exit 1
-"$python" - << 'END'
-import numpy as np
-import scipy.sparse as sp
-rng = np.random.default_rng(3)
-a = rng.integers(0, 200, 300_000).astype("f8")
-np.save("a.npy", a)
-a[-1] = 0.1
-np.save("b.npy", a)
-np.save("c.npy", rng.standard_normal((1000, 300)).astype(">f8"))
+common_py << 'END'
+rng, a = large_files()
 thin = np.where(rng.random((1000, 300)) < 0.05, rng.integers(1, 9, (1000, 300)) / 4, 0)
 np.save("thin.npy", thin)
 np.save("thin_f.npy", np.asfortranarray(thin))

@@ -1,0 +1,37 @@
+/* Process: reading /proc/PID/stat, of which fields 3 (state), 4 (parent) and 22 (start) are wanted.
+ */
+#include "base/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+process_fate process_read(process *p, pid_t pid) {
+  char path[64], text[512];
+  *p = (process){0, 0};
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return kill(pid, 0) != 0 && errno == ESRCH ? PROCESS_DEAD : PROCESS_UNKNOWN;
+  ssize_t got = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (got <= 0) return PROCESS_DEAD;
+  text[got] = '\0';
+  /* The name in brackets may hold anything, brackets too: count from its end. */
+  const char *at = strrchr(text, ')');
+  if (at == NULL || at[1] == '\0') return PROCESS_UNKNOWN;
+  at += 2;
+  char state = *at;
+  for (int field = 4; field <= 22 && at != NULL; field++) {
+    at = strchr(at, ' ');
+    if (at == NULL) break;
+    at++;
+    if (field == 4) p->parent = (pid_t)strtol(at, NULL, 10);
+    if (field == 22) p->start = strtoull(at, NULL, 10);
+  }
+  if (state == 'Z' || state == 'X') return PROCESS_DEAD;
+  return p->start == 0 ? PROCESS_UNKNOWN : PROCESS_LIVES;
+}
