@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
+
+#include "formats/outfile.h"
 
 stow_status scratch_open(scratch *s, const char *beside) {
   *s = (scratch){.fd = -1, .owned = true, .name = beside};
@@ -27,11 +28,10 @@ stow_status scratch_open(scratch *s, const char *beside) {
 }
 
 stow_status scratch_open_named(scratch *s, const char *path, bool keep) {
-  *s = (scratch){.fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666), .owned = true, .name = path};
-  bool taken = s->fd >= 0 && flock(s->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (s->fd >= 0 && !taken && (keep || ftruncate(s->fd, 0) == 0)) return STOW_OK;
+  bool taken;
+  *s = (scratch){.fd = outfile_open_alone(path, keep, &taken), .owned = true, .name = path};
+  if (s->fd >= 0) return STOW_OK;
   int why = errno;
-  scratch_close(s);
   if (taken) return stow_fail(STOW_ERR_STATE, "%s: another run is writing it", path);
   return stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", path, strerror(why));
 }

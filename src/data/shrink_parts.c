@@ -129,16 +129,15 @@ static stow_status cast_chunk(const cast_job *c, array *a, scan *values, loss *l
                               char *made, uint64_t first, size_t count) {
   STOW_TRY(array_read(a, first, from, count));
   if (values != NULL) scan_add(values, from, count);
-  const char *out = from;
-  if (a->type != c->to && (c->sink != NULL || l != NULL)) {
+  if (a->type == c->to || (c->sink == NULL && l == NULL)) return write_chunk(c, from, first, count);
+  if (l != NULL && l->exactly) {
+    l->exceeded = !cast_exactly(made, c->to, from, a->type, count);
+    if (l->exceeded) return STOW_OK;
+  } else {
     STOW_TRY(cast_values(made, c->to, from, a->type, count));
-    out = made;
+    if (l != NULL) loss_add(l, from, a->type, made, c->to, count);
   }
-  if (l != NULL && l->exactly && out == made)
-    l->exceeded = !cast_was_exact(made, c->to, from, a->type, count);
-  else if (l != NULL && out == made)
-    loss_add(l, from, a->type, made, c->to, count);
-  return write_chunk(c, out, first, count);
+  return write_chunk(c, made, first, count);
 }
 
 /* Fewer, so that the next chunk is written from a page's start: half pages cost the kernel twice.

@@ -67,18 +67,21 @@ stow_status outfile_open(outfile *out, const char *path) {
   return STOW_OK;
 }
 
-/* One run at a time: the lock goes with the process. */
-static int open_partial(const char *name, bool keep, bool join, bool *taken) {
-  int fd = open(name, O_RDWR | O_CLOEXEC | (join ? 0 : O_CREAT), 0666);
-  if (fd < 0 || join) return fd;
-  *taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (*taken || (!keep && ftruncate(fd, 0) != 0)) {
-    int why = errno;
-    close(fd);
-    errno = why;
-    return -1;
-  }
-  return fd;
+/* ext4 writes a file that was ever cut to nothing out to the disk when it is closed, so a new one,
+ * which has nothing, is not cut. */
+static bool cut(int fd) {
+  struct stat st;
+  return (fstat(fd, &st) == 0 && st.st_size == 0) || ftruncate(fd, 0) == 0;
+}
+
+int outfile_open_alone(const char *path, bool keep, bool *taken) {
+  int fd = open(path, O_RDWR | O_CLOEXEC | O_CREAT, 0666);
+  *taken = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (fd < 0 || (!*taken && (keep || cut(fd)))) return fd;
+  int why = errno;
+  close(fd);
+  errno = why;
+  return -1;
 }
 
 stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool join) {
@@ -93,7 +96,8 @@ stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to write %s", path);
   }
   snprintf(name, length + 16, "%s.partial", path);
-  int fd = open_partial(name, keep, join, &taken), why = errno;
+  int fd = join ? open(name, O_RDWR | O_CLOEXEC) : outfile_open_alone(name, keep, &taken);
+  int why = errno;
   out->file = fd >= 0 ? fdopen(fd, "r+b") : NULL;
   if (out->file == NULL) {
     if (fd >= 0) close(fd);

@@ -26,6 +26,9 @@ stow_status outfile_open(outfile *out, const char *path);
  * killed. `keep` what stands in it; with `join` it is another process's, which gives it its name:
  * committing and abandoning only close it. STOW_ERR_STATE if another run has it. */
 stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool join);
+/* A file that one run at a time has, made if need be, empty unless `keep`. The lock goes with the
+ * process. -1 with errno, or with `taken` if another run has it. */
+int outfile_open_alone(const char *path, bool keep, bool *taken);
 stow_status outfile_write(outfile *out, const void *bytes, size_t count);
 /* As a sink for writers that take one: the context is the output. */
 stow_status outfile_sink(void *context, const void *bytes, size_t count);

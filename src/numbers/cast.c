@@ -38,7 +38,6 @@ stow_status cast_values(void *to, dtype to_type, const void *from, dtype from_ty
 
 /* Between float types -0 survives, so equal values are enough; a NaN is a NaN whatever its bits. */
 static bool same_run(const void *a, const void *b, dtype type, size_t count) {
-  if (type == DTYPE_F64) return kernels_get()->same_f64(a, b, count);
   if (type == DTYPE_F32) return kernels_get()->same_f32(a, b, count);
   unsigned unlike = 0;
   uint16_t infinity = type == DTYPE_F16 ? 0x7c00 : 0x7f80;
@@ -49,15 +48,29 @@ static bool same_run(const void *a, const void *b, dtype type, size_t count) {
   return unlike == 0;
 }
 
-bool cast_was_exact(const void *made, dtype made_type, const void *from, dtype from_type,
-                    size_t count) {
-  const char *out = made, *in = from;
-  uint64_t back[KERNEL_RUN];
+/* What half a word holds a word holds: doubles are narrowed once, then as floats. */
+static bool exact_run(void *to, dtype to_type, const void *from, dtype from_type, size_t count) {
+  const kernels *k = kernels_get();
+  uint32_t narrow[KERNEL_RUN], back[KERNEL_RUN];
+  if (from_type == DTYPE_F64) {
+    void *at = to_type == DTYPE_F32 ? to : narrow;
+    if (!k->narrow_f64(at, from, count)) return false;
+    if (to_type == DTYPE_F32) return true;
+    from = narrow;
+    from_type = DTYPE_F32;
+  }
+  k->cast[from_type][to_type](to, from, count);
+  k->cast[to_type][from_type](back, to, count);
+  return same_run(from, back, from_type, count);
+}
+
+bool cast_exactly(void *to, dtype to_type, const void *from, dtype from_type, size_t count) {
+  char *out = to;
+  const char *in = from;
   for (size_t run; count > 0; count -= run) {
     run = count < KERNEL_RUN ? count : KERNEL_RUN;
-    kernels_get()->cast[made_type][from_type](back, out, run);
-    if (!same_run(in, back, from_type, run)) return false;
-    out += run * dtype_bytes(made_type);
+    if (!exact_run(out, to_type, in, from_type, run)) return false;
+    out += run * dtype_bytes(to_type);
     in += run * dtype_bytes(from_type);
   }
   return true;

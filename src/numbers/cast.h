@@ -18,10 +18,10 @@
  * on known types. */
 stow_status cast_values(void *to, dtype to_type, const void *from, dtype from_type, size_t count);
 
-/* Did every one of `count` floats survive as what cast_values made of it, another type of float? A
- * NaN is a NaN whatever its bits. Both areas are aligned to their types. */
-bool cast_was_exact(const void *made, dtype made_type, const void *from, dtype from_type,
-                    size_t count);
+/* The same between two different types of float. False at the first values that one does not hold
+ * exactly, the rest not converted; a NaN is a NaN whatever its bits. Both areas are aligned to
+ * their types. */
+bool cast_exactly(void *to, dtype to_type, const void *from, dtype from_type, size_t count);
 
 /* Reverses the bytes of each of `count` values of `width` 2, 4 or 8, in place (big-endian files).
  */

@@ -42,7 +42,8 @@ typedef struct kernels {
   scan_kernel scan[DTYPE_COUNT];
   /* Every value equals the other's; NaN equals NaN. */
   bool (*same_f32)(const float *a, const float *b, size_t count);
-  bool (*same_f64)(const double *a, const double *b, size_t count);
+  /* Casts, and says whether every value survived. */
+  bool (*narrow_f64)(float *restrict to, const double *restrict from, size_t count);
   compress_kernel compress[2][2]; /* values of 4, 8 bytes; indices uint16, int32. NULL: none */
 } kernels;
 

@@ -182,6 +182,56 @@ TEST(large_integers_reach_a_half_with_one_rounding)
   CHECK(bfloat_to_float(b) > 0x1.01p61f);
 }
 
+static double as_double(const void *value, dtype type) {
+  double x;
+  kernels_portable.cast[type][DTYPE_F64](&x, value, 1);
+  return x;
+}
+
+TEST(an_exact_cast_is_told_from_one_that_loses_a_single_value)
+{
+  enum { COUNT = KERNEL_RUN + 500 };
+  static const dtype floats[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_F64};
+  static _Alignas(64) uint64_t in[COUNT], made[COUNT], plain[COUNT];
+  uint64_t random = 11;
+  int lost = 0, kept = 0;
+  for (int round = 0; round < 4000; round++) {
+    dtype from = floats[round % 4], to = floats[round / 4 % 4];
+    if (from == to) continue;
+    size_t width = dtype_bytes(from), place = harness_random(&random) % COUNT;
+    char *value = (char *)in + place * width;
+    random_value(value, from, &random);
+    CHECK_OK(cast_values(plain, to, in, from, COUNT));
+    double before = as_double(value, from),
+           after = as_double((char *)plain + place * dtype_bytes(to), to);
+    bool exact = before == after || (before != before && after != after);
+    if (cast_exactly(made, to, in, from, COUNT) != exact)
+      FAIL("%s to %s: %a is %sexact at %zu", dtype_name(from), dtype_name(to), before,
+           exact ? "" : "not ", place);
+    if (exact) CHECK(memcmp(made, plain, COUNT * dtype_bytes(to)) == 0);
+    *(exact ? &kept : &lost) += 1;
+    memset(value, 0, width);
+  }
+  CHECK(lost > 300 && kept > 300);
+}
+
+TEST(every_kernel_set_narrows_doubles_alike)
+{
+  static _Alignas(64) double in[300];
+  static _Alignas(64) float one[300], two[300];
+  uint64_t random = 5;
+  for (int round = 0; round < 2000; round++) {
+    size_t count = harness_random(&random) % 300 + 1;
+    memset(in, 0, sizeof in);
+    random_value(&in[harness_random(&random) % count], DTYPE_F64, &random);
+    bool exact = kernels_portable.narrow_f64(one, in, count);
+    for (int k = 0; k < set_count; k++) {
+      CHECK(sets[k]->narrow_f64(two, in, count) == exact);
+      CHECK(memcmp(one, two, count * sizeof *one) == 0);
+    }
+  }
+}
+
 TEST(unknown_types_are_refused)
 {
   char byte = 0;
