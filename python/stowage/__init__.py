@@ -32,21 +32,21 @@ _WHERE = {
     "watch": "_look",
     "release": "_release",
     "holders": "_release",
-    "cache": "_release",
+    "cache": "_cache",
     "enable": "_enable",
     "limit": "_enable",
     "restart": "_enable",
     "HostMemoryError": "_ram",
     "explain": "_explain",
-    "record": "_explain",
-    "report": "_explain",
-    "step": "_explain",
+    "record": "_recording",
+    "report": "_report",
+    "step": "_recording",
     "shrink": "_shrink",
     "open": "lazy",
     "batches": "batches",
     "heap": "_heap",
     "use_cupy": "_heap",
-    "use_numba": "_heap",
+    "use_numba": "numba",
 }
 
 #: Not `open`: a star import must not take the place of the builtin.
@@ -90,16 +90,13 @@ def unload_ipython_extension(shell: Any) -> None:
 
 
 if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
+    from ._cache import cache as cache
     from ._enable import enable as enable
     from ._enable import limit as limit
     from ._enable import restart as restart
     from ._explain import explain as explain
-    from ._explain import record as record
-    from ._explain import report as report
-    from ._explain import step as step
     from ._heap import heap as heap
     from ._heap import use_cupy as use_cupy
-    from ._heap import use_numba as use_numba
     from ._library import Invalid as Invalid
     from ._library import Missing as Missing
     from ._library import NotFound as NotFound
@@ -112,11 +109,14 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._look import info as info
     from ._look import watch as watch
     from ._ram import HostMemoryError as HostMemoryError
-    from ._release import cache as cache
+    from ._recording import record as record
+    from ._recording import step as step
     from ._release import holders as holders
     from ._release import release as release
+    from ._report import report as report
     from ._shrink import shrink as shrink
     from .batches import batches as batches
     from .lazy import open as open
+    from .numba import use_numba as use_numba
 
     __version__: str

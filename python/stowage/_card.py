@@ -7,11 +7,11 @@ is torch's or CuPy's, so that their streams, statistics and pools know it (which
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
 from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_int, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional, Tuple
 
+from ._heap import Block, Heap
 from ._library import StowageError, Unsupported, call, declare, lib
 
 
@@ -101,7 +101,7 @@ class TorchCard:
 class _OnHeap:
     """A block of a heap's as torch takes it: the block goes back with the last tensor that looks at it."""
 
-    def __init__(self, block: Any) -> None:
+    def __init__(self, block: Block) -> None:
         self.block = block
         self.__cuda_array_interface__ = {
             "version": 3,
@@ -114,7 +114,7 @@ class _OnHeap:
 class HeapCard(TorchCard):
     """The same with tensors in the memory of a heap of ours."""
 
-    def __init__(self, heap: Any) -> None:
+    def __init__(self, heap: Heap) -> None:
         import torch
 
         super().__init__(torch.device("cuda", _card_of(heap)))
@@ -172,12 +172,7 @@ class CupyCard:
             self._cupy.cuda.get_current_stream().wait_event(done)
 
 
-def is_heap(given: Any) -> bool:
-    module = sys.modules.get("stowage._heap")  # where it is not loaded, there is none
-    return module is not None and isinstance(given, module.Heap)
-
-
-def _card_of(heap: Any) -> int:
+def _card_of(heap: Heap) -> int:
     """Which card a heap stands on, as CUDA_VISIBLE_DEVICES counts."""
     props = _Props()
     call("stow_device_get_props", lib().stow_heap_device(heap.handle), byref(props))
@@ -190,9 +185,25 @@ def no_such_type(dtype: Any, reason: BaseException) -> TypeError:
     return TypeError(f"torch has no {dtype}: convert on the way, as dtype='int64' ({reason})")
 
 
-def open_card(device: Any) -> Any:
+def destination(device: Any) -> Tuple[bool, Any]:
+    """Torch's tensors in host memory? And the card, where it is one."""
+    if device is None:
+        return False, None
+    if isinstance(device, Heap) or str(device).partition(":")[0] == "cuda":
+        return False, _open_card(device)
+    try:
+        import torch
+    except ImportError as reason:
+        raise Unsupported(f"device={device!r} gives torch tensors, and torch is not installed; leave it out") from reason
+    kind = torch.device(device).type
+    if kind != "cpu":
+        raise Unsupported(f"device={device!r}: batches come as torch tensors of cpu or cuda; move them from cpu yourself")
+    return True, None
+
+
+def _open_card(device: Any) -> Any:
     """For `device="cuda"`, "cuda:1", a torch.device or a heap: a card with torch, or with CuPy where there is no torch."""
-    if is_heap(device):
+    if isinstance(device, Heap):
         return HeapCard(device)
     try:
         import torch

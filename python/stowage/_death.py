@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Optional
 
 from . import _memory
 from ._command import run
-from ._explain import Explanation
+from ._explanation import Explanation
 from ._library import NotFound, StowageError
 from ._library import format_size as size
 

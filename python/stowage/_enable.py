@@ -12,43 +12,20 @@ import ctypes
 import os
 import sys
 import threading
-from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import _memory, _show
+from . import _memory, _ram, _show
 from ._command import run
+from ._explain import hook_exceptions
+from ._history import hook_torch_when_loaded
 from ._library import Invalid, NotFound, StowageError, parse_size
-from ._library import format_size as size
+from ._limits import Enabled, in_force, put_in_force
+from ._notebook import hook_cells
 
 _SHIM = "libstowage-shim.so"
 _NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 
 
-@dataclass
-class Enabled:
-    """What is in force for this process."""
-
-    vram: "Optional[str]" = None  #: limit of device memory, as it was given
-    spill: "Optional[str]" = None  #: how much may go on in host memory
-    ram: "Optional[str]" = None  #: limit of host memory
-    shim: str = "not loaded"  #: how the shim stands beneath this process
-    notes: "List[str]" = field(default_factory=list)
-
-    def _lines(self) -> "List[str]":
-        lines = [f"device memory: {'at most ' + self.vram if self.vram else 'no limit'}, "
-                 f"{'spilling to the host: ' + self.spill if self.spill else 'no spilling'}"]
-        lines.append(f"host memory: {'at most ' + self.ram if self.ram else 'all there is'}, watched")
-        lines.append(f"shim: {self.shim}")
-        return lines + self.notes
-
-    def __repr__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _repr_html_(self) -> str:
-        return _show.html_block("stowage is enabled", _show.html_text("\n".join(self._lines())))
-
-
-_state: "Optional[Enabled]" = None
 _lock = threading.Lock()
 _useless = False  # the shim is loaded, and could not be put beneath
 
@@ -252,7 +229,7 @@ def limit(*, vram: "str | int | None" = None, ram: "str | int | None" = None) ->
     """
     if vram is None and ram is None:
         raise TypeError('limit: nothing to limit; give vram= or ram=, as limit(vram="8G", ram="10G")')
-    before = _state
+    before = in_force()
     return _set(_text("vram", vram), before.spill if before and vram is not None else None, _text("ram", ram), everything=False)
 
 
@@ -265,11 +242,9 @@ def _life_before() -> Enabled:
 
 
 def _set(vram: "Optional[str]", spill: "Optional[str]", ram: "Optional[str]", everything: bool) -> Enabled:
-    global _state
-    from . import _explain, _ram
-
     with _lock:
-        before = _state or _life_before()
+        first = in_force() is None
+        before = in_force() or _life_before()
         held = before.shim != "not loaded"  # where there is no driver, nothing is in force that could be in the way
         if held and before.vram is not None and vram is not None and vram != before.vram:
             raise StowageError(
@@ -278,33 +253,18 @@ def _set(vram: "Optional[str]", spill: "Optional[str]", ram: "Optional[str]", ev
             )
         new = Enabled(vram or before.vram, spill or before.spill, ram or before.ram, before.shim)
         ram_bytes = parse_size(new.ram, "ram") if new.ram else None
-        said = _ram.check(ram_bytes) if ram is not None or _state is None else []
-        if (new.vram, new.spill) != (before.vram, before.spill) or _state is None:
+        said = _ram.check(ram_bytes) if ram is not None or first else []
+        if (new.vram, new.spill) != (before.vram, before.spill) or first:
             new.shim, new.notes = _put_beneath(new.vram, new.spill)
             if new.shim in ("loaded into this process",):
                 os.environ["STOWAGE_PYTHON_LIMITS"] = f"{new.vram or ''} {new.spill or ''}"
         new.notes += said + _ram.start(ram_bytes)
-        _explain.hook_exceptions()
+        hook_exceptions()
         if everything:
-            _explain.hook_torch_when_loaded()
-        from ._notebook import hook_cells
-
+            hook_torch_when_loaded()
         hook_cells()
-        _state = new
+        put_in_force(new)
         return new
-
-
-def current_limit() -> "Dict[str, str]":
-    """The limits in force, for info()."""
-    if _state is None:
-        return {}
-    shown = {"vram": _state.vram, "spill": _state.spill, "ram": _state.ram}
-    return {name: size(parse_size(value)) if value[0].isdigit() and "=" not in value else value for name, value in shown.items() if value}
-
-
-def ram_limit() -> "Optional[int]":
-    """The limit of host memory in bytes, None where there is none."""
-    return parse_size(_state.ram, "ram") if _state is not None and _state.ram else None
 
 
 # ---- restart ----
@@ -320,8 +280,6 @@ def _arguments() -> "List[str]":
 
 
 def _become(environment: "Dict[str, str]") -> None:
-    from . import _ram
-
     _ram.stop()  # its bound would outlive this program
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,7 +1,7 @@
-"""A heap of the library in Python, and CuPy's and Numba's memory on it.
+"""A heap of the library in Python, and CuPy's memory on it.
 
-`heap()` is the allocator of one device, real or simulated; `use_cupy()` and `use_numba()` put those libraries' device
-memory on heaps, one for each device.
+`heap()` is the allocator of one device, real or simulated; `use_cupy()` puts CuPy's device memory on heaps, one for each
+device. What heaps do is told to the traces that listen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import weakref
 from ctypes import POINTER, c_bool, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional
 
-from ._explain import _ALLOC, _FAIL, _FREE, recordings
 from ._library import (
     Missing,
     OutOfMemory,
@@ -25,6 +24,7 @@ from ._library import (
     lib,
     parse_size,
 )
+from ._trace import ALLOC, FAIL, FREE, Trace, listening
 
 _VRAM, _HOST = 0, 1
 
@@ -101,7 +101,22 @@ class _Entry(ctypes.Structure):
 
 
 _VISIT = ctypes.CFUNCTYPE(c_bool, c_void_p, POINTER(_Entry))
-declare({"stow_heap_each": (c_int, [c_void_p, _VISIT, c_void_p])})
+declare(
+    {
+        "stow_heap_open": (c_int, [POINTER(c_void_p), POINTER(_Options)]),
+        "stow_heap_close": (c_int, [c_void_p]),
+        "stow_heap_alloc": (c_int, [POINTER(c_uint64), c_void_p, c_uint64, c_void_p]),
+        "stow_heap_free": (c_int, [c_void_p, c_uint64, c_void_p]),
+        "stow_heap_trim": (c_int, [c_void_p, c_uint64, POINTER(c_uint64)]),
+        "stow_heap_set_limit": (c_int, [c_void_p, c_int, c_uint64]),
+        "stow_heap_get_stats": (c_int, [c_void_p, POINTER(_Stats)]),
+        "stow_heap_last_failure": (c_int, [c_void_p, POINTER(_Failure)]),
+        "stow_heap_each": (c_int, [c_void_p, _VISIT, c_void_p]),
+        "stow_tag_push": (c_int, [c_char_p]),
+        "stow_tag_pop": (c_int, []),
+        "stow_tag_name": (c_char_p, [c_uint32]),
+    }
+)
 
 _open_heaps: "weakref.WeakSet[Heap]" = weakref.WeakSet()
 
@@ -153,8 +168,14 @@ class Heap:
         options.vram_limit_bytes, options.host_limit_bytes = vram, spill
         call("stow_heap_open", ctypes.byref(self._handle), ctypes.byref(options))
         _open_heaps.add(self)
-        for one in recordings():
-            one.add_heap(self)
+        for trace in listening():
+            self.introduce(trace)
+
+    def introduce(self, trace: Trace) -> None:
+        """What it is goes into a trace that is to hear of it."""
+        stats = self.stats()
+        trace.fact("device_name", self.device or "the first device")
+        trace.fact("device_bytes", str(stats["limit_bytes"]))
 
     @property
     def handle(self) -> c_void_p:
@@ -173,12 +194,12 @@ class Heap:
         try:
             call("stow_heap_alloc", ctypes.byref(address), self.handle, bytes_wanted, ordered or None)
         except OutOfMemory:
-            self._tell(_FAIL, self.failure()["device_free_bytes"], bytes_wanted, tag)
+            self._tell(FAIL, self.failure()["device_free_bytes"], bytes_wanted, tag)
             raise
         finally:
             if named is not None:
                 call("stow_tag_pop")
-        self._tell(_ALLOC, address.value, bytes_wanted, tag)
+        self._tell(ALLOC, address.value, bytes_wanted, tag)
         return address.value
 
     def block(self, size: "str | int", *, stream: int = 0, tag: Optional[str] = None) -> Block:
@@ -195,13 +216,13 @@ class Heap:
 
     @staticmethod
     def _tell(kind: int, address: int, size: int, tag: "Optional[str]" = None) -> None:
-        for one in recordings():
-            one.heap_event(kind, address, size, tag)
+        for trace in listening():
+            trace.event(kind, address, size, tag)
 
     def free(self, address: int, *, stream: int = 0) -> None:
         """Gives an address back; a wrong one is refused."""
         call("stow_heap_free", self.handle, _number("address", address), _number("stream", stream) or None)
-        self._tell(_FREE, address, 0)
+        self._tell(FREE, address, 0)
 
     def trim(self, keep: "str | int" = 0) -> int:
         """Gives cached pages back to the device; how many bytes."""
@@ -323,7 +344,7 @@ def open_heaps() -> "List[Heap]":
 # ---- one heap for each device, for other libraries ----
 
 
-class _PerDevice:
+class PerDevice:
     """Heaps by device number, opened when first used, and the stream each allocation was made for."""
 
     def __init__(self, vram: int, spill: int) -> None:
@@ -348,16 +369,11 @@ class _PerDevice:
         self.heap(device).free(address, stream=self._streams.pop(address, 0))
 
 
-_cupy: Optional[_PerDevice] = None
-_numba: Optional[_PerDevice] = None
-
-
 def use_cupy(*, vram: "str | int | None" = None, spill: "str | int | None" = None) -> None:
     """Puts CuPy's device memory on a heap for each device. What CuPy holds already stays where it is.
 
     A request that does not fit raises CuPy's own OutOfMemoryError with the heap's explanation.
     """
-    global _cupy
     vram_bytes, spill_bytes = parse_size(vram or 0, "vram"), parse_size(spill or 0, "spill")
     try:
         import cupy  # type: ignore[import-not-found]
@@ -365,7 +381,7 @@ def use_cupy(*, vram: "str | int | None" = None, spill: "str | int | None" = Non
         raise Missing("CuPy is not installed here; install cupy-cuda12x or the one for your CUDA") from None
     if not hasattr(getattr(cupy, "cuda", None), "PythonFunctionAllocator"):
         raise Unsupported(f"CuPy {getattr(cupy, '__version__', '(no version)')} has no PythonFunctionAllocator; install CuPy 9 or later")
-    per = _PerDevice(vram_bytes, spill_bytes)
+    per = PerDevice(vram_bytes, spill_bytes)
 
     def alloc(size: int, device: int) -> int:
         try:
@@ -382,24 +398,3 @@ def use_cupy(*, vram: "str | int | None" = None, spill: "str | int | None" = Non
         per.free(address, device)
 
     cupy.cuda.set_allocator(cupy.cuda.PythonFunctionAllocator(alloc, free).malloc)
-    _cupy = per
-
-
-def use_numba(*, vram: "str | int | None" = None, spill: "str | int | None" = None) -> None:
-    """Puts Numba's device memory on a heap for each device. Before Numba starts CUDA.
-
-    The same without a line of code: NUMBA_CUDA_MEMORY_MANAGER=stowage.numba.
-    """
-    global _numba
-    vram_bytes, spill_bytes = parse_size(vram or 0, "vram"), parse_size(spill or 0, "spill")
-    from .numba import manager_on
-
-    try:
-        from numba import cuda  # type: ignore[import-not-found]
-    except ImportError:
-        raise Missing("Numba is not installed here; install numba-cuda") from None
-    if not hasattr(cuda, "set_memory_manager"):
-        raise Unsupported("this Numba has no memory manager interface; install Numba 0.51 or later")
-    per = _PerDevice(vram_bytes, spill_bytes)
-    cuda.set_memory_manager(manager_on(per))
-    _numba = per

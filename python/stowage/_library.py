@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from ctypes import POINTER, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_int, c_uint64
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
@@ -85,29 +85,6 @@ _FUNCTIONS: "dict[str, Tuple[Any, List[Any]]]" = {
     "stow_status_name": (c_char_p, [c_int]),
     "stow_size_parse": (_STATUS, [POINTER(c_uint64), c_char_p]),
     "stow_size_format": (c_char_p, [c_char_p, c_uint64]),
-    "stow_device_open": (_STATUS, [POINTER(c_void_p), c_char_p]),
-    "stow_device_close": (_STATUS, [c_void_p]),
-    "stow_device_count": (_STATUS, [POINTER(c_int)]),
-    "stow_device_memory": (_STATUS, [c_void_p, c_int, POINTER(c_uint64), POINTER(c_uint64)]),
-    "stow_heap_open": (_STATUS, [POINTER(c_void_p), c_void_p]),
-    "stow_heap_close": (_STATUS, [c_void_p]),
-    "stow_heap_alloc": (_STATUS, [POINTER(c_uint64), c_void_p, c_uint64, c_void_p]),
-    "stow_heap_free": (_STATUS, [c_void_p, c_uint64, c_void_p]),
-    "stow_heap_trim": (_STATUS, [c_void_p, c_uint64, POINTER(c_uint64)]),
-    "stow_heap_set_limit": (_STATUS, [c_void_p, c_int, c_uint64]),
-    "stow_heap_get_stats": (_STATUS, [c_void_p, c_void_p]),
-    "stow_heap_last_failure": (_STATUS, [c_void_p, c_void_p]),
-    "stow_heap_each": (_STATUS, [c_void_p, c_void_p, c_void_p]),
-    "stow_tag_push": (_STATUS, [c_char_p]),
-    "stow_tag_pop": (_STATUS, []),
-    "stow_tag_name": (c_char_p, [c_uint32]),
-    "stow_trace_open": (_STATUS, [POINTER(c_void_p), c_void_p]),
-    "stow_trace_close": (_STATUS, [c_void_p]),
-    "stow_trace_mark_begin": (_STATUS, [c_void_p, c_char_p]),
-    "stow_trace_mark_end": (_STATUS, [c_void_p, c_char_p]),
-    "stow_trace_fact": (_STATUS, [c_void_p, c_char_p, c_char_p]),
-    "stow_trace_add_heap": (_STATUS, [c_void_p, c_void_p]),
-    "stow_trace_remove_heap": (_STATUS, [c_void_p, c_void_p]),
 }
 
 

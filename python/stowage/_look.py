@@ -9,12 +9,14 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from . import _memory, _show
 from ._command import run_json
+from ._heap import heap_facts
 from ._library import Invalid, NotFound, device_name
 from ._library import format_size as size
+from ._limits import current_limit
 
 
 class Info:
@@ -124,9 +126,6 @@ def info(device: "str | int | None" = None) -> Info:
         if name.startswith("sim"):
             raise
         raise NotFound(str(reason)) from None  # as stowage.heap() has it
-    from ._enable import current_limit
-    from ._heap import heap_facts
-
     data["process"] = {
         "host_bytes": _memory.host().held_bytes,
         "pools": [vars(pool) for pool in _memory.pools()],

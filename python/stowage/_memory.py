@@ -6,14 +6,14 @@ loaded holds nothing.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import sys
 import threading
 from ctypes import POINTER, c_bool, c_char, c_int, c_uint64, c_void_p
 from dataclasses import dataclass
-from typing import Any, ContextManager, Dict, List, Optional
+from typing import Any, List, Optional
 
+from ._command import run_json
 from ._library import StowageError, call, declare, lib
 
 
@@ -156,8 +156,6 @@ def driver_here() -> bool:
 
 def cards_from_outside() -> "List[Card]":
     """The cards' memory as the command sees it: NVML would bring the driver into this process, and `enable()` come too late."""
-    from ._command import run_json
-
     found = []
     for device in run_json(["info"])["devices"]:
         for tier in device["tiers"]:
@@ -175,12 +173,6 @@ def cards() -> "List[Card]":
         if _shared is None:
             _shared = Watcher()
         return _shared.cards()
-
-
-def undisturbed() -> "ContextManager[None]":
-    """Inside, the watch over host memory does not interrupt, and leaves room to say who holds what (_ram.py)."""
-    watching = sys.modules.get(f"{__package__}._ram")
-    return watching.undisturbed() if watching is not None else contextlib.nullcontext()
 
 
 # ---- frameworks that are loaded ----

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from . import _death, _explain, _memory, _objects, _ram, _release, _show
 from ._heap import open_heaps
 from ._library import format_size as size
+from ._look import Watch, info
 
 _hooked = False
 
@@ -142,8 +143,6 @@ class _Meter:
         self.cards = _memory.cards() if _memory.driver_here() else []
         self.exact = _reset_host_peak()
         self.host = _memory.host()
-        from ._look import Watch
-
         # The kernel's own peak where it can be had; otherwise, and for cards, a look many times a second.
         self.watch = Watch(0.02, _Quiet(), cards=bool(self.cards)) if not self.exact or self.cards else None
 
@@ -203,8 +202,6 @@ def _stowage(line: str, cell: "Optional[str]" = None) -> Any:
     """%stowage: the memory of the machine and of this process. %%stowage: what a cell took, and what survived it."""
     shell = _show.shell()
     if cell is None:
-        from ._look import info
-
         return info(line.strip() or None)
     from IPython.core.error import UsageError  # type: ignore[import-not-found]
 

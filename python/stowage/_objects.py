@@ -1,8 +1,7 @@
 """Large objects of this process, and who holds them.
 
-Called by release, holders, the cell magic and explanations of host memory. Finds NumPy, PyTorch, CuPy, JAX and
-TensorFlow arrays, SciPy matrices, pandas tables and plain bytes through the garbage collector; changes nothing, keeps
-nothing alive, and imports no framework.
+Called by release, holders, the cell magic and explanations of host memory. Finds pieces of memory (_pieces.py) through the
+garbage collector; changes nothing, keeps nothing alive.
 """
 
 from __future__ import annotations
@@ -10,170 +9,16 @@ from __future__ import annotations
 import gc
 import sys
 import types
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ._library import format_size
 from ._memory import loaded
+from ._pieces import Kinds, Large, numpy_piece
 from ._show import name_cells, shell
 
 _PACKAGE = __name__.rpartition(".")[0]
-_OPTIMIZED = 1  # CO_OPTIMIZED: a function's code, whose locals are not a dictionary
-
-
-@dataclass
-class Large:
-    """One piece of memory and the object that shows it."""
-
-    kind: str  #: "numpy.ndarray float64 (1000, 100)"
-    bytes: int  #: of the whole piece: of a view, what it is a view of
-    place: str  #: "host", "cuda:0", "file"
-    key: Tuple[Any, ...]  #: the same for all views of one piece
-    object: Any
-    view: bool  #: the object shows only a part of the piece
-
-
-# ---- what a thing is ----
-
-
-def _numpy_piece(array: Any, numpy: Any) -> Large:
-    root = array
-    while isinstance(root.base, numpy.ndarray):
-        root = root.base
-    whole, place = root.nbytes, "host"
-    base = root.base
-    if base is not None:
-        if type(base).__name__ == "mmap":
-            place = "file"
-        try:
-            whole = max(whole, memoryview(base).nbytes)
-        except TypeError:
-            pass
-    pointer = root.__array_interface__["data"][0]
-    kind = f"numpy.ndarray {array.dtype} {array.shape}"
-    return Large(kind, whole, place, ("host", pointer), array, array is not root or array.nbytes < whole)
-
-
-def _torch_piece(tensor: Any) -> "Optional[Large]":
-    try:
-        storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
-        whole, pointer = storage.nbytes(), storage.data_ptr()
-    except Exception:  # sparse, meta and functional tensors have no storage
-        return None
-    place = "host" if tensor.device.type == "cpu" else str(tensor.device)
-    kind = f"torch.Tensor {str(tensor.dtype).replace('torch.', '')} {tuple(tensor.shape)}"
-    own = tensor.element_size() * tensor.nelement()
-    return Large(kind, whole, place, (place, pointer), tensor, own < whole)
-
-
-def _cupy_piece(array: Any) -> Large:
-    memory = array.data.mem
-    kind = f"cupy.ndarray {array.dtype} {array.shape}"
-    whole = max(memory.size, array.nbytes)
-    place = f"cuda:{array.device.id}"
-    return Large(kind, whole, place, (place, memory.ptr), array, array.nbytes < whole)
-
-
-def _jax_piece(array: Any) -> "Optional[Large]":
-    try:
-        if array.is_deleted():
-            return None
-        device = next(iter(array.devices()))
-        place = "host" if device.platform == "cpu" else f"{device.platform}:{device.id}"
-        kind = f"jax.Array {array.dtype} {array.shape}"
-        return Large(kind, array.nbytes, place, ("jax", id(array)), array, False)
-    except Exception:  # a tracer, or an array of several processes
-        return None
-
-
-def _scipy_piece(matrix: Any) -> Large:
-    names = ("data", "indices", "indptr", "row", "col", "offsets")
-    whole = sum(getattr(getattr(matrix, name, None), "nbytes", 0) for name in names)
-    kind = f"scipy.sparse {matrix.format} {matrix.dtype} {matrix.shape}"
-    return Large(kind, whole, "host", ("object", id(matrix)), matrix, False)
-
-
-def _pandas_piece(table: Any) -> Large:
-    used = table.memory_usage(index=True)
-    kind = f"pandas.{type(table).__name__} {table.shape}"
-    return Large(kind, int(used if isinstance(used, int) else used.sum()), "host", ("object", id(table)), table, False)
-
-
-def _tensorflow_piece(tensor: Any) -> "Optional[Large]":
-    try:
-        device = tensor.device.rpartition("/device:")[2].lower()
-        place = "host" if device.startswith("cpu") or not device else device.replace("gpu", "cuda")
-        whole = int(tensor.shape.num_elements()) * tensor.dtype.size
-        kind = "Variable" if hasattr(tensor, "assign") else "Tensor"
-        return Large(f"tf.{kind} {tensor.dtype.name} {tuple(tensor.shape)}", whole, place, ("tf", id(tensor)), tensor, False)
-    except Exception:
-        return None
-
-
-def _block_piece(block: Any) -> Large:
-    kind = f"stowage.Block {block.tag or ''}".rstrip()
-    return Large(kind, block.nbytes, block.heap.device or "the first device", ("block", id(block)), block, False)
-
-
-class Kinds:
-    """Which types are memory worth telling, of the frameworks loaded when it was made."""
-
-    def __init__(self) -> None:
-        self._makers: "Dict[type, Any]" = {}
-        self._bases: "List[Tuple[Any, Any]]" = []
-        numpy = loaded("numpy")
-        self._add("pandas", ("DataFrame", "Series"), _pandas_piece)
-        self._add("numpy", ("ndarray",), lambda array: _numpy_piece(array, numpy))
-        self._add("torch", ("Tensor",), _torch_piece)
-        self._add("cupy", ("ndarray",), _cupy_piece)
-        self._add("jax", ("Array",), _jax_piece)
-        self._add("scipy.sparse", ("spmatrix", "sparray"), _scipy_piece)
-        self._add("tensorflow", ("Tensor", "Variable"), _tensorflow_piece)
-        heaps = loaded(f"{_PACKAGE}._heap")
-        if heaps is not None:
-            self._bases.append((heaps.Block, _block_piece))
-        for plain in (bytes, bytearray, str):
-            self._makers[plain] = self._plain
-
-    def _add(self, library: str, names: "Tuple[str, ...]", make: Any) -> None:
-        """The types of a library that is loaded, as far as it has them: an old one, or another of its name, may not."""
-        module = loaded(library)
-        kinds = tuple(kind for kind in (getattr(module, name, None) for name in names) if isinstance(kind, type))
-        if kinds:
-            self._bases.append((kinds, make))
-
-    @staticmethod
-    def _plain(text: Any) -> "Optional[Large]":
-        size = sys.getsizeof(text)
-        kind = f"{type(text).__name__} of {len(text)}"
-        return Large(kind, size, "host", ("object", id(text)), text, False)
-
-    def maker(self, kind: type) -> Any:
-        """What makes a `Large` of objects of that type, None if they are of no interest."""
-        try:
-            return self._makers[kind]
-        except KeyError:
-            found = None
-            for base, make in self._bases:
-                try:
-                    if issubclass(kind, base):
-                        found = make
-                        break
-                except TypeError:
-                    continue
-            self._makers[kind] = found
-            return found
-
-    def piece(self, thing: Any) -> "Optional[Large]":
-        """The memory behind one object, None if it is no array, table or text."""
-        make = self.maker(type(thing))
-        if make is None:
-            return None
-        try:
-            return make(thing)
-        except Exception:  # an object half made or half gone is not worth failing for
-            return None
+OPTIMIZED = 1  # CO_OPTIMIZED: a function's code, whose locals are not a dictionary
 
 
 # ---- all there are ----
@@ -207,7 +52,7 @@ def _every_referent() -> "Iterator[Any]":
             if _unseen(thing):
                 yield from gc.get_referents(thing)
     for frame in _running():
-        if frame.f_code.co_flags & _OPTIMIZED:
+        if frame.f_code.co_flags & OPTIMIZED:
             for _, value in _locals_of(frame):
                 yield value
 
@@ -228,7 +73,7 @@ def find_large(least: int = 1 << 20) -> "List[Large]":
         if make is None or id(thing) in seen:
             continue
         seen.add(id(thing))
-        if make is Kinds._plain and len(thing) < least // 4:
+        if make is Kinds.plain and len(thing) < least // 4:
             continue
         piece = kinds.piece(thing)
         if piece is None or piece.bytes < least:
@@ -259,7 +104,7 @@ def _drop_parts(found: "List[Large]") -> None:
         numpy = loaded("numpy")
         for part in parts:
             if numpy is not None and isinstance(part, numpy.ndarray):
-                inside.add(_numpy_piece(part, numpy).key[1])
+                inside.add(numpy_piece(part, numpy).key[1])
     found[:] = [piece for piece in found if not (piece.key[0] == "host" and piece.key[1] in inside)]
 
 
@@ -359,7 +204,7 @@ class Finder:
         if isinstance(referrer, types.CellType):
             return self._through_cell(referrer)
         if isinstance(referrer, types.FrameType):
-            return [_frame_text(referrer, _local_name(referrer, thing))]
+            return [_frame_text(referrer, local_name(referrer, thing))]
         if isinstance(referrer, (types.GeneratorType, types.CoroutineType)):
             return [f"the {type(referrer).__name__} {referrer.__qualname__}"]
         if isinstance(referrer, types.MethodType):
@@ -466,7 +311,7 @@ def _locals_of(frame: types.FrameType) -> "Iterator[Tuple[str, Any]]":
         yield from list(shown.items())
     finally:
         # Three references: the frame's, ours, and the count's own. More: the program called locals() and keeps it.
-        if frame.f_code.co_flags & _OPTIMIZED and isinstance(shown, dict) and sys.getrefcount(shown) <= 3:
+        if frame.f_code.co_flags & OPTIMIZED and isinstance(shown, dict) and sys.getrefcount(shown) <= 3:
             shown.clear()
 
 
@@ -482,7 +327,7 @@ def _running() -> "List[types.FrameType]":
     return found
 
 
-def _local_name(frame: types.FrameType, thing: Any) -> "Optional[str]":
+def local_name(frame: types.FrameType, thing: Any) -> "Optional[str]":
     for name, value in _locals_of(frame):
         if value is thing:
             return name
@@ -497,8 +342,8 @@ def _frame_text(frame: types.FrameType, name: "Optional[str]") -> str:
 def _locals_holding(thing: Any) -> "List[str]":
     found = []
     for frame in _running():
-        if frame.f_code.co_flags & _OPTIMIZED:
-            name = _local_name(frame, thing)
+        if frame.f_code.co_flags & OPTIMIZED:
+            name = local_name(frame, thing)
             if name is not None:
                 found.append(_frame_text(frame, name))
     return found

@@ -21,6 +21,7 @@ import time
 from typing import Any, Iterator, List, Optional
 
 from . import _death, _memory
+from ._cache import shrink_all
 from ._library import Invalid
 from ._library import format_size as size
 
@@ -108,9 +109,7 @@ class _Watch:
 
     def press(self, now: "_memory.Host", room: int, at: float) -> None:
         """Little is left: first what may go goes, then the program is told."""
-        from ._release import _caches
-
-        freed = sum(cache.shrink_to(0) for cache in list(_caches))
+        freed = shrink_all()
         if freed >= self.margin(now) or at - self.raised_at < _AGAIN_S:
             return
         self.raised_at = at

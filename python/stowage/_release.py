@@ -1,8 +1,7 @@
 """Releasing: what people try by hand, measured, and what still holds the rest.
 
 `release()` drops what nothing refers to, and the caches of the frameworks that are loaded; names that are given are
-deleted first. It never takes anything the program can still reach and did not name. `holders()` says who holds a thing;
-`cache()` is a place for things that may go when memory is short.
+deleted first. It never takes anything the program can still reach and did not name. `holders()` says who holds a thing.
 """
 
 from __future__ import annotations
@@ -11,17 +10,17 @@ import contextlib
 import ctypes
 import gc
 import sys
-import threading
 import traceback
 import types
-import weakref
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Hashable, Iterator, List, MutableMapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from . import _memory, _objects, _show
-from ._library import Invalid, parse_size
+from ._cache import shrink_all
+from ._heap import open_heaps
 from ._library import format_size as size
+from ._pieces import Kinds
+from ._ram import undisturbed
 
 # ---- release ----
 
@@ -73,8 +72,6 @@ class Released:
 
 def _held() -> "Tuple[int, int]":
     """Bytes held now: of the host, and of devices by the frameworks and heaps of this process."""
-    from ._heap import open_heaps
-
     device = sum(pool.held_bytes for pool in _memory.pools())
     device += sum(one.stats()["held_bytes"] for one in open_heaps())
     return _memory.host().held_bytes, device
@@ -84,11 +81,6 @@ def _collect() -> None:
     # Twice: what a finalizer lets go of is only found by the next one.
     gc.collect()
     gc.collect()
-
-
-def _drop_caches() -> None:
-    for one in list(_caches):
-        one.shrink_to(0)
 
 
 def _drop_torch() -> None:
@@ -108,8 +100,6 @@ def _drop_cupy() -> None:
 
 
 def _trim_heaps() -> None:
-    from ._heap import open_heaps
-
     for one in open_heaps():
         one.trim()
 
@@ -120,9 +110,9 @@ def _trim_host() -> None:
         trim(0)
 
 
-_STEPS: "List[Tuple[str, Callable[[], None]]]" = [
+_STEPS: "List[Tuple[str, Callable[[], object]]]" = [
     ("unreachable objects", _collect),
-    ("stowage caches", _drop_caches),
+    ("stowage caches", shrink_all),
     ("PyTorch's cache", _drop_torch),
     ("CuPy's pools", _drop_cupy),
     ("cached pages of heaps", _trim_heaps),
@@ -153,7 +143,7 @@ def _frames_hold(piece: Any) -> bool:
         while at is not None:
             # A module's frame has its globals for locals: they are no traceback's.
             frame = at.tb_frame
-            if frame.f_code.co_flags & _objects._OPTIMIZED and _objects._local_name(frame, piece.object) is not None:
+            if frame.f_code.co_flags & _objects.OPTIMIZED and _objects.local_name(frame, piece.object) is not None:
                 return True
             at = at.tb_next
     return False
@@ -204,11 +194,11 @@ def release_from(
     *,
     tracebacks: bool = False,
     most: int = 8,
-    first: "Optional[Tuple[str, Callable[[], None]]]" = None,
+    first: "Optional[Tuple[str, Callable[[], object]]]" = None,
 ) -> Released:
     """The same for the names of a given namespace; `first` is done before everything else."""
     _check_names(names, space)
-    with _memory.undisturbed():
+    with undisturbed():
         return _release_now(space, names, tracebacks, most, first)
 
 
@@ -217,11 +207,11 @@ def _release_now(
     names: "Tuple[str, ...]",
     tracebacks: bool,
     most: int,
-    first: "Optional[Tuple[str, Callable[[], None]]]",
+    first: "Optional[Tuple[str, Callable[[], object]]]",
 ) -> Released:
     result = Released()
     begin = before = _held()
-    steps: "List[Tuple[str, Callable[[], None]]]" = []
+    steps: "List[Tuple[str, Callable[[], object]]]" = []
     if first is not None:
         steps.append(first)
     if names:
@@ -280,12 +270,12 @@ def holders(thing: Any) -> Holders:
       shelf.rows[0]
     >>> del sys.modules["shelf"]
     """
-    with _memory.undisturbed():
+    with undisturbed():
         return _find_holders(thing)
 
 
 def _find_holders(thing: Any) -> Holders:
-    piece = _objects.Kinds().piece(thing)
+    piece = Kinds().piece(thing)
     if piece is None:
         return Holders(_objects.paths_to(thing), f"{type(thing).__module__}.{type(thing).__qualname__}")
     finder = _objects.Finder()
@@ -295,125 +285,9 @@ def _find_holders(thing: Any) -> Holders:
         finder.hidden.add(id(others))
         for at in range(len(others)):
             if others[at] is not thing:
-                part = getattr(_objects.Kinds().piece(others[at]), "view", False)
+                part = getattr(Kinds().piece(others[at]), "view", False)
                 shown = finder.paths(others[at])
                 names += [f"{name} ({'a view' if part else 'the whole'} of it)" for name in shown if "a view of it" not in name]
     what = "a view of " if piece.view else ""
     title = f"{what}{size(piece.bytes)} on {piece.place}: {piece.kind}"
     return Holders(list(dict.fromkeys(names)), title)
-
-
-# ---- cache ----
-
-_caches: "weakref.WeakSet[Cache]" = weakref.WeakSet()
-
-
-class Cache(MutableMapping[Hashable, Any]):
-    """Things held while there is room for them, and weakly after that: what is still in use elsewhere is still found.
-
-    >>> import numpy
-    >>> kept = cache("2M")
-    >>> kept["a"], kept["b"] = numpy.zeros(200_000), numpy.zeros(200_000)
-    >>> "a" in kept, "b" in kept
-    (False, True)
-    >>> kept.load("a", lambda: numpy.ones(3)).tolist()
-    [1.0, 1.0, 1.0]
-    """
-
-    __hash__ = object.__hash__  # one cache is not another, whatever they hold
-
-    def __init__(self, budget: int) -> None:
-        self.budget_bytes = budget
-        self.held_bytes = 0
-        self._strong: "OrderedDict[Hashable, Tuple[Any, int]]" = OrderedDict()
-        self._weak: "Dict[Hashable, weakref.ref[Any]]" = {}
-        self._lock = threading.RLock()  # the watch over host memory empties it from a thread of its own
-        _caches.add(self)
-
-    @staticmethod
-    def _weigh(thing: Any) -> int:
-        piece = _objects.Kinds().piece(thing)
-        return piece.bytes if piece is not None else sys.getsizeof(thing)
-
-    def __setitem__(self, key: Hashable, thing: Any) -> None:
-        weight = self._weigh(thing)
-        with self._lock:
-            self._forget(key)
-            try:
-                self._weak[key] = weakref.ref(thing)
-            except TypeError:
-                pass  # plain bytes, lists and numbers: gone when they are let go of
-            if weight <= self.budget_bytes:
-                self._strong[key] = (thing, weight)
-                self.held_bytes += weight
-                self.shrink_to(self.budget_bytes)
-
-    def __getitem__(self, key: Hashable) -> Any:
-        with self._lock:
-            if key in self._strong:
-                self._strong.move_to_end(key)
-                return self._strong[key][0]
-            known = self._weak.get(key)
-            thing = known() if known is not None else None
-            if thing is None:
-                self._weak.pop(key, None)
-                raise KeyError(key)
-            return thing
-
-    def _forget(self, key: Hashable) -> None:
-        if key in self._strong:
-            self.held_bytes -= self._strong.pop(key)[1]
-        self._weak.pop(key, None)
-
-    def __delitem__(self, key: Hashable) -> None:
-        with self._lock:
-            if key not in self:
-                raise KeyError(key)
-            self._forget(key)
-
-    def __contains__(self, key: object) -> bool:
-        known = self._weak.get(key)  # type: ignore[call-overload]
-        return key in self._strong or (known is not None and known() is not None)
-
-    def __iter__(self) -> "Iterator[Hashable]":
-        with self._lock:
-            return iter([key for key in dict.fromkeys([*self._strong, *self._weak]) if key in self])
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def load(self, key: Hashable, make: "Callable[[], Any]") -> Any:
-        """What is kept under `key`; made, and kept, where it is not there any more."""
-        try:
-            return self[key]
-        except KeyError:
-            thing = make()
-            self[key] = thing
-            return thing
-
-    def shrink_to(self, budget: int) -> int:
-        """Lets go of what was used longest ago until at most `budget` bytes are held; how many went."""
-        with self._lock:
-            before = self.held_bytes
-            while self.held_bytes > budget and self._strong:
-                _, (thing, weight) = self._strong.popitem(last=False)
-                self.held_bytes -= weight
-                del thing
-            return before - self.held_bytes
-
-    def __repr__(self) -> str:
-        return f"<stowage cache: {len(self._strong)} held, {size(self.held_bytes)} of {size(self.budget_bytes)}>"
-
-
-def cache(budget: "str | int") -> Cache:
-    """A mapping that holds at most `budget` bytes; what was used longest ago goes first, and all of it under pressure.
-
-    >>> cache("0")
-    Traceback (most recent call last):
-        ...
-    stowage._library.Invalid: budget: 0 bytes can hold nothing; write a size such as 2G
-    """
-    bytes_given = parse_size(budget, "budget")
-    if bytes_given == 0:
-        raise Invalid("budget: 0 bytes can hold nothing; write a size such as 2G")
-    return Cache(bytes_given)

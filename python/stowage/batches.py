@@ -14,11 +14,12 @@ import threading
 import weakref
 from collections import deque
 from ctypes import POINTER, byref, c_bool, c_int, c_uint32, c_uint64, c_void_p
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional
 
-from ._array import ArrayInfo, ArrayOptions, Origin, numpy_type, shape_of
-from ._card import device_handle, is_heap, no_such_type, open_card
-from ._library import Invalid, StowageError, Unsupported, call, check, declare, lib, parse_size
+from ._array import ArrayInfo, ArrayOptions, Origin
+from ._buffer import Buffers
+from ._card import destination, device_handle
+from ._library import Invalid, StowageError, call, check, declare, lib, parse_size
 
 _NOT_READY = -6
 _FILES_MAX = 16
@@ -137,46 +138,6 @@ def batches(
     )
 
 
-class _Buffer:
-    """One buffer of the library's, given back when no array looks at it any more."""
-
-    __slots__ = ("__array_interface__", "_address", "_release")
-
-    def __init__(self, address: int, interface: Dict[str, Any], release: Callable[[int], int]) -> None:
-        self.__array_interface__ = interface
-        self._address = address
-        self._release = release
-
-    def __del__(self) -> None:
-        self._release(self._address)
-
-
-class _File:
-    """How one file's buffers look to NumPy."""
-
-    def __init__(self, info: ArrayInfo) -> None:
-        self.dtype, self.is_bfloat16 = numpy_type(info.dtype.decode())
-        self.row_shape = shape_of(info)[1:]
-        self.kind = self.dtype.str if self.dtype.kind != "V" else "<u2"
-
-    def array(self, address: int, rows: int, release: Any) -> Any:
-        import numpy
-
-        interface = {"version": 3, "data": (address, False), "shape": (rows, *self.row_shape), "typestr": self.kind}
-        made = numpy.asarray(_Buffer(address, interface, release))
-        return made if made.dtype == self.dtype else made.view(self.dtype)
-
-    def tensor(self, array: Any) -> Any:
-        import torch
-
-        if self.is_bfloat16:
-            return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
-        try:
-            return torch.from_numpy(array)
-        except TypeError as reason:
-            raise no_such_type(self.dtype, reason) from None
-
-
 class Batches:
     """See `batches`. `len()` is the number of batches of this rank in an epoch."""
 
@@ -203,7 +164,7 @@ class Batches:
             Origin(part, kind, given["raw_dtype"], given["raw_shape"], given["headers"], given["cache"])
             for part, kind in zip(parts, types)
         ]
-        self._tensors, self._card = _destination(given["device"])
+        self._tensors, self._card = destination(given["device"])
         handle = c_void_p()
         options = self._options(rank, world)
         try:
@@ -249,10 +210,10 @@ class Batches:
             options.device = device_handle(self._card.index)
         return options
 
-    def _file(self, number: int) -> _File:
+    def _file(self, number: int) -> Buffers:
         info = ArrayInfo()
         call("stow_batches_get_file", self._handle, number, byref(info))
-        return _File(info)
+        return Buffers(info)
 
     def _explain(self, error: StowageError) -> StowageError:
         for origin in self._origins:
@@ -483,22 +444,6 @@ def _whole(value: Any, least: int, refusal: str) -> int:
     if isinstance(value, bool) or number < least:
         raise Invalid(refusal.format(value))
     return number
-
-
-def _destination(device: Any) -> Tuple[bool, Any]:
-    """Torch's tensors in host memory? And the card, where it is one."""
-    if device is None:
-        return False, None
-    if is_heap(device) or str(device).partition(":")[0] == "cuda":
-        return False, open_card(device)
-    try:
-        import torch
-    except ImportError as reason:
-        raise Unsupported(f"device={device!r} gives torch tensors, and torch is not installed; leave it out") from reason
-    kind = torch.device(device).type
-    if kind != "cpu":
-        raise Unsupported(f"device={device!r}: batches come as torch tensors of cpu or cuda; move them from cpu yourself")
-    return True, None
 
 
 _torch_class: Any = None

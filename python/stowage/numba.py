@@ -9,7 +9,8 @@ import ctypes
 import os
 from typing import Any
 
-from ._library import Unsupported, parse_size
+from ._heap import PerDevice
+from ._library import Missing, Unsupported, parse_size
 
 
 def _pointer(address: int) -> Any:
@@ -22,7 +23,7 @@ def _pointer(address: int) -> Any:
     return ctypes.c_uint64(address)
 
 
-def manager_on(per: Any) -> Any:
+def manager_on(per: PerDevice) -> Any:
     """The manager class Numba makes one of for each context, on the heaps of `per`."""
     try:
         from numba.cuda import GetIpcHandleMixin, HostOnlyCUDAMemoryManager, MemoryInfo, MemoryPointer  # type: ignore
@@ -60,11 +61,25 @@ def manager_on(per: Any) -> Any:
     return StowageMemoryManager
 
 
+def use_numba(*, vram: "str | int | None" = None, spill: "str | int | None" = None) -> None:
+    """Puts Numba's device memory on a heap for each device. Before Numba starts CUDA.
+
+    The same without a line of code: NUMBA_CUDA_MEMORY_MANAGER=stowage.numba.
+    """
+    vram_bytes, spill_bytes = parse_size(vram or 0, "vram"), parse_size(spill or 0, "spill")
+    try:
+        from numba import cuda  # type: ignore[import-not-found]
+    except ImportError:
+        raise Missing("Numba is not installed here; install numba-cuda") from None
+    if not hasattr(cuda, "set_memory_manager"):
+        raise Unsupported("this Numba has no memory manager interface; install Numba 0.51 or later")
+    per = PerDevice(vram_bytes, spill_bytes)
+    cuda.set_memory_manager(manager_on(per))
+
+
 def __getattr__(name: str) -> Any:
     if name != "_numba_memory_manager":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ._heap import _PerDevice
-
     vram = parse_size(os.environ.get("STOWAGE_VRAM_LIMIT", "0"), "STOWAGE_VRAM_LIMIT")
     spill = parse_size(os.environ.get("STOWAGE_SPILL", "0"), "STOWAGE_SPILL")
-    return manager_on(_PerDevice(vram, spill))
+    return manager_on(PerDevice(vram, spill))

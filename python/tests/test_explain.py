@@ -85,8 +85,8 @@ class Explain(unittest.TestCase):
             import stowage
             stowage.enable(spill=None)
             import torch
-            from stowage import _explain
-            print("torch asked" in _explain._hooked, torch.cuda.is_initialized(), torch.ones(3).sum().item())
+            from stowage import _history
+            print("torch asked" in _history._hooked, torch.cuda.is_initialized(), torch.ones(3).sum().item())
             """
         )[1]
         self.assertEqual(out.strip(), "True False 3.0")
@@ -94,17 +94,17 @@ class Explain(unittest.TestCase):
     def test_refusals_nobody_asks_about_leave_one_file_at_most(self):
         from unittest import mock
 
-        from stowage import _explain
+        from stowage import _history
 
         with tempfile.TemporaryDirectory() as folder:
             paths = [Path(folder) / f"{number}.pickle" for number in range(3)]
             for path in paths:
                 path.write_text("x")
-            with mock.patch.object(_explain, "_snapshot_file", side_effect=[str(path) for path in paths]):
+            with mock.patch.object(_history, "snapshot_file", side_effect=[str(path) for path in paths]):
                 for _ in paths:
-                    _explain._on_torch_refusal()
+                    _history._on_torch_refusal()
             self.assertEqual([path.exists() for path in paths], [False, False, True])
-            _explain._forget_observed()
+            _history._forget_observed()
             self.assertEqual(list(Path(folder).iterdir()), [])
 
     def test_an_error_that_is_not_about_memory_is_left_alone(self):
@@ -180,17 +180,17 @@ class Record(unittest.TestCase):
     def test_the_programs_own_error_is_not_hidden(self):
         from unittest import mock
 
-        from stowage import _explain
+        from stowage import _recording, _trace
 
         with tempfile.TemporaryDirectory() as folder:
-            with mock.patch.object(_explain.Recording, "finish", side_effect=stowage.StowageError("nothing was recorded")):
+            with mock.patch.object(_recording, "note_latest", side_effect=stowage.StowageError("nothing was recorded")):
                 with self.assertRaises(KeyboardInterrupt):
                     with stowage.record(Path(folder) / "a.stow"):
                         raise KeyboardInterrupt
                 with self.assertRaisesRegex(stowage.StowageError, "nothing was recorded"):
                     with stowage.record(Path(folder) / "b.stow"):
                         pass
-            self.assertEqual(_explain.recordings(), [])
+            self.assertEqual((_recording._recordings, _trace.listening()), ([], []))
 
     def test_step_refuses_what_is_no_name(self):
         for wrong in (7, "", "x" * 1000):

@@ -1,0 +1,48 @@
+"""Buffers of the library as NumPy arrays and torch tensors, without a copy; each goes back with the last array over it."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict
+
+from ._array import ArrayInfo, numpy_type, shape_of
+from ._card import no_such_type
+
+
+class _Buffer:
+    """One buffer of the library's, given back when no array looks at it any more."""
+
+    __slots__ = ("__array_interface__", "_address", "_release")
+
+    def __init__(self, address: int, interface: Dict[str, Any], release: Callable[[int], int]) -> None:
+        self.__array_interface__ = interface
+        self._address = address
+        self._release = release
+
+    def __del__(self) -> None:
+        self._release(self._address)
+
+
+class Buffers:
+    """How one file's buffers look to NumPy."""
+
+    def __init__(self, info: ArrayInfo) -> None:
+        self.dtype, self.is_bfloat16 = numpy_type(info.dtype.decode())
+        self.row_shape = shape_of(info)[1:]
+        self.kind = self.dtype.str if self.dtype.kind != "V" else "<u2"
+
+    def array(self, address: int, rows: int, release: Any) -> Any:
+        import numpy
+
+        interface = {"version": 3, "data": (address, False), "shape": (rows, *self.row_shape), "typestr": self.kind}
+        made = numpy.asarray(_Buffer(address, interface, release))
+        return made if made.dtype == self.dtype else made.view(self.dtype)
+
+    def tensor(self, array: Any) -> Any:
+        import torch
+
+        if self.is_bfloat16:
+            return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+        try:
+            return torch.from_numpy(array)
+        except TypeError as reason:
+            raise no_such_type(self.dtype, reason) from None

@@ -1,0 +1,125 @@
+"""A trace of the library in Python: what a recording opens, and heaps tell what they did for the program.
+
+Heaps know the traces that listen, never the recordings above them. An event carries the program's lines, not this
+package's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from typing import Any, List, Optional
+
+from ._library import call, declare, lib
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [
+        ("version", c_uint32),
+        ("record_path", c_char_p),
+        ("ring_path", c_char_p),
+        ("ring_bytes", c_uint64),
+        ("text_bytes", c_uint64),
+    ]
+
+
+class _Record(ctypes.Structure):
+    _fields_ = [
+        ("addr", c_uint64),
+        ("bytes", c_uint64),
+        ("stream", c_uint64),
+        ("stack", c_uint32),
+        ("tag", c_uint32),
+        ("device", c_uint16),
+        ("kind", c_uint8),
+        ("tier", c_uint8),
+    ]
+
+
+class _Frame(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("file", c_char_p), ("line", c_uint32), ("address", c_void_p)]
+
+
+ALLOC, FREE, FAIL = 0, 2, 3  #: kinds of events (stowage/trace.h)
+_FRAMES_MAX = 32
+
+declare(
+    {
+        "stow_trace_open": (c_int, [POINTER(c_void_p), POINTER(_Options)]),
+        "stow_trace_close": (c_int, [c_void_p]),
+        "stow_trace_mark_begin": (c_int, [c_void_p, c_char_p]),
+        "stow_trace_mark_end": (c_int, [c_void_p, c_char_p]),
+        "stow_trace_fact": (c_int, [c_void_p, c_char_p, c_char_p]),
+        "stow_trace_event": (None, [c_void_p, POINTER(_Record)]),
+        "stow_trace_tag": (c_int, [c_void_p, c_char_p, POINTER(c_uint32)]),
+        "stow_trace_stack": (c_int, [c_void_p, c_uint64, POINTER(_Frame), c_size_t, POINTER(c_uint32)]),
+        "stow_trace_stack_find": (c_uint32, [c_void_p, c_uint64]),
+    }
+)
+
+_listening: "List[Trace]" = []
+
+
+def listening() -> "List[Trace]":
+    """Those that want to hear what heaps do."""
+    return list(_listening)
+
+
+class Trace:
+    """A .stow file being written."""
+
+    def __init__(self, path: str) -> None:
+        self._handle = c_void_p()
+        options = _Options(version=1, record_path=os.fsencode(path))
+        call("stow_trace_open", ctypes.byref(self._handle), ctypes.byref(options))
+
+    def listen(self) -> None:
+        """From now on heaps tell it what they do, until it is closed."""
+        _listening.append(self)
+
+    def fact(self, name: str, value: str) -> None:
+        """Something about the whole recording."""
+        if self._handle:
+            call("stow_trace_fact", self._handle, name.encode(), value.encode())
+
+    def event(self, kind: int, address: int, size_bytes: int, tag: "Optional[str]") -> None:
+        """What a heap did for the program, with the lines that asked for it."""
+        if not self._handle:
+            return  # closed on another thread since the heap asked who listens
+        number = c_uint32()
+        if tag is not None:
+            lib().stow_trace_tag(self._handle, tag.encode(), ctypes.byref(number))
+        event = _Record(addr=address, bytes=size_bytes, stack=self._stack(), tag=number.value, kind=kind)
+        lib().stow_trace_event(self._handle, ctypes.byref(event))
+
+    def _stack(self) -> int:
+        """The number of the calling lines, without those of this package."""
+        frames: "List[Any]" = []
+        at: Any = sys._getframe(1)
+        while at is not None and len(frames) < _FRAMES_MAX:
+            if not at.f_globals.get("__name__", "").startswith("stowage."):
+                frames.append((at.f_code, at.f_lineno))
+            at = at.f_back
+        key = hash(tuple((id(code), line) for code, line in frames)) & (1 << 64) - 1 or 1
+        known = lib().stow_trace_stack_find(self._handle, key)
+        if known:
+            return known
+        listed = (_Frame * max(1, len(frames)))()
+        for slot, (code, line) in zip(listed, frames):
+            slot.name, slot.file, slot.line = code.co_name.encode(), code.co_filename.encode(), line
+        number = c_uint32()
+        lib().stow_trace_stack(self._handle, key, listed, len(frames), ctypes.byref(number))
+        return number.value
+
+    def mark(self, name: str, begins: bool) -> None:
+        """A named stretch begins or ends here."""
+        call("stow_trace_mark_begin" if begins else "stow_trace_mark_end", self._handle, name.encode())
+
+    def close(self) -> None:
+        """Ends the file; nothing is told it any more."""
+        if self in _listening:
+            _listening.remove(self)
+        handle, self._handle = self._handle, c_void_p()
+        call("stow_trace_close", handle)
