@@ -14,6 +14,7 @@
 #include "cli/losses.h"
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "formats/outfile.h"
 #include "formats/recording_file.h"
 #include "report/report.h"
 
@@ -71,6 +72,7 @@ static stow_status write_all(int file, const char *path, const buffer *b) {
 
 /* A temporary file beside it, then a rename: `path` is the old report or the whole new one. */
 static stow_status replace_file(const char *path, const buffer *b) {
+  STOW_TRY(outfile_check(path));
   buffer temporary = BUFFER_INIT;
   buffer_printf(&temporary, "%s.XXXXXX", path);
   if (temporary.status != STOW_OK) return temporary.status;

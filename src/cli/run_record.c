@@ -11,6 +11,7 @@
 
 #include "base/rank.h"
 #include "base/status.h"
+#include "formats/outfile.h"
 #include "formats/recording_file.h"
 #include "trace/ring_read.h"
 
@@ -48,8 +49,8 @@ stow_status run_record_check(const char *path) {
   if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
     return stow_fail(STOW_ERR_IO, "--record %.200s: there is no folder %.200s: make it first", path,
                      folder);
-  if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-    return stow_fail(STOW_ERR_IO, "--record %.200s: that is a folder; name a file in it", path);
+  if (outfile_check(path) != STOW_OK)
+    return stow_fail(STOW_ERR_IO, "--record: %.400s", stow_status_message());
   if (access(folder, W_OK | X_OK) != 0)
     return stow_fail(STOW_ERR_IO, "--record %.200s: cannot be written: %s", path, strerror(errno));
   return STOW_OK;

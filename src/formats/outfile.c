@@ -35,12 +35,24 @@ static void plain_mode(int fd) {
   (void)!fchmod(fd, 0666 & ~mask);
 }
 
+stow_status outfile_check(const char *path) {
+  struct stat st;
+  if (path[0] == '\0') return stow_fail(STOW_ERR_INVALID, "an output file needs a name");
+  if (stat(path, &st) != 0 || S_ISREG(st.st_mode)) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s is %s, which a file must not take the place of: name a file", path,
+                   S_ISDIR(st.st_mode)    ? "a folder"
+                   : S_ISFIFO(st.st_mode) ? "a pipe"
+                                          : "a device or a socket");
+}
+
 stow_status outfile_open(outfile *out, const char *path) {
   *out = (outfile){0};
   if (strcmp(path, "-") == 0) {
     out->file = stdout;
     return STOW_OK;
   }
+  STOW_TRY(outfile_check(path));
   size_t length = strlen(path);
   out->path = strdup(path);
   out->temporary = calloc(1, length + 16); /* "": no file yet */
@@ -86,6 +98,7 @@ int outfile_open_alone(const char *path, bool keep, bool *taken) {
 
 stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool join) {
   *out = (outfile){0};
+  STOW_TRY(outfile_check(path));
   size_t length = strlen(path);
   bool taken = false;
   char *name = calloc(1, length + 16);

@@ -21,6 +21,10 @@ typedef struct outfile {
   unsigned long long bytes; /* taken from the writer, before compression */
 } outfile;
 
+/* STOW_ERR_INVALID where `path` names what is not to be replaced by a file: a device such as
+ * /dev/null, a pipe, a folder. What opens an output looks itself; this is for looking beforehand.
+ */
+stow_status outfile_check(const char *path);
 stow_status outfile_open(outfile *out, const char *path);
 /* The same with a temporary file of a known name, PATH.partial, which stays if the process is
  * killed. `keep` what stands in it; with `join` it is another process's, which gives it its name:

@@ -47,10 +47,12 @@ SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=4 OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WO
 if [ -e "$folder/both-rank2.stow" ]; then ok under_mpirun_in_a_slurm_job_the_rank_is_mpis; else ls "$folder"; fail under_mpirun_in_a_slurm_job_the_rank_is_mpis; fi
 
 # Where a file cannot be written is said before the command runs, not after.
-for path in "$folder/nowhere/a.stow" "$folder"; do
+mkfifo "$folder/pipe"
+for path in "$folder/nowhere/a.stow" "$folder" "$folder/pipe" ""; do
   beneath --record "$path" -- touch "$folder/ran" 2> "$folder/err"; code=$?
-  if [ $code = 125 ] && [ ! -e "$folder/ran" ] && grep -q -- '--record .*: \(there is no folder\|that is a folder\)' "$folder/err"; then ok "a_place_that_cannot_be_written_is_said_first: $(basename "$path")"; else cat "$folder/err"; fail "a_place_that_cannot_be_written_is_said_first: code $code"; fi
+  if [ $code = 125 ] && [ ! -e "$folder/ran" ] && grep -q -- '--record.*: \(there is no folder\|.* is a folder\|.* is a pipe\|an output file needs a name\)' "$folder/err"; then ok "a_place_that_cannot_be_written_is_said_first: $(basename "$path")"; else cat "$folder/err"; fail "a_place_that_cannot_be_written_is_said_first: code $code"; fi
 done
+if [ -p "$folder/pipe" ]; then ok what_is_no_file_is_not_replaced_by_one; else fail what_is_no_file_is_not_replaced_by_one; fi
 
 # A failed command leaves its last events in the folder of the run, one that worked leaves none.
 beneath --vram-limit 10M -- sh -c "'$holder' alloc:$((60 * M)); exit 1" > /dev/null 2>&1
