@@ -1,8 +1,10 @@
 /* stowage: the command. Finds the verb, reads its options, runs it; each verb is a file of its own
  * (verbs.def). */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <stowage/version.h>
 
@@ -64,7 +66,16 @@ static int run(int argc, char **argv) {
   return run_verb(which, argc - 2, argv + 2);
 }
 
+/* A standard stream that was closed keeps its number, or the next file opened would get it and with
+ * it what is meant for people. Writing to it still fails, and a command we start finds it closed.
+ */
+static void hold_streams(void) {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY | O_CLOEXEC) != fd) return;
+}
+
 int main(int argc, char **argv) {
+  hold_streams();
   int code = run(argc, argv);
   /* An answer that never arrived is not an answer. */
   if (fflush(stdout) != 0 || ferror(stdout)) {

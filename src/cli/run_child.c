@@ -1,13 +1,15 @@
 /* Run child: one child, and this process standing in for it as far as signals and exit codes go.
  *
  * A signal from the terminal reaches the whole foreground group, the child included, so only those
- * that somebody sent to this process alone are passed on. A signal that was ignored when we
- * started (nohup) stays ignored for both. */
+ * that somebody sent to this process alone are passed on; that the terminal is gone is told to the
+ * leader of the session alone, which we may be. A signal that was ignored when we started (nohup)
+ * stays ignored for both. */
 #include "cli/run_child.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -21,16 +23,19 @@ static const int PASSED_ON[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUS
 enum { PASSED_COUNT = sizeof PASSED_ON / sizeof PASSED_ON[0] };
 
 static volatile pid_t target; /* 0 while there is none */
+static bool leads_session;    /* set before the handlers are */
 
 static void pass_on(int number, siginfo_t *info, void *context) {
   (void)context;
   int saved = errno;
   /* Above 0: from the kernel, that is from the terminal. */
-  if (info->si_code <= 0 && target != 0 && info->si_pid != target) kill(target, number);
+  bool alone = info->si_code <= 0 ? info->si_pid != target : number == SIGHUP && leads_session;
+  if (alone && target != 0) kill(target, number);
   errno = saved;
 }
 
 static void handle_signals(struct sigaction before[PASSED_COUNT]) {
+  leads_session = getsid(0) == getpid();
   struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART};
   sigemptyset(&action.sa_mask);
   for (int i = 0; i < PASSED_COUNT; i++) {
@@ -39,12 +44,18 @@ static void handle_signals(struct sigaction before[PASSED_COUNT]) {
   }
 }
 
+/* How it found its signals. */
+typedef struct found {
+  struct sigaction passed_on[PASSED_COUNT], ended;
+  sigset_t mask;
+} found;
+
 /* In the child: everything as we found it, then the command; the reason it did not start goes into
  * `fd`, which closes by itself when it does. */
-static void become(char **argv, const struct sigaction before[PASSED_COUNT], const sigset_t *mask,
-                   int fd) {
-  for (int i = 0; i < PASSED_COUNT; i++) sigaction(PASSED_ON[i], &before[i], NULL);
-  sigprocmask(SIG_SETMASK, mask, NULL);
+static void become(char **argv, const found *before, int fd) {
+  for (int i = 0; i < PASSED_COUNT; i++) sigaction(PASSED_ON[i], &before->passed_on[i], NULL);
+  sigaction(SIGCHLD, &before->ended, NULL);
+  sigprocmask(SIG_SETMASK, &before->mask, NULL);
   execvp(argv[0], argv);
   int error = errno;
   ssize_t written = write(fd, &error, sizeof error);
@@ -54,20 +65,22 @@ static void become(char **argv, const struct sigaction before[PASSED_COUNT], con
 
 int child_start(pid_t *child, char **argv) {
   int ends[2], error = 0;
-  struct sigaction before[PASSED_COUNT];
-  sigset_t all, mask;
+  found before;
+  sigset_t all;
   if (pipe2(ends, O_CLOEXEC) != 0) {
     stow_fail(STOW_ERR_IO, "cannot make a pipe: %s", strerror(errno));
     return PROGRAM_NOT_RUN;
   }
   sigfillset(&all);
-  sigprocmask(SIG_BLOCK, &all, &mask);
-  handle_signals(before);
+  sigprocmask(SIG_BLOCK, &all, &before.mask);
+  handle_signals(before.passed_on);
+  /* Ignored, as some daemons leave it, it would take the command's exit code away. */
+  sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, &before.ended);
   pid_t pid = fork();
-  if (pid == 0) become(argv, before, &mask, ends[1]);
+  if (pid == 0) become(argv, &before, ends[1]);
   int fork_error = errno;
   target = pid > 0 ? pid : 0;
-  sigprocmask(SIG_SETMASK, &mask, NULL);
+  sigprocmask(SIG_SETMASK, &before.mask, NULL);
   close(ends[1]);
   ssize_t got = 0;
   if (pid > 0)

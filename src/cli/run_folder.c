@@ -29,7 +29,12 @@ static stow_status make_all(char *path) {
     char saved = *at;
     *at = '\0';
     int failed = mkdir(path, 0700) != 0 && errno != EEXIST ? errno : 0;
-    if (failed) return stow_fail(STOW_ERR_IO, "making the folder %s: %s", path, strerror(failed));
+    if (failed)
+      return stow_fail(
+          STOW_ERR_IO,
+          "making the folder %s for the files of the run: %s; set XDG_STATE_HOME to one "
+          "that can be written",
+          path, strerror(failed));
     *at = saved;
     if (saved == '\0') return STOW_OK;
   }

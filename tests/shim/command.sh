@@ -36,6 +36,28 @@ for signal in TERM INT HUP USR1; do
   if [ $got = 42 ]; then ok "SIG${signal}_is_passed_on"; else fail "SIG${signal}_is_passed_on: code $got"; fi
 done
 
+# However it was started, the command is as without us, and its end is told.
+code the_exit_code_is_told_where_ended_children_are_ignored 7 bash -c "trap '' CHLD; '$stowage' run -- sh -c 'exit 7'"
+if has python3; then
+  code ignored_children_are_ignored_by_the_command_too 0 bash -c "trap '' CHLD; '$stowage' run -- grep -q 'SigIgn:.*1....$' /proc/self/status"
+  # The leader of a session is the only one to be told that its terminal is gone.
+  code a_terminal_that_goes_ends_the_command_of_a_session_leader 0 timeout 20 python3 -c '
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0: os.execv(sys.argv[1], [sys.argv[1], "run", "--", "bash", "-c", "trap \"exit 42\" HUP; echo > " + sys.argv[2] + "; while :; do read -t 1 < /dev/zero; done"])
+open(sys.argv[2]).read()
+os.close(terminal)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 42)' "$stowage" "$folder/ready"
+else
+  skip "a_terminal_that_goes_ends_the_command_of_a_session_leader: no python3"
+fi
+# A stream that was closed is not taken by a file of ours, which our words would then go into.
+"$stowage" run -- bash -c "readlink /proc/\$PPID/fd/2; [ -e /proc/\$\$/fd/2 ] || echo closed" > "$folder/out" 2>&-
+if [ "$(cat "$folder/out")" = $'/dev/null\nclosed' ]; then ok a_closed_stream_stays_closed; else cat "$folder/out"; fail a_closed_stream_stays_closed; fi
+if "$stowage" info >&- 2> /dev/null; then fail an_answer_nobody_can_read_is_a_failure; else ok an_answer_nobody_can_read_is_a_failure; fi
+code a_folder_that_cannot_be_made_is_125 125 env XDG_STATE_HOME=/dev/null/state "$stowage" run -- true
+said and_says_which_can 'set XDG_STATE_HOME'
+
 # Programs that never call CUDA are as without it: the driver is not even opened.
 export STOWAGE_SHIM_LOG=$folder/shim.log
 same bash_is_unharmed "hello 3" beneath -- bash -c 'x=$(echo hello); echo "$x $((1 + 2))"'
