@@ -44,13 +44,19 @@ class Info:
             bar = _show.text_bar([tier["used_bytes"]], tier["total_bytes"])
             name = f"{device['name']}" if tier["tier"] == "vram" else "  its host tier"
             lines.append(f"{tier['tier']:7} {bar} {size(tier['used_bytes'])} of {size(tier['total_bytes'])}  {name}")
-        rows = [("pid", "vram", "process")]
+        rows = self._holder_rows(device)
+        if rows:
+            lines.append(_show.text_table(rows, right=[0, 1], indent=8))
+        return lines
+
+    @staticmethod
+    def _holder_rows(device: "Dict[str, Any]") -> "List[tuple[str, str, str]]":
+        """The processes on a device below their heads; nothing where none is known."""
+        rows = []
         for process in device.get("processes") or []:
             known = process["vram_bytes"]
             rows.append((str(process["pid"]), "not known" if known is None else size(known), process["name"] or "?"))
-        if len(rows) > 1:
-            lines.append(_show.text_table(rows, right=[0, 1], indent=8))
-        return lines
+        return [("pid", "vram", "process"), *rows] if rows else []
 
     def _process_rows(self) -> "List[tuple[str, str, str, str]]":
         rows = []
@@ -93,11 +99,8 @@ class Info:
                 bar = _show.html_bar([(tier["used_bytes"], "#d6632a")], tier["total_bytes"])
                 figures = f"{size(tier['used_bytes'])} of {size(tier['total_bytes'])}"
                 bars.append(f"<div>{tier['tier']} {bar} {figures} {_show.escape(device['name'])}</div>")
-            rows = [("pid", "vram", "process")]
-            for process in device.get("processes") or []:
-                known = process["vram_bytes"]
-                rows.append((str(process["pid"]), "not known" if known is None else size(known), process["name"] or "?"))
-            if len(rows) > 1:
+            rows = self._holder_rows(device)
+            if rows:
                 parts.append(_show.html_table(rows, right=[0, 1]))
         if self.data["no_gpu"]:
             parts.append(_show.html_text(f"no GPU: {self.data['no_gpu']}"))

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "advise/evidence.h"
+#include "base/list.h"
 
 #define TURNS_LEAST 3    /* of a line before it counts as a loop */
 #define SIZES_LEAST 4    /* of a size, where there are no stacks */
@@ -44,14 +45,8 @@ static stow_status no_memory(void) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to look for the turns of a loop");
 }
 
-static stow_status round_add(rounds *r, uint32_t *capacity, uint32_t start) {
-  if (r->count == *capacity) {
-    uint32_t wanted = *capacity == 0 ? 64 : *capacity * 2;
-    loop_round *bigger = realloc(r->list, wanted * sizeof *bigger);
-    if (bigger == NULL) return no_memory();
-    r->list = bigger;
-    *capacity = wanted;
-  }
+static stow_status round_add(rounds *r, size_t *capacity, uint32_t start) {
+  STOW_TRY(LIST_ROOM(r->list, r->count, *capacity, 64, "turns of a loop"));
   if (r->count > 0) r->list[r->count - 1].end = start;
   r->list[r->count++] = (loop_round){.start = start};
   return STOW_OK;
@@ -69,7 +64,7 @@ static bool is_end_of(const evidence *e, uint32_t tick, const char *wanted) {
 /* A DataLoader marks each batch that it gives: where stacks are missing, the turns of a loop that
  * never steps. */
 static stow_status cut_at_loads(const evidence *e, rounds *out, uint32_t from) {
-  uint32_t capacity = 0;
+  size_t capacity = 0;
   for (uint32_t tick = from; tick < e->fail_tick; tick++)
     if (is_end_of(e, tick, "enumerate(DataLoader)")) STOW_TRY(round_add(out, &capacity, tick + 1));
   if (out->count > 0) out->list[out->count - 1].end = e->fail_tick;
@@ -77,7 +72,8 @@ static stow_status cut_at_loads(const evidence *e, rounds *out, uint32_t from) {
 }
 
 static stow_status cut_at_steps(evidence *e, rounds *out, uint32_t *tail) {
-  uint32_t capacity = 0, ends = 0;
+  size_t capacity = 0;
+  uint32_t ends = 0;
   *tail = e->first_work_tick;
   STOW_TRY(round_add(out, &capacity, e->first_work_tick));
   for (uint32_t tick = e->first_work_tick; tick < e->fail_tick; tick++) {
@@ -161,7 +157,8 @@ static stow_status find_line(evidence *e, uint32_t from, anchor *found) {
 static stow_status find_size(evidence *e, uint32_t from, anchor *found) {
   map index = {0};
   anchor *all = NULL;
-  uint32_t count = 0, capacity = 0;
+  uint32_t count = 0;
+  size_t capacity = 0;
   stow_status status = STOW_OK;
   for (uint32_t tick = from; tick < e->fail_tick && status == STOW_OK; tick++) {
     uint32_t n = e->time.lifetime[tick];
@@ -169,15 +166,8 @@ static stow_status find_size(evidence *e, uint32_t from, anchor *found) {
     uint64_t bytes = e->time.lifetimes[n].bytes, *have = map_get(&index, bytes);
     uint32_t at = have != NULL ? (uint32_t)*have : count;
     if (have == NULL) {
-      if (count == capacity) {
-        capacity = capacity == 0 ? 256 : capacity * 2;
-        anchor *bigger = realloc(all, capacity * sizeof *bigger);
-        if (bigger == NULL) {
-          status = no_memory();
-          break;
-        }
-        all = bigger;
-      }
+      status = LIST_ROOM(all, count, capacity, 256, "sizes of a loop");
+      if (status != STOW_OK) break;
       all[count++] = (anchor){.key = bytes};
       status = map_put(&index, bytes, at);
     }
@@ -259,7 +249,8 @@ static stow_status find_visits(const evidence *e, uint32_t from, const anchor *a
 }
 
 static stow_status cut_at_anchor(evidence *e, rounds *out, uint32_t from, const anchor *a) {
-  uint32_t capacity = 0, visits = 1, begins = 0, seen = 0;
+  size_t capacity = 0;
+  uint32_t visits = 1, begins = 0, seen = 0;
   bool allocates;
   if (e->has_stacks) STOW_TRY(find_visits(e, from, a, &visits, &begins));
   for (uint32_t tick = from; tick < e->fail_tick; tick++)

@@ -8,6 +8,7 @@
 #include <stowage/size.h>
 
 #include "base/checked.h"
+#include "base/list.h"
 
 #define GOES_ON ((uintptr_t)1)
 
@@ -55,17 +56,6 @@ static table_range *range_of(const cuda_table *t, stow_addr addr, uint64_t bytes
   return offset <= range->bytes && bytes <= range->bytes - offset ? range : NULL;
 }
 
-static stow_status range_room(cuda_table *t) {
-  if (t->range_count < t->range_capacity) return STOW_OK;
-  size_t capacity = t->range_capacity == 0 ? 16 : t->range_capacity * 2;
-  table_range *ranges = realloc(t->ranges, capacity * sizeof *ranges);
-  if (ranges == NULL)
-    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to note %zu ranges", capacity);
-  t->ranges = ranges;
-  t->range_capacity = capacity;
-  return STOW_OK;
-}
-
 static void range_insert(cuda_table *t, const table_range *range) {
   size_t at = ranges_up_to(t, range->addr);
   memmove(&t->ranges[at + 1], &t->ranges[at], (t->range_count - at) * sizeof *t->ranges);
@@ -74,7 +64,7 @@ static void range_insert(cuda_table *t, const table_range *range) {
 }
 
 stow_status table_range_add(cuda_table *t, const table_range *range) {
-  STOW_TRY(range_room(t));
+  STOW_TRY(LIST_ROOM(t->ranges, t->range_count, t->range_capacity, 16, "ranges"));
   table_range added = *range;
   added.mapped_bytes = 0;
   added.slots = calloc(range->bytes / t->granule, sizeof *added.slots);
@@ -111,7 +101,7 @@ stow_status table_range_take(cuda_table *t, stow_addr addr, uint64_t bytes, tabl
 
 void table_range_back(cuda_table *t, const table_range *range) {
   /* If room is gone meanwhile the range is lost to us, as it is to the driver. */
-  if (range_room(t) == STOW_OK)
+  if (LIST_ROOM(t->ranges, t->range_count, t->range_capacity, 16, "ranges") == STOW_OK)
     range_insert(t, range);
   else
     free(range->slots);

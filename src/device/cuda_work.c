@@ -136,7 +136,7 @@ stow_status cuda_fill(stow_device *device, stow_addr to, uint8_t value, uint64_t
 
 /* ---- streams and events ---- */
 
-/* Notes a new handle; true if that worked. */
+/* Notes a new handle. */
 static stow_status note(cuda_dev *d, map *handles, const void *handle) {
   lock_take(&d->table_lock);
   stow_status status = map_put(handles, (uintptr_t)handle, 0);

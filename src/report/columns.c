@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/list.h"
+
 typedef struct entry {
   uint64_t key, count;
   uint32_t number;
@@ -52,7 +54,7 @@ static uint64_t value_of(const lifetime *l, column which) {
 static stow_status count_keys(entry **entries, uint32_t *count, uint32_t *first, const timeline *t,
                               uint64_t (*key)(const void *, uint32_t), const void *user) {
   map index = {0};
-  uint32_t capacity = 0;
+  size_t capacity = 0;
   stow_status status = STOW_OK;
   for (uint32_t i = 0; i < t->lifetime_count && status == STOW_OK; i++) {
     uint64_t value = key(user, i), *have = map_get(&index, value);
@@ -62,15 +64,8 @@ static stow_status count_keys(entry **entries, uint32_t *count, uint32_t *first,
       first[i] = (uint32_t)*have;
       continue;
     }
-    if (*count == capacity) {
-      capacity = capacity == 0 ? 256 : capacity * 2;
-      entry *bigger = realloc(*entries, capacity * sizeof *bigger);
-      if (bigger == NULL) {
-        status = no_memory(capacity);
-        break;
-      }
-      *entries = bigger;
-    }
+    status = LIST_ROOM(*entries, *count, capacity, 256, "values of a column");
+    if (status != STOW_OK) break;
     (*entries)[*count] = (entry){.key = value, .count = 1, .number = *count};
     first[i] = *count;
     status = map_put(&index, value, (*count)++);

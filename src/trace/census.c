@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/list.h"
+
 /* A free piece below this is a block's own rounding, not a hole (PyTorch rounds to 512 B). */
 #define HOLE_MIN 512
 
@@ -35,7 +37,7 @@ static int by_bytes(const void *a, const void *b) {
 static stow_status count_holders(census *c, const timeline *t, const site_table *sites) {
   map index = {0};
   stow_status status = STOW_OK;
-  uint32_t capacity = 0;
+  size_t capacity = 0;
   for (uint32_t i = 0; i < t->lifetime_count && status == STOW_OK; i++) {
     const lifetime *l = &t->lifetimes[i];
     if (!lifetime_live(l, c->tick)) continue;
@@ -43,15 +45,8 @@ static stow_status count_holders(census *c, const timeline *t, const site_table 
     uint64_t *have = map_get(&index, key);
     uint32_t at = have != NULL ? (uint32_t)*have : c->holder_count;
     if (have == NULL) {
-      if (c->holder_count == capacity) {
-        capacity = capacity == 0 ? 64 : capacity * 2;
-        holder *bigger = realloc(c->holders, capacity * sizeof *bigger);
-        if (bigger == NULL) {
-          status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u holders", capacity);
-          break;
-        }
-        c->holders = bigger;
-      }
+      status = LIST_ROOM(c->holders, c->holder_count, capacity, 64, "holders");
+      if (status != STOW_OK) break;
       c->holders[c->holder_count++] = (holder){.key = key};
       status = map_put(&index, key, at);
     }

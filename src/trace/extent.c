@@ -6,25 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "trace/timeline.h"
 
 typedef struct reserve {
   timeline *t;
   uint32_t *now; /* numbers of the extents reserved now, by address */
-  uint32_t count, capacity;
+  uint32_t count;
+  size_t capacity;
   uint64_t bytes, most;
 } reserve;
 
 static stow_status extent_add(timeline *t, const extent *e, uint32_t *number) {
-  if (t->extent_count == t->extent_capacity) {
-    uint32_t wanted = t->extent_capacity == 0 ? 256 : t->extent_capacity + t->extent_capacity / 2;
-    extent *bigger = realloc(t->extents, wanted * sizeof *bigger);
-    if (bigger == NULL)
-      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u segments of the timeline",
-                       wanted);
-    t->extents = bigger;
-    t->extent_capacity = wanted;
-  }
+  STOW_TRY(
+      LIST_ROOM(t->extents, t->extent_count, t->extent_capacity, 256, "segments of the timeline"));
   *number = t->extent_count;
   t->extents[t->extent_count++] = *e;
   return STOW_OK;
@@ -48,15 +43,7 @@ static uint32_t first_past(const reserve *r, uint64_t addr) {
 static stow_status reserve_at(reserve *r, uint32_t at, const extent *e) {
   uint32_t number;
   STOW_TRY(extent_add(r->t, e, &number));
-  if (r->count == r->capacity) {
-    uint32_t wanted = r->capacity == 0 ? 256 : r->capacity * 2;
-    uint32_t *bigger = realloc(r->now, wanted * sizeof *bigger);
-    if (bigger == NULL)
-      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u segments of the timeline",
-                       wanted);
-    r->now = bigger;
-    r->capacity = wanted;
-  }
+  STOW_TRY(LIST_ROOM(r->now, r->count, r->capacity, 256, "segments of the timeline"));
   memmove(r->now + at + 1, r->now + at, (r->count - at) * sizeof *r->now);
   r->now[at] = number;
   r->count++;

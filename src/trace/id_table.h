@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "base/list.h"
 #include "formats/recording.h"
 
 typedef struct id_table {
@@ -14,14 +15,7 @@ typedef struct id_table {
 
 /* The file's next number is `id` in the recording. */
 static inline stow_status id_table_add(id_table *t, uint32_t id) {
-  if (t->count == t->capacity) {
-    size_t capacity = t->capacity == 0 ? 256 : t->capacity * 2;
-    uint32_t *bigger = realloc(t->ids, capacity * sizeof *bigger);
-    if (bigger == NULL)
-      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a table of %zu texts", capacity);
-    t->ids = bigger;
-    t->capacity = capacity;
-  }
+  STOW_TRY(LIST_ROOM(t->ids, t->count, t->capacity, 256, "texts"));
   t->ids[t->count++] = id;
   return STOW_OK;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/list.h"
 
 #define BLOCK_UNIT    UINT64_C(512)       /* PyTorch rounds requests up to this */
 #define SLACK_MAX     (UINT64_C(1) << 20) /* large blocks keep a rest of at most 1 MiB unsplit */
@@ -50,24 +51,15 @@ static stow_status no_memory(void) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to rebuild what was there at the start");
 }
 
-static stow_status room(void **table, size_t *capacity, size_t count, size_t size) {
-  if (count < *capacity) return STOW_OK;
-  size_t wanted = *capacity == 0 ? 64 : *capacity * 2;
-  void *bigger = realloc(*table, wanted * size);
-  if (bigger == NULL) return no_memory();
-  *table = bigger;
-  *capacity = wanted;
-  return STOW_OK;
-}
-
 static stow_status add_place(builder *x, place p) {
-  STOW_TRY(room((void **)&x->places, &x->place_capacity, x->place_count, sizeof p));
+  STOW_TRY(LIST_ROOM(x->places, x->place_count, x->place_capacity, 64, "blocks of the start"));
   x->places[x->place_count++] = p;
   return STOW_OK;
 }
 
 static stow_status add_segment(builder *x, segment s) {
-  STOW_TRY(room((void **)&x->out->segments, &x->segment_capacity, x->out->segment_count, sizeof s));
+  STOW_TRY(LIST_ROOM(x->out->segments, x->out->segment_count, x->segment_capacity, 64,
+                     "segments of the start"));
   x->out->segments[x->out->segment_count++] = s;
   return STOW_OK;
 }
@@ -153,7 +145,7 @@ static stow_status add_edges(edge **edges, size_t *count, size_t *capacity, uint
                              uint64_t addr, uint64_t bytes) {
   uint64_t end;
   if (bytes == 0 || !checked_add(&end, addr, bytes)) return STOW_OK;
-  STOW_TRY(room((void **)edges, capacity, *count + 1, sizeof **edges));
+  STOW_TRY(LIST_ROOM(*edges, *count + 1, *capacity, 64, "edges of segments"));
   (*edges)[(*count)++] = (edge){addr, device};
   (*edges)[(*count)++] = (edge){end, device};
   return STOW_OK;
@@ -351,15 +343,15 @@ static void learn_ends(builder *x) {
 }
 
 static stow_status add_block(initial_state *s, size_t *capacity, block b) {
-  STOW_TRY(room((void **)&s->blocks, capacity, s->block_count, sizeof b));
+  STOW_TRY(LIST_ROOM(s->blocks, s->block_count, *capacity, 64, "blocks of the start"));
   s->blocks[s->block_count++] = b;
   return STOW_OK;
 }
 
 static stow_status add_loose(initial_state *s, size_t *capacity, const place *p) {
   size_t devices = *capacity;
-  STOW_TRY(room((void **)&s->loose, capacity, s->loose_count, sizeof *s->loose));
-  STOW_TRY(room((void **)&s->loose_devices, &devices, s->loose_count, sizeof *s->loose_devices));
+  STOW_TRY(LIST_ROOM(s->loose, s->loose_count, *capacity, 64, "blocks of the start"));
+  STOW_TRY(LIST_ROOM(s->loose_devices, s->loose_count, devices, 64, "blocks of the start"));
   s->loose[s->loose_count] = p->b;
   s->loose_devices[s->loose_count++] = p->device;
   return STOW_OK;

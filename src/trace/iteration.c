@@ -6,22 +6,18 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/list.h"
+
 /* Boundaries: the tick after which a new round begins. */
 typedef struct boundaries {
   uint32_t *ticks;
-  uint32_t count, capacity;
+  uint32_t count;
+  size_t capacity;
 } boundaries;
 
 static stow_status boundary_add(boundaries *b, uint32_t tick) {
   if (b->count > 0 && b->ticks[b->count - 1] >= tick) return STOW_OK;
-  if (b->count == b->capacity) {
-    uint32_t wanted = b->capacity == 0 ? 64 : b->capacity * 2;
-    uint32_t *bigger = realloc(b->ticks, wanted * sizeof *bigger);
-    if (bigger == NULL)
-      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u iterations", wanted);
-    b->ticks = bigger;
-    b->capacity = wanted;
-  }
+  STOW_TRY(LIST_ROOM(b->ticks, b->count, b->capacity, 64, "iterations"));
   b->ticks[b->count++] = tick;
   return STOW_OK;
 }
@@ -164,21 +160,15 @@ static const repeat *best_repeat(const repeat *all, uint32_t count, uint32_t tic
 static stow_status boundaries_from_repeats(iterations *all, boundaries *b, const timeline *t) {
   map index = {0};
   repeat *repeats = NULL;
-  uint32_t count = 0, capacity = 0;
+  uint32_t count = 0;
+  size_t capacity = 0;
   stow_status status = STOW_OK;
   for (uint32_t i = t->before_count; i < t->lifetime_count && status == STOW_OK; i++) {
     const lifetime *l = &t->lifetimes[i];
     uint64_t *have = map_get(&index, repeat_key(l));
     if (have == NULL) {
-      if (count == capacity) {
-        capacity = capacity == 0 ? 1024 : capacity * 2;
-        repeat *bigger = realloc(repeats, capacity * sizeof *bigger);
-        if (bigger == NULL) {
-          status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to look for iterations");
-          break;
-        }
-        repeats = bigger;
-      }
+      status = LIST_ROOM(repeats, count, capacity, 1024, "sites of an iteration");
+      if (status != STOW_OK) break;
       repeats[count] = (repeat){.bytes = l->bytes, .stack_id = l->stack_id};
       status = map_put(&index, repeat_key(l), count++);
       have = NULL;

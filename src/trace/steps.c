@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "trace/initial.h"
 
 /* ---- lanes ---- */
@@ -135,14 +136,7 @@ static held_segment *held_find(const held *h, uint64_t addr) {
 }
 
 static stow_status held_add(held *h, uint64_t addr, uint64_t bytes) {
-  if (h->count == h->capacity) {
-    size_t capacity = h->capacity == 0 ? 64 : h->capacity * 2;
-    held_segment *list = realloc(h->list, capacity * sizeof *list);
-    if (list == NULL)
-      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu segments", capacity);
-    h->list = list;
-    h->capacity = capacity;
-  }
+  STOW_TRY(LIST_ROOM(h->list, h->count, h->capacity, 64, "segments"));
   size_t at = held_upper(h, addr);
   memmove(&h->list[at + 1], &h->list[at], (h->count - at) * sizeof *h->list);
   h->list[at] = (held_segment){.addr = addr, .bytes = bytes};
@@ -186,14 +180,7 @@ typedef struct builder {
 
 static stow_status add_step(builder *b, step s) {
   steps *out = b->out;
-  if (out->count == out->capacity) {
-    size_t capacity = out->capacity == 0 ? 1024 : out->capacity * 2;
-    step *list = realloc(out->list, capacity * sizeof *list);
-    if (list == NULL)
-      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu steps", capacity);
-    out->list = list;
-    out->capacity = capacity;
-  }
+  STOW_TRY(LIST_ROOM(out->list, out->count, out->capacity, 1024, "steps"));
   out->list[out->count++] = s;
   return STOW_OK;
 }

@@ -45,7 +45,8 @@ typedef struct timeline {
   lifetime *lifetimes;
   uint32_t lifetime_count, before_count;
   extent *extents;
-  uint32_t extent_count, extent_capacity;
+  uint32_t extent_count;
+  size_t extent_capacity;
   bool reserved_known; /* false: the recording says nothing of segments; no extents then */
   /* Counted, so that it can be said. */
   uint64_t unknown_frees;  /* frees of something never seen, its size unknown too */

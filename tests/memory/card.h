@@ -31,6 +31,12 @@ static inline uint64_t need(stow_heap *h, uint64_t bytes, stow_stream s) {
   return p;
 }
 
+static inline stow_heap_stats stats_of(stow_heap *h) {
+  stow_heap_stats s;
+  CHECK_OK(stow_heap_get_stats(h, &s));
+  return s;
+}
+
 static inline void shut(stow_heap *h, stow_device *d) {
   CHECK_OK(stow_heap_check(h));
   CHECK_OK(stow_heap_close(h));

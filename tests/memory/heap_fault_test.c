@@ -2,12 +2,9 @@
  * dead and says so; what was written is still there; nothing is left behind on the card. */
 #include <stdlib.h>
 
-#include <stowage/stowage.h>
-#include <stowage/sys/device.h>
-
+#include "memory/card.h"
 #include "sweep.h"
 
-#define MIB   (UINT64_C(1) << 20)
 #define BYTES (4 * MIB + 512)
 
 typedef struct job {
@@ -18,12 +15,6 @@ typedef struct job {
   uint64_t ptr[8];
   const char *folder;
 } job;
-
-static stow_heap_stats stats_of(stow_heap *h) {
-  stow_heap_stats s;
-  CHECK_OK(stow_heap_get_stats(h, &s));
-  return s;
-}
 
 /* Keeps the first failure; true if it went well. */
 static bool did(job *j, stow_status status) {

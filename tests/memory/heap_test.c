@@ -13,12 +13,6 @@ static stow_heap *open_on(stow_device *d, uint64_t host_limit) {
   return h;
 }
 
-static stow_heap_stats stats_of(stow_heap *h) {
-  stow_heap_stats s;
-  CHECK_OK(stow_heap_get_stats(h, &s));
-  return s;
-}
-
 TEST(heap_gives_memory_that_can_be_written_and_read)
 {
   stow_device *d = card(256 * MIB, 0);

@@ -24,12 +24,6 @@ static stow_heap *open_on(stow_device *d, uint64_t host_limit, uint64_t reserve,
   return h;
 }
 
-static stow_heap_stats stats_of(stow_heap *h) {
-  stow_heap_stats s;
-  CHECK_OK(stow_heap_get_stats(h, &s));
-  return s;
-}
-
 /* Until the tier has that many bytes cached. */
 static void wait_cached(stow_heap *h, stow_tier tier, uint64_t bytes) {
   while (stats_of(h).tier[tier].cached_bytes != bytes) sched_yield();

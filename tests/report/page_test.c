@@ -47,17 +47,23 @@ TEST(base64_agrees_with_the_standard)
   }
 }
 
+/* One allocation whose file, function and tag are that text. */
+static uint32_t record_named(recording *r, const char *text) {
+  recording_init(r, 0);
+  uint32_t name, frame_id, stack_id;
+  CHECK_OK(recording_name(r, &name, text, strlen(text)));
+  CHECK_OK(recording_frame(r, &frame_id, name, name, 1));
+  CHECK_OK(recording_stack(r, &stack_id, &frame_id, 1));
+  event e = {.kind = EVENT_ALLOC, .addr = 4096, .bytes = 10, .stack_id = stack_id};
+  CHECK_OK(recording_add_event(r, &e, &(origin){.tag_id = name}));
+  return name;
+}
+
 TEST(nothing_of_the_trace_stands_in_the_page_as_text)
 {
   static const char hostile[] = "</script><img src=x onerror=alert(1)>";
   recording r;
-  recording_init(&r, 0);
-  uint32_t name, frame_id, stack_id;
-  CHECK_OK(recording_name(&r, &name, hostile, strlen(hostile)));
-  CHECK_OK(recording_frame(&r, &frame_id, name, name, 1));
-  CHECK_OK(recording_stack(&r, &stack_id, &frame_id, 1));
-  event e = {.kind = EVENT_ALLOC, .addr = 4096, .bytes = 10, .stack_id = stack_id};
-  CHECK_OK(recording_add_event(&r, &e, &(origin){.tag_id = name}));
+  uint32_t name = record_named(&r, hostile);
   CHECK_OK(recording_add_setting(&r, hostile, hostile));
   r.error_id = r.device_name_id = name;
   report made;
@@ -80,13 +86,7 @@ TEST(a_terminal_gets_no_control_characters)
 {
   static const char hostile[] = "evil\033]0;title\007\n";
   recording r;
-  recording_init(&r, 0);
-  uint32_t name, frame_id, stack_id;
-  CHECK_OK(recording_name(&r, &name, hostile, strlen(hostile)));
-  CHECK_OK(recording_frame(&r, &frame_id, name, name, 1));
-  CHECK_OK(recording_stack(&r, &stack_id, &frame_id, 1));
-  event e = {.kind = EVENT_ALLOC, .addr = 4096, .bytes = 10, .stack_id = stack_id};
-  CHECK_OK(recording_add_event(&r, &e, &(origin){0}));
+  record_named(&r, hostile);
   report both[2];
   CHECK_OK(report_build(&both[0], &r, hostile, 0));
   CHECK_OK(report_build(&both[1], &r, hostile, 0));

@@ -35,7 +35,8 @@ typedef struct async_pool {
   policy_options options;
   policy_stats stats;
   async_block *blocks; /* number 0 is none */
-  uint32_t block_count, block_capacity, spare;
+  size_t block_capacity;
+  uint32_t block_count, spare;
   async_lane *lanes;
   uint32_t *block_of; /* by id */
   uint64_t turn, pages;

@@ -1,6 +1,7 @@
 /* Blocks and pages of the driver's pool: cutting, merging, and moving idle pages under a request.
  */
 #include "base/checked.h"
+#include "base/list.h"
 #include "trace/policies/cost.h"
 #include "trace/policies/cuda_async.h"
 
@@ -15,16 +16,7 @@ uint32_t async_block_new(async_pool *a) {
     a->spare = a->blocks[block].next;
     return block;
   }
-  if (a->block_count == a->block_capacity) {
-    async_block *blocks = realloc(a->blocks, (size_t)a->block_capacity * 2 * sizeof *blocks);
-    if (blocks == NULL) {
-      stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to replay with %u blocks",
-                a->block_capacity * 2);
-      return 0;
-    }
-    a->blocks = blocks;
-    a->block_capacity *= 2;
-  }
+  if (LIST_ROOM(a->blocks, a->block_count, a->block_capacity, 256, "blocks") != STOW_OK) return 0;
   return a->block_count++;
 }
 

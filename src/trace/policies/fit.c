@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/list.h"
+
 stow_status fit_init(fit *f, uint32_t id_count) {
   *f = (fit){.count = 1, .capacity = 256};
   f->chunks = calloc(f->capacity, sizeof *f->chunks);
@@ -25,15 +27,7 @@ static uint32_t chunk_new(fit *f) {
     f->spare = f->chunks[chunk].next;
     return chunk;
   }
-  if (f->count == f->capacity) {
-    fit_chunk *chunks = realloc(f->chunks, (size_t)f->capacity * 2 * sizeof *chunks);
-    if (chunks == NULL) {
-      stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to replay with %u chunks", f->capacity * 2);
-      return 0;
-    }
-    f->chunks = chunks;
-    f->capacity *= 2;
-  }
+  if (LIST_ROOM(f->chunks, f->count, f->capacity, 256, "chunks") != STOW_OK) return 0;
   return f->count++;
 }
 

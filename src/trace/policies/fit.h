@@ -17,7 +17,8 @@ typedef struct fit_chunk {
 typedef struct fit {
   order free;
   fit_chunk *chunks;
-  uint32_t count, capacity, spare;
+  size_t capacity;
+  uint32_t count, spare;
   uint32_t *chunk_of; /* by id; 0: none */
 } fit;
 

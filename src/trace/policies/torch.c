@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/list.h"
 
 /* ---- sizes ---- */
 
@@ -46,16 +47,7 @@ uint32_t torch_block_new(torch *t) {
   if (block != 0) {
     t->spare = t->blocks[block].next;
   } else {
-    if (t->block_count == t->block_capacity) {
-      uint32_t capacity = t->block_capacity * 2;
-      torch_block *blocks = realloc(t->blocks, capacity * sizeof *blocks);
-      if (blocks == NULL) {
-        stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to replay with %u blocks", capacity);
-        return 0;
-      }
-      t->blocks = blocks;
-      t->block_capacity = capacity;
-    }
+    if (LIST_ROOM(t->blocks, t->block_count, t->block_capacity, 256, "blocks") != STOW_OK) return 0;
     block = t->block_count++;
   }
   t->blocks[block] = (torch_block){.mapped = true};
@@ -254,16 +246,8 @@ static policy_answer torch_release(policy *p, uint32_t id) {
 static policy_answer torch_pend(policy *p, uint32_t id) {
   torch *t = (torch *)p;
   if (t->block_of[id] == 0) return POLICY_DONE;
-  if (t->pending_count == t->pending_capacity) {
-    uint32_t capacity = t->pending_capacity == 0 ? 64 : t->pending_capacity * 2;
-    uint32_t *pending = realloc(t->pending, capacity * sizeof *pending);
-    if (pending == NULL) {
-      stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u waiting blocks", capacity);
-      return POLICY_BROKEN;
-    }
-    t->pending = pending;
-    t->pending_capacity = capacity;
-  }
+  if (LIST_ROOM(t->pending, t->pending_count, t->pending_capacity, 64, "waiting blocks") != STOW_OK)
+    return POLICY_BROKEN;
   t->blocks[t->block_of[id]].state = TORCH_PENDING;
   t->pending[t->pending_count++] = t->block_of[id];
   return POLICY_DONE;

@@ -55,14 +55,17 @@ typedef struct torch {
   bool expandable, gc;
   uint64_t searches[2]; /* of all streams' large and small pools; counted while gc is on */
   torch_block *blocks;
-  uint32_t block_count, block_capacity, spare; /* spare: free numbers, linked by next */
-  torch_pool *pools;                           /* lane * 2 + small */
+  size_t block_capacity;
+  uint32_t block_count, spare; /* spare: free numbers, linked by next */
+  torch_pool *pools;           /* lane * 2 + small */
   uint32_t pool_count;
   torch_range *ranges;
-  uint32_t range_count, range_capacity;
+  size_t range_capacity;
+  uint32_t range_count;
   uint32_t *block_of; /* by id; 0: not allocated, or already freed on the retry road */
   uint32_t *pending;  /* blocks other streams may still use */
-  uint32_t pending_count, pending_capacity;
+  size_t pending_capacity;
+  uint32_t pending_count;
   uint64_t next_addr; /* addresses given out downwards, as the driver does */
 } torch;
 

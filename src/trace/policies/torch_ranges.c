@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/list.h"
 #include "trace/policies/torch.h"
 
 /* PyTorch reserves 1 1/8 of the card. The card of a recording is not always known, and only that a
@@ -28,16 +29,7 @@ static uint64_t range_addr(torch *t, uint64_t bytes) {
 static uint32_t range_open(torch *t, uint32_t pool, uint64_t least) {
   uint32_t slot = 0;
   while (slot < t->range_count && t->ranges[slot].open) slot++;
-  if (slot == t->range_capacity) {
-    uint32_t capacity = t->range_capacity == 0 ? 8 : t->range_capacity * 2;
-    torch_range *ranges = realloc(t->ranges, capacity * sizeof *ranges);
-    if (ranges == NULL) {
-      stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u address ranges", capacity);
-      return 0;
-    }
-    t->ranges = ranges;
-    t->range_capacity = capacity;
-  }
+  if (LIST_ROOM(t->ranges, slot, t->range_capacity, 8, "address ranges") != STOW_OK) return 0;
   uint32_t block = torch_block_new(t);
   if (block == 0) return 0;
   uint64_t step = t->pools[pool].small ? TORCH_SMALL_SEGMENT : TORCH_LARGE_SEGMENT;
