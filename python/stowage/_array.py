@@ -65,6 +65,7 @@ class _FileReader:
         self.file = file
         self.lock = threading.Lock()
         self.failed: Optional[BaseException] = None
+        self.stopped = False  # nobody wants what is being read
         self.bytes = file.seek(0, os.SEEK_END)
         if self.bytes is None:  # some file objects do not follow io's rule
             self.bytes = file.tell()
@@ -83,16 +84,18 @@ class _FileReader:
             try:
                 return self._fill(to, offset)
             except OSError as reason:  # timeouts and dropped connections are
-                if isinstance(reason, _FINAL):
+                if isinstance(reason, _FINAL) or self.stopped:
                     raise
             time.sleep(_WAIT_FIRST_S * 2**wait)
         self._fill(to, offset)
 
     def _fill(self, to: memoryview, offset: int) -> None:
         with self.lock:
+            if self.stopped:
+                raise EOFError("closed")
             self.file.seek(offset)
             done = 0
-            while done < len(to):
+            while done < len(to) and not self.stopped:
                 part = self.file.read(min(len(to) - done, 4 << 20))
                 if not part:
                     raise EOFError(f"it ends at byte {offset + done}; it had {self.bytes} bytes when it was opened")
@@ -144,6 +147,11 @@ class Origin:
             self.headers = (c_char_p * (len(lines) + 1))(*lines, None)
             self.options.headers = self.headers
 
+    def stop(self) -> None:
+        """Before closing: who waits for the file object need not have it any more."""
+        if self.reader is not None:
+            self.reader.stopped = True
+
     def explain(self, error: StowageError) -> StowageError:
         """The error of the library, with the file object's own behind it."""
         if self.reader is not None and self.reader.failed is not None:
@@ -157,6 +165,9 @@ def type_name(dtype: Any) -> str:
     >>> type_name("f16"), type_name(float), type_name("<f4")
     ('f16', 'float64', 'float32')
     """
+    if dtype in ("i8", "u8"):
+        kind = {"i8": "int", "u8": "uint"}[dtype]
+        raise Invalid(f'"{dtype}" is {kind}64 in NumPy and {kind}8 in the command; write which: "{kind}64" or "{kind}8"')
     if isinstance(dtype, str) and dtype[:1] not in ("<", ">", "=", "|"):
         return dtype
     text = str(dtype)

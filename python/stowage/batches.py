@@ -171,7 +171,7 @@ class Batches:
             call("stow_batches_open", byref(handle), byref(options))
         except StowageError as error:
             raise self._explain(error)
-        self._handle, self._pid = handle, os.getpid()
+        self._opened, self._pid = handle, os.getpid()
         library = lib()
         self._close = weakref.finalize(self, _close, library.stow_batches_close, handle, self._origins)
         self._next, self._wait, self._release, self._send_to = (
@@ -196,19 +196,28 @@ class Batches:
             readers = max(1, _whole(workers, 0, 'num_workers {!r}: must be "auto" or a number of reading threads'))
         if (rank is None) != (world is None):
             raise Invalid("rank and world go together: give both or neither")
-        if world is not None and not 0 <= int(rank or 0) < int(world):
-            raise Invalid(f"rank {rank} of {world}: ranks count from 0 to one less than the world")
+        if world is not None:
+            refusal = f"rank {rank!r} of {world!r}: ranks count from 0 to one less than the world"
+            if _whole(rank, 0, refusal) >= _whole(world, 1, refusal) or world > 0xFFFFFFFF:
+                raise Invalid(refusal)
         self._batch_rows = batch_size
         options = _Options(version=2, batch_rows=batch_size, drop_last=given["drop_last"], shuffle=given["shuffle"])
         options.files = (ArrayOptions * len(self._origins))(*[origin.options for origin in self._origins])
         options.file_count = len(self._origins)
-        options.seed = int(given["seed"]) & 0xFFFFFFFFFFFFFFFF
-        options.rank, options.world = int(rank or 0), int(world or 0)
+        options.seed = _whole(given["seed"], None, "seed {!r}: must be a whole number") & 0xFFFFFFFFFFFFFFFF
+        options.rank, options.world = rank or 0, world or 0
         options.readers = readers
         options.memory_bytes = 0 if given["memory"] is None else parse_size(given["memory"], "memory")
         if self._card is not None:
             options.device = device_handle(self._card.index)
         return options
+
+    @property
+    def _handle(self) -> c_void_p:
+        """What the library knows them by; gone once they are closed."""
+        if not self._close.alive:
+            raise ValueError("these batches are closed")
+        return self._opened
 
     def _file(self, number: int) -> Buffers:
         info = ArrayInfo()
@@ -233,8 +242,10 @@ class Batches:
         return int(self.info["batch_count"])
 
     def __repr__(self) -> str:
-        facts = self.info
         names = ", ".join(origin.name for origin in self._origins)
+        if not self._close.alive:
+            return f"<stowage.batches of {names}: closed>"
+        facts = self.info
         share = f", rank {facts['rank']} of {facts['world']}" if facts["world"] > 1 else ""
         return f"<stowage.batches of {names}: {facts['batch_count']} of {self._settings['batch_size']} rows{share}>"
 
@@ -278,9 +289,8 @@ class Batches:
         return [file.array(slot, rows, release) for file, slot in zip(self._files, self._slots)]
 
     def _await(self) -> None:
-        if not self._close.alive:
-            raise ValueError("these batches are closed")
-        while self._wait(self._handle, 100000) == _NOT_READY:
+        handle = self._handle
+        while self._wait(handle, 100000) == _NOT_READY:
             pass  # back in Python, so that an interrupt is heard
 
     def _check(self, status: int) -> None:
@@ -339,7 +349,7 @@ class Batches:
     def set_epoch(self, epoch: int) -> None:
         """The next batch is the first of this epoch; a shuffle has another order in each."""
         with self._lock:
-            call("stow_batches_set_epoch", self._handle, epoch)
+            call("stow_batches_set_epoch", self._handle, _whole(epoch, 0, "epoch {!r}: epochs count from 0"))
             self._begin()
 
     def state_dict(self) -> Dict[str, int]:
@@ -354,7 +364,8 @@ class Batches:
         if missing:
             raise Invalid(f"a state of batches without {', '.join(missing)}")
         with self._lock:
-            call("stow_batches_set_state", self._handle, byref(_State(*[int(state[name]) for name in _STATE])))
+            numbers = [_whole(state[name], 0, f"a state of batches whose {name} is {{!r}}") for name in _STATE]
+            call("stow_batches_set_state", self._handle, byref(_State(*numbers)))
             self._begin()
 
     # ---- life ----
@@ -418,7 +429,9 @@ class _Epoch:
         return len(self._owner)
 
 
-def _close(close: Any, handle: Any, _origins: Any) -> None:
+def _close(close: Any, handle: Any, origins: "List[Origin]") -> None:
+    for origin in origins:
+        origin.stop()
     close(handle)
 
 
@@ -435,13 +448,13 @@ def _for_each(dtype: Any, keys: Optional[List[Any]], count: int) -> List[Any]:
     return [dtype] * count
 
 
-def _whole(value: Any, least: int, refusal: str) -> int:
-    """The number, NumPy's included; `refusal` where it is none or too small."""
+def _whole(value: Any, least: Optional[int], refusal: str) -> int:
+    """The number, NumPy's included; `refusal` where it is none, too small, or more than 64 bits hold."""
     try:
         number = operator.index(value)
     except TypeError:
-        number = least - 1
-    if isinstance(value, bool) or number < least:
+        raise Invalid(refusal.format(value)) from None
+    if isinstance(value, bool) or (least is not None and not least <= number < 1 << 64):
         raise Invalid(refusal.format(value))
     return number
 

@@ -34,14 +34,15 @@ def open(
     `raw_shape`), an http(s) URL (`headers` go with every request; `cache="10G"` keeps on disk what came), or a file object
     that can seek. `dtype` converts what is read.
     """
-    return LazyArray(Origin(file, dtype, raw_dtype, raw_shape, headers, cache))
+    return LazyArray(file, dtype, raw_dtype, None if raw_shape is None else list(raw_shape), headers, cache)
 
 
 class LazyArray:
     """An array on disk. Indexed like a NumPy array, it reads what the index asks for and returns a NumPy array."""
 
-    def __init__(self, origin: Origin) -> None:
-        self._origin = origin
+    def __init__(self, *given: Any) -> None:
+        self._given = given
+        self._origin = origin = Origin(*given)
         self._lock = threading.Lock()
         handle = ctypes.c_void_p()
         try:
@@ -88,6 +89,9 @@ class LazyArray:
     def close(self) -> None:
         self._closer()
 
+    def __reduce__(self) -> Any:
+        return LazyArray, self._given  # opened anew, as in a worker of a torch DataLoader
+
     def __enter__(self) -> "LazyArray":
         return self
 
@@ -126,51 +130,50 @@ class LazyArray:
             whole = numpy.empty((), self.dtype)
             self._read(whole, 0, 1)
             return whole[index]
-        if any(n is None for n in index):
-            return numpy.asarray(self[tuple(n for n in index if n is not None)]).reshape(shape)
-        rows, *rest = _written_out(index, self.ndim)
+        lead, rows, rest = _written_out(index, self.ndim)
+        if 0 in shape:
+            return numpy.empty(shape, self.dtype)
         span = _Span(self.shape[1:], rest)
+        row: Any = 0
         if _is_int(rows):
-            row = int(rows) % self.shape[0]
-            return self._rows(row, 1, 1, span)[(0,) + span.taken]
-        if not isinstance(rows, slice):
-            return self._read_numbers(_numbers(rows, self.shape[0]), span)
-        start, stop, step = rows.indices(self.shape[0])
-        count = len(range(start, stop, step))
-        if step < 0:
-            return self._read_range(start + (count - 1) * step, count, -step, span, shape)[::-1]
-        return self._read_range(start, count, step, span, shape)
+            block = self._rows(int(rows) % self.shape[0], 1, 1, span)
+        elif isinstance(rows, slice):
+            start, stop, step = rows.indices(self.shape[0])
+            count = len(range(start, stop, step))
+            first, row = (start, slice(None)) if step > 0 else (start + (count - 1) * step, slice(None, None, -1))
+            if not lead and span.rows_stay_first:
+                return self._read_range(first, count, abs(step), span, shape)[row]
+            block = self._rows(first, count, abs(step), span)
+        else:
+            block, row = self._read_numbers(_numbers(rows, self.shape[0]), span)
+        return block[(*lead, row, *span.taken)]
 
     def _read_range(self, first: int, count: int, step: int, span: "_Span", shape: "Tuple[int, ...]") -> Any:
         """Rows in even steps, some at a time where more is read than is asked for."""
         import numpy
 
         out = numpy.empty(shape, self.dtype)
-        if out.size == 0:
-            return out
         if span.straight:
             self._read(out, first, count, step, span.item, span.items)
             return out
-        if not span.rows_stay_first:
-            return self._rows(first, count, step, span)[(slice(None),) + span.taken]
         held = max(1, _CHUNK_BYTES // max(1, span.count * int(self.dtype.itemsize)))
         for done in range(0, count, held):
             part = min(held, count - done)
             out[done : done + part] = self._rows(first + done * step, part, step, span)[(slice(None),) + span.taken]
         return out
 
-    def _read_numbers(self, numbers: Any, span: "_Span") -> Any:
-        """Rows by their numbers, in any order: neighbours are read together, each row once."""
+    def _read_numbers(self, numbers: Any, span: "_Span") -> "Tuple[Any, Any]":
+        """Rows by their numbers, in any order: neighbours are read together, each row once. And where each then stands."""
         import numpy
 
         wanted = numpy.unique(numbers)
         chunk = numpy.empty((len(wanted),) + span.shape, self.dtype)
         ends = [*(numpy.flatnonzero(numpy.diff(wanted) != 1) + 1).tolist(), len(wanted)]
         begin = 0
-        for end in ends if chunk.size else []:
+        for end in ends:
             self._read(chunk[begin:end], int(wanted[begin]), end - begin, 1, span.item, span.items)
             begin = end
-        return chunk[(numpy.searchsorted(wanted, numbers),) + span.taken]
+        return chunk, numpy.searchsorted(wanted, numbers)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> "numpy.ndarray[Any, Any]":
         whole = self[...]
@@ -191,36 +194,42 @@ class _Span:
 
         self.item, self.items = 0, 0  # 0 items: the whole row
         self.shape = row_shape
-        if rest:
-            columns, width, inner = rest[0], row_shape[0], 1
+        rest = list(rest)
+        own = [i for i, n in enumerate(rest) if not _is_free(n)]
+        if own:
+            columns, width, inner = rest[own[0]], row_shape[0], 1
             for n in row_shape[1:]:
                 inner *= n
-            picked: Any = range(*columns.indices(width)) if isinstance(columns, slice) else _numbers(columns, width)
-            if len(picked) > 0 and inner > 0:
-                low, high = int(min(picked[0], picked[-1])), int(max(picked[0], picked[-1])) + 1
-                if not isinstance(columns, slice):
-                    low, high = int(numpy.min(picked)), int(numpy.max(picked)) + 1
-                    rest = [0 if _is_int(columns) else picked - low, *rest[1:]]
-                elif isinstance(picked, range) and picked.step > 0:
-                    rest = [slice(0, None, picked.step), *rest[1:]]
-                else:
-                    rest = [slice(None, None, picked.step), *rest[1:]]
-                if high - low < width:
-                    self.item, self.items = low * inner, (high - low) * inner
-                    self.shape = (high - low,) + row_shape[1:]
+            if isinstance(columns, slice):
+                steps = range(*columns.indices(width))
+                low, high = min(steps[0], steps[-1]), max(steps[0], steps[-1]) + 1
+                rest[own[0]] = slice(None, None, steps.step)
+            else:
+                picked = _numbers(columns, width)
+                low, high = int(picked.min()), int(picked.max()) + 1
+                rest[own[0]] = 0 if _is_int(columns) else picked - low
+            if high - low < width:
+                self.item, self.items = low * inner, (high - low) * inner
+                self.shape = (high - low,) + row_shape[1:]
         self.taken = tuple(rest)
         self.count = 1
         for n in self.shape:
             self.count *= n
-        lists = [n for n in rest if not isinstance(n, slice) and not _is_int(n)]
+        lists = [n for n in rest if not (isinstance(n, slice) or _is_int(n) or _is_free(n))]
         numbers = [n for n in rest if _is_int(n)]
+        free = len(own) < len(rest)
         #: The result holds the items read and no others, in their order.
-        self.straight = not lists and all(
+        self.straight = not (lists or free) and all(
             isinstance(n, slice) and n.indices(size) == (0, size, 1) or size == 1 and _is_int(n)
             for n, size in zip(rest, self.shape)
         )
         #: NumPy moves what several lists pick to the front; one alone stays where it is.
-        self.rows_stay_first = not lists or len(lists) == 1 and not numbers and numpy.ndim(lists[0]) == 1
+        self.rows_stay_first = not free and (not lists or len(lists) == 1 and not numbers and numpy.ndim(lists[0]) == 1)
+
+
+def _is_free(n: Any) -> bool:
+    """Takes no dimension of the array: a new one, or a `...` that stands for none."""
+    return n is None or n is Ellipsis
 
 
 def _is_int(n: Any) -> bool:
@@ -241,17 +250,20 @@ def _numbers(index: Any, size: int) -> Any:
     return numpy.where(numbers < 0, numbers + size, numbers) if numbers.ndim else numpy.asarray([int(numbers) % size])
 
 
-def _written_out(index: "Tuple[Any, ...]", dims: int) -> "list[Any]":
-    """The index with `...` and missing dimensions written out."""
+def _written_out(index: "Tuple[Any, ...]", dims: int) -> "Tuple[list[Any], Any, list[Any]]":
+    """The index with missing dimensions written out: what stands before that of the rows, that, and the rest."""
     import numpy
 
     for n in index:
-        if n is not Ellipsis and not isinstance(n, slice):
+        if not _is_free(n) and not isinstance(n, slice):
             as_array = numpy.asarray(n)
             if as_array.dtype == bool and as_array.ndim != 1:
                 raise IndexError("a mask over several dimensions would read everything: numpy.asarray(x)[mask] does")
-    missing = [slice(None)] * (dims - sum(n is not Ellipsis for n in index))
+    missing = [slice(None)] * (dims - sum(not _is_free(n) for n in index))
     whole: "list[Any]" = []
     for n in index:
-        whole += missing if n is Ellipsis else [n]
-    return whole if any(n is Ellipsis for n in index) else whole + missing
+        whole += missing if n is Ellipsis and missing else [n]
+    if not any(n is Ellipsis for n in index):
+        whole += missing
+    rows = next(i for i, n in enumerate(whole) if not _is_free(n))
+    return whole[:rows], whole[rows], whole[rows + 1 :]

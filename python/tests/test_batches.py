@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from unittest import mock
 
@@ -150,6 +151,9 @@ class Refusals(Case):
         self.refused(ValueError, ["batch_size 0"], self.x_path, 0)
         self.refused(ValueError, ["rank 3 of 3"], self.x_path, rank=3, world=3)
         self.refused(ValueError, ["rank and world"], self.x_path, rank=0)
+        self.refused(ValueError, ["rank 1.5 of 3"], self.x_path, rank=1.5, world=3)
+        self.refused(ValueError, ["seed 1.5"], self.x_path, seed=1.5)
+        self.refused(ValueError, ["batch_size 1180591620717411303424"], self.x_path, 1 << 70)
         self.refused(ValueError, ["num_workers"], self.x_path, num_workers="many")
         self.refused(ValueError, ["memory"], self.x_path, memory="8 apples")
         self.refused(MemoryError, ["the budget is"], self.x_path, 20000, memory="8M")
@@ -161,6 +165,27 @@ class Refusals(Case):
         self.refused(OSError, ["stowage shrink"], self.path("t.csv"))
         np.save(self.path("objects.npy"), np.array([{}, []], dtype=object))
         self.refused(stowage.StowageError, ["object"], self.path("objects.npy"))
+
+    def test_closed_batches_say_so(self):
+        made = stowage.batches(self.x_path, 100, shuffle=True)
+        kept = next(made)
+        first = kept.copy()
+        made.close()
+        made.close()
+        self.assertIn("closed", repr(made))
+        for use in (
+            lambda: next(made),
+            lambda: list(made),
+            lambda: len(made),
+            lambda: made.info,
+            lambda: made.state_dict(),
+            lambda: made.load_state_dict({}) or made.set_epoch(1),
+            lambda: made.set_epoch(1),
+            lambda: pickle.dumps(made),
+        ):
+            with self.assertRaises(ValueError):
+                use()
+        np.testing.assert_array_equal(kept, first)
 
     def test_a_file_cut_while_it_is_read(self):
         path = self.path("cut.npy")
@@ -321,6 +346,30 @@ class FileObjects(Case):
         file = Failing(whole(self.x_path))
         file.reason = PermissionError("not yours")  # asking again would not help
         self.assertEqual(self.failures_of(file, PermissionError), 1)
+
+    def test_closing_waits_for_the_read_under_way_and_no_other(self):
+        class Slow(io.BytesIO):
+            reads, may_go_on = 0, threading.Event()
+
+            def read(self, *given):
+                self.reads += 1
+                self.may_go_on.wait(60)
+                return super().read(*given)
+
+        file = Slow(whole(self.x_path))
+        file.may_go_on.set()
+        made = stowage.batches(file, 100, num_workers=8)
+        next(made)
+        file.may_go_on.clear()
+        closing = threading.Thread(target=made.close)
+        closing.start()
+        while not made._origins[0].reader.stopped:
+            pass
+        begun = file.reads
+        file.may_go_on.set()
+        closing.join(60)
+        self.assertFalse(closing.is_alive())
+        self.assertEqual(file.reads, begun)
 
     def test_what_fsspec_opens_is_opened(self):
         class OpenFile:  # fsspec's: no file object yet

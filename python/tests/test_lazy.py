@@ -2,6 +2,7 @@
 
 import io
 import os
+import pickle
 import random
 import tempfile
 import unittest
@@ -68,6 +69,38 @@ class Lazy(unittest.TestCase):
                     same += 1
         self.assertGreater(same, 3000)
         self.assertGreater(refused, 50)
+
+    def test_lists_apart_and_new_dimensions_stand_where_numpy_puts_them(self):
+        a = np.arange(4 * 5 * 3 * 2).reshape(4, 5, 3, 2)
+        np.save(self.path("a.npy"), a)
+        x = stowage.open(self.path("a.npy"))
+        two, square = [0, 1], np.array([[0, 1], [1, 0]])
+        for index in (
+            (slice(None, None, -1), two, slice(None), two),  # the lists' own dimension comes first, then the rows backwards
+            (slice(None, None, -1), 1, ..., two, 0),
+            (slice(None), 1, two, ..., 0),
+            (slice(None), two, None, two),
+            (None, slice(1, 3), square),
+            (2, square),
+            (two, ..., two, 0, 1),
+            (..., None),
+            (3, 4, 2, 1, ...),
+            ([9], [], slice(None), 0),
+        ):
+            wanted, got = a[index], x[index]
+            self.assertEqual((np.shape(got), type(got)), (np.shape(wanted), type(wanted)), index)
+            np.testing.assert_array_equal(got, wanted, str(index))
+
+    def test_opened_anew_where_it_is_pickled(self):
+        np.save(self.path("a.npy"), np.arange(6.0))
+        x = pickle.loads(pickle.dumps(stowage.open(self.path("a.npy"), "float32")))
+        np.testing.assert_array_equal(x[2:], np.arange(2, 6, dtype="f4"))
+
+    def test_a_type_of_two_meanings_is_refused(self):
+        np.save(self.path("a.npy"), np.arange(3))
+        for word in ("i8", "u8"):  # bytes to NumPy, bits to the command
+            with self.assertRaisesRegex(ValueError, "int64"):
+                stowage.open(self.path("a.npy"), word)
 
     def test_facts_and_whole_arrays(self):
         a = np.random.default_rng(0).standard_normal((30, 4, 2))
