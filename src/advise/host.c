@@ -80,7 +80,7 @@ static void find_objects(host_case *c) {
       /* A number, or a short text, for each element and each word of it. */
       lean += r->objects[i].count * (r->objects[i].element_bytes > 200 ? 32 : 8);
     }
-  double share = host_part(sum, c->main_bytes);
+  double share = host_part(sum, c->told_bytes);
   if (first == NULL || share < MUCH) return;
   cause *to = host_add(c, CAUSE_HOST_OBJECTS, share >= MOST ? 0.9 : 0.55);
   cause_head(to, "%s is made of Python objects, about %s for %" PRIu64 " of them", first->name,
@@ -120,7 +120,7 @@ static void find_leak(host_case *c) {
   for (size_t i = 0; i < r->object_count && most == NULL; i++)
     if (host_is_collection(&r->objects[i])) most = &r->objects[i];
   if (most == NULL) return;
-  double share = host_part(most->bytes, c->main_bytes);
+  double share = host_part(most->bytes, c->told_bytes);
   bool steady = rises_steadily(r);
   if (share < MUCH) return;
   cause *to = host_add(c, CAUSE_HOST_LEAK, share >= MOST ? (steady ? 0.9 : 0.75) : 0.5);
@@ -218,6 +218,9 @@ stow_status explain_host(explanation *x, const host_record *r) {
   explanation_blank(x);
   host_case c = {.r = r, .x = x, .main = r->process_count > 0 ? &r->processes[0] : &nobody};
   c.main_bytes = c.main->held_bytes > 0 ? c.main->held_bytes : r->held_bytes;
+  /* Where it has more than doubled since, most of it is what was not told. */
+  bool told = r->from_inside && r->inside_bytes >= c.main_bytes / 2 && r->inside_bytes > 0;
+  c.told_bytes = told ? r->inside_bytes : c.main_bytes;
   x->evidence.n.live_bytes = r->held_bytes;
   x->evidence.n.limit_bytes = r->limit_bytes;
   x->evidence.n.free_bytes = r->usable_bytes;

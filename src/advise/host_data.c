@@ -32,7 +32,8 @@ static uint64_t named_bytes(const host_record *r) {
 }
 
 /* What is held and has no name, as parts of an object: a value that a line is making has none yet.
- */
+ * Against what was held when the limit was passed, for it may come and go between two bytecodes,
+ * where nobody can be asked. */
 static double unnamed_part(const host_case *c, const host_object *o) {
   uint64_t named = named_bytes(c->r);
   return c->main_bytes > named ? host_part(c->main_bytes - named, o->bytes) : 0;
@@ -55,7 +56,7 @@ static bool find_joined(host_case *c) {
   const host_record *r = c->r;
   const host_object *o = &r->objects[0];
   if (r->object_count == 0 || (strcmp(o->type, "bytes") != 0 && strcmp(o->type, "str") != 0) ||
-      host_part(o->bytes, c->main_bytes) < MUCH || unnamed_part(c, o) < 0.8 ||
+      host_part(o->bytes, c->told_bytes) < MUCH || unnamed_part(c, o) < 0.8 ||
       (!host_line_joins(r, o->name) && !(host_line_reads(r) != NULL && reads_on(r, o))))
     return false;
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.8);
@@ -80,7 +81,7 @@ void host_find_copies(host_case *c) {
   const host_object *first = NULL, *second = NULL;
   for (size_t i = 0; i < r->object_count; i++) {
     const host_object *o = &r->objects[i];
-    if (!host_is_array(o) || host_part(o->bytes, c->main_bytes) < 0.08) continue;
+    if (!host_is_array(o) || host_part(o->bytes, c->told_bytes) < 0.08) continue;
     if (first == NULL) {
       first = o;
       sum = o->bytes;
@@ -98,13 +99,13 @@ void host_find_copies(host_case *c) {
   const char *copying = host_line_copies(r);
   /* A copy that is being made has no name yet; a line of several steps makes more than one. */
   host_making making = host_line_makes_another(r, first->name);
-  double part = host_part(first->bytes, c->main_bytes);
+  double part = host_part(first->bytes, c->told_bytes);
   bool made = second == NULL && copying == NULL &&
               (part >= MOST ? making != HOST_MAKES_NOTHING && unnamed_part(c, first) >= 0.2
                             : part >= MUCH - 0.05 && making == HOST_MAKES_BY_OPERATOR &&
                                   unnamed_part(c, first) >= 0.8); /* an array and two steps of it */
   double share =
-      host_part(copying != NULL || made ? (second == NULL ? 2 : 1) * sum : sum, c->main_bytes);
+      host_part(copying != NULL || made ? (second == NULL ? 2 : 1) * sum : sum, c->told_bytes);
   if ((second == NULL && copying == NULL && !made) || share < MUCH) return;
   told = told || copying != NULL;
   if (second != NULL && !told && alike >= 2) return;
@@ -216,8 +217,8 @@ void host_find_dataset(host_case *c) {
   double read = host_part(c->main->read_bytes, c->main_bytes);
   if (read < MUCH && file == NULL && reading == NULL) return;
   /* What is being read has no name yet: it is all that no variable holds. */
-  bool unnamed = reading != NULL && r->from_inside && host_part(named, c->main_bytes) < LITTLE;
-  if (read < MUCH && reading != NULL && host_part(largest, c->main_bytes) < MUCH && file == NULL &&
+  bool unnamed = reading != NULL && r->from_inside && host_part(named, c->told_bytes) < LITTLE;
+  if (read < MUCH && reading != NULL && host_part(largest, c->told_bytes) < MUCH && file == NULL &&
       !unnamed)
     return;
   double sure = read >= 0.7 || (file != NULL && reading != NULL) ? 0.93

@@ -28,10 +28,11 @@ void ask_close(ask *a) {
   if (a != NULL) munmap(a, ASK_BYTES);
 }
 
-void ask_post(ask *a, pid_t pid) {
+uint32_t ask_post(ask *a, pid_t pid) {
   atomic_store(&a->pid, (int32_t)pid);
-  atomic_fetch_add(&a->serial, 1);
+  uint32_t serial = atomic_fetch_add(&a->serial, 1) + 1;
   syscall(SYS_futex, &a->serial, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+  return serial;
 }
 
 ask *ask_open(const char *path) {

@@ -17,11 +17,15 @@ typedef struct ask {
   _Atomic int32_t pid;     /* whom it is for */
 } ask;
 
+/* The name of the thread that waits, where a process has one. */
+#define ASK_LISTENER "stowage-host"
+
 /* Makes the file and maps it; unmaps it. */
 stow_status ask_create(ask **a, const char *path);
 void ask_close(ask *a);
-/* Asks the process `pid`; whether anybody hears it is not told. */
-void ask_post(ask *a, pid_t pid);
+/* Asks the process `pid`, and gives the serial of the question; whether anybody hears it is not
+ * told. */
+uint32_t ask_post(ask *a, pid_t pid);
 
 /* Maps it for waiting; NULL if it is none. */
 ask *ask_open(const char *path);

@@ -18,6 +18,7 @@
 #include <stowage/size.h>
 
 #include "advise/host.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "cli/run_folder.h"
 #include "cli/run_record.h"
@@ -196,14 +197,25 @@ static bool is_run(const char *folder) {
   return here;
 }
 
+/* Was it host memory? The kernel may have ended the run itself with all the others, as it does with
+ * a whole control group: then nobody wrote how it ended, and none of them lives. */
+static bool ran_out(const host_record *h, const char *folder) {
+  run_end end;
+  process p;
+  bool cut = h->ended[0] == '\0' && !run_folder_end(folder, &end);
+  for (size_t i = 0; cut && i < h->process_count; i++)
+    cut = process_read(&p, h->processes[i].pid) == PROCESS_DEAD;
+  return (cut || h->ended[0] != '\0') &&
+         (h->peak_bytes >= h->limit_bytes / 10 * 8 || h->usable_bytes < h->limit_bytes / 10);
+}
+
 static stow_status read_one(run_story *s, const char *folder) {
   *s = (run_story){.error = BUFFER_INIT};
   recording_init(&s->record, RECORDING_BYTES);
   if (!is_run(folder))
     return stow_fail(STOW_ERR_NOT_FOUND, "%s: no run of stowage run is there", folder);
   char path[PATH_MAX];
-  if (host_record_read(&s->host, folder) == STOW_OK && s->host.ended[0] != '\0' &&
-      s->host.peak_bytes >= s->host.limit_bytes / 10 * 8) {
+  if (host_record_read(&s->host, folder) == STOW_OK && ran_out(&s->host, folder)) {
     s->out_of_memory = true;
     return explain_host(&s->says, &s->host);
   }

@@ -8,21 +8,27 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <stowage/size.h>
 
 #include "base/clock.h"
 #include "base/hostmem.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "cli/run_shim.h"
 
 #define MS UINT64_C(1000000)
-/* How long an answer from inside is waited for before a process is ended: little once it is far
- * past the limit, and not at all when the host itself has nothing more to give. */
-#define ANSWER_NS       (1000 * MS)
-#define ANSWER_SHORT_NS (300 * MS)
-#define PAST(limit)     ((limit) + (limit) / 4)
+/* How long an answer is waited for before a command that passed its limit is ended. While little
+ * more is taken (a collection, a call of C) waiting does no harm. */
+#define ANSWER_NS       (5000 * MS)
+#define ANSWER_SHORT_NS (1000 * MS)
+#define ANSWER_LOOK_NS  (2 * MS)
+/* What may be taken past the limit meanwhile: twice that at most, and for the short time only. */
+#define PAST_LEAST (UINT64_C(256) << 20)
+/* What a shell, or a pool of workers, takes to end after one of its own was killed. */
+#define LATELY_NS (5000 * MS)
 /* As fast as memory can be filled: between two looks a quarter of what is left at most. */
 #define FILL_BYTES_MS (UINT64_C(4) << 20)
 
@@ -51,14 +57,10 @@ stow_status run_ram_init(run_ram *r, const char *text) {
 }
 
 stow_status run_ram_open(run_ram *r, const char *folder) {
-  char path[PATH_MAX];
   if (!r->on) return STOW_OK;
   snprintf(r->folder, sizeof r->folder, "%s", folder);
   r->start_ns = clock_ns();
-  if (snprintf(path, sizeof path, "%s/watch", folder) >= (int)sizeof path) return STOW_OK;
-  STOW_TRY(ask_create(&r->ask, path));
-  if (setenv("STOWAGE_WATCH", path, 1) != 0)
-    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
+  STOW_TRY(run_ask_open(&r->ask, folder));
   run_shim_preload_host();
   return STOW_OK;
 }
@@ -98,11 +100,17 @@ static void take_stock(run_ram *r, uint64_t now) {
   r->looked_ns = now;
 }
 
+/* What the command may still take. */
+static uint64_t left_bytes(const run_ram *r) {
+  const host_record *h = &r->record;
+  uint64_t left = h->limit_bytes > h->held_bytes ? h->limit_bytes - h->held_bytes : 0;
+  return r->automatic && h->usable_bytes < left ? h->usable_bytes : left;
+}
+
 /* Soon where little is left at the pace it grows, else at leisure. */
 static uint64_t next_look(const run_ram *r) {
   const host_record *h = &r->record;
-  uint64_t left = h->limit_bytes > h->held_bytes ? h->limit_bytes - h->held_bytes : 0;
-  if (r->automatic && h->usable_bytes < left) left = h->usable_bytes;
+  uint64_t left = left_bytes(r);
   if (left < h->limit_bytes / 5 || r->growth_bytes_s * 2 > (double)left)
     return RUN_RAM_BEAT_MS * MS;
   uint64_t ms = left / 4 / FILL_BYTES_MS;
@@ -138,22 +146,10 @@ static void warn(run_ram *r) {
   r->warned = true;
 }
 
-/* Asks the largest process what it holds; again when it holds a tenth more. */
-static void ask_inside(run_ram *r, uint64_t now) {
-  const host_record *h = &r->record;
-  if (r->ask == NULL || h->process_count == 0) return;
-  uint64_t bytes = h->processes[0].held_bytes;
-  if (r->asked == h->processes[0].pid && bytes < r->largest_bytes + r->largest_bytes / 10) return;
-  if (r->asked != h->processes[0].pid) r->asked_ns = now;
-  r->asked = h->processes[0].pid;
-  r->largest_bytes = bytes;
-  ask_post(r->ask, r->asked);
-}
-
 static void tell_inside(run_ram *r) {
-  host_record *h = &r->record;
+  const host_record *h = &r->record;
   char size[STOW_SIZE_TEXT_MAX];
-  if (r->told || r->asked == 0 || !host_record_read_inside(h, r->folder, r->asked)) return;
+  if (r->told || !h->from_inside) return;
   r->told = true;
   if (h->object_count == 0) return;
   const host_object *o = &h->objects[0];
@@ -162,10 +158,10 @@ static void tell_inside(run_ram *r) {
           o->where);
 }
 
-/* Reading all mappings takes milliseconds for each GiB: not at every look. */
+/* Reading all mappings takes milliseconds for each GiB: a twentieth of the time at most. */
 static void take_details(run_ram *r, uint64_t now) {
   host_record *h = &r->record;
-  if (h->process_count == 0 || (r->detail_ns != 0 && now < r->detail_ns + 500 * MS)) return;
+  if (h->process_count == 0 || now < r->detail_ns) return;
   pid_t pid = h->processes[0].pid;
   uint64_t kinds[TREE_MAP_KINDS];
   tree_map maps[HOST_MAPS_MAX];
@@ -176,25 +172,69 @@ static void take_details(run_ram *r, uint64_t now) {
     h->map_count = count;
     h->file_count = tree_files(pid, h->files, HOST_FILES_MAX);
   }
-  r->detail_ns = clock_ns();
+  uint64_t took = clock_ns() - now;
+  r->detail_ns = now + (20 * took > 500 * MS ? 20 * took : 500 * MS);
+}
+
+/* ---- past the limit ---- */
+
+/* May an answer be waited for? Looks at what is held now; the record stays as it was when the limit
+ * was passed. */
+static bool may_wait(const host_record *h, uint64_t waited_ns) {
+  tree t;
+  hostmem memory;
+  uint64_t held = tree_read(&t, getpid()) == STOW_OK ? t.held_bytes : h->held_bytes;
+  tree_free(&t);
+  if (hostmem_read(&memory) == STOW_OK && memory.usable_bytes <= memory.total_bytes / 20)
+    return false;
+  uint64_t past = held > h->limit_bytes ? held - h->limit_bytes : 0;
+  uint64_t room = h->limit_bytes / 4 > PAST_LEAST ? h->limit_bytes / 4 : PAST_LEAST;
+  return past < 2 * room && waited_ns < (past < room ? ANSWER_NS : ANSWER_SHORT_NS);
+}
+
+/* Asks once more, and waits for the answer. One that ends meanwhile, or in which nobody listens, is
+ * not waited for. */
+static void ask_last(run_ram *r) {
+  const struct timespec pause = {.tv_nsec = (long)ANSWER_LOOK_NS};
+  uint64_t asked = clock_ns(), now = asked, looked = asked;
+  process p;
+  run_ask_now(&r->ask, &r->record, asked);
+  r->detail_ns = 0;
+  take_details(r, asked);
+  if (r->ask.pid == 0 || !run_ask_hears(r->ask.pid)) return;
+  while (!run_ask_read(&r->ask, &r->record, r->folder, now) &&
+         process_read(&p, r->ask.pid) == PROCESS_LIVES) {
+    if (now >= looked + RUN_RAM_BEAT_MS * MS) {
+      looked = now;
+      if (!may_wait(&r->record, now - asked)) break;
+    }
+    nanosleep(&pause, NULL);
+    now = clock_ns();
+  }
+}
+
+static void kill_all(void) {
+  tree t;
+  if (tree_read(&t, getpid()) == STOW_OK)
+    for (size_t i = 0; i < t.count; i++) kill(t.list[i].pid, SIGKILL);
+  tree_free(&t);
 }
 
 /* Over a limit that was given: everything the command started is ended. One process alone would
  * leave others waiting for it (a pool of workers does, for ever). */
-static void end_all(run_ram *r, uint64_t now) {
+static void end_all(run_ram *r) {
   host_record *h = &r->record;
   char limit[STOW_SIZE_TEXT_MAX];
-  if (r->ended || h->process_count == 0) return;
-  uint64_t wait_ns = h->held_bytes < PAST(h->limit_bytes) ? ANSWER_NS : ANSWER_SHORT_NS;
-  bool waiting = r->asked != 0 && !r->told && now < r->asked_ns + wait_ns;
-  if (waiting && h->usable_bytes > h->total_bytes / 20) return;
+  if (h->process_count == 0) return;
+  ask_last(r);
+  tell_inside(r);
   r->ended = true;
   snprintf(h->ended, sizeof h->ended, "limit");
   host_record_write(h, r->folder);
   fprintf(stderr, "stowage run: the command passed the %s of --ram-limit: ",
           stow_size_format(limit, h->limit_bytes));
   say_state(r);
-  for (size_t i = 0; i < h->process_count; i++) kill(h->processes[i].pid, SIGKILL);
+  kill_all();
 }
 
 void run_ram_look(void *user) {
@@ -202,29 +242,69 @@ void run_ram_look(void *user) {
   host_record *h = &r->record;
   uint64_t now = clock_ns();
   if (!r->on || now < r->next_ns) return;
+  if (r->ended) { /* what was being started as the others were ended */
+    kill_all();
+    return;
+  }
   take_stock(r, now);
   r->next_ns = now + next_look(r);
   uint64_t tenth = h->limit_bytes / 10;
-  /* One that will be there within two seconds is asked before: it may be long about to answer. */
-  if (h->held_bytes >= 6 * tenth &&
-      (double)h->held_bytes + 2 * r->growth_bytes_s >= (double)h->limit_bytes)
-    ask_inside(r, now);
-  if (h->held_bytes >= h->limit_bytes - tenth || (r->automatic && h->usable_bytes < tenth)) {
-    if (!r->warned) warn(r);
-    ask_inside(r, now);
+  bool over = h->held_bytes >= h->limit_bytes - tenth || (r->automatic && h->usable_bytes < tenth);
+  if (over && !r->warned) {
+    warn(r);
+    run_ask_now(&r->ask, h, now);
+    r->warned_serial = r->ask.serial;
+  } else
+    run_ask_soon(&r->ask, h, left_bytes(r), now);
+  if (r->ask.pid != 0) run_ask_read(&r->ask, h, r->folder, now);
+  /* Whoever rests below is left alone. */
+  if (over || (r->ask.pid != 0 && h->held_bytes > r->kept_bytes + r->kept_bytes / 50)) {
     take_details(r, now);
-    tell_inside(r);
     host_record_write(h, r->folder);
-    if (!r->automatic && h->held_bytes > h->limit_bytes) end_all(r, now);
-  } else if (h->held_bytes < h->limit_bytes / 2 && (!r->automatic || h->usable_bytes > 3 * tenth))
+    r->kept_bytes = h->held_bytes;
+  }
+  if (over && h->inside_serial >= r->warned_serial) tell_inside(r);
+  if (over) {
+    r->full = *h;
+    r->full_ns = now;
+  }
+  if (!r->automatic && h->held_bytes > h->limit_bytes)
+    end_all(r);
+  else if (h->held_bytes < h->limit_bytes / 2 && (!r->automatic || h->usable_bytes > 3 * tenth)) {
     r->warned = false; /* said again only after it was over */
+    run_ask_forget(&r->ask);
+    r->kept_bytes = 0;
+  }
+}
+
+/* The command is gone, the process that was asked may not be: a worker whose parent was killed. */
+static void await_answer(run_ram *r) {
+  const struct timespec pause = {.tv_nsec = (long)ANSWER_LOOK_NS};
+  process p;
+  uint64_t now = clock_ns(), until = now + ANSWER_SHORT_NS;
+  if (r->ask.pid == 0) return;
+  while (!run_ask_read(&r->ask, &r->record, r->folder, now) && now < until &&
+         process_read(&p, r->ask.pid) == PROCESS_LIVES && run_ask_hears(r->ask.pid)) {
+    nanosleep(&pause, NULL);
+    now = clock_ns();
+  }
+}
+
+/* By the kernel, or as a shell tells of a command of its own that was just now. */
+static bool was_killed(const run_ram *r, int how) {
+  return (WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL) ||
+         (WIFEXITED(how) && WEXITSTATUS(how) == 128 + SIGKILL && r->full_ns != 0 &&
+          clock_ns() < r->full_ns + LATELY_NS);
 }
 
 void run_ram_end(run_ram *r, int how) {
   host_record *h = &r->record;
   char peak[STOW_SIZE_TEXT_MAX], left[STOW_SIZE_TEXT_MAX];
   if (!r->on) return;
-  if (WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL && !r->ended) {
+  if (was_killed(r, how) && !r->ended) {
+    /* One that was killed may be gone for a look or two before whoever started it is. */
+    if (r->full_ns != 0 && clock_ns() < r->full_ns + LATELY_NS) *h = r->full;
+    await_answer(r);
     snprintf(h->ended, sizeof h->ended, "killed");
     host_record_write(h, r->folder);
     fprintf(stderr, "stowage run: killed by SIGKILL with %s of host memory left; when last seen ",
@@ -233,5 +313,5 @@ void run_ram_end(run_ram *r, int how) {
   }
   fprintf(stderr, "stowage run: host memory: at the peak %s\n",
           stow_size_format(peak, h->peak_bytes));
-  ask_close(r->ask);
+  run_ask_close(&r->ask);
 }

@@ -1,10 +1,11 @@
 /* Run ram: watching the host memory of a command and everything it starts. Used by `stowage run`
  * with --ram-limit.
  *
- * At nine tenths it says so, asks a Python process what it holds, and from then on keeps a record
- * in the folder of the run, so that whoever is killed leaves one. A size given as the limit is a
- * limit: all that the command started is ended when it is passed. Against `auto` nothing is ended:
- * the kernel does that. */
+ * From about half of the limit on it asks a Python process what it holds (run_ask.h) and keeps a
+ * record in the folder of the run, so that whoever is killed leaves one; at nine tenths it says so.
+ * A size given as the limit is a limit: when it is passed the process is asked once more, and all
+ * that the command started is ended when it has answered, or would take too much meanwhile. Against
+ * `auto` nothing is ended: the kernel does that. */
 #ifndef CLI_RUN_RAM_H
 #define CLI_RUN_RAM_H
 
@@ -15,7 +16,7 @@
 
 #include <stowage/status.h>
 
-#include "base/ask.h"
+#include "cli/run_ask.h"
 #include "watch/host_record.h"
 
 #define RUN_RAM_BEAT_MS 50
@@ -25,12 +26,15 @@ typedef struct run_ram {
   bool automatic; /* against what the machine and its control groups allow */
   bool warned, told, ended;
   char folder[PATH_MAX]; /* of the run */
-  ask *ask;              /* NULL: nobody can be asked */
-  pid_t asked;           /* the process that was, 0: none yet */
-  double growth_bytes_s; /* over the last looks */
-  uint64_t start_ns, looked_ns, next_ns, detail_ns, asked_ns;
-  uint64_t largest_bytes; /* what the largest process held when asked */
+  run_ask ask;
+  uint32_t warned_serial; /* the question that came with the warning */
+  double growth_bytes_s;  /* over the last looks */
+  uint64_t start_ns, looked_ns, next_ns;
+  uint64_t detail_ns;  /* not looked at in detail again before */
+  uint64_t kept_bytes; /* what was held when the record was written */
   host_record record;
+  host_record full; /* as it was when it was last over nine tenths, at `full_ns` */
+  uint64_t full_ns;
 } run_ram;
 
 /* "auto" or a size; NULL: off. */

@@ -164,6 +164,11 @@ static void read_line(host_record *r, const words *w) {
     read_object(r, w);
   else if (strcmp(kind, "frame") == 0)
     read_frame(r, w);
+  else if (strcmp(kind, "asked") == 0) {
+    r->inside_serial = (uint32_t)number(w, 1);
+    r->inside_bytes = number(w, 2);
+    r->inside_whole = number(w, 3) != 0;
+  }
 }
 
 static bool read_file(host_record *r, const char *path) {
@@ -182,6 +187,9 @@ static bool read_file(host_record *r, const char *path) {
 bool host_record_read_inside(host_record *r, const char *folder, pid_t pid) {
   char path[PATH_MAX];
   r->object_count = r->frame_count = 0;
+  r->inside_serial = 0;
+  r->inside_bytes = 0;
+  r->inside_whole = false;
   snprintf(path, sizeof path, "%s/%d.objects", folder, (int)pid);
   r->from_inside = read_file(r, path);
   /* An estimate from samples may pass what is there. */

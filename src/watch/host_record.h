@@ -1,7 +1,7 @@
 /* Host record: what a run held of host memory when it came to its end, kept in its folder.
  *
- * `stowage run --ram-limit` writes `host` from outside while nine tenths are used and at the end;
- * a Python process among its own writes PID.objects from inside when it is asked (host/report.py).
+ * `stowage run --ram-limit` writes `host` from outside once it has asked and at the end; a Python
+ * process among its own writes PID.objects from inside when it is asked (host/report.py).
  * explain reads both. Lines of words between tabs, so that either side can be read by people; a
  * line that is not understood is passed over, and every count is bounded. */
 #ifndef WATCH_HOST_RECORD_H
@@ -59,6 +59,9 @@ typedef struct host_record {
   size_t file_count;
   /* from inside */
   bool from_inside;
+  uint32_t inside_serial; /* of the question that is answered */
+  uint64_t inside_bytes;  /* what the process held then, but for shared memory; 0: not known */
+  bool inside_whole;      /* not a part of an answer, written on the way to it */
   host_object objects[HOST_OBJECTS_MAX]; /* the largest first */
   size_t object_count;
   host_frame frames[HOST_FRAMES_MAX]; /* of the main thread, innermost first */

@@ -3,7 +3,11 @@
 arm() runs once, when the interpreter has started. report() writes the largest things that variables hold, and where the
 main thread is, to PID.objects in the folder of the run (host_record.h tells its lines). It looks at the variables of all
 frames and of the program's own modules, into containers by samples, for at most half a second; it makes nothing large,
-changes nothing, and prints nothing. shim_log(text) is the library's.
+changes nothing, and prints nothing. A first answer is written in steps, as the process may be killed at any moment; a later
+one takes its place when it is whole.
+
+shim_log(text), shim_state(), shim_keep(bytes), shim_line(path, number) and shim_forked() are the library's: unlike Python's
+own ways to a file they do not let go of the interpreter's lock, so that no thread of Python's fills memory meanwhile.
 """
 import _thread
 import gc
@@ -15,6 +19,7 @@ import time
 SAMPLES = 64
 DEEP = 5
 SECONDS = 0.5
+STEP = 0.02  # seconds after which a first answer is written with what is found so far
 SHOWN = 24
 LEAST = 1 << 20
 BLOCK = 48  # bytes of an object on average: a float takes 24, a tuple of two 56, a dict of four 232
@@ -241,11 +246,6 @@ def variables(main, others):
             yield from ((v, n, where) for n, v in locals_of(frame).items() if hasattr(v, "nbytes") or hasattr(v, "memory_usage"))
 
 
-def resident():
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
-
-
 MANY = 400_000  # objects, above which a list of them all takes too long and too much
 
 
@@ -300,14 +300,17 @@ def weighed(values, until, seen):
             yield weight.size, weight, name, where, type_name(value)
 
 
-def largest(main, others):
-    until, seen = time.monotonic() + SECONDS, {}
-    found = list(weighed(variables(main, others), until, seen))
-    if sum(size for size, *_ in found) < resident() // 2:
-        found += weighed(instances(), until, seen)
-    found += unnamed(main, found)
-    found.sort(key=lambda f: f[0], reverse=True)
-    return found[:SHOWN]
+def largest(main, others, held):
+    """(bytes, weight, name, where, type) of all that is large, as it is found."""
+    until, seen, found = time.monotonic() + SECONDS, {}, []
+    for one in weighed(variables(main, others), until, seen):
+        found.append(one)
+        yield one
+    if sum(size for size, *_ in found) < held // 2:
+        for one in weighed(instances(), until, seen):
+            found.append(one)
+            yield one
+    yield from unnamed(main, found)
 
 
 def word(text):
@@ -345,33 +348,58 @@ def arm():
     import atexit
 
     atexit.register(on_exit)
+    os.register_at_fork(after_in_child=shim_forked)
     return False
 
 
 def source(frame):
     """The text of the line it is at, if it is the program's own and can be read."""
-    try:
-        if is_own(frame.f_code.co_filename):
-            with open(frame.f_code.co_filename, encoding="utf-8", errors="replace") as file:
-                return word(next(itertools.islice(file, frame.f_lineno - 1, None)).strip())[:120]
-    except Exception:
-        pass
-    return ""
+    path = frame.f_code.co_filename
+    return word(shim_line(os.fsencode(path), frame.f_lineno).decode("utf-8", "replace").strip())[:120] if is_own(path) else ""
+
+
+def lines_of(frames, found):
+    found = sorted(found, key=lambda f: f[0], reverse=True)[:SHOWN]
+    return [f"object\t{size}\t{w.count}\t{word(name)[:60]}\t{word(where)[-150:]}\t{word(kind)[:60]}\t{word(w.of)[:60]}\t"
+            f"{word(w.shape)[:60]}\t{size // max(1, w.count)}" for size, w, name, where, kind in found] + frames
+
+
+class Answer:
+    def __init__(self, held=0, lines=(), pid=0):
+        self.held, self.lines, self.pid, self.time = held, lines, pid, time.monotonic()
+
+    def keep(self, serial, whole):
+        shim_keep("\n".join([f"asked\t{serial}\t{self.held}\t{int(whole)}", *self.lines, ""]).encode("utf-8", "replace"))
+
+
+last = Answer()  # the last whole one; of its parent, in a child of fork
+LATELY = 5  # seconds
 
 
 def report():
+    global last
     collecting = gc.isenabled()
     gc.disable()
     try:
+        serial, held = shim_state()
+        first, wrote = last.pid != os.getpid(), time.monotonic()
         main, others = threads()
-        lines = [f"object\t{size}\t{w.count}\t{word(name)[:60]}\t{word(where)[-150:]}\t{word(kind)[:60]}\t{word(w.of)[:60]}\t"
-                 f"{word(w.shape)[:60]}\t{size // max(1, w.count)}" for size, w, name, where, kind in largest(main, others)]
-        lines += [f"frame\t{word(f.f_code.co_filename)[-190:]}\t{f.f_lineno}\t{word(f.f_code.co_name)[:60]}\t{source(f)}"
+        frames = [f"frame\t{word(f.f_code.co_filename)[-190:]}\t{f.f_lineno}\t{word(f.f_code.co_name)[:60]}\t{source(f)}"
                   for f in itertools.islice(stack_of(main), 48)]
-        path = f"{os.path.dirname(os.environ['STOWAGE_WATCH'])}/{os.getpid()}.objects"
-        with open(path + ".part", "w", encoding="utf-8", errors="replace") as file:
-            file.write("\n".join(lines) + "\n")
-        os.replace(path + ".part", path)
+        found = []
+        if first:
+            Answer(held, frames).keep(serial, False)
+        try:
+            for one in largest(main, others, held):
+                found.append(one)
+                if first and time.monotonic() > wrote + STEP:
+                    Answer(held, lines_of(frames, found)).keep(serial, False)
+                    wrote = time.monotonic()
+        finally:
+            # What comes and goes is told as it was at its most.
+            if first or held > last.held // 10 * 9 or wrote > last.time + LATELY:
+                last = Answer(held, lines_of(frames, found), os.getpid())
+            last.keep(serial, True)
     except Exception as error:
         shim_log(f"report: {error!r}")
     finally:

@@ -3,15 +3,26 @@
  * libstowage-host.so is preloaded with --ram-limit only. In a process without CPython it does
  * nothing. In one with it, a thread sleeps until the run asks for this process, takes the
  * interpreter's lock as any thread of Python's does, and runs report.py. It holds no lock of its
- * own, so nobody can wait for it. */
+ * own, so nobody can wait for it.
+ *
+ * Whatever the script needs of the system is done here with the interpreter's lock in hand:
+ * Python's own calls let go of it, and a program that fills memory in Python would run on for a
+ * turn (5 ms, and as much again for the processor) at every one. So such a program stands still
+ * while it answers, and nothing has to be stopped. */
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/ask.h"
 #include "shim/python.h"
 #include "shim/shim.h"
+
+#define SOURCE_BYTES ((size_t)8 << 20) /* of a program's own file, looked through for a line */
 
 /* report.py, made at build time. */
 static const char TEXT[] = {
@@ -19,69 +30,167 @@ static const char TEXT[] = {
     , '\0'};
 
 static ask *question;
+static char folder[PATH_MAX - 64]; /* of the run */
+static _Atomic uint32_t answering; /* the serial of the question that is answered */
+static _Atomic bool armed;         /* the interpreter tells of its forks */
+static _Atomic int listener;       /* the process that has our thread */
+
+static void start(void);
+
+/* ---- what the script calls ---- */
+
+/* shim_state(): the serial of the question, and what this process holds that the kernel cannot
+ * drop, but for shared memory. */
+static python_object *state(python_object *self, python_object *arguments) {
+  char text[128] = "";
+  unsigned long long resident = 0, shared = 0, page = (unsigned long long)sysconf(_SC_PAGESIZE);
+  (void)self;
+  (void)arguments;
+  int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+  if (fd >= 0) close(fd);
+  /* NOLINTNEXTLINE(cert-err34-c): the kernel's numbers */
+  if (got > 0 && sscanf(text, "%*u %llu %llu", &resident, &shared) != 2) resident = shared = 0;
+  return python_build("IK", (unsigned)atomic_load(&answering), (resident - shared) * page);
+}
+
+static bool write_whole(const char *path, const char *text) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  size_t length = strlen(text), at = 0;
+  if (fd < 0) return false;
+  for (ssize_t put = 1; at < length && put > 0; at += put > 0 ? (size_t)put : 0)
+    put = write(fd, text + at, length - at);
+  return close(fd) == 0 && at == length;
+}
+
+/* shim_keep(bytes): is the answer from now on, whole or not at all. */
+static python_object *keep(python_object *self, python_object *arguments) {
+  char made[PATH_MAX], path[PATH_MAX];
+  const char *text;
+  (void)self;
+  if (!python_parse(arguments, "y", &text)) return NULL;
+  snprintf(path, sizeof path, "%s/%d.objects", folder, (int)getpid());
+  snprintf(made, sizeof made, "%s/%d.objects.part", folder, (int)getpid());
+  if (!write_whole(made, text) || rename(made, path) != 0) {
+    shim_log("report: %s cannot be written", path);
+    unlink(made);
+  }
+  return python_none();
+}
+
+/* shim_line(path, number): the bytes of that line, b"" where there is none. */
+static python_object *line_of(python_object *self, python_object *arguments) {
+  char line[512] = "";
+  const char *path;
+  int number;
+  (void)self;
+  if (!python_parse(arguments, "yi", &path, &number)) return NULL;
+  FILE *file = fopen(path, "re");
+  size_t looked = 0;
+  for (int at = 1; file != NULL && at <= number && looked < SOURCE_BYTES;) {
+    if (fgets(line, sizeof line, file) == NULL) break;
+    size_t length = strlen(line);
+    looked += length;
+    if (at == number) {
+      fclose(file);
+      return python_build("y", line);
+    }
+    if (length > 0 && line[length - 1] == '\n') at++;
+  }
+  if (file != NULL) fclose(file);
+  return python_build("y", "");
+}
+
+/* shim_forked(): the interpreter of a child of fork is in order again. */
+static python_object *forked(python_object *self, python_object *arguments);
 
 static python_method methods[] = {
-    PYTHON_METHOD("shim_log", python_log),
-    {NULL, NULL, 0, NULL},
+    PYTHON_METHOD("shim_log", python_log), PYTHON_METHOD("shim_state", state),
+    PYTHON_METHOD("shim_keep", keep),      PYTHON_METHOD("shim_line", line_of),
+    PYTHON_METHOD("shim_forked", forked),  {NULL, NULL, 0, NULL},
 };
 
-static python_script script = {.file = "<stowage report.py>",
-                               .text = TEXT,
-                               .entry = "report",
-                               .methods = methods,
-                               .word_name = "shim_rank",
-                               .word = ""};
+#define SCRIPT(name)                                                                               \
+  {                                                                                                \
+    .file = "<stowage report.py>", .text = TEXT, .entry = (name), .methods = methods,              \
+    .word_name = "shim_rank", .word = ""                                                           \
+  }
+static python_script script = SCRIPT("report");
+/* Of a process that forks before our thread has come to arming it. */
+static python_script early = SCRIPT("arm");
+
+/* What its script had loaded is the child's as well; a report that was being made in the parent is
+ * not. */
+static python_object *forked(python_object *self, python_object *arguments) {
+  (void)self;
+  (void)arguments;
+  atomic_store(&script.state, 0);
+  script.entry = "report";
+  start();
+  return python_none();
+}
+
+/* ---- the thread ---- */
 
 /* The interpreter starts after us; one that takes longer is told of no exception at its end. */
 static void arm(void) {
-  for (int turn = 0; turn < 200 && !python_here(); turn++) usleep(25000);
+  for (int turn = 0; turn < 2500 && !python_here(); turn++) usleep(2000);
   script.entry = "arm";
   python_script_run(&script);
   script.entry = "report";
+  atomic_store(&armed, script.names != NULL);
 }
 
-static void *wait_for_questions(void *forked) {
-  /* A child of fork is left alone at first: its interpreter puts its threads in order after us, and
-   * one that asks for its lock meanwhile is fatal to it. What was armed in the parent is armed. */
-  if (forked != NULL)
-    sleep(1);
-  else
-    arm();
-  for (uint32_t seen = atomic_load(&question->serial);;) {
+static void *wait_for_questions(void *unused) {
+  uint32_t seen =
+      atomic_load(&question->serial); /* one that comes while we arm is answered after */
+  (void)unused;
+  if (!atomic_load(&armed)) arm();
+  for (;;) {
     ask_wait(question, &seen);
+    atomic_store(&answering, seen);
     python_script_run(&script);
   }
   return NULL;
 }
 
-static void start(void *forked) {
+static void start(void) {
   pthread_t thread;
   pthread_attr_t attributes;
   sigset_t all, before;
-  if (pthread_attr_init(&attributes) != 0) return;
+  int here = (int)getpid();
+  if (atomic_exchange(&listener, here) == here || pthread_attr_init(&attributes) != 0) return;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   /* Signals are the program's; a report needs a stack as Python's own threads have. */
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  if (pthread_create(&thread, &attributes, wait_for_questions, forked) == 0)
-    pthread_setname_np(thread, "stowage");
+  /* By its name the run knows that somebody listens (cli/run_ask.c). */
+  if (pthread_create(&thread, &attributes, wait_for_questions, NULL) == 0)
+    pthread_setname_np(thread, ASK_LISTENER);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
 }
 
-/* A child of fork has no thread but its own. What its script had loaded is its as well; a report
- * that was being made in the parent is not. */
+/* A child of fork has no thread but its own. Python says when it can have ours again: to ask for
+ * the interpreter's lock before that would be fatal to it. So whoever forks with that lock is armed
+ * by now; a fork that Python does not know of leaves nobody there who could answer. */
+static void before_fork(void) {
+  if (atomic_load(&armed) || !python_held()) return;
+  python_script_run(&early);
+  atomic_store(&armed, early.names != NULL);
+}
+
 static void after_fork(void) {
-  atomic_store(&script.state, 0);
-  script.entry = "report";
-  start(&script);
+  if (!atomic_load(&armed) && !python_here()) start(); /* it may get an interpreter yet */
 }
 
 __attribute__((constructor)) static void begin(void) {
   const char *path = secure_getenv("STOWAGE_WATCH");
   if (path == NULL || path[0] != '/' || python_symbol("Py_IsInitialized") == NULL) return;
+  int length = (int)(strrchr(path, '/') - path);
+  if (snprintf(folder, sizeof folder, "%.*s", length, path) >= (int)sizeof folder) return;
   question = ask_open(path);
   if (question == NULL) return;
-  pthread_atfork(NULL, NULL, after_fork);
-  start(NULL);
+  pthread_atfork(before_fork, NULL, after_fork);
+  start();
 }

@@ -1,0 +1,104 @@
+/* Run ask: whom to ask, when, and whether he has answered. */
+#include "cli/run_ask.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+#define MS UINT64_C(1000000)
+/* A question not answered by then is asked again when it is time to. */
+#define LOST_NS (5000 * MS)
+/* Of its time: once an answer is there, four times what it took. */
+#define REST 4
+/* As long as an answer may take on a busy machine. */
+#define ANSWER_NS (250 * MS)
+
+stow_status run_ask_open(run_ask *a, const char *folder) {
+  char path[PATH_MAX];
+  *a = (run_ask){0};
+  if (snprintf(path, sizeof path, "%s/watch", folder) >= (int)sizeof path) return STOW_OK;
+  STOW_TRY(ask_create(&a->word, path));
+  if (setenv("STOWAGE_WATCH", path, 1) != 0)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
+  return STOW_OK;
+}
+
+void run_ask_close(run_ask *a) {
+  ask_close(a->word);
+  a->word = NULL;
+}
+
+static bool is_listener(pid_t pid, const char *task) {
+  char path[64], name[32] = "";
+  snprintf(path, sizeof path, "/proc/%d/task/%.16s/comm", (int)pid, task);
+  FILE *file = fopen(path, "re");
+  bool is = file != NULL && fgets(name, sizeof name, file) != NULL &&
+            strcmp(name, ASK_LISTENER "\n") == 0;
+  if (file != NULL) fclose(file);
+  return is;
+}
+
+bool run_ask_hears(pid_t pid) {
+  char path[64];
+  bool hears = false;
+  snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+  DIR *tasks = opendir(path);
+  for (struct dirent *entry; !hears && tasks != NULL && (entry = readdir(tasks)) != NULL;)
+    hears = isdigit((unsigned char)entry->d_name[0]) && is_listener(pid, entry->d_name);
+  if (tasks != NULL) closedir(tasks);
+  return hears;
+}
+
+/* The largest, but for one that was asked and holds about as much: of many alike, one tells. */
+static const tree_process *whom(const run_ask *a, const host_record *h) {
+  for (size_t i = 1; i < h->process_count; i++)
+    if (h->processes[i].pid == a->pid &&
+        h->processes[i].held_bytes + h->processes[i].held_bytes / 4 >= h->processes[0].held_bytes)
+      return &h->processes[i];
+  return &h->processes[0];
+}
+
+static void post(run_ask *a, const tree_process *p, uint64_t now_ns) {
+  a->pid = p->pid;
+  a->bytes = p->held_bytes;
+  a->whole = false;
+  a->asked_ns = now_ns;
+  a->serial = ask_post(a->word, p->pid);
+}
+
+void run_ask_now(run_ask *a, const host_record *h, uint64_t now_ns) {
+  if (a->word != NULL && h->process_count > 0) post(a, whom(a, h), now_ns);
+}
+
+void run_ask_soon(run_ask *a, const host_record *h, uint64_t left_bytes, uint64_t now_ns) {
+  if (a->word == NULL || h->process_count == 0) return;
+  const tree_process *p = whom(a, h);
+  /* Near: no more is left than it holds; or what is left would be filled before it has answered. */
+  double answer_s = (double)(REST * a->took_ns > ANSWER_NS ? REST * a->took_ns : ANSWER_NS) / 1e9;
+  bool near =
+      left_bytes <= h->held_bytes || (left_bytes / 3 <= h->held_bytes &&
+                                      (double)h->growth_bytes_s * answer_s >= (double)left_bytes);
+  if (!near) return;
+  if (p->pid == a->pid) {
+    uint64_t rest_ns = a->whole ? (REST + 1) * a->took_ns : LOST_NS;
+    if (p->held_bytes < a->bytes + a->bytes / 10 || now_ns < a->asked_ns + rest_ns) return;
+  }
+  post(a, p, now_ns);
+}
+
+void run_ask_forget(run_ask *a) {
+  a->bytes = 0;
+}
+
+bool run_ask_read(run_ask *a, host_record *h, const char *folder, uint64_t now_ns) {
+  if (a->whole) return true;
+  if (a->pid == 0 || !host_record_read_inside(h, folder, a->pid)) return false;
+  a->whole = h->inside_whole && h->inside_serial == a->serial;
+  if (a->whole) a->took_ns = now_ns - a->asked_ns;
+  return a->whole;
+}
