@@ -21,7 +21,7 @@
 #define STOP_SECONDS 10
 #define KILL_NS      (10 * UINT64_C(1000000000))
 
-stow_status run_live_init(run_live *r, const ledger *l, const char *stop) {
+stow_status run_live_init(run_live *r, ledger *l, const char *stop) {
   *r = (run_live){.l = l, .terminal = isatty(STDERR_FILENO) == 1};
   if (stop != NULL) {
     char text[32];
@@ -40,8 +40,9 @@ stow_status run_live_init(run_live *r, const ledger *l, const char *stop) {
   return STOW_OK;
 }
 
-static uint64_t spilled_bytes(const ledger *l) {
+static uint64_t spilled_bytes(ledger *l) {
   uint64_t sum = 0;
+  ledger_reap(l);
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
     ledger_totals totals;
     ledger_sum(l, i, &totals);

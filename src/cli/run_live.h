@@ -15,7 +15,7 @@
 
 typedef struct run_live {
   bool on;
-  const ledger *l;
+  ledger *l;
   pid_t child;
   uint64_t stop_bytes_s;  /* 0: never */
   uint64_t stop_ns;       /* how long the bus has to be that busy */
@@ -34,7 +34,7 @@ typedef struct run_live {
 
 /* `stop`: a rate such as "20G" (bytes a second), NULL: none. STOW_ERR_INVALID says what is wrong.
  */
-stow_status run_live_init(run_live *r, const ledger *l, const char *stop);
+stow_status run_live_init(run_live *r, ledger *l, const char *stop);
 
 /* Looks when it is time to. A child_wait beat. */
 void run_live_look(void *r);

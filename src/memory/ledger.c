@@ -199,7 +199,9 @@ static bool claim(ledger *l, uint64_t self) {
 stow_status ledger_join(ledger *l) {
   uint32_t pid = (uint32_t)getpid();
   uint64_t self = owner_of(pid, start_time(pid));
-  if (!claim(l, self) && (ledger_reap(l) == 0 || !claim(l, self)))
+  /* Those before us that ended: their bytes went with them. */
+  ledger_reap(l);
+  if (!claim(l, self))
     return stow_fail(STOW_ERR_BUDGET, "all %d slots of the ledger are taken by living processes",
                      LEDGER_SLOTS_MAX);
   atomic_fetch_add(&l->header->processes, 1);
@@ -244,10 +246,11 @@ void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals) {
   for (int k = 0; k < LEDGER_VRAM_KINDS; k++) totals->vram_bytes += totals->bytes[k];
 }
 
-void ledger_tell(const ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
+void ledger_tell(ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
                  uint64_t *total_bytes) {
   uint64_t limit = ledger_limit(l, device);
   ledger_totals totals;
+  ledger_reap(l);
   ledger_sum(l, device, &totals);
   uint64_t held =
       totals.vram_bytes > totals.idle_vram_bytes ? totals.vram_bytes - totals.idle_vram_bytes : 0;
@@ -289,6 +292,11 @@ void ledger_note_peak(ledger *l, unsigned device) {
   ledger_totals now;
   if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return;
   ledger_sum(l, device, &now);
+  if (now.vram_bytes <= atomic_load(&l->header->peak_vram_bytes[device]) &&
+      now.bytes[LEDGER_SPILLED] <= atomic_load(&l->header->peak_spilled_bytes[device]))
+    return;
+  /* It stays for good: what the dead held is not to be in it. */
+  if (ledger_reap(l) > 0) ledger_sum(l, device, &now);
   raise_to(&l->header->peak_vram_bytes[device], now.vram_bytes);
   raise_to(&l->header->peak_spilled_bytes[device], now.bytes[LEDGER_SPILLED]);
 }

@@ -143,7 +143,8 @@ void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
 void ledger_set(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
 uint64_t ledger_own(const ledger *l, unsigned device, ledger_kind kind);
 
-/* What all living processes hold. Those of the dead are given up on the way. */
+/* What all processes hold. Cheap, so it is asked on every request; those that died since anybody
+ * last reaped are still in it, and a figure that is told or kept is summed after ledger_reap. */
 typedef struct ledger_totals {
   uint64_t bytes[LEDGER_KIND_COUNT];
   uint64_t vram_bytes;   /* the kinds that count against the limit */
@@ -159,8 +160,8 @@ unsigned ledger_reap(ledger *l);
 void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t spill_bytes);
 
 /* Turns the card's own figures into those a program is told: no more than the limit, and
- * `spill_bytes` that may go to the host besides. */
-void ledger_tell(const ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
+ * `spill_bytes` that may go to the host besides. The dead hold nothing. */
+void ledger_tell(ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
                  uint64_t *total_bytes);
 
 uint64_t ledger_limit(const ledger *l, unsigned device);

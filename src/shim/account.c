@@ -203,6 +203,7 @@ void account_refused(unsigned device, uint64_t asked_bytes) {
   ledger *l = account_ledger();
   if (l->header == NULL) return;
   ledger_totals totals;
+  ledger_reap(l);
   ledger_sum(l, device, &totals);
   ledger_refusal refusal = {(uint64_t)getpid(),
                             device,

@@ -88,6 +88,10 @@ void measure_context_failed(unsigned device);
 void measure_context_ended(unsigned device);
 /* One pool's reserve, after something was taken from it. */
 void measure_pool(unsigned device, void *pool);
+/* Counts what a pool is about to grow by, on a device with a limit; false where that has no room.
+ * What was announced so is no longer once the pool is measured. */
+bool measure_pool_grows(unsigned device, uint64_t bytes);
+void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes);
 void measure_forget_pool(void *pool);
 /* A pool that can be exported: its blocks must be its own, so it is never spilled. */
 void measure_share_pool(unsigned device, void *pool);

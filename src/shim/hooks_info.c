@@ -11,7 +11,7 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   cu_context context;
   cu_device card;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  const ledger *l = account_ledger();
+  ledger *l = account_ledger();
   bool known = l->header != NULL && account_here(&device, &context, &card);
   /* What was freed is free: for this program, and for the others of the run. */
   if (known) plain_trim(device, true);
@@ -28,7 +28,7 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
 cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
   __typeof__(&cuDeviceTotalMem_v2) real = REAL(cuDeviceTotalMem_v2);
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(bytes, card);
-  const ledger *l = account_ledger();
+  ledger *l = account_ledger();
   if (code == CU_OK && l->header != NULL) {
     uint64_t left = 0, total = *bytes;
     ledger_tell(l, account_device(card), spill_budget(card), &left, &total);

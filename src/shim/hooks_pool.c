@@ -27,17 +27,17 @@ static uint64_t growth(cu_pool pool, uint64_t bytes) {
   return (used + bytes - reserved + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
 }
 
-/* Is there room within the limit for what the pool must grow? */
-static bool pool_fits(unsigned device, cu_pool pool, uint64_t bytes) {
-  ledger *l = account_ledger();
+/* Is there room within the limit for what the pool must grow? It is kept for the call to come, or
+ * another thread or process would be given it too. */
+static bool pool_fits(unsigned device, cu_pool pool, uint64_t bytes, uint64_t *kept) {
+  const ledger *l = account_ledger();
   if (l->header == NULL || ledger_limit(l, device) == LEDGER_UNLIMITED || spill_capturing())
     return true;
   for (int turn = 0; turn < 2; turn++) {
     uint64_t more = growth(pool, bytes);
     if (more == 0) return true;
-    if (account_take(device, LEDGER_POOLS, more)) {
-      /* Only asked whether it fits: what it becomes is measured when the pool has grown. */
-      ledger_give(l, device, LEDGER_POOLS, more);
+    if (measure_pool_grows(device, more)) {
+      *kept = more;
       return true;
     }
     /* The driver, too, takes idle pages of its pools back before it says that there is no more. */
@@ -53,6 +53,7 @@ typedef struct pool_call {
   cu_pool pool;
   bool known;
   uint64_t reserved_bytes; /* of the pool before the call; only looked at where there is a limit */
+  uint64_t kept_bytes;     /* of the limit, for what the pool grows */
 } pool_call;
 
 /* The pool a request without one goes to. */
@@ -67,7 +68,7 @@ static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
                 (pool != NULL || default_pool(call));
   if (!call->known) return true;
   spill_asked();
-  bool fits = pool_fits(call->device, call->pool, bytes);
+  bool fits = pool_fits(call->device, call->pool, bytes, &call->kept_bytes);
   call->reserved_bytes = attribute(call->pool, POOL_RESERVED);
   return fits;
 }
@@ -111,7 +112,6 @@ static bool undone(const pool_call *call, const pool_forms *f, cu_addr addr, cu_
   const ledger *l = account_ledger();
   uint64_t limit = l->header == NULL ? LEDGER_UNLIMITED : ledger_limit(l, call->device);
   ledger_totals totals;
-  measure_pool(call->device, call->pool);
   if (limit == LEDGER_UNLIMITED || f->free == NULL || f->wait == NULL) return false;
   ledger_sum(l, call->device, &totals);
   if (totals.vram_bytes <= limit || attribute(call->pool, POOL_RESERVED) <= call->reserved_bytes ||
@@ -126,6 +126,8 @@ static bool undone(const pool_call *call, const pool_forms *f, cu_addr addr, cu_
 static cu_result end(const pool_call *call, const pool_forms *f, cu_result code, cu_addr *addr,
                      size_t bytes, cu_stream stream) {
   if (!call->known) return code;
+  if ((code == CU_OK && !spill_capturing()) || call->kept_bytes > 0)
+    measure_pool_grown(call->device, call->pool, call->kept_bytes);
   if (code == CU_OK && !spill_capturing() && undone(call, f, *addr, stream))
     code = CU_ERROR_OUT_OF_MEMORY;
   if (code == CU_ERROR_OUT_OF_MEMORY && !spill_capturing())

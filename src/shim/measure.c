@@ -5,8 +5,11 @@
  * buffers) is the difference to its used figure. That figure is the whole card's: once a context
  * has been measured its share may change by a little, and what changes beyond that is the doing of
  * programs outside the run, whose growth must not eat the run's limit. */
+#include <string.h>
+
 #include "base/lock.h"
 #include "shim/account.h"
+#include "shim/page.h"
 #include "shim/spill.h"
 
 /* CUmemPool_attribute, CUgraphMem_attribute */
@@ -26,6 +29,7 @@ typedef struct pool_entry {
 static lock pools_lock = LOCK_INIT(LOCK_POOL); /* never held together with the book's */
 static pool_entry pools[POOLS_MAX];            /* guarded by pools_lock */
 static size_t pool_count;
+static uint64_t growing_bytes[LEDGER_DEVICES_MAX]; /* guarded by pools_lock: announced */
 
 /* Of this process, by device: is a context being made that was not measured yet; what it took. */
 static _Atomic bool context_begun[LEDGER_DEVICES_MAX];
@@ -34,6 +38,7 @@ static _Atomic uint64_t context_first[LEDGER_DEVICES_MAX];
 void measure_after_fork(void) {
   lock_init(&pools_lock, LOCK_POOL);
   pool_count = 0;
+  memset(growing_bytes, 0, sizeof growing_bytes);
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
     atomic_store(&context_begun[i], false);
     atomic_store(&context_first[i], 0);
@@ -47,31 +52,52 @@ static uint64_t pool_reserved(void *pool) {
   return bytes;
 }
 
-/* The sum of what was measured last, told to the ledger. */
+/* The sum of what was measured last and what is to come, told to the ledger. pools_lock held, so
+ * that nothing announced meanwhile is lost. */
 static void tell(unsigned device) {
-  uint64_t sum = 0;
-  lock_take(&pools_lock);
+  uint64_t sum = device < LEDGER_DEVICES_MAX ? growing_bytes[device] : 0;
   for (size_t i = 0; i < pool_count; i++)
     if (pools[i].device == device) sum += pools[i].reserved_bytes;
-  lock_give(&pools_lock);
   ledger *l = account_ledger();
   if (l->header != NULL) ledger_set(l, device, LEDGER_POOLS, sum);
 }
 
-void measure_pool(unsigned device, void *pool) {
+void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes) {
   uint64_t bytes = pool_reserved(pool);
-  bool changed = false;
+  bool changed = announced_bytes > 0;
   lock_take(&pools_lock);
   size_t i = 0;
   while (i < pool_count && pools[i].pool != pool) i++;
   if (i == pool_count && pool_count < POOLS_MAX)
     pools[pool_count++] = (pool_entry){pool, device, 0, false};
   if (i < pool_count) {
-    changed = pools[i].reserved_bytes != bytes;
+    changed = changed || pools[i].reserved_bytes != bytes;
     pools[i].reserved_bytes = bytes;
   }
-  lock_give(&pools_lock);
+  if (device < LEDGER_DEVICES_MAX) growing_bytes[device] -= announced_bytes;
   if (changed) tell(device);
+  lock_give(&pools_lock);
+  /* What was announced is in the ledger already, so telling it was no rise. */
+  if (announced_bytes > 0) ledger_note_peak(account_ledger(), device);
+}
+
+void measure_pool(unsigned device, void *pool) {
+  measure_pool_grown(device, pool, 0);
+}
+
+static bool announce(unsigned device, uint64_t bytes) {
+  lock_take(&pools_lock);
+  bool fits = ledger_take(account_ledger(), device, LEDGER_POOLS, bytes);
+  if (fits) growing_bytes[device] += bytes;
+  lock_give(&pools_lock);
+  return fits;
+}
+
+bool measure_pool_grows(unsigned device, uint64_t bytes) {
+  account_look(device, bytes);
+  if (announce(device, bytes)) return true;
+  if (account_make_room(device) && announce(device, bytes)) return true;
+  return page_reclaim(device, bytes) && announce(device, bytes);
 }
 
 void measure_share_pool(unsigned device, void *pool) {
@@ -110,8 +136,8 @@ void measure_forget_pool(void *pool) {
       pools[i] = pools[--pool_count];
       found = true;
     }
-  lock_give(&pools_lock);
   if (found) tell(device);
+  lock_give(&pools_lock);
 }
 
 /* The pools known on a device, into `list`; how many. */
@@ -174,6 +200,7 @@ static void measure_context(unsigned device, ledger *l) {
   /* Another process of the run is making its context: what appears now is its to measure. */
   if (first != 0 && atomic_load(&l->header->contexts_begun[device]) > 0) return;
   ledger_totals totals;
+  ledger_reap(l);
   ledger_sum(l, device, &totals);
   uint64_t was = ledger_own(l, device, LEDGER_CONTEXT);
   uint64_t counted = totals.vram_bytes - was;

@@ -220,6 +220,38 @@ TEST(a_process_killed_at_any_instruction_leaves_it_usable)
   ledger_close(&l);
 }
 
+static void hold(ledger *l, int say) {
+  bool taken = ledger_take(l, 0, LEDGER_PLAIN, 15 * MIB);
+  ssize_t written = write(say, &taken, sizeof taken);
+  (void)written;
+  for (;;) pause();
+}
+
+TEST(what_the_dead_held_is_neither_told_nor_a_peak)
+{
+  ledger l;
+  int hear;
+  bool taken = false;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  CHECK_OK(ledger_join(&l));
+  l.header->vram_limit_bytes[0] = 20 * MIB;
+  pid_t pid = child(hold, &hear);
+  CHECK(read(hear, &taken, sizeof taken) == (ssize_t)sizeof taken && taken);
+  uint64_t left = 100 * MIB, total = 100 * MIB;
+  ledger_tell(&l, 0, 0, &left, &total);
+  CHECK_U64(left, 5 * MIB);
+  kill(pid, SIGKILL);
+  finish(pid);
+  close(hear);
+  ledger_add(&l, 0, LEDGER_CONTEXT, 4 * MIB);
+  CHECK_U64(l.header->peak_vram_bytes[0], 4 * MIB);
+  left = total = 100 * MIB;
+  ledger_tell(&l, 0, 0, &left, &total);
+  CHECK_U64(left, 16 * MIB);
+  CHECK_U64(total, 20 * MIB);
+  ledger_close(&l);
+}
+
 TEST(slots_of_the_dead_are_used_again)
 {
   ledger l;

@@ -8,11 +8,12 @@
  * driver (its own used figure)  capture endcapture  reset  say:TEXT read (waits for a line)
  * again:BYTES (alloc; is it where the last freed was?)  double (frees that again) busy idle (the
  * card's streams)  calls:NAME (of the stand-in driver) range:AT (of the last block, asked from
- * within)  ipc  poke:BYTES (writes it)
+ * within)  ipc  poke:BYTES (writes it)  both:BYTES (two threads ask the pool at once)
  *
  * Every answer is one line, "WORD CODE", with figures after it for info and total. The last thing
  * taken of a kind is given back first. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +137,25 @@ static int range(size_t inside) {
   int other = HOOKED(cuPointerGetAttributes)(4, which, values, at + inside);
   printf("range %d %d base %d bytes %zu type %u card %d start %d size %zu aligned %d\n", code,
          other, base == at, bytes, type, card, start == at, size, at % 256 == 0);
+  return -1;
+}
+
+static void *ask_pool(void *answer) {
+  cu_context context;
+  DRIVER("cuDevicePrimaryCtxRetain", cu_result(*)(cu_context *, cu_device))(&context, 0);
+  DRIVER("cuCtxSetCurrent", cu_result(*)(cu_context))(context);
+  *(size_t *)answer = (size_t)HOOKED(cuMemAllocAsync)(&(cu_addr){0}, *(size_t *)answer, NULL);
+  return NULL;
+}
+
+/* Two threads ask the pool at once; how many were served. */
+static int both(size_t bytes) {
+  size_t answers[2] = {bytes, bytes};
+  pthread_t threads[2];
+  for (int i = 0; i < 2; i++)
+    if (pthread_create(&threads[i], NULL, ask_pool, &answers[i]) != 0) return 3;
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  printf("both served %d\n", (answers[0] == 0) + (answers[1] == 0));
   return -1;
 }
 
@@ -276,6 +296,7 @@ static int run(const char *word) {
   }
   if (strncmp(word, "range:", 6) == 0) return range(bytes);
   if (strncmp(word, "poke:", 5) == 0) return poke(bytes);
+  if (strncmp(word, "both:", 5) == 0) return both(bytes);
   if (strcmp(word, "ipc") == 0) return HOOKED(cuIpcGetMemHandle)(&handle, taken[taken_count - 1]);
   if (strcmp(word, "read") == 0) return fgets(line, sizeof line, stdin) != NULL ? -1 : 1;
   return take(word, bytes);

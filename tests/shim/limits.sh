@@ -12,6 +12,8 @@ says managed_memory_is_limited 'managed 0;alloc 2;' --vram-limit 100M -- managed
 says arrays_are_limited 'array 0;alloc 2;arrayfree 0;alloc 0;' --vram-limit 100M -- array:60M alloc:60M arrayfree alloc:60M
 says pools_count_what_they_keep 'async 0;info 0 free 36 total 100;afree 0;info 0 free 36 total 100;async 0;async 2;' --vram-limit 100M -- async:60M info afree info async:40M async:60M
 says idle_pools_make_room_for_their_own 'async 0;afree 0;async 0;alloc 2;' --vram-limit 100M -- async:60M afree async:90M alloc:10M
+STANDIN_MEET=2 says pools_that_grow_at_once_keep_the_limit 'both served 1;info 0 free 36 total 100;' --vram-limit 100M -- both:60M info
+if grep -q 'at the peak 64.0 MiB in vram of 100.0 MiB allowed$' "$folder/err"; then ok and_were_at_no_time_past_it; else cat "$folder/err"; fail and_were_at_no_time_past_it; fi
 says pinned_host_memory_is_not_device_memory 'pin 0;alloc 0;unpin 0;' --vram-limit 100M -- pin:300M alloc:100M unpin
 says a_limit_for_another_device_is_none_here 'alloc 0;' --vram-limit 1=100M -- alloc:300M
 says a_limit_for_each_device 'alloc 2;' --vram-limit 0=100M,1=4G -- alloc:300M
@@ -36,7 +38,8 @@ same an_inner_run_may_have_less "total 0 free 0 total 50" beneath --vram-limit 1
 same an_inner_run_has_no_more "stowage run: --vram-limit: this is within a run that may hold 100.0 MiB, which is the limit here too
 total 0 free 0 total 100" beneath --vram-limit 100M -- "$stowage" run --vram-limit 200M -- "$holder" total
 
-# All processes of a run together.
+# All processes of a run together. What one that has ended held is free for the next.
+same what_an_ended_program_held_is_free $'alloc:62914560 0\ninfo 0 free 100 total 100\nstowage run: device 0: at the peak 60.0 MiB in vram of 100.0 MiB allowed' beneath --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)); '$holder' info"
 out=$(beneath --vram-limit 100M -- bash -c "
   coproc one { exec '$holder' alloc:$((60 * M)) say:held read; }
   read -r a <&\"\${one[0]}\"; read -r b <&\"\${one[0]}\"

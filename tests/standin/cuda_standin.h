@@ -12,6 +12,7 @@
  *                           no-pinned (cuMemHostAlloc refused too)
  *   STANDIN_ALIGN=loose     cuMemAddressReserve takes no notice of the alignment
  *   STANDIN_HOLES=1         pools grow with every request
+ *   STANDIN_MEET=2          so many requests of pools meet in the driver, or wait a second for it
  *   STANDIN_MODE=3          the compute mode it tells
  *   STANDIN_FAIL=NAME:CODE[:N[:once]]  the Nth call of that function (1), and those after it
  *                           unless once, answer CODE; a code of -9 kills the process there
