@@ -57,13 +57,13 @@ bool host_is_array(const host_object *o) {
 }
 
 /* Many objects of Python's own, each with its head and its reference. */
-bool host_is_objects(const host_object *o) {
+static bool is_objects(const host_object *o) {
   return (host_is_container(o) && o->count >= 1000 && o->element_bytes < SMALL_ELEMENT) ||
          (host_is_array(o) && strcmp(o->of, "object") == 0);
 }
 
 /* A collection of large things, as a list of arrays is. */
-bool host_is_collection(const host_object *o) {
+static bool is_collection(const host_object *o) {
   return host_is_container(o) && o->count >= 4 && o->element_bytes >= LARGE_ELEMENT;
 }
 
@@ -74,7 +74,7 @@ static void find_objects(host_case *c) {
   uint64_t sum = 0, lean = 0;
   const host_object *first = NULL;
   for (size_t i = 0; i < r->object_count; i++)
-    if (host_is_objects(&r->objects[i])) {
+    if (is_objects(&r->objects[i])) {
       if (first == NULL) first = &r->objects[i];
       sum += r->objects[i].bytes;
       /* A number, or a short text, for each element and each word of it. */
@@ -86,7 +86,7 @@ static void find_objects(host_case *c) {
   cause_head(to, "%s is made of Python objects, about %s for %" PRIu64 " of them", first->name,
              cause_size(first->bytes), first->count);
   for (size_t i = 0; i < r->object_count; i++)
-    if (host_is_objects(&r->objects[i])) host_say_object(to, &r->objects[i]);
+    if (is_objects(&r->objects[i])) host_say_object(to, &r->objects[i]);
   cause_say(to, "about %" PRIu64 " bytes for each, where an array needs 1 to 8 a number",
             first->element_bytes);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
@@ -118,7 +118,7 @@ static void find_leak(host_case *c) {
   const host_record *r = c->r;
   const host_object *most = NULL;
   for (size_t i = 0; i < r->object_count && most == NULL; i++)
-    if (host_is_collection(&r->objects[i])) most = &r->objects[i];
+    if (is_collection(&r->objects[i])) most = &r->objects[i];
   if (most == NULL) return;
   double share = host_part(most->bytes, c->told_bytes);
   bool steady = rises_steadily(r);

@@ -34,10 +34,6 @@ static inline double host_part(uint64_t bytes, uint64_t whole) {
 /* ---- what an object is ---- */
 bool host_is_container(const host_object *o);
 bool host_is_array(const host_object *o);
-/* Many objects of Python's own, each with its head and its reference. */
-bool host_is_objects(const host_object *o);
-/* A collection of large things, as a list of arrays is. */
-bool host_is_collection(const host_object *o);
 
 cause *host_add(host_case *c, cause_id id, double confidence);
 /* For the cause added last. */

@@ -31,7 +31,10 @@ static const controller CONTROLLERS[2] = {
     {2, "memory.max", "memory.current", "inactive_file "},
 };
 
-uint64_t hostmem_keep(uint64_t total_bytes) {
+/* Bytes left alone for the kernel and for other programs: a sixteenth of `total_bytes`, at most
+ * 1 GiB. Pinned pages can be neither swapped nor moved; filling a machine to the last byte with
+ * them wakes the kernel's killer. */
+static uint64_t left_alone(uint64_t total_bytes) {
   uint64_t part = total_bytes / 16;
   return part < KEEP_MAX ? part : KEEP_MAX;
 }
@@ -245,7 +248,7 @@ stow_status hostmem_read_under(hostmem *m, const char *root) {
         m->limit_bytes > m->limit_used_bytes ? m->limit_bytes - m->limit_used_bytes : 0;
     if (under < left) left = under;
   }
-  uint64_t keep = hostmem_keep(m->total_bytes);
+  uint64_t keep = left_alone(m->total_bytes);
   m->usable_bytes = left > keep ? left - keep : 0;
   return STOW_OK;
 }

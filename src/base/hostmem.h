@@ -28,7 +28,7 @@ typedef struct hostmem {
   uint64_t limit_used_bytes;          /* counted against it, less the file cache it would give up */
 
   uint64_t total_bytes;  /* the most this process could ever hold: the machine's, or the limit */
-  uint64_t usable_bytes; /* what it may take now; hostmem_keep is already taken off */
+  uint64_t usable_bytes; /* what it may take now, with room left for others */
 } hostmem;
 
 /* Reads it anew. STOW_ERR_IO if not even /proc/meminfo can be read. A cgroup that cannot be read is
@@ -37,10 +37,5 @@ stow_status hostmem_read(hostmem *m);
 
 /* The same with every path under the folder `root` ("" for the real ones): for tests. */
 stow_status hostmem_read_under(hostmem *m, const char *root);
-
-/* Bytes left alone for the kernel and for other programs: a sixteenth of `total_bytes`, at most
- * 1 GiB. Pinned pages can be neither swapped nor moved; filling a machine to the last byte with
- * them wakes the kernel's killer. */
-uint64_t hostmem_keep(uint64_t total_bytes);
 
 #endif

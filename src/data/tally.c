@@ -78,7 +78,7 @@ void tally_block(tally *t, const csv_column *c, size_t rows) {
 
 /* ---- what the column turned out to be ---- */
 
-bool tally_is_text(const tally *t) {
+static bool is_text(const tally *t) {
   if (t->texts > 0) return true;
   if (t->bools > 0) return t->numbers + t->missing > 0;
   bool negative = t->negative_beside_wide || (t->integers.count > 0 && t->integers.least < 0);
@@ -136,7 +136,7 @@ static void conclude_text(column_facts *to, const tally *t, uint64_t rows, const
 
 void tally_conclude(column_facts *to, const tally *t, uint64_t rows, const intern *words) {
   to->missing = t->missing;
-  if (tally_is_text(t)) {
+  if (is_text(t)) {
     conclude_text(to, t, rows, words);
     return;
   }

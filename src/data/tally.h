@@ -29,7 +29,6 @@ void tally_join(tally *t, const tally *later);
 /* Adds the block's values in column `c`; the counts of odd rows were added as they came. */
 void tally_block(tally *t, const csv_column *c, size_t rows);
 
-bool tally_is_text(const tally *t);
 /* `words`: the distinct texts, NULL where they were not kept. */
 void tally_conclude(column_facts *to, const tally *t, uint64_t rows, const intern *words);
 

@@ -195,8 +195,6 @@ stow_status sim_stream_slot(sim *s, uint32_t *slot, stow_stream stream);
 static inline uint64_t sim_clock_at(const sim_clock *clock, uint32_t slot) {
   return slot < clock->count ? clock->at[slot] : 0;
 }
-/* The host waits until `until_ns`. */
-void sim_wait_until(sim *s, uint64_t until_ns);
 /* The host waits for all work of all streams. */
 stow_status sim_wait_all(sim *s);
 stow_status sim_stream_create(stow_device *device, stow_stream *stream);

@@ -47,7 +47,8 @@ static stow_status host_learns(sim *s, const sim_clock *clock) {
   return status;
 }
 
-void sim_wait_until(sim *s, uint64_t until_ns) {
+/* The host waits until `until_ns`. */
+static void wait_until(sim *s, uint64_t until_ns) {
   if (until_ns <= s->counts.now_ns) return;
   s->counts.event_waits++;
   s->counts.wait_ns += until_ns - s->counts.now_ns;
@@ -56,7 +57,7 @@ void sim_wait_until(sim *s, uint64_t until_ns) {
 
 stow_status sim_wait_all(sim *s) {
   for (uint32_t i = 0; i < s->stream_count; i++) STOW_TRY(host_learns(s, &s->streams[i].clock));
-  sim_wait_until(s, s->busy_ns);
+  wait_until(s, s->busy_ns);
   return STOW_OK;
 }
 
@@ -174,7 +175,7 @@ stow_status sim_stream_sync(stow_device *device, stow_stream stream) {
   uint32_t slot;
   stow_status status = stream_find(s, &slot, stream);
   if (status == STOW_OK) status = host_learns(s, &s->streams[slot].clock);
-  if (status == STOW_OK) sim_wait_until(s, s->streams[slot].ready_ns);
+  if (status == STOW_OK) wait_until(s, s->streams[slot].ready_ns);
   return sim_give(s, status);
 }
 
@@ -294,6 +295,6 @@ stow_status sim_event_wait(stow_device *device, stow_event event) {
   sim_event *found;
   stow_status status = event_find(s, &found, event);
   if (status == STOW_OK) status = host_learns(s, &found->clock);
-  if (status == STOW_OK) sim_wait_until(s, found->ready_ns);
+  if (status == STOW_OK) wait_until(s, found->ready_ns);
   return sim_give(s, status);
 }

@@ -24,7 +24,8 @@ static stow_status name_slot(torch_reader *t, uint32_t **slot, uint64_t string) 
   return STOW_OK;
 }
 
-stow_status torch_name(torch_reader *t, uint32_t *name_id, uint64_t string) {
+/* The recording's name for a string of the machine. */
+static stow_status string_name(torch_reader *t, uint32_t *name_id, uint64_t string) {
   uint32_t *slot;
   STOW_TRY(name_slot(t, &slot, string));
   if ((*slot & ~NAME_UNKNOWN) == 0) {
@@ -71,7 +72,7 @@ static uint32_t stack_of(torch_reader *t, const pickle_value *value) {
 }
 
 static stow_status name_of(torch_reader *t, uint32_t *id, const pickle_value *value) {
-  if (value->tag == PICKLE_STRING) return torch_name(t, id, value->v);
+  if (value->tag == PICKLE_STRING) return string_name(t, id, value->v);
   if (value->tag != PICKLE_NONE) t->r->bad_values++;
   return STOW_OK;
 }

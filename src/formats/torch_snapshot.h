@@ -90,7 +90,5 @@ stow_status torch_take_tuple(void *reader, pickle_value *value, const pickle_val
 stow_status torch_finish(torch_reader *t);
 /* Room for one more element at *element. */
 stow_status torch_table_add(torch_reader *t, torch_table *table, size_t size, void **element);
-/* The recording's name for a string of the machine. */
-stow_status torch_name(torch_reader *t, uint32_t *name_id, uint64_t string);
 
 #endif

@@ -40,14 +40,6 @@ static stow_status begin(writer *w, const char *path, uint64_t expected_bytes) {
   return status;
 }
 
-stow_status writer_open(writer *w, const char *path, const source *reading,
-                        uint64_t expected_bytes) {
-  *w = (writer){.fd = -1};
-  STOW_TRY(writer_check(path, reading));
-  STOW_TRY(outfile_open(&w->out, path));
-  return begin(w, path, expected_bytes);
-}
-
 stow_status writer_open_partial(writer *w, const char *path, const source *reading,
                                 uint64_t expected_bytes, bool keep, bool join) {
   *w = (writer){.fd = -1};

@@ -21,11 +21,8 @@ typedef struct writer {
 /* STOW_ERR_INVALID if `path` is the file being read, by any name. For refusing before long work. */
 stow_status writer_check(const char *path, const source *reading);
 
-/* `reading` is what must not be overwritten (NULL: nothing). `expected_bytes` is how much will be
- * written, about. */
-stow_status writer_open(writer *w, const char *path, const source *reading,
-                        uint64_t expected_bytes);
-/* The same into PATH.partial, as outfile_open_partial says. */
+/* Into PATH.partial, as outfile_open_partial says. `reading` is what must not be overwritten (NULL:
+ * nothing). `expected_bytes` is how much will be written, about. */
 stow_status writer_open_partial(writer *w, const char *path, const source *reading,
                                 uint64_t expected_bytes, bool keep, bool join);
 stow_status writer_write(writer *w, uint64_t offset, const void *bytes, size_t count);

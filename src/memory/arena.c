@@ -38,7 +38,7 @@ static uint64_t slots_bytes(const arena *a) {
 
 /* ---- spans ---- */
 
-uint32_t span_new(arena *a) {
+static uint32_t span_new(arena *a) {
   uint32_t i = a->spare;
   if (i != 0) {
     a->spare = a->spans[i].next;
@@ -48,7 +48,7 @@ uint32_t span_new(arena *a) {
   return a->span_count++;
 }
 
-void span_drop(arena *a, uint32_t i) {
+static void span_drop(arena *a, uint32_t i) {
   a->spans[i].next = a->spare;
   a->spare = i;
 }
@@ -84,11 +84,11 @@ static inline void bin_pull(arena *a, uint32_t i, uint32_t bin) {
   }
 }
 
-void bin_add(arena *a, uint32_t i) {
+static void bin_add(arena *a, uint32_t i) {
   bin_push(a, i, bin_of(span_units(a, i)));
 }
 
-void bin_remove(arena *a, uint32_t i) {
+static void bin_remove(arena *a, uint32_t i) {
   bin_pull(a, i, bin_of(span_units(a, i)));
 }
 
@@ -100,7 +100,7 @@ void list_add(arena *a, uint32_t *head, uint32_t i) {
   *head = i;
 }
 
-void list_remove(arena *a, uint32_t *head, uint32_t i) {
+static void list_remove(arena *a, uint32_t *head, uint32_t i) {
   const span *s = &a->spans[i];
   if (s->b) a->spans[s->b].a = s->a;
   if (s->a)

@@ -125,21 +125,16 @@ uint64_t arena_pinned(const arena *a);
 uint64_t arena_largest(const arena *a);
 
 /* ---- for its own files ---- */
-void bin_add(arena *a, uint32_t i);
-void bin_remove(arena *a, uint32_t i);
 /* Lengths 1 to 15 one each, then 16 to an octave. */
 static inline uint32_t bin_of(uint32_t units) {
   if (units < BIN_SUB) return units;
   uint32_t log = 31u - (uint32_t)__builtin_clz(units);
   return (log - 3) * BIN_SUB + ((units >> (log - 4)) & (BIN_SUB - 1));
 }
-uint32_t span_new(arena *a);
-void span_drop(arena *a, uint32_t i);
 /* Makes [at, at+units) of span i a span of its own in `state`, off every list; neighbours keep i's
  * old state and lists. 0: no memory. */
 uint32_t span_cut(arena *a, uint32_t i, uint32_t at, uint32_t units, span_state state);
 void list_add(arena *a, uint32_t *head, uint32_t i);
-void list_remove(arena *a, uint32_t *head, uint32_t i);
 /* Joins i, free or bare and off its lists, with equal neighbours, and puts the result on its list.
  */
 uint32_t span_settle(arena *a, uint32_t i);

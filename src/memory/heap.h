@@ -291,8 +291,6 @@ stow_status heap_trim_tier(stow_heap *shell, stow_tier tier, uint64_t keep_bytes
 void heap_count_tier(heap *h, stow_tier tier, stow_heap_tier_stats *out); /* heap locked */
 
 /* ---- migrate.c, disk.c ---- */
-/* Waits for what uses the allocation, then moves its pages. Heap and lane locked. */
-stow_status migrate_span(heap *h, const place *at, stow_tier tier, bool shared, uint64_t *moved);
 stow_status migrate_wait(heap *h, lane *l, uint64_t ptr, uint32_t mark);
 /* Before a moved span is freed: what stands on another tier goes back to its pool. Both locked. */
 stow_status migrate_undo_pages(heap *h, const place *at);

@@ -208,14 +208,6 @@ stow_status ledger_join(ledger *l) {
   return STOW_OK;
 }
 
-void ledger_leave(ledger *l) {
-  if (l->own == 0) return;
-  ledger_slot *slot = &l->slots[l->own - 1];
-  clear(slot);
-  atomic_store(&slot->owner, 0);
-  l->own = 0;
-}
-
 /* ---- sums ---- */
 
 uint64_t ledger_limit(const ledger *l, unsigned device) {

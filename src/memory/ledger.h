@@ -128,8 +128,6 @@ stow_status ledger_part_elsewhere(ledger *l);
 
 /* Takes a slot for the calling process. STOW_ERR_BUDGET: all are taken by processes that live. */
 stow_status ledger_join(ledger *l);
-/* Gives the slot back. */
-void ledger_leave(ledger *l);
 
 /* Adds `bytes` of a kind to the caller's slot if the limit allows it; true if so. A kind that has
  * no limit always fits. No peak yet: the driver may have no more, and then they are given back. */

@@ -260,7 +260,9 @@ static stow_status exchange_all(heap *h, arena *a, uint32_t i, run *runs, uint32
   return STOW_OK;
 }
 
-stow_status migrate_span(heap *h, const place *at, stow_tier tier, bool shared, uint64_t *moved) {
+/* Waits for what uses the allocation, then moves its pages. Heap and lane locked. */
+static stow_status move_span(heap *h, const place *at, stow_tier tier, bool shared,
+                             uint64_t *moved) {
   arena *a = at->arena;
   uint32_t count = 0, slot = a->spans[at->span].at >> a->slot_shift;
   run r, *runs = NULL;
@@ -316,7 +318,7 @@ static stow_status migrate_found(heap *h, const place *at, stow_tier tier, bool 
                                  uint64_t *moved) {
   if (*at->mark & MARK_DISK) return tier == STOW_TIER_DISK ? STOW_OK : disk_get(h, at, tier);
   if (tier == STOW_TIER_DISK) return disk_put(h, at);
-  return migrate_span(h, at, tier, shared, moved);
+  return move_span(h, at, tier, shared, moved);
 }
 
 /* Finds it anew with both locks held: between two looks another thread may have freed it. */

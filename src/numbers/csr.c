@@ -75,33 +75,3 @@ size_t csr_compress(void *values, void *indices, dtype index_type, const void *r
                                     (const char *)row + (done << width), columns - done,
                                     first_column + done);
 }
-
-static uint64_t index_at(const void *indices, dtype type, size_t i) {
-  const char *at = (const char *)indices + i * dtype_bytes(type);
-  uint16_t narrow;
-  int32_t middle;
-  int64_t wide;
-  switch (type) {
-  case DTYPE_U16: return memcpy(&narrow, at, 2), narrow;
-  case DTYPE_I32: return memcpy(&middle, at, 4), (uint64_t)(int64_t)middle;
-  default: return memcpy(&wide, at, 8), (uint64_t)wide;
-  }
-}
-
-stow_status csr_expand(void *row, dtype type, size_t columns, const void *values,
-                       const void *indices, dtype index_type, size_t count) {
-  size_t width = dtype_bytes(type);
-  memset(row, 0, columns * width);
-  for (size_t i = 0; i < count; i++) {
-    uint64_t column = index_at(indices, index_type, i); /* a negative one is past every end */
-    if (column >= columns)
-      return stow_fail(STOW_ERR_FORMAT, "stored value %zu of a row stands in column %lld of %zu", i,
-                       (long long)column, columns);
-    memcpy((char *)row + column * width, (const char *)values + i * width, width);
-  }
-  return STOW_OK;
-}
-
-uint64_t csr_bytes(uint64_t rows, uint64_t columns, uint64_t nonzeros, dtype type) {
-  return nonzeros * (dtype_bytes(type) + dtype_bytes(csr_index_type(columns))) + (rows + 1) * 8;
-}

@@ -35,8 +35,9 @@ static bool text_equals(const ring *r, uint64_t offset, text_kind kind, const vo
          (length == 0 || memcmp(r->texts + offset + sizeof entry, payload, length) == 0);
 }
 
-stow_status stackset_text(stackset *s, text_kind kind, const void *payload, uint32_t length,
-                          uint32_t *number) {
+/* The number of one text, appended to the ring if it is new. */
+static stow_status text_number(stackset *s, text_kind kind, const void *payload, uint32_t length,
+                               uint32_t *number) {
   *number = 0;
   uint64_t hash = hash_bytes(payload, length, (uint64_t)kind);
   /* Equal hashes of unlike texts step on to the next key; the chain ends at an empty one. */
@@ -65,7 +66,7 @@ stow_status stackset_name(stackset *s, const char *name, uint32_t *number) {
     length = NAME_BYTES_MAX;
     while (length > 0 && ((unsigned char)name[length] & 0xc0) == 0x80) length--;
   }
-  return stackset_text(s, TEXT_NAME, name, (uint32_t)length, number);
+  return text_number(s, TEXT_NAME, name, (uint32_t)length, number);
 }
 
 static stow_status stackset_frame(stackset *s, const char *name, const char *file, uint32_t line,
@@ -73,7 +74,7 @@ static stow_status stackset_frame(stackset *s, const char *name, const char *fil
   uint32_t words[3] = {0, 0, line};
   STOW_TRY(stackset_name(s, name, &words[0]));
   if (file != NULL) STOW_TRY(stackset_name(s, file, &words[1]));
-  return stackset_text(s, TEXT_FRAME, words, sizeof words, number);
+  return text_number(s, TEXT_FRAME, words, sizeof words, number);
 }
 
 /* Symbol and library of an address, or the library and the offset in it where no symbol is
@@ -150,7 +151,7 @@ stow_status stackset_stack(stackset *s, uint64_t key, const stow_trace_frame *fr
     else
       STOW_TRY(stackset_native(s, f->address, &words[i]));
   }
-  STOW_TRY(stackset_text(s, TEXT_STACK, words, (uint32_t)(count * sizeof *words), number));
+  STOW_TRY(text_number(s, TEXT_STACK, words, (uint32_t)(count * sizeof *words), number));
   key_add(s, key, *number);
   return STOW_OK;
 }

@@ -43,9 +43,7 @@ void stackset_start(stackset *s, ring *r);
 /* Frees the index; the key tables stay (above). */
 void stackset_stop(stackset *s);
 
-/* The number of one text, appended to the ring if it is new. */
-stow_status stackset_text(stackset *s, text_kind kind, const void *payload, uint32_t length,
-                          uint32_t *number);
+/* The number of one name or stack, appended to the ring if it is new. */
 stow_status stackset_name(stackset *s, const char *name, uint32_t *number);
 stow_status stackset_stack(stackset *s, uint64_t key, const stow_trace_frame *frames, size_t count,
                            uint32_t *number);

@@ -47,9 +47,8 @@ static void check_walk(const order *o, const model *m) {
     CHECK(i < m->count && same_key(order_get(o, at), m->keys[i]));
   CHECK_U64(i, m->count);
   CHECK_U64(o->count, m->count);
-  for (bool more = order_last(o, &at); more; more = order_prev(o, &at))
-    CHECK(i > 0 && same_key(order_get(o, at), m->keys[--i]));
-  CHECK_U64(i, 0);
+  CHECK(order_last(o, &at) == (i > 0));
+  if (i > 0) CHECK(same_key(order_get(o, at), m->keys[i - 1]));
 }
 
 static void check_seek(const order *o, const model *m, uint64_t bytes, uint64_t addr) {

@@ -43,7 +43,6 @@ typedef struct async_pool {
 } async_pool;
 
 /* ---- cuda_async_blocks.c ---- */
-uint32_t async_block_new(async_pool *a); /* 0: no host memory */
 /* Into the order of its state, and out of it. Live blocks stand in none. */
 bool async_put(async_pool *a, uint32_t block);
 void async_take(async_pool *a, uint32_t block);

@@ -10,7 +10,8 @@
 /* Addresses are not what runs out: each lane has 2^45 bytes of them. */
 #define RANGE_BYTES (UINT64_C(1) << 45)
 
-uint32_t async_block_new(async_pool *a) {
+/* 0: no host memory. */
+static uint32_t block_new(async_pool *a) {
   uint32_t block = a->spare;
   if (block != 0) {
     a->spare = a->blocks[block].next;
@@ -64,7 +65,7 @@ void async_merge(async_pool *a, uint32_t into, uint32_t neighbour, uint8_t state
 }
 
 uint32_t async_cut(async_pool *a, uint32_t block, uint64_t addr, uint8_t state) {
-  uint32_t rest = async_block_new(a);
+  uint32_t rest = block_new(a);
   if (rest == 0) return 0;
   async_block *b = &a->blocks[block];
   a->blocks[rest] = (async_block){.addr = addr,
@@ -81,7 +82,7 @@ uint32_t async_cut(async_pool *a, uint32_t block, uint64_t addr, uint8_t state) 
 }
 
 bool async_range_open(async_pool *a, uint32_t lane) {
-  uint32_t hole = async_block_new(a);
+  uint32_t hole = block_new(a);
   if (hole == 0) return false;
   a->blocks[hole] = (async_block){
       .addr = (lane + 1) * RANGE_BYTES, .bytes = RANGE_BYTES, .lane = lane, .state = ASYNC_HOLE};

@@ -150,13 +150,3 @@ bool order_next(const order *o, order_at *at) {
   *at = (order_at){at->chunk + 1, 0};
   return at->chunk < o->chunk_count;
 }
-
-bool order_prev(const order *o, order_at *at) {
-  if (at->slot > 0 && at->chunk < o->chunk_count) {
-    at->slot--;
-    return true;
-  }
-  if (at->chunk == 0) return false;
-  *at = (order_at){at->chunk - 1, o->chunks[at->chunk - 1]->count - 1};
-  return true;
-}

@@ -56,10 +56,8 @@ bool order_seek(const order *o, order_at *at, uint64_t bytes, uint64_t addr);
 /* The first key; false in an empty set. */
 bool order_first(const order *o, order_at *at);
 bool order_last(const order *o, order_at *at);
-/* On to the neighbour; false where there is none (then *at is as it was for prev, at the end for
- * next). */
+/* On to the neighbour; false where there is none, with *at at the end. */
 bool order_next(const order *o, order_at *at);
-bool order_prev(const order *o, order_at *at);
 
 static inline order_rank order_pack(uint64_t bytes, uint64_t addr, uint32_t id) {
   return (order_rank)(bytes >> 8) << 74 |
