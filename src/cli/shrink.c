@@ -71,12 +71,14 @@ static stow_status print_text(const shrink_result *r, const char *in, const char
                   o->relative ? " of a value" : "", o->tolerance);
   else if (o->tolerance > 0)
     buffer_text(&text, "rounded: nothing; every value is exact\n");
-  if (o->resume && b->team->size > 1)
-    buffer_text(&text, "begun from the start: several ranks keep no checkpoint\n");
   if (o->dry_run)
     buffer_text(&text, "nothing was written (--dry-run)\n");
-  else
-    buffer_printf(&text, "%s: %s\n", out, stow_size_format(a, r->file_bytes));
+  else if (o->resume && r->resumed)
+    buffer_text(&text, "resumed: went on where a run that was stopped had come to\n");
+  else if (o->resume)
+    buffer_text(&text, "begun from the start: nothing is noted of this input, with these options "
+                       "and this number of ranks\n");
+  if (!o->dry_run) buffer_printf(&text, "%s: %s\n", out, stow_size_format(a, r->file_bytes));
   buffer_printf(&text, "peak memory %s, budget %s\n", stow_size_format(a, budget_peak()),
                 stow_size_format(c, b->bytes));
   return output_buffer(&text);
@@ -110,6 +112,7 @@ static stow_status print_json(const shrink_result *r, const char *in, const char
     json_end_object(&j);
   }
   json_end_array(&j);
+  json_key(&j, "resumed"), json_bool(&j, r->resumed);
   json_key(&j, "peak_memory_bytes"), json_u64(&j, budget_peak());
   json_end_object(&j);
   return output_buffer(&text);

@@ -2,12 +2,14 @@
  * and state, then a sum of it all. */
 #include "data/checkpoint.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,12 +45,9 @@ static void forget(checkpoint *c) {
 }
 
 /* Is that file still there, with all it had? */
-static bool still_there(const checkpoint *c, const char *ending, const checkpoint_file *was) {
-  char path[4096];
+static bool still_there(const char *path, const checkpoint_file *was) {
   struct stat st;
   if (was->inode == 0) return true;
-  size_t length = strlen(c->path) - strlen(".resume");
-  snprintf(path, sizeof path, "%.*s%s", (int)length, c->path, ending);
   return stat(path, &st) == 0 && (uint64_t)st.st_ino == was->inode &&
          (uint64_t)st.st_size >= was->bytes;
 }
@@ -56,6 +55,8 @@ static bool still_there(const checkpoint *c, const char *ending, const checkpoin
 /* Anything unlike what was written, and it is as if there were none. */
 static bool load(checkpoint *c) {
   uint64_t magic = 0, key[8], sum = 0, ignored = 0, expected = 1;
+  char partial[4096];
+  snprintf(partial, sizeof partial, "%s.partial", c->out);
   FILE *file = fopen(c->path, "rbe");
   if (file == NULL) return false;
   bool fine = take(file, &magic, sizeof magic, &sum) && magic == MAGIC &&
@@ -65,33 +66,116 @@ static bool load(checkpoint *c) {
     fine = take_step(file, &c->steps[i], &sum);
   fine = fine && take(file, &expected, sizeof expected, &ignored) && expected == sum;
   fclose(file);
-  fine =
-      fine && still_there(c, ".partial", &c->files[0]) && still_there(c, ".scratch", &c->files[1]);
+  fine = fine && still_there(partial, &c->files[0]) && still_there(c->scratch_path, &c->files[1]);
   if (!fine) forget(c);
   return fine;
 }
 
-stow_status checkpoint_open(checkpoint *c, const char *out, const uint64_t key[8], bool resume) {
-  *c = (checkpoint){.file = -1, .scratch = -1, .every_ns = EVERY_NS, .saved_ns = clock_ns()};
-  size_t length = strlen(out);
-  c->path = malloc(length + 16);
-  c->scratch_path = malloc(length + 16);
-  if (c->path == NULL || c->scratch_path == NULL) {
-    checkpoint_close(c, false);
-    return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", out);
+/* ---- the files of all runs ---- */
+
+/* One of those beside the output: a second run is told before it takes anything away. */
+static stow_status refuse_taken(const char *out) {
+  static const char *const endings[] = {".partial", ".scratch", ".ranks/0.scratch"};
+  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s%s", out, endings[i]);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    bool taken = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0) close(fd);
+    if (taken) return stow_fail(STOW_ERR_STATE, "%s: another run is writing it (%s)", out, path);
   }
-  snprintf(c->path, length + 16, "%s.resume", out);
-  snprintf(c->scratch_path, length + 16, "%s.scratch", out);
-  memcpy(c->key, key, sizeof c->key);
-  const char *every = getenv("STOWAGE_CHECKPOINT_MS"); /* for tests */
-  if (every != NULL) c->every_ns = strtoull(every, NULL, 10) * 1000000;
-  c->resumed = resume && load(c);
   return STOW_OK;
 }
 
+/* False where it is still to be seen. */
+static bool take_away(int folder, const char *name) {
+  return unlinkat(folder, name, 0) == 0 || faccessat(folder, name, F_OK, 0) != 0;
+}
+
+/* NUMBER.resume, NUMBER.resume~ and NUMBER.scratch in the folder of the ranks. */
+static bool sweep_folder(const char *path, bool scratches) {
+  DIR *folder = opendir(path);
+  if (folder == NULL) return errno == ENOTDIR || access(path, F_OK) != 0;
+  bool fine = true;
+  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    const char *ending = entry->d_name + strspn(entry->d_name, "0123456789");
+    if (strncmp(ending, ".resume", 7) == 0 || (scratches && strcmp(ending, ".scratch") == 0))
+      fine = take_away(dirfd(folder), entry->d_name) && fine;
+  }
+  closedir(folder);
+  if (scratches) rmdir(path);
+  return fine;
+}
+
+/* The notes of every run to `out`, by however many ranks; and what they spoke of. */
+static bool sweep(const char *out, bool scratches) {
+  static const char *const endings[] = {".resume", ".resume~", ".scratch"};
+  char path[4096];
+  bool fine = true;
+  for (int i = 0; i < 2 + scratches; i++) {
+    snprintf(path, sizeof path, "%s%s", out, endings[i]);
+    fine = take_away(AT_FDCWD, path) && fine;
+  }
+  snprintf(path, sizeof path, "%s.ranks", out);
+  return sweep_folder(path, scratches) && fine;
+}
+
+/* ---- beginning and end ---- */
+
+static stow_status name_files(checkpoint *c, const team *t) {
+  size_t room = strlen(c->out) + 48;
+  c->path = malloc(room);
+  c->scratch_path = malloc(room);
+  if (c->path == NULL || c->scratch_path == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->out);
+  char rank[32] = "";
+  if (!team_alone(t)) snprintf(rank, sizeof rank, ".ranks/%u", t->rank);
+  snprintf(c->path, room, "%s%s.resume", c->out, rank);
+  snprintf(c->scratch_path, room, "%s%s.scratch", c->out, rank);
+  return STOW_OK;
+}
+
+/* Where it cannot be made, what is to be written into it says so. */
+static void make_folder(const char *out) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s.ranks", out);
+  (void)!mkdir(path, 0777);
+}
+
+static stow_status begin(checkpoint *c, team *t, bool resume) {
+  stow_status status = name_files(c, t);
+  if (status == STOW_OK && c->leads) status = refuse_taken(c->out);
+  STOW_TRY(team_agree(t, status));
+  bool mine = resume && load(c);
+  c->resumed = !team_all(t, !mine);
+  if (!c->resumed && c->leads && !sweep(c->out, false))
+    status = stow_fail(STOW_ERR_IO,
+                       "%s: what a run before noted beside it (.resume, .ranks) cannot be removed",
+                       c->out);
+  STOW_TRY(team_agree(t, status)); /* nobody notes anything before */
+  if (!team_alone(t)) make_folder(c->out);
+  return STOW_OK;
+}
+
+stow_status checkpoint_open(checkpoint *c, const char *out, const uint64_t key[7], team *t,
+                            bool resume) {
+  *c = (checkpoint){.out = out,
+                    .leads = team_leads(t),
+                    .file = -1,
+                    .scratch = -1,
+                    .every_ns = EVERY_NS,
+                    .saved_ns = clock_ns()};
+  memcpy(c->key, key, 7 * sizeof *key);
+  c->key[7] = team_alone(t) ? 1 : t->size | (uint64_t)t->rank << 32;
+  const char *every = getenv("STOWAGE_CHECKPOINT_MS"); /* for tests */
+  if (every != NULL) c->every_ns = strtoull(every, NULL, 10) * 1000000;
+  stow_status status = begin(c, t, resume);
+  if (status != STOW_OK) checkpoint_close(c, false);
+  return status;
+}
+
 void checkpoint_close(checkpoint *c, bool done) {
-  if (done && c->path != NULL) unlink(c->path);
-  if (done && c->scratch_path != NULL) unlink(c->scratch_path);
+  if (done && c->leads) sweep(c->out, true);
   free(c->path);
   free(c->scratch_path);
   forget(c);

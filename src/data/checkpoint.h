@@ -5,7 +5,12 @@
  * scanned so far). The file is OUT.resume; it is written anew and renamed, at most every two
  * seconds and only after what it speaks of is on the disk: OUT.partial, and OUT.scratch, where a
  * job keeps what it will read again. It is believed only for the same input (size, time, inode),
- * the same options, the same build, and the same two files. */
+ * the same options, the same build, and the same two files.
+ *
+ * Each of several ranks keeps one of its own rows, OUT.ranks/RANK.resume beside RANK.scratch, and
+ * is believed alone: a rank whose notes are not there does its part from the start while the others
+ * go on. What decides which steps the ranks take together is therefore never read from the notes of
+ * one. A run that goes on with nothing takes all notes away, of whatever run, before it writes. */
 #ifndef DATA_CHECKPOINT_H
 #define DATA_CHECKPOINT_H
 
@@ -14,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/team.h"
 
 #define CHECKPOINT_STATE_MAX (16u << 20)
 #define CHECKPOINT_STEPS_MAX 16
@@ -29,6 +35,8 @@ enum {
   STEP_ARCHIVE = 6, /* how far the members of the output are */
   STEP_KEEP = 7,    /* what is not zero of an array */
   STEP_PLACES = 8,  /* of a sparse matrix: they are checked */
+  STEP_RANGE = 9,   /* of a rank: where its rows of a table begin, and what it reads as text */
+  STEP_OWN = 10,    /* of a rank: how much of its rows stands in the output */
   STEP_CASTS = 16   /* and the types to cast to behind it */
 };
 #define STEP_OF(step, item) ((uint64_t)(step) | (uint64_t)(item) << 16)
@@ -46,9 +54,11 @@ typedef struct checkpoint_file {
 } checkpoint_file;
 
 typedef struct checkpoint {
+  const char *out; /* the caller's */
   char *path, *scratch_path;
-  uint64_t key[8];   /* what the job is */
-  bool resumed;      /* there was one, and it is of this job */
+  uint64_t key[8];   /* what the job is, and whose part of it */
+  bool leads;        /* the first rank takes the files away */
+  bool resumed;      /* there was one, of this rank or another, and it is of this job */
   int file, scratch; /* the output and the scratch, which must be on the disk first; -1: none yet */
   checkpoint_file files[2]; /* these two, as a resumed run finds them until it opens them */
   uint64_t every_ns, saved_ns;
@@ -56,9 +66,11 @@ typedef struct checkpoint {
   checkpoint_step steps[CHECKPOINT_STEPS_MAX];
 } checkpoint;
 
-/* `resume`: read what is there; otherwise it is as if nothing were. */
-stow_status checkpoint_open(checkpoint *c, const char *out, const uint64_t key[8], bool resume);
-/* Frees it; with `done` its file and the scratch are removed. */
+/* `resume`: read what is there; otherwise it is as if nothing were. Every rank of a team calls it,
+ * and all fail where one does. STOW_ERR_STATE if another run is writing the output. */
+stow_status checkpoint_open(checkpoint *c, const char *out, const uint64_t key[7], team *t,
+                            bool resume);
+/* Frees it; with `done`, which all ranks have come to, the files and the scratches are removed. */
 void checkpoint_close(checkpoint *c, bool done);
 
 /* How far `step` was: fills the state, which has that many bytes, and returns true; false if it had

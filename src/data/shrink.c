@@ -205,10 +205,10 @@ stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes) {
   if (team_leads(t))
     status =
         writer_open_partial(w, j->out, j->from, expected_bytes, c != NULL && c->resumed, false);
-  status = team_agree(t, status); /* the file is there */
-  if (status == STOW_OK && !team_leads(t))
-    status = writer_open_partial(w, j->out, j->from, 0, true, true);
-  STOW_TRY(status);
+  STOW_TRY(team_agree(t, status)); /* the file is there */
+  if (!team_leads(t)) status = writer_open_partial(w, j->out, j->from, 0, true, true);
+  status = team_agree(t, status); /* for all */
+  if (status != STOW_OK) return writer_abandon(w), status;
   w->no_sync = j->options->no_sync;
   if (c != NULL) c->file = w->fd;
   return STOW_OK;
@@ -406,7 +406,7 @@ static stow_status shrink_source(job *j, bool to_npz) {
 }
 
 /* What a checkpoint must be of, to be this job's. */
-static void key_of(uint64_t key[8], const job *j) {
+static void key_of(uint64_t key[7], const job *j) {
   const shrink_options *o = j->options;
   struct {
     int64_t type, relative, raw, header, dims, has_shape;
@@ -420,27 +420,27 @@ static void key_of(uint64_t key[8], const job *j) {
             .has_shape = o->in.raw.has_shape,
             .tolerance = o->tolerance};
   memcpy(said.shape, o->in.raw.shape, sizeof said.shape);
-  uint64_t all[8] = {j->from->bytes,
+  uint64_t all[7] = {j->from->bytes,
                      j->from->changed_ns,
                      j->from->inode,
                      j->from->device,
                      hash_bytes(&said, sizeof said, 0),
                      hash_bytes(STOW_VERSION_TEXT, strlen(STOW_VERSION_TEXT), sizeof(scan)),
-                     sizeof(loss),
-                     0};
+                     sizeof(loss)};
   memcpy(key, all, sizeof all);
 }
 
 static stow_status shrink_kept_safe(job *j, budget *b) {
   checkpoint c;
-  uint64_t key[8];
-  if (j->options->dry_run || !team_alone(b->team)) return shrink_source(j, j->to_npz);
+  uint64_t key[7];
+  if (j->options->dry_run) return team_agree(b->team, shrink_source(j, j->to_npz));
   key_of(key, j);
-  STOW_TRY(checkpoint_open(&c, j->out, key, j->options->resume));
+  STOW_TRY(checkpoint_open(&c, j->out, key, b->team, j->options->resume));
   b->checkpoint = &c;
-  stow_status status = shrink_source(j, j->to_npz);
+  stow_status status = team_agree(b->team, shrink_source(j, j->to_npz));
   /* After a failure of ours its file is gone, and what was noted of it with it; another run's is
    * not ours to take. */
+  j->result->resumed = c.resumed;
   checkpoint_close(&c, status != STOW_ERR_STATE);
   b->checkpoint = NULL;
   return status;
@@ -457,7 +457,7 @@ static stow_status lead_alone(job *j, budget *b) {
  * in order, and stops where all of them would have. */
 static stow_status share_table(job *j, budget *b) {
   team *t = b->team;
-  stow_status status = team_agree(t, shrink_source(j, j->to_npz));
+  stow_status status = shrink_kept_safe(j, b);
   if (status == STOW_OK) return STOW_OK;
   t->broken = false;
   shrink_free(j->result);

@@ -9,8 +9,8 @@
  *   csv -> npz                a member for each column; text as codes and a member of values
  *
  * Called by `stowage shrink`, by every rank of a team where the budget has one: arrays to npy and
- * tables are cut among the ranks, anything else is the first one's work. A run by one
- * process that was stopped can be resumed. A type is proved over all values before anything takes
+ * tables are cut among the ranks, anything else is the first one's work. A run that was stopped
+ * can be resumed by as many ranks as it had. A type is proved over all values before anything takes
  * the output's name; with a tolerance float16 and float32 may round that far and no further. The
  * input is never touched; the output is the old file or the complete new one; memory stays in the
  * budget. */
@@ -44,6 +44,7 @@ typedef struct shrink_result {
   size_t item_count;
   uint64_t bytes, bytes_after; /* in memory */
   uint64_t file_bytes;         /* of the output; 0 on a dry run */
+  bool resumed;                /* it went on with what another run had done */
 } shrink_result;
 
 stow_status shrink_file(shrink_result *r, const char *in, const char *out, const shrink_options *o,

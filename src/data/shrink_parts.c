@@ -196,8 +196,10 @@ stow_status loss_join(loss *l, const budget *b, stow_status status) {
 }
 
 stow_status shrink_agree(const job *j, stow_status status) {
-  if (team_all(j->budget->team, status == STOW_OK) || status != STOW_OK) return status;
-  return stow_fail(STOW_ERR_IO, "%s: another rank failed", j->in);
+  team *t = j->budget->team;
+  status = team_agree(t, status);
+  if (t != NULL) t->broken = false;
+  return status;
 }
 
 /* The file is as long as the values make it, whoever wrote them. */

@@ -145,6 +145,17 @@ stow_status shrink_table_refuse_text(const job *j, size_t column) {
                        "is text, which an npy of numbers cannot hold; end the output with .npz");
 }
 
+stow_status shrink_table_scratch(const job *j, scratch *s) {
+  checkpoint *c = j->budget->checkpoint;
+  if (j->options->dry_run && j->options->tolerance <= 0) return STOW_OK;
+  if (c == NULL) return scratch_open(s, j->out);
+  STOW_TRY(scratch_open_named(s, c->scratch_path, c->resumed));
+  c->scratch = s->fd;
+  return STOW_OK;
+}
+
 stow_status shrink_table(job *j, bool to_npz) {
-  return to_npz ? shrink_table_npz(j) : shrink_table_npy(j);
+  stow_status status = to_npz ? shrink_table_npz(j) : shrink_table_npy(j);
+  if (j->budget->checkpoint != NULL) j->budget->checkpoint->scratch = -1; /* it is closed */
+  return status;
 }

@@ -19,6 +19,9 @@ stow_status shrink_table_plan(job *j, const table_plan *p);
 /* STOW_ERR_INVALID: an npy holds numbers alone. */
 stow_status shrink_table_refuse_text(const job *j, size_t column);
 
+/* Where the values wait until the types are known; not opened for a dry run that needs none. */
+stow_status shrink_table_scratch(const job *j, scratch *s);
+
 /* The two outputs, from the input to the file under its name. */
 stow_status shrink_table_npy(job *j);
 stow_status shrink_table_npz(job *j);

@@ -7,7 +7,7 @@
  * wider.
  *
  * Of several ranks none knows where its rows will stand before all have read: each keeps its values
- * in a scratch of its own, and casts them from there to their place. */
+ * in a scratch of its own, and casts them from there to their place, which can be resumed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,14 +123,15 @@ static stow_status read_chunk(const npy_out *o, uint64_t first, uint64_t *values
   return STOW_OK;
 }
 
-/* Casts all values, from the front; to their place where `write`. */
-static stow_status each_chunk(const npy_out *o, dtype to, bool write, size_t column, loss *l) {
+/* Casts all values from `first` on; to their place where `write`. */
+static stow_status each_chunk(const npy_out *o, dtype to, uint64_t first, bool write, size_t column,
+                              loss *l) {
   const job *j = o->job;
   uint64_t total = o->rows * o->columns;
   uint64_t *values = malloc(2 * CHUNK_VALUES * sizeof *values);
   if (values == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", j->in);
   stow_status status = STOW_OK;
-  for (uint64_t first = 0; first < total && status == STOW_OK;) {
+  while (first < total && status == STOW_OK) {
     size_t count = 0;
     dtype via = DTYPE_F64;
     status = read_chunk(o, first, values, &count, &via);
@@ -148,6 +149,8 @@ static stow_status each_chunk(const npy_out *o, dtype to, bool write, size_t col
                              count * dtype_bytes(to));
     first += count;
     if (l != NULL && l->exceeded) break;
+    if (status == STOW_OK && write && !team_alone(j->budget->team))
+      status = checkpoint_note(j->budget->checkpoint, STEP_OWN, first, NULL, 0);
     if (status == STOW_OK) status = budget_tell(j->budget, first, total);
   }
   free(values);
@@ -156,7 +159,7 @@ static stow_status each_chunk(const npy_out *o, dtype to, bool write, size_t col
 
 static stow_status measure(void *context, size_t column, dtype to, loss *l) {
   const npy_out *o = context;
-  return loss_join(l, o->job->budget, each_chunk(o, to, false, column, l));
+  return loss_join(l, o->job->budget, each_chunk(o, to, 0, false, column, l));
 }
 
 /* The header, and the file as long as it will be. */
@@ -176,7 +179,7 @@ static stow_status finish(npy_out *o, writer *w) {
                                   : !o->form.floats && (to == DTYPE_I64 || to == DTYPE_U64);
   /* From here on the values are no longer what a checkpoint would say. */
   if (!as_it_is) STOW_TRY(checkpoint_drop(j->budget->checkpoint));
-  if (!as_it_is) STOW_TRY(each_chunk(o, to, true, SIZE_MAX, NULL));
+  if (!as_it_is) STOW_TRY(each_chunk(o, to, 0, true, SIZE_MAX, NULL));
   return end_file(o, w);
 }
 
@@ -224,8 +227,8 @@ static stow_status begin(npy_out *o, writer *w) {
   if (!j->options->dry_run) {
     STOW_TRY(shrink_open(j, w, 0));
     o->values = (scratch){.fd = w->fd, .name = j->out};
-  } else if (j->options->tolerance > 0) {
-    STOW_TRY(scratch_open(&o->values, j->out));
+  } else {
+    STOW_TRY(shrink_table_scratch(j, &o->values));
   }
   o->values.base = shrink_header_bytes("<f8", false, shape, 2);
   o->made = o->values;
@@ -247,20 +250,26 @@ static stow_status write_own(npy_out *o, uint64_t rows_before) {
   STOW_TRY(shrink_open(j, &w, j->result->bytes_after));
   o->made = (scratch){.fd = w.fd, .name = j->out};
   o->made.base = shrink_header_bytes(npy_descr(to), false, shape, 2) + rows_before * row;
-  stow_status status = each_chunk(o, to, true, SIZE_MAX, NULL);
+  uint64_t done = 0;
+  checkpoint_find(j->budget->checkpoint, STEP_OWN, &done, NULL, 0);
+  stow_status status = each_chunk(o, to, done, true, SIZE_MAX, NULL);
   if (status == STOW_OK && team_leads(j->budget->team)) status = end_file(o, &w);
   return shrink_finish(j, &w, status);
 }
 
 static stow_status share_rows(npy_out *o) {
   job *j = o->job;
+  bool kept = j->budget->checkpoint != NULL;
   table_state state = {0};
   table_shared own = {0};
-  table_reader reader = {.taker = {.order = order_part, .take = take_part, .context = o},
+  table_reader reader = {.taker = {.order = order_part,
+                                   .take = take_part,
+                                   .context = o,
+                                   .state = kept ? &o->form : NULL,
+                                   .state_bytes = sizeof o->form},
                          .again = read_again};
   stow_status status = count_columns(o);
-  if (status == STOW_OK && (!j->options->dry_run || j->options->tolerance > 0))
-    status = scratch_open(&o->values, j->out);
+  if (status == STOW_OK) status = shrink_table_scratch(j, &o->values);
   status = shrink_agree(j, status);
   if (status == STOW_OK)
     status = table_read_shared(&own, &j->result->facts, j->from, j->options->in.header, j->budget,

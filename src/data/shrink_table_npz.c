@@ -3,7 +3,8 @@
  *
  * While the table is read its values go to a scratch, window after window (table_log.c); when
  * the types are known each column's runs are read back, cast and written as a member. Each of
- * several ranks does so with its own rows, into its own part of every member. */
+ * several ranks does so with its own rows, into its own part of every member, and notes the columns
+ * that it is done with. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -227,14 +228,22 @@ static stow_status write_texts(npz_out *o, archive *z, size_t i) {
 
 /* Every rank counts along which members there are, and puts its rows where they belong. */
 static stow_status put_columns(npz_out *o, archive *z, uint32_t *sums) {
+  checkpoint *c = o->job->budget->checkpoint;
+  size_t bytes;
+  uint64_t columns;
+  const void *noted = checkpoint_get(c, STEP_OWN, &columns, &bytes);
+  size_t done = bytes / sizeof *sums <= o->state.count ? bytes / sizeof *sums : 0;
+  if (done > 0) memcpy(sums, noted, done * sizeof *sums);
   for (size_t i = 0; i < o->state.count; i++) {
     sink s;
     dtype to = o->job->result->items[i].to;
     STOW_TRY(begin_member(o, z, i, &s));
+    if (i < done) continue;
     s.part = true;
     s.offset = z->zip.members[s.member].filled + o->own.rows_before * dtype_bytes(to);
     STOW_TRY(each_run(o, i, to, &s, NULL));
     sums[i] = s.crc;
+    STOW_TRY(checkpoint_append(c, STEP_OWN, &s.crc, sizeof s.crc));
     STOW_TRY(budget_tell(o->job->budget, i + 1, o->state.count));
   }
   return STOW_OK;
@@ -283,8 +292,8 @@ static stow_status write_columns(npz_out *o, archive *z) {
 
 static stow_status write_npz(npz_out *o, writer *w) {
   archive z;
-  checkpoint *c = o->job->budget->checkpoint;
-  archive_begin(&z, w, c);
+  bool alone = team_alone(o->job->budget->team);
+  archive_begin(&z, w, alone ? o->job->budget->checkpoint : NULL);
   stow_status status = write_columns(o, &z);
   if (!team_leads(o->job->budget->team)) {
     zip_out_free(&z.zip);
@@ -360,6 +369,7 @@ static stow_status begin_again(npz_out *o, const bool *text) {
   table_state_free(&o->state);
   table_shared_free(&o->own);
   checkpoint_clear(c, STEP_TABLE);
+  checkpoint_clear(c, STEP_RANGE);
   STOW_TRY(checkpoint_note(c, STEP_TEXTS, columns, text, columns * sizeof *text));
   return checkpoint_worth(c) ? checkpoint_save(c) : STOW_OK;
 }
@@ -368,10 +378,16 @@ static stow_status begin_again(npz_out *o, const bool *text) {
  * text from the start. */
 static stow_status read_table(npz_out *o) {
   job *j = o->job;
+  checkpoint *c = j->budget->checkpoint;
   uint64_t columns;
   size_t bytes;
-  /* A run that was stopped may have known it. */
-  const bool *known = checkpoint_get(j->budget->checkpoint, STEP_TEXTS, &columns, &bytes);
+  /* A run that was stopped may have known it; all its ranks, for they read together. */
+  const bool *known = checkpoint_get(c, STEP_TEXTS, &columns, &bytes);
+  if (!team_all(j->budget->team, known != NULL) && known != NULL) {
+    known = NULL;
+    checkpoint_clear(c, STEP_TEXTS);
+    checkpoint_clear(c, STEP_RANGE);
+  }
   bool *text = malloc(bytes + 1);
   if (text == NULL) return no_memory(o);
   if (known != NULL) memcpy(text, known, bytes);
@@ -403,22 +419,11 @@ static stow_status shrink_columns(npz_out *o) {
   return shrink_finish(j, &w, write_npz(o, &w));
 }
 
-static stow_status open_log(npz_out *o) {
-  const job *j = o->job;
-  checkpoint *c = j->budget->checkpoint;
-  table_log_begin(&o->log, j->in);
-  if (j->options->dry_run && j->options->tolerance <= 0) return STOW_OK;
-  if (c == NULL) return scratch_open(&o->log.file, j->out);
-  STOW_TRY(scratch_open_named(&o->log.file, c->scratch_path, c->resumed));
-  c->scratch = o->log.file.fd;
-  return STOW_OK;
-}
-
 stow_status shrink_table_npz(job *j) {
   npz_out o = {.job = j};
-  stow_status status = shrink_agree(j, open_log(&o));
+  table_log_begin(&o.log, j->in);
+  stow_status status = shrink_agree(j, shrink_table_scratch(j, &o.log.file));
   if (status == STOW_OK) status = shrink_columns(&o);
-  if (j->budget->checkpoint != NULL) j->budget->checkpoint->scratch = -1;
   table_log_end(&o.log);
   table_state_free(&o.state);
   table_shared_free(&o.own);

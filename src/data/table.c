@@ -216,8 +216,9 @@ static stow_status begin_rows(table_pass *p) {
   bool restored = false;
   p->stop = r != NULL ? r->stop : UINT64_MAX;
   STOW_TRY(table_restore(p, &restored));
+  if (restored) return STOW_OK;
   if (r != NULL && r->first > 0) return input_seek(&c->in, r->first);
-  return p->facts->has_header || restored ? STOW_OK : first_row(p);
+  return p->facts->has_header ? STOW_OK : first_row(p);
 }
 
 stow_status table_read(file_facts *f, csv *c, table_header header, const budget *b,
@@ -238,7 +239,7 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   pthread_cond_init(&p.turned, NULL);
   stow_status status = begin_rows(&p);
   if (status == STOW_OK) status = crew_run(p.threads, member_work, &p);
-  if (status == STOW_OK && to != NULL && to->state != NULL && b->checkpoint != NULL)
+  if (status == STOW_OK && to != NULL && to->state != NULL && b->checkpoint != NULL && p.place > 0)
     status = table_save(&p); /* what comes next is noted behind it */
   pthread_cond_destroy(&p.turned);
   pthread_mutex_destroy(&p.lock);

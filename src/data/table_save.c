@@ -61,5 +61,6 @@ stow_status table_restore(table_pass *p, bool *restored) {
   p->from->lines = p->lines;
   p->facts->rows = p->state->rows;
   if (p->to->restore != NULL) STOW_TRY(p->to->restore(p->to->context, p->state));
-  return p->ended ? STOW_OK : input_seek(&p->from->in, p->place);
+  /* Of a range it is asked where it ended; elsewhere an end need not be sought again. */
+  return p->ended && p->to->range == NULL ? STOW_OK : input_seek(&p->from->in, p->place);
 }

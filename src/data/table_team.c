@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/checkpoint.h"
 #include "data/team.h"
 
 enum { LOOK_BYTES = 64 << 10, LOOK_ROWS = 64 };
@@ -93,8 +94,10 @@ typedef struct sharing {
   team *team;
   const table_reader *to;
   table_state *state;
+  size_t columns;
   bool *text; /* of each column: from the start */
   table_range range;
+  bool noted; /* the range and the texts are those of a run that was stopped */
 } sharing;
 
 /* What a rank says of its rows. */
@@ -112,12 +115,23 @@ static void forget(sharing *s) {
   s->to->again(s->to->taker.context);
 }
 
+/* The values are kept anew: what was noted of others must be gone from the disk before. */
+static stow_status note_range(const sharing *s) {
+  checkpoint *c = s->budget->checkpoint;
+  checkpoint_clear(c, STEP_TABLE);
+  checkpoint_clear(c, STEP_OWN);
+  STOW_TRY(checkpoint_note(c, STEP_RANGE, s->range.first, s->text, s->columns * sizeof *s->text));
+  return checkpoint_worth(c) ? checkpoint_save(c) : STOW_OK;
+}
+
 static stow_status read_range(sharing *s) {
   csv c;
   table_taker taker = s->to->taker;
   taker.range = &s->range;
   taker.text = s->text;
   forget(s);
+  if (!s->noted) STOW_TRY(note_range(s));
+  s->noted = false;
   STOW_TRY(csv_open(&c, s->from->name, table_row_max(s->budget)));
   stow_status status = table_read(s->facts, &c, s->header, s->budget, &taker, s->state);
   csv_close(&c);
@@ -128,6 +142,15 @@ static uint64_t share_of(uint64_t bytes, unsigned parts, unsigned size) {
   return bytes / size * parts + bytes % size * parts / size;
 }
 
+/* As a run that was stopped had it, with where its rows begin perhaps proved already. */
+static bool take_range(sharing *s) {
+  uint64_t first;
+  s->noted = checkpoint_find(s->budget->checkpoint, STEP_RANGE, &first, s->text,
+                             s->columns * sizeof *s->text);
+  if (s->noted) s->range.first = first;
+  return s->noted;
+}
+
 /* This rank's part of the bytes behind the first row, which every rank looks at. */
 static stow_status cut_range(sharing *s, const bool *text) {
   csv c;
@@ -135,13 +158,14 @@ static stow_status cut_range(sharing *s, const bool *text) {
   unsigned rank = s->team->rank, size = s->team->size;
   STOW_TRY(csv_open(&c, s->from->name, table_row_max(s->budget)));
   stow_status status = csv_next(&c, &more);
+  s->columns = c.columns;
   s->text = status == STOW_OK ? calloc(c.columns + 1, sizeof *s->text) : NULL;
   if (status == STOW_OK && s->text == NULL) status = no_memory(s->from->name);
   if (status == STOW_OK) {
     uint64_t body = input_offset(&c.in), left = s->from->bytes - body;
     if (text != NULL) memcpy(s->text, text, c.columns * sizeof *text);
     s->range.stop = rank + 1 < size ? body + share_of(left, rank + 1, size) : UINT64_MAX;
-    if (rank > 0)
+    if (!take_range(s) && rank > 0)
       status = guess_start(s->from, &c, body + share_of(left, rank, size), &s->range.first);
   }
   csv_close(&c);

@@ -72,16 +72,16 @@ goes_on() { # the second run does not read again what the first had done
   [ -e out.npy.resume ] && [ -e out.npy.partial ] || [ -e out.npy.resume ] || return 1
   local before after
   before=$(strace -f -e trace=pread64 "$stowage" shrink b.npy -o full.npy 2>&1 > /dev/null | grep -c pread64)
-  after=$(strace -f -e trace=pread64 "$stowage" shrink b.npy -o out.npy --resume 2>&1 > /dev/null | grep -c pread64)
+  after=$(strace -f -e trace=pread64 "$stowage" shrink b.npy -o out.npy --resume 2>&1 > said | grep -c pread64)
   echo "reads: $before in one go, $after resumed"
-  [ "$after" -lt "$before" ] && cmp full.npy out.npy
+  [ "$after" -lt "$before" ] && cmp full.npy out.npy && grep "^resumed" said
 }
 if has strace; then check a_resumed_run_reads_less goes_on; else skip "a_resumed_run_reads_less: no strace here"; fi
 
 other_input() { # a checkpoint of another input, or of other options, is not believed
   rm -f out.npy*
   STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink b.npy -o out.npy > /dev/null 2>&1
-  "$stowage" shrink b.npy -o out.npy --dtype f64 --resume > /dev/null || return 1
+  "$stowage" shrink b.npy -o out.npy --dtype f64 --resume > said && grep "^begun from the start" said || return 1
   "$stowage" shrink b.npy -o whole.npy --dtype f64 > /dev/null && cmp whole.npy out.npy || return 1
   STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink b.npy -o out.npy > /dev/null 2>&1
   cp a.npy b.npy
