@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.bash"
 cd "$source_dir" || exit 1
 wrong=0
-for paper in README.md CONTRIBUTING.md docs/ARCHITECTURE.md docs/MEASUREMENTS.md docs/trace-format.md; do
+for paper in README.md CONTRIBUTING.md docs/*.md; do
   while read -r path; do
     [ -e "$path" ] || ls $path > /dev/null 2>&1 || { echo "$paper: $path is not there"; wrong=1; }
   done < <(grep -oE '`(src|include|tests|tools|docs|man|cmake|bench|examples|web)/[A-Za-z0-9_./*-]*`' "$paper" | tr -d '`' | grep -v NAME)

@@ -1,0 +1,201 @@
+/* The fixes, against the card: what each saves, that the first is enough, and that none is on
+ * already.
+ */
+#include <dirent.h>
+#include <stdlib.h>
+
+#include "subject.h"
+
+/* Peaks of the same programs on an H200, without a limit, as they are and with the fix applied
+ * (record_causes.py --measure). `turns`: both ran that many turns of a loop that grows, so bytes a
+ * turn are compared. `in_proportion`: the recording stopped early, so shares of the whole are. */
+static const struct measured {
+  const char *file;
+  uint64_t broken_bytes, fixed_bytes;
+  uint32_t turns;
+  bool in_proportion;
+} measured[] = {
+    {"weights_too_big-mlp", 534635520, 266817536, 0, true},
+    {"batch_too_big-transformer", 27982683648, 14086430208, 0, true},
+    {"batch_too_big-unet-expandable", 12886360064, 6569705472, 0, true},
+    {"one_spike-mlp", 6504247296, 264314880, 0, false},
+    {"graph_kept-cnn", 1911934464, 325187584, 19, false}, /* the fixed one holds one graph */
+    {"no_grad_missing-cnn", 1861112320, 211911680, 20, false},
+    {"no_grad_missing-transformer-expandable", 3106708992, 731528704, 20, false},
+    {"leak-mlp", 348247552, 147805696, 25, false},
+    {"leak-cnn", 555269632, 344505856, 25, false},
+    {"loaded_twice-transformer", 1867783168, 1567837696, 0, false},
+    {"loaded_twice-mlp-expandable", 1683312640, 1414125568, 0, false},
+};
+
+TEST(replayed_savings_are_within_a_tenth_of_the_card)
+{
+  double worst = 0;
+  for (size_t i = 0; i < sizeof measured / sizeof *measured; i++) {
+    const struct measured *m = &measured[i];
+    char name[256];
+    snprintf(name, sizeof name, "causes/%s.pickle.gz", m->file);
+    subject s;
+    open_subject(&s, harness_data(name), NULL);
+    CHECK(s.x.fixes.count > 0);
+    const fix *f = &s.x.fixes.list[0];
+    CHECK(f->replayed);
+    double told = (double)f->saves_bytes, real = (double)(m->broken_bytes - m->fixed_bytes);
+    if (m->turns > 0) {
+      told /= s.x.findings.growth.whole;
+      real /= m->turns;
+    }
+    if (m->in_proportion) {
+      told /= (double)(s.x.evidence.n.live_bytes + s.x.evidence.n.asked_bytes);
+      real /= (double)m->broken_bytes;
+      /* Half of the batch was measured; what follows the batch is twice what half of it saves. */
+      const char *part = strstr(f->change, "use 1/");
+      if (strstr(m->file, "batch") != NULL) {
+        CHECK(part != NULL);
+        real *= 2 * (1 - 1 / strtod(part + strlen("use 1/"), NULL));
+      }
+    }
+    double off = told > real ? told / real - 1 : 1 - told / real;
+    if (off > worst) worst = off;
+    if (off > 0.1) FAIL("%s: told %.3g, measured %.3g", m->file, told, real);
+    close_subject(&s);
+  }
+  harness_note("%zu fixes, at most %.1f%% off", sizeof measured / sizeof *measured, worst * 100);
+}
+
+/* What people try first must be enough, as far as a replay tells. */
+static void first_fixes(const char *name, unsigned *all, unsigned *enough) {
+  const char *folder = harness_data(name);
+  DIR *d = opendir(folder);
+  CHECK(d != NULL);
+  for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
+    if (strstr(entry->d_name, ".pickle.gz") == NULL) continue;
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    subject s;
+    open_subject(&s, path, NULL);
+    bool fits = s.x.fixes.count > 0 && s.x.fixes.list[0].fits;
+    if (!fits)
+      printf("%s: %s\n", entry->d_name, s.x.fixes.count > 0 ? s.x.fixes.list[0].change : "none");
+    *all += 1;
+    *enough += fits;
+    close_subject(&s);
+  }
+  closedir(d);
+}
+
+TEST(the_first_fix_gets_past_the_failure)
+{
+  unsigned all = 0, enough = 0;
+  first_fixes("causes", &all, &enough);
+  first_fixes("others", &all, &enough);
+  first_fixes("unseen", &all, &enough);
+  harness_note("%u of %u", enough, all);
+  CHECK_U64(enough, all);
+}
+
+/* Of these a card showed that the change alone moves the failure on: the temporaries of the step,
+ * the next forward pass, holes that expandable segments leave. */
+TEST(a_fix_that_only_moves_the_failure_names_the_rest)
+{
+  static const struct {
+    const char *file, *words;
+  } told_of[] = {
+      {"others/loaded_twice-gpt", "map_location=\"cpu\""},
+      {"others/loaded_twice-gpt", "; and make the optimizer with fused=True"},
+      {"others/loaded_twice-unet-expandable", "; and make the optimizer with fused=True"},
+      {"others/loaded_twice-wide-nostacks", "; and make the optimizer with fused=True"},
+      {"others/optimizer_state-vit", "keep the state on the host"},
+      {"causes/fragmentation-mlp", "max_split_size_mb:256"},
+      {"causes/fragmentation-transformer", "expandable_segments:True"},
+      {"causes/leak+loaded_twice-mlp", "do not keep on the card"},
+      {"others/no_grad_missing+other_process-vit", "torch.no_grad()"},
+  };
+  for (size_t i = 0; i < sizeof told_of / sizeof *told_of; i++) {
+    char name[256];
+    snprintf(name, sizeof name, "%s.pickle.gz", told_of[i].file);
+    subject s;
+    open_subject(&s, harness_data(name), NULL);
+    CHECK(s.x.fixes.count > 0);
+    if (strstr(s.x.fixes.list[0].change, told_of[i].words) == NULL)
+      FAIL("%s: %s", told_of[i].file, s.x.fixes.list[0].change);
+    close_subject(&s);
+  }
+}
+
+/* Shares of the peak on the same card (record_causes.py --estimates). */
+TEST(estimated_savings_are_within_three_tenths_of_the_card)
+{
+  static const struct {
+    const char *file, *change;
+    double saved;
+  } told_of[] = {{"batch_too_big-cnn", "autocast", 0.497},
+                 {"batch_too_big-cnn", "recompute", 0.390},
+                 {"batch_too_big-transformer", "autocast", 0.169},
+                 {"batch_too_big-transformer", "recompute", 0.513}};
+  for (size_t i = 0; i < sizeof told_of / sizeof *told_of; i++) {
+    char name[256];
+    snprintf(name, sizeof name, "causes/%s.pickle.gz", told_of[i].file);
+    subject s;
+    open_subject(&s, harness_data(name), NULL);
+    const fix *found = NULL;
+    for (uint32_t k = 0; k < s.x.fixes.count && found == NULL; k++)
+      if (strstr(s.x.fixes.list[k].change, told_of[i].change) != NULL) found = &s.x.fixes.list[k];
+    CHECK(found != NULL && !found->replayed);
+    double told = (double)found->saves_bytes /
+                  (double)(s.x.evidence.n.live_bytes + s.x.evidence.n.asked_bytes);
+    if (told > 1.3 * told_of[i].saved || told < 0.7 * told_of[i].saved)
+      FAIL("%s, %s: told %.2f, measured %.2f", told_of[i].file, told_of[i].change, told,
+           told_of[i].saved);
+    close_subject(&s);
+  }
+}
+
+/* What is on is not suggested: expandable segments in a recording made with them. */
+TEST(nothing_that_is_on_is_suggested)
+{
+  const char *folder = harness_data("causes");
+  DIR *d = opendir(folder);
+  CHECK(d != NULL);
+  for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
+    if (strstr(entry->d_name, "-expandable") == NULL) continue;
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    subject s;
+    open_subject(&s, path, NULL);
+    for (uint32_t i = 0; i < s.x.fixes.count; i++)
+      CHECK(strstr(s.x.fixes.list[i].change, "expandable_segments") == NULL);
+    close_subject(&s);
+  }
+  closedir(d);
+}
+
+/* A T4 has no bfloat16; a program under autocast needs none of it. */
+TEST(half_precision_fits_the_card)
+{
+  const char *file = harness_data("causes/batch_too_big-cnn.pickle.gz");
+  recording r;
+  recording_init(&r, UINT64_C(1) << 30);
+  CHECK_OK(recording_read(&r, file, KIND_AUTO, NULL));
+  static const struct {
+    const char *card, *has, *lacks;
+  } all[] = {{"Tesla T4", "float16", "bfloat16)"},
+             {"NVIDIA A100-SXM4-40GB", "bfloat16", "GradScaler"}};
+  for (size_t i = 0; i < 2; i++) {
+    explanation x;
+    explain_options options = {.card = all[i].card};
+    CHECK_OK(explain_recording(&x, &r, &options));
+    bool found = false;
+    for (uint32_t k = 0; k < x.fixes.count; k++)
+      if (strstr(x.fixes.list[k].change, "autocast") != NULL) {
+        found = strstr(x.fixes.list[k].change, all[i].has) != NULL;
+        if (i == 0) CHECK(strstr(x.fixes.list[k].change, "dtype=torch.bfloat16") == NULL);
+        if (i == 1) CHECK(strstr(x.fixes.list[k].change, all[i].lacks) == NULL);
+      }
+    CHECK(found);
+    explanation_free(&x);
+  }
+  recording_free(&r);
+}
+
+TEST_MAIN

@@ -1,0 +1,286 @@
+/* The causes of programs written here: recordings made by hand, each with one thing that tells two
+ * causes apart. */
+#include "advise/explain.h"
+#include "base/clock.h"
+#include "harness.h"
+
+/* A recording made by hand: allocations of a program's own lines, nothing else. */
+typedef struct author {
+  recording r;
+  uint64_t next;
+} author;
+
+static uint32_t line_stack(author *a, const char *file, uint32_t line) {
+  uint32_t name_id, file_id, frame_id, stack_id;
+  CHECK_OK(recording_name(&a->r, &name_id, "main", 4));
+  CHECK_OK(recording_name(&a->r, &file_id, file, strlen(file)));
+  CHECK_OK(recording_frame(&a->r, &frame_id, name_id, file_id, line));
+  CHECK_OK(recording_stack(&a->r, &stack_id, &frame_id, 1));
+  return stack_id;
+}
+
+static void add_event(author *a, event_kind kind, uint64_t addr, uint64_t bytes,
+                      uint32_t stack_id) {
+  event e = {.kind = (uint8_t)kind, .addr = addr, .bytes = bytes, .stack_id = stack_id};
+  CHECK_OK(recording_add_event(&a->r, &e, &(origin){0}));
+}
+
+static uint64_t take(author *a, uint64_t bytes, uint32_t line) {
+  uint64_t addr = a->next;
+  a->next += (bytes + 511) / 512 * 512;
+  add_event(a, EVENT_ALLOC, addr, bytes, line_stack(a, "train.py", line));
+  return addr;
+}
+
+static void give(author *a, uint64_t addr, uint64_t bytes) {
+  add_event(a, EVENT_FREE, addr, bytes, 0);
+}
+
+/* total = total + relu(x @ y).square().sum(), or results.append(sin(x) * i): no module is called.
+ */
+static const char *cause_of_loop(bool sums) {
+  static explanation x;
+  author a = {.next = UINT64_C(1) << 40};
+  recording_init(&a.r, 0);
+  take(&a, 4000000, 3);
+  uint64_t total = 0;
+  for (int i = 0; i < 40; i++) {
+    uint64_t made = take(&a, 4000000, 5), rest;
+    if (sums) {
+      rest = take(&a, 4000000, 6);
+      give(&a, made, 4000000);
+      take(&a, 4000000, 6);
+      give(&a, rest, 4000000);
+      take(&a, 4000000, 6);
+      rest = take(&a, 4, 6);
+      if (total != 0) give(&a, total, 4);
+      total = rest;
+    } else {
+      take(&a, 4000000, 6);
+      give(&a, made, 4000000);
+    }
+  }
+  add_event(&a, EVENT_FAIL, 0, 4000000, line_stack(&a, "train.py", 6));
+  CHECK_OK(explain_recording(&x, &a.r, NULL));
+  const char *first = cause_name(x.findings.list[0].id);
+  CHECK(strstr(x.headline.data, "train.py:6") != NULL);
+  explanation_free(&x);
+  recording_free(&a.r);
+  return first;
+}
+
+TEST(a_graph_is_told_from_a_leak_without_modules)
+{
+  CHECK_TEXT(cause_of_loop(true), "graph_kept");
+  CHECK_TEXT(cause_of_loop(false), "leak");
+}
+
+typedef struct frame_text {
+  const char *name, *file;
+  uint32_t line;
+} frame_text;
+
+/* Innermost first. */
+static uint32_t frames_stack(author *a, const frame_text *frames, size_t count) {
+  uint32_t ids[8], name_id, file_id, stack_id;
+  CHECK(count <= 8);
+  for (size_t i = 0; i < count; i++) {
+    CHECK_OK(recording_name(&a->r, &name_id, frames[i].name, strlen(frames[i].name)));
+    CHECK_OK(recording_name(&a->r, &file_id, frames[i].file, strlen(frames[i].file)));
+    CHECK_OK(recording_frame(&a->r, &ids[i], name_id, file_id, frames[i].line));
+  }
+  CHECK_OK(recording_stack(&a->r, &stack_id, ids, count));
+  return stack_id;
+}
+
+#define MODULE     "site-packages/torch/nn/modules/module.py"
+#define LINEAR     "site-packages/torch/nn/modules/linear.py"
+#define CONTAINER  "site-packages/torch/nn/modules/container.py"
+#define LAYERS     8
+#define LAYER_SIZE (UINT64_C(32) << 20)
+
+/* The layers of a Sequential share their stack. */
+static uint32_t layer_stack(author *a, uint32_t line) {
+  const frame_text frames[] = {{"forward", LINEAR, 134},
+                               {"_call_impl", MODULE, 1786},
+                               {"forward", CONTAINER, 253},
+                               {"_call_impl", MODULE, 1786},
+                               {"main", "train.py", line}};
+  return frames_stack(a, frames, sizeof frames / sizeof *frames);
+}
+
+static uint64_t take_at(author *a, uint64_t bytes, uint32_t stack_id) {
+  uint64_t addr = a->next;
+  a->next += (bytes + 511) / 512 * 512;
+  add_event(a, EVENT_ALLOC, addr, bytes, stack_id);
+  return addr;
+}
+
+static void build_layers(author *a, uint32_t count) {
+  const frame_text frames[] = {{"__init__", LINEAR, 110}, {"main", "train.py", 3}};
+  uint32_t stack_id = frames_stack(a, frames, 2);
+  for (uint32_t i = 0; i < count; i++) {
+    take_at(a, 16 << 20, stack_id);
+    take_at(a, 8192, stack_id);
+  }
+}
+
+static const char *first_of(author *a, uint32_t fail_stack_id, double confidence) {
+  explanation x;
+  add_event(a, EVENT_FAIL, 0, LAYER_SIZE, fail_stack_id);
+  CHECK_OK(explain_recording(&x, &a->r, NULL));
+  CHECK(x.findings.count > 0);
+  const char *first = cause_name(x.findings.list[0].id);
+  CHECK(x.findings.list[0].confidence >= confidence);
+  explanation_free(&x);
+  recording_free(&a->r);
+  return first;
+}
+
+/* kept.append(model(torch.randn(…)).sum()), or total = total +
+ * model(torch.randn(…)).square().mean(): the batch, the model, the loss and the sum on one line,
+ * which a turn comes to several times. */
+static const char *cause_of_one_line(bool sums, uint64_t number) {
+  author a = {.next = UINT64_C(1) << 40};
+  recording_init(&a.r, 0);
+  build_layers(&a, LAYERS);
+  uint32_t own = line_stack(&a, "train.py", 7), layer = layer_stack(&a, 7);
+  uint64_t total = 0;
+  for (int turn = 0; turn < 9; turn++) {
+    take_at(&a, LAYER_SIZE, own);
+    for (int i = 0; i < LAYERS; i++) take_at(&a, LAYER_SIZE, layer);
+    if (sums) take_at(&a, LAYER_SIZE, own);
+    take_at(&a, number, own);
+    if (!sums) continue;
+    uint64_t sum = take_at(&a, number, own);
+    if (total != 0) give(&a, total, number);
+    total = sum;
+  }
+  take_at(&a, LAYER_SIZE, own);
+  take_at(&a, LAYER_SIZE, layer);
+  return first_of(&a, layer, 0.8);
+}
+
+TEST(a_loop_on_one_line_that_keeps_its_graphs_is_not_one_batch)
+{
+  CHECK_TEXT(cause_of_one_line(true, 4), "graph_kept");
+  CHECK_TEXT(cause_of_one_line(false, 4), "graph_kept");
+  /* A record of whole blocks, as a run's is. */
+  CHECK_TEXT(cause_of_one_line(true, 512), "graph_kept");
+  CHECK_TEXT(cause_of_one_line(false, 512), "graph_kept");
+}
+
+#define DROPOUT "site-packages/torch/nn/modules/dropout.py"
+
+/* Trains with dropout, then sums losses on another line, with dropout or without: model.eval(). */
+static const char *cause_after_training(bool dropout) {
+  author a = {.next = UINT64_C(1) << 40};
+  recording_init(&a.r, 0);
+  build_layers(&a, LAYERS);
+  const frame_text drop[] = {{"forward", DROPOUT, 73},
+                             {"_call_impl", MODULE, 1786},
+                             {"forward", CONTAINER, 253},
+                             {"_call_impl", MODULE, 1786},
+                             {"main", "train.py", 5}};
+  const frame_text later[] = {drop[0], drop[1], drop[2], drop[3], {"main", "train.py", 9}};
+  uint32_t own = line_stack(&a, "train.py", 5), layer = layer_stack(&a, 5);
+  uint32_t drops = frames_stack(&a, drop, 5), drops_later = frames_stack(&a, later, 5);
+  for (int turn = 0; turn < 4; turn++) {
+    uint64_t made[LAYERS + 3];
+    int count = 0;
+    made[count++] = take_at(&a, LAYER_SIZE, own);
+    for (int i = 0; i < LAYERS; i++) made[count++] = take_at(&a, LAYER_SIZE, layer);
+    made[count++] = take_at(&a, LAYER_SIZE, drops);
+    made[count++] = take_at(&a, LAYER_SIZE, 0); /* autograd's */
+    while (count > 0) give(&a, made[--count], LAYER_SIZE);
+  }
+  uint32_t line = line_stack(&a, "train.py", 8), last = layer_stack(&a, 9);
+  for (int turn = 0; turn < 12; turn++) {
+    take_at(&a, LAYER_SIZE, line);
+    for (int i = 0; i < LAYERS; i++) take_at(&a, LAYER_SIZE, last);
+    if (dropout) take_at(&a, LAYER_SIZE, drops_later);
+    take_at(&a, 4, line_stack(&a, "train.py", 9));
+  }
+  return first_of(&a, last, 0.8);
+}
+
+TEST(an_evaluation_is_known_by_the_dropout_it_lacks)
+{
+  CHECK_TEXT(cause_after_training(true), "graph_kept");
+  CHECK_TEXT(cause_after_training(false), "no_grad_missing");
+}
+
+/* The lines that hold most, and the tag that most carries, whatever the cause. */
+TEST(the_largest_holders_are_named)
+{
+  author a = {.next = UINT64_C(1) << 40};
+  recording_init(&a.r, 0);
+  uint32_t tag_id;
+  CHECK_OK(recording_name(&a.r, &tag_id, "epoch 3", 7));
+  for (int i = 0; i < 5; i++) {
+    event e = {.kind = EVENT_ALLOC, .addr = a.next, .bytes = LAYER_SIZE};
+    e.stack_id = line_stack(&a, "train.py", i < 3 ? 20 : 30);
+    a.next += LAYER_SIZE;
+    CHECK_OK(recording_add_event(&a.r, &e, &(origin){.tag_id = tag_id}));
+  }
+  add_event(&a, EVENT_FAIL, 0, LAYER_SIZE, line_stack(&a, "train.py", 30));
+  explanation x;
+  CHECK_OK(explain_recording(&x, &a.r, NULL));
+  CHECK(x.findings.count > 0);
+  const char *said = x.findings.list[0].evidence.data;
+  CHECK(strstr(said, "largest holders: 96.0 MiB from train.py:20 in main, "
+                     "64.0 MiB from train.py:30 in main") != NULL);
+  CHECK(strstr(said, "160.0 MiB of what is live carry the tag \"epoch 3\"") != NULL);
+  explanation_free(&x);
+  recording_free(&a.r);
+}
+
+/* The reverse: layers come back as turns do, and keep as much each. */
+TEST(one_batch_through_many_equal_layers_is_not_a_loop)
+{
+  author a = {.next = UINT64_C(1) << 40};
+  recording_init(&a.r, 0);
+  build_layers(&a, 96);
+  uint32_t own = line_stack(&a, "train.py", 7), layer = layer_stack(&a, 7);
+  take_at(&a, LAYER_SIZE, own);
+  for (int i = 0; i < 90; i++) take_at(&a, LAYER_SIZE, layer);
+  CHECK_TEXT(first_of(&a, layer, 0.7), "batch_too_big");
+}
+
+/* Importing aside: that is the reader's. */
+TEST(a_million_events_take_three_seconds_at_most)
+{
+  author a = {.next = UINT64_C(1) << 40};
+  recording_init(&a.r, 0);
+  uint64_t made[64];
+  while (a.r.event_count < 1000000) {
+    take(&a, 4096, 5);
+    for (uint32_t i = 0; i < 64; i++) made[i] = take(&a, 65536, 10 + i);
+    for (uint32_t i = 64; i-- > 0;) give(&a, made[i], 65536);
+  }
+  add_event(&a, EVENT_FAIL, 0, 65536, line_stack(&a, "train.py", 10));
+  uint64_t start = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
+  explanation x;
+  CHECK_OK(explain_recording(&x, &a.r, NULL));
+  double seconds = (double)(clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) - start) / 1e9;
+  CHECK_TEXT(cause_name(x.findings.list[0].id), "leak");
+  explanation_free(&x);
+  recording_free(&a.r);
+  harness_note("%.2f s", seconds);
+#ifdef NDEBUG /* a build with checks or sanitizers is slower, and may be */
+  CHECK(seconds < 3);
+#endif
+}
+
+TEST(an_empty_recording_is_explained)
+{
+  recording r;
+  recording_init(&r, 0);
+  explanation x;
+  CHECK_OK(explain_recording(&x, &r, NULL));
+  CHECK_U64(x.findings.count, 0);
+  explanation_free(&x);
+  recording_free(&r);
+}
+
+TEST_MAIN

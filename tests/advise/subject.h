@@ -1,0 +1,30 @@
+/* A recording of tests/data and what is said of it: for the tests of causes and of fixes. */
+#ifndef TESTS_ADVISE_SUBJECT_H
+#define TESTS_ADVISE_SUBJECT_H
+
+#include "advise/explain.h"
+#include "formats/recording_file.h"
+#include "harness.h"
+
+typedef struct subject {
+  recording r;
+  explanation x;
+} subject;
+
+static inline void open_subject(subject *s, const char *path, const char *text) {
+  recording_init(&s->r, UINT64_C(1) << 30);
+  CHECK_OK(recording_read(&s->r, path, KIND_AUTO, NULL));
+  explain_options options = {.message = text, .message_bytes = text != NULL ? strlen(text) : 0};
+  CHECK_OK(explain_recording(&s->x, &s->r, &options));
+}
+
+static inline void close_subject(subject *s) {
+  explanation_free(&s->x);
+  recording_free(&s->r);
+}
+
+static inline const char *first_cause(const subject *s) {
+  return s->x.findings.count > 0 ? cause_name(s->x.findings.list[0].id) : "nothing";
+}
+
+#endif
