@@ -77,19 +77,17 @@ def error(status: int, message: str) -> StowageError:
 
 # ---- the table: result, arguments ----
 
-#: Functions whose result is a status; called through `call()` or checked with `check()`.
-_STATUS = c_int
+#: What every file needs; each adds what only it calls (`declare`).
 _FUNCTIONS: "dict[str, Tuple[Any, List[Any]]]" = {
     "stow_version": (c_char_p, []),
     "stow_status_message": (c_char_p, []),
-    "stow_status_name": (c_char_p, [c_int]),
-    "stow_size_parse": (_STATUS, [POINTER(c_uint64), c_char_p]),
+    "stow_size_parse": (c_int, [POINTER(c_uint64), c_char_p]),
     "stow_size_format": (c_char_p, [c_char_p, c_uint64]),
 }
 
 
 def declare(functions: "dict[str, Tuple[Any, List[Any]]]") -> None:
-    """Adds functions to the table: for files of the package that have many of their own."""
+    """Adds functions to the table. One whose result is a status is called through `call()`, or checked with `check()`."""
     _FUNCTIONS.update(functions)
     if _loaded is not None:
         _set_types(_loaded, functions)
