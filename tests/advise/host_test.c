@@ -99,6 +99,21 @@ TEST(a_copy_that_is_made_is_partly_there)
   free(r);
 }
 
+/* 1000 MiB are held in the end; what was told before is judged by what was held then. */
+TEST(an_answer_is_judged_by_what_was_held_when_it_was_given)
+{
+  static const host_object pages = {
+      .count = 290, .where = "serve", .type = "list", .of = "bytes", .element_bytes = 1 << 20};
+  host_record *r = blank();
+  holds(r, &pages, "pages", 290 * MIB);
+  CHECK(first(r) == CAUSE_HOST_LIMIT); /* not told: a part of all */
+  r->inside_bytes = 560 * MIB;
+  CHECK(first(r) == CAUSE_HOST_LEAK);
+  r->inside_bytes = 310 * MIB; /* it has more than doubled since, by what was not told */
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  free(r);
+}
+
 /* Bytes of 400 MiB, a file of 900 MiB read that far, and as much again without a name. */
 TEST(bytes_joined_part_by_part_are_copies)
 {

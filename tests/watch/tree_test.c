@@ -99,7 +99,7 @@ TEST(a_record_is_read_as_it_was_written)
   CHECK_OK(host_record_write(w, folder));
   snprintf(path, sizeof path, "%s/4711.objects", folder);
   FILE *file = fopen(path, "w");
-  fputs("object\t400\t10\trows\tread at a.py:7\tlist\tdict\t\t40\n"
+  fputs("asked\t7\t480\t1\nobject\t400\t10\trows\tread at a.py:7\tlist\tdict\t\t40\n"
         "nonsense\t1\nobject\nframe\ta.py\t7\tread\trows.append(x)\n",
         file);
   fclose(file);
@@ -110,9 +110,22 @@ TEST(a_record_is_read_as_it_was_written)
   CHECK_TEXT(r->processes[0].name, "a?b");
   CHECK_TEXT(r->files[0].path, "/data?set.npy");
   CHECK(r->from_inside);
+  CHECK_U64(r->inside_serial, 7);
+  CHECK_U64(r->inside_bytes, 480);
+  CHECK(r->inside_whole);
   CHECK_TEXT(r->objects[0].name, "rows");
   CHECK_U64(r->objects[0].element_bytes, 40);
   CHECK_TEXT(r->frames[0].source, "rows.append(x)");
+  /* A part of an answer, and one of before answers had a head. */
+  file = fopen(path, "w");
+  fputs("asked\t8\t480\t0\n", file);
+  fclose(file);
+  CHECK(host_record_read_inside(r, folder, 4711) && !r->inside_whole && r->object_count == 0);
+  file = fopen(path, "w");
+  fputs("object\t400\t10\trows\tread at a.py:7\tlist\tdict\t\t40\n", file);
+  fclose(file);
+  CHECK(host_record_read_inside(r, folder, 4711) && r->inside_bytes == 0 && !r->inside_whole);
+  CHECK(!host_record_read_inside(r, folder, 4712) && !r->from_inside);
   unlink(path);
   snprintf(path, sizeof path, "%s/host", folder);
   unlink(path);
