@@ -19,8 +19,9 @@
 
 typedef struct npz_out {
   job *job;
-  table_log log;               /* what was read */
-  char (*names)[ZIP_NAME_MAX]; /* of the columns' members */
+  table_log log;     /* what was read */
+  intern names;      /* of the columns' members, and of their texts' */
+  uint32_t *name_of; /* which is a column's */
   table_state state;
   table_shared own; /* this rank's rows, where there are several */
 } npz_out;
@@ -90,33 +91,70 @@ static stow_status measure(void *context, size_t column, dtype to, loss *l) {
   return loss_join(l, o->job->budget, each_run(o, column, to, NULL, l));
 }
 
-/* A member's name from a column's: what a zip reader would refuse is replaced. */
-#define NAME_MOST ((size_t)200)
+/* A member's name from a column's: what a zip reader would refuse is replaced, and what is not
+ * UTF-8 is taken for Latin-1, which it then mostly is. */
+enum { NAME_MOST = 200 };
 
-static void clean_name(char *to, size_t size, const char *from) {
-  size_t length = strlen(from), whole = utf8_prefix(from, length < NAME_MOST ? length : NAME_MOST);
-  /* Text that is not UTF-8 is cut anywhere. */
-  bool cut = length > NAME_MOST && NAME_MOST - whole < 4;
-  snprintf(to, size, "%.*s", (int)(cut ? whole : NAME_MOST), from);
-  for (char *at = to; *at != '\0'; at++)
-    if (*at == '/' || *at == '\\' || (*at == '.' && at[1] == '.')) *at = '_';
+static void clean_name(char to[NAME_MOST + 1], const char *from) {
+  const unsigned char *at = (const unsigned char *)from;
+  size_t left = strlen(from), used = 0;
+  while (left > 0) {
+    uint32_t point;
+    size_t taken = utf8_take(at, left, &point), made = taken > 0 ? taken : 2;
+    if (used + made > NAME_MOST) break;
+    if (taken > 0) {
+      memcpy(to + used, at, taken);
+    } else {
+      to[used] = (char)(0xc0 | *at >> 6);
+      to[used + 1] = (char)(0x80 | (*at & 0x3f));
+      taken = 1;
+    }
+    at += taken;
+    left -= taken;
+    used += made;
+  }
+  to[used] = '\0';
+  for (char *p = to; *p != '\0'; p++)
+    if (*p == '/' || *p == '\\' || (*p == '.' && p[1] == '.')) *p = '_';
 }
 
-/* Names that stand twice: x, x.1, x.2, as pandas has them. */
-static stow_status begin_member(npz_out *o, archive *z, size_t i, sink *s) {
-  char *name = o->names[i];
-  const file_facts *f = &o->job->result->facts;
-  dtype to = o->job->result->items[i].to;
-  char member[ZIP_NAME_MAX + 32];
-  uint64_t rows = f->rows;
-  stow_status status = STOW_ERR_INVALID;
-  for (int again = 0; again < 1000 && status == STOW_ERR_INVALID; again++) {
-    clean_name(name, sizeof o->names[i], f->columns[i].name);
-    if (again > 0) snprintf(name + strlen(name), 8, ".%d", again);
-    snprintf(member, sizeof member, "%s.npy", name);
-    status = shrink_member(z, s, member, npy_descr(to), false, &rows, 1, dtype_bytes(to), false);
+/* Names that stand twice: x, x.1, x.2, as pandas has them; so too what a column of text would be
+ * beside another's. */
+static stow_status name_column(npz_out *o, size_t i) {
+  const column_facts *c = &o->job->result->facts.columns[i];
+  char base[NAME_MOST + 1], name[NAME_MOST + 16], values[NAME_MOST + 32];
+  uint32_t number;
+  clean_name(base, c->name);
+  for (int again = 0; again < 1000; again++) {
+    int length = again == 0 ? snprintf(name, sizeof name, "%s", base)
+                            : snprintf(name, sizeof name, "%s.%d", base, again);
+    int longer = snprintf(values, sizeof values, "%s.values", name);
+    if (intern_find(&o->names, &number, name, (size_t)length)) continue;
+    if (c->text && intern_find(&o->names, &number, values, (size_t)longer)) continue;
+    if (c->text) STOW_TRY(intern_add(&o->names, &number, values, (size_t)longer));
+    return intern_add(&o->names, &o->name_of[i], name, (size_t)length);
   }
-  return status;
+  return stow_fail(STOW_ERR_INVALID, "%s: more than 1000 columns are named %s; name them apart",
+                   o->job->in, base);
+}
+
+static stow_status name_columns(npz_out *o) {
+  o->name_of = calloc(o->state.count + 1, sizeof *o->name_of);
+  if (o->name_of == NULL) return no_memory(o);
+  for (size_t i = 0; i < o->state.count; i++) STOW_TRY(name_column(o, i));
+  return STOW_OK;
+}
+
+static const char *name_of(const npz_out *o, size_t i) {
+  return intern_get(&o->names, o->name_of[i], NULL);
+}
+
+static stow_status begin_member(npz_out *o, archive *z, size_t i, sink *s) {
+  dtype to = o->job->result->items[i].to;
+  uint64_t rows = o->job->result->facts.rows;
+  char member[NAME_MOST + 32];
+  snprintf(member, sizeof member, "%s.npy", name_of(o, i));
+  return shrink_member(z, s, member, npy_descr(to), false, &rows, 1, dtype_bytes(to), false);
 }
 
 /* The most letters of a word; SIZE_MAX if one is not UTF-8. */
@@ -217,7 +255,7 @@ static stow_status write_texts(npz_out *o, archive *z, size_t i) {
   shrink_result *r = o->job->result;
   shrink_item *item = &r->items[i];
   uint64_t words = 0;
-  STOW_TRY(write_words(o->names[i], &o->state.words[i], z, &words));
+  STOW_TRY(write_words(name_of(o, i), &o->state.words[i], z, &words));
   r->bytes_after -= item->bytes_after;
   item->bytes_after = r->facts.rows * dtype_bytes(item->to) + words;
   r->bytes_after += item->bytes_after;
@@ -413,8 +451,7 @@ static stow_status shrink_columns(npz_out *o) {
   table_plan plan = {.measure = measure, .context = o};
   STOW_TRY(shrink_agree(j, shrink_table_plan(j, &plan)));
   if (j->options->dry_run) return STOW_OK;
-  o->names = calloc(o->state.count + 1, sizeof *o->names);
-  STOW_TRY(shrink_agree(j, o->names != NULL ? STOW_OK : no_memory(o)));
+  STOW_TRY(shrink_agree(j, name_columns(o)));
   STOW_TRY(shrink_open(j, &w, j->result->bytes_after));
   return shrink_finish(j, &w, write_npz(o, &w));
 }
@@ -427,6 +464,7 @@ stow_status shrink_table_npz(job *j) {
   table_log_end(&o.log);
   table_state_free(&o.state);
   table_shared_free(&o.own);
-  free(o.names);
+  intern_free(&o.names);
+  free(o.name_of);
   return status;
 }

@@ -118,6 +118,7 @@ static dtype code_type(uint64_t codes) {
 static void conclude_text(column_facts *to, const tally *t, uint64_t rows, const intern *words) {
   to->text = true;
   to->type_name = "text";
+  to->missing -= t->missing_words; /* words like others */
   to->mixed = t->numbers + t->bools > 0;
   to->first_text_line = t->first_text_line;
   to->text_bytes = t->text_bytes;

@@ -34,9 +34,10 @@ static void classify_word(csv_field *f, const char *text, size_t length) {
   } else if (is_word(text, length, "true") || is_word(text, length, "false")) {
     f->kind = CSV_BOOL;
     f->value.i = (text[0] | 0x20) == 't';
-  } else if (is_word(text, length, "NA") || is_word(text, length, "N/A") ||
-             is_word(text, length, "null")) {
-    f->kind = CSV_MISSING;
+  } else {
+    static const char *const nothing[] = {"NA", "N/A", "null", "#N/A", "<NA>"};
+    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++)
+      if (is_word(text, length, nothing[i])) f->kind = CSV_MISSING;
   }
 }
 
@@ -207,31 +208,87 @@ bool csv_looks_like_header(const csv *c) {
 
 /* ---- opening ---- */
 
-static stow_status begin(csv *c, size_t row_max) {
-  c->row_max = row_max;
-  c->fields_max = row_max / sizeof(csv_field);
-  STOW_TRY(input_fill(&c->in, 4096));
-  const uint8_t *at = c->in.at;
-  size_t left = input_left(&c->in);
-  if (left >= 2 && ((at[0] == 0xff && at[1] == 0xfe) || (at[0] == 0xfe && at[1] == 0xff)))
-    return stow_fail(STOW_ERR_FORMAT, "%s: text in UTF-16; convert it to UTF-8 (iconv -f utf-16)",
-                     c->in.name);
-  if (left >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) STOW_TRY(input_skip(&c->in, 3));
-  static const unsigned char choices[] = {',', '\t', ';'};
-  size_t counts[3] = {0};
+/* What may stand between fields; the first where nothing tells. */
+static const char delimiters[] = ",\t;|";
+enum { DELIMITERS = sizeof delimiters - 1, LOOK_BYTES = 4096 };
+
+/* How often each stands in the line at `at`, outside of quotes. Where the next begins; NULL if
+ * there is none before `stop`. */
+static const uint8_t *count_in_line(const uint8_t *at, const uint8_t *stop, size_t *counts) {
   bool quoted = false;
-  for (at = c->in.at; at < c->in.end && (quoted || *at != '\n'); at++) {
+  memset(counts, 0, DELIMITERS * sizeof *counts);
+  for (; at < stop && (quoted || *at != '\n'); at++) {
+    if (*at == '"') quoted = !quoted;
+    for (int i = 0; i < DELIMITERS; i++) counts[i] += !quoted && *at == (uint8_t)delimiters[i];
+  }
+  return at + 1 < stop ? at + 1 : NULL;
+}
+
+/* The one that stands as often in each of the first lines; a comma after the others, because it may
+ * stand in numbers and in names. Where none does, or there is one line, the one it has most of. */
+static char find_delimiter(const csv *c) {
+  size_t first[DELIMITERS], counts[DELIMITERS], lines = 1, left = input_left(&c->in);
+  const uint8_t *stop = c->in.at + (left < LOOK_BYTES ? left : LOOK_BYTES);
+  const uint8_t *at = count_in_line(c->in.at, stop, first);
+  bool even[DELIMITERS];
+  int most = 0, best = 0;
+  for (int i = 0; i < DELIMITERS; i++) {
+    even[i] = first[i] > 0;
+    if (first[i] > first[most]) most = i;
+  }
+  while (at != NULL) {
+    bool blank = *at == '\n' || *at == '\r';
+    at = count_in_line(at, stop, counts);
+    if (at == NULL && left > LOOK_BYTES) break; /* the line may go on */
+    for (int i = 0; i < DELIMITERS && !blank; i++) even[i] = even[i] && counts[i] == first[i];
+    lines += !blank;
+  }
+  for (int i = 1; i < DELIMITERS; i++)
+    if (even[i] && (best == 0 || first[i] > first[best])) best = i;
+  return delimiters[lines > 1 && even[best] ? best : most];
+}
+
+/* "sep=;" as the first line tells a spreadsheet what stands between fields; it is no row. */
+static stow_status take_separator(csv *c, bool *told) {
+  const char *at = (const char *)c->in.at;
+  size_t left = input_left(&c->in), length = 5;
+  *told = left > length && strncasecmp(at, "sep=", 4) == 0 && at[4] != '\0' &&
+          strchr(delimiters, at[4]) != NULL;
+  length += *told && at[length] == '\r' && left > length + 1;
+  *told = *told && at[length] == '\n';
+  if (!*told) return STOW_OK;
+  c->delimiter = at[4];
+  c->lines = 1;
+  return input_skip(&c->in, length + 1);
+}
+
+static stow_status refuse_cr(const csv *c) {
+  bool quoted = false;
+  for (const uint8_t *at = c->in.at; at < c->in.end && (quoted || *at != '\n'); at++) {
     if (*at == '"') quoted = !quoted;
     if (!quoted && *at == '\r' && at + 1 < c->in.end && at[1] != '\n')
       return stow_fail(STOW_ERR_FORMAT,
                        "%s: byte %zu is a line end of CR alone; write it with LF first (tr '\\r' "
                        "'\\n')",
                        c->in.name, (size_t)(at - c->in.at));
-    for (int i = 0; i < 3; i++) counts[i] += !quoted && *at == choices[i];
   }
-  int best = counts[1] > counts[0] ? 1 : 0;
-  if (counts[2] > counts[best]) best = 2;
-  c->delimiter = (char)choices[best];
+  return STOW_OK;
+}
+
+static stow_status begin(csv *c, size_t row_max) {
+  c->row_max = row_max;
+  c->fields_max = row_max / sizeof(csv_field);
+  STOW_TRY(input_fill(&c->in, LOOK_BYTES));
+  const uint8_t *at = c->in.at;
+  size_t left = input_left(&c->in);
+  if (left >= 2 && ((at[0] == 0xff && at[1] == 0xfe) || (at[0] == 0xfe && at[1] == 0xff)))
+    return stow_fail(STOW_ERR_FORMAT, "%s: text in UTF-16; convert it to UTF-8 (iconv -f utf-16)",
+                     c->in.name);
+  if (left >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) STOW_TRY(input_skip(&c->in, 3));
+  STOW_TRY(refuse_cr(c));
+  bool told;
+  STOW_TRY(take_separator(c, &told));
+  if (!told) c->delimiter = find_delimiter(c);
   return STOW_OK;
 }
 

@@ -73,6 +73,8 @@ static bool take_word(cursor *c, const char *word) {
 /* A quoted text without escapes: NumPy never writes one with them here. */
 static stow_status take_text(cursor *c, const char **text, size_t *length) {
   skip_space(c);
+  if (c->end - c->at > 1 && *c->at == 'u' && (c->at[1] == '\'' || c->at[1] == '"'))
+    c->at++; /* Python 2 wrote Unicode so */
   if (c->at == c->end || (*c->at != '\'' && *c->at != '"'))
     return refuse(c, "expected a quoted text");
   char quote = *c->at++;
@@ -130,11 +132,38 @@ static dtype number_type(char kind, uint64_t width) {
   return DTYPE_NONE;
 }
 
-/* "<f4", "|S10", "<U3", "<M8[ns]", "|V2": order, kind, width, and a unit for times. */
+/* A type by a name or a letter of NumPy's, as other writers have it: "float32", "d". NULL: none. */
+static const char *named_type(const char *text, size_t length) {
+  static const struct {
+    const char *name, *code, *descr;
+  } types[] = {
+      {"bool", "?", "b1"},      {"int8", "b", "i1"},        {"uint8", "B", "u1"},
+      {"int16", "h", "i2"},     {"uint16", "H", "u2"},      {"int32", "i", "i4"},
+      {"uint32", "I", "u4"},    {"int64", "q", "i8"},       {"uint64", "Q", "u8"},
+      {"float16", "e", "f2"},   {"float32", "f", "f4"},     {"float64", "d", "f8"},
+      {"complex64", "F", "c8"}, {"complex128", "D", "c16"},
+  };
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    if ((strlen(types[i].name) == length && memcmp(types[i].name, text, length) == 0) ||
+        (length == 1 && types[i].code[0] == text[0]))
+      return types[i].descr;
+  return NULL;
+}
+
+/* "<f4", "|S10", "<U3", "<M8[ns]", "|V2": order, kind, width, and a unit for times; NumPy writes it
+ * so, and reads it without the order too, which is the machine's then. */
 static stow_status read_descr(cursor *c, npy_header *h, const char *text, size_t length) {
-  snprintf(h->descr, sizeof h->descr, "%.*s", (int)(length < 60 ? length : 60), text);
-  if (length < 2 || strchr("<>|=", text[0]) == NULL || text[0] == '\0')
-    return refuse(c, "a type that does not begin with <, > or |");
+  bool ordered = length > 0 && text[0] != '\0' && strchr("<>|=", text[0]) != NULL;
+  const char *bare = text + ordered;
+  size_t bare_length = length - ordered;
+  const char *named = named_type(bare, bare_length);
+  if (named != NULL) bare = named, bare_length = strlen(named);
+  if (bare_length == 0 || bare_length > 60) return refuse(c, "no such type exists");
+  char order = ordered ? text[0] : '=';
+  if (order == '=' || order == '|') order = strchr("SaVO", bare[0]) != NULL ? '|' : '<';
+  length = (size_t)snprintf(h->descr, sizeof h->descr, "%c%.*s", order, (int)bare_length, bare);
+  if (length != bare_length + 1) return refuse(c, "a NUL byte in the type");
+  text = h->descr;
   char kind = text[1];
   if (kind == 'O')
     return stow_fail(

@@ -52,12 +52,14 @@ zip_out_mark zip_out_marked(const zip_out *z, size_t number) {
 
 stow_status zip_out_add(zip_out *z, size_t *number, const char *name, uint64_t bytes,
                         bool deflate) {
-  for (size_t i = 0; i < z->count; i++) {
-    if (strcmp(z->members[i].name, name) == 0)
-      return stow_fail(STOW_ERR_INVALID, "%s: two arrays would be named %.200s", z->to->out.path,
-                       name);
-    if (z->members[i].deflater != NULL) STOW_TRY(close_member(z, &z->members[i]));
-  }
+  uint32_t named;
+  if (intern_find(&z->names, &named, name, strlen(name)))
+    return stow_fail(STOW_ERR_INVALID, "%s: two arrays would be named %.200s", z->to->out.path,
+                     name);
+  STOW_TRY(intern_add(&z->names, &named, name, strlen(name)));
+  /* Only the last one can be open: the ones before it were closed so. */
+  if (z->count > 0 && z->members[z->count - 1].deflater != NULL)
+    STOW_TRY(close_member(z, &z->members[z->count - 1]));
   if (z->count == z->capacity) {
     zip_out_member *more = realloc(z->members, (z->capacity * 2 + 8) * sizeof *more);
     if (more == NULL) return no_memory(z);
@@ -238,5 +240,6 @@ void zip_out_free(zip_out *z) {
     free(z->members[i].name);
   }
   free(z->members);
+  intern_free(&z->names);
   *z = (zip_out){0};
 }

@@ -10,6 +10,7 @@
 #ifndef FORMATS_ZIP_WRITE_H
 #define FORMATS_ZIP_WRITE_H
 
+#include "base/hash.h"
 #include "formats/writer.h"
 #include "formats/zip.h"
 
@@ -34,6 +35,7 @@ typedef struct zip_out_member {
 typedef struct zip_out {
   writer *to;
   zip_out_member *members;
+  intern names; /* theirs */
   size_t count, capacity;
   uint64_t end;                /* where the next member begins */
   int level;                   /* of deflated members: zlib's, 1 to 9 */

@@ -118,6 +118,31 @@ for trial in range(20):
         assert t["dtype"] == "text" and t["distinct"] == len({r[2] for r in rows} - {""}) and t["missing"] == sum(r[2] == "" for r in rows), t
 END
 
+test_py what_stands_between_fields_is_found << 'END'
+rows = "Preis (EUR, netto);Menge\n1,50;3\n2,25;4\n"
+for text, names, shape in ((rows, ["Preis (EUR, netto)", "Menge"], [2, 2]), (rows.replace(";", "|"), ["Preis (EUR, netto)", "Menge"], [2, 2]),
+                           (rows.replace(";", "\t"), ["Preis (EUR, netto)", "Menge"], [2, 2]), ("a,b;c\n1,2\n3,4\n", ["a", "b;c"], [2, 2]),
+                           ("id,genres\n1,A|B\n2,C|D\n", ["id", "genres"], [2, 2]), ("1,5;2,5\n3,5;4,5\n", None, [1, 2]), ('a;b\n"x\n,,";1\n', ["a", "b"], [1, 2]),
+                           ("a,b;c,d\n", ["a", "b;c", "d"], [0, 3]), ("\ufeffsep=;\r\na;b,c\r\n1;2\r\n", ["a", "b,c"], [1, 2]), ("sep=|\na|b\n1|2\n", ["a", "b"], [1, 2])):
+    open("t.csv", "w", newline="").write(text)
+    facts = inspect("t.csv")
+    assert facts["shape"] == shape and names in (None, [c["name"] for c in facts["columns"]]), (text, facts)
+open("t.csv", "w").write("sep=;\na;b\n1;2\n3\n")
+assert "line 4: 1 fields, but 2" in inspect("t.csv", fails=True)
+END
+
+test_py words_for_nothing_are_missing_among_numbers_and_words_among_words << 'END'
+for word in ("NA", "N/A", "null", "#N/A", "<NA>", ""):
+    for words in ([word, "1.5"], ["1.5", word]):
+        open("t.csv", "w").write("a,b\n" + "".join(f"{w},1\n" for w in words))
+        a = inspect("t.csv")["columns"][0]
+        assert (a["dtype"], a["missing"]) == ("float64", 1), (word, a)
+    for words in ([word, "x", ""], ["x", word, ""]):  # in whatever order
+        open("t.csv", "w").write("a,b\n" + "".join(f"{w},1\n" for w in words))
+        a = inspect("t.csv")["columns"][0]
+        assert (a["dtype"], a["missing"]) == ("text", words.count("")), (word, a)
+END
+
 test_py a_column_may_go_without_a_name << 'END'
 for text, names in ((",x\n0,1\n1,2\n", ["0", "x"]), ("a,b,\n1,2,\n", ["a", "b", "2"]), ("a,,c\n1,2,3\n", ["a", "1", "c"])):  # as pandas writes its index
     open("t.csv", "w").write(text)

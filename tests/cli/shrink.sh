@@ -241,7 +241,17 @@ u = np.load("u.npz")
 assert u.files[:2] == ["größe", "大きさ"] and long.startswith(u.files[2]) and u["大きさ.values"].tolist() == ["a", "ü"], u.files
 open("l.csv", "wb").write(b"gr\xf6\xdfe,b\n1,2\n")  # Latin-1: no UTF-8, and no reason to lose the column
 shrink("l.csv", "-o", "l.npz")
-assert len(np.load("l.npz").files) == 2
+assert np.load("l.npz").files == ["größe", "b"], np.load("l.npz").files
+for names in (["a", "a.values"], ["a.values", "a"]):  # a column that is named as another's texts would be
+    open("v.csv", "w").write(",".join(names) + "\n" + "".join(",".join("xy"[i] if n == "a" else str(i + 5) for n in names) + "\n" for i in range(2)))
+    shrink("v.csv", "-o", "v.npz")
+    v = np.load("v.npz")
+    codes = next(n for n in v.files if n + ".values" in v.files)
+    number = next(n for n in v.files if n.startswith("a.values") and v[n].dtype == np.uint8)
+    assert v[codes + ".values"][v[codes]].tolist() == ["x", "y"] and v[number].tolist() == [5, 6], v.files
+open("w.csv", "w").write(",".join("7" for _ in range(60_000)) + "\n")
+w = np.load("w.npz") if shrink("w.csv", "-o", "w.npz", "--no-sync") else None  # each column is a member, and found at once among them
+assert len(w.files) == 60_000 and w["59999"] == [7]
 for columns, expected in ([ids, np.arange(n)], "i2"), ([ids, half], "f2"), ([ids, price], "f8"), ([flag.astype(int)], "u1"):
     table = np.stack(columns, axis=1)
     with open("n.csv", "w") as f:

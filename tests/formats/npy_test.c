@@ -67,6 +67,37 @@ TEST(headers_any_numpy_wrote_are_read)
   CHECK_U64(h.data_bytes, 16);
 }
 
+TEST(types_are_read_without_an_order_and_by_name_as_numpy_reads_them)
+{
+  static const struct {
+    const char *text;
+    dtype type;
+  } types[] = {
+      {DICT("'f8'", "False", "(1,)"), DTYPE_F64},
+      {DICT("'float32'", "False", "(1,)"), DTYPE_F32},
+      {DICT("'d'", "False", "(1,)"), DTYPE_F64},
+      {DICT("u'<f8'", "False", "(1,)"), DTYPE_F64},
+      {DICT("'b'", "False", "(1,)"), DTYPE_I8},
+      {DICT("'b1'", "False", "(1,)"), DTYPE_BOOL},
+      {DICT("'?'", "False", "(1,)"), DTYPE_BOOL},
+      {DICT("'uint8'", "False", "(1,)"), DTYPE_U8},
+      {DICT("'<int64'", "False", "(1,)"), DTYPE_I64},
+  };
+  npy_header h;
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    CHECK_OK(read_text(&h, types[i].text, UINT64_MAX));
+    CHECK(h.type == types[i].type && !h.big_endian);
+  }
+  CHECK_OK(read_text(&h, DICT("'>d'", "False", "(1,)"), UINT64_MAX));
+  CHECK(h.type == DTYPE_F64 && h.big_endian);
+  CHECK_OK(read_text(&h, DICT("'|U2'", "False", "(1,)"), UINT64_MAX));
+  CHECK_TEXT(h.descr, "<U2");
+  CHECK_OK(read_text(&h, DICT("'S3'", "False", "(1,)"), UINT64_MAX));
+  CHECK_TEXT(h.descr, "|S3");
+  CHECK_STATUS(read_text(&h, DICT("'O'", "False", "(1,)"), UINT64_MAX), STOW_ERR_FORMAT);
+  CHECK_STATUS(read_text(&h, DICT("'<'", "False", "(1,)"), UINT64_MAX), STOW_ERR_FORMAT);
+}
+
 TEST(headers_that_lie_are_refused_with_the_reason)
 {
   static const struct {
@@ -84,7 +115,8 @@ TEST(headers_that_lie_are_refused_with_the_reason)
       {DICT("'<f8'", "False", "(0, 4294967296, 4294967296, 4294967296)"), "64 bits"},
       {DICT("'<f3'", "False", "(2,)"), "no such type"},
       {DICT("'<q8'", "False", "(2,)"), "unknown kind"},
-      {DICT("'f4'", "False", "(2,)"), "does not begin with"},
+      {DICT("'float'", "False", "(2,)"), "without a width"},
+      {DICT("''", "False", "(2,)"), "no such type"},
       {"{'descr': '<f4', 'shape': (2,)}\n", "missing"},
       {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}\n", "twice"},
       {"{'descr': '<f4', 'x': 1, 'fortran_order': False, 'shape': (2,)}\n", "a key other than"},
