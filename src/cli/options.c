@@ -113,12 +113,6 @@ void options_free(verb_call *call) {
   free(call->operands);
 }
 
-const char *verb_value_at(const verb_call *call, const char *name, size_t i) {
-  for (size_t g = 0; g < call->given_count; g++)
-    if (strcmp(call->given[g].option->name, name) == 0 && i-- == 0) return call->given[g].value;
-  return NULL;
-}
-
 const char *verb_value(const verb_call *call, const char *name) {
   const char *value = NULL;
   for (size_t g = 0; g < call->given_count; g++)

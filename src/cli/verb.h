@@ -90,8 +90,6 @@ void options_free(verb_call *call);
 bool verb_flag(const verb_call *call, const char *name);
 /* The value it was given last, NULL if it was not. */
 const char *verb_value(const verb_call *call, const char *name);
-/* Value number i of one that may be repeated, NULL past the last. */
-const char *verb_value_at(const verb_call *call, const char *name, size_t i);
 /* A size ("8G"), written only if given. On a bad one the message names the option. */
 stow_status verb_size(const verb_call *call, const char *name, uint64_t *bytes);
 /* A whole number within [least, most], written only if given. */

@@ -258,14 +258,6 @@ bool book_remove(book_space space, uint64_t key, holding *what) {
   return found;
 }
 
-bool book_find(book_space space, uint64_t key, holding *what) {
-  lock_take(&book_lock);
-  const holding *found = find(space, key);
-  if (found != NULL) *what = *found;
-  lock_give(&book_lock);
-  return found != NULL;
-}
-
 int book_use(book_space space, uint64_t key, int more, holding *what) {
   lock_take(&book_lock);
   holding *found = find(space, key);

@@ -71,7 +71,6 @@ uint64_t account_room(unsigned device);
 bool book_add(book_space space, uint64_t key, const holding *what);
 /* Takes it out, before the driver is asked to free it: its name may be given out again at once. */
 bool book_remove(book_space space, uint64_t key, holding *what);
-bool book_find(book_space space, uint64_t key, holding *what);
 /* Adds to `uses`; the new number, or -1 if there is no such thing. At 0 it is taken out and its
  * bytes are given back. */
 int book_use(book_space space, uint64_t key, int more, holding *what);

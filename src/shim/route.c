@@ -91,7 +91,9 @@ static shim_hook *hook_by_name(const char *asked, unsigned long long flags) {
   return best;
 }
 
-void *shim_route(void *real, const char *asked, unsigned long long flags) {
+/* What to hand to the program instead of the driver's function `real`, which it asked for by the
+ * name `asked`: the hook of exactly that function, or `real` itself. */
+static void *route(void *real, const char *asked, unsigned long long flags) {
   if (real == NULL) return NULL;
   pthread_once(&sort_once, sort_hooks);
   shim_hook key = {.real = real};
@@ -112,7 +114,7 @@ cu_result cuGetProcAddress(const char *symbol, void **function, int version,
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   cu_result code = real(symbol, function, version, flags);
   if (code == CU_OK && symbol != NULL && function != NULL)
-    *function = shim_route(*function, symbol, flags);
+    *function = route(*function, symbol, flags);
   return code;
 }
 
@@ -127,7 +129,7 @@ cu_result cuGetProcAddress_v2(const char *symbol, void **function, int version,
   }
   cu_result code = real(symbol, function, version, flags, found);
   if (code == CU_OK && symbol != NULL && function != NULL)
-    *function = shim_route(*function, symbol, flags);
+    *function = route(*function, symbol, flags);
   return code;
 }
 

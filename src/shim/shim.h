@@ -52,12 +52,6 @@ void *shim_stub_resolve(unsigned symbol);
 /* The driver's function of that name with its type; NULL as above. */
 #define SHIM_REAL(name, parameters) ((cu_result(*) parameters)(uintptr_t)shim_real(SYMBOL_##name))
 
-/* ---- route.c: from the driver's function to our hook of it ---- */
-
-/* What to hand to the program instead of the driver's function `real`, which it asked for by the
- * name `asked`: the hook of exactly that function, or `real` itself. */
-void *shim_route(void *real, const char *asked, unsigned long long flags);
-
 /* ---- log.c ---- */
 
 /* Takes a setting of ours back from a PyTorch that does not know it (torch_settings.c). Called when
