@@ -202,7 +202,7 @@ bool checkpoint_find(const checkpoint *c, uint64_t step, uint64_t *place, void *
   const void *kept = checkpoint_get(c, step, &at, &had);
   if (kept == NULL || had != bytes) return false;
   *place = at;
-  memcpy(state, kept, bytes);
+  if (bytes > 0) memcpy(state, kept, bytes);
   return true;
 }
 
