@@ -183,9 +183,9 @@ static stow_status inspect_sparse(file_facts *f, source *from, const zip *z, con
   f->format = "scipy sparse npz";
   facts->sparse = true;
   memcpy(facts->layout, s.layout, sizeof facts->layout);
-  facts->dims = 2;
+  facts->dims = s.dims;
   facts->fortran_order = false;
-  memcpy(facts->shape, s.shape, sizeof s.shape);
+  memcpy(facts->shape, s.shape, sizeof facts->shape);
   facts->bytes = facts->bytes_after = s.bytes;
   if (!facts->scanned) return STOW_OK; /* complex numbers are named and measured */
   facts->places_bytes = s.places_bytes;
@@ -194,8 +194,10 @@ static stow_status inspect_sparse(file_facts *f, source *from, const zip *z, con
   facts->sparse_bytes = s.stored * dtype_bytes(facts->smallest) + s.places_bytes;
   facts->bytes_after = facts->sparse_bytes;
   /* Places not stored are zeros; two entries in one place would be counted twice: leave none. */
-  uint64_t places, kept = s.stored - facts->values.zeros - s.outside;
-  bool counted = checked_mul(&places, s.shape[0], s.shape[1]);
+  uint64_t places = 1, kept = s.stored - facts->values.zeros - s.outside;
+  bool counted = true;
+  for (uint32_t i = 0; i < s.dims; i++)
+    counted = counted && checked_mul(&places, places, s.shape[i]);
   facts->count = counted ? places : UINT64_MAX;
   facts->zeros = counted && kept <= places ? places - kept : 0;
   uint64_t dense;
@@ -339,6 +341,28 @@ static const char *format_of(const uint8_t *start, size_t count, uint64_t file_b
   return is_text(start, count) ? "csv" : NULL;
 }
 
+/* Files of other kinds that people have: what they are, and what to do. NULL: not known. */
+static const char *other_kind(const uint8_t *start, size_t count) {
+  static const struct {
+    const char *begins, *is;
+    size_t length;
+  } kinds[] = {
+      {"BZh", "packed by bzip2; unpack it first (bunzip2)", 3},
+      {"\xfd"
+       "7zXZ",
+       "packed by xz; unpack it first (unxz)", 5},
+      {"\x28\xb5\x2f\xfd", "packed by zstd; unpack it first (unzstd)", 4},
+      {"PAR1", "a Parquet file; write it as csv, or its columns with numpy.save, first", 4},
+      {"ARROW1", "an Arrow file; write it as csv, or its columns with numpy.save, first", 6},
+      {"\x80\x04", "a pickle, which could run code; save its arrays with numpy.save", 2},
+      {"\x80\x05", "a pickle, which could run code; save its arrays with numpy.save", 2},
+  };
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (count > kinds[i].length && memcmp(start, kinds[i].begins, kinds[i].length) == 0)
+      return kinds[i].is;
+  return NULL;
+}
+
 stow_status inspect_format(const char **format, source *from, const inspect_options *o) {
   uint8_t start[512];
   size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
@@ -355,6 +379,8 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
   if (described) *format = "raw";
   if (*format == NULL && from->bytes == 0)
     return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", from->name);
+  const char *other = *format == NULL ? other_kind(start, count) : NULL;
+  if (other != NULL) return stow_fail(STOW_ERR_FORMAT, "%s: %s", from->name, other);
   if (*format == NULL)
     return stow_fail(
         STOW_ERR_FORMAT,

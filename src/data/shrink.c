@@ -61,8 +61,9 @@ static stow_status plan_sparse(job *j, const zip *z) {
   shrink_item *item = &j->result->items[0];
   array a;
   if (!f->scanned)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: a sparse matrix of %s; shrink takes real numbers",
-                     j->in, f->type_name);
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: a sparse matrix of %s; shrink takes real numbers of up to 64 bits", j->in,
+                     f->type_name);
   STOW_TRY(array_open_member(&a, j->from, zip_find(z, "data.npy")));
   stow_status status = STOW_OK;
   if (!f->repeats)

@@ -394,14 +394,14 @@ static stow_status index_member(job *j, archive *z, const zip_entry *entry, dtyp
 stow_status shrink_sparse(job *j, const zip *from, dtype to, archive *z) {
   sparse s;
   sink shape;
-  uint64_t two = 2;
   STOW_TRY(sparse_begin(&s, j->from, from));
+  uint64_t dims = s.dims;
   bool deflate = s.data->method == ZIP_DEFLATED;
   for (size_t i = 0; i < s.places_count; i++)
     STOW_TRY(index_member(j, z, s.places[i].entry, s.places[i].type, deflate));
   STOW_TRY(text_member(z, "format.npy", s.layout));
-  STOW_TRY(shrink_member(z, &shape, "shape.npy", "<i8", false, &two, 1, 8, false));
-  STOW_TRY(sink_write(&shape, s.shape, 16));
+  STOW_TRY(shrink_member(z, &shape, "shape.npy", "<i8", false, &dims, 1, 8, false));
+  STOW_TRY(sink_write(&shape, s.shape, dims * 8));
   STOW_TRY(cast_member(j, z, s.data, to, deflate));
   /* Said by SciPy since 1.11 of a sparse array, which it then gives back as one, not as a matrix.
    */

@@ -78,15 +78,19 @@ static stow_status open_integers(array *a, source *from, const zip_entry *entry)
 static stow_status read_shape(sparse *s, source *from, const zip *z) {
   array a;
   STOW_TRY(open_integers(&a, from, zip_find(z, "shape.npy")));
-  char bytes[16];
-  int64_t shape[2] = {-1, -1};
-  stow_status status = a.count == 2 ? array_read(&a, 0, bytes, 2)
-                                    : stow_fail(STOW_ERR_FORMAT, "%s: not two dimensions", a.name);
-  if (status == STOW_OK) status = cast_values(shape, DTYPE_I64, bytes, a.type, 2);
-  if (status == STOW_OK && (shape[0] < 0 || shape[1] < 0))
-    status = stow_fail(STOW_ERR_FORMAT, "%s: a negative dimension", a.name);
-  s->shape[0] = (uint64_t)shape[0];
-  s->shape[1] = (uint64_t)shape[1];
+  char bytes[ARRAY_DIMS_MAX * sizeof(int64_t)];
+  int64_t shape[ARRAY_DIMS_MAX];
+  stow_status status = STOW_OK;
+  if (a.count == 0 || a.count > ARRAY_DIMS_MAX)
+    status = stow_fail(STOW_ERR_FORMAT, "%s: %" PRIu64 " dimensions; 1 to %d are read", a.name,
+                       a.count, ARRAY_DIMS_MAX);
+  if (status == STOW_OK) status = array_read(&a, 0, bytes, (size_t)a.count);
+  if (status == STOW_OK) status = cast_values(shape, DTYPE_I64, bytes, a.type, (size_t)a.count);
+  for (uint32_t i = 0; status == STOW_OK && i < a.count; i++) {
+    if (shape[i] < 0) status = stow_fail(STOW_ERR_FORMAT, "%s: a negative dimension", a.name);
+    s->shape[i] = (uint64_t)shape[i];
+  }
+  s->dims = (uint32_t)a.count;
   array_close(&a);
   return status;
 }
@@ -353,11 +357,38 @@ static stow_status list_diagonals(sparse *s, source *from, const zip *z, const a
                                      .type = narrow ? DTYPE_I32 : DTYPE_I64});
 }
 
+static stow_status list_coords(sparse *s, source *from, const zip *z) {
+  array a;
+  uint64_t most = 0;
+  for (uint32_t i = 0; i < s->dims; i++) most = s->shape[i] > most ? s->shape[i] : most;
+  sparse_places *to = &s->places[s->places_count++];
+  *to = (sparse_places){.name = "coords.npy", .coords = true, .type = csr_index_type(most)};
+  to->entry = zip_find(z, to->name);
+  STOW_TRY(array_open_member(&a, from, to->entry));
+  stow_status status = STOW_OK;
+  if (!is_integer(a.type) || a.dims != 2 || a.shape[0] != s->dims || a.shape[1] != s->stored ||
+      (a.fortran_order && s->dims > 1))
+    status = stow_fail(STOW_ERR_FORMAT,
+                       "%s: not %u rows of %" PRIu64 " integers, one for each stored value", a.name,
+                       s->dims, s->stored);
+  to->count = a.count;
+  s->bytes += a.bytes;
+  s->places_bytes += a.count * dtype_bytes(to->type);
+  array_close(&a);
+  return status;
+}
+
 static stow_status list_places(sparse *s, source *from, const zip *z, const array *data) {
+  bool coo = strcmp(s->layout, "coo") == 0, one = s->dims == 1 && strcmp(s->layout, "csr") == 0;
+  if (coo && data->dims == 1 && zip_find(z, "coords.npy") != NULL) return list_coords(s, from, z);
+  if (s->dims != 2 && !one)
+    return stow_fail(STOW_ERR_FORMAT, "%s: a sparse matrix of format %s has two dimensions, not %u",
+                     from->name, s->layout, s->dims);
   if (strcmp(s->layout, "bsr") == 0) return list_blocks(s, from, z, data);
   if (strcmp(s->layout, "dia") == 0) return list_diagonals(s, from, z, data);
   if (data->dims != 1) return refuse_data(data, "not one-dimensional");
-  if (strcmp(s->layout, "coo") == 0) {
+  if (one) return add_runs(s, from, z, s->stored, 1, s->shape[0]);
+  if (coo) {
     STOW_TRY(add_indices(s, from, z, "row.npy", s->stored, s->shape[0]));
     return add_indices(s, from, z, "col.npy", s->stored, s->shape[1]);
   }
@@ -435,8 +466,103 @@ static stow_status check_diagonals(sparse *s, source *from, const walk *w) {
   return status;
 }
 
+/* ---- coords ---- */
+
+static stow_status check_coords(void *context, const array *a, uint64_t first,
+                                const int64_t *values, size_t count) {
+  const sparse *s = context;
+  for (size_t i = 0; i < count; i++) {
+    uint64_t dimension = (first + i) / s->stored;
+    if (values[i] < 0 || (uint64_t)values[i] >= s->shape[dimension])
+      return stow_fail(
+          STOW_ERR_FORMAT,
+          "%s: entry %" PRIu64 " of row %" PRIu64 " is %" PRId64 "; the array allows 0 to %" PRId64,
+          a->name, (first + i) % s->stored, dimension, values[i], (int64_t)s->shape[dimension] - 1);
+  }
+  return STOW_OK;
+}
+
+enum { BESIDE_MOST = 8 }; /* rows of coords read side by side, each at its own place */
+
+/* Does the place of any value stand twice? Sure that none does where they rise, or where there is
+ * room for a bit for each place of the array. */
+typedef struct coords {
+  array rows[BESIDE_MOST];
+  uint64_t places[CHUNK_ITEMS]; /* of a chunk: counted through the whole array */
+  int64_t values[CHUNK_ITEMS];
+  char raw[CHUNK_ITEMS * sizeof(int64_t)];
+  uint64_t last;
+} coords;
+
+static stow_status read_coords(coords *c, const sparse *s, uint64_t first, size_t count) {
+  memset(c->places, 0, count * sizeof *c->places);
+  for (uint32_t d = 0; d < s->dims; d++) {
+    STOW_TRY(array_read(&c->rows[d], d * s->stored + first, c->raw, count));
+    STOW_TRY(cast_values(c->values, DTYPE_I64, c->raw, c->rows[d].type, count));
+    for (size_t i = 0; i < count; i++)
+      c->places[i] = c->places[i] * s->shape[d] + (uint64_t)c->values[i];
+  }
+  return STOW_OK;
+}
+
+static stow_status look_at_coords(coords *c, sparse *s, const budget *b, uint64_t *bits) {
+  s->repeats = false;
+  for (uint64_t first = 0; first < s->stored && !s->repeats;) {
+    size_t count = s->stored - first < CHUNK_ITEMS ? (size_t)(s->stored - first) : CHUNK_ITEMS;
+    STOW_TRY(read_coords(c, s, first, count));
+    for (size_t i = 0; i < count && !s->repeats; i++) {
+      uint64_t place = c->places[i], bit = UINT64_C(1) << place % 64;
+      if (bits == NULL)
+        s->repeats = first + i > 0 && place <= c->last;
+      else
+        s->repeats = (bits[place / 64] & bit) != 0;
+      if (bits != NULL) bits[place / 64] |= bit;
+      c->last = place;
+    }
+    first += count;
+    STOW_TRY(budget_tell(b, first, s->stored));
+  }
+  return STOW_OK;
+}
+
+static stow_status find_repeats(coords *c, sparse *s, const budget *b, uint64_t places) {
+  STOW_TRY(look_at_coords(c, s, b, NULL));
+  uint64_t words = places / 64 + 1;
+  if (!s->repeats || words > b->bytes / 8 / sizeof(uint64_t)) return STOW_OK;
+  uint64_t *bits = calloc((size_t)words, sizeof *bits);
+  if (bits == NULL) return STOW_OK; /* not known then: they may */
+  stow_status status = look_at_coords(c, s, b, bits);
+  free(bits);
+  return status;
+}
+
+static stow_status check_all_coords(sparse *s, source *from, const walk *w) {
+  array a;
+  STOW_TRY(array_open_member(&a, from, s->places[0].entry));
+  stow_status status = each_chunk(&a, w, check_coords, s);
+  array_close(&a);
+  STOW_TRY(status);
+  uint64_t places = 1;
+  s->repeats = s->dims > BESIDE_MOST;
+  for (uint32_t i = 0; i < s->dims && !s->repeats; i++)
+    s->repeats = !checked_mul(&places, places, s->shape[i]);
+  if (s->repeats) return STOW_OK; /* not known: they may */
+  coords *c = calloc(1, sizeof *c);
+  if (c == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->name);
+  uint32_t opened = 0;
+  while (status == STOW_OK && opened < s->dims) {
+    status = array_open_member(&c->rows[opened], from, s->places[0].entry);
+    opened += status == STOW_OK;
+  }
+  if (status == STOW_OK) status = find_repeats(c, s, w->budget, places);
+  while (opened > 0) array_close(&c->rows[--opened]);
+  free(c);
+  return status;
+}
+
 stow_status sparse_check(sparse *s, source *from, const budget *b, uint64_t *done, uint64_t total) {
   walk w = {b, done, total};
+  if (s->places[0].coords) return check_all_coords(s, from, &w);
   if (strcmp(s->layout, "dia") == 0) return check_diagonals(s, from, &w);
   size_t other = s->places[1].starts ? 1 : 0; /* indices beside their starts, columns beside rows */
   STOW_TRY(check_places(&s->places[other], from, &w));

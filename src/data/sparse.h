@@ -1,10 +1,10 @@
 /* Sparse: SciPy's sparse matrices in .npz files, in all formats it saves: recognised, checked,
  * measured.
  *
- * Members: format (0-d text), shape (two integers), data, and where its values stand:
+ * Members: format (0-d text), shape (integers), data, and where its values stand:
  *   csr, csc   indices, indptr
  *   bsr        the same by blocks; data is blocks x rows x columns
- *   coo        row, col
+ *   coo        row, col; of arrays in other than two dimensions coords, a row for each of them
  *   dia        offsets; data is diagonals x columns
  * SciPy's own loader takes negative and out-of-range indices, decreasing indptr and float indices;
  * here all are refused. */
@@ -21,12 +21,14 @@ typedef struct sparse_places {
   uint64_t count;       /* of entries it must have */
   int64_t least, bound; /* of each entry: [least, bound) */
   bool starts;          /* indptr: from 0 up, `bound` at its end */
+  bool coords;          /* a row for each dimension, which is its bound */
   dtype type;           /* the narrowest that SciPy reads and that holds every such place */
 } sparse_places;
 
 typedef struct sparse {
   char layout[8]; /* "csr", "csc", "bsr", "coo", "dia" */
-  uint64_t shape[2];
+  uint32_t dims;  /* two, but for a csr of one and for coords */
+  uint64_t shape[ARRAY_DIMS_MAX];
   const zip_entry *data;
   uint64_t stored; /* values in data */
   uint64_t bytes;  /* of data and places */

@@ -115,6 +115,16 @@ two = np.array([0, 1])
 for places, data, reason in ((dict(row=[0, 4], col=two), [1.0, 2], "row.npy: entry 1 is 4; the matrix allows 0 to 3"), (dict(row=two, col=[-1, 0]), [1.0, 2], "col.npy: entry 0 is -1"),
                              (dict(row=two, col=[0]), [1.0, 2], "1 indices for 2"), (dict(row=two, col=two), [[1.0, 2]], "not one-dimensional")):
     refused("a.npz", other(b"coo", {k: np.array(v) for k, v in places.items()}, np.array(data)), reason)
+def many(**changes):
+    parts = dict(coords=np.array([[0, 1], [1, 0], [2, 2]]), format=np.array(b"coo"), shape=np.array([2, 2, 3]), data=np.array([1.0, 2]))
+    parts.update(changes)
+    return archive([(k + ".npy", saved(v)) for k, v in parts.items()])
+open("ok.npz", "wb").write(many())
+assert inspect("ok.npz")["shape"] == [2, 2, 3]
+for changes, reason in ((dict(coords=np.array([[0, 2], [1, 0], [2, 2]])), "entry 1 of row 0 is 2; the array allows 0 to 1"), (dict(coords=np.array([[0, 1], [1, 0], [-1, 2]])), "entry 0 of row 2 is -1"),
+                        (dict(coords=np.zeros((2, 2), int)), "not 3 rows of 2 integers"), (dict(coords=np.zeros((3, 2))), "not 3 rows of 2 integers"), (dict(shape=np.array([2, -2, 3])), "negative"),
+                        (dict(shape=np.zeros(0, int)), "0 dimensions"), (dict(shape=np.ones(65, int)), "65 dimensions"), (dict(data=np.ones((2, 2))), "has two dimensions, not 3")):
+    refused("a.npz", many(**changes), reason)
 for offsets, data, reason in (([6], [[1.0] * 6], "entry 0 is 6; the matrix allows -3 to 5"), ([-4], [[1.0] * 6], "entry 0 is -4"), ([0, 1], [[1.0] * 6], "2 indices for 1"),
                               ([0], [1.0] * 6, "not a row for each diagonal")):
     refused("a.npz", other(b"dia", dict(offsets=np.array(offsets)), np.array(data)), reason)
@@ -171,7 +181,12 @@ table("a,b\n1,\"x\"y\n", "line 2: letters behind a closing quote")
 table("a\n".encode("utf-16"), "UTF-16")
 table(b"", "empty")
 table("a,b\r1,2\r", "byte 3 is a line end of CR alone")
-import gzip
+import bz2, gzip, lzma, pickle
+refused("a.bin", bz2.compress(b"a,b\n1,2\n"), "bunzip2")
+refused("a.bin", lzma.compress(b"a,b\n1,2\n"), "unxz")
+refused("a.bin", b"\x28\xb5\x2f\xfd" + bytes(20), "unzstd")
+refused("a.bin", b"PAR1" + bytes(20) + b"PAR1", "Parquet")
+refused("a.bin", pickle.dumps([1, 2]), "a pickle, which could run code")
 cut = gzip.compress(b"a,b\n" + b"1,2\n" * 20000)
 table(cut[:len(cut) // 2], "cut short", "ends")
 for number, expected in (("18446744073709551616", "text"), ("18446744073709551615", "uint64"), ("-9223372036854775809", "text"), ("1e400", "text"),

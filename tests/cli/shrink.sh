@@ -155,6 +155,36 @@ for trial in range(40):  # and in the other formats SciPy saves
         # Where places stand twice SciPy adds them up, which int8 may not hold.
         assert n.data.size == 0 or (n.data.dtype == m.data.dtype if m is twice else n.data.dtype.itemsize <= 2)
         assert inspect("b.npz")["bytes"] == facts["bytes_after"], facts
+for trial in range(40):  # arrays in one, three and more dimensions, as SciPy saves them since 1.13; the members alone, for those before it
+    shape = tuple(int(n) for n in rng.integers(1, 9, 1 + trial % 5))
+    flat = rng.choice(int(np.prod(shape)), int(rng.integers(0, np.prod(shape) + 1)), replace=False)
+    flat = np.sort(flat) if trial % 2 else flat
+    twice = trial % 4 == 0 and len(flat) > 1
+    if twice:
+        flat[1] = flat[0]
+    dense = np.zeros(shape)
+    values = rng.integers(1, 100, len(flat)).astype("f8")
+    np.add.at(dense.ravel(), flat, values)
+    (np.savez_compressed if trial % 3 else np.savez)("a.npz", coords=np.array(np.unravel_index(flat, shape)), format=np.array(b"coo"), shape=np.array(shape), data=values, _is_array=np.array(True))
+    facts = inspect("a.npz")
+    assert (facts["sparse"], facts["shape"], facts["dtype"]) == ("coo", list(shape), "float64"), facts
+    assert facts["bytes"] == values.nbytes + 8 * len(shape) * len(flat) and (twice or abs(facts["zero_fraction"] - (dense == 0).mean()) < 1e-12), facts
+    shrink("a.npz", "-o", "b.npz")
+    b = np.load("b.npz")
+    back = np.zeros(shape)
+    np.add.at(back, tuple(b["coords"]), b["data"])
+    assert np.array_equal(back, dense) and b["coords"].dtype == np.uint16 and b["shape"].tolist() == list(shape) and b["_is_array"], shape
+    assert len(flat) == 0 or (b["data"].dtype == np.float64) == twice, (b["data"].dtype, twice)
+    one = np.zeros(50) if trial else np.zeros(70_000)  # and a csr of one dimension
+    one[rng.integers(0, len(one), 9)] = 5
+    at = np.flatnonzero(one)
+    np.savez("a.npz", indices=at, indptr=np.array([0, len(at)]), format=np.array(b"csr"), shape=np.array(one.shape), data=one[at], _is_array=np.array(True))
+    assert inspect("a.npz")["shape"] == list(one.shape)
+    shrink("a.npz", "-o", "b.npz")
+    b = np.load("b.npz")
+    back = np.zeros(one.shape)
+    back[b["indices"]] = b["data"]
+    assert np.array_equal(back, one) and b["data"].dtype == np.uint8 and b["shape"].tolist() == list(one.shape)
 for values, indices, indptr, narrower in (([100.0, 100], [1, 1], [0, 2, 2], False), ([100.0, 100], [2, 1], [0, 2, 2], True), ([100.0, 100], [1, 2], [0, 2, 2], True),
                                           ([100.0, 100], [2, 1], [0, 1, 2], True), ([100.0, 100, 1], [1, 0, 0], [0, 1, 3], False), ([1.0, 2, 3], [2, 1, 2], [0, 2, 3], True),
                                           ([1.0, 2, 3], [2, 1, 2], [0, 3, 3], False)):
