@@ -39,6 +39,7 @@ static void after_fork(void) {
   /* What the maps hold is lost to the child: another thread may have been changing them. */
   memset(book, 0, sizeof book);
   measure_after_fork();
+  context_after_fork();
   page_after_fork();
   gate_after_fork();
   spill_after_fork();
@@ -155,6 +156,10 @@ void account_look(unsigned device, uint64_t bytes) {
   if (l->header != NULL && ledger_limit(l, device) != LEDGER_UNLIMITED &&
       atomic_fetch_add(&unmeasured_bytes, bytes) >= MEASURE_EVERY)
     measure_here(device);
+}
+
+void account_look_soon(void) {
+  atomic_store(&unmeasured_bytes, MEASURE_EVERY);
 }
 
 bool account_make_room(unsigned device) {
@@ -284,12 +289,14 @@ void book_drop(unsigned device, cu_context context) {
       lock_take(&book_lock);
       for (size_t at = 0; !found && map_next(&book[SPACES[s]], &at, &key, &value);) {
         const holding *h = (const holding *)(uintptr_t)value;
-        found = h->device == device && (context == NULL || h->context == context) &&
-                h->kind != LEDGER_SPILLED;
+        found = h->device == device && (context == NULL || h->context == context);
       }
       if (found) take_out(SPACES[s], key, &gone);
       lock_give(&book_lock);
       if (!found) break;
-      account_give(gone.device, gone.kind, gone.bytes);
+      if (gone.kind == LEDGER_SPILLED)
+        spill_plain_drop(key, &gone);
+      else
+        account_give(gone.device, gone.kind, gone.bytes);
     }
 }

@@ -20,7 +20,8 @@ typedef enum book_space {
   BOOK_PAGE,    /* handles of cuMemCreate */
   BOOK_MAPPING, /* addresses pages are mapped at; `link` is the page's handle */
   BOOK_ARRAY,
-  BOOK_HOST, /* pinned host memory */
+  BOOK_HOST,    /* pinned host memory */
+  BOOK_CONTEXT, /* that the program made; they hold no bytes here */
   BOOK_SPACES
 } book_space;
 
@@ -53,6 +54,8 @@ bool account_take(unsigned device, ledger_kind kind, uint64_t bytes);
 /* The two halves of that around a ledger_take of the caller's: measures what is due to be, and
  * after one that found no room sees whether there is some (true: try again). */
 void account_look(unsigned device, uint64_t bytes);
+/* The driver's own share has changed: it is measured at the next look. */
+void account_look_soon(void);
 bool account_make_room(unsigned device);
 void account_give(unsigned device, ledger_kind kind, uint64_t bytes);
 /* Bytes of vram given up by this process so far. */
@@ -81,10 +84,12 @@ void book_drop(unsigned device, cu_context context);
 
 /* Pools, graphs and the driver's own share of the card of the calling thread's context. */
 void measure_device(unsigned device, cu_device card);
-/* This process is about to make a context there, could not, or has ended it. */
+/* This process is about to make a context there, has or could not, or has ended one. */
 void measure_context_begins(unsigned device);
-void measure_context_failed(unsigned device);
+void measure_context_made(unsigned device, bool made);
 void measure_context_ended(unsigned device);
+/* Is the card's primary context there, whoever made it? */
+bool measure_primary_active(cu_device card);
 /* One pool's reserve, after something was taken from it. */
 void measure_pool(unsigned device, void *pool);
 /* Counts what a pool is about to grow by, on a device with a limit; false where that has no room.
@@ -101,5 +106,10 @@ uint64_t measure_fixed(unsigned device);
 void measure_trim_pools(unsigned device);
 /* In a child of fork, which has no pools. */
 void measure_after_fork(void);
+
+/* ---- hooks_info.c ---- */
+
+/* In a child of fork, which has no contexts. */
+void context_after_fork(void);
 
 #endif

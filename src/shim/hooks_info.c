@@ -48,49 +48,73 @@ static void before_context(cu_device card) {
   if (!atomic_exchange(&asked, true)) spill_budget(card);
 }
 
-static cu_result after_context(cu_device card, cu_result code) {
-  if (code != CU_OK) measure_context_failed(account_device(card));
+static cu_result after_context(const cu_context *context, cu_device card, cu_result code) {
+  unsigned device = account_device(card);
+  if (code == CU_OK)
+    book_add(BOOK_CONTEXT, (uintptr_t)*context,
+             &(holding){0, LEDGER_CONTEXT, device, *context, 0, 1, false});
+  measure_context_made(device, code == CU_OK);
   return code;
+}
+
+/* The primary context of each card while it is there: it is made by the first retain and ends with
+ * the last release, or with a reset. */
+static _Atomic(cu_context) primary[LEDGER_DEVICES_MAX];
+
+void context_after_fork(void) {
+  for (int i = 0; i < LEDGER_DEVICES_MAX; i++) atomic_store(&primary[i], NULL);
 }
 
 cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device card) {
   __typeof__(&cuDevicePrimaryCtxRetain) real = REAL(cuDevicePrimaryCtxRetain);
-  before_context(card);
-  return after_context(card, real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, card));
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if ((unsigned)card >= LEDGER_DEVICES_MAX) return real(context, card);
+  bool known = primary[card] != NULL && measure_primary_active(card);
+  if (!known) before_context(card);
+  cu_result code = real(context, card);
+  if (known) return code;
+  /* Of threads that come at once the first tells. */
+  if (code == CU_OK && atomic_exchange(&primary[card], *context) != NULL) return code;
+  measure_context_made(account_device(card), code == CU_OK);
+  return code;
 }
 
 cu_result cuCtxCreate_v2(cu_context *context, unsigned flags, cu_device card) {
   __typeof__(&cuCtxCreate_v2) real = REAL(cuCtxCreate_v2);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   before_context(card);
-  return after_context(card, real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, flags, card));
+  return after_context(context, card, real(context, flags, card));
 }
 
 cu_result cuCtxCreate_v3(cu_context *context, void *params, int count, unsigned flags,
                          cu_device card) {
   __typeof__(&cuCtxCreate_v3) real = REAL(cuCtxCreate_v3);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   before_context(card);
-  return after_context(card, real == NULL ? CU_ERROR_NOT_SUPPORTED
-                                          : real(context, params, count, flags, card));
+  return after_context(context, card, real(context, params, count, flags, card));
 }
 
 cu_result cuCtxCreate_v4(cu_context *context, void *params, unsigned flags, cu_device card) {
   __typeof__(&cuCtxCreate_v4) real = REAL(cuCtxCreate_v4);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   before_context(card);
-  return after_context(card,
-                       real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context, params, flags, card));
+  return after_context(context, card, real(context, params, flags, card));
 }
 
-/* With it went all it held. */
+/* With it went all it held. One that was there before us is not known by name. */
 static void primary_ended(cu_device card) {
   unsigned device = account_device(card);
-  book_drop(device, NULL);
+  cu_context gone =
+      (unsigned)card < LEDGER_DEVICES_MAX ? atomic_exchange(&primary[card], NULL) : NULL;
+  book_drop(device, gone);
   measure_context_ended(device);
 }
 
 static cu_result reset(cu_result (*real)(cu_device), cu_device card) {
+  bool active = measure_primary_active(card);
   plain_end(card);
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(card);
-  if (code == CU_OK) primary_ended(card);
+  if (code == CU_OK && active) primary_ended(card);
   return code;
 }
 
@@ -105,11 +129,7 @@ cu_result cuDevicePrimaryCtxReset_v2(cu_device card) {
 /* The last release ends the context. */
 static cu_result release(cu_result (*real)(cu_device), cu_device card) {
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(card);
-  unsigned flags;
-  int active = 1;
-  cu_result (*state)(cu_device, unsigned *, int *) =
-      SHIM_REAL(cuDevicePrimaryCtxGetState, (cu_device, unsigned *, int *));
-  if (code == CU_OK && state != NULL && state(card, &flags, &active) == CU_OK && !active) {
+  if (code == CU_OK && !measure_primary_active(card)) {
     plain_end(card);
     primary_ended(card);
   }
@@ -126,9 +146,18 @@ cu_result cuDevicePrimaryCtxRelease_v2(cu_device card) {
 
 cu_result cuCtxDestroy_v2(cu_context context) {
   __typeof__(&cuCtxDestroy_v2) real = REAL(cuCtxDestroy_v2);
-  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(context);
-  if (code == CU_OK && context != NULL)
-    for (unsigned device = 0; device < LEDGER_DEVICES_MAX; device++) book_drop(device, context);
+  holding gone;
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  /* Its name may be given out again at once. */
+  bool known = book_remove(BOOK_CONTEXT, (uintptr_t)context, &gone);
+  cu_result code = real(context);
+  if (!known) return code;
+  if (code != CU_OK) {
+    book_add(BOOK_CONTEXT, (uintptr_t)context, &gone);
+    return code;
+  }
+  book_drop(gone.device, context);
+  measure_context_ended(gone.device);
   return code;
 }
 

@@ -83,8 +83,10 @@ cu_result cuMemUnmap(cu_addr addr, size_t bytes) {
   page_unmapped(addr, bytes);
   for (uint64_t done = 0; done < bytes;) {
     holding mapping, page = {.bytes = SHIM_GRANULE};
-    if (book_remove(BOOK_MAPPING, addr + done, &mapping) &&
-        book_use(BOOK_PAGE, mapping.link, -1, &page) >= 0)
+    bool known = book_remove(BOOK_MAPPING, addr + done, &mapping);
+    if (known && page_is_token(mapping.link))
+      page_alias_gone(mapping.link);
+    else if (known && book_use(BOOK_PAGE, mapping.link, -1, &page) >= 0)
       record_event(STOW_TRACE_SEGMENT_UNMAP, addr + done, page.bytes, NULL, page.device, 0);
     done += page.bytes > 0 ? page.bytes : SHIM_GRANULE;
   }

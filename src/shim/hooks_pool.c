@@ -143,6 +143,7 @@ static cu_result alloc(__typeof__(&cuMemAllocAsync) real, bool per_thread, cu_ad
   pool_call call;
   pool_forms f = forms(per_thread);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (addr == NULL) return real(addr, bytes, stream);
   bool fits = begin(&call, NULL, bytes);
   return end(&call, &f, fits ? real(addr, bytes, stream) : CU_ERROR_OUT_OF_MEMORY, addr, bytes,
              stream);
@@ -153,6 +154,7 @@ static cu_result alloc_from(__typeof__(&cuMemAllocFromPoolAsync) real, bool per_
   pool_call call;
   pool_forms f = forms(per_thread);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (addr == NULL) return real(addr, bytes, pool, stream);
   bool fits = begin(&call, pool, bytes);
   return end(&call, &f, fits ? real(addr, bytes, pool, stream) : CU_ERROR_OUT_OF_MEMORY, addr,
              bytes, stream);

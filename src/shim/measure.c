@@ -31,7 +31,9 @@ static pool_entry pools[POOLS_MAX];            /* guarded by pools_lock */
 static size_t pool_count;
 static uint64_t growing_bytes[LEDGER_DEVICES_MAX]; /* guarded by pools_lock: announced */
 
-/* Of this process, by device: is a context being made that was not measured yet; what it took. */
+/* Of this process, by device: how many contexts it has, is one of them being made or not measured
+ * yet, and what they took when they were (0: to be seen). */
+static _Atomic unsigned context_count[LEDGER_DEVICES_MAX];
 static _Atomic bool context_begun[LEDGER_DEVICES_MAX];
 static _Atomic uint64_t context_first[LEDGER_DEVICES_MAX];
 
@@ -40,6 +42,7 @@ void measure_after_fork(void) {
   pool_count = 0;
   memset(growing_bytes, 0, sizeof growing_bytes);
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
+    atomic_store(&context_count[i], 0);
     atomic_store(&context_begun[i], false);
     atomic_store(&context_first[i], 0);
   }
@@ -171,7 +174,8 @@ static void measure_graphs(unsigned device, cu_device card, ledger *l) {
 /* A process that dies here leaves its mark: the others then keep the shares they have. */
 void measure_context_begins(unsigned device) {
   const ledger *l = account_ledger();
-  if (l->header == NULL || device >= LEDGER_DEVICES_MAX || context_first[device] != 0) return;
+  if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return;
+  atomic_store(&context_first[device], 0);
   if (!atomic_exchange(&context_begun[device], true))
     atomic_fetch_add(&l->header->contexts_begun[device], 1);
 }
@@ -181,13 +185,34 @@ static void context_measured(const ledger *l, unsigned device) {
     atomic_fetch_sub(&l->header->contexts_begun[device], 1);
 }
 
-void measure_context_failed(unsigned device) {
-  if (device < LEDGER_DEVICES_MAX) context_measured(account_ledger(), device);
+void measure_context_made(unsigned device, bool made) {
+  const ledger *l = account_ledger();
+  if (device >= LEDGER_DEVICES_MAX || l->header == NULL) return;
+  if (made)
+    atomic_fetch_add(&context_count[device], 1);
+  else
+    context_measured(l, device);
+  account_look_soon();
 }
 
 void measure_context_ended(unsigned device) {
-  if (device < LEDGER_DEVICES_MAX) atomic_store(&context_first[device], 0);
-  ledger_set(account_ledger(), device, LEDGER_CONTEXT, 0);
+  ledger *l = account_ledger();
+  if (device >= LEDGER_DEVICES_MAX || l->header == NULL) return;
+  atomic_store(&context_first[device], 0);
+  if (context_count[device] > 0 && atomic_fetch_sub(&context_count[device], 1) > 1) {
+    account_look_soon(); /* of the others' share */
+    return;
+  }
+  ledger_set(l, device, LEDGER_CONTEXT, 0);
+  context_measured(l, device); /* it may have ended before it was */
+}
+
+bool measure_primary_active(cu_device card) {
+  unsigned flags;
+  int active = 0;
+  cu_result (*state)(cu_device, unsigned *, int *) =
+      SHIM_REAL(cuDevicePrimaryCtxGetState, (cu_device, unsigned *, int *));
+  return state != NULL && state(card, &flags, &active) == CU_OK && active;
 }
 
 static void measure_context(unsigned device, ledger *l) {
@@ -206,7 +231,7 @@ static void measure_context(unsigned device, ledger *l) {
   uint64_t counted = totals.vram_bytes - was;
   uint64_t rest = total - left > counted ? total - left - counted : 0; /* ours and the others' */
   uint64_t share = rest > others ? rest - others : 0;
-  uint64_t most = first != 0 ? first + CONTEXT_GROWTH : CONTEXT_MOST;
+  uint64_t most = first != 0 ? first + CONTEXT_GROWTH : was + CONTEXT_MOST;
   if (share < first) share = first;
   if (share > most) share = first != 0 ? was : most; /* no code is that large: somebody else came */
   ledger_set(l, device, LEDGER_CONTEXT, share);

@@ -148,7 +148,7 @@ cu_result page_release(cu_handle handle) {
   page_enter();
   token *t = token_find(handle);
   bool known = t != NULL && t->handles > 0;
-  if (known && --t->handles == 0 && t->addr == 0) token_end(t);
+  if (known && --t->handles == 0) token_end(t);
   page_leave();
   return known ? CU_OK : CU_ERROR_INVALID_VALUE;
 }
@@ -189,14 +189,21 @@ static cu_result map_token(token *t, cu_addr addr) {
   return code;
 }
 
-/* A second mapping of a page, or one that the driver will refuse: its own affair. */
+/* A second mapping of a page, which keeps it as the first does, or one that the driver will refuse.
+ */
 static cu_result map_alias(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
                            unsigned long long flags) {
   cu_handle real = page_real(handle);
   if (real == 0) return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = page_leave_range(addr, bytes);
   if (code == CU_OK) code = REAL(cuMemMap)(addr, bytes, offset, real, flags);
-  return code;
+  if (code != CU_OK) return code;
+  page_enter();
+  token *t = token_find(handle);
+  if (t != NULL) t->aliases++;
+  page_leave();
+  book_add(BOOK_MAPPING, addr, &(holding){.link = handle, .uses = 1});
+  return CU_OK;
 }
 
 cu_result page_map(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
@@ -244,7 +251,7 @@ static cu_result unmap_token(token *t) {
   if (!host) account_note_released(t->class->bytes);
   t->addr = 0;
   t->settled = false;
-  if (t->handles == 0) token_end(t);
+  token_end(t);
   return CU_OK;
 }
 
@@ -278,7 +285,17 @@ void page_unmapped(cu_addr addr, size_t bytes) {
     p->at = 0;
     p->granted = false;
     t->addr = 0;
-    if (t->handles == 0) token_end(t);
+    token_end(t);
+  }
+  page_leave();
+}
+
+void page_alias_gone(cu_handle handle) {
+  page_enter();
+  token *t = token_find(handle);
+  if (t != NULL && t->aliases > 0) {
+    t->aliases--;
+    token_end(t);
   }
   page_leave();
 }

@@ -30,6 +30,8 @@ bool page_set_access(cu_addr addr, size_t bytes, const cu_access *access, size_t
                      cu_result *code);
 /* The driver has unmapped a range that is not all tokens' pages. */
 void page_unmapped(cu_addr addr, size_t bytes);
+/* It has unmapped a second mapping of this token's page. */
+void page_alias_gone(cu_handle handle);
 /* The program ends a reservation: what is lazily mapped there goes first. */
 cu_result page_leave_range(cu_addr addr, size_t bytes);
 /* Another handle for what is mapped at an address. */

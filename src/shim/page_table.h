@@ -49,6 +49,7 @@ struct token {
   page *page;       /* NULL: owed */
   cu_addr addr;     /* where the program has it mapped, 0: nowhere; else the page's `at` */
   uint32_t handles; /* the program's, of cuMemCreate and cuMemRetainAllocationHandle */
+  uint32_t aliases; /* further mappings of its page, which keep it too */
   int tier;         /* of what is owed */
   bool pinned;      /* exported, mapped twice, granted to others: never moved, never kept */
   bool settled;     /* was there when the program had let go of all that it could: no activation */
@@ -121,7 +122,7 @@ token *token_new(page_class *class);
 /* Gives it the page it is owed; has it take another in the place of the one it has. */
 void token_have(token *t, page *p);
 void token_exchange(token *t, page *p);
-/* The program has neither a handle of it nor a mapping. */
+/* Ends it if the program has neither a handle of it nor a mapping. */
 void token_end(token *t);
 /* Has no other process of the run memory on the device? */
 bool token_alone(const ledger *l, unsigned device);

@@ -91,7 +91,9 @@ bool plain_serves(unsigned device) {
 
 /* ---- opening and ending ---- */
 
+/* Asked with care: to retain a primary context that nobody uses would make it. */
 static bool is_primary(cu_context context, cu_device card) {
+  if (!measure_primary_active(card)) return false;
   cu_result (*retain)(cu_context *, cu_device) =
       SHIM_REAL(cuDevicePrimaryCtxRetain, (cu_context *, cu_device));
   cu_result (*release)(cu_device) = SHIM_REAL(cuDevicePrimaryCtxRelease_v2, (cu_device));

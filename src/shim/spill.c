@@ -197,10 +197,8 @@ cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device ca
   return code;
 }
 
-cu_result spill_plain_free(cu_addr addr, const holding *what) {
-  /* Memory must not go while queued work uses it; the driver's own free waits too. */
-  cu_result code = SHIM_REAL(cuCtxSynchronize, (void))();
-  if (code != CU_OK) return code;
+static cu_result give_back(cu_addr addr, const holding *what) {
+  cu_result code;
   if (what->pinned)
     code = SHIM_REAL(cuMemFreeHost, (void *))((void *)(uintptr_t)what->link);
   else {
@@ -209,6 +207,20 @@ cu_result spill_plain_free(cu_addr addr, const holding *what) {
     SHIM_REAL(cuMemRelease, (cu_handle))(what->link);
     SHIM_REAL(cuMemAddressFree, (cu_addr, size_t))(addr, what->bytes);
   }
+  return code;
+}
+
+cu_result spill_plain_free(cu_addr addr, const holding *what) {
+  /* Memory must not go while queued work uses it; the driver's own free waits too. */
+  cu_result code = SHIM_REAL(cuCtxSynchronize, (void))();
+  if (code == CU_OK) code = give_back(addr, what);
   if (code == CU_OK) account_give(what->device, LEDGER_SPILLED, what->bytes);
   return code;
+}
+
+void spill_plain_drop(cu_addr addr, const holding *what) {
+  /* Pinned memory may have gone with the context. */
+  cu_result code = give_back(addr, what);
+  if (code != CU_OK) shim_log("a spilled block of a context that ended: CUDA error %d", code);
+  account_give(what->device, LEDGER_SPILLED, what->bytes);
 }

@@ -44,6 +44,8 @@ bool spill_host_has(uint64_t bytes);
 cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
                       cu_context context);
 /* Ends one: `what` was taken out of the book. Waits for the work of the context first. */
+/* Of a context that has ended: nothing uses it any more. */
+void spill_plain_drop(cu_addr addr, const holding *what);
 cu_result spill_plain_free(cu_addr addr, const holding *what);
 
 /* A graph's capture begins and ends. */

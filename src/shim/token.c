@@ -110,8 +110,10 @@ static void token_let_go(token *t) {
     page_drop(p);
 }
 
-/* The program has neither a handle of it nor a mapping. */
+/* Once the program has neither a handle of it nor a mapping. */
 void token_end(token *t) {
+  if (t->handles > 0 || t->addr != 0 || t->aliases > 0) return;
+
   page_class *class = t->class;
   if (t->page != NULL)
     token_let_go(t);

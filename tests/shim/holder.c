@@ -9,6 +9,7 @@
  * again:BYTES (alloc; is it where the last freed was?)  double (frees that again) busy idle (the
  * card's streams)  calls:NAME (of the stand-in driver) range:AT (of the last block, asked from
  * within)  ipc  poke:BYTES (writes it)  both:BYTES (two threads ask the pool at once)
+ * context uncontext (one made by the program)  alias unalias (of the last page)
  *
  * Every answer is one line, "WORD CODE", with figures after it for info and total. The last thing
  * taken of a kind is given back first. */
@@ -36,10 +37,12 @@ static int taken_count, async_count, page_count, pinned_count;
 static void start(void) {
   cu_context context;
   library = dlopen("libcuda.so.1", RTLD_NOW);
-  if (library == NULL || DRIVER("cuInit", cu_result(*)(unsigned))(0) != CU_OK ||
-      DRIVER("cuDevicePrimaryCtxRetain", cu_result(*)(cu_context *, cu_device))(&context, 0) !=
-          CU_OK ||
-      DRIVER("cuCtxSetCurrent", cu_result(*)(cu_context))(context) != CU_OK) {
+  bool started = library != NULL && DRIVER("cuInit", cu_result(*)(unsigned))(0) == CU_OK;
+  if (started && getenv("HOLDER_NO_PRIMARY") == NULL)
+    started = DRIVER("cuDevicePrimaryCtxRetain",
+                     cu_result(*)(cu_context *, cu_device))(&context, 0) == CU_OK &&
+              DRIVER("cuCtxSetCurrent", cu_result(*)(cu_context))(context) == CU_OK;
+  if (!started) {
     puts("no driver");
     exit(3);
   }
@@ -138,6 +141,30 @@ static int range(size_t inside) {
   printf("range %d %d base %d bytes %zu type %u card %d start %d size %zu aligned %d\n", code,
          other, base == at, bytes, type, card, start == at, size, at % 256 == 0);
   return -1;
+}
+
+/* A context of the program's own, on top of the primary one. */
+static int context_word(const char *word) {
+  static cu_context made[8];
+  static int count;
+  if (strcmp(word, "context") == 0) {
+    cu_result code = HOOKED(cuCtxCreate_v2)(&made[count], 0, 0);
+    count += code == CU_OK;
+    return code;
+  }
+  return count > 0 ? HOOKED(cuCtxDestroy_v2)(made[--count]) : 1;
+}
+
+/* The last page behind a second address; and that one no more. */
+static int alias(const char *word) {
+  static cu_addr second;
+  static size_t bytes;
+  if (strcmp(word, "unalias") == 0) return HOOKED(cuMemUnmap)(second, bytes);
+  bytes = range_bytes[page_count - 1];
+  DRIVER("cuMemAddressReserve",
+         cu_result(*)(cu_addr *, size_t, size_t, cu_addr, unsigned long long))
+  (&second, bytes, 0, 0, 0);
+  return HOOKED(cuMemMap)(second, bytes, 0, pages[page_count - 1], 0);
 }
 
 static void *ask_pool(void *answer) {
@@ -297,6 +324,8 @@ static int run(const char *word) {
   if (strncmp(word, "range:", 6) == 0) return range(bytes);
   if (strncmp(word, "poke:", 5) == 0) return poke(bytes);
   if (strncmp(word, "both:", 5) == 0) return both(bytes);
+  if (strcmp(word, "context") == 0 || strcmp(word, "uncontext") == 0) return context_word(word);
+  if (strcmp(word, "alias") == 0 || strcmp(word, "unalias") == 0) return alias(word);
   if (strcmp(word, "ipc") == 0) return HOOKED(cuIpcGetMemHandle)(&handle, taken[taken_count - 1]);
   if (strcmp(word, "read") == 0) return fgets(line, sizeof line, stdin) != NULL ? -1 : 1;
   return take(word, bytes);

@@ -7,6 +7,9 @@ says the_figures_tell_the_limited_truth 'total 0 free 0 total 100;info 0 free 10
 says plain_memory_is_limited 'alloc 0;alloc 2;free 0;alloc 0;' --vram-limit 100M -- alloc:60M alloc:42M free alloc:100M
 says pages_are_limited_to_the_page 'page 0;page 0;page 2;unpage 0;page 0;' --vram-limit 100M -- page:80M page:20M page:2M unpage page:20M
 says a_page_counts_until_its_mapping_is_gone 'page 0;info 0 free 20 total 100;unpage 0;info 0 free 100 total 100;' --vram-limit 100M -- page:80M info unpage info
+says a_second_mapping_keeps_a_page_too 'page 0;alias 0;unpage 0;info 0 free 20 total 100;unalias 0;info 0 free 100 total 100;driver 0 used 0;' --vram-limit 100M -- page:80M alias unpage info unalias info driver
+says a_context_of_the_programs_own_takes_its_memory_with_it 'context 0;alloc 0;info 0 free 40 total 100;uncontext 0;info 0 free 100 total 100;' --vram-limit 100M -- context alloc:60M info uncontext info
+HOLDER_NO_PRIMARY=1 says and_no_other_is_made_beside_it 'context 0;alloc 0;free 0;calls:cuDevicePrimaryCtxRetain 0;' --vram-limit 100M -- context alloc:60M free calls:cuDevicePrimaryCtxRetain
 says pitched_memory_is_limited 'pitch 0;pitch 2;' --vram-limit 100M -- pitch:60M pitch:60M
 says managed_memory_is_limited 'managed 0;alloc 2;' --vram-limit 100M -- managed:60M alloc:60M
 says arrays_are_limited 'array 0;alloc 2;arrayfree 0;alloc 0;' --vram-limit 100M -- array:60M alloc:60M arrayfree alloc:60M
@@ -75,6 +78,7 @@ if [ -s "$folder/err" ]; then cat "$folder/err"; fail without_options_nothing_is
   STANDIN_CONTEXT=$((200 * M)) says the_drivers_own_share_counts 'info 0 free 100 total 300;alloc 2;alloc 0;' --vram-limit 300M -- info alloc:110M alloc:98M
   STANDIN_CONTEXT=$((200 * M)) beneath --vram-limit 300M -- "$holder" info alloc:$((98 * M)) others:$((50 * M)) info > /dev/null 2> "$folder/err"
   if grep -q 'at the peak 348.0 MiB in vram of 300.0 MiB allowed (48.0 MiB more by the driver itself' "$folder/err"; then ok what_the_driver_takes_past_the_limit_is_told; else cat "$folder/err"; fail what_the_driver_takes_past_the_limit_is_told; fi
+  STANDIN_CONTEXT=$((400 * M)) STANDIN_VRAM=$((4096 * M)) says every_context_counts 'info 0 free 1600 total 2000;context 0;info 0 free 1200 total 2000;uncontext 0;info 0 free 1600 total 2000;' --vram-limit 2000M -- info context info uncontext info
   # The used figure is the whole card's: what programs outside the run take is not held against it.
   STANDIN_CONTEXT=$((200 * M)) says others_growth_does_not_eat_the_limit 'info 0 free 200 total 400;others 0;info 0 free 200 total 400;alloc 0;alloc 2;' --vram-limit 400M -- info others:600M info alloc:190M alloc:30M
   STANDIN_CONTEXT=$((200 * M)) says code_loaded_later_still_counts 'info 0 free 200 total 400;others 0;info 0 free 150 total 400;alloc 2;alloc 0;' --vram-limit 400M -- info others:50M info alloc:160M alloc:140M

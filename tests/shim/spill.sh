@@ -6,6 +6,7 @@ says pages_past_the_limit_come_from_the_host 'page 0;page 0;touch 0;unpage 0;' -
 if grep -q '80.0 MiB in vram of 100.0 MiB allowed, 80.0 MiB in host memory' "$folder/err"; then ok and_the_last_words_say_where_it_lived; else cat "$folder/err"; fail and_the_last_words_say_where_it_lived; fi
 says pages_past_the_card_come_from_the_host 'page 0;page 0;touch 0;' --spill 2000M -- page:1000M page:100M touch
 says the_budget_of_the_host_is_kept 'page 0;page 0;page 2;unpage 0;page 0;' --vram-limit 100M --spill 100M -- page:100M page:100M page:2M unpage page:100M
+says what_was_spilled_for_a_context_ends_with_it 'context 0;alloc 0;alloc 0;info 0 free 180 total 300;uncontext 0;info 0 free 300 total 300;' --vram-limit 100M --spill 200M -- context alloc:60M alloc:60M info uncontext info
 says totals_hold_what_may_be_spilled 'total 0 free 0 total 300;info 0 free 300 total 300;page 0;page 0;info 0 free 140 total 300;' --vram-limit 100M --spill 200M -- total info page:80M page:80M info
 says spill_off_is_off 'page 0;page 2;' --vram-limit 100M --spill off -- page:80M page:80M
 says plain_memory_goes_on_in_the_host 'alloc 0;alloc 0;info 0 free 140 total 300;free 0;free 0;info 0 free 300 total 300;' --vram-limit 100M --spill 200M -- alloc:80M alloc:80M info free free info

@@ -16,11 +16,12 @@
 
 #include "device/cuda_driver.h"
 
-#define GRANULE   ((size_t)2 << 20)
-#define CARDS_MAX 8
-#define LIST_MAX  8192
-#define STACK_MAX 32
-#define NAMES_MAX 256
+#define GRANULE      ((size_t)2 << 20)
+#define CARDS_MAX    8
+#define LIST_MAX     8192
+#define STACK_MAX    32
+#define CONTEXTS_MAX 8
+#define NAMES_MAX    256
 
 typedef enum kind { FREE, PAGE, RANGE, MAPPING, PLAIN, PINNED, STREAM, EVENT } kind;
 
@@ -31,9 +32,9 @@ typedef struct thing {
   struct thing *page; /* of a mapping */
   kind what;
   int location, fd, card;
-  int maps;     /* of a page */
-  int released; /* a page released while mapped lives on until unmapped */
-  int recorded; /* of an event */
+  cu_context context; /* of a plain block: it goes with it */
+  int maps, handles;  /* of a page, which lives while it has either */
+  int recorded;       /* of an event */
 } thing;
 
 struct CUctx_st {
@@ -43,7 +44,7 @@ struct CUctx_st {
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static thing things[LIST_MAX];
-static struct CUctx_st primary[CARDS_MAX];
+static struct CUctx_st primary[CARDS_MAX], made[CONTEXTS_MAX];
 static size_t used_bytes[CARDS_MAX];
 static size_t vram_bytes = (size_t)1 << 30, context_bytes;
 static int version = STANDIN_CUDA, cards = 1, started, held, sticky, mode;
@@ -81,6 +82,7 @@ int standin_live(void) {
   int live = 0;
   for (int i = 0; i < LIST_MAX; i++) live += things[i].what != FREE;
   for (int i = 0; i < CARDS_MAX; i++) live += primary[i].users > 0;
+  for (int i = 0; i < CONTEXTS_MAX; i++) live += made[i].users > 0;
   return live;
 }
 int standin_calls(const char *name) {
@@ -222,6 +224,8 @@ CALL cuGetErrorString(cu_result code, const char **text) {
 
 /* ---- cards and contexts ---- */
 
+static void end_context(const struct CUctx_st *context);
+
 CALL cuDeviceGetCount(int *count) {
   BEGIN(0);
   *count = cards;
@@ -283,7 +287,10 @@ CALL cuDevicePrimaryCtxRetain(cu_context *context, cu_device card) {
 CALL cuDevicePrimaryCtxRelease_v2(cu_device card) {
   BEGIN(0);
   if (primary[card].users == 0) END(CU_ERROR_INVALID_CONTEXT);
-  if (--primary[card].users == 0) used_bytes[card] -= context_bytes;
+  if (--primary[card].users == 0) {
+    end_context(&primary[card]);
+    used_bytes[card] -= context_bytes;
+  }
   END(CU_OK);
 }
 CALL cuCtxGetCurrent(cu_context *context) {
@@ -352,6 +359,7 @@ CALL cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
   thing *t = add(PLAIN);
   t->bytes = bytes;
   t->card = card;
+  t->context = stack[depth - 1];
   void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   *addr = t->addr = (uintptr_t)at;
   END(CU_OK);
@@ -365,15 +373,38 @@ CALL cuMemFree_v2(cu_addr addr) {
   t->what = FREE;
   END(CU_OK);
 }
-/* All plain blocks of the card go; pages are nobody's context's. */
-CALL cuDevicePrimaryCtxReset_v2(cu_device card) {
-  BEGIN(0);
+/* All plain blocks of a context go; pages are nobody's context's. */
+static void end_context(const struct CUctx_st *context) {
   for (int i = 0; i < LIST_MAX; i++)
-    if (things[i].what == PLAIN && things[i].card == card) {
+    if (things[i].what == PLAIN && things[i].context == context) {
       munmap((void *)(uintptr_t)things[i].addr, things[i].bytes);
-      used_bytes[card] -= things[i].bytes;
+      used_bytes[context->card] -= things[i].bytes;
       things[i].what = FREE;
     }
+}
+CALL cuDevicePrimaryCtxReset_v2(cu_device card) {
+  BEGIN(0);
+  end_context(&primary[card]);
+  END(CU_OK);
+}
+CALL cuCtxCreate_v2(cu_context *context, unsigned flags, cu_device card) {
+  BEGIN(0);
+  int i = 0;
+  while (i < CONTEXTS_MAX && made[i].users > 0) i++;
+  if (flags != 0 || i == CONTEXTS_MAX || depth == STACK_MAX) END(CU_ERROR_INVALID_VALUE);
+  if (!take_vram(card, context_bytes)) END(CU_ERROR_OUT_OF_MEMORY);
+  made[i] = (struct CUctx_st){card, 1};
+  *context = stack[depth++] = &made[i];
+  END(CU_OK);
+}
+CALL cuCtxDestroy_v2(cu_context context) {
+  BEGIN(0);
+  if (context < made || context >= made + CONTEXTS_MAX || context->users == 0)
+    END(CU_ERROR_INVALID_CONTEXT);
+  end_context(context);
+  context->users = 0;
+  used_bytes[context->card] -= context_bytes;
+  if (depth > 0 && stack[depth - 1] == context) depth--;
   END(CU_OK);
 }
 CALL cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags) {
@@ -484,6 +515,7 @@ CALL cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop, unsigned 
   t->bytes = bytes;
   t->location = type;
   t->card = type == CU_LOCATION_DEVICE ? prop->location.id : -1;
+  t->handles = 1;
   t->fd = memfd_create("standin", MFD_CLOEXEC);
   if (t->fd < 0 || ftruncate(t->fd, (off_t)bytes) != 0) END(CU_ERROR_UNKNOWN);
   *handle = (uintptr_t)t;
@@ -491,7 +523,7 @@ CALL cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop, unsigned 
 }
 
 static void drop_page(thing *page) {
-  if (!page->released || page->maps > 0) return;
+  if (page->handles > 0 || page->maps > 0) return;
   close(page->fd);
   if (page->card >= 0) used_bytes[page->card] -= page->bytes;
   page->what = FREE;
@@ -500,8 +532,8 @@ static void drop_page(thing *page) {
 CALL cuMemRelease(cu_handle handle) {
   BEGIN(0);
   thing *page = from_handle(PAGE, (void *)(uintptr_t)handle);
-  if (page == NULL || page->released) END(CU_ERROR_INVALID_VALUE);
-  page->released = 1;
+  if (page == NULL || page->handles == 0) END(CU_ERROR_INVALID_VALUE);
+  page->handles--;
   drop_page(page);
   END(CU_OK);
 }
@@ -509,7 +541,8 @@ CALL cuMemMap(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
               unsigned long long flags) {
   BEGIN(0);
   thing *page = from_handle(PAGE, (void *)(uintptr_t)handle);
-  if (page == NULL || offset != 0 || flags != 0 || bytes != page->bytes || addr % GRANULE != 0)
+  if (page == NULL || page->handles == 0 || offset != 0 || flags != 0 || bytes != page->bytes ||
+      addr % GRANULE != 0)
     END(CU_ERROR_INVALID_VALUE);
   thing *t = add(MAPPING);
   t->addr = addr;
@@ -552,10 +585,21 @@ CALL cuMemExportToShareableHandle(void *shareable, cu_handle handle, int type,
                                   unsigned long long flags) {
   BEGIN(0);
   const thing *page = from_handle(PAGE, (void *)(uintptr_t)handle);
-  if (page == NULL || page->released || type != 1 || flags != 0) END(CU_ERROR_INVALID_VALUE);
+  if (page == NULL || page->handles == 0 || type != 1 || flags != 0) END(CU_ERROR_INVALID_VALUE);
   int fd = dup(page->fd);
   memcpy(shareable, &fd, sizeof fd);
   END(CU_OK);
+}
+CALL cuMemRetainAllocationHandle(cu_handle *handle, void *addr) {
+  BEGIN(0);
+  for (int i = 0; i < LIST_MAX; i++)
+    if (things[i].what == MAPPING && (uintptr_t)addr >= things[i].addr &&
+        (uintptr_t)addr - things[i].addr < things[i].bytes) {
+      things[i].page->handles++;
+      *handle = (uintptr_t)things[i].page;
+      END(CU_OK);
+    }
+  END(CU_ERROR_INVALID_VALUE);
 }
 int standin_location(unsigned long long addr) {
   const thing *t = find(MAPPING, addr);

@@ -71,12 +71,6 @@ CALL cuMemHostUnregister(void *pointer) {
   return pointer != NULL ? CU_OK : CU_ERROR_INVALID_VALUE;
 }
 
-CALL cuMemRetainAllocationHandle(cu_handle *handle, void *addr) {
-  (void)addr;
-  *handle = 0;
-  return CU_ERROR_NOT_SUPPORTED;
-}
-
 /* ---- pools: one a card, growing by steps, each step a plain allocation ---- */
 
 typedef struct step {
