@@ -97,9 +97,13 @@ void measure_pool(unsigned device, void *pool);
 bool measure_pool_grows(unsigned device, uint64_t bytes);
 void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes);
 void measure_forget_pool(void *pool);
-/* A pool that can be exported: its blocks must be its own, so it is never spilled. */
-void measure_share_pool(unsigned device, void *pool);
+/* A pool that the program made: of a device, or of the host, which is no device's
+ * (LEDGER_DEVICES_MAX). Of one that can be exported the blocks must be its own, so it is never
+ * spilled. */
+void measure_note_pool(unsigned device, void *pool, bool shared);
 bool measure_pool_shared(void *pool);
+/* Whose it is; `otherwise` where that was not noted. */
+unsigned measure_pool_device(void *pool, unsigned otherwise);
 /* Bytes this process holds that cannot be spilled: graphs' memory and such pools. */
 uint64_t measure_fixed(unsigned device);
 /* Gives what this process's pools hold idle back to the driver. */

@@ -11,6 +11,7 @@ typedef struct CUarray_st *cu_array; /* of plain and of mipmapped arrays */
 typedef struct cu_pool_props { /* the beginning of CUmemPoolProps */
   int type;
   int handle_types; /* not 0: the pool can be exported to another process */
+  cu_location location;
 } cu_pool_props;
 
 typedef struct cu_ipc_handle { /* CUipcMemHandle, passed by value */

@@ -52,6 +52,7 @@ typedef struct pool_call {
   cu_device card;
   cu_pool pool;
   bool known;
+  bool away;               /* the pool is another device's than the context */
   uint64_t reserved_bytes; /* of the pool before the call; only looked at where there is a limit */
   uint64_t kept_bytes;     /* of the limit, for what the pool grows */
 } pool_call;
@@ -67,6 +68,11 @@ static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
   call->known = account_here(&call->device, &call->context, &call->card) &&
                 (pool != NULL || default_pool(call));
   if (!call->known) return true;
+  unsigned device = measure_pool_device(call->pool, call->device);
+  call->known = device < LEDGER_DEVICES_MAX; /* else the host's: no limit is on it */
+  if (!call->known) return true;
+  call->away = device != call->device;
+  call->device = device;
   spill_asked();
   bool fits = pool_fits(call->device, call->pool, bytes, &call->kept_bytes);
   call->reserved_bytes = attribute(call->pool, POOL_RESERVED);
@@ -77,13 +83,14 @@ static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
  * again: PyTorch does not, over these pools. */
 static cu_result elsewhere(const pool_call *call, cu_addr *addr, size_t bytes, cu_stream stream) {
   ledger_kind kind;
-  bool host = spill_budget(call->card) > 0;
+  /* Blocks of other processes and of other devices are to be where they were asked for. */
+  bool fixed = call->away || measure_pool_shared(call->pool);
+  bool host = !fixed && spill_budget(call->card) > 0;
   cu_result code = CU_ERROR_OUT_OF_MEMORY;
-  if (!measure_pool_shared(call->pool))
-    code = plain_alloc(addr, bytes, host, &kind, call->device, call->card, call->context);
+  if (!fixed) code = plain_alloc(addr, bytes, host, &kind, call->device, call->card, call->context);
   if (code == CU_OK)
     record_taken(*addr, bytes, stream, call->device, kind);
-  else if (host && !measure_pool_shared(call->pool))
+  else if (host)
     code = spill_plain(addr, bytes, call->device, call->card, call->context);
   else {
     account_refused(call->device, bytes);
@@ -218,12 +225,12 @@ cu_result cuMemFreeAsync_ptsz(cu_addr addr, cu_stream stream) {
 
 cu_result cuMemPoolCreate(cu_pool *pool, const cu_pool_props *props) {
   __typeof__(&cuMemPoolCreate) real = REAL(cuMemPoolCreate);
-  unsigned device;
-  cu_context context;
-  cu_device card;
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(pool, props);
-  if (code == CU_OK && props->handle_types != 0 && account_here(&device, &context, &card))
-    measure_share_pool(device, *pool);
+  if (code == CU_OK)
+    measure_note_pool(props->location.type == CU_LOCATION_DEVICE
+                          ? account_device(props->location.id)
+                          : LEDGER_DEVICES_MAX,
+                      *pool, props->handle_types != 0);
   return code;
 }
 
@@ -233,7 +240,8 @@ cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep) {
   cu_context context;
   cu_device card;
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(pool, keep);
-  if (code == CU_OK && account_here(&device, &context, &card)) measure_pool(device, pool);
+  if (code == CU_OK && account_here(&device, &context, &card))
+    measure_pool(measure_pool_device(pool, device), pool);
   return code;
 }
 

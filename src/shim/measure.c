@@ -78,7 +78,7 @@ void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes) {
     pools[i].reserved_bytes = bytes;
   }
   if (device < LEDGER_DEVICES_MAX) growing_bytes[device] -= announced_bytes;
-  if (changed) tell(device);
+  if (changed) tell(i < pool_count ? pools[i].device : device);
   lock_give(&pools_lock);
   /* What was announced is in the ledger already, so telling it was no rise. */
   if (announced_bytes > 0) ledger_note_peak(account_ledger(), device);
@@ -103,12 +103,20 @@ bool measure_pool_grows(unsigned device, uint64_t bytes) {
   return page_reclaim(device, bytes) && announce(device, bytes);
 }
 
-void measure_share_pool(unsigned device, void *pool) {
+void measure_note_pool(unsigned device, void *pool, bool shared) {
   measure_pool(device, pool);
   lock_take(&pools_lock);
   for (size_t i = 0; i < pool_count; i++)
-    if (pools[i].pool == pool) pools[i].shared = true;
+    if (pools[i].pool == pool) pools[i].shared = shared;
   lock_give(&pools_lock);
+}
+
+unsigned measure_pool_device(void *pool, unsigned otherwise) {
+  lock_take(&pools_lock);
+  for (size_t i = 0; i < pool_count; i++)
+    if (pools[i].pool == pool) otherwise = pools[i].device;
+  lock_give(&pools_lock);
+  return otherwise;
 }
 
 bool measure_pool_shared(void *pool) {

@@ -9,7 +9,8 @@
  * again:BYTES (alloc; is it where the last freed was?)  double (frees that again) busy idle (the
  * card's streams)  calls:NAME (of the stand-in driver) range:AT (of the last block, asked from
  * within)  ipc  poke:BYTES (writes it)  both:BYTES (two threads ask the pool at once)
- * context uncontext (one made by the program)  alias unalias (of the last page)
+ * context uncontext (one made by the program)  alias unalias (of the last page)  pool:CARD hostpool
+ * (for xasync, in the place of xpool)
  *
  * Every answer is one line, "WORD CODE", with figures after it for info and total. The last thing
  * taken of a kind is given back first. */
@@ -105,6 +106,15 @@ static int touch(void) {
 
 static cu_addr freed;
 static cu_pool shared_pool;
+
+static int make_pool(int handle_types, int location, int id) {
+  static struct {
+    cu_pool_props head;
+    char rest[72]; /* as long as the driver's */
+  } props;
+  props.head = (cu_pool_props){CU_ALLOCATION_PINNED, handle_types, {location, id}};
+  return HOOKED(cuMemPoolCreate)(&shared_pool, &props.head);
+}
 
 static int give(void) {
   if (taken_count == 0) return 1;
@@ -270,14 +280,9 @@ static int run(const char *word) {
   if (strcmp(word, "arrayfree") == 0) return HOOKED(cuArrayDestroy)((cu_array)taken[1000]);
   if (strncmp(word, "async:", 6) == 0)
     return HOOKED(cuMemAllocAsync)(&async[async_count++], bytes, NULL);
-  if (strcmp(word, "xpool") == 0) {
-    static struct {
-      cu_pool_props head;
-      char rest[80]; /* as long as the driver's */
-    } props = {.head = {CU_ALLOCATION_PINNED, 1}};
-    memcpy(props.rest, (int[]){CU_LOCATION_DEVICE, 0}, 2 * sizeof(int));
-    return HOOKED(cuMemPoolCreate)(&shared_pool, &props.head);
-  }
+  if (strcmp(word, "xpool") == 0) return make_pool(1, CU_LOCATION_DEVICE, 0);
+  if (strncmp(word, "pool:", 5) == 0) return make_pool(0, CU_LOCATION_DEVICE, (int)bytes);
+  if (strcmp(word, "hostpool") == 0) return make_pool(0, CU_LOCATION_HOST, 0);
   if (strncmp(word, "xasync:", 7) == 0)
     return HOOKED(cuMemAllocFromPoolAsync)(&async[async_count++], bytes, shared_pool, NULL);
   if (strcmp(word, "afree") == 0) return HOOKED(cuMemFreeAsync)(async[--async_count], NULL);

@@ -17,6 +17,8 @@ CALL cuCtxGetCurrent(cu_context *context);
 CALL cuCtxGetDevice(cu_device *card);
 CALL cuDeviceGetMemPool(cu_pool *pool, cu_device card);
 CALL cuMemPoolGetAttribute(cu_pool pool, int which, void *value);
+CALL cuCtxPushCurrent_v2(cu_context context);
+CALL cuCtxPopCurrent_v2(cu_context *context);
 CALL cuDevicePrimaryCtxGetState(cu_device card, unsigned *flags, int *active);
 CALL cuDeviceGetGraphMemAttribute(cu_device card, int which, void *value);
 int standin_card(void);
@@ -78,11 +80,13 @@ typedef struct step {
 } step;
 
 struct CUmemPoolHandle_st {
+  int card, made;
+  int host; /* of the host: takes nothing of the card */
   size_t used, reserved;
   step steps[LIST_MAX];
   int count;
 };
-static struct CUmemPoolHandle_st pools[8];
+static struct CUmemPoolHandle_st pools[8], made_pools[8];
 static struct {
   cu_addr addr;
   size_t bytes;
@@ -95,11 +99,28 @@ CALL cuDeviceGetMemPool(cu_pool *pool, cu_device card) {
   return CU_OK;
 }
 
-/* A pool of its own: there is one. */
 CALL cuMemPoolCreate(cu_pool *pool, const cu_pool_props *props) {
-  if (props->type != CU_ALLOCATION_PINNED) return CU_ERROR_INVALID_VALUE;
-  *pool = &pools[7];
+  int i = 0;
+  while (i < 8 && made_pools[i].made) i++;
+  if (i == 8 || props->type != CU_ALLOCATION_PINNED || props->location.id > 7)
+    return CU_ERROR_INVALID_VALUE;
+  made_pools[i] = (struct CUmemPoolHandle_st){
+      .card = props->location.id, .made = 1, .host = props->location.type != CU_LOCATION_DEVICE};
+  *pool = &made_pools[i];
   return CU_OK;
+}
+
+/* One step more of a pool, wherever the calling thread is. */
+static cu_result grow(cu_pool pool) {
+  cu_context context;
+  if (pool->host) return CU_OK;
+  if (!pool->made) return cuMemAlloc_v2(&pool->steps[pool->count].addr, POOL_STEP);
+  cu_result code = cuDevicePrimaryCtxRetain(&context, pool->card);
+  if (code != CU_OK) return code;
+  cuCtxPushCurrent_v2(context);
+  code = cuMemAlloc_v2(&pool->steps[pool->count].addr, POOL_STEP);
+  cuCtxPopCurrent_v2(&context);
+  return code;
 }
 
 CALL cuMemPoolGetAttribute(cu_pool pool, int which, void *value) {
@@ -134,7 +155,7 @@ CALL cuMemAllocFromPoolAsync(cu_addr *addr, size_t bytes, cu_pool pool, cu_strea
   /* A pool full of holes grows though its figures say that there is room. */
   size_t need = getenv("STANDIN_HOLES") != NULL ? pool->reserved + bytes : pool->used + bytes;
   while (code == CU_OK && need > pool->reserved) {
-    code = cuMemAlloc_v2(&pool->steps[pool->count].addr, POOL_STEP);
+    code = grow(pool);
     if (code == CU_OK) pool->count++, pool->reserved += POOL_STEP;
   }
   for (int i = 0; code == CU_OK && i < LIST_MAX; i++)
@@ -187,7 +208,8 @@ CALL cuMemPoolTrimTo(cu_pool pool, size_t keep) {
   pthread_mutex_lock(&lock);
   size_t least = pool->used > keep ? pool->used : keep;
   while (pool->count > 0 && pool->reserved - POOL_STEP >= least) {
-    cuMemFree_v2(pool->steps[--pool->count].addr);
+    pool->count--;
+    if (!pool->host) cuMemFree_v2(pool->steps[pool->count].addr);
     pool->reserved -= POOL_STEP;
   }
   pthread_mutex_unlock(&lock);
