@@ -135,7 +135,8 @@ const char *program_reach_text(program_reach reach) {
   switch (reach) {
   case PROGRAM_STATIC: return "is linked statically, so no library can be preloaded into it";
   case PROGRAM_SETUID:
-    return "runs with more rights than yours (setuid), so the loader preloads nothing into it";
+    return "runs with more rights than yours (setuid or setgid), so the loader preloads nothing "
+           "into it";
   case PROGRAM_OTHER_LOADER:
     return "uses another C library than glibc, into which the shim cannot be loaded";
   case PROGRAM_OTHER_MACHINE: return "is built for another processor or word size";

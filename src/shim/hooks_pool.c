@@ -90,8 +90,8 @@ static cu_result elsewhere(const pool_call *call, cu_addr *addr, size_t bytes, c
   if (!fixed) code = plain_alloc(addr, bytes, host, &kind, call->device, call->card, call->context);
   if (code == CU_OK)
     record_taken(*addr, bytes, stream, call->device, kind);
-  else if (host)
-    code = spill_plain(addr, bytes, call->device, call->card, call->context);
+  else if (host) /* it goes with no context, as what a pool gives does not */
+    code = spill_plain(addr, bytes, call->device, call->card, NULL);
   else {
     account_refused(call->device, bytes);
     code = CU_ERROR_OUT_OF_MEMORY;

@@ -43,6 +43,20 @@ same an_inner_run_may_have_less "total 0 free 0 total 50" beneath --vram-limit 1
 same an_inner_run_has_no_more "stowage run: --vram-limit: this is within a run that may hold 100.0 MiB, which is the limit here too
 total 0 free 0 total 100" beneath --vram-limit 100M -- "$stowage" run --vram-limit 200M -- "$holder" total
 
+# Every way to take memory mixed at random, with pages mapped twice and contexts that end: what is counted is what is held.
+mixed() { # NAME LIMIT_MIB CARD_MIB OPTIONS…
+  local name=$1 limit=$2 card=$3 seed; shift 3
+  for seed in 1 2 3; do
+    STANDIN_VRAM=$((card * M)) beneath "$@" -- "$programs/mixer" $seed "$limit" > "$folder/out" 2>&1 || { cat "$folder/out"; fail "$name: seed $seed"; return; }
+  done
+  ok "$name"
+}
+mixed what_is_counted_is_what_is_held 0 4096
+mixed and_within_a_limit 400 4096 --vram-limit 400M
+mixed and_with_a_spill 300 4096 --vram-limit 300M --spill 2G
+mixed and_with_a_card_that_is_full 0 300 --spill 2G
+mixed and_with_the_heap 0 4096 --fast-malloc
+
 # All processes of a run together. What one that has ended held is free for the next.
 same what_an_ended_program_held_is_free $'alloc:62914560 0\ninfo 0 free 100 total 100\nstowage run: device 0: at the peak 60.0 MiB in vram of 100.0 MiB allowed' beneath --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)); '$holder' info"
 out=$(beneath --vram-limit 100M -- bash -c "

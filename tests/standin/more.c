@@ -17,12 +17,11 @@ CALL cuCtxGetCurrent(cu_context *context);
 CALL cuCtxGetDevice(cu_device *card);
 CALL cuDeviceGetMemPool(cu_pool *pool, cu_device card);
 CALL cuMemPoolGetAttribute(cu_pool pool, int which, void *value);
-CALL cuCtxPushCurrent_v2(cu_context context);
-CALL cuCtxPopCurrent_v2(cu_context *context);
 CALL cuDevicePrimaryCtxGetState(cu_device card, unsigned *flags, int *active);
 CALL cuDeviceGetGraphMemAttribute(cu_device card, int which, void *value);
 int standin_card(void);
 int standin_active(int card);
+cu_result standin_step(int card, cu_addr *addr, size_t bytes);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -110,17 +109,10 @@ CALL cuMemPoolCreate(cu_pool *pool, const cu_pool_props *props) {
   return CU_OK;
 }
 
-/* One step more of a pool, wherever the calling thread is. */
+/* One step more of a pool: it goes with no context. */
 static cu_result grow(cu_pool pool) {
-  cu_context context;
-  if (pool->host) return CU_OK;
-  if (!pool->made) return cuMemAlloc_v2(&pool->steps[pool->count].addr, POOL_STEP);
-  cu_result code = cuDevicePrimaryCtxRetain(&context, pool->card);
-  if (code != CU_OK) return code;
-  cuCtxPushCurrent_v2(context);
-  code = cuMemAlloc_v2(&pool->steps[pool->count].addr, POOL_STEP);
-  cuCtxPopCurrent_v2(&context);
-  return code;
+  int card = pool->made ? pool->card : (int)(pool - pools);
+  return pool->host ? CU_OK : standin_step(card, &pool->steps[pool->count].addr, POOL_STEP);
 }
 
 CALL cuMemPoolGetAttribute(cu_pool pool, int which, void *value) {
