@@ -14,6 +14,9 @@
 #include "memory/ledger.h"
 #include "shim/shim.h"
 
+/* A pool grows by so much at a time (seen on an H200, driver 580: docs/policies.md). */
+#define POOL_STEP ((uint64_t)32 << 20)
+
 /* Things the driver hands out, by what names them. */
 typedef enum book_space {
   BOOK_ADDRESS, /* device addresses of allocations */
@@ -96,7 +99,17 @@ void measure_pool(unsigned device, void *pool);
  * What was announced so is no longer once the pool is measured. */
 bool measure_pool_grows(unsigned device, uint64_t bytes);
 void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes);
-void measure_forget_pool(void *pool);
+/* A pool that was destroyed lives on until its last block is freed: how much of it is used, asked
+ * before, and that it ended. */
+uint64_t measure_pool_used(void *pool);
+void measure_pool_ended(void *pool, uint64_t used_bytes);
+/* What is about to be freed, if it may be of such a pool (else nothing), and that it was. */
+typedef struct pool_block {
+  void *pool;
+  uint64_t bytes;
+} pool_block;
+pool_block measure_block(cu_addr addr);
+void measure_block_gone(const pool_block *block);
 /* A pool that the program made: of a device, or of the host, which is no device's
  * (LEDGER_DEVICES_MAX). Of one that can be exported the blocks must be its own, so it is never
  * spilled. */

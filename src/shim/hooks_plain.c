@@ -154,7 +154,12 @@ cu_result cuMemFree_v2(cu_addr addr) {
     return CU_OK;
   }
   if (heaped) return CU_ERROR_INVALID_VALUE; /* as the driver says of what is not live */
-  if (!book_remove(BOOK_ADDRESS, addr, &gone)) return real(addr);
+  if (!book_remove(BOOK_ADDRESS, addr, &gone)) {
+    pool_block block = measure_block(addr);
+    cu_result code = real(addr);
+    if (code == CU_OK && block.pool != NULL) measure_block_gone(&block);
+    return code;
+  }
   bool ours = gone.kind == LEDGER_SPILLED;
   /* Before the driver may give the address out again. */
   record_given(addr, gone.bytes, NULL, gone.device, gone.kind);

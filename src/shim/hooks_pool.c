@@ -10,8 +10,6 @@
 
 /* CUmemPool_attribute */
 enum { POOL_RESERVED = 5, POOL_USED = 7 };
-/* A pool grows by so much at a time (seen on an H200, driver 580: docs/policies.md). */
-#define POOL_STEP ((uint64_t)32 << 20)
 
 static uint64_t attribute(cu_pool pool, int which) {
   uint64_t value = 0;
@@ -186,7 +184,10 @@ static cu_result free_on(__typeof__(&cuMemFreeAsync) real, cu_addr addr, cu_stre
     cu_context context;
     cu_device card;
     if (account_here(&device, &context, &card)) record_given(addr, 0, stream, device, LEDGER_POOLS);
-    return real(addr, stream);
+    pool_block block = measure_block(addr);
+    cu_result code = real(addr, stream);
+    if (code == CU_OK && block.pool != NULL) measure_block_gone(&block);
+    return code;
   }
   record_given(addr, gone.bytes, stream, gone.device, gone.kind);
   bool ours = gone.kind == LEDGER_SPILLED;
@@ -247,7 +248,9 @@ cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep) {
 
 cu_result cuMemPoolDestroy(cu_pool pool) {
   __typeof__(&cuMemPoolDestroy) real = REAL(cuMemPoolDestroy);
-  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(pool);
-  if (code == CU_OK) measure_forget_pool(pool);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  uint64_t used = pool == NULL ? 0 : measure_pool_used(pool);
+  cu_result code = real(pool);
+  if (code == CU_OK) measure_pool_ended(pool, used);
   return code;
 }

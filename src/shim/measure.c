@@ -13,7 +13,9 @@
 #include "shim/spill.h"
 
 /* CUmemPool_attribute, CUgraphMem_attribute */
-enum { POOL_RESERVED = 5, GRAPH_RESERVED = 2 };
+enum { POOL_RESERVED = 5, POOL_USED = 7, GRAPH_RESERVED = 2 };
+/* CUpointer_attribute */
+enum { POINTER_RANGE_SIZE = 12, POINTER_MEMPOOL = 17 };
 #define POOLS_MAX 128
 /* A context: 0.3 to 0.7 GiB as measured, and code that is loaded after it was. */
 #define CONTEXT_MOST   ((uint64_t)1 << 30)
@@ -23,13 +25,16 @@ typedef struct pool_entry {
   void *pool;
   unsigned device;
   uint64_t reserved_bytes;
-  bool shared; /* it can be exported */
+  bool shared;         /* it can be exported */
+  bool ended;          /* destroyed, but not yet gone: it lives as long as its last block */
+  uint64_t used_bytes; /* of one that has ended */
 } pool_entry;
 
 static lock pools_lock = LOCK_INIT(LOCK_POOL); /* never held together with the book's */
 static pool_entry pools[POOLS_MAX];            /* guarded by pools_lock */
 static size_t pool_count;
 static uint64_t growing_bytes[LEDGER_DEVICES_MAX]; /* guarded by pools_lock: announced */
+static _Atomic size_t ended_count;                 /* pools that have ended and are not gone */
 
 /* Of this process, by device: how many contexts it has, is one of them being made or not measured
  * yet, and what they took when they were (0: to be seen). */
@@ -40,6 +45,7 @@ static _Atomic uint64_t context_first[LEDGER_DEVICES_MAX];
 void measure_after_fork(void) {
   lock_init(&pools_lock, LOCK_POOL);
   pool_count = 0;
+  ended_count = 0;
   memset(growing_bytes, 0, sizeof growing_bytes);
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
     atomic_store(&context_count[i], 0);
@@ -48,10 +54,10 @@ void measure_after_fork(void) {
   }
 }
 
-static uint64_t pool_reserved(void *pool) {
+static uint64_t pool_figure(void *pool, int which) {
   uint64_t bytes = 0;
   cu_result (*get)(void *, int, void *) = SHIM_REAL(cuMemPoolGetAttribute, (void *, int, void *));
-  if (get == NULL || get(pool, POOL_RESERVED, &bytes) != CU_OK) return 0;
+  if (get == NULL || get(pool, which, &bytes) != CU_OK) return 0;
   return bytes;
 }
 
@@ -66,13 +72,13 @@ static void tell(unsigned device) {
 }
 
 void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes) {
-  uint64_t bytes = pool_reserved(pool);
+  uint64_t bytes = pool_figure(pool, POOL_RESERVED);
   bool changed = announced_bytes > 0;
   lock_take(&pools_lock);
   size_t i = 0;
   while (i < pool_count && pools[i].pool != pool) i++;
   if (i == pool_count && pool_count < POOLS_MAX)
-    pools[pool_count++] = (pool_entry){pool, device, 0, false};
+    pools[pool_count++] = (pool_entry){.pool = pool, .device = device};
   if (i < pool_count) {
     changed = changed || pools[i].reserved_bytes != bytes;
     pools[i].reserved_bytes = bytes;
@@ -103,7 +109,21 @@ bool measure_pool_grows(unsigned device, uint64_t bytes) {
   return page_reclaim(device, bytes) && announce(device, bytes);
 }
 
+static void forget(void *pool) {
+  lock_take(&pools_lock);
+  for (size_t i = 0; i < pool_count; i++)
+    if (pools[i].pool == pool) {
+      unsigned device = pools[i].device;
+      ended_count -= pools[i].ended;
+      pools[i] = pools[--pool_count];
+      tell(device);
+      break;
+    }
+  lock_give(&pools_lock);
+}
+
 void measure_note_pool(unsigned device, void *pool, bool shared) {
+  forget(pool); /* one of that name that ended without our seeing it */
   measure_pool(device, pool);
   lock_take(&pools_lock);
   for (size_t i = 0; i < pool_count; i++)
@@ -137,18 +157,51 @@ uint64_t measure_fixed(unsigned device) {
   return sum;
 }
 
-void measure_forget_pool(void *pool) {
-  unsigned device = 0;
-  bool found = false;
+uint64_t measure_pool_used(void *pool) {
+  return pool_figure(pool, POOL_USED);
+}
+
+void measure_pool_ended(void *pool, uint64_t used_bytes) {
+  if (used_bytes == 0) {
+    forget(pool);
+    return;
+  }
   lock_take(&pools_lock);
-  for (size_t i = 0; i < pool_count && !found; i++)
-    if (pools[i].pool == pool) {
-      device = pools[i].device;
-      pools[i] = pools[--pool_count];
-      found = true;
+  for (size_t i = 0; i < pool_count; i++)
+    if (pools[i].pool == pool && !pools[i].ended) {
+      pools[i].ended = true;
+      pools[i].used_bytes = used_bytes;
+      ended_count++;
     }
-  if (found) tell(device);
   lock_give(&pools_lock);
+}
+
+pool_block measure_block(cu_addr addr) {
+  pool_block block = {0};
+  size_t bytes = 0;
+  cu_result (*get)(void *, int, cu_addr) = SHIM_REAL(cuPointerGetAttribute, (void *, int, cu_addr));
+  if (ended_count == 0 || get == NULL || get(&block.pool, POINTER_MEMPOOL, addr) != CU_OK ||
+      get(&bytes, POINTER_RANGE_SIZE, addr) != CU_OK)
+    return (pool_block){0};
+  block.bytes = bytes;
+  return block;
+}
+
+void measure_block_gone(const pool_block *block) {
+  bool gone = false;
+  lock_take(&pools_lock);
+  for (size_t i = 0; i < pool_count; i++) {
+    pool_entry *p = &pools[i];
+    if (p->pool != block->pool || !p->ended) continue;
+    p->used_bytes -= block->bytes < p->used_bytes ? block->bytes : p->used_bytes;
+    /* As seen on an H200, driver 580: such a pool gives back what it need not keep. */
+    uint64_t least = (p->used_bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
+    if (p->reserved_bytes > least) p->reserved_bytes = least;
+    gone = p->used_bytes == 0;
+    tell(p->device);
+  }
+  lock_give(&pools_lock);
+  if (gone) forget(block->pool);
 }
 
 /* The pools known on a device, into `list`; how many. */
@@ -156,7 +209,7 @@ static size_t known_pools(unsigned device, void *list[POOLS_MAX]) {
   size_t count = 0;
   lock_take(&pools_lock);
   for (size_t i = 0; i < pool_count; i++)
-    if (pools[i].device == device) list[count++] = pools[i].pool;
+    if (pools[i].device == device && !pools[i].ended) list[count++] = pools[i].pool;
   lock_give(&pools_lock);
   return count;
 }

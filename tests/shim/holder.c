@@ -10,7 +10,7 @@
  * card's streams)  calls:NAME (of the stand-in driver) range:AT (of the last block, asked from
  * within)  ipc  poke:BYTES (writes it)  both:BYTES (two threads ask the pool at once)
  * context uncontext (one made by the program)  alias unalias (of the last page)  pool:CARD hostpool
- * (for xasync, in the place of xpool)
+ * unpool (for xasync, in the place of xpool)
  *
  * Every answer is one line, "WORD CODE", with figures after it for info and total. The last thing
  * taken of a kind is given back first. */
@@ -282,6 +282,7 @@ static int run(const char *word) {
     return HOOKED(cuMemAllocAsync)(&async[async_count++], bytes, NULL);
   if (strcmp(word, "xpool") == 0) return make_pool(1, CU_LOCATION_DEVICE, 0);
   if (strncmp(word, "pool:", 5) == 0) return make_pool(0, CU_LOCATION_DEVICE, (int)bytes);
+  if (strcmp(word, "unpool") == 0) return HOOKED(cuMemPoolDestroy)(shared_pool);
   if (strcmp(word, "hostpool") == 0) return make_pool(0, CU_LOCATION_HOST, 0);
   if (strncmp(word, "xasync:", 7) == 0)
     return HOOKED(cuMemAllocFromPoolAsync)(&async[async_count++], bytes, shared_pool, NULL);

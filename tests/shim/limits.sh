@@ -16,6 +16,7 @@ says arrays_are_limited 'array 0;alloc 2;arrayfree 0;alloc 0;' --vram-limit 100M
 says pools_count_what_they_keep 'async 0;info 0 free 36 total 100;afree 0;info 0 free 36 total 100;async 0;async 2;' --vram-limit 100M -- async:60M info afree info async:40M async:60M
 says idle_pools_make_room_for_their_own 'async 0;afree 0;async 0;alloc 2;' --vram-limit 100M -- async:60M afree async:90M alloc:10M
 STANDIN_CARDS=2 says a_pool_counts_on_the_card_it_is_of 'pool 0;xasync 2;xasync 0;info 0 free 100 total 100;' --vram-limit 0=100M,1=40M -- pool:1 xasync:60M xasync:20M info
+says a_pool_counts_until_its_last_block_is_freed 'pool 0;xasync 0;xasync 0;unpool 0;info 0 free 40 total 200;alloc 2;afree 0;info 0 free 104 total 200;afree 0;info 0 free 200 total 200;' --vram-limit 200M -- pool:0 xasync:70M xasync:70M unpool info alloc:60M afree info afree info
 says a_pool_of_the_host_is_not_device_memory 'hostpool 0;xasync 0;info 0 free 100 total 100;' --vram-limit 100M -- hostpool xasync:300M info
 STANDIN_MEET=2 says pools_that_grow_at_once_keep_the_limit 'both served 1;info 0 free 36 total 100;' --vram-limit 100M -- both:60M info
 if grep -q 'at the peak 64.0 MiB in vram of 100.0 MiB allowed$' "$folder/err"; then ok and_were_at_no_time_past_it; else cat "$folder/err"; fail and_were_at_no_time_past_it; fi

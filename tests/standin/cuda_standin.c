@@ -25,6 +25,11 @@
 
 typedef enum kind { FREE, PAGE, RANGE, MAPPING, PLAIN, PINNED, STREAM, EVENT } kind;
 
+/* In more.c. */
+typedef struct CUmemPoolHandle_st *cu_pool;
+cu_result cuMemFreeAsync(cu_addr addr, cu_stream stream);
+int standin_pooled(cu_addr addr, cu_pool *pool, size_t *bytes);
+
 /* Everything the driver handed out is one of these. */
 typedef struct thing {
   uint64_t addr;
@@ -374,7 +379,11 @@ cu_result standin_step(int card, cu_addr *addr, size_t bytes) {
 CALL cuMemFree_v2(cu_addr addr) {
   BEGIN(1);
   thing *t = find(PLAIN, addr);
-  if (t == NULL) END(CU_ERROR_INVALID_VALUE);
+  if (t == NULL) {
+    /* A block of a pool may be freed so too. */
+    pthread_mutex_unlock(&gate);
+    return cuMemFreeAsync(addr, NULL);
+  }
   munmap((void *)(uintptr_t)addr, t->bytes);
   used_bytes[t->card] -= t->bytes;
   t->what = FREE;
@@ -713,9 +722,16 @@ CALL cuMemGetAddressRange_v2(cu_addr *base, size_t *bytes, cu_addr addr) {
 }
 /* Of a mapping it knows neither context nor card, as its pages may be anybody's. */
 CALL cuPointerGetAttribute(void *value, int which, cu_addr addr) {
+  cu_pool pool = NULL;
+  size_t bytes = 0;
+  int pooled = (which == 12 || which == 17) && standin_pooled(addr, &pool, &bytes);
   BEGIN(1);
+  if (pooled) {
+    memcpy(value, which == 12 ? (void *)&bytes : (void *)&pool, 8);
+    END(CU_OK);
+  }
   const thing *t = around(addr);
-  if (t == NULL) END(CU_ERROR_INVALID_VALUE);
+  if (t == NULL || which == 17) END(CU_ERROR_INVALID_VALUE);
   cu_context context = t->what == PLAIN ? &primary[t->card] : NULL;
   int card = t->what == PLAIN ? t->card : -2;
   unsigned type = t->what == MAPPING && t->page->location != CU_LOCATION_DEVICE ? 1 : 2;

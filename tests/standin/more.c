@@ -21,6 +21,7 @@ CALL cuDevicePrimaryCtxGetState(cu_device card, unsigned *flags, int *active);
 CALL cuDeviceGetGraphMemAttribute(cu_device card, int which, void *value);
 int standin_card(void);
 int standin_active(int card);
+int standin_pooled(cu_addr addr, cu_pool *pool, size_t *bytes);
 cu_result standin_step(int card, cu_addr *addr, size_t bytes);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -80,7 +81,8 @@ typedef struct step {
 
 struct CUmemPoolHandle_st {
   int card, made;
-  int host; /* of the host: takes nothing of the card */
+  int host;  /* of the host: takes nothing of the card */
+  int ended; /* destroyed: gives back what it can */
   size_t used, reserved;
   step steps[LIST_MAX];
   int count;
@@ -177,6 +179,30 @@ CALL cuMemAllocAsync_ptsz(cu_addr *addr, size_t bytes, cu_stream stream) {
   return cuMemAllocAsync(addr, bytes, stream);
 }
 
+/* The block at an address: which pool's, and how long. */
+int standin_pooled(cu_addr addr, cu_pool *pool, size_t *bytes) {
+  int found = 0;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < LIST_MAX && !found; i++)
+    if (taken[i].bytes != 0 && taken[i].addr == addr) {
+      *pool = taken[i].pool;
+      *bytes = taken[i].bytes;
+      found = 1;
+    }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+static void shrink(cu_pool pool, size_t keep) {
+  size_t least = pool->used > keep ? pool->used : keep;
+  while (pool->count > 0 && pool->reserved - POOL_STEP >= least) {
+    pool->count--;
+    if (!pool->host) cuMemFree_v2(pool->steps[pool->count].addr);
+    pool->reserved -= POOL_STEP;
+  }
+  if (pool->ended && pool->used == 0) pool->made = 0;
+}
+
 CALL cuMemFreeAsync(cu_addr addr, cu_stream stream) {
   (void)stream;
   cu_result code = CU_ERROR_INVALID_VALUE;
@@ -185,6 +211,7 @@ CALL cuMemFreeAsync(cu_addr addr, cu_stream stream) {
     if (taken[i].bytes != 0 && taken[i].addr == addr) {
       taken[i].pool->used -= taken[i].bytes;
       taken[i].bytes = 0;
+      if (taken[i].pool->ended) shrink(taken[i].pool, 0);
       code = CU_OK;
       break;
     }
@@ -198,12 +225,16 @@ CALL cuMemFreeAsync_ptsz(cu_addr addr, cu_stream stream) {
 
 CALL cuMemPoolTrimTo(cu_pool pool, size_t keep) {
   pthread_mutex_lock(&lock);
-  size_t least = pool->used > keep ? pool->used : keep;
-  while (pool->count > 0 && pool->reserved - POOL_STEP >= least) {
-    pool->count--;
-    if (!pool->host) cuMemFree_v2(pool->steps[pool->count].addr);
-    pool->reserved -= POOL_STEP;
-  }
+  shrink(pool, keep);
+  pthread_mutex_unlock(&lock);
+  return CU_OK;
+}
+
+CALL cuMemPoolDestroy(cu_pool pool) {
+  if (!pool->made || pool->ended) return CU_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&lock);
+  pool->ended = 1;
+  shrink(pool, 0);
   pthread_mutex_unlock(&lock);
   return CU_OK;
 }
