@@ -4,6 +4,7 @@
 #include "shim/hooks.h"
 #include "shim/plain.h"
 #include "shim/spill.h"
+#include "shim/trim.h"
 
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   __typeof__(&cuMemGetInfo_v2) real = REAL(cuMemGetInfo_v2);
@@ -46,6 +47,7 @@ static void before_context(cu_device card) {
   account_wait_cards();
   measure_context_begins(account_device(card));
   if (!atomic_exchange(&asked, true)) spill_budget(card);
+  if (spill_on()) trim_schedule();
 }
 
 static cu_result after_context(const cu_context *context, cu_device card, cu_result code) {

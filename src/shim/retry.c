@@ -21,11 +21,19 @@ typedef struct asking {
 } asking;
 static _Thread_local asking mine;
 
-static _Atomic int captures;
+static _Atomic int captures, private_pools;
+
+static void add(_Atomic int *count, int more) {
+  int now = atomic_fetch_add(count, more) + more;
+  if (now < 0) atomic_store(count, 0);
+}
 
 void spill_capture(int more) {
-  int now = atomic_fetch_add(&captures, more) + more;
-  if (now < 0) atomic_store(&captures, 0);
+  add(&captures, more);
+}
+
+void spill_private_pool(int more) {
+  add(&private_pools, more);
 }
 
 bool spill_capturing(void) {
@@ -116,7 +124,8 @@ void spill_served(void) {
 }
 
 bool spill_wanted(unsigned device, cu_device card, uint64_t bytes) {
-  if ((spill_capturing() || mine.refused || mine.skip > 0 || !caller_retries()) &&
+  if ((spill_capturing() || atomic_load(&private_pools) > 0 || mine.refused || mine.skip > 0 ||
+       !caller_retries()) &&
       spill_budget(card) > 0)
     return true;
   account_refused(device, bytes);
@@ -133,5 +142,6 @@ bool spill_wanted(unsigned device, cu_device card, uint64_t bytes) {
 
 void retry_after_fork(void) {
   atomic_store(&captures, 0);
+  atomic_store(&private_pools, 0);
   mine = (asking){0};
 }

@@ -51,6 +51,9 @@ cu_result spill_plain_free(cu_addr addr, const holding *what);
 /* A graph's capture begins and ends. */
 void spill_capture(int more);
 bool spill_capturing(void);
+/* The framework begins and ends to take its memory from a pool of the program's: until then it does
+ * not ask again, by whatever thread. */
+void spill_private_pool(int more);
 
 /* The part of the limit that pages leave to requests of other kinds while there is a spill: those
  * of libraries that ask once and give up. 0 where nothing is left to them on purpose. */

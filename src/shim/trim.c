@@ -7,6 +7,7 @@
 #include "shim/page.h"
 #include "shim/python.h"
 #include "shim/shim.h"
+#include "shim/spill.h"
 
 /* trim.py, made at build time. */
 static const char TEXT[] = {
@@ -52,12 +53,21 @@ static python_object *come_home(python_object *self, python_object *arguments) {
   return python_none();
 }
 
+static python_object *private_pool(python_object *self, python_object *arguments) {
+  int begins;
+  (void)self;
+  if (!python_parse(arguments, "i", &begins)) return NULL;
+  spill_private_pool(begins != 0 ? 1 : -1);
+  return python_none();
+}
+
 static python_method methods[] = {
     PYTHON_METHOD("shim_step_ended", step_ended),
     PYTHON_METHOD("shim_trim_wanted", trim_wanted),
     PYTHON_METHOD("shim_home_wanted", home_wanted),
     PYTHON_METHOD("shim_trimming", trimming),
     PYTHON_METHOD("shim_come_home", come_home),
+    PYTHON_METHOD("shim_private_pool", private_pool),
     PYTHON_METHOD("shim_log", python_log),
     {NULL, NULL, 0, NULL},
 };

@@ -1,7 +1,8 @@
 """Runs inside a Python process with a spill (trim.c): PyTorch lets go of its cached pages when that serves the spilling.
 
 arm() is called on the main thread now and then until it answers True. It prints nothing and lets no exception out. The shim's
-are: shim_step_ended(), shim_trim_wanted(), shim_home_wanted(), shim_trimming(begins), shim_come_home(last) and shim_log(text).
+are: shim_step_ended(), shim_trim_wanted(), shim_home_wanted(), shim_trimming(begins), shim_come_home(last),
+shim_private_pool(begins) and shim_log(text).
 """
 import functools
 import importlib
@@ -91,6 +92,21 @@ def followed_by(function, then):
 
 
 @quiet
+def arm_pools(torch):
+    """While a torch.cuda.MemPool is in use PyTorch drops no cache and asks no second time: a first no would be its last word."""
+    modules = torch._C, importlib.import_module("torch.cuda.memory")
+    for name in {name for module in modules for name in dir(module)}:
+        begins, ends = name.startswith("_cuda_begin"), name.startswith("_cuda_end")
+        if not name.endswith("ToPool") or not (begins or ends):
+            continue
+        wrapped = followed_by(getattr(modules[0], name, None) or getattr(modules[1], name),
+                              functools.partial(shim_private_pool, int(begins)))
+        for module in modules:
+            if hasattr(module, name):
+                setattr(module, name, wrapped)
+
+
+@quiet
 def arm_torch(torch):
     trim = Trim(torch)
     hooks = importlib.import_module("torch.optim.optimizer")
@@ -103,5 +119,6 @@ def arm():
     torch = sys.modules.get("torch")
     if torch is None or getattr(getattr(torch, "__spec__", None), "_initializing", False):
         return False
+    arm_pools(torch)
     arm_torch(torch)
     return True

@@ -243,6 +243,16 @@ for parameter in reversed(sgd.param_groups[0]["params"]): parameter.accumulate()
 assert [place for place in range(14) if place in cache.used and on_host(place, cache)] == [2]
 for place in range(2, 11): assert cache.byte(place) == place
 print("fine")' --vram-limit 40M --spill 80M
+# Who asks again is refused first, but not while the program has a pool of its own in use: PyTorch does not ask again then.
+STOWAGE_RETRIES=1 inside a_pool_of_the_programs_own_is_never_refused '
+import cuda, pages, torch
+cuda.start()
+cache = pages.Cache()
+cache.take(0)
+with torch.cuda.memory.use_mem_pool(1): cache.take(*range(1, 14))
+assert pages.on_host(13, cache)
+try: cache.take(14)
+except AssertionError: print("fine")' --vram-limit 40M --spill 80M
 STOWAGE_MOVE=off inside without_moving_it_is_the_newest "$loop"'
 assert step(4) == []
 assert step(12) == [10, 11, 12, 13]

@@ -1,6 +1,17 @@
+import contextlib
 import os
 
 from .. import _C
+from .._C import _cuda_beginAllocateCurrentThreadToPool, _cuda_endAllocateToPool
+
+
+@contextlib.contextmanager
+def use_mem_pool(pool):
+    _cuda_beginAllocateCurrentThreadToPool(0, pool)
+    try:
+        yield
+    finally:
+        _cuda_endAllocateToPool(0, pool)
 
 
 def _record_memory_history(enabled, context, stacks, max_entries):
