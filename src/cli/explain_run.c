@@ -129,6 +129,15 @@ static bool has_failure(const recording *r) {
   return false;
 }
 
+/* False where the ledger tells that every request that was refused was served at last. */
+static bool may_have_run_out(const char *folder) {
+  ledger l = {0};
+  if (!open_ledger(&l, folder)) return true;
+  bool may = ledger_ran_out(&l);
+  ledger_close(&l);
+  return may;
+}
+
 /* The first trace of the folder that has a failure in it. */
 static stow_status from_traces(run_story *s, const char *folder, bool *found) {
   struct dirent **entries;
@@ -229,7 +238,7 @@ static stow_status read_one(run_story *s, const char *folder) {
     STOW_TRY(add_limit(&s->record, folder));
     STOW_TRY(from_recording(s, true, &found));
   }
-  if (!found) STOW_TRY(from_traces(s, folder, &found));
+  if (!found && may_have_run_out(folder)) STOW_TRY(from_traces(s, folder, &found));
   if (!found && told) {
     explanation_free(&s->says);
     STOW_TRY(explain_message(&s->says, s->error.data, s->error.length));

@@ -106,7 +106,7 @@ void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_
   bus_line(l);
   steps_line(l);
   ledger_refusal refusal;
-  if (!failed || !ledger_last_refusal(l, &refusal)) return;
+  if (!failed || !ledger_ran_out(l) || !ledger_last_refusal(l, &refusal)) return;
   if (refusal.limit_bytes != LEDGER_UNLIMITED && refusal.context_bytes >= refusal.limit_bytes)
     explain_context(&refusal);
   else

@@ -398,6 +398,11 @@ void ledger_refuse(ledger *l, const ledger_refusal *refusal) {
   atomic_store(&l->header->refusals[at].serial, 2 * number + 2);
 }
 
+bool ledger_ran_out(const ledger *l) {
+  uint64_t served = ledger_spill_limit(l) > 0 ? atomic_load(&l->header->retried_count) : 0;
+  return atomic_load(&l->header->refused_count) > served;
+}
+
 bool ledger_last_refusal(const ledger *l, ledger_refusal *refusal) {
   uint64_t best = 0;
   for (size_t i = 0; i < LEDGER_REFUSALS_MAX; i++) {

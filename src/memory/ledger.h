@@ -168,5 +168,8 @@ uint64_t ledger_spill_limit(const ledger *l);
 /* Notes a refusal; the latest of the run, false if there was none. */
 void ledger_refuse(ledger *l, const ledger_refusal *refusal);
 bool ledger_last_refusal(const ledger *l, ledger_refusal *refusal);
+/* Was one turned down for good? With a spill, whoever asks again is refused first and then served.
+ */
+bool ledger_ran_out(const ledger *l);
 
 #endif
