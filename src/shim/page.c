@@ -328,13 +328,16 @@ bool page_set_access(cu_addr addr, size_t bytes, const cu_access *access, size_t
   bool ours = all_mapped(addr, bytes),
        plain = count == 1 && access != NULL && access->flags == CU_ACCESS_READ_WRITE;
   for (uint64_t done = 0; done < bytes; done += SHIM_GRANULE) {
-    const page *p = mapped_at(addr + done);
+    page *p = mapped_at(addr + done);
     if (p != NULL && plain && access->location.type == p->class->prop.location.type &&
         access->location.id == p->class->prop.location.id)
       continue;
-    /* Another card's access, or a right of another kind: it stays as the program made it. */
-    if (p != NULL) token_pin(p->owner);
-    if (p != NULL) plain = false;
+    if (p == NULL) continue;
+    /* Another card's access, or a right of another kind: it stays as the program made it, and a
+     * plain one after it is asked of the driver again. */
+    token_pin(p->owner);
+    p->granted = false;
+    plain = false;
   }
   ours = ours && plain;
   if (ours) *code = grant_range(addr, bytes, access);

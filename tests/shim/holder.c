@@ -9,8 +9,8 @@
  * again:BYTES (alloc; is it where the last freed was?)  double (frees that again) busy idle (the
  * card's streams)  calls:NAME (of the stand-in driver) range:AT (of the last block, asked from
  * within)  ipc  poke:BYTES (writes it)  both:BYTES (two threads ask the pool at once)
- * context uncontext (one made by the program)  alias unalias (of the last page)  pool:CARD hostpool
- * unpool (for xasync, in the place of xpool)
+ * context uncontext (one made by the program)  alias unalias access:FLAGS (of the last page)
+ * pool:CARD hostpool unpool (for xasync, in the place of xpool)
  *
  * Every answer is one line, "WORD CODE", with figures after it for info and total. The last thing
  * taken of a kind is given back first. */
@@ -163,6 +163,11 @@ static int context_word(const char *word) {
     return code;
   }
   return count > 0 ? HOOKED(cuCtxDestroy_v2)(made[--count]) : 1;
+}
+
+static int grant(int flags) {
+  cu_access access = {{CU_LOCATION_DEVICE, 0}, flags};
+  return HOOKED(cuMemSetAccess)(ranges[page_count - 1], range_bytes[page_count - 1], &access, 1);
 }
 
 /* The last page behind a second address; and that one no more. */
@@ -331,6 +336,7 @@ static int run(const char *word) {
   if (strncmp(word, "poke:", 5) == 0) return poke(bytes);
   if (strncmp(word, "both:", 5) == 0) return both(bytes);
   if (strcmp(word, "context") == 0 || strcmp(word, "uncontext") == 0) return context_word(word);
+  if (strncmp(word, "access:", 7) == 0) return grant((int)bytes);
   if (strcmp(word, "alias") == 0 || strcmp(word, "unalias") == 0) return alias(word);
   if (strcmp(word, "ipc") == 0) return HOOKED(cuIpcGetMemHandle)(&handle, taken[taken_count - 1]);
   if (strcmp(word, "read") == 0) return fgets(line, sizeof line, stdin) != NULL ? -1 : 1;

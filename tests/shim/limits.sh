@@ -7,6 +7,7 @@ says the_figures_tell_the_limited_truth 'total 0 free 0 total 100;info 0 free 10
 says plain_memory_is_limited 'alloc 0;alloc 2;free 0;alloc 0;' --vram-limit 100M -- alloc:60M alloc:42M free alloc:100M
 says pages_are_limited_to_the_page 'page 0;page 0;page 2;unpage 0;page 0;' --vram-limit 100M -- page:80M page:20M page:2M unpage page:20M
 says a_page_counts_until_its_mapping_is_gone 'page 0;info 0 free 20 total 100;unpage 0;info 0 free 100 total 100;' --vram-limit 100M -- page:80M info unpage info
+says rights_taken_away_can_be_given_again 'page 0;touch 0;access 0;access 0;touch 0;access 0;access 0;touch 0;' --vram-limit 100M -- page:20M touch access:1 access:3 touch access:0 access:3 touch
 says a_second_mapping_keeps_a_page_too 'page 0;alias 0;unpage 0;info 0 free 20 total 100;unalias 0;info 0 free 100 total 100;driver 0 used 0;' --vram-limit 100M -- page:80M alias unpage info unalias info driver
 says a_context_of_the_programs_own_takes_its_memory_with_it 'context 0;alloc 0;info 0 free 40 total 100;uncontext 0;info 0 free 100 total 100;' --vram-limit 100M -- context alloc:60M info uncontext info
 HOLDER_NO_PRIMARY=1 says and_no_other_is_made_beside_it 'context 0;alloc 0;free 0;calls:cuDevicePrimaryCtxRetain 0;' --vram-limit 100M -- context alloc:60M free calls:cuDevicePrimaryCtxRetain

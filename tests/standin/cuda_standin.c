@@ -585,13 +585,16 @@ CALL cuMemUnmap(cu_addr addr, size_t bytes) {
 }
 CALL cuMemSetAccess(cu_addr addr, size_t bytes, const cu_access *access, size_t count) {
   BEGIN(0);
-  if (count != 1 || access->flags != CU_ACCESS_READ_WRITE ||
+  int rights = access->flags == CU_ACCESS_READ_WRITE ? PROT_READ | PROT_WRITE
+               : access->flags == 1                  ? PROT_READ
+                                                     : PROT_NONE;
+  if (count != 1 || (access->flags & ~CU_ACCESS_READ_WRITE) != 0 || access->flags == 2 ||
       access->location.type != CU_LOCATION_DEVICE || access->location.id >= cards)
     END(CU_ERROR_INVALID_VALUE);
   for (size_t done = 0; done < bytes;) {
     thing *t = find(MAPPING, addr + done);
     if (t == NULL || done + t->bytes > bytes) END(CU_ERROR_INVALID_VALUE);
-    mprotect((void *)(uintptr_t)t->addr, t->bytes, PROT_READ | PROT_WRITE);
+    mprotect((void *)(uintptr_t)t->addr, t->bytes, rights);
     done += t->bytes;
   }
   END(CU_OK);
