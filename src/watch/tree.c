@@ -139,21 +139,25 @@ static void read_io(tree_process *p) {
   fclose(file);
 }
 
-/* Its share of what it has in common with others; kernels before 5.4 do not tell. */
+/* Its share of what it has in common with others; kernels before 5.4 do not tell. One that has
+ * ended meanwhile has left it to them. */
 static void read_share(tree_process *p) {
   char line[256];
   uint64_t kib, sum = 0;
   bool found = false;
+  process now;
   FILE *file = open_of(p->pid, "smaps_rollup");
-  if (file == NULL) return;
-  while (fgets(line, sizeof line, file) != NULL)
+  while (file != NULL && fgets(line, sizeof line, file) != NULL)
     if ((kib = number_after(line, "Pss_Anon:")) != UINT64_MAX ||
         (kib = number_after(line, "Pss_Shmem:")) != UINT64_MAX) {
       sum += kib * 1024;
       found = true;
     }
-  fclose(file);
-  if (found) p->held_bytes = sum;
+  if (file != NULL) fclose(file);
+  if (found)
+    p->held_bytes = sum;
+  else if (process_read(&now, p->pid) == PROCESS_DEAD)
+    p->held_bytes = 0;
 }
 
 static int by_held(const void *a, const void *b) {

@@ -115,7 +115,7 @@ said=$("$stowage" explain --last)
 if [[ $said = "The run (sh -c exit 5) ended with code 5, not for memory as far as was seen."*"host memory was not watched"* ]]; then ok the_last_run_is_the_last_one; else fail "the_last_run_is_the_last_one: $said"; fi
 # One that is asked goes on, with its threads and children.
 timeout 100 "$stowage" run --ram-limit 300M -- "$python" "$programs/host_asked.py" > "$folder/out" 2> "$folder/err"; code=$?
-if [ $code = 0 ] && [ "$(cat "$folder/out")" = well ] && ! grep 'nine tenths' "$folder/err"; then ok one_that_is_asked_goes_on; else cat "$folder/err"; fail "one_that_is_asked_goes_on: code $code"; fi
+if [ $code = 0 ] && [ "$(cat "$folder/out")" = well ]; then ok one_that_is_asked_goes_on; else cat "$folder/err"; fail "one_that_is_asked_goes_on: code $code"; fi
 # One that ends well says only its peak, and its threads and forks are as without it.
 timeout 30 "$stowage" run --ram-limit 8G -- "$python" -c '
 import os, threading

@@ -354,8 +354,8 @@ def arm():
 
 def source(frame):
     """The text of the line it is at, if it is the program's own and can be read."""
-    path = frame.f_code.co_filename
-    return word(shim_line(os.fsencode(path), frame.f_lineno).decode("utf-8", "replace").strip())[:120] if is_own(path) else ""
+    path, line = frame.f_code.co_filename, frame.f_lineno  # a frame between two lines has none
+    return word(shim_line(os.fsencode(path), line).decode("utf-8", "replace").strip())[:120] if line and is_own(path) else ""
 
 
 def lines_of(frames, found):
@@ -384,7 +384,7 @@ def report():
         serial, held = shim_state()
         first, wrote = last.pid != os.getpid(), time.monotonic()
         main, others = threads()
-        frames = [f"frame\t{word(f.f_code.co_filename)[-190:]}\t{f.f_lineno}\t{word(f.f_code.co_name)[:60]}\t{source(f)}"
+        frames = [f"frame\t{word(f.f_code.co_filename)[-190:]}\t{f.f_lineno or 0}\t{word(f.f_code.co_name)[:60]}\t{source(f)}"
                   for f in itertools.islice(stack_of(main), 48)]
         found = []
         if first:

@@ -35,7 +35,7 @@ static _Atomic uint32_t answering; /* the serial of the question that is answere
 static _Atomic bool armed;         /* the interpreter tells of its forks */
 static _Atomic int listener;       /* the process that has our thread */
 
-static void start(void);
+static void start(void *unarmed);
 
 /* ---- what the script calls ---- */
 
@@ -110,14 +110,12 @@ static python_method methods[] = {
     PYTHON_METHOD("shim_forked", forked),  {NULL, NULL, 0, NULL},
 };
 
-#define SCRIPT(name)                                                                               \
-  {                                                                                                \
-    .file = "<stowage report.py>", .text = TEXT, .entry = (name), .methods = methods,              \
-    .word_name = "shim_rank", .word = ""                                                           \
-  }
-static python_script script = SCRIPT("report");
-/* Of a process that forks before our thread has come to arming it. */
-static python_script early = SCRIPT("arm");
+static python_script script = {.file = "<stowage report.py>",
+                               .text = TEXT,
+                               .entry = "report",
+                               .methods = methods,
+                               .word_name = "shim_rank",
+                               .word = ""};
 
 /* What its script had loaded is the child's as well; a report that was being made in the parent is
  * not. */
@@ -126,7 +124,7 @@ static python_object *forked(python_object *self, python_object *arguments) {
   (void)arguments;
   atomic_store(&script.state, 0);
   script.entry = "report";
-  start();
+  start(NULL);
   return python_none();
 }
 
@@ -141,10 +139,12 @@ static void arm(void) {
   atomic_store(&armed, script.names != NULL);
 }
 
-static void *wait_for_questions(void *unused) {
-  uint32_t seen =
-      atomic_load(&question->serial); /* one that comes while we arm is answered after */
-  (void)unused;
+static void *wait_for_questions(void *unarmed) {
+  /* One that comes while we arm is answered after. */
+  uint32_t seen = atomic_load(&question->serial);
+  /* A child of a fork before Python could tell us of it is left alone at first: its interpreter
+   * puts its threads in order after us, and one that asks for its lock meanwhile is fatal to it. */
+  if (unarmed != NULL) sleep(1);
   if (!atomic_load(&armed)) arm();
   for (;;) {
     ask_wait(question, &seen);
@@ -154,7 +154,7 @@ static void *wait_for_questions(void *unused) {
   return NULL;
 }
 
-static void start(void) {
+static void start(void *unarmed) {
   pthread_t thread;
   pthread_attr_t attributes;
   sigset_t all, before;
@@ -165,23 +165,20 @@ static void start(void) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   /* By its name the run knows that somebody listens (cli/run_ask.c). */
-  if (pthread_create(&thread, &attributes, wait_for_questions, NULL) == 0)
+  if (pthread_create(&thread, &attributes, wait_for_questions, unarmed) == 0)
     pthread_setname_np(thread, ASK_LISTENER);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
 }
 
-/* A child of fork has no thread but its own. Python says when it can have ours again: to ask for
- * the interpreter's lock before that would be fatal to it. So whoever forks with that lock is armed
- * by now; a fork that Python does not know of leaves nobody there who could answer. */
-static void before_fork(void) {
-  if (atomic_load(&armed) || !python_held()) return;
-  python_script_run(&early);
-  atomic_store(&armed, early.names != NULL);
-}
-
+/* A child of fork has no thread but its own. Once armed, Python says when it can have ours again,
+ * and does not where the child only executes something else. Nothing of Python's may run here, nor
+ * before the fork: it holds the lock of imports, for which our thread may wait with another. */
 static void after_fork(void) {
-  if (!atomic_load(&armed) && !python_here()) start(); /* it may get an interpreter yet */
+  if (atomic_load(&armed)) return;
+  atomic_store(&script.state, 0);
+  script.entry = "report";
+  start(&script);
 }
 
 __attribute__((constructor)) static void begin(void) {
@@ -191,6 +188,6 @@ __attribute__((constructor)) static void begin(void) {
   if (snprintf(folder, sizeof folder, "%.*s", length, path) >= (int)sizeof folder) return;
   question = ask_open(path);
   if (question == NULL) return;
-  pthread_atfork(before_fork, NULL, after_fork);
-  start();
+  pthread_atfork(NULL, NULL, after_fork);
+  start(NULL);
 }
