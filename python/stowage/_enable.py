@@ -12,6 +12,7 @@ import ctypes
 import os
 import sys
 import threading
+import warnings
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import _memory, _ram, _show
@@ -129,7 +130,9 @@ def _take_over(environment: "Dict[str, str]") -> None:
         # It may have read the variable already; it takes settings from here as long as CUDA has not started.
         settings = getattr(getattr(getattr(torch, "cuda", None), "memory", None), "_set_allocator_settings", None)
         if settings is not None:
-            settings(environment["PYTORCH_ALLOC_CONF"])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # PyTorch 2.11 warns of the name, which is all that older ones have
+                settings(environment["PYTORCH_ALLOC_CONF"])
 
 
 def _put_beneath(vram: "Optional[str]", spill: "Optional[str]") -> "Tuple[str, List[str]]":

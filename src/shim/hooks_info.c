@@ -30,6 +30,8 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
   __typeof__(&cuDeviceTotalMem_v2) real = REAL(cuDeviceTotalMem_v2);
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(bytes, card);
   ledger *l = account_ledger();
+  /* A framework that looks at the cards begins: before it is given a pool of the program's. */
+  if (spill_on()) trim_schedule();
   if (code == CU_OK && l->header != NULL) {
     uint64_t left = 0, total = *bytes;
     ledger_tell(l, account_device(card), spill_budget(card), &left, &total);

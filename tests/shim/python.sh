@@ -253,6 +253,17 @@ with torch.cuda.memory.use_mem_pool(1): cache.take(*range(1, 14))
 assert pages.on_host(13, cache)
 try: cache.take(14)
 except AssertionError: print("fine")' --vram-limit 40M --spill 80M
+# The same where nothing but the cards' sizes was asked before the pool.
+STOWAGE_RETRIES=1 inside a_pool_from_the_first_block_on_is_never_refused '
+import cuda, pages, torch
+cuda.look()
+with torch.cuda.memory.use_mem_pool(1):
+    cuda.start()
+    cache = pages.Cache()
+    cache.take(*range(14))
+assert pages.on_host(13, cache)
+try: cache.take(14)
+except AssertionError: print("fine")' --vram-limit 40M --spill 80M
 STOWAGE_MOVE=off inside without_moving_it_is_the_newest "$loop"'
 assert step(4) == []
 assert step(12) == [10, 11, 12, 13]

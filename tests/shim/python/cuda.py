@@ -24,3 +24,11 @@ def alloc(size, by=driver):
 
 def free(address):
     assert driver.cuMemFree_v2(ctypes.c_uint64(address)) == 0
+
+
+def look():
+    """What a framework asks of a card before it has a context there: its size."""
+    size = ctypes.c_size_t()
+    assert driver.cuInit(0) == 0
+    assert driver.cuDeviceTotalMem_v2(ctypes.byref(size), 0) == 0
+    return size.value
