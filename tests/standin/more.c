@@ -135,7 +135,7 @@ static void meet(void) {
   pthread_mutex_lock(&lock);
   here++;
   pthread_cond_broadcast(&came);
-  while (here < atoi(text) && pthread_cond_timedwait(&came, &lock, &until) == 0) {
+  while (here < strtol(text, NULL, 10) && pthread_cond_timedwait(&came, &lock, &until) == 0) {
   }
   pthread_mutex_unlock(&lock);
 }
