@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "formats/outfile.h"
 
 #define MAGIC    UINT64_C(0x32656d7573657220) /* " resume2" */
 #define EVERY_NS UINT64_C(2000000000)
@@ -79,10 +79,8 @@ static stow_status refuse_taken(const char *out) {
   for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
     char path[4096];
     snprintf(path, sizeof path, "%s%s", out, endings[i]);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    bool taken = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (fd >= 0) close(fd);
-    if (taken) return stow_fail(STOW_ERR_STATE, "%s: another run is writing it (%s)", out, path);
+    if (outfile_taken(path))
+      return stow_fail(STOW_ERR_STATE, "%s: another run is writing it (%s)", out, path);
   }
   return STOW_OK;
 }

@@ -86,9 +86,20 @@ static bool cut(int fd) {
   return (fstat(fd, &st) == 0 && st.st_size == 0) || ftruncate(fd, 0) == 0;
 }
 
+static bool others_have(int fd) {
+  return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+bool outfile_taken(const char *path) {
+  int fd = open(path, O_RDWR | O_CLOEXEC);
+  bool taken = others_have(fd);
+  if (fd >= 0) close(fd);
+  return taken;
+}
+
 int outfile_open_alone(const char *path, bool keep, bool *taken) {
   int fd = open(path, O_RDWR | O_CLOEXEC | O_CREAT, 0666);
-  *taken = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  *taken = others_have(fd);
   if (fd < 0 || (!*taken && (keep || cut(fd)))) return fd;
   int why = errno;
   close(fd);

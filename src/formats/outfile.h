@@ -33,6 +33,8 @@ stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool
 /* A file that one run at a time has, made if need be, empty unless `keep`. The lock goes with the
  * process. -1 with errno, or with `taken` if another run has it. */
 int outfile_open_alone(const char *path, bool keep, bool *taken);
+/* Does another run have it now? It is not made. */
+bool outfile_taken(const char *path);
 stow_status outfile_write(outfile *out, const void *bytes, size_t count);
 /* As a sink for writers that take one: the context is the output. */
 stow_status outfile_sink(void *context, const void *bytes, size_t count);

@@ -429,14 +429,9 @@ TEST(closing_waits_for_readers_that_are_still_opening_their_files)
 
 TEST(a_child_cannot_use_its_parents_batches)
 {
-  stow_array_options f = file_of(write_rows("rows.npy", 1000, 100, DTYPE_I64));
-  stow_batches_options o = plain(&f, 1);
-  stow_batches *b;
   void *data;
   uint64_t rows;
-  CHECK_OK(stow_batches_open(&b, &o));
-  CHECK_OK(stow_batches_next(b, &data, &rows));
-  CHECK_OK(stow_batches_release(data));
+  stow_batches *b = taken_from(&data);
   pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {

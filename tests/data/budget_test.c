@@ -32,14 +32,8 @@ TEST(kept_batches_are_not_overwritten_and_outlive_the_batches)
 
 TEST(a_buffer_given_back_twice_is_noticed)
 {
-  stow_array_options f = file_of(write_rows("rows.npy", 1000, 100, DTYPE_I64));
-  stow_batches_options o = plain(&f, 1);
-  stow_batches *b;
   void *data;
-  uint64_t rows;
-  CHECK_OK(stow_batches_open(&b, &o));
-  CHECK_OK(stow_batches_next(b, &data, &rows));
-  CHECK_OK(stow_batches_release(data));
+  stow_batches *b = taken_from(&data);
   CHECK_STATUS(stow_batches_release(data), STOW_ERR_STATE);
   stow_batches_close(b);
 }

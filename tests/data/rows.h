@@ -54,6 +54,18 @@ static inline stow_array_options file_of(const char *path) {
   return f;
 }
 
+/* Batches of a file of 1000 rows, of which the first was taken into *data and given back. */
+static inline stow_batches *taken_from(void **data) {
+  stow_array_options f = file_of(write_rows("rows.npy", 1000, 100, DTYPE_I64));
+  stow_batches_options o = plain(&f, 1);
+  stow_batches *b;
+  uint64_t rows;
+  CHECK_OK(stow_batches_open(&b, &o));
+  CHECK_OK(stow_batches_next(b, data, &rows));
+  CHECK_OK(stow_batches_release(*data));
+  return b;
+}
+
 /* Takes batches to the end of the epoch; each row's number goes to seen[], if wanted, in order. */
 static inline uint64_t drain(stow_batches *b, int64_t *order, uint64_t most, uint64_t stop_after) {
   uint64_t rows = 0, total = 0, batches = 0;
