@@ -2,7 +2,6 @@
 #include "shim/python.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,7 +24,7 @@ python_object *python_log(python_object *self, python_object *arguments) {
   return python_none();
 }
 
-static struct {
+static struct python_api {
   int (*is_initialized)(void);
   int (*is_finalizing)(void); /* may be missing */
   const char *(*version)(void);
@@ -48,11 +47,13 @@ static struct {
   python_object *(*error)(void); /* borrowed */
   void (*error_clear)(void);
   python_object **interrupt; /* PyExc_KeyboardInterrupt */
-} api;
+  __typeof__(python_parse) parse;
+  __typeof__(python_build) build;
+} api; /* set before `state` is FOUND, as the two below */
 
-enum { UNKNOWN = 0, NONE = 1, FOUND = 2 };
+enum { UNKNOWN = 0, NONE = 1, FOUND = 2, KEEPING = 3 };
 static _Atomic int state;
-static int version; /* set before `state` is FOUND */
+static int version;
 
 /* ---- finding it ---- */
 
@@ -66,43 +67,48 @@ static bool find(void *to, const char *name) {
   return symbol != NULL;
 }
 
-static bool find_all(void) {
-  if (!find(&api.is_finalizing, "Py_IsFinalizing")) find(&api.is_finalizing, "_Py_IsFinalizing");
-  return find(&api.version, "Py_GetVersion") && find(&api.add_pending, "Py_AddPendingCall") &&
-         (find(&api.thread_of_lock, "PyThreadState_GetUnchecked") ||
-          find(&api.thread_of_lock, "_PyThreadState_UncheckedGet")) &&
-         find(&api.thread_here, "PyGILState_GetThisThreadState") &&
-         find(&api.dict_new, "PyDict_New") && find(&api.dict_set, "PyDict_SetItemString") &&
-         find(&api.dict_get, "PyDict_GetItemString") && find(&api.builtins, "PyEval_GetBuiltins") &&
-         find(&api.function_new, "PyCFunction_NewEx") && find(&api.compile, "Py_CompileString") &&
-         find(&api.evaluate, "PyEval_EvalCode") && find(&api.call, "PyObject_CallObject") &&
-         find(&api.is_true, "PyObject_IsTrue") && find(&python_parse, "PyArg_ParseTuple") &&
-         find(&python_build, "Py_BuildValue") && find(&api.release, "Py_DecRef") &&
-         find(&api.error_matches, "PyErr_ExceptionMatches") && find(&api.error, "PyErr_Occurred") &&
-         find(&api.error_clear, "PyErr_Clear") && find(&api.lock_take, "PyGILState_Ensure") &&
-         find(&api.lock_give, "PyGILState_Release") &&
-         find(&api.interrupt, "PyExc_KeyboardInterrupt");
+static bool find_all(struct python_api *a) {
+  if (!find(&a->is_finalizing, "Py_IsFinalizing")) find(&a->is_finalizing, "_Py_IsFinalizing");
+  return find(&a->version, "Py_GetVersion") && find(&a->add_pending, "Py_AddPendingCall") &&
+         (find(&a->thread_of_lock, "PyThreadState_GetUnchecked") ||
+          find(&a->thread_of_lock, "_PyThreadState_UncheckedGet")) &&
+         find(&a->thread_here, "PyGILState_GetThisThreadState") &&
+         find(&a->dict_new, "PyDict_New") && find(&a->dict_set, "PyDict_SetItemString") &&
+         find(&a->dict_get, "PyDict_GetItemString") && find(&a->builtins, "PyEval_GetBuiltins") &&
+         find(&a->function_new, "PyCFunction_NewEx") && find(&a->compile, "Py_CompileString") &&
+         find(&a->evaluate, "PyEval_EvalCode") && find(&a->call, "PyObject_CallObject") &&
+         find(&a->is_true, "PyObject_IsTrue") && find(&a->parse, "PyArg_ParseTuple") &&
+         find(&a->build, "Py_BuildValue") && find(&a->release, "Py_DecRef") &&
+         find(&a->error_matches, "PyErr_ExceptionMatches") && find(&a->error, "PyErr_Occurred") &&
+         find(&a->error_clear, "PyErr_Clear") && find(&a->lock_take, "PyGILState_Ensure") &&
+         find(&a->lock_give, "PyGILState_Release") &&
+         find(&a->interrupt, "PyExc_KeyboardInterrupt");
 }
 
+/* Nobody waits here for another, who may wait for the loader's lock (load.c): threads that look at
+ * once find the same, and one of them keeps it. */
 static void look(void) {
+  struct python_api a = {0};
   const char *wanted = secure_getenv("STOWAGE_PYTHON");
-  int found = NONE;
+  int found = NONE, major = 0, minor = 0, unknown = UNKNOWN;
   if ((wanted == NULL || strcmp(wanted, "off") != 0) &&
-      find(&api.is_initialized, "Py_IsInitialized") && find_all()) {
-    int major = 0, minor = 0;
-    /* NOLINTNEXTLINE(cert-err34-c): Python's own version */
-    if (sscanf(api.version(), "%d.%d", &major, &minor) == 2) version = major * 100 + minor;
-    if (version >= 308) found = FOUND;
-  }
-  shim_log("python: %d", found == FOUND ? version : 0);
+      find(&a.is_initialized, "Py_IsInitialized") && find_all(&a) &&
+      /* NOLINTNEXTLINE(cert-err34-c): Python's own version */
+      sscanf(a.version(), "%d.%d", &major, &minor) == 2 && major * 100 + minor >= 308)
+    found = FOUND;
+  if (!atomic_compare_exchange_strong(&state, &unknown, KEEPING)) return;
+  api = a;
+  python_parse = a.parse;
+  python_build = a.build;
+  version = major * 100 + minor;
   atomic_store_explicit(&state, found, memory_order_release);
+  shim_log("python: %d", found == FOUND ? version : 0);
 }
 
 bool python_here(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
   int now = atomic_load_explicit(&state, memory_order_acquire);
   if (now == UNKNOWN) {
-    pthread_once(&once, look);
+    look();
     now = atomic_load_explicit(&state, memory_order_acquire);
   }
   return now == FOUND && api.is_initialized() &&

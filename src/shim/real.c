@@ -1,12 +1,13 @@
-/* The driver behind the shim: found by path, opened once, its functions looked up as they are first
- * used.
+/* The driver behind the shim: found by path and opened at the first call, its functions looked up
+ * then.
  *
- * The slots are written once each, with the same value whoever writes, so they need no lock; only
- * opening the driver has one. A function this driver lacks is answered by `absent`, a process
+ * The slots are written with the same value whoever writes, so they need no lock; only keeping the
+ * driver that was opened has one. A function this driver lacks is answered by `absent`, a process
  * without a driver by `no_driver`. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/lock.h"
@@ -23,9 +24,9 @@ static const char *const names[SYMBOL_COUNT] = {
 #undef SYMBOL
 };
 
-static lock open_lock = LOCK_INIT(LOCK_DEVICE);
-static _Atomic bool opened; /* tried, whether or not there was one */
-static void *driver;        /* written before `opened` */
+static lock open_lock = LOCK_INIT(LOCK_DEVICE); /* guards the writing of the next three */
+static _Atomic bool opened;                     /* tried, whether or not there was one */
+static void *driver;                            /* written before `opened` */
 static char driver_path[CUDA_PATH_MAX];
 static _Thread_local bool inside; /* this thread is opening the driver now */
 
@@ -45,12 +46,18 @@ static void *function(cu_result (*f)(void)) {
   return (void *)(uintptr_t)f;
 }
 
+/* What was found, before it is known whether it is first. */
+typedef struct found_driver {
+  void *library;
+  char path[CUDA_PATH_MAX];
+} found_driver;
+
 /* A cuda_path_visit. */
 static bool try_open(void *user, const char *path) {
+  found_driver *found = user;
   Dl_info self;
-  (void)user;
   if (dladdr(function(absent), &self) == 0 || cuda_path_same(path, self.dli_fname)) return false;
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void *library = shim_load(path);
   if (library == NULL) {
     shim_log("not the driver: %s", dlerror());
     return false;
@@ -61,57 +68,66 @@ static bool try_open(void *user, const char *path) {
     dlclose(library);
     return false;
   }
-  driver = library;
-  strncpy(driver_path, path, sizeof driver_path - 1);
+  found->library = library;
+  snprintf(found->path, sizeof found->path, "%s", path);
   return true;
 }
 
-/* No fork while the driver is being loaded: the loader's lists would be half changed in the child,
- * for good. (A fork from within the loading, by the driver itself, is its own affair.) */
+/* No fork while the lock is held, so that it is free in the child. */
 static void before_fork(void) {
-  if (!inside) lock_take(&open_lock);
+  lock_take(&open_lock);
 }
 
 static void after_fork(void) {
-  if (!inside) lock_give(&open_lock);
+  lock_give(&open_lock);
 }
 
 static void watch_forks(void) {
   pthread_atfork(before_fork, after_fork, after_fork);
 }
 
-static void take_open_lock(void) {
+/* All at once, so that nobody looks one up later, with a lock held (load.c). */
+static void fill_slots(void *library) {
+  for (int i = 0; i < SYMBOL_COUNT; i++) {
+    void *found = library == NULL ? function(no_driver) : dlsym(library, names[i]);
+    if (found == NULL) shim_log("this driver has no %s", names[i]);
+    atomic_store_explicit(&shim_slots[i], found != NULL ? found : function(absent),
+                          memory_order_release);
+  }
+}
+
+/* Keeps what was found, if nobody was before us; `library` NULL: there is none. Whatever is done
+ * with the lock held never waits for the loader (load.c). */
+static void keep(void *library, const char *path) {
   /* Before the lock is ever held, so that no fork passes it by. */
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, watch_forks);
   lock_take(&open_lock);
-}
-
-static void open_driver(void) {
-  take_open_lock();
   if (!opened) {
-    inside = true;
-    bool found = cuda_path_each(try_open, NULL);
-    shim_log("driver: %s", found ? driver_path : "none found");
+    driver = library;
+    snprintf(driver_path, sizeof driver_path, "%s", path);
+    shim_log("driver: %s", library != NULL ? path : "none found");
     torch_settings_mend();
-    inside = false;
     opened = true;
   }
   lock_give(&open_lock);
+}
+
+static void open_driver(void) {
+  found_driver found = {.library = NULL};
+  inside = true;
+  cuda_path_each(try_open, &found);
+  inside = false;
+  fill_slots(found.library);
+  keep(found.library, found.path);
 }
 
 void *shim_open_loaded(const char *path) {
   void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   if (library == NULL || strlen(path) >= sizeof driver_path) return NULL;
-  take_open_lock();
-  if (!opened) {
-    driver = library;
-    strncpy(driver_path, path, sizeof driver_path - 1);
-    opened = true;
-  }
-  bool ours = driver == library;
-  lock_give(&open_lock);
-  return ours ? library : NULL;
+  if (!atomic_load(&opened)) fill_slots(library);
+  keep(library, path);
+  return driver == library ? library : NULL;
 }
 
 void *shim_stub_resolve(unsigned symbol) {
@@ -120,13 +136,7 @@ void *shim_stub_resolve(unsigned symbol) {
     if (inside) return function(no_driver);
     open_driver();
   }
-  void *found = driver == NULL ? function(no_driver) : dlsym(driver, names[symbol]);
-  if (found == NULL) {
-    shim_log("this driver has no %s", names[symbol]);
-    found = function(absent);
-  }
-  atomic_store_explicit(&shim_slots[symbol], found, memory_order_release);
-  return found;
+  return atomic_load_explicit(&shim_slots[symbol], memory_order_acquire);
 }
 
 void *shim_real(shim_symbol symbol) {

@@ -31,14 +31,16 @@ static _Thread_local bool inside; /* the recorder's own doings are not recorded 
 /* Set before `state` is ON: */
 static bool stacks;
 static stow_trace *trace;
-static __typeof__(&stow_trace_open) trace_open;
-static __typeof__(&stow_trace_close) trace_close;
-static __typeof__(&stow_trace_event) trace_event;
-static __typeof__(&stow_trace_fact) trace_fact;
-static __typeof__(&stow_trace_stack_find) trace_stack_find;
-static __typeof__(&stow_trace_stack) trace_stack;
-static __typeof__(&stow_trace_mark_begin) trace_mark_begin;
-static __typeof__(&stow_trace_mark_end) trace_mark_end;
+static struct recorder {
+  __typeof__(&stow_trace_open) open;
+  __typeof__(&stow_trace_close) close;
+  __typeof__(&stow_trace_event) event;
+  __typeof__(&stow_trace_fact) fact;
+  __typeof__(&stow_trace_stack_find) stack_find;
+  __typeof__(&stow_trace_stack) stack;
+  __typeof__(&stow_trace_mark_begin) mark_begin;
+  __typeof__(&stow_trace_mark_end) mark_end;
+} recorder;
 
 /* ---- opening ---- */
 
@@ -53,17 +55,17 @@ static void *open_library(void) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%.*s/%s", (int)(slash - self.dli_fname), self.dli_fname,
              PLACES[i]);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *library = shim_load(path);
     if (library != NULL) return library;
     shim_log("no recorder: %s", dlerror());
   }
   return NULL;
 }
 
-static bool find_recorder(void) {
+/* With no lock held (load.c), so by several threads maybe, all of whom find the same. */
+static bool find_recorder(struct recorder *r) {
 #define FIND(name)                                                                                 \
-  ((trace_##name = (__typeof__(trace_##name))(uintptr_t)dlsym(library, "stow_trace_" #name)) !=    \
-   NULL)
+  ((r->name = (__typeof__(r->name))(uintptr_t)dlsym(library, "stow_trace_" #name)) != NULL)
   void *library = open_library();
   return library != NULL && FIND(open) && FIND(close) && FIND(event) && FIND(fact) &&
          FIND(stack_find) && FIND(stack) && FIND(mark_begin) && FIND(mark_end);
@@ -79,9 +81,9 @@ static void add_facts(void) {
       if (text[i] == '\0') text[i] = ' ';
     text[length] = '\0';
     fclose(file);
-    trace_fact(trace, "command", text);
+    recorder.fact(trace, "command", text);
   }
-  if (rank_text()[0] != '\0') trace_fact(trace, "rank", rank_text());
+  if (rank_text()[0] != '\0') recorder.fact(trace, "rank", rank_text());
   size_t total = 0;
   char name[128] = "";
   cu_result (*get_total)(size_t *, cu_device) =
@@ -89,15 +91,15 @@ static void add_facts(void) {
   cu_result (*get_name)(char *, int, cu_device) =
       SHIM_REAL(cuDeviceGetName, (char *, int, cu_device));
   if (get_name != NULL && get_name(name, sizeof name, 0) == CU_OK)
-    trace_fact(trace, "device_name", name);
+    recorder.fact(trace, "device_name", name);
   if (get_total != NULL && get_total(&total, 0) == CU_OK) {
     snprintf(text, sizeof text, "%zu", total);
-    trace_fact(trace, "device_bytes", text);
+    recorder.fact(trace, "device_bytes", text);
   }
   uint64_t limit = ledger_limit(account_ledger(), 0);
   if (limit != LEDGER_UNLIMITED) {
     snprintf(text, sizeof text, "%llu", (unsigned long long)limit);
-    trace_fact(trace, "limit_bytes", text);
+    recorder.fact(trace, "limit_bytes", text);
   }
 }
 
@@ -114,14 +116,14 @@ static bool open_trace(const char *folder) {
   options.ring_bytes = RING_BYTES;
   options.text_bytes = TEXT_BYTES;
   if (recorded != NULL && recorded[0] == '1') options.record_path = file;
-  if (trace_open(&trace, &options) != STOW_OK) return false;
+  if (recorder.open(&trace, &options) != STOW_OK) return false;
   const char *wanted = secure_getenv("STOWAGE_STACKS");
   stacks = wanted == NULL || strcmp(wanted, "off") != 0;
   add_facts();
   return true;
 }
 
-/* As real.c has it: no fork while a library is being loaded. */
+/* No fork while a trace is being opened. */
 static void before_fork(void) {
   if (!inside) lock_take(&open_lock);
 }
@@ -140,25 +142,37 @@ static void watch_forks(void) {
   pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
+/* Everything that waits for the loader comes before the lock. */
+static bool prepare(struct recorder *found, const char **folder) {
+  *folder = secure_getenv("STOWAGE_RUN");
+  if (*folder == NULL || (*folder)[0] != '/' || !find_recorder(found)) return false;
+  shim_real(SYMBOL_cuDeviceTotalMem_v2);
+  shim_real(SYMBOL_cuDeviceGetName);
+  return true;
+}
+
 static void open_once(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
+  struct recorder found;
+  const char *folder;
   pthread_once(&once, watch_forks);
+  inside = true;
+  bool can = prepare(&found, &folder);
   lock_take(&open_lock);
   if (atomic_load(&state) == UNKNOWN) {
-    const char *folder = secure_getenv("STOWAGE_RUN");
-    inside = true;
-    bool on = folder != NULL && folder[0] == '/' && find_recorder() && open_trace(folder);
-    inside = false;
+    if (can) recorder = found;
+    bool on = can && open_trace(folder);
     shim_log("recording: %s", on ? "on" : "off");
     atomic_store_explicit(&state, on ? ON : OFF, memory_order_release);
   }
   lock_give(&open_lock);
+  inside = false;
 }
 
 /* The file gets its end when the program ends in order. */
 __attribute__((destructor)) static void close_trace(void) {
   int on = ON;
-  if (atomic_compare_exchange_strong(&state, &on, OFF)) trace_close(trace);
+  if (atomic_compare_exchange_strong(&state, &on, OFF)) recorder.close(trace);
 }
 
 /* ---- events ---- */
@@ -179,7 +193,7 @@ static uint32_t stack_here(void) {
   python_stack here;
   uint32_t number = 0;
   if (!stacks || !python_stack_walk(&here)) return 0;
-  number = trace_stack_find(trace, here.key);
+  number = recorder.stack_find(trace, here.key);
   if (number != 0) return number;
   struct words {
     stow_trace_frame frames[PYTHON_STACK_MAX];
@@ -187,7 +201,7 @@ static uint32_t stack_here(void) {
   } *words = malloc(sizeof *words);
   if (words == NULL) return 0;
   size_t count = python_stack_frames(&here, words->frames, words->text);
-  trace_stack(trace, here.key, words->frames, count, &number);
+  recorder.stack(trace, here.key, words->frames, count, &number);
   free(words);
   return number;
 }
@@ -209,21 +223,21 @@ void record_event(stow_trace_kind kind, uint64_t addr, uint64_t bytes, const voi
                              .device = (uint16_t)device,
                              .kind = (uint8_t)kind,
                              .tier = (uint8_t)tier};
-  trace_event(trace, &event);
+  recorder.event(trace, &event);
 }
 
 /* Where nothing was recorded yet a mark opens nothing: the program takes no device memory. */
 void record_mark(const char *name, bool begins) {
   if (atomic_load_explicit(&state, memory_order_acquire) != ON || inside) return;
   if (begins)
-    trace_mark_begin(trace, name);
+    recorder.mark_begin(trace, name);
   else
-    trace_mark_end(trace, name);
+    recorder.mark_end(trace, name);
 }
 
 void record_fact(const char *key, const char *value) {
   if (atomic_load_explicit(&state, memory_order_acquire) == ON && !inside)
-    trace_fact(trace, key, value);
+    recorder.fact(trace, key, value);
 }
 
 /* What is taken on a stream is a block of its own, whoever asks. */

@@ -30,6 +30,11 @@ typedef enum shim_symbol {
  * shares a block with others (seen on an H200, driver 580). */
 #define SHIM_GRANULE ((uint64_t)2 << 20)
 
+/* ---- load.c ---- */
+
+/* dlopen of a library for the shim's own use. The caller holds no lock. */
+void *shim_load(const char *path);
+
 /* ---- real.c: the driver behind us ---- */
 
 /* The driver's own function; NULL where this driver has none, or where there is no driver. */

@@ -10,7 +10,6 @@
  *
  * The names say what the parameters are, so a PyTorch that has others does not come here. */
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -40,10 +39,13 @@ SHIM_HOOK block_told torch_block_told_older __asm__(BLOCK_TOLD_OLDER);
 SHIM_HOOK failure_told torch_failure_told __asm__(FAILURE_TOLD);
 SHIM_HOOK failure_told torch_failure_told_older __asm__(FAILURE_TOLD_OLDER);
 
-/* Set once: */
-static block_told *real_block;
-static failure_told *real_failure;
-static torch_stream (*current_stream)(int8_t);
+/* Looked up before the first use, by as many threads as come at once: all find the same, and none
+ * waits for another, who may wait for the loader's lock (load.c). */
+static _Atomic bool told_known, stream_known;
+static block_told *_Atomic real_block;
+static failure_told *_Atomic real_failure;
+typedef torch_stream stream_of(int8_t index);
+static stream_of *_Atomic current_stream;
 
 /* PyTorch's libraries are in nobody's search scope but their own. */
 static void *find(const char *library, const char *name, const char *older) {
@@ -56,14 +58,18 @@ static void *find(const char *library, const char *name, const char *older) {
 }
 
 static void find_told(void) {
+  if (atomic_load_explicit(&told_known, memory_order_acquire)) return;
   real_block = (block_told *)(uintptr_t)find("libc10.so", BLOCK_TOLD, BLOCK_TOLD_OLDER);
   real_failure = (failure_told *)(uintptr_t)find("libc10.so", FAILURE_TOLD, FAILURE_TOLD_OLDER);
+  told_known = true;
 }
 
 /* Later: memory of the host is told of before libc10_cuda.so is there. */
 static void find_stream(void) {
   static const char NAME[] = "_ZN3c104cuda20getCurrentCUDAStreamEa";
-  current_stream = (__typeof__(current_stream))(uintptr_t)find("libc10_cuda.so", NAME, NAME);
+  if (atomic_load_explicit(&stream_known, memory_order_acquire)) return;
+  current_stream = (stream_of *)(uintptr_t)find("libc10_cuda.so", NAME, NAME);
+  stream_known = true;
   shim_log("PyTorch's blocks are heard%s", current_stream == NULL ? ", without streams" : "");
 }
 
@@ -79,16 +85,15 @@ static unsigned run_device(int8_t index) {
 }
 
 static const void *stream_here(int8_t index) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, find_stream);
-  return current_stream == NULL ? NULL : (const void *)(uintptr_t)current_stream(index).number;
+  find_stream();
+  stream_of *stream = atomic_load_explicit(&current_stream, memory_order_relaxed);
+  return stream == NULL ? NULL : (const void *)(uintptr_t)stream(index).number;
 }
 
-static pthread_once_t told_once = PTHREAD_ONCE_INIT;
-
 void torch_block_told(void *addr, int64_t bytes, size_t live, size_t reserved, torch_device on) {
-  pthread_once(&told_once, find_told);
-  if (real_block != NULL) real_block(addr, bytes, live, reserved, on);
+  find_told();
+  block_told *real = atomic_load_explicit(&real_block, memory_order_relaxed);
+  if (real != NULL) real(addr, bytes, live, reserved, on);
   if (on.kind != KIND_CUDA || bytes == 0) return;
   if (bytes > 0)
     record_event(STOW_TRACE_ALLOC, (uintptr_t)addr, (uint64_t)bytes, stream_here(on.index),
@@ -99,8 +104,9 @@ void torch_block_told(void *addr, int64_t bytes, size_t live, size_t reserved, t
 
 /* The driver's refusal is recorded where it is made; this is what the program asked for. */
 void torch_failure_told(int64_t bytes, size_t live, size_t reserved, torch_device on) {
-  pthread_once(&told_once, find_told);
-  if (real_failure != NULL) real_failure(bytes, live, reserved, on);
+  find_told();
+  failure_told *real = atomic_load_explicit(&real_failure, memory_order_relaxed);
+  if (real != NULL) real(bytes, live, reserved, on);
   if (on.kind == KIND_CUDA && bytes > 0)
     record_event(STOW_TRACE_FAIL, account_room(run_device(on.index)), (uint64_t)bytes,
                  stream_here(on.index), run_device(on.index), 0);

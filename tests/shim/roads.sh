@@ -84,6 +84,10 @@ for turn in 1 2 3 4 5 6 7 8; do
 done
 if [ "$out" = "16 threads, child 0" ]; then ok threads_and_forks_at_the_first_call; else echo "$out"; fail threads_and_forks_at_the_first_call; fi
 
+# A library that is being loaded has the loader's lock as it starts, and may call us while another thread does so too.
+for call in init resolve alloc; do
+  same "a_library_that_calls_as_it_is_loaded:$call" "2 of 2" beneath -- "$programs/loading" "$programs/libloaded.so" $call
+done
 same threads_that_start_while_others_look_up 'code 0, 5344 found' beneath -- "$road" default storm
 same closing_the_library_as_often_as_opening_it 100 beneath -- "$road" dlopen close
 same vfork_and_exec "code 0 free 1069547520 total 1073741824

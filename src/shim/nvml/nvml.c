@@ -38,8 +38,9 @@ static const char *const names[SYMBOL_COUNT] = {
 #undef SYMBOL
 };
 
-static void *library; /* set by `once` */
-static ledger run;    /* as is this; header NULL: no run */
+static void *_Atomic library; /* NULL until found */
+static _Atomic bool looked;   /* for it; set after it */
+static ledger run;            /* set by `once`; header NULL: no run */
 
 static int no_library(void) {
   return NVML_LIBRARY_NOT_FOUND;
@@ -60,22 +61,29 @@ static bool try_open(void *user, const char *path) {
   /* The loader's, not the shim's, to which this path is ourselves. */
   void *(*open)(const char *, int) =
       (void *(*)(const char *, int))(uintptr_t)dlsym(RTLD_NEXT, "dlopen");
-  library = open == NULL ? NULL : open(path, RTLD_NOW | RTLD_LOCAL);
-  return library != NULL;
+  void *found = open == NULL ? NULL : open(path, RTLD_NOW | RTLD_LOCAL);
+  if (found != NULL) atomic_store(&library, found);
+  return found != NULL;
 }
 
-static void start(void) {
-  const char *named = secure_getenv("STOWAGE_LIBNVML"), *path = secure_getenv("STOWAGE_LEDGER");
-  if (named != NULL && named[0] != '\0')
-    try_open(NULL, named);
-  else
-    cuda_path_beside(NVML_LIBRARY, try_open, NULL);
+static void open_ledger(void) {
+  const char *path = secure_getenv("STOWAGE_LEDGER");
   if (path != NULL && path[0] != '\0' && ledger_open(&run, path) != STOW_OK) run.header = NULL;
 }
 
+/* Threads that come at once all open it, and get the same: one may have the loader's lock while
+ * another waits for it (a library that calls us as it is loaded). */
 static void *real(const char *name) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, start);
+  pthread_once(&once, open_ledger);
+  if (!atomic_load_explicit(&looked, memory_order_acquire)) {
+    const char *named = secure_getenv("STOWAGE_LIBNVML");
+    if (named != NULL && named[0] != '\0')
+      try_open(NULL, named);
+    else
+      cuda_path_beside(NVML_LIBRARY, try_open, NULL);
+    atomic_store(&looked, true);
+  }
   return library == NULL ? NULL : dlsym(library, name);
 }
 
