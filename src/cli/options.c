@@ -48,6 +48,12 @@ static bool value_allowed(const char *words, const char *value) {
   }
 }
 
+/* Does an option, or the end of them, stand where a value should? "--record -- python train.py". */
+static bool value_missing(const verb *which, const char *word) {
+  return strncmp(word, "--", 2) == 0 &&
+         (word[2] == '\0' || option_find(which, word + 2, strcspn(word + 2, "=")) != NULL);
+}
+
 /* One option at argv[*at]; moves *at over its value. */
 static int parse_option(verb_call *call, int argc, char **argv, int *at) {
   /* The one short option: -o is --output, as everywhere. */
@@ -60,7 +66,7 @@ static int parse_option(verb_call *call, int argc, char **argv, int *at) {
   if (option->value == NULL && value != NULL)
     return verb_usage(call, "--%s takes no value, but was given \"%.64s\"", option->name, value);
   if (option->value != NULL && value == NULL) {
-    if (*at + 1 >= argc)
+    if (*at + 1 >= argc || value_missing(call->verb, argv[*at + 1]))
       return verb_usage(call, "--%s needs a value: --%s %s", option->name, option->name,
                         option->value);
     value = argv[++*at];

@@ -195,6 +195,7 @@ static int run(verb_call *call) {
     if (call->operand_count > 0) return verb_usage(call, "--environment starts no command");
     return print_environment(call);
   }
+  child_prepare();
   /* A line is written at once: other ranks and the command write there too. */
   static char line[1024];
   setvbuf(stderr, line, _IOLBF, sizeof line);

@@ -2,8 +2,8 @@
  *
  * A signal from the terminal reaches the whole foreground group, the child included, so only those
  * that somebody sent to this process alone are passed on; that the terminal is gone is told to the
- * leader of the session alone, which we may be. A signal that was ignored when we started (nohup)
- * stays ignored for both. */
+ * leader of the session alone, which we may be, and an alarm set before we started comes to us
+ * alone too. A signal that was ignored when we started (nohup) stays ignored for both. */
 #include "cli/run_child.h"
 
 #include <errno.h>
@@ -19,43 +19,79 @@
 
 #include "base/status.h"
 
-static const int PASSED_ON[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT};
-enum { PASSED_COUNT = sizeof PASSED_ON / sizeof PASSED_ON[0] };
-
 static volatile pid_t target; /* 0 while there is none */
 static bool leads_session;    /* set before the handlers are */
+
+/* How we found our signals, which is how the command finds them. */
+static struct {
+  struct sigaction actions[NSIG];
+  sigset_t mask;
+} found;
+
+/* Not those that stop (the shell looks at us for that), nor those our own faults raise, nor the two
+ * that glibc keeps for itself. */
+static bool passed_on(int number) {
+  switch (number) {
+  case SIGKILL:
+  case SIGSTOP:
+  case SIGTSTP:
+  case SIGTTIN:
+  case SIGTTOU:
+  case SIGCHLD:
+  case SIGSEGV:
+  case SIGBUS:
+  case SIGILL:
+  case SIGFPE:
+  case SIGTRAP:
+  case SIGSYS: return false;
+  default: return number < NSIG && (number < SIGSYS || number >= SIGRTMIN);
+  }
+}
+
+static bool from_terminal(int number) {
+  return number == SIGINT || number == SIGQUIT || number == SIGHUP || number == SIGWINCH ||
+         number == SIGCONT;
+}
 
 static void pass_on(int number, siginfo_t *info, void *context) {
   (void)context;
   int saved = errno;
-  /* Above 0: from the kernel, that is from the terminal. */
-  bool alone = info->si_code <= 0 ? info->si_pid != target : number == SIGHUP && leads_session;
+  bool alone;
+  /* Above 0: from the kernel. Our own writing to a reader that has gone comes from us. */
+  if (info->si_code <= 0)
+    alone = info->si_pid != target && info->si_pid != getpid();
+  else
+    alone = !from_terminal(number) || (number == SIGHUP && leads_session);
   if (alone && target != 0) kill(target, number);
   errno = saved;
 }
 
-static void handle_signals(struct sigaction before[PASSED_COUNT]) {
+void child_prepare(void) {
+  static const struct sigaction IGNORE = {.sa_handler = SIG_IGN};
+  sigprocmask(SIG_BLOCK, NULL, &found.mask);
+  for (int number = 1; number < NSIG; number++) sigaction(number, NULL, &found.actions[number]);
+  /* What we say to a reader that has gone, or write past a limit on files, fails by its error: it
+   * must not end us before the command, nor in its stead. */
+  sigaction(SIGPIPE, &IGNORE, NULL);
+  sigaction(SIGXFSZ, &IGNORE, NULL);
+}
+
+static void handle_signals(void) {
   leads_session = getsid(0) == getpid();
   struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART};
   sigemptyset(&action.sa_mask);
-  for (int i = 0; i < PASSED_COUNT; i++) {
-    sigaction(PASSED_ON[i], NULL, &before[i]);
-    if (before[i].sa_handler != SIG_IGN) sigaction(PASSED_ON[i], &action, NULL);
-  }
+  for (int number = 1; number < NSIG; number++)
+    if (passed_on(number) && found.actions[number].sa_handler != SIG_IGN)
+      sigaction(number, &action, NULL);
+  /* Ignored, as some daemons leave it, it would take the command's exit code away. */
+  sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 }
-
-/* How it found its signals. */
-typedef struct found {
-  struct sigaction passed_on[PASSED_COUNT], ended;
-  sigset_t mask;
-} found;
 
 /* In the child: everything as we found it, then the command; the reason it did not start goes into
  * `fd`, which closes by itself when it does. */
-static void become(char **argv, const found *before, int fd) {
-  for (int i = 0; i < PASSED_COUNT; i++) sigaction(PASSED_ON[i], &before->passed_on[i], NULL);
-  sigaction(SIGCHLD, &before->ended, NULL);
-  sigprocmask(SIG_SETMASK, &before->mask, NULL);
+static void become(char **argv, int fd) {
+  for (int number = 1; number < NSIG; number++) sigaction(number, &found.actions[number], NULL);
+  sigprocmask(SIG_SETMASK, &found.mask, NULL);
   execvp(argv[0], argv);
   int error = errno;
   ssize_t written = write(fd, &error, sizeof error);
@@ -65,22 +101,19 @@ static void become(char **argv, const found *before, int fd) {
 
 int child_start(pid_t *child, char **argv) {
   int ends[2], error = 0;
-  found before;
   sigset_t all;
   if (pipe2(ends, O_CLOEXEC) != 0) {
     stow_fail(STOW_ERR_IO, "cannot make a pipe: %s", strerror(errno));
     return PROGRAM_NOT_RUN;
   }
   sigfillset(&all);
-  sigprocmask(SIG_BLOCK, &all, &before.mask);
-  handle_signals(before.passed_on);
-  /* Ignored, as some daemons leave it, it would take the command's exit code away. */
-  sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, &before.ended);
+  sigprocmask(SIG_BLOCK, &all, NULL);
+  handle_signals();
   pid_t pid = fork();
-  if (pid == 0) become(argv, &before, ends[1]);
+  if (pid == 0) become(argv, ends[1]);
   int fork_error = errno;
   target = pid > 0 ? pid : 0;
-  sigprocmask(SIG_SETMASK, &before.mask, NULL);
+  sigprocmask(SIG_SETMASK, &found.mask, NULL);
   close(ends[1]);
   ssize_t got = 0;
   if (pid > 0)
@@ -96,8 +129,11 @@ int child_start(pid_t *child, char **argv) {
   target = 0;
   while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
   }
-  stow_fail(STOW_ERR_INVALID, "%.200s: cannot be executed: %s", argv[0], strerror(error));
-  return error == ENOENT ? PROGRAM_NOT_FOUND : PROGRAM_NOT_EXECUTABLE;
+  /* The command itself was found before. */
+  stow_fail(STOW_ERR_INVALID, "%.200s: cannot be executed: %s", argv[0],
+            error == ENOENT ? "the interpreter in its first line, or its loader, is not there"
+                            : strerror(error));
+  return PROGRAM_NOT_EXECUTABLE;
 }
 
 void child_wait(pid_t child, int *how, int beat_ms, void (*beat)(void *user), void *user) {

@@ -7,6 +7,10 @@
 
 #include "cli/run_program.h"
 
+/* Before anything is said: notes the signals as they are, for the command, and keeps a reader that
+ * has gone from ending this process. */
+void child_prepare(void);
+
 /* Starts argv (ended by NULL) as a child that inherits environment, files and signal settings.
  * 0, or 125 to 127 with the thread's message set. From here on signals sent to this process go to
  * the child. */

@@ -14,8 +14,14 @@ code a_command_not_found_is_127 127 beneath -- no-such-command-here
 said and_is_told 'no such command on PATH'
 code a_file_that_cannot_be_executed_is_126 126 beneath -- /etc/passwd
 code a_folder_is_126 126 beneath -- /
+printf '#!/no/such/interpreter\n' > "$folder/orphan" && chmod +x "$folder/orphan"
+code a_script_whose_interpreter_is_missing_is_126 126 beneath -- "$folder/orphan"
+said and_says_that_it_is 'the interpreter in its first line'
 code no_command_is_a_wrong_command_line 2 beneath
 code an_unknown_option_is_a_wrong_command_line 2 beneath --no-such-option -- true
+code an_option_where_a_value_should_be_is_a_wrong_command_line 2 beneath --vram-limit --spill auto -- true
+code and_so_is_the_end_of_the_options 2 beneath --record -- true
+said and_says_what_is_missing '--record needs a value'
 code the_commands_own_options_are_its_own 0 beneath test -n x
 code no_shim_is_125 125 env STOWAGE_SHIM=/nonexistent "$stowage" run -- true
 said and_says_what_to_do 'STOWAGE_SHIM names'
@@ -23,11 +29,11 @@ code a_signal_that_kills_the_command_ends_us_alike 143 bash -c "'$stowage' run -
 
 # A signal to us reaches the command, which ends in its own way.
 mkfifo "$folder/ready"
-for signal in TERM INT HUP USR1; do
+for signal in TERM INT HUP USR1 ALRM ABRT PIPE XCPU RTMIN+3; do
   # A background job of a script has INT ignored unless it asks for job control.
   set -m
   beneath_pid=
-  "$stowage" run -- bash -c "trap 'exit 42' $signal; echo > '$folder/ready'; while :; do read -t 1 < /dev/zero; done" 2> /dev/null &
+  "$stowage" run -- bash -c "trap 'exit 42' $signal; echo > '$folder/ready'; while kill -0 \$PPID; do read -t 1 < /dev/zero; done" 2> /dev/null &
   beneath_pid=$!
   set +m
   read -r < "$folder/ready"
@@ -35,6 +41,22 @@ for signal in TERM INT HUP USR1; do
   wait "$beneath_pid"; got=$?
   if [ $got = 42 ]; then ok "SIG${signal}_is_passed_on"; else fail "SIG${signal}_is_passed_on: code $got"; fi
 done
+
+# An alarm that was set before us is the command's.
+if has perl; then
+  code an_alarm_set_before_ends_the_command 142 perl -e 'alarm 1; exec @ARGV' "$stowage" run -- sh -c "echo \$\$ > '$folder/pid'; exec sleep 20"
+  if ! kill -0 "$(cat "$folder/pid")" 2> /dev/null; then ok and_leaves_nothing_behind; else fail and_leaves_nothing_behind; fi
+else
+  skip "an_alarm_set_before_ends_the_command: no perl"
+fi
+
+# Whoever read what we say may have gone before the end: the command's end is ours all the same, and its record is there.
+mkfifo "$folder/gone"
+(head -c 1 < "$folder/gone" > /dev/null; echo > "$folder/ready") &
+"$stowage" run --vram-limit 64M --record "$folder/gone.stow" -- bash -c "echo said >&2; read -r < '$folder/ready'; '$holder' alloc:$M; exit 7" > /dev/null 2> "$folder/gone"; got=$?
+if [ $got = 7 ] && [ -s "$folder/gone.stow" ]; then ok a_reader_that_has_gone_costs_neither_exit_code_nor_record; else fail "a_reader_that_has_gone_costs_neither_exit_code_nor_record: code $got"; fi
+code a_limit_on_files_is_told 125 bash -c "ulimit -f 1; '$stowage' run -- true 2>&1 | cat; exit \${PIPESTATUS[0]}"
+said and_says_which 'File too large'
 
 # However it was started, the command is as without us, and its end is told.
 code the_exit_code_is_told_where_ended_children_are_ignored 7 bash -c "trap '' CHLD; '$stowage' run -- sh -c 'exit 7'"
