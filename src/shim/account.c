@@ -169,6 +169,11 @@ bool account_make_room(unsigned device) {
   return plain_trim(device, false) || measured;
 }
 
+bool account_empty(unsigned device, uint64_t bytes) {
+  bool pages = page_reclaim(device, bytes);
+  return plain_trim(device, false) || pages;
+}
+
 bool account_take(unsigned device, ledger_kind kind, uint64_t bytes) {
   ledger *l = account_ledger();
   if (l->header == NULL) return true;

@@ -322,25 +322,45 @@ static cu_result grant_range(cu_addr addr, size_t bytes, const cu_access *access
   return code;
 }
 
+/* Is it the access of the card that pages of a class are of, and of it alone? */
+static bool is_own(const page_class *class, const cu_access *access, size_t count) {
+  return count == 1 && access != NULL && access->flags == CU_ACCESS_READ_WRITE &&
+         access->location.type == class->prop.location.type &&
+         access->location.id == class->prop.location.id;
+}
+
+/* The same of a range that is all tokens' pages. */
+static bool all_own(cu_addr addr, size_t bytes, const cu_access *access, size_t count) {
+  const page *p;
+  for (uint64_t done = 0; done < bytes; done += p->class->bytes) {
+    p = mapped_at(addr + done);
+    if (p == NULL || !is_own(p->class, access, count)) return false;
+  }
+  return true;
+}
+
+/* Another card's access, or a right of another kind: it stays as the program made it, and a plain
+ * one after it is asked of the driver again. (By token: a program may name any range.) */
+static void pin_others(cu_addr addr, size_t bytes, const cu_access *access, size_t count) {
+  uint64_t name, value;
+  for (size_t at = 0; map_next(&tokens, &at, &name, &value);) {
+    token *t = (token *)(uintptr_t)value;
+    if (t->addr == 0 || t->addr < addr || t->addr - addr >= bytes ||
+        is_own(t->class, access, count))
+      continue;
+    token_pin(t);
+    t->page->granted = false;
+  }
+}
+
 bool page_set_access(cu_addr addr, size_t bytes, const cu_access *access, size_t count,
                      cu_result *code) {
   page_enter();
-  bool ours = all_mapped(addr, bytes),
-       plain = count == 1 && access != NULL && access->flags == CU_ACCESS_READ_WRITE;
-  for (uint64_t done = 0; done < bytes; done += SHIM_GRANULE) {
-    page *p = mapped_at(addr + done);
-    if (p != NULL && plain && access->location.type == p->class->prop.location.type &&
-        access->location.id == p->class->prop.location.id)
-      continue;
-    if (p == NULL) continue;
-    /* Another card's access, or a right of another kind: it stays as the program made it, and a
-     * plain one after it is asked of the driver again. */
-    token_pin(p->owner);
-    p->granted = false;
-    plain = false;
-  }
-  ours = ours && plain;
-  if (ours) *code = grant_range(addr, bytes, access);
+  bool ours = all_mapped(addr, bytes) && all_own(addr, bytes, access, count);
+  if (ours)
+    *code = grant_range(addr, bytes, access);
+  else
+    pin_others(addr, bytes, access, count);
   page_leave();
   return ours;
 }

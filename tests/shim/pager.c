@@ -8,7 +8,7 @@
  *                  export:H  retain:I>H  prop:H  alias:H@I  leave (the range is given up)
  *                  calls:NAME (of the driver, since the last asking)   info   where:I (vram or
  * host) trim:N (0 is it wanted? 1 begins 2 done)   capture endcapture   plain:BYTES fork (the rest
- * is done by a child)
+ * is done by a child)   hold:1 hold:0 (the device is not done with anything until then)
  *
  * Pages have PAGER_BYTES (4 MiB). Every answer is one line, "WORD CODE". What was written with fill
  * must be what see shows, wherever the page has come to be. */
@@ -210,6 +210,7 @@ static int run(const char *word) {
   if (IS("prop")) return prop(handles[a]);
   if (IS("calls")) return calls(word, colon != NULL ? colon + 1 : "");
   if (IS("plain")) return HOOKED(cuMemAlloc_v2)(&addr, a);
+  if (IS("hold")) return ((void (*)(int))(uintptr_t)standin("standin_hold"))((int)a), 0;
   if (IS("trim")) return HOOKED(stow_shim_trim)((int)a);
   if (strcmp(word, "leave") == 0) return HOOKED(cuMemAddressFree)(range, PLACES * bytes);
   if (strcmp(word, "info") == 0) return figures(word);

@@ -23,6 +23,8 @@ paged a_refused_request_leaves_nothing 'take 0;take 2;take 0;info 0 free 0 total
 paged what_is_kept_is_told_as_free 'take 0;info 0 free 0 total 40;give 0;info 0 free 40 total 40;' "${limit[@]}" -- take:0+10 info give:0+10 info
 paged plain_memory_takes_what_is_kept 'take 0;give 0;plain 0;info 0 free 0 total 40;take 2;' "${limit[@]}" -- take:0+10 give:0+10 plain:41943040 info take:0+1
 PAGER_BYTES=8388608 paged pages_of_another_size 'take 0;info 0 free 8 total 40;' "${limit[@]}" -- take:0+4 info
+STANDIN_VRAM=67108864 paged what_is_kept_goes_to_a_card_that_is_full 'take 0;trim 0;give 0;trim 0;plain 0;' --spill 80M -- take:0+15 trim:1 give:0+15 trim:2 plain:33554432
+if grep -q ', 0 B in host memory' "$folder/err"; then ok and_nothing_went_to_the_host; else cat "$folder/err"; fail and_nothing_went_to_the_host; fi
 
 # Handles and mappings, each way round.
 paged a_handle_outlives_its_mapping 'make 0;map 0;grant 0;fill 0;unmap 0;map 0;grant 0;see 5 5;unmap 0;drop 0;' "${limit[@]}" -- make:0 map:0@0 grant:0+1 fill:0=5 unmap:0+1 map:0@7 grant:7+1 see:7 unmap:7+1 drop:0
@@ -32,6 +34,7 @@ paged another_handle_of_what_is_mapped 'take 0;fill 0;retain 0;give 0;map 0;gran
 paged one_page_at_two_addresses 'make 0;map 0;map 0;grant 0;grant 0;fill 0;see 9 9;unmap 0;unmap 0;drop 0;calls 1;' "${limit[@]}" -- make:0 map:0@0 map:0@1 grant:0+1 grant:1+1 fill:0=9 see:1 unmap:0+1 unmap:1+1 drop:0 calls:cuMemRelease
 PAGER_EXPORTS=1 paged an_exported_page_is_the_drivers_and_is_not_kept 'make 0;export 0;map 0;grant 0;unmap 0;drop 0;calls 1;' "${limit[@]}" -- make:0 export:0 map:0@0 grant:0+1 unmap:0+1 drop:0 calls:cuMemRelease
 STANDIN_CARDS=2 paged a_page_granted_to_another_card_is_not_kept 'make 0;map 0;grant 0;grant2 0;unmap 0;drop 0;calls 1;' "${limit[@]}" -- make:0 map:0@0 grant:0+1 grant2:0+1 unmap:0+1 drop:0 calls:cuMemRelease
+paged a_range_that_is_none_is_the_drivers_to_refuse 'take 0;grant 1;see 0 0;' "${limit[@]}" -- take:0+1 grant:0+4398046511103 see:0
 paged its_properties_are_what_was_asked_for 'make 0;prop 0;drop 0;prop 1;drop 1;map 1;' "${limit[@]}" -- make:0 prop:0 drop:0 prop:0 drop:0 map:0@0
 paged a_range_is_given_up_with_all_that_is_kept_there 'take 0;give 0;leave 0;calls 3;' "${limit[@]}" -- take:0+3 give:0+3 leave calls:cuMemUnmap
 paged a_child_of_fork_starts_anew 'take 0;take 0;fill 0;see 3 3;give 0;' "${limit[@]}" -- take:0+3 fork take:0+3 fill:0=3 see:0 give:0+3
