@@ -2,6 +2,7 @@
  * captures. */
 #include "shim/account.h"
 #include "shim/hooks.h"
+#include "shim/page.h"
 #include "shim/plain.h"
 #include "shim/spill.h"
 #include "shim/trim.h"
@@ -110,13 +111,14 @@ static void primary_ended(cu_device card) {
   unsigned device = account_device(card);
   cu_context gone =
       (unsigned)card < LEDGER_DEVICES_MAX ? atomic_exchange(&primary[card], NULL) : NULL;
+  plain_end(card);
   book_drop(device, gone);
+  page_context_ended(device, gone);
   measure_context_ended(device);
 }
 
 static cu_result reset(cu_result (*real)(cu_device), cu_device card) {
   bool active = measure_primary_active(card);
-  plain_end(card);
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(card);
   if (code == CU_OK && active) primary_ended(card);
   return code;
@@ -133,10 +135,7 @@ cu_result cuDevicePrimaryCtxReset_v2(cu_device card) {
 /* The last release ends the context. */
 static cu_result release(cu_result (*real)(cu_device), cu_device card) {
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(card);
-  if (code == CU_OK && !measure_primary_active(card)) {
-    plain_end(card);
-    primary_ended(card);
-  }
+  if (code == CU_OK && !measure_primary_active(card)) primary_ended(card);
   return code;
 }
 
@@ -161,20 +160,21 @@ cu_result cuCtxDestroy_v2(cu_context context) {
     return code;
   }
   book_drop(gone.device, context);
+  page_context_ended(gone.device, context);
   measure_context_ended(gone.device);
   return code;
 }
 
 /* ---- captures ---- */
 
-static cu_result begun(cu_result code) {
-  if (code == CU_OK) spill_capture(1);
-  return code;
-}
-
+/* Counted before it begins: from then on no other thread may do what would spoil it. */
 #define BEGIN(name, ...)                                                                           \
   __typeof__(&name) real = REAL(name);                                                             \
-  return real == NULL ? CU_ERROR_NOT_SUPPORTED : begun(real(__VA_ARGS__))
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;                                                 \
+  spill_capture(1);                                                                                \
+  cu_result code = real(__VA_ARGS__);                                                              \
+  if (code != CU_OK) spill_capture(-1);                                                            \
+  return code
 
 cu_result cuStreamBeginCapture(cu_stream stream) {
   BEGIN(cuStreamBeginCapture, stream);
@@ -197,16 +197,29 @@ cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, void *graph, const 
   BEGIN(cuStreamBeginCaptureToGraph_ptsz, stream, graph, nodes, edges, count, mode);
 }
 
-/* However it ended, it is over: a capture that failed is given up by this call too. */
-static cu_result ended(__typeof__(&cuStreamEndCapture) real, cu_stream stream, void **graph) {
+typedef cu_result capture_status(cu_stream stream, int *status);
+
+static bool captured(capture_status *ask, cu_stream stream) {
+  int status = 0; /* CU_STREAM_CAPTURE_STATUS_NONE */
+  return ask != NULL && ask(stream, &status) == CU_OK && status != 0;
+}
+
+/* A capture that failed is given up by this call too; but not one of another stream, or by a thread
+ * that may not end it. */
+static cu_result ended(__typeof__(&cuStreamEndCapture) real, capture_status *ask, cu_stream stream,
+                       void **graph) {
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  spill_capture(-1);
-  return real(stream, graph);
+  bool was = captured(ask, stream);
+  cu_result code = real(stream, graph);
+  if (code == CU_OK || (was && !captured(ask, stream))) spill_capture(-1);
+  return code;
 }
 
 cu_result cuStreamEndCapture(cu_stream stream, void **graph) {
-  return ended(REAL(cuStreamEndCapture), stream, graph);
+  return ended(REAL(cuStreamEndCapture), SHIM_REAL(cuStreamIsCapturing, (cu_stream, int *)), stream,
+               graph);
 }
 cu_result cuStreamEndCapture_ptsz(cu_stream stream, void **graph) {
-  return ended(REAL(cuStreamEndCapture_ptsz), stream, graph);
+  return ended(REAL(cuStreamEndCapture_ptsz),
+               SHIM_REAL(cuStreamIsCapturing_ptsz, (cu_stream, int *)), stream, graph);
 }

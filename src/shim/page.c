@@ -138,8 +138,7 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
     return CU_OK;
   }
   page_enter();
-  map_remove(&tokens, t->name, NULL);
-  free(t);
+  token_forget(t);
   page_leave();
   return code;
 }
@@ -437,6 +436,12 @@ bool page_prop(cu_prop *prop, cu_handle handle) {
   if (t != NULL) *prop = t->class->prop;
   page_leave();
   return t != NULL;
+}
+
+void page_context_ended(unsigned device, cu_context context) {
+  page_enter();
+  page_move_context_ended(device, context);
+  page_leave();
 }
 
 /* ---- free pages ---- */

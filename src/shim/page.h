@@ -43,6 +43,9 @@ bool page_prop(cu_prop *prop, cu_handle handle);
 /* Something outside was given what is behind a range: it is never moved again. */
 void page_pin_range(cu_addr addr, size_t bytes);
 
+/* A context ended, and what moves pages in it with it (NULL: one that is not known). */
+void page_context_ended(unsigned device, cu_context context);
+
 /* ---- free pages ---- */
 
 /* Gives at least `bytes` of free vram back to the driver, for a request of another kind; false if

@@ -11,6 +11,7 @@
  * by another way than through the gate. */
 #include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "shim/gate.h"
@@ -32,9 +33,15 @@
  * within it. */
 #define HOME_LEAVES_PART  12
 #define HOME_LEAVES_BYTES ((uint64_t)2 << 30) /* where there is no limit */
-/* How long the device may take to finish what was given to it before the gate was closed. It was
- * idle just before, so what takes longer waits for something that is kept out. */
+/* How long the device may take to finish what was given to it: while the gate is open, and once it
+ * is closed. It was idle just before then, so what takes longer waits for something that is kept
+ * out. What waits in the first case may wait for the very thread that would move pages; then
+ * nothing is moved for a while. */
+#define REST_MAX_NS ((uint64_t)5 * 1000 * 1000 * 1000)
 #define IDLE_MAX_NS ((uint64_t)500 * 1000 * 1000)
+#define GIVEN_UP_NS ((uint64_t)60 * 1000 * 1000 * 1000)
+/* From when on it is waited for at leisure: mostly it takes 1 to 2 ms. */
+#define LEISURE_NS ((uint64_t)5 * 1000 * 1000)
 
 /* One page on its way: the token keeps its address, and changes what is behind it. */
 typedef struct transfer {
@@ -47,9 +54,16 @@ static struct {
   cu_context context; /* the two belong to */
   cu_stream stream;
   cu_event idle, done[BATCH_PAGES];
+  uint64_t given_up_ns;      /* when it did not come to rest; 0: it did */
 } tools[LEDGER_DEVICES_MAX]; /* guarded by pages_lock, as all here */
+
+void page_move_context_ended(unsigned device, cu_context context) {
+  if (device < LEDGER_DEVICES_MAX && (context == NULL || tools[device].context == context))
+    tools[device].context = NULL;
+}
+
 void page_move_after_fork(void) {
-  for (int i = 0; i < LEDGER_DEVICES_MAX; i++) tools[i].context = NULL;
+  for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) page_move_context_ended(i, NULL);
 }
 
 static size_t batch_pages(const page_class *class) {
@@ -81,23 +95,40 @@ static bool have_tools(unsigned device) {
   return true;
 }
 
-/* Everything given to the device is done, and nothing new comes: the gate is closed. False, and
- * open, where that cannot be had. */
-static bool quiet_device(unsigned device) {
-  cu_result (*synchronize)(void) = SHIM_REAL(cuCtxSynchronize, (void));
+/* Waits until everything given to the device so far is done, but not for ever. */
+static cu_result wait_for_rest(unsigned device, uint64_t most_ns) {
   cu_result (*record)(cu_context, cu_event) = SHIM_REAL(cuCtxRecordEvent, (cu_context, cu_event));
   cu_result (*query)(cu_event) = SHIM_REAL(cuEventQuery, (cu_event));
-  /* First with the gate open: work that waits for other threads' work gets it. */
-  if (record == NULL || synchronize() != CU_OK || !gate_close()) return false;
+  if (record == NULL) return CU_ERROR_NOT_SUPPORTED;
   cu_result code = record(tools[device].context, tools[device].idle);
   uint64_t start = clock_ns();
   while (code == CU_OK && (code = query(tools[device].idle)) == CU_ERROR_NOT_READY) {
-    if (clock_ns() - start > IDLE_MAX_NS) break;
-    sched_yield();
+    uint64_t waited = clock_ns() - start;
+    if (waited > most_ns) break;
+    if (waited > LEISURE_NS)
+      nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    else
+      sched_yield();
     code = CU_OK;
   }
-  if (code == CU_OK) return true;
-  gate_open();
+  return code;
+}
+
+/* Everything given to the device is done, and nothing new comes: the gate is closed. False, and
+ * open, where that cannot be had. */
+static bool quiet_device(unsigned device) {
+  uint64_t *given_up = &tools[device].given_up_ns;
+  if (*given_up != 0 && clock_ns() - *given_up < GIVEN_UP_NS) return false;
+  *given_up = 0;
+  /* First with the gate open: work that waits for other threads' work gets it. */
+  cu_result code = wait_for_rest(device, REST_MAX_NS);
+  if (code == CU_ERROR_NOT_READY) *given_up = clock_ns();
+  if (code == CU_OK) {
+    if (!gate_close()) return false;
+    code = wait_for_rest(device, IDLE_MAX_NS);
+    if (code == CU_OK) return true;
+    gate_open();
+  }
   shim_log("pages are not moved: the device does not come to rest (%d)", code);
   return false;
 }

@@ -193,6 +193,14 @@ size_t page_free_spare(const page_class *class, int tier) {
                                                      : 0;
 }
 
+void page_free_end(page_class *class) {
+  for (int tier = 0; tier < TIER_COUNT; tier++) {
+    while (class->free_count[tier] > 0) page_drop(page_free_take(class, tier, 0));
+    free(class->free[tier]);
+  }
+  *class = (page_class){.bytes = 0};
+}
+
 uint64_t page_free_trim(unsigned device, int tier, uint64_t bytes, const page_class *except) {
   uint64_t given = 0;
   for (size_t i = 0; i < class_count && given < bytes; i++) {

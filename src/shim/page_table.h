@@ -63,9 +63,11 @@ struct page_class {
   page **free[TIER_COUNT];
   size_t free_count[TIER_COUNT], free_capacity[TIER_COUNT];
   size_t owed[TIER_COUNT];
+  size_t tokens; /* none: another class may have its place */
 };
 
-#define CLASSES_MAX 32
+/* Sizes that a program has pages of at one time; beyond that pages are the driver's. */
+#define CLASSES_MAX 128
 
 extern lock pages_lock;
 extern map pages_at; /* address to page, all that are mapped */
@@ -103,6 +105,8 @@ page *page_free_take(page_class *class, int tier, cu_addr addr);
 void page_free_loosen(page_class *class, int tier);
 /* Free pages that nobody is owed. */
 size_t page_free_spare(const page_class *class, int tier);
+/* Drops all of a class that nobody has tokens of. */
+void page_free_end(page_class *class);
 /* Drops free pages of a device and tier until `bytes` are given back; how many were. */
 uint64_t page_free_trim(unsigned device, int tier, uint64_t bytes, const page_class *except);
 
@@ -122,6 +126,8 @@ token *token_new(page_class *class);
 /* Gives it the page it is owed; has it take another in the place of the one it has. */
 void token_have(token *t, page *p);
 void token_exchange(token *t, page *p);
+/* Takes out one that has no page. */
+void token_forget(token *t);
 /* Ends it if the program has neither a handle of it nor a mapping. */
 void token_end(token *t);
 /* Has no other process of the run memory on the device? */
@@ -148,6 +154,8 @@ void page_step_after_fork(void);
 bool page_move_out(page_class *class);
 /* Brings what is on the host to vram, as far as there is room; within a step it leaves some. */
 void page_move_home(page_class *class, bool last);
+/* A context ended (NULL: one of the device that is not known). */
+void page_move_context_ended(unsigned device, cu_context context);
 void page_move_after_fork(void);
 
 #endif

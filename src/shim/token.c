@@ -20,14 +20,17 @@ void page_enter(void) {
 
 /* What is free is told to the ledger: it is counted as held, and can be taken at once. */
 static void tell_idle(void) {
+  uint64_t idle[LEDGER_DEVICES_MAX][TIER_COUNT] = {{0}};
+  bool known[LEDGER_DEVICES_MAX] = {false};
   for (size_t i = 0; i < class_count; i++) {
-    uint64_t idle[TIER_COUNT] = {0};
-    unsigned device = classes[i].device;
-    for (size_t k = 0; k < class_count; k++)
-      for (int tier = 0; tier < TIER_COUNT && classes[k].device == device; tier++)
-        idle[tier] += page_free_spare(&classes[k], tier) * classes[k].bytes;
-    ledger_set_idle(account_ledger(), device, idle[TIER_VRAM], idle[TIER_HOST]);
+    const page_class *c = &classes[i];
+    if (c->device >= LEDGER_DEVICES_MAX) continue;
+    known[c->device] = true;
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+      idle[c->device][tier] += page_free_spare(c, tier) * c->bytes;
   }
+  for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++)
+    if (known[d]) ledger_set_idle(account_ledger(), d, idle[d][TIER_VRAM], idle[d][TIER_HOST]);
 }
 
 void page_leave(void) {
@@ -61,8 +64,15 @@ static bool same_prop(const cu_prop *a, const cu_prop *b) {
 page_class *page_class_for(uint64_t bytes, const cu_prop *prop) {
   for (size_t i = 0; i < class_count; i++)
     if (classes[i].bytes == bytes && same_prop(&classes[i].prop, prop)) return &classes[i];
-  if (class_count == CLASSES_MAX) return NULL;
-  page_class *class = &classes[class_count++];
+  page_class *class = NULL;
+  for (size_t i = 0; i < class_count && class_count == CLASSES_MAX && class == NULL; i++)
+    if (classes[i].tokens == 0) class = &classes[i];
+  if (class != NULL)
+    page_free_end(class);
+  else if (class_count < CLASSES_MAX)
+    class = &classes[class_count++];
+  else
+    return NULL;
   *class = (page_class){.bytes = bytes, .prop = *prop, .device = account_device(prop->location.id)};
   return class;
 }
@@ -76,9 +86,18 @@ token *token_new(page_class *class) {
   token *t = calloc(1, sizeof *t);
   if (t == NULL) return NULL;
   *t = (token){.name = TOKEN_MARK | ++last_name, .class = class, .handles = 1};
-  if (map_put(&tokens, t->name, (uintptr_t)t) == STOW_OK) return t;
+  if (map_put(&tokens, t->name, (uintptr_t)t) != STOW_OK) {
+    free(t);
+    return NULL;
+  }
+  class->tokens++;
+  return t;
+}
+
+void token_forget(token *t) {
+  map_remove(&tokens, t->name, NULL);
+  t->class->tokens--;
   free(t);
-  return NULL;
 }
 
 /* Does nobody else of the run have memory on the device? What is kept would be kept from them. */
@@ -122,8 +141,7 @@ void token_end(token *t) {
     if (!token_keeping(t) && page_free_spare(class, t->tier) > 0)
       page_drop(page_free_take(class, t->tier, 0));
   }
-  map_remove(&tokens, t->name, NULL);
-  free(t);
+  token_forget(t);
 }
 
 /* Gives it the page it is owed. */

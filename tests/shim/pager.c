@@ -7,8 +7,9 @@
  *                  fill:I=V (by the driver)   see:I (its first and last byte)
  *                  export:H  retain:I>H  prop:H  alias:H@I  leave (the range is given up)
  *                  calls:NAME (of the driver, since the last asking)   info   where:I (vram or
- * host) trim:N (0 is it wanted? 1 begins 2 done)   capture endcapture   plain:BYTES fork (the rest
- * is done by a child)   hold:1 hold:0 (the device is not done with anything until then)
+ * host) trim:N (0 is it wanted? 1 begins 2 done)   capture endcapture endother (a stream that is
+ * not) reset plain:BYTES fork (the rest is done by a child)   hold:1 hold:0 (the device is not done
+ * with anything until then)
  *
  * Pages have PAGER_BYTES (4 MiB). Every answer is one line, "WORD CODE". What was written with fill
  * must be what see shows, wherever the page has come to be. */
@@ -216,6 +217,8 @@ static int run(const char *word) {
   if (strcmp(word, "info") == 0) return figures(word);
   if (strcmp(word, "idle") == 0) return idle();
   if (strcmp(word, "capture") == 0) return HOOKED(cuStreamBeginCapture_v2)(NULL, 0);
+  if (strcmp(word, "endother") == 0) return HOOKED(cuStreamEndCapture)((cu_stream)2, &graph);
+  if (strcmp(word, "reset") == 0) return HOOKED(cuDevicePrimaryCtxReset_v2)(0);
   if (strcmp(word, "endcapture") == 0) return HOOKED(cuStreamEndCapture)(NULL, &graph);
   return -2;
 }

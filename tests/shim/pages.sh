@@ -52,15 +52,24 @@ if grep -q '12.0 MiB were moved out, 0 B home' "$folder/err"; then ok and_is_tol
 STOWAGE_MOVE=off paged moving_can_be_switched_off 'take 0;fill 0;fill 0;trim 0;trim 0;take 0;fill 0;fill 0;fill 0;take 0;where vram;where vram;where vram;where vram;where host;see 1 1;see 3 3;see 4 4;see 5 5;' "${spill[@]}" -- "${words[@]}"
 paged what_stays_comes_home_when_a_step_is_over 'take 0;fill 0;trim 0;give 0;trim 0;where vram;see 6 6;' "${spill[@]}" -- take:0+12 fill:11=6 trim:1 give:0+10 trim:2 where:11 see:11
 paged nothing_moves_while_a_graph_is_captured 'take 0;fill 0;trim 0;trim 0;take 0;capture 0;take 0;endcapture 0;where vram;where host;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 capture take:10+1 endcapture where:2 where:10
+paged nor_after_another_stream_was_said_to_end 'take 0;fill 0;trim 0;trim 0;take 0;capture 0;endother 401;take 0;endcapture 0;where vram;where host;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 capture endother take:10+1 endcapture where:2 where:10
+paged pages_move_in_a_context_made_anew 'take 0;fill 0;trim 0;trim 0;take 0;fill 0;take 0;where host;give 0;reset 0;take 0;where host;see 3 3;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 fill:2=3 take:10+1 where:2 give:10+1 reset take:10+2 where:3 see:2
+# The device may wait for the very thread that asks: it is not waited for for ever, and not again at once.
+paged a_device_that_does_not_rest_holds_nobody_up 'take 0;fill 0;trim 0;trim 0;take 0;hold 0;take 0;where host;take 0;where host;hold 0;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 hold:1 take:10+1 where:10 take:11+1 where:11 hold:0
 # Other threads go on working on the very pages that move: none of their work meets an address that is not there.
 for turn in 1 2 3 4; do
   paged "work_goes_on_while_pages_move_$turn" 'take 0;fill 0;trim 0;trim 0;take 0;busy 0;take 0;take 0;give 0;trim 0;trim 0;take 0;idle 0;see 2 2;see 9 9;where vram;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 busy:2+8 take:10+4 take:14+3 give:14+3 trim:1 trim:3 take:14+3 idle see:2 see:9 where:14
 done
 PAGER_EXPORTS=1 paged nothing_moves_where_pages_are_shared 'take 0;fill 0;make 0;export 0;trim 0;trim 0;take 0;take 0;where vram;where host;' "${spill[@]}" -- take:0+2 fill:0=1 make:0 export:0 trim:1 trim:2 take:2+7 take:10+1 where:2 where:10
 
+# Pages of more sizes than are told apart, one after another: the last can go to the host as the first could.
+sizes=(); for i in {1..150}; do sizes+=("page:$((2 * i * M))" unpage); done
+served=$(beneath --vram-limit 300M --spill 400M -- "$holder" "${sizes[@]}" "page:$((298 * M))" "page:$((88 * M))" 2> "$folder/err" | grep -c '^page.* 0$')
+if [ "$served" = 152 ]; then ok pages_of_many_sizes; else echo "$served of 152"; cat "$folder/err"; fail pages_of_many_sizes; fi
+
 # Whatever call of the driver fails once, at whichever turn: the program is told or served, and never sees other bytes.
 want=$'see:0 1 1\nsee:2 3 3\nsee:3 4 4\nsee:9 5 5' swept=0 wrong=0
-for call in cuMemCreate cuMemMap cuMemUnmap cuMemSetAccess cuMemRelease cuMemcpyAsync cuMemAddressReserve cuStreamCreate cuEventCreate cuEventRecord cuEventSynchronize cuEventQuery cuCtxSynchronize cuCtxRecordEvent; do
+for call in cuMemCreate cuMemMap cuMemUnmap cuMemSetAccess cuMemRelease cuMemcpyAsync cuMemAddressReserve cuStreamCreate cuEventCreate cuEventRecord cuEventSynchronize cuEventQuery cuCtxRecordEvent; do
   for turn in 2 3 4 5 8 11 12 13 14 15 16 18 21; do
     out=$(STANDIN_FAIL=$call:2:$turn:once timeout -k 2 20 "$stowage" run "${spill[@]}" -- "$pager" "${words[@]}" give:10+3 trim:1 give:2+8 trim:2 take:2+8 2> "$folder/err"); code=$?
     # A request that failed leaves its pages unmapped, and they cannot be looked at: only what came through is held to.

@@ -37,7 +37,7 @@ typedef struct thing {
   struct thing *page; /* of a mapping */
   kind what;
   int location, fd, card;
-  cu_context context; /* of a plain block: it goes with it */
+  cu_context context; /* of a plain block, a stream, an event: it goes with it */
   int maps, handles;  /* of a page, which lives while it has either */
   int recorded;       /* of an event */
 } thing;
@@ -389,10 +389,12 @@ CALL cuMemFree_v2(cu_addr addr) {
   t->what = FREE;
   END(CU_OK);
 }
-/* All plain blocks of a context go; pages are nobody's context's. */
+/* All of a context goes; pages are nobody's context's. */
 static void end_context(const struct CUctx_st *context) {
   for (int i = 0; i < LIST_MAX; i++)
-    if (things[i].what == PLAIN && things[i].context == context) {
+    if ((things[i].what == STREAM || things[i].what == EVENT) && things[i].context == context)
+      things[i].what = FREE;
+    else if (things[i].what == PLAIN && things[i].context == context) {
       munmap((void *)(uintptr_t)things[i].addr, things[i].bytes);
       used_bytes[context->card] -= things[i].bytes;
       things[i].what = FREE;
@@ -630,7 +632,9 @@ int standin_location(unsigned long long addr) {
 CALL cuStreamCreate(cu_stream *stream, unsigned flags) {
   BEGIN(1);
   if (flags != CU_STREAM_NON_BLOCKING_FLAG) END(CU_ERROR_INVALID_VALUE);
-  *stream = (cu_stream)(void *)add(STREAM);
+  thing *t = add(STREAM);
+  t->context = stack[depth - 1];
+  *stream = (cu_stream)(void *)t;
   END(CU_OK);
 }
 CALL cuStreamDestroy_v2(cu_stream stream) {
@@ -663,7 +667,9 @@ CALL cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags) {
 CALL cuEventCreate(cu_event *event, unsigned flags) {
   BEGIN(1);
   if (flags != CU_EVENT_NO_TIMING) END(CU_ERROR_INVALID_VALUE);
-  *event = (cu_event)(void *)add(EVENT);
+  thing *t = add(EVENT);
+  t->context = stack[depth - 1];
+  *event = (cu_event)(void *)t;
   END(CU_OK);
 }
 CALL cuEventDestroy_v2(cu_event event) {

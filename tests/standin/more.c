@@ -19,6 +19,7 @@ CALL cuDeviceGetMemPool(cu_pool *pool, cu_device card);
 CALL cuMemPoolGetAttribute(cu_pool pool, int which, void *value);
 CALL cuDevicePrimaryCtxGetState(cu_device card, unsigned *flags, int *active);
 CALL cuDeviceGetGraphMemAttribute(cu_device card, int which, void *value);
+CALL cuStreamIsCapturing(cu_stream stream, int *status);
 int standin_card(void);
 int standin_active(int card);
 int standin_pooled(cu_addr addr, cu_pool *pool, size_t *bytes);
@@ -241,15 +242,33 @@ CALL cuMemPoolDestroy(cu_pool pool) {
 
 /* ---- captures and graphs ---- */
 
+static cu_stream captured[8]; /* as the pointer and 1, so that the default one is one too */
+
+static int capture_of(cu_stream stream) {
+  int i = 0;
+  while (i < 8 && captured[i] != (cu_stream)((uintptr_t)stream + 1)) i++;
+  return i;
+}
+
 CALL cuStreamBeginCapture_v2(cu_stream stream, int mode) {
-  (void)stream;
   (void)mode;
+  int i = 0;
+  while (i < 8 && captured[i] != NULL) i++;
+  if (i == 8 || capture_of(stream) < 8) return 401; /* CUDA_ERROR_ILLEGAL_STATE */
+  captured[i] = (cu_stream)((uintptr_t)stream + 1);
   return CU_OK;
 }
 
 CALL cuStreamEndCapture(cu_stream stream, void **graph) {
-  (void)stream;
+  int i = capture_of(stream);
+  if (i == 8) return 401;
+  captured[i] = NULL;
   *graph = NULL;
+  return CU_OK;
+}
+
+CALL cuStreamIsCapturing(cu_stream stream, int *status) {
+  *status = capture_of(stream) < 8;
   return CU_OK;
 }
 
