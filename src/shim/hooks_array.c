@@ -7,32 +7,53 @@
 /* CUDA_ARRAY3D_SPARSE, CUDA_ARRAY3D_DEFERRED_MAPPING: no memory until pages are mapped to it. */
 #define ARRAY_UNBACKED 0xc0u
 
-/* Bytes of one channel of an element (CUarray_format). */
-static uint64_t format_bytes(int format) {
-  switch (format) {
-  case 0x01: /* UNSIGNED_INT8 */
-  case 0x08: return 1;
-  case 0x02: /* UNSIGNED_INT16 */
-  case 0x09:
-  case 0x10: return 2; /* HALF */
-  case 0x03:           /* UNSIGNED_INT32 */
-  case 0x0a:
-  case 0x20: return 4; /* FLOAT */
-  default: return 1;   /* packed and compressed ones: at most this many */
-  }
+/* CUDA_ARRAY3D_LAYERED, CUDA_ARRAY3D_CUBEMAP: every level has all layers. */
+#define ARRAY_LAYERS 0x05u
+
+/* What an element takes, by CUarray_format: of each channel, or, where they are packed, compressed
+ * or sampled differently, of all of them. */
+static const struct {
+  uint8_t first, last, channel_bits, element_bits;
+} FORMATS[] = {
+    {0x01, 0x01, 8, 0},  {0x02, 0x02, 16, 0}, {0x03, 0x03, 32, 0}, /* unsigned */
+    {0x08, 0x08, 8, 0},  {0x09, 0x09, 16, 0}, {0x0a, 0x0a, 32, 0}, /* signed */
+    {0x10, 0x10, 16, 0}, {0x20, 0x20, 32, 0},                      /* half, float */
+    {0xc0, 0xc2, 8, 0},  {0xc3, 0xc5, 16, 0},                      /* normalised, unsigned */
+    {0xc6, 0xc8, 8, 0},  {0xc9, 0xcb, 16, 0},                      /* and signed */
+    {0x50, 0x50, 0, 32},                                           /* 10, 10, 10, 2 */
+    {0x91, 0x92, 0, 4},  {0x93, 0x96, 0, 8},                       /* BC1; BC2, BC3 */
+    {0x97, 0x98, 0, 4},  {0x99, 0x9e, 0, 8},                       /* BC4; BC5 to BC7 */
+    {0xb0, 0xb0, 0, 12}, {0x9f, 0xa1, 0, 24},                      /* 4:2:0: NV12; P010, P016 */
+    {0xa2, 0xa2, 0, 16}, {0xa3, 0xa4, 0, 32},                      /* 4:2:2: NV16; P210, P216 */
+    {0xa5, 0xa5, 0, 16}, {0xa6, 0xa7, 0, 32},                      /* YUY2; Y210, Y216 */
+    {0xa8, 0xa9, 0, 32}, {0xb1, 0xb1, 0, 64},                      /* 4:4:4: AYUV, Y410; Y416 */
+    {0xb2, 0xb2, 0, 24}, {0xb3, 0xb3, 0, 48},                      /* in planes, 8 and 10 bits */
+    {0xb4, 0xb4, 0, 24}, {0xb5, 0xb5, 0, 48},                      /* in two planes, 8 and 16 */
+};
+
+static uint64_t element_bits(int format, unsigned channels) {
+  for (size_t i = 0; i < sizeof FORMATS / sizeof FORMATS[0]; i++)
+    if (format >= FORMATS[i].first && format <= FORMATS[i].last)
+      return FORMATS[i].element_bits + (uint64_t)FORMATS[i].channel_bits * channels;
+  return (uint64_t)8 * channels; /* one of a later driver */
+}
+
+static uint64_t at_least_one(uint64_t count) {
+  return count > 0 ? count : 1;
 }
 
 static uint64_t array_bytes(const cu_array3d_size *size, unsigned levels) {
+  uint64_t bits = element_bits(size->format, size->channels);
   uint64_t sum = 0, width = size->width, height = size->height, depth = size->depth;
   if (size->flags & ARRAY_UNBACKED) return 0;
   for (unsigned i = 0; i < levels; i++) {
-    uint64_t bytes = width > 0 ? width : 1;
-    if (__builtin_mul_overflow(bytes, height > 0 ? height : 1, &bytes) ||
-        __builtin_mul_overflow(bytes, depth > 0 ? depth : 1, &bytes) ||
-        __builtin_mul_overflow(bytes, format_bytes(size->format) * size->channels, &bytes) ||
-        __builtin_add_overflow(sum, bytes, &sum))
+    uint64_t count;
+    if (__builtin_mul_overflow(at_least_one(width), at_least_one(height), &count) ||
+        __builtin_mul_overflow(count, at_least_one(depth), &count) ||
+        __builtin_mul_overflow(count, bits, &count) || __builtin_add_overflow(sum, count / 8, &sum))
       return 0; /* the driver will refuse it */
-    width /= 2, height /= 2, depth /= 2;
+    width /= 2, height /= 2;
+    if (!(size->flags & ARRAY_LAYERS)) depth /= 2;
   }
   return sum > UINT64_MAX - ARRAY_UNIT ? 0 : (sum + ARRAY_UNIT - 1) / ARRAY_UNIT * ARRAY_UNIT;
 }

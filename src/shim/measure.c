@@ -7,6 +7,7 @@
  * programs outside the run, whose growth must not eat the run's limit. */
 #include <string.h>
 
+#include "base/list.h"
 #include "base/lock.h"
 #include "shim/account.h"
 #include "shim/page.h"
@@ -16,7 +17,6 @@
 enum { POOL_RESERVED = 5, POOL_USED = 7, GRAPH_RESERVED = 2 };
 /* CUpointer_attribute */
 enum { POINTER_RANGE_SIZE = 12, POINTER_MEMPOOL = 17 };
-#define POOLS_MAX 128
 /* A context: 0.3 to 0.7 GiB as measured, and code that is loaded after it was. */
 #define CONTEXT_MOST   ((uint64_t)1 << 30)
 #define CONTEXT_GROWTH ((uint64_t)256 << 20)
@@ -31,8 +31,8 @@ typedef struct pool_entry {
 } pool_entry;
 
 static lock pools_lock = LOCK_INIT(LOCK_POOL); /* never held together with the book's */
-static pool_entry pools[POOLS_MAX];            /* guarded by pools_lock */
-static size_t pool_count;
+static pool_entry *pools;                      /* guarded by pools_lock, as the two below */
+static size_t pool_count, pool_capacity;
 static uint64_t growing_bytes[LEDGER_DEVICES_MAX]; /* guarded by pools_lock: announced */
 static _Atomic size_t ended_count;                 /* pools that have ended and are not gone */
 
@@ -44,7 +44,8 @@ static _Atomic uint64_t context_first[LEDGER_DEVICES_MAX];
 
 void measure_after_fork(void) {
   lock_init(&pools_lock, LOCK_POOL);
-  pool_count = 0;
+  pools = NULL; /* lost to the child: another thread may have been changing it */
+  pool_count = pool_capacity = 0;
   ended_count = 0;
   memset(growing_bytes, 0, sizeof growing_bytes);
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
@@ -77,7 +78,7 @@ void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes) {
   lock_take(&pools_lock);
   size_t i = 0;
   while (i < pool_count && pools[i].pool != pool) i++;
-  if (i == pool_count && pool_count < POOLS_MAX)
+  if (i == pool_count && LIST_ROOM(pools, pool_count, pool_capacity, 16, "pools") == STOW_OK)
     pools[pool_count++] = (pool_entry){.pool = pool, .device = device};
   if (i < pool_count) {
     changed = changed || pools[i].reserved_bytes != bytes;
@@ -204,23 +205,23 @@ void measure_block_gone(const pool_block *block) {
   if (gone) forget(block->pool);
 }
 
-/* The pools known on a device, into `list`; how many. */
-static size_t known_pools(unsigned device, void *list[POOLS_MAX]) {
-  size_t count = 0;
+/* One of the device's pools at place `*at` or after it, and the place behind it; NULL: no more. The
+ * list may change meanwhile: what is then met twice or not at all is measured another time. */
+static void *next_pool(unsigned device, size_t *at) {
+  void *found = NULL;
   lock_take(&pools_lock);
-  for (size_t i = 0; i < pool_count; i++)
-    if (pools[i].device == device && !pools[i].ended) list[count++] = pools[i].pool;
+  for (; found == NULL && *at < pool_count; (*at)++)
+    if (pools[*at].device == device && !pools[*at].ended) found = pools[*at].pool;
   lock_give(&pools_lock);
-  return count;
+  return found;
 }
 
 void measure_trim_pools(unsigned device) {
-  void *list[POOLS_MAX];
   cu_result (*trim)(void *, size_t) = SHIM_REAL(cuMemPoolTrimTo, (void *, size_t));
-  size_t count = known_pools(device, list);
-  for (size_t i = 0; i < count; i++) {
-    if (trim != NULL) trim(list[i], 0);
-    measure_pool(device, list[i]);
+  void *pool;
+  for (size_t at = 0; (pool = next_pool(device, &at)) != NULL;) {
+    if (trim != NULL) trim(pool, 0);
+    measure_pool(device, pool);
   }
 }
 
@@ -305,9 +306,8 @@ void measure_device(unsigned device, cu_device card) {
   ledger *l = account_ledger();
   /* A call the driver holds unsafe while a graph is captured would spoil the capture. */
   if (l->header == NULL || spill_capturing()) return;
-  void *list[POOLS_MAX];
-  size_t count = known_pools(device, list);
-  for (size_t i = 0; i < count; i++) measure_pool(device, list[i]);
+  void *pool;
+  for (size_t at = 0; (pool = next_pool(device, &at)) != NULL;) measure_pool(device, pool);
   measure_graphs(device, card, l);
   measure_context(device, l);
 }

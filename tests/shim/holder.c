@@ -11,6 +11,7 @@
  * within)  ipc  poke:BYTES (writes it)  both:BYTES (two threads ask the pool at once)
  * context uncontext (one made by the program)  alias unalias access:FLAGS (of the last page)
  * pool:CARD hostpool unpool (for xasync, in the place of xpool)
+ * texels:FORMATxCHANNELS (an array of 4096 by 4096)
  *
  * Every answer is one line, "WORD CODE", with figures after it for info and total. The last thing
  * taken of a kind is given back first. */
@@ -261,6 +262,8 @@ static int take(const char *word, size_t bytes) {
   size_t pitch;
   cu_addr *addr = &taken[taken_count];
   cu_array_size size = {bytes / 4, 0, 0x20, 1};
+  if (strncmp(word, "texels:", 7) == 0)
+    size = (cu_array_size){4096, 4096, (int)bytes, (unsigned)atoi(strrchr(word, 'x') + 1)};
   int code;
   if (strncmp(word, "alloc", 5) == 0)
     code = HOOKED(cuMemAlloc_v2)(addr, bytes);

@@ -14,9 +14,15 @@ HOLDER_NO_PRIMARY=1 says and_no_other_is_made_beside_it 'context 0;alloc 0;free 
 says pitched_memory_is_limited 'pitch 0;pitch 2;' --vram-limit 100M -- pitch:60M pitch:60M
 says managed_memory_is_limited 'managed 0;alloc 2;' --vram-limit 100M -- managed:60M alloc:60M
 says arrays_are_limited 'array 0;alloc 2;arrayfree 0;alloc 0;' --vram-limit 100M -- array:60M alloc:60M arrayfree alloc:60M
+for form in 2x4:128 197x4:128 203x2:64 194x4:64 145x4:8 151x1:8 157x4:16 176x3:24 80x4:64; do # UNSIGNED_INT16, UNORM_INT16X4, SNORM_INT16X4, UNORM_INT8X4, BC1, BC4, BC7, NV12, 10:10:10:2
+  STANDIN_VRAM=$((2048 * M)) says "an_array_counts_by_its_format: ${form%:*}" "texels 0;info 0 free $((1000 - ${form#*:})) total 1000;" --vram-limit 1000M -- "texels:${form%:*}" info
+done
 says pools_count_what_they_keep 'async 0;info 0 free 36 total 100;afree 0;info 0 free 36 total 100;async 0;async 2;' --vram-limit 100M -- async:60M info afree info async:40M async:60M
 says idle_pools_make_room_for_their_own 'async 0;afree 0;async 0;alloc 2;' --vram-limit 100M -- async:60M afree async:90M alloc:10M
 STANDIN_CARDS=2 says a_pool_counts_on_the_card_it_is_of 'pool 0;xasync 2;xasync 0;info 0 free 100 total 100;' --vram-limit 0=100M,1=40M -- pool:1 xasync:60M xasync:20M info
+words=() answers=
+for ((i = 0; i < 150; i++)); do words+=(pool:0 xasync:1M); answers+='pool 0;xasync 0;'; done
+STANDIN_VRAM=$((8000 * M)) says every_pool_counts_however_many "${answers}info 0 free 2200 total 7000;driver 0 used 4800;" --vram-limit 7000M -- "${words[@]}" info driver
 says a_pool_counts_until_its_last_block_is_freed 'pool 0;xasync 0;xasync 0;unpool 0;info 0 free 40 total 200;alloc 2;afree 0;info 0 free 104 total 200;afree 0;info 0 free 200 total 200;' --vram-limit 200M -- pool:0 xasync:70M xasync:70M unpool info alloc:60M afree info afree info
 says a_pool_of_the_host_is_not_device_memory 'hostpool 0;xasync 0;info 0 free 100 total 100;' --vram-limit 100M -- hostpool xasync:300M info
 STANDIN_MEET=2 says pools_that_grow_at_once_keep_the_limit 'both served 1;info 0 free 36 total 100;' --vram-limit 100M -- both:60M info

@@ -11,6 +11,7 @@
 #define CALL      cu_result __attribute__((visibility("default")))
 #define POOL_STEP ((size_t)32 << 20)
 #define LIST_MAX  4096
+#define POOLS_MAX 256
 
 /* What cuda_standin.c defines. */
 CALL cuCtxGetCurrent(cu_context *context);
@@ -88,7 +89,7 @@ struct CUmemPoolHandle_st {
   step steps[LIST_MAX];
   int count;
 };
-static struct CUmemPoolHandle_st pools[8], made_pools[8];
+static struct CUmemPoolHandle_st pools[8], made_pools[POOLS_MAX];
 static struct {
   cu_addr addr;
   size_t bytes;
@@ -103,8 +104,8 @@ CALL cuDeviceGetMemPool(cu_pool *pool, cu_device card) {
 
 CALL cuMemPoolCreate(cu_pool *pool, const cu_pool_props *props) {
   int i = 0;
-  while (i < 8 && made_pools[i].made) i++;
-  if (i == 8 || props->type != CU_ALLOCATION_PINNED || props->location.id > 7)
+  while (i < POOLS_MAX && made_pools[i].made) i++;
+  if (i == POOLS_MAX || props->type != CU_ALLOCATION_PINNED || props->location.id > 7)
     return CU_ERROR_INVALID_VALUE;
   made_pools[i] = (struct CUmemPoolHandle_st){
       .card = props->location.id, .made = 1, .host = props->location.type != CU_LOCATION_DEVICE};
