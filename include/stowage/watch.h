@@ -29,7 +29,7 @@ typedef struct stow_watch_host {
   uint64_t resident_bytes; /* by this process, files included */
   uint64_t peak_resident_bytes; /* since the start, or since the kernel was told to begin anew */
   uint64_t data_bytes;          /* what counts against RLIMIT_DATA: touched or not */
-  uint64_t group_kills;         /* processes of its group killed for want of memory; of cgroup v2 */
+  uint64_t group_kills;         /* processes of its group killed for want of memory */
 } stow_watch_host;
 
 typedef struct stow_watch_card {

@@ -24,11 +24,13 @@ typedef struct controller {
   int version;
   const char *limit, *usage;
   const char *cache; /* word in memory.stat for file cache that is given up first */
+  const char *kills; /* where it counts those it killed */
 } controller;
 
 static const controller CONTROLLERS[2] = {
-    {1, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "},
-    {2, "memory.max", "memory.current", "inactive_file "},
+    {1, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ",
+     "memory.oom_control"},
+    {2, "memory.max", "memory.current", "inactive_file ", "memory.events"},
 };
 
 /* Bytes left alone for the kernel and for other programs: a sixteenth of `total_bytes`, at most
@@ -209,20 +211,27 @@ static void read_level(hostmem *m, buffer *text, const controller *c, const char
   snprintf(m->limited_by, sizeof m->limited_by, "%.*s", HOSTMEM_CGROUP_MAX - 1, folder);
 }
 
-static void read_cgroup(hostmem *m, buffer *text, const char *prefix) {
-  char path[HOSTMEM_CGROUP_MAX], folder[HOSTMEM_CGROUP_MAX * 2];
-  size_t stop;
+/* The process's own group and its folder, as find_folder tells it; NULL: none that can be read. */
+static const controller *own_group(buffer *text, const char *prefix, char group[HOSTMEM_CGROUP_MAX],
+                                   char folder[HOSTMEM_CGROUP_MAX * 2], size_t *stop) {
+  char path[HOSTMEM_CGROUP_MAX];
   snprintf(path, sizeof path, "%s/proc/self/cgroup", prefix);
-  if (!read_text(text, path)) return;
-  int version = find_group(text, m->cgroup);
-  if (version == 0) return;
+  int version = read_text(text, path) ? find_group(text, group) : 0;
+  if (version == 0) return NULL;
   snprintf(path, sizeof path, "%s/proc/self/mountinfo", prefix);
-  if (!read_text(text, path) || !find_folder(text, version, m->cgroup, prefix, folder, &stop)) {
-    return;
-  }
-  m->cgroup_version = version;
+  if (!read_text(text, path) || !find_folder(text, version, group, prefix, folder, stop))
+    return NULL;
+  return &CONTROLLERS[version - 1];
+}
+
+static void read_cgroup(hostmem *m, buffer *text, const char *prefix) {
+  char folder[HOSTMEM_CGROUP_MAX * 2];
+  size_t stop;
+  const controller *c = own_group(text, prefix, m->cgroup, folder, &stop);
+  if (c == NULL) return;
+  m->cgroup_version = c->version;
   for (;;) {
-    read_level(m, text, &CONTROLLERS[version - 1], folder);
+    read_level(m, text, c, folder);
     char *slash = strrchr(folder, '/');
     if (slash == NULL || slash < folder + stop) return;
     *slash = '\0';
@@ -255,4 +264,24 @@ stow_status hostmem_read_under(hostmem *m, const char *root) {
 
 stow_status hostmem_read(hostmem *m) {
   return hostmem_read_under(m, "");
+}
+
+uint64_t hostmem_kills_under(const char *root) {
+  buffer text = BUFFER_BOUNDED(FILE_MAX);
+  char group[HOSTMEM_CGROUP_MAX], folder[HOSTMEM_CGROUP_MAX * 2], path[HOSTMEM_CGROUP_MAX * 3];
+  size_t stop;
+  uint64_t kills = 0;
+  const controller *c = own_group(&text, root, group, folder, &stop);
+  if (c != NULL) snprintf(path, sizeof path, "%s/%s", folder, c->kills);
+  /* The root of all groups tells nothing, and kernels before 4.13 none. */
+  if (c == NULL || !read_text(&text, path) || !find_number(&text, "oom_kill ", &kills)) {
+    snprintf(path, sizeof path, "%s/proc/vmstat", root);
+    if (!read_text(&text, path) || !find_number(&text, "oom_kill ", &kills)) kills = 0;
+  }
+  buffer_free(&text);
+  return kills;
+}
+
+uint64_t hostmem_kills(void) {
+  return hostmem_kills_under("");
 }

@@ -1,9 +1,10 @@
 /* Hostmem: how much of the host's memory this process may still take.
  *
- * Called by the cuda backend for its host tier, and by `doctor` and `info`. Reads what the kernel
- * says about the machine (MemTotal, MemAvailable) and about the control groups the process is in
- * (cgroup v1 or v2, every level up to the root it can see), and answers with the tightest of them.
- * Guarantees: never more than really is there, nothing assumed about where cgroups are mounted. */
+ * Called by the cuda backend for its host tier, by `doctor`, `info` and `run`. Reads what the
+ * kernel says about the machine (MemTotal, MemAvailable) and about the control groups the process
+ * is in (cgroup v1 or v2, every level up to the root it can see), and answers with the tightest of
+ * them. Guarantees: never more than really is there, nothing assumed about where cgroups are
+ * mounted. */
 #ifndef BASE_HOSTMEM_H
 #define BASE_HOSTMEM_H
 
@@ -35,7 +36,12 @@ typedef struct hostmem {
  * one that does not limit: the kernel's own figures still hold. */
 stow_status hostmem_read(hostmem *m);
 
+/* How many processes the kernel has killed for want of memory so far: in the process's own group,
+ * or, where no group tells, on the machine. 0 where it is not told at all. */
+uint64_t hostmem_kills(void);
+
 /* The same with every path under the folder `root` ("" for the real ones): for tests. */
 stow_status hostmem_read_under(hostmem *m, const char *root);
+uint64_t hostmem_kills_under(const char *root);
 
 #endif

@@ -162,9 +162,15 @@ static stow_status from_traces(run_story *s, const char *folder, bool *found) {
 
 /* ---- a run that did not run out ---- */
 
+static void note_unwatched(explanation *x, const char *folder) {
+  char path[PATH_MAX];
+  if (snprintf(path, sizeof path, "%s/watch", folder) < (int)sizeof path && access(path, F_OK) != 0)
+    buffer_text(&x->notes, "host memory was not watched: stowage run --ram-limit auto does\n");
+}
+
 static void say_none(run_story *s, const char *folder) {
   explanation *x = &s->says;
-  char path[PATH_MAX], size[STOW_SIZE_TEXT_MAX], command[256] = "";
+  char size[STOW_SIZE_TEXT_MAX], command[256] = "";
   run_end end;
   ledger l = {0};
   explanation_free(x);
@@ -184,8 +190,7 @@ static void say_none(run_story *s, const char *folder) {
   else
     buffer_printf(&x->headline, "The run%s ended with code %d and did not run out of memory",
                   command, end.code);
-  if (snprintf(path, sizeof path, "%s/watch", folder) < (int)sizeof path && access(path, F_OK) != 0)
-    buffer_text(&x->notes, "host memory was not watched: stowage run --ram-limit auto does\n");
+  note_unwatched(x, folder);
   if (!open_ledger(&l, folder)) return;
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
     uint64_t peak = atomic_load(&l.header->peak_vram_bytes[i]);
@@ -214,6 +219,7 @@ static bool ran_out(const host_record *h, const char *folder) {
   bool cut = h->ended[0] == '\0' && !run_folder_end(folder, &end);
   for (size_t i = 0; cut && i < h->process_count; i++)
     cut = process_read(&p, h->processes[i].pid) == PROCESS_DEAD;
+  if (strcmp(h->ended, "kernel") == 0) return true;
   return (cut || h->ended[0] != '\0') &&
          (h->peak_bytes >= h->limit_bytes / 10 * 8 || h->usable_bytes < h->limit_bytes / 10);
 }
@@ -244,11 +250,19 @@ static stow_status read_one(run_story *s, const char *folder) {
     STOW_TRY(explain_message(&s->says, s->error.data, s->error.length));
     found = true;
   }
-  s->out_of_memory = found;
   run_end end;
+  bool known = run_folder_end(folder, &end);
+  if (!found && known && end.by_kernel) {
+    static const char KILLED[] = "Killed\n";
+    explanation_free(&s->says);
+    STOW_TRY(explain_message(&s->says, KILLED, sizeof KILLED - 1));
+    note_unwatched(&s->says, folder);
+    found = true;
+  }
+  s->out_of_memory = found;
   if (!found)
     say_none(s, folder);
-  else if (run_folder_end(folder, &end) && end.code == 0 && end.signal_number == 0)
+  else if (known && end.code == 0 && end.signal_number == 0)
     buffer_text(&s->says.notes, "the run went on after that and ended well\n");
   return STOW_OK;
 }

@@ -139,9 +139,10 @@ static int print_environment(verb_call *call) {
   return code;
 }
 
-static void write_end(const verb_call *call, const char *folder, int how) {
+static void write_end(const verb_call *call, const char *folder, int how, bool by_kernel) {
   run_end end = {.code = WIFSIGNALED(how) ? 0 : WEXITSTATUS(how),
-                 .signal_number = WIFSIGNALED(how) ? WTERMSIG(how) : 0};
+                 .signal_number = WIFSIGNALED(how) ? WTERMSIG(how) : 0,
+                 .by_kernel = by_kernel};
   size_t length = 0;
   for (int i = 0; i < call->operand_count && length < sizeof end.command - 1; i++) {
     int more = snprintf(end.command + length, sizeof end.command - length, "%s%s", i > 0 ? " " : "",
@@ -179,10 +180,12 @@ typedef struct beats {
   run_live live;
 } beats;
 
-static void beat(void *user) {
+static int beat(void *user) {
   beats *b = user;
-  if (b->ram.on) run_ram_look(&b->ram);
+  int next_ms = RUN_LIVE_BEAT_MS;
+  if (b->ram.on) next_ms = run_ram_look(&b->ram);
   if (b->live.on) run_live_look(&b->live);
+  return b->live.on && next_ms > RUN_LIVE_BEAT_MS ? RUN_LIVE_BEAT_MS : next_ms;
 }
 
 static int run(verb_call *call) {
@@ -234,7 +237,7 @@ static int run(verb_call *call) {
     gather(call, folder, child, how != 0);
   }
   if (folder[0] != '\0') {
-    write_end(call, folder, how);
+    write_end(call, folder, how, b.ram.by_kernel);
     if (how != 0) explain(folder);
   }
   code = child_end(how);

@@ -136,17 +136,18 @@ int child_start(pid_t *child, char **argv) {
   return PROGRAM_NOT_EXECUTABLE;
 }
 
-void child_wait(pid_t child, int *how, int beat_ms, void (*beat)(void *user), void *user) {
+void child_wait(pid_t child, int *how, int beat_ms, int (*beat)(void *user), void *user) {
   /* SIGCHLD is blocked and waited for with a deadline, so that neither is missed. */
   sigset_t ended, mask;
   sigemptyset(&ended);
   sigaddset(&ended, SIGCHLD);
   sigprocmask(SIG_BLOCK, &ended, &mask);
-  struct timespec pause = {.tv_sec = beat_ms / 1000, .tv_nsec = beat_ms % 1000 * 1000000l};
   for (;;) {
+    struct timespec pause = {.tv_sec = beat_ms / 1000, .tv_nsec = beat_ms % 1000 * 1000000l};
     pid_t got = waitpid(child, how, beat_ms > 0 ? WNOHANG : 0);
     if (got == child || (got < 0 && errno != EINTR)) break;
-    if (beat_ms > 0 && sigtimedwait(&ended, NULL, &pause) < 0 && errno == EAGAIN) beat(user);
+    if (beat_ms > 0 && sigtimedwait(&ended, NULL, &pause) < 0 && errno == EAGAIN)
+      beat_ms = beat(user);
   }
   target = 0;
   sigprocmask(SIG_SETMASK, &mask, NULL);

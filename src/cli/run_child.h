@@ -16,9 +16,9 @@ void child_prepare(void);
  * the child. */
 int child_start(pid_t *child, char **argv);
 
-/* Waits for it; `*how` is as waitpid tells. `beat` is called about every `beat_ms` meanwhile (0:
- * never). */
-void child_wait(pid_t child, int *how, int beat_ms, void (*beat)(void *user), void *user);
+/* Waits for it; `*how` is as waitpid tells. Meanwhile `beat` is called, first after `beat_ms` (0:
+ * never), then after as many milliseconds as it answers. */
+void child_wait(pid_t child, int *how, int beat_ms, int (*beat)(void *user), void *user);
 
 /* The exit code to end with. Where the child was killed by a signal this process ends by the same
  * one, so that whoever started us sees the same end; the code is for where that fails. */

@@ -76,7 +76,8 @@ void run_folder_write_end(const char *path, const run_end *end) {
   snprintf(at, sizeof at, "%s/end", path);
   FILE *file = fopen(at, "we");
   if (file == NULL) return; /* a full disk: the run is then told as one without an end */
-  fprintf(file, "code %d\nsignal %d\ncommand %s\n", end->code, end->signal_number, end->command);
+  fprintf(file, "code %d\nsignal %d\ncommand %s\nkernel %d\n", end->code, end->signal_number,
+          end->command, end->by_kernel);
   fclose(file);
 }
 
@@ -89,6 +90,8 @@ bool run_folder_end(const char *path, run_end *end) {
   /* NOLINTNEXTLINE(cert-err34-c): our own numbers */
   bool whole = fscanf(file, "code %d signal %d command %159[^\n]", &end->code, &end->signal_number,
                       end->command) >= 2;
+  int by_kernel = 0; /* NOLINTNEXTLINE(cert-err34-c) */
+  end->by_kernel = fscanf(file, " kernel %d", &by_kernel) == 1 && by_kernel != 0;
   fclose(file);
   return whole;
 }

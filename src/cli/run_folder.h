@@ -25,6 +25,7 @@ typedef struct run_end {
   int code;          /* of its command */
   int signal_number; /* that ended it; 0: none */
   char command[160];
+  bool by_kernel; /* which killed a process for want of host memory meanwhile */
 } run_end;
 void run_folder_write_end(const char *path, const run_end *end);
 /* False: it has not ended yet, or was cut off itself. */

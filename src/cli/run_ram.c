@@ -33,7 +33,7 @@
 #define FILL_BYTES_MS (UINT64_C(4) << 20)
 
 stow_status run_ram_init(run_ram *r, const char *text) {
-  *r = (run_ram){0};
+  *r = (run_ram){.kills = hostmem_kills()};
   if (text == NULL) return STOW_OK;
   r->on = true;
   r->automatic = strcmp(text, "auto") == 0;
@@ -111,6 +111,7 @@ static uint64_t left_bytes(const run_ram *r) {
 static uint64_t next_look(const run_ram *r) {
   const host_record *h = &r->record;
   uint64_t left = left_bytes(r);
+  if (r->growth_bytes_s > 2 * (double)left) return RUN_RAM_SOON_MS * MS;
   if (left < h->limit_bytes / 5 || r->growth_bytes_s * 2 > (double)left)
     return RUN_RAM_BEAT_MS * MS;
   uint64_t ms = left / 4 / FILL_BYTES_MS;
@@ -237,17 +238,10 @@ static void end_all(run_ram *r) {
   kill_all();
 }
 
-void run_ram_look(void *user) {
-  run_ram *r = user;
+/* One look: what is held, who is asked, what is said and kept. */
+static void look(run_ram *r, uint64_t now) {
   host_record *h = &r->record;
-  uint64_t now = clock_ns();
-  if (!r->on || now < r->next_ns) return;
-  if (r->ended) { /* what was being started as the others were ended */
-    kill_all();
-    return;
-  }
   take_stock(r, now);
-  r->next_ns = now + next_look(r);
   uint64_t tenth = h->limit_bytes / 10;
   bool over = h->held_bytes >= h->limit_bytes - tenth || (r->automatic && h->usable_bytes < tenth);
   if (over && !r->warned) {
@@ -264,10 +258,12 @@ void run_ram_look(void *user) {
     r->kept_bytes = h->held_bytes;
   }
   if (over && h->inside_serial >= r->warned_serial) tell_inside(r);
-  if (over) {
+  /* One that was killed may be gone for a look or two before whoever started it is. */
+  if (h->held_bytes >= r->full.held_bytes / 2 || now >= r->full_ns + LATELY_NS) {
     r->full = *h;
     r->full_ns = now;
   }
+  if (over) r->over_ns = now;
   if (!r->automatic && h->held_bytes > h->limit_bytes)
     end_all(r);
   else if (h->held_bytes < h->limit_bytes / 2 && (!r->automatic || h->usable_bytes > 3 * tenth)) {
@@ -275,6 +271,22 @@ void run_ram_look(void *user) {
     run_ask_forget(&r->ask);
     r->kept_bytes = 0;
   }
+}
+
+int run_ram_look(run_ram *r) {
+  uint64_t now = clock_ns();
+  if (r->ended) { /* what was being started as the others were ended */
+    kill_all();
+    return RUN_RAM_BEAT_MS;
+  }
+  if (now >= r->next_ns) {
+    look(r, now);
+    /* A quarter of the time at most, where there are very many processes. */
+    uint64_t rest_ns = next_look(r), least_ns = 4 * (clock_ns() - now);
+    r->next_ns = now + (rest_ns > least_ns ? rest_ns : least_ns);
+    now = clock_ns();
+  }
+  return r->next_ns > now + MS ? (int)((r->next_ns - now) / MS) : 1;
 }
 
 /* The command is gone, the process that was asked may not be: a worker whose parent was killed. */
@@ -292,23 +304,32 @@ static void await_answer(run_ram *r) {
 
 /* By the kernel, or as a shell tells of a command of its own that was just now. */
 static bool was_killed(const run_ram *r, int how) {
-  return (WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL) ||
-         (WIFEXITED(how) && WEXITSTATUS(how) == 128 + SIGKILL && r->full_ns != 0 &&
-          clock_ns() < r->full_ns + LATELY_NS);
+  return r->by_kernel || (WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL) ||
+         (WIFEXITED(how) && WEXITSTATUS(how) == 128 + SIGKILL && r->over_ns != 0 &&
+          clock_ns() < r->over_ns + LATELY_NS);
 }
 
 void run_ram_end(run_ram *r, int how) {
   host_record *h = &r->record;
   char peak[STOW_SIZE_TEXT_MAX], left[STOW_SIZE_TEXT_MAX];
-  if (!r->on) return;
+  r->by_kernel = how != 0 && !r->ended && hostmem_kills() > r->kills;
+  const char *who = WIFSIGNALED(how) ? "" : "a process of it was ";
+  const char *by = r->by_kernel ? ", by the kernel for want of host memory" : "";
+  if (!r->on) {
+    if (r->by_kernel)
+      fprintf(stderr,
+              "stowage run: %skilled by SIGKILL%s; --ram-limit auto watches what fills it\n", who,
+              by);
+    return;
+  }
   if (was_killed(r, how) && !r->ended) {
-    /* One that was killed may be gone for a look or two before whoever started it is. */
     if (r->full_ns != 0 && clock_ns() < r->full_ns + LATELY_NS) *h = r->full;
     await_answer(r);
-    snprintf(h->ended, sizeof h->ended, "killed");
+    snprintf(h->ended, sizeof h->ended, "%s", r->by_kernel ? "kernel" : "killed");
     host_record_write(h, r->folder);
-    fprintf(stderr, "stowage run: killed by SIGKILL with %s of host memory left; when last seen ",
-            stow_size_format(left, h->usable_bytes));
+    fprintf(stderr,
+            "stowage run: %skilled by SIGKILL%s with %s of host memory left; when last seen ", who,
+            by, stow_size_format(left, h->usable_bytes));
     say_state(r);
   }
   fprintf(stderr, "stowage run: host memory: at the peak %s\n",

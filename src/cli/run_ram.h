@@ -20,11 +20,15 @@
 #include "watch/host_record.h"
 
 #define RUN_RAM_BEAT_MS 50
+/* While it would all be filled within half a second. */
+#define RUN_RAM_SOON_MS 10
 
 typedef struct run_ram {
   bool on;
   bool automatic; /* against what the machine and its control groups allow */
   bool warned, told, ended;
+  bool by_kernel;        /* the kernel killed a process for want of memory while the command ran */
+  uint64_t kills;        /* how many it had killed before */
   char folder[PATH_MAX]; /* of the run */
   run_ask ask;
   uint32_t warned_serial; /* the question that came with the warning */
@@ -33,8 +37,8 @@ typedef struct run_ram {
   uint64_t detail_ns;  /* not looked at in detail again before */
   uint64_t kept_bytes; /* what was held when the record was written */
   host_record record;
-  host_record full; /* as it was when it was last over nine tenths, at `full_ns` */
-  uint64_t full_ns;
+  host_record full;          /* as it was when the command was last whole, at `full_ns` */
+  uint64_t full_ns, over_ns; /* and when it was last over nine tenths */
 } run_ram;
 
 /* "auto" or a size; NULL: off. */
@@ -42,8 +46,8 @@ stow_status run_ram_init(run_ram *r, const char *text);
 /* Before the command starts: the folder of the run is there. */
 stow_status run_ram_open(run_ram *r, const char *folder);
 
-/* Looks when it is time to. A child_wait beat. */
-void run_ram_look(void *r);
+/* Looks if it is time to. In how many milliseconds it is again. */
+int run_ram_look(run_ram *r);
 
 /* The last words: the peak, and, where the command was killed, what it held when it was. */
 void run_ram_end(run_ram *r, int how);

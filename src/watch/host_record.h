@@ -47,7 +47,7 @@ typedef struct host_record {
   uint64_t total_bytes, usable_bytes; /* of the host, for all; left at the last look */
   uint64_t held_bytes, peak_bytes;
   int64_t growth_bytes_s;
-  char ended[16]; /* "limit" by us, "killed", "error"; "" while it runs */
+  char ended[16]; /* "limit" by us, "kernel", "killed" by anybody; "" while it runs */
   host_sample samples[HOST_SAMPLES_MAX];
   size_t sample_count;
   tree_process processes[HOST_PROCESSES_MAX]; /* the largest first */

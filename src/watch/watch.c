@@ -32,8 +32,7 @@ stow_status stow_watch_close(stow_watch *watch) {
 
 /* ---- the host ---- */
 
-/* The number after `name` ("VmHWM:", "oom_kill ") at the beginning of a line; 0 if it is not there.
- */
+/* The number after `name` ("VmHWM:") at the beginning of a line; 0 if it is not there. */
 static uint64_t number_after(const char *text, const char *name) {
   size_t length = strlen(name);
   for (const char *line = text; line != NULL && *line != '\0';) {
@@ -42,18 +41,6 @@ static uint64_t number_after(const char *text, const char *name) {
     if (line != NULL) line++;
   }
   return 0;
-}
-
-static void read_kills(stow_watch_host *host, const hostmem *memory, buffer *text) {
-  char path[HOSTMEM_CGROUP_MAX + 64];
-  if (memory->cgroup_version != 2) return;
-  /* The group's folder as hostmem found it; without a limit, the one the kernel names. */
-  if (memory->limited_by[0] != '\0')
-    snprintf(path, sizeof path, "%s/memory.events", memory->limited_by);
-  else
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.events", memory->cgroup);
-  if (proc_read(text, "", path) == STOW_OK)
-    host->group_kills = number_after(text->data, "oom_kill ");
 }
 
 stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *host) {
@@ -71,7 +58,7 @@ stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *host) {
     host->resident_bytes = number_after(text.data, "VmRSS:") * 1024;
     host->peak_resident_bytes = number_after(text.data, "VmHWM:") * 1024;
     host->data_bytes = number_after(text.data, "VmData:") * 1024;
-    read_kills(host, &memory, &text);
+    host->group_kills = hostmem_kills();
   }
   buffer_free(&text);
   return status;

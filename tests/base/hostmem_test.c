@@ -102,6 +102,23 @@ TEST(cgroup1_container_that_sees_only_its_own_group)
   CHECK_U64(m.usable_bytes, 2 * GIB - GIB / 4);
 }
 
+TEST(kills_are_counted_where_the_kernel_tells_them)
+{
+  put_machine();
+  CHECK_U64(hostmem_kills_under(root), 0);
+  put("/proc/vmstat", "nr_free_pages 7\noom_kill 5\n");
+  CHECK_U64(hostmem_kills_under(root), 5);
+  put("/proc/self/cgroup", "0::/a\n");
+  put("/proc/self/mountinfo", "30 24 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
+  CHECK_U64(hostmem_kills_under(root), 5); /* the group does not tell */
+  put("/cg/a/memory.events", "low 0\nhigh 0\nmax 9\noom 4\noom_kill 3\noom_group_kill 8\n");
+  CHECK_U64(hostmem_kills_under(root), 3);
+  put("/proc/self/cgroup", "9:memory:/b\n0::/a\n");
+  put("/proc/self/mountinfo", "41 39 0:31 / /one ro - cgroup cgroup rw,memory\n");
+  put("/one/b/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
+  CHECK_U64(hostmem_kills_under(root), 2);
+}
+
 TEST(cgroup1_number_past_all_memory_is_no_limit)
 {
   put_machine();
