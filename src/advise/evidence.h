@@ -108,6 +108,12 @@ static inline bool evidence_live(const evidence *e, const lifetime *l) {
   return lifetime_live(l, e->fail_tick);
 }
 
+/* Does nothing tell that a framework is behind it, with a model: no stacks, no steps, no segments
+ * of a cache? A plain program's own requests look so, and what they are for is not known. */
+static inline bool evidence_plain(const evidence *e) {
+  return !e->has_stacks && !e->has_marks && !e->time.reserved_known;
+}
+
 /* Bytes the framework could have had: its limit, or what the card had left for it. 0 not known. */
 uint64_t evidence_capacity(const evidence *e);
 /* Was it the framework's limit that said no, not the card? */

@@ -211,9 +211,15 @@ stow_status mend_spike(mender *m) {
           m->e->time.lifetimes[i].stack_id == s->stack_id &&
           evidence_live(m->e, &m->e->time.lifetimes[i]))
         whatif_scale(&m->w, i, 0);
-  fix *x = fix_add(m, "a loop over the parts; the result is the same",
-                   "at %s: work in parts (for part in x.split(n)) so that the %s are never made at "
-                   "once",
-                   mender_place(m, at, m->e->user_of_stack[s->stack_id]), cause_size(s->bytes));
+  static const char COST[] = "a loop over the parts; the result is the same";
+  fix *x;
+  if (evidence_plain(m->e))
+    x = fix_add(m, COST, "work in parts, so that the %s are never made at once",
+                cause_size(s->bytes));
+  else
+    x = fix_add(m, COST,
+                "at %s: work in parts (for part in x.split(n)) so that the %s are never made at "
+                "once",
+                mender_place(m, at, m->e->user_of_stack[s->stack_id]), cause_size(s->bytes));
   return fix_replay(m, x, false);
 }

@@ -47,13 +47,18 @@ stow_status mend_weights(mender *m) {
   bool building = m->e->fail_phase == PHASE_BUILD || m->e->fail_phase == PHASE_LOAD;
   if (building) whatif_scale_failed(&m->w, 0.5);
   char at[256];
-  fix *x =
-      fix_add(m, "half precision; nothing is saved if the weights are 16-bit already",
-              "move the weights in 16 bits: model.half() before %s (or torch_dtype=torch.float16 "
-              "when loading)",
-              building ? mender_place(m, at, m->e->user_of_stack[m->e->fail_stack_id])
-                       : "it goes to the card");
+  fix *x;
+  if (evidence_plain(m->e))
+    x = fix_add(m, "half precision; nothing is saved if they are 16-bit already",
+                "keep what it holds in 16 bits, if it is numbers in 32");
+  else
+    x = fix_add(m, "half precision; nothing is saved if the weights are 16-bit already",
+                "move the weights in 16 bits: model.half() before %s (or "
+                "torch_dtype=torch.float16 when loading)",
+                building ? mender_place(m, at, m->e->user_of_stack[m->e->fail_stack_id])
+                         : "it goes to the card");
   STOW_TRY(fix_replay(m, x, false));
+  if (evidence_plain(m->e)) return STOW_OK;
   uint64_t weights = m->e->live_by_phase[PHASE_BUILD] + m->e->live_by_phase[PHASE_LOAD];
   fix_estimate(fix_add(m, "some accuracy; for running, not for full training",
                        "quantize the weights to 8 bits (bitsandbytes load_in_8bit, torchao)"),

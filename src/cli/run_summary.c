@@ -90,6 +90,10 @@ static void explain(const ledger *l, const ledger_refusal *r) {
   uint64_t road = atomic_load(&l->header->host_road);
   if (r->spill_limit_bytes > 0 && road == LEDGER_ROAD_NONE)
     fputs("; this driver cannot put pages on the host (stowage doctor says why)", stderr);
+  else if (r->spill_limit_bytes > 0 && r->spilled_bytes + r->asked_bytes <= r->spill_limit_bytes)
+    fputs("; arrays and managed memory are not spilled, nor more than the host can spare: raise "
+          "--vram-limit",
+          stderr);
   else if (r->spill_limit_bytes > 0)
     fputs("; raise --spill or --vram-limit", stderr);
   else

@@ -35,6 +35,11 @@ mask() { sed -E "s#$source_dir/##g; s#$folder/##g; s/process [0-9]+/process N/g;
 if [ -n "${STOWAGE_GOLDEN_WRITE:-}" ]; then cp "$folder/out" "$source_dir/tests/shim/explain.txt"; fi
 check what_a_run_says diff -u "$source_dir/tests/shim/explain.txt" "$folder/out"
 
+# What a plain program's memory is for is not known, and not guessed at.
+timeout -k 2 60 "$stowage" run --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)) alloc:$((60 * M)); exit 1" > /dev/null 2> "$folder/err" < /dev/null
+"$stowage" explain --last >> "$folder/err" 2>&1
+if grep -q 'why: What was taken before anything was given back does not fit: 60.0 MiB, out of 100.0 MiB' "$folder/err" && ! grep -qi 'model\|the weights\|torch' "$folder/err"; then ok a_plain_program_is_not_taken_for_a_model; else cat "$folder/err"; fail a_plain_program_is_not_taken_for_a_model; fi
+
 # A run that was cut off itself: its ring tells.
 set -m
 "$stowage" run --vram-limit 100M -- python3 plain_leak.py wait > "$folder/said" 2> /dev/null &

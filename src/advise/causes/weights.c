@@ -219,6 +219,12 @@ void cause_weights_too_big(cause *c, const evidence *e, const findings *f) {
   if (c->confidence == 0) return;
   uint64_t capacity = evidence_capacity(e);
   char place[256];
+  if (evidence_plain(e)) {
+    cause_head(c, "What was taken before anything was given back does not fit: %s, out of %s",
+               cause_size(weights), capacity > 0 ? cause_size(capacity) : "the card's memory");
+    cause_say(c, "%.0f%% of what is live was taken then; what it is for is not known", part * 100);
+    return;
+  }
   if (building)
     cause_head(c, "The model's weights alone do not fit: %s of them were there, out of %s",
                cause_size(weights), capacity > 0 ? cause_size(capacity) : "the card's memory");
