@@ -238,6 +238,18 @@ void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals) {
   for (int k = 0; k < LEDGER_VRAM_KINDS; k++) totals->vram_bytes += totals->bytes[k];
 }
 
+/* What is spilled and used, on every device: the budget is one. */
+static uint64_t spill_used(const ledger *l) {
+  uint64_t used = 0;
+  for (unsigned device = 0; device < LEDGER_DEVICES_MAX; device++) {
+    ledger_totals totals;
+    ledger_sum(l, device, &totals);
+    if (totals.bytes[LEDGER_SPILLED] > totals.idle_spill_bytes)
+      used += totals.bytes[LEDGER_SPILLED] - totals.idle_spill_bytes;
+  }
+  return used;
+}
+
 void ledger_tell(ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
                  uint64_t *total_bytes) {
   uint64_t limit = ledger_limit(l, device);
@@ -246,9 +258,7 @@ void ledger_tell(ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *fre
   ledger_sum(l, device, &totals);
   uint64_t held =
       totals.vram_bytes > totals.idle_vram_bytes ? totals.vram_bytes - totals.idle_vram_bytes : 0;
-  uint64_t spilled = totals.bytes[LEDGER_SPILLED] > totals.idle_spill_bytes
-                         ? totals.bytes[LEDGER_SPILLED] - totals.idle_spill_bytes
-                         : 0;
+  uint64_t spilled = spill_bytes > 0 ? spill_used(l) : 0;
   *free_bytes += totals.idle_vram_bytes;
   if (limit < *total_bytes) {
     uint64_t left = held < limit ? limit - held : 0;

@@ -118,6 +118,25 @@ TEST(the_spill_budget_is_one_for_all_devices)
   ledger_close(&l);
 }
 
+TEST(what_another_device_spilled_is_not_told_as_free)
+{
+  ledger l;
+  uint64_t left = 1000 * MIB, total = left;
+  CHECK_OK(ledger_create(&l, NULL));
+  CHECK_OK(ledger_join(&l));
+  l.header->vram_limit_bytes[1] = 100 * MIB;
+  l.header->spill_limit_bytes = 50 * MIB;
+  CHECK(ledger_take(&l, 0, LEDGER_SPILLED, 40 * MIB));
+  ledger_tell(&l, 1, 50 * MIB, &left, &total);
+  CHECK_U64(left, 110 * MIB);
+  CHECK_U64(total, 150 * MIB);
+  ledger_set_idle(&l, 0, 0, 40 * MIB); /* kept, and to be had */
+  left = total = 1000 * MIB;
+  ledger_tell(&l, 1, 50 * MIB, &left, &total);
+  CHECK_U64(left, 150 * MIB);
+  ledger_close(&l);
+}
+
 TEST(what_is_given_twice_does_not_go_below_nothing)
 {
   ledger l;
