@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/status.h"
@@ -95,7 +96,8 @@ static bool gains_rights(const char *path) {
   struct stat info;
   if (stat(path, &info) != 0) return false;
   return ((info.st_mode & S_ISUID) && info.st_uid != geteuid()) ||
-         ((info.st_mode & S_ISGID) && info.st_gid != getegid());
+         ((info.st_mode & S_ISGID) && info.st_gid != getegid()) ||
+         (getuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0);
 }
 
 static void judge(program *p, int depth) {
@@ -110,8 +112,12 @@ static void judge(program *p, int depth) {
   if (got > 2 && memcmp(head.text, "#!", 2) == 0) {
     if (depth < SCRIPTS_MAX && script_interpreter(p->binary, head.text)) judge(p, depth + 1);
   } else if (got >= (ssize_t)sizeof head.elf && memcmp(head.text, ELFMAG, SELFMAG) == 0 &&
-             p->reach == PROGRAM_REACHED)
+             p->reach == PROGRAM_REACHED) {
     p->reach = elf_reach(fd, &head.elf);
+    /* glibc's loader started by name is linked with nothing, but preloads into what it loads. */
+    if (p->reach == PROGRAM_STATIC && strstr(p->binary, "/ld-linux") != NULL)
+      p->reach = PROGRAM_REACHED;
+  }
   close(fd);
 }
 
@@ -135,8 +141,8 @@ const char *program_reach_text(program_reach reach) {
   switch (reach) {
   case PROGRAM_STATIC: return "is linked statically, so no library can be preloaded into it";
   case PROGRAM_SETUID:
-    return "runs with more rights than yours (setuid or setgid), so the loader preloads nothing "
-           "into it";
+    return "runs with more rights than yours (setuid, setgid or capabilities), so the loader "
+           "preloads nothing into it";
   case PROGRAM_OTHER_LOADER:
     return "uses another C library than glibc, into which the shim cannot be loaded";
   case PROGRAM_OTHER_MACHINE: return "is built for another processor or word size";

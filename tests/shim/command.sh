@@ -124,12 +124,27 @@ if "${CC:-cc}" -static -o "$folder/static" "$folder/a.c" 2> /dev/null; then
 else
   skip "a_static_program_runs: no static libc"
 fi
+loader=$(readelf -l "$folder/a.out" 2> /dev/null | sed -nE 's/.*interpreter: (.*)\]/\1/p')
+if [ -x "$loader" ]; then
+  same a_program_that_its_loader_starts_is_reached "cuInit libstowage-shim.so" beneath -- "$loader" "$programs/road" dlopen where cuInit
+else
+  skip "a_program_that_its_loader_starts_is_reached: its loader is not known"
+fi
 cp "$folder/a.out" "$folder/setuid" && chmod u+s "$folder/setuid"
 if [ "$(id -u)" = 0 ] && chown nobody "$folder/setuid" 2> /dev/null && chmod u+s "$folder/setuid"; then
   code a_setuid_program_runs 0 beneath -- "$folder/setuid"
   said and_is_said_too 'with more rights'
 else
   skip "a_setuid_program_runs: needs root to make one"
+fi
+# Of root's programs capabilities make no more of it: another user has to start it.
+cp "$folder/a.out" "$folder/capable"
+if [ "$(id -u)" = 0 ] && has setpriv && has setcap && setcap cap_net_raw+ep "$folder/capable" 2> /dev/null && chmod 755 "$folder" && mkdir -m 777 "$folder/theirs" &&
+    setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$stowage"; then
+  code a_program_with_capabilities_runs 0 setpriv --reuid=65534 --regid=65534 --clear-groups env XDG_STATE_HOME="$folder/theirs" "$stowage" run -- "$folder/capable"
+  said and_is_said_like_the_others 'with more rights'
+else
+  skip "a_program_with_capabilities_runs: needs root, setcap and setpriv to make one"
 fi
 printf '#!/usr/bin/env bash\nexit 5\n' > "$folder/script" && chmod +x "$folder/script"
 code a_script_runs 5 beneath -- "$folder/script"
