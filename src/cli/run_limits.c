@@ -1,17 +1,24 @@
 /* Run limits: parsing, and the cards' present state. */
 #include "cli/run_limits.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <stowage/size.h>
 
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "watch/nvml.h"
+
+#define SECOND_NS 1000000000l
+/* How often the cards are looked at while the run has nothing on them. */
+#define AGAIN_NS (SECOND_NS / 10)
 
 /* One limit of a list; `named` gets a bit for its device, or one for the limit of all. */
 static stow_status parse_part(run_limits *limits, const char *part) {
@@ -192,8 +199,9 @@ void run_limits_apply(const run_limits *limits, ledger *l) {
   }
 }
 
-void run_limits_look(const run_limits *limits, ledger *l) {
-  nvml *n;
+/* The first look; NULL where nothing asks for it, or NVML is not here. */
+static nvml *look(const run_limits *limits, ledger *l) {
+  nvml *n = NULL;
   if ((limits->vram_from != NULL || limits->spill_bytes > 0) && nvml_open(&n) == STOW_OK) {
     for (unsigned i = 0; i < LEDGER_DEVICES_MAX && (int)i < nvml_count(n); i++)
       look_at_card(limits, l, n, i);
@@ -202,9 +210,36 @@ void run_limits_look(const run_limits *limits, ledger *l) {
         fprintf(stderr,
                 "stowage run: %s: there is no device %d here, so its limit changes nothing\n",
                 limits->vram_from, i);
-    nvml_close(n);
   }
   atomic_store(&l->header->cards_known, 1);
+  return n;
+}
+
+void run_limits_look(const run_limits *limits, ledger *l) {
+  nvml_close(look(limits, l));
+}
+
+/* Has the run nothing on the card, and is about to have nothing? */
+static bool is_absent(const ledger *l, unsigned i) {
+  ledger_totals totals;
+  ledger_sum(l, i, &totals);
+  return totals.vram_bytes == 0 && atomic_load(&l->header->contexts_begun[i]) == 0;
+}
+
+/* A context is measured by how much the card's used figure rose past what others hold, so that has
+ * to be of just before. A program that takes seconds to load its libraries is not alone meanwhile.
+ */
+static void look_again(ledger *l, nvml *n) {
+  for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
+    nvml_card card;
+    int index = -1;
+    if (l->header->uuids[i][0] == '\0' || !is_absent(l, i) ||
+        nvml_find(n, l->header->uuids[i], &index) != STOW_OK ||
+        nvml_card_at(n, index, &card) != STOW_OK || !card.memory_known)
+      continue;
+    /* Asked after the figure was read: then it is from before any context of the run. */
+    if (is_absent(l, i)) atomic_store(&l->header->others_bytes[i], card.used_bytes);
+  }
 }
 
 static struct {
@@ -212,11 +247,29 @@ static struct {
   ledger *l;
   pthread_t thread;
   bool runs;
+  sem_t end;
+  nvml *cards; /* stays open: closing takes milliseconds, and the process ends then */
 } aside;
+
+/* Waits a tenth of a second; false: it is the end. */
+static bool rest(void) {
+  struct timespec until;
+  int code;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += AGAIN_NS;
+  if (until.tv_nsec >= SECOND_NS) until.tv_sec++, until.tv_nsec -= SECOND_NS;
+  do code = sem_timedwait(&aside.end, &until);
+  while (code != 0 && errno == EINTR);
+  return code != 0 && errno == ETIMEDOUT;
+}
 
 static void *look_thread(void *user) {
   (void)user;
-  run_limits_look(aside.limits, aside.l);
+  aside.cards = look(aside.limits, aside.l);
+  for (int round = 1; aside.cards != NULL && rest(); round++) {
+    if (round % (SECOND_NS / AGAIN_NS) == 0) ledger_reap(aside.l); /* reads of every process */
+    look_again(aside.l, aside.cards);
+  }
   return NULL;
 }
 
@@ -227,7 +280,8 @@ void run_limits_look_aside(const run_limits *limits, ledger *l) {
   /* Signals are the first thread's: it waits for some of them. */
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &mask);
-  aside.runs = pthread_create(&aside.thread, NULL, look_thread, NULL) == 0;
+  aside.runs = sem_init(&aside.end, 0, 0) == 0 &&
+               pthread_create(&aside.thread, NULL, look_thread, NULL) == 0;
   pthread_sigmask(SIG_SETMASK, &mask, NULL);
   if (!aside.runs) run_limits_look(limits, l);
 }
@@ -236,6 +290,7 @@ bool run_limits_looked(void) {
   if (!aside.runs) return true;
   bool known = atomic_load(&aside.l->header->cards_known) != 0;
   if (!known && atomic_load(&aside.l->header->processes) == 0) return false;
+  sem_post(&aside.end);
   pthread_join(aside.thread, NULL);
   aside.runs = false;
   return true;

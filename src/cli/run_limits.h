@@ -33,9 +33,10 @@ void run_limits_apply(const run_limits *limits, ledger *l);
  * it while the command starts. */
 void run_limits_look(const run_limits *limits, ledger *l);
 
-/* The same on a thread of its own. run_limits_looked waits for it, if the command ever joined the
- * ledger: to others the cards do not matter, and they are not held up. False: it is still under
- * way, and the process must end without tidying up after itself. Both arguments must outlive it. */
+/* The same on a thread of its own, which goes on looking as long as the run has nothing on a card.
+ * run_limits_looked ends it, and waits for its first look if the command ever joined the ledger: to
+ * others the cards do not matter, and they are not held up. False: it is still under way, and the
+ * process must end without tidying up after itself. Both arguments must outlive it. */
 void run_limits_look_aside(const run_limits *limits, ledger *l);
 bool run_limits_looked(void);
 

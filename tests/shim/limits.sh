@@ -105,6 +105,10 @@ if [ -s "$folder/err" ]; then cat "$folder/err"; fail without_options_nothing_is
   STANDIN_CONTEXT=$((400 * M)) STANDIN_VRAM=$((4096 * M)) says every_context_counts 'info 0 free 1600 total 2000;context 0;info 0 free 1200 total 2000;uncontext 0;info 0 free 1600 total 2000;' --vram-limit 2000M -- info context info uncontext info
   # The used figure is the whole card's: what programs outside the run take is not held against it.
   STANDIN_CONTEXT=$((200 * M)) says others_growth_does_not_eat_the_limit 'info 0 free 200 total 400;others 0;info 0 free 200 total 400;alloc 0;alloc 2;' --vram-limit 400M -- info others:600M info alloc:190M alloc:30M
+  # Nor what they took since the run began, if it was before it had a context: 600 MiB of the 800 that the driver says are theirs.
+  echo 0 > "$folder/used"
+  out=$(STANDIN_VRAM=$((4096 * M)) STANDIN_NVML_USED=$folder/used STANDIN_CONTEXT=$((800 * M)) beneath --vram-limit 1000M -- bash -c '"$1" info; echo 629145600 > "$2/now"; mv "$2/now" "$2/used"; for ((i = 0; i < 100; i++)); do read -r -t 0.2 <> <(:); "$1" info; done | grep -m 1 "free 800"' - "$holder" "$folder" 2> "$folder/err" | tr '\n' ';')
+  if [ "$out" = 'info 0 free 200 total 1000;info 0 free 800 total 1000;' ]; then ok what_others_took_before_a_context_is_not_its_own; else echo "$out"; cat "$folder/err"; fail what_others_took_before_a_context_is_not_its_own; fi
   STANDIN_CONTEXT=$((200 * M)) says code_loaded_later_still_counts 'info 0 free 200 total 400;others 0;info 0 free 150 total 400;alloc 2;alloc 0;' --vram-limit 400M -- info others:50M info alloc:160M alloc:140M
   exit $failed
 ) || failed=1
