@@ -1,5 +1,5 @@
-/* Process: reading /proc/PID/stat, of which fields 3 (state), 4 (parent) and 22 (start) are wanted.
- */
+/* Process: reading /proc/PID/stat, of which fields 3 (state), 4 (parent), 20 (threads) and 22
+ * (start) are wanted. */
 #include "base/process.h"
 
 #include <errno.h>
@@ -25,13 +25,16 @@ process_fate process_read(process *p, pid_t pid) {
   if (at == NULL || at[1] == '\0') return PROCESS_UNKNOWN;
   at += 2;
   char state = *at;
+  long threads = 1;
   for (int field = 4; field <= 22 && at != NULL; field++) {
     at = strchr(at, ' ');
     if (at == NULL) break;
     at++;
     if (field == 4) p->parent = (pid_t)strtol(at, NULL, 10);
+    if (field == 20) threads = strtol(at, NULL, 10);
     if (field == 22) p->start = strtoull(at, NULL, 10);
   }
-  if (state == 'Z' || state == 'X') return PROCESS_DEAD;
+  /* One whose first thread has ended looks dead, and lives while it has others. */
+  if ((state == 'Z' && threads <= 1) || state == 'X') return PROCESS_DEAD;
   return p->start == 0 ? PROCESS_UNKNOWN : PROCESS_LIVES;
 }

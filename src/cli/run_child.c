@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "watch/tree.h"
 
 static volatile pid_t target; /* 0 while there is none */
 static bool leads_session;    /* set before the handlers are */
@@ -144,13 +145,25 @@ void child_wait(pid_t child, int *how, int beat_ms, int (*beat)(void *user), voi
   sigprocmask(SIG_BLOCK, &ended, &mask);
   for (;;) {
     struct timespec pause = {.tv_sec = beat_ms / 1000, .tv_nsec = beat_ms % 1000 * 1000000l};
-    pid_t got = waitpid(child, how, beat_ms > 0 ? WNOHANG : 0);
+    /* Others that come to us when whoever started them has ended (run_ram.c) end here too. */
+    int ended_how;
+    pid_t got = waitpid(-1, &ended_how, beat_ms > 0 ? WNOHANG : 0);
+    if (got == child) *how = ended_how;
     if (got == child || (got < 0 && errno != EINTR)) break;
-    if (beat_ms > 0 && sigtimedwait(&ended, NULL, &pause) < 0 && errno == EAGAIN)
-      beat_ms = beat(user);
+    if (got == 0 && sigtimedwait(&ended, NULL, &pause) < 0 && errno == EAGAIN) beat_ms = beat(user);
   }
   target = 0;
   sigprocmask(SIG_SETMASK, &mask, NULL);
+}
+
+void child_signal_all(pid_t child, int number) {
+  tree t;
+  /* Read first: where the child ends at once, nobody knows whose the others were. */
+  stow_status status = tree_read(&t, getpid());
+  if (child > 0) kill(child, number);
+  for (size_t i = 0; status == STOW_OK && i < t.count; i++)
+    if (t.list[i].pid != child) kill(t.list[i].pid, number);
+  tree_free(&t);
 }
 
 int child_end(int how) {

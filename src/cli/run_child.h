@@ -20,6 +20,9 @@ int child_start(pid_t *child, char **argv);
  * never), then after as many milliseconds as it answers. */
 void child_wait(pid_t child, int *how, int beat_ms, int (*beat)(void *user), void *user);
 
+/* Sends a signal to everything this process started: the child first (0: as the others). */
+void child_signal_all(pid_t child, int number);
+
 /* The exit code to end with. Where the child was killed by a signal this process ends by the same
  * one, so that whoever started us sees the same end; the code is for where that fails. */
 int child_end(int how);

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "cli/run_child.h"
 
 #define STOP_SECONDS 10
 #define KILL_NS      (10 * UINT64_C(1000000000))
@@ -81,7 +82,7 @@ static void show(run_live *r, uint64_t spilled) {
 static void stop(run_live *r, uint64_t now, uint64_t spilled) {
   char bytes[STOW_SIZE_TEXT_MAX];
   if (r->stopped_ns != 0) {
-    if (now - r->stopped_ns > KILL_NS) kill(r->child, SIGKILL);
+    if (now - r->stopped_ns > KILL_NS) child_signal_all(r->child, SIGKILL);
     return;
   }
   run_live_end(r);
@@ -92,7 +93,8 @@ static void stop(run_live *r, uint64_t now, uint64_t spilled) {
           stow_size_format(bytes, spilled), r->mean_bytes_s / 1e9,
           (uint64_t)(r->stop_ns / 1000000000), (double)r->stop_bytes_s / 1e9);
   r->stopped_ns = now;
-  kill(r->child, SIGTERM);
+  /* A shell that ends would leave what it started to go on. */
+  child_signal_all(r->child, SIGTERM);
 }
 
 /* Said as soon as it is known, not when memory has run out. */

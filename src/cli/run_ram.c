@@ -17,6 +17,7 @@
 #include "base/hostmem.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "cli/run_child.h"
 #include "cli/run_shim.h"
 
 #define MS UINT64_C(1000000)
@@ -214,13 +215,6 @@ static void ask_last(run_ram *r) {
   }
 }
 
-static void kill_all(void) {
-  tree t;
-  if (tree_read(&t, getpid()) == STOW_OK)
-    for (size_t i = 0; i < t.count; i++) kill(t.list[i].pid, SIGKILL);
-  tree_free(&t);
-}
-
 /* Over a limit that was given: everything the command started is ended. One process alone would
  * leave others waiting for it (a pool of workers does, for ever). */
 static void end_all(run_ram *r) {
@@ -235,7 +229,7 @@ static void end_all(run_ram *r) {
   fprintf(stderr, "stowage run: the command passed the %s of --ram-limit: ",
           stow_size_format(limit, h->limit_bytes));
   say_state(r);
-  kill_all();
+  child_signal_all(0, SIGKILL);
 }
 
 /* One look: what is held, who is asked, what is said and kept. */
@@ -276,7 +270,7 @@ static void look(run_ram *r, uint64_t now) {
 int run_ram_look(run_ram *r) {
   uint64_t now = clock_ns();
   if (r->ended) { /* what was being started as the others were ended */
-    kill_all();
+    child_signal_all(0, SIGKILL);
     return RUN_RAM_BEAT_MS;
   }
   if (now >= r->next_ns) {

@@ -1,6 +1,9 @@
 /* What the kernel says of a process: of this one, of one that ended, of one that is not there. */
 #include "base/process.h"
 
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +32,46 @@ TEST(one_that_ended_is_dead_before_and_after_its_parent_looks)
   CHECK(waitpid(child, NULL, 0) == child);
   CHECK(process_read(&p, child) == PROCESS_DEAD);
   CHECK(p.parent == 0 && p.start == 0);
+}
+
+static int told;
+
+static void *stay(void *user)
+{
+  pid_t first = getpid();
+  process p;
+  (void)user;
+  /* Until the first thread's end shows. */
+  char state = 'S', path[64];
+  for (snprintf(path, sizeof path, "/proc/%d/status", (int)first); state != 'Z';) {
+    char line[128];
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+      if (strncmp(line, "State:", 6) == 0) state = line[7];
+    if (file != NULL) fclose(file);
+  }
+  char answer = process_read(&p, first) == PROCESS_LIVES && p.start > 1 ? 'y' : 'n';
+  _exit(write(told, &answer, 1) == 1 ? 0 : 1);
+}
+
+TEST(one_whose_first_thread_has_ended_lives_on_in_the_others)
+{
+  int ends[2];
+  char answer = '?';
+  CHECK(pipe(ends) == 0);
+  pid_t child = fork();
+  if (child == 0) {
+    pthread_t thread;
+    told = ends[1];
+    alarm(20);
+    if (pthread_create(&thread, NULL, stay, NULL) != 0) _exit(1);
+    pthread_exit(NULL);
+  }
+  CHECK(waitpid(child, NULL, 0) == child);
+  CHECK(read(ends[0], &answer, 1) == 1);
+  CHECK(answer == 'y');
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST_MAIN

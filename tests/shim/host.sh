@@ -70,6 +70,15 @@ runs_out host_leak host_leak
 if [ -n "${STOWAGE_GOLDEN_WRITE:-}" ]; then cp "$folder/all" "$source_dir/tests/shim/host.txt"; fi
 check all_that_is_said_of_one diff -u "$source_dir/tests/shim/host.txt" "$folder/all"
 
+# Processes whose starter has ended come to the run, which lets them go when they end: none is left dead.
+left=$("$stowage" run --ram-limit auto -- bash -c '
+  for i in 1 2 3; do (: & echo $! >> "$1"); done
+  for turn in $(seq 100); do
+    left=0; for pid in $(cat "$1"); do [ -e "/proc/$pid" ] && left=1; done
+    [ $left = 0 ] && break; read -r -t 0.05 <> <(:)
+  done; echo $left' - "$folder/orphans" 2> /dev/null)
+if [ "$left" = 0 ]; then ok those_that_come_to_the_run_are_let_go; else fail "those_that_come_to_the_run_are_let_go: $left"; fi
+
 # The kernel's own kill, by a control group of our making: --ram-limit auto saw it come, and what it was stays.
 group=
 for root in /sys/fs/cgroup/memory /sys/fs/cgroup; do

@@ -16,6 +16,12 @@ else
 fi
 if grep -q '80.0 MiB in host memory; about [0-9.]* GiB went over the bus meanwhile' "$folder/err"; then ok and_what_crossed_the_bus_is_told; else cat "$folder/err"; fail and_what_crossed_the_bus_is_told; fi
 
+# A shell that ends on the spot leaves nothing behind that goes on: what it started writes its number, and is gone.
+STANDIN_BUS=2000000 beneath --vram-limit 100M --spill 200M --spill-stop 1G -- sh -c "exec 9<> '$folder/wait'; sh -c 'echo \$\$ > \"$folder/number\"; exec \"$holder\" page:$((80 * M)) page:$((80 * M)) read <&9' > /dev/null; true" 2> "$folder/err"; code=$?
+number=$(cat "$folder/number")
+for turn in $(seq 100); do kill -0 "$number" 2> /dev/null || break; read -r -t 0.05 <> "$folder/wait"; done
+if [ $code = 143 ] && ! kill -0 "$number" 2> /dev/null; then ok what_a_shell_started_is_stopped_too; else cat "$folder/err"; kill "$number" 2> /dev/null; fail "what_a_shell_started_is_stopped_too: code $code"; fi
+
 # A bus that carries less, or a card that does not tell, stops nothing: the run goes on until it is let go.
 gently() { # NAME WORDS VARIABLE…
   local name=$1 words=$2; shift 2
