@@ -14,7 +14,7 @@
 #include "base/process.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
-#define LEDGER_VERSION 9
+#define LEDGER_VERSION 10
 /* How often a request that meets another in the same moment tries again; each time the processor is
  * given away, so this is milliseconds at the most, and a stopped process holds nobody up for long.
  */
@@ -150,6 +150,7 @@ static uint64_t owner_of(uint32_t pid, uint64_t start) {
 }
 
 static bool lives(uint64_t owner) {
+  owner &= ~LEDGER_TAKING;
   uint32_t pid = (uint32_t)(owner >> 32);
   uint64_t start = start_time(pid);
   return start == 1 || (start != 0 && owner_of(pid, start) == owner);
@@ -183,13 +184,15 @@ static bool claim(ledger *l, uint64_t self) {
   for (uint32_t i = 0; i < LEDGER_SLOTS_MAX; i++) {
     uint64_t owner = atomic_load(&l->slots[i].owner);
     /* Our own from before an exec: the memory it tells of went with the old program. */
-    if (owner != 0 && owner != self) continue;
-    if (!atomic_compare_exchange_strong(&l->slots[i].owner, &owner, self)) continue;
+    if (owner != 0 && (owner & ~LEDGER_TAKING) != self) continue;
+    /* What the one before left must not count as ours, not for a moment. */
+    if (!atomic_compare_exchange_strong(&l->slots[i].owner, &owner, self | LEDGER_TAKING)) continue;
     uint64_t high = atomic_load(&l->header->slots_high);
     while (high < i + 1 &&
            !atomic_compare_exchange_weak(&l->header->slots_high, &high, (uint64_t)i + 1)) {
     }
     clear(&l->slots[i]);
+    atomic_store(&l->slots[i].owner, self);
     l->own = i + 1;
     return true;
   }
@@ -210,6 +213,12 @@ stow_status ledger_join(ledger *l) {
 
 /* ---- sums ---- */
 
+/* Does a slot's owner hold what is in it? */
+static bool counts(const ledger_slot *slot) {
+  uint64_t owner = atomic_load(&slot->owner);
+  return owner != 0 && (owner & LEDGER_TAKING) == 0;
+}
+
 uint64_t ledger_limit(const ledger *l, unsigned device) {
   return device < LEDGER_DEVICES_MAX ? atomic_load(&l->header->vram_limit_bytes[device])
                                      : LEDGER_UNLIMITED;
@@ -225,7 +234,7 @@ void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals) {
   uint64_t high = atomic_load(&l->header->slots_high);
   for (uint64_t i = 0; i < high && i < LEDGER_SLOTS_MAX; i++) {
     const ledger_slot *slot = &l->slots[i];
-    if (atomic_load(&slot->owner) == 0) continue;
+    if (!counts(slot)) continue;
     const ledger_device *d = &slot->devices[device];
     totals->processes++;
     /* What is wanted is read first: it becomes held, so it may be seen twice but never not at all.
@@ -276,7 +285,7 @@ static void sum_spill(const ledger *l, uint64_t *held, uint64_t *wanted) {
   *held = *wanted = 0;
   for (uint64_t i = 0; i < high && i < LEDGER_SLOTS_MAX; i++) {
     const ledger_slot *slot = &l->slots[i];
-    if (atomic_load(&slot->owner) == 0) continue;
+    if (!counts(slot)) continue;
     for (int d = 0; d < LEDGER_DEVICES_MAX; d++) {
       *wanted += atomic_load(&slot->devices[d].wanted_spill);
       *held += atomic_load(&slot->devices[d].bytes[LEDGER_SPILLED]);

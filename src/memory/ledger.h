@@ -23,6 +23,7 @@
 #define LEDGER_SLOTS_MAX    1024
 #define LEDGER_REFUSALS_MAX 64
 #define LEDGER_UNLIMITED    UINT64_MAX
+#define LEDGER_TAKING       (UINT64_C(1) << 63) /* no process has a number that high */
 
 enum {
   LEDGER_ROAD_UNKNOWN = 0,
@@ -58,7 +59,8 @@ typedef struct ledger_device {
 } ledger_device;
 
 typedef struct ledger_slot {
-  _Atomic uint64_t owner; /* pid << 32 | low half of its start time; 0: nobody */
+  _Atomic uint64_t owner; /* pid << 32 | low half of its start time; 0: nobody; LEDGER_TAKING
+                             besides while what the last owner left is cleared away */
   uint64_t unused[7];
   ledger_device devices[LEDGER_DEVICES_MAX];
 } ledger_slot;
@@ -113,7 +115,7 @@ typedef struct ledger {
   ledger_header *header; /* NULL: not open */
   ledger_slot *slots;
   size_t mapped_bytes;
-  uint32_t own; /* slot + 1; 0: not joined */
+  _Atomic uint32_t own; /* slot + 1; 0: not joined */
 } ledger;
 
 /* Makes the file (which must not exist) without limits; NULL: memory of this process alone. */

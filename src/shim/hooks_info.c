@@ -18,7 +18,7 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   /* What was freed is free: for this program, and for the others of the run. */
   if (known) plain_trim(device, true);
   cu_result code = real(free_bytes, total_bytes);
-  if (code != CU_OK || !known) return code;
+  if (code != CU_OK || !known || free_bytes == NULL || total_bytes == NULL) return code;
   measure_device(device, card);
   uint64_t left = *free_bytes, total = *total_bytes;
   ledger_tell(l, device, spill_budget(card), &left, &total);

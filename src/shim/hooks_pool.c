@@ -25,12 +25,15 @@ static uint64_t growth(cu_pool pool, uint64_t bytes) {
   return (used + bytes - reserved + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
 }
 
+static bool limited(unsigned device) {
+  const ledger *l = account_ledger();
+  return l->header != NULL && ledger_limit(l, device) != LEDGER_UNLIMITED;
+}
+
 /* Is there room within the limit for what the pool must grow? It is kept for the call to come, or
  * another thread or process would be given it too. */
 static bool pool_fits(unsigned device, cu_pool pool, uint64_t bytes, uint64_t *kept) {
-  const ledger *l = account_ledger();
-  if (l->header == NULL || ledger_limit(l, device) == LEDGER_UNLIMITED || spill_capturing())
-    return true;
+  if (!limited(device) || spill_capturing()) return true;
   for (int turn = 0; turn < 2; turn++) {
     uint64_t more = growth(pool, bytes);
     if (more == 0) return true;
@@ -51,7 +54,7 @@ typedef struct pool_call {
   cu_pool pool;
   bool known;
   bool away;               /* the pool is another device's than the context */
-  uint64_t reserved_bytes; /* of the pool before the call; only looked at where there is a limit */
+  uint64_t reserved_bytes; /* of the pool before the call, where there is a limit */
   uint64_t kept_bytes;     /* of the limit, for what the pool grows */
 } pool_call;
 
@@ -73,7 +76,7 @@ static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
   call->device = device;
   spill_asked();
   bool fits = pool_fits(call->device, call->pool, bytes, &call->kept_bytes);
-  call->reserved_bytes = attribute(call->pool, POOL_RESERVED);
+  if (limited(call->device)) call->reserved_bytes = attribute(call->pool, POOL_RESERVED);
   return fits;
 }
 

@@ -406,6 +406,13 @@ bool plain_find(cu_addr addr, plain_block *block) {
   size_t at = 0;
   uint64_t base, value;
   lock_take(&p->lock);
+  /* Mostly it is where one begins. */
+  const uint64_t *exact = map_get(&p->live, addr);
+  if (exact != NULL) {
+    base = addr;
+    value = *exact;
+    found = true;
+  }
   while (!found && map_next(&p->live, &at, &base, &value))
     found = addr >= base && addr - base < value >> 1;
   if (found) *block = (plain_block){base, value >> 1, p->context, p->card};

@@ -29,8 +29,6 @@ static struct python_api {
   int (*is_finalizing)(void); /* may be missing */
   const char *(*version)(void);
   int (*add_pending)(int (*call)(void *), void *user);
-  void *(*thread_of_lock)(void); /* the thread that runs Python now, in this thread's eyes */
-  void *(*thread_here)(void);    /* this thread's own */
   python_object *(*dict_new)(void);
   int (*dict_set)(python_object *, const char *, python_object *);
   python_object *(*dict_get)(python_object *, const char *); /* borrowed */
@@ -70,9 +68,6 @@ static bool find(void *to, const char *name) {
 static bool find_all(struct python_api *a) {
   if (!find(&a->is_finalizing, "Py_IsFinalizing")) find(&a->is_finalizing, "_Py_IsFinalizing");
   return find(&a->version, "Py_GetVersion") && find(&a->add_pending, "Py_AddPendingCall") &&
-         (find(&a->thread_of_lock, "PyThreadState_GetUnchecked") ||
-          find(&a->thread_of_lock, "_PyThreadState_UncheckedGet")) &&
-         find(&a->thread_here, "PyGILState_GetThisThreadState") &&
          find(&a->dict_new, "PyDict_New") && find(&a->dict_set, "PyDict_SetItemString") &&
          find(&a->dict_get, "PyDict_GetItemString") && find(&a->builtins, "PyEval_GetBuiltins") &&
          find(&a->function_new, "PyCFunction_NewEx") && find(&a->compile, "Py_CompileString") &&
@@ -117,14 +112,6 @@ bool python_here(void) {
 
 int python_version(void) {
   return python_here() ? version : 0;
-}
-
-/* PyGILState_Check answers yes to everybody once there is a second interpreter; comparing the two
- * errs on the other side, for threads of such interpreters. */
-bool python_held(void) {
-  if (!python_here()) return false;
-  const void *running = api.thread_of_lock();
-  return running != NULL && running == api.thread_here();
 }
 
 /* ---- scripts ---- */

@@ -20,8 +20,6 @@
 bool python_here(void);
 /* Its version, 311 for 3.11; 0 where there is none. */
 int python_version(void);
-/* Does the calling thread hold the interpreter's lock? */
-bool python_held(void);
 /* A symbol of the interpreter's C interface, NULL where it has none. */
 void *python_symbol(const char *name);
 

@@ -4,6 +4,7 @@
  * What it returns is one of its functions, and our hook of exactly that function is what the
  * program gets; so versions (_v2, _v3) and the forms for per-thread streams (_ptsz, _ptds) are
  * right whatever rule the driver has for them. */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,13 @@ static shim_hook *hook_by_name(const char *asked, unsigned long long flags) {
   return best;
 }
 
+/* A driver newer than our list may have newer forms of a function, with other parameters: those are
+ * its own. (Its table of symbols does not tell of those we know, once it was adopted.) */
+static bool is_export(void *real) {
+  Dl_info info;
+  return shim_is_export(real) || (dladdr(real, &info) != 0 && info.dli_saddr == real);
+}
+
 /* What to hand to the program instead of the driver's function `real`, which it asked for by the
  * name `asked`: the hook of exactly that function, or `real` itself. */
 static void *route(void *real, const char *asked, unsigned long long flags) {
@@ -102,7 +110,7 @@ static void *route(void *real, const char *asked, unsigned long long flags) {
   /* A driver that looks a name up in its own table finds ours there, once it was adopted. */
   if ((char *)real >= __ehdr_start && (char *)real < etext) return real;
   shim_hook *named = hook_by_name(asked, flags);
-  if (named == NULL || shim_is_export(real)) return real;
+  if (named == NULL || is_export(real)) return real;
   shim_log("%s is at none of the driver's exports: taken for %s", asked,
            shim_symbol_name(named->symbol));
   return named->hook;

@@ -96,11 +96,8 @@ cu_result spill_make_page(cu_handle *handle, size_t bytes, cu_device card) {
 /* Counts `bytes` to be spilled; false where budget or host have no room. */
 static bool count_spilled(unsigned device, uint64_t bytes) {
   ledger *l = account_ledger();
-  if (spill_host_has(bytes) && l->header != NULL && ledger_take(l, device, LEDGER_SPILLED, bytes)) {
-    atomic_fetch_add(&l->header->spilled_total_bytes, bytes);
-    return true;
-  }
-  return false;
+  return spill_host_has(bytes) && l->header != NULL &&
+         ledger_take(l, device, LEDGER_SPILLED, bytes);
 }
 
 /* Takes it back. To the program it is what it was before: the device's memory is full. */
@@ -113,7 +110,9 @@ static cu_result not_spilled(unsigned device, uint64_t bytes, cu_result code) {
 cu_result spill_page(cu_handle *handle, size_t bytes, unsigned device, cu_device card) {
   if (!count_spilled(device, bytes)) return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = spill_make_page(handle, bytes, card);
-  return code == CU_OK ? CU_OK : not_spilled(device, bytes, code);
+  if (code != CU_OK) return not_spilled(device, bytes, code);
+  atomic_fetch_add(&account_ledger()->header->spilled_total_bytes, bytes);
+  return CU_OK;
 }
 
 /* ---- whole allocations ---- */
@@ -140,6 +139,7 @@ static cu_result spill_pinned(cu_addr *addr, size_t bytes, unsigned device, cu_c
     drop(host);
     return not_spilled(device, bytes, code);
   }
+  atomic_fetch_add(&account_ledger()->header->spilled_total_bytes, bytes);
   book_add(BOOK_ADDRESS, *addr,
            &(holding){bytes, LEDGER_SPILLED, device, context, (uintptr_t)host, 1, true});
   return CU_OK;
@@ -210,9 +210,20 @@ static cu_result give_back(cu_addr addr, const holding *what) {
   return code;
 }
 
+/* Memory must not go while queued work uses it, of whichever context is current here; the driver's
+ * own free waits too. */
+static cu_result wait_for_work(cu_context context) {
+  cu_context old;
+  cu_result code = CU_OK;
+  if (context != NULL) code = SHIM_REAL(cuCtxPushCurrent_v2, (cu_context))(context);
+  if (code != CU_OK) return code;
+  code = SHIM_REAL(cuCtxSynchronize, (void))();
+  if (context != NULL) SHIM_REAL(cuCtxPopCurrent_v2, (cu_context *))(&old);
+  return code;
+}
+
 cu_result spill_plain_free(cu_addr addr, const holding *what) {
-  /* Memory must not go while queued work uses it; the driver's own free waits too. */
-  cu_result code = SHIM_REAL(cuCtxSynchronize, (void))();
+  cu_result code = wait_for_work(what->context);
   if (code == CU_OK) code = give_back(addr, what);
   if (code == CU_OK) account_give(what->device, LEDGER_SPILLED, what->bytes);
   return code;

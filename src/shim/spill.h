@@ -43,10 +43,10 @@ bool spill_host_has(uint64_t bytes);
 /* Makes a whole allocation of host pages, for the calling thread's context. */
 cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
                       cu_context context);
-/* Ends one: `what` was taken out of the book. Waits for the work of the context first. */
+/* Ends one: `what` was taken out of the book. Waits for the work of its context first. */
+cu_result spill_plain_free(cu_addr addr, const holding *what);
 /* Of a context that has ended: nothing uses it any more. */
 void spill_plain_drop(cu_addr addr, const holding *what);
-cu_result spill_plain_free(cu_addr addr, const holding *what);
 
 /* A graph's capture begins and ends. */
 void spill_capture(int more);

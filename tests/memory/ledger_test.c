@@ -391,4 +391,27 @@ TEST(a_file_that_is_none_is_told)
   ledger_close(&l);
 }
 
+TEST(what_the_last_owner_left_is_never_the_next_ones)
+{
+  ledger l;
+  ledger_totals totals;
+  CHECK_OK(ledger_create(&l, NULL));
+  CHECK_OK(ledger_join(&l));
+  CHECK(ledger_take(&l, 0, LEDGER_PAGES, 100));
+  uint64_t owner = l.slots[0].owner;
+  /* As it is between taking a slot and having cleared it: of one that died there, and of us. */
+  l.slots[1].devices[0].bytes[LEDGER_PAGES] = 50;
+  l.slots[1].owner = (UINT64_C(0x3fffffff) << 32 | 7) | LEDGER_TAKING;
+  l.slots[2].devices[0].bytes[LEDGER_PAGES] = 60;
+  l.slots[2].owner = owner | LEDGER_TAKING;
+  l.header->slots_high = 3;
+  ledger_sum(&l, 0, &totals);
+  CHECK_U64(totals.vram_bytes, 100);
+  CHECK_U64(totals.processes, 1);
+  CHECK_U64(ledger_reap(&l), 1);
+  CHECK_U64(l.slots[1].owner, 0);
+  CHECK_U64(l.slots[2].owner, owner | LEDGER_TAKING);
+  ledger_close(&l);
+}
+
 TEST_MAIN

@@ -12,7 +12,8 @@
  *   road default runpath FILE  a library opens another that only its own search path finds
  *
  * ROAD: linked, dlopen, alias (libcuda.so), path:FILE (the driver by that path), default, next,
- * proc1, proc2, proc-old (asked as CUDA 3.2 would); with +pt after it, for per-thread streams. */
+ * proc1, proc2, proc-old (asked as CUDA 3.2 would), proc-new (as a CUDA to come); with +pt after
+ * it, for per-thread streams. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -52,7 +53,9 @@ static void *by_resolver(const char *name) {
   char *mark = strchr(base, '_');
   if (mark != NULL) *mark = '\0';
   void *found = NULL;
-  int version = strcmp(road, "proc-old") == 0 ? 3020 : 13000, how = 0;
+  int how = 0, version = strcmp(road, "proc-old") == 0   ? 3020
+                         : strcmp(road, "proc-new") == 0 ? 99000
+                                                         : 13000;
   unsigned long long flags = per_thread ? 2 : 0;
   if (strcmp(road, "proc1") == 0) {
     resolver ask = (resolver)(uintptr_t)dlsym(library, "cuGetProcAddress");

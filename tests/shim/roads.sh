@@ -65,6 +65,7 @@ cuStreamBeginCapture_v2 $shim_name" beneath -- "$road" "$way" which cuMemAllocAs
 cuStreamBeginCapture_v2_ptsz $shim_name" beneath -- "$road" "$way+pt" which cuMemAllocAsync cuStreamBeginCapture
   done
 done
+same a_form_that_is_newer_than_ours_is_the_drivers "cuMemRelease_v9 libcuda.so.1" beneath -- "$road" proc-new which cuMemRelease
 old=$build/tests/standin/11.8/libcuda.so.1
 # A driver from before CUDA 12 has no second resolver; whoever finds ours must be served by the first.
 export STOWAGE_LIBCUDA=$old
