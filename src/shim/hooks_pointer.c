@@ -1,9 +1,11 @@
 /* Hooks that tell what an address is. Of a block of our heap the driver knows the pages only: where
  * the block begins and ends, and that it is device memory of the program's context, is told here as
- * it would be of a block of the driver's own. */
+ * it would be of a block of the driver's own. Of a page that a program asked of a card and that is
+ * on the host, it is told that it is the card's, as it will be again. */
 #include <string.h>
 
 #include "shim/hooks.h"
+#include "shim/page.h"
 #include "shim/plain.h"
 
 /* CUpointer_attribute */
@@ -40,20 +42,39 @@ static bool told(const plain_block *block, int which, void *value) {
   }
 }
 
+/* The same of a page that was spilled. */
+static bool told_spilled(cu_device card, int which, void *value) {
+  unsigned type = MEMORY_TYPE_DEVICE;
+  switch (which) {
+  case POINTER_MEMORY_TYPE: memcpy(value, &type, sizeof type); return true;
+  case POINTER_DEVICE_ORDINAL: memcpy(value, &card, sizeof card); return true;
+  default: return false;
+  }
+}
+
 cu_result cuPointerGetAttribute(void *value, int which, cu_addr addr) {
   __typeof__(&cuPointerGetAttribute) real = REAL(cuPointerGetAttribute);
   plain_block block;
+  cu_device card;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (value != NULL && plain_find(addr, &block) && told(&block, which, value)) return CU_OK;
+  if (value != NULL && page_spilled(addr, &card) && told_spilled(card, which, value)) return CU_OK;
   return real(value, which, addr);
 }
 
 cu_result cuPointerGetAttributes(unsigned count, int *which, void **values, cu_addr addr) {
   __typeof__(&cuPointerGetAttributes) real = REAL(cuPointerGetAttributes);
   plain_block block;
+  cu_device card;
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(count, which, values, addr);
-  if (code != CU_OK || which == NULL || values == NULL || !plain_find(addr, &block)) return code;
-  for (unsigned i = 0; i < count; i++)
-    if (values[i] != NULL) told(&block, which[i], values[i]);
+  if (code != CU_OK || which == NULL || values == NULL) return code;
+  bool heaped = plain_find(addr, &block), spilled = !heaped && page_spilled(addr, &card);
+  for (unsigned i = 0; (heaped || spilled) && i < count; i++) {
+    if (values[i] == NULL) continue;
+    if (heaped)
+      told(&block, which[i], values[i]);
+    else
+      told_spilled(card, which[i], values[i]);
+  }
   return code;
 }

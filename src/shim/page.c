@@ -388,22 +388,38 @@ cu_result page_leave_range(cu_addr addr, size_t bytes) {
   return code;
 }
 
-bool page_retain(cu_handle *handle, const void *addr) {
-  cu_addr at = (uintptr_t)addr / SHIM_GRANULE * SHIM_GRANULE;
+/* The page a token has mapped around an address. */
+static page *mapped_around(cu_addr addr) {
+  cu_addr at = addr / SHIM_GRANULE * SHIM_GRANULE;
   uint64_t before = 0;
-  bool found = false;
-  page_enter();
   for (size_t i = 0; i < class_count; i++)
     if (classes[i].bytes > before) before = classes[i].bytes;
-  for (uint64_t back = 0; back < before && back <= at && !found; back += SHIM_GRANULE) {
+  for (uint64_t back = 0; back < before && back <= at; back += SHIM_GRANULE) {
     page *p = mapped_at(at - back);
-    if (p == NULL || back >= p->class->bytes) continue;
+    if (p != NULL) return back < p->class->bytes ? p : NULL;
+  }
+  return NULL;
+}
+
+bool page_retain(cu_handle *handle, const void *addr) {
+  page_enter();
+  const page *p = mapped_around((uintptr_t)addr);
+  if (p != NULL) {
     p->owner->handles++;
     *handle = p->owner->name;
-    found = true;
   }
   page_leave();
-  return found;
+  return p != NULL;
+}
+
+bool page_spilled(cu_addr addr, cu_device *card) {
+  if (atomic_load_explicit(&token_held_on_host, memory_order_relaxed) == 0) return false;
+  page_enter();
+  const page *p = mapped_around(addr);
+  bool spilled = p != NULL && p->tier == TIER_HOST;
+  if (spilled) *card = p->class->prop.location.id;
+  page_leave();
+  return spilled;
 }
 
 cu_handle page_real(cu_handle handle) {

@@ -40,6 +40,9 @@ bool page_retain(cu_handle *handle, const void *addr);
  * again. 0: there is no memory for it. */
 cu_handle page_real(cu_handle handle);
 bool page_prop(cu_prop *prop, cu_handle handle);
+/* Is a token's page behind an address that is on the host, and of which card was it asked? Cheap
+ * while nothing is there. */
+bool page_spilled(cu_addr addr, cu_device *card);
 /* Something outside was given what is behind a range: it is never moved again. */
 void page_pin_range(cu_addr addr, size_t bytes);
 

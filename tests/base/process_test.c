@@ -36,8 +36,7 @@ TEST(one_that_ended_is_dead_before_and_after_its_parent_looks)
 
 static int told;
 
-static void *stay(void *user)
-{
+static void *stay(void *user) {
   pid_t first = getpid();
   process p;
   (void)user;

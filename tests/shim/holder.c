@@ -263,7 +263,8 @@ static int take(const char *word, size_t bytes) {
   cu_addr *addr = &taken[taken_count];
   cu_array_size size = {bytes / 4, 0, 0x20, 1};
   if (strncmp(word, "texels:", 7) == 0)
-    size = (cu_array_size){4096, 4096, (int)bytes, (unsigned)atoi(strrchr(word, 'x') + 1)};
+    size = (cu_array_size){4096, 4096, (int)bytes,
+                           (unsigned)strtoul(strrchr(word, 'x') + 1, NULL, 10)};
   int code;
   if (strncmp(word, "alloc", 5) == 0)
     code = HOOKED(cuMemAlloc_v2)(addr, bytes);

@@ -7,9 +7,9 @@
  *                  fill:I=V (by the driver)   see:I (its first and last byte)
  *                  export:H  retain:I>H  prop:H  alias:H@I  leave (the range is given up)
  *                  calls:NAME (of the driver, since the last asking)   info   where:I (vram or
- * host) trim:N (0 is it wanted? 1 begins 2 done)   capture endcapture endother (a stream that is
- * not) reset plain:BYTES fork (the rest is done by a child)   hold:1 hold:0 (the device is not done
- * with anything until then)
+ * host) type:I (as the program is told) trim:N (0 is it wanted? 1 begins 2 done)   capture
+ * endcapture endother (a stream that is not) reset plain:BYTES fork (the rest is done by a child)
+ * hold:1 hold:0 (the device is not done with anything until then)
  *
  * Pages have PAGER_BYTES (4 MiB). Every answer is one line, "WORD CODE". What was written with fill
  * must be what see shows, wherever the page has come to be. */
@@ -133,6 +133,18 @@ static int where(const char *word, unsigned long i) {
   return -1;
 }
 
+/* What a program is told of an address within it, both ways: the kind of memory and the card. */
+static int type(const char *word, unsigned long i) {
+  unsigned kind = 0, kinds = 0;
+  int card = -1, cards = -1, which[] = {2, 9};
+  void *values[] = {&kinds, &cards};
+  HOOKED(cuPointerGetAttribute)(&kind, 2, place(i) + 4096);
+  HOOKED(cuPointerGetAttribute)(&card, 9, place(i) + 4096);
+  HOOKED(cuPointerGetAttributes)(2, which, values, place(i) + 4096);
+  printf("%s %u %d %u %d\n", word, kind, card, kinds, cards);
+  return -1;
+}
+
 static int export(cu_handle handle) {
   int fd = -1;
   int code = HOOKED(cuMemExportToShareableHandle)(&fd, handle, 1, 0);
@@ -205,6 +217,7 @@ static int run(const char *word) {
   if (IS("busy")) return busy(a, b);
   if (IS("see")) return see(word, a);
   if (IS("where")) return where(word, a);
+  if (IS("type")) return type(word, a);
   if (IS("export")) return export(handles[a]);
   if (IS("retain"))
     return HOOKED(cuMemRetainAllocationHandle)(&handles[b], (void *)(uintptr_t)(place(a) + 4096));

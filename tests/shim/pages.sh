@@ -41,6 +41,7 @@ paged a_child_of_fork_starts_anew 'take 0;take 0;fill 0;see 3 3;give 0;' "${limi
 
 # Spill: what is too much is on the host; what was let go of because of it comes back to vram.
 paged what_is_too_much_is_on_the_host 'take 0;take 0;where vram;where host;fill 0;see 4 4;' "${spill[@]}" -- take:0+10 take:10+5 where:9 where:10 fill:10=4 see:10
+paged and_is_told_as_the_cards 'take 0;take 0;type 2 -2 2 -2;type 2 0 2 0;' "${spill[@]}" -- take:0+10 take:10+5 type:9 type:10
 paged the_next_step_has_vram_first 'take 0;trim 1;trim 0;give 0;trim 0;take 0;where vram;where vram;trim 0;' "${spill[@]}" -- take:0+15 trim:0 trim:1 give:0+15 trim:2 take:8+10 where:8 where:17 trim:0
 paged without_the_gate_it_does_too 'take 0;take 0;trim 0;give 0;trim 0;take 0;where vram;' "${spill[@]}" -- take:0+10 take:10+5 trim:1 give:0+15 trim:2 take:8+10 where:17
 paged without_a_limit_only_what_was_asked_back_is_kept 'take 0;give 0;calls 3;take 0;trim 0;give 0;trim 0;calls 0;' --spill 80M -- take:0+3 give:0+3 calls:cuMemRelease take:0+3 trim:1 give:0+3 trim:2 calls:cuMemRelease
