@@ -10,19 +10,24 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "shim/shim.h"
 
 enum { UNKNOWN = 0, OFF = -1 };
 static _Atomic int log_state; /* UNKNOWN, OFF, or descriptor + 1 */
+static _Atomic uint64_t log_device, log_inode;
 
 static int log_open(void) {
   const char *path = secure_getenv("STOWAGE_SHIM_LOG");
-  int fd = path == NULL || path[0] == '\0'
-               ? -1
-               : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
-  int state = fd < 0 ? OFF : fd + 1, unknown = UNKNOWN;
+  descriptor file = DESCRIPTOR_NONE;
+  if (path != NULL && path[0] != '\0')
+    file = descriptor_keep(open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600));
+  int state = file.fd < 0 ? OFF : file.fd + 1, unknown = UNKNOWN;
+  /* Of threads that come at once each has the same file. */
+  atomic_store(&log_device, file.device);
+  atomic_store(&log_inode, file.inode);
   if (!atomic_compare_exchange_strong(&log_state, &unknown, state)) {
-    if (fd >= 0) close(fd);
+    descriptor_close(&file);
     return unknown;
   }
   return state;
@@ -41,7 +46,8 @@ void shim_log(const char *format, ...) {
     size_t length = (size_t)at + (more > 0 ? (size_t)more : 0);
     if (length > sizeof line - 2) length = sizeof line - 2;
     line[length++] = '\n';
-    ssize_t written = write(state - 1, line, length);
+    descriptor file = {state - 1, log_device, log_inode};
+    ssize_t written = descriptor_ours(&file) ? write(file.fd, line, length) : 0;
     (void)written; /* a log that cannot be written changes nothing */
   }
   errno = saved;

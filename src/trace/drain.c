@@ -56,7 +56,7 @@ struct drain {
   _Atomic uint64_t written;
   /* Below: the thread's own. */
   stowfile_writer writer;
-  int fd;
+  descriptor file;
   char *path;
   uint64_t text_at;   /* of the ring's texts, what is in the file */
   uint64_t *tickets;  /* per chunk of the ring: the life its `done` speaks of */
@@ -308,12 +308,29 @@ static void *drain_run(void *trace) {
 
 /* ---- the file ---- */
 
+/* The program closed what it did not open: the file is opened again, if it is still there. */
+static bool file_again(drain *d) {
+  descriptor again =
+      descriptor_keep(open(d->path, O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  if (again.fd >= 0 && again.device == d->file.device && again.inode == d->file.inode) {
+    d->file = again;
+    return true;
+  }
+  descriptor_close(&again);
+  return false;
+}
+
 /* A chunk goes to the file in one call. What a failed call wrote of it is a torn end, which readers
  * drop. */
 static stow_status file_put(void *context, const void *bytes, size_t count) {
   drain *d = context;
+  if (!descriptor_ours(&d->file) && !file_again(d))
+    return stow_fail(STOW_ERR_IO,
+                     "the trace %s was closed by the program after %llu bytes and is not there "
+                     "any more; what was written can be read",
+                     d->path, (unsigned long long)d->writer.written_bytes);
   for (const char *at = bytes; count > 0;) {
-    ssize_t done = write(d->fd, at, count);
+    ssize_t done = write(d->file.fd, at, count);
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0)
       return stow_fail(STOW_ERR_IO,
@@ -330,9 +347,9 @@ static stow_status file_put(void *context, const void *bytes, size_t count) {
 static stow_status file_open(drain *d, const char *path) {
   d->path = strdup(path);
   if (d->path == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a path");
-  d->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  d->file = descriptor_keep(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
   struct stat info;
-  if (d->fd < 0 || fstat(d->fd, &info) != 0)
+  if (d->file.fd < 0 || fstat(d->file.fd, &info) != 0)
     return stow_fail(STOW_ERR_IO, "cannot make the trace %s: %s", path, strerror(errno));
   if (S_ISREG(info.st_mode) && info.st_size != 0)
     return stow_fail(STOW_ERR_STATE,
@@ -346,10 +363,8 @@ static stow_status file_open(drain *d, const char *path) {
 }
 
 static stow_status file_close(drain *d) {
-  int fd = d->fd;
-  d->fd = -1;
   stow_status status = STOW_OK;
-  if (fd >= 0 && close(fd) != 0)
+  if (descriptor_close(&d->file) != 0)
     status = stow_fail(STOW_ERR_IO, "cannot finish the trace %s: %s", d->path, strerror(errno));
   stowfile_free(&d->writer);
   free(d->path);
@@ -411,7 +426,7 @@ stow_status drain_start(stow_trace *t, const char *path) {
   if (t->drain == NULL) STOW_TRY(drain_make(&t->drain));
   drain *d = t->drain;
   uint64_t chunks = t->ring.chunk_count;
-  d->fd = -1;
+  d->file = DESCRIPTOR_NONE;
   d->path = NULL;
   d->writer = (stowfile_writer){0};
   d->stop = false;

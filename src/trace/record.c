@@ -314,7 +314,7 @@ static stow_trace *registry_take(void) {
       best = &traces[i];
   if (best == NULL) return NULL;
   if (best->ring.header != NULL) munmap(best->ring.header, best->ring.mapped_bytes);
-  best->ring = (ring){.fd = -1};
+  best->ring = (ring){.file = DESCRIPTOR_NONE};
   best->used = true;
   return best;
 }

@@ -52,11 +52,11 @@ static stow_status ring_refused(const char *path, const char *what, uint64_t byt
 /* An empty file that stands already is welcome (a memfd another process made); one with content is
  * not: it may be all that is left of a run that was killed. */
 static stow_status ring_open_file(ring *r, const char *path, uint64_t bytes) {
-  r->fd = path == NULL ? memfd_create("stowage-ring", MFD_CLOEXEC)
-                       : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (r->fd < 0) return ring_refused(path, "make", bytes);
+  r->file = descriptor_keep(path == NULL ? memfd_create("stowage-ring", MFD_CLOEXEC)
+                                         : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (r->file.fd < 0) return ring_refused(path, "make", bytes);
   struct stat info;
-  if (fstat(r->fd, &info) != 0) return ring_refused(path, "look at", bytes);
+  if (fstat(r->file.fd, &info) != 0) return ring_refused(path, "look at", bytes);
   if (!S_ISREG(info.st_mode))
     return stow_fail(STOW_ERR_INVALID, "the ring %s is not a plain file", path);
   if (info.st_size != 0)
@@ -69,15 +69,16 @@ static stow_status ring_open_file(ring *r, const char *path, uint64_t bytes) {
 
 static stow_status ring_back(ring *r, const char *path, uint64_t bytes, uint64_t text_offset,
                              uint64_t chunks_offset) {
-  if (ftruncate(r->fd, (off_t)bytes) != 0) return ring_refused(path, "size", bytes);
+  if (ftruncate(r->file.fd, (off_t)bytes) != 0) return ring_refused(path, "size", bytes);
   r->text_backed = r->text_max < TEXT_STEP ? r->text_max : TEXT_STEP;
-  int why = posix_fallocate(r->fd, 0, (off_t)(text_offset + r->text_backed));
-  if (why == 0) why = posix_fallocate(r->fd, (off_t)chunks_offset, (off_t)(bytes - chunks_offset));
+  int why = posix_fallocate(r->file.fd, 0, (off_t)(text_offset + r->text_backed));
+  if (why == 0)
+    why = posix_fallocate(r->file.fd, (off_t)chunks_offset, (off_t)(bytes - chunks_offset));
   if (why != 0) {
     errno = why;
     return ring_refused(path, "find room for", bytes);
   }
-  void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
+  void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->file.fd, 0);
   if (at == MAP_FAILED) return ring_refused(path, "map", bytes);
   r->mapped_bytes = bytes;
   r->header = at;
@@ -94,7 +95,7 @@ static void ring_random(uint64_t id[2]) {
 }
 
 stow_status ring_create(ring *r, const char *path, uint64_t ring_bytes, uint64_t text_bytes) {
-  *r = (ring){.fd = -1};
+  *r = (ring){.file = DESCRIPTOR_NONE};
   r->chunk_count = ring_bytes / RING_CHUNK_BYTES;
   r->text_max = round_up(text_bytes, RING_PAGE);
   uint64_t text_offset = RING_PAGE + round_up(r->chunk_count * sizeof(uint64_t), RING_PAGE);
@@ -104,9 +105,8 @@ stow_status ring_create(ring *r, const char *path, uint64_t ring_bytes, uint64_t
   bool ours = status == STOW_OK; /* the file was empty: what stands in it from here on is ours */
   if (status == STOW_OK) status = ring_back(r, path, bytes, text_offset, chunks_offset);
   if (status != STOW_OK) {
-    if (ours && path != NULL && ftruncate(r->fd, 0) == 0) unlink(path);
-    if (r->fd >= 0) close(r->fd);
-    r->fd = -1;
+    if (ours && path != NULL && ftruncate(r->file.fd, 0) == 0) unlink(path);
+    descriptor_close(&r->file);
     return status;
   }
   ring_header *h = r->header;
@@ -134,8 +134,7 @@ void ring_detach(ring *r) {
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     (void)apart;
   }
-  if (r->fd >= 0) close(r->fd);
-  r->fd = -1;
+  descriptor_close(&r->file);
 }
 
 /* Orders every store before it before every store after it. ThreadSanitizer knows no fences; all
@@ -187,7 +186,8 @@ static stow_status ring_back_texts(ring *r) {
   if (step > TEXT_STEP) step = TEXT_STEP;
   ring_quiet quiet;
   ring_quiet_begin(&quiet);
-  int why = posix_fallocate(r->fd, (off_t)(r->header->text_offset + r->text_backed), (off_t)step);
+  off_t at = (off_t)(r->header->text_offset + r->text_backed);
+  int why = descriptor_ours(&r->file) ? posix_fallocate(r->file.fd, at, (off_t)step) : EBADF;
   ring_quiet_end(&quiet);
   if (why != 0)
     return stow_fail(STOW_ERR_IO, "no room for %llu KiB more of the trace's names and stacks: %s",

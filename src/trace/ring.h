@@ -28,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/descriptor.h"
 #include "base/hash.h"
 #include "base/status.h"
 
@@ -122,7 +123,7 @@ typedef struct ring {
   uint64_t chunk_count, text_max;
   uint64_t text_backed; /* bytes of the texts that the file system has promised; trace's lock */
   uint64_t mapped_bytes;
-  int fd;
+  descriptor file;
 } ring;
 
 /* Growing a file past RLIMIT_FSIZE raises SIGXFSZ, which ends a program that does not expect it:

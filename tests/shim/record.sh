@@ -22,6 +22,32 @@ beneath --record "$folder/killed.stow" -- bash -c "
 file=$(ls "$folder"/killed*.stow 2> /dev/null | head -n 1)
 if [ -n "$file" ] && [ "$(count "$file" alloc)" = 3 ]; then ok a_killed_process_leaves_its_record; else ls "$folder"; cat "$folder/err"; fail a_killed_process_leaves_its_record; fi
 
+# A program that closes what it did not open, as daemons do, has its own files next: nothing of ours gets into them, and the
+# record goes on.
+if has python3; then
+  cat > "$folder/closes.py" << 'EOF'
+import ctypes, os, sys
+cuda, address = ctypes.CDLL("libcuda.so.1"), ctypes.c_ulonglong()
+context = ctypes.c_void_p()
+cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cuda.cuCtxSetCurrent(context)
+def churn(turns):
+    for _ in range(turns):
+        assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1 << 20)) == 0 and cuda.cuMemFree_v2(address) == 0
+churn(1000)
+numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+os.closerange(3, 4096)
+own = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for number in numbers:
+    if number > 2: os.dup2(own, number)
+churn(200000)
+EOF
+  beneath --record "$folder/closes.stow" -- python3 "$folder/closes.py" "$folder/own" > "$folder/err" 2>&1; got=$?
+  if [ $got = 0 ] && [ -e "$folder/own" ] && [ ! -s "$folder/own" ]; then ok a_program_that_closes_everything_has_its_files_to_itself; else cat "$folder/err"; ls -l "$folder/own"; fail "a_program_that_closes_everything_has_its_files_to_itself: code $got"; fi
+  if [ "$(count "$folder/closes.stow" alloc)" = 201000 ]; then ok and_its_record_is_whole; else count "$folder/closes.stow" alloc; fail and_its_record_is_whole; fi
+else
+  skip "a_program_that_closes_everything_has_its_files_to_itself: no python3"
+fi
+
 # Several processes: one file each, the command's own under the name asked for.
 beneath --record "$folder/many.stow" -- bash -c "'$holder' alloc:1048576; '$holder' alloc:2097152; exec '$holder' alloc:3145728" > /dev/null 2>&1
 files=$(ls "$folder"/many*.stow | wc -l)
