@@ -1,7 +1,10 @@
 /* Account: the process's slot in the ledger and its book. */
 #include "shim/account.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -50,6 +53,20 @@ static void watch_forks(void) {
   pthread_atfork(NULL, NULL, after_fork);
 }
 
+/* A limit that does not hold must not look as if it did. Told where the program's own words go: no
+ * other road leads from here to the person. */
+static void tell_no_ledger(const char *path) {
+  if (access(path, R_OK | W_OK) == 0 || errno != EACCES) return;
+  char line[PATH_MAX + 256];
+  int length = snprintf(line, sizeof line,
+                        "stowage: process %d runs as a user who may not open %s: it is neither "
+                        "counted nor limited nor recorded; start stowage run as that user\n",
+                        (int)getpid(), path);
+  if (length <= 0 || (size_t)length >= sizeof line) return;
+  ssize_t written = write(STDERR_FILENO, line, (size_t)length);
+  (void)written;
+}
+
 static void start(void) {
   /* Before a lock is ever held: a fork in between would leave it held in the child. */
   static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -58,7 +75,10 @@ static void start(void) {
   if (!started) {
     const char *path = secure_getenv("STOWAGE_LEDGER");
     if (path == NULL || path[0] == '\0' || ledger_open(&the_ledger, path) != STOW_OK) {
-      if (path != NULL) shim_log("no ledger: %s", stow_status_message());
+      if (path != NULL) {
+        shim_log("no ledger: %s", stow_status_message());
+        tell_no_ledger(path);
+      }
       if (ledger_create(&the_ledger, NULL) != STOW_OK) shim_log("%s", stow_status_message());
     } else if (ledger_part_elsewhere(&the_ledger) != STOW_OK)
       shim_log("%s", stow_status_message());

@@ -90,6 +90,14 @@ if grep -q 'out of memory' "$folder/err"; then fail a_command_that_coped_is_not_
 beneath -- "$holder" alloc:$((60 * M)) > /dev/null 2> "$folder/err"
 if [ -s "$folder/err" ]; then cat "$folder/err"; fail without_options_nothing_is_said; else ok without_options_nothing_is_said; fi
 
+# Another user may not open the ledger, so the limit does not hold for him: that is said by his program.
+if [ "$(id -u)" = 0 ] && has setpriv && chmod 755 "$folder" && setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$holder" -a -r "$shim"; then
+  beneath --vram-limit 10M -- setpriv --reuid=65534 --regid=65534 --clear-groups "$holder" alloc:$M alloc:$M > "$folder/out" 2> "$folder/err"
+  if [ "$(grep -c 'stowage: process [0-9]* runs as a user who may not open .*/ledger: it is neither counted nor limited' "$folder/err")" = 1 ]; then ok a_limit_that_does_not_hold_for_another_user_is_said; else cat "$folder/out" "$folder/err"; fail a_limit_that_does_not_hold_for_another_user_is_said; fi
+else
+  skip "a_limit_that_does_not_hold_for_another_user_is_said: needs root and setpriv"
+fi
+
 # What a limit cannot do. NVML knows the cards: 16 GiB, of which nothing is held.
 (
   export STOWAGE_LIBNVML=$build/tests/standin/libnvidia-ml.so.1 CUDA_DEVICE_ORDER=PCI_BUS_ID STANDIN_NVML_USED=0
