@@ -189,7 +189,7 @@ bool account_make_room(unsigned device) {
   return plain_trim(device, false) || measured;
 }
 
-bool account_empty(unsigned device, uint64_t bytes) {
+bool account_trim(unsigned device, uint64_t bytes) {
   bool pages = page_reclaim(device, bytes);
   return plain_trim(device, false) || pages;
 }
@@ -303,25 +303,37 @@ int book_use(book_space space, uint64_t key, int more, holding *what) {
   return uses;
 }
 
+/* Takes out what went with a context, at most so many at a time; how many. */
+static size_t take_out_of(book_space space, unsigned device, cu_context context, size_t most,
+                          uint64_t *keys, holding *gone) {
+  size_t count = 0, at = 0;
+  uint64_t key, value;
+  lock_take(&book_lock);
+  while (count < most && map_next(&book[space], &at, &key, &value)) {
+    const holding *h = (const holding *)(uintptr_t)value;
+    if (h->device == device && (context == NULL || h->context == context)) keys[count++] = key;
+  }
+  for (size_t i = 0; i < count; i++) take_out(space, keys[i], &gone[i]);
+  lock_give(&book_lock);
+  return count;
+}
+
 void book_drop(unsigned device, cu_context context) {
   /* Pages and pinned memory outlive a context; the rest goes with it. */
   static const book_space SPACES[] = {BOOK_ADDRESS, BOOK_ARRAY};
-  for (size_t s = 0; s < sizeof SPACES / sizeof SPACES[0]; s++)
-    for (;;) {
-      uint64_t key, value;
-      bool found = false;
-      holding gone = {0};
-      lock_take(&book_lock);
-      for (size_t at = 0; !found && map_next(&book[SPACES[s]], &at, &key, &value);) {
-        const holding *h = (const holding *)(uintptr_t)value;
-        found = h->device == device && (context == NULL || h->context == context);
+  enum { AT_ONCE = 256 };
+  uint64_t keys[AT_ONCE];
+  holding gone[AT_ONCE];
+  for (size_t s = 0; s < sizeof SPACES / sizeof SPACES[0]; s++) {
+    size_t count;
+    do {
+      count = take_out_of(SPACES[s], device, context, AT_ONCE, keys, gone);
+      for (size_t i = 0; i < count; i++) {
+        if (gone[i].kind == LEDGER_SPILLED)
+          spill_plain_drop(keys[i], &gone[i]);
+        else
+          account_give(gone[i].device, gone[i].kind, gone[i].bytes);
       }
-      if (found) take_out(SPACES[s], key, &gone);
-      lock_give(&book_lock);
-      if (!found) break;
-      if (gone.kind == LEDGER_SPILLED)
-        spill_plain_drop(key, &gone);
-      else
-        account_give(gone.device, gone.kind, gone.bytes);
-    }
+    } while (count == AT_ONCE);
+  }
 }

@@ -61,7 +61,7 @@ void account_look(unsigned device, uint64_t bytes);
 void account_look_soon(void);
 bool account_make_room(unsigned device);
 /* The card itself is full: gives back to it what is kept for later here. True: ask again. */
-bool account_empty(unsigned device, uint64_t bytes);
+bool account_trim(unsigned device, uint64_t bytes);
 void account_give(unsigned device, ledger_kind kind, uint64_t bytes);
 /* Bytes of vram given up by this process so far. */
 uint64_t account_released(void);

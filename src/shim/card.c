@@ -77,7 +77,7 @@ static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
   cu_result (*create)(cu_handle *, size_t, const cu_prop *, unsigned long long) =
       SHIM_REAL(cuMemCreate, (cu_handle *, size_t, const cu_prop *, unsigned long long));
   cu_result code = create(handle, bytes, &prop, 0);
-  if (code == CU_ERROR_OUT_OF_MEMORY && account_empty(c->device, bytes))
+  if (code == CU_ERROR_OUT_OF_MEMORY && account_trim(c->device, bytes))
     code = create(handle, bytes, &prop, 0);
   if (code == CU_OK)
     ledger_note_peak(account_ledger(), c->device);

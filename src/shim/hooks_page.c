@@ -27,7 +27,7 @@ cu_result cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop,
     return CU_ERROR_OUT_OF_MEMORY;
   }
   cu_result code = real(handle, bytes, prop, flags);
-  if (code == CU_ERROR_OUT_OF_MEMORY && vram && account_empty(device, bytes))
+  if (code == CU_ERROR_OUT_OF_MEMORY && vram && account_trim(device, bytes))
     code = real(handle, bytes, prop, flags);
   if (code == CU_OK)
     book_add(BOOK_PAGE, *handle, &(holding){bytes, kind, device, NULL, 0, 1, false});

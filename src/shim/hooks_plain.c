@@ -31,7 +31,7 @@ static cu_result take_from_driver(const asker *who, cu_addr *addr, size_t bytes)
   __typeof__(&cuMemAlloc_v2) real = REAL(cuMemAlloc_v2);
   if (!account_take(who->device, LEDGER_PLAIN, size)) return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = real(addr, bytes);
-  if (code == CU_ERROR_OUT_OF_MEMORY && account_empty(who->device, size)) code = real(addr, bytes);
+  if (code == CU_ERROR_OUT_OF_MEMORY && account_trim(who->device, size)) code = real(addr, bytes);
   if (code == CU_OK) {
     note(*addr, size, LEDGER_PLAIN, who->device, who->context);
     record_taken(*addr, bytes, NULL, who->device, LEDGER_PLAIN);
@@ -107,7 +107,7 @@ cu_result cuMemAllocPitch_v2(cu_addr *addr, size_t *pitch, size_t width, size_t 
     return CU_ERROR_OUT_OF_MEMORY;
   }
   cu_result code = real(addr, pitch, width, height, element);
-  if (code == CU_ERROR_OUT_OF_MEMORY && account_empty(who.device, least))
+  if (code == CU_ERROR_OUT_OF_MEMORY && account_trim(who.device, least))
     code = real(addr, pitch, width, height, element);
   if (code != CU_OK) {
     ledger_give(account_ledger(), who.device, LEDGER_PLAIN, least);

@@ -20,6 +20,7 @@ void page_enter(void) {
 
 /* What is free is told to the ledger: it is counted as held, and can be taken at once. */
 static void tell_idle(void) {
+  if (class_count == 0) return;
   uint64_t idle[LEDGER_DEVICES_MAX][TIER_COUNT] = {{0}};
   bool known[LEDGER_DEVICES_MAX] = {false};
   for (size_t i = 0; i < class_count; i++) {

@@ -338,7 +338,8 @@ int standin_card(void) {
   return depth > 0 ? stack[depth - 1]->card : -1;
 }
 int standin_active(int card) {
-  return primary[card].users > 0;
+  pthread_mutex_lock(&gate);
+  END(primary[card].users > 0);
 }
 
 /* ---- memory ---- */
