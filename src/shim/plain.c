@@ -53,6 +53,7 @@ typedef struct plain {
   uint32_t first, closed;
   uint64_t out_bytes;  /* taken from the heap and not given back, waiting ones too */
   uint64_t idle_floor; /* what the last trim could not give back */
+  struct plain *next;  /* of one that was retired */
 } plain;
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -103,15 +104,13 @@ static bool is_primary(cu_context context, cu_device card) {
   return primary == context;
 }
 
-static void destroy(plain *p, bool events) {
+/* One that could not be made whole. */
+static void destroy(plain *p) {
   cu_result (*end)(cu_event) = SHIM_REAL(cuEventDestroy_v2, (cu_event));
   if (p->heap != NULL) stow_heap_close(p->heap);
   if (p->under != NULL) stow_device_close(p->under);
-  for (int i = 0; i < BATCHES_MAX; i++) {
-    if (events && p->batches[i].event != NULL) end(p->batches[i].event);
-    free(p->batches[i].list);
-  }
-  map_free(&p->live);
+  for (int i = 0; i < BATCHES_MAX; i++)
+    if (p->batches[i].event != NULL) end(p->batches[i].event);
   free(p);
 }
 
@@ -154,7 +153,7 @@ static plain *make(unsigned device, cu_device card, cu_context context) {
     return p;
   }
   shim_log("no heap for plain requests: %s", stow_status_message());
-  destroy(p, true);
+  destroy(p);
   return NULL;
 }
 
@@ -175,11 +174,28 @@ static plain *heap_of(unsigned device, cu_device card, cu_context context) {
   return p != NULL && p->context == context ? p : NULL;
 }
 
+/* Its context has ended, and its events with that. It and its card are not freed: a thread at work
+ * on another card may be looking through all heaps for whose an address is. */
+static void retire(plain *p) {
+  static plain *_Atomic retired;
+  lock_take(&p->lock);
+  stow_heap *ended = p->heap;
+  p->heap = NULL;
+  map_free(&p->live);
+  for (int i = 0; i < BATCHES_MAX; i++) free(p->batches[i].list);
+  memset(p->batches, 0, sizeof p->batches);
+  p->closed = 0;
+  lock_give(&p->lock);
+  stow_heap_close(ended);
+  p->next = atomic_load(&retired);
+  while (!atomic_compare_exchange_weak(&retired, &p->next, p)) {
+  }
+}
+
 void plain_end(cu_device card) {
   if ((unsigned)card >= LEDGER_DEVICES_MAX) return;
   plain *p = atomic_exchange(&heaps[card], NULL);
-  /* Its events went, or go, with the context. */
-  if (p != NULL) destroy(p, false);
+  if (p != NULL) retire(p);
 }
 
 void plain_after_fork(void) {

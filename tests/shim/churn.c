@@ -2,7 +2,8 @@
  * time. Before the stand-in driver, whose memory can be written: a block that is given to two at
  * once is seen. While some run, the card's streams are busy and idle in turn.
  *
- *   churn THREADS ROUNDS   "ROUNDS taken, REFUSED refused, WRONG wrong" */
+ *   churn THREADS ROUNDS [ends]   "ROUNDS taken, REFUSED refused, WRONG wrong"; with a word more,
+ * the context of a second card is made, used and ended meanwhile, again and again */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -83,6 +84,17 @@ static void *churn(void *user) {
   return NULL;
 }
 
+/* A context of the first card, with a block that goes with it. */
+static void live_and_end(void) {
+  cu_context other;
+  cu_addr addr;
+  if (HOOKED(cuDevicePrimaryCtxRetain)(&other, 0) != CU_OK ||
+      DRIVER("cuCtxSetCurrent", cu_result(*)(cu_context))(other) != CU_OK ||
+      HOOKED(cuMemAlloc_v2)(&addr, 4096) != CU_OK ||
+      HOOKED(cuDevicePrimaryCtxRelease_v2)(0) != CU_OK)
+    atomic_fetch_add(&wrong, 1);
+}
+
 int main(int argc, char **argv) {
   enum { THREADS_MAX = 16 };
   pthread_t threads[THREADS_MAX];
@@ -91,7 +103,7 @@ int main(int argc, char **argv) {
   library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == NULL || count > THREADS_MAX ||
       DRIVER("cuInit", cu_result(*)(unsigned))(0) != CU_OK ||
-      HOOKED(cuDevicePrimaryCtxRetain)(&context, 0) != CU_OK)
+      HOOKED(cuDevicePrimaryCtxRetain)(&context, argc > 3) != CU_OK)
     return 3;
   void *(*real)(const char *) = DRIVER("stow_shim_real", void *(*)(const char *));
   void (*hold)(int) = (void (*)(int))(uintptr_t)real("standin_hold");
@@ -100,7 +112,8 @@ int main(int argc, char **argv) {
     pthread_create(&threads[i], NULL, churn, (void *)(uintptr_t)(i + 1));
   for (int on = 1; atomic_load(&running) > 0; on = !on) {
     hold(on);
-    for (int i = 0; i < 2000 && atomic_load(&running) > 0; i++) sched_yield();
+    if (argc > 3) live_and_end();
+    for (int i = 0; argc <= 3 && i < 2000 && atomic_load(&running) > 0; i++) sched_yield();
   }
   hold(0);
   for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);

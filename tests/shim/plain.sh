@@ -38,6 +38,8 @@ for options in --fast-malloc "--vram-limit 200M" "--vram-limit 100M --spill 400M
   out=$(beneath $options -- "$programs/churn" 4 1500 2> /dev/null)
   if [[ $out =~ ^[0-9]{4}\ taken,\ [0-9]+\ refused,\ 0\ wrong$ ]]; then ok "threads_at_once $options: $out"; else echo "$out"; fail "threads_at_once $options"; fi
 done
+out=$(STANDIN_CARDS=2 beneath --fast-malloc -- "$programs/churn" 4 1500 ends 2> /dev/null)
+if [[ $out =~ ^[0-9]{4}\ taken,\ 0\ refused,\ 0\ wrong$ ]]; then ok "while_another_cards_context_ends: $out"; else echo "$out"; fail while_another_cards_context_ends; fi
 
 # What an address is.
 says a_block_is_told_as_the_drivers_would_be 'alloc 0;alloc 0;range 0 0 base 1 bytes 5242881 type 2 card 0 start 1 size 5242881 aligned 1;' --fast-malloc -- alloc:3M alloc:5242881 range:5242880
