@@ -188,6 +188,39 @@ static int beat(void *user) {
   return b->live.on && next_ms > RUN_LIVE_BEAT_MS ? RUN_LIVE_BEAT_MS : next_ms;
 }
 
+/* The command is on its way: what can be done beside it, its end, and what there is to say of it.
+ */
+static int see_through(const verb_call *call, const char *folder, ledger *l,
+                       const run_limits *limits, beats *b, pid_t child) {
+  b->live.child = child;
+  b->live.on = l->header != NULL && limits->spill_bytes > 0;
+  if (l->header != NULL) run_limits_look_aside(limits, l);
+  if (folder[0] != '\0') run_folder_tidy(folder);
+  int how = 0;
+  int beat_ms = b->ram.on ? RUN_RAM_BEAT_MS : b->live.on ? RUN_LIVE_BEAT_MS : 0;
+  child_wait(child, &how, beat_ms, beat, b);
+  run_live_end(&b->live);
+  run_ram_end(&b->ram, how);
+  bool looked = true;
+  if (l->header != NULL) {
+    looked = run_limits_looked();
+    run_summary(l, limits, how != 0, b->live.crossed_bytes);
+    gather(call, folder, child, how != 0);
+  }
+  if (folder[0] != '\0') {
+    write_end(call, folder, how, b->ram.by_kernel);
+    if (how != 0) explain(folder);
+  }
+  int code = child_end(how);
+  if (!looked) {
+    /* NVML is still starting on another thread: its own clearing up must not meet it. */
+    fflush(NULL);
+    _exit(code);
+  }
+  ledger_close(l);
+  return code;
+}
+
 static int run(verb_call *call) {
   program p;
   char folder[PATH_MAX] = "";
@@ -218,36 +251,7 @@ static int run(verb_call *call) {
   pid_t child;
   code = child_start(&child, call->operands);
   if (code != 0) return fail(code);
-  b.live.child = child;
-  b.live.on = l.header != NULL && limits.spill_bytes > 0;
-  if (l.header != NULL) {
-    /* The command is on its way: what can be done beside it comes after. */
-    run_limits_look_aside(&limits, &l);
-  }
-  if (folder[0] != '\0') run_folder_tidy(folder);
-  int how = 0;
-  int beat_ms = b.ram.on ? RUN_RAM_BEAT_MS : b.live.on ? RUN_LIVE_BEAT_MS : 0;
-  child_wait(child, &how, beat_ms, beat, &b);
-  run_live_end(&b.live);
-  run_ram_end(&b.ram, how);
-  bool looked = true;
-  if (l.header != NULL) {
-    looked = run_limits_looked();
-    run_summary(&l, &limits, how != 0, b.live.crossed_bytes);
-    gather(call, folder, child, how != 0);
-  }
-  if (folder[0] != '\0') {
-    write_end(call, folder, how, b.ram.by_kernel);
-    if (how != 0) explain(folder);
-  }
-  code = child_end(how);
-  if (!looked) {
-    /* NVML is still starting on another thread: its own clearing up must not meet it. */
-    fflush(NULL);
-    _exit(code);
-  }
-  ledger_close(&l);
-  return code;
+  return see_through(call, folder, &l, &limits, &b, child);
 }
 
 static const verb_option options[] = {

@@ -50,7 +50,7 @@ SHIM_HOOK const char *stow_shim_hook(size_t i);
 /* Bytes this process holds of a kind ("pages", "spilled", …; NULL: all that is vram) on a device as
  * the run counts it; what is measured is measured anew for the calling thread's device. */
 SHIM_HOOK uint64_t stow_shim_bytes(unsigned device, const char *kind);
-/* For a program that has steps, as inside.py has it for PyTorch: 0 asks whether it should let go of
+/* For a program that has steps, as trim.py has it for PyTorch: 0 asks whether it should let go of
  * the pages it caches now (1: yes), 1 says that it begins to, 2 that it has, 3 that it has within a
  * step. */
 SHIM_HOOK int stow_shim_trim(int what);

@@ -1,6 +1,6 @@
 /* Python: the interpreter of this process, where it has one, through its C interface found with
  * dlsym: no headers, nothing linked, CPython 3.8 and later. inside.c (of the shim) and
- * host/report.c run scripts by it.
+ * host/watcher.c run scripts by it.
  *
  * A hook never takes the interpreter's lock: PyTorch holds locks of its own while it calls the
  * driver, and other threads wait for those with the interpreter's lock held. Scripts run as a

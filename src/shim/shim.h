@@ -5,8 +5,9 @@
  * nothing runs when the library is loaded, so a program that never calls CUDA is as it was.
  *
  * Guarantees: never prints (but to the file STOWAGE_SHIM_LOG names), never ends the process, holds
- * no lock across a call into the driver (but those of the heap it keeps, plain.h), and works on in
- * a child of fork. */
+ * no lock across a call into the driver (but those of the heap it keeps, plain.h, and of the pages
+ * it keeps, page_table.h) nor while it waits for the loader (load.c), and works on in a child of
+ * fork. */
 #ifndef SHIM_SHIM_H
 #define SHIM_SHIM_H
 
@@ -57,11 +58,13 @@ void *shim_stub_resolve(unsigned symbol);
 /* The driver's function of that name with its type; NULL as above. */
 #define SHIM_REAL(name, parameters) ((cu_result(*) parameters)(uintptr_t)shim_real(SYMBOL_##name))
 
-/* ---- log.c ---- */
+/* ---- torch_settings.c ---- */
 
-/* Takes a setting of ours back from a PyTorch that does not know it (torch_settings.c). Called when
- * the driver is first called. */
+/* Takes a setting of ours back from a PyTorch that does not know it. Called when the driver is
+ * first called. */
 void torch_settings_mend(void);
+
+/* ---- log.c ---- */
 
 /* One line to the file STOWAGE_SHIM_LOG names; nothing without it. */
 void shim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
