@@ -16,6 +16,11 @@
 /* A heap of one lane reserves two for each tier. */
 #define RANGES_MAX 8
 
+/* An eighth of vram, or of the limit: JAX leaves a quarter of the card to such requests. */
+#define LEFT_OF_VRAM 8
+
+enum { ON_HOST = 1, LENT = 2, PAGE_FLAGS = 3 };
+
 typedef struct card {
   stow_device head; /* first: a stow_device is the beginning of this */
   cu_device number;
@@ -23,11 +28,12 @@ typedef struct card {
   stow_device_props props;
   bool rdma; /* pages can be reached by network cards, as plain memory can */
   _Atomic uint64_t held[STOW_TIER_COUNT];
+  _Atomic uint64_t lent; /* pages of vram among those the heap has as host pages */
   struct {
     _Atomic cu_addr base, end; /* both 0: no range */
   } ranges[RANGES_MAX];
   lock lock;
-  map pages; /* guarded by lock; handle to bytes, the lowest bit set for the host tier */
+  map pages; /* guarded by lock; handle to bytes, with ON_HOST or LENT */
 } card;
 
 static _Thread_local bool on_host, inside;
@@ -86,9 +92,34 @@ static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
   return code;
 }
 
+/* Does vram have room for a page of a block that is too large for it, with one part of so many left
+ * for requests that can be nowhere else (code, cuBLAS)? */
+static bool vram_has(const card *c, uint64_t bytes, uint64_t part) {
+  const ledger *l = account_ledger();
+  uint64_t most = c->props.vram_bytes, room = UINT64_MAX;
+  size_t left = 0, total = 0;
+  if (l->header == NULL || spill_capturing()) return false;
+  if (ledger_limit(l, c->device) < most) {
+    most = ledger_limit(l, c->device);
+    room = account_room(c->device);
+  }
+  if (SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *))(&left, &total) != CU_OK) return false;
+  if (left < room) room = left;
+  return room >= most / part && room - most / part >= bytes;
+}
+
+/* A page of vram for a block that goes past it. */
+static cu_result lend(const card *c, cu_handle *handle, uint64_t bytes, uint64_t part) {
+  if (!vram_has(c, bytes, part)) return CU_ERROR_OUT_OF_MEMORY;
+  on_host = false;
+  cu_result code = create_vram(c, handle, bytes);
+  on_host = true;
+  return code;
+}
+
 static cu_result create_host(const card *c, cu_handle *handle, uint64_t bytes) {
   ledger *l = account_ledger();
-  if (!on_host || !spill_host_has(bytes) || l->header == NULL ||
+  if (!spill_host_has(bytes) || l->header == NULL ||
       !ledger_take(l, c->device, LEDGER_SPILLED, bytes))
     return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = spill_make_page(handle, bytes, c->number);
@@ -101,9 +132,9 @@ static cu_result create_host(const card *c, cu_handle *handle, uint64_t bytes) {
   return code == CU_OK ? CU_OK : CU_ERROR_OUT_OF_MEMORY;
 }
 
-static stow_status note_page(card *c, cu_handle handle, uint64_t bytes, stow_tier tier) {
+static stow_status note_page(card *c, cu_handle handle, uint64_t value) {
   lock_take(&c->lock);
-  stow_status status = map_put(&c->pages, handle, bytes | (tier == STOW_TIER_HOST));
+  stow_status status = map_put(&c->pages, handle, value);
   lock_give(&c->lock);
   return status;
 }
@@ -117,9 +148,24 @@ static stow_status page_create(stow_device *device, stow_page *page, uint64_t by
   card *c = (card *)device;
   cu_handle handle = 0;
   int mode = enter();
-  cu_result code =
-      tier == STOW_TIER_HOST ? create_host(c, &handle, bytes) : create_vram(c, &handle, bytes);
-  if (code == CU_OK && note_page(c, handle, bytes, tier) != STOW_OK) {
+  cu_result code = CU_ERROR_OUT_OF_MEMORY;
+  uint64_t flags = 0;
+  if (tier == STOW_TIER_VRAM)
+    code = create_vram(c, &handle, bytes);
+  else if (on_host) {
+    code = lend(c, &handle, bytes, LEFT_OF_VRAM);
+    flags = LENT;
+    if (code != CU_OK) {
+      code = create_host(c, &handle, bytes);
+      flags = ON_HOST;
+    }
+    if (code != CU_OK) { /* neither has enough alone */
+      code = lend(c, &handle, bytes, UINT64_MAX);
+      flags = LENT;
+    }
+    tier = flags == LENT ? STOW_TIER_VRAM : STOW_TIER_HOST;
+  }
+  if (code == CU_OK && note_page(c, handle, bytes | flags) != STOW_OK) {
     SHIM_REAL(cuMemRelease, (cu_handle))(handle);
     uncount(c, bytes, tier);
     leave(mode);
@@ -128,6 +174,7 @@ static stow_status page_create(stow_device *device, stow_page *page, uint64_t by
   leave(mode);
   if (code != CU_OK) return answer(code, "making a page");
   atomic_fetch_add_explicit(&c->held[tier], bytes, memory_order_relaxed);
+  if (flags & LENT) atomic_fetch_add_explicit(&c->lent, bytes, memory_order_relaxed);
   *page = handle;
   return STOW_OK;
 }
@@ -139,19 +186,24 @@ static stow_status page_release(stow_device *device, stow_page page) {
   bool known = map_remove(&c->pages, page, &value);
   lock_give(&c->lock);
   if (!known) return stow_fail(STOW_ERR_STATE, "releasing a page that is none");
-  stow_tier tier = value & 1 ? STOW_TIER_HOST : STOW_TIER_VRAM;
-  uint64_t bytes = value & ~UINT64_C(1);
+  stow_tier tier = value & ON_HOST ? STOW_TIER_HOST : STOW_TIER_VRAM;
+  uint64_t bytes = value & ~(uint64_t)PAGE_FLAGS;
   int mode = enter();
   cu_result code = SHIM_REAL(cuMemRelease, (cu_handle))(page);
   leave(mode);
   if (code != CU_OK) {
-    stow_status noted = note_page(c, page, bytes, tier);
+    stow_status noted = note_page(c, page, value);
     (void)noted; /* without host memory it is forgotten, and stays counted */
     return answer(code, "releasing a page");
   }
   atomic_fetch_sub_explicit(&c->held[tier], bytes, memory_order_relaxed);
+  if (value & LENT) atomic_fetch_sub_explicit(&c->lent, bytes, memory_order_relaxed);
   uncount(c, bytes, tier);
   return STOW_OK;
+}
+
+bool card_lent(const stow_device *device) {
+  return atomic_load_explicit(&((const card *)device)->lent, memory_order_relaxed) > 0;
 }
 
 uint64_t card_held(const stow_device *device, stow_tier tier) {

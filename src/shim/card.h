@@ -21,8 +21,11 @@ bool card_owns(const stow_device *device, cu_addr addr);
 /* Bytes of pages there are on a tier. */
 uint64_t card_held(const stow_device *device, stow_tier tier);
 
-/* On which tier requests of this thread make pages: in vram, until it is said. Not on both: a
- * request that fails half-way in vram would leave the pages it made there. */
+/* Has the heap pages of vram among its host pages? */
+bool card_lent(const stow_device *device);
+
+/* On which tier requests of this thread make pages: in vram, until it is said; then on the host,
+ * but for the part of a block that vram has room for. */
 void card_use_host(bool host);
 /* Is this thread inside one of the card's calls? */
 bool card_inside(void);

@@ -142,9 +142,13 @@ static plain *make(unsigned device, cu_device card, cu_context context) {
   stow_heap_options options = STOW_HEAP_OPTIONS_INIT;
   options.background = false;
   uint64_t host = ledger_spill_limit(account_ledger());
-  options.host_limit_bytes = host < HOST_BYTES_MAX ? host : HOST_BYTES_MAX;
   bool made = card_open(&p->under, card, device) == STOW_OK;
   options.device = p->under;
+  /* The ledger keeps the budget; a block past vram has a part of it there. */
+  stow_device_props props;
+  if (host > 0 && made && stow_device_get_props(p->under, &props) == STOW_OK)
+    host = host < HOST_BYTES_MAX ? host + props.vram_bytes : HOST_BYTES_MAX;
+  options.host_limit_bytes = host < HOST_BYTES_MAX ? host : HOST_BYTES_MAX;
   made = made && stow_heap_open(&p->heap, &options) == STOW_OK;
   for (int i = 0; i < BATCHES_MAX && made; i++)
     made = create(&p->batches[i].event, CU_EVENT_NO_TIMING) == CU_OK;
@@ -283,7 +287,7 @@ static bool push(batch *b, cu_addr addr, uint64_t bytes) {
 static void trim_to(plain *p, uint64_t keep, bool host) {
   uint64_t went = 0;
   heap_trim_tier(p->heap, STOW_TIER_VRAM, keep, &went);
-  if (host) heap_trim_tier(p->heap, STOW_TIER_HOST, keep, &went);
+  if (host || card_lent(p->under)) heap_trim_tier(p->heap, STOW_TIER_HOST, keep, &went);
   lock_take(&p->lock);
   uint64_t held = card_held(p->under, STOW_TIER_VRAM) + card_held(p->under, STOW_TIER_HOST);
   p->idle_floor = held > p->out_bytes ? held - p->out_bytes : 0;
