@@ -388,7 +388,7 @@ def _shrink_thing(thing: Any, options: _Options, changes: "List[_Change]") -> An
     if isinstance(thing, getattr(pandas, "DataFrame", ())):
         return _shrink_table(thing, options, changes)
     if isinstance(thing, getattr(pandas, "Series", ())):
-        return _shrink_column(thing, options, changes, str(thing.name or "column"))
+        return _shrink_column(thing, options, changes, str(getattr(thing, "name", None) or "column"))
     if hasattr(scipy, "issparse") and scipy.issparse(thing):
         return _shrink_sparse(thing, options, changes)
     if isinstance(thing, getattr(numpy, "ndarray", ())):
