@@ -41,19 +41,6 @@ stow_status run_live_init(run_live *r, ledger *l, const char *stop) {
   return STOW_OK;
 }
 
-static uint64_t spilled_bytes(ledger *l) {
-  uint64_t sum = 0;
-  ledger_reap(l);
-  for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
-    ledger_totals totals;
-    ledger_sum(l, i, &totals);
-    /* Pages kept on the host for the next time hold nothing of the program's. */
-    if (totals.bytes[LEDGER_SPILLED] > totals.idle_spill_bytes)
-      sum += totals.bytes[LEDGER_SPILLED] - totals.idle_spill_bytes;
-  }
-  return sum;
-}
-
 /* Bytes a second over the buses of the run's cards, or negative where none tells. */
 static double bus_rate(run_live *r) {
   if (!r->asked && nvml_open(&r->n) != STOW_OK) r->n = NULL;
@@ -125,7 +112,8 @@ void run_live_look(void *user) {
   if (now < r->next_ns) return;
   r->next_ns = now + RUN_LIVE_BEAT_MS * UINT64_C(900000); /* beats are not to the tick */
   tell_road(r);
-  uint64_t spilled = spilled_bytes(r->l);
+  ledger_reap(r->l);
+  uint64_t spilled = ledger_spilled(r->l);
   if (spilled == 0) {
     run_live_end(r);
     r->looked_ns = r->over_ns = 0;

@@ -247,8 +247,7 @@ void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals) {
   for (int k = 0; k < LEDGER_VRAM_KINDS; k++) totals->vram_bytes += totals->bytes[k];
 }
 
-/* What is spilled and used, on every device: the budget is one. */
-static uint64_t spill_used(const ledger *l) {
+uint64_t ledger_spilled(const ledger *l) {
   uint64_t used = 0;
   for (unsigned device = 0; device < LEDGER_DEVICES_MAX; device++) {
     ledger_totals totals;
@@ -267,7 +266,7 @@ void ledger_tell(ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *fre
   ledger_sum(l, device, &totals);
   uint64_t held =
       totals.vram_bytes > totals.idle_vram_bytes ? totals.vram_bytes - totals.idle_vram_bytes : 0;
-  uint64_t spilled = spill_bytes > 0 ? spill_used(l) : 0;
+  uint64_t spilled = spill_bytes > 0 ? ledger_spilled(l) : 0;
   *free_bytes += totals.idle_vram_bytes;
   if (limit < *total_bytes) {
     uint64_t left = held < limit ? limit - held : 0;

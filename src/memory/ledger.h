@@ -153,6 +153,9 @@ typedef struct ledger_totals {
   uint32_t processes;
 } ledger_totals;
 void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals);
+/* What is on the host and used, of every device: the budget is one. Pages kept there for the next
+ * time hold nothing of a program's. */
+uint64_t ledger_spilled(const ledger *l);
 /* Gives up slots whose process is gone; how many. */
 unsigned ledger_reap(ledger *l);
 
