@@ -12,13 +12,17 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   unsigned device;
   cu_context context;
   cu_device card;
+  size_t unasked; /* the driver takes NULL for what is not wanted */
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (free_bytes == NULL && total_bytes == NULL) return real(free_bytes, total_bytes);
+  if (free_bytes == NULL) free_bytes = &unasked;
+  if (total_bytes == NULL) total_bytes = &unasked;
   ledger *l = account_ledger();
   bool known = l->header != NULL && account_here(&device, &context, &card);
   /* What was freed is free: for this program, and for the others of the run. */
   if (known) plain_trim(device, true);
   cu_result code = real(free_bytes, total_bytes);
-  if (code != CU_OK || !known || free_bytes == NULL || total_bytes == NULL) return code;
+  if (code != CU_OK || !known) return code;
   measure_device(device, card);
   uint64_t left = *free_bytes, total = *total_bytes;
   ledger_tell(l, device, spill_budget(card), &left, &total);

@@ -33,7 +33,7 @@ static bool limited(unsigned device) {
 /* Is there room within the limit for what the pool must grow? It is kept for the call to come, or
  * another thread or process would be given it too. */
 static bool pool_fits(unsigned device, cu_pool pool, uint64_t bytes, uint64_t *kept) {
-  if (!limited(device) || spill_capturing()) return true;
+  if (!limited(device)) return true;
   for (int turn = 0; turn < 2; turn++) {
     uint64_t more = growth(pool, bytes);
     if (more == 0) return true;
@@ -53,6 +53,7 @@ typedef struct pool_call {
   cu_device card;
   cu_pool pool;
   bool known;
+  bool captured;           /* it becomes a node of a graph */
   bool away;               /* the pool is another device's than the context */
   uint64_t reserved_bytes; /* of the pool before the call, where there is a limit */
   uint64_t kept_bytes;     /* of the limit, for what the pool grows */
@@ -64,10 +65,14 @@ static bool default_pool(pool_call *call) {
   return get != NULL && get(&call->pool, call->card) == CU_OK && call->pool != NULL;
 }
 
+/* False: the limit has no room for it. */
 static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
   *call = (pool_call){.pool = pool};
-  call->known = account_here(&call->device, &call->context, &call->card) &&
-                (pool != NULL || default_pool(call));
+  call->known = account_here(&call->device, &call->context, &call->card);
+  /* To ask for a pool's figures would end the capture (seen on an H200, driver 580). */
+  call->captured = spill_capturing();
+  if (!call->known || call->captured) return true;
+  call->known = pool != NULL || default_pool(call);
   if (!call->known) return true;
   unsigned device = measure_pool_device(call->pool, call->device);
   call->known = device < LEDGER_DEVICES_MAX; /* else the host's: no limit is on it */
@@ -134,15 +139,20 @@ static bool undone(const pool_call *call, const pool_forms *f, cu_addr addr, cu_
 static cu_result end(const pool_call *call, const pool_forms *f, cu_result code, cu_addr *addr,
                      size_t bytes, cu_stream stream) {
   if (!call->known) return code;
-  if ((code == CU_OK && !spill_capturing()) || call->kept_bytes > 0)
-    measure_pool_grown(call->device, call->pool, call->kept_bytes);
-  if (code == CU_OK && !spill_capturing() && undone(call, f, *addr, stream))
-    code = CU_ERROR_OUT_OF_MEMORY;
-  if (code == CU_ERROR_OUT_OF_MEMORY && !spill_capturing())
-    code = elsewhere(call, addr, bytes, stream);
-  else if (code == CU_OK)
+  if (!call->captured) {
+    if (code == CU_OK || call->kept_bytes > 0)
+      measure_pool_grown(call->device, call->pool, call->kept_bytes);
+    if (code == CU_OK && undone(call, f, *addr, stream)) code = CU_ERROR_OUT_OF_MEMORY;
+    if (code == CU_ERROR_OUT_OF_MEMORY) {
+      code = elsewhere(call, addr, bytes, stream);
+      if (code == CU_OK) spill_served();
+      return code;
+    }
+  }
+  if (code == CU_OK) {
     record_taken(*addr, bytes, stream, call->device, LEDGER_POOLS);
-  if (code == CU_OK) spill_served();
+    spill_served();
+  }
   return code;
 }
 
@@ -244,7 +254,7 @@ cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep) {
   cu_context context;
   cu_device card;
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(pool, keep);
-  if (code == CU_OK && account_here(&device, &context, &card))
+  if (code == CU_OK && !spill_capturing() && account_here(&device, &context, &card))
     measure_pool(measure_pool_device(pool, device), pool);
   return code;
 }
@@ -252,7 +262,7 @@ cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep) {
 cu_result cuMemPoolDestroy(cu_pool pool) {
   __typeof__(&cuMemPoolDestroy) real = REAL(cuMemPoolDestroy);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  uint64_t used = pool == NULL ? 0 : measure_pool_used(pool);
+  uint64_t used = pool == NULL || spill_capturing() ? 0 : measure_pool_used(pool);
   cu_result code = real(pool);
   if (code == CU_OK) measure_pool_ended(pool, used);
   return code;

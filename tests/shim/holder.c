@@ -4,10 +4,10 @@
  *     alloc:BYTES free  falloc:BYTES (asked by a library with PyTorch's name)  pitch:BYTES
  *     managed:BYTES array:BYTES  async:BYTES afree  xpool xasync:BYTES (one to export)  pin:BYTES
  * unpin page:BYTES (make, map, grant)  unpage  pages:COUNTxBYTES (one request of many; what was
- * made is given back where one fails)  touch (writes and reads the last page) info total nvml
- * driver (its own used figure)  capture endcapture  reset  say:TEXT read (waits for a line)
- * again:BYTES (alloc; is it where the last freed was?)  double (frees that again) busy idle (the
- * card's streams)  calls:NAME (of the stand-in driver) range:AT (of the last block, asked from
+ * made is given back where one fails)  touch (writes and reads the last page) info half (of it)
+ * total nvml driver (its own used figure)  capture endcapture  reset  say:TEXT read (waits for a
+ * line) again:BYTES (alloc; is it where the last freed was?)  double (frees that again) busy idle
+ * (the card's streams)  calls:NAME (of the stand-in driver) range:AT (of the last block, asked from
  * within)  ipc  poke:BYTES (writes it)  both:BYTES (two threads ask the pool at once)
  * context uncontext (one made by the program)  alias unalias access:FLAGS (of the last page)
  * pool:CARD hostpool unpool (for xasync, in the place of xpool)
@@ -209,8 +209,9 @@ static int poke(size_t bytes) {
 
 static int figures(const char *word) {
   size_t left = 0, total = 0;
-  int code = strcmp(word, "info") == 0 ? HOOKED(cuMemGetInfo_v2)(&left, &total)
-                                       : HOOKED(cuDeviceTotalMem_v2)(&total, 0);
+  int code = strcmp(word, "info") == 0   ? HOOKED(cuMemGetInfo_v2)(&left, &total)
+             : strcmp(word, "half") == 0 ? HOOKED(cuMemGetInfo_v2)(NULL, &total)
+                                         : HOOKED(cuDeviceTotalMem_v2)(&total, 0);
   printf("%s %d free %zu total %zu\n", word, code, left >> 20, total >> 20);
   return -1;
 }
@@ -317,7 +318,8 @@ static int run(const char *word) {
     static cu_addr foreign;
     return ((cu_result(*)(cu_addr *, size_t))(uintptr_t)standin("cuMemAlloc_v2"))(&foreign, bytes);
   }
-  if (strcmp(word, "info") == 0 || strcmp(word, "total") == 0) return figures(word);
+  if (strcmp(word, "info") == 0 || strcmp(word, "half") == 0 || strcmp(word, "total") == 0)
+    return figures(word);
   if (strcmp(word, "capture") == 0) return HOOKED(cuStreamBeginCapture_v2)(NULL, 0);
   if (strcmp(word, "endcapture") == 0) return HOOKED(cuStreamEndCapture)(NULL, &graph);
   if (strncmp(word, "say:", 4) == 0) {

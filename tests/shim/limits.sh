@@ -18,6 +18,10 @@ for form in 2x4:128 197x4:128 203x2:64 194x4:64 145x4:8 151x1:8 157x4:16 176x3:2
   STANDIN_VRAM=$((2048 * M)) says "an_array_counts_by_its_format: ${form%:*}" "texels 0;info 0 free $((1000 - ${form#*:})) total 1000;" --vram-limit 1000M -- "texels:${form%:*}" info
 done
 says pools_count_what_they_keep 'async 0;info 0 free 36 total 100;afree 0;info 0 free 36 total 100;async 0;async 2;' --vram-limit 100M -- async:60M info afree info async:40M async:60M
+for options in "" "--vram-limit 100M"; do
+  says "a_pools_figures_are_not_asked_in_a_capture $options" 'async 0;capture 0;async 0;endcapture 0;async 0;' $options -- async:20M capture async:20M endcapture async:20M
+done
+says a_figure_that_is_not_wanted 'half 0 free 0 total 100;info 0 free 100 total 100;' --vram-limit 100M -- half info
 says idle_pools_make_room_for_their_own 'async 0;afree 0;async 0;alloc 2;' --vram-limit 100M -- async:60M afree async:90M alloc:10M
 STANDIN_CARDS=2 says a_pool_counts_on_the_card_it_is_of 'pool 0;xasync 2;xasync 0;info 0 free 100 total 100;' --vram-limit 0=100M,1=40M -- pool:1 xasync:60M xasync:20M info
 words=() answers=

@@ -353,8 +353,8 @@ static int take_vram(int card, size_t bytes) {
 
 CALL cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   BEGIN(1);
-  *free_bytes = vram_bytes - used_bytes[stack[depth - 1]->card];
-  *total_bytes = vram_bytes;
+  if (free_bytes != NULL) *free_bytes = vram_bytes - used_bytes[stack[depth - 1]->card];
+  if (total_bytes != NULL) *total_bytes = vram_bytes;
   END(CU_OK);
 }
 static cu_result take_plain(cu_addr *addr, size_t bytes, int card, cu_context context) {

@@ -119,7 +119,20 @@ static cu_result grow(cu_pool pool) {
   return pool->host ? CU_OK : standin_step(card, &pool->steps[pool->count].addr, POOL_STEP);
 }
 
+static cu_stream captured[8]; /* as the pointer and 1, so that the default one is one too */
+static int spoiled;           /* by a call that is not for captures */
+
+static int capturing(void) {
+  int count = 0;
+  for (int i = 0; i < 8; i++) count += captured[i] != NULL;
+  return count;
+}
+
 CALL cuMemPoolGetAttribute(cu_pool pool, int which, void *value) {
+  if (capturing()) {
+    spoiled = 1;
+    return CU_ERROR_CAPTURE_UNSUPPORTED;
+  }
   uint64_t answer = which == 5 ? pool->reserved : which == 7 ? pool->used : 0;
   memcpy(value, &answer, sizeof answer);
   return which == 5 || which == 7 ? CU_OK : CU_ERROR_INVALID_VALUE;
@@ -243,8 +256,6 @@ CALL cuMemPoolDestroy(cu_pool pool) {
 
 /* ---- captures and graphs ---- */
 
-static cu_stream captured[8]; /* as the pointer and 1, so that the default one is one too */
-
 static int capture_of(cu_stream stream) {
   int i = 0;
   while (i < 8 && captured[i] != (cu_stream)((uintptr_t)stream + 1)) i++;
@@ -265,7 +276,9 @@ CALL cuStreamEndCapture(cu_stream stream, void **graph) {
   if (i == 8) return 401;
   captured[i] = NULL;
   *graph = NULL;
-  return CU_OK;
+  int code = spoiled ? 901 : CU_OK; /* CUDA_ERROR_STREAM_CAPTURE_INVALIDATED */
+  spoiled = 0;
+  return code;
 }
 
 CALL cuStreamIsCapturing(cu_stream stream, int *status) {
