@@ -92,20 +92,31 @@ static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
   return code;
 }
 
+/* What vram has room for, within the limit; 0 where blocks cannot be in both. */
+static uint64_t vram_room(const card *c) {
+  const ledger *l = account_ledger();
+  size_t left = 0, total = 0;
+  if (l->header == NULL || atomic_load(&l->header->host_road) != LEDGER_ROAD_PAGES ||
+      spill_capturing() || SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *))(&left, &total) != CU_OK)
+    return 0;
+  if (ledger_limit(l, c->device) == LEDGER_UNLIMITED) return left;
+  uint64_t room = account_room(c->device);
+  return room < left ? room : left;
+}
+
+uint64_t card_room(const stow_device *device) {
+  int mode = enter();
+  uint64_t room = vram_room((const card *)device);
+  leave(mode);
+  return room;
+}
+
 /* Does vram have room for a page of a block that is too large for it, with one part of so many left
  * for requests that can be nowhere else (code, cuBLAS)? */
 static bool vram_has(const card *c, uint64_t bytes, uint64_t part) {
-  const ledger *l = account_ledger();
-  uint64_t most = c->props.vram_bytes, room = UINT64_MAX;
-  size_t left = 0, total = 0;
-  if (l->header == NULL || spill_capturing()) return false;
-  if (ledger_limit(l, c->device) < most) {
-    most = ledger_limit(l, c->device);
-    room = account_room(c->device);
-  }
-  if (SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *))(&left, &total) != CU_OK) return false;
-  if (left < room) room = left;
-  return room >= most / part && room - most / part >= bytes;
+  uint64_t limit = ledger_limit(account_ledger(), c->device), room = vram_room(c);
+  uint64_t left = (limit < c->props.vram_bytes ? limit : c->props.vram_bytes) / part;
+  return room >= left && room - left >= bytes;
 }
 
 /* A page of vram for a block that goes past it. */

@@ -21,6 +21,8 @@ bool card_owns(const stow_device *device, cu_addr addr);
 /* Bytes of pages there are on a tier. */
 uint64_t card_held(const stow_device *device, stow_tier tier);
 
+/* What there is in vram for the pages of a block that is too large for it. */
+uint64_t card_room(const stow_device *device);
 /* Has the heap pages of vram among its host pages? */
 bool card_lent(const stow_device *device);
 

@@ -312,9 +312,24 @@ static bool fits(plain *p, uint64_t bytes) {
   return true;
 }
 
+/* The same of a request that may be in both. */
+static bool fits_in_both(plain *p, uint64_t bytes) {
+  ledger *l = account_ledger();
+  uint64_t held = card_held(p->under, STOW_TIER_VRAM) + card_held(p->under, STOW_TIER_HOST);
+  lock_take(&p->lock);
+  uint64_t idle = held > p->out_bytes ? held - p->out_bytes : 0;
+  lock_give(&p->lock);
+  uint64_t there = idle + card_room(p->under);
+  if (bytes <= there) return true;
+  uint64_t more = (bytes - there + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
+  if (!spill_host_has(more) || !ledger_take(l, p->device, LEDGER_SPILLED, more)) return false;
+  ledger_give(l, p->device, LEDGER_SPILLED, more);
+  return true;
+}
+
 static stow_status ask_heap(plain *p, cu_addr *addr, size_t bytes, bool host) {
   uint64_t got = 0;
-  if (!host && !fits(p, bytes)) return STOW_ERR_OUT_OF_MEMORY;
+  if (!(host ? fits_in_both(p, bytes) : fits(p, bytes))) return STOW_ERR_OUT_OF_MEMORY;
   card_use_host(host);
   stow_status status = stow_heap_alloc(&got, p->heap, bytes, NULL);
   card_use_host(false);

@@ -13,6 +13,7 @@ says plain_memory_goes_on_in_the_host 'alloc 0;alloc 0;info 0 free 140 total 300
 # A block larger than either, as a framework that takes its pool at once asks for: what fits is in vram, an eighth of which is
 # left for requests that can be nowhere else, unless the host has no more.
 says a_block_larger_than_vram_and_the_budget_has_both 'alloc 0;info 0 free 80 total 200;alloc 0;info 0 free 0 total 200;free 0;free 0;info 0 free 200 total 200;alloc 0;alloc 2;' --vram-limit 100M --spill 100M -- alloc:120M info alloc:80M info free free info alloc:200M alloc:1M
+says what_fits_in_neither_makes_no_pages 'alloc 2;calls:cuMemCreate 0;' --vram-limit 100M --spill 100M -- alloc:202M calls:cuMemCreate
 says a_large_block_is_in_vram_as_far_as_it_fits 'alloc 0;driver 0 used 84;info 0 free 200 total 500;' --vram-limit 100M --spill 400M -- alloc:300M driver info
 says and_gives_it_back_to_others 'alloc 0;free 0;array 0;info 0 free 405 total 500;' --vram-limit 100M --spill 400M -- alloc:300M free array:95M info
 says stream_ordered_memory_goes_on_in_the_host 'async 0;async 0;afree 0;afree 0;' --vram-limit 100M --spill 200M -- async:60M async:80M afree afree
