@@ -115,7 +115,8 @@ static void gather(const verb_call *call, const char *folder, pid_t child, bool 
   char kept[PATH_MAX];
   const char *path = verb_value(call, "record");
   stow_status status = run_record_gather(kept, folder, path, (int)child, failed);
-  if (status != STOW_OK) note("the record: %s", stow_status_message());
+  if (status != STOW_OK)
+    note("the record: %s; what was recorded is in %s", stow_status_message(), folder);
   if (path != NULL && kept[0] == '\0' && status == STOW_OK)
     note("nothing was recorded: the command took no device memory");
 }

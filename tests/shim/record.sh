@@ -80,6 +80,12 @@ for path in "$folder/nowhere/a.stow" "$folder" "$folder/pipe" ""; do
 done
 if [ -p "$folder/pipe" ]; then ok what_is_no_file_is_not_replaced_by_one; else fail what_is_no_file_is_not_replaced_by_one; fi
 
+# Where it fails only at the end, what was recorded is not lost, and it is said where it is.
+long=$(printf 'n%.0s' {1..250})
+beneath --record "$folder/$long.stow" -- "$holder" alloc:$M > /dev/null 2> "$folder/err"
+kept=$(sed -nE 's/.*; what was recorded is in (.*)/\1/p' "$folder/err")
+if [ -n "$kept" ] && [ "$(count "$(ls "$kept"/*.stow)" alloc)" = 1 ]; then ok a_record_that_could_not_be_written_is_kept; else cat "$folder/err"; ls "$kept"; fail a_record_that_could_not_be_written_is_kept; fi
+
 # A failed command leaves its last events in the folder of the run, one that worked leaves none.
 beneath --vram-limit 10M -- sh -c "'$holder' alloc:$((60 * M)); exit 1" > /dev/null 2>&1
 if ls "$XDG_STATE_HOME"/stowage/runs/last/*.stow > /dev/null 2>&1; then ok a_failed_command_leaves_its_last_events; else ls "$XDG_STATE_HOME"/stowage/runs/last/; fail a_failed_command_leaves_its_last_events; fi
