@@ -313,7 +313,10 @@ static size_t take_out_of(book_space space, unsigned device, cu_context context,
     const holding *h = (const holding *)(uintptr_t)value;
     if (h->device == device && (context == NULL || h->context == context)) keys[count++] = key;
   }
-  for (size_t i = 0; i < count; i++) take_out(space, keys[i], &gone[i]);
+  for (size_t i = 0; i < count; i++) {
+    gone[i] = (holding){.bytes = 0};
+    take_out(space, keys[i], &gone[i]);
+  }
   lock_give(&book_lock);
   return count;
 }
