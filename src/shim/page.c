@@ -109,7 +109,9 @@ static cu_result owe_spilled(token *t) {
   cu_result code = owe(t, TIER_VRAM);
   if (code == CU_ERROR_OUT_OF_MEMORY && page_settled() && page_move_out(t->class))
     code = owe(t, TIER_VRAM);
+  if (code == CU_ERROR_OUT_OF_MEMORY) code = page_split(t, false);
   if (code == CU_ERROR_OUT_OF_MEMORY) code = owe(t, TIER_HOST);
+  if (code == CU_ERROR_OUT_OF_MEMORY) code = page_split(t, true);
   page_leave();
   if (code == CU_ERROR_OUT_OF_MEMORY) account_refused(t->class->device, t->class->bytes);
   return code;
@@ -217,9 +219,10 @@ cu_result page_map(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
   cu_result code = map_token(t, addr);
   if (code == CU_OK) t->addr = addr;
   bool host = code == CU_OK && t->page->tier == TIER_HOST;
+  uint64_t before = host ? t->page->vram_bytes : 0;
   unsigned device = t->class->device;
   page_leave();
-  if (host) record_event(STOW_TRACE_SPILL, addr, bytes, NULL, device, 1);
+  if (host) record_event(STOW_TRACE_SPILL, addr + before, bytes - before, NULL, device, 1);
   if (code == CU_OK) record_event(STOW_TRACE_SEGMENT_MAP, addr, bytes, NULL, device, host);
   return code;
 }
@@ -247,7 +250,7 @@ static cu_result unmap_token(token *t) {
   bool host = p->tier == TIER_HOST;
   cu_result code = token_keeping(t) ? CU_OK : page_unmap(p);
   if (code != CU_OK) return code;
-  if (!host) account_note_released(t->class->bytes);
+  if (!host || p->rest != 0) account_note_released(host ? p->vram_bytes : t->class->bytes);
   t->addr = 0;
   t->settled = false;
   token_end(t);
@@ -430,7 +433,7 @@ cu_handle page_real(cu_handle handle) {
   if (t != NULL && p == NULL && loose_page(t, &p) == CU_OK) token_have(t, p);
   if (t != NULL && t->page != NULL) {
     token_pin(t);
-    real = t->page->real;
+    real = t->page->rest != 0 ? 0 : t->page->real; /* one handle cannot name both */
   }
   page_leave();
   return real;

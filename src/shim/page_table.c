@@ -42,27 +42,46 @@ page *page_new(page_class *class, cu_handle real, int tier) {
   return p;
 }
 
+static void give_back(const page *p, cu_handle handle, ledger_kind kind, uint64_t bytes) {
+  cu_result code = REAL(cuMemRelease)(handle);
+  if (code == CU_OK)
+    ledger_give(account_ledger(), p->class->device, kind, bytes);
+  else
+    shim_log("releasing a page: CUDA error %d", code);
+}
+
 void page_drop(page *p) {
   /* A page that cannot be unmapped is lost, and stays counted: its memory is still taken. */
   if (p->stage != 0 && REAL(cuMemUnmap)(p->stage, p->class->bytes) == CU_OK)
     REAL(cuMemAddressFree)(p->stage, p->class->bytes);
   if (p->at == 0 || page_unmap(p) == CU_OK) {
-    cu_result code = REAL(cuMemRelease)(p->real);
-    if (code == CU_OK)
-      ledger_give(account_ledger(), p->class->device, kind_of(p->tier), p->class->bytes);
-    else
-      shim_log("releasing a page: CUDA error %d", code);
+    uint64_t vram_bytes = p->rest != 0 ? p->vram_bytes : 0;
+    if (p->rest != 0) give_back(p, p->real, LEDGER_PAGES, vram_bytes);
+    give_back(p, p->rest != 0 ? p->rest : p->real, kind_of(p->tier), p->class->bytes - vram_bytes);
   }
   free(p);
 }
 
+/* As it was mapped: the driver unmaps no more than one handle's range at a time for certain. */
+static cu_result unmap_both(const page *p, cu_addr addr) {
+  uint64_t first = p->rest != 0 ? p->vram_bytes : p->class->bytes;
+  cu_result code = REAL(cuMemUnmap)(addr, first);
+  if (code == CU_OK && p->rest != 0) code = REAL(cuMemUnmap)(addr + first, p->class->bytes - first);
+  return code;
+}
+
 cu_result page_map_at(page *p, cu_addr addr) {
   uint64_t start = clock_ns();
-  cu_result code = REAL(cuMemMap)(addr, p->class->bytes, 0, p->real, 0);
+  uint64_t first = p->rest != 0 ? p->vram_bytes : p->class->bytes;
+  cu_result code = REAL(cuMemMap)(addr, first, 0, p->real, 0);
+  if (code == CU_OK && p->rest != 0) {
+    code = REAL(cuMemMap)(addr + first, p->class->bytes - first, 0, p->rest, 0);
+    if (code != CU_OK) REAL(cuMemUnmap)(addr, first);
+  }
   called(MAPPED, start);
   if (code != CU_OK) return code;
   if (map_put(&pages_at, addr, (uintptr_t)p) != STOW_OK) {
-    REAL(cuMemUnmap)(addr, p->class->bytes);
+    unmap_both(p, addr);
     return CU_ERROR_OUT_OF_MEMORY;
   }
   p->at = addr;
@@ -72,7 +91,7 @@ cu_result page_map_at(page *p, cu_addr addr) {
 
 cu_result page_unmap(page *p) {
   uint64_t start = clock_ns();
-  cu_result code = REAL(cuMemUnmap)(p->at, p->class->bytes);
+  cu_result code = unmap_both(p, p->at);
   called(UNMAPPED, start);
   if (code != CU_OK) {
     shim_log("unmapping a page: CUDA error %d", code);

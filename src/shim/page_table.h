@@ -4,7 +4,8 @@
  * two ends of that are apart:
  *
  *   token   what the program holds: a name it was given for a page it asked for
- *   page    what the driver gave: a handle in vram or on the host, mapped at an address or loose
+ *   page    what the driver gave: a handle in vram or on the host, mapped at an address or loose;
+ *           a very large one may have one of each (page_split.c)
  *
  * A token has a page from when it is first mapped; before that it is only owed one, and the table
  * has as many free pages (of its class and tier) as it owes. A page without a token is free, and
@@ -34,9 +35,11 @@ typedef struct token token;
 
 typedef struct page {
   cu_handle real;
-  cu_addr at;    /* where it is mapped, 0: nowhere */
-  cu_addr stage; /* of a host page: a second mapping, ours, that copies go by; 0: none yet */
-  token *owner;  /* NULL: free */
+  cu_handle rest;      /* of one in both tiers, behind the first `vram_bytes`; 0: it is in one */
+  uint64_t vram_bytes; /* of one in both */
+  cu_addr at;          /* where it is mapped, 0: nowhere */
+  cu_addr stage;       /* of a host page: a second mapping, ours, that copies go by; 0: none yet */
+  token *owner;        /* NULL: free */
   page_class *class;
   int tier;
   bool granted; /* its card may read and write it at `at` */
@@ -146,6 +149,13 @@ cu_result page_make(page_class *class, int tier);
 /* Is it known what stays from step to step? */
 bool page_settled(void);
 void page_step_after_fork(void);
+
+/* ---- page_split.c ---- */
+
+/* Gives a token that is owed nothing a page in both tiers: of vram what there is, but for a part
+ * that is left to others, or `all`. CU_ERROR_OUT_OF_MEMORY where both together have no room, and
+ * for pages that are none of a whole card's. */
+cu_result page_split(token *t, bool all);
 
 /* ---- page_move.c ---- */
 

@@ -2,6 +2,7 @@
 """One small program of another framework, for running bare and beneath `stowage run`.
 
 usage: run_others.py jax|cupy|cupy_async|numba     (settings of the framework come from the environment)
+       run_others.py jax|cupy|cupy_async past N    N arrays of 256 MiB at once, and what a kernel makes of each
 
 Prints one JSON line like run_torch.py's.
 """
@@ -70,8 +71,29 @@ def use_numba():
     return digest(x.copy_to_host()), lambda: keep.append(cuda.device_array(301 * MIB, dtype=numpy.uint8))
 
 
+def past(which, count):
+    """All of them held, written and read by kernels."""
+    if which == "jax":
+        import jax, jax.numpy as np
+
+        total = jax.jit(lambda a: (a * 2).reshape(64, -1).sum(axis=1))
+        host = jax.device_get
+    else:
+        import cupy as np
+
+        if which == "cupy_async":
+            np.cuda.set_allocator(np.cuda.MemoryAsyncPool().malloc)
+        total, host = (lambda a: (a.reshape(64, -1).sum(axis=1) * 2)), np.asnumpy
+    held = [np.full((1 << 26,), i % 7, dtype=np.float32) for i in range(count)]
+    held = [a + np.float32(1) for a in held[: count // 4]] + held[count // 4 :]
+    return digest([host(total(a)) for a in held])
+
+
 def main():
     which = sys.argv[1]
+    if sys.argv[2:3] == ["past"]:
+        print(json.dumps({"case": f"{which} past", "shim": SHIM, "digest": past(which, int(sys.argv[3]))}))
+        return
     out = {"case": which, "shim": SHIM}
     result, more = {"jax": use_jax, "cupy": use_cupy, "cupy_async": lambda: use_cupy(True), "numba": use_numba}[which]()
     out["digest"] = result

@@ -17,13 +17,34 @@ if has_module numba.cuda; then both numba $others numba; else skip "numba: not i
 both_done
 if has_module jax; then
   # BFC sizes itself to the limited total.
-  if runs "$folder/jax" "$stowage" run --vram-limit 4G -- env XLA_PYTHON_CLIENT_PREALLOCATE=true $others jax 2> /dev/null ||
-    grep -q '"digest"' "$folder/jax"; then
+  if runs "$folder/jax" "$stowage" run --vram-limit 4G -- env XLA_PYTHON_CLIENT_PREALLOCATE=true $others jax && grep -q '"digest"' "$folder/jax"; then
     ok "jax_sizes_itself_to_the_limit: $(grep 'at the peak' "$folder/jax.err" | sed 's/^stowage run: //')"
   else
     fail jax_sizes_itself_to_the_limit
   fi
 fi
+
+# More than the limit has, with a spill: each in its own way of taking memory. JAX's default asks for most of both at once.
+# spills NAME FRAMEWORK SETTINGS…
+spills() {
+  local name=$1 which=$2; shift 2
+  if ! has_module "${which%_async}"; then skip "$name: ${which%_async} is not installed"; return; fi
+  [ -s "$folder/past.$which" ] || runs "$folder/past.$which" env XLA_PYTHON_CLIENT_PREALLOCATE=false $others $which past 22 || { fail "$name: does not run bare"; return; }
+  if runs "$folder/beneath" env "$@" "$stowage" run --vram-limit 4G --spill 6G -- $others $which past 22 && [ "$(field shim < "$folder/beneath")" = true ] &&
+    [ "$(field digest < "$folder/beneath")" = "$(field digest < "$folder/past.$which")" ] && grep -qE '[2-6][.][0-9] GiB in host memory' "$folder/beneath.err"; then
+    ok "$name: equal results; $(grep 'at the peak' "$folder/beneath.err" | sed 's/^stowage run: //')"
+  else
+    cat "$folder/beneath" "$folder/beneath.err"; fail "$name"
+  fi
+}
+spills jax_default_spills jax XLA_PYTHON_CLIENT_PREALLOCATE=true
+spills jax_without_preallocation_spills jax XLA_PYTHON_CLIENT_PREALLOCATE=false
+spills jax_cuda_async_spills jax XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async
+spills cupy_default_spills cupy
+spills cupy_async_spills cupy_async
+# One block larger than the limit, and than the host's part of it.
+out=$(timeout 60 "$stowage" run --vram-limit 2G --spill 4G -- "$build/tests/shim/holder" alloc:$((5 << 30)) driver page:$((1 << 29)) info free unpage alloc:$((3 << 30)) info 2> "$folder/err")
+if [ "$(grep -c ' 0' <<< "$out")" = 8 ] && grep -q 'at the peak 1[.][0-9] GiB in vram of 2.0 GiB allowed, 3[.][0-9] GiB in host memory' "$folder/err"; then ok "a_block_larger_than_either_is_in_both: $(grep 'at the peak' "$folder/err" | sed 's/^stowage run: //')"; else echo "$out"; cat "$folder/err"; fail a_block_larger_than_either_is_in_both; fi
 
 # A plain C program of the driver's interface: every road, with the real driver behind.
 road=$build/tests/shim/road

@@ -1,0 +1,71 @@
+/* Page split: one page in both tiers.
+ *
+ * A framework that takes all it may use in one request (JAX and TensorFlow do) asks for more than
+ * vram has, of a total that was told to it with what may be spilled. Neither tier has that alone;
+ * its page then is vram up to a point and host memory from there on. It is the program's until it
+ * lets go of it: such a page is never moved and never kept. */
+#include "shim/hooks.h"
+#include "shim/page_table.h"
+#include "shim/spill.h"
+
+/* What is left of vram for requests that can be nowhere else (code, cuBLAS), and from which part of
+ * it on a request is split. Pages that a framework builds its blocks of are smaller: they move. */
+#define PART  8
+#define LEAST ((uint64_t)64 << 20)
+
+/* What vram has room for, within the limit, and how much there is of it altogether. */
+static uint64_t vram_room(unsigned device, uint64_t *whole) {
+  const ledger *l = account_ledger();
+  size_t left = 0, total = 0;
+  cu_result (*info)(size_t *, size_t *) = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *));
+  if (spill_capturing() || info == NULL || info(&left, &total) != CU_OK) return 0;
+  *whole = total;
+  if (ledger_limit(l, device) == LEDGER_UNLIMITED) return left;
+  if (ledger_limit(l, device) < total) *whole = ledger_limit(l, device);
+  uint64_t room = account_room(device);
+  return room < left ? room : left;
+}
+
+static cu_result make(page_class *class, uint64_t vram_bytes, page **out) {
+  ledger *l = account_ledger();
+  cu_handle real, rest;
+  if (!ledger_take(l, class->device, LEDGER_PAGES, vram_bytes)) return CU_ERROR_OUT_OF_MEMORY;
+  cu_result code = REAL(cuMemCreate)(&real, vram_bytes, &class->prop, 0);
+  if (code != CU_OK) {
+    ledger_give(l, class->device, LEDGER_PAGES, vram_bytes);
+    return code;
+  }
+  code = spill_page(&rest, class->bytes - vram_bytes, class->device, class->prop.location.id);
+  page *p = code == CU_OK ? page_new(class, real, TIER_HOST) : NULL;
+  if (p == NULL) {
+    if (code == CU_OK) {
+      REAL(cuMemRelease)(rest);
+      ledger_give(l, class->device, LEDGER_SPILLED, class->bytes - vram_bytes);
+    }
+    REAL(cuMemRelease)(real);
+    ledger_give(l, class->device, LEDGER_PAGES, vram_bytes);
+    return CU_ERROR_OUT_OF_MEMORY;
+  }
+  p->rest = rest;
+  p->vram_bytes = vram_bytes;
+  ledger_note_peak(l, class->device);
+  *out = p;
+  return CU_OK;
+}
+
+cu_result page_split(token *t, bool all) {
+  page_class *class = t->class;
+  uint64_t whole = 0, room = vram_room(class->device, &whole), left = all ? 0 : whole / PART;
+  uint64_t vram_bytes = room > left ? (room - left) / SHIM_GRANULE * SHIM_GRANULE : 0;
+  page *p;
+  if (vram_bytes == 0 || vram_bytes >= class->bytes || class->bytes < whole / PART ||
+      class->bytes < LEAST)
+    return CU_ERROR_OUT_OF_MEMORY;
+  cu_result code = make(class, vram_bytes, &p);
+  if (code != CU_OK) return code;
+  class->owed[TIER_HOST]++;
+  t->tier = TIER_HOST;
+  token_have(t, p);
+  t->pinned = true;
+  return CU_OK;
+}
