@@ -199,10 +199,14 @@ void run_limits_apply(const run_limits *limits, ledger *l) {
   }
 }
 
+static bool asks(const run_limits *limits) {
+  return limits->vram_from != NULL || limits->spill_bytes > 0;
+}
+
 /* The first look; NULL where nothing asks for it, or NVML is not here. */
 static nvml *look(const run_limits *limits, ledger *l) {
   nvml *n = NULL;
-  if ((limits->vram_from != NULL || limits->spill_bytes > 0) && nvml_open(&n) == STOW_OK) {
+  if (asks(limits) && nvml_open(&n) == STOW_OK) {
     for (unsigned i = 0; i < LEDGER_DEVICES_MAX && (int)i < nvml_count(n); i++)
       look_at_card(limits, l, n, i);
     for (int i = nvml_count(n); i < LEDGER_DEVICES_MAX; i++)
@@ -275,6 +279,10 @@ static void *look_thread(void *user) {
 
 void run_limits_look_aside(const run_limits *limits, ledger *l) {
   sigset_t all, mask;
+  if (!asks(limits)) {
+    atomic_store(&l->header->cards_known, 1);
+    return;
+  }
   aside.limits = limits;
   aside.l = l;
   /* Signals are the first thread's: it waits for some of them. */

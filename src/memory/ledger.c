@@ -74,6 +74,8 @@ stow_status ledger_create(ledger *l, const char *path) {
   if (fd >= 0) close(fd);
   if (at == MAP_FAILED)
     return stow_fail(STOW_ERR_HOST_MEMORY, "mapping the ledger: %s", strerror(error));
+  /* Or the kernel fills in all of a file that is only room so far, at the first touch. */
+  (void)madvise(at, bytes, MADV_RANDOM);
   set_up(l, at, bytes);
   l->header->version = LEDGER_VERSION;
   l->header->slot_count = LEDGER_SLOTS_MAX;
@@ -97,6 +99,7 @@ stow_status ledger_open(ledger *l, const char *path) {
   size_t bytes = ledger_bytes();
   bool right = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (size_t)info.st_size == bytes;
   void *at = right ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  if (at != MAP_FAILED) (void)madvise(at, bytes, MADV_RANDOM);
   close(fd);
   if (at == MAP_FAILED)
     return stow_fail(STOW_ERR_FORMAT, "%s is no ledger of this version of Stowage", path);

@@ -80,6 +80,8 @@ static stow_status ring_back(ring *r, const char *path, uint64_t bytes, uint64_t
   }
   void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->file.fd, 0);
   if (at == MAP_FAILED) return ring_refused(path, "map", bytes);
+  /* Or the kernel fills in all of a file that is only room so far, at the first touch. */
+  (void)madvise(at, bytes, MADV_RANDOM);
   r->mapped_bytes = bytes;
   r->header = at;
   r->control = (_Atomic uint64_t *)(void *)((char *)at + RING_PAGE);

@@ -43,7 +43,7 @@ spills jax_cuda_async_spills jax XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async
 spills cupy_default_spills cupy
 spills cupy_async_spills cupy_async
 # One block larger than the limit, and than the host's part of it.
-out=$(timeout 60 "$stowage" run --vram-limit 2G --spill 4G -- "$build/tests/shim/holder" alloc:$((5 << 30)) driver page:$((1 << 29)) info free unpage alloc:$((3 << 30)) info 2> "$folder/err")
+out=$(timeout 60 "$stowage" run --vram-limit 2G --spill 4G -- "$build/tests/shim/holder" alloc:$((5 << 30)) driver page:$((1 << 26)) info free unpage alloc:$((3 << 30)) info 2> "$folder/err")
 if [ "$(grep -c ' 0' <<< "$out")" = 8 ] && grep -q 'at the peak 1[.][0-9] GiB in vram of 2.0 GiB allowed, 3[.][0-9] GiB in host memory' "$folder/err"; then ok "a_block_larger_than_either_is_in_both: $(grep 'at the peak' "$folder/err" | sed 's/^stowage run: //')"; else echo "$out"; cat "$folder/err"; fail a_block_larger_than_either_is_in_both; fi
 
 # A plain C program of the driver's interface: every road, with the real driver behind.
