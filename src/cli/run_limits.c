@@ -223,7 +223,7 @@ void run_limits_look(const run_limits *limits, ledger *l) {
   nvml_close(look(limits, l));
 }
 
-/* Has the run nothing on the card, and is about to have nothing? */
+/* Has the run nothing on the card, and nothing on its way there? */
 static bool is_absent(const ledger *l, unsigned i) {
   ledger_totals totals;
   ledger_sum(l, i, &totals);
@@ -237,8 +237,7 @@ static void look_again(ledger *l, nvml *n) {
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
     nvml_card card;
     int index = -1;
-    if (l->header->uuids[i][0] == '\0' || !is_absent(l, i) ||
-        nvml_find(n, l->header->uuids[i], &index) != STOW_OK ||
+    if (l->header->uuids[i][0] == '\0' || nvml_find(n, l->header->uuids[i], &index) != STOW_OK ||
         nvml_card_at(n, index, &card) != STOW_OK || !card.memory_known)
       continue;
     /* Asked after the figure was read: then it is from before any context of the run. */
@@ -252,7 +251,7 @@ static struct {
   pthread_t thread;
   bool runs;
   sem_t end;
-  nvml *cards; /* stays open: closing takes milliseconds, and the process ends then */
+  nvml *left_open; /* at the end: the process ends with it */
 } aside;
 
 /* Waits a tenth of a second; false: it is the end. */
@@ -268,12 +267,22 @@ static bool rest(void) {
 }
 
 static void *look_thread(void *user) {
+  ledger *l = aside.l;
+  nvml *cards = look(aside.limits, l);
+  bool known = cards != NULL;
   (void)user;
-  aside.cards = look(aside.limits, aside.l);
-  for (int round = 1; aside.cards != NULL && rest(); round++) {
-    if (round % (SECOND_NS / AGAIN_NS) == 0) ledger_reap(aside.l); /* reads of every process */
-    look_again(aside.l, aside.cards);
+  for (int round = 1; known && rest(); round++) {
+    bool absent = true;
+    if (round % (SECOND_NS / AGAIN_NS) == 0) ledger_reap(l); /* reads of every process */
+    for (unsigned i = 0; i < LEDGER_DEVICES_MAX && absent; i++) absent = is_absent(l, i);
+    if (absent && cards == NULL) known = nvml_open(&cards) == STOW_OK;
+    if (absent && known) look_again(l, cards);
+    if (absent) continue;
+    /* Now, beside the command: at the end the milliseconds this takes would be waited for. */
+    nvml_close(cards);
+    cards = NULL;
   }
+  aside.left_open = cards;
   return NULL;
 }
 
