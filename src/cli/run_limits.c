@@ -227,7 +227,7 @@ void run_limits_look(const run_limits *limits, ledger *l) {
 static bool is_absent(const ledger *l, unsigned i) {
   ledger_totals totals;
   ledger_sum(l, i, &totals);
-  return totals.vram_bytes == 0 && atomic_load(&l->header->contexts_begun[i]) == 0;
+  return totals.vram_bytes == 0 && totals.begun == 0;
 }
 
 /* A context is measured by how much the card's used figure rose past what others hold, so that has

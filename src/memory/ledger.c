@@ -14,7 +14,7 @@
 #include "base/process.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
-#define LEDGER_VERSION 10
+#define LEDGER_VERSION 11
 /* How often a request that meets another in the same moment tries again; each time the processor is
  * given away, so this is milliseconds at the most, and a stopped process holds nobody up for long.
  */
@@ -180,6 +180,7 @@ static void clear(ledger_slot *slot) {
     atomic_store(&device->wanted_spill, 0);
     atomic_store(&device->idle_vram, 0);
     atomic_store(&device->idle_spill, 0);
+    atomic_store(&device->begun, 0);
   }
 }
 
@@ -245,6 +246,7 @@ void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals) {
     totals->wanted_bytes += atomic_load(&d->wanted_vram);
     totals->idle_vram_bytes += atomic_load(&d->idle_vram);
     totals->idle_spill_bytes += atomic_load(&d->idle_spill);
+    totals->begun += atomic_load(&d->begun);
     for (int k = 0; k < LEDGER_KIND_COUNT; k++) totals->bytes[k] += atomic_load(&d->bytes[k]);
   }
   for (int k = 0; k < LEDGER_VRAM_KINDS; k++) totals->vram_bytes += totals->bytes[k];
@@ -346,6 +348,11 @@ void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t s
   if (d == NULL) return;
   atomic_store(&d->idle_vram, vram_bytes);
   atomic_store(&d->idle_spill, spill_bytes);
+}
+
+void ledger_set_begun(ledger *l, unsigned device, bool begun) {
+  ledger_device *d = own_device(l, device);
+  if (d != NULL) atomic_store(&d->begun, begun);
 }
 
 uint64_t ledger_own(const ledger *l, unsigned device, ledger_kind kind) {

@@ -56,6 +56,7 @@ typedef struct ledger_device {
   _Atomic uint64_t bytes[LEDGER_KIND_COUNT];
   _Atomic uint64_t wanted_vram, wanted_spill; /* announced, not yet held */
   _Atomic uint64_t idle_vram, idle_spill;     /* held, and given up as soon as they are asked for */
+  _Atomic uint64_t begun;                     /* 1: a context is being made, or not measured yet */
 } ledger_device;
 
 typedef struct ledger_slot {
@@ -86,7 +87,6 @@ typedef struct ledger_header {
   _Atomic uint64_t others_bytes[LEDGER_DEVICES_MAX];     /* in use by programs that are not of the
                                                             run, as last seen; LEDGER_UNLIMITED:
                                                             not known */
-  _Atomic uint64_t contexts_begun[LEDGER_DEVICES_MAX];   /* being made, not measured yet */
   _Atomic uint64_t peak_vram_bytes[LEDGER_DEVICES_MAX];  /* of the whole run */
   _Atomic uint64_t peak_spilled_bytes[LEDGER_DEVICES_MAX];
   _Atomic uint64_t spilled_total_bytes;   /* ever made */
@@ -142,6 +142,8 @@ void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
 /* Sets the caller's bytes of a kind that is measured, not counted. */
 void ledger_set(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
 uint64_t ledger_own(const ledger *l, unsigned device, ledger_kind kind);
+/* The caller begins to make a context on the device, or has measured what it took. */
+void ledger_set_begun(ledger *l, unsigned device, bool begun);
 
 /* What all processes hold. Cheap, so it is asked on every request; those that died since anybody
  * last reaped are still in it, and a figure that is told or kept is summed after ledger_reap. */
@@ -150,6 +152,7 @@ typedef struct ledger_totals {
   uint64_t vram_bytes;   /* the kinds that count against the limit */
   uint64_t wanted_bytes; /* announced vram */
   uint64_t idle_vram_bytes, idle_spill_bytes;
+  uint64_t begun; /* processes that are making a context */
   uint32_t processes;
 } ledger_totals;
 void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals);

@@ -36,10 +36,9 @@ static size_t pool_count, pool_capacity;
 static uint64_t growing_bytes[LEDGER_DEVICES_MAX]; /* guarded by pools_lock: announced */
 static _Atomic size_t ended_count;                 /* pools that have ended and are not gone */
 
-/* Of this process, by device: how many contexts it has, is one of them being made or not measured
- * yet, and what they took when they were (0: to be seen). */
+/* Of this process, by device: how many contexts it has, and what they took when they were measured
+ * (0: to be seen). */
 static _Atomic unsigned context_count[LEDGER_DEVICES_MAX];
-static _Atomic bool context_begun[LEDGER_DEVICES_MAX];
 static _Atomic uint64_t context_first[LEDGER_DEVICES_MAX];
 
 void measure_after_fork(void) {
@@ -50,7 +49,6 @@ void measure_after_fork(void) {
   memset(growing_bytes, 0, sizeof growing_bytes);
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
     atomic_store(&context_count[i], 0);
-    atomic_store(&context_begun[i], false);
     atomic_store(&context_first[i], 0);
   }
 }
@@ -233,27 +231,20 @@ static void measure_graphs(unsigned device, cu_device card, ledger *l) {
     ledger_set(l, device, LEDGER_GRAPHS, bytes);
 }
 
-/* A process that dies here leaves its mark: the others then keep the shares they have. */
 void measure_context_begins(unsigned device) {
-  const ledger *l = account_ledger();
+  ledger *l = account_ledger();
   if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return;
   atomic_store(&context_first[device], 0);
-  if (!atomic_exchange(&context_begun[device], true))
-    atomic_fetch_add(&l->header->contexts_begun[device], 1);
-}
-
-static void context_measured(const ledger *l, unsigned device) {
-  if (atomic_exchange(&context_begun[device], false))
-    atomic_fetch_sub(&l->header->contexts_begun[device], 1);
+  ledger_set_begun(l, device, true);
 }
 
 void measure_context_made(unsigned device, bool made) {
-  const ledger *l = account_ledger();
+  ledger *l = account_ledger();
   if (device >= LEDGER_DEVICES_MAX || l->header == NULL) return;
   if (made)
     atomic_fetch_add(&context_count[device], 1);
   else
-    context_measured(l, device);
+    ledger_set_begun(l, device, false);
   account_look_soon();
 }
 
@@ -266,7 +257,7 @@ void measure_context_ended(unsigned device) {
     return;
   }
   ledger_set(l, device, LEDGER_CONTEXT, 0);
-  context_measured(l, device); /* it may have ended before it was */
+  ledger_set_begun(l, device, false); /* it may have ended before it was measured */
 }
 
 bool measure_primary_active(cu_device card) {
@@ -284,11 +275,11 @@ static void measure_context(unsigned device, ledger *l) {
   cu_result (*info)(size_t *, size_t *) = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *));
   if (others == LEDGER_UNLIMITED || info == NULL || info(&left, &total) != CU_OK) return;
   uint64_t first = atomic_load(&context_first[device]);
-  /* Another process of the run is making its context: what appears now is its to measure. */
-  if (first != 0 && atomic_load(&l->header->contexts_begun[device]) > 0) return;
   ledger_totals totals;
   ledger_reap(l);
   ledger_sum(l, device, &totals);
+  /* Another process of the run is making its context: what appears now is its to measure. */
+  if (first != 0 && totals.begun > 0) return;
   uint64_t was = ledger_own(l, device, LEDGER_CONTEXT);
   uint64_t counted = totals.vram_bytes - was;
   uint64_t rest = total - left > counted ? total - left - counted : 0; /* ours and the others' */
@@ -299,7 +290,7 @@ static void measure_context(unsigned device, ledger *l) {
   ledger_set(l, device, LEDGER_CONTEXT, share);
   atomic_store(&l->header->others_bytes[device], rest > share ? rest - share : 0);
   if (first == 0) atomic_store(&context_first[device], share);
-  context_measured(l, device);
+  ledger_set_begun(l, device, false);
 }
 
 void measure_device(unsigned device, cu_device card) {

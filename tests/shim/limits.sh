@@ -122,6 +122,9 @@ fi
   out=$(STANDIN_VRAM=$((4096 * M)) STANDIN_NVML_USED=$folder/used STANDIN_CONTEXT=$((800 * M)) beneath --vram-limit 1000M -- bash -c '"$1" info; echo 629145600 > "$2/now"; mv "$2/now" "$2/used"; for ((i = 0; i < 100; i++)); do read -r -t 0.2 <> <(:); "$1" info; done | grep -m 1 "free 800"' - "$holder" "$folder" 2> "$folder/err" | tr '\n' ';')
   if [ "$out" = 'info 0 free 200 total 1000;info 0 free 800 total 1000;' ]; then ok what_others_took_before_a_context_is_not_its_own; else echo "$out"; cat "$folder/err"; fail what_others_took_before_a_context_is_not_its_own; fi
   STANDIN_CONTEXT=$((200 * M)) says code_loaded_later_still_counts 'info 0 free 200 total 400;others 0;info 0 free 150 total 400;alloc 2;alloc 0;' --vram-limit 400M -- info others:50M info alloc:160M alloc:140M
+  # Nor does one who made a context and ended before anything was asked for stand in the way of that.
+  out=$(STANDIN_CONTEXT=$((200 * M)) beneath --vram-limit 400M -- sh -c "'$holder' say:gone; '$holder' info others:$((50 * M)) info" 2> "$folder/err" | tr '\n' ';')
+  if [ "$out" = "gone;info 0 free 200 total 400;others:$((50 * M)) 0;info 0 free 150 total 400;" ]; then ok a_context_that_was_never_measured_ends_with_its_process; else echo "$out"; cat "$folder/err"; fail a_context_that_was_never_measured_ends_with_its_process; fi
   exit $failed
 ) || failed=1
 
