@@ -296,18 +296,33 @@ static void await_answer(run_ram *r) {
   }
 }
 
-/* By the kernel, or as a shell tells of a command of its own that was just now. */
+static bool is_kill(int how) {
+  return WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
+}
+
+/* As a shell tells of a command of its own. */
+static bool is_told_kill(int how) {
+  return WIFEXITED(how) && WEXITSTATUS(how) == 128 + SIGKILL;
+}
+
+/* The kernel's count is of the whole group, in which others may be: one that ended in a way of its
+ * own must have held much, to have had a worker killed. */
+static bool by_kernel(const run_ram *r, int how) {
+  if (how == 0 || r->ended || hostmem_kills() <= r->kills) return false;
+  return is_kill(how) || is_told_kill(how) ||
+         (r->on && r->full.held_bytes >= r->record.limit_bytes / 2);
+}
+
 static bool was_killed(const run_ram *r, int how) {
-  return r->by_kernel || (WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL) ||
-         (WIFEXITED(how) && WEXITSTATUS(how) == 128 + SIGKILL && r->over_ns != 0 &&
-          clock_ns() < r->over_ns + LATELY_NS);
+  return r->by_kernel || is_kill(how) ||
+         (is_told_kill(how) && r->over_ns != 0 && clock_ns() < r->over_ns + LATELY_NS);
 }
 
 void run_ram_end(run_ram *r, int how) {
   host_record *h = &r->record;
   char peak[STOW_SIZE_TEXT_MAX], left[STOW_SIZE_TEXT_MAX];
-  r->by_kernel = how != 0 && !r->ended && hostmem_kills() > r->kills;
-  const char *who = WIFSIGNALED(how) ? "" : "a process of it was ";
+  r->by_kernel = by_kernel(r, how);
+  const char *who = is_kill(how) ? "" : "a process of it was ";
   const char *by = r->by_kernel ? ", by the kernel for want of host memory" : "";
   if (!r->on) {
     if (r->by_kernel)

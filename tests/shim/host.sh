@@ -116,6 +116,18 @@ fi
 if in_group a_kill_by_somebody_else_is_not_the_kernels -- sh -c 'kill -KILL $$'; then
   if [ $code = 137 ] && ! grep -q kernel "$folder/err" && grep -q 'not for memory as far as was seen' <<< "$said"; then ok a_kill_by_somebody_else_is_not_the_kernels; else cat "$folder/err"; echo "$said"; fail "a_kill_by_somebody_else_is_not_the_kernels: code $code"; fi
 fi
+# The kernel's count is of a group: somebody else's kill in it, while a command ends badly for another reason.
+if [ -n "${bounded:-}" ]; then
+  mkfifo "$folder/started" "$folder/go"
+  { read -r _ < "$folder/started"; bash -c 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"' - "$group" "$python" "$programs/host_leak.py"; echo > "$folder/go"; } > /dev/null 2>&1 &
+  other=$!
+  if in_group another_ones_kill_is_not_the_commands --ram-limit auto -- sh -c 'echo > "$1/started"; read -r _ < "$1/go"; exit 1' - "$folder"; then
+    if [ $code = 1 ] && ! grep -q kernel "$folder/err" && grep -q 'not for memory as far as was seen' <<< "$said"; then ok another_ones_kill_is_not_the_commands; else cat "$folder/err"; echo "$said"; fail "another_ones_kill_is_not_the_commands: code $code"; fi
+    wait "$other"
+  else
+    kill "$other"
+  fi
+fi
 killed a_kill_by_the_kernel_leaves_its_record "$python" "$programs/host_leak.py"
 killed a_kill_that_a_shell_tells_of_is_one sh -c '"$@"; exit $?' - "$python" "$programs/host_leak.py"
 for turn in $(seq 50); do [ -z "$group" ] || rmdir "$group" 2> /dev/null && break; read -r -t 0.1 <> <(:); done
