@@ -216,10 +216,10 @@ static bool is_run(const char *folder) {
 static bool ran_out(const host_record *h, const char *folder) {
   run_end end;
   process p;
+  if (strcmp(h->ended, "kernel") == 0) return true;
   bool cut = h->ended[0] == '\0' && !run_folder_end(folder, &end);
   for (size_t i = 0; cut && i < h->process_count; i++)
     cut = process_read(&p, h->processes[i].pid) == PROCESS_DEAD;
-  if (strcmp(h->ended, "kernel") == 0) return true;
   return (cut || h->ended[0] != '\0') &&
          (h->peak_bytes >= h->limit_bytes / 10 * 8 || h->usable_bytes < h->limit_bytes / 10);
 }

@@ -196,6 +196,7 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
   b->live.child = child;
   b->live.on = l->header != NULL && limits->spill_bytes > 0;
   if (l->header != NULL) run_limits_look_aside(limits, l);
+  run_ram_started(&b->ram);
   if (folder[0] != '\0') run_folder_tidy(folder);
   int how = 0;
   int beat_ms = b->ram.on ? RUN_RAM_BEAT_MS : b->live.on ? RUN_LIVE_BEAT_MS : 0;

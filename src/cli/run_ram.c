@@ -34,7 +34,7 @@
 #define FILL_BYTES_MS (UINT64_C(4) << 20)
 
 stow_status run_ram_init(run_ram *r, const char *text) {
-  *r = (run_ram){.kills = hostmem_kills()};
+  *r = (run_ram){0};
   if (text == NULL) return STOW_OK;
   r->on = true;
   r->automatic = strcmp(text, "auto") == 0;
@@ -64,6 +64,10 @@ stow_status run_ram_open(run_ram *r, const char *folder) {
   STOW_TRY(run_ask_open(&r->ask, folder));
   run_shim_preload_host();
   return STOW_OK;
+}
+
+void run_ram_started(run_ram *r) {
+  r->kills = hostmem_kills();
 }
 
 /* ---- looking ---- */
