@@ -101,9 +101,11 @@ void measure_pool(unsigned device, void *pool);
  * What was announced so is no longer once the pool is measured. */
 bool measure_pool_grows(unsigned device, uint64_t bytes);
 void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes);
-/* A pool that was destroyed lives on until its last block is freed: how much of it is used, asked
+/* What the driver says of a pool (CUmemPool_attribute); 0 where it does not. */
+enum { POOL_RESERVED = 5, POOL_USED = 7 };
+uint64_t measure_pool_figure(void *pool, int which);
+/* A pool that was destroyed lives on until its last block is freed: how much of it was used, asked
  * before, and that it ended. */
-uint64_t measure_pool_used(void *pool);
 void measure_pool_ended(void *pool, uint64_t used_bytes);
 /* What is about to be freed, if it may be of such a pool (else nothing), and that it was. */
 typedef struct pool_block {

@@ -16,9 +16,6 @@
 /* A heap of one lane reserves two for each tier. */
 #define RANGES_MAX 8
 
-/* An eighth of vram, or of the limit: JAX leaves a quarter of the card to such requests. */
-#define LEFT_OF_VRAM 8
-
 enum { ON_HOST = 1, LENT = 2, PAGE_FLAGS = 3 };
 
 typedef struct card {
@@ -92,30 +89,26 @@ static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
   return code;
 }
 
-/* What vram has room for, within the limit; 0 where blocks cannot be in both. */
-static uint64_t vram_room(const card *c) {
+/* What vram has room for, and how much there is of it; 0 where blocks cannot be in both. */
+static uint64_t vram_room(const card *c, uint64_t *whole) {
   const ledger *l = account_ledger();
-  size_t left = 0, total = 0;
-  if (l->header == NULL || atomic_load(&l->header->host_road) != LEDGER_ROAD_PAGES ||
-      spill_capturing() || SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *))(&left, &total) != CU_OK)
-    return 0;
-  if (ledger_limit(l, c->device) == LEDGER_UNLIMITED) return left;
-  uint64_t room = account_room(c->device);
-  return room < left ? room : left;
+  *whole = 0;
+  if (l->header == NULL || atomic_load(&l->header->host_road) != LEDGER_ROAD_PAGES) return 0;
+  return spill_vram_room(c->device, whole);
 }
 
 uint64_t card_room(const stow_device *device) {
+  uint64_t whole;
   int mode = enter();
-  uint64_t room = vram_room((const card *)device);
+  uint64_t room = vram_room((const card *)device, &whole);
   leave(mode);
   return room;
 }
 
 /* Does vram have room for a page of a block that is too large for it, with one part of so many left
- * for requests that can be nowhere else (code, cuBLAS)? */
+ * to others? */
 static bool vram_has(const card *c, uint64_t bytes, uint64_t part) {
-  uint64_t limit = ledger_limit(account_ledger(), c->device), room = vram_room(c);
-  uint64_t left = (limit < c->props.vram_bytes ? limit : c->props.vram_bytes) / part;
+  uint64_t whole, room = vram_room(c, &whole), left = whole / part;
   return room >= left && room - left >= bytes;
 }
 
@@ -164,7 +157,7 @@ static stow_status page_create(stow_device *device, stow_page *page, uint64_t by
   if (tier == STOW_TIER_VRAM)
     code = create_vram(c, &handle, bytes);
   else if (on_host) {
-    code = lend(c, &handle, bytes, LEFT_OF_VRAM);
+    code = lend(c, &handle, bytes, SPILL_LEAVES_PART);
     flags = LENT;
     if (code != CU_OK) {
       code = create_host(c, &handle, bytes);

@@ -8,18 +8,10 @@
 #include "shim/record.h"
 #include "shim/spill.h"
 
-/* CUmemPool_attribute */
-enum { POOL_RESERVED = 5, POOL_USED = 7 };
-
-static uint64_t attribute(cu_pool pool, int which) {
-  uint64_t value = 0;
-  cu_result (*get)(cu_pool, int, void *) = SHIM_REAL(cuMemPoolGetAttribute, (cu_pool, int, void *));
-  return get != NULL && get(pool, which, &value) == CU_OK ? value : 0;
-}
-
 /* How much the pool must at least grow to serve `bytes`. */
 static uint64_t growth(cu_pool pool, uint64_t bytes) {
-  uint64_t reserved = attribute(pool, POOL_RESERVED), used = attribute(pool, POOL_USED);
+  uint64_t reserved = measure_pool_figure(pool, POOL_RESERVED),
+           used = measure_pool_figure(pool, POOL_USED);
   if (bytes > UINT64_MAX / 2) return bytes;
   if (used + bytes <= reserved) return 0;
   return (used + bytes - reserved + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
@@ -81,7 +73,7 @@ static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
   call->device = device;
   spill_asked();
   bool fits = pool_fits(call->device, call->pool, bytes, &call->kept_bytes);
-  if (limited(call->device)) call->reserved_bytes = attribute(call->pool, POOL_RESERVED);
+  if (limited(call->device)) call->reserved_bytes = measure_pool_figure(call->pool, POOL_RESERVED);
   return fits;
 }
 
@@ -127,7 +119,8 @@ static bool undone(const pool_call *call, const pool_forms *f, cu_addr addr, cu_
   ledger_totals totals;
   if (limit == LEDGER_UNLIMITED || f->free == NULL || f->wait == NULL) return false;
   ledger_sum(l, call->device, &totals);
-  if (totals.vram_bytes <= limit || attribute(call->pool, POOL_RESERVED) <= call->reserved_bytes ||
+  if (totals.vram_bytes <= limit ||
+      measure_pool_figure(call->pool, POOL_RESERVED) <= call->reserved_bytes ||
       f->free(addr, stream) != CU_OK)
     return false;
   f->wait(stream);
@@ -262,7 +255,7 @@ cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep) {
 cu_result cuMemPoolDestroy(cu_pool pool) {
   __typeof__(&cuMemPoolDestroy) real = REAL(cuMemPoolDestroy);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  uint64_t used = pool == NULL || spill_capturing() ? 0 : measure_pool_used(pool);
+  uint64_t used = pool == NULL || spill_capturing() ? 0 : measure_pool_figure(pool, POOL_USED);
   cu_result code = real(pool);
   if (code == CU_OK) measure_pool_ended(pool, used);
   return code;

@@ -13,8 +13,8 @@
 #include "shim/page.h"
 #include "shim/spill.h"
 
-/* CUmemPool_attribute, CUgraphMem_attribute */
-enum { POOL_RESERVED = 5, POOL_USED = 7, GRAPH_RESERVED = 2 };
+/* CUgraphMem_attribute */
+enum { GRAPH_RESERVED = 2 };
 /* CUpointer_attribute */
 enum { POINTER_RANGE_SIZE = 12, POINTER_MEMPOOL = 17 };
 /* A context: 0.3 to 0.7 GiB as measured, and code that is loaded after it was. */
@@ -53,7 +53,7 @@ void measure_after_fork(void) {
   }
 }
 
-static uint64_t pool_figure(void *pool, int which) {
+uint64_t measure_pool_figure(void *pool, int which) {
   uint64_t bytes = 0;
   cu_result (*get)(void *, int, void *) = SHIM_REAL(cuMemPoolGetAttribute, (void *, int, void *));
   if (get == NULL || get(pool, which, &bytes) != CU_OK) return 0;
@@ -71,7 +71,7 @@ static void tell(unsigned device) {
 }
 
 void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes) {
-  uint64_t bytes = pool_figure(pool, POOL_RESERVED);
+  uint64_t bytes = measure_pool_figure(pool, POOL_RESERVED);
   bool changed = announced_bytes > 0;
   lock_take(&pools_lock);
   size_t i = 0;
@@ -154,10 +154,6 @@ uint64_t measure_fixed(unsigned device) {
     if (pools[i].device == device && pools[i].shared) sum += pools[i].reserved_bytes;
   lock_give(&pools_lock);
   return sum;
-}
-
-uint64_t measure_pool_used(void *pool) {
-  return pool_figure(pool, POOL_USED);
 }
 
 void measure_pool_ended(void *pool, uint64_t used_bytes) {

@@ -8,23 +8,10 @@
 #include "shim/page_table.h"
 #include "shim/spill.h"
 
-/* What is left of vram for requests that can be nowhere else (code, cuBLAS), and from which part of
- * it on a request is split. Pages that a framework builds its blocks of are smaller: they move. */
-#define PART  8
-#define LEAST ((uint64_t)64 << 20)
-
-/* What vram has room for, within the limit, and how much there is of it altogether. */
-static uint64_t vram_room(unsigned device, uint64_t *whole) {
-  const ledger *l = account_ledger();
-  size_t left = 0, total = 0;
-  cu_result (*info)(size_t *, size_t *) = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *));
-  if (spill_capturing() || info == NULL || info(&left, &total) != CU_OK) return 0;
-  *whole = total;
-  if (ledger_limit(l, device) == LEDGER_UNLIMITED) return left;
-  if (ledger_limit(l, device) < total) *whole = ledger_limit(l, device);
-  uint64_t room = account_room(device);
-  return room < left ? room : left;
-}
+/* From how much of vram on a request is split. Pages that a framework builds its blocks of are
+ * smaller: they move. */
+#define LEAST_PART  8
+#define LEAST_BYTES ((uint64_t)64 << 20)
 
 static cu_result make(page_class *class, uint64_t vram_bytes, page **out) {
   ledger *l = account_ledger();
@@ -55,11 +42,12 @@ static cu_result make(page_class *class, uint64_t vram_bytes, page **out) {
 
 cu_result page_split(token *t, bool all) {
   page_class *class = t->class;
-  uint64_t whole = 0, room = vram_room(class->device, &whole), left = all ? 0 : whole / PART;
+  uint64_t whole, room = spill_vram_room(class->device, &whole);
+  uint64_t left = all ? 0 : whole / SPILL_LEAVES_PART;
   uint64_t vram_bytes = room > left ? (room - left) / SHIM_GRANULE * SHIM_GRANULE : 0;
   page *p;
-  if (vram_bytes == 0 || vram_bytes >= class->bytes || class->bytes < whole / PART ||
-      class->bytes < LEAST)
+  if (vram_bytes == 0 || vram_bytes >= class->bytes || class->bytes < whole / LEAST_PART ||
+      class->bytes < LEAST_BYTES)
     return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = make(class, vram_bytes, &p);
   if (code != CU_OK) return code;

@@ -4,10 +4,10 @@
  * cuGetProcAddress answer with the hooks. Everything starts at the first call a program makes:
  * nothing runs when the library is loaded, so a program that never calls CUDA is as it was.
  *
- * Guarantees: never prints (but to the file STOWAGE_SHIM_LOG names), never ends the process, holds
- * no lock across a call into the driver (but those of the heap it keeps, plain.h, and of the pages
- * it keeps, page_table.h) nor while it waits for the loader (load.c), and works on in a child of
- * fork. */
+ * Guarantees: never prints (but to the file STOWAGE_SHIM_LOG names, and that a limit does not hold,
+ * account.c), never ends the process, holds no lock across a call into the driver (but those of the
+ * heap it keeps, plain.h, and of the pages it keeps, page_table.h) nor while it waits for the
+ * loader (load.c), and works on in a child of fork. */
 #ifndef SHIM_SHIM_H
 #define SHIM_SHIM_H
 

@@ -79,6 +79,20 @@ bool spill_host_has(uint64_t bytes) {
   return hostmem_read(&memory) == STOW_OK && memory.usable_bytes >= bytes;
 }
 
+uint64_t spill_vram_room(unsigned device, uint64_t *whole) {
+  const ledger *l = account_ledger();
+  size_t left = 0, total = 0;
+  cu_result (*info)(size_t *, size_t *) = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *));
+  *whole = 0;
+  if (l->header == NULL || spill_capturing() || info == NULL || info(&left, &total) != CU_OK)
+    return 0;
+  uint64_t limit = ledger_limit(l, device);
+  *whole = limit < total ? limit : total;
+  if (limit == LEDGER_UNLIMITED) return left;
+  uint64_t room = account_room(device);
+  return room < left ? room : left;
+}
+
 cu_result spill_make_page(cu_handle *handle, size_t bytes, cu_device card) {
   cu_result (*create)(cu_handle *, size_t, const cu_prop *, unsigned long long) =
       SHIM_REAL(cuMemCreate, (cu_handle *, size_t, const cu_prop *, unsigned long long));

@@ -39,6 +39,12 @@ cu_result spill_page(cu_handle *handle, size_t bytes, unsigned device, cu_device
 cu_result spill_make_page(cu_handle *handle, size_t bytes, cu_device card);
 /* Would the host be left enough to live? Asked each time: others take of it too. */
 bool spill_host_has(uint64_t bytes);
+/* What vram has room for, within the limit, on the card of the calling thread's context, and how
+ * much there is of it altogether; 0 while a graph is captured. Of what is in both tiers one part of
+ * so many is left in vram to requests that can be nowhere else (code, cuBLAS): JAX leaves a quarter
+ * of the card to them. */
+#define SPILL_LEAVES_PART 8
+uint64_t spill_vram_room(unsigned device, uint64_t *whole);
 
 /* Makes a whole allocation of host pages, for the calling thread's context. */
 cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
