@@ -38,14 +38,14 @@ demo: setup
 quick-test:
 	@tools/setup.sh build
 	$(call build,release)
-	@tests/run build/release --guards
+	@tests/run.sh build/release --guards
 
 test:
 	@tools/setup.sh test
 	$(call build,release)
 	$(call build,asan)
 	$(call build,tsan)
-	@tests/run build/release --guards --asan build/asan --tsan build/tsan
+	@tests/run.sh build/release --guards --asan build/asan --tsan build/tsan
 
 bench: setup
 	$(call build,release)
@@ -53,7 +53,7 @@ bench: setup
 
 test-gpu: setup
 	$(call build,release)
-	@tests/run build/release --gpu $(if $(SHARD),--shard $(SHARD))
+	@tests/run.sh build/release --gpu $(if $(SHARD),--shard $(SHARD))
 
 bench-gpu: setup
 	$(call build,release)

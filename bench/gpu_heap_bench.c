@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "formats/recording_file.h"
+#include "recordings/recording_file.h"
 
 #define MIB (UINT64_C(1) << 20)
 

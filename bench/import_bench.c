@@ -16,7 +16,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "formats/recording_file.h"
+#include "recordings/recording_file.h"
 
 /* ---- making a snapshot ---- */
 

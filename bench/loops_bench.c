@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/recording_file.h"
-#include "trace/replay.h"
+#include "recordings/recording_file.h"
+#include "replay/replay.h"
 
 static void must(stow_status status) {
   if (status == STOW_OK) return;

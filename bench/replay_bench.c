@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "formats/recording_file.h"
-#include "trace/replay.h"
+#include "recordings/recording_file.h"
+#include "replay/replay.h"
 
 static void bench(const char *name, const steps *s, const policy_ops *which) {
   replay_options options = REPLAY_OPTIONS_INIT;

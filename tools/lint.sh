@@ -28,6 +28,6 @@ else
 fi
 
 if command -v shellcheck > /dev/null 2>&1; then
-  if shellcheck -S warning -e SC1091,SC2154,SC2046,SC2086,SC1007 tools/*.sh tests/run tests/guards/*.sh tests/cli/*.sh .ci/run; then echo "ok shellcheck"; else failed=1; echo "FAIL shellcheck"; fi
+  if shellcheck -S warning -e SC1091,SC2154,SC2046,SC2086,SC1007 tools/*.sh tests/run.sh tests/guards/*.sh tests/cli/*.sh .ci/run; then echo "ok shellcheck"; else failed=1; echo "FAIL shellcheck"; fi
 fi
 exit "$failed"

@@ -1,4 +1,4 @@
-"""Runs the package's tests and prints a line for each: ok, FAIL or skip, as tests/run counts them.
+"""Runs the package's tests and prints a line for each: ok, FAIL or skip, as tests/run.sh counts them.
 
 In CI (CI=true) a library that should be there and is not is a failure, not a skip.
 """

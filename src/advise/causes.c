@@ -7,7 +7,7 @@
 
 #include <stowage/size.h>
 
-#include "trace/census.h"
+#include "replay/census.h"
 
 #define HOLDERS_SHOWN 3
 

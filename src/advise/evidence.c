@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/census.h"
-#include "trace/site.h"
+#include "replay/census.h"
+#include "replay/site.h"
 
 /* Error texts round to two decimals: a number in GiB is known to about 5 MiB. */
 #define ROUNDING (UINT64_C(16) << 20)

@@ -1,6 +1,6 @@
 /* Evidence: what a recording of a failure shows, before anybody draws a conclusion.
  *
- *   timeline    every allocation with its end            (trace/timeline.h)
+ *   timeline    every allocation with its end            (replay/timeline.h)
  *   phase       what part of a program asked for it: building the model, forward, backward, the
  *               optimizer, loading a file, copying, or the program's own lines
  *   rounds      the loop the failure happened in, cut at each of its turns
@@ -15,8 +15,8 @@
 
 #include "advise/message.h"
 #include "base/hash.h"
-#include "trace/steps.h"
-#include "trace/timeline.h"
+#include "replay/steps.h"
+#include "replay/timeline.h"
 
 typedef enum phase {
   PHASE_UNKNOWN = 0,

@@ -4,7 +4,7 @@
 #define ADVISE_HOST_H
 
 #include "advise/explain.h"
-#include "watch/host_record.h"
+#include "run/host_record.h"
 
 stow_status explain_host(explanation *x, const host_record *r);
 

@@ -3,7 +3,7 @@
 #ifndef ADVISE_HOST_LINE_H
 #define ADVISE_HOST_LINE_H
 
-#include "watch/host_record.h"
+#include "run/host_record.h"
 
 /* The program's own innermost line, "train.py:7 in load"; "" where it is not known. */
 void host_line_place(const host_record *r, char *place, size_t size);

@@ -5,7 +5,7 @@
 
 #include "advise/evidence.h"
 #include "base/hash.h"
-#include "trace/site.h"
+#include "replay/site.h"
 
 #define JUMP_LEAST 8  /* times the largest before it … */
 #define JUMP_AFTER 16 /* … of so many at least */

@@ -8,7 +8,7 @@
 #define ADVISE_WHATIF_H
 
 #include "advise/evidence.h"
-#include "trace/replay.h"
+#include "replay/replay.h"
 
 typedef struct whatif {
   const evidence *e;

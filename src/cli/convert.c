@@ -9,8 +9,8 @@
 #include "cli/losses.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "formats/recording_file.h"
-#include "formats/recording_write.h"
+#include "recordings/recording_file.h"
+#include "recordings/recording_write.h"
 
 typedef struct conversion {
   const char *from_path, *to_path;

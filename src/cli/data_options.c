@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "data/crew.h"
-#include "formats/remote.h"
+#include "files/remote.h"
 
 #define GIVE_BACK_BYTES (1 << 20)
 

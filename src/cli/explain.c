@@ -11,7 +11,7 @@
 #include "cli/output.h"
 #include "cli/run_folder.h"
 #include "cli/verb.h"
-#include "formats/recording_file.h"
+#include "recordings/recording_file.h"
 
 #define RECORDING_BYTES (UINT64_C(8) << 30)  /* in memory: about 100 million events */
 #define MESSAGE_BYTES   (UINT64_C(64) << 20) /* an allocator's dump of a million chunks */

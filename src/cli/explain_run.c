@@ -22,8 +22,8 @@
 #include "base/status.h"
 #include "cli/run_folder.h"
 #include "cli/run_record.h"
-#include "formats/recording_file.h"
-#include "memory/ledger.h"
+#include "recordings/recording_file.h"
+#include "run/ledger.h"
 
 #define RECORDING_BYTES (UINT64_C(8) << 30)
 #define ERROR_BYTES     ((size_t)1 << 20)

@@ -4,7 +4,7 @@
 #define CLI_EXPLAIN_RUN_H
 
 #include "advise/explain.h"
-#include "watch/host_record.h"
+#include "run/host_record.h"
 
 typedef struct run_story {
   recording record; /* what the explanation is of */

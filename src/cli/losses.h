@@ -4,7 +4,7 @@
 #define CLI_LOSSES_H
 
 #include "base/buffer.h"
-#include "formats/recording.h"
+#include "recordings/recording.h"
 
 /* A line each, indented; nothing where nothing was. `left_out`: by the writer. */
 void losses_describe(const recording *r, uint64_t left_out, buffer *out);

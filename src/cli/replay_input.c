@@ -7,7 +7,7 @@
 #include <stowage/size.h>
 
 #include "cli/losses.h"
-#include "formats/recording_file.h"
+#include "recordings/recording_file.h"
 
 /* A recording may take as much of the host as any file given on purpose: 16 GiB of tables is five
  * hundred million events. */

@@ -4,7 +4,7 @@
 
 #include "base/buffer.h"
 #include "cli/verb.h"
-#include "trace/replay.h"
+#include "replay/replay.h"
 
 /* Memory of a card that its user never gets: the CUDA context and loaded kernels. Measured on an
  * H200 (driver 580, PyTorch 2.11): 15.62 GiB in use by a process whose allocator had

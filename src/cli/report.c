@@ -14,8 +14,8 @@
 #include "cli/losses.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "formats/outfile.h"
-#include "formats/recording_file.h"
+#include "files/outfile.h"
+#include "recordings/recording_file.h"
 #include "report/report.h"
 
 #define TRACES_MAX      2

@@ -14,8 +14,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/ask.h"
-#include "watch/host_record.h"
+#include "run/ask.h"
+#include "run/host_record.h"
 
 typedef struct run_ask {
   ask *word;       /* NULL: nobody can be asked */

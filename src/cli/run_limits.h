@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "cli/verb.h"
-#include "memory/ledger.h"
+#include "run/ledger.h"
 
 typedef struct run_limits {
   uint64_t vram_bytes[LEDGER_DEVICES_MAX]; /* LEDGER_UNLIMITED: none */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "memory/ledger.h"
+#include "run/ledger.h"
 #include "watch/nvml.h"
 
 #define RUN_LIVE_BEAT_MS 500

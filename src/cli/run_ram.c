@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "cli/run_child.h"
 #include "cli/run_shim.h"
+#include "watch/tree.h"
 
 #define MS UINT64_C(1000000)
 /* How long an answer is waited for before a command that passed its limit is ended. While little

@@ -17,7 +17,7 @@
 #include <stowage/status.h>
 
 #include "cli/run_ask.h"
-#include "watch/host_record.h"
+#include "run/host_record.h"
 
 #define RUN_RAM_BEAT_MS 50
 /* While it would all be filled within half a second. */

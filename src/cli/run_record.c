@@ -11,9 +11,9 @@
 
 #include "base/rank.h"
 #include "base/status.h"
-#include "formats/outfile.h"
-#include "formats/recording_file.h"
-#include "trace/ring_read.h"
+#include "files/outfile.h"
+#include "recordings/recording_file.h"
+#include "recordings/ring_read.h"
 
 /* Memory for one trace while it is put together. */
 #define GATHER_BYTES_MAX ((uint64_t)4 << 30)

@@ -8,7 +8,7 @@
 
 #include <stowage/status.h>
 
-#include "formats/recording.h"
+#include "recordings/recording.h"
 
 /* Can a record be written to `path` when the command has ended? Asked before it is started. */
 stow_status run_record_check(const char *path);

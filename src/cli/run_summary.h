@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "cli/run_limits.h"
-#include "memory/ledger.h"
+#include "run/ledger.h"
 
 /* Where memory lived at the peak, one line a device that was used, and, where the command failed
  * and a request had been turned down, why. `crossed_bytes` went over the bus while memory was

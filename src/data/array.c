@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "arrays/tensors.h"
 #include "base/checked.h"
-#include "formats/remote.h"
-#include "formats/tensors.h"
+#include "files/remote.h"
 #include "numbers/cast.h"
 
 /* An npz's directory may take this much; NumPy writes about 120 bytes a member. */

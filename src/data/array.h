@@ -15,11 +15,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arrays/hdf5.h"
+#include "arrays/npy.h"
 #include "base/dtype.h"
-#include "formats/hdf5.h"
-#include "formats/npy.h"
-#include "formats/source.h"
-#include "formats/zip.h"
+#include "files/source.h"
+#include "files/zip.h"
 
 #define ARRAY_DIMS_MAX  NPY_DIMS_MAX
 #define ARRAY_NAME_MAX  1024

@@ -15,7 +15,7 @@
 #include "data/shard.h"
 #include "data/spool.h"
 #include "data/staging.h"
-#include "formats/remote.h"
+#include "files/remote.h"
 
 struct stow_batches {
   stow_batches_options options; /* without pointers into the caller's */

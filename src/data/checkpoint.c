@@ -15,7 +15,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "formats/outfile.h"
+#include "files/outfile.h"
 
 #define MAGIC    UINT64_C(0x32656d7573657220) /* " resume2" */
 #define EVERY_NS UINT64_C(2000000000)

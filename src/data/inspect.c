@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrays/tensors.h"
 #include "base/checked.h"
 #include "data/checkpoint.h"
 #include "data/ranges.h"
 #include "data/sparse.h"
 #include "data/table.h"
 #include "data/team.h"
-#include "formats/tensors.h"
 
 /* Read and scanned while it is still in the second-level cache. */
 enum { CHUNK_BYTES = 256 << 10 };

@@ -11,7 +11,7 @@
 #include "data/area.h"
 #include "data/crew.h"
 #include "data/shelf.h"
-#include "formats/source.h"
+#include "files/source.h"
 
 enum {
   WITH_CALLER = 2, /* batches the caller is taken to hold */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/remote.h"
+#include "files/remote.h"
 #include "numbers/cast.h"
 
 enum { READ_BYTES = 4 << 20 };

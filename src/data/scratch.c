@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/outfile.h"
+#include "files/outfile.h"
 
 stow_status scratch_open(scratch *s, const char *beside) {
   *s = (scratch){.fd = -1, .owned = true, .name = beside};

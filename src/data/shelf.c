@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "base/status.h"
 #include "data/area.h"
-#include "formats/source.h"
+#include "files/source.h"
 
 #define HEAD_MAGIC UINT64_C(0x676177f7370a7ba7)
 

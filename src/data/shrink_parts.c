@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/crc32.h"
 #include "data/ranges.h"
 #include "data/team.h"
-#include "formats/crc32.h"
 #include "numbers/cast.h"
 
 enum { CHUNK_BYTES = 256 << 10, LOSS_RUN = 1024, PAGE_BYTES = 4096 };

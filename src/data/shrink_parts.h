@@ -4,7 +4,7 @@
 
 #include "data/checkpoint.h"
 #include "data/shrink.h"
-#include "formats/zip_write.h"
+#include "files/zip_write.h"
 
 /* An archive being written, and how far it is noted as it goes. */
 typedef struct archive {

@@ -9,10 +9,10 @@
 #ifndef DATA_TABLE_H
 #define DATA_TABLE_H
 
+#include "arrays/csv_block.h"
 #include "base/hash.h"
 #include "data/inspect.h"
 #include "data/tally.h"
-#include "formats/csv_block.h"
 
 /* The rows of one window. */
 typedef struct table_part {

@@ -9,7 +9,7 @@
 #define DATA_TABLE_TEAM_H
 
 #include "data/table.h"
-#include "formats/source.h"
+#include "files/source.h"
 
 typedef struct table_shared {
   uint64_t rows, rows_before; /* of this rank; of those before it */

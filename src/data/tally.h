@@ -5,9 +5,9 @@
 #ifndef DATA_TALLY_H
 #define DATA_TALLY_H
 
+#include "arrays/csv_block.h"
 #include "base/hash.h"
 #include "data/inspect.h"
-#include "formats/csv_block.h"
 
 typedef struct tally {
   scan integers, wides, floats; /* int64; uint64 of parts that pass it; every number as a double */

@@ -8,7 +8,7 @@
 #define REPORT_COLUMNS_H
 
 #include "base/buffer.h"
-#include "trace/timeline.h"
+#include "replay/timeline.h"
 
 typedef struct dictionary {
   uint64_t *values;

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "replay/thin.h"
 #include "report/columns.h"
 #include "report/stacks.h"
-#include "trace/thin.h"
 
 #define KIND_WITHOUT_LIFETIME 0x40
 

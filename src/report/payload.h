@@ -5,7 +5,7 @@
  *   bytes    the sections, struct of arrays; offsets count from here
  *
  * Sections hold unsigned LEB128 numbers unless said otherwise. Every allocation is in it, so the
- * viewer can zoom to any single one; past the limits the least are told together (trace/thin.h):
+ * viewer can zoom to any single one; past the limits the least are told together (replay/thin.h):
  *
  *   kinds    one byte a tick: event_kind, or kind | 0x40 for an alloc or free that has no lifetime
  *   times    zigzag differences, in units of "timeUnit" nanoseconds

@@ -11,11 +11,11 @@
 #define REPORT_REPORT_H
 
 #include "base/buffer.h"
-#include "trace/census.h"
-#include "trace/iteration.h"
-#include "trace/replay.h"
-#include "trace/site.h"
-#include "trace/timeline.h"
+#include "replay/census.h"
+#include "replay/iteration.h"
+#include "replay/replay.h"
+#include "replay/site.h"
+#include "replay/timeline.h"
 
 /* One out-of-memory: who held what then. */
 typedef struct failure {

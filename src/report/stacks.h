@@ -3,7 +3,7 @@
 #ifndef REPORT_STACKS_H
 #define REPORT_STACKS_H
 
-#include "trace/timeline.h"
+#include "replay/timeline.h"
 
 /* Node 0 is the root; a node's parent has a lower number. Frames are numbered from 1. */
 typedef struct stack_tree {

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "memory/ledger.h"
+#include "run/ledger.h"
 #include "shim/shim.h"
 
 /* A pool grows by so much at a time (seen on an H200, driver 580: docs/policies.md). */

@@ -11,7 +11,7 @@
 
 #include <stowage/trace.h>
 
-#include "memory/ledger.h"
+#include "run/ledger.h"
 
 /* One event. `device` is the run's number; `tier` 0 vram, 1 host. Never fails, never waits long. */
 void record_event(stow_trace_kind kind, uint64_t addr, uint64_t bytes, const void *stream,

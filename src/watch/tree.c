@@ -204,11 +204,6 @@ void tree_free(tree *t) {
 
 /* ---- one process in detail ---- */
 
-const char *tree_map_name(tree_map_kind kind) {
-  static const char *const NAMES[TREE_MAP_KINDS] = {"heap", "anonymous", "shared", "file"};
-  return NAMES[kind];
-}
-
 static tree_map_kind kind_of(const char *path) {
   if (strcmp(path, "[heap]") == 0) return TREE_HEAP;
   if (path[0] == '\0' || path[0] == '[') return TREE_ANONYMOUS;

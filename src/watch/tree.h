@@ -11,14 +11,7 @@
 #include <sys/types.h>
 
 #include "base/status.h"
-
-typedef struct tree_process {
-  pid_t pid, parent;
-  char name[32];
-  uint64_t held_bytes;                                /* its share */
-  uint64_t anonymous_bytes, shared_bytes, file_bytes; /* resident, whole */
-  uint64_t read_bytes;                                /* ever, by read and its kin */
-} tree_process;
+#include "run/host_record.h"
 
 typedef struct tree {
   tree_process *list; /* the largest first */
@@ -32,28 +25,8 @@ void tree_free(tree *t);
 
 /* ---- one process in detail ---- */
 
-typedef enum tree_map_kind {
-  TREE_HEAP,      /* what brk gave */
-  TREE_ANONYMOUS, /* mappings of no file */
-  TREE_SHARED,    /* shared memory: /dev/shm, memfd */
-  TREE_FILE,      /* files mapped; the kernel can drop what is not written */
-  TREE_MAP_KINDS
-} tree_map_kind;
-const char *tree_map_name(tree_map_kind kind);
-
-typedef struct tree_map {
-  tree_map_kind kind;
-  uint64_t bytes; /* resident */
-  char path[200]; /* "" where there is none */
-} tree_map;
-
 /* Resident bytes by kind, and the largest mappings (at most `max`, summed by path); how many. */
 size_t tree_maps(pid_t pid, uint64_t kinds[TREE_MAP_KINDS], tree_map *largest, size_t max);
-
-typedef struct tree_file {
-  uint64_t bytes, read_bytes; /* its size, and how far it was read */
-  char path[200];
-} tree_file;
 
 /* The largest regular files it has open; how many. */
 size_t tree_files(pid_t pid, tree_file *largest, size_t max);

@@ -3,8 +3,8 @@
 #define TESTS_ADVISE_SUBJECT_H
 
 #include "advise/explain.h"
-#include "formats/recording_file.h"
 #include "harness.h"
+#include "recordings/recording_file.h"
 
 typedef struct subject {
   recording r;

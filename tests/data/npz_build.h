@@ -6,8 +6,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "arrays/npy.h"
 #include "base/buffer.h"
-#include "formats/npy.h"
 #include "harness.h"
 
 typedef struct member_build {

@@ -8,9 +8,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "arrays/npy.h"
 #include "base/buffer.h"
 #include "base/dtype.h"
-#include "formats/npy.h"
 #include "harness.h"
 
 #define MIB (UINT64_C(1) << 20)

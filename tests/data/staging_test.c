@@ -6,10 +6,10 @@
 
 #include <stdlib.h>
 
+#include "arrays/npy.h"
 #include "base/buffer.h"
 #include "base/dtype.h"
 #include "device/device.h"
-#include "formats/npy.h"
 #include "harness.h"
 
 #define MIB (UINT64_C(1) << 20)

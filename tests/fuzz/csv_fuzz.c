@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrays/csv_block_parts.h"
 #include "data/table.h"
-#include "formats/csv_block_parts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

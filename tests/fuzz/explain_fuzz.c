@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "advise/explain.h"
-#include "formats/recording_file.h"
+#include "recordings/recording_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
-#include "formats/recording_file.h"
-#include "formats/recording_write.h"
-#include "formats/stow_file.h"
-#include "trace/initial.h"
+#include "recordings/recording_file.h"
+#include "recordings/recording_write.h"
+#include "recordings/stow_recording.h"
+#include "replay/initial.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -60,7 +60,7 @@ static inline void fuzz_round_trip(const recording *r) {
   recording again;
   input in;
   recording_init(&again, 0);
-  fuzz_insist(stowfile_write(r, fuzz_sink, &file) == STOW_OK);
+  fuzz_insist(stow_recording_write(r, fuzz_sink, &file) == STOW_OK);
   fuzz_insist(input_open_memory(&in, file.data, file.length, "again", NULL) == STOW_OK);
   fuzz_insist(recording_read_input(&again, &in, KIND_STOW, 0) == STOW_OK);
   fuzz_insist(again.event_count == r->event_count && again.segment_count == r->segment_count);

@@ -1,7 +1,7 @@
 /* Fuzzes the reader of safetensors headers: what it lists lies within the file. */
 #include <stdlib.h>
 
-#include "formats/tensors.h"
+#include "arrays/tensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

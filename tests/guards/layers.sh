@@ -9,12 +9,12 @@ check folders_and_files_know_only_what_is_below_them "$source_dir/tools/layers" 
 tree=$folder/tree
 fresh() {
   rm -rf "$tree"
-  mkdir -p "$tree"/{tools,include/stowage,python/stowage} "$tree"/src/{base,device,formats,memory,cli}
+  mkdir -p "$tree"/{tools,include/stowage,python/stowage} "$tree"/src/{base,device,files,memory,cli}
   cp "$source_dir/tools/ranks" "$tree/tools/ranks"
   echo '/* base */' > "$tree/src/base/status.h"
   echo '#include "base/status.h"' > "$tree/src/device/device.h"
   echo '#include "device/device.h"' > "$tree/src/memory/pool.c"
-  echo '#include "base/status.h"' > "$tree/src/formats/npy.c"
+  echo '#include "base/status.h"' > "$tree/src/files/zip.c"
   echo '#include <stdint.h>' > "$tree/include/stowage/status.h"
   echo 'def heap(): from . import _heap' > "$tree/python/stowage/__init__.py"
   echo 'size = 1' > "$tree/python/stowage/_library.py"
@@ -29,10 +29,10 @@ caught() { # NAME WORDS: the tree now has a breach, told with these words
 fresh; check a_right_tree_passes "$source_dir/tools/layers" "$tree"
 fresh; echo '#include "memory/pool.c"' > "$tree/src/base/bad.h"
 caught a_lower_folder_including_a_higher_is_caught 'base (rank 0) includes memory/pool.c (rank 2)'
-fresh; echo '#include "device/device.h"' > "$tree/src/formats/bad.c"
-caught a_folder_of_equal_rank_is_caught 'formats (rank 1) includes device/device.h (rank 1)'
-fresh; sed -i 's/^1 device/0 device/' "$tree/tools/ranks"; echo '#include "device/device.h"' > "$tree/src/formats/bad.c"
-caught formats_knowing_a_runtime_is_caught 'formats may include only base'
+fresh; echo '#include "device/device.h"' > "$tree/src/files/bad.c"
+caught a_folder_of_equal_rank_is_caught 'files (rank 1) includes device/device.h (rank 1)'
+fresh; sed -i 's/^1 device/0 device/' "$tree/tools/ranks"; echo '#include "device/device.h"' > "$tree/src/files/bad.c"
+caught files_knowing_a_runtime_is_caught 'files may include only base'
 fresh; mkdir "$tree/src/misc"; echo > "$tree/src/misc/a.c"
 caught a_folder_without_a_rank_is_caught 'folder misc has no rank'
 fresh; echo '#include "status.h"' > "$tree/src/base/bad.c"

@@ -1,4 +1,4 @@
-# Sourced by the guards and by the tests of the command: result lines as tests/run counts them, and a folder that goes away.
+# Sourced by the guards and by the tests of the command: result lines as tests/run.sh counts them, and a folder that goes away.
 set -uo pipefail
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=${STOWAGE_BUILD:-$source_dir/build/release}

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "harness.h"
-#include "watch/host_record.h"
+#include "run/host_record.h"
 
 #define MIB ((size_t)1 << 20)
 

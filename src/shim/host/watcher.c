@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/ask.h"
+#include "run/ask.h"
 #include "shim/python.h"
 #include "shim/shim.h"
 

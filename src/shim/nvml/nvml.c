@@ -13,7 +13,7 @@
 
 #include "device/cuda_path.h"
 #include "device/nvml_types.h"
-#include "memory/ledger.h"
+#include "run/ledger.h"
 
 #define HOOK __attribute__((visibility("default")))
 

@@ -1,0 +1,319 @@
+/* Csv: a row is found whole in the window first, then cut. A number is read straight from the
+ * window; only what is none is looked at again as text. */
+#include "arrays/csv.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static stow_status refuse(const csv *c, const char *why) {
+  return stow_fail(STOW_ERR_FORMAT, "%s: line %" PRIu64 ": %s", c->in.name, c->line, why);
+}
+
+/* ---- what a field is ---- */
+
+static bool is_word(const char *text, size_t length, const char *word) {
+  return strlen(word) == length && strncasecmp(text, word, length) == 0;
+}
+
+/* A word that stands for a number, or nothing; what remains is text. */
+static void classify_word(csv_field *f, const char *text, size_t length) {
+  bool minus = length > 0 && text[0] == '-';
+  const char *bare = text + (length > 0 && (text[0] == '-' || text[0] == '+'));
+  size_t rest = length - (size_t)(bare - text);
+  f->kind = CSV_TEXT;
+  if (length > 9) return; /* longer than every word here */
+  if (is_word(bare, rest, "inf") || is_word(bare, rest, "infinity")) {
+    f->kind = CSV_FLOAT;
+    f->value.d = minus ? -INFINITY : INFINITY;
+  } else if (is_word(bare, rest, "nan")) {
+    f->kind = CSV_FLOAT;
+    f->value.d = NAN;
+  } else if (is_word(text, length, "true") || is_word(text, length, "false")) {
+    f->kind = CSV_BOOL;
+    f->value.i = (text[0] | 0x20) == 't';
+  } else {
+    static const char *const nothing[] = {"NA", "N/A", "null", "#N/A", "<NA>"};
+    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++)
+      if (is_word(text, length, nothing[i])) f->kind = CSV_MISSING;
+  }
+}
+
+static bool take_number(csv_field *f, const char *at, const char *stop) {
+  const char *end;
+  switch (decimal_read(at, &end, &f->value)) {
+  case DECIMAL_SIGNED: f->kind = CSV_SIGNED; break;
+  case DECIMAL_UNSIGNED: f->kind = CSV_UNSIGNED; break;
+  case DECIMAL_FLOAT: f->kind = CSV_FLOAT; break;
+  case DECIMAL_BIG:
+  case DECIMAL_NONE: return false;
+  }
+  return end == stop;
+}
+
+/* The field text[0, length), spaces around it aside. A byte that belongs to no number stands behind
+ * it: a delimiter, a quote, a line end or the '\0' behind the window. */
+static void classify(csv_field *f, const char *text, size_t length) {
+  f->text = text;
+  f->length = (uint32_t)length;
+  const char *stop = text + length;
+  while (text < stop && (*text == ' ' || *text == '\t')) text++;
+  while (stop > text && (stop[-1] == ' ' || stop[-1] == '\t')) stop--;
+  if (text == stop)
+    f->kind = CSV_MISSING;
+  else if (!take_number(f, text, stop))
+    classify_word(f, text, (size_t)(stop - text));
+}
+
+/* ---- rows ---- */
+
+/* A quote counts only where a field begins, and then up to the one that closes it. */
+const char *csv_row_end(const csv *c, const char *at, const char *end) {
+  const char *line = memchr(at, '\n', (size_t)(end - at));
+  if (memchr(at, '"', (size_t)((line != NULL ? line : end) - at)) == NULL) return line;
+  for (bool begins = true; at < end; at++) {
+    if (begins && *at == '"') {
+      for (at++; at < end && (*at != '"' || (at + 1 < end && at[1] == '"')); at++)
+        if (*at == '"') at++;
+      if (at >= end) return NULL;
+    }
+    if (*at == '\n') return at;
+    begins = *at == c->delimiter;
+  }
+  return NULL;
+}
+
+static stow_status add_field(csv *c, size_t n, csv_field **f) {
+  if (n < c->capacity) return *f = &c->fields[n], STOW_OK;
+  if (n >= c->fields_max)
+    return stow_fail(STOW_ERR_BUDGET,
+                     "%s: line %" PRIu64 ": more than %zu fields; give more with "
+                     "--memory",
+                     c->in.name, c->line, c->fields_max);
+  size_t capacity = c->capacity * 2 + 16;
+  csv_field *more = realloc(c->fields, capacity * sizeof *more);
+  if (more == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
+  c->fields = more;
+  c->capacity = capacity;
+  return *f = &more[n], STOW_OK;
+}
+
+/* A quoted field at *at (on its quote): moved together over doubled quotes, in place. */
+static stow_status take_quoted(csv *c, csv_field *f, const char **at, const char *stop) {
+  char *text = (char *)(uintptr_t)*at + 1, *to = text; /* the window is ours to write */
+  const char *from = text;
+  for (;; from++) {
+    if (from >= stop) return refuse(c, "a quote that is not closed");
+    if (*from == '"') {
+      if (from + 1 >= stop || from[1] != '"') break;
+      from++;
+    }
+    *to++ = *from;
+  }
+  from++;
+  if (from < stop && *from != c->delimiter)
+    return refuse(c, "letters behind a closing quote; a quote inside one is written twice");
+  *to = '"'; /* ends a number before what was moved over */
+  classify(f, text, (size_t)(to - text));
+  *at = from;
+  return STOW_OK;
+}
+
+static stow_status split_row(csv *c, const char *at, const char *stop, size_t *count) {
+  for (size_t n = 0;; n++) {
+    csv_field *f = NULL;
+    STOW_TRY(add_field(c, n, &f));
+    if (at < stop && *at == '"') {
+      STOW_TRY(take_quoted(c, f, &at, stop));
+    } else {
+      const char *end;
+      decimal_kind kind = decimal_read(at, &end, &f->value);
+      if ((kind == DECIMAL_SIGNED || kind == DECIMAL_FLOAT) &&
+          (end == stop || *end == c->delimiter)) {
+        f->kind = kind == DECIMAL_SIGNED ? CSV_SIGNED : CSV_FLOAT;
+        f->text = at;
+        f->length = (uint32_t)(end - at);
+      } else {
+        end = memchr(at, c->delimiter, (size_t)(stop - at));
+        if (end == NULL) end = stop;
+        classify(f, at, (size_t)(end - at));
+      }
+      at = end;
+    }
+    if (f->kind == CSV_TEXT && memchr(f->text, '\0', f->length) != NULL)
+      return refuse(c, "a NUL byte: this is no text (or text in UTF-16; convert it to UTF-8)");
+    if (at >= stop) return *count = n + 1, STOW_OK;
+    at++; /* the delimiter */
+  }
+}
+
+stow_status csv_long_row(const csv *c, uint64_t line) {
+  return stow_fail(STOW_ERR_BUDGET,
+                   "%s: line %" PRIu64 ": a row of more than %zu KiB (a quote that is not "
+                   "closed?); give more with --memory",
+                   c->in.name, line, c->row_max >> 10);
+}
+
+/* Brings the next row that has anything into the window; *at NULL at the end of the file. */
+static stow_status find_row(csv *c, const char **at, const char **stop) {
+  for (;;) {
+    const char *end = NULL;
+    size_t left = input_left(&c->in);
+    if (left > 0) end = csv_row_end(c, (const char *)c->in.at, (const char *)c->in.end);
+    while (end == NULL && !c->in.at_eof) {
+      if (left > c->row_max) return csv_long_row(c, c->lines + 1);
+      STOW_TRY(input_fill(&c->in, left + 1));
+      left = input_left(&c->in);
+      if (left > 0) end = csv_row_end(c, (const char *)c->in.at, (const char *)c->in.end);
+    }
+    c->line = c->lines + 1;
+    *at = left > 0 ? (const char *)c->in.at : NULL;
+    if (left == 0) return STOW_OK;
+    *stop = end != NULL ? end : (const char *)c->in.end;
+    c->in.at += (size_t)(*stop - *at) + (end != NULL);
+    c->lines++;
+    if (*stop > *at && (*stop)[-1] == '\r') --*stop;
+    if (*stop > *at) return STOW_OK;
+  }
+}
+
+stow_status csv_next(csv *c, bool *more) {
+  const char *at = NULL, *stop = NULL;
+  STOW_TRY(find_row(c, &at, &stop));
+  *more = at != NULL;
+  if (at == NULL) return STOW_OK;
+  if (memchr(at, '"', (size_t)(stop - at)) != NULL)
+    for (const char *p = at; p < stop; p++) c->lines += *p == '\n';
+  size_t count = 0;
+  STOW_TRY(split_row(c, at, stop, &count));
+  if (c->columns == 0) c->columns = count;
+  if (count != c->columns)
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: line %" PRIu64 ": %zu fields, but %zu in the lines before it", c->in.name,
+                     c->line, count, c->columns);
+  return STOW_OK;
+}
+
+/* A column may go without a name: pandas writes none over its index. */
+bool csv_looks_like_header(const csv *c) {
+  bool named = false;
+  for (size_t i = 0; i < c->columns; i++) {
+    if (c->fields[i].kind != CSV_TEXT && c->fields[i].length > 0) return false;
+    named = named || c->fields[i].kind == CSV_TEXT;
+  }
+  return named;
+}
+
+/* ---- opening ---- */
+
+/* What may stand between fields; the first where nothing tells. */
+static const char delimiters[] = ",\t;|";
+enum { DELIMITERS = sizeof delimiters - 1, LOOK_BYTES = 4096 };
+
+/* How often each stands in the line at `at`, outside of quotes. Where the next begins; NULL if
+ * there is none before `stop`. */
+static const uint8_t *count_in_line(const uint8_t *at, const uint8_t *stop, size_t *counts) {
+  bool quoted = false;
+  memset(counts, 0, DELIMITERS * sizeof *counts);
+  for (; at < stop && (quoted || *at != '\n'); at++) {
+    if (*at == '"') quoted = !quoted;
+    for (int i = 0; i < DELIMITERS; i++) counts[i] += !quoted && *at == (uint8_t)delimiters[i];
+  }
+  return at + 1 < stop ? at + 1 : NULL;
+}
+
+/* The one that stands as often in each of the first lines; a comma after the others, because it may
+ * stand in numbers and in names. Where none does, or there is one line, the one it has most of. */
+static char find_delimiter(const csv *c) {
+  size_t first[DELIMITERS], counts[DELIMITERS], lines = 1, left = input_left(&c->in);
+  const uint8_t *stop = c->in.at + (left < LOOK_BYTES ? left : LOOK_BYTES);
+  const uint8_t *at = count_in_line(c->in.at, stop, first);
+  bool even[DELIMITERS];
+  int most = 0, best = 0;
+  for (int i = 0; i < DELIMITERS; i++) {
+    even[i] = first[i] > 0;
+    if (first[i] > first[most]) most = i;
+  }
+  while (at != NULL) {
+    bool blank = *at == '\n' || *at == '\r';
+    at = count_in_line(at, stop, counts);
+    if (at == NULL && left > LOOK_BYTES) break; /* the line may go on */
+    for (int i = 0; i < DELIMITERS && !blank; i++) even[i] = even[i] && counts[i] == first[i];
+    lines += !blank;
+  }
+  for (int i = 1; i < DELIMITERS; i++)
+    if (even[i] && (best == 0 || first[i] > first[best])) best = i;
+  return delimiters[lines > 1 && even[best] ? best : most];
+}
+
+/* "sep=;" as the first line tells a spreadsheet what stands between fields; it is no row. */
+static stow_status take_separator(csv *c, bool *told) {
+  const char *at = (const char *)c->in.at;
+  size_t left = input_left(&c->in), length = 5;
+  *told = left > length && strncasecmp(at, "sep=", 4) == 0 && at[4] != '\0' &&
+          strchr(delimiters, at[4]) != NULL;
+  length += *told && at[length] == '\r' && left > length + 1;
+  *told = *told && at[length] == '\n';
+  if (!*told) return STOW_OK;
+  c->delimiter = at[4];
+  c->lines = 1;
+  return input_skip(&c->in, length + 1);
+}
+
+static stow_status refuse_cr(const csv *c) {
+  bool quoted = false;
+  for (const uint8_t *at = c->in.at; at < c->in.end && (quoted || *at != '\n'); at++) {
+    if (*at == '"') quoted = !quoted;
+    if (!quoted && *at == '\r' && at + 1 < c->in.end && at[1] != '\n')
+      return stow_fail(STOW_ERR_FORMAT,
+                       "%s: byte %zu is a line end of CR alone; write it with LF first (tr '\\r' "
+                       "'\\n')",
+                       c->in.name, (size_t)(at - c->in.at));
+  }
+  return STOW_OK;
+}
+
+static stow_status begin(csv *c, size_t row_max) {
+  c->row_max = row_max;
+  c->fields_max = row_max / sizeof(csv_field);
+  STOW_TRY(input_fill(&c->in, LOOK_BYTES));
+  const uint8_t *at = c->in.at;
+  size_t left = input_left(&c->in);
+  if (left >= 2 && ((at[0] == 0xff && at[1] == 0xfe) || (at[0] == 0xfe && at[1] == 0xff)))
+    return stow_fail(STOW_ERR_FORMAT, "%s: text in UTF-16; convert it to UTF-8 (iconv -f utf-16)",
+                     c->in.name);
+  if (left >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) STOW_TRY(input_skip(&c->in, 3));
+  STOW_TRY(refuse_cr(c));
+  bool told;
+  STOW_TRY(take_separator(c, &told));
+  if (!told) c->delimiter = find_delimiter(c);
+  return STOW_OK;
+}
+
+/* A table of zeros deflates a thousandfold; rows go by one at a time, so no bound is needed. */
+static const input_limits no_limits = {.max_bytes = UINT64_MAX, .max_ratio = UINT64_MAX};
+
+stow_status csv_open(csv *c, const char *path, size_t row_max) {
+  *c = (csv){0};
+  STOW_TRY(input_open(&c->in, path, &no_limits));
+  stow_status status = begin(c, row_max);
+  if (status != STOW_OK) csv_close(c);
+  return status;
+}
+
+stow_status csv_open_memory(csv *c, const void *bytes, size_t count, const char *name,
+                            size_t row_max) {
+  *c = (csv){0};
+  STOW_TRY(input_open_memory(&c->in, bytes, count, name, &no_limits));
+  stow_status status = begin(c, row_max);
+  if (status != STOW_OK) csv_close(c);
+  return status;
+}
+
+void csv_close(csv *c) {
+  input_close(&c->in);
+  free(c->fields);
+  c->fields = NULL;
+}

@@ -1,0 +1,139 @@
+/* Csv block: which loop this machine gets, and the rows that loop leaves. */
+#include "arrays/csv_block.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrays/csv_block_parts.h"
+#include "base/cpu.h"
+
+/* Rows looked at together: their fields stay in the first-level cache, unless a row has so many
+ * that eight rows do not, which are read at once. */
+enum { BATCH_ROWS = 256, BATCH_ROWS_LEAST = 16, BATCH_FIELDS = 2048 };
+
+/* An integer no double holds is rounded; the flag says so. */
+static double nearest(int64_t value, bool *inexact) {
+  double near = (double)value;
+  /* 2^63 itself does not come back into an int64. */
+  if (near >= 0x1p63 || (int64_t)near != value) *inexact = true;
+  return near;
+}
+
+static double nearest_wide(uint64_t value, bool *inexact) {
+  double near = (double)value;
+  if (near >= 0x1p64 || (uint64_t)near != value) *inexact = true;
+  return near;
+}
+
+static void to_floats(csv_column *to, size_t rows) {
+  for (size_t i = 0; i < rows; i++) {
+    double near = to->form == CSV_WIDES ? nearest_wide(to->values[i], &to->inexact)
+                                        : nearest((int64_t)to->values[i], &to->inexact);
+    memcpy(&to->values[i], &near, sizeof near);
+  }
+  to->form = CSV_FLOATS;
+}
+
+void csv_column_float(csv_column *to, size_t row, double value) {
+  if (to->form != CSV_FLOATS) to_floats(to, row);
+  memcpy(&to->values[row], &value, sizeof value);
+}
+
+void csv_column_integer(csv_column *to, size_t row, int64_t value) {
+  if (to->form == CSV_FLOATS) {
+    csv_column_float(to, row, nearest(value, &to->inexact));
+    return;
+  }
+  if (to->form == CSV_WIDES && value < 0) to->negative = true;
+  to->values[row] = (uint64_t)value;
+}
+
+void csv_column_wide(csv_column *to, size_t row, uint64_t value) {
+  if (to->form == CSV_FLOATS) {
+    csv_column_float(to, row, nearest_wide(value, &to->inexact));
+    return;
+  }
+  for (size_t i = 0; i < row && to->form == CSV_INTEGERS; i++)
+    if ((int64_t)to->values[i] < 0) to->negative = true;
+  to->form = CSV_WIDES;
+  to->values[row] = value;
+}
+
+static const csv_loops portable = {"portable", csv_rows_portable, csv_line_ends_portable};
+#if defined(__x86_64__)
+static const csv_loops avx2 = {"avx2", csv_rows_avx2, csv_line_ends_avx2};
+static const csv_loops avx512 = {"avx512", csv_rows_avx512, csv_line_ends_avx512};
+#endif
+
+size_t csv_loops_here(const csv_loops *list[CSV_LOOPS_MAX]) {
+  size_t count = 0;
+  list[count++] = &portable;
+#if defined(__x86_64__)
+  if (cpu_has(CPU_AVX2) && cpu_has(CPU_BMI2)) {
+    list[count++] = &avx2;
+    if (cpu_has(CPU_AVX512F) && cpu_has(CPU_AVX512BW) && cpu_has(CPU_AVX512CD) &&
+        cpu_has(CPU_AVX512DQ) && cpu_has(CPU_AVX512VL))
+      list[count++] = &avx512;
+  }
+#endif
+  return count;
+}
+
+/* The widest; $STOWAGE_KERNELS names another, for tests. */
+static const csv_loops *choose(void) {
+  const csv_loops *list[CSV_LOOPS_MAX];
+  size_t count = csv_loops_here(list);
+  const char *wanted = getenv("STOWAGE_KERNELS");
+  for (size_t i = 0; wanted != NULL && i < count; i++)
+    if (strcmp(list[i]->name, wanted) == 0) return list[i];
+  return list[count - 1];
+}
+
+static const csv_loops *chosen(void) {
+  static _Atomic(const csv_loops *) known; /* written with the same value whoever writes */
+  const csv_loops *set = atomic_load_explicit(&known, memory_order_relaxed);
+  if (set == NULL) {
+    set = choose();
+    atomic_store_explicit(&known, set, memory_order_relaxed);
+  }
+  return set;
+}
+
+size_t csv_line_ends(const char *at, size_t count) {
+  return chosen()->line_ends(at, count);
+}
+
+static stow_status odd_row(csv_block *b, csv *c) {
+  bool more = false;
+  STOW_TRY(csv_next(c, &more));
+  if (!more) return STOW_OK;
+  STOW_TRY(b->row(b->context, c));
+  b->rows++;
+  return STOW_OK;
+}
+
+stow_status csv_block_fill(csv_block *b, csv *c) {
+  return csv_block_fill_by(b, c, chosen());
+}
+
+stow_status csv_block_fill_by(csv_block *b, csv *c, const csv_loops *by) {
+  csv_batch f = {.most = BATCH_FIELDS / b->count};
+  if (f.most < BATCH_ROWS_LEAST) f.most = BATCH_ROWS_LEAST;
+  if (f.most > BATCH_ROWS) f.most = BATCH_ROWS;
+  f.size = f.most;
+  size_t fields = f.most * b->count;
+  f.ends = malloc((2 * fields + CSV_ENDS_MORE + 2 * f.most + 1) * sizeof *f.ends);
+  if (f.ends == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
+  f.start = f.ends + fields + CSV_ENDS_MORE;
+  f.lines = f.start + f.most + 1;
+  f.lengths = f.lines + f.most;
+  stow_status status = STOW_OK;
+  while (c->in.at < c->in.end && status == STOW_OK) {
+    bool odd = false;
+    status = by->rows(b, c, &f, &odd);
+    if (status == STOW_OK && odd) status = odd_row(b, c);
+  }
+  free(f.ends);
+  return status;
+}

@@ -1,0 +1,210 @@
+/* GGUF, versions 2 and 3, little-endian:
+ *
+ *   "GGUF" version tensors keys | key… | tensor… | padding | the tensors' bytes, each aligned
+ *
+ * Keys are passed over, all but general.alignment. Dimensions stand fastest first in the file. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "arrays/tensors.h"
+#include "base/checked.h"
+
+#define TEXT_MAX  65535
+#define ALIGNMENT "general.alignment"
+
+enum { TYPE_BOOL = 7, TYPE_STRING = 8, TYPE_ARRAY = 9, TYPE_COUNT = 13 };
+
+typedef struct cursor {
+  source *from;
+  uint64_t at;
+  uint8_t window[4096];
+  uint64_t window_at;
+  size_t window_count;
+} cursor;
+
+static stow_status refuse(const cursor *c, const char *why) {
+  return stow_fail(STOW_ERR_FORMAT, "%s: at byte %" PRIu64 " of the GGUF header: %s", c->from->name,
+                   c->at, why);
+}
+
+static stow_status take(cursor *c, void *to, size_t count) {
+  uint8_t *into = to;
+  while (count > 0) {
+    uint64_t into_window = c->at - c->window_at;
+    if (c->at < c->window_at || into_window >= c->window_count) {
+      uint64_t left = c->at < c->from->bytes ? c->from->bytes - c->at : 0;
+      if (left == 0) return refuse(c, "the file ends inside its header");
+      c->window_count = left < sizeof c->window ? (size_t)left : sizeof c->window;
+      c->window_at = c->at;
+      STOW_TRY(source_read(c->from, c->at, c->window, c->window_count));
+      continue;
+    }
+    size_t part = c->window_count - (size_t)into_window;
+    if (part > count) part = count;
+    memcpy(into, c->window + into_window, part);
+    into += part;
+    c->at += part;
+    count -= part;
+  }
+  return STOW_OK;
+}
+
+static stow_status take_u32(cursor *c, uint32_t *value) {
+  uint8_t bytes[4];
+  STOW_TRY(take(c, bytes, sizeof bytes));
+  *value = source_u32(bytes);
+  return STOW_OK;
+}
+
+static stow_status take_u64(cursor *c, uint64_t *value) {
+  uint8_t bytes[8];
+  STOW_TRY(take(c, bytes, sizeof bytes));
+  *value = source_u64(bytes);
+  return STOW_OK;
+}
+
+static stow_status pass_over(cursor *c, uint64_t count) {
+  if (c->at > c->from->bytes || count > c->from->bytes - c->at)
+    return refuse(c, "a value that reaches past the end of the file");
+  c->at += count;
+  return STOW_OK;
+}
+
+static stow_status take_name(cursor *c, char name[TEXT_MAX + 1], size_t *length) {
+  uint64_t count;
+  STOW_TRY(take_u64(c, &count));
+  if (count > TEXT_MAX) return refuse(c, "a name of more than 65535 bytes");
+  *length = (size_t)count;
+  STOW_TRY(take(c, name, *length));
+  name[*length] = '\0';
+  return STOW_OK;
+}
+
+/* Bytes of one value of such a type; 0 for texts and lists. */
+static const uint8_t widths[TYPE_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+
+static stow_status pass_values(cursor *c, uint32_t type, uint64_t count) {
+  uint64_t bytes, length;
+  if (type == TYPE_STRING) {
+    if (count > c->from->bytes / 8) return refuse(c, "more texts than the file has room for");
+    for (uint64_t i = 0; i < count; i++) {
+      STOW_TRY(take_u64(c, &length));
+      STOW_TRY(pass_over(c, length));
+    }
+    return STOW_OK;
+  }
+  if (!checked_mul(&bytes, count, widths[type])) return refuse(c, "a list past 64 bits");
+  if (type != TYPE_BOOL) return pass_over(c, bytes);
+  for (uint64_t i = 0; i < count; i++) {
+    uint8_t value;
+    STOW_TRY(take(c, &value, 1));
+    if (value > 1) return refuse(c, "a bool that is neither 0 nor 1");
+  }
+  return STOW_OK;
+}
+
+static stow_status take_key(cursor *c, char *name, uint64_t *alignment) {
+  size_t length = 0;
+  uint32_t type = 0;
+  uint64_t count = 1;
+  STOW_TRY(take_name(c, name, &length));
+  STOW_TRY(take_u32(c, &type));
+  if (type == TYPE_ARRAY) {
+    STOW_TRY(take_u32(c, &type));
+    STOW_TRY(take_u64(c, &count));
+    if (type == TYPE_ARRAY) return refuse(c, "a list of lists");
+  } else if (strcmp(name, ALIGNMENT) == 0) {
+    uint32_t value;
+    if (type != 4) return refuse(c, ALIGNMENT " is not a uint32");
+    STOW_TRY(take_u32(c, &value));
+    if (value < 8 || !is_power_of_two(value) || value > 1u << 20)
+      return refuse(c, ALIGNMENT " is not a power of two from 8 to 2^20");
+    *alignment = value;
+    return STOW_OK;
+  }
+  if (type >= TYPE_COUNT) return refuse(c, "a value of an unknown type");
+  return pass_values(c, type, count);
+}
+
+/* ggml's types by number: values in a block, bytes of one. */
+static const struct {
+  const char *name;
+  dtype type;
+  uint16_t block, bytes;
+} types[] = {
+    [0] = {"F32", DTYPE_F32, 1, 4},          [1] = {"F16", DTYPE_F16, 1, 2},
+    [2] = {"Q4_0", DTYPE_NONE, 32, 18},      [3] = {"Q4_1", DTYPE_NONE, 32, 20},
+    [6] = {"Q5_0", DTYPE_NONE, 32, 22},      [7] = {"Q5_1", DTYPE_NONE, 32, 24},
+    [8] = {"Q8_0", DTYPE_NONE, 32, 34},      [9] = {"Q8_1", DTYPE_NONE, 32, 36},
+    [10] = {"Q2_K", DTYPE_NONE, 256, 84},    [11] = {"Q3_K", DTYPE_NONE, 256, 110},
+    [12] = {"Q4_K", DTYPE_NONE, 256, 144},   [13] = {"Q5_K", DTYPE_NONE, 256, 176},
+    [14] = {"Q6_K", DTYPE_NONE, 256, 210},   [15] = {"Q8_K", DTYPE_NONE, 256, 292},
+    [16] = {"IQ2_XXS", DTYPE_NONE, 256, 66}, [17] = {"IQ2_XS", DTYPE_NONE, 256, 74},
+    [18] = {"IQ3_XXS", DTYPE_NONE, 256, 98}, [19] = {"IQ1_S", DTYPE_NONE, 256, 50},
+    [20] = {"IQ4_NL", DTYPE_NONE, 32, 18},   [21] = {"IQ3_S", DTYPE_NONE, 256, 110},
+    [22] = {"IQ2_S", DTYPE_NONE, 256, 82},   [23] = {"IQ4_XS", DTYPE_NONE, 256, 136},
+    [24] = {"I8", DTYPE_I8, 1, 1},           [25] = {"I16", DTYPE_I16, 1, 2},
+    [26] = {"I32", DTYPE_I32, 1, 4},         [27] = {"I64", DTYPE_I64, 1, 8},
+    [28] = {"F64", DTYPE_F64, 1, 8},         [29] = {"IQ1_M", DTYPE_NONE, 256, 56},
+    [30] = {"BF16", DTYPE_BF16, 1, 2},       [34] = {"TQ1_0", DTYPE_NONE, 256, 54},
+    [35] = {"TQ2_0", DTYPE_NONE, 256, 66},
+};
+
+static stow_status take_tensor(cursor *c, tensors *t, char *name) {
+  size_t length = 0;
+  uint32_t dims = 0, type = 0;
+  tensor *one = NULL;
+  STOW_TRY(take_name(c, name, &length));
+  STOW_TRY(tensors_add(t, c->from, name, length, &one));
+  STOW_TRY(take_u32(c, &dims));
+  if (dims > 4) return refuse(c, "a tensor of more than 4 dimensions");
+  one->dims = dims;
+  for (uint32_t i = 0; i < dims; i++) STOW_TRY(take_u64(c, &one->shape[dims - 1 - i]));
+  STOW_TRY(take_u32(c, &type));
+  if (type >= sizeof types / sizeof types[0] || types[type].block == 0)
+    return refuse(c, "a tensor of an unknown type");
+  one->type = types[type].type;
+  snprintf(one->type_name, sizeof one->type_name, "%s",
+           one->type != DTYPE_NONE ? dtype_name(one->type) : types[type].name);
+  STOW_TRY(tensors_count(one, c->from));
+  uint64_t row = dims > 0 ? one->shape[dims - 1] : 1;
+  if (row % types[type].block != 0) return refuse(c, "rows that are no multiple of the block");
+  if (!checked_mul(&one->bytes, one->count / types[type].block, types[type].bytes))
+    return refuse(c, "a tensor past 64 bits");
+  return take_u64(c, &one->offset);
+}
+
+static stow_status place_tensors(cursor *c, tensors *t, uint64_t alignment) {
+  uint64_t data_at = round_up(c->at, alignment);
+  for (size_t i = 0; i < t->count; i++) {
+    if (t->list[i].offset % alignment != 0) return refuse(c, "a tensor that is not aligned");
+    if (!checked_add(&t->list[i].offset, t->list[i].offset, data_at))
+      return refuse(c, "an offset past 64 bits");
+  }
+  return STOW_OK;
+}
+
+static stow_status read_all(cursor *c, tensors *t) {
+  char magic[4], name[TEXT_MAX + 1];
+  uint32_t version;
+  uint64_t tensor_count, key_count, alignment = 32;
+  STOW_TRY(take(c, magic, 4));
+  if (memcmp(magic, "GGUF", 4) != 0) return refuse(c, "not a GGUF file");
+  STOW_TRY(take_u32(c, &version));
+  if (version != 2 && version != 3) return refuse(c, "a version other than 2 and 3");
+  STOW_TRY(take_u64(c, &tensor_count));
+  STOW_TRY(take_u64(c, &key_count));
+  for (uint64_t i = 0; i < key_count; i++) STOW_TRY(take_key(c, name, &alignment));
+  for (uint64_t i = 0; i < tensor_count; i++) STOW_TRY(take_tensor(c, t, name));
+  STOW_TRY(place_tensors(c, t, alignment));
+  return tensors_check(t, c->from);
+}
+
+stow_status gguf_read(tensors *t, source *from, uint64_t max_bytes) {
+  *t = (tensors){.max_bytes = max_bytes};
+  cursor c = {.from = from};
+  stow_status status = read_all(&c, t);
+  if (status != STOW_OK) tensors_free(t);
+  return status;
+}

@@ -1,0 +1,79 @@
+/* The few functions of libhdf5 that are used, as their manual declares them (1.10 and later). */
+#ifndef ARRAYS_HDF5_LIBRARY_H
+#define ARRAYS_HDF5_LIBRARY_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int64_t h5_id;              /* hid_t */
+typedef unsigned long long h5_size; /* hsize_t */
+
+/* H5L_info_t begins with the link's type; the rest differs between versions and is not looked at.
+ */
+typedef struct h5_link {
+  int type;
+} h5_link;
+
+typedef int (*h5_visit)(h5_id group, const char *name, const h5_link *info, void *context);
+
+enum { H5_LINK_HARD = 0, H5_KIND_DATASET = 5, H5_SPACE_NULL = 2 };
+enum {
+  H5_CLASS_INTEGER = 0,
+  H5_CLASS_FLOAT = 1,
+  H5_CLASS_STRING = 3,
+  H5_CLASS_COMPOUND = 6,
+  H5_CLASS_ENUM = 8,
+  H5_CLASS_ARRAY = 10
+};
+enum { H5_LAYOUT_CHUNKED = 2, H5_LAYOUT_VIRTUAL = 3 };
+
+/* name, result, parameters */
+#define HDF5_FUNCTIONS(X)                                                                          \
+  X(H5open, int, (void))                                                                           \
+  X(H5get_libversion, int, (unsigned *, unsigned *, unsigned *))                                   \
+  X(H5Eset_auto2, int, (h5_id, void *, void *))                                                    \
+  X(H5Fopen, h5_id, (const char *, unsigned, h5_id))                                               \
+  X(H5Fclose, int, (h5_id))                                                                        \
+  X(H5Oopen, h5_id, (h5_id, const char *, h5_id))                                                  \
+  X(H5Oclose, int, (h5_id))                                                                        \
+  X(H5Iget_type, int, (h5_id))                                                                     \
+  X(H5Dget_type, h5_id, (h5_id))                                                                   \
+  X(H5Dget_space, h5_id, (h5_id))                                                                  \
+  X(H5Dget_create_plist, h5_id, (h5_id))                                                           \
+  X(H5Dread, int, (h5_id, h5_id, h5_id, h5_id, h5_id, void *))                                     \
+  X(H5Pget_layout, int, (h5_id))                                                                   \
+  X(H5Pget_chunk, int, (h5_id, int, h5_size *))                                                    \
+  X(H5Pget_external_count, int, (h5_id))                                                           \
+  X(H5Pclose, int, (h5_id))                                                                        \
+  X(H5Tget_class, int, (h5_id))                                                                    \
+  X(H5Tget_size, size_t, (h5_id))                                                                  \
+  X(H5Tget_sign, int, (h5_id))                                                                     \
+  X(H5Tget_precision, size_t, (h5_id))                                                             \
+  X(H5Tget_fields, int, (h5_id, size_t *, size_t *, size_t *, size_t *, size_t *))                 \
+  X(H5Tget_nmembers, int, (h5_id))                                                                 \
+  X(H5Tcopy, h5_id, (h5_id))                                                                       \
+  X(H5Tset_order, int, (h5_id, int))                                                               \
+  X(H5Tclose, int, (h5_id))                                                                        \
+  X(H5Sget_simple_extent_type, int, (h5_id))                                                       \
+  X(H5Sget_simple_extent_ndims, int, (h5_id))                                                      \
+  X(H5Sget_simple_extent_dims, int, (h5_id, h5_size *, h5_size *))                                 \
+  X(H5Screate_simple, h5_id, (int, const h5_size *, const h5_size *))                              \
+  X(H5Sselect_hyperslab, int,                                                                      \
+    (h5_id, int, const h5_size *, const h5_size *, const h5_size *, const h5_size *))              \
+  X(H5Sclose, int, (h5_id))
+
+typedef struct hdf5_library {
+#define HDF5_FIELD(name, result, parameters) result(*name) parameters;
+  HDF5_FUNCTIONS(HDF5_FIELD)
+#undef HDF5_FIELD
+  /* H5Lvisit, H5Lvisit1 from 1.12 on. */
+  int (*visit)(h5_id group, int index, int order, h5_visit take, void *context);
+} hdf5_library;
+
+/* Finds and opens the library once; STOW_ERR_UNSUPPORTED, with what to install, where there is
+ * none. */
+stow_status hdf5_library_get(const hdf5_library **library, const char *path);
+
+#endif

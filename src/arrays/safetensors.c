@@ -1,0 +1,296 @@
+/* Safetensors: u64 length N, N bytes of JSON, the tensors' bytes without a gap.
+ *
+ *   {"__metadata__":{"format":"pt"},"w":{"dtype":"F16","shape":[2,3],"data_offsets":[0,12]}}
+ *
+ * The JSON is read by a parser of exactly this shape; everything else is refused with its byte. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrays/tensors.h"
+#include "base/checked.h"
+
+#define HEADER_MAX UINT64_C(100000000) /* the format's own bound */
+
+typedef struct cursor {
+  const source *from;
+  char *start, *at, *end;
+} cursor;
+
+static stow_status refuse(const cursor *c, const char *why) {
+  return stow_fail(STOW_ERR_FORMAT, "%s: at byte %zu of the safetensors header: %s", c->from->name,
+                   (size_t)(c->at - c->start), why);
+}
+
+static void skip_space(cursor *c) {
+  while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\r' || *c->at == '\n'))
+    c->at++;
+}
+
+static bool take(cursor *c, char wanted) {
+  skip_space(c);
+  if (c->at >= c->end || *c->at != wanted) return false;
+  c->at++;
+  return true;
+}
+
+static bool hex4(const char *at, const char *end, uint32_t *value) {
+  *value = 0;
+  if (end - at < 4) return false;
+  for (int i = 0; i < 4; i++) {
+    char c = at[i];
+    uint32_t digit = c >= '0' && c <= '9'   ? (uint32_t)(c - '0')
+                     : c >= 'a' && c <= 'f' ? (uint32_t)(c - 'a' + 10)
+                     : c >= 'A' && c <= 'F' ? (uint32_t)(c - 'A' + 10)
+                                            : 16;
+    if (digit == 16) return false;
+    *value = *value << 4 | digit;
+  }
+  return true;
+}
+
+static char *put_utf8(char *to, uint32_t code) {
+  if (code < 0x80) return *to++ = (char)code, to;
+  if (code < 0x800) {
+    *to++ = (char)(0xc0 | code >> 6);
+  } else if (code < 0x10000) {
+    *to++ = (char)(0xe0 | code >> 12);
+    *to++ = (char)(0x80 | (code >> 6 & 0x3f));
+  } else {
+    *to++ = (char)(0xf0 | code >> 18);
+    *to++ = (char)(0x80 | (code >> 12 & 0x3f));
+    *to++ = (char)(0x80 | (code >> 6 & 0x3f));
+  }
+  *to++ = (char)(0x80 | (code & 0x3f));
+  return to;
+}
+
+/* One escape at c->at (behind the backslash), written at `to`: never longer than it was. */
+static stow_status take_escape(cursor *c, char **to) {
+  static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
+  char letter = c->at < c->end ? *c->at++ : '\0';
+  const char *known = letter != '\0' ? strchr(from, letter) : NULL;
+  if (known != NULL) return *(*to)++ = into[known - from], STOW_OK;
+  uint32_t code, low;
+  if (letter != 'u' || !hex4(c->at, c->end, &code))
+    return refuse(c, "an escape JSON does not have");
+  c->at += 4;
+  if (code >= 0xdc00 && code < 0xe000) return refuse(c, "half of a surrogate pair");
+  if (code >= 0xd800 && code < 0xdc00) {
+    if (c->end - c->at < 6 || c->at[0] != '\\' || c->at[1] != 'u' ||
+        !hex4(c->at + 2, c->end, &low) || low < 0xdc00 || low >= 0xe000)
+      return refuse(c, "half of a surrogate pair");
+    c->at += 6;
+    code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+  }
+  *to = put_utf8(*to, code);
+  return STOW_OK;
+}
+
+/* Length of the well-formed sequence at `at`, 0 if there is none. */
+static size_t utf8_length(const unsigned char *at, size_t left) {
+  size_t need = at[0] < 0x80                    ? 1
+                : at[0] >= 0xc2 && at[0] < 0xe0 ? 2
+                : (at[0] & 0xf0) == 0xe0        ? 3
+                : at[0] >= 0xf0 && at[0] < 0xf5 ? 4
+                                                : 0;
+  if (need == 0 || need > left) return 0;
+  for (size_t i = 1; i < need; i++)
+    if ((at[i] & 0xc0) != 0x80) return 0;
+  bool too_long = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xf0 && at[1] < 0x90);
+  bool too_far = (at[0] == 0xed && at[1] >= 0xa0) || (at[0] == 0xf4 && at[1] >= 0x90);
+  return too_long || too_far ? 0 : need;
+}
+
+/* A text, decoded in place. */
+static stow_status take_text(cursor *c, char **text, size_t *length) {
+  if (!take(c, '"')) return refuse(c, "expected a text");
+  char *to = c->at;
+  *text = c->at;
+  for (;;) {
+    if (c->at >= c->end) return refuse(c, "a text that does not end");
+    unsigned char letter = (unsigned char)*c->at;
+    if (letter == '"') break;
+    if (letter < 0x20) return refuse(c, "a control character in a text");
+    if (letter == '\\') {
+      c->at++;
+      STOW_TRY(take_escape(c, &to));
+      continue;
+    }
+    size_t bytes = utf8_length((unsigned char *)c->at, (size_t)(c->end - c->at));
+    if (bytes == 0) return refuse(c, "bytes that are not UTF-8");
+    memmove(to, c->at, bytes);
+    to += bytes;
+    c->at += bytes;
+  }
+  c->at++;
+  *length = (size_t)(to - *text);
+  return STOW_OK;
+}
+
+static stow_status take_number(cursor *c, uint64_t *value) {
+  skip_space(c);
+  if (c->at >= c->end || *c->at < '0' || *c->at > '9') return refuse(c, "expected a whole number");
+  if (*c->at == '0' && c->at + 1 < c->end && c->at[1] >= '0' && c->at[1] <= '9')
+    return refuse(c, "a number with a zero in front");
+  for (*value = 0; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++)
+    if (!checked_mul(value, *value, 10) || !checked_add(value, *value, (uint64_t)(*c->at - '0')))
+      return refuse(c, "a number past 64 bits");
+  if (c->at < c->end && (*c->at == '.' || *c->at == 'e' || *c->at == 'E'))
+    return refuse(c, "a number that is not whole");
+  return STOW_OK;
+}
+
+static stow_status take_numbers(cursor *c, uint64_t *values, size_t max, size_t *count) {
+  if (!take(c, '[')) return refuse(c, "expected a list of numbers");
+  *count = 0;
+  if (take(c, ']')) return STOW_OK;
+  do {
+    if (*count == max) return refuse(c, "a list that is too long");
+    STOW_TRY(take_number(c, &values[(*count)++]));
+  } while (take(c, ','));
+  return take(c, ']') ? STOW_OK : refuse(c, "expected ',' or ']'");
+}
+
+static const struct {
+  const char *name;
+  dtype type;
+  uint8_t bytes;
+} types[] = {{"BOOL", DTYPE_BOOL, 1},    {"U8", DTYPE_U8, 1},        {"I8", DTYPE_I8, 1},
+             {"F8_E5M2", DTYPE_NONE, 1}, {"F8_E4M3", DTYPE_NONE, 1}, {"F8_E8M0", DTYPE_NONE, 1},
+             {"I16", DTYPE_I16, 2},      {"U16", DTYPE_U16, 2},      {"F16", DTYPE_F16, 2},
+             {"BF16", DTYPE_BF16, 2},    {"I32", DTYPE_I32, 4},      {"U32", DTYPE_U32, 4},
+             {"F32", DTYPE_F32, 4},      {"C64", DTYPE_NONE, 8},     {"F64", DTYPE_F64, 8},
+             {"I64", DTYPE_I64, 8},      {"U64", DTYPE_U64, 8}};
+
+static stow_status take_type(cursor *c, tensor *one, uint64_t *width) {
+  char *text;
+  size_t length;
+  STOW_TRY(take_text(c, &text, &length));
+  for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+    if (strlen(types[i].name) == length && memcmp(types[i].name, text, length) == 0) {
+      one->type = types[i].type;
+      *width = types[i].bytes;
+      snprintf(one->type_name, sizeof one->type_name, "%s",
+               one->type != DTYPE_NONE ? dtype_name(one->type) : types[i].name);
+      return STOW_OK;
+    }
+  return refuse(c, "a type that is not known");
+}
+
+static stow_status take_tensor(cursor *c, tensor *one, uint64_t data_at) {
+  uint64_t width = 0, range[2] = {0};
+  unsigned seen = 0;
+  size_t count;
+  if (!take(c, '{')) return refuse(c, "expected a tensor's facts");
+  do {
+    char *key;
+    size_t length;
+    STOW_TRY(take_text(c, &key, &length));
+    static const char *const keys[] = {"dtype", "shape", "data_offsets"};
+    unsigned which = 0;
+    while (which < 3 && !(strlen(keys[which]) == length && memcmp(keys[which], key, length) == 0))
+      which++;
+    if (which == 3) return refuse(c, "a key other than dtype, shape and data_offsets");
+    if (seen & 1u << which) return refuse(c, "a key that stands twice");
+    seen |= 1u << which;
+    if (!take(c, ':')) return refuse(c, "expected ':'");
+    if (which == 0) STOW_TRY(take_type(c, one, &width));
+    if (which == 1) {
+      STOW_TRY(take_numbers(c, one->shape, TENSOR_DIMS_MAX, &count));
+      one->dims = (uint32_t)count;
+    }
+    if (which == 2) {
+      STOW_TRY(take_numbers(c, range, 2, &count));
+      if (count != 2 || range[0] > range[1]) return refuse(c, "offsets that are not a range");
+    }
+  } while (take(c, ','));
+  if (!take(c, '}')) return refuse(c, "expected ',' or '}'");
+  if (seen != 7) return refuse(c, "dtype, shape or data_offsets is missing");
+  STOW_TRY(tensors_count(one, c->from));
+  if (!checked_mul(&one->bytes, one->count, width) || one->bytes != range[1] - range[0])
+    return refuse(c, "a tensor whose shape and offsets disagree");
+  if (!checked_add(&one->offset, data_at, range[0])) return refuse(c, "an offset past the file");
+  return STOW_OK;
+}
+
+static stow_status take_metadata(cursor *c) {
+  char *text;
+  size_t length;
+  if (!take(c, '{')) return refuse(c, "__metadata__ is not an object");
+  if (take(c, '}')) return STOW_OK;
+  do {
+    STOW_TRY(take_text(c, &text, &length));
+    if (!take(c, ':')) return refuse(c, "expected ':'");
+    STOW_TRY(take_text(c, &text, &length));
+  } while (take(c, ','));
+  return take(c, '}') ? STOW_OK : refuse(c, "expected ',' or '}'");
+}
+
+static stow_status take_all(cursor *c, tensors *t, uint64_t data_at) {
+  bool metadata = false;
+  if (c->at >= c->end || *c->at != '{') return refuse(c, "the header does not begin with '{'");
+  c->at++;
+  if (!take(c, '}')) {
+    do {
+      char *name;
+      size_t length;
+      STOW_TRY(take_text(c, &name, &length));
+      if (!take(c, ':')) return refuse(c, "expected ':'");
+      if (length == 12 && memcmp(name, "__metadata__", 12) == 0) {
+        if (metadata) return refuse(c, "a key that stands twice");
+        metadata = true;
+        STOW_TRY(take_metadata(c));
+      } else {
+        tensor *one = NULL;
+        STOW_TRY(tensors_add(t, c->from, name, length, &one));
+        STOW_TRY(take_tensor(c, one, data_at));
+      }
+    } while (take(c, ','));
+    if (!take(c, '}')) return refuse(c, "expected ',' or '}'");
+  }
+  skip_space(c);
+  return c->at == c->end ? STOW_OK : refuse(c, "words behind the header's end");
+}
+
+/* No byte of the buffer belongs to nobody: without overlap, the sizes add up to it. */
+static stow_status check_full(const tensors *t, const source *from, uint64_t data_at) {
+  uint64_t sum = data_at;
+  for (size_t i = 0; i < t->count; i++) sum += t->list[i].bytes;
+  if (sum == from->bytes) return STOW_OK;
+  return stow_fail(STOW_ERR_FORMAT,
+                   "%s: the tensors take %" PRIu64 " bytes, the file has %" PRIu64
+                   ": bytes that belong to none, or a file cut short",
+                   from->name, sum, from->bytes);
+}
+
+stow_status safetensors_read(tensors *t, source *from, uint64_t max_bytes) {
+  *t = (tensors){.max_bytes = max_bytes / 2};
+  uint8_t start[8];
+  if (from->bytes < 8) return stow_fail(STOW_ERR_FORMAT, "%s: too short for a header", from->name);
+  STOW_TRY(source_read(from, 0, start, 8));
+  uint64_t length = source_u64(start);
+  if (length > HEADER_MAX || length > from->bytes - 8)
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: a safetensors header of %" PRIu64 " bytes; the format allows 100000000, "
+                     "the file has %" PRIu64,
+                     from->name, length, from->bytes - 8);
+  uint64_t room = max_bytes / 2;
+  if (length > room)
+    return stow_fail(STOW_ERR_BUDGET,
+                     "%s: a header of %" PRIu64 " KiB, and the budget has %" PRIu64
+                     " KiB for it; give %" PRIu64 " times as much with --memory",
+                     from->name, length >> 10, room >> 10, room > 0 ? length / room + 1 : length);
+  char *text = malloc((size_t)length + 1);
+  if (text == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->name);
+  cursor c = {from, text, text, text + length};
+  text[length] = '\0';
+  stow_status status = source_read(from, 8, text, (size_t)length);
+  if (status == STOW_OK) status = take_all(&c, t, 8 + length);
+  free(text);
+  if (status == STOW_OK) status = tensors_check(t, from);
+  if (status == STOW_OK) status = check_full(t, from, 8 + length);
+  if (status != STOW_OK) tensors_free(t);
+  return status;
+}

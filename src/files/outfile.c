@@ -1,0 +1,206 @@
+/* Outfile: temporary file, fsync, rename. */
+#include "files/outfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { DEFLATED_BYTES = 64 << 10 };
+
+static stow_status fail(outfile *out, stow_status status) {
+  if (out->status == STOW_OK) out->status = status;
+  return out->status;
+}
+
+static stow_status begin_gzip(outfile *out) {
+  z_stream *z = calloc(1, sizeof *z);
+  if (z == NULL || deflateInit2(z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+    free(z);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to compress %s", out->path);
+  }
+  out->deflater = z;
+  return STOW_OK;
+}
+
+/* The permissions a plain fopen would give. */
+static void plain_mode(int fd) {
+  mode_t mask = umask(0);
+  umask(mask);
+  (void)!fchmod(fd, 0666 & ~mask);
+}
+
+stow_status outfile_check(const char *path) {
+  struct stat st;
+  if (path[0] == '\0') return stow_fail(STOW_ERR_INVALID, "an output file needs a name");
+  if (stat(path, &st) != 0 || S_ISREG(st.st_mode)) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s is %s, which a file must not take the place of: name a file", path,
+                   S_ISDIR(st.st_mode)    ? "a folder"
+                   : S_ISFIFO(st.st_mode) ? "a pipe"
+                                          : "a device or a socket");
+}
+
+stow_status outfile_open(outfile *out, const char *path) {
+  *out = (outfile){0};
+  if (strcmp(path, "-") == 0) {
+    out->file = stdout;
+    return STOW_OK;
+  }
+  STOW_TRY(outfile_check(path));
+  size_t length = strlen(path);
+  out->path = strdup(path);
+  out->temporary = calloc(1, length + 16); /* "": no file yet */
+  if (out->path == NULL || out->temporary == NULL) {
+    outfile_abandon(out);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to write %s", path);
+  }
+  snprintf(out->temporary, length + 16, "%s.XXXXXX", path);
+  int fd = mkstemp(out->temporary);
+  out->file = fd >= 0 ? fdopen(fd, "wb") : NULL;
+  if (out->file == NULL) {
+    int why = errno;
+    if (fd >= 0) close(fd);
+    stow_status status = stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", path, strerror(why));
+    outfile_abandon(out);
+    return status;
+  }
+  plain_mode(fd);
+  if (length > 3 && strcmp(path + length - 3, ".gz") == 0) {
+    stow_status status = begin_gzip(out);
+    if (status != STOW_OK) outfile_abandon(out);
+    return status;
+  }
+  return STOW_OK;
+}
+
+/* ext4 writes a file that was ever cut to nothing out to the disk when it is closed, so a new one,
+ * which has nothing, is not cut. */
+static bool cut(int fd) {
+  struct stat st;
+  return (fstat(fd, &st) == 0 && st.st_size == 0) || ftruncate(fd, 0) == 0;
+}
+
+static bool others_have(int fd) {
+  return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+bool outfile_taken(const char *path) {
+  int fd = open(path, O_RDWR | O_CLOEXEC);
+  bool taken = others_have(fd);
+  if (fd >= 0) close(fd);
+  return taken;
+}
+
+int outfile_open_alone(const char *path, bool keep, bool *taken) {
+  int fd = open(path, O_RDWR | O_CLOEXEC | O_CREAT, 0666);
+  *taken = others_have(fd);
+  if (fd < 0 || (!*taken && (keep || cut(fd)))) return fd;
+  int why = errno;
+  close(fd);
+  errno = why;
+  return -1;
+}
+
+stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool join) {
+  *out = (outfile){0};
+  STOW_TRY(outfile_check(path));
+  size_t length = strlen(path);
+  bool taken = false;
+  char *name = calloc(1, length + 16);
+  out->path = strdup(path);
+  if (out->path == NULL || name == NULL) {
+    free(name);
+    outfile_abandon(out);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to write %s", path);
+  }
+  snprintf(name, length + 16, "%s.partial", path);
+  int fd = join ? open(name, O_RDWR | O_CLOEXEC) : outfile_open_alone(name, keep, &taken);
+  int why = errno;
+  out->file = fd >= 0 ? fdopen(fd, "r+b") : NULL;
+  if (out->file == NULL) {
+    if (fd >= 0) close(fd);
+    outfile_abandon(out);
+    stow_status status =
+        taken ? stow_fail(STOW_ERR_STATE, "%s: another run is writing it (%s)", path, name)
+              : stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", path, strerror(why));
+    free(name);
+    return status;
+  }
+  if (join) name[0] = '\0'; /* not ours to remove or to name */
+  out->temporary = name;
+  out->joined = join;
+  return STOW_OK;
+}
+
+static stow_status write_plain(outfile *out, const void *bytes, size_t count) {
+  if (count > 0 && fwrite(bytes, 1, count, out->file) != count)
+    return fail(out, stow_fail(STOW_ERR_IO, "%s: cannot be written: %s",
+                               out->path != NULL ? out->path : "standard output", strerror(errno)));
+  return STOW_OK;
+}
+
+static stow_status write_gzip(outfile *out, const void *bytes, size_t count, int flush) {
+  z_stream *z = out->deflater;
+  unsigned char made[DEFLATED_BYTES];
+  z->next_in = (Bytef *)(uintptr_t)bytes;
+  z->avail_in = (uInt)count;
+  do {
+    z->next_out = made;
+    z->avail_out = sizeof made;
+    deflate(z, flush);
+    STOW_TRY(write_plain(out, made, sizeof made - z->avail_out));
+  } while (z->avail_out == 0);
+  return STOW_OK;
+}
+
+stow_status outfile_write(outfile *out, const void *bytes, size_t count) {
+  if (out->status != STOW_OK) return out->status;
+  out->bytes += count;
+  if (out->deflater == NULL) return write_plain(out, bytes, count);
+  const char *at = bytes;
+  for (size_t part; count > 0; at += part, count -= part) {
+    part = count < (1u << 30) ? count : 1u << 30;
+    STOW_TRY(write_gzip(out, at, part, Z_NO_FLUSH));
+  }
+  return STOW_OK;
+}
+
+stow_status outfile_sink(void *context, const void *bytes, size_t count) {
+  return outfile_write(context, bytes, count);
+}
+
+stow_status outfile_commit(outfile *out) {
+  if (out->status == STOW_OK && out->deflater != NULL) write_gzip(out, NULL, 0, Z_FINISH);
+  bool fine = fflush(out->file) == 0 && !ferror(out->file);
+  if (out->path != NULL) {
+    fine = fine && (out->no_sync || fsync(fileno(out->file)) == 0);
+    fine = fclose(out->file) == 0 && fine;
+    out->file = NULL;
+    if (fine && out->status == STOW_OK && !out->joined)
+      fine = rename(out->temporary, out->path) == 0;
+  }
+  if (!fine)
+    fail(out, stow_fail(STOW_ERR_IO, "%s: cannot be written: %s",
+                        out->path != NULL ? out->path : "standard output", strerror(errno)));
+  else if (out->status == STOW_OK && out->temporary != NULL)
+    out->temporary[0] = '\0'; /* it has its name now */
+  stow_status status = out->status;
+  outfile_abandon(out);
+  return status;
+}
+
+void outfile_abandon(outfile *out) {
+  if (out->deflater != NULL) deflateEnd(out->deflater);
+  free(out->deflater);
+  if (out->path != NULL && out->file != NULL) fclose(out->file);
+  if (out->temporary != NULL && out->temporary[0] != '\0') unlink(out->temporary);
+  free(out->path);
+  free(out->temporary);
+  *out = (outfile){0};
+}

@@ -1,0 +1,46 @@
+/* Outfile: a file that is the old one or the complete new one, never a half.
+ *
+ * Bytes go to a temporary file beside the target, which takes its name only in outfile_commit. "-"
+ * is standard output. Every writer in this folder writes through one. */
+#ifndef FILES_OUTFILE_H
+#define FILES_OUTFILE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/status.h"
+
+typedef struct outfile {
+  FILE *file;
+  char *path, *temporary;   /* NULL for standard output */
+  bool joined;              /* another process gives it its name */
+  bool no_sync;             /* do not wait for the disk before it takes its name */
+  bool gzip;                /* the name ends in .gz: contents are compressed */
+  void *deflater;           /* z_stream */
+  stow_status status;       /* the first failure; later writes do nothing */
+  unsigned long long bytes; /* taken from the writer, before compression */
+} outfile;
+
+/* STOW_ERR_INVALID where `path` names what is not to be replaced by a file: a device such as
+ * /dev/null, a pipe, a folder. What opens an output looks itself; this is for looking beforehand.
+ */
+stow_status outfile_check(const char *path);
+stow_status outfile_open(outfile *out, const char *path);
+/* The same with a temporary file of a known name, PATH.partial, which stays if the process is
+ * killed. `keep` what stands in it; with `join` it is another process's, which gives it its name:
+ * committing and abandoning only close it. STOW_ERR_STATE if another run has it. */
+stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool join);
+/* A file that one run at a time has, made if need be, empty unless `keep`. The lock goes with the
+ * process. -1 with errno, or with `taken` if another run has it. */
+int outfile_open_alone(const char *path, bool keep, bool *taken);
+/* Does another run have it now? It is not made. */
+bool outfile_taken(const char *path);
+stow_status outfile_write(outfile *out, const void *bytes, size_t count);
+/* As a sink for writers that take one: the context is the output. */
+stow_status outfile_sink(void *context, const void *bytes, size_t count);
+/* Brings it to disk under its name. On failure the target is untouched. Always closes. */
+stow_status outfile_commit(outfile *out);
+/* Removes what was written. Fine after a commit. */
+void outfile_abandon(outfile *out);
+
+#endif

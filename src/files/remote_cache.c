@@ -1,0 +1,205 @@
+/* Remote cache: one sparse file for each version of a remote file, in
+ * $XDG_CACHE_HOME/stowage/remote:
+ *
+ *   a hash for each block (8 bytes; 0: not there) | to a page | the blocks, each at its own place
+ *
+ * The hash is written behind its block. Whoever uses a file holds a shared lock on it; one that
+ * nobody holds may be removed to make room, the one longest unused first. */
+#include "files/remote_cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <stowage/size.h>
+
+#include "base/checked.h"
+#include "base/hash.h"
+
+enum {
+  LOOK_BLOCKS = 16, /* stored between two looks at what all files take: 4 MiB */
+  PAGE_BYTES = 4096,
+};
+#define SUFFIX ".blocks"
+
+struct remote_cache {
+  int fd, folder;
+  char name[64];
+  uint64_t bound, data_at;
+  bool stopped; /* the disk is full, or does not take what is written */
+};
+
+/* Of this process; each cache counts towards the same folder. */
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t held_bytes, stored_blocks; /* guarded; as of the last look, and since */
+
+stow_status remote_cache_bound(uint64_t *bytes) {
+  const char *text = getenv("STOWAGE_CACHE");
+  *bytes = 0;
+  if (text == NULL || text[0] == '\0') return STOW_OK;
+  if (stow_size_parse(bytes, text) == STOW_OK) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "STOWAGE_CACHE=%.60s is no size of a cache; write one such as 10G", text);
+}
+
+/* ---- the folder ---- */
+
+/* Each folder on the way is made if need be. -1: there can be none. */
+static int open_folder(void) {
+  static const char *const WAY[] = {"", "/stowage", "/remote"};
+  const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+  bool set = cache != NULL && cache[0] == '/';
+  if (!set && (home == NULL || home[0] != '/')) return -1;
+  char path[PATH_MAX];
+  int length = snprintf(path, sizeof path, "%s%s", set ? cache : home, set ? "" : "/.cache");
+  for (size_t i = 0; i < sizeof WAY / sizeof WAY[0]; i++) {
+    if (length < 0 || (size_t)length >= sizeof path) return -1;
+    int more = snprintf(path + length, sizeof path - (size_t)length, "%s", WAY[i]);
+    length += more;
+    if (more < 0 || (size_t)length >= sizeof path) return -1;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) return -1;
+  }
+  return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+typedef struct held {
+  char name[64];
+  int64_t used_ns; /* when it was last opened or written to */
+} held;
+
+/* What the files of the folder take, and the one longest unused of those behind `after_ns`. */
+static uint64_t look(int folder, int64_t after_ns, held *oldest) {
+  uint64_t all = 0;
+  *oldest = (held){.used_ns = INT64_MAX};
+  int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *entries = fd >= 0 ? fdopendir(fd) : NULL;
+  if (entries == NULL) return fd >= 0 ? close(fd), 0 : 0;
+  for (struct dirent *e; (e = readdir(entries)) != NULL;) {
+    struct stat st;
+    size_t length = strlen(e->d_name), suffix = sizeof SUFFIX - 1;
+    if (length <= suffix || length >= sizeof oldest->name ||
+        strcmp(e->d_name + length - suffix, SUFFIX) != 0 ||
+        fstatat(folder, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+      continue;
+    all += (uint64_t)st.st_blocks * 512;
+    int64_t used_ns = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec;
+    if (used_ns > after_ns && used_ns < oldest->used_ns) {
+      oldest->used_ns = used_ns;
+      memcpy(oldest->name, e->d_name, length + 1);
+    }
+  }
+  closedir(entries);
+  return all;
+}
+
+/* False: somebody uses it. */
+static bool remove_unused(int folder, const char *name) {
+  int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return false;
+  bool removed = flock(fd, LOCK_EX | LOCK_NB) == 0 && unlinkat(folder, name, 0) == 0;
+  close(fd);
+  return removed;
+}
+
+/* With the guard held: what the files take, after the oldest were removed if it is too much. */
+static uint64_t make_room(int folder, uint64_t wanted, uint64_t bound) {
+  held oldest;
+  int64_t after_ns = INT64_MIN;
+  uint64_t all = look(folder, after_ns, &oldest);
+  while (all + wanted > bound && oldest.used_ns != INT64_MAX) {
+    if (!remove_unused(folder, oldest.name)) after_ns = oldest.used_ns;
+    all = look(folder, after_ns, &oldest);
+  }
+  return all;
+}
+
+/* Is there room for one more block? */
+static bool has_room(const remote_cache *c) {
+  pthread_mutex_lock(&guard);
+  if (stored_blocks % LOOK_BLOCKS == 0) {
+    held_bytes = make_room(c->folder, LOOK_BLOCKS * REMOTE_BLOCK_BYTES, c->bound);
+    stored_blocks = 0;
+  }
+  stored_blocks++;
+  bool room = held_bytes + stored_blocks * REMOTE_BLOCK_BYTES <= c->bound;
+  pthread_mutex_unlock(&guard);
+  return room;
+}
+
+/* ---- one file ---- */
+
+/* Opened and locked, and still the one of that name: another may just have removed it. */
+static bool open_file(remote_cache *c) {
+  for (int tries = 0; tries < 10; tries++) {
+    struct stat opened, named;
+    c->fd = openat(c->folder, c->name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (c->fd < 0) return false;
+    if (flock(c->fd, LOCK_SH) == 0 && fstat(c->fd, &opened) == 0 &&
+        fstatat(c->folder, c->name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+        opened.st_ino == named.st_ino && opened.st_dev == named.st_dev)
+      return futimens(c->fd, NULL) == 0;
+    close(c->fd);
+    c->fd = -1;
+  }
+  return false;
+}
+
+remote_cache *remote_cache_open(const char *url, uint64_t bytes, const char *mark, uint64_t bound) {
+  if (bound == 0 || mark[0] == '\0') return NULL; /* versions could not be told apart */
+  remote_cache *c = malloc(sizeof *c);
+  if (c == NULL) return NULL;
+  uint64_t table = (bytes / REMOTE_BLOCK_BYTES + 1) * sizeof(uint64_t), key[2];
+  *c = (remote_cache){.fd = -1, .bound = bound, .data_at = round_up(table, PAGE_BYTES)};
+  for (uint64_t i = 0; i < 2; i++) {
+    key[i] = hash_bytes(url, strlen(url), i);
+    key[i] = hash_u64(bytes, hash_bytes(mark, strlen(mark), key[i]));
+  }
+  snprintf(c->name, sizeof c->name, "%016" PRIx64 "%016" PRIx64 SUFFIX, key[0], key[1]);
+  c->folder = open_folder();
+  if (c->folder >= 0 && open_file(c)) return c;
+  remote_cache_close(c);
+  return NULL;
+}
+
+void remote_cache_close(remote_cache *c) {
+  if (c == NULL) return;
+  if (c->fd >= 0) close(c->fd);
+  if (c->folder >= 0) close(c->folder);
+  free(c);
+}
+
+static uint64_t block_hash(uint64_t number, const void *bytes, size_t count) {
+  return hash_bytes(bytes, count, number) | 1; /* never 0 */
+}
+
+bool remote_cache_has(remote_cache *c, uint64_t number) {
+  uint64_t hash;
+  return pread(c->fd, &hash, sizeof hash, (off_t)(number * sizeof hash)) == sizeof hash &&
+         hash != 0;
+}
+
+bool remote_cache_read(remote_cache *c, uint64_t number, void *to, size_t count) {
+  uint64_t hash;
+  off_t entry = (off_t)(number * sizeof hash),
+        at = (off_t)(c->data_at + number * REMOTE_BLOCK_BYTES);
+  return pread(c->fd, &hash, sizeof hash, entry) == sizeof hash && hash != 0 &&
+         pread(c->fd, to, count, at) == (ssize_t)count && hash == block_hash(number, to, count);
+}
+
+void remote_cache_write(remote_cache *c, uint64_t number, const void *from, size_t count) {
+  if (c->stopped || !has_room(c)) return;
+  uint64_t hash = block_hash(number, from, count);
+  off_t entry = (off_t)(number * sizeof hash),
+        at = (off_t)(c->data_at + number * REMOTE_BLOCK_BYTES);
+  c->stopped = pwrite(c->fd, from, count, at) != (ssize_t)count ||
+               pwrite(c->fd, &hash, sizeof hash, entry) != sizeof hash;
+}

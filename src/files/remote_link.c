@@ -1,0 +1,348 @@
+/* Remote link: what an answer says, one try, tries with waits between them. */
+#include "files/remote_link.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include <stowage/version.h>
+
+enum {
+  BLOCK_BYTES = (int)REMOTE_BLOCK_BYTES,
+  TRIES = 6,                /* without getting anywhere */
+  PROGRESS_BYTES = 4 << 10, /* and this much is getting somewhere */
+  WAIT_FIRST_MS = 100,
+  WAIT_MOST_MS = 5000, /* also what a server may ask for with Retry-After, in steps of seconds */
+  STALL_SECONDS = 30,
+};
+
+/* One range and what came of it so far. */
+typedef struct exchange {
+  remote_range *range;
+  uint64_t got;
+  uint64_t asked; /* the byte this try begins with */
+  long status;    /* of the answer being read: headers of redirects come first */
+  uint64_t total; /* of the file, as the answer says; UINT64_MAX: it does not */
+  uint64_t first; /* byte the answer begins with */
+  char mark[160];
+  bool encoded, too_much;
+  unsigned retry_after_ms;
+} exchange;
+
+/* ---- what the answer says ---- */
+
+/* The value of a header line if it has that name. */
+static const char *value_of(const char *line, const char *name) {
+  size_t length = strlen(name);
+  if (strncasecmp(line, name, length) != 0 || line[length] != ':') return NULL;
+  line += length + 1;
+  while (*line == ' ' || *line == '\t') line++;
+  return line;
+}
+
+/* "bytes 0-99/1000", "bytes * /0" without the space: first byte and total. */
+static void take_range(exchange *x, const char *value) {
+  x->first = UINT64_MAX;
+  if (strncasecmp(value, "bytes ", 6) != 0) return;
+  value += 6;
+  if (isdigit((unsigned char)*value)) x->first = strtoull(value, NULL, 10);
+  const char *slash = strchr(value, '/');
+  if (slash != NULL && isdigit((unsigned char)slash[1])) x->total = strtoull(slash + 1, NULL, 10);
+}
+
+static size_t take_header(char *bytes, size_t size, size_t count, void *user) {
+  exchange *x = user;
+  char line[512];
+  size_t length = size * count < sizeof line - 1 ? size * count : sizeof line - 1;
+  memcpy(line, bytes, length);
+  while (length > 0 && isspace((unsigned char)line[length - 1])) length--;
+  line[length] = '\0';
+  const char *value;
+  if (strncmp(line, "HTTP/", 5) == 0) { /* of the next answer in a row of redirects */
+    const char *code = strchr(line, ' ');
+    x->status = code != NULL ? strtol(code, NULL, 10) : 0;
+    x->total = x->first = UINT64_MAX;
+    x->mark[0] = '\0';
+    x->encoded = false;
+    x->retry_after_ms = 0;
+  } else if ((value = value_of(line, "Content-Range")) != NULL) {
+    take_range(x, value);
+  } else if ((value = value_of(line, "ETag")) != NULL) {
+    snprintf(x->mark, sizeof x->mark, "%s", value);
+  } else if ((value = value_of(line, "Last-Modified")) != NULL) {
+    if (x->mark[0] == '\0') snprintf(x->mark, sizeof x->mark, "%s", value);
+  } else if ((value = value_of(line, "Content-Encoding")) != NULL) {
+    x->encoded = strcasecmp(value, "identity") != 0;
+  } else if ((value = value_of(line, "Retry-After")) != NULL) {
+    unsigned long seconds = strtoul(value, NULL, 10);
+    x->retry_after_ms = seconds < 3600 ? (unsigned)seconds * 1000 : 0;
+  }
+  return size * count;
+}
+
+/* Bytes of the answer. Anything but a range that was asked for is not taken: returning less than
+ * came ends the transfer. */
+static size_t take_body(char *bytes, size_t size, size_t count, void *user) {
+  exchange *x = user;
+  size_t length = size * count;
+  if (x->status != 206) return x->status >= 300 ? length : 0;
+  if (x->encoded || x->first != x->asked) return 0;
+  if (length > x->range->count - x->got) {
+    x->too_much = true;
+    length = (size_t)(x->range->count - x->got);
+  }
+  for (size_t done = 0; done < length;) {
+    size_t part = length - done;
+    if (x->range->blocks != NULL) {
+      size_t within = (size_t)(x->got % BLOCK_BYTES);
+      if (part > BLOCK_BYTES - within) part = BLOCK_BYTES - within;
+      memcpy(x->range->blocks[x->got / BLOCK_BYTES] + within, bytes + done, part);
+    } else {
+      memcpy(x->range->to + x->got, bytes + done, part);
+    }
+    done += part;
+    x->got += part;
+  }
+  return x->too_much ? 0 : size * count;
+}
+
+/* ---- one try ---- */
+
+static bool transient_status(long status) {
+  return status == 408 || status == 425 || status == 429 || status == 500 || status == 502 ||
+         status == 503 || status == 504;
+}
+
+/* Bytes left over from an answer that was too long stand before the next one: that is no HTTP, or
+ * HTTP 0.9, and a new connection mends it. */
+static bool transient_code(const remote_link *l, int code) {
+  if (code == CURL_NO_PROTOCOL) return strstr(l->error, "0.9") != NULL;
+  return code == CURL_STRANGE_ANSWER || code == CURL_NO_CONNECTION || code == CURL_PARTIAL ||
+         code == CURL_TIMED_OUT || code == CURL_NOTHING_CAME || code == CURL_SEND_FAILED ||
+         code == CURL_RECEIVE_FAILED || code == CURL_HTTP2_STREAM;
+}
+
+/* A refusal that asking again does not change. */
+static stow_status refuse_status(const remote_link *l, long status) {
+  switch (status) {
+  case 401:
+  case 403:
+    return stow_fail(STOW_ERR_IO,
+                     "%s: the server refuses (%ld %s); give credentials with --header "
+                     "\"Authorization: …\"",
+                     l->name, status, status == 401 ? "unauthorized" : "forbidden");
+  case 404:
+  case 410: return stow_fail(STOW_ERR_NOT_FOUND, "%s: not there (%ld)", l->name, status);
+  case 416:
+    return stow_fail(STOW_ERR_IO,
+                     "%s: the server says that the file ends before the bytes asked for (416): it "
+                     "was cut while it was read",
+                     l->name);
+  case 200:
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: the server sends whole files only (200 to a range request); copy the "
+                     "file here first, or serve it with ranges",
+                     l->name);
+  default:
+    return stow_fail(STOW_ERR_IO, "%s: the server answered %ld to a range request", l->name,
+                     status);
+  }
+}
+
+/* Held against what was opened: the same file, and the bytes that were asked for. */
+static stow_status check_answer(const remote_link *l, const exchange *x) {
+  if (x->encoded)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: the server compresses what it sends, so that its bytes cannot be counted",
+                     l->name);
+  if (x->first != x->asked)
+    return stow_fail(STOW_ERR_IO,
+                     "%s: bytes from %" PRIu64 " on were asked for, the server sent others "
+                     "(Content-Range)",
+                     l->name, x->asked);
+  if (x->total != l->bytes)
+    return stow_fail(STOW_ERR_IO,
+                     "%s: had %" PRIu64 " bytes when it was opened, and now has %" PRIu64
+                     ": it was changed while it was read",
+                     l->name, l->bytes, x->total);
+  if (strcmp(x->mark, l->mark) != 0)
+    return stow_fail(STOW_ERR_IO, "%s: was changed while it was read (%s, before it was %s)",
+                     l->name, x->mark[0] != '\0' ? x->mark : "no ETag", l->mark);
+  if (x->too_much)
+    return stow_fail(STOW_ERR_IO,
+                     "%s: the server sent more bytes than the %" PRIu64 " that were asked for",
+                     l->name, x->range->count);
+  return STOW_OK;
+}
+
+static int perform(remote_link *l, exchange *x) {
+  char range[64];
+  snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, x->range->offset + x->got,
+           x->range->offset + x->range->count - 1);
+  const curl *c = l->curl;
+  x->asked = x->range->offset + x->got;
+  x->status = 0;
+  x->total = x->first = UINT64_MAX;
+  l->error[0] = '\0';
+  c->easy_setopt(l->handle, CURL_RANGE, range);
+  c->easy_setopt(l->handle, CURL_HEADER_DATA, x);
+  c->easy_setopt(l->handle, CURL_WRITE_DATA, x);
+  return c->easy_perform(l->handle);
+}
+
+/* ---- tries until it is there ---- */
+
+static void wait_ms(unsigned ms) {
+  struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+  while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;
+}
+
+static unsigned wait_for(int fruitless, const exchange *x) {
+  unsigned ms = WAIT_FIRST_MS << (fruitless - 1);
+  if (x->retry_after_ms > ms) ms = x->retry_after_ms;
+  return ms < WAIT_MOST_MS ? ms : WAIT_MOST_MS;
+}
+
+static stow_status give_up(const remote_link *l, const exchange *x, int code, int tries) {
+  if (code == CURL_DONE || code == CURL_WRITE_REFUSED) {
+    if (x->status != 206)
+      return stow_fail(STOW_ERR_IO, "%s: the server answered %ld, %d times in a row; try later",
+                       l->name, x->status, tries);
+    return stow_fail(STOW_ERR_IO,
+                     "%s: %" PRIu64 " bytes were asked for at byte %" PRIu64
+                     ", the server sends %" PRIu64 " and ends, %d times in a row",
+                     l->name, x->range->count, x->range->offset, x->got, tries);
+  }
+  const char *more = tries > 1 ? "; tried again and again" : "";
+  if (code == CURL_NOT_TRUSTED)
+    more = "; where its authority is your own, name the file of that in CURL_CA_BUNDLE";
+  return stow_fail(code == CURL_NO_HOST ? STOW_ERR_NOT_FOUND : STOW_ERR_IO,
+                   "%s: cannot be read at byte %" PRIu64 ": %s%s", l->name,
+                   x->range->offset + x->got,
+                   l->error[0] != '\0' ? l->error : l->curl->easy_strerror(code), more);
+}
+
+/* The first answer tells what there is. */
+static stow_status take_facts(remote_link *l, exchange *x) {
+  if (x->total == UINT64_MAX)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: the server does not say how long the file is",
+                     l->name);
+  l->bytes = x->total;
+  snprintf(l->mark, sizeof l->mark, "%s", x->mark);
+  if (x->range->count > l->bytes) x->range->count = l->bytes;
+  return STOW_OK;
+}
+
+/* What breaks off goes on where it broke off. */
+static stow_status try_until_there(remote_link *l, exchange *x, bool opening) {
+  for (int fruitless = 0;;) {
+    uint64_t before = x->got;
+    int code = perform(l, x);
+    /* The answer to a range of an empty file. */
+    if (opening && x->status == 416 && x->total == 0) return take_facts(l, x);
+    if (x->status == 206) {
+      if (opening) STOW_TRY(take_facts(l, x));
+      opening = false;
+      STOW_TRY(check_answer(l, x));
+      if (x->got == x->range->count) return STOW_OK;
+    } else if (x->status != 0 && !transient_status(x->status)) {
+      return refuse_status(l, x->status);
+    } else if (x->status == 0 && !transient_code(l, code)) {
+      return give_up(l, x, code, 1);
+    }
+    fruitless = x->got - before >= PROGRESS_BYTES ? 1 : fruitless + 1;
+    if (fruitless == TRIES) return give_up(l, x, code, fruitless);
+    wait_ms(wait_for(fruitless, x));
+  }
+}
+
+stow_status remote_link_fetch(remote_link *l, remote_range *range, bool opening) {
+  exchange x = {.range = range};
+  return try_until_there(l, &x, opening);
+}
+
+/* ---- opening ---- */
+
+/* The URL as messages show it: no password, and no query, which may hold a signature. */
+static char *shown(const char *url) {
+  const char *host = strstr(url, "://") + 3, *end = host + strcspn(host, "/?#");
+  const char *at = memchr(host, '@', (size_t)(end - host));
+  if (at != NULL) host = at + 1;
+  char *name = malloc(strlen(url) + 1);
+  if (name != NULL)
+    sprintf(name, "%.*s%.*s", (int)(strstr(url, "://") + 3 - url), url, (int)strcspn(host, "?#"),
+            host);
+  return name;
+}
+
+static long stall_seconds(void) {
+  const char *text = getenv("STOWAGE_HTTP_TIMEOUT");
+  long seconds = text != NULL ? strtol(text, NULL, 10) : 0;
+  return seconds > 0 && seconds < 100000 ? seconds : STALL_SECONDS;
+}
+
+static stow_status take_lines(remote_link *l, const char *const *lines) {
+  for (size_t i = 0; lines != NULL && lines[i] != NULL; i++) {
+    const char *line = lines[i];
+    if (strchr(line, ':') == NULL || strpbrk(line, "\r\n") != NULL)
+      return stow_fail(STOW_ERR_INVALID,
+                       "a header for HTTP must be one line as \"Authorization: Bearer …\"");
+    struct curl_list *longer = l->curl->list_append(l->headers, line);
+    if (longer == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for headers");
+    l->headers = longer;
+  }
+  return STOW_OK;
+}
+
+/* Whom to trust besides the system's own list: as the curl command is told. */
+static void set_trust(remote_link *l) {
+  const char *file = getenv("CURL_CA_BUNDLE"), *folder = getenv("SSL_CERT_DIR");
+  if (file == NULL || file[0] == '\0') file = getenv("SSL_CERT_FILE");
+  if (file != NULL && file[0] != '\0') l->curl->easy_setopt(l->handle, CURL_CA_FILE, file);
+  if (folder != NULL && folder[0] != '\0') l->curl->easy_setopt(l->handle, CURL_CA_FOLDER, folder);
+}
+
+static void set_options(remote_link *l) {
+  const curl *c = l->curl;
+  c->easy_setopt(l->handle, CURL_URL, l->url);
+  c->easy_setopt(l->handle, CURL_NO_SIGNAL, 1L);
+  c->easy_setopt(l->handle, CURL_FOLLOW_LOCATION, 1L);
+  c->easy_setopt(l->handle, CURL_MAX_REDIRECTS, 10L);
+  c->easy_setopt(l->handle, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
+  c->easy_setopt(l->handle, CURL_REDIRECT_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
+  c->easy_setopt(l->handle, CURL_CONNECT_TIMEOUT, stall_seconds());
+  c->easy_setopt(l->handle, CURL_LOW_SPEED_LIMIT, 1L);
+  c->easy_setopt(l->handle, CURL_LOW_SPEED_TIME, stall_seconds());
+  c->easy_setopt(l->handle, CURL_USER_AGENT, "stowage/" STOW_VERSION_TEXT);
+  c->easy_setopt(l->handle, CURL_ERROR_BUFFER, l->error);
+  c->easy_setopt(l->handle, CURL_WRITE_FUNCTION, take_body);
+  c->easy_setopt(l->handle, CURL_HEADER_FUNCTION, take_header);
+  if (l->headers != NULL) c->easy_setopt(l->handle, CURL_HTTP_HEADER, l->headers);
+  set_trust(l);
+}
+
+stow_status remote_link_open(remote_link *l, const char *url, const char *const *headers) {
+  *l = (remote_link){0};
+  STOW_TRY(curl_load(&l->curl));
+  l->url = strdup(url);
+  l->name = shown(url);
+  l->handle = l->curl->easy_init();
+  if (l->url == NULL || l->name == NULL || l->handle == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a connection");
+  STOW_TRY(take_lines(l, headers));
+  set_options(l);
+  return STOW_OK;
+}
+
+void remote_link_close(remote_link *l) {
+  if (l->handle != NULL) l->curl->easy_cleanup(l->handle);
+  if (l->headers != NULL) l->curl->list_free(l->headers);
+  free(l->url);
+  free(l->name);
+  *l = (remote_link){0};
+}

@@ -1,0 +1,202 @@
+/* Source: pread in a loop, and posix_fadvise behind it. */
+#include "files/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/hostmem.h"
+#include "files/remote.h"
+
+#define DROP_BYTES (UINT64_C(8) << 20) /* given back in pieces of this size */
+
+static uint64_t changed_ns(const struct stat *st) {
+  return (uint64_t)st->st_mtim.tv_sec * UINT64_C(1000000000) + (uint64_t)st->st_mtim.tv_nsec;
+}
+
+/* A file that fits in half of what the host may still give stays cached for the next reader; a
+ * larger one would only push everything else out. */
+bool source_too_large_to_cache(uint64_t bytes) {
+  if (bytes < DROP_BYTES) return false;
+  hostmem host;
+  return hostmem_read(&host) == STOW_OK && bytes > host.usable_bytes / 2;
+}
+
+stow_status source_open(source *s, const char *path) {
+  if (remote_is(path)) return remote_open(s, path);
+  *s = (source){.fd = -1, .direct_fd = -1, .name = path};
+  /* Not blocking: opening a pipe that nobody writes to must not hang. */
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: cannot be opened: %s",
+                     path, strerror(errno));
+  struct stat st;
+  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    close(fd);
+    return stow_fail(STOW_ERR_INVALID, "%s: not a regular file; data files are read at any offset",
+                     path);
+  }
+  s->fd = fd;
+  s->bytes = (uint64_t)st.st_size;
+  s->device = st.st_dev;
+  s->inode = st.st_ino;
+  s->changed_ns = changed_ns(&st);
+  s->drop = source_too_large_to_cache(s->bytes);
+  s->drop_bytes = DROP_BYTES;
+  posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+  return STOW_OK;
+}
+
+void source_open_memory(source *s, const void *bytes, size_t count, const char *name) {
+  *s = (source){.fd = -1, .direct_fd = -1, .memory = bytes, .bytes = count, .name = name};
+}
+
+void source_open_reader(source *s, const source_reader *reader, uint64_t bytes, const char *name) {
+  *s = (source){.fd = -1, .direct_fd = -1, .reader = *reader, .bytes = bytes, .name = name};
+}
+
+void source_share(source *s, const source *with) {
+  if (s == with || s->fd < 0 || with->fd < 0 || s->device != with->device ||
+      s->inode != with->inode)
+    return;
+  int fd = fcntl(with->fd, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return;
+  close(s->fd);
+  s->fd = fd;
+}
+
+/* ---- past the page cache ---- */
+
+static void stop_direct(source *s) {
+  if (s->direct_fd >= 0) close(s->direct_fd);
+  s->direct_fd = -1;
+  s->bounce = NULL;
+}
+
+void source_go_direct(source *s, void *bounce, size_t bounce_bytes) {
+  char path[64];
+  if (s->fd < 0 || s->bounce != NULL) return;
+  s->bounce_bytes = (size_t)round_down(bounce_bytes, SOURCE_DIRECT_UNIT);
+  if (s->bounce_bytes < SOURCE_DIRECT_LEAST) return;
+  snprintf(path, sizeof path, "/proc/self/fd/%d",
+           s->fd); /* the same file, whatever its name is now */
+  s->bounce = bounce;
+  s->direct_fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+  if (s->direct_fd < 0)
+    stop_direct(s);
+  else
+    posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM); /* what is small brings in no more than itself */
+}
+
+/* As much as one direct read brings of the bytes from `offset` on; 0: not this way. */
+static size_t read_direct(source *s, uint64_t offset, char *to, size_t count) {
+  uint64_t start = round_down(offset, SOURCE_DIRECT_UNIT),
+           end = round_up(offset + count, SOURCE_DIRECT_UNIT);
+  size_t wanted = (size_t)(end - start), within = (size_t)(offset - start);
+  bool straight = s->room && ((uintptr_t)to - within) % SOURCE_DIRECT_UNIT == 0;
+  if (!straight && wanted > s->bounce_bytes) wanted = s->bounce_bytes;
+  ssize_t got =
+      pread(s->direct_fd, straight ? to - within : (char *)s->bounce, wanted, (off_t)start);
+  if (got < 0) {
+    if (errno == EINVAL) stop_direct(s); /* other rules on this file system */
+    return 0;
+  }
+  if ((size_t)got <= within) return 0;
+  size_t part = (size_t)got - within;
+  if (part > count) part = count;
+  if (!straight) memcpy(to, s->bounce + within, part);
+  return part;
+}
+
+/* ---- giving page cache back ---- */
+
+static void drop_read(source *s) {
+  if (s->drop_to > s->drop_from)
+    posix_fadvise(s->fd, (off_t)s->drop_from, (off_t)(s->drop_to - s->drop_from),
+                  POSIX_FADV_DONTNEED);
+  s->drop_from = s->drop_to;
+}
+
+void source_close(source *s) {
+  if (s->fd >= 0 && s->drop) drop_read(s);
+  if (s->fd >= 0) close(s->fd);
+  if (s->bounce != NULL) stop_direct(s);
+  if (s->reader.close != NULL) s->reader.close(s->reader.user);
+  s->fd = -1;
+  s->memory = NULL;
+  s->reader = (source_reader){0};
+}
+
+/* What was read without a gap is given back together, and what a jump leaves behind at once. */
+static void drop_behind(source *s, uint64_t offset, uint64_t end) {
+  if (offset != s->drop_to) {
+    drop_read(s);
+    s->drop_from = offset;
+  }
+  s->drop_to = end;
+  if (s->drop_to - s->drop_from >= s->drop_bytes) drop_read(s);
+}
+
+stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
+  if (count > s->bytes || offset > s->bytes - count)
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: %zu bytes are wanted at byte %" PRIu64 ", the file ends at byte %" PRIu64
+                     " (truncated?)",
+                     s->name, count, offset, s->bytes);
+  if (s->reader.read != NULL)
+    return count > 0 ? s->reader.read(s->reader.user, offset, to, count) : STOW_OK;
+  if (s->fd < 0) {
+    if (count > 0) memcpy(to, s->memory + offset, count);
+    return STOW_OK;
+  }
+  char *at = to;
+  uint64_t cached_from = offset;
+  for (size_t left = count; left > 0;) {
+    if (s->bounce != NULL && count >= SOURCE_DIRECT_LEAST) {
+      size_t part = read_direct(s, offset + (count - left), at, left);
+      at += part;
+      left -= part;
+      cached_from += part;
+      if (part > 0) continue;
+    }
+    ssize_t got = pread(s->fd, at, left, (off_t)(offset + (count - left)));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      return stow_fail(STOW_ERR_IO, "%s: cannot be read at byte %" PRIu64 ": %s", s->name,
+                       offset + (count - left), strerror(errno));
+    if (got == 0)
+      return stow_fail(STOW_ERR_IO,
+                       "%s: ends at byte %" PRIu64 ", but had %" PRIu64
+                       " bytes when it was opened: it was cut while it was read",
+                       s->name, offset + (count - left), s->bytes);
+    at += got;
+    left -= (size_t)got;
+  }
+  if (s->drop && cached_from < offset + count) drop_behind(s, cached_from, offset + count);
+  return STOW_OK;
+}
+
+stow_status source_check(const source *s) {
+  struct stat st;
+  if (s->reader.check != NULL) return s->reader.check(s->reader.user);
+  if (s->fd < 0) return STOW_OK;
+  if (fstat(s->fd, &st) != 0)
+    return stow_fail(STOW_ERR_IO, "%s: cannot be looked at: %s", s->name, strerror(errno));
+  if ((uint64_t)st.st_size != s->bytes)
+    return stow_fail(STOW_ERR_IO,
+                     "%s: had %" PRIu64 " bytes when it was opened and has %" PRIu64
+                     " now; wait for its writer, then run this again",
+                     s->name, s->bytes, (uint64_t)st.st_size);
+  if (changed_ns(&st) != s->changed_ns)
+    return stow_fail(STOW_ERR_IO,
+                     "%s: was written to while it was read; wait for its writer, then run this "
+                     "again",
+                     s->name);
+  return STOW_OK;
+}

@@ -1,0 +1,132 @@
+/* Zip members: stored ones read in place, deflated ones inflated forwards through one window. The
+ * checksum runs along with sequential reading and is held against the directory at the end. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "files/zip.h"
+
+#include "base/crc32.h"
+
+enum { WINDOW_BYTES = 64 << 10, SKIP_BYTES = 16 << 10 };
+
+static stow_status refuse(const zip_member *m, uint64_t stored_at, const char *why) {
+  return stow_fail(STOW_ERR_FORMAT, "%s: member %s, at byte %" PRIu64 " of the zip file: %s",
+                   m->from->name, m->entry->name, m->entry->offset + stored_at, why);
+}
+
+stow_status zip_member_open(zip_member *m, source *from, const zip_entry *entry) {
+  *m = (zip_member){.from = from, .entry = entry};
+  if (entry->method == ZIP_STORED) return STOW_OK;
+  z_stream *z = calloc(1, sizeof *z);
+  m->window = malloc(WINDOW_BYTES);
+  if (z == NULL || m->window == NULL || inflateInit2(z, -15) != Z_OK) {
+    free(z);
+    zip_member_close(m);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory to inflate %s", from->name,
+                     entry->name);
+  }
+  m->inflater = z;
+  return STOW_OK;
+}
+
+void zip_member_close(zip_member *m) {
+  if (m->inflater != NULL) inflateEnd(m->inflater);
+  free(m->inflater);
+  free(m->window);
+  *m = (zip_member){0};
+}
+
+/* Counts bytes just read at `offset` into the checksum, if they are the next ones. */
+static stow_status sum(zip_member *m, uint64_t offset, const void *bytes, size_t count) {
+  if (offset != m->summed) return STOW_OK;
+  const unsigned char *at = bytes;
+  m->summed += count;
+  for (size_t part; count > 0; at += part, count -= part) {
+    part = count < (1u << 30) ? count : 1u << 30;
+    m->crc = crc32_add((uint32_t)m->crc, at, part);
+  }
+  if (m->summed == m->entry->bytes && m->crc != m->entry->crc)
+    return refuse(m, m->entry->stored_bytes,
+                  "its bytes do not have the checksum the directory "
+                  "gives; copy the file again");
+  return STOW_OK;
+}
+
+static stow_status fill(zip_member *m) {
+  z_stream *z = m->inflater;
+  uint64_t left = m->entry->stored_bytes - m->window_at;
+  if (left == 0)
+    return refuse(m, m->window_at, "the deflated bytes end before the size they declare");
+  size_t count = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
+  STOW_TRY(source_read(m->from, m->entry->offset + m->window_at, m->window, count));
+  m->window_at += count;
+  z->next_in = m->window;
+  z->avail_in = (uInt)count;
+  return STOW_OK;
+}
+
+/* All declared bytes are out: the deflated stream must end here, and with it the member. */
+static stow_status finish(zip_member *m) {
+  z_stream *z = m->inflater;
+  unsigned char extra;
+  for (;;) {
+    z->next_out = &extra;
+    z->avail_out = 1;
+    int code = inflate(z, Z_NO_FLUSH);
+    if (z->avail_out == 0) return refuse(m, m->window_at, "inflates past the size it declares");
+    if (code == Z_STREAM_END) break;
+    if (code != Z_OK && code != Z_BUF_ERROR)
+      return refuse(m, m->window_at - z->avail_in, "the deflated bytes are broken");
+    if (z->avail_in == 0) STOW_TRY(fill(m));
+  }
+  if (z->avail_in > 0 || m->window_at != m->entry->stored_bytes)
+    return refuse(m, m->window_at - z->avail_in, "bytes behind the end of the deflated ones");
+  return STOW_OK;
+}
+
+static stow_status inflate_next(zip_member *m, void *to, size_t count) {
+  z_stream *z = m->inflater;
+  uint64_t start = m->at;
+  z->next_out = to;
+  for (size_t left = count; left > 0;) {
+    uInt room = left < (1u << 30) ? (uInt)left : 1u << 30;
+    z->avail_out = room;
+    if (z->avail_in == 0) STOW_TRY(fill(m));
+    int code = inflate(z, Z_NO_FLUSH);
+    left -= room - z->avail_out;
+    m->at += room - z->avail_out;
+    if (code == Z_STREAM_END && left > 0)
+      return refuse(m, m->window_at - z->avail_in, "inflates to less than the size it declares");
+    if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END)
+      return refuse(m, m->window_at - z->avail_in, "the deflated bytes are broken");
+    if (code == Z_STREAM_END) break;
+  }
+  if (m->at == m->entry->bytes) STOW_TRY(finish(m));
+  return sum(m, start, to, count);
+}
+
+static stow_status rewind_member(zip_member *m) {
+  inflateReset(m->inflater);
+  ((z_stream *)m->inflater)->avail_in = 0;
+  m->window_at = m->at = 0;
+  return STOW_OK;
+}
+
+stow_status zip_member_read(zip_member *m, uint64_t offset, void *to, size_t count) {
+  if (count > m->entry->bytes || offset > m->entry->bytes - count)
+    return refuse(m, m->entry->stored_bytes, "more bytes are wanted than the member has");
+  if (count == 0) return STOW_OK;
+  if (m->inflater == NULL) {
+    STOW_TRY(source_read(m->from, m->entry->offset + offset, to, count));
+    return sum(m, offset, to, count);
+  }
+  if (offset < m->at) STOW_TRY(rewind_member(m));
+  while (m->at < offset) {
+    unsigned char passed[SKIP_BYTES];
+    uint64_t gap = offset - m->at;
+    STOW_TRY(inflate_next(m, passed, gap < SKIP_BYTES ? (size_t)gap : SKIP_BYTES));
+  }
+  return inflate_next(m, to, count);
+}

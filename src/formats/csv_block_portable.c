@@ -1,4 +1,0 @@
-/* The loop of formats/csv_block.inc for any machine. */
-#define CSV_ROWS      csv_rows_portable
-#define CSV_LINE_ENDS csv_line_ends_portable
-#include "formats/csv_block.inc"

@@ -1,0 +1,510 @@
+/* Drain: the thread that carries a trace's events from the ring into its .stow file.
+ *
+ * Every 50 ms, or when a quarter of the ring waits, it joins what the threads' chunks hold in order
+ * of time, writes it, and only then lets the chunks be used again: whatever happens, an event is in
+ * the file or in the ring. It leaves the last 10 ms for the next time, so that an event another
+ * thread has stamped but not yet committed still finds its place. So what is older than 100 ms is
+ * in the file. The ring's texts go in before the events that name them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "record/record.h"
+#include "trace/stow_file.h"
+
+#define PERIOD_NS UINT64_C(50000000)
+#define HOLD_NS   UINT64_C(10000000)
+/* Chunks of the ring are given back after at most this many events, so that threads that wait for
+ * one wait for a part of the backlog only. */
+#define EVENTS_PER_COMMIT 65536
+
+/* What a pass has to carry of one chunk. */
+typedef struct span {
+  uint64_t chunk, ticket, first_seq;
+  uint32_t thread;
+  uint32_t next, end; /* places */
+  bool sealed;        /* nothing follows `end` */
+  bool early;         /* an earlier event of its thread was not seen: left for the next pass */
+} span;
+
+/* The spans of one thread, in its order. */
+typedef struct queue {
+  span *at, *end;
+  ring_record head; /* the record at at->next */
+} queue;
+
+struct drain {
+  pthread_t thread;
+  pthread_mutex_t mutex;
+  pthread_cond_t wake, answer;
+  bool stop;                /* mutex */
+  uint64_t asked, answered; /* mutex: flushes */
+  stow_status status;       /* mutex: why the file was switched off */
+  char message[STATUS_MESSAGE_MAX];
+  _Atomic bool wake_asked;
+  _Atomic uint64_t written;
+  /* Below: the thread's own. */
+  stowfile_writer writer;
+  descriptor file;
+  char *path;
+  uint64_t text_at;   /* of the ring's texts, what is in the file */
+  uint64_t *tickets;  /* per chunk of the ring: the life its `done` speaks of */
+  uint32_t *done;     /* …and the records of it that are in the file */
+  uint64_t *next_seq; /* per thread: the number of its first event that is not in the file */
+  size_t thread_capacity;
+  span *spans;
+  queue *heap; /* by the time of the head */
+  size_t span_count, heap_count;
+  uint64_t damaged; /* records whose check word was wrong */
+};
+
+/* ---- texts ---- */
+
+/* Of each kind, what record.c never passes. */
+static uint32_t text_longest(uint32_t kind) {
+  return kind == TEXT_STACK   ? STACK_FRAMES_MAX * (uint32_t)sizeof(uint32_t)
+         : kind == TEXT_FRAME ? 3 * (uint32_t)sizeof(uint32_t)
+                              : 4096;
+}
+
+/* The writer numbers as the ring does: both count from 1 in the same order. */
+static stow_status carry_text(drain *d, const text_entry *entry, const char *payload) {
+  uint32_t words[STACK_FRAMES_MAX];
+  char fact[4096 + 1];
+  switch (entry->kind) {
+  case TEXT_NAME: stowfile_add_name(&d->writer, payload, entry->length); break;
+  case TEXT_FRAME:
+    memcpy(words, payload, 3 * sizeof *words);
+    stowfile_add_frame(&d->writer, &(frame){words[0], words[1], words[2]});
+    break;
+  case TEXT_STACK:
+    memcpy(words, payload, entry->length);
+    stowfile_add_stack(&d->writer, words, entry->length / (uint32_t)sizeof *words);
+    break;
+  case TEXT_FACT:
+    memcpy(fact, payload, entry->length);
+    memset(fact + entry->length, 0, sizeof fact - entry->length);
+    stowfile_add_fact(&d->writer, fact, fact + strlen(fact) + 1);
+    break;
+  }
+  return d->writer.status;
+}
+
+static stow_status carry_texts(stow_trace *t, drain *d) {
+  uint64_t end = atomic_load_explicit(&t->ring.header->text_length, memory_order_acquire);
+  while (d->text_at < end) {
+    text_entry entry;
+    memcpy(&entry, t->ring.texts + d->text_at, sizeof entry);
+    if (entry.length > end - d->text_at - sizeof entry || entry.length > text_longest(entry.kind))
+      return stow_fail(STOW_ERR_STATE, "the trace's texts were written over by the program");
+    STOW_TRY(carry_text(d, &entry, t->ring.texts + d->text_at + sizeof entry));
+    d->text_at += sizeof entry + round_up(entry.length, 8);
+  }
+  return STOW_OK;
+}
+
+/* ---- events ---- */
+
+static int by_thread(const void *a, const void *b) {
+  const span *x = a, *y = b;
+  if (x->thread != y->thread) return x->thread < y->thread ? -1 : 1;
+  return x->first_seq < y->first_seq ? -1 : x->first_seq > y->first_seq;
+}
+
+static stow_status know_thread(drain *d, uint32_t thread) {
+  if (thread < d->thread_capacity) return STOW_OK;
+  size_t capacity = (size_t)thread + 64;
+  uint64_t *bigger = realloc(d->next_seq, capacity * sizeof *bigger);
+  if (bigger == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to write a trace");
+  memset(bigger + d->thread_capacity, 0, (capacity - d->thread_capacity) * sizeof *bigger);
+  d->next_seq = bigger;
+  d->thread_capacity = capacity;
+  return STOW_OK;
+}
+
+/* While the chunks were looked at one after the other, a thread may have filled one already passed
+ * and gone on to one not yet passed. What comes after such a gap waits: the file always holds the
+ * beginning of what a thread recorded, without a hole, which is what joining it with the ring rests
+ * on. The spans are in each thread's order. */
+static stow_status leave_early(drain *d) {
+  uint64_t expected = 0;
+  for (size_t i = 0; i < d->span_count; i++) {
+    span *s = &d->spans[i];
+    STOW_TRY(know_thread(d, s->thread));
+    if (i == 0 || s->thread != s[-1].thread) expected = d->next_seq[s->thread];
+    s->early = s->first_seq + s->next != expected;
+    if (!s->early) expected = s->first_seq + s->end;
+  }
+  return STOW_OK;
+}
+
+/* Everything committed that is not in the file. */
+static stow_status gather(stow_trace *t, drain *d) {
+  d->span_count = 0;
+  for (uint64_t i = 0; i < t->ring.chunk_count; i++) {
+    uint64_t control = atomic_load_explicit(&t->ring.control[i], memory_order_acquire);
+    if ((control & 3) == CHUNK_FREE) continue;
+    const ring_chunk *c = &t->ring.chunks[i];
+    uint64_t ticket = atomic_load_explicit(&c->ticket, memory_order_acquire);
+    if (ticket != control >> 2) continue; /* being opened: nothing in it yet */
+    if (d->tickets[i] != ticket) d->done[i] = 0;
+    d->tickets[i] = ticket;
+    uint32_t count = atomic_load_explicit(&c->count, memory_order_acquire);
+    uint32_t thread = atomic_load_explicit(&c->thread, memory_order_relaxed);
+    if (count > RING_CHUNK_RECORDS || thread == 0 || thread > atomic_load(&t->threads)) {
+      d->damaged++; /* the program wrote over it */
+      continue;
+    }
+    d->spans[d->span_count++] =
+        (span){.chunk = i,
+               .ticket = ticket,
+               .first_seq = atomic_load_explicit(&c->first_seq, memory_order_relaxed),
+               .thread = thread,
+               .next = d->done[i],
+               .end = count,
+               .sealed = (control & 3) == CHUNK_SEALED};
+  }
+  qsort(d->spans, d->span_count, sizeof *d->spans, by_thread);
+  return leave_early(d);
+}
+
+/* Brings the queue's next sound record to its head; false at its end. A damaged one (a stray store
+ * of the program's) is passed over and counted. */
+static bool queue_next(stow_trace *t, drain *d, queue *q) {
+  for (; q->at < q->end; q->at++) {
+    for (; q->at->next < q->at->end; q->at->next++) {
+      if (ring_get(&t->ring.chunks[q->at->chunk], q->at->ticket, q->at->next, &q->head) &&
+          q->head.kind < EVENT_KIND_COUNT)
+        return true;
+      d->damaged++;
+    }
+  }
+  return false;
+}
+
+static void heap_sink(drain *d, size_t i) {
+  for (;;) {
+    size_t least = i;
+    for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < d->heap_count; child++)
+      if (d->heap[child].head.time_ns < d->heap[least].head.time_ns) least = child;
+    if (least == i) return;
+    queue moved = d->heap[i];
+    d->heap[i] = d->heap[least];
+    d->heap[least] = moved;
+    i = least;
+  }
+}
+
+static void heap_build(stow_trace *t, drain *d) {
+  d->heap_count = 0;
+  for (size_t i = 0, end; i < d->span_count; i = end) {
+    size_t whole = i;
+    for (end = i; end < d->span_count && d->spans[end].thread == d->spans[i].thread; end++)
+      if (whole == end && !d->spans[end].early) whole++;
+    queue q = {.at = d->spans + i, .end = d->spans + whole};
+    if (queue_next(t, d, &q)) d->heap[d->heap_count++] = q;
+  }
+  for (size_t i = d->heap_count / 2; i-- > 0;) heap_sink(d, i);
+}
+
+/* Puts what was given to the writer into the file, then lets whole sealed chunks be used again. */
+static stow_status commit(stow_trace *t, drain *d) {
+  STOW_TRY(stowfile_flush(&d->writer));
+  atomic_store_explicit(&d->written, d->writer.event_count, memory_order_relaxed);
+  for (size_t i = 0; i < d->span_count; i++) {
+    span *s = &d->spans[i];
+    if (s->early) continue;
+    d->done[s->chunk] = s->next;
+    /* Spans come in order: one whose beginning is not reached yet has nothing in the file. */
+    if (s->first_seq <= d->next_seq[s->thread]) d->next_seq[s->thread] = s->first_seq + s->next;
+    if (!s->sealed || s->next < s->end) continue;
+    s->sealed = false; /* once */
+    atomic_store_explicit(&t->ring.control[s->chunk], s->ticket << 2 | CHUNK_FREE,
+                          memory_order_release);
+    atomic_fetch_sub_explicit(&t->sealed, 1, memory_order_relaxed);
+    atomic_store_explicit(&t->stalled, false, memory_order_relaxed);
+  }
+  return STOW_OK;
+}
+
+/* Carries every event stamped before `limit_ns`. */
+static stow_status pass(stow_trace *t, drain *d, uint64_t limit_ns) {
+  STOW_TRY(gather(t, d));
+  STOW_TRY(carry_texts(t, d)); /* after the events were seen: their texts are there */
+  heap_build(t, d);
+  uint64_t carried = 0;
+  while (d->heap_count > 0 && d->heap[0].head.time_ns < limit_ns) {
+    queue *q = &d->heap[0];
+    const ring_record *w = &q->head;
+    event e = {w->time_ns, w->addr, w->bytes, w->stack, 0, w->kind};
+    origin of = {w->stream, q->at->thread, w->tag, w->device, w->tier};
+    STOW_TRY(stowfile_add_event(&d->writer, &e, &of));
+    q->at->next++;
+    if (!queue_next(t, d, q)) d->heap[0] = d->heap[--d->heap_count];
+    heap_sink(d, 0);
+    if (++carried % EVENTS_PER_COMMIT == 0) STOW_TRY(commit(t, d));
+  }
+  return commit(t, d);
+}
+
+/* ---- the thread ---- */
+
+/* The file is off from now on; the ring goes on alone. Said once. */
+static void switch_off(stow_trace *t, drain *d, stow_status status) {
+  pthread_mutex_lock(&d->mutex);
+  d->status = status;
+  snprintf(d->message, sizeof d->message, "%s", stow_status_message());
+  pthread_mutex_unlock(&d->mutex);
+  atomic_store(&t->recording, false);
+  log_line(STOW_LOG_WARNING, "recording is off, the ring goes on: %s", d->message);
+}
+
+/* Sleeps until it is time, asked for, or the end; the flush to answer, and whether to end. */
+static bool drain_wait(drain *d, uint64_t *flush) {
+  struct timespec until;
+  uint64_t at = clock_ns() + PERIOD_NS;
+  until.tv_sec = (time_t)(at / UINT64_C(1000000000));
+  until.tv_nsec = (long)(at % UINT64_C(1000000000));
+  pthread_mutex_lock(&d->mutex);
+  while (!d->stop && d->asked == d->answered &&
+         !atomic_exchange_explicit(&d->wake_asked, false, memory_order_relaxed))
+    if (pthread_cond_timedwait(&d->wake, &d->mutex, &until) == ETIMEDOUT) break;
+  *flush = d->asked;
+  bool stop = d->stop;
+  pthread_mutex_unlock(&d->mutex);
+  return stop;
+}
+
+static void *drain_run(void *trace) {
+  stow_trace *t = trace;
+  drain *d = t->drain;
+  record_mute_thread();
+  for (bool stop = false; !stop;) {
+    uint64_t flush;
+    stop = drain_wait(d, &flush);
+    if (atomic_load(&t->recording)) {
+      bool all = stop || flush != d->answered;
+      stow_status status = pass(t, d, all ? UINT64_MAX : clock_ns() - HOLD_NS);
+      if (status != STOW_OK) switch_off(t, d, status);
+    }
+    pthread_mutex_lock(&d->mutex);
+    d->answered = flush;
+    pthread_cond_broadcast(&d->answer);
+    pthread_mutex_unlock(&d->mutex);
+  }
+  return NULL;
+}
+
+/* ---- the file ---- */
+
+/* The program closed what it did not open: the file is opened again, if it is still there. */
+static bool file_again(drain *d) {
+  descriptor again =
+      descriptor_keep(open(d->path, O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  if (again.fd >= 0 && again.device == d->file.device && again.inode == d->file.inode) {
+    d->file = again;
+    return true;
+  }
+  descriptor_close(&again);
+  return false;
+}
+
+/* A chunk goes to the file in one call. What a failed call wrote of it is a torn end, which readers
+ * drop. */
+static stow_status file_put(void *context, const void *bytes, size_t count) {
+  drain *d = context;
+  if (!descriptor_ours(&d->file) && !file_again(d))
+    return stow_fail(STOW_ERR_IO,
+                     "the trace %s was closed by the program after %llu bytes and is not there "
+                     "any more; what was written can be read",
+                     d->path, (unsigned long long)d->writer.written_bytes);
+  for (const char *at = bytes; count > 0;) {
+    ssize_t done = write(d->file.fd, at, count);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0)
+      return stow_fail(STOW_ERR_IO,
+                       "cannot write the trace %s past %llu bytes: %s; what is there can be read; "
+                       "make room or record to another disk",
+                       d->path, (unsigned long long)d->writer.written_bytes,
+                       done < 0 ? strerror(errno) : "nothing was taken");
+    at += done;
+    count -= (size_t)done;
+  }
+  return STOW_OK;
+}
+
+static stow_status file_open(drain *d, const char *path) {
+  d->path = strdup(path);
+  if (d->path == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a path");
+  d->file = descriptor_keep(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  struct stat info;
+  if (d->file.fd < 0 || fstat(d->file.fd, &info) != 0)
+    return stow_fail(STOW_ERR_IO, "cannot make the trace %s: %s", path, strerror(errno));
+  if (S_ISREG(info.st_mode) && info.st_size != 0)
+    return stow_fail(STOW_ERR_STATE,
+                     "the trace %s exists already, with %lld bytes; remove it or name another",
+                     path, (long long)info.st_size);
+  stow_status status = stowfile_begin(&d->writer, file_put, d, NULL);
+  if (status != STOW_OK && S_ISREG(info.st_mode)) unlink(path); /* not even the header fitted */
+  STOW_TRY(status);
+  return STOW_OK;
+}
+
+static stow_status file_close(drain *d) {
+  stow_status status = STOW_OK;
+  if (descriptor_close(&d->file) != 0)
+    status = stow_fail(STOW_ERR_IO, "cannot finish the trace %s: %s", d->path, strerror(errno));
+  stowfile_free(&d->writer);
+  free(d->path);
+  d->path = NULL;
+  return status;
+}
+
+/* ---- for record.c ---- */
+
+static stow_status drain_make(drain **made) {
+  drain *d = calloc(1, sizeof *d);
+  pthread_condattr_t monotonic;
+  if (d == NULL || pthread_condattr_init(&monotonic) != 0) {
+    free(d);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to write a trace");
+  }
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_mutex_init(&d->mutex, NULL);
+  pthread_cond_init(&d->wake, &monotonic);
+  pthread_cond_init(&d->answer, NULL);
+  pthread_condattr_destroy(&monotonic);
+  *made = d;
+  return STOW_OK;
+}
+
+static void drain_free_tables(drain *d) {
+  free(d->tickets);
+  free(d->done);
+  free(d->spans);
+  free(d->heap);
+  free(d->next_seq);
+  d->thread_capacity = 0;
+  d->next_seq = NULL;
+  d->tickets = NULL;
+  d->done = NULL;
+  d->spans = NULL;
+  d->heap = NULL;
+}
+
+/* A small thread that takes none of the program's signals. */
+static stow_status drain_start_thread(stow_trace *t) {
+  sigset_t all, before;
+  pthread_attr_t attributes;
+  sigfillset(&all);
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 256 << 10);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int why = pthread_create(&t->drain->thread, &attributes, drain_run, t);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  if (why != 0)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "cannot start the thread that writes the trace: %s",
+                     strerror(why));
+  pthread_setname_np(t->drain->thread, "stowage-trace");
+  return STOW_OK;
+}
+
+stow_status drain_start(stow_trace *t, const char *path) {
+  if (t->drain == NULL) STOW_TRY(drain_make(&t->drain));
+  drain *d = t->drain;
+  uint64_t chunks = t->ring.chunk_count;
+  d->file = DESCRIPTOR_NONE;
+  d->path = NULL;
+  d->writer = (stowfile_writer){0};
+  d->stop = false;
+  d->asked = d->answered = 0;
+  d->status = STOW_OK;
+  d->text_at = d->damaged = 0;
+  atomic_store(&d->wake_asked, false);
+  atomic_store(&d->written, 0);
+  d->tickets = calloc(chunks, sizeof *d->tickets);
+  d->done = calloc(chunks, sizeof *d->done);
+  d->spans = calloc(chunks, sizeof *d->spans);
+  d->heap = calloc(chunks, sizeof *d->heap);
+  stow_status status = STOW_OK;
+  if (d->tickets == NULL || d->done == NULL || d->spans == NULL || d->heap == NULL)
+    status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to write a trace");
+  if (status == STOW_OK) status = file_open(d, path);
+  if (status == STOW_OK) {
+    atomic_store(&t->recording, true);
+    atomic_store(&t->has_file, true);
+    status = drain_start_thread(t);
+    if (status != STOW_OK) {
+      atomic_store(&t->recording, false);
+      atomic_store(&t->has_file, false);
+      unlink(path);
+    }
+  }
+  if (status != STOW_OK) {
+    char why[STATUS_MESSAGE_MAX];
+    snprintf(why, sizeof why, "%s", stow_status_message());
+    file_close(d);
+    drain_free_tables(d);
+    return stow_fail(status, "%s", why);
+  }
+  return status;
+}
+
+void drain_wake(stow_trace *t) {
+  drain *d = t->drain;
+  if (atomic_exchange_explicit(&d->wake_asked, true, memory_order_relaxed)) return;
+  pthread_mutex_lock(&d->mutex);
+  pthread_cond_signal(&d->wake);
+  pthread_mutex_unlock(&d->mutex);
+}
+
+static stow_status drain_status(drain *d) {
+  return d->status == STOW_OK ? STOW_OK : stow_fail(d->status, "%s", d->message);
+}
+
+stow_status drain_flush(stow_trace *t) {
+  drain *d = t->drain;
+  pthread_mutex_lock(&d->mutex);
+  uint64_t mine = ++d->asked;
+  pthread_cond_signal(&d->wake);
+  while (d->answered < mine && !d->stop) pthread_cond_wait(&d->answer, &d->mutex);
+  stow_status status = drain_status(d);
+  pthread_mutex_unlock(&d->mutex);
+  return status;
+}
+
+stow_status drain_stop(stow_trace *t) {
+  drain *d = t->drain;
+  pthread_mutex_lock(&d->mutex);
+  d->stop = true;
+  pthread_cond_signal(&d->wake);
+  pthread_cond_broadcast(&d->answer);
+  pthread_mutex_unlock(&d->mutex);
+  pthread_join(d->thread, NULL);
+  atomic_store(&t->recording, false);
+  if (d->status == STOW_OK) {
+    uint64_t lost = atomic_load(&t->ring.header->skipped_events) + d->damaged;
+    stow_status ended = stowfile_end(&d->writer, lost);
+    if (ended != STOW_OK) switch_off(t, d, ended);
+  }
+  stow_status closed = file_close(d);
+  drain_free_tables(d);
+  pthread_mutex_lock(&d->mutex);
+  stow_status status = d->status == STOW_OK ? closed : drain_status(d);
+  pthread_mutex_unlock(&d->mutex);
+  return status;
+}
+
+uint64_t drain_written(stow_trace *t) {
+  return atomic_load_explicit(&t->drain->written, memory_order_relaxed);
+}

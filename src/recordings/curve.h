@@ -1,0 +1,34 @@
+/* Curve: live and reserved bytes of each device as a recording goes on. For the exporters.
+ *
+ *   curve c; curve_begin(&c, r);
+ *   for (i…) if (curve_step(&c, &r->events[i])) … curve_at(&c, &r->events[i]) …
+ *   curve_free(&c);
+ *
+ * Where the recording starts late the bytes already there are worked out from its end, or from the
+ * lowest point the sums reach. */
+#ifndef RECORDINGS_CURVE_H
+#define RECORDINGS_CURVE_H
+
+#include "recordings/recording.h"
+
+typedef struct curve_point {
+  int64_t live_bytes, reserved_bytes;
+} curve_point;
+
+typedef struct curve {
+  const recording *r;
+  curve_point *points; /* by device */
+  size_t device_count; /* highest device + 1, at least 1 */
+} curve;
+
+stow_status curve_begin(curve *c, const recording *r);
+/* True if the event changed its device's point. */
+bool curve_step(curve *c, const event *e);
+void curve_free(curve *c);
+
+/* The point of the event's device. */
+static inline curve_point *curve_at(const curve *c, const event *e) {
+  return &c->points[event_origin(c->r, e)->device];
+}
+
+#endif

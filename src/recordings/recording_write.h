@@ -1,0 +1,35 @@
+/* Recording writers: one recording in somebody else's format, through an outfile.
+ *
+ * Called by recording_write. Each writes the whole; events a format has no word for are counted in
+ * *left_out. */
+#ifndef RECORDINGS_RECORDING_WRITE_H
+#define RECORDINGS_RECORDING_WRITE_H
+
+#include "files/outfile.h"
+#include "recordings/recording.h"
+
+/* PyTorch's snapshot pickle, protocol 4: memory_viz opens it. */
+stow_status torch_snapshot_write(const recording *r, outfile *out, uint64_t *left_out);
+/* Chrome's trace JSON, which Perfetto reads: memory curves, marks, failures. */
+stow_status perfetto_write(const recording *r, outfile *out, uint64_t *left_out);
+/* A TensorBoard event file: memory curves as scalars. */
+stow_status tensorboard_write(const recording *r, outfile *out, uint64_t *left_out);
+/* One event a row, with a heading. */
+stow_status csv_trace_write(const recording *r, outfile *out, uint64_t *left_out);
+
+/* "alloc", "free_requested", …: PyTorch's words where it has one. */
+const char *event_kind_name(uint8_t kind);
+
+/* ---- for torch_snapshot_write ---- */
+
+/* The segments and blocks at the end, worked out from the events where the recording has none. Free
+ * both. */
+typedef struct rebuilt {
+  segment *segments;
+  size_t segment_count;
+  block *blocks;
+  size_t block_count;
+} rebuilt;
+stow_status segments_rebuild(rebuilt *out, const recording *r);
+
+#endif

@@ -1,0 +1,16 @@
+/* A .stow trace file as a recording: reading and writing all of it. The layout is
+ * docs/trace-format.md and trace/stow_file.h. */
+#ifndef RECORDINGS_STOW_RECORDING_H
+#define RECORDINGS_STOW_RECORDING_H
+
+#include "files/input.h"
+#include "recordings/recording.h"
+#include "trace/stow_file.h"
+
+/* Writes a whole recording, compressed, chunk by chunk into the sink. */
+stow_status stow_recording_write(const recording *r, stowfile_sink sink, void *context);
+/* Reads a file into the empty recording. A torn or missing end is not an error: torn_bytes counts
+ * what was dropped. */
+stow_status stow_recording_read(recording *r, input *in, uint64_t max_work_bytes);
+
+#endif

@@ -1,0 +1,67 @@
+/* PyTorch memory snapshot: the pickle machine run over it, with torch_rows.c and torch_lists.c as
+ * its sink; and the tables they share. */
+#include "recordings/torch_snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "recordings/torch_words.h"
+
+stow_status torch_table_add(torch_reader *t, torch_table *table, size_t size, void **element) {
+  if (table->count == table->capacity) {
+    size_t wanted = table->capacity == 0 ? 64 : table->capacity * 2;
+    uint64_t more = (wanted - table->capacity) * size;
+    if (t->machine.work_bytes + more > t->machine.max_work_bytes)
+      return stow_fail(STOW_ERR_BUDGET,
+                       "reading it needs more than the %llu MiB of working memory allowed",
+                       (unsigned long long)(t->machine.max_work_bytes >> 20));
+    void *bigger = realloc(table->data, wanted * size);
+    if (bigger == NULL)
+      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a table of %zu entries", wanted);
+    memset((char *)bigger + table->capacity * size, 0, (size_t)more);
+    t->machine.work_bytes += more;
+    table->data = bigger;
+    table->capacity = wanted;
+  }
+  *element = (char *)table->data + table->count++ * size;
+  return STOW_OK;
+}
+
+static stow_status read_all(torch_reader *t, input *in, uint64_t max_work_bytes) {
+  const uint32_t forget = 1u << TORCH_EVENT | 1u << TORCH_EVENTS | 1u << TORCH_TRACES |
+                          1u << TORCH_BLOCK | 1u << TORCH_BLOCKS | 1u << TORCH_SEGMENT |
+                          1u << TORCH_SEGMENTS | 1u << TORCH_NOTE | 1u << TORCH_NOTES |
+                          1u << TORCH_HISTORY | 1u << TORCH_ROOT;
+  const pickle_sink sink = {t,     torch_word, torch_take_dict, torch_take_list, torch_take_tuple,
+                            forget};
+  pickle_value root;
+  STOW_TRY(pickle_run(&t->machine, in, &sink, max_work_bytes, &root));
+  STOW_TRY(input_fill(in, input_left(in) + 1)); /* to the end: gzip's checksum stands there */
+  if (root.tag == TORCH_SEGMENTS) {             /* torch.cuda.memory_snapshot(): segments alone */
+    t->segments = root.v;
+    t->has_root = true;
+  }
+  if (!t->has_root || (root.tag != TORCH_ROOT && root.tag != TORCH_SEGMENTS))
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: a pickle of %s, not a memory snapshot: that is a dict with \"segments\" "
+                     "and \"device_traces\"",
+                     in->name,
+                     root.tag == TORCH_SETTINGS ? "another dict" : pickle_tag_name(root.tag));
+  return torch_finish(t);
+}
+
+stow_status torch_snapshot_read(recording *r, input *in, uint64_t max_work_bytes) {
+  torch_reader *t = calloc(1, sizeof *t);
+  if (t == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to read a snapshot");
+  t->r = r;
+  r->source = SOURCE_TORCH;
+  stow_status status = read_all(t, in, max_work_bytes);
+  pickle_free(&t->machine);
+  free(t->traces.data);
+  free(t->notes.data);
+  free(t->pairs.data);
+  free(t->histories.data);
+  free(t->names.data);
+  free(t);
+  return status;
+}

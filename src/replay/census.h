@@ -1,0 +1,38 @@
+/* Census: who holds what at one tick, and how the free part lies.
+ *
+ * Counts by the group asked for; holders come largest first. Called for the peak, for each failure
+ * and for the end of an iteration. */
+#ifndef REPLAY_CENSUS_H
+#define REPLAY_CENSUS_H
+
+#include "replay/site.h"
+#include "replay/timeline.h"
+
+typedef struct holder {
+  uint32_t key; /* site, tag id or size class, by the group */
+  uint32_t count;
+  uint64_t bytes;
+} holder;
+
+typedef struct census {
+  uint32_t tick;
+  group_by by;
+  uint64_t live_bytes, live_count;
+  /* Of what is reserved at that tick; all 0 where the recording says nothing of segments. */
+  uint64_t reserved_bytes, hole_bytes, largest_hole_bytes;
+  uint32_t hole_count;
+  holder *holders;
+  uint32_t holder_count;
+} census;
+
+/* The finest group the recording can tell: sites, else tags, else sizes. */
+group_by census_default_group(const timeline *t);
+stow_status census_take(census *c, const timeline *t, const site_table *sites, group_by by,
+                        uint32_t tick);
+void census_free(census *c);
+
+/* "forward  train.py:15", "optimizer", "1 MiB to 10 MiB". Returns `text`. */
+const char *census_label(char *text, size_t size, const timeline *t, const site_table *sites,
+                         group_by by, uint32_t key);
+
+#endif

@@ -1,0 +1,193 @@
+/* Extents: what the allocator held from the driver, over time.
+ *
+ * The extents reserved now are kept sorted by address. A segment comes and goes whole; pages mapped
+ * into an expandable segment may leave in other pieces than they came in, so an unmap cuts: the
+ * piece before and the piece after go on as extents of their own. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "replay/timeline.h"
+
+typedef struct reserve {
+  timeline *t;
+  uint32_t *now; /* numbers of the extents reserved now, by address */
+  uint32_t count;
+  size_t capacity;
+  uint64_t bytes, most;
+} reserve;
+
+static stow_status extent_add(timeline *t, const extent *e, uint32_t *number) {
+  STOW_TRY(
+      LIST_ROOM(t->extents, t->extent_count, t->extent_capacity, 256, "segments of the timeline"));
+  *number = t->extent_count;
+  t->extents[t->extent_count++] = *e;
+  return STOW_OK;
+}
+
+/* The first reserved extent that ends after `addr`. */
+static uint32_t first_past(const reserve *r, uint64_t addr) {
+  uint32_t low = 0, high = r->count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    const extent *e = &r->t->extents[r->now[middle]];
+    if (e->addr + e->bytes > addr)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+/* Reserves [addr, addr+bytes), which must not overlap what is reserved, at place `at`. */
+static stow_status reserve_at(reserve *r, uint32_t at, const extent *e) {
+  uint32_t number;
+  STOW_TRY(extent_add(r->t, e, &number));
+  STOW_TRY(LIST_ROOM(r->now, r->count, r->capacity, 256, "segments of the timeline"));
+  memmove(r->now + at + 1, r->now + at, (r->count - at) * sizeof *r->now);
+  r->now[at] = number;
+  r->count++;
+  r->bytes += e->bytes;
+  if (r->bytes > r->most) r->most = r->bytes;
+  return STOW_OK;
+}
+
+static bool sane(const reserve *r, uint64_t addr, uint64_t bytes) {
+  return bytes > 0 && bytes <= TIMELINE_BYTES_MAX && r->bytes <= TIMELINE_BYTES_MAX - bytes &&
+         addr <= UINT64_MAX - bytes && r->count < TIMELINE_EXTENTS_MAX;
+}
+
+/* Reserves the parts of [addr, addr+bytes) that are not reserved yet: a range told twice is held
+ * once. */
+static stow_status reserve_range(reserve *r, const extent *whole) {
+  if (!sane(r, whole->addr, whole->bytes)) {
+    r->t->bad_extents++;
+    return STOW_OK;
+  }
+  uint64_t at = whole->addr, end = whole->addr + whole->bytes;
+  for (uint32_t i = first_past(r, at); at < end; i++) {
+    const extent *next = i < r->count ? &r->t->extents[r->now[i]] : NULL;
+    uint64_t stop = next != NULL && next->addr < end ? next->addr : end;
+    uint64_t resume = next != NULL && next->addr < end ? next->addr + next->bytes : end;
+    if (stop > at) {
+      extent part = *whole;
+      part.addr = at;
+      part.bytes = stop - at;
+      if (r->count >= TIMELINE_EXTENTS_MAX) {
+        r->t->bad_extents++;
+        return STOW_OK;
+      }
+      STOW_TRY(reserve_at(r, i, &part));
+      i++;
+    }
+    at = resume;
+  }
+  return STOW_OK;
+}
+
+/* Ends what lies in [addr, addr+bytes) at `tick`; what was not reserved there came before the
+ * recording began. */
+static stow_status release_range(reserve *r, uint64_t addr, uint64_t bytes, const event *e,
+                                 uint32_t tick) {
+  if (bytes == 0 || bytes > TIMELINE_BYTES_MAX || addr > UINT64_MAX - bytes) {
+    r->t->bad_extents++;
+    return STOW_OK;
+  }
+  uint64_t end = addr + bytes, covered = 0;
+  uint32_t i = first_past(r, addr);
+  while (i < r->count && r->t->extents[r->now[i]].addr < end) {
+    uint32_t number = r->now[i];
+    extent old = r->t->extents[number];
+    uint64_t old_end = old.addr + old.bytes;
+    r->t->extents[number].end = tick;
+    r->bytes -= old.bytes;
+    memmove(r->now + i, r->now + i + 1, (r->count - i - 1) * sizeof *r->now);
+    r->count--;
+    covered += (old_end < end ? old_end : end) - (old.addr > addr ? old.addr : addr);
+    extent rest = old;
+    rest.start = tick;
+    rest.before = false;
+    if (old.addr < addr) {
+      rest.addr = old.addr;
+      rest.bytes = addr - old.addr;
+      STOW_TRY(reserve_at(r, i++, &rest));
+    }
+    if (old_end > end) {
+      rest.addr = end;
+      rest.bytes = old_end - end;
+      STOW_TRY(reserve_at(r, i++, &rest));
+    }
+  }
+  if (covered > 0) return STOW_OK;
+  extent early = {.addr = addr,
+                  .bytes = bytes,
+                  .stream = timeline_origin(r->t, e)->stream,
+                  .end = tick,
+                  .before = true,
+                  .mapped = e->kind == EVENT_SEGMENT_UNMAP};
+  uint32_t number;
+  return extent_add(r->t, &early, &number);
+}
+
+static stow_status follow_event(reserve *r, const event *e, uint32_t tick) {
+  extent whole = {.addr = e->addr,
+                  .bytes = e->bytes,
+                  .stream = timeline_origin(r->t, e)->stream,
+                  .start = tick,
+                  .end = TIMELINE_OPEN,
+                  .mapped = e->kind == EVENT_SEGMENT_MAP};
+  switch (e->kind) {
+  case EVENT_SEGMENT_ALLOC:
+  case EVENT_SEGMENT_MAP: return reserve_range(r, &whole);
+  case EVENT_SEGMENT_FREE:
+  case EVENT_SEGMENT_UNMAP: return release_range(r, e->addr, e->bytes, e, tick);
+  default: return STOW_OK;
+  }
+}
+
+/* Segments of the final state that no event made were there all along. */
+static stow_status follow_final_state(reserve *r) {
+  const recording *source = r->t->source;
+  for (size_t i = 0; i < source->segment_count; i++) {
+    const segment *s = &source->segments[i];
+    if (s->device != r->t->device) continue;
+    extent whole = {.addr = s->addr,
+                    .bytes = s->bytes,
+                    .stream = s->stream,
+                    .end = TIMELINE_OPEN,
+                    .mapped = s->expandable,
+                    .before = true};
+    STOW_TRY(reserve_range(r, &whole));
+  }
+  return STOW_OK;
+}
+
+/* Extents that began before the recording were found late. Leaves out (as empty ones) those that
+ * would take the sum past the bound, supposing the worst: all of them beside the most there was. */
+static void bound_before(reserve *r) {
+  timeline *t = r->t;
+  uint64_t room = TIMELINE_BYTES_MAX - r->most;
+  for (uint32_t i = 0; i < t->extent_count; i++) {
+    extent *e = &t->extents[i];
+    if (!e->before) continue;
+    if (e->bytes > room) {
+      e->bytes = 0;
+      t->bad_extents++;
+    }
+    room -= e->bytes;
+  }
+}
+
+stow_status timeline_build_extents(timeline *t) {
+  reserve r = {.t = t};
+  stow_status status = STOW_OK;
+  for (uint32_t tick = 0; status == STOW_OK && tick < t->tick_count; tick++)
+    status = follow_event(&r, timeline_event(t, tick), tick);
+  uint64_t most = r.most;
+  if (status == STOW_OK) status = follow_final_state(&r);
+  r.most = most; /* what the final state adds is `before`, and bounded below */
+  free(r.now);
+  bound_before(&r);
+  t->reserved_known = t->extent_count > 0;
+  return status;
+}

@@ -1,0 +1,37 @@
+/* Iterations: where one round of a loop ends and the next begins.
+ *
+ * Taken from the recording's marks where it has any that repeat (a profiler step, an iteration, the
+ * end of an optimizer step), otherwise guessed from an allocation that comes back at regular
+ * distances. A recording with neither has none, and that is said. */
+#ifndef REPLAY_ITERATION_H
+#define REPLAY_ITERATION_H
+
+#include "replay/timeline.h"
+
+typedef enum iteration_how { ITERATION_NONE, ITERATION_MARKS, ITERATION_GUESSED } iteration_how;
+
+typedef struct iteration {
+  uint32_t start, end; /* ticks [start, end) */
+  uint32_t allocs;
+  uint64_t peak_bytes, end_bytes; /* most live within, live at its last tick */
+} iteration;
+
+typedef struct iterations {
+  iteration_how how;
+  uint32_t name_id;        /* of the marks, as the first of them is named */
+  uint64_t guess_bytes;    /* of the allocation that comes back … */
+  uint32_t guess_stack_id; /* … and where */
+  bool first_is_setup;     /* the first stretch lies before the first mark: not a whole round */
+  bool last_is_partial;    /* the last stretch was cut by the end of the recording */
+  iteration *list;
+  uint32_t count;
+} iterations;
+
+stow_status iterations_find(iterations *all, const timeline *t);
+void iterations_free(iterations *all);
+
+/* Bytes that stay from one whole round to the next: the median of the differences of end_bytes. 0
+ * with fewer than three whole rounds. */
+int64_t iterations_growth(const iterations *all);
+
+#endif

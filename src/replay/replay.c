@@ -1,0 +1,64 @@
+/* Replay: the loop over the steps. */
+#include "replay/replay.h"
+
+static stow_status open_policy(policy **p, const steps *s, const policy_ops *which,
+                               const replay_options *options) {
+  policy_options o = {.limit_bytes = options->limit_bytes,
+                      .limit_is_told = options->limit_is_told,
+                      .settings = options->settings,
+                      .lanes = s->lanes,
+                      .lane_count = s->lane_count,
+                      .id_count = s->id_count};
+  return which->open(p, &o);
+}
+
+static inline policy_answer take_step(policy *p, const policy_ops *ops, const step *at) {
+  switch (at->kind) {
+  case STEP_ALLOC: return ops->alloc(p, at->id, at->bytes, at->lane);
+  case STEP_FREE: return ops->release(p, at->id);
+  case STEP_PEND: return ops->pend != NULL ? ops->pend(p, at->id) : POLICY_DONE;
+  case STEP_TRIM: return ops->trim != NULL ? ops->trim(p) : POLICY_DONE;
+  default: {
+    policy_answer answer = ops->alloc(p, at->id, at->bytes, at->lane);
+    return answer == POLICY_DONE ? ops->release(p, at->id) : answer;
+  }
+  }
+}
+
+/* The program's live bytes at their highest before step `end`. */
+static uint64_t peak_live_until(const steps *s, size_t end) {
+  uint64_t live = 0, peak = 0;
+  for (size_t i = 0; i < end; i++) {
+    const step *at = &s->list[i];
+    if (at->kind == STEP_ALLOC) live += at->bytes;
+    if (at->kind == STEP_FREE) live -= at->bytes;
+    uint64_t now = at->kind == STEP_FAIL ? live + at->bytes : live;
+    if (now > peak) peak = now;
+  }
+  return peak;
+}
+
+stow_status replay_run(replay_result *out, const steps *s, const policy_ops *which,
+                       const replay_options *options) {
+  *out = (replay_result){.policy = which, .finishes = true, .failed_at_event = REPLAY_NO_EVENT};
+  policy *p;
+  STOW_TRY(open_policy(&p, s, which, options));
+  const event *events = s->source->events;
+  policy_answer answer = POLICY_DONE;
+  size_t i = 0;
+  for (; i < s->count; i++) {
+    const step *at = &s->list[i];
+    if (which->advance != NULL) which->advance(p, events[at->event].time_ns);
+    answer = take_step(p, which, at);
+    if (answer != POLICY_DONE) break;
+  }
+  if (answer == POLICY_FULL) {
+    out->finishes = false;
+    out->failed_at_event = s->list[i].event;
+    out->failed_bytes = s->list[i].bytes;
+  }
+  out->peak_live_bytes = answer == POLICY_DONE ? s->peak_live_bytes : peak_live_until(s, i);
+  which->stats(p, &out->stats);
+  which->close(p);
+  return answer == POLICY_BROKEN ? STOW_ERR_STATE : STOW_OK; /* the message is the policy's */
+}

@@ -1,0 +1,93 @@
+/* Timeline: one device's part of a recording as lifetimes, the form every view of a report is
+ * computed from.
+ *
+ * A tick is the position of an event among the events of that device (marks belong to every
+ * device). The state "at tick t" is the state after event t, so an allocation is live at t when
+ * start <= t < end. What was live before the recording began is a lifetime with `before` set; those
+ * stand first in the table.
+ *
+ * Hostile recordings are ordinary input: a free of something never seen, the same address given out
+ * twice, sizes past any machine. Each is counted, and the sum of live bytes never passes
+ * TIMELINE_BYTES_MAX, so every later sum is exact (in C, and in the doubles of the viewer). */
+#ifndef REPLAY_TIMELINE_H
+#define REPLAY_TIMELINE_H
+
+#include "recordings/recording.h"
+
+#define TIMELINE_OPEN        UINT32_MAX          /* an end that the recording does not show */
+#define TIMELINE_NONE        UINT32_MAX          /* no lifetime belongs to this tick */
+#define TIMELINE_BYTES_MAX   (UINT64_C(1) << 52) /* live, and reserved, at any tick */
+#define TIMELINE_EXTENTS_MAX (1u << 16)          /* reserved at the same time; more are counted */
+
+/* One allocation, from the event that made it to the event that ended it. */
+typedef struct lifetime {
+  uint64_t addr, bytes, stream;
+  uint32_t start, end;
+  uint32_t stack_id, tag_id;
+  bool before; /* began before the recording; start is 0 */
+} lifetime;
+
+/* Memory the allocator held from the driver: a segment, or a mapped piece of an expandable one. */
+typedef struct extent {
+  uint64_t addr, bytes, stream;
+  uint32_t start, end;
+  bool mapped; /* came by mapping into a reserved range */
+  bool before;
+} extent;
+
+typedef struct timeline {
+  const recording *source;
+  uint16_t device;
+  uint32_t tick_count;
+  uint32_t *events;   /* tick → index into source->events */
+  uint32_t *lifetime; /* tick → the lifetime it begins or ends, or TIMELINE_NONE */
+  map superseded;     /* tick of an alloc → the lifetime it ended: its address was still live */
+  lifetime *lifetimes;
+  uint32_t lifetime_count, before_count;
+  extent *extents;
+  uint32_t extent_count;
+  size_t extent_capacity;
+  bool reserved_known; /* false: the recording says nothing of segments; no extents then */
+  /* Counted, so that it can be said. */
+  uint64_t unknown_frees;  /* frees of something never seen, its size unknown too */
+  uint64_t doubled_allocs; /* an address given out while it was live: the first ended there */
+  uint64_t bad_sizes;      /* allocations passed over because their size cannot be */
+  uint64_t bad_extents;    /* segment events passed over */
+} timeline;
+
+/* `*t` is written in any case and freed with timeline_free. The recording must outlive it. */
+stow_status timeline_build(timeline *t, const recording *r, uint16_t device);
+void timeline_free(timeline *t);
+
+/* The devices that appear in a recording, ascending, at most `max`; returns how many. A recording
+ * of no device at all counts as one of device 0. */
+size_t timeline_devices(const recording *r, uint16_t *devices, size_t max);
+
+static inline const event *timeline_event(const timeline *t, uint32_t tick) {
+  /* NOLINTNEXTLINE(clang-analyzer-*): filled up to tick_count */
+  return &t->source->events[t->events[tick]];
+}
+
+/* Whose event it was. */
+static inline const origin *timeline_origin(const timeline *t, const event *e) {
+  return event_origin(t->source, e);
+}
+
+static inline bool lifetime_live(const lifetime *l, uint32_t tick) {
+  return l->start <= tick && tick < l->end;
+}
+
+static inline bool extent_live(const extent *e, uint32_t tick) {
+  return e->start <= tick && tick < e->end;
+}
+
+/* How live bytes change at a tick. */
+int64_t timeline_change(const timeline *t, uint32_t tick);
+
+/* Nanoseconds since the device's first event, never going back. */
+uint64_t timeline_time_ns(const timeline *t, uint32_t tick);
+
+/* extent.c: fills the extents of a timeline whose events are in place. */
+stow_status timeline_build_extents(timeline *t);
+
+#endif

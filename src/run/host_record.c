@@ -1,0 +1,216 @@
+/* Host record: writing and reading its lines. */
+#include "run/host_record.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WORDS_MAX 10
+
+const char *tree_map_name(tree_map_kind kind) {
+  static const char *const NAMES[TREE_MAP_KINDS] = {"heap", "anonymous", "shared", "file"};
+  return NAMES[kind];
+}
+
+/* ---- writing ---- */
+
+/* Tabs and line ends inside a name would be taken for ours. */
+static const char *clean(char *text) {
+  for (char *at = text; *at != '\0'; at++)
+    if ((unsigned char)*at < ' ') *at = '?';
+  return text;
+}
+
+static void write_lines(buffer *out, host_record *r) {
+  buffer_printf(out, "limit\t%" PRIu64 "\t%s\n", r->limit_bytes, r->limit_from);
+  buffer_printf(out, "host\t%" PRIu64 "\t%" PRIu64 "\n", r->total_bytes, r->usable_bytes);
+  buffer_printf(out, "held\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\n", r->held_bytes, r->peak_bytes,
+                r->growth_bytes_s);
+  buffer_printf(out, "ended\t%s\n", r->ended);
+  for (size_t i = 0; i < r->sample_count; i++)
+    buffer_printf(out, "sample\t%" PRIu64 "\t%" PRIu64 "\n", r->samples[i].time_ms,
+                  r->samples[i].bytes);
+  for (size_t i = 0; i < r->process_count; i++) {
+    tree_process *p = &r->processes[i];
+    buffer_printf(out,
+                  "process\t%d\t%d\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64
+                  "\t%s\n",
+                  (int)p->pid, (int)p->parent, p->held_bytes, p->anonymous_bytes, p->shared_bytes,
+                  p->file_bytes, p->read_bytes, clean(p->name));
+  }
+  for (int k = 0; k < TREE_MAP_KINDS; k++)
+    buffer_printf(out, "kind\t%s\t%" PRIu64 "\n", tree_map_name((tree_map_kind)k), r->kinds[k]);
+  for (size_t i = 0; i < r->map_count; i++)
+    buffer_printf(out, "map\t%s\t%" PRIu64 "\t%s\n", tree_map_name(r->maps[i].kind),
+                  r->maps[i].bytes, clean(r->maps[i].path));
+  for (size_t i = 0; i < r->file_count; i++)
+    buffer_printf(out, "file\t%" PRIu64 "\t%" PRIu64 "\t%s\n", r->files[i].bytes,
+                  r->files[i].read_bytes, clean(r->files[i].path));
+}
+
+stow_status host_record_write(const host_record *r, const char *folder) {
+  char made[PATH_MAX], path[PATH_MAX];
+  buffer out = BUFFER_INIT;
+  host_record *copy = malloc(sizeof *copy);
+  if (copy == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a host record");
+  *copy = *r;
+  write_lines(&out, copy);
+  free(copy);
+  stow_status status = out.status;
+  snprintf(made, sizeof made, "%s/host.part", folder);
+  snprintf(path, sizeof path, "%s/host", folder);
+  FILE *file = status == STOW_OK ? fopen(made, "we") : NULL;
+  if (status == STOW_OK && (file == NULL || fwrite(out.data, 1, out.length, file) != out.length ||
+                            fflush(file) != 0 || rename(made, path) != 0))
+    status = stow_fail(STOW_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+  if (file != NULL) fclose(file);
+  if (status != STOW_OK) unlink(made);
+  buffer_free(&out);
+  return status;
+}
+
+/* ---- reading ---- */
+
+typedef struct words {
+  char *list[WORDS_MAX];
+  size_t count;
+} words;
+
+static void cut(words *w, char *line) {
+  w->count = 0;
+  line[strcspn(line, "\n")] = '\0';
+  for (char *at = line; at != NULL && w->count < WORDS_MAX; w->count++) {
+    w->list[w->count] = at;
+    at = strchr(at, '\t');
+    if (at != NULL) *at++ = '\0';
+  }
+}
+
+static uint64_t number(const words *w, size_t i) {
+  return i < w->count ? strtoull(w->list[i], NULL, 10) : 0;
+}
+
+static void text(char *to, size_t size, const words *w, size_t i) {
+  snprintf(to, size, "%s", i < w->count ? w->list[i] : "");
+}
+
+static tree_map_kind map_kind(const char *name) {
+  for (int k = 0; k < TREE_MAP_KINDS; k++)
+    if (strcmp(name, tree_map_name((tree_map_kind)k)) == 0) return (tree_map_kind)k;
+  return TREE_ANONYMOUS;
+}
+
+static void read_process(host_record *r, const words *w) {
+  if (r->process_count == HOST_PROCESSES_MAX) return;
+  tree_process *p = &r->processes[r->process_count++];
+  *p = (tree_process){.pid = (pid_t)number(w, 1),
+                      .parent = (pid_t)number(w, 2),
+                      .held_bytes = number(w, 3),
+                      .anonymous_bytes = number(w, 4),
+                      .shared_bytes = number(w, 5),
+                      .file_bytes = number(w, 6),
+                      .read_bytes = number(w, 7)};
+  text(p->name, sizeof p->name, w, 8);
+}
+
+static void read_object(host_record *r, const words *w) {
+  if (r->object_count == HOST_OBJECTS_MAX) return;
+  host_object *o = &r->objects[r->object_count++];
+  *o = (host_object){.bytes = number(w, 1), .count = number(w, 2), .element_bytes = number(w, 8)};
+  text(o->name, sizeof o->name, w, 3);
+  text(o->where, sizeof o->where, w, 4);
+  text(o->type, sizeof o->type, w, 5);
+  text(o->of, sizeof o->of, w, 6);
+  text(o->shape, sizeof o->shape, w, 7);
+}
+
+static void read_frame(host_record *r, const words *w) {
+  if (r->frame_count == HOST_FRAMES_MAX) return;
+  host_frame *f = &r->frames[r->frame_count++];
+  f->line = (uint32_t)number(w, 2);
+  text(f->file, sizeof f->file, w, 1);
+  text(f->name, sizeof f->name, w, 3);
+  text(f->source, sizeof f->source, w, 4);
+}
+
+static void read_line(host_record *r, const words *w) {
+  const char *kind = w->list[0];
+  if (strcmp(kind, "limit") == 0) {
+    r->limit_bytes = number(w, 1);
+    text(r->limit_from, sizeof r->limit_from, w, 2);
+  } else if (strcmp(kind, "host") == 0) {
+    r->total_bytes = number(w, 1);
+    r->usable_bytes = number(w, 2);
+  } else if (strcmp(kind, "held") == 0) {
+    r->held_bytes = number(w, 1);
+    r->peak_bytes = number(w, 2);
+    r->growth_bytes_s = w->count > 3 ? strtoll(w->list[3], NULL, 10) : 0;
+  } else if (strcmp(kind, "ended") == 0)
+    text(r->ended, sizeof r->ended, w, 1);
+  else if (strcmp(kind, "sample") == 0 && r->sample_count < HOST_SAMPLES_MAX)
+    r->samples[r->sample_count++] = (host_sample){number(w, 1), number(w, 2)};
+  else if (strcmp(kind, "process") == 0)
+    read_process(r, w);
+  else if (strcmp(kind, "kind") == 0 && w->count > 2)
+    r->kinds[map_kind(w->list[1])] = number(w, 2);
+  else if (strcmp(kind, "map") == 0 && w->count > 2 && r->map_count < HOST_MAPS_MAX) {
+    tree_map *m = &r->maps[r->map_count++];
+    *m = (tree_map){.kind = map_kind(w->list[1]), .bytes = number(w, 2)};
+    text(m->path, sizeof m->path, w, 3);
+  } else if (strcmp(kind, "file") == 0 && r->file_count < HOST_FILES_MAX) {
+    tree_file *f = &r->files[r->file_count++];
+    *f = (tree_file){.bytes = number(w, 1), .read_bytes = number(w, 2)};
+    text(f->path, sizeof f->path, w, 3);
+  } else if (strcmp(kind, "object") == 0)
+    read_object(r, w);
+  else if (strcmp(kind, "frame") == 0)
+    read_frame(r, w);
+  else if (strcmp(kind, "asked") == 0) {
+    r->inside_serial = (uint32_t)number(w, 1);
+    r->inside_bytes = number(w, 2);
+    r->inside_whole = number(w, 3) != 0;
+  }
+}
+
+static bool read_file(host_record *r, const char *path) {
+  char line[1024];
+  FILE *file = fopen(path, "re");
+  if (file == NULL) return false;
+  while (fgets(line, sizeof line, file) != NULL) {
+    words w;
+    cut(&w, line);
+    read_line(r, &w);
+  }
+  fclose(file);
+  return true;
+}
+
+bool host_record_read_inside(host_record *r, const char *folder, pid_t pid) {
+  char path[PATH_MAX];
+  r->object_count = r->frame_count = 0;
+  r->inside_serial = 0;
+  r->inside_bytes = 0;
+  r->inside_whole = false;
+  snprintf(path, sizeof path, "%s/%d.objects", folder, (int)pid);
+  r->from_inside = read_file(r, path);
+  /* An estimate from samples may pass what is there. */
+  for (size_t i = 0; i < r->object_count; i++)
+    if (r->objects[i].bytes > r->peak_bytes && r->peak_bytes > 0)
+      r->objects[i].bytes = r->peak_bytes;
+  return r->from_inside;
+}
+
+stow_status host_record_read(host_record *r, const char *folder) {
+  char path[PATH_MAX];
+  *r = (host_record){0};
+  snprintf(path, sizeof path, "%s/host", folder);
+  if (!read_file(r, path))
+    return stow_fail(STOW_ERR_NOT_FOUND, "%s: no record of host memory is there", folder);
+  for (size_t i = 0; i < r->process_count && !r->from_inside; i++)
+    host_record_read_inside(r, folder, r->processes[i].pid);
+  return STOW_OK;
+}

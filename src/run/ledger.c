@@ -1,0 +1,446 @@
+/* Ledger: slots, sums and limits. See ledger.h for how it lives without a lock. */
+#include "run/ledger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/process.h"
+
+#define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
+#define LEDGER_VERSION 11
+/* How often a request that meets another in the same moment tries again; each time the processor is
+ * given away, so this is milliseconds at the most, and a stopped process holds nobody up for long.
+ */
+#define TRIES_MAX  1000
+#define REAP_AFTER 8
+
+static const char *const KIND_NAMES[] = {"plain",  "pages",   "pools",   "arrays", "managed",
+                                         "graphs", "context", "spilled", "pinned", "ipc"};
+_Static_assert(sizeof KIND_NAMES / sizeof KIND_NAMES[0] == LEDGER_KIND_COUNT, "a name each");
+
+const char *ledger_kind_name(ledger_kind kind) {
+  return (unsigned)kind < LEDGER_KIND_COUNT ? KIND_NAMES[kind] : "unknown";
+}
+
+/* ---- making and mapping ---- */
+
+static size_t ledger_bytes(void) {
+  size_t head = (sizeof(ledger_header) + 63) / 64 * 64;
+  return head + LEDGER_SLOTS_MAX * sizeof(ledger_slot);
+}
+
+static void set_up(ledger *l, void *at, size_t bytes) {
+  l->header = at;
+  l->slots = (ledger_slot *)((char *)at + (bytes - LEDGER_SLOTS_MAX * sizeof(ledger_slot)));
+  l->mapped_bytes = bytes;
+  l->own = 0;
+}
+
+/* This start of this machine, and the processes that this one can see. */
+static void name_machine(char name[96]) {
+  char space[48] = "", boot[40] = "";
+  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+  size_t got = file != NULL ? fread(boot, 1, 36, file) : 0;
+  if (file != NULL) fclose(file);
+  boot[got] = '\0';
+  ssize_t length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
+  space[length > 0 ? length : 0] = '\0';
+  snprintf(name, 96, "%s %s", boot, space);
+}
+
+stow_status ledger_create(ledger *l, const char *path) {
+  size_t bytes = ledger_bytes();
+  *l = (ledger){0};
+  int fd = -1;
+  if (path != NULL) {
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    /* All of it is taken from the file system now: a full one must not be a SIGBUS later. */
+    int error = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
+    if (error != 0) {
+      if (fd >= 0) close(fd);
+      return stow_fail(STOW_ERR_IO, "making the ledger %s: %s", path, strerror(error));
+    }
+  }
+  void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                  fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+  int error = errno;
+  if (fd >= 0) close(fd);
+  if (at == MAP_FAILED)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "mapping the ledger: %s", strerror(error));
+  /* Or the kernel fills in all of a file that is only room so far, at the first touch. */
+  (void)madvise(at, bytes, MADV_RANDOM);
+  set_up(l, at, bytes);
+  l->header->version = LEDGER_VERSION;
+  l->header->slot_count = LEDGER_SLOTS_MAX;
+  l->header->total_bytes = bytes;
+  for (int i = 0; i < LEDGER_DEVICES_MAX; i++) {
+    l->header->vram_limit_bytes[i] = LEDGER_UNLIMITED;
+    l->header->others_bytes[i] = LEDGER_UNLIMITED;
+  }
+  name_machine(l->header->machine);
+  /* Last: a reader takes the file for a ledger from here on. */
+  atomic_thread_fence(memory_order_release);
+  l->header->magic = LEDGER_MAGIC;
+  return STOW_OK;
+}
+
+stow_status ledger_open(ledger *l, const char *path) {
+  *l = (ledger){0};
+  int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return stow_fail(STOW_ERR_IO, "opening the ledger %s: %s", path, strerror(errno));
+  struct stat info;
+  size_t bytes = ledger_bytes();
+  bool right = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (size_t)info.st_size == bytes;
+  void *at = right ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  if (at != MAP_FAILED) (void)madvise(at, bytes, MADV_RANDOM);
+  close(fd);
+  if (at == MAP_FAILED)
+    return stow_fail(STOW_ERR_FORMAT, "%s is no ledger of this version of Stowage", path);
+  set_up(l, at, bytes);
+  const ledger_header *h = l->header;
+  if (h->magic == LEDGER_MAGIC && h->version == LEDGER_VERSION &&
+      h->slot_count == LEDGER_SLOTS_MAX && h->total_bytes == bytes)
+    return STOW_OK;
+  ledger_close(l);
+  return stow_fail(STOW_ERR_FORMAT, "%s is no ledger of this version of Stowage", path);
+}
+
+void ledger_close(ledger *l) {
+  if (l->header != NULL) munmap(l->header, l->mapped_bytes);
+  *l = (ledger){0};
+}
+
+stow_status ledger_part_elsewhere(ledger *l) {
+  char here[96];
+  ledger own;
+  name_machine(here);
+  if (strncmp(here, l->header->machine, sizeof here) == 0) return STOW_OK;
+  STOW_TRY(ledger_create(&own, NULL));
+  for (int i = 0; i < LEDGER_DEVICES_MAX; i++)
+    own.header->vram_limit_bytes[i] = ledger_limit(l, (unsigned)i);
+  own.header->spill_limit_bytes = ledger_spill_limit(l);
+  memcpy(own.header->visible_devices, l->header->visible_devices,
+         sizeof own.header->visible_devices);
+  /* What others hold of a card, nobody has looked at here. */
+  own.header->cards_known = 1;
+  ledger_close(l);
+  *l = own;
+  return STOW_OK;
+}
+
+/* ---- who lives ---- */
+
+/* When a process that runs was started; 0 if it is gone or only its entry is left; 1 if that cannot
+ * be told. */
+static uint64_t start_time(uint32_t pid) {
+  process p;
+  switch (process_read(&p, (pid_t)pid)) {
+  case PROCESS_LIVES: return p.start;
+  case PROCESS_DEAD: return 0;
+  default: return 1;
+  }
+}
+
+static uint64_t owner_of(uint32_t pid, uint64_t start) {
+  return (uint64_t)pid << 32 | (uint32_t)start;
+}
+
+static bool lives(uint64_t owner) {
+  owner &= ~LEDGER_TAKING;
+  uint32_t pid = (uint32_t)(owner >> 32);
+  uint64_t start = start_time(pid);
+  return start == 1 || (start != 0 && owner_of(pid, start) == owner);
+}
+
+unsigned ledger_reap(ledger *l) {
+  unsigned gone = 0;
+  uint64_t high = atomic_load(&l->header->slots_high);
+  for (uint64_t i = 0; i < high && i < LEDGER_SLOTS_MAX; i++) {
+    uint64_t owner = atomic_load(&l->slots[i].owner);
+    /* Only the owner word changes; whoever takes the slot next clears the rest. */
+    if (owner != 0 && i + 1 != l->own && !lives(owner) &&
+        atomic_compare_exchange_strong(&l->slots[i].owner, &owner, 0))
+      gone++;
+  }
+  return gone;
+}
+
+static void clear(ledger_slot *slot) {
+  for (int d = 0; d < LEDGER_DEVICES_MAX; d++) {
+    ledger_device *device = &slot->devices[d];
+    for (int k = 0; k < LEDGER_KIND_COUNT; k++) atomic_store(&device->bytes[k], 0);
+    atomic_store(&device->wanted_vram, 0);
+    atomic_store(&device->wanted_spill, 0);
+    atomic_store(&device->idle_vram, 0);
+    atomic_store(&device->idle_spill, 0);
+    atomic_store(&device->begun, 0);
+  }
+}
+
+static bool claim(ledger *l, uint64_t self) {
+  for (uint32_t i = 0; i < LEDGER_SLOTS_MAX; i++) {
+    uint64_t owner = atomic_load(&l->slots[i].owner);
+    /* Our own from before an exec: the memory it tells of went with the old program. */
+    if (owner != 0 && (owner & ~LEDGER_TAKING) != self) continue;
+    /* What the one before left must not count as ours, not for a moment. */
+    if (!atomic_compare_exchange_strong(&l->slots[i].owner, &owner, self | LEDGER_TAKING)) continue;
+    uint64_t high = atomic_load(&l->header->slots_high);
+    while (high < i + 1 &&
+           !atomic_compare_exchange_weak(&l->header->slots_high, &high, (uint64_t)i + 1)) {
+    }
+    clear(&l->slots[i]);
+    atomic_store(&l->slots[i].owner, self);
+    l->own = i + 1;
+    return true;
+  }
+  return false;
+}
+
+stow_status ledger_join(ledger *l) {
+  uint32_t pid = (uint32_t)getpid();
+  uint64_t self = owner_of(pid, start_time(pid));
+  /* Those before us that ended: their bytes went with them. */
+  ledger_reap(l);
+  if (!claim(l, self))
+    return stow_fail(STOW_ERR_BUDGET, "all %d slots of the ledger are taken by living processes",
+                     LEDGER_SLOTS_MAX);
+  atomic_fetch_add(&l->header->processes, 1);
+  return STOW_OK;
+}
+
+/* ---- sums ---- */
+
+/* Does a slot's owner hold what is in it? */
+static bool counts(const ledger_slot *slot) {
+  uint64_t owner = atomic_load(&slot->owner);
+  return owner != 0 && (owner & LEDGER_TAKING) == 0;
+}
+
+uint64_t ledger_limit(const ledger *l, unsigned device) {
+  return device < LEDGER_DEVICES_MAX ? atomic_load(&l->header->vram_limit_bytes[device])
+                                     : LEDGER_UNLIMITED;
+}
+
+uint64_t ledger_spill_limit(const ledger *l) {
+  return atomic_load(&l->header->spill_limit_bytes);
+}
+
+void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals) {
+  *totals = (ledger_totals){0};
+  if (device >= LEDGER_DEVICES_MAX) return;
+  uint64_t high = atomic_load(&l->header->slots_high);
+  for (uint64_t i = 0; i < high && i < LEDGER_SLOTS_MAX; i++) {
+    const ledger_slot *slot = &l->slots[i];
+    if (!counts(slot)) continue;
+    const ledger_device *d = &slot->devices[device];
+    totals->processes++;
+    /* What is wanted is read first: it becomes held, so it may be seen twice but never not at all.
+     */
+    totals->wanted_bytes += atomic_load(&d->wanted_vram);
+    totals->idle_vram_bytes += atomic_load(&d->idle_vram);
+    totals->idle_spill_bytes += atomic_load(&d->idle_spill);
+    totals->begun += atomic_load(&d->begun);
+    for (int k = 0; k < LEDGER_KIND_COUNT; k++) totals->bytes[k] += atomic_load(&d->bytes[k]);
+  }
+  for (int k = 0; k < LEDGER_VRAM_KINDS; k++) totals->vram_bytes += totals->bytes[k];
+}
+
+uint64_t ledger_spilled(const ledger *l) {
+  uint64_t used = 0;
+  for (unsigned device = 0; device < LEDGER_DEVICES_MAX; device++) {
+    ledger_totals totals;
+    ledger_sum(l, device, &totals);
+    if (totals.bytes[LEDGER_SPILLED] > totals.idle_spill_bytes)
+      used += totals.bytes[LEDGER_SPILLED] - totals.idle_spill_bytes;
+  }
+  return used;
+}
+
+void ledger_tell(ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
+                 uint64_t *total_bytes) {
+  uint64_t limit = ledger_limit(l, device);
+  ledger_totals totals;
+  ledger_reap(l);
+  ledger_sum(l, device, &totals);
+  uint64_t held =
+      totals.vram_bytes > totals.idle_vram_bytes ? totals.vram_bytes - totals.idle_vram_bytes : 0;
+  uint64_t spilled = spill_bytes > 0 ? ledger_spilled(l) : 0;
+  *free_bytes += totals.idle_vram_bytes;
+  if (limit < *total_bytes) {
+    uint64_t left = held < limit ? limit - held : 0;
+    if (left < *free_bytes) *free_bytes = left;
+    *total_bytes = limit;
+  }
+  if (spill_bytes > UINT64_MAX - *total_bytes) spill_bytes = UINT64_MAX - *total_bytes;
+  *total_bytes += spill_bytes;
+  if (spill_bytes > spilled) *free_bytes += spill_bytes - spilled;
+}
+
+/* Spilled bytes and what is wanted of them, on every device: the budget is one. */
+static void sum_spill(const ledger *l, uint64_t *held, uint64_t *wanted) {
+  uint64_t high = atomic_load(&l->header->slots_high);
+  *held = *wanted = 0;
+  for (uint64_t i = 0; i < high && i < LEDGER_SLOTS_MAX; i++) {
+    const ledger_slot *slot = &l->slots[i];
+    if (!counts(slot)) continue;
+    for (int d = 0; d < LEDGER_DEVICES_MAX; d++) {
+      *wanted += atomic_load(&slot->devices[d].wanted_spill);
+      *held += atomic_load(&slot->devices[d].bytes[LEDGER_SPILLED]);
+    }
+  }
+}
+
+static void raise_to(_Atomic uint64_t *peak, uint64_t value) {
+  uint64_t old = atomic_load_explicit(peak, memory_order_relaxed);
+  while (old < value && !atomic_compare_exchange_weak(peak, &old, value)) {
+  }
+}
+
+void ledger_note_peak(ledger *l, unsigned device) {
+  ledger_totals now;
+  if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return;
+  ledger_sum(l, device, &now);
+  if (now.vram_bytes <= atomic_load(&l->header->peak_vram_bytes[device]) &&
+      now.bytes[LEDGER_SPILLED] <= atomic_load(&l->header->peak_spilled_bytes[device]))
+    return;
+  /* It stays for good: what the dead held is not to be in it. */
+  if (ledger_reap(l) > 0) ledger_sum(l, device, &now);
+  raise_to(&l->header->peak_vram_bytes[device], now.vram_bytes);
+  raise_to(&l->header->peak_spilled_bytes[device], now.bytes[LEDGER_SPILLED]);
+}
+
+/* ---- taking and giving ---- */
+
+static ledger_device *own_device(const ledger *l, unsigned device) {
+  return l->own == 0 || device >= LEDGER_DEVICES_MAX ? NULL : &l->slots[l->own - 1].devices[device];
+}
+
+void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  ledger_device *d = own_device(l, device);
+  if (d == NULL) return;
+  atomic_fetch_add(&d->bytes[kind], bytes);
+  ledger_note_peak(l, device);
+}
+
+void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  ledger_device *d = own_device(l, device);
+  if (d == NULL) return;
+  uint64_t old = atomic_load(&d->bytes[kind]);
+  while (!atomic_compare_exchange_weak(&d->bytes[kind], &old, old > bytes ? old - bytes : 0)) {
+  }
+}
+
+void ledger_set(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  ledger_device *d = own_device(l, device);
+  if (d == NULL) return;
+  if (atomic_exchange(&d->bytes[kind], bytes) < bytes) ledger_note_peak(l, device);
+}
+
+void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t spill_bytes) {
+  ledger_device *d = own_device(l, device);
+  if (d == NULL) return;
+  atomic_store(&d->idle_vram, vram_bytes);
+  atomic_store(&d->idle_spill, spill_bytes);
+}
+
+void ledger_set_begun(ledger *l, unsigned device, bool begun) {
+  ledger_device *d = own_device(l, device);
+  if (d != NULL) atomic_store(&d->begun, begun);
+}
+
+uint64_t ledger_own(const ledger *l, unsigned device, ledger_kind kind) {
+  const ledger_device *d = own_device(l, device);
+  return d == NULL ? 0 : atomic_load(&d->bytes[kind]);
+}
+
+/* What is held and what is announced, of the limit that `kind` counts against. */
+static void look(const ledger *l, unsigned device, ledger_kind kind, uint64_t *held,
+                 uint64_t *wanted) {
+  if (kind == LEDGER_SPILLED) {
+    sum_spill(l, held, wanted);
+    return;
+  }
+  ledger_totals totals;
+  ledger_sum(l, device, &totals);
+  *held = totals.vram_bytes;
+  *wanted = totals.wanted_bytes;
+}
+
+/* Is there room for `bytes` beside what is held, once nobody announces anything? */
+static bool fits(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes, uint64_t limit) {
+  uint64_t held, wanted;
+  look(l, device, kind, &held, &wanted);
+  if (bytes <= limit && held <= limit - bytes) return true;
+  /* The dead may still be counted. */
+  if (ledger_reap(l) == 0) return false;
+  look(l, device, kind, &held, &wanted);
+  return bytes <= limit && held <= limit - bytes;
+}
+
+bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  ledger_device *d = own_device(l, device);
+  if (d == NULL) return true;
+  uint64_t limit = kind == LEDGER_SPILLED     ? ledger_spill_limit(l)
+                   : kind < LEDGER_VRAM_KINDS ? ledger_limit(l, device)
+                                              : LEDGER_UNLIMITED;
+  if (limit == LEDGER_UNLIMITED) {
+    atomic_fetch_add(&d->bytes[kind], bytes);
+    return true;
+  }
+  _Atomic uint64_t *wanted = kind == LEDGER_SPILLED ? &d->wanted_spill : &d->wanted_vram;
+  for (int tries = 0; tries < TRIES_MAX; tries++) {
+    uint64_t held, announced;
+    atomic_fetch_add(wanted, bytes);
+    look(l, device, kind, &held, &announced);
+    if (announced <= limit && held <= limit - announced) {
+      /* Held before it is no longer wanted: a sum between the two counts it twice, not never. */
+      atomic_fetch_add(&d->bytes[kind], bytes);
+      atomic_fetch_sub(wanted, bytes);
+      return true;
+    }
+    atomic_fetch_sub(wanted, bytes);
+    if (!fits(l, device, kind, bytes, limit)) return false;
+    /* Others announced in the same moment; or one did and died over it. */
+    if (tries == REAP_AFTER) ledger_reap(l);
+    sched_yield();
+  }
+  return false;
+}
+
+/* ---- refusals ---- */
+
+void ledger_refuse(ledger *l, const ledger_refusal *refusal) {
+  uint64_t number = atomic_fetch_add(&l->header->refused_count, 1);
+  size_t at = number % LEDGER_REFUSALS_MAX;
+  /* Odd while it is written, then even and rising: a reader can tell a whole one. */
+  atomic_store(&l->header->refusals[at].serial, 2 * number + 1);
+  l->header->refusals[at].what = *refusal;
+  atomic_thread_fence(memory_order_release);
+  atomic_store(&l->header->refusals[at].serial, 2 * number + 2);
+}
+
+bool ledger_ran_out(const ledger *l) {
+  uint64_t served = ledger_spill_limit(l) > 0 ? atomic_load(&l->header->retried_count) : 0;
+  return atomic_load(&l->header->refused_count) > served;
+}
+
+bool ledger_last_refusal(const ledger *l, ledger_refusal *refusal) {
+  uint64_t best = 0;
+  for (size_t i = 0; i < LEDGER_REFUSALS_MAX; i++) {
+    uint64_t serial = atomic_load(&l->header->refusals[i].serial);
+    if (serial == 0 || serial % 2 != 0 || serial <= best) continue;
+    ledger_refusal copy = l->header->refusals[i].what;
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load(&l->header->refusals[i].serial) != serial) continue;
+    best = serial;
+    *refusal = copy;
+  }
+  return best != 0;
+}

@@ -1,0 +1,183 @@
+/* Ledger: who of a run holds how many bytes, and how many they may hold together.
+ *
+ * One small file, mapped by the processes of a run: `stowage run` makes it, the shim in each
+ * process has a slot in it. There is no lock. A process only writes words of its own slot, each one
+ * with a single store, so one that dies at any instruction leaves at worst a slot whose owner is
+ * dead: its bytes stop counting as soon as anybody looks (the owner is a process id and its start
+ * time, so a reused id is not taken for it).
+ *
+ * A limit is kept exactly: a process first announces what it wants in its own slot, then sums all
+ * slots, and only if everything announced fits does the announcement become a holding. Two that
+ * announce at once may both see no room; they then draw back and try again, for a bounded while. */
+#ifndef RUN_LEDGER_H
+#define RUN_LEDGER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+#define LEDGER_DEVICES_MAX  16
+#define LEDGER_SLOTS_MAX    1024
+#define LEDGER_REFUSALS_MAX 64
+#define LEDGER_UNLIMITED    UINT64_MAX
+#define LEDGER_TAKING       (UINT64_C(1) << 63) /* no process has a number that high */
+
+enum {
+  LEDGER_ROAD_UNKNOWN = 0,
+  LEDGER_ROAD_NONE = 1,
+  LEDGER_ROAD_PAGES = 2,
+  LEDGER_ROAD_PINNED = 3
+};
+
+/* What bytes are. The first kinds are vram and count against its limit; LEDGER_SPILLED counts
+ * against the spill budget; the rest are only told. */
+typedef enum ledger_kind {
+  LEDGER_PLAIN = 0, /* cuMemAlloc and its pitched form */
+  LEDGER_PAGES,     /* cuMemCreate on the device */
+  LEDGER_POOLS,     /* reserve of the stream-ordered pools */
+  LEDGER_ARRAYS,
+  LEDGER_MANAGED,
+  LEDGER_GRAPHS,  /* reserve of graphs' memory nodes */
+  LEDGER_CONTEXT, /* what the driver holds beyond all that: contexts, code; by difference */
+  LEDGER_VRAM_KINDS,
+  LEDGER_SPILLED = LEDGER_VRAM_KINDS, /* host pages behind device addresses */
+  LEDGER_PINNED,                      /* host memory the program pinned itself */
+  LEDGER_IPC,                         /* opened from another process, which counts it */
+  LEDGER_KIND_COUNT
+} ledger_kind;
+
+/* "plain", "pages", … */
+const char *ledger_kind_name(ledger_kind kind);
+
+typedef struct ledger_device {
+  _Atomic uint64_t bytes[LEDGER_KIND_COUNT];
+  _Atomic uint64_t wanted_vram, wanted_spill; /* announced, not yet held */
+  _Atomic uint64_t idle_vram, idle_spill;     /* held, and given up as soon as they are asked for */
+  _Atomic uint64_t begun;                     /* 1: a context is being made, or not measured yet */
+} ledger_device;
+
+typedef struct ledger_slot {
+  _Atomic uint64_t owner; /* pid << 32 | low half of its start time; 0: nobody; LEDGER_TAKING
+                             besides while what the last owner left is cleared away */
+  uint64_t unused[7];
+  ledger_device devices[LEDGER_DEVICES_MAX];
+} ledger_slot;
+
+/* A request that was turned down. */
+typedef struct ledger_refusal {
+  uint64_t pid;
+  uint64_t device;
+  uint64_t asked_bytes;
+  uint64_t limit_bytes, held_bytes; /* of vram at that moment, the whole run */
+  uint64_t spill_limit_bytes, spilled_bytes;
+  uint64_t time_ns;       /* wall clock */
+  uint64_t context_bytes; /* of held_bytes, what the driver holds for itself */
+  uint64_t fixed_bytes;   /* and what the process holds in graphs and exported pools */
+} ledger_refusal;
+
+typedef struct ledger_header {
+  uint64_t magic;
+  uint32_t version, slot_count;
+  uint64_t total_bytes;
+  _Atomic uint64_t vram_limit_bytes[LEDGER_DEVICES_MAX]; /* LEDGER_UNLIMITED: none */
+  _Atomic uint64_t spill_limit_bytes;                    /* of all devices; 0: no spill */
+  _Atomic uint64_t others_bytes[LEDGER_DEVICES_MAX];     /* in use by programs that are not of the
+                                                            run, as last seen; LEDGER_UNLIMITED:
+                                                            not known */
+  _Atomic uint64_t peak_vram_bytes[LEDGER_DEVICES_MAX];  /* of the whole run */
+  _Atomic uint64_t peak_spilled_bytes[LEDGER_DEVICES_MAX];
+  _Atomic uint64_t spilled_total_bytes;   /* ever made */
+  _Atomic uint64_t moved_out_bytes;       /* from vram to the host, under their addresses */
+  _Atomic uint64_t moved_home_bytes;      /* and the other way */
+  _Atomic uint64_t steps[2], steps_ns[2]; /* of training, and their time: in vram alone, spilled */
+  _Atomic uint64_t refused_count;         /* final or not: a framework may retry */
+  _Atomic uint64_t retried_count;         /* refusals after which the same thread was served */
+  _Atomic uint64_t host_road;   /* LEDGER_ROAD_…: can this driver put pages on the host? */
+  _Atomic uint64_t torch_whole; /* 1: a PyTorch of the run does not have the expandable segments
+                                   that were asked of it */
+  _Atomic uint64_t cards_known; /* others_bytes and uuids are written, or will not be */
+  _Atomic uint64_t slots_high;  /* no slot from here on was ever used */
+  _Atomic uint64_t processes;   /* that joined */
+  struct {
+    _Atomic uint64_t serial; /* 0: never written; odd: being written */
+    ledger_refusal what;
+  } refusals[LEDGER_REFUSALS_MAX];
+  char host_reason[256];              /* why host_road is what it is; written before it */
+  char uuids[LEDGER_DEVICES_MAX][48]; /* of the devices, as NVML has them; "" where not known */
+  char visible_devices[256];          /* CUDA_VISIBLE_DEVICES when the run began; "" if unset */
+  char machine[96];                   /* where its processes' numbers mean something */
+} ledger_header;
+
+typedef struct ledger {
+  ledger_header *header; /* NULL: not open */
+  ledger_slot *slots;
+  size_t mapped_bytes;
+  _Atomic uint32_t own; /* slot + 1; 0: not joined */
+} ledger;
+
+/* Makes the file (which must not exist) without limits; NULL: memory of this process alone. */
+stow_status ledger_create(ledger *l, const char *path);
+/* Maps one. STOW_ERR_FORMAT if it is none. */
+stow_status ledger_open(ledger *l, const char *path);
+void ledger_close(ledger *l);
+/* A launcher may carry a run to other machines, which see its folder too: they have other cards,
+ * and whether a process of here lives is not theirs to say. There, `l` becomes a ledger of this
+ * process alone, with the limits of the run; elsewhere nothing changes. */
+stow_status ledger_part_elsewhere(ledger *l);
+
+/* Takes a slot for the calling process. STOW_ERR_BUDGET: all are taken by processes that live. */
+stow_status ledger_join(ledger *l);
+
+/* Adds `bytes` of a kind to the caller's slot if the limit allows it; true if so. A kind that has
+ * no limit always fits. No peak yet: the driver may have no more, and then they are given back. */
+bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
+/* The driver had them too: what is held now may be the most that ever was. */
+void ledger_note_peak(ledger *l, unsigned device);
+/* Adds without looking at the limit: what the driver has taken already. */
+void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
+void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
+/* Sets the caller's bytes of a kind that is measured, not counted. */
+void ledger_set(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
+uint64_t ledger_own(const ledger *l, unsigned device, ledger_kind kind);
+/* The caller begins to make a context on the device, or has measured what it took. */
+void ledger_set_begun(ledger *l, unsigned device, bool begun);
+
+/* What all processes hold. Cheap, so it is asked on every request; those that died since anybody
+ * last reaped are still in it, and a figure that is told or kept is summed after ledger_reap. */
+typedef struct ledger_totals {
+  uint64_t bytes[LEDGER_KIND_COUNT];
+  uint64_t vram_bytes;   /* the kinds that count against the limit */
+  uint64_t wanted_bytes; /* announced vram */
+  uint64_t idle_vram_bytes, idle_spill_bytes;
+  uint64_t begun; /* processes that are making a context */
+  uint32_t processes;
+} ledger_totals;
+void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals);
+/* What is on the host and used, of every device: the budget is one. Pages kept there for the next
+ * time hold nothing of a program's. */
+uint64_t ledger_spilled(const ledger *l);
+/* Gives up slots whose process is gone; how many. */
+unsigned ledger_reap(ledger *l);
+
+/* Sets how much of what the caller holds is idle. */
+void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t spill_bytes);
+
+/* Turns the card's own figures into those a program is told: no more than the limit, and
+ * `spill_bytes` that may go to the host besides. The dead hold nothing. */
+void ledger_tell(ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
+                 uint64_t *total_bytes);
+
+uint64_t ledger_limit(const ledger *l, unsigned device);
+uint64_t ledger_spill_limit(const ledger *l);
+
+/* Notes a refusal; the latest of the run, false if there was none. */
+void ledger_refuse(ledger *l, const ledger_refusal *refusal);
+bool ledger_last_refusal(const ledger *l, ledger_refusal *refusal);
+/* Was one turned down for good? With a spill, whoever asks again is refused first and then served.
+ */
+bool ledger_ran_out(const ledger *l);
+
+#endif

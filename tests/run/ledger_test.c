@@ -1,0 +1,417 @@
+/* Ledger: limits kept exactly by processes that race, and by none that die over it. */
+#include "run/ledger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static const char *ledger_path(void) {
+  static char path[512];
+  snprintf(path, sizeof path, "%s/ledger", harness_folder());
+  return path;
+}
+
+static ledger open_again(void) {
+  ledger l;
+  CHECK_OK(ledger_open(&l, ledger_path()));
+  return l;
+}
+
+/* A process of its own that joins the ledger. It ends when it is killed. */
+static pid_t child(void (*work)(ledger *l, int say), int *hear) {
+  int ends[2];
+  CHECK(pipe(ends) == 0);
+  pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid == 0) {
+    close(ends[0]);
+    ledger l;
+    if (ledger_open(&l, ledger_path()) != STOW_OK || ledger_join(&l) != STOW_OK) _exit(9);
+    work(&l, ends[1]);
+    _exit(0);
+  }
+  close(ends[1]);
+  *hear = ends[0];
+  return pid;
+}
+
+static void finish(pid_t pid) {
+  int how;
+  while (waitpid(pid, &how, 0) < 0 && errno == EINTR) {
+  }
+}
+
+TEST(a_limit_is_kept_to_the_byte)
+{
+  ledger l;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  CHECK_OK(ledger_join(&l));
+  l.header->vram_limit_bytes[0] = 100 * MIB;
+  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, 60 * MIB));
+  CHECK(!ledger_take(&l, 0, LEDGER_PAGES, 40 * MIB + 1));
+  CHECK(ledger_take(&l, 0, LEDGER_PAGES, 40 * MIB));
+  CHECK(!ledger_take(&l, 0, LEDGER_POOLS, 1));
+  CHECK(!ledger_take(&l, 0, LEDGER_POOLS, UINT64_MAX));
+  ledger_give(&l, 0, LEDGER_PLAIN, 1);
+  CHECK(ledger_take(&l, 0, LEDGER_POOLS, 1));
+  CHECK_U64(l.header->peak_vram_bytes[0], 0); /* the driver has not said yes to any of it */
+  ledger_note_peak(&l, 0);
+  CHECK_U64(l.header->peak_vram_bytes[0], 100 * MIB);
+  ledger_give(&l, 0, LEDGER_PLAIN, 60 * MIB - 1);
+  ledger_note_peak(&l, 0);
+  CHECK_U64(l.header->peak_vram_bytes[0], 100 * MIB);
+  /* What has no limit, and another device, are not touched by it. */
+  CHECK(ledger_take(&l, 0, LEDGER_PINNED, 500 * MIB));
+  CHECK(ledger_take(&l, 1, LEDGER_PLAIN, 500 * MIB));
+  ledger_totals totals;
+  ledger_sum(&l, 0, &totals);
+  CHECK_U64(totals.vram_bytes, 40 * MIB + 1);
+  ledger_close(&l);
+}
+
+TEST(another_machine_keeps_the_limits_and_leaves_the_slots_alone)
+{
+  ledger here, there;
+  ledger_totals totals;
+  CHECK_OK(ledger_create(&here, ledger_path()));
+  CHECK_OK(ledger_join(&here));
+  here.header->vram_limit_bytes[1] = 100 * MIB;
+  here.header->spill_limit_bytes = 7 * MIB;
+  CHECK(ledger_take(&here, 1, LEDGER_PLAIN, 60 * MIB));
+  CHECK_OK(ledger_open(&there, ledger_path()));
+  CHECK_OK(ledger_part_elsewhere(&there)); /* it is the same one */
+  ledger_sum(&there, 1, &totals);
+  CHECK_U64(totals.vram_bytes, 60 * MIB);
+  here.header->machine[0] ^= 1;
+  CHECK_OK(ledger_part_elsewhere(&there));
+  CHECK_OK(ledger_join(&there));
+  CHECK(ledger_take(&there, 1, LEDGER_PLAIN, 100 * MIB));
+  CHECK(!ledger_take(&there, 1, LEDGER_PLAIN, 1));
+  CHECK_U64(ledger_spill_limit(&there), 7 * MIB);
+  ledger_sum(&here, 1, &totals);
+  CHECK_U64(totals.vram_bytes, 60 * MIB);
+  ledger_close(&there);
+  ledger_close(&here);
+}
+
+TEST(the_spill_budget_is_one_for_all_devices)
+{
+  ledger l;
+  CHECK_OK(ledger_create(&l, NULL));
+  CHECK_OK(ledger_join(&l));
+  CHECK(!ledger_take(&l, 0, LEDGER_SPILLED, 1)); /* none was given */
+  l.header->spill_limit_bytes = 10 * MIB;
+  CHECK(ledger_take(&l, 0, LEDGER_SPILLED, 6 * MIB));
+  CHECK(!ledger_take(&l, 1, LEDGER_SPILLED, 5 * MIB));
+  CHECK(ledger_take(&l, 1, LEDGER_SPILLED, 4 * MIB));
+  ledger_note_peak(&l, 0);
+  CHECK_U64(l.header->peak_spilled_bytes[0], 6 * MIB);
+  ledger_close(&l);
+}
+
+TEST(what_another_device_spilled_is_not_told_as_free)
+{
+  ledger l;
+  uint64_t left = 1000 * MIB, total = left;
+  CHECK_OK(ledger_create(&l, NULL));
+  CHECK_OK(ledger_join(&l));
+  l.header->vram_limit_bytes[1] = 100 * MIB;
+  l.header->spill_limit_bytes = 50 * MIB;
+  CHECK(ledger_take(&l, 0, LEDGER_SPILLED, 40 * MIB));
+  ledger_tell(&l, 1, 50 * MIB, &left, &total);
+  CHECK_U64(left, 110 * MIB);
+  CHECK_U64(total, 150 * MIB);
+  ledger_set_idle(&l, 0, 0, 40 * MIB); /* kept, and to be had */
+  left = total = 1000 * MIB;
+  ledger_tell(&l, 1, 50 * MIB, &left, &total);
+  CHECK_U64(left, 150 * MIB);
+  ledger_close(&l);
+}
+
+TEST(what_is_given_twice_does_not_go_below_nothing)
+{
+  ledger l;
+  CHECK_OK(ledger_create(&l, NULL));
+  CHECK_OK(ledger_join(&l));
+  ledger_add(&l, 0, LEDGER_PLAIN, 5);
+  ledger_give(&l, 0, LEDGER_PLAIN, 9);
+  CHECK_U64(ledger_own(&l, 0, LEDGER_PLAIN), 0);
+  /* A device past the last is counted nowhere, and harms nothing. */
+  ledger_add(&l, 99, LEDGER_PLAIN, 5);
+  CHECK(ledger_take(&l, 99, LEDGER_PLAIN, 5));
+  ledger_close(&l);
+}
+
+static void take_all(ledger *l, int say) {
+  uint64_t count = 0;
+  while (ledger_take(l, 0, LEDGER_PAGES, 2 * MIB)) count++;
+  ssize_t written = write(say, &count, sizeof count);
+  (void)written;
+  for (;;) pause();
+}
+
+TEST(processes_that_race_fill_the_limit_and_not_one_page_more)
+{
+  enum { PROCESSES = 6, PAGES = 3000 };
+  ledger l;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  l.header->vram_limit_bytes[0] = PAGES * 2 * MIB;
+  pid_t pids[PROCESSES];
+  int hear[PROCESSES];
+  uint64_t sum = 0;
+  for (int i = 0; i < PROCESSES; i++) pids[i] = child(take_all, &hear[i]);
+  for (int i = 0; i < PROCESSES; i++) {
+    uint64_t count = 0;
+    CHECK(read(hear[i], &count, sizeof count) == (ssize_t)sizeof count);
+    sum += count;
+  }
+  CHECK_U64(sum, PAGES);
+  ledger_totals totals;
+  ledger_sum(&l, 0, &totals);
+  CHECK_U64(totals.vram_bytes, PAGES * 2 * MIB);
+  CHECK_U64(totals.wanted_bytes, 0);
+  ledger_note_peak(&l, 0);
+  CHECK_U64(l.header->peak_vram_bytes[0], PAGES * 2 * MIB);
+  /* They die: exactly what they held is free again. */
+  for (int i = 0; i < PROCESSES; i++) kill(pids[i], SIGKILL);
+  for (int i = 0; i < PROCESSES; i++) finish(pids[i]);
+  CHECK_OK(ledger_join(&l));
+  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, PAGES * 2 * MIB));
+  ledger_close(&l);
+}
+
+static void churn(ledger *l, int say) {
+  uint64_t word = 1;
+  ssize_t written = write(say, &word, sizeof word);
+  (void)written;
+  for (uint64_t i = 0;; i++) {
+    uint64_t bytes = (1 + i % 7) * MIB;
+    if (ledger_take(l, 0, (ledger_kind)(i % 3), bytes))
+      ledger_give(l, 0, (ledger_kind)(i % 3), bytes);
+    if (ledger_take(l, 0, LEDGER_SPILLED, MIB)) ledger_give(l, 0, LEDGER_SPILLED, MIB);
+  }
+}
+
+TEST(a_process_killed_at_any_instruction_leaves_it_usable)
+{
+  enum { TURNS = 150 };
+  ledger l;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  CHECK_OK(ledger_join(&l));
+  l.header->vram_limit_bytes[0] = 20 * MIB;
+  l.header->spill_limit_bytes = 4 * MIB;
+  uint64_t seed = 7;
+  for (int turn = 0; turn < TURNS; turn++) {
+    int hear[2];
+    uint64_t word;
+    pid_t one = child(churn, &hear[0]), other = child(churn, &hear[1]);
+    CHECK(read(hear[0], &word, sizeof word) == (ssize_t)sizeof word);
+    CHECK(read(hear[1], &word, sizeof word) == (ssize_t)sizeof word);
+    for (uint64_t spin = harness_random(&seed) % 200000; spin > 0; spin--) __asm__ volatile("");
+    kill(one, SIGKILL);
+    kill(other, SIGKILL);
+    /* Not waited for yet: a process that is dead but unburied holds nothing either. */
+    siginfo_t info;
+    CHECK(waitid(P_PID, (id_t)one, &info, WEXITED | WNOWAIT) == 0);
+    CHECK(waitid(P_PID, (id_t)other, &info, WEXITED | WNOWAIT) == 0);
+    CHECK(ledger_take(&l, 0, LEDGER_PLAIN, 20 * MIB));
+    CHECK(!ledger_take(&l, 0, LEDGER_PLAIN, 1));
+    CHECK(ledger_take(&l, 0, LEDGER_SPILLED, 4 * MIB));
+    ledger_note_peak(&l, 0);
+    ledger_give(&l, 0, LEDGER_PLAIN, 20 * MIB);
+    ledger_give(&l, 0, LEDGER_SPILLED, 4 * MIB);
+    finish(one);
+    finish(other);
+    close(hear[0]);
+    close(hear[1]);
+  }
+  CHECK(l.header->peak_vram_bytes[0] <= 20 * MIB);
+  ledger_close(&l);
+}
+
+static void hold(ledger *l, int say) {
+  bool taken = ledger_take(l, 0, LEDGER_PLAIN, 15 * MIB);
+  ssize_t written = write(say, &taken, sizeof taken);
+  (void)written;
+  for (;;) pause();
+}
+
+TEST(what_the_dead_held_is_neither_told_nor_a_peak)
+{
+  ledger l;
+  int hear;
+  bool taken = false;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  CHECK_OK(ledger_join(&l));
+  l.header->vram_limit_bytes[0] = 20 * MIB;
+  pid_t pid = child(hold, &hear);
+  CHECK(read(hear, &taken, sizeof taken) == (ssize_t)sizeof taken && taken);
+  uint64_t left = 100 * MIB, total = 100 * MIB;
+  ledger_tell(&l, 0, 0, &left, &total);
+  CHECK_U64(left, 5 * MIB);
+  kill(pid, SIGKILL);
+  finish(pid);
+  close(hear);
+  ledger_add(&l, 0, LEDGER_CONTEXT, 4 * MIB);
+  CHECK_U64(l.header->peak_vram_bytes[0], 4 * MIB);
+  left = total = 100 * MIB;
+  ledger_tell(&l, 0, 0, &left, &total);
+  CHECK_U64(left, 16 * MIB);
+  CHECK_U64(total, 20 * MIB);
+  ledger_close(&l);
+}
+
+TEST(slots_of_the_dead_are_used_again)
+{
+  ledger l;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  /* Processes that cannot be: numbers past the largest a kernel gives out. */
+  for (uint32_t i = 0; i < LEDGER_SLOTS_MAX; i++)
+    l.slots[i].owner = (uint64_t)(0x7f000000u + i) << 32 | 5;
+  l.header->slots_high = LEDGER_SLOTS_MAX;
+  l.slots[0].devices[0].bytes[LEDGER_PLAIN] = 7;
+  CHECK_OK(ledger_join(&l));
+  CHECK_U64(ledger_own(&l, 0, LEDGER_PLAIN), 0);
+  ledger_close(&l);
+}
+
+static void only_join(ledger *l, int say) {
+  uint64_t owner = l->slots[l->own - 1].owner;
+  ssize_t written = write(say, &owner, sizeof owner);
+  (void)written;
+  for (;;) pause();
+}
+
+TEST(all_slots_taken_by_the_living_is_told)
+{
+  ledger l;
+  int hear;
+  uint64_t alive;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  pid_t pid = child(only_join, &hear);
+  CHECK(read(hear, &alive, sizeof alive) == (ssize_t)sizeof alive);
+  for (uint32_t i = 0; i < LEDGER_SLOTS_MAX; i++) l.slots[i].owner = alive;
+  l.header->slots_high = LEDGER_SLOTS_MAX;
+  CHECK_STATUS(ledger_join(&l), STOW_ERR_BUDGET);
+  kill(pid, SIGKILL);
+  finish(pid);
+  CHECK_OK(ledger_join(&l));
+  ledger_close(&l);
+}
+
+TEST(a_process_replaced_by_exec_has_its_slot_back_empty)
+{
+  ledger l;
+  CHECK_OK(ledger_create(&l, NULL));
+  CHECK_OK(ledger_join(&l));
+  ledger_add(&l, 0, LEDGER_PLAIN, 7);
+  l.own = 0; /* as a new program starts */
+  CHECK_OK(ledger_join(&l));
+  CHECK_U64(l.own, 1);
+  CHECK_U64(ledger_own(&l, 0, LEDGER_PLAIN), 0);
+  ledger_close(&l);
+}
+
+typedef struct racer {
+  ledger *l;
+  uint64_t count;
+} racer;
+
+static void *race(void *user) {
+  racer *r = user;
+  while (ledger_take(r->l, 0, LEDGER_PLAIN, MIB)) r->count++;
+  return NULL;
+}
+
+TEST(threads_of_one_process_share_a_slot_and_the_limit)
+{
+  enum { THREADS = 4 };
+  ledger l;
+  CHECK_OK(ledger_create(&l, NULL));
+  CHECK_OK(ledger_join(&l));
+  l.header->vram_limit_bytes[0] = 5000 * MIB;
+  racer racers[THREADS];
+  pthread_t threads[THREADS];
+  uint64_t sum = 0;
+  for (int i = 0; i < THREADS; i++) {
+    racers[i] = (racer){&l, 0};
+    CHECK(pthread_create(&threads[i], NULL, race, &racers[i]) == 0);
+  }
+  for (int i = 0; i < THREADS; i++) {
+    pthread_join(threads[i], NULL);
+    sum += racers[i].count;
+  }
+  CHECK_U64(sum, 5000);
+  CHECK_U64(ledger_own(&l, 0, LEDGER_PLAIN), 5000 * MIB);
+  ledger_close(&l);
+}
+
+TEST(the_latest_refusal_is_told_whole)
+{
+  ledger l;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  ledger_refusal r = {0};
+  CHECK(!ledger_last_refusal(&l, &r));
+  for (uint64_t i = 1; i <= LEDGER_REFUSALS_MAX + 5; i++)
+    ledger_refuse(&l, &(ledger_refusal){.asked_bytes = i, .pid = 1000 + i});
+  /* One that was being written when its process died is passed over. */
+  l.header->refusals[(LEDGER_REFUSALS_MAX + 5) % LEDGER_REFUSALS_MAX].serial = 99999;
+  ledger other = open_again();
+  CHECK(ledger_last_refusal(&other, &r));
+  CHECK_U64(r.asked_bytes, LEDGER_REFUSALS_MAX + 5);
+  CHECK_U64(r.pid, 1000 + LEDGER_REFUSALS_MAX + 5);
+  ledger_close(&other);
+  ledger_close(&l);
+}
+
+TEST(a_file_that_is_none_is_told)
+{
+  ledger l;
+  CHECK_STATUS(ledger_open(&l, "/nonexistent/ledger"), STOW_ERR_IO);
+  int fd = open(ledger_path(), O_CREAT | O_WRONLY, 0600);
+  CHECK(fd >= 0 && write(fd, "SWLEDGER", 8) == 8);
+  CHECK_STATUS(ledger_open(&l, ledger_path()), STOW_ERR_FORMAT);
+  CHECK_STATUS(ledger_create(&l, ledger_path()), STOW_ERR_IO); /* never over another file */
+  CHECK(unlink(ledger_path()) == 0);
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  l.header->version = 77;
+  ledger other;
+  CHECK_STATUS(ledger_open(&other, ledger_path()), STOW_ERR_FORMAT);
+  CHECK_MESSAGE("no ledger of this version");
+  close(fd);
+  ledger_close(&l);
+}
+
+TEST(what_the_last_owner_left_is_never_the_next_ones)
+{
+  ledger l;
+  ledger_totals totals;
+  CHECK_OK(ledger_create(&l, NULL));
+  CHECK_OK(ledger_join(&l));
+  CHECK(ledger_take(&l, 0, LEDGER_PAGES, 100));
+  uint64_t owner = l.slots[0].owner;
+  /* As it is between taking a slot and having cleared it: of one that died there, and of us. */
+  l.slots[1].devices[0].bytes[LEDGER_PAGES] = 50;
+  l.slots[1].owner = (UINT64_C(0x3fffffff) << 32 | 7) | LEDGER_TAKING;
+  l.slots[2].devices[0].bytes[LEDGER_PAGES] = 60;
+  l.slots[2].owner = owner | LEDGER_TAKING;
+  l.header->slots_high = 3;
+  ledger_sum(&l, 0, &totals);
+  CHECK_U64(totals.vram_bytes, 100);
+  CHECK_U64(totals.processes, 1);
+  CHECK_U64(ledger_reap(&l), 1);
+  CHECK_U64(l.slots[1].owner, 0);
+  CHECK_U64(l.slots[2].owner, owner | LEDGER_TAKING);
+  ledger_close(&l);
+}
+
+TEST_MAIN
