@@ -9,6 +9,7 @@
 #include <stowage/events.h>
 #include <stowage/heap.h>
 #include <stowage/log.h>
+#include <stowage/recording.h>
 #include <stowage/size.h>
 #include <stowage/status.h>
 #include <stowage/tag.h>

@@ -17,7 +17,18 @@ from typing import Any, List, Optional, Tuple
 _HERE = Path(__file__).resolve().parent
 #: Where a wheel keeps the compiled parts, laid out as an installation: bin, lib, lib/stowage.
 NATIVE = _HERE / "_native"
-_LIBRARY = "libstowage.so.0"
+_LIBRARY = "libstowage.so.1"
+#: Which library has a function, by the beginning of its name; the rest are in libstowage.
+_PARTS = {
+    "stow_array_": "data",
+    "stow_batches_": "data",
+    "stow_values_": "data",
+    "stow_recording_": "analysis",
+    "stow_replay_": "analysis",
+    "stow_explain_": "analysis",
+    "stow_explanation_": "analysis",
+    "stow_report_": "analysis",
+}
 
 
 class StowageError(RuntimeError):
@@ -89,18 +100,6 @@ _FUNCTIONS: "dict[str, Tuple[Any, List[Any]]]" = {
 def declare(functions: "dict[str, Tuple[Any, List[Any]]]") -> None:
     """Adds functions to the table. One whose result is a status is called through `call()`, or checked with `check()`."""
     _FUNCTIONS.update(functions)
-    if _loaded is not None:
-        _set_types(_loaded, functions)
-
-
-def _set_types(library: ctypes.CDLL, functions: "dict[str, Tuple[Any, List[Any]]]") -> None:
-    for name, (result, arguments) in functions.items():
-        try:
-            function = getattr(library, name)
-        except AttributeError:
-            continue  # said when it is called: an older library may serve everything else
-        function.restype = result
-        function.argtypes = arguments
 
 
 # ---- finding it ----
@@ -138,12 +137,47 @@ def native(name: str) -> Optional[Path]:
     return None
 
 
-_loaded: Optional[ctypes.CDLL] = None
-_lock = threading.Lock()
+class _Libraries:
+    """The three libraries as one: a function is found, and its types set, when it is first used."""
+
+    def __init__(self) -> None:
+        self._path = library_path()
+        self._loaded: "dict[str, ctypes.CDLL]" = {}
+        self._load("")
+
+    def _load(self, part: str) -> ctypes.CDLL:
+        path = self._path
+        if part:
+            folder, name = os.path.split(path)
+            path = os.path.join(folder, name.replace("libstowage", f"libstowage-{part}", 1))
+        try:
+            self._loaded[part] = ctypes.CDLL(path)
+        except OSError as reason:
+            raise NotFound(
+                f"cannot load {path} ({reason}); install the package with pip, build it with make in the source tree, "
+                "or set STOWAGE_LIBRARY to libstowage.so"
+            ) from None
+        return self._loaded[part]
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("stow_"):
+            raise AttributeError(name)
+        with _lock:
+            part = next((part for start, part in _PARTS.items() if name.startswith(start)), "")
+            library = self._loaded.get(part) or self._load(part)
+            function = getattr(library, name)
+            if name in _FUNCTIONS:
+                function.restype, function.argtypes = _FUNCTIONS[name]
+            setattr(self, name, function)
+        return function
 
 
-def lib() -> ctypes.CDLL:
-    """The library, loaded at the first call.
+_loaded: Optional[_Libraries] = None
+_lock = threading.RLock()
+
+
+def lib() -> Any:
+    """The libraries, loaded at the first call.
 
     >>> lib().stow_version().decode().count(".")
     2
@@ -153,16 +187,7 @@ def lib() -> ctypes.CDLL:
         return _loaded
     with _lock:
         if _loaded is None:
-            path = library_path()
-            try:
-                library = ctypes.CDLL(path)
-            except OSError as reason:
-                raise NotFound(
-                    f"the compiled library is not here ({reason}); install the package with pip, build it with make in "
-                    "the source tree, or set STOWAGE_LIBRARY to libstowage.so"
-                ) from None
-            _set_types(library, _FUNCTIONS)
-            _loaded = library
+            _loaded = _Libraries()
     return _loaded
 
 

@@ -20,7 +20,7 @@ void stow_log_set(stow_log_fn fn, void *user, stow_log_level most) {
   atomic_store(&log_most, fn == NULL ? -1 : (int)most);
 }
 
-void log_line(stow_log_level level, const char *format, ...) {
+void stow_log_line(stow_log_level level, const char *format, ...) {
   if ((int)level > atomic_load_explicit(&log_most, memory_order_relaxed)) return;
   char line[1024];
   va_list args;

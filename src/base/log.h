@@ -5,6 +5,7 @@
 #include <stowage/log.h>
 
 /* One line, no newline. Costs one load when nobody listens. */
-void log_line(stow_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+STOW_API void stow_log_line(stow_log_level level, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -10,7 +10,7 @@
 /* Sets the calling thread's message and returns `status`, so that a failure is one line:
  *   return stow_fail(STOW_ERR_INVALID, "page of %s: not a multiple of 2 MiB", text);
  * The message may be built from the thread's present one (wrapping a lower layer's words). */
-stow_status stow_fail(stow_status status, const char *format, ...)
+STOW_API stow_status stow_fail(stow_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 #ifdef __clang_analyzer__

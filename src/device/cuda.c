@@ -114,8 +114,8 @@ void cuda_host_find(cuda_dev *d) {
   }
   lock_give(&d->host_lock);
   if (found)
-    log_line(STOW_LOG_INFO, "device %s: host tier %s: %s", d->props.uuid,
-             cuda_road_name(d->props.host_road), d->host_reason);
+    stow_log_line(STOW_LOG_INFO, "device %s: host tier %s: %s", d->props.uuid,
+                  cuda_road_name(d->props.host_road), d->host_reason);
 }
 
 stow_status cuda_host_take(cuda_dev *d, uint64_t bytes, const char *what) {

@@ -265,7 +265,7 @@ static void switch_off(stow_trace *t, drain *d, stow_status status) {
   snprintf(d->message, sizeof d->message, "%s", stow_status_message());
   pthread_mutex_unlock(&d->mutex);
   atomic_store(&t->recording, false);
-  log_line(STOW_LOG_WARNING, "recording is off, the ring goes on: %s", d->message);
+  stow_log_line(STOW_LOG_WARNING, "recording is off, the ring goes on: %s", d->message);
 }
 
 /* Sleeps until it is time, asked for, or the end; the flush to answer, and whether to end. */

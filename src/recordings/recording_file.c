@@ -80,7 +80,7 @@ stow_status recording_read_input(recording *r, input *in, recording_kind kind,
   if (kind == KIND_AUTO) kind = sniff(in);
   r->ended = true;
   switch (kind) {
-  case KIND_STOW: return stow_recording_read(r, in, max_work_bytes);
+  case KIND_STOW: return recording_read_stow(r, in, max_work_bytes);
   case KIND_SNAPSHOT: return torch_snapshot_read(r, in, max_work_bytes);
   case KIND_RMM: return rmm_log_read(r, in, max_work_bytes);
   case KIND_MINIMALLOC: return minimalloc_read(r, in, max_work_bytes);
@@ -109,7 +109,7 @@ stow_status recording_read(recording *r, const char *path, recording_kind kind,
 static stow_status write_kind(const recording *r, outfile *out, recording_kind kind,
                               uint64_t *left_out) {
   switch (kind) {
-  case KIND_STOW: return stow_recording_write(r, outfile_sink, out);
+  case KIND_STOW: return recording_write_stow(r, outfile_sink, out);
   case KIND_SNAPSHOT: return torch_snapshot_write(r, out, left_out);
   case KIND_PERFETTO: return perfetto_write(r, out, left_out);
   case KIND_TENSORBOARD: return tensorboard_write(r, out, left_out);

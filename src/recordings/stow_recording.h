@@ -8,9 +8,9 @@
 #include "trace/stow_file.h"
 
 /* Writes a whole recording, compressed, chunk by chunk into the sink. */
-stow_status stow_recording_write(const recording *r, stowfile_sink sink, void *context);
+stow_status recording_write_stow(const recording *r, stowfile_sink sink, void *context);
 /* Reads a file into the empty recording. A torn or missing end is not an error: torn_bytes counts
  * what was dropped. */
-stow_status stow_recording_read(recording *r, input *in, uint64_t max_work_bytes);
+stow_status recording_read_stow(recording *r, input *in, uint64_t max_work_bytes);
 
 #endif

@@ -420,7 +420,7 @@ static stow_status read_header(reader *x) {
   return input_skip(x->in, bytes < STOWFILE_HEADER_BYTES ? STOWFILE_HEADER_BYTES : bytes);
 }
 
-stow_status stow_recording_read(recording *r, input *in, uint64_t max_work_bytes) {
+stow_status recording_read_stow(recording *r, input *in, uint64_t max_work_bytes) {
   reader x = {.r = r, .in = in, .max_work_bytes = max_work_bytes};
   r->source = SOURCE_STOW;
   x.decompressor = ZSTD_createDCtx();

@@ -44,7 +44,7 @@ static void add_tables(stowfile_writer *w, const recording *r) {
                        r->stacks[i].count);
 }
 
-stow_status stow_recording_write(const recording *r, stowfile_sink sink, void *context) {
+stow_status recording_write_stow(const recording *r, stowfile_sink sink, void *context) {
   stowfile_writer w;
   stowfile_codec codec = {ZSTD_createCCtx(), ZSTD_compressBound, compress};
   if (codec.state == NULL)

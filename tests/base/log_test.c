@@ -23,33 +23,33 @@ static void listen(void *user, stow_log_level level, const char *line) {
 TEST(lines_reach_the_listener_down_to_the_level_it_asked_for)
 {
   heard h = {0};
-  log_line(STOW_LOG_ERROR, "before anybody listens");
+  stow_log_line(STOW_LOG_ERROR, "before anybody listens");
   stow_log_set(listen, &h, STOW_LOG_WARNING);
-  log_line(STOW_LOG_WARNING, "page %d", 7);
+  stow_log_line(STOW_LOG_WARNING, "page %d", 7);
   CHECK_U64(h.count, 1);
   CHECK_TEXT(h.line, "page 7");
   CHECK(h.level == STOW_LOG_WARNING);
-  log_line(STOW_LOG_INFO, "not this");
-  log_line(STOW_LOG_DEBUG, "nor this");
+  stow_log_line(STOW_LOG_INFO, "not this");
+  stow_log_line(STOW_LOG_DEBUG, "nor this");
   CHECK_U64(h.count, 1);
-  log_line(STOW_LOG_ERROR, "but this");
+  stow_log_line(STOW_LOG_ERROR, "but this");
   CHECK_U64(h.count, 2);
   stow_log_set(NULL, NULL, STOW_LOG_DEBUG);
-  log_line(STOW_LOG_ERROR, "after");
+  stow_log_line(STOW_LOG_ERROR, "after");
   CHECK_U64(h.count, 2);
 }
 
 static void answer_back(void *user, stow_log_level level, const char *line) {
   int *depth = user;
   (void)line;
-  if (++*depth < 3) log_line(level, "again %d", *depth);
+  if (++*depth < 3) stow_log_line(level, "again %d", *depth);
 }
 
 TEST(a_listener_may_log_because_no_lock_is_held)
 {
   int depth = 0;
   stow_log_set(answer_back, &depth, STOW_LOG_DEBUG);
-  log_line(STOW_LOG_INFO, "once");
+  stow_log_line(STOW_LOG_INFO, "once");
   CHECK_U64(depth, 3);
   stow_log_set(NULL, NULL, STOW_LOG_ERROR);
 }
@@ -58,7 +58,7 @@ TEST(a_line_too_long_is_cut_not_spilled)
 {
   heard h = {0};
   stow_log_set(listen, &h, STOW_LOG_DEBUG);
-  log_line(STOW_LOG_INFO, "%0*d", 5000, 1);
+  stow_log_line(STOW_LOG_INFO, "%0*d", 5000, 1);
   CHECK_U64(strlen(h.line), 1023);
   stow_log_set(NULL, NULL, STOW_LOG_ERROR);
 }
@@ -72,7 +72,7 @@ static void count_up(void *user, stow_log_level level, const char *line) {
 
 static void *say_many(void *arg) {
   (void)arg;
-  for (int i = 0; i < 1000; i++) log_line(STOW_LOG_INFO, "line %d", i);
+  for (int i = 0; i < 1000; i++) stow_log_line(STOW_LOG_INFO, "line %d", i);
   return NULL;
 }
 

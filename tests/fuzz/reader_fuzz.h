@@ -60,7 +60,7 @@ static inline void fuzz_round_trip(const recording *r) {
   recording again;
   input in;
   recording_init(&again, 0);
-  fuzz_insist(stow_recording_write(r, fuzz_sink, &file) == STOW_OK);
+  fuzz_insist(recording_write_stow(r, fuzz_sink, &file) == STOW_OK);
   fuzz_insist(input_open_memory(&in, file.data, file.length, "again", NULL) == STOW_OK);
   fuzz_insist(recording_read_input(&again, &in, KIND_STOW, 0) == STOW_OK);
   fuzz_insist(again.event_count == r->event_count && again.segment_count == r->segment_count);

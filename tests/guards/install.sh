@@ -12,12 +12,15 @@ for file in bin/stowage include/stowage/stowage.h include/stowage/sys/device.h s
     share/zsh/site-functions/_stowage; do
   [ -s "$prefix/$file" ] || missing="$missing $file"
 done
-for file in libstowage.so libstowage.a libstowage-shim.so pkgconfig/stowage.pc cmake/stowage/stowage-config.cmake; do
+for file in libstowage.so libstowage.a libstowage-analysis.so libstowage-analysis.a libstowage-data.so libstowage-data.a \
+    libstowage-shim.so libstowage-host.so pkgconfig/stowage.pc pkgconfig/stowage-analysis.pc pkgconfig/stowage-data.pc \
+    cmake/stowage/stowage-config.cmake; do
   [ -n "$(find "$prefix" -path "*/$file")" ] || missing="$missing lib/$file"
 done
 if [ -z "$missing" ]; then ok everything_is_installed; else fail "everything_is_installed: no$missing"; fi
 check the_installed_command_runs "$prefix/bin/stowage" info
 
+# Uses all three libraries, and shows that they share one thread message.
 cat > "$folder/consumer.c" << 'C'
 #include <stdio.h>
 #include <string.h>
@@ -25,10 +28,22 @@ cat > "$folder/consumer.c" << 'C'
 int main(void) {
   uint64_t bytes = 0;
   if (stow_size_parse(&bytes, "1.5GiB") != STOW_OK || bytes != 1610612736u) return 1;
+  stow_recording *recording;
+  if (stow_recording_open(&recording, "/nowhere.stow", NULL) == STOW_OK) return 2;
+  if (strstr(stow_status_message(), "nowhere.stow") == NULL) return 3;
+  stow_array_options options = STOW_ARRAY_OPTIONS_INIT;
+  options.path = "/nowhere.npy";
+  stow_array *array;
+  if (stow_array_open(&array, &options) == STOW_OK) return 4;
+  if (strstr(stow_status_message(), "nowhere.npy") == NULL) return 5;
   printf("%s\n", stow_version());
   return strcmp(stow_version(), STOW_VERSION_TEXT);
 }
 C
+# Defines every name that is global inside: none of them may clash with a program's own.
+nm -g --defined-only "$build/libstowage_inside.a" | awk 'NF == 3 && $2 == "T" && $3 !~ /^stow_/ {print $3}' | sort -u |
+  awk '{print "int " $1 "(void); int " $1 "(void) { return 1; }"}' > "$folder/clash.c"
+clashes=$(wc -l < "$folder/clash.c")
 library=$(dirname "$(find "$prefix" -name libstowage.so)")
 runs() { # PROGRAM: prints the version compiled against
   [ "$(LD_LIBRARY_PATH=$library "$1")" = "$("$stowage" --version | cut -d' ' -f2)" ]
@@ -36,13 +51,15 @@ runs() { # PROGRAM: prints the version compiled against
 if has pkg-config; then
   export PKG_CONFIG_PATH=$library/pkgconfig
   by_pkg_config() {
-    "$cc" "$folder/consumer.c" $(pkg-config --cflags --libs stowage) -o "$folder/shared" && runs "$folder/shared" &&
-      "$cc" "$folder/consumer.c" $(pkg-config --cflags stowage) "$library/libstowage.a" \
-        $(pkg-config --static --libs-only-l stowage | sed 's/-lstowage//') -pthread -o "$folder/static" && runs "$folder/static"
+    [ "$clashes" -gt 500 ] && "$cc" -fno-builtin -w "$folder/consumer.c" "$folder/clash.c" -rdynamic \
+      $(pkg-config --cflags --libs stowage-analysis stowage-data) -o "$folder/shared" && runs "$folder/shared" &&
+      "$cc" -fno-builtin -w "$folder/consumer.c" "$folder/clash.c" $(pkg-config --cflags stowage) -Wl,-Bstatic \
+        -L"$library" -lstowage-analysis -lstowage-data -lstowage -Wl,-Bdynamic -lz -lzstd -lm -ldl -pthread \
+        -o "$folder/static" && runs "$folder/static"
   }
-  check a_program_builds_through_pkg_config by_pkg_config
+  check a_program_that_defines_every_inner_name_builds_through_pkg_config by_pkg_config
 else
-  skip "a_program_builds_through_pkg_config: no pkg-config"
+  skip "a_program_that_defines_every_inner_name_builds_through_pkg_config: no pkg-config"
 fi
 
 mkdir -p "$folder/consumer"
@@ -51,9 +68,9 @@ cmake_minimum_required(VERSION 3.21)
 project(consumer C)
 find_package(stowage 0.1 REQUIRED)
 add_executable(shared ../consumer.c)
-target_link_libraries(shared PRIVATE stowage::stowage)
+target_link_libraries(shared PRIVATE stowage::stowage-analysis stowage::stowage-data)
 add_executable(static ../consumer.c)
-target_link_libraries(static PRIVATE stowage::static)
+target_link_libraries(static PRIVATE stowage::stowage-analysis-static stowage::stowage-data-static)
 CMAKE
 by_cmake() {
   cmake -S "$folder/consumer" -B "$folder/consumer/build" -G "Unix Makefiles" -DCMAKE_PREFIX_PATH="$prefix" \

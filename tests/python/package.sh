@@ -24,7 +24,7 @@ fi
 check it_installs_into_a_fresh_environment "$folder/venv/bin/python" -m pip install -q --no-deps --no-index "$folder"/dist/*.whl
 inside=$(unzip -Z1 "$folder"/dist/*.whl 2> /dev/null || "$python" -m zipfile -l "$folder"/dist/*.whl)
 complete=1
-for part in bin/stowage lib/libstowage.so.0 lib/stowage/libstowage-shim.so lib/stowage/libstowage-shim-alias.so py.typed; do
+for part in bin/stowage lib/libstowage.so.1 lib/libstowage-analysis.so.1 lib/libstowage-data.so.1 lib/stowage/libstowage-shim.so lib/stowage/libstowage-shim-alias.so py.typed; do
   grep -q "$part" <<< "$inside" || { echo "$part is not in the wheel"; complete=0; }
 done
 if [ $complete = 1 ]; then ok library_shim_and_command_are_in_it; else fail library_shim_and_command_are_in_it; fi

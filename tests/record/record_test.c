@@ -35,7 +35,7 @@ static const char *path_of(const char *name) {
 static stow_status read_file(recording *r) {
   input in;
   STOW_TRY(input_open(&in, path_of("t.stow"), NULL));
-  stow_status status = stow_recording_read(r, &in, 64 << 20);
+  stow_status status = recording_read_stow(r, &in, 64 << 20);
   input_close(&in);
   return status;
 }

@@ -35,7 +35,7 @@ TEST(a_recording_comes_back_whole)
     CHECK_OK(recording_add_fact(&a, "pid", "4711"));
     a.device_bytes = 16ull << 30;
     buffer file = BUFFER_INIT;
-    CHECK_OK(stow_recording_write(&a, to_buffer, &file));
+    CHECK_OK(recording_write_stow(&a, to_buffer, &file));
     CHECK_OK(read_bytes(&b, file.data, file.length));
     check_same_events(&a, &b);
     check_same_segments(&a, &b);
@@ -62,7 +62,7 @@ TEST(a_file_cut_anywhere_is_readable_up_to_the_cut)
   recording a, b;
   load(&a, "leak.pickle.gz");
   buffer file = BUFFER_INIT;
-  CHECK_OK(stow_recording_write(&a, to_buffer, &file));
+  CHECK_OK(recording_write_stow(&a, to_buffer, &file));
   size_t last = 0;
   for (size_t cut = STOWFILE_HEADER_BYTES; cut < file.length;) {
     CHECK_OK(read_bytes(&b, file.data, cut));
@@ -120,7 +120,7 @@ TEST(a_damaged_chunk_is_dropped_and_counted)
   recording a, b;
   load(&a, "leak.pickle.gz");
   buffer file = BUFFER_INIT;
-  CHECK_OK(stow_recording_write(&a, to_buffer, &file));
+  CHECK_OK(recording_write_stow(&a, to_buffer, &file));
   uint64_t seed = 3;
   for (int i = 0; i < 200; i++) {
     size_t at = STOWFILE_HEADER_BYTES + harness_random(&seed) % (file.length - 16);
@@ -140,7 +140,7 @@ TEST(what_is_no_trace_is_refused_with_its_place)
   recording r;
   recording_init(&r, 0);
   buffer file = BUFFER_INIT;
-  CHECK_OK(stow_recording_write(&r, to_buffer, &file));
+  CHECK_OK(recording_write_stow(&r, to_buffer, &file));
   file.data[12] ^= 1;
   CHECK_STATUS(read_bytes(&r, file.data, file.length), STOW_ERR_FORMAT);
   CHECK_MESSAGE("byte 12");

@@ -1,17 +1,24 @@
-# stow_room(NAME): one folder of src/ as an object library; a room with no sources yet is passed over.
-function(stow_room name)
+# stow_folder(NAME): one folder of src/ as an object library.
+function(stow_folder name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/${name}/*.c)
-  if(NOT sources)
-    return()
+  if(name STREQUAL base)
+    # What a process must have once: libraries that call libstowage leave these out.
+    set(state ${sources})
+    list(FILTER state INCLUDE REGEX "/base/(status|log|size)[.]c$")
+    list(FILTER sources EXCLUDE REGEX "/base/(status|log|size)[.]c$")
+    stow_object_library(base_state ${state})
   endif()
-  add_library(stow_${name} OBJECT ${sources})
+  stow_object_library(${name} ${sources})
+endfunction()
+
+function(stow_object_library name)
+  add_library(stow_${name} OBJECT ${ARGN})
   target_include_directories(stow_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/include
     ${CMAKE_CURRENT_SOURCE_DIR}/src ${ZSTD_INCLUDE_DIR})
   target_link_libraries(stow_${name} PRIVATE stow_flags ZLIB::ZLIB Threads::Threads)
-  set_property(GLOBAL APPEND PROPERTY STOW_ROOMS ${name})
 endfunction()
 
-# The kernels of numbers/ and the rows of tables are compiled once for each instruction set; the best one is chosen at run time.
+# The kernels of numbers/ and of table rows are compiled once per instruction set; the best one is chosen at run time.
 function(stow_kernel_flags)
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/src/numbers)
   set_source_files_properties(${folder}/kernels_portable.c PROPERTIES COMPILE_OPTIONS
