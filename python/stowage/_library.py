@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from ctypes import POINTER, c_char_p, c_int, c_uint64
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint64
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
@@ -79,6 +79,13 @@ _KINDS = {
 }
 
 
+def shown(text: Any) -> str:
+    """A name, path or URL as it may be printed: one line, no control characters, no password and no query."""
+    given = str(text).encode("utf-8", "surrogateescape").replace(b"\0", b"?")
+    to = ctypes.create_string_buffer(len(given) + 1)
+    return (lib().stow_text_show(to, len(to), given) or b"").decode("utf-8", "replace")
+
+
 def error(status: int, message: str) -> StowageError:
     """The exception for a status of the library."""
     made = _KINDS.get(status, StowageError)(message)
@@ -94,6 +101,7 @@ _FUNCTIONS: "dict[str, Tuple[Any, List[Any]]]" = {
     "stow_status_message": (c_char_p, []),
     "stow_size_parse": (c_int, [POINTER(c_uint64), c_char_p]),
     "stow_size_format": (c_char_p, [c_char_p, c_uint64]),
+    "stow_text_show": (c_char_p, [c_char_p, c_size_t, c_char_p]),
 }
 
 

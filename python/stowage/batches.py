@@ -164,6 +164,9 @@ class Batches:
             Origin(part, kind, given["raw_dtype"], given["raw_shape"], given["headers"], given["cache"])
             for part, kind in zip(parts, types)
         ]
+        hosts = {origin.origin for origin in self._origins} - {None}
+        if given["headers"] and len(hosts) > 1:
+            raise Invalid(f"headers go to one host, and these URLs are on {len(hosts)}; open them one by one")
         self._tensors, self._card = destination(given["device"])
         handle = c_void_p()
         options = self._options(rank, world)

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/text.h"
+#include "cli/output.h"
 #include "data/crew.h"
 #include "files/remote.h"
 
@@ -46,7 +48,26 @@ static stow_status take_headers(const verb_call *call) {
     if (count == LINES_MAX) return stow_fail(STOW_ERR_INVALID, "more than %d --header", LINES_MAX);
     lines[count++] = call->given[i].value;
   }
+  /* Whose key is it? Sending it to all of several hosts would give it away. */
+  const char *first = NULL;
+  for (int i = 0; i < call->operand_count && count > 0; i++) {
+    const char *url = call->operands[i];
+    if (!text_is_url(url)) continue;
+    if (first != NULL && !text_same_origin(first, url))
+      return stow_fail(STOW_ERR_INVALID,
+                       "--header goes to one host, and %s and %s are on two; run them one by one",
+                       output_name(first), output_name(url));
+    first = url;
+  }
   remote_set_default_headers(lines);
+  return STOW_OK;
+}
+
+static stow_status take_rate(const verb_call *call) {
+  uint64_t bytes;
+  if (verb_value(call, "min-rate") == NULL) return STOW_OK;
+  STOW_TRY(verb_size(call, "min-rate", &bytes));
+  remote_set_rate(bytes);
   return STOW_OK;
 }
 
@@ -65,6 +86,7 @@ stow_status data_budget(const verb_call *call, budget *b, progress *bar, const c
   *b = (budget){.progress = show_progress, .context = bar};
   progress_begin(bar, what, 0, true);
   STOW_TRY(take_headers(call));
+  STOW_TRY(take_rate(call));
   STOW_TRY(verb_size(call, "memory", &b->bytes));
   if (verb_value(call, "memory") == NULL) b->bytes = budget_default();
   STOW_TRY(read_threads(call, &b->threads));

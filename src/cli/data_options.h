@@ -20,8 +20,11 @@
 #define VERB_OPTION_HEADER                                                                         \
   {                                                                                                \
     "header", "LINE",                                                                              \
-        "send this with requests for a URL, as \"Authorization: Bearer …\"; repeatable"          \
+        "send this to the host of the URL, as \"Authorization: Bearer …\"; repeatable"           \
   }
+
+#define VERB_OPTION_MIN_RATE                                                                       \
+  { "min-rate", "SIZE", "give up on a server that sends less in a second; default 1K, 0: never" }
 
 table_header data_header(const verb_call *call);
 /* --memory, and a bar called `what` behind b->progress; --header, for every URL opened from now on.

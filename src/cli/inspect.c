@@ -203,7 +203,7 @@ static void json_column(json *j, const file_facts *f, const column_facts *c) {
 
 static void json_file(json *j, const char *path, const file_facts *f) {
   json_begin_object(j);
-  json_key(j, "path"), json_text(j, path);
+  json_key(j, "path"), json_text(j, output_name(path));
   json_key(j, "format"), json_text(j, f->format);
   json_number(j, "file_bytes", f->file_bytes);
   bool one = !f->table && f->array_count == 1 && f->arrays[0].name[0] == '\0';
@@ -288,6 +288,7 @@ static const verb_option options[] = {
     {"shape", "N,N", "and of this shape; default one dimension"},
     VERB_OPTION_NAMES,
     VERB_OPTION_HEADER,
+    VERB_OPTION_MIN_RATE,
     VERB_OPTION_MEMORY,
     VERB_OPTION_THREADS,
     VERB_OPTION_JSON,

@@ -2,12 +2,14 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "cli/verb.h"
 
 bool output_color(void) {
@@ -21,12 +23,18 @@ bool output_color(void) {
   return known == 1;
 }
 
-const char *output_bold(const char *text) {
-  static char ring[4][128];
+const char *output_name(const char *text) {
+  static char ring[4][PATH_MAX];
   static unsigned turn;
-  if (!output_color()) return text;
+  return text_show(ring[turn++ % 4], PATH_MAX, text);
+}
+
+const char *output_bold(const char *text) {
+  static char ring[4][PATH_MAX + 16];
+  static unsigned turn;
+  if (!output_color()) return output_name(text);
   char *to = ring[turn++ % 4];
-  snprintf(to, sizeof ring[0], "\033[1m%.100s\033[0m", text);
+  snprintf(to, sizeof ring[0], "\033[1m%s\033[0m", output_name(text));
   return to;
 }
 

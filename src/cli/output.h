@@ -10,7 +10,10 @@
 
 /* Is standard output a terminal that wants colours? */
 bool output_color(void);
-/* `text` in bold if colours are wanted. Good until four more calls. */
+/* Returns a name, path or URL from outside as it may be printed: one line, no control characters,
+ * no password and no query (base/text.h). Good until four more calls. */
+const char *output_name(const char *text);
+/* The same in bold if colours are wanted. Good until four more calls. */
 const char *output_bold(const char *text);
 /* Writes the buffer and a newline if it does not end in one, and frees it. STOW_ERR_IO, or why the
  * buffer could not be filled. */

@@ -12,6 +12,7 @@
 #include <stowage/size.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "cli/explain_run.h"
 #include "cli/run_child.h"
 #include "cli/run_environment.h"
@@ -144,14 +145,20 @@ static void write_end(const verb_call *call, const char *folder, int how, bool b
   run_end end = {.code = WIFSIGNALED(how) ? 0 : WEXITSTATUS(how),
                  .signal_number = WIFSIGNALED(how) ? WTERMSIG(how) : 0,
                  .by_kernel = by_kernel};
+  char words[4096];
   size_t length = 0;
-  for (int i = 0; i < call->operand_count && length < sizeof end.command - 1; i++) {
-    int more = snprintf(end.command + length, sizeof end.command - length, "%s%s", i > 0 ? " " : "",
-                        call->operands[i]);
-    length += more > 0 ? (size_t)more : 0;
+  for (int i = 0; i < call->operand_count;
+       i++) { /* whole words: half a URL could show a password */
+    size_t count = strlen(call->operands[i]);
+    if (count + 1 >= sizeof words - length) break;
+    memcpy(words + length, call->operands[i], count + 1);
+    length += count + 1;
   }
-  for (char *at = end.command; *at != '\0'; at++)
-    if ((unsigned char)*at < ' ') *at = ' ';
+  words[length] = '\0';
+  text_hide_command(words, &length);
+  for (size_t i = 0; i + 1 < length; i++)
+    if (words[i] == '\0') words[i] = ' ';
+  text_show(end.command, sizeof end.command, words);
   run_folder_write_end(folder, &end);
 }
 

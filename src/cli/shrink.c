@@ -62,7 +62,7 @@ static stow_status print_text(const shrink_result *r, const char *in, const char
     table_printf(&t, "%.0f%%", saved(r->items[i].bytes, r->items[i].bytes_after));
     if (r->items[i].error > worst) worst = r->items[i].error;
   }
-  buffer_printf(&text, "%s: %s in memory, %s after (%.0f%% less)\n", in,
+  buffer_printf(&text, "%s: %s in memory, %s after (%.0f%% less)\n", output_name(in),
                 stow_size_format(a, r->bytes), stow_size_format(c, r->bytes_after),
                 saved(r->bytes, r->bytes_after));
   table_write(&t, &text, 2, output_color());
@@ -78,7 +78,8 @@ static stow_status print_text(const shrink_result *r, const char *in, const char
   else if (o->resume)
     buffer_text(&text, "begun from the start: nothing is noted of this input, with these options "
                        "and this number of ranks\n");
-  if (!o->dry_run) buffer_printf(&text, "%s: %s\n", out, stow_size_format(a, r->file_bytes));
+  if (!o->dry_run)
+    buffer_printf(&text, "%s: %s\n", output_name(out), stow_size_format(a, r->file_bytes));
   buffer_printf(&text, "peak memory %s, budget %s\n", stow_size_format(a, budget_peak()),
                 stow_size_format(c, b->bytes));
   return output_buffer(&text);
@@ -89,7 +90,7 @@ static stow_status print_json(const shrink_result *r, const char *in, const char
   buffer text = BUFFER_INIT;
   json j = JSON_PRETTY(&text);
   json_begin_object(&j);
-  json_key(&j, "input"), json_text(&j, in);
+  json_key(&j, "input"), json_text(&j, output_name(in));
   json_key(&j, "output"), json_text(&j, o->dry_run ? NULL : out);
   json_key(&j, "bytes"), json_u64(&j, r->bytes);
   json_key(&j, "bytes_after"), json_u64(&j, r->bytes_after);
@@ -193,6 +194,7 @@ static const verb_option options[] = {
     {"shape", "N,N", "and of this shape; default one dimension"},
     VERB_OPTION_NAMES,
     VERB_OPTION_HEADER,
+    VERB_OPTION_MIN_RATE,
     {"resume", NULL, "go on where a run that was stopped had come to"},
     {"no-sync", NULL, "do not wait until the output is on the disk; as cp, not as safe"},
     VERB_OPTION_MEMORY,

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -159,8 +160,12 @@ remote_cache *remote_cache_open(const char *url, uint64_t bytes, const char *mar
   if (c == NULL) return NULL;
   uint64_t table = (bytes / REMOTE_BLOCK_BYTES + 1) * sizeof(uint64_t), key[2];
   *c = (remote_cache){.fd = -1, .bound = bound, .data_at = round_up(table, PAGE_BYTES)};
+  /* The query says which file it is; the password does not, and must not be guessed from a name. */
+  const char *host = strstr(url, "://") + 3, *at = memchr(host, '@', strcspn(host, "/?#"));
+  if (at != NULL) host = at + 1;
+  bool tls = strncasecmp(url, "https", 5) == 0;
   for (uint64_t i = 0; i < 2; i++) {
-    key[i] = hash_bytes(url, strlen(url), i);
+    key[i] = hash_bytes(host, strlen(host), i + 2 * tls);
     key[i] = hash_u64(bytes, hash_bytes(mark, strlen(mark), key[i]));
   }
   snprintf(c->name, sizeof c->name, "%016" PRIx64 "%016" PRIx64 SUFFIX, key[0], key[1]);

@@ -14,6 +14,7 @@
 
 #include "base/lock.h"
 #include "base/rank.h"
+#include "base/text.h"
 #include "shim/inside.h"
 #include "shim/python_stack.h"
 #include "shim/shim.h"
@@ -73,13 +74,18 @@ static bool find_recorder(struct recorder *r) {
 }
 
 static void add_facts(void) {
-  char text[256] = "";
+  char text[256] = "", words[4096];
   FILE *file = fopen("/proc/self/cmdline", "re");
   if (file != NULL) {
-    size_t length = fread(text, 1, sizeof text - 1, file);
-    for (size_t i = 0; i + 1 < length; i++)
-      if (text[i] == '\0') text[i] = ' ';
-    text[length] = '\0';
+    size_t length = fread(words, 1, sizeof words - 1, file);
+    if (length == sizeof words - 1) /* the last word is cut: half a URL could show a password */
+      while (length > 0 && words[length - 1] != '\0') length--;
+    while (length > 0 && words[length - 1] == '\0') length--;
+    words[length] = '\0';
+    text_hide_command(words, &length); /* a recording is sent to others */
+    for (size_t i = 0; i < length; i++)
+      if (words[i] == '\0') words[i] = ' ';
+    snprintf(text, sizeof text, "%.255s", words);
     fclose(file);
     recorder.fact(trace, "command", text);
   }
