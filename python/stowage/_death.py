@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Optional
 from . import _memory
 from ._command import run
 from ._explanation import Explanation
+from ._files import write_private
 from ._library import NotFound, StowageError
 from ._library import format_size as size
 
@@ -69,9 +70,7 @@ def note(now: "_memory.Host", limit: "Optional[int]", growth: float) -> None:
     with contextlib.suppress(OSError):
         file = _file()
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        made = file.with_suffix(".new")
-        made.write_text(json.dumps(known))
-        made.replace(file)
+        write_private(file, json.dumps(known))
 
 
 def forget() -> None:

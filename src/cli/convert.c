@@ -9,6 +9,7 @@
 #include "cli/losses.h"
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "files/outfile.h"
 #include "recordings/recording_file.h"
 #include "recordings/recording_write.h"
 
@@ -119,7 +120,8 @@ static int run(verb_call *call) {
   if (to_stdout && to == NULL)
     return verb_usage(call, "standard output has no name to tell the format by; say --to");
   recording_init(&c.r, 0);
-  stow_status status = recording_read(&c.r, c.from_path, c.from, NULL);
+  stow_status status = outfile_check_input(c.to_path, c.from_path);
+  if (status == STOW_OK) status = recording_read(&c.r, c.from_path, c.from, NULL);
   if (status == STOW_OK) status = recording_write(&c.r, c.to_path, c.to, &c.left_out);
   if (status == STOW_OK) {
     count(&c);

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/newfile.h"
 #include "base/rank.h"
 #include "base/status.h"
 #include "cli/run_launcher.h"
@@ -74,11 +75,11 @@ stow_status run_folder_last(char path[PATH_MAX]) {
 void run_folder_write_end(const char *path, const run_end *end) {
   char at[PATH_MAX + 8];
   snprintf(at, sizeof at, "%s/end", path);
-  FILE *file = fopen(at, "we");
-  if (file == NULL) return; /* a full disk: the run is then told as one without an end */
-  fprintf(file, "code %d\nsignal %d\ncommand %s\nkernel %d\n", end->code, end->signal_number,
-          end->command, end->by_kernel);
-  fclose(file);
+  char text[sizeof end->command + 128];
+  int length = snprintf(text, sizeof text, "code %d\nsignal %d\ncommand %s\nkernel %d\n", end->code,
+                        end->signal_number, end->command, end->by_kernel);
+  /* On a full disk the run is then reported as one without an end. */
+  if (length > 0) (void)newfile_write(at, text, (size_t)length);
 }
 
 bool run_folder_end(const char *path, run_end *end) {
@@ -193,7 +194,7 @@ stow_status run_folder_make(char path[PATH_MAX]) {
   if (run_launcher_find(&by)) {
     char at[PATH_MAX];
     snprintf(at, sizeof at, "%.*s/.lock", (int)sizeof at - 8, runs);
-    int fd = open(at, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = newfile_own(AT_FDCWD, at, 0, 0600);
     /* Without a lock ranks that start in the same moment may come to have two folders. */
     if (fd >= 0) (void)flock(fd, LOCK_EX);
     stow_status status = join_launch(path, runs, &by);

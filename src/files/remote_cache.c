@@ -25,6 +25,7 @@
 
 #include "base/checked.h"
 #include "base/hash.h"
+#include "base/newfile.h"
 
 enum {
   LOOK_BLOCKS = 16, /* stored between two looks at what all files take: 4 MiB */
@@ -69,7 +70,12 @@ static int open_folder(void) {
     if (more < 0 || (size_t)length >= sizeof path) return -1;
     if (mkdir(path, 0700) != 0 && errno != EEXIST) return -1;
   }
-  return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  struct stat st;
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 || (fstat(fd, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & 022) == 0))
+    return fd;
+  close(fd); /* others could write there */
+  return -1;
 }
 
 typedef struct held {
@@ -142,7 +148,7 @@ static bool has_room(const remote_cache *c) {
 static bool open_file(remote_cache *c) {
   for (int tries = 0; tries < 10; tries++) {
     struct stat opened, named;
-    c->fd = openat(c->folder, c->name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    c->fd = newfile_own(c->folder, c->name, 0, 0600);
     if (c->fd < 0) return false;
     if (flock(c->fd, LOCK_SH) == 0 && fstat(c->fd, &opened) == 0 &&
         fstatat(c->folder, c->name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&

@@ -11,10 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/newfile.h"
+
 #define ASK_BYTES 4096
 
 stow_status ask_create(ask **a, const char *path) {
-  int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  int fd = newfile_create(path, 0600);
   void *mapped = MAP_FAILED;
   if (fd >= 0 && ftruncate(fd, ASK_BYTES) == 0)
     mapped = mmap(NULL, ASK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

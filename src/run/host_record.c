@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/newfile.h"
+
 #define WORDS_MAX 10
 
 const char *tree_map_name(tree_map_kind kind) {
@@ -53,7 +55,7 @@ static void write_lines(buffer *out, host_record *r) {
 }
 
 stow_status host_record_write(const host_record *r, const char *folder) {
-  char made[PATH_MAX], path[PATH_MAX];
+  char path[PATH_MAX];
   buffer out = BUFFER_INIT;
   host_record *copy = malloc(sizeof *copy);
   if (copy == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a host record");
@@ -61,14 +63,9 @@ stow_status host_record_write(const host_record *r, const char *folder) {
   write_lines(&out, copy);
   free(copy);
   stow_status status = out.status;
-  snprintf(made, sizeof made, "%s/host.part", folder);
   snprintf(path, sizeof path, "%s/host", folder);
-  FILE *file = status == STOW_OK ? fopen(made, "we") : NULL;
-  if (status == STOW_OK && (file == NULL || fwrite(out.data, 1, out.length, file) != out.length ||
-                            fflush(file) != 0 || rename(made, path) != 0))
+  if (status == STOW_OK && !newfile_write(path, out.data, out.length))
     status = stow_fail(STOW_ERR_IO, "cannot write %s: %s", path, strerror(errno));
-  if (file != NULL) fclose(file);
-  if (status != STOW_OK) unlink(made);
   buffer_free(&out);
   return status;
 }

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/newfile.h"
 #include "base/process.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
@@ -60,7 +61,7 @@ stow_status ledger_create(ledger *l, const char *path) {
   *l = (ledger){0};
   int fd = -1;
   if (path != NULL) {
-    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    fd = newfile_create(path, 0600);
     /* All of it is taken from the file system now: a full one must not be a SIGBUS later. */
     int error = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
     if (error != 0) {

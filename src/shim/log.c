@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/newfile.h"
 #include "shim/shim.h"
 
 enum { UNKNOWN = 0, OFF = -1 };
@@ -21,7 +22,7 @@ static int log_open(void) {
   const char *path = secure_getenv("STOWAGE_SHIM_LOG");
   descriptor file = DESCRIPTOR_NONE;
   if (path != NULL && path[0] != '\0')
-    file = descriptor_keep(open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600));
+    file = descriptor_keep(newfile_own(AT_FDCWD, path, O_APPEND, 0600));
   int state = file.fd < 0 ? OFF : file.fd + 1, unknown = UNKNOWN;
   /* Of threads that come at once each has the same file. */
   atomic_store(&log_device, file.device);
