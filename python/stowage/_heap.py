@@ -23,6 +23,7 @@ from ._library import (
     format_size,
     lib,
     parse_size,
+    shown,
 )
 from ._trace import ALLOC, FAIL, FREE, Trace, listening
 
@@ -149,7 +150,7 @@ class Block:
             self.heap.free(self.address, stream=self.stream)
 
     def __repr__(self) -> str:
-        return f"<{format_size(self.nbytes)} at {self.address:#x}{', ' + self.tag if self.tag else ''}>"
+        return f"<{format_size(self.nbytes)} at {self.address:#x}{', ' + shown(self.tag) if self.tag else ''}>"
 
 
 class Heap:
@@ -303,7 +304,7 @@ class Heap:
         if not self._handle:
             return "<stowage heap, closed>"
         stats = self.stats()
-        return f"<stowage heap on {self.device or 'the first device'}: {format_size(stats['live_bytes'])} live of {format_size(stats['limit_bytes'])}>"
+        return f"<stowage heap on {shown(self.device) or 'the first device'}: {format_size(stats['live_bytes'])} live of {format_size(stats['limit_bytes'])}>"
 
 
 def heap(device: "Optional[str | int]" = None, *, vram: "str | int | None" = None, spill: "str | int | None" = None) -> Heap:

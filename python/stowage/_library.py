@@ -81,9 +81,14 @@ _KINDS = {
 
 def shown(text: Any) -> str:
     """A name, path or URL as it may be printed: one line, no control characters, no password and no query."""
-    given = str(text).encode("utf-8", "surrogateescape").replace(b"\0", b"?")
+    given = str(text).encode("utf-8", "surrogatepass").replace(b"\0", b"?")
     to = ctypes.create_string_buffer(len(given) + 1)
     return (lib().stow_text_show(to, len(to), given) or b"").decode("utf-8", "replace")
+
+
+def shown_lines(text: Any) -> str:
+    """The same line by line, for text that has several."""
+    return "\n".join(shown(line) for line in str(text).split("\n"))
 
 
 def error(status: int, message: str) -> StowageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from typing import List, Optional, Union
 
@@ -45,7 +46,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         # A frame of its own: the page has scripts and styles that are not the notebook's.
-        return f'<iframe srcdoc="{_show.escape(self.page)}" style="width:100%;height:640px;border:0"></iframe>'
+        return f'<iframe srcdoc="{html.escape(self.page)}" style="width:100%;height:640px;border:0"></iframe>'
 
 
 def report(*recordings: "Union[str, os.PathLike[str]]") -> Report:

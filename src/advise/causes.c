@@ -4,9 +4,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <stowage/size.h>
 
+#include "base/text.h"
 #include "replay/census.h"
 
 #define HOLDERS_SHOWN 3
@@ -49,9 +51,12 @@ const char *cause_size(uint64_t bytes) {
   return stow_size_format(texts[at++ % 8], bytes);
 }
 
+/* One line, safe to print: it quotes names from recordings. */
 static void append(buffer *b, const char *format, va_list arguments) {
   char line[512];
   vsnprintf(line, sizeof line, format, arguments);
+  text_hide(line);
+  line[text_clean(line, strlen(line), false)] = '\0';
   buffer_text(b, line);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "replay/census.h"
 #include "replay/site.h"
 
@@ -245,5 +246,6 @@ const char *evidence_place(const evidence *e, char *text, size_t size, uint32_t 
   const char *name = recording_text(r, f->name_id);
   snprintf(text, size, "%s:%u%s%s", tail != NULL ? tail + strlen("-packages/") : file, f->line,
            name[0] != '\0' && name[0] != '<' ? " in " : "", name[0] != '<' ? name : "");
+  text[text_clean(text, strlen(text), false)] = '\0';
   return text;
 }

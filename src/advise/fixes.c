@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "advise/mend.h"
+#include "base/text.h"
 
 #define CAUSES_MENDED 3   /* the first causes that get fixes … */
 #define WORTH_MENDING 0.5 /* … if they are at least this sure */
@@ -22,6 +23,7 @@ fix *fix_add(mender *m, const char *cost, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(x->change, sizeof x->change, format, arguments);
   va_end(arguments);
+  x->change[text_clean(x->change, strlen(x->change), false)] = '\0';
   snprintf(x->cost, sizeof x->cost, "%s", cost);
   return x;
 }
@@ -33,6 +35,7 @@ void fix_also(fix *x, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(x->change + length, sizeof x->change - length, format, arguments);
   va_end(arguments);
+  x->change[text_clean(x->change, strlen(x->change), false)] = '\0';
 }
 
 stow_status fix_replay(mender *m, fix *x, bool expandable) {

@@ -264,8 +264,8 @@ static stow_status inspect_all(verb_call *call, const inspect_options *o, const 
   buffer_free(&out);
   if (status == STOW_OK) {
     char peak[STOW_SIZE_TEXT_MAX], most[STOW_SIZE_TEXT_MAX];
-    printf("peak memory %s, budget %s\n", stow_size_format(peak, budget_peak()),
-           stow_size_format(most, b->bytes));
+    output_printf("peak memory %s, budget %s\n", stow_size_format(peak, budget_peak()),
+                  stow_size_format(most, b->bytes));
   }
   return status;
 }

@@ -39,7 +39,8 @@ static stow_status read_trace(reports *all, const char *path) {
   uint16_t devices[DEVICES_MAX + 1];
   size_t count = timeline_devices(r, devices, DEVICES_MAX + 1);
   if (count > DEVICES_MAX) {
-    fprintf(stderr, "stowage report: %s: only the first %d devices are shown\n", path, DEVICES_MAX);
+    output_error("stowage report: %s: only the first %d devices are shown\n", output_name(path),
+                 DEVICES_MAX);
     count = DEVICES_MAX;
   }
   const char *name = strcmp(path, "-") == 0 ? "standard input" : base_name(path);
@@ -72,8 +73,8 @@ static stow_status write_page(const reports *all, const char *path) {
   if (status == STOW_OK) status = replace_file(path, &page);
   if (status == STOW_OK) {
     char size[STOW_SIZE_TEXT_MAX];
-    fprintf(stderr, "%s: %s; open it in a browser, nothing else is needed\n", path,
-            stow_size_format(size, page.length));
+    output_error("%s: %s; open it in a browser, nothing else is needed\n", output_name(path),
+                 stow_size_format(size, page.length));
   }
   buffer_free(&page);
   return status;

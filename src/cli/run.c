@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/explain_run.h"
+#include "cli/output.h"
 #include "cli/run_child.h"
 #include "cli/run_environment.h"
 #include "cli/run_folder.h"
@@ -31,9 +32,9 @@ static void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void note(const char *format, ...) {
   va_list args;
   va_start(args, format);
-  fputs("stowage run: ", stderr);
-  vfprintf(stderr, format, args);
-  fputc('\n', stderr);
+  output_error("%s", "stowage run: ");
+  output_verror(format, args);
+  output_error("\n");
   va_end(args);
 }
 
@@ -136,7 +137,8 @@ static int print_environment(verb_call *call) {
   if (l.header != NULL) run_limits_look(&limits, &l);
   if (l.header != NULL) run_folder_tidy(folder);
   for (size_t i = 0; code == 0 && l.header != NULL && i < sizeof NAMES / sizeof NAMES[0]; i++)
-    if (getenv(NAMES[i]) != NULL) printf("%s=%s\n", NAMES[i], getenv(NAMES[i]));
+    if (getenv(NAMES[i]) != NULL)
+      output_exact(NAMES[i]), output_exact("="), output_exact(getenv(NAMES[i])), output_exact("\n");
   ledger_close(&l);
   return code;
 }

@@ -6,6 +6,7 @@
 
 #include <stowage/size.h>
 
+#include "base/text.h"
 #include "report/difference.h"
 #include "report/report.h"
 #include "report/table.h"
@@ -16,10 +17,9 @@
 
 typedef char size_text[STOW_SIZE_TEXT_MAX];
 
-/* A name from a trace as it may go to a terminal: no control characters, so no escape sequences. */
+/* A name from a trace as it may go to a terminal. */
 static char *printable(char *text) {
-  for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++)
-    if (*at < 0x20 || *at == 0x7f) *at = '?';
+  text[text_clean(text, strlen(text), false)] = '\0';
   return text;
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/newfile.h"
+#include "base/text.h"
 
 #define WORDS_MAX 10
 
@@ -22,8 +23,7 @@ const char *tree_map_name(tree_map_kind kind) {
 
 /* Tabs and line ends inside a name would be taken for ours. */
 static const char *clean(char *text) {
-  for (char *at = text; *at != '\0'; at++)
-    if ((unsigned char)*at < ' ') *at = '?';
+  text[text_clean(text, strlen(text), false)] = '\0';
   return text;
 }
 
