@@ -31,6 +31,15 @@ _PARTS = {
 }
 
 
+def _printable(message: str) -> str:
+    """A message without what a terminal obeys, made without the library: its absence is a message too.
+
+    The library's own messages are clean already (stow_text_show's rules); this is for names in those of the package.
+    """
+    text = str(message)
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in "\n\t\xa0" else "?" for c in text)
+
+
 class StowageError(RuntimeError):
     """The library or the command refused; its message says what was asked, what was there and what to do next.
 
@@ -38,7 +47,7 @@ class StowageError(RuntimeError):
     """
 
     def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
+        super().__init__(_printable(message))
         self.status = status
 
 
@@ -80,7 +89,11 @@ _KINDS = {
 
 
 def shown(text: Any) -> str:
-    """A name, path or URL as it may be printed: one line, no control characters, no password and no query."""
+    """A name, path or URL as it may be printed: one line, no control characters, no password and no query.
+
+    >>> shown("https://user:pass@host/x?sig=1 \\x1b[2J")
+    'https://host/x'
+    """
     given = str(text).encode("utf-8", "surrogatepass").replace(b"\0", b"?")
     to = ctypes.create_string_buffer(len(given) + 1)
     return (lib().stow_text_show(to, len(to), given) or b"").decode("utf-8", "replace")

@@ -8,7 +8,7 @@ from typing import List, Optional, Union
 
 from . import _show
 from ._command import run
-from ._library import NotFound, StowageError
+from ._library import NotFound, StowageError, shown
 
 _latest: "Optional[str]" = None  # the recording that was made last in this process
 
@@ -62,5 +62,5 @@ def report(*recordings: "Union[str, os.PathLike[str]]") -> Report:
         raise StowageError("nothing was recorded in this process; name a recording, or make one: with stowage.record(…):")
     for path in paths:
         if not os.path.exists(path):
-            raise NotFound(f"{path}: there is no such recording")
+            raise NotFound(f"{shown(path)}: there is no such recording")
     return Report(paths)

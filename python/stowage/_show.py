@@ -48,7 +48,7 @@ def html_table(rows: "Sequence[Sequence[str]]", right: "Sequence[int]" = ()) -> 
         out.append("<tr>")
         for i, cell in enumerate(row):
             side = "right" if i in right else "left"
-            out.append(f'<{tag} style="text-align:{side};padding:0.1em 0.8em 0.1em 0">{escape(cell)}</{tag}>')
+            out.append(f'<{tag} style="text-align:{side};padding:0.1em 0.8em 0.1em 0">{escape(shown(cell))}</{tag}>')
         out.append("</tr>")
     out.append("</table>")
     return "".join(out)
