@@ -13,6 +13,7 @@
     ("length", n)    a good answer that says that the file has n bytes
     ("whole",)       ignore the range: 200 and everything
     ("encoded",)     say that it is compressed
+    ("vanish",)      close the connection without an answer
     ("stall",)       send nothing and keep the connection open until the client leaves
 `away` maps names to URLs that they redirect to (302). `ranges = False` never honours ranges; `password` wants that Authorization header; `mark` is the ETag. Requests are kept in `requests`.
 """
@@ -97,6 +98,9 @@ class Server:
 
     def send(self, handler, status, body, headers=None, fault=(None,)):
         try:
+            if fault[0] == "vanish":
+                handler.close_connection = True
+                return
             if fault[0] == "stall":
                 handler.rfile.read(1)
                 return

@@ -278,7 +278,7 @@ class Remote(unittest.TestCase):
             self.assertNotIn("SECRET", text)
 
     def test_faults_behind_a_redirect_are_seen_as_what_they_are(self):
-        for fault in (("drop", 0), ("drop", 100), ("status", 503)):
+        for fault in (("vanish",), ("drop", 0), ("drop", 100), ("status", 503)):
             with Server({"y.npy": saved(np.save, self.y)}) as other:
                 self.server.away = {"far": other.url("y.npy")}
                 other.plan = [fault]
