@@ -23,9 +23,16 @@ from ._library import format_size as size
 _KEPT_S = 7 * 86400
 
 
+class _NoFolder(OSError):
+    """There is no folder to keep anything in: no home folder, and XDG_STATE_HOME is not set."""
+
+
 def _folder() -> Path:
     state = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
+    try:
+        base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
+    except RuntimeError as reason:  # no HOME, and the user is not in the password file
+        raise _NoFolder(str(reason)) from None
     return base / "stowage" / "processes"
 
 
@@ -82,7 +89,11 @@ def forget() -> None:
 def _dead() -> "List[Dict[str, Any]]":
     """Processes that ended without a word, the latest first; old records are cleared away."""
     found = []
-    for file in sorted(_folder().glob("*.json")) if _folder().is_dir() else []:
+    try:
+        folder = _folder()
+    except _NoFolder:
+        return []
+    for file in sorted(folder.glob("*.json")) if folder.is_dir() else []:
         try:
             known = json.loads(file.read_text())
             alive = _started(int(known["pid"])) == known["started"]

@@ -270,6 +270,24 @@ static void tell_worker(explanation *x) {
           "slower loading", MESSAGE_UNKNOWN);
 }
 
+/* The request alone is larger than all the memory there is. Returns false if it is not, or unknown.
+ */
+static bool tell_larger_than_host(explanation *x) {
+  const message *m = &x->evidence.told;
+  if (!known(m->asked_bytes) || !known(m->host_bytes) || m->asked_bytes <= m->host_bytes)
+    return false;
+  cause *c = add_cause(x, CAUSE_HOST_LIMIT, 0.95);
+  cause_head(c, "One request for %s is larger than all the host memory there is, %s",
+             cause_size(m->asked_bytes), cause_size(m->host_bytes));
+  if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
+  cause_say(c, "freeing other memory cannot make room for it");
+  add_fix(x,
+          "make it in parts (stowage.batches), in a file (numpy.memmap), in a smaller type, or "
+          "sparse if most values are zero (scipy.sparse)",
+          "a loop over the parts", m->asked_bytes);
+  return true;
+}
+
 static void tell_one_array(explanation *x) {
   const message *m = &x->evidence.told;
   cause *c = add_cause(x, CAUSE_HOST_COPIES, 0.35);
@@ -298,7 +316,7 @@ static void tell_host(explanation *x) {
     tell_worker(x);
     return;
   }
-  if (tell_own_limit(x)) return;
+  if (tell_own_limit(x) || tell_larger_than_host(x)) return;
   if (m->host == HOST_NUMPY || m->host == HOST_TORCH) {
     tell_one_array(x);
     return;

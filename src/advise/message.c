@@ -369,6 +369,8 @@ static bool read_host(message *m, message_text t) {
     }
     if (all[i].host == HOST_TORCH) m->asked_bytes = message_size_after(t, "you tried to allocate ");
     if (all[i].host == HOST_KILLED) read_killed(m, t);
+    /* the Python package's own line */
+    m->host_bytes = message_size_after(t, "host memory in all: ");
     /* report.py's own line, after the error of a program that stowage run watched */
     m->limit_bytes = message_size_after(t, " of the process is limited to ");
     return true;
@@ -382,6 +384,7 @@ void message_read(message *m, const char *text, size_t count) {
                  .free_bytes = MESSAGE_UNKNOWN,
                  .process_bytes = MESSAGE_UNKNOWN,
                  .limit_bytes = MESSAGE_UNKNOWN,
+                 .host_bytes = MESSAGE_UNKNOWN,
                  .live_bytes = MESSAGE_UNKNOWN,
                  .cached_bytes = MESSAGE_UNKNOWN,
                  .reserved_bytes = MESSAGE_UNKNOWN,

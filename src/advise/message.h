@@ -57,6 +57,7 @@ typedef struct message {
   uint64_t free_bytes;     /* on the card, by the driver */
   uint64_t process_bytes;  /* this process, everything */
   uint64_t limit_bytes;    /* what the framework was allowed */
+  uint64_t host_bytes;     /* all the host memory there is, by the Python package */
   uint64_t live_bytes;     /* allocated by the framework */
   uint64_t cached_bytes;   /* reserved by it, not allocated */
   uint64_t reserved_bytes; /* both, where told as one number */

@@ -1,0 +1,15 @@
+/* Completion: the completion file of each shell, written from the table of verbs
+ * (completion_write.c), and its place in the current user's home (completion.c). */
+#ifndef CLI_COMPLETION_H
+#define CLI_COMPLETION_H
+
+#include "base/buffer.h"
+
+/* Every file begins with a line that contains this text. It marks a file as ours to replace. */
+#define COMPLETION_MARK "Generated from the table of verbs: stowage completion"
+
+void completion_bash(buffer *b);
+void completion_zsh(buffer *b);
+void completion_fish(buffer *b);
+
+#endif
