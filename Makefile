@@ -6,6 +6,7 @@
 #   make lint       clang-tidy and cppcheck       make fuzz        long fuzzing [SECONDS=n each]
 #   make install    [PREFIX=/usr/local]           make format      let clang-format decide
 #   make wheels     Python wheels for both architectures, into dist/
+#   make deb        a Debian package, into dist/  make dist        the release archive and its SBOM, into dist/
 #
 # CC=clang (or gcc) chooses the compiler. Ninja is used where it is, plain Makefiles where it is not.
 
@@ -15,7 +16,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def' 2>/dev/null)
 
-.PHONY: all build setup demo test quick-test bench test-gpu bench-gpu fuzz lint install wheels format clean
+.PHONY: all build setup demo test quick-test bench test-gpu bench-gpu fuzz lint install wheels deb dist format clean
 
 all: build
 
@@ -72,11 +73,18 @@ lint:
 format:
 	@clang-format -i $(filter %.c %.h,$(SOURCES))
 
-install: build
+install: setup
+	$(call build,release stowage_parts)
 	@cmake --install build/release --prefix "$(PREFIX)"
 
 wheels:
 	@tools/wheels.sh
+
+deb: setup
+	@tools/deb.sh
+
+dist:
+	@tools/dist.sh
 
 clean:
 	rm -rf build dist

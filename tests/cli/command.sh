@@ -85,7 +85,7 @@ program() {
 }
 check bash_completes_the_command_after_run program
 if has fish; then
-  fish_words() { fish --no-config -c 'source $argv[1]; complete -C $argv[2] | string replace -r "\t.*" ""' "$build/completions/stowage.fish" "$1" | tr '\n' ' '; }
+  fish_words() { fish --no-config -c 'source $argv[1]; complete -C $argv[2] | string replace -r "\t.*" ""; true' "$build/completions/stowage.fish" "$1" | tr '\n' ' '; }
   fish_completes() {
     [ "$(fish_words 'stowage inf')" = 'info ' ] && [ "$(fish_words 'stowage convert --to perf')" = 'perfetto ' ] &&
       fish_words 'stowage run -- pytho' | grep_all -w python3 && fish_words 'stowage run --vram-limit 8G pytho' | grep_all -w python3 &&
