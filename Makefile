@@ -32,8 +32,7 @@ setup:
 	@tools/setup.sh build
 
 demo: setup
-	$(call build,release stowage_command)
-	@tools/demo.sh build/release
+	@tools/demo.sh
 
 # What a change must pass before it is shown to anybody: the release suite and the guards.
 quick-test:

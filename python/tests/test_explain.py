@@ -62,7 +62,7 @@ class Explain(unittest.TestCase):
         )
         self.assertEqual(code, 1)
         self.assertIn("1.0 PiB", err)
-        self.assertIn("The host could not give", err)
+        self.assertIn("larger than all the host memory there is", err)
         self.assertIn("held by table", err)
 
     @needs("torch")

@@ -1,10 +1,13 @@
 /* stowage shrink: a data file again, in the smallest types that hold it. */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <stowage/size.h>
 
@@ -148,6 +151,33 @@ static stow_status read_options(const verb_call *call, shrink_options *o) {
   return shape != NULL ? data_shape(shape, &o->in.raw) : STOW_OK;
 }
 
+/* ---- Ctrl-C ---- */
+
+static char checkpoint_path[PATH_MAX]; /* OUT.resume; written before the handler is installed */
+
+/* Says how to go on, then ends as the signal would have. Calls only what is safe in a handler. */
+static void on_interrupt(int number) {
+  static const char kept[] =
+      "\nstowage shrink: interrupted; the same command with --resume goes on "
+      "from the last checkpoint\n";
+  static const char none[] = "\nstowage shrink: interrupted before the first checkpoint; the same "
+                             "command begins again (--resume goes on once there is one)\n";
+  bool there = access(checkpoint_path, F_OK) == 0;
+  ssize_t wrote = there ? write(2, kept, sizeof kept - 1) : write(2, none, sizeof none - 1);
+  (void)wrote;
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+/* Leaves an ignored SIGINT ignored (nohup, a background job). */
+static void watch_interrupt(const char *out) {
+  struct sigaction old, mine = {.sa_handler = on_interrupt};
+  sigemptyset(&mine.sa_mask);
+  snprintf(checkpoint_path, sizeof checkpoint_path, "%s.resume", out);
+  if (sigaction(SIGINT, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+    sigaction(SIGINT, &mine, NULL);
+}
+
 /* Every rank of a team does its part; the first one speaks. */
 static stow_status shrink_and_tell(verb_call *call, const shrink_options *o, const budget *b,
                                    progress *bar) {
@@ -176,6 +206,7 @@ static int run(verb_call *call) {
   if (ranks.size > 1 && verb_value(call, "threads") == NULL) b.threads = 1; /* a rank is one */
   if (ranks.rank > 0) b.progress = NULL;
   if (status == STOW_OK) status = read_options(call, &o);
+  if (ranks.size == 1 && !o.dry_run) watch_interrupt(verb_value(call, "output"));
   if (status == STOW_OK) status = shrink_and_tell(call, &o, &b, &bar);
   status = team_agree(&ranks, status);
   int code = verb_exit_code(status);
