@@ -133,8 +133,10 @@ check notes_of_files_that_are_gone_are_not_believed gone
 # Ctrl-C names --resume, ends as the signal does, and the run goes on to the same bytes.
 cat > interrupt.py << 'END'
 import os, signal, subprocess, sys, time
+import numpy as np
+np.save("slow.npy", np.arange(12_000_000) % 77 + 0.0)  # long enough to be interrupted after its first checkpoint
 stowage, environment = sys.argv[1], dict(os.environ, STOWAGE_CHECKPOINT_MS="0", STOWAGE_CHECKPOINT_ITEMS="500")
-words = [stowage, "shrink", "a.npy", "-o", "interrupted.npy"]
+words = [stowage, "shrink", "slow.npy", "-o", "interrupted.npy"]
 job = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
 end = time.monotonic() + 20
 while not os.path.exists("interrupted.npy.resume") and job.poll() is None and time.monotonic() < end:
@@ -143,8 +145,8 @@ job.send_signal(signal.SIGINT)
 said = job.communicate()[1]
 assert job.returncode == -signal.SIGINT and "--resume" in said and "last checkpoint" in said, (job.returncode, said)
 subprocess.run(words + ["--resume"], check=True, stdout=subprocess.DEVNULL)
-subprocess.run([stowage, "shrink", "a.npy", "-o", "straight.npy"], check=True, stdout=subprocess.DEVNULL)
+subprocess.run([stowage, "shrink", "slow.npy", "-o", "straight.npy"], check=True, stdout=subprocess.DEVNULL)
 assert open("interrupted.npy", "rb").read() == open("straight.npy", "rb").read()
 END
-check an_interrupted_run_names_resume python3 interrupt.py "$stowage"
+check an_interrupted_run_names_resume "$python" interrupt.py "$stowage"
 finish
