@@ -59,4 +59,4 @@ dlopen:
 #endif
 
         .section .note.GNU-stack, "", %progbits
-#include "shim/property.S.h"
+#include "shim/property.inc"

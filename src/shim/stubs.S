@@ -312,4 +312,4 @@ gated_call:
 #include <shim-stubs.inc>
 
         .section .note.GNU-stack, "", %progbits
-#include "shim/property.S.h"
+#include "shim/property.inc"

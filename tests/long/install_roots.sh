@@ -25,13 +25,13 @@ if [ ! -d "$roots/base" ]; then
 fi
 
 # fresh NAME: a new root $roots/NAME.
-fresh() { rm -rf "${roots:?}/$1"; cp -a --reflink=auto "$roots/base" "$roots/$1"; cp /etc/resolv.conf "$roots/$1/etc/"; }
+fresh() { rm -rf "${roots:?}/$1"; cp -a --reflink=auto "$roots/base" "$roots/$1"; mkdir "$roots/$1/try"; cp /etc/resolv.conf "$roots/$1/etc/"; }
 # inside NAME COMMAND…: runs it in that root, with mounts that go away with it.
 inside() {
   local root=$roots/$1; shift
   # shellcheck disable=SC2016
   unshare -m --propagation private bash -c 'mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && mount -t tmpfs tmpfs "$1/tmp" -o size=2G &&
-    root=$1 && shift && exec chroot "$root" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"' _ "$root" "$@"
+    root=$1 && shift && exec chroot "$root" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/try LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"' _ "$root" "$@"
 }
 put_sources() { # NAME FOLDER: the tracked files
   mkdir -p "$roots/$1$2"
@@ -40,11 +40,11 @@ put_sources() { # NAME FOLDER: the tracked files
 
 cat > "$folder/checks.sh" << 'END'
 # checks.sh VIRTUALENV|-: the five checks, in the root.
-cd /root || exit 1
+cd /try || exit 1
 python=python3
 if [ "$1" != - ]; then PATH=$1/bin:$PATH python=$1/bin/python; fi
 failed=0
-try() { local name=$1; shift; if "$@" > /root/log 2>&1; then echo "passed $name"; else sed 's/^/    /' /root/log; echo "failed $name"; failed=1; fi; }
+try() { local name=$1; shift; if "$@" > log 2>&1; then echo "passed $name"; else sed 's/^/    /' log; echo "failed $name"; failed=1; fi; }
 try version sh -c 'stowage --version | grep -E "^stowage [0-9]+\.[0-9]+"'
 try doctor sh -c 'stowage doctor > found && grep -E "^install +ok" found || { cat found; exit 1; }'
 printf 'held = []\nwhile True:\n    held.append(bytearray(8 << 20))\n' > grows.py
@@ -59,8 +59,8 @@ exit $failed
 END
 
 five_checks() { # NAME [VIRTUALENV]
-  cp "$folder/checks.sh" "$roots/$1/root/checks.sh"
-  inside "$1" bash /root/checks.sh "${2:--}" > "$folder/$1.checks" 2>&1
+  cp "$folder/checks.sh" "$roots/$1/try/"
+  inside "$1" bash /try/checks.sh "${2:--}" > "$folder/$1.checks" 2>&1
   local code=$?
   cat "$folder/$1.checks"
   if [ $code = 0 ] && [ "$(grep -c '^passed ' "$folder/$1.checks")" = 5 ]; then ok "install_roots_$1: 5 of 5 checks"; else fail "install_roots_$1"; fi
@@ -72,13 +72,11 @@ docker_commands() {
   while IFS= read -r line; do
     case $line in
       'FROM '*) stage=$((stage + 1)); folder_in=/; fresh "docker$stage" ;;
-      'COPY --from=build '*) read -ra words <<< "$line"; mkdir -p "$roots/docker$stage${words[3]}" "$roots/docker$stage/tmp"
-        cp -a "$roots/docker0${words[2]}." "$roots/docker$stage${words[3]}" || return 1
-        mkdir -p "$roots/docker$stage/carried"; cp -a "$roots/docker0${words[2]}." "$roots/docker$stage/carried/" ;;
+      'COPY --from=build '*) read -ra words <<< "$line"; mkdir -p "$roots/docker$stage${words[3]}"
+        cp -a "$roots/docker0${words[2]}." "$roots/docker$stage${words[3]}" || return 1 ;;
       'COPY . '*) read -ra words <<< "$line"; put_sources "docker$stage" "${words[2]}" ;;
       'WORKDIR '*) folder_in=${line#WORKDIR } ;;
-      # /tmp of a root is a new one for each command here, so what was copied there is put back first.
-      'RUN '*) inside "docker$stage" bash -c "if [ -d /carried ]; then mkdir -p /tmp/dist && cp /carried/* /tmp/dist/; fi; cd '$folder_in' && ${line#RUN }" > "$roots/docker$stage.log" 2>&1 ||
+      'RUN '*) inside "docker$stage" bash -c "cd '$folder_in' && ${line#RUN }" > "$roots/docker$stage.log" 2>&1 ||
         { tail -n 20 "$roots/docker$stage.log"; return 1; } ;;
     esac
   done < "$source_dir/packaging/Dockerfile"
@@ -98,8 +96,8 @@ for way in "${ways[@]}"; do
       package=$(find "$source_dir/dist" "$roots" -maxdepth 1 -name 'stowage_*.deb' 2> /dev/null | xargs -r ls -t | head -n 1)
       if [ -z "$package" ]; then skip "install_roots_deb: no dist/stowage_*.deb; make deb, or run the way docker first"; continue; fi
       fresh deb
-      cp "$package" "$roots/deb/root/"
-      if inside deb bash -c 'apt-get update && cd /root && apt-get install -y ./stowage_*.deb' > "$roots/deb.log" 2>&1; then five_checks deb; else tail -n 20 "$roots/deb.log"; fail install_roots_deb; fi ;;
+      cp "$package" "$roots/deb/try/"
+      if inside deb bash -c 'apt-get update && cd /try && apt-get install -y ./stowage_*.deb' > "$roots/deb.log" 2>&1; then five_checks deb; else tail -n 20 "$roots/deb.log"; fail install_roots_deb; fi ;;
     make)
       fresh make
       put_sources make /src
@@ -112,8 +110,8 @@ for way in "${ways[@]}"; do
         wheel=$(echo "$folder"/dist/*.whl)
       fi
       fresh wheel
-      cp "$wheel" "$roots/wheel/root/"
-      if inside wheel bash -c 'cd /root && python3 -m venv env && env/bin/pip install --no-index ./*.whl' > "$roots/wheel.log" 2>&1; then five_checks wheel /root/env; else tail -n 20 "$roots/wheel.log"; fail install_roots_wheel; fi ;;
+      cp "$wheel" "$roots/wheel/try/"
+      if inside wheel bash -c 'cd /try && python3 -m venv env && env/bin/pip install --no-index ./*.whl' > "$roots/wheel.log" 2>&1; then five_checks wheel /try/env; else tail -n 20 "$roots/wheel.log"; fail install_roots_wheel; fi ;;
   esac
 done
 for root in docker0 docker1 deb make wheel; do rm -rf "${roots:?}/$root"; done
