@@ -188,7 +188,7 @@ class Notebook(unittest.TestCase):
         self.assertIn("stowage: One request for 1.0 PiB", self.errors("error"))
         self.assertEqual(self.errors("error").count("stowage: One request"), 1)
         self.assertIn("1.0 PiB", shown(self.cells["after"], "text/html"))
-        self.assertIn("stowage: The host could not give", self.errors("caught"))
+        self.assertIn("stowage: One request for", self.errors("caught"))
 
     def test_other_errors_are_as_ever(self):
         self.assertIn("ZeroDivisionError", self.errors("other_error"))
