@@ -164,7 +164,10 @@ stow_status table_window_next(table_window *w, bool *more) {
 
 void table_window_shed(table_window *w) {
   free(w->bytes);
+  free(w->rows.unescaped);
   w->bytes = NULL;
+  w->rows.unescaped = NULL;
+  w->rows.unescaped_capacity = 0;
   w->capacity = 0;
   w->large = false;
 }
@@ -408,6 +411,7 @@ void table_window_free(table_window *w) {
   }
   free(w->bytes);
   free(w->rows.fields);
+  free(w->rows.unescaped);
   free(w->columns);
   free(w->values);
   free(w->forms);
