@@ -229,16 +229,6 @@ stow_status csv_next(csv *c, bool *more) {
   return STOW_OK;
 }
 
-/* A column may go without a name: pandas writes none over its index. */
-bool csv_looks_like_header(const csv *c) {
-  bool named = false;
-  for (size_t i = 0; i < c->columns; i++) {
-    if (c->fields[i].kind != CSV_TEXT && c->fields[i].length > 0) return false;
-    named = named || c->fields[i].kind == CSV_TEXT;
-  }
-  return named;
-}
-
 /* ---- opening ---- */
 
 /* What may stand between fields; the first where nothing tells. */

@@ -57,8 +57,8 @@ stow_status csv_long_row(const csv *c, uint64_t line);
 /* The end of the row at `at`: its '\n', or NULL if that is not before `end`. */
 const char *csv_row_end(const csv *c, const char *at, const char *end);
 
-/* Does the row last read look like names of columns? It has a name, and nothing in it
- * that is none: no number, no NA. A field with nothing in it is a column without a name. */
-bool csv_looks_like_header(const csv *c);
+/* Decides whether the row last read, the first of the file, names the columns. Looks at the rows
+ * behind it that the window holds, without consuming them. (csv_header.c) */
+stow_status csv_find_header(const csv *c, bool *header);
 
 #endif

@@ -95,7 +95,8 @@ stow_status data_budget(const verb_call *call, budget *b, progress *bar, const c
 
 table_header data_header(const verb_call *call) {
   const char *word = verb_value(call, "names");
-  return word == NULL ? HEADER_AUTO : strcmp(word, "yes") == 0 ? HEADER_YES : HEADER_NO;
+  if (word == NULL || strcmp(word, "auto") == 0) return HEADER_AUTO;
+  return strcmp(word, "yes") == 0 ? HEADER_YES : HEADER_NO;
 }
 
 stow_status data_shape(const char *text, array_spec *spec) {
@@ -120,6 +121,19 @@ stow_status data_shape(const char *text, array_spec *spec) {
         "--shape \"%.60s\": must be whole numbers with commas, as 1000,64 (at most %d)", text,
         ARRAY_DIMS_MAX);
   return STOW_OK;
+}
+
+void data_rows_text(buffer *to, const file_facts *f) {
+  buffer_printf(to, "%" PRIu64 " row%s of %zu column%s, %s", f->rows, f->rows == 1 ? "" : "s",
+                f->column_count, f->column_count == 1 ? "" : "s",
+                f->has_header ? "names in the first row" : "no names (--names yes if there are)");
+  if (f->pandas_index) buffer_text(to, ", column \"index\" is a pandas index");
+}
+
+void data_rows_json(json *j, const file_facts *f) {
+  json_key(j, "rows"), json_u64(j, f->rows);
+  json_key(j, "header"), json_bool(j, f->has_header);
+  json_key(j, "pandas_index"), json_text(j, f->pandas_index ? f->columns[0].name : NULL);
 }
 
 const char *data_shape_text(char *text, size_t size, const uint64_t *shape, uint32_t dims) {

@@ -109,9 +109,10 @@ static stow_status print_text(const char *path, const file_facts *f) {
   char now[STOW_SIZE_TEXT_MAX], after[STOW_SIZE_TEXT_MAX], file[STOW_SIZE_TEXT_MAX];
   buffer_printf(&out, "%s: %s, %s", output_bold(path), f->format,
                 stow_size_format(file, f->file_bytes));
-  if (f->table)
-    buffer_printf(&out, ", %" PRIu64 " rows of %zu columns%s", f->rows, f->column_count,
-                  f->has_header ? "" : ", no header");
+  if (f->table) {
+    buffer_text(&out, ", ");
+    data_rows_text(&out, f);
+  }
   buffer_printf(&out, "; %s in memory", stow_size_format(now, f->bytes));
   if (f->bytes_after < f->bytes)
     buffer_printf(&out, ", %s in the smallest types (%.0f%% less)",
@@ -219,7 +220,7 @@ static void json_file(json *j, const char *path, const file_facts *f) {
     json_u64(j, f->rows);
     json_u64(j, f->column_count);
     json_end_array(j);
-    json_key(j, "header"), json_bool(j, f->has_header);
+    data_rows_json(j, f);
     json_key(j, "columns");
     json_begin_array(j);
     for (size_t i = 0; i < f->column_count; i++) json_column(j, f, &f->columns[i]);

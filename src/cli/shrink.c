@@ -65,9 +65,13 @@ static stow_status print_text(const shrink_result *r, const char *in, const char
     table_printf(&t, "%.0f%%", saved(r->items[i].bytes, r->items[i].bytes_after));
     if (r->items[i].error > worst) worst = r->items[i].error;
   }
-  buffer_printf(&text, "%s: %s in memory, %s after (%.0f%% less)\n", output_name(in),
-                stow_size_format(a, r->bytes), stow_size_format(c, r->bytes_after),
-                saved(r->bytes, r->bytes_after));
+  buffer_printf(&text, "%s: ", output_name(in));
+  if (r->facts.table) {
+    data_rows_text(&text, &r->facts);
+    buffer_text(&text, "; ");
+  }
+  buffer_printf(&text, "%s in memory, %s after (%.0f%% less)\n", stow_size_format(a, r->bytes),
+                stow_size_format(c, r->bytes_after), saved(r->bytes, r->bytes_after));
   table_write(&t, &text, 2, output_color());
   if (worst > 0)
     buffer_printf(&text, "rounded: off by at most %.3g%s (tolerance %g)\n", worst,
@@ -99,6 +103,7 @@ static stow_status print_json(const shrink_result *r, const char *in, const char
   json_key(&j, "bytes_after"), json_u64(&j, r->bytes_after);
   json_key(&j, "file_bytes"), json_u64(&j, r->facts.file_bytes);
   json_key(&j, "file_bytes_after"), json_u64(&j, r->file_bytes);
+  if (r->facts.table) data_rows_json(&j, &r->facts);
   json_key(&j, r->facts.table ? "columns" : "arrays");
   json_begin_array(&j);
   for (size_t i = 0; i < r->item_count; i++) {

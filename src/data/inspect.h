@@ -55,6 +55,8 @@ typedef struct file_facts {
   size_t column_count;
   uint64_t rows;
   bool table, has_header;
+  bool unnamed_first; /* the header has no name for the first column: it is called "index" */
+  bool pandas_index;  /* and it holds the numbers 0 to rows - 1: pandas wrote its index */
   uint64_t bytes, bytes_after; /* in memory, of everything */
 } file_facts;
 
@@ -62,7 +64,7 @@ typedef enum table_header { HEADER_AUTO, HEADER_YES, HEADER_NO } table_header;
 
 typedef struct inspect_options {
   array_spec raw;      /* a type: the file is raw values */
-  table_header header; /* of a table; HEADER_AUTO: its first row tells */
+  table_header header; /* of a table; HEADER_AUTO: decided by the first rows */
 } inspect_options;
 
 /* Tells by the contents what the file is. `options` may be NULL. */

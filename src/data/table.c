@@ -42,6 +42,15 @@ void table_state_free(table_state *s) {
 
 /* ---- the columns ---- */
 
+static bool is_named(const csv *c, const char *name) {
+  size_t length = strlen(name);
+  for (size_t i = 0; i < c->columns; i++)
+    if (c->fields[i].length == length && memcmp(c->fields[i].text, name, length) == 0) return true;
+  return false;
+}
+
+/* Names each column by its field of the header, or by its number. An unnamed first column is
+ * "index": pandas writes its index so. */
 static stow_status name_columns(file_facts *f, const csv *c) {
   f->columns = calloc(c->columns, sizeof *f->columns);
   if (f->columns == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
@@ -49,8 +58,15 @@ static stow_status name_columns(file_facts *f, const csv *c) {
     char number[24];
     const csv_field *field = &c->fields[f->column_count];
     snprintf(number, sizeof number, "%zu", f->column_count);
-    char *name =
-        f->has_header && field->length > 0 ? strndup(field->text, field->length) : strdup(number);
+    char *name = strdup(number);
+    if (f->has_header && field->length > 0) {
+      free(name);
+      name = strndup(field->text, field->length);
+    } else if (f->has_header && f->column_count == 0 && c->columns > 1 && !is_named(c, "index")) {
+      free(name);
+      name = strdup("index");
+      f->unnamed_first = true;
+    }
     if (name == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
     f->columns[f->column_count].name = name;
   }
@@ -207,6 +223,10 @@ void table_conclude(file_facts *f, const table_state *s) {
     f->bytes_after += f->columns[i].bytes_after;
   }
   f->rows = s->rows;
+  const column_facts *first = f->columns;
+  f->pandas_index = f->unnamed_first && f->rows > 0 && !first->text && first->missing == 0 &&
+                    first->values.type == DTYPE_I64 && first->values.least_int == 0 &&
+                    first->values.most_int == f->rows - 1;
 }
 
 /* Where the windows begin: where a checkpoint or the range says, or with the first row. */
@@ -230,7 +250,8 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   if (!more) return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", c->in.name);
   f->table = true;
   f->format = c->delimiter == '\t' ? "tsv" : "csv";
-  f->has_header = header == HEADER_YES || (header == HEADER_AUTO && csv_looks_like_header(c));
+  f->has_header = header == HEADER_YES;
+  if (header == HEADER_AUTO) STOW_TRY(csv_find_header(c, &f->has_header));
   STOW_TRY(name_columns(f, c));
   stow_status begun = begin_pass(&p);
   if (begun != STOW_OK) free(p.forms);
