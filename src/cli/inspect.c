@@ -98,7 +98,7 @@ static void columns_text(buffer *out, const file_facts *f, bool bold) {
     if (c->text && c->smallest != DTYPE_NONE)
       table_printf(&t, "%s codes", dtype_name(c->smallest));
     else
-      table_cell(&t, c->text ? "text" : dtype_name(c->smallest));
+      table_cell(&t, c->text ? "UTF-8" : dtype_name(c->smallest));
     table_size(&t, c->bytes_after);
   }
   table_write(&t, out, 2, bold);
@@ -195,6 +195,7 @@ static void json_column(json *j, const file_facts *f, const column_facts *c) {
     else
       json_null(j);
     json_number(j, "longest_bytes", c->longest);
+    json_key(j, "text_layout"), json_text(j, text_layout_name(&c->layout));
   } else {
     json_fraction(j, c->values.zeros, f->rows);
     json_range(j, &c->values);

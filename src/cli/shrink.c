@@ -35,17 +35,34 @@ static const char *becomes(const shrink_result *r, size_t i, char *text, size_t 
     layout = r->facts.arrays[i].sparse          ? r->facts.arrays[i].layout
              : r->facts.arrays[i].fortran_order ? "csc"
                                                 : "csr";
-  bool codes = r->facts.table && r->facts.columns[i].text;
+  bool text_column = r->facts.table && r->facts.columns[i].text;
+  if (text_column && item->to == DTYPE_NONE) {
+    snprintf(text, size, "UTF-8%s", r->facts.columns[i].layout.texts.fixed ? ", fixed width" : "");
+    return text;
+  }
   if (item->to == DTYPE_NONE)
     snprintf(text, size, "%s", type_of(r, i));
   else
-    snprintf(text, size, "%s%s%s%s", dtype_name(item->to), codes ? " codes" : "",
+    snprintf(text, size, "%s%s%s%s", dtype_name(item->to), text_column ? " codes" : "",
              item->sparse ? " " : "", layout);
   return text;
 }
 
 static double saved(uint64_t before, uint64_t after) {
   return before > 0 ? 100 * (1 - (double)after / (double)before) : 0;
+}
+
+/* What the output takes, and a word where that is more than the input. */
+static void size_note(buffer *text, const shrink_result *r, const char *out,
+                      const shrink_options *o) {
+  char a[STOW_SIZE_TEXT_MAX], c[STOW_SIZE_TEXT_MAX];
+  uint64_t made = o->dry_run ? r->bytes_after : r->file_bytes;
+  bool larger = made > r->facts.file_bytes;
+  if (o->dry_run && (!larger || !r->facts.table)) return;
+  buffer_printf(text, "%s: %s", out, stow_size_format(a, made));
+  if (larger)
+    buffer_printf(text, ", larger than the input's %s", stow_size_format(c, r->facts.file_bytes));
+  buffer_char(text, '\n');
 }
 
 static stow_status print_text(const shrink_result *r, const char *in, const char *out,
@@ -57,6 +74,7 @@ static stow_status print_text(const shrink_result *r, const char *in, const char
   for (size_t i = 0; i < 6; i++) table_cell(&t, r->facts.table && i == 0 ? "column" : heads[i]);
   double worst = 0;
   for (size_t i = 0; i < r->item_count; i++) {
+    if (r->items[i].skipped) continue;
     table_cell(&t, name_of(r, i));
     table_cell(&t, type_of(r, i));
     table_cell(&t, becomes(r, i, word, sizeof word));
@@ -85,8 +103,7 @@ static stow_status print_text(const shrink_result *r, const char *in, const char
   else if (o->resume)
     buffer_text(&text, "begun from the start: nothing is noted of this input, with these options "
                        "and this number of ranks\n");
-  if (!o->dry_run)
-    buffer_printf(&text, "%s: %s\n", output_name(out), stow_size_format(a, r->file_bytes));
+  size_note(&text, r, out, o);
   buffer_printf(&text, "peak memory %s, budget %s\n", stow_size_format(a, budget_peak()),
                 stow_size_format(c, b->bytes));
   return output_buffer(&text);
@@ -108,11 +125,16 @@ static stow_status print_json(const shrink_result *r, const char *in, const char
   json_begin_array(&j);
   for (size_t i = 0; i < r->item_count; i++) {
     const shrink_item *item = &r->items[i];
+    if (item->skipped) continue;
     json_begin_object(&j);
     json_key(&j, "name"), json_text(&j, name_of(r, i));
     json_key(&j, "from"), json_text(&j, type_of(r, i));
     json_key(&j, "to");
     json_text(&j, item->to != DTYPE_NONE ? dtype_name(item->to) : type_of(r, i));
+    if (r->facts.table) {
+      const column_facts *c = &r->facts.columns[i];
+      json_key(&j, "text_layout"), json_text(&j, c->text ? text_layout_name(&c->layout) : NULL);
+    }
     json_key(&j, "sparse"), json_bool(&j, item->sparse);
     json_key(&j, "exact"), json_bool(&j, !item->rounded);
     json_key(&j, "error"), json_double(&j, item->error);
@@ -143,13 +165,28 @@ static stow_status read_tolerance(shrink_options *o, const char *text) {
   return STOW_OK;
 }
 
+/* Every value of an option that may be given several times. The list lives until the command ends.
+ */
+static stow_status read_lists(const verb_call *call, const char *name, const char *const **lists,
+                              size_t *count) {
+  const char **made = calloc(call->given_count + 1, sizeof *made);
+  if (made == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  for (size_t i = 0; i < call->given_count; i++)
+    if (strcmp(call->given[i].option->name, name) == 0) made[(*count)++] = call->given[i].value;
+  *lists = made;
+  return STOW_OK;
+}
+
 static stow_status read_options(const verb_call *call, shrink_options *o) {
   const char *type = verb_value(call, "dtype"), *tolerance = verb_value(call, "tolerance");
   const char *raw = verb_value(call, "from-dtype"), *shape = verb_value(call, "shape");
   o->dry_run = verb_flag(call, "dry-run");
   o->no_sync = verb_flag(call, "no-sync");
   o->resume = verb_flag(call, "resume");
+  o->force = verb_flag(call, "force");
   o->in.header = data_header(call);
+  STOW_TRY(read_lists(call, "columns", &o->columns, &o->column_count));
+  STOW_TRY(read_lists(call, "drop", &o->drop, &o->drop_count));
   if (type != NULL) STOW_TRY(dtype_parse(&o->type, type));
   if (tolerance != NULL) STOW_TRY(read_tolerance(o, tolerance));
   if (raw != NULL) STOW_TRY(dtype_parse(&o->in.raw.type, raw));
@@ -194,6 +231,8 @@ static stow_status shrink_and_tell(verb_call *call, const shrink_options *o, con
   if (b->team->rank == 0)
     status = verb_flag(call, "json") ? print_json(&r, in, out, o) : print_text(&r, in, out, o, b);
   shrink_free(&r);
+  free((void *)(uintptr_t)o->columns);
+  free((void *)(uintptr_t)o->drop);
   return status;
 }
 
@@ -229,6 +268,9 @@ static const verb_option options[] = {
     {"from-dtype", "TYPE", "the file is raw values of this type"},
     {"shape", "N,N", "and of this shape; default one dimension"},
     VERB_OPTION_NAMES,
+    {"columns", "A,B", "of a table: write these columns alone; repeatable"},
+    {"drop", "A,B", "of a table: leave these columns out; repeatable"},
+    {"force", NULL, "write a table even if it takes more bytes than the input"},
     VERB_OPTION_HEADER,
     VERB_OPTION_MIN_RATE,
     {"resume", NULL, "go on where a run that was stopped had come to"},

@@ -9,6 +9,7 @@
 
 #include "data/array.h"
 #include "data/budget.h"
+#include "data/text_layout.h"
 #include "numbers/scan.h"
 
 typedef struct array_facts {
@@ -38,17 +39,20 @@ typedef struct column_facts {
   bool text, mixed;      /* mixed: numbers first, then text; its distinct values were not counted */
   scan values;           /* of those that are numbers */
   uint64_t missing;
-  uint64_t distinct, distinct_bytes; /* of text, and of their letters */
-  bool distinct_known;               /* false: more than the budget holds, or mixed */
-  uint64_t text_bytes, longest;      /* letters of all values; of the longest */
-  uint64_t first_text_line;          /* of a mixed column */
-  dtype smallest;                    /* of the numbers, or of the codes of a dictionary */
-  uint64_t bytes, bytes_after;       /* in memory */
+  uint64_t distinct;            /* of text, the empty one left out */
+  bool distinct_known;          /* false: more than the budget holds, or mixed */
+  bool mixed_unknown;           /* false unless it must be read again as text to count them */
+  uint64_t text_bytes, longest; /* letters of all values; of the longest */
+  uint64_t first_text_line;     /* of a mixed column */
+  text_layout layout;           /* of text: how shrink writes it */
+  dtype smallest;               /* of the numbers, or of the codes of a dictionary */
+  uint64_t bytes, bytes_after;  /* in memory */
 } column_facts;
 
 typedef struct file_facts {
   const char *format; /* "npy", "npz", "csv", … */
   uint64_t file_bytes;
+  uint64_t stream_bytes; /* of a table: its text, inflated where the file is gz */
   array_facts *arrays;
   size_t array_count;
   column_facts *columns; /* of a table */

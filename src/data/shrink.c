@@ -412,6 +412,7 @@ static void key_of(uint64_t key[7], const job *j) {
   struct {
     int64_t type, relative, raw, header, dims, has_shape;
     double tolerance;
+    uint64_t columns, drop;
     uint64_t shape[ARRAY_DIMS_MAX];
   } said = {.type = o->type,
             .relative = o->relative,
@@ -421,6 +422,10 @@ static void key_of(uint64_t key[7], const job *j) {
             .has_shape = o->in.raw.has_shape,
             .tolerance = o->tolerance};
   memcpy(said.shape, o->in.raw.shape, sizeof said.shape);
+  for (size_t i = 0; i < o->column_count; i++)
+    said.columns = hash_bytes(o->columns[i], strlen(o->columns[i]), said.columns + 1);
+  for (size_t i = 0; i < o->drop_count; i++)
+    said.drop = hash_bytes(o->drop[i], strlen(o->drop[i]), said.drop + 1);
   uint64_t all[7] = {j->from->bytes,
                      j->from->changed_ns,
                      j->from->inode,

@@ -58,6 +58,7 @@ typedef struct job {
   source *from; /* NULL for a table, which is read as a stream */
   const char *in, *out;
   bool to_npz;
+  bool *skip; /* of a table: the columns left out; NULL: none */
   uint64_t done, total;
   size_t item;              /* the number of the array at hand, for the checkpoint */
   struct sparse_kept *kept; /* of the one array, if it was read that way */

@@ -19,6 +19,11 @@ stow_status shrink_table_plan(job *j, const table_plan *p);
 /* STOW_ERR_INVALID: an npy holds numbers alone. */
 stow_status shrink_table_refuse_text(const job *j, size_t column);
 
+/* Is the column left out of the output? */
+bool shrink_skips(const job *j, size_t column);
+/* STOW_ERR_BUDGET: the output would take more bytes than the table, and nobody said --force. */
+stow_status shrink_table_check_size(const job *j);
+
 /* Where the values wait until the types are known; not opened for a dry run that needs none. */
 stow_status shrink_table_scratch(const job *j, scratch *s);
 

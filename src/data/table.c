@@ -105,6 +105,7 @@ static stow_status begin_pass(table_pass *p) {
   for (size_t i = 0; i < s->count; i++) {
     tally_begin(&s->tallies[i]);
     if (p->to != NULL && p->to->text != NULL && p->to->text[i]) p->forms[i] = CSV_CODES;
+    if (p->to != NULL && p->to->skip != NULL) s->too_many[i] = p->to->skip[i];
   }
   return STOW_OK;
 }
@@ -159,6 +160,7 @@ static stow_status join_window(table_pass *p, table_window *w, stow_status statu
   if (mine && status == STOW_OK) status = table_window_merge(w);
   if (mine && status == STOW_OK && p->to != NULL && p->to->order != NULL)
     status = p->to->order(p->to->context, &w->part);
+  if (mine && status == STOW_OK) table_bound_words(p);
   p->turn++;
   if (mine && status == STOW_OK) {
     p->facts->rows = p->state->rows;
@@ -241,18 +243,22 @@ static stow_status begin_rows(table_pass *p) {
   return p->facts->has_header ? STOW_OK : first_row(p);
 }
 
-stow_status table_read(file_facts *f, csv *c, table_header header, const budget *b,
-                       const table_taker *to, table_state *state) {
-  table_pass p = {.from = c, .facts = f, .budget = b, .to = to, .state = state};
+stow_status table_look(file_facts *f, csv *c, table_header header) {
   bool more;
-  *state = (table_state){0};
   STOW_TRY(csv_next(c, &more));
   if (!more) return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", c->in.name);
   f->table = true;
   f->format = c->delimiter == '\t' ? "tsv" : "csv";
   f->has_header = header == HEADER_YES;
   if (header == HEADER_AUTO) STOW_TRY(csv_find_header(c, &f->has_header));
-  STOW_TRY(name_columns(f, c));
+  return name_columns(f, c);
+}
+
+stow_status table_read(file_facts *f, csv *c, table_header header, const budget *b,
+                       const table_taker *to, table_state *state) {
+  table_pass p = {.from = c, .facts = f, .budget = b, .to = to, .state = state};
+  *state = (table_state){0};
+  STOW_TRY(table_look(f, c, header));
   stow_status begun = begin_pass(&p);
   if (begun != STOW_OK) free(p.forms);
   STOW_TRY(begun);
@@ -269,6 +275,7 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
     to->range->reached = input_offset(&c->in);
   else if (status == STOW_OK)
     table_conclude(f, state);
+  f->stream_bytes = p.place > input_offset(&c->in) ? p.place : input_offset(&c->in);
   return status;
 }
 
@@ -279,10 +286,44 @@ stow_status table_scan(file_facts *f, csv *c, table_header header, const budget 
   return status;
 }
 
-stow_status table_inspect(file_facts *f, const char *path, table_header header, const budget *b) {
+static stow_status inspect_as(file_facts *f, const char *path, table_header header, const budget *b,
+                              const bool *text) {
   csv c;
+  table_state state;
+  table_taker taker = {.text = text};
   STOW_TRY(csv_open(&c, path, table_row_max(b)));
-  stow_status status = table_scan(f, &c, header, b);
+  stow_status status = table_read(f, &c, header, b, &taker, &state);
+  table_state_free(&state);
   csv_close(&c);
+  return status;
+}
+
+/* Marks the columns whose distinct texts are unknown because numbers came first. */
+static bool find_mixed(const file_facts *f, bool *text) {
+  bool any = false;
+  for (size_t i = 0; i < f->column_count; i++) {
+    text[i] = f->columns[i].text && f->columns[i].mixed_unknown;
+    any = any || text[i];
+  }
+  return any;
+}
+
+stow_status table_inspect(file_facts *f, const char *path, table_header header, const budget *b) {
+  file_facts first = *f;
+  stow_status status = inspect_as(&first, path, header, b, NULL);
+  if (status != STOW_OK) return inspect_free(&first), status;
+  bool *text = calloc(first.column_count + 1, sizeof *text);
+  status = text != NULL ? STOW_OK : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  if (status == STOW_OK && find_mixed(&first, text)) {
+    status = inspect_as(f, path, header, b, text);
+    for (size_t i = 0; i < first.column_count && status == STOW_OK; i++) {
+      f->columns[i].mixed = first.columns[i].mixed;
+      f->columns[i].first_text_line = first.columns[i].first_text_line;
+    }
+    inspect_free(&first);
+  } else {
+    *f = first;
+  }
+  free(text);
   return status;
 }

@@ -89,7 +89,7 @@ def main():
             file.write(text)
         window = str(rng.choice([64, 200, 700, 3000]))
         for threads in ("1", "2", "3", "8"):
-            words = [command, "shrink", "--no-sync", "--json", "--memory", "64M", "--threads", threads, "t.csv", "-o", "t.npz"]
+            words = [command, "shrink", "--force", "--no-sync", "--json", "--memory", "64M", "--threads", threads, "t.csv", "-o", "t.npz"]
             done = subprocess.run(words, capture_output=True, text=True, env=dict(os.environ, STOWAGE_TEST_WINDOW=window), check=False)
             where = f"table {number} of seed {seed}, {threads} threads, windows of {window}"
             if done.returncode != 0:

@@ -41,18 +41,18 @@ jobs=("npy a.npy" "npy b.npy" "npy a.npy --dtype u8" "npy c.npy --tolerance 1e-3
 
 resumes() { # POINTS EXT WORDS…: killed at checkpoint 1, 2, … until it ends by itself; every time the output is old, then resumed
   local kills=0 at points=$1 out=out.$2 whole=whole.$2; shift 2
-  "$stowage" shrink "$@" -o "$whole" > /dev/null || return 1
+  "$stowage" shrink --force "$@" -o "$whole" > /dev/null || return 1
   for at in $points; do
     rm -f "$out"*
     echo old > "$out"
     # Twice in a row: a resumed run is killed and resumed again.
     for _ in 1 2; do
       if STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=$at \
-        "$stowage" shrink "$@" -o "$out" --resume > /dev/null 2>&1; then break; fi
+        "$stowage" shrink --force "$@" -o "$out" --resume > /dev/null 2>&1; then break; fi
       kills=$((kills + 1))
       [ "$(cat "$out")" = old ] || return 1
     done
-    "$stowage" shrink "$@" -o "$out" --resume > /dev/null || return 1
+    "$stowage" shrink --force "$@" -o "$out" --resume > /dev/null || return 1
     cmp "$whole" "$out" || return 1
     [ "$(echo "$out"*)" = "$out" ] || return 1
   done
@@ -68,11 +68,11 @@ done
 
 goes_on() { # the second run does not read again what the first had done
   rm -f out.npy*
-  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink b.npy -o out.npy > /dev/null 2>&1
+  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink --force b.npy -o out.npy > /dev/null 2>&1
   [ -e out.npy.resume ] && [ -e out.npy.partial ] || [ -e out.npy.resume ] || return 1
   local before after
-  before=$(strace -f -e trace=pread64 "$stowage" shrink b.npy -o full.npy 2>&1 > /dev/null | grep -c pread64)
-  after=$(strace -f -e trace=pread64 "$stowage" shrink b.npy -o out.npy --resume 2>&1 > said | grep -c pread64)
+  before=$(strace -f -e trace=pread64 "$stowage" shrink --force b.npy -o full.npy 2>&1 > /dev/null | grep -c pread64)
+  after=$(strace -f -e trace=pread64 "$stowage" shrink --force b.npy -o out.npy --resume 2>&1 > said | grep -c pread64)
   echo "reads: $before in one go, $after resumed"
   [ "$after" -lt "$before" ] && cmp full.npy out.npy && grep "^resumed" said
 }
@@ -80,12 +80,12 @@ if has strace; then check a_resumed_run_reads_less goes_on; else skip "a_resumed
 
 other_input() { # a checkpoint of another input, or of other options, is not believed
   rm -f out.npy*
-  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink b.npy -o out.npy > /dev/null 2>&1
-  "$stowage" shrink b.npy -o out.npy --dtype f64 --resume > said && grep "^begun from the start" said || return 1
-  "$stowage" shrink b.npy -o whole.npy --dtype f64 > /dev/null && cmp whole.npy out.npy || return 1
-  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink b.npy -o out.npy > /dev/null 2>&1
+  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink --force b.npy -o out.npy > /dev/null 2>&1
+  "$stowage" shrink --force b.npy -o out.npy --dtype f64 --resume > said && grep "^begun from the start" said || return 1
+  "$stowage" shrink --force b.npy -o whole.npy --dtype f64 > /dev/null && cmp whole.npy out.npy || return 1
+  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink --force b.npy -o out.npy > /dev/null 2>&1
   cp a.npy b.npy
-  "$stowage" shrink b.npy -o out.npy --resume > /dev/null && "$stowage" shrink a.npy -o whole.npy > /dev/null && cmp whole.npy out.npy
+  "$stowage" shrink --force b.npy -o out.npy --resume > /dev/null && "$stowage" shrink a.npy -o whole.npy > /dev/null && cmp whole.npy out.npy
 }
 check a_checkpoint_of_another_job_is_not_believed other_input
 
@@ -94,9 +94,9 @@ locked() { # two runs to one output: the second is told
   exec 8> out.npy.partial
   flock 8 || return 1
   local said
-  said=$("$stowage" shrink a.npy -o out.npy 2>&1) && return 1
+  said=$("$stowage" shrink --force a.npy -o out.npy 2>&1) && return 1
   exec 8>&-
-  grep -q "another run is writing it" <<< "$said" && "$stowage" shrink a.npy -o out.npy > /dev/null
+  grep -q "another run is writing it" <<< "$said" && "$stowage" shrink --force a.npy -o out.npy > /dev/null
 }
 check two_runs_do_not_write_one_output locked
 
@@ -106,9 +106,9 @@ reads_of() { # FILE COMMAND…: how often it reads the file
 archive_goes_on() { # an archive too
   local before after
   rm -f out.npz*
-  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=4000 STOWAGE_DIE_AT_CHECKPOINT=12 "$stowage" shrink "$1" -o out.npz > /dev/null 2>&1
-  before=$(reads_of "$1" "$stowage" shrink "$1" -o full.npz)
-  after=$(reads_of "$1" "$stowage" shrink "$1" -o out.npz --resume)
+  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=4000 STOWAGE_DIE_AT_CHECKPOINT=12 "$stowage" shrink --force "$1" -o out.npz > /dev/null 2>&1
+  before=$(reads_of "$1" "$stowage" shrink --force "$1" -o full.npz)
+  after=$(reads_of "$1" "$stowage" shrink --force "$1" -o out.npz --resume)
   echo "reads: $before in one go, $after resumed"
   [ "$after" -lt "$before" ] && cmp full.npz out.npz
 }
@@ -118,14 +118,14 @@ fi
 
 gone() { # what the notes speak of is gone: the run begins at the start
   local ending
-  "$stowage" shrink w.csv -o whole.npz > /dev/null || return 1
+  "$stowage" shrink --force w.csv -o whole.npz > /dev/null || return 1
   for ending in partial scratch; do
     rm -f out.npz*
-    STOWAGE_CHECKPOINT_MS=0 STOWAGE_DIE_AT_CHECKPOINT=30 "$stowage" shrink w.csv -o out.npz > /dev/null 2>&1
+    STOWAGE_CHECKPOINT_MS=0 STOWAGE_DIE_AT_CHECKPOINT=30 "$stowage" shrink --force w.csv -o out.npz > /dev/null 2>&1
     [ -e out.npz.resume ] && [ -e "out.npz.$ending" ] || return 1
     rm "out.npz.$ending"
     touch out.npz.resume~ # as a run leaves it that was killed while it wrote its notes
-    "$stowage" shrink w.csv -o out.npz --resume > /dev/null && cmp whole.npz out.npz || return 1
+    "$stowage" shrink --force w.csv -o out.npz --resume > /dev/null && cmp whole.npz out.npz || return 1
     if ls out.npz.* 2> /dev/null; then echo "left behind"; return 1; fi
   done
 }
