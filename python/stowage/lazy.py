@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Tuple
 
 from ._array import ArrayInfo, Origin, numpy_type, shape_of
 from ._library import StowageError, call, lib
+from ._text import LazyText, find_text
 
 if TYPE_CHECKING:
     import numpy
@@ -27,14 +28,20 @@ def open(
     raw_shape: Optional[Iterable[int]] = None,
     headers: "Optional[dict[str, str]]" = None,
     cache: "str | int | None" = None,
-) -> "LazyArray":
+) -> "LazyArray | LazyText":
     """Opens an array without reading it.
 
     `file` is a path (.npy, `file.npz:member`, `file.safetensors:tensor`, raw values with `raw_dtype` and perhaps
     `raw_shape`), an http(s) URL (`headers` go with every request; `cache="10G"` keeps on disk what came), or a file object
-    that can seek. `dtype` converts what is read.
+    that can seek. `dtype` converts what is read. A column of text of an npz that `stowage shrink` wrote
+    (`table.npz:city`) gives str and arrays of str.
     """
-    return LazyArray(file, dtype, raw_dtype, None if raw_shape is None else list(raw_shape), headers, cache)
+    shape = None if raw_shape is None else list(raw_shape)
+    if dtype is None and raw_dtype is None:
+        column = find_text(file, lambda path: LazyArray(path, None, None, None, headers, cache))
+        if column is not None:
+            return LazyText(column, (file,))
+    return LazyArray(file, dtype, raw_dtype, shape, headers, cache)
 
 
 class LazyArray:

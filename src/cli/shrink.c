@@ -59,7 +59,7 @@ static void size_note(buffer *text, const shrink_result *r, const char *out,
   uint64_t made = o->dry_run ? r->bytes_after : r->file_bytes;
   bool larger = made > r->facts.file_bytes;
   if (o->dry_run && (!larger || !r->facts.table)) return;
-  buffer_printf(text, "%s: %s", out, stow_size_format(a, made));
+  buffer_printf(text, "%s: %s", output_name(out), stow_size_format(a, made));
   if (larger)
     buffer_printf(text, ", larger than the input's %s", stow_size_format(c, r->facts.file_bytes));
   buffer_char(text, '\n');
