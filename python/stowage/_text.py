@@ -155,11 +155,11 @@ def _try(opener: Opener, path: str) -> Any:
 
 
 def find_text(path: Any, opener: Opener) -> "Optional[TextColumn]":
-    """The column of text that `file.npz:name` is; None where it is none."""
+    """The column of text that `file.npz:name` is, where no member has that name; None where there is none."""
     if not isinstance(path, (str, os.PathLike)):
         return None
     name = os.fspath(path)
-    if isinstance(name, bytes) or ".npz:" not in name or _try(opener, name) is not None:
+    if isinstance(name, bytes) or ".npz:" not in name:
         return None
     try:
         return TextColumn(name, opener)
@@ -170,7 +170,7 @@ def find_text(path: Any, opener: Opener) -> "Optional[TextColumn]":
 class LazyText:
     """A column of text on disk. Indexed, it gives a str or a NumPy array of str (dtype object)."""
 
-    def __init__(self, column: TextColumn, again: "Tuple[Any, ...]") -> None:
+    def __init__(self, column: TextColumn, again: "Tuple[Any, ...]") -> None:  # again: as __reduce__ gives it
         import numpy
 
         self._column, self._again = column, again
@@ -233,9 +233,7 @@ class LazyText:
         return whole if dtype is None else whole.astype(dtype)
 
     def __reduce__(self) -> Any:
-        from .lazy import open as again
-
-        return again, self._again
+        return self._again
 
     def close(self) -> None:
         self._column.close()

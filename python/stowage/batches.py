@@ -19,7 +19,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional
 from ._array import ArrayInfo, ArrayOptions, Origin
 from ._buffer import Buffers
 from ._card import destination, device_handle
-from ._library import Invalid, StowageError, call, check, declare, lib, parse_size
+from ._library import Invalid, NotFound, StowageError, call, check, declare, lib, parse_size
 from ._text import TextColumn, find_text
 from .lazy import LazyArray
 
@@ -163,17 +163,14 @@ class Batches:
         self._keys, self._single = keys, not isinstance(self._data, (dict, list, tuple))
         types = _for_each(given["dtype"], keys, len(parts))
         self._tensors, self._card = destination(given["device"])
-        self._texts = [self._find_text(part) for part in parts]
-        self._origins = [self._origin(*each) for each in zip(parts, types, self._texts)]
-        hosts = {origin.origin for origin in self._origins} - {None}
-        if given["headers"] and len(hosts) > 1:
-            raise Invalid(f"headers go to one host, and these URLs are on {len(hosts)}; open them one by one")
-        handle = c_void_p()
-        options = self._options(rank, world)
+        self._texts: "List[Optional[TextColumn]]" = [None] * len(parts)
         try:
-            call("stow_batches_open", byref(handle), byref(options))
-        except StowageError as error:
-            raise self._explain(error)
+            handle = self._open_files(parts, types, rank, world)
+        except NotFound:
+            self._texts = [self._find_text(part) for part in parts]
+            if not any(self._texts):
+                raise
+            handle = self._open_files(parts, types, rank, world)
         self._opened, self._pid = handle, os.getpid()
         library = lib()
         self._close = weakref.finalize(self, _close, library.stow_batches_close, handle, self._origins)
@@ -231,6 +228,19 @@ class Batches:
         for origin in self._origins:
             error = origin.explain(error)
         return error
+
+    def _open_files(self, parts: "List[Any]", types: "List[Any]", rank: Optional[int], world: Optional[int]) -> c_void_p:
+        self._origins = [self._origin(*each) for each in zip(parts, types, self._texts)]
+        hosts = {origin.origin for origin in self._origins} - {None}
+        if self._settings["headers"] and len(hosts) > 1:
+            raise Invalid(f"headers go to one host, and these URLs are on {len(hosts)}; open them one by one")
+        handle = c_void_p()
+        options = self._options(rank, world)
+        try:
+            call("stow_batches_open", byref(handle), byref(options))
+        except StowageError as error:
+            raise self._explain(error)
+        return handle
 
     def _find_text(self, part: Any) -> "Optional[TextColumn]":
         given = self._settings

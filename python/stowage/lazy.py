@@ -11,7 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Tuple
 
 from ._array import ArrayInfo, Origin, numpy_type, shape_of
-from ._library import StowageError, call, lib
+from ._library import NotFound, StowageError, call, lib
 from ._text import LazyText, find_text
 
 if TYPE_CHECKING:
@@ -37,11 +37,19 @@ def open(
     (`table.npz:city`) gives str and arrays of str.
     """
     shape = None if raw_shape is None else list(raw_shape)
-    if dtype is None and raw_dtype is None:
+    try:
+        return LazyArray(file, dtype, raw_dtype, shape, headers, cache)
+    except NotFound:
+        if dtype is not None or raw_dtype is not None:
+            raise
         column = find_text(file, lambda path: LazyArray(path, None, None, None, headers, cache))
-        if column is not None:
-            return LazyText(column, (file,))
-    return LazyArray(file, dtype, raw_dtype, shape, headers, cache)
+        if column is None:
+            raise
+        return LazyText(column, (_open_again, (file, headers, cache)))
+
+
+def _open_again(file: Any, headers: "Optional[dict[str, str]]", cache: "str | int | None") -> "LazyArray | LazyText":
+    return open(file, headers=headers, cache=cache)
 
 
 class LazyArray:
