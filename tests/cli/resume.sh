@@ -31,13 +31,16 @@ with open("n.csv", "w") as f:
 with open("w.csv", "w") as f:  # text from the start, text that comes late, numbers before a text
     f.write("i,city,late,mixed\n")
     f.writelines(f'{i},"city, {i * i % 701}",{"" if i < 30_000 else i % 99 if i > 50_000 else f"w{i}"},{i if i < 20_000 else "x"}\n' for i in range(60_000))
+with open("d.csv", "w") as f:  # more distinct text than the budget holds, in two columns, beside one that it holds
+    f.write("id,city,note\n")
+    f.writelines(f'"id ""{i * 7919:060d}""",city {i % 701},{"" if i % 5 else "x" * (i % 90) + str(i)}\n' for i in range(60_000))
 END
 gzip -k t.csv w.csv
 
 jobs=("npy a.npy" "npy b.npy" "npy a.npy --dtype u8" "npy c.npy --tolerance 1e-3" "npy c.npy --dtype f32 --tolerance 1e-5" "npy r.bin --from-dtype f32"
   "npy t.csv" "npy t.csv.gz" "npy n.csv"
   "npz thin.npy" "npz thin_f.npy --tolerance 1e-3" "npz half.npy" "npz c.npy --tolerance 1e-3" "npz r.bin --from-dtype f32" "npz m.npz" "npz m.npz --tolerance 1e-3"
-  "npz z.npz" "npz blocks.npz" "npz s.npz" "npz sz.npz --tolerance abs:1e-2" "npz t.csv --tolerance abs:1e-3" "npz w.csv" "npz w.csv.gz")
+  "npz z.npz" "npz blocks.npz" "npz s.npz" "npz sz.npz --tolerance abs:1e-2" "npz t.csv --tolerance abs:1e-3" "npz w.csv" "npz w.csv.gz" "npz d.csv --memory 4M" "npz d.csv --memory 24M")
 
 resumes() { # POINTS EXT WORDS…: killed at checkpoint 1, 2, … until it ends by itself; every time the output is old, then resumed
   local kills=0 at points=$1 out=out.$2 whole=whole.$2; shift 2
