@@ -180,6 +180,7 @@ class Batches:
             library.stow_batches_release,
             library.stow_batches_send,
         )
+        self._batch_rows = min(self._batch_rows, max(1, int(self.info["rows"])))
         self._slots, self._rows = (c_void_p * len(parts))(), c_uint64()
         self._files = [self._file(i) for i in range(len(parts))]
         card = self._card

@@ -103,6 +103,11 @@ static stow_status print_text(const shrink_result *r, const char *in, const char
   else if (o->resume)
     buffer_text(&text, "begun from the start: nothing is noted of this input, with these options "
                        "and this number of ranks\n");
+  for (size_t i = 0; i < r->item_count; i++)
+    if (r->items[i].member != NULL && strcmp(r->items[i].member, name_of(r, i)) != 0)
+      buffer_printf(&text,
+                    "column \"%s\" is member \"%s\": the name is taken or unsafe in an archive\n",
+                    name_of(r, i), r->items[i].member);
   size_note(&text, r, out, o);
   buffer_printf(&text, "peak memory %s, budget %s\n", stow_size_format(a, budget_peak()),
                 stow_size_format(c, b->bytes));
@@ -128,6 +133,7 @@ static stow_status print_json(const shrink_result *r, const char *in, const char
     if (item->skipped) continue;
     json_begin_object(&j);
     json_key(&j, "name"), json_text(&j, name_of(r, i));
+    if (r->facts.table) json_key(&j, "member"), json_text(&j, item->member);
     json_key(&j, "from"), json_text(&j, type_of(r, i));
     json_key(&j, "to");
     json_text(&j, item->to != DTYPE_NONE ? dtype_name(item->to) : type_of(r, i));

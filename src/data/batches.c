@@ -83,6 +83,8 @@ static stow_status measure(stow_batches *b) {
               .readers_asked = o->readers,
               .foreign = o->memory.allocate != NULL,
               .memory_bytes = o->memory_bytes};
+  /* A batch larger than the file needs no more memory than the file. */
+  if (p->batch_rows > p->rows) p->batch_rows = p->rows > 0 ? p->rows : 1;
   shard_range(&b->shard, p->rows, &p->first_place, &end);
   p->rank_rows = end - p->first_place;
   for (uint32_t i = 0; i < p->parts; i++) {
@@ -95,7 +97,7 @@ static stow_status measure(stow_batches *b) {
     if (b->origins[i].options.read == NULL && remote_is(b->origins[i].options.path))
       p->cache_bytes += REMOTE_CACHE_BYTES;
     if (r->from.from->fd >= 0) cached += r->from.bytes;
-    if (!checked_mul(&bytes, o->batch_rows, r->row_bytes + sizeof(uint32_t)) ||
+    if (!checked_mul(&bytes, p->batch_rows, r->row_bytes + sizeof(uint32_t)) ||
         bytes > INT64_MAX / STOW_BATCHES_FILES_MAX)
       return stow_fail(STOW_ERR_OVERFLOW,
                        "%s: a batch of %" PRIu64 " rows has more bytes than 63 "
@@ -105,8 +107,8 @@ static stow_status measure(stow_batches *b) {
   p->drop_cache = source_too_large_to_cache(cached);
   /* With whole batches only, all ranks have as many of them as the one with the fewest rows. */
   p->batch_count = o->drop_last
-                       ? p->rows / b->shard.world / p->batch_rows
-                       : p->rank_rows / p->batch_rows + (p->rank_rows % p->batch_rows != 0);
+                       ? p->rows / b->shard.world / o->batch_rows
+                       : p->rank_rows / o->batch_rows + (p->rank_rows % o->batch_rows != 0);
   return STOW_OK;
 }
 
@@ -279,7 +281,7 @@ stow_status stow_batches_set_epoch(stow_batches *b, uint64_t epoch) {
 stow_status stow_batches_get_state(stow_batches *b, stow_batches_state *s) {
   *s = (stow_batches_state){.version = STOW_BATCHES_STATE_VERSION,
                             .rows = b->plan.rows,
-                            .batch_rows = b->plan.batch_rows,
+                            .batch_rows = b->options.batch_rows,
                             .seed = b->options.seed,
                             .epoch = b->epoch,
                             .next_batch = b->next_batch - (b->unsent_rows > 0),

@@ -497,6 +497,7 @@ stow_status shrink_file(shrink_result *r, const char *in, const char *out, const
 
 void shrink_free(shrink_result *r) {
   inspect_free(&r->facts);
+  for (size_t i = 0; i < r->item_count; i++) free(r->items[i].member);
   free(r->items);
   *r = (shrink_result){0};
 }

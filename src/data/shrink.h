@@ -38,6 +38,7 @@ typedef struct shrink_item {
   dtype to; /* DTYPE_NONE: copied as it is (not numbers); codes of a text column are `to` */
   bool sparse;
   bool skipped; /* a column that is left out */
+  char *member; /* of a column in an npz: the name it has there; NULL elsewhere */
   bool rounded; /* within the tolerance, not exactly */
   double error; /* the largest, as the tolerance counts it */
   uint64_t bytes, bytes_after;

@@ -162,7 +162,10 @@ static stow_status name_column(npz_out *o, size_t i) {
     else
       snprintf(name, sizeof name, "%s.%d", base, again);
     STOW_TRY(try_name(o, name, endings_of(c), &taken));
-    if (!taken) return intern_add(&o->names, &o->name_of[i], name, strlen(name));
+    if (taken) continue;
+    o->job->result->items[i].member = strdup(name);
+    if (o->job->result->items[i].member == NULL) return no_memory(o);
+    return intern_add(&o->names, &o->name_of[i], name, strlen(name));
   }
   return stow_fail(STOW_ERR_INVALID, "%s: more than 1000 columns are named %s; name them apart",
                    o->job->in, base);

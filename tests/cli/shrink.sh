@@ -415,6 +415,25 @@ for out in ("o.npy", "o.npz"):
     os.remove(out)
 END
 
+test_py what_is_replaced_keeps_its_mode << 'END'
+np.save("a.npy", np.arange(10.0))
+open("t.csv", "w").write("x\n1\n")
+for given, out in (("a.npy", "o.npy"), ("a.npy", "o.npz"), ("t.csv", "o.npy"), ("t.csv", "o.npz")):
+    for mode in 0o640, 0o600, 0o664:
+        open(out, "w").close()
+        os.chmod(out, mode)
+        shrink(given, "-o", out)
+        assert os.stat(out).st_mode & 0o7777 == mode, (out, oct(os.stat(out).st_mode))
+END
+
+test_py a_column_that_is_renamed_is_said << 'END'
+open("t.csv", "w").write("a/b,a,a,..\n1,2,3,4\n")
+r = shrink("t.csv", "-o", "t.npz")
+assert [c["member"] for c in r["columns"]] == np.load("t.npz").files == ["a_b", "a", "a.1", "_."], r
+said = stowage("shrink", "t.csv", "-o", "t.npz")
+assert 'column "a/b" is member "a_b"' in said and 'column "a" is member "a.1"' in said, said
+END
+
 test_py columns_may_be_left_out << 'END'
 n = 5000
 with open("t.csv", "w") as f:
