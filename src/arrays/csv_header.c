@@ -26,12 +26,12 @@ typedef enum look {
 /* One column: its field in the first row, and the fields below it. */
 typedef struct evidence {
   look first;
-  bool has_letter;       /* of the first row's text */
-  uint64_t number;       /* of the first row, where LOOK_INTEGER */
-  size_t numbers, texts; /* below it */
-  bool recurs;           /* a text below it is the same */
-  bool continues;        /* the fields below it count on from `number` */
-  bool counts_from_zero; /* the fields below it are 0, 1, 2, … */
+  bool has_letter;                  /* of the first row's text */
+  uint64_t number;                  /* of the first row, where LOOK_INTEGER */
+  size_t numbers, texts, fractions; /* below it */
+  bool recurs;                      /* a text below it is the same */
+  bool continues;                   /* the fields below it count on from `number` */
+  bool counts_from_zero;            /* the fields below it are 0, 1, 2, … */
 } evidence;
 
 typedef struct sample {
@@ -66,6 +66,7 @@ static void add_field(evidence *e, const csv_field *first, const csv_field *f, s
   uint64_t number = f->kind == CSV_SIGNED ? (uint64_t)f->value.i : UINT64_MAX;
   e->texts += f->kind == CSV_TEXT;
   e->numbers += f->kind != CSV_TEXT && f->kind != CSV_MISSING;
+  e->fractions += f->kind == CSV_FLOAT;
   e->recurs = e->recurs || (f->kind == CSV_TEXT && f->length == first->length &&
                             memcmp(f->text, first->text, f->length) == 0);
   e->continues = e->continues && number == e->number + row + 1;
@@ -160,9 +161,18 @@ static bool looks_like_data(const sample *s, const counts *n) {
   return false;
 }
 
+/* 0, 1, 2, … above fractions: names that DataFrame.to_csv(index=False) writes. */
+static bool counts_above_fractions(const sample *s, const counts *n) {
+  bool fractions = false;
+  for (size_t i = 0; i < s->from->columns; i++)
+    fractions = fractions || s->columns[i].fractions > 0;
+  return fractions && n->from_zero && s->from->columns > 1 &&
+         n->of[LOOK_INTEGER] == s->from->columns;
+}
+
 static bool decide(const sample *s, const counts *n) {
   size_t named = n->of[LOOK_TEXT], other = n->of[LOOK_INTEGER] + n->of[LOOK_VALUE];
-  if (above_index(s, n)) return true;
+  if (above_index(s, n) || counts_above_fractions(s, n)) return true;
   if (named > 0 && other + n->of[LOOK_WORD] == 0) return true;
   if (named == 0)
     return n->of[LOOK_VALUE] + n->of[LOOK_EMPTY] + n->of[LOOK_WORD] == 0 && n->distinct &&

@@ -139,12 +139,15 @@ TEST(numbers_may_be_names)
   CHECK(has_header("id,inf,x\n1,2,3\n"));
   CHECK(has_header("name,inf\nanna,0.5\nbob,1\n"));
   CHECK(has_header("0,1\na,b\nc,d\n"));
+  CHECK(has_header("0,1,2\n0.5,1,2\n"));
   CHECK(has_header("a,1.5,NA\n1,2,3\n"));
 }
 
 TEST(rows_of_data_are_no_names)
 {
   CHECK(!has_header("1,2,3\n4,5,6\n"));
+  CHECK(!has_header("0,1,2\n3,4,5\n"));
+  CHECK(!has_header("0\n0.5\n"));
   CHECK(!has_header("1.5 , 2\n3,4\n"));
   CHECK(!has_header("nan,inf\n1,2\n"));
   CHECK(!has_header(",2.5,3\n7,5,6\n"));
