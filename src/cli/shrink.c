@@ -171,8 +171,7 @@ static stow_status read_tolerance(shrink_options *o, const char *text) {
   return STOW_OK;
 }
 
-/* Every value of an option that may be given several times. The list lives until the command ends.
- */
+/* Lists every value of an option that may be given several times. The caller frees the list. */
 static stow_status read_lists(const verb_call *call, const char *name, const char *const **lists,
                               size_t *count) {
   const char **made = calloc(call->given_count + 1, sizeof *made);
@@ -237,8 +236,6 @@ static stow_status shrink_and_tell(verb_call *call, const shrink_options *o, con
   if (b->team->rank == 0)
     status = verb_flag(call, "json") ? print_json(&r, in, out, o) : print_text(&r, in, out, o, b);
   shrink_free(&r);
-  free((void *)(uintptr_t)o->columns);
-  free((void *)(uintptr_t)o->drop);
   return status;
 }
 
@@ -258,6 +255,8 @@ static int run(verb_call *call) {
   if (status == STOW_OK) status = read_options(call, &o);
   if (ranks.size == 1 && !o.dry_run) watch_interrupt(verb_value(call, "output"));
   if (status == STOW_OK) status = shrink_and_tell(call, &o, &b, &bar);
+  free((void *)(uintptr_t)o.columns);
+  free((void *)(uintptr_t)o.drop);
   status = team_agree(&ranks, status);
   int code = verb_exit_code(status);
   /* One message, of the first that failed. */
