@@ -76,6 +76,14 @@ void cause_head(cause *c, const char *format, ...) {
   va_end(arguments);
 }
 
+stow_status findings_status(const findings *f) {
+  for (uint32_t i = 0; i < f->count; i++) {
+    if (f->list[i].headline.status != STOW_OK) return f->list[i].headline.status;
+    if (f->list[i].evidence.status != STOW_OK) return f->list[i].evidence.status;
+  }
+  return STOW_OK;
+}
+
 void findings_rank(findings *f) {
   for (uint32_t i = 1; i < f->count; i++)
     for (uint32_t j = i; j > 0 && f->list[j].confidence > f->list[j - 1].confidence; j--) {
@@ -231,6 +239,7 @@ stow_status causes_find(findings *f, const evidence *e) {
     if (f->list[i].id != CAUSE_LIMIT && f->list[i].confidence > best) best = f->list[i].confidence;
   if (best < BELIEVED && f->list[CAUSE_LIMIT].confidence < BELIEVED)
     say_unknown(&f->list[CAUSE_UNKNOWN], e);
+  STOW_TRY(findings_status(f)); /* before any of them is dropped */
   findings_rank(f);
   for (uint32_t i = 1; i < f->count && f->list[0].confidence >= BESIDE_FIRST; i++)
     if (f->list[i].confidence > BESIDE_FIRST) f->list[i].confidence = BESIDE_FIRST;
@@ -239,7 +248,8 @@ stow_status causes_find(findings *f, const evidence *e) {
     buffer_free(&last->headline);
     buffer_free(&last->evidence);
   }
-  return f->count > 0 ? say_holders(&f->list[0], e) : STOW_OK;
+  if (f->count > 0) STOW_TRY(say_holders(&f->list[0], e));
+  return findings_status(f);
 }
 
 void findings_free(findings *f) {

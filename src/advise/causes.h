@@ -101,6 +101,9 @@ typedef struct findings {
 } findings;
 
 stow_status causes_find(findings *f, const evidence *e);
+/* STOW_OK, or why a line or a headline of a finding could not be kept. Findings that failed are not
+ * an answer. */
+stow_status findings_status(const findings *f);
 /* The surest first; alike ones stay in the order they were found in. */
 void findings_rank(findings *f);
 void findings_free(findings *f);

@@ -377,5 +377,5 @@ void explain_told(explanation *x) {
     else if (m->chunks.found)
       buffer_text(&x->notes, "an allocator's dump names sizes, not lines of code\n");
   }
-  if (x->findings.count > 0) buffer_text(&x->headline, x->findings.list[0].headline.data);
+  explanation_head(x);
 }

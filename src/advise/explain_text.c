@@ -64,6 +64,7 @@ static void fixes_text(const fixes *all, buffer *out) {
 }
 
 stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
+  STOW_TRY(explanation_status(x));
   buffer_printf(out, bold ? "\033[1m%s.\033[0m\n" : "%s.\n",
                 x->headline.data != NULL ? x->headline.data : "");
   const numbers *n = &x->evidence.n;
@@ -93,6 +94,7 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
 }
 
 stow_status explanation_short(const explanation *x, buffer *out) {
+  STOW_TRY(explanation_status(x));
   const findings *f = &x->findings;
   if (f->count > 0)
     buffer_printf(out, "%s (%.2f): ", cause_name(f->list[0].id), f->list[0].confidence);
@@ -141,6 +143,7 @@ static double two_digits(double value) {
 }
 
 stow_status explanation_json(const explanation *x, buffer *out) {
+  STOW_TRY(explanation_status(x));
   json j = JSON_PRETTY(out);
   json_begin_object(&j);
   json_key(&j, "headline");

@@ -234,8 +234,8 @@ stow_status explain_host(explanation *x, const host_record *r) {
   find_limit(&c);
   findings_rank(&x->findings);
   rank_fixes(&c);
-  if (x->findings.count > 0) buffer_text(&x->headline, x->findings.list[0].headline.data);
+  explanation_head(x);
   if (!r->from_inside)
     buffer_text(&x->notes, "no view from inside: variables and lines are not known\n");
-  return x->headline.status;
+  return explanation_status(x);
 }

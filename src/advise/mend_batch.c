@@ -92,23 +92,23 @@ static const char *half_precision(const char *card) {
   return "run forward under torch.autocast(\"cuda\", dtype=torch.bfloat16)";
 }
 
-/* Under autocast, forward makes 16-bit copies of the weights: allocations of half a weight's size.
- */
-static bool autocast_is_on(const evidence *e) {
+/* Sets *on if forward runs under autocast: it then makes 16-bit copies of the weights, allocations
+ * of half a weight's size. */
+static stow_status autocast_is_on(const evidence *e, bool *on) {
   map halves = {0};
   uint32_t found = 0;
-  for (uint32_t i = 0; i < e->time.lifetime_count; i++)
-    if (e->phase_of[i] == PHASE_BUILD && e->time.lifetimes[i].bytes >= 65536 &&
-        map_put(&halves, e->time.lifetimes[i].bytes / 2, 0) != STOW_OK)
-      break;
+  stow_status status = STOW_OK;
+  for (uint32_t i = 0; i < e->time.lifetime_count && status == STOW_OK; i++)
+    if (e->phase_of[i] == PHASE_BUILD && e->time.lifetimes[i].bytes >= 65536)
+      status = map_put(&halves, e->time.lifetimes[i].bytes / 2, 0);
   for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
     if (e->phase_of[i] != PHASE_FORWARD) continue;
     uint64_t *seen = map_get(&halves, e->time.lifetimes[i].bytes);
     if (seen != NULL && (*seen)++ == 0) found++;
   }
-  bool on = found >= 3 && found * 2 >= halves.count;
+  *on = found >= 3 && found * 2 >= halves.count;
   map_free(&halves);
-  return on;
+  return status;
 }
 
 /* What autocast halves of what is live at a tick: outputs of layers (convolutions, products, what
@@ -181,7 +181,9 @@ stow_status mend_batch(mender *m) {
                          "recompute activations: torch.utils.checkpoint.checkpoint(block, x, "
                          "use_reentrant=False) around each block of several layers"),
                  e->live_by_phase[PHASE_FORWARD] * 11 / 20, false);
-  if (!autocast_is_on(e))
+  bool autocast;
+  STOW_TRY(autocast_is_on(e, &autocast));
+  if (!autocast)
     fix_estimate(fix_add(m, "16-bit arithmetic in forward", "%s", half_precision(m->card)),
                  autocast_saves(e), false);
   return STOW_OK;

@@ -86,14 +86,18 @@ bool run_folder_end(const char *path, run_end *end) {
   char at[PATH_MAX + 8];
   *end = (run_end){0};
   snprintf(at, sizeof at, "%s/end", path);
-  FILE *file = fopen(at, "re");
-  if (file == NULL) return false;
+  /* read(2) allocates nothing: without host memory a run that ended still counts as ended. */
+  char text[512];
+  int file = open(at, O_RDONLY | O_CLOEXEC), used = 0, by_kernel = 0;
+  ssize_t got = file < 0 ? -1 : read(file, text, sizeof text - 1);
+  if (file >= 0) close(file);
+  if (got <= 0) return false;
+  text[got] = '\0';
   /* NOLINTNEXTLINE(cert-err34-c): our own numbers */
-  bool whole = fscanf(file, "code %d signal %d command %159[^\n]", &end->code, &end->signal_number,
-                      end->command) >= 2;
-  int by_kernel = 0; /* NOLINTNEXTLINE(cert-err34-c) */
-  end->by_kernel = fscanf(file, " kernel %d", &by_kernel) == 1 && by_kernel != 0;
-  fclose(file);
+  bool whole = sscanf(text, "code %d signal %d command %159[^\n]%n", &end->code,
+                      &end->signal_number, end->command, &used) >= 2;
+  /* NOLINTNEXTLINE(cert-err34-c) */
+  end->by_kernel = sscanf(text + used, " kernel %d", &by_kernel) == 1 && by_kernel != 0;
   return whole;
 }
 

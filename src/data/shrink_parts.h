@@ -75,7 +75,8 @@ void shrink_measured(job *j, dtype to);
 stow_status shrink_header(sink *s, const char *descr, bool fortran, const uint64_t *shape,
                           uint32_t dims);
 /* The bytes such a header takes. */
-uint64_t shrink_header_bytes(const char *descr, bool fortran, const uint64_t *shape, uint32_t dims);
+stow_status shrink_header_bytes(uint64_t *bytes, const char *descr, bool fortran,
+                                const uint64_t *shape, uint32_t dims);
 /* A member that is an npy of that shape, its header written. */
 stow_status shrink_member(archive *z, sink *s, const char *name, const char *descr, bool fortran,
                           const uint64_t *shape, uint32_t dims, uint64_t item_bytes, bool deflate);

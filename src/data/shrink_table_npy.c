@@ -234,13 +234,15 @@ static stow_status begin(npy_out *o, writer *w) {
   job *j = o->job;
   STOW_TRY(count_columns(o));
   shape[1] = o->columns;
+  uint64_t header;
+  STOW_TRY(shrink_header_bytes(&header, "<f8", false, shape, 2));
   if (!j->options->dry_run) {
     STOW_TRY(shrink_open(j, w, 0));
     o->values = (scratch){.fd = w->fd, .name = j->out};
   } else {
     STOW_TRY(shrink_table_scratch(j, &o->values));
   }
-  o->values.base = shrink_header_bytes("<f8", false, shape, 2);
+  o->values.base = header;
   o->made = o->values;
   return STOW_OK;
 }
@@ -256,10 +258,12 @@ static stow_status write_own(npy_out *o, uint64_t rows_before) {
   job *j = o->job;
   dtype to = j->result->items[o->kept[0]].to;
   uint64_t shape[2] = {j->result->facts.rows, o->columns}, row = o->columns * dtype_bytes(to);
+  uint64_t header;
   writer w;
+  STOW_TRY(shrink_header_bytes(&header, npy_descr(to), false, shape, 2));
   STOW_TRY(shrink_open(j, &w, j->result->bytes_after));
   o->made = (scratch){.fd = w.fd, .name = j->out};
-  o->made.base = shrink_header_bytes(npy_descr(to), false, shape, 2) + rows_before * row;
+  o->made.base = header + rows_before * row;
   uint64_t done = 0;
   checkpoint_find(j->budget->checkpoint, STEP_OWN, &done, NULL, 0);
   stow_status status = each_chunk(o, to, done, true, SIZE_MAX, NULL);

@@ -120,7 +120,9 @@ static void put_text_bytes(writer *w, const char *text, size_t count) {
 /* A text of ours, memoised at its first use. */
 static void put_word(writer *w, const char *text) {
   uint32_t number;
-  if (intern_add(&w->words, &number, text, strlen(text)) != STOW_OK || number >= w->word_capacity) {
+  stow_status status = intern_add(&w->words, &number, text, strlen(text));
+  if (status != STOW_OK && w->out->status == STOW_OK) w->out->status = status;
+  if (status != STOW_OK || number >= w->word_capacity) {
     put_text_bytes(w, text, strlen(text)); /* more words than were foreseen: spelled out */
     return;
   }

@@ -170,7 +170,7 @@ static void iteration_lines(const report *r, buffer *out, bool bold) {
   else
     buffer_printf(out, "\n  %s iterations, guessed from an allocation of %s that comes back",
                   grouped(number, whole), stow_size_format(size, all->guess_bytes));
-  int64_t growth = iterations_growth(all);
+  int64_t growth = all->growth_bytes;
   char change[STOW_SIZE_TEXT_MAX + 1];
   if (growth != 0)
     buffer_printf(out, "; what stays live grows by %s each (median)", signed_size(change, growth));
@@ -215,6 +215,9 @@ static void policy_lines(const report *r, buffer *out, bool bold) {
     if (limits) table_size(&t, p->min_limit_bytes);
   }
   table_write(&t, out, 2, bold);
+  if (r->policy_missing != NULL)
+    buffer_printf(out, "  %s was not replayed: address space is limited; raise ulimit -v\n",
+                  r->policy_missing->name);
 }
 
 /* What had to be passed over is said, with its count. */

@@ -173,41 +173,53 @@ static void read_line(host_record *r, const words *w) {
   }
 }
 
-static bool read_file(host_record *r, const char *path) {
+/* STOW_ERR_NOT_FOUND if there is no such file; any other failure is one to report. */
+static stow_status read_file(host_record *r, const char *path) {
   char line[1024];
   FILE *file = fopen(path, "re");
-  if (file == NULL) return false;
+  if (file == NULL)
+    return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: %s", path,
+                     strerror(errno));
   while (fgets(line, sizeof line, file) != NULL) {
     words w;
     cut(&w, line);
     read_line(r, &w);
   }
   fclose(file);
-  return true;
+  return STOW_OK;
 }
 
-bool host_record_read_inside(host_record *r, const char *folder, pid_t pid) {
+static stow_status read_inside(host_record *r, const char *folder, pid_t pid) {
   char path[PATH_MAX];
   r->object_count = r->frame_count = 0;
   r->inside_serial = 0;
   r->inside_bytes = 0;
   r->inside_whole = false;
   snprintf(path, sizeof path, "%s/%d.objects", folder, (int)pid);
-  r->from_inside = read_file(r, path);
+  stow_status status = read_file(r, path);
+  r->from_inside = status == STOW_OK;
   /* An estimate from samples may pass what is there. */
   for (size_t i = 0; i < r->object_count; i++)
     if (r->objects[i].bytes > r->peak_bytes && r->peak_bytes > 0)
       r->objects[i].bytes = r->peak_bytes;
-  return r->from_inside;
+  return status;
+}
+
+bool host_record_read_inside(host_record *r, const char *folder, pid_t pid) {
+  return read_inside(r, folder, pid) == STOW_OK;
 }
 
 stow_status host_record_read(host_record *r, const char *folder) {
   char path[PATH_MAX];
   *r = (host_record){0};
   snprintf(path, sizeof path, "%s/host", folder);
-  if (!read_file(r, path))
+  stow_status status = read_file(r, path);
+  if (status == STOW_ERR_NOT_FOUND)
     return stow_fail(STOW_ERR_NOT_FOUND, "%s: no record of host memory is there", folder);
-  for (size_t i = 0; i < r->process_count && !r->from_inside; i++)
-    host_record_read_inside(r, folder, r->processes[i].pid);
+  STOW_TRY(status);
+  for (size_t i = 0; i < r->process_count && !r->from_inside; i++) {
+    status = read_inside(r, folder, r->processes[i].pid);
+    if (status != STOW_OK && status != STOW_ERR_NOT_FOUND) return status;
+  }
   return STOW_OK;
 }

@@ -47,10 +47,12 @@ static void set_up(ledger *l, void *at, size_t bytes) {
 /* This start of this machine, and the processes that this one can see. */
 static void name_machine(char name[96]) {
   char space[48] = "", boot[40] = "";
-  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-  size_t got = file != NULL ? fread(boot, 1, 36, file) : 0;
-  if (file != NULL) fclose(file);
-  boot[got] = '\0';
+  /* No stdio: without host memory for its buffer, a process would take itself for one of another
+   * machine and leave the run's limit. */
+  int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  ssize_t got = file >= 0 ? read(file, boot, 36) : 0;
+  if (file >= 0) close(file);
+  boot[got > 0 ? got : 0] = '\0';
   ssize_t length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
   space[length > 0 ? length : 0] = '\0';
   snprintf(name, 96, "%s %s", boot, space);
@@ -100,17 +102,19 @@ stow_status ledger_open(ledger *l, const char *path) {
   size_t bytes = ledger_bytes();
   bool right = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (size_t)info.st_size == bytes;
   void *at = right ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  int error = errno;
   if (at != MAP_FAILED) (void)madvise(at, bytes, MADV_RANDOM);
   close(fd);
+  if (!right) return stow_fail(STOW_ERR_FORMAT, "%s: not a ledger of this version", path);
   if (at == MAP_FAILED)
-    return stow_fail(STOW_ERR_FORMAT, "%s is no ledger of this version of Stowage", path);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "mapping the ledger %s: %s", path, strerror(error));
   set_up(l, at, bytes);
   const ledger_header *h = l->header;
   if (h->magic == LEDGER_MAGIC && h->version == LEDGER_VERSION &&
       h->slot_count == LEDGER_SLOTS_MAX && h->total_bytes == bytes)
     return STOW_OK;
   ledger_close(l);
-  return stow_fail(STOW_ERR_FORMAT, "%s is no ledger of this version of Stowage", path);
+  return stow_fail(STOW_ERR_FORMAT, "%s: not a ledger of this version", path);
 }
 
 void ledger_close(ledger *l) {

@@ -386,7 +386,7 @@ TEST(a_file_that_is_none_is_told)
   l.header->version = 77;
   ledger other;
   CHECK_STATUS(ledger_open(&other, ledger_path()), STOW_ERR_FORMAT);
-  CHECK_MESSAGE("no ledger of this version");
+  CHECK_MESSAGE("not a ledger of this version");
   close(fd);
   ledger_close(&l);
 }
