@@ -88,6 +88,8 @@ static void json_policies(json *j, const report *r) {
     json_begin_object(j);
     json_key(j, "policy"), json_text(j, p->policy->name);
     json_key(j, "finishes"), json_bool(j, p->finishes);
+    json_number_or_null(j, "failed_at_event", !p->finishes, p->failed_at_event);
+    json_number_or_null(j, "failed_bytes", !p->finishes, p->failed_bytes);
     json_number(j, "peak_live_bytes", p->peak_live_bytes);
     json_number(j, "peak_reserved_bytes", p->stats.peak_reserved_bytes);
     json_number(j, "largest_hole_bytes", p->stats.largest_hole_bytes);

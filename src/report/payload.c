@@ -353,6 +353,7 @@ static void pack_policies(json *j, const report *r) {
     json_number(j, "calls", p->stats.page_calls);
     json_number(j, "callsNs", p->stats.page_time_ns);
     json_number(j, "minLimit", p->min_limit_bytes);
+    json_number(j, "failedBytes", p->failed_bytes);
     json_end_object(j);
   }
   json_end_array(j);

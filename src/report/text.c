@@ -215,6 +215,14 @@ static void policy_lines(const report *r, buffer *out, bool bold) {
     if (limits) table_size(&t, p->min_limit_bytes);
   }
   table_write(&t, out, 2, bold);
+  for (uint32_t i = 0; i < r->policy_count; i++) {
+    const replay_result *p = &r->policies[i];
+    char size[STOW_SIZE_TEXT_MAX];
+    if (!p->finishes)
+      buffer_printf(out, "  %s fails at event %" PRIu64 ", asking %s%s\n", p->policy->name,
+                    p->failed_at_event, stow_size_format(size, p->failed_bytes),
+                    p->failed_bytes > POLICY_REQUEST_MAX ? ", more than any device has" : "");
+  }
   if (r->policy_missing != NULL)
     buffer_printf(out, "  %s was not replayed: address space is limited; raise ulimit -v\n",
                   r->policy_missing->name);

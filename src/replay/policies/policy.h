@@ -21,6 +21,11 @@
 /* No limit. Sizes and sums past it count as "does not fit", which keeps all arithmetic in range. */
 #define POLICY_NO_LIMIT (UINT64_C(1) << 62)
 
+/* The largest request that a policy is asked to serve: more than any device holds, and as much as
+ * Stowage's own heap takes. replay.c answers larger ones itself, with POLICY_FULL. A size in a file
+ * may be any number, and no work may be in proportion to it. */
+#define POLICY_REQUEST_MAX (UINT64_C(1) << 40)
+
 /* PyTorch's size classes for roundup_power2_divisions: 1 MiB, 2 MiB, … 32 GiB and above. */
 #define POLICY_DIVISIONS 16
 
