@@ -105,7 +105,18 @@ static void explain(const ledger *l, const ledger_refusal *r) {
   output_error("\n");
 }
 
+/* Processes beyond what the ledger can count. */
+static void away_line(const ledger *l, bool limited) {
+  uint64_t count = atomic_load(&l->header->turned_away);
+  if (count == 0) return;
+  fprintf(stderr,
+          "stowage run: %" PRIu64 " processes found all %d places of the ledger taken: %s\n", count,
+          LEDGER_SLOTS_MAX,
+          limited ? "they were refused device memory; run fewer at once" : "they are not counted");
+}
+
 void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_t crossed_bytes) {
+  away_line(l, limits->vram_from != NULL || limits->spill_bytes > 0);
   if (limits->vram_from != NULL || limits->spill_bytes > 0)
     for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) device_line(l, i, &crossed_bytes);
   bus_line(l);

@@ -15,12 +15,14 @@
 #include "base/process.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
-#define LEDGER_VERSION 11
+#define LEDGER_VERSION 12
 /* How often a request that meets another in the same moment tries again; each time the processor is
  * given away, so this is milliseconds at the most, and a stopped process holds nobody up for long.
  */
 #define TRIES_MAX  1000
 #define REAP_AFTER 8
+/* How often a sum is taken again because something moved meanwhile. */
+#define STEADY_TRIES 64
 
 static const char *const KIND_NAMES[] = {"plain",  "pages",   "pools",   "arrays", "managed",
                                          "graphs", "context", "spilled", "pinned", "ipc"};
@@ -118,6 +120,7 @@ stow_status ledger_open(ledger *l, const char *path) {
 }
 
 void ledger_close(ledger *l) {
+  ledger_unguard(l);
   if (l->header != NULL) munmap(l->header, l->mapped_bytes);
   *l = (ledger){0};
 }
@@ -308,7 +311,32 @@ static void raise_to(_Atomic uint64_t *peak, uint64_t value) {
   }
 }
 
-void ledger_note_peak(ledger *l, unsigned device) {
+static uint64_t changes(const ledger *l) {
+  uint64_t sum = 0, high = atomic_load(&l->header->slots_high);
+  for (uint64_t i = 0; i < high && i < LEDGER_SLOTS_MAX; i++)
+    sum += atomic_load(&l->slots[i].changes);
+  return sum;
+}
+
+/* A sum during which nothing moved. Without that, bytes that one process gives and another takes
+ * while the slots are read one by one are counted twice. A take begins to change its slot only
+ * after it has seen room, so no change that is under way on both sides of the sum can hide such a
+ * pair. Where something always moves, the smallest of the sums. */
+static void sum_steady(const ledger *l, unsigned device, ledger_totals *totals) {
+  ledger_sum(l, device, totals);
+  for (int tries = 0; tries < STEADY_TRIES; tries++) {
+    ledger_totals now;
+    uint64_t before = changes(l);
+    ledger_sum(l, device, &now);
+    bool steady = changes(l) == before;
+    if (steady || now.vram_bytes < totals->vram_bytes) *totals = now;
+    if (steady) return;
+  }
+}
+
+/* Raises the peaks to what is held. `allowed`: the caller's bytes were granted within the limits,
+ * so that no more than them can have been held by grants. */
+static void raise_peaks(ledger *l, unsigned device, bool allowed) {
   ledger_totals now;
   if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return;
   ledger_sum(l, device, &now);
@@ -316,12 +344,26 @@ void ledger_note_peak(ledger *l, unsigned device) {
       now.bytes[LEDGER_SPILLED] <= atomic_load(&l->header->peak_spilled_bytes[device]))
     return;
   /* It stays for good: what the dead held is not to be in it. */
-  if (ledger_reap(l) > 0) ledger_sum(l, device, &now);
-  raise_to(&l->header->peak_vram_bytes[device], now.vram_bytes);
-  raise_to(&l->header->peak_spilled_bytes[device], now.bytes[LEDGER_SPILLED]);
+  ledger_reap(l);
+  sum_steady(l, device, &now);
+  uint64_t vram = now.vram_bytes, spilled = now.bytes[LEDGER_SPILLED];
+  uint64_t vram_most = allowed ? ledger_limit(l, device) : UINT64_MAX;
+  uint64_t spill_most = allowed ? ledger_spill_limit(l) : UINT64_MAX;
+  raise_to(&l->header->peak_vram_bytes[device], vram < vram_most ? vram : vram_most);
+  if (spill_most > 0)
+    raise_to(&l->header->peak_spilled_bytes[device], spilled < spill_most ? spilled : spill_most);
+}
+
+void ledger_note_peak(ledger *l, unsigned device) {
+  raise_peaks(l, device, true);
 }
 
 /* ---- taking and giving ---- */
+
+/* Around every change of the caller's bytes: see ledger_slot. */
+static void changing(ledger *l) {
+  atomic_fetch_add(&l->slots[l->own - 1].changes, 1);
+}
 
 static ledger_device *own_device(const ledger *l, unsigned device) {
   return l->own == 0 || device >= LEDGER_DEVICES_MAX ? NULL : &l->slots[l->own - 1].devices[device];
@@ -330,22 +372,29 @@ static ledger_device *own_device(const ledger *l, unsigned device) {
 void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
+  changing(l);
   atomic_fetch_add(&d->bytes[kind], bytes);
-  ledger_note_peak(l, device);
+  changing(l);
+  raise_peaks(l, device, false);
 }
 
 void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
   uint64_t old = atomic_load(&d->bytes[kind]);
+  changing(l);
   while (!atomic_compare_exchange_weak(&d->bytes[kind], &old, old > bytes ? old - bytes : 0)) {
   }
+  changing(l);
 }
 
 void ledger_set(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
-  if (atomic_exchange(&d->bytes[kind], bytes) < bytes) ledger_note_peak(l, device);
+  changing(l);
+  uint64_t old = atomic_exchange(&d->bytes[kind], bytes);
+  changing(l);
+  if (old < bytes) raise_peaks(l, device, false);
 }
 
 void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t spill_bytes) {
@@ -390,13 +439,16 @@ static bool fits(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes, u
 }
 
 bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return true;
   ledger_device *d = own_device(l, device);
-  if (d == NULL) return true;
   uint64_t limit = kind == LEDGER_SPILLED     ? ledger_spill_limit(l)
                    : kind < LEDGER_VRAM_KINDS ? ledger_limit(l, device)
                                               : LEDGER_UNLIMITED;
+  if (d == NULL) return limit == LEDGER_UNLIMITED;
   if (limit == LEDGER_UNLIMITED) {
+    changing(l);
     atomic_fetch_add(&d->bytes[kind], bytes);
+    changing(l);
     return true;
   }
   _Atomic uint64_t *wanted = kind == LEDGER_SPILLED ? &d->wanted_spill : &d->wanted_vram;
@@ -406,7 +458,9 @@ bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
     look(l, device, kind, &held, &announced);
     if (announced <= limit && held <= limit - announced) {
       /* Held before it is no longer wanted: a sum between the two counts it twice, not never. */
+      changing(l);
       atomic_fetch_add(&d->bytes[kind], bytes);
+      changing(l);
       atomic_fetch_sub(wanted, bytes);
       return true;
     }
