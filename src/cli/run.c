@@ -2,6 +2,7 @@
  * there is to say; the parts are run_program (what will run), run_shim (the library), run_limits
  * and run_folder (the ledger), run_environment (frameworks' settings), run_child (starting it,
  * signals, its end) and run_summary (the last words). */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +61,7 @@ static stow_status put_beneath(const program *p, const run_limits *limits, bool 
          rival);
   /* Named ranges reach the shim by NVTX's own road, unless another tool is on it. */
   if (record) setenv("NVTX_INJECTION64_PATH", shim, 0);
-  return run_shim_preload(shim, limits->vram_from != NULL || limits->spill_bytes > 0);
+  return run_shim_preload(shim, p->runtime, limits->vram_from != NULL || limits->spill_bytes > 0);
 }
 
 /* Makes the run's folder and its ledger, and tells the command where they are. */
@@ -112,14 +113,40 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
   return 0;
 }
 
+static void tell_unwritten(const char *name, const char *folder) {
+  char why[512];
+  snprintf(why, sizeof why, "%s", stow_status_message());
+  note("--record: process %s: %s; what was recorded is in %s", name, why, folder);
+}
+
+/* Processes that could not begin to record: which, and why. */
+static void tell_unrecorded(const ledger *l, uint64_t count) {
+  char list[LEDGER_UNRECORDED_MAX * 22] = "";
+  size_t length = 0;
+  for (uint64_t i = 0; i < count && i < LEDGER_UNRECORDED_MAX; i++) {
+    int more = snprintf(list + length, sizeof list - length, "%s%" PRIu64, i > 0 ? ", " : "",
+                        atomic_load(&l->header->unrecorded_pids[i]));
+    length += more > 0 ? (size_t)more : 0;
+  }
+  note("--record: nothing of process %s%s was recorded: %.159s", list,
+       count > LEDGER_UNRECORDED_MAX ? ", …" : "", l->header->unrecorded_reason);
+}
+
 /* What was recorded, to where it was asked for. */
-static void gather(const verb_call *call, const char *folder, pid_t child, bool failed) {
-  char kept[PATH_MAX];
+static void gather(const verb_call *call, const char *folder, const ledger *l, pid_t child,
+                   bool failed) {
+  run_gathered all;
   const char *path = verb_value(call, "record");
-  stow_status status = run_record_gather(kept, folder, path, (int)child, failed);
-  if (status != STOW_OK)
-    note("the record: %s; what was recorded is in %s", stow_status_message(), folder);
-  if (path != NULL && kept[0] == '\0' && status == STOW_OK)
+  run_record_gather(&all, folder, path, (int)child, failed, tell_unwritten);
+  if (path == NULL) return;
+  uint64_t unrecorded = atomic_load(&l->header->unrecorded);
+  uint64_t lost = unrecorded + (uint64_t)all.failed;
+  if (unrecorded > 0) tell_unrecorded(l, unrecorded);
+  if (lost > 0)
+    note("--record: of %" PRIu64
+         " processes that used the device, %d were recorded whole and %" PRIu64 " were not",
+         lost + (uint64_t)all.written, all.written, lost);
+  else if (all.kept[0] == '\0')
     note("nothing was recorded: the command took no device memory");
 }
 
@@ -204,7 +231,10 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
                        const run_limits *limits, beats *b, pid_t child) {
   b->live.child = child;
   b->live.on = l->header != NULL && limits->spill_bytes > 0;
-  if (l->header != NULL) run_limits_look_aside(limits, l);
+  if (l->header != NULL) {
+    ledger_guard(l);
+    run_limits_look_aside(limits, l);
+  }
   run_ram_started(&b->ram);
   if (folder[0] != '\0') run_folder_tidy(folder);
   int how = 0;
@@ -215,8 +245,15 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
   bool looked = true;
   if (l->header != NULL) {
     looked = run_limits_looked();
-    run_summary(l, limits, how != 0, b->live.crossed_bytes);
-    gather(call, folder, child, how != 0);
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/ledger", folder);
+    if (ledger_lost(l, path))
+      note("%s was cut short while the command ran: what it held is not known, limits were not "
+           "kept from then on, and processes that used the device may have ended with SIGBUS",
+           path);
+    else
+      run_summary(l, limits, how != 0, b->live.crossed_bytes);
+    gather(call, folder, l, child, how != 0);
   }
   if (folder[0] != '\0') {
     write_end(call, folder, how, b->ram.by_kernel);

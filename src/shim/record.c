@@ -34,6 +34,7 @@ static bool stacks;
 static stow_trace *trace;
 static struct recorder {
   __typeof__(&stow_trace_open) open;
+  __typeof__(&stow_status_message) message;
   __typeof__(&stow_trace_close) close;
   __typeof__(&stow_trace_event) event;
   __typeof__(&stow_trace_fact) fact;
@@ -68,8 +69,10 @@ static bool find_recorder(struct recorder *r) {
 #define FIND(name)                                                                                 \
   ((r->name = (__typeof__(r->name))(uintptr_t)dlsym(library, "stow_trace_" #name)) != NULL)
   void *library = open_library();
-  return library != NULL && FIND(open) && FIND(close) && FIND(event) && FIND(fact) &&
-         FIND(stack_find) && FIND(stack) && FIND(mark_begin) && FIND(mark_end);
+  if (library != NULL)
+    r->message = (__typeof__(r->message))(uintptr_t)dlsym(library, "stow_status_message");
+  return library != NULL && r->message != NULL && FIND(open) && FIND(close) && FIND(event) &&
+         FIND(fact) && FIND(stack_find) && FIND(stack) && FIND(mark_begin) && FIND(mark_end);
 #undef FIND
 }
 
@@ -109,6 +112,16 @@ static void add_facts(void) {
   }
 }
 
+/* The ledger is where `stowage run` learns of it: the disk may be full, and its room is taken. */
+static void tell_unrecorded(void) {
+  ledger_header *h = account_ledger()->header;
+  if (h == NULL) return;
+  uint64_t number = atomic_fetch_add(&h->unrecorded, 1);
+  if (number < LEDGER_UNRECORDED_MAX) atomic_store(&h->unrecorded_pids[number], (uint64_t)getpid());
+  if (number == 0)
+    snprintf(h->unrecorded_reason, sizeof h->unrecorded_reason, "%s", recorder.message());
+}
+
 static bool open_trace(const char *folder) {
   char ring[PATH_MAX], file[PATH_MAX], name[48];
   const char *number = rank_text(), *recorded = secure_getenv("STOWAGE_RECORD");
@@ -122,7 +135,10 @@ static bool open_trace(const char *folder) {
   options.ring_bytes = RING_BYTES;
   options.text_bytes = TEXT_BYTES;
   if (recorded != NULL && recorded[0] == '1') options.record_path = file;
-  if (recorder.open(&trace, &options) != STOW_OK) return false;
+  if (recorder.open(&trace, &options) != STOW_OK) {
+    if (options.record_path != NULL) tell_unrecorded();
+    return false;
+  }
   const char *wanted = secure_getenv("STOWAGE_STACKS");
   stacks = wanted == NULL || strcmp(wanted, "off") != 0;
   add_facts();
