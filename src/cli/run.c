@@ -71,6 +71,7 @@ static stow_status open_run(ledger *l, const run_limits *limits, char folder[PAT
   STOW_TRY(run_folder_make(folder));
   snprintf(path, sizeof path, "%s/ledger", folder);
   STOW_TRY(ledger_create(l, path));
+  ledger_guard(l); /* before the command starts: it may be the one that cuts the file short */
   run_limits_apply(limits, l);
   char self[PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -231,10 +232,7 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
                        const run_limits *limits, beats *b, pid_t child) {
   b->live.child = child;
   b->live.on = l->header != NULL && limits->spill_bytes > 0;
-  if (l->header != NULL) {
-    ledger_guard(l);
-    run_limits_look_aside(limits, l);
-  }
+  if (l->header != NULL) run_limits_look_aside(limits, l);
   run_ram_started(&b->ram);
   if (folder[0] != '\0') run_folder_tidy(folder);
   int how = 0;

@@ -296,6 +296,7 @@ void run_limits_look_aside(const run_limits *limits, ledger *l) {
   aside.l = l;
   /* Signals are the first thread's: it waits for some of them. */
   sigfillset(&all);
+  sigdelset(&all, SIGBUS); /* ledger_guard catches it where it happens */
   pthread_sigmask(SIG_BLOCK, &all, &mask);
   aside.runs = sem_init(&aside.end, 0, 0) == 0 &&
                pthread_create(&aside.thread, NULL, look_thread, NULL) == 0;
