@@ -245,9 +245,10 @@ static void add_up(shrink_result *r) {
 }
 
 static stow_status make_items(shrink_result *r, size_t count) {
-  r->item_count = count;
   r->items = calloc(count + 1, sizeof *r->items);
-  return r->items != NULL ? STOW_OK : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  if (r->items == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  r->item_count = count;
+  return STOW_OK;
 }
 
 static stow_status shrink_arrays(job *j, bool to_npz) {

@@ -126,10 +126,12 @@ static stow_status plan_column(job *j, const table_plan *p, size_t i, const shri
 stow_status shrink_table_plan(job *j, const table_plan *p) {
   shrink_result *r = j->result;
   shrink_item common = {0};
-  r->item_count = r->facts.column_count;
+  for (size_t i = 0; i < r->item_count; i++) free(r->items[i].member);
   free(r->items);
-  r->items = calloc(r->item_count + 1, sizeof *r->items);
+  r->item_count = 0;
+  r->items = calloc(r->facts.column_count + 1, sizeof *r->items);
   if (r->items == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", j->in);
+  r->item_count = r->facts.column_count;
   if (p->to_npy && j->options->type == DTYPE_NONE) {
     STOW_TRY(common_type(j, &common.to));
     STOW_TRY(try_rounding(j, p, SIZE_MAX, common.to, &common));
