@@ -1,4 +1,4 @@
-/* Buffer: doubling growth, bound checked before anything is asked of malloc. */
+/* Buffer: doubles its memory, and checks the limit before it calls malloc. */
 #include "base/buffer.h"
 
 #include <stdarg.h>
@@ -20,7 +20,7 @@ void buffer_clear(buffer *b) {
 static stow_status make_room(buffer *b, size_t count) {
   if (b->status != STOW_OK) return b->status;
   if (count > b->max - b->length) {
-    b->status = stow_fail(STOW_ERR_BUDGET, "a buffer would pass its bound of %zu bytes", b->max);
+    b->status = stow_fail(STOW_ERR_BUDGET, "buffer: limit of %zu bytes exceeded", b->max);
     return b->status;
   }
   size_t need = b->length + count + 1;
@@ -77,6 +77,6 @@ stow_status buffer_printf(buffer *b, const char *format, ...) {
   if (at != NULL) vsnprintf(at, (size_t)length + 1, format, again);
   va_end(again);
   if (length < 0 && b->status == STOW_OK)
-    b->status = stow_fail(STOW_ERR_INVALID, "a text could not be formatted");
+    b->status = stow_fail(STOW_ERR_INVALID, "buffer: text could not be formatted");
   return b->status;
 }

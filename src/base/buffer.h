@@ -1,7 +1,7 @@
-/* Buffer: bytes that grow, up to a bound given at the start.
+/* Buffer: bytes that grow up to a fixed limit.
  *
- * A failed append leaves the contents as they were and the buffer marked; appends after it do
- * nothing, so a writer checks once, at the end. */
+ * A failed append leaves the contents unchanged and marks the buffer. Later appends do nothing, so
+ * a writer checks the status once, at the end. */
 #ifndef BASE_BUFFER_H
 #define BASE_BUFFER_H
 
@@ -12,10 +12,10 @@
 #include "base/status.h"
 
 typedef struct buffer {
-  char *data; /* `length` bytes and one '\0' after them; NULL while nothing was appended */
+  char *data; /* `length` bytes and a '\0'; NULL until the first append */
   size_t length;
   size_t capacity;
-  size_t max;         /* never holds more than this many bytes */
+  size_t max;         /* the limit */
   stow_status status; /* STOW_OK, or why an append failed */
 } buffer;
 
@@ -27,13 +27,14 @@ stow_status buffer_append(buffer *b, const void *bytes, size_t count);
 stow_status buffer_text(buffer *b, const char *text);
 stow_status buffer_char(buffer *b, char c);
 stow_status buffer_printf(buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Room for `count` more bytes, uninitialised, already counted in length; NULL if it cannot be had.
+/* Adds `count` uninitialised bytes to the length and returns a pointer to them, or NULL if the
+ * append fails.
  */
 void *buffer_extend(buffer *b, size_t count);
-/* Appends what `from` holds. If `from` failed, `b` fails with the same status: a part of an output
- * that could not be written never goes missing silently. */
+/* Appends the contents of `from`. If `from` failed, `b` fails with the same status, so that no part
+ * of an output is lost silently. */
 stow_status buffer_join(buffer *b, const buffer *from);
-/* Empties it, keeping the memory and clearing the mark. */
+/* Empties the buffer and clears its status; keeps the memory. */
 void buffer_clear(buffer *b);
 
 #endif

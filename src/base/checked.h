@@ -1,5 +1,5 @@
-/* Checked arithmetic: every size that comes from outside goes through these. True means the result
- * is right. */
+/* Checked arithmetic for every size that comes from outside. Each function returns true if the
+ * result did not overflow. */
 #ifndef BASE_CHECKED_H
 #define BASE_CHECKED_H
 
@@ -18,14 +18,15 @@ static inline bool is_power_of_two(uint64_t n) {
   return n != 0 && (n & (n - 1)) == 0;
 }
 
-/* `n` rounded up to a multiple of `unit`, a power of two; false if that passes 2^64-1. */
+/* Rounds `n` up to a multiple of `unit`, a power of two. Returns false if the result exceeds
+ * 2^64-1. */
 static inline bool checked_round_up(uint64_t *out, uint64_t n, uint64_t unit) {
   if (!checked_add(out, n, unit - 1)) return false;
   *out &= ~(unit - 1);
   return true;
 }
 
-/* The same where the caller knows that it cannot overflow. */
+/* The same for callers that know it cannot overflow. */
 static inline uint64_t round_up(uint64_t n, uint64_t unit) {
   return (n + unit - 1) & ~(unit - 1);
 }

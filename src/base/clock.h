@@ -1,4 +1,4 @@
-/* Clock: nanoseconds that never go back, and wall time for records. */
+/* Clock: monotonic nanoseconds, and wall time for records. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -11,12 +11,12 @@ static inline uint64_t clock_read_ns(clockid_t which) {
   return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* Since some fixed point before the process began. */
+/* Returns nanoseconds since a fixed point before the process started. */
 static inline uint64_t clock_ns(void) {
   return clock_read_ns(CLOCK_MONOTONIC);
 }
 
-/* Since 1970. */
+/* Returns nanoseconds since 1970. */
 static inline uint64_t clock_wall_ns(void) {
   return clock_read_ns(CLOCK_REALTIME);
 }

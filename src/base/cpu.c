@@ -1,5 +1,5 @@
 /* Cpu: CPUID leaves 1 and 7, and XCR0 for what the system saves (Intel SDM, volume 2A, CPUID;
- * volume 1, chapter 13). Asked once; answers are the same on every core that Linux shows. */
+ * volume 1, chapter 13). Read once; all cores that Linux shows have the same features. */
 #include "base/cpu.h"
 
 #include <stdatomic.h>
@@ -35,7 +35,7 @@ static uint32_t ask(void) {
 }
 
 bool cpu_has(cpu_feature feature) {
-  static _Atomic uint32_t known; /* written with the same value whoever writes */
+  static _Atomic uint32_t known; /* every writer writes the same value */
   uint32_t has = atomic_load_explicit(&known, memory_order_relaxed);
   if (has == 0) {
     has = ask();

@@ -1,8 +1,7 @@
-/* Cpu: what this processor can do, asked of itself.
+/* Cpu: the features of this processor, read with CPUID.
  *
- * Called by the files that have a second, faster form for newer processors. The compilers' own
- * question (__builtin_cpu_supports) needs a runtime that not every compiler brings along. On other
- * machines than x86-64 every answer is no. */
+ * Used by files with a faster implementation for newer processors. __builtin_cpu_supports needs a
+ * runtime that some compilers lack. On machines other than x86-64 no feature is present. */
 #ifndef BASE_CPU_H
 #define BASE_CPU_H
 
@@ -23,7 +22,7 @@ typedef enum cpu_feature {
   CPU_FEATURE_COUNT
 } cpu_feature;
 
-/* The processor has it, and the system keeps the registers it needs. */
+/* Returns true if the processor has the feature and the system saves its registers. */
 bool cpu_has(cpu_feature feature);
 
 #endif

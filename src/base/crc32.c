@@ -1,8 +1,8 @@
-/* CRC-32 (the polynomial of zip and zlib), with no library behind it.
+/* CRC-32 (the polynomial of zip and zlib), without a library.
  *
- * Large inputs on x86-64: 64 bytes per turn are folded by carry-less products with powers of x
+ * Large inputs on x86-64: each round folds 64 bytes by carry-less multiplication with powers of x
  * modulo the polynomial (Gopal and others, "Fast CRC computation using PCLMULQDQ", Intel 2009).
- * Everything else: eight bytes per turn by tables ("slicing by eight"), 8 KiB built at the first
+ * Everything else: eight bytes per round with tables ("slicing by eight"), 8 KiB built at the first
  * call. */
 #include "base/crc32.h"
 

@@ -1,11 +1,11 @@
-/* Descriptor: known again by the file behind the number. */
+/* Descriptor: recognised by the device and inode of its file. */
 #include "base/descriptor.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Above what programs count to, below the usual limit of 1024. */
+/* Above the numbers that programs use, below the usual limit of 1024. */
 #define NUMBER_LEAST 800
 
 descriptor descriptor_keep(int fd) {

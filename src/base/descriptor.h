@@ -1,7 +1,7 @@
-/* Descriptor: a file kept open inside somebody else's program. The program may close every number
- * it did not open itself, as daemons do, and then be given ours for a file of its own: what is
- * meant for our file must not go there. Used by what writes from within a program: the trace
- * (trace/ring, trace/drain) and the shim's log. */
+/* Descriptor: a file that stays open inside the user's program. The program may close every
+ * descriptor it did not open, as daemons do, and then get our number for its own file. This type
+ * detects that, so that our data never goes to a file of the program. Used by code that writes from
+ * inside a program: the trace (trace/ring, trace/drain) and the shim's log. */
 #ifndef BASE_DESCRIPTOR_H
 #define BASE_DESCRIPTOR_H
 
@@ -15,11 +15,11 @@ typedef struct descriptor {
 
 #define DESCRIPTOR_NONE ((descriptor){.fd = -1})
 
-/* Takes `fd` over, under a number out of the program's way where there is one. */
+/* Takes ownership of `fd` and moves it to a high number if possible. */
 descriptor descriptor_keep(int fd);
-/* Is it still open, and still that file? */
+/* Returns true if the descriptor is open and still refers to the same file. */
 bool descriptor_ours(const descriptor *d);
-/* Closes it if it is; 0, or -1 and errno as close(2). */
+/* Closes the descriptor if it is still ours. Returns 0, or -1 with errno as close(2). */
 int descriptor_close(descriptor *d);
 
 #endif

@@ -48,8 +48,8 @@ stow_status dtype_parse(dtype *t, const char *text) {
     return STOW_OK;
   }
   return stow_fail(STOW_ERR_INVALID,
-                   "no type is called \"%.32s\"; there are bool, int8 to int64, uint8 to uint64, "
-                   "float16, bfloat16, float32 and float64",
+                   "dtype: unknown type \"%.32s\"; use bool, int8 to int64, uint8 to uint64, "
+                   "float16, bfloat16, float32 or float64",
                    text);
 }
 

@@ -1,8 +1,8 @@
-/* Dtype: the kinds of number that files and tensors hold, by the names people use for them.
+/* Dtype: the number types of files and tensors, and their names.
  *
- * Both spellings are read ("f16", "float16"; "u8", "uint8"); NumPy's is printed. bfloat16 has no
- * NumPy name of its own and is printed as "bfloat16". Complex, text and structured types are not
- * numbers here: readers refuse or pass them over. */
+ * Both spellings are parsed ("f16", "float16"; "u8", "uint8"); NumPy's is printed. bfloat16 has no
+ * NumPy name and is printed as "bfloat16". Complex, text and structured types are not numbers here:
+ * readers reject or skip them. */
 #ifndef BASE_DTYPE_H
 #define BASE_DTYPE_H
 
@@ -32,16 +32,16 @@ typedef enum dtype {
 
 typedef enum dtype_class { CLASS_BOOL, CLASS_SIGNED, CLASS_UNSIGNED, CLASS_FLOAT } dtype_class;
 
-/* Bytes of one value; 0 for DTYPE_NONE. */
+/* Returns the size of one value in bytes; 0 for DTYPE_NONE. */
 size_t dtype_bytes(dtype t);
-/* "float32"; "none" for DTYPE_NONE. */
+/* Returns "float32" and so on; "none" for DTYPE_NONE. */
 const char *dtype_name(dtype t);
 dtype_class dtype_kind(dtype t);
-/* Reads a name in either spelling, any letter case; STOW_ERR_INVALID names the text and the types
- * there are. */
+/* Parses a name in either spelling and any case. The message of STOW_ERR_INVALID lists the types.
+ */
 stow_status dtype_parse(dtype *t, const char *text);
 
-/* The least and greatest value of an integer type, as far as 64 bits hold them. */
+/* Return the smallest and largest value of an integer type, as far as 64 bits hold them. */
 int64_t dtype_least(dtype t);
 uint64_t dtype_most(dtype t);
 

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A size no struct of ours will reach: a caller that passes more has not set struct_bytes. */
+/* No struct will reach this size: a caller that passes more has not set struct_bytes. */
 #define STRUCT_BYTES_MAX 65536
 
 static stow_status size_of(uint32_t *bytes, const void *given, const char *name) {

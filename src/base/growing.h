@@ -1,9 +1,8 @@
-/* Public structs that can grow: the first member is struct_bytes, the size the caller compiled
- * with.
+/* Public structs that can grow: the first member is struct_bytes, the size in the caller's build.
  *
- * A newer caller passes a larger struct: accepted if every byte we do not know is zero. An older
- * one passes a smaller struct: what it does not have keeps its default. Nothing past struct_bytes
- * is read or written. */
+ * A newer caller passes a larger struct, which is accepted if every unknown byte is zero. An older
+ * caller passes a smaller struct; members it lacks keep their defaults. Bytes past struct_bytes are
+ * never read or written. */
 #ifndef BASE_GROWING_H
 #define BASE_GROWING_H
 
@@ -14,8 +13,8 @@
 /* Copies the caller's `given` (NULL: keep the defaults) over `known`, which holds the defaults.
  * STOW_ERR_INVALID: struct_bytes is below the smallest ever (4), or bytes past ours are not 0. */
 stow_status growing_read(void *known, size_t known_bytes, const void *given, const char *name);
-/* Copies as much of `full` as the caller's `to` has room for; bytes past `full` are set to 0, and
- * struct_bytes stays the caller's. */
+/* Copies as much of `full` as fits in the caller's `to`. Sets bytes past `full` to 0 and keeps the
+ * caller's struct_bytes. */
 stow_status growing_write(void *to, const void *full, size_t full_bytes, const char *name);
 
 #endif

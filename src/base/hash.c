@@ -165,7 +165,7 @@ static stow_status intern_grow_table(intern *t) {
 
 static stow_status intern_make_room(intern *t, size_t count) {
   if (t->max_bytes != 0 && count + 1 > t->max_bytes - t->length)
-    return stow_fail(STOW_ERR_BUDGET, "names would pass their bound of %llu bytes",
+    return stow_fail(STOW_ERR_BUDGET, "names: limit of %llu bytes exceeded",
                      (unsigned long long)t->max_bytes);
   if (t->length + count + 1 > t->capacity) {
     size_t capacity = t->capacity == 0 ? 256 : t->capacity;

@@ -1,7 +1,7 @@
 /* Hash: a map from 64-bit keys to 64-bit values, and an interning table that numbers byte strings.
  *
- * Both use open addressing with linear probing in one array; keys are mixed with a per-table seed
- * so that a hostile file cannot choose colliding ones cheaply. Not safe from several threads. */
+ * Both use open addressing with linear probing in one array. Keys are mixed with a per-table seed,
+ * so that a hostile file cannot easily choose colliding keys. Not thread-safe. */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
@@ -35,32 +35,34 @@ typedef struct map {
 } map;
 
 void map_free(map *m);
-/* NULL if the key is not there. The pointer is good until the next put or remove. */
+/* Returns NULL if the key is absent. The pointer is valid until the next put or remove. */
 uint64_t *map_get(const map *m, uint64_t key);
 stow_status map_put(map *m, uint64_t key, uint64_t value);
-/* True and the old value (if wanted) if it was there. */
+/* Returns true, and stores the old value (if `value` is not NULL), if the key was present. */
 bool map_remove(map *m, uint64_t key, uint64_t *value);
-/* Walks: start with *at = 0; false at the end. Nothing may be put or removed meanwhile. */
+/* Iterates: start with *at = 0; returns false at the end. Do not put or remove during the
+ * iteration. */
 bool map_next(const map *m, size_t *at, uint64_t *key, uint64_t *value);
 
-/* Numbers distinct byte strings 0, 1, 2, … in the order they first came. */
+/* Numbers distinct byte strings 0, 1, 2, … in order of first occurrence. */
 typedef struct intern {
   char *bytes; /* all strings, each followed by '\0' */
   size_t length, capacity;
-  uint32_t *offsets_lo; /* start of string i, low and high half kept apart to stay small */
+  uint32_t *offsets_lo; /* start of string i, low and high half in separate arrays to save memory */
   uint16_t *offsets_hi;
   uint32_t count, offsets_capacity;
   uint32_t *table; /* number + 1, 0 empty */
   size_t table_capacity;
-  uint64_t max_bytes; /* bound for `bytes`; 0: none */
+  uint64_t max_bytes; /* limit for `bytes`; 0: none */
   uint64_t seed;
 } intern;
 
 void intern_free(intern *t);
 stow_status intern_add(intern *t, uint32_t *number, const char *bytes, size_t count);
-/* The string with that number, ended with '\0'; its length if wanted. Good until the next add. */
+/* Returns the string with that number, terminated by '\0', and its length if wanted. Valid until
+ * the next add. */
 const char *intern_get(const intern *t, uint32_t number, size_t *count);
-/* True if it is there already. */
+/* Returns true if the string is in the table. */
 bool intern_find(const intern *t, uint32_t *number, const char *bytes, size_t count);
 
 #endif

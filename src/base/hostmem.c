@@ -1,8 +1,8 @@
 /* Hostmem: /proc/meminfo and the memory controller of cgroup v1 or v2.
  *
- * Where the process stands is in /proc/self/cgroup; where that tree can be seen is in
- * /proc/self/mountinfo. A limit may stand at any level, so each level from the process's own group
- * up to the mount point is asked; the one with the least left counts. */
+ * /proc/self/cgroup names the group of the process; /proc/self/mountinfo shows where that tree is
+ * mounted. Any level can have a limit, so each level from the process's own group up to the mount
+ * point is read; the one with the least memory left counts. */
 #include "base/hostmem.h"
 
 #include <errno.h>
@@ -19,12 +19,12 @@
               */
 #define KEEP_MAX (UINT64_C(1) << 30)
 
-/* One place where limits stand: the file names of cgroup v1 or v2. */
+/* The file names of cgroup v1 or v2. */
 typedef struct controller {
   int version;
   const char *limit, *usage;
-  const char *cache; /* word in memory.stat for file cache that is given up first */
-  const char *kills; /* where it counts those it killed */
+  const char *cache; /* key in memory.stat for file cache that is reclaimed first */
+  const char *kills; /* file that counts killed processes */
 } controller;
 
 static const controller CONTROLLERS[2] = {
@@ -33,15 +33,15 @@ static const controller CONTROLLERS[2] = {
     {2, "memory.max", "memory.current", "inactive_file ", "memory.events"},
 };
 
-/* Bytes left alone for the kernel and for other programs: a sixteenth of `total_bytes`, at most
- * 1 GiB. Pinned pages can be neither swapped nor moved; filling a machine to the last byte with
- * them wakes the kernel's killer. */
+/* Returns the bytes to reserve for the kernel and other programs: a sixteenth of `total_bytes`, at
+ * most 1 GiB. Pinned pages can be neither swapped nor moved; filling a machine to the last byte
+ * with them triggers the OOM killer. */
 static uint64_t left_alone(uint64_t total_bytes) {
   uint64_t part = total_bytes / 16;
   return part < KEEP_MAX ? part : KEEP_MAX;
 }
 
-/* The whole of a small file, as text. */
+/* Reads a small file as text. */
 static bool read_text(buffer *out, const char *path) {
   buffer_clear(out);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -56,7 +56,7 @@ static bool read_text(buffer *out, const char *path) {
   return got == 0 && out->length > 0;
 }
 
-/* The number after `word` where that begins a line. */
+/* Finds the line that begins with `word` and returns the number after it. */
 static bool find_number(const buffer *text, const char *word, uint64_t *value) {
   size_t length = strlen(word);
   for (const char *line = text->data; line != NULL && *line != '\0';) {
@@ -89,7 +89,7 @@ static bool read_meminfo(hostmem *m, buffer *text, const char *root) {
   return true;
 }
 
-/* True if `list` (words between commas) holds `word`. */
+/* Returns true if `list` (words between commas) contains `word`. */
 static bool list_holds(const char *list, size_t length, const char *word) {
   size_t want = strlen(word);
   for (const char *end = list + length; list < end;) {
@@ -101,8 +101,8 @@ static bool list_holds(const char *list, size_t length, const char *word) {
   return false;
 }
 
-/* The process's group in the v1 memory hierarchy ("4:memory:/a/b") or in the unified one
- * ("0::/a/b"). Where both are there (hybrid), memory belongs to v1 if it is listed there. */
+/* Finds the process's group in the v1 memory hierarchy ("4:memory:/a/b") or in the unified one
+ * ("0::/a/b"). If both exist (hybrid), v1 controls memory if it lists the memory controller. */
 static int find_group(const buffer *text, char group[HOSTMEM_CGROUP_MAX]) {
   int version = 0;
   for (const char *line = text->data; line != NULL && *line != '\0';) {
@@ -123,7 +123,7 @@ static int find_group(const buffer *text, char group[HOSTMEM_CGROUP_MAX]) {
   return version;
 }
 
-/* Octal escapes of mountinfo ("\040" for a space) undone in place. */
+/* Decodes the octal escapes of mountinfo ("\040" for a space) in place. */
 static void unescape(char *text) {
   char *to = text;
   for (const char *at = text; *at != '\0'; to++) {
@@ -137,7 +137,8 @@ static void unescape(char *text) {
   *to = '\0';
 }
 
-/* One line of mountinfo: "36 35 98:0 /root /where rw,noatime shared:1 - cgroup2 cgroup rw,memory".
+/* Parses one line of mountinfo: "36 35 98:0 /root /where rw,noatime shared:1 - cgroup2 cgroup
+ * rw,memory".
  */
 static bool mount_matches(char *line, int version, char **root, char **where) {
   char *dash = strstr(line, " - ");
@@ -160,8 +161,8 @@ static bool mount_matches(char *line, int version, char **root, char **where) {
   return true;
 }
 
-/* The folder the process's group is seen at, and the folder (a beginning of it) to stop at. A
- * container often sees only its own group, mounted as the root: then the mount point is the group.
+/* Finds the folder of the process's group, and the folder above it at which to stop. A container
+ * often sees only its own group, mounted as the root: then the mount point is the group.
  */
 static bool find_folder(buffer *mounts, int version, const char *group, const char *prefix,
                         char folder[HOSTMEM_CGROUP_MAX * 2], size_t *stop) {
@@ -190,10 +191,10 @@ static bool read_file_number(buffer *text, const char *folder, const char *name,
   return read_text(text, path) && find_number(text, "", value);
 }
 
-/* One level. Its own limit is kept if less is left under it than under any seen before. */
+/* Reads one level. Keeps its limit if it leaves less memory than the levels before. */
 static void read_level(hostmem *m, buffer *text, const controller *c, const char *folder) {
   uint64_t limit, used, cache;
-  /* "max" (v2) is no number and so no limit; v1 writes a number past all memory instead. */
+  /* "max" (v2) is not a number, so there is no limit; v1 writes a huge number instead. */
   if (!read_file_number(text, folder, c->limit, &limit) || limit >= m->machine_total_bytes) return;
   if (!read_file_number(text, folder, c->usage, &used)) used = 0;
   char path[HOSTMEM_CGROUP_MAX * 3];
@@ -211,7 +212,7 @@ static void read_level(hostmem *m, buffer *text, const controller *c, const char
   snprintf(m->limited_by, sizeof m->limited_by, "%.*s", HOSTMEM_CGROUP_MAX - 1, folder);
 }
 
-/* The process's own group and its folder, as find_folder tells it; NULL: none that can be read. */
+/* Returns the process's own group and its folder, from find_folder; NULL if none can be read. */
 static const controller *own_group(buffer *text, const char *prefix, char group[HOSTMEM_CGROUP_MAX],
                                    char folder[HOSTMEM_CGROUP_MAX * 2], size_t *stop) {
   char path[HOSTMEM_CGROUP_MAX];
@@ -244,7 +245,7 @@ stow_status hostmem_read_under(hostmem *m, const char *root) {
   if (!read_meminfo(m, &text, root)) {
     buffer_free(&text);
     return stow_fail(STOW_ERR_IO,
-                     "host memory: cannot read %s/proc/meminfo, so what is free is not known; is "
+                     "host memory: cannot read %s/proc/meminfo, so free memory is unknown; is "
                      "/proc mounted?",
                      root);
   }
@@ -273,7 +274,7 @@ uint64_t hostmem_kills_under(const char *root) {
   uint64_t kills = 0;
   const controller *c = own_group(&text, root, group, folder, &stop);
   if (c != NULL) snprintf(path, sizeof path, "%s/%s", folder, c->kills);
-  /* The root of all groups tells nothing, and kernels before 4.13 none. */
+  /* The root group has no such count, and kernels before 4.13 have none at all. */
   if (c == NULL || !read_text(&text, path) || !find_number(&text, "oom_kill ", &kills)) {
     snprintf(path, sizeof path, "%s/proc/vmstat", root);
     if (!read_text(&text, path) || !find_number(&text, "oom_kill ", &kills)) kills = 0;

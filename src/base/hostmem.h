@@ -1,9 +1,9 @@
-/* Hostmem: how much of the host's memory this process may still take.
+/* Hostmem: how much host memory this process can still allocate.
  *
- * Called by the cuda backend for its host tier, by `doctor`, `info` and `run`. Reads what the
- * kernel says about the machine (MemTotal, MemAvailable) and about the control groups the process
- * is in (cgroup v1 or v2, every level up to the root it can see), and answers with the tightest of
- * them. Guarantees: never more than really is there, nothing assumed about where cgroups are
+ * Called by the cuda backend for its host tier, and by `doctor`, `info` and `run`. Reads the
+ * kernel's figures for the machine (MemTotal, MemAvailable) and for the control groups of the
+ * process (cgroup v1 or v2, every visible level up to the root), and returns the tightest.
+ * Guarantees: never reports more than there is, and assumes nothing about where cgroups are
  * mounted. */
 #ifndef BASE_HOSTMEM_H
 #define BASE_HOSTMEM_H
@@ -16,31 +16,31 @@
 #define HOSTMEM_CGROUP_MAX 512
 
 typedef struct hostmem {
-  uint64_t machine_total_bytes; /* MemTotal */
-  uint64_t
-      machine_available_bytes; /* MemAvailable: free, or given up by the page cache on demand */
+  uint64_t machine_total_bytes;     /* MemTotal */
+  uint64_t machine_available_bytes; /* MemAvailable: free, or reclaimable from the page cache */
 
   int cgroup_version;              /* 1 or 2; 0: no memory controller that could be read */
   char cgroup[HOSTMEM_CGROUP_MAX]; /* the process's own group, as the kernel names it; "" if none */
-  bool limited;                    /* some level has a limit below what the machine has */
-  char
-      limited_by[HOSTMEM_CGROUP_MAX]; /* folder of the level with the least left; "" if unlimited */
-  uint64_t limit_bytes;               /* that level's limit */
-  uint64_t limit_used_bytes;          /* counted against it, less the file cache it would give up */
+  bool limited;                    /* a level has a limit below the machine's memory */
+  char limited_by[HOSTMEM_CGROUP_MAX]; /* folder of the level with the least memory left; "" if
+                                          unlimited */
+  uint64_t limit_bytes;                /* that level's limit */
+  uint64_t limit_used_bytes; /* use counted against that limit, without reclaimable file cache */
 
-  uint64_t total_bytes;  /* the most this process could ever hold: the machine's, or the limit */
-  uint64_t usable_bytes; /* what it may take now, with room left for others */
+  uint64_t
+      total_bytes; /* the most this process can ever hold: the machine's memory, or the limit */
+  uint64_t usable_bytes; /* what it can allocate now; leaves a reserve for others */
 } hostmem;
 
-/* Reads it anew. STOW_ERR_IO if not even /proc/meminfo can be read. A cgroup that cannot be read is
- * one that does not limit: the kernel's own figures still hold. */
+/* Reads the current values. Returns STOW_ERR_IO if /proc/meminfo cannot be read. A cgroup that
+ * cannot be read counts as unlimited; the machine's figures still apply. */
 stow_status hostmem_read(hostmem *m);
 
-/* How many processes the kernel has killed for want of memory so far: in the process's own group,
- * or, where no group tells, on the machine. 0 where it is not told at all. */
+/* Returns how many processes the kernel has killed for lack of memory so far: in the process's own
+ * group or, if no group reports it, on the machine. Returns 0 if neither does. */
 uint64_t hostmem_kills(void);
 
-/* The same with every path under the folder `root` ("" for the real ones): for tests. */
+/* The same with every path under the folder `root` ("" for the real system), for tests. */
 stow_status hostmem_read_under(hostmem *m, const char *root);
 uint64_t hostmem_kills_under(const char *root);
 

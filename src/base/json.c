@@ -68,8 +68,7 @@ static void quoted(json *j, const char *text, size_t count) {
     } else if (*at == '"' || *at == '\\') {
       buffer_char(j->out, '\\');
       buffer_char(j->out, (char)*at++);
-    } else if (!text_safe(
-                   point)) { /* the same value, written so that a terminal does not obey it */
+    } else if (!text_safe(point)) { /* the same value, escaped for terminals */
       if (point < 0x10000)
         buffer_printf(j->out, "\\u%04x", (unsigned)point);
       else

@@ -1,9 +1,9 @@
-/* JSON writer: values into a buffer, commas and escapes in one place. Used by every `--json`.
+/* JSON writer: writes values into a buffer and handles commas and escapes. Used by every `--json`.
  *
  *   json_begin_object(&j); json_key(&j, "name"); json_text(&j, name); json_end_object(&j);
  *
- * Text is UTF-8; bytes that are not are written as U+FFFD, so the output always parses. Code points
- * that text_safe refuses (base/text.h) are escaped, so the output may go to a terminal. */
+ * Text is UTF-8; invalid bytes become U+FFFD, so the output always parses. Code points that
+ * text_safe rejects (base/text.h) are escaped, so the output is safe on a terminal. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
@@ -16,8 +16,8 @@
 typedef struct json {
   buffer *out;
   int depth;
-  bool comma;  /* a value stands before the next one in this container */
-  bool pretty; /* one member a line, two spaces a level */
+  bool comma;  /* this container already has a value */
+  bool pretty; /* one member per line, two spaces per level */
   bool after_key;
 } json;
 
@@ -33,12 +33,12 @@ void json_text(json *j, const char *text); /* NULL writes null */
 void json_text_n(json *j, const char *text, size_t count);
 void json_u64(json *j, uint64_t value);
 void json_i64(json *j, int64_t value);
-void json_double(
-    json *j, double value); /* shortest that reads back the same; NaN and infinities write null */
+void json_double(json *j, double value); /* the shortest text that parses to the same value; NaN and
+                                            infinities write null */
 void json_bool(json *j, bool value);
 void json_null(json *j);
 
-/* A key and its number; null where the number is not known. */
+/* Writes a key and its number; null if the number is not known. */
 void json_number(json *j, const char *key, uint64_t value);
 void json_number_or_null(json *j, const char *key, bool known, uint64_t value);
 

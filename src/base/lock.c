@@ -1,4 +1,4 @@
-/* Lock: the slow roads, and the rank check of debug builds. */
+/* Lock: the slow paths, and the rank check of debug builds. */
 #include "base/lock.h"
 
 #include <linux/futex.h>
@@ -17,7 +17,7 @@ static void futex(_Atomic uint32_t *word, int op, uint32_t value) {
 }
 
 void lock_wait_slow(lock *l) {
-  /* Held times are tens of nanoseconds: look a little before sleeping. */
+  /* Locks are held for tens of nanoseconds: spin briefly before sleeping. */
   for (int i = 0; i < 64; i++) {
     uint32_t free_state = 0;
     if (atomic_compare_exchange_weak_explicit(&l->state, &free_state, 1, memory_order_acquire,
@@ -46,7 +46,7 @@ static _Thread_local int held_count;
 void lock_check_take(const lock *l) {
   uint32_t top = held_count > 0 ? held[held_count - 1] : 0;
   if (l->rank <= top || held_count == HELD_MAX) {
-    fprintf(stderr, "stowage: lock order broken: rank %u taken while rank %u is held\n", l->rank,
+    fprintf(stderr, "stowage: lock order violated: rank %u taken while rank %u is held\n", l->rank,
             top);
     abort();
   }
@@ -60,6 +60,6 @@ void lock_check_give(const lock *l) {
     held_count--;
     return;
   }
-  fprintf(stderr, "stowage: a lock of rank %u is given back but not held\n", l->rank);
+  fprintf(stderr, "stowage: lock of rank %u released but not held\n", l->rank);
   abort();
 }

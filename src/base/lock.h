@@ -1,8 +1,8 @@
-/* Lock: four bytes, one atomic exchange when nobody waits, a futex when somebody does.
+/* Lock: four bytes; one atomic exchange without contention, a futex with it.
  *
- * Every lock has a rank, and a thread takes locks only in rising rank (the order is written once,
- * below). Debug builds (STOWAGE_CHECKS) check it at every take and stop the program with both ranks
- * named: that is our own mistake, never the caller's. Release builds pay nothing for it. */
+ * Every lock has a rank, and a thread takes locks only in increasing rank (the order is below).
+ * Debug builds (STOWAGE_CHECKS) check this at every take and stop the program with both ranks: that
+ * is our own mistake, never the caller's. Release builds do not check. */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
 
@@ -26,7 +26,7 @@ typedef enum lock_rank {
 } lock_rank;
 
 typedef struct lock {
-  _Atomic uint32_t state; /* 0 free, 1 taken, 2 taken and somebody waits */
+  _Atomic uint32_t state; /* 0 free, 1 taken, 2 taken with waiters */
   uint32_t rank;          /* lock_rank */
 } lock;
 

@@ -1,10 +1,10 @@
-/* Saying something to whoever listens (stowage/log.h). */
+/* Writing log lines (stowage/log.h). */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
 #include <stowage/log.h>
 
-/* One line, no newline. Costs one load when nobody listens. */
+/* Logs one line without a newline. Costs one load if no log function is set. */
 STOW_API void stow_log_line(stow_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

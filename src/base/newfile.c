@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TRIES = 16 }; /* another may remove and create the name while we look at it */
+enum { TRIES = 16 }; /* another process may remove and create the name at the same time */
 
 /* Closes it and keeps errno. */
 static int refuse(int fd, int error) {
@@ -29,7 +29,7 @@ static bool of_the_system(const char *path) {
   return starts_with(path, "/proc/");
 }
 
-/* Is the open file one that this user made, and nothing else? */
+/* Returns true if the open file is a plain file of this user with one name. */
 static int checked(int fd) {
   struct stat st;
   if (fstat(fd, &st) != 0) return refuse(fd, errno);
@@ -44,7 +44,7 @@ int newfile_create(const char *path, mode_t mode) {
 
 int newfile_find(int folder, const char *path) {
   if (of_the_system(path)) return openat(folder, path, O_RDWR | O_CLOEXEC | O_NOCTTY);
-  /* O_NONBLOCK: a planted pipe must not hang us. It means nothing to a plain file. */
+  /* O_NONBLOCK: a planted pipe must not block us. It has no effect on a plain file. */
   int fd = openat(folder, path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   return fd >= 0 ? checked(fd) : -1;
 }

@@ -1,5 +1,4 @@
-/* Process: reading /proc/PID/stat, of which fields 3 (state), 4 (parent), 20 (threads) and 22
- * (start) are wanted. */
+/* Process: reading /proc/PID/stat, fields 3 (state), 4 (parent), 20 (threads) and 22 (start). */
 #include "base/process.h"
 
 #include <errno.h>
@@ -20,7 +19,7 @@ process_fate process_read(process *p, pid_t pid) {
   close(fd);
   if (got <= 0) return PROCESS_DEAD;
   text[got] = '\0';
-  /* The name in brackets may hold anything, brackets too: count from its end. */
+  /* The name in parentheses may contain parentheses: start after the last one. */
   const char *at = strrchr(text, ')');
   if (at == NULL || at[1] == '\0') return PROCESS_UNKNOWN;
   at += 2;
@@ -34,7 +33,7 @@ process_fate process_read(process *p, pid_t pid) {
     if (field == 20) threads = strtol(at, NULL, 10);
     if (field == 22) p->start = strtoull(at, NULL, 10);
   }
-  /* One whose first thread has ended looks dead, and lives while it has others. */
+  /* If the first thread has ended, the process looks dead but lives while it has other threads. */
   if ((state == 'Z' && threads <= 1) || state == 'X') return PROCESS_DEAD;
   return p->start == 0 ? PROCESS_UNKNOWN : PROCESS_LIVES;
 }

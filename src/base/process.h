@@ -1,6 +1,6 @@
-/* Process: what the kernel says of one process, in /proc/PID/stat. Read by whoever asks who lives
- * (memory/ledger), who is whose child (watch/tree) or who started a run (cli/run_launcher). Takes
- * no memory from the heap. */
+/* Process: the state of one process, from /proc/PID/stat. Used to find out whether a process is
+ * alive (run/ledger), its children (watch/tree) and the launcher of a run (cli/run_launcher). Does
+ * not allocate. */
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
 
@@ -9,16 +9,16 @@
 
 typedef enum process_fate {
   PROCESS_LIVES,
-  PROCESS_DEAD,   /* gone, or only its entry is left: its parent has not looked yet */
+  PROCESS_DEAD,   /* gone, or a zombie */
   PROCESS_UNKNOWN /* it may not be read */
 } process_fate;
 
 typedef struct process {
   pid_t parent;   /* 0: not known */
-  uint64_t start; /* in the kernel's ticks since it started: with the number, the one process */
+  uint64_t start; /* start time in kernel ticks; with the pid it identifies the process */
 } process;
 
-/* Fills `p` as far as it is known, with zeros elsewhere. */
+/* Fills in `p`; unknown fields are 0. */
 process_fate process_read(process *p, pid_t pid);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Slurm last: under mpirun its numbers are those of MPI's helpers, one a node. */
+/* Slurm last: under mpirun its numbers are those of MPI's helper processes, one per node. */
 static const rank_names KNOWN[] = {{"RANK", "WORLD_SIZE"},
                                    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                    {"PMI_RANK", "PMI_SIZE"},
@@ -17,8 +17,8 @@ static const char *value(const char *name) {
   return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
-/* The script that sbatch starts sees the job's task count but is one process: only srun makes
- * tasks, and says so with a step. */
+/* The script that sbatch starts sees the job's task count but is one process: only srun starts
+ * tasks, and sets a step. */
 static bool inside_batch_script(void) {
   return value("SLURM_JOB_ID") != NULL && value("SLURM_STEP_ID") == NULL &&
          value("SLURM_STEPID") == NULL;

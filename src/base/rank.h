@@ -1,6 +1,5 @@
-/* Rank: which process of a job this is, by the variables its launcher sets: torchrun, Open MPI,
- * MPICH, Slurm. Used by whoever shares data out (data/shard) or names files (the shim, stowage
- * run).
+/* Rank: the number of this process in a job, from the variables of its launcher: torchrun, Open
+ * MPI, MPICH, Slurm. Used to divide data (data/shard) and to name files (the shim, stowage run).
  */
 #ifndef BASE_RANK_H
 #define BASE_RANK_H
@@ -11,14 +10,14 @@ typedef struct rank_names {
   const char *rank, *world;
 } rank_names;
 
-/* The variables that speak of this process; NULL: none does. With `world_too` both must be there.
+/* Returns the variables that describe this process, or NULL. With `world_too` both must be set.
  */
 const rank_names *rank_find(bool world_too);
 
-/* Its number in digits, "" if there is none. */
+/* Returns the rank in digits, "" if there is none. */
 const char *rank_text(void);
 
-/* Is it one of several, whether or not its number is told? */
+/* Returns true if this process is one of several, even if its rank is unknown. */
 bool rank_of_many(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* Sizes as people write them. Exact: the fraction is kept as a decimal and multiplied in integers,
- * so "1.5G" is 1610612736 and never a float's neighbour of it. */
+/* Parsing and formatting sizes. Exact: the fraction is multiplied in integers, so "1.5G" is exactly
+ * 1610612736. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,21 +13,21 @@
 
 #define HINT "write a size such as 8G, 512 MiB or 1.5GiB"
 
-/* The shift of a unit ("", "B", "K", "KB", "KiB", …), or -1. */
+/* Returns the shift of a unit ("", "B", "K", "KB", "KiB", …), or -1. */
 static int unit_shift(const char *unit) {
-  static const char letters[] = "KMGTP";
+  static const char units[] = "KMGTP";
   if (unit[0] == '\0' || strcasecmp(unit, "B") == 0) return 0;
-  const char *at = strchr(letters, toupper((unsigned char)unit[0]));
+  const char *at = strchr(units, toupper((unsigned char)unit[0]));
   if (at == NULL || *at == '\0') return -1;
   if (unit[1] != '\0' && strcasecmp(unit + 1, "B") != 0 && strcasecmp(unit + 1, "iB") != 0)
     return -1;
-  return 10 * (int)(at - letters + 1);
+  return 10 * (int)(at - units + 1);
 }
 
-/* The fraction digits times 2^shift, whole bytes only, rounded down: 0.1G is 107374182 B. */
+/* Returns the fraction digits times 2^shift, rounded down to whole bytes: 0.1G is 107374182 B. */
 static uint64_t fraction_bytes(const char *digits, size_t count, int shift) {
-  /* Long division: value = 0.d1d2d3… * 2^shift. 18 digits keep it exact in 128 bits; later ones are
-   * under a byte. */
+  /* Long division: value = 0.d1d2d3… * 2^shift. 18 digits are exact in 128 bits; later digits are
+   * below one byte. */
   unsigned __int128 numerator = 0, denominator = 1;
   for (size_t i = 0; i < count && i < 18; i++) {
     numerator = numerator * 10 + (unsigned)(digits[i] - '0');
@@ -76,7 +76,7 @@ stow_status stow_size_parse(uint64_t *bytes, const char *text) {
   if (fits && fraction != NULL)
     fits = checked_add(&scaled, scaled, fraction_bytes(fraction, fraction_count, shift));
   if (!fits)
-    return stow_fail(STOW_ERR_OVERFLOW, "size \"%.40s\" is past 2^64 - 1 bytes; " HINT, text);
+    return stow_fail(STOW_ERR_OVERFLOW, "size \"%.40s\" exceeds 2^64 - 1 bytes; " HINT, text);
   *bytes = scaled;
   return STOW_OK;
 }

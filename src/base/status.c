@@ -23,7 +23,7 @@ const char *stow_version(void) {
 
 /* In brackets because lint sees it as a macro (status.h). */
 stow_status(stow_fail)(stow_status status, const char *format, ...) {
-  /* Formatted aside first: an argument may be the present message itself. */
+  /* Format into a copy first: an argument may be the current message itself. */
   char text[STATUS_MESSAGE_MAX];
   va_list args;
   va_start(args, format);
@@ -31,7 +31,7 @@ stow_status(stow_fail)(stow_status status, const char *format, ...) {
   va_end(args);
   if (length < 0) text[0] = '\0';
   if (length >= (int)sizeof text) memcpy(text + sizeof text - 4, "...", 4);
-  /* A message is one line, safe to print, whatever name or URL stands in it. */
+  /* A message is one line and safe to print, with any name or URL in it. */
   text_hide(text);
   text[text_clean(text, strlen(text), false)] = '\0';
   memcpy(message, text, strlen(text) + 1);

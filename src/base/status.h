@@ -4,17 +4,17 @@
 
 #include <stowage/status.h>
 
-/* Longest message kept, its end included; a longer one is cut with "...". */
+/* Size of the message buffer; longer messages are cut with "...". */
 #define STATUS_MESSAGE_MAX 1024
 
 /* Sets the calling thread's message and returns `status`, so that a failure is one line:
  *   return stow_fail(STOW_ERR_INVALID, "page of %s: not a multiple of 2 MiB", text);
- * The message may be built from the thread's present one (wrapping a lower layer's words). */
+ * The arguments may include the thread's current message, to wrap the error of a lower layer. */
 STOW_API stow_status stow_fail(stow_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 #ifdef __clang_analyzer__
-/* It sees one file at a time: tell it that a failure never returns STOW_OK. */
+/* The analyzer sees one file at a time: show it that a failure never returns STOW_OK. */
 #define stow_fail(status, ...) (stow_fail((status), __VA_ARGS__), (status))
 #endif
 

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-
 #include "base/utf8.h"
 
 /* ---- terminals ---- */
@@ -42,7 +41,7 @@ size_t text_clean(char *text, size_t length, bool lines) {
 
 /* ---- URLs ---- */
 
-/* What may be shown of the `count` bytes behind "://": from *from up to *to. */
+/* Finds the part of the `count` bytes after "://" that may be shown: from *from up to *to. */
 static void shown_part(const char *rest, size_t count, size_t *from, size_t *to) {
   size_t authority = 0;
   while (authority < count && strchr("/?#", rest[authority]) == NULL) authority++;
@@ -51,14 +50,14 @@ static void shown_part(const char *rest, size_t count, size_t *from, size_t *to)
     if (rest[i] == '@') *from = i + 1;
   const char *colon = rest[0] != '[' ? memchr(rest, ':', authority) : NULL;
   if (*from == 0 && colon != NULL && !isdigit((unsigned char)colon[1]))
-    /* Not a port: a password with a '/' or '?' in it. It ends at the last '@'. */
+    /* Not a port but a password that contains '/' or '?'. It ends at the last '@'. */
     for (size_t i = authority; i < count; i++)
       if (rest[i] == '@') *from = i + 1;
   *to = *from;
   while (*to < count && rest[*to] != '?' && rest[*to] != '#') (*to)++;
 }
 
-/* The bytes of a URL inside a sentence, without the punctuation behind it. */
+/* Returns the length of a URL inside a sentence, without the punctuation after it. */
 static size_t url_extent(const char *rest) {
   size_t count = 0;
   while ((unsigned char)rest[count] > ' ' && strchr("\"'<>`", rest[count]) == NULL) count++;
@@ -66,7 +65,8 @@ static size_t url_extent(const char *rest) {
   return count;
 }
 
-/* Hides what the URL at `rest`, behind its "://", must not show. Returns the end of what stays. */
+/* Removes the secrets of the URL whose text after "://" is at `rest`. Returns the end of what
+ * stays. */
 static char *hide_url(char *rest, size_t count) {
   size_t from, to;
   shown_part(rest, count, &from, &to);
@@ -98,7 +98,7 @@ char *text_show(char *to, size_t size, const char *text) {
   else
     text_hide(to);
   size_t length = strlen(to);
-  /* Cut inside a letter: drop its beginning. */
+  /* Cut inside a character: drop its first bytes. */
   if (length + 1 == size)
     for (int back = 0; back < 3 && length > 0 && ((unsigned char)to[length - 1] & 0x80) != 0;
          back++)
@@ -111,7 +111,7 @@ bool text_is_url(const char *text) {
   return strncasecmp(text, "http://", 7) == 0 || strncasecmp(text, "https://", 8) == 0;
 }
 
-/* The host's bytes and the port of an http(s) URL. */
+/* Finds the host and the port of an http(s) URL. */
 static const char *host_of(const char *url, size_t *length, long *port) {
   const char *host = strstr(url, "://") + 3, *end = host + strcspn(host, "/?#\\");
   for (const char *at = host; at < end; at++)
@@ -125,7 +125,7 @@ static const char *host_of(const char *url, size_t *length, long *port) {
     name_end = colon;
     if (colon + 1 < end) *port = strtol(colon + 1, NULL, 10);
   }
-  if (name_end > host && name_end[-1] == '.') name_end--; /* a root dot names the same host */
+  if (name_end > host && name_end[-1] == '.') name_end--; /* a trailing dot names the same host */
   *length = (size_t)(name_end - host);
   return host;
 }
@@ -142,7 +142,7 @@ bool text_same_origin(const char *a, const char *b) {
 
 /* ---- command lines ---- */
 
-/* Does the option's name, up to a '=' or the end, speak of a secret? */
+/* Returns true if the option's name, up to a '=' or the end, names a secret. */
 static bool names_secret(const char *word) {
   static const char *const names[] = {"header",        "password",  "passwd", "token",
                                       "secret",        "api-key",   "apikey", "api_key",

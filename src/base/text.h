@@ -1,10 +1,10 @@
-/* Text: strings from outside (names in files, server answers, process names, URLs), made safe to
- * print.
+/* Text: makes strings from outside safe to print (names in files, server replies, process names,
+ * URLs).
  *
- * Two dangers: bytes that a terminal obeys, and secrets. text_clean removes the first, text_hide
- * the second. Both work in place and never make a string longer, so they need no memory and cannot
- * fail. stow_fail applies both to every message; cli/output.h applies them to everything a verb
- * prints. */
+ * Two dangers: bytes that a terminal interprets, and secrets. text_clean removes the first,
+ * text_hide the second. Both work in place and never make a string longer, so they need no memory
+ * and cannot fail. stow_fail applies both to every message; cli/output.h applies them to everything
+ * a verb prints. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
@@ -26,7 +26,8 @@ char *text_show(char *to, size_t size, const char *text);
 /* Removes user names, passwords, queries and fragments from every URL in the string. */
 void text_hide(char *text);
 /* The same for a command line of *length bytes, each word ended by '\0' as in /proc/PID/cmdline,
- * with one more '\0' behind. Also replaces the value of options that are named after a secret
+ * with one more '\0' after the last. Also replaces the value of options that are named after a
+ * secret
  * (--header,
  * --password, --token …) with "…". *length becomes the new length, without a '\0' at the end. */
 void text_hide_command(char *words, size_t *length);

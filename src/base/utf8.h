@@ -1,6 +1,6 @@
-/* Utf8: letters of UTF-8 text, one at a time, and only valid ones (RFC 3629: the shortest form, no
- * surrogates, up to U+10FFFF). Called by whoever hands text on to readers that refuse anything
- * else. */
+/* Utf8: decodes UTF-8 one character at a time and accepts only valid ones (RFC 3629: the shortest
+ * form, no surrogates, up to U+10FFFF). Used before text goes to readers that reject anything else.
+ */
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 
@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bytes of the letter at `at`, of which there are `left`, and its code point; 0 if it is none.
+/* Returns the length in bytes of the character at `at` and stores its code point; 0 if it is
+ * invalid or longer than `left`.
  */
 static inline size_t utf8_take(const unsigned char *at, size_t left, uint32_t *point) {
   if (left == 0) return 0;
@@ -23,7 +24,7 @@ static inline size_t utf8_take(const unsigned char *at, size_t left, uint32_t *p
   return longer || *point > 0x10ffff || (*point >= 0xd800 && *point < 0xe000) ? 0 : count;
 }
 
-/* The bytes from `text` on, up to `length`, that are whole letters. */
+/* Returns how many of the first `length` bytes of `text` are complete characters. */
 static inline size_t utf8_prefix(const char *text, size_t length) {
   size_t at = 0, step;
   uint32_t point;

@@ -305,7 +305,7 @@ static void give_free(arena *a, uint32_t i) {
 }
 
 /* Splits span i, no longer live, where slots with and without pages meet, and settles each part.
- * Without memory for the parts the whole stays live, lost to use but never wrong. */
+ * Without memory for the parts the whole span stays live: unusable, but consistent. */
 static void give_in_parts(arena *a, uint32_t i) {
   uint32_t end = a->spans[i].at + span_units(a, i);
   while (i != 1 && a->spans[i].at < end) {

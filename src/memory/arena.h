@@ -4,20 +4,20 @@
  *   slots   →  [ page ][   page    ][    ][    ][  page   ][  page  ][ page  ][    …
  *
  * A span is a run of 512 B units in one state:
- *   live   given out
- *   free   not given out, pages behind all of it
- *   bare   not given out, nothing behind it: whole slots
- *   stale  not given out, still mapped to pages that have gone elsewhere: whole slots. Becomes bare
- *          by being unmapped, once its ticket has passed: where a request goes, or when idle.
- * Neighbours are never both free, nor both bare. A page is wholly free exactly if one free span
- * covers it, so pages need no counters and the hot path never looks at them.
+ *   live   allocated
+ *   free   not allocated; pages behind all of it
+ *   bare   not allocated; no pages behind it; whole slots
+ *   stale  not allocated; still mapped to pages that are now used elsewhere; whole slots. Becomes
+ *          bare when it is unmapped, after its ticket has passed: for a new request, or when idle.
+ * Neighbours are never both free, nor both bare. A page is completely free exactly if one free span
+ * covers it, so pages need no counters and the hot path never accesses them.
  *
- * Spans are 24 bytes, named by 32-bit index; free ones hang in bins by length (16 to an octave,
- * found by two levels of bitmap). A live span is found from its address through `cells`: no two
- * live spans begin in one cell, since none is shorter than a cell.
+ * Spans are 24 bytes, named by 32-bit index; free ones are in bins by length (16 per octave, found
+ * by two levels of bitmap). A live span is found from its address through `cells`: no two live
+ * spans begin in one cell, because none is shorter than a cell.
  *
- * The arena's owner (a lane) guards it with its lock; what changes pages holds the heap's lock as
- * well. */
+ * The lock of the arena's owner (a lane) guards it; code that changes pages also holds the heap's
+ * lock. */
 #ifndef MEMORY_ARENA_H
 #define MEMORY_ARENA_H
 
@@ -38,7 +38,7 @@ typedef enum span_state { SPAN_LIVE = 0, SPAN_FREE = 1, SPAN_BARE = 2, SPAN_STAL
 #define MARK_COLD      0x40u
 #define MARK_MOVED     0x80u /* live: some pages are not of the arena's tier */
 #define MARK_DISK      0x100u
-#define MARK_QUICK     0x200u /* live in the books, free in truth: kept by its lane for reuse */
+#define MARK_QUICK     0x200u /* marked live, but free: its lane keeps it for reuse */
 #define MARK_TAG_SHIFT 16
 
 typedef struct span {
@@ -65,7 +65,7 @@ typedef struct arena {
   uint32_t *stale_tickets; /* by slot: of the stale span that begins there */
   uint32_t first;
   uint32_t bins[BIN_COUNT], sub[29], top;
-  uint32_t stirs;       /* changes of the bins, counted */
+  uint32_t stirs;       /* number of changes of the bins */
   uint32_t bare, stale; /* list heads */
   uint32_t coarse;      /* pages of more than one slot behind it */
   uint64_t live_bytes, live_count;
@@ -89,18 +89,20 @@ static inline uint64_t span_bytes(const arena *a, uint32_t i) {
   return (uint64_t)span_units(a, i) << UNIT_SHIFT;
 }
 
-/* Reserves `bytes` of addresses (halving down to `bytes_min` if there are not so many). No live
- * span will be shorter than 2^cell_shift units. */
+/* Reserves `bytes` of addresses (halves the size down to `bytes_min` if that fails). No live span
+ * may be shorter than 2^cell_shift units. */
 stow_status arena_open(arena *a, pool *p, ordering *o, stow_stream stream, stow_tier tier,
                        bool fine, uint64_t bytes, uint64_t bytes_min, uint32_t cell_shift);
-/* Nothing may be mapped in it any more. */
+/* Closes the arena. Nothing may be mapped in it. */
 stow_status arena_close(arena *a);
 
-/* A live span of `units`, at a multiple of `align` units, from what is free; 0 if nothing fits. */
+/* Takes a live span of `units`, aligned to `align` units, from the free spans. Returns 0 if nothing
+ * fits. */
 uint32_t arena_take(arena *a, uint32_t units, uint32_t align);
-/* Makes a live span free; slots of it that lost their pages become bare. */
+/* Frees a live span; its slots without pages become bare. */
 void arena_give(arena *a, uint32_t i);
-/* The live span that begins at `addr` or, failing that, in the cell of `addr`; 0 if none. */
+/* Returns the live span that begins at `addr`, or else in the cell of `addr`; 0 if there is none.
+ */
 uint32_t arena_find(const arena *a, stow_addr addr);
 
 /* ---- pages (back.c) ---- */
@@ -111,16 +113,17 @@ typedef struct window {
   uint32_t run;       /* first span of the free run it lies in */
 } window;
 
-/* The place for `units` that lacks the fewest pages. False: no run of addresses is long enough. */
+/* Finds the place for `units` that lacks the fewest pages. Returns false if no run of addresses is
+ * long enough. */
 bool arena_plan(arena *a, window *w, uint32_t units, uint32_t align);
-/* Puts pages behind the window, then takes it. On error what was backed so far stays, free. */
+/* Maps pages at the window, then takes it. On error the part mapped so far stays free. */
 stow_status arena_back(arena *a, uint32_t *out, const window *w);
-/* Lets go of wholly free pages outside `keep` (may be NULL) until `bytes` went to the pool, from
- * the shortest free spans up. Returns the bytes. */
+/* Moves completely free pages outside `keep` (may be NULL) to the pool until `bytes` are there,
+ * shortest free spans first. Returns the bytes moved. */
 uint64_t arena_strip(arena *a, uint64_t bytes, const window *keep, stow_status *status);
-/* Unmaps stale spans whose ticket has passed; with `wait`, waits for them. */
+/* Unmaps stale spans whose ticket has passed. With `wait`, waits for the tickets. */
 stow_status arena_reap(arena *a, bool wait);
-/* Bytes of pages that live spans touch. */
+/* Returns the bytes of pages that live spans touch. */
 uint64_t arena_pinned(const arena *a);
 uint64_t arena_largest(const arena *a);
 
@@ -131,23 +134,25 @@ static inline uint32_t bin_of(uint32_t units) {
   uint32_t log = 31u - (uint32_t)__builtin_clz(units);
   return (log - 3) * BIN_SUB + ((units >> (log - 4)) & (BIN_SUB - 1));
 }
-/* Makes [at, at+units) of span i a span of its own in `state`, off every list; neighbours keep i's
- * old state and lists. 0: no memory. */
+/* Makes [at, at+units) of span i a separate span in `state`, on no list; the neighbours keep the
+ * state and lists of i. Returns 0 if there is no memory. */
 uint32_t span_cut(arena *a, uint32_t i, uint32_t at, uint32_t units, span_state state);
 void list_add(arena *a, uint32_t *head, uint32_t i);
-/* Joins i, free or bare and off its lists, with equal neighbours, and puts the result on its list.
+/* Joins span i, free or bare and on no list, with equal neighbours, and puts the result on its
+ * list.
  */
 uint32_t span_settle(arena *a, uint32_t i);
 /* Carves a live span out of free span i. */
 uint32_t span_carve(arena *a, uint32_t i, uint32_t at, uint32_t units);
 bool pages_fit(const arena *a, uint32_t at, uint32_t units);
 
-stow_status arena_check(const arena *a); /* dear: walks everything */
+stow_status arena_check(const arena *a); /* slow: checks everything */
 uint64_t arena_book_bytes(const arena *a);
-/* Units up to the last address that has or had pages. */
+/* Returns the units up to the last address that has or had pages. */
 uint64_t arena_used_units(const arena *a);
 
-/* Tables that grow by being touched, in huge pages once they are long. NULL: no addresses left. */
+/* Reserves tables that grow when touched, in huge pages once they are long. Returns NULL if there
+ * are no addresses left. */
 void *lazy_map(uint64_t bytes);
 void lazy_unmap(void *table, uint64_t bytes);
 

@@ -1,4 +1,4 @@
-/* Background: one thread of the heap's own. It makes pages ahead of need (a host page of 1 GiB
+/* Background: one thread per heap. It creates pages ahead of need (a host page of 1 GiB
  * takes 0.2 to 0.3 s, a vram page 7.5 ms while streams are busy), frees what waited, and brings
  * spilled allocations back when there is a gate; when nobody has asked for a page in a while it
  * unmaps what is stale and gives the device back what lies cached beyond the reserve. It is woken

@@ -1,9 +1,9 @@
-/* Disk: the tier for what will not be needed for a while (stowage/heap.h, stow_heap_migrate).
+/* Disk: the tier for memory that is not needed for a while (stowage/heap.h, stow_heap_migrate).
  *
- * One file without a name in the folder the heap was given: it vanishes with the process, however
- * that ends. Only pages that belong to the allocation alone go there; its first and last bytes, on
- * pages shared with neighbours, stay where they are. Bytes of the file that are no longer needed go
- * back to the file system at once, where it can, and are the first to be written again. */
+ * One unnamed file in the heap's disk folder: it disappears with the process, even if that crashes.
+ * Only pages that belong to the allocation alone go there; its first and last bytes, on pages
+ * shared with neighbours, stay where they are. Bytes of the file that are no longer needed go back
+ * to the file system at once, where it can, and are the first to be written again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

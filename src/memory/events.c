@@ -1,4 +1,5 @@
-/* Events: telling the sinks (stowage/events.h). Called with no lock held, except heap_note. */
+/* Events: sends events to the sinks (stowage/events.h). Called with no lock held, except heap_note.
+ */
 #include <sched.h>
 #include <stdlib.h>
 
@@ -21,7 +22,7 @@ void heap_note(heap *h, stow_event_kind kind, stow_addr ptr, uint64_t bytes, sto
   if (h->note_count == h->note_capacity) {
     uint32_t capacity = h->note_capacity ? h->note_capacity * 2 : 32;
     note *grown = realloc(h->notes, capacity * sizeof *grown);
-    if (!grown) return; /* a sink misses an event rather than the program its memory */
+    if (!grown) return; /* dropping an event is better than failing an allocation */
     h->notes = grown;
     h->note_capacity = capacity;
   }
@@ -90,7 +91,7 @@ stow_status stow_heap_remove_sink(stow_heap *shell, stow_heap_sink call, void *u
     mask_renew(h);
   }
   lock_give(&h->lock);
-  if (!found) return stow_fail(STOW_ERR_NOT_FOUND, "remove_sink: it is not registered");
+  if (!found) return stow_fail(STOW_ERR_NOT_FOUND, "remove_sink: the sink is not registered");
   while (atomic_load_explicit(&found->inside, memory_order_acquire) != 0) sched_yield();
   return STOW_OK;
 }

@@ -95,10 +95,10 @@ __attribute__((noinline)) static uint64_t take_span(lane *l, uint32_t units, uin
 static stow_status request_make(request *r, const heap *h, uint64_t bytes, uint64_t align) {
   if (bytes == 0) return stow_fail(STOW_ERR_INVALID, "alloc: zero bytes");
   if (bytes > BYTES_MAX)
-    return stow_fail(STOW_ERR_OVERFLOW, "alloc: %llu bytes are more than any card has",
+    return stow_fail(STOW_ERR_OVERFLOW, "alloc: %llu bytes: more than any device has",
                      (unsigned long long)bytes);
   if (!is_power_of_two(align) || align > h->props.page_bytes)
-    return stow_fail(STOW_ERR_INVALID, "alloc: alignment %llu: a power of two up to %llu is needed",
+    return stow_fail(STOW_ERR_INVALID, "alloc: alignment %llu: use a power of two up to %llu",
                      (unsigned long long)align, (unsigned long long)h->props.page_bytes);
   r->units = (uint32_t)((bytes + STOW_HEAP_UNIT - 1) >> UNIT_SHIFT);
   r->align = align <= STOW_HEAP_UNIT ? 1 : (uint32_t)(align >> UNIT_SHIFT);
@@ -180,7 +180,7 @@ __attribute__((noinline)) static stow_status alloc_searched(uint64_t *ptr, stow_
                                                             stow_stream stream, void *caller) {
   heap *h;
   request r;
-  if (!ptr) return stow_fail(STOW_ERR_INVALID, "alloc: nowhere to put the address");
+  if (!ptr) return stow_fail(STOW_ERR_INVALID, "alloc: the result pointer is NULL");
   *ptr = 0;
   STOW_TRY(heap_enter(&h, shell));
   STOW_TRY(request_make(&r, h, bytes, align));
@@ -226,9 +226,9 @@ stow_status stow_heap_alloc_aligned(uint64_t *ptr, stow_heap *shell, uint64_t by
 
 /* ---- freeing ---- */
 
-/* Tells sinks of a free before its memory can be anybody's again, so that none of them ever sees an
- * address given out that it takes for live. The block is marked meanwhile: it is freed for every
- * other caller. Lane locked, and again on return. */
+/* Reports a free to the sinks before the memory can be reused, so that no sink sees an allocation
+ * at an address that it considers live. The block is marked as freed for all other callers during
+ * this. Lane locked, and locked again on return. */
 static void tell_free(heap *h, const place *at, uint64_t ptr, stow_stream stream) {
   uint32_t mark = *at->mark;
   place_mark(at, MARK_PENDING);
@@ -361,7 +361,7 @@ stow_status stow_heap_free(stow_heap *shell, uint64_t ptr, stow_stream stream) {
   return gave ? STOW_OK : free_searched(shell, ptr, stream);
 }
 
-/* ---- what is told about an allocation ---- */
+/* ---- properties of an allocation ---- */
 
 stow_status stow_heap_record_stream(stow_heap *shell, uint64_t ptr, stow_stream stream) {
   heap *h;
@@ -406,7 +406,7 @@ stow_status stow_heap_set_heat(stow_heap *shell, uint64_t ptr, stow_heap_heat he
   heap *h;
   STOW_TRY(heap_enter(&h, shell));
   if (heat < STOW_HEAT_NORMAL || heat > STOW_HEAT_COLD)
-    return stow_fail(STOW_ERR_INVALID, "set_heat: %d is no heat", (int)heat);
+    return stow_fail(STOW_ERR_INVALID, "set_heat: unknown heat %d", (int)heat);
   lane *l = lane_at(h, ptr);
   if (!l)
     return stow_fail(STOW_ERR_NOT_FOUND, "set_heat of 0x%llx: not an address of this heap",

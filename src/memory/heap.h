@@ -1,8 +1,8 @@
-/* Heap, from inside: lanes (one per stream), where an address lives, and the slow roads.
+/* Heap, internal: lanes (one per stream), lookup of addresses, and the slow paths.
  *
- * Locks, in the order taken: the heap's (pages change hands, lanes are opened), then one lane's at
- * a time (spans and slabs of one stream). The hot path takes its lane's only; another lane is never
- * locked while one is held. Listeners are called with none. */
+ * Lock order: the heap's lock (moving pages, opening lanes), then the lock of one lane (spans and
+ * slabs of one stream). The hot path takes only the lock of its lane. A thread never holds two lane
+ * locks. Listeners run without locks. */
 #ifndef MEMORY_HEAP_H
 #define MEMORY_HEAP_H
 
@@ -21,8 +21,8 @@
 
 typedef struct heap heap;
 
-/* A stream's memory on one tier: requests below 256 KiB apart from the rest, so that long-lived
- * small ones do not pin the middle of large holes. */
+/* A stream's memory on one tier: requests below 256 KiB are separate, so that long-lived small
+ * blocks do not split large holes. */
 typedef struct room {
   arena fine, main;
   slabs slabs;
@@ -36,7 +36,7 @@ typedef struct pending {
   stow_event *events; /* `count` of them, malloc'd */
 } pending;
 
-/* Streams told by stow_heap_record_stream for one allocation. */
+/* Streams recorded by stow_heap_record_stream for one allocation. */
 typedef struct recorded {
   uint32_t count, capacity;
   stow_stream streams[];
@@ -47,8 +47,8 @@ typedef struct lane {
   uint16_t id;
   stow_stream stream;
   heap *heap;
-  /* The span freed last, kept as it is for a request of the same length; 0 none. It counts as free
-   * everywhere: whatever looks at the arena calls lane_flush first. */
+  /* The span freed last, kept for a request of the same length; 0 none. It counts as free
+   * everywhere: code that reads the arena calls lane_flush first. */
   uint32_t quick, quick_units;
   arena *quick_arena;
   /* The span found last by a search, and its arena as that left it: see lane_keep. */
@@ -64,7 +64,7 @@ typedef struct lane {
   map recorded; /* ptr to recorded* */
 } __attribute__((aligned(64))) lane;
 
-/* What was done to pages, told to sinks once no lock is held. Guarded by the heap's lock. */
+/* Page events, sent to sinks when no lock is held. Guarded by the heap's lock. */
 typedef struct note {
   stow_event_kind kind;
   stow_addr ptr;
@@ -84,13 +84,13 @@ typedef struct range {
   lane *lane;
 } range;
 
-/* Bytes of the disk tier's file that nobody uses. */
+/* A free range of the disk tier's file. */
 typedef struct hole {
   uint64_t offset, bytes;
 } hole;
 
 typedef struct disk {
-  int fd; /* -1: not opened yet. The file has no name: it is gone with the process */
+  int fd; /* -1: not opened yet. The file has no name and disappears with the process */
   uint64_t end, live_bytes;
   map extents; /* ptr to offset in the file */
   hole *holes; /* by offset; no two touch, and none touches the end */
@@ -139,7 +139,7 @@ struct heap {
 #endif
 };
 
-/* The public handle: never freed, so that a closed one can be told. */
+/* The public handle: never freed, so that a closed heap can be recognised. */
 struct stow_heap {
   _Atomic(heap *) inner; /* NULL: closed */
   stow_heap *next;       /* all there ever were */
@@ -164,9 +164,9 @@ static inline void place_mark(const place *at, uint32_t flags) {
 }
 
 /* ---- open.c ---- */
-stow_status heap_lose(heap *h, stow_status status); /* notes a lost device; returns `status` */
+stow_status heap_lose(heap *h, stow_status status); /* records a lost device; returns `status` */
 
-/* The heap behind a handle; NULL if it is closed or its device lost. */
+/* Returns the heap of a handle; NULL if it is closed or its device is lost. */
 static inline heap *heap_alive(const stow_heap *shell) {
   heap *h = shell ? atomic_load_explicit(&shell->inner, memory_order_acquire) : NULL;
   return h && atomic_load_explicit(&h->dead, memory_order_relaxed) == 0 ? h : NULL;
@@ -180,14 +180,14 @@ stow_status lane_of(lane **out, heap *h, stow_stream stream); /* opens it when n
 static inline uint64_t hash_stream(stow_stream stream) {
   return hash_u64((uint64_t)(uintptr_t)stream, 0) & (STREAM_HASH - 1);
 }
-/* The lane of a stream if it is open. */
+/* Returns the lane of a stream if it is open. */
 static inline lane *lane_look(heap *h, stow_stream stream) {
   for (uint64_t k = hash_stream(stream);; k = (k + 1) & (STREAM_HASH - 1)) {
     lane *l = atomic_load_explicit(&h->by_stream[k], memory_order_acquire);
     if (!l || l->stream == stream) return l;
   }
 }
-/* The lane an address belongs to; NULL: none. */
+/* Returns the lane that an address belongs to, or NULL. */
 static inline lane *lane_at(const heap *h, uint64_t ptr) {
   uint32_t n = atomic_load_explicit(&h->range_count, memory_order_acquire);
   for (uint32_t i = 0; i < n; i++)
@@ -196,9 +196,10 @@ static inline lane *lane_at(const heap *h, uint64_t ptr) {
 }
 stow_status lane_room(lane *l, stow_tier tier); /* opens a room; heap's lock held */
 stow_status lane_close(lane *l);
-/* The allocation at `ptr`; STOW_ERR_NOT_FOUND or STOW_ERR_STATE with the reason. Lane locked. */
+/* Finds the allocation at `ptr`; STOW_ERR_NOT_FOUND or STOW_ERR_STATE with the reason. Lane locked.
+ */
 stow_status lane_find(place *at, lane *l, uint64_t ptr);
-/* Makes it free now. Lane locked; the heap too if its pages moved. */
+/* Frees the allocation now. Lane locked; the heap too if its pages moved. */
 void lane_release(lane *l, const place *at);
 void lane_flush(lane *l); /* makes the kept span free; lane locked */
 
@@ -228,12 +229,12 @@ static inline void lane_keep(lane *l, arena *a, uint32_t i) {
   l->quick_units = span_units(a, i);
   l->quick_arena = a;
 }
-/* Frees it once the streams that use it are past now: first what can fail, then what cannot. Lane
- * locked. */
+/* Frees the allocation after the streams that use it pass this point. Does the steps that can fail
+ * first. Lane locked. */
 stow_status lane_defer(pending *p, lane *l, const place *at, uint64_t ptr, stow_stream stream);
 void lane_defer_done(lane *l, const place *at, pending *p);
-/* Frees what has waited long enough; with `wait`, waits for all. Lane locked. True: something was
- * freed. */
+/* Frees pending blocks whose events have passed; with `wait`, waits for all. Returns true if
+ * something was freed. Lane locked. */
 bool lane_poll(lane *l, bool wait, stow_status *status);
 stow_status lane_check(lane *l);
 
@@ -252,24 +253,24 @@ static inline uint32_t request_units(const request *r) {
 static inline uint32_t request_align(const request *r) {
   return r->class ? SLAB_UNITS : r->align;
 }
-/* What is free already; 0 if nothing is. Lane locked. */
+/* Takes a free block for the request; returns 0 if there is none. Lane locked. */
 uint64_t lane_take(lane *l, const request *r, stow_tier tier);
 /* Books live span i, taken for the request by other means (the whole slab for a small one). 0: no
  * host memory for the slab, and the span is free again. */
 uint64_t lane_adopt(lane *l, const request *r, stow_tier tier, uint32_t i);
-/* Everything that can be done about a request that found nothing free. No lock held. */
+/* Handles a request for which nothing is free. No lock held. */
 stow_status heap_grow(uint64_t *ptr, heap *h, lane *l, const request *r);
-/* Strips every lane's free pages of a tier into the pool until `bytes` went there. Heap locked. */
+/* Moves free pages of a tier from every lane to the pool until `bytes` are there. Heap locked. */
 uint64_t heap_strip(heap *h, stow_tier tier, uint64_t bytes, const lane *but);
-/* Frees what has waited for its events. Heap locked. */
+/* Frees pending blocks whose events have passed. Heap locked. */
 void heap_poll(heap *h, stow_status *status);
-/* The same, and unmaps what is stale; with `wait`, waits for events. Heap locked. */
+/* The same, and unmaps stale spans; with `wait`, waits for events. Heap locked. */
 bool heap_settle(heap *h, bool wait, stow_status *status);
 
 /* ---- events.c ---- */
 uint64_t heap_emit(heap *h, const stow_heap_event *event);
 void heap_note(heap *h, stow_event_kind kind, stow_addr ptr, uint64_t bytes, stow_tier tier);
-/* Gives the heap's lock back and tells the notes. */
+/* Releases the heap's lock and sends the page events to the sinks. */
 void heap_unlock(heap *h);
 static inline bool heap_heard(const heap *h, stow_event_kind kind) {
   return atomic_load_explicit(&h->sink_mask, memory_order_relaxed) & STOW_EVENT_BIT(kind);
@@ -292,7 +293,8 @@ void heap_count_tier(heap *h, stow_tier tier, stow_heap_tier_stats *out); /* hea
 
 /* ---- migrate.c, disk.c ---- */
 stow_status migrate_wait(heap *h, lane *l, uint64_t ptr, uint32_t mark);
-/* Before a moved span is freed: what stands on another tier goes back to its pool. Both locked. */
+/* Returns the pages of a moved span on another tier to their pool, before the span is freed. Both
+ * locked. */
 stow_status migrate_undo_pages(heap *h, const place *at);
 stow_status migrate_stream(heap *h);
 stow_status disk_put(heap *h, const place *at);

@@ -55,7 +55,7 @@ static stow_status lane_open(lane **out, heap *h, stow_stream stream) {
   if (n == LANES_MAX)
     return stow_fail(STOW_ERR_OVERFLOW, "heap: more than %d streams; reuse streams", LANES_MAX);
   lane *l = aligned_alloc(64, sizeof *l);
-  if (!l) return stow_fail(STOW_ERR_HOST_MEMORY, "heap: no memory for a stream's books");
+  if (!l) return stow_fail(STOW_ERR_HOST_MEMORY, "heap: no host memory for the tables of a stream");
   memset(l, 0, sizeof *l);
   latch_init(&l->lock, LOCK_ARENA);
   l->stream = stream;
@@ -223,8 +223,8 @@ void lane_defer_done(lane *l, const place *at, pending *p) {
     l->pending_bytes += p->bytes;
     return;
   }
-  /* Others filled the queue while the sinks were told, and it cannot grow: wait here. An event that
-   * cannot be waited for keeps the block for good rather than give it out too early. */
+  /* Other threads filled the queue while the sinks ran, and it cannot grow: wait here. If the wait
+   * fails, keep the block forever rather than reuse it too early. */
   bool passed = true;
   for (uint32_t i = 0; i < p->count; i++) {
     passed = device_event_wait(l->heap->device, p->events[i]) == STOW_OK && passed;
@@ -239,7 +239,7 @@ bool lane_poll(lane *l, bool wait, stow_status *status) {
   heap *h = l->heap;
   l->polled = 0;
   *status = STOW_OK;
-  /* Streams run apart, so the oldest need not be first: the others are looked at behind it. */
+  /* Streams are independent, so the oldest need not pass first: check the others too. */
   for (uint32_t left = l->queue_count; left > 0; left--) {
     pending p = l->queue[l->queue_head];
     l->queue_head = (l->queue_head + 1) % l->queue_capacity;

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 
-/* Turns in a row that make a favourite: a favour costs whoever ends it a system call, so it must
- * have been worth some exchanges; the more often it ended soon, the more. */
+/* Entries in a row that make a favourite. Ending a favour costs a system call, so it must first
+ * save some exchanges; the threshold grows each time a favour ended soon. */
 #define TURNS_MIN 64u
 #define TURNS_MAX (1u << 16)
 #define SOON_NS   1000000u

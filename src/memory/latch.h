@@ -1,21 +1,21 @@
 /* Latch: a lane's lock, taken in every alloc and free.
  *
- * Two ways in. Any thread may enter by `taken`: one atomic exchange to take it, a store to give it.
- * A thread that came many times with nobody between is the favourite, and enters by writing into
- * its own cell: no atomic read-modify-write at all, which is what two thirds of a hot alloc and
- * free pair would otherwise cost. Whoever comes next takes `taken`, withdraws the favour, makes
- * every running thread of the process pass a barrier (membarrier(2), about a microsecond), and
- * waits until the favourite's cell no longer names this latch:
+ * There are two ways to enter. Any thread can enter through `taken`: one atomic exchange to take
+ * it, a store to release it. A thread that entered many times in a row becomes the favourite and
+ * enters by a write to its own cell, without an atomic read-modify-write, which would be two thirds
+ * of the cost of a hot alloc and free pair. The next other thread takes `taken`, ends the favour,
+ * makes every running thread of the process pass a barrier (membarrier(2), about a microsecond),
+ * and waits until the favourite's cell no longer names this latch:
  *
  *   favourite:  cell = latch;   (compiler order only)   favourite still me?  in : draw back
  *   the other:  favourite = none;   barrier on all;     cell names latch?    wait : in
  *
- * A cell is written by its thread alone, so a favourite that was stopped between its two steps
- * disturbs no later one. Where the kernel has no such barrier nobody is ever a favourite.
+ * Only its own thread writes a cell, so a favourite that was stopped between its two steps does not
+ * disturb a later one. If the kernel has no such barrier, there are no favourites.
  *
- * The giver of `taken` stores, then looks for sleepers without a fence between the two, so it may
- * miss one that is just going to sleep; a sleeper therefore wakes on its own after a millisecond
- * and looks again. Ranks are checked in debug builds like every lock's (base/lock.h). */
+ * To release `taken`, a thread stores and then checks for sleepers without a fence in between, so
+ * it can miss one that is about to sleep. A sleeper therefore wakes after a millisecond and checks
+ * again. Ranks are checked in debug builds like every lock's (base/lock.h). */
 #ifndef MEMORY_LATCH_H
 #define MEMORY_LATCH_H
 
@@ -25,7 +25,7 @@
 
 typedef struct latch latch;
 
-/* One per thread that was ever a favourite; passed on when the thread ends, never freed. */
+/* One per thread that was ever a favourite; reused when the thread ends, never freed. */
 typedef struct latch_cell {
   _Atomic(const latch *) inside; /* entered as a favourite; NULL none */
   struct latch_cell *next;       /* among the spare ones */
@@ -35,7 +35,7 @@ struct latch {
   _Atomic(latch_cell *) favourite; /* written with `taken` held */
   _Atomic uint32_t taken, sleepers;
   /* Guarded by the latch. */
-  latch_cell *last; /* who came last by `taken`, */
+  latch_cell *last; /* who entered last through `taken`, */
   uint32_t turns;   /* how often in a row, */
   uint32_t needed;  /* and how often makes a favourite */
   uint64_t since_ns;
@@ -44,19 +44,19 @@ struct latch {
 #endif
 };
 
-/* Once, before the first latch: asks the kernel for the barrier. May take 15 ms where the process
- * has other threads already. */
+/* Registers the barrier with the kernel, once, before the first latch. Can take 15 ms if the
+ * process already has other threads. */
 void latch_prepare(void);
 void latch_init(latch *l, lock_rank rank);
 void latch_take_slow(latch *l);
 void latch_wake_slow(latch *l);
 
-/* This thread's cell; a common one that is never favoured until it has its own. (Not of the
- * initial-exec model: the library is also opened late, where the loader has little static room for
+/* This thread's cell; a shared cell, never a favourite, until the thread has its own. (Not the
+ * initial-exec model: the library can be loaded late, when the loader has little static space for
  * thread-local data.) */
 extern _Thread_local latch_cell *latch_mine;
 
-/* Enters as the favourite; false if the calling thread is not. */
+/* Enters as the favourite. Returns false if the calling thread is not the favourite. */
 static inline bool latch_enter(latch *l) {
   latch_cell *mine = latch_mine;
   if (__builtin_expect(atomic_load_explicit(&l->favourite, memory_order_relaxed) != mine, 0) ||
@@ -74,7 +74,7 @@ static inline bool latch_enter(latch *l) {
   return true;
 }
 
-/* Ends what latch_enter began. */
+/* Leaves the latch after latch_enter. */
 static inline void latch_leave(latch *l) {
 #ifdef STOWAGE_CHECKS
   lock_check_give(&l->shadow);

@@ -1,9 +1,9 @@
-/* Migrate: other pages behind the same address (stowage/heap.h).
+/* Migrate: moves an allocation to other pages at the same address (stowage/heap.h).
  *
  * The new pages are filled through a window of scratch addresses while the old ones stay in place;
  * only when every byte is copied are they exchanged, a run of pages at a time. Whatever fails
- * before or during the exchange leaves or restores the old placement. If even restoring fails, the
- * device is given up as lost: the address can no longer be made good. */
+ * before or during the exchange leaves or restores the old placement. If restoring fails too, the
+ * device counts as lost, because the address cannot be repaired. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +52,8 @@ stow_status migrate_wait(heap *h, lane *l, uint64_t ptr, uint32_t mark) {
   return STOW_OK;
 }
 
-/* With the gate closed pages shared with neighbours move too: wait for whoever was told to use
- * anything of the lane. Streams that use none of its memory run on. */
+/* With the gate closed, pages shared with neighbours move too: wait for every stream that uses
+ * memory of the lane. Other streams continue. */
 static stow_status wait_all(heap *h, lane *l) {
   STOW_TRY(wait_stream(h, l->stream));
   size_t at = 0;
@@ -223,7 +223,7 @@ static void settle(heap *h, arena *a, const run *r, const uint32_t *was, uint32_
   }
 }
 
-/* Every live span on the run's pages learns whether they are of the arena's own tier. */
+/* Updates every live span on the pages: are they of the arena's own tier? */
 static void mark_moved(arena *a, uint32_t i, const run *r, bool away) {
   uint32_t low = r->from << a->slot_shift, high = r->to << a->slot_shift;
   while (a->spans[i].prev && a->spans[i].at > low) i = a->spans[i].prev;
@@ -321,7 +321,7 @@ static stow_status migrate_found(heap *h, const place *at, stow_tier tier, bool 
   return move_span(h, at, tier, shared, moved);
 }
 
-/* Finds it anew with both locks held: between two looks another thread may have freed it. */
+/* Finds the allocation again with both locks held: another thread may have freed it in between. */
 static stow_status find_locked(place *at, lane *l, uint64_t ptr) {
   lane_flush(l);
   STOW_TRY(lane_find(at, l, ptr));

@@ -7,7 +7,7 @@
 
 #define PAGE_BYTES_MAX (UINT64_C(64) << 20)
 
-/* Every handle ever given out; kept so that a closed one is told apart from a wild pointer. */
+/* Every handle ever returned, kept so that a closed handle differs from an invalid pointer. */
 static lock registry_lock = LOCK_INIT(LOCK_REGISTRY);
 static stow_heap *registry; /* guarded by registry_lock */
 
@@ -33,7 +33,7 @@ static stow_status options_check(const stow_heap_options *o) {
     return stow_fail(STOW_ERR_INVALID, "heap options: version %u, this library knows %u",
                      o->version, STOW_HEAP_OPTIONS_VERSION);
   if (o->page_bytes_max && !is_power_of_two(o->page_bytes_max))
-    return stow_fail(STOW_ERR_INVALID, "heap options: page_bytes_max %llu is no power of two",
+    return stow_fail(STOW_ERR_INVALID, "heap options: page_bytes_max %llu is not a power of two",
                      (unsigned long long)o->page_bytes_max);
   if ((o->gate.close == NULL) != (o->gate.open == NULL))
     return stow_fail(STOW_ERR_INVALID, "heap options: a gate needs both open and close");
@@ -97,7 +97,7 @@ stow_status stow_heap_open(stow_heap **out, const stow_heap_options *options) {
   if (!h || !shell) {
     free(h);
     free(shell);
-    return stow_fail(STOW_ERR_HOST_MEMORY, "heap: no memory for its books");
+    return stow_fail(STOW_ERR_HOST_MEMORY, "heap: no host memory for its tables");
   }
   latch_prepare();
   h->disk.fd = -1;
@@ -155,7 +155,7 @@ stow_status stow_heap_close(stow_heap *shell) {
   heap *h = atomic_load_explicit(&shell->inner, memory_order_acquire);
   if (!h) return stow_fail(STOW_ERR_STATE, "heap: closed twice");
   background_stop(h);
-  /* A lost device is asked all the same: what it still answers goes back. */
+  /* Release through a lost device too: some calls may still work. */
   atomic_store(&h->dead, 0);
   uint64_t left = free_rest(shell);
   stow_status status;

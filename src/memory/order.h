@@ -1,8 +1,8 @@
-/* Order: when memory that one stream let go of may be used by another, or leave its address.
+/* Order: when memory that one stream freed can be used by another stream, or be unmapped.
  *
- * A ticket is a point in one stream's order, shared by all that was let go of at that moment.
- * Tickets are guarded by the heap's lock; spare events by a lock of their own, since frees that
- * wait take them under an arena's lock. */
+ * A ticket is a point in the order of one stream, shared by everything freed at that moment. The
+ * heap's lock guards tickets. Spare events have their own lock, because pending frees take them
+ * under an arena's lock. */
 #ifndef MEMORY_ORDER_H
 #define MEMORY_ORDER_H
 
@@ -23,7 +23,7 @@ typedef struct ordering {
   lock lock;
   stow_event *spares; /* guarded by lock */
   uint32_t spare_count, spare_capacity;
-  _Atomic uint64_t waits; /* times the host waited */
+  _Atomic uint64_t waits; /* number of waits of the host */
 } ordering;
 
 void order_open(ordering *o, stow_device *device);
@@ -32,14 +32,16 @@ void order_close(ordering *o);
 stow_status order_event(ordering *o, stow_event *event); /* a spare one, or new */
 void order_event_back(ordering *o, stow_event event);
 
-/* A ticket for everything submitted to `stream` so far, with one reference, the caller's. */
+/* Creates a ticket for everything submitted to `stream` so far. The caller owns its one reference.
+ */
 stow_status order_ticket(ordering *o, uint32_t *ticket, stow_stream stream);
 void order_hold(ordering *o, uint32_t ticket);
-void order_drop(ordering *o, uint32_t ticket); /* the last reference gives its event back */
-/* STOW_OK passed, STOW_ERR_NOT_READY not yet, else the device's error. Ticket 0 has passed. */
+void order_drop(ordering *o, uint32_t ticket); /* the last reference releases the event */
+/* Returns STOW_OK if the ticket has passed, STOW_ERR_NOT_READY if not, else the device's error.
+ * Ticket 0 has always passed. */
 stow_status order_query(ordering *o, uint32_t ticket);
 stow_status order_wait(ordering *o, uint32_t ticket);
-/* What is submitted to `stream` from now on comes after the ticket. Waits for nothing. */
+/* Makes everything submitted to `stream` from now on run after the ticket. Does not wait. */
 stow_status order_after(ordering *o, uint32_t ticket, stow_stream stream);
 
 #endif

@@ -24,7 +24,7 @@ stow_status slabs_open(slabs *s, const arena *a) {
   s->store = lazy_map(s->store_count * sizeof *s->store);
   if (s->at && s->store) return STOW_OK;
   slabs_close(s);
-  return stow_fail(STOW_ERR_HOST_MEMORY, "slab: no room for their table");
+  return stow_fail(STOW_ERR_HOST_MEMORY, "slab: no addresses left for the table");
 }
 
 /* The live span after i that is a slab, from the arena's first with i 0; 0 at the end. */

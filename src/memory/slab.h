@@ -1,11 +1,11 @@
-/* Slab: a span of 64 KiB cut into equal blocks; requests to 16 KiB live in one.
+/* Slab: a span of 64 KiB cut into equal blocks, for requests up to 16 KiB.
  *
- * One set of slabs per stream and tier, guarded by the lane's lock. A slab begins at a multiple of
- * its size in its arena, so any address in it tells which element of `at` is its own: freeing a
- * block of millions meets one cache line that it has not seen lately. A block costs one bit and
- * four bytes, a slab half a line. A new slab is cut only when every other of its class is full, and
- * at most one of a class stands empty; the rest go back to the arena. So a class has never more
- * slabs than its blocks needed at their peak, and one. */
+ * There is one set of slabs per stream and tier, guarded by the lane's lock. A slab is aligned to
+ * its size in its arena, so any address in it gives its index in `at`: freeing one of millions of
+ * blocks misses the cache once. A block costs one bit and four bytes, a slab half a cache line. A
+ * new slab is created only when all others of its class are full. At most one slab of a class is
+ * kept empty; the others return to the arena. So a class never has more slabs than its blocks
+ * needed at their peak, plus one. */
 #ifndef MEMORY_SLAB_H
 #define MEMORY_SLAB_H
 
@@ -17,10 +17,11 @@
 #define SLAB_UNITS_MAX 32u /* largest block: 16 KiB */
 #define BLOCK_NONE     UINT32_MAX
 
-/* Two to a cache line: what is the same for a class, or told by the place in `at`, is not kept. */
+/* Two per cache line: values that follow from the class or from the index in `at` are not stored.
+ */
 typedef struct slab {
   uint64_t busy[2];    /* blocks past the last count as busy for ever */
-  uint32_t prev, next; /* neighbours among those of its class with room, as slab_number; 0 none */
+  uint32_t prev, next; /* list of its class, as slab_number; 0 none */
   uint32_t marks;      /* where in the store: flags and tag of each block, as in span.mark */
   uint8_t class;       /* 0: there is no slab here */
   uint8_t used;
@@ -36,18 +37,18 @@ extern const slab_kind slab_kinds[];
 
 typedef struct slabs {
   slab *room[SLAB_CLASSES];  /* with a free block, by class */
-  slab *empty[SLAB_CLASSES]; /* the one that was empty last, and may be again; NULL none */
+  slab *empty[SLAB_CLASSES]; /* the slab that was empty last; NULL none */
   slab *at;                  /* by SLAB_UNITS of the arena's addresses */
   stow_addr base;            /* the arena's */
-  /* Marks of slabs: cut off one after another, kept by class when their slab is gone. The first of
-   * those kept says which is next. */
+  /* Marks of slabs: allocated one after another, and kept by class when their slab is gone. The
+   * first kept entry links to the next. */
   uint32_t *store;
   uint64_t store_used, store_count, at_bytes; /* of marks, but at_bytes */
   uint32_t spare[SLAB_CLASSES];               /* where in the store, and 1; 0 none */
 } slabs;
 
-/* 1.. for units 1..SLAB_UNITS_MAX. Steps of one unit to 4 KiB, then four to an octave: at most a
- * fifth of a block is lost. */
+/* 1.. for units 1..SLAB_UNITS_MAX. Steps of one unit up to 4 KiB, then four per octave: at most a
+ * fifth of a block is wasted. */
 static inline uint32_t slab_class(uint32_t units) {
   if (units <= 8) return units;
   if (units <= 16) return 8 + (units - 8 + 1) / 2;
@@ -56,16 +57,16 @@ static inline uint32_t slab_class(uint32_t units) {
 uint32_t slab_class_units(uint32_t class);
 
 stow_status slabs_open(slabs *s, const arena *a);
-/* Forgets all slabs; their spans stay as they are. */
+/* Drops all slabs; their spans stay unchanged. */
 void slabs_close(slabs *s);
 
-/* Cuts a live span of SLAB_UNITS, so aligned, for the class. On failure the span stays the
- * caller's. */
+/* Makes a slab of the class from a live span of SLAB_UNITS, aligned to that size. On failure the
+ * caller keeps the span. */
 stow_status slab_adopt(slabs *s, arena *a, uint32_t span, uint32_t class);
-/* Gives empty slabs back to the arena. */
+/* Returns empty slabs to the arena. */
 void slabs_trim(slabs *s, arena *a);
 stow_status slabs_check(const slabs *s, const arena *a);
-/* Bytes of blocks given out, and of the spans of all slabs. */
+/* Returns the bytes of allocated blocks, and of the spans of all slabs. */
 uint64_t slabs_live_bytes(const slabs *s, const arena *a, uint64_t *span_total);
 uint64_t slabs_book_bytes(const slabs *s, const arena *a);
 
@@ -88,13 +89,13 @@ static inline uint32_t slab_span(const slabs *s, const arena *a, const slab *b) 
   return a->cells[(uint64_t)(b - s->at) * SLAB_UNITS >> a->cell_shift];
 }
 
-/* The slab an address of the arena lies in; NULL none. */
+/* Returns the slab that contains an address of the arena, or NULL. */
 static inline slab *slab_at(const slabs *s, stow_addr addr) {
   slab *b = s->at + ((addr - s->base) >> SLAB_SHIFT);
   return b->class ? b : NULL;
 }
 
-/* A block of a slab of `class` with room. */
+/* Takes a block from a slab of `class`. */
 static inline stow_addr slab_take(slabs *s, slab *b, uint32_t class, uint32_t mark) {
   const slab_kind *kind = &slab_kinds[class];
   VALID(b->class == class && b->listed && b->used < kind->slots, "slab: full, but listed", b->used,
@@ -107,7 +108,7 @@ static inline stow_addr slab_take(slabs *s, slab *b, uint32_t class, uint32_t ma
   return slab_base(s, b) + (uint64_t)block * kind->bytes;
 }
 
-/* The block's number in the slab, or BLOCK_NONE if none begins at `addr`. */
+/* Returns the block's number in the slab, or BLOCK_NONE if no block begins at `addr`. */
 static inline uint32_t slab_block(const slabs *s, const slab *b, stow_addr addr) {
   const slab_kind *kind = &slab_kinds[b->class];
   uint32_t offset = (uint32_t)(addr - s->base) & ((1u << SLAB_SHIFT) - 1);

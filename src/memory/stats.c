@@ -46,7 +46,7 @@ static void count_lane(lane *l, stow_heap_stats *s) {
 stow_status stow_heap_get_stats(stow_heap *shell, stow_heap_stats *stats) {
   heap *h;
   STOW_TRY(heap_enter(&h, shell));
-  if (!stats) return stow_fail(STOW_ERR_INVALID, "stats: nowhere to put them");
+  if (!stats) return stow_fail(STOW_ERR_INVALID, "stats: the result pointer is NULL");
   memset(stats, 0, sizeof *stats);
   lock_take(&h->lock);
   for (int t = 0; t < POOL_TIERS; t++) heap_count_tier(h, (stow_tier)t, &stats->tier[t]);
@@ -72,7 +72,7 @@ stow_status stow_heap_get_stats(stow_heap *shell, stow_heap_stats *stats) {
 stow_status stow_heap_last_failure(stow_heap *shell, stow_heap_failure *failure) {
   heap *h;
   STOW_TRY(heap_enter(&h, shell));
-  if (!failure) return stow_fail(STOW_ERR_INVALID, "last_failure: nowhere to put it");
+  if (!failure) return stow_fail(STOW_ERR_INVALID, "last_failure: the result pointer is NULL");
   lock_take(&h->lock);
   *failure = h->failure;
   lock_give(&h->lock);
@@ -188,7 +188,8 @@ stow_status stow_heap_set_limit(stow_heap *shell, stow_tier tier, uint64_t bytes
   heap *h;
   STOW_TRY(heap_enter(&h, shell));
   if (tier != STOW_TIER_VRAM && tier != STOW_TIER_HOST)
-    return stow_fail(STOW_ERR_INVALID, "set_limit: tier %d has none", (int)tier);
+    return stow_fail(STOW_ERR_INVALID, "set_limit: tier %d has no limit; use vram or host",
+                     (int)tier);
   if (tier == STOW_TIER_HOST && bytes > 0 && h->props.host_road < STOW_HOST_LOCATION)
     return stow_fail(STOW_ERR_UNSUPPORTED, "set_limit: %s cannot map host pages", h->props.name);
   lock_take(&h->lock);

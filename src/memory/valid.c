@@ -1,4 +1,4 @@
-/* Valid: stopping where our own books are wrong (valid.h). */
+/* Valid: stops the program if our own data structures are inconsistent (valid.h). */
 #include "memory/valid.h"
 
 #ifdef STOWAGE_CHECKS
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 void valid_fail(const char *what, uint64_t found, uint64_t other) {
-  fprintf(stderr, "stowage: books broken: %s (%llu, %llu)\n", what, (unsigned long long)found,
+  fprintf(stderr, "stowage: inconsistent state: %s (%llu, %llu)\n", what, (unsigned long long)found,
           (unsigned long long)other);
   abort();
 }

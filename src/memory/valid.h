@@ -1,7 +1,7 @@
-/* Valid: the cheap validity checks, made at every change in debug builds (STOWAGE_CHECKS) and
- * compiled to nothing in others. One that fails is our own mistake: the program stops with what was
- * found. The dear ones, which walk everything, are arena_check, slabs_check, lane_check and
- * pool_check, behind stow_heap_check. */
+/* Valid: cheap validity checks at every change in debug builds (STOWAGE_CHECKS); other builds omit
+ * them. A check that fails is our own mistake: the program stops and prints the reason. The slow
+ * checks of whole structures are arena_check, slabs_check, lane_check and pool_check, called by
+ * stow_heap_check. */
 #ifndef MEMORY_VALID_H
 #define MEMORY_VALID_H
 

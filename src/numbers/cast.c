@@ -1,4 +1,5 @@
-/* Cast: the kernels over runs that fit the cache; unaligned areas go through a small aligned copy.
+/* Cast: applies the kernels to runs that fit in the cache; unaligned buffers go through a small
+ * aligned copy.
  */
 #include "numbers/cast.h"
 
@@ -14,8 +15,8 @@ static bool aligned(const void *at, size_t width) {
 stow_status cast_values(void *to, dtype to_type, const void *from, dtype from_type, size_t count) {
   size_t to_width = dtype_bytes(to_type), from_width = dtype_bytes(from_type);
   if (to_width == 0 || from_width == 0)
-    return stow_fail(STOW_ERR_INVALID, "casting %s to %s: not types of numbers",
-                     dtype_name(from_type), dtype_name(to_type));
+    return stow_fail(STOW_ERR_INVALID, "cast: %s to %s: not number types", dtype_name(from_type),
+                     dtype_name(to_type));
   cast_kernel kernel = kernels_get()->cast[from_type][to_type];
   bool direct = aligned(to, to_width) && aligned(from, from_width);
   char *out = to;
@@ -36,7 +37,7 @@ stow_status cast_values(void *to, dtype to_type, const void *from, dtype from_ty
   return STOW_OK;
 }
 
-/* Between float types -0 survives, so equal values are enough; a NaN is a NaN whatever its bits. */
+/* Casts between float types preserve -0, so comparing values is enough; all NaNs count as equal. */
 static bool same_run(const void *a, const void *b, dtype type, size_t count) {
   if (type == DTYPE_F32) return kernels_get()->same_f32(a, b, count);
   unsigned unlike = 0;
@@ -48,7 +49,7 @@ static bool same_run(const void *a, const void *b, dtype type, size_t count) {
   return unlike == 0;
 }
 
-/* What half a word holds a word holds: doubles are narrowed once, then as floats. */
+/* A value exact in a 16-bit type is exact in float32: narrow doubles to float32 first. */
 static bool exact_run(void *to, dtype to_type, const void *from, dtype from_type, size_t count) {
   const kernels *k = kernels_get();
   uint32_t narrow[KERNEL_RUN], back[KERNEL_RUN];

@@ -1,11 +1,14 @@
-/* Cast: runs of values from one type to another, as fast as memory allows.
+/* Cast: converts values from one type to another, at memory speed.
  *
- * Rules, the same on every machine and for every width of instruction:
- *   float to narrower float   round to nearest, ties to even, once; past the range: infinity; NaN
- * stays NaN anything to bool          0 and -0 are 0, everything else (NaN too) is 1 float to
- * integer          towards zero; past the range: the nearest end; NaN is 0 integer to integer the
- * low bits, as in C and NumPy integer to float          round to nearest, ties to even, once
- * Whether a cast is exact is scan.h's business: ask before casting what may not lose anything. */
+ * The rules are the same on every machine and for every instruction set:
+ * - float to narrower float: rounds once, to nearest, ties to even; out of range becomes infinity;
+ * NaN stays NaN
+ * - anything to bool: 0 and -0 become 0, everything else (also NaN) becomes 1
+ * - float to integer: rounds towards zero; out of range is clamped; NaN becomes 0
+ * - integer to integer: keeps the low bits, as in C and NumPy
+ * - integer to float: rounds once, to nearest, ties to even
+ *
+ * scan.h finds out whether a cast is exact: check before a cast that must not lose information. */
 #ifndef NUMBERS_CAST_H
 #define NUMBERS_CAST_H
 
@@ -14,13 +17,12 @@
 
 #include "base/dtype.h"
 
-/* Converts `count` values. The two areas do not overlap; neither needs any alignment. Never fails
- * on known types. */
+/* Converts `count` values. The buffers must not overlap and need no alignment. Never fails on known
+ * types. */
 stow_status cast_values(void *to, dtype to_type, const void *from, dtype from_type, size_t count);
 
-/* The same between two different types of float. False at the first values that one does not hold
- * exactly, the rest not converted; a NaN is a NaN whatever its bits. Both areas are aligned to
- * their types. */
+/* The same between two different float types. Stops and returns false at the first value that is
+ * not exact in the new type; all NaNs count as equal. Both buffers are aligned to their types. */
 bool cast_exactly(void *to, dtype to_type, const void *from, dtype from_type, size_t count);
 
 /* Reverses the bytes of each of `count` values of `width` 2, 4 or 8, in place (big-endian files).

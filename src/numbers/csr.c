@@ -1,13 +1,12 @@
-/* CSR. The inner loop has no branch on the data: it writes every value and steps on only past those
- * to keep. Where a whole cache line's worth is +0, which is the common case, it steps over it with
- * one look. */
+/* CSR. The inner loop has no branch on the data: it writes every value and advances only past those
+ * to keep. It skips a whole cache line of +0, the common case, with one comparison. */
 #include "numbers/csr.h"
 
 #include <string.h>
 
 #include "numbers/kernels.h"
 
-#define LINE 16 /* values looked at together */
+#define LINE 16 /* values compared at once */
 
 dtype csr_index_type(uint64_t columns) {
   return columns <= UINT64_C(1) << 16   ? DTYPE_U16
@@ -41,8 +40,8 @@ dtype csr_index_type(uint64_t columns) {
     return kept;                                                                                   \
   }
 
-/* The loop above writes at most one place past what it keeps, and that place is within the room for
- * `columns`: when k values were kept of the first n looked at, k <= n - 1 or the write was kept. */
+/* The loop above writes at most one element past what it keeps, and that element is within the
+ * space for `columns`: when k of the first n values were kept, k <= n - 1 or the write was kept. */
 #define COMPRESS_INDEXES(bits)                                                                     \
   COMPRESS(compress_##bits##_u16, uint##bits##_t, uint16_t)                                        \
   COMPRESS(compress_##bits##_i32, uint##bits##_t, int32_t)                                         \

@@ -2,8 +2,8 @@
  * says.
  *
  * Round to nearest, ties to even; overflow becomes infinity; a NaN stays a NaN (made quiet, its top
- * payload bits kept); subnormals are exact. These are the definition: the vector code in cast.c is
- * held to them bit for bit. */
+ * payload bits kept); subnormals are exact. These functions are the definition: tests compare the
+ * vector code in cast.c with them bit for bit. */
 #ifndef NUMBERS_HALF_H
 #define NUMBERS_HALF_H
 
@@ -31,7 +31,7 @@ static inline uint16_t half_from_float(float x) {
     uint32_t rounded = mag + 0xfff + (mag >> 13 & 1);
     return (uint16_t)(sign | ((rounded - 0x38000000) >> 13));
   }
-  if (mag < 0x33000000) return (uint16_t)sign; /* under half the least subnormal */
+  if (mag < 0x33000000) return (uint16_t)sign; /* below half the smallest subnormal */
   uint32_t shift = 126 - (mag >> 23), whole = (mag & 0x7fffff) | 0x800000;
   uint32_t kept = whole >> shift, rest = whole & ((1u << shift) - 1), tie = 1u << (shift - 1);
   kept += rest > tie || (rest == tie && (kept & 1));
@@ -47,9 +47,8 @@ static inline float half_to_float(uint16_t h) {
   return float_from_bits(sign | float_bits(tiny));
 }
 
-/* float64 to float32 rounded to odd: the truncated value with its last bit set if anything was cut
- * off. Rounding that to float16 or bfloat16 gives what rounding the double once would have: no
- * double rounding. */
+/* float64 to float32 rounded to odd: the truncated value with its last bit set if any bits were
+ * cut. Rounding that to float16 or bfloat16 gives the same result as rounding the double once. */
 static inline float float_round_to_odd(double x) {
   float y = (float)x;
   if (x != x || (double)y == x) return y;

@@ -1,4 +1,4 @@
-/* Kernels: which set this machine gets. */
+/* Kernels: selects the set for this machine. */
 #include "numbers/kernels.h"
 
 #include <stdatomic.h>

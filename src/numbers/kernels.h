@@ -1,8 +1,7 @@
 /* Kernels: the inner loops of cast and scan, compiled once for each instruction set (kernels_*.c)
  * and chosen at run time.
  *
- * A kernel works on at most KERNEL_RUN values, which the caller has copied to aligned memory or
- * knows to be aligned. */
+ * A kernel works on at most KERNEL_RUN values in aligned memory. */
 #ifndef NUMBERS_KERNELS_H
 #define NUMBERS_KERNELS_H
 
@@ -14,7 +13,7 @@
 
 typedef void (*cast_kernel)(void *restrict to, const void *restrict from, size_t count);
 
-/* What one run of values is like; scan.c adds runs up. */
+/* Facts about one run of values; scan.c combines runs. */
 typedef struct scan_part {
   double least, most; /* of values that are not NaN; least > most if there were none */
   int64_t least_int;  /* the same for integer types, exactly */
@@ -23,16 +22,16 @@ typedef struct scan_part {
       zeros;  /* zeros: +0 only for floats, so that leaving them out loses nothing */
   bool whole; /* every value is an integer within int64 or uint64, and none is -0 */
   bool fits_f32, fits_f16,
-      fits_bf16; /* every value survives the way there and back, -0 and NaN kept */
+      fits_bf16; /* every value survives the round trip, including -0 and NaN */
 } scan_part;
 
 enum { ASK_WHOLE = 1, ASK_F32 = 2, ASK_F16 = 4, ASK_BF16 = 8 };
 
-/* Answers only what `ask` still wants; the rest of the booleans is false. */
+/* Computes only what `ask` still wants; the other booleans are false. */
 typedef void (*scan_kernel)(scan_part *part, const void *from, size_t count, unsigned ask);
 
-/* Packs what is not +0 of the first of *columns values, and their columns from `first` on; *columns
- * becomes how many were looked at. Returns how many were kept. */
+/* Packs the values that are not +0 of the first *columns values, and their columns from `first` on.
+ * Sets *columns to the number of values read. Returns the number kept. */
 typedef size_t (*compress_kernel)(void *values, void *indices, const void *row, size_t *columns,
                                   uint64_t first);
 
@@ -42,7 +41,7 @@ typedef struct kernels {
   scan_kernel scan[DTYPE_COUNT];
   /* Every value equals the other's; NaN equals NaN. */
   bool (*same_f32)(const float *a, const float *b, size_t count);
-  /* Casts, and says whether every value survived. */
+  /* Casts, and returns true if every value survived. */
   bool (*narrow_f64)(float *restrict to, const double *restrict from, size_t count);
   compress_kernel compress[2][2]; /* values of 4, 8 bytes; indices uint16, int32. NULL: none */
 } kernels;

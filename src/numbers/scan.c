@@ -1,4 +1,4 @@
-/* Scan: adds the kernels' parts up; a question once answered no is not asked again. */
+/* Scan: combines the kernels' results; a property that failed once is not checked again. */
 #include "numbers/scan.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "numbers/kernels.h"
 
 stow_status scan_begin(scan *s, dtype type) {
-  if (dtype_bytes(type) == 0) return stow_fail(STOW_ERR_INVALID, "scanning: not a type of numbers");
+  if (dtype_bytes(type) == 0) return stow_fail(STOW_ERR_INVALID, "scan: not a number type");
   *s = (scan){.type = type,
               .least = INFINITY,
               .most = -INFINITY,
@@ -80,7 +80,7 @@ void scan_join(scan *s, const scan *other) {
   join_range(s, other->least, other->most, other->least_int, other->most_int);
 }
 
-/* Do the integers seen lie within those a type holds? */
+/* Returns true if all integers scanned are within the range of the type. */
 static bool range_fits(const scan *s, dtype type) {
   if (is_float(s->type)) {
     /* Whole floats: compared in double, where every bound is a power of two (the upper one
@@ -97,7 +97,7 @@ static bool range_fits(const scan *s, dtype type) {
 }
 
 /* Integers within ±2^bits are exact in a float with that many bits of precision. Larger ones may be
- * too, but proving that value by value is not worth a float column nobody asked for. */
+ * exact too, but checking each value is not worth it: integers stay integers. */
 static bool integers_fit_float(const scan *s, int bits) {
   double bound = ldexp(1, bits);
   return s->least >= -bound && s->most <= bound;
@@ -129,7 +129,7 @@ dtype scan_smallest(const scan *s, bool bfloat) {
                                    DTYPE_U32, DTYPE_I32, DTYPE_U64, DTYPE_I64};
   dtype best = s->type;
   if (s->count == 0) return best;
-  /* A type of the same kind is tried first, so that the other kind wins only by being smaller. */
+  /* Try a type of the same kind first, so that the other kind wins only if it is smaller. */
   for (int pass = 0; pass < 2; pass++) {
     bool try_floats = is_float(s->type) == (pass == 0);
     size_t count = try_floats ? 3 : 8;

@@ -1,4 +1,4 @@
-/* Columns: dictionaries, sizes by stack, addresses by prediction. */
+/* Columns: dictionaries, sizes by stack, predicted addresses. */
 #include "report/columns.h"
 
 #include <stdlib.h>
@@ -49,8 +49,8 @@ static uint64_t value_of(const lifetime *l, column which) {
   return 0;
 }
 
-/* Counts the distinct keys of all lifetimes. first[i] is the order in which lifetime i's key first
- * came; entries are in that order, each with its count. */
+/* Counts the distinct keys of all lifetimes. first[i] is the order in which the key of lifetime i
+ * first occurred; entries are in that order, each with its count. */
 static stow_status count_keys(entry **entries, uint32_t *count, uint32_t *first, const timeline *t,
                               uint64_t (*key)(const void *, uint32_t), const void *user) {
   map index = {0};
@@ -59,7 +59,7 @@ static stow_status count_keys(entry **entries, uint32_t *count, uint32_t *first,
   for (uint32_t i = 0; i < t->lifetime_count && status == STOW_OK; i++) {
     uint64_t value = key(user, i), *have = map_get(&index, value);
     if (have != NULL) {
-      /* What the map has stands in the list. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
+      /* Every key of the map is in the list. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
       (*entries)[*have].count++;
       first[i] = (uint32_t)*have;
       continue;
@@ -84,7 +84,7 @@ static uint64_t field_key(const void *user, uint32_t life) {
   return value_of(&f->t->lifetimes[life], f->which);
 }
 
-/* Turns first[] into numbers by the entries' present order. */
+/* Converts first[] to numbers by the current order of the entries. */
 static stow_status renumber(uint32_t *of, uint32_t lives, const entry *entries, uint32_t count) {
   uint32_t *number = malloc((count + 1u) * sizeof *number);
   if (number == NULL) return no_memory(count);
@@ -137,7 +137,7 @@ static int by_stack_and_count(const void *a, const void *b) {
   return sx != sy ? (sx < sy ? -1 : 1) : by_count(a, b);
 }
 
-/* Entries in order of stack; `start` becomes where each stack's list begins. */
+/* Sorts entries by stack; `start` becomes the start of each stack's list. */
 static void put_lists(buffer *lists, const entry *pairs, uint32_t count, uint32_t *start,
                       uint32_t stacks) {
   for (uint32_t s = 0, at = 0; s < stacks; s++) {

@@ -1,9 +1,9 @@
-/* Columns: the numbers of every lifetime, as small as they can be told.
+/* Columns: the numbers of every lifetime, encoded compactly.
  *
- * Values are numbered in dictionaries. A size is told as its place among the sizes its stack ever
- * asked for (a line of a program asks for few). An address is told by what an allocator would do:
- * 0 the address freed last by an allocation of that size, 1 the lowest never used so far, else its
- * number + 2. web/data.js does the same walk to undo it. */
+ * Values are numbered in dictionaries. A size is encoded as its index among the sizes that its
+ * stack requests (a line of a program requests few). An address is encoded by what an allocator
+ * would do: 0 the address freed last by an allocation of that size, 1 the lowest address not used
+ * so far, else its number + 2. web/data.js repeats these steps to decode it. */
 #ifndef REPORT_COLUMNS_H
 #define REPORT_COLUMNS_H
 
@@ -18,7 +18,7 @@ typedef struct dictionary {
 
 typedef enum column {
   COLUMN_SIZE,
-  COLUMN_ADDR, /* ascending; the others by how often they come */
+  COLUMN_ADDR, /* ascending; the others by frequency */
   COLUMN_STACK,
   COLUMN_TAG,
   COLUMN_STREAM,
@@ -36,8 +36,8 @@ void columns_free(columns *c);
 
 /* LEB128. */
 void columns_put(buffer *b, uint64_t value);
-/* For each stack: how many sizes, then their numbers, the most frequent first; and into `indexes`
- * for each lifetime the place of its size in its stack's list. */
+/* Writes for each stack the number of sizes, then their numbers, most frequent first; and to
+ * `indexes`, for each lifetime, the index of its size in its stack's list. */
 stow_status columns_put_sizes(buffer *lists, buffer *indexes, const columns *c);
 stow_status columns_put_addresses(buffer *b, const columns *c);
 

@@ -1,4 +1,4 @@
-/* Difference: labels are what two runs have in common; numbers of sites are not. */
+/* Difference: matches two runs by label, because site numbers differ between runs. */
 #include "report/difference.h"
 
 #include <stdlib.h>

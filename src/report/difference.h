@@ -1,4 +1,4 @@
-/* Difference: two runs' holders at their peaks, matched by label and set against each other. */
+/* Difference: compares the holders of two runs at their peaks, matched by label. */
 #ifndef REPORT_DIFFERENCE_H
 #define REPORT_DIFFERENCE_H
 
@@ -10,7 +10,7 @@ typedef struct difference_row {
   uint32_t counts[2];
 } difference_row;
 
-/* Rows ordered by how far the two are apart. Free *rows with free(). */
+/* Returns rows ordered by the size of the difference. Free *rows with free(). */
 stow_status difference_build(difference_row **rows, size_t *count, const report *a,
                              const report *b);
 

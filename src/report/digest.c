@@ -59,19 +59,19 @@ void digest_sha256(uint8_t digest[DIGEST_BYTES], const void *bytes, size_t count
 }
 
 stow_status digest_base64(buffer *out, const void *bytes, size_t count) {
-  static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const uint8_t *at = bytes;
   char *to = buffer_extend(out, (count + 2) / 3 * 4);
   if (to == NULL) return out->status;
   for (; count >= 3; count -= 3, at += 3) {
     uint32_t v = (uint32_t)at[0] << 16 | (uint32_t)at[1] << 8 | at[2];
-    for (int i = 3; i >= 0; i--) *to++ = letters[v >> (6 * i) & 63];
+    for (int i = 3; i >= 0; i--) *to++ = alphabet[v >> (6 * i) & 63];
   }
   if (count > 0) {
     uint32_t v = (uint32_t)at[0] << 16 | (count > 1 ? (uint32_t)at[1] << 8 : 0);
-    *to++ = letters[v >> 18];
-    *to++ = letters[v >> 12 & 63];
-    *to++ = count > 1 ? letters[v >> 6 & 63] : '=';
+    *to++ = alphabet[v >> 18];
+    *to++ = alphabet[v >> 12 & 63];
+    *to++ = count > 1 ? alphabet[v >> 6 & 63] : '=';
     *to++ = '=';
   }
   return STOW_OK;

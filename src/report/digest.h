@@ -1,4 +1,4 @@
-/* Digest: SHA-256 and base64, as the page's content policy and payload need them. */
+/* Digest: SHA-256 and base64, for the page's content policy and payload. */
 #ifndef REPORT_DIGEST_H
 #define REPORT_DIGEST_H
 

@@ -1,4 +1,4 @@
-/* The report for programs: one JSON object, with everything the text says. */
+/* The report as one JSON object, with everything that the text report shows. */
 #include <stdlib.h>
 
 #include "base/json.h"

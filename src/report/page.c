@@ -1,9 +1,9 @@
 /* Page: the viewer, its content policy and the payload as one HTML file.
  *
- * Two things keep a hostile trace from running script. Nothing of the trace stands in the page as
- * text: names and all are inside the payload, deflated and in base64, and the viewer shows them as
- * text nodes only. And the policy lets nothing run or load but the one script and the one style
- * whose hashes it names. */
+ * Two measures prevent a hostile trace from running script. The page contains no text of the trace:
+ * all names are inside the payload, deflated and base64-encoded, and the viewer shows them only as
+ * text nodes. And the content policy allows only the one script and the one style whose hashes it
+ * names. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@
 #include "report/report.h"
 #include "report/viewer.h"
 
-/* Appends a module as part of one script: lines that import are left out, and "export " at the
- * start of a line. The modules share one scope, so their top-level names are all different. */
+/* Appends a module as part of one script: omits import lines, and "export " at the start of a line.
+ * The modules share one scope, so their top-level names are all different. */
 static void append_module(buffer *out, viewer_file file) {
   const char *at = file.text, *end = file.text + file.length;
   while (at < end) {
@@ -36,7 +36,7 @@ static void append_hash(buffer *out, const char *directive, const buffer *conten
   buffer_text(out, "'; ");
 }
 
-/* zlib's format; the browser undoes it with DecompressionStream("deflate"). */
+/* Compresses in zlib's format; the browser decompresses it with DecompressionStream("deflate"). */
 static stow_status deflate_payload(buffer *out, const buffer *payload) {
   uLong bound = compressBound((uLong)payload->length);
   uint8_t *to = malloc(bound);
@@ -55,11 +55,12 @@ static stow_status deflate_payload(buffer *out, const buffer *payload) {
 /* ---- within a size ---- */
 
 #define PAGE_BYTES_MAX                                                                             \
-  5000000u /* browsers open that at once; a million events as programs make them need less */
-#define PAGE_EVENT_BYTES 5u /* allowed for each event past that million */
+  5000000u                  /* browsers open that at once; a million typical events need less      \
+                             */
+#define PAGE_EVENT_BYTES 5u /* allowed for each further event */
 #define TURNS_MAX        6
-#define HOPELESS         5   /* times the room */
-#define TICK_BYTES       0.5 /* what an event costs without its allocation, about */
+#define HOPELESS         5   /* times the limit */
+#define TICK_BYTES       0.5 /* approximate cost of an event without its allocation */
 
 static size_t page_room(const report *all, size_t count) {
   size_t room = 0;
@@ -83,7 +84,7 @@ static uint32_t most_lives(const report *all, size_t count) {
   return most;
 }
 
-/* Tells less until it fits: fewer allocations one by one, then coarser times too. */
+/* Reduces detail until the page fits: fewer separate allocations, then coarser times. */
 static stow_status fit_payload(buffer *data, const report *all, size_t count, size_t room) {
   payload_limits limits = {.lives_max = UINT32_MAX,
                            .extents_max = 50000,
@@ -94,7 +95,7 @@ static stow_status fit_payload(buffer *data, const report *all, size_t count, si
     buffer payload = BUFFER_INIT;
     buffer_clear(data);
     stow_status status = payload_write(&payload, all, count, &limits);
-    /* What is far too long is not compressed to see that. */
+    /* Do not compress a payload that is far too long. */
     bool hopeless = payload.length / HOPELESS > room && turn < TURNS_MAX;
     double length = (double)payload.length / 2;
     if (status == STOW_OK && !hopeless) {
@@ -119,7 +120,7 @@ typedef struct place {
   const buffer *content;
 } place;
 
-/* The page with each {{name}} replaced by its content. */
+/* Writes the page with each {{name}} replaced by its content. */
 static void fill_page(buffer *out, viewer_file page, const place *places, size_t count) {
   const char *at = page.text, *end = page.text + page.length;
   while (at < end) {

@@ -1,4 +1,4 @@
-/* Payload: numbers of every allocation, small. */
+/* Payload: packs the numbers of every allocation. */
 #include "report/payload.h"
 
 #include <stdio.h>
@@ -53,7 +53,7 @@ static void pack_kinds(packer *p) {
   section_end(p, "kinds");
 }
 
-/* 1000 where every time is whole microseconds, as PyTorch's are; else 1. */
+/* Returns 1000 if every time is in whole microseconds, as in PyTorch's traces; else 1. */
 static uint64_t time_unit(const timeline *t) {
   for (uint32_t tick = 0; tick < t->tick_count; tick++)
     if (timeline_event(t, tick)->time_ns % 1000 != 0) return 1;
@@ -120,8 +120,8 @@ static uint64_t mark_count(const timeline *t) {
   return count;
 }
 
-/* Names of marks are numbered after those of tags and frames: see pack_texts. Where there are too
- * many, two of every so many stay: mostly a begin and its end. */
+/* Names of marks are numbered after those of tags and frames: see pack_texts. If there are too many
+ * marks, keeps two of every N: mostly a begin and its end. */
 static void pack_marks(packer *p, text_table *texts) {
   const timeline *t = p->t;
   uint64_t every = mark_count(t) / p->limits->marks_max + 1, seen = 0;
@@ -163,7 +163,7 @@ static void pack_stacks(packer *p, const dictionary *stacks, const stack_tree *t
   section_end(p, "node.frame");
 }
 
-/* The values of a dictionary; ascending ones as differences. */
+/* Writes the values of a dictionary; ascending ones as differences. */
 static void pack_values(packer *p, const dictionary *d, bool ascending, const char *name) {
   section_begin(p);
   for (uint32_t i = 0; i < d->count; i++)
@@ -235,7 +235,7 @@ static stow_status pack_sections(packer *p, text_table *texts, const stack_tree 
 
 /* ---- the JSON beside the sections ---- */
 
-#define TEXT_MAX  400   /* bytes of a name: longer ones lose their end, or a path its beginning */
+#define TEXT_MAX  400   /* bytes of a name: longer names are cut at the end, paths at the start */
 #define ERROR_MAX 20000 /* of the error's text */
 
 static void put_text(json *j, const char *text, size_t most) {
@@ -255,7 +255,7 @@ static void put_text(json *j, const char *text, size_t most) {
   json_text_n(j, cut, (size_t)count);
 }
 
-/* The last ones, where there are too many. */
+/* The last ones, if there are too many. */
 static void pack_rounds(json *j, const iterations *rounds, text_table *texts, uint32_t most) {
   static const char *const how[] = {"none", "marks", "guessed"};
   json_key(j, "iterations");
@@ -359,7 +359,7 @@ static void pack_policies(json *j, const report *r) {
   json_end_array(j);
 }
 
-/* Texts and frames come last: only then is it known which are used. */
+/* Texts and frames come last, because only then it is known which are used. */
 static void pack_texts(json *j, const report *r, text_table *texts, const stack_tree *tree) {
   const recording *source = r->time.source;
   json_key(j, "frames"); /* name, file, line, one after the other; frame 0 is none */

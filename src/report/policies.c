@@ -1,18 +1,17 @@
-/* The policy comparison: the same requests through every allocator policy.
+/* The policy comparison: replays the same requests with every allocator policy.
  *
- * Without a limit, so that each runs to the end and shows what it would reserve. The smallest limit
- * at which each still finishes takes many replays; it is looked for only where the trace is short
- * enough that nobody waits for it, and not given otherwise. */
+ * Runs without a limit, so that each policy finishes and shows what it would reserve. Finding the
+ * smallest limit that finishes takes many replays, so it is done only for short traces. */
 #include <stdlib.h>
 #include <sys/resource.h>
 
 #include "report/report.h"
 
 #define POLICIES_MAX    8
-#define MIN_LIMIT_STEPS 20000 /* in a trace: above, only the plain replays are made */
+#define MIN_LIMIT_STEPS 20000 /* events in a trace; above that, only plain replays run */
 
-/* The heap of the stowage policy reserves more addresses than ulimit -v usually leaves. The report
- * is made without it then, and says so. Any other failure is the report's own. */
+/* The heap of the stowage policy reserves more addresses than ulimit -v usually allows. The report
+ * then omits this policy and says so. Any other failure fails the report. */
 static bool lacks_address_space(const policy_ops *which, stow_status status) {
   struct rlimit limit;
   return status != STOW_OK && which == &policy_stowage && getrlimit(RLIMIT_AS, &limit) == 0 &&
@@ -45,6 +44,6 @@ stow_status report_replay(report *r) {
   stow_status status = steps_build(&s, r->time.source, r->time.device);
   if (status == STOW_OK) status = replay_each(r, &s);
   steps_free(&s);
-  /* More streams than a replay tells apart: the rest of the report is none the worse. */
+  /* More streams than a replay supports: omit the replay; the rest of the report is complete. */
   return status == STOW_ERR_UNSUPPORTED ? STOW_OK : status;
 }

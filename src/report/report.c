@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* The tick with most live bytes (the first of them), and what is live at the end. */
+/* Finds the first tick with the most live bytes, and what is live at the end. */
 static uint32_t find_peak(report *r) {
   const timeline *t = &r->time;
   uint64_t live = 0, most = 0;
@@ -33,7 +33,8 @@ typedef struct change {
 static int by_tick(const void *a, const void *b) {
   const change *x = a, *y = b;
   if (x->tick != y->tick) return x->tick < y->tick ? -1 : 1;
-  /* At one tick what goes goes first: an unmap that cuts a piece must not count its rest twice. */
+  /* Within a tick, ends come before starts: an unmap that cuts a piece must not count its rest
+   * twice. */
   return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
@@ -68,7 +69,8 @@ static stow_status look_at_failures(report *r) {
   if (r->failure_count == 0) return STOW_OK;
   r->failures = calloc(REPORT_FAILURES_MAX, sizeof *r->failures);
   if (r->failures == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for failures");
-  /* Each census walks the whole trace: a few are taken in full, the rest only placed. */
+  /* Each census reads the whole trace: make a few complete ones, and only locate the other
+   * failures. */
   enum { CENSUS_MAX = 16 };
   for (uint32_t tick = 0; tick < t->tick_count && r->failures_kept < REPORT_FAILURES_MAX; tick++) {
     const event *e = timeline_event(t, tick);

@@ -1,4 +1,4 @@
-/* Report: everything a trace says about one device, ready to be shown.
+/* Report: everything a trace shows about one device.
  *
  *   report r;
  *   report_build(&r, &recording, "run.pickle.gz", device);
@@ -17,18 +17,18 @@
 #include "replay/site.h"
 #include "replay/timeline.h"
 
-/* One out-of-memory: who held what then. */
+/* One out-of-memory error, and who held the memory then. */
 typedef struct failure {
   uint32_t tick;
   uint64_t asked_bytes;
-  uint64_t device_free_bytes; /* as the driver told the program; 0 if it did not */
+  uint64_t device_free_bytes; /* as the driver reported to the program; 0 if it did not */
   uint64_t live_bytes, reserved_bytes, hole_bytes, largest_hole_bytes;
 } failure;
 
-#define REPORT_FAILURES_MAX 1000 /* looked at closely; more are only counted */
+#define REPORT_FAILURES_MAX 1000 /* examined in detail; more are only counted */
 
 typedef struct report {
-  const char *file; /* what it was read from, for people */
+  const char *file; /* name of the source, for display */
   timeline time;
   site_table sites;
   iterations rounds;
@@ -41,22 +41,22 @@ typedef struct report {
   failure *failures;
   uint32_t failures_kept;
   replay_result *policies; /* from report_replay */
-  /* A policy that could not be replayed under a limit on address space (ulimit -v); NULL none. */
+  /* A policy that was not replayed because address space is limited (ulimit -v); NULL none. */
   const policy_ops *policy_missing;
   uint32_t policy_count;
 } report;
 
-/* `file` and `source` must outlive it. Free with report_free in any case. */
+/* Builds a report. `file` and `source` must outlive it. Call report_free even after an error. */
 stow_status report_build(report *r, const recording *source, const char *file, uint16_t device);
 /* Adds the policy comparison: the requests replayed through each policy, without a limit. */
 stow_status report_replay(report *r);
 void report_free(report *r);
 
-/* The essentials for a terminal; with two or more, each in turn and then the differences. `bold`:
- * with escape sequences. */
+/* Writes a summary for a terminal; for two or more reports, each in turn and then the differences.
+ * `bold` adds escape sequences. */
 stow_status report_text(const report *all, size_t count, buffer *out, bool bold);
 stow_status report_json(const report *all, size_t count, buffer *out);
-/* One self-contained page. */
+/* Writes one self-contained page. */
 stow_status report_html(const report *all, size_t count, buffer *out);
 
 #endif

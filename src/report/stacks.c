@@ -71,7 +71,7 @@ stow_status stack_tree_build(stack_tree *tree, const timeline *t) {
     seen[id] = 1;
     status = add_stack(tree, &children, r, id);
   }
-  /* Who asked for what could not be had. */
+  /* The stacks of requests that failed. */
   for (uint32_t tick = 0; tick < t->tick_count && status == STOW_OK; tick++) {
     const event *e = timeline_event(t, tick);
     if (e->kind != EVENT_FAIL || e->stack_id == 0 || e->stack_id > r->stack_count) continue;

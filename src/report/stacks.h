@@ -1,5 +1,5 @@
-/* Stacks as a tree, and the texts in use: what the viewer needs of a recording's tables, numbered
- * anew without what no allocation refers to. */
+/* Stacks as a tree, and the texts in use: the part of a recording's tables that allocations refer
+ * to, renumbered for the viewer. */
 #ifndef REPORT_STACKS_H
 #define REPORT_STACKS_H
 
@@ -18,7 +18,7 @@ typedef struct stack_tree {
 stow_status stack_tree_build(stack_tree *tree, const timeline *t);
 void stack_tree_free(stack_tree *tree);
 
-/* Names numbered in the order they are first asked for; 0 is "". */
+/* Names numbered in order of first use; 0 is "". */
 typedef struct text_table {
   uint32_t *number_of; /* name id → number */
   uint32_t *ids;       /* number → name id */

@@ -1,4 +1,5 @@
-/* Table: two passes, widths while cells come in, lines at the end. No line ends in spaces. */
+/* Table: measures widths as cells come in, and writes the lines at the end. No line ends in spaces.
+ */
 #include "report/table.h"
 
 #include <stdarg.h>
@@ -11,7 +12,7 @@
 
 #define GAP 2 /* spaces between columns */
 
-/* Characters, not bytes: continuation bytes of UTF-8 take no room. */
+/* Counts characters, not bytes: UTF-8 continuation bytes have no width. */
 static size_t text_width(const char *text) {
   size_t width = 0;
   for (; *text != '\0'; text++) width += ((unsigned char)*text & 0xc0) != 0x80;
@@ -23,7 +24,7 @@ void table_cell(table *t, const char *text) {
   char *cell = buffer_extend(&t->cells, length + 1);
   if (cell == NULL) return; /* table_write reports it */
   memcpy(cell, text, length);
-  size_t kept = text_clean(cell, length, false); /* names from files come here */
+  size_t kept = text_clean(cell, length, false); /* cells may contain names from files */
   cell[kept] = '\0';
   t->cells.length -= length - kept;
   size_t width = text_width(cell);

@@ -5,7 +5,7 @@
  *   table_write(&t, &out, 2, bold);                         two spaces before each line
  *
  * Used by the verbs and by every text report. Cells are UTF-8; a column is as wide as its widest
- * cell, counted in characters. Nothing to check until table_write. */
+ * cell, in characters. Errors appear only in table_write. */
 #ifndef REPORT_TABLE_H
 #define REPORT_TABLE_H
 
@@ -29,10 +29,10 @@ typedef struct table {
 
 void table_cell(table *t, const char *text);
 void table_printf(table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A size for people ("1.5 GiB"). */
+/* Adds a cell with a size for people ("1.5 GiB"). */
 void table_size(table *t, uint64_t bytes);
-/* Appends the lines to `out` and frees the table. A last row that is not full is filled with empty
- * cells. Errors are in out->status. */
+/* Appends the lines to `out` and frees the table. Fills an incomplete last row with empty cells.
+ * Errors are in out->status. */
 void table_write(table *t, buffer *out, int indent, bool bold_header);
 
 #endif

@@ -1,4 +1,4 @@
-/* The essentials in a terminal: what the peak was, who held it, what failed, what grows. */
+/* The summary for a terminal: the peak, who held it, what failed, what grows. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 typedef char size_text[STOW_SIZE_TEXT_MAX];
 
-/* A name from a trace as it may go to a terminal. */
+/* Returns a name from a trace, made safe for a terminal. */
 static char *printable(char *text) {
   text[text_clean(text, strlen(text), false)] = '\0';
   return text;
@@ -86,7 +86,7 @@ static void peak_lines(const report *r, buffer *out) {
   moment(out, &r->time, r->peak.tick);
   buffer_char(out, '\n');
   if (!r->time.reserved_known) {
-    buffer_text(out, "  reserved        not recorded: this trace says nothing of segments\n");
+    buffer_text(out, "  reserved        not recorded: this trace has no segments\n");
     return;
   }
   buffer_printf(out, "  peak reserved  %10s  at ",
@@ -151,7 +151,7 @@ static void holder_lines(const report *r, buffer *out, bool bold) {
     buffer_printf(out, "  and %u more\n", r->peak.holder_count - HOLDERS_SHOWN);
 }
 
-/* All where there are few; else the first and the last few whole rounds. */
+/* Shows all if there are few; else the first and the last few complete iterations. */
 static void iteration_lines(const report *r, buffer *out, bool bold) {
   const iterations *all = &r->rounds;
   if (all->how == ITERATION_NONE) {
@@ -228,7 +228,7 @@ static void policy_lines(const report *r, buffer *out, bool bold) {
                   r->policy_missing->name);
 }
 
-/* What had to be passed over is said, with its count. */
+/* Reports what was skipped, with its count. */
 static void note_lines(const report *r, buffer *out) {
   const timeline *t = &r->time;
   char n[32];
@@ -238,15 +238,16 @@ static void note_lines(const report *r, buffer *out) {
                   "is not known.\n",
                   grouped(n, t->before_count));
   if (t->unknown_frees + t->source->unknown_frees > 0)
-    buffer_printf(out, "\n  Note: %s frees of addresses never seen were passed over.\n",
+    buffer_printf(out, "\n  Note: %s frees of unknown addresses were skipped.\n",
                   grouped(n, t->unknown_frees + t->source->unknown_frees));
   if (t->doubled_allocs > 0)
-    buffer_printf(
-        out, "\n  Note: %s addresses were given out while still live; the first was ended there.\n",
-        grouped(n, t->doubled_allocs));
+    buffer_printf(out,
+                  "\n  Note: %s addresses were allocated while still live; the first allocation "
+                  "was ended there.\n",
+                  grouped(n, t->doubled_allocs));
   uint64_t bad = t->bad_sizes + t->bad_extents + t->source->bad_values + t->source->skipped_events;
   if (bad > 0)
-    buffer_printf(out, "\n  Note: %s events with impossible values were passed over.\n",
+    buffer_printf(out, "\n  Note: %s events with impossible values were skipped.\n",
                   grouped(n, bad));
 }
 

@@ -1,5 +1,5 @@
-/* The viewer's files, taken in by the assembler: no generator, no other language, and the file in
- * the tree is the file in the library. STOW_WEB is the folder, given by the build. */
+/* The viewer's files, embedded by the assembler: no generator, and the file in the tree is the file
+ * in the library. The build sets STOW_WEB to the folder. */
 #include "report/viewer.h"
 
 #define WEB_FILE(name, path)                                                                       \

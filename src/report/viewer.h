@@ -9,10 +9,10 @@ typedef struct viewer_file {
   size_t length;
 } viewer_file;
 
-/* The page with its places {{policy}}, {{style}}, {{script}} and {{data}}. */
+/* The page with the placeholders {{policy}}, {{style}}, {{script}} and {{data}}. */
 viewer_file viewer_page(void);
 viewer_file viewer_style(void);
-/* Module number i in the order they depend on each other; text NULL past the last. */
+/* Returns module i in dependency order; text is NULL after the last. */
 viewer_file viewer_module(size_t i);
 
 #endif

@@ -1,4 +1,4 @@
-/* Nvml: opening the library and asking it. */
+/* Nvml: opens the library and queries it. */
 #include "watch/nvml.h"
 
 #include <dlfcn.h>
@@ -11,8 +11,8 @@
 
 #include "device/nvml_types.h"
 
-#define NVML_NOT_AVAILABLE (~0ull) /* NVML_VALUE_NOT_AVAILABLE: no right to know, or no way */
-/* More than this many programs on one card are not listed. */
+#define NVML_NOT_AVAILABLE (~0ull) /* NVML_VALUE_NOT_AVAILABLE: not permitted or not available */
+/* The maximum number of programs listed for a card. */
 #define PROCESSES_MAX 4096
 /* The inode of the first pid namespace (PROC_PID_INIT_INO of the kernel's proc_ns.h). */
 #define FIRST_PID_NAMESPACE "pid:[4026531836]"
@@ -37,7 +37,7 @@ struct nvml {
   int (*bus)(card_handle card, int counter, unsigned *kib_s);
   char driver_text[96], library_text[96];
   unsigned cards;
-  bool names_fit; /* pids it tells are those of our own /proc */
+  bool names_fit; /* its pids match our /proc */
 };
 
 static void find_function(void *member, void *library, const char *name, const char *older) {
@@ -188,7 +188,7 @@ stow_status nvml_find(nvml *n, const char *uuid, int *index) {
       return STOW_OK;
     }
   }
-  return stow_fail(STOW_ERR_NOT_FOUND, "card %s: none of the %u NVML shows", uuid, n->cards);
+  return stow_fail(STOW_ERR_NOT_FOUND, "card %s: not among the %u cards of NVML", uuid, n->cards);
 }
 
 /* ---- processes ---- */
@@ -204,14 +204,14 @@ static void read_name(const nvml *n, nvml_process *process) {
   fclose(in);
 }
 
-/* One of the two forms of the call; NULL asks only how many there are. */
+/* Calls one of the two forms; NULL returns only the count. */
 static int ask_processes(nvml *n, card_handle handle, unsigned *count, void *infos) {
   return n->processes2 != NULL ? n->processes2(handle, count, infos)
                                : n->processes1(handle, count, infos);
 }
 
-/* All of them, in memory of our own. Programs come and go between the two questions, so there is
- * room to spare and a few tries. */
+/* Lists all processes in newly allocated memory. Programs start and end between the two calls, so
+ * this allocates extra space and retries a few times. */
 static int list_processes(nvml *n, card_handle handle, unsigned *count, void **infos) {
   int code = NVML_INSUFFICIENT_SIZE;
   *infos = NULL;
@@ -261,11 +261,12 @@ stow_status nvml_bus_rate(nvml *n, int index, uint64_t *bytes_s) {
   *bytes_s = 0;
   int code = n->bus == NULL ? NVML_OK : n->card((unsigned)index, &card);
   if (n->bus == NULL || code != NVML_OK)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "NVML tells no rate of a card's bus");
+    return stow_fail(STOW_ERR_UNSUPPORTED, "NVML does not report the PCIe rate of this card");
   for (int counter = 0; counter < 2; counter++) { /* NVML_PCIE_UTIL_TX_BYTES, _RX_BYTES */
     unsigned kib_s = 0;
     code = n->bus(card, counter, &kib_s);
-    if (code != NVML_OK) return fail(n, STOW_ERR_UNSUPPORTED, code, "the rate of a card's bus");
+    if (code != NVML_OK)
+      return fail(n, STOW_ERR_UNSUPPORTED, code, "reading the PCIe rate of a card");
     *bytes_s += (uint64_t)kib_s * 1024;
   }
   return STOW_OK;

@@ -1,10 +1,9 @@
-/* Nvml: what NVIDIA's management library says about the cards and who uses them.
+/* Nvml: the cards and their users, from NVIDIA's management library.
  *
- * For `info`, `doctor` and what watches a running machine. Found at run time (libnvidia-ml.so.1, or
- * the file $STOWAGE_LIBNVML names); where it is missing or too old the answer is "not known" with
- * the reason, never a failure of anything else. Needs no CUDA context, so asking costs no memory on
- * a card. Cards are counted here as the machine has them; CUDA_VISIBLE_DEVICES changes nothing, so
- * match them to devices by UUID. */
+ * Used by `info`, `doctor` and the watch. The library is found at run time (libnvidia-ml.so.1, or
+ * the file in $STOWAGE_LIBNVML). If it is missing or too old, the result is "not known" with the
+ * reason; nothing else fails. Needs no CUDA context, so it uses no memory on a card. Cards are
+ * numbered as in the machine, not as in CUDA_VISIBLE_DEVICES: match them to devices by UUID. */
 #ifndef WATCH_NVML_H
 #define WATCH_NVML_H
 
@@ -15,11 +14,12 @@
 
 typedef struct nvml nvml;
 
-/* Opens it. STOW_ERR_NOT_FOUND: not here, or it could not start; the message says why. */
+/* Opens the library. STOW_ERR_NOT_FOUND: it is missing or could not start; the message gives the
+ * reason. */
 stow_status nvml_open(nvml **n);
 void nvml_close(nvml *n);
 
-/* The kernel driver's version ("580.95.05") and the library's own; "" where not told. */
+/* The kernel driver's version ("580.95.05") and that of the library; "" if unknown. */
 const char *nvml_driver_version(const nvml *n);
 const char *nvml_library_version(const nvml *n);
 
@@ -30,25 +30,26 @@ typedef struct nvml_card {
   char name[96];
   bool memory_known;
   uint64_t total_bytes, used_bytes, free_bytes;
-  uint64_t reserved_bytes; /* by the driver itself; 0 where an old library counts it as used */
+  uint64_t reserved_bytes; /* reserved by the driver; 0 if an old library counts it as used */
 } nvml_card;
 
 stow_status nvml_card_at(nvml *n, int index, nvml_card *card);
-/* The index of the card with that UUID; STOW_ERR_NOT_FOUND if there is none. */
+/* Finds the index of the card with that UUID; STOW_ERR_NOT_FOUND if there is none. */
 stow_status nvml_find(nvml *n, const char *uuid, int *index);
 
-/* Bytes a second over a card's bus, both ways together, during the last twenty milliseconds (which
- * it takes, twice). STOW_ERR_UNSUPPORTED: the library or the card does not tell. */
+/* Measures the bytes per second over a card's bus, both directions together. Takes two samples of
+ * twenty milliseconds. STOW_ERR_UNSUPPORTED: the library or the card does not report it. */
 stow_status nvml_bus_rate(nvml *n, int index, uint64_t *bytes_s);
 
 typedef struct nvml_process {
-  unsigned pid;  /* as the machine's first namespace counts; see name */
-  char name[32]; /* from /proc; "" where not known, as inside a container, where pids differ */
+  unsigned pid;  /* in the initial pid namespace; see name */
+  char name[32]; /* from /proc; "" if not known, as in a container, where pids differ */
   bool bytes_known;
   uint64_t bytes; /* held on the card */
 } nvml_process;
 
-/* Programs that compute on a card now. Writes at most `max`, and how many there are to `*count`. */
+/* Lists the programs that compute on a card now. Writes at most `max`, and their number to
+ * `*count`. */
 stow_status nvml_processes(nvml *n, int index, nvml_process *processes, int max, int *count);
 
 #endif

@@ -1,5 +1,5 @@
-/* Packages: python3 is asked for sys.path, then names like "torch-2.11.0+cu130.dist-info" in those
- * folders tell the rest. The first folder that has one wins, as in an import. */
+/* Packages: gets sys.path from python3, then finds names like "torch-2.11.0+cu130.dist-info" in
+ * those folders. The first folder that has one wins, as in an import. */
 #include "watch/packages.h"
 
 #include <dirent.h>
@@ -21,10 +21,10 @@
 #define DEADLINE_NS UINT64_C(5000000000)
 #define ANSWER_MAX  (64u << 10)
 
-/* Shown in this order. A name ending in '*' stands for every name that begins so. */
+/* Shown in this order. A name ending in '*' matches every name with that prefix. */
 static const char *const wanted[] = {"torch", "jax", "tensorflow", "cupy*", "numpy"};
 #define WANTED_COUNT (sizeof wanted / sizeof wanted[0])
-_Static_assert(WANTED_COUNT <= PACKAGES_MAX, "room for every framework");
+_Static_assert(WANTED_COUNT <= PACKAGES_MAX, "space for every framework");
 
 static const char question[] = "import sys\n"
                                "print('.'.join(map(str, sys.version_info[:3])))\n"
@@ -33,7 +33,8 @@ static const char question[] = "import sys\n"
 
 static stow_status start_python(pid_t *child, int *answer) {
   int ends[2];
-  if (pipe(ends) != 0) return stow_fail(STOW_ERR_IO, "python3: no pipe: %s", strerror(errno));
+  if (pipe(ends) != 0)
+    return stow_fail(STOW_ERR_IO, "python3: cannot create a pipe: %s", strerror(errno));
   fcntl(ends[0], F_SETFD, FD_CLOEXEC);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -51,10 +52,10 @@ static stow_status start_python(pid_t *child, int *answer) {
   }
   close(ends[0]);
   return why == ENOENT ? stow_fail(STOW_ERR_NOT_FOUND, "no python3 on PATH")
-                       : stow_fail(STOW_ERR_IO, "python3 cannot be started: %s", strerror(why));
+                       : stow_fail(STOW_ERR_IO, "python3: cannot be started: %s", strerror(why));
 }
 
-/* Everything the child writes, until it ends or the deadline passes. */
+/* Reads what the child writes, until it ends or the deadline passes. */
 static stow_status hear(buffer *text, int fd) {
   uint64_t end = clock_ns() + DEADLINE_NS;
   for (;;) {
@@ -87,7 +88,7 @@ static stow_status ask_python(buffer *text) {
   return STOW_OK;
 }
 
-/* Which wanted name a file of site-packages stands for, -1 for none; its version if so. */
+/* Returns the index of the name that a file of site-packages matches, or -1, and its version. */
 static int recognise(const char *file, package *as) {
   const char *dash = strchr(file, '-');
   size_t length = strlen(file);
@@ -117,7 +118,7 @@ static int recognise(const char *file, package *as) {
 
 static void look_into(const char *path, package have[WANTED_COUNT]) {
   DIR *folder = opendir(path);
-  if (folder == NULL) return; /* sys.path often names folders that are not there */
+  if (folder == NULL) return; /* sys.path often lists missing folders */
   package here[WANTED_COUNT] = {0};
   for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
     package one;
@@ -142,7 +143,7 @@ stow_status packages_find(packages *all) {
     while ((line = strtok_r(NULL, "\n", &rest)) != NULL) look_into(line, have);
   }
   if (status == STOW_OK && all->interpreter[0] == '\0')
-    status = stow_fail(STOW_ERR_IO, "python3 said nothing when asked for its path");
+    status = stow_fail(STOW_ERR_IO, "python3: printed nothing when asked for its path");
   buffer_free(&text);
   for (size_t w = 0; w < WANTED_COUNT; w++)
     if (have[w].name[0] != '\0') all->found[all->count++] = have[w];

@@ -1,5 +1,5 @@
-/* Packages: which frameworks the python3 on PATH would import, by looking at its folders. Nothing
- * is imported: asking Python for its path takes tens of milliseconds, importing torch seconds. */
+/* Packages: the frameworks that the python3 on PATH would import, found in its folders. Imports
+ * nothing: asking Python for its path takes tens of milliseconds, importing torch takes seconds. */
 #ifndef WATCH_PACKAGES_H
 #define WATCH_PACKAGES_H
 
@@ -17,12 +17,12 @@ typedef struct package {
 typedef struct packages {
   char python[16];             /* "3.11.7" */
   char interpreter[256];       /* sys.executable */
-  package found[PACKAGES_MAX]; /* torch, jax, tensorflow, cupy, numpy, those that are there */
+  package found[PACKAGES_MAX]; /* those of torch, jax, tensorflow, cupy, numpy that are installed */
   size_t count;
 } packages;
 
-/* STOW_ERR_NOT_FOUND: no python3 on PATH. STOW_ERR_IO: there is one, but it did not answer in five
- * seconds, or not in words that make sense. */
+/* STOW_ERR_NOT_FOUND: no python3 on PATH. STOW_ERR_IO: python3 did not answer within five seconds,
+ * or its answer cannot be parsed. */
 stow_status packages_find(packages *all);
 
 #endif

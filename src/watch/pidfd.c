@@ -1,5 +1,5 @@
-/* Pidfd: the child tries on its parent and reports, then waits while the parent tries on it. Only
- * system calls between fork and exit, so it is safe in a program with threads. */
+/* Pidfd: the child tries it on its parent and reports, then waits while the parent tries it on the
+ * child. Makes only system calls between fork and exit, so it is safe in a program with threads. */
 #include "watch/pidfd.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 #define DEADLINE_MS 2000
 
-/* 0, or why not. */
+/* Returns 0 or errno. */
 static int take(pid_t from, int fd) {
   int process = (int)syscall(SYS_pidfd_open, from, 0);
   if (process < 0) return errno;
@@ -35,7 +35,7 @@ static int take(pid_t from, int fd) {
 static void child_side(int pair[2], pid_t parent) {
   int why = take(parent, pair[0]);
   char word;
-  /* Should the parent be gone, reading ends at once: both ends are closed then. */
+  /* If the parent is gone, the read ends at once, because both ends are closed. */
   if (write(pair[1], &why, sizeof why) == (ssize_t)sizeof why) {
     close(pair[0]);
     while (read(pair[1], &word, 1) < 0 && errno == EINTR) {

@@ -1,4 +1,4 @@
-/* Proc: small files read whole. Sizes in them are never trusted to be small. */
+/* Proc: reads small files completely, within a size limit. */
 #include "watch/proc.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ static uint64_t meminfo_bytes(const char *text, const char *name) {
   return 0;
 }
 
-/* "0-1,4" as 3. */
+/* Counts a CPU list: "0-1,4" is 3. */
 static int list_count(const char *list) {
   int count = 0;
   while (*list >= '0' && *list <= '9') {
@@ -81,7 +81,7 @@ static int list_count(const char *list) {
 }
 
 static int usable_cpus(void) {
-  /* More processors than a cpu_set_t holds: fall back on what is online. */
+  /* More processors than a cpu_set_t holds: fall back to the online ones. */
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
   return (int)sysconf(_SC_NPROCESSORS_ONLN);

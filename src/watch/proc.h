@@ -1,8 +1,8 @@
-/* Proc: what the kernel says in small files, and the machine's facts made from them. How much of
- * its memory may be used is base/hostmem.h.
+/* Proc: small files of the kernel, and facts about the machine. base/hostmem.h reports usable
+ * memory.
  *
- * Every call takes `root`, put before each path: "" on a running system, a folder of made-up files
- * in tests. A file that is not there is an answer ("not known"), never a failure of the whole. */
+ * Every call takes `root`, a prefix for each path: "" on a running system, a folder of test files
+ * in tests. A missing file means "not known"; it does not fail the whole call. */
 #ifndef WATCH_PROC_H
 #define WATCH_PROC_H
 
@@ -11,10 +11,11 @@
 
 #include "base/buffer.h"
 
-/* Reads root + path whole, at most 1 MiB, into `text` (cleared first). STOW_ERR_NOT_FOUND if it is
- * not there, STOW_ERR_IO if it cannot be read. */
+/* Reads root + path, at most 1 MiB, into `text` (cleared first). STOW_ERR_NOT_FOUND if it does not
+ * exist, STOW_ERR_IO if it cannot be read. */
 stow_status proc_read(buffer *text, const char *root, const char *path);
-/* The file is one number (anything after it is passed over). STOW_ERR_FORMAT if it is not. */
+/* Reads one number from the file (anything after it is ignored). STOW_ERR_FORMAT if there is none.
+ */
 stow_status proc_number(uint64_t *number, const char *root, const char *path);
 
 typedef struct host_facts {
@@ -25,7 +26,7 @@ typedef struct host_facts {
   uint64_t swap_bytes, swap_free_bytes;
 } host_facts;
 
-/* What cannot be read stays 0 or "". */
+/* Values that cannot be read stay 0 or "". */
 void host_read(host_facts *facts, const char *root);
 
 #endif

@@ -1,4 +1,4 @@
-/* Tree: /proc, read for a family of processes. */
+/* Tree: reads /proc for a process and its descendants. */
 #include "watch/tree.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@
 #include "base/process.h"
 
 #define PROCESSES_MAX 32768
-/* Two that hold more than this may hold the same pages. */
+/* Processes that hold more than this may share pages. */
 #define MUCH ((uint64_t)16 << 20)
 
 typedef struct pair {
@@ -30,15 +30,15 @@ static FILE *open_of(pid_t pid, const char *name) {
 
 /* ---- who is there ---- */
 
-/* The parent of a process; 0 if it is gone. */
+/* Returns the parent of a process; 0 if it is gone. */
 static pid_t parent_of(pid_t pid) {
   process p;
   process_read(&p, pid);
   return p.parent;
 }
 
-/* Children as each thread of a process lists its own: cost goes by the family, not the machine.
- * Kernels built without it have no such file; then everybody is asked for his parent. */
+/* Reads the children that each thread of a process lists: the cost depends on the family, not on
+ * the machine. Kernels built without this file need a scan of all processes for their parents. */
 static size_t list_children(pair *list, size_t count, pid_t pid) {
   char path[96];
   int child;
@@ -139,8 +139,8 @@ static void read_io(tree_process *p) {
   fclose(file);
 }
 
-/* Its share of what it has in common with others; kernels before 5.4 do not tell. One that has
- * ended meanwhile has left it to them. */
+/* Returns the process's share of pages it shares with others; kernels before 5.4 do not report it.
+ * A process that has ended leaves its share to the others. */
 static void read_share(tree_process *p) {
   char line[256];
   uint64_t kib, sum = 0;
@@ -179,7 +179,7 @@ stow_status tree_read(tree *t, pid_t root) {
   t->list = calloc(ours + 1, sizeof *t->list);
   if (all == NULL || t->list == NULL) {
     free(all);
-    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to look at the processes of the run");
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to read the processes of the run");
   }
   for (size_t i = 0; i < count; i++) {
     tree_process p = {.pid = all[i].pid, .parent = all[i].parent};
@@ -213,7 +213,7 @@ static tree_map_kind kind_of(const char *path) {
   return TREE_FILE;
 }
 
-/* Keeps the largest of those with a path; mappings of one file are one. */
+/* Keeps the largest mappings with a path; mappings of one file count as one. */
 static size_t keep_map(tree_map *list, size_t count, size_t max, const tree_map *m) {
   for (size_t i = 0; i < count; i++)
     if (m->path[0] != '\0' && list[i].kind == m->kind && strcmp(list[i].path, m->path) == 0) {

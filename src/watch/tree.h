@@ -1,8 +1,8 @@
-/* Tree: the host memory of a process and everything it started, as the kernel tells it.
+/* Tree: the host memory of a process and everything it started, as the kernel reports it.
  *
- * What counts as held is what the kernel cannot drop: anonymous and shared memory. Where several
- * processes hold much, each counts its share of the pages they have in common (a worker made by
- * fork shares its parent's until it writes). Used by `stowage run --ram-limit`. */
+ * Held memory is what the kernel cannot drop: anonymous and shared memory. If several processes
+ * hold much, each counts its share of their common pages (a forked worker shares its parent's pages
+ * until it writes). Used by `stowage run --ram-limit`. */
 #ifndef WATCH_TREE_H
 #define WATCH_TREE_H
 
@@ -19,16 +19,18 @@ typedef struct tree {
   uint64_t held_bytes;
 } tree;
 
-/* Every descendant of `root`, not itself. What ends meanwhile is left out. Free in any case. */
+/* Lists every descendant of `root`, without `root` itself. Omits processes that end during the
+ * call. Free the result even after an error. */
 stow_status tree_read(tree *t, pid_t root);
 void tree_free(tree *t);
 
 /* ---- one process in detail ---- */
 
-/* Resident bytes by kind, and the largest mappings (at most `max`, summed by path); how many. */
+/* Reads the resident bytes by kind and the largest mappings (at most `max`, summed by path).
+ * Returns the number of mappings. */
 size_t tree_maps(pid_t pid, uint64_t kinds[TREE_MAP_KINDS], tree_map *largest, size_t max);
 
-/* The largest regular files it has open; how many. */
+/* Reads the largest regular files that the process has open. Returns their number. */
 size_t tree_files(pid_t pid, tree_file *largest, size_t max);
 
 #endif

@@ -1,4 +1,4 @@
-/* Watch: the public face of hostmem, proc and nvml, for programs that look at themselves. */
+/* Watch: the public API over hostmem, proc and nvml, for programs that measure themselves. */
 #include <stowage/watch.h>
 
 #include <stdio.h>
@@ -18,9 +18,9 @@ struct stow_watch {
 };
 
 stow_status stow_watch_open(stow_watch **watch) {
-  if (watch == NULL) return stow_fail(STOW_ERR_INVALID, "watch: no place for the answer");
+  if (watch == NULL) return stow_fail(STOW_ERR_INVALID, "watch: the result pointer is NULL");
   *watch = calloc(1, sizeof **watch);
-  if (*watch == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to watch memory");
+  if (*watch == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "watch: no host memory");
   return STOW_OK;
 }
 
@@ -32,7 +32,7 @@ stow_status stow_watch_close(stow_watch *watch) {
 
 /* ---- the host ---- */
 
-/* The number after `name` ("VmHWM:") at the beginning of a line; 0 if it is not there. */
+/* Finds the line that begins with `name` ("VmHWM:") and returns its number; 0 if it is absent. */
 static uint64_t number_after(const char *text, const char *name) {
   size_t length = strlen(name);
   for (const char *line = text; line != NULL && *line != '\0';) {
@@ -68,8 +68,8 @@ stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *host) {
 
 int stow_watch_card_count(stow_watch *watch) {
   if (watch == NULL) return 0;
-  /* Only now: NVML may bring CUDA's driver into the process (seen with driver 580), and nothing can
-   * be put beneath it after that. Whoever looks at the host alone is spared it. */
+  /* Only now: NVML may load the CUDA driver into the process (seen with driver 580), and the shim
+   * cannot go below it after that. Reading only the host must not load it. */
   if (!watch->cards_tried && nvml_open(&watch->cards) != STOW_OK) watch->cards = NULL;
   watch->cards_tried = true;
   return watch->cards == NULL ? 0 : nvml_count(watch->cards);
@@ -81,7 +81,7 @@ static void read_own(stow_watch *watch, int index, stow_watch_card *card) {
   if (list == NULL) return;
   if (nvml_processes(watch->cards, index, list, PROCESSES_MAX, &count) == STOW_OK) {
     for (int i = 0; i < count && i < PROCESSES_MAX; i++)
-      /* In a container another process may have our number: only one with a name is ours. */
+      /* In a container another process may have our pid: only an entry with a name is ours. */
       if (list[i].pid == (unsigned)getpid() && list[i].name[0] != '\0' && list[i].bytes_known) {
         card->own_known = true;
         card->own_bytes = list[i].bytes;
@@ -92,20 +92,20 @@ static void read_own(stow_watch *watch, int index, stow_watch_card *card) {
 }
 
 stow_status stow_watch_read_card(stow_watch *watch, int index, stow_watch_card *card) {
-  nvml_card told;
+  nvml_card found;
   if (watch == NULL || card == NULL) return stow_fail(STOW_ERR_INVALID, "watch: not open");
   *card = (stow_watch_card){0};
   if (index < 0 || index >= stow_watch_card_count(watch))
     return stow_fail(STOW_ERR_NOT_FOUND, "card %d: NVML shows %d; count from 0", index,
                      stow_watch_card_count(watch));
-  STOW_TRY(nvml_card_at(watch->cards, index, &told));
-  snprintf(card->uuid, sizeof card->uuid, "%.47s", told.uuid);
-  snprintf(card->name, sizeof card->name, "%.63s", told.name);
-  if (!told.memory_known)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "card %d, %s, does not tell its memory", index,
+  STOW_TRY(nvml_card_at(watch->cards, index, &found));
+  snprintf(card->uuid, sizeof card->uuid, "%.47s", found.uuid);
+  snprintf(card->name, sizeof card->name, "%.63s", found.name);
+  if (!found.memory_known)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "card %d, %s: NVML does not report its memory", index,
                      card->name);
-  card->total_bytes = told.total_bytes;
-  card->used_bytes = told.used_bytes;
+  card->total_bytes = found.total_bytes;
+  card->used_bytes = found.used_bytes;
   read_own(watch, index, card);
   return STOW_OK;
 }

@@ -41,7 +41,7 @@ TEST(a_buffer_never_passes_its_bound_and_keeps_what_it_had)
   buffer b = BUFFER_BOUNDED(10);
   CHECK_OK(buffer_text(&b, "12345"));
   CHECK_STATUS(buffer_text(&b, "678901"), STOW_ERR_BUDGET);
-  CHECK_MESSAGE("bound of 10 bytes");
+  CHECK_MESSAGE("limit of 10 bytes");
   CHECK_TEXT(b.data, "12345");
   /* The mark stays, so that a writer may check once at the end. */
   CHECK_STATUS(buffer_char(&b, 'x'), STOW_ERR_BUDGET);

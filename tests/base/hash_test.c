@@ -149,7 +149,7 @@ TEST(names_stay_within_their_bound)
   uint32_t number = 99;
   CHECK_OK(intern_add(&t, &number, "12345678", 8));
   CHECK_STATUS(intern_add(&t, &number, "abcdefgh", 8), STOW_ERR_BUDGET);
-  CHECK_MESSAGE("bound of 16 bytes");
+  CHECK_MESSAGE("limit of 16 bytes");
   CHECK_OK(intern_add(&t, &number, "abcdef", 6));
   CHECK_OK(intern_add(&t, &number, "12345678", 8));
   CHECK_U64(number, 0);
