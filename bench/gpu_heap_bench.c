@@ -1,10 +1,10 @@
-/* The heap on a card: the hot pair, churn, what runs of pages cost, and recorded loops really
- * allocated with work on them.
+/* The heap on a card: the hot pair, churn, the cost of runs of pages, and recorded loops that are
+ * really allocated and used.
  *
  * Recordings are named by the arguments or STOWAGE_RECORDING; each is replayed at a limit of 1.01
- * times its peak live bytes: every allocation is made and filled on its stream, and what alloc and
- * free took from the fourth iteration on (where none are marked: after the peak, as loops_bench
- * counts) is set against the recorded time of the same stretch. */
+ * times its peak live bytes: every allocation is made and filled on its stream, and the time in
+ * alloc and free from the fourth iteration on (without marks: after the peak, as in loops_bench) is
+ * compared with the recorded time of the same range. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -217,7 +217,7 @@ int main(int argc, char **argv) {
   const char *name = getenv("STOWAGE_TEST_DEVICE");
   int count = 0;
   if (!name && (stow_device_count(&count) != STOW_OK || count == 0)) {
-    puts("gpu_heap_bench: no card: the driver shows none");
+    puts("gpu_heap_bench: the driver shows no card");
     return 0;
   }
   must(stow_device_open(&device, name ? name : "0"));

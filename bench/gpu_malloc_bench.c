@@ -1,11 +1,11 @@
-/* Plain cuMemAlloc and cuMemFree on a card, bare and beneath `stowage run --fast-malloc`.
+/* Plain cuMemAlloc and cuMemFree on a card, bare and under `stowage run --fast-malloc`.
  *
  *   gpu_malloc_bench          both, and how they compare
  *   gpu_malloc_bench pairs    as this process has it: "idle BYTES NS" and "busy BYTES NS" lines
  *   gpu_malloc_bench check    work on a stream writes into memory freed meanwhile; it must not
  * reach the block that is allocated next. "check ROUNDS wrong N"
  *
- * `pairs` and `check` use the driver alone, as any program would. */
+ * `pairs` and `check` use only the driver, like any program. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdint.h>

@@ -1,15 +1,15 @@
-/* What the heap's hot path costs, beside peers in one run.
+/* The cost of the heap's hot path, and of peers in the same run.
  *
- * Peers are libraries of this machine, opened if they are here and named "not found" if not.
+ * Peers are libraries of this machine; a missing one is reported as "not found".
  * mimalloc, the distance to the floor, is a package (libmimalloc2.0). TLSF is Matthew Conte's,
- * repository mattconte/tlsf; tools/setup.sh bench clones and builds it in build/peers/ where it
- * can, and where it cannot, its two files put there by hand do as well, or the path of a libtlsf.so
- * in STOWAGE_PEER_TLSF. It is measured as it is, which is for one thread only and without streams,
- * tags, limits or checks, and with a mutex.
+ * repository mattconte/tlsf; tools/setup.sh bench clones and builds it in build/peers/ if it can.
+ * Otherwise put its two files there, or set STOWAGE_PEER_TLSF to the path of a libtlsf.so. It is
+ * measured unchanged, that is, for one thread and without streams, tags, limits or checks, and also
+ * with a mutex.
  *
  * Lines: case=… ours=… peer=NAME:… ratio=… unit=…; ratio is peer / ours. Each figure is the best of
- * many short rounds, those of the peers between our own, so that what else the machine does meets
- * all alike. heap_bench [peers|threads|events|many [FROM [TO]]] runs one part alone. */
+ * many short rounds. The rounds of the peers alternate with ours, so that other load affects all
+ * equally. heap_bench [peers|threads|events|many [FROM [TO]]] runs one part alone. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <math.h>
@@ -62,7 +62,7 @@ static uint64_t next(uint64_t *state) {
   return z ^ (z >> 31);
 }
 
-/* ---- allocators under one face ---- */
+/* ---- allocators behind one interface ---- */
 
 typedef struct subject {
   const char *name;
@@ -143,7 +143,7 @@ static bool mi_open(subject *s) {
   return mi.malloc && mi.free;
 }
 
-/* ---- what is measured ---- */
+/* ---- measuring ---- */
 
 #define SUBJECTS  4 /* ours first */
 #define ROUNDS    300
@@ -338,7 +338,7 @@ static long switches(void) {
   return u.ru_nivcsw;
 }
 
-/* Memory in huge pages, so that what the bench itself keeps disturbs little. */
+/* Memory in huge pages, so that the bench's own data disturbs little. */
 static void *roomy(uint64_t bytes) {
   void *p = aligned_alloc(2 * MIB, (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB));
   if (!p) exit(1);
@@ -346,9 +346,9 @@ static void *roomy(uint64_t bytes) {
   return p;
 }
 
-/* How far away memory is: mean ns, by the same clock, of one look at a random line among as many as
- * n blocks have slabs (about 28 blocks each). What an allocator must pay at least to free a block
- * it has not seen lately. */
+/* Memory latency: mean ns, by the same clock, of one access to a random line of a table with a line
+ * per slab of n blocks (about 28 blocks each). This is the least cost of freeing a block that is
+ * not in the cache. */
 static double distance(uint64_t n) {
   enum { LOOKS = 200000 };
   uint64_t lines = n / 28 + 1, seed = n, sum = 0, seen = 0;
@@ -432,8 +432,8 @@ static uint64_t silent(void *user, const stow_heap_event *event) {
   return 0;
 }
 
-/* What it costs that somebody could listen: the question alone, as alloc and free ask it; and a
- * pair with a listener of other kinds, and of these. */
+/* The cost of events: the check alone, as in alloc and free; and a pair with a listener for other
+ * kinds, and for these kinds. */
 static void events(void) {
   stow_heap *h = heap_on(GIB);
   heap *inner = atomic_load(&h->inner);

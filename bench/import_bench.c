@@ -4,8 +4,8 @@
  *
  * The files are made here, in the shape Python's pickler gives our own recordings: protocol 4,
  * every dict, list and string memoised, stacks of about twenty frames as dicts of their own
- * ("stacks"), or none ("plain"). Each reading runs in a process of its own, so that its peak memory
- * is its own. The peer gets a smaller file: pickle.load needs ten times the file and more. */
+ * ("stacks"), or none ("plain"). Each reading runs in a separate process, to measure its own peak
+ * memory. The peer gets a smaller file: pickle.load needs ten times the file and more. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -230,7 +230,7 @@ static bool in_child(result *out, const char *path, bool python) {
   return good && status == 0;
 }
 
-/* The quickest of several: other work on the machine only ever adds. */
+/* The fastest of several: other load only adds time. */
 static bool best_of(int turns, result *out, const char *path, bool python) {
   if (!in_child(out, path, python)) return false;
   for (result again; --turns > 0;) {

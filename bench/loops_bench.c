@@ -1,13 +1,13 @@
-/* How little memory the recorded loops can run in: the smallest limit from which every 2 MiB step
- * upward finishes, against the peak of live bytes, and what the page calls at that limit cost.
+/* The smallest memory for recorded loops: the smallest limit from which every 2 MiB step upward
+ * finishes, compared with the peak of live bytes, and the cost of the page calls at that limit.
  *
  * Recordings are named by the arguments, or are all of the folder STOWAGE_RECORDINGS, or the two
  * kept beside the tests. They run through the real heap on a simulated card whose calls take the
- * time they take on an H200, waits for events included (modelled). The time of the calls is set
- * against the recorded time of the same stretch: from the fourth iteration on where the recording
- * marks iterations. A generation loop marks none: its first iteration is the pass over the prompt,
- * where live bytes peak, and what counts begins right after that peak, with the second. A recording
- * that ends by running out of memory is no loop, and has no such figure. at_1.01 (1.03 for
+ * time they take on an H200, waits for events included (modelled). The time of the calls is
+ * compared with the recorded time of the same range: from the fourth iteration on where the
+ * recording marks iterations. A generation loop marks none: its first iteration is the pass over
+ * the prompt, where live bytes peak, and what counts begins right after that peak, with the second.
+ * A recording that ends out of memory is not a loop and has no such figure. at_1.01 (1.03 for
  * generation, as much as it may have) is the same at that limit. */
 #include <glob.h>
 #include <inttypes.h>

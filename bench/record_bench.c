@@ -1,6 +1,6 @@
-/* What recording costs: one event in the ring, with a file behind it, with a cached stack, from
- * several threads; beside it the same record written with fprintf and with fwrite, as a program
- * would that kept its own log. The clock alone stands first: it is part of every figure. */
+/* The cost of recording: one event in the ring, with a file, with a cached stack, from several
+ * threads; and for comparison the same record written with fprintf and fwrite, like a program's own
+ * log. The first line is the clock alone, which is part of every figure. */
 #include <stowage/trace.h>
 
 #include <pthread.h>

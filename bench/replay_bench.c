@@ -1,4 +1,4 @@
-/* How fast recordings are replayed: events a second of processor time, for each policy. The target
+/* The speed of replays: events per second of CPU time, for each policy. The target
  * for torch_default is ten million (events of all kinds, as the recording counts them). */
 #include <stdio.h>
 #include <stdlib.h>

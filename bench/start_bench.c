@@ -1,7 +1,7 @@
-/* What `stowage run` adds to the start of a program: one that never calls CUDA, and one that takes
- * four MiB of device memory and ends; bare and beneath, in turn. Before the driver of this machine,
- * or, where there is none, before the stand-in of the tests. The host tier's probe is cached by the
- * first run. */
+/* The time that `stowage run` adds to the start of a program: one that never calls CUDA, and one
+ * that allocates four MiB of device memory and ends; bare and under `stowage run`, in turn. Uses
+ * the driver of this machine or, without one, the stand-in of the tests. The first run caches the
+ * host tier's probe. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
-# zlib and zstd compiled from their sources in ${STOWAGE_BUNDLED}/zlib and ${STOWAGE_BUNDLED}/zstd, and built in: for wheels,
-# which must run where neither is installed. Nothing of them is exported. Used by tools/wheels.sh, which gets the sources.
+# Compiles zlib and zstd from their sources in ${STOWAGE_BUNDLED}/zlib and ${STOWAGE_BUNDLED}/zstd into the libraries: for wheels,
+# which must run without them installed. Exports none of their names. Used by tools/wheels.sh, which gets the sources.
 set(zlib ${STOWAGE_BUNDLED}/zlib)
 set(zstd ${STOWAGE_BUNDLED}/zstd/lib)
 if(NOT EXISTS ${zlib}/deflate.c OR NOT EXISTS ${zstd}/zstd.h)

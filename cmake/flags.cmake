@@ -1,10 +1,10 @@
-# Flags of our own code: one interface target, so that every room is compiled alike.
+# Flags of our own code: one interface target, so that every folder is compiled with the same flags.
 add_library(stow_flags INTERFACE)
 target_compile_definitions(stow_flags INTERFACE _GNU_SOURCE)
 target_compile_options(stow_flags INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes
   -Wmissing-prototypes -Wold-style-definition -Wvla -Wformat=2 -Wundef -Wpointer-arith
   -Wwrite-strings -Wno-format-nonliteral -fno-strict-aliasing -fno-common)
-# Hardening, of every object and every link (checked by tests/guards/hardening.sh). zlib and zstd of a wheel take it too.
+# Hardening for every object and every link (checked by tests/guards/hardening.sh), also for zlib and zstd of a wheel.
 include(CheckCCompilerFlag)
 include(CheckLinkerFlag)
 include(CheckPIESupported)

@@ -44,7 +44,7 @@ configure_package_config_file(cmake/stowage-config.cmake.in stowage-config.cmake
 write_basic_package_version_file(stowage-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/stowage-config.cmake
   ${CMAKE_CURRENT_BINARY_DIR}/stowage-config-version.cmake DESTINATION ${STOW_CMAKE_DIR})
-# A page tells of several functions: each of its names (the NAME section) finds it, by a page of one line.
+# A page describes several functions: each name in its NAME section gets a one-line page that refers to it.
 file(GLOB pages CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/man/man3/*.3)
 foreach(page ${pages})
   get_filename_component(title ${page} NAME_WE)
@@ -61,8 +61,8 @@ foreach(section 1 3 7)
   file(GLOB pages CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/man/man${section}/*.${section})
   install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endforeach()
-# Completion files come out of the command itself, so they never fall behind its table of verbs. A cross build cannot run it
-# and names a folder where a native build left them.
+# The command writes the completion files, so they always match its table of verbs. A cross build cannot run the command
+# and names a folder with the files of a native build.
 set(STOWAGE_COMPLETIONS "" CACHE PATH "A folder with stowage, _stowage and stowage.fish (cross builds)")
 set(completions ${STOWAGE_COMPLETIONS})
 if(NOT completions AND (NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR))

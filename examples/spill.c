@@ -17,7 +17,7 @@ static int stop(const char *what) {
   return 1;
 }
 
-static uint64_t told(void *user, const stow_heap_event *event) {
+static uint64_t on_migrate(void *user, const stow_heap_event *event) {
   (void)user;
   char bytes[STOW_SIZE_TEXT_MAX];
   if (event->kind == STOW_EVENT_MIGRATE)
@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
   options.host_limit_bytes = 4 * GIB;
   options.background = false; /* so that every run prints the same */
   if (stow_heap_open(&heap, &options) != STOW_OK) return stop("opening");
-  if (stow_heap_add_sink(heap, told, NULL, STOW_EVENT_BIT(STOW_EVENT_MIGRATE)) != STOW_OK)
+  if (stow_heap_add_sink(heap, on_migrate, NULL, STOW_EVENT_BIT(STOW_EVENT_MIGRATE)) != STOW_OK)
     return stop("listening");
 
   /* 100 MiB at a time: the first forty fit on the card, the rest goes to the host. */

@@ -1,4 +1,4 @@
-/* Test harness. The child tells the parent how it ended through its exit code and one line in a
+/* Test harness. The child reports its result to the parent through its exit code and one line in a
  * pipe. */
 #include "harness.h"
 

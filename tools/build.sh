@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# build.sh PRESET [TARGET]: configure once, then build all of it or one target. Says nothing when there is nothing to do.
-#
-# Ninja where it is, plain Makefiles where it is not; a folder already configured keeps what it was made with, so that
-# installing Ninja later rebuilds nothing. CC chooses the compiler; another one than last time starts the folder afresh.
+# build.sh PRESET [TARGET]: configure once, then build everything or one target. Prints nothing if there is nothing to do.
+# Uses Ninja if it is installed, else Makefiles. A configured folder keeps its generator, so that installing Ninja later
+# rebuilds nothing. CC selects the compiler; a different one than last time configures the folder again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1 dir=build/$1

@@ -11,7 +11,7 @@ if command -v ninja > /dev/null; then generator=Ninja; fi
 [ -f $dir/CMakeCache.txt ] || cmake -S . -B $dir -G "$generator" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr \
   -DSTOWAGE_TESTS=OFF > /dev/null
 cmake --build $dir --target stowage_parts > $dir/build.log || { cat $dir/build.log >&2; exit 1; }
-# The newest symbol version of the C library that a binary asks for is the oldest C library it runs with.
+# The newest C library symbol version in a binary is the oldest C library it runs with.
 glibc=$(find $dir -maxdepth 1 -type f \( -name '*.so*' -o -name stowage \) -exec objdump -T {} + |
   grep -oE 'GLIBC_[0-9]+\.[0-9]+' | sed 's/GLIBC_//' | sort -V | tail -n 1)
 cmake -B $dir -DSTOWAGE_DEB_DEPENDS="libc6 (>= $glibc), zlib1g (>= 1:1.2.11), libzstd1 (>= 1.4.0)" > /dev/null

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # dist.sh [FOLDER]: the release archive of the commit that is checked out, its SBOM and their checksums, into FOLDER (dist/).
-#
-# The same commit gives the same bytes, whoever runs this and when: times are the commit's, owners and modes are git's, and
-# gzip writes neither name nor time.
+# The same commit gives the same bytes, for every user and at any time: times are the commit's, owners and modes are git's,
+# and gzip writes neither name nor time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 into=${1:-dist}

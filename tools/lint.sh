@@ -8,7 +8,7 @@ failed=0
 jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 
 mapfile -t sources < <(git ls-files -co --exclude-standard 'src/*.c' 'tests/*.c' 'bench/*.c' 'examples/*.c')
-# The compiler here may be gcc; what only it knows is not clang-tidy's business.
+# The compiler may be gcc; clang-tidy does not know all of its options.
 if printf '%s\n' "${sources[@]}" |
     xargs -P "$jobs" -n 4 clang-tidy -p "$build" --quiet --warnings-as-errors='*' \
       --extra-arg=-Wno-unknown-warning-option > "$build/tidy.log" 2>&1; then

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh build|test|lint|fuzz|bench: installs what is missing for that, and only that.
-#
-# Where it may (root on a Debian or Ubuntu system) it installs; where it may not, it goes on with what is there if that is
-# enough to build, and otherwise prints the one command to run. Costs milliseconds when nothing is missing.
+# As root on Debian or Ubuntu it installs packages. Otherwise it continues if the installed packages are enough to build,
+# or prints the one command to run. Takes milliseconds if nothing is missing.
 set -euo pipefail
 purpose=${1:-build}
 cc=${CC:-cc}
@@ -16,7 +15,7 @@ new_cmake() {
   version=$(cmake --version 2> /dev/null | sed -n '1s/[^0-9]*//p') && [ -n "$version" ] &&
     [ "$(printf '%s\n3.21\n' "$version" | sort -V | head -n 1)" = 3.21 ]
 }
-# Can COMPILER link with that sanitizer? gcc brings them along, clang keeps them in a package of their own.
+# Can COMPILER link with that sanitizer? gcc includes them; clang has a separate package.
 sanitizer() { echo 'int main(void) { return 0; }' | "$1" "-fsanitize=$2" -x c - -o /dev/null > /dev/null 2>&1; }
 # That package, by the version of clang that is here or that would be installed.
 clang_runtime() {
@@ -75,7 +74,7 @@ find_missing() {
     need cppcheck has cppcheck
     want shellcheck has shellcheck
   fi
-  # The peers heap_bench measures beside: nothing is lost but the comparison where they cannot be had.
+  # The peers of heap_bench: without them only the comparison is missing.
   if [ "$purpose" = bench ]; then
     want libmimalloc2.0 library libmimalloc.so.2
     want git has git
@@ -92,7 +91,7 @@ library() { { ldconfig -p || /sbin/ldconfig -p; } 2> /dev/null | grep -F "$1 " >
 python_has() { python3 -c "import $1" > /dev/null 2>&1 || /usr/bin/python3 -c "import $1" > /dev/null 2>&1; }
 # A shared library the dynamic linker finds.
 library() { [ -n "$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null | grep -F "$1 ")" ]; }
-# TLSF has no package: its two files are cloned and built in build/peers, tried once; files put there by hand do as well.
+# TLSF has no package: its two files are cloned and built in build/peers, tried once; you can also put the files there.
 tlsf() {
   local peers
   peers=$(dirname "$0")/../build/peers
@@ -118,15 +117,15 @@ fuzzer_runtime() {
 find_missing
 [ "$purpose" != bench ] || trap tlsf EXIT
 [ ${#must[@]} -eq 0 ] && [ ${#nice[@]} -eq 0 ] && exit 0
-# What is only nice to have and could not be had is not asked for at every run.
+# Do not retry optional packages at every run.
 tried=$(dirname "$0")/../build/setup.$purpose
 if [ ${#must[@]} -eq 0 ] && [ "$(cat "$tried" 2> /dev/null)" = "${nice[*]}" ]; then exit 0; fi
 if [ "$(id -u)" = 0 ] && has apt-get; then
   log=$(mktemp)
   trap 'rm -f "$log"; [ "$purpose" != bench ] || tlsf' EXIT
   export DEBIAN_FRONTEND=noninteractive
-  # Package lists of a fresh machine are empty or old: bring them up to date first. Twice, because what clang needs is known
-  # only when clang is there.
+  # Package lists of a fresh machine are empty or old: update them first. Twice, because the packages for clang are known
+  # only once clang is installed.
   apt-get update > "$log" 2>&1 || true
   for turn in 1 2; do
     find_missing
@@ -134,7 +133,7 @@ if [ "$(id -u)" = 0 ] && has apt-get; then
     [ ${#all[@]} -gt 0 ] || exit 0
     echo "setup: installing ${all[*]}"
     if ! apt-get install -y --no-install-recommends "${all[@]}" >> "$log" 2>&1 && [ "$turn" = 1 ] && [ ${#must[@]} -gt 0 ]; then
-      # One package with another name here must not keep the rest from being installed.
+      # One package with a different name here must not prevent the installation of the rest.
       for package in "${all[@]}"; do apt-get install -y --no-install-recommends "$package" >> "$log" 2>&1 || true; done
     fi
   done

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # wheels.sh [x86_64|aarch64 …]: wheels that run on any Linux with glibc 2.28 or later and no compiler, into dist/.
-#
-# The compiler is zig's, from pip: it targets an old glibc on both architectures from any machine. zlib and zstd are built in
-# from the sources the system's own package archive has (apt, where it may be used) or from $STOWAGE_SOURCES, a folder with
-# zlib/ and zstd/ in it. auditwheel checks what came out. Nothing is installed outside build/.
+# The compiler is zig, from pip: it targets an old glibc on both architectures from any machine. zlib and zstd are built in,
+# from the system's source packages (apt, if available) or from $STOWAGE_SOURCES, a folder with zlib/ and zstd/ in it.
+# auditwheel checks the result. Nothing is installed outside build/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$PWD/build/wheels
@@ -64,7 +63,7 @@ if [ ! -f "$sources/zlib/deflate.c" ] || [ ! -f "$sources/zstd/lib/zstd.h" ]; th
   done
 fi
 
-# Completion files come out of the command, which a cross build cannot run: a native build writes them.
+# The command writes the completion files. A cross build cannot run it, so a native build does.
 tools/build.sh release stowage_completions
 
 # ---- wheels ----
@@ -85,7 +84,7 @@ for architecture in "${architectures[@]}"; do
     --config-settings=cmake.define.CMAKE_SYSTEM_PROCESSOR="$architecture")
   _PYTHON_HOST_PLATFORM=linux-$architecture "$work/venv/bin/pip" wheel -q . --no-deps --no-build-isolation \
     --wheel-dir "$made-wheel" "${settings[@]}"
-  # auditwheel finds the oldest system it runs on; the driver is the machine's own, and the shim stands before it.
+  # auditwheel finds the oldest supported system; the driver is the machine's own.
   rm -rf "$made-audited"; rm -f dist/stowage_memory-*"$architecture".whl
   auditwheel repair --plat auto --exclude libcuda.so.1 --wheel-dir "$made-audited" "$made-wheel"/*.whl 2> "$work/audit.log" ||
     { cat "$work/audit.log" >&2; exit 1; }

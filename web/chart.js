@@ -2,15 +2,15 @@
 //
 // The horizontal axis counts time or events; `window` is what is shown of it, in that unit. Each
 // pixel column shows the stack at its highest moment, so no peak is lost at any zoom; the thin line
-// under it is the least total within the column. With few events in view every allocation is drawn
-// by itself: those that stay throughout at the bottom, those that come or go above.
+// under it is the lowest total of the column. With few events in view every allocation is drawn
+// separately: those that stay throughout at the bottom, those that come or go above.
 import { make, Canvas, showTip, hideTip, siteLabel, swatch } from "./dom.js";
 import { firstAtLeast } from "./model.js";
 import { seriesColour, theme } from "./theme.js";
 import { countText, momentText, roundStep, sizeStep, sizeText, timeText } from "./units.js";
 
 const MARGIN = { left: 74, right: 14, top: 22, bottom: 26 };
-const SINGLE_OPS = 700; // at most so many begins and ends are drawn one by one
+const SINGLE_OPS = 700; // the most begins and ends that are drawn one by one
 const GRAB = 5; // pixels around a line that count as on it
 
 export class TimeChart {
@@ -242,7 +242,7 @@ export class TimeChart {
     else c.lineTo(x, y);
     c.lineTo(x + 1, y);
   }
-  // What a search left over stands at the bottom, what it found on top of it.
+  // Search results are on top, the rest at the bottom.
   order() {
     const last = this.run.seriesCount - 1;
     return [last, ...Array(last).keys()];
@@ -252,7 +252,7 @@ export class TimeChart {
     return this.app.lit >= 0 && this.app.lit !== s ? theme.names.quiet : colour;
   }
 
-  // Every allocation in view by itself.
+  // Draws every allocation in view separately.
   drawSingle(c, edges) {
     const run = this.run, from = edges[0], to = edges[edges.length - 1];
     const { moving, spanning, firstOp, lastOp } = run.livesWithin(from, to);
@@ -450,7 +450,7 @@ export class TimeChart {
     const box = event.currentTarget.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   }
-  // The tick a pointer means: the highest moment of its column.
+  // Returns the tick under the pointer: the highest moment of its column.
   tickUnder(x) {
     const column = Math.min(this.cols.columns - 1, Math.max(0, Math.floor(x - MARGIN.left)));
     return Math.min(this.run.ticks - 1, Math.max(0, this.cols.mostTick[column]));
@@ -542,7 +542,7 @@ export class TimeChart {
     if (spot?.failure) {
       return showTip(event, make("b", { class: "bad" }, "Out of memory"),
         make("p", {}, `${sizeText(spot.failure.asked)} asked at event ${countText(spot.tick)}, ${momentText(run.times[spot.tick])}`),
-        spot.failure.deviceFree ? make("p", {}, `${sizeText(spot.failure.deviceFree)} free on the device, as the program was told`) : null);
+        spot.failure.deviceFree ? make("p", {}, `${sizeText(spot.failure.deviceFree)} free on the device, as reported to the program`) : null);
     }
     const rect = this.rectUnder(x, y);
     if (rect) return showTip(event, ...this.app.describe(run, rect.life));

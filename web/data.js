@@ -114,7 +114,7 @@ function unpackTree(section) {
   return { nodeParent, nodeFrame };
 }
 
-// A lifetime's size is its place in the list of sizes of its stack.
+// A lifetime's size is an index in the list of sizes of its stack.
 function unpackSizes(section, stackOf) {
   const lists = new Numbers(section("stacks.sizes")), of = [];
   while (lists.more) {
@@ -127,8 +127,8 @@ function unpackSizes(section, stackOf) {
   return out;
 }
 
-// Addresses are told by what an allocator would do (columns.h): 0 what was freed last by that size,
-// 1 the lowest never used, else the number + 2. This walks the same way and so knows which.
+// Addresses are encoded by what an allocator would do (columns.h): 0 the address freed last by that
+// size, 1 the lowest address not used so far, else the number + 2. This repeats the same steps.
 class Addresses {
   constructor(bytes, sizeOf, sizes, addresses, lives) {
     this.numbers = new Numbers(bytes);
@@ -203,7 +203,7 @@ function unpackExtents(section) {
   return { extents };
 }
 
-// Lifetimes that stand for many allocations: 1 for each such.
+// 1 for each lifetime that represents many allocations.
 function unpackRests(section, lives) {
   const numbers = new Numbers(section("rests")), isRest = new Uint8Array(lives);
   for (let life = 0; numbers.more;) isRest[life += numbers.next()] = 1;

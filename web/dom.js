@@ -32,7 +32,7 @@ export function choices(element, options, chosen, choose) {
     make("button", { type: "button", title, "aria-pressed": String(value === chosen), onclick: () => choose(value), "data-value": value }, label)));
 }
 
-// A call site, tag or size; brief: the file without its folders, where there is little room.
+// A call site, tag or size; brief: the file without its folders, if space is short.
 export function siteLabel(label, brief = false) {
   const place = brief ? label.place.split("/").pop() : label.place;
   return make("span", { class: "site", title: label.file ? `${label.name}  ${label.file}:${label.line}` : null }, make("b", {}, label.name), place ? make("span", { class: "place" }, place) : null);

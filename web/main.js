@@ -1,4 +1,4 @@
-// Main: the app. Holds what is chosen, and tells the views when it changes.
+// Main: the app. Holds the selection, and updates the views when it changes.
 import { unpack, OPEN } from "./data.js";
 import { Run, chooseSeries, colourRun } from "./model.js";
 import { seriesColour, startTheme } from "./theme.js";
@@ -21,7 +21,7 @@ class App {
   constructor(runs) {
     this.runs = runs;
     this.active = runs[0];
-    this.axis = "events"; // time would squeeze everything into where the program was busy
+    this.axis = "events"; // time would compress everything into the busy parts
     this.fit = false;
     this.lit = -1;
     this.words = "";
@@ -112,7 +112,7 @@ class App {
     }
     this.refresh();
   }
-  changed() { // the stretch in view changed
+  changed() { // the visible range changed
     if (this.panel !== "allocations" || this.waiting) return;
     this.waiting = setTimeout(() => { this.waiting = 0; this.showPanel(); }, 120);
   }
@@ -157,7 +157,7 @@ class App {
   buildFacts() {
     const card = (name, values, more, onclick, bad) => make(onclick ? "button" : "div", { class: `fact${bad ? " bad" : ""}`, ...(onclick ? { type: "button", onclick } : {}) },
       make("span", {}, name), make("b", { class: this.runs.length === 2 ? "pair" : "" }, values), make("em", {}, more));
-        // Two runs stand against each other; of more (the devices of one trace) the chosen one is told.
+        // Two runs are compared; of more (the devices of one trace) the selected one is shown.
     const runs = this.runs.length > 2 ? [this.active] : this.runs, one = runs.length === 1, run = runs[0], it = run.iterations;
     const per = (value) => runs.map(value).join(" → ");
     const unused = (r) => r.reservedAt(r.peakTick) - r.liveAt(r.peakTick);
@@ -299,7 +299,7 @@ async function start() {
   startTheme(() => {});
   try {
     const source = byId("data"), runs = await unpack(source.textContent);
-    source.remove(); // megabytes of text nobody needs any more
+    source.remove(); // megabytes of text that are no longer needed
     window.stowage = new App(runs.map((data) => new Run(data)));
     document.documentElement.dataset.ready = String(Math.round(performance.now()));
   } catch (error) {

@@ -1,14 +1,14 @@
-// Model: one run as questions a view asks. Nothing here draws.
+// Model: the queries of the views on one run. Nothing here draws.
 import { OPEN } from "./data.js";
 import { countText, shortFile } from "./units.js";
 
 const BIN = 256; // operations summed up as one
-export const SERIES_MAX = 14; // groups with a colour of their own; the rest is one series
+export const SERIES_MAX = 14; // groups with their own colour; the rest is one series
 
 const FRAMEWORK = /-packages\/torch\/|^torch\/|\/torch\/csrc\/|\/aten\/src\/|\/c10\/|libtorch|libc10|^<frozen |^\?\?$|^$/;
 const STANDARD = /lib\/python3/;
 
-// A frame that stands for allocations told together.
+// A frame that represents combined allocations.
 const REST_FRAME = -1;
 
 const SIZE_CLASSES = [
@@ -105,7 +105,7 @@ export class Run {
     this.groupCache.set(by, made);
     return made;
   }
-  // The most bytes each group ever held.
+  // The peak bytes of each group.
   mostOf(of, count) {
     const now = new Float64Array(count), most = new Float64Array(count);
     for (let i = 0; i < this.before; i++) most[of[i]] = now[of[i]] += this.size[i];
@@ -274,7 +274,7 @@ export class Run {
         most[c] = this.binMost[best];
         mostTick[c] = this.opTick[this.binMostOp[best]];
         by.set(this.mostBy.subarray(best * count, (best + 1) * count), c * count);
-      } else { // a quiet stretch: what was, stays
+      } else { // no change in this range
         const now = this.seriesAt(Math.max(0, Math.ceil(edges[c]) - 1));
         most[c] = least[c] = now.reduce((a, x) => a + x, 0);
         mostTick[c] = Math.max(0, Math.ceil(edges[c]) - 1);
@@ -396,7 +396,7 @@ export class Run {
     }
     return { regions, stray };
   }
-  // Where a trace says nothing of segments: neighbouring allocations, 2 MiB apart at most.
+  // If a trace has no segments: neighbouring allocations, at most 2 MiB apart.
   guessRegions(lives) {
     const gap = 2 ** 21, out = [];
     for (const life of lives) {
@@ -422,7 +422,7 @@ export class Run {
   }
 }
 
-// One table of colours for all runs: the groups that ever held most, over all of them.
+// One table of colours for all runs: the groups with the highest peaks over all runs.
 export function chooseSeries(runs, by) {
   const most = new Map();
   for (const run of runs) {

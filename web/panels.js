@@ -190,7 +190,7 @@ export function aboutPanel(app) {
     note(n.badSizes, "values that cannot be were passed over"),
     note(n.badSegments, "segment events could not be followed"),
     note(n.skippedEvents, "events were not understood and skipped"),
-    note(n.together, "allocations, the smallest and shortest, are told together: too many to show one by one"),
+    note(n.together, "allocations, the smallest and shortest, are combined: too many to show one by one"),
     note(n.leftOutSegments, "of the smallest segments are left out: too many to show"),
   ].filter(Boolean);
   return make("div", { class: "about" },

@@ -1,5 +1,5 @@
-// Space: the address space at one moment. All that is reserved, segment after segment in address
-// order, laid out in lines like text; live blocks in the colours of the chart, holes hatched.
+// Space: the address space at one moment. Shows all reserved memory, segment by segment in address
+// order, in lines like text; live blocks have the colours of the chart, holes are hatched.
 import { make, Canvas, showTip, hideTip, fill } from "./dom.js";
 import { seriesColour, theme } from "./theme.js";
 import { addressText, countText, shareText, sizeText } from "./units.js";

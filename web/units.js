@@ -8,7 +8,7 @@ function tenths(value) {
   return ((half > 0.5 || (half === 0.5 && down % 2) ? down + 1 : down) / 10).toFixed(1);
 }
 
-// 1536 → "1.5 KiB"; the same words as the command prints.
+// 1536 → "1.5 KiB"; the same text as the command prints.
 export function sizeText(bytes) {
   const sign = bytes < 0 ? "−" : "";
   let value = Math.abs(bytes), unit = 0;
@@ -35,7 +35,7 @@ export function timeText(ns, span = ns) {
   return (ns / 1e3).toFixed(span >= 2e5 ? 0 : 1) + " µs";
 }
 
-// A moment: fine enough to tell neighbouring events apart.
+// A moment, with enough digits to distinguish neighbouring events.
 export function momentText(ns) {
   return ns >= 1e9 ? (ns / 1e9).toFixed(4) + " s" : ns >= 1e6 ? (ns / 1e6).toFixed(3) + " ms" : (ns / 1e3).toFixed(1) + " µs";
 }

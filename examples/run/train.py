@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A model that needs more memory than it is given, trained all the same.
+"""Trains a model that needs more memory than its limit.
 
     python3 examples/run/train.py                                            as it is
     stowage run --vram-limit 3G -- python3 examples/run/train.py             ends out of memory, and says why

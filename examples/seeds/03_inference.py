@@ -1,4 +1,4 @@
-"""A model applied to batches under no_grad. Without it, and with the outputs kept, every turn keeps its graph."""
+"""A model applied to batches under no_grad. Without no_grad, and with the outputs kept, every iteration keeps its graph."""
 import torch
 
 

@@ -1,4 +1,4 @@
-"""Mean and standard deviation batch by batch, then a collection. The array is whole in memory all the while.
+"""Mean and standard deviation batch by batch, then a collection. The whole array is in memory all the time.
 
 With --stowage the same batches come from a file, and only a few of them are in memory at a time.
 """
@@ -26,7 +26,7 @@ def main():
 
 
 def write(path):
-    """The same values, made a piece at a time: as data comes that never was whole in memory."""
+    """Makes the same values a piece at a time, for data that is never whole in memory."""
     rng = np.random.default_rng(0)
     with open(path, "wb") as file:
         header = {"descr": "<f8", "fortran_order": False, "shape": (ROWS, COLUMNS)}

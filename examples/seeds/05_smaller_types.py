@@ -1,4 +1,4 @@
-"""float64 against float32, and the smallest integer type that holds what is there.
+"""float64 against float32, and the smallest integer type that holds the values.
 
 With --save FOLDER the two arrays are written there, for `stowage inspect` to find their types.
 """

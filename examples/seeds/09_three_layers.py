@@ -1,4 +1,4 @@
-"""A three-layer net trained at batch 16 with Adam. At a batch of 400,000 its activations are what does not fit."""
+"""A three-layer net trained at batch 16 with Adam. With a batch of 400,000 its activations do not fit."""
 import torch
 from torch import nn
 

@@ -1,5 +1,5 @@
-"""x @ y of two 1000 x 1000 in a loop without a backward pass, then a 1000 x 1000 x 100 tensor. As told, nothing requires a
-gradient and locals die: nothing is kept. With gradients and a summed loss, every product is."""
+"""x @ y of two 1000 x 1000 in a loop without a backward pass, then a 1000 x 1000 x 100 tensor. As usually written, nothing
+requires a gradient and locals are freed: nothing is kept. With gradients and a summed loss, every product is kept."""
 import torch
 
 

@@ -1,5 +1,5 @@
-"""Square tensors of growing size made and deleted, then a 1000 x 1000 x 100 tensor. As told, each is freed before the next.
-With small ones kept in between, what is left free lies in pieces."""
+"""Square tensors of growing size made and deleted, then a 1000 x 1000 x 100 tensor. As usually
+written, each is freed before the next. With small tensors kept in between, the free memory is fragmented."""
 import torch
 
 MIB = 1 << 20

@@ -1,5 +1,5 @@
-"""A chain of elementwise operations, everything deleted, then a 1000 x 1000 x 100 tensor. As told, it fits. With every result
-kept in a list for later, it grows by each."""
+"""A chain of elementwise operations, everything deleted, then a 1000 x 1000 x 100 tensor. As
+usually written, it fits. With every result kept in a list, memory grows with each one."""
 import torch
 
 

@@ -1,4 +1,4 @@
-"""A 1024 x 1024 x 1024 randn (4 GB), its sine, both deleted, empty_cache. On a card with less, it is the one request."""
+"""A 1024 x 1024 x 1024 randn (4 GB), its sine, both deleted, empty_cache. On a smaller card this one request fails."""
 import torch
 
 

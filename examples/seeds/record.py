@@ -1,4 +1,5 @@
-"""Record the seeds that use a card, as told and as they fail, under a limit of 2 GiB (13 as told: 10 GiB), and explain each.
+"""Record the seeds that use a card, as usually written and as they fail, under a limit of 2 GiB (13 as usually written: 10 GiB),
+and explain each.
 
 usage: record.py FOLDER      (needs torch and a card; `stowage` on the path explains what was recorded)
 """
@@ -53,8 +54,8 @@ def main():
                 child(path, which, file)
                 os._exit(0)
             os.waitpid(pid, 0)
-            told = subprocess.run(["stowage", "explain", file, "--short"], capture_output=True, text=True)
-            print(f"{os.path.basename(file)}: {told.stdout.strip() or told.stderr.strip()}", flush=True)
+            result = subprocess.run(["stowage", "explain", file, "--short"], capture_output=True, text=True)
+            print(f"{os.path.basename(file)}: {result.stdout.strip() or result.stderr.strip()}", flush=True)
 
 
 if __name__ == "__main__":

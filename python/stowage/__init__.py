@@ -1,23 +1,23 @@
-"""Stowage: fits programs into the GPU and host memory there is.
+"""Stowage: find out why memory ran out, set limits, spill to host memory, read data larger than memory.
 
 Look:     info, watch, and in notebooks %load_ext stowage, %stowage, %%stowage
 Release:  release, holders, cache, and in notebooks %release
 Limit:    enable, limit, restart
 Explain:  explain, record, report, step
 Data:     shrink, open, batches
-Heap:     heap; use_cupy, use_numba: CuPy's and Numba's memory on it
+Heap:     heap; use_cupy, use_numba: let CuPy and Numba allocate from it
 
-What it says comes from the C library and the `stowage` command, which come with the package. Nothing heavy is imported
-with it: NumPy, pandas, torch, CuPy and JAX only where they are used.
+The package is a thin layer over the C libraries and the `stowage` command, which it contains. It imports NumPy, pandas, torch, CuPy
+and JAX only where they are used.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing itself is not imported: it would be half of the time this import takes
+TYPE_CHECKING = False  # does not import typing, which would take half of the import time
 if TYPE_CHECKING:
     from typing import Any, List
 
-#: Names and the files they live in, brought in when first used (PEP 562).
+#: Public names and their modules, imported on first use (PEP 562).
 _WHERE = {
     "StowageError": "_library",
     "OutOfMemory": "_library",
@@ -49,11 +49,11 @@ _WHERE = {
     "use_numba": "numba",
 }
 
-#: Not `open`: a star import must not take the place of the builtin.
+#: Without `open`: a star import must not replace the builtin.
 __all__ = sorted(set(_WHERE) - {"open"})
 
 
-if not TYPE_CHECKING:  # a checker is told the names below, and so finds those that are wrong
+if not TYPE_CHECKING:  # type checkers see the names below and find wrong ones
 
     def __getattr__(name: str) -> Any:
         import importlib
@@ -65,19 +65,19 @@ if not TYPE_CHECKING:  # a checker is told the names below, and so finds those t
         place = _WHERE.get(name)
         if place is None:
             raise AttributeError(f"module 'stowage' has no attribute {name!r}")
-        # A file may have the name of its function, and importing it sets that name: ours is set after it.
+        # A module can have the name of its function, and importing it sets that name: set the function after it.
         value = getattr(importlib.import_module(f".{place}", __name__), name)
         globals()[name] = value
         return value
 
 
 def __dir__() -> "List[str]":
-    """Exactly the public names, and what every module has (__doc__, __file__, …)."""
+    """Returns the public names and those of every module (__doc__, __file__, …)."""
     return sorted({*_WHERE, "__version__", *(name for name in globals() if name.startswith("__") and name.endswith("__"))})
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext stowage`: the magics %stowage, %%stowage and %release."""
+    """Registers the magics %stowage, %%stowage and %release (`%load_ext stowage`)."""
     from ._notebook import load
 
     load(shell)

@@ -1,4 +1,4 @@
-"""What batches and open share: the C structures, where an array comes from, and its type in NumPy's words."""
+"""Shared by batches and open: the C structures, the source of an array, and its NumPy type."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ._library import Invalid, StowageError, declare, need, parse_size, shown
 
 READER = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_uint64)
 _IO_FAILED = -9
-_TRIES, _WAIT_FIRST_S = 4, 0.1  # of a read that fails as connections do
-#: Of what an OSError says, what asking again does not change.
+_TRIES, _WAIT_FIRST_S = 4, 0.1  # of a read that fails with a connection error
+#: Errors of an OSError that a retry does not change.
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError)
 
 
@@ -60,7 +60,7 @@ declare(
 
 
 class _FileReader:
-    """Bytes of a Python file object that can seek, for the C library's threads."""
+    """Reads from a seekable Python file object, for the C library's threads."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -105,7 +105,7 @@ class _FileReader:
 
 
 class Origin:
-    """One array as the caller gave it, and the C options that say so. Keeps alive what C points to."""
+    """One array as the caller gave it, and its C options. Keeps the objects alive that C points to."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Origin:
                 raise Invalid(f"{shown(path)}: open it with fsspec and give the file: fsspec.open({shown(path)!r})")
         else:
             raise TypeError(f"{given!r}: give a path, a URL, or a file object that has read and seek")
-        #: For messages and reprs: without password and query. What the library opens is in `options`.
+        #: For messages and reprs: without password and query. `options` has the real path.
         self.name = shown(path)
         self.origin = origin_of(path)
         self.options.path = os.fsencode(path)
@@ -152,19 +152,19 @@ class Origin:
             self.options.headers = self.headers
 
     def stop(self) -> None:
-        """Before closing: who waits for the file object need not have it any more."""
+        """Call before closing: threads that wait for the file object stop waiting."""
         if self.reader is not None:
             self.reader.stopped = True
 
     def explain(self, error: StowageError) -> StowageError:
-        """The error of the library, with the file object's own behind it."""
+        """Returns the library's error, with the file object's own error as its cause."""
         if self.reader is not None and self.reader.failed is not None:
             error.__cause__, self.reader.failed = self.reader.failed, None
         return error
 
 
 def origin_of(path: str) -> Optional[Tuple[str, str, int]]:
-    """Scheme, host and port of an http(s) URL; None for anything else.
+    """Returns scheme, host and port of an http(s) URL; None for anything else.
 
     >>> origin_of("https://user:pass@Host/x?y"), origin_of("x.npy")
     (('https', 'host', 443), None)
@@ -180,7 +180,7 @@ def origin_of(path: str) -> Optional[Tuple[str, str, int]]:
 
 
 def type_name(dtype: Any) -> str:
-    """A type in the library's words: names, NumPy's and torch's types.
+    """Returns the library's name of a type; accepts names and NumPy's and torch's types.
 
     >>> type_name("f16"), type_name(float), type_name("<f4")
     ('f16', 'float64', 'float32')
@@ -198,11 +198,11 @@ def type_name(dtype: Any) -> str:
     try:
         return numpy.dtype(dtype).name
     except TypeError:
-        raise Invalid(f"{dtype!r} is no type of numbers; write it as float32 or f16") from None
+        raise Invalid(f"{dtype!r} is not a number type; write it as float32 or f16") from None
 
 
 def numpy_type(name: str) -> Tuple[Any, bool]:
-    """NumPy's dtype for the library's word, and whether it only stands for bfloat16, which NumPy does not have."""
+    """Returns NumPy's dtype for a name of the library, and whether it replaces bfloat16, which NumPy lacks."""
     numpy = need("numpy", "reading arrays")
     if name != "bfloat16":
         return numpy.dtype(name), False

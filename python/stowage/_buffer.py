@@ -1,4 +1,4 @@
-"""Buffers of the library as NumPy arrays and torch tensors, without a copy; each goes back with the last array over it."""
+"""Buffers of the library as NumPy arrays and torch tensors, without a copy; released with the last array over them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._card import no_such_type
 
 
 class _Buffer:
-    """One buffer of the library's, given back when no array looks at it any more."""
+    """One buffer of the library, released when no array uses it any more."""
 
     __slots__ = ("__array_interface__", "_address", "_release")
 
@@ -23,7 +23,7 @@ class _Buffer:
 
 
 class Buffers:
-    """How one file's buffers look to NumPy."""
+    """The NumPy type and shape of one file's buffers."""
 
     def __init__(self, info: ArrayInfo) -> None:
         self.dtype, self.is_bfloat16 = numpy_type(info.dtype.decode())

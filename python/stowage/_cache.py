@@ -1,6 +1,6 @@
-"""A cache: a place for things that may go when memory is short.
+"""A cache: keeps objects until memory is short.
 
-`release()` and the watch over host memory empty every cache there is.
+`release()` and the watch over host memory empty every cache.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def shrink_all() -> int:
 
 
 class Cache(MutableMapping[Hashable, Any]):
-    """Things held while there is room for them, and weakly after that: what is still in use elsewhere is still found.
+    """Holds objects within a budget, and weak references after that: an object that is still in use elsewhere is found.
 
     >>> import numpy
     >>> kept = cache("2M")
@@ -50,14 +50,14 @@ class Cache(MutableMapping[Hashable, Any]):
     [1.0, 1.0, 1.0]
     """
 
-    __hash__ = object.__hash__  # one cache is not another, whatever they hold
+    __hash__ = object.__hash__  # by identity, not by contents
 
     def __init__(self, budget: int) -> None:
         self.budget_bytes = budget
         self.held_bytes = 0
         self._strong: "OrderedDict[Hashable, Tuple[Any, int]]" = OrderedDict()
         self._weak: "Dict[Hashable, weakref.ref[Any]]" = {}
-        self._lock = threading.RLock()  # the watch over host memory empties it from a thread of its own
+        self._lock = threading.RLock()  # the watch over host memory empties it from its own thread
         with _caches_lock:
             _caches.add(self)
 
@@ -73,7 +73,7 @@ class Cache(MutableMapping[Hashable, Any]):
             try:
                 self._weak[key] = weakref.ref(thing)
             except TypeError:
-                pass  # plain bytes, lists and numbers: gone when they are let go of
+                pass  # bytes, lists and numbers have no weak references
             if weight <= self.budget_bytes:
                 self._strong[key] = (thing, weight)
                 self.held_bytes += weight
@@ -114,7 +114,7 @@ class Cache(MutableMapping[Hashable, Any]):
         return sum(1 for _ in self)
 
     def load(self, key: Hashable, make: "Callable[[], Any]") -> Any:
-        """What is kept under `key`; made, and kept, where it is not there any more."""
+        """Returns the object under `key`; makes and keeps it if it is gone."""
         try:
             return self[key]
         except KeyError:
@@ -123,7 +123,7 @@ class Cache(MutableMapping[Hashable, Any]):
             return thing
 
     def shrink_to(self, budget: int) -> int:
-        """Lets go of what was used longest ago until at most `budget` bytes are held; how many went."""
+        """Drops the least recently used objects until at most `budget` bytes are held. Returns the bytes dropped."""
         with self._lock:
             before = self.held_bytes
             while self.held_bytes > budget and self._strong:
@@ -137,7 +137,7 @@ class Cache(MutableMapping[Hashable, Any]):
 
 
 def cache(budget: "str | int") -> Cache:
-    """A mapping that holds at most `budget` bytes; what was used longest ago goes first, and all of it under pressure.
+    """Returns a mapping that holds at most `budget` bytes. Drops the least recently used first, and everything when memory is short.
 
     >>> cache("0")
     Traceback (most recent call last):

@@ -1,7 +1,7 @@
-"""Batches on their way to a card: torch's tensors or CuPy's arrays there, filled by the library's own copies.
+"""Batches on a GPU: torch tensors or CuPy arrays, filled by the library's copies.
 
-The library reads into pinned memory of its own and copies from it on a stream beside the program's; the memory on the card
-is torch's or CuPy's, so that their streams, statistics and pools know it (which are the library's where it stands beneath them).
+The library reads into its own pinned memory and copies from it on a separate stream. The device memory belongs to torch or CuPy, so
+that their streams, statistics and pools include it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _lock = threading.Lock()
 
 
 def device_handle(index: int) -> c_void_p:
-    """The library's handle of a card, opened once: buffers may outlive the batches they came from."""
+    """Returns the library's handle of a card, opened once: buffers can outlive their batches."""
     with _lock:
         if index not in _devices:
             handle = c_void_p()
@@ -79,19 +79,19 @@ class TorchCard:
             raise no_such_type(dtype, reason) from None
 
     def empty(self, shapes: List[Tuple[int, ...]], kinds: List[Any]) -> Tuple[List[Any], List[int]]:
-        """Memory for a batch, and where it is."""
+        """Allocates memory for a batch. Returns it and its address."""
         with self._torch.cuda.stream(self._stream):
             made = [self._torch.empty(shape, dtype=kind, device=self._device) for shape, kind in zip(shapes, kinds)]
         return made, [tensor.data_ptr() for tensor in made]
 
     def mark(self) -> Any:
-        """The point behind everything submitted to our stream so far."""
+        """Returns an event after everything submitted to our stream so far."""
         done = self._torch.cuda.Event()
         done.record(self._stream)
         return done
 
     def hand_over(self, tensors: List[Any], done: Any) -> None:
-        """What the program submits from now on, where it is now, sees the batch."""
+        """Makes the program's current stream wait for the batch."""
         current = self._torch.cuda.current_stream(self._device)
         current.wait_event(done)
         for tensor in tensors:
@@ -99,7 +99,7 @@ class TorchCard:
 
 
 class _OnHeap:
-    """A block of a heap's as torch takes it: the block goes back with the last tensor that looks at it."""
+    """A heap block for torch; freed with the last tensor that uses it."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -112,7 +112,7 @@ class _OnHeap:
 
 
 class HeapCard(TorchCard):
-    """The same with tensors in the memory of a heap of ours."""
+    """The same with tensors in the memory of a Stowage heap."""
 
     def __init__(self, heap: Heap) -> None:
         import torch
@@ -136,12 +136,12 @@ class HeapCard(TorchCard):
     def hand_over(self, tensors: List[Any], done: Any) -> None:
         current = self._torch.cuda.current_stream(self._device)
         current.wait_event(done)
-        for tensor in tensors:  # torch's record_stream knows its own memory only
+        for tensor in tensors:  # torch's record_stream covers only torch's own memory
             call("stow_heap_record_stream", self._heap.handle, tensor.data_ptr(), current.cuda_stream or None)
 
 
 class CupyCard:
-    """CuPy's arrays on one card, where there is no torch."""
+    """CuPy arrays on one card, if torch is not installed."""
 
     def __init__(self, index: Optional[int]) -> None:
         import cupy  # type: ignore[import-not-found]
@@ -159,7 +159,7 @@ class CupyCard:
 
     def empty(self, shapes: List[Tuple[int, ...]], kinds: List[Any]) -> Tuple[List[Any], List[int]]:
         with self._cupy.cuda.Device(self.index):
-            # CuPy gives memory again in the order of the stream it was asked for on: the program's. Ours comes after that.
+            # CuPy reuses memory in the order of the stream that allocated it, the program's. Our stream waits for that.
             self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
             made = [self._cupy.empty(shape, dtype=kind) for shape, kind in zip(shapes, kinds)]
         return made, [array.data.ptr for array in made]
@@ -173,7 +173,7 @@ class CupyCard:
 
 
 def _card_of(heap: Heap) -> int:
-    """Which card a heap stands on, as CUDA_VISIBLE_DEVICES counts."""
+    """Returns the index of a heap's card, as CUDA_VISIBLE_DEVICES counts."""
     props = _Props()
     call("stow_device_get_props", lib().stow_heap_device(heap.handle), byref(props))
     if props.kind != b"cuda":
@@ -186,7 +186,7 @@ def no_such_type(dtype: Any, reason: BaseException) -> TypeError:
 
 
 def destination(device: Any) -> Tuple[bool, Any]:
-    """Torch's tensors in host memory? And the card, where it is one."""
+    """Returns whether batches are torch tensors in host memory, and the card if there is one."""
     if device is None:
         return False, None
     if isinstance(device, Heap) or str(device).partition(":")[0] == "cuda":
@@ -202,7 +202,7 @@ def destination(device: Any) -> Tuple[bool, Any]:
 
 
 def _open_card(device: Any) -> Any:
-    """For `device="cuda"`, "cuda:1", a torch.device or a heap: a card with torch, or with CuPy where there is no torch."""
+    """Returns the card for `device="cuda"`, "cuda:1", a torch.device or a heap; with torch, or with CuPy if torch is not installed."""
     if isinstance(device, Heap):
         return HeapCard(device)
     try:

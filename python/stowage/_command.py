@@ -1,7 +1,7 @@
 """The `stowage` command that comes with the package.
 
-`main()` is what pip installs as `stowage`: it becomes the compiled command. `run()` asks that command something on
-behalf of the package (explain, report, info); its refusals become Python exceptions.
+pip installs `main()` as `stowage`; it executes the compiled command. `run()` starts the command for the package and turns its errors
+into Python exceptions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ._library import Invalid, NotFound, StowageError, native
 
 
 def command_path() -> str:
-    """The compiled command: `STOWAGE_COMMAND`, the wheel's own, that of a source tree, the one on the path."""
+    """Returns the compiled command: `STOWAGE_COMMAND`, the wheel's, a source tree's, or the one on the path."""
     named = os.environ.get("STOWAGE_COMMAND")
     if named and os.access(named, os.X_OK):
         return named
     found = native("bin/stowage")
     if found is not None:
         return str(found)
-    # On the path there may be the script pip made of main(): that one would start itself for ever.
+    # The path may have pip's script for main(), which would start itself forever.
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         candidate = shutil.which("stowage", path=folder) if folder else None
         if candidate and _is_compiled(candidate):
@@ -40,7 +40,7 @@ def _is_compiled(path: str) -> bool:
 
 
 def main() -> None:
-    """Becomes the compiled command."""
+    """Replaces this process with the compiled command."""
     try:
         path = command_path()
         os.execv(path, [path, *sys.argv[1:]])
@@ -55,7 +55,7 @@ def run(
     timeout: float = 300,
     notes: "Optional[List[str]]" = None,
 ) -> str:
-    """What the command prints for `arguments`; `text` is its input, `notes` gets what it says beside a success.
+    """Returns the output of the command for `arguments`. `text` is its input; `notes` receives its messages on success.
 
     >>> run(["--version"]).startswith("stowage ")
     True
@@ -66,7 +66,7 @@ def run(
     """
     given = text.encode() if isinstance(text, str) else text
     environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "CLICOLOR_FORCE")}
-    # What is preloaded is for this process; the command looks at the machine from outside.
+    # The preloaded library is for this process only.
     path = command_path()
     try:
         done = subprocess.run(
@@ -91,5 +91,5 @@ def run(
 
 
 def run_json(arguments: "List[str]", *, text: "Optional[str | bytes]" = None, timeout: float = 300) -> Any:
-    """The same with `--json`, read."""
+    """The same with `--json`; returns the parsed object."""
     return json.loads(run([arguments[0], "--json", *arguments[1:]], text=text, timeout=timeout))

@@ -1,7 +1,7 @@
-"""What a process was seen to hold last, kept for after its death.
+"""The last memory figures of a process, kept in case it is killed.
 
-The watch over host memory writes it every second to a file of its own, which goes when the process ends in order. What is
-left belongs to a process that was killed: `explain(last=True)` in the next one says why, or that it was not for memory.
+The watch over host memory writes them to a file every second and removes the file at a normal exit. A file that remains belongs to a
+process that was killed. `explain(last=True)` in the next process then gives the cause, or reports that memory was not the cause.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEPT_S = 7 * 86400
 
 
 class _NoFolder(OSError):
-    """There is no folder to keep anything in: no home folder, and XDG_STATE_HOME is not set."""
+    """No folder for records: there is no home folder, and XDG_STATE_HOME is not set."""
 
 
 def _folder() -> Path:
@@ -37,13 +37,13 @@ def _folder() -> Path:
 
 
 def _started(pid: int) -> "Optional[int]":
-    """When a process began, in the kernel's ticks: with its number, what it is known by. None if it is gone."""
+    """Returns the start time of a process in kernel ticks, which identifies it together with the pid. None if it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()
-    # A zombie has ended; only its parent has not looked yet.
+    # A zombie has ended; its parent has not waited for it yet.
     return None if fields[0] in ("Z", "X") else int(fields[19])
 
 
@@ -55,13 +55,13 @@ _cell: "Optional[str]" = None
 
 
 def set_cell(text: "Optional[str]") -> None:
-    """The first line of the cell that runs."""
+    """Returns the first line of the running cell."""
     global _cell
     _cell = text
 
 
 def note(now: "_memory.Host", limit: "Optional[int]", growth: float) -> None:
-    """Keeps what is seen now; quietly nothing where it cannot be written."""
+    """Writes the current figures; does nothing if the file cannot be written."""
     known = {
         "pid": os.getpid(),
         "started": _started(os.getpid()),
@@ -81,13 +81,13 @@ def note(now: "_memory.Host", limit: "Optional[int]", growth: float) -> None:
 
 
 def forget() -> None:
-    """This process ends in order."""
+    """Removes the record at a normal exit."""
     with contextlib.suppress(OSError):
         _file().unlink()
 
 
 def _dead() -> "List[Dict[str, Any]]":
-    """Processes that ended without a word, the latest first; old records are cleared away."""
+    """Returns the processes that were killed, latest first; removes old records."""
     found = []
     try:
         folder = _folder()
@@ -118,7 +118,7 @@ def _last_run_time() -> float:
 
 
 class _NotForMemory(Explanation):
-    """A death that memory does not explain."""
+    """An explanation for a process whose end was not caused by memory."""
 
     def __init__(self, text: str, facts: "List[str]") -> None:
         self._said, self.facts = text, facts
@@ -140,21 +140,21 @@ def _facts(known: "Dict[str, Any]") -> "List[str]":
 
 
 def explain_death(known: "Dict[str, Any]") -> Explanation:
-    """Why a process died, from what was seen of it last."""
+    """Explains why a process was killed, from its last figures."""
     facts = _facts(known)
     kills = _memory.host().group_kills - int(known.get("group_kills") or 0)
     whole = known.get("limit_bytes") or known["total_bytes"]
     if kills > 0:
-        facts.append(f"the kernel has killed {kills} process(es) of this group for want of memory since")
+        facts.append(f"the kernel has killed {kills} process(es) of this group for lack of memory since then")
     ahead = known["held_bytes"] + 2 * max(0, int(known.get("growth_bytes_s") or 0))
     if kills > 0 or ahead >= 0.8 * whole or known["usable_bytes"] < 0.1 * known["total_bytes"]:
         return Explanation(["--message", "-"], "Killed\n", facts)
-    text = f"Process {known['pid']} ended without a word, and not for host memory as far as was seen."
+    text = f"Process {known['pid']} ended without an error message, and host memory was not the cause as far as is known."
     return _NotForMemory(text, facts)
 
 
 def explain_last() -> Explanation:
-    """Of the run or the process that came to its end last."""
+    """Explains the run or the process that ended last."""
     dead = _dead()
     if dead and dead[0]["time"] > _last_run_time():
         return explain_death(dead[0])
@@ -164,6 +164,6 @@ def explain_last() -> Explanation:
         if dead:
             return explain_death(dead[0])
         raise NotFound(
-            f"no run before this one is known ({reason}); stowage.enable() keeps what is needed to explain a death"
+            f"no earlier run is known ({reason}); stowage.enable() keeps what is needed to explain a crash"
         ) from None
     return Explanation(["--last"], None)

@@ -1,9 +1,8 @@
-"""Limits and spilling for the process that is running already, a notebook's kernel above all.
+"""Limits and spilling for a running process, such as a notebook's kernel.
 
-`enable()` and `limit()` ask `stowage run --environment` for what `stowage run` would have set up, take it over, and load
-the shim, which then is libcuda.so.1 to everything loaded later. Where a framework has brought the driver in already, the
-shim takes its place (src/shim/adopt.c). That works until CUDA starts; after that only a restart helps, and `restart()` does
-it: the same process begins again, with the shim preloaded.
+`enable()` and `limit()` get the environment of a run from `stowage run --environment`, set it, and load the shim, which then acts as
+libcuda.so.1 for everything loaded later. If a framework has already loaded the driver, the shim replaces its functions
+(src/shim/adopt.c). This works until CUDA starts. After that, `restart()` starts the same process again with the shim preloaded.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ _lock = threading.Lock()
 
 
 def _after_fork() -> None:
-    """In a forked child: a thread that was in enable() does not exist here, so its lock is nobody's."""
+    """In a forked child: replaces the lock, because a thread that held it does not exist here."""
     global _lock
     _lock = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)
-_useless = False  # the shim is loaded, and could not be put beneath
+_useless = False  # the shim is loaded, but could not replace the driver
 
 
 # ---- what is loaded ----
 
 
 def _mapped() -> "List[str]":
-    """Files mapped into this process."""
+    """Returns the files mapped into this process."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         return list(dict.fromkeys(line.split(None, 5)[5].strip() for line in file if "/" in line))
 
@@ -54,7 +53,7 @@ def _shim_loaded() -> "Optional[str]":
 
 
 def _driver_loaded() -> "Optional[str]":
-    """The real driver, if something has loaded it already."""
+    """Returns the path of the real driver if it is loaded."""
     for path in _mapped():
         name = os.path.basename(path)
         if name.startswith("libcuda.so") and os.path.basename(os.path.realpath(path)) != _SHIM:
@@ -63,7 +62,7 @@ def _driver_loaded() -> "Optional[str]":
 
 
 def _who_loaded() -> str:
-    """The framework that most likely brought the driver in."""
+    """Returns the framework that most likely loaded the driver."""
     torch = _memory.loaded("torch")
     if torch is not None:
         return "torch, whose CUDA has started" if _memory.torch_cuda() is not None else "import torch"
@@ -73,7 +72,7 @@ def _who_loaded() -> str:
     return "this process"
 
 
-# ---- taking over a run's environment ----
+# ---- setting the environment of a run ----
 
 
 def _options(vram: "Optional[str]", spill: "Optional[str]") -> "List[str]":
@@ -86,16 +85,16 @@ def _options(vram: "Optional[str]", spill: "Optional[str]") -> "List[str]":
 
 
 def _our_names(said: str) -> str:
-    """What the command says, by the names of this package's arguments."""
+    """Returns the command's message with the names of this package's arguments."""
     return said.replace("--vram-limit", "vram").replace("--spill", "spill")
 
 
 def _environment(vram: "Optional[str]", spill: "Optional[str]") -> "Dict[str, str]":
-    """The variables of a run with those limits; empty where there is no driver."""
+    """Returns the variables of a run with these limits; empty if there is no driver."""
     notes: "List[str]" = []
     try:
         lines = run(["run", *_options(vram, spill)], notes=notes).splitlines()
-    except Invalid as reason:  # by the names people wrote here
+    except Invalid as reason:  # with the names of our arguments
         raise Invalid(_our_names(str(reason))) from None
     missing = [_our_names(note) for note in notes if "there is no device" in note]
     if missing and lines:
@@ -104,7 +103,7 @@ def _environment(vram: "Optional[str]", spill: "Optional[str]") -> "Dict[str, st
 
 
 def _text(what: str, given: "str | int | None") -> "Optional[str]":
-    """A limit as the command line takes it, checked; device lists such as 0=8G,1=4G go as they are."""
+    """Checks a limit and returns it for the command line; device lists such as 0=8G,1=4G stay unchanged."""
     if given is None:
         return None
     if isinstance(given, str) and "=" in given:
@@ -112,7 +111,7 @@ def _text(what: str, given: "str | int | None") -> "Optional[str]":
             parse_size(part.partition("=")[2], what)
         return given
     if parse_size(given, what) == 0:
-        raise Invalid(f"{what}: a limit of nothing lets nothing run; write a size such as 8G")
+        raise Invalid(f"{what}: a limit of 0 is too small; write a size such as 8G")
     return str(given)
 
 
@@ -125,55 +124,55 @@ def _spill_text(given: "str | int | bool | None") -> "Optional[str]":
 
 
 def _load(environment: "Dict[str, str]") -> None:
-    """Loads what a run would have preloaded."""
+    """Loads the libraries that a run would have preloaded."""
     for path in environment.get("LD_PRELOAD", "").split(":"):
         if os.path.basename(path).startswith("libstowage-"):
             ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
 
 
 def _take_over(environment: "Dict[str, str]") -> None:
-    """Makes a run's variables this process's, and that of processes started from here."""
+    """Sets the variables of a run in this process and its children."""
     os.environ.update(environment)
     torch = _memory.loaded("torch")
     if torch is not None and "PYTORCH_ALLOC_CONF" in environment:
-        # It may have read the variable already; it takes settings from here as long as CUDA has not started.
+        # PyTorch may have read the variable already; it accepts settings here until CUDA starts.
         settings = getattr(getattr(getattr(torch, "cuda", None), "memory", None), "_set_allocator_settings", None)
         if settings is not None:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)  # PyTorch 2.11 warns of the name, which is all that older ones have
+                warnings.simplefilter("ignore", FutureWarning)  # PyTorch 2.11 warns about this name; older versions have no other
                 settings(environment["PYTORCH_ALLOC_CONF"])
 
 
 def _put_beneath(vram: "Optional[str]", spill: "Optional[str]") -> "Tuple[str, List[str]]":
-    """Puts the shim beneath this process; how, and what there is to say."""
+    """Loads the shim below this process. Returns how, and notes for the user."""
     if vram is None and spill is None:
         return "not needed", []
     if _shim_loaded() is not None and not _useless:
         return _already(vram, spill)
     driver = _driver_loaded()
     if driver is not None and _started(driver):
-        raise _too_late(driver, f"CUDA has started in this process already (by {_who_loaded()})", vram, spill)
+        raise _too_late(driver, f"CUDA has already started in this process (by {_who_loaded()})", vram, spill)
     environment = _environment(vram, spill)
     if not environment:
-        return "not loaded", ["no CUDA driver here: the limits of device memory have nothing to hold"]
+        return "not loaded", ["no CUDA driver here: limits of device memory have no effect"]
     _load(environment)
     if driver is not None:
         reason = _adopt(driver)
         if reason is not None:
-            raise _too_late(driver, f"CUDA's driver is in this process already ({reason})", vram, spill)
+            raise _too_late(driver, f"the CUDA driver is already loaded in this process ({reason})", vram, spill)
     _take_over(environment)
     return "loaded into this process", []
 
 
 def _too_late(driver: str, what: str, vram: "Optional[str]", spill: "Optional[str]") -> StowageError:
     return StowageError(
-        f"{what}: nothing can be put beneath {os.path.basename(driver)} any more. stowage.restart({_call_text(vram, spill)}) starts "
+        f"{what}: the shim can no longer replace {os.path.basename(driver)}. stowage.restart({_call_text(vram, spill)}) starts "
         "the process again with the limits in place; or enable before CUDA starts"
     )
 
 
 def _started(driver: str) -> bool:
-    """Has somebody called cuInit? Asked of the driver that is loaded: before that it has no other answer."""
+    """Returns true if cuInit was called, by querying the loaded driver."""
     count = ctypes.c_int()
     try:
         return bool(ctypes.CDLL(driver).cuDeviceGetCount(ctypes.byref(count)) != _NOT_INITIALIZED)
@@ -182,7 +181,7 @@ def _started(driver: str) -> bool:
 
 
 def _adopt(driver: str) -> "Optional[str]":
-    """Has the shim take the place of the driver that is loaded; why not, where it cannot."""
+    """Lets the shim replace the functions of the loaded driver. Returns the reason if it cannot."""
     global _useless
     adopt = ctypes.CDLL(_shim_loaded()).stow_shim_adopt
     adopt.restype, adopt.argtypes = ctypes.c_char_p, [ctypes.c_char_p]
@@ -192,12 +191,12 @@ def _adopt(driver: str) -> "Optional[str]":
 
 
 def _already(vram: "Optional[str]", spill: "Optional[str]") -> "Tuple[str, List[str]]":
-    how = "beneath this process since its start" if _SHIM in os.environ.get("LD_PRELOAD", "") else "loaded"
+    how = "preloaded when this process started" if _SHIM in os.environ.get("LD_PRELOAD", "") else "loaded"
     wanted = f"{vram or ''} {spill or ''}"
     before = os.environ.get("STOWAGE_PYTHON_LIMITS")
     if before is not None and before != wanted:
         raise StowageError(
-            f"limits are in force already (vram, spill: {before.strip() or 'none'}), and this asks for others "
+            f"limits are already in force (vram, spill: {before.strip() or 'none'}), and this call requests others "
             f"({wanted.strip()}): a process has one set. stowage.restart({_call_text(vram, spill)}) changes them"
         )
     return how, [] if before is not None else ["the limits are those of the run this process belongs to"]
@@ -208,16 +207,16 @@ def _call_text(vram: "Optional[str]", spill: "Optional[str]") -> str:
     return ", ".join(parts)
 
 
-# ---- what people call ----
+# ---- public functions ----
 
 
 def enable(
     *, spill: "str | int | bool | None" = "auto", vram: "str | int | None" = None, ram: "str | int | None" = None
 ) -> Enabled:
-    """Turns Stowage on in this process: spilling to host memory, limits, a watch over host memory, explanations.
+    """Enables Stowage in this process: spilling to host memory, limits, a watch over host memory, explanations.
 
-    `spill`: "auto" (what the host can give), a size, or None. `vram` and `ram` limit device and host memory; without
-    `ram` the watch is over all the host has. Before CUDA starts, so before the first tensor on a card; later,
+    `spill`: "auto" (what the host can spare), a size, or None. `vram` and `ram` limit device and host memory; without `ram` the
+    watch uses all host memory. Call it before CUDA starts, that is, before the first tensor on a GPU; later, use
     `stowage.restart()`.
 
     >>> enable(spill="lots")
@@ -231,8 +230,8 @@ def enable(
 def limit(*, vram: "str | int | None" = None, ram: "str | int | None" = None) -> Enabled:
     """Limits this process: `vram` of device memory ("8G", or by device "0=8G,1=4G"), `ram` of host memory.
 
-    Past the first a framework is told "out of memory"; near the second the running cell gets a MemoryError. The limit of
-    host memory may be changed at any time; that of device memory once.
+    Above the `vram` limit a framework gets "out of memory"; near the `ram` limit the running cell gets a MemoryError. You can change
+    the `ram` limit at any time, and set the `vram` limit once.
 
     >>> limit()
     Traceback (most recent call last):
@@ -246,7 +245,7 @@ def limit(*, vram: "str | int | None" = None, ram: "str | int | None" = None) ->
 
 
 def _life_before() -> Enabled:
-    """What this process was started again with, or its parent was given, and nobody has asked for here yet."""
+    """Returns the limits from a restart or from the parent process that this process has not applied yet."""
     vram, _, spill = os.environ.get("STOWAGE_PYTHON_LIMITS", " ").partition(" ")
     if _shim_loaded() is None or _useless:
         vram = spill = ""
@@ -254,7 +253,7 @@ def _life_before() -> Enabled:
 
 
 def _main_interpreter() -> bool:
-    """Is this the main interpreter of the process? True where Python cannot say."""
+    """Returns true in the main interpreter of the process, or if Python cannot tell."""
     for name in ("_interpreters", "_xxsubinterpreters"):
         try:
             module = __import__(name)
@@ -273,10 +272,10 @@ def _set(vram: "Optional[str]", spill: "Optional[str]", ram: "Optional[str]", ev
     with _lock:
         first = in_force() is None
         before = in_force() or _life_before()
-        held = before.shim != "not loaded"  # where there is no driver, nothing is in force that could be in the way
+        held = before.shim != "not loaded"  # without a driver no limit is in force
         if held and before.vram is not None and vram is not None and vram != before.vram:
             raise StowageError(
-                f"a limit of device memory is in force already, {before.vram}: a process has one. "
+                f"a limit of device memory is already in force, {before.vram}: a process has one. "
                 f"stowage.restart({_call_text(vram, spill or before.spill)}) changes it"
             )
         new = Enabled(vram or before.vram, spill or before.spill, ram or before.ram, before.shim)
@@ -299,7 +298,7 @@ def _set(vram: "Optional[str]", spill: "Optional[str]", ram: "Optional[str]", ev
 
 
 def _arguments() -> "List[str]":
-    """The command line this process was started with."""
+    """Returns the command line of this process."""
     given = getattr(sys, "orig_argv", None)
     if given:
         return list(given)
@@ -308,7 +307,7 @@ def _arguments() -> "List[str]":
 
 
 def _become(environment: "Dict[str, str]") -> None:
-    _ram.stop()  # its bound would outlive this program
+    _ram.stop()  # its limit would stay in force after exec
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *_arguments()[1:]], environment)
@@ -317,11 +316,11 @@ def _become(environment: "Dict[str, str]") -> None:
 def restart(
     *, vram: "str | int | None" = None, spill: "str | int | bool | None" = "auto", ram: "str | int | None" = None
 ) -> "Optional[Enabled]":
-    """Starts this process again with the shim beneath it: a kernel comes back under the same connection, empty.
+    """Restarts this process with the shim preloaded: a kernel keeps its connection and loses its variables.
 
-    Every variable is lost: run the cells again. In a process that is beneath the shim already with these limits nothing
-    is done, so a script may begin with it. Limits of device memory are in force from the first line on; `enable()` after it
-    brings the watch over host memory back, with the limit that was asked for here.
+    Run the cells again afterwards. Does nothing in a process that already has the shim with these limits, so a script may begin with
+    it. Limits of device memory are in force from the first line; call `enable()` to start the watch over host memory again, with
+    the limit given here.
     """
     vram_text, spill_text, ram_text = _text("vram", vram), _spill_text(spill), _text("ram", ram)
     wanted = f"{vram_text or ''} {spill_text or ''}"
@@ -332,7 +331,7 @@ def restart(
     environment["LD_PRELOAD"] = ":".join(path for path in previous.split(":") if path and "libstowage-" not in path)
     run_environment = _environment(vram_text, spill_text)
     if not run_environment:
-        raise StowageError("no CUDA driver here: there is nothing to put the shim before, so a restart would change nothing")
+        raise StowageError("no CUDA driver here: a restart would change nothing")
     for name in ("STOWAGE_LEDGER", "STOWAGE_RUN", "STOWAGE_RECORD"):
         environment.pop(name, None)
     kept = environment.pop("LD_PRELOAD")
@@ -348,13 +347,13 @@ def restart(
             raise StowageError("this interpreter has no file to start again; use: stowage run -- python …")
         _become(environment)
         return None
-    print("The kernel starts again beneath Stowage. Everything in it is gone: run the cells again from the first one.")
+    print("The kernel restarts with Stowage. Its variables are gone: run the cells again from the first one.")
     _after_reply(shell, environment)
     return None
 
 
 def _after_reply(shell: Any, environment: "Dict[str, str]") -> None:
-    """In a moment, when the reply of this cell has left: whoever waits for it would wait for ever."""
+    """Restarts after the reply of this cell was sent; otherwise the client would wait forever."""
     import asyncio
 
     asyncio.get_event_loop().call_later(0.5, _become, environment)

@@ -1,8 +1,7 @@
 """Explaining: why memory ran out, from the `stowage explain` command.
 
 Called by people after a failure, and by the hooks of `enable()` and `%load_ext stowage` as it happens: an out-of-memory
-exception then carries the explanation as a note. The causes and fixes are the command's; added here is what only this
-process knows: its largest objects, and who holds them.
+exception then carries the explanation as a note. The causes and fixes are the command's; this module adds what only this process knows: its largest objects, and who holds them.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _TEXTS = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Is that exception one of memory: Python's, PyTorch's, CuPy's, JAX's, TensorFlow's?
+    """Returns true for an out-of-memory exception of Python, PyTorch, CuPy, JAX or TensorFlow.
 
     >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("CUDA out of memory. Tried …")), is_out_of_memory(KeyError())
     (True, True, False)
@@ -50,7 +49,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def host_facts(most: int = 5) -> "List[str]":
-    """This process and its largest objects of host memory, with who holds them."""
+    """Returns lines about this process and its largest objects in host memory, with who holds them."""
     now, limit = _memory.host(), ram_limit()
     within = f" of the {size(limit)} it is limited to" if limit is not None else ""
     left = now.usable_bytes if limit is None else min(now.usable_bytes, max(0, limit - now.held_bytes))
@@ -64,11 +63,11 @@ def host_facts(most: int = 5) -> "List[str]":
 
 
 _latest: "Optional[Explanation]" = None
-_ended_with: "Dict[str, str]" = {}  #: recordings of this process, and the error each ended with
+_ended_with: "Dict[str, str]" = {}  #: recordings of this process, and the error that ended each
 
 
 def explain_exception(error: BaseException) -> Explanation:
-    """The explanation of an out-of-memory exception; the same each time it is asked for."""
+    """Returns the explanation of an out-of-memory exception; the same object at every call."""
     known = getattr(error, "__stowage__", None)
     if known is not None:
         return known
@@ -91,7 +90,7 @@ def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -
     if path is not None:
         arguments = [path, *arguments]
     if on_host:
-        # With it a request that could never fit is told from one that came at a bad moment.
+        # This distinguishes a request that can never fit from one that failed only now.
         limit, total = ram_limit(), _memory.host().total_bytes
         message += f"\nhost memory in all: {size(total if limit is None else min(limit, total))}\n"
     made = Explanation(arguments, message, facts)
@@ -104,15 +103,15 @@ def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -
 
 
 def annotate(error: BaseException) -> "Optional[Explanation]":
-    """Adds the explanation to an out-of-memory exception as a note (Python 3.11), or to its text; None for any other."""
+    """Adds the explanation to an out-of-memory exception: as a note (Python 3.11), or to its text. Returns None for others."""
     if not isinstance(error, Exception) or not is_out_of_memory(error):
         return None
     before = getattr(error, "__stowage__", None)
     if before is None and isinstance(error, OutOfMemory):
-        return None  # one of ours says itself what was asked and what was there
+        return None  # our own errors already contain the numbers
     try:
         made = explain_exception(error)
-    except Exception:  # the program's own error is never hidden behind ours
+    except Exception:  # never hide the program's own error behind ours
         return None
     if before is None:
         attach(error, made)
@@ -120,7 +119,7 @@ def annotate(error: BaseException) -> "Optional[Explanation]":
 
 
 def attach(error: BaseException, made: Explanation) -> None:
-    """The explanation becomes a note of the exception, or a part of its text before Python 3.11."""
+    """Attaches the explanation as a note, or before Python 3.11 to the text of the exception."""
     global _latest
     _latest = made
     with contextlib.suppress(Exception):
@@ -143,14 +142,14 @@ def _on_exception(kind: Any, error: Any, where: Any) -> None:
     made = annotate(error) if isinstance(error, BaseException) else None
     _before_hook(kind, error, where)
     if made is not None and not hasattr(error, "add_note") and made.headline not in str(error):
-        print("stowage: " + made.text, file=sys.stderr)  # it has no text of its own that could carry it, as NumPy's has not
+        print("stowage: " + made.text, file=sys.stderr)  # its text cannot be changed, as with NumPy's error
 
 
 _before_hook: Any = sys.__excepthook__
 
 
 def hook_exceptions() -> None:
-    """From now on an out-of-memory exception that ends the program is printed with its explanation."""
+    """Installs a hook: an out-of-memory exception that ends the program is printed with its explanation."""
     global _before_hook, _hooked
     if not _hooked:
         _hooked = True
@@ -167,10 +166,10 @@ def explain(
     message: "Optional[str]" = None,
     last: bool = False,
 ) -> Explanation:
-    """Why memory ran out, and what to change.
+    """Explains why memory ran out, and what to change.
 
-    Without arguments: the latest out-of-memory error of this process. Of an exception; of a recording (a PyTorch
-    snapshot, a .stow trace); of an error's `message` alone; `last`: of the last run or the kernel that died before.
+    Without arguments it explains the latest out-of-memory error of this process. `what` is an exception or a recording (a PyTorch
+    snapshot, a .stow trace), `message` is the text of an error, and `last` means the last run or the kernel that died before.
 
     >>> explain(message="RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB.").data["numbers"]["asked_bytes"]
     2147483648
@@ -179,19 +178,19 @@ def explain(
     if sum(given) > 1 and not (message is not None and isinstance(what, (str, os.PathLike))):
         raise TypeError("explain: give one of: an exception, a recording (with its message), message=, last=True")
     if message is not None and not isinstance(message, str):
-        raise TypeError(f"explain: message={message!r} is no text; give the error's own words")
+        raise TypeError(f"explain: message={message!r} is not a text; pass the text of the error")
     if last:
         return explain_last()
     if isinstance(what, BaseException):
         if not is_out_of_memory(what):
-            raise ValueError(f"{type(what).__name__} is no out-of-memory error: {what}")
+            raise ValueError(f"{type(what).__name__} is not an out-of-memory error: {what}")
         return explain_exception(what)
     if what is not None:
         if not isinstance(what, (str, os.PathLike)):
             raise TypeError(f"explain: {type(what).__name__} is neither an exception nor the path of a recording")
         path = os.fspath(what)
         if not os.path.exists(path):
-            raise NotFound(f"{path}: there is no such recording; an error's text goes as explain(message=…)")
+            raise NotFound(f"{path}: no such recording; for the text of an error use explain(message=…)")
         message = message if message is not None else _ended_with.get(os.path.abspath(path))
         return Explanation([path] + (["--message", "-"] if message is not None else []), message)
     if message is not None:
@@ -212,5 +211,5 @@ def _explain_latest() -> Explanation:
 
 
 def note_ending(path: str, message: str) -> None:
-    """A recording of this process ended with that error, whose words it does not have itself."""
+    """Remembers the error that ended a recording of this process, because the recording lacks its text."""
     _ended_with[os.path.abspath(path)] = message

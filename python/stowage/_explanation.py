@@ -1,7 +1,7 @@
-"""An explanation: what `stowage explain` says of a failure, with what the process itself knew beside it.
+"""An explanation: the result of `stowage explain`, with facts from the process itself.
 
-Made by explain() of an error or a recording, and of the last sight of a process that died; shown in a notebook, a terminal
-or as the note of an exception.
+explain() makes it from an error, a recording, or the last figures of a process that was killed. It is shown in a notebook, in a
+terminal or as the note of an exception.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ class Explanation:
     def __init__(self, arguments: "List[str]", message: "Optional[str]", facts: "Optional[List[str]]" = None) -> None:
         self._arguments, self._message = arguments, message
         self._data: "Optional[Dict[str, Any]]" = None
-        self.facts = facts or []  #: what this process knew beside it
+        self.facts = facts or []  #: facts from this process
         self._said = _show.name_cells(run(["explain", *arguments], text=message).rstrip())
 
     @property
     def message(self) -> str:
-        """The error's own words, where it was made of them."""
+        """The text of the error, if the explanation was made from it."""
         return self._message or ""
 
     @property
     def of_recording(self) -> bool:
-        """Made from what was recorded, not of the error's words alone."""
+        """True if it was made from a recording, not only from the error's text."""
         return self._arguments[0] != "--message"
 
     @property
@@ -51,7 +51,7 @@ class Explanation:
 
     @property
     def cause(self) -> "Optional[str]":
-        """The first cause's name ("no_grad_missing"), None where there is none."""
+        """The name of the first cause ("no_grad_missing"), or None."""
         return self.data["causes"][0]["id"] if self.data["causes"] else None
 
     def __repr__(self) -> str:

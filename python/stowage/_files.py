@@ -1,4 +1,4 @@
-"""New files of the package's own, made so that nobody else can steer where they go."""
+"""Creates files of the package, safe from links planted by other users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 def write_private(path: Path, text: str) -> None:
     """Replaces the file at `path`, readable by this user alone. A reader sees the old file or the new one.
 
-    The file beside it has a name that cannot be foreseen and must be new (O_EXCL), so a link planted there is not followed.
+    The temporary file beside it has an unpredictable name and must be new (O_EXCL), so a planted link is not followed.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

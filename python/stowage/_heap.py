@@ -1,7 +1,7 @@
-"""A heap of the library in Python, and CuPy's memory on it.
+"""The library's heap in Python, and CuPy's memory on it.
 
-`heap()` is the allocator of one device, real or simulated; `use_cupy()` puts CuPy's device memory on heaps, one for each
-device. What heaps do is told to the traces that listen.
+`heap()` opens the allocator of one device, real or simulated. `use_cupy()` lets CuPy allocate from heaps, one per device. Heaps send
+their events to the traces that listen.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _TierStats(ctypes.Structure):
 
 
 class _Stats(ctypes.Structure):
-    # Of the rest only the beginning is read; the room after it is for what the library adds.
+    # Only the first members are read; the library may use the space after them.
     _fields_ = [("tier", _TierStats * 3), ("live_count", c_uint64), ("rest", c_uint64 * 64)]
 
 
@@ -138,25 +138,25 @@ def _every_heap() -> "List[Heap]":
 
 
 def _number(what: str, given: Any) -> int:
-    """An address or a stream: ctypes would take a text for a pointer, and the device would follow it."""
+    """Checks an address or a stream: ctypes would accept a string as a pointer."""
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 1 << 64:
-        raise TypeError(f"{what}: {given!r} is none; it is a number, as alloc() and the framework give it")
+        raise TypeError(f"{what}: {given!r} is invalid; pass a number from alloc() or the framework")
     return given
 
 
 def _tag_text(tag: "Optional[str]") -> "Optional[bytes]":
     if tag is not None and not isinstance(tag, str):
-        raise TypeError(f'tag: {tag!r} is no text; write it as "batch 7"')
+        raise TypeError(f'tag: {tag!r} is not a text; write it as "batch 7"')
     return None if tag is None else tag.encode("utf-8", "replace")
 
 
 class Block:
-    """An allocation that goes back to its heap with its last reference."""
+    """An allocation that is freed with its last reference."""
 
     __slots__ = ("address", "heap", "nbytes", "stream", "tag", "__weakref__")
 
     def __init__(self, heap: "Heap", size: int, stream: int, tag: "Optional[str]") -> None:
-        __tracebackhide__ = True  # a notebook shows the line that asked, not ours
+        __tracebackhide__ = True  # a notebook shows the caller's line, not ours
         self.heap, self.nbytes, self.stream, self.tag = heap, size, stream, tag
         self.address = heap.alloc(size, stream=stream, tag=tag)
 
@@ -169,7 +169,7 @@ class Block:
 
 
 class Heap:
-    """The allocator of one device. Addresses are plain numbers; what lies behind them is the device's.
+    """The allocator of one device. Addresses are plain numbers of device memory.
 
     >>> with heap("sim:64M") as small:
     ...     address = small.alloc("16M", tag="batch 1")
@@ -190,7 +190,7 @@ class Heap:
 
     @property
     def simulated(self) -> bool:
-        """Is its device simulated: host memory that plays a card?"""
+        """True if its device is simulated in host memory."""
         return (self.device or os.environ.get("STOWAGE_DEVICE", "")).startswith("sim")
 
     @property
@@ -199,7 +199,7 @@ class Heap:
         return f"{name}, a simulated card" if self.simulated else name
 
     def introduce(self, trace: Trace) -> None:
-        """What it is goes into a trace that is to hear of it."""
+        """Writes the facts of this heap into a trace that listens."""
         stats = self.stats()
         trace.fact("device_name", self.device or "the first device")
         trace.fact("device_bytes", str(stats["limit_bytes"]))
@@ -212,7 +212,7 @@ class Heap:
         return self._handle
 
     def alloc(self, size: "str | int", *, stream: int = 0, tag: Optional[str] = None) -> int:
-        """The address of `size` bytes. OutOfMemory tells what was asked, what was there and what lacked."""
+        """Allocates `size` bytes and returns their address. OutOfMemory contains the numbers of the failure."""
         __tracebackhide__ = True
         address = c_uint64()
         bytes_wanted, named, ordered = parse_size(size), _tag_text(tag), _number("stream", stream)
@@ -230,7 +230,7 @@ class Heap:
         return address.value
 
     def block(self, size: "str | int", *, stream: int = 0, tag: Optional[str] = None) -> Block:
-        """The same as an object, freed when nothing refers to it any more.
+        """Allocates `size` bytes as an object that frees them with its last reference.
 
         >>> small = heap("sim:64M")
         >>> kept = small.block("1M")
@@ -247,24 +247,24 @@ class Heap:
             trace.event(kind, address, size, tag)
 
     def free(self, address: int, *, stream: int = 0) -> None:
-        """Gives an address back; a wrong one is refused."""
+        """Frees an address; raises an error for a wrong one."""
         call("stow_heap_free", self.handle, _number("address", address), _number("stream", stream) or None)
         self._tell(FREE, address, 0)
 
     def trim(self, keep: "str | int" = 0) -> int:
-        """Gives cached pages back to the device; how many bytes."""
+        """Returns cached pages to the device. Returns the bytes released."""
         released = c_uint64()
         call("stow_heap_trim", self.handle, parse_size(keep), ctypes.byref(released))
         return released.value
 
     def limit(self, *, vram: "str | int | None" = None, spill: "str | int | None" = None) -> None:
-        """Changes what it may hold of the device and, spilled, of the host."""
+        """Changes the limits of device memory and of spilled host memory."""
         for tier, wanted in ((_VRAM, vram), (_HOST, spill)):
             if wanted is not None:
                 call("stow_heap_set_limit", self.handle, tier, parse_size(wanted))
 
     def stats(self) -> "Dict[str, int]":
-        """What is live, held and cached, and the peaks; `spilled_bytes` of it lie on the host."""
+        """Returns the live, held and cached bytes and the peaks; `spilled_bytes` of them are on the host."""
         raw = _Stats()
         call("stow_heap_get_stats", self.handle, ctypes.byref(raw))
         vram, host = raw.tier[_VRAM], raw.tier[_HOST]
@@ -280,7 +280,7 @@ class Heap:
         }
 
     def tags(self) -> "List[Dict[str, Any]]":
-        """Live bytes by tag, the most first."""
+        """Returns live bytes by tag, largest first."""
         sums: "Dict[int, List[int]]" = {}
 
         def visit(_: Any, entry: Any) -> bool:
@@ -297,13 +297,13 @@ class Heap:
         return sorted(lines, key=lambda line: -line["bytes"])
 
     def failure(self) -> "Dict[str, int]":
-        """The numbers of the latest request that failed."""
+        """Returns the numbers of the latest request that failed."""
         raw = _Failure()
         call("stow_heap_last_failure", self.handle, ctypes.byref(raw))
         return {field[0]: getattr(raw, field[0]) for field in _Failure._fields_}
 
     def close(self) -> None:
-        """Ends it; what was still live is freed and told as an error."""
+        """Closes the heap; frees live allocations and raises an error if there were any."""
         if not self._handle:
             return
         handle, self._handle = self._handle, c_void_p()
@@ -316,7 +316,7 @@ class Heap:
         self._drop()
 
     def _drop(self) -> None:
-        """Closes it with all that is live on it, which is what the end of a `with` means."""
+        """Closes the heap at the end of a `with`, with all its live allocations."""
         try:
             self.close()
         except StowageError:
@@ -334,9 +334,9 @@ class Heap:
 
 
 def heap(device: "Optional[str | int]" = None, *, vram: "str | int | None" = None, spill: "str | int | None" = None) -> Heap:
-    """Opens a heap on a device: a card by index or UUID, a simulated one as "sim:16G"; the first there is by default.
+    """Opens a heap on a device: a card by index or UUID, or a simulated one such as "sim:16G"; by default the first card.
 
-    `vram` limits what it holds of the device, `spill` is how much may go on in host memory when that is full.
+    `vram` limits its device memory; `spill` is how much may go to host memory when that is full.
 
     >>> heap("sim:lots")
     Traceback (most recent call last):
@@ -351,7 +351,7 @@ def heap(device: "Optional[str | int]" = None, *, vram: "str | int | None" = Non
 
 
 def heap_facts() -> "List[Dict[str, Any]]":
-    """For info(): every open heap with its tags."""
+    """Returns every open heap with its tags, for info()."""
     facts = []
     for one in _every_heap():
         try:
@@ -372,7 +372,7 @@ def open_heaps() -> "List[Heap]":
 
 
 class PerDevice:
-    """Heaps by device number, opened when first used, and the stream each allocation was made for."""
+    """Heaps by device number, opened on first use, and the stream of each allocation."""
 
     def __init__(self, vram: int, spill: int) -> None:
         self._vram, self._spill = vram, spill
@@ -392,12 +392,12 @@ class PerDevice:
         return address
 
     def free(self, address: int, device: int) -> None:
-        # Ordered as the libraries' own pools are: by the stream it was made for.
+        # Ordered by the stream of the allocation, like the libraries' own pools.
         self.heap(device).free(address, stream=self._streams.pop(address, 0))
 
 
 def use_cupy(*, vram: "str | int | None" = None, spill: "str | int | None" = None) -> None:
-    """Puts CuPy's device memory on a heap for each device. What CuPy holds already stays where it is.
+    """Lets CuPy allocate device memory from a heap for each device. Existing arrays stay in CuPy's pool.
 
     A request that does not fit raises CuPy's own OutOfMemoryError with the heap's explanation.
     """

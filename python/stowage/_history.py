@@ -1,7 +1,7 @@
-"""PyTorch's own history of allocations: kept from the moment CUDA starts, and saved when it runs out.
+"""PyTorch's history of allocations: recorded once CUDA starts, and saved when memory runs out.
 
-Called by enable(), which wants it for the error that may come, by recordings, and by explanations, which read the snapshot
-of the latest refusal. Does not start CUDA, and imports no torch.
+Used by enable(), by recordings, and by explanations, which read the snapshot of the latest failed request. Does not start CUDA and
+does not import torch.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any, Optional
 from . import _memory
 from ._library import Unsupported
 
-#: Events kept of PyTorch's history, and so of what an explanation can look back at.
+#: Number of events that PyTorch's history keeps for an explanation.
 HISTORY = 200_000
 
 _hooked: "set[str]" = set()
-_observed: "Optional[str]" = None  # the snapshot file of PyTorch's latest refusal
+_observed: "Optional[str]" = None  # the snapshot file of PyTorch's latest failed request
 
 
 # ---- the history ----
 
 
 def start_history(torch: Any) -> None:
-    """PyTorch's history of allocations, with Python's lines."""
+    """Starts PyTorch's history of allocations, with Python lines."""
     begin = getattr(torch.cuda.memory, "_record_memory_history", None)
     if begin is None:
         raise Unsupported(f"PyTorch {torch.__version__} keeps no history of allocations; install 2.1 or later")
@@ -40,13 +40,13 @@ def start_history(torch: Any) -> None:
 
 
 def stop_history(torch: Any) -> None:
-    """Ends the history and forgets it; quietly nothing where there is none."""
+    """Stops and clears the history; does nothing if there is none."""
     with contextlib.suppress(Exception):
         torch.cuda.memory._record_memory_history(enabled=None)
 
 
 def snapshot_file() -> "Optional[str]":
-    """PyTorch's view of its memory as a file, None where it has none to give."""
+    """Writes PyTorch's snapshot to a file and returns it; None if there is no snapshot."""
     torch = _memory.torch_cuda()
     take = getattr(getattr(getattr(torch, "cuda", None), "memory", None), "_snapshot", None)
     if take is None:
@@ -56,25 +56,25 @@ def snapshot_file() -> "Optional[str]":
     except Exception:  # another allocator was plugged in
         return None
     if not any(view.get("device_traces", [])):
-        return None  # no history was kept: the error's own words tell more
+        return None  # no history was kept: the error text has more information
     handle, path = tempfile.mkstemp(prefix="stowage-", suffix=".pickle")
     with os.fdopen(handle, "wb") as file:
         pickle.dump(view, file, protocol=4)
     return path
 
 
-# ---- the latest refusal ----
+# ---- the latest failed request ----
 
 
 def take_refusal() -> "Optional[str]":
-    """The snapshot of PyTorch's latest refusal, the caller's from now on; of this moment where none was seen."""
+    """Returns the snapshot of PyTorch's latest failed request, or a new one; the caller owns it."""
     global _observed
     path, _observed = _observed or snapshot_file(), None
     return path
 
 
 def _forget_observed() -> None:
-    """A program may catch one refusal after the other and ask about none."""
+    """Removes the previous snapshot: a program may catch many errors without asking for an explanation."""
     global _observed
     path, _observed = _observed, None
     if path is not None:
@@ -83,7 +83,7 @@ def _forget_observed() -> None:
 
 
 def _on_torch_refusal(*_: Any) -> None:
-    """PyTorch is about to raise: its view of this moment is the best there will be."""
+    """Takes a snapshot just before PyTorch raises its error."""
     global _observed
     _forget_observed()
     try:
@@ -96,12 +96,12 @@ def _on_torch_refusal(*_: Any) -> None:
 
 
 def is_hooked() -> bool:
-    """Is the history kept for errors that may come, and not only for a recording?"""
+    """Returns true if the history is kept for later errors, not only for a recording."""
     return "torch" in _hooked
 
 
 def _arm_torch() -> None:
-    """CUDA has started in PyTorch, or is about to."""
+    """Runs when CUDA starts in PyTorch."""
     torch = _memory.loaded("torch")
     if torch is None or "torch" in _hooked:
         return
@@ -110,12 +110,12 @@ def _arm_torch() -> None:
     try:
         start_history(torch)
         torch._C._cuda_attach_out_of_memory_observer(_on_torch_refusal)
-    except Exception:  # an old PyTorch, or one without CUDA, has neither: the error's text is what is left
+    except Exception:  # an old PyTorch, or one without CUDA, has neither: use the error text
         pass
 
 
 def hook_torch(torch: Any = None) -> bool:
-    """Has PyTorch keep a history and tell when it runs out, from the moment it starts CUDA; False where it is not loaded.
+    """Makes PyTorch keep a history and report when it runs out, once CUDA starts. Returns False if torch is not loaded.
 
     Costs 1.5 to 2 us for each allocation. Does not start CUDA itself: a program may still want to fork.
     """

@@ -32,18 +32,18 @@ _PARTS = {
 
 
 def _printable(message: str) -> str:
-    """A message without what a terminal obeys, made without the library: its absence is a message too.
+    """Removes terminal control characters from a message, without the library, which may be missing.
 
-    The library's own messages are clean already (stow_text_show's rules); this is for names in those of the package.
+    The library's own messages are already clean (stow_text_show); this is for messages of the package.
     """
     text = str(message)
     return text if text.isprintable() else "".join(c if c.isprintable() or c in "\n\t\xa0" else "?" for c in text)
 
 
 class StowageError(RuntimeError):
-    """The library or the command refused; its message says what was asked, what was there and what to do next.
+    """An error of the library or the command; the message states what failed, the value, and what to do next.
 
-    `status` is the library's number (stowage/status.h), 0 where the command spoke.
+    `status` is the library's status code (stowage/status.h), 0 for an error of the command.
     """
 
     def __init__(self, message: str, status: int = 0) -> None:
@@ -52,11 +52,11 @@ class StowageError(RuntimeError):
 
 
 class OutOfMemory(StowageError, MemoryError):
-    """A tier, a limit or a budget has no room for what was asked."""
+    """A tier, a limit or a budget is too small for the request."""
 
 
 class Invalid(StowageError, ValueError):
-    """An argument that can never be right."""
+    """An invalid argument."""
 
 
 class NotFound(StowageError, FileNotFoundError):
@@ -68,11 +68,11 @@ class Unsupported(StowageError, NotImplementedError):
 
 
 class Missing(Unsupported, ImportError):
-    """A Python library that this needs is not installed, or is not what its name says."""
+    """A required Python library is not installed, or a different library has its name."""
 
 
 class Unreadable(StowageError, OSError):
-    """The operating system refused to read or write, or a file is not what it says it is."""
+    """A file could not be read or written, or does not match its format."""
 
 
 _KINDS = {
@@ -89,7 +89,7 @@ _KINDS = {
 
 
 def shown(text: Any) -> str:
-    """A name, path or URL as it may be printed: one line, no control characters, no password and no query.
+    """Makes a name, path or URL safe to print: one line, no control characters, no password and no query.
 
     >>> shown("https://user:pass@host/x?sig=1 \\x1b[2J")
     'https://host/x'
@@ -100,12 +100,12 @@ def shown(text: Any) -> str:
 
 
 def shown_lines(text: Any) -> str:
-    """The same line by line, for text that has several."""
+    """The same for text with several lines."""
     return "\n".join(shown(line) for line in str(text).split("\n"))
 
 
 def error(status: int, message: str) -> StowageError:
-    """The exception for a status of the library."""
+    """Returns the exception for a status of the library."""
     made = _KINDS.get(status, StowageError)(message)
     made.status = status
     return made
@@ -113,7 +113,7 @@ def error(status: int, message: str) -> StowageError:
 
 # ---- the table: result, arguments ----
 
-#: What every file needs; each adds what only it calls (`declare`).
+#: Functions for every module; each module adds its own (`declare`).
 _FUNCTIONS: "dict[str, Tuple[Any, List[Any]]]" = {
     "stow_version": (c_char_p, []),
     "stow_status_message": (c_char_p, []),
@@ -132,7 +132,7 @@ def declare(functions: "dict[str, Tuple[Any, List[Any]]]") -> None:
 
 
 def _places() -> "List[Path]":
-    """Where the compiled parts may be, each laid out as an installation or as a build folder."""
+    """Returns the folders that may hold the compiled parts, as an installation or as a build folder."""
     places = [NATIVE]
     tree = _HERE.parent.parent
     if (tree / "CMakePresets.json").is_file():
@@ -141,11 +141,11 @@ def _places() -> "List[Path]":
 
 
 def library_path() -> str:
-    """The library that would be loaded: `STOWAGE_LIBRARY`, the wheel's own, that of a source tree, the system's."""
+    """Returns the library to load: `STOWAGE_LIBRARY`, the wheel's, a source tree's, or the system's."""
     named = os.environ.get("STOWAGE_LIBRARY")
     if named:
         if not Path(named).is_file():
-            raise NotFound(f'STOWAGE_LIBRARY names "{named}", which is not there; unset it, or name libstowage.so')
+            raise NotFound(f'STOWAGE_LIBRARY names "{named}", which does not exist; unset it, or set it to libstowage.so')
         return named
     for place in _places():
         for part in ("lib", ""):
@@ -155,7 +155,7 @@ def library_path() -> str:
 
 
 def native(name: str) -> Optional[Path]:
-    """A compiled part by its path in an installation (`bin/stowage`, `lib/stowage/libstowage-shim.so`)."""
+    """Returns a compiled part by its path in an installation (`bin/stowage`, `lib/stowage/libstowage-shim.so`)."""
     for place in _places():
         for candidate in (place / name, place / Path(name).name):
             if candidate.is_file():
@@ -221,14 +221,14 @@ def lib() -> Any:
 
 
 def check(status: int) -> None:
-    """Raises the exception of a status that is not success, with the message the library left for this thread."""
+    """Raises the exception for a failed status, with the library's message for this thread."""
     __tracebackhide__ = True
     if status != 0:
         raise error(status, lib().stow_status_message().decode("utf-8", "replace") or "it failed without a reason")
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Calls a function of the library that answers with a status, and checks it."""
+    """Calls a function of the library that returns a status, and checks it."""
     __tracebackhide__ = True
     try:
         function = getattr(lib(), name)
@@ -245,7 +245,7 @@ def call(name: str, *arguments: Any) -> None:
 
 
 def need(name: str, what: str) -> Any:
-    """A library of Python that `what` cannot do without.
+    """Imports a Python library that `what` requires.
 
     >>> need("no_such_library", "stowage.open")
     Traceback (most recent call last):
@@ -266,7 +266,7 @@ def need(name: str, what: str) -> Any:
 
 
 def parse_size(size: "str | int | float", what: str = "size") -> int:
-    """Bytes of a size as people write it.
+    """Parses a size.
 
     >>> parse_size("1.5G"), parse_size(4096)
     (1610612736, 4096)
@@ -276,10 +276,10 @@ def parse_size(size: "str | int | float", what: str = "size") -> int:
     stowage._library.Invalid: size "8 apples" has no unit named "apples"; write a size such as 8G, 512 MiB or 1.5GiB
     """
     if isinstance(size, bool) or not isinstance(size, (str, int, float)):
-        raise TypeError(f'{what}: {size!r} is no size; write it as "8G", "512M" or a number of bytes')
+        raise TypeError(f'{what}: {size!r} is not a size; write it as "8G", "512M" or a number of bytes')
     if isinstance(size, float):
         if not size.is_integer():
-            raise Invalid(f"{what}: {size!r} is no whole number of bytes")
+            raise Invalid(f"{what}: {size!r} is not a whole number of bytes")
         size = int(size)
     if isinstance(size, int):
         if not 0 <= size < 1 << 64:
@@ -294,7 +294,7 @@ def parse_size(size: "str | int | float", what: str = "size") -> int:
 
 
 def device_name(device: "str | int | None") -> str:
-    """A device as the library takes it; empty for the one it chooses itself.
+    """Returns a device name for the library; empty for the default device.
 
     >>> device_name(0), device_name("sim:16G"), device_name(None)
     ('0', 'sim:16G', '')
@@ -302,7 +302,7 @@ def device_name(device: "str | int | None") -> str:
     if device is None:
         return ""
     if isinstance(device, bool) or not isinstance(device, (str, int)):
-        raise TypeError(f'device: {device!r} is no device; write it as "0", a UUID, or "sim:16G"')
+        raise TypeError(f'device: {device!r} is not a device; write it as "0", a UUID, or "sim:16G"')
     text = str(device)
     if "\0" in text:
         raise Invalid(f"device: {device!r} has a zero byte in it")
@@ -310,7 +310,7 @@ def device_name(device: "str | int | None") -> str:
 
 
 def format_size(size: int) -> str:
-    """A size for people.
+    """Formats a size for people.
 
     >>> format_size(2 << 20)
     '2.0 MiB'

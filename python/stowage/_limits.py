@@ -1,4 +1,4 @@
-"""The limits in force for this process: enable() and limit() put them there, info() and explanations read them."""
+"""The limits in force for this process: set by enable() and limit(), read by info() and explanations."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ._library import parse_size, shown_lines
 class Enabled:
     """What is in force for this process."""
 
-    vram: "Optional[str]" = None  #: limit of device memory, as it was given
-    spill: "Optional[str]" = None  #: how much may go on in host memory
+    vram: "Optional[str]" = None  #: limit of device memory, as given
+    spill: "Optional[str]" = None  #: how much may spill to host memory
     ram: "Optional[str]" = None  #: limit of host memory
-    shim: str = "not loaded"  #: how the shim stands beneath this process
+    shim: str = "not loaded"  #: how the shim was loaded
     notes: "List[str]" = field(default_factory=list)
 
     def _lines(self) -> "List[str]":
@@ -38,12 +38,12 @@ _state: "Optional[Enabled]" = None
 
 
 def in_force() -> "Optional[Enabled]":
-    """What was asked for in this process, None where nothing was."""
+    """Returns the limits requested in this process, or None."""
     return _state
 
 
 def put_in_force(new: Enabled) -> None:
-    """From now on that is what holds."""
+    """Sets the limits in force."""
     global _state
     _state = new
 
@@ -57,5 +57,5 @@ def current_limit() -> "Dict[str, str]":
 
 
 def ram_limit() -> "Optional[int]":
-    """The limit of host memory in bytes, None where there is none."""
+    """Returns the limit of host memory in bytes, or None."""
     return parse_size(_state.ram, "ram") if _state is not None and _state.ram else None

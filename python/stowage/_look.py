@@ -1,7 +1,7 @@
-"""Looking: `info()` at one moment, `watch()` while things run.
+"""Memory in use: `info()` now, `watch()` over time.
 
-The figures of machine, cards and processes are those of `stowage info`; what this process's frameworks, heaps and limits
-hold is added to them.
+The figures of machine, cards and processes come from `stowage info`; this module adds those of the process's frameworks, heaps and
+limits.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Info:
 
     @staticmethod
     def _holder_rows(device: "Dict[str, Any]") -> "List[tuple[str, str, str]]":
-        """The processes on a device below their heads; nothing where none is known."""
+        """Returns a table of the processes on a device; empty if none is known."""
         rows = []
         for process in device.get("processes") or []:
             known = process["vram_bytes"]
@@ -112,9 +112,9 @@ class Info:
 
 
 def info(device: "str | int | None" = None) -> Info:
-    """The memory of the host, the cards and who holds it: a small bar and table in notebooks, text elsewhere.
+    """Shows the memory of the host and the cards and who holds it: a bar and a table in notebooks, text elsewhere.
 
-    `device` is one card by index or UUID, or a simulated one; every card where it is not given.
+    `device` is one card by index or UUID, or a simulated one; by default every card.
 
     >>> info("sim:16G").data["devices"][0]["name"]
     'simulated card'
@@ -129,7 +129,7 @@ def info(device: "str | int | None" = None) -> Info:
     except Invalid as reason:
         if name.startswith("sim"):
             raise
-        raise NotFound(str(reason)) from None  # as stowage.heap() has it
+        raise NotFound(str(reason)) from None  # like stowage.heap()
     data["process"] = {
         "host_bytes": _memory.host().held_bytes,
         "pools": [vars(pool) for pool in _memory.pools()],
@@ -143,7 +143,7 @@ def info(device: "str | int | None" = None) -> Info:
 
 
 class Watch:
-    """A live bar until it is stopped; also a context manager. `peak_host_bytes` and `peak_card_bytes` are what it saw."""
+    """A live bar until it is stopped; also a context manager. Keeps the peaks in `peak_host_bytes` and `peak_card_bytes`."""
 
     def __init__(self, interval: float, stream: Any, cards: bool = True) -> None:
         self._stream = stream
@@ -156,8 +156,8 @@ class Watch:
         self._width = 0
         self.peak_host_bytes = 0
         self.peak_card_bytes = 0
-        self._failure: "Optional[str]" = None  #: why the last look failed
-        self._missed = 0  #: looks that failed
+        self._failure: "Optional[str]" = None  #: why the last reading failed
+        self._missed = 0  #: number of failed readings
         self._has_cards = False
         if _show.in_notebook() and stream is None:
             from IPython.display import display  # type: ignore[import-not-found]
@@ -178,7 +178,7 @@ class Watch:
     def _cards(self) -> "List[_memory.Card]":
         if _memory.driver_here():
             return self._watcher.cards()
-        if time.monotonic() >= self._outside_at:  # a process each time, so once a second; never again where there are none
+        if time.monotonic() >= self._outside_at:  # starts a process each time, so once a second; stops if there are no cards
             self._outside = _memory.cards_from_outside()
             self._outside_at = time.monotonic() + 1 if self._outside else float("inf")
         return self._outside
@@ -206,9 +206,9 @@ class Watch:
         return HTML(f'<div style="font-family:monospace">{"".join(lines)}</div>')
 
     def _figures(self) -> str:
-        """The figures it ends with: the same in the page and in the repr."""
+        """Returns the final figures, for the page and the repr."""
         card = f", card {size(self.peak_card_bytes)}" if self._has_cards else ""
-        missed = f"; {self._missed} looks failed, the last: {self._failure}" if self._failure else ""
+        missed = f"; {self._missed} readings failed, the last: {self._failure}" if self._failure else ""
         return f"at the peak: host {size(self.peak_host_bytes)}{card}{missed}"
 
     def _show(self) -> None:
@@ -223,7 +223,7 @@ class Watch:
             self._width = len(line)
 
     def _go(self) -> None:
-        """Looks and shows until stop(). A failed look is counted and tried again; a display that went away is left alone."""
+        """Reads and shows until stop(). Counts and retries a failed reading; ignores a display that is gone."""
         shows = True
         while not self._end.is_set():
             try:
@@ -241,7 +241,7 @@ class Watch:
             self._end.wait(self._interval)
 
     def stop(self) -> "Watch":
-        """Ends it; the last figures stay."""
+        """Stops the bar; the last figures stay."""
         if not self._end.is_set():
             self._end.set()
             self._thread.join(timeout=5)
@@ -269,9 +269,9 @@ class Watch:
 
 
 def watch(interval: float = 0.5, stream: Any = None) -> Watch:
-    """A live bar of host and cards in a notebook or a terminal, until `stop()` or the end of its `with`.
+    """Shows a live bar of host and cards in a notebook or a terminal, until `stop()` or the end of its `with`.
 
-    Where standard error is no terminal nothing is written; the peaks are kept all the same.
+    If standard error is not a terminal, it writes nothing but still keeps the peaks.
 
     >>> with watch(0.01) as seen:
     ...     block = bytearray(8 << 20)

@@ -1,7 +1,6 @@
-"""How much memory is in use now: of the host, of the cards, and in the hands of the frameworks that are loaded.
+"""Memory in use now: on the host, on the cards, and by the loaded frameworks.
 
-Called by everything that measures before and after. Costs no CUDA context and imports no framework: one that is not
-loaded holds nothing.
+Creates no CUDA context and imports no framework: one that is not loaded holds nothing.
 """
 
 from __future__ import annotations
@@ -56,18 +55,18 @@ declare(
 class Host:
     """The host's memory, as this process sees it."""
 
-    total_bytes: int  #: the most this process could ever hold
-    usable_bytes: int  #: what it may still take
+    total_bytes: int  #: the most this process can ever hold
+    usable_bytes: int  #: what it can still allocate
     held_bytes: int  #: what it holds
-    resident_bytes: int  #: the same with the pages of files
+    resident_bytes: int  #: the same with file pages
     peak_resident_bytes: int
     data_bytes: int  #: what counts against RLIMIT_DATA
-    group_kills: int  #: processes of its control group killed for want of memory
+    group_kills: int  #: processes of its control group killed for lack of memory
 
 
 @dataclass
 class Card:
-    """A card's memory: what everybody holds, and where it can be known what this process holds."""
+    """A card's memory: in use by all processes and, if known, by this one."""
 
     uuid: str
     name: str
@@ -78,7 +77,7 @@ class Card:
 
 @dataclass
 class Pool:
-    """What a framework holds on a device: live, and kept for later."""
+    """What a framework holds on a device: live bytes and cached bytes."""
 
     framework: str
     device: int
@@ -88,7 +87,7 @@ class Pool:
 
 
 class Watcher:
-    """Reads the host and the cards through one open watch of the library; for one thread at a time."""
+    """Reads the host and the cards through one watch of the library. Not thread-safe."""
 
     def __init__(self) -> None:
         self._handle = c_void_p()
@@ -107,7 +106,7 @@ class Watcher:
             try:
                 call("stow_watch_read_card", self._handle, index, ctypes.byref(raw))
             except StowageError:
-                continue  # one that does not tell its memory
+                continue  # a card that does not report its memory
             found.append(
                 Card(
                     raw.uuid.decode("utf-8", "replace"),
@@ -129,7 +128,7 @@ _lock = threading.Lock()
 
 
 def _after_fork() -> None:
-    """In a forked child: another thread may have held the lock, and the watcher may have been in use."""
+    """In a forked child: replaces the lock and the watcher, which another thread may have been using."""
     global _shared, _lock
     _shared, _lock = None, threading.Lock()
 
@@ -138,7 +137,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def host() -> Host:
-    """The host's memory now.
+    """Returns the host's memory now.
 
     >>> now = host()
     >>> 0 < now.held_bytes < now.total_bytes
@@ -155,7 +154,7 @@ _driver_seen = False
 
 
 def driver_here() -> bool:
-    """Is CUDA's driver, NVML or the shim in this process already?"""
+    """Returns true if the CUDA driver, NVML or the shim is loaded in this process."""
     global _driver_seen
     if not _driver_seen:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
@@ -165,7 +164,7 @@ def driver_here() -> bool:
 
 
 def cards_from_outside() -> "List[Card]":
-    """The cards' memory as the command sees it: NVML would bring the driver into this process, and `enable()` come too late."""
+    """Returns the cards' memory from the command: NVML would load the driver here, and `enable()` would be too late."""
     found = []
     for device in run_json(["info"])["devices"]:
         for tier in device["tiers"]:
@@ -175,7 +174,7 @@ def cards_from_outside() -> "List[Card]":
 
 
 def cards() -> "List[Card]":
-    """The cards' memory now; empty where there is none."""
+    """Returns the cards' memory now; empty if there are no cards."""
     global _shared
     if not driver_here():
         return cards_from_outside()
@@ -189,14 +188,14 @@ def cards() -> "List[Card]":
 
 
 def loaded(name: str) -> Any:
-    """A module, if it is imported and its import has come to its end; never imports it."""
+    """Returns a module if it is completely imported; never imports it."""
     module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None)
     return None if module is None or getattr(spec, "_initializing", False) else module
 
 
 def torch_cuda() -> Any:
-    """torch, if it is loaded and its CUDA has started."""
+    """Returns torch if it is loaded and its CUDA has started."""
     torch = loaded("torch")
     try:
         return torch if torch is not None and torch.cuda.is_initialized() else None
@@ -205,7 +204,7 @@ def torch_cuda() -> Any:
 
 
 def pools() -> "List[Pool]":
-    """What PyTorch and CuPy hold on each device, as they tell it themselves."""
+    """Returns what PyTorch and CuPy hold on each device, by their own figures."""
     found = []
     torch = torch_cuda()
     if torch is not None:
@@ -213,7 +212,7 @@ def pools() -> "List[Pool]":
             try:
                 live, held = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
                 peak = torch.cuda.max_memory_allocated(device)
-            except Exception:  # another allocator was plugged in, which does not tell
+            except Exception:  # a pluggable allocator without statistics
                 continue
             if held or device == torch.cuda.current_device():
                 found.append(Pool("torch", device, live, held, peak))

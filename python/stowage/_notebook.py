@@ -1,4 +1,4 @@
-"""The magics: %stowage, %%stowage and %release; and what a kernel tells the rest of the package of its cells.
+"""The magics %stowage, %%stowage and %release, and the hooks on the cells of a kernel.
 
 Loaded by `%load_ext stowage`. Out-of-memory errors of cells then carry their explanation.
 """
@@ -34,7 +34,7 @@ def _cell_ends(*_: Any) -> None:
 
 
 def _on_error(shell: Any, kind: Any, error: Any, where: Any, tb_offset: Any = None) -> "Optional[List[str]]":
-    """An exception of a cell: shown as ever, with the explanation at its end where it is about memory."""
+    """Shows an exception of a cell as usual, followed by the explanation if it is an out-of-memory error."""
     made = _explain.annotate(error)
     if made is None:
         shell.showtraceback((kind, error, where), tb_offset=tb_offset)
@@ -47,7 +47,7 @@ def _on_error(shell: Any, kind: Any, error: Any, where: Any, tb_offset: Any = No
 
 
 def hook_cells() -> None:
-    """Learns of cells and of their errors, in a kernel or a terminal IPython; nothing elsewhere."""
+    """Hooks cells and their errors, in a kernel or a terminal IPython; does nothing elsewhere."""
     global _hooked
     shell = _show.shell()
     if shell is None or _hooked:
@@ -77,7 +77,7 @@ def _unhook_cells(shell: Any) -> None:
 
 @dataclass
 class CellReport:
-    """What a cell took: at its peak, and what is left of it."""
+    """The memory of a cell: its peak, and what is left after it."""
 
     host_peak: int
     host_after: int
@@ -120,7 +120,7 @@ def _signed(value: int) -> str:
 
 
 def _reset_host_peak() -> bool:
-    """Has the kernel begin anew with this process's peak; False where it does not allow it."""
+    """Resets this process's peak in the kernel. Returns False if that is not allowed."""
     try:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
             file.write("5")
@@ -130,7 +130,7 @@ def _reset_host_peak() -> bool:
 
 
 class _Meter:
-    """Before and after a piece of code."""
+    """Measures memory before and after a piece of code."""
 
     def __init__(self) -> None:
         self.large = {piece.key for piece in _objects.find_large()}
@@ -143,7 +143,7 @@ class _Meter:
         self.cards = _memory.cards() if _memory.driver_here() else []
         self.exact = _reset_host_peak()
         self.host = _memory.host()
-        # The kernel's own peak where it can be had; otherwise, and for cards, a look many times a second.
+        # Use the kernel's own peak if possible; otherwise, and for cards, sample many times a second.
         self.watch = Watch(0.02, _Quiet(), cards=bool(self.cards)) if not self.exact or self.cards else None
 
     def report(self) -> CellReport:
@@ -161,7 +161,7 @@ class _Meter:
             devices.append((f"{pool.framework} on device {pool.device}", top, pool.live_bytes - start))
         for one in open_heaps():
             now, was = one.stats(), self.heaps.get(id(one)) or {"live_bytes": 0, "peak_live_bytes": 0}
-            # A heap keeps the highest peak of its life: of this cell it tells the peak only if that was higher.
+            # A heap keeps its all-time peak, which is the peak of this cell only if it rose.
             top = now["peak_live_bytes"] - was["live_bytes"] if now["peak_live_bytes"] > was["peak_live_bytes"] else None
             if top is not None or now["live_bytes"] > 0 or now["live_bytes"] != was["live_bytes"]:
                 devices.append((f"heap on {one.device or 'the first device'}", top, now["live_bytes"] - was["live_bytes"]))
@@ -188,18 +188,18 @@ class _Quiet:
 
 
 def _awaits(shell: Any, cell: str) -> bool:
-    """Does the cell have to be run by a loop, and is this called from one?"""
+    """Returns true if the cell needs an event loop and this is called from one."""
     import asyncio
 
     try:
         asyncio.get_running_loop()
         return bool(shell.should_run_async(cell, transformed_cell=shell.transform_cell(cell)))
-    except Exception:  # no loop, an older IPython, or a cell that is no Python: running it tells
+    except Exception:  # no loop, an older IPython, or not Python: run it to find out
         return False
 
 
 def _stowage(line: str, cell: "Optional[str]" = None) -> Any:
-    """%stowage: the memory of the machine and of this process. %%stowage: what a cell took, and what survived it."""
+    """%stowage shows the memory of the machine and of this process. %%stowage measures a cell and what survived it."""
     from IPython.core.error import UsageError  # type: ignore[import-not-found]
 
     shell = _show.shell()
@@ -217,11 +217,11 @@ def _stowage(line: str, cell: "Optional[str]" = None) -> Any:
         raise UsageError("%%stowage: a cell with await cannot be measured; put `with stowage.watch() as seen:` around the await")
     meter = _Meter()
     done = shell.run_cell(cell)
-    _ram.cell(True)  # the inner cell's end is not this one's
+    _ram.cell(True)  # the end of the inner cell is not the end of this one
     report = meter.report()
     _show.show(report)
     if not done.success:
-        # The error has been shown; the cell has failed all the same, and a run of all cells stops here.
+        # The error was shown; the cell still fails, so that "run all cells" stops here.
         raise UsageError("the cell measured by %%stowage failed, as shown above")
     return None
 
@@ -230,14 +230,14 @@ def _stowage(line: str, cell: "Optional[str]" = None) -> Any:
 
 
 def _drop_results(space: "Dict[str, Any]", things: "List[Any]") -> None:
-    """Takes things out of Out and out of the names _ __ ___ _7 that a notebook keeps results under."""
+    """Removes objects from Out and from the names _ __ ___ _7 that hold results."""
     wanted = {id(thing) for thing in things}
     results = space.get("_oh")
     if isinstance(results, dict):
         for number in [number for number, value in results.items() if id(value) in wanted]:
             del results[number]
     shell = _show.shell()
-    for names in (space, getattr(shell, "user_ns_hidden", {})):  # what the notebook sets itself stands in both
+    for names in (space, getattr(shell, "user_ns_hidden", {})):  # the notebook sets these names in both
         for name in [name for name, value in names.items() if id(value) in wanted]:
             if name.strip("_") == "" or (name[0] == "_" and name[1:].isdigit()):
                 names[name] = ""
@@ -248,7 +248,7 @@ def _drop_results(space: "Dict[str, Any]", things: "List[Any]") -> None:
 
 
 def _drop_error(shell: Any) -> None:
-    """Empties the frames of the last error of a cell, which IPython keeps for %debug and %tb."""
+    """Clears the frames of the last error of a cell, which IPython keeps for %debug and %tb."""
     result = getattr(shell, "last_execution_result", None)
     error = getattr(result, "error_in_exec", None)
     while error is not None:
@@ -264,7 +264,7 @@ def _drop_error(shell: Any) -> None:
 
 
 def _release_magic(line: str) -> Any:
-    """%release x y: deletes the names, the results kept of them and the last traceback's frames, and frees what it can."""
+    """%release x y: deletes the names, their results in Out and the last traceback's frames, and frees what it can."""
     shell = _show.shell()
     names = tuple(dict.fromkeys(line.replace(",", " ").split()))
     space = shell.user_ns

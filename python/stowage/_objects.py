@@ -58,7 +58,7 @@ def _every_referent() -> "Iterator[Any]":
 
 
 def find_large(least: int = 1 << 20) -> "List[Large]":
-    """Pieces of at least that many bytes, the largest first, one object for each.
+    """Returns pieces of at least that many bytes, largest first, one object for each.
 
     >>> import numpy
     >>> table = numpy.zeros((1000, 1000))
@@ -79,7 +79,7 @@ def find_large(least: int = 1 << 20) -> "List[Large]":
         if piece is None or piece.bytes < least:
             continue
         before = pieces.get(piece.key)
-        # A table stands for the arrays inside it, a whole array for its views.
+        # A table represents the arrays inside it, a whole array its views.
         if before is None or (before.view and not piece.view):
             pieces[piece.key] = piece
     found = list(pieces.values())
@@ -157,7 +157,7 @@ class Finder:
                         self.inside.setdefault(id(value), set()).add(id(bag))
 
     def paths(self, thing: Any, depth: int = 0) -> "List[str]":
-        """How `thing` can be reached, shortest names first: every way into it, and one way to each of its holders."""
+        """Returns the names through which `thing` can be reached, shortest first: all its holders, and one path to each."""
         found: "List[str]" = []
         if depth == 0:
             self.looks = self.LOOKS
@@ -188,7 +188,7 @@ class Finder:
         return gc.get_referrers(thing)
 
     def _is_near(self, referrer: Any) -> bool:
-        """Has it a name itself, or must one go on from it?"""
+        """Returns its own name, or whether the search must continue from it."""
         return id(referrer) in self.modules or isinstance(referrer, (types.FrameType, types.CellType, types.FunctionType))
 
     def _through(self, referrer: Any, thing: Any, depth: int) -> "List[str]":
@@ -279,7 +279,7 @@ class Finder:
         return [f"{path}.{name}" for name in names for path in self._above(owner, depth)]
 
     def _above(self, holder: Any, depth: int) -> "List[str]":
-        """How the holder is reached; its type where nothing is known."""
+        """Returns how the holder is reached; its type if nothing is known."""
         names = self.paths(holder, depth + 1)
         if names:
             return names[:4]
@@ -288,7 +288,7 @@ class Finder:
 
 
 def _ours(referrer: Any) -> bool:
-    """A part of the walk, not of the program."""
+    """Returns true for an object of the search, not of the program."""
     if isinstance(referrer, types.FrameType):
         name = referrer.f_globals.get("__name__", "")
         return isinstance(name, str) and name.startswith(_PACKAGE + ".")
@@ -296,7 +296,7 @@ def _ours(referrer: Any) -> bool:
 
 
 def _plainness(path: str) -> "Tuple[int, int]":
-    """Names people typed first, things without a name last."""
+    """Sort key: names that people typed first, objects without a name last."""
     return (2 if path.startswith("<") else 1 if path.startswith(("local ", "a ", "the ", "_")) else 0, len(path))
 
 

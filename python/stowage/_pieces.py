@@ -106,7 +106,7 @@ def _block_piece(block: Block) -> Large:
 
 
 class Kinds:
-    """Which types are memory worth telling, of the frameworks loaded when it was made."""
+    """The types that are shown as memory, for the frameworks loaded when it was created."""
 
     def __init__(self) -> None:
         self._makers: "Dict[type, Any]" = {}
@@ -137,7 +137,7 @@ class Kinds:
         return Large(kind, size, "host", ("object", id(text)), text, False)
 
     def maker(self, kind: type) -> Any:
-        """What makes a `Large` of objects of that type, None if they are of no interest."""
+        """Returns the function that describes objects of that type, or None."""
         try:
             return self._makers[kind]
         except KeyError:
@@ -153,11 +153,11 @@ class Kinds:
             return found
 
     def piece(self, thing: Any) -> "Optional[Large]":
-        """The memory behind one object, None if it is no array, table or text."""
+        """Returns the memory of one object, or None if it is not an array, a table or text."""
         make = self.maker(type(thing))
         if make is None:
             return None
         try:
             return make(thing)
-        except Exception:  # an object half made or half gone is not worth failing for
+        except Exception:  # ignore an object that is only partly constructed or destroyed
             return None

@@ -1,12 +1,11 @@
-"""The watch over host memory: a MemoryError in the running cell instead of a kernel that is killed.
+"""The watch over host memory: raises a MemoryError in the running cell before the kernel is killed.
 
-A thread looks at what this process holds and at what can still be taken. Two things come of it. The most a single request
-can get is bounded by what is left (RLIMIT_DATA, moved along with every look), so a request that can never fit fails at
-once, as a MemoryError, before the machine is touched. And when little is left, the main thread is interrupted with a
-MemoryError while it runs the program's code: in a notebook only inside a cell. What was seen last is kept in a file, for
-`explain(last=True)` after a death.
+A thread reads what this process holds and what it can still allocate, and does two things. It bounds a single request by what is
+left (RLIMIT_DATA, adjusted at every reading), so that a request that can never fit fails at once with a MemoryError. And when little
+is left, it interrupts the main thread with a MemoryError while that runs the program's code: in a notebook only inside a cell. The
+last figures are kept in a file, for `explain(last=True)` after a crash.
 
-A large array made of untouched zeros counts as if it were touched: if it is larger than all that is left it is refused.
+A large array of untouched zeros counts as touched: if it is larger than what is left, it is refused.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ from ._cache import shrink_all
 from ._library import Invalid, StowageError
 from ._library import format_size as size
 
-#: Default action of this signal is to be ignored: one that comes late does no harm.
+#: The default action of this signal is to be ignored, so a late one is harmless.
 _SIGNAL = signal.SIGURG
 _LOOK_S = 0.05
 _NOTE_S = 1.0
-#: A program that was told gets this long to let go of something before it is told again.
+#: Time for the program to free memory before it is interrupted again.
 _AGAIN_S = 3.0
-#: Past the limit small requests get this much more, so that an interpreter at its limit can still say so.
+#: Extra memory above the limit for small requests, so that the interpreter can still report the error.
 _FLOOR = 64 << 20
-#: What saying why may take: who holds what is looked up among all objects.
+#: Memory for the explanation, which searches all objects for holders.
 _EXPLAINING = 256 << 20
-#: A watch that has not been able to look for this long says so on standard error, once until it can look again.
+#: A watch that cannot read memory for this long reports it on standard error, once per failure.
 _SILENT_S = 2.0
 
 
 class HostMemoryError(MemoryError):
-    """Host memory is about to run out; the message says what is held, of what, and how fast it grows."""
+    """Host memory is about to run out; the message shows what is held, the limit, and the growth."""
 
 
 class _Watch:
@@ -50,8 +49,8 @@ class _Watch:
         self.end = threading.Event()
         self.pending: "Optional[str]" = None
         self.hard_before = _bounds_before()
-        self.failing_since = 0.0  # 0: the last look worked
-        self.told = False
+        self.failing_since = 0.0  # 0: the last reading worked
+        self.reported = False
         self.growth = 0.0
         self.seen: "Optional[_memory.Host]" = None
         self.seen_at = 0.0
@@ -61,14 +60,14 @@ class _Watch:
         self.thread = threading.Thread(target=self.go, name="stowage-ram", daemon=True)
 
     def room(self, now: "_memory.Host") -> int:
-        """What this process may still take."""
+        """Returns what this process can still allocate."""
         left = now.usable_bytes
         if self.limit is not None:
             left = min(left, self.limit - now.held_bytes)
         return max(0, left)
 
     def margin(self, now: "_memory.Host") -> int:
-        """Less than this left is too little: a twentieth, from 32 MiB to 1 GiB."""
+        """Returns the smallest acceptable rest: a twentieth, from 32 MiB to 1 GiB."""
         whole = self.limit if self.limit is not None else now.total_bytes
         return max(32 << 20, min(whole // 20, 1 << 30))
 
@@ -81,24 +80,24 @@ class _Watch:
                 _say("the watch over host memory has stopped: limits of host memory are not enforced; stowage.enable() starts it again")
 
     def look_or_retry(self) -> None:
-        """Looks once. A failure (no file descriptor, no memory) is retried at the next turn and reported if it lasts."""
+        """Reads once. Retries a failure (no file descriptor, no memory) at the next turn, and reports it if it lasts."""
         try:
             self.look()
         except MemoryError:
-            return  # the process is at its limit; the next look may succeed
+            return  # the process is at its limit; the next reading may succeed
         except Exception as reason:
             if sys.is_finalizing():
                 self.end.set()
                 return
             at = time.monotonic()
             self.failing_since = self.failing_since or at
-            if at - self.failing_since >= _SILENT_S and not self.told:
-                self.told = True
+            if at - self.failing_since >= _SILENT_S and not self.reported:
+                self.reported = True
                 _say(f"cannot read host memory ({reason}): limits of host memory are not enforced now; trying again")
             return
         self.failing_since = 0.0
-        if self.told:
-            self.told = False
+        if self.reported:
+            self.reported = False
             _say("host memory can be read again: limits are enforced")
 
     def look(self) -> None:
@@ -113,13 +112,13 @@ class _Watch:
         if room < self.margin(now):
             self.press(now, room, at)
         elif room > 2 * self.margin(now):
-            self.raised_at = 0.0  # it let go: the next time is another time
+            self.raised_at = 0.0  # memory was freed: the next shortage is a new one
         if at - self.noted_at >= _NOTE_S:
             self.noted_at = at
             _death.note(now, self.limit, self.growth)
 
     def bound(self, now: "_memory.Host") -> None:
-        """No request gets more than what is left; past the limit, all together no more than the floor."""
+        """Bounds each request by what is left; above the limit, all requests together by the floor."""
         left = max(now.usable_bytes, _FLOOR)
         if self.limit is not None:
             left = min(left, max(0, self.limit + _FLOOR - now.held_bytes))
@@ -133,7 +132,7 @@ class _Watch:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
     def press(self, now: "_memory.Host", room: int, at: float) -> None:
-        """Little is left: first what may go goes, then the program is told."""
+        """Handles a shortage: empties the caches, then interrupts the program."""
         freed = shrink_all()
         if freed >= self.margin(now) or at - self.raised_at < _AGAIN_S:
             return
@@ -149,7 +148,7 @@ class _Watch:
 
 _watch: "Optional[_Watch]" = None
 _registered = False  # atexit and fork handlers are registered once
-_before: Any = None  # RLIMIT_DATA before the first watch; a forked child inherits a bound, and must not take it for the user's
+_before: Any = None  # RLIMIT_DATA before the first watch; a forked child must not mistake an inherited bound for the user's
 _undisturbed = 0
 _in_cell: "Optional[bool]" = None  # None: not in a notebook, where the main thread always runs the program
 
@@ -162,13 +161,13 @@ def _bounds_before() -> Any:
 
 
 def _say(text: str) -> None:
-    """Writes one line to standard error, whatever state the process is in."""
+    """Writes one line to standard error, in any state of the process."""
     with contextlib.suppress(Exception):
         os.write(2, f"stowage: {text}\n".encode())
 
 
 def _interrupt(_: int, __: Any) -> None:
-    """On the main thread, between two instructions of whatever it runs."""
+    """Signal handler: runs on the main thread, between two instructions."""
     watch = _watch
     if watch is None or watch.pending is None:
         return
@@ -179,7 +178,7 @@ def _interrupt(_: int, __: Any) -> None:
 
 @contextlib.contextmanager
 def undisturbed() -> "Iterator[None]":
-    """Inside, the main thread is not interrupted, and has room: it is saying why it was."""
+    """Context in which the main thread is not interrupted and has extra memory, to report the error."""
     global _undisturbed
     _undisturbed += 1
     watch = _watch
@@ -193,19 +192,19 @@ def undisturbed() -> "Iterator[None]":
 
 
 def cell(begins: bool) -> None:
-    """A notebook's cell begins or ends: only inside may it be interrupted."""
+    """Notes that a cell begins or ends: the main thread is interrupted only inside a cell."""
     global _in_cell
     _in_cell = begins
 
 
 def check(limit: "Optional[int]") -> "List[str]":
-    """Refuses a limit that leaves no room to work; what there is to say of another."""
+    """Rejects a limit that is too low to work with. Returns notes about other limits."""
     if limit is None:
         return []
     now = _memory.host()
     if limit < now.held_bytes + _FLOOR:
         raise Invalid(
-            f"ram: this process holds {size(now.held_bytes)} already, so a limit of {size(limit)} leaves it no room to work; "
+            f"ram: this process already holds {size(now.held_bytes)}, so a limit of {size(limit)} is too low;  "
             f"give at least {size(now.held_bytes + 2 * _FLOOR)}, or stowage.release() first"
         )
     if limit > now.total_bytes:
@@ -251,7 +250,7 @@ def _after_fork() -> None:
 
 
 def stop() -> None:
-    """Ends the watch and takes the bound away."""
+    """Stops the watch and removes the bound."""
     global _watch
     watch, _watch = _watch, None
     if watch is None:

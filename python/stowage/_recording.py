@@ -1,6 +1,6 @@
-"""Recording what a stretch of the program asks of device memory, and naming its steps.
+"""Records the device memory requests of a part of the program, and names its steps.
 
-On a card the allocations are PyTorch's, from its own history; where there is none, those of heaps, which tell the
+On a card it records PyTorch's allocations, from PyTorch's history; without a card those of heaps, which send their events to the
 recording's trace.
 """
 
@@ -31,7 +31,7 @@ class Recording:
         self._trace: "Optional[Trace]" = None
         self._torch = _memory.loaded("torch")
         if self._torch is not None and hasattr(self._torch, "cuda") and self._torch.cuda.is_available():
-            stop_history(self._torch)  # what was before is not part of this
+            stop_history(self._torch)  # earlier events are not part of this recording
             start_history(self._torch)
             return
         self._torch = None
@@ -41,12 +41,12 @@ class Recording:
         self._trace.listen()
 
     def mark(self, name: str, begins: bool) -> None:
-        """A step begins or ends; PyTorch is told itself."""
+        """Marks the start or the end of a step."""
         if self._trace is not None:
             self._trace.mark(name, begins)
 
     def finish(self) -> None:
-        """Writes it; nothing is recorded any more."""
+        """Writes the recording and stops it."""
         if self._trace is not None:
             trace, self._trace = self._trace, None
             trace.close()
@@ -59,7 +59,7 @@ class Recording:
         if not is_hooked():
             stop_history(self._torch)
         if path is None:
-            raise StowageError("nothing was recorded: PyTorch took no memory of a card, or keeps no history")
+            raise StowageError("nothing was recorded: PyTorch allocated no device memory, or keeps no history")
         try:
             run(["convert", path, self.path])
         finally:
@@ -78,10 +78,10 @@ class Recording:
 
 @contextlib.contextmanager
 def record(path: "Union[str, os.PathLike[str]]") -> "Iterator[Recording]":
-    """Records what is asked of device memory inside the `with`, to a .stow file.
+    """Records the device memory requests inside the `with` to a .stow file.
 
-    PyTorch's allocations on a card with their lines; where there is no card, those of heaps (`stowage.heap`). An
-    out-of-memory error that passes carries its explanation.
+    It records PyTorch's allocations on a card with their lines; without a card, those of heaps (`stowage.heap`). An out-of-memory
+    error that passes through carries its explanation.
 
     >>> import stowage, tempfile, os
     >>> folder = tempfile.TemporaryDirectory()
@@ -94,7 +94,7 @@ def record(path: "Union[str, os.PathLike[str]]") -> "Iterator[Recording]":
     """
     where = os.fspath(path)
     if os.path.exists(where):
-        raise FileExistsError(f"{where} is there already, and may be the only copy of another run; name another file")
+        raise FileExistsError(f"{where} already exists and may be the only copy of another run; use another name")
     if _recordings:
         raise StowageError(f"{_recordings[0].path} is being recorded already; end that with first")
     if not os.path.isdir(os.path.dirname(os.path.abspath(where))):
@@ -115,13 +115,13 @@ def record(path: "Union[str, os.PathLike[str]]") -> "Iterator[Recording]":
             if failed is None:  # the program's own error is never hidden behind ours
                 raise
         if failed is not None and isinstance(failed, OutOfMemory):
-            # Of what was recorded: the words of a heap alone do not tell who held it.
+            # Explain from the recording: a heap's message alone does not show who held the memory.
             with contextlib.suppress(Exception):
                 attach(failed, Explanation([where], None))
         elif failed is not None:
             made = annotate(failed)
             if made is not None and made.of_recording:
-                # A history does not have the error's own words: the card's size, its other users.
+                # A history lacks the error text: the card's size and its other users.
                 note_ending(where, made.message)
 
 
@@ -154,13 +154,13 @@ _steps = 0
 
 
 def step(name: "Optional[str]" = None) -> Step:
-    """Names an iteration in what is recorded, so that what grows from one to the next is seen.
+    """Names an iteration in the recording, so that growth from one to the next shows.
 
     >>> with step("train 1"):
     ...     pass
     """
     global _steps
     if name is not None and (not isinstance(name, str) or not name or len(name) > 200):
-        raise ValueError(f"step: {name!r}: a name is a text of at most 200 letters")
+        raise ValueError(f"step: {name!r}: a name is a text of at most 200 characters")
     _steps += 1
     return Step(name if name is not None else f"step {_steps}")

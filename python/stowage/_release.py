@@ -1,7 +1,7 @@
-"""Releasing: what people try by hand, measured, and what still holds the rest.
+"""Frees memory, measures how much, and shows what holds the rest.
 
-`release()` drops what nothing refers to, and the caches of the frameworks that are loaded; names that are given are
-deleted first. It never takes anything the program can still reach and did not name. `holders()` says who holds a thing.
+`release()` deletes the given names, collects unreachable objects and drops the caches of the loaded frameworks. It never frees what
+the program can still reach and did not name. `holders()` shows who holds an object.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ._ram import undisturbed
 
 @dataclass
 class Released:
-    """What a release brought, by step, and what is still there."""
+    """The result of a release: bytes freed by each step, and what is still there."""
 
     steps: "List[Tuple[str, int, int]]" = field(default_factory=list)  #: (what was done, host bytes, device bytes)
     names: "List[str]" = field(default_factory=list)  #: names that were deleted
     rest: "List[Tuple[str, int, List[str]]]" = field(default_factory=list)  #: (what, bytes, who holds it)
-    hidden: "List[str]" = field(default_factory=list)  #: holders that people do not think of
+    hidden: "List[str]" = field(default_factory=list)  #: unexpected holders
     host_bytes: int = 0
     device_bytes: int = 0
 
@@ -72,14 +72,14 @@ class Released:
 
 
 def _held() -> "Tuple[int, int]":
-    """Bytes held now: of the host, and of devices by the frameworks and heaps of this process."""
+    """Returns the bytes held now: on the host, and on devices by frameworks and heaps of this process."""
     device = sum(pool.held_bytes for pool in _memory.pools())
     device += sum(one.stats()["held_bytes"] for one in open_heaps())
     return _memory.host().held_bytes, device
 
 
 def _collect() -> None:
-    # Twice: what a finalizer lets go of is only found by the next one.
+    # Twice: objects freed by a finalizer are found only by the next collection.
     gc.collect()
     gc.collect()
 
@@ -122,7 +122,7 @@ _STEPS: "List[Tuple[str, Callable[[], object]]]" = [
 
 
 def _last_tracebacks() -> "Iterator[types.TracebackType]":
-    """Tracebacks the interpreter keeps for a debugger that may come."""
+    """Clears the tracebacks that the interpreter keeps for a debugger."""
     last = getattr(sys, "last_exc", None)
     for kept in (getattr(sys, "last_traceback", None), getattr(last, "__traceback__", None)):
         if kept is not None:
@@ -130,7 +130,7 @@ def _last_tracebacks() -> "Iterator[types.TracebackType]":
 
 
 def drop_tracebacks() -> None:
-    """Empties the frames of the last traceback, and forgets it."""
+    """Clears the frames of the last traceback and drops it."""
     for kept in _last_tracebacks():
         traceback.clear_frames(kept)
     for name in ("last_traceback", "last_value", "last_type", "last_exc"):
@@ -154,8 +154,8 @@ def _check_names(names: "Tuple[str, ...]", space: "Dict[str, Any]") -> None:
     for name in names:
         if not isinstance(name, str):
             raise TypeError(
-                f'release: {type(name).__name__} is no name; write release("x"): only a name can be deleted, an object goes '
-                "when the last name of it does (stowage.holders(x) lists them)"
+                f'release: {type(name).__name__} is not a name; write release("x"): only a name can be deleted, an object is freed '
+                "with its last name (stowage.holders(x) lists them)"
             )
         if name not in space:
             raise NameError(f'release: no name "{name}" in {space.get("__name__", "the caller")}; nothing was deleted')
@@ -170,11 +170,11 @@ def _delete(names: "Tuple[str, ...]", space: "Dict[str, Any]") -> "List[str]":
 
 
 def release(*names: str, tracebacks: bool = False, most: int = 8) -> Released:
-    """Frees what can be freed, says how much it was, and what still holds the rest.
+    """Frees what can be freed, and shows how much that was and what holds the rest.
 
-    Names given are deleted from the caller's globals first. Then: what nothing refers to is collected, PyTorch's and
-    CuPy's caches are dropped, heaps are trimmed, free memory goes back to the system. `tracebacks` also drops the frames
-    of the last traceback, which hold the locals of whatever failed.
+    First it deletes the given names from the caller's globals. Then it collects unreachable objects, drops the caches of PyTorch and
+    CuPy, trims heaps, and returns free memory to the system. `tracebacks` also drops the frames of the last traceback, which hold
+    the local variables of the failed call.
 
     >>> import numpy
     >>> table = numpy.ones((1000, 1000))
@@ -197,7 +197,7 @@ def release_from(
     most: int = 8,
     first: "Optional[Tuple[str, Callable[[], object]]]" = None,
 ) -> Released:
-    """The same for the names of a given namespace; `first` is done before everything else."""
+    """The same for the names of a given namespace; runs `first` before everything else."""
     _check_names(names, space)
     with undisturbed():
         return _release_now(space, names, tracebacks, most, first)
@@ -241,7 +241,7 @@ def _release_now(
 
 
 class Holders(List[str]):
-    """Who holds an object: a list of names, the plainest first, and what it would free."""
+    """Who holds an object: a list of names, simplest first, and the bytes it would free."""
 
     def __init__(self, names: "List[str]", title: str) -> None:
         super().__init__(names)
@@ -258,7 +258,7 @@ class Holders(List[str]):
 
 
 def holders(thing: Any) -> Holders:
-    """Who holds a tensor, an array or anything else: modules' names, lists, closures, locals, and views that keep all of it.
+    """Returns who holds a tensor, an array or any object: module names, lists, closures, locals, and views that keep all of it.
 
     >>> import numpy, sys, types
     >>> shelf = sys.modules["shelf"] = types.ModuleType("shelf")

@@ -10,11 +10,11 @@ from . import _show
 from ._command import run
 from ._library import NotFound, StowageError, shown
 
-_latest: "Optional[str]" = None  # the recording that was made last in this process
+_latest: "Optional[str]" = None  # the latest recording of this process
 
 
 def note_latest(path: str) -> None:
-    """A recording has come to its end: the one that `report()` means."""
+    """Remembers the latest recording, for `report()` without arguments."""
     global _latest
     _latest = path
 
@@ -32,7 +32,7 @@ class Report:
 
     @property
     def page(self) -> str:
-        """The page: one file of HTML that needs nothing else."""
+        """The page: one self-contained HTML file."""
         if self._page is None:
             self._page = _show.name_cells(run(["report", "--output", "-", *self.paths]))
         return self._page
@@ -45,12 +45,12 @@ class Report:
         return self.text
 
     def _repr_html_(self) -> str:
-        # A frame of its own: the page has scripts and styles that are not the notebook's.
+        # A separate frame: the page has its own scripts and styles.
         return f'<iframe srcdoc="{html.escape(self.page)}" style="width:100%;height:640px;border:0"></iframe>'
 
 
 def report(*recordings: "Union[str, os.PathLike[str]]") -> Report:
-    """The report of a recording, or of two side by side; of the latest of this process where none is named.
+    """Returns the report of a recording, or of two side by side; by default of the latest recording of this process.
 
     >>> report("nowhere.stow")
     Traceback (most recent call last):
@@ -59,7 +59,7 @@ def report(*recordings: "Union[str, os.PathLike[str]]") -> Report:
     """
     paths = [os.fspath(one) for one in recordings] or ([_latest] if _latest else [])
     if not paths:
-        raise StowageError("nothing was recorded in this process; name a recording, or make one: with stowage.record(…):")
+        raise StowageError("nothing was recorded in this process; pass a recording, or make one: with stowage.record(…):")
     for path in paths:
         if not os.path.exists(path):
             raise NotFound(f"{shown(path)}: there is no such recording")

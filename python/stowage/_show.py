@@ -1,7 +1,7 @@
-"""Text and HTML of what the package answers: tables and small bars.
+"""Text and HTML for the results of the package: tables and small bars.
 
-Called by the answers' `__repr__` and `_repr_html_`. The HTML stands alone: no script, no style sheet, colours that read
-on light and dark notebooks.
+Called by `__repr__` and `_repr_html_` of the results. The HTML is self-contained: no script, no style sheet, and colours for light and
+dark notebooks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def escape(text: object) -> str:
 
 
 def text_table(rows: "Sequence[Sequence[str]]", right: "Sequence[int]" = (), indent: int = 2) -> str:
-    """Rows in columns.
+    """Formats rows in columns.
 
     >>> print(text_table([("name", "bytes"), ("x", "8 B")], right=[1]))
       name  bytes
@@ -31,7 +31,7 @@ def text_table(rows: "Sequence[Sequence[str]]", right: "Sequence[int]" = (), ind
     """
     if not rows:
         return ""
-    rows = [[shown(cell) for cell in row] for row in rows]  # names of other people's making
+    rows = [[shown(cell) for cell in row] for row in rows]  # cells may contain names from outside
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -89,7 +89,7 @@ def html_text(text: str) -> str:
 
 
 def shell() -> Any:
-    """The IPython this runs in, None outside."""
+    """Returns the IPython this runs in, or None."""
     module = sys.modules.get("IPython")
     return module.get_ipython() if module is not None and hasattr(module, "get_ipython") else None
 
@@ -122,7 +122,7 @@ def in_notebook() -> bool:
 
 
 def show(answer: Any) -> None:
-    """Shows an answer at once: rich in a notebook, as text elsewhere."""
+    """Shows a result at once: rich in a notebook, as text elsewhere."""
     if shell() is not None and in_notebook():
         from IPython.display import display  # type: ignore[import-not-found]
 

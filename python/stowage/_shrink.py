@@ -1,7 +1,7 @@
-"""Shrinking what is in memory: the same values in the smallest types that hold them.
+"""Shrinks data in memory to the smallest types that hold the same values.
 
-`shrink()` looks at every value with the library's scan, casts with the library's cast, and says what changed. Nothing is
-lost unless a tolerance allows it. Files go to the `stowage shrink` command, which never holds one whole.
+`shrink()` checks every value with the library's scan, casts with the library's cast, and shows what changed. It loses nothing unless a
+tolerance allows it. Files go to `stowage shrink`, which never holds a whole file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ._library import Invalid, Missing, Unsupported, call, declare
 from ._library import format_size as size
 from ._memory import loaded
 
-#: Values looked at in one piece where an array has to be copied to be looked at.
+#: Number of values per piece if an array must be copied for the scan.
 _CHUNK = 1 << 20
 
 
@@ -54,7 +54,7 @@ _NUMBERS = {"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int6
 
 
 class _Seen:
-    """Every value of an array, looked at once."""
+    """Scans every value of an array once."""
 
     def __init__(self, array: Any) -> None:
         self._handle = c_void_p()
@@ -79,7 +79,7 @@ def _in_one(array: Any) -> bool:
 
 
 def _parts(array: Any) -> Any:
-    """The values as contiguous pieces in this machine's byte order; the array itself where it is one."""
+    """Yields the values as contiguous pieces in this machine's byte order; the array itself if it is one."""
     import numpy
 
     if _in_one(array) or array.size == 0:
@@ -92,7 +92,7 @@ def _parts(array: Any) -> Any:
 
 
 def _cast(array: Any, kind: str, tolerance: "Optional[Tuple[float, bool]]" = None) -> "Tuple[Any, float]":
-    """The array in another type, its memory order kept; with a tolerance, the largest error too."""
+    """Casts the array and keeps its memory order. With a tolerance, also returns the largest error."""
     import numpy
 
     fortran = array.flags.f_contiguous and not array.flags.c_contiguous
@@ -114,7 +114,7 @@ def _cast(array: Any, kind: str, tolerance: "Optional[Tuple[float, bool]]" = Non
 
 
 def _choose(array: Any, seen: _Seen, integers: bool) -> str:
-    """The smallest type that holds every value; floats stay floats unless `integers`."""
+    """Returns the smallest type that holds every value; floats stay floats unless `integers`."""
     smallest = seen.facts.smallest.decode()
     if array.dtype.kind != "f" or integers or smallest.startswith("float"):
         return smallest
@@ -161,7 +161,7 @@ def _shrink_array(array: Any, options: "_Options", changes: "Optional[List[_Chan
 
 
 def _shrink_kind(array: Any, options: "_Options", changes: "List[_Change]") -> Any:
-    """An array of any class: what it has beside its values stays with it."""
+    """Shrinks an array of a supported class and keeps its mask."""
     import numpy
 
     if type(array) in (numpy.ndarray, numpy.memmap):
@@ -187,7 +187,7 @@ def _sparse_bytes(matrix: Any) -> int:
 
 
 def _maybe_sparse(array: Any, zeros: int, options: "_Options", said: str) -> "Tuple[Any, str]":
-    """The CSR form where it was asked for and is smaller; a word about it where it was not."""
+    """Returns the CSR form if it was requested and is smaller; a note about it if it was not requested."""
     kept = array.size - zeros
     expected = kept * (array.itemsize + 4) + (array.shape[0] + 1) * 4
     if expected >= array.nbytes:
@@ -203,7 +203,7 @@ def _maybe_sparse(array: Any, zeros: int, options: "_Options", said: str) -> "Tu
         from scipy import sparse  # type: ignore[import-not-found]
     except ImportError:
         raise Missing("sparse=True needs SciPy: pip install scipy, or shrink to a file: stowage shrink") from None
-    # What is left out is +0 only, as everywhere here: -0 has a sign to lose.
+    # Only +0 is omitted: -0 would lose its sign.
     negative = (array == 0) & numpy.signbit(array) if array.dtype.kind == "f" else None
     if negative is not None and negative.any():
         return array, "it has -0.0 values, which a sparse matrix would lose: kept dense"
@@ -268,7 +268,7 @@ def _shrink_column(column: Any, options: "_Options", changes: "List[_Change]", n
 
 
 def _categories(column: Any) -> "Tuple[Any, str]":
-    """Texts that come again are kept once."""
+    """Stores repeated texts once."""
     if not all(isinstance(value, str) for value in column[~column.isna()]):
         return column, "not only text: as it was"
     distinct = column.nunique(dropna=True)
@@ -292,7 +292,7 @@ def _shrink_table(table: Any, options: "_Options", changes: "List[_Change]") -> 
     return made
 
 
-# ---- what people call ----
+# ---- public functions ----
 
 _Change = Tuple[str, str, str, int, int, str]
 
@@ -321,7 +321,7 @@ def _say(changes: "List[_Change]") -> None:
 
 
 def _read_tolerance(tolerance: "float | str | None") -> "Optional[Tuple[float, bool]]":
-    """(how far, as a part of each value): 1e-3, or "abs:0.5" for an amount."""
+    """Parses a tolerance: 1e-3 is a fraction of each value, "abs:0.5" an amount."""
     if tolerance is None:
         return None
     text = str(tolerance)
@@ -329,7 +329,7 @@ def _read_tolerance(tolerance: "float | str | None") -> "Optional[Tuple[float, b
     try:
         value = float(amount)
     except ValueError:
-        raise Invalid(f'tolerance: {tolerance!r}: write a part of each value, as 1e-3, or an amount, as "abs:0.5"') from None
+        raise Invalid(f'tolerance: {tolerance!r}: write a fraction of each value, as 1e-3, or an amount, as "abs:0.5"') from None
     if not 0 < value < float("inf"):
         raise Invalid(f"tolerance: {tolerance!r}: must be more than 0")
     return value, not text.startswith("abs:")
@@ -349,13 +349,13 @@ def shrink(
     drop: "Optional[Iterable[str]]" = None,
     force: bool = False,
 ) -> Any:
-    """The same data in the smallest types that hold every value, and a line about what changed.
+    """Returns the same data in the smallest types that hold every value, and prints what changed.
 
     `thing`: a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix, or the path of a file (then `output` names
     the new one). Exact unless a `tolerance` allows rounding of floats: 1e-3 of each value, or "abs:0.5". Floats stay
-    floats unless `integers`; with `sparse` a mostly-zero matrix becomes CSR. What is given is never changed. Of a file that
-    is a table: `names` "yes" or "no" says whether its first row names the columns, `columns` are those to write, `drop` those
-    to leave out; an output larger than the table needs `force`.
+    floats unless `integers`; with `sparse` a mostly-zero matrix becomes CSR. The input is never changed. For a table file, `names`
+    "yes" or "no" states whether its first row names the columns, `columns` selects columns, `drop` omits columns, and `force` allows
+    an output larger than the table.
 
     >>> import numpy
     >>> small = shrink(numpy.arange(1000))

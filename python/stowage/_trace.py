@@ -1,7 +1,6 @@
-"""A trace of the library in Python: what a recording opens, and heaps tell what they did for the program.
+"""The library's trace in Python: a recording opens one, and heaps send their events to it.
 
-Heaps know the traces that listen, never the recordings above them. An event carries the program's lines, not this
-package's.
+Heaps know the traces that listen, not the recordings. An event has the program's lines, not those of this package.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _listening: "List[Trace]" = []
 
 
 def listening() -> "List[Trace]":
-    """Those that want to hear what heaps do."""
+    """Returns the traces that listen to heaps."""
     return list(_listening)
 
 
@@ -76,18 +75,18 @@ class Trace:
         call("stow_trace_open", ctypes.byref(self._handle), ctypes.byref(options))
 
     def listen(self) -> None:
-        """From now on heaps tell it what they do, until it is closed."""
+        """Receives the events of heaps from now on, until it is closed."""
         _listening.append(self)
 
     def fact(self, name: str, value: str) -> None:
-        """Something about the whole recording."""
+        """Writes a fact about the whole recording."""
         if self._handle:
             call("stow_trace_fact", self._handle, name.encode(), value.encode())
 
     def event(self, kind: int, address: int, size_bytes: int, tag: "Optional[str]") -> None:
-        """What a heap did for the program, with the lines that asked for it."""
+        """Records an event of a heap, with the program's lines."""
         if not self._handle:
-            return  # closed on another thread since the heap asked who listens
+            return  # closed by another thread in the meantime
         number = c_uint32()
         if tag is not None:
             lib().stow_trace_tag(self._handle, tag.encode(), ctypes.byref(number))
@@ -95,7 +94,7 @@ class Trace:
         lib().stow_trace_event(self._handle, ctypes.byref(event))
 
     def _stack(self) -> int:
-        """The number of the calling lines, without those of this package."""
+        """Returns the number of the caller's stack, without frames of this package."""
         frames: "List[Any]" = []
         at: Any = sys._getframe(1)
         while at is not None and len(frames) < _FRAMES_MAX:
@@ -114,11 +113,11 @@ class Trace:
         return number.value
 
     def mark(self, name: str, begins: bool) -> None:
-        """A named stretch begins or ends here."""
+        """Marks the start or the end of a named range."""
         call("stow_trace_mark_begin" if begins else "stow_trace_mark_end", self._handle, name.encode())
 
     def close(self) -> None:
-        """Ends the file; nothing is told it any more."""
+        """Closes the file and stops listening."""
         if self in _listening:
             _listening.remove(self)
         handle, self._handle = self._handle, c_void_p()

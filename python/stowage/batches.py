@@ -1,7 +1,7 @@
 """Batches of rows from files far larger than memory: `stowage.batches(path, batch_size=256, shuffle=True)`.
 
-The C library reads ahead in the background, within a memory budget; what comes out are NumPy arrays (or torch tensors)
-over its buffers, without a copy. An array that is kept keeps its buffer, and only its own.
+The C library reads ahead in the background, within a memory budget. Batches are NumPy arrays (or torch tensors) over its buffers,
+without a copy. An array that you keep holds its own buffer, and no other.
 """
 
 from __future__ import annotations
@@ -106,18 +106,17 @@ def batches(
     headers: Optional[Dict[str, str]] = None,
     cache: "str | int | None" = None,
 ) -> "Batches":
-    """Iterates over the rows of one file or of several kept in step, a batch at a time, within `memory`.
+    """Iterates over the rows of one file, or of several in step, in batches, within `memory`.
 
     `data` is a path (.npy, `file.npz:member`, also a column of text that `stowage shrink` wrote, which gives arrays of str, `file.safetensors:tensor`, raw values with `raw_dtype`), an http(s) URL, a
     file object that can seek, or a list, tuple or dict of these: then each batch is a tuple or a dict. `dtype` converts
     (one type, or one for each file in the same form). `rank` and `world` come from RANK and WORLD_SIZE, Slurm's or MPI's
     variables if not given. `num_workers` are background reading threads. `device` gives torch tensors: "cpu" without a
-    copy, "cuda" (CuPy's arrays where there is no torch) through pinned memory of the library's own, copied while the step
-    before it computes, and a `stowage.heap()` the same in that heap's memory. `memory=None` is a quarter of what is free.
-    `cache="10G"` keeps what comes over http(s) on disk, for the next epoch and the next run.
+    copy, "cuda" (CuPy arrays if torch is not installed) through the library's pinned memory, copied while the previous step
+    computes, and a `stowage.heap()` the same in that heap's memory. `memory=None` is a quarter of what is free. `cache="10G"`
+    caches data from http(s) on disk, for the next epoch and the next run.
 
-    Each `for` over it is an epoch, in another order if shuffled; after `load_state_dict` or `next()` it goes on from
-    there.
+    Each `for` over it is an epoch, in a new order if shuffled; after `load_state_dict` or `next()` it continues from there.
     """
     return _class()(
         data,
@@ -215,7 +214,7 @@ class Batches:
 
     @property
     def _handle(self) -> c_void_p:
-        """What the library knows them by; gone once they are closed."""
+        """Returns the library's handle; raises an error once it is closed."""
         if not self._close.alive:
             raise ValueError("these batches are closed")
         return self._opened
@@ -265,7 +264,7 @@ class Batches:
 
     @property
     def info(self) -> Dict[str, Any]:
-        """What was planned: rows, rank, world, readers, planned_bytes, block_rows, window_rows and so on."""
+        """The plan: rows, rank, world, readers, planned_bytes, block_rows, window_rows and so on."""
         made = _Info()
         call("stow_batches_get_info", self._handle, byref(made))
         return {field[0]: getattr(made, field[0]) for field in _Info._fields_}
@@ -300,7 +299,7 @@ class Batches:
             return self._take()
 
     def _take(self) -> Any:
-        """The next batch, as the caller wants it; StopIteration at the end of the epoch."""
+        """Returns the next batch; raises StopIteration at the end of the epoch."""
         if self._card is not None:
             return self._take_from_card()
         arrays = self._arrays()
@@ -325,7 +324,7 @@ class Batches:
     def _await(self) -> None:
         handle = self._handle
         while self._wait(handle, 100000) == _NOT_READY:
-            pass  # back in Python, so that an interrupt is heard
+            pass  # back in Python, so that interrupts are handled
 
     def _check(self, status: int) -> None:
         if status != 0:
@@ -342,7 +341,7 @@ class Batches:
     # ---- to a card ----
 
     def _send(self) -> bool:
-        """Begins copying the next batch on a stream of its own; False: there is none."""
+        """Starts to copy the next batch on a separate stream. Returns False at the end."""
         card, handle = self._card, self._handle
         self._await()
         size = self._batch_rows
@@ -364,7 +363,7 @@ class Batches:
         self._card.hand_over(parts, done)
         return self._shaped(parts)
 
-    # ---- where it stands ----
+    # ---- position ----
 
     def _state(self) -> _State:
         state = _State()
@@ -373,7 +372,7 @@ class Batches:
         return state
 
     def _forget_ahead(self) -> None:
-        while self._ahead:  # what is on its way there must arrive before the memory is another's
+        while self._ahead:  # copies in flight must finish before the memory is reused
             self._card.hand_over(*self._ahead.popleft())
 
     def _begin(self) -> None:
@@ -381,19 +380,19 @@ class Batches:
         self._untouched, self._finished, self._loop = True, False, None
 
     def set_epoch(self, epoch: int) -> None:
-        """The next batch is the first of this epoch; a shuffle has another order in each."""
+        """Starts an epoch at its first batch; each epoch of a shuffle has a different order."""
         with self._lock:
             call("stow_batches_set_epoch", self._handle, _whole(epoch, 0, "epoch {!r}: epochs count from 0"))
             self._begin()
 
     def state_dict(self) -> Dict[str, int]:
-        """Where it stands, in plain numbers, for a checkpoint."""
+        """Returns the position in plain numbers, for a checkpoint."""
         with self._lock:
             state = self._state()
             return {name: int(getattr(state, name)) for name in _STATE}
 
     def load_state_dict(self, state: Dict[str, int]) -> None:
-        """Goes on with exactly the batches that were left when the state was taken, in the same order."""
+        """Continues with exactly the batches that remained when the state was taken, in the same order."""
         missing = [name for name in _STATE if name not in state]
         if missing:
             raise Invalid(f"a state of batches without {', '.join(missing)}")
@@ -405,7 +404,7 @@ class Batches:
     # ---- life ----
 
     def close(self) -> None:
-        """Stops the readers. Arrays already given stay good."""
+        """Stops the readers. Arrays already returned stay valid."""
         with self._lock:
             self._forget_ahead()
             self._close()
@@ -417,7 +416,7 @@ class Batches:
         self.close()
 
     def _move_to_this_process(self) -> None:
-        """In a worker of a torch DataLoader the readers stayed behind: opens anew, each worker with its share."""
+        """In a worker of a torch DataLoader: opens the files again, each worker with its share."""
         if self._pid == os.getpid():
             return
         facts = self.info
@@ -470,7 +469,7 @@ def _close(close: Any, handle: Any, origins: "List[Origin]") -> None:
 
 
 def _for_each(dtype: Any, keys: Optional[List[Any]], count: int) -> List[Any]:
-    """One type for each file, from one for all or from the same form as the files."""
+    """Returns one type per file, from one for all or from the same structure as the files."""
     if isinstance(dtype, dict):
         if keys is None or set(dtype) - set(keys):
             raise Invalid(f"dtype for {', '.join(map(str, dtype))}, but the files are {keys or 'not named'}")
@@ -483,7 +482,7 @@ def _for_each(dtype: Any, keys: Optional[List[Any]], count: int) -> List[Any]:
 
 
 def _whole(value: Any, least: Optional[int], refusal: str) -> int:
-    """The number, NumPy's included; `refusal` where it is none, too small, or more than 64 bits hold."""
+    """Returns the number, also from NumPy; raises `refusal` if it is not a number, too small, or exceeds 64 bits."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -497,7 +496,7 @@ _torch_class: Any = None
 
 
 def _class() -> Any:
-    """Where torch is in use, a class that its DataLoader knows as an IterableDataset."""
+    """Returns a base class that torch's DataLoader accepts as an IterableDataset, if torch is loaded."""
     global _torch_class
     data = sys.modules.get("torch.utils.data")
     if data is None or not hasattr(data, "IterableDataset"):

@@ -1,6 +1,6 @@
 """Arrays on disk, read a slice at a time: `stowage.open(path)[a:b, cols]`.
 
-Only what is asked for is read, with explicit reads; nothing is mapped, nothing stays in memory but the result.
+Reads only what the index selects, with explicit reads and no mapping; only the result stays in memory.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ def open(
 ) -> "LazyArray | LazyText":
     """Opens an array without reading it.
 
-    `file` is a path (.npy, `file.npz:member`, `file.safetensors:tensor`, raw values with `raw_dtype` and perhaps
-    `raw_shape`), an http(s) URL (`headers` go with every request; `cache="10G"` keeps on disk what came), or a file object
-    that can seek. `dtype` converts what is read. A column of text of an npz that `stowage shrink` wrote
-    (`table.npz:city`) gives str and arrays of str.
+    `file` is a path (.npy, `file.npz:member`, `file.safetensors:tensor`, raw values with `raw_dtype` and optionally `raw_shape`), an
+    http(s) URL (`headers` are sent with every request; `cache="10G"` caches the data on disk), or a seekable file object. `dtype`
+    converts the values. A text column of an npz that `stowage shrink` wrote (`table.npz:city`) returns str and arrays of str.
     """
     shape = None if raw_shape is None else list(raw_shape)
     try:
@@ -53,7 +52,7 @@ def _open_again(file: Any, headers: "Optional[dict[str, str]]", cache: "str | in
 
 
 class LazyArray:
-    """An array on disk. Indexed like a NumPy array, it reads what the index asks for and returns a NumPy array."""
+    """An array on disk. Indexing reads the selected values and returns a NumPy array."""
 
     def __init__(self, *given: Any) -> None:
         self._given = given
@@ -87,7 +86,7 @@ class LazyArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all of it in memory; reading it lazily never takes that much."""
+        """The bytes of the whole array in memory."""
         return self.size * int(self.dtype.itemsize)
 
     def __len__(self) -> int:
@@ -105,7 +104,7 @@ class LazyArray:
         self._closer()
 
     def __reduce__(self) -> Any:
-        return LazyArray, self._given  # opened anew, as in a worker of a torch DataLoader
+        return LazyArray, self._given  # opened again, as in a worker of a torch DataLoader
 
     def __enter__(self) -> "LazyArray":
         return self
@@ -139,7 +138,7 @@ class LazyArray:
 
         if not isinstance(index, tuple):
             index = (index,)
-        # NumPy's own rules say what the index means and what comes out, on an array that takes no memory.
+        # Let NumPy interpret the index, on an array that takes no memory.
         shape = numpy.broadcast_to(numpy.empty((), self.dtype), self.shape)[index].shape
         if not self.shape:
             whole = numpy.empty((), self.dtype)

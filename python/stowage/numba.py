@@ -14,7 +14,7 @@ from ._library import Missing, Unsupported, parse_size
 
 
 def _pointer(address: int) -> Any:
-    """An address as the Numba that is here has them: a type of cuda-python's, or of ctypes in older ones."""
+    """Returns an address in this Numba's type: cuda-python's, or ctypes' in older versions."""
     from numba.cuda.cudadrv import driver  # type: ignore[import-not-found]
 
     kind = getattr(getattr(driver, "binding", None), "CUdeviceptr", None)
@@ -24,14 +24,14 @@ def _pointer(address: int) -> Any:
 
 
 def manager_on(per: PerDevice) -> Any:
-    """The manager class Numba makes one of for each context, on the heaps of `per`."""
+    """Returns the manager class that Numba instantiates per context, on the heaps of `per`."""
     try:
         from numba.cuda import GetIpcHandleMixin, HostOnlyCUDAMemoryManager, MemoryInfo, MemoryPointer  # type: ignore
     except ImportError:
         raise Unsupported("this Numba has no memory manager interface; install Numba 0.51 or later") from None
 
     class StowageMemoryManager(GetIpcHandleMixin, HostOnlyCUDAMemoryManager):  # type: ignore[misc, valid-type]
-        """Device memory from Stowage, pinned and mapped host memory as Numba has it."""
+        """Device memory from Stowage; pinned and mapped host memory from Numba."""
 
         def initialize(self) -> None:
             super().initialize()
@@ -62,9 +62,9 @@ def manager_on(per: PerDevice) -> Any:
 
 
 def use_numba(*, vram: "str | int | None" = None, spill: "str | int | None" = None) -> None:
-    """Puts Numba's device memory on a heap for each device. Before Numba starts CUDA.
+    """Lets Numba allocate device memory from a heap for each device. Call it before Numba starts CUDA.
 
-    The same without a line of code: NUMBA_CUDA_MEMORY_MANAGER=stowage.numba.
+    Without a change to the program: NUMBA_CUDA_MEMORY_MANAGER=stowage.numba.
     """
     vram_bytes, spill_bytes = parse_size(vram or 0, "vram"), parse_size(spill or 0, "spill")
     try:

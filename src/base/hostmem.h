@@ -27,8 +27,7 @@ typedef struct hostmem {
   uint64_t limit_bytes;                /* that level's limit */
   uint64_t limit_used_bytes; /* use counted against that limit, without reclaimable file cache */
 
-  uint64_t
-      total_bytes; /* the most this process can ever hold: the machine's memory, or the limit */
+  uint64_t total_bytes;  /* the most this process can ever hold */
   uint64_t usable_bytes; /* what it can allocate now; leaves a reserve for others */
 } hostmem;
 

@@ -245,17 +245,17 @@ COLD static stow_status freed_twice(uint64_t ptr, const place *at) {
 }
 
 /* Pages that moved away go back first; that needs the heap's lock, taken before the lane's. */
-static stow_status free_moved(heap *h, lane *l, uint64_t ptr, stow_stream stream, bool told) {
+static stow_status free_moved(heap *h, lane *l, uint64_t ptr, stow_stream stream, bool reported) {
   lock_take(&h->lock);
   latch_take(&l->lock);
   place at;
   stow_status status = lane_find(&at, l, ptr);
-  if (status == STOW_OK && (*at.mark & MARK_PENDING) && !told) status = freed_twice(ptr, &at);
+  if (status == STOW_OK && (*at.mark & MARK_PENDING) && !reported) status = freed_twice(ptr, &at);
   if (status == STOW_OK && stream != l->stream) /* seldom enough to wait for here */
     status = device_stream_sync(h->device, stream);
   if (status == STOW_OK) status = migrate_wait(h, l, ptr, *at.mark);
   if (status == STOW_OK) status = migrate_undo_pages(h, &at);
-  if (status == STOW_OK && !told && heap_heard(h, STOW_EVENT_FREE)) {
+  if (status == STOW_OK && !reported && heap_heard(h, STOW_EVENT_FREE)) {
     uint32_t mark = *at.mark;
     *at.mark |= MARK_DISK | MARK_PENDING; /* its pages are gone; it is freed for all others */
     latch_give(&l->lock);
@@ -285,7 +285,7 @@ __attribute__((noinline)) static stow_status free_searched(stow_heap *shell, uin
                      (unsigned long long)ptr);
   place at;
   pending later = {0};
-  bool told = false, moved = false;
+  bool reported = false, moved = false;
   latch_take(&l->lock);
   stow_status status = lane_find(&at, l, ptr);
   if (status == STOW_OK && (*at.mark & MARK_PENDING)) status = freed_twice(ptr, &at);
@@ -295,7 +295,7 @@ __attribute__((noinline)) static stow_status free_searched(stow_heap *shell, uin
     if (!moved && !now) status = lane_defer(&later, l, &at, ptr, stream);
     if (!moved && status == STOW_OK && heap_heard(h, STOW_EVENT_FREE)) {
       tell_free(h, &at, ptr, stream);
-      told = true;
+      reported = true;
       if (now) moved = *at.mark & (MARK_MOVED | MARK_DISK); /* meanwhile, with a neighbour */
     }
     if (!moved && status == STOW_OK) {
@@ -307,7 +307,7 @@ __attribute__((noinline)) static stow_status free_searched(stow_heap *shell, uin
     }
   }
   latch_give(&l->lock);
-  if (status == STOW_OK && moved) status = free_moved(h, l, ptr, stream, told);
+  if (status == STOW_OK && moved) status = free_moved(h, l, ptr, stream, reported);
   return status == STOW_OK ? STOW_OK : heap_lose(h, site_tell(h, ptr, status));
 }
 

@@ -246,7 +246,8 @@ typedef struct request {
   stow_tier tier;
   bool pinned; /* to the tier */
 } request;
-/* What the arena is asked for: a slab is a span, so aligned that any address in it tells it. */
+/* The units and alignment to request from the arena: a slab is aligned, so that any address in it
+ * identifies it. */
 static inline uint32_t request_units(const request *r) {
   return r->class ? SLAB_UNITS : r->units;
 }

@@ -1,4 +1,4 @@
-/* Buffer: what was appended is there, ended by '\0'; the bound holds; a failure sticks. */
+/* Buffer: keeps what was appended, terminated by '\0'; enforces its limit; remembers a failure. */
 #include "base/buffer.h"
 
 #include "harness.h"
@@ -43,7 +43,7 @@ TEST(a_buffer_never_passes_its_bound_and_keeps_what_it_had)
   CHECK_STATUS(buffer_text(&b, "678901"), STOW_ERR_BUDGET);
   CHECK_MESSAGE("limit of 10 bytes");
   CHECK_TEXT(b.data, "12345");
-  /* The mark stays, so that a writer may check once at the end. */
+  /* The status stays, so that a writer can check once at the end. */
   CHECK_STATUS(buffer_char(&b, 'x'), STOW_ERR_BUDGET);
   CHECK_STATUS(buffer_printf(&b, "%d", 1), STOW_ERR_BUDGET);
   CHECK(buffer_extend(&b, 1) == NULL);
@@ -64,7 +64,7 @@ TEST(a_size_past_all_memory_is_refused_not_wrapped)
   buffer_free(&b);
 }
 
-/* Text put together of parts: a part that failed must not be missing without a word. */
+/* Text composed of parts: a part that failed must not be lost silently. */
 TEST(joining_takes_over_the_bytes_or_the_failure)
 {
   buffer all = BUFFER_INIT, part = BUFFER_INIT, empty = BUFFER_INIT, small = BUFFER_BOUNDED(2);

@@ -1,4 +1,4 @@
-/* Checked arithmetic: right where it says so, false exactly where 64 bits do not hold the answer.
+/* Checked arithmetic: correct results, and false exactly if 64 bits do not hold the result.
  */
 #include "base/checked.h"
 

@@ -1,4 +1,4 @@
-/* Cpu: the same answers as the compiler's own runtime gives. */
+/* Cpu: the same results as the compiler's own runtime. */
 #include "base/cpu.h"
 
 #include "harness.h"

@@ -1,4 +1,4 @@
-/* Map and intern: the same answers as a model that cannot be wrong, through long random histories.
+/* Map and intern: the same results as a simple model, through long random histories.
  */
 #include "base/hash.h"
 

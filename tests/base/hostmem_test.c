@@ -1,5 +1,4 @@
-/* What the host may still give: read from made-up /proc and cgroup trees, and once from the real
- * ones. */
+/* Usable host memory: read from test /proc and cgroup trees, and once from the real ones. */
 #include "base/hostmem.h"
 
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 
 static char root[256];
 
-/* Writes `text` to the file `name` under the made-up root, with the folders it needs. */
+/* Writes `text` to the file `name` under the test root, with the folders it needs. */
 static void put(const char *name, const char *text) {
   char path[1024];
   snprintf(root, sizeof root, "%s", harness_folder());
@@ -110,7 +109,7 @@ TEST(kills_are_counted_where_the_kernel_tells_them)
   CHECK_U64(hostmem_kills_under(root), 5);
   put("/proc/self/cgroup", "0::/a\n");
   put("/proc/self/mountinfo", "30 24 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
-  CHECK_U64(hostmem_kills_under(root), 5); /* the group does not tell */
+  CHECK_U64(hostmem_kills_under(root), 5); /* the group does not report it */
   put("/cg/a/memory.events", "low 0\nhigh 0\nmax 9\noom 4\noom_kill 3\noom_group_kill 8\n");
   CHECK_U64(hostmem_kills_under(root), 3);
   put("/proc/self/cgroup", "9:memory:/b\n0::/a\n");

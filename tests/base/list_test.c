@@ -1,4 +1,4 @@
-/* Lists that grow: what was in them stays, and what cannot be held is refused as it was. */
+/* Lists that grow: keep their items, and stay unchanged if they cannot grow. */
 #include "base/list.h"
 
 #include <stdlib.h>

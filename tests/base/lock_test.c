@@ -1,4 +1,4 @@
-/* Lock: one holder at a time however many threads want it, and the order of ranks is kept. */
+/* Lock: one holder at a time with any number of threads, and the rank order is enforced. */
 #include "base/lock.h"
 
 #include <pthread.h>
@@ -81,7 +81,7 @@ static int dies_of(void (*what)(void)) {
   pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
-    /* Its words are expected; they would only trouble a reader of the log. */
+    /* Its output is expected; do not show it in the log. */
     if (freopen("/dev/null", "w", stderr) == NULL) _exit(3);
     signal(SIGABRT, SIG_DFL);
     what();

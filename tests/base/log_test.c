@@ -1,4 +1,4 @@
-/* Log: nothing is said to nobody, levels are kept, and the callback may log itself. */
+/* Log: no output without a listener, levels are respected, and the callback may log itself. */
 #include "base/log.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Newfile: no planted name is followed, what is ours is found again. */
+/* Newfile: follows no planted link, and finds our own files again. */
 #include "base/newfile.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 static char folder[256];
 
-/* A folder of its own for each test, which is the current one from then on. */
+/* A separate folder for each test, which becomes the current one. */
 static void enter(void) {
   snprintf(folder, sizeof folder, "%s/stowage-newfile-XXXXXX",
            getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");

@@ -1,4 +1,4 @@
-/* What the kernel says of a process: of this one, of one that ended, of one that is not there. */
+/* Process: this one, one that ended, and one that does not exist. */
 #include "base/process.h"
 
 #include <pthread.h>
@@ -34,7 +34,7 @@ TEST(one_that_ended_is_dead_before_and_after_its_parent_looks)
   CHECK(p.parent == 0 && p.start == 0);
 }
 
-static int told;
+static int answers;
 
 static void *stay(void *user) {
   pid_t first = getpid();
@@ -50,7 +50,7 @@ static void *stay(void *user) {
     if (file != NULL) fclose(file);
   }
   char answer = process_read(&p, first) == PROCESS_LIVES && p.start > 1 ? 'y' : 'n';
-  _exit(write(told, &answer, 1) == 1 ? 0 : 1);
+  _exit(write(answers, &answer, 1) == 1 ? 0 : 1);
 }
 
 TEST(one_whose_first_thread_has_ended_lives_on_in_the_others)
@@ -61,7 +61,7 @@ TEST(one_whose_first_thread_has_ended_lives_on_in_the_others)
   pid_t child = fork();
   if (child == 0) {
     pthread_t thread;
-    told = ends[1];
+    answers = ends[1];
     alarm(20);
     if (pthread_create(&thread, NULL, stay, NULL) != 0) _exit(1);
     pthread_exit(NULL);

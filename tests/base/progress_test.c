@@ -38,7 +38,7 @@ TEST(extremes_stay_inside_the_line)
 {
   progress p = {.what = "reading", .total = 10, .bytes = true};
   char text[256];
-  /* More done than there was, no time passed, no room, a huge number: no write past the end. */
+  /* More done than the total, no time passed, no space, a huge number: no write past the end. */
   for (int width = -5; width < 300; width += 7) {
     for (size_t size = 1; size < sizeof text; size += 13) {
       memset(text, 'x', sizeof text);

@@ -1,4 +1,4 @@
-/* Sizes: what people write is read exactly, what cannot be right is refused with the text named. */
+/* Sizes: valid text is parsed exactly; invalid text is rejected and named in the message. */
 #include <stdlib.h>
 
 #include <stowage/size.h>
@@ -59,7 +59,7 @@ TEST(printing_then_reading_stays_within_a_twentieth_of_the_unit)
     uint64_t bytes = harness_random(&random) >> (harness_random(&random) % 64);
     char text[STOW_SIZE_TEXT_MAX];
     stow_size_format(text, bytes);
-    if (strstr(text, "EiB") != NULL) continue; /* printed, but past what is read */
+    if (strstr(text, "EiB") != NULL) continue; /* printed, but too large to parse */
     uint64_t unit = 1, again = parsed(text);
     while (bytes / unit >= 1024) unit *= 1024;
     uint64_t off = again > bytes ? again - bytes : bytes - again;

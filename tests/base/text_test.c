@@ -1,4 +1,4 @@
-/* Text: nothing a terminal obeys and no secret passes; what is safe is untouched. */
+/* Text: no control sequence and no secret passes; safe text is unchanged. */
 #include "base/text.h"
 
 #include "base/status.h"

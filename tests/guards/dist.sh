@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The release archive: two runs give equal bytes, whatever the time zone, the umask and the locale; its SBOM names every file
-# with the right checksum; what wheels are built with is pinned by hash.
+# The release archive: two runs give equal bytes, for any time zone, umask and locale; its SBOM names every file with the
+# right checksum; the build requirements of wheels are pinned by hash.
 . "$(dirname "$0")/lib.bash"
 cd "$source_dir" || exit 1
 pinned() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Files are created in one place, which follows no planted link: base/newfile.c in C; in Python with O_EXCL or tempfile.
+# Files are created in one place that follows no planted link: base/newfile.c in C; in Python with O_EXCL or tempfile.
 . "$(dirname "$0")/lib.bash"
 cd "$source_dir" || exit 1
 {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-format has the last word on layout. Versions differ in taste, so one is pinned: the one .clang-format was made with.
+# clang-format decides the layout. Versions differ, so one is pinned: the one that .clang-format was written for.
 . "$(dirname "$0")/lib.bash"
 pinned=14
 name=sources_are_formatted

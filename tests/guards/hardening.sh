@@ -7,7 +7,7 @@ DESTDIR=$folder/root cmake --install "$build" --prefix /usr > "$folder/log" 2>&1
 machine=$(uname -m)
 if grep -q '^STOWAGE_SANITIZE:STRING=.' "$build/CMakeCache.txt"; then skip "installed_binaries_are_hardened: a build with sanitizers"; finish; fi
 
-# weak FILE: prints what it lacks, one word each.
+# weak FILE: prints the missing features, one word each.
 weak() {
   local file=$1 dynamic segments symbols
   dynamic=$(readelf -dW "$file") segments=$(readelf -lW "$file") symbols=$(nm -D --undefined-only "$file")
@@ -40,7 +40,7 @@ while read -r file; do
 done < <(find "$folder/root" -type f)
 if [ $bad = 0 ] && [ $count -ge 6 ]; then ok "installed_binaries_are_hardened: $count files"; else fail "installed_binaries_are_hardened: $count files"; fi
 
-# Every object of ours is marked, assembly too: then the whole is, wherever the C library's start files are.
+# Every object of ours is marked, also assembly; so the binary is marked if the C library's start files are.
 objects=$(find "$build" -name '*.o' -path '*/CMakeFiles/stow*' ! -path '*/tests/*')
 marks() {
   local object unmarked=0

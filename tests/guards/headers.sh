@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every public header stands alone, included twice, as strict C11 and as C++17.
+# Every public header compiles alone and included twice, as strict C11 and as C++17.
 . "$(dirname "$0")/lib.bash"
 cc=${CC:-cc}
 warnings="-pedantic-errors -Wall -Wextra -Wundef -Werror"

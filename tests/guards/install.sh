@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `make install` leaves is enough for a stranger: a program finds the library through pkg-config and through CMake,
-# shared and static, builds and runs; the command, its pages and completions are there.
+# The result of `make install` is complete: a program finds the library through pkg-config and through CMake, shared and
+# static, builds and runs; the command, its pages and completions are installed.
 . "$(dirname "$0")/lib.bash"
 cc=${CC:-cc}
 prefix=$folder/prefix

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The folders keep their ranks, the Python files know only those below them; and the program that says so catches each kind
-# of breach.
+# The folders keep their ranks and the Python files import only those below them; and the checker finds each kind of
+# violation.
 . "$(dirname "$0")/lib.bash"
 
 check folders_and_files_know_only_what_is_below_them "$source_dir/tools/layers" "$source_dir"
 
-# A small tree that is right, then one breach at a time.
+# A small correct tree, then one violation at a time.
 tree=$folder/tree
 fresh() {
   rm -rf "$tree"
@@ -20,10 +20,10 @@ fresh() {
   echo 'size = 1' > "$tree/python/stowage/_library.py"
   echo 'from ._library import size' > "$tree/python/stowage/_heap.py"
 }
-caught() { # NAME WORDS: the tree now has a breach, told with these words
+caught() { # NAME WORDS: the tree now has a violation, reported with these words
   local out
   if out=$("$source_dir/tools/layers" "$tree"); then fail "$1: passed"; return; fi
-  if grep -q -- "$2" <<< "$out"; then ok "$1"; else echo "$out"; fail "$1: not told as \"$2\""; fi
+  if grep -q -- "$2" <<< "$out"; then ok "$1"; else echo "$out"; fail "$1: not reported as \"$2\""; fi
 }
 
 fresh; check a_right_tree_passes "$source_dir/tools/layers" "$tree"

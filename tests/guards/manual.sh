@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every verb has a man page, every option stands in it, and the pages are well formed. The verbs and options come from the
+# Every verb has a man page that lists every option, and the pages are well formed. The verbs and options come from the
 # command itself.
 . "$(dirname "$0")/lib.bash"
 man=$source_dir/man/man1
@@ -43,7 +43,7 @@ else
   skip "installed_pages_are_found_by_every_name: no build folder named"
 fi
 if has groff; then
-  # -ww: every warning; -z: no output. A page that warns is a page that reads wrong somewhere.
+  # -ww: every warning; -z: no output. A warning means that the page renders wrong somewhere.
   wrong=0
   for page in "$source_dir"/man/man*/*.[1-8]; do
     [ "$(groff -man -ww -z -Kutf8 "$page" 2>&1 | tee -a "$folder/groff" | wc -l)" = 0 ] || wrong=1

@@ -1,4 +1,4 @@
-"""Every verb that prints, on files whose every name is hostile: nothing that a terminal obeys may arrive.
+"""Runs every verb that prints on files with hostile names: no terminal control sequence may pass.
 
 terminal.py FOLDER, with $STOWAGE. Each case runs into a pipe and into a pseudo-terminal. Prints ok and FAIL lines.
 """
@@ -23,7 +23,7 @@ cases, bad = 0, []
 
 
 def unsafe(said, terminal):
-    """What of it a terminal would obey, or None."""
+    """Returns the part that a terminal would interpret, or None."""
     if b"\x1b[31mEVIL" in said or b"\nstowage: forged" in said:
         return "a name arrived as it was"
     if terminal:
@@ -44,7 +44,7 @@ def unsafe(said, terminal):
 
 
 def on_terminal(arguments):
-    """What the command writes to a terminal of its own, both streams."""
+    """Returns what the command writes to a terminal, both streams."""
     ours, its = pty.openpty()
     started = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=its, stderr=its, env=dict(os.environ, TERM="xterm"))
     os.close(its)
@@ -63,7 +63,7 @@ def on_terminal(arguments):
 
 
 def run(*arguments, text=b"", says=True):
-    """Both ways; `says` that the hostile name must be part of what is printed, so that the case tests something."""
+    """Runs a case both ways; `says`: the output must contain the hostile name, so that the case tests something."""
     global cases
     done = subprocess.run([stowage, *arguments], input=text, capture_output=True, timeout=60)
     for kind, said in (("pipe", done.stdout + done.stderr), ("terminal", on_terminal([stowage, *arguments]) if not text else b"")):

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Text from outside reaches a terminal clean. In the source: who may print at all. In fact: every verb that prints, on files
-# whose every name holds escape sequences, C1 and bidirectional controls and bytes that are no UTF-8, into a pipe and into a
-# terminal (terminal.py).
+# Text from outside reaches a terminal clean. Static check: which files may print at all. Dynamic check (terminal.py): every
+# verb that prints, on files whose names hold escape sequences, C1 and bidirectional controls and invalid UTF-8, into a pipe
+# and into a terminal.
 . "$(dirname "$0")/lib.bash"
 cd "$source_dir" || exit 1
-# One place prints for the command: cli/output.c, which cleans. The others print their own words only, or the caller's bytes:
+# One file prints for the command: cli/output.c, which cleans the text. The others print only their own text or the caller's bytes:
 # base/progress.c and base/lock.c constants, memory/valid.c numbers, device/cuda_probe_child.c to a pipe of our own,
 # files/outfile.c contents of an output, shim/account.c its own words.
 allowed='^src/(cli/output|base/progress|base/lock|memory/valid|device/cuda_probe_child|formats/outfile|shim/account)\.c:'

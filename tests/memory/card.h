@@ -1,5 +1,5 @@
-/* What the heap's tests begin and end with: a simulated card, an allocation that must work, and a
- * heap that is checked before it is closed. */
+/* Shared by the heap's tests: a simulated card, an allocation that must work, and a heap that is
+ * checked before it is closed. */
 #ifndef TESTS_MEMORY_CARD_H
 #define TESTS_MEMORY_CARD_H
 

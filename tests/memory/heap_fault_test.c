@@ -1,5 +1,5 @@
-/* Every call of the device fails once, with each error: the heap reports it and stays usable, or is
- * dead and says so; what was written is still there; nothing is left behind on the card. */
+/* Every device call fails once, with each error: the heap reports it and stays usable, or is lost
+ * and reports that; the contents are still there; nothing is left on the card. */
 #include <stdlib.h>
 
 #include "memory/card.h"
@@ -16,7 +16,7 @@ typedef struct job {
   const char *folder;
 } job;
 
-/* Keeps the first failure; true if it went well. */
+/* Keeps the first failure; returns true on success. */
 static bool did(job *j, stow_status status) {
   if (status != STOW_OK && j->result.status == STOW_OK) j->result = sweep_result_of(status);
   return status == STOW_OK;
@@ -34,7 +34,7 @@ static bool dead(const job *j) {
   return stow_heap_check(j->heap) == STOW_ERR_DEVICE_LOST;
 }
 
-/* Validity holds after every step, whatever failed in it. */
+/* The heap is valid after every step, even a failed one. */
 static void sound(const job *j) {
   stow_status status = stow_heap_check(j->heap);
   if (status != STOW_OK && status != STOW_ERR_DEVICE_LOST)
@@ -68,12 +68,12 @@ static void bytes_still_there(job *j, uint64_t ptr) {
 static void moves(job *j) {
   take(j, 0, BYTES, NULL);
   if (!j->ptr[0] || !write_bytes(j, j->ptr[0])) return;
-  stow_tier road[] = {STOW_TIER_HOST, STOW_TIER_DISK, STOW_TIER_VRAM};
+  stow_tier path[] = {STOW_TIER_HOST, STOW_TIER_DISK, STOW_TIER_VRAM};
   bool on_disk = false;
   for (int i = 0; i < 3; i++) {
-    bool went = did(j, stow_heap_migrate(j->heap, j->ptr[0], road[i]));
+    bool went = did(j, stow_heap_migrate(j->heap, j->ptr[0], path[i]));
     if (dead(j)) return;
-    on_disk = went ? road[i] == STOW_TIER_DISK : on_disk;
+    on_disk = went ? path[i] == STOW_TIER_DISK : on_disk;
     sound(j);
     if (!on_disk) bytes_still_there(j, j->ptr[0]);
   }
@@ -182,7 +182,7 @@ static sweep_result scenario_hard(stow_device *d) {
     if (s == STOW_OK && i == 1) s = stow_heap_free(h, p[0], NULL);
     if (s != STOW_OK && first.status == STOW_OK) first = sweep_result_of(s);
   }
-  stow_heap_close(h); /* with calls failing all the way it cannot give everything back */
+  stow_heap_close(h); /* with every call failing it cannot release everything */
   return first;
 }
 

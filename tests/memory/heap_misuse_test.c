@@ -1,4 +1,4 @@
-/* Bad use of a heap: each a status and a message that says what to do, never corruption. */
+/* Misuse of a heap: each case returns a status and a message, and never corrupts the heap. */
 #include <stdlib.h>
 
 #include "memory/card.h"
@@ -40,8 +40,8 @@ TEST(requests_that_cannot_be_are_refused_with_the_reason)
   shut(h, d);
 }
 
-/* Once through the hot path and once with a listener, who is told of none of it. */
-static uint64_t told(void *user, const stow_heap_event *e) {
+/* Once through the hot path and once with a listener, which gets no event. */
+static uint64_t on_event(void *user, const stow_heap_event *e) {
   if (e->kind == STOW_EVENT_FREE) ++*(uint64_t *)user;
   return 0;
 }
@@ -52,7 +52,7 @@ TEST(frees_that_cannot_be_are_refused_with_the_reason)
     stow_device *d = card(64 * MIB, 0);
     stow_heap *h = open_on(d);
     uint64_t frees = 0, wild = 0;
-    if (heard) CHECK_OK(stow_heap_add_sink(h, told, &frees, STOW_EVENT_ALL));
+    if (heard) CHECK_OK(stow_heap_add_sink(h, on_event, &frees, STOW_EVENT_ALL));
     for (int i = 0; i < 200; i++) CHECK_OK(stow_heap_free(h, need(h, 600, NULL), NULL)); /* warm */
     frees = 0;
     uint64_t big = need(h, 8 * MIB, NULL), small = need(h, 600, NULL);

@@ -1,5 +1,5 @@
-/* Memory that moves while a program runs: the background mover behind a gate, with work on other
- * streams all the while, and the space of the disk tier's file. Run under ThreadSanitizer too. */
+/* Memory that moves while a program runs: the background mover with a gate, during work on other
+ * streams, and the space of the disk tier's file. Run under ThreadSanitizer too. */
 #include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
@@ -33,7 +33,7 @@ static void gate_open(void *user) {
   pthread_rwlock_unlock(&p->gate);
 }
 
-/* Keeps the other stream busy, and allocates on it, until told to stop. */
+/* Keeps the other stream busy, and allocates on it, until it is stopped. */
 static void *keep_running(void *user) {
   program *p = user;
   uint64_t seed = 7;

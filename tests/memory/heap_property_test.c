@@ -3,7 +3,7 @@
  * The model keeps every live allocation and checks: no two overlap; a request fails only if the
  * pages it can need exceed the limit less the pages that live allocations touch (seen from their
  * addresses alone); pages held by live allocations stay within the promised bound; the simulator
- * saw no use out of stream order. The heap's own dear check runs as often as the budget allows. */
+ * saw no use out of stream order. The heap's own slow check runs as often as the budget allows. */
 #include <stdlib.h>
 
 #include <stowage/stowage.h>
@@ -181,7 +181,8 @@ static void step_alloc(model *m) {
   }
 }
 
-/* Another stream reads it, ordered after the owner's work by an event, and is told to the heap. */
+/* Another stream reads it, ordered after the owner's work by an event, and is recorded with the
+ * heap. */
 static void step_share(model *m) {
   block *b = &m->live[harness_random(&m->seed) % (uint64_t)m->count];
   stow_stream other = m->streams[(b->stream + 1) % STREAMS];
@@ -199,7 +200,7 @@ static void step_free(model *m) {
   int at = (int)(harness_random(&m->seed) % (uint64_t)m->count);
   block b = m->live[at];
   CHECK_OK(stow_heap_free(m->heap, b.ptr, m->streams[b.stream]));
-  if (!b.recorded) small_count(m, &b, -1); /* or it waits, and nobody knows how long */
+  if (!b.recorded) small_count(m, &b, -1); /* or it waits for an unknown time */
   memmove(&m->live[at], &m->live[at + 1], (size_t)(m->count - at - 1) * sizeof m->live[0]);
   m->count--;
 }
@@ -241,7 +242,7 @@ static void run(uint64_t limit, uint64_t page_max, uint64_t steps, uint64_t seed
   CHECK_OK(stow_sim_get_counts(m->device, &c));
   CHECK_U64(c.violations, 0);
   CHECK(c.vram_peak_bytes <= limit);
-  CHECK(m->fails > 0); /* or the refusals were never put to the test */
+  CHECK(m->fails > 0); /* or the test met no refusals */
   stow_heap_stats s;
   CHECK_OK(stow_heap_get_stats(m->heap, &s));
   harness_note("%" PRIu64 " steps, %" PRIu64 " refusals, %" PRIu64 " stitches, %" PRIu64 " maps",

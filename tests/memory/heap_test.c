@@ -1,4 +1,4 @@
-/* Heap, as its header promises it: one behaviour a test, on the simulated card. */
+/* Heap: one behaviour of its header per test, on the simulated card. */
 #include <stdlib.h>
 
 #include "memory/card.h"
@@ -271,12 +271,12 @@ TEST(heap_migrate_keeps_address_and_contents)
   uint64_t seed = 1;
   for (uint64_t i = 0; i < 21 * MIB + 512; i++) mine[i] = (uint8_t)harness_random(&seed);
   CHECK_OK(d->ops->copy(d, p, (stow_addr)(uintptr_t)mine, 21 * MIB + 512, NULL));
-  stow_tier road[] = {STOW_TIER_HOST, STOW_TIER_VRAM, STOW_TIER_DISK, STOW_TIER_HOST,
+  stow_tier path[] = {STOW_TIER_HOST, STOW_TIER_VRAM, STOW_TIER_DISK, STOW_TIER_HOST,
                       STOW_TIER_DISK, STOW_TIER_VRAM, STOW_TIER_HOST};
   for (int i = 0; i < 7; i++) {
-    CHECK_OK(stow_heap_migrate(h, p, road[i]));
+    CHECK_OK(stow_heap_migrate(h, p, path[i]));
     CHECK_OK(stow_heap_check(h));
-    if (road[i] == STOW_TIER_DISK) continue;
+    if (path[i] == STOW_TIER_DISK) continue;
     memset(back, 0, 21 * MIB + 512);
     CHECK_OK(d->ops->copy(d, (stow_addr)(uintptr_t)back, p, 21 * MIB + 512, NULL));
     CHECK_OK(d->ops->stream_sync(d, NULL));

@@ -1,5 +1,5 @@
-/* Threads: several on streams of their own and across each other's, with the background thread, a
- * trimmer and sinks that come and go. Run under ThreadSanitizer by the suite. */
+/* Threads: several on their own streams and on each other's, with the background thread, a trimmer
+ * and changing sinks. Run under ThreadSanitizer by the suite. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -134,8 +134,8 @@ TEST(threads_share_a_heap_and_hand_memory_on)
 
 /* ---- what a sink sees ---- */
 
-/* A sink that keeps the set of live addresses: an allocation of one it holds live, or a free of one
- * it does not, was told in the wrong order. */
+/* A sink that keeps the set of live addresses: an allocation of a live address, or a free of one
+ * that is not live, was reported in the wrong order. */
 typedef struct watcher {
   pthread_mutex_t lock;
   uint64_t live[THREADS * 8 + 1];
@@ -214,14 +214,14 @@ TEST(a_sink_never_sees_an_address_given_out_that_it_takes_for_live)
   CHECK_U64(w.wrong, 0);
   CHECK_U64(w.allocs, w.frees);
   CHECK(w.allocs > ROUNDS);
-  harness_note("%" PRIu64 " allocations told", w.allocs);
+  harness_note("%" PRIu64 " allocations reported", w.allocs);
   CHECK_OK(stow_heap_check(h));
   CHECK_OK(stow_heap_close(h));
   CHECK_OK(o.device->ops->stream_destroy(o.device, other));
   CHECK_OK(stow_device_close(o.device));
 }
 
-/* The same without chance: the sink itself asks for as much, in the middle of being told. */
+/* The same without randomness: the sink itself allocates as much during an event. */
 typedef struct asker {
   stow_heap *heap;
   stow_stream stream;

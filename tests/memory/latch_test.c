@@ -1,4 +1,4 @@
-/* Latch: one thread inside at a time, however favour comes and goes. Under ThreadSanitizer too. */
+/* Latch: one thread inside at a time, while favourites change. Under ThreadSanitizer too. */
 #include <pthread.h>
 #include <sched.h>
 

@@ -1,4 +1,4 @@
-/* Pool: what its header promises, seen through a heap with its background thread. */
+/* Pool: the guarantees of its header, tested through a heap with its background thread. */
 #include <sched.h>
 #include <stdlib.h>
 

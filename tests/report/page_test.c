@@ -1,4 +1,4 @@
-/* The page: its digests, its policy, and that nothing of a trace stands in it as text. */
+/* The page: its digests, its policy, and that it contains no text of a trace. */
 #include "harness.h"
 
 #include <stdlib.h>

@@ -169,7 +169,7 @@ def search_finds_functions_and_files(browser):
     page.until("document.getElementById('found').hidden")
     page.key("/")
     page.type("no such name anywhere")
-    holds("0 of" in page.until("!document.getElementById('found').hidden && document.getElementById('found').innerText"), "nothing is not told")
+    holds("0 of" in page.until("!document.getElementById('found').hidden && document.getElementById('found').innerText"), "an empty result is not shown")
     quiet(page)
 
 
@@ -191,7 +191,7 @@ def every_view_shows_something(browser):
     expect(page.value("stowage.active.flame(stowage.active.peakTick, true).bytes"), page.value("stowage.active.peakBytes"), "flame graph")
     page.key("o")
     page.until("stowage.active.chosen === stowage.active.failures[0].tick")
-    holds("out of memory" in page.value("document.getElementById('moment').innerText"), "the failure is not told")
+    holds("out of memory" in page.value("document.getElementById('moment').innerText"), "the failure is not shown")
     page.press("#tab-about")
     holds("CUDA out of memory" in page.value("document.getElementById('panel').innerText") or not page.value("stowage.active.error"), "the error text is missing")
     quiet(page)

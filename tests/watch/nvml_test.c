@@ -53,7 +53,7 @@ TEST(cards_tell_name_uuid_and_memory)
   CHECK(card.memory_known);
   CHECK_U64(card.reserved_bytes, UINT64_C(1) << 30);
   CHECK_U64(card.used_bytes, UINT64_C(5) << 30);
-  CHECK_OK(nvml_card_at(n, 1, &card)); /* one that does not tell its memory is still a card */
+  CHECK_OK(nvml_card_at(n, 1, &card)); /* a card that does not report its memory is still listed */
   CHECK(!card.memory_known);
   CHECK_STATUS(nvml_card_at(n, 2, &card), STOW_ERR_NOT_FOUND);
   int index = -1;
@@ -75,7 +75,7 @@ TEST(processes_tell_pid_bytes_and_name)
   CHECK(count == 2 && processes[0].pid == (unsigned)getpid());
   CHECK(processes[0].bytes_known && processes[0].bytes == UINT64_C(3) << 30);
   CHECK(!processes[1].bytes_known);
-  /* Names are only told where pids are the machine's own. */
+  /* Names are reported only if pids are the machine's own. */
   if (readlink("/proc/self/ns/pid", space, sizeof space - 1) > 0 &&
       strcmp(space, "pid:[4026531836]") == 0)
     CHECK_TEXT(processes[0].name, "nvml_test");

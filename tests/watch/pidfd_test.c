@@ -1,4 +1,4 @@
-/* Pidfd: an answer comes, and is one the kernel gives; nothing is left behind. */
+/* Pidfd: returns a result of the kernel; nothing is left behind. */
 #include "watch/pidfd.h"
 
 #include <dirent.h>
@@ -22,7 +22,7 @@ TEST(trying_gives_an_answer_and_leaves_no_child_and_no_file)
   pidfd_answer answer = {-1, -1};
   for (int i = 0; i < 20; i++) pidfd_try(&answer);
   CHECK(answer.from_child >= 0 && answer.from_parent >= 0);
-  /* Whoever may take from a parent may take from a child: the reverse is what Yama forbids. */
+  /* A process that may take from its parent may take from its child; Yama forbids the reverse. */
   CHECK(answer.from_parent != 0 || answer.from_child == 0);
   CHECK_U64(open_files(), before);
   CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);

@@ -1,4 +1,4 @@
-/* Proc: small files of the kernel read as they are, from a made-up root. */
+/* Proc: reads small files of the kernel, from a test root. */
 #include "watch/proc.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The host memory of a family of processes, and the record of it, read back. */
+/* The host memory of a process and its descendants, and its record, read back. */
 #include "watch/tree.h"
 
 #include <signal.h>

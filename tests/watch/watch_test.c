@@ -1,4 +1,4 @@
-/* Watch: what a program sees of itself and of the cards. */
+/* Watch: a program's own figures and those of the cards. */
 #include <stowage/watch.h>
 
 #include <dlfcn.h>
@@ -41,7 +41,7 @@ TEST(cards_are_those_of_nvml_and_none_without_it)
   setenv("STOWAGE_LIBNVML", STANDIN, 1);
   CHECK_OK(stow_watch_open(&watch));
   CHECK_OK(stow_watch_read_host(watch, &host));
-  CHECK(dlopen(STANDIN, RTLD_NOW | RTLD_NOLOAD) == NULL); /* the host is looked at without NVML */
+  CHECK(dlopen(STANDIN, RTLD_NOW | RTLD_NOLOAD) == NULL); /* the host is read without NVML */
   CHECK(stow_watch_card_count(watch) == 2);
   CHECK_OK(stow_watch_read_card(watch, 0, &card));
   CHECK_U64(card.used_bytes, UINT64_C(5) << 30);
