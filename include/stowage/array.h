@@ -1,4 +1,4 @@
-/* Array: numbers on disk, behind a URL or behind a reader of the caller's, read a slice at a time.
+/* Array: numbers in a file, at a URL or from a function of the caller, read in slices.
  *
  *   stow_array_options options = STOW_ARRAY_OPTIONS_INIT;
  *   options.path = "train.npz:features";
@@ -7,8 +7,8 @@
  *   stow_array_read(array, 1000, 32, 1, 0, 0, rows);       32 whole rows, from row 1000
  *   stow_array_close(array);
  *
- * Reads with explicit reads, only what is asked for; never a mapping. One array is for one thread
- * at a time. */
+ * Reads only the requested values, with explicit reads and no mapping. Only one thread at a time
+ * may use an array. */
 #ifndef STOWAGE_ARRAY_H
 #define STOWAGE_ARRAY_H
 
@@ -33,14 +33,14 @@ typedef struct stow_array_options {
   uint32_t version;
   const char *path; /* a file, "file.npz:member", "file.safetensors:tensor", or an http(s) URL; a
                        name for messages where `read` is given */
-  const char *raw_dtype;     /* the file is raw values of this type; NULL: the file tells */
+  const char *raw_dtype;     /* type of a file of raw values; NULL: the file's */
   const uint64_t *raw_shape; /* of that many dimensions; NULL: one, as long as the file allows */
   uint32_t raw_dims;
-  const char *as_dtype;       /* hand values out in this type; NULL: the file's */
-  const char *const *headers; /* of HTTP requests, "Name: value", ended with NULL; NULL: none */
+  const char *as_dtype;       /* convert values to this type; NULL: the file's */
+  const char *const *headers; /* HTTP headers "Name: value", NULL-terminated; NULL: none */
   stow_array_reader read;     /* read through this instead of a path */
   void *read_user;
-  uint64_t read_bytes;  /* how many bytes there are behind it */
+  uint64_t read_bytes;  /* the bytes that `read` can read */
   uint64_t cache_bytes; /* of disk, to keep what comes over HTTP for the next epoch and the next
                            run; 0: what $STOWAGE_CACHE says, or none */
 } stow_array_options;
@@ -49,7 +49,7 @@ typedef struct stow_array_options {
 
 #define STOW_ARRAY_DIMS_MAX 64
 typedef struct stow_array_info {
-  char dtype[72];      /* as handed out, in NumPy's spelling: "float32", "<U5"; "bfloat16" */
+  char dtype[72];      /* as returned, in NumPy's spelling: "float32", "<U5"; "bfloat16" */
   char file_dtype[72]; /* as the file has it: ">f8" */
   uint64_t item_bytes; /* as handed out */
   uint32_t dims;

@@ -1,4 +1,4 @@
-/* Batches: rows of files far larger than memory, a batch at a time, under a budget.
+/* Batches: rows of files far larger than memory, in batches, within a memory budget.
  *
  *   stow_array_options files[2] = {STOW_ARRAY_OPTIONS_INIT, STOW_ARRAY_OPTIONS_INIT};
  *   files[0].path = "features.npy", files[1].path = "labels.npy";
@@ -15,18 +15,19 @@
  *   }
  *   stow_batches_close(batches);
  *
- * The files are kept in step by row. Every row comes exactly once in an epoch, over all ranks
- * together; the order is a function of the options alone, never of timing or of the number of
- * readers. Background readers fill buffers ahead; a buffer belongs to the caller from next until
- * release, and may outlive the batches it came from.
+ * The files stay in step by row. Every row comes exactly once in an epoch, over all ranks together.
+ * The order depends only on the options, never on timing or the number of readers. Background
+ * readers fill buffers ahead. The caller owns a buffer from next until release; it may outlive the
+ * batches.
  *
  * Shuffled: the file is cut into blocks of contiguous rows, the blocks are put in random order, and
  * each run of them that fills a window (what the budget allows) is mixed row by row. Rows of 64 KiB
- * and more are permuted one by one. Where a rank's rows all fit the window, or rows are permuted
- * one by one, every order is as likely as any other; else two rows of one block always come within
- * one window of each other (stow_batches_info tells both sizes).
+ * and more are permuted one by one. If all rows of a rank fit in the window, or rows are permuted
+ * one by one, every order is equally likely. Otherwise two rows of one block come within one window
+ * of each other (stow_batches_info has both sizes).
  *
- * next, set_epoch and the state calls are for one thread at a time; release is for any. */
+ * Only one thread at a time may call next, set_epoch and the state functions; any thread may call
+ * release. */
 #ifndef STOWAGE_BATCHES_H
 #define STOWAGE_BATCHES_H
 
@@ -77,34 +78,33 @@ typedef struct stow_batches_options {
   }
 
 /* Opens every file and checks that they have the same number of rows; starts nothing yet.
- * STOW_ERR_BUDGET: the batches asked for do not fit the budget; the message says what would. */
+ * STOW_ERR_BUDGET: the batches do not fit in the budget; the message says what would. */
 STOW_API stow_status stow_batches_open(stow_batches **batches, const stow_batches_options *options);
-/* Stops the readers. Buffers still with the caller stay good until they are released. NULL is fine.
+/* Stops the readers. Buffers of the caller stay valid until they are released. NULL is allowed.
  */
 STOW_API void stow_batches_close(stow_batches *batches);
 
 /* The next batch: one buffer for each file, the rows one after another in C order, at a multiple of
- * 64. `*rows` 0: the epoch is over. An error leaves the batch where it was: the next call tries it
- * again. */
+ * 64. `*rows` 0: the epoch is over. After an error the next call retries the same batch. */
 STOW_API stow_status stow_batches_next(stow_batches *batches, void **data, uint64_t *rows);
-/* Waits at most `wait_us` for next to have something to say. STOW_OK: it will not wait;
- * STOW_ERR_NOT_READY: it would. For callers who look after other things meanwhile. */
+/* Waits at most `wait_us` for the next batch. STOW_OK: next will not wait; STOW_ERR_NOT_READY: it
+ * would. For callers that have other work to do. */
 STOW_API stow_status stow_batches_wait(stow_batches *batches, uint64_t wait_us);
 /* The next batch to the device the batches were opened for: each file's rows are copied to the
  * device's address in `to` (with room for a whole batch), on `stream`. Returns when the copies are
- * submitted: what comes after them on that stream sees the rows, and another stream has to wait
- * for an event. The memory they are copied from is read into again only when they are done; two
- * batches may be on their way, a third waits for the first. `*rows` and errors as above. */
+ * submitted: later work on that stream sees the rows; another stream must wait for an event. The
+ * source buffers are reused only after the copies are done. Two batches can be in flight; a third
+ * waits for the first. `*rows` and errors as above. */
 STOW_API stow_status stow_batches_send(stow_batches *batches, const uint64_t *to,
                                        stow_stream stream, uint64_t *rows);
-/* Gives one file's buffer back. STOW_ERR_STATE: it was given back already. */
+/* Releases one file's buffer. STOW_ERR_STATE: it was already released. */
 STOW_API stow_status stow_batches_release(void *data);
 
-/* Begins an epoch from its first batch; shuffled ones come in another order in every epoch. */
+/* Starts an epoch at its first batch; each epoch of a shuffle has a different order. */
 STOW_API stow_status stow_batches_set_epoch(stow_batches *batches, uint64_t epoch);
 
-/* Where the batches stand, as plain numbers to keep in a checkpoint. Loading it continues with
- * exactly the batches that were left, in the same order, whatever the budget. */
+/* The position of the batches, as plain numbers for a checkpoint. Loading it continues with exactly
+ * the remaining batches, in the same order, with any budget. */
 #define STOW_BATCHES_STATE_VERSION 1
 typedef struct stow_batches_state {
   uint64_t version, rows, batch_rows, seed, epoch, next_batch;
@@ -112,8 +112,8 @@ typedef struct stow_batches_state {
   uint64_t block_rows, window_rows; /* of the shuffle */
 } stow_batches_state;
 STOW_API stow_status stow_batches_get_state(stow_batches *batches, stow_batches_state *state);
-/* STOW_ERR_INVALID: it is of other files or options, both numbers told. STOW_ERR_BUDGET: its window
- * does not fit this budget. */
+/* STOW_ERR_INVALID: it belongs to other files or options; the message has both numbers.
+ * STOW_ERR_BUDGET: its window does not fit in this budget. */
 STOW_API stow_status stow_batches_set_state(stow_batches *batches, const stow_batches_state *state);
 
 typedef struct stow_batches_info {

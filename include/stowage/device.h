@@ -1,6 +1,6 @@
 /* Device: one GPU, or the simulated one.
  *
- * A device is named the same way everywhere:
+ * Device names are the same everywhere:
  *   "0", "1", …          a card, counted as CUDA_VISIBLE_DEVICES shows them
  *   "GPU-5d3c…"          a card by UUID (a unique beginning is enough)
  *   "sim:16G"            a simulated card of 16 GiB, with a host tier of twice that;
@@ -31,7 +31,7 @@ typedef enum stow_tier { STOW_TIER_VRAM = 0, STOW_TIER_HOST = 1, STOW_TIER_DISK 
 /* "vram", "host", "disk". */
 STOW_API const char *stow_tier_name(stow_tier tier);
 
-/* By which road a device address can be backed with host memory. Found by probing, never assumed.
+/* How host memory can be mapped at a device address. Found by testing, never assumed.
  */
 typedef enum stow_host_road {
   STOW_HOST_NONE = 0,      /* not at all */
@@ -41,7 +41,7 @@ typedef enum stow_host_road {
   STOW_HOST_SIMULATED = 4, /* pages of the simulated card's host tier */
 } stow_host_road;
 
-/* What a device is. Texts are cut to fit and always ended. */
+/* The properties of a device. Texts are cut to fit and always terminated. */
 typedef struct stow_device_props {
   char kind[8];       /* "cuda" or "sim" */
   char name[64];      /* "NVIDIA H200", "simulated card" */
@@ -61,18 +61,19 @@ typedef struct stow_device_props {
 /* Opens the device named by `name` (above). On success `*device` must be closed. */
 STOW_API stow_status stow_device_open(stow_device **device, const char *name);
 
-/* Closes it. Pages, ranges, streams or events that were never given back are released and counted
- * in the message of STOW_ERR_STATE; the device is closed all the same. NULL is fine. */
+/* Closes a device. Releases pages, ranges, streams and events that the caller did not release, and
+ * then returns STOW_ERR_STATE with their count; the device is closed in any case. NULL is allowed.
+ */
 STOW_API stow_status stow_device_close(stow_device *device);
 
-/* How many cards the driver shows; 0 with STOW_OK where there is no driver. */
+/* Returns the number of cards of the driver; 0 with STOW_OK if there is no driver. */
 STOW_API stow_status stow_device_count(int *count);
 
 /* Properties of an open device. */
 STOW_API stow_status stow_device_get_props(const stow_device *device, stow_device_props *props);
 
-/* Bytes of a tier that are free and that there are. For vram on a card: the driver's own figures,
- * so other processes count. STOW_ERR_UNSUPPORTED for a tier the device does not have. */
+/* Returns the free and total bytes of a tier. For vram on a card these are the driver's figures,
+ * which include other processes. STOW_ERR_UNSUPPORTED: the device does not have this tier. */
 STOW_API stow_status stow_device_memory(stow_device *device, stow_tier tier, uint64_t *free_bytes,
                                         uint64_t *total_bytes);
 

@@ -1,7 +1,7 @@
-/* Events: what a heap does, told to whoever registers.
+/* Events: sends the actions of a heap to registered sinks.
  *
- * Sinks run on the thread that did it, with no lock held, and may call the heap again. With no sink
- * an event costs one load. */
+ * A sink runs on the thread that caused the event, with no lock held, and may call the heap.
+ * Without a sink an event costs one load. */
 #ifndef STOWAGE_EVENTS_H
 #define STOWAGE_EVENTS_H
 
@@ -34,17 +34,18 @@ typedef struct stow_heap_event {
   uint32_t tag;
 } stow_heap_event;
 
-/* The answer counts for STOW_EVENT_PRESSURE only: bytes freed. */
+/* The result matters only for STOW_EVENT_PRESSURE: the bytes freed. */
 typedef uint64_t (*stow_heap_sink)(void *user, const stow_heap_event *event);
 
 #define STOW_EVENT_BIT(kind) (1u << (kind))
 #define STOW_EVENT_ALL       ((1u << STOW_EVENT_COUNT) - 1)
 #define STOW_SINKS_MAX       8
 
-/* Sends the kinds in `mask` to `sink`. STOW_ERR_OVERFLOW: 8 are registered already. */
+/* Sends the kinds in `mask` to `sink`. STOW_ERR_OVERFLOW: 8 sinks are already registered. */
 STOW_API stow_status stow_heap_add_sink(stow_heap *heap, stow_heap_sink sink, void *user,
                                         uint32_t mask);
-/* Waits until no thread is inside it (so not from inside it). STOW_ERR_NOT_FOUND: it is not there.
+/* Removes a sink and waits until no thread is inside it, so do not call it from the sink.
+ * STOW_ERR_NOT_FOUND: the sink is not registered.
  */
 STOW_API stow_status stow_heap_remove_sink(stow_heap *heap, stow_heap_sink sink, void *user);
 

@@ -1,9 +1,8 @@
 /* Heap: the allocator of one device.
  *
- * It hands out addresses the device can use, ordered by stream: memory freed on a stream is
- * reusable on it at once, on another only after its event. A request fails only if the pages it
- * needs are not there: the limit, less the pages held by live allocations, after everything pending
- * has been waited for.
+ * Allocates device memory ordered by stream: memory freed on a stream is reusable there at once,
+ * and on another stream only after an event. A request fails only if there are not enough pages:
+ * the limit minus the pages of live allocations, after waiting for all pending frees.
  *
  *   stow_heap *heap;
  *   stow_heap_options options = STOW_HEAP_OPTIONS_INIT;
@@ -14,8 +13,8 @@
  *   stow_heap_free(heap, ptr, stream);
  *   stow_heap_close(heap);
  *
- * Any thread may call anything at any time; only stow_heap_close must be the last. A closed heap's
- * handle stays safe to pass: every call answers STOW_ERR_STATE. */
+ * All functions are thread-safe; stow_heap_close must be the last call. A closed heap's handle
+ * stays safe to pass: every call returns STOW_ERR_STATE. */
 #ifndef STOWAGE_HEAP_H
 #define STOWAGE_HEAP_H
 
@@ -32,9 +31,9 @@ extern "C" {
 
 typedef struct stow_heap stow_heap;
 
-/* Called around a move of live memory: after `close` returns, nothing that uses the heap's memory
- * may be submitted until `open` is called. Work submitted before is waited for on the streams the
- * memory was allocated for and those told by stow_heap_record_stream; other streams run on. */
+/* Called around a move of live memory: after `close` returns, submit no work that uses the heap's
+ * memory until `open` is called. The heap waits for earlier work on the streams of the allocation
+ * and those of stow_heap_record_stream; other streams continue. */
 typedef struct stow_heap_gate {
   void (*close)(void *user);
   void (*open)(void *user);
@@ -67,39 +66,39 @@ typedef struct stow_heap_options {
 
 STOW_API stow_status stow_heap_open(stow_heap **heap, const stow_heap_options *options);
 
-/* Ends it: waits for the events of what was freed, gives every page back. Allocations still live
- * are freed, and told with their count as STOW_ERR_STATE. NULL is fine. */
+/* Closes the heap: waits for the events of freed memory and releases every page. Frees live
+ * allocations and then returns STOW_ERR_STATE with their count. NULL is allowed. */
 STOW_API stow_status stow_heap_close(stow_heap *heap);
 
-/* `bytes` > 0 at an address that is a multiple of 512, for use on `stream`. The contents are
- * undefined. STOW_ERR_OUT_OF_MEMORY: stow_heap_last_failure has the numbers. */
+/* Allocates `bytes` > 0, aligned to 512, for use on `stream`. The contents are undefined.
+ * STOW_ERR_OUT_OF_MEMORY: stow_heap_last_failure has the numbers. */
 STOW_API stow_status stow_heap_alloc(uint64_t *ptr, stow_heap *heap, uint64_t bytes,
                                      stow_stream stream);
 
-/* The same at a multiple of `align`, a power of two up to the device's page (2 MiB). */
+/* The same aligned to `align`, a power of two up to the device's page size (2 MiB). */
 STOW_API stow_status stow_heap_alloc_aligned(uint64_t *ptr, stow_heap *heap, uint64_t bytes,
                                              uint64_t align, stow_stream stream);
 
-/* Frees it. The work submitted to `stream` so far may still use it, as may that of streams told by
- * stow_heap_record_stream; nothing else. Zero is fine and does nothing. */
+/* Frees an allocation. Only work already submitted to `stream` and to the streams of
+ * stow_heap_record_stream may still use it. 0 is allowed and does nothing. */
 STOW_API stow_status stow_heap_free(stow_heap *heap, uint64_t ptr, stow_stream stream);
 
-/* Tells that `stream` uses an allocation made for another one: its memory is not used again before
- * the work `stream` has at the time of the free is done. */
+/* Declares that `stream` uses an allocation of another stream: after the free its memory is not
+ * reused until the work submitted to `stream` by then is done. */
 STOW_API stow_status stow_heap_record_stream(stow_heap *heap, uint64_t ptr, stow_stream stream);
 
-/* Gives back cached pages of both tiers until at most `keep_bytes` are cached. `*released` (may be
- * NULL) is what went back. Waits for events where a page's old address is still in use. */
+/* Releases cached pages of both tiers until at most `keep_bytes` are cached. Stores the released
+ * bytes in `*released` (may be NULL). Waits for events if a page's old address is still in use. */
 STOW_API stow_status stow_heap_trim(stow_heap *heap, uint64_t keep_bytes, uint64_t *released);
 
-/* Changes how many bytes of pages of a tier the heap may hold. STOW_ERR_STATE if live allocations
- * hold more than that: then the limit stays as it was. */
+/* Sets how many bytes of pages of a tier the heap may hold. STOW_ERR_STATE: live allocations hold
+ * more than that; the limit is unchanged. */
 STOW_API stow_status stow_heap_set_limit(stow_heap *heap, stow_tier tier, uint64_t bytes);
 
 /* Moves the pages behind an allocation to another tier; address and contents stay. A page shared
- * with other live allocations moves only if the heap has a gate; else it stays and only the rest
- * moves. From the call until it returns, no new work may be submitted that uses the allocation;
- * work already submitted is waited for. Either all of it moved, or nothing did.
+ * with other live allocations moves only if the heap has a gate; otherwise that page stays and the
+ * rest moves. Do not submit new work that uses the allocation until the call returns; the call
+ * waits for earlier work. On error nothing has moved, unless the device is lost.
  *
  * To STOW_TIER_DISK: the address is unusable until it is migrated back. */
 STOW_API stow_status stow_heap_migrate(stow_heap *heap, uint64_t ptr, stow_tier tier);
@@ -112,9 +111,10 @@ typedef enum stow_heap_heat {
 } stow_heap_heat;
 STOW_API stow_status stow_heap_set_heat(stow_heap *heap, uint64_t ptr, stow_heap_heat heat);
 
-/* Brings spilled allocations back to vram while there is room, hot ones first; what the background
- * thread does on its own. Room is what the limit leaves and what trimming put aside; for hot ones
- * also pages that lie free in the heap. Needs a gate or a caller that submits nothing meanwhile. */
+/* Moves spilled allocations back to vram while there is capacity, hot ones first; the background
+ * thread does the same. Capacity is what the limit leaves and what trimming set aside; for hot
+ * allocations also free pages in the heap. Needs a gate, or a caller that submits no work during
+ * the call. */
 STOW_API stow_status stow_heap_bring_back(stow_heap *heap, uint64_t *moved_bytes);
 
 /* ---- numbers ---- */
@@ -137,7 +137,7 @@ typedef struct stow_heap_stats {
   uint64_t stitches;    /* requests served by moving free pages under a new range */
   uint64_t event_waits; /* times the host waited for an event */
   uint64_t migrated_bytes, spilled_bytes;
-  uint64_t book_bytes; /* memory of our own behind all this */
+  uint64_t book_bytes; /* memory of the heap's own tables */
   uint32_t streams;
 } stow_heap_stats;
 STOW_API stow_status stow_heap_get_stats(stow_heap *heap, stow_heap_stats *stats);
@@ -164,11 +164,11 @@ typedef struct stow_heap_entry {
   stow_heap_heat heat;
   uint32_t tag; /* stow_tag_name */
 } stow_heap_entry;
-/* Return false to stop. The heap must not be called from it. */
+/* Returns false to stop. Must not call the heap. */
 typedef bool (*stow_heap_visit)(void *user, const stow_heap_entry *entry);
 STOW_API stow_status stow_heap_each(stow_heap *heap, stow_heap_visit visit, void *user);
 
-/* Looks at every structure; STOW_ERR_STATE with the first thing that is wrong. Dear: for tests. */
+/* Checks every data structure; STOW_ERR_STATE with the first error. Slow: for tests. */
 STOW_API stow_status stow_heap_check(stow_heap *heap);
 
 /* The device it stands on. */

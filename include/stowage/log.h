@@ -15,11 +15,10 @@ typedef enum stow_log_level {
   STOW_LOG_DEBUG = 3
 } stow_log_level;
 
-/* Called on whichever thread has something to say, with no lock of the library held. `line` ends
- * with no newline. */
+/* Called on the thread that logs, with no lock of the library held. `line` has no newline. */
 typedef void (*stow_log_fn)(void *user, stow_log_level level, const char *line);
 
-/* Sends lines of `most` and graver to `fn`; NULL switches the log off (as at start). */
+/* Sends lines of level `most` and more severe ones to `fn`; NULL disables the log (the default). */
 STOW_API void stow_log_set(stow_log_fn fn, void *user, stow_log_level most);
 
 #ifdef __cplusplus

@@ -1,5 +1,4 @@
-/* Stowage: fits programs into the memory there is. Includes every public header but those for
- * backend authors. */
+/* Stowage. Includes every public header except those for backend authors. */
 #ifndef STOWAGE_H
 #define STOWAGE_H
 

@@ -1,6 +1,6 @@
 /* Tag: a name that allocations carry ("optimizer", "batch 7").
  *
- * Each thread has a stack of tags; an allocation carries the top one. A tag can pin what carries it
+ * Each thread has a stack of tags; an allocation carries the top tag. A tag can pin its allocations
  * to a tier. */
 #ifndef STOWAGE_TAG_H
 #define STOWAGE_TAG_H
@@ -20,12 +20,13 @@ extern "C" {
 /* Allocations of this thread carry `name` until the matching pop. The name is copied; the same name
  * is the same tag. STOW_ERR_OVERFLOW: more than 64 deep, or more than 65535 names. */
 STOW_API stow_status stow_tag_push(const char *name);
-/* The same, and they live on `tier` (vram or host) and nowhere else. */
+/* The same; the allocations stay on `tier` (vram or host). */
 STOW_API stow_status stow_tag_push_tier(const char *name, stow_tier tier);
-/* Takes the top one off. STOW_ERR_STATE: there is none. */
+/* Removes the top tag. STOW_ERR_STATE: the stack is empty. */
 STOW_API stow_status stow_tag_pop(void);
 
-/* The name of a tag's number; "" for 0 (no tag) and for numbers never given. Never NULL; constant.
+/* Returns the name of a tag number; "" for 0 (no tag) and for unknown numbers. Never NULL;
+ * constant.
  */
 STOW_API const char *stow_tag_name(uint32_t tag);
 

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Copies `text` into `to` as one line that may go to a terminal and into a log. Control characters
+/* Copies `text` into `to` as one line that is safe for a terminal and a log. Control characters
  * (C0, C1), bidirectional controls and bytes that are not UTF-8 become '?'. URLs lose user name,
  * password, query and fragment. Cuts to `size` bytes with the '\0'; strlen(text) + 1 is always
  * enough. Returns `to`. */

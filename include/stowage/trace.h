@@ -1,12 +1,13 @@
-/* Trace: the ordered record of what a program asked for, kept while it runs.
+/* Trace: the ordered record of a program's memory requests, written while it runs.
  *
- * An open trace always keeps a ring: the last N MiB of events in memory that another process can
- * read, whole up to the last event even if this process is killed at any instruction. With a
- * record_path it also writes every event to a .stow file; what is older than 100 ms is in the file,
+ * An open trace always has a ring: the last N MiB of events, in memory that another process can
+ * read, complete up to the last event even if this process is killed at any instruction. With a
+ * record_path it also writes every event to a .stow file; events older than 100 ms are in the file,
  * and the ring holds the rest.
  *
- * Recording an event takes no lock and makes no system call. Nothing here ever stops the host
- * program: a full disk switches the file off, says so once in the log, and the ring goes on. */
+ * Recording an event takes no lock and makes no system call, except for the first event of a
+ * thread. A trace never stops the program: if the disk is full, it stops writing the file, logs
+ * that once, and the ring continues. */
 #ifndef STOWAGE_TRACE_H
 #define STOWAGE_TRACE_H
 
@@ -24,7 +25,7 @@ extern "C" {
 typedef struct stow_trace stow_trace;
 
 typedef enum stow_trace_kind {
-  STOW_TRACE_ALLOC = 0,      /* addr, bytes as the program asked for them */
+  STOW_TRACE_ALLOC = 0,      /* addr, bytes as requested */
   STOW_TRACE_FREE_REQUESTED, /* the program gave it up; other streams may still use it */
   STOW_TRACE_FREE,           /* it is reusable */
   STOW_TRACE_FAIL,           /* out of memory: bytes asked; addr: the bytes free on the device */
@@ -78,47 +79,47 @@ typedef struct stow_trace_options {
  * STOW_ERR_IO: the folder cannot be written or the disk has no room for the ring. */
 STOW_API stow_status stow_trace_open(stow_trace **trace, const stow_trace_options *options);
 
-/* Writes what is left and closes. Other threads may still record while it runs: what they record is
- * dropped. Returns why the file was switched off, if it was: the trace is closed all the same.
- * STOW_ERR_STATE: it was not open. NULL is fine. */
+/* Writes the remaining events and closes the trace. Events that other threads record during the
+ * call are dropped. Returns the error that stopped the file, if any; the trace is closed in any
+ * case. STOW_ERR_STATE: it was not open. NULL is allowed. */
 STOW_API stow_status stow_trace_close(stow_trace *trace);
 
 /* Records one event, from any thread. Never fails and never waits in the ring; with a record_path
- * it waits for the file, up to 2 s, when the whole ring is not yet written. What could not be kept
- * is counted in the trace itself. Does nothing after close, and in a child after fork: a child that
- * wants a trace opens its own. Inside a signal handler that interrupted it, counts a skip. */
+ * it waits for the file, up to 2 s, when the whole ring is not yet written. The trace counts events
+ * that it could not keep. Does nothing after close, and in a child after fork: a child opens its
+ * own trace. Inside a signal handler that interrupted it, counts a skip. */
 STOW_API void stow_trace_event(stow_trace *trace, const stow_trace_record *record);
 
-/* Marks the beginning or the end of what `name` names: an iteration, a phase. */
+/* Marks the start or the end of a named range: an iteration, a phase. */
 STOW_API stow_status stow_trace_mark_begin(stow_trace *trace, const char *name);
 STOW_API stow_status stow_trace_mark_end(stow_trace *trace, const char *name);
 
-/* The number of a tag's name; the same name gives the same number. STOW_ERR_BUDGET: text_bytes are
+/* Returns the number of a tag name; equal names have equal numbers. STOW_ERR_BUDGET: text_bytes is
  * used up; `*tag` is 0, which can be recorded. */
 STOW_API stow_status stow_trace_tag(stow_trace *trace, const char *name, uint32_t *tag);
 
-/* The number of a stack, innermost frame first. `key` (not 0) stands for its content: the caller
- * hashes what it has cheaply (code pointers, line numbers), and a key seen before costs one lookup
- * without a lock, the frames unread. Key 0: found by content. At most 512 frames are kept, the
- * innermost. Errors as for a tag. */
+/* Returns the number of a stack, innermost frame first. `key` (not 0) identifies its content: the
+ * caller hashes code pointers and line numbers. A known key costs one lookup without a lock, and
+ * the frames are not read. Key 0: found by content. At most 512 frames are kept, the innermost.
+ * Errors as for a tag. */
 STOW_API stow_status stow_trace_stack(stow_trace *trace, uint64_t key,
                                       const stow_trace_frame *frames, size_t count,
                                       uint32_t *stack);
-/* The number for a known key, 0 for an unknown one: ask this before walking a stack. */
+/* Returns the number for a known key, 0 for an unknown one. Call this before you walk a stack. */
 STOW_API uint32_t stow_trace_stack_find(stow_trace *trace, uint64_t key);
 
 /* A fact about the process, a device or the allocator ("device.0.name", "NVIDIA H200"). */
 STOW_API stow_status stow_trace_fact(stow_trace *trace, const char *key, const char *value);
 
-/* Records what a heap does: allocations, frees, mapped and unmapped pages, moves, failures, with
- * their tags; the heap's device is told as a fact. A free counts as done at once, as it is on its
- * stream. Remove it before the trace is closed; removing waits until no thread is recording.
- * STOW_ERR_NOT_FOUND: it was not added. */
+/* Records the events of a heap: allocations, frees, mapped and unmapped pages, moves, failures,
+ * with their tags, and the heap's device as a fact. A free counts as completed at once, as on its
+ * stream. Remove the heap before you close the trace; removing waits until no thread is recording.
+ * STOW_ERR_NOT_FOUND: the heap was not added. */
 STOW_API stow_status stow_trace_add_heap(stow_trace *trace, stow_heap *heap);
 STOW_API stow_status stow_trace_remove_heap(stow_trace *trace, stow_heap *heap);
 
-/* Returns when everything recorded before the call is in the file; at once for a ring only.
- * The reason the file was switched off, if it was. */
+/* Returns when everything recorded before the call is in the file; at once without a file. Returns
+ * the error that stopped the file, if any. */
 STOW_API stow_status stow_trace_flush(stow_trace *trace);
 
 typedef struct stow_trace_stats {

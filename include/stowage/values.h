@@ -1,4 +1,4 @@
-/* Values: the smallest type that holds a run of numbers exactly, and the cast to it.
+/* Values: finds the smallest type that holds numbers exactly, and casts to it.
  *
  *   stow_values *values;
  *   stow_values_open(&values, "float64");
@@ -7,7 +7,7 @@
  *   stow_values_close(values);
  *   stow_values_cast(small, "float32", numbers, "float64", count);
  *
- * Types are named as in NumPy, or shorter ("f32"). Proved over every value given, never sampled. */
+ * Types have NumPy names or short names ("f32"). Checks every value, never samples. */
 #ifndef STOWAGE_VALUES_H
 #define STOWAGE_VALUES_H
 
@@ -30,22 +30,23 @@ typedef struct stow_values_facts {
   char smallest[16];  /* the type of fewest bytes that holds every value exactly */
 } stow_values_facts;
 
-/* Begins with no value seen. STOW_ERR_INVALID: no type of numbers has that name. */
+/* Starts without values. STOW_ERR_INVALID: unknown number type. */
 STOW_API stow_status stow_values_open(stow_values **values, const char *type);
-/* Looks at `count` more, which need no alignment, in this machine's byte order. */
+/* Checks `count` more values, which need no alignment, in this machine's byte order. */
 STOW_API stow_status stow_values_add(stow_values *values, const void *from, uint64_t count);
 STOW_API stow_status stow_values_get(const stow_values *values, stow_values_facts *facts);
-/* Does `type` hold every value seen exactly? */
+/* Finds out whether `type` holds every value exactly. */
 STOW_API stow_status stow_values_fit(const stow_values *values, const char *type, bool *fits);
 /* NULL is fine. */
 STOW_API stow_status stow_values_close(stow_values *values);
 
-/* Converts `count` values; the areas do not overlap. Floats are rounded to nearest, once; floats to
- * integers go towards zero and stop at the ends; integers to narrower ones keep their low bits. */
+/* Converts `count` values; the buffers must not overlap. Floats are rounded once, to nearest.
+ * Floats become integers by rounding towards zero, clamped to the range. Integers keep their low
+ * bits in narrower integers. */
 STOW_API stow_status stow_values_cast(void *to, const char *to_type, const void *from,
                                       const char *from_type, uint64_t count);
-/* How far values moved when they were cast, at most: an amount, or (`relative`) a part of each
- * value. Infinite where one was lost. */
+/* Returns the largest error of a cast: an amount, or (`relative`) a fraction of a value. Infinite
+ * if a finite value became infinite. */
 STOW_API stow_status stow_values_error(double *worst, bool relative, const void *to,
                                        const char *to_type, const void *from, const char *from_type,
                                        uint64_t count);

@@ -204,7 +204,7 @@ def check(limit: "Optional[int]") -> "List[str]":
     now = _memory.host()
     if limit < now.held_bytes + _FLOOR:
         raise Invalid(
-            f"ram: this process already holds {size(now.held_bytes)}, so a limit of {size(limit)} is too low;  "
+            f"ram: this process already holds {size(now.held_bytes)}, so a limit of {size(limit)} is too low; "
             f"give at least {size(now.held_bytes + 2 * _FLOOR)}, or stowage.release() first"
         )
     if limit > now.total_bytes:

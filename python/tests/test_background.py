@@ -58,9 +58,9 @@ class HostWatch(unittest.TestCase):
             def fails():
                 raise OSError("no descriptor left")
             _ram._watch.watcher.host = fails
-            print(wait(lambda: _ram._watch.told))
+            print(wait(lambda: _ram._watch.reported))
             _ram._watch.watcher.host = host
-            print(wait(lambda: not _ram._watch.told))
+            print(wait(lambda: not _ram._watch.reported))
             """
         )
         self.assertEqual(out.split(), ["True", "True"])

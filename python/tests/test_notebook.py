@@ -299,7 +299,7 @@ class Kernel(unittest.TestCase):
             self.assertIn(before, text)
             self.assertEqual(self.ask(client, look), ("True", ""))
             text, error = self.ask(client, "import stowage; stowage.enable(vram='64M')")
-            self.assertIn("since its start", text, error)
+            self.assertIn("preloaded", text, error)
         finally:
             client.stop_channels()
             manager.shutdown_kernel(now=True)

@@ -55,7 +55,7 @@ class Release(unittest.TestCase):
         with self.assertRaises(NameError):
             release_from(space, ("x", "y"))
         self.assertIn("x", space)
-        with self.assertRaisesRegex(TypeError, "list is no name"):
+        with self.assertRaisesRegex(TypeError, "list is not a name"):
             stowage.release([1, 2, 3])
 
     def test_the_last_traceback_is_told_and_dropped_on_request(self):

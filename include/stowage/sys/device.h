@@ -1,17 +1,17 @@
 /* The seam to the machine: what a backend does for one device.
  *
- * For authors of backends (cuda, sim, fault, and the shim, which hands real driver pointers down
- * through this). Everything above talks to a device only through this table; nothing above knows
- * which backend it has.
+ * For authors of backends (cuda, sim, fault, and the shim, which passes real driver pointers
+ * through it). All code above uses a device only through this table and does not know the backend.
  *
  * Rules that hold for every entry:
- *  - Any thread may call any entry at any time unless the entry says otherwise. No entry calls up.
+ *  - Any thread may call any entry at any time unless the entry says otherwise. No entry calls
+ * upward.
  *  - It returns STOW_OK, or an error with the thread's message set. On error nothing has changed
  * unless the entry says so.
  *  - Addresses, sizes and alignments of pages and ranges are multiples of props.page_bytes. A
  * violation is STOW_ERR_INVALID.
- *  - STOW_ERR_OUT_OF_MEMORY means only "the bytes are not there"; STOW_ERR_DEVICE carries the
- * driver's own words; STOW_ERR_DEVICE_LOST is final for the device.
+ *  - STOW_ERR_OUT_OF_MEMORY means only that there are not enough bytes; STOW_ERR_DEVICE carries the
+ * driver's message; STOW_ERR_DEVICE_LOST is final for the device.
  *  - A page is mapped whole, at as many addresses as wanted (aliases see the same bytes), and never
  * split. */
 #ifndef STOWAGE_SYS_DEVICE_H
@@ -33,8 +33,8 @@ typedef void *stow_event;   /* a point in a stream's order; NULL is none */
 typedef struct stow_device_ops {
   uint32_t version; /* STOW_DEVICE_OPS_VERSION */
 
-  /* Ends the device and frees it. The caller makes sure that no other call is under way or follows.
-   * Always ends it; what was never given back is released, and told as STOW_ERR_STATE with the
+  /* Closes the device and frees it. The caller ensures that no other call runs or follows. Always
+   * closes it; releases what the caller did not release, and then returns STOW_ERR_STATE with the
    * counts. */
   stow_status (*close)(stow_device *device);
 
@@ -49,18 +49,18 @@ typedef struct stow_device_ops {
   /* ---- address ranges ---- */
 
   /* Reserves `bytes` > 0 of addresses aligned to `align` (0, or a power of two >= page_bytes), with
-   * nothing behind them. Touching one is a fault. STOW_ERR_OUT_OF_MEMORY: no such range is left. */
+   * nothing mapped. Accessing them faults. STOW_ERR_OUT_OF_MEMORY: no such range is left. */
   stow_status (*reserve)(stow_device *device, stow_addr *addr, uint64_t bytes, uint64_t align);
 
-  /* Gives back a whole range exactly as it was reserved. Precondition: nothing is mapped in it
+  /* Releases a whole range exactly as it was reserved. Precondition: nothing is mapped in it
    * (else STOW_ERR_STATE). */
   stow_status (*unreserve)(stow_device *device, stow_addr addr, uint64_t bytes);
 
   /* ---- pages ---- */
 
   /* Creates one page of `bytes` on `tier` (vram or host). Its contents are undefined.
-   * STOW_ERR_OUT_OF_MEMORY: the tier has no room; STOW_ERR_UNSUPPORTED: pages of that tier cannot
-   * be had here (see props.has_vmm, props.host_road). */
+   * STOW_ERR_OUT_OF_MEMORY: the tier is full; STOW_ERR_UNSUPPORTED: the device has no pages of that
+   * tier (see props.has_vmm, props.host_road). */
   stow_status (*page_create)(stow_device *device, stow_page *page, uint64_t bytes, stow_tier tier);
 
   /* Releases it. Precondition: mapped nowhere (else STOW_ERR_STATE, and it stays). A page not live
@@ -72,8 +72,8 @@ typedef struct stow_device_ops {
   stow_status (*map)(stow_device *device, stow_addr addr, uint64_t bytes, stow_page page);
 
   /* Unmaps [addr, addr+bytes): one or more whole mapped pages with no gap. Precondition: no
-   * submitted work still uses those addresses (order by event first); the simulator catches a
-   * breach, a card corrupts memory. */
+   * submitted work still uses those addresses (order by event first); the simulator reports a
+   * violation, a card corrupts memory. */
   stow_status (*unmap)(stow_device *device, stow_addr addr, uint64_t bytes);
 
   /* Grants the device reading and writing over [addr, addr+bytes): whole mapped pages with no gap;
@@ -88,8 +88,7 @@ typedef struct stow_device_ops {
    * writes it at the same address. STOW_ERR_OUT_OF_MEMORY as above. */
   stow_status (*plain_alloc)(stow_device *device, stow_addr *addr, uint64_t bytes, stow_tier tier);
 
-  /* Frees what plain_alloc gave. May wait for the device. An address it did not give is
-   * STOW_ERR_STATE. */
+  /* Frees a block of plain_alloc. May wait for the device. Any other address is STOW_ERR_STATE. */
   stow_status (*plain_free)(stow_device *device, stow_addr addr);
 
   /* ---- work ---- */
@@ -126,14 +125,15 @@ typedef struct stow_device_ops {
   /* Waits for it. */
   stow_status (*event_wait)(stow_device *device, stow_event event);
 
-  /* ---- threads and words ---- */
+  /* ---- threads and error texts ---- */
 
   /* Called once by each thread of our own before its first other call: makes the device current
    * there and lets its calls go on while a graph is being captured elsewhere (relaxed capture
    * mode). */
   stow_status (*thread_enter)(stow_device *device);
 
-  /* Words for the backend's own error number `code`; "" if it has none. Never NULL; constant text.
+  /* Returns the text for the backend's error number `code`; "" if there is none. Never NULL;
+   * constant text.
    */
   const char *(*error_text)(const stow_device *device, int code);
 } stow_device_ops;
@@ -143,12 +143,12 @@ struct stow_device {
   const stow_device_ops *ops;
 };
 
-/* ---- the simulated card: its own knobs, for tests and for replay ----
+/* ---- the simulated card: controls for tests and replay ----
  *
- * Time stands still until it is advanced: by stow_sim_advance, by waiting for an event or stream
- * (as long as that takes), and, with costs on, by each call's cost. Work submitted to a stream
- * completes only as time passes. The calls below also take a fault device and reach the simulated
- * card inside it. */
+ * Time advances only with stow_sim_advance, with a wait for an event or stream (by the time that
+ * takes), and, with costs on, by each call's cost. Work submitted to a stream completes only as
+ * time passes. The functions below also accept a fault device and use the simulated card inside it.
+ */
 
 typedef struct stow_sim_options {
   uint32_t version;    /* 1 */
@@ -184,7 +184,7 @@ typedef struct stow_sim_counts {
   uint64_t reserve, unreserve, page_create, page_release, map, unmap, access, plain_alloc,
       plain_free, copy;
   uint64_t event_waits; /* host waits for events or streams that had to wait */
-  uint64_t violations;  /* breaches caught, whether or not the caller looked at the status */
+  uint64_t violations;  /* violations found, even if the caller ignored the status */
   uint64_t call_ns;     /* modelled time of all calls above (0 with costs off) */
   uint64_t wait_ns;     /* modelled time the host waited for streams */
   uint64_t now_ns;      /* the simulated clock */
@@ -212,8 +212,7 @@ typedef enum stow_fault_kind {
   STOW_FAULT_KIND_COUNT
 } stow_fault_kind;
 
-/* Wraps `inner`, which the wrapper owns from then on and closes with itself. No fault is armed at
- * first. */
+/* Wraps `inner`, which the wrapper then owns and closes. No fault is armed at first. */
 STOW_API stow_status stow_fault_open(stow_device **device, stow_device *inner);
 
 /* The `nth` call of `kind` from now (1: the next one) fails with `status` before it reaches the
@@ -221,7 +220,8 @@ STOW_API stow_status stow_fault_open(stow_device **device, stow_device *inner);
 STOW_API stow_status stow_fault_arm(stow_device *device, stow_fault_kind kind, uint64_t nth,
                                     bool every, stow_status status);
 
-/* How many calls of `kind` were made since opening, and how many were failed on purpose. */
+/* Returns how many calls of `kind` were made since opening, and how many of them failed on purpose.
+ */
 STOW_API stow_status stow_fault_count(stow_device *device, stow_fault_kind kind, uint64_t *calls,
                                       uint64_t *failed);
 
