@@ -12,7 +12,7 @@ def line(case, mine, peer, theirs, unit, more=""):
 
 
 def in_turns(runs, times):
-    """What each of `runs` gave, one list each: first each once, then each again, so that a busy moment is everybody's."""
+    """Returns the results of `runs`, one list each. Runs them in turn, so that other load affects all equally."""
     given = [[] for _ in runs]
     for _ in range(times):
         for run, values in zip(runs, given):

@@ -47,7 +47,7 @@ OUTPUTS = ("b.npy", "c.npy", "n.npy", "o.npy", "o.npz", "s.npz", "t.npy", "p.npy
 
 
 def afresh():
-    """ext4 waits for the disk where a new file takes the place of an old one: nobody's outputs are there before."""
+    """Removes old outputs first: ext4 waits for the disk when a new file replaces an old one."""
     for name in OUTPUTS:
         if os.path.exists(name):
             os.unlink(name)

@@ -19,7 +19,7 @@ typedef enum stow_event_kind {
   STOW_EVENT_MAP,       /* ptr, bytes: pages came behind these addresses */
   STOW_EVENT_UNMAP,     /* ptr, bytes: and left */
   STOW_EVENT_MIGRATE,   /* ptr, bytes, tier it went to */
-  STOW_EVENT_PRESSURE,  /* bytes: a request is about to fail for want of them; return how many you
+  STOW_EVENT_PRESSURE,  /* bytes: a request is about to fail; return how many you
                            freed */
   STOW_EVENT_FAIL,      /* bytes: the request failed; stow_heap_last_failure has the numbers */
   STOW_EVENT_COUNT

@@ -66,7 +66,7 @@ class _FileReader:
         self.file = file
         self.lock = threading.Lock()
         self.failed: Optional[BaseException] = None
-        self.stopped = False  # nobody wants what is being read
+        self.stopped = False  # the reader was closed
         self.bytes = file.seek(0, os.SEEK_END)
         if self.bytes is None:  # some file objects do not follow io's rule
             self.bytes = file.tell()

@@ -1,4 +1,4 @@
-"""Large objects of this process, and who holds them.
+"""Finds the large objects of this process, and who holds them.
 
 Called by release, holders, the cell magic and explanations of host memory. Finds pieces of memory (_pieces.py) through the
 garbage collector; changes nothing, keeps nothing alive.
@@ -32,14 +32,14 @@ def _unseen(thing: Any) -> bool:
 def _tracked() -> "Iterator[List[Any]]":
     """The collector's objects, in parts; of a module its dictionary.
 
-    What else a module of C refers to is its own business, and need not be alive: the asyncio of Python 3.12.1 shows there the
-    iterators it keeps for reuse, and one reference to such a dead one ends in a list that grows for ever.
+    Other references of a C module may point to dead objects: the asyncio of Python 3.12.1 shows the iterators that it keeps for
+    reuse, and a reference to such a dead one leads to a list that grows forever.
     """
     everything = gc.get_objects()
     for start in range(0, len(everything), 4096):
         part = [vars(thing) if type(thing) is types.ModuleType else thing for thing in everything[start : start + 4096]]
         yield part
-        part.clear()  # it may hold the very frame that looks at it
+        part.clear()  # it may hold the frame of this search
     everything.clear()
 
 
@@ -89,7 +89,7 @@ def find_large(least: int = 1 << 20) -> "List[Large]":
 
 
 def _drop_parts(found: "List[Large]") -> None:
-    """Takes out arrays that a pandas table or a SciPy matrix of the list consists of."""
+    """Removes arrays that are part of a pandas table or a SciPy matrix of the list."""
     inside: "set[int]" = set()
     for piece in found:
         if piece.key[0] != "object":
@@ -112,15 +112,15 @@ def _drop_parts(found: "List[Large]") -> None:
 
 
 class Finder:
-    """Walks from a thing towards names people know: globals, attributes, locals, closures.
+    """Searches from an object to names that people know: globals, attributes, locals, closures.
 
-    What the walk itself makes refers to things too: its lists are in `hidden`, nothing is sliced or captured by an inner
-    function, and its frames are passed over.
+    Objects of the search refer to things too: its lists are in `hidden`, nothing is sliced or captured by an inner function, and
+    its frames are skipped.
     """
 
     DEPTH = 6
-    MOST = 64  #: referrers looked at for one object
-    LOOKS = 100  #: times the whole of the collector's objects is gone through for one thing: milliseconds each
+    MOST = 64  #: maximum number of referrers per object
+    LOOKS = 100  #: maximum number of passes over all objects for one search: milliseconds each
 
     def __init__(self) -> None:
         self.modules: "Dict[int, str]" = {}
@@ -136,7 +136,7 @@ class Finder:
         self.inside: "Dict[int, set[int]]" = {}
         self.looks = self.LOOKS
         self.hidden: "set[int]" = {id(self), id(self.__dict__), id(self.modules), id(self.bags), id(self.inside)}
-        # A notebook keeps its results in places of its own beside Out and _, which people know; the last until the next cell.
+        # A notebook keeps its results in more places than Out and _, the last one until the next cell.
         here = shell()
         places = [getattr(here, "user_ns_hidden", None)]
         for keeper in (getattr(here, "displayhook", None), getattr(here, "last_execution_result", None)):
@@ -223,7 +223,7 @@ class Finder:
         module = self.modules.get(id(holder))
         if module is not None:
             if "Out" in keys and "_oh" in keys:
-                keys.remove("_oh")  # the same by a name nobody types
+                keys.remove("_oh")  # the same under an internal name
             return [str(key) if module == "__main__" else f"{module}.{key}" for key in keys]
         if self.looks <= 0:
             return []
@@ -231,7 +231,7 @@ class Finder:
         self.hidden.add(id(owners))
         names: "List[str]" = []
         for at in range(min(len(owners), self.MOST)):
-            if isinstance(owners[at], types.FrameType) and keys:  # the locals of a function somebody looked at
+            if isinstance(owners[at], types.FrameType) and keys:  # the f_locals of a frame
                 names = [_frame_text(owners[at], str(keys[0]))]
                 break
             if getattr(owners[at], "__dict__", None) is holder and not isinstance(owners[at], types.ModuleType):
@@ -316,7 +316,7 @@ def _locals_of(frame: types.FrameType) -> "Iterator[Tuple[str, Any]]":
 
 
 def _running() -> "List[types.FrameType]":
-    """The frames of the program. None of ours: one that is kept would keep all it looked at, itself included."""
+    """Returns the frames of the program, without ours: a frame that is kept would keep everything it found."""
     found = []
     at: "Optional[types.FrameType]"
     for at in sys._current_frames().values():

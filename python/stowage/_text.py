@@ -19,7 +19,7 @@ def _decode(data: bytes) -> str:
 
 
 class TextColumn:
-    """The texts of one column; rows are read when they are asked for."""
+    """The texts of one column; reads rows on demand."""
 
     def __init__(self, path: str, opener: Opener) -> None:
         self.name = path
@@ -45,13 +45,13 @@ class TextColumn:
     # ---- reading ----
 
     def words(self) -> "List[str]":
-        """Of a dictionary: the text of each code. Read once."""
+        """Returns the text of each code of a dictionary. Read once."""
         if self._words is None:
             self._words = self._written_out(0, self._count())
         return self._words
 
     def _written_out(self, first: int, stop: int) -> "List[str]":
-        """Texts `first` to `stop` of those that are written out."""
+        """Returns texts `first` to `stop` of a column without a dictionary."""
         if first >= stop:
             return []
         if self._offsets is None:
@@ -67,7 +67,7 @@ class TextColumn:
         return [words[code] for code in self._codes[first:stop].tolist()]
 
     def read_spans(self, spans: Any) -> "List[str]":
-        """The texts at these starts and stops of the bytes, in any order. Neighbours are read together."""
+        """Returns the texts at these byte ranges, in any order. Reads neighbours together."""
         order = spans[:, 0].argsort(kind="stable").tolist()
         pairs = spans.tolist()
         texts = [""] * len(pairs)
@@ -88,7 +88,7 @@ class TextColumn:
     # ---- in batches ----
 
     def origin(self) -> "Tuple[Any, Optional[str], Optional[List[int]]]":
-        """What the C library reads for each row (file, raw type, raw shape): a code, its bytes, or where they stand."""
+        """Returns what the C library reads per row (file, raw type, raw shape): a code, the bytes, or their range."""
         if self._codes is not None:
             return self.name + ".codes", None, None
         if self._offsets is None:
@@ -96,7 +96,7 @@ class TextColumn:
         return _Spans(self._offsets, self.name), "int64", [self.rows, 2]
 
     def take(self, rows: Any) -> Any:
-        """The texts of a batch of what `origin` gives."""
+        """Returns the texts of a batch of rows from `origin`."""
         if self._codes is not None:
             words = self.words()
             return as_objects([words[code] for code in rows.tolist()])
@@ -106,7 +106,7 @@ class TextColumn:
 
 
 class _Spans(io.RawIOBase):
-    """The offsets as a file of pairs of int64, start and stop of each text: rows that the C library can batch and shuffle."""
+    """The offsets as a file of int64 pairs, start and stop of each text: rows that the C library can batch and shuffle."""
 
     def __init__(self, offsets: Any, name: str) -> None:
         self._offsets, self.name, self._at = offsets, name + ".offsets", 0
@@ -155,7 +155,7 @@ def _try(opener: Opener, path: str) -> Any:
 
 
 def find_text(path: Any, opener: Opener) -> "Optional[TextColumn]":
-    """The column of text that `file.npz:name` is, where no member has that name; None where there is none."""
+    """Returns the text column `file.npz:name` if no member has that name; None if there is no such column."""
     if not isinstance(path, (str, os.PathLike)):
         return None
     name = os.fspath(path)
@@ -168,7 +168,7 @@ def find_text(path: Any, opener: Opener) -> "Optional[TextColumn]":
 
 
 class LazyText:
-    """A column of text on disk. Indexed, it gives a str or a NumPy array of str (dtype object)."""
+    """A text column on disk. Indexing returns a str or a NumPy array of str (dtype object)."""
 
     def __init__(self, column: TextColumn, again: "Tuple[Any, ...]") -> None:  # again: as __reduce__ gives it
         import numpy
@@ -212,7 +212,7 @@ class LazyText:
         return self._pick(numpy.where(numbers < 0, numbers + self.size, numbers).astype(numpy.intp))
 
     def _pick(self, numbers: Any) -> Any:
-        """Rows by their numbers, in any order and shape; neighbours are read together."""
+        """Returns rows by number, in any order and shape; reads neighbours together."""
         import numpy
 
         wanted, places = numpy.unique(numbers, return_inverse=True)

@@ -126,7 +126,7 @@ class LazyArray:
                 raise self._origin.explain(error)
 
     def _rows(self, first: int, count: int, step: int, span: "_Span") -> "numpy.ndarray[Any, Any]":
-        """Rows with the columns of the span, as an array of their own."""
+        """Returns rows with the columns of the span, as a new array."""
         import numpy
 
         chunk = numpy.empty((count,) + span.shape, self.dtype)
@@ -163,7 +163,7 @@ class LazyArray:
         return block[(*lead, row, *span.taken)]
 
     def _read_range(self, first: int, count: int, step: int, span: "_Span", shape: "Tuple[int, ...]") -> Any:
-        """Rows in even steps, some at a time where more is read than is asked for."""
+        """Returns rows in even steps, read in parts if more is read than selected."""
         import numpy
 
         out = numpy.empty(shape, self.dtype)
@@ -177,7 +177,7 @@ class LazyArray:
         return out
 
     def _read_numbers(self, numbers: Any, span: "_Span") -> "Tuple[Any, Any]":
-        """Rows by their numbers, in any order: neighbours are read together, each row once. And where each then stands."""
+        """Returns rows by number, in any order, and the position of each. Reads neighbours together and each row once."""
         import numpy
 
         wanted = numpy.unique(numbers)
@@ -194,14 +194,14 @@ class LazyArray:
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __iter__(self) -> "Iterator[Any]":
-        """Row after row, read some at a time."""
+        """Yields rows in order, read in parts."""
         held = max(1, _CHUNK_BYTES // max(1, self._row_items * self.dtype.itemsize))
         for first in range(0, len(self), held):
             yield from self[first : first + held]
 
 
 class _Span:
-    """Of each row, the run of items that holds every column asked for, and what of it is then taken."""
+    """Returns the range of items of each row that holds all selected columns, and the selection within it."""
 
     def __init__(self, row_shape: "Tuple[int, ...]", rest: "list[Any]") -> None:
         import numpy
@@ -232,17 +232,17 @@ class _Span:
         lists = [n for n in rest if not (isinstance(n, slice) or _is_int(n) or _is_free(n))]
         numbers = [n for n in rest if _is_int(n)]
         free = len(own) < len(rest)
-        #: The result holds the items read and no others, in their order.
+        #: The result is exactly the items read, in their order.
         self.straight = not (lists or free) and all(
             isinstance(n, slice) and n.indices(size) == (0, size, 1) or size == 1 and _is_int(n)
             for n, size in zip(rest, self.shape)
         )
-        #: NumPy moves what several lists pick to the front; one alone stays where it is.
+        #: NumPy moves the dimension of several lists to the front; that of one list stays.
         self.rows_stay_first = not free and (not lists or len(lists) == 1 and not numbers and numpy.ndim(lists[0]) == 1)
 
 
 def _is_free(n: Any) -> bool:
-    """Takes no dimension of the array: a new one, or a `...` that stands for none."""
+    """Returns true for an index that uses no dimension: a new axis, or an empty `...`."""
     return n is None or n is Ellipsis
 
 
@@ -253,7 +253,7 @@ def _is_int(n: Any) -> bool:
 
 
 def _numbers(index: Any, size: int) -> Any:
-    """The numbers an int, a list or a mask stands for, all from 0 to size - 1."""
+    """Returns the row numbers of an int, a list or a mask, all from 0 to size - 1."""
     import numpy
 
     numbers = numpy.asarray(index)
@@ -265,7 +265,7 @@ def _numbers(index: Any, size: int) -> Any:
 
 
 def _written_out(index: "Tuple[Any, ...]", dims: int) -> "Tuple[list[Any], Any, list[Any]]":
-    """The index with missing dimensions written out: what stands before that of the rows, that, and the rest."""
+    """Returns the index with all dimensions: the part before the rows, the rows, and the rest."""
     import numpy
 
     for n in index:

@@ -1,19 +1,19 @@
-/* Arena: spans, bins, taking and giving back (arena.h). */
+/* Arena: spans, bins, taking and freeing (arena.h). */
 #include "memory/arena.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
-/* How many spans of a bin are looked at for the best fit: enough that a bin of equal lengths ends
- * at once, few enough that a request stays O(1). */
+/* The number of spans of a bin that are checked for the best fit: enough for a bin of equal
+ * lengths, few enough that a request stays O(1). */
 #define SCAN_MAX 24
 
 /* ---- tables that grow by being touched ---- */
 
 #define HUGE_PAGE (UINT64_C(2) << 20)
 
-/* With ten million blocks the tables are hundreds of MiB, met at random: in pages of 4 KiB each
- * look would miss the TLB as well as the cache. A short table stays in small pages, so that a small
+/* With ten million blocks the tables are hundreds of MiB, accessed at random: with pages of 4 KiB
+ * each access would miss the TLB and the cache. A short table stays in small pages, so that a small
  * heap has a small footprint. */
 void *lazy_map(uint64_t bytes) {
   void *p =
@@ -55,9 +55,9 @@ static void span_drop(arena *a, uint32_t i) {
 
 /* ---- bins ---- */
 
-/* bin_add and bin_remove with the bin known. The links of span 0, which is none, are written like
- * any other's and never read: whether there is a neighbour in the list cannot be foretold, and
- * asking cost more than writing. */
+/* bin_add and bin_remove with the bin known. The links of span 0, the null span, are written like
+ * all others and never read: a branch on whether there is a neighbour is unpredictable and costs
+ * more than the write. */
 static inline void bin_push(arena *a, uint32_t i, uint32_t bin) {
   a->stirs++;
   span *s = &a->spans[i];

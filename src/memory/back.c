@@ -1,37 +1,36 @@
-/* Back: which pages stand behind which spans; stitching.
+/* Backing: which pages are mapped at which spans, and how free pages move.
  *
- * When no free span fits, the request goes where the fewest pages are missing, and those come from
- * the pool, from the device while the limit allows it, or from under free spans elsewhere (strip):
- * wholly free pages inside holes are pages. The figures below were found by replaying recorded
- * training and generation loops at limits within 1% of their peak live bytes, with the measured
- * cost of every page call (H200: create 11 us, map 1, access 25 to 50, unmap 17 to 26, release 11
- * to 54; all per page, a longer range saves nothing):
+ * If no free span fits, the request goes to the place that lacks the fewest pages. The missing
+ * pages come from the pool, from the device within the limit, or from under other free spans
+ * (strip): completely free pages inside holes can move. The figures below come from replays of
+ * recorded training and generation loops at limits within 1% of their peak live bytes, with the
+ * measured cost of every page call (H200: create 11 us, map 1, access 25 to 50, unmap 17 to 26,
+ * release 11 to 54; all per page, a longer range saves nothing):
  *
- *  - A page made for a request is at most 1/48 of it (2 MiB for most, 64 MiB from 3 GiB up). At
+ *  - A page created for a request is at most 1/48 of it (2 MiB for most, 64 MiB from 3 GiB up). At
  *    peak a hole wastes about half a page at each end and a loop has 30 to 150 holes, so pages near
  *    the size of the blocks cost several percent of the limit; much smaller ones cost 1.5% to 3% of
  *    the step time whenever the working set grows. Holes mostly begin and end near the ends of the
  *    blocks that were there: well inside a large one, pages twice as large cost a sixth less time
  *    and no more memory.
- *  - A request may use a larger page that is there already, but none above 8 times its own size, so
- *    a small block never pins 64 MiB. Keeping each block on pages smaller than itself costs 5% of
- *    the step time in page calls. What live blocks hold is therefore, in pages: live bytes / page
- *    size, + 2 for each block that is not in a slab, + one slab for each size class and stream. In
- *    bytes a block's two pages are of at most max(2 MiB, 8 x block). A full slab counts as live
- *    bytes, each block with its share of the 64 KiB; and where a program has freed all but one
- *    block in each slab, the slabs of a class are what its peak needed: blocks do not move.
- *  - Pages are taken from the shortest free spans first. Those are the least likely to fit the next
- *    request: taking from the longest made a generation loop move 17 times more pages.
- *    A request that would get large pages takes such first, wherever they are: a move costs by the
- *    page, not by the byte.
- *  - A page moves by being mapped at its new address while the old one stays mapped (an alias, the
- *    stale span), so that nothing waits: the same stream's order makes it right, another stream is
- *    made to wait for an event on the device. The old address is unmapped when it is wanted again
- *    and its ticket has passed, only as far as it is wanted, or when nobody has asked for a page in
- *    a while: most never are wanted, and unmapping was a third of the cost of a move. */
+ *  - A request may use a larger existing page, up to 8 times its own size, so a small block never
+ *    pins 64 MiB. Keeping each block on pages smaller than itself costs 5% of the step time in page
+ *    calls. So live blocks hold, in pages: live bytes / page size, + 2 for each block that is not
+ *    in a slab, + one slab for each size class and stream. In bytes a block's two pages are of at
+ *    most max(2 MiB, 8 x block). A full slab counts as live bytes, each block with its share of the
+ *    64 KiB. If a program has freed all but one block in each slab, a class has as many slabs as
+ *    its peak needed, because blocks do not move.
+ *  - Pages are taken from the shortest free spans first, which are the least likely to fit the next
+ *    request: taking from the longest made a generation loop move 17 times more pages. A request
+ *    for large pages takes large pages first, anywhere: a move costs per page, not per byte.
+ *  - To move a page, it is mapped at its new address while the old address stays mapped (an alias,
+ *    the stale span), so that nothing waits: the order of the same stream is enough, and another
+ *    stream waits for an event on the device. The old address is unmapped when it is needed again
+ *    and its ticket has passed, only as far as needed, or when no page was requested for a while.
+ *    Most old addresses are never needed, and unmapping was a third of the cost of a move. */
 #include "memory/arena.h"
 
-#define PAGE_PART 48 /* a page made for a request is at most 1/48 of it, */
+#define PAGE_PART 48 /* a page created for a request is at most 1/48 of it, */
 #define PAGE_FAR  12 /* or twice that where 12 such are between it and either end, */
 #define PAGE_OVER 8  /* and one used by it at most 8 times as large */
 
@@ -53,7 +52,7 @@ static uint8_t order_made(const arena *a, uint32_t units) {
   return o;
 }
 
-/* Largest page behind [at, at+units), as an order; only what is backed counts. */
+/* Returns the largest page behind [at, at+units), as an order; only mapped slots count. */
 static uint8_t order_behind(const arena *a, uint32_t at, uint32_t units) {
   uint8_t most = 0;
   for (uint32_t slot = slot_of(a, at); slot <= slot_of(a, at + units - 1);) {
@@ -91,7 +90,7 @@ static uint32_t stale_ticket(const arena *a, uint32_t i) {
   return a->stale_tickets[slot_of(a, a->spans[i].at)];
 }
 
-/* The ticket of stale span i has passed: nothing uses its addresses any more. */
+/* Returns true if the ticket of stale span i has passed, so that nothing uses its addresses. */
 static void stale_passed(arena *a, uint32_t i) {
   uint32_t first = slot_of(a, a->spans[i].at), last = first + slot_of(a, span_units(a, i));
   uint32_t ticket = a->stale_tickets[first];
@@ -345,7 +344,7 @@ stow_status arena_back(arena *a, uint32_t *out, const window *w) {
   return *out ? STOW_OK : stow_fail(STOW_ERR_HOST_MEMORY, "arena: its span table is full");
 }
 
-/* ---- letting pages go ---- */
+/* ---- releasing pages ---- */
 
 /* Slots [*from, *to) of whole pages inside free span i; false if there are none. */
 static bool whole_pages(const arena *a, uint32_t i, uint32_t *from, uint32_t *to) {

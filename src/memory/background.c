@@ -1,8 +1,8 @@
 /* Background: one thread per heap. It creates pages ahead of need (a host page of 1 GiB
- * takes 0.2 to 0.3 s, a vram page 7.5 ms while streams are busy), frees what waited, and brings
- * spilled allocations back when there is a gate; when nobody has asked for a page in a while it
- * unmaps what is stale and gives the device back what lies cached beyond the reserve. It is woken
- * after page work and looks on its own ten times a second. */
+ * takes 0.2 to 0.3 s, a vram page 7.5 ms while streams are busy), frees blocks whose events have
+ * passed, and moves spilled allocations back if there is a gate. When no page was requested for a
+ * while, it unmaps stale spans and releases cached pages beyond the reserve. Page work wakes it,
+ * and it runs ten times a second. */
 #include <errno.h>
 #include <time.h>
 
@@ -12,7 +12,7 @@
 #define HOST_PAGE 5 /* order of pages made ahead: 64 MiB of host, */
 #define VRAM_PAGE 0 /* 2 MiB of vram: what requests near the limit need */
 
-/* A little at a time, so that stopping and a growing limit are never far. */
+/* Works in small steps, so that it can stop quickly and react to a new limit. */
 #define STEP_BYTES (UINT64_C(256) << 20)
 
 static void fill(heap *h) {
@@ -28,8 +28,8 @@ static void fill(heap *h) {
   }
 }
 
-/* Looks without a page taken, one after another, after which what is too much goes: a second. A
- * training step or a token takes less, so what a loop is going to use again stays. */
+/* Rounds in a row without a page taken before it releases the surplus: one second. A training step
+ * or a token takes less, so a loop keeps the pages it will use again. */
 #define IDLE_LOOKS 10
 
 static bool idle(heap *h) {
@@ -52,7 +52,7 @@ static void release(heap *h) {
 
 static void tidy(heap *h, bool all) {
   stow_status status;
-  if (!lock_try(&h->lock)) return; /* somebody is at it already */
+  if (!lock_try(&h->lock)) return; /* another thread holds it */
   if (all)
     heap_settle(h, false, &status);
   else

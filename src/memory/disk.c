@@ -2,8 +2,8 @@
  *
  * One unnamed file in the heap's disk folder: it disappears with the process, even if that crashes.
  * Only pages that belong to the allocation alone go there; its first and last bytes, on pages
- * shared with neighbours, stay where they are. Bytes of the file that are no longer needed go back
- * to the file system at once, where it can, and are the first to be written again. */
+ * shared with neighbours, stay where they are. Unused ranges of the file are returned to the file
+ * system at once, if it supports that, and are reused first. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -115,8 +115,8 @@ static uint64_t space_take(disk *d, uint64_t bytes) {
   return d->end - bytes;
 }
 
-/* Without memory to remember it the space is lost to use until the heap is closed; its blocks went
- * back to the file system all the same. */
+/* Without memory to record it, the space is unusable until the heap is closed; its blocks were
+ * already returned to the file system. */
 static void hole_add(disk *d, uint64_t offset, uint64_t bytes) {
   uint32_t i = 0;
   while (i < d->hole_count && d->holes[i].offset < offset) i++;

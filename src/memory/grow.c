@@ -3,8 +3,8 @@
  * In this order: pages from the pool or the device while the limit allows; wholly free pages from
  * under this stream's free spans, then other streams'; then it waits for the events of what was
  * freed, and tries all that again; then it asks the listeners to free something; then it spills to
- * the host tier; then it fails, with the numbers. So it fails only if the pages missing at the best
- * place exceed the limit less the pages that live allocations touch. */
+ * the host tier; then it fails, with the numbers. So a request fails only if the pages missing at
+ * the best place exceed the limit minus the pages that live allocations touch. */
 #include <stdio.h>
 #include <string.h>
 
@@ -123,7 +123,8 @@ static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier 
   at->lacking = 0;
   if ((*ptr = lane_take(l, r, tier)) != 0) return STOW_OK;
   if (!arena_plan(a, &at->w, request_units(r), request_align(r))) {
-    /* Longer than any run of addresses, which are several times the card: it lacks all of it. */
+    /* Longer than any run of addresses, which is several times the card: all its pages are missing.
+     */
     uint64_t most = h->props.page_bytes - 1;
     at->w.missing = (r->bytes + most) & ~most;
     return STOW_ERR_OUT_OF_MEMORY;

@@ -1,8 +1,8 @@
-/* Heap: the hot path of alloc and free, and what stands behind it (stowage/heap.h).
+/* Heap: the hot path of alloc and free, and its slow cases (stowage/heap.h).
  *
  * A hot pair takes its lane's latch twice and touches no page: a small block comes from the slab of
- * its class and goes back to it, a span freed last serves the next request of its length. Whatever
- * is rarer (a listener, another stream, moved pages, nothing free) is out of line below. */
+ * its class and goes back to it, a span freed last serves the next request of its length. Rare
+ * cases (a listener, another stream, moved pages, nothing free) are out of line below. */
 #ifdef STOWAGE_CHECKS
 #include <dlfcn.h>
 #endif
@@ -143,7 +143,7 @@ COLD static void tell(heap *h, stow_event_kind kind, uint64_t ptr, uint64_t byte
 #ifdef STOWAGE_CHECKS
 static void site_note(heap *h, uint64_t ptr, void *caller) {
   lock_take(&h->lock);
-  (void)!map_put(&h->sites, ptr, (uint64_t)(uintptr_t)caller); /* for want of memory: not known */
+  (void)!map_put(&h->sites, ptr, (uint64_t)(uintptr_t)caller); /* without memory: not known */
   lock_give(&h->lock);
 }
 
@@ -244,7 +244,7 @@ COLD static stow_status freed_twice(uint64_t ptr, const place *at) {
                    stow_tag_name(*at->mark >> MARK_TAG_SHIFT));
 }
 
-/* Pages that moved away go back first; that needs the heap's lock, taken before the lane's. */
+/* Pages on another tier are returned first; that needs the heap's lock, taken before the lane's. */
 static stow_status free_moved(heap *h, lane *l, uint64_t ptr, stow_stream stream, bool reported) {
   lock_take(&h->lock);
   latch_take(&l->lock);

@@ -99,7 +99,7 @@ typedef struct disk {
 
 struct heap {
   _Atomic int dead;           /* a stow_status once the device is lost */
-  _Atomic uint32_t sink_mask; /* kinds anybody listens to */
+  _Atomic uint32_t sink_mask; /* kinds that some sink wants */
   stow_heap *shell;
   stow_device *device;
   bool device_ours;
@@ -203,10 +203,11 @@ stow_status lane_find(place *at, lane *l, uint64_t ptr);
 void lane_release(lane *l, const place *at);
 void lane_flush(lane *l); /* makes the kept span free; lane locked */
 
-/* Whether keeping a span apart costs nothing in packing: a large one that would join a free
- * neighbour is better found anew, in a hole that fits it closely, unless a search would find just
- * this place because nothing has changed since one did. Keeping all tripled the page moves of a
- * recorded training loop at its smallest limit. */
+/* Returns true if keeping a freed span for reuse does not harm packing. A large span that would
+ * join a free neighbour should be joined, so that the next request finds a hole that fits it
+ * closely; unless a search would find the same place, because nothing has changed since the last
+ * one. Keeping all spans tripled the page moves of a recorded training loop at its smallest limit.
+ */
 #define KEEP_UNITS 2048u /* 1 MiB: below it holes do not matter to pages */
 static inline bool lane_keeps(const lane *l, const arena *a, uint32_t i) {
   const span *s = &a->spans[i];

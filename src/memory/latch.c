@@ -118,7 +118,7 @@ static void withdraw(latch *l, latch_cell *from) {
   l->turns = 0;
 }
 
-/* A cell for the calling thread; `nobody` if it cannot have one. */
+/* Returns a cell for the calling thread; `nobody` if there is none. */
 static latch_cell *cell_new(void) {
   lock_take(&cells_lock);
   latch_cell *c = spare_cells;

@@ -20,7 +20,7 @@
 /* Two per cache line: values that follow from the class or from the index in `at` are not stored.
  */
 typedef struct slab {
-  uint64_t busy[2];    /* blocks past the last count as busy for ever */
+  uint64_t busy[2];    /* blocks past the last are always busy */
   uint32_t prev, next; /* list of its class, as slab_number; 0 none */
   uint32_t marks;      /* where in the store: flags and tag of each block, as in span.mark */
   uint8_t class;       /* 0: there is no slab here */

@@ -170,7 +170,7 @@ typedef enum stow_sim_use { STOW_SIM_READ = 0, STOW_SIM_WRITE = 1 } stow_sim_use
 
 /* Submits to `stream` work that uses [addr, addr+bytes) and takes `us` of the stream's time.
  * STOW_ERR_VIOLATION (and nothing is submitted) if part of it is not mapped with access, or if
- * other work that is not ordered before it uses the same bytes of a page, at whatever address, and
+ * other work that is not ordered before it uses the same bytes of a page, at any address, and
  * one of the two writes. */
 STOW_API stow_status stow_sim_submit(stow_device *device, stow_stream stream, stow_addr addr,
                                      uint64_t bytes, stow_sim_use use, uint64_t us);
