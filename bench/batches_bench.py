@@ -1,5 +1,5 @@
-"""The comparison behind batches_bench.sh. Each way runs in a process of its own, which prints its seconds, imports and all that is
-loaded once left out. A cached file is read several times by each process, opened anew each time, and the best counts."""
+"""The comparison of batches_bench.sh. Each case runs in a separate process, which prints its seconds without imports and other one-time
+work. Each process opens and reads a cached file several times, and the best counts."""
 
 import importlib.util
 import os
@@ -80,7 +80,7 @@ print(seconds, total)
 
 
 def run(way, path, shuffle=False, memory="256M", workers="auto", group=None, cold=False):
-    """Seconds of one epoch, and what it summed; None where it was ended, or sums nothing."""
+    """Returns the seconds of one epoch and its sum; None if it was stopped or has no sum."""
     if cold:
         with open(path, "rb") as file:
             os.fsync(file.fileno())
@@ -92,7 +92,7 @@ def run(way, path, shuffle=False, memory="256M", workers="auto", group=None, col
 
 
 def compare(case, ours, peers, size, times=TIMES):
-    """`peers` by name; all give seconds and a total."""
+    """Compares with `peers` by name; each returns seconds and a total."""
     given = in_turns([ours, *peers.values()], times)
     totals = [total for values in given for _, total in values if total is not None]
     if max(totals) - min(totals) > abs(totals[0]) * 1e-3 + 1:

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# batches_bench.sh BUILD: stowage.batches beside a NumPy memmap loop and a torch DataLoader over a memmap: the same file, the
-# same batches, every value summed, in turns, the middle of several. Prints
+# batches_bench.sh BUILD: compares stowage.batches with a NumPy memmap loop and a torch DataLoader over a memmap: the same file,
+# the same batches, every value summed, in turn, the median of several. Prints
 #   case=NAME ours=N peer=NAME:N ratio=N unit=GB/s        (ratio: ours over the peer's; higher is better)
-# "cached": the file is in the page cache before, for all; "from_disk" and "limited": it is not, for any. "limited": each runs in a
-# control group with less memory than the file has (as root; else a line says that they are left out). "disk_direct" is no peer
-# but the disk: what plain reads past the page cache bring, with nothing done to them.
-# $STOWAGE_BENCH_MB sizes the file (512), $STOWAGE_BENCH_FOLDER says where it stands, $STOWAGE_BENCH_PYTHON which Python.
+# "cached": the file is in the page cache before, for all; "from_disk" and "limited": it is not. "limited": each runs in a control
+# group with less memory than the file (as root; otherwise a line says that these cases are skipped). "disk_direct" is the disk
+# itself: plain reads that bypass the page cache, without processing.
+# $STOWAGE_BENCH_MB is the size of the file (512), $STOWAGE_BENCH_FOLDER its folder, $STOWAGE_BENCH_PYTHON the Python to use.
 set -euo pipefail
 build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,4 +1,4 @@
-"""What the data benchmarks share: ours and a peer side by side in turns, in a control group where memory is limited, one line for each."""
+"""Shared by the data benchmarks: runs ours and a peer in turn, in a control group if memory is limited, and prints one line for each."""
 
 import os
 import statistics
@@ -7,7 +7,7 @@ import sys
 
 
 def line(case, mine, peer, theirs, unit, more=""):
-    """ratio: ours over the peer's; of rates, higher is better."""
+    """Prints a line; ratio is ours divided by the peer's (for rates, higher is better)."""
     print(f"case={case} ours={mine:.4g} peer={peer}:{theirs:.4g} ratio={mine / theirs:.3g} unit={unit}{more}", flush=True)
 
 
@@ -25,7 +25,7 @@ def middle(values):
 
 
 def python(code, *words, group=None, **more):
-    """What a Python program of its own prints."""
+    """Runs a Python program in a separate process and returns its output."""
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=600,
                           preexec_fn=group.enter if group else None, **more)
     if done.returncode != 0:
@@ -34,7 +34,7 @@ def python(code, *words, group=None, **more):
 
 
 class Group:
-    """A control group with a memory limit, page cache and all, version 1 or 2; `folder` None where there can be none."""
+    """A control group with a memory limit that includes the page cache, version 1 or 2; `folder` is None if it cannot be created."""
 
     def __init__(self, limit):
         self.folder = None

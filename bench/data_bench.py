@@ -1,4 +1,4 @@
-"""The comparison behind data_bench.sh, in the folder where the files shall stand."""
+"""The comparison of data_bench.sh, in the folder for the files."""
 
 import importlib.util, json, os, subprocess, sys, time
 
@@ -24,7 +24,7 @@ def ours(*words, threads=1):
 
 
 class Peer:
-    """A Python program that stays: its start and its imports are not counted. Each line it reads is one round."""
+    """A Python program that keeps running, so that its start and its imports do not count. Each line it reads is one round."""
     def __init__(self, setup, code):
         program = ("import sys, time, resource\n" + setup + "\nfor line in sys.stdin:\n start = time.perf_counter()\n "
                    + code.replace("\n", "\n ") + "\n took = time.perf_counter() - start\n"
@@ -70,7 +70,7 @@ def rates(case, amount, mine, name, theirs, unit="GB/s"):
 
 
 def scaling(case, amount, words, unit="GB/s", times=7):
-    """One thread and two in turns; `busy` is the cores that the best run of each really had."""
+    """Runs one thread and two in turn; `busy` is the number of cores that the best run of each used."""
     best = {}
     os.sched_setaffinity(0, every_core)
     for _ in range(times):
@@ -172,7 +172,7 @@ scaling("inspect_csv", size, ("inspect", "w.csv"), "MB/s")
 for name in os.listdir("."):
     os.unlink(name)
 
-# ---- memory: each job at --memory 64M on files larger than that; the value that needs the wide type stands in the last row ----
+# ---- memory: each job at --memory 64M on files larger than that; only the last value needs the wide type ----
 BUDGET, BOUND = 64, 80
 
 

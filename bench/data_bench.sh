@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# data_bench.sh BUILD: inspect and shrink beside NumPy, SciPy, pandas and cp, the same file, warm, side by side: ours and the
-# peer take turns, and the best of each counts. Prints
+# data_bench.sh BUILD: compares inspect and shrink with NumPy, SciPy, pandas and cp on the same warm file: ours and the peer run
+# in turn, and the best of each counts. Prints
 #   case=NAME ours=N peer=NAME:N ratio=N unit=UNIT        (ratio: ours over the peer's; of speeds, higher is better)
-# One thread on one core each, but for the cases called _2_threads, where the peer is our own single thread (busy: cores used by
-# each), and csv_to_npy_all_cores. Outputs of cp and of NumPy
-# are not waited for until they are on the disk, so ours are made with --no-sync; the lines called _synced wait on both sides.
-# Peers come from $STOWAGE_BENCH_PYTHON, or python3; a line without its peer says so. $STOWAGE_BENCH_MB sizes the files (256),
-# $STOWAGE_BENCH_BUDGET_GB those of the memory cases (1; 0: none).
+# One thread on one core each, except for the cases _2_threads, where the peer is our own single thread (busy: cores used by
+# each), and csv_to_npy_all_cores. cp and NumPy do not wait until their outputs are on disk, so ours use --no-sync; in the lines
+# called _synced both sides wait.
+# Peers come from $STOWAGE_BENCH_PYTHON, or python3; a line without its peer says so. $STOWAGE_BENCH_MB is the size of the files
+# (256), $STOWAGE_BENCH_BUDGET_GB that of the memory cases (1; 0: none).
 set -euo pipefail
 build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)

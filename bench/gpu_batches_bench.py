@@ -1,4 +1,4 @@
-"""The comparison behind gpu_batches_bench.sh: all in one process, because a card's start is dear; ways take turns, the middle counts."""
+"""The comparison of gpu_batches_bench.sh: all cases run in turn in one process, because starting CUDA is slow; the median counts."""
 
 import os
 import tempfile
@@ -33,7 +33,7 @@ def loader(paths, shuffle, workers):
 
 
 def memmap(paths, _shuffle):
-    """What a careful hand writes: slices of a memmap, through one pinned buffer for each of two batches on their way."""
+    """A careful manual version: slices of a memmap, through one pinned buffer for each of two batches in flight."""
     x, y = np.load(paths[0], mmap_mode="r"), np.load(paths[1])
     pinned = [torch.empty((BATCH, COLUMNS), pin_memory=True) for _ in range(2)]
     done = [torch.cuda.Event() for _ in range(2)]
@@ -51,7 +51,7 @@ def ours(paths, shuffle):
 
 
 def rate(way, weights):
-    """Bytes a second, and the sum of everything; None where it was stopped."""
+    """Returns bytes per second and the sum of everything; None if it was stopped."""
     total, seen = torch.zeros((), device="cuda", dtype=torch.float64), 0
     torch.cuda.synchronize()
     start = time.perf_counter()

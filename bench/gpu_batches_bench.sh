@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gpu_batches_bench.sh BUILD: stowage.batches(device="cuda") beside a torch DataLoader over a memmap with pinned memory: the same
-# file, the same batches, every one multiplied on the card and summed. Prints lines as batches_bench.sh does.
+# gpu_batches_bench.sh BUILD: compares stowage.batches(device="cuda") with a torch DataLoader over a memmap with pinned memory: the
+# same file, the same batches, each multiplied on the card and summed. Prints lines like batches_bench.sh.
 set -euo pipefail
 build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,4 +1,4 @@
-"""Times alloc+free pairs of PyTorch's caching allocator from C++ and sets them beside ours. Called by gpu_torch_bench.sh."""
+"""Times alloc+free pairs of PyTorch's caching allocator from C++ and compares them with ours. Called by gpu_torch_bench.sh."""
 import ctypes, os, re, subprocess, sys, tempfile
 
 import torch
@@ -50,7 +50,7 @@ extern "C" double churn_ns() {
 
 
 def build(folder):
-    """The allocator's own library is all that is linked, so this takes seconds, not the minute of an extension."""
+    """Links only the allocator's own library, so this takes seconds; an extension would take a minute."""
     source, library = os.path.join(folder, "pairs.cpp"), os.path.join(folder, "pairs.so")
     with open(source, "w") as out:
         out.write(SOURCE)
