@@ -5,7 +5,8 @@
 #ifndef ADVISE_HOST_CASE_H
 #define ADVISE_HOST_CASE_H
 
-#include "advise/host.h"
+#include "advise/explain.h"
+#include "run/host_record.h"
 
 /* Parts of all that is held, from which on something can be called the reason. */
 #define MOST   0.5

@@ -44,29 +44,29 @@ static void bash_values(buffer *b, const verb *which) {
   }
 }
 
-static void bash_file(buffer *b) {
+static void bash_file(buffer *b, const verb *const *all) {
   buffer_text(b, "# Generated from the table of verbs: stowage completion bash\n"
                  "_stowage() {\n"
                  "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}"
                  " verb=${COMP_WORDS[1]} options=\n"
                  "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
                  "    COMPREPLY=($(compgen -W \"");
-  for (size_t i = 0; verb_at(i) != NULL; i++)
-    if (shown(verb_at(i))) buffer_printf(b, "%s ", verb_at(i)->name);
+  for (size_t i = 0; all[i] != NULL; i++)
+    if (shown(all[i])) buffer_printf(b, "%s ", all[i]->name);
   buffer_text(b, "help --help --version\" -- \"$word\"))\n"
                  "    return\n"
                  "  fi\n"
                  "  case $verb:$before in\n");
-  for (size_t i = 0; verb_at(i) != NULL; i++)
-    if (shown(verb_at(i))) bash_values(b, verb_at(i));
+  for (size_t i = 0; all[i] != NULL; i++)
+    if (shown(all[i])) bash_values(b, all[i]);
   buffer_text(b, "    help:*) COMPREPLY=($(compgen -W \"");
-  for (size_t i = 0; verb_at(i) != NULL; i++)
-    if (shown(verb_at(i))) buffer_printf(b, "%s%s", i > 0 ? " " : "", verb_at(i)->name);
+  for (size_t i = 0; all[i] != NULL; i++)
+    if (shown(all[i])) buffer_printf(b, "%s%s", i > 0 ? " " : "", all[i]->name);
   buffer_text(b, "\" -- \"$word\")); return ;;\n  esac\n  case $verb in\n");
-  for (size_t i = 0; verb_at(i) != NULL; i++) {
-    if (!shown(verb_at(i))) continue;
-    buffer_printf(b, "    %s) options=\"", verb_at(i)->name);
-    for (const verb_option *o = verb_at(i)->options; o != NULL && o->name != NULL; o++)
+  for (size_t i = 0; all[i] != NULL; i++) {
+    if (!shown(all[i])) continue;
+    buffer_printf(b, "    %s) options=\"", all[i]->name);
+    for (const verb_option *o = all[i]->options; o != NULL && o->name != NULL; o++)
       buffer_printf(b, "--%s ", o->name);
     buffer_text(b, "--help\" ;;\n");
   }
@@ -115,16 +115,16 @@ static void zsh_option(buffer *b, const verb_option *o) {
   buffer_text(b, "' \\\n");
 }
 
-static void zsh_file(buffer *b) {
+static void zsh_file(buffer *b, const verb *const *all) {
   buffer_text(b, "#compdef stowage\n"
                  "# Generated from the table of verbs: stowage completion zsh\n"
                  "_stowage() {\n"
                  "  local -a verbs\n"
                  "  verbs=(\n");
-  for (size_t i = 0; verb_at(i) != NULL; i++) {
-    if (!shown(verb_at(i))) continue;
-    buffer_printf(b, "    '%s:", verb_at(i)->name);
-    zsh_text(b, verb_at(i)->summary);
+  for (size_t i = 0; all[i] != NULL; i++) {
+    if (!shown(all[i])) continue;
+    buffer_printf(b, "    '%s:", all[i]->name);
+    zsh_text(b, all[i]->summary);
     buffer_text(b, "'\n");
   }
   buffer_text(b, "    'help:shows how a verb is used'\n"
@@ -138,13 +138,13 @@ static void zsh_file(buffer *b) {
                  "  (( CURRENT-- ))\n"
                  "  case $verb in\n"
                  "    help) _describe -t verbs verb verbs ;;\n");
-  for (size_t i = 0; verb_at(i) != NULL; i++) {
-    if (!shown(verb_at(i))) continue;
-    buffer_printf(b, "    %s)\n      _arguments \\\n", verb_at(i)->name);
-    for (const verb_option *o = verb_at(i)->options; o != NULL && o->name != NULL; o++)
+  for (size_t i = 0; all[i] != NULL; i++) {
+    if (!shown(all[i])) continue;
+    buffer_printf(b, "    %s)\n      _arguments \\\n", all[i]->name);
+    for (const verb_option *o = all[i]->options; o != NULL && o->name != NULL; o++)
       zsh_option(b, o);
     buffer_text(b, "        '--help[this text]'");
-    if (verb_at(i)->operands != NULL) buffer_text(b, " \\\n        '*:file:_files'");
+    if (all[i]->operands != NULL) buffer_text(b, " \\\n        '*:file:_files'");
     buffer_text(b, "\n      ;;\n");
   }
   buffer_text(b, "  esac\n"
@@ -156,9 +156,9 @@ static int run(verb_call *call) {
   const char *shell = call->operands[0];
   buffer b = BUFFER_INIT;
   if (strcmp(shell, "bash") == 0)
-    bash_file(&b);
+    bash_file(&b, call->all);
   else if (strcmp(shell, "zsh") == 0)
-    zsh_file(&b);
+    zsh_file(&b, call->all);
   else
     return verb_usage(call, "no completion for \"%.40s\"; there is bash and zsh", shell);
   stow_status status = output_buffer(&b);

@@ -153,9 +153,3 @@ stow_status shrink_table_scratch(const job *j, scratch *s) {
   c->scratch = s->fd;
   return STOW_OK;
 }
-
-stow_status shrink_table(job *j, bool to_npz) {
-  stow_status status = to_npz ? shrink_table_npz(j) : shrink_table_npy(j);
-  if (j->budget->checkpoint != NULL) j->budget->checkpoint->scratch = -1; /* it is closed */
-  return status;
-}

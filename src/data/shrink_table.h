@@ -1,4 +1,4 @@
-/* Shrink of tables: its parts, shared by shrink_table*.c and called by shrink.c. */
+/* Shrink of tables: its parts, shared by shrink_table*.c and called by shrink_file.c. */
 #ifndef DATA_SHRINK_TABLE_H
 #define DATA_SHRINK_TABLE_H
 

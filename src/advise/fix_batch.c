@@ -1,7 +1,7 @@
 /* What one turn takes: smaller batches, recomputing, half precision, a spike in parts. */
 #include <string.h>
 
-#include "advise/mend.h"
+#include "advise/fix_case.h"
 
 #define ROOM_LEFT                                                                                  \
   0.75 /* of the capacity that a smaller batch may take at the failure: the rest                   \
@@ -19,7 +19,7 @@ static bool in_this_turn(const evidence *e, uint32_t i) {
   return l->start >= from && l->start < e->fail_tick && (p == PHASE_FORWARD || p == PHASE_USER);
 }
 
-static void scale_turn(mender *m, double factor) {
+static void scale_turn(fix_case *m, double factor) {
   whatif_reset(&m->w);
   for (uint32_t i = m->e->time.before_count; i < m->e->time.lifetime_count; i++)
     if (in_this_turn(m->e, i)) whatif_scale(&m->w, i, factor);
@@ -62,11 +62,11 @@ static uint32_t parts_of_first_pass(const evidence *e, uint64_t asked, uint64_t 
 
 /* The least halving that leaves room for what comes after the failure. Where a smaller batch went
  * well before, that one does. */
-static stow_status enough_halvings(mender *m, uint32_t *parts) {
+static stow_status enough_halvings(fix_case *m, uint32_t *parts) {
   uint64_t capacity = evidence_capacity(m->e);
   *parts = 2;
   if (in_first_pass(m->e) && capacity > 0)
-    *parts = parts_of_first_pass(m->e, mender_asked(m), capacity);
+    *parts = parts_of_first_pass(m->e, fix_asked_bytes(m), capacity);
   while (*parts < 64 && *parts < m->f->bigger) *parts *= 2;
   for (; *parts < 64; *parts *= 2) {
     whatif_result r;
@@ -165,7 +165,7 @@ static uint64_t autocast_saves(const evidence *e) {
   return (uint64_t)(then > 0 && part / then * now < saves ? part / then * now : saves);
 }
 
-stow_status mend_batch(mender *m) {
+stow_status fix_batch(fix_case *m) {
   const evidence *e = m->e;
   uint32_t parts;
   STOW_TRY(enough_halvings(m, &parts));
@@ -173,7 +173,7 @@ stow_status mend_batch(mender *m) {
   fix *x = fix_add(
       m, "more, smaller steps; accumulate gradients over them for the same training",
       "use 1/%u of the batch at %s, and step the optimizer after every %u of them%s", parts,
-      mender_place(m, at, e->caller_of_stack[e->fail_stack_id]), parts,
+      fix_place(m, at, e->caller_of_stack[e->fail_stack_id]), parts,
       in_first_pass(e) ? " (reckoned from the part of the forward pass that was reached)" : "");
   STOW_TRY(fix_replay(m, x, false));
   if (!e->recomputes)
@@ -187,7 +187,7 @@ stow_status mend_batch(mender *m) {
   return STOW_OK;
 }
 
-stow_status mend_eval(mender *m) {
+stow_status fix_eval(fix_case *m) {
   uint32_t parts;
   char at[256];
   STOW_TRY(enough_halvings(m, &parts));
@@ -195,11 +195,11 @@ stow_status mend_eval(mender *m) {
   scale_turn(m, 1 / share);
   fix *x = fix_add(m, "none: evaluation gives the same result in smaller batches",
                    "evaluate with training's batch size, about 1/%.0f of this one, at %s", share,
-                   mender_place(m, at, m->e->caller_of_stack[m->e->fail_stack_id]));
+                   fix_place(m, at, m->e->caller_of_stack[m->e->fail_stack_id]));
   return fix_replay(m, x, false);
 }
 
-stow_status mend_spike(mender *m) {
+stow_status fix_spike(fix_case *m) {
   const spike *s = &m->f->spike;
   char at[256];
   whatif_reset(&m->w);
@@ -220,6 +220,6 @@ stow_status mend_spike(mender *m) {
     x = fix_add(m, COST,
                 "at %s: work in parts (for part in x.split(n)) so that the %s are never made at "
                 "once",
-                mender_place(m, at, m->e->user_of_stack[s->stack_id]), cause_size(s->bytes));
+                fix_place(m, at, m->e->user_of_stack[s->stack_id]), cause_size(s->bytes));
   return fix_replay(m, x, false);
 }

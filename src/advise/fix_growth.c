@@ -1,33 +1,33 @@
 /* What grows from turn to turn: leaves it out of a replay. */
-#include "advise/mend.h"
+#include "advise/fix_case.h"
 
 #define OUTPUTS_GROW 0.03 /* of the growth that outputs are, from where they matter */
 
-static bool grew(const mender *m, uint32_t i) {
+static bool grew(const fix_case *m, uint32_t i) {
   return growth_has(&m->f->growth, m->e, i);
 }
 
-static void leave_out_growth(mender *m) {
+static void leave_out_growth(fix_case *m) {
   whatif_reset(&m->w);
   for (uint32_t i = m->e->time.before_count; i < m->e->time.lifetime_count; i++)
     if (grew(m, i)) whatif_scale(&m->w, i, 0);
 }
 
-stow_status mend_graph(mender *m) {
+stow_status fix_graph(fix_case *m) {
   const growth *g = &m->f->growth;
   char at[256];
   leave_out_growth(m);
   fix *x = fix_add(m, "none; .item() waits for the card once a turn",
                    "at %s: add the number, not the tensor with its graph: total += loss.item() "
                    "(or loss.detach()); %s",
-                   mender_place(m, at, m->e->caller_of_stack[g->stack_id]),
+                   fix_place(m, at, m->e->caller_of_stack[g->stack_id]),
                    g->backward ? "and backward() without retain_graph=True, which keeps it, too"
                                : "to train on a sum, call backward() in each turn instead");
   return fix_replay(m, x, false);
 }
 
 /* Without a graph, each piece of the pass that failed is let go when the next is made of it. */
-static stow_status no_grad_in_pass(mender *m) {
+static stow_status no_grad_in_pass(fix_case *m) {
   const evidence *e = m->e;
   uint32_t from = e->turn_tick > e->train_end_tick ? e->turn_tick : e->train_end_tick, last = 0;
   char at[256];
@@ -41,13 +41,13 @@ static stow_status no_grad_in_pass(mender *m) {
   if (last > 0) whatif_scale(&m->w, last, 1);
   fix *x = fix_add(m, "none: nothing is run backward there",
                    "put `with torch.no_grad():` (or torch.inference_mode()) around the call at %s",
-                   mender_place(m, at, e->caller_of_stack[e->fail_stack_id]));
+                   fix_place(m, at, e->caller_of_stack[e->fail_stack_id]));
   return fix_replay(m, x, false);
 }
 
 /* Outputs stay, whatever the program keeps them for; what lies between does not. The output of a
  * turn is the last thing its forward pass made. */
-stow_status mend_no_grad(mender *m) {
+stow_status fix_no_grad(fix_case *m) {
   const evidence *e = m->e;
   const growth *g = &m->f->growth;
   char at[256];
@@ -72,12 +72,12 @@ stow_status mend_no_grad(mender *m) {
   fix *x =
       fix_add(m, "none: nothing is run backward there",
               "put `with torch.no_grad():` (or torch.inference_mode()) around the call at %s%s",
-              mender_place(m, at, e->caller_of_stack[g->stack_id]),
+              fix_place(m, at, e->caller_of_stack[g->stack_id]),
               still_grows ? ", and keep its outputs on the host (.cpu()): they grow, too" : "");
   return fix_replay(m, x, false);
 }
 
-static stow_status drop_copies(mender *m) {
+static stow_status drop_copies(fix_case *m) {
   const evidence *e = m->e;
   uint32_t stack_id = m->f->copies.stack_id;
   char at[256];
@@ -88,18 +88,18 @@ static stow_status drop_copies(mender *m) {
   fix *x = fix_add(m, "a copy to the host each time",
                    "keep one of the copies that %s makes, or keep them on the host: "
                    "{k: v.cpu() for k, v in model.state_dict().items()}",
-                   mender_place(m, at, e->user_of_stack[stack_id]));
+                   fix_place(m, at, e->user_of_stack[stack_id]));
   return fix_replay(m, x, false);
 }
 
-stow_status mend_leak(mender *m) {
+stow_status fix_leak(fix_case *m) {
   const growth *g = &m->f->growth;
   char at[256];
   if (!g->found) return drop_copies(m);
   leave_out_growth(m);
   /* A helper makes it; who keeps it is further out. */
   uint32_t helped = m->e->helped_of_stack[g->stack_id];
-  mender_place(m, at, helped != 0 ? helped : m->e->user_of_stack[g->stack_id]);
+  fix_place(m, at, helped != 0 ? helped : m->e->user_of_stack[g->stack_id]);
   fix *x = g->swells
                ? fix_add(m, "what is cut off, or a copy to the host each turn",
                          "do not make what %s makes larger each turn: keep the last of it only, or "

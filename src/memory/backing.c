@@ -1,4 +1,4 @@
-/* Back: which pages stand behind which spans; stitching.
+/* Backing: which pages stand behind which spans; stitching.
  *
  * When no free span fits, the request goes where the fewest pages are missing, and those come from
  * the pool, from the device while the limit allows it, or from under free spans elsewhere (strip):
@@ -32,12 +32,8 @@
 #include "memory/arena.h"
 
 #define PAGE_PART 48 /* a page made for a request is at most 1/48 of it, */
-#define PAGE_FAR  12 /* or twice that where 12 such are between it and either end, */
-#define PAGE_OVER 8  /* and one used by it at most 8 times as large */
+#define PAGE_FAR  12 /* or twice that where 12 such are between it and either end */
 
-static uint32_t slot_of(const arena *a, uint32_t unit) {
-  return unit >> a->slot_shift;
-}
 static uint32_t slot_unit(const arena *a, uint32_t slot) {
   return slot << a->slot_shift;
 }
@@ -51,33 +47,6 @@ static uint8_t order_made(const arena *a, uint32_t units) {
   if (!a->fine)
     while (o < a->pool->order_max && (a->pool->page_bytes << (o + 1)) <= bytes) o++;
   return o;
-}
-
-/* Largest page behind [at, at+units), as an order; only what is backed counts. */
-static uint8_t order_behind(const arena *a, uint32_t at, uint32_t units) {
-  uint8_t most = 0;
-  for (uint32_t slot = slot_of(a, at); slot <= slot_of(a, at + units - 1);) {
-    uint32_t p = a->slots[slot];
-    if (p == 0) {
-      slot++;
-      continue;
-    }
-    const page *g = pool_page(a->pool, p - 1);
-    if (g->order > most) most = g->order;
-    slot = g->slot + (1u << g->order);
-  }
-  return most;
-}
-
-static uint64_t order_bytes(const arena *a, uint8_t o) {
-  return a->pool->page_bytes << o;
-}
-
-bool pages_fit(const arena *a, uint32_t at, uint32_t units) {
-  uint64_t most = PAGE_OVER * ((uint64_t)units << UNIT_SHIFT);
-  if (most >= order_bytes(a, a->pool->order_max)) return true;
-  uint8_t o = order_behind(a, at, units);
-  return o == 0 || order_bytes(a, o) <= most;
 }
 
 /* ---- stale spans ---- */

@@ -2,14 +2,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "advise/mend.h"
+#include "advise/fix_case.h"
 #include "advise/outlook.h"
 
 #define EIGHT_BITS 0.25 /* of a state in 32 bits */
 
-static void fix_complete(mender *m, fix *x, uint64_t less_bytes);
+static void fix_complete(fix_case *m, fix *x, uint64_t less_bytes);
 
-stow_status mend_twice(mender *m) {
+stow_status fix_twice(fix_case *m) {
   const copies *k = &m->f->copies;
   char at[256];
   phase p = k->stack_id != 0 ? m->e->phase_of_stack[k->stack_id] : PHASE_UNKNOWN;
@@ -18,7 +18,7 @@ stow_status mend_twice(mender *m) {
   bool copying = m->e->fail_phase == PHASE_LOAD || m->e->fail_phase == PHASE_COPY ||
                  (m->e->fail_phase == PHASE_USER && m->e->fail_stack_id == k->stack_id);
   if (copying) whatif_scale_failed(&m->w, 0);
-  const char *where = mender_place(m, at, k->stack_id != 0 ? m->e->user_of_stack[k->stack_id] : 0);
+  const char *where = fix_place(m, at, k->stack_id != 0 ? m->e->user_of_stack[k->stack_id] : 0);
   fix *x;
   if (p == PHASE_LOAD)
     x = fix_add(m, "the checkpoint takes host memory while it is loaded",
@@ -39,7 +39,7 @@ stow_status mend_twice(mender *m) {
   return STOW_OK;
 }
 
-stow_status mend_weights(mender *m) {
+stow_status fix_weights(fix_case *m) {
   whatif_reset(&m->w);
   for (uint32_t i = 0; i < m->e->time.lifetime_count; i++)
     if (m->e->phase_of[i] == PHASE_BUILD || m->e->phase_of[i] == PHASE_LOAD)
@@ -55,7 +55,7 @@ stow_status mend_weights(mender *m) {
     x = fix_add(m, "half precision; nothing is saved if the weights are 16-bit already",
                 "move the weights in 16 bits: model.half() before %s (or "
                 "torch_dtype=torch.float16 when loading)",
-                building ? mender_place(m, at, m->e->user_of_stack[m->e->fail_stack_id])
+                building ? fix_place(m, at, m->e->user_of_stack[m->e->fail_stack_id])
                          : "it goes to the card");
   STOW_TRY(fix_replay(m, x, false));
   if (evidence_plain(m->e)) return STOW_OK;
@@ -95,7 +95,7 @@ static const char *in_eight_bits(const outlook *o, char text[200]) {
 
 /* A change that gets past the failure but leaves no room for the rest of the step needs a second
  * one beside it. */
-static void fix_complete(mender *m, fix *x, uint64_t less_bytes) {
+static void fix_complete(fix_case *m, fix *x, uint64_t less_bytes) {
   outlook o;
   outlook_find(&o, m->e, m->f);
   char text[200];
@@ -112,7 +112,7 @@ static void fix_complete(mender *m, fix *x, uint64_t less_bytes) {
     x->fits = false;
 }
 
-static void scale_state(mender *m, double factor) {
+static void scale_state(fix_case *m, double factor) {
   const evidence *e = m->e;
   whatif_reset(&m->w);
   for (uint32_t i = 0; i < e->time.lifetime_count; i++)
@@ -121,7 +121,7 @@ static void scale_state(mender *m, double factor) {
 }
 
 /* The state is there, and its step's temporaries do not fit. */
-static stow_status mend_scratch(mender *m, const outlook *o) {
+static stow_status fix_scratch(fix_case *m, const outlook *o) {
   const evidence *e = m->e;
   if (!o->known || !outlook_is_scratch(o, e, e->fail_stack_id)) return STOW_OK;
   whatif_reset(&m->w);
@@ -139,10 +139,10 @@ static stow_status mend_scratch(mender *m, const outlook *o) {
   return STOW_OK;
 }
 
-stow_status mend_optimizer(mender *m) {
+stow_status fix_optimizer(fix_case *m) {
   outlook o;
   outlook_find(&o, m->e, m->f);
-  STOW_TRY(mend_scratch(m, &o));
+  STOW_TRY(fix_scratch(m, &o));
   bool narrow = strstr(o.optimizer, "8bit") != NULL || strstr(o.optimizer, "4bit") != NULL;
   char text[200];
   if (!narrow) {

@@ -2,9 +2,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "advise/mend.h"
+#include "advise/fix_case.h"
 
-static stow_status mend_with_expandable(mender *m) {
+static stow_status fix_with_expandable(fix_case *m) {
   if (m->e->expandable) return STOW_OK;
   fix *x =
       fix_add(m, "page calls while it grows; sharing by CUDA IPC needs more rights",
@@ -15,7 +15,7 @@ static stow_status mend_with_expandable(mender *m) {
 
 /* Large blocks that small requests may not be cut from stay whole, and go back to the driver when
  * memory runs short. The largest that replays is the one that changes least. */
-static stow_status mend_with_max_split(mender *m) {
+static stow_status fix_with_max_split(fix_case *m) {
   static const uint64_t tried[] = {512, 256, 128, 64, 32};
   policy_settings settings;
   steps_settings(&settings, m->e->source);
@@ -32,28 +32,28 @@ static stow_status mend_with_max_split(mender *m) {
                      " (PYTORCH_ALLOC_CONF in new versions) before the program starts",
                      tried[i]);
     STOW_TRY(fix_replay(m, x, false));
-    uint64_t needed = m->e->n.reserved_bytes + mender_asked(m);
+    uint64_t needed = m->e->n.reserved_bytes + fix_asked_bytes(m);
     if (x != NULL) x->saves_bytes = needed > capacity ? needed - capacity : 0;
     break;
   }
   return STOW_OK;
 }
 
-stow_status mend_fragments(mender *m) {
+stow_status fix_fragments(fix_case *m) {
   whatif_reset(&m->w);
   uint32_t before = m->out->count;
-  STOW_TRY(mend_with_expandable(m));
+  STOW_TRY(fix_with_expandable(m));
   if (m->out->count > before && m->out->list[before].fits) return STOW_OK;
-  STOW_TRY(mend_with_max_split(m));
+  STOW_TRY(fix_with_max_split(m));
   whatif_reset(&m->w);
   return STOW_OK;
 }
 
-stow_status mend_cache(mender *m) {
+stow_status fix_cache(fix_case *m) {
   fix_estimate(fix_add(m, "the next PyTorch allocations ask the driver again",
                        "call torch.cuda.empty_cache() before the part that failed runs"),
                m->e->n.cached_bytes, true);
-  uint64_t asked = mender_asked(m);
+  uint64_t asked = fix_asked_bytes(m);
   fix_estimate(
       fix_add(m, "PyTorch drops its cache when it reaches the limit",
               "leave room for the others: torch.cuda.set_per_process_memory_fraction(…) at "
@@ -62,7 +62,7 @@ stow_status mend_cache(mender *m) {
   return STOW_OK;
 }
 
-stow_status mend_others(mender *m) {
+stow_status fix_others(fix_case *m) {
   const message *t = &m->e->told;
   char who[64] = "the other process";
   if (t->process_count > 0) snprintf(who, sizeof who, "process %u", t->processes[0].pid);
@@ -72,7 +72,7 @@ stow_status mend_others(mender *m) {
   return STOW_OK;
 }
 
-stow_status mend_outside(mender *m) {
+stow_status fix_outside(fix_case *m) {
   fix_estimate(fix_add(m, "that library has less for itself",
                        "bound what else allocates in this process: "
                        "XLA_PYTHON_CLIENT_PREALLOCATE=false (JAX), "
@@ -82,13 +82,13 @@ stow_status mend_outside(mender *m) {
   return STOW_OK;
 }
 
-stow_status mend_limit(mender *m) {
+stow_status fix_limit(fix_case *m) {
   uint64_t need = m->base.peak_reserved_bytes;
   if (m->e->peak_reserved_bytes > need) need = m->e->peak_reserved_bytes;
   if (m->e->n.card_bytes == MESSAGE_UNKNOWN || need > m->e->n.card_bytes) return STOW_OK;
   /* A limit of stowage run, which counts what others of the process and the driver hold, too. */
   if (recording_fact(m->e->source, "limit_bytes") != NULL) {
-    uint64_t more = need > m->e->n.limit_bytes ? need - m->e->n.limit_bytes : mender_asked(m);
+    uint64_t more = need > m->e->n.limit_bytes ? need - m->e->n.limit_bytes : fix_asked_bytes(m);
     fix_estimate(fix_add(m, "less is left for others on the card; or time on the bus",
                          "raise --vram-limit (in Python: stowage.limit) to %s or more, or go on in "
                          "host memory with --spill auto",

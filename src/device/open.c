@@ -1,19 +1,10 @@
-/* Device: from a name to an open device, and the public calls that only pass on. */
+/* Open: from a name to an open device, and the public calls that only pass on. */
 #include "device/device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_SIM ":16G"
-
-const char *stow_tier_name(stow_tier tier) {
-  switch (tier) {
-  case STOW_TIER_VRAM: return "vram";
-  case STOW_TIER_HOST: return "host";
-  case STOW_TIER_DISK: return "disk";
-  }
-  return "unknown tier";
-}
 
 stow_status stow_device_open(stow_device **device, const char *name) {
   if (device == NULL) return stow_fail(STOW_ERR_INVALID, "opening a device: no place for it");

@@ -198,35 +198,6 @@ static stow_status write_npz(job *j, arrays *all, writer *w) {
   return archive_end(&z, status);
 }
 
-stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes) {
-  team *t = j->budget->team;
-  checkpoint *c = j->budget->checkpoint;
-  stow_status status = STOW_OK;
-  *w = (writer){.fd = -1};
-  if (team_leads(t))
-    status =
-        writer_open_partial(w, j->out, j->from, expected_bytes, c != NULL && c->resumed, false);
-  STOW_TRY(team_agree(t, status)); /* the file is there */
-  if (!team_leads(t)) status = writer_open_partial(w, j->out, j->from, 0, true, true);
-  status = team_agree(t, status); /* for all */
-  if (status != STOW_OK) return writer_abandon(w), status;
-  w->no_sync = j->options->no_sync;
-  if (c != NULL) c->file = w->fd;
-  return STOW_OK;
-}
-
-stow_status shrink_finish(job *j, writer *w, stow_status status) {
-  if (status == STOW_OK) status = source_check(j->from);
-  if (j->budget->checkpoint != NULL) j->budget->checkpoint->file = -1;
-  status = team_agree(j->budget->team, status); /* all have written their part */
-  if (status == STOW_OK) {
-    j->result->file_bytes = w->bytes;
-    return writer_commit(w);
-  }
-  writer_abandon(w);
-  return status;
-}
-
 static stow_status write_arrays(job *j, arrays *all, bool to_npz) {
   writer w;
   j->done = 0;
@@ -399,7 +370,9 @@ static stow_status shrink_source(job *j, bool to_npz) {
   STOW_TRY(inspect_format(&format, j->from, &j->options->in));
   if (strcmp(format, "csv") == 0) {
     j->result->facts = (file_facts){.format = format, .file_bytes = j->from->bytes};
-    return shrink_table(j, to_npz);
+    status = to_npz ? shrink_table_npz(j) : shrink_table_npy(j);
+    if (j->budget->checkpoint != NULL) j->budget->checkpoint->scratch = -1; /* it is closed */
+    return status;
   }
   if (to_npz) STOW_TRY(keep_sparse(j, format));
   if (j->kept == NULL) STOW_TRY(inspect_file(&j->result->facts, j->in, &j->options->in, j->budget));

@@ -1,4 +1,4 @@
-/* Heap: the hot path of alloc and free, and what stands behind it (stowage/heap.h).
+/* Alloc: the hot path of alloc and free, and what stands behind it (stowage/heap.h).
  *
  * A hot pair takes its lane's latch twice and touches no page: a small block comes from the slab of
  * its class and goes back to it, a span freed last serves the next request of its length. Whatever
@@ -11,73 +11,11 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "memory/heap.h"
+#include "memory/lane_take.h"
 
-#define HOT     static inline __attribute__((always_inline))
-#define COLD    __attribute__((noinline, cold))
-#define RARE(x) __builtin_expect(!!(x), 0)
+#define COLD __attribute__((noinline, cold))
 
 #define BYTES_MAX (UINT64_C(1) << 40)
-
-/* ---- taking what is free; lane locked ---- */
-
-HOT uint64_t book(lane *l, uint64_t bytes, unsigned tier, uint64_t ptr) {
-  uint64_t live = l->live[tier] + bytes;
-  l->live[tier] = live;
-  if (live > l->peak[tier]) l->peak[tier] = live;
-  l->allocs++;
-  return ptr;
-}
-
-/* What is ready for `units` without looking for it; 0 if nothing is. */
-HOT uint64_t take_ready(lane *l, uint32_t units, uint32_t mark, unsigned tier) {
-  room *m = &l->rooms[tier];
-  if (units <= SLAB_UNITS_MAX) {
-    uint32_t class = slab_class(units);
-    slab *b = m->slabs.room[class];
-    return RARE(!b) ? 0
-                    : book(l, slab_kinds[class].bytes, tier, slab_take(&m->slabs, b, class, mark));
-  }
-  arena *a = units < FINE_UNITS ? &m->fine : &m->main;
-  if (l->quick_units != units || l->quick_arena != a) return 0;
-  span *s = &a->spans[l->quick];
-  s->mark = SPAN_LIVE | mark;
-  l->quick = l->quick_units = 0;
-  return book(l, (uint64_t)units << UNIT_SHIFT, tier, a->base + ((uint64_t)s->at << UNIT_SHIFT));
-}
-
-HOT uint64_t adopt_span(lane *l, arena *a, uint32_t i, uint32_t mark, uint64_t bytes,
-                        unsigned tier) {
-  a->spans[i].mark |= mark;
-  l->found = i;
-  l->found_arena = a;
-  l->found_stirs = a->stirs;
-  return book(l, bytes, tier, span_addr(a, i));
-}
-
-uint64_t lane_adopt(lane *l, const request *r, stow_tier tier, uint32_t i) {
-  room *m = &l->rooms[tier];
-  arena *a = r->units < FINE_UNITS ? &m->fine : &m->main;
-  if (!r->class) return adopt_span(l, a, i, r->mark, r->bytes, tier);
-  if (slab_adopt(&m->slabs, a, i, r->class) != STOW_OK) {
-    arena_give(a, i);
-    return 0;
-  }
-  return book(l, r->bytes, tier, slab_take(&m->slabs, m->slabs.room[r->class], r->class, r->mark));
-}
-
-uint64_t lane_take(lane *l, const request *r, stow_tier tier) {
-  room *m = &l->rooms[tier];
-  arena *a = r->units < FINE_UNITS ? &m->fine : &m->main;
-  if (a->base == 0) return 0;
-  if (r->class || r->align == 1) {
-    uint64_t ptr = take_ready(l, r->units, r->mark, tier);
-    if (ptr) return ptr;
-  }
-  lane_flush(l);
-  uint32_t i = arena_take(a, request_units(r), request_align(r));
-  return i ? lane_adopt(l, r, tier, i) : 0;
-}
 
 /* A span of `units`, more than a slab's blocks have, looked for among what is free; 0 if none. */
 __attribute__((noinline)) static uint64_t take_span(lane *l, uint32_t units, uint32_t mark,
