@@ -62,6 +62,7 @@ stow_status stow_sim_open(stow_device **device, const stow_sim_options *options)
   s->base.ops = &sim_ops;
   s->options = checked;
   s->random = 1;
+  s->last_call = DRIVER_CALLS;
   lock_init(&s->lock, LOCK_DEVICE);
   stow_status status = sim_stream_open(s);
   if (status == STOW_OK) status = sim_memory_open(s);

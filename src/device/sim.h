@@ -17,6 +17,7 @@
 #ifndef DEVICE_SIM_H
 #define DEVICE_SIM_H
 
+#include "base/driver_cost.h"
 #include "base/lock.h"
 #include "device/device.h"
 
@@ -93,19 +94,6 @@ typedef struct sim_event {
   bool live;
 } sim_event;
 
-/* Calls with a modelled cost. */
-typedef enum sim_call {
-  SIM_CALL_NONE = 0,
-  SIM_CALL_RESERVE,
-  SIM_CALL_CREATE,
-  SIM_CALL_MAP,
-  SIM_CALL_ACCESS,
-  SIM_CALL_UNMAP,
-  SIM_CALL_RELEASE,
-  SIM_CALL_ALLOC,
-  SIM_CALL_FREE,
-} sim_call;
-
 typedef struct sim {
   stow_device base; /* first: a stow_device is a sim */
   lock lock;
@@ -132,7 +120,7 @@ typedef struct sim {
   uint64_t host_version; /* counts its changes */
   uint64_t busy_ns;      /* when all work of all streams is done */
 
-  sim_call last_call;
+  driver_call last_call;  /* DRIVER_CALLS: none yet */
   stow_sim_counts counts; /* now_ns is the clock */
 } sim;
 
@@ -234,11 +222,11 @@ stow_status sim_fill(stow_device *device, stow_addr to, uint8_t value, uint64_t 
 /* ---- sim_cost.c ---- */
 /* Modelled time of `call` on one page or block of `bytes`; `nth` counts the pages of one call from
  * 0. */
-uint64_t sim_cost_ns(const sim *s, sim_call call, uint64_t bytes, stow_tier tier, uint64_t nth);
+uint64_t sim_cost_ns(const sim *s, driver_call call, uint64_t bytes, stow_tier tier, uint64_t nth);
 /* The surcharge of the whole call while a stream is busy. */
-uint64_t sim_cost_busy_ns(const sim *s, sim_call call);
+uint64_t sim_cost_busy_ns(const sim *s, driver_call call);
 /* The call happened and cost that much. Does nothing with costs off. */
-void sim_cost_charge(sim *s, sim_call call, uint64_t ns);
+void sim_cost_charge(sim *s, driver_call call, uint64_t ns);
 /* How long a copy or fill occupies its stream: bytes that cross the bus, bytes that stay on the
  * card. */
 uint64_t sim_cost_move_ns(uint64_t bus_bytes, uint64_t card_bytes);

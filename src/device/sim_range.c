@@ -30,7 +30,7 @@ static stow_status reserve(sim *s, stow_addr *addr, uint64_t bytes, uint64_t ali
   *addr = range->addr;
   s->ranges_live++;
   s->counts.reserve++;
-  sim_cost_charge(s, SIM_CALL_RESERVE, sim_cost_ns(s, SIM_CALL_RESERVE, bytes, STOW_TIER_VRAM, 0));
+  sim_cost_charge(s, DRIVER_RESERVE, sim_cost_ns(s, DRIVER_RESERVE, bytes, STOW_TIER_VRAM, 0));
   return STOW_OK;
 }
 
@@ -67,7 +67,7 @@ static stow_status unreserve(sim *s, stow_addr addr, uint64_t bytes) {
   s->ranges_live--;
   s->counts.unreserve++;
   /* Not measured by itself; taken as what reserving costs. */
-  sim_cost_charge(s, SIM_CALL_RESERVE, sim_cost_ns(s, SIM_CALL_RESERVE, bytes, STOW_TIER_VRAM, 0));
+  sim_cost_charge(s, DRIVER_RESERVE, sim_cost_ns(s, DRIVER_RESERVE, bytes, STOW_TIER_VRAM, 0));
   return STOW_OK;
 }
 
@@ -118,7 +118,7 @@ static stow_status plain_alloc(sim *s, stow_addr *addr, uint64_t bytes, stow_tie
   *addr = range->addr;
   s->plain_live++;
   s->counts.plain_alloc++;
-  sim_cost_charge(s, SIM_CALL_ALLOC, sim_cost_ns(s, SIM_CALL_ALLOC, block, tier, 0));
+  sim_cost_charge(s, DRIVER_ALLOC, sim_cost_ns(s, DRIVER_ALLOC, block, tier, 0));
   return STOW_OK;
 }
 
@@ -142,7 +142,7 @@ static stow_status plain_free(sim *s, stow_addr addr) {
   sim_range_remove(s, range);
   s->plain_live--;
   s->counts.plain_free++;
-  sim_cost_charge(s, SIM_CALL_FREE, sim_cost_ns(s, SIM_CALL_FREE, bytes, tier, 0));
+  sim_cost_charge(s, DRIVER_FREE, sim_cost_ns(s, DRIVER_FREE, bytes, tier, 0));
   return STOW_OK;
 }
 

@@ -13,7 +13,7 @@
 #ifndef REPLAY_POLICIES_TORCH_H
 #define REPLAY_POLICIES_TORCH_H
 
-#include "replay/policies/cost.h"
+#include "base/driver_cost.h"
 #include "replay/policies/order.h"
 #include "replay/policies/policy.h"
 
@@ -92,7 +92,7 @@ void torch_block_merge(torch *t, uint32_t into, uint32_t neighbour);
 void torch_note_hole(torch *t);
 /* Counts a change of the reserve. */
 void torch_reserved(torch *t, int64_t bytes);
-void torch_charge(torch *t, cost_call call, uint64_t bytes);
+void torch_charge(torch *t, driver_call call, uint64_t bytes);
 /* Notes whether `total` bytes of reserve were let through, for same_down_to_bytes. */
 bool torch_fits(torch *t, uint64_t more);
 

@@ -73,9 +73,9 @@ void torch_reserved(torch *t, int64_t bytes) {
   }
 }
 
-void torch_charge(torch *t, cost_call call, uint64_t bytes) {
+void torch_charge(torch *t, driver_call call, uint64_t bytes) {
   t->stats.page_calls++;
-  t->stats.page_time_ns += cost_ns(call, bytes);
+  t->stats.page_time_ns += driver_cost_ns(call, bytes);
 }
 
 bool torch_fits(torch *t, uint64_t more) {
