@@ -2,7 +2,7 @@
 # stowage convert against Python: what Python pickles is read in every protocol and shape, and what is written is what
 # Python reads. The counts are made by Python from the same objects.
 . "$(dirname "$0")/../guards/lib.bash"
-export STOWAGE=$stowage DATA=$source_dir/tests/data
+export STOWAGE=$stowage DATA=$source_dir/tests/samples
 if ! has python3; then skip "convert: no python3 to compare with"; finish; fi
 cd "$folder" || exit 1
 
