@@ -41,7 +41,7 @@ typedef struct reader {
 struct prefetch {
   const plan *plan;
   const origin *origins;
-  shelf *buffers;
+  buffer_pool *buffers;
   sequence order;
   uint64_t seed, epoch;
   pthread_mutex_t guard;

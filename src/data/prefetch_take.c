@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "data/area.h"
+#include "data/huge_alloc.h"
 #include "data/prefetch_read.h"
 
 /* Signals are for the program's own threads. One reader is enough to go on with. */
@@ -42,10 +42,10 @@ static stow_status make_windows(prefetch *p) {
   uint64_t held = made->window_rows < made->rank_rows ? made->window_rows : made->rank_rows;
   for (uint32_t i = 0; held > 0 && i < made->windows && i < prefetch_window_count(p); i++) {
     window *w = &p->windows[i];
-    w->permutation = area_alloc(held * sizeof *w->permutation);
+    w->permutation = huge_alloc(held * sizeof *w->permutation);
     bool there = w->permutation != NULL;
     for (uint32_t part = 0; part < made->parts; part++) {
-      w->rows[part] = area_alloc(held * made->row_bytes[part]);
+      w->rows[part] = huge_alloc(held * made->row_bytes[part]);
       there = there && w->rows[part] != NULL;
     }
     if (!there)
@@ -56,7 +56,7 @@ static stow_status make_windows(prefetch *p) {
 }
 
 stow_status prefetch_open(prefetch **out, const plan *made, const origin *origins, rows *first,
-                          shelf *buffers) {
+                          buffer_pool *buffers) {
   prefetch *p = calloc(1, sizeof *p);
   if (p == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
   p->plan = made;
@@ -111,7 +111,7 @@ void prefetch_close(prefetch *p) {
   }
   for (uint32_t i = 0; p->slots != NULL && i < p->plan->ahead; i++)
     for (uint32_t part = 0; part < p->plan->parts; part++)
-      if (p->slots[i].data[part] != NULL) shelf_put(p->slots[i].data[part]);
+      if (p->slots[i].data[part] != NULL) buffer_pool_put(p->slots[i].data[part]);
   for (uint32_t i = 0; i < 2; i++) {
     for (uint32_t part = 0; part < p->plan->parts; part++) free(p->windows[i].rows[part]);
     free(p->windows[i].permutation);
@@ -194,7 +194,7 @@ static stow_status arm(prefetch *p) {
   for (; at < last && status == STOW_OK; at += status == STOW_OK)
     for (uint32_t i = 0; i < p->plan->parts && status == STOW_OK; i++) {
       void **data = &p->slots[at % p->plan->ahead].data[i];
-      if (*data == NULL) status = shelf_take(p->buffers, i, data);
+      if (*data == NULL) status = buffer_pool_take(p->buffers, i, data);
     }
   if (at == from && !p->scarce && status == STOW_OK) return STOW_OK;
   pthread_mutex_lock(&p->guard);

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "data/checkpoint.h"
-#include "data/crew.h"
 #include "data/table_parts.h"
+#include "data/workers.h"
 
 #define VALUES_LEAST 4096 /* of a window */
 
@@ -211,7 +211,7 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   pthread_mutex_init(&p.lock, NULL);
   pthread_cond_init(&p.turned, NULL);
   stow_status status = begin_rows(&p);
-  if (status == STOW_OK) status = crew_run(p.threads, member_work, &p);
+  if (status == STOW_OK) status = workers_run(p.threads, member_work, &p);
   if (status == STOW_OK && to != NULL && to->state != NULL && b->checkpoint != NULL && p.place > 0)
     status = table_save(&p); /* what comes next is noted behind it */
   pthread_cond_destroy(&p.turned);

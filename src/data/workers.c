@@ -1,5 +1,5 @@
-/* Crew: see crew.h. */
-#include "data/crew.h"
+/* Workers: see workers.h. */
+#include "data/workers.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 typedef struct member {
-  crew_work work;
+  worker_task work;
   void *context;
   unsigned number;
   bool started;
@@ -23,9 +23,9 @@ static void *member_run(void *argument) {
   return NULL;
 }
 
-stow_status crew_run(unsigned members, crew_work work, void *context) {
-  member all[CREW_MAX];
-  if (members > CREW_MAX) members = CREW_MAX;
+stow_status workers_run(unsigned members, worker_task work, void *context) {
+  member all[WORKERS_MAX];
+  if (members > WORKERS_MAX) members = WORKERS_MAX;
   if (members <= 1) return work(context, 0);
   for (unsigned i = 0; i < members; i++) {
     all[i] = (member){.work = work, .context = context, .number = i};
@@ -43,8 +43,8 @@ stow_status crew_run(unsigned members, crew_work work, void *context) {
   return status;
 }
 
-unsigned crew_default(void) {
+unsigned workers_default(void) {
   cpu_set_t set;
   int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return count < 1 ? 1 : count > CREW_MAX ? CREW_MAX : (unsigned)count;
+  return count < 1 ? 1 : count > WORKERS_MAX ? WORKERS_MAX : (unsigned)count;
 }

@@ -1,8 +1,9 @@
-/* Shelf: see shelf.h. A buffer's head stands in the 64 bytes before what the caller sees:
+/* Buffer pool: see buffer_pool.h. A buffer's head stands in the 64 bytes before what the caller
+ * sees:
  *
  *   without room    | head | rows |
  *   with room       | … up to 4096 … head | rows | … up to 8192 … |      rows anywhere in a page */
-#include "data/shelf.h"
+#include "data/buffer_pool.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 #include "base/checked.h"
 #include "base/status.h"
-#include "data/area.h"
+#include "data/huge_alloc.h"
 #include "files/source.h"
 
 #define HEAD_MAGIC UINT64_C(0x676177f7370a7ba7)
@@ -20,50 +21,50 @@ enum { KEEP_LEAST = 2 }; /* for a caller who holds many: or each batch were allo
 
 typedef struct head {
   uint64_t magic;
-  shelf *owner;
-  struct head *next; /* on the shelf */
+  buffer_pool *owner;
+  struct head *next; /* on the buffer_pool */
   char *start;       /* of its memory */
   uint32_t kind;
-  bool out;      /* with a taker; guarded by the shelf's lock */
+  bool out;      /* with a taker; guarded by the pool's lock */
   bool in_block; /* goes with the block it stands in */
 } head;
-_Static_assert(sizeof(head) <= SHELF_ALIGN, "a head fits before the data");
-_Static_assert(sizeof(shelf_kept) == SHELF_ALIGN, "all of a head is kept");
+_Static_assert(sizeof(head) <= BUFFER_POOL_ALIGN, "a head fits before the data");
+_Static_assert(sizeof(buffer_pool_kept) == BUFFER_POOL_ALIGN, "all of a head is kept");
 
-struct shelf {
+struct buffer_pool {
   pthread_mutex_t guard;
-  shelf_options options;
+  buffer_pool_options options;
   char *block[STOW_BATCHES_FILES_MAX];  /* the planned buffers; only the taker looks here */
   uint64_t cut[STOW_BATCHES_FILES_MAX]; /* buffers cut from it so far */
   bool asked[STOW_BATCHES_FILES_MAX];   /* a block was asked for: once */
   head *kept[STOW_BATCHES_FILES_MAX];   /* guarded */
   uint32_t kept_count[STOW_BATCHES_FILES_MAX];
   uint64_t live[STOW_BATCHES_FILES_MAX]; /* kept and out; guarded */
-  uint64_t users;                        /* buffers out, and one for the open shelf; guarded */
+  uint64_t users;                        /* buffers out, and one for the open pool; guarded */
   bool closed;
 };
 
 static head *head_of(void *data) {
-  return (head *)(void *)((char *)data - SHELF_ALIGN);
+  return (head *)(void *)((char *)data - BUFFER_POOL_ALIGN);
 }
 
-uint64_t shelf_buffer_bytes(uint64_t bytes, bool room) {
-  if (!room) return round_up(bytes, SHELF_ALIGN) + SHELF_ALIGN;
+uint64_t buffer_pool_buffer_bytes(uint64_t bytes, bool room) {
+  if (!room) return round_up(bytes, BUFFER_POOL_ALIGN) + BUFFER_POOL_ALIGN;
   return round_up(bytes, SOURCE_DIRECT_UNIT) + 2 * SOURCE_DIRECT_UNIT;
 }
 
-static size_t size_of(const shelf *s, uint32_t kind) {
-  return (size_t)shelf_buffer_bytes(s->options.bytes[kind], s->options.room[kind]);
+static size_t size_of(const buffer_pool *s, uint32_t kind) {
+  return (size_t)buffer_pool_buffer_bytes(s->options.bytes[kind], s->options.room[kind]);
 }
 
 /* ---- memory ---- */
 
-static void *get_memory(const shelf *s, size_t bytes) {
+static void *get_memory(const buffer_pool *s, size_t bytes) {
   const stow_batches_memory *m = &s->options.memory;
-  return m->allocate != NULL ? m->allocate(m->user, bytes) : area_alloc(bytes);
+  return m->allocate != NULL ? m->allocate(m->user, bytes) : huge_alloc(bytes);
 }
 
-static void give_memory(const shelf *s, void *memory, size_t bytes) {
+static void give_memory(const buffer_pool *s, void *memory, size_t bytes) {
   const stow_batches_memory *m = &s->options.memory;
   if (m->allocate != NULL)
     m->release(m->user, memory, bytes);
@@ -71,9 +72,9 @@ static void give_memory(const shelf *s, void *memory, size_t bytes) {
     free(memory);
 }
 
-/* Of a shelf that was closed: the rest of the block waits for its last buffer, but not its pages.
+/* Of a pool that was closed: the rest of the block waits for its last buffer, but not its pages.
  */
-static void give_pages(const shelf *s, const head *h) {
+static void give_pages(const buffer_pool *s, const head *h) {
   if (s->options.memory.allocate != NULL) return;
   uintptr_t from = round_up((uintptr_t)(h->start + sizeof *h), 4096),
             to = round_down((uintptr_t)(h->start + size_of(s, h->kind)), 4096);
@@ -81,7 +82,7 @@ static void give_pages(const shelf *s, const head *h) {
 }
 
 /* With the lock held. */
-static void free_buffer(shelf *s, head *h) {
+static void free_buffer(buffer_pool *s, head *h) {
   s->live[h->kind]--;
   h->magic = 0;
   if (h->in_block)
@@ -90,8 +91,8 @@ static void free_buffer(shelf *s, head *h) {
     give_memory(s, h->start, size_of(s, h->kind));
 }
 
-stow_status shelf_open(shelf **out, const shelf_options *options) {
-  shelf *s = calloc(1, sizeof *s);
+stow_status buffer_pool_open(buffer_pool **out, const buffer_pool_options *options) {
+  buffer_pool *s = calloc(1, sizeof *s);
   if (s == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
   pthread_mutex_init(&s->guard, NULL);
   s->options = *options;
@@ -101,7 +102,7 @@ stow_status shelf_open(shelf **out, const shelf_options *options) {
 }
 
 /* With the lock held, which it gives back. */
-static void leave(shelf *s) {
+static void leave(buffer_pool *s) {
   bool last = --s->users == 0;
   pthread_mutex_unlock(&s->guard);
   if (!last) return;
@@ -112,7 +113,7 @@ static void leave(shelf *s) {
   free(s);
 }
 
-void shelf_close(shelf *s) {
+void buffer_pool_close(buffer_pool *s) {
   if (s == NULL) return;
   pthread_mutex_lock(&s->guard);
   s->closed = true;
@@ -128,7 +129,7 @@ void shelf_close(shelf *s) {
 /* ---- taking and putting ---- */
 
 /* Memory for a new buffer: the next of the block, or its own where that is used up. */
-static char *new_memory(shelf *s, uint32_t kind, bool *in_block) {
+static char *new_memory(buffer_pool *s, uint32_t kind, bool *in_block) {
   size_t bytes = size_of(s, kind);
   uint64_t all;
   if (!s->asked[kind] && !s->options.singly && checked_mul(&all, s->options.planned, bytes))
@@ -138,7 +139,7 @@ static char *new_memory(shelf *s, uint32_t kind, bool *in_block) {
   return *in_block ? s->block[kind] + s->cut[kind]++ * bytes : get_memory(s, bytes);
 }
 
-static stow_status make_buffer(shelf *s, uint32_t kind, void **data) {
+static stow_status make_buffer(buffer_pool *s, uint32_t kind, void **data) {
   bool in_block;
   char *start = new_memory(s, kind, &in_block);
   if (start == NULL) {
@@ -146,7 +147,7 @@ static stow_status make_buffer(shelf *s, uint32_t kind, void **data) {
     return stow_fail(STOW_ERR_HOST_MEMORY, "no memory for a batch of %zu bytes%s%s",
                      size_of(s, kind), told ? ": " : "", told ? stow_status_message() : "");
   }
-  *data = start + (s->options.room[kind] ? SOURCE_DIRECT_UNIT : SHELF_ALIGN);
+  *data = start + (s->options.room[kind] ? SOURCE_DIRECT_UNIT : BUFFER_POOL_ALIGN);
   *head_of(*data) = (head){.magic = HEAD_MAGIC,
                            .owner = s,
                            .start = start,
@@ -160,7 +161,7 @@ static stow_status make_buffer(shelf *s, uint32_t kind, void **data) {
   return STOW_OK;
 }
 
-stow_status shelf_take(shelf *s, uint32_t kind, void **data) {
+stow_status buffer_pool_take(buffer_pool *s, uint32_t kind, void **data) {
   pthread_mutex_lock(&s->guard);
   head *h = s->kept[kind];
   if (h != NULL) {
@@ -171,14 +172,14 @@ stow_status shelf_take(shelf *s, uint32_t kind, void **data) {
   }
   pthread_mutex_unlock(&s->guard);
   if (h == NULL) return make_buffer(s, kind, data);
-  *data = (char *)h + SHELF_ALIGN;
+  *data = (char *)h + BUFFER_POOL_ALIGN;
   return STOW_OK;
 }
 
-stow_status shelf_put(void *data) {
+stow_status buffer_pool_put(void *data) {
   head *h = head_of(data);
   if (h->magic != HEAD_MAGIC) return stow_fail(STOW_ERR_STATE, "not a buffer of a batch");
-  shelf *s = h->owner;
+  buffer_pool *s = h->owner;
   pthread_mutex_lock(&s->guard);
   if (!h->out) {
     pthread_mutex_unlock(&s->guard);
@@ -200,12 +201,12 @@ stow_status shelf_put(void *data) {
 
 /* ---- direct reads ---- */
 
-void *shelf_shift(void *data, size_t within, shelf_kept *kept) {
+void *buffer_pool_shift(void *data, size_t within, buffer_pool_kept *kept) {
   char *start = head_of(data)->start;
   memcpy(kept, head_of(data), sizeof *kept);
   return start + SOURCE_DIRECT_UNIT + within;
 }
 
-void shelf_settle(void *data, const shelf_kept *kept) {
+void buffer_pool_settle(void *data, const buffer_pool_kept *kept) {
   memcpy(head_of(data), kept, sizeof *kept);
 }
