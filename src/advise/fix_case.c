@@ -5,10 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-uint64_t fix_asked_bytes(const fix_case *m) {
-  return m->e->n.asked_bytes != MESSAGE_UNKNOWN ? m->e->n.asked_bytes : 0;
-}
-
 fix *fix_add(fix_case *m, const char *cost, const char *format, ...) {
   if (m->out->count == FIXES_MAX) return NULL;
   fix *x = &m->out->list[m->out->count++];

@@ -29,7 +29,6 @@ void fix_also(fix *x, const char *format, ...) __attribute__((format(printf, 2, 
 stow_status fix_replay(fix_case *m, fix *x, bool expandable);
 void fix_estimate(fix *x, uint64_t bytes, bool fits);
 
-uint64_t fix_asked_bytes(const fix_case *m);
 /* "train.py:31 in main", or "the loop". */
 const char *fix_place(const fix_case *m, char text[256], uint32_t frame_id);
 

@@ -39,7 +39,7 @@ static void find_objects(host_case *c) {
       /* A number, or a short text, for each element and each word of it. */
       lean += r->objects[i].count * (r->objects[i].element_bytes > 200 ? 32 : 8);
     }
-  double share = host_part(sum, c->told_bytes);
+  double share = evidence_share(sum, c->told_bytes);
   if (first == NULL || share < MUCH) return;
   cause *to = host_add(c, CAUSE_HOST_OBJECTS, share >= MOST ? 0.9 : 0.55);
   cause_head(to, "%s is made of Python objects, about %s for %" PRIu64 " of them", first->name,
@@ -79,7 +79,7 @@ static void find_leak(host_case *c) {
   for (size_t i = 0; i < r->object_count && most == NULL; i++)
     if (is_collection(&r->objects[i])) most = &r->objects[i];
   if (most == NULL) return;
-  double share = host_part(most->bytes, c->told_bytes);
+  double share = evidence_share(most->bytes, c->told_bytes);
   bool steady = rises_steadily(r);
   if (share < MUCH) return;
   cause *to = host_add(c, CAUSE_HOST_LEAK, share >= MOST ? (steady ? 0.9 : 0.75) : 0.5);
@@ -157,7 +157,7 @@ static void memory_rows(const host_case *c) {
   row(out, "at its peak", r->peak_bytes, "");
   for (size_t i = 0; i < r->process_count && i < 6; i++) {
     const tree_process *p = &r->processes[i];
-    if (i > 0 && host_part(p->held_bytes, r->held_bytes) < 0.02) break;
+    if (i > 0 && evidence_share(p->held_bytes, r->held_bytes) < 0.02) break;
     snprintf(note, sizeof note, "%s, process %d", p->name, (int)p->pid);
     row(out, i == 0 ? "  of it" : "", p->held_bytes, note);
   }

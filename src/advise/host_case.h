@@ -28,10 +28,6 @@ typedef struct host_case {
   double sure[FIXES_MAX]; /* of the cause that each fix is for */
 } host_case;
 
-static inline double host_part(uint64_t bytes, uint64_t whole) {
-  return whole > 0 ? (double)bytes / (double)whole : 0;
-}
-
 /* ---- what an object is ---- */
 bool host_is_container(const host_object *o);
 bool host_is_array(const host_object *o);

@@ -15,10 +15,6 @@
 #define ROW_LEAST     6    /* sizes of a row, each larger than the last by as much */
 #define SWELL_SHARE   0.1  /* of what is live and asked for that has been added so */
 
-static uint64_t asked_bytes(const evidence *e) {
-  return e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
-}
-
 static int by_value(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
   return x < y ? -1 : x > y;
@@ -136,7 +132,7 @@ static void take_swelling(growth *g, const evidence *e, const swelling *all) {
     most = added;
     g->stack_id = s;
   }
-  double room = (double)e->n.live_bytes + (double)asked_bytes(e);
+  double room = (double)e->n.live_bytes + (double)evidence_asked_bytes(e);
   if (most == 0 || (double)total < SWELL_SHARE * room || !most_stay(e, all)) return;
   g->found = g->swells = true;
   g->total = total;
@@ -148,7 +144,7 @@ static void take_swelling(growth *g, const evidence *e, const swelling *all) {
 /* Without stacks: the request that failed is the next of a row of sizes, each larger than
  * the last by as much, and the last of them is there. */
 static stow_status row_find(growth *g, const evidence *e) {
-  uint64_t asked = asked_bytes(e), last = 0;
+  uint64_t asked = evidence_asked_bytes(e), last = 0;
   map tick_of = {0};
   stow_status status = STOW_OK;
   for (uint32_t i = 0; i < e->time.lifetime_count && status == STOW_OK; i++) {
@@ -230,9 +226,10 @@ stow_status growth_find(growth *g, const evidence *e) {
   uint32_t first = g->whole >= 3;
   STOW_TRY(middle_kept(e, first, g->whole, &g->per_round));
   turn_sums t = sum_turns(e, g, first);
-  g->found = g->per_round > 0 && t.similar >= ROUND_SIMILAR * t.n &&
-             (double)g->per_round * t.n >= EVEN_SHARE * (double)t.later &&
-             (double)g->total >= LIVE_SHARE * ((double)e->n.live_bytes + (double)asked_bytes(e));
+  g->found =
+      g->per_round > 0 && t.similar >= ROUND_SIMILAR * t.n &&
+      (double)g->per_round * t.n >= EVEN_SHARE * (double)t.later &&
+      (double)g->total >= LIVE_SHARE * ((double)e->n.live_bytes + (double)evidence_asked_bytes(e));
   if (!g->found) return swelling_find(g, e);
   STOW_TRY(growing_stacks(g, e));
   return graph_judge(g, e, &t);
