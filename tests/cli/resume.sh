@@ -60,10 +60,16 @@ resumes() { # POINTS EXT WORDS…: killed at checkpoint 1, 2, … until it ends 
   echo "$kills kills"
   [ "$kills" -ge 2 ]
 }
-# A rank or a thread more changes nothing, so it may also be resumed with others.
+# A rank or a thread more changes nothing, so it may also be resumed with others. `make test-long` kills at all six places, `make
+# test` at three of them, the other three for every second job.
+number=0
 for job in "${jobs[@]}"; do
   read -ra words <<< "$job"
-  check "resumed_after_kills_it_is_the_same: $job" resumes "1 2 4 9 20 33" "${words[@]}"
+  points="1 4 20"
+  if [ $((number % 2)) = 1 ]; then points="2 9 33"; fi
+  if [ -n "${STOWAGE_TEST_LONG:-}" ]; then points="1 2 4 9 20 33"; fi
+  number=$((number + 1))
+  check "resumed_after_kills_it_is_the_same: $job" resumes "$points" "${words[@]}"
   check "and_with_three_threads: $job" resumes "3 11" "${words[@]}" --threads 3
 done
 
