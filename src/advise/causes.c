@@ -1,14 +1,10 @@
 /* Causes: asks each, keeps the general below the particular, ranks. */
 #include "advise/causes.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <stowage/size.h>
-
-#include "base/text.h"
 #include "replay/census.h"
 
 #define HOLDERS_SHOWN 3
@@ -45,45 +41,6 @@ const char *cause_name(cause_id id) {
   return id < CAUSE_COUNT ? names[id] : "unknown";
 }
 
-const char *cause_size(uint64_t bytes) {
-  static _Thread_local char texts[8][STOW_SIZE_TEXT_MAX];
-  static _Thread_local unsigned at;
-  return stow_size_format(texts[at++ % 8], bytes);
-}
-
-/* One line, safe to print: it quotes names from recordings. */
-static void append(buffer *b, const char *format, va_list arguments) {
-  char line[512];
-  vsnprintf(line, sizeof line, format, arguments);
-  text_hide(line);
-  line[text_clean(line, strlen(line), false)] = '\0';
-  buffer_text(b, line);
-}
-
-void cause_say(cause *c, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  append(&c->evidence, format, arguments);
-  va_end(arguments);
-  buffer_char(&c->evidence, '\n');
-}
-
-void cause_head(cause *c, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  buffer_clear(&c->headline);
-  append(&c->headline, format, arguments);
-  va_end(arguments);
-}
-
-stow_status findings_status(const findings *f) {
-  for (uint32_t i = 0; i < f->count; i++) {
-    if (f->list[i].headline.status != STOW_OK) return f->list[i].headline.status;
-    if (f->list[i].evidence.status != STOW_OK) return f->list[i].evidence.status;
-  }
-  return STOW_OK;
-}
-
 void findings_rank(findings *f) {
   for (uint32_t i = 1; i < f->count; i++)
     for (uint32_t j = i; j > 0 && f->list[j].confidence > f->list[j - 1].confidence; j--) {
@@ -116,7 +73,7 @@ static void lower_general(cause *all, const evidence *e, const findings *f) {
 }
 
 /* What grows every turn reaches the end of any memory: whatever else takes a part of it only brings
- * the end nearer, and mending that alone does not help. A copy that is made piece by piece looks as
+ * the end nearer, and fixing that alone does not help. A copy that is made piece by piece looks as
  * if it grew: that is no growth beside it. */
 static void growth_first(cause *all, const findings *f) {
   static const cause_id growing[] = {CAUSE_GRAPH_KEPT, CAUSE_NO_GRAD_MISSING, CAUSE_LEAK},

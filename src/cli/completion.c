@@ -17,7 +17,7 @@
 /* A shell: how its file is written, and where the user's own files of that kind are. */
 typedef struct shell {
   const char *name;
-  void (*write)(buffer *b);
+  void (*write)(buffer *b, const verb *const *all);
   const char *base_variable; /* XDG base folder, and what it is below HOME when it is not set */
   const char *base_default;
   const char *place; /* the file, below the base folder */
@@ -108,14 +108,14 @@ static stow_status write_file(const char *path, const buffer *b, bool replace) {
   return failed == 0 ? STOW_OK : stow_fail(STOW_ERR_IO, "%s: %s", path, strerror(failed));
 }
 
-static stow_status install(const shell *which) {
+static stow_status install(const shell *which, const verb *const *all) {
   char path[PATH_MAX];
   bool there;
   buffer b = BUFFER_INIT;
   STOW_TRY(shell_path(path, which));
   STOW_TRY(make_folders(path));
   STOW_TRY(check_foreign(path, &there));
-  which->write(&b);
+  which->write(&b, all);
   stow_status status = b.status;
   if (status == STOW_OK) status = write_file(path, &b, there);
   buffer_free(&b);
@@ -143,10 +143,10 @@ static int run(verb_call *call) {
     return verb_usage(call, "no completion for \"%.40s\"; there is bash, zsh and fish", name);
   stow_status status;
   if (verb_flag(call, "install")) {
-    status = install(which);
+    status = install(which, call->all);
   } else {
     buffer b = BUFFER_INIT;
-    which->write(&b);
+    which->write(&b, call->all);
     status = output_buffer(&b);
   }
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);

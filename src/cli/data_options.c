@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/output.h"
-#include "data/crew.h"
+#include "data/workers.h"
 #include "files/remote.h"
 
 #define GIVE_BACK_BYTES (1 << 20)
@@ -26,15 +26,15 @@ static stow_status show_progress(void *context, uint64_t done, uint64_t total) {
 
 static stow_status read_threads(const verb_call *call, unsigned *threads) {
   const char *text = verb_value(call, "threads");
-  *threads = crew_default();
+  *threads = workers_default();
   if (text == NULL) return STOW_OK;
   char *end;
   errno = 0;
   unsigned long count = strtoul(text, &end, 10);
   if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 || count < 1 ||
-      count > CREW_MAX)
+      count > WORKERS_MAX)
     return stow_fail(STOW_ERR_INVALID, "--threads \"%.40s\": must be a whole number from 1 to %d",
-                     text, CREW_MAX);
+                     text, WORKERS_MAX);
   *threads = (unsigned)count;
   return STOW_OK;
 }

@@ -54,7 +54,8 @@ static _Thread_local struct {
   bool muted;
 } self;
 
-void record_mute_thread(void) {
+/* Keeps what the calling thread does out of every trace. */
+static void mute_thread(void) {
   self.muted = true;
 }
 
@@ -378,6 +379,7 @@ static stow_status trace_start(stow_trace *t, const stow_trace_options *o, uint6
     stackset_start(&t->texts, &t->ring);
     atomic_store_explicit(t->alive, serial, memory_order_release);
     trace_tell_process(t);
+    t->mute_thread = mute_thread;
     if (o->record_path != NULL) status = drain_start(t, o->record_path);
     if (status != STOW_OK) {
       stackset_stop(&t->texts);
