@@ -41,6 +41,32 @@ const char *cause_name(cause_id id) {
   return id < CAUSE_COUNT ? names[id] : "unknown";
 }
 
+const char *cause_title(cause_id id) {
+  static const char *const titles[CAUSE_COUNT] = {
+      [CAUSE_OTHER_PROCESS] = "Another process is on the card",
+      [CAUSE_OUTSIDE_FRAMEWORK] = "Memory outside the framework",
+      [CAUSE_CACHE_HELD] = "A cache that is not given back",
+      [CAUSE_LIMIT] = "A limit is set",
+      [CAUSE_FRAGMENTATION] = "Free memory in pieces that are too small",
+      [CAUSE_GRAPH_KEPT] = "The graph of every step is kept",
+      [CAUSE_NO_GRAD_MISSING] = "Evaluation without no_grad",
+      [CAUSE_LEAK] = "Something grows with every step",
+      [CAUSE_LOADED_TWICE] = "The model is there twice",
+      [CAUSE_EVAL_BATCH_BIGGER] = "A larger batch in evaluation",
+      [CAUSE_ONE_SPIKE] = "One huge request",
+      [CAUSE_WEIGHTS_TOO_BIG] = "What is loaded does not fit",
+      [CAUSE_OPTIMIZER_STATE] = "The optimizer's own memory",
+      [CAUSE_BATCH_TOO_BIG] = "Too much at once",
+      [CAUSE_HOST_DATASET_WHOLE] = "A file read whole",
+      [CAUSE_HOST_LEAK] = "Something grows in host memory",
+      [CAUSE_HOST_OBJECTS] = "Many small Python objects",
+      [CAUSE_HOST_COPIES] = "Copies in host memory",
+      [CAUSE_HOST_WORKERS] = "Worker processes",
+      [CAUSE_HOST_LIMIT] = "Host memory ran out",
+      [CAUSE_UNKNOWN] = "Not known"};
+  return id < CAUSE_COUNT ? titles[id] : "Not known";
+}
+
 void findings_rank(findings *f) {
   for (uint32_t i = 1; i < f->count; i++)
     for (uint32_t j = i; j > 0 && f->list[j].confidence > f->list[j - 1].confidence; j--) {

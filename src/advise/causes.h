@@ -38,6 +38,8 @@ typedef enum cause_id {
 
 /* "graph_kept", … as --json spells it. */
 const char *cause_name(cause_id id);
+/* The same in plain words: "Evaluation without no_grad". */
+const char *cause_title(cause_id id);
 
 typedef struct cause {
   cause_id id;

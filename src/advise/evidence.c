@@ -35,8 +35,8 @@ static void find_failure(evidence *e) {
     if (known(asked) && (off <= asked / 100 || off < 4096)) told = tick;
   }
   if (told != TIMELINE_NONE) last = told;
-  e->foreign = e->told.kind != MESSAGE_NONE && e->told.kind != MESSAGE_TORCH &&
-               e->told.kind != MESSAGE_HOST && told == TIMELINE_NONE;
+  e->foreign =
+      message_of_card(e->told.kind) && e->told.kind != MESSAGE_TORCH && told == TIMELINE_NONE;
   e->failed = last != TIMELINE_NONE && !e->foreign;
   if (!e->failed) return;
   const event *at = timeline_event(t, last);

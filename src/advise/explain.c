@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "advise/told.h"
+
 #define WORKSPACES_MOST 16 /* live at the end, to be looked at one by one */
 
 static void add_note(explanation *x, const char *text) {
@@ -117,7 +119,7 @@ stow_status explain_recording(explanation *x, const recording *r, const explain_
 stow_status explain_message(explanation *x, const char *text, size_t count) {
   *x = (explanation){.from_message = true, .headline = BUFFER_INIT, .notes = BUFFER_INIT};
   message_read(&x->evidence.told, text, count);
-  explain_told(x);
+  told_explain(x);
   return explanation_status(x);
 }
 

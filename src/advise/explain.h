@@ -50,7 +50,4 @@ stow_status explanation_short(const explanation *x, buffer *out);
 /* One that knows nothing yet, for whoever fills it: no numbers, no causes, no words. */
 void explanation_blank(explanation *x);
 
-/* ---- explain_message.c ---- */
-void explain_told(explanation *x);
-
 #endif

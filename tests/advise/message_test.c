@@ -226,12 +226,12 @@ TEST(kernel_kills_are_read)
   message m =
       read_text("Memory cgroup out of memory: Killed process 8123 (python3) total-vm:21474836kB, "
                 "anon-rss:8388608kB, file-rss:12kB, shmem-rss:0kB");
-  CHECK(m.host == HOST_KILLED && m.grouped);
+  CHECK(m.host == HOST_KERNEL && m.grouped);
   CHECK_U64(m.process_bytes, 8 * GIB);
   CHECK_TEXT(m.what, "python3");
   m = read_text("Out of memory: Killed process 2211 (python) total-vm:70123456kB, "
                 "anon-rss:1048576kB");
-  CHECK(m.host == HOST_KILLED && !m.grouped);
+  CHECK(m.host == HOST_KERNEL && !m.grouped);
   CHECK_U64(m.process_bytes, GIB);
 }
 

@@ -1,0 +1,15 @@
+/* Clean: a pasted log without what terminals, loggers and launchers put around its lines.
+ *
+ * Removes colour codes, timestamps, rank and container prefixes, quotation marks and padding, and
+ * joins lines that a terminal wrapped. The lines of an allocator's dump are left out: message_bfc.c
+ * reads them from the original. */
+#ifndef ADVISE_CLEAN_H
+#define ADVISE_CLEAN_H
+
+#include "advise/scan.h"
+#include "base/buffer.h"
+
+/* Appends the cleaned text to `out`, each line trimmed and ended with '\n'. */
+stow_status clean_text(buffer *out, scan_text raw);
+
+#endif
