@@ -48,6 +48,13 @@ static const struct {
     {"ROCm", CONTEXT_BIT(AMD)},
     {"Radeon", CONTEXT_BIT(AMD)},
     {"hipMalloc", CONTEXT_BIT(AMD)},
+    {"torch", CONTEXT_BIT(TORCH)},
+    {"PyTorch", CONTEXT_BIT(TORCH)},
+    {"RuntimeError: CUDA error", CONTEXT_BIT(TORCH)},
+    {"THCudaCheck", CONTEXT_BIT(TORCH)},
+    {"CUDA kernel errors might be", CONTEXT_BIT(TORCH)},
+    {"loss.backward()", CONTEXT_BIT(TORCH)},
+    {"KSampler", CONTEXT_BIT(TORCH)},
     {"transformers", CONTEXT_BIT(TRANSFORMERS)},
     {"Transformers", CONTEXT_BIT(TRANSFORMERS)},
     {"AutoModel", CONTEXT_BIT(TRANSFORMERS)},
@@ -279,6 +286,9 @@ static uint64_t marks_of(scan_text line) {
   uint64_t marks = 0;
   for (size_t i = 0; i < sizeof frames / sizeof *frames; i++)
     if ((marks & frames[i].marks) == 0 && scan_has(line, frames[i].words)) marks |= frames[i].marks;
+  /* A layer that is being built, not called. */
+  bool layer = scan_has(line, "nn/modules") || scan_has(line, "nn\\modules");
+  if (layer && scan_has(line, "in __init__")) marks |= CONTEXT_BIT(LOADING);
   return marks;
 }
 

@@ -1,7 +1,8 @@
 /* Message: cleans the text, asks the readers in order, adds the circumstances.
  *
  * Order: a card's error with words of its own, then sure words about host memory, then a card's
- * status, then errors that are about something else, then words that only hint at memory. Of a
+ * status, then errors that are about something else, then words that only hint at memory
+ * (message_hint.c last). Of a
  * card's and a host's error in one text the earlier one is the cause; what comes after it is how
  * the rest of the program went down. */
 #include "advise/message.h"
@@ -71,7 +72,8 @@ static void read_clean(message *m, scan_text t, scan_text raw) {
     *m = host;
     return;
   }
-  if (!message_foreign(m, t)) message_host_memory(m, t, false, &host_at);
+  if (message_foreign(m, t) || message_host_memory(m, t, false, &host_at)) return;
+  if (!message_hint(m, t, &host_at)) m->failures = 0;
 }
 
 void message_read(message *m, const char *text, size_t count) {

@@ -12,6 +12,7 @@
  *   message_card.c     errors that only name a status, by a table
  *   message_host.c     host memory, by a table
  *   message_foreign.c  errors that are about something else, by a table
+ *   message_hint.c     what no table knows: words for memory and for failing in one line
  *   message.c          asks them in order
  *
  * A number in the result was in the text; a number that was not is MESSAGE_UNKNOWN. */

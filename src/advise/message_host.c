@@ -70,6 +70,9 @@ static const struct row {
     {"DataLoader worker (pid", HOST_WORKER, SURE},
     {"A process in the process pool was terminated abruptly", HOST_WORKER, SURE},
     {"TerminatedWorkerError", HOST_WORKER, SURE},
+    {"BrokenProcessPool", HOST_WORKER, SURE},
+    {"was terminated abruptly", HOST_WORKER, SURE},
+    {"worker process was unexpectedly terminated", HOST_WORKER, SURE},
     {"by an excessive memory usage causing the Operating System to kill", HOST_WORKER, SURE},
     {"WinError 1455", HOST_PAGEFILE, SURE},
     {"paging file is too small", HOST_PAGEFILE, SURE},
@@ -187,7 +190,6 @@ static const struct row {
     {"Dödad", HOST_KILLED, 0},
     {"Zabit", HOST_KILLED, WORD},
     {"Süreç durduruldu", HOST_KILLED, 0},
-    {"ut of memory", HOST_PYTHON, 0},
 };
 
 /* ---- numbers ---- */

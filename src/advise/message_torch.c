@@ -156,6 +156,7 @@ bool message_torch(message *m, scan_text t, const char **where) {
   scan_text s = {begin, next != NULL ? next : t.end};
   if (where != NULL) *where = begin;
   m->kind = MESSAGE_TORCH;
+  m->context.seen |= CONTEXT_BIT(TORCH);
   m->asked_bytes = scan_size(s, first);
   uint64_t device = scan_number_after(s, "GPU ");
   m->device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;

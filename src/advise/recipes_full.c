@@ -2,6 +2,21 @@
 #include "advise/recipe_words.h"
 
 static const recipe rows[] = {
+    /* ---- an error without numbers: first look who fills the card ---- */
+    {.causes = C(UNKNOWN),
+     .kinds = K(CUDA),
+     .mustnot = NOT_ROOM,
+     .never = M(AMD) | M(APPLE),
+     .change = "see who else is on the card: nvidia-smi; stop the other process, or restart a "
+               "notebook's kernel",
+     .cost = "it ends, or waits"},
+    {.causes = C(UNKNOWN),
+     .kinds = K(CUDA),
+     .mustnot = NOT_ROOM,
+     .need = M(AMD),
+     .change = "see who else is on the card: rocm-smi --showpids; stop the other process",
+     .cost = "it ends, or waits"},
+
     /* ---- the card is simply full: PyTorch ---- */
     {.causes = FULL,
      .kinds = TORCHY,
@@ -46,7 +61,7 @@ static const recipe rows[] = {
      .cost = "slower; the same training"},
     {.causes = FULL,
      .kinds = TORCHY,
-     .need = M(TRAINER),
+     .need = M(TORCH) | M(TRAINER),
      .mustnot = NOT_ROOM,
      .change =
          "TrainingArguments(gradient_checkpointing=True, bf16=True) (fp16=True on T4, V100 and "
@@ -69,6 +84,7 @@ static const recipe rows[] = {
      .cost = "slower; the same training"},
     {.causes = FULL,
      .kinds = TORCHY,
+     .need = M(TORCH),
      .must = D(TRAINS),
      .mustnot = NOT_ROOM,
      .never = M(TRAINER) | M(LIGHTNING) | M(YOLO),
@@ -85,6 +101,7 @@ static const recipe rows[] = {
      .cost = "more, smaller steps"},
     {.causes = FULL,
      .kinds = TORCHY,
+     .need = M(TORCH),
      .must = D(INFERS),
      .mustnot = NOT_ROOM | D(IMAGES),
      .change = "weights in 16 bits: model.half() (Transformers: torch_dtype=torch.float16), or "
@@ -92,6 +109,7 @@ static const recipe rows[] = {
      .cost = "slightly less precise numbers"},
     {.causes = FULL,
      .kinds = TORCHY,
+     .need = M(TORCH),
      .must = D(INFERS),
      .mustnot = NOT_ROOM | D(IMAGES),
      .never = M(NO_GRAD),
@@ -112,6 +130,7 @@ static const recipe rows[] = {
      .cost = "the Mac may become slow, or the program be killed"},
     {.causes = FULL,
      .kinds = TORCHY,
+     .need = M(TORCH),
      .mustnot = NOT_ROOM | D(INFERS),
      .from = 110,
      .never = M(TRAINER) | M(LIGHTNING) | M(APPLE) | M(COMFY) | M(WEBUI),
@@ -121,6 +140,7 @@ static const recipe rows[] = {
      .cost = "slightly less precise numbers"},
     {.causes = FULL,
      .kinds = TORCHY,
+     .need = M(TORCH),
      .mustnot = NOT_ROOM | D(INFERS),
      .from = 106,
      .to = 109,
@@ -130,7 +150,7 @@ static const recipe rows[] = {
      .cost = "slightly less precise numbers"},
     {.causes = FULL,
      .kinds = TORCHY,
-     .need = M(TRANSFORMERS),
+     .need = M(TORCH) | M(TRANSFORMERS),
      .must = D(TRAINS),
      .mustnot = NOT_ROOM,
      .never = M(TRAINER),
@@ -138,6 +158,7 @@ static const recipe rows[] = {
      .cost = "about a third more time"},
     {.causes = FULL,
      .kinds = TORCHY,
+     .need = M(TORCH),
      .must = D(TRAINS),
      .mustnot = NOT_ROOM,
      .never = M(TRANSFORMERS),
@@ -147,6 +168,7 @@ static const recipe rows[] = {
      .cost = "about a third more time"},
     {.causes = FULL,
      .kinds = TORCHY,
+     .need = M(TORCH),
      .mustnot = NOT_ROOM | D(TRAINS) | D(INFERS),
      .change =
          "in training recompute instead of keeping (torch.utils.checkpoint); in inference use "
@@ -159,14 +181,14 @@ static const recipe rows[] = {
      .change =
          "without changing the program, on Linux: stowage run --spill auto -- python train.py",
      .cost = "slower: part of the data lives in the computer's RAM"},
-    {.causes = FULL,
+    {.causes = C(BATCH_TOO_BIG),
      .kinds = K(CUDA),
      .mustnot = NOT_ROOM,
      .never = M(AMD) | M(APPLE),
      .change = "see who else is on the card: nvidia-smi; stop the other process, or restart a "
                "notebook's kernel",
      .cost = "it ends, or waits"},
-    {.causes = FULL,
+    {.causes = C(BATCH_TOO_BIG),
      .kinds = K(CUDA),
      .mustnot = NOT_ROOM,
      .need = M(AMD),

@@ -1,6 +1,6 @@
 /* Told: the explanation of an error text alone.
  *
- *   told.c        the numbers, the order, the closing note
+ *   told.c        the numbers, then the parts in order; told_parts.c is what they share
  *   told_card.c   causes on the card: what the numbers prove, then what the phase suggests
  *   told_host.c   causes in host memory
  *   told_fix.c    fixes by cause, library, version, platform and phase (recipes.h)
@@ -15,7 +15,7 @@
 /* Fills `x` from x->evidence.told. */
 void told_explain(explanation *x);
 
-/* ---- for the parts ---- */
+/* ---- told_parts.c ---- */
 
 /* Adds a cause; the caller writes its sentence. */
 cause *told_cause(explanation *x, cause_id id, double confidence);
@@ -27,6 +27,7 @@ bool told_had_room(const numbers *n);
 /* A size no machine has. */
 bool told_absurd(const numbers *n);
 
+/* ---- the parts ---- */
 void told_card(explanation *x);
 void told_host(explanation *x);
 /* Adds the fixes for the first cause, and the command that finds out more. */

@@ -273,6 +273,28 @@ TEST(host_memory_in_its_spellings)
   CHECK_SAMPLES(all);
 }
 
+/* Wordings that no table has. */
+TEST(unknown_wordings_are_recognised_by_their_words)
+{
+  static const sample all[] = {
+      {MESSAGE_CUDA, C(UNKNOWN) | C(BATCH_TOO_BIG), "nvidia-smi", NULL,
+       "foo::opencl_error: Memory Object Allocation Failure"},
+      {MESSAGE_CUDA, C(UNKNOWN) | C(BATCH_TOO_BIG), "nvidia-smi", NULL,
+       "renderer: VRAM exhausted while allocating the frame"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "engine: Unable To Reserve Memory for table"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "step ended, exitcode '137'"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "task done with exit code (137)"},
+      {MESSAGE_HOST, C(HOST_WORKERS), "workers", NULL,
+       "BrokenProcessPool: A process in the executor was terminated abruptly"}};
+  CHECK_SAMPLES(all);
+  static const char *const none[] = {"all 137 tests passed", "memory usage: 3 GiB", "loss 0.137"};
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+    message m;
+    message_read(&m, none[i], strlen(none[i]));
+    CHECK(m.kind == MESSAGE_NONE);
+  }
+}
+
 TEST(what_is_not_ours_is_named_and_has_no_cause)
 {
   static const char *const all[] = {
