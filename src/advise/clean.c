@@ -202,14 +202,14 @@ static size_t wrap_width(scan_text text) {
 stow_status clean_text(buffer *out, scan_text raw) {
   buffer plain = BUFFER_INIT;
   without_escapes(&plain, raw);
-  if (plain.status != STOW_OK) {
+  if (plain.status != STOW_OK || plain.length == 0) {
     stow_status status = plain.status;
     buffer_free(&plain);
     return status;
   }
   scan_text rest = {plain.data, plain.data + plain.length}, line;
-  size_t width = plain.length > 0 ? wrap_width(rest) : 0;
-  while (plain.length > 0 && scan_next_line(&rest, &line)) {
+  size_t width = wrap_width(rest);
+  while (scan_next_line(&rest, &line)) {
     bool wrapped = width > 0 && (size_t)(line.end - line.at) == width;
     if (is_dump(line)) continue;
     append_line(out, without_prefixes(line));

@@ -13,6 +13,8 @@
 #include "advise/message_parts.h"
 #include "advise/notebook.h"
 
+#define CONTEXT_BYTES (4 << 20)
+
 static const message BLANK = {.asked_bytes = MESSAGE_UNKNOWN,
                               .card_bytes = MESSAGE_UNKNOWN,
                               .free_bytes = MESSAGE_UNKNOWN,
@@ -76,6 +78,11 @@ static void read_clean(message *m, scan_text t, scan_text raw) {
   if (!message_hint(m, t, &host_at)) m->failures = 0;
 }
 
+/* Circumstances stand near the failure, and that is near the end of a long log. */
+static scan_text last_part(scan_text t) {
+  return t.end - t.at > CONTEXT_BYTES ? (scan_text){t.end - CONTEXT_BYTES, t.end} : t;
+}
+
 void message_read(message *m, const char *text, size_t count) {
   buffer outputs = BUFFER_INIT, clean = BUFFER_INIT;
   scan_text raw = {text, text + count};
@@ -87,7 +94,7 @@ void message_read(message *m, const char *text, size_t count) {
   /* Without the memory for a copy the original is read. */
   bool copied = clean_text(&clean, raw) == STOW_OK && clean.data != NULL;
   scan_text t = copied ? (scan_text){clean.data, clean.data + clean.length} : raw;
-  context_read(&m->context, t, raw);
+  context_read(&m->context, last_part(t), last_part(raw));
   read_clean(m, t, raw);
   buffer_free(&clean);
   buffer_free(&outputs);

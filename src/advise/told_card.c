@@ -8,7 +8,8 @@
 #define SMALL_POOL                                                                                 \
   (UINT64_C(1) << 30) /* TensorFlow takes most of a free card: less means others                   \
                        */
-#define BELIEVED 0.3
+#define PROCESSES_SHOWN 6
+#define BELIEVED        0.3
 
 static bool known(uint64_t bytes) {
   return told_known(bytes);
@@ -103,8 +104,10 @@ static void tell_processes(explanation *x) {
     else
       cause_head(c, "Another process holds %s of the card's %s", cause_size(n->other_process_bytes),
                  cause_size(n->card_bytes));
-    for (uint32_t i = 0; i < m->process_count; i++)
+    for (uint32_t i = 0; i < m->process_count && i < PROCESSES_SHOWN; i++)
       cause_say(c, "process %u holds %s", m->processes[i].pid, cause_size(m->processes[i].bytes));
+    if (m->process_count > PROCESSES_SHOWN)
+      cause_say(c, "and %u more", m->process_count - PROCESSES_SHOWN);
   }
   if (known(n->outside_framework_bytes) && n->outside_framework_bytes > CONTEXT_MOST &&
       n->outside_framework_bytes - CONTEXT_MOST > n->card_bytes / 10) {

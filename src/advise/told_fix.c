@@ -91,7 +91,7 @@ static void add_numbers(explanation *x) {
       !told_known(n->card_bytes) || n->card_bytes == 0)
     return;
   double share = (double)n->free_bytes / (double)n->card_bytes - 0.02;
-  if (share < 0.1) return;
+  if (share < 0.1 || share > 1) return; /* nothing to give, or numbers that cannot be */
   snprintf(text, sizeof text, "take only what is free: --gpu-memory-utilization %.2f",
            (double)(int)(share * 100) / 100);
   r.cost = "a smaller KV cache: fewer or shorter requests at once";
