@@ -218,6 +218,7 @@ stow_status clean_text(buffer *out, scan_text raw) {
     else if (line.end[-1] == ' ')
       buffer_char(out, ' ');
   }
+  if (out->length > 0 && out->data[out->length - 1] != '\n') buffer_char(out, '\n');
   buffer_free(&plain);
   return out->status;
 }

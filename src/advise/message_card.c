@@ -82,13 +82,16 @@ static const struct {
     {"hipMalloc", 0, CONTEXT_BIT(AMD), CALL},
 };
 
-static void read_asked(message *m, scan_text t) {
+/* What was asked for, in one of the usual sentences, or as "N bytes" on the line of the error. */
+static void read_asked(message *m, scan_text t, const char *at) {
   static const char *const sizes[] = {
       "cuMemAlloc of ",      "Tried to allocate ", "failed to allocate ",
       "Failed to allocate ", "tried to allocate ", "Error allocating ",
       "allocating ",         "allocate ",          "alloc fail size "};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes && m->asked_bytes == MESSAGE_UNKNOWN; i++)
     m->asked_bytes = scan_size_after(t, sizes[i]);
+  if (m->asked_bytes == MESSAGE_UNKNOWN)
+    m->asked_bytes = scan_size_before(scan_line(t, at), " bytes");
 }
 
 bool message_card(message *m, scan_text t, const char **where) {
@@ -119,6 +122,6 @@ bool message_card(message *m, scan_text t, const char **where) {
     m->context.seen &= ~CONTEXT_BIT(NVIDIA);
     m->context.seen |= CONTEXT_BIT(AMD);
   }
-  read_asked(m, t);
+  read_asked(m, t, best);
   return true;
 }

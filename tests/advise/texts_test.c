@@ -287,6 +287,10 @@ TEST(unknown_wordings_are_recognised_by_their_words)
       {MESSAGE_HOST, C(HOST_WORKERS), "workers", NULL,
        "BrokenProcessPool: A process in the executor was terminated abruptly"}};
   CHECK_SAMPLES(all);
+  message bytes;
+  static const char sized[] = "pool: cudaMalloc error out of memory for scratch 1048576 bytes";
+  message_read(&bytes, sized, sizeof sized - 1);
+  CHECK_U64(bytes.asked_bytes, MIB);
   static const char *const none[] = {"all 137 tests passed", "memory usage: 3 GiB", "loss 0.137"};
   for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
     message m;
