@@ -232,7 +232,7 @@ static const struct {
 static bool is_library(scan_text path) {
   static const char *const signs[] = {"site-packages", "dist-packages", "lib/python", "<frozen",
                                       "<string>",      "\\lib\\",       "\\Lib\\",    "importlib",
-                                      "/torch/",       "/ipykernel_",   "conda/lib"};
+                                      "/torch/",       "/ipykernel_",   "conda/lib",  "/bin/"};
   for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
     if (scan_has(path, signs[i])) return true;
   return path.at >= path.end;

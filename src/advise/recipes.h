@@ -27,6 +27,7 @@ enum {
   DERIVED_MIG = 1 << 15,
   DERIVED_STATUS = 1 << 16,
   DERIVED_WORKSPACE = 1 << 17,
+  DERIVED_OWN_LIMIT = 1 << 18, /* the process has a limit of its own on host memory */
 };
 
 typedef struct recipe {

@@ -8,6 +8,7 @@ static const recipe rows[] = {
      .change = "a smaller batch, smaller inputs, or a smaller model (16-bit, quantized)",
      .cost = "more, smaller steps"},
     {.kinds = ANY_CARD,
+     .never = M(APPLE) | M(AMD) | M(TPU) | M(INTEL),
      .change = "see who else is on the card: nvidia-smi; stop the other process",
      .cost = "none"},
 };

@@ -199,7 +199,8 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = K(TENSORFLOW),
      .never = M(TPU),
-     .change = "a smaller batch: model.fit(…, batch_size=16), half of what it is until it fits",
+     .change = "a smaller batch (model.fit(…, batch_size=…), or the dataset's .batch(…)): half of "
+               "it until it fits",
      .cost = "more, smaller steps"},
     {.causes = FULL,
      .kinds = K(TENSORFLOW),

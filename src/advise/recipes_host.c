@@ -2,6 +2,10 @@
 #include "advise/recipe_words.h"
 
 static const recipe rows[] = {
+    {.hosts = H(NUMPY) | H(PYTHON) | H(TORCH),
+     .must = D(OWN_LIMIT),
+     .change = "raise it: ulimit -v unlimited, or the program's resource.setrlimit(RLIMIT_AS, …)",
+     .cost = "less is left for others on the host"},
     /* ---- host memory ---- */
     {.hosts = H(SHARED),
      .change =
@@ -104,11 +108,6 @@ static const recipe rows[] = {
      .need = M(COLAB),
      .change = "Runtime > Change runtime type > High-RAM, or restart and run fewer cells",
      .cost = "Colab Pro"},
-    {.hosts = H(NUMPY) | H(TORCH) | H(PYTHON),
-     .causes = C(HOST_LIMIT),
-     .must = D(GROUPED),
-     .change = "raise it: ulimit -v unlimited",
-     .cost = "less is left for others"},
     {.hosts = H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(TORCH),
      .need = M(LOADING),
      .change = "load the weights with less RAM: from_pretrained(…, torch_dtype=torch.float16, "

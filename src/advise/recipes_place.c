@@ -117,6 +117,14 @@ static const recipe rows[] = {
      .change = "close other programs: the Mac's memory is shared by everything that runs",
      .cost = "none"},
     {.causes = C(OUTSIDE_FRAMEWORK),
+     .need = M(APPLE),
+     .change = "a smaller batch, smaller inputs, or weights in 16 bits: model.half()",
+     .cost = "more, smaller steps"},
+    {.causes = C(OUTSIDE_FRAMEWORK),
+     .need = M(APPLE),
+     .change = "raise the limit: PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 python …",
+     .cost = "the Mac may become slow, or the program be killed"},
+    {.causes = C(OUTSIDE_FRAMEWORK),
      .never = M(APPLE),
      .change =
          "bound what else allocates in this process (JAX: XLA_PYTHON_CLIENT_PREALLOCATE=false; "

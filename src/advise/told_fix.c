@@ -35,6 +35,7 @@ static uint32_t derive(const explanation *x) {
   set |= told_absurd(&x->evidence.n) ? DERIVED_ABSURD : 0;
   set |= m->grouped ? DERIVED_GROUPED : 0;
   set |= m->process_count > 0 ? DERIVED_LISTED : 0;
+  set |= m->kind == MESSAGE_HOST && told_known(m->limit_bytes) ? DERIVED_OWN_LIMIT : 0;
   set |= (m->details & MESSAGE_START) != 0 ? DERIVED_START : 0;
   set |= (m->details & MESSAGE_KV_CACHE) != 0 ? DERIVED_KV_CACHE : 0;
   set |= (m->details & MESSAGE_COMPUTE) != 0 ? DERIVED_COMPUTE : 0;
@@ -69,7 +70,8 @@ static uint64_t saving(const explanation *x, cause_id id) {
   const numbers *n = &x->evidence.n;
   if (id == CAUSE_OTHER_PROCESS && told_known(n->other_process_bytes))
     return n->other_process_bytes;
-  if (id == CAUSE_OUTSIDE_FRAMEWORK) return n->outside_framework_bytes;
+  bool apple = context_any(&x->evidence.told.context, CONTEXT_BIT(APPLE));
+  if (id == CAUSE_OUTSIDE_FRAMEWORK && !apple) return n->outside_framework_bytes;
   return MESSAGE_UNKNOWN;
 }
 
@@ -98,9 +100,21 @@ static void add_numbers(explanation *x) {
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
+/* The batch that a shape names, halved. */
+static void add_batch(explanation *x) {
+  const message *m = &x->evidence.told;
+  char text[200];
+  recipe r = {.change = text, .cost = "more, smaller steps"};
+  if (m->kind != MESSAGE_TENSORFLOW || m->rank < 2 || m->first_dim < 2) return;
+  snprintf(text, sizeof text,
+           "a smaller batch: batch_size=%u, half of the %u in that shape, and again until it fits",
+           m->first_dim / 2, m->first_dim);
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
 static void add_from(explanation *x, const recipe_table *t, cause_id id, uint32_t derived,
                      uint32_t most) {
-  uint64_t bytes = saving(x, id);
+  uint64_t bytes = x->fixes.count == 0 ? saving(x, id) : MESSAGE_UNKNOWN;
   for (size_t i = 0; i < t->count && x->fixes.count < most; i++) {
     if (!applies(&t->rows[i], &x->evidence.told, id, derived)) continue;
     add(x, &t->rows[i], bytes);
@@ -120,6 +134,7 @@ void told_fixes(explanation *x) {
   uint32_t derived = derive(x);
   const findings *f = &x->findings;
   if (m->kind == MESSAGE_VLLM) add_numbers(x);
+  if (f->list[0].id == CAUSE_BATCH_TOO_BIG) add_batch(x);
   bool second = f->count > 1 && f->list[1].confidence >= 0.4 && f->list[1].id != f->list[0].id;
   add_all(x, f->list[0].id, derived, second ? FIXES_TOLD - 1 : FIXES_TOLD);
   if (second) add_all(x, f->list[1].id, derived, FIXES_TOLD);

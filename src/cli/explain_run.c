@@ -279,7 +279,7 @@ static stow_status read_one(run_story *s, const char *folder) {
   run_end end;
   bool known = run_folder_end(folder, &end);
   if (!found && known && end.by_kernel) {
-    static const char KILLED[] = "Killed\n";
+    static const char KILLED[] = "Out of memory: Killed\n"; /* as the kernel logs it */
     explanation_free(&s->says);
     STOW_TRY(explain_message(&s->says, KILLED, sizeof KILLED - 1));
     note_unwatched(&s->says, folder);

@@ -245,6 +245,7 @@ TEST(limit_of_the_process_itself_is_first)
   CHECK_U64((uint64_t)explain_message(&x, text, strlen(text)), STOW_OK);
   CHECK(x.findings.list[0].id == CAUSE_HOST_LIMIT);
   CHECK_U64(x.evidence.n.limit_bytes, 700 * MIB);
+  CHECK(strstr(x.fixes.list[0].change, "ulimit -v") != NULL);
   explanation_free(&x);
 }
 
