@@ -181,6 +181,7 @@ static const struct {
     {"= model(", CONTEXT_BIT(FORWARD)},
     {"= self.model(", CONTEXT_BIT(FORWARD)},
     {"torch.grid_sampler", CONTEXT_BIT(FORWARD)},
+    {"deepcopy", CONTEXT_BIT(COPYING)},
     {"fetch_sub_module", CONTEXT_BIT(GATHERING)},
     {"allgather", CONTEXT_BIT(GATHERING)},
     {"all_gather", CONTEXT_BIT(GATHERING)},

@@ -60,6 +60,7 @@ static void read_clean(message *m, scan_text t, scan_text raw) {
     *m = host;
     return;
   }
+  if (!card && message_lookalike(m, t)) return;
   if (card) {
     m->failures += sure && !only_a_word(host.host);
     return;

@@ -123,5 +123,6 @@ bool message_card(message *m, scan_text t, const char **where) {
     m->context.seen |= CONTEXT_BIT(AMD);
   }
   read_asked(m, t, best);
+  if (scan_has(t, "ggml") || context_any(&m->context, CONTEXT_BIT(OLLAMA))) m->kind = MESSAGE_LLAMA;
   return true;
 }

@@ -96,6 +96,15 @@ static const struct {
      "build the model with the sizes it was saved with"},
 };
 
+/* Words that only look like a shortage. */
+bool message_lookalike(message *m, scan_text t) {
+  if (!scan_has(t, "static TLS block")) return false;
+  m->kind = MESSAGE_FOREIGN;
+  m->name = "a library was loaded too late for its thread-local storage";
+  m->help = "import it first, or LD_PRELOAD the library that the message names";
+  return true;
+}
+
 bool message_foreign(message *m, scan_text t) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (!scan_has(t, table[i].words)) continue;

@@ -36,7 +36,7 @@ static bool is_shortage(scan_text line) {
   bool refused = HAS_ANY(line, "fail", "unable", "cannot", "can't", "could not", "couldn't",
                          "not enough", "insufficient", "exceed", "exhaust", "ran out");
   return HAS_ANY(line, "out of memory", "not enough memory", "insufficient memory", "low on memory",
-                 "memory limit exceeded", "exceeded memory") ||
+                 "exceed") ||
          (asked && refused);
 }
 

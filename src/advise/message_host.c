@@ -17,6 +17,7 @@ static const struct row {
     {"DefaultCPUAllocator", HOST_TORCH, SURE},
     {"posix_memalign(&data, gAlignment, nbytes)", HOST_TORCH, SURE},
     {"[enforce fail at alloc_cpu.cpp", HOST_TORCH, SURE},
+    {"not enough memory: you tried to allocate", HOST_TORCH, SURE},
     {"[enforce fail at CPUAllocator.cpp", HOST_TORCH, SURE},
     {"Unable to allocate ", HOST_NUMPY, SURE},
     {"_ArrayMemoryError", HOST_NUMPY, SURE},

@@ -12,6 +12,8 @@ bool message_card(message *m, scan_text t, const char **where);
 /* `sure`: only texts that can mean nothing else; otherwise only the others ("Killed"). */
 bool message_host_memory(message *m, scan_text t, bool sure, const char **where);
 bool message_foreign(message *m, scan_text t);
+/* Of those, the ones whose words other readers would take for theirs. */
+bool message_lookalike(message *m, scan_text t);
 bool message_hint(message *m, scan_text t, const char **where);
 /* Counts the dump of a BFC allocator in `raw`, the original text. */
 void message_bfc(message *m, scan_text raw);

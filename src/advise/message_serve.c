@@ -95,6 +95,11 @@ static bool read_llama(message *m, scan_text t) {
   return true;
 }
 
+/* "llama runner process has terminated: …" for any reason. */
+static bool read_runner(message *m, scan_text t) {
+  return (scan_has(t, "out of memory") || scan_has(t, "allocate")) && read_llama(m, t);
+}
+
 static bool read_onnx(message *m, scan_text t) {
   m->asked_bytes = scan_size_after(t, "requested buffer of size ");
   return true;
@@ -203,6 +208,8 @@ bool message_serve(message *m, scan_text t, const char **where) {
       {"increase mem_fraction_static", MESSAGE_SGLANG, read_sglang},
       {"Prefill out of memory", MESSAGE_SGLANG, read_sglang},
       {"Decode out of memory", MESSAGE_SGLANG, read_sglang},
+      {"[metal::malloc]", MESSAGE_MLX, read_mlx},
+      {"[METAL] Command buffer execution failed: Insufficient Memory", MESSAGE_MLX, read_mlx},
       {"requires more system memory", MESSAGE_LLAMA, read_llama},
       {"cuda_buffer_type_alloc_buffer", MESSAGE_LLAMA, read_llama},
       {"ggml_gallocr_reserve", MESSAGE_LLAMA, read_llama},
@@ -219,6 +226,7 @@ bool message_serve(message *m, scan_text t, const char **where) {
       {"ggml_backend_metal_buffer_type_alloc_buffer: error", MESSAGE_LLAMA, read_llama},
       {"ggml_aligned_malloc: insufficient memory", MESSAGE_LLAMA, read_llama},
       {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MESSAGE_LLAMA, read_llama},
+      {"llama runner process", MESSAGE_LLAMA, read_runner},
       {"requested buffer of size ", MESSAGE_ONNX, read_onnx},
       {"[TRT]", MESSAGE_TENSORRT, read_tensorrt},
       {"nvinfer1::", MESSAGE_TENSORRT, read_tensorrt},
@@ -227,8 +235,6 @@ bool message_serve(message *m, scan_text t, const char **where) {
       {"CUDA failed with error out of memory", MESSAGE_CTRANSLATE, read_plain},
       {"Out of memory error on GPU", MESSAGE_PADDLE, read_paddle},
       {"enforce allocating <= available failed", MESSAGE_PADDLE, read_paddle},
-      {"[metal::malloc]", MESSAGE_MLX, read_mlx},
-      {"[METAL] Command buffer execution failed: Insufficient Memory", MESSAGE_MLX, read_mlx},
       {"not enough GPU video memory available", MESSAGE_DIRECTML, read_directml},
       {"DML allocator out of memory", MESSAGE_DIRECTML, read_directml},
       {"Out of memory allocating ", MESSAGE_CUPY, read_cupy},
@@ -247,6 +253,8 @@ bool message_serve(message *m, scan_text t, const char **where) {
       {"bad allocation: cudaErrorMemoryAllocation", MESSAGE_RMM, read_rmm},
       {"thrust::system::detail::bad_alloc", MESSAGE_RMM, read_rmm},
       {"Some modules are dispatched on the CPU or the disk", MESSAGE_DISPATCH, read_plain},
+      {"had weights offloaded to the disk", MESSAGE_DISPATCH, read_plain},
+      {"We need an `offload_dir` to dispatch this model", MESSAGE_DISPATCH, read_plain},
       {"not enough GPU RAM to fit the quantized model", MESSAGE_DISPATCH, read_plain},
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {

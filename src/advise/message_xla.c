@@ -123,7 +123,9 @@ static void read_host_side(message *m, scan_text t) {
     m->kind = MESSAGE_HOST;
     m->host = HOST_TORCH; /* as a framework's tensors are */
   }
-  if (scan_has(t, "cuda_host_bfc") || scan_has(t, "gpu_host_bfc")) {
+  uint64_t pinned = scan_size_after(t, "pinned host memory of size: ");
+  if (known(pinned)) m->asked_bytes = pinned;
+  if (known(pinned) || scan_has(t, "cuda_host_bfc") || scan_has(t, "gpu_host_bfc")) {
     m->kind = MESSAGE_HOST;
     m->host = HOST_PINNED;
   }
@@ -148,6 +150,8 @@ bool message_xla(message *m, scan_text t, const char **where) {
                {"_bfc) ran out of memory", true},
                {"bfc_allocator.cc", true},
                {"BFC", true},
+               {"RESOURCE_EXHAUSTED", false},
+               {"Resource exhausted", false},
                {"gpu_device.cc", true},
                {"cuda_driver.cc", true}};
   const char *start = NULL;
@@ -158,8 +162,8 @@ bool message_xla(message *m, scan_text t, const char **where) {
   }
   if (!found || scan_has(t, "BFCArena") || scan_has(t, "Out of memory error on GPU")) return false;
   /* The sources of both print lines that are not about memory. */
-  bool memory =
-      scan_has(t, "emory") || scan_has(t, "OOM") || m->chunks.found || known(m->limit_bytes);
+  bool memory = scan_has(t, "emory") || scan_has(t, "OOM") || scan_has(t, "llocate") ||
+                m->chunks.found || known(m->limit_bytes);
   if (!memory && !scan_has(t, "Dst tensor")) return false;
   if (scan_has(t, "gpu_device.cc") && !scan_has(t, "OUT_OF_MEMORY") &&
       !scan_has(t, "out of memory") && !scan_has(t, "OOM") && !scan_has(t, "xhausted"))

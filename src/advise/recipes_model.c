@@ -3,6 +3,16 @@
 #include "advise/recipe_words.h"
 
 static const recipe rows[] = {
+    {.causes = C(LOADED_TWICE),
+     .kinds = TORCHY,
+     .change =
+         "keep one copy on the card: copy.deepcopy(model.cpu()), or hold the copy's state_dict on "
+         "the CPU; del what is no longer used",
+     .cost = "a copy to the CPU and back"},
+    {.causes = C(LOADED_TWICE),
+     .kinds = TORCHY,
+     .change = "weights in 16 bits, or a smaller model: model.half()",
+     .cost = "slightly less precise numbers"},
     /* ---- servers ---- */
     {.kinds = K(VLLM),
      .mustnot = D(START),

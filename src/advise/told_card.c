@@ -274,6 +274,10 @@ static guess by_phase(const explanation *x) {
                    "the optimizer needs its own copies of the weights (Adam: two more)"};
   if (has(x, MARK(GATHERING)))
     return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.5, "each rank gathers whole layers of the weights"};
+  if (has(x, MARK(COPYING)) && has(x, MARK(TORCH)) && !has(x, MARK(FORWARD)) &&
+      !has(x, MARK(BACKWARD)))
+    return (guess){CAUSE_LOADED_TWICE, 0.45,
+                   "a second copy of the weights was being made (deepcopy)"};
   if (has(x, MARK(BACKWARD)))
     return (guess){CAUSE_BATCH_TOO_BIG, bare ? 0.45 : 0.55,
                    "probably the batch is too big for training on this card"};

@@ -212,6 +212,15 @@ TEST(servers_get_flags_with_their_numbers)
       {MESSAGE_NUMBA, C(UNKNOWN), "nvidia-smi", "smaller batch",
        "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuInit results in "
        "CUDA_ERROR_OUT_OF_MEMORY"},
+      {MESSAGE_MLX, C(BATCH_TOO_BIG), "smaller", NULL,
+       "[METAL] Command buffer execution failed: Insufficient Memory "
+       "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"},
+      {MESSAGE_LLAMA, C(WEIGHTS_TOO_BIG), "num_gpu", NULL,
+       "Error: llama runner process has terminated: cudaMalloc failed: out of memory"},
+      {MESSAGE_XLA, C(BATCH_TOO_BIG), "batch", NULL,
+       "RuntimeError: Resource exhausted: Failed to allocate request for 12.00MiB (12582912B) on "
+       "device "
+       "ordinal 0"},
       {MESSAGE_XLA, C(BATCH_TOO_BIG), "batch", NULL,
        "Ran out of memory in memory space hbm. Used 16.20G of 15.48G hbm. Exceeded hbm capacity by "
        "740.00M."},
@@ -283,6 +292,7 @@ TEST(unknown_wordings_are_recognised_by_their_words)
        "renderer: VRAM exhausted while allocating the frame"},
       {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "engine: Unable To Reserve Memory for table"},
       {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "step ended, exitcode '137'"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "Error R14 (Memory quota exceeded)"},
       {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "task done with exit code (137)"},
       {MESSAGE_HOST, C(HOST_WORKERS), "workers", NULL,
        "BrokenProcessPool: A process in the executor was terminated abruptly"}};
@@ -311,6 +321,7 @@ TEST(what_is_not_ours_is_named_and_has_no_cause)
       "Segmentation fault (core dumped)",
       "status = StatusCode.RESOURCE_EXHAUSTED details = \"Received message larger than max (5 vs. "
       "4)\"",
+      "libgomp.so.1: cannot allocate memory in static TLS block",
       "PHP Fatal error:  Allowed memory size of 134217728 bytes exhausted"};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     explanation x;
