@@ -148,7 +148,8 @@ def explain_death(known: "Dict[str, Any]") -> Explanation:
         facts.append(f"the kernel has killed {kills} process(es) of this group for want of memory since")
     ahead = known["held_bytes"] + 2 * max(0, int(known.get("growth_bytes_s") or 0))
     if kills > 0 or ahead >= 0.8 * whole or known["usable_bytes"] < 0.1 * known["total_bytes"]:
-        return Explanation(["--message", "-"], "Killed\n", facts)
+        # Near the limit a kill is probably for memory; a kill that the group counted is, as the kernel would log it.
+        return Explanation(["--message", "-"], "Out of memory: Killed\n" if kills > 0 else "Killed\n", facts)
     text = f"Process {known['pid']} ended without a word, and not for host memory as far as was seen."
     return _NotForMemory(text, facts)
 

@@ -130,7 +130,7 @@ class Explain(unittest.TestCase):
 
         with contextlib.redirect_stderr(io.StringIO()) as said:
             _explain._on_exception(Without, Without((1, 2), "float64"), None)
-        self.assertIn("stowage: The host ran out of memory", said.getvalue())
+        self.assertIn("stowage: The program asked for more host memory (RAM) than there was", said.getvalue())
 
 
 class Record(unittest.TestCase):

@@ -125,6 +125,7 @@ static const struct row {
     {"Memory allocation still failed after", HOST_PYTHON, SURE},
     {"OpenBLAS error: Memory allocation", HOST_PYTHON, SURE},
     {"MemoryError", HOST_PYTHON, SURE | WORD},
+    {"HostMemoryError", HOST_PYTHON, SURE},    /* of stowage.enable() */
     {"OutOfMemoryError()", HOST_PYTHON, SURE}, /* Julia */
     {"std::bad_alloc", HOST_PYTHON, SURE},
     {"bad_alloc", HOST_PYTHON, SURE},
