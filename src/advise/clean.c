@@ -6,9 +6,10 @@
 #include <ctype.h>
 #include <string.h>
 
-#define PREFIXES_MAX 6  /* a line has at most this many prefixes */
-#define PADDING_MIN  8  /* spaces in a row that a terminal put there */
-#define WRAP_MIN     60 /* columns of the narrowest terminal that wraps */
+#define PREFIXES_MAX 6         /* a line has at most this many prefixes */
+#define PADDING_MIN  8         /* spaces in a row that a terminal put there */
+#define LONG_BYTES   (1 << 20) /* the end of a text of which every line is kept */
+#define WRAP_MIN     60        /* columns of the narrowest terminal that wraps */
 
 static bool digit_at(scan_text t, const char *at) {
   return at < t.end && isdigit((unsigned char)*at);
@@ -182,8 +183,15 @@ static void append_line(buffer *out, scan_text line) {
   }
 }
 
+/* May the line at the start of `rest` continue the one before it? Not if a logger began it anew. */
+static bool continues(scan_text rest) {
+  scan_text line;
+  if (!scan_next_line(&rest, &line) || line.at == line.end) return false;
+  return without_prefixes(line).at == past_spaces(line, line.at);
+}
+
 /* The width at which the terminal wrapped, 0 if it did not: at least three different lines have
- * exactly the length of the longest. */
+ * exactly the length of the longest, and others that continue them. */
 static size_t wrap_width(scan_text text) {
   size_t longest = 0, count = 0;
   const char *last = NULL;
@@ -192,11 +200,24 @@ static size_t wrap_width(scan_text text) {
     size_t length = (size_t)(line.end - line.at);
     if (length < longest || length == 0) continue;
     if (length > longest) count = 0;
-    if (count == 0 || memcmp(last, line.at, length) != 0) count++;
+    if ((count == 0 || memcmp(last, line.at, length) != 0) && continues(rest)) count++;
     longest = length;
     last = line.at;
   }
   return longest >= WRAP_MIN && count >= 3 ? longest : 0;
+}
+
+/* Does a line of a long log say anything of a failure? */
+static bool is_telling(scan_text line) {
+  static const char *const words[] = {"emory",  "EMORY", "llocat", "ill",   "OOM",    "oom",
+                                      "xhaust", "rror",  "Trace",  "File ", "CUDA",   "cuda",
+                                      "137",    "-9",    "ignal",  "rash",  "died",   "left on",
+                                      "GiB",    "MiB",   "KV",     "RAM",   "shared", "ernel"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    size_t length = strlen(words[i]), count = (size_t)(line.end - line.at);
+    if (count >= length && memmem(line.at, count, words[i], length) != NULL) return true;
+  }
+  return false;
 }
 
 stow_status clean_text(buffer *out, scan_text raw) {
@@ -210,8 +231,9 @@ stow_status clean_text(buffer *out, scan_text raw) {
   scan_text rest = {plain.data, plain.data + plain.length}, line;
   size_t width = wrap_width(rest);
   while (scan_next_line(&rest, &line)) {
-    bool wrapped = width > 0 && (size_t)(line.end - line.at) == width;
-    if (is_dump(line)) continue;
+    bool wrapped = width > 0 && (size_t)(line.end - line.at) == width && continues(rest);
+    bool early = rest.end - line.at > LONG_BYTES;
+    if (is_dump(line) || (early && width == 0 && !is_telling(line))) continue;
     append_line(out, without_prefixes(line));
     if (!wrapped)
       buffer_char(out, '\n');

@@ -40,7 +40,8 @@ static bool only_a_word(message_host host) {
 static bool read_card(message *m, scan_text clean, scan_text raw, const char **where) {
   context blank = m->context;
   if (message_torch(m, clean, where)) return true;
-  message_bfc(m, raw);
+  if (scan_has(raw, "InUse") || scan_has(raw, "Chunk") || scan_has(raw, "memory_limit_"))
+    message_bfc(m, raw);
   if (message_xla(m, clean, where)) return true;
   *m = BLANK;
   m->context = blank;

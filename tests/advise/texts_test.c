@@ -383,6 +383,29 @@ TEST(a_terminal_s_wrapping_is_undone)
   CHECK_U64(m.cached_bytes, 200 * MIB);
 }
 
+/* Records of one length are not a wrapped line; of a long log the early lines that say nothing go.
+ */
+TEST(a_long_log_stays_lines)
+{
+  buffer log = BUFFER_INIT, out = BUFFER_INIT;
+  buffer_text(&log,
+              "CUDA out of memory. Tried to allocate 7.00 MiB (GPU 0; 1.00 GiB total capacity)\n");
+  for (int i = 0; i < 30000; i++)
+    buffer_printf(
+        &log, "2025-01-01 00:00:00 INFO step %06d loss 0.25, a line of the same length as others\n",
+        i);
+  CHECK_OK(clean_text(&out, (scan_text){log.data, log.data + log.length}));
+  CHECK(out.length < log.length / 3 * 2);
+  CHECK(strncmp(out.data, "CUDA out of memory", 18) == 0);
+  const char *last = strstr(out.data, "step 029999");
+  CHECK(last != NULL && strchr(last, '\n') != NULL && strchr(last, '\n') - last < 100);
+  message m;
+  message_read(&m, log.data, log.length);
+  CHECK_U64(m.asked_bytes, 7 * MIB);
+  buffer_free(&log);
+  buffer_free(&out);
+}
+
 TEST(the_first_of_several_failures_is_read)
 {
   static const char text[] =
