@@ -265,6 +265,8 @@ static void read_numbers(message *m, scan_text t, const char *at) {
     break;
   default: break;
   }
+  /* the Python package's own line */
+  m->host_bytes = scan_size_after(t, "host memory in all: ");
   /* report.py's own line, after the error of a program that stowage run watched */
   uint64_t own = scan_size_after(t, " of the process is limited to ");
   if (own != MESSAGE_UNKNOWN) m->limit_bytes = own;

@@ -88,6 +88,5 @@ void told_explain(explanation *x) {
   if (x->findings.count == 0) return;
   say_circumstances(x);
   told_fixes(x);
-  if (x->findings.list[0].headline.data != NULL)
-    buffer_text(&x->headline, x->findings.list[0].headline.data);
+  buffer_join(&x->headline, &x->findings.list[0].headline);
 }

@@ -28,6 +28,20 @@ static bool tell_own_limit(explanation *x) {
   return true;
 }
 
+/* The request alone is larger than all the memory there is. Returns false if it is not, or unknown.
+ */
+static bool tell_larger_than_host(explanation *x) {
+  const message *m = &x->evidence.told;
+  if (!known(m->asked_bytes) || !known(m->host_bytes) || m->asked_bytes <= m->host_bytes)
+    return false;
+  cause *c = told_cause(x, CAUSE_HOST_LIMIT, 0.95);
+  cause_head(c, "One request for %s is larger than all the host memory there is, %s",
+             cause_size(m->asked_bytes), cause_size(m->host_bytes));
+  if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
+  cause_say(c, "freeing other memory cannot make room for it");
+  return true;
+}
+
 /* One array or tensor that could not be had. */
 static void tell_one_array(explanation *x) {
   const message *m = &x->evidence.told;
@@ -156,7 +170,7 @@ static void tell_rest(explanation *x) {
 
 void told_host(explanation *x) {
   const message *m = &x->evidence.told;
-  if (tell_own_limit(x)) return;
+  if (tell_own_limit(x) || tell_larger_than_host(x)) return;
   if (m->host == HOST_NUMPY || m->host == HOST_TORCH)
     tell_one_array(x);
   else if (m->host == HOST_KILLED || m->host == HOST_KERNEL)
