@@ -7,9 +7,14 @@
 #include <stowage/batches.h>
 #include <stowage/device.h>
 #include <stowage/events.h>
+#include <stowage/explain.h>
 #include <stowage/heap.h>
+#include <stowage/inspect.h>
 #include <stowage/log.h>
 #include <stowage/recording.h>
+#include <stowage/replay.h>
+#include <stowage/report.h>
+#include <stowage/shrink.h>
 #include <stowage/size.h>
 #include <stowage/status.h>
 #include <stowage/tag.h>

@@ -99,11 +99,3 @@ stow_status data_shape(const char *text, array_spec *spec) {
         ARRAY_DIMS_MAX);
   return STOW_OK;
 }
-
-const char *data_shape_text(char *text, size_t size, const uint64_t *shape, uint32_t dims) {
-  size_t at = (size_t)snprintf(text, size, "(");
-  for (uint32_t i = 0; i < dims && at + 24 < size; i++)
-    at += (size_t)snprintf(text + at, size - at, "%s%" PRIu64, i > 0 ? ", " : "", shape[i]);
-  snprintf(text + at, size - at, dims == 1 ? ",)" : ")");
-  return text;
-}

@@ -29,7 +29,5 @@ table_header data_header(const verb_call *call);
 stow_status data_budget(const verb_call *call, budget *b, progress *bar, const char *what);
 /* "3,4" or "(3, 4)" or "()". */
 stow_status data_shape(const char *text, array_spec *spec);
-/* "(3, 4)", as NumPy prints a shape. Returns `text`. */
-const char *data_shape_text(char *text, size_t size, const uint64_t *shape, uint32_t dims);
 
 #endif

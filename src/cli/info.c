@@ -11,10 +11,10 @@
 #include "base/hostmem.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "base/table.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "device/cuda_probe.h"
-#include "report/table.h"
 #include "watch/nvml.h"
 #include "watch/proc.h"
 

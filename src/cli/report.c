@@ -1,12 +1,8 @@
 /* stowage report: what a trace says, as one HTML page, as text or as JSON; two traces side by side.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <stowage/size.h>
 
@@ -14,95 +10,40 @@
 #include "cli/losses.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "files/outfile.h"
 #include "recordings/recording_file.h"
-#include "report/report.h"
+#include "report/report_set.h"
 
-#define TRACES_MAX      2
-#define DEVICES_MAX     16                  /* of one trace; more are not shown, and that is said */
 #define RECORDING_BYTES (UINT64_C(8) << 30) /* in memory, each: about 100 million events */
 
 typedef struct reports {
-  recording recordings[TRACES_MAX];
+  recording recordings[REPORT_SET_RECORDINGS_MAX];
   int recording_count;
-  report list[TRACES_MAX * DEVICES_MAX];
-  size_t count;
+  report_set set;
 } reports;
-
-static const char *base_name(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
 
 static stow_status read_trace(reports *all, const char *path) {
   recording *r = &all->recordings[all->recording_count++];
   recording_init(r, RECORDING_BYTES);
   STOW_TRY(recording_read(r, path, KIND_AUTO, NULL));
   losses_warn(r, path);
-  uint16_t devices[DEVICES_MAX + 1];
-  size_t count = timeline_devices(r, devices, DEVICES_MAX + 1);
-  if (count > DEVICES_MAX) {
-    fprintf(stderr, "stowage report: %s: only the first %d devices are shown\n", path, DEVICES_MAX);
-    count = DEVICES_MAX;
-  }
-  const char *name = strcmp(path, "-") == 0 ? "standard input" : base_name(path);
-  for (size_t i = 0; i < count; i++) {
-    report *next = &all->list[all->count++];
-    STOW_TRY(report_build(next, r, name, devices[i]));
-    STOW_TRY(report_replay(next));
-  }
+  size_t before = all->set.devices_left_out;
+  STOW_TRY(report_set_add(&all->set, r, path));
+  if (all->set.devices_left_out > before)
+    fprintf(stderr, "stowage report: %s: only the first %d devices are shown\n", path,
+            REPORT_SET_DEVICES_MAX);
   return STOW_OK;
 }
 
 static void reports_free(reports *all) {
-  for (size_t i = 0; i < all->count; i++) report_free(&all->list[i]);
+  report_set_free(&all->set);
   for (int i = 0; i < all->recording_count; i++) recording_free(&all->recordings[i]);
-}
-
-static stow_status write_all(int file, const char *path, const buffer *b) {
-  for (size_t done = 0; done < b->length;) {
-    ssize_t n = write(file, b->data + done, b->length - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0)
-      return stow_fail(STOW_ERR_IO, "%s: cannot write the report: %s", path, strerror(errno));
-    done += (size_t)n;
-  }
-  return STOW_OK;
-}
-
-/* A temporary file beside it, then a rename: `path` is the old report or the whole new one. */
-static stow_status replace_file(const char *path, const buffer *b) {
-  STOW_TRY(outfile_check(path));
-  buffer temporary = BUFFER_INIT;
-  buffer_printf(&temporary, "%s.XXXXXX", path);
-  if (temporary.status != STOW_OK) return temporary.status;
-  int file = mkstemp(temporary.data);
-  stow_status status = STOW_OK;
-  if (file < 0) {
-    status = stow_fail(STOW_ERR_IO, "%s: cannot make a file there: %s; name another with --output",
-                       path, strerror(errno));
-    buffer_free(&temporary);
-    return status;
-  }
-  status = write_all(file, path, b);
-  mode_t mask = umask(0);
-  umask(mask);
-  if (status == STOW_OK && (fchmod(file, 0666 & ~mask) != 0 || fsync(file) != 0))
-    status = stow_fail(STOW_ERR_IO, "%s: cannot write the report: %s", path, strerror(errno));
-  if (close(file) != 0 && status == STOW_OK)
-    status = stow_fail(STOW_ERR_IO, "%s: cannot write the report: %s", path, strerror(errno));
-  if (status == STOW_OK && rename(temporary.data, path) != 0)
-    status = stow_fail(STOW_ERR_IO, "%s: cannot be replaced: %s", path, strerror(errno));
-  if (status != STOW_OK) unlink(temporary.data);
-  buffer_free(&temporary);
-  return status;
 }
 
 static stow_status write_page(const reports *all, const char *path) {
   buffer page = BUFFER_INIT;
-  stow_status status = report_html(all->list, all->count, &page);
+  stow_status status = report_html(all->set.list, all->set.count, &page);
   if (status == STOW_OK && strcmp(path, "-") == 0) return output_buffer(&page);
-  if (status == STOW_OK) status = replace_file(path, &page);
+  if (status == STOW_OK) status = report_save(path, &page);
   if (status == STOW_OK) {
     char size[STOW_SIZE_TEXT_MAX];
     fprintf(stderr, "%s: %s; open it in a browser, nothing else is needed\n", path,
@@ -119,8 +60,8 @@ static stow_status show(const reports *all, const verb_call *call) {
     STOW_TRY(write_page(all, path != NULL ? path : "report.html"));
   if (!text && !facts) return STOW_OK;
   buffer out = BUFFER_INIT;
-  stow_status status = facts ? report_json(all->list, all->count, &out)
-                             : report_text(all->list, all->count, &out, output_color());
+  stow_status status = facts ? report_json(all->set.list, all->set.count, &out)
+                             : report_text(all->set.list, all->set.count, &out, output_color());
   if (status == STOW_OK) return output_buffer(&out);
   buffer_free(&out);
   return status;
@@ -158,7 +99,7 @@ const verb verb_report = {
         "stowage report snapshot.pickle -o report.html\nstowage report before.pickle after.pickle",
     .operands = "TRACE [TRACE]",
     .operands_min = 1,
-    .operands_max = TRACES_MAX,
+    .operands_max = REPORT_SET_RECORDINGS_MAX,
     .options = options,
     .run = run,
 };

@@ -9,10 +9,10 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/status.h"
+#include "base/table.h"
 #include "cli/output.h"
 #include "cli/replay_input.h"
 #include "cli/verb.h"
-#include "report/table.h"
 
 /* What is tried: each setting PyTorch has that moves blocks, at the values people use. The first is
  * what everything is measured against. */
@@ -47,16 +47,16 @@ static bool is_expandable(const char *settings) {
 }
 
 static stow_status try_one(tuned *out, const replay_input *in, const char *settings) {
-  replay_options options = in->options;
+  replay_options options = in->job.options;
   options.settings = POLICY_SETTINGS_INIT;
   options.search_steps = SEARCH_STEPS;
   STOW_TRY(policy_settings_parse(&options.settings, settings));
   const policy_ops *which =
       is_expandable(settings) ? &policy_torch_expandable : &policy_torch_default;
   out->settings = settings;
-  STOW_TRY(replay_run(&out->result, &in->steps, which, &options));
+  STOW_TRY(replay_run(&out->result, &in->job.steps, which, &options));
   options.limit_is_told = true; /* the smallest limit is one that PyTorch is told */
-  return replay_min_limit(&out->result, &in->steps, which, &options);
+  return replay_min_limit(&out->result, &in->job.steps, which, &options);
 }
 
 /* The recording's own: told by comparing what was parsed. */
@@ -65,7 +65,7 @@ static void mark_own(tuned *list, const replay_input *in) {
     policy_settings s = POLICY_SETTINGS_INIT;
     if (policy_settings_parse(&s, list[i].settings) != STOW_OK) continue;
     list[i].own = is_expandable(list[i].settings) == steps_expandable(&in->record) &&
-                  memcmp(&s, &in->options.settings, sizeof s) == 0;
+                  memcmp(&s, &in->job.options.settings, sizeof s) == 0;
   }
 }
 
