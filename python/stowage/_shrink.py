@@ -1,7 +1,7 @@
 """Shrinking what is in memory: the same values in the smallest types that hold them.
 
 `shrink()` looks at every value with the library's scan, casts with the library's cast, and says what changed. Nothing is
-lost unless a tolerance allows it. Files go to the `stowage shrink` command, which never holds one whole.
+lost unless a tolerance allows it. Files go to `_files`, which never holds one whole.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_uint64,
 from typing import Any, List, Optional, Tuple
 
 from . import _show
-from ._command import run
+from ._files import shrink_file
 from ._library import Invalid, Missing, Unsupported, call, declare
 from ._library import format_size as size
 from ._memory import loaded
@@ -361,7 +361,7 @@ def shrink(
     options = _Options(_read_tolerance(tolerance), integers, _read_dtype(dtype), sparse)
     changes: "List[_Change]" = []
     if isinstance(thing, (str, os.PathLike)):
-        return _shrink_file(os.fspath(thing), output, tolerance, dtype, quiet)
+        return _shrink_file(os.fspath(thing), output, options, quiet)
     if output is not None:
         raise TypeError("shrink: output= is for files; an array comes back as the result")
     made = _shrink_thing(thing, options, changes)
@@ -397,17 +397,12 @@ def _shrink_thing(thing: Any, options: _Options, changes: "List[_Change]") -> An
     raise TypeError(f"shrink: {kind}: give a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix or a path")
 
 
-def _shrink_file(path: str, output: Any, tolerance: Any, dtype: Any, quiet: bool) -> str:
+def _shrink_file(path: str, output: Any, options: _Options, quiet: bool) -> str:
     if output is None:
         raise TypeError(f'shrink: {path} is a file; say where the smaller one goes: shrink("{path}", "small.npz")')
-    words = ["shrink", path, "--output", os.fspath(output)]
-    if tolerance is not None:
-        words += ["--tolerance", str(tolerance)]
-    if dtype is not None:
-        words += ["--dtype", str(dtype)]
-    said = run(words, timeout=86400)
+    said = shrink_file(path, os.fspath(output), options.tolerance, options.dtype)
     if not quiet:
-        print(said.rstrip())
+        print(said)
     return os.fspath(output)
 
 
