@@ -6,7 +6,10 @@
  *   "sim:16G"            a simulated card of 16 GiB, with a host tier of twice that;
  *                        "sim:16G,host=8G" says how large (host=0: none). Words after it: paper
  *                        (nothing can be touched), costs (calls take time), no-vmm (no pages)
- *   NULL or ""           $STOWAGE_DEVICE, else the first card, else "sim:16G" */
+ *   NULL or ""           $STOWAGE_DEVICE, else the first card, else "sim:16G"
+ *
+ * Threads: any number may use an open device; closing it must be the last call. Fork: a child must
+ * not use or close its parent's device; CUDA does not work across fork. */
 #ifndef STOWAGE_DEVICE_H
 #define STOWAGE_DEVICE_H
 
@@ -43,20 +46,23 @@ typedef enum stow_host_road {
 
 /* What a device is. Texts are cut to fit and always ended. */
 typedef struct stow_device_props {
-  char kind[8];       /* "cuda" or "sim" */
-  char name[64];      /* "NVIDIA H200", "simulated card" */
-  char uuid[48];      /* "GPU-…"; "sim" for the simulated one */
-  int index;          /* as CUDA_VISIBLE_DEVICES counts; 0 for the simulated one */
-  int driver_version; /* CUDA's number, 13000 for 13.0; 0 where there is none */
-  int compute_major;  /* compute capability; 0 where there is none */
+  uint32_t struct_bytes; /* sizeof(stow_device_props), set by the caller */
+  uint32_t has_vmm;      /* 1: pages can be created and mapped; 0: only plain allocations work */
+  char kind[8];          /* "cuda" or "sim" */
+  char name[64];         /* "NVIDIA H200", "simulated card" */
+  char uuid[48];         /* "GPU-…"; "sim" for the simulated one */
+  int index;             /* as CUDA_VISIBLE_DEVICES counts; 0 for the simulated one */
+  int driver_version;    /* CUDA's number, 13000 for 13.0; 0 where there is none */
+  int compute_major;     /* compute capability; 0 where there is none */
   int compute_minor;
-  bool has_vmm; /* pages can be created and mapped; if not, only plain allocations work */
   stow_host_road host_road; /* how the host tier is reached */
   int host_numa_node;       /* the node host pages come from, -1 where it does not matter */
   uint64_t vram_bytes;      /* capacity of the vram tier */
   uint64_t host_bytes; /* capacity of the host tier as known at opening; 0 where there is none */
   uint64_t page_bytes; /* granularity of pages and of addresses under them: asked, never assumed */
 } stow_device_props;
+#define STOW_DEVICE_PROPS_INIT                                                                     \
+  { sizeof(stow_device_props), 0, "", "", "", 0, 0, 0, 0, STOW_HOST_NONE, 0, 0, 0, 0 }
 
 /* Opens the device named by `name` (above). On success `*device` must be closed. */
 STOW_API stow_status stow_device_open(stow_device **device, const char *name);

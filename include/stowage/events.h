@@ -1,7 +1,7 @@
 /* Events: what a heap does, told to whoever registers.
  *
  * Sinks run on the thread that did it, with no lock held, and may call the heap again. With no sink
- * an event costs one load. */
+ * an event costs one load. Threads and fork: as the heap (stowage/heap.h). */
 #ifndef STOWAGE_EVENTS_H
 #define STOWAGE_EVENTS_H
 
@@ -25,7 +25,9 @@ typedef enum stow_event_kind {
   STOW_EVENT_COUNT
 } stow_event_kind;
 
+/* Made by the library; a sink built with an older header sees the members it knows. */
 typedef struct stow_heap_event {
+  uint32_t struct_bytes; /* of the library that made it */
   stow_event_kind kind;
   stow_heap *heap;
   uint64_t ptr, bytes;

@@ -2,12 +2,16 @@
  *
  *   stow_watch *watch;
  *   stow_watch_open(&watch);
+ *   stow_watch_host host = STOW_WATCH_HOST_INIT;
+ *   stow_watch_card card = STOW_WATCH_CARD_INIT;
  *   stow_watch_read_host(watch, &host);
  *   for (int i = 0; i < stow_watch_card_count(watch); i++) stow_watch_read_card(watch, i, &card);
  *   stow_watch_close(watch);
  *
  * Opens no device and makes no CUDA context, so looking costs nothing on a card and is cheap enough
- * to do many times a second. One watch is for one thread at a time. */
+ * to do many times a second.
+ *
+ * Threads: a watch is for one thread at a time. Fork: a child opens its own. */
 #ifndef STOWAGE_WATCH_H
 #define STOWAGE_WATCH_H
 
@@ -23,6 +27,8 @@ extern "C" {
 typedef struct stow_watch stow_watch;
 
 typedef struct stow_watch_host {
+  uint32_t struct_bytes; /* sizeof(stow_watch_host), set by the caller */
+  uint32_t reserved;
   uint64_t total_bytes;    /* the most this process could ever hold: the machine's or its group's */
   uint64_t usable_bytes;   /* what it may still take now */
   uint64_t held_bytes;     /* by this process, not to be dropped by the kernel: anonymous, shared */
@@ -31,14 +37,19 @@ typedef struct stow_watch_host {
   uint64_t data_bytes;          /* what counts against RLIMIT_DATA: touched or not */
   uint64_t group_kills;         /* processes of its group killed for want of memory */
 } stow_watch_host;
+#define STOW_WATCH_HOST_INIT                                                                       \
+  { sizeof(stow_watch_host), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 typedef struct stow_watch_card {
-  char uuid[48]; /* "GPU-…" */
+  uint32_t struct_bytes; /* sizeof(stow_watch_card), set by the caller */
+  uint32_t own_known;    /* 1: own_bytes is known */
+  char uuid[48];         /* "GPU-…" */
   char name[64];
   uint64_t total_bytes, used_bytes; /* by everybody */
-  bool own_known;
-  uint64_t own_bytes; /* by this process; not known inside most containers */
+  uint64_t own_bytes;               /* by this process; not known inside most containers */
 } stow_watch_card;
+#define STOW_WATCH_CARD_INIT                                                                       \
+  { sizeof(stow_watch_card), 0, "", "", 0, 0, 0 }
 
 /* Where there is no NVML there are no cards: that is no error. */
 STOW_API stow_status stow_watch_open(stow_watch **watch);

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_uint64, c_void_p
+from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, List, Optional, Tuple
 
 from . import _show
 from ._files import shrink_file
-from ._library import Invalid, Missing, Unsupported, call, declare
+from ._library import Growing, Invalid, Missing, Unsupported, call, declare
 from ._library import format_size as size
 from ._memory import loaded
 
@@ -22,15 +22,15 @@ from ._memory import loaded
 _CHUNK = 1 << 20
 
 
-class _Facts(ctypes.Structure):
+class _Facts(Growing):
     _fields_ = [
+        ("whole", c_uint32),
         ("count", c_uint64),
         ("nans", c_uint64),
         ("infs", c_uint64),
         ("zeros", c_uint64),
         ("least", c_double),
         ("most", c_double),
-        ("whole", c_bool),
         ("smallest", c_char * 16),
     ]
 

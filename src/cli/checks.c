@@ -152,7 +152,7 @@ static void check_host_tier(findings *into, stow_device *d, const stow_device_pr
 
 static void check_device(findings *into, const char *name, bool probe) {
   stow_device *d;
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   cuda_probe road = {.reason = ""};
   char size[STOW_SIZE_TEXT_MAX];
   /* A device that opens believes what is kept, so try anew before. Another kind of device has no

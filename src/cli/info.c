@@ -47,6 +47,7 @@ typedef struct info {
 static stow_status read_device(info_device *into, const char *name) {
   stow_device *device;
   STOW_TRY(stow_device_open(&device, name));
+  into->props = (stow_device_props)STOW_DEVICE_PROPS_INIT;
   stow_status status = stow_device_get_props(device, &into->props);
   for (int t = 0; t < STOW_TIER_COUNT; t++) {
     info_tier *tier = &into->tiers[t];

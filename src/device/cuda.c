@@ -258,7 +258,7 @@ static stow_status cuda_close(stow_device *device) {
 /* ---- opening ---- */
 
 static const stow_device_ops CUDA_OPS = {
-    .version = STOW_DEVICE_OPS_VERSION,
+    .struct_bytes = sizeof(stow_device_ops),
     .close = cuda_close,
     .props = cuda_props,
     .memory = cuda_memory,

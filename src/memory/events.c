@@ -38,7 +38,8 @@ void heap_unlock(heap *h) {
   }
   lock_give(&h->lock);
   for (uint32_t i = 0; i < count; i++) {
-    stow_heap_event event = {.kind = notes[i].kind,
+    stow_heap_event event = {.struct_bytes = sizeof event,
+                             .kind = notes[i].kind,
                              .heap = h->shell,
                              .ptr = notes[i].ptr,
                              .bytes = notes[i].bytes,

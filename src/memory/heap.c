@@ -128,7 +128,8 @@ COLD static void poll_some(lane *l) {
 
 COLD static void tell(heap *h, stow_event_kind kind, uint64_t ptr, uint64_t bytes,
                       stow_stream stream, stow_tier tier, uint32_t mark) {
-  stow_heap_event event = {.kind = kind,
+  stow_heap_event event = {.struct_bytes = sizeof event,
+                           .kind = kind,
                            .heap = h->shell,
                            .ptr = ptr,
                            .bytes = bytes,

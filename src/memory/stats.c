@@ -2,6 +2,7 @@
  */
 #include <string.h>
 
+#include "base/growing.h"
 #include "memory/heap.h"
 
 void heap_count_tier(heap *h, stow_tier tier, stow_heap_tier_stats *out) {
@@ -43,11 +44,10 @@ static void count_lane(lane *l, stow_heap_stats *s) {
   latch_give(&l->lock);
 }
 
-stow_status stow_heap_get_stats(stow_heap *shell, stow_heap_stats *stats) {
+stow_status stow_heap_get_stats(stow_heap *shell, stow_heap_stats *to) {
   heap *h;
+  stow_heap_stats full = STOW_HEAP_STATS_INIT, *stats = &full;
   STOW_TRY(heap_enter(&h, shell));
-  if (!stats) return stow_fail(STOW_ERR_INVALID, "stats: nowhere to put them");
-  memset(stats, 0, sizeof *stats);
   lock_take(&h->lock);
   for (int t = 0; t < POOL_TIERS; t++) heap_count_tier(h, (stow_tier)t, &stats->tier[t]);
   stats->tier[STOW_TIER_DISK].live_bytes = h->disk.live_bytes;
@@ -66,17 +66,16 @@ stow_status stow_heap_get_stats(stow_heap *shell, stow_heap_stats *stats) {
   stats->migrated_bytes = atomic_load(&h->migrated);
   stats->spilled_bytes = atomic_load(&h->spilled);
   stats->book_bytes += sizeof *h + pool_book_bytes(&h->pool);
-  return STOW_OK;
+  return growing_write(to, &full, sizeof full, "stow_heap_stats");
 }
 
 stow_status stow_heap_last_failure(stow_heap *shell, stow_heap_failure *failure) {
   heap *h;
   STOW_TRY(heap_enter(&h, shell));
-  if (!failure) return stow_fail(STOW_ERR_INVALID, "last_failure: nowhere to put it");
   lock_take(&h->lock);
-  *failure = h->failure;
+  stow_heap_failure full = h->failure;
   lock_give(&h->lock);
-  return STOW_OK;
+  return growing_write(failure, &full, sizeof full, "stow_heap_failure");
 }
 
 /* ---- walking ---- */
@@ -95,8 +94,13 @@ static bool each_in(const lane *l, const room *r, const arena *a, stow_heap_visi
   for (uint32_t i = a->first; i != 1; i = a->spans[i].next) {
     const span *s = &a->spans[i];
     if (span_state_of(s) != SPAN_LIVE) continue;
-    stow_heap_entry e = {span_addr(a, i), span_bytes(a, i), l->stream,
-                         tier_of(a, i),   heat_of(s->mark), s->mark >> MARK_TAG_SHIFT};
+    stow_heap_entry e = {.struct_bytes = sizeof e,
+                         .tag = s->mark >> MARK_TAG_SHIFT,
+                         .ptr = span_addr(a, i),
+                         .bytes = span_bytes(a, i),
+                         .stream = l->stream,
+                         .tier = tier_of(a, i),
+                         .heat = heat_of(s->mark)};
     if (s->mark & MARK_DISK) e.tier = STOW_TIER_DISK;
     if (!(s->mark & MARK_SLAB)) {
       if (!(s->mark & MARK_PENDING) && !visit(user, &e)) return false;

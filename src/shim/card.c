@@ -364,7 +364,7 @@ static stow_status card_close(stow_device *device) {
   return STOW_OK;
 }
 
-static const stow_device_ops OPS = {.version = STOW_DEVICE_OPS_VERSION,
+static const stow_device_ops OPS = {.struct_bytes = sizeof(stow_device_ops),
                                     .close = card_close,
                                     .props = get_props,
                                     .memory = memory,

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/growing.h"
 #include "base/hostmem.h"
 #include "watch/nvml.h"
 #include "watch/proc.h"
@@ -43,11 +44,11 @@ static uint64_t number_after(const char *text, const char *name) {
   return 0;
 }
 
-stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *host) {
-  if (watch == NULL || host == NULL) return stow_fail(STOW_ERR_INVALID, "watch: not open");
+stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *to) {
+  if (watch == NULL || to == NULL) return stow_fail(STOW_ERR_INVALID, "watch: not open");
   hostmem memory;
   buffer text = BUFFER_INIT;
-  *host = (stow_watch_host){0};
+  stow_watch_host full = STOW_WATCH_HOST_INIT, *host = &full;
   stow_status status = hostmem_read(&memory);
   if (status == STOW_OK) status = proc_read(&text, "", "/proc/self/status");
   if (status == STOW_OK) {
@@ -61,7 +62,7 @@ stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *host) {
     host->group_kills = hostmem_kills();
   }
   buffer_free(&text);
-  return status;
+  return status == STOW_OK ? growing_write(to, &full, sizeof full, "stow_watch_host") : status;
 }
 
 /* ---- cards ---- */
@@ -91,10 +92,10 @@ static void read_own(stow_watch *watch, int index, stow_watch_card *card) {
   free(list);
 }
 
-stow_status stow_watch_read_card(stow_watch *watch, int index, stow_watch_card *card) {
+stow_status stow_watch_read_card(stow_watch *watch, int index, stow_watch_card *to) {
   nvml_card told;
-  if (watch == NULL || card == NULL) return stow_fail(STOW_ERR_INVALID, "watch: not open");
-  *card = (stow_watch_card){0};
+  if (watch == NULL || to == NULL) return stow_fail(STOW_ERR_INVALID, "watch: not open");
+  stow_watch_card full = STOW_WATCH_CARD_INIT, *card = &full;
   if (index < 0 || index >= stow_watch_card_count(watch))
     return stow_fail(STOW_ERR_NOT_FOUND, "card %d: NVML shows %d; count from 0", index,
                      stow_watch_card_count(watch));
@@ -107,5 +108,5 @@ stow_status stow_watch_read_card(stow_watch *watch, int index, stow_watch_card *
   card->total_bytes = told.total_bytes;
   card->used_bytes = told.used_bytes;
   read_own(watch, index, card);
-  return STOW_OK;
+  return growing_write(to, &full, sizeof full, "stow_watch_card");
 }

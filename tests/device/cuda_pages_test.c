@@ -193,7 +193,7 @@ TEST(a_card_without_pages_works_through_plain_allocations)
 {
   setenv("STANDIN_NO_VMM", "1", 1);
   stow_device *d = standin_open("0");
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   stow_addr addr;
   stow_page page;
   CHECK_OK(device_props(d, &props));

@@ -12,7 +12,7 @@
 TEST(a_process_sees_what_it_takes)
 {
   stow_watch *watch;
-  stow_watch_host before, after;
+  stow_watch_host before = STOW_WATCH_HOST_INIT, after = STOW_WATCH_HOST_INIT;
   CHECK_OK(stow_watch_open(&watch));
   CHECK_OK(stow_watch_read_host(watch, &before));
   size_t bytes = (size_t)32 << 20;
@@ -31,8 +31,8 @@ TEST(a_process_sees_what_it_takes)
 TEST(cards_are_those_of_nvml_and_none_without_it)
 {
   stow_watch *watch;
-  stow_watch_card card;
-  stow_watch_host host;
+  stow_watch_card card = STOW_WATCH_CARD_INIT;
+  stow_watch_host host = STOW_WATCH_HOST_INIT;
   setenv("STOWAGE_LIBNVML", "/nowhere/libnvidia-ml.so.1", 1);
   CHECK_OK(stow_watch_open(&watch));
   CHECK(stow_watch_card_count(watch) == 0);
