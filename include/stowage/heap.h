@@ -48,7 +48,7 @@ typedef struct stow_heap_options {
   uint32_t background;         /* 1: own threads create, release and move pages */
   stow_device *device;         /* borrowed; NULL: opened by name and closed with the heap */
   const char *device_name;     /* used when `device` is NULL (see stowage/device.h) */
-  uint64_t vram_limit_bytes;   /* most bytes of vram pages held; 0: the card's size */
+  uint64_t vram_limit_bytes;   /* most bytes of vram pages held; 0: the device's size */
   uint64_t host_limit_bytes;   /* most bytes of host pages held: the spill budget; 0: no spill */
   uint64_t page_bytes_max;     /* largest page made; 0: 64 MiB. A power of two */
   uint64_t reserve_bytes;      /* vram pages made ahead of need by the background thread */
@@ -166,7 +166,7 @@ typedef struct stow_heap_failure {
   uint64_t limit_bytes;       /* of vram */
   uint64_t held_bytes, live_bytes, pinned_bytes, cached_bytes;
   uint64_t device_free_bytes; /* what the driver said was left; less than limit - held means that
-                                 others hold the card */
+                                 others hold the device */
   uint64_t host_limit_bytes, host_held_bytes;
   uint64_t largest_free_bytes; /* longest run of free bytes with pages behind it */
   uint64_t live_count;

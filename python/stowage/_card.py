@@ -25,7 +25,7 @@ class _Props(Growing):
         ("driver_version", c_int),
         ("compute_major", c_int),
         ("compute_minor", c_int),
-        ("host_road", c_int),
+        ("host_backing", c_int),
         ("host_numa_node", c_int),
         ("vram_bytes", c_uint64),
         ("host_bytes", c_uint64),

@@ -46,8 +46,8 @@ declare(
         "stow_watch_open": (c_int, [POINTER(c_void_p)]),
         "stow_watch_close": (c_int, [c_void_p]),
         "stow_watch_read_host": (c_int, [c_void_p, POINTER(HostStruct)]),
-        "stow_watch_card_count": (c_int, [c_void_p]),
-        "stow_watch_read_card": (c_int, [c_void_p, c_int, POINTER(CardStruct)]),
+        "stow_watch_device_count": (c_int, [c_void_p]),
+        "stow_watch_read_device": (c_int, [c_void_p, c_int, POINTER(CardStruct)]),
     }
 )
 
@@ -102,10 +102,10 @@ class Watcher:
 
     def cards(self) -> "List[Card]":
         found = []
-        for index in range(lib().stow_watch_card_count(self._handle)):
+        for index in range(lib().stow_watch_device_count(self._handle)):
             raw = CardStruct()
             try:
-                call("stow_watch_read_card", self._handle, index, ctypes.byref(raw))
+                call("stow_watch_read_device", self._handle, index, ctypes.byref(raw))
             except StowageError:
                 continue  # one that does not tell its memory
             found.append(

@@ -29,7 +29,7 @@ MIRRORS = [
     ("_heap", "_Stats", "stow_heap_stats", True),
     ("_heap", "_Entry", "stow_heap_entry", False),
     ("_memory", "HostStruct", "stow_watch_host", False),
-    ("_memory", "CardStruct", "stow_watch_card", False),
+    ("_memory", "CardStruct", "stow_watch_device", False),
     ("_shrink", "_Facts", "stow_values_facts", False),
     ("_trace", "_Options", "stow_trace_options", False),
     ("_trace", "_Record", "stow_trace_record", False),

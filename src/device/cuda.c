@@ -94,7 +94,7 @@ stow_status cuda_check_extent(const cuda_dev *d, const char *what, stow_addr add
 
 static void host_set(cuda_dev *d, const cuda_probe *probe) {
   hostmem host;
-  d->props.host_road = probe->road;
+  d->props.host_backing = probe->road;
   d->props.host_numa_node = probe->numa_node;
   d->props.host_bytes = 0;
   if (probe->road != STOW_HOST_NONE && hostmem_read(&host) == STOW_OK)
@@ -115,7 +115,7 @@ void cuda_host_find(cuda_dev *d) {
   lock_give(&d->host_lock);
   if (found)
     stow_log_line(STOW_LOG_INFO, "device %s: host tier %s: %s", d->props.uuid,
-                  cuda_road_name(d->props.host_road), d->host_reason);
+                  cuda_road_name(d->props.host_backing), d->host_reason);
 }
 
 stow_status cuda_host_take(cuda_dev *d, uint64_t bytes, const char *what) {
@@ -171,7 +171,7 @@ static stow_status cuda_memory(stow_device *device, stow_tier tier, uint64_t *fr
     total = t;
   } else if (tier == STOW_TIER_HOST) {
     cuda_host_find(d);
-    if (d->props.host_road == STOW_HOST_NONE)
+    if (d->props.host_backing == STOW_HOST_NONE)
       return stow_fail(STOW_ERR_UNSUPPORTED, "host tier of device %s: there is none: %s",
                        d->props.uuid, d->host_reason);
     hostmem host;

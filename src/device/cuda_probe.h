@@ -22,7 +22,7 @@
 #define CUDA_PROBE_NODES_MAX  16
 
 typedef struct cuda_probe {
-  stow_host_road road;
+  stow_host_backing road;
   int numa_node;   /* of STOW_HOST_NUMA; -1 for the others */
   bool from_cache; /* remembered, not tried now */
   bool certain;    /* false: something other than the roads was in the way (no command to start, a
@@ -51,6 +51,6 @@ extern int cuda_probe_deadline_ms;
 int cuda_probe_main(int argc, char **argv);
 
 /* "numa", "host", "pinned", "none", "simulated". */
-const char *cuda_road_name(stow_host_road road);
+const char *cuda_road_name(stow_host_backing road);
 
 #endif

@@ -103,9 +103,9 @@ static stow_status sim_props(const stow_device *device, stow_device_props *props
   snprintf(props->name, sizeof props->name, "simulated card");
   snprintf(props->uuid, sizeof props->uuid, "sim");
   if (s->options.host_bytes == 0)
-    props->host_road = STOW_HOST_NONE;
+    props->host_backing = STOW_HOST_NONE;
   else
-    props->host_road = s->options.no_vmm ? STOW_HOST_PINNED : STOW_HOST_SIMULATED;
+    props->host_backing = s->options.no_vmm ? STOW_HOST_PINNED : STOW_HOST_SIMULATED;
   return STOW_OK;
 }
 

@@ -45,7 +45,7 @@ static stow_status heap_set_up(heap *h, const stow_heap_options *o) {
                      "heap: %s cannot map pages (no virtual memory management in its driver); a "
                      "newer driver is needed",
                      h->props.name);
-  if (o->host_limit_bytes && h->props.host_road < STOW_HOST_LOCATION)
+  if (o->host_limit_bytes && h->props.host_backing < STOW_HOST_LOCATION)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "heap: %s cannot map host pages, so nothing can spill; set host_limit_bytes 0",
                      h->props.name);

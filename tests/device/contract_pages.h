@@ -17,8 +17,8 @@ static stow_device *open_with_pages(stow_device_props *p) {
 }
 
 static bool has_host_pages(const stow_device_props *p) {
-  return p->host_road == STOW_HOST_LOCATION || p->host_road == STOW_HOST_NUMA ||
-         p->host_road == STOW_HOST_SIMULATED;
+  return p->host_backing == STOW_HOST_LOCATION || p->host_backing == STOW_HOST_NUMA ||
+         p->host_backing == STOW_HOST_SIMULATED;
 }
 
 static stow_addr range_new(stow_device *d, uint64_t bytes) {

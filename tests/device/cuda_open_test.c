@@ -93,7 +93,7 @@ TEST(opening_starts_no_child)
   setenv("STOWAGE_COMMAND", STANDIN_COMMAND, 1);
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
   CHECK_OK(device_props(d, &props));
-  CHECK(props.host_road == STOW_HOST_NUMA);
+  CHECK(props.host_backing == STOW_HOST_NUMA);
   CHECK_OK(stow_device_close(d));
 }
 

@@ -86,9 +86,9 @@ TEST(pages_on_the_host_take_no_vram)
 {
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_card(&props);
-  if (props.host_road != STOW_HOST_NUMA && props.host_road != STOW_HOST_LOCATION) {
+  if (props.host_backing != STOW_HOST_NUMA && props.host_backing != STOW_HOST_LOCATION) {
     CHECK_OK(stow_device_close(d));
-    SKIP("no pages on the host here: road %s", cuda_road_name(props.host_road));
+    SKIP("no pages on the host here: road %s", cuda_road_name(props.host_backing));
   }
   uint64_t before, after, bytes = 256 * MIB;
   stow_page page;
@@ -129,11 +129,11 @@ TEST(copies_go_between_all_places)
   unsigned char *host = malloc(bytes), *back = malloc(bytes);
   CHECK(host != NULL && back != NULL);
   CHECK_OK(device_plain_alloc(d, &at[0], bytes, STOW_TIER_VRAM));
-  if (props.host_road != STOW_HOST_NONE)
+  if (props.host_backing != STOW_HOST_NONE)
     CHECK_OK(device_plain_alloc(d, &at[1], bytes, STOW_TIER_HOST));
   stow_page pages[2] = {0};
   for (int tier = 0; tier < 2 && props.has_vmm; tier++) {
-    if (tier == 1 && props.host_road < STOW_HOST_LOCATION) continue;
+    if (tier == 1 && props.host_backing < STOW_HOST_LOCATION) continue;
     CHECK_OK(device_reserve(d, &at[2 + tier], bytes, 0));
     CHECK_OK(device_page_create(d, &pages[tier], bytes, (stow_tier)tier));
     CHECK_OK(device_map(d, at[2 + tier], bytes, pages[tier]));

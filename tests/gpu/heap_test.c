@@ -27,7 +27,7 @@ static stow_heap *heap_on(stow_device *d, uint64_t vram, uint64_t host, const ch
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
   CHECK_OK(stow_device_get_props(d, &props));
   if (!props.has_vmm) SKIP("%s: no virtual memory management", props.name);
-  if (host && props.host_road < STOW_HOST_LOCATION) SKIP("%s: no host pages here", props.name);
+  if (host && props.host_backing < STOW_HOST_LOCATION) SKIP("%s: no host pages here", props.name);
   stow_heap *h;
   stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
   o.device = d;

@@ -60,7 +60,7 @@ typedef struct stow_device_ops {
 
   /* Creates one page of `bytes` on `tier` (vram or host). Its contents are undefined.
    * STOW_ERR_OUT_OF_MEMORY: the tier has no room; STOW_ERR_UNSUPPORTED: pages of that tier cannot
-   * be had here (see props.has_vmm, props.host_road). */
+   * be had here (see props.has_vmm, props.host_backing). */
   stow_status (*page_create)(stow_device *device, stow_page *page, uint64_t bytes, stow_tier tier);
 
   /* Releases it. Precondition: mapped nowhere (else STOW_ERR_STATE, and it stays). A page not live
@@ -73,7 +73,7 @@ typedef struct stow_device_ops {
 
   /* Unmaps [addr, addr+bytes): one or more whole mapped pages with no gap. Precondition: no
    * submitted work still uses those addresses (order by event first); the simulator catches a
-   * breach, a card corrupts memory. */
+   * breach, a GPU corrupts memory. */
   stow_status (*unmap)(stow_device *device, stow_addr addr, uint64_t bytes);
 
   /* Grants the device reading and writing over [addr, addr+bytes): whole mapped pages with no gap;
@@ -143,17 +143,17 @@ struct stow_device {
   const stow_device_ops *ops;
 };
 
-/* ---- the simulated card: its own knobs, for tests and for replay ----
+/* ---- the simulated device: its own options, for tests and for replay ----
  *
  * Time stands still until it is advanced: by stow_sim_advance, by waiting for an event or stream
  * (as long as that takes), and, with costs on, by each call's cost. Work submitted to a stream
  * completes only as time passes. The calls below also take a fault device and reach the simulated
- * card inside it. */
+ * device inside it. */
 
 typedef struct stow_sim_options {
   uint32_t struct_bytes; /* sizeof(stow_sim_options) */
   uint32_t paper;        /* 1: pages are only counted, never mapped: addresses cannot be touched */
-  uint64_t vram_bytes;   /* capacity of the card, a multiple of 2 MiB */
+  uint64_t vram_bytes;   /* capacity of the device, a multiple of 2 MiB */
   uint64_t host_bytes;   /* capacity of the host tier; 0: it has none */
   uint64_t page_bytes;   /* granularity; 0: 2 MiB */
   uint32_t costs;        /* 1: calls take the time measured on an H200 (docs/MEASUREMENTS.md) */
