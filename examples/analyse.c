@@ -1,4 +1,4 @@
-/* Explains a recording, replays it under a limit and writes its report.
+/* Explains a recording, replays and tunes it, and writes its report.
  *
  *   cc analyse.c -lstowage-analysis -lstowage && ./a.out snapshot.pickle report.html */
 #include <inttypes.h>
@@ -8,6 +8,7 @@
 #include <stowage/replay.h>
 #include <stowage/report.h>
 #include <stowage/size.h>
+#include <stowage/tune.h>
 
 static int stop(const char *what) {
   fprintf(stderr, "%s: %s\n", what, stow_status_message());
@@ -48,6 +49,20 @@ static int replay(const stow_recording *recording) {
   return 0;
 }
 
+static int tune(const stow_recording *recording) {
+  stow_tune *tune;
+  stow_tune_info info = STOW_TUNE_INFO_INIT;
+  stow_tune_setting best = STOW_TUNE_SETTING_INIT;
+  char size[STOW_SIZE_TEXT_MAX];
+  if (stow_tune_open(&tune, recording, NULL) != STOW_OK) return stop("tune");
+  stow_tune_get_info(tune, &info);
+  stow_tune_get_setting(tune, info.best, &best);
+  printf("  PYTORCH_ALLOC_CONF=%s runs in %s\n", best.settings,
+         stow_size_format(size, best.min_limit_bytes));
+  stow_tune_close(tune);
+  return 0;
+}
+
 static int report(const stow_recording *recording, const char *path) {
   stow_report *report;
   if (stow_report_open(&report, recording, NULL) != STOW_OK) return stop("report");
@@ -64,7 +79,8 @@ int main(int argc, char **argv) {
   if (stow_recording_open(&recording, argv[1], NULL) != STOW_OK) return stop(argv[1]);
   stow_recording_get_info(recording, &info);
   printf("%s: %" PRIu64 " events\n", argv[1], info.events);
-  int failed = explain(recording) || replay(recording) || report(recording, argv[2]);
+  int failed =
+      explain(recording) || replay(recording) || tune(recording) || report(recording, argv[2]);
   stow_recording_close(recording);
   return failed;
 }

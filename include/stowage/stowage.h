@@ -19,6 +19,7 @@
 #include <stowage/status.h>
 #include <stowage/tag.h>
 #include <stowage/trace.h>
+#include <stowage/tune.h>
 #include <stowage/values.h>
 #include <stowage/version.h>
 #include <stowage/watch.h>

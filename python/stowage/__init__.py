@@ -44,6 +44,7 @@ _WHERE = {
     "shrink": "_shrink",
     "inspect": "_files",
     "replay": "_replay",
+    "tune": "_replay",
     "open": "lazy",
     "batches": "batches",
     "heap": "_heap",
@@ -117,6 +118,7 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._release import holders as holders
     from ._release import release as release
     from ._replay import replay as replay
+    from ._replay import tune as tune
     from ._report import report as report
     from ._shrink import shrink as shrink
     from .batches import batches as batches

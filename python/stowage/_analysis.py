@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from ctypes import POINTER, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, Iterator, List, Optional
 
 from ._library import Growing, call, declare, lib
@@ -56,8 +56,40 @@ class ReplayResult(Growing):
     ]
 
 
+class TuneOptions(Growing):
+    _fields_ = [
+        ("reserved", c_uint32),
+        ("device_bytes", c_uint64),
+        ("limit_bytes", c_uint64),
+        ("progress", c_void_p),
+        ("progress_user", c_void_p),
+    ]
+
+
+class TuneInfo(Growing):
+    _fields_ = [("setting_count", c_uint32), ("best", c_uint32), ("reserved", c_uint32)]
+
+
+class TuneSetting(Growing):
+    _fields_ = [
+        ("recorded_with", c_uint32),
+        ("settings", c_char_p),
+        ("min_limit_bytes", c_uint64),
+        ("min_limit_saved_bytes", c_int64),
+        ("peak_reserved_bytes", c_uint64),
+        ("peak_reserved_saved_bytes", c_int64),
+        ("page_time_us", c_uint64),
+        ("finishes", c_uint32),
+        ("min_limit_proved", c_uint32),
+    ]
+
+
 declare(
     {
+        "stow_tune_open": (c_int, [POINTER(c_void_p), c_void_p, POINTER(TuneOptions)]),
+        "stow_tune_close": (None, [c_void_p]),
+        "stow_tune_get_info": (c_int, [c_void_p, POINTER(TuneInfo)]),
+        "stow_tune_get_setting": (c_int, [c_void_p, c_uint32, POINTER(TuneSetting)]),
         "stow_recording_open": (c_int, [POINTER(c_void_p), c_char_p, c_void_p]),
         "stow_recording_close": (None, [c_void_p]),
         "stow_recording_save": (c_int, [c_void_p, c_char_p]),
@@ -180,6 +212,34 @@ def _as_json(result: ReplayResult) -> "Dict[str, Any]":
         "segment_mismatches": result.segment_mismatches if result.checked else None,
         "address_mismatches": result.address_mismatches if result.checked else None,
     }
+
+
+def tune(path: str, options: TuneOptions) -> "List[Dict[str, Any]]":
+    """The settings that were tried, the best first, as the JSON of `stowage tune` has them."""
+    made, info, results = c_void_p(), TuneInfo(), []
+    with opened(path) as recording:
+        call("stow_tune_open", byref(made), recording, byref(options))
+    try:
+        call("stow_tune_get_info", made, byref(info))
+        for index in range(info.setting_count):
+            one = TuneSetting()
+            call("stow_tune_get_setting", made, index, byref(one))
+            results.append(
+                {
+                    "settings": one.settings.decode(),
+                    "best": index == info.best,
+                    "recorded_with": bool(one.recorded_with),
+                    "finishes": bool(one.finishes),
+                    "min_limit_bytes": one.min_limit_bytes,
+                    "min_limit_saved_bytes": one.min_limit_saved_bytes,
+                    "peak_reserved_bytes": one.peak_reserved_bytes,
+                    "peak_reserved_saved_bytes": one.peak_reserved_saved_bytes,
+                    "page_time_us": one.page_time_us,
+                }
+            )
+    finally:
+        lib().stow_tune_close(made)
+    return results
 
 
 # ---- reporting ----

@@ -25,6 +25,7 @@ _PARTS = {
     "stow_values_": "data",
     "stow_recording_": "analysis",
     "stow_replay_": "analysis",
+    "stow_tune_": "analysis",
     "stow_explain_": "analysis",
     "stow_explanation_": "analysis",
     "stow_report_": "analysis",

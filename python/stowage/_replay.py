@@ -1,4 +1,4 @@
-"""Replaying a recording with other allocators and limits."""
+"""Replaying a recording with other allocators, limits and settings."""
 
 from __future__ import annotations
 
@@ -68,3 +68,41 @@ def replay(
     names = _analysis.policies() if policy is None else [policy] if isinstance(policy, str) else list(policy)
     flags = (_MIN_LIMIT if min_limit else 0) | (_CHECK if check else 0)
     return Replay(_analysis.replay(os.fspath(recording), names, flags, options))
+
+
+class Tuning:
+    """The settings that were tried; `data` is the JSON of `stowage tune`, `best` the value for PYTORCH_ALLOC_CONF."""
+
+    def __init__(self, data: "List[Dict[str, Any]]") -> None:
+        self.data = data
+        self.best: str = next(one["settings"] for one in data if one["best"])
+
+    def _rows(self) -> "List[tuple[str, ...]]":
+        rows: "List[tuple[str, ...]]" = [("settings", "smallest limit", "saves", "peak reserved")]
+        for one in self.data:
+            name = (one["settings"] or "(none)") + (" <- best" if one["best"] else "")
+            saves = size(one["min_limit_saved_bytes"]) if one["min_limit_saved_bytes"] else ""
+            rows.append((name, size(one["min_limit_bytes"]), saves, size(one["peak_reserved_bytes"])))
+        return rows
+
+    def __repr__(self) -> str:
+        return _show.text_table(self._rows(), right=[1, 2, 3], indent=0)
+
+    def _repr_html_(self) -> str:
+        return _show.html_table(self._rows(), right=[1, 2, 3])
+
+
+def tune(
+    recording: "Union[str, os.PathLike[str]]", *, vram: "str | int | None" = None, vram_limit: "str | int | None" = None
+) -> Tuning:
+    """The settings of PyTorch's allocator that a recorded program needs the least memory with, found by replay.
+
+    >>> tune("nowhere.stow")
+    Traceback (most recent call last):
+        ...
+    stowage._library.NotFound: nowhere.stow: cannot be opened: No such file or directory
+    """
+    options = _analysis.TuneOptions()
+    options.device_bytes = parse_size(vram, "vram") if vram is not None else 0
+    options.limit_bytes = parse_size(vram_limit, "vram_limit") if vram_limit is not None else 0
+    return Tuning(_analysis.tune(os.fspath(recording), options))

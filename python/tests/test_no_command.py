@@ -87,12 +87,14 @@ least = made["torch_default"]["min_limit_bytes"]
 print(stowage.replay(path, "torch_default", vram_limit=least)["torch_default"]["finishes"])
 print(stowage.replay(path, "torch_default", vram_limit=least - (2 << 20))["torch_default"]["finishes"])
 print(len(stowage.replay(path).data))
+tuned = stowage.tune(path)
+print(tuned.best, tuned.data[0]["finishes"])
 for wrong in ({{"policy": "none"}}, {{"vram": "8G", "vram_limit": "8G"}}, {{"settings": "none:1"}}):
     try: stowage.replay(path, **wrong)
     except stowage.StowageError as error: print(type(error).__name__, error.status)
 """
         )
-        self.assertEqual(said.split(), ["0", "None", "True", "False", "5", "NotFound", "-4", "Invalid", "-1", "Invalid", "-1"])
+        self.assertEqual(said.split(), ["0", "None", "True", "False", "5", "expandable_segments:True", "True", "NotFound", "-4", "Invalid", "-1", "Invalid", "-1"])
 
     @needs("numpy")
     def test_inspect_and_shrink(self):

@@ -84,6 +84,7 @@ static stow_watch *watch;
 static stow_recording *recording;
 static stow_replay *replay;
 static stow_explanation *x;
+static stow_tune *tune;
 static stow_values *values;
 static stow_array *array;
 static stow_batches *batches;
@@ -124,6 +125,12 @@ static stow_status use_explain(const void *o) {
   stow_explanation *e = NULL;
   stow_status status = stow_explain_recording(&e, recording, o);
   stow_explanation_close(e);
+  return status;
+}
+static stow_status use_tune(const void *o) {
+  stow_tune *t = NULL;
+  stow_status status = stow_tune_open(&t, recording, o);
+  stow_tune_close(t);
   return status;
 }
 static stow_status use_array(const void *o) {
@@ -187,6 +194,12 @@ static stow_status get_cause(void *r) {
 static stow_status get_fix(void *r) {
   return stow_explanation_get_fix(x, 0, r);
 }
+static stow_status get_tune(void *r) {
+  return stow_tune_get_info(tune, r);
+}
+static stow_status get_setting(void *r) {
+  return stow_tune_get_setting(tune, 0, r);
+}
 static stow_status get_values(void *r) {
   return stow_values_get(values, r);
 }
@@ -232,6 +245,7 @@ int main(int argc, char **argv) {
   stow_recording_options of_recording = STOW_RECORDING_OPTIONS_INIT;
   stow_replay_options of_replay = STOW_REPLAY_OPTIONS_INIT;
   stow_explain_options of_explain = STOW_EXPLAIN_OPTIONS_INIT;
+  stow_tune_options of_tune = STOW_TUNE_OPTIONS_INIT;
   stow_array_options of_array = STOW_ARRAY_OPTIONS_INIT;
   stow_batches_options of_batches = STOW_BATCHES_OPTIONS_INIT;
   stow_batches_state state = STOW_BATCHES_STATE_INIT;
@@ -247,6 +261,7 @@ int main(int argc, char **argv) {
   NEED(stow_recording_open(&recording, path, NULL));
   NEED(stow_replay_open(&replay, recording, NULL));
   NEED(stow_explain_recording(&x, recording, NULL));
+  NEED(stow_tune_open(&tune, recording, NULL));
   NEED(stow_values_open(&values, "f64"));
   NEED(stow_values_add(values, &number, 1));
   of_array.path = raw, of_array.raw_dtype = "f64";
@@ -264,6 +279,7 @@ int main(int argc, char **argv) {
   OPTIONS(of_recording, reserved, use_recording);
   OPTIONS(of_replay, reserved, use_replay);
   OPTIONS(of_explain, reserved, use_explain);
+  OPTIONS(of_tune, reserved, use_tune);
   OPTIONS(of_array, raw_dtype, use_array);
   OPTIONS(of_batches, world, use_batches);
   OPTIONS(state, window_rows, use_state);
@@ -282,6 +298,8 @@ int main(int argc, char **argv) {
   RESULT(stow_explanation_info, get_explanation);
   RESULT(stow_cause, get_cause);
   RESULT(stow_fix, get_fix);
+  RESULT(stow_tune_info, get_tune);
+  RESULT(stow_tune_setting, get_setting);
   RESULT(stow_values_facts, get_values);
   RESULT(stow_array_info, get_array);
   RESULT(stow_array_info, get_file);
@@ -307,6 +325,7 @@ int main(int argc, char **argv) {
   stow_batches_close(batches);
   stow_array_close(array);
   stow_values_close(values);
+  stow_tune_close(tune);
   stow_explanation_close(x);
   stow_replay_close(replay);
   stow_recording_close(recording);

@@ -180,6 +180,17 @@ static void analysis(const char *path, const char *written, const char *page) {
   stow_replay_close(replay);
   done();
 
+  begin("tune");
+  stow_tune *tune;
+  stow_tune_info tuned = STOW_TUNE_INFO_INIT;
+  stow_tune_setting setting = STOW_TUNE_SETTING_INIT;
+  OK(stow_tune_open(&tune, recording, NULL));
+  OK(stow_tune_get_info(tune, &tuned));
+  OK(stow_tune_get_setting(tune, tuned.best, &setting));
+  CHECK(setting.finishes == 1 && setting.min_limit_bytes > 0 && setting.settings != NULL);
+  stow_tune_close(tune);
+  done();
+
   begin("explain");
   stow_explanation *x;
   stow_explanation_info why = STOW_EXPLANATION_INFO_INIT;
