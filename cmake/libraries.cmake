@@ -40,7 +40,7 @@ function(stow_library name output objects)
   set_target_properties(${name}_shared PROPERTIES OUTPUT_NAME ${output} EXPORT_NAME ${output}
     VERSION ${STOW_SOVERSION}.${PROJECT_VERSION} SOVERSION ${STOW_SOVERSION} LINK_DEPENDS ${map} LINKER_LANGUAGE C
     INSTALL_RPATH "$ORIGIN")
-  target_link_options(${name}_shared PRIVATE -Wl,--version-script=${map} -Wl,--no-undefined)
+  target_link_options(${name}_shared PRIVATE -Wl,--version-script=${map} -Wl,--no-undefined -Wl,--gc-sections)
   target_link_libraries(${name}_shared PRIVATE ${ARGN} stow_flags)
   set(one ${CMAKE_CURRENT_BINARY_DIR}/${output}.o)
   add_custom_command(OUTPUT ${one}

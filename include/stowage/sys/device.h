@@ -6,6 +6,7 @@
  *
  * Rules that hold for every entry:
  *  - Any thread may call any entry at any time unless the entry says otherwise. No entry calls up.
+ *  - A child of fork calls no entry of its parent's device.
  *  - It returns STOW_OK, or an error with the thread's message set. On error nothing has changed
  * unless the entry says so.
  *  - Addresses, sizes and alignments of pages and ranges are multiples of props.page_bytes. A
