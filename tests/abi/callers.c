@@ -18,7 +18,10 @@
 static int failed;
 
 static void verdict(int good, const char *name, const char *what) {
+  static const char *last_name, *last_what; /* one line for all bytes of a struct */
   if (good) return;
+  if (last_name == name && last_what == what) return;
+  last_name = name, last_what = what;
   printf("FAIL %s: %s (%s)\n", name, what, stow_status_message());
   failed = 1;
 }
