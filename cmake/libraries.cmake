@@ -43,7 +43,7 @@ function(stow_library name output objects)
   if(NOT SKBUILD) # a wheel has no symbolic links: one file, named by its SONAME
     set_target_properties(${name}_shared PROPERTIES VERSION ${STOW_SOVERSION}.${PROJECT_VERSION})
   endif()
-  target_link_options(${name}_shared PRIVATE -Wl,--version-script=${map} -Wl,--no-undefined)
+  target_link_options(${name}_shared PRIVATE -Wl,--version-script=${map} -Wl,--no-undefined -Wl,--gc-sections)
   target_link_libraries(${name}_shared PRIVATE ${ARGN} stow_flags)
   set(one ${CMAKE_CURRENT_BINARY_DIR}/${output}.o)
   add_custom_command(OUTPUT ${one}

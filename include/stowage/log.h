@@ -1,4 +1,6 @@
-/* Log: what the library has to say goes through a callback; without one it says nothing. */
+/* Log: the library reports through a callback; without one it prints nothing.
+ *
+ * Threads: the callback may run on any thread. Fork: a child keeps the callback. */
 #ifndef STOWAGE_LOG_H
 #define STOWAGE_LOG_H
 
@@ -19,7 +21,7 @@ typedef enum stow_log_level {
  * with no newline. */
 typedef void (*stow_log_fn)(void *user, stow_log_level level, const char *line);
 
-/* Sends lines of `most` and graver to `fn`; NULL switches the log off (as at start). */
+/* Sends lines of level `most` and more severe to `fn`; NULL switches the log off (as at start). */
 STOW_API void stow_log_set(stow_log_fn fn, void *user, stow_log_level most);
 
 #ifdef __cplusplus

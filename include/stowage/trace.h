@@ -6,7 +6,10 @@
  * and the ring holds the rest.
  *
  * Recording an event takes no lock and makes no system call. Nothing here ever stops the host
- * program: a full disk switches the file off, says so once in the log, and the ring goes on. */
+ * program: a full disk switches the file off, says so once in the log, and the ring goes on.
+ *
+ * Threads: any number may record. Fork: a child records nothing into its parent's trace; one that
+ * wants a trace opens its own. */
 #ifndef STOWAGE_TRACE_H
 #define STOWAGE_TRACE_H
 
@@ -40,7 +43,7 @@ typedef enum stow_trace_kind {
   STOW_TRACE_KIND_COUNT
 } stow_trace_kind;
 
-/* One event; time and thread are added by the call that records it. */
+/* One event; time and thread are added by the call that records it. This struct never grows. */
 typedef struct stow_trace_record {
   uint64_t addr;
   uint64_t bytes;
@@ -50,20 +53,22 @@ typedef struct stow_trace_record {
   uint16_t device;
   uint8_t kind; /* stow_trace_kind */
   uint8_t tier; /* stow_tier */
+  uint32_t reserved;
 } stow_trace_record;
 
 /* One frame of a stack: a source line by name, or (name NULL) a native address, which is resolved
- * to symbol and library the first time it is seen. */
+ * to symbol and library the first time it is seen. This struct never grows. */
 typedef struct stow_trace_frame {
   const char *name;
   const char *file;
   uint32_t line;
+  uint32_t reserved;
   const void *address;
 } stow_trace_frame;
 
-#define STOW_TRACE_OPTIONS_VERSION 1
 typedef struct stow_trace_options {
-  uint32_t version;        /* STOW_TRACE_OPTIONS_VERSION */
+  uint32_t struct_bytes;   /* sizeof(stow_trace_options) */
+  uint32_t reserved;       /* 0 */
   const char *record_path; /* a new .stow file for every event; NULL: the ring only */
   const char *ring_path;   /* a new file for the ring, best on a tmpfs (a memfd of another process
                               goes as /proc/self/fd/N); NULL: memory that ends with the process */
@@ -71,7 +76,7 @@ typedef struct stow_trace_options {
   uint64_t text_bytes;     /* bound for names, frames and stacks; 0: 32 MiB; 64 KiB to 1 GiB */
 } stow_trace_options;
 #define STOW_TRACE_OPTIONS_INIT                                                                    \
-  { STOW_TRACE_OPTIONS_VERSION, NULL, NULL, 0, 0 }
+  { sizeof(stow_trace_options), 0, NULL, NULL, 0, 0 }
 
 /* Opens a trace; NULL options are the defaults. At most 16 are open in one process.
  * STOW_ERR_STATE: a path exists already (it may be the only copy of another run), or 16 are open;
@@ -122,13 +127,17 @@ STOW_API stow_status stow_trace_remove_heap(stow_trace *trace, stow_heap *heap);
 STOW_API stow_status stow_trace_flush(stow_trace *trace);
 
 typedef struct stow_trace_stats {
+  uint32_t struct_bytes;   /* sizeof(stow_trace_stats), set by the caller */
+  uint32_t threads;        /* that recorded anything */
   uint64_t skipped_events; /* not kept: no room in the ring while the file was behind */
   uint64_t written_events; /* in the file */
   uint64_t ring_bytes;     /* kept for events */
   uint64_t text_bytes;     /* used by names, frames and stacks */
-  uint32_t threads;        /* that recorded anything */
-  bool recording;          /* the file is being written */
+  uint32_t recording;      /* 1: the file is being written */
+  uint32_t reserved;
 } stow_trace_stats;
+#define STOW_TRACE_STATS_INIT                                                                      \
+  { sizeof(stow_trace_stats), 0, 0, 0, 0, 0, 0, 0 }
 STOW_API stow_status stow_trace_get_stats(stow_trace *trace, stow_trace_stats *stats);
 
 #ifdef __cplusplus

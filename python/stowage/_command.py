@@ -1,7 +1,8 @@
 """The `stowage` command that comes with the package.
 
-`main()` is what pip installs as `stowage`: it becomes the compiled command. `run()` asks that command something on
-behalf of the package (explain, report, info); its refusals become Python exceptions.
+`main()` is what pip installs as `stowage`: it becomes the compiled command. `run()` starts that command for the two things
+that must happen outside this process: `info`, which loads the driver, and the environment of a run. Everything else the
+package calls in the libraries.
 """
 
 from __future__ import annotations
@@ -51,26 +52,24 @@ def main() -> None:
 def run(
     arguments: "List[str]",
     *,
-    text: "Optional[str | bytes]" = None,
     timeout: float = 300,
     notes: "Optional[List[str]]" = None,
 ) -> str:
-    """What the command prints for `arguments`; `text` is its input, `notes` gets what it says beside a success.
+    """What the command prints for `arguments`; `notes` gets what it says beside a success.
 
     >>> run(["--version"]).startswith("stowage ")
     True
-    >>> run(["explain", "no_such_file"])
+    >>> run(["info", "--device", "sim:lots"])
     Traceback (most recent call last):
         ...
-    stowage._library.NotFound: no_such_file: cannot be opened: No such file or directory
+    stowage._library.Invalid: device "sim:lots": "lots" does not end in a size this reads (K, M, G or T); write it like ...
     """
-    given = text.encode() if isinstance(text, str) else text
     environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "CLICOLOR_FORCE")}
     # What is preloaded is for this process; the command looks at the machine from outside.
     path = command_path()
     try:
         done = subprocess.run(
-            [path, *arguments], input=given, capture_output=True, timeout=timeout, env=environment, check=False
+            [path, *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, env=environment, check=False
         )
     except subprocess.TimeoutExpired:
         raise StowageError(f"stowage {arguments[0]}: no answer after {timeout:.0f} s") from None
@@ -85,11 +84,10 @@ def run(
         return out
     said = done.stderr.decode("utf-8", "replace").strip() or out.strip() or f"ended with code {done.returncode}"
     said = said[len(first) :] if said.startswith(first) else said
-    if "no such file" in said.lower():
-        raise NotFound(said)
+    # 2: the command line or the input is wrong; 1: it failed (stowage --help).
     raise (Invalid if done.returncode == 2 else StowageError)(said)
 
 
-def run_json(arguments: "List[str]", *, text: "Optional[str | bytes]" = None, timeout: float = 300) -> Any:
+def run_json(arguments: "List[str]", *, timeout: float = 300) -> Any:
     """The same with `--json`, read."""
-    return json.loads(run([arguments[0], "--json", *arguments[1:]], text=text, timeout=timeout))
+    return json.loads(run([arguments[0], "--json", *arguments[1:]], timeout=timeout))

@@ -1,7 +1,7 @@
-"""Explaining: why memory ran out, from the `stowage explain` command.
+"""Explaining: why memory ran out, by libstowage-analysis.
 
 Called by people after a failure, and by the hooks of `enable()` and `%load_ext stowage` as it happens: an out-of-memory
-exception then carries the explanation as a note. The causes and fixes are the command's; added here is what only this
+exception then carries the explanation as a note. The causes and fixes are the library's; added here is what only this
 process knows: its largest objects, and who holds them.
 """
 
@@ -11,11 +11,9 @@ import contextlib
 import os
 import sys
 import traceback
-import weakref
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Union
 
-from . import _memory
+from . import _analysis, _memory
 from ._death import explain_last
 from ._explanation import Explanation
 from ._history import take_refusal
@@ -84,23 +82,29 @@ def explain_exception(error: BaseException) -> Explanation:
 def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -> Explanation:
     global _latest
     facts = host_facts() if on_host or "can't allocate memory" in message else []
-    arguments = ["--message", "-"]
-    path = None
-    if "torch" in name or "CUDA out of memory" in message:
-        path = take_refusal()
-    if path is not None:
-        arguments = [path, *arguments]
     if on_host:
         # With it a request that could never fit is told from one that came at a bad moment.
         limit, total = ram_limit(), _memory.host().total_bytes
         message += f"\nhost memory in all: {size(total if limit is None else min(limit, total))}\n"
-    made = Explanation(arguments, message, facts)
-    if path is not None:
-        weakref.finalize(made, lambda file: Path(file).unlink() if Path(file).exists() else None, path)
+    path = take_refusal() if "torch" in name or "CUDA out of memory" in message else None
+    made = _explain_refusal(path, message, facts) if path is not None else None
+    if made is None:
+        made = Explanation(_analysis.explain_message(message), message, facts)
     _latest = made
     with contextlib.suppress(Exception):
         error.__stowage__ = made  # type: ignore[attr-defined]
     return made
+
+
+def _explain_refusal(path: str, message: str, facts: "List[str]") -> "Optional[Explanation]":
+    """Of the snapshot PyTorch took as it ran out, which is removed; None if the host has no memory left to read it."""
+    try:
+        return Explanation(_analysis.explain_recording(path, message), message, facts, of_recording=True)
+    except OutOfMemory:
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def annotate(error: BaseException) -> "Optional[Explanation]":
@@ -170,7 +174,7 @@ def explain(
     """Why memory ran out, and what to change.
 
     Without arguments: the latest out-of-memory error of this process. Of an exception; of a recording (a PyTorch
-    snapshot, a .stow trace); of an error's `message` alone; `last`: of the last run or the kernel that died before.
+    snapshot, a .stow trace, the folder of a run); of an error's `message` alone; `last`: of the last run or the kernel that died before.
 
     >>> explain(message="RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB.").data["numbers"]["asked_bytes"]
     2147483648
@@ -193,9 +197,11 @@ def explain(
         if not os.path.exists(path):
             raise NotFound(f"{path}: there is no such recording; an error's text goes as explain(message=…)")
         message = message if message is not None else _ended_with.get(os.path.abspath(path))
-        return Explanation([path] + (["--message", "-"] if message is not None else []), message)
+        if os.path.isdir(path):
+            return Explanation(_analysis.explain_run(path), of_recording=True)
+        return Explanation(_analysis.explain_recording(path, message), message, of_recording=True)
     if message is not None:
-        return Explanation(["--message", "-"], message)
+        return Explanation(_analysis.explain_message(message), message)
     return _explain_latest()
 
 

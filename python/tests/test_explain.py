@@ -13,7 +13,7 @@ SNAPSHOT = TREE / "tests" / "data" / "causes" / "no_grad_missing-cnn.pickle.gz"
 
 
 class Explain(unittest.TestCase):
-    def test_a_recording_is_explained_by_the_command(self):
+    def test_a_recording_is_explained(self):
         if not SNAPSHOT.exists():
             self.skipTest(f"no recording at {SNAPSHOT}")
         made = stowage.explain(SNAPSHOT)

@@ -5,7 +5,7 @@
 #ifndef ADVISE_HOST_CASE_H
 #define ADVISE_HOST_CASE_H
 
-#include "advise/explain.h"
+#include "advise/explanation.h"
 #include "run/host_record.h"
 
 /* Parts of all that is held, from which on something can be called the reason. */

@@ -10,7 +10,7 @@
 #ifndef ADVISE_TOLD_H
 #define ADVISE_TOLD_H
 
-#include "advise/explain.h"
+#include "advise/explanation.h"
 
 /* Fills `x` from x->evidence.told. */
 void told_explain(explanation *x);

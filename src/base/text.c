@@ -7,7 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-
 #include "base/utf8.h"
 
 /* ---- terminals ---- */

@@ -122,24 +122,3 @@ stow_status data_shape(const char *text, array_spec *spec) {
         ARRAY_DIMS_MAX);
   return STOW_OK;
 }
-
-void data_rows_text(buffer *to, const file_facts *f) {
-  buffer_printf(to, "%" PRIu64 " row%s of %zu column%s, %s", f->rows, f->rows == 1 ? "" : "s",
-                f->column_count, f->column_count == 1 ? "" : "s",
-                f->has_header ? "names in the first row" : "no names (--names yes if there are)");
-  if (f->pandas_index) buffer_text(to, ", column \"index\" is a pandas index");
-}
-
-void data_rows_json(json *j, const file_facts *f) {
-  json_key(j, "rows"), json_u64(j, f->rows);
-  json_key(j, "header"), json_bool(j, f->has_header);
-  json_key(j, "pandas_index"), json_text(j, f->pandas_index ? f->columns[0].name : NULL);
-}
-
-const char *data_shape_text(char *text, size_t size, const uint64_t *shape, uint32_t dims) {
-  size_t at = (size_t)snprintf(text, size, "(");
-  for (uint32_t i = 0; i < dims && at + 24 < size; i++)
-    at += (size_t)snprintf(text + at, size - at, "%s%" PRIu64, i > 0 ? ", " : "", shape[i]);
-  snprintf(text + at, size - at, dims == 1 ? ",)" : ")");
-  return text;
-}

@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include "advise/explain.h"
+#include "advise/explain_run.h"
 #include "base/status.h"
-#include "cli/explain_run.h"
 #include "cli/losses.h"
 #include "cli/output.h"
-#include "cli/run_folder.h"
 #include "cli/verb.h"
 #include "recordings/recording_file.h"
+#include "run/run_folder.h"
 
 static const char NOTHING_GIVEN[] = "give an error text (a file, a notebook, or through a pipe), a "
                                     "recording (a PyTorch snapshot, a "

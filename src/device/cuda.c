@@ -56,7 +56,7 @@ static stow_status cuda_memory(stow_device *device, stow_tier tier, uint64_t *fr
     total = t;
   } else if (tier == STOW_TIER_HOST) {
     cuda_host_find(d);
-    if (d->props.host_road == STOW_HOST_NONE)
+    if (d->props.host_backing == STOW_HOST_NONE)
       return stow_fail(STOW_ERR_UNSUPPORTED, "host tier of device %s: there is none: %s",
                        d->props.uuid, d->host_reason);
     hostmem host;
@@ -140,7 +140,7 @@ static stow_status cuda_close(stow_device *device) {
 /* ---- opening ---- */
 
 static const stow_device_ops CUDA_OPS = {
-    .version = STOW_DEVICE_OPS_VERSION,
+    .struct_bytes = sizeof(stow_device_ops),
     .close = cuda_close,
     .props = cuda_props,
     .memory = cuda_memory,

@@ -14,7 +14,7 @@
 
 void cuda_host_set(cuda_dev *d, const cuda_probe *probe) {
   hostmem host;
-  d->props.host_road = probe->road;
+  d->props.host_backing = probe->road;
   d->props.host_numa_node = probe->numa_node;
   d->props.host_bytes = 0;
   if (probe->road != STOW_HOST_NONE && hostmem_read(&host) == STOW_OK)
@@ -35,7 +35,7 @@ void cuda_host_find(cuda_dev *d) {
   lock_give(&d->host_lock);
   if (found)
     stow_log_line(STOW_LOG_INFO, "device %s: host tier %s: %s", d->props.uuid,
-                  cuda_road_name(d->props.host_road), d->host_reason);
+                  cuda_road_name(d->props.host_backing), d->host_reason);
 }
 
 stow_status cuda_host_take(cuda_dev *d, uint64_t bytes, const char *what) {

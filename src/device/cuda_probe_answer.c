@@ -1,7 +1,7 @@
 /* Cuda probe answer: names. */
 #include "device/cuda_probe_answer.h"
 
-const char *cuda_road_name(stow_host_road road) {
+const char *cuda_road_name(stow_host_backing road) {
   switch (road) {
   case STOW_HOST_NONE: return "none";
   case STOW_HOST_PINNED: return "pinned";

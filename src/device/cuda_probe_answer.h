@@ -10,7 +10,7 @@
 #define CUDA_PROBE_REASON_MAX 480
 
 typedef struct cuda_probe {
-  stow_host_road road;
+  stow_host_backing road;
   int numa_node;   /* of STOW_HOST_NUMA; -1 for the others */
   bool from_cache; /* remembered, not tried now */
   bool certain;    /* false: something other than the roads was in the way (no command to start, a
@@ -19,6 +19,6 @@ typedef struct cuda_probe {
 } cuda_probe;
 
 /* "numa", "host", "pinned", "none", "simulated". */
-const char *cuda_road_name(stow_host_road road);
+const char *cuda_road_name(stow_host_backing road);
 
 #endif

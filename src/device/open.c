@@ -1,4 +1,5 @@
 /* Open: from a name to an open device, and the public calls that only pass on. */
+#include "base/growing.h"
 #include "device/device.h"
 
 #include <stdlib.h>
@@ -33,7 +34,9 @@ stow_status stow_device_count(int *count) {
 stow_status stow_device_get_props(const stow_device *device, stow_device_props *props) {
   if (device == NULL || props == NULL)
     return stow_fail(STOW_ERR_INVALID, "device properties: no device, or no place for them");
-  return device->ops->props(device, props);
+  stow_device_props full;
+  STOW_TRY(device_props(device, &full));
+  return growing_write(props, &full, sizeof full, "stow_device_props");
 }
 
 stow_status stow_device_memory(stow_device *device, stow_tier tier, uint64_t *free_bytes,

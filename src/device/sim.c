@@ -13,6 +13,7 @@
 #include <stowage/size.h>
 
 #include "base/checked.h"
+#include "base/growing.h"
 
 #define DEFAULT_PAGE_BYTES (UINT64_C(2) << 20)
 #define PAGE_BYTES_MAX     (UINT64_C(1) << 30) /* offsets in a granule are 32 bits */
@@ -33,11 +34,6 @@ static stow_status check_size(const stow_sim_options *options, const char *tier,
 }
 
 static stow_status check_options(stow_sim_options *options) {
-  if (options->version != 1)
-    return stow_fail(STOW_ERR_INVALID,
-                     "simulated card: options of version %u, known is 1; begin with "
-                     "STOW_SIM_OPTIONS_INIT",
-                     options->version);
   if (options->page_bytes == 0) options->page_bytes = DEFAULT_PAGE_BYTES;
   if (!is_power_of_two(options->page_bytes) || options->page_bytes < (uint64_t)getpagesize() ||
       options->page_bytes > PAGE_BYTES_MAX)
@@ -55,7 +51,8 @@ stow_status stow_sim_open(stow_device **device, const stow_sim_options *options)
   if (device == NULL || options == NULL)
     return stow_fail(STOW_ERR_INVALID, "simulated card: no options, or no place for the device");
   *device = NULL;
-  stow_sim_options checked = *options;
+  stow_sim_options checked = STOW_SIM_OPTIONS_INIT;
+  STOW_TRY(growing_read(&checked, sizeof checked, options, "stow_sim_options"));
   STOW_TRY(check_options(&checked));
   sim *s = calloc(1, sizeof *s);
   if (s == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a simulated card");
@@ -96,7 +93,8 @@ static stow_status sim_close(stow_device *device) {
 
 static stow_status sim_props(const stow_device *device, stow_device_props *props) {
   const sim *s = (const sim *)(const void *)device;
-  *props = (stow_device_props){.host_numa_node = -1,
+  *props = (stow_device_props){.struct_bytes = sizeof *props,
+                               .host_numa_node = -1,
                                .has_vmm = !s->options.no_vmm,
                                .vram_bytes = s->options.vram_bytes,
                                .host_bytes = s->options.host_bytes,
@@ -105,9 +103,9 @@ static stow_status sim_props(const stow_device *device, stow_device_props *props
   snprintf(props->name, sizeof props->name, "simulated card");
   snprintf(props->uuid, sizeof props->uuid, "sim");
   if (s->options.host_bytes == 0)
-    props->host_road = STOW_HOST_NONE;
+    props->host_backing = STOW_HOST_NONE;
   else
-    props->host_road = s->options.no_vmm ? STOW_HOST_PINNED : STOW_HOST_SIMULATED;
+    props->host_backing = s->options.no_vmm ? STOW_HOST_PINNED : STOW_HOST_SIMULATED;
   return STOW_OK;
 }
 
@@ -124,7 +122,7 @@ static const char *sim_error_text(const stow_device *device, int code) {
 }
 
 const stow_device_ops sim_ops = {
-    .version = STOW_DEVICE_OPS_VERSION,
+    .struct_bytes = sizeof(stow_device_ops),
     .close = sim_close,
     .props = sim_props,
     .memory = sim_memory,

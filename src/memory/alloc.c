@@ -64,9 +64,10 @@ COLD static void poll_some(lane *l) {
   if (++l->polled >= POLL_EVERY) lane_poll(l, false, &ignored);
 }
 
-COLD static void tell(heap *h, stow_event_kind kind, uint64_t ptr, uint64_t bytes,
+COLD static void tell(heap *h, stow_heap_event_kind kind, uint64_t ptr, uint64_t bytes,
                       stow_stream stream, stow_tier tier, uint32_t mark) {
-  stow_heap_event event = {.kind = kind,
+  stow_heap_event event = {.struct_bytes = sizeof event,
+                           .kind = kind,
                            .heap = h->shell,
                            .ptr = ptr,
                            .bytes = bytes,

@@ -152,7 +152,8 @@ static stow_status fail(heap *h, const request *r, const attempt *at) {
   heap_unlock(h);
   atomic_fetch_add_explicit(&h->fails, 1, memory_order_relaxed);
   if (heap_heard(h, STOW_EVENT_FAIL)) {
-    stow_heap_event event = {.kind = STOW_EVENT_FAIL, .heap = h->shell, .bytes = r->bytes};
+    stow_heap_event event = {
+        .struct_bytes = sizeof event, .kind = STOW_EVENT_FAIL, .heap = h->shell, .bytes = r->bytes};
     heap_emit(h, &event);
   }
   char asked[STOW_SIZE_TEXT_MAX], needs[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX],
@@ -181,7 +182,8 @@ stow_status heap_grow(uint64_t *ptr, heap *h, lane *l, const request *r) {
   stow_status status = grow_on(ptr, h, l, r, r->tier, &at);
   for (int k = 0; k < PRESSURE_MAX && status == STOW_ERR_OUT_OF_MEMORY; k++) {
     if (!heap_heard(h, STOW_EVENT_PRESSURE)) break;
-    stow_heap_event event = {.kind = STOW_EVENT_PRESSURE,
+    stow_heap_event event = {.struct_bytes = sizeof event,
+                             .kind = STOW_EVENT_PRESSURE,
                              .heap = h->shell,
                              .bytes = at.lacking ? at.lacking : r->bytes,
                              .stream = l->stream,

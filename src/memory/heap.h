@@ -66,7 +66,7 @@ typedef struct lane {
 
 /* What was done to pages, told to sinks once no lock is held. Guarded by the heap's lock. */
 typedef struct note {
-  stow_event_kind kind;
+  stow_heap_event_kind kind;
   stow_addr ptr;
   uint64_t bytes;
   stow_tier tier;
@@ -276,10 +276,10 @@ bool heap_settle(heap *h, bool wait, stow_status *status);
 
 /* ---- events.c ---- */
 uint64_t heap_emit(heap *h, const stow_heap_event *event);
-void heap_note(heap *h, stow_event_kind kind, stow_addr ptr, uint64_t bytes, stow_tier tier);
+void heap_note(heap *h, stow_heap_event_kind kind, stow_addr ptr, uint64_t bytes, stow_tier tier);
 /* Gives the heap's lock back and tells the notes. */
 void heap_unlock(heap *h);
-static inline bool heap_heard(const heap *h, stow_event_kind kind) {
+static inline bool heap_heard(const heap *h, stow_heap_event_kind kind) {
   return atomic_load_explicit(&h->sink_mask, memory_order_relaxed) & STOW_EVENT_BIT(kind);
 }
 

@@ -1,6 +1,7 @@
 /* Stats: counts what the lanes and the pool hold. */
 #include <string.h>
 
+#include "base/growing.h"
 #include "memory/heap.h"
 
 void heap_count_tier(heap *h, stow_tier tier, stow_heap_tier_stats *out) {
@@ -42,11 +43,10 @@ static void count_lane(lane *l, stow_heap_stats *s) {
   latch_give(&l->lock);
 }
 
-stow_status stow_heap_get_stats(stow_heap *shell, stow_heap_stats *stats) {
+stow_status stow_heap_get_stats(stow_heap *shell, stow_heap_stats *to) {
   heap *h;
+  stow_heap_stats full = STOW_HEAP_STATS_INIT, *stats = &full;
   STOW_TRY(heap_enter(&h, shell));
-  if (!stats) return stow_fail(STOW_ERR_INVALID, "stats: nowhere to put them");
-  memset(stats, 0, sizeof *stats);
   lock_take(&h->lock);
   for (int t = 0; t < POOL_TIERS; t++) heap_count_tier(h, (stow_tier)t, &stats->tier[t]);
   stats->tier[STOW_TIER_DISK].live_bytes = h->disk.live_bytes;
@@ -65,17 +65,16 @@ stow_status stow_heap_get_stats(stow_heap *shell, stow_heap_stats *stats) {
   stats->migrated_bytes = atomic_load(&h->migrated);
   stats->spilled_bytes = atomic_load(&h->spilled);
   stats->book_bytes += sizeof *h + pool_book_bytes(&h->pool);
-  return STOW_OK;
+  return growing_write(to, &full, sizeof full, "stow_heap_stats");
 }
 
 stow_status stow_heap_last_failure(stow_heap *shell, stow_heap_failure *failure) {
   heap *h;
   STOW_TRY(heap_enter(&h, shell));
-  if (!failure) return stow_fail(STOW_ERR_INVALID, "last_failure: nowhere to put it");
   lock_take(&h->lock);
-  *failure = h->failure;
+  stow_heap_failure full = h->failure;
   lock_give(&h->lock);
-  return STOW_OK;
+  return growing_write(failure, &full, sizeof full, "stow_heap_failure");
 }
 
 stow_status stow_heap_check(stow_heap *shell) {

@@ -34,7 +34,7 @@ stow_status stow_heap_set_limit(stow_heap *shell, stow_tier tier, uint64_t bytes
   STOW_TRY(heap_enter(&h, shell));
   if (tier != STOW_TIER_VRAM && tier != STOW_TIER_HOST)
     return stow_fail(STOW_ERR_INVALID, "set_limit: tier %d has none", (int)tier);
-  if (tier == STOW_TIER_HOST && bytes > 0 && h->props.host_road < STOW_HOST_LOCATION)
+  if (tier == STOW_TIER_HOST && bytes > 0 && h->props.host_backing < STOW_HOST_LOCATION)
     return stow_fail(STOW_ERR_UNSUPPORTED, "set_limit: %s cannot map host pages", h->props.name);
   lock_take(&h->lock);
   lock_take(&h->pool.lock);

@@ -15,8 +15,13 @@ static bool each_in(const lane *l, const room *r, const arena *a, stow_heap_visi
   for (uint32_t i = a->first; i != 1; i = a->spans[i].next) {
     const span *s = &a->spans[i];
     if (span_state_of(s) != SPAN_LIVE) continue;
-    stow_heap_entry e = {span_addr(a, i), span_bytes(a, i), l->stream,
-                         tier_of(a, i),   heat_of(s->mark), s->mark >> MARK_TAG_SHIFT};
+    stow_heap_entry e = {.struct_bytes = sizeof e,
+                         .tag = s->mark >> MARK_TAG_SHIFT,
+                         .ptr = span_addr(a, i),
+                         .bytes = span_bytes(a, i),
+                         .stream = l->stream,
+                         .tier = tier_of(a, i),
+                         .heat = heat_of(s->mark)};
     if (s->mark & MARK_DISK) e.tier = STOW_TIER_DISK;
     if (!(s->mark & MARK_SLAB)) {
       if (!(s->mark & MARK_PENDING) && !visit(user, &e)) return false;

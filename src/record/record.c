@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/growing.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -323,10 +324,7 @@ static stow_trace *registry_take(void) {
 
 static stow_status options_check(stow_trace_options *o, const stow_trace_options *given) {
   *o = (stow_trace_options)STOW_TRACE_OPTIONS_INIT;
-  if (given != NULL && given->version != STOW_TRACE_OPTIONS_VERSION)
-    return stow_fail(STOW_ERR_INVALID, "trace options of version %u; this library knows version %d",
-                     given->version, STOW_TRACE_OPTIONS_VERSION);
-  if (given != NULL) *o = *given;
+  STOW_TRY(growing_read(o, sizeof *o, given, "stow_trace_options"));
   if (o->ring_bytes == 0) o->ring_bytes = RING_BYTES_DEFAULT;
   if (o->text_bytes == 0) o->text_bytes = TEXT_BYTES_DEFAULT;
   if (o->ring_bytes < RING_BYTES_MIN || o->ring_bytes > RING_BYTES_MAX)
@@ -449,8 +447,9 @@ stow_status stow_trace_flush(stow_trace *t) {
   return atomic_load(&t->has_file) ? drain_flush(t) : STOW_OK;
 }
 
-stow_status stow_trace_get_stats(stow_trace *t, stow_trace_stats *stats) {
-  *stats = (stow_trace_stats){0};
+stow_status stow_trace_get_stats(stow_trace *t, stow_trace_stats *to) {
+  stow_trace_stats full = STOW_TRACE_STATS_INIT, *stats = &full;
+  STOW_TRY(growing_write(to, &full, sizeof full, "stow_trace_stats")); /* zeros after a failure */
   STOW_TRY(trace_enter(t));
   const ring_header *h = t->ring.header;
   stats->skipped_events = atomic_load_explicit(&h->skipped_events, memory_order_relaxed);
@@ -460,5 +459,5 @@ stow_status stow_trace_get_stats(stow_trace *t, stow_trace_stats *stats) {
   stats->recording = atomic_load(&t->recording);
   if (atomic_load(&t->has_file)) stats->written_events = drain_written(t);
   lock_give(&t->lock);
-  return STOW_OK;
+  return growing_write(to, &full, sizeof full, "stow_trace_stats");
 }

@@ -4,7 +4,7 @@
  * (PID.pickle, written as it ran out), with the trace of its process where that has PyTorch's
  * blocks; then the trace of a process that was refused memory (PID.stow, or its ring where the run
  * itself was cut off); then the words of the error alone (PID.error). */
-#include "cli/explain_run.h"
+#include "advise/explain_run.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,10 +21,10 @@
 #include "advise/host.h"
 #include "base/process.h"
 #include "base/status.h"
-#include "cli/run_folder.h"
-#include "cli/run_record.h"
 #include "recordings/recording_file.h"
+#include "recordings/run_trace.h"
 #include "run/ledger.h"
+#include "run/run_folder.h"
 
 #define RECORDING_BYTES (UINT64_C(8) << 30)
 #define ERROR_BYTES     ((size_t)1 << 20)
@@ -115,9 +115,9 @@ static stow_status add_trace(recording *view, const char *folder, const char *pa
     if (view->events[i].kind == EVENT_ALLOC) return STOW_OK;
   snprintf(name, sizeof name, "%.*s", (int)(strlen(slash + 1) - strlen(".pickle")), slash + 1);
   recording_init(&trace, RECORDING_BYTES);
-  stow_status status = run_record_read(&trace, folder, name);
+  stow_status status = run_trace_read(&trace, folder, name);
   if (status == STOW_OK)
-    status = run_record_join(&trace, view, &joined);
+    status = run_trace_join(&trace, view, &joined);
   else
     status = unless_memory(status);
   if (joined) {
@@ -169,7 +169,7 @@ static stow_status from_traces(run_story *s, const char *folder, bool *found) {
       snprintf(stem, sizeof stem, "%.*s", (int)(strlen(name) - 5), name);
       recording_free(&s->record);
       recording_init(&s->record, RECORDING_BYTES);
-      status = run_record_read(&s->record, folder, stem);
+      status = run_trace_read(&s->record, folder, stem);
       if (status != STOW_OK)
         status = unless_memory(status);
       else if (has_failure(&s->record))

@@ -1,5 +1,5 @@
 /* Table: columns line up, in characters and not in bytes; no line ends in spaces. */
-#include "report/table.h"
+#include "base/table.h"
 
 #include "harness.h"
 

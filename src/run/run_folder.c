@@ -1,5 +1,5 @@
 /* Run folder: making one, pointing `last` at it, clearing away old ones. */
-#include "cli/run_folder.h"
+#include "run/run_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "base/newfile.h"
 #include "base/rank.h"
 #include "base/status.h"
-#include "cli/run_launcher.h"
+#include "run/run_launcher.h"
 
 #define RUNS_KEPT 20
 

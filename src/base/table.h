@@ -6,8 +6,8 @@
  *
  * Used by the verbs and by every text report. Cells are UTF-8; a column is as wide as its widest
  * cell, counted in characters. Nothing to check until table_write. */
-#ifndef REPORT_TABLE_H
-#define REPORT_TABLE_H
+#ifndef BASE_TABLE_H
+#define BASE_TABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>

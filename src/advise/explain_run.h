@@ -1,7 +1,7 @@
 /* Explain run: why a run of `stowage run` ended, from what is in its folder. Used by `explain` with
  * --last or a folder, and by `run` itself when its command failed. */
-#ifndef CLI_EXPLAIN_RUN_H
-#define CLI_EXPLAIN_RUN_H
+#ifndef ADVISE_EXPLAIN_RUN_H
+#define ADVISE_EXPLAIN_RUN_H
 
 #include "advise/explain.h"
 #include "run/host_record.h"

@@ -1,5 +1,5 @@
 /* Table: two passes, widths while cells come in, lines at the end. No line ends in spaces. */
-#include "report/table.h"
+#include "base/table.h"
 
 #include <stdarg.h>
 #include <stdio.h>

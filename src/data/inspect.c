@@ -1,0 +1,11 @@
+/* The facts of a file: their end (inspect.h). */
+#include "data/inspect.h"
+
+#include <stdlib.h>
+
+void inspect_free(file_facts *f) {
+  for (size_t i = 0; i < f->column_count; i++) free(f->columns[i].name);
+  free(f->arrays);
+  free(f->columns);
+  *f = (file_facts){0};
+}

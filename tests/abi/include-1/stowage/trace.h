@@ -1,0 +1,146 @@
+/* Trace: the ordered record of what a program asked for, kept while it runs.
+ *
+ * An open trace always keeps a ring: the last N MiB of events in memory that another process can
+ * read, whole up to the last event even if this process is killed at any instruction. With a
+ * record_path it also writes every event to a .stow file; what is older than 100 ms is in the file,
+ * and the ring holds the rest.
+ *
+ * Recording an event takes no lock and makes no system call. Nothing here ever stops the host
+ * program: a full disk switches the file off, says so once in the log, and the ring goes on.
+ *
+ * Threads: any number may record. Fork: a child records nothing into its parent's trace; one that
+ * wants a trace opens its own. */
+#ifndef STOWAGE_TRACE_H
+#define STOWAGE_TRACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <stowage/heap.h>
+#include <stowage/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct stow_trace stow_trace;
+
+typedef enum stow_trace_kind {
+  STOW_TRACE_ALLOC = 0,      /* addr, bytes as the program asked for them */
+  STOW_TRACE_FREE_REQUESTED, /* the program gave it up; other streams may still use it */
+  STOW_TRACE_FREE,           /* it is reusable */
+  STOW_TRACE_FAIL,           /* out of memory: bytes asked; addr: the bytes free on the device */
+  STOW_TRACE_SEGMENT_ALLOC,  /* memory taken from the driver */
+  STOW_TRACE_SEGMENT_FREE,
+  STOW_TRACE_SEGMENT_MAP, /* …by mapping pages into a range */
+  STOW_TRACE_SEGMENT_UNMAP,
+  STOW_TRACE_SNAPSHOT,
+  STOW_TRACE_MARK_BEGIN, /* annotation named by `tag` */
+  STOW_TRACE_MARK_END,
+  STOW_TRACE_MIGRATE, /* the pages behind addr moved to `tier` */
+  STOW_TRACE_SPILL,   /* new pages came from `tier` because vram was full */
+  STOW_TRACE_KIND_COUNT
+} stow_trace_kind;
+
+/* One event; time and thread are added by the call that records it. This struct never grows. */
+typedef struct stow_trace_record {
+  uint64_t addr;
+  uint64_t bytes;
+  uint64_t stream;
+  uint32_t stack; /* from stow_trace_stack; 0: none */
+  uint32_t tag;   /* from stow_trace_tag; 0: none */
+  uint16_t device;
+  uint8_t kind; /* stow_trace_kind */
+  uint8_t tier; /* stow_tier */
+  uint32_t reserved;
+} stow_trace_record;
+
+/* One frame of a stack: a source line by name, or (name NULL) a native address, which is resolved
+ * to symbol and library the first time it is seen. This struct never grows. */
+typedef struct stow_trace_frame {
+  const char *name;
+  const char *file;
+  uint32_t line;
+  uint32_t reserved;
+  const void *address;
+} stow_trace_frame;
+
+typedef struct stow_trace_options {
+  uint32_t struct_bytes;   /* sizeof(stow_trace_options) */
+  uint32_t reserved;       /* 0 */
+  const char *record_path; /* a new .stow file for every event; NULL: the ring only */
+  const char *ring_path;   /* a new file for the ring, best on a tmpfs (a memfd of another process
+                              goes as /proc/self/fd/N); NULL: memory that ends with the process */
+  uint64_t ring_bytes;     /* events kept; 0: 32 MiB (700,000 events); 64 KiB to 64 GiB */
+  uint64_t text_bytes;     /* bound for names, frames and stacks; 0: 32 MiB; 64 KiB to 1 GiB */
+} stow_trace_options;
+#define STOW_TRACE_OPTIONS_INIT                                                                    \
+  { sizeof(stow_trace_options), 0, NULL, NULL, 0, 0 }
+
+/* Opens a trace; NULL options are the defaults. At most 16 are open in one process.
+ * STOW_ERR_STATE: a path exists already (it may be the only copy of another run), or 16 are open;
+ * STOW_ERR_IO: the folder cannot be written or the disk has no room for the ring. */
+STOW_API stow_status stow_trace_open(stow_trace **trace, const stow_trace_options *options);
+
+/* Writes what is left and closes. Other threads may still record while it runs: what they record is
+ * dropped. Returns why the file was switched off, if it was: the trace is closed all the same.
+ * STOW_ERR_STATE: it was not open. NULL is fine. */
+STOW_API stow_status stow_trace_close(stow_trace *trace);
+
+/* Records one event, from any thread. Never fails and never waits in the ring; with a record_path
+ * it waits for the file, up to 2 s, when the whole ring is not yet written. What could not be kept
+ * is counted in the trace itself. Does nothing after close, and in a child after fork: a child that
+ * wants a trace opens its own. Inside a signal handler that interrupted it, counts a skip. */
+STOW_API void stow_trace_event(stow_trace *trace, const stow_trace_record *record);
+
+/* Marks the beginning or the end of what `name` names: an iteration, a phase. */
+STOW_API stow_status stow_trace_mark_begin(stow_trace *trace, const char *name);
+STOW_API stow_status stow_trace_mark_end(stow_trace *trace, const char *name);
+
+/* The number of a tag's name; the same name gives the same number. STOW_ERR_BUDGET: text_bytes are
+ * used up; `*tag` is 0, which can be recorded. */
+STOW_API stow_status stow_trace_tag(stow_trace *trace, const char *name, uint32_t *tag);
+
+/* The number of a stack, innermost frame first. `key` (not 0) stands for its content: the caller
+ * hashes what it has cheaply (code pointers, line numbers), and a key seen before costs one lookup
+ * without a lock, the frames unread. Key 0: found by content. At most 512 frames are kept, the
+ * innermost. Errors as for a tag. */
+STOW_API stow_status stow_trace_stack(stow_trace *trace, uint64_t key,
+                                      const stow_trace_frame *frames, size_t count,
+                                      uint32_t *stack);
+/* The number for a known key, 0 for an unknown one: ask this before walking a stack. */
+STOW_API uint32_t stow_trace_stack_find(stow_trace *trace, uint64_t key);
+
+/* A fact about the process, a device or the allocator ("device.0.name", "NVIDIA H200"). */
+STOW_API stow_status stow_trace_fact(stow_trace *trace, const char *key, const char *value);
+
+/* Records what a heap does: allocations, frees, mapped and unmapped pages, moves, failures, with
+ * their tags; the heap's device is told as a fact. A free counts as done at once, as it is on its
+ * stream. Remove it before the trace is closed; removing waits until no thread is recording.
+ * STOW_ERR_NOT_FOUND: it was not added. */
+STOW_API stow_status stow_trace_add_heap(stow_trace *trace, stow_heap *heap);
+STOW_API stow_status stow_trace_remove_heap(stow_trace *trace, stow_heap *heap);
+
+/* Returns when everything recorded before the call is in the file; at once for a ring only.
+ * The reason the file was switched off, if it was. */
+STOW_API stow_status stow_trace_flush(stow_trace *trace);
+
+typedef struct stow_trace_stats {
+  uint32_t struct_bytes;   /* sizeof(stow_trace_stats), set by the caller */
+  uint32_t threads;        /* that recorded anything */
+  uint64_t skipped_events; /* not kept: no room in the ring while the file was behind */
+  uint64_t written_events; /* in the file */
+  uint64_t ring_bytes;     /* kept for events */
+  uint64_t text_bytes;     /* used by names, frames and stacks */
+  uint32_t recording;      /* 1: the file is being written */
+  uint32_t reserved;
+} stow_trace_stats;
+#define STOW_TRACE_STATS_INIT                                                                      \
+  { sizeof(stow_trace_stats), 0, 0, 0, 0, 0, 0, 0 }
+STOW_API stow_status stow_trace_get_stats(stow_trace *trace, stow_trace_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
