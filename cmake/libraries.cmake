@@ -6,8 +6,8 @@
 #
 # The last two call the first through its exported names only. Their copies of base/ leave out the files with state or
 # public names (base_state), so that a process has one thread message and one log.
-set(STOW_RUNTIME_FOLDERS base base_state trace run device memory record watch)
-set(STOW_ANALYSIS_FOLDERS base trace run files recordings replay advise report)
+set(STOW_RUNTIME_FOLDERS base base_state trace run device residency memory record watch)
+set(STOW_ANALYSIS_FOLDERS base trace run files residency recordings replay advise report)
 set(STOW_DATA_FOLDERS base files arrays numbers data)
 
 set(STOW_FOLDERS ${STOW_RUNTIME_FOLDERS} ${STOW_ANALYSIS_FOLDERS} ${STOW_DATA_FOLDERS})
