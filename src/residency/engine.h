@@ -15,8 +15,9 @@ typedef enum unit_place {
 } unit_place;
 
 typedef struct unit_state {
-  uint64_t born;    /* launches before it last became live or dead */
-  uint64_t left;    /* copy out: launches before it began */
+  uint64_t born;  /* launches before it last became live or dead */
+  uint64_t left;  /* copy out: launches before it began */
+  uint64_t stale; /* arriving or staged: the first launch that may have written to its host page */
   uint64_t touched; /* the last launch that named it, small touches included */
   uint8_t place;    /* unit_place */
   bool leaving;     /* in vram: its copy out is under way */

@@ -130,16 +130,22 @@ static void add_out(planner *p, uint32_t unit) {
   p->free += (int64_t)bytes_of(r, unit);
 }
 
+/* A launch before this one may have written to the host page since the copy in began. */
+static bool is_stale(const residency *r, const unit_state *u) {
+  return u->stale != 0 && u->stale < r->seq;
+}
+
 static void add_in(planner *p, uint32_t unit) {
   residency *r = p->r;
   const unit_state *u = &r->units[unit];
   bool staged = u->place == PLACE_STAGED || u->place == PLACE_ARRIVING;
-  r->in[r->in_count++] = (residency_move){.unit = unit,
-                                          .addr = r->space.units[unit].addr,
-                                          .bytes = bytes_of(r, unit),
-                                          .copy = u->place == PLACE_HOST && !unit_is_empty(r, unit),
-                                          .park = u->place == PLACE_PARKED,
-                                          .wait = u->place == PLACE_ARRIVING};
+  r->in[r->in_count++] = (residency_move){
+      .unit = unit,
+      .addr = r->space.units[unit].addr,
+      .bytes = bytes_of(r, unit),
+      .copy = (u->place == PLACE_HOST || (staged && is_stale(r, u))) && !unit_is_empty(r, unit),
+      .park = u->place == PLACE_PARKED,
+      .wait = u->place == PLACE_ARRIVING};
   if (!staged) p->free -= (int64_t)bytes_of(r, unit);
 }
 
@@ -292,6 +298,7 @@ static bool next_in(residency *r, residency_move *copy) {
     if (u->touched == r->seq) continue; /* named by what starts now */
     if (bytes_of(r, unit) > free) return false;
     u->place = PLACE_ARRIVING;
+    u->stale = 0;
     r->staged_bytes += bytes_of(r, unit);
     *copy = (residency_move){
         .unit = unit, .addr = r->space.units[unit].addr, .bytes = bytes_of(r, unit), .copy = true};

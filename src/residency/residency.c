@@ -110,27 +110,31 @@ void residency_block_remove(residency *r, uint64_t addr) {
 
 /* ---- launches ---- */
 
+/* A launch may read and write the unit. */
+static inline void touch(residency *r, unit_state *u) {
+  u->seen = true;
+  u->host_valid = false;
+  u->touched = r->seq;
+  if (u->stale == 0) u->stale = r->seq;
+}
+
 residency_answer residency_launch(residency *r, const residency_launch_info *l) {
   r->seq++;
   r->named_count =
       space_resolve(&r->space, l->words, l->word_count, r->seq, r->named, r->unit_capacity);
   uint64_t key = l->function * UINT64_C(0x9e3779b97f4a7c15);
-  bool missing = false;
+  bool missing = false, staged = false;
   for (uint32_t i = 0; i < r->named_count; i++) {
     uint32_t unit = r->named[i];
     unit_state *u = &r->units[unit];
     key = (key ^ unit) * UINT64_C(0xff51afd7ed558ccd);
     key ^= key >> 32;
-    u->seen = true;
-    u->host_valid = false;
-    u->touched = r->seq;
+    touch(r, u);
+    staged |= u->place == PLACE_ARRIVING || u->place == PLACE_STAGED;
     missing |= u->place != PLACE_VRAM && !u->in_place;
   }
   for (uint32_t i = 0; i < r->space.small_count; i++) {
-    unit_state *u = &r->units[r->space.small[i].unit];
-    u->seen = true;
-    u->host_valid = false;
-    u->touched = r->seq;
+    touch(r, &r->units[r->space.small[i].unit]);
   }
   uint64_t time_ns = l->device_ns > l->host_ns ? l->device_ns : l->host_ns;
   history_add(&r->history, key, r->named, r->named_count, time_ns, l->device_ns);
@@ -139,7 +143,7 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
     forecast_reset(r);
   }
   if (!r->stay) round_launch(r, l->now_ns);
-  if (r->parked_live > 0) {
+  if (r->parked_live > 0 || staged) { /* staged: its copy in vram is good until this launch runs */
     r->demand = true;
     return RESIDENCY_EXCHANGE;
   }
