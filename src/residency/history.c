@@ -123,14 +123,24 @@ static void drop_launch(history *h) {
 static void add_entry(history *h, uint64_t position, uint32_t unit) {
   uint64_t number = h->entry_end++;
   history_unit *u = &h->units[unit];
-  uint64_t prev = u->last != HISTORY_NEVER && u->last >= h->entry_base ? u->last : HISTORY_NEVER;
-  h->entries[number & h->entry_mask] = (history_entry){position, HISTORY_NEVER, prev, unit};
-  if (prev != HISTORY_NEVER) h->entries[prev & h->entry_mask].next = number;
+  uint32_t back = 0;
+  if (u->last != HISTORY_NEVER && u->last >= h->entry_base) {
+    back = (uint32_t)(number - u->last);
+    h->entries[u->last & h->entry_mask].next = back;
+  }
+  h->entries[number & h->entry_mask] = (history_entry){unit, (uint32_t)position, 0, back};
   u->last = number;
 }
 
-void history_add(history *h, uint64_t key, const uint32_t *units, uint32_t count, uint64_t time_ns,
-                 uint64_t device_ns) {
+/* True where the index should learn a position. While the present repeats the past, what the index
+ * has is good until the log drops it, so most are passed over: each is a cache miss. */
+static bool is_due(const history *h, uint64_t now) {
+  uint64_t part = (h->launch_mask + 1) / 8;
+  return h->matched < 64 || (now & part) == 0;
+}
+
+void history_add(history *h, uint64_t key, uint64_t words, const uint32_t *units, uint32_t count,
+                 uint64_t time_ns, uint64_t device_ns) {
   if (count > h->entry_mask / 2) count = (uint32_t)(h->entry_mask / 2);
   while (h->end - h->base > h->launch_mask ||
          (h->entry_end - h->entry_base + count > h->entry_mask + 1 && h->base < h->end))
@@ -141,6 +151,7 @@ void history_add(history *h, uint64_t key, const uint32_t *units, uint32_t count
   const history_launch *earlier = now >= h->base + 2 ? history_at(h, now - 2) : NULL;
   *l = (history_launch){.key = key,
                         .pair = hash_u64(key, before != NULL ? before->key : 0),
+                        .words = words,
                         .time_ns = before != NULL ? before->time_ns : 0,
                         .first = h->entry_end,
                         .count = count,
@@ -149,6 +160,7 @@ void history_add(history *h, uint64_t key, const uint32_t *units, uint32_t count
   l->four = hash_u64(l->pair, earlier != NULL ? earlier->pair : 0);
   for (uint32_t i = 0; i < count; i++) add_entry(h, now, units[i]);
   follow(h, now, key);
+  if (!is_due(h, now)) return;
   uint64_t hash = eight(h, now);
   if (hash != 0) *slot(h, hash) = (uint32_t)now;
   *slot(h, l->pair) = (uint32_t)now;
@@ -163,16 +175,19 @@ uint64_t history_next_use(history *h, uint32_t unit) {
   uint64_t at = u->hint;
   if (at == HISTORY_NEVER || at < h->entry_base || at > u->last) at = u->last;
   const history_entry *e = history_entry_at(h, at);
-  if (e->position >= h->cursor) {
-    while (e->prev != HISTORY_NEVER && e->prev >= h->entry_base &&
-           history_entry_at(h, e->prev)->position >= h->cursor)
-      at = e->prev, e = history_entry_at(h, at);
+  if (history_position(h, e) >= h->cursor) {
+    while (e->prev != 0 && at - e->prev >= h->entry_base) {
+      const history_entry *before = history_entry_at(h, at - e->prev);
+      if (history_position(h, before) < h->cursor) break;
+      at -= e->prev;
+      e = before;
+    }
   } else {
-    while (e->position < h->cursor && e->next != HISTORY_NEVER)
-      at = e->next, e = history_entry_at(h, at);
+    while (history_position(h, e) < h->cursor && e->next != 0)
+      at += e->next, e = history_entry_at(h, at);
   }
   u->hint = at;
-  return e->position >= h->cursor ? e->position : HISTORY_NEVER;
+  return history_position(h, e) >= h->cursor ? history_position(h, e) : HISTORY_NEVER;
 }
 
 uint64_t history_time_to(const history *h, uint64_t position) {

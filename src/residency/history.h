@@ -27,16 +27,18 @@ typedef struct history_launch {
   uint64_t key;
   uint64_t pair;    /* hash of the last two keys */
   uint64_t four;    /* of the last four */
+  uint64_t words;   /* hash of function and words; 0: not to be compared */
   uint64_t time_ns; /* sum of the launches' times before this one */
   uint64_t first;   /* entry */
   uint32_t count;   /* of entries */
   uint32_t device_ns;
 } history_launch;
 
+/* 16 bytes, so that the entries of a step stay in cache. */
 typedef struct history_entry {
-  uint64_t position;   /* of its launch */
-  uint64_t next, prev; /* entries of the same unit; HISTORY_NEVER: none */
   uint32_t unit;
+  uint32_t position;   /* of its launch, low 32 bits */
+  uint32_t next, prev; /* distances to the entries of the same unit; 0: none */
 } history_entry;
 
 typedef struct history_unit {
@@ -69,8 +71,8 @@ stow_status history_reserve(history *h, size_t count);
 /* Forgets a unit whose number is about to be used for another range. */
 void history_forget(history *h, uint32_t unit);
 /* Adds the launch that is about to run; `units` are distinct. `time_ns`: what it takes. */
-void history_add(history *h, uint64_t key, const uint32_t *units, uint32_t count, uint64_t time_ns,
-                 uint64_t device_ns);
+void history_add(history *h, uint64_t key, uint64_t words, const uint32_t *units, uint32_t count,
+                 uint64_t time_ns, uint64_t device_ns);
 
 /* The first position at or after the cursor that names the unit. */
 uint64_t history_next_use(history *h, uint32_t unit);
@@ -79,6 +81,9 @@ uint64_t history_time_to(const history *h, uint64_t position);
 /* Units of a launch of the log: an entry number; entry + k for the others. */
 static inline const history_launch *history_at(const history *h, uint64_t position) {
   return &h->launches[position & h->launch_mask];
+}
+static inline uint64_t history_position(const history *h, const history_entry *e) {
+  return h->end - (uint32_t)((uint32_t)h->end - e->position);
 }
 static inline const history_entry *history_entry_at(const history *h, uint64_t entry) {
   return &h->entries[entry & h->entry_mask];

@@ -97,7 +97,7 @@ static void find_victims(residency *r) {
   r->victims_seq = r->seq;
   for (uint32_t i = 0; i < r->space.count; i++) {
     if (r->units[i].place != PLACE_VRAM || bytes_of(r, i) == 0) continue;
-    if (r->space.units[i].stamp == r->seq) continue; /* named by this launch */
+    if (r->units[i].touched == r->seq) continue; /* named by this launch */
     uint64_t next = r->units[i].in_place ? HISTORY_NEVER : history_next_use(&r->history, i);
     r->victims[r->victim_count++] = (victim){next, i};
   }
@@ -216,7 +216,7 @@ residency_plan_list residency_plan(residency *r) {
   for (uint32_t i = 0; i < r->wanted_count; i++) {
     uint32_t at = (r->wanted_first + i) % WANTED_MAX, unit = r->wanted[at].unit;
     const unit_state *u = &r->units[unit];
-    if (r->space.units[unit].stamp == r->seq || u->place == PLACE_VRAM) continue;
+    if (r->units[unit].touched == r->seq || u->place == PLACE_VRAM) continue;
     if (u->place == PLACE_ARRIVING || (u->place == PLACE_PARKED && r->space.units[unit].live > 0))
       continue;
     if (u->place == PLACE_HOST || u->place == PLACE_PARKED) {
@@ -318,7 +318,7 @@ static bool next_out(residency *r, residency_move *copy) {
     if (unit == SPACE_NO_UNIT) continue;
     unit_state *u = &r->units[unit];
     if (u->place != PLACE_VRAM || !u->seen || u->hidden) continue;
-    if (r->space.units[unit].stamp > r->victims_seq)
+    if (u->touched > r->victims_seq)
       continue; /* named since the list was made: its next use is another one now */
     if (u->leaving || leaves_free(r, unit)) {
       ready += bytes_of(r, unit);
