@@ -40,6 +40,8 @@ typedef enum stow_trace_kind {
   STOW_TRACE_MARK_END,
   STOW_TRACE_MIGRATE, /* the pages behind addr moved to `tier` */
   STOW_TRACE_SPILL,   /* new pages came from `tier` because vram was full */
+  STOW_TRACE_LAUNCH,  /* see stow_trace_launch, which records these two */
+  STOW_TRACE_TOUCH,
   STOW_TRACE_KIND_COUNT
 } stow_trace_kind;
 
@@ -93,6 +95,33 @@ STOW_API stow_status stow_trace_close(stow_trace *trace);
  * is counted in the trace itself. Does nothing after close, and in a child after fork: a child that
  * wants a trace opens its own. Inside a signal handler that interrupted it, counts a skip. */
 STOW_API void stow_trace_event(stow_trace *trace, const stow_trace_record *record);
+
+/* One memory range that a launch may touch. */
+typedef struct stow_trace_touch {
+  uint64_t addr;
+  uint64_t bytes; /* from addr; 0: unknown, as for a kernel parameter */
+} stow_trace_touch;
+
+/* Grows at the end; struct_bytes says which members the caller has. */
+typedef struct stow_trace_launch_info {
+  uint32_t struct_bytes; /* sizeof(stow_trace_launch_info) */
+  uint32_t function;     /* from stow_trace_tag: the kernel's name, "memcpy" or "memset" */
+  uint64_t
+      device_ns; /* its time on the device, or the last sample of the same function; 0: unknown */
+  uint64_t stream;
+  uint32_t device;
+  uint32_t reserved;               /* 0 */
+  const stow_trace_touch *touches; /* what its parameters name */
+  uint64_t touch_count;
+} stow_trace_launch_info;
+#define STOW_TRACE_LAUNCH_INFO_INIT                                                                \
+  { sizeof(stow_trace_launch_info), 0, 0, 0, 0, 0, NULL, 0 }
+
+/* Records the start of a kernel, copy or fill and what it may touch. Call it from the thread that
+ * starts it, just before. Same guarantees as stow_trace_event; a launch without touches is one
+ * event, every touch after the first adds one. STOW_ERR_INVALID: a struct_bytes below 4, members of
+ * a newer library that are not 0, or touches NULL. */
+STOW_API stow_status stow_trace_launch(stow_trace *trace, const stow_trace_launch_info *launch);
 
 /* Marks the beginning or the end of what `name` names: an iteration, a phase. */
 STOW_API stow_status stow_trace_mark_begin(stow_trace *trace, const char *name);

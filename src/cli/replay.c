@@ -10,6 +10,7 @@
 #include "base/table.h"
 #include "cli/output.h"
 #include "cli/replay_input.h"
+#include "cli/replay_spill.h"
 #include "cli/verb.h"
 
 #define POLICIES_MAX 16
@@ -184,6 +185,7 @@ static int answer(const replay_table *job) {
 }
 
 static int run(verb_call *call) {
+  if (verb_value(call, "spill") != NULL) return replay_spill(call);
   replay_table job = {.min_limit = verb_flag(call, "min-limit"), .check = verb_flag(call, "check")};
   stow_status status = read_policies(&job, verb_value(call, "policy"));
   if (status != STOW_OK) return verb_fail(call, status);
@@ -201,6 +203,7 @@ static const verb_option options[] = {
     {"vram-limit", "SIZE", "with the framework's own reserve capped, as PyTorch's memory fraction"},
     {"settings", "TEXT", "allocator settings instead of the recording's, as PYTORCH_ALLOC_CONF"},
     {"min-limit", NULL, "find the smallest limit that finishes"},
+    {"spill", "auto", "with host memory behind the card: how long a step takes (needs --touches)"},
     {"check", NULL, "compare with the recording's own segments and addresses"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,
@@ -209,8 +212,10 @@ static const verb_option options[] = {
 const verb verb_replay = {
     .name = "replay",
     .summary = "run a recording through other allocators and limits",
-    .example = "stowage replay snapshot.pickle --vram 16G\n"
-               "stowage replay snapshot.pickle --policy torch_default,torch_expandable --min-limit",
+    .example =
+        "stowage replay snapshot.pickle --vram 16G\n"
+        "stowage replay snapshot.pickle --policy torch_default,torch_expandable --min-limit\n"
+        "stowage replay run.stow --vram 10G --spill auto",
     .operands = "TRACE",
     .operands_min = 1,
     .operands_max = 1,

@@ -209,6 +209,30 @@ void stow_trace_event(stow_trace *t, const stow_trace_record *record) {
   self.inside = false;
 }
 
+stow_status stow_trace_launch(stow_trace *t, const stow_trace_launch_info *given) {
+  stow_trace_launch_info launch = STOW_TRACE_LAUNCH_INFO_INIT;
+  STOW_TRY(growing_read(&launch, sizeof launch, given, "stow_trace_launch_info"));
+  if (launch.touches == NULL && launch.touch_count > 0)
+    return stow_fail(STOW_ERR_INVALID, "stow_trace_launch: %zu touches: touches is NULL",
+                     launch.touch_count);
+  /* A first touch without a size travels in the launch itself. */
+  size_t i = launch.touch_count > 0 && launch.touches[0].bytes == 0;
+  stow_trace_record e = {.addr = i > 0 ? launch.touches[0].addr : 0,
+                         .bytes = launch.device_ns,
+                         .stream = launch.stream,
+                         .tag = launch.function,
+                         .device = launch.device,
+                         .kind = STOW_TRACE_LAUNCH};
+  stow_trace_event(t, &e);
+  e.kind = STOW_TRACE_TOUCH;
+  for (; i < launch.touch_count; i++) {
+    e.addr = launch.touches[i].addr;
+    e.bytes = launch.touches[i].bytes;
+    stow_trace_event(t, &e);
+  }
+  return STOW_OK;
+}
+
 /* ---- texts ---- */
 
 static stow_status trace_not_open(void) {

@@ -465,4 +465,47 @@ TEST(sixteen_traces_may_be_open_and_slots_come_back)
   }
 }
 
+TEST(a_launch_is_recorded_with_its_touches)
+{
+  stow_trace *trace = open_trace(1 << 20);
+  uint32_t tag;
+  CHECK_OK(stow_trace_tag(trace, "gemm", &tag));
+  stow_trace_launch_info launch = STOW_TRACE_LAUNCH_INFO_INIT;
+  const stow_trace_touch words[] = {{4096, 0}, {8192, 0}, {12288, 0}};
+  const stow_trace_touch copy[] = {{4096, 512}, {8192, 512}};
+  launch.function = tag;
+  launch.device_ns = 7000;
+  launch.touches = words;
+  launch.touch_count = 3;
+  CHECK_OK(stow_trace_launch(trace, &launch));
+  launch.touches = copy;
+  launch.touch_count = 2;
+  CHECK_OK(stow_trace_launch(trace, &launch));
+  launch.touch_count = 0;
+  CHECK_OK(stow_trace_launch(trace, &launch));
+  launch.touches = NULL;
+  launch.touch_count = 1;
+  CHECK_STATUS(stow_trace_launch(trace, &launch), STOW_ERR_INVALID);
+  launch.struct_bytes = 2;
+  CHECK_STATUS(stow_trace_launch(trace, &launch), STOW_ERR_INVALID);
+  CHECK_OK(stow_trace_close(trace));
+  static const struct {
+    event_kind kind;
+    uint64_t addr, bytes;
+  } want[] = {{EVENT_LAUNCH, 4096, 7000}, {EVENT_TOUCH, 8192, 0},   {EVENT_TOUCH, 12288, 0},
+              {EVENT_LAUNCH, 0, 7000},    {EVENT_TOUCH, 4096, 512}, {EVENT_TOUCH, 8192, 512},
+              {EVENT_LAUNCH, 0, 7000}};
+  recording r;
+  recording_init(&r, 0);
+  CHECK_OK(read_file(&r));
+  CHECK_U64(r.event_count, 7);
+  for (size_t i = 0; i < 7; i++) {
+    CHECK_U64(r.events[i].kind, want[i].kind);
+    CHECK_U64(r.events[i].addr, want[i].addr);
+    CHECK_U64(r.events[i].bytes, want[i].bytes);
+    CHECK_TEXT(recording_text(&r, event_origin(&r, &r.events[i])->tag_id), "gemm");
+  }
+  recording_free(&r);
+}
+
 TEST_MAIN
