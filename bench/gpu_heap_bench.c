@@ -171,7 +171,7 @@ static void replay(const char *path) {
   stow_heap *h = heap_of(limit);
   map ptrs = {0};
   uint64_t spent = 0, began = r.events[0].time_ns, p;
-  stow_heap_stats before = {0};
+  stow_heap_stats before = STOW_HEAP_STATS_INIT;
   from = fourth(&r, from);
   stow_stream stream;
   must(device->ops->stream_create(device, &stream));
@@ -195,7 +195,7 @@ static void replay(const char *path) {
   }
   must(device->ops->stream_sync(device, stream));
   double recorded = (double)(r.events[r.event_count - 1].time_ns - began);
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   must(stow_heap_get_stats(h, &s));
   const char *name = strrchr(path, '/');
   printf("case=gpu_replay_%s ours=%.2f peer=recorded_ms:%.0f ratio=%.4f unit=ms limit/peak=%.4f "

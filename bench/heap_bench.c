@@ -382,11 +382,11 @@ static void many(uint64_t n) {
     if (i % 64 == 0) bytes = 16896 + next(&seed) % 65536; /* one in 64 a span of its own */
     must(stow_heap_alloc(&live[i], h, bytes, NULL));
   }
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   must(stow_heap_get_stats(h, &s));
   double per =
       ((double)s.book_bytes - (double)s.tier[0].held_bytes / 1000 - (double)MIB) / (double)n;
-  stow_sim_counts before, after;
+  stow_sim_counts before = STOW_SIM_COUNTS_INIT, after = STOW_SIM_COUNTS_INIT;
   must(stow_sim_get_counts(device, &before));
   for (int round = 0; round < TURNS; round++) {
     uint64_t first = count;

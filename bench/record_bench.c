@@ -145,7 +145,7 @@ static void open_trace(const char *file) {
   stow_trace_frame frames[16];
   for (uint32_t i = 0; i < STACKS; i++) {
     for (uint32_t k = 0; k < 16; k++)
-      frames[k] = (stow_trace_frame){"forward", "model.py", i * 16 + k, NULL};
+      frames[k] = (stow_trace_frame){"forward", "model.py", i * 16 + k, 0, NULL};
     keys[i] = (uint64_t)(i + 1) * UINT64_C(0x9e3779b97f4a7c15);
     uint32_t id;
     must(stow_trace_stack(trace, keys[i], frames, 16, &id));
@@ -153,7 +153,7 @@ static void open_trace(const char *file) {
 }
 
 static uint64_t close_trace(void) {
-  stow_trace_stats stats;
+  stow_trace_stats stats = STOW_TRACE_STATS_INIT;
   must(stow_trace_get_stats(trace, &stats));
   must(stow_trace_close(trace));
   return stats.skipped_events;

@@ -6,8 +6,8 @@
 #
 # The last two call the first through its exported names only. Their copies of base/ leave out the files with state or
 # public names (base_state), so that a process has one thread message and one log.
-set(STOW_RUNTIME_FOLDERS base base_state trace run device memory record watch)
-set(STOW_ANALYSIS_FOLDERS base trace run files recordings replay advise report)
+set(STOW_RUNTIME_FOLDERS base base_state trace run device residency memory record watch)
+set(STOW_ANALYSIS_FOLDERS base trace run files residency recordings replay advise report)
 set(STOW_DATA_FOLDERS base files arrays numbers data)
 
 set(STOW_FOLDERS ${STOW_RUNTIME_FOLDERS} ${STOW_ANALYSIS_FOLDERS} ${STOW_DATA_FOLDERS})
@@ -22,6 +22,10 @@ endforeach()
 file(GLOB STOW_WEB_FILES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/web/*)
 set_source_files_properties(src/report/viewer.c PROPERTIES
   COMPILE_DEFINITIONS "STOW_WEB=\"${CMAKE_CURRENT_SOURCE_DIR}/web\"" OBJECT_DEPENDS "${STOW_WEB_FILES}")
+
+# The simulated card computes in doubles; fused operations would give other figures on other processors.
+file(GLOB STOW_EXACT_FILES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/residency/*.c ${CMAKE_CURRENT_SOURCE_DIR}/src/replay/spill*.c)
+set_source_files_properties(${STOW_EXACT_FILES} PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 # The object files of the folders named.
 function(stow_objects result)
@@ -43,7 +47,7 @@ function(stow_library name output objects)
   if(NOT SKBUILD) # a wheel has no symbolic links: one file, named by its SONAME
     set_target_properties(${name}_shared PROPERTIES VERSION ${STOW_SOVERSION}.${PROJECT_VERSION})
   endif()
-  target_link_options(${name}_shared PRIVATE -Wl,--version-script=${map} -Wl,--no-undefined)
+  target_link_options(${name}_shared PRIVATE -Wl,--version-script=${map} -Wl,--no-undefined -Wl,--gc-sections)
   target_link_libraries(${name}_shared PRIVATE ${ARGN} stow_flags)
   set(one ${CMAKE_CURRENT_BINARY_DIR}/${output}.o)
   add_custom_command(OUTPUT ${one}

@@ -27,7 +27,7 @@ static uint64_t on_migrate(void *user, const stow_heap_event *event) {
 }
 
 static void show(stow_heap *heap, const char *when) {
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   char vram[STOW_SIZE_TEXT_MAX], host[STOW_SIZE_TEXT_MAX];
   if (stow_heap_get_stats(heap, &s) != STOW_OK) return;
   printf("%-28s %" PRIu64 " live: %s on the card, %s on the host\n", when, s.live_count,

@@ -55,7 +55,7 @@ static inline stow_device *sweep_open(const sweep *s) {
 }
 
 static inline void sweep_close(const sweep *s, stow_device *device, uint64_t nth) {
-  stow_sim_counts counts;
+  stow_sim_counts counts = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(device, &counts));
   if (counts.violations != 0 && !s->every)
     FAIL("call %" PRIu64 " failed: %" PRIu64 " violations caught", nth, counts.violations);

@@ -39,7 +39,7 @@ say() { printf '\n%s\n' "$@"; }
 trace=examples/recordings/gpt_checkpointed.stow
 
 say "1. Why did it run out? The memory snapshot that PyTorch wrote when a GPT failed on a card held to 15 GiB says why:"
-show stowage explain tests/data/oom_gpt_15gib_stacks.pickle.gz
+show stowage explain tests/samples/oom_gpt_15gib_stacks.pickle.gz
 say "2. Go on past the limit. A program asks for 4 GiB of a simulated card, may hold 2 GiB of it, and spills the rest to the host:"
 export STOWAGE_LIBCUDA=$PWD/$build/tests/standin/libcuda.so.1
 show stowage run --vram-limit 2G --spill 4G -- $build/examples/plain

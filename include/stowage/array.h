@@ -7,8 +7,10 @@
  *   stow_array_read(array, 1000, 32, 1, 0, 0, rows);       32 whole rows, from row 1000
  *   stow_array_close(array);
  *
- * Reads only the requested values, with explicit reads and no mapping. Only one thread at a time
- * may use an array. */
+ * Reads only the requested values, with explicit reads; never maps a file.
+ *
+ * Threads: an array is for one thread at a time. Fork: a child opens its own; it must not use or
+ * close its parent's. Link with -lstowage-data. */
 #ifndef STOWAGE_ARRAY_H
 #define STOWAGE_ARRAY_H
 
@@ -28,14 +30,13 @@ typedef struct stow_array stow_array;
  * several threads, one at a time for each thread's own copy of the array. */
 typedef int (*stow_array_reader)(void *user, uint64_t offset, void *to, uint64_t count);
 
-#define STOW_ARRAY_OPTIONS_VERSION 2
 typedef struct stow_array_options {
-  uint32_t version;
+  uint32_t struct_bytes; /* sizeof(stow_array_options) */
+  uint32_t raw_dims;     /* of raw_shape */
   const char *path; /* a file, "file.npz:member", "file.safetensors:tensor", or an http(s) URL; a
                        name for messages where `read` is given */
-  const char *raw_dtype;     /* type of a file of raw values; NULL: the file's */
-  const uint64_t *raw_shape; /* of that many dimensions; NULL: one, as long as the file allows */
-  uint32_t raw_dims;
+  const char *raw_dtype;      /* type of a file of raw values; NULL: the file's */
+  const uint64_t *raw_shape;  /* raw_dims of them; NULL: one dimension, as long as the file */
   const char *as_dtype;       /* convert values to this type; NULL: the file's */
   const char *const *headers; /* HTTP headers "Name: value", NULL-terminated; NULL: none */
   stow_array_reader read;     /* read through this instead of a path */
@@ -45,19 +46,23 @@ typedef struct stow_array_options {
                            run; 0: what $STOWAGE_CACHE says, or none */
 } stow_array_options;
 #define STOW_ARRAY_OPTIONS_INIT                                                                    \
-  { STOW_ARRAY_OPTIONS_VERSION, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, 0 }
+  { sizeof(stow_array_options), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 
 #define STOW_ARRAY_DIMS_MAX 64
 typedef struct stow_array_info {
+  uint32_t struct_bytes; /* sizeof(stow_array_info), set by the caller */
+  uint32_t dims;
   char dtype[72];      /* as returned, in NumPy's spelling: "float32", "<U5"; "bfloat16" */
   char file_dtype[72]; /* as the file has it: ">f8" */
   uint64_t item_bytes; /* as handed out */
-  uint32_t dims;
   uint64_t shape[STOW_ARRAY_DIMS_MAX];
-  uint64_t rows;      /* shape[0]; 1 for a 0-d array */
-  uint64_t row_items; /* items of one row */
-  bool fortran_order; /* in the file; what is read is in C order */
+  uint64_t rows;          /* shape[0]; 1 for a 0-d array */
+  uint64_t row_items;     /* items of one row */
+  uint32_t fortran_order; /* 1: in the file; what is read is in C order */
+  uint32_t reserved;
 } stow_array_info;
+#define STOW_ARRAY_INFO_INIT                                                                       \
+  { sizeof(stow_array_info), 0, "", "", 0, {0}, 0, 0, 0, 0 }
 
 STOW_API stow_status stow_array_open(stow_array **array, const stow_array_options *options);
 /* NULL is fine. */

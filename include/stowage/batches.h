@@ -1,7 +1,8 @@
 /* Batches: rows of files far larger than memory, in batches, within a memory budget.
  *
- *   stow_array_options files[2] = {STOW_ARRAY_OPTIONS_INIT, STOW_ARRAY_OPTIONS_INIT};
- *   files[0].path = "features.npy", files[1].path = "labels.npy";
+ *   stow_array_options x = STOW_ARRAY_OPTIONS_INIT, y = STOW_ARRAY_OPTIONS_INIT;
+ *   x.path = "features.npy", y.path = "labels.npy";
+ *   const stow_array_options *files[2] = {&x, &y};
  *   stow_batches_options options = STOW_BATCHES_OPTIONS_INIT;
  *   options.files = files, options.file_count = 2;
  *   options.batch_rows = 256, options.shuffle = true, options.memory_bytes = 256 << 20;
@@ -26,8 +27,9 @@
  * one by one, every order is equally likely. Otherwise two rows of one block come within one window
  * of each other (stow_batches_info has both sizes).
  *
- * Only one thread at a time may call next, set_epoch and the state functions; any thread may call
- * release. */
+ * Threads: only one thread at a time may call next, set_epoch and the state functions; any thread
+ * may call release. Fork: a child opens its own; it must not use or close its parent's. Link with
+ * -lstowage-data. */
 #ifndef STOWAGE_BATCHES_H
 #define STOWAGE_BATCHES_H
 
@@ -48,34 +50,31 @@ typedef struct stow_batches stow_batches;
 #define STOW_BATCHES_FILES_MAX 16
 
 /* Where buffers come from, if not from malloc. Called only by the thread that calls next
- * (`allocate`) or release and close (`release`). */
+ * (`allocate`) or release and close (`release`). Part of the options: it never grows. */
 typedef struct stow_batches_memory {
   void *(*allocate)(void *user, size_t bytes); /* at a multiple of 64; NULL: there is none */
   void (*release)(void *user, void *memory, size_t bytes);
   void *user;
 } stow_batches_memory;
 
-#define STOW_BATCHES_OPTIONS_VERSION 2
 typedef struct stow_batches_options {
-  uint32_t version;
-  const stow_array_options *files; /* each with as many rows as the others */
-  uint32_t file_count;
+  uint32_t struct_bytes;                  /* sizeof(stow_batches_options) */
+  uint32_t file_count;                    /* at most STOW_BATCHES_FILES_MAX */
+  const stow_array_options *const *files; /* pointers; each file has as many rows as the others */
   uint64_t batch_rows;
-  bool drop_last; /* leave out the last batch where it is short; then all ranks have as many */
-  bool shuffle;
+  uint32_t drop_last; /* 1: leave out a short last batch; then all ranks have as many */
+  uint32_t shuffle;   /* 1: in random order */
   uint64_t seed;
   uint32_t rank, world;  /* world 0: from RANK and WORLD_SIZE, OMPI_*, PMI_* or SLURM_*; else one */
   uint32_t readers;      /* background threads; 0: as the budget and the machine allow */
+  uint32_t reserved;     /* 0 */
   uint64_t memory_bytes; /* everything the batches hold; 0: a quarter of what is free */
   stow_batches_memory memory; /* allocate NULL: malloc */
   stow_device *device; /* buffers are pinned memory of this device, for stow_batches_send; it must
                           outlive them. NULL: none */
 } stow_batches_options;
 #define STOW_BATCHES_OPTIONS_INIT                                                                  \
-  {                                                                                                \
-    STOW_BATCHES_OPTIONS_VERSION, NULL, 0, 1, false, false, 0, 0, 0, 0, 0, {NULL, NULL, NULL},     \
-        NULL                                                                                       \
-  }
+  { sizeof(stow_batches_options), 0, NULL, 1, 0, 0, 0, 0, 0, 0, 0, 0, {NULL, NULL, NULL}, NULL }
 
 /* Opens every file and checks that they have the same number of rows; starts nothing yet.
  * STOW_ERR_BUDGET: the batches do not fit in the budget; the message says what would. */
@@ -105,29 +104,36 @@ STOW_API stow_status stow_batches_set_epoch(stow_batches *batches, uint64_t epoc
 
 /* The position of the batches, as plain numbers for a checkpoint. Loading it continues with exactly
  * the remaining batches, in the same order, with any budget. */
-#define STOW_BATCHES_STATE_VERSION 1
 typedef struct stow_batches_state {
-  uint64_t version, rows, batch_rows, seed, epoch, next_batch;
+  uint32_t struct_bytes; /* sizeof(stow_batches_state), set by the caller */
+  uint32_t reserved;     /* 0 */
+  uint64_t rows, batch_rows, seed, epoch, next_batch;
   uint64_t rank, world, shuffle, drop_last;
   uint64_t block_rows, window_rows; /* of the shuffle */
 } stow_batches_state;
+#define STOW_BATCHES_STATE_INIT                                                                    \
+  { sizeof(stow_batches_state), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 STOW_API stow_status stow_batches_get_state(stow_batches *batches, stow_batches_state *state);
 /* STOW_ERR_INVALID: it belongs to other files or options; the message has both numbers.
  * STOW_ERR_BUDGET: its window does not fit in this budget. */
 STOW_API stow_status stow_batches_set_state(stow_batches *batches, const stow_batches_state *state);
 
 typedef struct stow_batches_info {
+  uint32_t struct_bytes;  /* sizeof(stow_batches_info), set by the caller */
+  uint32_t readers;       /* background threads */
   uint64_t rows;          /* in the files */
   uint64_t rank_rows;     /* of this rank */
   uint64_t batch_count;   /* of this rank, in an epoch */
   uint32_t rank, world;   /* as found */
-  uint32_t readers;       /* background threads */
   uint64_t memory_bytes;  /* the budget */
   uint64_t planned_bytes; /* of it, what the buffers may take, two batches with the caller */
   uint64_t block_rows;    /* of the shuffle; 1: rows one by one */
   uint64_t window_rows;   /* mixed at a time; 0: not shuffled, or rows one by one */
-  bool drops_cache;       /* the files are large beside the memory left: page cache is given back */
+  uint32_t drops_cache;   /* 1: the files are large beside free memory: page cache is dropped */
+  uint32_t reserved;
 } stow_batches_info;
+#define STOW_BATCHES_INFO_INIT                                                                     \
+  { sizeof(stow_batches_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 STOW_API stow_status stow_batches_get_info(stow_batches *batches, stow_batches_info *info);
 /* The type and shape of one file as its buffers hold it (shape[0]: all of its rows). */
 STOW_API stow_status stow_batches_get_file(stow_batches *batches, uint32_t file,

@@ -1,12 +1,15 @@
 /* Device: one GPU, or the simulated one.
  *
  * Device names are the same everywhere:
- *   "0", "1", …          a card, counted as CUDA_VISIBLE_DEVICES shows them
- *   "GPU-5d3c…"          a card by UUID (a unique beginning is enough)
- *   "sim:16G"            a simulated card of 16 GiB, with a host tier of twice that;
+ *   "0", "1", …          a GPU, counted as CUDA_VISIBLE_DEVICES shows them
+ *   "GPU-5d3c…"          a GPU by UUID (a unique beginning is enough)
+ *   "sim:16G"            a simulated device of 16 GiB, with a host tier of twice that;
  *                        "sim:16G,host=8G" says how large (host=0: none). Words after it: paper
  *                        (nothing can be touched), costs (calls take time), no-vmm (no pages)
- *   NULL or ""           $STOWAGE_DEVICE, else the first card, else "sim:16G" */
+ *   NULL or ""           $STOWAGE_DEVICE, else the first GPU, else "sim:16G"
+ *
+ * Threads: any number may use an open device; closing it must be the last call. Fork: a child must
+ * not use or close its parent's device; CUDA does not work across fork. */
 #ifndef STOWAGE_DEVICE_H
 #define STOWAGE_DEVICE_H
 
@@ -22,7 +25,7 @@ extern "C" {
 
 typedef struct stow_device stow_device;
 
-/* An ordering token: a CUstream on a card. NULL is the device's default stream. */
+/* An ordering token: a CUstream on a GPU. NULL is the device's default stream. */
 typedef void *stow_stream;
 
 typedef enum stow_tier { STOW_TIER_VRAM = 0, STOW_TIER_HOST = 1, STOW_TIER_DISK = 2 } stow_tier;
@@ -31,32 +34,34 @@ typedef enum stow_tier { STOW_TIER_VRAM = 0, STOW_TIER_HOST = 1, STOW_TIER_DISK 
 /* "vram", "host", "disk". */
 STOW_API const char *stow_tier_name(stow_tier tier);
 
-/* How host memory can be mapped at a device address. Found by testing, never assumed.
- */
-typedef enum stow_host_road {
+/* How host memory can be mapped at a device address. Found by testing, never assumed. */
+typedef enum stow_host_backing {
   STOW_HOST_NONE = 0,      /* not at all */
   STOW_HOST_PINNED = 1,    /* whole allocations only, not pages under a mapped range */
   STOW_HOST_LOCATION = 2,  /* pages at CU_MEM_LOCATION_TYPE_HOST */
   STOW_HOST_NUMA = 3,      /* pages at CU_MEM_LOCATION_TYPE_HOST_NUMA */
-  STOW_HOST_SIMULATED = 4, /* pages of the simulated card's host tier */
-} stow_host_road;
+  STOW_HOST_SIMULATED = 4, /* pages of the simulated device's host tier */
+} stow_host_backing;
 
 /* The properties of a device. Texts are cut to fit and always terminated. */
 typedef struct stow_device_props {
-  char kind[8];       /* "cuda" or "sim" */
-  char name[64];      /* "NVIDIA H200", "simulated card" */
-  char uuid[48];      /* "GPU-…"; "sim" for the simulated one */
-  int index;          /* as CUDA_VISIBLE_DEVICES counts; 0 for the simulated one */
-  int driver_version; /* CUDA's number, 13000 for 13.0; 0 where there is none */
-  int compute_major;  /* compute capability; 0 where there is none */
+  uint32_t struct_bytes; /* sizeof(stow_device_props), set by the caller */
+  uint32_t has_vmm;      /* 1: pages can be created and mapped; 0: only plain allocations work */
+  char kind[8];          /* "cuda" or "sim" */
+  char name[64];         /* "NVIDIA H200", "simulated card" */
+  char uuid[48];         /* "GPU-…"; "sim" for the simulated one */
+  int index;             /* as CUDA_VISIBLE_DEVICES counts; 0 for the simulated one */
+  int driver_version;    /* CUDA's number, 13000 for 13.0; 0 where there is none */
+  int compute_major;     /* compute capability; 0 where there is none */
   int compute_minor;
-  bool has_vmm; /* pages can be created and mapped; if not, only plain allocations work */
-  stow_host_road host_road; /* how the host tier is reached */
-  int host_numa_node;       /* the node host pages come from, -1 where it does not matter */
-  uint64_t vram_bytes;      /* capacity of the vram tier */
+  stow_host_backing host_backing; /* how the host tier is reached */
+  int host_numa_node;             /* the node host pages come from, -1 where it does not matter */
+  uint64_t vram_bytes;            /* capacity of the vram tier */
   uint64_t host_bytes; /* capacity of the host tier as known at opening; 0 where there is none */
   uint64_t page_bytes; /* granularity of pages and of addresses under them: asked, never assumed */
 } stow_device_props;
+#define STOW_DEVICE_PROPS_INIT                                                                     \
+  { sizeof(stow_device_props), 0, "", "", "", 0, 0, 0, 0, STOW_HOST_NONE, 0, 0, 0, 0 }
 
 /* Opens the device named by `name` (above). On success `*device` must be closed. */
 STOW_API stow_status stow_device_open(stow_device **device, const char *name);
@@ -66,13 +71,13 @@ STOW_API stow_status stow_device_open(stow_device **device, const char *name);
  */
 STOW_API stow_status stow_device_close(stow_device *device);
 
-/* Returns the number of cards of the driver; 0 with STOW_OK if there is no driver. */
+/* Returns the number of GPUs of the driver; 0 with STOW_OK if there is no driver. */
 STOW_API stow_status stow_device_count(int *count);
 
 /* Properties of an open device. */
 STOW_API stow_status stow_device_get_props(const stow_device *device, stow_device_props *props);
 
-/* Returns the free and total bytes of a tier. For vram on a card these are the driver's figures,
+/* Returns the free and total bytes of a tier. For vram on a GPU these are the driver's figures,
  * which include other processes. STOW_ERR_UNSUPPORTED: the device does not have this tier. */
 STOW_API stow_status stow_device_memory(stow_device *device, stow_tier tier, uint64_t *free_bytes,
                                         uint64_t *total_bytes);

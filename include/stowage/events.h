@@ -1,7 +1,7 @@
 /* Events: sends the actions of a heap to registered sinks.
  *
  * A sink runs on the thread that caused the event, with no lock held, and may call the heap.
- * Without a sink an event costs one load. */
+ * Without a sink an event costs one load. Threads and fork: as the heap (stowage/heap.h). */
 #ifndef STOWAGE_EVENTS_H
 #define STOWAGE_EVENTS_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-typedef enum stow_event_kind {
+typedef enum stow_heap_event_kind {
   STOW_EVENT_ALLOC = 0, /* ptr, bytes, stream, tag, tier */
   STOW_EVENT_FREE,      /* the same: the request, not the completion */
   STOW_EVENT_MAP,       /* ptr, bytes: pages came behind these addresses */
@@ -23,10 +23,12 @@ typedef enum stow_event_kind {
                            freed */
   STOW_EVENT_FAIL,      /* bytes: the request failed; stow_heap_last_failure has the numbers */
   STOW_EVENT_COUNT
-} stow_event_kind;
+} stow_heap_event_kind;
 
+/* Made by the library; a sink built with an older header sees the members it knows. */
 typedef struct stow_heap_event {
-  stow_event_kind kind;
+  uint32_t struct_bytes; /* of the library that made it */
+  stow_heap_event_kind kind;
   stow_heap *heap;
   uint64_t ptr, bytes;
   stow_stream stream;

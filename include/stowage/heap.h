@@ -13,8 +13,9 @@
  *   stow_heap_free(heap, ptr, stream);
  *   stow_heap_close(heap);
  *
- * All functions are thread-safe; stow_heap_close must be the last call. A closed heap's handle
- * stays safe to pass: every call returns STOW_ERR_STATE. */
+ * Threads: all functions are thread-safe; stow_heap_close must be the last call. The handle of a
+ * closed heap stays safe to pass: every call returns STOW_ERR_STATE. Fork: a child must not use or
+ * close its parent's heap. */
 #ifndef STOWAGE_HEAP_H
 #define STOWAGE_HEAP_H
 
@@ -33,7 +34,8 @@ typedef struct stow_heap stow_heap;
 
 /* Called around a move of live memory: after `close` returns, submit no work that uses the heap's
  * memory until `open` is called. The heap waits for earlier work on the streams of the allocation
- * and those of stow_heap_record_stream; other streams continue. */
+ * and those of stow_heap_record_stream; other streams continue. Part of the options: it never
+ * grows. */
 typedef struct stow_heap_gate {
   void (*close)(void *user);
   void (*open)(void *user);
@@ -41,22 +43,21 @@ typedef struct stow_heap_gate {
 } stow_heap_gate;
 
 typedef struct stow_heap_options {
-  uint32_t version;
+  uint32_t struct_bytes;       /* sizeof(stow_heap_options) */
+  uint32_t background;         /* 1: own threads create, release and move pages */
   stow_device *device;         /* borrowed; NULL: opened by name and closed with the heap */
   const char *device_name;     /* used when `device` is NULL (see stowage/device.h) */
-  uint64_t vram_limit_bytes;   /* most bytes of vram pages held; 0: the card's size */
+  uint64_t vram_limit_bytes;   /* most bytes of vram pages held; 0: the device's size */
   uint64_t host_limit_bytes;   /* most bytes of host pages held: the spill budget; 0: no spill */
   uint64_t page_bytes_max;     /* largest page made; 0: 64 MiB. A power of two */
   uint64_t reserve_bytes;      /* vram pages made ahead of need by the background thread */
   uint64_t host_reserve_bytes; /* host pages made ahead of need by the background thread */
-  bool background;             /* threads of the heap's own: page making, releasing, moving */
   const char *disk_folder;     /* where the disk tier keeps its file; NULL: no disk tier */
   stow_heap_gate gate; /* both NULL: only stow_heap_migrate moves memory, never the background */
 } stow_heap_options;
-#define STOW_HEAP_OPTIONS_VERSION 1
 #define STOW_HEAP_OPTIONS_INIT                                                                     \
   {                                                                                                \
-    STOW_HEAP_OPTIONS_VERSION, NULL, NULL, 0, 0, 0, 0, 0, true, NULL, {                            \
+    sizeof(stow_heap_options), 1, NULL, NULL, 0, 0, 0, 0, 0, NULL, {                               \
       NULL, NULL, NULL                                                                             \
     }                                                                                              \
   }
@@ -126,9 +127,12 @@ typedef struct stow_heap_tier_stats {
   uint64_t pinned_bytes; /* pages that live allocations touch */
   uint64_t cached_bytes; /* pages behind no address */
   uint64_t peak_held_bytes, peak_live_bytes;
+  uint64_t reserved[3];
 } stow_heap_tier_stats;
 
 typedef struct stow_heap_stats {
+  uint32_t struct_bytes; /* sizeof(stow_heap_stats), set by the caller */
+  uint32_t streams;
   stow_heap_tier_stats tier[STOW_TIER_COUNT];
   uint64_t live_count, pending_count; /* allocations; frees that wait for an event */
   uint64_t pending_bytes;
@@ -138,31 +142,47 @@ typedef struct stow_heap_stats {
   uint64_t event_waits; /* times the host waited for an event */
   uint64_t migrated_bytes, spilled_bytes;
   uint64_t book_bytes; /* memory of the heap's own tables */
-  uint32_t streams;
 } stow_heap_stats;
+#define STOW_HEAP_TIER_STATS_INIT                                                                  \
+  {                                                                                                \
+    0, 0, 0, 0, 0, 0, 0, {                                                                         \
+      0, 0, 0                                                                                      \
+    }                                                                                              \
+  }
+#define STOW_HEAP_STATS_INIT                                                                       \
+  {                                                                                                \
+    sizeof(stow_heap_stats), 0,                                                                    \
+        {STOW_HEAP_TIER_STATS_INIT, STOW_HEAP_TIER_STATS_INIT, STOW_HEAP_TIER_STATS_INIT}, 0, 0,   \
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                   \
+  }
 STOW_API stow_status stow_heap_get_stats(stow_heap *heap, stow_heap_stats *stats);
 
 /* Why the heap's latest request failed. */
 typedef struct stow_heap_failure {
+  uint32_t struct_bytes; /* sizeof(stow_heap_failure), set by the caller */
+  uint32_t reserved;
   uint64_t asked_bytes;
   uint64_t needed_page_bytes; /* pages that the best place still lacked */
   uint64_t limit_bytes;       /* of vram */
   uint64_t held_bytes, live_bytes, pinned_bytes, cached_bytes;
   uint64_t device_free_bytes; /* what the driver said was left; less than limit - held means that
-                                 others hold the card */
+                                 others hold the device */
   uint64_t host_limit_bytes, host_held_bytes;
   uint64_t largest_free_bytes; /* longest run of free bytes with pages behind it */
   uint64_t live_count;
 } stow_heap_failure;
+#define STOW_HEAP_FAILURE_INIT                                                                     \
+  { sizeof(stow_heap_failure), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 STOW_API stow_status stow_heap_last_failure(stow_heap *heap, stow_heap_failure *failure);
 
-/* One live allocation. */
+/* One live allocation. Made by the library. */
 typedef struct stow_heap_entry {
-  uint64_t ptr, bytes; /* bytes rounded to 512 */
+  uint32_t struct_bytes; /* of the library that made it */
+  uint32_t tag;          /* stow_tag_name */
+  uint64_t ptr, bytes;   /* bytes rounded to 512 */
   stow_stream stream;
   stow_tier tier; /* where its first page is */
   stow_heap_heat heat;
-  uint32_t tag; /* stow_tag_name */
 } stow_heap_entry;
 /* Returns false to stop. Must not call the heap. */
 typedef bool (*stow_heap_visit)(void *user, const stow_heap_entry *entry);

@@ -1,4 +1,6 @@
-/* Log: what the library has to say goes through a callback; without one it says nothing. */
+/* Log: the library reports through a callback; without one it prints nothing.
+ *
+ * Threads: the callback may run on any thread. Fork: a child keeps the callback. */
 #ifndef STOWAGE_LOG_H
 #define STOWAGE_LOG_H
 

@@ -47,7 +47,7 @@ typedef struct stow_recording_info {
   uint64_t skipped_events; /* lost before the file, or not understood */
   uint64_t damaged_chunks; /* of a .stow file, dropped */
   uint64_t failures;       /* requests that ran out of memory */
-  uint64_t device_bytes;   /* the size of the card; 0: unknown */
+  uint64_t device_bytes;   /* the size of the device; 0: unknown */
   const char *device_name; /* "": unknown; valid until the recording is closed */
   const char *error;       /* the out-of-memory message that came with it; "": none */
 } stow_recording_info;

@@ -30,7 +30,7 @@ typedef enum stow_status {
   STOW_ERR_FORMAT = -10,  /* a file that does not match its format */
   STOW_ERR_DEVICE = -11,  /* the driver returned an error */
   STOW_ERR_DEVICE_LOST = -12, /* the device is gone; nothing on it can be used again */
-  STOW_ERR_VIOLATION = -13,   /* the simulator caught a use that would corrupt memory on a card */
+  STOW_ERR_VIOLATION = -13,   /* the simulator caught a use that would corrupt memory on a GPU */
   STOW_ERR_BUDGET = -14,      /* would need more memory than the budget it was given */
   STOW_ERR_INTERRUPTED = -15  /* stopped on request */
 } stow_status;

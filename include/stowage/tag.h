@@ -1,7 +1,9 @@
 /* Tag: a name that allocations carry ("optimizer", "batch 7").
  *
  * Each thread has a stack of tags; an allocation carries the top tag. A tag can pin its allocations
- * to a tier. */
+ * to a tier.
+ *
+ * Threads: each has its own stack. Fork: a child keeps the tags of the thread that forked. */
 #ifndef STOWAGE_TAG_H
 #define STOWAGE_TAG_H
 

@@ -7,7 +7,10 @@
  *
  * Recording an event takes no lock and makes no system call, except for the first event of a
  * thread. A trace never stops the program: if the disk is full, it stops writing the file, logs
- * that once, and the ring continues. */
+ * that once, and the ring continues.
+ *
+ * Threads: any number may record. Fork: a child records nothing into its parent's trace; one that
+ * wants a trace opens its own. */
 #ifndef STOWAGE_TRACE_H
 #define STOWAGE_TRACE_H
 
@@ -38,10 +41,12 @@ typedef enum stow_trace_kind {
   STOW_TRACE_MARK_END,
   STOW_TRACE_MIGRATE, /* the pages behind addr moved to `tier` */
   STOW_TRACE_SPILL,   /* new pages came from `tier` because vram was full */
+  STOW_TRACE_LAUNCH,  /* see stow_trace_launch, which records these two */
+  STOW_TRACE_TOUCH,
   STOW_TRACE_KIND_COUNT
 } stow_trace_kind;
 
-/* One event; time and thread are added by the call that records it. */
+/* One event; time and thread are added by the call that records it. This struct never grows. */
 typedef struct stow_trace_record {
   uint64_t addr;
   uint64_t bytes;
@@ -51,20 +56,22 @@ typedef struct stow_trace_record {
   uint16_t device;
   uint8_t kind; /* stow_trace_kind */
   uint8_t tier; /* stow_tier */
+  uint32_t reserved;
 } stow_trace_record;
 
 /* One frame of a stack: a source line by name, or (name NULL) a native address, which is resolved
- * to symbol and library the first time it is seen. */
+ * to symbol and library the first time it is seen. This struct never grows. */
 typedef struct stow_trace_frame {
   const char *name;
   const char *file;
   uint32_t line;
+  uint32_t reserved;
   const void *address;
 } stow_trace_frame;
 
-#define STOW_TRACE_OPTIONS_VERSION 1
 typedef struct stow_trace_options {
-  uint32_t version;        /* STOW_TRACE_OPTIONS_VERSION */
+  uint32_t struct_bytes;   /* sizeof(stow_trace_options) */
+  uint32_t reserved;       /* 0 */
   const char *record_path; /* a new .stow file for every event; NULL: the ring only */
   const char *ring_path;   /* a new file for the ring, best on a tmpfs (a memfd of another process
                               goes as /proc/self/fd/N); NULL: memory that ends with the process */
@@ -72,7 +79,7 @@ typedef struct stow_trace_options {
   uint64_t text_bytes;     /* bound for names, frames and stacks; 0: 32 MiB; 64 KiB to 1 GiB */
 } stow_trace_options;
 #define STOW_TRACE_OPTIONS_INIT                                                                    \
-  { STOW_TRACE_OPTIONS_VERSION, NULL, NULL, 0, 0 }
+  { sizeof(stow_trace_options), 0, NULL, NULL, 0, 0 }
 
 /* Opens a trace; NULL options are the defaults. At most 16 are open in one process.
  * STOW_ERR_STATE: a path exists already (it may be the only copy of another run), or 16 are open;
@@ -89,6 +96,33 @@ STOW_API stow_status stow_trace_close(stow_trace *trace);
  * that it could not keep. Does nothing after close, and in a child after fork: a child opens its
  * own trace. Inside a signal handler that interrupted it, counts a skip. */
 STOW_API void stow_trace_event(stow_trace *trace, const stow_trace_record *record);
+
+/* One memory range that a launch may touch. */
+typedef struct stow_trace_touch {
+  uint64_t addr;
+  uint64_t bytes; /* from addr; 0: unknown, as for a kernel parameter */
+} stow_trace_touch;
+
+/* Grows at the end; struct_bytes says which members the caller has. */
+typedef struct stow_trace_launch_info {
+  uint32_t struct_bytes; /* sizeof(stow_trace_launch_info) */
+  uint32_t function;     /* from stow_trace_tag: the kernel's name, "memcpy" or "memset" */
+  uint64_t
+      device_ns; /* its time on the device, or the last sample of the same function; 0: unknown */
+  uint64_t stream;
+  uint32_t device;
+  uint32_t reserved;               /* 0 */
+  const stow_trace_touch *touches; /* what its parameters name */
+  uint64_t touch_count;
+} stow_trace_launch_info;
+#define STOW_TRACE_LAUNCH_INFO_INIT                                                                \
+  { sizeof(stow_trace_launch_info), 0, 0, 0, 0, 0, NULL, 0 }
+
+/* Records the start of a kernel, copy or fill and what it may touch. Call it from the thread that
+ * starts it, just before. Same guarantees as stow_trace_event; a launch without touches is one
+ * event, every touch after the first adds one. STOW_ERR_INVALID: a struct_bytes below 4, members of
+ * a newer library that are not 0, or touches NULL. */
+STOW_API stow_status stow_trace_launch(stow_trace *trace, const stow_trace_launch_info *launch);
 
 /* Marks the start or the end of a named range: an iteration, a phase. */
 STOW_API stow_status stow_trace_mark_begin(stow_trace *trace, const char *name);
@@ -123,13 +157,17 @@ STOW_API stow_status stow_trace_remove_heap(stow_trace *trace, stow_heap *heap);
 STOW_API stow_status stow_trace_flush(stow_trace *trace);
 
 typedef struct stow_trace_stats {
+  uint32_t struct_bytes;   /* sizeof(stow_trace_stats), set by the caller */
+  uint32_t threads;        /* that recorded anything */
   uint64_t skipped_events; /* not kept: no room in the ring while the file was behind */
   uint64_t written_events; /* in the file */
   uint64_t ring_bytes;     /* kept for events */
   uint64_t text_bytes;     /* used by names, frames and stacks */
-  uint32_t threads;        /* that recorded anything */
-  bool recording;          /* the file is being written */
+  uint32_t recording;      /* 1: the file is being written */
+  uint32_t reserved;
 } stow_trace_stats;
+#define STOW_TRACE_STATS_INIT                                                                      \
+  { sizeof(stow_trace_stats), 0, 0, 0, 0, 0, 0, 0 }
 STOW_API stow_status stow_trace_get_stats(stow_trace *trace, stow_trace_stats *stats);
 
 #ifdef __cplusplus

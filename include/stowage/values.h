@@ -3,11 +3,15 @@
  *   stow_values *values;
  *   stow_values_open(&values, "float64");
  *   stow_values_add(values, numbers, count);               as often as there are parts
+ *   stow_values_facts facts = STOW_VALUES_FACTS_INIT;
  *   stow_values_get(values, &facts);                       facts.smallest is "float32"
  *   stow_values_close(values);
  *   stow_values_cast(small, "float32", numbers, "float64", count);
  *
- * Types have NumPy names or short names ("f32"). Checks every value, never samples. */
+ * Types have NumPy names or short names ("f32"). Checks every value, never samples.
+ *
+ * Threads: a stow_values is for one thread at a time; cast and error keep no state. Fork: a child
+ * may use its copy. Link with -lstowage-data. */
 #ifndef STOWAGE_VALUES_H
 #define STOWAGE_VALUES_H
 
@@ -23,12 +27,15 @@ extern "C" {
 typedef struct stow_values stow_values;
 
 typedef struct stow_values_facts {
+  uint32_t struct_bytes; /* sizeof(stow_values_facts), set by the caller */
+  uint32_t whole;        /* 1: all are integers that 64 bits hold */
   uint64_t count, nans, infs;
   uint64_t zeros;     /* +0 only: what a sparse form may leave out */
   double least, most; /* of those that are not NaN; least > most if there is none */
-  bool whole;         /* all are integers that 64 bits hold */
   char smallest[16];  /* the type of fewest bytes that holds every value exactly */
 } stow_values_facts;
+#define STOW_VALUES_FACTS_INIT                                                                     \
+  { sizeof(stow_values_facts), 0, 0, 0, 0, 0, 0, 0, "" }
 
 /* Starts without values. STOW_ERR_INVALID: unknown number type. */
 STOW_API stow_status stow_values_open(stow_values **values, const char *type);

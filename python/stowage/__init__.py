@@ -42,6 +42,9 @@ _WHERE = {
     "report": "_report",
     "step": "_recording",
     "shrink": "_shrink",
+    "inspect": "_files",
+    "replay": "_replay",
+    "tune": "_replay",
     "open": "lazy",
     "batches": "batches",
     "heap": "_heap",
@@ -96,6 +99,7 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._enable import limit as limit
     from ._enable import restart as restart
     from ._explain import explain as explain
+    from ._files import inspect as inspect
     from ._heap import heap as heap
     from ._heap import use_cupy as use_cupy
     from ._library import Invalid as Invalid
@@ -114,6 +118,8 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._recording import step as step
     from ._release import holders as holders
     from ._release import release as release
+    from ._replay import replay as replay
+    from ._replay import tune as tune
     from ._report import report as report
     from ._shrink import shrink as shrink
     from .batches import batches as batches

@@ -8,10 +8,10 @@ import re
 import threading
 import time
 import urllib.parse
-from ctypes import CFUNCTYPE, POINTER, c_bool, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Iterable, Optional, Tuple
 
-from ._library import Invalid, StowageError, declare, need, parse_size, shown
+from ._library import Growing, Invalid, StowageError, declare, need, parse_size, shown
 
 READER = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_uint64)
 _IO_FAILED = -9
@@ -20,13 +20,12 @@ _TRIES, _WAIT_FIRST_S = 4, 0.1  # of a read that fails with a connection error
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError)
 
 
-class ArrayOptions(ctypes.Structure):
+class ArrayOptions(Growing):
     _fields_ = [
-        ("version", c_uint32),
+        ("raw_dims", c_uint32),
         ("path", c_char_p),
         ("raw_dtype", c_char_p),
         ("raw_shape", POINTER(c_uint64)),
-        ("raw_dims", c_uint32),
         ("as_dtype", c_char_p),
         ("headers", POINTER(c_char_p)),
         ("read", READER),
@@ -36,16 +35,17 @@ class ArrayOptions(ctypes.Structure):
     ]
 
 
-class ArrayInfo(ctypes.Structure):
+class ArrayInfo(Growing):
     _fields_ = [
+        ("dims", c_uint32),
         ("dtype", c_char * 72),
         ("file_dtype", c_char * 72),
         ("item_bytes", c_uint64),
-        ("dims", c_uint32),
         ("shape", c_uint64 * 64),
         ("rows", c_uint64),
         ("row_items", c_uint64),
-        ("fortran_order", c_bool),
+        ("fortran_order", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
@@ -117,7 +117,7 @@ class Origin:
         cache: "str | int | None" = None,
     ) -> None:
         self.reader: Optional[_FileReader] = None
-        self.options = ArrayOptions(version=2)
+        self.options = ArrayOptions()
         if not hasattr(given, "read") and not isinstance(given, os.PathLike) and callable(getattr(given, "open", None)):
             given = given.open() if hasattr(given, "mode") else given.open("rb")  # fsspec.open's, or a path of its kind
         if hasattr(given, "read") and hasattr(given, "seek"):

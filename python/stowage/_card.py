@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_int, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional, Tuple
 
 from ._heap import Block, Heap
-from ._library import StowageError, Unsupported, call, declare, lib
+from ._library import Growing, StowageError, Unsupported, call, declare, lib
 
 
-class _Props(ctypes.Structure):
+class _Props(Growing):
     _fields_ = [
+        ("has_vmm", c_uint32),
         ("kind", c_char * 8),
         ("name", c_char * 64),
         ("uuid", c_char * 48),
@@ -24,8 +25,7 @@ class _Props(ctypes.Structure):
         ("driver_version", c_int),
         ("compute_major", c_int),
         ("compute_minor", c_int),
-        ("has_vmm", c_bool),
-        ("host_road", c_int),
+        ("host_backing", c_int),
         ("host_numa_node", c_int),
         ("vram_bytes", c_uint64),
         ("host_bytes", c_uint64),

@@ -1,7 +1,8 @@
 """The `stowage` command that comes with the package.
 
-pip installs `main()` as `stowage`; it executes the compiled command. `run()` starts the command for the package and turns its errors
-into Python exceptions.
+pip installs `main()` as `stowage`; it executes the compiled command. `run()` starts that command for the two things that must
+happen outside this process: `info`, which loads the driver, and the environment of a run. For everything else the package
+calls the libraries.
 """
 
 from __future__ import annotations
@@ -51,26 +52,24 @@ def main() -> None:
 def run(
     arguments: "List[str]",
     *,
-    text: "Optional[str | bytes]" = None,
     timeout: float = 300,
     notes: "Optional[List[str]]" = None,
 ) -> str:
-    """Returns the output of the command for `arguments`. `text` is its input; `notes` receives its messages on success.
+    """Returns the output of the command for `arguments`; `notes` receives its messages on success.
 
     >>> run(["--version"]).startswith("stowage ")
     True
-    >>> run(["explain", "no_such_file"])
+    >>> run(["info", "--device", "sim:lots"])
     Traceback (most recent call last):
         ...
-    stowage._library.NotFound: no_such_file: cannot be opened: No such file or directory
+    stowage._library.Invalid: device "sim:lots": "lots" does not end in a size this reads (K, M, G or T); write it like ...
     """
-    given = text.encode() if isinstance(text, str) else text
     environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "CLICOLOR_FORCE")}
     # The preloaded library is for this process only.
     path = command_path()
     try:
         done = subprocess.run(
-            [path, *arguments], input=given, capture_output=True, timeout=timeout, env=environment, check=False
+            [path, *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, env=environment, check=False
         )
     except subprocess.TimeoutExpired:
         raise StowageError(f"stowage {arguments[0]}: no answer after {timeout:.0f} s") from None
@@ -85,11 +84,10 @@ def run(
         return out
     said = done.stderr.decode("utf-8", "replace").strip() or out.strip() or f"ended with code {done.returncode}"
     said = said[len(first) :] if said.startswith(first) else said
-    if "no such file" in said.lower():
-        raise NotFound(said)
+    # 2: the command line or the input is wrong; 1: it failed (stowage --help).
     raise (Invalid if done.returncode == 2 else StowageError)(said)
 
 
-def run_json(arguments: "List[str]", *, text: "Optional[str | bytes]" = None, timeout: float = 300) -> Any:
+def run_json(arguments: "List[str]", *, timeout: float = 300) -> Any:
     """The same with `--json`; returns the parsed object."""
-    return json.loads(run([arguments[0], "--json", *arguments[1:]], text=text, timeout=timeout))
+    return json.loads(run([arguments[0], "--json", *arguments[1:]], timeout=timeout))

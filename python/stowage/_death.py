@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from . import _memory
-from ._command import run
+from ._analysis import explain_message, explain_run
 from ._explanation import Explanation
-from ._files import write_private
+from ._newfile import write_private
 from ._library import NotFound, StowageError
 from ._library import format_size as size
 
@@ -122,8 +122,8 @@ class _NotForMemory(Explanation):
 
     def __init__(self, text: str, facts: "List[str]") -> None:
         self._said, self.facts = text, facts
-        self._arguments, self._message = ["--message", "-"], None
-        self._data = {"headline": text, "causes": [], "fixes": [], "numbers": {}, "notes": facts}
+        self._message, self.of_recording = None, False
+        self.data = {"headline": text, "causes": [], "fixes": [], "numbers": {}, "notes": facts}
 
 
 def _facts(known: "Dict[str, Any]") -> "List[str]":
@@ -148,7 +148,9 @@ def explain_death(known: "Dict[str, Any]") -> Explanation:
         facts.append(f"the kernel has killed {kills} process(es) of this group for lack of memory since then")
     ahead = known["held_bytes"] + 2 * max(0, int(known.get("growth_bytes_s") or 0))
     if kills > 0 or ahead >= 0.8 * whole or known["usable_bytes"] < 0.1 * known["total_bytes"]:
-        return Explanation(["--message", "-"], "Killed\n", facts)
+        # A kill near the limit is probably for memory. A kill that the group counted is for memory: write it as the kernel logs it.
+        text = "Out of memory: Killed\n" if kills > 0 else "Killed\n"
+        return Explanation(explain_message(text), text, facts)
     text = f"Process {known['pid']} ended without an error message, and host memory was not the cause as far as is known."
     return _NotForMemory(text, facts)
 
@@ -159,11 +161,10 @@ def explain_last() -> Explanation:
     if dead and dead[0]["time"] > _last_run_time():
         return explain_death(dead[0])
     try:
-        run(["explain", "--last", "--short"])
+        return Explanation(explain_run(), of_recording=True)
     except StowageError as reason:
         if dead:
             return explain_death(dead[0])
         raise NotFound(
             f"no earlier run is known ({reason}); stowage.enable() keeps what is needed to explain a crash"
         ) from None
-    return Explanation(["--last"], None)

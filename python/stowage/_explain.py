@@ -1,7 +1,8 @@
-"""Explaining: why memory ran out, from the `stowage explain` command.
+"""Explaining: why memory ran out, by libstowage-analysis.
 
 Called by people after a failure, and by the hooks of `enable()` and `%load_ext stowage` as it happens: an out-of-memory
-exception then carries the explanation as a note. The causes and fixes are the command's; this module adds what only this process knows: its largest objects, and who holds them.
+exception then carries the explanation as a note. The causes and fixes are the library's; this module adds what only this
+process knows: its largest objects, and who holds them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,9 @@ import contextlib
 import os
 import sys
 import traceback
-import weakref
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Union
 
-from . import _memory
+from . import _analysis, _memory
 from ._death import explain_last
 from ._explanation import Explanation
 from ._history import take_refusal
@@ -83,23 +82,29 @@ def explain_exception(error: BaseException) -> Explanation:
 def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -> Explanation:
     global _latest
     facts = host_facts() if on_host or "can't allocate memory" in message else []
-    arguments = ["--message", "-"]
-    path = None
-    if "torch" in name or "CUDA out of memory" in message:
-        path = take_refusal()
-    if path is not None:
-        arguments = [path, *arguments]
     if on_host:
         # This distinguishes a request that can never fit from one that failed only now.
         limit, total = ram_limit(), _memory.host().total_bytes
         message += f"\nhost memory in all: {size(total if limit is None else min(limit, total))}\n"
-    made = Explanation(arguments, message, facts)
-    if path is not None:
-        weakref.finalize(made, lambda file: Path(file).unlink() if Path(file).exists() else None, path)
+    path = take_refusal() if "torch" in name or "CUDA out of memory" in message else None
+    made = _explain_refusal(path, message, facts) if path is not None else None
+    if made is None:
+        made = Explanation(_analysis.explain_message(message), message, facts)
     _latest = made
     with contextlib.suppress(Exception):
         error.__stowage__ = made  # type: ignore[attr-defined]
     return made
+
+
+def _explain_refusal(path: str, message: str, facts: "List[str]") -> "Optional[Explanation]":
+    """Of the snapshot PyTorch took as it ran out, which is removed; None if the host has no memory left to read it."""
+    try:
+        return Explanation(_analysis.explain_recording(path, message), message, facts, of_recording=True)
+    except OutOfMemory:
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def annotate(error: BaseException) -> "Optional[Explanation]":
@@ -169,7 +174,8 @@ def explain(
     """Explains why memory ran out, and what to change.
 
     Without arguments it explains the latest out-of-memory error of this process. `what` is an exception or a recording (a PyTorch
-    snapshot, a .stow trace), `message` is the text of an error, and `last` means the last run or the kernel that died before.
+    snapshot, a .stow trace, the folder of a run), `message` is the text of an error, and `last` means the last run or the kernel
+    that died before.
 
     >>> explain(message="RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB.").data["numbers"]["asked_bytes"]
     2147483648
@@ -192,9 +198,11 @@ def explain(
         if not os.path.exists(path):
             raise NotFound(f"{path}: no such recording; for the text of an error use explain(message=…)")
         message = message if message is not None else _ended_with.get(os.path.abspath(path))
-        return Explanation([path] + (["--message", "-"] if message is not None else []), message)
+        if os.path.isdir(path):
+            return Explanation(_analysis.explain_run(path), of_recording=True)
+        return Explanation(_analysis.explain_recording(path, message), message, of_recording=True)
     if message is not None:
-        return Explanation(["--message", "-"], message)
+        return Explanation(_analysis.explain_message(message), message)
     return _explain_latest()
 
 

@@ -1,4 +1,4 @@
-"""An explanation: the result of `stowage explain`, with facts from the process itself.
+"""An explanation: the library's account of a failure, with facts from the process itself.
 
 explain() makes it from an error, a recording, or the last figures of a process that was killed. It is shown in a notebook, in a
 terminal or as the note of an exception.
@@ -9,28 +9,31 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from . import _show
-from ._command import run, run_json
+from ._analysis import Answer
 from ._library import shown
 
 
 class Explanation:
     """Why memory ran out: `text` for people, `data` for programs (the JSON of `stowage explain`)."""
 
-    def __init__(self, arguments: "List[str]", message: "Optional[str]", facts: "Optional[List[str]]" = None) -> None:
-        self._arguments, self._message = arguments, message
-        self._data: "Optional[Dict[str, Any]]" = None
+    def __init__(
+        self,
+        answer: Answer,
+        message: "Optional[str]" = None,
+        facts: "Optional[List[str]]" = None,
+        *,
+        of_recording: bool = False,
+    ) -> None:
+        self._message = message
+        self.data: "Dict[str, Any]" = answer.data
         self.facts = facts or []  #: facts from this process
-        self._said = _show.name_cells(run(["explain", *arguments], text=message).rstrip())
+        self.of_recording = of_recording  #: True if it was made from a recording, not only from the error's text
+        self._said = _show.name_cells(answer.text)
 
     @property
     def message(self) -> str:
         """The text of the error, if the explanation was made from it."""
         return self._message or ""
-
-    @property
-    def of_recording(self) -> bool:
-        """True if it was made from a recording, not only from the error's text."""
-        return self._arguments[0] != "--message"
 
     @property
     def text(self) -> str:
@@ -42,12 +45,6 @@ class Explanation:
     def headline(self) -> str:
         """The first sentence."""
         return self._said.split("\n", 1)[0]
-
-    @property
-    def data(self) -> "Dict[str, Any]":
-        if self._data is None:
-            self._data = run_json(["explain", *self._arguments], text=self._message)
-        return self._data
 
     @property
     def cause(self) -> "Optional[str]":

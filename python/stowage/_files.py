@@ -1,28 +1,176 @@
-"""Creates files of the package, safe from links planted by other users."""
+"""Data files through libstowage-data: `inspect()`, and the files of `shrink()` (stowage/inspect.h, shrink.h).
+
+The library works in this process; Ctrl-C ends a job as it ends any Python code.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from pathlib import Path
+from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
+
+from ._library import Growing, Invalid, call, declare, lib, parse_size
+
+_Progress = CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64)
+_INTERRUPTED = -15  # STOW_ERR_INTERRUPTED
+_ABSOLUTE = 1  # STOW_SHRINK_ABSOLUTE
+_FORCE = 16  # STOW_SHRINK_FORCE
+_NAMES = {"auto": 0, "yes": 1, "no": 2}  # STOW_NAMES_AUTO, _YES, _NO
 
 
-def write_private(path: Path, text: str) -> None:
-    """Replaces the file at `path`, readable by this user alone. A reader sees the old file or the new one.
+class InspectOptions(Growing):
+    _fields_ = [
+        ("threads", c_uint32),
+        ("memory_bytes", c_uint64),
+        ("raw_dtype", c_char_p),
+        ("raw_shape", POINTER(c_uint64)),
+        ("raw_dims", c_uint32),
+        ("names", c_uint32),
+        ("progress", _Progress),
+        ("progress_user", c_void_p),
+    ]
 
-    The temporary file beside it has an unpredictable name and must be new (O_EXCL), so a planted link is not followed.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_private(Path(folder, "note"), "here")
-    ...     Path(folder, "note").read_text(), oct(Path(folder, "note").stat().st_mode & 0o777), os.listdir(folder)
-    ('here', '0o600', ['note'])
+class ShrinkOptions(Growing):
+    _fields_ = [
+        ("flags", c_uint32),
+        ("dtype", c_char_p),
+        ("tolerance", c_double),
+        ("memory_bytes", c_uint64),
+        ("threads", c_uint32),
+        ("names", c_uint32),
+        ("raw_dtype", c_char_p),
+        ("raw_shape", POINTER(c_uint64)),
+        ("raw_dims", c_uint32),
+        ("reserved", c_uint32),
+        ("progress", _Progress),
+        ("progress_user", c_void_p),
+        ("columns", POINTER(c_char_p)),
+        ("drop", POINTER(c_char_p)),
+    ]
+
+
+declare(
+    {
+        "stow_inspect_file": (c_int, [POINTER(c_void_p), c_char_p, POINTER(InspectOptions)]),
+        "stow_inspection_close": (None, [c_void_p]),
+        "stow_inspection_text": (c_char_p, [c_void_p]),
+        "stow_inspection_json": (c_char_p, [c_void_p]),
+        "stow_shrink_file": (c_int, [POINTER(c_void_p), c_char_p, c_char_p, POINTER(ShrinkOptions)]),
+        "stow_shrink_close": (None, [c_void_p]),
+        "stow_shrink_text": (c_char_p, [c_void_p]),
+    }
+)
+
+
+class _Watch:
+    """Calls Python now and then from a job, so that Ctrl-C reaches it; what was raised is raised again after the job."""
+
+    def __init__(self) -> None:
+        self.raised: "Optional[BaseException]" = None
+        self.function = _Progress(self._look)
+
+    def _look(self, user: Any, done: int, total: int) -> int:
+        try:
+            return self._go_on()
+        except BaseException as error:
+            self.raised = error
+            return _INTERRUPTED
+
+    @staticmethod
+    def _go_on() -> int:
+        return 0  # Python looks for signals on the way in
+
+    def run(self, name: str, *arguments: Any) -> None:
+        try:
+            call(name, *arguments)
+        except Exception:
+            if self.raised is not None:
+                raise self.raised from None
+            raise
+
+
+# ---- inspecting ----
+
+
+class Inspection:
+    """What a data file holds: `text` for people, `data` for programs (the JSON of `stowage inspect`)."""
+
+    def __init__(self, text: str, data: "Dict[str, Any]") -> None:
+        self.text, self.data = text, data
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def inspect(
+    path: "Union[str, os.PathLike[str]]",
+    *,
+    dtype: "Optional[str]" = None,
+    names: "Optional[str]" = None,
+    memory: "str | int | None" = None,
+) -> Inspection:
+    """What a data file or URL holds, what it takes in memory and what it could take; never holds the file whole.
+
+    `dtype`: the file is raw values of this type. `names`: whether the first row of a table names its columns ("yes", "no",
+    "auto"). `memory` is the most to hold.
+
+    >>> inspect("nowhere.npy")
+    Traceback (most recent call last):
+        ...
+    stowage._library.NotFound: nowhere.npy: cannot be opened: No such file or directory
     """
-    made = path.with_name(f"{path.name}.{os.urandom(6).hex()}")
-    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    watch, made = _Watch(), c_void_p()
+    options = InspectOptions(progress=watch.function, names=_names(names))
+    options.raw_dtype = str(dtype).encode() if dtype is not None else None
+    options.memory_bytes = parse_size(memory, "memory") if memory is not None else 0
+    watch.run("stow_inspect_file", byref(made), os.fsencode(path), byref(options))
     try:
-        with open(fd, "w", encoding="utf-8") as file:
-            file.write(text)
-        made.replace(path)
-    except BaseException:
-        made.unlink()
-        raise
+        text = lib().stow_inspection_text(made).decode("utf-8", "replace").rstrip()
+        return Inspection(text, json.loads(lib().stow_inspection_json(made).decode("utf-8", "replace")))
+    finally:
+        lib().stow_inspection_close(made)
+
+
+# ---- shrinking ----
+
+
+class Table(NamedTuple):
+    """What may be said of a table: whether its first row names the columns, those to write and to leave out, `force`."""
+
+    names: "Optional[str]" = None
+    columns: "Tuple[str, ...]" = ()
+    drop: "Tuple[str, ...]" = ()
+    force: bool = False
+
+
+def _names(names: "Optional[str]") -> int:
+    if names is not None and names not in _NAMES:
+        raise Invalid(f'names: {names!r}; write "yes", "no" or "auto"')
+    return _NAMES[names or "auto"]
+
+
+def _list(words: "Tuple[str, ...]") -> Any:
+    return (c_char_p * (len(words) + 1))(*[word.encode() for word in words], None) if words else None
+
+
+def shrink_file(
+    path: str, output: str, tolerance: "Optional[Tuple[float, bool]]", dtype: "Optional[str]", table: Table = Table()
+) -> str:
+    """Writes a file again in the smallest types; what `stowage shrink` prints about it."""
+    watch, made = _Watch(), c_void_p()
+    options = ShrinkOptions(progress=watch.function, names=_names(table.names), flags=_FORCE if table.force else 0)
+    options.dtype = dtype.encode() if dtype is not None else None
+    if table.columns:
+        options.columns = _list(table.columns)
+    if table.drop:
+        options.drop = _list(table.drop)
+    if tolerance is not None:
+        options.tolerance = tolerance[0]
+        options.flags |= 0 if tolerance[1] else _ABSOLUTE
+    watch.run("stow_shrink_file", byref(made), os.fsencode(path), os.fsencode(output), byref(options))
+    try:
+        return lib().stow_shrink_text(made).decode("utf-8", "replace").rstrip()
+    finally:
+        lib().stow_shrink_close(made)

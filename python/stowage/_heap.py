@@ -14,6 +14,7 @@ from ctypes import POINTER, c_bool, c_char_p, c_int, c_uint32, c_uint64, c_void_
 from typing import Any, Dict, List, Optional
 
 from ._library import (
+    Growing,
     Missing,
     OutOfMemory,
     StowageError,
@@ -35,9 +36,9 @@ class _Gate(ctypes.Structure):
     _fields_ = [("close", c_void_p), ("open", c_void_p), ("user", c_void_p)]
 
 
-class _Options(ctypes.Structure):
+class _Options(Growing):
     _fields_ = [
-        ("version", c_uint32),
+        ("background", c_uint32),
         ("device", c_void_p),
         ("device_name", c_char_p),
         ("vram_limit_bytes", c_uint64),
@@ -45,14 +46,13 @@ class _Options(ctypes.Structure):
         ("page_bytes_max", c_uint64),
         ("reserve_bytes", c_uint64),
         ("host_reserve_bytes", c_uint64),
-        ("background", c_bool),
         ("disk_folder", c_char_p),
         ("gate", _Gate),
     ]
 
 
-class _Failure(ctypes.Structure):
-    _fields_ = [
+class _Failure(Growing):
+    _fields_ = [("reserved", c_uint32)] + [
         (name, c_uint64)
         for name in (
             "asked_bytes",
@@ -83,22 +83,23 @@ class _TierStats(ctypes.Structure):
             "peak_held_bytes",
             "peak_live_bytes",
         )
-    ]
+    ] + [("reserved", c_uint64 * 3)]
 
 
-class _Stats(ctypes.Structure):
-    # Only the first members are read; the library may use the space after them.
-    _fields_ = [("tier", _TierStats * 3), ("live_count", c_uint64), ("rest", c_uint64 * 64)]
+class _Stats(Growing):
+    # The beginning of stow_heap_stats: the library writes as much as struct_bytes says.
+    _fields_ = [("streams", c_uint32), ("tier", _TierStats * 3), ("live_count", c_uint64)]
 
 
 class _Entry(ctypes.Structure):
     _fields_ = [
+        ("struct_bytes", c_uint32),
+        ("tag", c_uint32),
         ("ptr", c_uint64),
         ("bytes", c_uint64),
         ("stream", c_void_p),
         ("tier", c_int),
         ("heat", c_int),
-        ("tag", c_uint32),
     ]
 
 
@@ -180,7 +181,7 @@ class Heap:
     def __init__(self, device: str, vram: int, spill: int) -> None:
         self.device = device
         self._handle = c_void_p()
-        options = _Options(version=1, device_name=device.encode(), background=True)
+        options = _Options(device_name=device.encode(), background=1)
         options.vram_limit_bytes, options.host_limit_bytes = vram, spill
         call("stow_heap_open", ctypes.byref(self._handle), ctypes.byref(options))
         with _open_lock:
@@ -300,7 +301,7 @@ class Heap:
         """Returns the numbers of the latest request that failed."""
         raw = _Failure()
         call("stow_heap_last_failure", self.handle, ctypes.byref(raw))
-        return {field[0]: getattr(raw, field[0]) for field in _Failure._fields_}
+        return {field[0]: getattr(raw, field[0]) for field in _Failure._fields_[1:]}
 
     def close(self) -> None:
         """Closes the heap; frees live allocations and raises an error if there were any."""

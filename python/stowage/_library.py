@@ -25,9 +25,13 @@ _PARTS = {
     "stow_values_": "data",
     "stow_recording_": "analysis",
     "stow_replay_": "analysis",
+    "stow_tune_": "analysis",
     "stow_explain_": "analysis",
     "stow_explanation_": "analysis",
     "stow_report_": "analysis",
+    "stow_inspect_": "data",
+    "stow_inspection_": "data",
+    "stow_shrink_": "data",
 }
 
 
@@ -41,9 +45,9 @@ def _printable(message: str) -> str:
 
 
 class StowageError(RuntimeError):
-    """An error of the library or the command; the message states what failed, the value, and what to do next.
+    """An error of the library; the message states what failed, the value, and what to do next.
 
-    `status` is the library's status code (stowage/status.h), 0 for an error of the command.
+    `status` is the library's status code (stowage/status.h); 0 for an error of the package itself or of the command.
     """
 
     def __init__(self, message: str, status: int = 0) -> None:
@@ -126,6 +130,15 @@ _FUNCTIONS: "dict[str, Tuple[Any, List[Any]]]" = {
 def declare(functions: "dict[str, Tuple[Any, List[Any]]]") -> None:
     """Adds functions to the table. One whose result is a status is called through `call()`, or checked with `check()`."""
     _FUNCTIONS.update(functions)
+
+
+class Growing(ctypes.Structure):
+    """A struct of the library that may grow: its first member is its size here, and the library goes by that."""
+
+    _fields_: Any = [("struct_bytes", ctypes.c_uint32)]
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        super().__init__(ctypes.sizeof(type(self)), *values, **named)
 
 
 # ---- finding it ----

@@ -9,16 +9,17 @@ import ctypes
 import os
 import sys
 import threading
-from ctypes import POINTER, c_bool, c_char, c_int, c_uint64, c_void_p
+from ctypes import POINTER, c_char, c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any, List, Optional
 
 from ._command import run_json
-from ._library import StowageError, call, declare, lib
+from ._library import Growing, StowageError, call, declare, lib
 
 
-class HostStruct(ctypes.Structure):
+class HostStruct(Growing):
     _fields_ = [
+        ("reserved", c_uint32),
         ("total_bytes", c_uint64),
         ("usable_bytes", c_uint64),
         ("held_bytes", c_uint64),
@@ -29,13 +30,13 @@ class HostStruct(ctypes.Structure):
     ]
 
 
-class CardStruct(ctypes.Structure):
+class CardStruct(Growing):
     _fields_ = [
+        ("own_known", c_uint32),
         ("uuid", c_char * 48),
         ("name", c_char * 64),
         ("total_bytes", c_uint64),
         ("used_bytes", c_uint64),
-        ("own_known", c_bool),
         ("own_bytes", c_uint64),
     ]
 
@@ -45,8 +46,8 @@ declare(
         "stow_watch_open": (c_int, [POINTER(c_void_p)]),
         "stow_watch_close": (c_int, [c_void_p]),
         "stow_watch_read_host": (c_int, [c_void_p, POINTER(HostStruct)]),
-        "stow_watch_card_count": (c_int, [c_void_p]),
-        "stow_watch_read_card": (c_int, [c_void_p, c_int, POINTER(CardStruct)]),
+        "stow_watch_device_count": (c_int, [c_void_p]),
+        "stow_watch_read_device": (c_int, [c_void_p, c_int, POINTER(CardStruct)]),
     }
 )
 
@@ -97,14 +98,14 @@ class Watcher:
     def host(self) -> Host:
         raw = HostStruct()
         call("stow_watch_read_host", self._handle, ctypes.byref(raw))
-        return Host(*(getattr(raw, field[0]) for field in HostStruct._fields_))
+        return Host(*(getattr(raw, field[0]) for field in HostStruct._fields_[1:]))
 
     def cards(self) -> "List[Card]":
         found = []
-        for index in range(lib().stow_watch_card_count(self._handle)):
+        for index in range(lib().stow_watch_device_count(self._handle)):
             raw = CardStruct()
             try:
-                call("stow_watch_read_card", self._handle, index, ctypes.byref(raw))
+                call("stow_watch_read_device", self._handle, index, ctypes.byref(raw))
             except StowageError:
                 continue  # a card that does not report its memory
             found.append(

@@ -11,7 +11,7 @@ import os
 from typing import Any, Iterator, List, Optional, Union
 
 from . import _memory
-from ._command import run
+from ._analysis import convert, explain_recording
 from ._explain import annotate, attach, explain, note_ending
 from ._explanation import Explanation
 from ._heap import open_heaps
@@ -61,7 +61,7 @@ class Recording:
         if path is None:
             raise StowageError("nothing was recorded: PyTorch allocated no device memory, or keeps no history")
         try:
-            run(["convert", path, self.path])
+            convert(path, self.path)
         finally:
             os.unlink(path)
 
@@ -117,7 +117,7 @@ def record(path: "Union[str, os.PathLike[str]]") -> "Iterator[Recording]":
         if failed is not None and isinstance(failed, OutOfMemory):
             # Explain from the recording: a heap's message alone does not show who held the memory.
             with contextlib.suppress(Exception):
-                attach(failed, Explanation([where], None))
+                attach(failed, Explanation(explain_recording(where), of_recording=True))
         elif failed is not None:
             made = annotate(failed)
             if made is not None and made.of_recording:

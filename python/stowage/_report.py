@@ -1,13 +1,13 @@
-"""The report of a recording, from the `stowage report` command: a page in a notebook, text elsewhere."""
+"""The report of a recording: a page in a notebook, text elsewhere."""
 
 from __future__ import annotations
 
 import html
+import json
 import os
-from typing import List, Optional, Union
+from typing import Any, Dict, List, Optional, Union
 
-from . import _show
-from ._command import run
+from . import _analysis, _show
 from ._library import NotFound, StowageError, shown
 
 _latest: "Optional[str]" = None  # the latest recording of this process
@@ -28,18 +28,23 @@ class Report:
 
     @property
     def text(self) -> str:
-        return _show.name_cells(run(["report", "--text", *self.paths]).rstrip())
+        return _show.name_cells(_analysis.report_form(self.paths, "text").rstrip())
+
+    @property
+    def data(self) -> "Dict[str, Any]":
+        """Every figure: the JSON of `stowage report`."""
+        return json.loads(_analysis.report_form(self.paths, "json"))
 
     @property
     def page(self) -> str:
         """The page: one self-contained HTML file."""
         if self._page is None:
-            self._page = _show.name_cells(run(["report", "--output", "-", *self.paths]))
+            self._page = _show.name_cells(_analysis.report_form(self.paths, "html"))
         return self._page
 
     def save(self, path: "Union[str, os.PathLike[str]]") -> None:
         """Writes the page to a file."""
-        run(["report", "--output", os.fspath(path), *self.paths])
+        _analysis.report_save(self.paths, os.fspath(path))
 
     def __repr__(self) -> str:
         return self.text
@@ -60,6 +65,8 @@ def report(*recordings: "Union[str, os.PathLike[str]]") -> Report:
     paths = [os.fspath(one) for one in recordings] or ([_latest] if _latest else [])
     if not paths:
         raise StowageError("nothing was recorded in this process; pass a recording, or make one: with stowage.record(…):")
+    if len(paths) > 2:
+        raise TypeError(f"report: {len(paths)} recordings; give one, or two to compare")
     for path in paths:
         if not os.path.exists(path):
             raise NotFound(f"{shown(path)}: there is no such recording")

@@ -1,7 +1,7 @@
 """Shrinks data in memory to the smallest types that hold the same values.
 
-`shrink()` checks every value with the library's scan, casts with the library's cast, and shows what changed. It loses nothing unless a
-tolerance allows it. Files go to `stowage shrink`, which never holds a whole file.
+`shrink()` checks every value with the library's scan, casts with the library's cast, and shows what changed. It loses nothing
+unless a tolerance allows it. Files go to `_files`, which never holds a whole file.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_uint64, c_void_p
+from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Iterable, List, Optional, Tuple
 
 from . import _show
-from ._command import run
-from ._library import Invalid, Missing, Unsupported, call, declare
+from ._files import Table, shrink_file
+from ._library import Growing, Invalid, Missing, Unsupported, call, declare
 from ._library import format_size as size
 from ._memory import loaded
 
@@ -22,15 +22,15 @@ from ._memory import loaded
 _CHUNK = 1 << 20
 
 
-class _Facts(ctypes.Structure):
+class _Facts(Growing):
     _fields_ = [
+        ("whole", c_uint32),
         ("count", c_uint64),
         ("nans", c_uint64),
         ("infs", c_uint64),
         ("zeros", c_uint64),
         ("least", c_double),
         ("most", c_double),
-        ("whole", c_bool),
         ("smallest", c_char * 16),
     ]
 
@@ -367,12 +367,8 @@ def shrink(
     options = _Options(_read_tolerance(tolerance), integers, _read_dtype(dtype), sparse)
     changes: "List[_Change]" = []
     if isinstance(thing, (str, os.PathLike)):
-        table: "List[str]" = ["--force"] if force else []
-        table += ["--names", names] if names is not None else []
-        for option, given in (("--columns", columns), ("--drop", drop)):
-            for name in [given] if isinstance(given, str) else given or ():
-                table += [option, name]
-        return _shrink_file(os.fspath(thing), output, tolerance, dtype, quiet, table)
+        given = [tuple([each] if isinstance(each, str) else each or ()) for each in (columns, drop)]
+        return _shrink_file(os.fspath(thing), output, options, quiet, Table(names, given[0], given[1], force))
     if names is not None or columns is not None or drop is not None or force:
         raise TypeError("shrink: names=, columns=, drop= and force= are for files")
     if output is not None:
@@ -410,15 +406,10 @@ def _shrink_thing(thing: Any, options: _Options, changes: "List[_Change]") -> An
     raise TypeError(f"shrink: {kind}: give a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix or a path")
 
 
-def _shrink_file(path: str, output: Any, tolerance: Any, dtype: Any, quiet: bool, table: "List[str]") -> str:
+def _shrink_file(path: str, output: Any, options: _Options, quiet: bool, table: Table) -> str:
     if output is None:
         raise TypeError(f'shrink: {path} is a file; say where the smaller one goes: shrink("{path}", "small.npz")')
-    words = ["shrink", path, "--output", os.fspath(output), *table]
-    if tolerance is not None:
-        words += ["--tolerance", str(tolerance)]
-    if dtype is not None:
-        words += ["--dtype", str(dtype)]
-    said = run(words, timeout=86400)
+    said = shrink_file(path, os.fspath(output), options.tolerance, options.dtype, table)
     if not quiet:
         print(said.rstrip())
     return os.fspath(output)

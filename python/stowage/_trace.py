@@ -11,12 +11,12 @@ import sys
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from typing import Any, List, Optional
 
-from ._library import call, declare, lib
+from ._library import Growing, call, declare, lib
 
 
-class _Options(ctypes.Structure):
+class _Options(Growing):
     _fields_ = [
-        ("version", c_uint32),
+        ("reserved", c_uint32),
         ("record_path", c_char_p),
         ("ring_path", c_char_p),
         ("ring_bytes", c_uint64),
@@ -34,11 +34,12 @@ class _Record(ctypes.Structure):
         ("device", c_uint16),
         ("kind", c_uint8),
         ("tier", c_uint8),
+        ("reserved", c_uint32),
     ]
 
 
 class _Frame(ctypes.Structure):
-    _fields_ = [("name", c_char_p), ("file", c_char_p), ("line", c_uint32), ("address", c_void_p)]
+    _fields_ = [("name", c_char_p), ("file", c_char_p), ("line", c_uint32), ("reserved", c_uint32), ("address", c_void_p)]
 
 
 ALLOC, FREE, FAIL = 0, 2, 3  #: kinds of events (stowage/trace.h)
@@ -71,7 +72,7 @@ class Trace:
 
     def __init__(self, path: str) -> None:
         self._handle = c_void_p()
-        options = _Options(version=1, record_path=os.fsencode(path))
+        options = _Options(record_path=os.fsencode(path))
         call("stow_trace_open", ctypes.byref(self._handle), ctypes.byref(options))
 
     def listen(self) -> None:

@@ -13,20 +13,21 @@ import sys
 import threading
 import weakref
 from collections import deque
-from ctypes import POINTER, byref, c_bool, c_int, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 from ._array import ArrayInfo, ArrayOptions, Origin
 from ._buffer import Buffers
 from ._card import destination, device_handle
-from ._library import Invalid, NotFound, StowageError, call, check, declare, lib, parse_size
+from ._library import Growing, Invalid, NotFound, StowageError, call, check, declare, lib, parse_size
 from ._text import TextColumn, find_text
 from .lazy import LazyArray
 
 _NOT_READY = -6
 _FILES_MAX = 16
+_STATE_VERSION = 1  #: of what state_dict() returns
 _STATE = (
-    "version rows batch_rows seed epoch next_batch rank world shuffle drop_last block_rows window_rows"
+    "rows batch_rows seed epoch next_batch rank world shuffle drop_last block_rows window_rows"
 ).split()
 
 
@@ -34,41 +35,42 @@ class _Memory(ctypes.Structure):
     _fields_ = [("allocate", c_void_p), ("release", c_void_p), ("user", c_void_p)]
 
 
-class _Options(ctypes.Structure):
+class _Options(Growing):
     _fields_ = [
-        ("version", c_uint32),
-        ("files", POINTER(ArrayOptions)),
         ("file_count", c_uint32),
+        ("files", POINTER(POINTER(ArrayOptions))),
         ("batch_rows", c_uint64),
-        ("drop_last", c_bool),
-        ("shuffle", c_bool),
+        ("drop_last", c_uint32),
+        ("shuffle", c_uint32),
         ("seed", c_uint64),
         ("rank", c_uint32),
         ("world", c_uint32),
         ("readers", c_uint32),
+        ("reserved", c_uint32),
         ("memory_bytes", c_uint64),
         ("memory", _Memory),
         ("device", c_void_p),
     ]
 
 
-class _State(ctypes.Structure):
-    _fields_ = [(name, c_uint64) for name in _STATE]
+class _State(Growing):
+    _fields_ = [("reserved", c_uint32)] + [(name, c_uint64) for name in _STATE]
 
 
-class _Info(ctypes.Structure):
+class _Info(Growing):
     _fields_ = [
+        ("readers", c_uint32),
         ("rows", c_uint64),
         ("rank_rows", c_uint64),
         ("batch_count", c_uint64),
         ("rank", c_uint32),
         ("world", c_uint32),
-        ("readers", c_uint32),
         ("memory_bytes", c_uint64),
         ("planned_bytes", c_uint64),
         ("block_rows", c_uint64),
         ("window_rows", c_uint64),
-        ("drops_cache", c_bool),
+        ("drops_cache", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
@@ -201,8 +203,8 @@ class Batches:
             if _whole(rank, 0, refusal) >= _whole(world, 1, refusal) or world > 0xFFFFFFFF:
                 raise Invalid(refusal)
         self._batch_rows = batch_size
-        options = _Options(version=2, batch_rows=batch_size, drop_last=given["drop_last"], shuffle=given["shuffle"])
-        options.files = (ArrayOptions * len(self._origins))(*[origin.options for origin in self._origins])
+        options = _Options(batch_rows=batch_size, drop_last=bool(given["drop_last"]), shuffle=bool(given["shuffle"]))
+        options.files = (POINTER(ArrayOptions) * len(self._origins))(*[ctypes.pointer(origin.options) for origin in self._origins])
         options.file_count = len(self._origins)
         options.seed = _whole(given["seed"], None, "seed {!r}: must be a whole number") & 0xFFFFFFFFFFFFFFFF
         options.rank, options.world = rank or 0, world or 0
@@ -267,7 +269,7 @@ class Batches:
         """The plan: rows, rank, world, readers, planned_bytes, block_rows, window_rows and so on."""
         made = _Info()
         call("stow_batches_get_info", self._handle, byref(made))
-        return {field[0]: getattr(made, field[0]) for field in _Info._fields_}
+        return {field[0]: getattr(made, field[0]) for field in _Info._fields_ if field[0] != "reserved"}
 
     def __len__(self) -> int:
         return int(self.info["batch_count"])
@@ -389,16 +391,18 @@ class Batches:
         """Returns the position in plain numbers, for a checkpoint."""
         with self._lock:
             state = self._state()
-            return {name: int(getattr(state, name)) for name in _STATE}
+            return {"version": _STATE_VERSION, **{name: int(getattr(state, name)) for name in _STATE}}
 
     def load_state_dict(self, state: Dict[str, int]) -> None:
         """Continues with exactly the batches that remained when the state was taken, in the same order."""
-        missing = [name for name in _STATE if name not in state]
+        missing = [name for name in ("version", *_STATE) if name not in state]
         if missing:
             raise Invalid(f"a state of batches without {', '.join(missing)}")
+        if state["version"] != _STATE_VERSION:
+            raise Invalid(f"a state of batches of version {state['version']!r}; this package knows {_STATE_VERSION}")
         with self._lock:
             numbers = [_whole(state[name], 0, f"a state of batches whose {name} is {{!r}}") for name in _STATE]
-            call("stow_batches_set_state", self._handle, byref(_State(*numbers)))
+            call("stow_batches_set_state", self._handle, byref(_State(0, *numbers)))
             self._begin()
 
     # ---- life ----

@@ -13,7 +13,7 @@ SNAPSHOT = TREE / "tests" / "data" / "causes" / "no_grad_missing-cnn.pickle.gz"
 
 
 class Explain(unittest.TestCase):
-    def test_a_recording_is_explained_by_the_command(self):
+    def test_a_recording_is_explained(self):
         if not SNAPSHOT.exists():
             self.skipTest(f"no recording at {SNAPSHOT}")
         made = stowage.explain(SNAPSHOT)
@@ -130,7 +130,7 @@ class Explain(unittest.TestCase):
 
         with contextlib.redirect_stderr(io.StringIO()) as said:
             _explain._on_exception(Without, Without((1, 2), "float64"), None)
-        self.assertIn("stowage: The host ran out of memory", said.getvalue())
+        self.assertIn("stowage: The program asked for more host memory (RAM) than there was", said.getvalue())
 
 
 class Record(unittest.TestCase):

@@ -269,7 +269,7 @@ class Kernel(unittest.TestCase):
             client.stop_channels()
             manager.shutdown_kernel(now=True)
         self.assertEqual(error, "")
-        self.assertIn("The kernel ended the program for using too much host memory", text)
+        self.assertIn("because host memory (RAM) ran out", text)
         self.assertIn("of the 700.0 MiB it was limited to", text)
         self.assertIn("the cell that was too much", text)
 

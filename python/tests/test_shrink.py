@@ -105,7 +105,7 @@ class Arrays(unittest.TestCase):
         dense[0, 0] = -0.0
         self.assertFalse(scipy.sparse.issparse(quiet(dense, sparse=True)[0]))
 
-    def test_files_go_to_the_command(self):
+    def test_files_are_written_again(self):
         import numpy
 
         with tempfile.TemporaryDirectory() as folder:

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "advise/told.h"
+
 #define WORKSPACES_MOST 16 /* live at the end, to be looked at one by one */
 
 static void add_note(explanation *x, const char *text) {
@@ -91,17 +93,6 @@ static const char *card_name(const evidence *e, const explain_options *options) 
   return gib > 14.4 && gib < 14.85 ? "T4" : "";
 }
 
-stow_status explanation_status(const explanation *x) {
-  if (x->headline.status != STOW_OK) return x->headline.status;
-  if (x->memory.status != STOW_OK) return x->memory.status;
-  if (x->notes.status != STOW_OK) return x->notes.status;
-  return findings_status(&x->findings);
-}
-
-void explanation_head(explanation *x) {
-  if (x->findings.count > 0) buffer_join(&x->headline, &x->findings.list[0].headline);
-}
-
 stow_status explain_recording(explanation *x, const recording *r, const explain_options *options) {
   *x = (explanation){.headline = BUFFER_INIT, .notes = BUFFER_INIT};
   STOW_TRY(evidence_gather(&x->evidence, r, options != NULL ? options->message : NULL,
@@ -117,23 +108,8 @@ stow_status explain_recording(explanation *x, const recording *r, const explain_
 stow_status explain_message(explanation *x, const char *text, size_t count) {
   *x = (explanation){.from_message = true, .headline = BUFFER_INIT, .notes = BUFFER_INIT};
   message_read(&x->evidence.told, text, count);
-  explain_told(x);
+  told_explain(x);
   return explanation_status(x);
 }
 
-void explanation_blank(explanation *x) {
-  *x = (explanation){
-      .from_message = true, .headline = BUFFER_INIT, .memory = BUFFER_INIT, .notes = BUFFER_INIT};
-  message_read(&x->evidence.told, "", 0);
-  memset(&x->evidence.n, 0xff, sizeof x->evidence.n);
-}
 _Static_assert(MESSAGE_UNKNOWN == UINT64_MAX, "all bits of a number that is not known are set");
-
-void explanation_free(explanation *x) {
-  findings_free(&x->findings);
-  evidence_free(&x->evidence);
-  buffer_free(&x->headline);
-  buffer_free(&x->memory);
-  buffer_free(&x->notes);
-  *x = (explanation){0};
-}

@@ -11,7 +11,7 @@
 #ifndef ADVISE_EXPLAIN_H
 #define ADVISE_EXPLAIN_H
 
-#include "advise/fixes.h"
+#include "advise/explanation.h"
 
 typedef struct explain_options {
   const char *card; /* its name, where the recording does not tell; NULL not known */
@@ -20,37 +20,14 @@ typedef struct explain_options {
   size_t message_bytes;
 } explain_options;
 
-typedef struct explanation {
-  evidence evidence; /* of a recording; otherwise only told and n are filled */
-  bool from_message;
-  findings findings;
-  fixes fixes;
-  buffer headline; /* one sentence */
-  buffer memory;   /* rows, of host memory; where there are none the card's numbers are shown */
-  buffer notes;    /* lines: what weakens the answer, what is missing to know more */
-} explanation;
-
 /* `r` must outlive it. `options` may be NULL. Free in any case. */
 stow_status explain_recording(explanation *x, const recording *r, const explain_options *options);
 /* From an error text alone. */
 stow_status explain_message(explanation *x, const char *text, size_t count);
-void explanation_free(explanation *x);
-
-/* STOW_OK, or why a part of the explanation could not be kept. The three calls below fail with it
- * rather than print an explanation that lacks something. */
-stow_status explanation_status(const explanation *x);
-/* Makes the headline of the surest finding, if there is one, that of the explanation. */
-void explanation_head(explanation *x);
 
 stow_status explanation_text(const explanation *x, buffer *out, bool bold);
 stow_status explanation_json(const explanation *x, buffer *out);
 /* One line. */
 stow_status explanation_short(const explanation *x, buffer *out);
-
-/* One that knows nothing yet, for whoever fills it: no numbers, no causes, no words. */
-void explanation_blank(explanation *x);
-
-/* ---- explain_message.c ---- */
-void explain_told(explanation *x);
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef ADVISE_HOST_H
 #define ADVISE_HOST_H
 
-#include "advise/explain.h"
+#include "advise/explanation.h"
 #include "run/host_record.h"
 
 stow_status explain_host(explanation *x, const host_record *r);

@@ -12,6 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Room for a path or a URL as text_show leaves it; a longer one is cut. */
+#define TEXT_PATH_MAX 4096
+
 /* Returns true if a terminal shows the code point and does nothing else with it. False for C0, DEL
  * and C1 controls, bidirectional controls, line and paragraph separators, and tag characters. */
 bool text_safe(uint32_t point);

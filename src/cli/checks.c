@@ -112,7 +112,7 @@ static void add_road(finding *f, const cuda_probe *road) {
 }
 
 /* What stands behind the host tier, for people. */
-static const char *road_words(stow_host_road road) {
+static const char *road_words(stow_host_backing road) {
   switch (road) {
   case STOW_HOST_NONE: return "no road to host memory";
   case STOW_HOST_PINNED: return "whole pinned allocations";
@@ -130,13 +130,13 @@ static const char *road_words(stow_host_road road) {
 static void check_host_tier(findings *into, stow_device *d, const stow_device_props *props,
                             const cuda_probe *road) {
   bool sim = strcmp(props->kind, "sim") == 0;
-  const char *words = road_words(props->host_road);
+  const char *words = road_words(props->host_backing);
   uint64_t us;
   finding *f;
-  if (props->host_road == STOW_HOST_NONE) {
+  if (props->host_backing == STOW_HOST_NONE) {
     f = found(into, "host tier", FINDING_NONE, "%s: nothing can spill", words);
     next(f, "%s", sim ? "name one: --device sim:16G,host=32G" : HOST_NEXT);
-  } else if (props->host_road == STOW_HOST_PINNED) {
+  } else if (props->host_backing == STOW_HOST_PINNED) {
     f = found(into, "host tier", FINDING_NOTE,
               "%s only: an address cannot change to host memory under a program", words);
     next(f, "%s", HOST_NEXT);
@@ -153,7 +153,7 @@ static void check_host_tier(findings *into, stow_device *d, const stow_device_pr
 
 static void check_device(findings *into, const char *name, bool probe) {
   stow_device *d;
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   cuda_probe road = {.reason = ""};
   char size[STOW_SIZE_TEXT_MAX];
   /* A device that opens believes what is kept, so try anew before. Another kind of device has no

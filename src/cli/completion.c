@@ -11,13 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/newfile.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 
 /* A shell: how its file is written, and where the user's own files of that kind are. */
 typedef struct shell {
   const char *name;
-  void (*write)(buffer *b);
+  void (*write)(buffer *b, const verb *const *all);
   const char *base_variable; /* XDG base folder, and what it is below HOME when it is not set */
   const char *base_default;
   const char *place; /* the file, below the base folder */
@@ -87,10 +88,9 @@ static stow_status check_foreign(const char *path, bool *there) {
 }
 
 static stow_status write_file(const char *path, const buffer *b, bool replace) {
-  char made[PATH_MAX + 8];
-  snprintf(made, sizeof made, "%s.XXXXXX", path);
-  int fd = mkostemp(made, O_CLOEXEC);
-  if (fd < 0) return stow_fail(STOW_ERR_IO, "%s: %s", made, strerror(errno));
+  char made[PATH_MAX];
+  int fd = newfile_beside(made, sizeof made, path);
+  if (fd < 0) return stow_fail(STOW_ERR_IO, "%s: %s", path, strerror(errno));
   size_t done = 0;
   int failed = 0;
   while (done < b->length && failed == 0) {
@@ -108,21 +108,22 @@ static stow_status write_file(const char *path, const buffer *b, bool replace) {
   return failed == 0 ? STOW_OK : stow_fail(STOW_ERR_IO, "%s: %s", path, strerror(failed));
 }
 
-static stow_status install(const shell *which) {
+static stow_status install(const shell *which, const verb *const *all) {
   char path[PATH_MAX];
   bool there;
   buffer b = BUFFER_INIT;
   STOW_TRY(shell_path(path, which));
   STOW_TRY(make_folders(path));
   STOW_TRY(check_foreign(path, &there));
-  which->write(&b);
+  which->write(&b, all);
   stow_status status = b.status;
   if (status == STOW_OK) status = write_file(path, &b, there);
   buffer_free(&b);
   if (status != STOW_OK) return status;
-  printf("%s completion %s: %s\n", which->name, there ? "updated" : "installed", path);
-  if (which->note != NULL) printf("%s\n", which->note);
-  printf("start a new %s to use it\n", which->name);
+  output_printf("%s completion %s: %s\n", which->name, there ? "updated" : "installed",
+                output_name(path));
+  if (which->note != NULL) output_printf("%s\n", which->note);
+  output_printf("start a new %s to use it\n", which->name);
   return STOW_OK;
 }
 
@@ -143,10 +144,10 @@ static int run(verb_call *call) {
     return verb_usage(call, "no completion for \"%.40s\"; there is bash, zsh and fish", name);
   stow_status status;
   if (verb_flag(call, "install")) {
-    status = install(which);
+    status = install(which, call->all);
   } else {
     buffer b = BUFFER_INIT;
-    which->write(&b);
+    which->write(&b, call->all);
     status = output_buffer(&b);
   }
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);

@@ -4,12 +4,14 @@
 #define CLI_COMPLETION_H
 
 #include "base/buffer.h"
+#include "cli/verb.h"
 
 /* Every file begins with a line that contains this text. It marks a file as ours to replace. */
 #define COMPLETION_MARK "Generated from the table of verbs: stowage completion"
 
-void completion_bash(buffer *b);
-void completion_zsh(buffer *b);
-void completion_fish(buffer *b);
+/* Each takes every verb, ended by NULL. */
+void completion_bash(buffer *b, const verb *const *all);
+void completion_zsh(buffer *b, const verb *const *all);
+void completion_fish(buffer *b, const verb *const *all);
 
 #endif

@@ -70,17 +70,17 @@ static void bash_values(buffer *b, const verb *which) {
 
 /* Sets `program` to the index of the first word of the user's command, or leaves it empty: a verb
  * that runs a program has its own options only before that word. */
-static void bash_program(buffer *b) {
-  for (size_t i = 0; verb_at(i) != NULL; i++) {
-    if (!shown(verb_at(i)) || !(verb_at(i)->flags & VERB_FIRST_WORD)) continue;
-    buffer_printf(b, "  if [ \"$verb\" = %s ]; then\n", verb_at(i)->name);
+static void bash_program(buffer *b, const verb *const *all) {
+  for (size_t i = 0; all[i] != NULL; i++) {
+    if (!shown(all[i]) || !(all[i]->flags & VERB_FIRST_WORD)) continue;
+    buffer_printf(b, "  if [ \"$verb\" = %s ]; then\n", all[i]->name);
     buffer_text(b, "    at=2\n"
                    "    while [ \"$at\" -le \"$COMP_CWORD\" ]; do\n"
                    "      case ${COMP_WORDS[at]} in\n"
                    "        --) [ \"$at\" -eq \"$COMP_CWORD\" ] || program=$((at + 1)); break ;;\n"
                    "        ");
     const char *between = "";
-    for (const verb_option *o = verb_at(i)->options; o != NULL && o->name != NULL; o++) {
+    for (const verb_option *o = all[i]->options; o != NULL && o->name != NULL; o++) {
       if (o->value == NULL) continue;
       buffer_printf(b, "%s--%s", between, o->name);
       between = "|";
@@ -95,7 +95,7 @@ static void bash_program(buffer *b) {
   }
 }
 
-void completion_bash(buffer *b) {
+void completion_bash(buffer *b, const verb *const *all) {
   buffer_text(b, "# " COMPLETION_MARK " bash\n"
                  "_stowage() {\n"
                  "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}"
@@ -105,12 +105,12 @@ void completion_bash(buffer *b) {
                  "  elif [ \"$before\" = = ]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
                  "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
                  "    COMPREPLY=($(compgen -W \"");
-  for (size_t i = 0; verb_at(i) != NULL; i++)
-    if (shown(verb_at(i))) buffer_printf(b, "%s ", verb_at(i)->name);
+  for (size_t i = 0; all[i] != NULL; i++)
+    if (shown(all[i])) buffer_printf(b, "%s ", all[i]->name);
   buffer_text(b, "help --help --version\" -- \"$word\"))\n"
                  "    return\n"
                  "  fi\n");
-  bash_program(b);
+  bash_program(b, all);
   buffer_text(b,
               "  if [ -n \"$program\" ]; then\n"
               "    if [ \"$program\" -eq \"$COMP_CWORD\" ]; then\n"
@@ -122,16 +122,16 @@ void completion_bash(buffer *b) {
               "    return\n"
               "  fi\n"
               "  case $verb:$before in\n");
-  for (size_t i = 0; verb_at(i) != NULL; i++)
-    if (shown(verb_at(i))) bash_values(b, verb_at(i));
+  for (size_t i = 0; all[i] != NULL; i++)
+    if (shown(all[i])) bash_values(b, all[i]);
   buffer_text(b, "    help:*) COMPREPLY=($(compgen -W \"");
-  for (size_t i = 0; verb_at(i) != NULL; i++)
-    if (shown(verb_at(i))) buffer_printf(b, "%s%s", i > 0 ? " " : "", verb_at(i)->name);
+  for (size_t i = 0; all[i] != NULL; i++)
+    if (shown(all[i])) buffer_printf(b, "%s%s", i > 0 ? " " : "", all[i]->name);
   buffer_text(b, "\" -- \"$word\")); return ;;\n  esac\n  case $verb in\n");
-  for (size_t i = 0; verb_at(i) != NULL; i++) {
-    if (!shown(verb_at(i))) continue;
-    buffer_printf(b, "    %s) options=\"", verb_at(i)->name);
-    for (const verb_option *o = verb_at(i)->options; o != NULL && o->name != NULL; o++)
+  for (size_t i = 0; all[i] != NULL; i++) {
+    if (!shown(all[i])) continue;
+    buffer_printf(b, "    %s) options=\"", all[i]->name);
+    for (const verb_option *o = all[i]->options; o != NULL && o->name != NULL; o++)
       buffer_printf(b, "--%s ", o->name);
     buffer_text(b, "--help\" ;;\n");
   }
@@ -181,16 +181,16 @@ static void zsh_option(buffer *b, const verb_option *o) {
   buffer_text(b, "' \\\n");
 }
 
-void completion_zsh(buffer *b) {
+void completion_zsh(buffer *b, const verb *const *all) {
   buffer_text(b, "#compdef stowage\n"
                  "# " COMPLETION_MARK " zsh\n"
                  "_stowage() {\n"
                  "  local -a verbs\n"
                  "  verbs=(\n");
-  for (size_t i = 0; verb_at(i) != NULL; i++) {
-    if (!shown(verb_at(i))) continue;
-    buffer_printf(b, "    '%s:", verb_at(i)->name);
-    zsh_text(b, verb_at(i)->summary);
+  for (size_t i = 0; all[i] != NULL; i++) {
+    if (!shown(all[i])) continue;
+    buffer_printf(b, "    '%s:", all[i]->name);
+    zsh_text(b, all[i]->summary);
     buffer_text(b, "'\n");
   }
   buffer_text(b, "    'help:shows how a verb is used'\n"
@@ -204,17 +204,17 @@ void completion_zsh(buffer *b) {
                  "  (( CURRENT-- ))\n"
                  "  case $verb in\n"
                  "    help) _describe -t verbs verb verbs ;;\n");
-  for (size_t i = 0; verb_at(i) != NULL; i++) {
-    if (!shown(verb_at(i))) continue;
-    bool program = verb_at(i)->flags & VERB_FIRST_WORD;
-    buffer_printf(b, "    %s)\n      _arguments%s \\\n", verb_at(i)->name, program ? " -S" : "");
-    for (const verb_option *o = verb_at(i)->options; o != NULL && o->name != NULL; o++)
+  for (size_t i = 0; all[i] != NULL; i++) {
+    if (!shown(all[i])) continue;
+    bool program = all[i]->flags & VERB_FIRST_WORD;
+    buffer_printf(b, "    %s)\n      _arguments%s \\\n", all[i]->name, program ? " -S" : "");
+    for (const verb_option *o = all[i]->options; o != NULL && o->name != NULL; o++)
       zsh_option(b, o);
     buffer_text(b, "        '--help[this text]'");
     if (program)
       buffer_text(
           b, " \\\n        '(-)1:command:_command_names -e' \\\n        '*::argument:_normal'");
-    else if (verb_at(i)->operands != NULL)
+    else if (all[i]->operands != NULL)
       buffer_text(b, " \\\n        '*:file:_files'");
     buffer_text(b, "\n      ;;\n");
   }
@@ -301,11 +301,11 @@ static void fish_program(buffer *b, const verb *which) {
                 which->name);
 }
 
-void completion_fish(buffer *b) {
+void completion_fish(buffer *b, const verb *const *all) {
   buffer_text(b, "# " COMPLETION_MARK " fish\n"
                  "complete -c stowage -f\n");
-  for (size_t i = 0; verb_at(i) != NULL; i++) {
-    const verb *which = verb_at(i);
+  for (size_t i = 0; all[i] != NULL; i++) {
+    const verb *which = all[i];
     if (!shown(which)) continue;
     buffer_printf(b, "complete -c stowage -n __fish_use_subcommand -a %s -d '", which->name);
     fish_text(b, which->summary);
@@ -319,7 +319,7 @@ void completion_fish(buffer *b) {
   buffer_text(b,
               "complete -c stowage -n __fish_use_subcommand -a help -d 'show how a verb is used'\n"
               "complete -c stowage -n '__fish_seen_subcommand_from help' -x -a '");
-  for (size_t i = 0; verb_at(i) != NULL; i++)
-    if (shown(verb_at(i))) buffer_printf(b, "%s%s", i > 0 ? " " : "", verb_at(i)->name);
+  for (size_t i = 0; all[i] != NULL; i++)
+    if (shown(all[i])) buffer_printf(b, "%s%s", i > 0 ? " " : "", all[i]->name);
   buffer_text(b, "'\n");
 }

@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/output.h"
-#include "data/crew.h"
+#include "data/workers.h"
 #include "files/remote.h"
 
 #define GIVE_BACK_BYTES (1 << 20)
@@ -26,15 +26,15 @@ static stow_status show_progress(void *context, uint64_t done, uint64_t total) {
 
 static stow_status read_threads(const verb_call *call, unsigned *threads) {
   const char *text = verb_value(call, "threads");
-  *threads = crew_default();
+  *threads = workers_default();
   if (text == NULL) return STOW_OK;
   char *end;
   errno = 0;
   unsigned long count = strtoul(text, &end, 10);
   if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 || count < 1 ||
-      count > CREW_MAX)
+      count > WORKERS_MAX)
     return stow_fail(STOW_ERR_INVALID, "--threads \"%.40s\": must be a whole number from 1 to %d",
-                     text, CREW_MAX);
+                     text, WORKERS_MAX);
   *threads = (unsigned)count;
   return STOW_OK;
 }
@@ -121,25 +121,4 @@ stow_status data_shape(const char *text, array_spec *spec) {
         "--shape \"%.60s\": must be whole numbers with commas, as 1000,64 (at most %d)", text,
         ARRAY_DIMS_MAX);
   return STOW_OK;
-}
-
-void data_rows_text(buffer *to, const file_facts *f) {
-  buffer_printf(to, "%" PRIu64 " row%s of %zu column%s, %s", f->rows, f->rows == 1 ? "" : "s",
-                f->column_count, f->column_count == 1 ? "" : "s",
-                f->has_header ? "names in the first row" : "no names (--names yes if there are)");
-  if (f->pandas_index) buffer_text(to, ", column \"index\" is a pandas index");
-}
-
-void data_rows_json(json *j, const file_facts *f) {
-  json_key(j, "rows"), json_u64(j, f->rows);
-  json_key(j, "header"), json_bool(j, f->has_header);
-  json_key(j, "pandas_index"), json_text(j, f->pandas_index ? f->columns[0].name : NULL);
-}
-
-const char *data_shape_text(char *text, size_t size, const uint64_t *shape, uint32_t dims) {
-  size_t at = (size_t)snprintf(text, size, "(");
-  for (uint32_t i = 0; i < dims && at + 24 < size; i++)
-    at += (size_t)snprintf(text + at, size - at, "%s%" PRIu64, i > 0 ? ", " : "", shape[i]);
-  snprintf(text + at, size - at, dims == 1 ? ",)" : ")");
-  return text;
 }

@@ -28,15 +28,10 @@
   { "min-rate", "SIZE", "give up on a server that sends less in a second; default 1K, 0: never" }
 
 table_header data_header(const verb_call *call);
-/* Appends how many rows a table has, and whether its first row names the columns. */
-void data_rows_text(buffer *to, const file_facts *f);
-void data_rows_json(json *j, const file_facts *f);
 /* --memory, and a bar called `what` behind b->progress; --header, for every URL opened from now on.
  */
 stow_status data_budget(const verb_call *call, budget *b, progress *bar, const char *what);
 /* "3,4" or "(3, 4)" or "()". */
 stow_status data_shape(const char *text, array_spec *spec);
-/* "(3, 4)", as NumPy prints a shape. Returns `text`. */
-const char *data_shape_text(char *text, size_t size, const uint64_t *shape, uint32_t dims);
 
 #endif

@@ -9,9 +9,9 @@
 #include <stowage/version.h>
 
 #include "base/json.h"
+#include "base/table.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "report/table.h"
 
 static const char *const verdict_names[] = {"ok", "note", "none", "broken"};
 

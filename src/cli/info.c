@@ -11,10 +11,10 @@
 #include "base/hostmem.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "base/table.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "device/cuda_probe.h"
-#include "report/table.h"
 #include "watch/nvml.h"
 #include "watch/proc.h"
 
@@ -47,6 +47,7 @@ typedef struct info {
 static stow_status read_device(info_device *into, const char *name) {
   stow_device *device;
   STOW_TRY(stow_device_open(&device, name));
+  into->props = (stow_device_props)STOW_DEVICE_PROPS_INIT;
   stow_status status = stow_device_get_props(device, &into->props);
   for (int t = 0; t < STOW_TIER_COUNT; t++) {
     info_tier *tier = &into->tiers[t];
@@ -170,7 +171,7 @@ static stow_status print_device(const info *all, const info_device *device) {
     table_size(&t, tier->total_bytes);
     table_size(&t, tier->total_bytes - tier->free_bytes);
     table_size(&t, tier->free_bytes);
-    table_cell(&t, i == STOW_TIER_HOST ? cuda_road_name(device->props.host_road) : "");
+    table_cell(&t, i == STOW_TIER_HOST ? cuda_road_name(device->props.host_backing) : "");
   }
   buffer out = BUFFER_INIT;
   table_write(&t, &out, 2, output_color());
@@ -247,7 +248,7 @@ static void json_device(json *j, const info_device *device) {
   json_key(j, "compute_minor"), json_i64(j, props->compute_minor);
   json_key(j, "has_vmm"), json_bool(j, props->has_vmm);
   json_key(j, "page_bytes"), json_u64(j, props->page_bytes);
-  json_key(j, "host_road"), json_text(j, cuda_road_name(props->host_road));
+  json_key(j, "host_road"), json_text(j, cuda_road_name(props->host_backing));
   json_key(j, "host_numa_node"), json_i64(j, props->host_numa_node);
   json_key(j, "tiers");
   json_begin_array(j);

@@ -30,6 +30,7 @@ static int run_verb(const verb *which, int argc, char **argv) {
   verb_call call;
   bool help;
   int code = options_parse(&call, which, argc, argv, &help);
+  call.all = verb_all();
   if (help)
     help_verb(which);
   else if (code == EXIT_DONE)

@@ -1,5 +1,5 @@
 /* Output: what every verb prints with. Colours only on a terminal, never with NO_COLOR; errors as
- * "stowage VERB: message" on standard error. Tables are report/table.h, sizes stow_size_format,
+ * "stowage VERB: message" on standard error. Tables are base/table.h, sizes stow_size_format,
  * JSON base/json.h. */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H

@@ -7,36 +7,36 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "base/table.h"
 #include "cli/output.h"
 #include "cli/replay_input.h"
+#include "cli/replay_spill.h"
 #include "cli/verb.h"
-#include "report/table.h"
 
 #define POLICIES_MAX 16
 
-typedef struct replay_job {
+typedef struct replay_table {
   replay_input in;
   const policy_ops *policies[POLICIES_MAX];
   size_t count;
   bool min_limit, check;
   replay_result results[POLICIES_MAX];
-} replay_job;
+} replay_table;
 
-static stow_status add_policy(replay_job *job, const char *name) {
-  const policy_ops *which = policy_find(name);
-  if (which == NULL) {
-    char known[256] = "";
-    const char *names[POLICIES_MAX + 1] = {NULL};
-    for (size_t i = 0; policy_at(i) != NULL && i < POLICIES_MAX; i++) {
-      names[i] = policy_at(i)->name;
-      strncat(known, i > 0 ? ", " : "", sizeof known - strlen(known) - 1);
-      strncat(known, names[i], sizeof known - strlen(known) - 1);
-    }
-    const char *near = verb_nearest(name, names);
-    return stow_fail(STOW_ERR_INVALID, "no policy \"%s\"%s%s%s; there are %s", name,
-                     near != NULL ? " (did you mean " : "", near != NULL ? near : "",
-                     near != NULL ? "?)" : "", known);
-  }
+/* With the name the caller may have meant, where one is near. */
+static stow_status find_policy(const policy_ops **which, const char *name) {
+  const char *names[POLICIES_MAX + 1] = {NULL};
+  stow_status status = replay_policy(which, name);
+  if (status == STOW_OK) return status;
+  for (size_t i = 0; policy_at(i) != NULL && i < POLICIES_MAX; i++) names[i] = policy_at(i)->name;
+  const char *near = verb_nearest(name, names);
+  if (near == NULL) return STOW_ERR_INVALID;
+  return stow_fail(STOW_ERR_INVALID, "%.300s (did you mean %s?)", stow_status_message(), near);
+}
+
+static stow_status add_policy(replay_table *job, const char *name) {
+  const policy_ops *which;
+  STOW_TRY(find_policy(&which, name));
   for (size_t i = 0; i < job->count; i++)
     if (job->policies[i] == which) return STOW_OK;
   if (job->count == POLICIES_MAX)
@@ -45,7 +45,7 @@ static stow_status add_policy(replay_job *job, const char *name) {
   return STOW_OK;
 }
 
-static stow_status read_policies(replay_job *job, const char *list) {
+static stow_status read_policies(replay_table *job, const char *list) {
   if (list == NULL) {
     for (size_t i = 0; policy_at(i) != NULL; i++) STOW_TRY(add_policy(job, policy_at(i)->name));
     return STOW_OK;
@@ -61,42 +61,20 @@ static stow_status read_policies(replay_job *job, const char *list) {
   return STOW_OK;
 }
 
-/* Only PyTorch's own recordings show segments, and only the policy that made them can repeat them.
- */
-static bool can_check(const replay_job *job, const policy_ops *which) {
-  if (!job->check || job->in.record.source != SOURCE_TORCH) return false;
-  if (job->in.steps.initial_blocks > 0) return false; /* the pools it began with are not known */
-  return which ==
-         (steps_expandable(&job->in.record) ? &policy_torch_expandable : &policy_torch_default);
-}
-
 /* PyTorch collects garbage by its memory fraction, and only where one was set. */
-static bool lacks_limit(const replay_job *job) {
-  return job->in.options.settings.gc_threshold > 0 &&
-         job->in.options.limit_bytes == POLICY_NO_LIMIT;
+static bool lacks_limit(const replay_table *job) {
+  return job->in.job.options.settings.gc_threshold > 0 &&
+         job->in.job.options.limit_bytes == POLICY_NO_LIMIT;
 }
 
-static stow_status run_one(replay_job *job, size_t i) {
-  const steps *s = &job->in.steps;
-  const policy_ops *which = job->policies[i];
-  replay_result *r = &job->results[i];
-  STOW_TRY(replay_run(r, s, which, &job->in.options));
-  if (can_check(job, which)) {
-    replay_result checked;
-    STOW_TRY(replay_check(&checked, s, which, &job->in.options));
-    r->checked = true;
-    r->segment_mismatches = checked.segment_mismatches;
-    r->address_mismatches = checked.address_mismatches;
-    r->segments_checked = checked.segments_checked;
-    r->addresses_checked = checked.addresses_checked;
-  }
-  if (job->min_limit) STOW_TRY(replay_min_limit(r, s, which, &job->in.options));
-  return STOW_OK;
+static stow_status run_one(replay_table *job, size_t i) {
+  unsigned flags = (job->min_limit ? REPLAY_MIN_LIMIT : 0) | (job->check ? REPLAY_CHECK : 0);
+  return replay_job_run(&job->in.job, job->policies[i], flags, &job->results[i]);
 }
 
 /* ---- for people ---- */
 
-static void print_row(table *t, const replay_job *job, const replay_result *r) {
+static void print_row(table *t, const replay_table *job, const replay_result *r) {
   char size[STOW_SIZE_TEXT_MAX];
   table_cell(t, r->policy->name);
   if (r->finishes)
@@ -118,7 +96,7 @@ static void print_row(table *t, const replay_job *job, const replay_result *r) {
                  r->min_limit_proved ? "" : "*");
 }
 
-static void print_notes(buffer *out, const replay_job *job) {
+static void print_notes(buffer *out, const replay_table *job) {
   char size[STOW_SIZE_TEXT_MAX];
   bool told = false;
   for (size_t i = 0; i < job->count; i++) {
@@ -144,12 +122,12 @@ static void print_notes(buffer *out, const replay_job *job) {
     buffer_text(out, "smallest limit: from there every 2 MiB step upward finishes\n");
 }
 
-static stow_status print_text(const replay_job *job) {
+static stow_status print_text(const replay_table *job) {
   buffer out = BUFFER_INIT;
   replay_input_describe(&job->in, &out);
   if (job->check && job->in.record.source != SOURCE_TORCH)
     buffer_text(&out, "--check: only PyTorch's recordings show segments; nothing to compare\n");
-  if (job->check && job->in.steps.initial_blocks > 0)
+  if (job->check && job->in.job.steps.initial_blocks > 0)
     buffer_text(&out, "--check: it began late, so where its first blocks stood is not known well "
                       "enough; nothing was compared\n");
   if (job->check && lacks_limit(job))
@@ -157,7 +135,7 @@ static stow_status print_text(const replay_job *job) {
         &out,
         "--check: it collected garbage at %g of a limit that is not in the recording; give "
         "it with --vram-limit, or what was collected counts as different\n",
-        job->in.options.settings.gc_threshold);
+        job->in.job.options.settings.gc_threshold);
   buffer_char(&out, '\n');
   table t = TABLE_INIT(job->min_limit ? 8 : 7, 0xfcu);
   static const char *const header[] = {"policy",       "result",     "peak live", "peak reserved",
@@ -171,7 +149,7 @@ static stow_status print_text(const replay_job *job) {
 
 /* ---- for programs ---- */
 
-static stow_status print_json(const replay_job *job) {
+static stow_status print_json(const replay_table *job) {
   buffer out = BUFFER_INIT;
   json j = JSON_PRETTY(&out);
   json_begin_array(&j);
@@ -196,7 +174,7 @@ static stow_status print_json(const replay_job *job) {
 }
 
 /* 1 where the answer is no: nothing finishes, or the check found a difference. */
-static int answer(const replay_job *job) {
+static int answer(const replay_table *job) {
   bool finishes = false, differs = false;
   for (size_t i = 0; i < job->count; i++) {
     const replay_result *r = &job->results[i];
@@ -207,7 +185,8 @@ static int answer(const replay_job *job) {
 }
 
 static int run(verb_call *call) {
-  replay_job job = {.min_limit = verb_flag(call, "min-limit"), .check = verb_flag(call, "check")};
+  if (verb_value(call, "spill") != NULL) return replay_spill(call);
+  replay_table job = {.min_limit = verb_flag(call, "min-limit"), .check = verb_flag(call, "check")};
   stow_status status = read_policies(&job, verb_value(call, "policy"));
   if (status != STOW_OK) return verb_fail(call, status);
   status = replay_input_open(&job.in, call, verb_value(call, "settings"));
@@ -224,6 +203,7 @@ static const verb_option options[] = {
     {"vram-limit", "SIZE", "with the framework's own reserve capped, as PyTorch's memory fraction"},
     {"settings", "TEXT", "allocator settings instead of the recording's, as PYTORCH_ALLOC_CONF"},
     {"min-limit", NULL, "find the smallest limit that finishes"},
+    {"spill", "auto", "with host memory behind the card: how long a step takes (needs --touches)"},
     {"check", NULL, "compare with the recording's own segments and addresses"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,
@@ -232,8 +212,10 @@ static const verb_option options[] = {
 const verb verb_replay = {
     .name = "replay",
     .summary = "run a recording through other allocators and limits",
-    .example = "stowage replay snapshot.pickle --vram 16G\n"
-               "stowage replay snapshot.pickle --policy torch_default,torch_expandable --min-limit",
+    .example =
+        "stowage replay snapshot.pickle --vram 16G\n"
+        "stowage replay snapshot.pickle --policy torch_default,torch_expandable --min-limit\n"
+        "stowage replay run.stow --vram 10G --spill auto",
     .operands = "TRACE",
     .operands_min = 1,
     .operands_max = 1,

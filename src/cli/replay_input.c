@@ -13,50 +13,28 @@
  * hundred million events. */
 #define RECORD_BYTES_MAX (UINT64_C(16) << 30)
 
-static stow_status read_limit(replay_input *in, const verb_call *call) {
-  uint64_t limit = 0;
-  if (verb_value(call, "vram") != NULL && verb_value(call, "vram-limit") != NULL)
-    return stow_fail(STOW_ERR_INVALID,
-                     "--vram is a card, --vram-limit a cap on the reserve: give one of them");
-  STOW_TRY(verb_size(call, "vram", &in->card_bytes));
-  STOW_TRY(verb_size(call, "vram-limit", &limit));
-  if (in->card_bytes != 0) {
-    if (in->card_bytes <= REPLAY_CONTEXT_BYTES)
-      return stow_fail(STOW_ERR_INVALID,
-                       "--vram: a card of %" PRIu64
-                       " MiB has no room for the CUDA context of %" PRIu64
-                       " MiB; name a larger one",
-                       in->card_bytes >> 20, REPLAY_CONTEXT_BYTES >> 20);
-    limit = in->card_bytes - REPLAY_CONTEXT_BYTES;
-    in->options.limit_is_told = false;
-  }
-  if (limit != 0 && limit < POLICY_NO_LIMIT) in->options.limit_bytes = limit;
-  return STOW_OK;
-}
-
 stow_status replay_input_open(replay_input *in, const verb_call *call, const char *settings) {
-  *in = (replay_input){.path = call->operands[0], .options = REPLAY_OPTIONS_INIT};
+  *in = (replay_input){.path = call->operands[0]};
+  replay_job_options options = {.settings = settings};
   recording_init(&in->record, RECORD_BYTES_MAX);
-  STOW_TRY(read_limit(in, call));
-  policy_settings checked = POLICY_SETTINGS_INIT; /* a slip there is told before a long read */
-  if (settings != NULL) STOW_TRY(policy_settings_parse(&checked, settings));
+  if (verb_value(call, "vram") != NULL && verb_value(call, "vram-limit") != NULL)
+    return stow_fail(STOW_ERR_INVALID, "--vram is the size of the device, --vram-limit limits the "
+                                       "reserve: give one of them");
+  STOW_TRY(verb_size(call, "vram", &options.device_bytes));
+  STOW_TRY(verb_size(call, "vram-limit", &options.limit_bytes));
+  STOW_TRY(replay_job_check(&options)); /* a mistake is reported before a long read */
   STOW_TRY(recording_read(&in->record, in->path, KIND_AUTO, NULL));
   losses_warn(&in->record, in->path);
-  steps_settings(&in->options.settings, &in->record);
-  if (settings != NULL) STOW_TRY(policy_settings_parse(&in->options.settings, settings));
-  STOW_TRY(steps_build(&in->steps, &in->record, steps_main_device(&in->record)));
-  if (in->steps.alloc_count == 0)
-    return stow_fail(STOW_ERR_INVALID, "%s holds no allocation to replay", in->path);
-  return STOW_OK;
+  return replay_job_open(&in->job, &in->record, in->path, &options);
 }
 
 void replay_input_close(replay_input *in) {
-  steps_free(&in->steps);
+  replay_job_close(&in->job);
   recording_free(&in->record);
 }
 
 void replay_input_describe(const replay_input *in, buffer *out) {
-  const steps *s = &in->steps;
+  const steps *s = &in->job.steps;
   char size[STOW_SIZE_TEXT_MAX], card[STOW_SIZE_TEXT_MAX];
   const char *name = strrchr(in->path, '/');
   buffer_printf(out, "%s: %" PRIu64 " events, %" PRIu64 " allocations, at most %s live at once\n",
@@ -74,10 +52,10 @@ void replay_input_describe(const replay_input *in, buffer *out) {
                   "left out: %" PRIu64 " frees of unknown addresses; %" PRIu64
                   " addresses given out twice without a free between\n",
                   s->unknown_frees, s->doubled_addresses);
-  if (in->card_bytes != 0)
+  if (in->job.device_bytes != 0)
     buffer_printf(out,
                   "a card of %s leaves %s: %" PRIu64
                   " MiB are taken for the CUDA context (measured on an H200; an assumption here)\n",
-                  stow_size_format(card, in->card_bytes),
-                  stow_size_format(size, in->options.limit_bytes), REPLAY_CONTEXT_BYTES >> 20);
+                  stow_size_format(card, in->job.device_bytes),
+                  stow_size_format(size, in->job.options.limit_bytes), REPLAY_CONTEXT_BYTES >> 20);
 }

@@ -4,19 +4,12 @@
 
 #include "base/buffer.h"
 #include "cli/verb.h"
-#include "replay/replay.h"
-
-/* Memory of a card that its user never gets: the CUDA context and loaded kernels. Measured on an
- * H200 (driver 580, PyTorch 2.11): 15.62 GiB in use by a process whose allocator had
- * reserved 14.955. */
-#define REPLAY_CONTEXT_BYTES (UINT64_C(680) << 20)
+#include "replay/replay_job.h"
 
 typedef struct replay_input {
   const char *path;
   recording record;
-  steps steps;
-  replay_options options;
-  uint64_t card_bytes; /* --vram; 0: none */
+  replay_job job;
 } replay_input;
 
 /* Reads operand 0, --vram and --vram-limit; `settings` (NULL: none) goes over the recording's own.

@@ -12,65 +12,40 @@
 #include "cli/verb.h"
 #include "files/outfile.h"
 #include "recordings/recording_file.h"
-#include "report/report.h"
+#include "report/report_set.h"
 
 #define PAGE            "report.html"
-#define TRACES_MAX      2
-#define DEVICES_MAX     16                  /* of one trace; more are not shown, and that is said */
 #define RECORDING_BYTES (UINT64_C(8) << 30) /* in memory, each: about 100 million events */
 
 typedef struct reports {
-  recording recordings[TRACES_MAX];
+  recording recordings[REPORT_SET_RECORDINGS_MAX];
   int recording_count;
-  report list[TRACES_MAX * DEVICES_MAX];
-  size_t count;
+  report_set set;
 } reports;
-
-static const char *base_name(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
 
 static stow_status read_trace(reports *all, const char *path) {
   recording *r = &all->recordings[all->recording_count++];
   recording_init(r, RECORDING_BYTES);
   STOW_TRY(recording_read(r, path, KIND_AUTO, NULL));
   losses_warn(r, path);
-  uint16_t devices[DEVICES_MAX + 1];
-  size_t count = timeline_devices(r, devices, DEVICES_MAX + 1);
-  if (count > DEVICES_MAX) {
+  size_t before = all->set.devices_left_out;
+  STOW_TRY(report_set_add(&all->set, r, path));
+  if (all->set.devices_left_out > before)
     output_error("stowage report: %s: only the first %d devices are shown\n", output_name(path),
-                 DEVICES_MAX);
-    count = DEVICES_MAX;
-  }
-  const char *name = strcmp(path, "-") == 0 ? "standard input" : base_name(path);
-  for (size_t i = 0; i < count; i++) {
-    report *next = &all->list[all->count++];
-    STOW_TRY(report_build(next, r, name, devices[i]));
-    STOW_TRY(report_replay(next));
-  }
+                 REPORT_SET_DEVICES_MAX);
   return STOW_OK;
 }
 
 static void reports_free(reports *all) {
-  for (size_t i = 0; i < all->count; i++) report_free(&all->list[i]);
+  report_set_free(&all->set);
   for (int i = 0; i < all->recording_count; i++) recording_free(&all->recordings[i]);
-}
-
-static stow_status replace_file(const char *path, const buffer *b) {
-  outfile out;
-  STOW_TRY(outfile_open(&out, path));
-  stow_status status = outfile_write(&out, b->data, b->length);
-  if (status == STOW_OK) return outfile_commit(&out);
-  outfile_abandon(&out);
-  return status;
 }
 
 static stow_status write_page(const reports *all, const char *path) {
   buffer page = BUFFER_INIT;
-  stow_status status = report_html(all->list, all->count, &page);
+  stow_status status = report_html(all->set.list, all->set.count, &page);
   if (status == STOW_OK && strcmp(path, "-") == 0) return output_buffer(&page);
-  if (status == STOW_OK) status = replace_file(path, &page);
+  if (status == STOW_OK) status = report_save(path, &page);
   if (status == STOW_OK) {
     char size[STOW_SIZE_TEXT_MAX];
     output_error("%s: %s; open it in a browser, nothing else is needed\n", output_name(path),
@@ -86,8 +61,8 @@ static stow_status show(const reports *all, const verb_call *call) {
   if (path != NULL || (!text && !facts)) STOW_TRY(write_page(all, path != NULL ? path : PAGE));
   if (!text && !facts) return STOW_OK;
   buffer out = BUFFER_INIT;
-  stow_status status = facts ? report_json(all->list, all->count, &out)
-                             : report_text(all->list, all->count, &out, output_color());
+  stow_status status = facts ? report_json(all->set.list, all->set.count, &out)
+                             : report_text(all->set.list, all->set.count, &out, output_color());
   if (status == STOW_OK) return output_buffer(&out);
   buffer_free(&out);
   return status;
@@ -129,7 +104,7 @@ const verb verb_report = {
         "stowage report snapshot.pickle -o report.html\nstowage report before.pickle after.pickle",
     .operands = "TRACE [TRACE]",
     .operands_min = 1,
-    .operands_max = TRACES_MAX,
+    .operands_max = REPORT_SET_RECORDINGS_MAX,
     .options = options,
     .run = run,
 };

@@ -12,13 +12,12 @@
 
 #include <stowage/size.h>
 
+#include "advise/explain_run.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "cli/explain_run.h"
 #include "cli/output.h"
 #include "cli/run_child.h"
 #include "cli/run_environment.h"
-#include "cli/run_folder.h"
 #include "cli/run_limits.h"
 #include "cli/run_live.h"
 #include "cli/run_program.h"
@@ -27,6 +26,7 @@
 #include "cli/run_shim.h"
 #include "cli/run_summary.h"
 #include "cli/verb.h"
+#include "run/run_folder.h"
 
 /* A word to the person, beside what the command itself prints. */
 static void note(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -88,7 +88,7 @@ static void stop(run_live *r, uint64_t now, uint64_t spilled) {
 
 /* Said as soon as it is known, not when memory has run out. */
 static void tell_road(run_live *r) {
-  uint64_t road = atomic_load(&r->l->header->host_road);
+  uint64_t road = atomic_load(&r->l->header->host_backing);
   if (!r->told_whole && atomic_load(&r->l->header->torch_whole) != 0) {
     r->told_whole = true;
     output_error(

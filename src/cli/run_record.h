@@ -8,8 +8,6 @@
 
 #include <stowage/status.h>
 
-#include "recordings/recording.h"
-
 /* Can a record be written to `path` when the command has ended? Asked before it is started. */
 stow_status run_record_check(const char *path);
 
@@ -26,13 +24,5 @@ typedef struct run_gathered {
  * not be written, with the process's name; the thread's message says why. */
 void run_record_gather(run_gathered *out, const char *folder, const char *path, int pid,
                        bool failed, void (*tell)(const char *name, const char *folder));
-
-/* The trace of the process `name` of a folder ("4711"): its file and what only its ring has yet. */
-stow_status run_record_read(recording *r, const char *folder, const char *name);
-
-/* Joins to the trace of a process what PyTorch saw of its memory as it ran out: the state at the
- * end, the bytes asked for behind each block, settings and the error. The trace is cut where the
- * view was taken. False, both untouched: the trace has no such moment, or no blocks. */
-stow_status run_record_join(recording *trace, const recording *view, bool *joined);
 
 #endif

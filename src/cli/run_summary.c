@@ -88,7 +88,7 @@ static void explain(const ledger *l, const ledger_refusal *r) {
   if (r->spill_limit_bytes > 0 && r->fixed_bytes > 0)
     output_error("; %s are of graphs and of pools made for sharing, which are not spilled",
                  stow_size_format(held, r->fixed_bytes));
-  uint64_t road = atomic_load(&l->header->host_road);
+  uint64_t road = atomic_load(&l->header->host_backing);
   if (r->spill_limit_bytes > 0 && road == LEDGER_ROAD_NONE)
     output_error("%s", "; this driver cannot put pages on the host (stowage doctor says why)");
   else if (r->spill_limit_bytes > 0 && r->spilled_bytes + r->asked_bytes <= r->spill_limit_bytes)
@@ -109,10 +109,10 @@ static void explain(const ledger *l, const ledger_refusal *r) {
 static void away_line(const ledger *l, bool limited) {
   uint64_t count = atomic_load(&l->header->turned_away);
   if (count == 0) return;
-  fprintf(stderr,
-          "stowage run: %" PRIu64 " processes found all %d places of the ledger taken: %s\n", count,
-          LEDGER_SLOTS_MAX,
-          limited ? "they were refused device memory; run fewer at once" : "they are not counted");
+  output_error("stowage run: %" PRIu64 " processes found all %d places of the ledger taken: %s\n",
+               count, LEDGER_SLOTS_MAX,
+               limited ? "they were refused device memory; run fewer at once"
+                       : "they are not counted");
 }
 
 void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_t crossed_bytes) {

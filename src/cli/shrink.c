@@ -1,6 +1,5 @@
 /* stowage shrink: a data file again, in the smallest types that hold it. */
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
@@ -11,148 +10,26 @@
 
 #include <stowage/size.h>
 
-#include "base/json.h"
 #include "base/status.h"
 #include "cli/data_options.h"
 #include "cli/output.h"
-#include "data/shrink.h"
+#include "data/shrink_text.h"
 #include "data/team.h"
-#include "report/table.h"
 
-static const char *name_of(const shrink_result *r, size_t i) {
-  if (r->facts.table) return r->facts.columns[i].name;
-  return r->facts.arrays[i].name[0] != '\0' ? r->facts.arrays[i].name : "-";
-}
-
-static const char *type_of(const shrink_result *r, size_t i) {
-  return r->facts.table ? r->facts.columns[i].type_name : r->facts.arrays[i].type_name;
-}
-
-static const char *becomes(const shrink_result *r, size_t i, char *text, size_t size) {
-  const shrink_item *item = &r->items[i];
-  const char *layout = "";
-  if (item->sparse)
-    layout = r->facts.arrays[i].sparse          ? r->facts.arrays[i].layout
-             : r->facts.arrays[i].fortran_order ? "csc"
-                                                : "csr";
-  bool text_column = r->facts.table && r->facts.columns[i].text;
-  if (text_column && item->to == DTYPE_NONE) {
-    snprintf(text, size, "UTF-8%s", r->facts.columns[i].layout.texts.fixed ? ", fixed width" : "");
-    return text;
-  }
-  if (item->to == DTYPE_NONE)
-    snprintf(text, size, "%s", type_of(r, i));
-  else
-    snprintf(text, size, "%s%s%s%s", dtype_name(item->to), text_column ? " codes" : "",
-             item->sparse ? " " : "", layout);
-  return text;
-}
-
-static double saved(uint64_t before, uint64_t after) {
-  return before > 0 ? 100 * (1 - (double)after / (double)before) : 0;
-}
-
-/* What the output takes, and a word where that is more than the input. */
-static void size_note(buffer *text, const shrink_result *r, const char *out,
-                      const shrink_options *o) {
-  char a[STOW_SIZE_TEXT_MAX], c[STOW_SIZE_TEXT_MAX];
-  uint64_t made = o->dry_run ? r->bytes_after : r->file_bytes;
-  bool larger = made > r->facts.file_bytes;
-  if (o->dry_run && (!larger || !r->facts.table)) return;
-  buffer_printf(text, "%s: %s", output_name(out), stow_size_format(a, made));
-  if (larger)
-    buffer_printf(text, ", larger than the input's %s", stow_size_format(c, r->facts.file_bytes));
-  buffer_char(text, '\n');
-}
-
-static stow_status print_text(const shrink_result *r, const char *in, const char *out,
-                              const shrink_options *o, const budget *b) {
+static stow_status print(const verb_call *call, const shrink_result *r, const shrink_options *o,
+                         const budget *b) {
+  const char *in = call->operands[0], *out = verb_value(call, "output");
+  char peak[STOW_SIZE_TEXT_MAX], most[STOW_SIZE_TEXT_MAX];
   buffer text = BUFFER_INIT;
-  char a[STOW_SIZE_TEXT_MAX], c[STOW_SIZE_TEXT_MAX], word[ARRAY_DTYPE_MAX + 32];
-  table t = TABLE_INIT(6, 1u << 3 | 1u << 4 | 1u << 5);
-  static const char *const heads[] = {"array", "from", "to", "bytes", "after", "saved"};
-  for (size_t i = 0; i < 6; i++) table_cell(&t, r->facts.table && i == 0 ? "column" : heads[i]);
-  double worst = 0;
-  for (size_t i = 0; i < r->item_count; i++) {
-    if (r->items[i].skipped) continue;
-    table_cell(&t, name_of(r, i));
-    table_cell(&t, type_of(r, i));
-    table_cell(&t, becomes(r, i, word, sizeof word));
-    table_size(&t, r->items[i].bytes);
-    table_size(&t, r->items[i].bytes_after);
-    table_printf(&t, "%.0f%%", saved(r->items[i].bytes, r->items[i].bytes_after));
-    if (r->items[i].error > worst) worst = r->items[i].error;
-  }
-  buffer_printf(&text, "%s: ", output_name(in));
-  if (r->facts.table) {
-    data_rows_text(&text, &r->facts);
-    buffer_text(&text, "; ");
-  }
-  buffer_printf(&text, "%s in memory, %s after (%.0f%% less)\n", stow_size_format(a, r->bytes),
-                stow_size_format(c, r->bytes_after), saved(r->bytes, r->bytes_after));
-  table_write(&t, &text, 2, output_color());
-  if (worst > 0)
-    buffer_printf(&text, "rounded: off by at most %.3g%s (tolerance %g)\n", worst,
-                  o->relative ? " of a value" : "", o->tolerance);
-  else if (o->tolerance > 0)
-    buffer_text(&text, "rounded: nothing; every value is exact\n");
-  if (o->dry_run)
-    buffer_text(&text, "nothing was written (--dry-run)\n");
-  else if (o->resume && r->resumed)
-    buffer_text(&text, "resumed: went on where a run that was stopped had come to\n");
-  else if (o->resume)
-    buffer_text(&text, "begun from the start: nothing is noted of this input, with these options "
-                       "and this number of ranks\n");
-  for (size_t i = 0; i < r->item_count; i++)
-    if (r->items[i].member != NULL && strcmp(r->items[i].member, name_of(r, i)) != 0)
-      buffer_printf(&text,
-                    "column \"%s\" is member \"%s\": the name is taken or unsafe in an archive\n",
-                    name_of(r, i), r->items[i].member);
-  size_note(&text, r, out, o);
-  buffer_printf(&text, "peak memory %s, budget %s\n", stow_size_format(a, budget_peak()),
-                stow_size_format(c, b->bytes));
-  return output_buffer(&text);
-}
-
-static stow_status print_json(const shrink_result *r, const char *in, const char *out,
-                              const shrink_options *o) {
-  buffer text = BUFFER_INIT;
-  json j = JSON_PRETTY(&text);
-  json_begin_object(&j);
-  json_key(&j, "input"), json_text(&j, output_name(in));
-  json_key(&j, "output"), json_text(&j, o->dry_run ? NULL : out);
-  json_key(&j, "bytes"), json_u64(&j, r->bytes);
-  json_key(&j, "bytes_after"), json_u64(&j, r->bytes_after);
-  json_key(&j, "file_bytes"), json_u64(&j, r->facts.file_bytes);
-  json_key(&j, "file_bytes_after"), json_u64(&j, r->file_bytes);
-  if (r->facts.table) data_rows_json(&j, &r->facts);
-  json_key(&j, r->facts.table ? "columns" : "arrays");
-  json_begin_array(&j);
-  for (size_t i = 0; i < r->item_count; i++) {
-    const shrink_item *item = &r->items[i];
-    if (item->skipped) continue;
-    json_begin_object(&j);
-    json_key(&j, "name"), json_text(&j, name_of(r, i));
-    if (r->facts.table) json_key(&j, "member"), json_text(&j, item->member);
-    json_key(&j, "from"), json_text(&j, type_of(r, i));
-    json_key(&j, "to");
-    json_text(&j, item->to != DTYPE_NONE ? dtype_name(item->to) : type_of(r, i));
-    if (r->facts.table) {
-      const column_facts *c = &r->facts.columns[i];
-      json_key(&j, "text_layout"), json_text(&j, c->text ? text_layout_name(&c->layout) : NULL);
-    }
-    json_key(&j, "sparse"), json_bool(&j, item->sparse);
-    json_key(&j, "exact"), json_bool(&j, !item->rounded);
-    json_key(&j, "error"), json_double(&j, item->error);
-    json_key(&j, "bytes"), json_u64(&j, item->bytes);
-    json_key(&j, "bytes_after"), json_u64(&j, item->bytes_after);
-    json_end_object(&j);
-  }
-  json_end_array(&j);
-  json_key(&j, "resumed"), json_bool(&j, r->resumed);
-  json_key(&j, "peak_memory_bytes"), json_u64(&j, budget_peak());
-  json_end_object(&j);
-  return output_buffer(&text);
+  bool as_json = verb_flag(call, "json");
+  stow_status status = as_json ? shrink_json(&text, r, in, out, o, budget_peak())
+                               : shrink_text(&text, r, in, out, o, output_color());
+  if (status == STOW_OK && !as_json)
+    status = buffer_printf(&text, "peak memory %s, budget %s\n",
+                           stow_size_format(peak, budget_peak()), stow_size_format(most, b->bytes));
+  if (status == STOW_OK) return output_buffer(&text);
+  buffer_free(&text);
+  return status;
 }
 
 /* "1e-3" and "rel:1e-3" are a part of each value, "abs:1e-3" an amount. */
@@ -233,8 +110,7 @@ static stow_status shrink_and_tell(verb_call *call, const shrink_options *o, con
   stow_status status = shrink_file(&r, in, out, o, b);
   progress_end(bar);
   if (status != STOW_OK) return status;
-  if (b->team->rank == 0)
-    status = verb_flag(call, "json") ? print_json(&r, in, out, o) : print_text(&r, in, out, o, b);
+  if (b->team->rank == 0) status = print(call, &r, o, b);
   shrink_free(&r);
   return status;
 }

@@ -1,5 +1,5 @@
 /* Batches: the public calls: opening and checking the files, the plan, where an epoch stands. The
- * reading is prefetch's, the budget plan's, the buffers shelf's. */
+ * reading is prefetch's, the budget plan's, the buffers buffer_pool's. */
 #include <stowage/batches.h>
 
 #include <inttypes.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/growing.h"
 #include "base/status.h"
 #include "data/budget.h"
 #include "data/plan.h"
@@ -15,6 +16,7 @@
 #include "data/shard.h"
 #include "data/spool.h"
 #include "data/staging.h"
+#include "device/device.h"
 #include "files/remote.h"
 
 struct stow_batches {
@@ -25,7 +27,7 @@ struct stow_batches {
   rows first[STOW_BATCHES_FILES_MAX]; /* until the prefetch has them */
   shard shard;
   plan plan;
-  shelf *buffers;
+  buffer_pool *buffers;
   prefetch *ahead;
   staging *copies;                      /* NULL: no device */
   void *unsent[STOW_BATCHES_FILES_MAX]; /* taken, but its copy failed: the next send's */
@@ -37,11 +39,6 @@ struct stow_batches {
 /* ---- opening ---- */
 
 static stow_status check_options(const stow_batches_options *o) {
-  if (o->version != STOW_BATCHES_OPTIONS_VERSION)
-    return stow_fail(STOW_ERR_INVALID,
-                     "options of batches of version %u, this library has %u; begin with "
-                     "STOW_BATCHES_OPTIONS_INIT",
-                     o->version, STOW_BATCHES_OPTIONS_VERSION);
   if (o->files == NULL || o->file_count == 0 || o->file_count > STOW_BATCHES_FILES_MAX)
     return stow_fail(STOW_ERR_INVALID, "batches of %u files: 1 to %d can be read in step",
                      o->file_count, STOW_BATCHES_FILES_MAX);
@@ -51,12 +48,14 @@ static stow_status check_options(const stow_batches_options *o) {
   if (o->memory.allocate != NULL && o->device != NULL)
     return stow_fail(STOW_ERR_INVALID,
                      "memory.allocate and a device: buffers are the one's or the other's");
-  return STOW_OK;
+  for (uint32_t i = 0; i < o->file_count; i++)
+    if (o->files[i] == NULL) return stow_fail(STOW_ERR_INVALID, "batches: files[%u] is NULL", i);
+  return o->device != NULL ? device_check(o->device) : STOW_OK;
 }
 
-static stow_status open_files(stow_batches *b, const stow_array_options *files) {
+static stow_status open_files(stow_batches *b, const stow_array_options *const *files) {
   for (uint32_t i = 0; i < b->options.file_count; i++) {
-    STOW_TRY(origin_open(&b->origins[i], &files[i]));
+    STOW_TRY(origin_open(&b->origins[i], files[i]));
     STOW_TRY(rows_open(&b->first[i], &b->origins[i]));
     const array *a = &b->first[i].from;
     rows_info(&b->first[i], &b->infos[i]);
@@ -129,10 +128,10 @@ static stow_status spool_deflated(stow_batches *b) {
 
 static stow_status start(stow_batches *b) {
   const plan *p = &b->plan;
-  shelf_options buffers = {.kinds = p->parts,
-                           .planned = plan_buffers(p),
-                           .memory = b->options.memory,
-                           .singly = p->foreign};
+  buffer_pool_options buffers = {.kinds = p->parts,
+                                 .planned = plan_buffers(p),
+                                 .memory = b->options.memory,
+                                 .singly = p->foreign};
   for (uint32_t i = 0; i < p->parts; i++) {
     buffers.bytes[i] = p->batch_rows * p->row_bytes[i];
     buffers.room[i] = plan_room(p, i);
@@ -141,12 +140,12 @@ static stow_status start(stow_batches *b) {
     buffers.memory = staging_memory(b->options.device);
     STOW_TRY(staging_open(&b->copies, b->options.device, p->parts));
   }
-  STOW_TRY(shelf_open(&b->buffers, &buffers));
+  STOW_TRY(buffer_pool_open(&b->buffers, &buffers));
   STOW_TRY(prefetch_open(&b->ahead, &b->plan, b->origins, b->first, b->buffers));
   return prefetch_begin(b->ahead, b->options.seed, b->epoch, b->next_batch);
 }
 
-static stow_status open_batches(stow_batches *b, const stow_array_options *files) {
+static stow_status open_batches(stow_batches *b, const stow_array_options *const *files) {
   b->shard = (shard){b->options.rank, b->options.world};
   STOW_TRY(b->options.world == 0 ? shard_find(&b->shard) : shard_check(&b->shard));
   if (b->options.memory_bytes == 0) b->options.memory_bytes = budget_default();
@@ -158,16 +157,19 @@ static stow_status open_batches(stow_batches *b, const stow_array_options *files
   return start(b);
 }
 
-stow_status stow_batches_open(stow_batches **batches, const stow_batches_options *options) {
+stow_status stow_batches_open(stow_batches **batches, const stow_batches_options *given) {
+  if (batches == NULL) return stow_fail(STOW_ERR_INVALID, "stow_batches_open: batches is NULL");
   *batches = NULL;
-  STOW_TRY(check_options(options));
+  stow_batches_options options = STOW_BATCHES_OPTIONS_INIT;
+  STOW_TRY(growing_read(&options, sizeof options, given, "stow_batches_options"));
+  STOW_TRY(check_options(&options));
   stow_batches *b = calloc(1, sizeof *b);
   if (b == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
-  b->options = *options;
+  b->options = options;
   b->options.files = NULL;
   b->owner = getpid();
   for (uint32_t i = 0; i < STOW_BATCHES_FILES_MAX; i++) b->spools[i].fd = -1;
-  stow_status status = open_batches(b, options->files);
+  stow_status status = open_batches(b, options.files);
   if (status == STOW_OK)
     *batches = b;
   else
@@ -176,7 +178,7 @@ stow_status stow_batches_open(stow_batches **batches, const stow_batches_options
 }
 
 static void put_unsent(stow_batches *b) {
-  for (uint32_t i = 0; b->unsent_rows > 0 && i < b->plan.parts; i++) shelf_put(b->unsent[i]);
+  for (uint32_t i = 0; b->unsent_rows > 0 && i < b->plan.parts; i++) buffer_pool_put(b->unsent[i]);
   b->unsent_rows = 0;
 }
 
@@ -187,7 +189,7 @@ void stow_batches_close(stow_batches *b) {
   put_unsent(b);
   staging_close(b->copies);
   prefetch_close(b->ahead);
-  shelf_close(b->buffers);
+  buffer_pool_close(b->buffers);
   for (uint32_t i = 0; i < STOW_BATCHES_FILES_MAX; i++) {
     if (b->first[i].opened_from != NULL) rows_close(&b->first[i]);
     spool_close(&b->spools[i]);
@@ -260,7 +262,7 @@ stow_status stow_batches_send(stow_batches *b, const uint64_t *to, stow_stream s
 
 stow_status stow_batches_release(void *data) {
   if (data == NULL) return STOW_OK;
-  return shelf_put(data);
+  return buffer_pool_put(data);
 }
 
 static stow_status go_to(stow_batches *b, uint64_t epoch, uint64_t batch) {
@@ -278,35 +280,34 @@ stow_status stow_batches_set_epoch(stow_batches *b, uint64_t epoch) {
 
 /* ---- state ---- */
 
+static stow_batches_state state_of(const stow_batches *b) {
+  return (stow_batches_state){.struct_bytes = sizeof(stow_batches_state),
+                              .rows = b->plan.rows,
+                              .batch_rows = b->options.batch_rows,
+                              .seed = b->options.seed,
+                              .epoch = b->epoch,
+                              .next_batch = b->next_batch - (b->unsent_rows > 0),
+                              .rank = b->shard.rank,
+                              .world = b->shard.world,
+                              .shuffle = b->options.shuffle,
+                              .drop_last = b->options.drop_last,
+                              .block_rows = b->plan.block_rows,
+                              .window_rows = b->plan.window_rows};
+}
+
 stow_status stow_batches_get_state(stow_batches *b, stow_batches_state *s) {
-  *s = (stow_batches_state){.version = STOW_BATCHES_STATE_VERSION,
-                            .rows = b->plan.rows,
-                            .batch_rows = b->options.batch_rows,
-                            .seed = b->options.seed,
-                            .epoch = b->epoch,
-                            .next_batch = b->next_batch - (b->unsent_rows > 0),
-                            .rank = b->shard.rank,
-                            .world = b->shard.world,
-                            .shuffle = b->options.shuffle,
-                            .drop_last = b->options.drop_last,
-                            .block_rows = b->plan.block_rows,
-                            .window_rows = b->plan.window_rows};
-  return STOW_OK;
+  stow_batches_state full = state_of(b);
+  return growing_write(s, &full, sizeof full, "stow_batches_state");
 }
 
 static stow_status check_state(stow_batches *b, const stow_batches_state *s) {
-  stow_batches_state now;
-  STOW_TRY(stow_batches_get_state(b, &now));
+  stow_batches_state now = state_of(b);
   const struct {
     const char *name;
     uint64_t state, here;
-  } same[] = {{"version", s->version, now.version},
-              {"rows", s->rows, now.rows},
-              {"batch_rows", s->batch_rows, now.batch_rows},
-              {"rank", s->rank, now.rank},
-              {"world", s->world, now.world},
-              {"shuffle", s->shuffle, now.shuffle},
-              {"drop_last", s->drop_last, now.drop_last}};
+  } same[] = {{"rows", s->rows, now.rows},          {"batch_rows", s->batch_rows, now.batch_rows},
+              {"rank", s->rank, now.rank},          {"world", s->world, now.world},
+              {"shuffle", s->shuffle, now.shuffle}, {"drop_last", s->drop_last, now.drop_last}};
   for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
     if (same[i].state != same[i].here)
       return stow_fail(STOW_ERR_INVALID,
@@ -338,8 +339,12 @@ static stow_status replan(stow_batches *b, const plan *other) {
   return status;
 }
 
-stow_status stow_batches_set_state(stow_batches *b, const stow_batches_state *s) {
+stow_status stow_batches_set_state(stow_batches *b, const stow_batches_state *given) {
+  stow_batches_state full = STOW_BATCHES_STATE_INIT;
+  const stow_batches_state *s = &full;
   STOW_TRY(check_open(b));
+  if (given == NULL) return stow_fail(STOW_ERR_INVALID, "stow_batches_set_state: state is NULL");
+  STOW_TRY(growing_read(&full, sizeof full, given, "stow_batches_state"));
   STOW_TRY(check_state(b, s));
   if (s->block_rows != b->plan.block_rows || s->window_rows != b->plan.window_rows) {
     plan other = b->plan;
@@ -354,23 +359,23 @@ stow_status stow_batches_set_state(stow_batches *b, const stow_batches_state *s)
 
 stow_status stow_batches_get_info(stow_batches *b, stow_batches_info *info) {
   const plan *p = &b->plan;
-  *info = (stow_batches_info){.rows = p->rows,
-                              .rank_rows = p->rank_rows,
-                              .batch_count = p->batch_count,
-                              .rank = b->shard.rank,
-                              .world = b->shard.world,
-                              .readers = p->readers,
-                              .memory_bytes = p->memory_bytes,
-                              .planned_bytes = p->planned_bytes,
-                              .block_rows = p->block_rows,
-                              .window_rows = p->window_rows,
-                              .drops_cache = p->drop_cache};
-  return STOW_OK;
+  stow_batches_info full = {.struct_bytes = sizeof full,
+                            .rows = p->rows,
+                            .rank_rows = p->rank_rows,
+                            .batch_count = p->batch_count,
+                            .rank = b->shard.rank,
+                            .world = b->shard.world,
+                            .readers = p->readers,
+                            .memory_bytes = p->memory_bytes,
+                            .planned_bytes = p->planned_bytes,
+                            .block_rows = p->block_rows,
+                            .window_rows = p->window_rows,
+                            .drops_cache = p->drop_cache};
+  return growing_write(info, &full, sizeof full, "stow_batches_info");
 }
 
 stow_status stow_batches_get_file(stow_batches *b, uint32_t file, stow_array_info *info) {
   if (file >= b->plan.parts)
     return stow_fail(STOW_ERR_INVALID, "file %u of batches of %u", file, b->plan.parts);
-  *info = b->infos[file];
-  return STOW_OK;
+  return growing_write(info, &b->infos[file], sizeof b->infos[file], "stow_array_info");
 }

@@ -5,8 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,9 +265,6 @@ stow_status checkpoint_save(checkpoint *c) {
   buffer_free(&b);
   c->saved_ns = clock_ns();
   c->count++;
-  /* For tests: the worst that can happen, at a chosen moment. */
-  const char *die = getenv("STOWAGE_DIE_AT_CHECKPOINT");
-  if (status == STOW_OK && die != NULL && strtoull(die, NULL, 10) == c->count) raise(SIGKILL);
   return status;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/growing.h"
 #include "files/remote.h"
 #include "numbers/cast.h"
 
@@ -42,13 +43,12 @@ static stow_status keep_texts(origin *o, const stow_array_options *from) {
   return STOW_OK;
 }
 
-stow_status origin_open(origin *o, const stow_array_options *options) {
-  *o = (origin){.options = *options};
-  if (options->version != STOW_ARRAY_OPTIONS_VERSION)
-    return stow_fail(STOW_ERR_INVALID,
-                     "options of an array of version %u, this library has %u; begin with "
-                     "STOW_ARRAY_OPTIONS_INIT",
-                     options->version, STOW_ARRAY_OPTIONS_VERSION);
+stow_status origin_open(origin *o, const stow_array_options *given) {
+  *o = (origin){.options = STOW_ARRAY_OPTIONS_INIT};
+  stow_array_options full = STOW_ARRAY_OPTIONS_INIT;
+  const stow_array_options *options = &full;
+  STOW_TRY(growing_read(&full, sizeof full, given, "stow_array_options"));
+  o->options = full;
   if (options->path == NULL) return stow_fail(STOW_ERR_INVALID, "an array without a path");
   if (options->raw_dtype != NULL) STOW_TRY(dtype_parse(&o->spec.type, options->raw_dtype));
   if (options->as_dtype != NULL) STOW_TRY(dtype_parse(&o->to, options->as_dtype));
@@ -261,7 +261,8 @@ stow_status rows_read_items(rows *r, uint64_t row, uint64_t item, uint64_t items
 
 void rows_info(const rows *r, stow_array_info *info) {
   const array *a = &r->from;
-  *info = (stow_array_info){.item_bytes = r->item_bytes,
+  *info = (stow_array_info){.struct_bytes = sizeof *info,
+                            .item_bytes = r->item_bytes,
                             .dims = a->dims,
                             .rows = r->count,
                             .row_items = r->items,

@@ -101,9 +101,6 @@ void shrink_take_type(shrink_item *item, const array_facts *f, dtype to, const l
 /* STOW_ERR_INVALID: the type asked for does not hold every value. */
 stow_status shrink_refuse_type(const job *j, const array_facts *f, const loss *l);
 
-/* A table. (shrink_table.c) */
-stow_status shrink_table(job *j, bool to_npz);
-
 /* A failure of one rank is one of all; the team is not broken by it. */
 stow_status shrink_agree(const job *j, stow_status status);
 /* The output, not under its name yet. */

@@ -232,8 +232,7 @@ static stow_status choose_columns(job *j, const file_facts *f) {
   return stow_fail(STOW_ERR_INVALID, "%s: no column is left; give fewer in --drop", j->in);
 }
 
-/* Which columns are written, by the names in the first row. */
-static stow_status find_columns(job *j) {
+stow_status shrink_table_columns(job *j) {
   if (j->options->column_count + j->options->drop_count == 0) return STOW_OK;
   csv c;
   file_facts f = {0};
@@ -257,13 +256,4 @@ stow_status shrink_table_scratch(const job *j, scratch *s) {
   STOW_TRY(scratch_open_named(s, c->scratch_path, c->resumed));
   c->scratch = s->fd;
   return STOW_OK;
-}
-
-stow_status shrink_table(job *j, bool to_npz) {
-  stow_status status = shrink_agree(j, find_columns(j));
-  if (status == STOW_OK) status = to_npz ? shrink_table_npz(j) : shrink_table_npy(j);
-  free(j->skip);
-  j->skip = NULL;
-  if (j->budget->checkpoint != NULL) j->budget->checkpoint->scratch = -1; /* it is closed */
-  return status;
 }

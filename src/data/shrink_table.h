@@ -1,4 +1,4 @@
-/* Shrink of tables: its parts, shared by shrink_table*.c and called by shrink.c. */
+/* Shrink of tables: its parts, shared by shrink_table*.c and called by shrink_file.c. */
 #ifndef DATA_SHRINK_TABLE_H
 #define DATA_SHRINK_TABLE_H
 
@@ -28,6 +28,8 @@ stow_status shrink_table_check_size(const job *j);
 stow_status shrink_table_scratch(const job *j, scratch *s);
 
 /* The two outputs, from the input to the file under its name. */
+/* Decides which columns are written, by the names in the first row (j->skip). */
+stow_status shrink_table_columns(job *j);
 stow_status shrink_table_npy(job *j);
 stow_status shrink_table_npz(job *j);
 

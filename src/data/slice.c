@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/growing.h"
 #include "base/status.h"
 #include "data/rows.h"
 
@@ -18,6 +19,7 @@ struct stow_array {
 };
 
 stow_status stow_array_open(stow_array **out, const stow_array_options *options) {
+  if (out == NULL) return stow_fail(STOW_ERR_INVALID, "stow_array_open: array is NULL");
   *out = NULL;
   stow_array *a = calloc(1, sizeof *a);
   if (a == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for an array");
@@ -41,8 +43,9 @@ void stow_array_close(stow_array *a) {
 }
 
 stow_status stow_array_get_info(const stow_array *a, stow_array_info *info) {
-  rows_info(&a->rows, info);
-  return STOW_OK;
+  stow_array_info full;
+  rows_info(&a->rows, &full);
+  return growing_write(info, &full, sizeof full, "stow_array_info");
 }
 
 /* Whole rows at a time into the window, and of them what is wanted. */

@@ -8,37 +8,10 @@
 #include <string.h>
 
 #include "data/checkpoint.h"
-#include "data/crew.h"
 #include "data/table_parts.h"
+#include "data/workers.h"
 
 #define VALUES_LEAST 4096 /* of a window */
-
-size_t table_row_max(const budget *b) {
-  uint64_t share = b->bytes / 8;
-  return share < 1u << 30 ? (size_t)share : 1u << 30;
-}
-
-uint64_t table_words_max(const budget *b) {
-  return b->bytes / 4;
-}
-
-uint64_t table_words_bytes(const table_state *s) {
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < s->count; i++) bytes += 2 * s->words[i].length + 28 * s->words[i].count;
-  return bytes;
-}
-
-dtype table_column_type(const column_facts *c) {
-  return c->text ? DTYPE_NONE : c->values.type;
-}
-
-void table_state_free(table_state *s) {
-  for (size_t i = 0; i < s->count && s->words != NULL; i++) intern_free(&s->words[i]);
-  free(s->words);
-  free(s->tallies);
-  free(s->too_many);
-  *s = (table_state){0};
-}
 
 /* ---- the columns ---- */
 
@@ -265,7 +238,7 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   pthread_mutex_init(&p.lock, NULL);
   pthread_cond_init(&p.turned, NULL);
   stow_status status = begin_rows(&p);
-  if (status == STOW_OK) status = crew_run(p.threads, member_work, &p);
+  if (status == STOW_OK) status = workers_run(p.threads, member_work, &p);
   if (status == STOW_OK && to != NULL && to->state != NULL && b->checkpoint != NULL && p.place > 0)
     status = table_save(&p); /* what comes next is noted behind it */
   pthread_cond_destroy(&p.turned);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/dtype.h"
+#include "base/growing.h"
 #include "data/shrink_parts.h"
 #include "numbers/cast.h"
 #include "numbers/scan.h"
@@ -52,15 +53,16 @@ stow_status stow_values_add(stow_values *values, const void *from, uint64_t coun
 stow_status stow_values_get(const stow_values *values, stow_values_facts *facts) {
   if (values == NULL || facts == NULL) return stow_fail(STOW_ERR_INVALID, "values: not open");
   const scan *s = &values->seen;
-  *facts = (stow_values_facts){.count = s->count,
-                               .nans = s->nans,
-                               .infs = s->infs,
-                               .zeros = s->zeros,
-                               .least = s->least,
-                               .most = s->most,
-                               .whole = s->whole};
-  snprintf(facts->smallest, sizeof facts->smallest, "%s", dtype_name(scan_smallest(s, false)));
-  return STOW_OK;
+  stow_values_facts full = {.struct_bytes = sizeof full,
+                            .count = s->count,
+                            .nans = s->nans,
+                            .infs = s->infs,
+                            .zeros = s->zeros,
+                            .least = s->least,
+                            .most = s->most,
+                            .whole = s->whole};
+  snprintf(full.smallest, sizeof full.smallest, "%s", dtype_name(scan_smallest(s, false)));
+  return growing_write(facts, &full, sizeof full, "stow_values_facts");
 }
 
 stow_status stow_values_fit(const stow_values *values, const char *type, bool *fits) {

@@ -103,7 +103,7 @@ static bool read_line(cuda_probe *probe, const char *line, size_t length, const 
   *node_text++ = '\0';
   long node = strtol(node_text, &reason, 10);
   if (reason == node_text || *reason != ' ' || node < -1 || node > 4096) return false;
-  stow_host_road which = STOW_HOST_NONE;
+  stow_host_backing which = STOW_HOST_NONE;
   while (which <= STOW_HOST_NUMA && strcmp(road, cuda_road_name(which)) != 0) which++;
   if (which > STOW_HOST_NUMA || (which == STOW_HOST_NUMA) != (node >= 0)) return false;
   *probe = (cuda_probe){.road = which, .numa_node = (int)node, .from_cache = true, .certain = true};

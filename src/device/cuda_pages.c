@@ -121,15 +121,15 @@ static stow_status page_location(cuda_dev *d, stow_tier tier, cu_location *locat
     return stow_fail(STOW_ERR_UNSUPPORTED, "creating a page: a card has no pages on tier %s",
                      stow_tier_name(tier));
   cuda_host_find(d);
-  if (d->props.host_road == STOW_HOST_NUMA)
+  if (d->props.host_backing == STOW_HOST_NUMA)
     *location = (cu_location){CU_LOCATION_HOST_NUMA, d->props.host_numa_node};
-  else if (d->props.host_road == STOW_HOST_LOCATION)
+  else if (d->props.host_backing == STOW_HOST_LOCATION)
     *location = (cu_location){CU_LOCATION_HOST, 0};
   else
-    return stow_fail(STOW_ERR_UNSUPPORTED, "creating a page on the host: %s%s",
-                     d->props.host_road == STOW_HOST_PINNED ? "only whole allocations work here: "
-                                                            : "",
-                     d->host_reason);
+    return stow_fail(
+        STOW_ERR_UNSUPPORTED, "creating a page on the host: %s%s",
+        d->props.host_backing == STOW_HOST_PINNED ? "only whole allocations work here: " : "",
+        d->host_reason);
   return STOW_OK;
 }
 

@@ -19,17 +19,6 @@
 
 int cuda_probe_deadline_ms = 10000;
 
-const char *cuda_road_name(stow_host_road road) {
-  switch (road) {
-  case STOW_HOST_NONE: return "none";
-  case STOW_HOST_PINNED: return "pinned";
-  case STOW_HOST_LOCATION: return "host";
-  case STOW_HOST_NUMA: return "numa";
-  case STOW_HOST_SIMULATED: return "simulated";
-  }
-  return "unknown";
-}
-
 /* Adds "; words" to the reason, as much as fits. */
 __attribute__((format(printf, 2, 3))) static void add_reason(cuda_probe *probe, const char *format,
                                                              ...) {
@@ -48,8 +37,8 @@ __attribute__((format(printf, 2, 3))) static void add_reason(cuda_probe *probe, 
 
 typedef enum walk_end { WALK_THERE, WALK_NOT_THERE, WALK_UNCERTAIN } walk_end;
 
-static walk_end walk(cuda_probe *probe, const char *command, const char *uuid, stow_host_road road,
-                     char *nodes) {
+static walk_end walk(cuda_probe *probe, const char *command, const char *uuid,
+                     stow_host_backing road, char *nodes) {
   const char *name = cuda_road_name(road);
   char *argv[] = {(char *)(uintptr_t)command,
                   (char *)(uintptr_t)CUDA_PROBE_WORD,
@@ -122,7 +111,7 @@ static void list_nodes(char *text, size_t size, int nearest) {
 
 /* Whether a road is worth a child; if not, the reason is added. */
 static bool worth_trying(cuda_probe *probe, const cuda_driver *driver, cu_device card,
-                         stow_host_road road) {
+                         stow_host_backing road) {
   if (road == STOW_HOST_PINNED) return true;
   const char *name = cuda_road_name(road);
   if (!driver->has_vmm || cuda_card_attribute(driver, card, CU_ATTRIBUTE_VMM, 0) != 1)
@@ -139,7 +128,7 @@ static bool worth_trying(cuda_probe *probe, const cuda_driver *driver, cu_device
 }
 
 static void try_roads(cuda_probe *probe, const cuda_driver *driver, cu_device card) {
-  static const stow_host_road ROADS[] = {STOW_HOST_NUMA, STOW_HOST_LOCATION, STOW_HOST_PINNED};
+  static const stow_host_backing ROADS[] = {STOW_HOST_NUMA, STOW_HOST_LOCATION, STOW_HOST_PINNED};
   char command[CUDA_COMMAND_PATH_MAX], uuid[CUDA_UUID_MAX], nodes[128];
   *probe = (cuda_probe){.road = STOW_HOST_NONE, .numa_node = -1, .certain = true};
   if (cuda_command_find(command) != STOW_OK) {

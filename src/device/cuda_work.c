@@ -33,7 +33,7 @@ static stow_status check_plain(cuda_dev *d, uint64_t bytes, stow_tier tier) {
     return stow_fail(STOW_ERR_UNSUPPORTED, "allocating: a card has nothing on tier %s",
                      stow_tier_name(tier));
   cuda_host_find(d);
-  if (d->props.host_road == STOW_HOST_NONE)
+  if (d->props.host_backing == STOW_HOST_NONE)
     return stow_fail(STOW_ERR_UNSUPPORTED, "allocating on the host: %s", d->host_reason);
   return cuda_host_take(d, bytes, "allocating");
 }

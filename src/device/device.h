@@ -26,8 +26,18 @@ static inline stow_status device_memory(stow_device *d, stow_tier tier, uint64_t
                                         uint64_t *total_bytes) {
   return d->ops->memory(d, tier, free_bytes, total_bytes);
 }
+/* Is the backend's table complete? Checked where a device comes from outside. */
+static inline stow_status device_check(const stow_device *d) {
+  if (d->ops != NULL && d->ops->struct_bytes >= sizeof(stow_device_ops)) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "stow_device_ops: struct_bytes is %u; set it to sizeof(stow_device_ops)",
+                   d->ops != NULL ? d->ops->struct_bytes : 0);
+}
 static inline stow_status device_props(const stow_device *d, stow_device_props *props) {
-  return d->ops->props(d, props);
+  *props = (stow_device_props)STOW_DEVICE_PROPS_INIT;
+  stow_status status = d->ops->props(d, props);
+  props->struct_bytes = sizeof *props;
+  return status;
 }
 static inline stow_status device_reserve(stow_device *d, stow_addr *addr, uint64_t bytes,
                                          uint64_t align) {

@@ -137,7 +137,7 @@ PASS(event_query, STOW_FAULT_EVENT, (stow_device * d, stow_event event), (inner,
 PASS(event_wait, STOW_FAULT_EVENT, (stow_device * d, stow_event event), (inner, event))
 
 static const stow_device_ops fault_ops = {
-    .version = STOW_DEVICE_OPS_VERSION,
+    .struct_bytes = sizeof(stow_device_ops),
     .close = fault_close,
     .props = fault_props,
     .memory = fault_memory,
@@ -175,6 +175,7 @@ stow_status stow_fault_open(stow_device **device, stow_device *inner) {
   if (device == NULL || inner == NULL)
     return stow_fail(STOW_ERR_INVALID, "fault device: nothing to wrap, or no place for it");
   *device = NULL;
+  STOW_TRY(device_check(inner));
   fault *f = calloc(1, sizeof *f);
   if (f == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a fault device");
   f->base.ops = &fault_ops;

@@ -1,4 +1,4 @@
-/* The simulated card: opening and closing it, its properties, capacity and counts.
+/* The simulated card: opening and closing it, its properties and its table of entries.
  *
  * A device like any other behind stowage/sys/device.h, for machines without a card and for tests:
  * what would corrupt memory on a card is caught and named here (sim_work.c). All entries take one
@@ -13,7 +13,7 @@
 #include <stowage/size.h>
 
 #include "base/checked.h"
-#include "device/fault.h"
+#include "base/growing.h"
 
 #define DEFAULT_PAGE_BYTES (UINT64_C(2) << 20)
 #define PAGE_BYTES_MAX     (UINT64_C(1) << 30) /* offsets in a granule are 32 bits */
@@ -34,11 +34,6 @@ static stow_status check_size(const stow_sim_options *options, const char *tier,
 }
 
 static stow_status check_options(stow_sim_options *options) {
-  if (options->version != 1)
-    return stow_fail(STOW_ERR_INVALID,
-                     "simulated card: options of version %u, known is 1; begin with "
-                     "STOW_SIM_OPTIONS_INIT",
-                     options->version);
   if (options->page_bytes == 0) options->page_bytes = DEFAULT_PAGE_BYTES;
   if (!is_power_of_two(options->page_bytes) || options->page_bytes < (uint64_t)getpagesize() ||
       options->page_bytes > PAGE_BYTES_MAX)
@@ -56,13 +51,15 @@ stow_status stow_sim_open(stow_device **device, const stow_sim_options *options)
   if (device == NULL || options == NULL)
     return stow_fail(STOW_ERR_INVALID, "simulated card: no options, or no place for the device");
   *device = NULL;
-  stow_sim_options checked = *options;
+  stow_sim_options checked = STOW_SIM_OPTIONS_INIT;
+  STOW_TRY(growing_read(&checked, sizeof checked, options, "stow_sim_options"));
   STOW_TRY(check_options(&checked));
   sim *s = calloc(1, sizeof *s);
   if (s == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a simulated card");
   s->base.ops = &sim_ops;
   s->options = checked;
   s->random = 1;
+  s->last_call = DRIVER_CALLS;
   lock_init(&s->lock, LOCK_DEVICE);
   stow_status status = sim_stream_open(s);
   if (status == STOW_OK) status = sim_memory_open(s);
@@ -96,7 +93,8 @@ static stow_status sim_close(stow_device *device) {
 
 static stow_status sim_props(const stow_device *device, stow_device_props *props) {
   const sim *s = (const sim *)(const void *)device;
-  *props = (stow_device_props){.host_numa_node = -1,
+  *props = (stow_device_props){.struct_bytes = sizeof *props,
+                               .host_numa_node = -1,
                                .has_vmm = !s->options.no_vmm,
                                .vram_bytes = s->options.vram_bytes,
                                .host_bytes = s->options.host_bytes,
@@ -105,67 +103,10 @@ static stow_status sim_props(const stow_device *device, stow_device_props *props
   snprintf(props->name, sizeof props->name, "simulated card");
   snprintf(props->uuid, sizeof props->uuid, "sim");
   if (s->options.host_bytes == 0)
-    props->host_road = STOW_HOST_NONE;
+    props->host_backing = STOW_HOST_NONE;
   else
-    props->host_road = s->options.no_vmm ? STOW_HOST_PINNED : STOW_HOST_SIMULATED;
+    props->host_backing = s->options.no_vmm ? STOW_HOST_PINNED : STOW_HOST_SIMULATED;
   return STOW_OK;
-}
-
-/* ---- capacity ---- */
-
-stow_status sim_check_tier(const sim *s, stow_tier tier) {
-  if (tier == STOW_TIER_VRAM || (tier == STOW_TIER_HOST && s->options.host_bytes > 0))
-    return STOW_OK;
-  if (tier == STOW_TIER_HOST)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "this simulated card has no host tier; open it like sim:16G,host=32G");
-  if (tier == STOW_TIER_DISK)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "a device has no disk tier; use vram or host");
-  return stow_fail(STOW_ERR_INVALID, "%d is not a tier; use vram or host", (int)tier);
-}
-
-stow_status sim_check_vmm(const sim *s, const char *what) {
-  if (!s->options.no_vmm) return STOW_OK;
-  return stow_fail(STOW_ERR_UNSUPPORTED,
-                   "%s: this simulated card was opened without pages (no-vmm); use plain blocks",
-                   what);
-}
-
-static uint64_t tier_total(const sim *s, stow_tier tier) {
-  return tier == STOW_TIER_VRAM ? s->options.vram_bytes : s->options.host_bytes;
-}
-
-stow_status sim_charge(sim *s, stow_tier tier, uint64_t bytes) {
-  bool vram = tier == STOW_TIER_VRAM;
-  uint64_t *used = vram ? &s->counts.vram_used_bytes : &s->counts.host_used_bytes;
-  uint64_t *peak = vram ? &s->counts.vram_peak_bytes : &s->counts.host_peak_bytes;
-  uint64_t left = tier_total(s, tier) - *used;
-  if (bytes > left) {
-    char asked[STOW_SIZE_TEXT_MAX], there[STOW_SIZE_TEXT_MAX], total[STOW_SIZE_TEXT_MAX];
-    return stow_fail(STOW_ERR_OUT_OF_MEMORY,
-                     "%s of %s asked, %s of %s left on the simulated card; release pages or open a "
-                     "larger card",
-                     stow_size_format(asked, bytes), stow_tier_name(tier),
-                     stow_size_format(there, left), stow_size_format(total, tier_total(s, tier)));
-  }
-  *used += bytes;
-  if (*used > *peak) *peak = *used;
-  return STOW_OK;
-}
-
-void sim_discharge(sim *s, stow_tier tier, uint64_t bytes) {
-  *(tier == STOW_TIER_VRAM ? &s->counts.vram_used_bytes : &s->counts.host_used_bytes) -= bytes;
-}
-
-static stow_status sim_memory(stow_device *device, stow_tier tier, uint64_t *free_bytes,
-                              uint64_t *total_bytes) {
-  sim *s = sim_take(device);
-  stow_status status = sim_check_tier(s, tier);
-  if (status != STOW_OK) return sim_give(s, status);
-  uint64_t used = tier == STOW_TIER_VRAM ? s->counts.vram_used_bytes : s->counts.host_used_bytes;
-  if (free_bytes != NULL) *free_bytes = tier_total(s, tier) - used;
-  if (total_bytes != NULL) *total_bytes = tier_total(s, tier);
-  return sim_give(s, STOW_OK);
 }
 
 /* ---- the rest of the table ---- */
@@ -181,7 +122,7 @@ static const char *sim_error_text(const stow_device *device, int code) {
 }
 
 const stow_device_ops sim_ops = {
-    .version = STOW_DEVICE_OPS_VERSION,
+    .struct_bytes = sizeof(stow_device_ops),
     .close = sim_close,
     .props = sim_props,
     .memory = sim_memory,
@@ -208,35 +149,3 @@ const stow_device_ops sim_ops = {
     .thread_enter = sim_thread_enter,
     .error_text = sim_error_text,
 };
-
-/* ---- the knobs ---- */
-
-sim *sim_of(stow_device *device) {
-  while (device != NULL && device->ops != &sim_ops) device = fault_inner(device);
-  return (sim *)(void *)device;
-}
-
-stow_status stow_sim_advance(stow_device *device, uint64_t us) {
-  sim *s = sim_of(device);
-  if (s == NULL) return stow_fail(STOW_ERR_INVALID, "advancing time: not a simulated card");
-  lock_take(&s->lock);
-  uint64_t ns, then;
-  stow_status status = STOW_OK;
-  if (!checked_mul(&ns, us, 1000) || !checked_add(&then, s->counts.now_ns, ns))
-    status = stow_fail(STOW_ERR_OVERFLOW,
-                       "advancing time by %llu us passes the end of the simulated clock; it holds "
-                       "584 years in all",
-                       (unsigned long long)us);
-  else
-    s->counts.now_ns = then;
-  return sim_give(s, status);
-}
-
-stow_status stow_sim_get_counts(stow_device *device, stow_sim_counts *counts) {
-  sim *s = sim_of(device);
-  if (s == NULL || counts == NULL)
-    return stow_fail(STOW_ERR_INVALID, "counts: not a simulated card, or no place for them");
-  lock_take(&s->lock);
-  *counts = s->counts;
-  return sim_give(s, STOW_OK);
-}

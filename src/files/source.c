@@ -12,7 +12,6 @@
 
 #include "base/checked.h"
 #include "base/hostmem.h"
-#include "files/remote.h"
 
 #define DROP_BYTES (UINT64_C(8) << 20) /* given back in pieces of this size */
 
@@ -28,8 +27,7 @@ bool source_too_large_to_cache(uint64_t bytes) {
   return hostmem_read(&host) == STOW_OK && bytes > host.usable_bytes / 2;
 }
 
-stow_status source_open(source *s, const char *path) {
-  if (remote_is(path)) return remote_open(s, path);
+stow_status source_open_file(source *s, const char *path) {
   *s = (source){.fd = -1, .direct_fd = -1, .name = path};
   /* Not blocking: opening a pipe that nobody writes to must not hang. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

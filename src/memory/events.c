@@ -17,7 +17,7 @@ uint64_t heap_emit(heap *h, const stow_heap_event *event) {
   return freed;
 }
 
-void heap_note(heap *h, stow_event_kind kind, stow_addr ptr, uint64_t bytes, stow_tier tier) {
+void heap_note(heap *h, stow_heap_event_kind kind, stow_addr ptr, uint64_t bytes, stow_tier tier) {
   if (!heap_heard(h, kind)) return;
   if (h->note_count == h->note_capacity) {
     uint32_t capacity = h->note_capacity ? h->note_capacity * 2 : 32;
@@ -39,7 +39,8 @@ void heap_unlock(heap *h) {
   }
   lock_give(&h->lock);
   for (uint32_t i = 0; i < count; i++) {
-    stow_heap_event event = {.kind = notes[i].kind,
+    stow_heap_event event = {.struct_bytes = sizeof event,
+                             .kind = notes[i].kind,
                              .heap = h->shell,
                              .ptr = notes[i].ptr,
                              .bytes = notes[i].bytes,

@@ -66,7 +66,7 @@ typedef struct lane {
 
 /* Page events, sent to sinks when no lock is held. Guarded by the heap's lock. */
 typedef struct note {
-  stow_event_kind kind;
+  stow_heap_event_kind kind;
   stow_addr ptr;
   uint64_t bytes;
   stow_tier tier;
@@ -163,7 +163,7 @@ static inline void place_mark(const place *at, uint32_t flags) {
   if (at->slab) at->slab->odd = true;
 }
 
-/* ---- open.c ---- */
+/* ---- handle.c ---- */
 stow_status heap_lose(heap *h, stow_status status); /* records a lost device; returns `status` */
 
 /* Returns the heap of a handle; NULL if it is closed or its device is lost. */
@@ -173,6 +173,8 @@ static inline heap *heap_alive(const stow_heap *shell) {
 }
 /* The same with the reason as an error. */
 stow_status heap_enter(heap **h, stow_heap *shell);
+/* Wakes the background thread, if it runs. */
+void background_kick(heap *h);
 
 /* ---- lane.c ---- */
 stow_status lane_of(lane **out, heap *h, stow_stream stream); /* opens it when new */
@@ -239,7 +241,7 @@ void lane_defer_done(lane *l, const place *at, pending *p);
 bool lane_poll(lane *l, bool wait, stow_status *status);
 stow_status lane_check(lane *l);
 
-/* ---- grow.c ---- */
+/* ---- lane_take.c ---- */
 typedef struct request {
   uint64_t bytes;
   uint32_t units, align, class; /* class 0: a span; else units of a block */
@@ -260,8 +262,14 @@ uint64_t lane_take(lane *l, const request *r, stow_tier tier);
 /* Books live span i, taken for the request by other means (the whole slab for a small one). 0: no
  * host memory for the slab, and the span is free again. */
 uint64_t lane_adopt(lane *l, const request *r, stow_tier tier, uint32_t i);
+/* ---- grow.c ---- */
 /* Handles a request for which nothing is free. No lock held. */
 stow_status heap_grow(uint64_t *ptr, heap *h, lane *l, const request *r);
+
+/* ---- settle.c ---- */
+/* Moves free pages of a tier from one lane to the pool until `bytes` are there. Heap locked, lane
+ * not. */
+uint64_t lane_strip(lane *l, stow_tier tier, uint64_t bytes, bool wait_frees);
 /* Moves free pages of a tier from every lane to the pool until `bytes` are there. Heap locked. */
 uint64_t heap_strip(heap *h, stow_tier tier, uint64_t bytes, const lane *but);
 /* Frees pending blocks whose events have passed. Heap locked. */
@@ -271,10 +279,10 @@ bool heap_settle(heap *h, bool wait, stow_status *status);
 
 /* ---- events.c ---- */
 uint64_t heap_emit(heap *h, const stow_heap_event *event);
-void heap_note(heap *h, stow_event_kind kind, stow_addr ptr, uint64_t bytes, stow_tier tier);
+void heap_note(heap *h, stow_heap_event_kind kind, stow_addr ptr, uint64_t bytes, stow_tier tier);
 /* Releases the heap's lock and sends the page events to the sinks. */
 void heap_unlock(heap *h);
-static inline bool heap_heard(const heap *h, stow_event_kind kind) {
+static inline bool heap_heard(const heap *h, stow_heap_event_kind kind) {
   return atomic_load_explicit(&h->sink_mask, memory_order_relaxed) & STOW_EVENT_BIT(kind);
 }
 
@@ -287,17 +295,18 @@ typedef struct tag_top {
 } tag_top;
 extern _Thread_local tag_top tag_now;
 
-/* ---- stats.c ---- */
+/* ---- stats.c, trim.c ---- */
 /* stow_heap_trim of one tier; `released` is never NULL. */
 stow_status heap_trim_tier(stow_heap *shell, stow_tier tier, uint64_t keep_bytes,
                            uint64_t *released);
 void heap_count_tier(heap *h, stow_tier tier, stow_heap_tier_stats *out); /* heap locked */
 
-/* ---- migrate.c, disk.c ---- */
+/* ---- migrate.c, mover.c, disk.c ---- */
 stow_status migrate_wait(heap *h, lane *l, uint64_t ptr, uint32_t mark);
 /* Returns the pages of a moved span on another tier to their pool, before the span is freed. Both
  * locked. */
 stow_status migrate_undo_pages(heap *h, const place *at);
+/* Opens the stream and the scratch addresses for copies, once. Heap locked. */
 stow_status migrate_stream(heap *h);
 stow_status disk_put(heap *h, const place *at);
 stow_status disk_get(heap *h, const place *at, stow_tier tier);
@@ -307,6 +316,5 @@ void disk_close(heap *h);
 /* ---- background.c ---- */
 stow_status background_start(heap *h);
 void background_stop(heap *h);
-void background_kick(heap *h);
 
 #endif

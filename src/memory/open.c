@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/growing.h"
 #include "memory/heap.h"
 
 #define PAGE_BYTES_MAX (UINT64_C(64) << 20)
@@ -11,33 +12,15 @@
 static lock registry_lock = LOCK_INIT(LOCK_REGISTRY);
 static stow_heap *registry; /* guarded by registry_lock */
 
-stow_status heap_enter(heap **h, stow_heap *shell) {
-  if (!shell) return stow_fail(STOW_ERR_INVALID, "heap: NULL");
-  *h = atomic_load_explicit(&shell->inner, memory_order_acquire);
-  if (!*h) return stow_fail(STOW_ERR_STATE, "heap: it is closed");
-  int dead = atomic_load_explicit(&(*h)->dead, memory_order_relaxed);
-  if (dead)
-    return stow_fail((stow_status)dead, "heap: its device is lost; close it and open a new one");
-  return STOW_OK;
-}
-
-stow_status heap_lose(heap *h, stow_status status) {
-  if (status == STOW_ERR_DEVICE_LOST) atomic_store(&h->dead, (int)status);
-  return status;
-}
-
 /* ---- opening ---- */
 
 static stow_status options_check(const stow_heap_options *o) {
-  if (o->version != STOW_HEAP_OPTIONS_VERSION)
-    return stow_fail(STOW_ERR_INVALID, "heap options: version %u, this library knows %u",
-                     o->version, STOW_HEAP_OPTIONS_VERSION);
   if (o->page_bytes_max && !is_power_of_two(o->page_bytes_max))
     return stow_fail(STOW_ERR_INVALID, "heap options: page_bytes_max %llu is not a power of two",
                      (unsigned long long)o->page_bytes_max);
   if ((o->gate.close == NULL) != (o->gate.open == NULL))
     return stow_fail(STOW_ERR_INVALID, "heap options: a gate needs both open and close");
-  return STOW_OK;
+  return o->device != NULL ? device_check(o->device) : STOW_OK;
 }
 
 static stow_status heap_set_up(heap *h, const stow_heap_options *o) {
@@ -47,7 +30,7 @@ static stow_status heap_set_up(heap *h, const stow_heap_options *o) {
                      "heap: %s cannot map pages (no virtual memory management in its driver); a "
                      "newer driver is needed",
                      h->props.name);
-  if (o->host_limit_bytes && h->props.host_road < STOW_HOST_LOCATION)
+  if (o->host_limit_bytes && h->props.host_backing < STOW_HOST_LOCATION)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "heap: %s cannot map host pages, so nothing can spill; set host_limit_bytes 0",
                      h->props.name);
@@ -88,9 +71,12 @@ static void heap_destroy(heap *h) {
   free(h);
 }
 
-stow_status stow_heap_open(stow_heap **out, const stow_heap_options *options) {
-  if (!out || !options) return stow_fail(STOW_ERR_INVALID, "heap: NULL argument");
+stow_status stow_heap_open(stow_heap **out, const stow_heap_options *given) {
+  if (!out || !given) return stow_fail(STOW_ERR_INVALID, "heap: NULL argument");
   *out = NULL;
+  stow_heap_options full = STOW_HEAP_OPTIONS_INIT;
+  const stow_heap_options *options = &full;
+  STOW_TRY(growing_read(&full, sizeof full, given, "stow_heap_options"));
   STOW_TRY(options_check(options));
   heap *h = calloc(1, sizeof *h);
   stow_heap *shell = calloc(1, sizeof *shell);

@@ -288,7 +288,7 @@ static bool drain_wait(drain *d, uint64_t *flush) {
 static void *drain_run(void *trace) {
   stow_trace *t = trace;
   drain *d = t->drain;
-  record_mute_thread();
+  t->mute_thread();
   for (bool stop = false; !stop;) {
     uint64_t flush;
     stop = drain_wait(d, &flush);

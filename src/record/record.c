@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/growing.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -54,7 +55,8 @@ static _Thread_local struct {
   bool muted;
 } self;
 
-void record_mute_thread(void) {
+/* Keeps what the calling thread does out of every trace. */
+static void mute_thread(void) {
   self.muted = true;
 }
 
@@ -207,6 +209,30 @@ void stow_trace_event(stow_trace *t, const stow_trace_record *record) {
   self.inside = false;
 }
 
+stow_status stow_trace_launch(stow_trace *t, const stow_trace_launch_info *given) {
+  stow_trace_launch_info launch = STOW_TRACE_LAUNCH_INFO_INIT;
+  STOW_TRY(growing_read(&launch, sizeof launch, given, "stow_trace_launch_info"));
+  if (launch.touches == NULL && launch.touch_count > 0)
+    return stow_fail(STOW_ERR_INVALID, "stow_trace_launch: %zu touches: touches is NULL",
+                     launch.touch_count);
+  /* A first touch without a size travels in the launch itself. */
+  size_t i = launch.touch_count > 0 && launch.touches[0].bytes == 0;
+  stow_trace_record e = {.addr = i > 0 ? launch.touches[0].addr : 0,
+                         .bytes = launch.device_ns,
+                         .stream = launch.stream,
+                         .tag = launch.function,
+                         .device = launch.device,
+                         .kind = STOW_TRACE_LAUNCH};
+  stow_trace_event(t, &e);
+  e.kind = STOW_TRACE_TOUCH;
+  for (; i < launch.touch_count; i++) {
+    e.addr = launch.touches[i].addr;
+    e.bytes = launch.touches[i].bytes;
+    stow_trace_event(t, &e);
+  }
+  return STOW_OK;
+}
+
 /* ---- texts ---- */
 
 static stow_status trace_not_open(void) {
@@ -322,10 +348,7 @@ static stow_trace *registry_take(void) {
 
 static stow_status options_check(stow_trace_options *o, const stow_trace_options *given) {
   *o = (stow_trace_options)STOW_TRACE_OPTIONS_INIT;
-  if (given != NULL && given->version != STOW_TRACE_OPTIONS_VERSION)
-    return stow_fail(STOW_ERR_INVALID, "trace options of version %u; this library knows version %d",
-                     given->version, STOW_TRACE_OPTIONS_VERSION);
-  if (given != NULL) *o = *given;
+  STOW_TRY(growing_read(o, sizeof *o, given, "stow_trace_options"));
   if (o->ring_bytes == 0) o->ring_bytes = RING_BYTES_DEFAULT;
   if (o->text_bytes == 0) o->text_bytes = TEXT_BYTES_DEFAULT;
   if (o->ring_bytes < RING_BYTES_MIN || o->ring_bytes > RING_BYTES_MAX)
@@ -378,6 +401,7 @@ static stow_status trace_start(stow_trace *t, const stow_trace_options *o, uint6
     stackset_start(&t->texts, &t->ring);
     atomic_store_explicit(t->alive, serial, memory_order_release);
     trace_tell_process(t);
+    t->mute_thread = mute_thread;
     if (o->record_path != NULL) status = drain_start(t, o->record_path);
     if (status != STOW_OK) {
       stackset_stop(&t->texts);
@@ -447,8 +471,9 @@ stow_status stow_trace_flush(stow_trace *t) {
   return atomic_load(&t->has_file) ? drain_flush(t) : STOW_OK;
 }
 
-stow_status stow_trace_get_stats(stow_trace *t, stow_trace_stats *stats) {
-  *stats = (stow_trace_stats){0};
+stow_status stow_trace_get_stats(stow_trace *t, stow_trace_stats *to) {
+  stow_trace_stats full = STOW_TRACE_STATS_INIT, *stats = &full;
+  STOW_TRY(growing_write(to, &full, sizeof full, "stow_trace_stats")); /* zeros after a failure */
   STOW_TRY(trace_enter(t));
   const ring_header *h = t->ring.header;
   stats->skipped_events = atomic_load_explicit(&h->skipped_events, memory_order_relaxed);
@@ -458,5 +483,5 @@ stow_status stow_trace_get_stats(stow_trace *t, stow_trace_stats *stats) {
   stats->recording = atomic_load(&t->recording);
   if (atomic_load(&t->has_file)) stats->written_events = drain_written(t);
   lock_give(&t->lock);
-  return STOW_OK;
+  return growing_write(to, &full, sizeof full, "stow_trace_stats");
 }

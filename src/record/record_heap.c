@@ -54,7 +54,7 @@ static uint64_t feed_event(void *user, const stow_heap_event *event) {
                               .kind = kinds[event->kind],
                               .tier = (uint8_t)event->tier};
   if (event->kind == STOW_EVENT_FAIL) {
-    stow_heap_failure failure;
+    stow_heap_failure failure = STOW_HEAP_FAILURE_INIT;
     bool known = stow_heap_last_failure(event->heap, &failure) == STOW_OK;
     record.addr = known ? failure.device_free_bytes : 0;
   }
@@ -77,7 +77,7 @@ static feed *feed_take(stow_trace *trace, stow_heap *heap) {
 
 /* The card, for whoever reads the trace elsewhere. */
 static stow_status feed_tell_device(feed *f) {
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   char text[24];
   STOW_TRY(stow_device_get_props(stow_heap_device(f->heap), &props));
   f->device = (uint16_t)props.index;

@@ -15,7 +15,7 @@ enum { FLUSH_BYTES = 1 << 16 };
 static const char *const kind_names[EVENT_KIND_COUNT] = {
     "alloc",        "free_requested", "free_completed", "oom",      "segment_alloc",
     "segment_free", "segment_map",    "segment_unmap",  "snapshot", "mark_begin",
-    "mark_end",     "migrate",        "spill",
+    "mark_end",     "migrate",        "spill",          "launch",   "touch",
 };
 
 const char *event_kind_name(uint8_t kind) {

@@ -66,7 +66,9 @@ static void put_instant(writer *w, const event *e) {
   json_end_object(&w->j);
 }
 
+/* Launches and touches are left out: a profiler's trace has the kernels already. */
 static void put_event(writer *w, const event *e, curve *c) {
+  if (event_is_touch(e->kind)) return;
   if (curve_step(c, e)) put_counter(w, e, curve_at(c, e));
   switch (e->kind) {
   case EVENT_ALLOC:
@@ -121,6 +123,9 @@ stow_status perfetto_write(const recording *r, outfile *out, uint64_t *left_out)
   flush(&w, true);
   buffer_free(&w.b);
   curve_free(&c);
-  if (left_out != NULL) *left_out = 0;
+  if (left_out != NULL) {
+    *left_out = 0;
+    for (size_t i = 0; i < r->event_count; i++) *left_out += event_is_touch(r->events[i].kind);
+  }
   return out->status;
 }

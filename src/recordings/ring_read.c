@@ -24,7 +24,9 @@
 _Static_assert((int)STOW_TRACE_KIND_COUNT == (int)EVENT_KIND_COUNT &&
                    (int)STOW_TRACE_FAIL == (int)EVENT_FAIL &&
                    (int)STOW_TRACE_MARK_END == (int)EVENT_MARK_END &&
-                   (int)STOW_TRACE_SPILL == (int)EVENT_SPILL,
+                   (int)STOW_TRACE_SPILL == (int)EVENT_SPILL &&
+                   (int)STOW_TRACE_LAUNCH == (int)EVENT_LAUNCH &&
+                   (int)STOW_TRACE_TOUCH == (int)EVENT_TOUCH,
                "a recording numbers events as the public header does");
 
 typedef struct reader {

@@ -205,6 +205,7 @@ static stow_status join(pairing *p) {
 
 /* Marks belong to every device. */
 static bool is_of(const timeline *t, const event *e) {
+  if (event_is_touch(e->kind)) return false; /* they neither allocate nor free */
   return is_mark(e->kind) || timeline_origin(t, e)->device == t->device;
 }
 

@@ -6,10 +6,10 @@
 
 #include <stowage/size.h>
 
+#include "base/table.h"
 #include "base/text.h"
 #include "report/difference.h"
 #include "report/report.h"
-#include "report/table.h"
 
 #define HOLDERS_SHOWN    10
 #define FAILURES_SHOWN   5

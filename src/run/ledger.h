@@ -99,13 +99,13 @@ typedef struct ledger_header {
   _Atomic uint64_t steps[2], steps_ns[2]; /* of training, and their time: in vram alone, spilled */
   _Atomic uint64_t refused_count;         /* final or not: a framework may retry */
   _Atomic uint64_t retried_count;         /* refusals after which the same thread was served */
-  _Atomic uint64_t host_road;   /* LEDGER_ROAD_…: can this driver put pages on the host? */
-  _Atomic uint64_t torch_whole; /* 1: a PyTorch of the run does not have the expandable segments
-                                   that were asked of it */
-  _Atomic uint64_t cards_known; /* others_bytes and uuids are written, or will not be */
-  _Atomic uint64_t slots_high;  /* no slot from here on was ever used */
-  _Atomic uint64_t processes;   /* that joined */
-  _Atomic uint64_t turned_away; /* processes that found no free slot */
+  _Atomic uint64_t host_backing; /* LEDGER_ROAD_…: can this driver put pages on the host? */
+  _Atomic uint64_t torch_whole;  /* 1: a PyTorch of the run does not have the expandable segments
+                                    that were asked of it */
+  _Atomic uint64_t cards_known;  /* others_bytes and uuids are written, or will not be */
+  _Atomic uint64_t slots_high;   /* no slot from here on was ever used */
+  _Atomic uint64_t processes;    /* that joined */
+  _Atomic uint64_t turned_away;  /* processes that found no free slot */
   /* Processes whose trace could not be opened although the run records: how many, the first of
    * them, and why the first one failed. */
   _Atomic uint64_t unrecorded;
@@ -115,7 +115,7 @@ typedef struct ledger_header {
     _Atomic uint64_t serial; /* 0: never written; odd: being written */
     ledger_refusal what;
   } refusals[LEDGER_REFUSALS_MAX];
-  char host_reason[256];              /* why host_road is what it is; written before it */
+  char host_reason[256];              /* why host_backing is what it is; written before it */
   char uuids[LEDGER_DEVICES_MAX][48]; /* of the devices, as NVML has them; "" where not known */
   char visible_devices[256];          /* CUDA_VISIBLE_DEVICES when the run began; "" if unset */
   char machine[96];                   /* where its processes' numbers mean something */

@@ -93,7 +93,7 @@ static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
 static uint64_t vram_room(const card *c, uint64_t *whole) {
   const ledger *l = account_ledger();
   *whole = 0;
-  if (l->header == NULL || atomic_load(&l->header->host_road) != LEDGER_ROAD_PAGES) return 0;
+  if (l->header == NULL || atomic_load(&l->header->host_backing) != LEDGER_ROAD_PAGES) return 0;
   return spill_vram_room(c->device, whole);
 }
 
@@ -364,7 +364,7 @@ static stow_status card_close(stow_device *device) {
   return STOW_OK;
 }
 
-static const stow_device_ops OPS = {.version = STOW_DEVICE_OPS_VERSION,
+static const stow_device_ops OPS = {.struct_bytes = sizeof(stow_device_ops),
                                     .close = card_close,
                                     .props = get_props,
                                     .memory = memory,
@@ -426,7 +426,7 @@ stow_status card_open(stow_device **out, cu_device number, unsigned device) {
   c->props.index = number;
   c->props.has_vmm = true;
   /* Whether there is a road to the host is found out when the first page has to take it. */
-  c->props.host_road = STOW_HOST_LOCATION;
+  c->props.host_backing = STOW_HOST_LOCATION;
   c->props.host_numa_node = -1;
   c->props.vram_bytes = total / granule * granule;
   c->props.page_bytes = granule;

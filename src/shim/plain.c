@@ -115,7 +115,7 @@ static void destroy(plain *p) {
 }
 
 static void choose_sizes(plain *p) {
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   uint64_t most = ledger_limit(account_ledger(), p->device);
   if (stow_device_get_props(p->under, &props) == STOW_OK && props.vram_bytes < most)
     most = props.vram_bytes;
@@ -145,7 +145,7 @@ static plain *make(unsigned device, cu_device card, cu_context context) {
   bool made = card_open(&p->under, card, device) == STOW_OK;
   options.device = p->under;
   /* The ledger keeps the budget; a block past vram has a part of it there. */
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   if (host > 0 && made && stow_device_get_props(p->under, &props) == STOW_OK)
     host = host < HOST_BYTES_MAX ? host + props.vram_bytes : HOST_BYTES_MAX;
   options.host_limit_bytes = host < HOST_BYTES_MAX ? host : HOST_BYTES_MAX;

@@ -49,14 +49,14 @@ uint64_t spill_budget(cu_device card) {
   uint64_t limit = l->header == NULL ? 0 : ledger_spill_limit(l);
   if (limit == 0) return 0;
   cuda_probe found = find_road(card);
-  stow_host_road way = found.road;
+  stow_host_backing way = found.road;
   uint64_t told = way == STOW_HOST_NUMA || way == STOW_HOST_LOCATION ? LEDGER_ROAD_PAGES
                   : way == STOW_HOST_PINNED                          ? LEDGER_ROAD_PINNED
                                                                      : LEDGER_ROAD_NONE;
-  if (atomic_load(&l->header->host_road) == LEDGER_ROAD_UNKNOWN) {
+  if (atomic_load(&l->header->host_backing) == LEDGER_ROAD_UNKNOWN) {
     /* Processes that find out at once write the same. */
     snprintf(l->header->host_reason, sizeof l->header->host_reason, "%.255s", found.reason);
-    atomic_store(&l->header->host_road, told);
+    atomic_store(&l->header->host_backing, told);
   }
   return told == LEDGER_ROAD_NONE ? 0 : limit;
 }

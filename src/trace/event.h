@@ -24,6 +24,10 @@ typedef enum event_kind {
   EVENT_MARK_END,
   EVENT_MIGRATE, /* the pages behind addr moved to `tier` */
   EVENT_SPILL,   /* new pages came from `tier` because vram was full */
+  EVENT_LAUNCH, /* a kernel, copy or fill was started. tag_id: the function; addr: the first address
+                   its parameters name, 0 for none; bytes: its sampled device time in nanoseconds,
+                   0 if unknown */
+  EVENT_TOUCH,  /* a further address of the thread's last launch; bytes from there, 0 if unknown */
   EVENT_KIND_COUNT
 } event_kind;
 
@@ -37,6 +41,11 @@ typedef struct event {
   uint32_t origin_id : 28;
   uint32_t kind : 4; /* event_kind */
 } event;
+
+/* Launches and touches describe what kernels use, not what the program allocates. */
+static inline bool event_is_touch(uint8_t kind) {
+  return kind == EVENT_LAUNCH || kind == EVENT_TOUCH;
+}
 
 typedef struct origin {
   uint64_t stream;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/growing.h"
 #include "base/hostmem.h"
 #include "watch/nvml.h"
 #include "watch/proc.h"
@@ -43,11 +44,11 @@ static uint64_t number_after(const char *text, const char *name) {
   return 0;
 }
 
-stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *host) {
-  if (watch == NULL || host == NULL) return stow_fail(STOW_ERR_INVALID, "watch: not open");
+stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *to) {
+  if (watch == NULL || to == NULL) return stow_fail(STOW_ERR_INVALID, "watch: not open");
   hostmem memory;
   buffer text = BUFFER_INIT;
-  *host = (stow_watch_host){0};
+  stow_watch_host full = STOW_WATCH_HOST_INIT, *host = &full;
   stow_status status = hostmem_read(&memory);
   if (status == STOW_OK) status = proc_read(&text, "", "/proc/self/status");
   if (status == STOW_OK) {
@@ -61,12 +62,12 @@ stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *host) {
     host->group_kills = hostmem_kills();
   }
   buffer_free(&text);
-  return status;
+  return status == STOW_OK ? growing_write(to, &full, sizeof full, "stow_watch_host") : status;
 }
 
 /* ---- cards ---- */
 
-int stow_watch_card_count(stow_watch *watch) {
+int stow_watch_device_count(stow_watch *watch) {
   if (watch == NULL) return 0;
   /* Only now: NVML may load the CUDA driver into the process (seen with driver 580), and the shim
    * cannot go below it after that. Reading only the host must not load it. */
@@ -75,7 +76,7 @@ int stow_watch_card_count(stow_watch *watch) {
   return watch->cards == NULL ? 0 : nvml_count(watch->cards);
 }
 
-static void read_own(stow_watch *watch, int index, stow_watch_card *card) {
+static void read_own(stow_watch *watch, int index, stow_watch_device *card) {
   nvml_process *list = calloc(PROCESSES_MAX, sizeof *list);
   int count = 0;
   if (list == NULL) return;
@@ -91,13 +92,13 @@ static void read_own(stow_watch *watch, int index, stow_watch_card *card) {
   free(list);
 }
 
-stow_status stow_watch_read_card(stow_watch *watch, int index, stow_watch_card *card) {
+stow_status stow_watch_read_device(stow_watch *watch, int index, stow_watch_device *to) {
   nvml_card found;
-  if (watch == NULL || card == NULL) return stow_fail(STOW_ERR_INVALID, "watch: not open");
-  *card = (stow_watch_card){0};
-  if (index < 0 || index >= stow_watch_card_count(watch))
+  if (watch == NULL || to == NULL) return stow_fail(STOW_ERR_INVALID, "watch: not open");
+  stow_watch_device full = STOW_WATCH_DEVICE_INIT, *card = &full;
+  if (index < 0 || index >= stow_watch_device_count(watch))
     return stow_fail(STOW_ERR_NOT_FOUND, "card %d: NVML shows %d; count from 0", index,
-                     stow_watch_card_count(watch));
+                     stow_watch_device_count(watch));
   STOW_TRY(nvml_card_at(watch->cards, index, &found));
   snprintf(card->uuid, sizeof card->uuid, "%.47s", found.uuid);
   snprintf(card->name, sizeof card->name, "%.63s", found.name);
@@ -107,5 +108,5 @@ stow_status stow_watch_read_card(stow_watch *watch, int index, stow_watch_card *
   card->total_bytes = found.total_bytes;
   card->used_bytes = found.used_bytes;
   read_own(watch, index, card);
-  return STOW_OK;
+  return growing_write(to, &full, sizeof full, "stow_watch_device");
 }

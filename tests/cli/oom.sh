@@ -7,5 +7,5 @@ if ! has python3; then skip "oom_slice: python3 is not here"; finish; fi
 if [ ! -e "$library" ] || nm -D "$stowage" 2> /dev/null | grep_all __asan_init; then
   skip "oom_slice: no failing malloc for this build"; finish
 fi
-python3 "$source_dir/tests/oom/sweep.py" "$stowage" "$library" "$source_dir/tests/data" \
+python3 "$source_dir/tests/oom/sweep.py" "$stowage" "$library" "$source_dir/tests/samples" \
   --most 30 --seed "${STOWAGE_OOM_SEED:-0}"

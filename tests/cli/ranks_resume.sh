@@ -3,6 +3,7 @@
 # Every checkpoint waits for the disk, which is not what is tried here: in memory, where there is room.
 if [ "$(df -m --output=avail /dev/shm 2> /dev/null | tail -n 1)" -gt 1024 ] 2> /dev/null; then export TMPDIR=/dev/shm; fi
 . "$(dirname "$0")/../guards/lib.bash"
+export LD_PRELOAD=$build/tests/cli/libkill_at_checkpoint.so # acts where STOWAGE_DIE_AT_CHECKPOINT is set
 export STOWAGE=$stowage NO_COLOR=1
 . "$source_dir/tests/cli/numpy.bash"
 . "$source_dir/tests/cli/ranks.bash"

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../guards/lib.bash"
 if ! has python3; then skip "replay: python3 is not here"; finish; fi
 cd "$folder" || exit 1
-data=$source_dir/tests/data
+data=$source_dir/tests/samples
 
 # ---- tune under a limit that the plain settings do not fit ----
 "$stowage" tune "$data/leak.pickle.gz" --vram-limit 3G --json > tune.json

@@ -39,7 +39,7 @@ TEST(every_row_comes_once_over_ranks_readers_sizes_and_shuffles)
               o.memory_bytes = 6 * MIB;
               stow_batches *b;
               CHECK_OK(stow_batches_open(&b, &o));
-              stow_batches_info info;
+              stow_batches_info info = STOW_BATCHES_INFO_INIT;
               CHECK_OK(stow_batches_get_info(b, &info));
               batches[rank] = info.batch_count;
               uint64_t got = drain(b, order, 40000, UINT64_MAX);
@@ -103,7 +103,7 @@ TEST(several_files_stay_in_step_and_are_converted_on_the_way)
     o.batch_rows = 128, o.shuffle = shuffle, o.readers = 2;
     stow_batches *b;
     CHECK_OK(stow_batches_open(&b, &o));
-    stow_array_info info;
+    stow_array_info info = STOW_ARRAY_INFO_INIT;
     CHECK_OK(stow_batches_get_file(b, 0, &info));
     CHECK_TEXT(info.dtype, "float32");
     CHECK_TEXT(info.file_dtype, "float64");
@@ -326,7 +326,7 @@ TEST(members_of_an_npz_deflated_ones_too_are_shuffled)
     stow_batches_options o = plain(&f, 1);
     o.batch_rows = 30, o.shuffle = way & 2, o.readers = 2;
     stow_batches *b;
-    stow_batches_info info;
+    stow_batches_info info = STOW_BATCHES_INFO_INIT;
     CHECK_OK(stow_batches_open(&b, &o));
     CHECK_OK(stow_batches_get_info(b, &info));
     CHECK(way != 1 || info.readers == 1);

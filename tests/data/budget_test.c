@@ -74,7 +74,7 @@ TEST(what_the_caller_held_and_gave_back_is_not_kept_beyond_the_plan)
   o.batch_rows = 250, o.memory_bytes = 4 * MIB;
   o.memory = (stow_batches_memory){pin, unpin, NULL};
   stow_batches *b;
-  stow_batches_info info;
+  stow_batches_info info = STOW_BATCHES_INFO_INIT;
   void *held[HELD];
   uint64_t rows;
   CHECK_OK(stow_batches_open(&b, &o));
@@ -111,7 +111,7 @@ TEST(the_budget_holds_as_resident_memory)
         total += rows;
         stow_batches_release(data);
       }
-      stow_batches_info info;
+      stow_batches_info info = STOW_BATCHES_INFO_INIT;
       stow_batches_get_info(b, &info);
       if (total != 480000 || info.planned_bytes > limit) _exit(4);
       _exit(budget_peak() <= limit + 16 * MIB ? 0 : 5);
@@ -188,7 +188,7 @@ TEST(batches_read_past_the_page_cache_hold_their_rows)
       stow_batches_options o = plain(&file, 1);
       o.batch_rows = sizes[i % 3], o.memory_bytes = (i < 3 ? 16 : 8) * MIB, o.readers = 2;
       stow_batches *b;
-      stow_batches_info info;
+      stow_batches_info info = STOW_BATCHES_INFO_INIT;
       if (stow_batches_open(&b, &o) != STOW_OK) _exit(4);
       stow_batches_get_info(b, &info);
       if (!info.drops_cache) _exit(5);
@@ -225,7 +225,7 @@ TEST(the_budget_holds_as_what_a_container_is_charged)
       stow_batches_options o = plain(&file, 1);
       o.batch_rows = 1000, o.shuffle = shuffle, o.memory_bytes = 32 * MIB, o.readers = 2;
       stow_batches *b;
-      stow_batches_info info;
+      stow_batches_info info = STOW_BATCHES_INFO_INIT;
       void *data;
       uint64_t rows, total = 0;
       if (stow_batches_open(&b, &o) != STOW_OK) _exit(4);

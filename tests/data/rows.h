@@ -40,8 +40,13 @@ static inline const char *write_rows(const char *name, uint64_t count, uint64_t 
 }
 
 static inline stow_batches_options plain(const stow_array_options *files, uint32_t count) {
+  enum { LISTS = 8 }; /* good until as many more calls */
+  static const stow_array_options *lists[LISTS][STOW_BATCHES_FILES_MAX];
+  static unsigned next;
+  const stow_array_options **list = lists[next++ % LISTS];
   stow_batches_options o = STOW_BATCHES_OPTIONS_INIT;
-  o.files = files;
+  for (uint32_t i = 0; i < count; i++) list[i] = &files[i];
+  o.files = list;
   o.file_count = count;
   o.world = 1;
   o.memory_bytes = 4 * MIB;
@@ -69,7 +74,7 @@ static inline stow_batches *taken_from(void **data) {
 /* Takes batches to the end of the epoch; each row's number goes to seen[], if wanted, in order. */
 static inline uint64_t drain(stow_batches *b, int64_t *order, uint64_t most, uint64_t stop_after) {
   uint64_t rows = 0, total = 0, batches = 0;
-  stow_array_info info;
+  stow_array_info info = STOW_ARRAY_INFO_INIT;
   CHECK_OK(stow_batches_get_file(b, 0, &info));
   while (batches < stop_after) {
     void *data[STOW_BATCHES_FILES_MAX];

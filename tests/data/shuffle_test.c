@@ -15,7 +15,7 @@ TEST(rows_of_64_KiB_are_permuted_one_by_one)
   stow_batches_options o = plain(&f, 1);
   o.shuffle = true, o.batch_rows = 3, o.memory_bytes = 8 * MIB;
   stow_batches *b;
-  stow_batches_info info;
+  stow_batches_info info = STOW_BATCHES_INFO_INIT;
   CHECK_OK(stow_batches_open(&b, &o));
   CHECK_OK(stow_batches_get_info(b, &info));
   CHECK_U64(info.block_rows, 1);
@@ -66,7 +66,7 @@ TEST(a_bounded_shuffle_moves_rows_as_far_as_a_full_one)
   stow_batches_options o = plain(&f, 1);
   o.shuffle = true, o.batch_rows = 500, o.seed = 3;
   stow_batches *b;
-  stow_batches_info info;
+  stow_batches_info info = STOW_BATCHES_INFO_INIT;
   CHECK_OK(stow_batches_open(&b, &o));
   CHECK_OK(stow_batches_get_info(b, &info));
   CHECK(info.window_rows < ROWS / 5 && info.block_rows < info.window_rows / 8);

@@ -49,7 +49,8 @@ static stow_batches *open_within(stow_device *d, bool shuffle, uint64_t memory_b
   stow_array_options files[2];
   write_files(files);
   stow_batches_options o = STOW_BATCHES_OPTIONS_INIT;
-  o.files = files, o.file_count = 2, o.batch_rows = BATCH, o.world = 1;
+  const stow_array_options *both[2] = {&files[0], &files[1]};
+  o.files = both, o.file_count = 2, o.batch_rows = BATCH, o.world = 1;
   o.shuffle = shuffle, o.memory_bytes = memory_bytes, o.device = d;
   stow_batches *b;
   CHECK_OK(stow_batches_open(&b, &o));
@@ -125,7 +126,7 @@ TEST(memory_is_read_into_again_only_when_its_copy_is_done)
     CHECK_OK(stow_batches_send(b, to[i], stream, &rows[i]));
     CHECK_OK(stow_batches_wait(b, 1000000)); /* the readers had their turn */
   }
-  stow_sim_counts counts;
+  stow_sim_counts counts = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(d, &counts));
   CHECK(counts.event_waits >= BATCHES - 2); /* two on the way, the third waited */
   CHECK_U64(counts.violations, 0);
@@ -141,8 +142,8 @@ TEST(pinned_memory_stays_within_the_plan_and_goes_back)
 {
   stow_device *d = open_device();
   stow_batches *b = open_batches(d, false);
-  stow_batches_info info;
-  stow_sim_counts counts;
+  stow_batches_info info = STOW_BATCHES_INFO_INIT;
+  stow_sim_counts counts = STOW_SIM_COUNTS_INIT;
   uint64_t to[2], rows;
   places(d, to);
   CHECK_OK(stow_batches_get_info(b, &info));
@@ -177,7 +178,7 @@ TEST(a_batch_whose_copy_fails_is_sent_again)
       places(d, to);
       while (rows > 0) {
         if (sent == at) {
-          stow_batches_state state;
+          stow_batches_state state = STOW_BATCHES_STATE_INIT;
           CHECK_OK(stow_fault_arm(d, faults[k].kind, faults[k].nth, false, STOW_ERR_DEVICE));
           CHECK_STATUS(stow_batches_send(b, to, NULL, &rows), STOW_ERR_DEVICE);
           CHECK_OK(stow_batches_get_state(b, &state));
@@ -251,7 +252,8 @@ TEST(sending_without_a_device_and_two_kinds_of_memory_are_refused)
   stow_array_options files[2];
   write_files(files);
   stow_batches_options o = STOW_BATCHES_OPTIONS_INIT;
-  o.files = files, o.file_count = 2, o.world = 1, o.memory_bytes = 4 * MIB;
+  const stow_array_options *both[2] = {&files[0], &files[1]};
+  o.files = both, o.file_count = 2, o.world = 1, o.memory_bytes = 4 * MIB;
   stow_batches *b;
   uint64_t to[2] = {0}, rows;
   CHECK_OK(stow_batches_open(&b, &o));

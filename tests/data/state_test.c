@@ -15,7 +15,7 @@ TEST(a_state_continues_with_exactly_the_batches_left)
       stow_batches_options o = plain(&f, 1);
       o.batch_rows = 37, o.shuffle = shuffle, o.rank = world - 1, o.world = world, o.readers = 2;
       stow_batches *b, *again;
-      stow_batches_info info;
+      stow_batches_info info = STOW_BATCHES_INFO_INIT;
       CHECK_OK(stow_batches_open(&b, &o));
       CHECK_OK(stow_batches_get_info(b, &info));
       CHECK(!shuffle || info.window_rows < info.rank_rows);
@@ -24,7 +24,7 @@ TEST(a_state_continues_with_exactly_the_batches_left)
       o.seed = 99, o.memory_bytes = 16 * MIB; /* a state brings its own seed, blocks and windows */
       CHECK_OK(stow_batches_open(&again, &o));
       for (uint64_t point = 0; point <= info.batch_count; point += 1 + point / 20) {
-        stow_batches_state state;
+        stow_batches_state state = STOW_BATCHES_STATE_INIT;
         CHECK_OK(stow_batches_set_epoch(b, 2));
         drain(b, part, ROWS, point);
         CHECK_OK(stow_batches_get_state(b, &state));
@@ -47,7 +47,7 @@ TEST(a_state_of_other_batches_is_refused)
   stow_batches_options o = plain(&f, 1);
   o.batch_rows = 10, o.shuffle = true, o.memory_bytes = 64 * MIB;
   stow_batches *b;
-  stow_batches_state state, wrong;
+  stow_batches_state state = STOW_BATCHES_STATE_INIT, wrong = STOW_BATCHES_STATE_INIT;
   CHECK_OK(stow_batches_open(&b, &o));
   CHECK_OK(stow_batches_get_state(b, &state));
   wrong = state, wrong.rows = 2999;

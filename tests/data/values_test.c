@@ -9,7 +9,7 @@
 TEST(the_smallest_type_is_proved_over_all_parts)
 {
   stow_values *values;
-  stow_values_facts facts;
+  stow_values_facts facts = STOW_VALUES_FACTS_INIT;
   bool fits = true;
   const double first[] = {1, 2.5, -0.125}, second[] = {1024.0625, 0, NAN};
   CHECK_OK(stow_values_open(&values, "float64"));

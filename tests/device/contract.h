@@ -23,7 +23,7 @@
 #define GIB (UINT64_C(1) << 30)
 
 static stow_device_props props_of(stow_device *d) {
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   CHECK_OK(device_props(d, &props));
   return props;
 }
@@ -117,11 +117,11 @@ TEST(properties_say_what_the_device_is)
   CHECK(p.name[0] != '\0' && p.uuid[0] != '\0');
   CHECK(p.vram_bytes > 0);
   CHECK(p.page_bytes >= 4096 && (p.page_bytes & (p.page_bytes - 1)) == 0);
-  CHECK((p.host_bytes == 0) == (p.host_road == STOW_HOST_NONE));
-  CHECK(p.has_vmm || p.host_road == STOW_HOST_NONE || p.host_road == STOW_HOST_PINNED);
+  CHECK((p.host_bytes == 0) == (p.host_backing == STOW_HOST_NONE));
+  CHECK(p.has_vmm || p.host_backing == STOW_HOST_NONE || p.host_backing == STOW_HOST_PINNED);
   CHECK_TEXT(p.uuid, again.uuid);
   CHECK_U64(p.vram_bytes, again.vram_bytes);
-  CHECK(d->ops->version == STOW_DEVICE_OPS_VERSION);
+  CHECK(d->ops->struct_bytes == sizeof(stow_device_ops));
   CHECK(d->ops->error_text(d, 0) != NULL && d->ops->error_text(d, -12345) != NULL);
   CHECK_OK(device_thread_enter(d));
   contract_close(d);
@@ -138,7 +138,7 @@ TEST(memory_tells_free_and_total_of_each_tier)
   if (CONTRACT_SOLE) CHECK_U64(total_bytes, p.vram_bytes);
   CHECK(free_bytes > 0 && free_bytes <= total_bytes);
   CHECK_OK(device_memory(d, STOW_TIER_VRAM, NULL, NULL));
-  if (p.host_road == STOW_HOST_NONE) {
+  if (p.host_backing == STOW_HOST_NONE) {
     CHECK_STATUS(device_memory(d, STOW_TIER_HOST, &free_bytes, &total_bytes), STOW_ERR_UNSUPPORTED);
   } else {
     CHECK_OK(device_memory(d, STOW_TIER_HOST, &free_bytes, &total_bytes));
@@ -157,7 +157,7 @@ TEST(plain_blocks_hold_their_bytes_and_are_charged)
   stow_device_props p = props_of(d);
   static const uint64_t sizes[] = {8, 4096, 1 * MIB, 2 * MIB, 20 * MIB};
   for (int tier = STOW_TIER_VRAM; tier <= STOW_TIER_HOST; tier++) {
-    if (tier == STOW_TIER_HOST && p.host_road == STOW_HOST_NONE) continue;
+    if (tier == STOW_TIER_HOST && p.host_backing == STOW_HOST_NONE) continue;
     uint64_t before = free_of(d, (stow_tier)tier);
     stow_addr at[5];
     for (int i = 0; i < 5; i++) {

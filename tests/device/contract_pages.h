@@ -17,8 +17,8 @@ static stow_device *open_with_pages(stow_device_props *p) {
 }
 
 static bool has_host_pages(const stow_device_props *p) {
-  return p->host_road == STOW_HOST_LOCATION || p->host_road == STOW_HOST_NUMA ||
-         p->host_road == STOW_HOST_SIMULATED;
+  return p->host_backing == STOW_HOST_LOCATION || p->host_backing == STOW_HOST_NUMA ||
+         p->host_backing == STOW_HOST_SIMULATED;
 }
 
 static stow_addr range_new(stow_device *d, uint64_t bytes) {
@@ -43,7 +43,7 @@ static void map_with_access(stow_device *d, stow_addr addr, uint64_t bytes, stow
 
 TEST(reserved_ranges_are_aligned_and_apart)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   enum { COUNT = 24 };
   stow_addr at[COUNT];
@@ -61,7 +61,7 @@ TEST(reserved_ranges_are_aligned_and_apart)
 
 TEST(ranges_that_cannot_be_are_refused)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   stow_addr addr = 0;
   CHECK_STATUS(device_reserve(d, &addr, 0, 0), STOW_ERR_INVALID);
@@ -78,7 +78,7 @@ TEST(ranges_that_cannot_be_are_refused)
 
 TEST(a_range_is_given_back_whole_empty_and_once)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   uint64_t unit = p.page_bytes;
   stow_addr addr = range_new(d, 4 * unit);
@@ -100,7 +100,7 @@ TEST(a_range_is_given_back_whole_empty_and_once)
 
 TEST(pages_are_charged_to_their_tier)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   for (int tier = STOW_TIER_VRAM; tier <= STOW_TIER_HOST; tier++) {
     if (tier == STOW_TIER_HOST && !has_host_pages(&p)) continue;
@@ -118,7 +118,7 @@ TEST(pages_are_charged_to_their_tier)
 
 TEST(pages_that_cannot_be_are_refused)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   stow_page page = 0;
   CHECK_STATUS(device_page_create(d, &page, 0, STOW_TIER_VRAM), STOW_ERR_INVALID);
@@ -136,7 +136,7 @@ TEST(pages_that_cannot_be_are_refused)
 
 TEST(a_page_is_released_unmapped_and_once)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   uint64_t unit = p.page_bytes;
   stow_addr addr = range_new(d, 2 * unit);
@@ -160,7 +160,7 @@ TEST(a_page_is_released_unmapped_and_once)
 
 TEST(mapping_where_it_cannot_be_is_refused)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   uint64_t unit = p.page_bytes;
   stow_addr addr = range_new(d, 4 * unit);
@@ -182,7 +182,7 @@ TEST(mapping_where_it_cannot_be_is_refused)
 
 TEST(unmapping_and_granting_want_whole_mapped_pages)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   uint64_t unit = p.page_bytes;
   stow_addr addr = range_new(d, 8 * unit);
@@ -213,7 +213,7 @@ TEST(unmapping_and_granting_want_whole_mapped_pages)
 
 TEST(many_pages_are_granted_and_unmapped_in_one_call)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   uint64_t unit = p.page_bytes;
   enum { COUNT = 12 };
@@ -236,7 +236,7 @@ TEST(many_pages_are_granted_and_unmapped_in_one_call)
 
 TEST(work_where_the_device_has_no_access_is_refused)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   if (strcmp(p.kind, "sim") != 0) {
     contract_close(d);
@@ -264,7 +264,7 @@ TEST(work_where_the_device_has_no_access_is_refused)
 
 TEST(aliases_see_the_same_bytes)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   uint64_t unit = p.page_bytes;
   stow_addr one = range_new(d, 4 * unit), two = range_new(d, 2 * unit);
@@ -288,7 +288,7 @@ TEST(aliases_see_the_same_bytes)
 
 TEST(contents_survive_being_mapped_elsewhere)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   uint64_t unit = p.page_bytes;
   for (int tier = STOW_TIER_VRAM; tier <= STOW_TIER_HOST; tier++) {
@@ -309,7 +309,7 @@ TEST(contents_survive_being_mapped_elsewhere)
 
 TEST(pages_of_every_size_hold_their_bytes)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   for (uint64_t bytes = p.page_bytes; bytes <= 64 * MIB; bytes *= 2) {
     stow_addr addr = 0;
@@ -329,7 +329,7 @@ TEST(pages_of_every_size_hold_their_bytes)
 
 TEST(an_address_outlives_its_pages)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   if (!has_host_pages(&p)) {
     contract_close(d);
@@ -401,7 +401,7 @@ static void *contract_pages_run(void *argument) {
 
 TEST(threads_may_make_and_map_pages_at_once)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   uint64_t before = free_of(d, STOW_TIER_VRAM);
   contract_threads(d, contract_pages_run);
@@ -411,7 +411,7 @@ TEST(threads_may_make_and_map_pages_at_once)
 
 TEST(closing_releases_pages_and_ranges_and_tells_of_them)
 {
-  stow_device_props p;
+  stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
   stow_addr addr = range_new(d, 4 * p.page_bytes);
   range_new(d, p.page_bytes);

@@ -44,7 +44,7 @@ TEST(a_driver_that_is_broken_is_an_error_not_an_empty_machine)
 TEST(cards_are_found_by_index_and_by_a_unique_beginning_of_the_uuid)
 {
   stow_device *d;
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   setenv("STANDIN_CARDS", "2", 1);
   d = standin_open("1");
   CHECK_OK(device_props(d, &props));
@@ -68,7 +68,7 @@ TEST(cards_are_found_by_index_and_by_a_unique_beginning_of_the_uuid)
 TEST(properties_are_what_the_driver_told)
 {
   stow_device *d = standin_open("0");
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   CHECK_OK(device_props(d, &props));
   CHECK_TEXT(props.kind, "cuda");
   CHECK_TEXT(props.name, "Stand-in 0");
@@ -91,9 +91,9 @@ TEST(opening_starts_no_child)
   setenv("STOWAGE_COMMAND", "/nowhere/stowage", 1); /* would be told if it had been looked for */
   CHECK_OK(cuda_open(&d, "0"));
   setenv("STOWAGE_COMMAND", STANDIN_COMMAND, 1);
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   CHECK_OK(device_props(d, &props));
-  CHECK(props.host_road == STOW_HOST_NUMA);
+  CHECK(props.host_backing == STOW_HOST_NUMA);
   CHECK_OK(stow_device_close(d));
 }
 
@@ -297,7 +297,7 @@ TEST(a_missing_page_function_leaves_plain_allocations)
   stow_device *d;
   stow_addr addr;
   stow_page page;
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   standin_use();
   CHECK_OK(cuda_open_with(&d, "0", resolve_but, &w));
   CHECK_OK(device_props(d, &props));

@@ -193,11 +193,11 @@ TEST(a_card_without_pages_works_through_plain_allocations)
 {
   setenv("STANDIN_NO_VMM", "1", 1);
   stow_device *d = standin_open("0");
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   stow_addr addr;
   stow_page page;
   CHECK_OK(device_props(d, &props));
-  CHECK(!props.has_vmm && props.host_road == STOW_HOST_PINNED);
+  CHECK(!props.has_vmm && props.host_backing == STOW_HOST_PINNED);
   CHECK_STATUS(device_reserve(d, &addr, PAGE, 0), STOW_ERR_UNSUPPORTED);
   CHECK_STATUS(device_page_create(d, &page, PAGE, STOW_TIER_VRAM), STOW_ERR_UNSUPPORTED);
   CHECK_STATUS(device_map(d, PAGE, PAGE, 1), STOW_ERR_UNSUPPORTED);

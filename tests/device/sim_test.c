@@ -28,7 +28,7 @@ TEST(names_of_simulated_cards_are_read)
                {"sim:0.999G", 1022 * MIB, 2044 * MIB, true}}; /* rounded down to whole pages */
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     stow_device *d = open_card(cases[i].name);
-    stow_device_props props;
+    stow_device_props props = STOW_DEVICE_PROPS_INIT;
     CHECK_OK(stow_device_get_props(d, &props));
     CHECK_TEXT(props.kind, "sim");
     CHECK_U64(props.vram_bytes, cases[i].vram);
@@ -77,9 +77,9 @@ TEST(options_that_cannot_be_right_are_refused)
   stow_sim_options o = STOW_SIM_OPTIONS_INIT;
   CHECK_STATUS(stow_sim_open(NULL, &o), STOW_ERR_INVALID);
   CHECK_STATUS(stow_sim_open(&d, NULL), STOW_ERR_INVALID);
-  o.version = 2;
+  o.struct_bytes = 2;
   CHECK_STATUS(stow_sim_open(&d, &o), STOW_ERR_INVALID);
-  CHECK_MESSAGE("STOW_SIM_OPTIONS_INIT");
+  CHECK_MESSAGE("sizeof(stow_sim_options)");
   o = (stow_sim_options)STOW_SIM_OPTIONS_INIT;
   o.vram_bytes = 3 * MIB;
   CHECK_STATUS(stow_sim_open(&d, &o), STOW_ERR_INVALID);

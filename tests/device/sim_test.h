@@ -43,7 +43,7 @@ static inline void block_end(stow_device *d, block b) {
 }
 
 static inline stow_sim_counts counts_of(stow_device *d) {
-  stow_sim_counts counts;
+  stow_sim_counts counts = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(d, &counts));
   return counts;
 }

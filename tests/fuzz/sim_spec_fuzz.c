@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   memcpy(name + 4, data, size);
   name[size + 4] = '\0';
   stow_device *device = NULL;
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   if (stow_device_open(&device, name) != STOW_OK) {
     if (device != NULL || stow_status_message()[0] == '\0') abort();
   } else {

@@ -29,7 +29,7 @@ static double ms_since(uint64_t start_ns) {
 
 TEST(the_road_to_host_memory_is_found_by_trying)
 {
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_card(&props);
   cuda_probe probe;
   uint64_t start = clock_ns();
@@ -48,7 +48,7 @@ TEST(the_road_to_host_memory_is_found_by_trying)
 
 TEST(opening_costs_little_more_than_the_context)
 {
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_card(&props), *second = NULL; /* the first holds the context */
   uint64_t start = clock_ns();
   CHECK_OK(stow_device_open(&second, "0"));
@@ -65,7 +65,7 @@ TEST(opening_costs_little_more_than_the_context)
 
 TEST(no_context_is_left_current)
 {
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_card(&props);
   const char *path = getenv("STOWAGE_LIBCUDA");
   void *library = dlopen(path != NULL ? path : "libcuda.so.1", RTLD_NOW);
@@ -84,11 +84,11 @@ TEST(no_context_is_left_current)
 
 TEST(pages_on_the_host_take_no_vram)
 {
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_card(&props);
-  if (props.host_road != STOW_HOST_NUMA && props.host_road != STOW_HOST_LOCATION) {
+  if (props.host_backing != STOW_HOST_NUMA && props.host_backing != STOW_HOST_LOCATION) {
     CHECK_OK(stow_device_close(d));
-    SKIP("no pages on the host here: road %s", cuda_road_name(props.host_road));
+    SKIP("no pages on the host here: road %s", cuda_road_name(props.host_backing));
   }
   uint64_t before, after, bytes = 256 * MIB;
   stow_page page;
@@ -105,7 +105,7 @@ TEST(pages_on_the_host_take_no_vram)
 
 TEST(too_much_says_how_much_is_there)
 {
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_card(&props);
   stow_page page;
   stow_addr addr;
@@ -121,7 +121,7 @@ TEST(too_much_says_how_much_is_there)
 /* A copy of one device's own kind, from each place to each other. */
 TEST(copies_go_between_all_places)
 {
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_card(&props);
   enum { PLACES = 4 };
   stow_addr at[PLACES] = {0};
@@ -129,11 +129,11 @@ TEST(copies_go_between_all_places)
   unsigned char *host = malloc(bytes), *back = malloc(bytes);
   CHECK(host != NULL && back != NULL);
   CHECK_OK(device_plain_alloc(d, &at[0], bytes, STOW_TIER_VRAM));
-  if (props.host_road != STOW_HOST_NONE)
+  if (props.host_backing != STOW_HOST_NONE)
     CHECK_OK(device_plain_alloc(d, &at[1], bytes, STOW_TIER_HOST));
   stow_page pages[2] = {0};
   for (int tier = 0; tier < 2 && props.has_vmm; tier++) {
-    if (tier == 1 && props.host_road < STOW_HOST_LOCATION) continue;
+    if (tier == 1 && props.host_backing < STOW_HOST_LOCATION) continue;
     CHECK_OK(device_reserve(d, &at[2 + tier], bytes, 0));
     CHECK_OK(device_page_create(d, &pages[tier], bytes, (stow_tier)tier));
     CHECK_OK(device_map(d, at[2 + tier], bytes, pages[tier]));
@@ -187,7 +187,7 @@ static double median_us(uint64_t *ns) {
 
 TEST(what_page_calls_cost)
 {
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_card(&props);
   if (!props.has_vmm) {
     CHECK_OK(stow_device_close(d));

@@ -24,10 +24,10 @@ static stow_device *card(void) {
 }
 
 static stow_heap *heap_on(stow_device *d, uint64_t vram, uint64_t host, const char *folder) {
-  stow_device_props props;
+  stow_device_props props = STOW_DEVICE_PROPS_INIT;
   CHECK_OK(stow_device_get_props(d, &props));
   if (!props.has_vmm) SKIP("%s: no virtual memory management", props.name);
-  if (host && props.host_road < STOW_HOST_LOCATION) SKIP("%s: no host pages here", props.name);
+  if (host && props.host_backing < STOW_HOST_LOCATION) SKIP("%s: no host pages here", props.name);
   stow_heap *h;
   stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
   o.device = d;
@@ -91,7 +91,7 @@ TEST(blocks_keep_their_bytes_under_random_use_near_the_limit)
     check_bytes(d, b, streams[b->stream], buffer);
     CHECK_OK(stow_heap_free(h, b->ptr, streams[b->stream]));
   }
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   CHECK_OK(stow_heap_get_stats(h, &s));
   harness_note("%" PRIu64 " allocations, %" PRIu64 " refused, %" PRIu64 " stitches, %" PRIu64
                " MiB compared",
@@ -154,7 +154,7 @@ TEST(memory_past_the_limit_spills_and_works)
     CHECK_OK(stow_heap_alloc(&b[i].ptr, h, b[i].bytes, NULL));
     CHECK_OK(d->ops->fill(d, b[i].ptr, b[i].value, b[i].bytes, NULL));
   }
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   CHECK_OK(stow_heap_get_stats(h, &s));
   CHECK_U64(s.spilled_bytes, 400 * MIB);
   CHECK_OK(stow_heap_free(h, b[0].ptr, NULL));

@@ -199,7 +199,6 @@ def part_record():
 
     import stowage
     import torch
-    from stowage._command import run_json
 
     def work(path, steps):
         with stowage.record(path):
@@ -208,7 +207,7 @@ def part_record():
                     x = torch.randn(1024, 1024, device="cuda")
                     y = (x @ x).sum().item()
         assert y == y
-        return run_json(["report", path])["runs"][0]
+        return stowage.report(path).data["runs"][0]
 
     with tempfile.TemporaryDirectory() as folder:
         first, second = (work(os.path.join(folder, name), 5) for name in ("first.stow", "second.stow"))

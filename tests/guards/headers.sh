@@ -18,4 +18,24 @@ if [ -n "$cxx" ]; then
 else
   skip "public_headers_are_cxx17: no C++ compiler (apt-get install g++)"
 fi
+# A member added later must not fall into what is padding today: an older library would not see it.
+unpadded() {
+  local header
+  for header in $headers; do
+    printf '#include <%s>\n' "$header" > "$folder/alone.c"
+    "$cc" -std=c11 -Wpadded -Werror -fsyntax-only -I "$source_dir/include" "$folder/alone.c" || { echo "in $header"; return 1; }
+  done
+}
+check public_structs_have_no_padding unpadded
+# STOW_X_INIT initialises every member of stow_x, in C and in C++.
+initialised() { # COMPILER…
+  { printf '#include <stowage/stowage.h>\n#include <stowage/sys/device.h>\n'
+    grep -rhoE '#define STOW_[A-Z_]+_INIT' "$source_dir/include" | sort -u | while read -r _ macro; do
+      type=${macro%_INIT}; type=${type,,}
+      printf 'extern void use(void *);\nvoid with_%s(void);\nvoid with_%s(void) { %s x = %s; use(&x); }\n' "$type" "$type" "$type" "$macro"
+    done; } > "$folder/init.c"
+  "$@" $warnings -fsyntax-only -I "$source_dir/include" "$folder/init.c"
+}
+check init_macros_cover_every_member initialised "$cc" -std=c11 -x c
+if [ -n "$cxx" ]; then check init_macros_work_in_cxx17 initialised "$cxx" -std=c++17 -x c++; fi
 finish

@@ -18,9 +18,9 @@ banned='tol[d]|tell[s]|roa[d]s?|grave[r]|men[d]|mende[d]|oftene[r]|reckone[d]|be
 clean=(
   README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md
   docs man include
-  src/base src/numbers src/report src/watch src/memory
+  src/base src/numbers src/report src/watch src/memory src/residency
   web python/stowage bench examples tools cmake
-  tests/harness.c tests/harness.h tests/base tests/memory tests/numbers tests/watch tests/report tests/guards
+  tests/harness.c tests/harness.h tests/base tests/memory tests/numbers tests/watch tests/report tests/residency tests/guards tests/abi
 )
 # Exceptions: the first two are being rewritten, the others are recorded data.
 except=(':!docs/explain.md' ':!man/man1/stowage-explain.1' ':!examples/recordings' ':!*.ipynb')

@@ -32,7 +32,7 @@ static inline uint64_t need(stow_heap *h, uint64_t bytes, stow_stream s) {
 }
 
 static inline stow_heap_stats stats_of(stow_heap *h) {
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   CHECK_OK(stow_heap_get_stats(h, &s));
   return s;
 }

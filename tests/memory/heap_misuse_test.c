@@ -80,7 +80,7 @@ TEST(frees_that_cannot_be_are_refused_with_the_reason)
     CHECK_STATUS(stow_heap_free(h, small, NULL), STOW_ERR_STATE);
     CHECK_MESSAGE("freed twice");
     CHECK_U64(frees, heard ? 2 : 0);
-    stow_heap_stats s;
+    stow_heap_stats s = STOW_HEAP_STATS_INIT;
     CHECK_OK(stow_heap_get_stats(h, &s));
     CHECK_U64(s.live_count, 0);
     shut(h, d);
@@ -114,7 +114,7 @@ TEST(a_limit_below_what_is_live_is_refused_and_changes_nothing)
   CHECK_STATUS(stow_heap_set_limit(h, STOW_TIER_VRAM, 10 * MIB), STOW_ERR_STATE);
   CHECK_MESSAGE(
       "limit of 10485760 bytes for vram: live allocations hold 20971520; free some first");
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   CHECK_OK(stow_heap_get_stats(h, &s));
   CHECK_U64(s.tier[STOW_TIER_VRAM].limit_bytes, 64 * MIB);
   CHECK_STATUS(stow_heap_set_limit(h, STOW_TIER_DISK, 0), STOW_ERR_INVALID);
@@ -137,7 +137,7 @@ TEST(a_device_that_vanishes_is_told_by_every_call)
   CHECK_MESSAGE("its device is lost; close it and open a new one");
   CHECK_STATUS(stow_heap_free(h, p, NULL), STOW_ERR_DEVICE_LOST);
   CHECK_MESSAGE("its device is lost");
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   CHECK_STATUS(stow_heap_get_stats(h, &s), STOW_ERR_DEVICE_LOST);
   CHECK_STATUS(stow_heap_close(h), STOW_ERR_STATE); /* p was live; all the same it is closed */
   CHECK_STATUS(stow_heap_free(h, p, NULL), STOW_ERR_STATE);
@@ -166,9 +166,9 @@ TEST(heap_refuses_options_it_does_not_know)
   stow_heap *h;
   stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
   o.device_name = "sim:64M";
-  o.version = 99;
+  o.struct_bytes = 0;
   CHECK_STATUS(stow_heap_open(&h, &o), STOW_ERR_INVALID);
-  o.version = STOW_HEAP_OPTIONS_VERSION;
+  o.struct_bytes = sizeof o;
   o.page_bytes_max = 3 * MIB;
   CHECK_STATUS(stow_heap_open(&h, &o), STOW_ERR_INVALID);
   o.page_bytes_max = 0;

@@ -82,7 +82,7 @@ static void program_open(program *p, uint64_t vram, uint64_t host) {
 }
 
 static void program_close(program *p) {
-  stow_sim_counts c;
+  stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(p->device, &c));
   CHECK_U64(c.violations, 0);
   CHECK_OK(stow_heap_check(p->heap));
@@ -122,7 +122,7 @@ TEST(the_mover_brings_spilled_memory_back_behind_the_gate_while_another_stream_r
     pthread_rwlock_unlock(&p.gate);
     CHECK_OK(p.device->ops->stream_sync(p.device, NULL));
     CHECK(memcmp(mine, back, 20 * MIB) == 0);
-    stow_heap_stats s;
+    stow_heap_stats s = STOW_HEAP_STATS_INIT;
     CHECK_OK(stow_heap_get_stats(p.heap, &s));
     CHECK(s.migrated_bytes >= moved_before + 20 * MIB);
     moved_before = s.migrated_bytes;
@@ -155,7 +155,7 @@ TEST(a_move_behind_the_gate_waits_for_its_own_streams_only)
   CHECK_OK(stow_sim_submit(p.device, NULL, b, 3 * MIB, STOW_SIM_WRITE, 1000));
   CHECK_OK(
       stow_heap_migrate(p.heap, a, STOW_TIER_HOST)); /* shares a page with b: b's work counts */
-  stow_sim_counts c;
+  stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(p.device, &c));
   CHECK(c.wait_ns >= 1000 * 1000);  /* for b */
   CHECK(c.now_ns < hour_us * 1000); /* not for the other stream */
@@ -180,7 +180,7 @@ TEST(without_a_gate_nothing_moves_by_itself)
   uint64_t full = need(h, 60 * MIB, NULL), spilled = need(h, 20 * MIB, NULL);
   CHECK_OK(stow_heap_free(h, full, NULL));
   CHECK_OK(stow_heap_set_heat(h, spilled, STOW_HEAT_HOT));
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   for (int looks = 0; looks < 3; looks++) { /* a reserve that is back: the thread has looked */
     CHECK_OK(stow_heap_trim(h, 0, NULL));
     do CHECK_OK(stow_heap_get_stats(h, &s));
@@ -221,7 +221,7 @@ TEST(the_disk_tier_uses_its_file_again)
   CHECK_OK(stow_heap_open(&h, &o));
   uint64_t moves[STOW_TIER_COUNT] = {0};
   CHECK_OK(stow_heap_add_sink(h, count_moves, moves, STOW_EVENT_ALL));
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   uint64_t p[4], seed = 9;
   for (int i = 0; i < 4; i++) p[i] = need(h, 16 * MIB, NULL);
   for (int round = 0; round < 40; round++) {

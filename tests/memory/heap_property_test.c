@@ -138,7 +138,7 @@ static uint64_t pick_bytes(model *m) {
 }
 
 static void check_failure(model *m, uint64_t bytes) {
-  stow_heap_failure f;
+  stow_heap_failure f = STOW_HEAP_FAILURE_INIT;
   CHECK_OK(stow_heap_last_failure(m->heap, &f));
   m->fails++;
   uint64_t held = m->page_max == PAGE ? touched(m) : f.pinned_bytes;
@@ -154,7 +154,7 @@ static void check_failure(model *m, uint64_t bytes) {
 
 /* The bound holds at any time, not only at a refusal. */
 static void check_held(model *m) {
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   CHECK_OK(stow_heap_get_stats(m->heap, &s));
   if (s.pending_count == 0 && s.tier[STOW_TIER_VRAM].pinned_bytes > bound(m))
     FAIL("step %" PRIu64 ": %" PRIu64 " bytes of pages held by live blocks, bound %" PRIu64,
@@ -238,12 +238,12 @@ static void run(uint64_t limit, uint64_t page_max, uint64_t steps, uint64_t seed
     if (m->steps % (uint64_t)check_every == 0) CHECK_OK(stow_heap_check(m->heap));
     if (m->steps % 500 == 0) check_held(m);
   }
-  stow_sim_counts c;
+  stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(m->device, &c));
   CHECK_U64(c.violations, 0);
   CHECK(c.vram_peak_bytes <= limit);
   CHECK(m->fails > 0); /* or the test met no refusals */
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   CHECK_OK(stow_heap_get_stats(m->heap, &s));
   harness_note("%" PRIu64 " steps, %" PRIu64 " refusals, %" PRIu64 " stitches, %" PRIu64 " maps",
                m->steps, m->fails, s.stitches, s.maps);
@@ -267,10 +267,15 @@ static void run(uint64_t limit, uint64_t page_max, uint64_t steps, uint64_t seed
 #define SCALE 1
 #endif
 
+/* Steps of the two long runs: 2,000,000 in `make test-long`, a fifth of them in `make test`. */
+static uint64_t long_steps(void) {
+  return (SCALE > 1 || harness_long() ? 2000000 : 400000) / SCALE;
+}
+
 TEST(requests_fail_only_for_want_of_pages_of_2_mib)
-{ run(512 * MIB, PAGE, 2000000 / SCALE, 1, 1000, false); }
+{ run(512 * MIB, PAGE, long_steps(), 1, 1000, false); }
 TEST(requests_fail_only_for_want_of_pages_of_any_size)
-{ run(2048 * MIB, 64 * MIB, 2000000 / SCALE, 2, 1000, false); }
+{ run(2048 * MIB, 64 * MIB, long_steps(), 2, 1000, false); }
 TEST(streams_that_share_memory_never_meet_in_it)
 { run(256 * MIB, PAGE, 200000 / SCALE, 3, 200, true); }
 TEST(a_small_card_is_checked_after_every_step)
@@ -307,7 +312,7 @@ static void fill_up(uint64_t most, uint64_t seed) {
       slabs++; /* all others of the class are full */
     }
     if (count % 16) continue;
-    stow_heap_stats s;
+    stow_heap_stats s = STOW_HEAP_STATS_INIT;
     CHECK_OK(stow_heap_get_stats(h, &s));
     uint64_t pages = s.tier[STOW_TIER_VRAM].pinned_bytes / PAGE;
     /* Full slabs are live bytes, each block with its share; the last of each class may be begun,

@@ -59,7 +59,7 @@ TEST(heap_reuses_at_once_on_the_same_stream)
   CHECK_U64(a, b);
   CHECK_OK(stow_sim_submit(d, NULL, b, 40 * MIB, STOW_SIM_WRITE, 1));
   CHECK_OK(stow_heap_free(h, b, NULL));
-  stow_sim_counts c;
+  stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(d, &c));
   CHECK_U64(c.violations, 0);
   CHECK_U64(c.event_waits, 0);
@@ -79,7 +79,7 @@ TEST(heap_moves_free_pages_under_a_new_range)
   uint64_t big = need(h, 32 * MIB, NULL); /* four holes of 8 MiB, none of 32 */
   CHECK_OK(stow_sim_submit(d, NULL, big, 32 * MIB, STOW_SIM_WRITE, 10));
   CHECK(stats_of(h).stitches > 0);
-  stow_sim_counts c;
+  stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(d, &c));
   CHECK_U64(c.violations, 0);
   CHECK_U64(c.event_waits, 0); /* aliased, not waited for */
@@ -106,7 +106,7 @@ TEST(heap_unmaps_old_addresses_only_where_they_are_wanted_again)
   CHECK_OK(d->ops->stream_sync(d, NULL));
   uint64_t two = need(h, 4 * MIB, NULL);
   CHECK_U64(two, a + 12 * MIB); /* where a page is left, and the address before it */
-  stow_sim_counts c;
+  stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(d, &c));
   CHECK_U64(c.unmap, 1);
   CHECK_U64(stats_of(h).unmaps, 1);
@@ -140,7 +140,7 @@ TEST(heap_passes_memory_to_another_stream_only_after_its_event)
   uint64_t b = need(h, 60 * MIB, s2);
   CHECK_OK(stow_sim_submit(d, s2, b, 60 * MIB, STOW_SIM_WRITE, 10));
   CHECK_OK(stow_heap_free(h, b, s2));
-  stow_sim_counts c;
+  stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(d, &c));
   CHECK_U64(c.violations, 0);
   CHECK_OK(d->ops->stream_sync(d, s1));
@@ -175,7 +175,7 @@ TEST(heap_waits_for_recorded_streams_before_it_reuses)
     CHECK_OK(stow_heap_trim(h, 0, NULL));
     CHECK_U64(stats_of(h).pending_count, 0);
   }
-  stow_sim_counts c;
+  stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(d, &c));
   CHECK_U64(c.violations, 0);
   CHECK_OK(stow_heap_close(h));
@@ -195,7 +195,7 @@ TEST(heap_never_holds_more_than_its_limit)
   uint64_t p[64], n = 0;
   while (n < 64 && stow_heap_alloc(&p[n], h, 7 * MIB, NULL) == STOW_OK) n++;
   CHECK_U64(n, 14);
-  stow_heap_failure f;
+  stow_heap_failure f = STOW_HEAP_FAILURE_INIT;
   CHECK_OK(stow_heap_last_failure(h, &f));
   CHECK_U64(f.asked_bytes, 7 * MIB);
   CHECK_U64(f.live_bytes, 98 * MIB);
@@ -427,7 +427,7 @@ TEST(heap_keeps_a_reserve_in_the_background)
   o.reserve_bytes = 32 * MIB;
   o.host_reserve_bytes = 128 * MIB;
   CHECK_OK(stow_heap_open(&h, &o));
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   do CHECK_OK(stow_heap_get_stats(h, &s));
   while (s.tier[0].cached_bytes < 32 * MIB || s.tier[1].cached_bytes < 128 * MIB);
   CHECK_U64(s.tier[0].cached_bytes, 32 * MIB);

@@ -82,7 +82,7 @@ static void *disturb(void *user) {
   while (atomic_load(&all->running) > 0) {
     CHECK_OK(stow_heap_add_sink(all->heap, count, all, STOW_EVENT_ALL));
     CHECK_OK(stow_heap_trim(all->heap, 8 * MIB, NULL));
-    stow_heap_stats s;
+    stow_heap_stats s = STOW_HEAP_STATS_INIT;
     CHECK_OK(stow_heap_get_stats(all->heap, &s));
     CHECK_OK(stow_sim_advance(all->device, 100));
     CHECK_OK(stow_heap_remove_sink(all->heap, count, all));
@@ -118,10 +118,10 @@ TEST(threads_share_a_heap_and_hand_memory_on)
     for (int k = 0; k < SLOTS; k++)
       if (all.passed[i][k]) CHECK_OK(stow_heap_free(all.heap, all.passed[i][k], NULL));
   CHECK_OK(stow_heap_check(all.heap));
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   CHECK_OK(stow_heap_get_stats(all.heap, &s));
   CHECK_U64(s.live_count, 0);
-  stow_sim_counts c;
+  stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(all.device, &c));
   CHECK_U64(c.violations, 0);
   CHECK_OK(stow_heap_close(all.heap));
@@ -270,7 +270,7 @@ TEST(memory_is_nobodys_while_sinks_are_told_that_it_is_freed)
       CHECK_OK(stow_heap_free(a.heap, a.got, NULL));
     }
   CHECK_OK(stow_heap_trim(a.heap, 0, NULL));
-  stow_heap_stats s;
+  stow_heap_stats s = STOW_HEAP_STATS_INIT;
   CHECK_OK(stow_heap_get_stats(a.heap, &s));
   CHECK_U64(s.live_count, 0);
   CHECK_OK(stow_heap_close(a.heap));

@@ -49,7 +49,7 @@ TEST(host_pages_are_made_ahead_of_the_spill_that_needs_them)
   stow_device *d = paper(64 * MIB, 512 * MIB);
   stow_heap *h = open_on(d, 512 * MIB, 0, 256 * MIB);
   wait_cached(h, STOW_TIER_HOST, 256 * MIB);
-  stow_sim_counts before, after;
+  stow_sim_counts before = STOW_SIM_COUNTS_INIT, after = STOW_SIM_COUNTS_INIT;
   uint64_t full = need(h, 60 * MIB, NULL);
   CHECK_OK(stow_sim_get_counts(d, &before));
   uint64_t spilled = need(h, 64 * MIB, NULL); /* exactly one of the pages made */
@@ -73,7 +73,7 @@ TEST(what_lies_cached_beyond_the_reserve_goes_back_when_nobody_asks)
   CHECK_OK(stow_heap_trim(h, UINT64_MAX, NULL)); /* off its addresses, but kept */
   CHECK(stats_of(h).tier[0].held_bytes >= 300 * MIB);
   while (stats_of(h).tier[0].cached_bytes > 16 * MIB) sched_yield();
-  stow_sim_counts c;
+  stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(d, &c));
   CHECK(c.vram_used_bytes <= 32 * MIB); /* the card has it again */
   CHECK_OK(stow_heap_free(h, keep, NULL));
@@ -93,7 +93,7 @@ TEST(a_reserve_never_passes_the_limit)
   wait_cached(h, STOW_TIER_VRAM, 64 * MIB);
   uint64_t p = need(h, 64 * MIB, NULL); /* the reserve serves it: nothing is lost to it */
   CHECK_OK(stow_heap_free(h, p, NULL));
-  stow_sim_counts c;
+  stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(d, &c));
   CHECK(c.vram_peak_bytes <= 64 * MIB);
   shut(h, d);

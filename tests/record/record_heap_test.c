@@ -90,7 +90,7 @@ TEST(every_allocation_of_several_threads_is_recorded_once)
   for (uint64_t i = 0; i < 3; i++)
     CHECK(pthread_create(&threads[i], NULL, churn, (void *)(uintptr_t)i) == 0);
   for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
-  stow_heap_stats stats;
+  stow_heap_stats stats = STOW_HEAP_STATS_INIT;
   CHECK_OK(stow_heap_get_stats(churned, &stats));
   recording r;
   close_both(trace, churned, &r);

@@ -101,7 +101,7 @@ TEST(a_recording_holds_every_event_of_every_thread_in_order)
   }
   for (int i = 0; i < WRITERS; i++) pthread_join(threads[i], NULL);
   CHECK_OK(stow_trace_flush(trace));
-  stow_trace_stats stats;
+  stow_trace_stats stats = STOW_TRACE_STATS_INIT;
   CHECK_OK(stow_trace_get_stats(trace, &stats));
   CHECK(stats.recording);
   CHECK_U64(stats.written_events + stats.skipped_events, WRITERS * EVENTS);
@@ -132,7 +132,7 @@ TEST(what_is_older_than_a_tenth_of_a_second_is_in_the_file)
   stow_trace_record e = numbered(0, 0);
   stow_trace_event(trace, &e);
   uint64_t from = clock_ns(), took = 0;
-  stow_trace_stats stats = {0};
+  stow_trace_stats stats = STOW_TRACE_STATS_INIT;
   while (stats.written_events == 0 && took < UINT64_C(5000000000)) {
     CHECK_OK(stow_trace_get_stats(trace, &stats));
     took = clock_ns() - from;
@@ -255,7 +255,7 @@ TEST(closing_while_threads_record_is_harmless)
       writers[i] = (writer){trace, i, 0, &stop};
       CHECK(pthread_create(&threads[i], NULL, write_until_closed, &writers[i]) == 0);
     }
-    stow_trace_stats stats = {0};
+    stow_trace_stats stats = STOW_TRACE_STATS_INIT;
     while (stats.threads < 2) CHECK_OK(stow_trace_get_stats(trace, &stats));
     CHECK_OK(stow_trace_close(trace));
     atomic_store(&stop, 1);
@@ -269,7 +269,7 @@ TEST(closing_while_threads_record_is_harmless)
 TEST(a_stack_has_one_number_by_key_and_by_content)
 {
   stow_trace *trace = open_trace(0);
-  stow_trace_frame frames[] = {{"f", "a.py", 1, NULL}, {"g", "a.py", 2, NULL}};
+  stow_trace_frame frames[] = {{"f", "a.py", 1, 0, NULL}, {"g", "a.py", 2, 0, NULL}};
   uint32_t first, again, by_content, other;
   CHECK_U64(stow_trace_stack_find(trace, 5), 0);
   CHECK_OK(stow_trace_stack(trace, 5, frames, 2, &first));
@@ -279,7 +279,7 @@ TEST(a_stack_has_one_number_by_key_and_by_content)
   CHECK(first != 0 && again == first && by_content == first && other != first);
   CHECK_U64(stow_trace_stack_find(trace, 5), first);
   for (uint64_t key = 100; key < 20100; key++) { /* the table of keys grows under it */
-    stow_trace_frame f = {"h", "b.py", (uint32_t)key, NULL};
+    stow_trace_frame f = {"h", "b.py", (uint32_t)key, 0, NULL};
     uint32_t id;
     CHECK_OK(stow_trace_stack(trace, key, &f, 1, &id));
   }
@@ -307,7 +307,7 @@ typedef struct stacker {
 static void *intern_many(void *argument) {
   stacker *s = argument;
   for (uint32_t i = 0; i < 2000; i++) {
-    stow_trace_frame f = {"f", "a.py", i, NULL};
+    stow_trace_frame f = {"f", "a.py", i, 0, NULL};
     stow_trace_stack(s->trace, i + 1, &f, 1, &s->ids[i]);
   }
   return NULL;
@@ -379,7 +379,7 @@ TEST(a_full_disk_switches_the_file_off_once_and_the_ring_goes_on)
   }
   CHECK_STATUS(stow_trace_flush(trace), STOW_ERR_IO);
   CHECK_MESSAGE("t.stow");
-  stow_trace_stats stats;
+  stow_trace_stats stats = STOW_TRACE_STATS_INIT;
   CHECK_OK(stow_trace_get_stats(trace, &stats));
   CHECK(!stats.recording);
   for (uint64_t i = EVENTS; i < 2 * EVENTS; i++) {
@@ -418,7 +418,7 @@ TEST(what_cannot_be_opened_is_told_and_leaves_nothing)
   options.ring_path = NULL;
   options.ring_bytes = 1;
   CHECK_STATUS(stow_trace_open(&trace, &options), STOW_ERR_INVALID);
-  options.version = 99;
+  options.struct_bytes = 1;
   CHECK_STATUS(stow_trace_open(&trace, &options), STOW_ERR_INVALID);
   CHECK(trace == NULL);
   stow_trace_event(NULL, NULL);
@@ -463,6 +463,49 @@ TEST(sixteen_traces_may_be_open_and_slots_come_back)
     CHECK_STATUS(stow_trace_open(&more, &options), STOW_ERR_STATE);
     for (int i = 0; i < 16; i++) CHECK_OK(stow_trace_close(traces[i]));
   }
+}
+
+TEST(a_launch_is_recorded_with_its_touches)
+{
+  stow_trace *trace = open_trace(1 << 20);
+  uint32_t tag;
+  CHECK_OK(stow_trace_tag(trace, "gemm", &tag));
+  stow_trace_launch_info launch = STOW_TRACE_LAUNCH_INFO_INIT;
+  const stow_trace_touch words[] = {{4096, 0}, {8192, 0}, {12288, 0}};
+  const stow_trace_touch copy[] = {{4096, 512}, {8192, 512}};
+  launch.function = tag;
+  launch.device_ns = 7000;
+  launch.touches = words;
+  launch.touch_count = 3;
+  CHECK_OK(stow_trace_launch(trace, &launch));
+  launch.touches = copy;
+  launch.touch_count = 2;
+  CHECK_OK(stow_trace_launch(trace, &launch));
+  launch.touch_count = 0;
+  CHECK_OK(stow_trace_launch(trace, &launch));
+  launch.touches = NULL;
+  launch.touch_count = 1;
+  CHECK_STATUS(stow_trace_launch(trace, &launch), STOW_ERR_INVALID);
+  launch.struct_bytes = 2;
+  CHECK_STATUS(stow_trace_launch(trace, &launch), STOW_ERR_INVALID);
+  CHECK_OK(stow_trace_close(trace));
+  static const struct {
+    event_kind kind;
+    uint64_t addr, bytes;
+  } want[] = {{EVENT_LAUNCH, 4096, 7000}, {EVENT_TOUCH, 8192, 0},   {EVENT_TOUCH, 12288, 0},
+              {EVENT_LAUNCH, 0, 7000},    {EVENT_TOUCH, 4096, 512}, {EVENT_TOUCH, 8192, 512},
+              {EVENT_LAUNCH, 0, 7000}};
+  recording r;
+  recording_init(&r, 0);
+  CHECK_OK(read_file(&r));
+  CHECK_U64(r.event_count, 7);
+  for (size_t i = 0; i < 7; i++) {
+    CHECK_U64(r.events[i].kind, want[i].kind);
+    CHECK_U64(r.events[i].addr, want[i].addr);
+    CHECK_U64(r.events[i].bytes, want[i].bytes);
+    CHECK_TEXT(recording_text(&r, event_origin(&r, &r.events[i])->tag_id), "gemm");
+  }
+  recording_free(&r);
 }
 
 TEST_MAIN

@@ -72,7 +72,8 @@ static void check_runs(const recording *r, uint64_t *last, size_t writers, bool 
 TEST(events_come_back_as_recorded)
 {
   stow_trace *trace = open_ring(0);
-  stow_trace_frame frames[2] = {{"forward", "model.py", 12, NULL}, {"main", "train.py", 7, NULL}};
+  stow_trace_frame frames[2] = {{"forward", "model.py", 12, 0, NULL},
+                                {"main", "train.py", 7, 0, NULL}};
   stow_trace_record e = {.addr = 0x7f0000000200,
                          .bytes = 4096,
                          .stream = 3,
@@ -362,7 +363,7 @@ TEST(more_threads_than_chunks_lose_events_and_say_so)
   for (uint64_t i = 0; i < THREADS; i++)
     CHECK(pthread_create(&threads[i], NULL, write_one_and_wait, (void *)(uintptr_t)i) == 0);
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-  stow_trace_stats stats;
+  stow_trace_stats stats = STOW_TRACE_STATS_INIT;
   CHECK_OK(stow_trace_get_stats(writer_trace, &stats));
   CHECK_U64(stats.skipped_events, THREADS - 4);
   CHECK_U64(stats.threads, THREADS);
@@ -423,7 +424,8 @@ static void ring_with_texts(void) {
     stow_trace_record e = numbered(0, i);
     char name[32];
     snprintf(name, sizeof name, "f%" PRIu64, i % 50);
-    stow_trace_frame frames[] = {{name, "a.py", (uint32_t)i % 9, NULL}, {"main", "a.py", 1, NULL}};
+    stow_trace_frame frames[] = {{name, "a.py", (uint32_t)i % 9, 0, NULL},
+                                 {"main", "a.py", 1, 0, NULL}};
     CHECK_OK(stow_trace_stack(trace, 0, frames, 2, &e.stack));
     stow_trace_event(trace, &e);
   }

@@ -5,7 +5,8 @@
  *
  * Rules that hold for every entry:
  *  - Any thread may call any entry at any time unless the entry says otherwise. No entry calls
- * upward.
+ *    upward.
+ *  - A child of fork calls no entry of its parent's device.
  *  - It returns STOW_OK, or an error with the thread's message set. On error nothing has changed
  * unless the entry says so.
  *  - Addresses, sizes and alignments of pages and ranges are multiples of props.page_bytes. A
@@ -23,22 +24,22 @@
 extern "C" {
 #endif
 
-#define STOW_DEVICE_OPS_VERSION 1
-
 typedef uint64_t stow_addr; /* an address the device can use; 0 is none. The host may pass any
                                pointer as one to `copy`. */
 typedef uint64_t stow_page; /* a physical handle; 0 is none */
 typedef void *stow_event;   /* a point in a stream's order; NULL is none */
 
 typedef struct stow_device_ops {
-  uint32_t version; /* STOW_DEVICE_OPS_VERSION */
+  uint32_t struct_bytes; /* sizeof(stow_device_ops). The library calls no entry past it */
+  uint32_t reserved;     /* 0 */
 
   /* Closes the device and frees it. The caller ensures that no other call runs or follows. Always
    * closes it; releases what the caller did not release, and then returns STOW_ERR_STATE with the
    * counts. */
   stow_status (*close)(stow_device *device);
 
-  /* Fills `*props`. Cheap: no driver call. Never fails on an open device. */
+  /* Fills `*props`, at most props->struct_bytes of it. Cheap: no driver call. Never fails on an
+   * open device. */
   stow_status (*props)(const stow_device *device, stow_device_props *props);
 
   /* Free and total bytes of a tier. Either pointer may be NULL. STOW_ERR_UNSUPPORTED: the tier does
@@ -60,7 +61,7 @@ typedef struct stow_device_ops {
 
   /* Creates one page of `bytes` on `tier` (vram or host). Its contents are undefined.
    * STOW_ERR_OUT_OF_MEMORY: the tier is full; STOW_ERR_UNSUPPORTED: the device has no pages of that
-   * tier (see props.has_vmm, props.host_road). */
+   * tier (see props.has_vmm, props.host_backing). */
   stow_status (*page_create)(stow_device *device, stow_page *page, uint64_t bytes, stow_tier tier);
 
   /* Releases it. Precondition: mapped nowhere (else STOW_ERR_STATE, and it stays). A page not live
@@ -73,7 +74,7 @@ typedef struct stow_device_ops {
 
   /* Unmaps [addr, addr+bytes): one or more whole mapped pages with no gap. Precondition: no
    * submitted work still uses those addresses (order by event first); the simulator reports a
-   * violation, a card corrupts memory. */
+   * violation, a GPU corrupts memory. */
   stow_status (*unmap)(stow_device *device, stow_addr addr, uint64_t bytes);
 
   /* Grants the device reading and writing over [addr, addr+bytes): whole mapped pages with no gap;
@@ -143,25 +144,25 @@ struct stow_device {
   const stow_device_ops *ops;
 };
 
-/* ---- the simulated card: controls for tests and replay ----
+/* ---- the simulated device: controls for tests and replay ----
  *
  * Time advances only with stow_sim_advance, with a wait for an event or stream (by the time that
  * takes), and, with costs on, by each call's cost. Work submitted to a stream completes only as
- * time passes. The functions below also accept a fault device and use the simulated card inside it.
+ * time passes. The functions below also accept a fault device and use the simulated device inside
+ * it.
  */
 
 typedef struct stow_sim_options {
-  uint32_t version;    /* 1 */
-  uint64_t vram_bytes; /* capacity of the card, a multiple of 2 MiB */
-  uint64_t host_bytes; /* capacity of the host tier; 0: it has none */
-  uint64_t page_bytes; /* granularity; 0: 2 MiB */
-  bool paper;  /* pages are only counted, never mapped into the process: addresses cannot be touched
-                */
-  bool costs;  /* calls take the time measured on an H200 (docs/MEASUREMENTS.md) */
-  bool no_vmm; /* behaves as a driver without pages: page calls answer STOW_ERR_UNSUPPORTED */
+  uint32_t struct_bytes; /* sizeof(stow_sim_options) */
+  uint32_t paper;        /* 1: pages are only counted, never mapped: addresses cannot be touched */
+  uint64_t vram_bytes;   /* capacity of the device, a multiple of 2 MiB */
+  uint64_t host_bytes;   /* capacity of the host tier; 0: it has none */
+  uint64_t page_bytes;   /* granularity; 0: 2 MiB */
+  uint32_t costs;        /* 1: calls take the time measured on an H200 (docs/MEASUREMENTS.md) */
+  uint32_t no_vmm;       /* 1: a driver without pages: page calls return STOW_ERR_UNSUPPORTED */
 } stow_sim_options;
 #define STOW_SIM_OPTIONS_INIT                                                                      \
-  { 1, UINT64_C(16) << 30, UINT64_C(32) << 30, 0, false, false, false }
+  { sizeof(stow_sim_options), 0, UINT64_C(16) << 30, UINT64_C(32) << 30, 0, 0, 0 }
 
 STOW_API stow_status stow_sim_open(stow_device **device, const stow_sim_options *options);
 
@@ -181,6 +182,8 @@ STOW_API stow_status stow_sim_advance(stow_device *device, uint64_t us);
 /* What was counted since opening: calls that succeeded, with costs off too; `copy` counts fills
  * as well. */
 typedef struct stow_sim_counts {
+  uint32_t struct_bytes; /* sizeof(stow_sim_counts), set by the caller */
+  uint32_t reserved;
   uint64_t reserve, unreserve, page_create, page_release, map, unmap, access, plain_alloc,
       plain_free, copy;
   uint64_t event_waits; /* host waits for events or streams that had to wait */
@@ -191,6 +194,8 @@ typedef struct stow_sim_counts {
   uint64_t vram_used_bytes, host_used_bytes;
   uint64_t vram_peak_bytes, host_peak_bytes;
 } stow_sim_counts;
+#define STOW_SIM_COUNTS_INIT                                                                       \
+  { sizeof(stow_sim_counts), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 STOW_API stow_status stow_sim_get_counts(stow_device *device, stow_sim_counts *counts);
 
 /* ---- fault: wraps any device and fails calls on purpose ---- */

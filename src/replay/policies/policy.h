@@ -86,7 +86,7 @@ typedef struct policy_stats {
    */
   uint64_t largest_hole_bytes;
   uint64_t page_calls;   /* driver calls that take, give, map or unmap memory */
-  uint64_t page_time_ns; /* what they cost, from the table in cost.c */
+  uint64_t page_time_ns; /* what they cost, base/driver_cost.h */
   uint64_t retries;      /* times it dropped its cache and asked again */
   /* At every limit from this one up to the one it ran under, all decisions are the same. */
   uint64_t same_down_to_bytes;

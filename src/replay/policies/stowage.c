@@ -40,7 +40,7 @@ static policy_answer stowage_alloc(policy *p, uint32_t id, uint64_t bytes, uint3
   if (status == STOW_OK) return POLICY_DONE;
   s->addrs[id] = 0;
   if (status != STOW_ERR_OUT_OF_MEMORY) return POLICY_BROKEN;
-  stow_heap_failure failure;
+  stow_heap_failure failure = STOW_HEAP_FAILURE_INIT;
   if (stow_heap_last_failure(s->heap, &failure) == STOW_OK)
     s->hole_bytes = failure.largest_free_bytes;
   s->refused = true;
@@ -80,8 +80,8 @@ static uint64_t stowage_address(const policy *p, uint32_t id) {
 static void stowage_stats(const policy *p, policy_stats *out) {
   const stowage *s = (const stowage *)p;
   *out = (policy_stats){0};
-  stow_heap_stats heap;
-  stow_sim_counts counts;
+  stow_heap_stats heap = STOW_HEAP_STATS_INIT;
+  stow_sim_counts counts = STOW_SIM_COUNTS_INIT;
   if (stow_heap_get_stats(s->heap, &heap) == STOW_OK) {
     const stow_heap_tier_stats *vram = &heap.tier[STOW_TIER_VRAM];
     out->reserved_bytes = vram->held_bytes;

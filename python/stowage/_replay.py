@@ -1,0 +1,108 @@
+"""Replaying a recording with other allocators, limits and settings."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Optional, Union
+
+from . import _analysis, _show
+from ._library import format_size as size
+from ._library import parse_size
+
+_MIN_LIMIT, _CHECK = 1, 2  # STOW_REPLAY_MIN_LIMIT, STOW_REPLAY_CHECK
+
+
+class Replay:
+    """What each allocator would have made of a recording; `data` is the JSON of `stowage replay`."""
+
+    def __init__(self, data: "List[Dict[str, Any]]") -> None:
+        self.data = data
+
+    def __getitem__(self, policy: str) -> "Dict[str, Any]":
+        """The result of one allocator, by its name."""
+        for one in self.data:
+            if one["policy"] == policy:
+                return one
+        raise KeyError(policy)
+
+    def _rows(self) -> "List[tuple[str, ...]]":
+        rows: "List[tuple[str, ...]]" = [("policy", "result", "peak live", "peak reserved", "smallest limit")]
+        for one in self.data:
+            result = "finishes" if one["finishes"] else f"fails at event {one['failed_at_event']}"
+            least = size(one["min_limit_bytes"]) if one["min_limit_bytes"] else "-"
+            rows.append((one["policy"], result, size(one["peak_live_bytes"]), size(one["peak_reserved_bytes"]), least))
+        return rows
+
+    def __repr__(self) -> str:
+        return _show.text_table(self._rows(), right=[2, 3, 4], indent=0)
+
+    def _repr_html_(self) -> str:
+        return _show.html_table(self._rows(), right=[2, 3, 4])
+
+
+def replay(
+    recording: "Union[str, os.PathLike[str]]",
+    policy: "Union[None, str, List[str]]" = None,
+    *,
+    vram: "str | int | None" = None,
+    vram_limit: "str | int | None" = None,
+    settings: "Optional[str]" = None,
+    min_limit: bool = False,
+    check: bool = False,
+) -> Replay:
+    """Runs the requests of a recording through other allocators, without the program and without a GPU.
+
+    `policy` is one name or a list ("torch_default", "torch_expandable", "bfc", "cuda_async", "stowage"), all of them where it
+    is not given. `vram` is the size of the device, `vram_limit` limits what the allocator may reserve. `settings` are those of
+    PYTORCH_ALLOC_CONF. `min_limit` also finds the smallest limit that finishes.
+
+    >>> replay("nowhere.stow")
+    Traceback (most recent call last):
+        ...
+    stowage._library.NotFound: nowhere.stow: cannot be opened: No such file or directory
+    """
+    options = _analysis.ReplayOptions()
+    options.device_bytes = parse_size(vram, "vram") if vram is not None else 0
+    options.limit_bytes = parse_size(vram_limit, "vram_limit") if vram_limit is not None else 0
+    options.settings = settings.encode("utf-8", "replace") if settings is not None else None
+    names = _analysis.policies() if policy is None else [policy] if isinstance(policy, str) else list(policy)
+    flags = (_MIN_LIMIT if min_limit else 0) | (_CHECK if check else 0)
+    return Replay(_analysis.replay(os.fspath(recording), names, flags, options))
+
+
+class Tuning:
+    """The settings that were tried; `data` is the JSON of `stowage tune`, `best` the value for PYTORCH_ALLOC_CONF."""
+
+    def __init__(self, data: "List[Dict[str, Any]]") -> None:
+        self.data = data
+        self.best: str = next(one["settings"] for one in data if one["best"])
+
+    def _rows(self) -> "List[tuple[str, ...]]":
+        rows: "List[tuple[str, ...]]" = [("settings", "smallest limit", "saves", "peak reserved")]
+        for one in self.data:
+            name = (one["settings"] or "(none)") + (" <- best" if one["best"] else "")
+            saves = size(one["min_limit_saved_bytes"]) if one["min_limit_saved_bytes"] else ""
+            rows.append((name, size(one["min_limit_bytes"]), saves, size(one["peak_reserved_bytes"])))
+        return rows
+
+    def __repr__(self) -> str:
+        return _show.text_table(self._rows(), right=[1, 2, 3], indent=0)
+
+    def _repr_html_(self) -> str:
+        return _show.html_table(self._rows(), right=[1, 2, 3])
+
+
+def tune(
+    recording: "Union[str, os.PathLike[str]]", *, vram: "str | int | None" = None, vram_limit: "str | int | None" = None
+) -> Tuning:
+    """The settings of PyTorch's allocator that a recorded program needs the least memory with, found by replay.
+
+    >>> tune("nowhere.stow")
+    Traceback (most recent call last):
+        ...
+    stowage._library.NotFound: nowhere.stow: cannot be opened: No such file or directory
+    """
+    options = _analysis.TuneOptions()
+    options.device_bytes = parse_size(vram, "vram") if vram is not None else 0
+    options.limit_bytes = parse_size(vram_limit, "vram_limit") if vram_limit is not None else 0
+    return Tuning(_analysis.tune(os.fspath(recording), options))

@@ -1,0 +1,309 @@
+/* Explain run: choosing, among what the processes of a run left, what tells most.
+ *
+ * Where host memory ran out, it is the host record. Of the card, best is PyTorch's own view
+ * (PID.pickle, written as it ran out), with the trace of its process where that has PyTorch's
+ * blocks; then the trace of a process that was refused memory (PID.stow, or its ring where the run
+ * itself was cut off); then the words of the error alone (PID.error). */
+#include "advise/explain_run.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <stowage/size.h>
+
+#include "advise/host.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "recordings/recording_file.h"
+#include "recordings/run_trace.h"
+#include "run/ledger.h"
+#include "run/run_folder.h"
+
+#define RECORDING_BYTES (UINT64_C(8) << 30)
+#define ERROR_BYTES     ((size_t)1 << 20)
+#define TRACES_MAX      64 /* looked into for a failure */
+
+/* ---- what is there ---- */
+
+static bool ends_with(const char *name, const char *ending) {
+  size_t length = strlen(name), tail = strlen(ending);
+  return length > tail && strcmp(name + length - tail, ending) == 0;
+}
+
+/* The newest file of that ending, "" if there is none. */
+static stow_status newest(const char *folder, const char *ending, char path[PATH_MAX]) {
+  DIR *open = opendir(folder);
+  struct timespec best = {0, 0};
+  path[0] = '\0';
+  if (open == NULL)
+    return stow_fail(STOW_ERR_IO, "reading the folder %.400s: %s", folder, strerror(errno));
+  for (struct dirent *entry; (entry = readdir(open)) != NULL;) {
+    char at[PATH_MAX];
+    struct stat info;
+    if (!ends_with(entry->d_name, ending) ||
+        snprintf(at, sizeof at, "%s/%s", folder, entry->d_name) >= (int)sizeof at ||
+        stat(at, &info) != 0)
+      continue;
+    bool later = info.st_mtim.tv_sec > best.tv_sec ||
+                 (info.st_mtim.tv_sec == best.tv_sec && info.st_mtim.tv_nsec > best.tv_nsec);
+    if (path[0] != '\0' && !later) continue;
+    best = info.st_mtim;
+    snprintf(path, PATH_MAX, "%s", at);
+  }
+  closedir(open);
+  return STOW_OK;
+}
+
+/* The text of a file, up to a bound; empty if there is no file. */
+static stow_status read_error(buffer *text, const char *path) {
+  if (path[0] == '\0') return STOW_OK;
+  FILE *file = fopen(path, "re");
+  char part[4096];
+  if (file == NULL) return stow_fail(STOW_ERR_IO, "%s: %s", path, strerror(errno));
+  for (size_t got; text->length < ERROR_BYTES && (got = fread(part, 1, sizeof part, file)) > 0;)
+    if (buffer_append(text, part, got) != STOW_OK) break;
+  fclose(file);
+  return text->status;
+}
+
+/* ---- the roads ---- */
+
+/* Opens the run's ledger. Without one, or with one of another version, l->header stays NULL. */
+static stow_status open_ledger(ledger *l, const char *folder) {
+  char path[PATH_MAX];
+  *l = (ledger){0};
+  if (snprintf(path, sizeof path, "%s/ledger", folder) >= (int)sizeof path) return STOW_OK;
+  return ledger_open(l, path) == STOW_ERR_HOST_MEMORY ? STOW_ERR_HOST_MEMORY : STOW_OK;
+}
+
+/* A snapshot does not know of the run's limit: the ledger does. */
+static stow_status add_limit(recording *r, const char *folder) {
+  char text[32];
+  ledger l;
+  stow_status status = STOW_OK;
+  if (recording_fact(r, "limit_bytes") != NULL) return STOW_OK;
+  STOW_TRY(open_ledger(&l, folder));
+  if (l.header == NULL) return STOW_OK;
+  uint64_t limit = ledger_limit(&l, 0);
+  snprintf(text, sizeof text, "%" PRIu64, limit);
+  if (limit != LEDGER_UNLIMITED) status = recording_add_fact(r, "limit_bytes", text);
+  ledger_close(&l);
+  return status;
+}
+
+/* A trace that is damaged or missing counts as none. One that was not read for lack of host memory
+ * is a failure: without it the answer could be another. */
+static stow_status unless_memory(stow_status status) {
+  return status == STOW_ERR_HOST_MEMORY ? status : STOW_OK;
+}
+
+/* What the process recorded of its blocks tells what PyTorch's view of the end cannot: how it came
+ * to that. Where PyTorch kept a history itself, that is as good. */
+static stow_status add_trace(recording *view, const char *folder, const char *path) {
+  char name[NAME_MAX + 1];
+  const char *slash = strrchr(path, '/');
+  recording trace;
+  bool joined = false;
+  for (size_t i = 0; i < view->event_count; i++)
+    if (view->events[i].kind == EVENT_ALLOC) return STOW_OK;
+  snprintf(name, sizeof name, "%.*s", (int)(strlen(slash + 1) - strlen(".pickle")), slash + 1);
+  recording_init(&trace, RECORDING_BYTES);
+  stow_status status = run_trace_read(&trace, folder, name);
+  if (status == STOW_OK)
+    status = run_trace_join(&trace, view, &joined);
+  else
+    status = unless_memory(status);
+  if (joined) {
+    recording before = *view;
+    *view = trace;
+    trace = before;
+  }
+  recording_free(&trace);
+  return status;
+}
+
+/* `told`: with the words of the error; a trace of our own has its numbers already. */
+static stow_status from_recording(run_story *s, bool told, bool *found) {
+  explain_options options = {.message = told && s->error.length > 0 ? s->error.data : NULL,
+                             .message_bytes = s->error.length};
+  explanation_free(&s->says);
+  STOW_TRY(explain_recording(&s->says, &s->record, &options));
+  *found = s->says.evidence.failed;
+  return STOW_OK;
+}
+
+static bool has_failure(const recording *r) {
+  for (size_t i = r->event_count; i > 0; i--)
+    if (r->events[i - 1].kind == EVENT_FAIL) return true;
+  return false;
+}
+
+/* False where the ledger tells that every request that was refused was served at last. */
+static bool may_have_run_out(const char *folder) {
+  ledger l;
+  if (open_ledger(&l, folder) != STOW_OK || l.header == NULL) return true;
+  bool may = ledger_ran_out(&l);
+  ledger_close(&l);
+  return may;
+}
+
+/* The first trace of the folder that has a failure in it. */
+static stow_status from_traces(run_story *s, const char *folder, bool *found) {
+  struct dirent **entries;
+  int count = scandir(folder, &entries, NULL, alphasort);
+  stow_status status =
+      count >= 0 ? STOW_OK
+                 : stow_fail(STOW_ERR_IO, "reading the folder %.400s: %s", folder, strerror(errno));
+  for (int i = 0, looked = 0; i < count; i++) {
+    const char *name = entries[i]->d_name;
+    bool ring = ends_with(name, ".ring"), trace = ends_with(name, ".stow");
+    if (!*found && status == STOW_OK && (ring || trace) && looked++ < TRACES_MAX) {
+      char stem[NAME_MAX + 1];
+      snprintf(stem, sizeof stem, "%.*s", (int)(strlen(name) - 5), name);
+      recording_free(&s->record);
+      recording_init(&s->record, RECORDING_BYTES);
+      status = run_trace_read(&s->record, folder, stem);
+      if (status != STOW_OK)
+        status = unless_memory(status);
+      else if (has_failure(&s->record))
+        status = from_recording(s, false, found);
+    }
+    free(entries[i]);
+  }
+  if (count >= 0) free(entries);
+  return status;
+}
+
+/* ---- a run that did not run out ---- */
+
+static void note_unwatched(explanation *x, const char *folder) {
+  char path[PATH_MAX];
+  if (snprintf(path, sizeof path, "%s/watch", folder) < (int)sizeof path && access(path, F_OK) != 0)
+    buffer_text(&x->notes, "host memory was not watched: stowage run --ram-limit auto does\n");
+}
+
+static stow_status say_none(run_story *s, const char *folder) {
+  explanation *x = &s->says;
+  char size[STOW_SIZE_TEXT_MAX], command[256] = "";
+  run_end end;
+  ledger l;
+  explanation_free(x);
+  explanation_blank(x);
+  bool known = run_folder_end(folder, &end);
+  if (known) snprintf(command, sizeof command, " (%s)", end.command);
+  if (!known)
+    buffer_printf(&x->headline, "The run has not come to an end that was seen: nothing tells that "
+                                "it ran out of memory");
+  else if (end.signal_number != 0)
+    buffer_printf(&x->headline,
+                  "The run%s was ended by signal %d, not for memory as far as was seen", command,
+                  end.signal_number);
+  else if (end.code != 0)
+    buffer_printf(&x->headline, "The run%s ended with code %d, not for memory as far as was seen",
+                  command, end.code);
+  else
+    buffer_printf(&x->headline, "The run%s ended with code %d and did not run out of memory",
+                  command, end.code);
+  note_unwatched(x, folder);
+  STOW_TRY(open_ledger(&l, folder));
+  if (l.header == NULL) return STOW_OK;
+  for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
+    uint64_t peak = atomic_load(&l.header->peak_vram_bytes[i]);
+    if (peak > 0)
+      buffer_printf(&x->notes, "device %u: at the peak %s\n", i, stow_size_format(size, peak));
+  }
+  ledger_close(&l);
+  return STOW_OK;
+}
+
+static bool is_run(const char *folder) {
+  static const char *const MARKS[] = {"ledger", "end", "watch"};
+  bool here = false;
+  for (size_t i = 0; i < sizeof MARKS / sizeof MARKS[0]; i++) {
+    char path[PATH_MAX];
+    here = here || (snprintf(path, sizeof path, "%s/%s", folder, MARKS[i]) < (int)sizeof path &&
+                    access(path, F_OK) == 0);
+  }
+  return here;
+}
+
+/* Was it host memory? The kernel may have ended the run itself with all the others, as it does with
+ * a whole control group: then nobody wrote how it ended, and none of them lives. */
+static bool ran_out(const host_record *h, const char *folder) {
+  run_end end;
+  process p;
+  if (strcmp(h->ended, "kernel") == 0) return true;
+  bool cut = h->ended[0] == '\0' && !run_folder_end(folder, &end);
+  for (size_t i = 0; cut && i < h->process_count; i++)
+    cut = process_read(&p, h->processes[i].pid) == PROCESS_DEAD;
+  return (cut || h->ended[0] != '\0') &&
+         (h->peak_bytes >= h->limit_bytes / 10 * 8 || h->usable_bytes < h->limit_bytes / 10);
+}
+
+static stow_status read_one(run_story *s, const char *folder) {
+  *s = (run_story){.error = BUFFER_INIT};
+  recording_init(&s->record, RECORDING_BYTES);
+  if (!is_run(folder))
+    return stow_fail(STOW_ERR_NOT_FOUND, "%s: no run of stowage run is there", folder);
+  char path[PATH_MAX];
+  stow_status status = host_record_read(&s->host, folder);
+  if (status != STOW_OK && status != STOW_ERR_NOT_FOUND) return status;
+  if (status == STOW_OK && ran_out(&s->host, folder)) {
+    s->out_of_memory = true;
+    return explain_host(&s->says, &s->host);
+  }
+  STOW_TRY(newest(folder, ".error", path));
+  STOW_TRY(read_error(&s->error, path));
+  bool told = s->error.length > 0;
+  STOW_TRY(newest(folder, ".pickle", path));
+  bool found = false;
+  if (path[0] != '\0') {
+    STOW_TRY(recording_read(&s->record, path, KIND_AUTO, NULL));
+    STOW_TRY(add_trace(&s->record, folder, path));
+    STOW_TRY(add_limit(&s->record, folder));
+    STOW_TRY(from_recording(s, true, &found));
+  }
+  if (!found && may_have_run_out(folder)) STOW_TRY(from_traces(s, folder, &found));
+  if (!found && told) {
+    explanation_free(&s->says);
+    STOW_TRY(explain_message(&s->says, s->error.data, s->error.length));
+    found = true;
+  }
+  run_end end;
+  bool known = run_folder_end(folder, &end);
+  if (!found && known && end.by_kernel) {
+    static const char KILLED[] = "Out of memory: Killed\n"; /* as the kernel logs it */
+    explanation_free(&s->says);
+    STOW_TRY(explain_message(&s->says, KILLED, sizeof KILLED - 1));
+    note_unwatched(&s->says, folder);
+    found = true;
+  }
+  s->out_of_memory = found;
+  if (!found)
+    STOW_TRY(say_none(s, folder));
+  else if (known && end.code == 0 && end.signal_number == 0)
+    buffer_text(&s->says.notes, "the run went on after that and ended well\n");
+  return STOW_OK;
+}
+
+stow_status run_story_read(run_story *s, const char *folder) {
+  char path[PATH_MAX], rank[32];
+  bool shared = snprintf(path, sizeof path, "%s", folder) < (int)sizeof path && !is_run(path) &&
+                run_folder_rank(path, rank);
+  STOW_TRY(read_one(s, shared ? path : folder));
+  if (shared) buffer_printf(&s->says.notes, "of the ranks of this run, rank %s\n", rank);
+  return STOW_OK;
+}
+
+void run_story_free(run_story *s) {
+  explanation_free(&s->says);
+  recording_free(&s->record);
+  buffer_free(&s->error);
+}

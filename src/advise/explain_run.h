@@ -1,0 +1,22 @@
+/* Explain run: why a run of `stowage run` ended, from what is in its folder. Used by `explain` with
+ * --last or a folder, and by `run` itself when its command failed. */
+#ifndef ADVISE_EXPLAIN_RUN_H
+#define ADVISE_EXPLAIN_RUN_H
+
+#include "advise/explain.h"
+#include "run/host_record.h"
+
+typedef struct run_story {
+  recording record; /* what the explanation is of */
+  host_record host;
+  explanation says;
+  buffer error;       /* the program's last words, "" if they were not about memory */
+  bool out_of_memory; /* it ran out, and that is what `says` explains */
+} run_story;
+
+/* Reads the folder and explains. STOW_ERR_NOT_FOUND: it is no folder of a run. A run that did not
+ * run out gives a story that says so. Free in any case. */
+stow_status run_story_read(run_story *s, const char *folder);
+void run_story_free(run_story *s);
+
+#endif

@@ -1,0 +1,431 @@
+/* Inspect: arrays and model headers; tables are table.c's. */
+#include "data/inspect.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrays/tensors.h"
+#include "base/checked.h"
+#include "data/checkpoint.h"
+#include "data/ranges.h"
+#include "data/sparse.h"
+#include "data/table.h"
+#include "data/team.h"
+
+/* Read and scanned while it is still in the second-level cache. */
+enum { CHUNK_BYTES = 256 << 10 };
+
+/* ---- one array ---- */
+
+typedef struct scans {
+  pthread_mutex_t lock;
+  scan *all; /* guarded by lock */
+} scans;
+
+static stow_status scan_range(void *context, range *r) {
+  scans *s = context;
+  array *a = r->a;
+  scan mine;
+  char *chunk = aligned_alloc(64, CHUNK_BYTES);
+  if (chunk == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", a->name);
+  stow_status status = scan_begin(&mine, a->type);
+  size_t step = CHUNK_BYTES / a->item_bytes;
+  for (uint64_t first = r->first; first < r->end && status == STOW_OK;) {
+    size_t count = r->end - first < step ? (size_t)(r->end - first) : step;
+    status = array_read(a, first, chunk, count);
+    if (status == STOW_OK) scan_add(&mine, chunk, count);
+    first += count;
+    if (status == STOW_OK) status = range_tell(r, count * a->item_bytes);
+  }
+  free(chunk);
+  pthread_mutex_lock(&s->lock);
+  scan_join(s->all, &mine);
+  pthread_mutex_unlock(&s->lock);
+  return status;
+}
+
+stow_status inspect_join(scan *s, const budget *b) {
+  if (b->team == NULL || b->team->size <= 1) return STOW_OK;
+  scan mine = *s, *all = calloc(b->team->size, sizeof *all);
+  if (all == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  stow_status status = team_gather(b->team, &mine, all, sizeof mine);
+  if (status == STOW_OK) status = scan_begin(s, mine.type);
+  for (unsigned i = 0; i < b->team->size && status == STOW_OK; i++) scan_join(s, &all[i]);
+  free(all);
+  return status;
+}
+
+static stow_status scan_all(array_facts *facts, array *a, const budget *b, uint64_t *done,
+                            uint64_t total) {
+  scans s = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = &facts->values};
+  STOW_TRY(scan_begin(&facts->values, a->type));
+  ranges_job job = {.budget = b,
+                    .done = done,
+                    .total = total,
+                    .work = scan_range,
+                    .context = &s,
+                    .step = STEP_OF(STEP_SCAN, b->item),
+                    .state = &facts->values,
+                    .state_bytes = sizeof facts->values};
+  STOW_TRY(ranges_run(a, &job));
+  return inspect_join(&facts->values, b);
+}
+
+static void weigh_sparse(array_facts *facts) {
+  facts->zeros = facts->values.zeros;
+  if (facts->dims != 2 || facts->count == 0) return;
+  /* Columns of a Fortran array are its runs: it becomes a CSC matrix. */
+  uint64_t major = facts->shape[facts->fortran_order ? 1 : 0];
+  uint64_t minor = facts->shape[facts->fortran_order ? 0 : 1];
+  facts->sparse_bytes = sparse_bytes(major, minor, facts->count - facts->zeros, facts->smallest);
+  facts->sparse_is_smaller = facts->sparse_bytes < facts->bytes_after;
+}
+
+void inspect_begin(array_facts *facts, const array *a) {
+  facts->type = a->type;
+  facts->fortran_order = a->fortran_order;
+  facts->dims = a->dims;
+  memcpy(facts->shape, a->shape, sizeof facts->shape);
+  facts->count = a->count;
+  facts->bytes = facts->bytes_after = a->bytes;
+  array_dtype(a, facts->type_name);
+}
+
+void inspect_conclude(array_facts *facts) {
+  facts->scanned = true;
+  facts->smallest = scan_smallest(&facts->values, false);
+  facts->bytes_after = facts->count * dtype_bytes(facts->smallest);
+  weigh_sparse(facts);
+}
+
+stow_status inspect_array(array_facts *facts, array *a, const budget *b, uint64_t *done,
+                          uint64_t total) {
+  inspect_begin(facts, a);
+  if (a->type == DTYPE_NONE) {
+    *done += a->bytes;
+    return budget_tell(b, *done, total);
+  }
+  STOW_TRY(scan_all(facts, a, b, done, total));
+  inspect_conclude(facts);
+  return STOW_OK;
+}
+
+/* ---- files ---- */
+
+/* The last of the file's arrays, of several: those that a run which was stopped had seen are not
+ * read again. */
+static stow_status inspect_next(file_facts *f, array *a, const budget *b, uint64_t *done,
+                                uint64_t total) {
+  size_t i = f->array_count - 1, bytes;
+  array_facts *facts = &f->arrays[i];
+  uint64_t count;
+  budget own = *b;
+  const scan *known = checkpoint_get(b->checkpoint, STEP_FACTS, &count, &bytes);
+  own.item = i;
+  if (i >= count) {
+    STOW_TRY(inspect_array(facts, a, &own, done, total));
+    checkpoint_clear(b->checkpoint, STEP_OF(STEP_SCAN, i));
+    return checkpoint_append(b->checkpoint, STEP_FACTS, &facts->values, sizeof facts->values);
+  }
+  inspect_begin(facts, a);
+  *done += a->bytes;
+  if (a->type == DTYPE_NONE) return STOW_OK;
+  facts->values = known[i];
+  inspect_conclude(facts);
+  return STOW_OK;
+}
+
+static stow_status add_array(file_facts *f, array_facts **facts) {
+  array_facts *more = realloc(f->arrays, (f->array_count + 1) * sizeof *more);
+  if (more == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for another array");
+  f->arrays = more;
+  *facts = &more[f->array_count++];
+  **facts = (array_facts){0};
+  return STOW_OK;
+}
+
+static stow_status inspect_one(file_facts *f, array *a, const budget *b) {
+  array_facts *facts = NULL;
+  uint64_t done = 0;
+  STOW_TRY(add_array(f, &facts));
+  return inspect_array(facts, a, b, &done, a->bytes);
+}
+
+/* Once: a run that was stopped behind it knows what was found. */
+static stow_status check_places(sparse *s, source *from, const budget *b, uint64_t *done,
+                                uint64_t total) {
+  uint64_t found[2], count = s->places_count;
+  if (checkpoint_find(b->checkpoint, STEP_PLACES, &count, found, sizeof found)) {
+    s->outside = found[0];
+    s->repeats = found[1] != 0;
+    return STOW_OK;
+  }
+  STOW_TRY(sparse_check(s, from, b, done, total));
+  found[0] = s->outside;
+  found[1] = s->repeats;
+  return checkpoint_note(b->checkpoint, STEP_PLACES, count, found, sizeof found);
+}
+
+static stow_status inspect_sparse(file_facts *f, source *from, const zip *z, const budget *b,
+                                  uint64_t *done, uint64_t total) {
+  sparse s;
+  array data;
+  array_facts *facts = NULL;
+  STOW_TRY(sparse_begin(&s, from, z));
+  STOW_TRY(check_places(&s, from, b, done, total));
+  STOW_TRY(add_array(f, &facts));
+  STOW_TRY(array_open_member(&data, from, s.data));
+  stow_status status = inspect_next(f, &data, b, done, total);
+  array_close(&data);
+  STOW_TRY(status);
+  f->format = "scipy sparse npz";
+  facts->sparse = true;
+  memcpy(facts->layout, s.layout, sizeof facts->layout);
+  facts->dims = s.dims;
+  facts->fortran_order = false;
+  memcpy(facts->shape, s.shape, sizeof facts->shape);
+  facts->bytes = facts->bytes_after = s.bytes;
+  if (!facts->scanned) return STOW_OK; /* complex numbers are named and measured */
+  facts->places_bytes = s.places_bytes;
+  facts->repeats = s.repeats;
+  facts->smallest = sparse_value_type(s.repeats ? facts->type : facts->smallest);
+  facts->sparse_bytes = s.stored * dtype_bytes(facts->smallest) + s.places_bytes;
+  facts->bytes_after = facts->sparse_bytes;
+  /* Places not stored are zeros; two entries in one place would be counted twice: leave none. */
+  uint64_t places = 1, kept = s.stored - facts->values.zeros - s.outside;
+  bool counted = true;
+  for (uint32_t i = 0; i < s.dims; i++)
+    counted = counted && checked_mul(&places, places, s.shape[i]);
+  facts->count = counted ? places : UINT64_MAX;
+  facts->zeros = counted && kept <= places ? places - kept : 0;
+  uint64_t dense;
+  facts->sparse_is_smaller = !checked_mul(&dense, facts->count, dtype_bytes(facts->smallest)) ||
+                             facts->sparse_bytes < dense;
+  return STOW_OK;
+}
+
+static stow_status inspect_members(file_facts *f, source *from, const zip *z, const budget *b,
+                                   uint64_t *done, uint64_t total) {
+  if (z->count > b->bytes / 2 / sizeof(array_facts))
+    return stow_fail(STOW_ERR_BUDGET, "%s: %zu arrays are more than the budget holds facts of",
+                     from->name, z->count);
+  for (size_t i = 0; i < z->count; i++) {
+    array a;
+    array_facts *facts = NULL;
+    STOW_TRY(array_open_member(&a, from, &z->entries[i]));
+    stow_status status = add_array(f, &facts);
+    if (status == STOW_OK) {
+      size_t length = strlen(z->entries[i].name);
+      bool ends = length > 4 && strcmp(z->entries[i].name + length - 4, ".npy") == 0;
+      memcpy(facts->name, z->entries[i].name, ends ? length - 4 : length);
+      status = inspect_next(f, &a, b, done, total);
+    }
+    array_close(&a);
+    STOW_TRY(status);
+  }
+  return STOW_OK;
+}
+
+static stow_status inspect_npz(file_facts *f, source *from, const budget *b) {
+  zip z;
+  STOW_TRY(zip_open(&z, from, b->bytes / 4));
+  f->format = "npz";
+  uint64_t done = 0, total = 0;
+  for (size_t i = 0; i < z.count; i++) total += z.entries[i].bytes;
+  stow_status status = sparse_is(&z) ? inspect_sparse(f, from, &z, b, &done, total)
+                                     : inspect_members(f, from, &z, b, &done, total);
+  zip_close(&z);
+  return status;
+}
+
+/* ---- model files: what their header lists; the values are not looked at ---- */
+
+static stow_status inspect_tensors(file_facts *f, source *from, const budget *b) {
+  tensors t;
+  bool gguf = strcmp(f->format, "gguf") == 0;
+  STOW_TRY(gguf ? gguf_read(&t, from, b->bytes / 4) : safetensors_read(&t, from, b->bytes / 4));
+  stow_status status = STOW_OK;
+  if (t.count > b->bytes / 2 / sizeof(array_facts))
+    status = stow_fail(STOW_ERR_BUDGET, "%s: %zu tensors are more than the budget holds facts of",
+                       from->name, t.count);
+  for (size_t i = 0; i < t.count && status == STOW_OK; i++) {
+    const tensor *one = &t.list[i];
+    array_facts *facts = NULL;
+    status = add_array(f, &facts);
+    if (status != STOW_OK) break;
+    snprintf(facts->name, sizeof facts->name, "%s", one->name);
+    snprintf(facts->type_name, sizeof facts->type_name, "%s", one->type_name);
+    facts->type = one->type;
+    facts->dims = one->dims;
+    memcpy(facts->shape, one->shape, sizeof one->shape);
+    facts->count = one->count;
+    facts->bytes = facts->bytes_after = one->bytes;
+  }
+  tensors_free(&t);
+  return status;
+}
+
+/* ---- HDF5: every dataset ---- */
+
+static void list_dataset(array_facts *facts, const hdf5_dataset *d) {
+  snprintf(facts->name, sizeof facts->name, "%.500s", d->name);
+  snprintf(facts->type_name, sizeof facts->type_name, "%s", d->type_name);
+  facts->dims = d->dims;
+  memcpy(facts->shape, d->shape, sizeof d->shape);
+  facts->count = d->count;
+  facts->bytes = facts->bytes_after = d->count * d->item_bytes;
+}
+
+/* What is no number has its place among the scans too. */
+static stow_status note_unread(const array_facts *facts, size_t i, const budget *b) {
+  uint64_t count;
+  size_t bytes;
+  checkpoint_get(b->checkpoint, STEP_FACTS, &count, &bytes);
+  if (i < count) return STOW_OK;
+  return checkpoint_append(b->checkpoint, STEP_FACTS, &facts->values, sizeof facts->values);
+}
+
+static stow_status inspect_dataset(file_facts *f, hdf5 *h, size_t i, const budget *b,
+                                   uint64_t *done, uint64_t total) {
+  array a;
+  array_facts *facts = &f->arrays[i];
+  source values = {.fd = -1};
+  list_dataset(facts, hdf5_get(h, i));
+  if (hdf5_get(h, i)->type == DTYPE_NONE) return note_unread(facts, i, b);
+  stow_status status = array_open_hdf5(&a, &values, h, i, b->bytes / 4, false);
+  if (status == STOW_OK) status = inspect_next(f, &a, b, done, total);
+  source_close(&values);
+  return status;
+}
+
+static stow_status inspect_hdf5(file_facts *f, source *from, const budget *b) {
+  hdf5 *h;
+  uint64_t done = 0, total = 0;
+  if (from->fd < 0)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: HDF5 is read from files of this machine alone",
+                     from->name);
+  STOW_TRY(hdf5_open(&h, from->name, b->bytes / 4));
+  for (size_t i = 0; i < hdf5_count(h); i++)
+    total += hdf5_get(h, i)->count * hdf5_get(h, i)->item_bytes;
+  stow_status status = STOW_OK;
+  for (size_t i = 0; i < hdf5_count(h) && status == STOW_OK; i++) {
+    array_facts *facts = NULL;
+    status = add_array(f, &facts);
+    if (status == STOW_OK) status = inspect_dataset(f, h, i, b, &done, total);
+  }
+  hdf5_close(h);
+  return status;
+}
+
+/* ---- which of them it is ---- */
+
+/* Text: its first bytes hold no control character but line ends and tabs. */
+static bool is_text(const uint8_t *start, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (start[i] < 0x20 && start[i] != '\n' && start[i] != '\r' && start[i] != '\t') return false;
+  return count > 0;
+}
+
+static const char *format_of(const uint8_t *start, size_t count, uint64_t file_bytes) {
+  if (count >= 6 && memcmp(start, "\x93NUMPY", 6) == 0) return "npy";
+  if (count >= 4 && (memcmp(start, "PK\x03\x04", 4) == 0 || memcmp(start, "PK\x05\x06", 4) == 0))
+    return "npz";
+  if (count >= 4 && memcmp(start, "GGUF", 4) == 0) return "gguf";
+  if (count >= 9 && start[8] == '{' && (source_u64(start) <= file_bytes - 8 || !is_text(start, 8)))
+    return "safetensors";
+  if (count >= 2 && (memcmp(start, "\xff\xfe", 2) == 0 || memcmp(start, "\xfe\xff", 2) == 0))
+    return "csv"; /* text in UTF-16: its reader says what to do */
+  if (count >= 2 && start[0] == 0x1f && start[1] == 0x8b) return "csv";
+  return is_text(start, count) ? "csv" : NULL;
+}
+
+/* Files of other kinds that people have: what they are, and what to do. NULL: not known. */
+static const char *other_kind(const uint8_t *start, size_t count) {
+  static const struct {
+    const char *begins, *is;
+    size_t length;
+  } kinds[] = {
+      {"BZh", "packed by bzip2; unpack it first (bunzip2)", 3},
+      {"\xfd"
+       "7zXZ",
+       "packed by xz; unpack it first (unxz)", 5},
+      {"\x28\xb5\x2f\xfd", "packed by zstd; unpack it first (unzstd)", 4},
+      {"PAR1", "a Parquet file; write it as csv, or its columns with numpy.save, first", 4},
+      {"ARROW1", "an Arrow file; write it as csv, or its columns with numpy.save, first", 6},
+      {"\x80\x04", "a pickle, which could run code; save its arrays with numpy.save", 2},
+      {"\x80\x05", "a pickle, which could run code; save its arrays with numpy.save", 2},
+  };
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (count > kinds[i].length && memcmp(start, kinds[i].begins, kinds[i].length) == 0)
+      return kinds[i].is;
+  return NULL;
+}
+
+stow_status inspect_format(const char **format, source *from, const inspect_options *o) {
+  uint8_t start[512];
+  size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
+  STOW_TRY(source_read(from, 0, start, count));
+  *format = format_of(start, count, from->bytes);
+  bool is_hdf5 = false;
+  if (*format == NULL) STOW_TRY(hdf5_find(&is_hdf5, from));
+  if (is_hdf5) *format = "hdf5";
+  bool described = o->raw.type != DTYPE_NONE || o->raw.has_shape;
+  if (described && *format != NULL && strcmp(*format, "csv") != 0)
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s: an %s file says its type and shape itself; leave --dtype and --shape",
+                     from->name, *format);
+  if (described) *format = "raw";
+  if (*format == NULL && from->bytes == 0)
+    return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", from->name);
+  const char *other = *format == NULL ? other_kind(start, count) : NULL;
+  if (other != NULL) return stow_fail(STOW_ERR_FORMAT, "%s: %s", from->name, other);
+  if (*format == NULL)
+    return stow_fail(
+        STOW_ERR_FORMAT,
+        "%s: no npy, npz, csv, HDF5, safetensors or GGUF file; for raw bytes say --dtype and "
+        "perhaps --shape",
+        from->name);
+  return STOW_OK;
+}
+
+static stow_status inspect_source(file_facts *f, source *from, const inspect_options *o,
+                                  const budget *b) {
+  array a;
+  STOW_TRY(inspect_format(&f->format, from, o));
+  const char *format = f->format;
+  if (strcmp(format, "raw") == 0) {
+    STOW_TRY(array_open_raw(&a, from, &o->raw));
+    return inspect_one(f, &a, b);
+  }
+  if (strcmp(format, "npy") == 0) {
+    STOW_TRY(array_open_npy(&a, from));
+    return inspect_one(f, &a, b);
+  }
+  if (strcmp(format, "npz") == 0) return inspect_npz(f, from, b);
+  if (strcmp(format, "csv") == 0) return table_inspect(f, from->name, o->header, b);
+  if (strcmp(format, "hdf5") == 0) return inspect_hdf5(f, from, b);
+  return inspect_tensors(f, from, b);
+}
+
+stow_status inspect_file(file_facts *f, const char *path, const inspect_options *options,
+                         const budget *b) {
+  static const inspect_options none = {0};
+  *f = (file_facts){0};
+  source from;
+  STOW_TRY(source_open(&from, path));
+  f->file_bytes = from.bytes;
+  stow_status status = inspect_source(f, &from, options != NULL ? options : &none, b);
+  if (status == STOW_OK) status = source_check(&from);
+  source_close(&from);
+  if (status != STOW_OK) {
+    inspect_free(f);
+    return status;
+  }
+  for (size_t i = 0; i < f->array_count; i++) {
+    f->bytes += f->arrays[i].bytes;
+    f->bytes_after += f->arrays[i].bytes_after;
+  }
+  return STOW_OK;
+}

@@ -1,0 +1,21 @@
+/* Data job: what the public inspect and shrink have in common: a budget from their options. */
+#ifndef DATA_JOB_H
+#define DATA_JOB_H
+
+#include <stowage/inspect.h>
+
+#include "data/budget.h"
+#include "data/inspect.h"
+
+typedef struct data_job {
+  budget budget;
+  inspect_options in;
+  stow_data_progress progress;
+  void *progress_user;
+} data_job;
+
+/* Checks the options (struct_bytes is checked already) and fills `job`, which must stay where it is
+ * while it is used. */
+stow_status data_job_fill(data_job *job, const stow_inspect_options *options);
+
+#endif

@@ -1,0 +1,115 @@
+/* Run trace: the recording of one process of a run, from its file and its ring (run_trace.h). */
+#include "recordings/run_trace.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "recordings/recording_file.h"
+#include "recordings/ring_read.h"
+
+stow_status run_trace_read(recording *r, const char *folder, const char *name) {
+  char ring[PATH_MAX], file[PATH_MAX];
+  struct stat info;
+  snprintf(ring, sizeof ring, "%s/%s.ring", folder, name);
+  snprintf(file, sizeof file, "%s/%s.stow", folder, name);
+  bool has_file = stat(file, &info) == 0;
+  if (has_file) STOW_TRY(recording_read(r, file, KIND_STOW, NULL));
+  /* What the file has not yet is in the ring. */
+  return has_file && stat(ring, &info) != 0 ? STOW_OK : ring_read(r, ring);
+}
+
+/* ---- joining what PyTorch saw ---- */
+
+/* Where the view was taken; 0: nowhere that both tell of. */
+static size_t view_moment(const recording *trace) {
+  size_t at = trace->event_count;
+  bool blocks = false, failed = false;
+  while (at > 0 && trace->events[at - 1].kind != EVENT_SNAPSHOT) at--;
+  for (size_t i = 0; i < at; i++) {
+    blocks = blocks || trace->events[i].kind == EVENT_ALLOC;
+    failed = failed || trace->events[i].kind == EVENT_FAIL;
+  }
+  return blocks && failed ? at - 1 : 0;
+}
+
+static uint64_t key_of(uint16_t device, uint64_t addr) {
+  return addr ^ (uint64_t)device << 57; /* addresses of a device have at most 57 bits */
+}
+
+/* The events that made what is live at the end, by address. */
+static stow_status find_makers(map *makers, const recording *trace) {
+  for (size_t i = 0; i < trace->event_count; i++) {
+    const event *e = &trace->events[i];
+    uint64_t key = key_of(event_origin(trace, e)->device, e->addr);
+    if (e->kind == EVENT_ALLOC) STOW_TRY(map_put(makers, key, i));
+    if (e->kind == EVENT_FREE) map_remove(makers, key, NULL);
+  }
+  return STOW_OK;
+}
+
+static stow_status join_segment(recording *trace, const recording *view, const segment *from,
+                                const map *makers) {
+  segment s = *from;
+  s.first_block = trace->block_count;
+  s.stack_id = 0;
+  STOW_TRY(recording_add_segment(trace, &s));
+  for (uint32_t i = 0; i < from->block_count; i++) {
+    block b = view->blocks[from->first_block + i];
+    const uint64_t *made = b.state == BLOCK_FREE ? NULL : map_get(makers, key_of(s.device, b.addr));
+    event *maker = made != NULL ? &trace->events[*made] : NULL;
+    b.stack_id = maker != NULL ? maker->stack_id : 0;
+    /* PyTorch tells its profiler of blocks as it rounds them. */
+    if (maker != NULL && b.requested_bytes > 0 && b.requested_bytes < maker->bytes)
+      maker->bytes = b.requested_bytes;
+    STOW_TRY(recording_add_block(trace, &b));
+  }
+  return STOW_OK;
+}
+
+/* Other libraries of the process took what PyTorch does not know of: it is none of its segments. */
+static stow_status drop_foreign(recording *trace, const recording *view) {
+  map known = {0}; /* segments that stay or will be given back, looking from the end */
+  stow_status status = STOW_OK;
+  size_t kept = trace->event_count;
+  for (size_t i = 0; status == STOW_OK && i < view->segment_count; i++)
+    status = map_put(&known, key_of(view->segments[i].device, view->segments[i].addr), 1);
+  for (size_t i = trace->event_count; status == STOW_OK && i > 0; i--) {
+    const event *e = &trace->events[i - 1];
+    uint64_t key = key_of(event_origin(trace, e)->device, e->addr);
+    if (e->kind == EVENT_SEGMENT_FREE) status = map_put(&known, key, 1);
+    if (e->kind == EVENT_SEGMENT_ALLOC && !map_remove(&known, key, NULL)) continue;
+    trace->events[--kept] = *e;
+  }
+  map_free(&known);
+  if (status != STOW_OK) return status;
+  trace->event_count -= kept;
+  memmove(trace->events, trace->events + kept, trace->event_count * sizeof *trace->events);
+  return STOW_OK;
+}
+
+static stow_status join_words(recording *trace, const recording *view) {
+  const char *error = recording_text(view, view->error_id);
+  for (size_t i = 0; i < view->setting_count; i++)
+    STOW_TRY(recording_add_setting(trace, recording_text(view, view->settings[i].key_id),
+                                   recording_text(view, view->settings[i].value_id)));
+  return error[0] == '\0' ? STOW_OK : recording_name(trace, &trace->error_id, error, strlen(error));
+}
+
+stow_status run_trace_join(recording *trace, const recording *view, bool *joined) {
+  size_t moment = view_moment(trace);
+  map makers = {0};
+  *joined = moment > 0 && trace->segment_count == 0;
+  if (!*joined) return STOW_OK;
+  trace->event_count = moment;
+  trace->skipped_events = 0; /* what a ring no longer has is in the state at the end */
+  stow_status status = drop_foreign(trace, view);
+  if (status == STOW_OK) status = find_makers(&makers, trace);
+  for (size_t i = 0; status == STOW_OK && i < view->segment_count; i++)
+    status = join_segment(trace, view, &view->segments[i], &makers);
+  map_free(&makers);
+  return status == STOW_OK ? join_words(trace, view) : status;
+}

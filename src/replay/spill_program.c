@@ -1,0 +1,267 @@
+/* Spill: the step of a recorded program, taken out of the recording. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/list.h"
+#include "replay/spill.h"
+
+/* Live blocks by address. */
+typedef struct live_list {
+  spill_block *list;
+  size_t count, capacity;
+} live_list;
+
+static size_t live_at(const live_list *l, uint64_t addr) {
+  size_t low = 0, high = l->count;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (l->list[middle].addr <= addr)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low; /* the first block behind the address */
+}
+
+static bool live_remove(live_list *l, uint64_t addr, spill_block *gone) {
+  size_t at = live_at(l, addr);
+  if (at == 0 || l->list[at - 1].addr != addr) return false;
+  if (gone != NULL) *gone = l->list[at - 1];
+  memmove(l->list + at - 1, l->list + at, (l->count - at) * sizeof *l->list);
+  l->count--;
+  return true;
+}
+
+static stow_status live_add(live_list *l, spill_block b) {
+  live_remove(l, b.addr, NULL);
+  STOW_TRY(LIST_ROOM(l->list, l->count, l->capacity, 1024, "live blocks"));
+  size_t at = live_at(l, b.addr);
+  memmove(l->list + at + 1, l->list + at, (l->count - at) * sizeof *l->list);
+  l->list[at] = b;
+  l->count++;
+  return STOW_OK;
+}
+
+static const spill_block *live_find(const live_list *l, uint64_t addr) {
+  size_t at = live_at(l, addr);
+  if (at == 0 || addr - l->list[at - 1].addr >= l->list[at - 1].bytes) return NULL;
+  return &l->list[at - 1];
+}
+
+/* ---- where the step is ---- */
+
+static bool is_of(const recording *r, const event *e, uint16_t device) {
+  return event_origin(r, e)->device == device;
+}
+
+/* The last marked stretch that has launches. */
+static bool find_marks(const recording *r, uint16_t device, size_t *first, size_t *end) {
+  uint32_t tag = 0;
+  size_t close = 0, launches = 0;
+  for (size_t i = r->event_count; i-- > 0;) {
+    const event *e = &r->events[i];
+    if (e->kind == EVENT_LAUNCH && close != 0) launches += is_of(r, e, device);
+    if (e->kind == EVENT_MARK_END && (close == 0 || launches == 0)) {
+      close = i;
+      tag = event_origin(r, e)->tag_id;
+      launches = 0;
+    }
+    if (e->kind == EVENT_MARK_BEGIN && close != 0 && launches > 0 &&
+        event_origin(r, e)->tag_id == tag) {
+      *first = i;
+      *end = close;
+      return true;
+    }
+  }
+  return false;
+}
+
+/* The shortest tail of the launches that stands twice in a row, by function and addresses. */
+static stow_status find_period(const recording *r, uint16_t device, size_t *first, bool *found) {
+  size_t count = 0, n = 0;
+  *found = false;
+  for (size_t i = 0; i < r->event_count; i++) count += r->events[i].kind == EVENT_LAUNCH;
+  uint64_t *keys = calloc(count + 1, sizeof *keys);
+  size_t *where = calloc(count + 1, sizeof *where), *z = calloc(count + 1, sizeof *z);
+  if (keys == NULL || where == NULL || z == NULL) {
+    free(keys);
+    free(where);
+    free(z);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu launches", count);
+  }
+  uint64_t key = 0;
+  for (size_t i = r->event_count; i-- > 0;) { /* the last first */
+    const event *e = &r->events[i];
+    if (!event_is_touch(e->kind) || !is_of(r, e, device)) continue;
+    key = hash_u64(e->addr, key);
+    if (e->kind != EVENT_LAUNCH) continue;
+    keys[n] = hash_u64(event_origin(r, e)->tag_id, key);
+    where[n++] = i;
+    key = 0;
+  }
+  /* z[p]: how far the sequence agrees with itself moved by p. */
+  for (size_t p = 1, left = 0, right = 0; p < n && !*found; p++) {
+    if (p < right) z[p] = z[p - left] < right - p ? z[p - left] : right - p;
+    while (p + z[p] < n && keys[z[p]] == keys[p + z[p]]) z[p]++;
+    if (p + z[p] > right) left = p, right = p + z[p];
+    if (z[p] >= p && p >= 8) {
+      *first = where[p - 1];
+      *found = true;
+    }
+  }
+  free(keys);
+  free(where);
+  free(z);
+  return STOW_OK;
+}
+
+/* ---- building ---- */
+
+typedef struct builder {
+  spill_program *p;
+  const recording *r;
+  uint16_t device;
+  live_list live;
+  uint64_t live_bytes;
+  uint64_t last_ns; /* of the launch before, or the step's begin */
+  bool in_step;
+} builder;
+
+static stow_status add_op(spill_program *p, spill_op op) {
+  STOW_TRY(LIST_ROOM(p->ops, p->op_count, p->op_capacity, 4096, "operations of a step"));
+  p->ops[p->op_count++] = op;
+  p->launch_count += op.kind == SPILL_LAUNCH;
+  return STOW_OK;
+}
+
+static stow_status add_word(builder *b, uint64_t addr) {
+  spill_program *p = b->p;
+  if (addr == 0) return STOW_OK;
+  if (p->word_count == p->word_capacity) {
+    size_t capacity = p->word_capacity > 0 ? 2 * p->word_capacity : 4096;
+    uint64_t *words = realloc(p->words, capacity * sizeof *words);
+    if (words != NULL) p->words = words;
+    spill_block *blocks = realloc(p->word_blocks, capacity * sizeof *blocks);
+    if (blocks != NULL) p->word_blocks = blocks;
+    if (words == NULL || blocks == NULL)
+      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu touches", capacity);
+    p->word_capacity = capacity;
+  }
+  const spill_block *in = live_find(&b->live, addr);
+  p->words[p->word_count] = addr;
+  p->word_blocks[p->word_count++] = in != NULL ? *in : (spill_block){addr, 0};
+  p->ops[p->op_count - 1].word_count++;
+  return STOW_OK;
+}
+
+static stow_status add_block(builder *b, const event *e) {
+  spill_block gone = {e->addr, e->bytes};
+  if (e->kind == EVENT_ALLOC) {
+    STOW_TRY(live_add(&b->live, gone));
+    b->live_bytes += e->bytes;
+  } else if (live_remove(&b->live, e->addr, &gone)) {
+    b->live_bytes -= gone.bytes;
+  } else {
+    return STOW_OK;
+  }
+  if (!b->in_step) return STOW_OK;
+  if (b->live_bytes > b->p->peak_live_bytes) b->p->peak_live_bytes = b->live_bytes;
+  return add_op(b->p, (spill_op){.kind = e->kind == EVENT_ALLOC ? SPILL_ALLOC : SPILL_FREE,
+                                 .addr = gone.addr,
+                                 .bytes = gone.bytes});
+}
+
+static stow_status add_launch(builder *b, const event *e) {
+  uint64_t gap = e->time_ns > b->last_ns ? e->time_ns - b->last_ns : 0;
+  b->last_ns = e->time_ns;
+  STOW_TRY(add_op(b->p, (spill_op){.kind = SPILL_LAUNCH,
+                                   .function = event_origin(b->r, e)->tag_id,
+                                   .device_ns = e->bytes,
+                                   .gap_ns = gap,
+                                   .first_word = b->p->word_count}));
+  return add_word(b, e->addr);
+}
+
+/* The blocks live at the begin of the step. */
+static stow_status begin_step(builder *b, uint64_t time_ns) {
+  spill_program *p = b->p;
+  b->in_step = true;
+  b->last_ns = time_ns;
+  p->peak_live_bytes = b->live_bytes;
+  p->initial = malloc((b->live.count + 1) * sizeof *p->initial);
+  if (p->initial == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for blocks");
+  memcpy(p->initial, b->live.list, b->live.count * sizeof *p->initial);
+  p->initial_count = b->live.count;
+  return STOW_OK;
+}
+
+/* The step ends with the blocks it began with. */
+static stow_status close_step(builder *b) {
+  spill_program *p = b->p;
+  live_list before = {p->initial, p->initial_count, p->initial_count};
+  for (size_t i = 0; i < b->live.count; i++) {
+    const spill_block *was = live_find(&before, b->live.list[i].addr);
+    if (was == NULL || was->addr != b->live.list[i].addr || was->bytes != b->live.list[i].bytes)
+      STOW_TRY(add_op(p, (spill_op){.kind = SPILL_FREE,
+                                    .addr = b->live.list[i].addr,
+                                    .bytes = b->live.list[i].bytes}));
+  }
+  for (size_t i = 0; i < p->initial_count; i++) {
+    const spill_block *is = live_find(&b->live, p->initial[i].addr);
+    if (is == NULL || is->addr != p->initial[i].addr || is->bytes != p->initial[i].bytes)
+      STOW_TRY(add_op(p, (spill_op){.kind = SPILL_ALLOC,
+                                    .addr = p->initial[i].addr,
+                                    .bytes = p->initial[i].bytes}));
+  }
+  return STOW_OK;
+}
+
+static stow_status build(builder *b, size_t first, size_t end) {
+  const recording *r = b->r;
+  for (size_t i = 0; i < end; i++) {
+    const event *e = &r->events[i];
+    if (i == first)
+      STOW_TRY(begin_step(b, e->kind == EVENT_MARK_BEGIN || i == 0 ? e->time_ns
+                                                                   : r->events[i - 1].time_ns));
+    if (!is_of(r, e, b->device)) continue;
+    if (e->kind == EVENT_ALLOC || e->kind == EVENT_FREE) STOW_TRY(add_block(b, e));
+    if (!b->in_step) continue;
+    if (e->kind == EVENT_LAUNCH) STOW_TRY(add_launch(b, e));
+    if (e->kind == EVENT_TOUCH && b->p->op_count > 0 &&
+        b->p->ops[b->p->op_count - 1].kind == SPILL_LAUNCH)
+      STOW_TRY(add_word(b, e->addr));
+  }
+  return close_step(b);
+}
+
+stow_status spill_program_build(spill_program *p, const recording *r, uint16_t device) {
+  *p = (spill_program){.crossings = 2};
+  const char *text = recording_fact(r, "bare_ns");
+  if (text != NULL) p->bare_ns = strtoull(text, NULL, 10);
+  text = recording_fact(r, "crossings");
+  if (text != NULL && strcmp(text, "1") == 0) p->crossings = 1;
+  size_t first = 0, end = r->event_count;
+  bool found = find_marks(r, device, &first, &end);
+  p->how = SPILL_STEP_MARKS;
+  if (!found) {
+    STOW_TRY(find_period(r, device, &first, &found));
+    p->how = found ? SPILL_STEP_PERIOD : SPILL_STEP_WHOLE;
+  }
+  builder b = {.p = p, .r = r, .device = device};
+  stow_status status = build(&b, first, end);
+  free(b.live.list);
+  if (status == STOW_OK && (p->launch_count == 0 || p->word_count == 0))
+    status = stow_fail(STOW_ERR_NOT_FOUND,
+                       "the recording has no launches with touches; record it with `stowage run "
+                       "--record FILE --touches -- PROGRAM`");
+  return status;
+}
+
+void spill_program_free(spill_program *p) {
+  free(p->ops);
+  free(p->words);
+  free(p->word_blocks);
+  free(p->initial);
+  *p = (spill_program){0};
+}

@@ -1,0 +1,63 @@
+/* Costs of page calls and copies, measured. */
+#include "residency/cost.h"
+
+#include <math.h>
+#include <stddef.h>
+
+/* Measured on an H200 (PCIe 5 x16, driver 580, CUDA 13, 2026-11-16).
+ *   copies          1 GiB of pinned memory takes 19.4 ms alone, 21.4 ms with the other direction
+ * busy in place        7B decode, 3.6 GiB of weights on the host: 36 GB/s. A prompt of 512 tokens
+ * on the same pages: 3.8 GB/s, so a matrix product with many rows reads a byte ten times. reuse
+ * most of decode touches 2.5 to 5 TB/s, the prompt's products 1.7 to 1.8 TB/s check hashes run at
+ * memory speed, 3 TB/s point           an idle cuCtxSynchronize takes 0.3 us; refilling the launch
+ * queue the rest */
+const residency_card residency_card_h200 = {
+    .copy_ns_per_byte = 19.4e6 / 0x1p30,
+    .both_ns_per_byte = 21.4e6 / 0x1p30,
+    .in_place_ns_per_byte = 1 / 36.0,
+    .in_place_reuse = 9.5,
+    .reuse_bytes_per_ns = 1850,
+    .reuse_bytes = 256 * 0x1p20,
+    .check_ns_per_byte = 1 / 3000.0,
+    .point_ns = 50e3,
+};
+
+/* Milliseconds per GiB for contiguous ranges, granted and unmapped with one call each, with a
+ * permanent alias mapping of every page present. In: unmap the host page, map and grant vram. Out:
+ * the reverse. Park: unmap vram, map and grant the spare vram page; unparking costs the same. Same
+ * card and day; parking beside copies was not measured and is taken to be slowed as `in` is. */
+static const struct {
+  double page_bytes, in, out, in_beside, out_beside, park;
+} calls[] = {
+    {0x1p21, 28.4, 34.3, 42.8, 46.9, 20.7},     {20 * 0x1p20, 4.5, 11.4, 10.2, 18.5, 2.1},
+    {64 * 0x1p20, 3.0, 9.4, 7.7, 14.8, 0.84},   {256 * 0x1p20, 2.3, 8.2, 6.8, 13.5, 0.48},
+    {1024 * 0x1p20, 2.1, 7.8, 6.5, 12.4, 0.18},
+};
+
+double residency_exchange_ns(uint64_t page_bytes, const residency_bytes *b, bool beside) {
+  const size_t last = sizeof calls / sizeof *calls - 1;
+  size_t i = 0;
+  while (i < last - 1 && (double)page_bytes > calls[i + 1].page_bytes) i++;
+  /* Most of a call's time is per page: interpolate over pages per byte. */
+  double from = 1 / calls[i].page_bytes, to = 1 / calls[i + 1].page_bytes;
+  double at = (1 / (double)page_bytes - from) / (to - from);
+  at = at < 0 ? 0 : at > 1 ? 1 : at;
+  double cost[2];
+  for (size_t k = 0; k < 2; k++) {
+    double in = beside ? calls[i + k].in_beside : calls[i + k].in;
+    double out = beside ? calls[i + k].out_beside : calls[i + k].out;
+    double park = calls[i + k].park * in / calls[i + k].in;
+    cost[k] = (double)b->in * in + (double)b->out * out + (double)(b->park + b->unpark) * park;
+  }
+  return (cost[0] + (cost[1] - cost[0]) * at) * 1e6 / 0x1p30;
+}
+
+#define RATE_BYTES (UINT64_C(4) << 20) /* the rate of a smaller launch says nothing */
+
+double residency_in_place_ns(const residency_card *c, uint64_t far, uint64_t all,
+                             uint64_t device_ns) {
+  double size = (double)all / c->reuse_bytes;
+  double limit = c->reuse_bytes_per_ns * (double)device_ns / (size > 1 ? sqrt(size) : 1);
+  bool reuse = all >= RATE_BYTES && device_ns > 0 && (double)all < limit;
+  return (double)far * c->in_place_ns_per_byte * (reuse ? c->in_place_reuse : 1);
+}

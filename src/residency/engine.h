@@ -1,0 +1,98 @@
+/* The engine inside: what residency.c and plan.c share. */
+#ifndef RESIDENCY_ENGINE_H
+#define RESIDENCY_ENGINE_H
+
+#include "residency/history.h"
+#include "residency/residency.h"
+#include "residency/space.h"
+
+typedef enum unit_place {
+  PLACE_HOST = 0,
+  PLACE_ARRIVING,
+  PLACE_STAGED,
+  PLACE_VRAM,
+  PLACE_PARKED
+} unit_place;
+
+typedef struct unit_state {
+  uint64_t born;  /* launches before it last became live or dead */
+  uint64_t left;  /* copy out: launches before it began */
+  uint64_t stale; /* arriving or staged: the first launch that may have written to its host page */
+  uint64_t touched; /* the last launch that named it, small touches included */
+  uint8_t place;    /* unit_place */
+  bool leaving;     /* in vram: its copy out is under way */
+  bool host_valid;  /* in vram: the host page equals it, as far as launches tell */
+  bool host_once;   /* the host page has held its contents before: worth a check */
+  bool seen;        /* some launch named it */
+  bool hidden;      /* written unseen: moves only with the gate closed */
+  bool in_place;    /* left on the host on purpose */
+  bool wanted;      /* in the list of what is missing next */
+} unit_state;
+
+typedef struct victim {
+  uint64_t next_use;
+  uint32_t unit;
+} victim;
+
+enum { WANTED_MAX = 256 };
+
+struct residency {
+  space space;
+  history history;
+  residency_card card;
+  uint64_t capacity_bytes, stage_bytes;
+  uint64_t vram_bytes, staged_bytes; /* staged: arriving too */
+  uint64_t unit_bytes;               /* the largest */
+  bool stay;
+  unit_state *units;
+  uint32_t unit_capacity; /* of every list below */
+  uint64_t seq;           /* launches so far */
+  uint32_t *named;
+  uint32_t named_count;
+  uint32_t parked_live; /* parked units in which a block lives */
+  bool demand;          /* the last launch names a unit that is not in vram */
+  uint64_t jumps_seen;
+  /* The plan. */
+  residency_move *out, *in;
+  uint32_t out_count, in_count;
+  /* Units in vram with the farthest next use, farthest first. */
+  victim *victims;
+  uint32_t victim_count, victim_at;
+  uint64_t victims_seq;
+  /* Units not in vram that the forecast names next, in order, up to position `ahead`. */
+  struct {
+    uint32_t unit;
+    uint64_t position;
+  } wanted[WANTED_MAX];
+  uint32_t wanted_first, wanted_count; /* a ring */
+  uint64_t ahead;
+  /* Rounds: as many launches as the forecast reaches, so a step where the program has steps. */
+  struct {
+    uint64_t length;            /* launches; 0: none runs */
+    uint64_t end_seq, start_ns; /* of the round that runs */
+    uint32_t settle;            /* rounds to pass before one is measured */
+    bool trying;
+    uint64_t took_ns[RESIDENCY_MODES];
+  } round;
+  residency_mode mode;
+  double *costs; /* per unit, of a round in place */
+  uint64_t in_place_bytes;
+  residency_stats stats;
+};
+
+/* Counts the launch and changes the mode where a round ends. */
+void round_launch(residency *r, uint64_t now_ns);
+void round_reset(residency *r);
+
+/* The forecast changed: what was worked out from it is dropped. */
+void forecast_reset(residency *r);
+/* True if an exchange now, though nothing is missing yet, saves waiting later. */
+bool exchange_pays(residency *r);
+
+static inline bool unit_is_empty(const residency *r, uint32_t unit) {
+  /* Nothing live in it, or nothing was started since the first block in it began to live. */
+  return r->space.units[unit].live == 0 ||
+         (r->units[unit].born == r->seq - 1 && r->space.units[unit].live > 0);
+}
+
+#endif

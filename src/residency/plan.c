@@ -1,0 +1,368 @@
+/* Plan: what to exchange, what to copy ahead. */
+#include <stdlib.h>
+
+#include "residency/engine.h"
+
+static uint64_t bytes_of(const residency *r, uint32_t unit) {
+  return r->space.units[unit].bytes;
+}
+
+static uint64_t stage_of(const residency *r) {
+  uint64_t stage = r->stage_bytes != 0 ? r->stage_bytes : UINT64_C(256) << 20;
+  uint64_t most = r->capacity_bytes / 8;
+  return stage < most ? stage : most;
+}
+
+/* What the bus carries before a unit that is not on its way yet is needed. */
+static uint64_t reach_bytes(const residency *r) {
+  for (uint32_t i = 0; i < r->wanted_count; i++) {
+    uint32_t at = (r->wanted_first + i) % WANTED_MAX;
+    const unit_state *u = &r->units[r->wanted[at].unit];
+    if (u->place != PLACE_HOST || r->space.units[r->wanted[at].unit].live == 0) continue;
+    return (uint64_t)((double)history_time_to(&r->history, r->wanted[at].position) /
+                      r->card.copy_ns_per_byte);
+  }
+  return 0;
+}
+
+static uint64_t between(uint64_t low, uint64_t value, uint64_t high) {
+  value = value > high ? high : value;
+  return value < low ? low : value;
+}
+
+static uint64_t free_bytes(const residency *r) {
+  uint64_t used = r->vram_bytes + r->staged_bytes;
+  return used < r->capacity_bytes ? r->capacity_bytes - used : 0;
+}
+
+/* ---- what is missing next ---- */
+
+void forecast_reset(residency *r) {
+  for (uint32_t i = 0; i < r->wanted_count; i++)
+    r->units[r->wanted[(r->wanted_first + i) % WANTED_MAX].unit].wanted = false;
+  r->wanted_count = r->wanted_first = 0;
+  r->ahead = r->history.cursor;
+  r->victim_count = r->victim_at = 0;
+}
+
+static void drop_wanted(residency *r) {
+  r->units[r->wanted[r->wanted_first].unit].wanted = false;
+  r->wanted_first = (r->wanted_first + 1) % WANTED_MAX;
+  r->wanted_count--;
+}
+
+/* Looks further ahead, some launches per call. */
+static void look_ahead(residency *r, uint32_t launches) {
+  const history *h = &r->history;
+  if (h->cursor == HISTORY_NEVER) return;
+  if (r->ahead < h->cursor || r->ahead == HISTORY_NEVER) r->ahead = h->cursor;
+  for (; launches > 0 && r->ahead < h->end; launches--, r->ahead++) {
+    const history_launch *l = history_at(h, r->ahead);
+    if (r->wanted_count + l->count > WANTED_MAX) {
+      if (r->wanted_count > 0) return;
+    }
+    for (uint32_t i = 0; i < l->count && r->wanted_count < WANTED_MAX; i++) {
+      uint32_t unit = history_entry_at(h, l->first + i)->unit;
+      unit_state *u = &r->units[unit];
+      if (u->wanted || u->in_place || u->place == PLACE_VRAM || bytes_of(r, unit) == 0) continue;
+      u->wanted = true;
+      uint32_t at = (r->wanted_first + r->wanted_count++) % WANTED_MAX;
+      r->wanted[at].unit = unit;
+      r->wanted[at].position = r->ahead;
+    }
+  }
+}
+
+/* Entries whose launch has come, or whose unit has, go. */
+static void tidy_wanted(residency *r) {
+  while (r->wanted_count > 0) {
+    uint32_t unit = r->wanted[r->wanted_first].unit;
+    if (r->units[unit].place != PLACE_VRAM &&
+        r->wanted[r->wanted_first].position >= r->history.cursor)
+      return;
+    drop_wanted(r);
+  }
+}
+
+/* ---- what leaves ---- */
+
+static int farthest_first(const void *a, const void *b) {
+  const victim *x = a, *y = b;
+  if (x->next_use != y->next_use) return x->next_use > y->next_use ? -1 : 1;
+  return x->unit < y->unit ? -1 : x->unit > y->unit;
+}
+
+static void find_victims(residency *r) {
+  r->victim_count = r->victim_at = 0;
+  r->victims_seq = r->seq;
+  for (uint32_t i = 0; i < r->space.count; i++) {
+    if (r->units[i].place != PLACE_VRAM || bytes_of(r, i) == 0) continue;
+    if (r->units[i].touched == r->seq) continue; /* named by this launch */
+    uint64_t next = r->units[i].in_place ? HISTORY_NEVER : history_next_use(&r->history, i);
+    r->victims[r->victim_count++] = (victim){next, i};
+  }
+  qsort(r->victims, r->victim_count, sizeof *r->victims, farthest_first);
+}
+
+/* ---- the plan ---- */
+
+static bool leaves_free(const residency *r, uint32_t unit) {
+  return r->units[unit].host_valid || unit_is_empty(r, unit);
+}
+
+typedef struct planner {
+  residency *r;
+  int64_t free;  /* vram after the plan so far */
+  uint32_t next; /* victim */
+} planner;
+
+static void add_out(planner *p, uint32_t unit) {
+  residency *r = p->r;
+  const unit_state *u = &r->units[unit];
+  bool empty = unit_is_empty(r, unit);
+  r->out[r->out_count++] = (residency_move){.unit = unit,
+                                            .addr = r->space.units[unit].addr,
+                                            .bytes = bytes_of(r, unit),
+                                            .copy = !empty && !u->host_valid && !u->leaving,
+                                            .wait = u->leaving,
+                                            .check = !empty,
+                                            .park = r->space.units[unit].live == 0};
+  p->free += (int64_t)bytes_of(r, unit);
+}
+
+/* A launch before this one may have written to the host page since the copy in began. */
+static bool is_stale(const residency *r, const unit_state *u) {
+  return u->stale != 0 && u->stale < r->seq;
+}
+
+static void add_in(planner *p, uint32_t unit) {
+  residency *r = p->r;
+  const unit_state *u = &r->units[unit];
+  bool staged = u->place == PLACE_STAGED || u->place == PLACE_ARRIVING;
+  r->in[r->in_count++] = (residency_move){
+      .unit = unit,
+      .addr = r->space.units[unit].addr,
+      .bytes = bytes_of(r, unit),
+      .copy = (u->place == PLACE_HOST || (staged && is_stale(r, u))) && !unit_is_empty(r, unit),
+      .park = u->place == PLACE_PARKED,
+      .wait = u->place == PLACE_ARRIVING};
+  if (!staged) p->free -= (int64_t)bytes_of(r, unit);
+}
+
+/* Takes the victim with the farthest next use later than `position`. `ready`: only one that leaves
+ * without a copy. False if there is none. */
+static bool evict(planner *p, uint64_t position, bool ready) {
+  residency *r = p->r;
+  for (uint32_t i = p->next; i < r->victim_count; i++) {
+    victim *v = &r->victims[i];
+    if (v->unit == SPACE_NO_UNIT) continue;
+    if (position != 0 && v->next_use <= position) return false;
+    if (ready && !leaves_free(r, v->unit)) continue;
+    add_out(p, v->unit);
+    v->unit = SPACE_NO_UNIT;
+    while (p->next < r->victim_count && r->victims[p->next].unit == SPACE_NO_UNIT) p->next++;
+    return true;
+  }
+  return false;
+}
+
+/* Evicts until `bytes` are free, ready units first if they are used no earlier. */
+static bool make_free(planner *p, uint64_t bytes, uint64_t position, bool ready_only) {
+  while (p->free < (int64_t)bytes)
+    if (!evict(p, position, true) && (ready_only || !evict(p, position, false))) return false;
+  return true;
+}
+
+/* Parked units in which a block lives come in, or get their host page where vram is full. */
+static void plan_parked(planner *p) {
+  residency *r = p->r;
+  for (uint32_t unit = 0; unit < r->space.count; unit++) {
+    if (r->units[unit].place != PLACE_PARKED || r->space.units[unit].live == 0) continue;
+    bool planned = false; /* above, as named */
+    for (uint32_t i = 0; i < r->in_count; i++) planned |= r->in[i].unit == unit;
+    if (planned) continue;
+    if (r->history.cursor != HISTORY_NEVER &&
+        make_free(p, bytes_of(r, unit), history_next_use(&r->history, unit), true))
+      add_in(p, unit);
+    else
+      r->out[r->out_count++] = (residency_move){.unit = unit,
+                                                .addr = r->space.units[unit].addr,
+                                                .bytes = bytes_of(r, unit),
+                                                .ground = true};
+  }
+}
+
+residency_plan_list residency_plan(residency *r) {
+  r->out_count = r->in_count = 0;
+  planner p = {.r = r,
+               .free =
+                   (int64_t)r->capacity_bytes - (int64_t)r->vram_bytes - (int64_t)r->staged_bytes};
+  find_victims(r);
+  look_ahead(r, 4096);
+  tidy_wanted(r);
+  /* What the launch names. */
+  for (uint32_t i = 0; i < r->named_count; i++) {
+    uint32_t unit = r->named[i];
+    const unit_state *u = &r->units[unit];
+    if (u->place == PLACE_VRAM || (u->in_place && u->place == PLACE_HOST)) continue;
+    if (u->place != PLACE_STAGED && u->place != PLACE_ARRIVING &&
+        !make_free(&p, bytes_of(r, unit), 0, false))
+      continue;
+    add_in(&p, unit);
+  }
+  if (r->parked_live > 0) plan_parked(&p);
+  /* What comes next: staged, or empty. */
+  uint64_t batch = stage_of(r), taken = 0;
+  for (uint32_t i = 0; i < r->wanted_count; i++) {
+    uint32_t at = (r->wanted_first + i) % WANTED_MAX, unit = r->wanted[at].unit;
+    const unit_state *u = &r->units[unit];
+    if (r->units[unit].touched == r->seq || u->place == PLACE_VRAM) continue;
+    if (u->place == PLACE_ARRIVING || (u->place == PLACE_PARKED && r->space.units[unit].live > 0))
+      continue;
+    if (u->place == PLACE_HOST || u->place == PLACE_PARKED) {
+      if (!unit_is_empty(r, unit) || taken >= batch) continue;
+      if (!make_free(&p, bytes_of(r, unit), r->wanted[at].position, true)) continue;
+      taken += bytes_of(r, unit);
+    }
+    add_in(&p, unit);
+  }
+  /* Vram to copy into ahead. */
+  int64_t stage = (int64_t)between(stage_of(r), reach_bytes(r),
+                                   r->mode == RESIDENCY_MOVE_HOLD ? r->capacity_bytes / 25 : 0);
+  for (uint32_t i = 0; i < r->wanted_count && p.free < stage; i++) {
+    uint32_t at = (r->wanted_first + i) % WANTED_MAX;
+    if (r->units[r->wanted[at].unit].place != PLACE_HOST) continue;
+    if (!evict(&p, r->wanted[at].position, true)) break;
+  }
+  return (residency_plan_list){r->out, r->out_count, r->in, r->in_count,
+                               r->mode == RESIDENCY_MOVE_HOLD};
+}
+
+void residency_exchanged(residency *r, uint32_t outs, uint32_t ins) {
+  bool again = false;
+  for (uint32_t i = 0; i < outs; i++) {
+    uint32_t unit = r->out[i].unit;
+    unit_state *u = &r->units[unit];
+    if (r->out[i].ground) {
+      u->place = PLACE_HOST;
+      r->parked_live--;
+      continue;
+    }
+    u->place = r->out[i].park ? PLACE_PARKED : PLACE_HOST;
+    u->leaving = u->host_valid = false;
+    u->host_once = true;
+    r->vram_bytes -= r->out[i].bytes;
+    r->stats.out_bytes += r->out[i].bytes;
+    again |= history_next_use(&r->history, unit) < r->ahead;
+  }
+  for (uint32_t i = 0; i < ins; i++) {
+    uint32_t unit = r->in[i].unit;
+    unit_state *u = &r->units[unit];
+    if (u->place == PLACE_ARRIVING || u->place == PLACE_STAGED)
+      r->staged_bytes -= r->in[i].bytes;
+    else if (u->place == PLACE_PARKED && r->space.units[unit].live > 0)
+      r->parked_live--;
+    else if (r->in[i].copy)
+      r->stats.in_copied_bytes += r->in[i].bytes;
+    u->host_valid = !unit_is_empty(r, unit) && u->touched != r->seq;
+    u->place = PLACE_VRAM;
+    r->vram_bytes += r->in[i].bytes;
+    r->stats.in_bytes += r->in[i].bytes;
+  }
+  if (outs + ins > 0) {
+    r->stats.exchanges++;
+    r->stats.demand_exchanges += r->demand;
+  }
+  r->out_count = r->in_count = 0;
+  if (again) forecast_reset(r);
+  tidy_wanted(r);
+  find_victims(r);
+}
+
+/* ---- copies ahead ---- */
+
+/* Bytes that should be able to leave without a copy: four exchanges or so, and room for a forward
+ * pass that writes faster than the bus carries. */
+static uint64_t clean_target(const residency *r) {
+  return between(0, UINT64_C(1) << 30, r->capacity_bytes / 8);
+}
+
+static bool next_in(residency *r, residency_move *copy) {
+  look_ahead(r, 256);
+  tidy_wanted(r);
+  uint64_t free = free_bytes(r);
+  for (uint32_t i = 0; i < r->wanted_count; i++) {
+    uint32_t unit = r->wanted[(r->wanted_first + i) % WANTED_MAX].unit;
+    unit_state *u = &r->units[unit];
+    if (u->place != PLACE_HOST || !u->seen || u->hidden || r->space.units[unit].live == 0) continue;
+    if (u->touched == r->seq) continue; /* named by what starts now */
+    if (bytes_of(r, unit) > free) return false;
+    u->place = PLACE_ARRIVING;
+    u->stale = 0;
+    r->staged_bytes += bytes_of(r, unit);
+    *copy = (residency_move){
+        .unit = unit, .addr = r->space.units[unit].addr, .bytes = bytes_of(r, unit), .copy = true};
+    return true;
+  }
+  return false;
+}
+
+/* Copies out as many of the units with the farthest next use as the next exchanges will need, and
+ * no more: a copy too many slows page calls and may be written over. */
+static bool next_out(residency *r, residency_move *copy) {
+  if (r->wanted_count == 0) return false;
+  if (r->victims_seq + 256 < r->seq) find_victims(r);
+  uint64_t ready = 0;
+  for (uint32_t i = 0; i < r->victim_count && ready < clean_target(r); i++) {
+    uint32_t unit = r->victims[i].unit;
+    if (unit == SPACE_NO_UNIT) continue;
+    unit_state *u = &r->units[unit];
+    if (u->place != PLACE_VRAM || !u->seen || u->hidden) continue;
+    if (u->touched > r->victims_seq)
+      continue; /* named since the list was made: its next use is another one now */
+    if (u->leaving || leaves_free(r, unit)) {
+      ready += bytes_of(r, unit);
+      continue;
+    }
+    if (history_next_use(&r->history, unit) <= r->wanted[r->wanted_first].position) return false;
+    u->leaving = true;
+    u->left = r->seq;
+    *copy = (residency_move){.unit = unit,
+                             .addr = r->space.units[unit].addr,
+                             .bytes = bytes_of(r, unit),
+                             .copy = true,
+                             .check = u->host_once};
+    return true;
+  }
+  return false;
+}
+
+bool residency_copy_next(residency *r, residency_direction direction, residency_move *copy) {
+  if (r->stay || r->history.cursor == HISTORY_NEVER) return false;
+  return direction == RESIDENCY_IN ? next_in(r, copy) : next_out(r, copy);
+}
+
+void residency_copied(residency *r, uint32_t unit, residency_direction direction, bool done) {
+  unit_state *u = &r->units[unit];
+  if (direction == RESIDENCY_IN && u->place == PLACE_ARRIVING) {
+    u->place = done ? PLACE_STAGED : PLACE_HOST;
+    if (done)
+      r->stats.in_copied_bytes += bytes_of(r, unit);
+    else
+      r->staged_bytes -= bytes_of(r, unit);
+  }
+  if (direction == RESIDENCY_OUT && u->leaving) {
+    u->leaving = false;
+    r->stats.out_copied_bytes += bytes_of(r, unit);
+    /* A launch that named it since then may have written to it. */
+    u->host_valid = done && u->touched <= u->left;
+    u->host_once |= done;
+  }
+}
+
+/* ---- early exchanges ---- */
+
+bool exchange_pays(residency *r) {
+  (void)r;
+  return false;
+}

@@ -1,0 +1,243 @@
+/* Residency: units and their states, launches, and the choice of mode. plan.c decides exchanges and
+ * copies ahead. */
+#include "residency/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+stow_status residency_open(residency **out, const residency_options *o) {
+  *out = NULL;
+  residency *r = calloc(1, sizeof *r);
+  if (r == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "residency: no host memory");
+  r->card = o->card != NULL ? *o->card : residency_card_h200;
+  r->capacity_bytes = o->capacity_bytes;
+  r->stage_bytes = o->stage_bytes;
+  r->stay = o->stay;
+  size_t launches = o->log_launches > 0 ? o->log_launches : 65536;
+  stow_status status =
+      history_open(&r->history, launches, o->log_touches > 0 ? o->log_touches : 16 * launches);
+  if (status != STOW_OK) {
+    residency_close(r);
+    return status;
+  }
+  *out = r;
+  return STOW_OK;
+}
+
+void residency_close(residency *r) {
+  if (r == NULL) return;
+  history_close(&r->history);
+  space_free(&r->space);
+  free(r->units);
+  free(r->named);
+  free(r->out);
+  free(r->in);
+  free(r->victims);
+  free(r->costs);
+  free(r);
+}
+
+void residency_set_capacity(residency *r, uint64_t capacity_bytes) {
+  r->capacity_bytes = capacity_bytes;
+}
+
+/* ---- units ---- */
+
+static stow_status grow(void *list, size_t count, size_t item) {
+  void *bigger = realloc(*(void **)list, count * item);
+  if (bigger == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "residency: no host memory for %zu units", count);
+  *(void **)list = bigger;
+  return STOW_OK;
+}
+
+/* Every list that a launch or a plan fills has place for all units. */
+static stow_status reserve(residency *r, uint32_t count) {
+  if (count <= r->unit_capacity) return STOW_OK;
+  uint32_t capacity = r->unit_capacity < 256 ? 256 : r->unit_capacity;
+  while (capacity < count) capacity *= 2;
+  STOW_TRY(history_reserve(&r->history, capacity));
+  STOW_TRY(grow(&r->units, capacity, sizeof *r->units));
+  STOW_TRY(grow(&r->named, capacity, sizeof *r->named));
+  STOW_TRY(grow(&r->out, capacity, sizeof *r->out));
+  STOW_TRY(grow(&r->in, capacity, sizeof *r->in));
+  STOW_TRY(grow(&r->victims, capacity, sizeof *r->victims));
+  STOW_TRY(grow(&r->costs, capacity, sizeof *r->costs));
+  memset(r->units + r->unit_capacity, 0, (capacity - r->unit_capacity) * sizeof *r->units);
+  r->unit_capacity = capacity;
+  return STOW_OK;
+}
+
+stow_status residency_unit_add(residency *r, uint64_t addr, uint64_t bytes, bool in_vram,
+                               uint32_t *unit) {
+  STOW_TRY(reserve(r, r->space.count + 1));
+  STOW_TRY(space_add(&r->space, addr, bytes, unit));
+  r->units[*unit] = (unit_state){.place = in_vram ? PLACE_VRAM : PLACE_HOST};
+  if (in_vram) r->vram_bytes += bytes;
+  if (bytes > r->unit_bytes) r->unit_bytes = bytes;
+  return STOW_OK;
+}
+
+void residency_unit_remove(residency *r, uint64_t addr) {
+  uint32_t unit = space_find(&r->space, addr);
+  if (unit == SPACE_NO_UNIT || r->space.units[unit].addr != addr) return;
+  uint64_t bytes = r->space.units[unit].bytes;
+  if (r->units[unit].place == PLACE_VRAM) r->vram_bytes -= bytes;
+  if (r->units[unit].place == PLACE_ARRIVING || r->units[unit].place == PLACE_STAGED)
+    r->staged_bytes -= bytes;
+  if (r->units[unit].place == PLACE_PARKED && r->space.units[unit].live > 0) r->parked_live--;
+  if (r->units[unit].in_place) r->in_place_bytes -= bytes;
+  r->units[unit] = (unit_state){0};
+  history_forget(&r->history, unit);
+  space_remove(&r->space, addr);
+}
+
+/* A unit becomes live or dead. What a dead unit held is gone. */
+static void changed(void *context, uint32_t unit) {
+  residency *r = context;
+  r->units[unit].born = r->seq;
+  if (r->units[unit].place == PLACE_PARKED)
+    r->parked_live += r->space.units[unit].live > 0 ? 1 : UINT32_MAX;
+}
+
+stow_status residency_block_add(residency *r, uint64_t addr, uint64_t bytes) {
+  return space_block_add(&r->space, addr, bytes, changed, r);
+}
+
+void residency_block_remove(residency *r, uint64_t addr) {
+  space_block_remove(&r->space, addr, changed, r);
+}
+
+/* ---- launches ---- */
+
+/* A launch may read and write the unit. */
+static inline void touch(residency *r, unit_state *u) {
+  u->seen = true;
+  u->host_valid = false;
+  u->touched = r->seq;
+  if (u->stale == 0) u->stale = r->seq;
+}
+
+/* Never 0. */
+static uint64_t hash_words(const residency_launch_info *l) {
+  uint64_t a = l->function * UINT64_C(0x9e3779b97f4a7c15) + l->word_count, b = a >> 29;
+  size_t i = 0;
+  for (; i + 2 <= l->word_count; i += 2) {
+    a = (a ^ l->words[i]) * UINT64_C(0xff51afd7ed558ccd);
+    b = (b ^ l->words[i + 1]) * UINT64_C(0xd6e8feb86659fd93);
+    a ^= a >> 32;
+    b ^= b >> 32;
+  }
+  if (i < l->word_count) a = (a ^ l->words[i]) * UINT64_C(0xff51afd7ed558ccd);
+  return (a ^ b ^ b >> 31) | 1;
+}
+
+/* The units of the launch, and its key. A launch with the words of the one that is forecast names
+ * the same units; now and then they are looked up all the same, in case the blocks have changed. */
+static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *words) {
+  const history *h = &r->history;
+  *words = hash_words(l);
+  if (h->cursor != HISTORY_NEVER && h->cursor >= h->base && h->cursor < h->end &&
+      r->seq % 64 != 0) {
+    const history_launch *expected = history_at(h, h->cursor);
+    if (expected->words == *words && expected->count <= r->unit_capacity) {
+      r->named_count = expected->count;
+      r->space.small_count = 0;
+      for (uint32_t i = 0; i < expected->count; i++)
+        r->named[i] = history_entry_at(h, expected->first + i)->unit;
+      return expected->key;
+    }
+  }
+  r->named_count =
+      space_resolve(&r->space, l->words, l->word_count, r->seq, r->named, r->unit_capacity);
+  if (r->space.small_count > 0) *words = 0; /* small touches are not in the history */
+  uint64_t key = l->function * UINT64_C(0x9e3779b97f4a7c15);
+  for (uint32_t i = 0; i < r->named_count; i++) {
+    key = (key ^ r->named[i]) * UINT64_C(0xff51afd7ed558ccd);
+    key ^= key >> 32;
+  }
+  return key;
+}
+
+residency_answer residency_launch(residency *r, const residency_launch_info *l) {
+  r->seq++;
+  uint64_t words, key = resolve(r, l, &words);
+  bool missing = false, staged = false;
+  for (uint32_t i = 0; i < r->named_count; i++) {
+    unit_state *u = &r->units[r->named[i]];
+    touch(r, u);
+    staged |= u->place == PLACE_ARRIVING || u->place == PLACE_STAGED;
+    missing |= u->place != PLACE_VRAM && !u->in_place;
+  }
+  for (uint32_t i = 0; i < r->space.small_count; i++) touch(r, &r->units[r->space.small[i].unit]);
+  uint64_t time_ns = l->device_ns > l->host_ns ? l->device_ns : l->host_ns;
+  history_add(&r->history, key, words, r->named, r->named_count, time_ns, l->device_ns);
+  if (r->history.jumps != r->jumps_seen) {
+    r->jumps_seen = r->history.jumps;
+    forecast_reset(r);
+  }
+  if (!r->stay) round_launch(r, l->now_ns);
+  if (r->parked_live > 0 || staged) { /* staged: its copy in vram is good until this launch runs */
+    r->demand = true;
+    return RESIDENCY_EXCHANGE;
+  }
+  if (r->stay || r->history.cursor == HISTORY_NEVER) return RESIDENCY_GO;
+  r->demand = missing;
+  if (missing || exchange_pays(r)) return RESIDENCY_EXCHANGE;
+  return RESIDENCY_GO;
+}
+
+bool residency_must_exchange(const residency *r) {
+  return r->parked_live > 0;
+}
+
+const uint32_t *residency_named(const residency *r, uint32_t *count) {
+  *count = r->named_count;
+  return r->named;
+}
+
+const space_small *residency_named_small(const residency *r, uint32_t *count) {
+  *count = r->space.small_count;
+  return r->space.small;
+}
+
+bool residency_in_vram(const residency *r, uint32_t unit) {
+  return r->units[unit].place == PLACE_VRAM;
+}
+
+void residency_hidden_write(residency *r, uint32_t unit) {
+  r->units[unit].hidden = true;
+  r->units[unit].host_valid = false;
+}
+
+/* ---- figures ---- */
+
+void residency_get_stats(const residency *r, residency_stats *s) {
+  const history *h = &r->history;
+  *s = r->stats;
+  s->launches = r->seq;
+  s->forecast_hits = h->hits;
+  s->vram_bytes = r->vram_bytes;
+  s->staged_bytes = r->staged_bytes;
+  s->in_place_bytes = r->in_place_bytes;
+  s->mode = r->mode;
+  s->held_bytes =
+      sizeof *r + (h->launch_mask + 1) * sizeof *h->launches +
+      (h->entry_mask + 1) * sizeof *h->entries + (h->index_mask + 1) * sizeof *h->index +
+      h->unit_capacity * sizeof *h->units + r->space.capacity * sizeof *r->space.units +
+      (r->space.table != NULL ? (r->space.table_mask + 1) * sizeof *r->space.table : 0) +
+      r->unit_capacity * (sizeof *r->units + sizeof *r->named + sizeof *r->out + sizeof *r->in +
+                          sizeof *r->victims + sizeof *r->costs);
+}
+
+bool residency_valid(const residency *r) {
+  uint64_t vram = 0, staged = 0;
+  for (uint32_t i = 0; i < r->space.count; i++) {
+    if (r->space.units[i].bytes == 0) continue;
+    const unit_state *u = &r->units[i];
+    if (u->place == PLACE_VRAM) vram += r->space.units[i].bytes;
+    if (u->place == PLACE_ARRIVING || u->place == PLACE_STAGED) staged += r->space.units[i].bytes;
+    if (u->leaving && u->place != PLACE_VRAM) return false;
+  }
+  return vram == r->vram_bytes && staged == r->staged_bytes;
+}

@@ -1,0 +1,267 @@
+/* Run folder: making one, pointing `last` at it, clearing away old ones. */
+#include "run/run_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/newfile.h"
+#include "base/rank.h"
+#include "base/status.h"
+#include "run/run_launcher.h"
+
+#define RUNS_KEPT 20
+
+/* mkdir -p. */
+static stow_status make_all(char *path) {
+  for (char *at = path + 1;; at++) {
+    if (*at != '/' && *at != '\0') continue;
+    char saved = *at;
+    *at = '\0';
+    int failed = mkdir(path, 0700) != 0 && errno != EEXIST ? errno : 0;
+    if (failed)
+      return stow_fail(
+          STOW_ERR_IO,
+          "making the folder %s for the files of the run: %s; set XDG_STATE_HOME to one "
+          "that can be written",
+          path, strerror(failed));
+    *at = saved;
+    if (saved == '\0') return STOW_OK;
+  }
+}
+
+static stow_status runs_path(char path[PATH_MAX]) {
+  const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+  int length = 0;
+  if (state != NULL && state[0] == '/')
+    length = snprintf(path, PATH_MAX, "%s/stowage/runs", state);
+  else if (home != NULL && home[0] == '/')
+    length = snprintf(path, PATH_MAX, "%s/.local/state/stowage/runs", home);
+  else
+    return stow_fail(STOW_ERR_IO, "no folder for the files of the run: set HOME or XDG_STATE_HOME");
+  if (length >= PATH_MAX - 64)
+    return stow_fail(STOW_ERR_IO, "the folder for the files of the run has too long a path");
+  return STOW_OK;
+}
+
+static stow_status runs_folder(char path[PATH_MAX]) {
+  STOW_TRY(runs_path(path));
+  return make_all(path);
+}
+
+stow_status run_folder_last(char path[PATH_MAX]) {
+  char runs[PATH_MAX];
+  struct stat info;
+  STOW_TRY(runs_path(runs));
+  if (snprintf(path, PATH_MAX, "%s/last", runs) >= PATH_MAX || stat(path, &info) != 0)
+    return stow_fail(STOW_ERR_NOT_FOUND,
+                     "there is no last run in %s: run the program with stowage run first", runs);
+  return STOW_OK;
+}
+
+/* ---- the end ---- */
+
+void run_folder_write_end(const char *path, const run_end *end) {
+  char at[PATH_MAX + 8];
+  snprintf(at, sizeof at, "%s/end", path);
+  char text[sizeof end->command + 128];
+  int length = snprintf(text, sizeof text, "code %d\nsignal %d\ncommand %s\nkernel %d\n", end->code,
+                        end->signal_number, end->command, end->by_kernel);
+  /* On a full disk the run is then reported as one without an end. */
+  if (length > 0) (void)newfile_write(at, text, (size_t)length);
+}
+
+bool run_folder_end(const char *path, run_end *end) {
+  char at[PATH_MAX + 8];
+  *end = (run_end){0};
+  snprintf(at, sizeof at, "%s/end", path);
+  /* read(2) allocates nothing: without host memory a run that ended still counts as ended. */
+  char text[512];
+  int file = open(at, O_RDONLY | O_CLOEXEC), used = 0, by_kernel = 0;
+  ssize_t got = file < 0 ? -1 : read(file, text, sizeof text - 1);
+  if (file >= 0) close(file);
+  if (got <= 0) return false;
+  text[got] = '\0';
+  /* NOLINTNEXTLINE(cert-err34-c): our own numbers */
+  bool whole = sscanf(text, "code %d signal %d command %159[^\n]%n", &end->code,
+                      &end->signal_number, end->command, &used) >= 2;
+  /* NOLINTNEXTLINE(cert-err34-c) */
+  end->by_kernel = sscanf(text + used, " kernel %d", &by_kernel) == 1 && by_kernel != 0;
+  return whole;
+}
+
+/* `last` is replaced whole: made beside it and renamed over it. */
+static void point_last(const char *runs, const char *name) {
+  char made[PATH_MAX + 64], last[PATH_MAX + 64];
+  snprintf(made, sizeof made, "%s/last.%d", runs, (int)getpid());
+  snprintf(last, sizeof last, "%s/last", runs);
+  if (symlink(name, made) == 0 && rename(made, last) != 0) unlink(made);
+}
+
+static void name_of_now(char name[32]) {
+  time_t now = time(NULL);
+  struct tm local;
+  localtime_r(&now, &local);
+  strftime(name, 32, "%Y%m%d-%H%M%S", &local);
+}
+
+static stow_status make_one(char path[PATH_MAX], const char *runs, const char *name) {
+  int size = snprintf(path, PATH_MAX, "%s/%s", runs, name);
+  if (size < PATH_MAX && mkdir(path, 0700) == 0) return STOW_OK;
+  return stow_fail(STOW_ERR_IO, "making the folder %s/%s: %s", runs, name, strerror(errno));
+}
+
+/* ---- the ranks of one start ---- */
+
+static int is_rank(const struct dirent *entry) {
+  return strncmp(entry->d_name, "rank", 4) == 0;
+}
+
+/* The folder that the ranks of one start share, DATE-TIME-TURN-START-PID of their launcher: the
+ * first of its folders that this rank has no part in yet, for a launcher's script may run several
+ * commands one after another. `runs` is locked. */
+static stow_status join_launch(char path[PATH_MAX], const char *runs, const run_launcher *by) {
+  struct dirent **entries;
+  char tail[64], name[128], now[32], share[32];
+  int turns = 0;
+  snprintf(tail, sizeof tail, "-%" PRIu64 "-%d", by->start, (int)by->pid);
+  snprintf(share, sizeof share, "rank%s", rank_text());
+  int count = scandir(runs, &entries, NULL, alphasort);
+  bool joined = false;
+  for (int i = 0; i < count; i++) {
+    size_t length = strlen(entries[i]->d_name), end = strlen(tail);
+    bool theirs = length > end && strcmp(entries[i]->d_name + length - end, tail) == 0;
+    if (theirs && !joined &&
+        snprintf(path, PATH_MAX, "%s/%s/%s", runs, entries[i]->d_name, share) < PATH_MAX)
+      joined = mkdir(path, 0700) == 0;
+    turns += theirs;
+    free(entries[i]);
+  }
+  if (count >= 0) free(entries);
+  if (joined) return STOW_OK;
+  name_of_now(now);
+  snprintf(name, sizeof name, "%s-%d%s", now, turns, tail);
+  STOW_TRY(make_one(path, runs, name));
+  point_last(runs, name);
+  char own[PATH_MAX];
+  STOW_TRY(make_one(own, path, share));
+  snprintf(path, PATH_MAX, "%s", own);
+  return STOW_OK;
+}
+
+bool run_folder_rank(char path[PATH_MAX], char rank[32]) {
+  struct dirent **entries;
+  struct timespec first = {0};
+  char whole[PATH_MAX], best[NAME_MAX + 1] = "";
+  bool failed = false;
+  snprintf(whole, sizeof whole, "%s", path);
+  int count = scandir(whole, &entries, is_rank, versionsort);
+  for (int i = 0; i < count; i++) {
+    char at[PATH_MAX];
+    run_end end;
+    struct stat info;
+    const char *name = entries[i]->d_name;
+    if (i == 0) snprintf(best, sizeof best, "%s", name);
+    if (snprintf(at, sizeof at, "%s/%s", whole, name) < (int)sizeof at &&
+        run_folder_end(at, &end) && (end.code != 0 || end.signal_number != 0) &&
+        snprintf(at, sizeof at, "%s/%s/end", whole, name) < (int)sizeof at &&
+        stat(at, &info) == 0 &&
+        (!failed || info.st_mtim.tv_sec < first.tv_sec ||
+         (info.st_mtim.tv_sec == first.tv_sec && info.st_mtim.tv_nsec < first.tv_nsec))) {
+      failed = true;
+      first = info.st_mtim;
+      snprintf(best, sizeof best, "%s", name);
+    }
+    free(entries[i]);
+  }
+  if (count >= 0) free(entries);
+  if (best[0] == '\0' || snprintf(path, PATH_MAX, "%s/%s", whole, best) >= PATH_MAX) return false;
+  snprintf(rank, 32, "%.31s", best + strlen("rank"));
+  return true;
+}
+
+stow_status run_folder_make(char path[PATH_MAX]) {
+  char runs[PATH_MAX], name[64], now[32];
+  run_launcher by;
+  STOW_TRY(runs_folder(runs));
+  if (run_launcher_find(&by)) {
+    char at[PATH_MAX];
+    snprintf(at, sizeof at, "%.*s/.lock", (int)sizeof at - 8, runs);
+    int fd = newfile_own(AT_FDCWD, at, 0, 0600);
+    /* Without a lock ranks that start in the same moment may come to have two folders. */
+    if (fd >= 0) (void)flock(fd, LOCK_EX);
+    stow_status status = join_launch(path, runs, &by);
+    if (fd >= 0) close(fd);
+    return status;
+  }
+  name_of_now(now);
+  snprintf(name, sizeof name, "%s-%d", now, (int)getpid());
+  STOW_TRY(make_one(path, runs, name));
+  point_last(runs, name);
+  return STOW_OK;
+}
+
+/* ---- tidying ---- */
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *at) {
+  (void)info, (void)kind, (void)at;
+  remove(path);
+  return 0;
+}
+
+/* Names of runs, "20260101-…": nothing else in the folder is touched. */
+static int is_run(const struct dirent *entry) {
+  return strspn(entry->d_name, "0123456789-") == strlen(entry->d_name) &&
+         strlen(entry->d_name) > strlen("20260101-000000-");
+}
+
+static bool has_ended(const char *path) {
+  char at[PATH_MAX];
+  struct dirent **entries;
+  if (snprintf(at, sizeof at, "%s/end", path) < (int)sizeof at && access(at, F_OK) == 0)
+    return true;
+  int count = scandir(path, &entries, is_rank, alphasort), ended = 0;
+  for (int i = 0; i < count; i++) {
+    ended += snprintf(at, sizeof at, "%s/%s/end", path, entries[i]->d_name) < (int)sizeof at &&
+             access(at, F_OK) == 0;
+    free(entries[i]);
+  }
+  if (count >= 0) free(entries);
+  return count > 0 && ended == count;
+}
+
+/* Its `stowage run`, or the launcher of several, is still there: what its processes share is in the
+ * folder. */
+static bool is_going_on(const char *path) {
+  long pid = strtol(strrchr(path, '-') + 1, NULL, 10);
+  return pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM) && !has_ended(path);
+}
+
+void run_folder_tidy(const char *path) {
+  char runs[PATH_MAX];
+  struct dirent **entries;
+  if (runs_path(runs) != STOW_OK) return;
+  int count = scandir(runs, &entries, is_run, alphasort);
+  for (int i = 0; i < count; i++) {
+    char old[2 * PATH_MAX];
+    int length = snprintf(old, sizeof old, "%s/%s", runs, entries[i]->d_name);
+    bool own =
+        strncmp(old, path, (size_t)length) == 0 && (path[length] == '\0' || path[length] == '/');
+    /* Within a second names are not in the order of time. */
+    if (i < count - RUNS_KEPT && !own && !is_going_on(old))
+      nftw(old, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    free(entries[i]);
+  }
+  if (count >= 0) free(entries);
+}

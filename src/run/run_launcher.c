@@ -1,0 +1,43 @@
+/* Run launcher: up the line of parents, to the first that has no rank itself. Between it and us may
+ * be a shell or a script, which has our rank in its environment too. */
+#include "run/run_launcher.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/process.h"
+#include "base/rank.h"
+
+#define GENERATIONS_MAX 16
+
+/* Was a process started with a variable of that name? One that may not be read has none for us:
+ * the launchers of Slurm are root's. */
+static bool started_with(pid_t pid, const char *name) {
+  char path[64], *text = NULL;
+  size_t capacity = 0, length = strlen(name);
+  bool found = false;
+  snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+  FILE *file = fopen(path, "re");
+  if (file == NULL) return false;
+  while (!found && getdelim(&text, &capacity, '\0', file) > 0)
+    found = strncmp(text, name, length) == 0 && text[length] == '=';
+  free(text);
+  fclose(file);
+  return found;
+}
+
+bool run_launcher_find(run_launcher *found) {
+  const rank_names *names = rank_find(true);
+  pid_t pid = getppid();
+  process one;
+  if (names == NULL || !rank_of_many() || rank_text()[0] == '\0') return false;
+  for (int i = 0; i < GENERATIONS_MAX && pid > 1; i++, pid = one.parent) {
+    if (process_read(&one, pid) != PROCESS_LIVES) return false;
+    found->pid = pid;
+    found->start = one.start;
+    if (!started_with(pid, names->rank)) return true;
+  }
+  return false;
+}

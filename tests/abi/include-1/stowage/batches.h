@@ -1,0 +1,145 @@
+/* Batches: rows of files far larger than memory, in batches, within a memory budget.
+ *
+ *   stow_array_options x = STOW_ARRAY_OPTIONS_INIT, y = STOW_ARRAY_OPTIONS_INIT;
+ *   x.path = "features.npy", y.path = "labels.npy";
+ *   const stow_array_options *files[2] = {&x, &y};
+ *   stow_batches_options options = STOW_BATCHES_OPTIONS_INIT;
+ *   options.files = files, options.file_count = 2;
+ *   options.batch_rows = 256, options.shuffle = true, options.memory_bytes = 256 << 20;
+ *   stow_batches *batches;
+ *   stow_batches_open(&batches, &options);
+ *   void *data[2];
+ *   uint64_t rows;
+ *   while (stow_batches_next(batches, data, &rows) == STOW_OK && rows > 0) {
+ *     … data[0] holds `rows` rows of features, data[1] their labels …
+ *     stow_batches_release(data[0]), stow_batches_release(data[1]);
+ *   }
+ *   stow_batches_close(batches);
+ *
+ * The files stay in step by row. Every row comes exactly once in an epoch, over all ranks together.
+ * The order depends only on the options, never on timing or the number of readers. Background
+ * readers fill buffers ahead. The caller owns a buffer from next until release; it may outlive the
+ * batches.
+ *
+ * Shuffled: the file is cut into blocks of contiguous rows, the blocks are put in random order, and
+ * each run of them that fills a window (what the budget allows) is mixed row by row. Rows of 64 KiB
+ * and more are permuted one by one. If all rows of a rank fit in the window, or rows are permuted
+ * one by one, every order is equally likely. Otherwise two rows of one block come within one window
+ * of each other (stow_batches_info has both sizes).
+ *
+ * Threads: only one thread at a time may call next, set_epoch and the state functions; any thread
+ * may call release. Fork: a child opens its own; it must not use or close its parent's. Link with
+ * -lstowage-data. */
+#ifndef STOWAGE_BATCHES_H
+#define STOWAGE_BATCHES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <stowage/array.h>
+#include <stowage/device.h>
+#include <stowage/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct stow_batches stow_batches;
+
+#define STOW_BATCHES_FILES_MAX 16
+
+/* Where buffers come from, if not from malloc. Called only by the thread that calls next
+ * (`allocate`) or release and close (`release`). Part of the options: it never grows. */
+typedef struct stow_batches_memory {
+  void *(*allocate)(void *user, size_t bytes); /* at a multiple of 64; NULL: there is none */
+  void (*release)(void *user, void *memory, size_t bytes);
+  void *user;
+} stow_batches_memory;
+
+typedef struct stow_batches_options {
+  uint32_t struct_bytes;                  /* sizeof(stow_batches_options) */
+  uint32_t file_count;                    /* at most STOW_BATCHES_FILES_MAX */
+  const stow_array_options *const *files; /* pointers; each file has as many rows as the others */
+  uint64_t batch_rows;
+  uint32_t drop_last; /* 1: leave out a short last batch; then all ranks have as many */
+  uint32_t shuffle;   /* 1: in random order */
+  uint64_t seed;
+  uint32_t rank, world;  /* world 0: from RANK and WORLD_SIZE, OMPI_*, PMI_* or SLURM_*; else one */
+  uint32_t readers;      /* background threads; 0: as the budget and the machine allow */
+  uint32_t reserved;     /* 0 */
+  uint64_t memory_bytes; /* everything the batches hold; 0: a quarter of what is free */
+  stow_batches_memory memory; /* allocate NULL: malloc */
+  stow_device *device; /* buffers are pinned memory of this device, for stow_batches_send; it must
+                          outlive them. NULL: none */
+} stow_batches_options;
+#define STOW_BATCHES_OPTIONS_INIT                                                                  \
+  { sizeof(stow_batches_options), 0, NULL, 1, 0, 0, 0, 0, 0, 0, 0, 0, {NULL, NULL, NULL}, NULL }
+
+/* Opens every file and checks that they have the same number of rows; starts nothing yet.
+ * STOW_ERR_BUDGET: the batches do not fit in the budget; the message says what would. */
+STOW_API stow_status stow_batches_open(stow_batches **batches, const stow_batches_options *options);
+/* Stops the readers. Buffers of the caller stay valid until they are released. NULL is allowed.
+ */
+STOW_API void stow_batches_close(stow_batches *batches);
+
+/* The next batch: one buffer for each file, the rows one after another in C order, at a multiple of
+ * 64. `*rows` 0: the epoch is over. After an error the next call retries the same batch. */
+STOW_API stow_status stow_batches_next(stow_batches *batches, void **data, uint64_t *rows);
+/* Waits at most `wait_us` for the next batch. STOW_OK: next will not wait; STOW_ERR_NOT_READY: it
+ * would. For callers that have other work to do. */
+STOW_API stow_status stow_batches_wait(stow_batches *batches, uint64_t wait_us);
+/* The next batch to the device the batches were opened for: each file's rows are copied to the
+ * device's address in `to` (with room for a whole batch), on `stream`. Returns when the copies are
+ * submitted: later work on that stream sees the rows; another stream must wait for an event. The
+ * source buffers are reused only after the copies are done. Two batches can be in flight; a third
+ * waits for the first. `*rows` and errors as above. */
+STOW_API stow_status stow_batches_send(stow_batches *batches, const uint64_t *to,
+                                       stow_stream stream, uint64_t *rows);
+/* Releases one file's buffer. STOW_ERR_STATE: it was already released. */
+STOW_API stow_status stow_batches_release(void *data);
+
+/* Starts an epoch at its first batch; each epoch of a shuffle has a different order. */
+STOW_API stow_status stow_batches_set_epoch(stow_batches *batches, uint64_t epoch);
+
+/* The position of the batches, as plain numbers for a checkpoint. Loading it continues with exactly
+ * the remaining batches, in the same order, with any budget. */
+typedef struct stow_batches_state {
+  uint32_t struct_bytes; /* sizeof(stow_batches_state), set by the caller */
+  uint32_t reserved;     /* 0 */
+  uint64_t rows, batch_rows, seed, epoch, next_batch;
+  uint64_t rank, world, shuffle, drop_last;
+  uint64_t block_rows, window_rows; /* of the shuffle */
+} stow_batches_state;
+#define STOW_BATCHES_STATE_INIT                                                                    \
+  { sizeof(stow_batches_state), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+STOW_API stow_status stow_batches_get_state(stow_batches *batches, stow_batches_state *state);
+/* STOW_ERR_INVALID: it belongs to other files or options; the message has both numbers.
+ * STOW_ERR_BUDGET: its window does not fit in this budget. */
+STOW_API stow_status stow_batches_set_state(stow_batches *batches, const stow_batches_state *state);
+
+typedef struct stow_batches_info {
+  uint32_t struct_bytes;  /* sizeof(stow_batches_info), set by the caller */
+  uint32_t readers;       /* background threads */
+  uint64_t rows;          /* in the files */
+  uint64_t rank_rows;     /* of this rank */
+  uint64_t batch_count;   /* of this rank, in an epoch */
+  uint32_t rank, world;   /* as found */
+  uint64_t memory_bytes;  /* the budget */
+  uint64_t planned_bytes; /* of it, what the buffers may take, two batches with the caller */
+  uint64_t block_rows;    /* of the shuffle; 1: rows one by one */
+  uint64_t window_rows;   /* mixed at a time; 0: not shuffled, or rows one by one */
+  uint32_t drops_cache;   /* 1: the files are large beside free memory: page cache is dropped */
+  uint32_t reserved;
+} stow_batches_info;
+#define STOW_BATCHES_INFO_INIT                                                                     \
+  { sizeof(stow_batches_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+STOW_API stow_status stow_batches_get_info(stow_batches *batches, stow_batches_info *info);
+/* The type and shape of one file as its buffers hold it (shape[0]: all of its rows). */
+STOW_API stow_status stow_batches_get_file(stow_batches *batches, uint32_t file,
+                                           stow_array_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

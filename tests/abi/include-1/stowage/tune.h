@@ -1,0 +1,81 @@
+/* Tune: the allocator settings a recorded program needs the least memory with, found by replay.
+ *
+ *   stow_tune *tune;
+ *   stow_tune_open(&tune, recording, NULL);
+ *   stow_tune_info info = STOW_TUNE_INFO_INIT;
+ *   stow_tune_setting setting = STOW_TUNE_SETTING_INIT;
+ *   stow_tune_get_info(tune, &info);
+ *   stow_tune_get_setting(tune, info.best, &setting);
+ *   printf("PYTORCH_ALLOC_CONF=%s\n", setting.settings);
+ *   stow_tune_close(tune);
+ *
+ * Threads: a result does not change; any number may read it. Fork: a child may use its copy.
+ * Link with -lstowage-analysis. */
+#ifndef STOWAGE_TUNE_H
+#define STOWAGE_TUNE_H
+
+#include <stdint.h>
+
+#include <stowage/recording.h>
+#include <stowage/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct stow_tune stow_tune;
+
+/* Called after each setting that was tried. Return 0 to go on, or a negative stow_status
+ * (STOW_ERR_INTERRUPTED) to end the search with it. */
+typedef int (*stow_tune_progress)(void *user, uint64_t done, uint64_t total);
+
+typedef struct stow_tune_options {
+  uint32_t struct_bytes; /* sizeof(stow_tune_options) */
+  uint32_t reserved;     /* 0 */
+  uint64_t device_bytes; /* on a device of this size, less the CUDA context; 0: any size */
+  uint64_t limit_bytes;  /* limit what the allocator may reserve; 0: none. Not with device_bytes */
+  stow_tune_progress progress; /* NULL: none */
+  void *progress_user;
+} stow_tune_options;
+#define STOW_TUNE_OPTIONS_INIT                                                                     \
+  { sizeof(stow_tune_options), 0, 0, 0, NULL, NULL }
+
+/* Replays the recording with each setting; NULL options are the defaults. Takes seconds for a large
+ * recording. The recording may be closed afterwards. STOW_ERR_INVALID: as stow_replay_open. */
+STOW_API stow_status stow_tune_open(stow_tune **tune, const stow_recording *recording,
+                                    const stow_tune_options *options);
+/* NULL is fine. */
+STOW_API void stow_tune_close(stow_tune *tune);
+
+typedef struct stow_tune_info {
+  uint32_t struct_bytes;  /* sizeof(stow_tune_info), set by the caller */
+  uint32_t setting_count; /* tried, the best first */
+  uint32_t best;          /* the one to use: needs no limit of its own to work */
+  uint32_t reserved;
+} stow_tune_info;
+#define STOW_TUNE_INFO_INIT                                                                        \
+  { sizeof(stow_tune_info), 0, 0, 0 }
+STOW_API stow_status stow_tune_get_info(const stow_tune *tune, stow_tune_info *info);
+
+typedef struct stow_tune_setting {
+  uint32_t struct_bytes;         /* sizeof(stow_tune_setting), set by the caller */
+  uint32_t recorded_with;        /* 1: the recorded program had it */
+  const char *settings;          /* as PYTORCH_ALLOC_CONF; "": none. Constant text */
+  uint64_t min_limit_bytes;      /* the smallest limit that finishes; 0: none was found */
+  int64_t min_limit_saved_bytes; /* against no settings; 0 if either has no limit */
+  uint64_t peak_reserved_bytes;
+  int64_t peak_reserved_saved_bytes; /* against no settings; 0 if either fails */
+  uint64_t page_time_us;             /* what the driver's calls cost, as measured on an H200 */
+  uint32_t finishes;                 /* 1: under the limit of the options */
+  uint32_t min_limit_proved;         /* 1: every 2 MiB step above it was shown to finish */
+} stow_tune_setting;
+#define STOW_TUNE_SETTING_INIT                                                                     \
+  { sizeof(stow_tune_setting), 0, NULL, 0, 0, 0, 0, 0, 0, 0 }
+/* STOW_ERR_NOT_FOUND: there are not that many. */
+STOW_API stow_status stow_tune_get_setting(const stow_tune *tune, uint32_t index,
+                                           stow_tune_setting *setting);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

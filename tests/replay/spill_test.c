@@ -1,0 +1,126 @@
+/* replay --spill: the carried recordings, on cards of many sizes. */
+#include "harness.h"
+#include "recordings/recording_file.h"
+#include "replay/spill.h"
+
+static const uint64_t context = UINT64_C(680) << 20;
+
+static void load(spill_program *p, const char *name) {
+  char path[64];
+  recording r;
+  recording_init(&r, 0);
+  snprintf(path, sizeof path, "touches/%s.stow", name);
+  CHECK_OK(recording_read(&r, harness_data(path), KIND_AUTO, NULL));
+  CHECK_OK(spill_program_build(p, &r, 0));
+  recording_free(&r);
+}
+
+static spill_result run(const spill_program *p, double gib) {
+  spill_result r;
+  spill_options o = {.vram_bytes = (uint64_t)(gib * 0x1p30), .context_bytes = context};
+  CHECK_OK(spill_run(&r, p, &o));
+  return r;
+}
+
+/* Limits are shares of the peak as a person would set them. `times`: of the floor, at most, found
+ * by the engine when this was written and a tenth more; a change for the worse shows here. */
+static const struct {
+  const char *name;
+  double gib, times;
+} programs[] = {{"token", 10, 1.0}, {"prompt", 10, 1.6},  {"finetune", 10, 2.5},
+                {"vit", 20, 1.2},   {"vit", 12, 1.17},    {"unet", 7.2, 1.75},
+                {"gan", 9.52, 1.3}, {"lora", 4.23, 2.85}, {"lstm", 6, 1.3}};
+
+TEST(steps_take_no_longer_than_they_did)
+{
+  for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+    spill_program p;
+    load(&p, programs[i].name);
+    spill_result r = run(&p, programs[i].gib);
+    CHECK(p.how == SPILL_STEP_MARKS);
+    /* The model without a spill takes what the program took. */
+    CHECK(r.bare_ns > p.bare_ns * 99 / 100 && r.bare_ns < p.bare_ns * 101 / 100);
+    double times = (double)r.steady.step_ns / (double)r.floor_ns;
+    harness_note(" %s %.2f", programs[i].name, times);
+    CHECK(times <= programs[i].times);
+    CHECK(r.steady.step_ns <= r.stay_ns); /* never slower than not moving */
+    CHECK(r.steady.step_ns >= r.bare_ns * 999 / 1000);
+    spill_program_free(&p);
+  }
+}
+
+TEST(no_plan_beats_beladys_bound)
+{
+  static const char *const names[] = {"prompt", "lora", "gan"};
+  for (size_t i = 0; i < 3; i++) {
+    spill_program p;
+    load(&p, names[i]);
+    for (double gib = 4; gib < 12; gib += 3) {
+      spill_result r = run(&p, gib);
+      if (!r.fits && r.engine.mode != RESIDENCY_IN_PLACE && r.steady.in_place_ns == 0)
+        CHECK(r.steady.in_bytes * 101 / 100 >= r.bound_in_bytes);
+    }
+    spill_program_free(&p);
+  }
+}
+
+TEST(more_vram_is_never_much_slower)
+{
+  static const char *const names[] = {"token", "prompt", "lora", "gan", "unet"};
+  for (size_t i = 0; i < 5; i++) {
+    spill_program p;
+    load(&p, names[i]);
+    uint64_t best = UINT64_MAX;
+    for (double gib = 3; gib <= 18; gib += 3) {
+      spill_result r = run(&p, gib);
+      uint64_t step = r.fits ? r.bare_ns : r.steady.step_ns;
+      CHECK(step <= best + best / 5);
+      if (step < best) best = step;
+    }
+    spill_result all = run(&p, 40);
+    CHECK(all.fits && all.steady.step_ns <= all.bare_ns * 101 / 100);
+    spill_program_free(&p);
+  }
+}
+
+TEST(the_same_run_gives_the_same_result)
+{
+  spill_program p;
+  load(&p, "gan");
+  spill_result a = run(&p, 9), b = run(&p, 9);
+  CHECK_U64(a.steady.step_ns, b.steady.step_ns);
+  CHECK_U64(a.steady.in_bytes, b.steady.in_bytes);
+  CHECK_U64(a.bound_in_bytes, b.bound_in_bytes);
+  spill_program_free(&p);
+}
+
+static void add(recording *r, event_kind kind, uint64_t time_ns, uint64_t addr, uint64_t bytes) {
+  event e = {.kind = kind, .time_ns = time_ns, .addr = addr, .bytes = bytes};
+  CHECK_OK(recording_add_event(r, &e, &(origin){.thread = 1}));
+}
+
+/* Without marks the step is what repeats. */
+TEST(a_step_is_found_by_its_launches)
+{
+  recording r;
+  spill_program p;
+  recording_init(&r, 0);
+  CHECK_STATUS(spill_program_build(&p, &r, 0), STOW_ERR_NOT_FOUND);
+  CHECK_MESSAGE("--touches");
+  spill_program_free(&p);
+  for (uint64_t i = 0; i < 40; i++) add(&r, EVENT_ALLOC, 1, (i + 1) << 28, 1 << 28);
+  for (uint64_t i = 0; i < 5 * 40; i++) {
+    add(&r, EVENT_LAUNCH, 1000 * (i + 1), (i % 40 + 1) << 28, 500);
+    add(&r, EVENT_TOUCH, 1000 * (i + 1), ((i + 3) % 40 + 1) << 28, 0);
+  }
+  CHECK_OK(spill_program_build(&p, &r, 0));
+  CHECK(p.how == SPILL_STEP_PERIOD);
+  CHECK_U64(p.launch_count, 40);
+  CHECK_U64(p.word_count, 80);
+  CHECK_U64(p.initial_count, 40);
+  CHECK_U64(p.peak_live_bytes, UINT64_C(40) << 28);
+  spill_program_free(&p);
+  recording_free(&r);
+}
+
+TEST_MAIN

@@ -1,0 +1,427 @@
+/* The engine with a device that holds bytes: whatever it moves, whoever writes, nothing is lost.
+ *
+ * The device has pages of 8 bytes that stand for units. The driver here is as careless as a real
+ * one may be: copies end late, plans are carried out in part, writers write where no launch says.
+ */
+#include <stdlib.h>
+
+#include "harness.h"
+#include "residency/residency.h"
+#include "residency/space.h"
+
+#define UNIT (UINT64_C(2) << 20)
+#define BASE (UINT64_C(1) << 40)
+
+enum { UNITS_MAX = 96, COPIES = 2, LAUNCHES_MAX = 60 };
+
+typedef enum maps { MAPS_HOST, MAPS_VRAM, MAPS_SPARE } maps;
+
+typedef struct model {
+  residency *engine;
+  uint64_t seed;
+  uint32_t units, capacity;
+  maps maps[UNITS_MAX];
+  uint64_t host[UNITS_MAX], vram[UNITS_MAX], truth[UNITS_MAX];
+  bool live[UNITS_MAX], staged[UNITS_MAX], pointer[UNITS_MAX]; /* pointer: no launch names it */
+  bool in_flight[2][UNITS_MAX];
+  uint64_t snapshot[UNITS_MAX]; /* of a copy out */
+  uint32_t flights[2];
+  uint64_t pages; /* of vram in use */
+  uint64_t exchanges, hidden, copies, parked;
+  bool must_fail; /* plans are carried out in part now and then */
+} model;
+
+static uint64_t draw(model *m, uint64_t below) {
+  return harness_random(&m->seed) % below;
+}
+
+static uint64_t *at(model *m, uint32_t unit) {
+  CHECK(m->maps[unit] != MAPS_SPARE); /* what lives is never on the shared page */
+  return m->maps[unit] == MAPS_VRAM ? &m->vram[unit] : &m->host[unit];
+}
+
+static uint32_t unit_of(uint64_t addr) {
+  return (uint32_t)((addr - BASE) / UNIT);
+}
+
+static void check_books(const model *m) {
+  CHECK(residency_valid(m->engine));
+  CHECK(m->pages <= m->capacity);
+  residency_stats s;
+  residency_get_stats(m->engine, &s);
+  CHECK_U64(s.vram_bytes + s.staged_bytes, m->pages * UNIT);
+}
+
+/* ---- copies ahead ---- */
+
+static void start_copies(model *m) {
+  for (int d = 0; d < 2; d++) {
+    residency_move c;
+    while (m->flights[d] < COPIES && residency_copy_next(m->engine, (residency_direction)d, &c)) {
+      uint32_t unit = unit_of(c.addr);
+      m->flights[d]++;
+      m->in_flight[d][unit] = true;
+      m->copies++;
+      CHECK(!m->pointer[unit]);
+      if (d == RESIDENCY_IN) {
+        CHECK(m->maps[unit] == MAPS_HOST);
+        m->staged[unit] = true;
+        m->pages++;
+        m->vram[unit] = m->host[unit];
+      } else {
+        CHECK(m->maps[unit] == MAPS_VRAM);
+        m->snapshot[unit] = m->vram[unit];
+      }
+      check_books(m);
+    }
+  }
+}
+
+static void end_copy(model *m, int d, uint32_t unit) {
+  if (!m->in_flight[d][unit]) return;
+  m->in_flight[d][unit] = false;
+  m->flights[d]--;
+  bool done = !m->must_fail || draw(m, 10) > 0;
+  if (d == RESIDENCY_OUT && done) m->host[unit] = m->snapshot[unit];
+  if (d == RESIDENCY_IN && !done) {
+    m->staged[unit] = false;
+    m->pages--;
+  }
+  residency_copied(m->engine, unit, (residency_direction)d, done);
+}
+
+static void end_some(model *m) {
+  for (int d = 0; d < 2; d++)
+    for (uint32_t unit = 0; unit < m->units; unit++)
+      if (draw(m, 3) == 0) end_copy(m, d, unit);
+}
+
+/* ---- exchanges ---- */
+
+static void carry_out(model *m, const residency_move *c) {
+  uint32_t unit = unit_of(c->addr);
+  if (c->ground) {
+    CHECK(m->maps[unit] == MAPS_SPARE);
+    m->maps[unit] = MAPS_HOST;
+    return;
+  }
+  CHECK(m->maps[unit] == MAPS_VRAM);
+  if (c->wait) { /* the copy ends here, well or badly */
+    CHECK(m->in_flight[RESIDENCY_OUT][unit]);
+    m->in_flight[RESIDENCY_OUT][unit] = false;
+    m->flights[RESIDENCY_OUT]--;
+    m->host[unit] = m->snapshot[unit];
+    residency_copied(m->engine, unit, RESIDENCY_OUT, true);
+  }
+  if (c->copy)
+    m->host[unit] = m->vram[unit];
+  else if (c->check && m->host[unit] != m->vram[unit]) {
+    m->host[unit] = m->vram[unit]; /* the gate is closed */
+    if (!c->wait) residency_hidden_write(m->engine, unit);
+    m->hidden++;
+  }
+  if (c->park) CHECK(!m->live[unit]);
+  m->parked += c->park;
+  m->maps[unit] = c->park ? MAPS_SPARE : MAPS_HOST;
+  m->pages--;
+}
+
+static void carry_in(model *m, const residency_move *c) {
+  uint32_t unit = unit_of(c->addr);
+  CHECK((m->maps[unit] == MAPS_SPARE) == c->park);
+  CHECK(m->maps[unit] != MAPS_VRAM);
+  if (c->wait) {
+    CHECK(m->in_flight[RESIDENCY_IN][unit]);
+    m->in_flight[RESIDENCY_IN][unit] = false;
+    m->flights[RESIDENCY_IN]--;
+    residency_copied(m->engine, unit, RESIDENCY_IN, true);
+  }
+  if (!m->staged[unit]) m->pages++;
+  m->staged[unit] = false;
+  if (c->copy) m->vram[unit] = m->host[unit];
+  m->maps[unit] = MAPS_VRAM;
+  CHECK(m->pages <= m->capacity);
+}
+
+static void exchange(model *m, const uint32_t *named, size_t count) {
+  if (draw(m, 2) == 0) end_some(m);
+  do {
+    residency_plan_list plan = residency_plan(m->engine);
+    for (uint32_t i = 0; i < plan.out_count; i++)
+      for (size_t k = 0; k < count; k++) /* what the launch names stays */
+        CHECK(plan.out[i].ground || unit_of(plan.out[i].addr) != named[k]);
+    uint32_t outs = plan.out_count, ins = plan.in_count;
+    if (m->must_fail && draw(m, 4) == 0) {
+      outs = (uint32_t)draw(m, outs + 1);
+      ins = outs < plan.out_count ? 0 : (uint32_t)draw(m, ins + 1);
+    }
+    for (uint32_t i = 0; i < outs; i++) carry_out(m, &plan.out[i]);
+    for (uint32_t i = 0; i < ins; i++) carry_in(m, &plan.in[i]);
+    residency_exchanged(m->engine, outs, ins);
+    m->exchanges += outs + ins > 0;
+    check_books(m);
+  } while (residency_must_exchange(m->engine));
+}
+
+/* ---- the program ---- */
+
+typedef struct program_launch {
+  uint64_t function;
+  uint32_t units[8], count;
+  bool writes[8];
+  uint32_t frees, allocs; /* before it: units, UNITS_MAX for none */
+} program_launch;
+
+static void set_live(model *m, uint32_t unit, bool live) {
+  if (m->live[unit] == live) return;
+  m->live[unit] = live;
+  if (live)
+    CHECK_OK(residency_block_add(m->engine, BASE + unit * UNIT, UNIT));
+  else
+    residency_block_remove(m->engine, BASE + unit * UNIT);
+  m->truth[unit] = 0; /* undefined until written */
+}
+
+/* A write that no launch names. Excluded is what the documents exclude: a page that is being copied
+ * in. */
+static void hidden_write(model *m) {
+  uint32_t unit = (uint32_t)draw(m, m->units);
+  if (!m->live[unit] || m->truth[unit] == 0 || m->staged[unit]) return;
+  *at(m, unit) = m->truth[unit] = harness_random(&m->seed) | 1;
+}
+
+static void run_launch(model *m, const program_launch *l, uint64_t now_ns) {
+  if (l->frees < m->units) set_live(m, l->frees, false);
+  if (l->allocs < m->units) set_live(m, l->allocs, true);
+  uint64_t words[8];
+  uint32_t named[8], count = 0;
+  for (uint32_t i = 0; i < l->count; i++)
+    if (m->live[l->units[i]]) {
+      words[count] = BASE + l->units[i] * UNIT + 8 * (i % 2);
+      named[count++] = l->units[i];
+    }
+  residency_launch_info info = {.function = l->function,
+                                .words = words,
+                                .word_count = count,
+                                .device_ns = 50000,
+                                .host_ns = 10000,
+                                .now_ns = now_ns};
+  if (residency_launch(m->engine, &info) == RESIDENCY_EXCHANGE) exchange(m, named, count);
+  CHECK(!residency_must_exchange(m->engine));
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t *bytes = at(m, named[i]);
+    if (m->truth[named[i]] != 0) CHECK_U64(*bytes, m->truth[named[i]]);
+    if (l->writes[i] || m->truth[named[i]] == 0)
+      *bytes = m->truth[named[i]] = harness_random(&m->seed) | 1;
+  }
+  if (draw(m, 4) == 0) hidden_write(m);
+  end_some(m);
+  start_copies(m);
+}
+
+static void make_program(model *m, program_launch *p, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    p[i] = (program_launch){.function = draw(m, 5),
+                            .count = 1 + (uint32_t)draw(m, 6),
+                            .frees = UNITS_MAX,
+                            .allocs = UNITS_MAX};
+    for (uint32_t k = 0; k < p[i].count; k++) {
+      uint32_t unit = (i * m->units / count + (uint32_t)draw(m, 6)) % m->units;
+      if (m->pointer[unit]) unit = (unit + 1) % m->units;
+      if (m->pointer[unit]) unit = 0;
+      p[i].units[k] = unit;
+      p[i].writes[k] = draw(m, 2) == 0;
+    }
+    if (draw(m, 3) == 0) p[i].frees = (uint32_t)draw(m, m->units);
+    if (draw(m, 3) == 0) p[i].allocs = (uint32_t)draw(m, m->units);
+  }
+}
+
+static void run_schedule(uint64_t seed, model *totals) {
+  model m = {.seed = seed};
+  m.units = 16 + (uint32_t)draw(&m, UNITS_MAX - 16);
+  m.capacity = m.units / 3 + (uint32_t)draw(&m, m.units / 2);
+  if (m.capacity < 10) m.capacity = 10;
+  m.must_fail = draw(&m, 3) == 0;
+  residency_options o = {.capacity_bytes = m.capacity * UNIT,
+                         .stage_bytes = (1 + draw(&m, 4)) * UNIT,
+                         .log_launches = 256,
+                         .log_touches = 2048};
+  CHECK_OK(residency_open(&m.engine, &o));
+  for (uint32_t i = 0; i < m.units; i++) {
+    uint32_t unit;
+    bool in = m.pages < m.capacity;
+    CHECK_OK(residency_unit_add(m.engine, BASE + i * UNIT, UNIT, in, &unit));
+    CHECK_U64(unit, i);
+    m.maps[i] = in ? MAPS_VRAM : MAPS_HOST;
+    m.pages += in;
+    m.pointer[i] = i > 0 && draw(&m, 12) == 0;
+    if (m.pointer[i] || draw(&m, 2) == 0) set_live(&m, i, true);
+    if (m.pointer[i]) *at(&m, i) = m.truth[i] = draw(&m, 1000) + 1;
+  }
+  program_launch program[LAUNCHES_MAX];
+  uint32_t count = 20 + (uint32_t)draw(&m, LAUNCHES_MAX - 20);
+  make_program(&m, program, count);
+  uint64_t now = 0;
+  for (int step = 0; step < 14; step++) {
+    if (step == 9 && draw(&m, 2) == 0) make_program(&m, program, count); /* another phase */
+    for (uint32_t i = 0; i < count; i++) run_launch(&m, &program[i], now += 60000);
+  }
+  for (uint32_t i = 0; i < m.units; i++) /* everything, byte by byte */
+    if (m.live[i] && m.truth[i] != 0) CHECK_U64(*at(&m, i), m.truth[i]);
+  residency_close(m.engine);
+  totals->exchanges += m.exchanges;
+  totals->hidden += m.hidden;
+  totals->copies += m.copies;
+  totals->parked += m.parked;
+}
+
+TEST(no_write_is_lost_in_thousands_of_schedules)
+{
+  model totals = {0};
+  for (uint64_t seed = 1; seed <= 2000; seed++) run_schedule(seed, &totals);
+  harness_note("%" PRIu64 " exchanges, %" PRIu64 " copies ahead, %" PRIu64
+               " hidden writes found by checks, %" PRIu64 " parked",
+               totals.exchanges, totals.copies, totals.hidden, totals.parked);
+  CHECK(totals.exchanges > 10000 && totals.copies > 10000 && totals.hidden > 100);
+  CHECK(totals.parked > 1000);
+}
+
+/* ---- memory ---- */
+
+TEST(memory_stays_the_same_however_long_it_runs)
+{
+  model m = {.seed = 4, .units = 64, .capacity = 30};
+  residency_options o = {.capacity_bytes = m.capacity * UNIT, .log_launches = 512};
+  CHECK_OK(residency_open(&m.engine, &o));
+  for (uint32_t i = 0; i < m.units; i++) {
+    uint32_t unit;
+    bool in = m.pages < m.capacity;
+    CHECK_OK(residency_unit_add(m.engine, BASE + i * UNIT, UNIT, in, &unit));
+    m.maps[i] = in ? MAPS_VRAM : MAPS_HOST;
+    m.pages += in;
+    set_live(&m, i, true);
+  }
+  program_launch program[LAUNCHES_MAX];
+  make_program(&m, program, LAUNCHES_MAX);
+  residency_stats before = {0}, after;
+  for (int step = 0; step < 400; step++) {
+    for (uint32_t i = 0; i < LAUNCHES_MAX; i++) run_launch(&m, &program[i], 0);
+    if (step == 20) residency_get_stats(m.engine, &before);
+  }
+  residency_get_stats(m.engine, &after);
+  CHECK_U64(after.held_bytes, before.held_bytes);
+  CHECK(after.held_bytes < 4 << 20);
+  residency_close(m.engine);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
+/* Every allocation of the engine fails once. */
+static long fail_at;
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *old, size_t bytes);
+static bool fails(void) {
+  return fail_at > 0 && --fail_at == 0;
+}
+void *malloc(size_t bytes) {
+  return fails() ? NULL : __libc_malloc(bytes);
+}
+void *calloc(size_t count, size_t bytes) {
+  return fails() ? NULL : __libc_calloc(count, bytes);
+}
+void *realloc(void *old, size_t bytes) {
+  return fails() ? NULL : __libc_realloc(old, bytes);
+}
+
+static stow_status build_large(residency **out) {
+  residency_options o = {.capacity_bytes = 100 * UNIT, .log_launches = 256};
+  stow_status status = residency_open(out, &o);
+  uint32_t unit;
+  for (uint64_t i = 0; i < 1200 && status == STOW_OK; i++) {
+    status = residency_unit_add(*out, BASE + i * UNIT, UNIT, i < 100, &unit);
+    if (status == STOW_OK) status = residency_block_add(*out, BASE + i * UNIT, UNIT);
+  }
+  return status;
+}
+
+TEST(any_allocation_may_fail)
+{
+  for (long n = 1;; n++) {
+    residency *engine = NULL;
+    fail_at = n;
+    stow_status status = build_large(&engine);
+    bool failed = fail_at == 0;
+    fail_at = 0;
+    if (engine != NULL) {
+      CHECK(residency_valid(engine));
+      uint64_t word = BASE; /* it goes on with what it has */
+      residency_launch_info l = {.function = 1, .words = &word, .word_count = 1};
+      for (int i = 0; i < 40; i++)
+        if (residency_launch(engine, &l) == RESIDENCY_EXCHANGE) {
+          residency_plan_list plan = residency_plan(engine);
+          residency_exchanged(engine, plan.out_count, plan.in_count);
+        }
+      CHECK(residency_valid(engine));
+    }
+    residency_close(engine);
+    if (!failed) {
+      CHECK_OK(status);
+      harness_note("%ld allocations", n - 1);
+      return;
+    }
+    CHECK_STATUS(status, STOW_ERR_HOST_MEMORY);
+  }
+}
+#endif
+
+/* ---- words ---- */
+
+TEST(words_name_the_units_of_their_blocks)
+{
+  space s = {0};
+  uint32_t unit, named[64];
+  for (uint64_t i = 0; i < 64; i++) CHECK_OK(space_add(&s, BASE + i * UNIT, UNIT, &unit));
+  CHECK_STATUS(space_add(&s, BASE, UNIT, &unit), STOW_ERR_INVALID);
+  CHECK_STATUS(space_add(&s, BASE + 100, UNIT, &unit), STOW_ERR_INVALID);
+  CHECK_OK(space_block_add(&s, BASE + UNIT / 2, 3 * UNIT, NULL, NULL)); /* units 0 to 3 */
+  CHECK_OK(space_block_add(&s, BASE + 4 * UNIT, 4096, NULL, NULL));     /* small */
+  CHECK_OK(space_block_add(&s, BASE + 5 * UNIT, UNIT, NULL, NULL));
+  const uint64_t words[] = {7, BASE + 2 * UNIT + 5, BASE + 4 * UNIT, BASE + 5 * UNIT, UINT64_MAX};
+  CHECK_U64(space_resolve(&s, words, 5, 1, named, 64), 5);
+  for (uint32_t i = 0; i < 4; i++) CHECK_U64(named[i], i);
+  CHECK_U64(named[4], 5);
+  CHECK_U64(s.small_count, 1);
+  CHECK_U64(s.small[0].unit, 4);
+  CHECK_U64(s.units[3].live, 1);
+  space_block_remove(&s, BASE + UNIT / 2, NULL, NULL);
+  CHECK_U64(s.units[3].live, 0);
+  CHECK_U64(space_resolve(&s, &words[1], 1, 2, named, 64), 1);
+  CHECK_U64(space_remove(&s, BASE + 2 * UNIT), 2);
+  CHECK_U64(space_resolve(&s, &words[1], 1, 3, named, 64), 0);
+  CHECK_OK(space_add(&s, BASE + 2 * UNIT, UNIT, &unit));
+  CHECK_U64(unit, 2);
+  space_free(&s);
+}
+
+TEST(a_large_block_with_many_words_is_taken_apart)
+{
+  space s = {0};
+  uint32_t unit, named[64];
+  for (uint64_t i = 0; i < 64; i++) CHECK_OK(space_add(&s, BASE + i * UNIT, UNIT, &unit));
+  CHECK_OK(space_block_add(&s, BASE, 60 * UNIT, NULL, NULL));
+  uint64_t word = BASE;
+  CHECK_U64(space_resolve(&s, &word, 1, 1, named, 64), 60);
+  for (uint64_t i = 1; i < 12; i++) { /* twelve parts of five units */
+    word = BASE + i * 5 * UNIT;
+    space_resolve(&s, &word, 1, 1 + i, named, 64);
+  }
+  for (uint64_t i = 0; i < 12; i++) {
+    word = BASE + i * 5 * UNIT;
+    CHECK_U64(space_resolve(&s, &word, 1, 100 + i, named, 64), 5);
+    CHECK_U64(named[0], 5 * i);
+  }
+  space_free(&s);
+}
+
+TEST_MAIN
