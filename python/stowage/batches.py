@@ -146,6 +146,7 @@ class Batches:
 
     def __init__(self, data: Any, settings: Dict[str, Any]) -> None:
         self._data, self._settings = data, settings
+        self._batch_rows = 0
         self._lock = threading.RLock()
         self._open(settings["rank"], settings["world"])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import stowage
 from support import TREE, needs, python
 
-SNAPSHOT = TREE / "tests" / "data" / "causes" / "no_grad_missing-cnn.pickle.gz"
+SNAPSHOT = TREE / "tests" / "samples" / "causes" / "no_grad_missing-cnn.pickle.gz"
 
 
 class Explain(unittest.TestCase):

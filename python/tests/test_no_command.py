@@ -8,7 +8,7 @@ from pathlib import Path
 import stowage
 from support import TREE, needs, python
 
-DATA = TREE / "tests" / "data"
+DATA = TREE / "tests" / "samples"
 
 #: A `stowage` first on the path that leaves a mark, and a Python in which no process can be started.
 PRELUDE = """
