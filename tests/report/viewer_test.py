@@ -17,7 +17,7 @@ from browser import Browser, BrowserError, find  # noqa: E402
 
 stowage, folder = sys.argv[1:3]
 shots = os.environ.get("STOWAGE_SHOTS")
-DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "samples")
 tests = []
 
 
