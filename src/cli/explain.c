@@ -9,9 +9,9 @@
 #include "cli/explain_run.h"
 #include "cli/losses.h"
 #include "cli/output.h"
-#include "cli/run_folder.h"
 #include "cli/verb.h"
 #include "recordings/recording_file.h"
+#include "run/folder.h"
 
 #define RECORDING_BYTES (UINT64_C(8) << 30)  /* in memory: about 100 million events */
 #define MESSAGE_BYTES   (UINT64_C(64) << 20) /* an allocator's dump of a million chunks */

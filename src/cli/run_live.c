@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/variables.h"
 #include "cli/run_child.h"
 
 #define STOP_SECONDS 10
@@ -36,7 +37,7 @@ stow_status run_live_init(run_live *r, ledger *l, const char *stop) {
                        stop);
   }
   /* The variable is for tests, which have no ten seconds. */
-  const char *seconds = secure_getenv("STOWAGE_SPILL_STOP_SECONDS");
+  const char *seconds = secure_getenv(ENV_SPILL_STOP_SECONDS);
   r->stop_ns = (seconds != NULL ? strtoull(seconds, NULL, 10) : STOP_SECONDS) * 1000000000;
   return STOW_OK;
 }

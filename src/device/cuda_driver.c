@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/variables.h"
+
 #define LIBRARY "libcuda.so.1"
 
 /* What to do about it, for the errors people meet. */
@@ -132,7 +134,7 @@ static void *resolve_in_library(void *library, const char *name) {
 }
 
 static void load_own(void) {
-  const char *path = secure_getenv("STOWAGE_LIBCUDA");
+  const char *path = secure_getenv(ENV_LIBCUDA);
   if (path == NULL || path[0] == '\0') path = LIBRARY;
   /* Never closed: the driver keeps threads and exit handlers of its own. */
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -12,6 +12,8 @@
 
 #include <stowage/version.h>
 
+#include "base/variables.h"
+
 enum {
   BLOCK_BYTES = (int)REMOTE_BLOCK_BYTES,
   TRIES = 6,                /* without getting anywhere */
@@ -281,7 +283,7 @@ static char *shown(const char *url) {
 }
 
 static long stall_seconds(void) {
-  const char *text = getenv("STOWAGE_HTTP_TIMEOUT");
+  const char *text = getenv(ENV_HTTP_TIMEOUT);
   long seconds = text != NULL ? strtol(text, NULL, 10) : 0;
   return seconds > 0 && seconds < 100000 ? seconds : STALL_SECONDS;
 }

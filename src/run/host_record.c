@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "run/protocol.h"
+
 #define WORDS_MAX 10
 
 const char *tree_map_name(tree_map_kind kind) {
@@ -61,14 +63,15 @@ stow_status host_record_write(const host_record *r, const char *folder) {
   write_lines(&out, copy);
   free(copy);
   stow_status status = out.status;
-  snprintf(made, sizeof made, "%s/host.part", folder);
-  snprintf(path, sizeof path, "%s/host", folder);
+  if (status == STOW_OK &&
+      (!run_path(made, folder, RUN_HOST RUN_PART) || !run_path(path, folder, RUN_HOST)))
+    status = stow_fail(STOW_ERR_IO, "the path of the run's folder is too long: %.200s", folder);
   FILE *file = status == STOW_OK ? fopen(made, "we") : NULL;
   if (status == STOW_OK && (file == NULL || fwrite(out.data, 1, out.length, file) != out.length ||
                             fflush(file) != 0 || rename(made, path) != 0))
     status = stow_fail(STOW_ERR_IO, "cannot write %s: %s", path, strerror(errno));
   if (file != NULL) fclose(file);
-  if (status != STOW_OK) unlink(made);
+  if (file != NULL && status != STOW_OK) unlink(made);
   buffer_free(&out);
   return status;
 }
@@ -165,11 +168,11 @@ static void read_line(host_record *r, const words *w) {
     tree_file *f = &r->files[r->file_count++];
     *f = (tree_file){.bytes = number(w, 1), .read_bytes = number(w, 2)};
     text(f->path, sizeof f->path, w, 3);
-  } else if (strcmp(kind, "object") == 0)
+  } else if (strcmp(kind, RUN_LINE_OBJECT) == 0)
     read_object(r, w);
-  else if (strcmp(kind, "frame") == 0)
+  else if (strcmp(kind, RUN_LINE_FRAME) == 0)
     read_frame(r, w);
-  else if (strcmp(kind, "asked") == 0) {
+  else if (strcmp(kind, RUN_LINE_ASKED) == 0) {
     r->inside_serial = (uint32_t)number(w, 1);
     r->inside_bytes = number(w, 2);
     r->inside_whole = number(w, 3) != 0;
@@ -190,13 +193,13 @@ static bool read_file(host_record *r, const char *path) {
 }
 
 bool host_record_read_inside(host_record *r, const char *folder, pid_t pid) {
-  char path[PATH_MAX];
+  char path[PATH_MAX], process[16];
   r->object_count = r->frame_count = 0;
   r->inside_serial = 0;
   r->inside_bytes = 0;
   r->inside_whole = false;
-  snprintf(path, sizeof path, "%s/%d.objects", folder, (int)pid);
-  r->from_inside = read_file(r, path);
+  snprintf(process, sizeof process, "%d", (int)pid);
+  r->from_inside = run_process_path(path, folder, process, RUN_OBJECTS) && read_file(r, path);
   /* An estimate from samples may pass what is there. */
   for (size_t i = 0; i < r->object_count; i++)
     if (r->objects[i].bytes > r->peak_bytes && r->peak_bytes > 0)
@@ -207,8 +210,7 @@ bool host_record_read_inside(host_record *r, const char *folder, pid_t pid) {
 stow_status host_record_read(host_record *r, const char *folder) {
   char path[PATH_MAX];
   *r = (host_record){0};
-  snprintf(path, sizeof path, "%s/host", folder);
-  if (!read_file(r, path))
+  if (!run_path(path, folder, RUN_HOST) || !read_file(r, path))
     return stow_fail(STOW_ERR_NOT_FOUND, "%s: no record of host memory is there", folder);
   for (size_t i = 0; i < r->process_count && !r->from_inside; i++)
     host_record_read_inside(r, folder, r->processes[i].pid);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/lock.h"
+#include "base/variables.h"
 #include "shim/gate.h"
 #include "shim/page.h"
 #include "shim/plain.h"
@@ -73,7 +74,7 @@ static void start(void) {
   pthread_once(&once, watch_forks);
   lock_take(&start_lock);
   if (!started) {
-    const char *path = secure_getenv("STOWAGE_LEDGER");
+    const char *path = secure_getenv(ENV_LEDGER);
     if (path == NULL || path[0] == '\0' || ledger_open(&the_ledger, path) != STOW_OK) {
       if (path != NULL) {
         shim_log("no ledger: %s", stow_status_message());

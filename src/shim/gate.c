@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/variables.h"
 #include "shim/shim.h"
 #include "shim/spill.h"
 
@@ -28,7 +29,7 @@ static _Atomic uint64_t inside;
 static _Atomic bool used;
 
 static void decide(void) {
-  const char *said = secure_getenv("STOWAGE_MOVE");
+  const char *said = secure_getenv(ENV_MOVE);
   if (spill_on() && (said == NULL || strcmp(said, "off") != 0)) atomic_store(&shim_gate_on, 1);
 }
 

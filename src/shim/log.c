@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/variables.h"
 #include "shim/shim.h"
 
 enum { UNKNOWN = 0, OFF = -1 };
@@ -18,7 +19,7 @@ static _Atomic int log_state; /* UNKNOWN, OFF, or descriptor + 1 */
 static _Atomic uint64_t log_device, log_inode;
 
 static int log_open(void) {
-  const char *path = secure_getenv("STOWAGE_SHIM_LOG");
+  const char *path = secure_getenv(ENV_SHIM_LOG);
   descriptor file = DESCRIPTOR_NONE;
   if (path != NULL && path[0] != '\0')
     file = descriptor_keep(open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600));

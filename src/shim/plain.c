@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/rank.h"
+#include "base/variables.h"
 #include "memory/heap.h"
 #include "shim/card.h"
 #include "shim/spill.h"
@@ -68,7 +69,7 @@ static bool fast(void) {
   static _Atomic int said;
   int now = atomic_load_explicit(&said, memory_order_relaxed);
   if (now == UNKNOWN) {
-    const char *text = secure_getenv("STOWAGE_FAST_MALLOC");
+    const char *text = secure_getenv(ENV_FAST_MALLOC);
     now = text != NULL && text[0] == '1' ? ON : OFF;
     atomic_store(&said, now);
     if (rank_of_many()) plain_pass("several processes of one job");

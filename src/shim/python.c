@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/variables.h"
 #include "shim/shim.h"
 
 enum { FILE_INPUT = 257 }; /* Py_file_input */
@@ -84,7 +85,7 @@ static bool find_all(struct python_api *a) {
  * once find the same, and one of them keeps it. */
 static void look(void) {
   struct python_api a = {0};
-  const char *wanted = secure_getenv("STOWAGE_PYTHON");
+  const char *wanted = secure_getenv(ENV_PYTHON);
   int found = NONE, major = 0, minor = 0, unknown = UNKNOWN;
   if ((wanted == NULL || strcmp(wanted, "off") != 0) &&
       find(&a.is_initialized, "Py_IsInitialized") && find_all(&a) &&

@@ -14,6 +14,8 @@
 
 #include "base/lock.h"
 #include "base/rank.h"
+#include "base/variables.h"
+#include "run/protocol.h"
 #include "shim/inside.h"
 #include "shim/python_stack.h"
 #include "shim/shim.h"
@@ -104,12 +106,11 @@ static void add_facts(void) {
 }
 
 static bool open_trace(const char *folder) {
-  char ring[PATH_MAX], file[PATH_MAX], name[48];
-  const char *number = rank_text(), *recorded = secure_getenv("STOWAGE_RECORD");
-  snprintf(name, sizeof name, "%s%s%s%d", number[0] != '\0' ? "rank" : "", number,
-           number[0] != '\0' ? "-" : "", (int)getpid());
-  if (snprintf(ring, sizeof ring, "%s/%s.ring", folder, name) >= (int)sizeof ring ||
-      snprintf(file, sizeof file, "%s/%s.stow", folder, name) >= (int)sizeof file)
+  char ring[PATH_MAX], file[PATH_MAX], name[RUN_PROCESS_MAX];
+  const char *recorded = secure_getenv(ENV_RECORD);
+  run_process_name(name);
+  if (!run_process_path(ring, folder, name, RUN_RING) ||
+      !run_process_path(file, folder, name, RUN_STOW))
     return false;
   stow_trace_options options = STOW_TRACE_OPTIONS_INIT;
   options.ring_path = ring;
@@ -117,7 +118,7 @@ static bool open_trace(const char *folder) {
   options.text_bytes = TEXT_BYTES;
   if (recorded != NULL && recorded[0] == '1') options.record_path = file;
   if (recorder.open(&trace, &options) != STOW_OK) return false;
-  const char *wanted = secure_getenv("STOWAGE_STACKS");
+  const char *wanted = secure_getenv(ENV_STACKS);
   stacks = wanted == NULL || strcmp(wanted, "off") != 0;
   add_facts();
   return true;
@@ -144,7 +145,7 @@ static void watch_forks(void) {
 
 /* Everything that waits for the loader comes before the lock. */
 static bool prepare(struct recorder *found, const char **folder) {
-  *folder = secure_getenv("STOWAGE_RUN");
+  *folder = secure_getenv(ENV_RUN);
   if (*folder == NULL || (*folder)[0] != '/' || !find_recorder(found)) return false;
   shim_real(SYMBOL_cuDeviceTotalMem_v2);
   shim_real(SYMBOL_cuDeviceGetName);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/variables.h"
 #include "shim/spill.h"
 
 #define SKIP_MAX    64
@@ -76,7 +77,7 @@ bool spill_retry_known(void) {
   if (atomic_load(&looks) >= LOOKS_MAX) return false;
   atomic_fetch_add(&looks, 1);
   /* The variable is for tests, and for frameworks of which we do not know. */
-  const char *said = secure_getenv("STOWAGE_RETRIES");
+  const char *said = secure_getenv(ENV_RETRIES);
   if (said != NULL && said[0] == '1') atomic_store(&retries_all, true);
   if (atomic_load(&retries_all) || dl_iterate_phdr(is_retrying, NULL) != 0)
     atomic_store(&retries_known, true);

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/variables.h"
+#include "run/protocol.h"
 #include "shim/shim.h"
-
-#define SETTING "expandable_segments:True"
 
 /* A dl_iterate_phdr callback: PyTorch's version.py, two folders above its library. */
 static int find_version(struct dl_phdr_info *info, size_t size, void *user) {
@@ -41,7 +41,8 @@ static bool is_old(void) {
 /* Without what stowage run put at the end. */
 static void take_back(const char *name) {
   char text[4096];
-  const char *value = secure_getenv(name), *at = value == NULL ? NULL : strstr(value, SETTING);
+  const char *value = secure_getenv(name),
+             *at = value == NULL ? NULL : strstr(value, RUN_TORCH_SETTING);
   if (at == NULL || (size_t)(at - value) >= sizeof text) return;
   size_t length = (size_t)(at - value);
   memcpy(text, value, length);
@@ -54,9 +55,9 @@ static void take_back(const char *name) {
 }
 
 void torch_settings_mend(void) {
-  const char *set = secure_getenv("STOWAGE_TORCH_SET");
+  const char *set = secure_getenv(ENV_TORCH_SET);
   if (set == NULL || set[0] != '1' || !is_old()) return;
-  take_back("PYTORCH_ALLOC_CONF");
-  take_back("PYTORCH_CUDA_ALLOC_CONF");
+  take_back(ENV_TORCH_CONF);
+  take_back(ENV_TORCH_CONF_OLD);
   shim_log("this PyTorch knows no expandable segments: not asked for");
 }

@@ -1,6 +1,6 @@
 /* Run launcher: up the line of parents, to the first that has no rank itself. Between it and us may
  * be a shell or a script, which has our rank in its environment too. */
-#include "cli/run_launcher.h"
+#include "run/launcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>

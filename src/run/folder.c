@@ -1,5 +1,5 @@
 /* Run folder: making one, pointing `last` at it, clearing away old ones. */
-#include "cli/run_folder.h"
+#include "run/folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,8 @@
 
 #include "base/rank.h"
 #include "base/status.h"
-#include "cli/run_launcher.h"
+#include "run/launcher.h"
+#include "run/protocol.h"
 
 #define RUNS_KEPT 20
 
@@ -63,7 +64,7 @@ stow_status run_folder_last(char path[PATH_MAX]) {
   char runs[PATH_MAX];
   struct stat info;
   STOW_TRY(runs_path(runs));
-  if (snprintf(path, PATH_MAX, "%s/last", runs) >= PATH_MAX || stat(path, &info) != 0)
+  if (!run_path(path, runs, RUN_LAST) || stat(path, &info) != 0)
     return stow_fail(STOW_ERR_NOT_FOUND,
                      "there is no last run in %s: run the program with stowage run first", runs);
   return STOW_OK;
@@ -72,20 +73,18 @@ stow_status run_folder_last(char path[PATH_MAX]) {
 /* ---- the end ---- */
 
 void run_folder_write_end(const char *path, const run_end *end) {
-  char at[PATH_MAX + 8];
-  snprintf(at, sizeof at, "%s/end", path);
-  FILE *file = fopen(at, "we");
-  if (file == NULL) return; /* a full disk: the run is then told as one without an end */
+  char at[PATH_MAX];
+  FILE *file = run_path(at, path, RUN_END) ? fopen(at, "we") : NULL;
+  if (file == NULL) return; /* a full disk: the run is then reported as one without an end */
   fprintf(file, "code %d\nsignal %d\ncommand %s\nkernel %d\n", end->code, end->signal_number,
           end->command, end->by_kernel);
   fclose(file);
 }
 
 bool run_folder_end(const char *path, run_end *end) {
-  char at[PATH_MAX + 8];
+  char at[PATH_MAX];
   *end = (run_end){0};
-  snprintf(at, sizeof at, "%s/end", path);
-  FILE *file = fopen(at, "re");
+  FILE *file = run_path(at, path, RUN_END) ? fopen(at, "re") : NULL;
   if (file == NULL) return false;
   /* NOLINTNEXTLINE(cert-err34-c): our own numbers */
   bool whole = fscanf(file, "code %d signal %d command %159[^\n]", &end->code, &end->signal_number,
@@ -99,8 +98,8 @@ bool run_folder_end(const char *path, run_end *end) {
 /* `last` is replaced whole: made beside it and renamed over it. */
 static void point_last(const char *runs, const char *name) {
   char made[PATH_MAX + 64], last[PATH_MAX + 64];
-  snprintf(made, sizeof made, "%s/last.%d", runs, (int)getpid());
-  snprintf(last, sizeof last, "%s/last", runs);
+  snprintf(made, sizeof made, "%s/" RUN_LAST ".%d", runs, (int)getpid());
+  snprintf(last, sizeof last, "%s/" RUN_LAST, runs);
   if (symlink(name, made) == 0 && rename(made, last) != 0) unlink(made);
 }
 
@@ -120,7 +119,7 @@ static stow_status make_one(char path[PATH_MAX], const char *runs, const char *n
 /* ---- the ranks of one start ---- */
 
 static int is_rank(const struct dirent *entry) {
-  return strncmp(entry->d_name, "rank", 4) == 0;
+  return strncmp(entry->d_name, RUN_RANK, strlen(RUN_RANK)) == 0;
 }
 
 /* The folder that the ranks of one start share, DATE-TIME-TURN-START-PID of their launcher: the
@@ -131,7 +130,7 @@ static stow_status join_launch(char path[PATH_MAX], const char *runs, const run_
   char tail[64], name[128], now[32], share[32];
   int turns = 0;
   snprintf(tail, sizeof tail, "-%" PRIu64 "-%d", by->start, (int)by->pid);
-  snprintf(share, sizeof share, "rank%s", rank_text());
+  snprintf(share, sizeof share, RUN_RANK "%s", rank_text());
   int count = scandir(runs, &entries, NULL, alphasort);
   bool joined = false;
   for (int i = 0; i < count; i++) {
@@ -170,7 +169,7 @@ bool run_folder_rank(char path[PATH_MAX], char rank[32]) {
     if (i == 0) snprintf(best, sizeof best, "%s", name);
     if (snprintf(at, sizeof at, "%s/%s", whole, name) < (int)sizeof at &&
         run_folder_end(at, &end) && (end.code != 0 || end.signal_number != 0) &&
-        snprintf(at, sizeof at, "%s/%s/end", whole, name) < (int)sizeof at &&
+        snprintf(at, sizeof at, "%s/%s/" RUN_END, whole, name) < (int)sizeof at &&
         stat(at, &info) == 0 &&
         (!failed || info.st_mtim.tv_sec < first.tv_sec ||
          (info.st_mtim.tv_sec == first.tv_sec && info.st_mtim.tv_nsec < first.tv_nsec))) {
@@ -182,7 +181,7 @@ bool run_folder_rank(char path[PATH_MAX], char rank[32]) {
   }
   if (count >= 0) free(entries);
   if (best[0] == '\0' || snprintf(path, PATH_MAX, "%s/%s", whole, best) >= PATH_MAX) return false;
-  snprintf(rank, 32, "%.31s", best + strlen("rank"));
+  snprintf(rank, 32, "%.31s", best + strlen(RUN_RANK));
   return true;
 }
 
@@ -224,11 +223,10 @@ static int is_run(const struct dirent *entry) {
 static bool has_ended(const char *path) {
   char at[PATH_MAX];
   struct dirent **entries;
-  if (snprintf(at, sizeof at, "%s/end", path) < (int)sizeof at && access(at, F_OK) == 0)
-    return true;
+  if (run_path(at, path, RUN_END) && access(at, F_OK) == 0) return true;
   int count = scandir(path, &entries, is_rank, alphasort), ended = 0;
   for (int i = 0; i < count; i++) {
-    ended += snprintf(at, sizeof at, "%s/%s/end", path, entries[i]->d_name) < (int)sizeof at &&
+    ended += snprintf(at, sizeof at, "%s/%s/" RUN_END, path, entries[i]->d_name) < (int)sizeof at &&
              access(at, F_OK) == 0;
     free(entries[i]);
   }
