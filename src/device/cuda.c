@@ -47,32 +47,33 @@ stow_status cuda_enter(cuda_dev *d, cuda_scope *scope) {
                      "again",
                      d->props.uuid);
   cu_context current = NULL;
-  cu_result code = d->driver->context_current(&current);
+  cu_result code = d->driver->cuCtxGetCurrent(&current);
   if (code == CU_OK && current != d->context) {
-    code = d->driver->context_push(d->context);
+    code = d->driver->cuCtxPushCurrent_v2(d->context);
     scope->pushed = code == CU_OK;
   }
   if (code != CU_OK) return cuda_fail(d, code, "entering device %s", d->props.uuid);
-  if (!thread_relaxed && d->driver->capture_mode != NULL)
-    scope->exchanged = d->driver->capture_mode(&scope->capture_mode) == CU_OK;
+  if (!thread_relaxed && d->driver->cuThreadExchangeStreamCaptureMode != NULL)
+    scope->exchanged = d->driver->cuThreadExchangeStreamCaptureMode(&scope->capture_mode) == CU_OK;
   return STOW_OK;
 }
 
 void cuda_leave(cuda_dev *d, const cuda_scope *scope) {
   int mode = scope->capture_mode;
   cu_context popped;
-  if (scope->exchanged) d->driver->capture_mode(&mode);
-  if (scope->pushed) d->driver->context_pop(&popped);
+  if (scope->exchanged) d->driver->cuThreadExchangeStreamCaptureMode(&mode);
+  if (scope->pushed) d->driver->cuCtxPopCurrent_v2(&popped);
 }
 
 stow_status cuda_thread_enter(stow_device *device) {
   cuda_dev *d = dev_of(device);
   if (atomic_load(&d->lost))
     return stow_fail(STOW_ERR_DEVICE_LOST, "entering device %s: it was lost", d->props.uuid);
-  cu_result code = d->driver->context_set(d->context);
+  cu_result code = d->driver->cuCtxSetCurrent(d->context);
   if (code != CU_OK) return cuda_fail(d, code, "making device %s current", d->props.uuid);
   int mode = CU_CAPTURE_RELAXED;
-  if (d->driver->capture_mode != NULL && d->driver->capture_mode(&mode) == CU_OK)
+  if (d->driver->cuThreadExchangeStreamCaptureMode != NULL &&
+      d->driver->cuThreadExchangeStreamCaptureMode(&mode) == CU_OK)
     thread_relaxed = true;
   return STOW_OK;
 }
@@ -154,7 +155,7 @@ static stow_status cuda_props(const stow_device *device, stow_device_props *prop
 static stow_status vram_memory(cuda_dev *d, size_t *free_bytes, size_t *total_bytes) {
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  cu_result code = d->driver->memory_info(free_bytes, total_bytes);
+  cu_result code = d->driver->cuMemGetInfo_v2(free_bytes, total_bytes);
   cuda_leave(d, &scope);
   return code == CU_OK ? STOW_OK
                        : cuda_fail(d, code, "asking device %s for its free memory", d->props.uuid);
@@ -202,30 +203,30 @@ static void give_back(cuda_dev *d, leaks *l) {
   const cuda_driver *driver = d->driver;
   cuda_table *t = &d->table;
   uint64_t key, value;
-  if (t->range_count + t->pages.count + t->plains.count > 0) driver->context_sync();
+  if (t->range_count + t->pages.count + t->plains.count > 0) driver->cuCtxSynchronize();
   for (size_t i = 0; i < t->range_count; i++, l->ranges++) {
     table_range *range = &t->ranges[i];
     stow_addr addr;
     uint64_t bytes;
     for (size_t at = 0; table_next_mapping(t, range, &at, &addr, &bytes); l->mappings++)
-      driver->unmap(addr, bytes);
-    driver->unreserve(range->outer_addr, range->outer_bytes);
+      driver->cuMemUnmap(addr, bytes);
+    driver->cuMemAddressFree(range->outer_addr, range->outer_bytes);
   }
   for (size_t at = 0; map_next(&t->pages, &at, &key, &value); l->pages++) {
     l->page_bytes += ((table_page *)(uintptr_t)value)->bytes;
-    driver->page_release(key);
+    driver->cuMemRelease(key);
   }
   for (size_t at = 0; map_next(&t->plains, &at, &key, &value); l->plains++) {
     const table_plain *plain = (const table_plain *)(uintptr_t)value;
     if (plain->tier == STOW_TIER_HOST)
-      driver->host_free(plain->pointer);
+      driver->cuMemFreeHost(plain->pointer);
     else
-      driver->free(key);
+      driver->cuMemFree_v2(key);
   }
   for (size_t at = 0; map_next(&t->events, &at, &key, &value); l->events++)
-    driver->event_destroy((cu_event)(uintptr_t)key);
+    driver->cuEventDestroy_v2((cu_event)(uintptr_t)key);
   for (size_t at = 0; map_next(&t->streams, &at, &key, &value); l->streams++)
-    driver->stream_destroy((cu_stream)(uintptr_t)key);
+    driver->cuStreamDestroy_v2((cu_stream)(uintptr_t)key);
 }
 
 static stow_status cuda_close(stow_device *device) {
@@ -238,9 +239,9 @@ static stow_status cuda_close(stow_device *device) {
   if (entered) cuda_leave(d, &scope);
   cu_context current = NULL;
   /* A thread that thread_enter made ours must not keep a context that may now end. */
-  if (d->driver->context_current(&current) == CU_OK && current == d->context && thread_relaxed)
-    d->driver->context_set(NULL);
-  d->driver->primary_release(d->card.handle);
+  if (d->driver->cuCtxGetCurrent(&current) == CU_OK && current == d->context && thread_relaxed)
+    d->driver->cuCtxSetCurrent(NULL);
+  d->driver->cuDevicePrimaryCtxRelease_v2(d->card.handle);
   char uuid[CUDA_UUID_MAX], size[STOW_SIZE_TEXT_MAX];
   snprintf(uuid, sizeof uuid, "%s", d->props.uuid);
   table_free(&d->table);
@@ -295,20 +296,20 @@ static stow_status fill_props(cuda_dev *d) {
   snprintf(p->uuid, sizeof p->uuid, "%s", d->card.uuid);
   p->index = d->card.index;
   p->driver_version = driver->version;
-  if (driver->device_name(p->name, (int)sizeof p->name, card) != CU_OK)
+  if (driver->cuDeviceGetName(p->name, (int)sizeof p->name, card) != CU_OK)
     snprintf(p->name, sizeof p->name, "unnamed card");
   p->name[sizeof p->name - 1] = '\0';
   p->compute_major = cuda_card_attribute(driver, card, CU_ATTRIBUTE_COMPUTE_MAJOR, 0);
   p->compute_minor = cuda_card_attribute(driver, card, CU_ATTRIBUTE_COMPUTE_MINOR, 0);
   p->host_numa_node = -1;
-  cu_result code = driver->device_total(&total, card);
+  cu_result code = driver->cuDeviceTotalMem_v2(&total, card);
   if (code != CU_OK) return cuda_driver_fail(driver, code, "asking %s for its size", p->uuid);
   p->vram_bytes = total;
   p->page_bytes = NO_PAGES_GRANULE;
   p->has_vmm = driver->has_vmm && cuda_card_attribute(driver, card, CU_ATTRIBUTE_VMM, 0) == 1;
   if (!p->has_vmm) return STOW_OK;
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, card}};
-  code = driver->granularity(&granule, &prop, CU_GRANULARITY_MINIMUM);
+  code = driver->cuMemGetAllocationGranularity(&granule, &prop, CU_GRANULARITY_MINIMUM);
   if (code != CU_OK)
     return cuda_driver_fail(driver, code, "asking %s for its page granularity", p->uuid);
   if (granule == 0 || (granule & (granule - 1)) != 0)
@@ -341,7 +342,7 @@ static stow_status open_on(stow_device **device, const char *name, const cuda_dr
     else if (cuda_card_attribute(driver, d->card.handle, CU_ATTRIBUTE_COMPUTE_MODE, 0) ==
              CU_MODE_EXCLUSIVE_PROCESS)
       cuda_host_find(d); /* one process at a time: once our context is made, no child gets one */
-    cu_result code = driver->primary_retain(&d->context, d->card.handle);
+    cu_result code = driver->cuDevicePrimaryCtxRetain(&d->context, d->card.handle);
     if (code != CU_OK)
       status = cuda_driver_fail(driver, code, "device \"%s\": making its context", name);
   }
@@ -385,6 +386,6 @@ stow_status cuda_count(int *count) {
   stow_status status = cuda_driver_get(&driver);
   if (status == STOW_ERR_NOT_FOUND) return STOW_OK; /* no driver, or one that sees no card */
   STOW_TRY(status);
-  cu_result code = driver->device_count(count);
+  cu_result code = driver->cuDeviceGetCount(count);
   return code == CU_OK ? STOW_OK : cuda_driver_fail(driver, code, "counting the cards");
 }

@@ -30,18 +30,21 @@ static cu_result failed_at(const char **step, const char *name, cu_result code) 
 static cu_result use_memory(const walker *w, cu_addr addr, const char **step) {
   const cuda_driver *d = w->driver;
   cu_addr back = (uintptr_t)w->back;
-  cu_result code = failed_at(step, "cuMemsetD8Async", d->fill(addr, PATTERN, w->bytes, NULL));
-  if (code == CU_OK) code = failed_at(step, "cuMemcpyAsync", d->copy(back, addr, w->bytes, NULL));
-  if (code == CU_OK) code = failed_at(step, "cuStreamSynchronize", d->stream_sync(NULL));
+  cu_result code =
+      failed_at(step, "cuMemsetD8Async", d->cuMemsetD8Async(addr, PATTERN, w->bytes, NULL));
+  if (code == CU_OK)
+    code = failed_at(step, "cuMemcpyAsync", d->cuMemcpyAsync(back, addr, w->bytes, NULL));
+  if (code == CU_OK) code = failed_at(step, "cuStreamSynchronize", d->cuStreamSynchronize(NULL));
   if (code != CU_OK) return code;
   for (size_t i = 0; i < w->bytes; i++)
     if (w->back[i] != PATTERN) return failed_at(step, "reading back", CU_ERROR_UNKNOWN);
   for (size_t i = 0; i < w->bytes; i++) w->back[i] = (unsigned char)(i * 31 >> 3);
-  code = failed_at(step, "cuMemcpyAsync", d->copy(addr, back, w->bytes, NULL));
-  if (code == CU_OK) code = failed_at(step, "cuStreamSynchronize", d->stream_sync(NULL));
+  code = failed_at(step, "cuMemcpyAsync", d->cuMemcpyAsync(addr, back, w->bytes, NULL));
+  if (code == CU_OK) code = failed_at(step, "cuStreamSynchronize", d->cuStreamSynchronize(NULL));
   memset(w->back, 0, w->bytes);
-  if (code == CU_OK) code = failed_at(step, "cuMemcpyAsync", d->copy(back, addr, w->bytes, NULL));
-  if (code == CU_OK) code = failed_at(step, "cuStreamSynchronize", d->stream_sync(NULL));
+  if (code == CU_OK)
+    code = failed_at(step, "cuMemcpyAsync", d->cuMemcpyAsync(back, addr, w->bytes, NULL));
+  if (code == CU_OK) code = failed_at(step, "cuStreamSynchronize", d->cuStreamSynchronize(NULL));
   for (size_t i = 0; code == CU_OK && i < w->bytes; i++)
     if (w->back[i] != (unsigned char)(i * 31 >> 3))
       code = failed_at(step, "reading back", CU_ERROR_UNKNOWN);
@@ -56,25 +59,26 @@ static cu_result walk_page(const walker *w, cu_location location, const char **s
   cu_addr addr = 0;
   cu_handle page = 0;
   size_t granule = 0;
-  cu_result code = failed_at(step, "cuMemGetAllocationGranularity",
-                             d->granularity(&granule, &prop, CU_GRANULARITY_MINIMUM));
+  cu_result code =
+      failed_at(step, "cuMemGetAllocationGranularity",
+                d->cuMemGetAllocationGranularity(&granule, &prop, CU_GRANULARITY_MINIMUM));
   if (code != CU_OK) return code;
   if (granule > w->bytes) /* pages of the two tiers must be able to take each other's place */
     return failed_at(step, "comparing page granularities", CU_ERROR_NOT_SUPPORTED);
-  code = failed_at(step, "cuMemCreate", d->page_create(&page, w->bytes, &prop, 0));
+  code = failed_at(step, "cuMemCreate", d->cuMemCreate(&page, w->bytes, &prop, 0));
   if (code != CU_OK) return code;
-  code = failed_at(step, "cuMemAddressReserve", d->reserve(&addr, w->bytes, 0, 0, 0));
+  code = failed_at(step, "cuMemAddressReserve", d->cuMemAddressReserve(&addr, w->bytes, 0, 0, 0));
   if (code == CU_OK) {
-    code = failed_at(step, "cuMemMap", d->map(addr, w->bytes, 0, page, 0));
+    code = failed_at(step, "cuMemMap", d->cuMemMap(addr, w->bytes, 0, page, 0));
     if (code == CU_OK) {
-      code = failed_at(step, "cuMemSetAccess", d->set_access(addr, w->bytes, &grant, 1));
+      code = failed_at(step, "cuMemSetAccess", d->cuMemSetAccess(addr, w->bytes, &grant, 1));
       if (code == CU_OK) code = use_memory(w, addr, step);
-      cu_result unmapped = failed_at(step, "cuMemUnmap", d->unmap(addr, w->bytes));
+      cu_result unmapped = failed_at(step, "cuMemUnmap", d->cuMemUnmap(addr, w->bytes));
       if (code == CU_OK) code = unmapped;
     }
-    d->unreserve(addr, w->bytes);
+    d->cuMemAddressFree(addr, w->bytes);
   }
-  cu_result released = failed_at(step, "cuMemRelease", d->page_release(page));
+  cu_result released = failed_at(step, "cuMemRelease", d->cuMemRelease(page));
   return code != CU_OK ? code : released;
 }
 
@@ -84,11 +88,12 @@ static cu_result walk_pinned(const walker *w, const char **step) {
   cu_addr addr = 0;
   cu_result code =
       failed_at(step, "cuMemHostAlloc",
-                d->host_alloc(&pointer, w->bytes, CU_HOST_PORTABLE | CU_HOST_DEVICE_MAP));
+                d->cuMemHostAlloc(&pointer, w->bytes, CU_HOST_PORTABLE | CU_HOST_DEVICE_MAP));
   if (code != CU_OK) return code;
-  code = failed_at(step, "cuMemHostGetDevicePointer", d->host_addr(&addr, pointer, 0));
+  code = failed_at(step, "cuMemHostGetDevicePointer",
+                   d->cuMemHostGetDevicePointer_v2(&addr, pointer, 0));
   if (code == CU_OK) code = use_memory(w, addr, step);
-  d->host_free(pointer);
+  d->cuMemFreeHost(pointer);
   return code;
 }
 
@@ -101,7 +106,8 @@ static int answer(const walker *w, cu_result code, const char *step, int node) {
   /* A full or busy card says nothing about the road. */
   bool unable = code == CU_ERROR_OUT_OF_MEMORY || code == CU_ERROR_DEVICE_UNAVAILABLE;
   const char *name = NULL;
-  if (w->driver->error_name == NULL || w->driver->error_name(code, &name) != CU_OK || name == NULL)
+  if (w->driver->cuGetErrorName == NULL || w->driver->cuGetErrorName(code, &name) != CU_OK ||
+      name == NULL)
     name = "an error";
   printf(HEAD "%s %s answered %s (%d)\n", unable ? "unable" : "no", step, name, code);
   return 1;
@@ -154,15 +160,16 @@ int cuda_probe_main(int argc, char **argv) {
   }
   w.card = card.handle;
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, w.card}};
-  if (w.driver->has_vmm) w.driver->granularity(&w.bytes, &prop, CU_GRANULARITY_MINIMUM);
-  cu_result code = w.driver->primary_retain(&context, w.card);
-  if (code == CU_OK) code = w.driver->context_set(context);
+  if (w.driver->has_vmm)
+    w.driver->cuMemGetAllocationGranularity(&w.bytes, &prop, CU_GRANULARITY_MINIMUM);
+  cu_result code = w.driver->cuDevicePrimaryCtxRetain(&context, w.card);
+  if (code == CU_OK) code = w.driver->cuCtxSetCurrent(context);
   if (code != CU_OK) return answer(&w, code, "making a context", -1);
   w.back = malloc(w.bytes);
   if (w.back == NULL) return answer(&w, CU_ERROR_OUT_OF_MEMORY, "malloc", -1);
   int result = walk_road(&w, argv[2], argc > 3 ? argv[3] : "");
   fflush(stdout); /* before the driver is let go, which may hang or crash in its own way */
   free(w.back);
-  w.driver->primary_release(w.card);
+  w.driver->cuDevicePrimaryCtxRelease_v2(w.card);
   return result;
 }

@@ -145,11 +145,11 @@ unsigned account_device(cu_device card) {
 }
 
 bool account_here(unsigned *device, cu_context *context, cu_device *card) {
-  cu_result (*current)(cu_context *) = SHIM_REAL(cuCtxGetCurrent, (cu_context *));
-  cu_result (*get)(cu_device *) = SHIM_REAL(cuCtxGetDevice, (cu_device *));
+  const cuda_driver *driver = shim_driver();
   *context = NULL;
-  if (current == NULL || get == NULL || current(context) != CU_OK || *context == NULL ||
-      get(card) != CU_OK)
+  if (driver->cuCtxGetCurrent == NULL || driver->cuCtxGetDevice == NULL ||
+      driver->cuCtxGetCurrent(context) != CU_OK || *context == NULL ||
+      driver->cuCtxGetDevice(card) != CU_OK)
     return false;
   *device = account_device(*card);
   return true;

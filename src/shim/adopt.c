@@ -297,8 +297,9 @@ static int patch_driver(struct dl_phdr_info *info, size_t size, void *user) {
 
 static bool is_started(void) {
   int count;
-  cu_result (*ask)(int *) = SHIM_REAL(cuDeviceGetCount, (int *));
-  return ask == NULL || ask(&count) != CU_ERROR_NOT_INITIALIZED;
+  const cuda_driver *driver = shim_driver();
+  return driver->cuDeviceGetCount == NULL ||
+         driver->cuDeviceGetCount(&count) != CU_ERROR_NOT_INITIALIZED;
 }
 
 /* Before the loader's list is locked: looking a name up takes a lock that comes before it. */

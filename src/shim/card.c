@@ -48,14 +48,17 @@ bool card_inside(void) {
 /* A call of ours must not spoil a graph that is being captured: relaxed meanwhile. */
 static int enter(void) {
   int mode = CU_CAPTURE_RELAXED;
-  cu_result (*exchange)(int *) = SHIM_REAL(cuThreadExchangeStreamCaptureMode, (int *));
+  const cuda_driver *driver = shim_driver();
   inside = true;
-  return exchange != NULL && exchange(&mode) == CU_OK ? mode : -1;
+  return driver->cuThreadExchangeStreamCaptureMode != NULL &&
+                 driver->cuThreadExchangeStreamCaptureMode(&mode) == CU_OK
+             ? mode
+             : -1;
 }
 
 static void leave(int mode) {
-  cu_result (*exchange)(int *) = SHIM_REAL(cuThreadExchangeStreamCaptureMode, (int *));
-  if (mode >= 0) exchange(&mode);
+  const cuda_driver *driver = shim_driver();
+  if (mode >= 0) driver->cuThreadExchangeStreamCaptureMode(&mode);
   inside = false;
 }
 
@@ -77,11 +80,10 @@ static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
     counted = account_take(c->device, LEDGER_PLAIN, bytes);
   }
   if (!counted) return CU_ERROR_OUT_OF_MEMORY;
-  cu_result (*create)(cu_handle *, size_t, const cu_prop *, unsigned long long) =
-      SHIM_REAL(cuMemCreate, (cu_handle *, size_t, const cu_prop *, unsigned long long));
-  cu_result code = create(handle, bytes, &prop, 0);
+  const cuda_driver *driver = shim_driver();
+  cu_result code = driver->cuMemCreate(handle, bytes, &prop, 0);
   if (code == CU_ERROR_OUT_OF_MEMORY && account_trim(c->device, bytes))
-    code = create(handle, bytes, &prop, 0);
+    code = driver->cuMemCreate(handle, bytes, &prop, 0);
   if (code == CU_OK)
     ledger_note_peak(account_ledger(), c->device);
   else
@@ -170,7 +172,7 @@ static stow_status page_create(stow_device *device, stow_page *page, uint64_t by
     tier = flags == LENT ? STOW_TIER_VRAM : STOW_TIER_HOST;
   }
   if (code == CU_OK && note_page(c, handle, bytes | flags) != STOW_OK) {
-    SHIM_REAL(cuMemRelease, (cu_handle))(handle);
+    shim_driver()->cuMemRelease(handle);
     uncount(c, bytes, tier);
     leave(mode);
     return STOW_ERR_HOST_MEMORY; /* map_put said why */
@@ -193,7 +195,7 @@ static stow_status page_release(stow_device *device, stow_page page) {
   stow_tier tier = value & ON_HOST ? STOW_TIER_HOST : STOW_TIER_VRAM;
   uint64_t bytes = value & ~(uint64_t)PAGE_FLAGS;
   int mode = enter();
-  cu_result code = SHIM_REAL(cuMemRelease, (cu_handle))(page);
+  cu_result code = shim_driver()->cuMemRelease(page);
   leave(mode);
   if (code != CU_OK) {
     stow_status noted = note_page(c, page, value);
@@ -241,12 +243,11 @@ static bool note_range(card *c, cu_addr addr, uint64_t bytes) {
 static stow_status reserve(stow_device *device, stow_addr *addr, uint64_t bytes, uint64_t align) {
   cu_addr at = 0;
   int mode = enter();
-  cu_result code = SHIM_REAL(cuMemAddressReserve, (cu_addr *, size_t, size_t, cu_addr,
-                                                   unsigned long long))(&at, bytes, align, 0, 0);
+  cu_result code = shim_driver()->cuMemAddressReserve(&at, bytes, align, 0, 0);
   /* Some drivers take no notice of the alignment; the heap needs it. */
   if (code == CU_OK &&
       ((align != 0 && at % align != 0) || !note_range((card *)device, at, bytes))) {
-    SHIM_REAL(cuMemAddressFree, (cu_addr, size_t))(at, bytes);
+    shim_driver()->cuMemAddressFree(at, bytes);
     code = CU_ERROR_OUT_OF_MEMORY;
   }
   leave(mode);
@@ -257,7 +258,7 @@ static stow_status reserve(stow_device *device, stow_addr *addr, uint64_t bytes,
 static stow_status unreserve(stow_device *device, stow_addr addr, uint64_t bytes) {
   (void)device;
   int mode = enter();
-  cu_result code = SHIM_REAL(cuMemAddressFree, (cu_addr, size_t))(addr, bytes);
+  cu_result code = shim_driver()->cuMemAddressFree(addr, bytes);
   leave(mode);
   return answer(code, "giving addresses back");
 }
@@ -265,8 +266,7 @@ static stow_status unreserve(stow_device *device, stow_addr addr, uint64_t bytes
 static stow_status map_page(stow_device *device, stow_addr addr, uint64_t bytes, stow_page page) {
   (void)device;
   int mode = enter();
-  cu_result code = SHIM_REAL(cuMemMap, (cu_addr, size_t, size_t, cu_handle, unsigned long long))(
-      addr, bytes, 0, page, 0);
+  cu_result code = shim_driver()->cuMemMap(addr, bytes, 0, page, 0);
   leave(mode);
   return answer(code, "mapping a page");
 }
@@ -274,7 +274,7 @@ static stow_status map_page(stow_device *device, stow_addr addr, uint64_t bytes,
 static stow_status unmap(stow_device *device, stow_addr addr, uint64_t bytes) {
   (void)device;
   int mode = enter();
-  cu_result code = SHIM_REAL(cuMemUnmap, (cu_addr, size_t))(addr, bytes);
+  cu_result code = shim_driver()->cuMemUnmap(addr, bytes);
   leave(mode);
   return answer(code, "unmapping pages");
 }
@@ -282,8 +282,7 @@ static stow_status unmap(stow_device *device, stow_addr addr, uint64_t bytes) {
 static stow_status grant(stow_device *device, stow_addr addr, uint64_t bytes) {
   cu_access access = {{CU_LOCATION_DEVICE, ((card *)device)->number}, CU_ACCESS_READ_WRITE};
   int mode = enter();
-  cu_result code = SHIM_REAL(cuMemSetAccess,
-                             (cu_addr, size_t, const cu_access *, size_t))(addr, bytes, &access, 1);
+  cu_result code = shim_driver()->cuMemSetAccess(addr, bytes, &access, 1);
   leave(mode);
   return answer(code, "granting access to pages");
 }
@@ -300,7 +299,7 @@ static stow_status memory(stow_device *device, stow_tier tier, uint64_t *free_by
   (void)device;
   size_t left = 0, total = 0;
   if (tier != STOW_TIER_VRAM) return stow_fail(STOW_ERR_UNSUPPORTED, "not asked here");
-  cu_result code = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *))(&left, &total);
+  cu_result code = shim_driver()->cuMemGetInfo_v2(&left, &total);
   if (free_bytes != NULL) *free_bytes = left;
   if (total_bytes != NULL) *total_bytes = total;
   return answer(code, "asking for the memory left");
@@ -402,18 +401,17 @@ static bool has_pages(cu_device number) {
   for (size_t i = 0; i < sizeof NEEDED / sizeof NEEDED[0]; i++)
     if (shim_real(NEEDED[i]) == NULL) return false;
   int has = 0;
-  cu_result code =
-      SHIM_REAL(cuDeviceGetAttribute, (int *, int, cu_device))(&has, CU_ATTRIBUTE_VMM, number);
+  cu_result code = shim_driver()->cuDeviceGetAttribute(&has, CU_ATTRIBUTE_VMM, number);
   return code == CU_OK && has != 0;
 }
 
 stow_status card_open(stow_device **out, cu_device number, unsigned device) {
   size_t granule = 0, total = 0;
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, number}};
-  cu_result (*ask)(size_t *, const cu_prop *, int) =
-      SHIM_REAL(cuMemGetAllocationGranularity, (size_t *, const cu_prop *, int));
-  if (!has_pages(number) || ask == NULL || ask(&granule, &prop, CU_GRANULARITY_MINIMUM) != CU_OK ||
-      SHIM_REAL(cuDeviceTotalMem_v2, (size_t *, cu_device))(&total, number) != CU_OK)
+  const cuda_driver *driver = shim_driver();
+  if (!has_pages(number) || driver->cuMemGetAllocationGranularity == NULL ||
+      driver->cuMemGetAllocationGranularity(&granule, &prop, CU_GRANULARITY_MINIMUM) != CU_OK ||
+      shim_driver()->cuDeviceTotalMem_v2(&total, number) != CU_OK)
     return stow_fail(STOW_ERR_UNSUPPORTED, "this driver has no pages");
   card *c = calloc(1, sizeof *c);
   if (c == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a card's books");
@@ -431,9 +429,8 @@ stow_status card_open(stow_device **out, cu_device number, unsigned device) {
   c->props.vram_bytes = total / granule * granule;
   c->props.page_bytes = granule;
   int rdma = 0;
-  c->rdma = SHIM_REAL(cuDeviceGetAttribute, (int *, int, cu_device))(&rdma, ATTRIBUTE_RDMA,
-                                                                     number) == CU_OK &&
-            rdma != 0;
+  c->rdma =
+      shim_driver()->cuDeviceGetAttribute(&rdma, ATTRIBUTE_RDMA, number) == CU_OK && rdma != 0;
   *out = &c->head;
   return STOW_OK;
 }

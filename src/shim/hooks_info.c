@@ -220,10 +220,9 @@ static cu_result ended(__typeof__(&cuStreamEndCapture) real, capture_status *ask
 }
 
 cu_result cuStreamEndCapture(cu_stream stream, void **graph) {
-  return ended(REAL(cuStreamEndCapture), SHIM_REAL(cuStreamIsCapturing, (cu_stream, int *)), stream,
-               graph);
+  return ended(REAL(cuStreamEndCapture), shim_driver()->cuStreamIsCapturing, stream, graph);
 }
 cu_result cuStreamEndCapture_ptsz(cu_stream stream, void **graph) {
-  return ended(REAL(cuStreamEndCapture_ptsz),
-               SHIM_REAL(cuStreamIsCapturing_ptsz, (cu_stream, int *)), stream, graph);
+  return ended(REAL(cuStreamEndCapture_ptsz), shim_driver()->cuStreamIsCapturing_ptsz, stream,
+               graph);
 }

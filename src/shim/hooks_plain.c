@@ -193,11 +193,12 @@ static void note_opened(cu_addr addr) {
   cu_device card;
   cu_addr base = 0;
   size_t bytes = 0;
-  cu_result (*range)(cu_addr *, size_t *, cu_addr) =
-      SHIM_REAL(cuMemGetAddressRange_v2, (cu_addr *, size_t *, cu_addr));
+  const cuda_driver *driver = shim_driver();
   plain_pass("cuIpcOpenMemHandle");
   if (!account_here(&device, &context, &card)) return;
-  if (range == NULL || range(&base, &bytes, addr) != CU_OK) bytes = 0;
+  if (driver->cuMemGetAddressRange_v2 == NULL ||
+      driver->cuMemGetAddressRange_v2(&base, &bytes, addr) != CU_OK)
+    bytes = 0;
   ledger_add(account_ledger(), device, LEDGER_IPC, bytes);
   note(addr, bytes, LEDGER_IPC, device, context);
 }

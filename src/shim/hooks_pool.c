@@ -53,8 +53,9 @@ typedef struct pool_call {
 
 /* The pool a request without one goes to. */
 static bool default_pool(pool_call *call) {
-  cu_result (*get)(cu_pool *, cu_device) = SHIM_REAL(cuDeviceGetMemPool, (cu_pool *, cu_device));
-  return get != NULL && get(&call->pool, call->card) == CU_OK && call->pool != NULL;
+  const cuda_driver *driver = shim_driver();
+  return driver->cuDeviceGetMemPool != NULL &&
+         driver->cuDeviceGetMemPool(&call->pool, call->card) == CU_OK && call->pool != NULL;
 }
 
 /* False: the limit has no room for it. */
@@ -106,9 +107,8 @@ typedef struct pool_forms {
 
 static pool_forms forms(bool per_thread) {
   return per_thread
-             ? (pool_forms){REAL(cuMemFreeAsync_ptsz),
-                            SHIM_REAL(cuStreamSynchronize_ptsz, (cu_stream))}
-             : (pool_forms){REAL(cuMemFreeAsync), SHIM_REAL(cuStreamSynchronize, (cu_stream))};
+             ? (pool_forms){REAL(cuMemFreeAsync_ptsz), shim_driver()->cuStreamSynchronize_ptsz}
+             : (pool_forms){REAL(cuMemFreeAsync), shim_driver()->cuStreamSynchronize};
 }
 
 /* Holes in a pool may not fit what its figures say fits, and then it grows. Where it grew past the

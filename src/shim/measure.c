@@ -55,8 +55,10 @@ void measure_after_fork(void) {
 
 uint64_t measure_pool_figure(void *pool, int which) {
   uint64_t bytes = 0;
-  cu_result (*get)(void *, int, void *) = SHIM_REAL(cuMemPoolGetAttribute, (void *, int, void *));
-  if (get == NULL || get(pool, which, &bytes) != CU_OK) return 0;
+  const cuda_driver *driver = shim_driver();
+  if (driver->cuMemPoolGetAttribute == NULL ||
+      driver->cuMemPoolGetAttribute(pool, which, &bytes) != CU_OK)
+    return 0;
   return bytes;
 }
 
@@ -174,9 +176,10 @@ void measure_pool_ended(void *pool, uint64_t used_bytes) {
 pool_block measure_block(cu_addr addr) {
   pool_block block = {0};
   size_t bytes = 0;
-  cu_result (*get)(void *, int, cu_addr) = SHIM_REAL(cuPointerGetAttribute, (void *, int, cu_addr));
-  if (ended_count == 0 || get == NULL || get(&block.pool, POINTER_MEMPOOL, addr) != CU_OK ||
-      get(&bytes, POINTER_RANGE_SIZE, addr) != CU_OK)
+  const cuda_driver *driver = shim_driver();
+  if (ended_count == 0 || driver->cuPointerGetAttribute == NULL ||
+      driver->cuPointerGetAttribute(&block.pool, POINTER_MEMPOOL, addr) != CU_OK ||
+      driver->cuPointerGetAttribute(&bytes, POINTER_RANGE_SIZE, addr) != CU_OK)
     return (pool_block){0};
   block.bytes = bytes;
   return block;
@@ -211,19 +214,19 @@ static void *next_pool(unsigned device, size_t *at) {
 }
 
 void measure_trim_pools(unsigned device) {
-  cu_result (*trim)(void *, size_t) = SHIM_REAL(cuMemPoolTrimTo, (void *, size_t));
+  const cuda_driver *driver = shim_driver();
   void *pool;
   for (size_t at = 0; (pool = next_pool(device, &at)) != NULL;) {
-    if (trim != NULL) trim(pool, 0);
+    if (driver->cuMemPoolTrimTo != NULL) driver->cuMemPoolTrimTo(pool, 0);
     measure_pool(device, pool);
   }
 }
 
 static void measure_graphs(unsigned device, cu_device card, ledger *l) {
   uint64_t bytes = 0;
-  cu_result (*get)(cu_device, int, void *) =
-      SHIM_REAL(cuDeviceGetGraphMemAttribute, (cu_device, int, void *));
-  if (get != NULL && get(card, GRAPH_RESERVED, &bytes) == CU_OK)
+  const cuda_driver *driver = shim_driver();
+  if (driver->cuDeviceGetGraphMemAttribute != NULL &&
+      driver->cuDeviceGetGraphMemAttribute(card, GRAPH_RESERVED, &bytes) == CU_OK)
     ledger_set(l, device, LEDGER_GRAPHS, bytes);
 }
 
@@ -259,17 +262,19 @@ void measure_context_ended(unsigned device) {
 bool measure_primary_active(cu_device card) {
   unsigned flags;
   int active = 0;
-  cu_result (*state)(cu_device, unsigned *, int *) =
-      SHIM_REAL(cuDevicePrimaryCtxGetState, (cu_device, unsigned *, int *));
-  return state != NULL && state(card, &flags, &active) == CU_OK && active;
+  const cuda_driver *driver = shim_driver();
+  return driver->cuDevicePrimaryCtxGetState != NULL &&
+         driver->cuDevicePrimaryCtxGetState(card, &flags, &active) == CU_OK && active;
 }
 
 static void measure_context(unsigned device, ledger *l) {
   uint64_t others = device < LEDGER_DEVICES_MAX ? atomic_load(&l->header->others_bytes[device])
                                                 : LEDGER_UNLIMITED;
   size_t left, total;
-  cu_result (*info)(size_t *, size_t *) = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *));
-  if (others == LEDGER_UNLIMITED || info == NULL || info(&left, &total) != CU_OK) return;
+  const cuda_driver *driver = shim_driver();
+  if (others == LEDGER_UNLIMITED || driver->cuMemGetInfo_v2 == NULL ||
+      driver->cuMemGetInfo_v2(&left, &total) != CU_OK)
+    return;
   uint64_t first = atomic_load(&context_first[device]);
   ledger_totals totals;
   ledger_reap(l);

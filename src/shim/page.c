@@ -44,14 +44,14 @@ static cu_result make_vram(page_class *class) {
   if (!leaves_reserve(class->device, class->bytes) ||
       !ledger_take(account_ledger(), class->device, LEDGER_PAGES, class->bytes))
     return CU_ERROR_OUT_OF_MEMORY;
-  cu_result code = REAL(cuMemCreate)(&real, class->bytes, &class->prop, 0);
+  cu_result code = shim_driver()->cuMemCreate(&real, class->bytes, &class->prop, 0);
   page *p = code == CU_OK ? page_new(class, real, TIER_VRAM) : NULL;
   if (p != NULL) {
     ledger_note_peak(account_ledger(), class->device);
     page_free_put(p);
     return CU_OK;
   }
-  if (code == CU_OK) REAL(cuMemRelease)(real);
+  if (code == CU_OK) shim_driver()->cuMemRelease(real);
   ledger_give(account_ledger(), class->device, LEDGER_PAGES, class->bytes);
   return code == CU_OK ? CU_ERROR_OUT_OF_MEMORY : code;
 }
@@ -68,7 +68,7 @@ static cu_result make_host(page_class *class) {
     return CU_OK;
   }
   if (code == CU_OK) {
-    REAL(cuMemRelease)(real);
+    shim_driver()->cuMemRelease(real);
     ledger_give(account_ledger(), class->device, LEDGER_SPILLED, class->bytes);
   }
   return CU_ERROR_OUT_OF_MEMORY;
@@ -197,7 +197,7 @@ static cu_result map_alias(cu_addr addr, size_t bytes, size_t offset, cu_handle 
   cu_handle real = page_real(handle);
   if (real == 0) return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = page_leave_range(addr, bytes);
-  if (code == CU_OK) code = REAL(cuMemMap)(addr, bytes, offset, real, flags);
+  if (code == CU_OK) code = shim_driver()->cuMemMap(addr, bytes, offset, real, flags);
   if (code != CU_OK) return code;
   page_enter();
   token *t = token_find(handle);

@@ -79,30 +79,27 @@ static bool have_tools(unsigned device) {
   unsigned here;
   cu_context context;
   cu_device card;
-  cu_result (*make_stream)(cu_stream *, unsigned) =
-      SHIM_REAL(cuStreamCreate, (cu_stream *, unsigned));
-  cu_result (*make_event)(cu_event *, unsigned) = SHIM_REAL(cuEventCreate, (cu_event *, unsigned));
+  const cuda_driver *driver = shim_driver();
   if (device >= LEDGER_DEVICES_MAX || !account_here(&here, &context, &card) || here != device)
     return false;
   if (tools[device].context == context) return true;
-  if (make_stream == NULL || make_event == NULL ||
-      make_stream(&tools[device].stream, CU_STREAM_NON_BLOCKING_FLAG) != CU_OK ||
-      make_event(&tools[device].idle, CU_EVENT_NO_TIMING) != CU_OK)
+  if (driver->cuStreamCreate == NULL || driver->cuEventCreate == NULL ||
+      driver->cuStreamCreate(&tools[device].stream, CU_STREAM_NON_BLOCKING_FLAG) != CU_OK ||
+      driver->cuEventCreate(&tools[device].idle, CU_EVENT_NO_TIMING) != CU_OK)
     return false;
   for (int i = 0; i < BATCH_PAGES; i++)
-    if (make_event(&tools[device].done[i], CU_EVENT_NO_TIMING) != CU_OK) return false;
+    if (driver->cuEventCreate(&tools[device].done[i], CU_EVENT_NO_TIMING) != CU_OK) return false;
   tools[device].context = context;
   return true;
 }
 
 /* Waits until everything given to the device so far is done, but not for ever. */
 static cu_result wait_for_rest(unsigned device, uint64_t most_ns) {
-  cu_result (*record)(cu_context, cu_event) = SHIM_REAL(cuCtxRecordEvent, (cu_context, cu_event));
-  cu_result (*query)(cu_event) = SHIM_REAL(cuEventQuery, (cu_event));
-  if (record == NULL) return CU_ERROR_NOT_SUPPORTED;
-  cu_result code = record(tools[device].context, tools[device].idle);
+  const cuda_driver *driver = shim_driver();
+  if (driver->cuCtxRecordEvent == NULL) return CU_ERROR_NOT_SUPPORTED;
+  cu_result code = driver->cuCtxRecordEvent(tools[device].context, tools[device].idle);
   uint64_t start = clock_ns();
-  while (code == CU_OK && (code = query(tools[device].idle)) == CU_ERROR_NOT_READY) {
+  while (code == CU_OK && (code = driver->cuEventQuery(tools[device].idle)) == CU_ERROR_NOT_READY) {
     uint64_t waited = clock_ns() - start;
     if (waited > most_ns) break;
     if (waited > LEISURE_NS)
@@ -137,25 +134,24 @@ static bool quiet_device(unsigned device) {
 
 /* Sends the bytes on their way, by the host page's own address of ours. */
 static cu_result send(transfer *move, size_t i) {
-  cu_result (*copy)(cu_addr, cu_addr, size_t, cu_stream) =
-      SHIM_REAL(cuMemcpyAsync, (cu_addr, cu_addr, size_t, cu_stream));
-  cu_result (*record)(cu_event, cu_stream) = SHIM_REAL(cuEventRecord, (cu_event, cu_stream));
+  const cuda_driver *driver = shim_driver();
   const page_class *class = move->token->class;
   cu_stream stream = tools[class->device].stream;
   page *to = move->to;
   cu_result code = page_stage(to);
-  if (code == CU_OK) code = copy(to->stage, move->token->addr, class->bytes, stream);
+  if (code == CU_OK)
+    code = driver->cuMemcpyAsync(to->stage, move->token->addr, class->bytes, stream);
   move->done = tools[class->device].done[i];
-  return code == CU_OK ? record(move->done, stream) : code;
+  return code == CU_OK ? driver->cuEventRecord(move->done, stream) : code;
 }
 
 /* Puts the page with the copied bytes behind the token's address. On failure the old one is there
  * as before, or, if the driver does not even do that, nothing. */
 static cu_result exchange(transfer *move) {
-  cu_result (*wait)(cu_event) = SHIM_REAL(cuEventSynchronize, (cu_event));
+  const cuda_driver *driver = shim_driver();
   token *t = move->token;
   page *from = t->page, *to = move->to;
-  cu_result code = wait(move->done);
+  cu_result code = driver->cuEventSynchronize(move->done);
   if (code == CU_OK && to->at != 0) code = page_unmap(to);
   if (code == CU_OK) code = page_unmap(from);
   if (code != CU_OK) return code;
@@ -191,7 +187,7 @@ static size_t move_all(transfer *moves, size_t count) {
     moved += good;
   }
   for (size_t i = moved; i < count; i++) {
-    if (i < sent) SHIM_REAL(cuEventSynchronize, (cu_event))(moves[i].done);
+    if (i < sent) shim_driver()->cuEventSynchronize(moves[i].done);
     page_free_put(moves[i].to);
   }
   if (closed) gate_open();

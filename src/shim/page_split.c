@@ -17,7 +17,7 @@ static cu_result make(page_class *class, uint64_t vram_bytes, page **out) {
   ledger *l = account_ledger();
   cu_handle real, rest;
   if (!ledger_take(l, class->device, LEDGER_PAGES, vram_bytes)) return CU_ERROR_OUT_OF_MEMORY;
-  cu_result code = REAL(cuMemCreate)(&real, vram_bytes, &class->prop, 0);
+  cu_result code = shim_driver()->cuMemCreate(&real, vram_bytes, &class->prop, 0);
   if (code != CU_OK) {
     ledger_give(l, class->device, LEDGER_PAGES, vram_bytes);
     return code;
@@ -26,10 +26,10 @@ static cu_result make(page_class *class, uint64_t vram_bytes, page **out) {
   page *p = code == CU_OK ? page_new(class, real, TIER_HOST) : NULL;
   if (p == NULL) {
     if (code == CU_OK) {
-      REAL(cuMemRelease)(rest);
+      shim_driver()->cuMemRelease(rest);
       ledger_give(l, class->device, LEDGER_SPILLED, class->bytes - vram_bytes);
     }
-    REAL(cuMemRelease)(real);
+    shim_driver()->cuMemRelease(real);
     ledger_give(l, class->device, LEDGER_PAGES, vram_bytes);
     return CU_ERROR_OUT_OF_MEMORY;
   }

@@ -43,7 +43,7 @@ page *page_new(page_class *class, cu_handle real, int tier) {
 }
 
 static void give_back(const page *p, cu_handle handle, ledger_kind kind, uint64_t bytes) {
-  cu_result code = REAL(cuMemRelease)(handle);
+  cu_result code = shim_driver()->cuMemRelease(handle);
   if (code == CU_OK)
     ledger_give(account_ledger(), p->class->device, kind, bytes);
   else
@@ -52,8 +52,8 @@ static void give_back(const page *p, cu_handle handle, ledger_kind kind, uint64_
 
 void page_drop(page *p) {
   /* A page that cannot be unmapped is lost, and stays counted: its memory is still taken. */
-  if (p->stage != 0 && REAL(cuMemUnmap)(p->stage, p->class->bytes) == CU_OK)
-    REAL(cuMemAddressFree)(p->stage, p->class->bytes);
+  if (p->stage != 0 && shim_driver()->cuMemUnmap(p->stage, p->class->bytes) == CU_OK)
+    shim_driver()->cuMemAddressFree(p->stage, p->class->bytes);
   if (p->at == 0 || page_unmap(p) == CU_OK) {
     uint64_t vram_bytes = p->rest != 0 ? p->vram_bytes : 0;
     if (p->rest != 0) give_back(p, p->real, LEDGER_PAGES, vram_bytes);
@@ -65,18 +65,19 @@ void page_drop(page *p) {
 /* As it was mapped: the driver unmaps no more than one handle's range at a time for certain. */
 static cu_result unmap_both(const page *p, cu_addr addr) {
   uint64_t first = p->rest != 0 ? p->vram_bytes : p->class->bytes;
-  cu_result code = REAL(cuMemUnmap)(addr, first);
-  if (code == CU_OK && p->rest != 0) code = REAL(cuMemUnmap)(addr + first, p->class->bytes - first);
+  cu_result code = shim_driver()->cuMemUnmap(addr, first);
+  if (code == CU_OK && p->rest != 0)
+    code = shim_driver()->cuMemUnmap(addr + first, p->class->bytes - first);
   return code;
 }
 
 cu_result page_map_at(page *p, cu_addr addr) {
   uint64_t start = clock_ns();
   uint64_t first = p->rest != 0 ? p->vram_bytes : p->class->bytes;
-  cu_result code = REAL(cuMemMap)(addr, first, 0, p->real, 0);
+  cu_result code = shim_driver()->cuMemMap(addr, first, 0, p->real, 0);
   if (code == CU_OK && p->rest != 0) {
-    code = REAL(cuMemMap)(addr + first, p->class->bytes - first, 0, p->rest, 0);
-    if (code != CU_OK) REAL(cuMemUnmap)(addr, first);
+    code = shim_driver()->cuMemMap(addr + first, p->class->bytes - first, 0, p->rest, 0);
+    if (code != CU_OK) shim_driver()->cuMemUnmap(addr, first);
   }
   called(MAPPED, start);
   if (code != CU_OK) return code;
@@ -105,7 +106,7 @@ cu_result page_unmap(page *p) {
 
 cu_result page_grant_run(cu_addr addr, uint64_t bytes, const cu_access *access) {
   uint64_t start = clock_ns();
-  cu_result code = REAL(cuMemSetAccess)(addr, bytes, access, 1);
+  cu_result code = shim_driver()->cuMemSetAccess(addr, bytes, access, 1);
   called(GRANTED, start);
   return code;
 }
@@ -118,22 +119,21 @@ cu_result page_grant(page *p) {
 }
 
 cu_result page_stage(page *p) {
-  cu_result (*reserve)(cu_addr *, size_t, size_t, cu_addr, unsigned long long) =
-      SHIM_REAL(cuMemAddressReserve, (cu_addr *, size_t, size_t, cu_addr, unsigned long long));
+  const cuda_driver *driver = shim_driver();
   cu_access grant = {p->class->prop.location, CU_ACCESS_READ_WRITE};
   cu_addr at;
   if (p->stage != 0) return CU_OK;
-  cu_result code = reserve(&at, p->class->bytes, 0, 0, 0);
+  cu_result code = driver->cuMemAddressReserve(&at, p->class->bytes, 0, 0, 0);
   if (code != CU_OK) return code;
-  code = REAL(cuMemMap)(at, p->class->bytes, 0, p->real, 0);
+  code = shim_driver()->cuMemMap(at, p->class->bytes, 0, p->real, 0);
   if (code == CU_OK) {
-    code = REAL(cuMemSetAccess)(at, p->class->bytes, &grant, 1);
-    if (code != CU_OK) REAL(cuMemUnmap)(at, p->class->bytes);
+    code = shim_driver()->cuMemSetAccess(at, p->class->bytes, &grant, 1);
+    if (code != CU_OK) shim_driver()->cuMemUnmap(at, p->class->bytes);
   }
   if (code == CU_OK)
     p->stage = at;
   else
-    REAL(cuMemAddressFree)(at, p->class->bytes);
+    shim_driver()->cuMemAddressFree(at, p->class->bytes);
   return code;
 }
 

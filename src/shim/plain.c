@@ -96,22 +96,22 @@ bool plain_serves(unsigned device) {
 /* Asked with care: to retain a primary context that nobody uses would make it. */
 static bool is_primary(cu_context context, cu_device card) {
   if (!measure_primary_active(card)) return false;
-  cu_result (*retain)(cu_context *, cu_device) =
-      SHIM_REAL(cuDevicePrimaryCtxRetain, (cu_context *, cu_device));
-  cu_result (*release)(cu_device) = SHIM_REAL(cuDevicePrimaryCtxRelease_v2, (cu_device));
+  const cuda_driver *driver = shim_driver();
   cu_context primary = NULL;
-  if (retain == NULL || release == NULL || retain(&primary, card) != CU_OK) return false;
-  release(card);
+  if (driver->cuDevicePrimaryCtxRetain == NULL || driver->cuDevicePrimaryCtxRelease_v2 == NULL ||
+      driver->cuDevicePrimaryCtxRetain(&primary, card) != CU_OK)
+    return false;
+  driver->cuDevicePrimaryCtxRelease_v2(card);
   return primary == context;
 }
 
 /* One that could not be made whole. */
 static void destroy(plain *p) {
-  cu_result (*end)(cu_event) = SHIM_REAL(cuEventDestroy_v2, (cu_event));
+  const cuda_driver *driver = shim_driver();
   if (p->heap != NULL) stow_heap_close(p->heap);
   if (p->under != NULL) stow_device_close(p->under);
   for (int i = 0; i < BATCHES_MAX; i++)
-    if (p->batches[i].event != NULL) end(p->batches[i].event);
+    if (p->batches[i].event != NULL) driver->cuEventDestroy_v2(p->batches[i].event);
   free(p);
 }
 
@@ -130,9 +130,9 @@ static void choose_sizes(plain *p) {
 
 /* For the calling thread's context, which is the card's primary one. */
 static plain *make(unsigned device, cu_device card, cu_context context) {
-  cu_result (*create)(cu_event *, unsigned) = SHIM_REAL(cuEventCreate, (cu_event *, unsigned));
+  const cuda_driver *driver = shim_driver();
   plain *p = calloc(1, sizeof *p);
-  if (p == NULL || create == NULL) {
+  if (p == NULL || driver->cuEventCreate == NULL) {
     free(p);
     return NULL;
   }
@@ -152,7 +152,7 @@ static plain *make(unsigned device, cu_device card, cu_context context) {
   options.host_limit_bytes = host < HOST_BYTES_MAX ? host : HOST_BYTES_MAX;
   made = made && stow_heap_open(&p->heap, &options) == STOW_OK;
   for (int i = 0; i < BATCHES_MAX && made; i++)
-    made = create(&p->batches[i].event, CU_EVENT_NO_TIMING) == CU_OK;
+    made = driver->cuEventCreate(&p->batches[i].event, CU_EVENT_NO_TIMING) == CU_OK;
   if (made) {
     choose_sizes(p);
     return p;
@@ -214,10 +214,10 @@ void plain_after_fork(void) {
 /* Everything submitted to the context so far is done when this returns CU_OK. */
 static cu_result wait_for_context(const plain *p) {
   cu_context old;
-  cu_result code = SHIM_REAL(cuCtxPushCurrent_v2, (cu_context))(p->context);
+  cu_result code = shim_driver()->cuCtxPushCurrent_v2(p->context);
   if (code != CU_OK) return code;
-  code = SHIM_REAL(cuCtxSynchronize, (void))();
-  SHIM_REAL(cuCtxPopCurrent_v2, (cu_context *))(&old);
+  code = shim_driver()->cuCtxSynchronize();
+  shim_driver()->cuCtxPopCurrent_v2(&old);
   return code;
 }
 
@@ -226,9 +226,10 @@ static void close_batch(plain *p) {
   batch *open = &p->batches[(p->first + p->closed) % BATCHES_MAX];
   /* Every call that could tell is forbidden while a graph is captured: they wait on. */
   if (open->count == 0 || p->closed == BATCHES_MAX - 1 || spill_capturing()) return;
-  cu_result (*record)(cu_context, cu_event) = SHIM_REAL(cuCtxRecordEvent, (cu_context, cu_event));
+  const cuda_driver *driver = shim_driver();
   open->passed = false;
-  if (record == NULL || record(p->context, open->event) != CU_OK) {
+  if (driver->cuCtxRecordEvent == NULL ||
+      driver->cuCtxRecordEvent(p->context, open->event) != CU_OK) {
     /* A driver from before CUDA 12.5: no event covers streams we know nothing of. */
     if (wait_for_context(p) != CU_OK) return;
     open->passed = true;
@@ -238,8 +239,8 @@ static void close_batch(plain *p) {
 
 static bool has_passed(const batch *b, bool wait) {
   if (b->passed) return true;
-  if (SHIM_REAL(cuEventQuery, (cu_event))(b->event) == CU_OK) return true;
-  return wait && SHIM_REAL(cuEventSynchronize, (cu_event))(b->event) == CU_OK;
+  if (shim_driver()->cuEventQuery(b->event) == CU_OK) return true;
+  return wait && shim_driver()->cuEventSynchronize(b->event) == CU_OK;
 }
 
 /* Gives the batches that have passed to the heap. True: some did. */

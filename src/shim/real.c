@@ -24,10 +24,11 @@ static const char *const names[SYMBOL_COUNT] = {
 #undef SYMBOL
 };
 
-static lock open_lock = LOCK_INIT(LOCK_DEVICE); /* guards the writing of the next three */
+static lock open_lock = LOCK_INIT(LOCK_DEVICE); /* guards the writing of the next four */
 static _Atomic bool opened;                     /* tried, whether or not there was one */
 static void *driver;                            /* written before `opened` */
 static char driver_path[CUDA_PATH_MAX];
+static cuda_driver functions;     /* for our own calls; written before `opened` */
 static _Thread_local bool inside; /* this thread is opening the driver now */
 
 bool shim_opening(void) {
@@ -96,6 +97,20 @@ static void fill_slots(void *library) {
   }
 }
 
+static void *found_or_null(void *found) {
+  return found == function(absent) || found == function(no_driver) ? NULL : found;
+}
+
+/* Copies the slots that have a name in driver.def; the slots are filled. */
+static void fill_functions(void) {
+#define DRIVER(name, since, need, role, parameters)                                                \
+  if (cuda_driver_may_use(since))                                                                  \
+    functions.name = (cu_result(*) parameters)(uintptr_t)found_or_null(                            \
+        atomic_load_explicit(&shim_slots[SYMBOL_##name], memory_order_acquire));
+#include "device/driver.def"
+  cuda_driver_note_pages(&functions);
+}
+
 /* Keeps what was found, if nobody was before us; `library` NULL: there is none. Whatever is done
  * with the lock held never waits for the loader (load.c). */
 static void keep(void *library, const char *path) {
@@ -105,6 +120,7 @@ static void keep(void *library, const char *path) {
   lock_take(&open_lock);
   if (!opened) {
     driver = library;
+    fill_functions();
     snprintf(driver_path, sizeof driver_path, "%s", path);
     shim_log("driver: %s", library != NULL ? path : "none found");
     torch_settings_mend();
@@ -142,7 +158,16 @@ void *shim_stub_resolve(unsigned symbol) {
 void *shim_real(shim_symbol symbol) {
   void *found = atomic_load_explicit(&shim_slots[symbol], memory_order_acquire);
   if (found == NULL) found = shim_stub_resolve(symbol);
-  return found == function(absent) || found == function(no_driver) ? NULL : found;
+  return found_or_null(found);
+}
+
+const cuda_driver *shim_driver(void) {
+  static const cuda_driver NONE;
+  if (!atomic_load_explicit(&opened, memory_order_acquire)) {
+    if (inside) return &NONE; /* the driver calls us while it is being loaded */
+    open_driver();
+  }
+  return &functions;
 }
 
 const char *shim_symbol_name(shim_symbol symbol) {

@@ -88,13 +88,10 @@ static void add_facts(void) {
   if (rank_text()[0] != '\0') recorder.fact(trace, "rank", rank_text());
   size_t total = 0;
   char name[128] = "";
-  cu_result (*get_total)(size_t *, cu_device) =
-      SHIM_REAL(cuDeviceTotalMem_v2, (size_t *, cu_device));
-  cu_result (*get_name)(char *, int, cu_device) =
-      SHIM_REAL(cuDeviceGetName, (char *, int, cu_device));
-  if (get_name != NULL && get_name(name, sizeof name, 0) == CU_OK)
+  const cuda_driver *driver = shim_driver();
+  if (driver->cuDeviceGetName != NULL && driver->cuDeviceGetName(name, sizeof name, 0) == CU_OK)
     recorder.fact(trace, "device_name", name);
-  if (get_total != NULL && get_total(&total, 0) == CU_OK) {
+  if (driver->cuDeviceTotalMem_v2 != NULL && driver->cuDeviceTotalMem_v2(&total, 0) == CU_OK) {
     snprintf(text, sizeof text, "%zu", total);
     recorder.fact(trace, "device_bytes", text);
   }

@@ -24,22 +24,30 @@ typedef struct shim_hook {
 } shim_hook;
 
 /* The stubs that pass the gate: in stubs.S, called through cuGetProcAddress only. */
-#define GATED(name) void name(void);
-#include <shim-gated.inc>
-#undef GATED
+#define GATED_HOOK(name)
+#define GATED_GATE(name) GATED(name)
+#define GATED_PASS(name)
+#define GATED(name)                                 void name(void);
+#define DRIVER(name, since, need, role, parameters) GATED_##role(name)
+#include "device/driver.def"
 
 static shim_hook hooks[] = {
-#define HOOK(name, parameters) {SYMBOL_##name, (void *)(uintptr_t)name, NULL},
-#include "shim/hooks.def"
-#undef HOOK
-#define GATED(name) {SYMBOL_##name, (void *)(uintptr_t)name, NULL},
-#include <shim-gated.inc>
-#undef GATED
+#define HOOKED_HOOK(name) {SYMBOL_##name, (void *)(uintptr_t)name, NULL},
+#define HOOKED_GATE(name)
+#define HOOKED_PASS(name)
+#define DRIVER(name, since, need, role, parameters) HOOKED_##role(name)
+#include "device/driver.def"
+/* After all hooks: without a gate these are left out. */
+#define GATED(name)                                 {SYMBOL_##name, (void *)(uintptr_t)name, NULL},
+#define DRIVER(name, since, need, role, parameters) GATED_##role(name)
+#include "device/driver.def"
 };
 static const char *const hook_names[] = {
-#define HOOK(name, parameters) #name,
-#include "shim/hooks.def"
-#undef HOOK
+#define NAME_HOOK(name) #name,
+#define NAME_GATE(name)
+#define NAME_PASS(name)
+#define DRIVER(name, since, need, role, parameters) NAME_##role(name)
+#include "device/driver.def"
 };
 enum {
   HOOK_COUNT = sizeof hook_names / sizeof hook_names[0],

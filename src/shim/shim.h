@@ -55,8 +55,10 @@ bool shim_opening(void);
 /* Called by stubs.S. */
 void *shim_stub_resolve(unsigned symbol);
 
-/* The driver's function of that name with its type; NULL as above. */
-#define SHIM_REAL(name, parameters) ((cu_result(*) parameters)(uintptr_t)shim_real(SYMBOL_##name))
+/* The driver for Stowage's own calls; never NULL. A member is NULL if this driver lacks it, there
+ * is no driver, or STOWAGE_DRIVER_LEVEL hides it. Opens the driver at the first call; cheap after.
+ */
+const cuda_driver *shim_driver(void);
 
 /* ---- torch_settings.c ---- */
 

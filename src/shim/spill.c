@@ -29,7 +29,8 @@ static cuda_probe find_road(cu_device card) {
   lock_take(&road_lock);
   if (!road_known) {
     road = (cuda_probe){.road = STOW_HOST_NONE, .numa_node = -1};
-    if (cuda_driver_fill(&table, shim_resolve, NULL) == STOW_OK && table.has_vmm)
+    table = *shim_driver();
+    if (cuda_driver_start(&table) == STOW_OK && table.has_vmm)
       cuda_probe_card(&road, &table, card, false);
     shim_log("host pages by road %s", cuda_road_name(road.road));
     road_known = true;
@@ -82,9 +83,10 @@ bool spill_host_has(uint64_t bytes) {
 uint64_t spill_vram_room(unsigned device, uint64_t *whole) {
   const ledger *l = account_ledger();
   size_t left = 0, total = 0;
-  cu_result (*info)(size_t *, size_t *) = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *));
+  const cuda_driver *driver = shim_driver();
   *whole = 0;
-  if (l->header == NULL || spill_capturing() || info == NULL || info(&left, &total) != CU_OK)
+  if (l->header == NULL || spill_capturing() || driver->cuMemGetInfo_v2 == NULL ||
+      driver->cuMemGetInfo_v2(&left, &total) != CU_OK)
     return 0;
   uint64_t limit = ledger_limit(l, device);
   *whole = limit < total ? limit : total;
@@ -94,8 +96,7 @@ uint64_t spill_vram_room(unsigned device, uint64_t *whole) {
 }
 
 cu_result spill_make_page(cu_handle *handle, size_t bytes, cu_device card) {
-  cu_result (*create)(cu_handle *, size_t, const cu_prop *, unsigned long long) =
-      SHIM_REAL(cuMemCreate, (cu_handle *, size_t, const cu_prop *, unsigned long long));
+  const cuda_driver *driver = shim_driver();
   cuda_probe how = find_road(card);
   cu_prop prop = {.type = CU_ALLOCATION_PINNED};
   if (how.road == STOW_HOST_NUMA)
@@ -104,7 +105,8 @@ cu_result spill_make_page(cu_handle *handle, size_t bytes, cu_device card) {
     prop.location = (cu_location){CU_LOCATION_HOST, 0};
   else
     return CU_ERROR_NOT_SUPPORTED;
-  return create == NULL ? CU_ERROR_NOT_SUPPORTED : create(handle, bytes, &prop, 0);
+  return driver->cuMemCreate == NULL ? CU_ERROR_NOT_SUPPORTED
+                                     : driver->cuMemCreate(handle, bytes, &prop, 0);
 }
 
 /* Counts `bytes` to be spilled; false where budget or host have no room. */
@@ -138,19 +140,16 @@ static size_t whole_pages(size_t bytes) {
 /* Where a driver puts no pages on the host: memory pinned and mapped, which is at an address of its
  * own. */
 static cu_result spill_pinned(cu_addr *addr, size_t bytes, unsigned device, cu_context context) {
-  cu_result (*take)(void **, size_t, unsigned) =
-      SHIM_REAL(cuMemHostAlloc, (void **, size_t, unsigned));
-  cu_result (*where)(cu_addr *, void *, unsigned) =
-      SHIM_REAL(cuMemHostGetDevicePointer_v2, (cu_addr *, void *, unsigned));
-  cu_result (*drop)(void *) = SHIM_REAL(cuMemFreeHost, (void *));
+  const cuda_driver *driver = shim_driver();
   void *host;
-  if (take == NULL || where == NULL || drop == NULL || !count_spilled(device, bytes))
+  if (driver->cuMemHostAlloc == NULL || driver->cuMemHostGetDevicePointer_v2 == NULL ||
+      driver->cuMemFreeHost == NULL || !count_spilled(device, bytes))
     return CU_ERROR_OUT_OF_MEMORY;
-  cu_result code = take(&host, bytes, CU_HOST_PORTABLE | CU_HOST_DEVICE_MAP);
+  cu_result code = driver->cuMemHostAlloc(&host, bytes, CU_HOST_PORTABLE | CU_HOST_DEVICE_MAP);
   if (code != CU_OK) return not_spilled(device, bytes, code);
-  code = where(addr, host, 0);
+  code = driver->cuMemHostGetDevicePointer_v2(addr, host, 0);
   if (code != CU_OK) {
-    drop(host);
+    driver->cuMemFreeHost(host);
     return not_spilled(device, bytes, code);
   }
   atomic_fetch_add(&account_ledger()->header->spilled_total_bytes, bytes);
@@ -161,24 +160,17 @@ static cu_result spill_pinned(cu_addr *addr, size_t bytes, unsigned device, cu_c
 
 /* Puts a page behind a range of its own; the range, or the driver's error with nothing left. */
 static cu_result map_alone(cu_addr *addr, cu_handle page, size_t bytes, cu_device card) {
-  cu_result (*reserve)(cu_addr *, size_t, size_t, cu_addr, unsigned long long) =
-      SHIM_REAL(cuMemAddressReserve, (cu_addr *, size_t, size_t, cu_addr, unsigned long long));
-  cu_result (*unreserve)(cu_addr, size_t) = SHIM_REAL(cuMemAddressFree, (cu_addr, size_t));
-  cu_result (*map_page)(cu_addr, size_t, size_t, cu_handle, unsigned long long) =
-      SHIM_REAL(cuMemMap, (cu_addr, size_t, size_t, cu_handle, unsigned long long));
-  cu_result (*unmap)(cu_addr, size_t) = SHIM_REAL(cuMemUnmap, (cu_addr, size_t));
-  cu_result (*access)(cu_addr, size_t, const cu_access *, size_t) =
-      SHIM_REAL(cuMemSetAccess, (cu_addr, size_t, const cu_access *, size_t));
+  const cuda_driver *driver = shim_driver();
   cu_access grant = {{CU_LOCATION_DEVICE, card}, CU_ACCESS_READ_WRITE};
-  cu_result code = reserve(addr, bytes, 0, 0, 0);
+  cu_result code = driver->cuMemAddressReserve(addr, bytes, 0, 0, 0);
   if (code != CU_OK) return code;
-  code = map_page(*addr, bytes, 0, page, 0);
+  code = driver->cuMemMap(*addr, bytes, 0, page, 0);
   if (code == CU_OK) {
-    code = access(*addr, bytes, &grant, 1);
+    code = driver->cuMemSetAccess(*addr, bytes, &grant, 1);
     if (code == CU_OK) return CU_OK;
-    unmap(*addr, bytes);
+    driver->cuMemUnmap(*addr, bytes);
   }
-  unreserve(*addr, bytes);
+  driver->cuMemAddressFree(*addr, bytes);
   return code;
 }
 
@@ -190,7 +182,7 @@ static cu_result spill_alone(cu_addr *addr, size_t bytes, unsigned device, cu_de
   if (code != CU_OK) return code;
   code = map_alone(addr, page, bytes, card);
   if (code != CU_OK) {
-    SHIM_REAL(cuMemRelease, (cu_handle))(page);
+    shim_driver()->cuMemRelease(page);
     return not_spilled(device, bytes, code);
   }
   book_add(BOOK_ADDRESS, *addr, &(holding){bytes, LEDGER_SPILLED, device, context, page, 1, false});
@@ -214,12 +206,12 @@ cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device ca
 static cu_result give_back(cu_addr addr, const holding *what) {
   cu_result code;
   if (what->pinned)
-    code = SHIM_REAL(cuMemFreeHost, (void *))((void *)(uintptr_t)what->link);
+    code = shim_driver()->cuMemFreeHost((void *)(uintptr_t)what->link);
   else {
-    code = SHIM_REAL(cuMemUnmap, (cu_addr, size_t))(addr, what->bytes);
+    code = shim_driver()->cuMemUnmap(addr, what->bytes);
     if (code != CU_OK) return code;
-    SHIM_REAL(cuMemRelease, (cu_handle))(what->link);
-    SHIM_REAL(cuMemAddressFree, (cu_addr, size_t))(addr, what->bytes);
+    shim_driver()->cuMemRelease(what->link);
+    shim_driver()->cuMemAddressFree(addr, what->bytes);
   }
   return code;
 }
@@ -229,10 +221,10 @@ static cu_result give_back(cu_addr addr, const holding *what) {
 static cu_result wait_for_work(cu_context context) {
   cu_context old;
   cu_result code = CU_OK;
-  if (context != NULL) code = SHIM_REAL(cuCtxPushCurrent_v2, (cu_context))(context);
+  if (context != NULL) code = shim_driver()->cuCtxPushCurrent_v2(context);
   if (code != CU_OK) return code;
-  code = SHIM_REAL(cuCtxSynchronize, (void))();
-  if (context != NULL) SHIM_REAL(cuCtxPopCurrent_v2, (cu_context *))(&old);
+  code = shim_driver()->cuCtxSynchronize();
+  if (context != NULL) shim_driver()->cuCtxPopCurrent_v2(&old);
   return code;
 }
 
