@@ -213,15 +213,16 @@ static void give_back(cuda_dev *d, leaks *l) {
     driver->cuMemAddressFree(range->outer_addr, range->outer_bytes);
   }
   for (size_t at = 0; map_next(&t->pages, &at, &key, &value); l->pages++) {
-    l->page_bytes += ((table_page *)(uintptr_t)value)->bytes;
-    driver->cuMemRelease(key);
+    uint64_t bytes = ((table_page *)(uintptr_t)value)->bytes;
+    l->page_bytes += bytes;
+    physical_page_release(&d->physical, key, bytes);
   }
   for (size_t at = 0; map_next(&t->plains, &at, &key, &value); l->plains++) {
     const table_plain *plain = (const table_plain *)(uintptr_t)value;
     if (plain->tier == STOW_TIER_HOST)
-      driver->cuMemFreeHost(plain->pointer);
+      physical_pinned_free(&d->physical, plain->pointer, plain->bytes);
     else
-      driver->cuMemFree_v2(key);
+      physical_plain_free(&d->physical, key, plain->bytes);
   }
   for (size_t at = 0; map_next(&t->events, &at, &key, &value); l->events++)
     driver->cuEventDestroy_v2((cu_event)(uintptr_t)key);
@@ -330,6 +331,7 @@ static stow_status open_on(stow_device **device, const char *name, const cuda_dr
     d->head.ops = &CUDA_OPS;
     d->driver = driver;
     d->driver_owned = owned;
+    d->physical = (physical){.driver = driver};
     lock_init(&d->table_lock, LOCK_DEVICE);
     lock_init(&d->host_lock, LOCK_DEVICE);
     status = cuda_card_find(&d->card, driver, name);

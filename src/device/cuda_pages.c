@@ -112,20 +112,16 @@ stow_status cuda_unreserve(stow_device *device, stow_addr addr, uint64_t bytes) 
 
 /* ---- pages ---- */
 
-static stow_status page_location(cuda_dev *d, stow_tier tier, cu_location *location) {
+static stow_status page_prop(cuda_dev *d, stow_tier tier, cu_prop *prop) {
   if (tier == STOW_TIER_VRAM) {
-    *location = (cu_location){CU_LOCATION_DEVICE, d->card.handle};
+    *prop = physical_vram_prop(d->card.handle);
     return STOW_OK;
   }
   if (tier != STOW_TIER_HOST)
     return stow_fail(STOW_ERR_UNSUPPORTED, "creating a page: a card has no pages on tier %s",
                      stow_tier_name(tier));
   cuda_host_find(d);
-  if (d->props.host_road == STOW_HOST_NUMA)
-    *location = (cu_location){CU_LOCATION_HOST_NUMA, d->props.host_numa_node};
-  else if (d->props.host_road == STOW_HOST_LOCATION)
-    *location = (cu_location){CU_LOCATION_HOST, 0};
-  else
+  if (!physical_host_prop(prop, d->props.host_road, d->props.host_numa_node))
     return stow_fail(STOW_ERR_UNSUPPORTED, "creating a page on the host: %s%s",
                      d->props.host_road == STOW_HOST_PINNED ? "only whole allocations work here: "
                                                             : "",
@@ -151,21 +147,21 @@ stow_status cuda_page_create(stow_device *device, stow_page *page, uint64_t byte
   *page = 0;
   STOW_TRY(want_pages(d));
   STOW_TRY(cuda_check_extent(d, "creating a page of", 0, bytes));
-  cu_prop prop = {.type = CU_ALLOCATION_PINNED};
-  STOW_TRY(page_location(d, tier, &prop.location));
+  cu_prop prop;
+  STOW_TRY(page_prop(d, tier, &prop));
   if (tier == STOW_TIER_HOST) STOW_TRY(cuda_host_take(d, bytes, "creating a page of"));
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
   cu_handle handle = 0;
   stow_status status;
-  cu_result code = d->driver->cuMemCreate(&handle, bytes, &prop, 0);
+  cu_result code = physical_page_create(&d->physical, &handle, bytes, &prop, 0);
   if (code != CU_OK)
     status = create_failed(d, code, bytes, tier);
   else {
     lock_take(&d->table_lock);
     status = table_page_add(&d->table, handle, bytes, tier);
     lock_give(&d->table_lock);
-    if (status != STOW_OK) d->driver->cuMemRelease(handle);
+    if (status != STOW_OK) physical_page_release(&d->physical, handle, bytes);
   }
   cuda_leave(d, &scope);
   if (status == STOW_OK) *page = handle;
@@ -182,7 +178,7 @@ stow_status cuda_page_release(stow_device *device, stow_page page) {
   stow_status status = table_page_take(&d->table, page, &taken);
   lock_give(&d->table_lock);
   if (status == STOW_OK) {
-    cu_result code = d->driver->cuMemRelease(page);
+    cu_result code = physical_page_release(&d->physical, page, taken.bytes);
     if (code != CU_OK) {
       lock_take(&d->table_lock);
       (void)table_page_add(&d->table, page, taken.bytes, taken.tier);

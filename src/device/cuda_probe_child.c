@@ -9,6 +9,7 @@
 
 #include "device/cuda_card.h"
 #include "device/cuda_probe.h"
+#include "device/physical.h"
 
 #define HEAD    "host-tier 1 "
 #define PATTERN 0x5a
@@ -55,6 +56,7 @@ static cu_result use_memory(const walker *w, cu_addr addr, const char **step) {
 static cu_result walk_page(const walker *w, cu_location location, const char **step) {
   const cuda_driver *d = w->driver;
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = location};
+  physical made = {.driver = d};
   cu_access grant = {.location = {CU_LOCATION_DEVICE, w->card}, .flags = CU_ACCESS_READ_WRITE};
   cu_addr addr = 0;
   cu_handle page = 0;
@@ -65,7 +67,7 @@ static cu_result walk_page(const walker *w, cu_location location, const char **s
   if (code != CU_OK) return code;
   if (granule > w->bytes) /* pages of the two tiers must be able to take each other's place */
     return failed_at(step, "comparing page granularities", CU_ERROR_NOT_SUPPORTED);
-  code = failed_at(step, "cuMemCreate", d->cuMemCreate(&page, w->bytes, &prop, 0));
+  code = failed_at(step, "cuMemCreate", physical_page_create(&made, &page, w->bytes, &prop, 0));
   if (code != CU_OK) return code;
   code = failed_at(step, "cuMemAddressReserve", d->cuMemAddressReserve(&addr, w->bytes, 0, 0, 0));
   if (code == CU_OK) {
@@ -78,7 +80,8 @@ static cu_result walk_page(const walker *w, cu_location location, const char **s
     }
     d->cuMemAddressFree(addr, w->bytes);
   }
-  cu_result released = failed_at(step, "cuMemRelease", d->cuMemRelease(page));
+  cu_result released =
+      failed_at(step, "cuMemRelease", physical_page_release(&made, page, w->bytes));
   return code != CU_OK ? code : released;
 }
 

@@ -12,17 +12,10 @@
 
 /* ---- plain allocations ---- */
 
-static cu_result alloc_host(cuda_dev *d, cu_addr *addr, void **pointer, uint64_t bytes) {
-  cu_result code = d->driver->cuMemHostAlloc(pointer, bytes, CU_HOST_PORTABLE | CU_HOST_DEVICE_MAP);
-  if (code != CU_OK) return code;
-  code = d->driver->cuMemHostGetDevicePointer_v2(addr, *pointer, 0);
-  if (code != CU_OK) d->driver->cuMemFreeHost(*pointer);
-  return code;
-}
-
 static void free_plain(cuda_dev *d, stow_addr addr, const table_plain *plain, cu_result *code) {
-  *code = plain->tier == STOW_TIER_HOST ? d->driver->cuMemFreeHost(plain->pointer)
-                                        : d->driver->cuMemFree_v2(addr);
+  *code = plain->tier == STOW_TIER_HOST
+              ? physical_pinned_free(&d->physical, plain->pointer, plain->bytes)
+              : physical_plain_free(&d->physical, addr, plain->bytes);
 }
 
 /* Whether the tier can hold plain allocations at all, and has room for this one. */
@@ -46,8 +39,9 @@ stow_status cuda_plain_alloc(stow_device *device, stow_addr *addr, uint64_t byte
   STOW_TRY(cuda_enter(d, &scope));
   cu_addr got = 0;
   table_plain plain = {.bytes = bytes, .tier = tier};
-  cu_result code = tier == STOW_TIER_HOST ? alloc_host(d, &got, &plain.pointer, bytes)
-                                          : d->driver->cuMemAlloc_v2(&got, bytes);
+  cu_result code = tier == STOW_TIER_HOST
+                       ? physical_pinned_alloc(&d->physical, &got, &plain.pointer, bytes)
+                       : physical_plain_alloc(&d->physical, &got, bytes, bytes);
   stow_status status = STOW_OK;
   if (code != CU_OK) {
     char size[STOW_SIZE_TEXT_MAX];

@@ -8,7 +8,11 @@
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/status.h"
-#include "shim/spill.h"
+#include "shim/capture.h"
+#include "shim/counted.h"
+#include "shim/host_tier.h"
+#include "shim/measure.h"
+#include "shim/page_room.h"
 
 /* CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
 #define ATTRIBUTE_RDMA 110
@@ -69,26 +73,40 @@ static stow_status answer(cu_result code, const char *what) {
 
 /* ---- pages ---- */
 
+/* A physical_account: pages of the heap count as plain memory. */
+static bool take_plain(const void *who, uint64_t bytes) {
+  const counted *c = who;
+  if (page_take(c->device, c->kind, bytes)) return true;
+  if (capture_on()) return false;
+  /* As the driver does before it says that there is no more. */
+  measure_trim_pools(c->device);
+  return page_take(c->device, c->kind, bytes);
+}
+
+static bool make_room(const void *who, uint64_t bytes) {
+  return page_reclaim(((const counted *)who)->device, bytes);
+}
+
+static const physical_account PLAIN = {.take = take_plain,
+                                       .make_room = make_room,
+                                       .made = counted_made,
+                                       .undo = counted_undo,
+                                       .give = counted_release};
+
 static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
-  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, c->number}};
+  counted who = {c->device, LEDGER_PLAIN};
+  physical maker = {shim_driver(), &PLAIN, &who};
+  cu_prop prop = physical_vram_prop(c->number);
   prop.flags.gpu_direct_rdma = c->rdma;
   if (on_host) return CU_ERROR_OUT_OF_MEMORY;
-  bool counted = account_take(c->device, LEDGER_PLAIN, bytes);
-  if (!counted && !spill_capturing()) {
-    /* As the driver does before it says that there is no more. */
-    measure_trim_pools(c->device);
-    counted = account_take(c->device, LEDGER_PLAIN, bytes);
-  }
-  if (!counted) return CU_ERROR_OUT_OF_MEMORY;
-  const cuda_driver *driver = shim_driver();
-  cu_result code = driver->cuMemCreate(handle, bytes, &prop, 0);
-  if (code == CU_ERROR_OUT_OF_MEMORY && account_trim(c->device, bytes))
-    code = driver->cuMemCreate(handle, bytes, &prop, 0);
-  if (code == CU_OK)
-    ledger_note_peak(account_ledger(), c->device);
-  else
-    ledger_give(account_ledger(), c->device, LEDGER_PLAIN, bytes);
-  return code;
+  return physical_page_create(&maker, handle, bytes, &prop, 0);
+}
+
+static cu_result release(const card *c, cu_handle handle, uint64_t bytes, stow_tier tier) {
+  counted who = {c->device, LEDGER_PLAIN};
+  physical maker = {shim_driver(), &PLAIN, &who};
+  return tier == STOW_TIER_HOST ? host_tier_page_release(handle, bytes, c->device)
+                                : physical_page_release(&maker, handle, bytes);
 }
 
 /* What vram has room for, and how much there is of it; 0 where blocks cannot be in both. */
@@ -96,7 +114,7 @@ static uint64_t vram_room(const card *c, uint64_t *whole) {
   const ledger *l = account_ledger();
   *whole = 0;
   if (l->header == NULL || atomic_load(&l->header->host_road) != LEDGER_ROAD_PAGES) return 0;
-  return spill_vram_room(c->device, whole);
+  return host_tier_vram_room(c->device, whole);
 }
 
 uint64_t card_room(const stow_device *device) {
@@ -123,30 +141,11 @@ static cu_result lend(const card *c, cu_handle *handle, uint64_t bytes, uint64_t
   return code;
 }
 
-static cu_result create_host(const card *c, cu_handle *handle, uint64_t bytes) {
-  ledger *l = account_ledger();
-  if (!spill_host_has(bytes) || l->header == NULL ||
-      !ledger_take(l, c->device, LEDGER_SPILLED, bytes))
-    return CU_ERROR_OUT_OF_MEMORY;
-  cu_result code = spill_make_page(handle, bytes, c->number);
-  if (code == CU_OK) {
-    atomic_fetch_add(&l->header->spilled_total_bytes, bytes);
-    ledger_note_peak(l, c->device);
-  } else
-    ledger_give(l, c->device, LEDGER_SPILLED, bytes);
-  /* To the heap it is all one why there is none. */
-  return code == CU_OK ? CU_OK : CU_ERROR_OUT_OF_MEMORY;
-}
-
 static stow_status note_page(card *c, cu_handle handle, uint64_t value) {
   lock_take(&c->lock);
   stow_status status = map_put(&c->pages, handle, value);
   lock_give(&c->lock);
   return status;
-}
-
-static void uncount(const card *c, uint64_t bytes, stow_tier tier) {
-  account_give(c->device, tier == STOW_TIER_HOST ? LEDGER_SPILLED : LEDGER_PLAIN, bytes);
 }
 
 static stow_status page_create(stow_device *device, stow_page *page, uint64_t bytes,
@@ -159,10 +158,10 @@ static stow_status page_create(stow_device *device, stow_page *page, uint64_t by
   if (tier == STOW_TIER_VRAM)
     code = create_vram(c, &handle, bytes);
   else if (on_host) {
-    code = lend(c, &handle, bytes, SPILL_LEAVES_PART);
+    code = lend(c, &handle, bytes, HOST_TIER_LEAVES_PART);
     flags = LENT;
     if (code != CU_OK) {
-      code = create_host(c, &handle, bytes);
+      code = host_tier_page_create(&handle, bytes, c->device, c->number);
       flags = ON_HOST;
     }
     if (code != CU_OK) { /* neither has enough alone */
@@ -172,8 +171,7 @@ static stow_status page_create(stow_device *device, stow_page *page, uint64_t by
     tier = flags == LENT ? STOW_TIER_VRAM : STOW_TIER_HOST;
   }
   if (code == CU_OK && note_page(c, handle, bytes | flags) != STOW_OK) {
-    shim_driver()->cuMemRelease(handle);
-    uncount(c, bytes, tier);
+    release(c, handle, bytes, tier);
     leave(mode);
     return STOW_ERR_HOST_MEMORY; /* map_put said why */
   }
@@ -191,11 +189,13 @@ static stow_status page_release(stow_device *device, stow_page page) {
   lock_take(&c->lock);
   bool known = map_remove(&c->pages, page, &value);
   lock_give(&c->lock);
-  if (!known) return stow_fail(STOW_ERR_STATE, "releasing a page that is none");
+  if (!known)
+    return stow_fail(STOW_ERR_STATE, "page_release: unknown page handle 0x%llx",
+                     (unsigned long long)page);
   stow_tier tier = value & ON_HOST ? STOW_TIER_HOST : STOW_TIER_VRAM;
   uint64_t bytes = value & ~(uint64_t)PAGE_FLAGS;
   int mode = enter();
-  cu_result code = shim_driver()->cuMemRelease(page);
+  cu_result code = release(c, page, bytes, tier);
   leave(mode);
   if (code != CU_OK) {
     stow_status noted = note_page(c, page, value);
@@ -204,7 +204,6 @@ static stow_status page_release(stow_device *device, stow_page page) {
   }
   atomic_fetch_sub_explicit(&c->held[tier], bytes, memory_order_relaxed);
   if (value & LENT) atomic_fetch_sub_explicit(&c->lent, bytes, memory_order_relaxed);
-  uncount(c, bytes, tier);
   return STOW_OK;
 }
 
@@ -394,14 +393,11 @@ static const stow_device_ops OPS = {.version = STOW_DEVICE_OPS_VERSION,
 
 /* Does the driver have all the page calls, and does the card know pages? */
 static bool has_pages(cu_device number) {
-  static const shim_symbol NEEDED[] = {
-      SYMBOL_cuMemCreate,      SYMBOL_cuMemRelease,    SYMBOL_cuMemMap,
-      SYMBOL_cuMemUnmap,       SYMBOL_cuMemSetAccess,  SYMBOL_cuMemAddressReserve,
-      SYMBOL_cuMemAddressFree, SYMBOL_cuMemGetInfo_v2, SYMBOL_cuDeviceGetAttribute};
-  for (size_t i = 0; i < sizeof NEEDED / sizeof NEEDED[0]; i++)
-    if (shim_real(NEEDED[i]) == NULL) return false;
+  const cuda_driver *driver = shim_driver();
+  if (!driver->has_vmm || driver->cuMemGetInfo_v2 == NULL || driver->cuDeviceGetAttribute == NULL)
+    return false;
   int has = 0;
-  cu_result code = shim_driver()->cuDeviceGetAttribute(&has, CU_ATTRIBUTE_VMM, number);
+  cu_result code = driver->cuDeviceGetAttribute(&has, CU_ATTRIBUTE_VMM, number);
   return code == CU_OK && has != 0;
 }
 
@@ -423,7 +419,7 @@ stow_status card_open(stow_device **out, cu_device number, unsigned device) {
   snprintf(c->props.name, sizeof c->props.name, "device %u", device);
   c->props.index = number;
   c->props.has_vmm = true;
-  /* Whether there is a road to the host is found out when the first page has to take it. */
+  /* Whether there is a path to the host is probed when the first page needs it. */
   c->props.host_road = STOW_HOST_LOCATION;
   c->props.host_numa_node = -1;
   c->props.vram_bytes = total / granule * granule;

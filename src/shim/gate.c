@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/variables.h"
+#include "shim/host_tier.h"
 #include "shim/shim.h"
-#include "shim/spill.h"
 
 /* A launch may wait for room in the driver's queue, and a copy for its data. */
 #define CLOSE_MAX_NS ((uint64_t)200 * 1000 * 1000)
@@ -30,7 +30,7 @@ static _Atomic bool used;
 
 static void decide(void) {
   const char *said = secure_getenv(ENV_MOVE);
-  if (spill_on() && (said == NULL || strcmp(said, "off") != 0)) atomic_store(&shim_gate_on, 1);
+  if (host_tier_on() && (said == NULL || strcmp(said, "off") != 0)) atomic_store(&shim_gate_on, 1);
 }
 
 bool gate_here(void) {
@@ -78,7 +78,8 @@ void gate_open(void) {
   syscall(SYS_futex, &closed, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-void gate_after_fork(void) {
+static void after_fork(void) {
   atomic_store(&closed, 0);
   atomic_store(&inside, 0);
 }
+SHIM_AFTER_FORK(after_fork);

@@ -16,7 +16,7 @@
 
 /* The driver's own function behind a hook, for passing the program's call on; NULL if this driver
  * has none. Calls that Stowage makes for itself go through shim_driver(). */
-#define REAL(name) ((__typeof__(&name))(uintptr_t)shim_real(SYMBOL_##name))
+#define REAL(name) (shim_program_driver()->name)
 
 /* The name of hook `i`, NULL past the last. */
 SHIM_HOOK const char *stow_shim_hook(size_t i);

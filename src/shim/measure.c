@@ -5,13 +5,13 @@
  * buffers) is the difference to its used figure. That figure is the whole card's: once a context
  * has been measured its share may change by a little, and what changes beyond that is the doing of
  * programs outside the run, whose growth must not eat the run's limit. */
+#include "shim/measure.h"
+
 #include <string.h>
 
 #include "base/list.h"
 #include "base/lock.h"
-#include "shim/account.h"
-#include "shim/page.h"
-#include "shim/spill.h"
+#include "shim/capture.h"
 
 /* CUgraphMem_attribute */
 enum { GRAPH_RESERVED = 2 };
@@ -41,7 +41,7 @@ static _Atomic size_t ended_count;                 /* pools that have ended and 
 static _Atomic unsigned context_count[LEDGER_DEVICES_MAX];
 static _Atomic uint64_t context_first[LEDGER_DEVICES_MAX];
 
-void measure_after_fork(void) {
+static void after_fork(void) {
   lock_init(&pools_lock, LOCK_POOL);
   pools = NULL; /* lost to the child: another thread may have been changing it */
   pool_count = pool_capacity = 0;
@@ -52,6 +52,7 @@ void measure_after_fork(void) {
     atomic_store(&context_first[i], 0);
   }
 }
+SHIM_AFTER_FORK(after_fork);
 
 uint64_t measure_pool_figure(void *pool, int which) {
   uint64_t bytes = 0;
@@ -95,19 +96,12 @@ void measure_pool(unsigned device, void *pool) {
   measure_pool_grown(device, pool, 0);
 }
 
-static bool announce(unsigned device, uint64_t bytes) {
+bool measure_pool_announce(unsigned device, uint64_t bytes) {
   lock_take(&pools_lock);
   bool fits = ledger_take(account_ledger(), device, LEDGER_POOLS, bytes);
   if (fits) growing_bytes[device] += bytes;
   lock_give(&pools_lock);
   return fits;
-}
-
-bool measure_pool_grows(unsigned device, uint64_t bytes) {
-  account_look(device, bytes);
-  if (announce(device, bytes)) return true;
-  if (account_make_room(device) && announce(device, bytes)) return true;
-  return page_reclaim(device, bytes) && announce(device, bytes);
 }
 
 static void forget(void *pool) {
@@ -244,7 +238,7 @@ void measure_context_made(unsigned device, bool made) {
     atomic_fetch_add(&context_count[device], 1);
   else
     ledger_set_begun(l, device, false);
-  account_look_soon();
+  measure_soon();
 }
 
 void measure_context_ended(unsigned device) {
@@ -252,7 +246,7 @@ void measure_context_ended(unsigned device) {
   if (device >= LEDGER_DEVICES_MAX || l->header == NULL) return;
   atomic_store(&context_first[device], 0);
   if (context_count[device] > 0 && atomic_fetch_sub(&context_count[device], 1) > 1) {
-    account_look_soon(); /* of the others' share */
+    measure_soon(); /* of the others' share */
     return;
   }
   ledger_set(l, device, LEDGER_CONTEXT, 0);
@@ -297,9 +291,44 @@ static void measure_context(unsigned device, ledger *l) {
 void measure_device(unsigned device, cu_device card) {
   ledger *l = account_ledger();
   /* A call the driver holds unsafe while a graph is captured would spoil the capture. */
-  if (l->header == NULL || spill_capturing()) return;
+  if (l->header == NULL || capture_on()) return;
   void *pool;
   for (size_t at = 0; (pool = next_pool(device, &at)) != NULL;) measure_pool(device, pool);
   measure_graphs(device, card, l);
   measure_context(device, l);
+}
+
+/* ---- when ---- */
+
+/* Bytes taken since the driver's own share was last measured; it grows as code is loaded. */
+#define MEASURE_EVERY ((uint64_t)256 << 20)
+static _Atomic uint64_t unmeasured_bytes = MEASURE_EVERY;
+
+bool measure_here(unsigned device) {
+  unsigned here;
+  cu_context context;
+  cu_device card;
+  if (!account_here(&here, &context, &card) || here != device) return false;
+  atomic_store(&unmeasured_bytes, 0);
+  measure_device(device, card);
+  return true;
+}
+
+void measure_look(unsigned device, uint64_t bytes) {
+  const ledger *l = account_ledger();
+  if (l->header != NULL && ledger_limit(l, device) != LEDGER_UNLIMITED &&
+      atomic_fetch_add(&unmeasured_bytes, bytes) >= MEASURE_EVERY)
+    measure_here(device);
+}
+
+void measure_soon(void) {
+  atomic_store(&unmeasured_bytes, MEASURE_EVERY);
+}
+
+bool measure_take(unsigned device, ledger_kind kind, uint64_t bytes) {
+  ledger *l = account_ledger();
+  if (l->header == NULL) return true;
+  measure_look(device, bytes);
+  return ledger_take(l, device, kind, bytes) ||
+         (measure_here(device) && ledger_take(l, device, kind, bytes));
 }

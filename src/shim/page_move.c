@@ -14,11 +14,9 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "shim/capture.h"
 #include "shim/gate.h"
-#include "shim/hooks.h"
-#include "shim/page.h"
 #include "shim/page_table.h"
-#include "shim/spill.h"
 
 /* Moved at a time: enough that waiting for the device is paid off (1 to 2 ms against 5 ms of
  * copying), and little enough not to move much that need not be: at most a part of the limit. */
@@ -62,12 +60,13 @@ void page_move_context_ended(unsigned device, cu_context context) {
     tools[device].context = NULL;
 }
 
-void page_move_after_fork(void) {
+static void after_fork(void) {
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) page_move_context_ended(i, NULL);
 }
+SHIM_AFTER_FORK(after_fork);
 
-static size_t batch_pages(const page_class *class) {
-  uint64_t limit = ledger_limit(account_ledger(), class->device) / BATCH_PART;
+static size_t batch_pages(const page_class *class, uint64_t limit_bytes) {
+  uint64_t limit = limit_bytes / BATCH_PART;
   uint64_t pages = (limit < BATCH_BYTES ? limit : BATCH_BYTES) / class->bytes;
   return pages < 1 ? 1 : pages > BATCH_PAGES ? BATCH_PAGES : (size_t)pages;
 }
@@ -238,27 +237,25 @@ static transfer *candidates(const page_class *class, int tier, bool settled_too,
 }
 
 static bool may_move(const page_class *class) {
-  return gate_here() && gate_used() && !token_shared() && !spill_capturing() &&
+  return gate_here() && gate_used() && !token_shared() && !capture_on() &&
          have_tools(class->device);
 }
 
-bool page_move_out(page_class *class) {
+uint64_t page_move_out(page_class *class, uint64_t limit_bytes) {
   size_t count, moved = 0;
-  if (!may_move(class)) return false;
+  if (!may_move(class)) return 0;
   transfer *list = candidates(class, TIER_VRAM, false, &count, by_address);
-  if (count > batch_pages(class)) count = batch_pages(class);
+  if (count > batch_pages(class, limit_bytes)) count = batch_pages(class, limit_bytes);
   if (count > 0) count = find_places(list, count, class, TIER_HOST);
   if (count > 0) moved = move_all(list, count);
   free(list);
-  ledger *l = account_ledger();
-  atomic_fetch_add(&l->header->moved_out_bytes, moved * class->bytes);
-  return moved > 0;
+  return moved * class->bytes;
 }
 
 /* How many of `count` pages may have vram without taking what the rest of a step will need. */
-static size_t room_for_home(page_class *class, size_t count, bool last) {
-  uint64_t limit = ledger_limit(account_ledger(), class->device);
-  uint64_t leave = limit == LEDGER_UNLIMITED ? HOME_LEAVES_BYTES : limit / HOME_LEAVES_PART;
+static size_t room_for_home(page_class *class, size_t count, uint64_t limit_bytes, bool last) {
+  uint64_t leave =
+      limit_bytes == LEDGER_UNLIMITED ? HOME_LEAVES_BYTES : limit_bytes / HOME_LEAVES_PART;
   size_t left = last ? 0 : (size_t)(leave / class->bytes);
   while (page_free_spare(class, TIER_VRAM) < count + left && page_make(class, TIER_VRAM) == CU_OK) {
   }
@@ -267,14 +264,13 @@ static size_t room_for_home(page_class *class, size_t count, bool last) {
   return room < count ? room : count;
 }
 
-void page_move_home(page_class *class, bool last) {
+uint64_t page_move_home(page_class *class, uint64_t limit_bytes, bool last) {
   size_t count, moved = 0;
-  if (!may_move(class)) return;
+  if (!may_move(class)) return 0;
   transfer *list = candidates(class, TIER_HOST, true, &count, by_address_down);
-  if (count > 0) count = room_for_home(class, count, last);
+  if (count > 0) count = room_for_home(class, count, limit_bytes, last);
   if (count > 0) count = find_places(list, count, class, TIER_VRAM);
   if (count > 0) moved = move_all(list, count);
   free(list);
-  ledger *l = account_ledger();
-  atomic_fetch_add(&l->header->moved_home_bytes, moved * class->bytes);
+  return moved * class->bytes;
 }

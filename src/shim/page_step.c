@@ -1,9 +1,10 @@
 /* Page step: the rhythm of a program that trains. Called by trim.py, or by a program itself. */
+#include "shim/page_step.h"
+
 #include "base/clock.h"
+#include "shim/capture.h"
 #include "shim/gate.h"
-#include "shim/page.h"
 #include "shim/page_table.h"
-#include "shim/spill.h"
 
 static _Atomic bool settled_known; /* the program has let go of all it could, once */
 
@@ -11,9 +12,10 @@ bool page_settled(void) {
   return atomic_load(&settled_known);
 }
 
-void page_step_after_fork(void) {
+static void after_fork(void) {
   atomic_store(&settled_known, false);
 }
+SHIM_AFTER_FORK(after_fork);
 
 /* The questions of a program's own thread are answered without the lock: it may hold one of its own
  * that somebody waits for while pages move. */
@@ -32,14 +34,14 @@ void page_step_ended(void) {
 }
 
 bool page_trim_wanted(void) {
-  if (spill_capturing()) return false;
+  if (capture_on()) return false;
   /* Once in any case: what is left then is what will stay. */
   return atomic_load(&token_held_on_host) > 0 ||
          (!atomic_load(&settled_known) && gate_here() && gate_used());
 }
 
 bool page_home_wanted(void) {
-  return atomic_load(&token_held_on_host) > 0 && atomic_load(&settled_known) && !spill_capturing();
+  return atomic_load(&token_held_on_host) > 0 && atomic_load(&settled_known) && !capture_on();
 }
 
 void page_trimming(bool begins) {
@@ -55,8 +57,11 @@ void page_come_home(bool last) {
   }
   settled_known = settled_known || last;
   shim_log("%zu pages are on the host %s", token_held_on_host, last ? "after a step" : "in a step");
-  for (size_t i = 0; token_held_on_host > 0 && i < class_count; i++)
-    page_move_home(&classes[i], last);
+  ledger *l = account_ledger();
+  for (size_t i = 0; token_held_on_host > 0 && i < class_count; i++) {
+    uint64_t limit = ledger_limit(l, classes[i].device);
+    atomic_fetch_add(&l->header->moved_home_bytes, page_move_home(&classes[i], limit, last));
+  }
   /* Their addresses will be vram's. Unmapping takes half as long while the device is idle. */
   for (size_t i = 0; last && i < class_count; i++) page_free_loosen(&classes[i], TIER_HOST);
   page_leave();

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "shim/hooks.h"
+#include "shim/counted.h"
+#include "shim/host_tier.h"
 
 lock pages_lock = LOCK_INIT(LOCK_PAGES);
 map pages_at;
@@ -31,8 +32,20 @@ void page_table_log(const char *when) {
            (unsigned long long)(atomic_exchange(&calls_ns, 0) / 1000));
 }
 
-static ledger_kind kind_of(int tier) {
-  return tier == TIER_HOST ? LEDGER_SPILLED : LEDGER_PAGES;
+/* The peak is noted when a page is whole (page_make.c): half of a split page is none. */
+static const physical_account PAGES = {
+    .take = counted_take, .undo = counted_undo, .give = counted_give};
+
+cu_result page_vram_create(const page_class *class, cu_handle *real, uint64_t bytes) {
+  counted who = {class->device, LEDGER_PAGES};
+  physical maker = {shim_driver(), &PAGES, &who};
+  return physical_page_create(&maker, real, bytes, &class->prop, 0);
+}
+
+cu_result page_vram_release(const page_class *class, cu_handle real, uint64_t bytes) {
+  counted who = {class->device, LEDGER_PAGES};
+  physical maker = {shim_driver(), &PAGES, &who};
+  return physical_page_release(&maker, real, bytes);
 }
 
 page *page_new(page_class *class, cu_handle real, int tier) {
@@ -42,12 +55,10 @@ page *page_new(page_class *class, cu_handle real, int tier) {
   return p;
 }
 
-static void give_back(const page *p, cu_handle handle, ledger_kind kind, uint64_t bytes) {
-  cu_result code = shim_driver()->cuMemRelease(handle);
-  if (code == CU_OK)
-    ledger_give(account_ledger(), p->class->device, kind, bytes);
-  else
-    shim_log("releasing a page: CUDA error %d", code);
+static void give_back(const page *p, cu_handle handle, int tier, uint64_t bytes) {
+  cu_result code = tier == TIER_HOST ? host_tier_page_release(handle, bytes, p->class->device)
+                                     : page_vram_release(p->class, handle, bytes);
+  if (code != CU_OK) shim_log("releasing a page: CUDA error %d", code);
 }
 
 void page_drop(page *p) {
@@ -56,8 +67,8 @@ void page_drop(page *p) {
     shim_driver()->cuMemAddressFree(p->stage, p->class->bytes);
   if (p->at == 0 || page_unmap(p) == CU_OK) {
     uint64_t vram_bytes = p->rest != 0 ? p->vram_bytes : 0;
-    if (p->rest != 0) give_back(p, p->real, LEDGER_PAGES, vram_bytes);
-    give_back(p, p->rest != 0 ? p->rest : p->real, kind_of(p->tier), p->class->bytes - vram_bytes);
+    if (p->rest != 0) give_back(p, p->real, TIER_VRAM, vram_bytes);
+    give_back(p, p->rest != 0 ? p->rest : p->real, p->tier, p->class->bytes - vram_bytes);
   }
   free(p);
 }

@@ -12,8 +12,12 @@
 #include "base/rank.h"
 #include "base/variables.h"
 #include "memory/heap.h"
+#include "shim/capture.h"
 #include "shim/card.h"
-#include "shim/spill.h"
+#include "shim/host_tier.h"
+#include "shim/measure.h"
+#include "shim/page_room.h"
+#include "shim/retrying.h"
 
 /* Batches of frees that wait at once; more frees than that wait for a batch to pass. */
 #define BATCHES_MAX 8
@@ -88,7 +92,7 @@ bool plain_serves(unsigned device) {
   const ledger *l = account_ledger();
   return l->header != NULL &&
          (ledger_limit(l, device) != LEDGER_UNLIMITED || ledger_spill_limit(l) > 0) &&
-         !spill_retry_known();
+         !retrying_known();
 }
 
 /* ---- opening and ending ---- */
@@ -203,11 +207,12 @@ void plain_end(cu_device card) {
   if (p != NULL) retire(p);
 }
 
-void plain_after_fork(void) {
+static void after_fork(void) {
   pthread_mutex_init(&open_lock, NULL);
   /* The driver does not go with a child; what the parent's heap holds is the parent's. */
   for (int i = 0; i < LEDGER_DEVICES_MAX; i++) atomic_store(&heaps[i], NULL);
 }
+SHIM_AFTER_FORK(after_fork);
 
 /* ---- waiting; p->lock held ---- */
 
@@ -225,7 +230,7 @@ static cu_result wait_for_context(const plain *p) {
 static void close_batch(plain *p) {
   batch *open = &p->batches[(p->first + p->closed) % BATCHES_MAX];
   /* Every call that could tell is forbidden while a graph is captured: they wait on. */
-  if (open->count == 0 || p->closed == BATCHES_MAX - 1 || spill_capturing()) return;
+  if (open->count == 0 || p->closed == BATCHES_MAX - 1 || capture_on()) return;
   const cuda_driver *driver = shim_driver();
   open->passed = false;
   if (driver->cuCtxRecordEvent == NULL ||
@@ -246,7 +251,7 @@ static bool has_passed(const batch *b, bool wait) {
 /* Gives the batches that have passed to the heap. True: some did. */
 static bool poll_batches(plain *p, bool wait) {
   bool any = false;
-  while (p->closed > 0 && !spill_capturing()) {
+  while (p->closed > 0 && !capture_on()) {
     batch *b = &p->batches[p->first];
     if (!has_passed(b, wait)) break;
     for (uint32_t i = 0; i < b->count; i++) {
@@ -309,8 +314,11 @@ static bool fits(plain *p, uint64_t bytes) {
   lock_give(&p->lock);
   if (bytes <= idle || ledger_limit(account_ledger(), p->device) == LEDGER_UNLIMITED) return true;
   uint64_t more = (bytes - idle + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
-  if (!account_take(p->device, LEDGER_PLAIN, more)) return false;
-  ledger_give(account_ledger(), p->device, LEDGER_PLAIN, more);
+  ledger *l = account_ledger();
+  if (!page_take(p->device, LEDGER_PLAIN, more) &&
+      !(plain_trim(p->device, false) && ledger_take(l, p->device, LEDGER_PLAIN, more)))
+    return false;
+  ledger_give(l, p->device, LEDGER_PLAIN, more);
   return true;
 }
 
@@ -324,7 +332,7 @@ static bool fits_in_both(plain *p, uint64_t bytes) {
   uint64_t there = idle + card_room(p->under);
   if (bytes <= there) return true;
   uint64_t more = (bytes - there + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
-  if (!spill_host_has(more) || !ledger_take(l, p->device, LEDGER_SPILLED, more)) return false;
+  if (!host_tier_has(more) || !ledger_take(l, p->device, LEDGER_SPILLED, more)) return false;
   ledger_give(l, p->device, LEDGER_SPILLED, more);
   return true;
 }
@@ -359,7 +367,7 @@ cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind,
   bool on_host;
   stow_status status = take(p, addr, bytes, host, &on_host);
   if (status == STOW_ERR_OUT_OF_MEMORY) {
-    if (!spill_capturing()) trim_to(p, 0, false);
+    if (!capture_on()) trim_to(p, 0, false);
     return CU_ERROR_OUT_OF_MEMORY;
   }
   /* The driver has its own words for whatever else is wrong. */
@@ -407,7 +415,7 @@ bool plain_free(cu_addr addr, bool *ours, uint64_t *bytes, unsigned *device, led
     if (open->count >= p->batch_count || open->bytes > p->batch_bytes) {
       close_batch(p);
       poll_batches(p, false);
-      trim = too_idle(p) != 0 && !spill_capturing();
+      trim = too_idle(p) != 0 && !capture_on();
     }
   }
   lock_give(&p->lock);
@@ -420,7 +428,7 @@ bool plain_free(cu_addr addr, bool *ours, uint64_t *bytes, unsigned *device, led
 }
 
 bool plain_trim(unsigned device, bool host) {
-  if (card_inside() || spill_capturing()) return false;
+  if (card_inside() || capture_on()) return false;
   bool went = false;
   for (int i = 0; i < LEDGER_DEVICES_MAX; i++) {
     plain *p = atomic_load_explicit(&heaps[i], memory_order_acquire);

@@ -7,7 +7,8 @@
 
 #include "shim/account.h"
 #include "shim/hooks.h"
-#include "shim/page.h"
+#include "shim/measure.h"
+#include "shim/page_step.h"
 
 const char *stow_shim_version(void) {
   return STOW_VERSION_TEXT;

@@ -4,7 +4,7 @@
 
 #include "shim/page.h"
 #include "shim/page_table.h"
-#include "shim/spill.h"
+#include "shim/retry.h"
 
 /* No handle of a driver's looks like this: they are numbers that count up, or addresses. */
 #define TOKEN_MARK (UINT64_C(0x5357) << 48)
@@ -39,7 +39,7 @@ void page_leave(void) {
   lock_give(&pages_lock);
 }
 
-void page_after_fork(void) {
+static void after_fork(void) {
   lock_init(&pages_lock, LOCK_PAGES);
   memset(&pages_at, 0, sizeof pages_at);
   memset(&tokens, 0, sizeof tokens);
@@ -47,10 +47,9 @@ void page_after_fork(void) {
   class_count = 0;
   token_held_on_host = 0;
   shared = false;
-  page_step_after_fork();
-  page_move_after_fork();
   token_trimming = false;
 }
+SHIM_AFTER_FORK(after_fork);
 
 bool page_is_token(cu_handle handle) {
   return (handle & (UINT64_C(0xffff) << 48)) == TOKEN_MARK;

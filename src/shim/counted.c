@@ -1,0 +1,29 @@
+/* Counted: one ledger call each. */
+#include "shim/counted.h"
+
+bool counted_take(const void *who, uint64_t bytes) {
+  const counted *c = who;
+  ledger *l = account_ledger();
+  return l->header != NULL && ledger_take(l, c->device, c->kind, bytes);
+}
+
+void counted_made(const void *who, uint64_t bytes) {
+  const counted *c = who;
+  (void)bytes;
+  ledger_note_peak(account_ledger(), c->device);
+}
+
+void counted_undo(const void *who, uint64_t bytes, cu_result code) {
+  (void)code;
+  counted_give(who, bytes);
+}
+
+void counted_give(const void *who, uint64_t bytes) {
+  const counted *c = who;
+  ledger_give(account_ledger(), c->device, c->kind, bytes);
+}
+
+void counted_release(const void *who, uint64_t bytes) {
+  const counted *c = who;
+  account_give(c->device, c->kind, bytes);
+}
