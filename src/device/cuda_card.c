@@ -5,7 +5,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/assert.h"
+
 int cuda_card_attribute(const cuda_driver *driver, cu_device handle, int which, int otherwise) {
+  ASSERT(driver != NULL);
   int value;
   return driver->cuDeviceGetAttribute(&value, which, handle) == CU_OK ? value : otherwise;
 }
@@ -64,6 +67,7 @@ static stow_status find_uuid(cuda_card *card, const cuda_driver *driver, const c
 }
 
 stow_status cuda_card_find(cuda_card *card, const cuda_driver *driver, const char *name) {
+  ASSERT(driver != NULL && name != NULL);
   int count = 0;
   cu_result code = driver->cuDeviceGetCount(&count);
   if (code != CU_OK) return cuda_driver_fail(driver, code, "counting the cards");

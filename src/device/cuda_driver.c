@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/variables.h"
 
 #define LIBRARY "libcuda.so.1"
@@ -74,12 +75,14 @@ stow_status cuda_status_of(cu_result code) {
 }
 
 const char *cuda_driver_text(const cuda_driver *driver, cu_result code) {
+  ASSERT(driver != NULL);
   const char *text = NULL;
   if (driver->cuGetErrorString == NULL || driver->cuGetErrorString(code, &text) != CU_OK) return "";
   return text != NULL ? text : "";
 }
 
 stow_status cuda_driver_fail(const cuda_driver *driver, cu_result code, const char *format, ...) {
+  ASSERT(code != CU_OK);
   char what[512];
   va_list args;
   va_start(args, format);
@@ -122,6 +125,7 @@ bool cuda_driver_may_use(int since) {
 /* ---- filling and starting ---- */
 
 void cuda_driver_note_pages(cuda_driver *driver) {
+  ASSERT(driver != NULL);
   bool all = true;
 #define NOTE_PAGES(name) all = all && driver->name != NULL;
 #define NOTE_NEEDED(name)
@@ -142,6 +146,7 @@ static const char *first_missing(const cuda_driver *driver) {
 }
 
 stow_status cuda_driver_fill(cuda_driver *driver, cuda_resolve resolve, void *user) {
+  ASSERT(driver != NULL && resolve != NULL);
   *driver = (cuda_driver){0};
 #define DRIVER(name, since, need, role, parameters)                                                \
   if (cuda_driver_may_use(since)) set_function(&driver->name, resolve(user, #name));
@@ -151,6 +156,7 @@ stow_status cuda_driver_fill(cuda_driver *driver, cuda_resolve resolve, void *us
 }
 
 stow_status cuda_driver_start(cuda_driver *driver) {
+  ASSERT(driver != NULL);
   const char *missing = first_missing(driver);
   if (missing != NULL)
     return stow_fail(STOW_ERR_UNSUPPORTED,
@@ -190,6 +196,7 @@ static void load_own(void) {
 }
 
 stow_status cuda_driver_get(const cuda_driver **driver) {
+  ASSERT(driver != NULL);
   *driver = NULL;
   pthread_once(&own_once, load_own);
   if (own_status != STOW_OK) return stow_fail(own_status, "%s", own_reason);

@@ -8,6 +8,7 @@
 
 #include <stowage/size.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "device/cuda_device.h"
 
@@ -113,6 +114,7 @@ stow_status cuda_unreserve(stow_device *device, stow_addr addr, uint64_t bytes) 
 /* ---- pages ---- */
 
 static stow_status page_prop(cuda_dev *d, stow_tier tier, cu_prop *prop) {
+  ASSERT(prop != NULL);
   if (tier == STOW_TIER_VRAM) {
     *prop = physical_vram_prop(d->card.handle);
     return STOW_OK;
@@ -131,6 +133,7 @@ static stow_status page_prop(cuda_dev *d, stow_tier tier, cu_prop *prop) {
 
 /* Out of memory says how much there is; anything else, the driver's words. */
 static stow_status create_failed(cuda_dev *d, cu_result code, uint64_t bytes, stow_tier tier) {
+  ASSERT(code != CU_OK);
   char size[STOW_SIZE_TEXT_MAX], have[STOW_SIZE_TEXT_MAX], of[STOW_SIZE_TEXT_MAX];
   size_t free_bytes, total_bytes;
   stow_size_format(size, bytes);

@@ -3,6 +3,7 @@
  *
  * Lookups cost the logarithm of the number of ranges. A reserved range has a slot per page_bytes of
  * addresses, so finding what stands behind an address is one index. */
+#include "base/assert.h"
 #include "device/sim.h"
 
 #include <stdlib.h>
@@ -40,6 +41,7 @@ static sim_range *tree_merge(sim_range *low, sim_range *high) {
 }
 
 static void tree_add(sim *s, sim_range *range) {
+  ASSERT(range->left == NULL && range->right == NULL);
   sim_range *low, *high;
   range->priority = hash_u64(s->random++, 0);
   tree_split(s->ranges, range->addr, &low, &high);
@@ -47,6 +49,7 @@ static void tree_add(sim *s, sim_range *range) {
 }
 
 static void tree_remove(sim *s, sim_range *range) {
+  ASSERT(s->ranges != NULL);
   sim_range **link = &s->ranges;
   while (*link != range) link = range->addr < (*link)->addr ? &(*link)->left : &(*link)->right;
   *link = tree_merge(range->left, range->right);
@@ -92,6 +95,8 @@ void sim_range_free_all(sim *s) {
  * no process has room for must not make the book-keeping ask for memory. */
 static stow_status range_add(sim *s, sim_range **out, uint64_t bytes, uint64_t align,
                              uint64_t slots) {
+  ASSERT(lock_held(&s->lock));
+  ASSERT(out != NULL);
   stow_addr addr;
   STOW_TRY(sim_memory_reserve(s, &addr, bytes, align));
   sim_range *range = calloc(1, sizeof *range);
@@ -111,6 +116,8 @@ static stow_status range_add(sim *s, sim_range **out, uint64_t bytes, uint64_t a
 }
 
 static void range_remove(sim *s, sim_range *range) {
+  ASSERT(lock_held(&s->lock));
+  ASSERT(range->mapped == 0);
   tree_remove(s, range);
   s->reserved_bytes -= range->bytes;
   sim_memory_unreserve(s, range->addr, range->bytes);
@@ -121,6 +128,7 @@ static void range_remove(sim *s, sim_range *range) {
 /* ---- reserving ---- */
 
 static stow_status reserve(sim *s, stow_addr *addr, uint64_t bytes, uint64_t align) {
+  ASSERT(lock_held(&s->lock));
   uint64_t page = s->options.page_bytes;
   STOW_TRY(sim_check_vmm(s, "reserving addresses"));
   if (addr == NULL) return stow_fail(STOW_ERR_INVALID, "reserving addresses: no place for them");
@@ -148,6 +156,7 @@ stow_status sim_reserve(stow_device *device, stow_addr *addr, uint64_t bytes, ui
 }
 
 static stow_status unreserve(sim *s, stow_addr addr, uint64_t bytes) {
+  ASSERT(lock_held(&s->lock));
   STOW_TRY(sim_check_vmm(s, "giving addresses back"));
   if (addr % s->options.page_bytes != 0 || bytes == 0 || bytes % s->options.page_bytes != 0)
     return stow_fail(STOW_ERR_INVALID,
@@ -194,6 +203,7 @@ static bool plain_bytes(const sim *s, uint64_t *block, uint64_t bytes) {
 }
 
 static stow_status plain_back(sim *s, sim_range *range, uint32_t index) {
+  ASSERT(range->plain == 0);
   STOW_TRY(sim_memory_map(s, range->addr, range->bytes, s->pages[index].offset));
   STOW_TRY(sim_memory_access(s, range->addr, range->bytes));
   range->plain = index + 1;
@@ -203,6 +213,7 @@ static stow_status plain_back(sim *s, sim_range *range, uint32_t index) {
 }
 
 static stow_status plain_alloc(sim *s, stow_addr *addr, uint64_t bytes, stow_tier tier) {
+  ASSERT(lock_held(&s->lock));
   STOW_TRY(sim_check_tier(s, tier));
   uint64_t block;
   if (addr == NULL || bytes == 0)
@@ -237,6 +248,7 @@ stow_status sim_plain_alloc(stow_device *device, stow_addr *addr, uint64_t bytes
 
 /* As cuMemFree does, it waits until the whole card is idle: programs rely on it. */
 static stow_status plain_free(sim *s, stow_addr addr) {
+  ASSERT(lock_held(&s->lock));
   sim_range *range = sim_range_at(s, addr);
   if (range == NULL || range->plain == 0 || range->addr != addr)
     return stow_fail(STOW_ERR_STATE,

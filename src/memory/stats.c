@@ -2,9 +2,12 @@
  */
 #include <string.h>
 
+#include "base/assert.h"
 #include "memory/heap.h"
 
 void heap_count_tier(heap *h, stow_tier tier, stow_heap_tier_stats *out) {
+  ASSERT(lock_held(&h->lock));
+  ASSERT((unsigned)tier < POOL_TIERS);
   uint32_t n = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < n; i++) {
     lane *l = atomic_load(&h->lanes[i]);
@@ -157,6 +160,8 @@ stow_status stow_heap_check(stow_heap *shell) {
 /* ---- trimming and limits ---- */
 
 static stow_status let_go_all(heap *h, stow_tier tier) {
+  ASSERT(lock_held(&h->lock));
+  ASSERT((unsigned)tier < POOL_TIERS);
   stow_status status;
   heap_strip(h, tier, UINT64_MAX, NULL);
   heap_settle(h, true, &status);

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/rank.h"
 #include "base/status.h"
 #include "run/launcher.h"
@@ -25,6 +26,7 @@
 
 /* mkdir -p. */
 static stow_status make_all(char *path) {
+  ASSERT(path[0] == '/');
   for (char *at = path + 1;; at++) {
     if (*at != '/' && *at != '\0') continue;
     char saved = *at;
@@ -73,6 +75,7 @@ stow_status run_folder_last(char path[PATH_MAX]) {
 /* ---- the end ---- */
 
 void run_folder_write_end(const char *path, const run_end *end) {
+  ASSERT(path != NULL && end != NULL);
   char at[PATH_MAX];
   FILE *file = run_path(at, path, RUN_END) ? fopen(at, "we") : NULL;
   if (file == NULL) return; /* a full disk: the run is then reported as one without an end */
@@ -82,6 +85,7 @@ void run_folder_write_end(const char *path, const run_end *end) {
 }
 
 bool run_folder_end(const char *path, run_end *end) {
+  ASSERT(path != NULL && end != NULL);
   char at[PATH_MAX];
   *end = (run_end){0};
   FILE *file = run_path(at, path, RUN_END) ? fopen(at, "re") : NULL;
@@ -97,6 +101,7 @@ bool run_folder_end(const char *path, run_end *end) {
 
 /* `last` is replaced whole: made beside it and renamed over it. */
 static void point_last(const char *runs, const char *name) {
+  ASSERT(name != NULL);
   char made[PATH_MAX + 64], last[PATH_MAX + 64];
   snprintf(made, sizeof made, "%s/" RUN_LAST ".%d", runs, (int)getpid());
   snprintf(last, sizeof last, "%s/" RUN_LAST, runs);
@@ -126,6 +131,7 @@ static int is_rank(const struct dirent *entry) {
  * first of its folders that this rank has no part in yet, for a launcher's script may run several
  * commands one after another. `runs` is locked. */
 static stow_status join_launch(char path[PATH_MAX], const char *runs, const run_launcher *by) {
+  ASSERT(by->pid > 0);
   struct dirent **entries;
   char tail[64], name[128], now[32], share[32];
   int turns = 0;
@@ -237,11 +243,13 @@ static bool has_ended(const char *path) {
 /* Its `stowage run`, or the launcher of several, is still there: what its processes share is in the
  * folder. */
 static bool is_going_on(const char *path) {
+  ASSERT(strrchr(path, '-') != NULL);
   long pid = strtol(strrchr(path, '-') + 1, NULL, 10);
   return pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM) && !has_ended(path);
 }
 
 void run_folder_tidy(const char *path) {
+  ASSERT(path != NULL);
   char runs[PATH_MAX];
   struct dirent **entries;
   if (runs_path(runs) != STOW_OK) return;

@@ -9,11 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "run/protocol.h"
 
 #define WORDS_MAX 10
 
 const char *tree_map_name(tree_map_kind kind) {
+  ASSERT((unsigned)kind < TREE_MAP_KINDS);
   static const char *const NAMES[TREE_MAP_KINDS] = {"heap", "anonymous", "shared", "file"};
   return NAMES[kind];
 }
@@ -55,6 +57,8 @@ static void write_lines(buffer *out, host_record *r) {
 }
 
 stow_status host_record_write(const host_record *r, const char *folder) {
+  ASSERT(r != NULL && folder != NULL);
+  ASSERT(r->process_count <= HOST_PROCESSES_MAX);
   char made[PATH_MAX], path[PATH_MAX];
   buffer out = BUFFER_INIT;
   host_record *copy = malloc(sizeof *copy);
@@ -193,6 +197,7 @@ static bool read_file(host_record *r, const char *path) {
 }
 
 bool host_record_read_inside(host_record *r, const char *folder, pid_t pid) {
+  ASSERT(pid > 0);
   char path[PATH_MAX], process[16];
   r->object_count = r->frame_count = 0;
   r->inside_serial = 0;
@@ -208,6 +213,7 @@ bool host_record_read_inside(host_record *r, const char *folder, pid_t pid) {
 }
 
 stow_status host_record_read(host_record *r, const char *folder) {
+  ASSERT(r != NULL && folder != NULL);
   char path[PATH_MAX];
   *r = (host_record){0};
   if (!run_path(path, folder, RUN_HOST) || !read_file(r, path))

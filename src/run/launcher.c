@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/process.h"
 #include "base/rank.h"
 
@@ -29,6 +30,7 @@ static bool started_with(pid_t pid, const char *name) {
 }
 
 bool run_launcher_find(run_launcher *found) {
+  ASSERT(found != NULL);
   const rank_names *names = rank_find(true);
   pid_t pid = getppid();
   process one;

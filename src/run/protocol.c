@@ -6,14 +6,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/rank.h"
 
 bool run_path(char path[PATH_MAX], const char *folder, const char *name) {
+  ASSERT(folder != NULL && name != NULL);
   return snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX;
 }
 
 bool run_process_path(char path[PATH_MAX], const char *folder, const char *process,
                       const char *ending) {
+  ASSERT(folder != NULL && process != NULL);
+  ASSERT(ending[0] == '.');
   return snprintf(path, PATH_MAX, "%s/%s%s", folder, process, ending) < PATH_MAX;
 }
 
@@ -31,6 +35,7 @@ int run_process_pid(const char *name) {
 }
 
 bool run_has_ending(const char *name, const char *ending) {
+  ASSERT(ending[0] == '.');
   size_t length = strlen(name), tail = strlen(ending);
   return length > tail && strcmp(name + length - tail, ending) == 0;
 }

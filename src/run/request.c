@@ -11,9 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/assert.h"
+
 #define REQUEST_BYTES 4096
 
 stow_status request_create(request **out, const char *path) {
+  ASSERT(out != NULL && path != NULL);
   int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   void *mapped = MAP_FAILED;
   if (fd >= 0 && ftruncate(fd, REQUEST_BYTES) == 0)
@@ -30,6 +33,7 @@ void request_close(request *r) {
 }
 
 uint32_t request_post(request *r, pid_t pid) {
+  ASSERT(r != NULL && pid > 0);
   atomic_store(&r->pid, (int32_t)pid);
   uint32_t serial = atomic_fetch_add(&r->serial, 1) + 1;
   syscall(SYS_futex, &r->serial, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -47,6 +51,7 @@ request *request_open(const char *path) {
 }
 
 void request_wait(request *r, uint32_t *seen) {
+  ASSERT(r != NULL && seen != NULL);
   for (;;) {
     uint32_t now = atomic_load(&r->serial);
     if (now == *seen) {

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/lock.h"
 #include "base/variables.h"
 
@@ -111,6 +112,7 @@ static size_t entry(const char *list, unsigned i, const char **at) {
 }
 
 unsigned account_device(cu_device card) {
+  ASSERT(card >= 0);
   const ledger *l = account_ledger();
   const char *mine, *theirs, *run_list = l->header == NULL ? "" : l->header->visible_devices;
   unsigned number = (unsigned)card;
@@ -131,6 +133,7 @@ unsigned account_device(cu_device card) {
 }
 
 bool account_here(unsigned *device, cu_context *context, cu_device *card) {
+  ASSERT(device != NULL && context != NULL && card != NULL);
   const cuda_driver *driver = shim_driver();
   *context = NULL;
   if (driver->cuCtxGetCurrent == NULL || driver->cuCtxGetDevice == NULL ||
@@ -144,6 +147,7 @@ bool account_here(unsigned *device, cu_context *context, cu_device *card) {
 /* ---- counting ---- */
 
 void account_give(unsigned device, ledger_kind kind, uint64_t bytes) {
+  ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   ledger *l = account_ledger();
   if (l->header == NULL) return;
   if (kind < LEDGER_VRAM_KINDS) atomic_fetch_add(&released_bytes, bytes);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/hash.h"
 #include "base/lock.h"
 
@@ -19,11 +20,15 @@ static void after_fork(void) {
 SHIM_AFTER_FORK(after_fork);
 
 static holding *find(book_space space, uint64_t key) {
+  ASSERT(lock_held(&book_lock));
+  ASSERT((unsigned)space < BOOK_SPACES);
   uint64_t *value = map_get(&book[space], key);
   return value == NULL ? NULL : (holding *)(uintptr_t)*value;
 }
 
 bool book_add(book_space space, uint64_t key, const holding *what) {
+  ASSERT(what != NULL);
+  ASSERT((unsigned)what->kind < LEDGER_KIND_COUNT);
   holding *copy = malloc(sizeof *copy);
   if (copy == NULL) return false;
   *copy = *what;
@@ -39,6 +44,8 @@ bool book_add(book_space space, uint64_t key, const holding *what) {
 }
 
 static bool take_out(book_space space, uint64_t key, holding *what) {
+  ASSERT(lock_held(&book_lock));
+  ASSERT(what != NULL);
   uint64_t value;
   if (!map_remove(&book[space], key, &value)) return false;
   *what = *(holding *)(uintptr_t)value;
@@ -47,6 +54,7 @@ static bool take_out(book_space space, uint64_t key, holding *what) {
 }
 
 bool book_remove(book_space space, uint64_t key, holding *what) {
+  ASSERT((unsigned)space < BOOK_SPACES);
   lock_take(&book_lock);
   bool found = take_out(space, key, what);
   lock_give(&book_lock);
@@ -54,6 +62,8 @@ bool book_remove(book_space space, uint64_t key, holding *what) {
 }
 
 int book_use(book_space space, uint64_t key, int more, holding *what) {
+  ASSERT(more == 1 || more == -1);
+  ASSERT(what != NULL);
   lock_take(&book_lock);
   holding *found = find(space, key);
   int uses = -1;
@@ -71,6 +81,7 @@ int book_use(book_space space, uint64_t key, int more, holding *what) {
 /* Takes out what went with a context, at most so many at a time; how many. */
 static size_t take_out_of(book_space space, unsigned device, cu_context context, size_t most,
                           uint64_t *keys, holding *gone) {
+  ASSERT(most > 0);
   size_t count = 0, at = 0;
   uint64_t key, value;
   lock_take(&book_lock);
@@ -88,6 +99,7 @@ static size_t take_out_of(book_space space, unsigned device, cu_context context,
 
 void book_drop(unsigned device, cu_context context,
                void (*drop_spilled)(cu_addr addr, const holding *what)) {
+  ASSERT(drop_spilled != NULL);
   /* Pages and pinned memory outlive a context; the rest goes with it. */
   static const book_space SPACES[] = {BOOK_ADDRESS, BOOK_ARRAY};
   enum { AT_ONCE = 256 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/status.h"
@@ -51,6 +52,7 @@ bool card_inside(void) {
 
 /* A call of ours must not spoil a graph that is being captured: relaxed meanwhile. */
 static int enter(void) {
+  ASSERT(!inside);
   int mode = CU_CAPTURE_RELAXED;
   const cuda_driver *driver = shim_driver();
   inside = true;
@@ -61,6 +63,7 @@ static int enter(void) {
 }
 
 static void leave(int mode) {
+  ASSERT(inside);
   const cuda_driver *driver = shim_driver();
   if (mode >= 0) driver->cuThreadExchangeStreamCaptureMode(&mode);
   inside = false;
@@ -75,6 +78,7 @@ static stow_status answer(cu_result code, const char *what) {
 
 /* A physical_account: pages of the heap count as plain memory. */
 static bool take_plain(const void *who, uint64_t bytes) {
+  ASSERT(((const counted *)who)->kind == LEDGER_PLAIN);
   const counted *c = who;
   if (page_take(c->device, c->kind, bytes)) return true;
   if (capture_on()) return false;
@@ -94,6 +98,7 @@ static const physical_account PLAIN = {.take = take_plain,
                                        .give = counted_release};
 
 static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
+  ASSERT(handle != NULL && bytes > 0);
   counted who = {c->device, LEDGER_PLAIN};
   physical maker = {shim_driver(), &PLAIN, &who};
   cu_prop prop = physical_vram_prop(c->number);
@@ -103,6 +108,7 @@ static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
 }
 
 static cu_result release(const card *c, cu_handle handle, uint64_t bytes, stow_tier tier) {
+  ASSERT(handle != 0);
   counted who = {c->device, LEDGER_PLAIN};
   physical maker = {shim_driver(), &PLAIN, &who};
   return tier == STOW_TIER_HOST ? host_tier_page_release(handle, bytes, c->device)
@@ -134,6 +140,7 @@ static bool vram_has(const card *c, uint64_t bytes, uint64_t part) {
 
 /* A page of vram for a block that goes past it. */
 static cu_result lend(const card *c, cu_handle *handle, uint64_t bytes, uint64_t part) {
+  ASSERT(on_host);
   if (!vram_has(c, bytes, part)) return CU_ERROR_OUT_OF_MEMORY;
   on_host = false;
   cu_result code = create_vram(c, handle, bytes);
@@ -142,6 +149,7 @@ static cu_result lend(const card *c, cu_handle *handle, uint64_t bytes, uint64_t
 }
 
 static stow_status note_page(card *c, cu_handle handle, uint64_t value) {
+  ASSERT(handle != 0 && (value & ~(uint64_t)PAGE_FLAGS) > 0);
   lock_take(&c->lock);
   stow_status status = map_put(&c->pages, handle, value);
   lock_give(&c->lock);
@@ -212,6 +220,7 @@ bool card_lent(const stow_device *device) {
 }
 
 uint64_t card_held(const stow_device *device, stow_tier tier) {
+  ASSERT(tier == STOW_TIER_VRAM || tier == STOW_TIER_HOST);
   return atomic_load_explicit(&((const card *)device)->held[tier], memory_order_relaxed);
 }
 
@@ -230,6 +239,7 @@ bool card_owns(const stow_device *device, cu_addr addr) {
 
 /* Ranges are reserved under the heap's lock, one at a time. */
 static bool note_range(card *c, cu_addr addr, uint64_t bytes) {
+  ASSERT(addr != 0 && bytes > 0);
   for (int i = 0; i < RANGES_MAX; i++) {
     if (atomic_load(&c->ranges[i].base) != 0) continue;
     atomic_store_explicit(&c->ranges[i].end, addr + bytes, memory_order_relaxed);
@@ -402,6 +412,7 @@ static bool has_pages(cu_device number) {
 }
 
 stow_status card_open(stow_device **out, cu_device number, unsigned device) {
+  ASSERT(out != NULL && number >= 0);
   size_t granule = 0, total = 0;
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, number}};
   const cuda_driver *driver = shim_driver();

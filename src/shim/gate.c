@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/variables.h"
 #include "shim/host_tier.h"
@@ -44,6 +45,7 @@ bool gate_used(void) {
 }
 
 void *shim_gate_enter(unsigned symbol) {
+  ASSERT(symbol < SYMBOL_COUNT);
   /* Counted before looking: whoever closes looks at the count after closing. */
   atomic_fetch_add(&inside, 1);
   while (atomic_load(&closed) != 0) {
@@ -57,10 +59,13 @@ void *shim_gate_enter(unsigned symbol) {
 }
 
 void shim_gate_leave(void) {
+  ASSERT(atomic_load(&inside) > 0);
   atomic_fetch_sub(&inside, 1);
 }
 
 bool gate_close(void) {
+  ASSERT(gate_here());
+  ASSERT(atomic_load(&closed) == 0);
   atomic_store(&closed, 1);
   uint64_t start = clock_ns();
   while (atomic_load(&inside) != 0) {
@@ -74,6 +79,7 @@ bool gate_close(void) {
 }
 
 void gate_open(void) {
+  ASSERT(atomic_load(&closed) == 1);
   atomic_store(&closed, 0);
   syscall(SYS_futex, &closed, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }

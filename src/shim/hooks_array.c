@@ -1,5 +1,6 @@
 /* Hooks of arrays. How much the driver takes for one is not told; it is counted as the elements it
  * has, in blocks of 64 KiB, the smallest the driver lays arrays out in. */
+#include "base/assert.h"
 #include "shim/book.h"
 #include "shim/hooks.h"
 #include "shim/refusal.h"
@@ -80,6 +81,7 @@ static bool begin(array_take *take, const cu_array3d_size *size, unsigned levels
 }
 
 static cu_result end(const array_take *take, cu_result code, const cu_array *array) {
+  ASSERT(take->bytes == 0 || take->known);
   if (!take->known) return code;
   if (code == CU_OK)
     book_add(BOOK_ARRAY, (uintptr_t)*array,

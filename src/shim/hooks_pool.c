@@ -2,6 +2,7 @@
  * reserved, which the driver tells; a request is refused where the pool would have to grow past the
  * limit. While a graph is captured a request becomes one of its nodes, and its pool does not grow.
  */
+#include "base/assert.h"
 #include "shim/book.h"
 #include "shim/capture.h"
 #include "shim/hooks.h"
@@ -87,6 +88,7 @@ static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
 /* The pool cannot grow: a block of the heap, or of the host. Nobody is refused here who would ask
  * again: PyTorch does not, over these pools. */
 static cu_result elsewhere(const pool_call *call, cu_addr *addr, size_t bytes, cu_stream stream) {
+  ASSERT(call->known);
   ledger_kind kind;
   /* Blocks of other processes and of other devices are to be where they were asked for. */
   bool fixed = call->away || measure_pool_shared(call->pool);
@@ -120,6 +122,7 @@ static pool_forms forms(bool per_thread) {
 /* Holes in a pool may not fit what its figures say fits, and then it grows. Where it grew past the
  * limit the block goes back, and the pool shrinks again: true. */
 static bool undone(const pool_call *call, const pool_forms *f, cu_addr addr, cu_stream stream) {
+  ASSERT(call->known);
   const ledger *l = account_ledger();
   uint64_t limit = l->header == NULL ? LEDGER_UNLIMITED : ledger_limit(l, call->device);
   ledger_totals totals;

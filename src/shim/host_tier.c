@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/hostmem.h"
 #include "base/lock.h"
 #include "device/cuda_card.h"
@@ -24,6 +25,7 @@ SHIM_AFTER_FORK(after_fork);
 
 /* The answer is kept between processes (cuda_cache.h). */
 static cuda_probe find_path(cu_device card) {
+  ASSERT(card >= 0);
   lock_take(&path_lock);
   if (!path_known) {
     path = (cuda_probe){.road = STOW_HOST_NONE, .numa_node = -1};
@@ -83,6 +85,7 @@ bool host_tier_has(uint64_t bytes) {
 }
 
 uint64_t host_tier_vram_room(unsigned device, uint64_t *whole) {
+  ASSERT(whole != NULL);
   const ledger *l = account_ledger();
   size_t left = 0, total = 0;
   const cuda_driver *driver = shim_driver();
@@ -101,15 +104,18 @@ uint64_t host_tier_vram_room(unsigned device, uint64_t *whole) {
 
 /* A physical_account: `who` is a counted. */
 static bool take_spilled(const void *who, uint64_t bytes) {
+  ASSERT(((const counted *)who)->kind == LEDGER_SPILLED);
   return host_tier_has(bytes) && counted_take(who, bytes);
 }
 
 static void made_spilled(const void *who, uint64_t bytes) {
+  ASSERT(account_ledger()->header != NULL);
   atomic_fetch_add(&account_ledger()->header->spilled_total_bytes, bytes);
   counted_made(who, bytes);
 }
 
 static void undo_spilled(const void *who, uint64_t bytes, cu_result code) {
+  ASSERT(code != CU_OK);
   shim_log("%llu bytes on the host: CUDA error %d", (unsigned long long)bytes, code);
   counted_give(who, bytes);
 }
@@ -123,6 +129,7 @@ static cu_result answer(cu_result code) {
 }
 
 cu_result host_tier_page_create(cu_handle *page, uint64_t bytes, unsigned device, cu_device card) {
+  ASSERT(page != NULL && bytes % SHIM_GRANULE == 0);
   cuda_probe how = find_path(card);
   counted who = {device, LEDGER_SPILLED};
   physical maker = {shim_driver(), &SPILLED, &who};
@@ -132,18 +139,21 @@ cu_result host_tier_page_create(cu_handle *page, uint64_t bytes, unsigned device
 }
 
 cu_result host_tier_page_release(cu_handle page, uint64_t bytes, unsigned device) {
+  ASSERT(page != 0);
   counted who = {device, LEDGER_SPILLED};
   physical maker = {shim_driver(), &SPILLED, &who};
   return physical_page_release(&maker, page, bytes);
 }
 
 cu_result host_tier_pinned_alloc(cu_addr *addr, void **host, uint64_t bytes, unsigned device) {
+  ASSERT(addr != NULL && host != NULL);
   counted who = {device, LEDGER_SPILLED};
   physical maker = {shim_driver(), &SPILLED, &who};
   return answer(physical_pinned_alloc(&maker, addr, host, bytes));
 }
 
 cu_result host_tier_pinned_free(void *host, uint64_t bytes, unsigned device) {
+  ASSERT(host != NULL);
   counted who = {device, LEDGER_SPILLED};
   physical maker = {shim_driver(), &SPILLED, &who};
   return physical_pinned_free(&maker, host, bytes);

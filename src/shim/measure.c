@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "shim/capture.h"
@@ -55,6 +56,7 @@ static void after_fork(void) {
 SHIM_AFTER_FORK(after_fork);
 
 uint64_t measure_pool_figure(void *pool, int which) {
+  ASSERT(which == POOL_RESERVED || which == POOL_USED);
   uint64_t bytes = 0;
   const cuda_driver *driver = shim_driver();
   if (driver->cuMemPoolGetAttribute == NULL ||
@@ -66,6 +68,7 @@ uint64_t measure_pool_figure(void *pool, int which) {
 /* The sum of what was measured last and what is to come, told to the ledger. pools_lock held, so
  * that nothing announced meanwhile is lost. */
 static void tell(unsigned device) {
+  ASSERT(lock_held(&pools_lock));
   uint64_t sum = device < LEDGER_DEVICES_MAX ? growing_bytes[device] : 0;
   for (size_t i = 0; i < pool_count; i++)
     if (pools[i].device == device) sum += pools[i].reserved_bytes;
@@ -74,6 +77,7 @@ static void tell(unsigned device) {
 }
 
 void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes) {
+  ASSERT(pool != NULL);
   uint64_t bytes = measure_pool_figure(pool, POOL_RESERVED);
   bool changed = announced_bytes > 0;
   lock_take(&pools_lock);
@@ -97,6 +101,7 @@ void measure_pool(unsigned device, void *pool) {
 }
 
 bool measure_pool_announce(unsigned device, uint64_t bytes) {
+  ASSERT(device < LEDGER_DEVICES_MAX);
   lock_take(&pools_lock);
   bool fits = ledger_take(account_ledger(), device, LEDGER_POOLS, bytes);
   if (fits) growing_bytes[device] += bytes;
@@ -180,6 +185,7 @@ pool_block measure_block(cu_addr addr) {
 }
 
 void measure_block_gone(const pool_block *block) {
+  ASSERT(block->pool != NULL);
   bool gone = false;
   lock_take(&pools_lock);
   for (size_t i = 0; i < pool_count; i++) {
@@ -199,6 +205,7 @@ void measure_block_gone(const pool_block *block) {
 /* One of the device's pools at place `*at` or after it, and the place behind it; NULL: no more. The
  * list may change meanwhile: what is then met twice or not at all is measured another time. */
 static void *next_pool(unsigned device, size_t *at) {
+  ASSERT(at != NULL);
   void *found = NULL;
   lock_take(&pools_lock);
   for (; found == NULL && *at < pool_count; (*at)++)
@@ -217,6 +224,7 @@ void measure_trim_pools(unsigned device) {
 }
 
 static void measure_graphs(unsigned device, cu_device card, ledger *l) {
+  ASSERT(l->header != NULL);
   uint64_t bytes = 0;
   const cuda_driver *driver = shim_driver();
   if (driver->cuDeviceGetGraphMemAttribute != NULL &&
@@ -262,6 +270,7 @@ bool measure_primary_active(cu_device card) {
 }
 
 static void measure_context(unsigned device, ledger *l) {
+  ASSERT(l->header != NULL);
   uint64_t others = device < LEDGER_DEVICES_MAX ? atomic_load(&l->header->others_bytes[device])
                                                 : LEDGER_UNLIMITED;
   size_t left, total;
@@ -326,6 +335,7 @@ void measure_soon(void) {
 }
 
 bool measure_take(unsigned device, ledger_kind kind, uint64_t bytes) {
+  ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   ledger *l = account_ledger();
   if (l->header == NULL) return true;
   measure_look(device, bytes);

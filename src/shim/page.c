@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "shim/book.h"
 #include "shim/gate.h"
 #include "shim/host_tier.h"
@@ -35,6 +36,8 @@ bool page_wanted(size_t bytes, const cu_prop *prop, unsigned long long flags) {
 
 /* Sees to it that a free page of a tier is there for the token. */
 static cu_result owe(token *t, int tier) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(t->page == NULL);
   page_class *class = t->class;
   cu_result code = CU_OK;
   if (page_free_spare(class, tier) == 0) {
@@ -60,6 +63,7 @@ static cu_result owe_locked(token *t, int tier) {
 
 /* Makes room in vram by moving pages of the class to the host. */
 static bool move_out(page_class *class) {
+  ASSERT(lock_held(&pages_lock));
   ledger *l = account_ledger();
   uint64_t moved = page_move_out(class, ledger_limit(l, class->device));
   atomic_fetch_add(&l->header->moved_out_bytes, moved);
@@ -68,6 +72,7 @@ static bool move_out(page_class *class) {
 
 /* A page for a token that vram has no room for. */
 static cu_result owe_spilled(token *t) {
+  ASSERT(!lock_held(&pages_lock));
   page_enter();
   cu_result code = owe(t, TIER_VRAM);
   if (code == CU_ERROR_OUT_OF_MEMORY && page_settled() && move_out(t->class))
@@ -81,6 +86,8 @@ static cu_result owe_spilled(token *t) {
 }
 
 cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
+  ASSERT(!lock_held(&pages_lock));
+  ASSERT(handle != NULL);
   unsigned device = account_device(prop->location.id);
   spill_asked();
   if (host_tier_on()) trim_schedule();
@@ -121,6 +128,7 @@ cu_result page_release(cu_handle handle) {
 
 /* Any free page of what the token is owed, mapped nowhere. */
 static cu_result loose_page(token *t, page **out) {
+  ASSERT(lock_held(&pages_lock));
   page *p = page_free_take(t->class, t->tier, 0);
   if (p == NULL) return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = p->at == 0 ? CU_OK : page_unmap(p);
@@ -131,6 +139,8 @@ static cu_result loose_page(token *t, page **out) {
 
 /* Puts the token's page, or the one it is owed, behind `addr`. */
 static cu_result map_token(token *t, cu_addr addr) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(addr != 0);
   page *p = t->page;
   if (p != NULL && p->at == addr) return CU_OK;
   if (p == NULL && (p = page_free_take(t->class, t->tier, addr)) != NULL) {
@@ -157,6 +167,7 @@ static cu_result map_token(token *t, cu_addr addr) {
  */
 static cu_result map_alias(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
                            unsigned long long flags) {
+  ASSERT(!lock_held(&pages_lock));
   cu_handle real = page_real(handle);
   if (real == 0) return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = page_leave_range(addr, bytes);
@@ -192,6 +203,7 @@ cu_result page_map(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
 
 /* The page a token has mapped at exactly this address. */
 static page *mapped_at(cu_addr addr) {
+  ASSERT(lock_held(&pages_lock));
   const uint64_t *found = map_get(&pages_at, addr);
   page *p = found == NULL ? NULL : (page *)(uintptr_t)*found;
   return p == NULL || page_is_lazy(p) ? NULL : p;
@@ -209,6 +221,7 @@ static bool all_mapped(cu_addr addr, size_t bytes) {
 }
 
 static cu_result unmap_token(token *t) {
+  ASSERT(t->page != NULL && t->addr == t->page->at);
   page *p = t->page;
   bool host = p->tier == TIER_HOST;
   cu_result code = token_keeping(t) ? CU_OK : page_unmap(p);
@@ -269,6 +282,7 @@ void page_alias_gone(cu_handle handle) {
 
 /* The pages of a range that are not granted, in as few calls as they lie together in. */
 static cu_result grant_range(cu_addr addr, size_t bytes, const cu_access *access) {
+  ASSERT(lock_held(&pages_lock));
   cu_result code = CU_OK;
   uint64_t from = 0; /* of those that lie together up to `done` */
   for (uint64_t done = 0; done <= bytes && code == CU_OK;) {
@@ -356,6 +370,7 @@ cu_result page_leave_range(cu_addr addr, size_t bytes) {
 
 /* The page a token has mapped around an address. */
 static page *mapped_around(cu_addr addr) {
+  ASSERT(lock_held(&pages_lock));
   cu_addr at = addr / SHIM_GRANULE * SHIM_GRANULE;
   uint64_t before = 0;
   for (size_t i = 0; i < class_count; i++)

@@ -1,4 +1,5 @@
 /* Page make: new pages of a class, counted in the ledger. */
+#include "base/assert.h"
 #include "shim/counted.h"
 #include "shim/gate.h"
 #include "shim/host_tier.h"
@@ -17,6 +18,7 @@ static bool leaves_reserve(unsigned device, uint64_t bytes) {
 }
 
 static cu_result make_vram(page_class *class) {
+  ASSERT(lock_held(&pages_lock));
   cu_handle real;
   if (!leaves_reserve(class->device, class->bytes)) return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = page_vram_create(class, &real, class->bytes);
@@ -32,6 +34,7 @@ static cu_result make_vram(page_class *class) {
 }
 
 static cu_result make_host(page_class *class) {
+  ASSERT(lock_held(&pages_lock));
   cu_handle real;
   cu_result code =
       host_tier_page_create(&real, class->bytes, class->device, class->prop.location.id);
@@ -48,5 +51,6 @@ static cu_result make_host(page_class *class) {
 }
 
 cu_result page_make(page_class *class, int tier) {
+  ASSERT(tier == TIER_VRAM || tier == TIER_HOST);
   return tier == TIER_HOST ? make_host(class) : make_vram(class);
 }

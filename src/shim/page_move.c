@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "shim/capture.h"
 #include "shim/gate.h"
@@ -66,6 +67,7 @@ static void after_fork(void) {
 SHIM_AFTER_FORK(after_fork);
 
 static size_t batch_pages(const page_class *class, uint64_t limit_bytes) {
+  ASSERT(class->bytes > 0);
   uint64_t limit = limit_bytes / BATCH_PART;
   uint64_t pages = (limit < BATCH_BYTES ? limit : BATCH_BYTES) / class->bytes;
   return pages < 1 ? 1 : pages > BATCH_PAGES ? BATCH_PAGES : (size_t)pages;
@@ -75,6 +77,7 @@ static size_t batch_pages(const page_class *class, uint64_t limit_bytes) {
 
 /* A stream and events in the calling thread's context, which must be on the device. */
 static bool have_tools(unsigned device) {
+  ASSERT(lock_held(&pages_lock));
   unsigned here;
   cu_context context;
   cu_device card;
@@ -94,6 +97,7 @@ static bool have_tools(unsigned device) {
 
 /* Waits until everything given to the device so far is done, but not for ever. */
 static cu_result wait_for_rest(unsigned device, uint64_t most_ns) {
+  ASSERT(tools[device].context != NULL);
   const cuda_driver *driver = shim_driver();
   if (driver->cuCtxRecordEvent == NULL) return CU_ERROR_NOT_SUPPORTED;
   cu_result code = driver->cuCtxRecordEvent(tools[device].context, tools[device].idle);
@@ -113,6 +117,7 @@ static cu_result wait_for_rest(unsigned device, uint64_t most_ns) {
 /* Everything given to the device is done, and nothing new comes: the gate is closed. False, and
  * open, where that cannot be had. */
 static bool quiet_device(unsigned device) {
+  ASSERT(lock_held(&pages_lock));
   uint64_t *given_up = &tools[device].given_up_ns;
   if (*given_up != 0 && clock_ns() - *given_up < GIVEN_UP_NS) return false;
   *given_up = 0;
@@ -133,6 +138,8 @@ static bool quiet_device(unsigned device) {
 
 /* Sends the bytes on their way, by the host page's own address of ours. */
 static cu_result send(transfer *move, size_t i) {
+  ASSERT(move->to->tier != move->token->page->tier);
+  ASSERT(i < BATCH_PAGES);
   const cuda_driver *driver = shim_driver();
   const page_class *class = move->token->class;
   cu_stream stream = tools[class->device].stream;
@@ -147,6 +154,8 @@ static cu_result send(transfer *move, size_t i) {
 /* Puts the page with the copied bytes behind the token's address. On failure the old one is there
  * as before, or, if the driver does not even do that, nothing. */
 static cu_result exchange(transfer *move) {
+  ASSERT(move->token->addr != 0);
+  ASSERT(!move->token->pinned);
   const cuda_driver *driver = shim_driver();
   token *t = move->token;
   page *from = t->page, *to = move->to;
@@ -170,6 +179,8 @@ static cu_result exchange(transfer *move) {
 /* Moves `count` tokens' pages, each to the page that `moves` has for it; how many were. Copies run
  * ahead of the exchanges. */
 static size_t move_all(transfer *moves, size_t count) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(count > 0);
   size_t sent = 0, moved = 0;
   page_table_log("before moving");
   uint64_t asked = clock_ns();
@@ -198,6 +209,7 @@ static size_t move_all(transfer *moves, size_t count) {
 
 /* Takes free pages of a tier for the tokens, as many as there are. */
 static size_t find_places(transfer *moves, size_t count, page_class *class, int tier) {
+  ASSERT(count > 0);
   size_t found = 0;
   while (found < count) {
     if (page_free_spare(class, tier) == 0 && page_make(class, tier) != CU_OK) break;
@@ -222,6 +234,7 @@ static int by_address_down(const void *a, const void *b) {
 /* The tokens of a class that are mapped in a tier, not the settled ones, by address; NULL: none. */
 static transfer *candidates(const page_class *class, int tier, bool settled_too, size_t *count,
                             int (*order)(const void *, const void *)) {
+  ASSERT(lock_held(&pages_lock));
   uint64_t name, value;
   transfer *list = malloc((tokens.count + 1) * sizeof *list);
   *count = 0;
@@ -242,6 +255,7 @@ static bool may_move(const page_class *class) {
 }
 
 uint64_t page_move_out(page_class *class, uint64_t limit_bytes) {
+  ASSERT(lock_held(&pages_lock));
   size_t count, moved = 0;
   if (!may_move(class)) return 0;
   transfer *list = candidates(class, TIER_VRAM, false, &count, by_address);
@@ -254,6 +268,7 @@ uint64_t page_move_out(page_class *class, uint64_t limit_bytes) {
 
 /* How many of `count` pages may have vram without taking what the rest of a step will need. */
 static size_t room_for_home(page_class *class, size_t count, uint64_t limit_bytes, bool last) {
+  ASSERT(count > 0);
   uint64_t leave =
       limit_bytes == LEDGER_UNLIMITED ? HOME_LEAVES_BYTES : limit_bytes / HOME_LEAVES_PART;
   size_t left = last ? 0 : (size_t)(leave / class->bytes);
@@ -265,6 +280,7 @@ static size_t room_for_home(page_class *class, size_t count, uint64_t limit_byte
 }
 
 uint64_t page_move_home(page_class *class, uint64_t limit_bytes, bool last) {
+  ASSERT(lock_held(&pages_lock));
   size_t count, moved = 0;
   if (!may_move(class)) return 0;
   transfer *list = candidates(class, TIER_HOST, true, &count, by_address_down);

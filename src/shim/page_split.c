@@ -4,6 +4,7 @@
  * vram has, of a total that was told to it with what may be spilled. Neither tier has that alone;
  * its page then is vram up to a point and host memory from there on. It is the program's until it
  * lets go of it: such a page is never moved and never kept. */
+#include "base/assert.h"
 #include "shim/host_tier.h"
 #include "shim/page_table.h"
 
@@ -13,6 +14,7 @@
 #define LEAST_BYTES ((uint64_t)64 << 20)
 
 static cu_result make(page_class *class, uint64_t vram_bytes, page **out) {
+  ASSERT(vram_bytes > 0 && vram_bytes < class->bytes);
   uint64_t host_bytes = class->bytes - vram_bytes;
   cu_handle real, rest;
   cu_result code = page_vram_create(class, &real, vram_bytes);
@@ -32,6 +34,8 @@ static cu_result make(page_class *class, uint64_t vram_bytes, page **out) {
 }
 
 cu_result page_split(token *t, bool all) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(t->page == NULL);
   page_class *class = t->class;
   uint64_t whole, room = host_tier_vram_room(class->device, &whole);
   uint64_t left = all ? 0 : whole / HOST_TIER_LEAVES_PART;

@@ -1,6 +1,7 @@
 /* Page step: the rhythm of a program that trains. Called by trim.py, or by a program itself. */
 #include "shim/page_step.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "shim/capture.h"
 #include "shim/gate.h"
@@ -49,6 +50,7 @@ void page_trimming(bool begins) {
 }
 
 void page_come_home(bool last) {
+  ASSERT(!lock_held(&pages_lock));
   uint64_t name, value;
   page_enter();
   for (size_t at = 0; last && map_next(&tokens, &at, &name, &value);) {

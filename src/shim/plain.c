@@ -7,6 +7,7 @@
 
 #include <stowage/heap.h>
 
+#include "base/assert.h"
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/rank.h"
@@ -120,6 +121,7 @@ static void destroy(plain *p) {
 }
 
 static void choose_sizes(plain *p) {
+  ASSERT(p->under != NULL);
   stow_device_props props;
   uint64_t most = ledger_limit(account_ledger(), p->device);
   if (stow_device_get_props(p->under, &props) == STOW_OK && props.vram_bytes < most)
@@ -186,6 +188,7 @@ static plain *heap_of(unsigned device, cu_device card, cu_context context) {
 /* Its context has ended, and its events with that. It and its card are not freed: a thread at work
  * on another card may be looking through all heaps for whose an address is. */
 static void retire(plain *p) {
+  ASSERT(!lock_held(&p->lock));
   static plain *_Atomic retired;
   lock_take(&p->lock);
   stow_heap *ended = p->heap;
@@ -218,6 +221,7 @@ SHIM_AFTER_FORK(after_fork);
 
 /* Everything submitted to the context so far is done when this returns CU_OK. */
 static cu_result wait_for_context(const plain *p) {
+  ASSERT(p->context != NULL);
   cu_context old;
   cu_result code = shim_driver()->cuCtxPushCurrent_v2(p->context);
   if (code != CU_OK) return code;
@@ -228,6 +232,8 @@ static cu_result wait_for_context(const plain *p) {
 
 /* Closes the open batch: from here on it is known when it has passed. */
 static void close_batch(plain *p) {
+  ASSERT(lock_held(&p->lock));
+  ASSERT(p->closed < BATCHES_MAX);
   batch *open = &p->batches[(p->first + p->closed) % BATCHES_MAX];
   /* Every call that could tell is forbidden while a graph is captured: they wait on. */
   if (open->count == 0 || p->closed == BATCHES_MAX - 1 || capture_on()) return;
@@ -250,6 +256,7 @@ static bool has_passed(const batch *b, bool wait) {
 
 /* Gives the batches that have passed to the heap. True: some did. */
 static bool poll_batches(plain *p, bool wait) {
+  ASSERT(lock_held(&p->lock));
   bool any = false;
   while (p->closed > 0 && !capture_on()) {
     batch *b = &p->batches[p->first];
@@ -277,6 +284,7 @@ static bool settle(plain *p) {
 }
 
 static bool push(batch *b, cu_addr addr, uint64_t bytes) {
+  ASSERT(addr != 0 && bytes > 0);
   if (b->count == b->capacity) {
     uint32_t capacity = b->capacity == 0 ? BATCH_COUNT : b->capacity * 2;
     freed *grown = realloc(b->list, capacity * sizeof *grown);
@@ -292,6 +300,7 @@ static bool push(batch *b, cu_addr addr, uint64_t bytes) {
 /* ---- taking ---- */
 
 static void trim_to(plain *p, uint64_t keep, bool host) {
+  ASSERT(!lock_held(&p->lock));
   uint64_t went = 0;
   heap_trim_tier(p->heap, STOW_TIER_VRAM, keep, &went);
   if (host || card_lent(p->under)) heap_trim_tier(p->heap, STOW_TIER_HOST, keep, &went);
@@ -308,6 +317,7 @@ static uint64_t heap_bytes(uint64_t bytes) {
 /* Is there room within the limit for the pages a request needs at least? Asked beforehand: a heap
  * that fails half-way has made pages for nothing. */
 static bool fits(plain *p, uint64_t bytes) {
+  ASSERT(!lock_held(&p->lock));
   uint64_t held = card_held(p->under, STOW_TIER_VRAM);
   lock_take(&p->lock);
   uint64_t idle = held > p->out_bytes ? held - p->out_bytes : 0;
@@ -338,6 +348,7 @@ static bool fits_in_both(plain *p, uint64_t bytes) {
 }
 
 static stow_status ask_heap(plain *p, cu_addr *addr, size_t bytes, bool host) {
+  ASSERT(!lock_held(&p->lock));
   uint64_t got = 0;
   if (!(host ? fits_in_both(p, bytes) : fits(p, bytes))) return STOW_ERR_OUT_OF_MEMORY;
   card_use_host(host);
@@ -359,6 +370,7 @@ static stow_status take(plain *p, cu_addr *addr, size_t bytes, bool host, bool *
 
 cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind, unsigned device,
                       cu_device card, cu_context context) {
+  ASSERT(addr != NULL && kind != NULL);
   plain *p = heap_of(device, card, context);
   if (p == NULL || bytes > UINT64_MAX / 4) return CU_ERROR_NOT_SUPPORTED;
   lock_take(&p->lock);
@@ -396,12 +408,14 @@ static plain *owner_of(cu_addr addr) {
 
 /* Idle bytes, if they are more than the heap may keep; else 0. p->lock held. */
 static uint64_t too_idle(plain *p) {
+  ASSERT(lock_held(&p->lock));
   uint64_t held = card_held(p->under, STOW_TIER_VRAM) + card_held(p->under, STOW_TIER_HOST);
   uint64_t idle = held > p->out_bytes ? held - p->out_bytes : 0;
   return idle > p->keep_bytes && idle > p->idle_floor + p->keep_bytes / 2 ? idle : 0;
 }
 
 bool plain_free(cu_addr addr, bool *ours, uint64_t *bytes, unsigned *device, ledger_kind *kind) {
+  ASSERT(ours != NULL && bytes != NULL && device != NULL && kind != NULL);
   plain *p = owner_of(addr);
   uint64_t value;
   *ours = p != NULL;
@@ -445,6 +459,7 @@ bool plain_trim(unsigned device, bool host) {
 /* ---- finding ---- */
 
 bool plain_find(cu_addr addr, plain_block *block) {
+  ASSERT(block != NULL);
   plain *p = owner_of(addr);
   if (p == NULL) return false;
   bool found = false;

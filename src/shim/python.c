@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/variables.h"
 #include "shim/shim.h"
 
@@ -145,6 +146,7 @@ static bool load(python_script *s) {
 
 /* True: there is nothing more to do. */
 static bool call(python_script *s) {
+  ASSERT(s->entry != NULL);
   if (s->names == NULL && !load(s)) return true;
   python_object *function = api.dict_get(s->names, s->entry);
   python_object *result = function != NULL ? api.call(function, NULL) : NULL;
@@ -177,6 +179,7 @@ static bool begin(python_script *s) {
 }
 
 void python_script_schedule(python_script *s) {
+  ASSERT(s->text != NULL && s->entry != NULL);
   /* A full queue: another time. */
   if (begin(s) && api.add_pending(run, s) != 0) atomic_store(&s->state, 0);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/lock.h"
 #include "device/cuda_path.h"
 #include "shim/shim.h"
@@ -93,11 +94,13 @@ static void fill_slots(void *library) {
 }
 
 static void *found_or_null(void *found) {
+  ASSERT(found != NULL);
   return found == function(absent) || found == function(no_driver) ? NULL : found;
 }
 
 /* Copies the slots that have a name in driver.def; the slots are filled. */
 static void fill_functions(void) {
+  ASSERT(lock_held(&open_lock));
 #define DRIVER(name, since, need, role, parameters)                                                \
   program_functions.name = (cu_result(*) parameters)(uintptr_t)found_or_null(                      \
       atomic_load_explicit(&shim_slots[SYMBOL_##name], memory_order_acquire));                     \
@@ -119,7 +122,7 @@ static void keep(void *library, const char *path) {
     fill_functions();
     if (library != NULL) shim_driver_path_set(path);
     shim_log("driver: %s", library != NULL ? path : "none found");
-    torch_settings_mend();
+    torch_settings_take_back();
     opened = true;
   }
   lock_give(&open_lock);
@@ -143,6 +146,7 @@ void *shim_open_loaded(const char *path) {
 }
 
 void *shim_stub_resolve(unsigned symbol) {
+  ASSERT(symbol < SYMBOL_COUNT);
   if (!atomic_load_explicit(&opened, memory_order_acquire)) {
     /* The driver calls us while it is being loaded: it is not there yet. */
     if (shim_opening()) return function(no_driver);
@@ -152,6 +156,7 @@ void *shim_stub_resolve(unsigned symbol) {
 }
 
 void *shim_real(shim_symbol symbol) {
+  ASSERT((unsigned)symbol < SYMBOL_COUNT);
   void *found = atomic_load_explicit(&shim_slots[symbol], memory_order_acquire);
   if (found == NULL) found = shim_stub_resolve(symbol);
   return found_or_null(found);
@@ -180,6 +185,7 @@ const char *shim_symbol_name(shim_symbol symbol) {
 }
 
 void *shim_resolve(void *user, const char *name) {
+  ASSERT(name != NULL);
   (void)user;
   /* Never by dlsym what we have a name for: the driver's table may say our function (adopt.c). */
   for (int i = 0; i < SYMBOL_COUNT; i++)

@@ -12,6 +12,7 @@
 
 #include <stowage/version.h>
 
+#include "base/assert.h"
 #include "base/lock.h"
 #include "base/rank.h"
 #include "base/variables.h"
@@ -102,6 +103,8 @@ static void add_facts(void) {
 }
 
 static bool open_trace(const char *folder) {
+  ASSERT(lock_held(&open_lock));
+  ASSERT(folder[0] == '/');
   char ring[PATH_MAX], file[PATH_MAX], name[RUN_PROCESS_MAX];
   const char *recorded = secure_getenv(ENV_RECORD);
   run_process_name(name);
@@ -186,6 +189,7 @@ bool recorder_on(void) {
 
 /* Walking a stack that is known costs some nanoseconds a frame; its words are put together once. */
 static uint32_t stack_here(void) {
+  ASSERT(trace != NULL);
   python_stack here;
   uint32_t number = 0;
   if (!stacks || !python_stack_walk(&here)) return 0;
@@ -209,6 +213,8 @@ static bool has_stack(stow_trace_kind kind) {
 }
 
 void recorder_event(stow_trace_record *event) {
+  ASSERT(event != NULL);
+  ASSERT(atomic_load(&state) != UNKNOWN);
   if (has_stack((stow_trace_kind)event->kind)) event->stack = stack_here();
   recorder.event(trace, event);
 }
@@ -219,6 +225,7 @@ static bool is_open(void) {
 }
 
 void recorder_mark(const char *name, bool begins) {
+  ASSERT(name != NULL);
   if (!is_open()) return;
   if (begins)
     recorder.mark_begin(trace, name);
@@ -227,5 +234,6 @@ void recorder_mark(const char *name, bool begins) {
 }
 
 void recorder_fact(const char *key, const char *value) {
+  ASSERT(key != NULL && value != NULL);
   if (is_open()) recorder.fact(trace, key, value);
 }

@@ -1,6 +1,7 @@
 /* Retry: who is refused first, and when. See retry.h for the rule. */
 #include <stdatomic.h>
 
+#include "base/assert.h"
 #include "shim/account.h"
 #include "shim/capture.h"
 #include "shim/host_tier.h"
@@ -25,6 +26,7 @@ static _Thread_local asking mine;
 static _Atomic int private_pools;
 
 void spill_private_pool(int more) {
+  ASSERT(more == 1 || more == -1);
   int now = atomic_fetch_add(&private_pools, more) + more;
   if (now < 0) atomic_store(&private_pools, 0);
 }
@@ -57,6 +59,7 @@ void spill_served(void) {
 }
 
 bool spill_wanted(unsigned device, cu_device card, uint64_t bytes) {
+  ASSERT(bytes > 0);
   if ((capture_on() || atomic_load(&private_pools) > 0 || mine.refused || mine.skip > 0 ||
        !retrying_caller()) &&
       host_tier_budget(card) > 0)

@@ -1,12 +1,14 @@
 /* Room: who is asked, in which order. */
 #include "shim/room.h"
 
+#include "base/assert.h"
 #include "shim/counted.h"
 #include "shim/measure.h"
 #include "shim/page_room.h"
 #include "shim/plain.h"
 
 bool room_take(unsigned device, ledger_kind kind, uint64_t bytes) {
+  ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   return page_take(device, kind, bytes) ||
          (plain_trim(device, false) && ledger_take(account_ledger(), device, kind, bytes));
 }

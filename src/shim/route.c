@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "shim/gate.h"
 #include "shim/hooks.h"
 #include "shim/shim.h"
@@ -82,6 +83,7 @@ static size_t base_length(const char *name) {
 /* The hook the program means by a name where the driver answered with an address that is none of
  * its exports: the newest version, in the form the flags ask for. */
 static shim_hook *hook_by_name(const char *asked, unsigned long long flags) {
+  ASSERT(asked != NULL);
   shim_hook *best = NULL;
   bool per_thread = (flags & FLAG_PER_THREAD) != 0, best_fits = false;
   for (size_t i = 0; i < ROUTE_COUNT; i++) {
@@ -110,6 +112,7 @@ static bool is_export(void *real) {
 /* What to hand to the program instead of the driver's function `real`, which it asked for by the
  * name `asked`: the hook of exactly that function, or `real` itself. */
 static void *route(void *real, const char *asked, unsigned long long flags) {
+  ASSERT(asked != NULL);
   if (real == NULL) return NULL;
   pthread_once(&sort_once, sort_hooks);
   shim_hook key = {.real = real};

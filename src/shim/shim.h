@@ -89,9 +89,9 @@ void shim_opening_set(bool opening);
 
 /* ---- torch_settings.c ---- */
 
-/* Takes a setting of ours back from a PyTorch that does not know it. Called when the driver is
- * first called. */
-void torch_settings_mend(void);
+/* Removes our setting from the environment if this PyTorch does not know it. Called when the driver
+ * is opened. */
+void torch_settings_take_back(void);
 
 /* ---- log.c ---- */
 

@@ -1,6 +1,7 @@
 /* Spill: whole allocations in host memory, for requests that vram has no room for. */
 #include "shim/spill.h"
 
+#include "base/assert.h"
 #include "shim/host_tier.h"
 #include "shim/record.h"
 #include "shim/refusal.h"
@@ -11,6 +12,7 @@ static size_t whole_pages(size_t bytes) {
 
 /* Pinned and mapped memory, which has an address of its own. */
 static cu_result spill_pinned(cu_addr *addr, size_t bytes, unsigned device, cu_context context) {
+  ASSERT(bytes % SHIM_GRANULE == 0);
   void *host;
   cu_result code = host_tier_pinned_alloc(addr, &host, bytes, device);
   if (code != CU_OK) return code;
@@ -21,6 +23,7 @@ static cu_result spill_pinned(cu_addr *addr, size_t bytes, unsigned device, cu_c
 
 /* Puts a page behind a range of its own; the range, or the driver's error with nothing left. */
 static cu_result map_alone(cu_addr *addr, cu_handle page, size_t bytes, cu_device card) {
+  ASSERT(page != 0);
   const cuda_driver *driver = shim_driver();
   cu_access grant = {{CU_LOCATION_DEVICE, card}, CU_ACCESS_READ_WRITE};
   cu_result code = driver->cuMemAddressReserve(addr, bytes, 0, 0, 0);
@@ -38,6 +41,7 @@ static cu_result map_alone(cu_addr *addr, cu_handle page, size_t bytes, cu_devic
 /* A page of its own behind an address of its own. */
 static cu_result spill_alone(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
                              cu_context context) {
+  ASSERT(bytes % SHIM_GRANULE == 0);
   cu_handle page;
   cu_result code = host_tier_page_create(&page, bytes, device, card);
   if (code != CU_OK) return code;
@@ -53,6 +57,7 @@ static cu_result spill_alone(cu_addr *addr, size_t bytes, unsigned device, cu_de
 
 cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
                       cu_context context) {
+  ASSERT(addr != NULL);
   size_t size = whole_pages(bytes);
   if (size < bytes) return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = host_tier_path(card) == STOW_HOST_PINNED
@@ -67,6 +72,8 @@ cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device ca
 
 /* On success the bytes are no longer counted. */
 static cu_result give_back(cu_addr addr, const holding *what) {
+  ASSERT(what->kind == LEDGER_SPILLED);
+  ASSERT(what->link != 0);
   if (what->pinned)
     return host_tier_pinned_free((void *)(uintptr_t)what->link, what->bytes, what->device);
   cu_result code = shim_driver()->cuMemUnmap(addr, what->bytes);
@@ -89,11 +96,13 @@ static cu_result wait_for_work(cu_context context) {
 }
 
 cu_result spill_plain_free(cu_addr addr, const holding *what) {
+  ASSERT(what->kind == LEDGER_SPILLED);
   cu_result code = wait_for_work(what->context);
   return code == CU_OK ? give_back(addr, what) : code;
 }
 
 void spill_plain_drop(cu_addr addr, const holding *what) {
+  ASSERT(what->kind == LEDGER_SPILLED);
   cu_result code = give_back(addr, what);
   if (code == CU_OK) return;
   /* Pinned memory may have gone with the context. */
