@@ -33,7 +33,8 @@ for file in "$standin" "$folder"/driver/libcuda.so{,.1,.580.95.05} "$folder/driv
 done
 same the_toolkits_stub_is_left_alone "cuInit libcuda.so" beneath -- "$road" "path:$folder/driver/stubs/libcuda.so" where cuInit
 same a_path_without_a_file_is_the_loaders_to_refuse "dlopen $folder/none/libcuda.so.1: $folder/none/libcuda.so.1: cannot open shared object file: No such file or directory" beneath -- "$road" "path:$folder/none/libcuda.so.1" where cuInit
-same a_librarys_own_search_path_is_kept found beneath -- "$road" default runpath "$programs/libopener.so"
+# (A sanitizer stands before dlopen itself, and the loader then searches for whom the sanitizer is.)
+if [ -z "${SHIM_SANITIZED:-}" ]; then same a_librarys_own_search_path_is_kept found beneath -- "$road" default runpath "$programs/libopener.so"; fi
 if has python3; then
   same python_by_path_is_reached "$((100 * M))" beneath --vram-limit 100M -- python3 -c "
 import ctypes
