@@ -87,7 +87,7 @@ static void stop(run_live *r, uint64_t now, uint64_t spilled) {
 
 /* Said as soon as it is known, not when memory has run out. */
 static void tell_road(run_live *r) {
-  uint64_t road = atomic_load(&r->l->header->host_road);
+  uint64_t road = atomic_load(&r->l->header->host_path);
   if (!r->told_whole && atomic_load(&r->l->header->torch_whole) != 0) {
     r->told_whole = true;
     fprintf(stderr,
@@ -95,12 +95,12 @@ static void tell_road(run_live *r) {
             "version or a setting of the program's): whole segments go to the host and stay there "
             "until they are freed\n");
   }
-  if (r->told || road == LEDGER_ROAD_UNKNOWN) return;
+  if (r->told || road == LEDGER_PATH_UNKNOWN) return;
   r->told = true;
-  if (road == LEDGER_ROAD_NONE)
+  if (road == LEDGER_PATH_NONE)
     fprintf(stderr, "stowage run: --spill: nothing can be spilled here: %.255s\n",
             r->l->header->host_reason);
-  if (road == LEDGER_ROAD_PINNED)
+  if (road == LEDGER_PATH_PINNED)
     fprintf(stderr,
             "stowage run: --spill: whole allocations only, not pages of them (so not what PyTorch "
             "takes by expandable segments): %.255s\n",

@@ -1,8 +1,8 @@
-/* Cuda probe, the child's side: walks one road to host memory for real.
+/* Cuda probe, the child's side: tries one path to host memory for real.
  *
  * Runs as `stowage probe-host-tier CARD ROAD [NODES]` in a process that may crash: it says "begin"
- * first, so that its parent can tell a road that kills from a command that does not understand. The
- * walk is what the backend does later: make a page, map it, let the card write and read it. */
+ * first, so that its parent can tell a path that crashes from a command that does not understand.
+ * The walk is what the backend does later: make a page, map it, let the card write and read it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +106,7 @@ static int answer(const walker *w, cu_result code, const char *step, int node) {
     printf(HEAD "ok %d\n", node);
     return 0;
   }
-  /* A full or busy card says nothing about the road. */
+  /* A full or busy card says nothing about the path. */
   bool unable = code == CU_ERROR_OUT_OF_MEMORY || code == CU_ERROR_DEVICE_UNAVAILABLE;
   const char *name = NULL;
   if (w->driver->cuGetErrorName == NULL || w->driver->cuGetErrorName(code, &name) != CU_OK ||
@@ -130,10 +130,10 @@ static int walk_numa(const walker *w, const char *nodes) {
   return answer(w, code, step, -1);
 }
 
-static int walk_road(const walker *w, const char *road, const char *nodes) {
+static int walk_path(const walker *w, const char *path, const char *nodes) {
   const char *step = NULL;
-  if (strcmp(road, "numa") == 0) return walk_numa(w, nodes);
-  cu_result code = strcmp(road, "host") == 0
+  if (strcmp(path, "numa") == 0) return walk_numa(w, nodes);
+  cu_result code = strcmp(path, "host") == 0
                        ? walk_page(w, (cu_location){CU_LOCATION_HOST, 0}, &step)
                        : walk_pinned(w, &step);
   return answer(w, code, step, -1);
@@ -170,7 +170,7 @@ int cuda_probe_main(int argc, char **argv) {
   if (code != CU_OK) return answer(&w, code, "making a context", -1);
   w.back = malloc(w.bytes);
   if (w.back == NULL) return answer(&w, CU_ERROR_OUT_OF_MEMORY, "malloc", -1);
-  int result = walk_road(&w, argv[2], argc > 3 ? argv[3] : "");
+  int result = walk_path(&w, argv[2], argc > 3 ? argv[3] : "");
   fflush(stdout); /* before the driver is let go, which may hang or crash in its own way */
   free(w.back);
   w.driver->cuDevicePrimaryCtxRelease_v2(w.card);

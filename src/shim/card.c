@@ -119,7 +119,7 @@ static cu_result release(const card *c, cu_handle handle, uint64_t bytes, stow_t
 static uint64_t vram_room(const card *c, uint64_t *whole) {
   const ledger *l = account_ledger();
   *whole = 0;
-  if (l->header == NULL || atomic_load(&l->header->host_road) != LEDGER_ROAD_PAGES) return 0;
+  if (l->header == NULL || atomic_load(&l->header->host_path) != LEDGER_PATH_PAGES) return 0;
   return host_tier_vram_room(c->device, whole);
 }
 

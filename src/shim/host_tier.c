@@ -55,15 +55,15 @@ uint64_t host_tier_budget(cu_device card) {
   if (limit == 0) return 0;
   cuda_probe found = find_path(card);
   uint64_t reported = found.road == STOW_HOST_NUMA || found.road == STOW_HOST_LOCATION
-                          ? LEDGER_ROAD_PAGES
-                      : found.road == STOW_HOST_PINNED ? LEDGER_ROAD_PINNED
-                                                       : LEDGER_ROAD_NONE;
-  if (atomic_load(&l->header->host_road) == LEDGER_ROAD_UNKNOWN) {
+                          ? LEDGER_PATH_PAGES
+                      : found.road == STOW_HOST_PINNED ? LEDGER_PATH_PINNED
+                                                       : LEDGER_PATH_NONE;
+  if (atomic_load(&l->header->host_path) == LEDGER_PATH_UNKNOWN) {
     /* Processes that probe at the same time write the same. */
     snprintf(l->header->host_reason, sizeof l->header->host_reason, "%.255s", found.reason);
-    atomic_store(&l->header->host_road, reported);
+    atomic_store(&l->header->host_path, reported);
   }
-  return reported == LEDGER_ROAD_NONE ? 0 : limit;
+  return reported == LEDGER_PATH_NONE ? 0 : limit;
 }
 
 /* For cuBLAS, cuDNN and the like. A small limit is not made smaller. */

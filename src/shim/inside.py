@@ -85,7 +85,7 @@ def check_settings(torch):
 
 @quiet
 def arm_ranges(torch):
-    """torch.profiler.record_function marks the trace too. (NVTX ranges come by another road: nvtx.c.)"""
+    """torch.profiler.record_function marks the trace too. (NVTX ranges: nvtx.c.)"""
     kind = torch.autograd.profiler.record_function
     enter, leave = kind.__enter__, kind.__exit__
 

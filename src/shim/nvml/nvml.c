@@ -118,7 +118,7 @@ static bool tell(void *card, unsigned long long *free_bytes, unsigned long long 
   int device = device_of(card);
   if (device < 0) return false;
   uint64_t spill =
-      atomic_load(&run.header->host_road) == LEDGER_ROAD_NONE ? 0 : ledger_spill_limit(&run);
+      atomic_load(&run.header->host_path) == LEDGER_PATH_NONE ? 0 : ledger_spill_limit(&run);
   if (spill == 0 && ledger_limit(&run, (unsigned)device) >= *total_bytes) return false;
   uint64_t left = *free_bytes, total = *total_bytes;
   ledger_tell(&run, (unsigned)device, spill, &left, &total);
