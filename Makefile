@@ -3,9 +3,11 @@
 #   make            build (release)               make bench       benchmarks, peers side by side
 #   make demo       see it work                   make test-gpu    the tests that need a card [SHARD=i/n]
 #   make test       everything that must hold     make bench-gpu   the benchmarks that need a card
+#   make test-long  the sweeps that take longer (tests/long)
 #   make lint       clang-tidy and cppcheck       make fuzz        long fuzzing [SECONDS=n each]
 #   make install    [PREFIX=/usr/local]           make format      let clang-format decide
 #   make wheels     Python wheels for both architectures, into dist/
+#   make deb        a Debian package, into dist/  make dist        the release archive and its SBOM, into dist/
 #
 # CC=clang (or gcc) chooses the compiler. Ninja is used where it is, plain Makefiles where it is not.
 
@@ -15,7 +17,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def' 2>/dev/null)
 
-.PHONY: all build setup demo test quick-test bench test-gpu bench-gpu fuzz lint install wheels format clean
+.PHONY: all build setup demo test test-long quick-test bench test-gpu bench-gpu fuzz lint install wheels deb dist format clean
 
 all: build
 
@@ -31,8 +33,7 @@ setup:
 	@tools/setup.sh build
 
 demo: setup
-	$(call build,release stowage_command)
-	@tools/demo.sh build/release
+	@tools/demo.sh
 
 # What a change must pass before it is shown to anybody: the release suite and the guards.
 quick-test:
@@ -46,6 +47,12 @@ test:
 	$(call build,asan)
 	$(call build,tsan)
 	@tests/run.sh build/release --guards --asan build/asan --tsan build/tsan
+
+# What does not fit into the time of `make test`: every tests/long/*.sh, counted in the same way.
+test-long:
+	@tools/setup.sh test
+	$(call build,release)
+	@tests/run.sh build/release --long --times
 
 bench: setup
 	$(call build,release)
@@ -72,11 +79,18 @@ lint:
 format:
 	@clang-format -i $(filter %.c %.h,$(SOURCES))
 
-install: build
+install: setup
+	$(call build,release stowage_parts)
 	@cmake --install build/release --prefix "$(PREFIX)"
 
 wheels:
 	@tools/wheels.sh
+
+deb: setup
+	@tools/deb.sh
+
+dist:
+	@tools/dist.sh
 
 clean:
 	rm -rf build dist

@@ -118,8 +118,8 @@ static void loop(const char *path, bool thorough) {
 }
 
 int main(int argc, char **argv) {
-  static const char *const carried[] = {"tests/data/gpt_varlen_limit36.5.pickle.gz",
-                                        "tests/data/gpt_varlen_expandable.pickle.gz"};
+  static const char *const carried[] = {"tests/samples/gpt_varlen_limit36.5.pickle.gz",
+                                        "tests/samples/gpt_varlen_expandable.pickle.gz"};
   const char *folder = getenv("STOWAGE_RECORDINGS");
   char pattern[4096];
   glob_t in = {0};

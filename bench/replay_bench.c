@@ -26,8 +26,8 @@ static void bench(const char *name, const steps *s, const policy_ops *which) {
 }
 
 int main(int argc, char **argv) {
-  static const char *const carried[] = {"tests/data/gpt_varlen_limit36.5.pickle.gz",
-                                        "tests/data/leak.pickle.gz"};
+  static const char *const carried[] = {"tests/samples/gpt_varlen_limit36.5.pickle.gz",
+                                        "tests/samples/leak.pickle.gz"};
   int count = argc > 1 ? argc - 1 : 2;
   for (int i = 0; i < count; i++) {
     const char *path = argc > 1 ? argv[i + 1] : carried[i];

@@ -4,6 +4,42 @@ target_compile_definitions(stow_flags INTERFACE _GNU_SOURCE)
 target_compile_options(stow_flags INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes
   -Wmissing-prototypes -Wold-style-definition -Wvla -Wformat=2 -Wundef -Wpointer-arith
   -Wwrite-strings -Wno-format-nonliteral -fno-strict-aliasing -fno-common)
+# Hardening, of every object and every link (checked by tests/guards/hardening.sh). zlib and zstd of a wheel take it too.
+include(CheckCCompilerFlag)
+include(CheckLinkerFlag)
+include(CheckPIESupported)
+check_pie_supported()
+add_library(stow_hardening INTERFACE)
+target_compile_options(stow_hardening INTERFACE -fstack-protector-strong)
+target_link_options(stow_hardening INTERFACE -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(branch_flag -fcf-protection=full) # indirect branch tracking and shadow stacks
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(branch_flag -mbranch-protection=standard) # BTI and pointer authentication
+endif()
+if(branch_flag)
+  check_c_compiler_flag(${branch_flag} STOW_HAS_BRANCH_FLAG)
+  if(STOW_HAS_BRANCH_FLAG)
+    target_compile_options(stow_hardening INTERFACE ${branch_flag})
+  endif()
+  # The C library's own start files may not be marked, and one unmarked file unmarks the whole. They use no call or return
+  # out of order, so shadow stacks are safe. Not -z ibt: their _init has no endbr64 on such a system.
+  check_linker_flag(C -Wl,-z,shstk STOW_HAS_SHSTK)
+  if(STOW_HAS_SHSTK AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    target_link_options(stow_hardening INTERFACE -Wl,-z,shstk)
+  endif()
+endif()
+if(NOT STOWAGE_SANITIZE AND NOT STOWAGE_FUZZ)
+  # Only where the compiler optimises: it warns elsewhere, and sanitizers make the same checks.
+  target_compile_options(stow_hardening INTERFACE
+    $<$<AND:$<NOT:$<CONFIG:Debug>>,$<COMPILE_LANGUAGE:C>>:-U_FORTIFY_SOURCE>
+    $<$<AND:$<NOT:$<CONFIG:Debug>>,$<COMPILE_LANGUAGE:C>>:-D_FORTIFY_SOURCE=3>)
+endif()
+target_link_libraries(stow_flags INTERFACE $<BUILD_INTERFACE:stow_hardening>)
+if(STOWAGE_BUNDLED)
+  target_link_libraries(bundled_zlib PRIVATE $<BUILD_INTERFACE:stow_hardening>)
+  target_link_libraries(bundled_zstd PRIVATE $<BUILD_INTERFACE:stow_hardening>)
+endif()
 if(STOWAGE_WERROR)
   target_compile_options(stow_flags INTERFACE -Werror)
 endif()

@@ -1,8 +1,26 @@
-# Install: headers, libraries, command, pkg-config file, CMake package, man pages, completions.
+# Install: headers, libraries, shims, command, pkg-config file, CMake package, man pages, completions. This file is the only
+# list: `make install`, the .deb and the wheel all take it whole.
 include(CMakePackageConfigHelpers)
+if(SKBUILD)
+  # In a wheel libNAME.so is a linker script, because it cannot be a symbolic link.
+  foreach(name stowage stowage-analysis stowage-data)
+    file(CONFIGURE OUTPUT lib${name}.so.script CONTENT "INPUT(lib${name}.so.${STOW_SOVERSION})\n")
+    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lib${name}.so.script DESTINATION ${CMAKE_INSTALL_LIBDIR}
+      RENAME lib${name}.so)
+  endforeach()
+  set(namelink NAMELINK_SKIP)
+endif()
 install(TARGETS stowage_shared stowage_static stowage_analysis_shared stowage_analysis_static stowage_data_shared
   stowage_data_static EXPORT stowage-targets
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${namelink} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(STOWAGE_BUNDLED)
+  # The static library needs them where no zlib and zstd are installed.
+  install(TARGETS bundled_zlib bundled_zstd EXPORT stowage-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/stowage)
+endif()
+# In a folder of their own: ldconfig must never see a library whose SONAME is the driver's.
+install(TARGETS stowage_shim stowage_shim_alias stowage_shim_nvml stowage_host
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/stowage)
+install(TARGETS stowage_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY include/stowage DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # Relative to the .pc file itself, so that `cmake --install --prefix` and a moved tree stay right.
 file(RELATIVE_PATH STOW_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
@@ -43,3 +61,29 @@ foreach(section 1 3 7)
   file(GLOB pages CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/man/man${section}/*.${section})
   install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endforeach()
+# Completion files come out of the command itself, so they never fall behind its table of verbs. A cross build cannot run it
+# and names a folder where a native build left them.
+set(STOWAGE_COMPLETIONS "" CACHE PATH "A folder with stowage, _stowage and stowage.fish (cross builds)")
+set(completions ${STOWAGE_COMPLETIONS})
+if(NOT completions AND (NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR))
+  set(completions ${CMAKE_BINARY_DIR}/completions)
+  file(MAKE_DIRECTORY ${completions})
+  set(files ${completions}/stowage ${completions}/_stowage ${completions}/stowage.fish)
+  add_custom_command(OUTPUT ${files}
+    COMMAND stowage_command completion bash > ${completions}/stowage
+    COMMAND stowage_command completion zsh > ${completions}/_stowage
+    COMMAND stowage_command completion fish > ${completions}/stowage.fish
+    DEPENDS stowage_command COMMENT "completions" VERBATIM)
+  add_custom_target(stowage_completions ALL DEPENDS ${files})
+endif()
+if(completions)
+  install(FILES ${completions}/stowage DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${completions}/_stowage DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${completions}/stowage.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
+# All that is installed, without tests and benchmarks.
+add_custom_target(stowage_parts DEPENDS stowage_shared stowage_static stowage_shim stowage_shim_alias stowage_shim_nvml
+  stowage_host stowage_command)
+if(TARGET stowage_completions)
+  add_dependencies(stowage_parts stowage_completions)
+endif()

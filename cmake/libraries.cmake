@@ -38,8 +38,11 @@ function(stow_library name output objects)
   set(map ${CMAKE_CURRENT_SOURCE_DIR}/src/lib${output}.map)
   add_library(${name}_shared SHARED ${objects})
   set_target_properties(${name}_shared PROPERTIES OUTPUT_NAME ${output} EXPORT_NAME ${output}
-    VERSION ${STOW_SOVERSION}.${PROJECT_VERSION} SOVERSION ${STOW_SOVERSION} LINK_DEPENDS ${map} LINKER_LANGUAGE C
+    SOVERSION ${STOW_SOVERSION} LINK_DEPENDS ${map} LINKER_LANGUAGE C
     INSTALL_RPATH "$ORIGIN")
+  if(NOT SKBUILD) # a wheel has no symbolic links: one file, named by its SONAME
+    set_target_properties(${name}_shared PROPERTIES VERSION ${STOW_SOVERSION}.${PROJECT_VERSION})
+  endif()
   target_link_options(${name}_shared PRIVATE -Wl,--version-script=${map} -Wl,--no-undefined)
   target_link_libraries(${name}_shared PRIVATE ${ARGN} stow_flags)
   set(one ${CMAKE_CURRENT_BINARY_DIR}/${output}.o)

@@ -109,6 +109,11 @@ const char *harness_folder(void) {
   return folder;
 }
 
+bool harness_long(void) {
+  const char *set = getenv("STOWAGE_TEST_LONG");
+  return set != NULL && set[0] != '\0';
+}
+
 const char *harness_data(const char *name) {
   static char path[1024];
   snprintf(path, sizeof path, "%s/%s", STOW_TEST_DATA, name);

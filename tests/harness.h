@@ -37,7 +37,10 @@ void harness_note(const char *format, ...) __attribute__((format(printf, 1, 2)))
 void harness_deadline(unsigned seconds);
 /* A new empty folder, removed with all it holds when the test ends. */
 const char *harness_folder(void);
-/* Path of a file under tests/data. The text is good until the test ends. */
+/* True under `make test-long` (STOWAGE_TEST_LONG is set): sweeps run in full. Otherwise they run a
+ * slice of it, with the same seed. */
+bool harness_long(void);
+/* Path of a file under tests/samples. The text is good until the test ends. */
 const char *harness_data(const char *name);
 /* The folder of the shared recordings if this checkout has it beside it, else NULL. */
 const char *harness_shared(void);

@@ -1,31 +1,48 @@
 #!/usr/bin/env bash
-# run BUILD [--guards] [--asan DIR] [--tsan DIR] [--gpu] [--shard I/N]: runs every test there is and counts the lines
-# "ok …", "FAIL …" and "skip …" that they print. Ends with "N passed, N failed, N skipped"; each skip says why.
+# run BUILD [--guards] [--asan DIR] [--tsan DIR] [--gpu] [--long] [--shard I/N] [--only WORDS] [--times]: runs every test there
+# is and counts the lines "ok …", "FAIL …" and "skip …" that they print. Ends with "N passed, N failed, N skipped"; each skip
+# says why. --long runs tests/long/*.sh instead; --only runs the tests whose name contains WORDS; --times prints the CPU seconds
+# of each program, the heaviest first, and their sum.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 build=$1; shift
-guards= asan= tsan= gpu= shard=
+guards= asan= tsan= gpu= shard= long= only= times=
 while [ $# -gt 0 ]; do
   case $1 in
     --guards) guards=1 ;;
     --asan) asan=$2; shift ;;
     --tsan) tsan=$2; shift ;;
     --gpu) gpu=1 ;;
+    --long) long=1 ;;
+    --only) only=$2; shift ;;
+    --times) times=1 ;;
     --shard) shard=$2; shift ;;
     *) echo "run: unknown option $1" >&2; exit 2 ;;
   esac
   shift
 done
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+log=$(mktemp) spent=$(mktemp)
+trap 'rm -f "$log" "$spent" "$spent.now"' EXIT
 export STOWAGE_BUILD=$PWD/$build STOWAGE_COMMAND=$PWD/$build/stowage
 unset STOWAGE_DEVICE
+
+# Sets cpu to the CPU milliseconds of all programs run so far: the second line of `times`, user and system, as 1m2.345s.
+# (No pipe: a subshell has its own times.)
+cpu_now() {
+  [ -n "$times" ] || return 0
+  times > "$spent.now"
+  cpu=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); ms += t[1] * 60000 + t[2] * 1000 }; printf "%d", ms }' "$spent.now")
+}
 
 # Runs one program under a deadline. One that prints no result line, or fails without a FAIL line, is itself a failure.
 run_one() { # LABEL SECONDS COMMAND…
   local label=$1 seconds=$2; shift 2
-  local out code
+  local out code before=0
+  [[ $label == *"$only"* ]] || return 0
+  local cpu=0
+  cpu_now; before=$cpu
   out=$(timeout -k 5 "$seconds" "$@" 2>&1); code=$?
+  cpu_now; [ -z "$times" ] || echo "$((cpu - before)) $label" >> "$spent"
   local lines
   lines=$(grep -E '^(ok|FAIL|skip) ' <<< "$out" | sed -E "s#^(ok|FAIL|skip) #\1 $label/#")
   if [ -z "$lines" ] || { [ $code -ne 0 ] && ! grep -q '^FAIL ' <<< "$lines"; }; then
@@ -64,7 +81,11 @@ programs() { # BUILD: every test program of the suite
   find "$1/tests" -type f -perm -u+x -name '*_test' ! -path '*/gpu/*' | sort
 }
 
-if [ -n "$gpu" ]; then
+if [ -n "$long" ]; then
+  for script in tests/long/*.sh; do
+    [ -e "$script" ] && run_one "long/$(basename "$script" .sh)" 3600 bash "$script"
+  done
+elif [ -n "$gpu" ]; then
   i=0 index=${shard%/*} count=${shard#*/}
   for program in $(find "$build/tests/gpu" -type f -perm -u+x -name '*_test' | sort) tests/gpu/*.sh; do
     [ -e "$program" ] || continue
@@ -115,6 +136,10 @@ else
   fi
 fi
 
+if [ -n "$times" ]; then
+  echo "CPU seconds:"
+  sort -rn "$spent" | awk '{ all += $1; if (NR <= 60) printf "%9.1f  %s\n", $1 / 1000, $2 } END { printf "%9.1f  in all, %d programs\n", all / 1000, NR }'
+fi
 passed=$(grep -c '^ok ' "$log") failed=$(grep -c '^FAIL ' "$log") skipped=$(grep -c '^skip ' "$log")
 if [ "$skipped" -gt 0 ]; then echo "skipped, and why:"; grep '^skip ' "$log" | sed 's/^skip /  /'; fi
 if [ "$failed" -gt 0 ]; then echo "failed:"; grep '^FAIL ' "$log" | sed 's/^FAIL /  /'; fi

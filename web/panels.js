@@ -169,7 +169,7 @@ export function policiesPanel(app) {
   const all = run.reservedKnown ? [recorded, ...rows] : rows;
   const only = (text) => (p) => (p.recorded ? "–" : text(p));
   return table([
-    { title: "Policy", cell: (p) => (p.recorded ? make("b", {}, "as recorded") : make("span", { class: "site" }, make("b", {}, p.policy), make("span", { class: "about-policy" }, p.about))), class: "wide" },
+    { title: "Policy", cell: (p) => (p.recorded ? make("b", {}, "as recorded") : make("span", { class: "site" }, make("b", {}, p.policy), make("span", { class: "about-policy" }, p.finishes ? p.about : `fails: asks ${sizeText(p.failedBytes)}`))), class: "wide" },
     { title: "Peak reserved", number: true, cell: (p) => barCell(sizeText(p.reserved), p.reserved / most, p.recorded ? theme.names.rest : null) },
     { title: "Over peak live", number: true, cell: (p) => signedSizeText(p.reserved - p.live) },
     ...(limits ? [{ title: "Smallest limit", number: true, cell: only((p) => (p.minLimit ? sizeText(p.minLimit) : "none")) }] : []),

@@ -13,6 +13,7 @@
 #include <stowage/size.h>
 #include <stowage/status.h>
 #include <stowage/tag.h>
+#include <stowage/text.h>
 #include <stowage/trace.h>
 #include <stowage/values.h>
 #include <stowage/version.h>

@@ -72,7 +72,8 @@ if not TYPE_CHECKING:  # a checker is told the names below, and so finds those t
 
 
 def __dir__() -> "List[str]":
-    return sorted([*globals(), *_WHERE, "__version__"])
+    """Exactly the public names, and what every module has (__doc__, __file__, …)."""
+    return sorted({*_WHERE, "__version__", *(name for name in globals() if name.startswith("__") and name.endswith("__"))})
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -7,10 +7,11 @@ import os
 import re
 import threading
 import time
+import urllib.parse
 from ctypes import CFUNCTYPE, POINTER, c_bool, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Iterable, Optional, Tuple
 
-from ._library import Invalid, StowageError, declare, need, parse_size
+from ._library import Invalid, StowageError, declare, need, parse_size, shown
 
 READER = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_uint64)
 _IO_FAILED = -9
@@ -121,16 +122,19 @@ class Origin:
             given = given.open() if hasattr(given, "mode") else given.open("rb")  # fsspec.open's, or a path of its kind
         if hasattr(given, "read") and hasattr(given, "seek"):
             self.reader = _FileReader(given)
-            self.name = str(getattr(given, "name", None) or getattr(given, "path", None) or type(given).__name__)
+            path = str(getattr(given, "name", None) or getattr(given, "path", None) or type(given).__name__)
             self.options.read = self.reader.function
             self.options.read_bytes = self.reader.bytes
         elif isinstance(given, (str, bytes, os.PathLike)):
-            self.name = os.fsdecode(os.fspath(given))
-            if re.match(r"(?!https?:)[a-z][a-z0-9+.-]+(:|::[a-z0-9]+:)//", self.name) and not os.path.exists(self.name):
-                raise Invalid(f"{self.name}: open it with fsspec and give the file: fsspec.open({self.name!r})")
+            path = os.fsdecode(os.fspath(given))
+            if re.match(r"(?!https?:)[a-z][a-z0-9+.-]+(:|::[a-z0-9]+:)//", path) and not os.path.exists(path):
+                raise Invalid(f"{shown(path)}: open it with fsspec and give the file: fsspec.open({shown(path)!r})")
         else:
             raise TypeError(f"{given!r}: give a path, a URL, or a file object that has read and seek")
-        self.options.path = os.fsencode(self.name)
+        #: For messages and reprs: without password and query. What the library opens is in `options`.
+        self.name = shown(path)
+        self.origin = origin_of(path)
+        self.options.path = os.fsencode(path)
         if dtype is not None:
             self.options.as_dtype = type_name(dtype).encode()
         if raw_dtype is not None:
@@ -157,6 +161,22 @@ class Origin:
         if self.reader is not None and self.reader.failed is not None:
             error.__cause__, self.reader.failed = self.reader.failed, None
         return error
+
+
+def origin_of(path: str) -> Optional[Tuple[str, str, int]]:
+    """Scheme, host and port of an http(s) URL; None for anything else.
+
+    >>> origin_of("https://user:pass@Host/x?y"), origin_of("x.npy")
+    (('https', 'host', 443), None)
+    """
+    if not re.match(r"https?://", path, re.IGNORECASE):
+        return None
+    parts = urllib.parse.urlsplit(path)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1  # the library says what is wrong with it
+    return parts.scheme, parts.hostname or "", port or (443 if parts.scheme == "https" else 80)
 
 
 def type_name(dtype: Any) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import weakref
@@ -16,11 +17,25 @@ from ._library import format_size as size
 from ._pieces import Kinds
 
 _caches: "weakref.WeakSet[Cache]" = weakref.WeakSet()
+_caches_lock = threading.RLock()  # guards _caches: the watch iterates over it while other threads make caches
+
+
+def _after_fork() -> None:
+    """In a forked child: replaces the locks, because a thread that held one does not exist here."""
+    global _caches_lock
+    _caches_lock = threading.RLock()
+    for one in list(_caches):
+        one._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def shrink_all() -> int:
-    """Lets go of all that caches hold; how many bytes that was."""
-    return sum(one.shrink_to(0) for one in list(_caches))
+    """Empties every cache. Returns the bytes they held."""
+    with _caches_lock:
+        every = list(_caches)
+    return sum(one.shrink_to(0) for one in every)
 
 
 class Cache(MutableMapping[Hashable, Any]):
@@ -43,7 +58,8 @@ class Cache(MutableMapping[Hashable, Any]):
         self._strong: "OrderedDict[Hashable, Tuple[Any, int]]" = OrderedDict()
         self._weak: "Dict[Hashable, weakref.ref[Any]]" = {}
         self._lock = threading.RLock()  # the watch over host memory empties it from a thread of its own
-        _caches.add(self)
+        with _caches_lock:
+            _caches.add(self)
 
     @staticmethod
     def _weigh(thing: Any) -> int:

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Optional
 from . import _memory
 from ._command import run
 from ._explanation import Explanation
+from ._files import write_private
 from ._library import NotFound, StowageError
 from ._library import format_size as size
 from ._run_names import RUN_LAST
@@ -23,9 +24,16 @@ from ._run_names import RUN_LAST
 _KEPT_S = 7 * 86400
 
 
+class _NoFolder(OSError):
+    """There is no folder to keep anything in: no home folder, and XDG_STATE_HOME is not set."""
+
+
 def _folder() -> Path:
     state = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
+    try:
+        base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
+    except RuntimeError as reason:  # no HOME, and the user is not in the password file
+        raise _NoFolder(str(reason)) from None
     return base / "stowage" / "processes"
 
 
@@ -70,9 +78,7 @@ def note(now: "_memory.Host", limit: "Optional[int]", growth: float) -> None:
     with contextlib.suppress(OSError):
         file = _file()
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        made = file.with_suffix(".new")
-        made.write_text(json.dumps(known))
-        made.replace(file)
+        write_private(file, json.dumps(known))
 
 
 def forget() -> None:
@@ -84,7 +90,11 @@ def forget() -> None:
 def _dead() -> "List[Dict[str, Any]]":
     """Processes that ended without a word, the latest first; old records are cleared away."""
     found = []
-    for file in sorted(_folder().glob("*.json")) if _folder().is_dir() else []:
+    try:
+        folder = _folder()
+    except _NoFolder:
+        return []
+    for file in sorted(folder.glob("*.json")) if folder.is_dir() else []:
         try:
             known = json.loads(file.read_text())
             alive = _started(int(known["pid"])) == known["started"]
@@ -139,7 +149,8 @@ def explain_death(known: "Dict[str, Any]") -> Explanation:
         facts.append(f"the kernel has killed {kills} process(es) of this group for want of memory since")
     ahead = known["held_bytes"] + 2 * max(0, int(known.get("growth_bytes_s") or 0))
     if kills > 0 or ahead >= 0.8 * whole or known["usable_bytes"] < 0.1 * known["total_bytes"]:
-        return Explanation(["--message", "-"], "Killed\n", facts)
+        # Near the limit a kill is probably for memory; a kill that the group counted is, as the kernel would log it.
+        return Explanation(["--message", "-"], "Out of memory: Killed\n" if kills > 0 else "Killed\n", facts)
     text = f"Process {known['pid']} ended without a word, and not for host memory as far as was seen."
     return _NotForMemory(text, facts)
 

@@ -19,7 +19,7 @@ from . import _memory, _ram, _show
 from ._command import run
 from ._explain import hook_exceptions
 from ._history import hook_torch_when_loaded
-from ._library import Invalid, NotFound, StowageError, parse_size
+from ._library import Invalid, NotFound, StowageError, Unsupported, parse_size
 from ._limits import Enabled, in_force, put_in_force
 from ._notebook import hook_cells
 from ._run_names import ENV_LEDGER, ENV_PYTHON_LIMITS, ENV_PYTHON_RAM, ENV_RECORD, ENV_RUN
@@ -29,6 +29,15 @@ _NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 
 
 _lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    """In a forked child: a thread that was in enable() does not exist here, so its lock is nobody's."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 _useless = False  # the shim is loaded, and could not be put beneath
 
 
@@ -245,7 +254,23 @@ def _life_before() -> Enabled:
     return Enabled(vram or None, spill or None, os.environ.get(ENV_PYTHON_RAM) or None, "since the start")
 
 
+def _main_interpreter() -> bool:
+    """Is this the main interpreter of the process? True where Python cannot say."""
+    for name in ("_interpreters", "_xxsubinterpreters"):
+        try:
+            module = __import__(name)
+            return bool(module.get_current() == module.get_main())
+        except (ImportError, AttributeError):
+            continue
+    return True
+
+
 def _set(vram: "Optional[str]", spill: "Optional[str]", ram: "Optional[str]", everything: bool) -> Enabled:
+    if not _main_interpreter():
+        raise Unsupported(
+            "enable: this is a sub-interpreter, and limits hold for the whole process: call stowage.enable() or stowage.limit() in "
+            "the main interpreter, before this one starts"
+        )
     with _lock:
         first = in_force() is None
         before = in_force() or _life_before()

@@ -90,6 +90,10 @@ def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -
         path = take_refusal()
     if path is not None:
         arguments = [path, *arguments]
+    if on_host:
+        # With it a request that could never fit is told from one that came at a bad moment.
+        limit, total = ram_limit(), _memory.host().total_bytes
+        message += f"\nhost memory in all: {size(total if limit is None else min(limit, total))}\n"
     made = Explanation(arguments, message, facts)
     if path is not None:
         weakref.finalize(made, lambda file: Path(file).unlink() if Path(file).exists() else None, path)

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 
 from . import _show
 from ._command import run, run_json
+from ._library import shown
 
 
 class Explanation:
@@ -35,7 +36,7 @@ class Explanation:
     def text(self) -> str:
         if not self.facts:
             return self._said
-        return self._said + "\n\nThis process\n" + "\n".join(f"  {line}" for line in self.facts)
+        return self._said + "\n\nThis process\n" + "\n".join(f"  {shown(line)}" for line in self.facts)
 
     @property
     def headline(self) -> str:

@@ -7,6 +7,7 @@ device. What heaps do is told to the traces that listen.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from ctypes import POINTER, c_bool, c_char_p, c_int, c_uint32, c_uint64, c_void_p
@@ -23,7 +24,9 @@ from ._library import (
     format_size,
     lib,
     parse_size,
+    shown,
 )
+from ._run_names import ENV_DEVICE
 from ._trace import ALLOC, FAIL, FREE, Trace, listening
 
 _VRAM, _HOST = 0, 1
@@ -119,6 +122,20 @@ declare(
 )
 
 _open_heaps: "weakref.WeakSet[Heap]" = weakref.WeakSet()
+_open_lock = threading.RLock()  # guards _open_heaps: one thread lists the heaps while another opens one
+
+
+def _after_fork() -> None:
+    global _open_lock
+    _open_lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _every_heap() -> "List[Heap]":
+    with _open_lock:
+        return list(_open_heaps)
 
 
 def _number(what: str, given: Any) -> int:
@@ -149,7 +166,7 @@ class Block:
             self.heap.free(self.address, stream=self.stream)
 
     def __repr__(self) -> str:
-        return f"<{format_size(self.nbytes)} at {self.address:#x}{', ' + self.tag if self.tag else ''}>"
+        return f"<{format_size(self.nbytes)} at {self.address:#x}{', ' + shown(self.tag) if self.tag else ''}>"
 
 
 class Heap:
@@ -167,9 +184,20 @@ class Heap:
         options = _Options(version=1, device_name=device.encode(), background=True)
         options.vram_limit_bytes, options.host_limit_bytes = vram, spill
         call("stow_heap_open", ctypes.byref(self._handle), ctypes.byref(options))
-        _open_heaps.add(self)
+        with _open_lock:
+            _open_heaps.add(self)
         for trace in listening():
             self.introduce(trace)
+
+    @property
+    def simulated(self) -> bool:
+        """Is its device simulated: host memory that plays a card?"""
+        return (self.device or os.environ.get(ENV_DEVICE, "")).startswith("sim")
+
+    @property
+    def _where(self) -> str:
+        name = self.device or "the first device"
+        return f"{name}, a simulated card" if self.simulated else name
 
     def introduce(self, trace: Trace) -> None:
         """What it is goes into a trace that is to hear of it."""
@@ -303,7 +331,7 @@ class Heap:
         if not self._handle:
             return "<stowage heap, closed>"
         stats = self.stats()
-        return f"<stowage heap on {self.device or 'the first device'}: {format_size(stats['live_bytes'])} live of {format_size(stats['limit_bytes'])}>"
+        return f"<stowage heap on {self._where}: {format_size(stats['live_bytes'])} live of {format_size(stats['limit_bytes'])}>"
 
 
 def heap(device: "Optional[str | int]" = None, *, vram: "str | int | None" = None, spill: "str | int | None" = None) -> Heap:
@@ -326,9 +354,9 @@ def heap(device: "Optional[str | int]" = None, *, vram: "str | int | None" = Non
 def heap_facts() -> "List[Dict[str, Any]]":
     """For info(): every open heap with its tags."""
     facts = []
-    for one in list(_open_heaps):
+    for one in _every_heap():
         try:
-            known: "Dict[str, Any]" = {"device": one.device or "the first device", "tags": one.tags()}
+            known: "Dict[str, Any]" = {"device": one.device or "the first device", "simulated": one.simulated, "tags": one.tags()}
             known.update(one.stats())
             facts.append(known)
         except StowageError:
@@ -338,7 +366,7 @@ def heap_facts() -> "List[Dict[str, Any]]":
 
 def open_heaps() -> "List[Heap]":
     """The heaps that are open."""
-    return [one for one in list(_open_heaps) if one._handle]
+    return [one for one in _every_heap() if one._handle]
 
 
 # ---- one heap for each device, for other libraries ----

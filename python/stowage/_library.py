@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from ctypes import POINTER, c_char_p, c_int, c_uint64
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint64
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
@@ -33,6 +33,15 @@ _PARTS = {
 }
 
 
+def _printable(message: str) -> str:
+    """A message without what a terminal obeys, made without the library: its absence is a message too.
+
+    The library's own messages are clean already (stow_text_show's rules); this is for names in those of the package.
+    """
+    text = str(message)
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in "\n\t\xa0" else "?" for c in text)
+
+
 class StowageError(RuntimeError):
     """The library or the command refused; its message says what was asked, what was there and what to do next.
 
@@ -40,7 +49,7 @@ class StowageError(RuntimeError):
     """
 
     def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
+        super().__init__(_printable(message))
         self.status = status
 
 
@@ -81,6 +90,22 @@ _KINDS = {
 }
 
 
+def shown(text: Any) -> str:
+    """A name, path or URL as it may be printed: one line, no control characters, no password and no query.
+
+    >>> shown("https://user:pass@host/x?sig=1 \\x1b[2J")
+    'https://host/x'
+    """
+    given = str(text).encode("utf-8", "surrogatepass").replace(b"\0", b"?")
+    to = ctypes.create_string_buffer(len(given) + 1)
+    return (lib().stow_text_show(to, len(to), given) or b"").decode("utf-8", "replace")
+
+
+def shown_lines(text: Any) -> str:
+    """The same line by line, for text that has several."""
+    return "\n".join(shown(line) for line in str(text).split("\n"))
+
+
 def error(status: int, message: str) -> StowageError:
     """The exception for a status of the library."""
     made = _KINDS.get(status, StowageError)(message)
@@ -96,6 +121,7 @@ _FUNCTIONS: "dict[str, Tuple[Any, List[Any]]]" = {
     "stow_status_message": (c_char_p, []),
     "stow_size_parse": (c_int, [POINTER(c_uint64), c_char_p]),
     "stow_size_format": (c_char_p, [c_char_p, c_uint64]),
+    "stow_text_show": (c_char_p, [c_char_p, c_size_t, c_char_p]),
 }
 
 

@@ -7,7 +7,7 @@ from typing import Dict, List, Optional
 
 from . import _show
 from ._library import format_size as size
-from ._library import parse_size
+from ._library import parse_size, shown_lines
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Enabled:
         return lines + self.notes
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines())
+        return shown_lines("\n".join(self._lines()))
 
     def _repr_html_(self) -> str:
         return _show.html_block("stowage is enabled", _show.html_text("\n".join(self._lines())))

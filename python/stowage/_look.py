@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from . import _memory, _show
 from ._command import run_json
 from ._heap import heap_facts
-from ._library import Invalid, NotFound, device_name
+from ._library import Invalid, NotFound, StowageError, device_name
 from ._library import format_size as size
 from ._limits import current_limit
 
@@ -64,7 +64,8 @@ class Info:
             where = f"{pool['framework']} on device {pool['device']}"
             rows.append((where, size(pool["live_bytes"]), size(pool["held_bytes"]), ""))
         for heap in self.data["process"]["heaps"]:
-            rows.append((f"stowage heap on {heap['device']}", size(heap["live_bytes"]), size(heap["held_bytes"]), ""))
+            name = f"stowage heap on {heap['device']}{' (simulated)' if heap['simulated'] else ''}"
+            rows.append((name, size(heap["live_bytes"]), size(heap["held_bytes"]), ""))
             for tag in heap["tags"]:
                 rows.append((f"  tag {tag['tag'] or '(none)'}", size(tag["bytes"]), "", f"{tag['count']} allocations"))
         return rows
@@ -155,6 +156,9 @@ class Watch:
         self._width = 0
         self.peak_host_bytes = 0
         self.peak_card_bytes = 0
+        self._failure: "Optional[str]" = None  #: why the last look failed
+        self._missed = 0  #: looks that failed
+        self._has_cards = False
         if _show.in_notebook() and stream is None:
             from IPython.display import display  # type: ignore[import-not-found]
 
@@ -165,6 +169,9 @@ class Watch:
     def _look(self) -> "tuple[_memory.Host, List[_memory.Card]]":
         host, cards = self._watcher.host(), self._cards()
         self.peak_host_bytes = max(self.peak_host_bytes, host.held_bytes)
+        self._has_cards = self._has_cards or bool(cards)
+        self._failure = None
+        self._seen = host, cards
         self.peak_card_bytes = max(self.peak_card_bytes, *(card.used_bytes for card in cards), 0)
         return host, cards
 
@@ -185,18 +192,24 @@ class Watch:
             parts.append(f"card {index} {bar} {size(card.used_bytes)} of {size(card.total_bytes)}")
         return "  ".join(parts)
 
-    def _html(self) -> Any:
+    def _html(self, look: bool = True) -> Any:
         from IPython.display import HTML
 
-        host, cards = self._look()
+        host, cards = self._look() if look else self._seen
         used = host.total_bytes - min(host.usable_bytes, host.total_bytes)
         colours = [(host.held_bytes, "#2a78d6"), (max(0, used - host.held_bytes), "#9bb8dd")]
         lines = [f"<div>host {_show.html_bar(colours, host.total_bytes)} {size(host.held_bytes)} by this process</div>"]
         for index, card in enumerate(cards):
             bar = _show.html_bar([(card.used_bytes, "#d6632a")], card.total_bytes)
             lines.append(f"<div>card {index} {bar} {size(card.used_bytes)} of {size(card.total_bytes)}</div>")
-        lines.append(f"<div>at the peak: host {size(self.peak_host_bytes)}, card {size(self.peak_card_bytes)}</div>")
+        lines.append(f"<div>{self._figures()}</div>")
         return HTML(f'<div style="font-family:monospace">{"".join(lines)}</div>')
+
+    def _figures(self) -> str:
+        """The figures it ends with: the same in the page and in the repr."""
+        card = f", card {size(self.peak_card_bytes)}" if self._has_cards else ""
+        missed = f"; {self._missed} looks failed, the last: {self._failure}" if self._failure else ""
+        return f"at the peak: host {size(self.peak_host_bytes)}{card}{missed}"
 
     def _show(self) -> None:
         if self._handle is not None:
@@ -210,11 +223,21 @@ class Watch:
             self._width = len(line)
 
     def _go(self) -> None:
+        """Looks and shows until stop(). A failed look is counted and tried again; a display that went away is left alone."""
+        shows = True
         while not self._end.is_set():
             try:
-                self._show()
-            except Exception:  # a display that went away ends the showing, never the program
-                return
+                if shows:
+                    self._show()
+                else:
+                    self._look()
+            except (StowageError, MemoryError, OSError) as reason:
+                self._missed += 1
+                self._failure = str(reason) or type(reason).__name__
+                if isinstance(reason, BrokenPipeError):
+                    shows = False
+            except Exception:
+                shows = False
             self._end.wait(self._interval)
 
     def stop(self) -> "Watch":
@@ -222,7 +245,13 @@ class Watch:
         if not self._end.is_set():
             self._end.set()
             self._thread.join(timeout=5)
-            self._look()
+            try:
+                self._look()
+                if self._handle is not None:  # the page ends with the figures of the repr
+                    self._handle.update(self._html(look=False))
+            except Exception as reason:
+                self._missed += 1
+                self._failure = str(reason) or type(reason).__name__
             stream = self._stream if self._stream is not None else sys.stderr
             if self._handle is None and self._width and stream is not None:
                 stream.write("\n")
@@ -236,7 +265,7 @@ class Watch:
 
     def __repr__(self) -> str:
         state = "stopped" if self._end.is_set() else "watching"
-        return f"<{state}: at the peak host {size(self.peak_host_bytes)}, card {size(self.peak_card_bytes)}>"
+        return f"<{state}: {self._figures()}>"
 
 
 def watch(interval: float = 0.5, stream: Any = None) -> Watch:

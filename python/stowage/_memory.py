@@ -7,6 +7,7 @@ loaded holds nothing.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import threading
 from ctypes import POINTER, c_bool, c_char, c_int, c_uint64, c_void_p
@@ -125,6 +126,15 @@ class Watcher:
 
 _shared: Optional[Watcher] = None
 _lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    """In a forked child: another thread may have held the lock, and the watcher may have been in use."""
+    global _shared, _lock
+    _shared, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def host() -> Host:

@@ -200,10 +200,17 @@ def _awaits(shell: Any, cell: str) -> bool:
 
 def _stowage(line: str, cell: "Optional[str]" = None) -> Any:
     """%stowage: the memory of the machine and of this process. %%stowage: what a cell took, and what survived it."""
-    shell = _show.shell()
-    if cell is None:
-        return info(line.strip() or None)
     from IPython.core.error import UsageError  # type: ignore[import-not-found]
+
+    shell = _show.shell()
+    words = line.split()
+    if cell is None:
+        unknown = [word for word in words if word.startswith("-")]
+        if unknown or len(words) > 1:
+            raise UsageError(f"%stowage: {(unknown or words[1:])[0]}: not an option; use %stowage or %stowage DEVICE, such as %stowage sim:16G")
+        return info(words[0] if words else None)
+    if words:
+        raise UsageError(f"%%stowage: {words[0]}: not an option; write %%stowage alone on its line, above the code to measure")
 
     if _awaits(shell, cell):
         # A magic is called from the loop that would have to run it.

@@ -16,13 +16,14 @@ import contextlib
 import os
 import resource
 import signal
+import sys
 import threading
 import time
 from typing import Any, Iterator, List, Optional
 
 from . import _death, _memory
 from ._cache import shrink_all
-from ._library import Invalid
+from ._library import Invalid, StowageError
 from ._library import format_size as size
 
 #: Default action of this signal is to be ignored: one that comes late does no harm.
@@ -35,6 +36,8 @@ _AGAIN_S = 3.0
 _FLOOR = 64 << 20
 #: What saying why may take: who holds what is looked up among all objects.
 _EXPLAINING = 256 << 20
+#: A watch that has not been able to look for this long says so on standard error, once until it can look again.
+_SILENT_S = 2.0
 
 
 class HostMemoryError(MemoryError):
@@ -46,7 +49,9 @@ class _Watch:
         self.limit = limit
         self.end = threading.Event()
         self.pending: "Optional[str]" = None
-        self.hard_before = resource.getrlimit(resource.RLIMIT_DATA)
+        self.hard_before = _bounds_before()
+        self.failing_since = 0.0  # 0: the last look worked
+        self.told = False
         self.growth = 0.0
         self.seen: "Optional[_memory.Host]" = None
         self.seen_at = 0.0
@@ -68,13 +73,33 @@ class _Watch:
         return max(32 << 20, min(whole // 20, 1 << 30))
 
     def go(self) -> None:
-        while not self.end.wait(_LOOK_S):
-            try:
-                self.look()
-            except MemoryError:
-                continue  # it is what this is about; the next look may have room
-            except Exception:
-                return  # the interpreter ends
+        try:
+            while not self.end.wait(_LOOK_S):
+                self.look_or_retry()
+        finally:
+            if not self.end.is_set() and not sys.is_finalizing():
+                _say("the watch over host memory has stopped: limits of host memory are not enforced; stowage.enable() starts it again")
+
+    def look_or_retry(self) -> None:
+        """Looks once. A failure (no file descriptor, no memory) is retried at the next turn and reported if it lasts."""
+        try:
+            self.look()
+        except MemoryError:
+            return  # the process is at its limit; the next look may succeed
+        except Exception as reason:
+            if sys.is_finalizing():
+                self.end.set()
+                return
+            at = time.monotonic()
+            self.failing_since = self.failing_since or at
+            if at - self.failing_since >= _SILENT_S and not self.told:
+                self.told = True
+                _say(f"cannot read host memory ({reason}): limits of host memory are not enforced now; trying again")
+            return
+        self.failing_since = 0.0
+        if self.told:
+            self.told = False
+            _say("host memory can be read again: limits are enforced")
 
     def look(self) -> None:
         now, at = self.watcher.host(), time.monotonic()
@@ -123,8 +148,23 @@ class _Watch:
 
 
 _watch: "Optional[_Watch]" = None
+_registered = False  # atexit and fork handlers are registered once
+_before: Any = None  # RLIMIT_DATA before the first watch; a forked child inherits a bound, and must not take it for the user's
 _undisturbed = 0
 _in_cell: "Optional[bool]" = None  # None: not in a notebook, where the main thread always runs the program
+
+
+def _bounds_before() -> Any:
+    global _before
+    if _before is None:
+        _before = resource.getrlimit(resource.RLIMIT_DATA)
+    return _before
+
+
+def _say(text: str) -> None:
+    """Writes one line to standard error, whatever state the process is in."""
+    with contextlib.suppress(Exception):
+        os.write(2, f"stowage: {text}\n".encode())
 
 
 def _interrupt(_: int, __: Any) -> None:
@@ -174,30 +214,40 @@ def check(limit: "Optional[int]") -> "List[str]":
 
 
 def start(limit: "Optional[int]") -> "List[str]":
-    """Starts the watch, or gives it another limit, which was checked; what there is to say."""
-    global _watch
-    if _watch is not None:
+    """Starts the watch, or gives the running one another limit, already checked. Returns notes for the user.
+
+    A watch whose thread is gone is replaced.
+    """
+    global _watch, _registered
+    if _watch is not None and _watch.thread.is_alive():
         if limit is not None:
             _watch.limit = limit
         return []
     notes = []
-    watch = _Watch(limit)
+    watch = _Watch(limit if limit is not None or _watch is None else _watch.limit)
+    _watch = None
     try:
         signal.signal(_SIGNAL, _interrupt)
     except ValueError:
         notes.append("not called on the main thread: near the limit requests fail, but nothing is interrupted")
+    watch.look_or_retry()
+    try:
+        watch.thread.start()
+    except RuntimeError as reason:
+        resource.setrlimit(resource.RLIMIT_DATA, watch.hard_before)
+        raise StowageError(f"the watch over host memory cannot start: {reason}; end some threads, or raise ulimit -u") from None
     _watch = watch
-    watch.look()
-    watch.thread.start()
-    atexit.register(stop)
-    os.register_at_fork(after_in_child=_after_fork)
+    if not _registered:
+        _registered = True
+        atexit.register(stop)
+        os.register_at_fork(after_in_child=_after_fork)
     return notes
 
 
 def _after_fork() -> None:
-    """A child has no watch: its limit stays where it was."""
-    global _watch
-    _watch = None
+    """In a forked child: no thread watches. The bound stays as it was; enable() or limit() starts a watch here too."""
+    global _watch, _undisturbed
+    _watch, _undisturbed = None, 0
 
 
 def stop() -> None:

@@ -16,7 +16,7 @@ from ._explain import annotate, attach, explain, note_ending
 from ._explanation import Explanation
 from ._heap import open_heaps
 from ._history import is_hooked, snapshot_file, start_history, stop_history
-from ._library import NotFound, OutOfMemory, StowageError
+from ._library import NotFound, OutOfMemory, StowageError, shown
 from ._report import Report, note_latest, report
 from ._trace import Trace
 
@@ -73,7 +73,7 @@ class Recording:
         return report(self.path)
 
     def __repr__(self) -> str:
-        return f"<stowage recording {self.path}>"
+        return f"<stowage recording {shown(self.path)}>"
 
 
 @contextlib.contextmanager

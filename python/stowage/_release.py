@@ -19,6 +19,7 @@ from . import _memory, _objects, _show
 from ._cache import shrink_all
 from ._heap import open_heaps
 from ._library import format_size as size
+from ._library import shown
 from ._pieces import Kinds
 from ._ram import undisturbed
 
@@ -250,7 +251,7 @@ class Holders(List[str]):
         lines = [self.title] + [f"  {name}" for name in self]
         if not self:
             lines.append("  nothing Python can name holds it: C code, a saved graph, or a temporary")
-        return "\n".join(lines)
+        return "\n".join(map(shown, lines))
 
     def _repr_html_(self) -> str:
         return _show.html_block(self.title, _show.html_text("\n".join(self) or "nothing Python can name"))

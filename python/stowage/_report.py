@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import os
 from typing import List, Optional, Union
 
 from . import _show
 from ._command import run
-from ._library import NotFound, StowageError
+from ._library import NotFound, StowageError, shown
 
 _latest: "Optional[str]" = None  # the recording that was made last in this process
 
@@ -45,7 +46,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         # A frame of its own: the page has scripts and styles that are not the notebook's.
-        return f'<iframe srcdoc="{_show.escape(self.page)}" style="width:100%;height:640px;border:0"></iframe>'
+        return f'<iframe srcdoc="{html.escape(self.page)}" style="width:100%;height:640px;border:0"></iframe>'
 
 
 def report(*recordings: "Union[str, os.PathLike[str]]") -> Report:
@@ -61,5 +62,5 @@ def report(*recordings: "Union[str, os.PathLike[str]]") -> Report:
         raise StowageError("nothing was recorded in this process; name a recording, or make one: with stowage.record(…):")
     for path in paths:
         if not os.path.exists(path):
-            raise NotFound(f"{path}: there is no such recording")
+            raise NotFound(f"{shown(path)}: there is no such recording")
     return Report(paths)

@@ -12,12 +12,14 @@ import re
 import sys
 from typing import Any, Dict, List, Sequence, Tuple
 
+from ._library import shown, shown_lines
+
 _BAR = "display:inline-block;height:0.8em;width:12em;border:1px solid #8888;border-radius:2px;vertical-align:middle"
 
 
 def escape(text: object) -> str:
     """Text as HTML."""
-    return html.escape(str(text))
+    return html.escape(shown_lines(text))
 
 
 def text_table(rows: "Sequence[Sequence[str]]", right: "Sequence[int]" = (), indent: int = 2) -> str:
@@ -29,6 +31,7 @@ def text_table(rows: "Sequence[Sequence[str]]", right: "Sequence[int]" = (), ind
     """
     if not rows:
         return ""
+    rows = [[shown(cell) for cell in row] for row in rows]  # names of other people's making
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -45,7 +48,7 @@ def html_table(rows: "Sequence[Sequence[str]]", right: "Sequence[int]" = ()) -> 
         out.append("<tr>")
         for i, cell in enumerate(row):
             side = "right" if i in right else "left"
-            out.append(f'<{tag} style="text-align:{side};padding:0.1em 0.8em 0.1em 0">{escape(cell)}</{tag}>')
+            out.append(f'<{tag} style="text-align:{side};padding:0.1em 0.8em 0.1em 0">{escape(shown(cell))}</{tag}>')
         out.append("</tr>")
     out.append("</table>")
     return "".join(out)
@@ -129,4 +132,4 @@ def show(answer: Any) -> None:
 
 
 def join_lines(lines: "List[str]") -> str:
-    return "\n".join(line for line in lines if line)
+    return shown_lines("\n".join(line for line in lines if line))

@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import os
 from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_uint64, c_void_p
-from typing import Any, List, Optional, Tuple
+from typing import Any, Iterable, List, Optional, Tuple
 
 from . import _show
 from ._command import run
@@ -344,12 +344,18 @@ def shrink(
     integers: bool = False,
     sparse: bool = False,
     quiet: bool = False,
+    names: "Optional[str]" = None,
+    columns: "Optional[Iterable[str]]" = None,
+    drop: "Optional[Iterable[str]]" = None,
+    force: bool = False,
 ) -> Any:
     """The same data in the smallest types that hold every value, and a line about what changed.
 
     `thing`: a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix, or the path of a file (then `output` names
     the new one). Exact unless a `tolerance` allows rounding of floats: 1e-3 of each value, or "abs:0.5". Floats stay
-    floats unless `integers`; with `sparse` a mostly-zero matrix becomes CSR. What is given is never changed.
+    floats unless `integers`; with `sparse` a mostly-zero matrix becomes CSR. What is given is never changed. Of a file that
+    is a table: `names` "yes" or "no" says whether its first row names the columns, `columns` are those to write, `drop` those
+    to leave out; an output larger than the table needs `force`.
 
     >>> import numpy
     >>> small = shrink(numpy.arange(1000))
@@ -361,7 +367,14 @@ def shrink(
     options = _Options(_read_tolerance(tolerance), integers, _read_dtype(dtype), sparse)
     changes: "List[_Change]" = []
     if isinstance(thing, (str, os.PathLike)):
-        return _shrink_file(os.fspath(thing), output, tolerance, dtype, quiet)
+        table: "List[str]" = ["--force"] if force else []
+        table += ["--names", names] if names is not None else []
+        for option, given in (("--columns", columns), ("--drop", drop)):
+            for name in [given] if isinstance(given, str) else given or ():
+                table += [option, name]
+        return _shrink_file(os.fspath(thing), output, tolerance, dtype, quiet, table)
+    if names is not None or columns is not None or drop is not None or force:
+        raise TypeError("shrink: names=, columns=, drop= and force= are for files")
     if output is not None:
         raise TypeError("shrink: output= is for files; an array comes back as the result")
     made = _shrink_thing(thing, options, changes)
@@ -397,10 +410,10 @@ def _shrink_thing(thing: Any, options: _Options, changes: "List[_Change]") -> An
     raise TypeError(f"shrink: {kind}: give a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix or a path")
 
 
-def _shrink_file(path: str, output: Any, tolerance: Any, dtype: Any, quiet: bool) -> str:
+def _shrink_file(path: str, output: Any, tolerance: Any, dtype: Any, quiet: bool, table: "List[str]") -> str:
     if output is None:
         raise TypeError(f'shrink: {path} is a file; say where the smaller one goes: shrink("{path}", "small.npz")')
-    words = ["shrink", path, "--output", os.fspath(output)]
+    words = ["shrink", path, "--output", os.fspath(output), *table]
     if tolerance is not None:
         words += ["--tolerance", str(tolerance)]
     if dtype is not None:

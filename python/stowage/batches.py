@@ -19,7 +19,9 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional
 from ._array import ArrayInfo, ArrayOptions, Origin
 from ._buffer import Buffers
 from ._card import destination, device_handle
-from ._library import Invalid, StowageError, call, check, declare, lib, parse_size
+from ._library import Invalid, NotFound, StowageError, call, check, declare, lib, parse_size
+from ._text import TextColumn, find_text
+from .lazy import LazyArray
 
 _NOT_READY = -6
 _FILES_MAX = 16
@@ -106,7 +108,7 @@ def batches(
 ) -> "Batches":
     """Iterates over the rows of one file or of several kept in step, a batch at a time, within `memory`.
 
-    `data` is a path (.npy, `file.npz:member`, `file.safetensors:tensor`, raw values with `raw_dtype`), an http(s) URL, a
+    `data` is a path (.npy, `file.npz:member`, also a column of text that `stowage shrink` wrote, which gives arrays of str, `file.safetensors:tensor`, raw values with `raw_dtype`), an http(s) URL, a
     file object that can seek, or a list, tuple or dict of these: then each batch is a tuple or a dict. `dtype` converts
     (one type, or one for each file in the same form). `rank` and `world` come from RANK and WORLD_SIZE, Slurm's or MPI's
     variables if not given. `num_workers` are background reading threads. `device` gives torch tensors: "cpu" without a
@@ -160,17 +162,15 @@ class Batches:
             raise Invalid(f"batches of {len(parts)} files: 1 to {_FILES_MAX} can be read in step")
         self._keys, self._single = keys, not isinstance(self._data, (dict, list, tuple))
         types = _for_each(given["dtype"], keys, len(parts))
-        self._origins = [
-            Origin(part, kind, given["raw_dtype"], given["raw_shape"], given["headers"], given["cache"])
-            for part, kind in zip(parts, types)
-        ]
         self._tensors, self._card = destination(given["device"])
-        handle = c_void_p()
-        options = self._options(rank, world)
+        self._texts: "List[Optional[TextColumn]]" = [None] * len(parts)
         try:
-            call("stow_batches_open", byref(handle), byref(options))
-        except StowageError as error:
-            raise self._explain(error)
+            handle = self._open_files(parts, types, rank, world)
+        except NotFound:
+            self._texts = [self._find_text(part) for part in parts]
+            if not any(self._texts):
+                raise
+            handle = self._open_files(parts, types, rank, world)
         self._opened, self._pid = handle, os.getpid()
         library = lib()
         self._close = weakref.finalize(self, _close, library.stow_batches_close, handle, self._origins)
@@ -180,6 +180,7 @@ class Batches:
             library.stow_batches_release,
             library.stow_batches_send,
         )
+        self._batch_rows = min(self._batch_rows, max(1, int(self.info["rows"])))
         self._slots, self._rows = (c_void_p * len(parts))(), c_uint64()
         self._files = [self._file(i) for i in range(len(parts))]
         card = self._card
@@ -229,6 +230,37 @@ class Batches:
             error = origin.explain(error)
         return error
 
+    def _open_files(self, parts: "List[Any]", types: "List[Any]", rank: Optional[int], world: Optional[int]) -> c_void_p:
+        self._origins = [self._origin(*each) for each in zip(parts, types, self._texts)]
+        hosts = {origin.origin for origin in self._origins} - {None}
+        if self._settings["headers"] and len(hosts) > 1:
+            raise Invalid(f"headers go to one host, and these URLs are on {len(hosts)}; open them one by one")
+        handle = c_void_p()
+        options = self._options(rank, world)
+        try:
+            call("stow_batches_open", byref(handle), byref(options))
+        except StowageError as error:
+            raise self._explain(error)
+        return handle
+
+    def _find_text(self, part: Any) -> "Optional[TextColumn]":
+        given = self._settings
+        if given["raw_dtype"] is not None:
+            return None
+        column = find_text(part, lambda path: LazyArray(path, None, None, None, given["headers"], given["cache"]))
+        if column is not None and self._card is not None:
+            raise Invalid(f"{column.name} is text, which stays in host memory: leave device= out, or give {column.name}.codes")
+        return column
+
+    def _origin(self, part: Any, kind: Any, text: "Optional[TextColumn]") -> Origin:
+        given = self._settings
+        if text is None:
+            return Origin(part, kind, given["raw_dtype"], given["raw_shape"], given["headers"], given["cache"])
+        if kind is not None:
+            raise Invalid(f"{text.name} is text, which has no dtype to convert to")
+        file, raw_dtype, raw_shape = text.origin()
+        return Origin(file, None, raw_dtype, raw_shape, given["headers"], given["cache"])
+
     # ---- facts ----
 
     @property
@@ -275,9 +307,11 @@ class Batches:
         if arrays is None:
             self._finished, self._untouched = True, False
             raise StopIteration
-        if self._tensors:
-            arrays = [file.tensor(array) for file, array in zip(self._files, arrays)]
-        return self._shaped(arrays)
+        parts = [
+            text.take(array) if text is not None else file.tensor(array) if self._tensors else array
+            for file, array, text in zip(self._files, arrays, self._texts)
+        ]
+        return self._shaped(parts)
 
     def _arrays(self) -> Optional[List[Any]]:
         self._await()

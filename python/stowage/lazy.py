@@ -11,7 +11,8 @@ import weakref
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Tuple
 
 from ._array import ArrayInfo, Origin, numpy_type, shape_of
-from ._library import StowageError, call, lib
+from ._library import NotFound, StowageError, call, lib
+from ._text import LazyText, find_text
 
 if TYPE_CHECKING:
     import numpy
@@ -27,14 +28,28 @@ def open(
     raw_shape: Optional[Iterable[int]] = None,
     headers: "Optional[dict[str, str]]" = None,
     cache: "str | int | None" = None,
-) -> "LazyArray":
+) -> "LazyArray | LazyText":
     """Opens an array without reading it.
 
     `file` is a path (.npy, `file.npz:member`, `file.safetensors:tensor`, raw values with `raw_dtype` and perhaps
     `raw_shape`), an http(s) URL (`headers` go with every request; `cache="10G"` keeps on disk what came), or a file object
-    that can seek. `dtype` converts what is read.
+    that can seek. `dtype` converts what is read. A column of text of an npz that `stowage shrink` wrote
+    (`table.npz:city`) gives str and arrays of str.
     """
-    return LazyArray(file, dtype, raw_dtype, None if raw_shape is None else list(raw_shape), headers, cache)
+    shape = None if raw_shape is None else list(raw_shape)
+    try:
+        return LazyArray(file, dtype, raw_dtype, shape, headers, cache)
+    except NotFound:
+        if dtype is not None or raw_dtype is not None:
+            raise
+        column = find_text(file, lambda path: LazyArray(path, None, None, None, headers, cache))
+        if column is None:
+            raise
+        return LazyText(column, (_open_again, (file, headers, cache)))
+
+
+def _open_again(file: Any, headers: "Optional[dict[str, str]]", cache: "str | int | None") -> "LazyArray | LazyText":
+    return open(file, headers=headers, cache=cache)
 
 
 class LazyArray:

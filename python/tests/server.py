@@ -4,6 +4,7 @@
 
 `plan` is a list of faults, one taken by each request, None for a good answer; when it is empty, answers are good. A fault is
     ("drop", n)      send n bytes of the answer, then close the connection
+    ("drip", n, s)   send n bytes every s seconds until the client leaves
     ("slow", n, s)   send n bytes, then wait s seconds in all while sending the rest in drops
     ("status", n)    answer with that status
     ("short", n)     say and send n bytes less than were asked for
@@ -12,8 +13,9 @@
     ("length", n)    a good answer that says that the file has n bytes
     ("whole",)       ignore the range: 200 and everything
     ("encoded",)     say that it is compressed
+    ("vanish",)      close the connection without an answer
     ("stall",)       send nothing and keep the connection open until the client leaves
-`ranges = False` never honours ranges; `password` wants that Authorization header; `mark` is the ETag. Requests are kept in `requests`.
+`away` maps names to URLs that they redirect to (302). `ranges = False` never honours ranges; `password` wants that Authorization header; `mark` is the ETag. Requests are kept in `requests`.
 """
 
 import http.server
@@ -24,7 +26,7 @@ import time
 
 class Server:
     def __init__(self, files):
-        self.files, self.plan, self.requests = files, [], []
+        self.files, self.plan, self.requests, self.away = files, [], [], {}
         self.ranges, self.password, self.delay, self.mark = True, None, 0.0, '"one"'
         self.lock = threading.Lock()
         owner = self
@@ -71,6 +73,8 @@ class Server:
         path = handler.path.split("?")[0].lstrip("/")
         if path.startswith("moved/"):
             return self.send(handler, 302, b"", {"Location": "/" + path[len("moved/") :]})
+        if path in self.away:
+            return self.send(handler, 302, b"", {"Location": self.away[path]})
         data = self.files.get(path)
         if data is None:
             return self.send(handler, 404, b"no such file")
@@ -94,6 +98,9 @@ class Server:
 
     def send(self, handler, status, body, headers=None, fault=(None,)):
         try:
+            if fault[0] == "vanish":
+                handler.close_connection = True
+                return
             if fault[0] == "stall":
                 handler.rfile.read(1)
                 return
@@ -105,6 +112,11 @@ class Server:
             if fault[0] == "drop":
                 handler.wfile.write(body[: fault[1]])
                 handler.close_connection = True
+            elif fault[0] == "drip":
+                for at in range(0, len(body), fault[1]):
+                    handler.wfile.write(body[at : at + fault[1]])
+                    handler.wfile.flush()
+                    time.sleep(fault[2])
             elif fault[0] == "slow":
                 handler.wfile.write(body[: fault[1]])
                 for i in range(10):

@@ -50,6 +50,13 @@ class Case(unittest.TestCase):
 
 
 class Rows(Case):
+    def test_a_batch_larger_than_the_file_needs_no_more_memory_than_the_file(self):
+        for size in (self.rows, self.rows + 1, 10**12):
+            opened = stowage.batches(self.y_path, size, memory="8M")
+            self.assertEqual([len(batch) for batch in opened], [self.rows])
+            self.assertEqual(opened.state_dict()["batch_rows"], size)
+        self.assertEqual(len(stowage.batches(self.y_path, self.rows + 1, drop_last=True, memory="8M")), 0)
+
     def test_every_row_once_and_files_in_step(self):
         for shuffle in (False, True):
             for size in (1000, 77):

@@ -329,7 +329,7 @@ class HostMemory(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("host memory runs out: this process holds", err)
         self.assertIn("of the 700.0 MiB it is limited to", err)
-        self.assertIn("stowage: The host ran out of memory", err)
+        self.assertIn("stowage: The program asked for more host memory (RAM) than there was", err)
         self.assertIn("held by kept[", err)
 
     def test_a_program_that_goes_on_regardless_stays_at_the_limit(self):
@@ -419,7 +419,7 @@ class Death(unittest.TestCase):
             )
             self.assertEqual(line.strip(), "ready")
             said = self.explain(state)
-        self.assertIn("The kernel ended the program for using too much host memory", said)
+        self.assertIn("because host memory (RAM) ran out", said)
         self.assertIn("of the 600.0 MiB it was limited to", said)
 
     def test_a_kill_with_room_left_is_not_blamed_on_memory(self):

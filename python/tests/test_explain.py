@@ -62,7 +62,7 @@ class Explain(unittest.TestCase):
         )
         self.assertEqual(code, 1)
         self.assertIn("1.0 PiB", err)
-        self.assertIn("The host could not give", err)
+        self.assertIn("larger than all the host memory there is", err)
         self.assertIn("held by table", err)
 
     @needs("torch")
@@ -130,7 +130,7 @@ class Explain(unittest.TestCase):
 
         with contextlib.redirect_stderr(io.StringIO()) as said:
             _explain._on_exception(Without, Without((1, 2), "float64"), None)
-        self.assertIn("stowage: The host ran out of memory", said.getvalue())
+        self.assertIn("stowage: The program asked for more host memory (RAM) than there was", said.getvalue())
 
 
 class Record(unittest.TestCase):

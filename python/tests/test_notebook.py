@@ -76,6 +76,10 @@ class Notebook(unittest.TestCase):
             "watch": "seen = stowage.watch(0.05)\nseen.stop()",
             "cell": "%%stowage\nkept = numpy.ones((1000, 1000))\nlost = numpy.ones((3000, 1000)); del lost",
             "plain": "%%stowage\nx = 1",
+            "option": "%%stowage --no-such\nran_it = 1",
+            "line_option": "%stowage --no-such",
+            "not_run": "'ran_it' in globals()",
+            "figures": "with stowage.watch(0.05) as looked:\n    block = bytearray(32 << 20)\nrepr(looked)",
             "heap": "%%stowage\ncard = stowage.heap('sim:64M')\nkept_block = card.block('16M')\nlost = card.block('32M'); del lost",
             "show": "kept",
             "kept_by": "stowage.holders(kept)",
@@ -128,6 +132,17 @@ class Notebook(unittest.TestCase):
     def test_watch_is_a_live_display(self):
         self.assertIn("at the peak", shown(self.cells["watch"], "text/html"))
 
+    def test_watch_ends_with_one_figure_in_page_and_repr(self):
+        page = [out for out in self.cells["figures"].outputs if "text/html" in out.get("data", {})][-1]["data"]["text/html"]
+        text = shown(self.cells["figures"], "text/plain")
+        said = text[text.index("at the peak") : text.index(">")]
+        self.assertIn(said, page)
+
+    def test_an_unknown_option_is_refused(self):
+        self.assertIn("--no-such", self.errors("option") + shown(self.cells["option"], "text"))
+        self.assertIn("--no-such", self.errors("line_option") + shown(self.cells["line_option"], "text"))
+        self.assertIn("False", shown(self.cells["not_run"], "text/plain"))
+
     def test_the_cell_magic_tells_peak_difference_and_survivors(self):
         page, text = shown(self.cells["cell"], "text/html"), shown(self.cells["cell"], "text/plain")
         self.assertIn("this cell", page)
@@ -170,10 +185,10 @@ class Notebook(unittest.TestCase):
         self.assertIn("no name nothing_here", self.errors("wrong"))
 
     def test_a_memory_error_carries_its_explanation_into_the_cell(self):
-        self.assertIn("stowage: The host could not give 1.0 PiB", self.errors("error"))
-        self.assertEqual(self.errors("error").count("stowage: The host"), 1)
+        self.assertIn("stowage: One request for 1.0 PiB", self.errors("error"))
+        self.assertEqual(self.errors("error").count("stowage: One request"), 1)
         self.assertIn("1.0 PiB", shown(self.cells["after"], "text/html"))
-        self.assertIn("stowage: The host could not give", self.errors("caught"))
+        self.assertIn("stowage: One request for", self.errors("caught"))
 
     def test_other_errors_are_as_ever(self):
         self.assertIn("ZeroDivisionError", self.errors("other_error"))
@@ -254,7 +269,7 @@ class Kernel(unittest.TestCase):
             client.stop_channels()
             manager.shutdown_kernel(now=True)
         self.assertEqual(error, "")
-        self.assertIn("The kernel ended the program for using too much host memory", text)
+        self.assertIn("because host memory (RAM) ran out", text)
         self.assertIn("of the 700.0 MiB it was limited to", text)
         self.assertIn("the cell that was too much", text)
 

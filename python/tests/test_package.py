@@ -103,5 +103,39 @@ class Docstrings(unittest.TestCase):
         self.assertGreater(tried, 40)
 
 
+class Foreign(unittest.TestCase):
+    """Names of other people's making reach a terminal clean."""
+
+    EVIL = "n\x1b]0;pwned\x07\x1b[31mEVIL\x9b31m\u202eabc\u2066\ud800\nforged"
+
+    def clean(self, text):
+        for letter in ("\x1b", "\x07", "\x9b", "\u202e", "\u2066", "\ud800", "\nforged"):
+            self.assertNotIn(letter, text)
+        self.assertIn("EVIL", text)
+
+    def test_names_are_cleaned_wherever_they_are_shown(self):
+        from stowage import _release, _show
+        from stowage._library import shown
+
+        self.clean(shown(self.EVIL))
+        self.clean(_show.text_table([("name", "bytes"), (self.EVIL, "1")]))
+        self.clean(_show.html_table([("name", "bytes"), (self.EVIL, "1")]))
+        self.clean(repr(_release.Holders([self.EVIL], self.EVIL)))
+        with stowage.heap("sim:64M") as heap:
+            block = heap.block("1M", tag=self.EVIL.replace("\ud800", ""))
+            self.clean(repr(block))
+            del block
+        for reading in (lambda: stowage.open("EVIL\x1b[2J\x9b.npy"), lambda: stowage.report("EVIL\x1b[2J\x9b.stow").text):
+            with self.assertRaises(stowage.StowageError) as caught:
+                reading()
+            self.clean(str(caught.exception))
+
+    def test_safe_text_is_untouched(self):
+        from stowage._library import shown
+
+        for text in ("Größe 日本語 \U0001f600", "", "a  b"):
+            self.assertEqual(shown(text), text)
+
+
 if __name__ == "__main__":
     unittest.main()

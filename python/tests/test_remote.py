@@ -66,7 +66,7 @@ class Remote(unittest.TestCase):
         cls.server.__exit__()
 
     def setUp(self):
-        self.server.plan, self.server.requests = [], []
+        self.server.plan, self.server.requests, self.server.away = [], [], {}
         self.server.ranges, self.server.password, self.server.delay = True, None, 0.0
 
     def refused(self, kind, *words, **more):
@@ -75,22 +75,34 @@ class Remote(unittest.TestCase):
         for word in words:
             self.assertIn(word, str(caught.exception))
 
+    def command(self):
+        found = os.environ.get("STOWAGE_COMMAND") or str(stowage._library.native("bin/stowage") or "")
+        if not found:
+            self.skipTest("no stowage command")
+        return found
+
+    @staticmethod
+    def over_tls(server, folder):
+        """The server speaks TLS from now on; the certificate to trust."""
+        key, certificate = os.path.join(folder, "key"), os.path.join(folder, "certificate")
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate]
+            + ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        server.server.socket = context.wrap_socket(server.server.socket, server_side=True)
+        return certificate
+
     # ---- it works ----
 
     @unittest.skipIf(shutil.which("openssl") is None, "openssl, which makes the certificate, is not installed")
     def test_over_tls_with_an_authority_of_ones_own(self):
         with tempfile.TemporaryDirectory() as folder:
-            key, certificate = os.path.join(folder, "key"), os.path.join(folder, "certificate")
-            subprocess.run(
-                ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate]
-                + ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
-                check=True,
-                stderr=subprocess.DEVNULL,
-            )
             server = Server({"y.npy": saved(np.save, self.y)})
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate, key)
-            server.server.socket = context.wrap_socket(server.server.socket, server_side=True)
+            certificate = self.over_tls(server, folder)
             with server:
                 url = server.url("y.npy").replace("http:", "https:")
                 with self.assertRaises(stowage.StowageError) as caught:
@@ -129,9 +141,7 @@ class Remote(unittest.TestCase):
         self.assertLess(len(self.server.requests), 6)
 
     def test_the_command_reads_urls(self):
-        command = os.environ.get("STOWAGE_COMMAND") or str(stowage._library.native("bin/stowage") or "")
-        if not command:
-            self.skipTest("no stowage command")
+        command = self.command()
         self.server.password = "Bearer open sesame"
         said = subprocess.run(
             [command, "inspect", "--json", "--header", "Authorization: Bearer open sesame", self.server.url("x.npy")],
@@ -202,6 +212,107 @@ class Remote(unittest.TestCase):
                          headers={"Authorization": "Bearer open sesame"})
         for secret in ("secret", "pass", "sesame"):
             self.assertNotIn(secret, str(caught.exception))
+
+    def test_headers_stay_with_the_origin_they_were_given_for(self):
+        key, value = "X-Api-Key", "sesame"
+        with Server({"y.npy": saved(np.save, self.y)}) as other:
+            self.server.away = {"far": other.url("y.npy"), "near": self.server.url("y.npy")}
+            for name, where, sent in (("near", self.server, True), ("far", other, False), ("moved/y.npy", self.server, True)):
+                self.server.requests, other.requests = [], []
+                got = stowage.open(self.server.url(name), headers={key: value, "Authorization": "Bearer open"})[:]
+                np.testing.assert_array_equal(got, self.y)
+                landed = [headers for path, headers in where.requests if path == "/y.npy"]
+                self.assertTrue(landed)
+                for headers in landed:
+                    self.assertEqual(headers.get(key) == value, sent, name)
+                    self.assertEqual("Authorization" in headers, sent, name)
+            # The user's password likewise.
+            for name, where, sent in (("near", self.server, True), ("far", other, False)):
+                self.server.requests, other.requests = [], []
+                stowage.open(self.server.url(name).replace("//", "//user:pass@"))[:1]
+                for path, headers in where.requests:
+                    self.assertEqual("Authorization" in headers, sent, (name, path))
+            with self.assertRaises(ValueError):
+                stowage.batches([self.server.url("y.npy"), other.url("y.npy")], 10, headers={key: value})
+            said = subprocess.run(
+                [self.command(), "inspect", "--header", f"{key}: {value}", self.server.url("y.npy"), other.url("y.npy")],
+                capture_output=True, text=True, timeout=60)
+            self.assertEqual(said.returncode, 2)
+            self.assertNotIn(value, said.stdout + said.stderr)
+
+    @unittest.skipIf(shutil.which("openssl") is None, "openssl, which makes the certificate, is not installed")
+    def test_headers_do_not_go_from_https_to_http(self):
+        with tempfile.TemporaryDirectory() as folder, Server({}) as server:
+            certificate = self.over_tls(server, folder)
+            server.away = {"y.npy": self.server.url("y.npy")}
+            with mock.patch.dict(os.environ, CURL_CA_BUNDLE=certificate):
+                got = stowage.open(server.url("y.npy").replace("http:", "https:"), headers={"X-Api-Key": "sesame"})[:]
+        np.testing.assert_array_equal(got, self.y)
+        self.assertEqual(server.requests[0][1]["X-Api-Key"], "sesame")
+        self.assertTrue(self.server.requests)
+        for _, headers in self.server.requests:
+            self.assertNotIn("X-Api-Key", headers)
+
+    def test_secrets_are_not_in_reprs_output_or_cache_names(self):
+        url = self.server.url("y.npy?sig=SECRETSIG").replace("//", "//user:SECRETPW@")
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, XDG_CACHE_HOME=folder):
+            opened = stowage.open(url, cache="8M")
+            texts = [repr(opened), str(opened), repr(stowage.batches(url, 100))]
+            opened.close()
+            with self.assertRaises(ValueError) as caught:
+                opened[:]
+            texts.append(str(caught.exception))
+            with self.assertRaises(ValueError) as caught:
+                stowage.open("s3://user:SECRETPW@bucket/x.npy?sig=SECRETSIG")
+            texts.append(str(caught.exception))
+            for more in ([], ["--json"]):
+                said = subprocess.run([self.command(), "inspect", *more, url], capture_output=True, text=True, timeout=60)
+                self.assertEqual(said.returncode, 0)
+                texts += [said.stdout, said.stderr]
+                said = subprocess.run([self.command(), "shrink", *more, url, "-o", os.path.join(folder, "o.npy")],
+                                      capture_output=True, text=True, timeout=60)
+                self.assertEqual(said.returncode, 0)
+                texts += [said.stdout, said.stderr]
+            texts += [name for _, _, names in os.walk(folder) for name in names]
+        for text in texts:
+            self.assertNotIn("SECRET", text)
+
+    def test_faults_behind_a_redirect_are_seen_as_what_they_are(self):
+        for fault in (("vanish",), ("drop", 0), ("drop", 100), ("status", 503)):
+            with Server({"y.npy": saved(np.save, self.y)}) as other:
+                self.server.away = {"far": other.url("y.npy")}
+                other.plan = [fault]
+                np.testing.assert_array_equal(stowage.open(self.server.url("far"))[:], self.y)
+        with Server({}) as other:
+            self.server.away = {"far": other.url("nothing"), "loop": self.server.url("loop")}
+            with self.assertRaises(FileNotFoundError) as caught:
+                stowage.open(self.server.url("far"))
+            self.assertIn("404", str(caught.exception))
+            self.assertNotIn("302", str(caught.exception))
+            other.plan = [("status", 503)] * 100
+            with self.assertRaises(OSError) as caught:
+                stowage.open(self.server.url("far"))
+            self.assertIn("503", str(caught.exception))
+            with self.assertRaises(OSError) as caught:
+                stowage.open(self.server.url("loop"))
+            self.assertIn("10", str(caught.exception))
+
+    def test_a_server_below_the_least_rate_is_given_up(self):
+        self.server.plan = [("drip", 2, 0.1)] * 20
+        with self.assertRaises(OSError) as caught:
+            stowage.open(self.server.url("y.npy"))
+        self.assertIn("too slow", str(caught.exception))
+        self.assertLess(len(self.server.plan), 20)
+        self.assertGreater(len(self.server.plan), 17)  # not six tries
+        with mock.patch.dict(os.environ, STOWAGE_HTTP_MIN_RATE="a lot"):
+            with self.assertRaises(ValueError) as caught:
+                stowage.open(self.server.url("y.npy"))
+            self.assertIn("STOWAGE_HTTP_MIN_RATE", str(caught.exception))
+        for rate, code in (("100M", 1), ("0", 0)):
+            self.server.plan = [("slow", 200, 2.0)]
+            said = subprocess.run([self.command(), "inspect", "--min-rate", rate, self.server.url("y.npy")],
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual(said.returncode, code, said.stderr)
 
     def test_errors_that_go_on_end_with_what_was_said(self):
         self.server.plan = [None] + [("status", 503)] * 100

@@ -1,11 +1,9 @@
 /* Causes: asks each, keeps the general below the particular, ranks. */
 #include "advise/causes.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <stowage/size.h>
+#include <string.h>
 
 #include "replay/census.h"
 
@@ -43,32 +41,30 @@ const char *cause_name(cause_id id) {
   return id < CAUSE_COUNT ? names[id] : "unknown";
 }
 
-const char *cause_size(uint64_t bytes) {
-  static _Thread_local char texts[8][STOW_SIZE_TEXT_MAX];
-  static _Thread_local unsigned at;
-  return stow_size_format(texts[at++ % 8], bytes);
-}
-
-static void append(buffer *b, const char *format, va_list arguments) {
-  char line[512];
-  vsnprintf(line, sizeof line, format, arguments);
-  buffer_text(b, line);
-}
-
-void cause_say(cause *c, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  append(&c->evidence, format, arguments);
-  va_end(arguments);
-  buffer_char(&c->evidence, '\n');
-}
-
-void cause_head(cause *c, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  buffer_clear(&c->headline);
-  append(&c->headline, format, arguments);
-  va_end(arguments);
+const char *cause_title(cause_id id) {
+  static const char *const titles[CAUSE_COUNT] = {
+      [CAUSE_OTHER_PROCESS] = "Another process is on the card",
+      [CAUSE_OUTSIDE_FRAMEWORK] = "Memory outside the framework",
+      [CAUSE_CACHE_HELD] = "A cache that is not given back",
+      [CAUSE_LIMIT] = "A limit is set",
+      [CAUSE_FRAGMENTATION] = "Free memory in pieces that are too small",
+      [CAUSE_GRAPH_KEPT] = "The graph of every step is kept",
+      [CAUSE_NO_GRAD_MISSING] = "Evaluation without no_grad",
+      [CAUSE_LEAK] = "Something grows with every step",
+      [CAUSE_LOADED_TWICE] = "The model is there twice",
+      [CAUSE_EVAL_BATCH_BIGGER] = "A larger batch in evaluation",
+      [CAUSE_ONE_SPIKE] = "One huge request",
+      [CAUSE_WEIGHTS_TOO_BIG] = "What is loaded does not fit",
+      [CAUSE_OPTIMIZER_STATE] = "The optimizer's own memory",
+      [CAUSE_BATCH_TOO_BIG] = "Too much at once",
+      [CAUSE_HOST_DATASET_WHOLE] = "A file read whole",
+      [CAUSE_HOST_LEAK] = "Something grows in host memory",
+      [CAUSE_HOST_OBJECTS] = "Many small Python objects",
+      [CAUSE_HOST_COPIES] = "Copies in host memory",
+      [CAUSE_HOST_WORKERS] = "Worker processes",
+      [CAUSE_HOST_LIMIT] = "Host memory ran out",
+      [CAUSE_UNKNOWN] = "Not known"};
+  return id < CAUSE_COUNT ? titles[id] : "Not known";
 }
 
 void findings_rank(findings *f) {
@@ -103,7 +99,7 @@ static void lower_general(cause *all, const evidence *e, const findings *f) {
 }
 
 /* What grows every turn reaches the end of any memory: whatever else takes a part of it only brings
- * the end nearer, and mending that alone does not help. A copy that is made piece by piece looks as
+ * the end nearer, and fixing that alone does not help. A copy that is made piece by piece looks as
  * if it grew: that is no growth beside it. */
 static void growth_first(cause *all, const findings *f) {
   static const cause_id growing[] = {CAUSE_GRAPH_KEPT, CAUSE_NO_GRAD_MISSING, CAUSE_LEAK},
@@ -226,6 +222,7 @@ stow_status causes_find(findings *f, const evidence *e) {
     if (f->list[i].id != CAUSE_LIMIT && f->list[i].confidence > best) best = f->list[i].confidence;
   if (best < BELIEVED && f->list[CAUSE_LIMIT].confidence < BELIEVED)
     say_unknown(&f->list[CAUSE_UNKNOWN], e);
+  STOW_TRY(findings_status(f)); /* before any of them is dropped */
   findings_rank(f);
   for (uint32_t i = 1; i < f->count && f->list[0].confidence >= BESIDE_FIRST; i++)
     if (f->list[i].confidence > BESIDE_FIRST) f->list[i].confidence = BESIDE_FIRST;
@@ -234,7 +231,8 @@ stow_status causes_find(findings *f, const evidence *e) {
     buffer_free(&last->headline);
     buffer_free(&last->evidence);
   }
-  return f->count > 0 ? say_holders(&f->list[0], e) : STOW_OK;
+  if (f->count > 0) STOW_TRY(say_holders(&f->list[0], e));
+  return findings_status(f);
 }
 
 void findings_free(findings *f) {

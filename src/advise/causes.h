@@ -4,7 +4,7 @@
  * A cause is one function over the evidence, in causes/; causes.c asks them all and ranks them. The
  * particular beats the general (a kept graph is also a leak; a leak also makes the batch too big),
  * which the confidences are made to say: they are not probabilities of independent events but an
- * order with a scale, held to the recordings under tests/data/causes. */
+ * order with a scale, held to the recordings under tests/samples/causes. */
 #ifndef ADVISE_CAUSES_H
 #define ADVISE_CAUSES_H
 
@@ -38,6 +38,8 @@ typedef enum cause_id {
 
 /* "graph_kept", … as --json spells it. */
 const char *cause_name(cause_id id);
+/* The same in plain words: "Evaluation without no_grad". */
+const char *cause_title(cause_id id);
 
 typedef struct cause {
   cause_id id;
@@ -101,6 +103,9 @@ typedef struct findings {
 } findings;
 
 stow_status causes_find(findings *f, const evidence *e);
+/* STOW_OK, or why a line or a headline of a finding could not be kept. Findings that failed are not
+ * an answer. */
+stow_status findings_status(const findings *f);
 /* The surest first; alike ones stay in the order they were found in. */
 void findings_rank(findings *f);
 void findings_free(findings *f);

@@ -147,4 +147,14 @@ uint32_t evidence_peak_of(const evidence *e, const loop_round *r);
 stow_status evidence_saved(evidence *e);
 void rounds_free(rounds *r);
 
+/* The bytes of the request that failed; 0 where they are not known. */
+static inline uint64_t evidence_asked_bytes(const evidence *e) {
+  return e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
+}
+
+/* part / whole; 0 of nothing. */
+static inline double evidence_share(uint64_t part, uint64_t whole) {
+  return whole > 0 ? (double)part / (double)whole : 0;
+}
+
 #endif

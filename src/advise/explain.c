@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "advise/told.h"
+
 #define WORKSPACES_MOST 16 /* live at the end, to be looked at one by one */
 
 static void add_note(explanation *x, const char *text) {
@@ -91,25 +93,34 @@ static const char *card_name(const evidence *e, const explain_options *options) 
   return gib > 14.4 && gib < 14.85 ? "T4" : "";
 }
 
+stow_status explanation_status(const explanation *x) {
+  if (x->headline.status != STOW_OK) return x->headline.status;
+  if (x->memory.status != STOW_OK) return x->memory.status;
+  if (x->notes.status != STOW_OK) return x->notes.status;
+  return findings_status(&x->findings);
+}
+
+void explanation_head(explanation *x) {
+  if (x->findings.count > 0) buffer_join(&x->headline, &x->findings.list[0].headline);
+}
+
 stow_status explain_recording(explanation *x, const recording *r, const explain_options *options) {
   *x = (explanation){.headline = BUFFER_INIT, .notes = BUFFER_INIT};
   STOW_TRY(evidence_gather(&x->evidence, r, options != NULL ? options->message : NULL,
                            options != NULL ? options->message_bytes : 0));
   STOW_TRY(causes_find(&x->findings, &x->evidence));
   STOW_TRY(fixes_find(&x->fixes, &x->evidence, &x->findings, card_name(&x->evidence, options)));
-  if (x->findings.count > 0 && x->findings.list[0].headline.data != NULL)
-    buffer_text(&x->headline, x->findings.list[0].headline.data);
-  else
-    say_no_failure(x);
+  explanation_head(x);
+  if (x->headline.length == 0) say_no_failure(x);
   say_limits(x);
-  return x->headline.status != STOW_OK ? x->headline.status : x->notes.status;
+  return explanation_status(x);
 }
 
 stow_status explain_message(explanation *x, const char *text, size_t count) {
   *x = (explanation){.from_message = true, .headline = BUFFER_INIT, .notes = BUFFER_INIT};
   message_read(&x->evidence.told, text, count);
-  explain_told(x);
-  return x->headline.status != STOW_OK ? x->headline.status : x->notes.status;
+  told_explain(x);
+  return explanation_status(x);
 }
 
 void explanation_blank(explanation *x) {

@@ -36,6 +36,12 @@ stow_status explain_recording(explanation *x, const recording *r, const explain_
 stow_status explain_message(explanation *x, const char *text, size_t count);
 void explanation_free(explanation *x);
 
+/* STOW_OK, or why a part of the explanation could not be kept. The three calls below fail with it
+ * rather than print an explanation that lacks something. */
+stow_status explanation_status(const explanation *x);
+/* Makes the headline of the surest finding, if there is one, that of the explanation. */
+void explanation_head(explanation *x);
+
 stow_status explanation_text(const explanation *x, buffer *out, bool bold);
 stow_status explanation_json(const explanation *x, buffer *out);
 /* One line. */
@@ -43,8 +49,5 @@ stow_status explanation_short(const explanation *x, buffer *out);
 
 /* One that knows nothing yet, for whoever fills it: no numbers, no causes, no words. */
 void explanation_blank(explanation *x);
-
-/* ---- explain_message.c ---- */
-void explain_told(explanation *x);
 
 #endif

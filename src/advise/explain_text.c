@@ -5,8 +5,9 @@
 #include "advise/explain.h"
 #include "base/json.h"
 
-#define SHOWN_LEAST  0.3 /* a person is not shown less likely causes … */
-#define PROVED_LEAST 0.5 /* … nor the evidence of less likely ones; JSON has both */
+#define SHOWN_LEAST   0.3                 /* a person is not shown less likely causes … */
+#define UNKNOWN_LEAST (UINT64_C(1) << 20) /* less is rounding */
+#define PROVED_LEAST  0.5 /* … nor the evidence of less likely ones; JSON has both */
 
 static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
@@ -25,14 +26,14 @@ static void row(buffer *out, const char *name, uint64_t bytes, const char *note)
 
 static void numbers_text(const numbers *n, bool card, buffer *out) {
   row(out, "asked for", n->asked_bytes, "");
-  row(out, "live", n->live_bytes, "");
-  row(out, "cached, not live", n->cached_bytes, "");
-  row(out, "  largest hole in it", n->largest_hole_bytes, "");
-  row(out, "outside the framework", n->outside_framework_bytes, "");
+  row(out, "live", n->live_bytes, card ? "what your data holds" : "what the process held");
+  row(out, "cached, not live", n->cached_bytes, "what the framework keeps for reuse");
+  row(out, "  largest hole in it", n->largest_hole_bytes, "the most one request can have of it");
+  row(out, "outside the framework", n->outside_framework_bytes, "the driver, other libraries");
   row(out, "other processes", n->other_process_bytes, "");
-  row(out, "free on the card", n->free_bytes, "");
-  if (known(n->unknown_bytes) && n->unknown_bytes > 0)
-    row(out, "not accounted for", n->unknown_bytes, "");
+  row(out, card ? "free on the card" : "free", n->free_bytes, "");
+  if (known(n->unknown_bytes) && n->unknown_bytes >= UNKNOWN_LEAST)
+    row(out, "not accounted for", n->unknown_bytes, "the driver, or processes that are not listed");
   row(out, "the card", n->card_bytes, "");
   row(out, "the limit set", n->limit_bytes, "");
   if (card && !known(n->card_bytes)) buffer_text(out, "  the card's size is not known\n");
@@ -59,13 +60,16 @@ static void fixes_text(const fixes *all, buffer *out) {
                     f->replayed ? (f->fits ? "; gets past the failure" : "; not enough alone") : "",
                     f->cost);
     else
-      buffer_printf(out, "     what it saves is not known; costs: %s\n", f->cost);
+      buffer_printf(out, "     costs: %s\n", f->cost);
   }
 }
 
 stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
+  STOW_TRY(explanation_status(x));
   buffer_printf(out, bold ? "\033[1m%s.\033[0m\n" : "%s.\n",
                 x->headline.data != NULL ? x->headline.data : "");
+  if (x->from_message && x->fixes.count > 0)
+    buffer_printf(out, "Try first: %s\n", x->fixes.list[0].change);
   const numbers *n = &x->evidence.n;
   if (x->memory.length > 0) {
     heading(out, "Memory", bold);
@@ -79,8 +83,9 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
   for (uint32_t i = 0; i < x->findings.count; i++) {
     const cause *c = &x->findings.list[i];
     if (i > 0 && c->confidence < SHOWN_LEAST && c->id != CAUSE_LIMIT) continue;
-    buffer_printf(out, "  %s, confidence %.2f%s%s\n", cause_name(c->id), c->confidence,
-                  i > 0 ? ": " : "", i > 0 && c->headline.data != NULL ? c->headline.data : "");
+    buffer_printf(out, "  %s: %s, confidence %.2f%s%s\n", cause_title(c->id), cause_name(c->id),
+                  c->confidence, i > 0 ? ": " : "",
+                  i > 0 && c->headline.data != NULL ? c->headline.data : "");
     if (i == 0 || c->confidence >= PROVED_LEAST) lines_text(&c->evidence, "    - ", out);
   }
   if (x->fixes.count > 0) heading(out, "Fixes", bold);
@@ -93,6 +98,7 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
 }
 
 stow_status explanation_short(const explanation *x, buffer *out) {
+  STOW_TRY(explanation_status(x));
   const findings *f = &x->findings;
   if (f->count > 0)
     buffer_printf(out, "%s (%.2f): ", cause_name(f->list[0].id), f->list[0].confidence);
@@ -141,6 +147,7 @@ static double two_digits(double value) {
 }
 
 stow_status explanation_json(const explanation *x, buffer *out) {
+  STOW_TRY(explanation_status(x));
   json j = JSON_PRETTY(out);
   json_begin_object(&j);
   json_key(&j, "headline");
@@ -153,6 +160,8 @@ stow_status explanation_json(const explanation *x, buffer *out) {
     json_begin_object(&j);
     json_key(&j, "id");
     json_text(&j, cause_name(c->id));
+    json_key(&j, "title");
+    json_text(&j, cause_title(c->id));
     json_key(&j, "confidence");
     json_double(&j, two_digits(c->confidence));
     json_key(&j, "evidence");

@@ -8,21 +8,7 @@
 #define ADVISE_FIXES_H
 
 #include "advise/causes.h"
-
-#define FIXES_MAX 8
-
-typedef struct fix {
-  char change[400]; /* the line or the setting */
-  char cost[200];
-  uint64_t saves_bytes;
-  bool replayed;
-  bool fits; /* replayed under the same limit it gets past the failure */
-} fix;
-
-typedef struct fixes {
-  fix list[FIXES_MAX];
-  uint32_t count;
-} fixes;
+#include "advise/fix.h"
 
 /* `card` names the card where known ("Tesla T4"), else "". */
 stow_status fixes_find(fixes *out, const evidence *e, const findings *f, const char *card);

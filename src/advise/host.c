@@ -13,48 +13,7 @@
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 
-cause *host_add(host_case *c, cause_id id, double confidence) {
-  cause *to = &c->x->findings.list[c->x->findings.count++];
-  *to =
-      (cause){.id = id, .confidence = confidence, .headline = BUFFER_INIT, .evidence = BUFFER_INIT};
-  return to;
-}
-
-void host_add_fix(host_case *c, uint64_t saves_bytes, const char *change, const char *cost) {
-  fixes *all = &c->x->fixes;
-  if (all->count == FIXES_MAX) return;
-  const findings *found = &c->x->findings; /* a fix is for the cause added last */
-  c->sure[all->count] = found->count > 0 ? found->list[found->count - 1].confidence : 0;
-  fix *f = &all->list[all->count++];
-  *f = (fix){.saves_bytes = saves_bytes};
-  snprintf(f->change, sizeof f->change, "%s", change);
-  snprintf(f->cost, sizeof f->cost, "%s", cost);
-}
-
-/* "rows, a list of 3000000 dict, about 410.2 MiB, in build at objects.py:7" */
-void host_say_object(cause *to, const host_object *o) {
-  char shape[80] = "", of[80] = "";
-  if (o->shape[0] != '\0') snprintf(shape, sizeof shape, " %s", o->shape);
-  if (o->of[0] != '\0') snprintf(of, sizeof of, " of %s", o->of);
-  if (o->shape[0] == '\0' && o->count > 1)
-    cause_say(to, "%s, a %s of %" PRIu64 "%s%s, about %s, in %s", o->name, o->type, o->count,
-              o->of[0] != '\0' ? " " : "", o->of, cause_size(o->bytes), o->where);
-  else
-    cause_say(to, "%s, a %s%s%s, about %s, in %s", o->name, o->type, shape, of,
-              cause_size(o->bytes), o->where);
-}
-
 /* ---- what an object is ---- */
-
-bool host_is_container(const host_object *o) {
-  return strcmp(o->type, "list") == 0 || strcmp(o->type, "dict") == 0 ||
-         strcmp(o->type, "set") == 0 || strcmp(o->type, "tuple") == 0 ||
-         strstr(o->type, "deque") != NULL || strstr(o->type, "dict") != NULL;
-}
-
-bool host_is_array(const host_object *o) {
-  return o->shape[0] != '\0';
-}
 
 /* Many objects of Python's own, each with its head and its reference. */
 static bool is_objects(const host_object *o) {
@@ -80,7 +39,7 @@ static void find_objects(host_case *c) {
       /* A number, or a short text, for each element and each word of it. */
       lean += r->objects[i].count * (r->objects[i].element_bytes > 200 ? 32 : 8);
     }
-  double share = host_part(sum, c->told_bytes);
+  double share = evidence_share(sum, c->told_bytes);
   if (first == NULL || share < MUCH) return;
   cause *to = host_add(c, CAUSE_HOST_OBJECTS, share >= MOST ? 0.9 : 0.55);
   cause_head(to, "%s is made of Python objects, about %s for %" PRIu64 " of them", first->name,
@@ -120,7 +79,7 @@ static void find_leak(host_case *c) {
   for (size_t i = 0; i < r->object_count && most == NULL; i++)
     if (is_collection(&r->objects[i])) most = &r->objects[i];
   if (most == NULL) return;
-  double share = host_part(most->bytes, c->told_bytes);
+  double share = evidence_share(most->bytes, c->told_bytes);
   bool steady = rises_steadily(r);
   if (share < MUCH) return;
   cause *to = host_add(c, CAUSE_HOST_LEAK, share >= MOST ? (steady ? 0.9 : 0.75) : 0.5);
@@ -198,7 +157,7 @@ static void memory_rows(const host_case *c) {
   row(out, "at its peak", r->peak_bytes, "");
   for (size_t i = 0; i < r->process_count && i < 6; i++) {
     const tree_process *p = &r->processes[i];
-    if (i > 0 && host_part(p->held_bytes, r->held_bytes) < 0.02) break;
+    if (i > 0 && evidence_share(p->held_bytes, r->held_bytes) < 0.02) break;
     snprintf(note, sizeof note, "%s, process %d", p->name, (int)p->pid);
     row(out, i == 0 ? "  of it" : "", p->held_bytes, note);
   }
@@ -234,8 +193,8 @@ stow_status explain_host(explanation *x, const host_record *r) {
   find_limit(&c);
   findings_rank(&x->findings);
   rank_fixes(&c);
-  if (x->findings.count > 0) buffer_text(&x->headline, x->findings.list[0].headline.data);
+  explanation_head(x);
   if (!r->from_inside)
     buffer_text(&x->notes, "no view from inside: variables and lines are not known\n");
-  return x->headline.status;
+  return explanation_status(x);
 }

@@ -5,7 +5,8 @@
 #ifndef ADVISE_HOST_CASE_H
 #define ADVISE_HOST_CASE_H
 
-#include "advise/host.h"
+#include "advise/explain.h"
+#include "run/host_record.h"
 
 /* Parts of all that is held, from which on something can be called the reason. */
 #define MOST   0.5
@@ -26,10 +27,6 @@ typedef struct host_case {
   char place[300];        /* the program's own line, "" if it is not known */
   double sure[FIXES_MAX]; /* of the cause that each fix is for */
 } host_case;
-
-static inline double host_part(uint64_t bytes, uint64_t whole) {
-  return whole > 0 ? (double)bytes / (double)whole : 0;
-}
 
 /* ---- what an object is ---- */
 bool host_is_container(const host_object *o);

@@ -36,7 +36,7 @@ static uint64_t named_bytes(const host_record *r) {
  * where nobody can be asked. */
 static double unnamed_part(const host_case *c, const host_object *o) {
   uint64_t named = named_bytes(c->r);
-  return c->main_bytes > named ? host_part(c->main_bytes - named, o->bytes) : 0;
+  return c->main_bytes > named ? evidence_share(c->main_bytes - named, o->bytes) : 0;
 }
 
 /* Is a file read in parts, not yet to its end, as far as this goes? */
@@ -56,7 +56,7 @@ static bool find_joined(host_case *c) {
   const host_record *r = c->r;
   const host_object *o = &r->objects[0];
   if (r->object_count == 0 || (strcmp(o->type, "bytes") != 0 && strcmp(o->type, "str") != 0) ||
-      host_part(o->bytes, c->told_bytes) < MUCH || unnamed_part(c, o) < 0.8 ||
+      evidence_share(o->bytes, c->told_bytes) < MUCH || unnamed_part(c, o) < 0.8 ||
       (!host_line_joins(r, o->name) && !(host_line_reads(r) != NULL && reads_on(r, o))))
     return false;
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.8);
@@ -81,7 +81,7 @@ void host_find_copies(host_case *c) {
   const host_object *first = NULL, *second = NULL;
   for (size_t i = 0; i < r->object_count; i++) {
     const host_object *o = &r->objects[i];
-    if (!host_is_array(o) || host_part(o->bytes, c->told_bytes) < 0.08) continue;
+    if (!host_is_array(o) || evidence_share(o->bytes, c->told_bytes) < 0.08) continue;
     if (first == NULL) {
       first = o;
       sum = o->bytes;
@@ -99,13 +99,13 @@ void host_find_copies(host_case *c) {
   const char *copying = host_line_copies(r);
   /* A copy that is being made has no name yet; a line of several steps makes more than one. */
   host_making making = host_line_makes_another(r, first->name);
-  double part = host_part(first->bytes, c->told_bytes);
+  double part = evidence_share(first->bytes, c->told_bytes);
   bool made = second == NULL && copying == NULL &&
               (part >= MOST ? making != HOST_MAKES_NOTHING && unnamed_part(c, first) >= 0.2
                             : part >= MUCH - 0.05 && making == HOST_MAKES_BY_OPERATOR &&
                                   unnamed_part(c, first) >= 0.8); /* an array and two steps of it */
   double share =
-      host_part(copying != NULL || made ? (second == NULL ? 2 : 1) * sum : sum, c->told_bytes);
+      evidence_share(copying != NULL || made ? (second == NULL ? 2 : 1) * sum : sum, c->told_bytes);
   if ((second == NULL && copying == NULL && !made) || share < MUCH) return;
   told = told || copying != NULL;
   if (second != NULL && !told && alike >= 2) return;
@@ -182,7 +182,7 @@ static const tree_file *find_file(const host_case *c, bool reading) {
   const host_record *r = c->r;
   for (size_t i = 0; i < r->file_count; i++)
     if ((r->files[i].read_bytes > 0 || reading) &&
-        host_part(r->files[i].bytes, c->main_bytes) >= (reading ? LITTLE : MUCH))
+        evidence_share(r->files[i].bytes, c->main_bytes) >= (reading ? LITTLE : MUCH))
       return &r->files[i];
   for (size_t i = 0; i < r->file_count && reading; i++)
     if (is_packed(r->files[i].path)) return &r->files[i];
@@ -197,10 +197,10 @@ static const tree_file *find_filling(const host_case *c) {
   const tree_map *filled = &r->maps[0];
   uint64_t all = r->kinds[TREE_HEAP] + r->kinds[TREE_ANONYMOUS]; /* of the same look */
   if (r->from_inside || r->map_count == 0 || filled->kind != TREE_ANONYMOUS ||
-      host_part(filled->bytes, all) < MOST)
+      evidence_share(filled->bytes, all) < MOST)
     return NULL;
   for (size_t i = 0; i < r->file_count; i++) {
-    double part = host_part(r->files[i].bytes, c->main_bytes);
+    double part = evidence_share(r->files[i].bytes, c->main_bytes);
     if (r->files[i].bytes >= filled->bytes && part >= MUCH && part < 4) return &r->files[i];
   }
   return NULL;
@@ -214,12 +214,12 @@ void host_find_dataset(host_case *c) {
   bool filling = file == NULL && reading == NULL && (file = find_filling(c)) != NULL;
   for (size_t i = 0; i < r->object_count && largest == 0; i++)
     if (!host_is_container(&r->objects[i])) largest = r->objects[i].bytes;
-  double read = host_part(c->main->read_bytes, c->main_bytes);
+  double read = evidence_share(c->main->read_bytes, c->main_bytes);
   if (read < MUCH && file == NULL && reading == NULL) return;
   /* What is being read has no name yet: it is all that no variable holds. */
-  bool unnamed = reading != NULL && r->from_inside && host_part(named, c->told_bytes) < LITTLE;
-  if (read < MUCH && reading != NULL && host_part(largest, c->told_bytes) < MUCH && file == NULL &&
-      !unnamed)
+  bool unnamed = reading != NULL && r->from_inside && evidence_share(named, c->told_bytes) < LITTLE;
+  if (read < MUCH && reading != NULL && evidence_share(largest, c->told_bytes) < MUCH &&
+      file == NULL && !unnamed)
     return;
   double sure = read >= 0.7 || (file != NULL && reading != NULL) ? 0.93
                 : read >= MOST || unnamed                        ? 0.8
@@ -228,7 +228,7 @@ void host_find_dataset(host_case *c) {
   for (size_t i = 0; i < r->process_count; i++)
     if (r->processes[i].pid == c->main->parent && file == NULL && reading == NULL) sure = 0.5;
   /* A part of what the whole command holds is no reason for the rest. */
-  if (host_part(c->main_bytes, r->held_bytes) < MOST && sure > 0.5) sure = 0.5;
+  if (evidence_share(c->main_bytes, r->held_bytes) < MOST && sure > 0.5) sure = 0.5;
   if (filling && sure < 0.6) sure = 0.6;
   if (c->joined && sure > 0.5) sure = 0.5; /* it is read in parts, and kept by joining them */
   cause *to = host_add(c, CAUSE_HOST_DATASET_WHOLE, sure);

@@ -35,7 +35,7 @@ void host_find_workers(host_case *c) {
   pid_t parent = 0;
   for (size_t i = 0; i < r->process_count; i++) {
     const tree_process *p = &r->processes[i];
-    if (host_part(p->held_bytes, r->held_bytes) < 0.05) continue;
+    if (evidence_share(p->held_bytes, r->held_bytes) < 0.05) continue;
     /* Brothers: of the same parent as the first that has one among the processes. */
     bool child = false;
     for (size_t j = 0; j < r->process_count; j++) child |= r->processes[j].pid == p->parent;
@@ -46,7 +46,7 @@ void host_find_workers(host_case *c) {
     if (p->held_bytes < least) least = p->held_bytes;
     if (p->held_bytes > most) most = p->held_bytes;
   }
-  double share = host_part(sum, r->held_bytes);
+  double share = evidence_share(sum, r->held_bytes);
   if (count < 2 || share < MUCH) {
     find_tasks(c);
     return;

@@ -1,9 +1,21 @@
-/* Message: an out-of-memory error text, read for its numbers.
+/* Message: an out-of-memory report as people paste it, read for what it says.
  *
- * Knows the wordings of PyTorch (1.x to 2.11), JAX and XLA, TensorFlow, CuPy, the CUDA driver and
- * runtime, and of the host (MemoryError, the kernel's kill, a notebook's crash line). explain calls
- * it with the text that came with a recording, or with a file of its own. It guarantees that a
- * number it gives was in the text; what was not is MESSAGE_UNKNOWN. */
+ * The input is a text of any size: one error line, a traceback, a log of eight ranks, the output of
+ * dmesg. The result names the library that wrote the error (kind), the numbers it gives, and the
+ * circumstances (context.h): phase, platform, version, the user's own line. explain calls it with
+ * the text that came with a recording, or with a text alone.
+ *
+ *   message_clean.c    removes timestamps, colours and rank prefixes, joins wrapped lines
+ *   message_torch.c    PyTorch's allocator texts, 1.0 to 2.11
+ *   message_xla.c      JAX, XLA and TensorFlow; message_bfc.c reads the allocator's dump
+ *   message_serve.c    servers and runtimes with numbers of their own: vLLM, llama.cpp, Paddle, …
+ *   message_card.c     errors that only name a status, by a table
+ *   message_host.c     host memory, by a table
+ *   message_foreign.c  errors that are about something else, by a table
+ *   message_hint.c     what no table knows: words for memory and for failing in one line
+ *   message.c          asks them in order
+ *
+ * A number in the result was in the text; a number that was not is MESSAGE_UNKNOWN. */
 #ifndef ADVISE_MESSAGE_H
 #define ADVISE_MESSAGE_H
 
@@ -11,30 +23,74 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "advise/context.h"
+
 #define MESSAGE_UNKNOWN       UINT64_MAX
 #define MESSAGE_PROCESSES_MAX 32
 
 typedef enum message_kind {
-  MESSAGE_NONE = 0, /* no out-of-memory in it that is known here */
+  MESSAGE_NONE = 0, /* no out-of-memory error that is known here */
   MESSAGE_TORCH,
   MESSAGE_XLA, /* JAX, and TensorFlow's newer allocator texts */
   MESSAGE_TENSORFLOW,
   MESSAGE_CUPY,
-  MESSAGE_CUDA, /* the driver or runtime itself, by whatever library */
+  MESSAGE_CUDA, /* the driver, the runtime or one of its libraries */
   MESSAGE_ONNX, /* ONNX Runtime's arena; the text does not say whether a card's or the host's */
-  MESSAGE_HOST, /* host memory, not a card's */
+  MESSAGE_NUMBA,
+  MESSAGE_RMM, /* RAPIDS: cuDF, cuML, RMM, thrust */
+  MESSAGE_PADDLE,
+  MESSAGE_TENSORRT,
+  MESSAGE_CTRANSLATE, /* CTranslate2, faster-whisper */
+  MESSAGE_LLAMA,      /* llama.cpp, Ollama, LM Studio */
+  MESSAGE_VLLM,
+  MESSAGE_SGLANG,
+  MESSAGE_MLX,
+  MESSAGE_DIRECTML,
+  MESSAGE_JULIA,
+  MESSAGE_DISPATCH, /* Transformers: the weights do not fit the card */
+  MESSAGE_HOST,     /* host memory, not a card's */
+  MESSAGE_FOREIGN,  /* known, and not about memory that Stowage manages */
+  MESSAGE_KIND_COUNT
 } message_kind;
 
 typedef enum message_host {
   HOST_NONE = 0,
-  HOST_PYTHON,   /* MemoryError */
-  HOST_NUMPY,    /* numpy's "Unable to allocate …" */
-  HOST_KILLED,   /* the kernel ended it */
-  HOST_NOTEBOOK, /* "Your session crashed after using all available RAM" */
-  HOST_DIED,     /* a notebook's kernel died: memory is the usual reason, not the only one */
-  HOST_WORKER,   /* a DataLoader worker was killed, or /dev/shm is full */
-  HOST_TORCH,    /* DefaultCPUAllocator */
+  HOST_PYTHON,    /* MemoryError, and other languages' words for it */
+  HOST_NUMPY,     /* NumPy's "Unable to allocate …" */
+  HOST_KILLED,    /* killed; memory is the usual reason, not the only one */
+  HOST_KERNEL,    /* killed, and the kernel's own log says for memory */
+  HOST_NOTEBOOK,  /* "Your session crashed after using all available RAM" */
+  HOST_DIED,      /* a notebook's kernel died: memory is the usual reason, not the only one */
+  HOST_WORKER,    /* a worker process was killed */
+  HOST_SHARED,    /* /dev/shm is full, or a bus error while writing to it */
+  HOST_MAPS,      /* mmap of a small file failed: too many mappings */
+  HOST_TORCH,     /* a framework's CPU allocator */
+  HOST_JOB,       /* a batch system's memory limit: Slurm, PBS, LSF */
+  HOST_CONTAINER, /* a container's memory limit: Kubernetes, Docker */
+  HOST_RAY,       /* Ray's memory monitor */
+  HOST_DASK,      /* Dask's worker limit */
+  HOST_SPARK,     /* an executor's container limit */
+  HOST_PAGEFILE,  /* Windows: the paging file is too small */
+  HOST_FORK,      /* fork failed */
+  HOST_COMPILER,  /* a compiler was killed, or ran out */
+  HOST_PINNED,    /* a framework's pool of pinned host memory */
+  HOST_MODEL,     /* a model file that is larger than the host's memory */
+  HOST_KIND_COUNT
 } message_host;
+
+/* Details of a text that decide between causes and fixes. */
+enum {
+  MESSAGE_WEIGHTS = 1 << 0,    /* the failed request was for a model's weights */
+  MESSAGE_COMPUTE = 1 << 1,    /* …for a context, a KV cache or a compute buffer */
+  MESSAGE_KV_CACHE = 1 << 2,   /* no room for the KV cache beside the weights */
+  MESSAGE_START = 1 << 3,      /* refused at start: too little of the card is free */
+  MESSAGE_INIT = 1 << 4,       /* the driver itself could not start */
+  MESSAGE_POOL = 1 << 5,       /* a pool's own maximum */
+  MESSAGE_MIG = 1 << 6,        /* PyTorch could not ask NVML: a MIG slice */
+  MESSAGE_STATUS = 1 << 7,     /* a library's status that may have another reason than memory */
+  MESSAGE_ONE_BUFFER = 1 << 8, /* larger than one buffer may be */
+  MESSAGE_WORKSPACE = 1 << 9,
+};
 
 typedef struct message_process {
   uint32_t pid;
@@ -52,14 +108,17 @@ typedef struct message_chunks {
 typedef struct message {
   message_kind kind;
   message_host host;
+  uint32_t details; /* MESSAGE_WEIGHTS, … */
   uint64_t asked_bytes;
   uint64_t card_bytes;     /* total capacity */
   uint64_t free_bytes;     /* on the card, by the driver */
   uint64_t process_bytes;  /* this process, everything */
   uint64_t limit_bytes;    /* what the framework was allowed */
+  uint64_t host_bytes;     /* all the host memory there is, by the Python package */
   uint64_t live_bytes;     /* allocated by the framework */
   uint64_t cached_bytes;   /* reserved by it, not allocated */
   uint64_t reserved_bytes; /* both, where told as one number */
+  uint64_t outside_bytes;  /* in this process or beside it, as the framework counts it (MPS) */
   uint32_t device;         /* GPU index; UINT32_MAX not told */
   message_process processes[MESSAGE_PROCESSES_MAX];
   uint32_t process_count;
@@ -68,10 +127,15 @@ typedef struct message {
   uint64_t given_bytes;     /* XLA: what goes into it and comes out: weights, state, the batch */
   uint32_t first_dim, rank; /* of that shape; 0 not told */
   uint64_t largest_bytes;   /* XLA: of its largest buffer; `what` names its operation and line */
-  bool grouped;             /* the kernel's: a control group's limit, not the machine's */
-  bool no_history;          /* a device whose allocations PyTorch cannot record */
-  char what[96];            /* the tensor, operation or call named in it */
+  uint64_t wanted_tokens, cache_tokens; /* a server's context, and what its KV cache can hold */
+  uint32_t failures;                    /* different failures in the text; the first one is read */
+  bool grouped;     /* the kernel's: a control group's limit, not the machine's */
+  bool no_history;  /* a device whose allocations PyTorch cannot record */
+  char what[96];    /* the tensor, operation or call named in it */
+  const char *name; /* what kind of foreign error, or NULL */
+  const char *help; /* one line of help for it, or NULL */
   message_chunks chunks;
+  context context;
 } message;
 
 /* Reads `count` bytes of text; it need not end with a zero and may hold anything. */
@@ -82,21 +146,7 @@ void message_read(message *m, const char *text, size_t count);
 bool message_card_is_limit(const message *m);
 /* "PyTorch", "JAX or XLA", … for people. */
 const char *message_kind_name(message_kind kind);
-
-/* ---- for message_bfc.c ---- */
-
-/* The text between the two ends; words are found within it only. */
-typedef struct message_text {
-  const char *at, *end;
-} message_text;
-
-/* Just after the first `words` (letter case must match), NULL if they are not there. */
-const char *message_find(message_text t, const char *words);
-/* A size as people write it ("260.00 MiB", "6.25GiB", "1,234 bytes", "20971520"), or
- * MESSAGE_UNKNOWN. A bare number counts as bytes. */
-uint64_t message_size(message_text t, const char *at);
-/* The size after `words`. */
-uint64_t message_size_after(message_text t, const char *words);
-void message_bfc(message *m, message_text t);
+/* Is it an error of a card's memory? */
+bool message_of_card(message_kind kind);
 
 #endif

@@ -7,26 +7,15 @@
  *
  * Free chunks beside each other are one hole already (the allocator merges them), so the largest
  * free chunk is what one request can have. */
-#include <string.h>
 
-#include "advise/message.h"
+#include "advise/message_parts.h"
 
-static bool starts(message_text t, const char *at, const char *words) {
-  size_t length = strlen(words);
-  return (size_t)(t.end - at) >= length && memcmp(at, words, length) == 0;
-}
-
-/* The last place on the line where `words` stand, past them; log prefixes come before. */
-static const char *on_line(message_text line, const char *words) {
-  return message_find(line, words);
-}
-
-static void chunk_line(message_chunks *c, message_text line) {
-  const char *size = on_line(line, " of size ");
+static void chunk_line(message_chunks *c, scan_text line) {
+  const char *size = scan_find(line, " of size ");
   if (size == NULL) return;
-  bool used = on_line(line, "InUse at ") != NULL || on_line(line, "Chunk at ") != NULL;
-  bool free = on_line(line, "Free at ") != NULL || on_line(line, "Free  at ") != NULL;
-  uint64_t bytes = message_size(line, size);
+  bool used = scan_find(line, "InUse at ") != NULL || scan_find(line, "Chunk at ") != NULL;
+  bool free = scan_find(line, "Free at ") != NULL || scan_find(line, "Free  at ") != NULL;
+  uint64_t bytes = scan_size(line, size);
   if (used == free || bytes == MESSAGE_UNKNOWN) return;
   c->found = true;
   if (used) {
@@ -40,43 +29,41 @@ static void chunk_line(message_chunks *c, message_text line) {
 }
 
 /* A bin's line: only looked at where there are no chunk lines. */
-static void bin_line(message_chunks *bins, message_text line) {
-  const char *at = on_line(line, "Total Chunks: ");
-  const char *used = at != NULL ? message_find((message_text){at, line.end}, "in use: ") : NULL;
-  const char *dot = used != NULL ? message_find((message_text){used, line.end}, ". ") : NULL;
-  if (dot == NULL || on_line(line, "Bin (") == NULL) return;
-  uint64_t total = message_size(line, dot);
-  const char *next = message_find((message_text){dot, line.end}, "allocated for chunks. ");
-  uint64_t held = message_size(line, next);
+static void bin_line(message_chunks *bins, scan_text line) {
+  const char *at = scan_find(line, "Total Chunks: ");
+  const char *used = at != NULL ? scan_find(scan_from(line, at), "in use: ") : NULL;
+  const char *dot = used != NULL ? scan_find(scan_from(line, used), ". ") : NULL;
+  if (dot == NULL || scan_find(line, "Bin (") == NULL) return;
+  uint64_t total = scan_size(line, dot);
+  const char *next = scan_find(scan_from(line, dot), "allocated for chunks. ");
+  uint64_t held = scan_size(line, next);
   if (total == MESSAGE_UNKNOWN || held == MESSAGE_UNKNOWN || held > total) return;
   bins->found = bins->from_bins = true;
   bins->used_bytes += held;
   bins->free_bytes += total - held;
 }
 
-static void stats_line(message *m, message_text line) {
-  const char *p = line.at;
-  while (p < line.end && (*p == ' ' || *p == '\t')) p++;
-  message_text rest = {p, line.end};
-  if (starts(rest, p, "Limit:")) m->limit_bytes = message_size_after(rest, "Limit:");
-  if (starts(rest, p, "InUse:")) m->live_bytes = message_size_after(rest, "InUse:");
-  if (message_find(rest, "memory_limit_: ") != NULL) {
-    m->limit_bytes = message_size_after(rest, "memory_limit_: ");
-    m->reserved_bytes = message_size_after(rest, "total_region_allocated_bytes_: ");
+/* "Limit: 503270604", "InUse: 503061248": words at the start of a line, or after a logger's "] ".
+ */
+static void stats_line(message *m, scan_text line) {
+  const char *bracket = scan_find(line, "] ");
+  scan_text rest = bracket != NULL ? scan_from(line, bracket) : line;
+  while (rest.at < rest.end && (*rest.at == ' ' || *rest.at == '\t')) rest.at++;
+  if (scan_starts(rest, "Limit:")) m->limit_bytes = scan_size_after(rest, "Limit:");
+  if (scan_starts(rest, "InUse:")) m->live_bytes = scan_size_after(rest, "InUse:");
+  if (scan_has(rest, "memory_limit_: ")) {
+    m->limit_bytes = scan_size_after(rest, "memory_limit_: ");
+    m->reserved_bytes = scan_size_after(rest, "total_region_allocated_bytes_: ");
   }
 }
 
-void message_bfc(message *m, message_text t) {
+void message_bfc(message *m, scan_text raw) {
   message_chunks bins = {0};
-  for (const char *at = t.at; at < t.end;) {
-    const char *newline = memchr(at, '\n', (size_t)(t.end - at));
-    message_text line = {at, newline != NULL ? newline : t.end};
+  scan_text line;
+  while (scan_next_line(&raw, &line)) {
     chunk_line(&m->chunks, line);
     bin_line(&bins, line);
     stats_line(m, line);
-    at = line.end + 1;
   }
   if (!m->chunks.found) m->chunks = bins;
-  if (m->chunks.found && m->live_bytes == MESSAGE_UNKNOWN) m->live_bytes = m->chunks.used_bytes;
-  if (m->chunks.found) m->cached_bytes = m->chunks.free_bytes;
 }

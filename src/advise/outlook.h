@@ -3,7 +3,7 @@
  * A replay ends at the failure. Inside the first step of an optimizer more can be reckoned: each
  * weight gets as much state as those before it did, a step over lists of tensors (foreach, the
  * default on a card) makes temporaries as large as the weights, and the next turn does its forward
- * pass beside all of it, with the gradients still there unless they were dropped. The menders ask
+ * pass beside all of it, with the gradients still there unless they were dropped. The fixes ask
  * whether a change leaves room for that too. */
 #ifndef ADVISE_OUTLOOK_H
 #define ADVISE_OUTLOOK_H

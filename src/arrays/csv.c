@@ -8,6 +8,9 @@
 #include <string.h>
 #include <strings.h>
 
+/* The window is const: it may be parsed again, so nothing here may write to it. */
+#pragma GCC diagnostic error "-Wcast-qual"
+
 static stow_status refuse(const csv *c, const char *why) {
   return stow_fail(STOW_ERR_FORMAT, "%s: line %" PRIu64 ": %s", c->in.name, c->line, why);
 }
@@ -100,33 +103,66 @@ static stow_status add_field(csv *c, size_t n, csv_field **f) {
   return *f = &more[n], STOW_OK;
 }
 
-/* A quoted field at *at (on its quote): moved together over doubled quotes, in place. */
-static stow_status take_quoted(csv *c, csv_field *f, const char **at, const char *stop) {
-  char *text = (char *)(uintptr_t)*at + 1, *to = text; /* the window is ours to write */
-  const char *from = text;
-  for (;; from++) {
-    if (from >= stop) return refuse(c, "a quote that is not closed");
-    if (*from == '"') {
-      if (from + 1 >= stop || from[1] != '"') break;
-      from++;
-    }
+/* Reserves memory for the unescaped fields of a row of `row_bytes` bytes. A field and its
+ * terminator are never longer than the field in quotes, so one reservation holds all fields of the
+ * row, and no field's text moves. */
+static stow_status reserve_unescaped(csv *c, size_t row_bytes) {
+  if (row_bytes + DECIMAL_SLACK <= c->unescaped_capacity) return STOW_OK;
+  free(c->unescaped);
+  c->unescaped = calloc(1, row_bytes + DECIMAL_SLACK);
+  c->unescaped_capacity = c->unescaped != NULL ? row_bytes + DECIMAL_SLACK : 0;
+  if (c->unescaped != NULL) return STOW_OK;
+  return stow_fail(STOW_ERR_HOST_MEMORY, "%s: line %" PRIu64 ": no memory for a row of %zu bytes",
+                   c->in.name, c->line, row_bytes);
+}
+
+/* Copies text[0, stop) with each doubled quote written once. Returns the copy; *length is its
+ * length. The quote behind it ends a number. */
+static const char *unescape(csv *c, const char *text, const char *stop, size_t *length) {
+  char *copy = c->unescaped + c->unescaped_used, *to = copy;
+  for (const char *from = text; from < stop; from++) {
     *to++ = *from;
+    from += *from == '"';
   }
-  from++;
-  if (from < stop && *from != c->delimiter)
+  *length = (size_t)(to - copy);
+  *to++ = '"';
+  c->unescaped_used += (size_t)(to - copy);
+  return copy;
+}
+
+/* Takes the quoted field at *at, which points to its opening quote; `stop` is the end of the row.
+ */
+static stow_status take_quoted(csv *c, csv_field *f, const char **at, const char *stop,
+                               size_t row_bytes) {
+  const char *text = *at + 1, *from = text;
+  bool doubled = false;
+  for (;; from++) {
+    from = memchr(from, '"', (size_t)(stop - from));
+    if (from == NULL) return refuse(c, "a quote that is not closed");
+    if (from + 1 >= stop || from[1] != '"') break;
+    doubled = true;
+    from++;
+  }
+  *at = from + 1;
+  if (*at < stop && **at != c->delimiter)
     return refuse(c, "letters behind a closing quote; a quote inside one is written twice");
-  *to = '"'; /* ends a number before what was moved over */
-  classify(f, text, (size_t)(to - text));
-  *at = from;
+  size_t length = (size_t)(from - text);
+  if (doubled) {
+    STOW_TRY(reserve_unescaped(c, row_bytes));
+    text = unescape(c, text, from, &length);
+  }
+  classify(f, text, length);
   return STOW_OK;
 }
 
 static stow_status split_row(csv *c, const char *at, const char *stop, size_t *count) {
+  size_t row_bytes = (size_t)(stop - at);
+  c->unescaped_used = 0;
   for (size_t n = 0;; n++) {
     csv_field *f = NULL;
     STOW_TRY(add_field(c, n, &f));
     if (at < stop && *at == '"') {
-      STOW_TRY(take_quoted(c, f, &at, stop));
+      STOW_TRY(take_quoted(c, f, &at, stop, row_bytes));
     } else {
       const char *end;
       decimal_kind kind = decimal_read(at, &end, &f->value);
@@ -196,21 +232,11 @@ stow_status csv_next(csv *c, bool *more) {
   return STOW_OK;
 }
 
-/* A column may go without a name: pandas writes none over its index. */
-bool csv_looks_like_header(const csv *c) {
-  bool named = false;
-  for (size_t i = 0; i < c->columns; i++) {
-    if (c->fields[i].kind != CSV_TEXT && c->fields[i].length > 0) return false;
-    named = named || c->fields[i].kind == CSV_TEXT;
-  }
-  return named;
-}
-
 /* ---- opening ---- */
 
 /* What may stand between fields; the first where nothing tells. */
 static const char delimiters[] = ",\t;|";
-enum { DELIMITERS = sizeof delimiters - 1, LOOK_BYTES = 4096 };
+enum { DELIMITERS = sizeof delimiters - 1, LOOK_BYTES = 4096, SAMPLE_BYTES = 64 << 10 };
 
 /* How often each stands in the line at `at`, outside of quotes. Where the next begins; NULL if
  * there is none before `stop`. */
@@ -278,7 +304,8 @@ static stow_status refuse_cr(const csv *c) {
 static stow_status begin(csv *c, size_t row_max) {
   c->row_max = row_max;
   c->fields_max = row_max / sizeof(csv_field);
-  STOW_TRY(input_fill(&c->in, LOOK_BYTES));
+  size_t sample = c->in.capacity < SAMPLE_BYTES ? c->in.capacity : SAMPLE_BYTES;
+  STOW_TRY(input_fill(&c->in, sample));
   const uint8_t *at = c->in.at;
   size_t left = input_left(&c->in);
   if (left >= 2 && ((at[0] == 0xff && at[1] == 0xfe) || (at[0] == 0xfe && at[1] == 0xff)))
@@ -315,5 +342,7 @@ stow_status csv_open_memory(csv *c, const void *bytes, size_t count, const char 
 void csv_close(csv *c) {
   input_close(&c->in);
   free(c->fields);
+  free(c->unescaped);
   c->fields = NULL;
+  c->unescaped = NULL;
 }

@@ -3,7 +3,8 @@
  * RFC 4180 quoting (a quoted field may hold delimiters, line ends and doubled quotes), LF and CRLF,
  * a byte order mark, lines without anything passed over. Each field comes with what it reads as.
  * Guarantees: a row with another number of fields is refused with its line number, memory is one
- * window and one row's fields, rows no longer than the caller allows. */
+ * window, one row's fields and one row of unescaped text, rows no longer than the caller allows.
+ * Parsing never writes to the window: a caller may parse the same bytes again. */
 #ifndef ARRAYS_CSV_H
 #define ARRAYS_CSV_H
 
@@ -22,7 +23,7 @@ typedef enum csv_kind {
 typedef struct csv_field {
   csv_kind kind;
   uint32_t length;
-  const char *text; /* without its quotes; good until the next row */
+  const char *text; /* without its quotes; valid until the next row */
   decimal value;
 } csv_field;
 
@@ -36,6 +37,8 @@ typedef struct csv {
   size_t capacity;
   size_t row_max; /* bytes */
   size_t fields_max;
+  char *unescaped; /* fields of this row that hold doubled quotes, without the doubling */
+  size_t unescaped_used, unescaped_capacity;
 } csv;
 
 /* Opens the file; `row_max` bounds a row's bytes and, with it, its fields. The delimiter is the one
@@ -54,8 +57,8 @@ stow_status csv_long_row(const csv *c, uint64_t line);
 /* The end of the row at `at`: its '\n', or NULL if that is not before `end`. */
 const char *csv_row_end(const csv *c, const char *at, const char *end);
 
-/* Does the row last read look like names of columns? It has a name, and nothing in it
- * that is none: no number, no NA. A field with nothing in it is a column without a name. */
-bool csv_looks_like_header(const csv *c);
+/* Decides whether the row last read, the first of the file, names the columns. Looks at the rows
+ * behind it that the window holds, without consuming them. (csv_header.c) */
+stow_status csv_find_header(const csv *c, bool *header);
 
 #endif

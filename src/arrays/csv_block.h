@@ -17,7 +17,8 @@ typedef enum csv_form {
   CSV_INTEGERS, /* int64 */
   CSV_WIDES,    /* uint64: some pass int64 */
   CSV_FLOATS,   /* doubles; nothing is NaN */
-  CSV_CODES     /* numbers of texts */
+  CSV_CODES,    /* numbers of texts */
+  CSV_LENGTHS   /* lengths of texts that stand elsewhere; only in a table's log */
 } csv_form;
 
 typedef struct csv_column {
@@ -28,6 +29,7 @@ typedef struct csv_column {
   bool inexact;     /* an integer among floats that no double holds: the nearest stands there */
   uint64_t missing; /* fields with nothing in them */
   uint64_t text_bytes, longest; /* letters of all fields; of the longest */
+  uint64_t shortest;            /* letters of the shortest; UINT64_MAX before the first field */
 } csv_column;
 
 typedef struct csv_block {

@@ -21,7 +21,8 @@ static void *find(const char **name) {
                                       "libhdf5.so.103",        "libhdf5_serial.so.103",
                                       "libhdf5_serial.so.100", "libhdf5.so.100",
                                       "libhdf5_serial.so",     "libhdf5.so"};
-  *name = getenv(ENV_HDF5_LIBRARY);
+  /* secure_getenv: a setuid program must not load what its caller names. */
+  *name = secure_getenv(ENV_HDF5_LIBRARY);
   if (*name != NULL) return dlopen(*name, RTLD_NOW | RTLD_LOCAL);
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     *name = names[i];

@@ -10,6 +10,7 @@
 
 #include "arrays/tensors.h"
 #include "base/checked.h"
+#include "base/utf8.h"
 
 #define HEADER_MAX UINT64_C(100000000) /* the format's own bound */
 
@@ -88,21 +89,6 @@ static stow_status take_escape(cursor *c, char **to) {
   return STOW_OK;
 }
 
-/* Length of the well-formed sequence at `at`, 0 if there is none. */
-static size_t utf8_length(const unsigned char *at, size_t left) {
-  size_t need = at[0] < 0x80                    ? 1
-                : at[0] >= 0xc2 && at[0] < 0xe0 ? 2
-                : (at[0] & 0xf0) == 0xe0        ? 3
-                : at[0] >= 0xf0 && at[0] < 0xf5 ? 4
-                                                : 0;
-  if (need == 0 || need > left) return 0;
-  for (size_t i = 1; i < need; i++)
-    if ((at[i] & 0xc0) != 0x80) return 0;
-  bool too_long = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xf0 && at[1] < 0x90);
-  bool too_far = (at[0] == 0xed && at[1] >= 0xa0) || (at[0] == 0xf4 && at[1] >= 0x90);
-  return too_long || too_far ? 0 : need;
-}
-
 /* A text, decoded in place. */
 static stow_status take_text(cursor *c, char **text, size_t *length) {
   if (!take(c, '"')) return refuse(c, "expected a text");
@@ -118,7 +104,8 @@ static stow_status take_text(cursor *c, char **text, size_t *length) {
       STOW_TRY(take_escape(c, &to));
       continue;
     }
-    size_t bytes = utf8_length((unsigned char *)c->at, (size_t)(c->end - c->at));
+    uint32_t point;
+    size_t bytes = utf8_take((unsigned char *)c->at, (size_t)(c->end - c->at), &point);
     if (bytes == 0) return refuse(c, "bytes that are not UTF-8");
     memmove(to, c->at, bytes);
     to += bytes;

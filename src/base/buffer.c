@@ -53,6 +53,12 @@ stow_status buffer_append(buffer *b, const void *bytes, size_t count) {
   return STOW_OK;
 }
 
+stow_status buffer_join(buffer *b, const buffer *from) {
+  if (from->status == STOW_OK) return buffer_append(b, from->data, from->length);
+  if (b->status == STOW_OK) b->status = from->status;
+  return b->status;
+}
+
 stow_status buffer_text(buffer *b, const char *text) {
   return buffer_append(b, text, strlen(text));
 }

@@ -30,6 +30,9 @@ stow_status buffer_printf(buffer *b, const char *format, ...) __attribute__((for
 /* Room for `count` more bytes, uninitialised, already counted in length; NULL if it cannot be had.
  */
 void *buffer_extend(buffer *b, size_t count);
+/* Appends what `from` holds. If `from` failed, `b` fails with the same status: a part of an output
+ * that could not be written never goes missing silently. */
+stow_status buffer_join(buffer *b, const buffer *from);
 /* Empties it, keeping the memory and clearing the mark. */
 void buffer_clear(buffer *b);
 

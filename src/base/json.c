@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "base/utf8.h"
 
 static void newline(json *j) {
@@ -67,8 +68,14 @@ static void quoted(json *j, const char *text, size_t count) {
     } else if (*at == '"' || *at == '\\') {
       buffer_char(j->out, '\\');
       buffer_char(j->out, (char)*at++);
-    } else if (*at < 0x20 || *at == 0x7f) {
-      buffer_printf(j->out, "\\u%04x", *at++);
+    } else if (!text_safe(
+                   point)) { /* the same value, written so that a terminal does not obey it */
+      if (point < 0x10000)
+        buffer_printf(j->out, "\\u%04x", (unsigned)point);
+      else
+        buffer_printf(j->out, "\\u%04x\\u%04x", 0xd7c0u + (unsigned)(point >> 10),
+                      0xdc00u | (unsigned)(point & 0x3ff));
+      at += length;
     } else {
       buffer_append(j->out, at, length);
       at += length;

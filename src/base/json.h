@@ -2,7 +2,8 @@
  *
  *   json_begin_object(&j); json_key(&j, "name"); json_text(&j, name); json_end_object(&j);
  *
- * Text is UTF-8; bytes that are not are written as U+FFFD, so the output always parses. */
+ * Text is UTF-8; bytes that are not are written as U+FFFD, so the output always parses. Code points
+ * that text_safe refuses (base/text.h) are escaped, so the output may go to a terminal. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 

@@ -4,8 +4,10 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/lock.h"
+#include "base/text.h"
 
 static lock log_lock = LOCK_INIT(LOCK_LOG);
 static stow_log_fn log_fn; /* guarded by log_lock */
@@ -27,6 +29,8 @@ void stow_log_line(stow_log_level level, const char *format, ...) {
   va_start(args, format);
   vsnprintf(line, sizeof line, format, args);
   va_end(args);
+  text_hide(line);
+  line[text_clean(line, strlen(line), false)] = '\0';
   lock_take(&log_lock);
   stow_log_fn fn = log_fn;
   void *user = log_user;

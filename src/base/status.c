@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <stowage/text.h>
 #include <stowage/version.h>
+
+#include "base/text.h"
 
 static _Thread_local char message[STATUS_MESSAGE_MAX];
 
@@ -28,6 +31,9 @@ stow_status(stow_fail)(stow_status status, const char *format, ...) {
   va_end(args);
   if (length < 0) text[0] = '\0';
   if (length >= (int)sizeof text) memcpy(text + sizeof text - 4, "...", 4);
+  /* A message is one line, safe to print, whatever name or URL stands in it. */
+  text_hide(text);
+  text[text_clean(text, strlen(text), false)] = '\0';
   memcpy(message, text, strlen(text) + 1);
   return status;
 }
@@ -52,4 +58,8 @@ const char *stow_status_name(stow_status status) {
   case STOW_ERR_INTERRUPTED: return "interrupted";
   }
   return "unknown status";
+}
+
+char *stow_text_show(char *to, size_t size, const char *text) {
+  return text_show(to, size, text);
 }

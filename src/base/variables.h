@@ -38,11 +38,12 @@
 #define ENV_SPILL_STOP_SECONDS "STOWAGE_SPILL_STOP_SECONDS"
 #define ENV_CHECKPOINT_ITEMS   "STOWAGE_CHECKPOINT_ITEMS"
 #define ENV_CHECKPOINT_MS      "STOWAGE_CHECKPOINT_MS"
-#define ENV_DIE_AT_CHECKPOINT  "STOWAGE_DIE_AT_CHECKPOINT"
+#define ENV_TEST_WINDOW        "STOWAGE_TEST_WINDOW" /* bytes of an input window */
 
 /* Remote files. */
-#define ENV_CACHE        "STOWAGE_CACHE"
-#define ENV_HTTP_TIMEOUT "STOWAGE_HTTP_TIMEOUT"
+#define ENV_CACHE         "STOWAGE_CACHE"
+#define ENV_HTTP_TIMEOUT  "STOWAGE_HTTP_TIMEOUT"
+#define ENV_HTTP_MIN_RATE "STOWAGE_HTTP_MIN_RATE" /* bytes a second that a server must keep */
 
 /* Set by the Python package for itself, across a restart and in numba's plugin. */
 #define ENV_PYTHON_LIMITS "STOWAGE_PYTHON_LIMITS"

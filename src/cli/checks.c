@@ -14,6 +14,7 @@
 #include "base/hostmem.h"
 #include "base/variables.h"
 #include "cli/doctor.h"
+#include "cli/installed.h"
 #include "device/cuda_probe.h"
 #include "device/device.h"
 #include "watch/nvml.h"
@@ -21,7 +22,7 @@
 #include "watch/pidfd.h"
 #include "watch/proc.h"
 
-#define SIM_HINT "a simulated card works without one: --device sim:16G"
+#define SIM_HINT "a simulated card needs no driver: --device sim:16G"
 
 /* Adds a finding and returns it, so that `next` can be added to it. */
 static finding *found(findings *into, const char *name, finding_verdict verdict, const char *format,
@@ -191,7 +192,7 @@ static void check_simulator(findings *into) {
     if (status == STOW_OK) status = closed;
   }
   if (status == STOW_OK)
-    found(into, "simulator", FINDING_OK, "--device sim:16G works without a GPU");
+    found(into, "simulator", FINDING_OK, "works without a GPU");
   else
     next(found(into, "simulator", FINDING_BROKEN, "%s", stow_status_message()),
          "it needs memfd_create and mmap at fixed addresses; look at the sandbox's rules");
@@ -217,10 +218,20 @@ static void check_cards(findings *into, bool probe) {
     return;
   }
   if (count == 0) {
+    /* The message of a failed open repeats the advice below; the loader's own reason is enough. */
     stow_device *none;
-    if (stow_device_open(&none, "0") == STOW_OK) stow_device_close(none);
-    next(found(into, "driver", FINDING_NONE, "no GPU: %s", stow_status_message()),
-         "in a container, start it with the GPUs (docker run --gpus all); " SIM_HINT);
+    char why[256] = "";
+    if (stow_device_open(&none, "0") == STOW_OK) {
+      stow_device_close(none);
+    } else {
+      const char *said = stow_status_message(), *open = strchr(said, '('), *end = strchr(said, ')');
+      if (open != NULL && end != NULL && end > open)
+        snprintf(why, sizeof why, "%.*s", (int)(end - open + 1), open);
+    }
+    next(found(into, "driver", FINDING_NONE, "no GPU: no CUDA driver%s%s",
+               why[0] != '\0' ? " " : "", why),
+         "install NVIDIA's driver; in a container, start it with the GPUs (docker run --gpus all); "
+         "or use the simulated card: --device sim:16G");
     return;
   }
   check_driver(into, count);
@@ -338,6 +349,31 @@ static void check_frameworks(findings *into) {
     found(into, all.found[i].name, FINDING_OK, "%s", all.found[i].version);
 }
 
+/* Another program of the name, or an incomplete installation of this one. */
+static void check_install(findings *into) {
+  installed answer;
+  installed_look(&answer);
+  if (answer.foreign_command[0] != '\0')
+    next(found(into, "install", FINDING_NOTE,
+               "%s is another program called stowage (a dotfile linker on PyPI has that name), and "
+               "the PATH finds it first",
+               answer.foreign_command),
+         "pip uninstall stowage, then pip install stowage-memory; or put %s first in PATH",
+         answer.own_folder);
+  if (answer.foreign_package[0] != '\0')
+    next(found(into, "install", FINDING_NOTE,
+               "%s is another package called stowage (a dotfile linker on PyPI); it replaces the "
+               "command or the module of this one",
+               answer.foreign_package),
+         "pip uninstall stowage, then pip install --force-reinstall stowage-memory");
+  if (answer.missing[0] != '\0')
+    next(found(into, "install", FINDING_BROKEN, "%s is missing", answer.missing),
+         "install again: make install, the .deb, or pip install --force-reinstall stowage-memory");
+  if (answer.foreign_command[0] == '\0' && answer.foreign_package[0] == '\0' &&
+      answer.missing[0] == '\0')
+    found(into, "install", FINDING_OK, "complete, in %s", answer.own_folder);
+}
+
 /* A name that cannot be right is the caller's mistake, not a finding. */
 static stow_status check_name(const char *device) {
   stow_device *d;
@@ -364,5 +400,6 @@ stow_status checks_run(findings *into, const char *device, bool probe) {
   check_kernel(into);
   into->list[into->count++] = pidfd;
   check_frameworks(into);
+  check_install(into);
   return STOW_OK;
 }

@@ -1,177 +1,169 @@
-/* stowage completion: the bash and zsh completion files, written from the verb table at build time,
- * so that they can never fall behind it. */
+/* stowage completion: prints the completion file of a shell, or installs it for the current user.
+ */
+#include "cli/completion.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/output.h"
 #include "cli/verb.h"
 
-static bool shown(const verb *which) {
-  return !(which->flags & VERB_HIDDEN);
+/* A shell: how its file is written, and where the user's own files of that kind are. */
+typedef struct shell {
+  const char *name;
+  void (*write)(buffer *b, const verb *const *all);
+  const char *base_variable; /* XDG base folder, and what it is below HOME when it is not set */
+  const char *base_default;
+  const char *place; /* the file, below the base folder */
+  const char *note;  /* what else is to do; NULL: nothing */
+} shell;
+
+static const shell shells[] = {
+    {"bash", completion_bash, "XDG_DATA_HOME", ".local/share",
+     "bash-completion/completions/stowage",
+     "it needs the package bash-completion; for bash alone, source this file in ~/.bashrc"},
+    {"zsh", completion_zsh, "XDG_DATA_HOME", ".local/share", "zsh/site-functions/_stowage",
+     "zsh reads it if ~/.zshrc has this line before compinit: fpath+=(\"${XDG_DATA_HOME:-$HOME/"
+     ".local/share}/zsh/site-functions\")"},
+    {"fish", completion_fish, "XDG_CONFIG_HOME", ".config", "fish/completions/stowage.fish", NULL},
+};
+
+static const shell *shell_find(const char *name) {
+  for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++)
+    if (strcmp(shells[i].name, name) == 0) return &shells[i];
+  return NULL;
 }
 
-/* What a shell offers for a value of that name. */
-typedef enum value_kind { VALUE_TEXT, VALUE_FILE, VALUE_FOLDER, VALUE_WORDS } value_kind;
+/* ---- installing ---- */
 
-static value_kind kind_of(const char *value) {
-  if (strchr(value, '|') != NULL) return VALUE_WORDS;
-  if (strncmp(value, "FILE", 4) == 0) return VALUE_FILE;
-  return strncmp(value, "FOLDER", 6) == 0 ? VALUE_FOLDER : VALUE_TEXT;
+static stow_status shell_path(char path[PATH_MAX], const shell *which) {
+  const char *base = getenv(which->base_variable), *home = getenv("HOME");
+  int length = 0;
+  if (base != NULL && base[0] == '/')
+    length = snprintf(path, PATH_MAX, "%s/%s", base, which->place);
+  else if (home != NULL && home[0] == '/')
+    length = snprintf(path, PATH_MAX, "%s/%s/%s", home, which->base_default, which->place);
+  else
+    return stow_fail(STOW_ERR_INVALID, "no home folder: set HOME or %s", which->base_variable);
+  if (length >= PATH_MAX - 16)
+    return stow_fail(STOW_ERR_INVALID, "%s: the path is too long", which->base_variable);
+  return STOW_OK;
 }
 
-/* "csv|json" as "csv json". */
-static void words(buffer *b, const char *value) {
-  for (; *value != '\0'; value++) buffer_char(b, *value == '|' ? ' ' : *value);
-}
-
-/* ---- bash ---- */
-
-static void bash_values(buffer *b, const verb *which) {
-  for (const verb_option *o = which->options; o != NULL && o->name != NULL; o++) {
-    if (o->value == NULL) continue;
-    buffer_printf(b, "    %s:--%s) ", which->name, o->name);
-    switch (kind_of(o->value)) {
-    case VALUE_FILE: buffer_text(b, "COMPREPLY=($(compgen -f -- \"$word\"))"); break;
-    case VALUE_FOLDER: buffer_text(b, "COMPREPLY=($(compgen -d -- \"$word\"))"); break;
-    case VALUE_WORDS:
-      buffer_text(b, "COMPREPLY=($(compgen -W \"");
-      words(b, o->value);
-      buffer_text(b, "\" -- \"$word\"))");
-      break;
-    case VALUE_TEXT: buffer_text(b, "COMPREPLY=()"); break;
-    }
-    buffer_text(b, "; return ;;\n");
+/* Makes the folders above `path`. */
+static stow_status make_folders(char *path) {
+  for (char *at = strchr(path + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
+    *at = '\0';
+    int failed = mkdir(path, 0755) != 0 && errno != EEXIST ? errno : 0;
+    stow_status status = STOW_OK;
+    if (failed) status = stow_fail(STOW_ERR_IO, "folder %s: %s", path, strerror(failed));
+    *at = '/';
+    STOW_TRY(status);
   }
+  return STOW_OK;
 }
 
-static void bash_file(buffer *b) {
-  buffer_text(b, "# Generated from the table of verbs: stowage completion bash\n"
-                 "_stowage() {\n"
-                 "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}"
-                 " verb=${COMP_WORDS[1]} options=\n"
-                 "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-                 "    COMPREPLY=($(compgen -W \"");
-  for (size_t i = 0; verb_at(i) != NULL; i++)
-    if (shown(verb_at(i))) buffer_printf(b, "%s ", verb_at(i)->name);
-  buffer_text(b, "help --help --version\" -- \"$word\"))\n"
-                 "    return\n"
-                 "  fi\n"
-                 "  case $verb:$before in\n");
-  for (size_t i = 0; verb_at(i) != NULL; i++)
-    if (shown(verb_at(i))) bash_values(b, verb_at(i));
-  buffer_text(b, "    help:*) COMPREPLY=($(compgen -W \"");
-  for (size_t i = 0; verb_at(i) != NULL; i++)
-    if (shown(verb_at(i))) buffer_printf(b, "%s%s", i > 0 ? " " : "", verb_at(i)->name);
-  buffer_text(b, "\" -- \"$word\")); return ;;\n  esac\n  case $verb in\n");
-  for (size_t i = 0; verb_at(i) != NULL; i++) {
-    if (!shown(verb_at(i))) continue;
-    buffer_printf(b, "    %s) options=\"", verb_at(i)->name);
-    for (const verb_option *o = verb_at(i)->options; o != NULL && o->name != NULL; o++)
-      buffer_printf(b, "--%s ", o->name);
-    buffer_text(b, "--help\" ;;\n");
-  }
-  buffer_text(b, "  esac\n"
-                 "  case $word in\n"
-                 "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
-                 "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
-                 "  esac\n"
-                 "}\n"
-                 "complete -o filenames -F _stowage stowage\n");
+/* Sets *there if the file exists. Fails if it is not one that this verb wrote; a symbolic link
+ * counts as foreign. */
+static stow_status check_foreign(const char *path, bool *there) {
+  *there = false;
+  int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0 && errno == ENOENT) return STOW_OK;
+  char head[256] = "";
+  ssize_t got = fd >= 0 ? read(fd, head, sizeof head - 1) : -1;
+  if (fd >= 0) close(fd);
+  *there = true;
+  if (got > 0 && strstr(head, COMPLETION_MARK) != NULL) return STOW_OK;
+  return stow_fail(STOW_ERR_IO,
+                   "%s exists and was not written by stowage: left as it is; move it away and try "
+                   "again",
+                   path);
 }
 
-/* ---- zsh ---- */
-
-/* Text inside '…' and inside the [ ] or : fields of _arguments. */
-static void zsh_text(buffer *b, const char *text) {
-  for (; *text != '\0'; text++) {
-    if (*text == '\'')
-      buffer_text(b, "'\\''");
-    else if (strchr("[]:\\", *text) != NULL)
-      buffer_printf(b, "\\%c", *text);
-    else
-      buffer_char(b, *text);
+static stow_status write_file(const char *path, const buffer *b, bool replace) {
+  char made[PATH_MAX + 8];
+  snprintf(made, sizeof made, "%s.XXXXXX", path);
+  int fd = mkostemp(made, O_CLOEXEC);
+  if (fd < 0) return stow_fail(STOW_ERR_IO, "%s: %s", made, strerror(errno));
+  size_t done = 0;
+  int failed = 0;
+  while (done < b->length && failed == 0) {
+    ssize_t wrote = write(fd, b->data + done, b->length - done);
+    if (wrote >= 0)
+      done += (size_t)wrote;
+    else if (errno != EINTR)
+      failed = errno;
   }
+  if (failed == 0 && fchmod(fd, 0644) != 0) failed = errno;
+  if (close(fd) != 0 && failed == 0) failed = errno;
+  /* link() does not overwrite a file that another program made in between. */
+  if (failed == 0 && (replace ? rename(made, path) : link(made, path)) != 0) failed = errno;
+  if (failed != 0 || !replace) unlink(made);
+  return failed == 0 ? STOW_OK : stow_fail(STOW_ERR_IO, "%s: %s", path, strerror(failed));
 }
 
-static void zsh_option(buffer *b, const verb_option *o) {
-  buffer_printf(b, "        '--%s%s[", o->name, o->value != NULL ? "=" : "");
-  zsh_text(b, o->help);
-  buffer_char(b, ']');
-  if (o->value != NULL) {
-    buffer_char(b, ':');
-    zsh_text(b, kind_of(o->value) == VALUE_WORDS ? o->name : o->value);
-    buffer_char(b, ':');
-    switch (kind_of(o->value)) {
-    case VALUE_FILE: buffer_text(b, "_files"); break;
-    case VALUE_FOLDER: buffer_text(b, "_files -/"); break;
-    case VALUE_WORDS:
-      buffer_char(b, '(');
-      words(b, o->value);
-      buffer_char(b, ')');
-      break;
-    case VALUE_TEXT: buffer_char(b, ' '); break;
-    }
-  }
-  buffer_text(b, "' \\\n");
+static stow_status install(const shell *which, const verb *const *all) {
+  char path[PATH_MAX];
+  bool there;
+  buffer b = BUFFER_INIT;
+  STOW_TRY(shell_path(path, which));
+  STOW_TRY(make_folders(path));
+  STOW_TRY(check_foreign(path, &there));
+  which->write(&b, all);
+  stow_status status = b.status;
+  if (status == STOW_OK) status = write_file(path, &b, there);
+  buffer_free(&b);
+  if (status != STOW_OK) return status;
+  printf("%s completion %s: %s\n", which->name, there ? "updated" : "installed", path);
+  if (which->note != NULL) printf("%s\n", which->note);
+  printf("start a new %s to use it\n", which->name);
+  return STOW_OK;
 }
 
-static void zsh_file(buffer *b) {
-  buffer_text(b, "#compdef stowage\n"
-                 "# Generated from the table of verbs: stowage completion zsh\n"
-                 "_stowage() {\n"
-                 "  local -a verbs\n"
-                 "  verbs=(\n");
-  for (size_t i = 0; verb_at(i) != NULL; i++) {
-    if (!shown(verb_at(i))) continue;
-    buffer_printf(b, "    '%s:", verb_at(i)->name);
-    zsh_text(b, verb_at(i)->summary);
-    buffer_text(b, "'\n");
-  }
-  buffer_text(b, "    'help:shows how a verb is used'\n"
-                 "  )\n"
-                 "  if (( CURRENT == 2 )); then\n"
-                 "    _describe -t verbs verb verbs\n"
-                 "    return\n"
-                 "  fi\n"
-                 "  local verb=$words[2]\n"
-                 "  shift words\n"
-                 "  (( CURRENT-- ))\n"
-                 "  case $verb in\n"
-                 "    help) _describe -t verbs verb verbs ;;\n");
-  for (size_t i = 0; verb_at(i) != NULL; i++) {
-    if (!shown(verb_at(i))) continue;
-    buffer_printf(b, "    %s)\n      _arguments \\\n", verb_at(i)->name);
-    for (const verb_option *o = verb_at(i)->options; o != NULL && o->name != NULL; o++)
-      zsh_option(b, o);
-    buffer_text(b, "        '--help[this text]'");
-    if (verb_at(i)->operands != NULL) buffer_text(b, " \\\n        '*:file:_files'");
-    buffer_text(b, "\n      ;;\n");
-  }
-  buffer_text(b, "  esac\n"
-                 "}\n"
-                 "_stowage \"$@\"\n");
-}
+/* ---- the verb ---- */
 
 static int run(verb_call *call) {
-  const char *shell = call->operands[0];
-  buffer b = BUFFER_INIT;
-  if (strcmp(shell, "bash") == 0)
-    bash_file(&b);
-  else if (strcmp(shell, "zsh") == 0)
-    zsh_file(&b);
-  else
-    return verb_usage(call, "no completion for \"%.40s\"; there is bash and zsh", shell);
-  stow_status status = output_buffer(&b);
+  const char *name = call->operand_count > 0 ? call->operands[0] : NULL;
+  if (name == NULL) {
+    if (!verb_flag(call, "install"))
+      return verb_usage(call, "name a shell: bash, zsh or fish; or --install for the one you use");
+    name = getenv("SHELL");
+    if (name == NULL || name[0] == '\0')
+      return verb_usage(call, "SHELL is not set; name a shell: stowage completion --install bash");
+    if (strrchr(name, '/') != NULL) name = strrchr(name, '/') + 1;
+  }
+  const shell *which = shell_find(name);
+  if (which == NULL)
+    return verb_usage(call, "no completion for \"%.40s\"; there is bash, zsh and fish", name);
+  stow_status status;
+  if (verb_flag(call, "install")) {
+    status = install(which, call->all);
+  } else {
+    buffer b = BUFFER_INIT;
+    which->write(&b, call->all);
+    status = output_buffer(&b);
+  }
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
 }
 
+static const verb_option options[] = {
+    {"install", NULL, "write it to the current user's folder for that shell, and say where"},
+    VERB_OPTIONS_END,
+};
+
 const verb verb_completion = {
     .name = "completion",
-    .summary = "write the completion file of a shell",
-    .example = "stowage completion bash > ~/.local/share/bash-completion/completions/stowage",
-    .operands = "bash|zsh",
-    .operands_min = 1,
+    .summary = "print or install tab completion for bash, zsh or fish",
+    .example = "stowage completion --install\nstowage completion fish > stowage.fish",
+    .operands = "[bash|zsh|fish]",
+    .operands_min = 0,
     .operands_max = 1,
-    .flags = VERB_HIDDEN,
+    .options = options,
     .run = run,
 };

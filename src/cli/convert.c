@@ -9,6 +9,7 @@
 #include "cli/losses.h"
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "files/outfile.h"
 #include "recordings/recording_file.h"
 #include "recordings/recording_write.h"
 
@@ -43,7 +44,8 @@ static stow_status describe(const conversion *c) {
   const recording *r = &c->r;
   buffer b = BUFFER_INIT;
   char size[STOW_SIZE_TEXT_MAX];
-  buffer_printf(&b, "%s: %s, %zu events", c->from_path, source_words(r->source), r->event_count);
+  buffer_printf(&b, "%s: %s, %zu events", output_name(c->from_path), source_words(r->source),
+                r->event_count);
   if (r->stack_count > 0) buffer_printf(&b, ", %zu call stacks", r->stack_count);
   if (r->segment_count > 0)
     buffer_printf(&b, ", %zu segments with %zu blocks at the end", r->segment_count,
@@ -51,10 +53,10 @@ static stow_status describe(const conversion *c) {
   buffer_char(&b, '\n');
   losses_describe(r, c->left_out, &b);
   if (strcmp(c->to_path, "-") != 0)
-    buffer_printf(&b, "%s: %s, %s\n", c->to_path, recording_kind_name(c->to),
+    buffer_printf(&b, "%s: %s, %s\n", output_name(c->to_path), recording_kind_name(c->to),
                   stow_size_format(size, c->written_bytes));
   if (strcmp(c->to_path, "-") != 0) return output_buffer(&b);
-  if (b.length > 0) fwrite(b.data, 1, b.length, stderr); /* standard output has the recording */
+  if (b.length > 0) output_error("%s", b.data); /* standard output has the recording */
   buffer_free(&b);
   return STOW_OK;
 }
@@ -65,7 +67,7 @@ static void json_input(json *j, const conversion *c) {
   const recording *r = &c->r;
   json_key(j, "input");
   json_begin_object(j);
-  json_key(j, "path"), json_text(j, c->from_path);
+  json_key(j, "path"), json_text(j, output_name(c->from_path));
   json_key(j, "source"), json_text(j, source_words(r->source));
   json_number(j, "events", r->event_count);
   json_key(j, "events_by_kind");
@@ -97,7 +99,7 @@ static stow_status print_json(const conversion *c) {
   json_input(&j, c);
   json_key(&j, "output");
   json_begin_object(&j);
-  json_key(&j, "path"), json_text(&j, c->to_path);
+  json_key(&j, "path"), json_text(&j, output_name(c->to_path));
   json_key(&j, "format"), json_text(&j, recording_kind_name(c->to));
   json_number(&j, "bytes", c->written_bytes);
   json_number(&j, "left_out_events", c->left_out);
@@ -119,7 +121,8 @@ static int run(verb_call *call) {
   if (to_stdout && to == NULL)
     return verb_usage(call, "standard output has no name to tell the format by; say --to");
   recording_init(&c.r, 0);
-  stow_status status = recording_read(&c.r, c.from_path, c.from, NULL);
+  stow_status status = outfile_check_input(c.to_path, c.from_path);
+  if (status == STOW_OK) status = recording_read(&c.r, c.from_path, c.from, NULL);
   if (status == STOW_OK) status = recording_write(&c.r, c.to_path, c.to, &c.left_out);
   if (status == STOW_OK) {
     count(&c);

@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "data/crew.h"
+#include "base/text.h"
+#include "cli/output.h"
+#include "data/workers.h"
 #include "files/remote.h"
 
 #define GIVE_BACK_BYTES (1 << 20)
@@ -24,15 +26,15 @@ static stow_status show_progress(void *context, uint64_t done, uint64_t total) {
 
 static stow_status read_threads(const verb_call *call, unsigned *threads) {
   const char *text = verb_value(call, "threads");
-  *threads = crew_default();
+  *threads = workers_default();
   if (text == NULL) return STOW_OK;
   char *end;
   errno = 0;
   unsigned long count = strtoul(text, &end, 10);
   if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 || count < 1 ||
-      count > CREW_MAX)
+      count > WORKERS_MAX)
     return stow_fail(STOW_ERR_INVALID, "--threads \"%.40s\": must be a whole number from 1 to %d",
-                     text, CREW_MAX);
+                     text, WORKERS_MAX);
   *threads = (unsigned)count;
   return STOW_OK;
 }
@@ -46,7 +48,26 @@ static stow_status take_headers(const verb_call *call) {
     if (count == LINES_MAX) return stow_fail(STOW_ERR_INVALID, "more than %d --header", LINES_MAX);
     lines[count++] = call->given[i].value;
   }
+  /* Whose key is it? Sending it to all of several hosts would give it away. */
+  const char *first = NULL;
+  for (int i = 0; i < call->operand_count && count > 0; i++) {
+    const char *url = call->operands[i];
+    if (!text_is_url(url)) continue;
+    if (first != NULL && !text_same_origin(first, url))
+      return stow_fail(STOW_ERR_INVALID,
+                       "--header goes to one host, and %s and %s are on two; run them one by one",
+                       output_name(first), output_name(url));
+    first = url;
+  }
   remote_set_default_headers(lines);
+  return STOW_OK;
+}
+
+static stow_status take_rate(const verb_call *call) {
+  uint64_t bytes;
+  if (verb_value(call, "min-rate") == NULL) return STOW_OK;
+  STOW_TRY(verb_size(call, "min-rate", &bytes));
+  remote_set_rate(bytes);
   return STOW_OK;
 }
 
@@ -65,6 +86,7 @@ stow_status data_budget(const verb_call *call, budget *b, progress *bar, const c
   *b = (budget){.progress = show_progress, .context = bar};
   progress_begin(bar, what, 0, true);
   STOW_TRY(take_headers(call));
+  STOW_TRY(take_rate(call));
   STOW_TRY(verb_size(call, "memory", &b->bytes));
   if (verb_value(call, "memory") == NULL) b->bytes = budget_default();
   STOW_TRY(read_threads(call, &b->threads));
@@ -73,7 +95,8 @@ stow_status data_budget(const verb_call *call, budget *b, progress *bar, const c
 
 table_header data_header(const verb_call *call) {
   const char *word = verb_value(call, "names");
-  return word == NULL ? HEADER_AUTO : strcmp(word, "yes") == 0 ? HEADER_YES : HEADER_NO;
+  if (word == NULL || strcmp(word, "auto") == 0) return HEADER_AUTO;
+  return strcmp(word, "yes") == 0 ? HEADER_YES : HEADER_NO;
 }
 
 stow_status data_shape(const char *text, array_spec *spec) {
@@ -98,6 +121,19 @@ stow_status data_shape(const char *text, array_spec *spec) {
         "--shape \"%.60s\": must be whole numbers with commas, as 1000,64 (at most %d)", text,
         ARRAY_DIMS_MAX);
   return STOW_OK;
+}
+
+void data_rows_text(buffer *to, const file_facts *f) {
+  buffer_printf(to, "%" PRIu64 " row%s of %zu column%s, %s", f->rows, f->rows == 1 ? "" : "s",
+                f->column_count, f->column_count == 1 ? "" : "s",
+                f->has_header ? "names in the first row" : "no names (--names yes if there are)");
+  if (f->pandas_index) buffer_text(to, ", column \"index\" is a pandas index");
+}
+
+void data_rows_json(json *j, const file_facts *f) {
+  json_key(j, "rows"), json_u64(j, f->rows);
+  json_key(j, "header"), json_bool(j, f->has_header);
+  json_key(j, "pandas_index"), json_text(j, f->pandas_index ? f->columns[0].name : NULL);
 }
 
 const char *data_shape_text(char *text, size_t size, const uint64_t *shape, uint32_t dims) {

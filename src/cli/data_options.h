@@ -2,6 +2,7 @@
 #ifndef CLI_DATA_OPTIONS_H
 #define CLI_DATA_OPTIONS_H
 
+#include "base/json.h"
 #include "base/progress.h"
 #include "cli/verb.h"
 #include "data/array.h"
@@ -15,15 +16,21 @@
   { "threads", "N", "use N threads; default one for each processor" }
 
 #define VERB_OPTION_NAMES                                                                          \
-  { "names", "yes|no", "of a table: its first row names the columns; default: if it has no number" }
+  { "names", "yes|no|auto", "whether a table's first row names its columns; default auto" }
 
 #define VERB_OPTION_HEADER                                                                         \
   {                                                                                                \
     "header", "LINE",                                                                              \
-        "send this with requests for a URL, as \"Authorization: Bearer …\"; repeatable"          \
+        "send this to the host of the URL, as \"Authorization: Bearer …\"; repeatable"           \
   }
 
+#define VERB_OPTION_MIN_RATE                                                                       \
+  { "min-rate", "SIZE", "give up on a server that sends less in a second; default 1K, 0: never" }
+
 table_header data_header(const verb_call *call);
+/* Appends how many rows a table has, and whether its first row names the columns. */
+void data_rows_text(buffer *to, const file_facts *f);
+void data_rows_json(json *j, const file_facts *f);
 /* --memory, and a bar called `what` behind b->progress; --header, for every URL opened from now on.
  */
 stow_status data_budget(const verb_call *call, budget *b, progress *bar, const char *what);

@@ -23,9 +23,9 @@ static stow_status print_text(const findings *all) {
   for (size_t i = 0; i < all->count; i++) {
     const finding *f = &all->list[i];
     bool color = output_color();
-    printf("%-*s  %s%-6s%s  %s\n", (int)width, f->name, color ? colors[f->verdict] : "",
-           verdict_names[f->verdict], color ? "\033[0m" : "", f->reason);
-    if (f->next[0] != '\0') printf("%-*s          next: %s\n", (int)width, "", f->next);
+    output_printf("%-*s  %s%-6s%s  %s\n", (int)width, f->name, color ? colors[f->verdict] : "",
+                  verdict_names[f->verdict], color ? "\033[0m" : "", f->reason);
+    if (f->next[0] != '\0') output_printf("%-*s          next: %s\n", (int)width, "", f->next);
   }
   return STOW_OK;
 }

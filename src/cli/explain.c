@@ -1,8 +1,9 @@
-/* stowage explain: why it ran out of memory, and what to change; from a recording, an error text or
- * a run. */
+/* stowage explain: why a program ran out of memory, and what to change; from an error text, a
+ * recording or a run. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "advise/explain.h"
 #include "base/status.h"
@@ -13,24 +14,33 @@
 #include "recordings/recording_file.h"
 #include "run/folder.h"
 
+static const char NOTHING_GIVEN[] = "give an error text (a file, a notebook, or through a pipe), a "
+                                    "recording (a PyTorch snapshot, a "
+                                    ".stow trace, the folder of a run), or --last for the last run";
+
 #define RECORDING_BYTES (UINT64_C(8) << 30)  /* in memory: about 100 million events */
 #define MESSAGE_BYTES   (UINT64_C(64) << 20) /* an allocator's dump of a million chunks */
+
+/* Appends what is left of `in`. */
+static stow_status read_rest(buffer *text, input *in) {
+  stow_status status = STOW_OK;
+  while ((status = input_fill(in, 1)) == STOW_OK && input_left(in) > 0) {
+    size_t count = input_left(in);
+    if (text->length + count > MESSAGE_BYTES)
+      return stow_fail(STOW_ERR_BUDGET,
+                       "%s: the text is longer than %llu MiB; give the part with the error",
+                       in->name, (unsigned long long)(MESSAGE_BYTES >> 20));
+    STOW_TRY(buffer_append(text, in->at, count));
+    STOW_TRY(input_skip(in, count));
+  }
+  return status;
+}
 
 /* The whole text of a file, or of standard input for "-". */
 static stow_status read_text(buffer *text, const char *path) {
   input in;
   STOW_TRY(input_open(&in, path, NULL));
-  stow_status status = STOW_OK;
-  while ((status = input_fill(&in, 1)) == STOW_OK && input_left(&in) > 0) {
-    size_t count = input_left(&in);
-    if (text->length + count > MESSAGE_BYTES)
-      status = stow_fail(STOW_ERR_BUDGET,
-                         "%s: a message of more than %llu MiB; give the part with the error", path,
-                         (unsigned long long)(MESSAGE_BYTES >> 20));
-    if (status == STOW_OK) status = buffer_append(text, in.at, count);
-    if (status == STOW_OK) status = input_skip(&in, count);
-    if (status != STOW_OK) break;
-  }
+  stow_status status = read_rest(text, &in);
   input_close(&in);
   return status;
 }
@@ -63,24 +73,61 @@ static stow_status explain_run(const verb_call *call, const char *folder) {
   return status;
 }
 
+/* Is it text? A recording has zero bytes among its first ones, and a text has none. */
+static bool is_text(const input *in) {
+  return input_left(in) > 0 &&
+         memchr(in->at, '\0', input_left(in) < 512 ? input_left(in) : 512) == NULL;
+}
+
+/* The operand: a recording, or a text that goes to `text`. */
+static stow_status read_operand(recording *r, bool *recorded, buffer *text, const char *path) {
+  input in;
+  recording_kind kind;
+  STOW_TRY(input_open(&in, path, NULL));
+  stow_status status = recording_sniff(&kind, &in);
+  *recorded = kind != KIND_AUTO || !is_text(&in);
+  if (status == STOW_OK)
+    status = *recorded ? recording_read_input(r, &in, kind, 0) : read_rest(text, &in);
+  input_close(&in);
+  return status;
+}
+
+/* Explains the operand, with the text of --message beside a recording. */
+static stow_status explain_operand(explanation *x, recording *r, buffer *text, const char *path) {
+  buffer own = BUFFER_INIT;
+  bool recorded = false;
+  stow_status status = read_operand(r, &recorded, &own, path);
+  if (status == STOW_OK && !recorded && text->length > 0)
+    status = stow_fail(STOW_ERR_INVALID,
+                       "%s: is a text, and --message gives another; give one of them", path);
+  if (status == STOW_OK && recorded) {
+    explain_options options = {.message = text->data, .message_bytes = text->length};
+    losses_warn(r, path);
+    status = explain_recording(x, r, &options);
+  } else if (status == STOW_OK) {
+    status = explain_message(x, own.data != NULL ? own.data : "", own.length);
+  }
+  buffer_free(&own);
+  return status;
+}
+
 static stow_status explain(const verb_call *call) {
   char folder[PATH_MAX];
   STOW_TRY(run_named(call, folder));
   if (folder[0] != '\0') return explain_run(call, folder);
   const char *path = verb_value(call, "message");
+  if (path == NULL && call->operand_count == 0) path = "-";
   buffer text = BUFFER_INIT;
   recording r;
   explanation x = {0};
   recording_init(&r, RECORDING_BYTES);
   stow_status status = path != NULL ? read_text(&text, path) : STOW_OK;
-  if (status == STOW_OK && call->operand_count > 0) {
-    explain_options options = {.message = text.data, .message_bytes = text.length};
-    status = recording_read(&r, call->operands[0], KIND_AUTO, NULL);
-    if (status == STOW_OK) losses_warn(&r, call->operands[0]);
-    if (status == STOW_OK) status = explain_recording(&x, &r, &options);
-  } else if (status == STOW_OK) {
+  if (status == STOW_OK && call->operand_count > 0)
+    status = explain_operand(&x, &r, &text, call->operands[0]);
+  else if (status == STOW_OK && text.length == 0 && verb_value(call, "message") == NULL)
+    status = stow_fail(STOW_ERR_INVALID, "%s", NOTHING_GIVEN);
+  else if (status == STOW_OK)
     status = explain_message(&x, text.data != NULL ? text.data : "", text.length);
-  }
   if (status == STOW_OK) status = show(&x, call);
   explanation_free(&x);
   recording_free(&r);
@@ -94,17 +141,15 @@ static int run(verb_call *call) {
   if (verb_flag(call, "last") && (call->operand_count > 0 || verb_value(call, "message") != NULL))
     return verb_usage(call,
                       "--last stands alone: it is the last run, with all that is known of it");
-  if (call->operand_count == 0 && verb_value(call, "message") == NULL && !verb_flag(call, "last"))
-    return verb_usage(call,
-                      "name a recording (a PyTorch snapshot, a .stow trace, the folder of a run), "
-                      "an error text with --message FILE, or the last run with --last");
+  if (call->operand_count == 0 && verb_value(call, "message") == NULL && !verb_flag(call, "last") &&
+      isatty(STDIN_FILENO) == 1)
+    return verb_usage(call, NOTHING_GIVEN);
   stow_status status = explain(call);
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
 }
 
 static const verb_option options[] = {
-    {"message", "FILE",
-     "the error text, where it is not in the recording, or alone; - for standard input"},
+    {"message", "FILE", "the error text beside a recording that lacks it; - for standard input"},
     {"last", NULL, "the last run of stowage run"},
     {"short", NULL, "one line"},
     VERB_OPTION_JSON,
@@ -113,9 +158,10 @@ static const verb_option options[] = {
 const verb verb_explain = {
     .name = "explain",
     .summary = "say why a program ran out of memory, and what to change",
-    .example = "stowage explain snapshot.pickle\nstowage explain --last\n"
-               "python train.py 2>&1 | stowage explain --message -",
-    .operands = "[TRACE]",
+    .example = "stowage explain error.txt\nstowage explain notebook.ipynb\n"
+               "python train.py 2>&1 | stowage explain\n"
+               "stowage explain snapshot.pickle\nstowage explain --last",
+    .operands = "[FILE]",
     .operands_min = 0,
     .operands_max = 1,
     .options = options,

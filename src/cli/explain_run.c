@@ -7,6 +7,7 @@
 #include "cli/explain_run.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -33,11 +34,13 @@
 /* ---- what is there ---- */
 
 /* The newest file of that ending, "" if there is none. */
-static void newest(const char *folder, const char *ending, char path[PATH_MAX]) {
+static stow_status newest(const char *folder, const char *ending, char path[PATH_MAX]) {
   DIR *open = opendir(folder);
   struct timespec best = {0, 0};
   path[0] = '\0';
-  for (struct dirent *entry; open != NULL && (entry = readdir(open)) != NULL;) {
+  if (open == NULL)
+    return stow_fail(STOW_ERR_IO, "reading the folder %.400s: %s", folder, strerror(errno));
+  for (struct dirent *entry; (entry = readdir(open)) != NULL;) {
     char at[PATH_MAX];
     struct stat info;
     if (!run_has_ending(entry->d_name, ending) ||
@@ -50,38 +53,51 @@ static void newest(const char *folder, const char *ending, char path[PATH_MAX]) 
     best = info.st_mtim;
     snprintf(path, PATH_MAX, "%s", at);
   }
-  if (open != NULL) closedir(open);
+  closedir(open);
+  return STOW_OK;
 }
 
-/* The text of a file, as much as is bounded; true if there is any. */
-static bool read_error(buffer *text, const char *path) {
-  FILE *file = path[0] != '\0' ? fopen(path, "re") : NULL;
+/* The text of a file, up to a bound; empty if there is no file. */
+static stow_status read_error(buffer *text, const char *path) {
+  if (path[0] == '\0') return STOW_OK;
+  FILE *file = fopen(path, "re");
   char part[4096];
-  if (file == NULL) return false;
+  if (file == NULL) return stow_fail(STOW_ERR_IO, "%s: %s", path, strerror(errno));
   for (size_t got; text->length < ERROR_BYTES && (got = fread(part, 1, sizeof part, file)) > 0;)
     if (buffer_append(text, part, got) != STOW_OK) break;
   fclose(file);
-  return text->length > 0;
+  return text->status;
 }
 
 /* ---- the roads ---- */
 
-static bool open_ledger(ledger *l, const char *folder) {
+/* Opens the run's ledger. Without one, or with one of another version, l->header stays NULL. */
+static stow_status open_ledger(ledger *l, const char *folder) {
   char path[PATH_MAX];
-  return run_path(path, folder, RUN_LEDGER) && ledger_open(l, path) == STOW_OK;
+  *l = (ledger){0};
+  if (!run_path(path, folder, RUN_LEDGER)) return STOW_OK;
+  return ledger_open(l, path) == STOW_ERR_HOST_MEMORY ? STOW_ERR_HOST_MEMORY : STOW_OK;
 }
 
 /* A snapshot does not know of the run's limit: the ledger does. */
 static stow_status add_limit(recording *r, const char *folder) {
   char text[32];
-  ledger l = {0};
+  ledger l;
   stow_status status = STOW_OK;
-  if (recording_fact(r, "limit_bytes") != NULL || !open_ledger(&l, folder)) return STOW_OK;
+  if (recording_fact(r, "limit_bytes") != NULL) return STOW_OK;
+  STOW_TRY(open_ledger(&l, folder));
+  if (l.header == NULL) return STOW_OK;
   uint64_t limit = ledger_limit(&l, 0);
   snprintf(text, sizeof text, "%" PRIu64, limit);
   if (limit != LEDGER_UNLIMITED) status = recording_add_fact(r, "limit_bytes", text);
   ledger_close(&l);
   return status;
+}
+
+/* A trace that is damaged or missing counts as none. One that was not read for lack of host memory
+ * is a failure: without it the answer could be another. */
+static stow_status unless_memory(stow_status status) {
+  return status == STOW_ERR_HOST_MEMORY ? status : STOW_OK;
 }
 
 /* What the process recorded of its blocks tells what PyTorch's view of the end cannot: how it came
@@ -95,10 +111,11 @@ static stow_status add_trace(recording *view, const char *folder, const char *pa
     if (view->events[i].kind == EVENT_ALLOC) return STOW_OK;
   snprintf(name, sizeof name, "%.*s", (int)(strlen(slash + 1) - strlen(RUN_PICKLE)), slash + 1);
   recording_init(&trace, RECORDING_BYTES);
-  stow_status status = STOW_OK;
-  /* A trace that cannot be read is as none. */
-  if (run_record_read(&trace, folder, name) == STOW_OK)
+  stow_status status = run_record_read(&trace, folder, name);
+  if (status == STOW_OK)
     status = run_record_join(&trace, view, &joined);
+  else
+    status = unless_memory(status);
   if (joined) {
     recording before = *view;
     *view = trace;
@@ -126,8 +143,8 @@ static bool has_failure(const recording *r) {
 
 /* False where the ledger tells that every request that was refused was served at last. */
 static bool may_have_run_out(const char *folder) {
-  ledger l = {0};
-  if (!open_ledger(&l, folder)) return true;
+  ledger l;
+  if (open_ledger(&l, folder) != STOW_OK || l.header == NULL) return true;
   bool may = ledger_ran_out(&l);
   ledger_close(&l);
   return may;
@@ -137,7 +154,9 @@ static bool may_have_run_out(const char *folder) {
 static stow_status from_traces(run_story *s, const char *folder, bool *found) {
   struct dirent **entries;
   int count = scandir(folder, &entries, NULL, alphasort);
-  stow_status status = STOW_OK;
+  stow_status status =
+      count >= 0 ? STOW_OK
+                 : stow_fail(STOW_ERR_IO, "reading the folder %.400s: %s", folder, strerror(errno));
   for (int i = 0, looked = 0; i < count; i++) {
     const char *name = entries[i]->d_name;
     bool ring = run_has_ending(name, RUN_RING), trace = run_has_ending(name, RUN_STOW);
@@ -147,7 +166,10 @@ static stow_status from_traces(run_story *s, const char *folder, bool *found) {
                name);
       recording_free(&s->record);
       recording_init(&s->record, RECORDING_BYTES);
-      if (run_record_read(&s->record, folder, stem) == STOW_OK && has_failure(&s->record))
+      status = run_record_read(&s->record, folder, stem);
+      if (status != STOW_OK)
+        status = unless_memory(status);
+      else if (has_failure(&s->record))
         status = from_recording(s, false, found);
     }
     free(entries[i]);
@@ -164,11 +186,11 @@ static void note_unwatched(explanation *x, const char *folder) {
     buffer_text(&x->notes, "host memory was not watched: stowage run --ram-limit auto does\n");
 }
 
-static void say_none(run_story *s, const char *folder) {
+static stow_status say_none(run_story *s, const char *folder) {
   explanation *x = &s->says;
   char size[STOW_SIZE_TEXT_MAX], command[256] = "";
   run_end end;
-  ledger l = {0};
+  ledger l;
   explanation_free(x);
   explanation_blank(x);
   bool known = run_folder_end(folder, &end);
@@ -187,13 +209,15 @@ static void say_none(run_story *s, const char *folder) {
     buffer_printf(&x->headline, "The run%s ended with code %d and did not run out of memory",
                   command, end.code);
   note_unwatched(x, folder);
-  if (!open_ledger(&l, folder)) return;
+  STOW_TRY(open_ledger(&l, folder));
+  if (l.header == NULL) return STOW_OK;
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
     uint64_t peak = atomic_load(&l.header->peak_vram_bytes[i]);
     if (peak > 0)
       buffer_printf(&x->notes, "device %u: at the peak %s\n", i, stow_size_format(size, peak));
   }
   ledger_close(&l);
+  return STOW_OK;
 }
 
 static bool is_run(const char *folder) {
@@ -225,13 +249,16 @@ static stow_status read_one(run_story *s, const char *folder) {
   if (!is_run(folder))
     return stow_fail(STOW_ERR_NOT_FOUND, "%s: no run of stowage run is there", folder);
   char path[PATH_MAX];
-  if (host_record_read(&s->host, folder) == STOW_OK && ran_out(&s->host, folder)) {
+  stow_status status = host_record_read(&s->host, folder);
+  if (status != STOW_OK && status != STOW_ERR_NOT_FOUND) return status;
+  if (status == STOW_OK && ran_out(&s->host, folder)) {
     s->out_of_memory = true;
     return explain_host(&s->says, &s->host);
   }
-  newest(folder, RUN_ERROR, path);
-  bool told = read_error(&s->error, path);
-  newest(folder, RUN_PICKLE, path);
+  STOW_TRY(newest(folder, RUN_ERROR, path));
+  STOW_TRY(read_error(&s->error, path));
+  bool told = s->error.length > 0;
+  STOW_TRY(newest(folder, RUN_PICKLE, path));
   bool found = false;
   if (path[0] != '\0') {
     STOW_TRY(recording_read(&s->record, path, KIND_AUTO, NULL));
@@ -248,7 +275,7 @@ static stow_status read_one(run_story *s, const char *folder) {
   run_end end;
   bool known = run_folder_end(folder, &end);
   if (!found && known && end.by_kernel) {
-    static const char KILLED[] = "Killed\n";
+    static const char KILLED[] = "Out of memory: Killed\n"; /* as the kernel logs it */
     explanation_free(&s->says);
     STOW_TRY(explain_message(&s->says, KILLED, sizeof KILLED - 1));
     note_unwatched(&s->says, folder);
@@ -256,7 +283,7 @@ static stow_status read_one(run_story *s, const char *folder) {
   }
   s->out_of_memory = found;
   if (!found)
-    say_none(s, folder);
+    STOW_TRY(say_none(s, folder));
   else if (known && end.code == 0 && end.signal_number == 0)
     buffer_text(&s->says.notes, "the run went on after that and ended well\n");
   return STOW_OK;

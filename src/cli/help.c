@@ -8,14 +8,14 @@
 #include "cli/verb.h"
 
 void help_all(void) {
-  printf("stowage %s fits programs into the memory there is.\n\n", stow_version());
-  printf("%s  stowage VERB [OPTIONS]\n\n", output_bold("usage:"));
-  printf("%s\n", output_bold("verbs:"));
+  output_printf("stowage %s fits programs into the memory there is.\n\n", stow_version());
+  output_printf("%s  stowage VERB [OPTIONS]\n\n", output_bold("usage:"));
+  output_printf("%s\n", output_bold("verbs:"));
   for (size_t i = 0; verb_at(i) != NULL; i++)
     if (!(verb_at(i)->flags & VERB_HIDDEN))
-      printf("  %-10s %s\n", verb_at(i)->name, verb_at(i)->summary);
-  printf("\n\"stowage VERB --help\" shows an example and the options of one;"
-         " \"man stowage\" tells the rest.\n");
+      output_printf("  %-10s %s\n", verb_at(i)->name, verb_at(i)->summary);
+  output_printf("\n\"stowage VERB --help\" shows an example and the options of one;"
+                " \"man stowage\" tells the rest.\n");
 }
 
 /* "  --device NAME   help", the help in one column for the whole table. */
@@ -23,7 +23,7 @@ static void print_option(const char *name, const char *value, const char *help, 
   char left[96];
   snprintf(left, sizeof left, "--%s%s%s", name, value != NULL ? " " : "",
            value != NULL ? value : "");
-  printf("  %-*s  %s\n", width, left, help);
+  output_printf("  %-*s  %s\n", width, left, help);
 }
 
 static int options_width(const verb *which) {
@@ -38,23 +38,23 @@ static int options_width(const verb *which) {
 static void print_lines(const char *lines) {
   while (*lines != '\0') {
     size_t length = strcspn(lines, "\n");
-    printf("  %.*s\n", (int)length, lines);
+    output_printf("  %.*s\n", (int)length, lines);
     lines += length + (lines[length] == '\n');
   }
 }
 
 void help_verb(const verb *which) {
-  printf("stowage %s: %s\n\n", which->name, which->summary);
-  printf("%s\n", output_bold("example:"));
+  output_printf("stowage %s: %s\n\n", which->name, which->summary);
+  output_printf("%s\n", output_bold("example:"));
   print_lines(which->example);
-  printf("\n%s  stowage %s [OPTIONS]%s%s\n\n", output_bold("usage:"), which->name,
-         which->operands != NULL ? " " : "", which->operands != NULL ? which->operands : "");
-  printf("%s\n", output_bold("options:"));
+  output_printf("\n%s  stowage %s [OPTIONS]%s%s\n\n", output_bold("usage:"), which->name,
+                which->operands != NULL ? " " : "", which->operands != NULL ? which->operands : "");
+  output_printf("%s\n", output_bold("options:"));
   int width = options_width(which);
   for (const verb_option *o = which->options; o != NULL && o->name != NULL; o++)
     print_option(o->name, o->value, o->help, width);
   print_option("help", NULL, "this text", width);
-  printf("\n%s\n", output_bold("exit codes:"));
+  output_printf("\n%s\n", output_bold("exit codes:"));
   print_lines("0    it worked\n"
               "1    it failed, or the answer is no\n"
               "2    the command line or the input cannot be right");

@@ -104,31 +104,33 @@ static stow_status read_devices(info *all, const char *name) {
 
 static void print_host(const host_facts *host, const hostmem *memory) {
   char total[STOW_SIZE_TEXT_MAX], available[STOW_SIZE_TEXT_MAX];
-  printf("%s  %s %s, %d CPU%s, %s RAM, %s available\n", output_bold("host"), host->system,
-         host->machine, host->cpus, host->cpus == 1 ? "" : "s",
-         stow_size_format(total, memory->machine_total_bytes),
-         stow_size_format(available, memory->machine_available_bytes));
+  output_printf("%s  %s %s, %d CPU%s, %s RAM, %s available\n", output_bold("host"), host->system,
+                host->machine, host->cpus, host->cpus == 1 ? "" : "s",
+                stow_size_format(total, memory->machine_total_bytes),
+                stow_size_format(available, memory->machine_available_bytes));
   if (memory->limited)
-    printf("  this container may use %s, of which %s are in use (cgroup v%d)\n",
-           stow_size_format(total, memory->limit_bytes),
-           stow_size_format(available, memory->limit_used_bytes), memory->cgroup_version);
+    output_printf("  this container may use %s, of which %s are in use (cgroup v%d)\n",
+                  stow_size_format(total, memory->limit_bytes),
+                  stow_size_format(available, memory->limit_used_bytes), memory->cgroup_version);
 }
 
 static void print_title(const info *all, const stow_device_props *props) {
   char page[STOW_SIZE_TEXT_MAX];
   bool sim = strcmp(props->kind, "sim") == 0;
-  printf("\n%s  %s", output_bold("device"), props->name);
-  if (!sim) printf("  [%d] %s", props->index, props->uuid);
-  putchar('\n');
+  output_printf("\n%s  %s", output_bold("device"), props->name);
+  if (!sim) output_printf("  [%d] %s", props->index, props->uuid);
+  output_printf("\n");
   if (props->driver_version > 0)
-    printf("  driver %s%sfor CUDA %d.%d, compute capability %d.%d\n",
-           all->watch != NULL ? nvml_driver_version(all->watch) : "", all->watch != NULL ? " " : "",
-           props->driver_version / 1000, props->driver_version % 1000 / 10, props->compute_major,
-           props->compute_minor);
+    output_printf("  driver %s%sfor CUDA %d.%d, compute capability %d.%d\n",
+                  all->watch != NULL ? nvml_driver_version(all->watch) : "",
+                  all->watch != NULL ? " " : "", props->driver_version / 1000,
+                  props->driver_version % 1000 / 10, props->compute_major, props->compute_minor);
   if (props->has_vmm)
-    printf("  pages of %s, mapped at any address\n", stow_size_format(page, props->page_bytes));
+    output_printf("  pages of %s, mapped at any address\n",
+                  stow_size_format(page, props->page_bytes));
   else
-    printf("  no pages: this driver has plain allocations only, so nothing can spill or migrate\n");
+    output_printf(
+        "  no pages: this driver has plain allocations only, so nothing can spill or migrate\n");
 }
 
 static void print_processes(const info_device *device, buffer *out) {
@@ -178,10 +180,10 @@ static stow_status print_device(const info *all, const info_device *device) {
 }
 
 static stow_status print_text(const info *all) {
-  printf("stowage %s\n", stow_version());
+  output_printf("stowage %s\n", stow_version());
   print_host(&all->host, &all->memory);
   for (size_t i = 0; i < all->count; i++) STOW_TRY(print_device(all, &all->devices[i]));
-  if (all->no_gpu[0] != '\0') printf("\nno GPU: %s\n", all->no_gpu);
+  if (all->no_gpu[0] != '\0') output_printf("\nno GPU: %s\n", all->no_gpu);
   return STOW_OK;
 }
 

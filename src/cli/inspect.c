@@ -98,7 +98,7 @@ static void columns_text(buffer *out, const file_facts *f, bool bold) {
     if (c->text && c->smallest != DTYPE_NONE)
       table_printf(&t, "%s codes", dtype_name(c->smallest));
     else
-      table_cell(&t, c->text ? "text" : dtype_name(c->smallest));
+      table_cell(&t, c->text ? "UTF-8" : dtype_name(c->smallest));
     table_size(&t, c->bytes_after);
   }
   table_write(&t, out, 2, bold);
@@ -109,9 +109,10 @@ static stow_status print_text(const char *path, const file_facts *f) {
   char now[STOW_SIZE_TEXT_MAX], after[STOW_SIZE_TEXT_MAX], file[STOW_SIZE_TEXT_MAX];
   buffer_printf(&out, "%s: %s, %s", output_bold(path), f->format,
                 stow_size_format(file, f->file_bytes));
-  if (f->table)
-    buffer_printf(&out, ", %" PRIu64 " rows of %zu columns%s", f->rows, f->column_count,
-                  f->has_header ? "" : ", no header");
+  if (f->table) {
+    buffer_text(&out, ", ");
+    data_rows_text(&out, f);
+  }
   buffer_printf(&out, "; %s in memory", stow_size_format(now, f->bytes));
   if (f->bytes_after < f->bytes)
     buffer_printf(&out, ", %s in the smallest types (%.0f%% less)",
@@ -194,6 +195,7 @@ static void json_column(json *j, const file_facts *f, const column_facts *c) {
     else
       json_null(j);
     json_number(j, "longest_bytes", c->longest);
+    json_key(j, "text_layout"), json_text(j, text_layout_name(&c->layout));
   } else {
     json_fraction(j, c->values.zeros, f->rows);
     json_range(j, &c->values);
@@ -203,7 +205,7 @@ static void json_column(json *j, const file_facts *f, const column_facts *c) {
 
 static void json_file(json *j, const char *path, const file_facts *f) {
   json_begin_object(j);
-  json_key(j, "path"), json_text(j, path);
+  json_key(j, "path"), json_text(j, output_name(path));
   json_key(j, "format"), json_text(j, f->format);
   json_number(j, "file_bytes", f->file_bytes);
   bool one = !f->table && f->array_count == 1 && f->arrays[0].name[0] == '\0';
@@ -219,7 +221,7 @@ static void json_file(json *j, const char *path, const file_facts *f) {
     json_u64(j, f->rows);
     json_u64(j, f->column_count);
     json_end_array(j);
-    json_key(j, "header"), json_bool(j, f->has_header);
+    data_rows_json(j, f);
     json_key(j, "columns");
     json_begin_array(j);
     for (size_t i = 0; i < f->column_count; i++) json_column(j, f, &f->columns[i]);
@@ -264,8 +266,8 @@ static stow_status inspect_all(verb_call *call, const inspect_options *o, const 
   buffer_free(&out);
   if (status == STOW_OK) {
     char peak[STOW_SIZE_TEXT_MAX], most[STOW_SIZE_TEXT_MAX];
-    printf("peak memory %s, budget %s\n", stow_size_format(peak, budget_peak()),
-           stow_size_format(most, b->bytes));
+    output_printf("peak memory %s, budget %s\n", stow_size_format(peak, budget_peak()),
+                  stow_size_format(most, b->bytes));
   }
   return status;
 }
@@ -288,6 +290,7 @@ static const verb_option options[] = {
     {"shape", "N,N", "and of this shape; default one dimension"},
     VERB_OPTION_NAMES,
     VERB_OPTION_HEADER,
+    VERB_OPTION_MIN_RATE,
     VERB_OPTION_MEMORY,
     VERB_OPTION_THREADS,
     VERB_OPTION_JSON,

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "cli/output.h"
+
 typedef struct loss {
   uint64_t count;
   const char *words;
@@ -38,6 +40,6 @@ void losses_warn(const recording *r, const char *path) {
   losses_of(r, 0, all);
   for (int i = 0; i < LOSSES; i++)
     if (all[i].damage && all[i].count > 0)
-      fprintf(stderr, "%s: %llu %s; the rest is used\n", path, (unsigned long long)all[i].count,
-              all[i].words);
+      output_error("%s: %llu %s; the rest is used\n", output_name(path),
+                   (unsigned long long)all[i].count, all[i].words);
 }

@@ -8,6 +8,7 @@
 
 #include <stowage/version.h>
 
+#include "cli/output.h"
 #include "cli/verb.h"
 
 static int unknown_verb(const char *word) {
@@ -19,9 +20,9 @@ static int unknown_verb(const char *word) {
   names[count] = NULL;
   const char *near = verb_nearest(word, names);
   if (near != NULL)
-    fprintf(stderr, "stowage: no verb \"%.64s\"; did you mean \"%s\"?\n", word, near);
+    output_error("stowage: no verb \"%.64s\"; did you mean \"%s\"?\n", output_name(word), near);
   else
-    fprintf(stderr, "stowage: no verb \"%.64s\"; \"stowage --help\" lists them\n", word);
+    output_error("stowage: no verb \"%.64s\"; \"stowage --help\" lists them\n", output_name(word));
   return EXIT_USAGE;
 }
 
@@ -29,6 +30,7 @@ static int run_verb(const verb *which, int argc, char **argv) {
   verb_call call;
   bool help;
   int code = options_parse(&call, which, argc, argv, &help);
+  call.all = verb_all();
   if (help)
     help_verb(which);
   else if (code == EXIT_DONE)
@@ -50,15 +52,15 @@ static int run_help(int argc, char **argv) {
 
 static int run(int argc, char **argv) {
   if (argc < 2) {
-    fprintf(stderr, "stowage: no verb; try \"stowage info\", or \"stowage --help\" for all of"
-                    " them\n");
+    output_error("stowage: no verb; try \"stowage info\", or \"stowage --help\" for all of"
+                 " them\n");
     return EXIT_USAGE;
   }
   const char *word = argv[1];
   if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
     return run_help(argc - 2, argv + 2);
   if (strcmp(word, "--version") == 0) {
-    printf("stowage %s\n", stow_version());
+    output_printf("stowage %s\n", stow_version());
     return EXIT_DONE;
   }
   const verb *which = verb_find(word);
@@ -79,7 +81,7 @@ int main(int argc, char **argv) {
   int code = run(argc, argv);
   /* An answer that never arrived is not an answer. */
   if (fflush(stdout) != 0 || ferror(stdout)) {
-    fprintf(stderr, "stowage: cannot write the output: %s\n", strerror(errno));
+    output_error("stowage: cannot write the output: %s\n", strerror(errno));
     if (code == EXIT_DONE) code = EXIT_FAILED;
   }
   return code;

@@ -2,12 +2,14 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "cli/verb.h"
 
 bool output_color(void) {
@@ -21,19 +23,97 @@ bool output_color(void) {
   return known == 1;
 }
 
-const char *output_bold(const char *text) {
-  static char ring[4][128];
+const char *output_name(const char *text) {
+  static char ring[4][PATH_MAX];
   static unsigned turn;
-  if (!output_color()) return text;
+  return text_show(ring[turn++ % 4], PATH_MAX, text);
+}
+
+const char *output_bold(const char *text) {
+  static char ring[4][PATH_MAX + 16];
+  static unsigned turn;
+  if (!output_color()) return output_name(text);
   char *to = ring[turn++ % 4];
-  snprintf(to, sizeof ring[0], "\033[1m%.100s\033[0m", text);
+  snprintf(to, sizeof ring[0], "\033[1m%s\033[0m", output_name(text));
   return to;
+}
+
+/* ---- everything a verb prints goes through here ---- */
+
+/* The length of the style at `text` if it is one of ours, else 0. */
+static size_t style_length(const char *text) {
+  static const char *const styles[] = {"\033[0m",  "\033[1m",  "\033[2m",
+                                       "\033[31m", "\033[32m", "\033[33m"};
+  for (size_t i = 0; output_color() && i < sizeof styles / sizeof styles[0]; i++)
+    if (strncmp(text, styles[i], strlen(styles[i])) == 0) return strlen(styles[i]);
+  return 0;
+}
+
+/* Cleans what stands between our own styles. `text` ends in '\0'. Returns the new length. */
+static size_t clean(char *text, size_t length) {
+  size_t to = 0, from = 0;
+  for (size_t at = 0; at <= length; at++) {
+    size_t style = at < length && text[at] == '\033' ? style_length(text + at) : 0;
+    if (style == 0 && at < length) continue;
+    size_t kept = text_clean(text + from, at - from, true);
+    memmove(text + to, text + from, kept);
+    to += kept;
+    memmove(text + to, text + at, style);
+    to += style;
+    from = at + style;
+    if (style > 0) at += style - 1;
+  }
+  return to;
+}
+
+static void print(FILE *to, const char *format, va_list args) {
+  char few[1024], *text = few;
+  va_list again;
+  va_copy(again, args);
+  int length = vsnprintf(few, sizeof few, format, args);
+  if (length >= (int)sizeof few) {
+    text = malloc((size_t)length + 1);
+    if (text != NULL)
+      vsnprintf(text, (size_t)length + 1, format, again);
+    else
+      text = few, length = (int)sizeof few - 1; /* cut, rather than nothing */
+  }
+  va_end(again);
+  if (length > 0) fwrite(text, 1, clean(text, (size_t)length), to);
+  if (text != few) free(text);
+}
+
+void output_printf(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  print(stdout, format, args);
+  va_end(args);
+}
+
+void output_error(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  print(stderr, format, args);
+  va_end(args);
+}
+
+void output_verror(const char *format, va_list args) {
+  print(stderr, format, args);
+}
+
+void output_erase(void) {
+  fputs("\r\033[K", stderr);
+}
+
+void output_exact(const char *text) {
+  fputs(text, stdout);
 }
 
 stow_status output_buffer(buffer *b) {
   stow_status status = b->status;
   if (status == STOW_OK && b->length > 0) {
-    if (b->data[b->length - 1] != '\n') buffer_char(b, '\n');
+    if (b->data[b->length - 1] != '\n') status = buffer_char(b, '\n');
+    b->length = clean(b->data, b->length);
     if (fwrite(b->data, 1, b->length, stdout) != b->length)
       status = stow_fail(STOW_ERR_IO, "cannot write the output: %s", strerror(errno));
   }
@@ -46,19 +126,21 @@ static const char *verb_name(const verb_call *call) {
 }
 
 int verb_usage(const verb_call *call, const char *format, ...) {
+  char line[STATUS_MESSAGE_MAX];
   va_list args;
   va_start(args, format);
-  fprintf(stderr, "stowage %s: ", verb_name(call));
-  vfprintf(stderr, format, args);
-  fputc('\n', stderr);
+  vsnprintf(line, sizeof line, format, args);
   va_end(args);
+  text_hide(line);
+  line[text_clean(line, strlen(line), false)] = '\0';
+  output_error("stowage %s: %s\n", verb_name(call), line);
   return EXIT_USAGE;
 }
 
 int verb_fail(const verb_call *call, stow_status status) {
   const char *words = stow_status_message();
-  fprintf(stderr, "stowage %s: %s\n", verb_name(call),
-          words[0] != '\0' ? words : stow_status_name(status));
+  output_error("stowage %s: %s\n", verb_name(call),
+               words[0] != '\0' ? words : stow_status_name(status));
   return verb_exit_code(status);
 }
 

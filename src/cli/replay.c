@@ -102,8 +102,9 @@ static void print_row(table *t, const replay_job *job, const replay_result *r) {
   if (r->finishes)
     table_cell(t, "finishes");
   else
-    table_printf(t, "fails at event %" PRIu64 ", asking %s", r->failed_at_event,
-                 stow_size_format(size, r->failed_bytes));
+    table_printf(t, "fails at event %" PRIu64 ", asking %s%s", r->failed_at_event,
+                 stow_size_format(size, r->failed_bytes),
+                 r->failed_bytes > POLICY_REQUEST_MAX ? ", more than any device has" : "");
   table_size(t, r->peak_live_bytes);
   table_size(t, r->stats.peak_reserved_bytes);
   table_size(t, r->stats.largest_hole_bytes);
@@ -180,6 +181,7 @@ static stow_status print_json(const replay_job *job) {
     json_key(&j, "policy"), json_text(&j, r->policy->name);
     json_key(&j, "finishes"), json_bool(&j, r->finishes);
     json_number_or_null(&j, "failed_at_event", !r->finishes, r->failed_at_event);
+    json_number_or_null(&j, "failed_bytes", !r->finishes, r->failed_bytes);
     json_key(&j, "peak_live_bytes"), json_u64(&j, r->peak_live_bytes);
     json_key(&j, "peak_reserved_bytes"), json_u64(&j, r->stats.peak_reserved_bytes);
     json_number_or_null(&j, "min_limit_bytes", r->min_limit_bytes != 0, r->min_limit_bytes);

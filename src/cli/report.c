@@ -1,12 +1,8 @@
 /* stowage report: what a trace says, as one HTML page, as text or as JSON; two traces side by side.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <stowage/size.h>
 
@@ -18,6 +14,7 @@
 #include "recordings/recording_file.h"
 #include "report/report.h"
 
+#define PAGE            "report.html"
 #define TRACES_MAX      2
 #define DEVICES_MAX     16                  /* of one trace; more are not shown, and that is said */
 #define RECORDING_BYTES (UINT64_C(8) << 30) /* in memory, each: about 100 million events */
@@ -42,7 +39,8 @@ static stow_status read_trace(reports *all, const char *path) {
   uint16_t devices[DEVICES_MAX + 1];
   size_t count = timeline_devices(r, devices, DEVICES_MAX + 1);
   if (count > DEVICES_MAX) {
-    fprintf(stderr, "stowage report: %s: only the first %d devices are shown\n", path, DEVICES_MAX);
+    output_error("stowage report: %s: only the first %d devices are shown\n", output_name(path),
+                 DEVICES_MAX);
     count = DEVICES_MAX;
   }
   const char *name = strcmp(path, "-") == 0 ? "standard input" : base_name(path);
@@ -59,42 +57,12 @@ static void reports_free(reports *all) {
   for (int i = 0; i < all->recording_count; i++) recording_free(&all->recordings[i]);
 }
 
-static stow_status write_all(int file, const char *path, const buffer *b) {
-  for (size_t done = 0; done < b->length;) {
-    ssize_t n = write(file, b->data + done, b->length - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0)
-      return stow_fail(STOW_ERR_IO, "%s: cannot write the report: %s", path, strerror(errno));
-    done += (size_t)n;
-  }
-  return STOW_OK;
-}
-
-/* A temporary file beside it, then a rename: `path` is the old report or the whole new one. */
 static stow_status replace_file(const char *path, const buffer *b) {
-  STOW_TRY(outfile_check(path));
-  buffer temporary = BUFFER_INIT;
-  buffer_printf(&temporary, "%s.XXXXXX", path);
-  if (temporary.status != STOW_OK) return temporary.status;
-  int file = mkstemp(temporary.data);
-  stow_status status = STOW_OK;
-  if (file < 0) {
-    status = stow_fail(STOW_ERR_IO, "%s: cannot make a file there: %s; name another with --output",
-                       path, strerror(errno));
-    buffer_free(&temporary);
-    return status;
-  }
-  status = write_all(file, path, b);
-  mode_t mask = umask(0);
-  umask(mask);
-  if (status == STOW_OK && (fchmod(file, 0666 & ~mask) != 0 || fsync(file) != 0))
-    status = stow_fail(STOW_ERR_IO, "%s: cannot write the report: %s", path, strerror(errno));
-  if (close(file) != 0 && status == STOW_OK)
-    status = stow_fail(STOW_ERR_IO, "%s: cannot write the report: %s", path, strerror(errno));
-  if (status == STOW_OK && rename(temporary.data, path) != 0)
-    status = stow_fail(STOW_ERR_IO, "%s: cannot be replaced: %s", path, strerror(errno));
-  if (status != STOW_OK) unlink(temporary.data);
-  buffer_free(&temporary);
+  outfile out;
+  STOW_TRY(outfile_open(&out, path));
+  stow_status status = outfile_write(&out, b->data, b->length);
+  if (status == STOW_OK) return outfile_commit(&out);
+  outfile_abandon(&out);
   return status;
 }
 
@@ -105,8 +73,8 @@ static stow_status write_page(const reports *all, const char *path) {
   if (status == STOW_OK) status = replace_file(path, &page);
   if (status == STOW_OK) {
     char size[STOW_SIZE_TEXT_MAX];
-    fprintf(stderr, "%s: %s; open it in a browser, nothing else is needed\n", path,
-            stow_size_format(size, page.length));
+    output_error("%s: %s; open it in a browser, nothing else is needed\n", output_name(path),
+                 stow_size_format(size, page.length));
   }
   buffer_free(&page);
   return status;
@@ -115,8 +83,7 @@ static stow_status write_page(const reports *all, const char *path) {
 static stow_status show(const reports *all, const verb_call *call) {
   bool text = verb_flag(call, "text"), facts = verb_flag(call, "json");
   const char *path = verb_value(call, "output");
-  if (path != NULL || (!text && !facts))
-    STOW_TRY(write_page(all, path != NULL ? path : "report.html"));
+  if (path != NULL || (!text && !facts)) STOW_TRY(write_page(all, path != NULL ? path : PAGE));
   if (!text && !facts) return STOW_OK;
   buffer out = BUFFER_INIT;
   stow_status status = facts ? report_json(all->list, all->count, &out)
@@ -134,9 +101,13 @@ static int run(verb_call *call) {
       (verb_flag(call, "text") || verb_flag(call, "json")))
     return verb_usage(call, "--output - and --%s both go to standard output; choose one",
                       verb_flag(call, "text") ? "text" : "json");
+  stow_status status = STOW_OK;
+  if (path != NULL || (!verb_flag(call, "text") && !verb_flag(call, "json")))
+    for (int i = 0; i < call->operand_count && status == STOW_OK; i++)
+      status = outfile_check_input(path != NULL ? path : PAGE, call->operands[i]);
   reports *all = calloc(1, sizeof *all);
-  stow_status status =
-      all != NULL ? STOW_OK : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a report");
+  if (all == NULL && status == STOW_OK)
+    status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a report");
   for (int i = 0; i < call->operand_count && status == STOW_OK; i++)
     status = read_trace(all, call->operands[i]);
   if (status == STOW_OK) status = show(all, call);

@@ -2,6 +2,7 @@
  * there is to say; the parts are run_program (what will run), run_shim (the library), run_limits
  * and run/folder (the ledger), run_environment (frameworks' settings), run_child (starting it,
  * signals, its end) and run_summary (the last words). */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,10 @@
 #include <stowage/size.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "base/variables.h"
 #include "cli/explain_run.h"
+#include "cli/output.h"
 #include "cli/run_child.h"
 #include "cli/run_environment.h"
 #include "cli/run_limits.h"
@@ -32,9 +35,9 @@ static void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void note(const char *format, ...) {
   va_list args;
   va_start(args, format);
-  fputs("stowage run: ", stderr);
-  vfprintf(stderr, format, args);
-  fputc('\n', stderr);
+  output_error("%s", "stowage run: ");
+  output_verror(format, args);
+  output_error("\n");
   va_end(args);
 }
 
@@ -60,7 +63,7 @@ static stow_status put_beneath(const program *p, const run_limits *limits, bool 
          rival);
   /* Named ranges reach the shim by NVTX's own road, unless another tool is on it. */
   if (record) setenv("NVTX_INJECTION64_PATH", shim, 0);
-  return run_shim_preload(shim, limits->vram_from != NULL || limits->spill_bytes > 0);
+  return run_shim_preload(shim, p->runtime, limits->vram_from != NULL || limits->spill_bytes > 0);
 }
 
 /* Makes the run's folder and its ledger, and tells the command where they are. */
@@ -71,6 +74,7 @@ static stow_status open_run(ledger *l, const run_limits *limits, char folder[PAT
   if (!run_path(path, folder, RUN_LEDGER))
     return stow_fail(STOW_ERR_IO, "the path of the run's folder is too long: %.200s", folder);
   STOW_TRY(ledger_create(l, path));
+  ledger_guard(l); /* before the command starts: it may be the one that cuts the file short */
   run_limits_apply(limits, l);
   char self[PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -113,14 +117,40 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
   return 0;
 }
 
+static void tell_unwritten(const char *name, const char *folder) {
+  char why[512];
+  snprintf(why, sizeof why, "%s", stow_status_message());
+  note("--record: process %s: %s; what was recorded is in %s", name, why, folder);
+}
+
+/* Processes that could not begin to record: which, and why. */
+static void tell_unrecorded(const ledger *l, uint64_t count) {
+  char list[LEDGER_UNRECORDED_MAX * 22] = "";
+  size_t length = 0;
+  for (uint64_t i = 0; i < count && i < LEDGER_UNRECORDED_MAX; i++) {
+    int more = snprintf(list + length, sizeof list - length, "%s%" PRIu64, i > 0 ? ", " : "",
+                        atomic_load(&l->header->unrecorded_pids[i]));
+    length += more > 0 ? (size_t)more : 0;
+  }
+  note("--record: nothing of process %s%s was recorded: %.159s", list,
+       count > LEDGER_UNRECORDED_MAX ? ", …" : "", l->header->unrecorded_reason);
+}
+
 /* What was recorded, to where it was asked for. */
-static void gather(const verb_call *call, const char *folder, pid_t child, bool failed) {
-  char kept[PATH_MAX];
+static void gather(const verb_call *call, const char *folder, const ledger *l, pid_t child,
+                   bool failed) {
+  run_gathered all;
   const char *path = verb_value(call, "record");
-  stow_status status = run_record_gather(kept, folder, path, (int)child, failed);
-  if (status != STOW_OK)
-    note("the record: %s; what was recorded is in %s", stow_status_message(), folder);
-  if (path != NULL && kept[0] == '\0' && status == STOW_OK)
+  run_record_gather(&all, folder, path, (int)child, failed, tell_unwritten);
+  if (path == NULL) return;
+  uint64_t unrecorded = atomic_load(&l->header->unrecorded);
+  uint64_t lost = unrecorded + (uint64_t)all.failed;
+  if (unrecorded > 0) tell_unrecorded(l, unrecorded);
+  if (lost > 0)
+    note("--record: of %" PRIu64
+         " processes that used the device, %d were recorded whole and %" PRIu64 " were not",
+         lost + (uint64_t)all.written, all.written, lost);
+  else if (all.kept[0] == '\0')
     note("nothing was recorded: the command took no device memory");
 }
 
@@ -138,7 +168,8 @@ static int print_environment(verb_call *call) {
   if (l.header != NULL) run_limits_look(&limits, &l);
   if (l.header != NULL) run_folder_tidy(folder);
   for (size_t i = 0; code == 0 && l.header != NULL && i < sizeof NAMES / sizeof NAMES[0]; i++)
-    if (getenv(NAMES[i]) != NULL) printf("%s=%s\n", NAMES[i], getenv(NAMES[i]));
+    if (getenv(NAMES[i]) != NULL)
+      output_exact(NAMES[i]), output_exact("="), output_exact(getenv(NAMES[i])), output_exact("\n");
   ledger_close(&l);
   return code;
 }
@@ -147,14 +178,20 @@ static void write_end(const verb_call *call, const char *folder, int how, bool b
   run_end end = {.code = WIFSIGNALED(how) ? 0 : WEXITSTATUS(how),
                  .signal_number = WIFSIGNALED(how) ? WTERMSIG(how) : 0,
                  .by_kernel = by_kernel};
+  char words[4096];
   size_t length = 0;
-  for (int i = 0; i < call->operand_count && length < sizeof end.command - 1; i++) {
-    int more = snprintf(end.command + length, sizeof end.command - length, "%s%s", i > 0 ? " " : "",
-                        call->operands[i]);
-    length += more > 0 ? (size_t)more : 0;
+  for (int i = 0; i < call->operand_count;
+       i++) { /* whole words: half a URL could show a password */
+    size_t count = strlen(call->operands[i]);
+    if (count + 1 >= sizeof words - length) break;
+    memcpy(words + length, call->operands[i], count + 1);
+    length += count + 1;
   }
-  for (char *at = end.command; *at != '\0'; at++)
-    if ((unsigned char)*at < ' ') *at = ' ';
+  words[length] = '\0';
+  text_hide_command(words, &length);
+  for (size_t i = 0; i + 1 < length; i++)
+    if (words[i] == '\0') words[i] = ' ';
+  text_show(end.command, sizeof end.command, words);
   run_folder_write_end(folder, &end);
 }
 
@@ -209,8 +246,14 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
   bool looked = true;
   if (l->header != NULL) {
     looked = run_limits_looked();
-    run_summary(l, limits, how != 0, b->live.crossed_bytes);
-    gather(call, folder, child, how != 0);
+    char path[PATH_MAX];
+    if (run_path(path, folder, RUN_LEDGER) && ledger_lost(l, path))
+      note("%s was cut short while the command ran: what it held is not known, limits were not "
+           "kept from then on, and processes that used the device may have ended with SIGBUS",
+           path);
+    else
+      run_summary(l, limits, how != 0, b->live.crossed_bytes);
+    gather(call, folder, l, child, how != 0);
   }
   if (folder[0] != '\0') {
     write_end(call, folder, how, b->ram.by_kernel);

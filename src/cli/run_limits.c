@@ -15,6 +15,7 @@
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "base/variables.h"
+#include "cli/output.h"
 #include "watch/nvml.h"
 
 #define SECOND_NS 1000000000l
@@ -124,10 +125,10 @@ void run_limits_within(run_limits *limits) {
     bool told = limits->vram_bytes[i] == LEDGER_UNLIMITED;
     for (unsigned k = 0; k < i && !told; k++) told = ledger_limit(&outer, k) == limit;
     if (!told)
-      fprintf(stderr,
-              "stowage run: %s: this is within a run that may hold %s, which is the limit here "
-              "too\n",
-              limits->vram_from, stow_size_format(most, limit));
+      output_error(
+          "stowage run: %s: this is within a run that may hold %s, which is the limit here "
+          "too\n",
+          limits->vram_from, stow_size_format(most, limit));
     limits->vram_bytes[i] = limit;
     if (limits->vram_from == NULL) limits->vram_from = "the run around it";
   }
@@ -176,9 +177,9 @@ static void look_at_card(const run_limits *limits, ledger *l, nvml *n, unsigned 
   char limit[STOW_SIZE_TEXT_MAX], total[STOW_SIZE_TEXT_MAX];
   if (limits->vram_from != NULL && limits->vram_bytes[i] != LEDGER_UNLIMITED &&
       limits->vram_bytes[i] > card.total_bytes)
-    fprintf(stderr, "stowage run: %s: device %u has %s, so its limit of %s changes nothing\n",
-            limits->vram_from, i, stow_size_format(total, card.total_bytes),
-            stow_size_format(limit, limits->vram_bytes[i]));
+    output_error("stowage run: %s: device %u has %s, so its limit of %s changes nothing\n",
+                 limits->vram_from, i, stow_size_format(total, card.total_bytes),
+                 stow_size_format(limit, limits->vram_bytes[i]));
 }
 
 void run_limits_apply(const run_limits *limits, ledger *l) {
@@ -193,10 +194,10 @@ void run_limits_apply(const run_limits *limits, ledger *l) {
   if (!limits->spill_auto && limits->spill_bytes > 0 && hostmem_read(&memory) == STOW_OK &&
       memory.usable_bytes < limits->spill_bytes) {
     char usable[STOW_SIZE_TEXT_MAX], asked[STOW_SIZE_TEXT_MAX];
-    fprintf(stderr,
-            "stowage run: --spill %s: this host has %s to give now; no more than it has is used\n",
-            stow_size_format(asked, limits->spill_bytes),
-            stow_size_format(usable, memory.usable_bytes));
+    output_error(
+        "stowage run: --spill %s: this host has %s to give now; no more than it has is used\n",
+        stow_size_format(asked, limits->spill_bytes),
+        stow_size_format(usable, memory.usable_bytes));
   }
 }
 
@@ -212,9 +213,8 @@ static nvml *look(const run_limits *limits, ledger *l) {
       look_at_card(limits, l, n, i);
     for (int i = nvml_count(n); i < LEDGER_DEVICES_MAX; i++)
       if (limits->named >> i & 1)
-        fprintf(stderr,
-                "stowage run: %s: there is no device %d here, so its limit changes nothing\n",
-                limits->vram_from, i);
+        output_error("stowage run: %s: there is no device %d here, so its limit changes nothing\n",
+                     limits->vram_from, i);
   }
   atomic_store(&l->header->cards_known, 1);
   return n;
@@ -297,6 +297,7 @@ void run_limits_look_aside(const run_limits *limits, ledger *l) {
   aside.l = l;
   /* Signals are the first thread's: it waits for some of them. */
   sigfillset(&all);
+  sigdelset(&all, SIGBUS); /* ledger_guard catches it where it happens */
   pthread_sigmask(SIG_BLOCK, &all, &mask);
   aside.runs = sem_init(&aside.end, 0, 0) == 0 &&
                pthread_create(&aside.thread, NULL, look_thread, NULL) == 0;

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/variables.h"
+#include "cli/output.h"
 #include "cli/run_child.h"
 
 #define STOP_SECONDS 10
@@ -61,8 +62,9 @@ static double bus_rate(run_live *r) {
 
 static void show(run_live *r, uint64_t spilled) {
   char bytes[STOW_SIZE_TEXT_MAX];
-  fprintf(stderr, "\r\033[Kstowage run: %s on the host", stow_size_format(bytes, spilled));
-  if (r->measured) fprintf(stderr, ", %.1f GB/s over the bus", r->rate_bytes_s / 1e9);
+  output_erase();
+  output_error("stowage run: %s on the host", stow_size_format(bytes, spilled));
+  if (r->measured) output_error(", %.1f GB/s over the bus", r->rate_bytes_s / 1e9);
   fflush(stderr);
   r->shown = true;
 }
@@ -74,12 +76,12 @@ static void stop(run_live *r, uint64_t now, uint64_t spilled) {
     return;
   }
   run_live_end(r);
-  fprintf(stderr,
-          "stowage run: stopped: with %s on the host the bus carried %.1f GB/s for %" PRIu64
-          " s, as much as --spill-stop allows (%.1f GB/s); raise --vram-limit, or let the program "
-          "need less (stowage explain --last)\n",
-          stow_size_format(bytes, spilled), r->mean_bytes_s / 1e9,
-          (uint64_t)(r->stop_ns / 1000000000), (double)r->stop_bytes_s / 1e9);
+  output_error(
+      "stowage run: stopped: with %s on the host the bus carried %.1f GB/s for %" PRIu64
+      " s, as much as --spill-stop allows (%.1f GB/s); raise --vram-limit, or let the program "
+      "need less (stowage explain --last)\n",
+      stow_size_format(bytes, spilled), r->mean_bytes_s / 1e9, (uint64_t)(r->stop_ns / 1000000000),
+      (double)r->stop_bytes_s / 1e9);
   r->stopped_ns = now;
   /* A shell that ends would leave what it started to go on. */
   child_signal_all(r->child, SIGTERM);
@@ -90,21 +92,21 @@ static void tell_road(run_live *r) {
   uint64_t road = atomic_load(&r->l->header->host_path);
   if (!r->told_whole && atomic_load(&r->l->header->torch_whole) != 0) {
     r->told_whole = true;
-    fprintf(stderr,
-            "stowage run: --spill: PyTorch was asked for expandable segments and has none (its "
-            "version or a setting of the program's): whole segments go to the host and stay there "
-            "until they are freed\n");
+    output_error(
+        "stowage run: --spill: PyTorch was asked for expandable segments and has none (its "
+        "version or a setting of the program's): whole segments go to the host and stay there "
+        "until they are freed\n");
   }
   if (r->told || road == LEDGER_PATH_UNKNOWN) return;
   r->told = true;
   if (road == LEDGER_PATH_NONE)
-    fprintf(stderr, "stowage run: --spill: nothing can be spilled here: %.255s\n",
-            r->l->header->host_reason);
+    output_error("stowage run: --spill: nothing can be spilled here: %.255s\n",
+                 r->l->header->host_reason);
   if (road == LEDGER_PATH_PINNED)
-    fprintf(stderr,
-            "stowage run: --spill: whole allocations only, not pages of them (so not what PyTorch "
-            "takes by expandable segments): %.255s\n",
-            r->l->header->host_reason);
+    output_error(
+        "stowage run: --spill: whole allocations only, not pages of them (so not what PyTorch "
+        "takes by expandable segments): %.255s\n",
+        r->l->header->host_reason);
 }
 
 void run_live_look(void *user) {
@@ -124,8 +126,8 @@ void run_live_look(void *user) {
   double rate = bus_rate(r);
   r->measured = rate >= 0;
   if (first && !r->measured && r->stop_bytes_s > 0)
-    fprintf(stderr, "stowage run: --spill-stop: NVML tells no rate of this card's bus, so nothing "
-                    "will be stopped\n");
+    output_error("stowage run: --spill-stop: NVML tells no rate of this card's bus, so nothing "
+                 "will be stopped\n");
   if (r->measured && r->looked_ns != 0)
     r->crossed_bytes += (uint64_t)(rate * (double)(now - r->looked_ns) / 1e9);
   r->rate_bytes_s = rate;
@@ -145,6 +147,6 @@ void run_live_look(void *user) {
 
 void run_live_end(run_live *r) {
   if (r->on) tell_road(r);
-  if (r->shown) fputs("\r\033[K", stderr);
+  if (r->shown) output_erase();
   r->shown = false;
 }

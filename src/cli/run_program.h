@@ -18,6 +18,7 @@ typedef struct program {
   char path[PATH_MAX];   /* of the file the command names */
   char binary[PATH_MAX]; /* of what really runs: the same, or a script's interpreter */
   program_reach reach;
+  char runtime[64]; /* a sanitizer's runtime it is linked with that must be loaded first; "" none */
 } program;
 
 /* Exit codes of a command that could not be started, as shells and env(1) have them. */

@@ -17,6 +17,7 @@
 #include "base/hostmem.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "cli/output.h"
 #include "cli/run_child.h"
 #include "cli/run_shim.h"
 #include "watch/tree.h"
@@ -130,25 +131,24 @@ static uint64_t next_look(const run_ram *r) {
 static void say_state(const run_ram *r) {
   const host_record *h = &r->record;
   char held[STOW_SIZE_TEXT_MAX], rate[STOW_SIZE_TEXT_MAX], most[STOW_SIZE_TEXT_MAX];
-  fprintf(stderr, "the command holds %s", stow_size_format(held, h->held_bytes));
+  output_error("the command holds %s", stow_size_format(held, h->held_bytes));
   if (h->growth_bytes_s > 1 << 20)
-    fprintf(stderr, ", growing by %s a second",
-            stow_size_format(rate, (uint64_t)h->growth_bytes_s));
+    output_error(", growing by %s a second", stow_size_format(rate, (uint64_t)h->growth_bytes_s));
   if (h->process_count > 0)
-    fprintf(stderr, "; %s (process %d) holds most, %s", h->processes[0].name,
-            (int)h->processes[0].pid, stow_size_format(most, h->processes[0].held_bytes));
-  fputc('\n', stderr);
+    output_error("; %s (process %d) holds most, %s", output_name(h->processes[0].name),
+                 (int)h->processes[0].pid, stow_size_format(most, h->processes[0].held_bytes));
+  output_error("\n");
 }
 
 static void warn(run_ram *r) {
   const host_record *h = &r->record;
   char limit[STOW_SIZE_TEXT_MAX], left[STOW_SIZE_TEXT_MAX];
   if (r->automatic)
-    fprintf(stderr, "stowage run: host memory runs out: %s left; ",
-            stow_size_format(left, h->usable_bytes));
+    output_error("stowage run: host memory runs out: %s left; ",
+                 stow_size_format(left, h->usable_bytes));
   else
-    fprintf(stderr, "stowage run: nine tenths of the %s of host memory are used; ",
-            stow_size_format(limit, h->limit_bytes));
+    output_error("stowage run: nine tenths of the %s of host memory are used; ",
+                 stow_size_format(limit, h->limit_bytes));
   say_state(r);
   r->warned = true;
 }
@@ -160,9 +160,9 @@ static void tell_inside(run_ram *r) {
   r->told = true;
   if (h->object_count == 0) return;
   const host_object *o = &h->objects[0];
-  fprintf(stderr, "stowage run: the largest in it is %s, %s%s%s, about %s, in %s\n", o->name,
-          o->type, o->of[0] != '\0' ? " of " : "", o->of, stow_size_format(size, o->bytes),
-          o->where);
+  output_error("stowage run: the largest in it is %s, %s%s%s, about %s, in %s\n",
+               output_name(o->name), o->type, o->of[0] != '\0' ? " of " : "", o->of,
+               stow_size_format(size, o->bytes), o->where);
 }
 
 /* Reading all mappings takes milliseconds for each GiB: a twentieth of the time at most. */
@@ -231,8 +231,8 @@ static void end_all(run_ram *r) {
   r->ended = true;
   snprintf(h->ended, sizeof h->ended, "limit");
   host_record_write(h, r->folder);
-  fprintf(stderr, "stowage run: the command passed the %s of --ram-limit: ",
-          stow_size_format(limit, h->limit_bytes));
+  output_error("stowage run: the command passed the %s of --ram-limit: ",
+               stow_size_format(limit, h->limit_bytes));
   say_state(r);
   child_signal_all(0, SIGKILL);
 }
@@ -331,9 +331,8 @@ void run_ram_end(run_ram *r, int how) {
   const char *by = r->by_kernel ? ", by the kernel for want of host memory" : "";
   if (!r->on) {
     if (r->by_kernel)
-      fprintf(stderr,
-              "stowage run: %skilled by SIGKILL%s; --ram-limit auto watches what fills it\n", who,
-              by);
+      output_error("stowage run: %skilled by SIGKILL%s; --ram-limit auto watches what fills it\n",
+                   who, by);
     return;
   }
   if (was_killed(r, how) && !r->ended) {
@@ -341,12 +340,10 @@ void run_ram_end(run_ram *r, int how) {
     await_answer(r);
     snprintf(h->ended, sizeof h->ended, "%s", r->by_kernel ? "kernel" : "killed");
     host_record_write(h, r->folder);
-    fprintf(stderr,
-            "stowage run: %skilled by SIGKILL%s with %s of host memory left; when last seen ", who,
-            by, stow_size_format(left, h->usable_bytes));
+    output_error("stowage run: %skilled by SIGKILL%s with %s of host memory left; when last seen ",
+                 who, by, stow_size_format(left, h->usable_bytes));
     say_state(r);
   }
-  fprintf(stderr, "stowage run: host memory: at the peak %s\n",
-          stow_size_format(peak, h->peak_bytes));
+  output_error("stowage run: host memory: at the peak %s\n", stow_size_format(peak, h->peak_bytes));
   run_request_close(&r->request);
 }

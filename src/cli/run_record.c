@@ -179,11 +179,10 @@ stow_status run_record_join(recording *trace, const recording *view, bool *joine
   return status == STOW_OK ? join_words(trace, view) : status;
 }
 
-stow_status run_record_gather(char kept[PATH_MAX], const char *folder, const char *path, int pid,
-                              bool failed) {
+void run_record_gather(run_gathered *out, const char *folder, const char *path, int pid,
+                       bool failed, void (*tell)(const char *name, const char *folder)) {
   struct dirent **entries;
-  stow_status status = STOW_OK;
-  kept[0] = '\0';
+  *out = (run_gathered){0};
   int count = scandir(folder, &entries, is_ring, alphasort);
   int first = 0;
   for (int i = 0; i < count; i++)
@@ -195,13 +194,16 @@ stow_status run_record_gather(char kept[PATH_MAX], const char *folder, const cha
     snprintf(ring, sizeof ring, "%s/%s", folder, entries[i]->d_name);
     if (path != NULL || failed) {
       target(to, folder, path, name, i == first);
-      stow_status one = gather_one(folder, name, to);
-      if (one == STOW_OK && (kept[0] == '\0' || i == first)) snprintf(kept, PATH_MAX, "%s", to);
-      if (one != STOW_OK) status = one;
+      if (gather_one(folder, name, to) == STOW_OK) {
+        out->written++;
+        if (out->kept[0] == '\0' || i == first) snprintf(out->kept, PATH_MAX, "%s", to);
+      } else {
+        out->failed++;
+        tell(name, folder);
+      }
     } else
       unlink(ring);
     free(entries[i]);
   }
   if (count >= 0) free(entries);
-  return status;
 }

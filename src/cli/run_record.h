@@ -13,13 +13,19 @@
 /* Can a record be written to `path` when the command has ended? Asked before it is started. */
 stow_status run_record_check(const char *path);
 
+/* What became of the traces of a run. */
+typedef struct run_gathered {
+  char kept[PATH_MAX]; /* the first file, "" if there is none */
+  int written, failed; /* traces */
+} run_gathered;
+
 /* Gathers what the processes recorded in `folder`. With `path` each trace becomes a file: that of
  * the command itself (or the only one) `path`, the others `path` with their name before the ending.
  * Without it, only where the command failed, traces stay in the folder as .stow files. A trace cut
- * off by the end of its process is completed from its ring. `*kept` (PATH_MAX) is the first file,
- * "" if there is none. */
-stow_status run_record_gather(char kept[PATH_MAX], const char *folder, const char *path, int pid,
-                              bool failed);
+ * off by the end of its process is completed from its ring. Calls `tell` for each trace that could
+ * not be written, with the process's name; the thread's message says why. */
+void run_record_gather(run_gathered *out, const char *folder, const char *path, int pid,
+                       bool failed, void (*tell)(const char *name, const char *folder));
 
 /* The trace of the process `name` of a folder ("4711"): its file and what only its ring has yet. */
 stow_status run_record_read(recording *r, const char *folder, const char *name);

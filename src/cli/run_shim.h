@@ -12,9 +12,10 @@
  * STOW_ERR_NOT_FOUND says where it was looked for. */
 stow_status run_shim_find(char path[PATH_MAX]);
 
-/* Puts the shim at the front of LD_PRELOAD of this process, for its children; with `nvml` the proxy
- * of NVML too, where there is an NVML for it to stand before. */
-stow_status run_shim_preload(const char *path, bool nvml);
+/* Puts the shim at the front of LD_PRELOAD of this process, for its children, behind the library
+ * `first` unless that is ""; with `nvml` the proxy of NVML too, where there is an NVML for it to
+ * stand before. */
+stow_status run_shim_preload(const char *path, const char *first, bool nvml);
 
 /* Puts the library that asks Python processes about their host memory there too, where it can be.
  */

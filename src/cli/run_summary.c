@@ -6,27 +6,29 @@
 
 #include <stowage/size.h>
 
+#include "cli/output.h"
+
 static void device_line(const ledger *l, unsigned device, uint64_t *crossed) {
   char vram[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX], host[STOW_SIZE_TEXT_MAX];
   uint64_t peak = atomic_load(&l->header->peak_vram_bytes[device]);
   uint64_t spilled = atomic_load(&l->header->peak_spilled_bytes[device]);
   uint64_t most = ledger_limit(l, device);
   if (peak == 0 && spilled == 0) return;
-  fprintf(stderr, "stowage run: device %u: at the peak %s in vram", device,
-          stow_size_format(vram, peak));
-  if (most != LEDGER_UNLIMITED) fprintf(stderr, " of %s allowed", stow_size_format(limit, most));
+  output_error("stowage run: device %u: at the peak %s in vram", device,
+               stow_size_format(vram, peak));
+  if (most != LEDGER_UNLIMITED) output_error(" of %s allowed", stow_size_format(limit, most));
   /* Whatever the command asks for is held to the limit. */
   if (most != LEDGER_UNLIMITED && peak > most)
-    fprintf(stderr, " (%s more by the driver itself: contexts, code, reserves of pools and graphs)",
-            stow_size_format(limit, peak - most));
+    output_error(" (%s more by the driver itself: contexts, code, reserves of pools and graphs)",
+                 stow_size_format(limit, peak - most));
   if (ledger_spill_limit(l) > 0)
-    fprintf(stderr, ", %s in host memory", stow_size_format(host, spilled));
+    output_error(", %s in host memory", stow_size_format(host, spilled));
   /* Of all cards together: told once. */
   if (spilled > 0 && *crossed > 0) {
-    fprintf(stderr, "; about %s went over the bus meanwhile", stow_size_format(host, *crossed));
+    output_error("; about %s went over the bus meanwhile", stow_size_format(host, *crossed));
     *crossed = 0;
   }
-  fputc('\n', stderr);
+  output_error("\n");
 }
 
 /* What Stowage itself sent over the bus. What kernels read and wrote on the host passes it too;
@@ -36,10 +38,10 @@ static void bus_line(const ledger *l) {
   uint64_t moved_out = atomic_load(&l->header->moved_out_bytes);
   uint64_t moved_home = atomic_load(&l->header->moved_home_bytes);
   if (moved_out == 0 && moved_home == 0) return;
-  fprintf(stderr,
-          "stowage run: between vram and the host %s were moved out, %s home; what the program's "
-          "kernels used on the host is not known\n",
-          stow_size_format(out, moved_out), stow_size_format(home, moved_home));
+  output_error(
+      "stowage run: between vram and the host %s were moved out, %s home; what the program's "
+      "kernels used on the host is not known\n",
+      stow_size_format(out, moved_out), stow_size_format(home, moved_home));
 }
 
 /* What spilling cost is only told where there is something to hold it against. */
@@ -50,18 +52,17 @@ static void steps_line(const ledger *l) {
     ns[i] = atomic_load(&l->header->steps_ns[i]);
   }
   if (count[1] == 0) return;
-  fprintf(stderr, "stowage run: of %" PRIu64 " steps timed %" PRIu64 " spilled, %.0f ms each",
-          count[0] + count[1], count[1], (double)ns[1] / 1e6 / (double)count[1]);
+  output_error("stowage run: of %" PRIu64 " steps timed %" PRIu64 " spilled, %.0f ms each",
+               count[0] + count[1], count[1], (double)ns[1] / 1e6 / (double)count[1]);
   if (count[0] > 0)
-    fprintf(stderr, "; the others took %.0f ms", (double)ns[0] / 1e6 / (double)count[0]);
-  fputc('\n', stderr);
+    output_error("; the others took %.0f ms", (double)ns[0] / 1e6 / (double)count[0]);
+  output_error("\n");
 }
 
 /* The driver's own share leaves no room at all. */
 static void explain_context(const ledger_refusal *r) {
   char held[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX], asked[STOW_SIZE_TEXT_MAX];
-  fprintf(
-      stderr,
+  output_error(
       "stowage run: out of memory: the limit of %s is less than the %s the driver itself holds "
       "for the command (its context, its code), so nothing could be allocated on device %" PRIu64
       "; raise --vram-limit by what the command needs, %s to begin with\n",
@@ -72,39 +73,50 @@ static void explain_context(const ledger_refusal *r) {
 static void explain(const ledger *l, const ledger_refusal *r) {
   char asked[STOW_SIZE_TEXT_MAX], held[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX];
   char spilled[STOW_SIZE_TEXT_MAX], budget[STOW_SIZE_TEXT_MAX];
-  fprintf(stderr, "stowage run: out of memory: process %" PRIu64 " asked for %s on device %" PRIu64,
-          r->pid, stow_size_format(asked, r->asked_bytes), r->device);
+  output_error("stowage run: out of memory: process %" PRIu64 " asked for %s on device %" PRIu64,
+               r->pid, stow_size_format(asked, r->asked_bytes), r->device);
   if (r->limit_bytes != LEDGER_UNLIMITED)
-    fprintf(stderr, " while %s of the %s limit were held", stow_size_format(held, r->held_bytes),
-            stow_size_format(limit, r->limit_bytes));
+    output_error(" while %s of the %s limit were held", stow_size_format(held, r->held_bytes),
+                 stow_size_format(limit, r->limit_bytes));
   else
-    fprintf(stderr, " and the card was full; %s of it were held here",
-            stow_size_format(held, r->held_bytes));
+    output_error(" and the card was full; %s of it were held here",
+                 stow_size_format(held, r->held_bytes));
   if (r->spill_limit_bytes > 0)
-    fprintf(stderr, ", and %s of the %s that may be spilled",
-            stow_size_format(spilled, r->spilled_bytes),
-            stow_size_format(budget, r->spill_limit_bytes));
+    output_error(", and %s of the %s that may be spilled",
+                 stow_size_format(spilled, r->spilled_bytes),
+                 stow_size_format(budget, r->spill_limit_bytes));
   if (r->spill_limit_bytes > 0 && r->fixed_bytes > 0)
-    fprintf(stderr, "; %s are of graphs and of pools made for sharing, which are not spilled",
-            stow_size_format(held, r->fixed_bytes));
+    output_error("; %s are of graphs and of pools made for sharing, which are not spilled",
+                 stow_size_format(held, r->fixed_bytes));
   uint64_t road = atomic_load(&l->header->host_path);
   if (r->spill_limit_bytes > 0 && road == LEDGER_PATH_NONE)
-    fputs("; this driver cannot put pages on the host (stowage doctor says why)", stderr);
+    output_error("%s", "; this driver cannot put pages on the host (stowage doctor says why)");
   else if (r->spill_limit_bytes > 0 && r->spilled_bytes + r->asked_bytes <= r->spill_limit_bytes)
-    fputs("; arrays and managed memory are not spilled, nor more than the host can spare: raise "
-          "--vram-limit",
-          stderr);
+    output_error(
+        "%s",
+        "; arrays and managed memory are not spilled, nor more than the host can spare: raise "
+        "--vram-limit");
   else if (r->spill_limit_bytes > 0)
-    fputs("; raise --spill or --vram-limit", stderr);
+    output_error("%s", "; raise --spill or --vram-limit");
   else
-    fputs(r->limit_bytes != LEDGER_UNLIMITED
-              ? "; raise --vram-limit, or add --spill auto to go on in host memory"
-              : "; add --spill auto to go on in host memory",
-          stderr);
-  fputc('\n', stderr);
+    output_error("%s", r->limit_bytes != LEDGER_UNLIMITED
+                           ? "; raise --vram-limit, or add --spill auto to go on in host memory"
+                           : "; add --spill auto to go on in host memory");
+  output_error("\n");
+}
+
+/* Processes beyond what the ledger can count. */
+static void away_line(const ledger *l, bool limited) {
+  uint64_t count = atomic_load(&l->header->turned_away);
+  if (count == 0) return;
+  fprintf(stderr,
+          "stowage run: %" PRIu64 " processes found all %d places of the ledger taken: %s\n", count,
+          LEDGER_SLOTS_MAX,
+          limited ? "they were refused device memory; run fewer at once" : "they are not counted");
 }
 
 void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_t crossed_bytes) {
+  away_line(l, limits->vram_from != NULL || limits->spill_bytes > 0);
   if (limits->vram_from != NULL || limits->spill_bytes > 0)
     for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) device_line(l, i, &crossed_bytes);
   bus_line(l);

@@ -88,6 +88,15 @@ static int64_t saved(uint64_t of, uint64_t now) {
   return (int64_t)of - (int64_t)now;
 }
 
+/* Figures of a run that failed end where it failed: they are not compared. */
+static bool has_limits(const replay_result *a, const replay_result *b) {
+  return a->min_limit_bytes != 0 && b->min_limit_bytes != 0;
+}
+
+static bool both_finish(const replay_result *a, const replay_result *b) {
+  return a->finishes && b->finishes;
+}
+
 static void saved_cell(table *t, int64_t bytes) {
   char size[STOW_SIZE_TEXT_MAX];
   if (bytes == 0)
@@ -120,23 +129,39 @@ static const tuned *best_of(const tuned *list) {
   return best != NULL ? best : &list[0];
 }
 
-static void print_best(buffer *out, const tuned *best, const replay_result *plain) {
+static void print_no_limit(buffer *out, const replay_result *r) {
+  char size[STOW_SIZE_TEXT_MAX];
+  buffer_printf(out, "No setting lets it run: it asks for %s at event %" PRIu64 "%s.\n",
+                stow_size_format(size, r->failed_bytes), r->failed_at_event,
+                r->failed_bytes > POLICY_REQUEST_MAX ? ", more than any device has" : "");
+}
+
+/* The live figure is the recording's own: that of a run that failed early would be too small. */
+static void print_best(buffer *out, const replay_input *in, const tuned *best,
+                       const replay_result *plain) {
   char size[STOW_SIZE_TEXT_MAX], least[STOW_SIZE_TEXT_MAX], live[STOW_SIZE_TEXT_MAX];
   const replay_result *r = &best->result;
   buffer_char(out, '\n');
+  if (r->min_limit_bytes == 0) {
+    print_no_limit(out, r);
+    return;
+  }
   if (best->settings[0] == '\0') {
     buffer_text(out, "No setting does better than PyTorch as it comes: leave "
                      "PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF unset.\n");
     return;
   }
+  uint64_t less =
+      plain->min_limit_bytes > r->min_limit_bytes ? plain->min_limit_bytes - r->min_limit_bytes : 0;
   buffer_printf(
       out,
-      "Best: it runs in %s (%s live), %s less than as it comes. Set before it starts\n"
+      "Best: it runs in %s (%s live)%s%s%s. Set before it starts\n"
       "  export PYTORCH_ALLOC_CONF=%s\n"
       "  export PYTORCH_CUDA_ALLOC_CONF=%s   # the older name; some versions know only one\n",
-      stow_size_format(least, r->min_limit_bytes), stow_size_format(live, plain->peak_live_bytes),
-      stow_size_format(size, plain->min_limit_bytes - r->min_limit_bytes), best->settings,
-      best->settings);
+      stow_size_format(least, r->min_limit_bytes),
+      stow_size_format(live, in->steps.peak_live_bytes), less > 0 ? ", " : "",
+      less > 0 ? stow_size_format(size, less) : "", less > 0 ? " less than as it comes" : "",
+      best->settings, best->settings);
   if (best->own) buffer_text(out, "The recorded run had it already.\n");
 }
 
@@ -153,14 +178,17 @@ static stow_status print_text(const replay_input *in, const tuned *list,
     const replay_result *r = &list[i].result;
     char size[STOW_SIZE_TEXT_MAX];
     table_printf(&t, "%s%s", words(list[i].settings), list[i].own ? "  <- recorded with" : "");
-    table_printf(&t, "%s%s", stow_size_format(size, r->min_limit_bytes),
-                 r->min_limit_proved ? "" : "*");
-    saved_cell(&t, saved(plain->min_limit_bytes, r->min_limit_bytes));
+    if (r->min_limit_bytes == 0)
+      table_cell(&t, "none");
+    else
+      table_printf(&t, "%s%s", stow_size_format(size, r->min_limit_bytes),
+                   r->min_limit_proved ? "" : "*");
+    saved_cell(&t, has_limits(plain, r) ? saved(plain->min_limit_bytes, r->min_limit_bytes) : 0);
     if (r->finishes)
       table_size(&t, r->stats.peak_reserved_bytes);
     else
       table_printf(&t, "fails at event %" PRIu64, r->failed_at_event);
-    saved_cell(&t, r->finishes && plain->finishes
+    saved_cell(&t, both_finish(plain, r)
                        ? saved(plain->stats.peak_reserved_bytes, r->stats.peak_reserved_bytes)
                        : 0);
     table_printf(&t, "%.1f ms", (double)r->stats.page_time_ns / 1e6);
@@ -168,8 +196,17 @@ static stow_status print_text(const replay_input *in, const tuned *list,
   table_write(&t, &out, 0, output_color());
   buffer_text(&out, "*: found by bisection, with each 2 MiB step of the 64 MiB above tried\n"
                     "garbage_collection_threshold works only under a memory fraction\n");
-  print_best(&out, best_of(list), plain);
+  print_best(&out, in, best_of(list), plain);
   return output_buffer(&out);
+}
+
+/* null where one of the two is not known. */
+static void saved_json(json *j, const char *key, bool known, uint64_t of, uint64_t now) {
+  json_key(j, key);
+  if (known)
+    json_i64(j, saved(of, now));
+  else
+    json_null(j);
 }
 
 static stow_status print_json(const tuned *list, const replay_result *plain) {
@@ -183,12 +220,12 @@ static stow_status print_json(const tuned *list, const replay_result *plain) {
     json_key(&j, "best"), json_bool(&j, &list[i] == best_of(list));
     json_key(&j, "recorded_with"), json_bool(&j, list[i].own);
     json_key(&j, "finishes"), json_bool(&j, r->finishes);
-    json_key(&j, "min_limit_bytes"), json_u64(&j, r->min_limit_bytes);
-    json_key(&j, "min_limit_saved_bytes");
-    json_i64(&j, saved(plain->min_limit_bytes, r->min_limit_bytes));
+    json_number_or_null(&j, "min_limit_bytes", r->min_limit_bytes != 0, r->min_limit_bytes);
+    saved_json(&j, "min_limit_saved_bytes", has_limits(plain, r), plain->min_limit_bytes,
+               r->min_limit_bytes);
     json_key(&j, "peak_reserved_bytes"), json_u64(&j, r->stats.peak_reserved_bytes);
-    json_key(&j, "peak_reserved_saved_bytes");
-    json_i64(&j, saved(plain->stats.peak_reserved_bytes, r->stats.peak_reserved_bytes));
+    saved_json(&j, "peak_reserved_saved_bytes", both_finish(plain, r),
+               plain->stats.peak_reserved_bytes, r->stats.peak_reserved_bytes);
     json_key(&j, "page_time_us"), json_u64(&j, r->stats.page_time_ns / 1000);
     json_end_object(&j);
   }
@@ -214,6 +251,8 @@ static int run(verb_call *call) {
     status = verb_flag(call, "json") ? print_json(list, &plain) : print_text(&in, list, &plain);
   }
   int code = status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
+  /* The answer is no where no setting lets it run; the list is sorted by the smallest limit. */
+  if (status == STOW_OK && best_of(list)->result.min_limit_bytes == 0) code = EXIT_FAILED;
   replay_input_close(&in);
   return code;
 }

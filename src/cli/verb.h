@@ -64,19 +64,23 @@ typedef struct verb_given {
 /* A verb being run: what the command line said. */
 struct verb_call {
   const verb *verb;
+  const verb *const *all; /* every verb, ended by NULL */
   int operand_count;
   char **operands; /* ended by NULL */
   verb_given *given;
   size_t given_count;
 };
 
-/* ---- the table (verb.c) ---- */
+/* ---- the table (verbs.c) ---- */
 
 /* The verb of that name, NULL if there is none. */
 const verb *verb_find(const char *name);
-/* Verb number i in the order help shows them, NULL past the last. */
+/* All of them in the order help shows them, ended by NULL. */
+const verb *const *verb_all(void);
+/* Verb number i in that order, NULL past the last. */
 const verb *verb_at(size_t i);
-/* The one of `names` (ended by NULL) that `word` most likely meant, NULL if none is near. */
+/* The one of `names` (ended by NULL; nearest.c) that `word` most likely meant, NULL if none is
+ * near. */
 const char *verb_nearest(const char *word, const char *const *names);
 
 /* ---- the command line (options.c) ---- */

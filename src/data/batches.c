@@ -1,5 +1,5 @@
 /* Batches: the public calls: opening and checking the files, the plan, where an epoch stands. The
- * reading is prefetch's, the budget plan's, the buffers shelf's. */
+ * reading is prefetch's, the budget plan's, the buffers buffer_pool's. */
 #include <stowage/batches.h>
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@ struct stow_batches {
   rows first[STOW_BATCHES_FILES_MAX]; /* until the prefetch has them */
   shard shard;
   plan plan;
-  shelf *buffers;
+  buffer_pool *buffers;
   prefetch *ahead;
   staging *copies;                      /* NULL: no device */
   void *unsent[STOW_BATCHES_FILES_MAX]; /* taken, but its copy failed: the next send's */
@@ -83,6 +83,8 @@ static stow_status measure(stow_batches *b) {
               .readers_asked = o->readers,
               .foreign = o->memory.allocate != NULL,
               .memory_bytes = o->memory_bytes};
+  /* A batch larger than the file needs no more memory than the file. */
+  if (p->batch_rows > p->rows) p->batch_rows = p->rows > 0 ? p->rows : 1;
   shard_range(&b->shard, p->rows, &p->first_place, &end);
   p->rank_rows = end - p->first_place;
   for (uint32_t i = 0; i < p->parts; i++) {
@@ -95,7 +97,7 @@ static stow_status measure(stow_batches *b) {
     if (b->origins[i].options.read == NULL && remote_is(b->origins[i].options.path))
       p->cache_bytes += REMOTE_CACHE_BYTES;
     if (r->from.from->fd >= 0) cached += r->from.bytes;
-    if (!checked_mul(&bytes, o->batch_rows, r->row_bytes + sizeof(uint32_t)) ||
+    if (!checked_mul(&bytes, p->batch_rows, r->row_bytes + sizeof(uint32_t)) ||
         bytes > INT64_MAX / STOW_BATCHES_FILES_MAX)
       return stow_fail(STOW_ERR_OVERFLOW,
                        "%s: a batch of %" PRIu64 " rows has more bytes than 63 "
@@ -105,8 +107,8 @@ static stow_status measure(stow_batches *b) {
   p->drop_cache = source_too_large_to_cache(cached);
   /* With whole batches only, all ranks have as many of them as the one with the fewest rows. */
   p->batch_count = o->drop_last
-                       ? p->rows / b->shard.world / p->batch_rows
-                       : p->rank_rows / p->batch_rows + (p->rank_rows % p->batch_rows != 0);
+                       ? p->rows / b->shard.world / o->batch_rows
+                       : p->rank_rows / o->batch_rows + (p->rank_rows % o->batch_rows != 0);
   return STOW_OK;
 }
 
@@ -127,10 +129,10 @@ static stow_status spool_deflated(stow_batches *b) {
 
 static stow_status start(stow_batches *b) {
   const plan *p = &b->plan;
-  shelf_options buffers = {.kinds = p->parts,
-                           .planned = plan_buffers(p),
-                           .memory = b->options.memory,
-                           .singly = p->foreign};
+  buffer_pool_options buffers = {.kinds = p->parts,
+                                 .planned = plan_buffers(p),
+                                 .memory = b->options.memory,
+                                 .singly = p->foreign};
   for (uint32_t i = 0; i < p->parts; i++) {
     buffers.bytes[i] = p->batch_rows * p->row_bytes[i];
     buffers.room[i] = plan_room(p, i);
@@ -139,7 +141,7 @@ static stow_status start(stow_batches *b) {
     buffers.memory = staging_memory(b->options.device);
     STOW_TRY(staging_open(&b->copies, b->options.device, p->parts));
   }
-  STOW_TRY(shelf_open(&b->buffers, &buffers));
+  STOW_TRY(buffer_pool_open(&b->buffers, &buffers));
   STOW_TRY(prefetch_open(&b->ahead, &b->plan, b->origins, b->first, b->buffers));
   return prefetch_begin(b->ahead, b->options.seed, b->epoch, b->next_batch);
 }
@@ -174,7 +176,7 @@ stow_status stow_batches_open(stow_batches **batches, const stow_batches_options
 }
 
 static void put_unsent(stow_batches *b) {
-  for (uint32_t i = 0; b->unsent_rows > 0 && i < b->plan.parts; i++) shelf_put(b->unsent[i]);
+  for (uint32_t i = 0; b->unsent_rows > 0 && i < b->plan.parts; i++) buffer_pool_put(b->unsent[i]);
   b->unsent_rows = 0;
 }
 
@@ -185,7 +187,7 @@ void stow_batches_close(stow_batches *b) {
   put_unsent(b);
   staging_close(b->copies);
   prefetch_close(b->ahead);
-  shelf_close(b->buffers);
+  buffer_pool_close(b->buffers);
   for (uint32_t i = 0; i < STOW_BATCHES_FILES_MAX; i++) {
     if (b->first[i].opened_from != NULL) rows_close(&b->first[i]);
     spool_close(&b->spools[i]);
@@ -258,7 +260,7 @@ stow_status stow_batches_send(stow_batches *b, const uint64_t *to, stow_stream s
 
 stow_status stow_batches_release(void *data) {
   if (data == NULL) return STOW_OK;
-  return shelf_put(data);
+  return buffer_pool_put(data);
 }
 
 static stow_status go_to(stow_batches *b, uint64_t epoch, uint64_t batch) {
@@ -279,7 +281,7 @@ stow_status stow_batches_set_epoch(stow_batches *b, uint64_t epoch) {
 stow_status stow_batches_get_state(stow_batches *b, stow_batches_state *s) {
   *s = (stow_batches_state){.version = STOW_BATCHES_STATE_VERSION,
                             .rows = b->plan.rows,
-                            .batch_rows = b->plan.batch_rows,
+                            .batch_rows = b->options.batch_rows,
                             .seed = b->options.seed,
                             .epoch = b->epoch,
                             .next_batch = b->next_batch - (b->unsent_rows > 0),

@@ -1,9 +1,10 @@
 /* Budget: see budget.h. */
 #include "data/budget.h"
 
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <stowage/size.h>
 
@@ -25,12 +26,12 @@ stow_status budget_check(uint64_t bytes) {
 
 /* ru_maxrss would count what the parent held before exec; the kernel's own line does not. */
 uint64_t budget_peak(void) {
-  FILE *file = fopen("/proc/self/status", "re");
-  if (file == NULL) return 0;
-  char line[256];
-  uint64_t peak = 0;
-  while (peak == 0 && fgets(line, sizeof line, file) != NULL)
-    if (strncmp(line, "VmHWM:", 6) == 0) peak = strtoull(line + 6, NULL, 10) << 10;
-  fclose(file);
-  return peak;
+  char text[4096]; /* the whole file has some 1,500 bytes */
+  int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  ssize_t got = read(file, text, sizeof text - 1);
+  close(file);
+  text[got > 0 ? got : 0] = '\0';
+  const char *line = strstr(text, "\nVmHWM:");
+  return line != NULL ? strtoull(line + 7, NULL, 10) << 10 : 0;
 }

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/newfile.h"
 #include "base/variables.h"
 #include "files/outfile.h"
 
@@ -49,16 +49,18 @@ static void forget(checkpoint *c) {
 static bool still_there(const char *path, const checkpoint_file *was) {
   struct stat st;
   if (was->inode == 0) return true;
-  return stat(path, &st) == 0 && (uint64_t)st.st_ino == was->inode &&
+  return lstat(path, &st) == 0 && (uint64_t)st.st_ino == was->inode &&
          (uint64_t)st.st_size >= was->bytes;
 }
 
 /* Anything unlike what was written, and it is as if there were none. */
 static bool load(checkpoint *c) {
   uint64_t magic = 0, key[8], sum = 0, ignored = 0, expected = 1;
-  char partial[4096];
+  char partial[PATH_MAX];
   snprintf(partial, sizeof partial, "%s.partial", c->out);
-  FILE *file = fopen(c->path, "rbe");
+  int fd = newfile_find(AT_FDCWD, c->path); /* not one that another user planted */
+  FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
+  if (file == NULL && fd >= 0) close(fd);
   if (file == NULL) return false;
   bool fine = take(file, &magic, sizeof magic, &sum) && magic == MAGIC &&
               take(file, key, sizeof key, &sum) && memcmp(key, c->key, sizeof key) == 0 &&
@@ -78,7 +80,7 @@ static bool load(checkpoint *c) {
 static stow_status refuse_taken(const char *out) {
   static const char *const endings[] = {".partial", ".scratch", ".ranks/0.scratch"};
   for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-    char path[4096];
+    char path[PATH_MAX];
     snprintf(path, sizeof path, "%s%s", out, endings[i]);
     if (outfile_taken(path))
       return stow_fail(STOW_ERR_STATE, "%s: another run is writing it (%s)", out, path);
@@ -93,7 +95,9 @@ static bool take_away(int folder, const char *name) {
 
 /* NUMBER.resume, NUMBER.resume~ and NUMBER.scratch in the folder of the ranks. */
 static bool sweep_folder(const char *path, bool scratches) {
-  DIR *folder = opendir(path);
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+  if (folder == NULL && fd >= 0) close(fd);
   if (folder == NULL) return errno == ENOTDIR || access(path, F_OK) != 0;
   bool fine = true;
   for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
@@ -109,7 +113,7 @@ static bool sweep_folder(const char *path, bool scratches) {
 /* The notes of every run to `out`, by however many ranks; and what they spoke of. */
 static bool sweep(const char *out, bool scratches) {
   static const char *const endings[] = {".resume", ".resume~", ".scratch"};
-  char path[4096];
+  char path[PATH_MAX];
   bool fine = true;
   for (int i = 0; i < 2 + scratches; i++) {
     snprintf(path, sizeof path, "%s%s", out, endings[i]);
@@ -134,15 +138,21 @@ static stow_status name_files(checkpoint *c, const team *t) {
   return STOW_OK;
 }
 
-/* Where it cannot be made, what is to be written into it says so. */
-static void make_folder(const char *out) {
-  char path[4096];
+/* Makes the folder of the ranks. If that fails for want of room or rights, the first file written
+ * into it reports so; a folder of another user, or a link to one, is refused here. */
+static stow_status make_folder(const char *out) {
+  char path[PATH_MAX];
+  struct stat st;
   snprintf(path, sizeof path, "%s.ranks", out);
   (void)!mkdir(path, 0777);
+  if (lstat(path, &st) != 0 || (!S_ISLNK(st.st_mode) && st.st_uid == geteuid())) return STOW_OK;
+  return stow_fail(STOW_ERR_IO, "%s: cannot be written: %s is not a folder of this user; remove it",
+                   out, path);
 }
 
 static stow_status begin(checkpoint *c, team *t, bool resume) {
-  stow_status status = name_files(c, t);
+  stow_status status = outfile_check(c->out); /* so that every name below fits its buffer */
+  if (status == STOW_OK) status = name_files(c, t);
   if (status == STOW_OK && c->leads) status = refuse_taken(c->out);
   STOW_TRY(team_agree(t, status));
   bool mine = resume && load(c);
@@ -152,8 +162,7 @@ static stow_status begin(checkpoint *c, team *t, bool resume) {
                        "%s: what a run before noted beside it (.resume, .ranks) cannot be removed",
                        c->out);
   STOW_TRY(team_agree(t, status)); /* nobody notes anything before */
-  if (!team_alone(t)) make_folder(c->out);
-  return STOW_OK;
+  return team_alone(t) ? STOW_OK : team_agree(t, make_folder(c->out));
 }
 
 stow_status checkpoint_open(checkpoint *c, const char *out, const uint64_t key[7], team *t,
@@ -208,16 +217,17 @@ bool checkpoint_find(const checkpoint *c, uint64_t step, uint64_t *place, void *
 /* ---- writing ---- */
 
 static stow_status write_file(const checkpoint *c, const buffer *b) {
-  char temporary[4096];
+  char temporary[PATH_MAX];
   snprintf(temporary, sizeof temporary, "%s~", c->path);
-  int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  bool fine = fd >= 0 && write(fd, b->data, b->length) == (ssize_t)b->length && fsync(fd) == 0;
+  int fd = newfile_own(AT_FDCWD, temporary, 0, 0666);
+  bool fine = fd >= 0 && ftruncate(fd, 0) == 0 &&
+              write(fd, b->data, b->length) == (ssize_t)b->length && fsync(fd) == 0;
   if (fd >= 0) fine = close(fd) == 0 && fine;
   fine = fine && rename(temporary, c->path) == 0;
   if (fine) return STOW_OK;
   int why = errno;
   unlink(temporary);
-  return stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", c->path, strerror(why));
+  return stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", c->path, newfile_reason(why));
 }
 
 static void put(buffer *b, const void *bytes, size_t count, uint64_t *sum) {
@@ -256,9 +266,6 @@ stow_status checkpoint_save(checkpoint *c) {
   buffer_free(&b);
   c->saved_ns = clock_ns();
   c->count++;
-  /* For tests: the worst that can happen, at a chosen moment. */
-  const char *die = getenv(ENV_DIE_AT_CHECKPOINT);
-  if (status == STOW_OK && die != NULL && strtoull(die, NULL, 10) == c->count) raise(SIGKILL);
   return status;
 }
 

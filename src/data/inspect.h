@@ -9,6 +9,7 @@
 
 #include "data/array.h"
 #include "data/budget.h"
+#include "data/text_layout.h"
 #include "numbers/scan.h"
 
 typedef struct array_facts {
@@ -38,23 +39,28 @@ typedef struct column_facts {
   bool text, mixed;      /* mixed: numbers first, then text; its distinct values were not counted */
   scan values;           /* of those that are numbers */
   uint64_t missing;
-  uint64_t distinct, distinct_bytes; /* of text, and of their letters */
-  bool distinct_known;               /* false: more than the budget holds, or mixed */
-  uint64_t text_bytes, longest;      /* letters of all values; of the longest */
-  uint64_t first_text_line;          /* of a mixed column */
-  dtype smallest;                    /* of the numbers, or of the codes of a dictionary */
-  uint64_t bytes, bytes_after;       /* in memory */
+  uint64_t distinct;            /* of text, the empty one left out */
+  bool distinct_known;          /* false: more than the budget holds, or mixed */
+  bool mixed_unknown;           /* false unless it must be read again as text to count them */
+  uint64_t text_bytes, longest; /* letters of all values; of the longest */
+  uint64_t first_text_line;     /* of a mixed column */
+  text_layout layout;           /* of text: how shrink writes it */
+  dtype smallest;               /* of the numbers, or of the codes of a dictionary */
+  uint64_t bytes, bytes_after;  /* in memory */
 } column_facts;
 
 typedef struct file_facts {
   const char *format; /* "npy", "npz", "csv", … */
   uint64_t file_bytes;
+  uint64_t stream_bytes; /* of a table: its text, inflated where the file is gz */
   array_facts *arrays;
   size_t array_count;
   column_facts *columns; /* of a table */
   size_t column_count;
   uint64_t rows;
   bool table, has_header;
+  bool unnamed_first; /* the header has no name for the first column: it is called "index" */
+  bool pandas_index;  /* and it holds the numbers 0 to rows - 1: pandas wrote its index */
   uint64_t bytes, bytes_after; /* in memory, of everything */
 } file_facts;
 
@@ -62,7 +68,7 @@ typedef enum table_header { HEADER_AUTO, HEADER_YES, HEADER_NO } table_header;
 
 typedef struct inspect_options {
   array_spec raw;      /* a type: the file is raw values */
-  table_header header; /* of a table; HEADER_AUTO: its first row tells */
+  table_header header; /* of a table; HEADER_AUTO: decided by the first rows */
 } inspect_options;
 
 /* Tells by the contents what the file is. `options` may be NULL. */

@@ -8,9 +8,9 @@
 
 #include "base/checked.h"
 #include "base/status.h"
-#include "data/area.h"
-#include "data/crew.h"
-#include "data/shelf.h"
+#include "data/buffer_pool.h"
+#include "data/huge_alloc.h"
+#include "data/workers.h"
 #include "files/source.h"
 
 enum {
@@ -58,7 +58,7 @@ bool plan_room(const plan *p, uint32_t part) {
 static uint64_t batch_bytes(const plan *p) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < p->parts; i++)
-    bytes += shelf_buffer_bytes(p->batch_rows * p->row_bytes[i], plan_room(p, i));
+    bytes += buffer_pool_buffer_bytes(p->batch_rows * p->row_bytes[i], plan_room(p, i));
   return bytes;
 }
 
@@ -97,7 +97,7 @@ static uint64_t reader_bytes(const plan *p) {
  * limit. Past the page cache it is the limit from the start, and four keep it busy. A budget of 8
  * MiB feeds one. */
 static void choose_readers(plan *p) {
-  unsigned processors = crew_default();
+  unsigned processors = workers_default();
   uint64_t wanted = p->readers_asked;
   if (wanted == 0) {
     uint64_t machine = least(processors, 4);
@@ -190,7 +190,7 @@ static void begin(plan *p) {
   if (!p->drop_cache)
     p->bounce_bytes = 0;
   else if (p->memory_bytes >= 2 * LARGE_BUDGET)
-    p->bounce_bytes = AREA_LARGE_PAGE;
+    p->bounce_bytes = HUGE_PAGE_BYTES;
   else
     p->bounce_bytes = p->scratch_bytes + 2 * SOURCE_DIRECT_UNIT;
   p->block_rows = p->window_rows = p->windows = 0;

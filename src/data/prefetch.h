@@ -1,7 +1,7 @@
 /* Prefetch: background readers that fill batches ahead of the caller, in order.
  *
  *   ring:     slots of the next `ahead` batches, each with its buffers; the caller takes them in
- *             order and arms each slot anew with buffers from the shelf
+ *             order and arms each slot anew with buffers from the pool
  *   windows:  of a shuffle: one holds the rows being dealt out, the other is being read
  *
  * A reader does what the caller waits for first: it fills the next group of batches if their window
@@ -13,16 +13,16 @@
 
 #include <stowage/batches.h>
 
+#include "data/buffer_pool.h"
 #include "data/plan.h"
 #include "data/rows.h"
-#include "data/shelf.h"
 
 typedef struct prefetch prefetch;
 
 /* `first` are the rows of the first reader, one for each part, and become the prefetch's own. The
- * plan, the origins and the shelf are the caller's and must stay. */
+ * plan, the origins and the pool are the caller's and must stay. */
 stow_status prefetch_open(prefetch **p, const plan *made, const origin *origins, rows *first,
-                          shelf *buffers);
+                          buffer_pool *buffers);
 void prefetch_close(prefetch *p);
 
 /* The next batch taken will be `batch` of that epoch. */

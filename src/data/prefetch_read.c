@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "data/area.h"
+#include "data/huge_alloc.h"
 #include "data/prefetch_read.h"
 
 /* ---- what a batch and a window are ---- */
@@ -59,14 +59,14 @@ static stow_status fill_one(prefetch *p, rows *part, uint32_t number, uint64_t b
   uint64_t first = batch_first(p, batch), end = batch_end(p, batch + 1), offset;
   void **data = &p->slots[batch % p->plan->ahead].data[number];
   if (!plan_room(p->plan, number) || !rows_offset(part, first, &offset) ||
-      offset % SHELF_ALIGN != 0)
+      offset % BUFFER_POOL_ALIGN != 0)
     return read_places(p, part, first, end, *data);
-  shelf_kept kept;
-  *data = shelf_shift(*data, (size_t)(offset % SOURCE_DIRECT_UNIT), &kept);
+  buffer_pool_kept kept;
+  *data = buffer_pool_shift(*data, (size_t)(offset % SOURCE_DIRECT_UNIT), &kept);
   part->from.from->room = true;
   stow_status status = read_places(p, part, first, end, *data);
   part->from.from->room = false;
-  shelf_settle(*data, &kept);
+  buffer_pool_settle(*data, &kept);
   return status;
 }
 
@@ -143,7 +143,7 @@ static void advise(const prefetch *p, const reader *r, uint32_t number) {
 
 static stow_status make_areas(const plan *made, reader *r) {
   if (made->bounce_bytes > 0 && r->bounce == NULL) {
-    r->bounce = area_alloc(made->bounce_bytes);
+    r->bounce = huge_alloc(made->bounce_bytes);
     if (r->bounce == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a reader");
   }
   if (made->stage_bytes > 0 && r->stage == NULL) {

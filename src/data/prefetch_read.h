@@ -1,4 +1,4 @@
-/* What the two halves of prefetch share: prefetch.c is the caller's side, prefetch_read.c the
+/* What the two halves of prefetch share: prefetch_take.c is the caller's side, prefetch_read.c the
  * readers'. One lock guards everything but the contents of slots and windows that are being filled,
  * which belong to the reader that claimed them. */
 #ifndef DATA_PREFETCH_READ_H
@@ -41,7 +41,7 @@ typedef struct reader {
 struct prefetch {
   const plan *plan;
   const origin *origins;
-  shelf *buffers;
+  buffer_pool *buffers;
   sequence order;
   uint64_t seed, epoch;
   pthread_mutex_t guard;

@@ -5,8 +5,8 @@
 
 #include "base/variables.h"
 #include "data/checkpoint.h"
-#include "data/crew.h"
 #include "data/team.h"
+#include "data/workers.h"
 
 #define ITEMS_EACH (UINT64_C(1) << 18) /* fewer are not worth a thread */
 
@@ -63,7 +63,7 @@ static stow_status run_piece(array *a, const ranges_job *job, uint64_t first, ui
              .end = end,
              .threads = ranges_threads(a, job->budget),
              .job = job};
-  stow_status status = crew_run(p.threads, run_one, &p);
+  stow_status status = workers_run(p.threads, run_one, &p);
   *job->done += atomic_load(&p.shared.done);
   return status;
 }
@@ -126,7 +126,7 @@ stow_status ranges_rounds(array *a, const ranges_job *job, unsigned threads, uin
   p.shared.before += (all < a->count ? all : a->count) * a->item_bytes;
   for (; done < longest; done += p.step) {
     p.before = done;
-    STOW_TRY(crew_run(threads, run_one, &p));
+    STOW_TRY(workers_run(threads, run_one, &p));
     STOW_TRY(between(job->context, done + p.step));
   }
   *job->done += atomic_load(&p.shared.done);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/newfile.h"
 #include "files/outfile.h"
 
 stow_status scratch_open(scratch *s, const char *beside) {
@@ -17,8 +18,7 @@ stow_status scratch_open(scratch *s, const char *beside) {
   char *path = malloc(length + 16);
   if (path == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", beside);
   /* A name that is gone at once: not every file system makes files without one. */
-  snprintf(path, length + 16, "%s.XXXXXX", beside);
-  s->fd = mkostemp(path, O_CLOEXEC);
+  s->fd = newfile_beside(path, length + 16, beside);
   int why = errno;
   if (s->fd >= 0) unlink(path);
   free(path);
@@ -33,7 +33,7 @@ stow_status scratch_open_named(scratch *s, const char *path, bool keep) {
   if (s->fd >= 0) return STOW_OK;
   int why = errno;
   if (taken) return stow_fail(STOW_ERR_STATE, "%s: another run is writing it", path);
-  return stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", path, strerror(why));
+  return stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", path, newfile_reason(why));
 }
 
 void scratch_close(scratch *s) {

@@ -6,7 +6,7 @@
  * arr_0 npz -> npz                each member cast; stored stays stored, deflated stays deflated
  *   sparse npz -> npz         values and indices narrowed
  *   csv -> npy                all columns in one type that holds them all
- *   csv -> npz                a member for each column; text as codes and a member of values
+ *   csv -> npz                a member for each column; text as text_layout.h has it
  *
  * Called by `stowage shrink`, by every rank of a team where the budget has one: arrays to npy and
  * tables are cut among the ranks, anything else is the first one's work. A run that was stopped
@@ -26,6 +26,10 @@ typedef struct shrink_options {
   bool dry_run;     /* decide, write nothing */
   bool resume;      /* go on where a run that was stopped had come to */
   bool no_sync;     /* do not wait until the output is on the disk */
+  bool force;       /* write an output that takes more bytes than the input */
+  /* Of a table: the columns to write, by name, and those to leave out. 0: all, and none. */
+  const char *const *columns, *const *drop;
+  size_t column_count, drop_count;
   inspect_options in;
 } shrink_options;
 
@@ -33,6 +37,8 @@ typedef struct shrink_options {
 typedef struct shrink_item {
   dtype to; /* DTYPE_NONE: copied as it is (not numbers); codes of a text column are `to` */
   bool sparse;
+  bool skipped; /* a column that is left out */
+  char *member; /* of a column in an npz: the name it has there; NULL elsewhere */
   bool rounded; /* within the tolerance, not exactly */
   double error; /* the largest, as the tolerance counts it */
   uint64_t bytes, bytes_after;

@@ -260,19 +260,21 @@ stow_status shrink_header(sink *s, const char *descr, bool fortran, const uint64
   return status;
 }
 
-uint64_t shrink_header_bytes(const char *descr, bool fortran, const uint64_t *shape,
-                             uint32_t dims) {
+stow_status shrink_header_bytes(uint64_t *bytes, const char *descr, bool fortran,
+                                const uint64_t *shape, uint32_t dims) {
   buffer b = BUFFER_INIT;
-  uint64_t bytes = npy_write_header_as(&b, descr, fortran, shape, dims) == STOW_OK ? b.length : 0;
+  stow_status status = npy_write_header_as(&b, descr, fortran, shape, dims);
+  *bytes = b.length;
   buffer_free(&b);
-  return bytes;
+  return status;
 }
 
 stow_status shrink_member(archive *z, sink *s, const char *name, const char *descr, bool fortran,
                           const uint64_t *shape, uint32_t dims, uint64_t item_bytes, bool deflate) {
-  uint64_t bytes = item_bytes;
+  uint64_t bytes = item_bytes, header;
   for (uint32_t i = 0; i < dims; i++) bytes *= shape[i];
-  bytes += shrink_header_bytes(descr, fortran, shape, dims);
+  STOW_TRY(shrink_header_bytes(&header, descr, fortran, shape, dims));
+  bytes += header;
   *s = (sink){.archive = z};
   STOW_TRY(zip_out_add(&z->zip, &s->member, name, bytes, deflate));
   return shrink_header(s, descr, fortran, shape, dims);

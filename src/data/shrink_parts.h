@@ -58,6 +58,7 @@ typedef struct job {
   source *from; /* NULL for a table, which is read as a stream */
   const char *in, *out;
   bool to_npz;
+  bool *skip; /* of a table: the columns left out; NULL: none */
   uint64_t done, total;
   size_t item;              /* the number of the array at hand, for the checkpoint */
   struct sparse_kept *kept; /* of the one array, if it was read that way */
@@ -74,7 +75,8 @@ void shrink_measured(job *j, dtype to);
 stow_status shrink_header(sink *s, const char *descr, bool fortran, const uint64_t *shape,
                           uint32_t dims);
 /* The bytes such a header takes. */
-uint64_t shrink_header_bytes(const char *descr, bool fortran, const uint64_t *shape, uint32_t dims);
+stow_status shrink_header_bytes(uint64_t *bytes, const char *descr, bool fortran,
+                                const uint64_t *shape, uint32_t dims);
 /* A member that is an npy of that shape, its header written. */
 stow_status shrink_member(archive *z, sink *s, const char *name, const char *descr, bool fortran,
                           const uint64_t *shape, uint32_t dims, uint64_t item_bytes, bool deflate);
@@ -98,9 +100,6 @@ void shrink_choose_sparse(const job *j, const array_facts *f, shrink_item *item)
 void shrink_take_type(shrink_item *item, const array_facts *f, dtype to, const loss *l);
 /* STOW_ERR_INVALID: the type asked for does not hold every value. */
 stow_status shrink_refuse_type(const job *j, const array_facts *f, const loss *l);
-
-/* A table. (shrink_table.c) */
-stow_status shrink_table(job *j, bool to_npz);
 
 /* A failure of one rank is one of all; the team is not broken by it. */
 stow_status shrink_agree(const job *j, stow_status status);

@@ -10,11 +10,11 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "data/crew.h"
 #include "data/ranges.h"
 #include "data/shrink_parts.h"
 #include "data/sparse.h"
 #include "data/stream.h"
+#include "data/workers.h"
 #include "numbers/cast.h"
 #include "numbers/csr.h"
 
@@ -31,7 +31,7 @@ typedef struct kept_part {
 } kept_part;
 
 struct sparse_kept {
-  kept_part parts[CREW_MAX];
+  kept_part parts[WORKERS_MAX];
   unsigned count;
   stream_file file;
   checkpoint *checkpoint;

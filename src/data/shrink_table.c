@@ -1,9 +1,12 @@
 /* Shrink of tables: what each column becomes. The values are read once, into a file in eight bytes
  * each (shrink_table_npy.c, shrink_table_npz.c); the types are known then, and the cast is all that
  * is left to do. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <stowage/size.h>
 
 #include "data/shrink_table.h"
 
@@ -11,9 +14,10 @@ static stow_status refuse_column(const job *j, const column_facts *c, const char
   return stow_fail(STOW_ERR_INVALID, "%s: column \"%.100s\" %s", j->in, c->name, why);
 }
 
-static bool all_fit(const file_facts *f, dtype type) {
+static bool all_fit(const job *j, dtype type) {
+  const file_facts *f = &j->result->facts;
   for (size_t i = 0; i < f->column_count; i++)
-    if (!scan_fits(&f->columns[i].values, type)) return false;
+    if (!shrink_skips(j, i) && !scan_fits(&f->columns[i].values, type)) return false;
   return true;
 }
 
@@ -28,6 +32,7 @@ static stow_status common_type(const job *j, dtype *type) {
   bool fractions = false, bools = true;
   for (size_t i = 0; i < f->column_count; i++) {
     dtype t = table_column_type(&f->columns[i]);
+    if (shrink_skips(j, i)) continue;
     if (t == DTYPE_NONE) return shrink_table_refuse_text(j, i);
     fractions = fractions || t == DTYPE_F64;
     bools = bools && t == DTYPE_BOOL;
@@ -36,7 +41,7 @@ static stow_status common_type(const job *j, dtype *type) {
   size_t count = fractions ? sizeof mixed / sizeof mixed[0] : sizeof integers / sizeof integers[0];
   for (size_t i = 0; i < count; i++) {
     if (list[i] == DTYPE_BOOL && !bools) continue;
-    if (all_fit(f, list[i])) return *type = list[i], STOW_OK;
+    if (all_fit(j, list[i])) return *type = list[i], STOW_OK;
   }
   return stow_fail(STOW_ERR_INVALID,
                    "%s: no one type holds all its columns exactly; end the output with .npz, where "
@@ -100,13 +105,11 @@ static stow_status plan_column(job *j, const table_plan *p, size_t i, const shri
   uint64_t rows = j->result->facts.rows;
   shrink_item *item = &j->result->items[i];
   *item = (shrink_item){.bytes = c->bytes, .to = c->smallest, .bytes_after = c->bytes_after};
-  if (c->text) {
-    /* The values are as wide as the longest, four bytes a letter; those not counted come on top. */
-    if (!c->distinct_known) item->to = DTYPE_U32;
-    uint64_t words = c->distinct_known ? c->distinct + (c->missing > 0) : 0;
-    item->bytes_after = rows * dtype_bytes(item->to) + words * c->longest * 4;
+  if (shrink_skips(j, i)) {
+    *item = (shrink_item){.skipped = true};
     return STOW_OK;
   }
+  if (c->text) return STOW_OK;
   if (j->options->type != DTYPE_NONE) {
     STOW_TRY(plan_forced(j, p, i, item));
   } else if (common != NULL) {
@@ -123,10 +126,12 @@ static stow_status plan_column(job *j, const table_plan *p, size_t i, const shri
 stow_status shrink_table_plan(job *j, const table_plan *p) {
   shrink_result *r = j->result;
   shrink_item common = {0};
-  r->item_count = r->facts.column_count;
+  for (size_t i = 0; i < r->item_count; i++) free(r->items[i].member);
   free(r->items);
-  r->items = calloc(r->item_count + 1, sizeof *r->items);
+  r->item_count = 0;
+  r->items = calloc(r->facts.column_count + 1, sizeof *r->items);
   if (r->items == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", j->in);
+  r->item_count = r->facts.column_count;
   if (p->to_npy && j->options->type == DTYPE_NONE) {
     STOW_TRY(common_type(j, &common.to));
     STOW_TRY(try_rounding(j, p, SIZE_MAX, common.to, &common));
@@ -138,6 +143,105 @@ stow_status shrink_table_plan(job *j, const table_plan *p) {
     r->bytes_after += r->items[i].bytes_after;
   }
   return STOW_OK;
+}
+
+bool shrink_skips(const job *j, size_t column) {
+  return j->skip != NULL && j->skip[column];
+}
+
+/* Headers aside, an output of this size surprises nobody; the report says that it is larger. */
+#define SMALL_BYTES (64u << 10)
+
+stow_status shrink_table_check_size(const job *j) {
+  const shrink_result *r = j->result;
+  /* A table in gz counts by its text: the output is not compressed. */
+  uint64_t table = r->facts.file_bytes;
+  if (r->facts.stream_bytes > table) table = r->facts.stream_bytes;
+  if (j->options->force || j->options->type != DTYPE_NONE) return STOW_OK;
+  if (r->bytes_after <= table || r->bytes_after <= SMALL_BYTES) return STOW_OK;
+  char after[STOW_SIZE_TEXT_MAX], before[STOW_SIZE_TEXT_MAX];
+  return stow_fail(STOW_ERR_BUDGET,
+                   "%s: would take %s (%" PRIu64 " bytes), more than the %s (%" PRIu64
+                   " bytes) of %s; leave columns out (--drop NAME), allow rounding (--tolerance "
+                   "1e-3), or write it with --force",
+                   j->out, stow_size_format(after, r->bytes_after), r->bytes_after,
+                   stow_size_format(before, table), table, j->in);
+}
+
+/* ---- columns left out ---- */
+
+/* Does the comma-separated list, or all of it as one name, hold the name? */
+static bool list_has(const char *list, const char *name) {
+  size_t length = strlen(name);
+  if (strcmp(list, name) == 0) return true;
+  for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+    at += *at == ',';
+    if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0')) return true;
+  }
+  return false;
+}
+
+static bool lists_have(const char *const *lists, size_t count, const char *name) {
+  for (size_t i = 0; i < count; i++)
+    if (list_has(lists[i], name)) return true;
+  return false;
+}
+
+static stow_status refuse_name(const job *j, const file_facts *f, const char *option,
+                               const char *name, size_t length) {
+  char names[256] = "";
+  for (size_t i = 0; i < f->column_count && strlen(names) < 180; i++)
+    snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", i > 0 ? ", " : "",
+             f->columns[i].name);
+  return stow_fail(STOW_ERR_INVALID, "%s: %s: no column is called \"%.*s\"; there are: %s", j->in,
+                   option, (int)(length < 100 ? length : 100), name, names);
+}
+
+/* Every name of the list is that of a column. */
+static stow_status check_list(const job *j, const file_facts *f, const char *option,
+                              const char *list) {
+  for (size_t i = 0; i < f->column_count; i++)
+    if (strcmp(list, f->columns[i].name) == 0) return STOW_OK;
+  for (const char *at = list; at != NULL;) {
+    const char *comma = strchr(at, ',');
+    size_t length = comma != NULL ? (size_t)(comma - at) : strlen(at);
+    bool found = false;
+    for (size_t i = 0; i < f->column_count && !found; i++)
+      found = strlen(f->columns[i].name) == length && memcmp(f->columns[i].name, at, length) == 0;
+    if (!found) return refuse_name(j, f, option, at, length);
+    at = comma != NULL ? comma + 1 : NULL;
+  }
+  return STOW_OK;
+}
+
+static stow_status choose_columns(job *j, const file_facts *f) {
+  const shrink_options *o = j->options;
+  size_t kept = 0;
+  for (size_t i = 0; i < o->column_count; i++)
+    STOW_TRY(check_list(j, f, "--columns", o->columns[i]));
+  for (size_t i = 0; i < o->drop_count; i++) STOW_TRY(check_list(j, f, "--drop", o->drop[i]));
+  j->skip = calloc(f->column_count + 1, sizeof *j->skip);
+  if (j->skip == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", j->in);
+  for (size_t i = 0; i < f->column_count; i++) {
+    const char *name = f->columns[i].name;
+    bool wanted = o->column_count == 0 || lists_have(o->columns, o->column_count, name);
+    j->skip[i] = !wanted || lists_have(o->drop, o->drop_count, name);
+    kept += !j->skip[i];
+  }
+  if (kept > 0) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID, "%s: no column is left; give fewer in --drop", j->in);
+}
+
+stow_status shrink_table_columns(job *j) {
+  if (j->options->column_count + j->options->drop_count == 0) return STOW_OK;
+  csv c;
+  file_facts f = {0};
+  STOW_TRY(csv_open(&c, j->in, table_row_max(j->budget)));
+  stow_status status = table_look(&f, &c, j->options->in.header);
+  csv_close(&c);
+  if (status == STOW_OK) status = choose_columns(j, &f);
+  inspect_free(&f);
+  return status;
 }
 
 stow_status shrink_table_refuse_text(const job *j, size_t column) {
@@ -152,10 +256,4 @@ stow_status shrink_table_scratch(const job *j, scratch *s) {
   STOW_TRY(scratch_open_named(s, c->scratch_path, c->resumed));
   c->scratch = s->fd;
   return STOW_OK;
-}
-
-stow_status shrink_table(job *j, bool to_npz) {
-  stow_status status = to_npz ? shrink_table_npz(j) : shrink_table_npy(j);
-  if (j->budget->checkpoint != NULL) j->budget->checkpoint->scratch = -1; /* it is closed */
-  return status;
 }

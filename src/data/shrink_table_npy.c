@@ -25,7 +25,8 @@ typedef struct npy_out {
   job *job;
   scratch values;         /* as they were read */
   scratch made;           /* as they will be: the same place, or behind the ranks before */
-  uint64_t columns, rows; /* rows: of this rank */
+  uint64_t columns, rows; /* columns: those written; rows: of this rank */
+  size_t *kept;           /* which columns of the table they are */
   struct {
     uint64_t floats; /* from row float_from on */
     uint64_t float_from;
@@ -37,6 +38,7 @@ typedef struct npy_out {
 static stow_status order_part(void *context, table_part *part) {
   npy_out *o = context;
   for (size_t i = 0; i < part->block.count; i++) {
+    if (shrink_skips(o->job, i)) continue;
     if (part->block.columns[i].form == CSV_CODES) return shrink_table_refuse_text(o->job, i);
     if (part->block.columns[i].form == CSV_FLOATS && !o->form.floats) {
       o->form.floats = true;
@@ -59,30 +61,32 @@ static void to_doubles(csv_column *c, size_t rows) {
 }
 
 /* Columns to rows, few enough to stay in the nearest cache. */
-static void turn(uint64_t *rows, const csv_block *b, size_t first, size_t count) {
-  for (size_t i = 0; i < b->count; i++) {
-    const uint64_t *from = b->columns[i].values + first;
+static void turn(const npy_out *o, uint64_t *rows, const csv_block *b, size_t first, size_t count) {
+  for (size_t i = 0; i < o->columns; i++) {
+    const uint64_t *from = b->columns[o->kept[i]].values + first;
     uint64_t *to = rows + i;
-    for (size_t k = 0; k < count; k++, to += b->count) *to = from[k];
+    for (size_t k = 0; k < count; k++, to += o->columns) *to = from[k];
   }
 }
 
 static stow_status take_part(void *context, table_part *part) {
   npy_out *o = context;
   csv_block *b = &part->block;
-  if (o->values.fd < 0 || b->rows == 0 || b->count == 0) return STOW_OK;
-  for (size_t i = 0; i < b->count && part->place; i++) to_doubles(&b->columns[i], b->rows);
-  size_t step = b->count < CHUNK_VALUES ? CHUNK_VALUES / b->count : 1;
+  if (o->values.fd < 0 || b->rows == 0 || o->columns == 0) return STOW_OK;
+  for (size_t i = 0; i < o->columns && part->place; i++)
+    to_doubles(&b->columns[o->kept[i]], b->rows);
+  size_t step = o->columns < CHUNK_VALUES ? CHUNK_VALUES / o->columns : 1;
   if (step > b->rows) step = b->rows;
-  uint64_t *rows = malloc(step * b->count * sizeof *rows);
+  uint64_t *rows = malloc(step * o->columns * sizeof *rows);
   if (rows == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", o->job->in);
   stow_status status = STOW_OK;
   for (size_t first = 0; first < b->rows && status == STOW_OK; first += step) {
     size_t count = b->rows - first < step ? b->rows - first : step;
     for (size_t at = 0; at < count; at += TILE_ROWS)
-      turn(rows + at * b->count, b, first + at, count - at < TILE_ROWS ? count - at : TILE_ROWS);
+      turn(o, rows + at * o->columns, b, first + at,
+           count - at < TILE_ROWS ? count - at : TILE_ROWS);
     status = scratch_write(&o->values, (part->first_row + first) * o->columns * 8, rows,
-                           count * b->count * 8);
+                           count * o->columns * 8);
   }
   free(rows);
   return status;
@@ -95,7 +99,7 @@ static void widen(const npy_out *o, uint64_t *values, size_t count, uint64_t fir
   const column_facts *columns = o->job->result->facts.columns;
   for (size_t i = 0; i < count; i++) {
     /* Beside fractions a column past int64 has no negative ones, and the others do not pass it. */
-    bool wide = table_column_type(&columns[(first + i) % o->columns]) == DTYPE_U64 ||
+    bool wide = table_column_type(&columns[o->kept[(first + i) % o->columns]]) == DTYPE_U64 ||
                 (int64_t)values[i] >= 0;
     double near = wide ? (double)values[i] : (double)(int64_t)values[i];
     memcpy(&values[i], &near, sizeof near);
@@ -118,8 +122,8 @@ static stow_status read_chunk(const npy_out *o, uint64_t first, uint64_t *values
     return STOW_OK;
   }
   *via = DTYPE_I64;
-  for (size_t i = 0; i < f->column_count; i++)
-    if (table_column_type(&f->columns[i]) == DTYPE_U64) *via = DTYPE_U64;
+  for (size_t i = 0; i < o->columns; i++)
+    if (table_column_type(&f->columns[o->kept[i]]) == DTYPE_U64) *via = DTYPE_U64;
   return STOW_OK;
 }
 
@@ -140,7 +144,7 @@ static stow_status each_chunk(const npy_out *o, dtype to, uint64_t first, bool w
     if (column != SIZE_MAX) { /* that one's values alone, together */
       used = 0;
       for (size_t i = 0; i < count; i++)
-        if ((first + i) % o->columns == column) values[used++] = values[i];
+        if (o->kept[(first + i) % o->columns] == column) values[used++] = values[i];
     }
     status = cast_values(values + CHUNK_VALUES, to, values, via, used);
     if (status == STOW_OK && l != NULL) loss_add(l, values, via, values + CHUNK_VALUES, to, used);
@@ -165,8 +169,8 @@ static stow_status measure(void *context, size_t column, dtype to, loss *l) {
 /* The header, and the file as long as it will be. */
 static stow_status end_file(const npy_out *o, writer *w) {
   const file_facts *f = &o->job->result->facts;
-  dtype to = o->job->result->items[0].to;
-  uint64_t shape[2] = {f->rows, f->column_count};
+  dtype to = o->job->result->items[o->kept[0]].to;
+  uint64_t shape[2] = {f->rows, o->columns};
   sink s = {.file = w};
   STOW_TRY(shrink_header(&s, npy_descr(to), false, shape, 2));
   return writer_end(w, s.offset + f->rows * o->columns * dtype_bytes(to));
@@ -174,7 +178,7 @@ static stow_status end_file(const npy_out *o, writer *w) {
 
 static stow_status finish(npy_out *o, writer *w) {
   job *j = o->job;
-  dtype to = j->result->items[0].to;
+  dtype to = j->result->items[o->kept[0]].to;
   bool as_it_is = to == DTYPE_F64 ? o->form.floats && o->form.float_from == 0
                                   : !o->form.floats && (to == DTYPE_I64 || to == DTYPE_U64);
   /* From here on the values are no longer what a checkpoint would say. */
@@ -185,7 +189,8 @@ static stow_status finish(npy_out *o, writer *w) {
 
 static stow_status plan_types(npy_out *o) {
   table_plan plan = {.to_npy = true, .measure = measure, .context = o};
-  return shrink_table_plan(o->job, &plan);
+  STOW_TRY(shrink_table_plan(o->job, &plan));
+  return o->job->options->dry_run ? STOW_OK : shrink_table_check_size(o->job);
 }
 
 static stow_status read_and_plan(npy_out *o) {
@@ -196,7 +201,8 @@ static stow_status read_and_plan(npy_out *o) {
                        .take = take_part,
                        .context = o,
                        .state = &o->form,
-                       .state_bytes = sizeof o->form};
+                       .state_bytes = sizeof o->form,
+                       .skip = j->skip};
   STOW_TRY(csv_open(&c, j->in, table_row_max(j->budget)));
   stow_status status =
       table_read(&j->result->facts, &c, j->options->in.header, j->budget, &taker, &state);
@@ -212,7 +218,11 @@ static stow_status count_columns(npy_out *o) {
   bool more;
   STOW_TRY(csv_open(&c, o->job->in, table_row_max(o->job->budget)));
   stow_status status = csv_next(&c, &more);
-  o->columns = c.columns;
+  o->kept = calloc(c.columns + 1, sizeof *o->kept);
+  if (status == STOW_OK && o->kept == NULL)
+    status = stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", o->job->in);
+  for (size_t i = 0; i < c.columns && status == STOW_OK; i++)
+    if (!shrink_skips(o->job, i)) o->kept[o->columns++] = i;
   csv_close(&c);
   return status;
 }
@@ -224,13 +234,15 @@ static stow_status begin(npy_out *o, writer *w) {
   job *j = o->job;
   STOW_TRY(count_columns(o));
   shape[1] = o->columns;
+  uint64_t header;
+  STOW_TRY(shrink_header_bytes(&header, "<f8", false, shape, 2));
   if (!j->options->dry_run) {
     STOW_TRY(shrink_open(j, w, 0));
     o->values = (scratch){.fd = w->fd, .name = j->out};
   } else {
     STOW_TRY(shrink_table_scratch(j, &o->values));
   }
-  o->values.base = shrink_header_bytes("<f8", false, shape, 2);
+  o->values.base = header;
   o->made = o->values;
   return STOW_OK;
 }
@@ -244,12 +256,14 @@ static void read_again(void *context) {
 
 static stow_status write_own(npy_out *o, uint64_t rows_before) {
   job *j = o->job;
-  dtype to = j->result->items[0].to;
+  dtype to = j->result->items[o->kept[0]].to;
   uint64_t shape[2] = {j->result->facts.rows, o->columns}, row = o->columns * dtype_bytes(to);
+  uint64_t header;
   writer w;
+  STOW_TRY(shrink_header_bytes(&header, npy_descr(to), false, shape, 2));
   STOW_TRY(shrink_open(j, &w, j->result->bytes_after));
   o->made = (scratch){.fd = w.fd, .name = j->out};
-  o->made.base = shrink_header_bytes(npy_descr(to), false, shape, 2) + rows_before * row;
+  o->made.base = header + rows_before * row;
   uint64_t done = 0;
   checkpoint_find(j->budget->checkpoint, STEP_OWN, &done, NULL, 0);
   stow_status status = each_chunk(o, to, done, true, SIZE_MAX, NULL);
@@ -266,7 +280,8 @@ static stow_status share_rows(npy_out *o) {
                                    .take = take_part,
                                    .context = o,
                                    .state = kept ? &o->form : NULL,
-                                   .state_bytes = sizeof o->form},
+                                   .state_bytes = sizeof o->form,
+                                   .skip = j->skip},
                          .again = read_again};
   stow_status status = count_columns(o);
   if (status == STOW_OK) status = shrink_table_scratch(j, &o->values);
@@ -289,14 +304,18 @@ stow_status shrink_table_npy(job *j) {
   if (!team_alone(j->budget->team)) {
     stow_status shared = share_rows(&o);
     scratch_close(&o.values);
+    free(o.kept);
     return shared;
   }
-  STOW_TRY(begin(&o, &w));
-  stow_status status = read_and_plan(&o);
+  stow_status status = begin(&o, &w);
+  if (status != STOW_OK) return free(o.kept), status;
+  status = read_and_plan(&o);
   if (j->options->dry_run) {
     scratch_close(&o.values);
-    return status;
+  } else {
+    if (status == STOW_OK) status = finish(&o, &w);
+    status = shrink_finish(j, &w, status);
   }
-  if (status == STOW_OK) status = finish(&o, &w);
-  return shrink_finish(j, &w, status);
+  free(o.kept);
+  return status;
 }

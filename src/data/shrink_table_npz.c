@@ -1,5 +1,5 @@
-/* Shrink of tables to an npz: a member for each column, in its own type; text as codes, and a
- * member NAME.values with the text of each code.
+/* Shrink of tables to an npz: a member for each column of numbers, in its own type; text as
+ * text_layout.h has it.
  *
  * While the table is read its values go to a scratch, window after window (table_log.c); when
  * the types are known each column's runs are read back, cast and written as a member. Each of
@@ -14,14 +14,18 @@
 #include "data/shrink_table.h"
 #include "data/table_log.h"
 #include "data/table_team.h"
+#include "data/table_texts.h"
 #include "data/team.h"
+#include "data/text_layout.h"
 #include "numbers/cast.h"
 
 typedef struct npz_out {
   job *job;
   table_log log;     /* what was read */
-  intern names;      /* of the columns' members, and of their texts' */
+  intern names;      /* of the columns, and of their members */
   uint32_t *name_of; /* which is a column's */
+  struct piece *pieces;
+  size_t piece_count;
   table_state state;
   table_shared own; /* this rank's rows, where there are several */
 } npz_out;
@@ -118,21 +122,50 @@ static void clean_name(char to[NAME_MOST + 1], const char *from) {
     if (*p == '/' || *p == '\\' || (*p == '.' && p[1] == '.')) *p = '_';
 }
 
-/* Names that stand twice: x, x.1, x.2, as pandas has them; so too what a column of text would be
- * beside another's. */
+/* What follows a column's name in the members it may have; NULL behind the last. A column of text
+ * takes them all, whatever its layout, so that a reader sees by the names alone which layout it
+ * has. */
+static const char *const *endings_of(const column_facts *c) {
+  static const char *const numbers[] = {NULL};
+  static const char *const text[] = {".codes",         ".offsets",     ".bytes",
+                                     ".words.offsets", ".words.bytes", NULL};
+  return c->text ? text : numbers;
+}
+
+/* *taken: another column has NAME, or NAME with one of the endings. Otherwise reserves the latter.
+ */
+static stow_status try_name(npz_out *o, const char *name, const char *const *endings, bool *taken) {
+  char member[NAME_MOST + 64];
+  uint32_t number;
+  *taken = intern_find(&o->names, &number, name, strlen(name));
+  for (const char *const *e = endings; *e != NULL && !*taken; e++) {
+    int length = snprintf(member, sizeof member, "%s%s", name, *e);
+    *taken = intern_find(&o->names, &number, member, (size_t)length);
+  }
+  for (const char *const *e = endings; *e != NULL && !*taken; e++) {
+    int length = snprintf(member, sizeof member, "%s%s", name, *e);
+    STOW_TRY(intern_add(&o->names, &number, member, (size_t)length));
+  }
+  return STOW_OK;
+}
+
+/* Names that stand twice become x, x.1, x.2, as in pandas; so do names that a member of another
+ * column has. */
 static stow_status name_column(npz_out *o, size_t i) {
   const column_facts *c = &o->job->result->facts.columns[i];
-  char base[NAME_MOST + 1], name[NAME_MOST + 16], values[NAME_MOST + 32];
-  uint32_t number;
+  char base[NAME_MOST + 1], name[NAME_MOST + 16];
   clean_name(base, c->name);
   for (int again = 0; again < 1000; again++) {
-    int length = again == 0 ? snprintf(name, sizeof name, "%s", base)
-                            : snprintf(name, sizeof name, "%s.%d", base, again);
-    int longer = snprintf(values, sizeof values, "%s.values", name);
-    if (intern_find(&o->names, &number, name, (size_t)length)) continue;
-    if (c->text && intern_find(&o->names, &number, values, (size_t)longer)) continue;
-    if (c->text) STOW_TRY(intern_add(&o->names, &number, values, (size_t)longer));
-    return intern_add(&o->names, &o->name_of[i], name, (size_t)length);
+    bool taken = false;
+    if (again == 0)
+      snprintf(name, sizeof name, "%s", base);
+    else
+      snprintf(name, sizeof name, "%s.%d", base, again);
+    STOW_TRY(try_name(o, name, endings_of(c), &taken));
+    if (taken) continue;
+    o->job->result->items[i].member = strdup(name);
+    if (o->job->result->items[i].member == NULL) return no_memory(o);
+    return intern_add(&o->names, &o->name_of[i], name, strlen(name));
   }
   return stow_fail(STOW_ERR_INVALID, "%s: more than 1000 columns are named %s; name them apart",
                    o->job->in, base);
@@ -141,7 +174,8 @@ static stow_status name_column(npz_out *o, size_t i) {
 static stow_status name_columns(npz_out *o) {
   o->name_of = calloc(o->state.count + 1, sizeof *o->name_of);
   if (o->name_of == NULL) return no_memory(o);
-  for (size_t i = 0; i < o->state.count; i++) STOW_TRY(name_column(o, i));
+  for (size_t i = 0; i < o->state.count; i++)
+    if (!shrink_skips(o->job, i)) STOW_TRY(name_column(o, i));
   return STOW_OK;
 }
 
@@ -149,28 +183,55 @@ static const char *name_of(const npz_out *o, size_t i) {
   return intern_get(&o->names, o->name_of[i], NULL);
 }
 
-static stow_status begin_member(npz_out *o, archive *z, size_t i, sink *s) {
-  dtype to = o->job->result->items[i].to;
-  uint64_t rows = o->job->result->facts.rows;
-  char member[NAME_MOST + 32];
-  snprintf(member, sizeof member, "%s.npy", name_of(o, i));
-  return shrink_member(z, s, member, npy_descr(to), false, &rows, 1, dtype_bytes(to), false);
+/* ---- members ---- */
+
+/* One member of the output that all ranks fill. */
+typedef enum piece_kind { PIECE_NUMBERS, PIECE_OFFSETS, PIECE_BYTES } piece_kind;
+
+typedef struct piece {
+  size_t column;
+  piece_kind kind;
+  uint64_t bytes, bytes_before; /* of this rank; of those before it */
+} piece;
+
+static stow_status make_pieces(npz_out *o) {
+  const file_facts *f = &o->job->result->facts;
+  o->pieces = calloc(2 * f->column_count + 1, sizeof *o->pieces);
+  if (o->pieces == NULL) return no_memory(o);
+  for (size_t i = 0; i < f->column_count; i++) {
+    const column_facts *c = &f->columns[i];
+    if (shrink_skips(o->job, i)) continue;
+    bool plain = c->text && !c->layout.dictionary;
+    if (!plain) o->pieces[o->piece_count++] = (piece){.column = i, .kind = PIECE_NUMBERS};
+    if (plain && !c->layout.texts.fixed)
+      o->pieces[o->piece_count++] = (piece){.column = i, .kind = PIECE_OFFSETS};
+    if (plain) o->pieces[o->piece_count++] = (piece){.column = i, .kind = PIECE_BYTES};
+  }
+  return STOW_OK;
 }
 
-/* The most letters of a word; SIZE_MAX if one is not UTF-8. */
-static size_t most_letters(const intern *words) {
-  size_t most = 1;
-  for (uint32_t i = 0; i < words->count; i++) {
-    size_t length, letters = 0;
-    const unsigned char *at = (const unsigned char *)intern_get(words, i, &length);
-    for (size_t step; length > 0; at += step, length -= step, letters++) {
-      uint32_t point;
-      step = utf8_take(at, length, &point);
-      if (step == 0) return SIZE_MAX;
-    }
-    if (letters > most) most = letters;
-  }
-  return most;
+/* Begins NAME.offsets or NAME.bytes of some texts. */
+static stow_status begin_texts(archive *z, sink *s, const char *name, const text_extent *texts,
+                               piece_kind kind) {
+  char member[NAME_MOST + 64];
+  bool offsets = kind == PIECE_OFFSETS;
+  dtype type = offsets ? text_offset_type(texts) : DTYPE_U8;
+  uint64_t shape[2] = {offsets ? texts->count + 1 : texts->bytes, 0};
+  if (texts->fixed) shape[0] = texts->count, shape[1] = texts->width;
+  snprintf(member, sizeof member, "%s.%s.npy", name, offsets ? "offsets" : "bytes");
+  return shrink_member(z, s, member, npy_descr(type), false, shape, texts->fixed ? 2 : 1,
+                       dtype_bytes(type), false);
+}
+
+static stow_status begin_piece(npz_out *o, archive *z, const piece *p, sink *s) {
+  const column_facts *c = &o->job->result->facts.columns[p->column];
+  if (p->kind != PIECE_NUMBERS)
+    return begin_texts(z, s, name_of(o, p->column), &c->layout.texts, p->kind);
+  dtype to = o->job->result->items[p->column].to;
+  uint64_t rows = o->job->result->facts.rows;
+  char member[NAME_MOST + 64];
+  snprintf(member, sizeof member, "%s%s.npy", name_of(o, p->column), c->text ? ".codes" : "");
+  return shrink_member(z, s, member, npy_descr(to), false, &rows, 1, dtype_bytes(to), false);
 }
 
 /* Words are short: they are written many at a time. */
@@ -194,103 +255,165 @@ static stow_status gather(gathered *g, const void *bytes, size_t count) {
   return STOW_OK;
 }
 
-static stow_status write_word(gathered *s, const char *text, size_t length, size_t letters,
-                              bool wide) {
-  static const char zeros[256];
-  uint32_t points[256];
-  size_t width = wide ? letters * 4 : letters, used = 0;
-  if (!wide) STOW_TRY(gather(s, text, length));
-  if (!wide) used = length;
-  const unsigned char *at = (const unsigned char *)text;
-  while (wide && length > 0) {
-    size_t count = 0;
-    for (; length > 0 && count < 256; count++) {
-      size_t step = utf8_take(at, length, &points[count]);
-      at += step;
-      length -= step;
-    }
-    STOW_TRY(gather(s, points, count * 4));
-    used += count * 4;
-  }
-  for (size_t part; used < width; used += part) {
-    part = width - used < sizeof zeros ? width - used : sizeof zeros;
-    STOW_TRY(gather(s, zeros, part));
-  }
+/* What a text adds to a member: its end, or its bytes. */
+typedef struct text_sink {
+  gathered to;
+  piece_kind kind;
+  dtype type;  /* of the offsets */
+  uint64_t at; /* where the text before it ended */
+} text_sink;
+
+static stow_status put_offset(text_sink *t) {
+  int32_t narrow = (int32_t)t->at;
+  int64_t wide = (int64_t)t->at;
+  return t->type == DTYPE_I32 ? gather(&t->to, &narrow, sizeof narrow)
+                              : gather(&t->to, &wide, sizeof wide);
+}
+
+static stow_status put_text(void *context, const char *text, size_t length) {
+  text_sink *t = context;
+  t->at += length;
+  return t->kind == PIECE_OFFSETS ? put_offset(t) : gather(&t->to, text, length);
+}
+
+static stow_status count_text(void *context, const char *text, size_t length) {
+  uint64_t *bytes = context;
+  (void)text;
+  *bytes += length;
   return STOW_OK;
 }
 
-/* NAME.values: the text of each code, as NumPy's own text; bytes where it is not UTF-8. */
-static stow_status write_words(const char *name, const intern *words, archive *z, uint64_t *bytes) {
-  char member[ZIP_NAME_MAX + 32], descr[32];
-  size_t letters = most_letters(words);
-  bool wide = letters != SIZE_MAX;
-  for (uint32_t i = 0; i < words->count && !wide; i++) {
-    size_t length;
-    intern_get(words, i, &length);
-    if (i == 0 || length > letters) letters = length > 0 ? length : 1;
-  }
-  sink s;
-  uint64_t count = words->count;
-  snprintf(member, sizeof member, "%s.values.npy", name);
-  snprintf(descr, sizeof descr, "%s%zu", wide ? "<U" : "|S", letters);
-  *bytes = count * letters * (wide ? 4 : 1);
-  STOW_TRY(shrink_member(z, &s, member, descr, false, &count, 1, letters * (wide ? 4 : 1), false));
-  gathered g = {.to = &s};
-  for (uint32_t i = 0; i < words->count; i++) {
-    size_t length;
-    const char *text = intern_get(words, i, &length);
-    STOW_TRY(write_word(&g, text, length, letters, wide));
-  }
-  return put_gathered(&g);
+static table_texts texts_of(npz_out *o, size_t i) {
+  bool numbered = !o->state.too_many[i];
+  return (table_texts){.log = &o->log,
+                       .column = i,
+                       .words = numbered ? &o->state.words[i] : NULL,
+                       .codes = o->own.codes != NULL ? o->own.codes[i] : NULL};
 }
 
-static stow_status write_column(npz_out *o, archive *z, size_t i) {
+/* This rank's part of a member. */
+static stow_status fill_piece(npz_out *o, const piece *p, sink *s) {
+  const file_facts *f = &o->job->result->facts;
+  if (p->kind == PIECE_NUMBERS)
+    return each_run(o, p->column, o->job->result->items[p->column].to, s, NULL);
+  text_sink t = {.to = {.to = s},
+                 .kind = p->kind,
+                 .type = text_offset_type(&f->columns[p->column].layout.texts)};
+  table_texts texts = texts_of(o, p->column);
+  if (p->kind == PIECE_OFFSETS) {
+    t.at = p->bytes_before; /* of the texts: see measure_pieces */
+    if (team_leads(o->job->budget->team)) STOW_TRY(put_offset(&t));
+  }
+  STOW_TRY(table_texts_each(&texts, put_text, &t));
+  return put_gathered(&t.to);
+}
+
+/* NAME.words: the text of each code. */
+static stow_status write_words(npz_out *o, archive *z, size_t i, piece_kind kind) {
+  const column_facts *c = &o->job->result->facts.columns[i];
+  const intern *words = &o->state.words[i];
+  char name[NAME_MOST + 64];
   sink s;
-  STOW_TRY(begin_member(o, z, i, &s));
-  STOW_TRY(each_run(o, i, o->job->result->items[i].to, &s, NULL));
-  return budget_tell(o->job->budget, i + 1, o->state.count);
+  snprintf(name, sizeof name, "%s.words", name_of(o, i));
+  STOW_TRY(begin_texts(z, &s, name, &c->layout.texts, kind));
+  text_sink t = {.to = {.to = &s}, .kind = kind, .type = text_offset_type(&c->layout.texts)};
+  if (kind == PIECE_OFFSETS) STOW_TRY(put_offset(&t));
+  for (uint32_t k = 0; k < words->count; k++) {
+    size_t length;
+    const char *text = intern_get(words, k, &length);
+    STOW_TRY(put_text(&t, text, length));
+  }
+  return put_gathered(&t.to);
 }
 
 static stow_status write_texts(npz_out *o, archive *z, size_t i) {
-  shrink_result *r = o->job->result;
-  shrink_item *item = &r->items[i];
-  uint64_t words = 0;
-  STOW_TRY(write_words(name_of(o, i), &o->state.words[i], z, &words));
-  r->bytes_after -= item->bytes_after;
-  item->bytes_after = r->facts.rows * dtype_bytes(item->to) + words;
-  r->bytes_after += item->bytes_after;
-  return STOW_OK;
+  if (!o->job->result->facts.columns[i].layout.texts.fixed)
+    STOW_TRY(write_words(o, z, i, PIECE_OFFSETS));
+  return write_words(o, z, i, PIECE_BYTES);
+}
+
+static stow_status write_piece(npz_out *o, archive *z, size_t number) {
+  sink s;
+  STOW_TRY(begin_piece(o, z, &o->pieces[number], &s));
+  STOW_TRY(fill_piece(o, &o->pieces[number], &s));
+  return budget_tell(o->job->budget, number + 1, o->piece_count);
 }
 
 /* ---- by several ranks ---- */
 
-/* Every rank counts along which members there are, and puts its rows where they belong. */
-static stow_status put_columns(npz_out *o, archive *z, uint32_t *sums) {
-  checkpoint *c = o->job->budget->checkpoint;
-  size_t bytes;
-  uint64_t columns;
-  const void *noted = checkpoint_get(c, STEP_OWN, &columns, &bytes);
-  size_t done = bytes / sizeof *sums <= o->state.count ? bytes / sizeof *sums : 0;
-  if (done > 0) memcpy(sums, noted, done * sizeof *sums);
-  for (size_t i = 0; i < o->state.count; i++) {
-    sink s;
-    dtype to = o->job->result->items[i].to;
-    STOW_TRY(begin_member(o, z, i, &s));
-    if (i < done) continue;
-    s.part = true;
-    s.offset = z->zip.members[s.member].filled + o->own.rows_before * dtype_bytes(to);
-    STOW_TRY(each_run(o, i, to, &s, NULL));
-    sums[i] = s.crc;
-    STOW_TRY(checkpoint_append(c, STEP_OWN, &s.crc, sizeof s.crc));
-    STOW_TRY(budget_tell(o->job->budget, i + 1, o->state.count));
+/* How much of each member every rank has. Of offsets, what counts is how many bytes of text stand
+ * before this rank's. */
+static stow_status own_bytes(npz_out *o, uint64_t *own) {
+  const shrink_result *r = o->job->result;
+  for (size_t i = 0; i < o->piece_count; i++) {
+    const piece *p = &o->pieces[i];
+    table_texts texts = texts_of(o, p->column);
+    own[i] = 0;
+    if (p->kind == PIECE_NUMBERS)
+      own[i] = o->own.rows * dtype_bytes(r->items[p->column].to);
+    else
+      STOW_TRY(table_texts_each(&texts, count_text, &own[i]));
   }
   return STOW_OK;
 }
 
-/* The first rank learns what the others put. */
-static stow_status take_sums(npz_out *o, archive *z, const uint32_t *sums) {
+static stow_status measure_pieces(npz_out *o, uint64_t *own, uint64_t *all) {
   team *t = o->job->budget->team;
-  uint32_t *all = calloc(t->size * (o->state.count + 1), sizeof *all);
+  size_t count = o->piece_count;
+  STOW_TRY(shrink_agree(o->job, own_bytes(o, own)));
+  STOW_TRY(team_gather(t, own, all, count * sizeof *all));
+  for (size_t i = 0; i < count; i++) {
+    o->pieces[i].bytes = own[i];
+    for (unsigned rank = 0; rank < t->rank; rank++)
+      o->pieces[i].bytes_before += all[rank * count + i];
+  }
+  return STOW_OK;
+}
+
+/* Where this rank's part of a member begins, behind the header. */
+static uint64_t part_offset(const npz_out *o, const piece *p) {
+  if (p->kind != PIECE_OFFSETS) return p->bytes_before;
+  const column_facts *c = &o->job->result->facts.columns[p->column];
+  uint64_t first = o->own.rows_before + (o->job->budget->team->rank > 0);
+  return first * dtype_bytes(text_offset_type(&c->layout.texts));
+}
+
+/* Every rank counts along which members there are, and puts its rows where they belong. */
+static stow_status put_pieces(npz_out *o, archive *z, uint32_t *sums) {
+  checkpoint *c = o->job->budget->checkpoint;
+  size_t bytes;
+  uint64_t columns;
+  const void *noted = checkpoint_get(c, STEP_OWN, &columns, &bytes);
+  size_t done = bytes / sizeof *sums <= o->piece_count ? bytes / sizeof *sums : 0;
+  if (done > 0) memcpy(sums, noted, done * sizeof *sums);
+  for (size_t i = 0; i < o->piece_count; i++) {
+    sink s;
+    const piece *p = &o->pieces[i];
+    STOW_TRY(begin_piece(o, z, p, &s));
+    if (i < done) continue;
+    s.part = true;
+    s.offset = z->zip.members[s.member].filled + part_offset(o, p);
+    STOW_TRY(fill_piece(o, p, &s));
+    sums[i] = s.crc;
+    STOW_TRY(checkpoint_append(c, STEP_OWN, &s.crc, sizeof s.crc));
+    STOW_TRY(budget_tell(o->job->budget, i + 1, o->piece_count));
+  }
+  return STOW_OK;
+}
+
+/* Bytes of the member that a rank with so many rows put. */
+static uint64_t part_bytes(const npz_out *o, const piece *p, unsigned rank, uint64_t rows,
+                           uint64_t bytes) {
+  if (p->kind != PIECE_OFFSETS) return bytes;
+  const column_facts *c = &o->job->result->facts.columns[p->column];
+  return (rows + (rank == 0)) * dtype_bytes(text_offset_type(&c->layout.texts));
+}
+
+/* The first rank learns what the others put. */
+static stow_status take_sums(npz_out *o, archive *z, const uint32_t *sums, const uint64_t *bytes) {
+  team *t = o->job->budget->team;
+  size_t count = o->piece_count;
+  uint32_t *all = calloc(t->size * (count + 1), sizeof *all);
   uint64_t *rows = calloc(t->size, sizeof *rows);
   bool fine = all != NULL && rows != NULL;
   stow_status status = shrink_agree(o->job, fine ? STOW_OK : no_memory(o));
@@ -300,22 +423,32 @@ static stow_status take_sums(npz_out *o, archive *z, const uint32_t *sums) {
     return status;
   }
   status = team_gather(t, &o->own.rows, rows, sizeof *rows);
-  if (status == STOW_OK) status = team_gather(t, sums, all, o->state.count * sizeof *all);
-  for (size_t i = 0; i < o->state.count; i++)
+  if (status == STOW_OK) status = team_gather(t, sums, all, count * sizeof *all);
+  for (size_t i = 0; i < count; i++)
     for (unsigned rank = 0; rank < t->size && status == STOW_OK; rank++)
-      status = zip_out_took(&z->zip, i, rows[rank] * dtype_bytes(o->job->result->items[i].to),
-                            all[rank * o->state.count + i]);
+      status = zip_out_took(&z->zip, i,
+                            part_bytes(o, &o->pieces[i], rank, rows[rank], bytes[rank * count + i]),
+                            all[rank * count + i]);
   free(rows);
   free(all);
   return status;
 }
 
 static stow_status share_columns(npz_out *o, archive *z) {
-  uint32_t *sums = calloc(o->state.count + 1, sizeof *sums);
-  z->zip.mute = !team_leads(o->job->budget->team);
-  stow_status status = sums != NULL ? put_columns(o, z, sums) : no_memory(o);
-  status = shrink_agree(o->job, status);
-  if (status == STOW_OK) status = take_sums(o, z, sums);
+  team *t = o->job->budget->team;
+  uint32_t *sums = calloc(o->piece_count + 1, sizeof *sums);
+  uint64_t *bytes = calloc((t->size + 1) * (o->piece_count + 1), sizeof *bytes);
+  bool fine = sums != NULL && bytes != NULL;
+  z->zip.mute = !team_leads(t);
+  stow_status status = shrink_agree(o->job, fine ? STOW_OK : no_memory(o));
+  uint64_t *all = bytes;
+  if (status == STOW_OK && fine) {
+    status = measure_pieces(o, bytes + t->size * o->piece_count, all);
+    if (status == STOW_OK) status = put_pieces(o, z, sums);
+    status = shrink_agree(o->job, status);
+    if (status == STOW_OK) status = take_sums(o, z, sums, all);
+  }
+  free(bytes);
   free(sums);
   return status;
 }
@@ -324,7 +457,7 @@ static stow_status share_columns(npz_out *o, archive *z) {
 
 static stow_status write_columns(npz_out *o, archive *z) {
   if (!team_alone(o->job->budget->team)) return share_columns(o, z);
-  for (size_t i = 0; i < o->state.count; i++) STOW_TRY(write_column(o, z, i));
+  for (size_t i = 0; i < o->piece_count; i++) STOW_TRY(write_piece(o, z, i));
   return STOW_OK;
 }
 
@@ -337,8 +470,10 @@ static stow_status write_npz(npz_out *o, writer *w) {
     zip_out_free(&z.zip);
     return status;
   }
-  for (size_t i = 0; i < o->state.count && status == STOW_OK; i++)
-    if (o->job->result->facts.columns[i].text) status = write_texts(o, &z, i);
+  for (size_t i = 0; i < o->state.count && status == STOW_OK; i++) {
+    const column_facts *c = &o->job->result->facts.columns[i];
+    if (c->text && c->layout.dictionary && !shrink_skips(o->job, i)) status = write_texts(o, &z, i);
+  }
   return archive_end(&z, status);
 }
 
@@ -376,7 +511,8 @@ static stow_status read_once(npz_out *o, const bool *text) {
                        .state = kept ? &o->log.end : NULL,
                        .state_bytes = sizeof o->log.end,
                        .restore = restore,
-                       .needs_codes = !j->options->dry_run};
+                       .skip = j->skip,
+                       .keeps_texts = o->log.file.fd >= 0};
   table_reader reader = {.taker = taker, .again = read_again};
   if (!team_alone(j->budget->team))
     return table_read_shared(&o->own, &j->result->facts, j->from, header, j->budget, &reader, text,
@@ -392,7 +528,7 @@ static bool find_texts(const npz_out *o, bool *text) {
   const file_facts *f = &o->job->result->facts;
   bool any = false;
   for (size_t i = 0; i < f->column_count; i++)
-    if (f->columns[i].text && !f->columns[i].distinct_known && !o->state.too_many[i])
+    if (f->columns[i].text && f->columns[i].mixed_unknown && !shrink_skips(o->job, i))
       any = text[i] = true;
   return any;
 }
@@ -431,7 +567,7 @@ static stow_status read_table(npz_out *o) {
   if (known != NULL) memcpy(text, known, bytes);
   stow_status status = read_once(o, known != NULL ? text : NULL);
   free(text);
-  if (status != STOW_OK || known != NULL || j->options->dry_run) return status;
+  if (status != STOW_OK || known != NULL) return status;
   text = calloc(o->state.count + 1, sizeof *text);
   if (text == NULL) return no_memory(o);
   if (find_texts(o, text)) {
@@ -451,7 +587,9 @@ static stow_status shrink_columns(npz_out *o) {
   table_plan plan = {.measure = measure, .context = o};
   STOW_TRY(shrink_agree(j, shrink_table_plan(j, &plan)));
   if (j->options->dry_run) return STOW_OK;
+  STOW_TRY(shrink_agree(j, shrink_table_check_size(j)));
   STOW_TRY(shrink_agree(j, name_columns(o)));
+  STOW_TRY(shrink_agree(j, make_pieces(o)));
   STOW_TRY(shrink_open(j, &w, j->result->bytes_after));
   return shrink_finish(j, &w, write_npz(o, &w));
 }
@@ -459,6 +597,7 @@ static stow_status shrink_columns(npz_out *o) {
 stow_status shrink_table_npz(job *j) {
   npz_out o = {.job = j};
   table_log_begin(&o.log, j->in);
+  o.log.skip = j->skip;
   stow_status status = shrink_agree(j, shrink_table_scratch(j, &o.log.file));
   if (status == STOW_OK) status = shrink_columns(&o);
   table_log_end(&o.log);
@@ -466,5 +605,6 @@ stow_status shrink_table_npz(job *j) {
   table_shared_free(&o.own);
   intern_free(&o.names);
   free(o.name_of);
+  free(o.pieces);
   return status;
 }

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/newfile.h"
+
 enum { CHUNK_BYTES = 256 << 10 };
 
 static const char *spool_folder(void) {
@@ -59,13 +61,7 @@ stow_status spool_make(spool *s, array *from) {
                      "%s: a deflated member of type %s%s cannot be shuffled within this budget; "
                      "make it once with: stowage shrink",
                      from->name, from->descr, from->fortran_order ? " in Fortran order" : "");
-  s->fd = open(spool_folder(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (s->fd < 0) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/stowage-XXXXXX", spool_folder());
-    s->fd = mkostemp(path, O_CLOEXEC);
-    if (s->fd >= 0) unlink(path);
-  }
+  s->fd = newfile_unnamed(spool_folder());
   if (s->fd < 0) return refuse(from, "cannot be written");
   stow_status status = copy(s, from);
   if (status != STOW_OK) spool_close(s);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "data/shelf.h"
+#include "data/buffer_pool.h"
 #include "device/device.h"
 
 typedef struct journey {
@@ -53,7 +53,7 @@ stow_status staging_open(staging **out, stow_device *device, uint32_t parts) {
 }
 
 static void end_journey(staging *s, journey *j) {
-  for (uint32_t i = 0; i < s->parts; i++) shelf_put(j->data[i]);
+  for (uint32_t i = 0; i < s->parts; i++) buffer_pool_put(j->data[i]);
   j->on_the_way = false;
 }
 

@@ -8,40 +8,22 @@
 #include <string.h>
 
 #include "data/checkpoint.h"
-#include "data/crew.h"
 #include "data/table_parts.h"
+#include "data/workers.h"
 
 #define VALUES_LEAST 4096 /* of a window */
 
-size_t table_row_max(const budget *b) {
-  uint64_t share = b->bytes / 8;
-  return share < 1u << 30 ? (size_t)share : 1u << 30;
-}
-
-uint64_t table_words_max(const budget *b) {
-  return b->bytes / 4;
-}
-
-uint64_t table_words_bytes(const table_state *s) {
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < s->count; i++) bytes += 2 * s->words[i].length + 28 * s->words[i].count;
-  return bytes;
-}
-
-dtype table_column_type(const column_facts *c) {
-  return c->text ? DTYPE_NONE : c->values.type;
-}
-
-void table_state_free(table_state *s) {
-  for (size_t i = 0; i < s->count && s->words != NULL; i++) intern_free(&s->words[i]);
-  free(s->words);
-  free(s->tallies);
-  free(s->too_many);
-  *s = (table_state){0};
-}
-
 /* ---- the columns ---- */
 
+static bool is_named(const csv *c, const char *name) {
+  size_t length = strlen(name);
+  for (size_t i = 0; i < c->columns; i++)
+    if (c->fields[i].length == length && memcmp(c->fields[i].text, name, length) == 0) return true;
+  return false;
+}
+
+/* Names each column by its field of the header, or by its number. An unnamed first column is
+ * "index": pandas writes its index so. */
 static stow_status name_columns(file_facts *f, const csv *c) {
   f->columns = calloc(c->columns, sizeof *f->columns);
   if (f->columns == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
@@ -49,8 +31,15 @@ static stow_status name_columns(file_facts *f, const csv *c) {
     char number[24];
     const csv_field *field = &c->fields[f->column_count];
     snprintf(number, sizeof number, "%zu", f->column_count);
-    char *name =
-        f->has_header && field->length > 0 ? strndup(field->text, field->length) : strdup(number);
+    char *name = strdup(number);
+    if (f->has_header && field->length > 0) {
+      free(name);
+      name = strndup(field->text, field->length);
+    } else if (f->has_header && f->column_count == 0 && c->columns > 1 && !is_named(c, "index")) {
+      free(name);
+      name = strdup("index");
+      f->unnamed_first = true;
+    }
     if (name == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
     f->columns[f->column_count].name = name;
   }
@@ -89,6 +78,7 @@ static stow_status begin_pass(table_pass *p) {
   for (size_t i = 0; i < s->count; i++) {
     tally_begin(&s->tallies[i]);
     if (p->to != NULL && p->to->text != NULL && p->to->text[i]) p->forms[i] = CSV_CODES;
+    if (p->to != NULL && p->to->skip != NULL) s->too_many[i] = p->to->skip[i];
   }
   return STOW_OK;
 }
@@ -143,6 +133,7 @@ static stow_status join_window(table_pass *p, table_window *w, stow_status statu
   if (mine && status == STOW_OK) status = table_window_merge(w);
   if (mine && status == STOW_OK && p->to != NULL && p->to->order != NULL)
     status = p->to->order(p->to->context, &w->part);
+  if (mine && status == STOW_OK) table_bound_words(p);
   p->turn++;
   if (mine && status == STOW_OK) {
     p->facts->rows = p->state->rows;
@@ -207,6 +198,10 @@ void table_conclude(file_facts *f, const table_state *s) {
     f->bytes_after += f->columns[i].bytes_after;
   }
   f->rows = s->rows;
+  const column_facts *first = f->columns;
+  f->pandas_index = f->unnamed_first && f->rows > 0 && !first->text && first->missing == 0 &&
+                    first->values.type == DTYPE_I64 && first->values.least_int == 0 &&
+                    first->values.most_int == f->rows - 1;
 }
 
 /* Where the windows begin: where a checkpoint or the range says, or with the first row. */
@@ -221,24 +216,29 @@ static stow_status begin_rows(table_pass *p) {
   return p->facts->has_header ? STOW_OK : first_row(p);
 }
 
-stow_status table_read(file_facts *f, csv *c, table_header header, const budget *b,
-                       const table_taker *to, table_state *state) {
-  table_pass p = {.from = c, .facts = f, .budget = b, .to = to, .state = state};
+stow_status table_look(file_facts *f, csv *c, table_header header) {
   bool more;
-  *state = (table_state){0};
   STOW_TRY(csv_next(c, &more));
   if (!more) return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", c->in.name);
   f->table = true;
   f->format = c->delimiter == '\t' ? "tsv" : "csv";
-  f->has_header = header == HEADER_YES || (header == HEADER_AUTO && csv_looks_like_header(c));
-  STOW_TRY(name_columns(f, c));
+  f->has_header = header == HEADER_YES;
+  if (header == HEADER_AUTO) STOW_TRY(csv_find_header(c, &f->has_header));
+  return name_columns(f, c);
+}
+
+stow_status table_read(file_facts *f, csv *c, table_header header, const budget *b,
+                       const table_taker *to, table_state *state) {
+  table_pass p = {.from = c, .facts = f, .budget = b, .to = to, .state = state};
+  *state = (table_state){0};
+  STOW_TRY(table_look(f, c, header));
   stow_status begun = begin_pass(&p);
   if (begun != STOW_OK) free(p.forms);
   STOW_TRY(begun);
   pthread_mutex_init(&p.lock, NULL);
   pthread_cond_init(&p.turned, NULL);
   stow_status status = begin_rows(&p);
-  if (status == STOW_OK) status = crew_run(p.threads, member_work, &p);
+  if (status == STOW_OK) status = workers_run(p.threads, member_work, &p);
   if (status == STOW_OK && to != NULL && to->state != NULL && b->checkpoint != NULL && p.place > 0)
     status = table_save(&p); /* what comes next is noted behind it */
   pthread_cond_destroy(&p.turned);
@@ -248,6 +248,7 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
     to->range->reached = input_offset(&c->in);
   else if (status == STOW_OK)
     table_conclude(f, state);
+  f->stream_bytes = p.place > input_offset(&c->in) ? p.place : input_offset(&c->in);
   return status;
 }
 
@@ -258,10 +259,44 @@ stow_status table_scan(file_facts *f, csv *c, table_header header, const budget 
   return status;
 }
 
-stow_status table_inspect(file_facts *f, const char *path, table_header header, const budget *b) {
+static stow_status inspect_as(file_facts *f, const char *path, table_header header, const budget *b,
+                              const bool *text) {
   csv c;
+  table_state state;
+  table_taker taker = {.text = text};
   STOW_TRY(csv_open(&c, path, table_row_max(b)));
-  stow_status status = table_scan(f, &c, header, b);
+  stow_status status = table_read(f, &c, header, b, &taker, &state);
+  table_state_free(&state);
   csv_close(&c);
+  return status;
+}
+
+/* Marks the columns whose distinct texts are unknown because numbers came first. */
+static bool find_mixed(const file_facts *f, bool *text) {
+  bool any = false;
+  for (size_t i = 0; i < f->column_count; i++) {
+    text[i] = f->columns[i].text && f->columns[i].mixed_unknown;
+    any = any || text[i];
+  }
+  return any;
+}
+
+stow_status table_inspect(file_facts *f, const char *path, table_header header, const budget *b) {
+  file_facts first = *f;
+  stow_status status = inspect_as(&first, path, header, b, NULL);
+  if (status != STOW_OK) return inspect_free(&first), status;
+  bool *text = calloc(first.column_count + 1, sizeof *text);
+  status = text != NULL ? STOW_OK : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  if (status == STOW_OK && find_mixed(&first, text)) {
+    status = inspect_as(f, path, header, b, text);
+    for (size_t i = 0; i < first.column_count && status == STOW_OK; i++) {
+      f->columns[i].mixed = first.columns[i].mixed;
+      f->columns[i].first_text_line = first.columns[i].first_text_line;
+    }
+    inspect_free(&first);
+  } else {
+    *f = first;
+  }
+  free(text);
   return status;
 }

@@ -10,6 +10,7 @@
 #define DATA_TABLE_H
 
 #include "arrays/csv_block.h"
+#include "base/buffer.h"
 #include "base/hash.h"
 #include "data/inspect.h"
 #include "data/tally.h"
@@ -18,7 +19,11 @@
 typedef struct table_part {
   uint64_t first_row;
   csv_block block; /* block.columns[i].values */
-  uint64_t place;  /* the taker's own */
+  /* Columns whose texts are not numbered, because there are too many distinct ones: their values
+   * are the lengths of the texts, which stand one behind the other in texts[i]. */
+  const bool *raw;
+  const buffer *texts;
+  uint64_t place; /* the taker's own */
 } table_part;
 
 /* A part of the stream: the rows that begin at bytes [first, stop) of it. */
@@ -33,7 +38,7 @@ typedef struct table_state {
   size_t count;
   tally *tallies;
   intern *words;  /* distinct texts; in shrink the code of a text is its number here */
-  bool *too_many; /* not kept: more than the budget holds */
+  bool *too_many; /* not kept: more than the budget holds, or nobody wants them */
   uint64_t rows;
 } table_state;
 
@@ -50,7 +55,8 @@ typedef struct table_taker {
   /* Brings the texts back that it kept, and what else it needs, when the state is. NULL: it keeps
    * no texts, and a table with some is not resumed. */
   stow_status (*restore)(void *context, table_state *state);
-  bool needs_codes;   /* more distinct texts than the budget holds are an error */
+  const bool *skip; /* columns nobody wants the values of; NULL: none */
+  bool keeps_texts; /* takes texts of which there are more than the budget holds: table_part.raw */
   table_range *range; /* NULL: all rows */
 } table_taker;
 
@@ -65,7 +71,10 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
                        const table_taker *to, table_state *state);
 /* What the columns are, once all is read: table_read's last step where it read all rows. */
 void table_conclude(file_facts *f, const table_state *s);
-/* table_scan for a file. */
+/* Names the columns from the open table's first rows; fills columns and has_header of `f`. */
+stow_status table_look(file_facts *f, csv *c, table_header header);
+/* table_scan for a file. A column with numbers before its first text is read a second time, as
+ * text, so that the size after is the one shrink writes. */
 stow_status table_inspect(file_facts *f, const char *path, table_header header, const budget *b);
 
 /* Bytes that distinct texts and their tables take, twice while they move to a larger place; and how

@@ -11,9 +11,12 @@ typedef struct record {
   uint64_t rows, texts; /* texts: bytes of forms and texts, with the zeros behind them */
 } record;
 
+/* Of a text that came for the first time; with RAW in `column`, of all raw texts of the window,
+ * which stand behind its values. */
 typedef struct text_head {
   uint32_t column, length;
 } text_head;
+#define RAW (UINT32_C(1) << 31)
 
 void table_log_begin(table_log *l, const char *name) {
   *l = (table_log){.file = {.fd = -1}, .name = name};
@@ -22,10 +25,12 @@ void table_log_begin(table_log *l, const char *name) {
 void table_log_forget(table_log *l) {
   scratch file = l->file;
   const char *name = l->name;
+  const bool *skip = l->skip;
   for (size_t i = 0; i < l->count; i++) free(l->columns[i].changes);
+  for (size_t i = 0; i < l->run_count; i++) free(l->runs[i].text_bytes);
   free(l->columns);
   free(l->runs);
-  *l = (table_log){.file = file, .name = name};
+  *l = (table_log){.file = file, .name = name, .skip = skip};
 }
 
 void table_log_end(table_log *l) {
@@ -85,12 +90,29 @@ static void put_texts(table_log *l, buffer *b, size_t i, const intern *texts) {
   }
 }
 
+static csv_form form_of(const table_part *part, size_t i) {
+  return part->raw[i] ? CSV_LENGTHS : part->block.columns[i].form;
+}
+
+/* Notes how many bytes of raw texts each column has in the last run. */
+static stow_status note_texts(table_log *l, size_t i, uint64_t bytes) {
+  table_log_run *run = &l->runs[l->run_count - 1];
+  if (run->text_bytes == NULL) run->text_bytes = calloc(l->count, sizeof *run->text_bytes);
+  if (run->text_bytes == NULL) return no_memory(l);
+  run->text_bytes[i] = bytes;
+  return STOW_OK;
+}
+
 static stow_status write_head(table_log *l, const table_part *part, const table_state *state) {
   buffer b = BUFFER_INIT;
   record r = {.rows = part->block.rows};
   buffer_append(&b, (const char *)&r, sizeof r);
-  for (size_t i = 0; i < l->count; i++) buffer_char(&b, (char)part->block.columns[i].form);
+  for (size_t i = 0; i < l->count; i++) buffer_char(&b, (char)form_of(part, i));
   for (size_t i = 0; i < l->count; i++) put_texts(l, &b, i, &state->words[i]);
+  for (size_t i = 0; i < l->count; i++) {
+    text_head head = {(uint32_t)i | RAW, (uint32_t)part->texts[i].length};
+    if (part->raw[i]) buffer_append(&b, (const char *)&head, sizeof head);
+  }
   while (b.length % 8 != 0 && b.status == STOW_OK) buffer_char(&b, '\0');
   r.texts = b.length - sizeof r;
   if (b.status == STOW_OK) memcpy(b.data, &r, sizeof r);
@@ -103,18 +125,30 @@ static stow_status write_head(table_log *l, const table_part *part, const table_
 
 stow_status table_log_order(table_log *l, table_part *part, const table_state *state) {
   STOW_TRY(make_columns(l, part->block.count));
-  for (size_t i = 0; i < l->count; i++) STOW_TRY(note_form(l, i, part->block.columns[i].form));
+  for (size_t i = 0; i < l->count; i++) STOW_TRY(note_form(l, i, form_of(part, i)));
   if (l->file.fd >= 0) STOW_TRY(write_head(l, part, state));
   part->place = l->end;
   l->end += part->block.rows * l->count * 8;
-  return add_run(l, (table_log_run){part->place, part->block.rows});
+  STOW_TRY(add_run(l, (table_log_run){.place = part->place, .rows = part->block.rows}));
+  for (size_t i = 0; i < l->count; i++) {
+    if (!part->raw[i]) continue;
+    STOW_TRY(note_texts(l, i, part->texts[i].length));
+    l->end += part->texts[i].length;
+  }
+  return STOW_OK;
 }
 
 stow_status table_log_take(const table_log *l, const table_part *part) {
-  uint64_t rows = part->block.rows;
-  for (size_t i = 0; i < part->block.count && l->file.fd >= 0; i++)
-    STOW_TRY(scratch_write(&l->file, part->place + i * rows * 8, part->block.columns[i].values,
-                           rows * 8));
+  uint64_t rows = part->block.rows, at = part->place;
+  if (l->file.fd < 0) return STOW_OK;
+  for (size_t i = 0; i < part->block.count; i++, at += rows * 8)
+    if (l->skip == NULL || !l->skip[i])
+      STOW_TRY(scratch_write(&l->file, at, part->block.columns[i].values, rows * 8));
+  for (size_t i = 0; i < part->block.count; i++) {
+    if (!part->raw[i]) continue;
+    STOW_TRY(scratch_write(&l->file, at, part->texts[i].data, part->texts[i].length));
+    at += part->texts[i].length;
+  }
   return STOW_OK;
 }
 
@@ -132,6 +166,14 @@ stow_status table_log_read(table_log *l, size_t run, size_t column, uint64_t *va
   return scratch_read(&l->file, r->place + column * r->rows * 8, values, r->rows * 8);
 }
 
+stow_status table_log_read_texts(const table_log *l, size_t run, size_t column, char *to) {
+  const table_log_run *r = &l->runs[run];
+  uint64_t at = r->place + r->rows * l->count * 8;
+  if (r->text_bytes == NULL) return STOW_OK;
+  for (size_t i = 0; i < column; i++) at += r->text_bytes[i];
+  return scratch_read(&l->file, at, to, r->text_bytes[column]);
+}
+
 /* ---- back again ---- */
 
 static stow_status broken(const table_log *l, uint64_t at) {
@@ -140,37 +182,90 @@ static stow_status broken(const table_log *l, uint64_t at) {
                    l->file.name, (unsigned long long)at);
 }
 
+/* Who wants the texts of the records' heads. */
+typedef struct text_taker {
+  intern *words; /* of all columns, or of `column` alone */
+  size_t column; /* SIZE_MAX: all */
+  bool runs;     /* the runs too are made anew */
+} text_taker;
+
 /* Fewer zeros stand behind them than a head has bytes. */
-static stow_status take_texts(table_log *l, const char *bytes, uint64_t count, table_state *state) {
+static stow_status take_texts(table_log *l, const char *bytes, uint64_t count,
+                              const text_taker *to) {
   for (uint64_t at = 0; at + sizeof(text_head) <= count;) {
     text_head head;
     uint32_t number;
     memcpy(&head, bytes + at, sizeof head);
     at += sizeof head;
-    if (head.column >= l->count || head.length > count - at) return broken(l, l->end);
-    STOW_TRY(intern_add(&state->words[head.column], &number, bytes + at, head.length));
-    l->columns[head.column].texts = number + 1;
+    uint32_t column = head.column & ~RAW;
+    bool raw = head.column != column;
+    if (column >= l->count || (!raw && head.length > count - at)) return broken(l, l->end);
+    if (raw) {
+      if (to->runs) STOW_TRY(note_texts(l, column, head.length));
+      continue;
+    }
+    if (to->column == SIZE_MAX || to->column == column) {
+      intern *words = to->column == SIZE_MAX ? &to->words[column] : to->words;
+      STOW_TRY(intern_add(words, &number, bytes + at, head.length));
+      if (to->runs) l->columns[column].texts = number + 1;
+    }
     at += head.length;
   }
   return STOW_OK;
 }
 
+/* Reads the head of the record at *at: *forms, which the caller frees, and the texts behind them.
+ */
+static stow_status read_head(table_log *l, uint64_t *at, uint64_t end, record *r, char **head) {
+  STOW_TRY(scratch_read(&l->file, *at, r, sizeof *r));
+  *at += sizeof *r;
+  if (r->texts < l->count || r->texts > end - *at) return broken(l, *at);
+  *head = malloc(r->texts + 1);
+  if (*head == NULL) return no_memory(l);
+  stow_status status = scratch_read(&l->file, *at, *head, r->texts);
+  if (status != STOW_OK) free(*head);
+  *at += r->texts;
+  return status;
+}
+
+stow_status table_log_words(table_log *l, size_t column, intern *words) {
+  uint64_t at = 0;
+  text_taker to = {.words = words, .column = column};
+  stow_status status = STOW_OK;
+  for (size_t run = 0; run < l->run_count && status == STOW_OK; run++) {
+    record r;
+    char *head = NULL;
+    STOW_TRY(read_head(l, &at, l->end, &r, &head));
+    bool over = head[column] == (char)CSV_LENGTHS;
+    if (!over) status = take_texts(l, head + l->count, r.texts - l->count, &to);
+    free(head);
+    if (over) break;
+    at = l->runs[run].place + r.rows * l->count * 8;
+    for (size_t i = 0; i < l->count && l->runs[run].text_bytes != NULL; i++)
+      at += l->runs[run].text_bytes[i];
+  }
+  return status;
+}
+
 static stow_status take_record(table_log *l, uint64_t *at, uint64_t end, table_state *state) {
   record r;
-  STOW_TRY(scratch_read(&l->file, *at, &r, sizeof r));
-  *at += sizeof r;
-  if (r.texts < l->count || r.texts > end - *at) return broken(l, *at);
-  char *bytes = malloc(r.texts + 1);
-  if (bytes == NULL) return no_memory(l);
-  stow_status status = scratch_read(&l->file, *at, bytes, r.texts);
-  for (size_t i = 0; i < l->count && status == STOW_OK; i++)
-    status = note_form(l, i, (csv_form)bytes[i]);
-  if (status == STOW_OK) status = take_texts(l, bytes + l->count, r.texts - l->count, state);
-  free(bytes);
+  char *head = NULL;
+  STOW_TRY(read_head(l, at, end, &r, &head));
+  stow_status status = STOW_OK;
+  for (size_t i = 0; i < l->count && status == STOW_OK; i++) {
+    status = note_form(l, i, (csv_form)head[i]);
+    if (head[i] != (char)CSV_LENGTHS || state->too_many[i]) continue;
+    state->too_many[i] = true;
+    intern_free(&state->words[i]);
+  }
+  if (status == STOW_OK) status = add_run(l, (table_log_run){.place = *at, .rows = r.rows});
+  text_taker to = {.words = state->words, .column = SIZE_MAX, .runs = true};
+  if (status == STOW_OK) status = take_texts(l, head + l->count, r.texts - l->count, &to);
+  free(head);
   STOW_TRY(status);
-  *at += r.texts;
-  STOW_TRY(add_run(l, (table_log_run){*at, r.rows}));
+  const uint64_t *texts = l->runs[l->run_count - 1].text_bytes;
   *at += r.rows * l->count * 8;
+  for (size_t i = 0; i < l->count && texts != NULL; i++) *at += texts[i];
   return STOW_OK;
 }
 

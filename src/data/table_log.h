@@ -2,7 +2,8 @@
  * find each column's again.
  *
  * A record for each window: how many rows, the form of each column's values, the texts that came
- * with it for the first time, and the values, column after column. So the file says all there is to
+ * with it for the first time, the values, column after column, and the texts of columns that have
+ * too many distinct ones to number (CSV_LENGTHS). So the file says all there is to
  * know of the windows before some byte: what a job that was stopped had read is read back from it.
  * Called by shrink of tables to an npz. */
 #ifndef DATA_TABLE_LOG_H
@@ -14,6 +15,7 @@
 /* One window's values in the scratch. */
 typedef struct table_log_run {
   uint64_t place, rows;
+  uint64_t *text_bytes; /* of each column's raw texts, behind the values; NULL: there are none */
 } table_log_run;
 
 /* From which window on a column's values are of which form. */
@@ -31,6 +33,7 @@ typedef struct table_log_column {
 typedef struct table_log {
   scratch file;     /* -1: nothing is kept */
   const char *name; /* of the table, for messages */
+  const bool *skip; /* columns whose values are not kept; NULL: none. The caller's. */
   uint64_t end;     /* of the records */
   table_log_run *runs;
   size_t run_count, run_capacity;
@@ -52,6 +55,12 @@ stow_status table_log_take(const table_log *l, const table_part *part);
 /* The values of one column in one window, and what they are. */
 stow_status table_log_read(table_log *l, size_t run, size_t column, uint64_t *values,
                            csv_form *form);
+
+/* The texts of one column in one window whose values are CSV_LENGTHS: as many bytes as those say.
+ */
+stow_status table_log_read_texts(const table_log *l, size_t run, size_t column, char *to);
+/* The numbered texts of a column whose later windows are CSV_LENGTHS. The caller frees them. */
+stow_status table_log_words(table_log *l, size_t column, intern *words);
 
 /* What stands before `end`, which was brought back: the runs, and the texts into the state. */
 stow_status table_log_restore(table_log *l, table_state *state);

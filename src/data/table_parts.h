@@ -20,8 +20,10 @@ typedef struct table_window {
   csv_form *forms; /* what the columns were when it was cut */
   uint64_t *values;
   size_t value_capacity;
-  tally *tallies;  /* of this window alone */
-  intern *words;   /* its texts; the pass's own where there is one thread */
+  tally *tallies; /* of this window alone */
+  intern *words;  /* its texts; the pass's own where there is one thread */
+  bool *raw;      /* columns whose texts are not numbered but kept in `texts` */
+  buffer *texts;
   uint32_t *codes; /* of its texts in the pass's, while they are merged */
   size_t code_capacity;
   struct table_pass *pass;
@@ -62,6 +64,9 @@ void table_window_shed(table_window *w);
 stow_status table_window_read(table_window *w);
 /* Its tallies and texts into the pass's, with the lock held, in turn. */
 stow_status table_window_merge(table_window *w);
+/* Stops numbering the texts of a column where all of them take more than the budget allows. With
+ * the lock held, after the window was handed on: its texts are still known then. */
+void table_bound_words(table_pass *p);
 stow_status table_window_make(table_window *w, table_pass *p);
 void table_window_free(table_window *w);
 

@@ -134,9 +134,17 @@ static stow_status make_values(table_window *w, size_t rows_max) {
   return STOW_OK;
 }
 
+/* Are texts of the column kept as they are? With the lock held. */
+static bool is_raw(const table_pass *p, size_t i) {
+  if (p->to == NULL || !p->to->keeps_texts || p->state->tallies[i].mixed) return false;
+  return p->state->too_many[i] && (p->to->skip == NULL || !p->to->skip[i]);
+}
+
 /* With the lock held. */
 static void know_forms(table_window *w) {
-  memcpy(w->forms, w->pass->forms, w->pass->state->count * sizeof *w->forms);
+  const table_pass *p = w->pass;
+  memcpy(w->forms, p->forms, p->state->count * sizeof *w->forms);
+  for (size_t i = 0; i < p->state->count; i++) w->raw[i] = is_raw(p, i);
 }
 
 stow_status table_window_next(table_window *w, bool *more) {
@@ -164,7 +172,14 @@ stow_status table_window_next(table_window *w, bool *more) {
 
 void table_window_shed(table_window *w) {
   free(w->bytes);
+  free(w->rows.unescaped);
+  for (size_t i = 0; i < w->pass->state->count; i++) {
+    buffer_free(&w->texts[i]);
+    w->texts[i] = BUFFER_INIT;
+  }
   w->bytes = NULL;
+  w->rows.unescaped = NULL;
+  w->rows.unescaped_capacity = 0;
   w->capacity = 0;
   w->large = false;
 }
@@ -177,6 +192,11 @@ static stow_status code_of(void *context, size_t column, const char *text, size_
   table_pass *p = w->pass;
   uint32_t number = 0;
   *code = 0;
+  if (p->to != NULL && p->to->skip != NULL && p->to->skip[column]) return STOW_OK;
+  if (w->raw[column]) { /* where it stands and how long it is: see pack_texts */
+    *code = (uint64_t)w->texts[column].length << 32 | length;
+    return buffer_append(&w->texts[column], text, length);
+  }
   if (w->words == p->state->words && (p->state->too_many[column] || w->tallies[column].mixed))
     return STOW_OK;
   intern *words = &w->words[column];
@@ -213,6 +233,7 @@ static stow_status add_field(table_window *w, size_t i, const csv_field *f, uint
   size_t row = w->part.block.rows;
   c->text_bytes += f->length; /* of numbers too: the column may turn out to be text */
   if (f->length > c->longest) c->longest = f->length;
+  if (f->length < c->shortest) c->shortest = f->length;
   /* Once a column is text, everything in it is; only nothing stays nothing. */
   if (c->form == CSV_CODES) {
     c->missing += f->length == 0;
@@ -271,16 +292,34 @@ static void begin_columns(table_window *w) {
   bool own_words = w->words != p->state->words;
   for (size_t i = 0; i < p->state->count; i++) {
     csv_column *c = &w->columns[i];
-    *c = (csv_column){.values = c->values, .form = w->forms[i]};
+    *c = (csv_column){.values = c->values, .form = w->forms[i], .shortest = UINT64_MAX};
+    buffer_clear(&w->texts[i]);
     tally_begin(&w->tallies[i]);
     if (own_words) intern_free(&w->words[i]);
     if (!own_words && c->form == CSV_CODES) w->tallies[i].mixed = p->state->tallies[i].mixed;
   }
 }
 
+/* Leaves the lengths of the raw texts as the column's values, and the texts one behind the other. A
+ * text may stand there twice: rows that a later column refused are read again. */
+static void pack_texts(table_window *w, size_t i) {
+  uint64_t *values = w->columns[i].values;
+  buffer *texts = &w->texts[i];
+  size_t at = 0;
+  for (size_t row = 0; row < w->part.block.rows; row++) {
+    size_t place = (size_t)(values[row] >> 32), length = (size_t)(values[row] & UINT32_MAX);
+    if (place != at) memmove(texts->data + at, texts->data + place, length);
+    values[row] = length;
+    at += length;
+  }
+  texts->length = at;
+}
+
 static void end_columns(table_window *w) {
-  for (size_t i = 0; i < w->pass->state->count; i++)
+  for (size_t i = 0; i < w->pass->state->count; i++) {
     tally_block(&w->tallies[i], &w->columns[i], w->part.block.rows);
+    if (w->raw[i]) pack_texts(w, i);
+  }
 }
 
 stow_status table_window_read(table_window *w) {
@@ -330,20 +369,27 @@ static stow_status merge_words(table_window *w, size_t i) {
   return STOW_OK;
 }
 
-static stow_status bound_words(table_pass *p) {
+/* The window was read before the column's texts became too many: they are written out here. */
+static stow_status unnumber_texts(table_window *w, size_t i) {
+  csv_column *c = &w->columns[i];
+  w->raw[i] = true;
+  for (size_t row = 0; row < w->part.block.rows; row++) {
+    size_t length;
+    const char *text = intern_get(&w->words[i], (uint32_t)c->values[row], &length);
+    STOW_TRY(buffer_append(&w->texts[i], text, length));
+    c->values[row] = length;
+  }
+  return STOW_OK;
+}
+
+void table_bound_words(table_pass *p) {
   table_state *s = p->state;
-  if (table_words_bytes(s) <= p->words_max) return STOW_OK;
+  if (table_words_bytes(s) <= p->words_max) return;
   size_t most = 0;
   for (size_t i = 1; i < s->count; i++)
     if (s->words[i].length > s->words[most].length) most = i;
-  if (p->to != NULL && p->to->needs_codes)
-    return stow_fail(STOW_ERR_BUDGET,
-                     "%s: column \"%.100s\" has more distinct text than the budget holds (%" PRIu64
-                     " KiB of it so far); give more with --memory",
-                     p->from->in.name, p->facts->columns[most].name, s->words[most].length >> 10);
   s->too_many[most] = true;
   intern_free(&s->words[most]);
-  return STOW_OK;
 }
 
 /* It was read without knowing that a column is text: it took fields for numbers, or for nothing. */
@@ -374,12 +420,12 @@ stow_status table_window_merge(table_window *w) {
     if (text && !was_text && t->numbers + t->bools + t->missing_words > 0) t->mixed = true;
     t->mixed = t->mixed || w->tallies[i].mixed;
     if (text && own_words && !s->too_many[i] && !t->mixed) STOW_TRY(merge_words(w, i));
+    if (text && own_words && !w->raw[i] && is_raw(p, i)) STOW_TRY(unnumber_texts(w, i));
     tally_join(t, &w->tallies[i]);
     if (text) p->forms[i] = CSV_CODES;
     if (w->columns[i].form == CSV_FLOATS && !text) p->forms[i] = CSV_FLOATS;
     forget_mixed(p, i);
   }
-  STOW_TRY(bound_words(p));
   p->place = w->stream_end;
   p->lines = w->rows.lines > w->lines_before ? w->rows.lines : w->lines_before;
   w->part.first_row = s->rows;
@@ -393,9 +439,15 @@ stow_status table_window_make(table_window *w, table_pass *p) {
   w->columns = calloc(columns, sizeof *w->columns);
   w->tallies = calloc(columns, sizeof *w->tallies);
   w->forms = calloc(columns, sizeof *w->forms);
+  w->raw = calloc(columns, sizeof *w->raw);
+  w->texts = calloc(columns, sizeof *w->texts);
   w->words = p->threads > 1 ? calloc(columns, sizeof *w->words) : p->state->words;
-  if (w->columns == NULL || w->tallies == NULL || w->forms == NULL || w->words == NULL)
+  if (w->columns == NULL || w->tallies == NULL || w->forms == NULL || w->words == NULL ||
+      w->raw == NULL || w->texts == NULL)
     return no_memory(p);
+  for (size_t i = 0; i < columns; i++) w->texts[i] = BUFFER_INIT;
+  w->part.raw = w->raw;
+  w->part.texts = w->texts;
   w->part.block = (csv_block){
       .columns = w->columns, .count = columns, .text = code_of, .row = add_row, .context = w};
   return STOW_OK;
@@ -406,8 +458,12 @@ void table_window_free(table_window *w) {
     for (size_t i = 0; i < w->pass->state->count; i++) intern_free(&w->words[i]);
     free(w->words);
   }
+  for (size_t i = 0; w->texts != NULL && i < w->pass->state->count; i++) buffer_free(&w->texts[i]);
+  free(w->texts);
+  free(w->raw);
   free(w->bytes);
   free(w->rows.fields);
+  free(w->rows.unescaped);
   free(w->columns);
   free(w->values);
   free(w->forms);

@@ -1,6 +1,7 @@
 /* Tally: see tally.h. */
 #include "data/tally.h"
 
+#include "data/text_layout.h"
 #include "numbers/cast.h"
 
 enum { RUN = 1024 };
@@ -10,7 +11,7 @@ enum { RUN = 1024 };
 #define TEXT_OBJECT_BYTES (49 + 8)
 
 void tally_begin(tally *t) {
-  *t = (tally){0};
+  *t = (tally){.shortest = UINT64_MAX};
   scan_begin(&t->integers, DTYPE_I64);
   scan_begin(&t->wides, DTYPE_U64);
   scan_begin(&t->floats, DTYPE_F64);
@@ -32,6 +33,7 @@ void tally_join(tally *t, const tally *later) {
   t->missing_words += later->missing_words;
   t->text_bytes += later->text_bytes;
   if (later->longest > t->longest) t->longest = later->longest;
+  if (later->shortest < t->shortest) t->shortest = later->shortest;
   if (t->first_text_line == 0) t->first_text_line = later->first_text_line;
   t->negative_beside_wide = t->negative_beside_wide || later->negative_beside_wide;
   t->inexact = t->inexact || later->inexact;
@@ -63,6 +65,7 @@ void tally_block(tally *t, const csv_column *c, size_t rows) {
   t->missing += c->missing;
   t->text_bytes += c->text_bytes;
   if (c->longest > t->longest) t->longest = c->longest;
+  if (c->shortest < t->shortest) t->shortest = c->shortest;
   t->inexact = t->inexact || c->inexact;
   t->negative_beside_wide = t->negative_beside_wide || c->negative;
   switch (c->form) {
@@ -111,10 +114,6 @@ static void conclude_integers(column_facts *to, const tally *t) {
     s->least_int = t->integers.least_int;
 }
 
-static dtype code_type(uint64_t codes) {
-  return codes <= 256 ? DTYPE_U8 : codes <= 65536 ? DTYPE_U16 : DTYPE_U32;
-}
-
 static void conclude_text(column_facts *to, const tally *t, uint64_t rows, const intern *words) {
   to->text = true;
   to->type_name = "text";
@@ -124,15 +123,19 @@ static void conclude_text(column_facts *to, const tally *t, uint64_t rows, const
   to->text_bytes = t->text_bytes;
   to->longest = t->longest;
   to->distinct_known = words != NULL && !t->mixed && t->texts > 0;
+  to->mixed_unknown = words != NULL && !to->distinct_known;
   to->bytes = rows * TEXT_OBJECT_BYTES + t->text_bytes;
-  to->bytes_after = to->bytes;
-  if (!to->distinct_known) return;
-  uint32_t nothing;
-  to->distinct = words->count - intern_find(words, &nothing, "", 0);
-  to->distinct_bytes = words->length - words->count; /* less the ends */
-  to->smallest = code_type(words->count);
-  uint64_t coded = rows * dtype_bytes(to->smallest) + to->distinct_bytes;
-  if (coded < to->bytes) to->bytes_after = coded;
+  bool fixed = rows > 0 && t->shortest == t->longest;
+  text_extent all = {rows, t->text_bytes, fixed, t->longest}, distinct = all;
+  if (to->distinct_known) {
+    uint32_t nothing;
+    to->distinct = words->count - intern_find(words, &nothing, "", 0);
+    distinct.count = words->count;
+    distinct.bytes = words->length - words->count; /* less the ends */
+  }
+  to->layout = text_layout_choose(&all, to->distinct_known ? &distinct : NULL);
+  to->smallest = to->layout.codes;
+  to->bytes_after = to->layout.bytes;
 }
 
 void tally_conclude(column_facts *to, const tally *t, uint64_t rows, const intern *words) {

@@ -17,6 +17,7 @@ typedef struct tally {
   uint64_t bools, false_count, texts, missing;
   uint64_t missing_words;       /* of missing: NA and the like, which are text if the column is */
   uint64_t text_bytes, longest; /* letters of all fields, of numbers too; of the longest */
+  uint64_t shortest;            /* letters of the shortest field; UINT64_MAX: there is none */
   uint64_t first_text_line;     /* 0: none */
   bool negative_beside_wide;    /* no type holds both */
   bool inexact;                 /* an integer that no double holds */

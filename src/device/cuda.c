@@ -1,10 +1,11 @@
 /* Cuda: a card behind NVIDIA's driver, found at run time.
  *
- * Opens and closes a card and answers what it is and what it has; cuda_pages.c and cuda_work.c do
- * the rest. Works from any thread and beside the program's own use of CUDA: the card's primary
- * context is shared with cudart, is made current only for the length of a call, and the program's
- * current context is never left changed. Opening costs the context and nothing else: the host tier
- * is probed when somebody first asks about it (and then remembered across processes). */
+ * Opens and closes a card and answers what it is and what it has. cuda_context.c enters the driver,
+ * cuda_host.c finds the host tier, cuda_pages.c and cuda_work.c do the rest. Works from any thread
+ * and beside the program's own use of CUDA: the card's primary context is shared with cudart, is
+ * made current only for the length of a call, and the program's current context is never left
+ * changed. Opening costs the context and nothing else: the host tier is probed when somebody first
+ * asks about it (and then remembered across processes). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +13,7 @@
 
 #include <stowage/size.h>
 
-#include "base/clock.h"
 #include "base/hostmem.h"
-#include "base/log.h"
 #include "device/cuda_device.h"
 #include "device/cuda_open.h"
 #include "device/cuda_probe.h"
@@ -23,124 +22,9 @@
 /* Where a driver has no pages there is no granularity to ask; the usual one keeps callers' sums
  * right. */
 #define NO_PAGES_GRANULE (UINT64_C(2) << 20)
-/* How long a reading of the host's memory is believed while pages are being made. */
-#define HOST_READING_NS (UINT64_C(100) * 1000 * 1000)
 
 static cuda_dev *dev_of(const stow_device *device) {
   return (cuda_dev *)(uintptr_t)device;
-}
-
-/* ---- entering the driver ---- */
-
-/* Set for good by thread_enter: this thread of ours needs no exchange at each call. */
-static _Thread_local bool thread_relaxed;
-
-void cuda_note_lost(cuda_dev *d, cu_result code) {
-  if (cuda_status_of(code) == STOW_ERR_DEVICE_LOST) atomic_store(&d->lost, true);
-}
-
-stow_status cuda_enter(cuda_dev *d, cuda_scope *scope) {
-  *scope = (cuda_scope){.capture_mode = CU_CAPTURE_RELAXED};
-  if (atomic_load_explicit(&d->lost, memory_order_relaxed))
-    return stow_fail(STOW_ERR_DEVICE_LOST,
-                     "device %s was lost earlier; nothing on it can be used: start the process "
-                     "again",
-                     d->props.uuid);
-  cu_context current = NULL;
-  cu_result code = d->driver->cuCtxGetCurrent(&current);
-  if (code == CU_OK && current != d->context) {
-    code = d->driver->cuCtxPushCurrent_v2(d->context);
-    scope->pushed = code == CU_OK;
-  }
-  if (code != CU_OK) return cuda_fail(d, code, "entering device %s", d->props.uuid);
-  if (!thread_relaxed && d->driver->cuThreadExchangeStreamCaptureMode != NULL)
-    scope->exchanged = d->driver->cuThreadExchangeStreamCaptureMode(&scope->capture_mode) == CU_OK;
-  return STOW_OK;
-}
-
-void cuda_leave(cuda_dev *d, const cuda_scope *scope) {
-  int mode = scope->capture_mode;
-  cu_context popped;
-  if (scope->exchanged) d->driver->cuThreadExchangeStreamCaptureMode(&mode);
-  if (scope->pushed) d->driver->cuCtxPopCurrent_v2(&popped);
-}
-
-stow_status cuda_thread_enter(stow_device *device) {
-  cuda_dev *d = dev_of(device);
-  if (atomic_load(&d->lost))
-    return stow_fail(STOW_ERR_DEVICE_LOST, "entering device %s: it was lost", d->props.uuid);
-  cu_result code = d->driver->cuCtxSetCurrent(d->context);
-  if (code != CU_OK) return cuda_fail(d, code, "making device %s current", d->props.uuid);
-  int mode = CU_CAPTURE_RELAXED;
-  if (d->driver->cuThreadExchangeStreamCaptureMode != NULL &&
-      d->driver->cuThreadExchangeStreamCaptureMode(&mode) == CU_OK)
-    thread_relaxed = true;
-  return STOW_OK;
-}
-
-stow_status cuda_check_extent(const cuda_dev *d, const char *what, stow_addr addr, uint64_t bytes) {
-  uint64_t granule = d->props.page_bytes;
-  char size[STOW_SIZE_TEXT_MAX], unit[STOW_SIZE_TEXT_MAX];
-  if (bytes == 0 || bytes % granule != 0)
-    return stow_fail(STOW_ERR_INVALID, "%s %s (%" PRIu64 " bytes): not a multiple of %s", what,
-                     stow_size_format(size, bytes), bytes, stow_size_format(unit, granule));
-  if (addr % granule != 0)
-    return stow_fail(STOW_ERR_INVALID,
-                     "%s %s at 0x%" PRIx64 ": the address is not a multiple of %s", what,
-                     stow_size_format(size, bytes), addr, stow_size_format(unit, granule));
-  return STOW_OK;
-}
-
-/* ---- the host tier ---- */
-
-static void host_set(cuda_dev *d, const cuda_probe *probe) {
-  hostmem host;
-  d->props.host_road = probe->road;
-  d->props.host_numa_node = probe->numa_node;
-  d->props.host_bytes = 0;
-  if (probe->road != STOW_HOST_NONE && hostmem_read(&host) == STOW_OK)
-    d->props.host_bytes = host.total_bytes;
-  snprintf(d->host_reason, sizeof d->host_reason, "%s", probe->reason);
-  atomic_store_explicit(&d->host_known, true, memory_order_release);
-}
-
-void cuda_host_find(cuda_dev *d) {
-  if (atomic_load_explicit(&d->host_known, memory_order_acquire)) return;
-  lock_take(&d->host_lock);
-  bool found = !atomic_load_explicit(&d->host_known, memory_order_acquire);
-  if (found) {
-    cuda_probe probe;
-    cuda_probe_card(&probe, d->driver, d->card.handle, false);
-    host_set(d, &probe);
-  }
-  lock_give(&d->host_lock);
-  if (found)
-    stow_log_line(STOW_LOG_INFO, "device %s: host tier %s: %s", d->props.uuid,
-                  cuda_road_name(d->props.host_road), d->host_reason);
-}
-
-stow_status cuda_host_take(cuda_dev *d, uint64_t bytes, const char *what) {
-  lock_take(&d->host_lock);
-  uint64_t now = clock_ns();
-  hostmem host;
-  stow_status status = STOW_OK;
-  if (now - d->host_read_ns > HOST_READING_NS || d->host_left_bytes < bytes) {
-    status = hostmem_read(&host);
-    if (status == STOW_OK) {
-      d->host_left_bytes = host.usable_bytes;
-      d->host_read_ns = now;
-    }
-  }
-  uint64_t left = d->host_left_bytes;
-  if (status == STOW_OK && left >= bytes) d->host_left_bytes -= bytes;
-  lock_give(&d->host_lock);
-  STOW_TRY(status);
-  if (left >= bytes) return STOW_OK;
-  char size[STOW_SIZE_TEXT_MAX], have[STOW_SIZE_TEXT_MAX];
-  return stow_fail(STOW_ERR_OUT_OF_MEMORY,
-                   "%s %s on the host: %s may still be taken there; free some, or raise the "
-                   "container's memory limit",
-                   what, stow_size_format(size, bytes), stow_size_format(have, left));
 }
 
 /* ---- questions ---- */
@@ -238,10 +122,7 @@ static stow_status cuda_close(stow_device *device) {
   bool entered = cuda_enter(d, &scope) == STOW_OK;
   give_back(d, &l);
   if (entered) cuda_leave(d, &scope);
-  cu_context current = NULL;
-  /* A thread that thread_enter made ours must not keep a context that may now end. */
-  if (d->driver->cuCtxGetCurrent(&current) == CU_OK && current == d->context && thread_relaxed)
-    d->driver->cuCtxSetCurrent(NULL);
+  cuda_thread_leave(d);
   d->driver->cuDevicePrimaryCtxRelease_v2(d->card.handle);
   char uuid[CUDA_UUID_MAX], size[STOW_SIZE_TEXT_MAX];
   snprintf(uuid, sizeof uuid, "%s", d->props.uuid);
@@ -340,7 +221,7 @@ static stow_status open_on(stow_device **device, const char *name, const cuda_dr
   if (status == STOW_OK) {
     cuda_probe kept;
     if (cuda_probe_kept(&kept, driver, d->card.handle))
-      host_set(d, &kept);
+      cuda_host_set(d, &kept);
     else if (cuda_card_attribute(driver, d->card.handle, CU_ATTRIBUTE_COMPUTE_MODE, 0) ==
              CU_MODE_EXCLUSIVE_PROCESS)
       cuda_host_find(d); /* one process at a time: once our context is made, no child gets one */

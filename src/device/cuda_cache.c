@@ -13,6 +13,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/newfile.h"
 #include "base/variables.h"
 #include "device/cuda_card.h"
 
@@ -159,17 +160,12 @@ static void compose(buffer *out, const cuda_probe *probe, const char *key, const
 }
 
 void cuda_cache_write(const cuda_probe *probe, const char *key) {
-  char folder[PATH_SIZE], path[PATH_SIZE], temporary[PATH_SIZE + 16];
+  char folder[PATH_SIZE], path[PATH_SIZE];
   if (!file_path(folder, path) || !make_folder(folder)) return;
   buffer old = BUFFER_BOUNDED(FILE_MAX), text = BUFFER_BOUNDED(2 * FILE_MAX);
   if (!read_file(&old, path)) buffer_free(&old);
   compose(&text, probe, key, &old);
-  snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
-  int fd = text.status == STOW_OK ? mkostemp(temporary, O_CLOEXEC) : -1;
-  if (fd >= 0) {
-    bool written = write(fd, text.data, text.length) == (ssize_t)text.length;
-    if (close(fd) != 0 || !written || rename(temporary, path) != 0) unlink(temporary);
-  }
+  if (text.status == STOW_OK) (void)newfile_write(path, text.data, text.length);
   buffer_free(&old);
   buffer_free(&text);
 }

@@ -9,7 +9,8 @@
 #ifndef DEVICE_CUDA_CACHE_H
 #define DEVICE_CUDA_CACHE_H
 
-#include "device/cuda_probe.h"
+#include "device/cuda_driver.h"
+#include "device/cuda_probe_answer.h"
 
 #define CUDA_CACHE_KEY_MAX 33 /* 32 hexadecimal digits */
 

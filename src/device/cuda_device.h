@@ -50,6 +50,8 @@ typedef struct cuda_scope {
  * while a graph is being captured. The program's own context is current again after cuda_leave. */
 stow_status cuda_enter(cuda_dev *d, cuda_scope *scope);
 void cuda_leave(cuda_dev *d, const cuda_scope *scope);
+/* Takes the context from a thread that cuda_thread_enter gave it to: the context may end now. */
+void cuda_thread_leave(cuda_dev *d);
 
 /* cuda_driver_fail, which also notes that the device is lost if that is what the code means. */
 #define cuda_fail(d, code, ...)                                                                    \
@@ -61,6 +63,9 @@ stow_status cuda_check_extent(const cuda_dev *d, const char *what, stow_addr add
 
 /* ---- the host tier ---- */
 
+/* Stores the probe's answer. Called once, with host_lock held or before the device is shared. */
+struct cuda_probe;
+void cuda_host_set(cuda_dev *d, const struct cuda_probe *probe);
 /* Finds out by which road the host is reached, if that is not known yet. */
 void cuda_host_find(cuda_dev *d);
 /* Takes `bytes` out of what the host can give. STOW_ERR_OUT_OF_MEMORY: it would be left too little;

@@ -19,17 +19,6 @@
 
 int cuda_probe_deadline_ms = 10000;
 
-const char *cuda_road_name(stow_host_road road) {
-  switch (road) {
-  case STOW_HOST_NONE: return "none";
-  case STOW_HOST_PINNED: return "pinned";
-  case STOW_HOST_LOCATION: return "host";
-  case STOW_HOST_NUMA: return "numa";
-  case STOW_HOST_SIMULATED: return "simulated";
-  }
-  return "unknown";
-}
-
 /* Adds "; words" to the reason, as much as fits. */
 __attribute__((format(printf, 2, 3))) static void add_reason(cuda_probe *probe, const char *format,
                                                              ...) {

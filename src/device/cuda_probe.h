@@ -16,19 +16,10 @@
 #include <stowage/device.h>
 
 #include "device/cuda_driver.h"
+#include "device/cuda_probe_answer.h"
 
-#define CUDA_PROBE_WORD       "probe-host-tier"
-#define CUDA_PROBE_REASON_MAX 480
-#define CUDA_PROBE_NODES_MAX  16
-
-typedef struct cuda_probe {
-  stow_host_road road;
-  int numa_node;   /* of STOW_HOST_NUMA; -1 for the others */
-  bool from_cache; /* remembered, not tried now */
-  bool certain;    /* false: something other than the roads was in the way (no command to start, a
-                      deadline passed, a full card), so the answer was not kept */
-  char reason[CUDA_PROBE_REASON_MAX]; /* what was tried and how it ended, for people */
-} cuda_probe;
+#define CUDA_PROBE_WORD      "probe-host-tier"
+#define CUDA_PROBE_NODES_MAX 16
 
 /* The road for the card `name` (an index or a UUID, as for opening; NULL or "": the first). With
  * `anew` the kept answer is not believed, and replaced if the new one is certain. STOW_OK even
@@ -49,8 +40,5 @@ extern int cuda_probe_deadline_ms;
  * "host-tier 1 unable REASON" (the card is full or busy: nothing was found out). Returns the exit
  * code: 0 when the road is there, 1 when not, 2 for arguments it does not understand. */
 int cuda_probe_main(int argc, char **argv);
-
-/* "numa", "host", "pinned", "none", "simulated". */
-const char *cuda_road_name(stow_host_road road);
 
 #endif

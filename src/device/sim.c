@@ -1,4 +1,4 @@
-/* The simulated card: opening and closing it, its properties, capacity and counts.
+/* The simulated card: opening and closing it, its properties and its table of entries.
  *
  * A device like any other behind stowage/sys/device.h, for machines without a card and for tests:
  * what would corrupt memory on a card is caught and named here (sim_work.c). All entries take one
@@ -13,7 +13,6 @@
 #include <stowage/size.h>
 
 #include "base/checked.h"
-#include "device/fault.h"
 
 #define DEFAULT_PAGE_BYTES (UINT64_C(2) << 20)
 #define PAGE_BYTES_MAX     (UINT64_C(1) << 30) /* offsets in a granule are 32 bits */
@@ -63,6 +62,7 @@ stow_status stow_sim_open(stow_device **device, const stow_sim_options *options)
   s->base.ops = &sim_ops;
   s->options = checked;
   s->random = 1;
+  s->last_call = DRIVER_CALLS;
   lock_init(&s->lock, LOCK_DEVICE);
   stow_status status = sim_stream_open(s);
   if (status == STOW_OK) status = sim_memory_open(s);
@@ -111,63 +111,6 @@ static stow_status sim_props(const stow_device *device, stow_device_props *props
   return STOW_OK;
 }
 
-/* ---- capacity ---- */
-
-stow_status sim_check_tier(const sim *s, stow_tier tier) {
-  if (tier == STOW_TIER_VRAM || (tier == STOW_TIER_HOST && s->options.host_bytes > 0))
-    return STOW_OK;
-  if (tier == STOW_TIER_HOST)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "this simulated card has no host tier; open it like sim:16G,host=32G");
-  if (tier == STOW_TIER_DISK)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "a device has no disk tier; use vram or host");
-  return stow_fail(STOW_ERR_INVALID, "%d is not a tier; use vram or host", (int)tier);
-}
-
-stow_status sim_check_vmm(const sim *s, const char *what) {
-  if (!s->options.no_vmm) return STOW_OK;
-  return stow_fail(STOW_ERR_UNSUPPORTED,
-                   "%s: this simulated card was opened without pages (no-vmm); use plain blocks",
-                   what);
-}
-
-static uint64_t tier_total(const sim *s, stow_tier tier) {
-  return tier == STOW_TIER_VRAM ? s->options.vram_bytes : s->options.host_bytes;
-}
-
-stow_status sim_charge(sim *s, stow_tier tier, uint64_t bytes) {
-  bool vram = tier == STOW_TIER_VRAM;
-  uint64_t *used = vram ? &s->counts.vram_used_bytes : &s->counts.host_used_bytes;
-  uint64_t *peak = vram ? &s->counts.vram_peak_bytes : &s->counts.host_peak_bytes;
-  uint64_t left = tier_total(s, tier) - *used;
-  if (bytes > left) {
-    char asked[STOW_SIZE_TEXT_MAX], there[STOW_SIZE_TEXT_MAX], total[STOW_SIZE_TEXT_MAX];
-    return stow_fail(STOW_ERR_OUT_OF_MEMORY,
-                     "%s of %s asked, %s of %s left on the simulated card; release pages or open a "
-                     "larger card",
-                     stow_size_format(asked, bytes), stow_tier_name(tier),
-                     stow_size_format(there, left), stow_size_format(total, tier_total(s, tier)));
-  }
-  *used += bytes;
-  if (*used > *peak) *peak = *used;
-  return STOW_OK;
-}
-
-void sim_discharge(sim *s, stow_tier tier, uint64_t bytes) {
-  *(tier == STOW_TIER_VRAM ? &s->counts.vram_used_bytes : &s->counts.host_used_bytes) -= bytes;
-}
-
-static stow_status sim_memory(stow_device *device, stow_tier tier, uint64_t *free_bytes,
-                              uint64_t *total_bytes) {
-  sim *s = sim_take(device);
-  stow_status status = sim_check_tier(s, tier);
-  if (status != STOW_OK) return sim_give(s, status);
-  uint64_t used = tier == STOW_TIER_VRAM ? s->counts.vram_used_bytes : s->counts.host_used_bytes;
-  if (free_bytes != NULL) *free_bytes = tier_total(s, tier) - used;
-  if (total_bytes != NULL) *total_bytes = tier_total(s, tier);
-  return sim_give(s, STOW_OK);
-}
-
 /* ---- the rest of the table ---- */
 
 static stow_status sim_thread_enter(stow_device *device) {
@@ -208,35 +151,3 @@ const stow_device_ops sim_ops = {
     .thread_enter = sim_thread_enter,
     .error_text = sim_error_text,
 };
-
-/* ---- the knobs ---- */
-
-sim *sim_of(stow_device *device) {
-  while (device != NULL && device->ops != &sim_ops) device = fault_inner(device);
-  return (sim *)(void *)device;
-}
-
-stow_status stow_sim_advance(stow_device *device, uint64_t us) {
-  sim *s = sim_of(device);
-  if (s == NULL) return stow_fail(STOW_ERR_INVALID, "advancing time: not a simulated card");
-  lock_take(&s->lock);
-  uint64_t ns, then;
-  stow_status status = STOW_OK;
-  if (!checked_mul(&ns, us, 1000) || !checked_add(&then, s->counts.now_ns, ns))
-    status = stow_fail(STOW_ERR_OVERFLOW,
-                       "advancing time by %llu us passes the end of the simulated clock; it holds "
-                       "584 years in all",
-                       (unsigned long long)us);
-  else
-    s->counts.now_ns = then;
-  return sim_give(s, status);
-}
-
-stow_status stow_sim_get_counts(stow_device *device, stow_sim_counts *counts) {
-  sim *s = sim_of(device);
-  if (s == NULL || counts == NULL)
-    return stow_fail(STOW_ERR_INVALID, "counts: not a simulated card, or no place for them");
-  lock_take(&s->lock);
-  *counts = s->counts;
-  return sim_give(s, STOW_OK);
-}

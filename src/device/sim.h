@@ -1,18 +1,23 @@
 /* The simulated card, inside: one structure, and what its files share.
  *
- *   sim.c         opening and closing, properties, memory, counts, the table of entries
- *   sim_spec.c    "16G,host=32G,paper" into options
- *   sim_memory.c  the bytes: a sparse memfd per device, reserving, mapping, dropping (no
- * book-keeping) sim_range.c   address ranges: a tree by address, and plain blocks sim_page.c pages:
- * create, map, grant, unmap, release sim_stream.c  streams and events: simulated time, and who is
- * ordered after whom sim_work.c    work: what it touches, the check against other work, copies and
- * fills sim_cost.c    what a call costs on a card
+ *   sim.c           opening and closing, properties, the table of entries
+ *   sim_controls.c  the clock, the counts and submitted work, for tests
+ *   sim_spec.c      "16G,host=32G,paper" into options
+ *   sim_capacity.c  the tiers and how much of each is taken
+ *   sim_memory.c    the bytes: a sparse memfd per device; reserving, mapping, dropping
+ *   sim_tree.c      address ranges, in a tree by address
+ *   sim_range.c     reserving addresses, and plain blocks
+ *   sim_page.c      pages: create, map, grant, unmap, release
+ *   sim_stream.c    streams and events: simulated time, and who is ordered after whom
+ *   sim_work.c      work: what it touches, the check against other work, copies and fills
+ *   sim_cost.c      what a call costs on a card
  *
  * Everything below is guarded by `lock`; functions named here expect it held unless they take a
  * stow_device. */
 #ifndef DEVICE_SIM_H
 #define DEVICE_SIM_H
 
+#include "base/driver_cost.h"
 #include "base/lock.h"
 #include "device/device.h"
 
@@ -89,19 +94,6 @@ typedef struct sim_event {
   bool live;
 } sim_event;
 
-/* Calls with a modelled cost. */
-typedef enum sim_call {
-  SIM_CALL_NONE = 0,
-  SIM_CALL_RESERVE,
-  SIM_CALL_CREATE,
-  SIM_CALL_MAP,
-  SIM_CALL_ACCESS,
-  SIM_CALL_UNMAP,
-  SIM_CALL_RELEASE,
-  SIM_CALL_ALLOC,
-  SIM_CALL_FREE,
-} sim_call;
-
 typedef struct sim {
   stow_device base; /* first: a stow_device is a sim */
   lock lock;
@@ -128,7 +120,7 @@ typedef struct sim {
   uint64_t host_version; /* counts its changes */
   uint64_t busy_ns;      /* when all work of all streams is done */
 
-  sim_call last_call;
+  driver_call last_call;  /* DRIVER_CALLS: none yet */
   stow_sim_counts counts; /* now_ns is the clock */
 } sim;
 
@@ -146,6 +138,9 @@ static inline stow_status sim_give(sim *s, stow_status status) {
 sim *sim_of(stow_device *device);
 extern const stow_device_ops sim_ops;
 
+/* ---- sim_capacity.c ---- */
+stow_status sim_memory(stow_device *device, stow_tier tier, uint64_t *free_bytes,
+                       uint64_t *total_bytes);
 /* The tier exists here, or why not. */
 stow_status sim_check_tier(const sim *s, stow_tier tier);
 /* Pages can be had here (they cannot with options.no_vmm); `what` was asked. */
@@ -165,12 +160,17 @@ stow_status sim_memory_unmap(sim *s, stow_addr addr, uint64_t bytes);
 stow_status sim_memory_access(sim *s, stow_addr addr, uint64_t bytes);
 stow_status sim_memory_drop(sim *s, uint64_t offset, uint64_t bytes);
 
-/* ---- sim_range.c ---- */
+/* ---- sim_tree.c ---- */
 /* The range that holds `addr`, or NULL. */
 sim_range *sim_range_at(const sim *s, stow_addr addr);
 /* The first range that begins at or after `addr`, or NULL. */
 sim_range *sim_range_after(const sim *s, stow_addr addr);
+/* Reserves addresses for a new range of `bytes` and adds it to the tree; removes and frees it. */
+stow_status sim_range_add(sim *s, sim_range **out, uint64_t bytes, uint64_t align, uint64_t slots);
+void sim_range_remove(sim *s, sim_range *range);
 void sim_range_free_all(sim *s);
+
+/* ---- sim_range.c ---- */
 stow_status sim_reserve(stow_device *device, stow_addr *addr, uint64_t bytes, uint64_t align);
 stow_status sim_unreserve(stow_device *device, stow_addr addr, uint64_t bytes);
 stow_status sim_plain_alloc(stow_device *device, stow_addr *addr, uint64_t bytes, stow_tier tier);
@@ -211,6 +211,9 @@ stow_status sim_event_wait(stow_device *device, stow_event event);
 /* STOW_ERR_VIOLATION if work not yet done uses `page` by addresses in [addr, addr+bytes). */
 stow_status sim_work_check_unmap(sim *s, const sim_page *page, stow_addr addr, uint64_t bytes);
 void sim_work_forget(sim *s, sim_page *page);
+/* stow_sim_submit with the lock held. */
+stow_status sim_work_submit(sim *s, stow_stream stream, stow_addr addr, uint64_t bytes,
+                            stow_sim_use how, uint64_t us);
 stow_status sim_copy(stow_device *device, stow_addr to, stow_addr from, uint64_t bytes,
                      stow_stream stream);
 stow_status sim_fill(stow_device *device, stow_addr to, uint8_t value, uint64_t bytes,
@@ -219,11 +222,11 @@ stow_status sim_fill(stow_device *device, stow_addr to, uint8_t value, uint64_t 
 /* ---- sim_cost.c ---- */
 /* Modelled time of `call` on one page or block of `bytes`; `nth` counts the pages of one call from
  * 0. */
-uint64_t sim_cost_ns(const sim *s, sim_call call, uint64_t bytes, stow_tier tier, uint64_t nth);
+uint64_t sim_cost_ns(const sim *s, driver_call call, uint64_t bytes, stow_tier tier, uint64_t nth);
 /* The surcharge of the whole call while a stream is busy. */
-uint64_t sim_cost_busy_ns(const sim *s, sim_call call);
+uint64_t sim_cost_busy_ns(const sim *s, driver_call call);
 /* The call happened and cost that much. Does nothing with costs off. */
-void sim_cost_charge(sim *s, sim_call call, uint64_t ns);
+void sim_cost_charge(sim *s, driver_call call, uint64_t ns);
 /* How long a copy or fill occupies its stream: bytes that cross the bus, bytes that stay on the
  * card. */
 uint64_t sim_cost_move_ns(uint64_t bus_bytes, uint64_t card_bytes);

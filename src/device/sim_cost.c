@@ -1,25 +1,12 @@
-/* What calls cost: measured on an H200 (driver 580.159, CUDA 13.0, x86-64), medians of single
- * calls, interpolated by size.
+/* What calls cost on the simulated device: base/driver_cost.h, and what was measured beside it on
+ * the same machine for runs of calls, busy streams, host pages and copies.
  *
- * Called at the end of every entry that has a cost. With costs on, the simulated clock moves on by
- * it, so that waiting, computing and calling add up to one honest time. */
+ * Called at the end of every entry that has a cost. With costs on, the simulated clock advances by
+ * it. */
+#include "base/driver_cost.h"
 #include "device/sim.h"
 
 #define GIB (UINT64_C(1) << 30)
-
-/* Table of the calls in ns, by size in MiB. The same table stands in docs/MEASUREMENTS.md. */
-#define SIZES 5
-static const int64_t size_mib[SIZES] = {2, 16, 64, 256, 1024};
-static const int64_t table_ns[][SIZES] = {
-    [SIM_CALL_RESERVE] = {800, 800, 3000, 3400, 5400},
-    [SIM_CALL_CREATE] = {10700, 10200, 11700, 16000, 85500},
-    [SIM_CALL_MAP] = {1000, 900, 1100, 1200, 1900},
-    [SIM_CALL_ACCESS] = {24600, 25400, 49700, 55200, 93800},
-    [SIM_CALL_UNMAP] = {17100, 17200, 25500, 26400, 39600},
-    [SIM_CALL_RELEASE] = {11200, 23100, 54400, 145700, 519400},
-    [SIM_CALL_ALLOC] = {40200, 41100, 57400, 59200, 184100},
-    [SIM_CALL_FREE] = {33700, 46300, 70000, 181800, 560500},
-};
 
 /* 1 GiB as 512 pages of 2 MiB took: create 7.8 ms, map 0.8 ms (a call per page), set-access 18.5
  * ms, unmap 11 ms (one call over all). So a create or map in a run of them, and each page after the
@@ -50,48 +37,38 @@ static const int64_t table_ns[][SIZES] = {
 #define BUS_BYTES_PER_US  UINT64_C(55000)
 #define CARD_BYTES_PER_US UINT64_C(2000000)
 
-static uint64_t table_at(sim_call call, uint64_t bytes) {
-  const int64_t *row = table_ns[call];
-  int64_t kib = (int64_t)(bytes >> 10);
-  if (kib <= size_mib[0] * 1024) return (uint64_t)row[0];
-  int i = 1; /* past the last size its last slope goes on */
-  while (i < SIZES - 1 && kib > size_mib[i] * 1024) i++;
-  int64_t from = size_mib[i - 1] * 1024, to = size_mib[i] * 1024;
-  return (uint64_t)(row[i - 1] + (row[i] - row[i - 1]) * (kib - from) / (to - from));
-}
-
 static uint64_t per_gib(uint64_t bytes, uint64_t ns) {
   return (bytes >> 10) * ns / (GIB >> 10);
 }
 
-uint64_t sim_cost_ns(const sim *s, sim_call call, uint64_t bytes, stow_tier tier, uint64_t nth) {
+uint64_t sim_cost_ns(const sim *s, driver_call call, uint64_t bytes, stow_tier tier, uint64_t nth) {
   if (!s->options.costs) return 0;
-  uint64_t ns = table_at(call, bytes);
+  uint64_t ns = driver_cost_ns(call, bytes);
   if (tier == STOW_TIER_HOST) {
-    if (call == SIM_CALL_CREATE) return ns + per_gib(bytes, HOST_CREATE_NS_PER_GIB);
-    if (call == SIM_CALL_ACCESS) return ns + per_gib(bytes, HOST_ACCESS_NS_PER_GIB);
-    if (call == SIM_CALL_ALLOC) return ns + per_gib(bytes, HOST_ALLOC_NS_PER_GIB);
-    if (call == SIM_CALL_FREE) return ns + per_gib(bytes, HOST_FREE_NS_PER_GIB);
+    if (call == DRIVER_CREATE) return ns + per_gib(bytes, HOST_CREATE_NS_PER_GIB);
+    if (call == DRIVER_ACCESS) return ns + per_gib(bytes, HOST_ACCESS_NS_PER_GIB);
+    if (call == DRIVER_ALLOC) return ns + per_gib(bytes, HOST_ALLOC_NS_PER_GIB);
+    if (call == DRIVER_FREE) return ns + per_gib(bytes, HOST_FREE_NS_PER_GIB);
   }
   bool in_run = s->last_call == call;
-  if (call == SIM_CALL_CREATE && in_run) return ns * RUN_CREATE / 1000;
-  if (call == SIM_CALL_MAP && in_run) return ns * RUN_MAP / 1000;
-  if (call == SIM_CALL_ACCESS && nth > 0) return ns * RUN_ACCESS / 1000;
-  if (call == SIM_CALL_UNMAP && nth > 0) return ns * RUN_UNMAP / 1000;
+  if (call == DRIVER_CREATE && in_run) return ns * RUN_CREATE / 1000;
+  if (call == DRIVER_MAP && in_run) return ns * RUN_MAP / 1000;
+  if (call == DRIVER_ACCESS && nth > 0) return ns * RUN_ACCESS / 1000;
+  if (call == DRIVER_UNMAP && nth > 0) return ns * RUN_UNMAP / 1000;
   return ns;
 }
 
-uint64_t sim_cost_busy_ns(const sim *s, sim_call call) {
+uint64_t sim_cost_busy_ns(const sim *s, driver_call call) {
   if (!s->options.costs || s->busy_ns <= s->counts.now_ns) return 0;
   switch (call) {
-  case SIM_CALL_CREATE: return BUSY_CREATE_NS;
-  case SIM_CALL_ACCESS: return BUSY_ACCESS_NS;
-  case SIM_CALL_UNMAP: return BUSY_UNMAP_NS;
+  case DRIVER_CREATE: return BUSY_CREATE_NS;
+  case DRIVER_ACCESS: return BUSY_ACCESS_NS;
+  case DRIVER_UNMAP: return BUSY_UNMAP_NS;
   default: return 0;
   }
 }
 
-void sim_cost_charge(sim *s, sim_call call, uint64_t ns) {
+void sim_cost_charge(sim *s, driver_call call, uint64_t ns) {
   if (!s->options.costs) return;
   s->last_call = call;
   s->counts.call_ns += ns;

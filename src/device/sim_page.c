@@ -97,12 +97,12 @@ static stow_status page_create(sim *s, stow_page *page, uint64_t bytes, stow_tie
                      "creating a page of %llu bytes; must be a multiple of %llu, with a place for "
                      "its handle",
                      (unsigned long long)bytes, (unsigned long long)s->options.page_bytes);
-  uint64_t cost = sim_cost_ns(s, SIM_CALL_CREATE, bytes, tier, 0);
+  uint64_t cost = sim_cost_ns(s, DRIVER_CREATE, bytes, tier, 0);
   uint32_t index;
   STOW_TRY(sim_page_add(s, &index, bytes, tier));
   *page = page_handle(s, index);
   s->counts.page_create++;
-  sim_cost_charge(s, SIM_CALL_CREATE, cost + sim_cost_busy_ns(s, SIM_CALL_CREATE));
+  sim_cost_charge(s, DRIVER_CREATE, cost + sim_cost_busy_ns(s, DRIVER_CREATE));
   return STOW_OK;
 }
 
@@ -124,7 +124,7 @@ static stow_status page_release(sim *s, stow_page page) {
   stow_tier tier = (stow_tier)s->pages[index].tier;
   STOW_TRY(sim_page_drop(s, index));
   s->counts.page_release++;
-  sim_cost_charge(s, SIM_CALL_RELEASE, sim_cost_ns(s, SIM_CALL_RELEASE, bytes, tier, 0));
+  sim_cost_charge(s, DRIVER_RELEASE, sim_cost_ns(s, DRIVER_RELEASE, bytes, tier, 0));
   return STOW_OK;
 }
 
@@ -209,8 +209,8 @@ static stow_status map_page(sim *s, stow_addr addr, uint64_t bytes, stow_page pa
   s->pages[index].maps++;
   s->mappings_live++;
   s->counts.map++;
-  sim_cost_charge(s, SIM_CALL_MAP,
-                  sim_cost_ns(s, SIM_CALL_MAP, bytes, (stow_tier)s->pages[index].tier, 0));
+  sim_cost_charge(s, DRIVER_MAP,
+                  sim_cost_ns(s, DRIVER_MAP, bytes, (stow_tier)s->pages[index].tier, 0));
   return STOW_OK;
 }
 
@@ -229,7 +229,7 @@ static stow_status unmap(sim *s, stow_addr addr, uint64_t bytes) {
   ASSERT(lock_held(&s->lock));
   STOW_TRY(sim_check_vmm(s, "unmapping"));
   sim_range *range;
-  uint64_t first, end, cost = sim_cost_busy_ns(s, SIM_CALL_UNMAP), nth = 0;
+  uint64_t first, end, cost = sim_cost_busy_ns(s, DRIVER_UNMAP), nth = 0;
   STOW_TRY(find_mapped(s, &range, &first, &end, addr, bytes, "unmapping"));
   for (uint64_t i = first; i < end; i++)
     if (range->slots[i] & SIM_SLOT_HEAD)
@@ -238,7 +238,7 @@ static stow_status unmap(sim *s, stow_addr addr, uint64_t bytes) {
   for (uint64_t i = first; i < end; i++) {
     if (range->slots[i] & SIM_SLOT_HEAD) {
       sim_page *page = slot_page(s, range->slots[i]);
-      cost += sim_cost_ns(s, SIM_CALL_UNMAP, page->bytes, (stow_tier)page->tier, nth++);
+      cost += sim_cost_ns(s, DRIVER_UNMAP, page->bytes, (stow_tier)page->tier, nth++);
       page->maps--;
       s->mappings_live--;
     }
@@ -246,7 +246,7 @@ static stow_status unmap(sim *s, stow_addr addr, uint64_t bytes) {
   }
   range->mapped -= end - first;
   s->counts.unmap++;
-  sim_cost_charge(s, SIM_CALL_UNMAP, cost);
+  sim_cost_charge(s, DRIVER_UNMAP, cost);
   return STOW_OK;
 }
 
@@ -259,19 +259,19 @@ static stow_status grant(sim *s, stow_addr addr, uint64_t bytes) {
   ASSERT(lock_held(&s->lock));
   STOW_TRY(sim_check_vmm(s, "granting access"));
   sim_range *range;
-  uint64_t first, end, cost = sim_cost_busy_ns(s, SIM_CALL_ACCESS), nth = 0;
+  uint64_t first, end, cost = sim_cost_busy_ns(s, DRIVER_ACCESS), nth = 0;
   STOW_TRY(find_mapped(s, &range, &first, &end, addr, bytes, "granting access to"));
   STOW_TRY(sim_memory_access(s, addr, bytes));
   for (uint64_t i = first; i < end; i++) {
     if (range->slots[i] & SIM_SLOT_HEAD) {
       sim_page *page = slot_page(s, range->slots[i]);
-      cost += sim_cost_ns(s, SIM_CALL_ACCESS, page->bytes, (stow_tier)page->tier, nth++);
+      cost += sim_cost_ns(s, DRIVER_ACCESS, page->bytes, (stow_tier)page->tier, nth++);
       page->touched = true;
     }
     range->slots[i] |= SIM_SLOT_ACCESS;
   }
   s->counts.access++;
-  sim_cost_charge(s, SIM_CALL_ACCESS, cost);
+  sim_cost_charge(s, DRIVER_ACCESS, cost);
   return STOW_OK;
 }
 

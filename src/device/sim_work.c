@@ -262,8 +262,8 @@ static void work_submit(sim *s, uint32_t slot, const use *uses, int count, uint6
   }
 }
 
-static stow_status submit(sim *s, stow_stream stream, stow_addr addr, uint64_t bytes,
-                          stow_sim_use how, uint64_t us) {
+stow_status sim_work_submit(sim *s, stow_stream stream, stow_addr addr, uint64_t bytes,
+                            stow_sim_use how, uint64_t us) {
   ASSERT(lock_held(&s->lock));
   uint64_t ns, end, host_bytes;
   if (bytes == 0 || !checked_add(&end, addr, bytes) ||
@@ -280,14 +280,6 @@ static stow_status submit(sim *s, stow_stream stream, stow_addr addr, uint64_t b
   STOW_TRY(work_check(s, slot, uses, 1, bytes, &host_bytes));
   work_submit(s, slot, uses, 1, bytes, ns);
   return STOW_OK;
-}
-
-stow_status stow_sim_submit(stow_device *device, stow_stream stream, stow_addr addr, uint64_t bytes,
-                            stow_sim_use how, uint64_t us) {
-  sim *s = sim_of(device);
-  if (s == NULL) return stow_fail(STOW_ERR_INVALID, "submitting work: not a simulated card");
-  lock_take(&s->lock);
-  return sim_give(s, submit(s, stream, addr, bytes, how, us));
 }
 
 /* ---- copies and fills ---- */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/variables.h"
 #include "files/remote.h"
 
 enum { WINDOW_BYTES = 256 << 10, RAW_BYTES = 64 << 10 };
@@ -104,16 +105,24 @@ static stow_status begin_gzip(input *in, size_t have) {
   return STOW_OK;
 }
 
+/* Returns the size of a window. $STOWAGE_TEST_WINDOW makes it smaller for tests, so that a table of
+ * a few KiB has many windows. */
+static size_t window_bytes(void) {
+  const char *wanted = getenv(ENV_TEST_WINDOW);
+  long bytes = wanted != NULL ? strtol(wanted, NULL, 10) : 0;
+  return bytes >= 64 && bytes < WINDOW_BYTES ? (size_t)bytes : WINDOW_BYTES;
+}
+
 static stow_status begin(input *in, const input_limits *limits) {
   if (limits != NULL) in->limits = *limits;
   if (in->limits.max_bytes == 0) in->limits.max_bytes = MAX_BYTES_DEF;
   if (in->limits.max_ratio == 0) in->limits.max_ratio = MAX_RATIO_DEF;
-  in->capacity = WINDOW_BYTES;
+  in->capacity = window_bytes();
   in->window = malloc(in->capacity + INPUT_SLACK);
   if (in->window == NULL) return no_memory(in, in->capacity);
-  size_t have = 0, got = 0;
+  size_t have = 0, got = 0, most = in->capacity < RAW_BYTES ? in->capacity : RAW_BYTES;
   do { /* a pipe may give one byte at a time */
-    STOW_TRY(read_raw(in, in->window + have, RAW_BYTES - have, &got));
+    STOW_TRY(read_raw(in, in->window + have, most - have, &got));
     have += got;
   } while (got > 0 && have < 2);
   in->at = in->end = in->window;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
+
+#include "base/newfile.h"
 
 enum { DEFLATED_BYTES = 64 << 10 };
 
@@ -28,22 +31,45 @@ static stow_status begin_gzip(outfile *out) {
   return STOW_OK;
 }
 
-/* The permissions a plain fopen would give. */
-static void plain_mode(int fd) {
-  mode_t mask = umask(0);
-  umask(mask);
-  (void)!fchmod(fd, 0666 & ~mask);
+/* Gives the new file the permissions of the one it replaces, or those a plain fopen would give: at
+ * once, so that the contents of a private file are never open to others. */
+static void set_mode(int fd, const char *path) {
+  struct stat st;
+  mode_t mode;
+  if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
+    mode = st.st_mode & 0777;
+  } else {
+    mode_t mask = umask(0);
+    umask(mask);
+    mode = 0666 & ~mask;
+  }
+  (void)!fchmod(fd, mode);
 }
 
 stow_status outfile_check(const char *path) {
   struct stat st;
-  if (path[0] == '\0') return stow_fail(STOW_ERR_INVALID, "an output file needs a name");
+  size_t length = strlen(path);
+  if (length == 0) return stow_fail(STOW_ERR_INVALID, "an output file needs a name");
+  if (length + OUTFILE_ENDING_MAX >= PATH_MAX)
+    return stow_fail(STOW_ERR_INVALID,
+                     "%.40s…: the path of an output has %zu bytes, at most %d are possible; name a "
+                     "shorter one",
+                     path, length, PATH_MAX - 1 - OUTFILE_ENDING_MAX);
   if (stat(path, &st) != 0 || S_ISREG(st.st_mode)) return STOW_OK;
   return stow_fail(STOW_ERR_INVALID,
                    "%s is %s, which a file must not take the place of: name a file", path,
                    S_ISDIR(st.st_mode)    ? "a folder"
                    : S_ISFIFO(st.st_mode) ? "a pipe"
                                           : "a device or a socket");
+}
+
+stow_status outfile_check_input(const char *path, const char *input) {
+  struct stat out, in;
+  if (strcmp(path, "-") == 0 || stat(path, &out) != 0 || !S_ISREG(out.st_mode)) return STOW_OK;
+  if (stat(input, &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s: is the file being read; the input is never overwritten, name another",
+                   path);
 }
 
 stow_status outfile_open(outfile *out, const char *path) {
@@ -55,13 +81,12 @@ stow_status outfile_open(outfile *out, const char *path) {
   STOW_TRY(outfile_check(path));
   size_t length = strlen(path);
   out->path = strdup(path);
-  out->temporary = calloc(1, length + 16); /* "": no file yet */
+  out->temporary = calloc(1, length + OUTFILE_ENDING_MAX); /* "": no file yet */
   if (out->path == NULL || out->temporary == NULL) {
     outfile_abandon(out);
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to write %s", path);
   }
-  snprintf(out->temporary, length + 16, "%s.XXXXXX", path);
-  int fd = mkstemp(out->temporary);
+  int fd = newfile_beside(out->temporary, length + OUTFILE_ENDING_MAX, path);
   out->file = fd >= 0 ? fdopen(fd, "wb") : NULL;
   if (out->file == NULL) {
     int why = errno;
@@ -70,7 +95,7 @@ stow_status outfile_open(outfile *out, const char *path) {
     outfile_abandon(out);
     return status;
   }
-  plain_mode(fd);
+  set_mode(fd, path);
   if (length > 3 && strcmp(path + length - 3, ".gz") == 0) {
     stow_status status = begin_gzip(out);
     if (status != STOW_OK) outfile_abandon(out);
@@ -91,14 +116,14 @@ static bool others_have(int fd) {
 }
 
 bool outfile_taken(const char *path) {
-  int fd = open(path, O_RDWR | O_CLOEXEC);
+  int fd = newfile_find(AT_FDCWD, path);
   bool taken = others_have(fd);
   if (fd >= 0) close(fd);
   return taken;
 }
 
 int outfile_open_alone(const char *path, bool keep, bool *taken) {
-  int fd = open(path, O_RDWR | O_CLOEXEC | O_CREAT, 0666);
+  int fd = newfile_own(AT_FDCWD, path, 0, 0666);
   *taken = others_have(fd);
   if (fd < 0 || (!*taken && (keep || cut(fd)))) return fd;
   int why = errno;
@@ -112,23 +137,25 @@ stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool
   STOW_TRY(outfile_check(path));
   size_t length = strlen(path);
   bool taken = false;
-  char *name = calloc(1, length + 16);
+  char *name = calloc(1, length + OUTFILE_ENDING_MAX);
   out->path = strdup(path);
   if (out->path == NULL || name == NULL) {
     free(name);
     outfile_abandon(out);
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to write %s", path);
   }
-  snprintf(name, length + 16, "%s.partial", path);
-  int fd = join ? open(name, O_RDWR | O_CLOEXEC) : outfile_open_alone(name, keep, &taken);
+  snprintf(name, length + OUTFILE_ENDING_MAX, "%s.partial", path);
+  int fd = join ? newfile_find(AT_FDCWD, name) : outfile_open_alone(name, keep, &taken);
   int why = errno;
+  if (fd >= 0 && !join) set_mode(fd, path);
   out->file = fd >= 0 ? fdopen(fd, "r+b") : NULL;
   if (out->file == NULL) {
     if (fd >= 0) close(fd);
     outfile_abandon(out);
     stow_status status =
         taken ? stow_fail(STOW_ERR_STATE, "%s: another run is writing it (%s)", path, name)
-              : stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", path, strerror(why));
+              : stow_fail(STOW_ERR_IO, "%s: cannot be written: %s: %s", path, name,
+                          newfile_reason(why));
     free(name);
     return status;
   }
@@ -175,11 +202,21 @@ stow_status outfile_sink(void *context, const void *bytes, size_t count) {
   return outfile_write(context, bytes, count);
 }
 
+/* Does the temporary name still lead to the file that was written? */
+static bool still_ours(const outfile *out) {
+  struct stat opened, named;
+  if (fstat(fileno(out->file), &opened) != 0 || lstat(out->temporary, &named) != 0) return false;
+  if (opened.st_dev == named.st_dev && opened.st_ino == named.st_ino) return true;
+  errno = EEXIST;
+  return false;
+}
+
 stow_status outfile_commit(outfile *out) {
   if (out->status == STOW_OK && out->deflater != NULL) write_gzip(out, NULL, 0, Z_FINISH);
   bool fine = fflush(out->file) == 0 && !ferror(out->file);
   if (out->path != NULL) {
     fine = fine && (out->no_sync || fsync(fileno(out->file)) == 0);
+    fine = fine && (out->joined || still_ours(out));
     fine = fclose(out->file) == 0 && fine;
     out->file = NULL;
     if (fine && out->status == STOW_OK && !out->joined)

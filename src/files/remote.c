@@ -5,8 +5,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include <stowage/size.h>
+
+#include "base/text.h"
+#include "base/variables.h"
 #include "files/remote_cache.h"
 #include "files/remote_link.h"
 
@@ -35,6 +38,7 @@ typedef struct remote {
 static _Thread_local const char *const *thread_headers;
 static const char *const *default_headers;
 static _Thread_local uint64_t thread_cache_bytes;
+static uint64_t least_rate_bytes = UINT64_MAX; /* UINT64_MAX: not set */
 
 const char *const *remote_set_headers(const char *const *headers) {
   const char *const *before = thread_headers;
@@ -46,6 +50,20 @@ void remote_set_default_headers(const char *const *headers) {
   default_headers = headers;
 }
 
+void remote_set_rate(uint64_t bytes) {
+  least_rate_bytes = bytes;
+}
+
+static stow_status rate_to_hold(uint64_t *bytes) {
+  const char *text = getenv(ENV_HTTP_MIN_RATE);
+  *bytes = least_rate_bytes != UINT64_MAX ? least_rate_bytes : REMOTE_RATE_BYTES;
+  if (least_rate_bytes != UINT64_MAX || text == NULL || text[0] == '\0') return STOW_OK;
+  if (stow_size_parse(bytes, text) == STOW_OK) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   ENV_HTTP_MIN_RATE "=%.60s is not a size; write bytes a second, such as 1K, or 0",
+                   text);
+}
+
 uint64_t remote_set_cache(uint64_t bytes) {
   uint64_t before = thread_cache_bytes;
   thread_cache_bytes = bytes;
@@ -53,7 +71,7 @@ uint64_t remote_set_cache(uint64_t bytes) {
 }
 
 bool remote_is(const char *path) {
-  return strncasecmp(path, "http://", 7) == 0 || strncasecmp(path, "https://", 8) == 0;
+  return text_is_url(path);
 }
 
 /* ---- blocks ---- */
@@ -187,14 +205,16 @@ static stow_status open_kept(remote *r) {
 }
 
 stow_status remote_open(source *s, const char *url) {
-  *s = (source){.fd = -1, .name = url};
+  *s = (source){.fd = -1, .name = "a URL"};
+  uint64_t rate_bytes;
+  STOW_TRY(rate_to_hold(&rate_bytes));
   remote *r = calloc(1, sizeof *r);
   if (r == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a connection");
   pthread_mutex_init(&r->guard, NULL);
   r->run = 1;
   for (size_t i = 0; i < BLOCKS; i++) r->blocks[i].number = UINT64_MAX;
-  stow_status status =
-      remote_link_open(&r->link, url, thread_headers != NULL ? thread_headers : default_headers);
+  stow_status status = remote_link_open(
+      &r->link, url, thread_headers != NULL ? thread_headers : default_headers, rate_bytes);
   if (status == STOW_OK) status = bring(r, 0, 1, true);
   if (status == STOW_OK) status = open_kept(r);
   if (status != STOW_OK) {

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@
 
 #include "base/checked.h"
 #include "base/hash.h"
+#include "base/newfile.h"
 #include "base/variables.h"
 
 enum {
@@ -69,7 +71,12 @@ static int open_folder(void) {
     if (more < 0 || (size_t)length >= sizeof path) return -1;
     if (mkdir(path, 0700) != 0 && errno != EEXIST) return -1;
   }
-  return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  struct stat st;
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 || (fstat(fd, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & 022) == 0))
+    return fd;
+  close(fd); /* others could write there */
+  return -1;
 }
 
 typedef struct held {
@@ -142,7 +149,7 @@ static bool has_room(const remote_cache *c) {
 static bool open_file(remote_cache *c) {
   for (int tries = 0; tries < 10; tries++) {
     struct stat opened, named;
-    c->fd = openat(c->folder, c->name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    c->fd = newfile_own(c->folder, c->name, 0, 0600);
     if (c->fd < 0) return false;
     if (flock(c->fd, LOCK_SH) == 0 && fstat(c->fd, &opened) == 0 &&
         fstatat(c->folder, c->name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -160,8 +167,12 @@ remote_cache *remote_cache_open(const char *url, uint64_t bytes, const char *mar
   if (c == NULL) return NULL;
   uint64_t table = (bytes / REMOTE_BLOCK_BYTES + 1) * sizeof(uint64_t), key[2];
   *c = (remote_cache){.fd = -1, .bound = bound, .data_at = round_up(table, PAGE_BYTES)};
+  /* The query says which file it is; the password does not, and must not be guessed from a name. */
+  const char *host = strstr(url, "://") + 3, *at = memchr(host, '@', strcspn(host, "/?#"));
+  if (at != NULL) host = at + 1;
+  bool tls = strncasecmp(url, "https", 5) == 0;
   for (uint64_t i = 0; i < 2; i++) {
-    key[i] = hash_bytes(url, strlen(url), i);
+    key[i] = hash_bytes(host, strlen(host), i + 2 * tls);
     key[i] = hash_u64(bytes, hash_bytes(mark, strlen(mark), key[i]));
   }
   snprintf(c->name, sizeof c->name, "%016" PRIx64 "%016" PRIx64 SUFFIX, key[0], key[1]);

@@ -4,14 +4,18 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
 
+#include <stowage/size.h>
 #include <stowage/version.h>
 
+#include "base/clock.h"
+#include "base/text.h"
 #include "base/variables.h"
 
 enum {
@@ -21,6 +25,7 @@ enum {
   WAIT_FIRST_MS = 100,
   WAIT_MOST_MS = 5000, /* also what a server may ask for with Retry-After, in steps of seconds */
   STALL_SECONDS = 30,
+  REDIRECTS = 10,
 };
 
 /* One range and what came of it so far. */
@@ -28,7 +33,8 @@ typedef struct exchange {
   remote_range *range;
   uint64_t got;
   uint64_t asked; /* the byte this try begins with */
-  long status;    /* of the answer being read: headers of redirects come first */
+  uint64_t began_ns;
+  long status;    /* of the last answer; 0: the server gave none */
   uint64_t total; /* of the file, as the answer says; UINT64_MAX: it does not */
   uint64_t first; /* byte the answer begins with */
   char mark[160];
@@ -65,7 +71,7 @@ static size_t take_header(char *bytes, size_t size, size_t count, void *user) {
   while (length > 0 && isspace((unsigned char)line[length - 1])) length--;
   line[length] = '\0';
   const char *value;
-  if (strncmp(line, "HTTP/", 5) == 0) { /* of the next answer in a row of redirects */
+  if (strncmp(line, "HTTP/", 5) == 0) { /* a 100 Continue may come before the answer */
     const char *code = strchr(line, ' ');
     x->status = code != NULL ? strtol(code, NULL, 10) : 0;
     x->total = x->first = UINT64_MAX;
@@ -182,19 +188,72 @@ static stow_status check_answer(const remote_link *l, const exchange *x) {
   return STOW_OK;
 }
 
-static int perform(remote_link *l, exchange *x) {
-  char range[64];
+static bool redirects(long status) {
+  return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+}
+
+/* Sends one request to `url`. Headers and the password of the user go only to the origin they were
+ * given for: a redirect must not carry them to another host, nor from https to http. */
+static int request(remote_link *l, exchange *x, const char *url) {
+  const curl *c = l->curl;
+  bool trusted = text_same_origin(url, l->url);
+  x->status = 0;
+  x->total = x->first = UINT64_MAX;
+  l->error[0] = '\0';
+  c->easy_setopt(l->handle, CURL_URL, url);
+  c->easy_setopt(l->handle, CURL_HTTP_HEADER, trusted ? l->headers : NULL);
+  return c->easy_perform(l->handle);
+}
+
+/* The URL an answer redirects to, for the caller to free; NULL without memory, or if it names none.
+ * Within the origin it keeps the user name and password of the URL that was opened. */
+static char *next_url(const remote_link *l) {
+  char *found = NULL;
+  if (l->curl->easy_getinfo(l->handle, CURL_INFO_REDIRECT_URL, &found) != 0 || found == NULL)
+    return NULL;
+  const char *from = strstr(l->url, "://") + 3;
+  const char *at = memchr(from, '@', strcspn(from, "/?#"));
+  if (at == NULL || !text_same_origin(found, l->url)) return strdup(found);
+  const char *host = strstr(found, "://") + 3;
+  if (memchr(host, '@', strcspn(host, "/?#")) != NULL) return strdup(found);
+  size_t scheme = (size_t)(host - found), user = (size_t)(at + 1 - from);
+  char *whole = malloc(strlen(found) + user + 1);
+  if (whole == NULL) return NULL;
+  memcpy(whole, found, scheme);
+  memcpy(whole + scheme, from, user);
+  strcpy(whole + scheme + user, host);
+  return whole;
+}
+
+/* One try, through as many redirects as it takes: libcurl's result for the last request. */
+static stow_status perform(remote_link *l, exchange *x, int *code) {
+  char range[64], *url = NULL;
   snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, x->range->offset + x->got,
            x->range->offset + x->range->count - 1);
   const curl *c = l->curl;
   x->asked = x->range->offset + x->got;
-  x->status = 0;
-  x->total = x->first = UINT64_MAX;
-  l->error[0] = '\0';
   c->easy_setopt(l->handle, CURL_RANGE, range);
   c->easy_setopt(l->handle, CURL_HEADER_DATA, x);
   c->easy_setopt(l->handle, CURL_WRITE_DATA, x);
-  return c->easy_perform(l->handle);
+  stow_status status = STOW_OK;
+  *code = request(l, x, l->url);
+  for (int hops = 0; redirects(x->status) && *code == CURL_DONE; hops++) {
+    char *next = next_url(l);
+    free(url);
+    url = next;
+    if (url == NULL) break; /* no Location: the status is the answer */
+    if (hops == REDIRECTS)
+      status = stow_fail(STOW_ERR_IO, "%s: redirects more than %d times (%ld); check the URL",
+                         l->name, REDIRECTS, x->status);
+    else if (!text_is_url(url))
+      status =
+          stow_fail(STOW_ERR_UNSUPPORTED, "%s: redirects (%ld) to %.*s, which is not http or https",
+                    l->name, x->status, (int)strcspn(url, ":/?#"), url);
+    if (status != STOW_OK) break;
+    *code = request(l, x, url);
+  }
+  free(url);
+  return status;
 }
 
 /* ---- tries until it is there ---- */
@@ -208,6 +267,28 @@ static unsigned wait_for(int fruitless, const exchange *x) {
   unsigned ms = WAIT_FIRST_MS << (fruitless - 1);
   if (x->retry_after_ms > ms) ms = x->retry_after_ms;
   return ms < WAIT_MOST_MS ? ms : WAIT_MOST_MS;
+}
+
+static long stall_seconds(void) {
+  const char *text = getenv(ENV_HTTP_TIMEOUT);
+  long seconds = text != NULL ? strtol(text, NULL, 10) : 0;
+  return seconds > 0 && seconds < 100000 ? seconds : STALL_SECONDS;
+}
+
+/* Bytes come, but too few for the time it took. A server that sends nothing at all is not slow: it
+ * gets its tries. */
+static bool too_slow(const remote_link *l, const exchange *x, double seconds) {
+  return x->got > 0 && seconds >= (double)stall_seconds() &&
+         (double)x->got < seconds * (double)l->rate_bytes;
+}
+
+static stow_status refuse_slow(const remote_link *l, const exchange *x, double seconds) {
+  char least[STOW_SIZE_TEXT_MAX];
+  return stow_fail(STOW_ERR_IO,
+                   "%s: the server is too slow: %" PRIu64
+                   " bytes in %.0f seconds, and the least is "
+                   "%s a second; try later, or lower it with --min-rate or " ENV_HTTP_MIN_RATE,
+                   l->name, x->got, seconds, stow_size_format(least, l->rate_bytes));
 }
 
 static stow_status give_up(const remote_link *l, const exchange *x, int code, int tries) {
@@ -240,11 +321,12 @@ static stow_status take_facts(remote_link *l, exchange *x) {
   return STOW_OK;
 }
 
-/* What breaks off goes on where it broke off. */
+/* Tries until all bytes are there. What breaks off goes on where it broke off. */
 static stow_status try_until_there(remote_link *l, exchange *x, bool opening) {
   for (int fruitless = 0;;) {
     uint64_t before = x->got;
-    int code = perform(l, x);
+    int code;
+    STOW_TRY(perform(l, x, &code));
     /* The answer to a range of an empty file. */
     if (opening && x->status == 416 && x->total == 0) return take_facts(l, x);
     if (x->status == 206) {
@@ -257,6 +339,8 @@ static stow_status try_until_there(remote_link *l, exchange *x, bool opening) {
     } else if (x->status == 0 && !transient_code(l, code)) {
       return give_up(l, x, code, 1);
     }
+    double seconds = (double)(clock_ns() - x->began_ns) / 1e9;
+    if (too_slow(l, x, seconds)) return refuse_slow(l, x, seconds);
     fruitless = x->got - before >= PROGRESS_BYTES ? 1 : fruitless + 1;
     if (fruitless == TRIES) return give_up(l, x, code, fruitless);
     wait_ms(wait_for(fruitless, x));
@@ -264,28 +348,17 @@ static stow_status try_until_there(remote_link *l, exchange *x, bool opening) {
 }
 
 stow_status remote_link_fetch(remote_link *l, remote_range *range, bool opening) {
-  exchange x = {.range = range};
+  exchange x = {.range = range, .began_ns = clock_ns()};
   return try_until_there(l, &x, opening);
 }
 
 /* ---- opening ---- */
 
-/* The URL as messages show it: no password, and no query, which may hold a signature. */
+/* The URL as messages show it. */
 static char *shown(const char *url) {
-  const char *host = strstr(url, "://") + 3, *end = host + strcspn(host, "/?#");
-  const char *at = memchr(host, '@', (size_t)(end - host));
-  if (at != NULL) host = at + 1;
-  char *name = malloc(strlen(url) + 1);
-  if (name != NULL)
-    sprintf(name, "%.*s%.*s", (int)(strstr(url, "://") + 3 - url), url, (int)strcspn(host, "?#"),
-            host);
-  return name;
-}
-
-static long stall_seconds(void) {
-  const char *text = getenv(ENV_HTTP_TIMEOUT);
-  long seconds = text != NULL ? strtol(text, NULL, 10) : 0;
-  return seconds > 0 && seconds < 100000 ? seconds : STALL_SECONDS;
+  size_t size = strlen(url) + 1;
+  char *name = malloc(size);
+  return name != NULL ? text_show(name, size, url) : NULL;
 }
 
 static stow_status take_lines(remote_link *l, const char *const *lines) {
@@ -311,25 +384,22 @@ static void set_trust(remote_link *l) {
 
 static void set_options(remote_link *l) {
   const curl *c = l->curl;
-  c->easy_setopt(l->handle, CURL_URL, l->url);
   c->easy_setopt(l->handle, CURL_NO_SIGNAL, 1L);
-  c->easy_setopt(l->handle, CURL_FOLLOW_LOCATION, 1L);
-  c->easy_setopt(l->handle, CURL_MAX_REDIRECTS, 10L);
   c->easy_setopt(l->handle, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
-  c->easy_setopt(l->handle, CURL_REDIRECT_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
   c->easy_setopt(l->handle, CURL_CONNECT_TIMEOUT, stall_seconds());
-  c->easy_setopt(l->handle, CURL_LOW_SPEED_LIMIT, 1L);
+  c->easy_setopt(l->handle, CURL_LOW_SPEED_LIMIT,
+                 l->rate_bytes > 0 && l->rate_bytes < LONG_MAX ? (long)l->rate_bytes : 1L);
   c->easy_setopt(l->handle, CURL_LOW_SPEED_TIME, stall_seconds());
   c->easy_setopt(l->handle, CURL_USER_AGENT, "stowage/" STOW_VERSION_TEXT);
   c->easy_setopt(l->handle, CURL_ERROR_BUFFER, l->error);
   c->easy_setopt(l->handle, CURL_WRITE_FUNCTION, take_body);
   c->easy_setopt(l->handle, CURL_HEADER_FUNCTION, take_header);
-  if (l->headers != NULL) c->easy_setopt(l->handle, CURL_HTTP_HEADER, l->headers);
   set_trust(l);
 }
 
-stow_status remote_link_open(remote_link *l, const char *url, const char *const *headers) {
-  *l = (remote_link){0};
+stow_status remote_link_open(remote_link *l, const char *url, const char *const *headers,
+                             uint64_t rate_bytes) {
+  *l = (remote_link){.rate_bytes = rate_bytes};
   STOW_TRY(curl_load(&l->curl));
   l->url = strdup(url);
   l->name = shown(url);

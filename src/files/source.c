@@ -12,7 +12,6 @@
 
 #include "base/checked.h"
 #include "base/hostmem.h"
-#include "files/remote.h"
 
 #define DROP_BYTES (UINT64_C(8) << 20) /* given back in pieces of this size */
 
@@ -28,8 +27,7 @@ bool source_too_large_to_cache(uint64_t bytes) {
   return hostmem_read(&host) == STOW_OK && bytes > host.usable_bytes / 2;
 }
 
-stow_status source_open(source *s, const char *path) {
-  if (remote_is(path)) return remote_open(s, path);
+stow_status source_open_file(source *s, const char *path) {
   *s = (source){.fd = -1, .direct_fd = -1, .name = path};
   /* Not blocking: opening a pipe that nobody writes to must not hang. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -143,6 +141,16 @@ static void drop_behind(source *s, uint64_t offset, uint64_t end) {
   if (s->drop_to - s->drop_from >= s->drop_bytes) drop_read(s);
 }
 
+/* Nothing could be read at byte `at`, which the file had when it was opened. */
+static stow_status was_cut(const source *s, uint64_t at) {
+  struct stat st;
+  uint64_t end = fstat(s->fd, &st) == 0 && (uint64_t)st.st_size < at ? (uint64_t)st.st_size : at;
+  return stow_fail(STOW_ERR_IO,
+                   "%s: ends at byte %" PRIu64 ", but had %" PRIu64
+                   " bytes when it was opened: it was cut while it was read",
+                   s->name, end, s->bytes);
+}
+
 stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
   if (count > s->bytes || offset > s->bytes - count)
     return stow_fail(STOW_ERR_FORMAT,
@@ -170,11 +178,7 @@ stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
     if (got < 0)
       return stow_fail(STOW_ERR_IO, "%s: cannot be read at byte %" PRIu64 ": %s", s->name,
                        offset + (count - left), strerror(errno));
-    if (got == 0)
-      return stow_fail(STOW_ERR_IO,
-                       "%s: ends at byte %" PRIu64 ", but had %" PRIu64
-                       " bytes when it was opened: it was cut while it was read",
-                       s->name, offset + (count - left), s->bytes);
+    if (got == 0) return was_cut(s, offset + (count - left));
     at += got;
     left -= (size_t)got;
   }

@@ -37,10 +37,12 @@ typedef struct source {
   uint64_t device, inode, changed_ns;
 } source;
 
-/* Opens the regular file at `path`, which must outlive the source, or an http(s) URL (remote.h).
- * STOW_ERR_NOT_FOUND, STOW_ERR_IO; STOW_ERR_INVALID for what is no regular file (a folder, a pipe:
- * it could not be read twice). */
+/* Opens the regular file at `path`, which must outlive the source, or an http(s) URL
+ * (source_open.c, remote.h). STOW_ERR_NOT_FOUND, STOW_ERR_IO; STOW_ERR_INVALID for what is no
+ * regular file (a folder, a pipe: it could not be read twice). */
 stow_status source_open(source *s, const char *path);
+/* The same for a file only: `path` is never taken for a URL. */
+stow_status source_open_file(source *s, const char *path);
 /* The same over bytes in memory (tests, fuzzing). */
 void source_open_memory(source *s, const void *bytes, size_t count, const char *name);
 /* The same through a reader, which has `bytes` bytes. */

@@ -103,7 +103,7 @@ void arena_give(arena *a, uint32_t i);
 /* The live span that begins at `addr` or, failing that, in the cell of `addr`; 0 if none. */
 uint32_t arena_find(const arena *a, stow_addr addr);
 
-/* ---- pages (back.c) ---- */
+/* ---- pages (backing.c) ---- */
 
 typedef struct window {
   uint32_t at, units; /* where the request would go */
@@ -140,6 +140,17 @@ void list_add(arena *a, uint32_t *head, uint32_t i);
 uint32_t span_settle(arena *a, uint32_t i);
 /* Carves a live span out of free span i. */
 uint32_t span_carve(arena *a, uint32_t i, uint32_t at, uint32_t units);
+/* A request uses no page of more than this many times its size (page_fit.c). */
+#define PAGE_OVER 8
+static inline uint32_t slot_of(const arena *a, uint32_t unit) {
+  return unit >> a->slot_shift;
+}
+static inline uint64_t order_bytes(const arena *a, uint8_t order) {
+  return a->pool->page_bytes << order;
+}
+/* The order of the largest page behind [at, at+units); slots without a page do not count. */
+uint8_t order_behind(const arena *a, uint32_t at, uint32_t units);
+/* Whether a request of `units` may use the pages behind [at, at+units) (page_fit.c). */
 bool pages_fit(const arena *a, uint32_t at, uint32_t units);
 
 stow_status arena_check(const arena *a); /* dear: walks everything */

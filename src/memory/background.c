@@ -115,11 +115,3 @@ void background_stop(heap *h) {
   pthread_cond_destroy(&h->wake);
   pthread_mutex_destroy(&h->wake_lock);
 }
-
-void background_kick(heap *h) {
-  if (!h->thread_runs) return;
-  pthread_mutex_lock(&h->wake_lock);
-  h->wake_now = true;
-  pthread_cond_signal(&h->wake);
-  pthread_mutex_unlock(&h->wake_lock);
-}

@@ -14,6 +14,8 @@
 #include "base/assert.h"
 #include "memory/heap.h"
 
+#include "base/newfile.h"
+
 #define STAGE_BYTES (UINT64_C(4) << 20)
 
 static stow_status disk_open(heap *h) {
@@ -21,14 +23,7 @@ static stow_status disk_open(heap *h) {
   if (h->disk.fd >= 0) return STOW_OK;
   if (!h->disk_folder)
     return stow_fail(STOW_ERR_UNSUPPORTED, "disk tier: the heap was opened without disk_folder");
-  int fd = open(h->disk_folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
-    char path[4096];
-    if (snprintf(path, sizeof path, "%s/stowage-XXXXXX", h->disk_folder) < (int)sizeof path) {
-      fd = mkostemp(path, O_CLOEXEC);
-      if (fd >= 0) unlink(path);
-    }
-  }
+  int fd = newfile_unnamed(h->disk_folder);
   if (fd < 0)
     return stow_fail(STOW_ERR_IO, "disk tier: a file in %s: %s", h->disk_folder, strerror(errno));
   h->disk.fd = fd;

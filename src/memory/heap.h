@@ -163,7 +163,7 @@ static inline void place_mark(const place *at, uint32_t flags) {
   if (at->slab) at->slab->odd = true;
 }
 
-/* ---- open.c ---- */
+/* ---- handle.c ---- */
 stow_status heap_lose(heap *h, stow_status status); /* notes a lost device; returns `status` */
 
 /* The heap behind a handle; NULL if it is closed or its device lost. */
@@ -173,6 +173,8 @@ static inline heap *heap_alive(const stow_heap *shell) {
 }
 /* The same with the reason as an error. */
 stow_status heap_enter(heap **h, stow_heap *shell);
+/* Wakes the background thread, if it runs. */
+void background_kick(heap *h);
 
 /* ---- lane.c ---- */
 stow_status lane_of(lane **out, heap *h, stow_stream stream); /* opens it when new */
@@ -237,7 +239,7 @@ void lane_defer_done(lane *l, const place *at, pending *p);
 bool lane_poll(lane *l, bool wait, stow_status *status);
 stow_status lane_check(lane *l);
 
-/* ---- grow.c ---- */
+/* ---- lane_take.c ---- */
 typedef struct request {
   uint64_t bytes;
   uint32_t units, align, class; /* class 0: a span; else units of a block */
@@ -257,8 +259,14 @@ uint64_t lane_take(lane *l, const request *r, stow_tier tier);
 /* Books live span i, taken for the request by other means (the whole slab for a small one). 0: no
  * host memory for the slab, and the span is free again. */
 uint64_t lane_adopt(lane *l, const request *r, stow_tier tier, uint32_t i);
+/* ---- grow.c ---- */
 /* Everything that can be done about a request that found nothing free. No lock held. */
 stow_status heap_grow(uint64_t *ptr, heap *h, lane *l, const request *r);
+
+/* ---- settle.c ---- */
+/* Strips one lane of its free pages of a tier, until `bytes` went to the pool. Heap locked, lane
+ * not. */
+uint64_t lane_strip(lane *l, stow_tier tier, uint64_t bytes, bool wait_frees);
 /* Strips every lane's free pages of a tier into the pool until `bytes` went there. Heap locked. */
 uint64_t heap_strip(heap *h, stow_tier tier, uint64_t bytes, const lane *but);
 /* Frees what has waited for its events. Heap locked. */
@@ -284,16 +292,17 @@ typedef struct tag_top {
 } tag_top;
 extern _Thread_local tag_top tag_now;
 
-/* ---- stats.c ---- */
+/* ---- stats.c, trim.c ---- */
 /* stow_heap_trim of one tier; `released` is never NULL. */
 stow_status heap_trim_tier(stow_heap *shell, stow_tier tier, uint64_t keep_bytes,
                            uint64_t *released);
 void heap_count_tier(heap *h, stow_tier tier, stow_heap_tier_stats *out); /* heap locked */
 
-/* ---- migrate.c, disk.c ---- */
+/* ---- migrate.c, mover.c, disk.c ---- */
 stow_status migrate_wait(heap *h, lane *l, uint64_t ptr, uint32_t mark);
 /* Before a moved span is freed: what stands on another tier goes back to its pool. Both locked. */
 stow_status migrate_undo_pages(heap *h, const place *at);
+/* Opens the stream and the scratch addresses for copies, once. Heap locked. */
 stow_status migrate_stream(heap *h);
 stow_status disk_put(heap *h, const place *at);
 stow_status disk_get(heap *h, const place *at, stow_tier tier);
@@ -303,6 +312,5 @@ void disk_close(heap *h);
 /* ---- background.c ---- */
 stow_status background_start(heap *h);
 void background_stop(heap *h);
-void background_kick(heap *h);
 
 #endif

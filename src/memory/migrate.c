@@ -24,17 +24,6 @@ static stow_addr slot_addr(const arena *a, uint32_t slot) {
   return a->base + slot * slot_bytes(a);
 }
 
-stow_status migrate_stream(heap *h) {
-  ASSERT(lock_held(&h->lock));
-  if (!h->mover_stream) STOW_TRY(device_stream_create(h->device, &h->mover_stream));
-  if (!h->scratch) {
-    uint64_t bytes = h->props.page_bytes << h->pool.order_max;
-    STOW_TRY(device_reserve(h->device, &h->scratch, bytes, 0));
-    h->scratch_bytes = bytes;
-  }
-  return STOW_OK;
-}
-
 /* ---- waiting for what uses it ---- */
 
 static stow_status wait_stream(heap *h, stow_stream stream) {

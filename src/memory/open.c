@@ -11,21 +11,6 @@
 static lock registry_lock = LOCK_INIT(LOCK_REGISTRY);
 static stow_heap *registry; /* guarded by registry_lock */
 
-stow_status heap_enter(heap **h, stow_heap *shell) {
-  if (!shell) return stow_fail(STOW_ERR_INVALID, "heap: NULL");
-  *h = atomic_load_explicit(&shell->inner, memory_order_acquire);
-  if (!*h) return stow_fail(STOW_ERR_STATE, "heap: it is closed");
-  int dead = atomic_load_explicit(&(*h)->dead, memory_order_relaxed);
-  if (dead)
-    return stow_fail((stow_status)dead, "heap: its device is lost; close it and open a new one");
-  return STOW_OK;
-}
-
-stow_status heap_lose(heap *h, stow_status status) {
-  if (status == STOW_ERR_DEVICE_LOST) atomic_store(&h->dead, (int)status);
-  return status;
-}
-
 /* ---- opening ---- */
 
 static stow_status options_check(const stow_heap_options *o) {

@@ -11,7 +11,7 @@ stow_status scan_begin(scan *s, dtype type) {
   *s = (scan){.type = type,
               .least = INFINITY,
               .most = -INFINITY,
-              .least_int = INT64_MAX,
+              .least_int = dtype_kind(type) == CLASS_SIGNED ? INT64_MAX : (int64_t)UINT64_MAX,
               .most_int = dtype_kind(type) == CLASS_SIGNED ? (uint64_t)INT64_MIN : 0,
               .whole = true,
               .fits_f32 = true,
@@ -34,8 +34,6 @@ static void join_range(scan *s, double least, double most, int64_t least_int, ui
     if (least_int < s->least_int) s->least_int = least_int;
     if ((int64_t)most_int > (int64_t)s->most_int) s->most_int = most_int;
   } else {
-    /* INT64_MAX at the start stands for "no value yet" and is above every least that matters here:
-     * an unsigned type is chosen by its greatest value alone. */
     if ((uint64_t)least_int < (uint64_t)s->least_int) s->least_int = least_int;
     if (most_int > s->most_int) s->most_int = most_int;
   }

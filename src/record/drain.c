@@ -19,6 +19,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/newfile.h"
 #include "record/record.h"
 #include "trace/stow_file.h"
 
@@ -295,7 +296,7 @@ static bool drain_wait(drain *d, uint64_t *flush) {
 static void *drain_run(void *trace) {
   stow_trace *t = trace;
   drain *d = t->drain;
-  record_mute_thread();
+  t->mute_thread();
   for (bool stop = false; !stop;) {
     uint64_t flush;
     stop = drain_wait(d, &flush);
@@ -353,10 +354,10 @@ static stow_status file_put(void *context, const void *bytes, size_t count) {
 static stow_status file_open(drain *d, const char *path) {
   d->path = strdup(path);
   if (d->path == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a path");
-  d->file = descriptor_keep(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  d->file = descriptor_keep(newfile_own(AT_FDCWD, path, 0, 0666));
   struct stat info;
   if (d->file.fd < 0 || fstat(d->file.fd, &info) != 0)
-    return stow_fail(STOW_ERR_IO, "cannot make the trace %s: %s", path, strerror(errno));
+    return stow_fail(STOW_ERR_IO, "cannot make the trace %s: %s", path, newfile_reason(errno));
   if (S_ISREG(info.st_mode) && info.st_size != 0)
     return stow_fail(STOW_ERR_STATE,
                      "the trace %s exists already, with %lld bytes; remove it or name another",

@@ -20,6 +20,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 
 enum { TRACES_MAX = 16 };
 #define RING_BYTES_DEFAULT (UINT64_C(32) << 20)
@@ -54,7 +55,8 @@ static _Thread_local struct {
   bool muted;
 } self;
 
-void record_mute_thread(void) {
+/* Keeps what the calling thread does out of every trace. */
+static void mute_thread(void) {
   self.muted = true;
 }
 
@@ -350,7 +352,7 @@ static stow_status options_check(stow_trace_options *o, const stow_trace_options
 
 /* What a reader wants to know of the process, and the clock, said by the trace itself. */
 static void trace_tell_process(stow_trace *t) {
-  char text[1024];
+  char text[4096];
   const ring_header *h = t->ring.header;
   stow_trace_fact(t, "source", "stow");
   snprintf(text, sizeof text, "%016" PRIx64 "%016" PRIx64, h->id[0], h->id[1]);
@@ -364,10 +366,14 @@ static void trace_tell_process(stow_trace *t) {
   if (f == NULL) return;
   size_t n = fread(text, 1, sizeof text - 1, f);
   fclose(f);
+  if (n == sizeof text - 1) /* the last word is cut: half a URL could show half a password */
+    while (n > 0 && text[n - 1] != '\0') n--;
   while (n > 0 && text[n - 1] == '\0') n--;
+  text[n] = '\0';
+  text_hide_command(text, &n); /* a recording is sent to others */
   for (size_t i = 0; i < n; i++)
     if (text[i] == '\0') text[i] = ' ';
-  text[n] = '\0';
+  text[n < 1023 ? n : 1023] = '\0';
   stow_trace_fact(t, "command", text);
 }
 
@@ -387,6 +393,7 @@ static stow_status trace_start(stow_trace *t, const stow_trace_options *o, uint6
     stackset_start(&t->texts, &t->ring);
     atomic_store_explicit(t->alive, serial, memory_order_release);
     trace_tell_process(t);
+    t->mute_thread = mute_thread;
     if (o->record_path != NULL) status = drain_start(t, o->record_path);
     if (status != STOW_OK) {
       stackset_stop(&t->texts);

@@ -25,9 +25,10 @@ struct stow_trace {
   ring ring;
   lock lock; /* LOCK_TRACE */
   stackset texts;
-  _Atomic bool has_file; /* a file was asked for */
-  drain *drain;          /* made at the first trace of this slot that has a file, kept */
-  bool used;             /* registry lock: open, or closing */
+  _Atomic bool has_file;     /* a file was asked for */
+  drain *drain;              /* made at the first trace of this slot that has a file, kept */
+  bool used;                 /* registry lock: open, or closing */
+  void (*mute_thread)(void); /* called first on drain's thread: it records nothing */
   uint64_t closed_at; /* registry lock: serial of the closing; the slot closed longest ago is used
                          next, so that a stale handle is told as such for long */
 };
@@ -44,10 +45,5 @@ stow_status drain_flush(stow_trace *t);
  * was. */
 stow_status drain_stop(stow_trace *t);
 uint64_t drain_written(stow_trace *t);
-
-/* ---- record.c, for drain.c ---- */
-
-/* Keeps the calling thread's own doings out of every trace. */
-void record_mute_thread(void);
 
 #endif

@@ -47,7 +47,10 @@ static void put_stack(buffer *b, buffer *scratch, const recording *r, uint32_t s
     buffer_printf(scratch, "%s%s@%s:%" PRIu32, i > 0 ? " < " : "", recording_text(r, f->name_id),
                   recording_text(r, f->file_id), f->line);
   }
-  if (scratch->length > 0) put_quoted(b, scratch->data);
+  if (scratch->status != STOW_OK)
+    buffer_join(b, scratch);
+  else if (scratch->length > 0)
+    put_quoted(b, scratch->data);
 }
 
 stow_status csv_trace_write(const recording *r, outfile *out, uint64_t *left_out) {

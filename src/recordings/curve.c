@@ -48,6 +48,11 @@ static int64_t most(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
+/* a - b, wrapping as add does. */
+static int64_t minus(int64_t a, int64_t b) {
+  return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
 stow_status curve_begin(curve *c, const recording *r) {
   size_t count = count_devices(r);
   /* the running sums, their lowest points, and the end by the segments */
@@ -64,10 +69,11 @@ stow_status curve_begin(curve *c, const recording *r) {
   }
   add_end(r, end);
   for (size_t d = 0; d < count; d++) {
-    int64_t live = r->segment_count > 0 ? end[d].live_bytes - all[d].live_bytes : 0;
-    int64_t reserved = r->segment_count > 0 ? end[d].reserved_bytes - all[d].reserved_bytes : 0;
-    all[d].live_bytes = most(live, -low[d].live_bytes);
-    all[d].reserved_bytes = most(reserved, -low[d].reserved_bytes);
+    int64_t live = r->segment_count > 0 ? minus(end[d].live_bytes, all[d].live_bytes) : 0;
+    int64_t reserved =
+        r->segment_count > 0 ? minus(end[d].reserved_bytes, all[d].reserved_bytes) : 0;
+    all[d].live_bytes = most(live, minus(0, low[d].live_bytes));
+    all[d].reserved_bytes = most(reserved, minus(0, low[d].reserved_bytes));
   }
   return STOW_OK;
 }

@@ -47,7 +47,10 @@ static void put_counter(writer *w, const event *e, const curve_point *p) {
   json_begin_object(&w->j);
   json_key(&w->j, "live_bytes"), json_i64(&w->j, p->live_bytes);
   json_key(&w->j, "free_in_cache_bytes");
-  json_i64(&w->j, p->reserved_bytes > p->live_bytes ? p->reserved_bytes - p->live_bytes : 0);
+  /* As unsigned: the difference of two sums may need all 64 bits. */
+  json_u64(&w->j, p->reserved_bytes > p->live_bytes
+                      ? (uint64_t)p->reserved_bytes - (uint64_t)p->live_bytes
+                      : 0);
   json_end_object(&w->j);
   json_end_object(&w->j);
 }

@@ -72,6 +72,13 @@ static recording_kind sniff(const input *in) {
   return KIND_AUTO;
 }
 
+stow_status recording_sniff(recording_kind *kind, input *in) {
+  *kind = KIND_AUTO;
+  STOW_TRY(input_fill(in, 512));
+  if (input_left(in) > 0) *kind = sniff(in);
+  return STOW_OK;
+}
+
 stow_status recording_read_input(recording *r, input *in, recording_kind kind,
                                  uint64_t max_work_bytes) {
   if (max_work_bytes == 0) max_work_bytes = MAX_WORK_DEF;

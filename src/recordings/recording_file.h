@@ -34,6 +34,10 @@ stow_status recording_read(recording *r, const char *path, recording_kind kind,
 stow_status recording_read_input(recording *r, input *in, recording_kind kind,
                                  uint64_t max_work_bytes);
 
+/* What the first bytes of an open input say; KIND_AUTO if it is no recording. The input stays where
+ * it is. */
+stow_status recording_sniff(recording_kind *kind, input *in);
+
 /* Writes `r` to `path` ("-": standard output; a name ending in .gz is compressed). The file is the
  * old one or the complete new one. *left_out (may be NULL): events the format has no word for. */
 stow_status recording_write(const recording *r, const char *path, recording_kind kind,

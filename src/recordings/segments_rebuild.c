@@ -10,6 +10,7 @@
 
 #define GRANULE      (UINT64_C(2) << 20) /* mappings come in multiples of this */
 #define GRANULES_MAX (UINT64_C(1) << 24) /* looked at in all: 32 TiB of mappings */
+#define MAPPING_MAX  (UINT64_C(1) << 40) /* of one event: more than any device has */
 
 typedef struct held { /* live blocks and plain segments: addr → number of the event that made it */
   map live, segments, granules;
@@ -22,8 +23,10 @@ static uint64_t key_of(const recording *r, const event *e, uint64_t addr) {
 
 static stow_status put_granules(held *h, const recording *r, size_t number) {
   const event *e = &r->events[number];
-  /* Past the bound it is no recording of a device but an attempt on our time. */
-  if (e->bytes / GRANULE > GRANULES_MAX - h->granules_seen) return STOW_OK;
+  /* Past the bounds no device can have made it, and the loop below would run for as long as a
+   * number in the file says. */
+  if (e->bytes > MAPPING_MAX || e->bytes / GRANULE > GRANULES_MAX - h->granules_seen)
+    return STOW_OK;
   h->granules_seen += e->bytes / GRANULE;
   for (uint64_t at = 0; at < e->bytes; at += GRANULE) {
     uint64_t key = key_of(r, e, e->addr + at);

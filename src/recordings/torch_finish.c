@@ -70,10 +70,13 @@ static stow_status finish_settings(torch_reader *t) {
     append_value(&value, t, &p->value, 2);
     buffer_append(&key, "", 0);
     buffer_append(&value, "", 0);
-    if (key.status != STOW_OK || value.status != STOW_OK) {
-      t->r->bad_values++; /* a setting of a megabyte is no setting */
+    status = key.status != STOW_OK ? key.status : value.status;
+    if (status == STOW_ERR_BUDGET) { /* a setting of a megabyte is no setting */
+      t->r->bad_values++;
+      status = STOW_OK;
       continue;
     }
+    if (status != STOW_OK) break;
     status = recording_add_setting(t->r, key.data != NULL ? key.data : "",
                                    value.data != NULL ? value.data : "");
   }

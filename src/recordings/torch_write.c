@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/utf8.h"
 #include "recordings/recording_write.h"
 
 enum { BATCH = 1000, FLUSH_BYTES = 1 << 16 };
@@ -93,20 +94,10 @@ static void put_memo(writer *w, uint32_t memo) {
 static void put_text_bytes(writer *w, const char *text, size_t count) {
   buffer clean = BUFFER_INIT;
   for (size_t i = 0; i < count;) {
-    uint8_t c = (uint8_t)text[i];
-    size_t n = c < 0x80                ? 1
-               : c >= 0xc2 && c < 0xe0 ? 2
-               : c >= 0xe0 && c < 0xf0 ? 3
-               : c >= 0xf0 && c < 0xf5 ? 4
-                                       : 0;
-    bool good = n > 0 && i + n <= count;
-    for (size_t k = 1; good && k < n; k++) good = ((uint8_t)text[i + k] & 0xc0) == 0x80;
-    uint8_t second = n >= 3 && i + 1 < count ? (uint8_t)text[i + 1] : 0;
-    if ((c == 0xe0 && second < 0xa0) || (c == 0xed && second > 0x9f) ||
-        (c == 0xf0 && second < 0x90) || (c == 0xf4 && second > 0x8f))
-      good = false; /* too long a form, a surrogate, or past U+10FFFF */
-    buffer_append(&clean, good ? text + i : "\xef\xbf\xbd", good ? n : 3);
-    i += good ? n : 1;
+    uint32_t point;
+    size_t n = utf8_take((const unsigned char *)text + i, count - i, &point);
+    buffer_append(&clean, n > 0 ? text + i : "\xef\xbf\xbd", n > 0 ? n : 3);
+    i += n > 0 ? n : 1;
   }
   if (clean.status != STOW_OK && w->out->status == STOW_OK) w->out->status = clean.status;
   if (clean.length <= UINT8_MAX)
@@ -120,7 +111,9 @@ static void put_text_bytes(writer *w, const char *text, size_t count) {
 /* A text of ours, memoised at its first use. */
 static void put_word(writer *w, const char *text) {
   uint32_t number;
-  if (intern_add(&w->words, &number, text, strlen(text)) != STOW_OK || number >= w->word_capacity) {
+  stow_status status = intern_add(&w->words, &number, text, strlen(text));
+  if (status != STOW_OK && w->out->status == STOW_OK) w->out->status = status;
+  if (status != STOW_OK || number >= w->word_capacity) {
     put_text_bytes(w, text, strlen(text)); /* more words than were foreseen: spelled out */
     return;
   }

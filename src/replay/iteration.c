@@ -214,6 +214,26 @@ static void measure(iterations *all, const timeline *t) {
   all->list[at].end_bytes = live;
 }
 
+static int by_value(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+static stow_status find_growth(iterations *all) {
+  uint32_t first = all->first_is_setup, last = all->count - all->last_is_partial;
+  if (all->count == 0 || last < first + 3) return STOW_OK;
+  uint32_t n = last - first - 1;
+  int64_t *steps = malloc(n * sizeof *steps);
+  if (steps == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to compare %u iterations", n);
+  for (uint32_t i = 0; i < n; i++)
+    steps[i] = (int64_t)(all->list[first + i + 1].end_bytes - all->list[first + i].end_bytes);
+  qsort(steps, n, sizeof *steps, by_value);
+  all->growth_bytes = steps[n / 2];
+  free(steps);
+  return STOW_OK;
+}
+
 stow_status iterations_find(iterations *all, const timeline *t) {
   *all = (iterations){0};
   boundaries b = {0};
@@ -240,6 +260,7 @@ stow_status iterations_find(iterations *all, const timeline *t) {
         from = to;
       }
       measure(all, t);
+      status = find_growth(all);
     }
   } else {
     all->how = ITERATION_NONE;
@@ -251,23 +272,4 @@ stow_status iterations_find(iterations *all, const timeline *t) {
 void iterations_free(iterations *all) {
   free(all->list);
   *all = (iterations){0};
-}
-
-static int by_value(const void *a, const void *b) {
-  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return x < y ? -1 : x > y;
-}
-
-int64_t iterations_growth(const iterations *all) {
-  uint32_t first = all->first_is_setup, last = all->count - all->last_is_partial;
-  if (all->count == 0 || last < first + 3) return 0;
-  uint32_t n = last - first - 1;
-  int64_t *steps = malloc(n * sizeof *steps);
-  if (steps == NULL) return 0;
-  for (uint32_t i = 0; i < n; i++)
-    steps[i] = (int64_t)(all->list[first + i + 1].end_bytes - all->list[first + i].end_bytes);
-  qsort(steps, n, sizeof *steps, by_value);
-  int64_t middle = steps[n / 2];
-  free(steps);
-  return middle;
 }

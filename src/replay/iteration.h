@@ -25,13 +25,12 @@ typedef struct iterations {
   bool last_is_partial;    /* the last stretch was cut by the end of the recording */
   iteration *list;
   uint32_t count;
+  /* Bytes that stay from one whole round to the next: the median of the differences of end_bytes.
+   * 0 with fewer than three whole rounds. */
+  int64_t growth_bytes;
 } iterations;
 
 stow_status iterations_find(iterations *all, const timeline *t);
 void iterations_free(iterations *all);
-
-/* Bytes that stay from one whole round to the next: the median of the differences of end_bytes. 0
- * with fewer than three whole rounds. */
-int64_t iterations_growth(const iterations *all);
 
 #endif

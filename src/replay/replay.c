@@ -13,6 +13,8 @@ static stow_status open_policy(policy **p, const steps *s, const policy_ops *whi
 }
 
 static inline policy_answer take_step(policy *p, const policy_ops *ops, const step *at) {
+  if (at->bytes > POLICY_REQUEST_MAX && (at->kind == STEP_ALLOC || at->kind == STEP_FAIL))
+    return POLICY_FULL;
   switch (at->kind) {
   case STEP_ALLOC: return ops->alloc(p, at->id, at->bytes, at->lane);
   case STEP_FREE: return ops->release(p, at->id);

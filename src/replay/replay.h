@@ -25,7 +25,7 @@ typedef struct replay_result {
   const policy_ops *policy;
   bool finishes;
   uint64_t failed_at_event; /* index in the recording; REPLAY_NO_EVENT if it finishes */
-  uint64_t failed_bytes;    /* what was asked there */
+  uint64_t failed_bytes;    /* what was asked there; above POLICY_REQUEST_MAX no device has it */
   uint64_t peak_live_bytes; /* as far as it came */
   policy_stats stats;
   /* From replay_min_limit. */

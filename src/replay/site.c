@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+
 bool site_is_framework(const char *file) {
   /* Folders of PyTorch, of Python itself, and what stands for "no file". */
   static const char *const parts[] = {"site-packages/torch/",
@@ -99,5 +101,6 @@ const char *site_text(char *text, size_t size, const recording *r, uint32_t fram
   const char *file = recording_text(r, f->file_id), *tail = strstr(file, "-packages/");
   snprintf(text, size, "%s  %s:%u", recording_text(r, f->name_id),
            tail != NULL ? tail + strlen("-packages/") : file, f->line);
+  text[text_clean(text, strlen(text), false)] = '\0';
   return text;
 }

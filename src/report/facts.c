@@ -64,7 +64,7 @@ static void json_iterations(json *j, const report *r) {
   uint32_t last = all->count - all->last_is_partial;
   json_key(j, "iterations_from"), json_text(j, how[all->how]);
   json_key(j, "iterations_mark"), json_text(j, recording_text(r->time.source, all->name_id));
-  json_key(j, "growth_bytes"), json_i64(j, iterations_growth(all));
+  json_key(j, "growth_bytes"), json_i64(j, all->growth_bytes);
   json_key(j, "iterations");
   json_begin_array(j);
   for (uint32_t i = all->first_is_setup; i < last; i++) {
@@ -88,12 +88,20 @@ static void json_policies(json *j, const report *r) {
     json_begin_object(j);
     json_key(j, "policy"), json_text(j, p->policy->name);
     json_key(j, "finishes"), json_bool(j, p->finishes);
+    json_number_or_null(j, "failed_at_event", !p->finishes, p->failed_at_event);
+    json_number_or_null(j, "failed_bytes", !p->finishes, p->failed_bytes);
     json_number(j, "peak_live_bytes", p->peak_live_bytes);
     json_number(j, "peak_reserved_bytes", p->stats.peak_reserved_bytes);
     json_number(j, "largest_hole_bytes", p->stats.largest_hole_bytes);
     json_number(j, "page_calls", p->stats.page_calls);
     json_number(j, "page_time_us", p->stats.page_time_ns / 1000);
     json_number_or_null(j, "min_limit_bytes", p->min_limit_bytes != 0, p->min_limit_bytes);
+    json_end_object(j);
+  }
+  if (r->policy_missing != NULL) {
+    json_begin_object(j);
+    json_key(j, "policy"), json_text(j, r->policy_missing->name);
+    json_key(j, "error"), json_text(j, "address space is limited (ulimit -v)");
     json_end_object(j);
   }
   json_end_array(j);

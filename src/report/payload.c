@@ -266,7 +266,7 @@ static void pack_rounds(json *j, const iterations *rounds, text_table *texts, ui
   json_key(j, "setup"), json_bool(j, rounds->first_is_setup && rounds->count <= most);
   json_number(j, "first", rounds->count > most ? rounds->count - most : 0);
   json_key(j, "partial"), json_bool(j, rounds->last_is_partial);
-  json_key(j, "growth"), json_i64(j, iterations_growth(rounds));
+  json_key(j, "growth"), json_i64(j, rounds->growth_bytes);
   json_key(j, "list");
   json_begin_array(j);
   for (uint32_t i = rounds->count > most ? rounds->count - most : 0; i < rounds->count; i++) {
@@ -353,6 +353,7 @@ static void pack_policies(json *j, const report *r) {
     json_number(j, "calls", p->stats.page_calls);
     json_number(j, "callsNs", p->stats.page_time_ns);
     json_number(j, "minLimit", p->min_limit_bytes);
+    json_number(j, "failedBytes", p->failed_bytes);
     json_end_object(j);
   }
   json_end_array(j);

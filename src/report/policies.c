@@ -4,11 +4,20 @@
  * at which each still finishes takes many replays; it is looked for only where the trace is short
  * enough that nobody waits for it, and not given otherwise. */
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "report/report.h"
 
 #define POLICIES_MAX    8
 #define MIN_LIMIT_STEPS 20000 /* in a trace: above, only the plain replays are made */
+
+/* The heap of the stowage policy reserves more addresses than ulimit -v usually leaves. The report
+ * is made without it then, and says so. Any other failure is the report's own. */
+static bool lacks_address_space(const policy_ops *which, stow_status status) {
+  struct rlimit limit;
+  return status != STOW_OK && which == &policy_stowage && getrlimit(RLIMIT_AS, &limit) == 0 &&
+         limit.rlim_cur != RLIM_INFINITY;
+}
 
 static stow_status replay_each(report *r, const steps *s) {
   replay_options options = REPLAY_OPTIONS_INIT;
@@ -18,8 +27,10 @@ static stow_status replay_each(report *r, const steps *s) {
     stow_status status = replay_run(result, s, policy_at(i), &options);
     if (status == STOW_OK && s->count <= MIN_LIMIT_STEPS)
       status = replay_min_limit(result, s, policy_at(i), &options);
-    /* Little address space (ulimit -v) is no reason to have no report. */
-    if (status == STOW_ERR_HOST_MEMORY || status == STOW_ERR_STATE) continue;
+    if (lacks_address_space(policy_at(i), status)) {
+      r->policy_missing = policy_at(i);
+      continue;
+    }
     STOW_TRY(status);
     r->policy_count++;
   }

@@ -41,6 +41,8 @@ typedef struct report {
   failure *failures;
   uint32_t failures_kept;
   replay_result *policies; /* from report_replay */
+  /* A policy that could not be replayed under a limit on address space (ulimit -v); NULL none. */
+  const policy_ops *policy_missing;
   uint32_t policy_count;
 } report;
 

@@ -7,6 +7,8 @@
 
 #include <stowage/size.h>
 
+#include "base/text.h"
+
 #define GAP 2 /* spaces between columns */
 
 /* Characters, not bytes: continuation bytes of UTF-8 take no room. */
@@ -17,9 +19,15 @@ static size_t text_width(const char *text) {
 }
 
 void table_cell(table *t, const char *text) {
-  size_t column = t->count++ % t->columns, width = text_width(text);
+  size_t length = strlen(text), column = t->count++ % t->columns;
+  char *cell = buffer_extend(&t->cells, length + 1);
+  if (cell == NULL) return; /* table_write reports it */
+  memcpy(cell, text, length);
+  size_t kept = text_clean(cell, length, false); /* names from files come here */
+  cell[kept] = '\0';
+  t->cells.length -= length - kept;
+  size_t width = text_width(cell);
   if (width > t->width[column]) t->width[column] = width;
-  buffer_append(&t->cells, text, strlen(text) + 1);
 }
 
 void table_printf(table *t, const char *format, ...) {

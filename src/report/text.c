@@ -6,6 +6,7 @@
 
 #include <stowage/size.h>
 
+#include "base/text.h"
 #include "report/difference.h"
 #include "report/report.h"
 #include "report/table.h"
@@ -16,10 +17,9 @@
 
 typedef char size_text[STOW_SIZE_TEXT_MAX];
 
-/* A name from a trace as it may go to a terminal: no control characters, so no escape sequences. */
+/* A name from a trace as it may go to a terminal. */
 static char *printable(char *text) {
-  for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++)
-    if (*at < 0x20 || *at == 0x7f) *at = '?';
+  text[text_clean(text, strlen(text), false)] = '\0';
   return text;
 }
 
@@ -170,7 +170,7 @@ static void iteration_lines(const report *r, buffer *out, bool bold) {
   else
     buffer_printf(out, "\n  %s iterations, guessed from an allocation of %s that comes back",
                   grouped(number, whole), stow_size_format(size, all->guess_bytes));
-  int64_t growth = iterations_growth(all);
+  int64_t growth = all->growth_bytes;
   char change[STOW_SIZE_TEXT_MAX + 1];
   if (growth != 0)
     buffer_printf(out, "; what stays live grows by %s each (median)", signed_size(change, growth));
@@ -215,6 +215,17 @@ static void policy_lines(const report *r, buffer *out, bool bold) {
     if (limits) table_size(&t, p->min_limit_bytes);
   }
   table_write(&t, out, 2, bold);
+  for (uint32_t i = 0; i < r->policy_count; i++) {
+    const replay_result *p = &r->policies[i];
+    char size[STOW_SIZE_TEXT_MAX];
+    if (!p->finishes)
+      buffer_printf(out, "  %s fails at event %" PRIu64 ", asking %s%s\n", p->policy->name,
+                    p->failed_at_event, stow_size_format(size, p->failed_bytes),
+                    p->failed_bytes > POLICY_REQUEST_MAX ? ", more than any device has" : "");
+  }
+  if (r->policy_missing != NULL)
+    buffer_printf(out, "  %s was not replayed: address space is limited; raise ulimit -v\n",
+                  r->policy_missing->name);
 }
 
 /* What had to be passed over is said, with its count. */

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/newfile.h"
+#include "base/text.h"
 #include "run/protocol.h"
 
 #define WORDS_MAX 10
@@ -24,8 +26,7 @@ const char *tree_map_name(tree_map_kind kind) {
 
 /* Tabs and line ends inside a name would be taken for ours. */
 static const char *clean(char *text) {
-  for (char *at = text; *at != '\0'; at++)
-    if ((unsigned char)*at < ' ') *at = '?';
+  text[text_clean(text, strlen(text), false)] = '\0';
   return text;
 }
 
@@ -59,7 +60,7 @@ static void write_lines(buffer *out, host_record *r) {
 stow_status host_record_write(const host_record *r, const char *folder) {
   ASSERT(r != NULL && folder != NULL);
   ASSERT(r->process_count <= HOST_PROCESSES_MAX);
-  char made[PATH_MAX], path[PATH_MAX];
+  char path[PATH_MAX];
   buffer out = BUFFER_INIT;
   host_record *copy = malloc(sizeof *copy);
   if (copy == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a host record");
@@ -67,15 +68,10 @@ stow_status host_record_write(const host_record *r, const char *folder) {
   write_lines(&out, copy);
   free(copy);
   stow_status status = out.status;
-  if (status == STOW_OK &&
-      (!run_path(made, folder, RUN_HOST RUN_PART) || !run_path(path, folder, RUN_HOST)))
+  if (status == STOW_OK && !run_path(path, folder, RUN_HOST))
     status = stow_fail(STOW_ERR_IO, "the path of the run's folder is too long: %.200s", folder);
-  FILE *file = status == STOW_OK ? fopen(made, "we") : NULL;
-  if (status == STOW_OK && (file == NULL || fwrite(out.data, 1, out.length, file) != out.length ||
-                            fflush(file) != 0 || rename(made, path) != 0))
+  if (status == STOW_OK && !newfile_write(path, out.data, out.length))
     status = stow_fail(STOW_ERR_IO, "cannot write %s: %s", path, strerror(errno));
-  if (file != NULL) fclose(file);
-  if (file != NULL && status != STOW_OK) unlink(made);
   buffer_free(&out);
   return status;
 }
@@ -183,42 +179,56 @@ static void read_line(host_record *r, const words *w) {
   }
 }
 
-static bool read_file(host_record *r, const char *path) {
+/* STOW_ERR_NOT_FOUND if there is no such file; any other failure is one to report. */
+static stow_status read_file(host_record *r, const char *path) {
   char line[1024];
   FILE *file = fopen(path, "re");
-  if (file == NULL) return false;
+  if (file == NULL)
+    return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: %s", path,
+                     strerror(errno));
   while (fgets(line, sizeof line, file) != NULL) {
     words w;
     cut(&w, line);
     read_line(r, &w);
   }
   fclose(file);
-  return true;
+  return STOW_OK;
 }
 
-bool host_record_read_inside(host_record *r, const char *folder, pid_t pid) {
-  ASSERT(pid > 0);
+static stow_status read_inside(host_record *r, const char *folder, pid_t pid) {
   char path[PATH_MAX], process[16];
   r->object_count = r->frame_count = 0;
   r->inside_serial = 0;
   r->inside_bytes = 0;
   r->inside_whole = false;
   snprintf(process, sizeof process, "%d", (int)pid);
-  r->from_inside = run_process_path(path, folder, process, RUN_OBJECTS) && read_file(r, path);
+  stow_status status = run_process_path(path, folder, process, RUN_OBJECTS)
+                           ? read_file(r, path)
+                           : stow_fail(STOW_ERR_NOT_FOUND, "%.200s: the path is too long", folder);
+  r->from_inside = status == STOW_OK;
   /* An estimate from samples may pass what is there. */
   for (size_t i = 0; i < r->object_count; i++)
     if (r->objects[i].bytes > r->peak_bytes && r->peak_bytes > 0)
       r->objects[i].bytes = r->peak_bytes;
-  return r->from_inside;
+  return status;
+}
+
+bool host_record_read_inside(host_record *r, const char *folder, pid_t pid) {
+  ASSERT(pid > 0);
+  return read_inside(r, folder, pid) == STOW_OK;
 }
 
 stow_status host_record_read(host_record *r, const char *folder) {
   ASSERT(r != NULL && folder != NULL);
   char path[PATH_MAX];
   *r = (host_record){0};
-  if (!run_path(path, folder, RUN_HOST) || !read_file(r, path))
+  stow_status status = run_path(path, folder, RUN_HOST) ? read_file(r, path) : STOW_ERR_NOT_FOUND;
+  if (status == STOW_ERR_NOT_FOUND)
     return stow_fail(STOW_ERR_NOT_FOUND, "%s: no record of host memory is there", folder);
-  for (size_t i = 0; i < r->process_count && !r->from_inside; i++)
-    host_record_read_inside(r, folder, r->processes[i].pid);
+  STOW_TRY(status);
+  for (size_t i = 0; i < r->process_count && !r->from_inside; i++) {
+    status = read_inside(r, folder, r->processes[i].pid);
+    if (status != STOW_OK && status != STOW_ERR_NOT_FOUND) return status;
+  }
   return STOW_OK;
 }

@@ -12,15 +12,18 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/newfile.h"
 #include "base/process.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
-#define LEDGER_VERSION 11
+#define LEDGER_VERSION 12
 /* How often a request that meets another in the same moment tries again; each time the processor is
  * given away, so this is milliseconds at the most, and a stopped process holds nobody up for long.
  */
 #define TRIES_MAX  1000
 #define REAP_AFTER 8
+/* How often a sum is taken again because something moved meanwhile. */
+#define STEADY_TRIES 64
 
 static const char *const KIND_NAMES[] = {"plain",  "pages",   "pools",   "arrays", "managed",
                                          "graphs", "context", "spilled", "pinned", "ipc"};
@@ -48,10 +51,12 @@ static void set_up(ledger *l, void *at, size_t bytes) {
 /* This start of this machine, and the processes that this one can see. */
 static void name_machine(char name[96]) {
   char space[48] = "", boot[40] = "";
-  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-  size_t got = file != NULL ? fread(boot, 1, 36, file) : 0;
-  if (file != NULL) fclose(file);
-  boot[got] = '\0';
+  /* No stdio: without host memory for its buffer, a process would take itself for one of another
+   * machine and leave the run's limit. */
+  int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  ssize_t got = file >= 0 ? read(file, boot, 36) : 0;
+  if (file >= 0) close(file);
+  boot[got > 0 ? got : 0] = '\0';
   ssize_t length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
   space[length > 0 ? length : 0] = '\0';
   snprintf(name, 96, "%s %s", boot, space);
@@ -62,7 +67,7 @@ stow_status ledger_create(ledger *l, const char *path) {
   *l = (ledger){0};
   int fd = -1;
   if (path != NULL) {
-    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    fd = newfile_create(path, 0600);
     /* All of it is taken from the file system now: a full one must not be a SIGBUS later. */
     int error = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
     if (error != 0) {
@@ -102,20 +107,23 @@ stow_status ledger_open(ledger *l, const char *path) {
   size_t bytes = ledger_bytes();
   bool right = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (size_t)info.st_size == bytes;
   void *at = right ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  int error = errno;
   if (at != MAP_FAILED) (void)madvise(at, bytes, MADV_RANDOM);
   close(fd);
+  if (!right) return stow_fail(STOW_ERR_FORMAT, "%s: not a ledger of this version", path);
   if (at == MAP_FAILED)
-    return stow_fail(STOW_ERR_FORMAT, "%s is no ledger of this version of Stowage", path);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "mapping the ledger %s: %s", path, strerror(error));
   set_up(l, at, bytes);
   const ledger_header *h = l->header;
   if (h->magic == LEDGER_MAGIC && h->version == LEDGER_VERSION &&
       h->slot_count == LEDGER_SLOTS_MAX && h->total_bytes == bytes)
     return STOW_OK;
   ledger_close(l);
-  return stow_fail(STOW_ERR_FORMAT, "%s is no ledger of this version of Stowage", path);
+  return stow_fail(STOW_ERR_FORMAT, "%s: not a ledger of this version", path);
 }
 
 void ledger_close(ledger *l) {
+  ledger_unguard(l);
   if (l->header != NULL) munmap(l->header, l->mapped_bytes);
   *l = (ledger){0};
 }
@@ -317,7 +325,32 @@ static void raise_to(_Atomic uint64_t *peak, uint64_t value) {
   }
 }
 
-void ledger_note_peak(ledger *l, unsigned device) {
+static uint64_t changes(const ledger *l) {
+  uint64_t sum = 0, high = atomic_load(&l->header->slots_high);
+  for (uint64_t i = 0; i < high && i < LEDGER_SLOTS_MAX; i++)
+    sum += atomic_load(&l->slots[i].changes);
+  return sum;
+}
+
+/* A sum during which nothing moved. Without that, bytes that one process gives and another takes
+ * while the slots are read one by one are counted twice. A take begins to change its slot only
+ * after it has seen room, so no change that is under way on both sides of the sum can hide such a
+ * pair. Where something always moves, the smallest of the sums. */
+static void sum_steady(const ledger *l, unsigned device, ledger_totals *totals) {
+  ledger_sum(l, device, totals);
+  for (int tries = 0; tries < STEADY_TRIES; tries++) {
+    ledger_totals now;
+    uint64_t before = changes(l);
+    ledger_sum(l, device, &now);
+    bool steady = changes(l) == before;
+    if (steady || now.vram_bytes < totals->vram_bytes) *totals = now;
+    if (steady) return;
+  }
+}
+
+/* Raises the peaks to what is held. `allowed`: the caller's bytes were granted within the limits,
+ * so that no more than them can have been held by grants. */
+static void raise_peaks(ledger *l, unsigned device, bool allowed) {
   ledger_totals now;
   if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return;
   ledger_sum(l, device, &now);
@@ -325,12 +358,26 @@ void ledger_note_peak(ledger *l, unsigned device) {
       now.bytes[LEDGER_SPILLED] <= atomic_load(&l->header->peak_spilled_bytes[device]))
     return;
   /* It stays for good: what the dead held is not to be in it. */
-  if (ledger_reap(l) > 0) ledger_sum(l, device, &now);
-  raise_to(&l->header->peak_vram_bytes[device], now.vram_bytes);
-  raise_to(&l->header->peak_spilled_bytes[device], now.bytes[LEDGER_SPILLED]);
+  ledger_reap(l);
+  sum_steady(l, device, &now);
+  uint64_t vram = now.vram_bytes, spilled = now.bytes[LEDGER_SPILLED];
+  uint64_t vram_most = allowed ? ledger_limit(l, device) : UINT64_MAX;
+  uint64_t spill_most = allowed ? ledger_spill_limit(l) : UINT64_MAX;
+  raise_to(&l->header->peak_vram_bytes[device], vram < vram_most ? vram : vram_most);
+  if (spill_most > 0)
+    raise_to(&l->header->peak_spilled_bytes[device], spilled < spill_most ? spilled : spill_most);
+}
+
+void ledger_note_peak(ledger *l, unsigned device) {
+  raise_peaks(l, device, true);
 }
 
 /* ---- taking and giving ---- */
+
+/* Around every change of the caller's bytes: see ledger_slot. */
+static void changing(ledger *l) {
+  atomic_fetch_add(&l->slots[l->own - 1].changes, 1);
+}
 
 static ledger_device *own_device(const ledger *l, unsigned device) {
   ASSERT(l->own <= LEDGER_SLOTS_MAX);
@@ -341,8 +388,10 @@ void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
+  changing(l);
   atomic_fetch_add(&d->bytes[kind], bytes);
-  ledger_note_peak(l, device);
+  changing(l);
+  raise_peaks(l, device, false);
 }
 
 void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
@@ -350,15 +399,20 @@ void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
   uint64_t old = atomic_load(&d->bytes[kind]);
+  changing(l);
   while (!atomic_compare_exchange_weak(&d->bytes[kind], &old, old > bytes ? old - bytes : 0)) {
   }
+  changing(l);
 }
 
 void ledger_set(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
-  if (atomic_exchange(&d->bytes[kind], bytes) < bytes) ledger_note_peak(l, device);
+  changing(l);
+  uint64_t old = atomic_exchange(&d->bytes[kind], bytes);
+  changing(l);
+  if (old < bytes) raise_peaks(l, device, false);
 }
 
 void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t spill_bytes) {
@@ -406,13 +460,16 @@ static bool fits(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes, u
 
 bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
+  if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return true;
   ledger_device *d = own_device(l, device);
-  if (d == NULL) return true;
   uint64_t limit = kind == LEDGER_SPILLED     ? ledger_spill_limit(l)
                    : kind < LEDGER_VRAM_KINDS ? ledger_limit(l, device)
                                               : LEDGER_UNLIMITED;
+  if (d == NULL) return limit == LEDGER_UNLIMITED;
   if (limit == LEDGER_UNLIMITED) {
+    changing(l);
     atomic_fetch_add(&d->bytes[kind], bytes);
+    changing(l);
     return true;
   }
   _Atomic uint64_t *wanted = kind == LEDGER_SPILLED ? &d->wanted_spill : &d->wanted_vram;
@@ -422,7 +479,9 @@ bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
     look(l, device, kind, &held, &announced);
     if (announced <= limit && held <= limit - announced) {
       /* Held before it is no longer wanted: a sum between the two counts it twice, not never. */
+      changing(l);
       atomic_fetch_add(&d->bytes[kind], bytes);
+      changing(l);
       atomic_fetch_sub(wanted, bytes);
       return true;
     }

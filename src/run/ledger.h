@@ -19,11 +19,12 @@
 
 #include "base/status.h"
 
-#define LEDGER_DEVICES_MAX  16
-#define LEDGER_SLOTS_MAX    1024
-#define LEDGER_REFUSALS_MAX 64
-#define LEDGER_UNLIMITED    UINT64_MAX
-#define LEDGER_TAKING       (UINT64_C(1) << 63) /* no process has a number that high */
+#define LEDGER_DEVICES_MAX    16
+#define LEDGER_SLOTS_MAX      1024
+#define LEDGER_REFUSALS_MAX   64
+#define LEDGER_UNRECORDED_MAX 16
+#define LEDGER_UNLIMITED      UINT64_MAX
+#define LEDGER_TAKING         (UINT64_C(1) << 63) /* no process has a number that high */
 
 enum {
   LEDGER_PATH_UNKNOWN = 0,
@@ -62,7 +63,10 @@ typedef struct ledger_device {
 typedef struct ledger_slot {
   _Atomic uint64_t owner; /* pid << 32 | low half of its start time; 0: nobody; LEDGER_TAKING
                              besides while what the last owner left is cleared away */
-  uint64_t unused[7];
+  /* Counts up before and after each change of a `bytes` below, so that a sum over all slots can
+   * tell whether anything moved while it was taken. Never set back. */
+  _Atomic uint64_t changes;
+  uint64_t unused[6];
   ledger_device devices[LEDGER_DEVICES_MAX];
 } ledger_slot;
 
@@ -101,6 +105,12 @@ typedef struct ledger_header {
   _Atomic uint64_t cards_known; /* others_bytes and uuids are written, or will not be */
   _Atomic uint64_t slots_high;  /* no slot from here on was ever used */
   _Atomic uint64_t processes;   /* that joined */
+  _Atomic uint64_t turned_away; /* processes that found no free slot */
+  /* Processes whose trace could not be opened although the run records: how many, the first of
+   * them, and why the first one failed. */
+  _Atomic uint64_t unrecorded;
+  _Atomic uint64_t unrecorded_pids[LEDGER_UNRECORDED_MAX];
+  char unrecorded_reason[160];
   struct {
     _Atomic uint64_t serial; /* 0: never written; odd: being written */
     ledger_refusal what;
@@ -128,13 +138,25 @@ void ledger_close(ledger *l);
  * process alone, with the limits of the run; elsewhere nothing changes. */
 stow_status ledger_part_elsewhere(ledger *l);
 
-/* Takes a slot for the calling process. STOW_ERR_BUDGET: all are taken by processes that live. */
+/* Survives a ledger whose file is cut short while it is mapped, for `stowage run`: a read of what
+ * is gone would otherwise end it with SIGBUS. The mapping becomes zeros then, and ledger_lost is
+ * true. One ledger at a time; ledger_close undoes it. */
+void ledger_guard(ledger *l);
+/* Called by ledger_close. */
+void ledger_unguard(const ledger *l);
+/* Was the guarded ledger's file cut short? Looks at the file `path`, too. */
+bool ledger_lost(const ledger *l, const char *path);
+
+/* Takes a slot for the calling process. STOW_ERR_BUDGET: all are taken by processes that live.
+ * Without a slot ledger_take refuses whatever has a limit: what cannot be counted cannot be kept
+ * within it. */
 stow_status ledger_join(ledger *l);
 
 /* Adds `bytes` of a kind to the caller's slot if the limit allows it; true if so. A kind that has
  * no limit always fits. No peak yet: the driver may have no more, and then they are given back. */
 bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
-/* The driver had them too: what is held now may be the most that ever was. */
+/* The driver had them too: what is held now may be the most that ever was. What was taken within
+ * the limit never counts as a peak above it. */
 void ledger_note_peak(ledger *l, unsigned device);
 /* Adds without looking at the limit: what the driver has taken already. */
 void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);

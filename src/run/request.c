@@ -12,12 +12,13 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/newfile.h"
 
 #define REQUEST_BYTES 4096
 
 stow_status request_create(request **out, const char *path) {
   ASSERT(out != NULL && path != NULL);
-  int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  int fd = newfile_create(path, 0600);
   void *mapped = MAP_FAILED;
   if (fd >= 0 && ftruncate(fd, REQUEST_BYTES) == 0)
     mapped = mmap(NULL, REQUEST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

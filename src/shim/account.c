@@ -55,6 +55,28 @@ static void warn_no_ledger(const char *path) {
   (void)written;
 }
 
+/* The run has more living processes than the ledger has slots. Said once in each of them, and
+ * counted for the summary. */
+static void tell_no_slot(void) {
+  static _Atomic int told_pid;
+  ledger_header *h = the_ledger.header;
+  int pid = (int)getpid();
+  if (atomic_exchange(&told_pid, pid) == pid) return;
+  atomic_fetch_add(&h->turned_away, 1);
+  bool limited = ledger_spill_limit(&the_ledger) > 0;
+  for (unsigned i = 0; i < LEDGER_DEVICES_MAX && !limited; i++)
+    limited = ledger_limit(&the_ledger, i) != LEDGER_UNLIMITED;
+  char line[256];
+  int length = snprintf(line, sizeof line,
+                        "stowage: process %d: %d processes of this run use the device already, as "
+                        "many as can be counted: %s\n",
+                        pid, LEDGER_SLOTS_MAX,
+                        limited ? "under a limit it gets no device memory; run fewer at once"
+                                : "it is not counted");
+  ssize_t written = write(STDERR_FILENO, line, (size_t)length);
+  (void)written;
+}
+
 static void start(void) {
   /* Before a lock is ever held: a fork in between would leave it held in the child. */
   static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -74,8 +96,10 @@ static void start(void) {
     strncpy(own_visible, visible != NULL ? visible : "", sizeof own_visible - 1);
     started = true;
   }
-  if (the_ledger.own == 0 && the_ledger.header != NULL && ledger_join(&the_ledger) != STOW_OK)
+  if (the_ledger.own == 0 && the_ledger.header != NULL && ledger_join(&the_ledger) != STOW_OK) {
     shim_log("not counted: %s", stow_status_message());
+    tell_no_slot();
+  }
   lock_give(&start_lock);
 }
 

@@ -59,3 +59,4 @@ dlopen:
 #endif
 
         .section .note.GNU-stack, "", %progbits
+#include "shim/property.inc"

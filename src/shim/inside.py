@@ -42,11 +42,17 @@ def run_file(ending):
     return folder and f"{folder}/{f'{RUN_RANK}{shim_rank}-' if shim_rank else ''}{os.getpid()}{ending}"
 
 
+def create(path, flags):
+    """Opener of new files: readable by this user alone, and never through a link that another planted."""
+    return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
 def write_whole(path, write):
     """The file is the old one or the new one, never a half."""
-    with open(path + RUN_PART, "wb") as file:
+    made = f"{path}.{os.urandom(4).hex()}{RUN_PART}"
+    with open(made, "xb", opener=create) as file:
         write(file)
-    os.replace(path + RUN_PART, path)
+    os.replace(made, path)
 
 
 # ---- steps ----

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/newfile.h"
 #include "base/variables.h"
 #include "shim/shim.h"
 
@@ -22,7 +23,7 @@ static int log_open(void) {
   const char *path = secure_getenv(ENV_SHIM_LOG);
   descriptor file = DESCRIPTOR_NONE;
   if (path != NULL && path[0] != '\0')
-    file = descriptor_keep(open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600));
+    file = descriptor_keep(newfile_own(AT_FDCWD, path, O_APPEND, 0600));
   int state = file.fd < 0 ? OFF : file.fd + 1, unknown = UNKNOWN;
   /* Of threads that come at once each has the same file. */
   atomic_store(&log_device, file.device);

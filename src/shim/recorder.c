@@ -15,6 +15,7 @@
 #include "base/assert.h"
 #include "base/lock.h"
 #include "base/rank.h"
+#include "base/text.h"
 #include "base/variables.h"
 #include "run/protocol.h"
 #include "shim/account.h"
@@ -35,6 +36,7 @@ static bool stacks;
 static stow_trace *trace;
 static struct recorder {
   __typeof__(&stow_trace_open) open;
+  __typeof__(&stow_status_message) message;
   __typeof__(&stow_trace_close) close;
   __typeof__(&stow_trace_event) event;
   __typeof__(&stow_trace_fact) fact;
@@ -69,19 +71,26 @@ static bool find_recorder(struct recorder *r) {
 #define FIND(name)                                                                                 \
   ((r->name = (__typeof__(r->name))(uintptr_t)dlsym(library, "stow_trace_" #name)) != NULL)
   void *library = open_library();
-  return library != NULL && FIND(open) && FIND(close) && FIND(event) && FIND(fact) &&
-         FIND(stack_find) && FIND(stack) && FIND(mark_begin) && FIND(mark_end);
+  if (library != NULL)
+    r->message = (__typeof__(r->message))(uintptr_t)dlsym(library, "stow_status_message");
+  return library != NULL && r->message != NULL && FIND(open) && FIND(close) && FIND(event) &&
+         FIND(fact) && FIND(stack_find) && FIND(stack) && FIND(mark_begin) && FIND(mark_end);
 #undef FIND
 }
 
 static void add_facts(void) {
-  char text[256] = "";
+  char text[256] = "", words[4096];
   FILE *file = fopen("/proc/self/cmdline", "re");
   if (file != NULL) {
-    size_t length = fread(text, 1, sizeof text - 1, file);
-    for (size_t i = 0; i + 1 < length; i++)
-      if (text[i] == '\0') text[i] = ' ';
-    text[length] = '\0';
+    size_t length = fread(words, 1, sizeof words - 1, file);
+    if (length == sizeof words - 1) /* the last word is cut: half a URL could show a password */
+      while (length > 0 && words[length - 1] != '\0') length--;
+    while (length > 0 && words[length - 1] == '\0') length--;
+    words[length] = '\0';
+    text_hide_command(words, &length); /* a recording is sent to others */
+    for (size_t i = 0; i < length; i++)
+      if (words[i] == '\0') words[i] = ' ';
+    snprintf(text, sizeof text, "%.255s", words);
     fclose(file);
     recorder.fact(trace, "command", text);
   }
@@ -102,6 +111,16 @@ static void add_facts(void) {
   }
 }
 
+/* The ledger is where `stowage run` learns of it: the disk may be full, and its room is taken. */
+static void tell_unrecorded(void) {
+  ledger_header *h = account_ledger()->header;
+  if (h == NULL) return;
+  uint64_t number = atomic_fetch_add(&h->unrecorded, 1);
+  if (number < LEDGER_UNRECORDED_MAX) atomic_store(&h->unrecorded_pids[number], (uint64_t)getpid());
+  if (number == 0)
+    snprintf(h->unrecorded_reason, sizeof h->unrecorded_reason, "%s", recorder.message());
+}
+
 static bool open_trace(const char *folder) {
   ASSERT(lock_held(&open_lock));
   ASSERT(folder[0] == '/');
@@ -116,7 +135,10 @@ static bool open_trace(const char *folder) {
   options.ring_bytes = RING_BYTES;
   options.text_bytes = TEXT_BYTES;
   if (recorded != NULL && recorded[0] == '1') options.record_path = file;
-  if (recorder.open(&trace, &options) != STOW_OK) return false;
+  if (recorder.open(&trace, &options) != STOW_OK) {
+    if (options.record_path != NULL) tell_unrecorded();
+    return false;
+  }
   const char *wanted = secure_getenv(ENV_STACKS);
   stacks = wanted == NULL || strcmp(wanted, "off") != 0;
   add_facts();

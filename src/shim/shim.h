@@ -19,7 +19,7 @@
  *   the policy    retry, gate
  *   pages         page_table, token, page_make, page_split, page_move, page_step, page_room, trim
  *   allocations   card, plain, spill, room, page
- *   the hooks     hooks_*, route, adopt, shim
+ *   the hooks     hooks_*, route, adopt, exports
  *
  * No two files call each other, also not through others. */
 #ifndef SHIM_SHIM_H

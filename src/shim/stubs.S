@@ -312,3 +312,4 @@ gated_call:
 #include <shim-stubs.inc>
 
         .section .note.GNU-stack, "", %progbits
+#include "shim/property.inc"

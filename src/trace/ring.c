@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/newfile.h"
 
 /* Room for texts is promised by the file system in steps of this many bytes. */
 #define TEXT_STEP UINT64_C(262144)
@@ -53,7 +54,7 @@ static stow_status ring_refused(const char *path, const char *what, uint64_t byt
  * not: it may be all that is left of a run that was killed. */
 static stow_status ring_open_file(ring *r, const char *path, uint64_t bytes) {
   r->file = descriptor_keep(path == NULL ? memfd_create("stowage-ring", MFD_CLOEXEC)
-                                         : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+                                         : newfile_own(AT_FDCWD, path, 0, 0600));
   if (r->file.fd < 0) return ring_refused(path, "make", bytes);
   struct stat info;
   if (fstat(r->file.fd, &info) != 0) return ring_refused(path, "look at", bytes);

@@ -1,7 +1,6 @@
 /* The fixes, against the card: what each saves, that the first is enough, and that none is on
  * already.
  */
-#include <dirent.h>
 #include <stdlib.h>
 
 #include "subject.h"
@@ -64,34 +63,26 @@ TEST(replayed_savings_are_within_a_tenth_of_the_card)
 }
 
 /* What people try first must be enough, as far as a replay tells. */
-static void first_fixes(const char *name, unsigned *all, unsigned *enough) {
-  const char *folder = harness_data(name);
-  DIR *d = opendir(folder);
-  CHECK(d != NULL);
-  for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
-    if (strstr(entry->d_name, ".pickle.gz") == NULL) continue;
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-    subject s;
-    open_subject(&s, path, NULL);
-    bool fits = s.x.fixes.count > 0 && s.x.fixes.list[0].fits;
-    if (!fits)
-      printf("%s: %s\n", entry->d_name, s.x.fixes.count > 0 ? s.x.fixes.list[0].change : "none");
-    *all += 1;
-    *enough += fits;
-    close_subject(&s);
-  }
-  closedir(d);
+typedef struct first_fixes {
+  unsigned all, enough;
+} first_fixes;
+
+static void count_first_fix(void *user, const char *name, subject *s) {
+  first_fixes *n = user;
+  bool fits = s->x.fixes.count > 0 && s->x.fixes.list[0].fits;
+  if (!fits) printf("%s: %s\n", name, s->x.fixes.count > 0 ? s->x.fixes.list[0].change : "none");
+  n->all++;
+  n->enough += fits;
 }
 
 TEST(the_first_fix_gets_past_the_failure)
 {
-  unsigned all = 0, enough = 0;
-  first_fixes("causes", &all, &enough);
-  first_fixes("others", &all, &enough);
-  first_fixes("unseen", &all, &enough);
-  harness_note("%u of %u", enough, all);
-  CHECK_U64(enough, all);
+  static const char *const sets[] = {"first", "second", "fourth"};
+  first_fixes n = {0};
+  for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+    each_of_set(sets[i], "", count_first_fix, &n);
+  harness_note("%u of %u", n.enough, n.all);
+  CHECK_U64(n.enough, n.all);
 }
 
 /* Of these a card showed that the change alone moves the failure on: the temporaries of the step,
@@ -101,19 +92,19 @@ TEST(a_fix_that_only_moves_the_failure_names_the_rest)
   static const struct {
     const char *file, *words;
   } told_of[] = {
-      {"others/loaded_twice-gpt", "map_location=\"cpu\""},
-      {"others/loaded_twice-gpt", "; and make the optimizer with fused=True"},
-      {"others/loaded_twice-unet-expandable", "; and make the optimizer with fused=True"},
-      {"others/loaded_twice-wide-nostacks", "; and make the optimizer with fused=True"},
-      {"others/optimizer_state-vit", "keep the state on the host"},
-      {"causes/fragmentation-mlp", "max_split_size_mb:256"},
-      {"causes/fragmentation-transformer", "expandable_segments:True"},
-      {"causes/leak+loaded_twice-mlp", "do not keep on the card"},
-      {"others/no_grad_missing+other_process-vit", "torch.no_grad()"},
+      {"loaded_twice-gpt.stow", "map_location=\"cpu\""},
+      {"loaded_twice-gpt.stow", "; and make the optimizer with fused=True"},
+      {"loaded_twice-unet-expandable.stow", "; and make the optimizer with fused=True"},
+      {"loaded_twice-wide-nostacks.stow", "; and make the optimizer with fused=True"},
+      {"optimizer_state-vit.stow", "keep the state on the host"},
+      {"fragmentation-mlp.pickle.gz", "max_split_size_mb:256"},
+      {"fragmentation-transformer.pickle.gz", "expandable_segments:True"},
+      {"leak+loaded_twice-mlp.pickle.gz", "do not keep on the card"},
+      {"no_grad_missing+other_process-vit.stow", "torch.no_grad()"},
   };
   for (size_t i = 0; i < sizeof told_of / sizeof *told_of; i++) {
     char name[256];
-    snprintf(name, sizeof name, "%s.pickle.gz", told_of[i].file);
+    snprintf(name, sizeof name, "causes/%s", told_of[i].file);
     subject s;
     open_subject(&s, harness_data(name), NULL);
     CHECK(s.x.fixes.count > 0);
@@ -152,22 +143,18 @@ TEST(estimated_savings_are_within_three_tenths_of_the_card)
 }
 
 /* What is on is not suggested: expandable segments in a recording made with them. */
+static void check_not_suggested(void *user, const char *name, subject *s) {
+  (void)name;
+  for (uint32_t i = 0; i < s->x.fixes.count; i++)
+    CHECK(strstr(s->x.fixes.list[i].change, "expandable_segments") == NULL);
+  *(unsigned *)user += 1;
+}
+
 TEST(nothing_that_is_on_is_suggested)
 {
-  const char *folder = harness_data("causes");
-  DIR *d = opendir(folder);
-  CHECK(d != NULL);
-  for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
-    if (strstr(entry->d_name, "-expandable") == NULL) continue;
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-    subject s;
-    open_subject(&s, path, NULL);
-    for (uint32_t i = 0; i < s.x.fixes.count; i++)
-      CHECK(strstr(s.x.fixes.list[i].change, "expandable_segments") == NULL);
-    close_subject(&s);
-  }
-  closedir(d);
+  unsigned seen = 0;
+  each_of_set("first", "-expandable", check_not_suggested, &seen);
+  CHECK(seen > 10);
 }
 
 /* A T4 has no bfloat16; a program under autocast needs none of it. */

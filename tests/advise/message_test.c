@@ -226,12 +226,12 @@ TEST(kernel_kills_are_read)
   message m =
       read_text("Memory cgroup out of memory: Killed process 8123 (python3) total-vm:21474836kB, "
                 "anon-rss:8388608kB, file-rss:12kB, shmem-rss:0kB");
-  CHECK(m.host == HOST_KILLED && m.grouped);
+  CHECK(m.host == HOST_KERNEL && m.grouped);
   CHECK_U64(m.process_bytes, 8 * GIB);
   CHECK_TEXT(m.what, "python3");
   m = read_text("Out of memory: Killed process 2211 (python) total-vm:70123456kB, "
                 "anon-rss:1048576kB");
-  CHECK(m.host == HOST_KILLED && !m.grouped);
+  CHECK(m.host == HOST_KERNEL && !m.grouped);
   CHECK_U64(m.process_bytes, GIB);
 }
 
@@ -245,6 +245,7 @@ TEST(limit_of_the_process_itself_is_first)
   CHECK_U64((uint64_t)explain_message(&x, text, strlen(text)), STOW_OK);
   CHECK(x.findings.list[0].id == CAUSE_HOST_LIMIT);
   CHECK_U64(x.evidence.n.limit_bytes, 700 * MIB);
+  CHECK(strstr(x.fixes.list[0].change, "ulimit -v") != NULL);
   explanation_free(&x);
 }
 

@@ -1,4 +1,4 @@
-/* A recording of tests/data and what is said of it: for the tests of causes and of fixes. */
+/* A recording of tests/samples and what is said of it: for the tests of causes and of fixes. */
 #ifndef TESTS_ADVISE_SUBJECT_H
 #define TESTS_ADVISE_SUBJECT_H
 
@@ -21,6 +21,24 @@ static inline void open_subject(subject *s, const char *path, const char *text) 
 static inline void close_subject(subject *s) {
   explanation_free(&s->x);
   recording_free(&s->r);
+}
+
+/* Calls visit for each recording of a set (samples/causes/SETS) whose name contains `part`. */
+static inline void each_of_set(const char *set, const char *part,
+                               void (*visit)(void *user, const char *name, subject *s),
+                               void *user) {
+  FILE *list = fopen(harness_data("causes/SETS"), "r");
+  CHECK(list != NULL);
+  char of[32], name[200], path[300];
+  while (fscanf(list, "%31s %199s", of, name) == 2) {
+    if (strcmp(of, set) != 0 || strstr(name, part) == NULL) continue;
+    snprintf(path, sizeof path, "causes/%s", name);
+    subject s;
+    open_subject(&s, harness_data(path), NULL);
+    visit(user, name, &s);
+    close_subject(&s);
+  }
+  fclose(list);
 }
 
 static inline const char *first_cause(const subject *s) {

@@ -81,6 +81,7 @@ static stow_status read_block(block *k, const char *text, size_t length, size_t 
   }
   stow_status status = csv_block_fill_by(&k->b, &c, by);
   free(c.fields);
+  free(c.unescaped);
   free(window);
   return status;
 }

@@ -64,4 +64,21 @@ TEST(a_size_past_all_memory_is_refused_not_wrapped)
   buffer_free(&b);
 }
 
+/* Text put together of parts: a part that failed must not be missing without a word. */
+TEST(joining_takes_over_the_bytes_or_the_failure)
+{
+  buffer all = BUFFER_INIT, part = BUFFER_INIT, empty = BUFFER_INIT, small = BUFFER_BOUNDED(2);
+  CHECK_OK(buffer_text(&part, "part"));
+  CHECK_OK(buffer_join(&all, &part));
+  CHECK_OK(buffer_join(&all, &empty));
+  CHECK_TEXT(all.data, "part");
+  CHECK_STATUS(buffer_text(&small, "abc"), STOW_ERR_BUDGET);
+  CHECK_STATUS(buffer_join(&all, &small), STOW_ERR_BUDGET);
+  CHECK_STATUS(all.status, STOW_ERR_BUDGET);
+  CHECK_TEXT(all.data, "part");
+  buffer_free(&all);
+  buffer_free(&part);
+  buffer_free(&small);
+}
+
 TEST_MAIN

@@ -68,10 +68,93 @@ complete_words() {
 completes() {
   [ "$(complete_words stowage inf)" = info ] && [ "$(complete_words stowage info --js)" = --json ] &&
     [ "$(complete_words stowage info --device x)" = "" ] && [ "$(complete_words stowage help doc)" = doctor ] &&
-    ! complete_words stowage '' | grep_all -E 'completion|probe-host'
+    complete_words stowage '' | grep_all -w completion && ! complete_words stowage '' | grep_all probe-host
 }
 check bash_completes_verbs_and_options completes
+# Values of options, with = and without; after `run --` the user's command and files, and no options of ours.
+touch "$folder/train_me.py"
+values() {
+  [ "$(complete_words stowage convert --to perf)" = perfetto ] && [ "$(complete_words stowage replay --policy torch_e)" = torch_expandable ] &&
+    [ "$(complete_words stowage convert --to = perf)" = perfetto ] && [ "$(complete_words stowage run --spill a)" = auto ]
+}
+check bash_completes_values values
+program() {
+  complete_words stowage run -- pytho | grep_all -w python3 && complete_words stowage run --vram-limit 8G pytho | grep_all -w python3 &&
+    (cd "$folder" && [ "$(complete_words stowage run -- python3 train_)" = train_me.py ]) &&
+    [ "$(complete_words stowage run -- python3 --vram-l)" = "" ] && [ "$(complete_words stowage run --vram-l)" = --vram-limit ]
+}
+check bash_completes_the_command_after_run program
+if has fish; then
+  fish_words() { fish --no-config -c 'source $argv[1]; complete -C $argv[2] | string replace -r "\t.*" ""; true' "$build/completions/stowage.fish" "$1" | tr '\n' ' '; }
+  fish_completes() {
+    [ "$(fish_words 'stowage inf')" = 'info ' ] && [ "$(fish_words 'stowage convert --to perf')" = 'perfetto ' ] &&
+      fish_words 'stowage run -- pytho' | grep_all -w python3 && fish_words 'stowage run --vram-limit 8G pytho' | grep_all -w python3 &&
+      (cd "$folder" && fish_words 'stowage run -- python3 train_' | grep_all train_me.py) &&
+      [ "$(fish_words 'stowage run -- true --vram-l')" = '' ] && [ "$(fish_words 'stowage run --vram-l')" = '--vram-limit ' ]
+  }
+  check fish_completes_verbs_values_and_commands fish_completes
+else
+  skip "fish_completes_verbs_values_and_commands: no fish"
+fi
+# --install writes to the user's own folder, again over its own file, and never over another's or through a link.
+installs() {
+  local home=$folder/home shell file
+  mkdir -p "$home"
+  while read -r shell file; do
+    env -u XDG_DATA_HOME -u XDG_CONFIG_HOME HOME="$home" SHELL=/bin/$shell "$stowage" completion --install > "$folder/said" || return 1
+    grep -q "$home/$file" "$folder/said" && "$stowage" completion "$shell" | cmp - "$home/$file" || return 1
+    env -u XDG_DATA_HOME -u XDG_CONFIG_HOME HOME="$home" "$stowage" completion --install "$shell" > /dev/null || return 1
+    echo '# mine' > "$home/$file"
+    ! env -u XDG_DATA_HOME -u XDG_CONFIG_HOME HOME="$home" "$stowage" completion --install "$shell" 2> "$folder/said" || return 1
+    grep -q "$home/$file" "$folder/said" && [ "$(cat "$home/$file")" = '# mine' ] || return 1
+    "$stowage" completion "$shell" > "$folder/elsewhere" && ln -sf "$folder/elsewhere" "$home/$file"
+    ! env -u XDG_DATA_HOME -u XDG_CONFIG_HOME HOME="$home" "$stowage" completion --install "$shell" 2> /dev/null || return 1
+    [ -L "$home/$file" ] && [ "$(find "$home" -name '*.??????' -newer "$folder/train_me.py" -name 'stowage*.[A-Za-z0-9]*' ! -name '*.fish' | wc -l)" = 0 ] || return 1
+  done << 'END'
+bash .local/share/bash-completion/completions/stowage
+zsh .local/share/zsh/site-functions/_stowage
+fish .config/fish/completions/stowage.fish
+END
+  XDG_DATA_HOME=$folder/data "$stowage" completion --install bash && [ -s "$folder/data/bash-completion/completions/stowage" ] &&
+    ! env -u HOME -u XDG_DATA_HOME "$stowage" completion --install bash
+}
+check completion_is_installed_for_the_user installs
 if has zsh; then check zsh_reads_its_completion zsh -n "$build/completions/_stowage"; else skip "zsh_reads_its_completion: no zsh"; fi
+
+# The other package called stowage: its command earlier on the path, its metadata in the environment of a command on the path.
+other=$folder/other
+mkdir -p "$other/bin" "$other/lib/python3.11/site-packages/stowage-1.2.3.dist-info"
+printf '#!/usr/bin/python3\nfrom stowage import main\nmain()\n' > "$other/bin/stowage"
+echo 'stowage.py,sha256=x,1' > "$other/lib/python3.11/site-packages/stowage-1.2.3.dist-info/RECORD"
+chmod +x "$other/bin/stowage"
+other_package() {
+  PATH=$other/bin:$PATH "$stowage" doctor --device sim:1G --json > "$folder/found.json" && python3 - "$folder/found.json" "$other" << 'END'
+import json, sys
+found = [f for f in json.load(open(sys.argv[1]))["findings"] if f["name"] == "install"]
+assert len(found) == 2 and all(f["verdict"] == "note" and "stowage-memory" in f["next"] for f in found), found
+assert sys.argv[2] + "/bin/stowage" in found[0]["reason"] and "stowage-1.2.3.dist-info" in found[1]["reason"], found
+END
+}
+check doctor_finds_the_other_package_of_the_name other_package
+own_package() { # ours, by its script and its RECORD
+  printf '#!/usr/bin/python3\nfrom stowage._command import main\nmain()\n' > "$other/bin/stowage"
+  echo 'stowage/_native/bin/stowage,sha256=x,1' > "$other/lib/python3.11/site-packages/stowage-1.2.3.dist-info/RECORD"
+  PATH=$other/bin:$PATH "$stowage" doctor --device sim:1G | grep -E '^install +ok '
+}
+check doctor_knows_its_own_package own_package
+incomplete() {
+  mkdir -p "$folder/part" && cp "$stowage" "$build/libstowage-shim.so" "$folder/part" && ! "$folder/part/stowage" doctor --device sim:1G > "$folder/found" &&
+    grep -qE '^install +broken +libstowage-shim-alias.so' "$folder/found"
+}
+check doctor_finds_an_incomplete_installation incomplete
+# Without a driver each piece of advice stands once.
+once() {
+  "$stowage" doctor > "$folder/found"
+  grep -qE '^driver +none ' "$folder/found" || { echo "a driver is here"; return 0; }
+  [ "$(grep -o 'gpus all' "$folder/found" | wc -l)" = 1 ] && [ "$(grep -o 'device sim:16G' "$folder/found" | wc -l)" = 1 ] &&
+    [ "$(grep -oi 'NVIDIA.s driver' "$folder/found" | wc -l)" = 1 ]
+}
+check doctor_says_each_thing_once once
 
 # Frameworks are found by name and never imported: a python3 that says where to look, and files that would fail to import.
 mkdir -p "$folder/bin" "$folder/first/torch" "$folder/first/torch-9.9.1+cu999.dist-info" "$folder/second/torch-1.0.dist-info" \

@@ -144,11 +144,11 @@ for word in ("NA", "N/A", "null", "#N/A", "<NA>", ""):
 END
 
 test_py a_column_may_go_without_a_name << 'END'
-for text, names in ((",x\n0,1\n1,2\n", ["0", "x"]), ("a,b,\n1,2,\n", ["a", "b", "2"]), ("a,,c\n1,2,3\n", ["a", "1", "c"])):  # as pandas writes its index
+for text, names in ((",x\n0,1\n1,2\n", ["index", "x"]), ("a,b,\n1,2,\n", ["a", "b", "2"]), ("a,,c\n1,2,3\n", ["a", "1", "c"]), ("a,NA\n1,2\n", ["a", "NA"])):  # as pandas writes its index
     open("t.csv", "w").write(text)
     facts = inspect("t.csv")
     assert facts["header"] and [c["name"] for c in facts["columns"]] == names and facts["columns"][0]["dtype"] == "int64", facts
-for text in (",\n1,2\n", "a,NA\n1,2\n", ",2\nx,3\n"):
+for text in (",\n1,2\n", ",2\nx,3\n", "5,NA\n1,2\n"):
     open("t.csv", "w").write(text)
     assert not inspect("t.csv")["header"], text
 END

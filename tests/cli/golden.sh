@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The command's output against tests/golden/*.txt. Such a file is a session: lines that begin with "$ " are run by bash in
-# an empty folder (`data` is tests/data there), and what they print, errors too, must be the lines that follow; "exit N"
+# an empty folder (`data` is tests/samples there), and what they print, errors too, must be the lines that follow; "exit N"
 # after them where N is not 0. $STANDIN is the folder of the stand-in drivers. What differs from machine to machine is replaced first (below).
 # The ```console blocks of README.md are such a session too, so what it shows is what happens.
 # STOWAGE_UPDATE=1 writes the files anew: look at the difference before keeping it.
@@ -33,7 +33,7 @@ session() { # FILE: prints what the file should be
 }
 fresh() { # an empty folder to run in
   rm -rf "$folder/empty" "$folder/cache" && mkdir "$folder/empty"
-  ln -s "$source_dir/tests/data" "$folder/empty/data"
+  ln -s "$source_dir/tests/samples" "$folder/empty/data"
   ln -s "$source_dir/tests" "$folder/empty/tests"
   ln -s "$source_dir/examples" "$folder/empty/examples"
 }

@@ -3,6 +3,7 @@
 # Every checkpoint waits for the disk, which is not what is tried here: in memory, where there is room.
 if [ "$(df -m --output=avail /dev/shm 2> /dev/null | tail -n 1)" -gt 1024 ] 2> /dev/null; then export TMPDIR=/dev/shm; fi
 . "$(dirname "$0")/../guards/lib.bash"
+export LD_PRELOAD=$build/tests/cli/libkill_at_checkpoint.so # acts where STOWAGE_DIE_AT_CHECKPOINT is set
 export STOWAGE=$stowage NO_COLOR=1
 . "$source_dir/tests/cli/numpy.bash"
 . "$source_dir/tests/cli/ranks.bash"
@@ -26,7 +27,7 @@ dies() { # AT WHO N COMMAND…: that rank, or all, killed at its AT-th checkpoin
   local at=$1 who=$2 n=$3; shift 3
   # shellcheck disable=SC2016 # the rank's own shell knows its number
   AT=$at WHO=$who STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=10000 ranks "$n" sh -c 'rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
-    if [ "$WHO" = all ] || [ "$WHO" = "$rank" ]; then export STOWAGE_DIE_AT_CHECKPOINT=$AT; fi; exec "$0" "$@"' "$stowage" shrink "$@" > killed.log 2>&1
+    if [ "$WHO" = all ] || [ "$WHO" = "$rank" ]; then export STOWAGE_DIE_AT_CHECKPOINT=$AT; fi; exec "$0" "$@"' "$stowage" shrink --force "$@" > killed.log 2>&1
   died=$?
   [ "$died" != 124 ] || { echo "$n ranks hang: $*"; return 1; }
   [ "$(head -c 3 "${*: -1}" | tr -d '\0')" = old ] # the output is not touched
@@ -38,13 +39,13 @@ resumed() { grep '^resumed: ' "$1" > /dev/null; }
 begun() { grep '^begun from the start: ' "$1" > /dev/null; }
 goes_on() { # N "AT…" WHO EXT WORDS…: killed there, killed again once it went on (if that is not its end), and resumed
   local n=$1 points=$2 who=$3 ext=$4 at; shift 4
-  "$stowage" shrink "$@" -o "whole.$ext" > /dev/null || return 1
+  "$stowage" shrink --force "$@" -o "whole.$ext" > /dev/null || return 1
   for at in $points; do
     rm -rf out.*
     echo old > "out.$ext"
     dies "$at" "$who" "$n" "$@" -o "out.$ext" || return 1
     if dies 3 "$who" "$n" "$@" --resume -o "out.$ext"; then
-      ranks "$n" "$stowage" shrink "$@" --resume -o "out.$ext" > said.all 2>&1 && resumed said.all || { cat said.all; return 1; }
+      ranks "$n" "$stowage" shrink --force "$@" --resume -o "out.$ext" > said.all 2>&1 && resumed said.all || { cat said.all; return 1; }
     else
       [ "$died" = 0 ] && resumed killed.log || { cat killed.log; return 1; }
     fi
@@ -62,9 +63,9 @@ reads_less() { # EXT FILE: resumed ranks do not read again what they had read
   local before after
   rm -rf out.*
   echo old > "out.$1"
-  before=$(reads 3 "$2" "$stowage" shrink "$2" --memory 4M -o "whole.$1") || return 1
+  before=$(reads 3 "$2" "$stowage" shrink --force "$2" --memory 4M -o "whole.$1") || return 1
   dies 7 all 3 "$2" --memory 4M -o "out.$1" || return 1
-  after=$(reads 3 "$2" "$stowage" shrink "$2" --memory 4M --resume -o "out.$1") || return 1
+  after=$(reads 3 "$2" "$stowage" shrink --force "$2" --memory 4M --resume -o "out.$1") || return 1
   echo "reads: $before in one go, $after resumed"
   [ "$after" -lt "$before" ] && ended "out.$1" "whole.$1"
 }
@@ -77,29 +78,29 @@ not_believed() { # the notes are of three ranks, of that input and those options
     echo old > out.npy
     dies 3 all 3 "${words[1]}" -o out.npy || return 1
     echo "1,2,3" >> other.csv
-    "$stowage" shrink "${words[@]:1}" -o whole.npy > /dev/null || return 1
-    if [ "${words[0]}" = 1 ]; then "$stowage" shrink long.csv --resume -o out.npy > said.all || return 1
-    else ranks "${words[0]}" "$stowage" shrink "${words[@]:1}" --resume -o out.npy > said.all || return 1; fi
+    "$stowage" shrink --force "${words[@]:1}" -o whole.npy > /dev/null || return 1
+    if [ "${words[0]}" = 1 ]; then "$stowage" shrink --force long.csv --resume -o out.npy > said.all || return 1
+    else ranks "${words[0]}" "$stowage" shrink --force "${words[@]:1}" --resume -o out.npy > said.all || return 1; fi
     echo "$job:"; cat said.all
     begun said.all && ended out.npy whole.npy || return 1
   done
   rm -rf out.* # nor those of one process by ranks
-  STOWAGE_CHECKPOINT_MS=0 STOWAGE_DIE_AT_CHECKPOINT=3 "$stowage" shrink long.csv -o out.npy > /dev/null 2>&1
-  "$stowage" shrink long.csv -o whole.npy > /dev/null || return 1
-  [ -e out.npy.resume ] && ranks 3 "$stowage" shrink long.csv --resume -o out.npy > said.all && begun said.all && ended out.npy whole.npy
+  STOWAGE_CHECKPOINT_MS=0 STOWAGE_DIE_AT_CHECKPOINT=3 "$stowage" shrink --force long.csv -o out.npy > /dev/null 2>&1
+  "$stowage" shrink --force long.csv -o whole.npy > /dev/null || return 1
+  [ -e out.npy.resume ] && ranks 3 "$stowage" shrink --force long.csv --resume -o out.npy > said.all && begun said.all && ended out.npy whole.npy
 }
 some_are_gone() { # a rank whose notes, or whose values, are not there does its part again
   local job gone all
   for job in "npy c.npy --dtype f32 --tolerance 1e-3" "npy long.csv --memory 4M" "npz words.csv --memory 4M"; do
     read -ra words <<< "$job"
-    "$stowage" shrink "${words[@]:1}" -o "whole.${words[0]}" > /dev/null || return 1
+    "$stowage" shrink --force "${words[@]:1}" -o "whole.${words[0]}" > /dev/null || return 1
     for gone in 0.resume 2.resume 1.scratch; do
       rm -rf out.*
       echo old > "out.${words[0]}"
       dies 4 all 3 "${words[@]:1}" -o "out.${words[0]}" || return 1
       all=("out.${words[0]}.ranks"/*.resume) # a rank may be stopped before it has noted anything
       rm -f "out.${words[0]}.ranks/$gone"
-      ranks 3 "$stowage" shrink "${words[@]:1}" --resume -o "out.${words[0]}" > said.all || return 1
+      ranks 3 "$stowage" shrink --force "${words[@]:1}" --resume -o "out.${words[0]}" > said.all || return 1
       { resumed said.all || [ "${#all[@]}" -lt 3 ]; } && ended "out.${words[0]}" "whole.${words[0]}" || { cat said.all; return 1; }
     done
   done
@@ -110,23 +111,23 @@ begun_anew() { # a run without --resume takes the notes away before it writes: w
     rm -rf out.*
     echo old > out.npy
     dies 5 all 3 c.npy --dtype f32 --tolerance 1e-3 -o out.npy && dies 1 0 "$n" c.npy --dtype f32 --tolerance 1e-3 -o out.npy || return 1
-    "$stowage" shrink c.npy --dtype f32 --tolerance 1e-3 -o whole.npy > /dev/null || return 1
-    ranks 3 "$stowage" shrink c.npy --dtype f32 --tolerance 1e-3 --resume -o out.npy > said.all && ended out.npy whole.npy || return 1
+    "$stowage" shrink --force c.npy --dtype f32 --tolerance 1e-3 -o whole.npy > /dev/null || return 1
+    ranks 3 "$stowage" shrink --force c.npy --dtype f32 --tolerance 1e-3 --resume -o out.npy > said.all && ended out.npy whole.npy || return 1
     if [ "$n" = 2 ]; then begun said.all || return 1; fi
   done
 }
 by_the_first() { # what is the first rank's work alone goes on by any number of ranks
-  "$stowage" shrink thin.npy -o whole.npz > /dev/null || return 1
+  "$stowage" shrink --force thin.npy -o whole.npz > /dev/null || return 1
   rm -rf out.*
   echo old > out.npz
   dies 6 all 3 thin.npy -o out.npz && [ -e out.npz.resume ] || return 1
-  ranks 2 "$stowage" shrink thin.npy --resume -o out.npz > said.all && resumed said.all && ended out.npz whole.npz
+  ranks 2 "$stowage" shrink --force thin.npy --resume -o out.npz > said.all && resumed said.all && ended out.npz whole.npz
 }
 no_notes() { # where they cannot be written: said, at once, by all
   rm -rf out.*
   echo old > out.npy
   echo kept > out.npy.ranks
-  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=10000 ranks 3 "$stowage" shrink c.npy -o out.npy > said.all 2>&1
+  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=10000 ranks 3 "$stowage" shrink --force c.npy -o out.npy > said.all 2>&1
   local got=$?
   cat said.all
   [ "$got" = 1 ] && grep -q "out.npy.ranks/.*resume: cannot be written" said.all && [ "$(cat out.npy out.npy.ranks)" = "$(printf 'old\nkept')" ] || return 1
@@ -140,7 +141,7 @@ no_room() { # a disk that fills while they write, or while they go on: the old f
     echo old > "room/out.${words[0]}"
     dies 3 all 3 "${words[@]:1}" -o "room/out.${words[0]}" || return 1
     dd if=/dev/zero of=room/filler bs=4096 > /dev/null 2>&1 # to the last byte
-    ranks 3 "$stowage" shrink "${words[@]:1}" --resume -o "room/out.${words[0]}" > said.all 2>&1
+    ranks 3 "$stowage" shrink --force "${words[@]:1}" --resume -o "room/out.${words[0]}" > said.all 2>&1
     local got=$?
     cat said.all
     [ "$got" = 1 ] && grep -q "No space left\|needs .* the disk has" said.all && [ "$(cat "room/out.${words[0]}")" = old ] || return 1

@@ -3,6 +3,7 @@
 # Every checkpoint waits for the disk, which is not what is tried here: in memory, where there is room.
 if [ "$(df -m --output=avail /dev/shm 2> /dev/null | tail -n 1)" -gt 1024 ] 2> /dev/null; then export TMPDIR=/dev/shm; fi
 . "$(dirname "$0")/../guards/lib.bash"
+export LD_PRELOAD=$build/tests/cli/libkill_at_checkpoint.so # acts where STOWAGE_DIE_AT_CHECKPOINT is set
 export STOWAGE=$stowage
 . "$source_dir/tests/cli/numpy.bash"
 require_numpy resume
@@ -31,48 +32,57 @@ with open("n.csv", "w") as f:
 with open("w.csv", "w") as f:  # text from the start, text that comes late, numbers before a text
     f.write("i,city,late,mixed\n")
     f.writelines(f'{i},"city, {i * i % 701}",{"" if i < 30_000 else i % 99 if i > 50_000 else f"w{i}"},{i if i < 20_000 else "x"}\n' for i in range(60_000))
+with open("d.csv", "w") as f:  # more distinct text than the budget holds, in two columns, beside one that it holds
+    f.write("id,city,note\n")
+    f.writelines(f'"id ""{i * 7919:060d}""",city {i % 701},{"" if i % 5 else "x" * (i % 90) + str(i)}\n' for i in range(60_000))
 END
 gzip -k t.csv w.csv
 
 jobs=("npy a.npy" "npy b.npy" "npy a.npy --dtype u8" "npy c.npy --tolerance 1e-3" "npy c.npy --dtype f32 --tolerance 1e-5" "npy r.bin --from-dtype f32"
   "npy t.csv" "npy t.csv.gz" "npy n.csv"
   "npz thin.npy" "npz thin_f.npy --tolerance 1e-3" "npz half.npy" "npz c.npy --tolerance 1e-3" "npz r.bin --from-dtype f32" "npz m.npz" "npz m.npz --tolerance 1e-3"
-  "npz z.npz" "npz blocks.npz" "npz s.npz" "npz sz.npz --tolerance abs:1e-2" "npz t.csv --tolerance abs:1e-3" "npz w.csv" "npz w.csv.gz")
+  "npz z.npz" "npz blocks.npz" "npz s.npz" "npz sz.npz --tolerance abs:1e-2" "npz t.csv --tolerance abs:1e-3" "npz w.csv" "npz w.csv.gz" "npz d.csv --memory 4M" "npz d.csv --memory 24M")
 
 resumes() { # POINTS EXT WORDS…: killed at checkpoint 1, 2, … until it ends by itself; every time the output is old, then resumed
   local kills=0 at points=$1 out=out.$2 whole=whole.$2; shift 2
-  "$stowage" shrink "$@" -o "$whole" > /dev/null || return 1
+  "$stowage" shrink --force "$@" -o "$whole" > /dev/null || return 1
   for at in $points; do
     rm -f "$out"*
     echo old > "$out"
     # Twice in a row: a resumed run is killed and resumed again.
     for _ in 1 2; do
       if STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=$at \
-        "$stowage" shrink "$@" -o "$out" --resume > /dev/null 2>&1; then break; fi
+        "$stowage" shrink --force "$@" -o "$out" --resume > /dev/null 2>&1; then break; fi
       kills=$((kills + 1))
       [ "$(cat "$out")" = old ] || return 1
     done
-    "$stowage" shrink "$@" -o "$out" --resume > /dev/null || return 1
+    "$stowage" shrink --force "$@" -o "$out" --resume > /dev/null || return 1
     cmp "$whole" "$out" || return 1
     [ "$(echo "$out"*)" = "$out" ] || return 1
   done
   echo "$kills kills"
   [ "$kills" -ge 2 ]
 }
-# A rank or a thread more changes nothing, so it may also be resumed with others.
+# A rank or a thread more changes nothing, so it may also be resumed with others. `make test-long` kills at all six places, `make
+# test` at three of them, the other three for every second job.
+number=0
 for job in "${jobs[@]}"; do
   read -ra words <<< "$job"
-  check "resumed_after_kills_it_is_the_same: $job" resumes "1 2 4 9 20 33" "${words[@]}"
+  points="1 4 20"
+  if [ $((number % 2)) = 1 ]; then points="2 9 33"; fi
+  if [ -n "${STOWAGE_TEST_LONG:-}" ]; then points="1 2 4 9 20 33"; fi
+  number=$((number + 1))
+  check "resumed_after_kills_it_is_the_same: $job" resumes "$points" "${words[@]}"
   check "and_with_three_threads: $job" resumes "3 11" "${words[@]}" --threads 3
 done
 
 goes_on() { # the second run does not read again what the first had done
   rm -f out.npy*
-  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink b.npy -o out.npy > /dev/null 2>&1
+  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink --force b.npy -o out.npy > /dev/null 2>&1
   [ -e out.npy.resume ] && [ -e out.npy.partial ] || [ -e out.npy.resume ] || return 1
   local before after
-  before=$(strace -f -e trace=pread64 "$stowage" shrink b.npy -o full.npy 2>&1 > /dev/null | grep -c pread64)
-  after=$(strace -f -e trace=pread64 "$stowage" shrink b.npy -o out.npy --resume 2>&1 > said | grep -c pread64)
+  before=$(strace -f -e trace=pread64 "$stowage" shrink --force b.npy -o full.npy 2>&1 > /dev/null | grep -c pread64)
+  after=$(strace -f -e trace=pread64 "$stowage" shrink --force b.npy -o out.npy --resume 2>&1 > said | grep -c pread64)
   echo "reads: $before in one go, $after resumed"
   [ "$after" -lt "$before" ] && cmp full.npy out.npy && grep "^resumed" said
 }
@@ -80,12 +90,12 @@ if has strace; then check a_resumed_run_reads_less goes_on; else skip "a_resumed
 
 other_input() { # a checkpoint of another input, or of other options, is not believed
   rm -f out.npy*
-  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink b.npy -o out.npy > /dev/null 2>&1
-  "$stowage" shrink b.npy -o out.npy --dtype f64 --resume > said && grep "^begun from the start" said || return 1
-  "$stowage" shrink b.npy -o whole.npy --dtype f64 > /dev/null && cmp whole.npy out.npy || return 1
-  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink b.npy -o out.npy > /dev/null 2>&1
+  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink --force b.npy -o out.npy > /dev/null 2>&1
+  "$stowage" shrink --force b.npy -o out.npy --dtype f64 --resume > said && grep "^begun from the start" said || return 1
+  "$stowage" shrink --force b.npy -o whole.npy --dtype f64 > /dev/null && cmp whole.npy out.npy || return 1
+  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink --force b.npy -o out.npy > /dev/null 2>&1
   cp a.npy b.npy
-  "$stowage" shrink b.npy -o out.npy --resume > /dev/null && "$stowage" shrink a.npy -o whole.npy > /dev/null && cmp whole.npy out.npy
+  "$stowage" shrink --force b.npy -o out.npy --resume > /dev/null && "$stowage" shrink a.npy -o whole.npy > /dev/null && cmp whole.npy out.npy
 }
 check a_checkpoint_of_another_job_is_not_believed other_input
 
@@ -94,9 +104,9 @@ locked() { # two runs to one output: the second is told
   exec 8> out.npy.partial
   flock 8 || return 1
   local said
-  said=$("$stowage" shrink a.npy -o out.npy 2>&1) && return 1
+  said=$("$stowage" shrink --force a.npy -o out.npy 2>&1) && return 1
   exec 8>&-
-  grep -q "another run is writing it" <<< "$said" && "$stowage" shrink a.npy -o out.npy > /dev/null
+  grep -q "another run is writing it" <<< "$said" && "$stowage" shrink --force a.npy -o out.npy > /dev/null
 }
 check two_runs_do_not_write_one_output locked
 
@@ -106,9 +116,9 @@ reads_of() { # FILE COMMAND…: how often it reads the file
 archive_goes_on() { # an archive too
   local before after
   rm -f out.npz*
-  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=4000 STOWAGE_DIE_AT_CHECKPOINT=12 "$stowage" shrink "$1" -o out.npz > /dev/null 2>&1
-  before=$(reads_of "$1" "$stowage" shrink "$1" -o full.npz)
-  after=$(reads_of "$1" "$stowage" shrink "$1" -o out.npz --resume)
+  STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=4000 STOWAGE_DIE_AT_CHECKPOINT=12 "$stowage" shrink --force "$1" -o out.npz > /dev/null 2>&1
+  before=$(reads_of "$1" "$stowage" shrink --force "$1" -o full.npz)
+  after=$(reads_of "$1" "$stowage" shrink --force "$1" -o out.npz --resume)
   echo "reads: $before in one go, $after resumed"
   [ "$after" -lt "$before" ] && cmp full.npz out.npz
 }
@@ -118,16 +128,35 @@ fi
 
 gone() { # what the notes speak of is gone: the run begins at the start
   local ending
-  "$stowage" shrink w.csv -o whole.npz > /dev/null || return 1
+  "$stowage" shrink --force w.csv -o whole.npz > /dev/null || return 1
   for ending in partial scratch; do
     rm -f out.npz*
-    STOWAGE_CHECKPOINT_MS=0 STOWAGE_DIE_AT_CHECKPOINT=30 "$stowage" shrink w.csv -o out.npz > /dev/null 2>&1
+    STOWAGE_CHECKPOINT_MS=0 STOWAGE_DIE_AT_CHECKPOINT=30 "$stowage" shrink --force w.csv -o out.npz > /dev/null 2>&1
     [ -e out.npz.resume ] && [ -e "out.npz.$ending" ] || return 1
     rm "out.npz.$ending"
     touch out.npz.resume~ # as a run leaves it that was killed while it wrote its notes
-    "$stowage" shrink w.csv -o out.npz --resume > /dev/null && cmp whole.npz out.npz || return 1
+    "$stowage" shrink --force w.csv -o out.npz --resume > /dev/null && cmp whole.npz out.npz || return 1
     if ls out.npz.* 2> /dev/null; then echo "left behind"; return 1; fi
   done
 }
 check notes_of_files_that_are_gone_are_not_believed gone
+# Ctrl-C names --resume, ends as the signal does, and the run goes on to the same bytes.
+cat > interrupt.py << 'END'
+import os, signal, subprocess, sys, time
+import numpy as np
+np.save("slow.npy", np.arange(12_000_000) % 77 + 0.0)  # long enough to be interrupted after its first checkpoint
+stowage, environment = sys.argv[1], dict(os.environ, STOWAGE_CHECKPOINT_MS="0", STOWAGE_CHECKPOINT_ITEMS="500")
+words = [stowage, "shrink", "slow.npy", "-o", "interrupted.npy"]
+job = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+end = time.monotonic() + 20
+while not os.path.exists("interrupted.npy.resume") and job.poll() is None and time.monotonic() < end:
+    pass
+job.send_signal(signal.SIGINT)
+said = job.communicate()[1]
+assert job.returncode == -signal.SIGINT and "--resume" in said and "last checkpoint" in said, (job.returncode, said)
+subprocess.run(words + ["--resume"], check=True, stdout=subprocess.DEVNULL)
+subprocess.run([stowage, "shrink", "slow.npy", "-o", "straight.npy"], check=True, stdout=subprocess.DEVNULL)
+assert open("interrupted.npy", "rb").read() == open("straight.npy", "rb").read()
+END
+check an_interrupted_run_names_resume "$python" interrupt.py "$stowage"
 finish

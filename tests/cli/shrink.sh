@@ -257,7 +257,7 @@ r = shrink("t.csv", "-o", "t.npz")
 t = np.load("t.npz")
 assert np.array_equal(t["id"], ids) and t["id"].dtype == np.int16
 assert np.array_equal(t["price"], price) and t["price"].dtype == np.float64
-assert np.array_equal(t["city.values"][t["city"]], city) and t["city"].dtype == np.uint8
+assert texts(t, "city") == list(city) and t["city.codes"].dtype == np.uint8
 assert np.array_equal(t["flag"], flag) and t["flag"].dtype == bool
 assert np.array_equal(t["half"], half) and t["half"].dtype == np.float16
 gap = np.where(np.arange(n) % 7 == 0, np.nan, np.arange(n))
@@ -268,17 +268,17 @@ long = "ä" * 150  # longer than a member's name may be, and cut between letters
 open("u.csv", "w").write(f"größe,大きさ,{long}\n1,a,3\n2,ü,4\n")
 shrink("u.csv", "-o", "u.npz")
 u = np.load("u.npz")
-assert u.files[:2] == ["größe", "大きさ"] and long.startswith(u.files[2]) and u["大きさ.values"].tolist() == ["a", "ü"], u.files
+assert u.files[0] == "größe" and long.startswith(u.files[-1]) and texts(u, "大きさ") == ["a", "ü"], u.files
 open("l.csv", "wb").write(b"gr\xf6\xdfe,b\n1,2\n")  # Latin-1: no UTF-8, and no reason to lose the column
 shrink("l.csv", "-o", "l.npz")
 assert np.load("l.npz").files == ["größe", "b"], np.load("l.npz").files
-for names in (["a", "a.values"], ["a.values", "a"]):  # a column that is named as another's texts would be
+for names in (["a", "a.bytes"], ["a.bytes", "a"], ["a", "a.codes", "a.offsets"]):  # a column that is named as a member of another's
     open("v.csv", "w").write(",".join(names) + "\n" + "".join(",".join("xy"[i] if n == "a" else str(i + 5) for n in names) + "\n" for i in range(2)))
     shrink("v.csv", "-o", "v.npz")
     v = np.load("v.npz")
-    codes = next(n for n in v.files if n + ".values" in v.files)
-    number = next(n for n in v.files if n.startswith("a.values") and v[n].dtype == np.uint8)
-    assert v[codes + ".values"][v[codes]].tolist() == ["x", "y"] and v[number].tolist() == [5, 6], v.files
+    text = next(n for n in ("a", "a.1") if is_text(v, n) and v[n + ".bytes"].ndim == 2)
+    numbers = [v[n].tolist() for n in v.files if not n.startswith(text + ".") or v[n].ndim == 1]
+    assert texts(v, text) == ["x", "y"] and [5, 6] in numbers, v.files
 open("w.csv", "w").write(",".join("7" for _ in range(60_000)) + "\n")
 w = np.load("w.npz") if shrink("w.csv", "-o", "w.npz", "--no-sync") else None  # each column is a member, and found at once among them
 assert len(w.files) == 60_000 and w["59999"] == [7]
@@ -313,16 +313,18 @@ for trial in range(16):
         os.environ.pop("STOWAGE_KERNELS", None)
         if kernels:
             os.environ["STOWAGE_KERNELS"] = kernels
-        stowage("shrink", "z.csv", "-o", "z.npz", "--threads", threads, "--memory", "64M", "--names", "yes")
+        stowage("shrink", "z.csv", "-o", "z.npz", "--threads", threads, "--memory", "64M", "--names", "yes", "--force")
         outs.append(open("z.npz", "rb").read())
     os.environ.pop("STOWAGE_KERNELS", None)
     assert outs[0] == outs[1] == outs[2], kinds
     z = np.load("z.npz")
     for i, kind in enumerate(kinds):
-        a, column = z["c%d" % i], [r[i] for r in rows]
-        if "c%d.values" % i in z:
-            assert [str(x) for x in z["c%d.values" % i][a]] == column, kind
-        elif a.dtype == bool:
+        name, column = "c%d" % i, [r[i] for r in rows]
+        if is_text(z, name):
+            assert texts(z, name) == column, kind
+            continue
+        a = z[name]
+        if a.dtype == bool:
             assert list(a) == [c.lower() == "true" for c in column]
         elif a.dtype.kind in "iu":
             assert [int(x) for x in a] == [int(c) for c in column]
@@ -335,7 +337,7 @@ with open("m.csv", "w") as f:
     f.write("a,b\n1,NA\n007,x\nx y,null\n,99999999999999999999\n")
 shrink("m.csv", "-o", "m.npz")
 m = np.load("m.npz")
-assert list(m["a.values"][m["a"]]) == ["1", "007", "x y", ""] and list(m["b.values"][m["b"]]) == ["NA", "x", "null", "99999999999999999999"]
+assert texts(m, "a") == ["1", "007", "x y", ""] and texts(m, "b") == ["NA", "x", "null", "99999999999999999999"]
 # A word that is nothing among numbers begins many windows, which threads read before they know that the column is text.
 rows = [("z" if i % 3 == 0 else "NA", i, "x" if i == 59_999 else i) for i in range(60_000)]
 with open("m.csv", "w") as f:
@@ -343,7 +345,115 @@ with open("m.csv", "w") as f:
 for _ in range(8):
     shrink("m.csv", "-o", "m.npz", "--names", "no", "--threads", "4")
     m = np.load("m.npz")
-    assert list(m["0.values"]) == ["z", "NA"] and [str(t) for t in m["2.values"][m["2"]]] == [str(r[2]) for r in rows]
+    assert texts(m, "0") == [r[0] for r in rows] and texts(m, "2") == [str(r[2]) for r in rows]
+END
+
+test_py text_takes_no_more_bytes_than_it_has << 'END'
+import random, uuid, zipfile
+random.seed(3)
+n = 20_000
+same = [str(uuid.UUID(int=random.getrandbits(128))) for _ in range(n)]
+long = ["é" * random.randint(0, 40) + str(i) for i in range(n)]
+few = [random.choice(["red", "green", "blue"]) for _ in range(n)]
+alike = [random.choice(["DE", "FR"]) for _ in range(n)]
+late = ["" if i < n // 2 else "x%d" % (i % 7) for i in range(n)]
+def write(name, columns):
+    with open(name, "w") as f:
+        f.write(",".join(columns) + "\n")
+        f.writelines(",".join(row) + "\n" for row in zip(*columns.values()))
+columns = dict(same=same, long=long, few=few, alike=alike, late=late)
+write("t.csv", columns)
+seen = set()
+for memory, threads, window in (("4M", "1", "0"), ("4M", "1", "3000"), ("64M", "4", "0"), ("64M", "4", "3000"), ("16M", "2", "3000")):
+    os.environ["STOWAGE_TEST_WINDOW"] = window
+    r = shrink("t.csv", "-o", "t.npz", "--memory", memory, "--threads", threads)
+    t = np.load("t.npz")
+    assert [c["text_layout"] for c in r["columns"]] == ["fixed", "offsets", "dictionary", "dictionary", "dictionary"], r["columns"]
+    for name, values in columns.items():
+        assert texts(t, name) == values, (name, memory)
+    assert t["same.bytes"].shape == (n, 36) and t["long.offsets"].dtype == np.int32 and t["long.bytes"].dtype == np.uint8
+    assert t["few.codes"].dtype == np.uint8 and "alike.words.offsets" not in t.files
+    promised = inspect("t.csv", "--memory", memory, "--threads", threads)["bytes_after"]
+    stored = sum(t[name].nbytes for name in t.files)
+    assert promised == stored == r["bytes_after"] and os.path.getsize("t.npz") < os.path.getsize("t.csv"), (promised, stored)
+    assert os.path.getsize("t.npz") <= 1.05 * promised
+    seen.add(open("t.npz", "rb").read())
+os.environ.pop("STOWAGE_TEST_WINDOW")
+assert len(seen) == 1  # neither memory nor threads nor windows change a byte
+mixed = dict(m=[str(i % 50) for i in range(n - 1)] + ["x"], w=[str(i) for i in range(n)])  # counted when it is read again as text
+write("m.csv", mixed)
+r = shrink("m.csv", "-o", "m.npz")
+assert inspect("m.csv")["bytes_after"] == r["bytes_after"] == shrink("m.csv", "-o", "m.npz", "--dry-run")["bytes_after"]
+assert r["columns"][0]["text_layout"] == "dictionary" and inspect("m.csv")["columns"][0]["mixed"]
+END
+
+test_py distinct_text_stays_in_the_budget << 'END'
+import random
+random.seed(4)
+with open("t.csv", "w") as f:
+    f.write("id,review\n")
+    f.writelines("%032x,%s\n" % (random.getrandbits(128), "w" * random.randint(0, 200)) for _ in range(300_000))
+r = shrink("t.csv", "-o", "t.npz", "--memory", "8M", "--no-sync")
+assert r["peak_memory_bytes"] < (8 + 16) << 20 and [c["text_layout"] for c in r["columns"]] == ["fixed", "dictionary"], r
+t = np.load("t.npz")
+with open("t.csv") as f:
+    f.readline()
+    assert t["id.bytes"].tobytes().decode() == "".join(line.split(",")[0] for line in f)
+END
+
+test_py a_larger_output_needs_force << 'END'
+rows = 60_000
+with open("t.csv", "w") as f:
+    f.writelines("%.1f,%.1f\n" % (i % 90 / 10, i % 70 / 10) for i in range(rows))  # 4 bytes a value; exact in float64 alone
+for out in ("o.npy", "o.npz"):
+    said = stowage("shrink", "t.csv", "-o", out, fails=True, code=1)
+    assert "--force" in said and str(16 * rows) in said and str(os.path.getsize("t.csv")) in said, said
+    assert os.listdir(".") == ["t.csv"], os.listdir(".")
+    assert "larger than the input" in stowage("shrink", "t.csv", "-o", out, "--dry-run")
+    shrink("t.csv", "-o", out, "--force")
+    shrink("t.csv", "-o", out, "--tolerance", "1e-2")
+    os.remove(out)
+END
+
+test_py what_is_replaced_keeps_its_mode << 'END'
+np.save("a.npy", np.arange(10.0))
+open("t.csv", "w").write("x\n1\n")
+for given, out in (("a.npy", "o.npy"), ("a.npy", "o.npz"), ("t.csv", "o.npy"), ("t.csv", "o.npz")):
+    for mode in 0o640, 0o600, 0o664:
+        open(out, "w").close()
+        os.chmod(out, mode)
+        shrink(given, "-o", out)
+        assert os.stat(out).st_mode & 0o7777 == mode, (out, oct(os.stat(out).st_mode))
+END
+
+test_py a_column_that_is_renamed_is_said << 'END'
+open("t.csv", "w").write("a/b,a,a,..\n1,2,3,4\n")
+r = shrink("t.csv", "-o", "t.npz")
+assert [c["member"] for c in r["columns"]] == np.load("t.npz").files == ["a_b", "a", "a.1", "_."], r
+said = stowage("shrink", "t.csv", "-o", "t.npz")
+assert 'column "a/b" is member "a_b"' in said and 'column "a" is member "a.1"' in said, said
+END
+
+test_py columns_may_be_left_out << 'END'
+n = 5000
+with open("t.csv", "w") as f:
+    f.write("a,b,\"c,d\",e,f\n")
+    f.writelines(f"{i},w{i},{i / 4},{'x' if i == n - 1 else i},{-i}\n" for i in range(n))
+def members(*words):
+    shown = [c["name"] for c in shrink("t.csv", "-o", "t.npz", *words)["columns"]]
+    return shown, np.load("t.npz")
+shown, t = members("--drop", "b,e")
+assert shown == t.files == ["a", "c,d", "f"] and np.array_equal(t["f"], -np.arange(n))
+shown, t = members("--columns", "c,d", "--columns", "b", "--columns", "a", "--drop", "a")  # a name with a comma, given alone
+assert shown == ["b", "c,d"] and texts(t, "b") == [f"w{i}" for i in range(n)] and "a" not in t.files
+shown, t = members("--columns", "e,f")
+assert shown == ["e", "f"] and texts(t, "e") == [str(i) for i in range(n - 1)] + ["x"]
+for threads in "1", "3":
+    shrink("t.csv", "-o", "t.npy", "--columns", "f,a", "--columns", "c,d", "--threads", threads)
+    assert np.array_equal(np.load("t.npy"), np.stack([np.arange(n), np.arange(n) / 4, -np.arange(n)], axis=1))
+said = stowage("shrink", "t.csv", "-o", "t.npz", "--drop", "nobody", fails=True, code=2)
+assert '"nobody"' in said and "there are: a, b" in said, said
+assert "no column is left" in stowage("shrink", "t.csv", "-o", "t.npz", "--drop", "a,b,e,f", "--drop", "c,d", fails=True, code=2)
 END
 
 test_py the_input_and_the_old_output_are_safe << 'END'
@@ -421,7 +531,7 @@ assert np.load("o.npy").dtype == np.float64
 m = sp.load_npz("o.npz")
 assert m.shape == (25_000, 1000) and m[-1, -1] == 0.1
 t = np.load("t.npz")
-assert np.array_equal(t["b"], np.arange(400_000) / 7) and t["city.values"][t["city"]][-1] == f"city number {399_999 % 5000}"
+assert np.array_equal(t["b"], np.arange(400_000) / 7) and texts(t, "city")[-1] == f"city number {399_999 % 5000}"
 END
 
 finish

@@ -151,9 +151,8 @@ TEST(what_cannot_be_batched_is_refused_with_the_reason)
   o = plain(&f, 1), o.rank = 2, o.world = 2;
   CHECK_STATUS(stow_batches_open(&b, &o), STOW_ERR_INVALID);
   CHECK_MESSAGE("rank 2 of 2");
-  o = plain(&f, 1), o.batch_rows = UINT64_C(1) << 62;
-  CHECK_STATUS(stow_batches_open(&b, &o), STOW_ERR_OVERFLOW);
-  o = plain(&f, 1), o.batch_rows = 4 * MIB;
+  stow_array_options large = file_of(write_rows("large.npy", 400000, 2, DTYPE_F64));
+  o = plain(&large, 1), o.batch_rows = 4 * MIB;
   CHECK_STATUS(stow_batches_open(&b, &o), STOW_ERR_BUDGET);
   CHECK_MESSAGE("the budget is 4.0 MiB");
   o = plain(&f, 1), o.memory_bytes = 1000;
@@ -212,6 +211,39 @@ TEST(a_file_cut_while_it_is_read_is_told_and_one_that_grew_at_the_end)
   CHECK(status == STOW_ERR_IO);
   CHECK_MESSAGE("wait for its writer");
   stow_batches_close(b);
+}
+
+TEST(a_batch_of_more_rows_than_the_file_is_the_file)
+{
+  stow_array_options f = file_of(write_rows("few.npy", 10, 2, DTYPE_F64));
+  stow_batches *b;
+  void *data;
+  uint64_t rows = 0;
+  static const uint64_t sizes[] = {11, UINT64_C(1) << 62};
+  for (size_t i = 0; i < 2; i++) {
+    stow_batches_options o = plain(&f, 1);
+    o.batch_rows = sizes[i];
+    CHECK_OK(stow_batches_open(&b, &o));
+    CHECK_OK(stow_batches_next(b, &data, &rows));
+    CHECK_U64(rows, 10);
+    CHECK_OK(stow_batches_release(data));
+    CHECK_OK(stow_batches_next(b, &data, &rows));
+    CHECK_U64(rows, 0);
+    stow_batches_close(b);
+  }
+}
+
+TEST(a_read_behind_the_cut_names_the_byte_the_file_ends_at)
+{
+  const char *path = write_rows("cut.npy", 1000, 100, DTYPE_I64);
+  stow_array_options f = file_of(path);
+  stow_array *a;
+  int64_t row[100];
+  CHECK_OK(stow_array_open(&a, &f));
+  CHECK(truncate(path, 1000) == 0);
+  CHECK_STATUS(stow_array_read(a, 900, 1, 1, 0, 0, row), STOW_ERR_IO);
+  CHECK_MESSAGE("ends at byte 1000, but had 800128 bytes");
+  stow_array_close(a);
 }
 
 TEST(every_read_that_fails_once_is_told_and_then_tried_again)

@@ -40,7 +40,9 @@ TEST(columns_get_the_type_of_all_their_values)
   check_column(2, "float64", "float16");
   CHECK_U64(facts.columns[2].missing, 1);
   check_column(3, "bool", "bool");
-  check_column(4, "text", "uint8");
+  check_column(4, "text", "none"); /* three texts of one byte: no codes are smaller */
+  CHECK_TEXT(text_layout_name(&facts.columns[4].layout), "fixed");
+  CHECK_U64(facts.columns[4].bytes_after, 3);
   CHECK_U64(facts.columns[4].distinct, 2);
   check_column(5, "uint64", "uint64");
   check_column(6, "float64", "float16");
@@ -114,6 +116,48 @@ TEST(more_distinct_text_than_the_budget_is_not_counted)
   CHECK_OK(read_table(b.data, b.length, HEADER_AUTO));
   CHECK(!facts.columns[0].distinct_known && !facts.columns[0].mixed);
   buffer_free(&b);
+}
+
+static bool has_header(const char *text) {
+  CHECK_OK(read_text(text));
+  return facts.has_header;
+}
+
+TEST(numbers_may_be_names)
+{
+  CHECK(has_header(",0,1,2,3\n0,0.5,1,2,3\n1,0.25,5,6,7\n"));
+  CHECK_TEXT(facts.columns[0].name, "index");
+  CHECK(facts.pandas_index);
+  CHECK_U64(facts.rows, 2);
+  CHECK(has_header(",0.25,0.5\n0,1,2\n1,3,4\n"));
+  CHECK(has_header(",0,1\n7,0.5,1\n9,0.25,5\n") && !facts.pandas_index);
+  CHECK(has_header(",0,1\n"));
+  CHECK(has_header(",a,b\nx,1,2\ny,3,4\n") && !facts.pandas_index);
+  CHECK_TEXT(facts.columns[0].name, "index");
+  CHECK(has_header("country,2019,2020\nUS,1.5,2\nUK,3,4\n"));
+  CHECK(has_header("country,2019,2020\nUS,2019,2020\nUS,2019,2020\n"));
+  CHECK(has_header("id,inf,x\n1,2,3\n"));
+  CHECK(has_header("name,inf\nanna,0.5\nbob,1\n"));
+  CHECK(has_header("0,1\na,b\nc,d\n"));
+  CHECK(has_header("0,1,2\n0.5,1,2\n"));
+  CHECK(has_header("a,1.5,NA\n1,2,3\n"));
+}
+
+TEST(rows_of_data_are_no_names)
+{
+  CHECK(!has_header("1,2,3\n4,5,6\n"));
+  CHECK(!has_header("0,1,2\n3,4,5\n"));
+  CHECK(!has_header("0\n0.5\n"));
+  CHECK(!has_header("1.5 , 2\n3,4\n"));
+  CHECK(!has_header("nan,inf\n1,2\n"));
+  CHECK(!has_header(",2.5,3\n7,5,6\n"));
+  CHECK(!has_header(",4,3\n7,5,6\n"));
+  CHECK(!has_header("2019,2020\n1.5,2.5\n"));
+  CHECK(!has_header("5.1,3.5,setosa\n4.9,3.0,virginica\n"));
+  CHECK(!has_header("39,State-gov,77516\n50,Private,83311\n38,State-gov,215646\n"));
+  CHECK(!has_header("1,anna\n2,bob\n3,carl\n"));
+  CHECK(!has_header("?,1.5,3\n2,2.5,4\n"));
+  CHECK(!has_header("7,7,x\n8,9,y\n"));
 }
 
 TEST(the_header_can_be_told)

@@ -70,6 +70,7 @@ static void read_block(outcome *o, const uint8_t *data, size_t size, size_t colu
   o->status = csv_block_fill_by(&o->b, &c, by);
   o->lines = c.lines;
   free(c.fields);
+  free(c.unescaped);
   free(window);
 }
 

@@ -9,11 +9,11 @@ if ! cmake --install "$build" --prefix "$prefix" > "$folder/log" 2>&1; then cat 
 missing=
 for file in bin/stowage include/stowage/stowage.h include/stowage/sys/device.h share/man/man1/stowage.1 \
     share/man/man1/stowage-info.1 share/man/man7/stowage-devices.7 share/bash-completion/completions/stowage \
-    share/zsh/site-functions/_stowage; do
+    share/zsh/site-functions/_stowage share/fish/vendor_completions.d/stowage.fish; do
   [ -s "$prefix/$file" ] || missing="$missing $file"
 done
 for file in libstowage.so libstowage.a libstowage-analysis.so libstowage-analysis.a libstowage-data.so libstowage-data.a \
-    libstowage-shim.so libstowage-host.so pkgconfig/stowage.pc pkgconfig/stowage-analysis.pc pkgconfig/stowage-data.pc \
+    libstowage-shim.so libstowage-shim-alias.so libstowage-shim-nvml.so libstowage-host.so pkgconfig/stowage.pc pkgconfig/stowage-analysis.pc pkgconfig/stowage-data.pc \
     cmake/stowage/stowage-config.cmake; do
   [ -n "$(find "$prefix" -path "*/$file")" ] || missing="$missing lib/$file"
 done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The folders keep their ranks, the Python files know only those below them; and the program that says so catches each kind
-# of breach.
+# The folders keep their ranks, and neither the files of src/ nor those of python/stowage depend on each other in a circle. The
+# checks catch each kind of breach.
 . "$(dirname "$0")/lib.bash"
 
 check folders_and_files_know_only_what_is_below_them "$source_dir/tools/layers" "$source_dir"
@@ -47,4 +47,42 @@ fresh; echo 'def late(): from ._heap import size' > "$tree/python/stowage/_late.
 caught an_import_inside_a_function_is_caught '_late.py:1: _late imports _heap inside a function'
 fresh; echo 'import sys; heap = sys.modules.get(f"{__package__}._heap")' > "$tree/python/stowage/_late.py"
 caught a_file_named_by_a_text_is_caught '_late.py:1: _late names _heap by a text'
+
+# Circles between the files of src/, found in the object files.
+if ! has nm || ! has cc; then skip "files_of_src_form_no_circle: no nm (binutils) or no cc"; finish; fi
+check files_of_src_form_no_circle "$source_dir/tools/circles" "$build" "$source_dir"
+grep '^known circle' "$folder/check.log"
+compiled() { # compiles every .c of the tree, and lists it as CMake would
+  rm -f "$tree"/*.o
+  local path lines=()
+  for path in "$tree"/src/*/*.c; do
+    local object=${path//\//_}; object=$tree/${object#_}.o
+    cc -I"$tree/src" -c "$path" -o "$object" || return 1
+    lines+=("{\"directory\": \"$tree\", \"file\": \"$path\", \"command\": \"cc -c -o $object $path\"}")
+  done
+  (IFS=,; echo "[${lines[*]}]") > "$tree/compile_commands.json"
+}
+turned() { # NAME WORDS: the tree now has a circle, printed with these words
+  compiled || { fail "$1: the tree does not compile"; return; }
+  local out
+  if out=$("$folder/circles" "$tree" "$tree"); then echo "$out"; fail "$1: passed"; return; fi
+  if grep -q -- "$2" <<< "$out"; then ok "$1"; else echo "$out"; fail "$1: not printed as \"$2\""; fi
+}
+round() { # a tree of four files without a circle
+  rm -rf "$tree"; mkdir -p "$tree"/src/{base,device}
+  echo 'int low(void); int low(void) { return 1; }' > "$tree/src/base/low.c"
+  echo 'int low(void);' > "$tree/src/base/low.h"
+  printf '#include "base/low.h"\nint high(void);\n' > "$tree/src/device/high.h"
+  printf '#include "device/high.h"\nint high(void) { return low(); }\n' > "$tree/src/device/high.c"
+}
+sed "/^KNOWN = /,/^\"\"\"/c KNOWN = ''" "$source_dir/tools/circles" > "$folder/circles"; chmod +x "$folder/circles"
+round; compiled; check files_without_a_circle_pass "$folder/circles" "$tree" "$tree"
+round; echo 'int high(void); int low(void); int low(void) { return high(); }' > "$tree/src/base/low.c"
+turned a_circle_across_folders_is_caught 'base/low -> device/high: high'
+round; echo 'int side(void); int high(void); int side(void) { return high(); }' > "$tree/src/device/side.c"
+echo 'int side(void); int high(void); int high(void) { return side(); }' > "$tree/src/device/high.c"
+turned a_circle_inside_a_folder_is_caught 'circle of 2 files: device/high device/side'
+round; echo 'int high(void); int side(void); int side(void) { return high(); }' > "$tree/src/device/side.c"
+echo '#include "device/side.h"' >> "$tree/src/device/high.h"; echo 'int side(void);' > "$tree/src/device/side.h"
+turned a_circle_of_a_call_and_an_include_is_caught 'device/high -> device/side: #include "device/side.h"'
 finish

@@ -127,6 +127,16 @@ TEST(parts_joined_say_what_the_whole_says)
   CHECK(scan_smallest(&b, false) == DTYPE_F64);
 }
 
+TEST(the_least_of_values_past_int64_is_exact)
+{
+  uint64_t values[] = {UINT64_MAX, UINT64_C(9223372036854775813)};
+  scan s;
+  CHECK_OK(scan_begin(&s, DTYPE_U64));
+  scan_add(&s, values, 2);
+  CHECK_U64((uint64_t)s.least_int, values[1]);
+  CHECK_U64(s.most_int, values[0]);
+}
+
 TEST(nothing_scanned_keeps_the_type)
 { CHECK(smallest(NULL, DTYPE_F32, 0) == DTYPE_F32); }
 

@@ -22,16 +22,42 @@ else
   cat "$folder/log"; fail the_wheel_is_built; finish
 fi
 check it_installs_into_a_fresh_environment "$folder/venv/bin/python" -m pip install -q --no-deps --no-index "$folder"/dist/*.whl
-inside=$(unzip -Z1 "$folder"/dist/*.whl 2> /dev/null || "$python" -m zipfile -l "$folder"/dist/*.whl)
-complete=1
-for part in bin/stowage lib/libstowage.so.1 lib/libstowage-analysis.so.1 lib/libstowage-data.so.1 lib/stowage/libstowage-shim.so lib/stowage/libstowage-shim-alias.so py.typed; do
-  grep -q "$part" <<< "$inside" || { echo "$part is not in the wheel"; complete=0; }
-done
-if [ $complete = 1 ]; then ok library_shim_and_command_are_in_it; else fail library_shim_and_command_are_in_it; fi
+# The wheel holds what `cmake --install` installs: the prefix is stowage/_native, share/ is the environment's. A wheel has no
+# symbolic links, so the library is there under its SONAME only; the name of the build type is that of the build.
+cmake --install "$build" --prefix "$folder/prefix" > "$folder/log" 2>&1 || cat "$folder/log"
+(cd "$folder/prefix" && find . -type f -o -type l) | sed -E 's#^\./##; s#^lib(64)?/([a-z0-9_]+-linux-gnu/)?#lib/#' |
+  grep -vE '^lib/libstowage(-[a-z]+)?\.so\.[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+$' | sed -E 's#(stowage-targets)-[a-z]+\.cmake#\1-BUILD.cmake#' | sort > "$folder/installed"
+"$python" -c 'import sys, zipfile; print("\n".join(zipfile.ZipFile(sys.argv[1]).namelist()))' "$folder"/dist/*.whl |
+  sed -nE 's#^stowage/_native/##p; s#^stowage_memory-[^/]*\.data/data/##p' |
+  sed -E 's#(stowage-targets)-[a-z]+\.cmake#\1-BUILD.cmake#' | sort > "$folder/in_wheel"
+if [ -s "$folder/installed" ] && diff "$folder/installed" "$folder/in_wheel"; then
+  ok "the_wheel_holds_what_make_install_installs: $(wc -l < "$folder/in_wheel") files"
+else
+  fail the_wheel_holds_what_make_install_installs
+fi
+name_is() { ls "$folder"/dist/stowage_memory-*.whl && "$folder/venv/bin/python" -m pip show -q stowage-memory; }
+check the_distribution_is_stowage_memory name_is
 # From another folder, so that the source tree is not what is imported.
 cd "$folder" || exit 1
 unset STOWAGE_LIBRARY STOWAGE_COMMAND STOWAGE_SHIM LD_PRELOAD PYTHONPATH
 check the_command_is_on_the_path "$folder/venv/bin/stowage" --version
+check doctor_finds_the_installation_complete bash -c "'$folder/venv/bin/stowage' doctor --device sim:1G | grep -E '^install +ok '"
+# What an installation without libstowage-host.so could not do.
+cat > "$folder/grows.py" << 'END'
+held = []
+while True:
+    held.append(bytearray(8 << 20))
+END
+explains() {
+  XDG_STATE_HOME=$folder/state "$folder/venv/bin/stowage" run --ram-limit 300M -- "$folder/venv/bin/python" "$folder/grows.py" > "$folder/said" 2>&1
+  grep -q 'why: held keeps' "$folder/said" || { cat "$folder/said"; return 1; }
+}
+check a_ram_limit_explains_a_python_program explains
+if has man; then
+  check its_man_page_is_found env PATH="$folder/venv/bin:$PATH" MANPATH= bash -c "man -w stowage | grep '$folder/venv'"
+else
+  skip "its_man_page_is_found: no man"
+fi
 JUPYTER_PREFER_ENV_PATH=1 timeout -k 5 450 "$folder/venv/bin/python" "$source_dir/python/tests/run.py" > "$folder/tests" 2>&1 || code=$?
 grep -vE '^(ok|skip) ' "$folder/tests" | tail -n 80
 grep -E '^(ok|FAIL|skip) ' "$folder/tests"

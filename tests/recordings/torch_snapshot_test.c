@@ -1,6 +1,9 @@
 /* PyTorch snapshots: what is read from real recordings, counted independently with Python. */
+#include <stdlib.h>
+
 #include "harness.h"
 #include "recordings/recording_file.h"
+#include "recordings/recording_write.h"
 
 typedef struct known {
   const char *file;
@@ -96,6 +99,25 @@ TEST(a_snapshot_keeps_settings_error_and_frames)
   CHECK_TEXT(recording_text(&r, inner->file_id), "site-packages/torch/nn/modules/module.py");
   CHECK_U64(inner->line, 1097);
   CHECK_TEXT(recording_text(&r, outer->file_id), "train.py");
+  recording_free(&r);
+}
+
+/* 4 TiB of 2 MiB granules in one event would be two million steps; a file of such events, hours. */
+TEST(a_mapping_that_no_device_can_hold_is_not_rebuilt)
+{
+  recording r;
+  rebuilt all;
+  recording_init(&r, 0);
+  const event events[] = {
+      {.kind = EVENT_SEGMENT_MAP, .addr = UINT64_C(1) << 30, .bytes = UINT64_C(4) << 40},
+      {.kind = EVENT_SEGMENT_MAP, .addr = UINT64_C(1) << 45, .bytes = UINT64_C(6) << 20},
+      {.kind = EVENT_ALLOC, .addr = UINT64_C(1) << 45, .bytes = 512}};
+  for (size_t i = 0; i < 3; i++) CHECK_OK(recording_add_event(&r, &events[i], &(origin){0}));
+  CHECK_OK(segments_rebuild(&all, &r));
+  CHECK_U64(all.segment_count, 1);
+  CHECK_U64(all.segments[0].bytes, UINT64_C(6) << 20);
+  free(all.segments);
+  free(all.blocks);
   recording_free(&r);
 }
 

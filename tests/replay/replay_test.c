@@ -511,4 +511,46 @@ TEST(the_check_counts_a_moved_block_and_a_wrong_segment)
   unload(&l);
 }
 
+/* A size in a file is any number: the answer comes at once, and is the same from every policy. */
+TEST(a_request_that_no_device_can_hold_fails_at_once_under_any_policy)
+{
+  for (size_t k = 0; policy_at(k) != NULL; k++) {
+    loaded l = {0};
+    replay_result r;
+    recording_init(&l.record, 0);
+    add(&l.record, EVENT_ALLOC, 1 << 20, 3 * MIB, 0);
+    add(&l.record, EVENT_ALLOC, 1 << 30, UINT64_C(1) << 60, 0);
+    add(&l.record, EVENT_FREE, 1 << 30, UINT64_C(1) << 60, 0);
+    build(&l);
+    CHECK_OK(replay_run(&r, &l.steps, policy_at(k), &l.options));
+    CHECK(!r.finishes);
+    CHECK_U64(r.failed_at_event, 1);
+    CHECK_U64(r.failed_bytes, UINT64_C(1) << 60);
+    CHECK_U64(r.peak_live_bytes, 3 * MIB);
+    CHECK(r.stats.peak_reserved_bytes >= 3 * MIB && r.stats.peak_reserved_bytes <= 64 * MIB);
+    CHECK_OK(replay_min_limit(&r, &l.steps, policy_at(k), &l.options));
+    CHECK_U64(r.min_limit_bytes, 0);
+    unload(&l);
+  }
+}
+
+/* One page of 20 MiB costs what a table says; a TiB costs 52,429 times that. */
+TEST(pages_of_expandable_segments_are_charged_without_a_loop)
+{
+  uint64_t calls[2];
+  for (int large = 0; large < 2; large++) {
+    loaded l = {0};
+    replay_result r;
+    recording_init(&l.record, 0);
+    add(&l.record, EVENT_ALLOC, 1 << 30, large ? UINT64_C(1) << 40 : 20 * MIB, 0);
+    build(&l);
+    CHECK_OK(replay_run(&r, &l.steps, &policy_torch_expandable, &l.options));
+    CHECK(r.finishes);
+    calls[large] = r.stats.page_calls;
+    unload(&l);
+  }
+  CHECK_U64(calls[0], 2 + 1);
+  CHECK_U64(calls[1], 2 * 52429 + 1);
+}
+
 TEST_MAIN

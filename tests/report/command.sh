@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # stowage report as a command: what it prints, what it writes, what it refuses.
 . "$(dirname "$0")/../guards/lib.bash"
-data=$source_dir/tests/data
+data=$source_dir/tests/samples
 cd "$folder" || exit 1
 
 # The text of a recording the project carries. The policies are replay's to test; their table is left out here.

@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -386,7 +388,7 @@ TEST(a_file_that_is_none_is_told)
   l.header->version = 77;
   ledger other;
   CHECK_STATUS(ledger_open(&other, ledger_path()), STOW_ERR_FORMAT);
-  CHECK_MESSAGE("no ledger of this version");
+  CHECK_MESSAGE("not a ledger of this version");
   close(fd);
   ledger_close(&l);
 }
@@ -411,6 +413,128 @@ TEST(what_the_last_owner_left_is_never_the_next_ones)
   CHECK_U64(ledger_reap(&l), 1);
   CHECK_U64(l.slots[1].owner, 0);
   CHECK_U64(l.slots[2].owner, owner | LEDGER_TAKING);
+  ledger_close(&l);
+}
+
+/* Takes more than half of the limit and gives it back, so that only one of two can hold it, until
+ * the test says that it is enough. */
+static void take_turns(ledger *l, int say) {
+  _Atomic uint64_t *stop = &l->header->others_bytes[LEDGER_DEVICES_MAX - 1];
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  CHECK(write(say, "j", 1) == 1);
+  while (atomic_load(stop) != 1) {
+    if (ledger_take(l, 0, LEDGER_PLAIN, 60 * MIB)) {
+      sched_yield();
+      ledger_give(l, 0, LEDGER_PLAIN, 60 * MIB);
+    }
+    sched_yield();
+  }
+}
+
+static void stay(ledger *l, int say) {
+  (void)l;
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+  CHECK(write(say, "j", 1) == 1);
+  pause();
+}
+
+/* As if one living process had all slots from `from` on, but the last `left`. */
+static void fill_slots(ledger *l, int from, int left, uint64_t owner) {
+  for (int i = from; i < LEDGER_SLOTS_MAX - left; i++) atomic_store(&l->slots[i].owner, owner);
+  l->header->slots_high = LEDGER_SLOTS_MAX;
+}
+
+/* Bytes that pass from one process to another while a third reads the slots are not held twice. The
+ * two have the first slot and the last: the way between them is as long as it can be. */
+TEST(the_peak_never_passes_the_limit)
+{
+  ledger l;
+  int hear[3];
+  char said;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  l.header->vram_limit_bytes[0] = 100 * MIB;
+  pid_t idle = child(stay, &hear[0]);
+  CHECK(read(hear[0], &said, 1) == 1);
+  fill_slots(&l, 1, 2, atomic_load(&l.slots[0].owner));
+  atomic_store(&l.slots[0].owner, 0);
+  pid_t first = child(take_turns, &hear[1]);
+  CHECK(read(hear[1], &said, 1) == 1);
+  CHECK_OK(ledger_join(&l));
+  pid_t second = child(take_turns, &hear[2]);
+  CHECK(read(hear[2], &said, 1) == 1);
+  fill_slots(&l, 1, 2, 0);
+  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, 10 * MIB));
+  for (int i = 0; i < 100000 && l.header->peak_vram_bytes[0] <= 70 * MIB; i++) {
+    ledger_note_peak(&l, 0);
+    if (i % 64 == 0) sched_yield();
+  }
+  l.header->others_bytes[LEDGER_DEVICES_MAX - 1] = 1;
+  uint64_t peak = l.header->peak_vram_bytes[0];
+  kill(idle, SIGKILL);
+  finish(idle);
+  finish(first);
+  finish(second);
+  for (int i = 0; i < 3; i++) close(hear[i]);
+  CHECK_U64(peak, 70 * MIB);
+  ledger_close(&l);
+}
+
+/* What the driver took without asking counts above the limit: nobody granted it. */
+TEST(what_was_not_granted_raises_the_peak_above_the_limit)
+{
+  ledger l;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  CHECK_OK(ledger_join(&l));
+  l.header->vram_limit_bytes[0] = 100 * MIB;
+  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, 90 * MIB));
+  ledger_note_peak(&l, 0);
+  ledger_set(&l, 0, LEDGER_CONTEXT, 30 * MIB);
+  CHECK_U64(l.header->peak_vram_bytes[0], 120 * MIB);
+  ledger_close(&l);
+}
+
+/* A process that cannot be counted cannot be kept within a limit: it gets nothing that has one. */
+TEST(a_process_without_a_slot_is_refused_under_a_limit)
+{
+  ledger l, more;
+  int hear;
+  char said;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  pid_t pid = child(stay, &hear);
+  CHECK(read(hear, &said, 1) == 1);
+  uint64_t owner = atomic_load(&l.slots[0].owner);
+  CHECK(owner >> 32 == (uint64_t)pid);
+  fill_slots(&l, 1, 0, owner);
+  more = open_again();
+  CHECK_STATUS(ledger_join(&more), STOW_ERR_BUDGET);
+  CHECK(ledger_take(&more, 0, LEDGER_PLAIN, 1)); /* no limit: only not counted */
+  l.header->vram_limit_bytes[0] = 100 * MIB;
+  CHECK(!ledger_take(&more, 0, LEDGER_PLAIN, 1));
+  CHECK(!ledger_take(&more, 0, LEDGER_SPILLED, 1));
+  CHECK(ledger_take(&more, 0, LEDGER_PINNED, 1));
+  CHECK(ledger_take(&more, 1, LEDGER_PLAIN, 1));
+  kill(pid, SIGKILL);
+  close(hear);
+  finish(pid);
+  CHECK_OK(ledger_join(&more)); /* its slots are free again */
+  CHECK(ledger_take(&more, 0, LEDGER_PLAIN, 1));
+  ledger_close(&more);
+  ledger_close(&l);
+}
+
+TEST(a_guarded_ledger_survives_the_loss_of_its_file)
+{
+  ledger l;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  ledger_guard(&l);
+  l.header->vram_limit_bytes[0] = 100 * MIB;
+  CHECK(!ledger_lost(&l, ledger_path()));
+  CHECK(truncate(ledger_path(), 0) == 0);
+  CHECK(ledger_lost(&l, ledger_path())); /* by its size, before anything is read */
+  CHECK_U64(ledger_limit(&l, 0), 0);
+  CHECK_U64(ledger_spilled(&l), 0);
+  CHECK(unlink(ledger_path()) == 0);
+  CHECK(ledger_lost(&l, ledger_path())); /* by the read that met it */
   ledger_close(&l);
 }
 

@@ -111,7 +111,7 @@ if in_group a_worker_killed_by_the_kernel_is_told --ram-limit auto -- "$python" 
   if [[ $code = 3 || $code = 137 ]] && grep -q "run: ${who}killed by SIGKILL, by the kernel for want of host memory " "$folder/err" && grep -q 'host_leak, confidence' <<< "$said"; then ok a_worker_killed_by_the_kernel_is_told; else cat "$folder/err"; echo "$said"; fail "a_worker_killed_by_the_kernel_is_told: code $code"; fi
 fi
 if in_group a_kill_by_the_kernel_is_told_unwatched -- "$python" "$programs/host_leak.py"; then
-  if [ $code = 137 ] && grep -q 'killed by SIGKILL, by the kernel for want of host memory; --ram-limit auto' "$folder/err" && grep -q '^The kernel ended the program for using too much host memory' <<< "$said" && grep -q 'host memory was not watched' <<< "$said"; then ok a_kill_by_the_kernel_is_told_unwatched; else cat "$folder/err"; echo "$said"; fail "a_kill_by_the_kernel_is_told_unwatched: code $code"; fi
+  if [ $code = 137 ] && grep -q 'killed by SIGKILL, by the kernel for want of host memory; --ram-limit auto' "$folder/err" && grep -q '^The system killed the program because host memory (RAM) ran out' <<< "$said" && grep -q 'host memory was not watched' <<< "$said"; then ok a_kill_by_the_kernel_is_told_unwatched; else cat "$folder/err"; echo "$said"; fail "a_kill_by_the_kernel_is_told_unwatched: code $code"; fi
 fi
 if in_group a_kill_by_somebody_else_is_not_the_kernels -- sh -c 'kill -KILL $$'; then
   if [ $code = 137 ] && ! grep -q kernel "$folder/err" && grep -q 'not for memory as far as was seen' <<< "$said"; then ok a_kill_by_somebody_else_is_not_the_kernels; else cat "$folder/err"; echo "$said"; fail "a_kill_by_somebody_else_is_not_the_kernels: code $code"; fi

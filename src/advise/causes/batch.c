@@ -16,14 +16,6 @@
 #define SPIKE_USER   1.5 /* times the next largest, on a line of the program's own */
 #define SPIKE_MODEL  4.0 /* …inside a model, where layers differ */
 
-static uint64_t asked_bytes(const evidence *e) {
-  return e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
-}
-
-static double share(uint64_t part, uint64_t whole) {
-  return whole > 0 ? (double)part / (double)whole : 0;
-}
-
 static bool is_work(phase p) {
   return p == PHASE_FORWARD || p == PHASE_USER || p == PHASE_BACKWARD;
 }
@@ -41,7 +33,7 @@ static uint64_t most_before(const evidence *e, uint32_t until) {
 }
 
 static void find_spike(spike *s, const evidence *e) {
-  uint64_t asked = asked_bytes(e), largest = 0, second = 0;
+  uint64_t asked = evidence_asked_bytes(e), largest = 0, second = 0;
   uint32_t stack_id = 0, current = e->turn_tick;
   for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
@@ -84,7 +76,7 @@ static stow_status turn_ratio(const evidence *e, double *ratio) {
     now += had != NULL ? bytes : 0;
     before += had != NULL ? *had : 0;
   }
-  *ratio = share(now, before);
+  *ratio = evidence_share(now, before);
   map_free(&most[0]);
   map_free(&most[1]);
   return status;
@@ -119,7 +111,7 @@ static double batch_multiple(const evidence *e, const loop_round *a, const loop_
   uint32_t had = first_two(e, a, first), seen = first_two(e, b, second);
   if (seen < 2 && last > 0) second[seen++] = last;
   if (seen < 2 || had < 2 || first[0] == 0 || first[1] == 0) return 0;
-  double multiple = share(second[0], first[0]), next = share(second[1], first[1]);
+  double multiple = evidence_share(second[0], first[0]), next = evidence_share(second[1], first[1]);
   if (next >= multiple * 0.99 && next <= multiple * 1.01) return multiple;
   return multiple >= BIGGER_LEAST && last > 0 && asked_in(e, a, (double)last / multiple) ? multiple
                                                                                          : 0;
@@ -137,12 +129,12 @@ stow_status batch_find(findings *f, const evidence *e) {
     /* The first layer of a pass: what it makes is in proportion to the batch. */
     uint64_t most = most_before(e, e->turn_tick);
     if (f->bigger == 0 && e->layer_of_stack[e->fail_stack_id] != LAYER_NONE && most > 0)
-      f->bigger = share(asked_bytes(e), most);
+      f->bigger = evidence_share(evidence_asked_bytes(e), most);
     return STOW_OK;
   }
   if (e->loop.count < 2) return STOW_OK;
   const loop_round *last = &e->loop.list[e->loop.count - 1], *before = last - 1;
-  f->bigger = batch_multiple(e, before, last, asked_bytes(e));
+  f->bigger = batch_multiple(e, before, last, evidence_asked_bytes(e));
   for (const loop_round *r = e->loop.list + 1; r <= before && !f->grew_before; r++)
     f->grew_before = batch_multiple(e, r - 1, r, 0) >= BIGGER_LEAST;
   return STOW_OK;
@@ -237,7 +229,7 @@ static stow_status evaluation_ratio(const evidence *e, const findings *f, double
   if (*how == OTHERWISE_WAY && built == GRAPH_NOT_BUILT) *how = OTHERWISE_LINE;
   if (*how != OTHERWISE_NOT && e->fail_phase == PHASE_FORWARD) {
     uint64_t most = most_before(e, e->train_end_tick);
-    if (most > 0) *ratio = share(asked_bytes(e), most);
+    if (most > 0) *ratio = evidence_share(evidence_asked_bytes(e), most);
   }
   if (status == STOW_OK && *how != OTHERWISE_NOT && *ratio < EVAL_BIGGER) {
     double since;
@@ -270,7 +262,7 @@ stow_status cause_eval_batch_bigger(cause *c, const evidence *e, findings *f) {
   else
     cause_head(c, "After training, a batch about %.1f times as large is used", ratio);
   cause_say(c, "the same place in the model asked for %.1f times what it did in training: %s",
-            ratio, cause_size(asked_bytes(e)));
+            ratio, cause_size(evidence_asked_bytes(e)));
   cause_say(c, "it is not called as training calls it, and nothing is run backward after it");
   return STOW_OK;
 }
@@ -281,7 +273,7 @@ bool spike_stands_alone(const evidence *e, const spike *s) {
   uint64_t capacity = evidence_capacity(e);
   return s->refused && s->bytes >= 2 * s->next_bytes &&
          ((capacity > 0 && s->bytes > capacity) ||
-          share(s->bytes, e->n.live_bytes + asked_bytes(e)) >= 0.6);
+          evidence_share(s->bytes, e->n.live_bytes + evidence_asked_bytes(e)) >= 0.6);
 }
 
 /* A layer's output grows with the batch, and where no pass came further there is nothing to hold
@@ -297,9 +289,9 @@ static bool is_first_layer(const evidence *e, const spike *s) {
 void cause_one_spike(cause *c, const evidence *e, const findings *f) {
   const spike *s = &f->spike;
   phase p = s->refused ? e->fail_phase : e->phase_of_stack[s->stack_id];
-  uint64_t all = e->n.live_bytes + asked_bytes(e);
-  double part = share(s->bytes, all),
-         times = s->next_bytes > 0 ? share(s->bytes, s->next_bytes) : 99;
+  uint64_t all = e->n.live_bytes + evidence_asked_bytes(e);
+  double part = evidence_share(s->bytes, all),
+         times = s->next_bytes > 0 ? evidence_share(s->bytes, s->next_bytes) : 99;
   if ((!is_work(p) && e->has_stacks) || p == PHASE_OPTIMIZER || part < 0.25) return;
   double sure = part >= 0.5 ? 0.94 : part >= 0.35 ? 0.82 : 0.6;
   double needed = p == PHASE_USER || p == PHASE_BUILD ? SPIKE_USER : SPIKE_MODEL;
@@ -330,18 +322,18 @@ void cause_one_spike(cause *c, const evidence *e, const findings *f) {
 
 void cause_batch_too_big(cause *c, const evidence *e, const findings *f) {
   if (!is_work(e->fail_phase)) return;
-  uint64_t asked = asked_bytes(e);
-  double part = share(f->batch_bytes + asked, e->n.live_bytes + asked);
+  uint64_t asked = evidence_asked_bytes(e);
+  double part = evidence_share(f->batch_bytes + asked, e->n.live_bytes + asked);
   if (part < 0.2 || e->n.live_bytes + asked == 0) return;
   uint64_t model = e->live_by_phase[PHASE_FORWARD] + (e->fail_phase != PHASE_USER ? asked : 0);
   c->confidence = 0.5 + 0.38 * part;
   if (f->bigger >= BIGGER_LEAST) c->confidence = f->eval_guessed ? 0.7 : 0.92;
-  if (share(model, e->n.live_bytes + asked) < 0.15)
+  if (evidence_share(model, e->n.live_bytes + asked) < 0.15)
     c->confidence *= 0.4; /* hardly anything is a model's: there is no batch */
   double grown = f->bigger >= BIGGER_LEAST ? f->bigger : 1;
   if (f->spike.refused &&
       (double)f->spike.bytes > SPIKE_MODEL * grown * (double)f->spike.next_bytes &&
-      share(asked, e->n.live_bytes + asked) >= 0.5)
+      evidence_share(asked, e->n.live_bytes + asked) >= 0.5)
     c->confidence *= 0.8; /* no layer asks for anything like it, however large the batch */
   if (!e->has_stacks) c->confidence *= 0.88;
   char place[256];
@@ -356,7 +348,7 @@ void cause_batch_too_big(cause *c, const evidence *e, const findings *f) {
   cause_say(c,
             "%.0f%% of what is live grows with the batch: activations, the batch, what backward "
             "holds",
-            share(f->batch_bytes, e->n.live_bytes) * 100);
+            evidence_share(f->batch_bytes, e->n.live_bytes) * 100);
   if (f->bigger >= BIGGER_LEAST)
     cause_say(c, "this place asked for %.1f times what it did in earlier turns", f->bigger);
 }

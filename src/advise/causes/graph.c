@@ -18,29 +18,36 @@
 #define GRAPH_SAVED  0.6 /* of what training's passes save that a kept one keeps, too */
 #define HELD_PASS    0.35 /* of a pass that is there at its end, where it builds a graph */
 
-/* Of a forward pass, that leave something in most turns. */
-static uint32_t growing_places(const growth *g, const evidence *e) {
+static stow_status no_memory(const evidence *e) {
+  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to compare %zu stacks",
+                   e->source->stack_count);
+}
+
+/* Counts the stacks of forward passes that leave something in most turns. */
+static stow_status growing_places(const growth *g, const evidence *e, uint32_t *places) {
   uint8_t *seen = calloc(e->source->stack_count + 1, 1);
-  uint32_t places = 0;
-  for (uint32_t i = e->time.before_count; seen != NULL && i < e->time.lifetime_count; i++) {
+  *places = 0;
+  if (seen == NULL) return no_memory(e);
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     uint32_t stack_id = e->time.lifetimes[i].stack_id;
     if (stack_id == 0 || seen[stack_id] || e->phase_of[i] != PHASE_FORWARD || !growth_has(g, e, i))
       continue;
     seen[stack_id] = 1;
-    places++;
+    ++*places;
   }
   free(seen);
-  return places;
+  return STOW_OK;
 }
 
-/* An evaluation, by the name of a function on the way there, or because the dropout that training
- * asked for is not asked for any more: model.eval() was called. */
-static bool is_evaluation(const growth *g, const evidence *e) {
-  if (e->purpose_of_stack[g->stack_id] == PURPOSE_EVALUATES) return true;
-  if (e->train_end_tick == 0 || e->train_end_tick > e->loop.list[0].start) return false;
+/* Sets *is if the loop is an evaluation: a function on the way says so by its name, or training
+ * allocated for dropout and the loop does not, so model.eval() was called. */
+static stow_status is_evaluation(const growth *g, const evidence *e, bool *is) {
+  *is = e->purpose_of_stack[g->stack_id] == PURPOSE_EVALUATES;
+  if (*is || e->train_end_tick == 0 || e->train_end_tick > e->loop.list[0].start) return STOW_OK;
   uint8_t *drops = calloc(e->source->stack_count + 1, 1); /* 0 not looked yet, 1 no, 2 yes */
   bool trained = false, still = false;
-  for (uint32_t i = e->time.before_count; drops != NULL && i < e->time.lifetime_count; i++) {
+  if (drops == NULL) return no_memory(e);
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
     if (e->phase_of[i] != PHASE_FORWARD || l->start >= e->fail_tick) continue;
     uint8_t *of = &drops[l->stack_id];
@@ -48,16 +55,18 @@ static bool is_evaluation(const growth *g, const evidence *e) {
     if (*of == 2) *(l->start < e->loop.list[0].start ? &trained : &still) = true;
   }
   free(drops);
-  return trained && !still;
+  *is = trained && !still;
+  return STOW_OK;
 }
 
-/* A norm makes its statistics beside its output; autograd alone can hold them. Per turn: positive
- * if they stay, negative if an output stays without them, 0 if neither is seen. */
-static int norms_tell(const growth *g, const evidence *e) {
+/* A norm allocates its statistics beside its output, and only autograd can hold them. *sign is
+ * positive if they stay, negative if an output stays without them, 0 if neither is seen. */
+static stow_status norms_tell(const growth *g, const evidence *e, int *sign) {
   size_t stacks = e->source->stack_count + 1;
   uint64_t *most = calloc(stacks, sizeof *most);
   uint32_t outputs = 0, held = 0, dropped = 0;
-  for (int told = 0; told < 2 && most != NULL; told++)
+  if (most == NULL) return no_memory(e);
+  for (int told = 0; told < 2; told++)
     for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
       const lifetime *l = &e->time.lifetimes[i];
       if (e->phase_of[i] != PHASE_FORWARD || !e->norm_of_stack[l->stack_id]) continue;
@@ -74,13 +83,15 @@ static int norms_tell(const growth *g, const evidence *e) {
       dropped += !live && statistic;
     }
   free(most);
-  if (held * 2 >= g->whole) return 1;
-  return outputs * 2 >= g->whole && dropped >= outputs ? -1 : 0;
+  *sign = held * 2 >= g->whole ? 1 : outputs * 2 >= g->whole && dropped >= outputs ? -1 : 0;
+  return STOW_OK;
 }
 
-/* Of what training's passes save, how much does every turn keep, too? */
-static double saved_share(const growth *g, const evidence *e, uint32_t *places) {
+/* The share of what training's passes save that every turn keeps, too. */
+static stow_status saved_share(const growth *g, const evidence *e, double *share,
+                               uint32_t *places) {
   uint64_t all = 0, kept = 0, place, bytes;
+  stow_status status = STOW_OK;
   map seen = {0};
   *places = 0;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
@@ -88,13 +99,14 @@ static double saved_share(const growth *g, const evidence *e, uint32_t *places) 
     uint64_t inner = e->inner_of_stack[e->time.lifetimes[i].stack_id];
     const uint64_t *saved = map_get(&e->saved, inner);
     if (saved == NULL || map_get(&seen, inner) != NULL) continue;
-    if (map_put(&seen, inner, 1) != STOW_OK) break;
+    if ((status = map_put(&seen, inner, 1)) != STOW_OK) break;
     kept += *saved;
     ++*places;
   }
   for (size_t at = 0; map_next(&e->saved, &at, &place, &bytes);) all += bytes;
   map_free(&seen);
-  return all > 0 ? (double)kept / (double)all : 0;
+  *share = all > 0 ? (double)kept / (double)all : 0;
+  return status;
 }
 
 /* A function of the framework that makes a loss, or the logarithm of what a policy chose. */
@@ -136,41 +148,48 @@ static uint32_t inner_pieces(const growth *g, const evidence *e) {
   return pieces;
 }
 
-static bool is_graph(growth *g, const evidence *e, const turn_sums *t) {
+static stow_status is_graph(growth *g, const evidence *e, const turn_sums *t) {
   double pieces = t->pieces / t->n, own = t->own_pieces / t->n, back = t->back_pieces / t->n;
   double kept = (double)t->kept_forward, forward = (double)t->forward;
+  g->graph = true;
   if (pieces >= GRAPH_PIECES && kept >= (g->scalar ? GRAPH_LEAST : GRAPH_SHARE) * forward)
-    return true;
+    return STOW_OK;
   /* A shallow net keeps little of itself, and the loss the rest. */
   if (g->scalar && !g->backward && pieces >= 1.5 && pieces + own >= GRAPH_PIECES &&
       kept >= GRAPH_SHARE * forward)
-    return true;
+    return STOW_OK;
   /* Gradients that are part of the graph themselves (create_graph) stay with it. */
-  if (g->scalar && g->backward && back >= GRAPH_PIECES && pieces + own >= 1.5) return true;
+  if (g->scalar && g->backward && back >= GRAPH_PIECES && pieces + own >= 1.5) return STOW_OK;
   /* retain_graph: the pass stays, with the batch it was of. A program's own variables hold what a
    * model gives back, not what lies within. */
-  if (g->scalar && g->backward && own >= 1 && inner_pieces(g, e) / t->n >= 2) return true;
+  if (g->scalar && g->backward && own >= 1 && inner_pieces(g, e) / t->n >= 2) return STOW_OK;
   /* Several passes in a turn, of which one is kept: from many places of the model. */
-  if (pieces >= GRAPH_MANY && growing_places(g, e) >= GRAPH_PLACES && kept >= GRAPH_LEAST * forward)
-    return true;
+  uint32_t places = 0;
+  if (pieces >= GRAPH_MANY && kept >= GRAPH_LEAST * forward) {
+    STOW_TRY(growing_places(g, e, &places));
+    if (places >= GRAPH_PLACES) return STOW_OK;
+  }
   /* All that training saves stays of another pass; of a single layer, with its input. */
-  uint32_t places;
-  if (pieces >= 1 && saved_share(g, e, &places) >= GRAPH_SAVED && (places >= 3 || own >= 1))
-    return true;
+  double share = 0;
+  if (pieces >= 1) STOW_TRY(saved_share(g, e, &share, &places));
+  if (share >= GRAPH_SAVED && (places >= 3 || own >= 1)) return STOW_OK;
   /* A program without modules: its own lines are its forward pass. Tensors kept on purpose look the
    * same but for the number that a loss leaves. */
   g->bare = forward == 0 && !g->backward && g->scalar && own >= 1.5 &&
             (double)t->kept_own >= GRAPH_SHARE * (double)t->own;
-  return g->bare;
+  g->graph = g->bare;
+  return STOW_OK;
 }
 
 stow_status graph_judge(growth *g, const evidence *e, const turn_sums *t) {
   g->backward = t->backward > t->n / 2;
   g->scalar = t->scalar >= 0.8 * t->n;
-  int norms = e->has_stacks ? norms_tell(g, e) : 0;
-  g->graph = norms > 0 || (norms == 0 && is_graph(g, e, t));
+  int norms = 0;
+  if (e->has_stacks) STOW_TRY(norms_tell(g, e, &norms));
+  g->graph = norms > 0;
+  if (norms == 0) STOW_TRY(is_graph(g, e, t));
   g->like_graph = norms >= 0 && t->pieces / t->n >= 1.5 && t->kept_forward * 2 >= t->later;
-  g->evaluates = is_evaluation(g, e);
+  STOW_TRY(is_evaluation(g, e, &g->evaluates));
   if (!e->has_stacks) return STOW_OK;
   g->loss = t->loss >= 0.8 * t->n || keeps_loss(g, e);
   g->strange = e->trained.count > 0 && !is_trained(g, e);

@@ -15,10 +15,6 @@
 #define ROW_LEAST     6    /* sizes of a row, each larger than the last by as much */
 #define SWELL_SHARE   0.1  /* of what is live and asked for that has been added so */
 
-static uint64_t asked_bytes(const evidence *e) {
-  return e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
-}
-
 static int by_value(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
   return x < y ? -1 : x > y;
@@ -35,15 +31,6 @@ static stow_status middle_kept(const evidence *e, uint32_t first, uint32_t whole
   *middle = kept[n / 2];
   free(kept);
   return STOW_OK;
-}
-
-bool growth_has(const growth *g, const evidence *e, uint32_t i) {
-  const lifetime *l = &e->time.lifetimes[i];
-  if (g->swollen_bytes > 0) return l->bytes == g->swollen_bytes && evidence_live(e, l);
-  phase p = e->phase_of[i];
-  return l->start >= e->loop.list[0].start && l->start < e->loop.list[g->whole].start &&
-         evidence_live(e, l) && p != PHASE_OPTIMIZER && p != PHASE_BUILD && p != PHASE_LOAD &&
-         p != PHASE_COPY && (!e->has_stacks || g->of_stack[l->stack_id]);
 }
 
 /* Which stacks leave something in most turns, and which of them most. */
@@ -145,7 +132,7 @@ static void take_swelling(growth *g, const evidence *e, const swelling *all) {
     most = added;
     g->stack_id = s;
   }
-  double room = (double)e->n.live_bytes + (double)asked_bytes(e);
+  double room = (double)e->n.live_bytes + (double)evidence_asked_bytes(e);
   if (most == 0 || (double)total < SWELL_SHARE * room || !most_stay(e, all)) return;
   g->found = g->swells = true;
   g->total = total;
@@ -157,7 +144,7 @@ static void take_swelling(growth *g, const evidence *e, const swelling *all) {
 /* Without stacks: the request that failed is the next of a row of sizes, each larger than
  * the last by as much, and the last of them is there. */
 static stow_status row_find(growth *g, const evidence *e) {
-  uint64_t asked = asked_bytes(e), last = 0;
+  uint64_t asked = evidence_asked_bytes(e), last = 0;
   map tick_of = {0};
   stow_status status = STOW_OK;
   for (uint32_t i = 0; i < e->time.lifetime_count && status == STOW_OK; i++) {
@@ -239,43 +226,13 @@ stow_status growth_find(growth *g, const evidence *e) {
   uint32_t first = g->whole >= 3;
   STOW_TRY(middle_kept(e, first, g->whole, &g->per_round));
   turn_sums t = sum_turns(e, g, first);
-  g->found = g->per_round > 0 && t.similar >= ROUND_SIMILAR * t.n &&
-             (double)g->per_round * t.n >= EVEN_SHARE * (double)t.later &&
-             (double)g->total >= LIVE_SHARE * ((double)e->n.live_bytes + (double)asked_bytes(e));
+  g->found =
+      g->per_round > 0 && t.similar >= ROUND_SIMILAR * t.n &&
+      (double)g->per_round * t.n >= EVEN_SHARE * (double)t.later &&
+      (double)g->total >= LIVE_SHARE * ((double)e->n.live_bytes + (double)evidence_asked_bytes(e));
   if (!g->found) return swelling_find(g, e);
   STOW_TRY(growing_stacks(g, e));
   return graph_judge(g, e, &t);
-}
-
-/* How sure the growth itself is. */
-double growth_weight(const evidence *e, const growth *g) {
-  double weight = g->whole >= 3 ? 1 : 0.88;
-  if (!e->has_stacks) weight *= 0.8; /* turns are a guess, and so is what runs backward */
-  double share = (double)g->total / (double)e->n.live_bytes;
-  return share >= 0.15 ? weight : weight * 0.75;
-}
-
-void growth_say(cause *c, const evidence *e, const growth *g) {
-  char place[256];
-  if (g->swells) {
-    cause_say(c,
-              "it is made anew in each of %u turns of the loop, larger each time: %s were added, "
-              "of %s live",
-              g->whole, cause_size(g->total), cause_size(e->n.live_bytes));
-    cause_say(c, "while it is made, the old one is there beside the new");
-    return;
-  }
-  cause_say(c, "%s stay from each of %u turns of the loop, %s so far, of %s live",
-            cause_size(g->per_round), g->whole, cause_size(g->total), cause_size(e->n.live_bytes));
-  if (g->stack_id != 0)
-    cause_say(c, "most from %s: %u allocations, %s",
-              evidence_place(e, place, sizeof place, e->user_of_stack[g->stack_id]), g->stack_count,
-              cause_size(g->stack_bytes));
-  else if (!e->has_stacks)
-    cause_say(c, "no stacks were recorded, so the line is not known");
-  if (e->helped_of_stack[g->stack_id] != 0)
-    cause_say(c, "it is called at %s",
-              evidence_place(e, place, sizeof place, e->helped_of_stack[g->stack_id]));
 }
 
 /* The weights are there three times and more: copies pile up, a few turns apart. */

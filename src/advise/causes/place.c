@@ -12,10 +12,6 @@ static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
 }
 
-static double share(uint64_t part, uint64_t whole) {
-  return whole > 0 ? (double)part / (double)whole : 0;
-}
-
 /* What the card lacked for the request. */
 static uint64_t lacking(const evidence *e) {
   uint64_t asked = known(e->n.asked_bytes) ? e->n.asked_bytes : 0;
@@ -74,7 +70,7 @@ static bool outgrown(const evidence *e, const findings *f) {
 
 void cause_fragmentation(cause *c, const evidence *e, const findings *f) {
   if (!holes_would_do(e)) return;
-  double part = share(e->n.hole_bytes, e->n.reserved_bytes);
+  double part = evidence_share(e->n.hole_bytes, e->n.reserved_bytes);
   /* A batch as large as the memory leaves holes too: with fewer of them, and not knowing whether
    * the program ever did with less, it is less sure; still less where the batch has grown. */
   double some = f->bigger >= GROWN_LEAST ? 0.7 : f->bigger > 0 ? 0.86 : 0.78;
@@ -99,7 +95,7 @@ void cause_fragmentation(cause *c, const evidence *e, const findings *f) {
 void cause_cache_held(cause *c, const evidence *e) {
   if (!e->foreign || !known(e->n.cached_bytes)) return;
   uint64_t asked = known(e->n.asked_bytes) ? e->n.asked_bytes : 0;
-  double part = share(e->n.cached_bytes, e->n.reserved_bytes);
+  double part = evidence_share(e->n.cached_bytes, e->n.reserved_bytes);
   bool enough = asked == 0 || e->n.cached_bytes >= asked / 2;
   if (e->n.cached_bytes < (UINT64_C(64) << 20)) return;
   c->confidence = enough ? (part >= 0.3 ? 0.96 : 0.75) : 0.4;
@@ -118,7 +114,7 @@ void cause_cache_held(cause *c, const evidence *e) {
 void cause_other_process(cause *c, const evidence *e) {
   uint64_t other = e->n.other_process_bytes;
   if (!known(other) || other == 0 || !known(e->n.card_bytes) || evidence_limit_bound(e)) return;
-  double part = share(other, e->n.card_bytes);
+  double part = evidence_share(other, e->n.card_bytes);
   if (other < lacking(e)) part *= 0.3; /* without it the request would still not fit */
   c->confidence = part >= 0.3 ? 0.97 : part >= 0.1 ? 0.8 : part >= 0.03 ? 0.4 : 0.1;
   cause_head(c, "Another process holds %s of the card's %s", cause_size(other),
@@ -135,7 +131,7 @@ void cause_outside_framework(cause *c, const evidence *e) {
   if (!known(outside) || outside <= CONTEXT_BYTES || evidence_limit_bound(e)) return;
   if (!known(e->n.card_bytes)) return;
   uint64_t excess = outside - CONTEXT_BYTES;
-  double part = share(excess, e->n.card_bytes);
+  double part = evidence_share(excess, e->n.card_bytes);
   if (excess < lacking(e)) part *= 0.3;
   c->confidence = part >= 0.3 ? 0.97 : part >= 0.1 ? 0.8 : part >= 0.03 ? 0.4 : 0.1;
   cause_head(c, "%s of this process were taken outside PyTorch", cause_size(outside));

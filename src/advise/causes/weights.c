@@ -10,10 +10,6 @@
 #define COPY_IS_COPY 0.9  /* of those candidates that must match then */
 #define LIVE_SHARE   0.08 /* of live bytes that a copy must be to matter */
 
-static double share(uint64_t part, uint64_t whole) {
-  return whole > 0 ? (double)part / (double)whole : 0;
-}
-
 static bool is_weight(const evidence *e, uint32_t i) {
   return e->phase_of[i] == PHASE_BUILD && evidence_live(e, &e->time.lifetimes[i]);
 }
@@ -170,15 +166,16 @@ bool copies_piled_up(const copies *c, const evidence *e) {
 
 void cause_loaded_twice(cause *c, const evidence *e, const findings *f) {
   const copies *k = &f->copies;
-  double found = share(k->copy_bytes, k->weight_bytes);
-  if (k->copy_bytes == 0 || share(k->copy_bytes, e->n.live_bytes) < LIVE_SHARE) return;
+  double found = evidence_share(k->copy_bytes, k->weight_bytes);
+  if (k->copy_bytes == 0 || evidence_share(k->copy_bytes, e->n.live_bytes) < LIVE_SHARE) return;
   phase p = k->stack_id != 0 ? e->phase_of_stack[k->stack_id] : PHASE_UNKNOWN;
   bool copying = e->fail_phase == PHASE_LOAD || e->fail_phase == PHASE_COPY ||
                  (e->fail_phase == PHASE_USER && e->fail_stack_id == k->stack_id);
   uint64_t like = p == PHASE_USER && !k->twice_built
                       ? e->live_by_phase[PHASE_USER]
                       : e->live_by_phase[PHASE_LOAD] + e->live_by_phase[PHASE_COPY];
-  bool part_of_copy = copying && found >= COPY_PART && share(k->copy_bytes, like) >= COPY_IS_COPY;
+  bool part_of_copy =
+      copying && found >= COPY_PART && evidence_share(k->copy_bytes, like) >= COPY_IS_COPY;
   if (found >= COPY_WHOLE || part_of_copy)
     c->confidence = 0.95;
   else if (k->twice_built && found >= 0.3)
@@ -205,7 +202,7 @@ void cause_loaded_twice(cause *c, const evidence *e, const findings *f) {
 
 void cause_weights_too_big(cause *c, const evidence *e, const findings *f) {
   uint64_t weights = e->live_by_phase[PHASE_BUILD] + e->live_by_phase[PHASE_LOAD];
-  double part = share(weights, e->n.live_bytes);
+  double part = evidence_share(weights, e->n.live_bytes);
   bool building = e->fail_phase == PHASE_BUILD || e->fail_phase == PHASE_LOAD;
   if (building)
     c->confidence = part >= 0.7 || e->n.live_bytes == 0 ? 0.96 : 0.8;
@@ -215,7 +212,8 @@ void cause_weights_too_big(cause *c, const evidence *e, const findings *f) {
     c->confidence *= 0.75;
     if (spike_stands_alone(e, &f->spike)) c->confidence *= 0.7;
   }
-  if (share(f->copies.copy_bytes, f->copies.weight_bytes) >= COPY_PART) c->confidence *= 0.5;
+  if (evidence_share(f->copies.copy_bytes, f->copies.weight_bytes) >= COPY_PART)
+    c->confidence *= 0.5;
   if (c->confidence == 0) return;
   uint64_t capacity = evidence_capacity(e);
   char place[256];
@@ -242,7 +240,7 @@ void cause_optimizer_state(cause *c, const evidence *e, const findings *f) {
   uint64_t state = e->live_by_phase[PHASE_OPTIMIZER];
   bool stepping = e->fail_phase == PHASE_OPTIMIZER;
   uint64_t asked = stepping && e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
-  double part = share(state + asked, e->n.live_bytes + asked);
+  double part = evidence_share(state + asked, e->n.live_bytes + asked);
   if (stepping)
     c->confidence = part >= 0.2 ? 0.93 : part >= 0.1 ? 0.75 : 0.55;
   else if (part >= 0.3)
@@ -253,7 +251,7 @@ void cause_optimizer_state(cause *c, const evidence *e, const findings *f) {
   cause_head(c, "The optimizer's state does not fit: %s beside %s of weights",
              cause_size(state + asked), cause_size(e->live_by_phase[PHASE_BUILD]));
   cause_say(c, "%s are live that an optimizer's step asked for, %.0f%% of everything",
-            cause_size(state), share(state, e->n.live_bytes) * 100);
+            cause_size(state), evidence_share(state, e->n.live_bytes) * 100);
   if (stepping && e->fail_stack_id != 0)
     cause_say(c, "it failed inside the step called at %s",
               evidence_place(e, place, sizeof place, e->user_of_stack[e->fail_stack_id]));

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "replay/policies/cost.h"
+#include "base/driver_cost.h"
 #include "replay/policies/fit.h"
 #include "replay/policies/policy.h"
 
@@ -31,7 +31,7 @@ static policy_answer take_region(bfc *b, uint64_t bytes) {
   if (b->next_addr < bytes * 2) b->next_addr = UINT64_C(1) << 63;
   b->next_addr = round_down(b->next_addr - bytes, UINT64_C(2) << 20);
   b->stats.page_calls++;
-  b->stats.page_time_ns += cost_ns(COST_ALLOC, bytes);
+  b->stats.page_time_ns += driver_cost_ns(DRIVER_ALLOC, bytes);
   b->stats.reserved_bytes += bytes;
   b->stats.peak_reserved_bytes = b->stats.reserved_bytes; /* nothing is ever given back */
   b->stats.largest_hole_bytes = fit_largest(&b->fit);

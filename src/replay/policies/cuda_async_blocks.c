@@ -1,8 +1,8 @@
 /* Blocks and pages of the driver's pool: cutting, merging, and moving idle pages under a request.
  */
 #include "base/checked.h"
+#include "base/driver_cost.h"
 #include "base/list.h"
-#include "replay/policies/cost.h"
 #include "replay/policies/cuda_async.h"
 
 #include <stdlib.h>
@@ -110,9 +110,9 @@ static uint64_t idle_bytes(const async_pool *a, uint64_t low, uint64_t high) {
   return idle;
 }
 
-static void charge(async_pool *a, cost_call call, uint64_t bytes) {
+static void charge(async_pool *a, driver_call call, uint64_t bytes) {
   a->stats.page_calls += bytes / ASYNC_PAGE;
-  a->stats.page_time_ns += bytes / ASYNC_PAGE * cost_ns(call, ASYNC_PAGE);
+  a->stats.page_time_ns += bytes / ASYNC_PAGE * driver_cost_ns(call, ASYNC_PAGE);
 }
 
 /* The first `bytes` of whole pages of a free block become a hole. */
@@ -130,7 +130,7 @@ static bool unmap_pages(async_pool *a, uint32_t block, uint64_t addr, uint64_t b
   a->blocks[hole].state = ASYNC_HOLE;
   async_merge(a, hole, a->blocks[hole].prev, ASYNC_HOLE);
   async_merge(a, hole, a->blocks[hole].next, ASYNC_HOLE);
-  charge(a, COST_UNMAP, bytes);
+  charge(a, DRIVER_UNMAP, bytes);
   return async_put(a, hole);
 }
 
@@ -236,9 +236,9 @@ policy_answer async_map(async_pool *a, uint32_t lane, uint64_t bytes, uint32_t *
   if (!gather_idle(a, moved, low, high)) return POLICY_BROKEN;
   first = before != 0 ? a->blocks[before].next : a->lanes[lane].first;
   if (!cover(a, first, bytes)) return POLICY_BROKEN;
-  charge(a, COST_CREATE, made);
-  charge(a, COST_MAP, missing);
-  charge(a, COST_ACCESS, missing);
+  charge(a, DRIVER_CREATE, made);
+  charge(a, DRIVER_MAP, missing);
+  charge(a, DRIVER_ACCESS, missing);
   a->stats.reserved_bytes = total;
   *block = first;
   return POLICY_DONE;

@@ -21,6 +21,11 @@
 /* No limit. Sizes and sums past it count as "does not fit", which keeps all arithmetic in range. */
 #define POLICY_NO_LIMIT (UINT64_C(1) << 62)
 
+/* The largest request that a policy is asked to serve: more than any device holds, and as much as
+ * Stowage's own heap takes. replay.c answers larger ones itself, with POLICY_FULL. A size in a file
+ * may be any number, and no work may be in proportion to it. */
+#define POLICY_REQUEST_MAX (UINT64_C(1) << 40)
+
 /* PyTorch's size classes for roundup_power2_divisions: 1 MiB, 2 MiB, … 32 GiB and above. */
 #define POLICY_DIVISIONS 16
 
@@ -81,7 +86,7 @@ typedef struct policy_stats {
    */
   uint64_t largest_hole_bytes;
   uint64_t page_calls;   /* driver calls that take, give, map or unmap memory */
-  uint64_t page_time_ns; /* what they cost, from the table in cost.c */
+  uint64_t page_time_ns; /* what they cost, base/driver_cost.h */
   uint64_t retries;      /* times it dropped its cache and asked again */
   /* At every limit from this one up to the one it ran under, all decisions are the same. */
   uint64_t same_down_to_bytes;

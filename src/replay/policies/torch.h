@@ -7,12 +7,13 @@
  *   segment:  [ block 7 live | block 9 free | block 12 live ]     prev/next link them
  *   pool->free: (bytes, addr, 9), …          pool->unmapped: (0, addr, id), … by address alone
  *
- * torch.c holds rounding, fitting, splitting and merging; torch_segments.c takes segments from the
- * driver and gives them back, torch_ranges.c does the same for expandable segments. */
+ * torch.c holds rounding, fitting and splitting; torch_block.c blocks and counts; torch_segments.c
+ * takes segments from the driver and gives them back, torch_ranges.c does the same for expandable
+ * segments. */
 #ifndef REPLAY_POLICIES_TORCH_H
 #define REPLAY_POLICIES_TORCH_H
 
-#include "replay/policies/cost.h"
+#include "base/driver_cost.h"
 #include "replay/policies/order.h"
 #include "replay/policies/policy.h"
 
@@ -78,6 +79,8 @@ typedef struct torch_request {
 /* ---- torch.c ---- */
 uint64_t torch_round(const policy_settings *settings, uint64_t bytes);
 uint64_t torch_segment_bytes(uint64_t rounded);
+
+/* ---- torch_block.c ---- */
 uint32_t torch_block_new(torch *t); /* 0: no host memory */
 void torch_block_drop(torch *t, uint32_t block);
 /* Into the free (mapped) or unmapped order of its pool, and out of it. */
@@ -85,12 +88,15 @@ bool torch_block_put(torch *t, uint32_t block);
 void torch_block_take(torch *t, uint32_t block);
 /* Swallows a neighbour if it is free and mapped alike. */
 void torch_block_merge(torch *t, uint32_t into, uint32_t neighbour);
+/* Notes the largest free piece in the stats. */
+void torch_note_hole(torch *t);
 /* Counts a change of the reserve. */
 void torch_reserved(torch *t, int64_t bytes);
-void torch_charge(torch *t, cost_call call, uint64_t bytes);
+void torch_charge(torch *t, driver_call call, uint64_t bytes);
 /* Notes whether `total` bytes of reserve were let through, for same_down_to_bytes. */
 bool torch_fits(torch *t, uint64_t more);
 
+/* ---- torch.c ---- */
 /* Everything cached that can go: whole free segments, fully free pages of ranges. */
 policy_answer torch_release_cached(torch *t);
 

@@ -27,7 +27,7 @@ policy_answer torch_segment_take(torch *t, torch_request *r) {
   b->addr = addr;
   b->bytes = r->segment_bytes;
   b->pool = r->pool;
-  torch_charge(t, COST_ALLOC, b->bytes);
+  torch_charge(t, DRIVER_ALLOC, b->bytes);
   torch_reserved(t, (int64_t)b->bytes);
   return POLICY_DONE;
 }
@@ -36,7 +36,7 @@ void torch_segment_give(torch *t, uint32_t block) {
   torch_block *b = &t->blocks[block];
   const policy_driver *driver = t->options.driver;
   if (driver != NULL) driver->give(driver->user, b->addr, b->bytes);
-  torch_charge(t, COST_FREE, b->bytes);
+  torch_charge(t, DRIVER_FREE, b->bytes);
   torch_reserved(t, -(int64_t)b->bytes);
   torch_block_take(t, block);
   torch_block_drop(t, block);

@@ -337,8 +337,9 @@ def on_exit():
             import traceback
 
             text = "".join(traceback.format_exception(type(error), error, error.__traceback__)) + limits()
-            with open(f"{os.path.dirname(os.environ[ENV_WATCH])}/{os.getpid()}{RUN_ERROR}", "w", encoding="utf-8",
-                      errors="replace") as file:
+            path = f"{os.path.dirname(os.environ[ENV_WATCH])}/{os.getpid()}{RUN_ERROR}"
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with open(fd, "w", encoding="utf-8", errors="replace") as file:
                 file.write(text)
     except Exception as error:
         shim_log(f"on_exit: {error!r}")

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/newfile.h"
 #include "base/variables.h"
 #include "run/protocol.h"
 #include "run/request.h"
@@ -56,29 +57,15 @@ static python_object *state(python_object *self, python_object *arguments) {
   return python_build("IK", (unsigned)atomic_load(&answering), (resident - shared) * page);
 }
 
-static bool write_whole(const char *path, const char *text) {
-  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  size_t length = strlen(text), at = 0;
-  if (fd < 0) return false;
-  for (ssize_t put = 1; at < length && put > 0; at += put > 0 ? (size_t)put : 0)
-    put = write(fd, text + at, length - at);
-  return close(fd) == 0 && at == length;
-}
-
 /* shim_keep(bytes): is the answer from now on, whole or not at all. */
 static python_object *keep(python_object *self, python_object *arguments) {
-  char made[PATH_MAX], path[PATH_MAX], pid[16];
+  char path[PATH_MAX], pid[16];
   const char *text;
   (void)self;
   if (!python_parse(arguments, "y", &text)) return NULL;
   snprintf(pid, sizeof pid, "%d", (int)getpid());
-  if (!run_process_path(path, folder, pid, RUN_OBJECTS) ||
-      !run_process_path(made, folder, pid, RUN_OBJECTS RUN_PART))
-    return python_none();
-  if (!write_whole(made, text) || rename(made, path) != 0) {
-    shim_log("report: %s cannot be written", path);
-    unlink(made);
-  }
+  if (!run_process_path(path, folder, pid, RUN_OBJECTS)) return python_none();
+  if (!newfile_write(path, text, strlen(text))) shim_log("report: %s cannot be written", path);
   return python_none();
 }
 

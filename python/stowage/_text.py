@@ -1,0 +1,245 @@
+"""Columns of text in an npz that `stowage shrink` wrote: docs/formats.md, "Tables as npz"."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any, Callable, Iterator, List, Optional, Tuple
+
+from ._library import StowageError
+
+_CHUNK_ROWS = 4096
+_GAP_BYTES = 64 << 10  # texts closer together than this are read in one go
+
+Opener = Callable[[str], Any]
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+class TextColumn:
+    """The texts of one column; rows are read when they are asked for."""
+
+    def __init__(self, path: str, opener: Opener) -> None:
+        self.name = path
+        self._codes = _try(opener, path + ".codes")
+        base = path if self._codes is None else path + ".words"
+        self._bytes = opener(base + ".bytes")
+        self._offsets = _try(opener, base + ".offsets") if self._bytes.ndim == 1 else None
+        self._words: Optional[List[str]] = None
+        self.rows = len(self._codes) if self._codes is not None else self._count()
+
+    @property
+    def layout(self) -> str:
+        return "dictionary" if self._codes is not None else "fixed" if self._offsets is None else "offsets"
+
+    def _count(self) -> int:
+        return len(self._bytes) if self._offsets is None else len(self._offsets) - 1
+
+    def close(self) -> None:
+        for part in (self._codes, self._bytes, self._offsets):
+            if part is not None:
+                part.close()
+
+    # ---- reading ----
+
+    def words(self) -> "List[str]":
+        """Of a dictionary: the text of each code. Read once."""
+        if self._words is None:
+            self._words = self._written_out(0, self._count())
+        return self._words
+
+    def _written_out(self, first: int, stop: int) -> "List[str]":
+        """Texts `first` to `stop` of those that are written out."""
+        if first >= stop:
+            return []
+        if self._offsets is None:
+            return [_decode(row.tobytes()) for row in self._bytes[first:stop]]
+        ends = self._offsets[first : stop + 1].tolist()
+        data = self._bytes[ends[0] : ends[-1]].tobytes()
+        return [_decode(data[a - ends[0] : b - ends[0]]) for a, b in zip(ends, ends[1:])]
+
+    def read(self, first: int, stop: int) -> "List[str]":
+        if self._codes is None:
+            return self._written_out(first, stop)
+        words = self.words()
+        return [words[code] for code in self._codes[first:stop].tolist()]
+
+    def read_spans(self, spans: Any) -> "List[str]":
+        """The texts at these starts and stops of the bytes, in any order. Neighbours are read together."""
+        order = spans[:, 0].argsort(kind="stable").tolist()
+        pairs = spans.tolist()
+        texts = [""] * len(pairs)
+        at = 0
+        while at < len(order):
+            start, stop = pairs[order[at]]
+            end = at + 1
+            while end < len(order) and pairs[order[end]][0] - stop <= _GAP_BYTES:
+                stop = max(stop, pairs[order[end]][1])
+                end += 1
+            data = self._bytes[start:stop].tobytes()
+            for row in order[at:end]:
+                a, b = pairs[row]
+                texts[row] = _decode(data[a - start : b - start])
+            at = end
+        return texts
+
+    # ---- in batches ----
+
+    def origin(self) -> "Tuple[Any, Optional[str], Optional[List[int]]]":
+        """What the C library reads for each row (file, raw type, raw shape): a code, its bytes, or where they stand."""
+        if self._codes is not None:
+            return self.name + ".codes", None, None
+        if self._offsets is None:
+            return self.name + ".bytes", None, None
+        return _Spans(self._offsets, self.name), "int64", [self.rows, 2]
+
+    def take(self, rows: Any) -> Any:
+        """The texts of a batch of what `origin` gives."""
+        if self._codes is not None:
+            words = self.words()
+            return as_objects([words[code] for code in rows.tolist()])
+        if self._offsets is None:
+            return as_objects([_decode(row.tobytes()) for row in rows])
+        return as_objects(self.read_spans(rows))
+
+
+class _Spans(io.RawIOBase):
+    """The offsets as a file of pairs of int64, start and stop of each text: rows that the C library can batch and shuffle."""
+
+    def __init__(self, offsets: Any, name: str) -> None:
+        self._offsets, self.name, self._at = offsets, name + ".offsets", 0
+        self._bytes = 16 * (len(offsets) - 1)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._bytes}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        import numpy
+
+        stop = self._bytes if size < 0 else min(self._bytes, self._at + size)
+        if stop <= self._at:
+            return b""
+        first, last = self._at // 16, (stop + 15) // 16
+        ends = self._offsets[first : last + 1].astype(numpy.int64)
+        pairs = numpy.stack([ends[:-1], ends[1:]], axis=1).tobytes()
+        data = pairs[self._at - 16 * first : stop - 16 * first]
+        self._at = stop
+        return data
+
+
+def as_objects(texts: "List[str]") -> Any:
+    import numpy
+
+    made = numpy.empty(len(texts), dtype=object)
+    made[:] = texts
+    return made
+
+
+def _try(opener: Opener, path: str) -> Any:
+    try:
+        return opener(path)
+    except StowageError:
+        return None
+
+
+def find_text(path: Any, opener: Opener) -> "Optional[TextColumn]":
+    """The column of text that `file.npz:name` is, where no member has that name; None where there is none."""
+    if not isinstance(path, (str, os.PathLike)):
+        return None
+    name = os.fspath(path)
+    if isinstance(name, bytes) or ".npz:" not in name:
+        return None
+    try:
+        return TextColumn(name, opener)
+    except StowageError:
+        return None
+
+
+class LazyText:
+    """A column of text on disk. Indexed, it gives a str or a NumPy array of str (dtype object)."""
+
+    def __init__(self, column: TextColumn, again: "Tuple[Any, ...]") -> None:  # again: as __reduce__ gives it
+        import numpy
+
+        self._column, self._again = column, again
+        self.shape = (column.rows,)
+        self.ndim, self.size = 1, column.rows
+        self.dtype = numpy.dtype(object)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return f"<stowage.open({self._column.name!r}): {self.size} texts, {self._column.layout}>"
+
+    def __getitem__(self, index: Any) -> Any:
+        import numpy
+
+        if isinstance(index, tuple) and len(index) == 1:
+            index = index[0]
+        if index is Ellipsis:
+            index = slice(None)
+        if isinstance(index, slice):
+            rows = range(self.size)[index]
+            if len(rows) == 0:
+                return as_objects([])
+            low, high = min(rows[0], rows[-1]), max(rows[0], rows[-1]) + 1
+            if abs(rows.step) == 1 or high - low <= _CHUNK_ROWS:
+                return as_objects(self._column.read(low, high))[:: rows.step]
+            return self._pick(numpy.arange(rows.start, rows.stop, rows.step))
+        if hasattr(index, "__index__") and numpy.ndim(index) == 0 and not isinstance(index, (bool, numpy.bool_)):
+            row = range(self.size)[index]
+            return self._column.read(row, row + 1)[0]
+        numbers = numpy.asarray(index)
+        if numbers.dtype == bool:
+            if numbers.shape != self.shape:
+                raise IndexError(f"a mask of {numbers.shape} for {self.size} texts")
+            numbers = numpy.flatnonzero(numbers)
+        if numbers.size and (numbers.min() < -self.size or numbers.max() >= self.size):
+            raise IndexError(f"row {numbers.max()} of {self.size} texts")
+        return self._pick(numpy.where(numbers < 0, numbers + self.size, numbers).astype(numpy.intp))
+
+    def _pick(self, numbers: Any) -> Any:
+        """Rows by their numbers, in any order and shape; neighbours are read together."""
+        import numpy
+
+        wanted, places = numpy.unique(numbers, return_inverse=True)
+        texts: "List[str]" = []
+        ends = [*(numpy.flatnonzero(numpy.diff(wanted) != 1) + 1).tolist(), len(wanted)] if len(wanted) else []
+        begin = 0
+        for end in ends:
+            texts += self._column.read(int(wanted[begin]), int(wanted[end - 1]) + 1)
+            begin = end
+        return as_objects(texts)[places.reshape(numpy.shape(numbers))]
+
+    def __iter__(self) -> "Iterator[str]":
+        for first in range(0, self.size, _CHUNK_ROWS):
+            yield from self._column.read(first, min(self.size, first + _CHUNK_ROWS))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        whole = self[:]
+        return whole if dtype is None else whole.astype(dtype)
+
+    def __reduce__(self) -> Any:
+        return self._again
+
+    def close(self) -> None:
+        self._column.close()
+
+    def __enter__(self) -> "LazyText":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()

@@ -1,0 +1,99 @@
+"""Columns of text that shrink wrote: opened, sliced, batched and shuffled."""
+
+import os
+import pickle
+import random
+import tempfile
+import unittest
+
+try:
+    import numpy as np
+except ImportError:
+    raise unittest.SkipTest("numpy is not installed")
+
+import stowage
+
+
+class Text(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        make = random.Random(5)
+        cls.rows = 20000
+        cls.columns = {
+            "few": [make.choice(["red", "green", "blue", ""]) for _ in range(cls.rows)],
+            "alike": [make.choice(["DE", "FR"]) for _ in range(cls.rows)],
+            "fixed": ["%016x" % make.getrandbits(64) for _ in range(cls.rows)],
+            "long": ["é" * make.randrange(30) + "x%d" % i for i in range(cls.rows)],
+        }
+        cls.table, cls.npz = (os.path.join(cls.folder.name, name) for name in ("t.csv", "t.npz"))
+        with open(cls.table, "w", encoding="utf-8") as file:
+            file.write("number," + ",".join(cls.columns) + "\n")
+            for i, row in enumerate(zip(*cls.columns.values())):
+                file.write(",".join((str(i), *row)) + "\n")
+        stowage.shrink(cls.table, cls.npz, quiet=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def path(self, name):
+        return f"{self.npz}:{name}"
+
+    def test_slices_are_those_of_numpy(self):
+        for name, layout in (("few", "dictionary"), ("alike", "dictionary"), ("fixed", "fixed"), ("long", "offsets")):
+            x = stowage.open(self.path(name))
+            whole = np.array(self.columns[name], dtype=object)
+            self.assertIn(layout, repr(x))
+            self.assertEqual((x.shape, len(x), x.dtype), ((self.rows,), self.rows, object))
+            for index in (slice(3, 90), slice(None, None, 7000), slice(90, 3, -2), slice(5, 5), [3, 1, -1, 3], whole == whole[0]):
+                got = x[index]
+                self.assertEqual(got.tolist(), whole[index].tolist(), (name, index))
+                self.assertEqual(got.dtype, object)
+            self.assertEqual((x[0], x[-1]), (whole[0], whole[-1]))
+            self.assertEqual(np.asarray(x).tolist(), whole.tolist())
+            self.assertEqual(list(x), whole.tolist())
+            self.assertEqual(pickle.loads(pickle.dumps(x))[7], whole[7])
+            with self.assertRaises(IndexError):
+                x[self.rows]
+            x.close()
+
+    def test_batches_stay_in_step(self):
+        names = ["number", *self.columns]
+        for shuffle in (False, True):
+            seen = []
+            for batch in stowage.batches({n: self.path(n) for n in names}, 333, shuffle=shuffle, memory="8M"):
+                numbers = batch["number"].tolist()
+                seen += numbers
+                for name, values in self.columns.items():
+                    self.assertEqual(batch[name].tolist(), [values[i] for i in numbers], name)
+            self.assertEqual(sorted(seen), list(range(self.rows)))
+
+    def test_batches_resume(self):
+        opened = stowage.batches(self.path("long"), 500, shuffle=True, seed=3)
+        next(opened)
+        state = opened.state_dict()
+        rest = [batch.tolist() for batch in opened]
+        again = stowage.batches(self.path("long"), 500, shuffle=True, seed=3)
+        again.load_state_dict(state)
+        self.assertEqual([batch.tolist() for batch in again], rest)
+
+    def test_what_is_no_column_is_refused(self):
+        with self.assertRaises(stowage.StowageError):
+            stowage.open(self.path("nobody"))
+        with self.assertRaises(stowage.StowageError):
+            stowage.batches(self.path("few"), 5, dtype="float32")
+
+    def test_tables_take_the_options_of_the_command(self):
+        out = os.path.join(self.folder.name, "u.npz")
+        stowage.shrink(self.table, out, columns=["number", "few"], quiet=True)
+        self.assertEqual({name.split(".")[0] for name in np.load(out).files}, {"number", "few"})
+        stowage.shrink(self.table, out, drop="4", names="no", quiet=True, force=True)
+        self.assertEqual({name.split(".")[0] for name in np.load(out).files}, {"0", "1", "2", "3"})
+        self.assertEqual(stowage.open(out + ":1")[0], "few")
+        with self.assertRaises(TypeError):
+            stowage.shrink(np.arange(3), force=True)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,246 @@
+/* Clean: one pass by line. A prefix is removed by a small grammar; several may follow each other
+ * ("vllm-1  | ERROR 11-18 18:07:28 engine.py:366] …"), so the grammars are tried until none fits.
+ */
+#include "advise/clean.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define PREFIXES_MAX 6         /* a line has at most this many prefixes */
+#define PADDING_MIN  8         /* spaces in a row that a terminal put there */
+#define LONG_BYTES   (1 << 20) /* the end of a text of which every line is kept */
+#define WRAP_MIN     60        /* columns of the narrowest terminal that wraps */
+
+static bool digit_at(scan_text t, const char *at) {
+  return at < t.end && isdigit((unsigned char)*at);
+}
+
+/* Past a run of characters of a class: digits, or those of `more`. */
+static const char *past(scan_text t, const char *at, const char *more) {
+  while (at < t.end && (isdigit((unsigned char)*at) || (*at != '\0' && strchr(more, *at) != NULL)))
+    at++;
+  return at;
+}
+
+static const char *past_spaces(scan_text t, const char *at) {
+  while (at < t.end && (*at == ' ' || *at == '\t')) at++;
+  return at;
+}
+
+/* ---- prefixes: each returns the place after it, or NULL ---- */
+
+/* "> ", as mail and issue trackers quote. */
+static const char *quote(scan_text t) {
+  if (t.at < t.end && *t.at == '>' && (t.at + 1 == t.end || t.at[1] == ' ')) return t.at + 1;
+  return NULL;
+}
+
+/* "2025-11-14T08:52:38.374Z ", "2019-07-21 23:26:45.086281: ", "[05/27/2023-17:01:36] ",
+ * "[2059991.491436] ", "[1] ". */
+static const char *stamp(scan_text t) {
+  bool bracket = t.at < t.end && *t.at == '[';
+  const char *at = t.at + bracket;
+  if (!digit_at(t, at)) return NULL;
+  const char *end = past(t, at, "-/:.,TZ ");
+  size_t digits = 0, marks = 0;
+  for (const char *p = at; p < end; p++) {
+    digits += isdigit((unsigned char)*p) != 0;
+    marks += *p == ':' || *p == '-' || *p == '/';
+  }
+  if (bracket) {
+    if (end >= t.end || *end != ']') return NULL;
+    return end + 1;
+  }
+  if (digits < 12 || marks < 4) return NULL;
+  while (end > at && end[-1] != ' ' && end[-1] != ':') end--;
+  return end > at ? end : NULL;
+}
+
+/* " - whisperjav - ERROR - ": a logger's name and level between dashes. */
+static const char *dashes(scan_text t) {
+  static const char *const levels[] = {"- ERROR - ", "- WARNING - ", "- INFO - ", "- CRITICAL - "};
+  if (t.at >= t.end || *t.at != '-') return NULL;
+  scan_text head = {t.at, t.at + 80 < t.end ? t.at + 80 : t.end};
+  for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+    const char *after = scan_find(head, levels[i]);
+    if (after != NULL) return after;
+  }
+  return NULL;
+}
+
+/* "[rank0]:", "rank7: ", "[default0]:", "(raylet)", "(pid=88)", "(EngineCore_0 pid=12)". */
+static const char *rank(scan_text t) {
+  if (t.at >= t.end) return NULL;
+  char open = *t.at, close = open == '[' ? ']' : ')';
+  if (open != '[' && open != '(') {
+    if (!scan_starts(t, "rank") || !digit_at(t, t.at + 4)) return NULL;
+    const char *at = past(t, t.at + 4, "");
+    return at < t.end && *at == ':' ? at + 1 : NULL;
+  }
+  const char *end = t.at + 1;
+  while (end < t.end && *end != close && end - t.at < 60) end++;
+  if (end >= t.end || *end != close) return NULL;
+  scan_text inside = {t.at + 1, end};
+  bool is = scan_starts(inside, "rank") || scan_starts(inside, "default") ||
+            scan_has(inside, "pid=") || scan_has(inside, "raylet") || scan_has(inside, "rank=");
+  if (!is) return NULL;
+  return end + 1 < t.end && end[1] == ':' ? end + 2 : end + 1;
+}
+
+/* "vllm-1  | " of docker compose. */
+static const char *compose(scan_text t) {
+  const char *at = t.at;
+  while (at < t.end && at - t.at < 40 &&
+         (isalnum((unsigned char)*at) || *at == '-' || *at == '_' || *at == '.'))
+    at++;
+  if (at == t.at || at >= t.end || *at != ' ') return NULL;
+  at = past_spaces(t, at);
+  if (at + 1 >= t.end || *at != '|' || at[1] != ' ') return NULL;
+  return at + 2;
+}
+
+/* "Apr 19 22:43:30 box ollama[641298]: " of the system's journal, "kernel: ". */
+static const char *journal(scan_text t) {
+  static const char *const months = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  if (t.end - t.at < 20) return NULL;
+  char month[4] = {t.at[0], t.at[1], t.at[2], '\0'};
+  if (strstr(months, month) == NULL || t.at[3] != ' ') return NULL;
+  scan_text head = {t.at, t.at + 90 < t.end ? t.at + 90 : t.end};
+  const char *after = scan_find(head, "]: ");
+  if (after == NULL) after = scan_find(head, "kernel: ");
+  return after;
+}
+
+/* "ERROR 11-18 18:07:28 engine.py:366] ", "INFO 01-11 …", "[multiproc_executor.py:492] ". A source
+ * file of C++ stays: it names the library. */
+static const char *source_line(scan_text t) {
+  const char *at = t.at;
+  scan_text head = {t.at, t.at + 90 < t.end ? t.at + 90 : t.end};
+  const char *after = scan_find(head, "] ");
+  if (after == NULL) return NULL;
+  scan_text before = {at, after};
+  if (!scan_has(before, ".py:")) return NULL;
+  bool level = scan_starts(t, "ERROR ") || scan_starts(t, "INFO ") || scan_starts(t, "WARNING ") ||
+               (at < t.end && *at == '[');
+  return level ? after : NULL;
+}
+
+static scan_text without_prefixes(scan_text line) {
+  static const char *(*const grammars[])(scan_text) = {quote,   stamp,   dashes,     rank,
+                                                       compose, journal, source_line};
+  for (int i = 0; i < PREFIXES_MAX; i++) {
+    const char *after = NULL;
+    line.at = past_spaces(line, line.at);
+    for (size_t g = 0; after == NULL && g < sizeof grammars / sizeof *grammars; g++)
+      after = grammars[g](line);
+    if (after == NULL) break;
+    line.at = after;
+  }
+  line.at = past_spaces(line, line.at);
+  while (line.end > line.at && (line.end[-1] == ' ' || line.end[-1] == '\t')) line.end--;
+  return line;
+}
+
+/* ---- bytes ---- */
+
+/* Appends `raw` without escape sequences; carriage returns become line ends, as a progress bar's
+ * lines are. */
+static void without_escapes(buffer *out, scan_text raw) {
+  for (const char *at = raw.at; at < raw.end;) {
+    const char *plain = at;
+    while (at < raw.end && ((unsigned char)*at >= ' ' || *at == '\n' || *at == '\t')) at++;
+    if (at > plain) buffer_append(out, plain, (size_t)(at - plain));
+    if (at >= raw.end) return;
+    char c = *at++;
+    if (c == '\r' && !(at < raw.end && *at == '\n')) buffer_char(out, '\n');
+    if (c != 0x1b || at >= raw.end) continue;
+    char kind = *at++;
+    if (kind == '[')
+      while (at < raw.end && !(*at >= '@' && *at <= '~') && *at != '\n') at++;
+    else if (kind == ']')
+      while (at < raw.end && *at != 0x07 && *at != 0x1b && *at != '\n') at++;
+    if (at < raw.end && *at != '\n') at++;
+  }
+}
+
+/* A chunk or a bin of a BFC allocator's dump. */
+static bool is_dump(scan_text line) {
+  if (scan_has(line, "Total Chunks: ")) return true;
+  return scan_has(line, " of size ") &&
+         (scan_has(line, "InUse at ") || scan_has(line, "Free at ") || scan_has(line, "Chunk at "));
+}
+
+/* Appends a line; runs of spaces that a terminal put inside it become one. */
+static void append_line(buffer *out, scan_text line) {
+  for (const char *at = line.at; at < line.end;) {
+    const char *spaces = at;
+    while (spaces < line.end && *spaces != ' ') spaces++;
+    const char *after = past_spaces(line, spaces);
+    bool padding = after - spaces >= PADDING_MIN;
+    buffer_append(out, at, (size_t)((padding ? spaces : after) - at));
+    if (padding) buffer_char(out, ' ');
+    at = after;
+  }
+}
+
+/* May the line at the start of `rest` continue the one before it? Not if a logger began it anew. */
+static bool continues(scan_text rest) {
+  scan_text line;
+  if (!scan_next_line(&rest, &line) || line.at == line.end) return false;
+  return without_prefixes(line).at == past_spaces(line, line.at);
+}
+
+/* The width at which the terminal wrapped, 0 if it did not: at least three different lines have
+ * exactly the length of the longest, and others that continue them. */
+static size_t wrap_width(scan_text text) {
+  size_t longest = 0, count = 0;
+  const char *last = NULL;
+  scan_text rest = text, line;
+  while (scan_next_line(&rest, &line)) {
+    size_t length = (size_t)(line.end - line.at);
+    if (length < longest || length == 0) continue;
+    if (length > longest) count = 0;
+    if ((count == 0 || memcmp(last, line.at, length) != 0) && continues(rest)) count++;
+    longest = length;
+    last = line.at;
+  }
+  return longest >= WRAP_MIN && count >= 3 ? longest : 0;
+}
+
+/* Does a line of a long log say anything of a failure? */
+static bool is_telling(scan_text line) {
+  static const char *const words[] = {"emory",  "EMORY", "llocat", "ill",   "OOM",    "oom",
+                                      "xhaust", "rror",  "Trace",  "File ", "CUDA",   "cuda",
+                                      "137",    "-9",    "ignal",  "rash",  "died",   "left on",
+                                      "GiB",    "MiB",   "KV",     "RAM",   "shared", "ernel"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    size_t length = strlen(words[i]), count = (size_t)(line.end - line.at);
+    if (count >= length && memmem(line.at, count, words[i], length) != NULL) return true;
+  }
+  return false;
+}
+
+stow_status clean_text(buffer *out, scan_text raw) {
+  buffer plain = BUFFER_INIT;
+  without_escapes(&plain, raw);
+  if (plain.status != STOW_OK || plain.length == 0) {
+    stow_status status = plain.status;
+    buffer_free(&plain);
+    return status;
+  }
+  scan_text rest = {plain.data, plain.data + plain.length}, line;
+  size_t width = wrap_width(rest);
+  while (scan_next_line(&rest, &line)) {
+    bool wrapped = width > 0 && (size_t)(line.end - line.at) == width && continues(rest);
+    bool early = rest.end - line.at > LONG_BYTES;
+    if (is_dump(line) || (early && width == 0 && !is_telling(line))) continue;
+    append_line(out, without_prefixes(line));
+    if (!wrapped)
+      buffer_char(out, '\n');
+    else if (line.end[-1] == ' ')
+      buffer_char(out, ' ');
+  }
+  if (out->length > 0 && out->data[out->length - 1] != '\n') buffer_char(out, '\n');
+  buffer_free(&plain);
+  return out->status;
+}

@@ -1,0 +1,373 @@
+/* Context: marks by tables of words, the phase by where its words stand in the traceback. */
+#include "advise/context.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Words anywhere in the text. Those of `raw` are looked for before prefixes are removed. */
+static const struct {
+  const char *words;
+  uint64_t marks;
+} everywhere[] = {
+    {"C:\\", CONTEXT_BIT(WINDOWS)},
+    {"D:\\", CONTEXT_BIT(WINDOWS)},
+    {"E:\\", CONTEXT_BIT(WINDOWS)},
+    {"F:\\", CONTEXT_BIT(WINDOWS)},
+    {"G:\\", CONTEXT_BIT(WINDOWS)},
+    {"H:\\", CONTEXT_BIT(WINDOWS)},
+    {"WinError", CONTEXT_BIT(WINDOWS)},
+    {".dll", CONTEXT_BIT(WINDOWS)},
+    {"\\site-packages\\", CONTEXT_BIT(WINDOWS)},
+    {"Press any key to continue", CONTEXT_BIT(WINDOWS)},
+    {"/Users/", CONTEXT_BIT(MAC)},
+    {"/Applications/", CONTEXT_BIT(MAC)},
+    {"/opt/homebrew/", CONTEXT_BIT(MAC)},
+    {"Killed: 9", CONTEXT_BIT(MAC)},
+    {"/home/", CONTEXT_BIT(LINUX)},
+    {"/usr/", CONTEXT_BIT(LINUX)},
+    {"/opt/conda", CONTEXT_BIT(LINUX)},
+    {"/root", CONTEXT_BIT(LINUX)},
+    {"/mnt/", CONTEXT_BIT(LINUX)},
+    {"/data", CONTEXT_BIT(LINUX)},
+    {"/workspace/", CONTEXT_BIT(LINUX) | CONTEXT_BIT(CONTAINER)},
+    {"slurm", CONTEXT_BIT(LINUX)},
+    {"cgroup", CONTEXT_BIT(LINUX)},
+    {"/content/", CONTEXT_BIT(LINUX) | CONTEXT_BIT(COLAB) | CONTEXT_BIT(NOTEBOOK)},
+    {"Colab", CONTEXT_BIT(LINUX) | CONTEXT_BIT(COLAB) | CONTEXT_BIT(NOTEBOOK)},
+    {"/kaggle/", CONTEXT_BIT(LINUX) | CONTEXT_BIT(KAGGLE) | CONTEXT_BIT(NOTEBOOK)},
+    {"<ipython-input", CONTEXT_BIT(NOTEBOOK)},
+    {"ipykernel", CONTEXT_BIT(NOTEBOOK)},
+    {"Cell In[", CONTEXT_BIT(NOTEBOOK)},
+    {"Your notebook", CONTEXT_BIT(NOTEBOOK)},
+    {"Your session", CONTEXT_BIT(NOTEBOOK)},
+    {"kernel appears to have died", CONTEXT_BIT(NOTEBOOK)},
+    {"docker", CONTEXT_BIT(CONTAINER)},
+    {"/app/", CONTEXT_BIT(CONTAINER)},
+    {"rocm", CONTEXT_BIT(AMD)},
+    {"ROCm", CONTEXT_BIT(AMD)},
+    {"Radeon", CONTEXT_BIT(AMD)},
+    {"hipMalloc", CONTEXT_BIT(AMD)},
+    {"torch", CONTEXT_BIT(TORCH)},
+    {"PyTorch", CONTEXT_BIT(TORCH)},
+    {"RuntimeError: CUDA error", CONTEXT_BIT(TORCH)},
+    {"THCudaCheck", CONTEXT_BIT(TORCH)},
+    {"CUDA kernel errors might be", CONTEXT_BIT(TORCH)},
+    {"loss.backward()", CONTEXT_BIT(TORCH)},
+    {"KSampler", CONTEXT_BIT(TORCH)},
+    {"transformers", CONTEXT_BIT(TRANSFORMERS)},
+    {"Transformers", CONTEXT_BIT(TRANSFORMERS)},
+    {"AutoModel", CONTEXT_BIT(TRANSFORMERS)},
+    {"from_pretrained", CONTEXT_BIT(TRANSFORMERS)},
+    {"transformers/trainer.py", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
+    {"transformers\\trainer.py", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
+    {"trl/trainer", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
+    {"unsloth", CONTEXT_BIT(TRANSFORMERS) | CONTEXT_BIT(LORA)},
+    {"peft", CONTEXT_BIT(LORA)},
+    {"lora", CONTEXT_BIT(LORA)},
+    {"lightning", CONTEXT_BIT(LIGHTNING)},
+    {"deepspeed", CONTEXT_BIT(DEEPSPEED)},
+    {"DeepSpeed", CONTEXT_BIT(DEEPSPEED)},
+    {"zero3", CONTEXT_BIT(DEEPSPEED)},
+    {"param_coordinator", CONTEXT_BIT(DEEPSPEED)},
+    {"comfy", CONTEXT_BIT(COMFY)},
+    {"ComfyUI", CONTEXT_BIT(COMFY)},
+    {"KSampler", CONTEXT_BIT(COMFY)},
+    {"stable-diffusion-webui", CONTEXT_BIT(WEBUI)},
+    {"Stable diffusion model failed", CONTEXT_BIT(WEBUI)},
+    {"Time taken:", CONTEXT_BIT(WEBUI)},
+    {"Fooocus", CONTEXT_BIT(WEBUI)},
+    {"diffusers", CONTEXT_BIT(DIFFUSERS)},
+    {"ldm/", CONTEXT_BIT(DIFFUSERS)},
+    {"yolo", CONTEXT_BIT(YOLO)},
+    {"ultralytics", CONTEXT_BIT(YOLO)},
+    {"whisper", CONTEXT_BIT(WHISPER)},
+    {"ollama", CONTEXT_BIT(OLLAMA)},
+    {"llama runner", CONTEXT_BIT(OLLAMA)},
+    {"keras", CONTEXT_BIT(KERAS)},
+    {"pandas", CONTEXT_BIT(PANDAS)},
+    {"read_csv", CONTEXT_BIT(PANDAS) | CONTEXT_BIT(READING)},
+    {"cudf", CONTEXT_BIT(RAPIDS)},
+    {"distributed.nanny", CONTEXT_BIT(DASK)},
+    {"distributed.worker", CONTEXT_BIT(DASK)},
+    {"dask", CONTEXT_BIT(DASK)},
+    {"expandable_segments=True", CONTEXT_BIT(EXPANDABLE)},
+    {"Loading checkpoint shards", CONTEXT_BIT(LOADING) | CONTEXT_BIT(TRANSFORMERS)},
+    {"Downloading shards", CONTEXT_BIT(LOADING) | CONTEXT_BIT(TRANSFORMERS)},
+    {"Loading safetensors", CONTEXT_BIT(LOADING)},
+    {"model failed to load", CONTEXT_BIT(LOADING)},
+    {"Loading weights", CONTEXT_BIT(LOADING)},
+    {"load_model", CONTEXT_BIT(LOADING)},
+    {"torch.no_grad", CONTEXT_BIT(NO_GRAD)},
+    {"decorate_context", CONTEXT_BIT(NO_GRAD)},
+    {"inference_mode", CONTEXT_BIT(NO_GRAD)},
+    {"os.fork()", CONTEXT_BIT(FORKING)},
+    {"_execute_child", CONTEXT_BIT(FORKING)},
+    {"popen_fork", CONTEXT_BIT(FORKING)},
+    {"pickler.dump", CONTEXT_BIT(SAVING)},
+    {"pickle.dump", CONTEXT_BIT(SAVING)},
+    {"torch.save(", CONTEXT_BIT(SAVING)},
+    {"np.load(", CONTEXT_BIT(READING)},
+    {"loadtxt", CONTEXT_BIT(READING)},
+    {"json.load", CONTEXT_BIT(READING)},
+    {".read()", CONTEXT_BIT(READING)},
+    {"read_parquet", CONTEXT_BIT(PANDAS) | CONTEXT_BIT(READING)},
+    {"read_excel", CONTEXT_BIT(PANDAS) | CONTEXT_BIT(READING)},
+    {"DMatrix(", CONTEXT_BIT(READING)},
+    {"np.concatenate", CONTEXT_BIT(COPYING)},
+    {"pd.concat", CONTEXT_BIT(COPYING) | CONTEXT_BIT(PANDAS)},
+    {".astype(", CONTEXT_BIT(COPYING)},
+    {"copy.deepcopy", CONTEXT_BIT(COPYING)},
+    {"to_numpy", CONTEXT_BIT(COPYING)},
+    {"for x in val_loader]", CONTEXT_BIT(LISTING)},
+    {"list(train_loader", CONTEXT_BIT(LISTING)},
+    {"jax", CONTEXT_BIT(JAX)},
+};
+
+/* Words of frames: a file, a function or a line of code. The last one of a traceback is the place
+ * that failed. */
+static const struct {
+  const char *words;
+  uint64_t marks;
+} frames[] = {
+    {".backward(", CONTEXT_BIT(BACKWARD)},
+    {"run_backward", CONTEXT_BIT(BACKWARD)},
+    {"in backward", CONTEXT_BIT(BACKWARD)},
+    {"torch/autograd/__init__", CONTEXT_BIT(BACKWARD)},
+    {"autograd/graph.py", CONTEXT_BIT(BACKWARD)},
+    {"forward_backward", CONTEXT_BIT(BACKWARD)},
+    {"ptimizer.step(", CONTEXT_BIT(OPTIMIZER)},
+    {"ptim.step(", CONTEXT_BIT(OPTIMIZER)},
+    {"scaler.step(", CONTEXT_BIT(OPTIMIZER)},
+    {"torch/optim/adam", CONTEXT_BIT(OPTIMIZER)},
+    {"torch/optim/", CONTEXT_BIT(OPTIMIZER)},
+    {"torch\\optim\\", CONTEXT_BIT(OPTIMIZER)},
+    {"exp_avg", CONTEXT_BIT(OPTIMIZER)},
+    {"_multi_tensor_", CONTEXT_BIT(OPTIMIZER)},
+    {"momentum_buffer", CONTEXT_BIT(OPTIMIZER)},
+    {"optimizer_step(", CONTEXT_BIT(OPTIMIZER)},
+    {"t.to(device, dtype if", CONTEXT_BIT(LOADING)},
+    {"t.to(device", CONTEXT_BIT(LOADING)},
+    {"in _apply", CONTEXT_BIT(LOADING)},
+    {"self._apply(", CONTEXT_BIT(LOADING)},
+    {"load_state_dict", CONTEXT_BIT(LOADING)},
+    {"torch.load(", CONTEXT_BIT(LOADING)},
+    {"torch/serialization.py", CONTEXT_BIT(LOADING)},
+    {"_cuda_deserialize", CONTEXT_BIT(LOADING)},
+    {"from_pretrained(", CONTEXT_BIT(LOADING)},
+    {"from_single_file(", CONTEXT_BIT(LOADING)},
+    {"load_checkpoint", CONTEXT_BIT(LOADING)},
+    {"set_module_tensor_to_device", CONTEXT_BIT(LOADING)},
+    {"model.to(", CONTEXT_BIT(LOADING)},
+    {"model.cuda(", CONTEXT_BIT(LOADING)},
+    {"net.cuda(", CONTEXT_BIT(LOADING)},
+    {"net.to(", CONTEXT_BIT(LOADING)},
+    {"create_weights", CONTEXT_BIT(LOADING)},
+    {".cuda()", CONTEXT_BIT(PLACING)},
+    {".cuda(", CONTEXT_BIT(PLACING)},
+    {".to(device", CONTEXT_BIT(PLACING)},
+    {".to(\"cuda", CONTEXT_BIT(PLACING)},
+    {".to('cuda", CONTEXT_BIT(PLACING)},
+    {"_lazy_init", CONTEXT_BIT(PLACING)},
+    {"torch._C._cuda_init", CONTEXT_BIT(PLACING)},
+    {"in forward", CONTEXT_BIT(FORWARD)},
+    {"_call_impl", CONTEXT_BIT(FORWARD)},
+    {"self.forward(", CONTEXT_BIT(FORWARD)},
+    {"forward_call(", CONTEXT_BIT(FORWARD)},
+    {"nn/functional.py", CONTEXT_BIT(FORWARD)},
+    {"nn\\functional.py", CONTEXT_BIT(FORWARD)},
+    {"F.linear", CONTEXT_BIT(FORWARD)},
+    {"F.conv", CONTEXT_BIT(FORWARD)},
+    {"= model(", CONTEXT_BIT(FORWARD)},
+    {"= self.model(", CONTEXT_BIT(FORWARD)},
+    {"torch.grid_sampler", CONTEXT_BIT(FORWARD)},
+    {"deepcopy", CONTEXT_BIT(COPYING)},
+    {"fetch_sub_module", CONTEXT_BIT(GATHERING)},
+    {"allgather", CONTEXT_BIT(GATHERING)},
+    {"all_gather", CONTEXT_BIT(GATHERING)},
+    {"_all_gather_base", CONTEXT_BIT(GATHERING)},
+    {"torch.bmm(", CONTEXT_BIT(ATTENTION)},
+    {"scaled_dot_product", CONTEXT_BIT(ATTENTION)},
+    {"attention", CONTEXT_BIT(ATTENTION)},
+    {"self_attn", CONTEXT_BIT(ATTENTION)},
+    {"attn_weights", CONTEXT_BIT(ATTENTION)},
+    {"in evaluate", CONTEXT_BIT(EVALUATING)},
+    {"in validate", CONTEXT_BIT(EVALUATING)},
+    {"in validation", CONTEXT_BIT(EVALUATING)},
+    {"in eval", CONTEXT_BIT(EVALUATING)},
+    {"in val", CONTEXT_BIT(EVALUATING)},
+    {"in test", CONTEXT_BIT(EVALUATING)},
+    {"evaluate(", CONTEXT_BIT(EVALUATING)},
+    {"validate(", CONTEXT_BIT(EVALUATING)},
+    {"evaluation_loop", CONTEXT_BIT(EVALUATING)},
+    {"validation_step", CONTEXT_BIT(EVALUATING)},
+    {"generate(", CONTEXT_BIT(GENERATING)},
+    {"in generate", CONTEXT_BIT(GENERATING)},
+    {"in predict", CONTEXT_BIT(GENERATING)},
+    {"predict(", CONTEXT_BIT(GENERATING)},
+    {"in inference", CONTEXT_BIT(GENERATING)},
+    {"inference(", CONTEXT_BIT(GENERATING)},
+    {"in sample", CONTEXT_BIT(GENERATING)},
+    {"transcribe", CONTEXT_BIT(GENERATING)},
+    {"demo.py", CONTEXT_BIT(GENERATING)},
+    {"vae.decode", CONTEXT_BIT(DECODING)},
+    {"decode_first_stage", CONTEXT_BIT(DECODING)},
+    {"in train", CONTEXT_BIT(TRAINING)},
+    {"train(", CONTEXT_BIT(TRAINING)},
+    {"train.py", CONTEXT_BIT(TRAINING)},
+    {"trainer", CONTEXT_BIT(TRAINING)},
+    {"training_step", CONTEXT_BIT(TRAINING)},
+    {"run_training", CONTEXT_BIT(TRAINING)},
+    {"trainer.fit", CONTEXT_BIT(TRAINING)},
+    {"model.fit(", CONTEXT_BIT(TRAINING)},
+    {"loss", CONTEXT_BIT(TRAINING)},
+    {"_train", CONTEXT_BIT(TRAINING)},
+};
+
+/* Where two of these are in one traceback, the inner one is the phase. */
+#define PHASES                                                                                     \
+  (CONTEXT_BIT(LOADING) | CONTEXT_BIT(FORWARD) | CONTEXT_BIT(BACKWARD) | CONTEXT_BIT(OPTIMIZER))
+
+/* ---- frames ---- */
+
+static bool is_library(scan_text path) {
+  static const char *const signs[] = {"site-packages", "dist-packages", "lib/python", "<frozen",
+                                      "<string>",      "\\lib\\",       "\\Lib\\",    "importlib",
+                                      "/torch/",       "/ipykernel_",   "conda/lib",  "/bin/"};
+  for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+    if (scan_has(path, signs[i])) return true;
+  return path.at >= path.end;
+}
+
+static const char *base_name(scan_text path) {
+  const char *base = path.at;
+  for (const char *p = path.at; p < path.end; p++)
+    if (*p == '/' || *p == '\\') base = p + 1;
+  return base;
+}
+
+/* `File "train.py", line 157, in evaluate`; `File ~/x.py:12, in main(args)`; `Cell In[5], line 3`;
+ * `<ipython-input-2-30> in <module>`. Returns true for a frame and writes the user's own ones. */
+static bool read_frame(context *c, scan_text line) {
+  char path[160] = "", function[60] = "";
+  uint64_t number = SCAN_UNKNOWN;
+  if (scan_starts(line, "File \"")) {
+    const char *at = line.at + 6;
+    scan_copy(path, sizeof path, line, at, "\"");
+    number = scan_number_after(line, "\", line ");
+  } else if (scan_starts(line, "File ")) {
+    const char *at = line.at + 5;
+    scan_copy(path, sizeof path, line, at, ",");
+    char *colon = strrchr(path, ':');
+    if (colon == NULL || !isdigit((unsigned char)colon[1])) return false;
+    number = scan_number(line, at + (colon - path) + 1);
+    *colon = '\0';
+  } else if (scan_starts(line, "Cell In[") || scan_starts(line, "Input In [")) {
+    number = scan_number_after(line, "line ");
+    snprintf(path, sizeof path, "cell");
+  } else if (scan_starts(line, "<ipython-input-")) {
+    snprintf(path, sizeof path, "cell");
+  } else {
+    return (scan_starts(line, "/") || scan_starts(line, "~/")) && scan_has(line, ".py in ");
+  }
+  const char *in = scan_find(line, " in ");
+  if (in != NULL) scan_copy(function, sizeof function, line, in, "(\n");
+  scan_text whole = {path, path + strlen(path)};
+  if (is_library(whole)) return true;
+  int length = snprintf(c->line, sizeof c->line, "%.100s", base_name(whole));
+  if (number != SCAN_UNKNOWN && length > 0 && length < (int)sizeof c->line)
+    length += snprintf(c->line + length, sizeof c->line - (size_t)length, ":%u",
+                       (unsigned)(number < 1000000000 ? number : 0));
+  if (function[0] != '\0' && length > 0 && length < (int)sizeof c->line)
+    snprintf(c->line + length, sizeof c->line - (size_t)length, " in %s", function);
+  return true;
+}
+
+static uint64_t marks_of(scan_text line) {
+  uint64_t marks = 0;
+  for (size_t i = 0; i < sizeof frames / sizeof *frames; i++)
+    if ((marks & frames[i].marks) == 0 && scan_has(line, frames[i].words)) marks |= frames[i].marks;
+  /* A layer that is being built, not called. */
+  bool layer = scan_has(line, "nn/modules") || scan_has(line, "nn\\modules");
+  if (layer && scan_has(line, "in __init__")) marks |= CONTEXT_BIT(LOADING);
+  return marks;
+}
+
+/* Reads frames and the lines of code after them. Without any frame every line counts as code, for
+ * people paste the last lines alone. */
+static void read_traceback(context *c, scan_text t) {
+  uint64_t phase = 0, others = 0;
+  scan_text rest = t, line;
+  bool reversed = scan_has(t, "Exception has occurred"), code = false;
+  bool framed = scan_has(t, "File \"") || scan_has(t, "Traceback") || scan_has(t, "--> ");
+  while (scan_next_line(&rest, &line)) {
+    if (line.end - line.at > 400) line.end = line.at + 400;
+    context kept = *c;
+    bool frame = read_frame(c, line);
+    if (frame && reversed && kept.line[0] != '\0') memcpy(c->line, kept.line, sizeof c->line);
+    bool arrow = scan_starts(line, "--") || scan_starts(line, "->");
+    if (frame || code || arrow || !framed) {
+      uint64_t marks = marks_of(line);
+      others |= marks & ~PHASES;
+      uint64_t here = marks & PHASES;
+      bool done = reversed && phase != 0;
+      /* Recomputing inside a backward pass, and a closure inside a step, are forward again. */
+      if (here != 0 && !done && !(phase == CONTEXT_BIT(BACKWARD) && here == CONTEXT_BIT(FORWARD)))
+        phase = here;
+    }
+    code = frame;
+  }
+  if ((phase & CONTEXT_BIT(OPTIMIZER)) != 0)
+    phase = CONTEXT_BIT(OPTIMIZER);
+  else if ((phase & CONTEXT_BIT(BACKWARD)) != 0)
+    phase = CONTEXT_BIT(BACKWARD);
+  if (phase != 0) c->seen &= ~PHASES;
+  c->seen |= phase | others;
+}
+
+/* ---- versions ---- */
+
+/* "torch==2.1.2", "PyTorch Version: 2.10.0", "torch 1.13.1": 201, 210, 113. */
+static void read_torch_version(context *c, scan_text raw) {
+  static const char *const words[] = {
+      "torch==",  "PyTorch Version: ", "PyTorch version: ", "pytorch version: ",
+      "PyTorch ", "torch version: ",   "torch: ",           "Torch "};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    const char *at = scan_find(raw, words[i]);
+    while (at != NULL && at < raw.end && (*at == '*' || *at == ' ')) at++;
+    uint64_t major = scan_number(raw, at);
+    if (at == NULL || (major != 1 && major != 2) || at + 2 >= raw.end || at[1] != '.') continue;
+    uint64_t minor = scan_number(raw, at + 2);
+    if (minor > 30) continue;
+    c->torch_from = c->torch_to = (uint16_t)(major * 100 + minor);
+    return;
+  }
+}
+
+void context_read(context *c, scan_text text, scan_text raw) {
+  *c = (context){.torch_to = UINT16_MAX};
+  for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++)
+    if (scan_has(raw, everywhere[i].words)) c->seen |= everywhere[i].marks;
+  if (context_any(c, CONTEXT_BIT(WINDOWS))) c->seen &= ~(CONTEXT_BIT(LINUX) | CONTEXT_BIT(MAC));
+  if (context_any(c, CONTEXT_BIT(MAC))) c->seen &= ~CONTEXT_BIT(LINUX);
+  read_traceback(c, text);
+  read_torch_version(c, raw);
+}
+
+const char *context_phase(const context *c) {
+  static const struct {
+    uint64_t mark;
+    const char *words;
+  } phases[] = {{CONTEXT_BIT(OPTIMIZER), "in the optimizer's step"},
+                {CONTEXT_BIT(BACKWARD), "in the backward pass"},
+                {CONTEXT_BIT(GATHERING), "while weights were gathered from the other ranks"},
+                {CONTEXT_BIT(EVALUATING), "during evaluation"},
+                {CONTEXT_BIT(DECODING), "while the image was decoded"},
+                {CONTEXT_BIT(LOADING), "while the model was loaded"},
+                {CONTEXT_BIT(GENERATING), "during inference"},
+                {CONTEXT_BIT(FORWARD), "in the forward pass"},
+                {CONTEXT_BIT(PLACING), "while data was copied to the card"}};
+  for (size_t i = 0; i < sizeof phases / sizeof *phases; i++)
+    if (context_any(c, phases[i].mark)) return phases[i].words;
+  return "";
+}

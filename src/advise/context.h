@@ -1,0 +1,90 @@
+/* Context: the circumstances of a failure, as far as a pasted text shows them.
+ *
+ * Tables of words (context.c) say which library, which platform, which phase of the program. Frames
+ * of a traceback give the user's own line. The causes and the fixes of a text are chosen by these
+ * marks; a mark that is not set means "not seen", never "not so". */
+#ifndef ADVISE_CONTEXT_H
+#define ADVISE_CONTEXT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "advise/scan.h"
+
+/* Marks: each is one bit of context.seen. */
+enum {
+  /* platform */
+  CONTEXT_INDEX_WINDOWS,
+  CONTEXT_INDEX_LINUX,
+  CONTEXT_INDEX_MAC,
+  CONTEXT_INDEX_COLAB,
+  CONTEXT_INDEX_KAGGLE,
+  CONTEXT_INDEX_NOTEBOOK,
+  CONTEXT_INDEX_CONTAINER,
+  /* card */
+  CONTEXT_INDEX_NVIDIA,
+  CONTEXT_INDEX_AMD,
+  CONTEXT_INDEX_INTEL,
+  CONTEXT_INDEX_APPLE,
+  CONTEXT_INDEX_TPU,
+  /* phase */
+  CONTEXT_INDEX_LOADING,
+  CONTEXT_INDEX_PLACING,
+  CONTEXT_INDEX_FORWARD,
+  CONTEXT_INDEX_BACKWARD,
+  CONTEXT_INDEX_OPTIMIZER,
+  CONTEXT_INDEX_EVALUATING,
+  CONTEXT_INDEX_GENERATING,
+  CONTEXT_INDEX_TRAINING,
+  CONTEXT_INDEX_ATTENTION,
+  CONTEXT_INDEX_GATHERING,
+  CONTEXT_INDEX_NO_GRAD,
+  CONTEXT_INDEX_FORKING,
+  CONTEXT_INDEX_READING,
+  CONTEXT_INDEX_SAVING,
+  CONTEXT_INDEX_COPYING,
+  CONTEXT_INDEX_LISTING,
+  CONTEXT_INDEX_DECODING,
+  /* library */
+  CONTEXT_INDEX_TORCH,
+  CONTEXT_INDEX_TRANSFORMERS,
+  CONTEXT_INDEX_TRAINER,
+  CONTEXT_INDEX_LIGHTNING,
+  CONTEXT_INDEX_DEEPSPEED,
+  CONTEXT_INDEX_COMFY,
+  CONTEXT_INDEX_WEBUI,
+  CONTEXT_INDEX_DIFFUSERS,
+  CONTEXT_INDEX_YOLO,
+  CONTEXT_INDEX_WHISPER,
+  CONTEXT_INDEX_OLLAMA,
+  CONTEXT_INDEX_KERAS,
+  CONTEXT_INDEX_PANDAS,
+  CONTEXT_INDEX_DASK,
+  CONTEXT_INDEX_RAPIDS,
+  CONTEXT_INDEX_EXPANDABLE,
+  CONTEXT_INDEX_LORA,
+  CONTEXT_INDEX_JAX,
+  CONTEXT_INDEX_COUNT
+};
+_Static_assert(CONTEXT_INDEX_COUNT <= 60, "the marks fit one number");
+
+#define CONTEXT_BIT(name) (UINT64_C(1) << CONTEXT_INDEX_##name)
+
+typedef struct context {
+  uint64_t seen;                 /* CONTEXT_BIT(…) */
+  uint16_t torch_from, torch_to; /* 104 for 1.4, 201 for 2.1; 0 and UINT16_MAX not known */
+  char line[160];                /* the user's own line: "train.py:157 in evaluate"; "" unknown */
+} context;
+
+/* Fills `c` from `text`, a cleaned text; `raw` is the text before that. */
+void context_read(context *c, scan_text text, scan_text raw);
+static inline bool context_has(const context *c, uint64_t marks) {
+  return (c->seen & marks) == marks;
+}
+static inline bool context_any(const context *c, uint64_t marks) {
+  return (c->seen & marks) != 0;
+}
+/* "in the backward pass", …; "" if the phase is not known. */
+const char *context_phase(const context *c);
+
+#endif

@@ -1,0 +1,227 @@
+/* What one turn takes: smaller batches, recomputing, half precision, a spike in parts. */
+#include <string.h>
+
+#include "advise/fix_case.h"
+
+#define ROOM_LEFT                                                                                  \
+  0.75 /* of the capacity that a smaller batch may take at the failure: the rest                   \
+          is for what comes after it */
+/* Times a forward pass, at the peak of a step: what backward holds beside it, and a loss over many
+ * classes (a language model's logits, three times and more). */
+#define LOSS_AND_BACKWARD 4.0
+#define FIRST_PASS_ROOM   0.9   /* …where what comes after is reckoned in */
+#define LAYER_LEAST       65536 /* bytes of an output that is counted as a layer's */
+
+static bool in_this_turn(const evidence *e, uint32_t i) {
+  uint32_t from = e->turn_tick > 0 ? e->turn_tick : e->first_work_tick;
+  const lifetime *l = &e->time.lifetimes[i];
+  phase p = e->phase_of[i];
+  return l->start >= from && l->start < e->fail_tick && (p == PHASE_FORWARD || p == PHASE_USER);
+}
+
+static void scale_turn(fix_case *m, double factor) {
+  whatif_reset(&m->w);
+  for (uint32_t i = m->e->time.before_count; i < m->e->time.lifetime_count; i++)
+    if (in_this_turn(m->e, i)) whatif_scale(&m->w, i, factor);
+  whatif_scale_failed(&m->w, factor);
+}
+
+/* A first forward pass that failed did not show all of itself: how many times as much the whole
+ * would take. Told from how many layers there are (a weight and a bias each) and how many were
+ * called; without stacks, each of the larger requests of the pass counts as one. */
+static double whole_pass(const evidence *e) {
+  uint32_t weights = 0, called = 0, last = 0;
+  for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    weights += e->phase_of[i] == PHASE_BUILD && evidence_live(e, l);
+    if (e->phase_of[i] != PHASE_FORWARD || l->start < e->first_work_tick) continue;
+    if (!e->has_stacks) called += l->bytes >= LAYER_LEAST;
+    if (l->stack_id == 0) continue;
+    if (l->stack_id != last && e->layer_of_stack[l->stack_id] != LAYER_NONE) called++;
+    last = l->stack_id;
+  }
+  double times = called > 0 ? weights / 2.0 / called : 1;
+  return times < 1 ? 1 : times > 64 ? 64 : times;
+}
+
+/* Before the first backward: its loss, and what backward holds, are still to come. */
+static bool in_first_pass(const evidence *e) {
+  return e->turn_tick == 0 && (e->fail_phase == PHASE_FORWARD || e->fail_phase == PHASE_USER);
+}
+
+/* The same for what training adds behind it: gradients, and a state of two numbers a weight. */
+static uint32_t parts_of_first_pass(const evidence *e, uint64_t asked, uint64_t capacity) {
+  uint64_t weights = e->live_by_phase[PHASE_BUILD] + e->live_by_phase[PHASE_LOAD];
+  double pass = (double)(e->live_by_phase[PHASE_FORWARD] + e->live_by_phase[PHASE_USER] + asked) *
+                whole_pass(e) * LOSS_AND_BACKWARD;
+  double room = FIRST_PASS_ROOM * (double)capacity - 4.0 * (double)weights;
+  uint32_t parts = 2;
+  while (parts < 64 && pass / parts > room) parts *= 2;
+  return parts;
+}
+
+/* The least halving that leaves room for what comes after the failure. Where a smaller batch went
+ * well before, that one does. */
+static stow_status enough_halvings(fix_case *m, uint32_t *parts) {
+  uint64_t capacity = evidence_capacity(m->e);
+  *parts = 2;
+  if (in_first_pass(m->e) && capacity > 0)
+    *parts = parts_of_first_pass(m->e, evidence_asked_bytes(m->e), capacity);
+  while (*parts < 64 && *parts < m->f->bigger) *parts *= 2;
+  for (; *parts < 64; *parts *= 2) {
+    whatif_result r;
+    scale_turn(m, 1.0 / *parts);
+    STOW_TRY(whatif_run(&m->w, &r, false, capacity));
+    if (r.finishes && (double)r.failure_bytes <= ROOM_LEFT * (double)capacity) break;
+    if (capacity == 0 || r.failure_bytes >= m->base.failure_bytes) break; /* nothing scales */
+  }
+  scale_turn(m, 1.0 / *parts);
+  return STOW_OK;
+}
+
+static const char *half_precision(const char *card) {
+  static const char *const without[] = {"T4",     "V100",   "P100",   "P4",    "K80",
+                                        "GTX 10", "GTX 16", "RTX 20", "TITAN", "Quadro"};
+  for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+    if (strstr(card, without[i]) != NULL)
+      return "run forward under torch.autocast(\"cuda\", dtype=torch.float16) with a "
+             "torch.amp.GradScaler (this card has no bfloat16)";
+  if (card[0] == '\0')
+    return "run forward under torch.autocast(\"cuda\", dtype=torch.bfloat16); on cards without "
+           "bfloat16 (T4, V100) dtype=torch.float16 with a torch.amp.GradScaler";
+  return "run forward under torch.autocast(\"cuda\", dtype=torch.bfloat16)";
+}
+
+/* Sets *on if forward runs under autocast: it then makes 16-bit copies of the weights, allocations
+ * of half a weight's size. */
+static stow_status autocast_is_on(const evidence *e, bool *on) {
+  map halves = {0};
+  uint32_t found = 0;
+  stow_status status = STOW_OK;
+  for (uint32_t i = 0; i < e->time.lifetime_count && status == STOW_OK; i++)
+    if (e->phase_of[i] == PHASE_BUILD && e->time.lifetimes[i].bytes >= 65536)
+      status = map_put(&halves, e->time.lifetimes[i].bytes / 2, 0);
+  for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
+    if (e->phase_of[i] != PHASE_FORWARD) continue;
+    uint64_t *seen = map_get(&halves, e->time.lifetimes[i].bytes);
+    if (seen != NULL && (*seen)++ == 0) found++;
+  }
+  *on = found >= 3 && found * 2 >= halves.count;
+  map_free(&halves);
+  return status;
+}
+
+/* What autocast halves of what is live at a tick: outputs of layers (convolutions, products, what
+ * follows them elementwise). Softmax, losses, norms of layers and sums with a 32-bit tensor stay; a
+ * program's own lines within the model count half for that. So does the model's output, of which
+ * the loss makes a copy in 32 bits. `work`: all that grows with the batch. */
+static double halved_at(const evidence *e, uint32_t tick, uint32_t output, double *work) {
+  uint64_t layers = 0, others = 0, all = 0;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    phase p = e->phase_of[i];
+    if (!lifetime_live(l, tick)) continue;
+    if (p == PHASE_FORWARD || p == PHASE_USER || p == PHASE_BACKWARD) all += l->bytes;
+    if (p != PHASE_FORWARD || i == output) continue;
+    if (e->layer_of_stack[l->stack_id] == LAYER)
+      layers += l->bytes;
+    else if (e->layer_of_stack[l->stack_id] == LAYER_NONE)
+      others += l->bytes;
+  }
+  *work = (double)all;
+  return (double)layers / 2 + (double)others / 8;
+}
+
+/* The last that a turn's forward pass made before its backward. */
+static uint32_t output_of_turn(const evidence *e, const loop_round *r) {
+  uint32_t output = UINT32_MAX;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (l->start < r->start || l->start >= r->end || l->bytes < LAYER_LEAST) continue;
+    if (e->phase_of[i] == PHASE_BACKWARD) break;
+    if (e->phase_of[i] == PHASE_FORWARD) output = i;
+  }
+  return output;
+}
+
+static bool calls_embedding(const evidence *e) {
+  for (uint32_t s = 1; s <= e->source->stack_count; s++)
+    if (e->phase_of_stack[s] == PHASE_FORWARD && evidence_passes(e, s, "", "nn/modules/sparse.py"))
+      return true;
+  return false;
+}
+
+/* A failure in the forward pass comes before the loss, which stays in 32 bits: a turn that ran
+ * backward shows what part of the whole autocast halves. Without stacks, four tenths of all, as it
+ * was seen on convolutions and transformers. */
+static uint64_t autocast_saves(const evidence *e) {
+  if (!e->has_stacks) return e->live_by_phase[PHASE_FORWARD] * 4 / 10;
+  double now, then, saves = halved_at(e, e->fail_tick, UINT32_MAX, &now);
+  const loop_round *r = e->loop.count < 2 ? NULL : &e->loop.list[e->loop.count - 2];
+  if (r == NULL || !r->backward)
+    return (uint64_t)(calls_embedding(e) ? saves / 2
+                                         : saves); /* a loss over a vocabulary follows */
+  double part = halved_at(e, evidence_peak_of(e, r), output_of_turn(e, r), &then);
+  return (uint64_t)(then > 0 && part / then * now < saves ? part / then * now : saves);
+}
+
+stow_status fix_batch(fix_case *m) {
+  const evidence *e = m->e;
+  uint32_t parts;
+  STOW_TRY(enough_halvings(m, &parts));
+  char at[256];
+  fix *x = fix_add(
+      m, "more, smaller steps; accumulate gradients over them for the same training",
+      "use 1/%u of the batch at %s, and step the optimizer after every %u of them%s", parts,
+      fix_place(m, at, e->caller_of_stack[e->fail_stack_id]), parts,
+      in_first_pass(e) ? " (reckoned from the part of the forward pass that was reached)" : "");
+  STOW_TRY(fix_replay(m, x, false));
+  if (!e->recomputes)
+    fix_estimate(fix_add(m, "one more forward pass, about a third more time",
+                         "recompute activations: torch.utils.checkpoint.checkpoint(block, x, "
+                         "use_reentrant=False) around each block of several layers"),
+                 e->live_by_phase[PHASE_FORWARD] * 11 / 20, false);
+  bool autocast;
+  STOW_TRY(autocast_is_on(e, &autocast));
+  if (!autocast)
+    fix_estimate(fix_add(m, "16-bit arithmetic in forward", "%s", half_precision(m->card)),
+                 autocast_saves(e), false);
+  return STOW_OK;
+}
+
+stow_status fix_eval(fix_case *m) {
+  uint32_t parts;
+  char at[256];
+  STOW_TRY(enough_halvings(m, &parts));
+  double share = m->f->eval_bigger > parts ? m->f->eval_bigger : parts;
+  scale_turn(m, 1 / share);
+  fix *x = fix_add(m, "none: evaluation gives the same result in smaller batches",
+                   "evaluate with training's batch size, about 1/%.0f of this one, at %s", share,
+                   fix_place(m, at, m->e->caller_of_stack[m->e->fail_stack_id]));
+  return fix_replay(m, x, false);
+}
+
+stow_status fix_spike(fix_case *m) {
+  const spike *s = &m->f->spike;
+  char at[256];
+  whatif_reset(&m->w);
+  if (s->refused)
+    whatif_scale_failed(&m->w, 0);
+  else
+    for (uint32_t i = 0; i < m->e->time.lifetime_count; i++)
+      if (m->e->time.lifetimes[i].bytes == s->bytes &&
+          m->e->time.lifetimes[i].stack_id == s->stack_id &&
+          evidence_live(m->e, &m->e->time.lifetimes[i]))
+        whatif_scale(&m->w, i, 0);
+  static const char COST[] = "a loop over the parts; the result is the same";
+  fix *x;
+  if (evidence_plain(m->e))
+    x = fix_add(m, COST, "work in parts, so that the %s are never made at once",
+                cause_size(s->bytes));
+  else
+    x = fix_add(m, COST,
+                "at %s: work in parts (for part in x.split(n)) so that the %s are never made at "
+                "once",
+                fix_place(m, at, m->e->user_of_stack[s->stack_id]), cause_size(s->bytes));
+  return fix_replay(m, x, false);
+}

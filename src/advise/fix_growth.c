@@ -1,0 +1,113 @@
+/* What grows from turn to turn: leaves it out of a replay. */
+#include "advise/fix_case.h"
+
+#define OUTPUTS_GROW 0.03 /* of the growth that outputs are, from where they matter */
+
+static bool grew(const fix_case *m, uint32_t i) {
+  return growth_has(&m->f->growth, m->e, i);
+}
+
+static void leave_out_growth(fix_case *m) {
+  whatif_reset(&m->w);
+  for (uint32_t i = m->e->time.before_count; i < m->e->time.lifetime_count; i++)
+    if (grew(m, i)) whatif_scale(&m->w, i, 0);
+}
+
+stow_status fix_graph(fix_case *m) {
+  const growth *g = &m->f->growth;
+  char at[256];
+  leave_out_growth(m);
+  fix *x = fix_add(m, "none; .item() waits for the card once a turn",
+                   "at %s: add the number, not the tensor with its graph: total += loss.item() "
+                   "(or loss.detach()); %s",
+                   fix_place(m, at, m->e->caller_of_stack[g->stack_id]),
+                   g->backward ? "and backward() without retain_graph=True, which keeps it, too"
+                               : "to train on a sum, call backward() in each turn instead");
+  return fix_replay(m, x, false);
+}
+
+/* Without a graph, each piece of the pass that failed is let go when the next is made of it. */
+static stow_status no_grad_in_pass(fix_case *m) {
+  const evidence *e = m->e;
+  uint32_t from = e->turn_tick > e->train_end_tick ? e->turn_tick : e->train_end_tick, last = 0;
+  char at[256];
+  whatif_reset(&m->w);
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (e->phase_of[i] != PHASE_FORWARD || l->start < from || !evidence_live(e, l)) continue;
+    whatif_scale(&m->w, i, 0);
+    last = i;
+  }
+  if (last > 0) whatif_scale(&m->w, last, 1);
+  fix *x = fix_add(m, "none: nothing is run backward there",
+                   "put `with torch.no_grad():` (or torch.inference_mode()) around the call at %s",
+                   fix_place(m, at, e->caller_of_stack[e->fail_stack_id]));
+  return fix_replay(m, x, false);
+}
+
+/* Outputs stay, whatever the program keeps them for; what lies between does not. The output of a
+ * turn is the last thing its forward pass made. */
+stow_status fix_no_grad(fix_case *m) {
+  const evidence *e = m->e;
+  const growth *g = &m->f->growth;
+  char at[256];
+  if (!g->found) return no_grad_in_pass(m);
+  whatif_reset(&m->w);
+  uint32_t turn = 0, last = UINT32_MAX;
+  uint64_t outputs = 0;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    if (!grew(m, i)) continue;
+    while (turn < g->whole && e->time.lifetimes[i].start >= e->loop.list[turn].end) {
+      if (last != UINT32_MAX)
+        whatif_scale(&m->w, last, 1), outputs += e->time.lifetimes[last].bytes;
+      last = UINT32_MAX;
+      turn++;
+    }
+    whatif_scale(&m->w, i, 0);
+    last = i;
+  }
+  if (last != UINT32_MAX) whatif_scale(&m->w, last, 1), outputs += e->time.lifetimes[last].bytes;
+  /* What is still kept each turn reaches the end of any memory, only later. */
+  bool still_grows = (double)outputs >= OUTPUTS_GROW * (double)g->total;
+  fix *x =
+      fix_add(m, "none: nothing is run backward there",
+              "put `with torch.no_grad():` (or torch.inference_mode()) around the call at %s%s",
+              fix_place(m, at, e->caller_of_stack[g->stack_id]),
+              still_grows ? ", and keep its outputs on the host (.cpu()): they grow, too" : "");
+  return fix_replay(m, x, false);
+}
+
+static stow_status drop_copies(fix_case *m) {
+  const evidence *e = m->e;
+  uint32_t stack_id = m->f->copies.stack_id;
+  char at[256];
+  whatif_reset(&m->w);
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++)
+    if (e->time.lifetimes[i].stack_id == stack_id && evidence_live(e, &e->time.lifetimes[i]))
+      whatif_scale(&m->w, i, 0);
+  fix *x = fix_add(m, "a copy to the host each time",
+                   "keep one of the copies that %s makes, or keep them on the host: "
+                   "{k: v.cpu() for k, v in model.state_dict().items()}",
+                   fix_place(m, at, e->user_of_stack[stack_id]));
+  return fix_replay(m, x, false);
+}
+
+stow_status fix_leak(fix_case *m) {
+  const growth *g = &m->f->growth;
+  char at[256];
+  if (!g->found) return drop_copies(m);
+  leave_out_growth(m);
+  /* A helper makes it; who keeps it is further out. */
+  uint32_t helped = m->e->helped_of_stack[g->stack_id];
+  fix_place(m, at, helped != 0 ? helped : m->e->user_of_stack[g->stack_id]);
+  fix *x = g->swells
+               ? fix_add(m, "what is cut off, or a copy to the host each turn",
+                         "do not make what %s makes larger each turn: keep the last of it only, or "
+                         "append .detach().cpu() to a list and join it at the end",
+                         at)
+               : fix_add(m, "a copy to the host each turn, if the values are needed",
+                         "do not keep on the card what %s makes: keep a number, or "
+                         ".detach().cpu(), or drop it each turn",
+                         at);
+  return fix_replay(m, x, false);
+}

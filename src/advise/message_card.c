@@ -1,0 +1,128 @@
+/* Errors of a card that name a status and little else, by a table. */
+#include "advise/message_parts.h"
+
+#define CALL 1 /* the words name a call: it must be said to have failed */
+
+static const struct {
+  const char *words;
+  uint32_t details;
+  uint64_t marks;
+  int only;
+} table[] = {
+    {"CUDA_ERROR_OUT_OF_MEMORY", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"cudaErrorMemoryAllocation", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"CUDA out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"CUDA error: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"CUDA error: Out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"cuda error: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"CUDA Error: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"Cuda error: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"CUDA driver error: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"cuda runtime error (2)", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"error=2 : out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"cudaSuccess (2 vs. 0)", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"Cuda failure 'out of memory'", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"Cuda failure 2 'out of memory'", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"Cuda Runtime (out of memory)", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"cudaMalloc failed: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"cudaMalloc retry failed: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"cudaMalloc error out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"failed: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"(-217:Gpu API call) out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"CNMEM_STATUS_OUT_OF_MEMORY", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"bytes of device memory (out of memory)", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"GpuArrayException: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"System is out of GPU memory", 0, 0, 0},
+    {"GPU is out of memory", 0, 0, 0},
+    {"GPU out of memory", 0, 0, 0},
+    {"ut of GPU memory", 0, 0, 0},
+    {"insufficient GPU memory", 0, 0, 0},
+    {"nsufficient VRAM", 0, 0, 0},
+    {"not enough GPU memory", 0, 0, 0},
+    {"Not enough GPU memory", 0, 0, 0},
+    {"Out of memory on device", 0, 0, 0},
+    {"Allocation on device", 0, 0, 0},
+    {"OutOfMemoryError: Allocation on device", 0, 0, 0},
+    {"torch.OutOfMemoryError", 0, 0, 0},
+    {"torch.cuda.OutOfMemoryError", 0, 0, 0},
+    {"HIP out of memory", 0, CONTEXT_BIT(AMD), 0},
+    {"HIP error: out of memory", 0, CONTEXT_BIT(AMD), 0},
+    {"hipErrorOutOfMemory", 0, CONTEXT_BIT(AMD), 0},
+    {"hipErrorMemoryAllocation", 0, CONTEXT_BIT(AMD), 0},
+    {"XPU out of memory", 0, CONTEXT_BIT(INTEL), 0},
+    {"ERROR_OUT_OF_DEVICE_MEMORY", 0, 0, 0},
+    {"ErrorOutOfDeviceMemory", 0, 0, 0},
+    {"UR_RESULT_ERROR_OUT_OF_RESOURCES", MESSAGE_STATUS, CONTEXT_BIT(INTEL), 0},
+    {"PI_ERROR_OUT_OF_RESOURCES", MESSAGE_STATUS, CONTEXT_BIT(INTEL), 0},
+    {"CL_MEM_OBJECT_ALLOCATION_FAILURE", 0, 0, 0},
+    {"CL_OUT_OF_RESOURCES", MESSAGE_STATUS, 0, 0},
+    {"MPS backend out of memory", 0, CONTEXT_BIT(APPLE) | CONTEXT_BIT(MAC), 0},
+    {"CUBLAS_STATUS_ALLOC_FAILED", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"CUBLAS_STATUS_NOT_INITIALIZED", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"CUDNN_STATUS_ALLOC_FAILED", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"CUDNN_STATUS_NOT_INITIALIZED", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"CUDNN_STATUS_INTERNAL_ERROR", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"CUSOLVER_STATUS_ALLOC_FAILED", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"CUSOLVER_STATUS_INTERNAL_ERROR", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"CUSPARSE_STATUS_ALLOC_FAILED", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"CUSPARSE_STATUS_INSUFFICIENT_RESOURCES", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"CUFFT_ALLOC_FAILED", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"CURAND_STATUS_ALLOCATION_FAILED", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"HIPBLAS_STATUS_ALLOC_FAILED", MESSAGE_STATUS, CONTEXT_BIT(AMD), 0},
+    {"rocblas_status_memory_error", MESSAGE_STATUS, CONTEXT_BIT(AMD), 0},
+    {"FIND was unable to find an engine to execute this computation", MESSAGE_STATUS, 0, 0},
+    {"unable to find an engine to execute this computation", MESSAGE_STATUS, 0, 0},
+    {"NVML_SUCCESS == r INTERNAL ASSERT FAILED", MESSAGE_MIG, CONTEXT_BIT(NVIDIA), 0},
+    {"NVML_SUCCESS == DriverAPI::get()->nvml", MESSAGE_MIG, CONTEXT_BIT(NVIDIA), 0},
+    {"!handles_.at(i) INTERNAL ASSERT FAILED", MESSAGE_MIG, CONTEXT_BIT(NVIDIA), 0},
+    {"cuMemAlloc", 0, CONTEXT_BIT(NVIDIA), CALL},
+    {"cuMemCreate", 0, CONTEXT_BIT(NVIDIA), CALL},
+    {"cudaMalloc", 0, CONTEXT_BIT(NVIDIA), CALL},
+    {"hipMalloc", 0, CONTEXT_BIT(AMD), CALL},
+};
+
+/* What was asked for, in one of the usual sentences, or as "N bytes" on the line of the error. */
+static void read_asked(message *m, scan_text t, const char *at) {
+  static const char *const sizes[] = {
+      "cuMemAlloc of ",      "Tried to allocate ", "failed to allocate ",
+      "Failed to allocate ", "tried to allocate ", "Error allocating ",
+      "allocating ",         "allocate ",          "alloc fail size "};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes && m->asked_bytes == MESSAGE_UNKNOWN; i++)
+    m->asked_bytes = scan_size_after(t, sizes[i]);
+  if (m->asked_bytes == MESSAGE_UNKNOWN)
+    m->asked_bytes = scan_size_before(scan_line(t, at), " bytes");
+}
+
+bool message_card(message *m, scan_text t, const char **where) {
+  const char *best = NULL;
+  size_t chosen = 0;
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    const char *start = NULL;
+    if (scan_find_at(t, table[i].words, &start) == NULL) continue;
+    if (table[i].only == CALL &&
+        (best != NULL || (!scan_has(t, "failed") && !scan_has(t, "error"))))
+      continue;
+    if (best != NULL && start >= best) continue;
+    best = start;
+    chosen = i;
+  }
+  if (best == NULL) return false;
+  if (where != NULL) *where = best;
+  m->kind = MESSAGE_CUDA;
+  m->details |= table[chosen].details;
+  m->context.seen |= table[chosen].marks;
+  m->failures = 1;
+  scan_copy(m->what, sizeof m->what, t, best, "\n");
+  if (scan_has(t, "cuInit") || scan_has(t, "cuCtxCreate") ||
+      scan_has(t, "cuDevicePrimaryCtxRetain"))
+    m->details |= MESSAGE_INIT;
+  if (context_any(&m->context, CONTEXT_BIT(AMD))) m->context.seen &= ~CONTEXT_BIT(NVIDIA);
+  if (scan_has(t, "hipMalloc")) {
+    m->context.seen &= ~CONTEXT_BIT(NVIDIA);
+    m->context.seen |= CONTEXT_BIT(AMD);
+  }
+  read_asked(m, t, best);
+  if (scan_has(t, "ggml") || context_any(&m->context, CONTEXT_BIT(OLLAMA))) m->kind = MESSAGE_LLAMA;
+  return true;
+}

@@ -1,0 +1,117 @@
+/* Errors that look like a shortage of memory, or come with one, and are something else: named, with
+ * one line of help. */
+#include "advise/message_parts.h"
+
+static const struct {
+  const char *words, *name, *help;
+} table[] = {
+    {"java.lang.OutOfMemoryError", "Java's own heap is full",
+     "raise it: java -Xmx8g …; for Spark: spark-submit --driver-memory 8g --executor-memory 8g"},
+    {"Java heap space", "Java's own heap is full",
+     "raise it: java -Xmx8g …; for Spark: spark-submit --driver-memory 8g --executor-memory 8g"},
+    {"GC overhead limit exceeded", "Java's own heap is full", "raise it: java -Xmx8g …"},
+    {"JavaScript heap out of memory", "Node.js's own heap is full",
+     "raise it: NODE_OPTIONS=--max-old-space-size=8192 (MiB) before the command"},
+    {"Allowed memory size of", "PHP's memory_limit is reached",
+     "raise it: php -d memory_limit=1G …"},
+    {"System.OutOfMemoryException", ".NET's own heap could not grow",
+     "run a 64-bit process, and hold less at once"},
+    {"OOM command not allowed", "Redis has reached its maxmemory",
+     "raise maxmemory in redis.conf, or set an eviction policy"},
+    {"illegal memory access", "a GPU program read or wrote a wrong address",
+     "it is a bug, not a shortage: run once with CUDA_LAUNCH_BLOCKING=1, or under "
+     "compute-sanitizer"},
+    {"CUDA_ERROR_ILLEGAL_ADDRESS", "a GPU program read or wrote a wrong address",
+     "it is a bug, not a shortage: run once with CUDA_LAUNCH_BLOCKING=1, or under "
+     "compute-sanitizer"},
+    {"Memory access fault by GPU node", "a GPU program read or wrote a wrong address",
+     "it is a bug, not a shortage: update ROCm, or run once with AMD_SERIALIZE_KERNEL=3"},
+    {"misaligned address", "a GPU program used a misaligned address",
+     "it is a bug, not a shortage: run under compute-sanitizer"},
+    {"device-side assert triggered", "an assertion on the GPU failed",
+     "most often an index or a label out of range: run once with CUDA_LAUNCH_BLOCKING=1"},
+    {"unspecified launch failure", "a GPU program crashed",
+     "it is a bug, not a shortage: run under compute-sanitizer"},
+    {"too many resources requested for launch", "a GPU program asks for too many registers",
+     "use fewer threads a block, or a build for this card"},
+    {"no kernel image is available", "the library was not built for this GPU",
+     "install a build for this card's compute capability"},
+    {"driver version is insufficient", "the NVIDIA driver is too old for this CUDA version",
+     "update the driver, or install a build for an older CUDA"},
+    {"forward compatibility was attempted", "the NVIDIA driver does not match the CUDA version",
+     "update the driver, or install a build for an older CUDA"},
+    {"invalid device ordinal", "a GPU was named that is not there",
+     "nvidia-smi -L lists the GPUs; check CUDA_VISIBLE_DEVICES"},
+    {"invalid resource handle", "a GPU handle was used on the wrong device",
+     "it is not a shortage: check which device each tensor and stream is on"},
+    {"uncorrectable ECC error", "the GPU's memory has a hardware error",
+     "nvidia-smi -q -d ECC shows it; reset the GPU or have it replaced"},
+    {"has fallen off the bus", "the GPU is gone from the bus",
+     "a hardware or power problem: nvidia-smi -q, dmesg | grep -i xid"},
+    {"Torch not compiled with CUDA enabled", "this PyTorch has no CUDA",
+     "install the CUDA build of PyTorch"},
+    {"Expected all tensors to be on the same device", "tensors are on different devices",
+     "move them to one: x.to(model.device)"},
+    {"not enough space: expected", "a buffer of the wrong size was given to ONNX Runtime",
+     "it is not a shortage: check the model's output shapes"},
+    {"Received message larger than max", "a gRPC message is larger than its limit",
+     "raise grpc.max_receive_message_length, or send less at once"},
+    {"Quota exceeded", "a cloud quota is used up", "it is not memory: wait, or ask for more quota"},
+    {"check quota", "a cloud quota is used up", "it is not memory: wait, or ask for more quota"},
+    {"received 0 items of ancdata", "too many files are open",
+     "ulimit -n 65536, or torch.multiprocessing.set_sharing_strategy('file_system')"},
+    {"Too many open files", "too many files are open",
+     "ulimit -n 65536, or torch.multiprocessing.set_sharing_strategy('file_system')"},
+    {"No space left on device", "a disk is full",
+     "df -h shows which; TMPDIR and the cache folders can be moved"},
+    {"Disk quota exceeded", "a disk quota is used up", "quota -s, du -sh ~/.cache"},
+    {"maximum recursion depth exceeded", "Python's recursion limit is reached",
+     "it is not a shortage of memory: look for a function that calls itself without end"},
+    {"CUBLAS_STATUS_EXECUTION_FAILED", "a cuBLAS call failed for another reason than memory",
+     "run once with CUDA_LAUNCH_BLOCKING=1: the first error is often an index out of range"},
+    {"CUBLAS_STATUS_INVALID_VALUE", "cuBLAS was called with wrong sizes",
+     "two cuBLAS versions may be loaded: unset LD_LIBRARY_PATH"},
+    {"CUDNN_STATUS_EXECUTION_FAILED", "a cuDNN call failed for another reason than memory",
+     "check that cuDNN, CUDA and the driver fit each other"},
+    {"CUDNN_STATUS_NOT_SUPPORTED", "cuDNN does not support this operation",
+     "x.contiguous() before it, or torch.backends.cudnn.enabled = False"},
+    {"CUDNN_STATUS_BAD_PARAM", "cuDNN was called with wrong sizes", "check the shapes and types"},
+    {"CUDNN_STATUS_MAPPING_ERROR", "a cuDNN call failed for another reason than memory",
+     "run once with CUDA_LAUNCH_BLOCKING=1"},
+    {"ncclUnhandledCudaError", "NCCL failed for another reason than memory",
+     "run with NCCL_DEBUG=INFO: the first WARN line has the reason"},
+    {"ncclSystemError", "NCCL failed for another reason than memory",
+     "run with NCCL_DEBUG=INFO: the first WARN line has the reason"},
+    {"ncclInvalidUsage", "NCCL was called wrongly",
+     "run with NCCL_DEBUG=INFO; two ranks on one GPU are a frequent reason"},
+    {"NCCL error", "NCCL failed for another reason than memory",
+     "run with NCCL_DEBUG=INFO: the first WARN line has the reason"},
+    {"Segmentation fault", "the program crashed on a wrong address",
+     "it is a bug, not a shortage: python -X faulthandler shows the line"},
+    {"SIGSEGV", "the program crashed on a wrong address",
+     "it is a bug, not a shortage: python -X faulthandler shows the line"},
+    {"double free or corruption", "the program corrupted its heap",
+     "it is a bug, not a shortage: run it under valgrind or with AddressSanitizer"},
+    {"size mismatch for", "a checkpoint does not fit the model's shapes",
+     "build the model with the sizes it was saved with"},
+};
+
+/* Words that only look like a shortage. */
+bool message_lookalike(message *m, scan_text t) {
+  if (!scan_has(t, "static TLS block")) return false;
+  m->kind = MESSAGE_FOREIGN;
+  m->name = "a library was loaded too late for its thread-local storage";
+  m->help = "import it first, or LD_PRELOAD the library that the message names";
+  return true;
+}
+
+bool message_foreign(message *m, scan_text t) {
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    if (!scan_has(t, table[i].words)) continue;
+    m->kind = MESSAGE_FOREIGN;
+    m->name = table[i].name;
+    m->help = table[i].help;
+    return true;
+  }
+  return false;
+}

@@ -1,0 +1,84 @@
+/* Hints: what no table knows by its words.
+ *
+ * A line that speaks of memory and of failing is an out-of-memory error of some program, and a
+ * process that ended with 137 or -9 was killed. Letter case does not matter here. Asked last of
+ * all: a library's own words say more. */
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "advise/message_parts.h"
+
+#define LINE_MOST 2000 /* characters of one line that are looked at */
+
+static bool has_word(scan_text t, const char *word) {
+  size_t length = strlen(word);
+  for (const char *at = t.at; (size_t)(t.end - at) >= length; at++)
+    if (tolower((unsigned char)*at) == word[0] && strncasecmp(at, word, length) == 0) return true;
+  return false;
+}
+
+static bool has_any(scan_text t, const char *const *words, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (has_word(t, words[i])) return true;
+  return false;
+}
+#define HAS_ANY(t, ...)                                                                            \
+  has_any(t, (const char *const[]){__VA_ARGS__},                                                   \
+          sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
+
+/* "memory" and a word for failing in one line, or the letters OOM. */
+static bool is_shortage(scan_text line) {
+  const char *start = NULL;
+  if (scan_find_word(line, "OOM", &start) != NULL) return true;
+  if (!HAS_ANY(line, "memory", "vram")) return false;
+  bool asked = HAS_ANY(line, "alloc", "reserve", "mmap", "require", "need");
+  bool refused = HAS_ANY(line, "fail", "unable", "cannot", "can't", "could not", "couldn't",
+                         "not enough", "insufficient", "exceed", "exhaust", "ran out");
+  return HAS_ANY(line, "out of memory", "not enough memory", "insufficient memory", "low on memory",
+                 "exceed") ||
+         (asked && refused);
+}
+
+static bool of_card(scan_text t) {
+  return HAS_ANY(t, "gpu", "cuda", "vram", "device memory", "hip", "rocm", "vulkan", "opencl",
+                 "metal", "video memory", "directx", "dxgi");
+}
+
+/* Does a number that says "killed" stand after a word for a program's end? "exitcode '137'",
+ * "exit code (137)", "returned -9". */
+static bool ended_by_kill(scan_text t, const char **where) {
+  static const char *const numbers[] = {"137", "-9"};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    const char *start = NULL;
+    for (scan_text rest = t; scan_find_at(rest, numbers[i], &start) != NULL; rest.at = start + 1) {
+      const char *after = start + strlen(numbers[i]);
+      bool part = (after < t.end && isalnum((unsigned char)*after)) ||
+                  (start > t.at && isalnum((unsigned char)start[-1]));
+      scan_text before = {start - t.at > 24 ? start - 24 : t.at, start};
+      if (part || !HAS_ANY(before, "code", "exit", "status", "returned", "signal")) continue;
+      *where = start;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool message_hint(message *m, scan_text t, const char **where) {
+  scan_text rest = t, line;
+  m->failures = 1;
+  while (scan_next_line(&rest, &line)) {
+    if (line.end - line.at > LINE_MOST) line.end = line.at + LINE_MOST;
+    if (!is_shortage(line)) continue;
+    *where = line.at;
+    bool card = of_card(line) || (of_card(t) && !HAS_ANY(line, "system memory", "ram", "host"));
+    m->kind = card ? MESSAGE_CUDA : MESSAGE_HOST;
+    m->host = card ? HOST_NONE : HOST_PYTHON;
+    scan_copy(m->what, sizeof m->what, t, line.at, "\n");
+    return true;
+  }
+  if (!ended_by_kill(t, where)) return false;
+  m->kind = MESSAGE_HOST;
+  m->host = HOST_KILLED;
+  return true;
+}

@@ -1,0 +1,291 @@
+/* Host memory: every wording is a row of a table, and a few kinds have numbers to read.
+ *
+ * Sure rows can mean nothing else than host memory. The others ("Killed", exit code 137) are asked
+ * only after everything else: a launcher writes them after any failure. */
+#include <ctype.h>
+#include <string.h>
+
+#include "advise/message_parts.h"
+
+enum { SURE = 1, WORD = 2 }; /* WORD: not a part of a longer word */
+
+static const struct row {
+  const char *words;
+  message_host host;
+  int flags;
+} table[] = {
+    {"DefaultCPUAllocator", HOST_TORCH, SURE},
+    {"posix_memalign(&data, gAlignment, nbytes)", HOST_TORCH, SURE},
+    {"[enforce fail at alloc_cpu.cpp", HOST_TORCH, SURE},
+    {"not enough memory: you tried to allocate", HOST_TORCH, SURE},
+    {"[enforce fail at CPUAllocator.cpp", HOST_TORCH, SURE},
+    {"Unable to allocate ", HOST_NUMPY, SURE},
+    {"_ArrayMemoryError", HOST_NUMPY, SURE},
+    {"session crashed after using all available RAM", HOST_NOTEBOOK, SURE},
+    {"tried to allocate more memory than is available", HOST_NOTEBOOK, SURE}, /* Kaggle's */
+    {"Your notebook was stopped because it used too much memory", HOST_NOTEBOOK, SURE},
+    {"oom_kill event", HOST_JOB, SURE},
+    {"oom-kill event", HOST_JOB, SURE},
+    {"Exceeded job memory limit", HOST_JOB, SURE},
+    {"xceeded step memory limit", HOST_JOB, SURE},
+    {"exceeded memory limit (", HOST_JOB, SURE},
+    {"OUT_OF_MEMORY by SLURM", HOST_JOB, SURE},
+    {"State: OUT_OF_MEMORY", HOST_JOB, SURE},
+    {"OUT_OF_ME+", HOST_JOB, SURE},
+    {"task 0: Out Of Memory", HOST_JOB, SURE},
+    {": Out Of Memory", HOST_JOB, SURE},
+    {"PBS: job killed: mem", HOST_JOB, SURE},
+    {"PBS: job killed: vmem", HOST_JOB, SURE},
+    {"kb exceeded limit", HOST_JOB, SURE},
+    {"TERM_MEMLIMIT", HOST_JOB, SURE},
+    {"Job has gone over memory limit", HOST_JOB, SURE}, /* HTCondor */
+    {"OOMKilled\": true", HOST_CONTAINER, SURE},
+    {"OOMKilled\":true", HOST_CONTAINER, SURE},
+    {"Reason: OOMKilled", HOST_CONTAINER, SURE},
+    {"reason: OOMKilled", HOST_CONTAINER, SURE},
+    {"OOMKilled (exit code", HOST_CONTAINER, SURE},
+    {"low on resource: memory", HOST_CONTAINER, SURE},
+    {"ray.exceptions.OutOfMemoryError", HOST_RAY, SURE},
+    {"RayOutOfMemoryError", HOST_RAY, SURE},
+    {"node running low on memory", HOST_RAY, SURE},
+    {"killed due to memory pressure (OOM)", HOST_RAY, SURE},
+    {"ObjectStoreFullError", HOST_RAY, SURE},
+    {"memory budget. Restarting", HOST_DASK, SURE},
+    {"% memory budget", HOST_DASK, SURE},
+    {"KilledWorker", HOST_DASK, SURE},
+    {"Unmanaged memory use is high", HOST_DASK, SURE},
+    {"killed by YARN for exceeding", HOST_SPARK, SURE},
+    {"is running beyond physical memory limits", HOST_SPARK, SURE},
+    {"killed by signal: Bus error", HOST_SHARED, SURE},
+    {"workers are out of shared memory", HOST_SHARED, SURE},
+    {"insufficient shared memory", HOST_SHARED, SURE},
+    {"unable to allocate shared memory", HOST_SHARED, SURE},
+    {"unable to write to file </torch_", HOST_SHARED, SURE},
+    {"unable to open shared memory object", HOST_SHARED, SURE},
+    {"unable to resize file </torch_", HOST_SHARED, SURE},
+    {"Error while creating shared memory segment", HOST_SHARED, SURE}, /* NCCL */
+    {"/dev/shm: No space left", HOST_SHARED, SURE},
+    {"No space left on device: '/dev/shm", HOST_SHARED, SURE},
+    {"No space left on device: '/psm_", HOST_SHARED, SURE},
+    {"unable to mmap ", HOST_MAPS, SURE},
+    {"DataLoader worker (pid", HOST_WORKER, SURE},
+    {"A process in the process pool was terminated abruptly", HOST_WORKER, SURE},
+    {"TerminatedWorkerError", HOST_WORKER, SURE},
+    {"BrokenProcessPool", HOST_WORKER, SURE},
+    {"was terminated abruptly", HOST_WORKER, SURE},
+    {"worker process was unexpectedly terminated", HOST_WORKER, SURE},
+    {"by an excessive memory usage causing the Operating System to kill", HOST_WORKER, SURE},
+    {"WinError 1455", HOST_PAGEFILE, SURE},
+    {"paging file is too small", HOST_PAGEFILE, SURE},
+    {"页面文件太小", HOST_PAGEFILE, SURE},
+    {"頁面檔太小", HOST_PAGEFILE, SURE},
+    {"Auslagerungsdatei ist zu klein", HOST_PAGEFILE, SURE},
+    {"fichier de pagination est insuffisant", HOST_PAGEFILE, SURE},
+    {"archivo de paginación es demasiado pequeño", HOST_PAGEFILE, SURE},
+    {"arquivo de paginação é pequeno demais", HOST_PAGEFILE, SURE},
+    {"arquivo de paginação é muito pequeno", HOST_PAGEFILE, SURE},
+    {"file di paging è insufficiente", HOST_PAGEFILE, SURE},
+    {"ページング ファイルが小さすぎる", HOST_PAGEFILE, SURE},
+    {"페이징 파일이 너무 작", HOST_PAGEFILE, SURE},
+    {"Файл подкачки слишком мал", HOST_PAGEFILE, SURE},
+    {"WinError 8]", HOST_PAGEFILE, SURE},
+    {"WinError 14]", HOST_PAGEFILE, SURE},
+    {"Not enough memory resources are available", HOST_PAGEFILE, SURE},
+    {"Insufficient quota to complete the requested service", HOST_PAGEFILE, SURE},
+    {"Killed signal terminated program cc1", HOST_COMPILER, SURE},
+    {"internal compiler error: Killed", HOST_COMPILER, SURE},
+    {"virtual memory exhausted: Cannot allocate memory", HOST_COMPILER, SURE},
+    {"cc1plus: out of memory allocating", HOST_COMPILER, SURE},
+    {"LLVM ERROR: out of memory", HOST_COMPILER, SURE},
+    {"ut of memory: Kill", HOST_KERNEL, SURE}, /* "Memory cgroup out of memory: Killed process" */
+    {"oom-kill:", HOST_KERNEL, SURE},
+    {"invoked oom-killer", HOST_KERNEL, SURE},
+    {"oom_reaper: reaped process", HOST_KERNEL, SURE},
+    {"systemd-oomd", HOST_KERNEL, SURE},
+    {"earlyoom", HOST_KERNEL, SURE},
+    {"Failed with result 'oom-kill'", HOST_KERNEL, SURE},
+    {"os.fork() OSError: [Errno 12]", HOST_FORK, SURE},
+    {"fork: Cannot allocate memory", HOST_FORK, SURE},
+    {"fork: retry: Resource temporarily", HOST_FORK, SURE},
+    {"C error: out of memory", HOST_PYTHON, SURE},
+    {"ArrowMemoryError", HOST_PYTHON, SURE},
+    {"memory allocation of ", HOST_PYTHON, SURE}, /* Rust: polars, tokenizers, safetensors */
+    {"cannot allocate vector of size", HOST_PYTHON, SURE},
+    {"vector memory exhausted (limit reached?)", HOST_PYTHON, SURE},
+    {"vector memory limit of", HOST_PYTHON, SURE},
+    {"exceeds maximum array size preference", HOST_PYTHON, SURE},
+    {"Type \"help memory\" for your options", HOST_PYTHON, SURE},
+    {"insufficient virtual memory", HOST_PYTHON, SURE},
+    {"Allocation would exceed memory limit", HOST_PYTHON, SURE},
+    {"runtime: out of memory", HOST_PYTHON, SURE}, /* Go */
+    {"runtime: cannot allocate memory", HOST_PYTHON, SURE},
+    {"Out of Memory Error: could not allocate", HOST_PYTHON, SURE}, /* DuckDB */
+    {"Out of Memory Error: failed to", HOST_PYTHON, SURE},
+    {"tried to allocate too many memory regions", HOST_PYTHON, SURE}, /* OpenBLAS */
+    {"Memory allocation still failed after", HOST_PYTHON, SURE},
+    {"OpenBLAS error: Memory allocation", HOST_PYTHON, SURE},
+    {"MemoryError", HOST_PYTHON, SURE | WORD},
+    {"HostMemoryError", HOST_PYTHON, SURE},    /* of stowage.enable() */
+    {"OutOfMemoryError()", HOST_PYTHON, SURE}, /* Julia */
+    {"std::bad_alloc", HOST_PYTHON, SURE},
+    {"bad_alloc", HOST_PYTHON, SURE},
+    {"bad allocation", HOST_PYTHON, SURE},
+    {"Insufficient memory", HOST_PYTHON, 0},
+    {"not enough memory", HOST_PYTHON, 0},
+    {"Not enough memory", HOST_PYTHON, 0},
+    {"annot allocate memory", HOST_PYTHON, SURE},
+    {"malloc: can't allocate region", HOST_PYTHON, SURE}, /* macOS */
+    {"failed to allocate memory", HOST_PYTHON, 0},
+    {"ailed to allocate ", HOST_PYTHON, 0},
+    {"The kernel appears to have died", HOST_DIED, 0},
+    {"he Kernel crashed while executing code", HOST_DIED, 0},
+    {"kernel died", HOST_DIED, 0},
+    {"Kernel died", HOST_DIED, 0},
+    {"Kernel Restarting", HOST_DIED, 0},
+    {"kernel has died", HOST_DIED, 0},
+    {"Canceled future for execute_request", HOST_DIED, 0},
+    {"Your session crashed for an unknown reason", HOST_DIED, 0},
+    {"Python kernel is unresponsive", HOST_DIED, 0},
+    {"DeadKernelError", HOST_DIED, 0},
+    {"kernel restarting", HOST_DIED, 0},
+    {"restarting kernel", HOST_DIED, 0},
+    {"Restarting kernel", HOST_DIED, 0},
+    {"kernel restarted", HOST_DIED, 0},
+    {"Bus error", HOST_SHARED, 0},
+    {"OOMKilled", HOST_CONTAINER, 0},
+    {"Exit Code: 137", HOST_CONTAINER, 0},
+    {"exitCode: 137", HOST_CONTAINER, 0},
+    {"exited with code 137", HOST_CONTAINER, 0},
+    {"Exited (137)", HOST_CONTAINER, 0},
+    {"code 137", HOST_KILLED, 0},
+    {"code: 137", HOST_KILLED, 0},
+    {"code=137", HOST_KILLED, 0},
+    {"status 137", HOST_KILLED, 0},
+    {"status: 137", HOST_KILLED, 0},
+    {"Error 137", HOST_KILLED, 0},
+    {"exitcode: -9", HOST_KILLED, 0},
+    {"exitcode : -9", HOST_KILLED, 0},
+    {"exit code -9", HOST_KILLED, 0},
+    {"exit code: -9", HOST_KILLED, 0},
+    {"exit status -9", HOST_KILLED, 0},
+    {"return code = -9", HOST_KILLED, 0},
+    {"return code -9", HOST_KILLED, 0},
+    {"returncode=-9", HOST_KILLED, 0},
+    {"signal 9", HOST_KILLED, WORD},
+    {"signal: 9", HOST_KILLED, WORD},
+    {"SIGKILL", HOST_KILLED, WORD},
+    {"killed by the operating system", HOST_KILLED, 0},
+    {"Killed", HOST_KILLED, WORD},
+    {"killed", HOST_KILLED, WORD},
+    {"已杀死", HOST_KILLED, 0},
+    {"已砍掉", HOST_KILLED, 0},
+    {"Getötet", HOST_KILLED, 0},
+    {"Processus arrêté", HOST_KILLED, 0},
+    {"Tué", HOST_KILLED, WORD},
+    {"Terminado (killed)", HOST_KILLED, 0},
+    {"Matado", HOST_KILLED, WORD},
+    {"Morto", HOST_KILLED, WORD},
+    {"Ucciso", HOST_KILLED, WORD},
+    {"強制終了", HOST_KILLED, 0},
+    {"죽었음", HOST_KILLED, 0},
+    {"Убито", HOST_KILLED, 0},
+    {"Вбито", HOST_KILLED, 0},
+    {"Unicestwiony", HOST_KILLED, 0},
+    {"Geëlimineerd", HOST_KILLED, 0},
+    {"Dödad", HOST_KILLED, 0},
+    {"Zabit", HOST_KILLED, WORD},
+    {"Süreç durduruldu", HOST_KILLED, 0},
+};
+
+/* ---- numbers ---- */
+
+/* "(9681, 9681) and data type float64": the bytes of such an array. */
+static uint64_t array_bytes(scan_text t, const char *shape) {
+  static const struct {
+    const char *type;
+    double width;
+  } widths[] = {{"data type complex128", 16}, {"data type float64", 8}, {"data type int64", 8},
+                {"data type uint64", 8},      {"data type object", 8},  {"data type complex64", 8},
+                {"data type float32", 4},     {"data type int32", 4},   {"data type uint32", 4},
+                {"data type float16", 2},     {"data type int16", 2},   {"data type uint16", 2},
+                {"data type int8", 1},        {"data type uint8", 1},   {"data type bool", 1}};
+  double bytes = 0;
+  scan_text line = scan_line(t, shape);
+  for (size_t i = 0; i < sizeof widths / sizeof *widths && bytes == 0; i++)
+    if (scan_has(line, widths[i].type)) bytes = widths[i].width;
+  int dims = 0;
+  for (const char *p = shape; p < line.end && *p != ')';) {
+    if (!isdigit((unsigned char)*p)) {
+      p++;
+      continue;
+    }
+    double dim = 0;
+    for (; p < line.end && isdigit((unsigned char)*p); p++) dim = dim * 10 + (*p - '0');
+    bytes *= dim;
+    dims++;
+  }
+  return dims > 0 && bytes > 0 && bytes < 0x1p62 ? (uint64_t)bytes : MESSAGE_UNKNOWN;
+}
+
+static void read_numpy(message *m, scan_text t) {
+  const char *at = scan_find(t, "Unable to allocate ");
+  const char *shape = at != NULL ? scan_find(scan_from(t, at), "array with ") : NULL;
+  m->asked_bytes = scan_size(t, at);
+  if (shape == NULL) return;
+  scan_copy(m->what, sizeof m->what, t, shape, "\n");
+  const char *open = scan_find(scan_from(t, shape), "(");
+  if (m->asked_bytes == MESSAGE_UNKNOWN && open != NULL) m->asked_bytes = array_bytes(t, open);
+}
+
+/* "Killed process 8123 (python3) total-vm:21474836kB, anon-rss:8123456kB, …" */
+static void read_killed(message *m, scan_text t) {
+  m->process_bytes = scan_size_after(t, "anon-rss:");
+  m->grouped = scan_has(t, "Memory cgroup out of memory") || scan_has(t, "CONSTRAINT_MEMCG");
+  const char *process = scan_find(t, "Killed process ");
+  if (process == NULL) process = scan_find(t, "Kill process ");
+  const char *name = process != NULL ? scan_find(scan_from(t, process), "(") : NULL;
+  if (name != NULL && name - process < 16) scan_copy(m->what, sizeof m->what, t, name, ")");
+}
+
+static void read_numbers(message *m, scan_text t, const char *at) {
+  scan_text rest = scan_from(t, at);
+  switch (m->host) {
+  case HOST_NUMPY: read_numpy(m, t); break;
+  case HOST_TORCH: m->asked_bytes = scan_size_after(t, "you tried to allocate "); break;
+  case HOST_KERNEL:
+  case HOST_KILLED: read_killed(m, t); break;
+  case HOST_MAPS: m->asked_bytes = scan_size(t, at); break;
+  case HOST_RAY: m->process_bytes = scan_size_after(t, "memory used="); break;
+  case HOST_JOB: m->limit_bytes = scan_size_after(t, "exceeded limit "); break;
+  case HOST_PYTHON:
+    m->asked_bytes = scan_size(t, at);
+    if (m->asked_bytes == MESSAGE_UNKNOWN)
+      m->asked_bytes = scan_size_after(rest, "malloc of size ");
+    if (m->asked_bytes == MESSAGE_UNKNOWN) m->asked_bytes = scan_size_after(rest, "block of size ");
+    break;
+  default: break;
+  }
+  /* the Python package's own line */
+  m->host_bytes = scan_size_after(t, "host memory in all: ");
+  /* report.py's own line, after the error of a program that stowage run watched */
+  uint64_t own = scan_size_after(t, " of the process is limited to ");
+  if (own != MESSAGE_UNKNOWN) m->limit_bytes = own;
+}
+
+bool message_host_memory(message *m, scan_text t, bool sure, const char **where) {
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    const struct row *r = &table[i];
+    const char *start = NULL, *after;
+    if (((r->flags & SURE) != 0) != sure) continue;
+    after = (r->flags & WORD) != 0 ? scan_find_word(t, r->words, &start)
+                                   : scan_find_at(t, r->words, &start);
+    if (after == NULL) continue;
+    m->kind = MESSAGE_HOST;
+    m->host = r->host;
+    m->failures = 1;
+    if (where != NULL) *where = start;
+    read_numbers(m, t, after);
+    return true;
+  }
+  return false;
+}

@@ -1,0 +1,273 @@
+/* Libraries and servers whose texts carry numbers of their own: one short reader each, one table.
+ *
+ * A reader is asked if one of its signs is in the text. It may decline by returning false. */
+#include <string.h>
+
+#include "advise/message_parts.h"
+
+static bool known(uint64_t bytes) {
+  return bytes != MESSAGE_UNKNOWN;
+}
+
+/* The first size that stands after one of `words`. */
+static uint64_t first_size(scan_text t, const char *const *words, size_t count) {
+  uint64_t bytes = MESSAGE_UNKNOWN;
+  for (size_t i = 0; i < count && !known(bytes); i++) bytes = scan_size_after(t, words[i]);
+  return bytes;
+}
+#define FIRST_SIZE(t, ...)                                                                         \
+  first_size(t, (const char *const[]){__VA_ARGS__},                                                \
+             sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
+
+/* "Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory utilization
+ * (0.95, 45.01 GiB)"; "max seq len (4096) is larger than … stored in KV cache (3664)"; "4.00 GiB KV
+ * cache is needed, which is larger than the available KV cache memory (1.62 GiB)". */
+static bool read_vllm(message *m, scan_text t) {
+  const char *start = scan_find(t, "Free memory on device");
+  const char *open = start != NULL ? scan_find(scan_from(t, start), "(") : NULL;
+  if (open != NULL) {
+    const char *slash = scan_find(scan_from(t, open), "/");
+    const char *wanted = scan_find(scan_from(t, open), "utilization (");
+    const char *comma = wanted != NULL ? scan_find(scan_from(t, wanted), ", ") : NULL;
+    m->card_bytes = scan_size(t, slash);
+    m->asked_bytes = scan_size(t, comma);
+    uint64_t whole = scan_number(t, open);
+    const char *dot = scan_find(scan_from(t, open), ".");
+    /* The unit stands after the second number only. */
+    if (known(whole) && dot != NULL && slash != NULL && dot < slash) {
+      double part = 0, scale = 1;
+      for (const char *p = dot; p < slash && *p >= '0' && *p <= '9'; p++, scale *= 10)
+        part = part * 10 + (*p - '0');
+      double gib = (double)whole + part / scale;
+      m->free_bytes = gib < 1e6 ? (uint64_t)(gib * 0x1p30 + 0.5) : MESSAGE_UNKNOWN;
+    }
+    m->details |= MESSAGE_START;
+    return true;
+  }
+  m->details |= MESSAGE_KV_CACHE;
+  m->wanted_tokens = scan_number_after(t, "max seq len (");
+  m->cache_tokens = scan_number_after(t, "stored in KV cache (");
+  if (scan_has(t, "KV cache is needed")) {
+    m->asked_bytes = scan_size_before(t, " KV cache is needed");
+    m->free_bytes = scan_size_after(t, "available KV cache memory (");
+    m->cache_tokens = scan_number_after(t, "estimated maximum model length is ");
+  }
+  return true;
+}
+
+static bool read_sglang(message *m, scan_text t) {
+  m->details |= scan_has(t, "refill out of memory") || scan_has(t, "ecode out of memory")
+                    ? MESSAGE_COMPUTE
+                    : MESSAGE_KV_CACHE;
+  return true;
+}
+
+/* "allocating 279356.51 MiB on device 0: cudaMalloc failed", "failed to allocate CUDA0 buffer of
+ * size 292926534144", "model requires more system memory (5.6 GiB) than is available (4.1 GiB)". */
+static bool read_llama(message *m, scan_text t) {
+  const char *system = scan_find(t, "requires more system memory");
+  if (system != NULL) {
+    m->kind = MESSAGE_HOST;
+    m->host = HOST_MODEL;
+    m->asked_bytes = scan_size_after(scan_from(t, system), "(");
+    m->free_bytes = scan_size_after(scan_from(t, system), "available (");
+    return true;
+  }
+  m->asked_bytes =
+      FIRST_SIZE(t, "buffer of size ", "alloc_buffer: allocating ",
+                 "Device memory allocation of size ", "failed to allocate buffer, size = ");
+  if (scan_has(t, "insufficient memory (attempted to allocate")) {
+    m->kind = MESSAGE_HOST;
+    m->host = HOST_MODEL;
+    m->asked_bytes = scan_size_after(t, "(attempted to allocate");
+    return true;
+  }
+  bool weights = scan_has(t, "alloc_tensor_range") || scan_has(t, "error loading model") ||
+                 scan_has(t, "failed to load model") || scan_has(t, "unable to load model") ||
+                 scan_has(t, "exception loading model");
+  bool compute = scan_has(t, "ggml_gallocr_reserve") || scan_has(t, "kv_cache") ||
+                 scan_has(t, "compute buffers") || scan_has(t, "KV self size") ||
+                 scan_has(t, "failed to create context") ||
+                 scan_has(t, "failed to initialize the context");
+  m->details |= weights && !scan_has(t, "ggml_gallocr_reserve") ? MESSAGE_WEIGHTS
+                : compute                                       ? MESSAGE_COMPUTE
+                                                                : 0;
+  return true;
+}
+
+/* "llama runner process has terminated: …" for any reason. */
+static bool read_runner(message *m, scan_text t) {
+  return (scan_has(t, "out of memory") || scan_has(t, "allocate")) && read_llama(m, t);
+}
+
+static bool read_onnx(message *m, scan_text t) {
+  m->asked_bytes = scan_size_after(t, "requested buffer of size ");
+  return true;
+}
+
+static bool read_tensorrt(message *m, scan_text t) {
+  static const char *const signs[] = {"OutOfMemory", "out of memory", "could not be allocated",
+                                      "insufficient memory"};
+  bool memory = false;
+  for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) memory |= scan_has(t, signs[i]);
+  if (!memory) return false;
+  m->asked_bytes = FIRST_SIZE(t, "amount of GPU memory (", "on requested size of ");
+  if (scan_has(t, "orkspace") || scan_has(t, "tactic")) m->details |= MESSAGE_WORKSPACE;
+  return true;
+}
+
+/* "Cannot allocate 98.000244MB memory on GPU 0, 6.000000GB memory has been allocated and available
+ * memory is only 0.000000B"; its units are powers of 1024. */
+static bool read_paddle(message *m, scan_text t) {
+  m->asked_bytes = scan_size_binary_after(t, "Cannot allocate ");
+  m->live_bytes = scan_size_binary_before(t, " memory has been allocated");
+  m->free_bytes = scan_size_binary_after(t, "available memory is only ");
+  const char *pair = scan_find(t, "allocating <= available failed, ");
+  if (pair != NULL) {
+    m->asked_bytes = scan_size(t, pair);
+    m->free_bytes = scan_size_after(scan_from(t, pair), "> ");
+  }
+  return true;
+}
+
+/* "[metal::malloc] Attempting to allocate 40 bytes which is greater than the maximum allowed buffer
+ * size of 30 bytes." */
+static bool read_mlx(message *m, scan_text t) {
+  m->asked_bytes = scan_size_after(t, "Attempting to allocate ");
+  m->limit_bytes = scan_size_after(t, "allowed buffer size of ");
+  if (known(m->limit_bytes)) m->details |= MESSAGE_ONE_BUFFER;
+  m->context.seen |= CONTEXT_BIT(APPLE) | CONTEXT_BIT(MAC);
+  return true;
+}
+
+static bool read_directml(message *m, scan_text t) {
+  m->asked_bytes = scan_size_after(t, "Could not allocate tensor with ");
+  m->context.seen |= CONTEXT_BIT(WINDOWS);
+  return true;
+}
+
+/* "Out of memory allocating 25,600,000 bytes (allocated so far: 3,635,267,072 bytes, limit set to:
+ * …)"; before 2018 "out of memory to allocate 1 bytes (total 2 bytes)". The pool gives its free
+ * blocks back before it gives up: what it has left is in use. */
+static bool read_cupy(message *m, scan_text t) {
+  if (scan_has(t, "RESOURCE_EXHAUSTED")) return false;
+  m->asked_bytes = FIRST_SIZE(t, "Out of memory allocating ", "out of memory to allocate ");
+  m->live_bytes = FIRST_SIZE(t, "allocated so far: ", "bytes (total ");
+  m->reserved_bytes = m->live_bytes;
+  m->limit_bytes = scan_size_after(t, "limit set to: ");
+  return true;
+}
+
+/* "Out of GPU memory trying to allocate 4.000 GiB. Effective GPU memory usage: 97.29% (7.6 GiB/7.8
+ * GiB). Memory pool usage: 6.1 GiB (6.3 GiB reserved)". */
+static bool read_julia(message *m, scan_text t) {
+  m->asked_bytes = scan_size_after(t, "trying to allocate ");
+  const char *usage = scan_find(t, "GPU memory usage: ");
+  if (usage != NULL) m->card_bytes = scan_size_after(scan_from(t, usage), "/");
+  m->live_bytes = scan_size_after(t, "Memory pool usage: ");
+  m->reserved_bytes = scan_size_before(t, " reserved)");
+  if (known(m->reserved_bytes) && known(m->live_bytes) && m->reserved_bytes >= m->live_bytes)
+    m->cached_bytes = m->reserved_bytes - m->live_bytes;
+  return true;
+}
+
+static bool read_numba(message *m, scan_text t) {
+  if (!scan_has(t, "CUDA_ERROR_OUT_OF_MEMORY")) return false;
+  if (scan_has(t, "Call to cuInit") || scan_has(t, "Call to cuDevicePrimaryCtxRetain") ||
+      scan_has(t, "Call to cuCtxCreate"))
+    m->details |= MESSAGE_INIT;
+  return true;
+}
+
+static bool read_rmm(message *m, scan_text t) {
+  if (scan_has(t, "Maximum pool size exceeded")) m->details |= MESSAGE_POOL;
+  m->asked_bytes = FIRST_SIZE(t, "failed to allocate ", "Failed to allocate ",
+                              "Requested memory: ", "trying to allocate ");
+  m->free_bytes = scan_size_after(t, "Free memory: ");
+  return true;
+}
+
+static bool read_plain(message *m, scan_text t) {
+  (void)m;
+  (void)t;
+  return true;
+}
+
+bool message_serve(message *m, scan_text t, const char **where) {
+  static const struct {
+    const char *sign;
+    message_kind kind;
+    bool (*read)(message *, scan_text);
+  } table[] = {
+      {"less than desired GPU memory utilization", MESSAGE_VLLM, read_vllm},
+      {"No available memory for the cache blocks", MESSAGE_VLLM, read_vllm},
+      {"that can be stored in KV cache", MESSAGE_VLLM, read_vllm},
+      {"KV cache is needed, which is larger than", MESSAGE_VLLM, read_vllm},
+      {"increasing `gpu_memory_utilization`", MESSAGE_VLLM, read_vllm},
+      {"increase --mem-fraction-static", MESSAGE_SGLANG, read_sglang},
+      {"increase mem_fraction_static", MESSAGE_SGLANG, read_sglang},
+      {"Prefill out of memory", MESSAGE_SGLANG, read_sglang},
+      {"Decode out of memory", MESSAGE_SGLANG, read_sglang},
+      {"[metal::malloc]", MESSAGE_MLX, read_mlx},
+      {"[METAL] Command buffer execution failed: Insufficient Memory", MESSAGE_MLX, read_mlx},
+      {"requires more system memory", MESSAGE_LLAMA, read_llama},
+      {"cuda_buffer_type_alloc_buffer", MESSAGE_LLAMA, read_llama},
+      {"ggml_gallocr_reserve", MESSAGE_LLAMA, read_llama},
+      {"alloc_tensor_range: failed", MESSAGE_LLAMA, read_llama},
+      {"unable to allocate backend buffer", MESSAGE_LLAMA, read_llama},
+      {"unable to allocate CUDA", MESSAGE_LLAMA, read_llama},
+      {"unable to allocate ROCm", MESSAGE_LLAMA, read_llama},
+      {"unable to allocate Vulkan", MESSAGE_LLAMA, read_llama},
+      {"unable to allocate Metal", MESSAGE_LLAMA, read_llama},
+      {"unable to allocate CPU", MESSAGE_LLAMA, read_llama},
+      {"failed to allocate CUDA0 buffer", MESSAGE_LLAMA, read_llama},
+      {"ggml_vulkan: Device memory allocation", MESSAGE_LLAMA, read_llama},
+      {"ggml_metal_add_buffer: error: failed to allocate", MESSAGE_LLAMA, read_llama},
+      {"ggml_backend_metal_buffer_type_alloc_buffer: error", MESSAGE_LLAMA, read_llama},
+      {"ggml_aligned_malloc: insufficient memory", MESSAGE_LLAMA, read_llama},
+      {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MESSAGE_LLAMA, read_llama},
+      {"llama runner process", MESSAGE_LLAMA, read_runner},
+      {"requested buffer of size ", MESSAGE_ONNX, read_onnx},
+      {"[TRT]", MESSAGE_TENSORRT, read_tensorrt},
+      {"nvinfer1::", MESSAGE_TENSORRT, read_tensorrt},
+      {"safeRuntime.cpp", MESSAGE_TENSORRT, read_tensorrt},
+      {"Requested amount of GPU memory", MESSAGE_TENSORRT, read_tensorrt},
+      {"CUDA failed with error out of memory", MESSAGE_CTRANSLATE, read_plain},
+      {"Out of memory error on GPU", MESSAGE_PADDLE, read_paddle},
+      {"enforce allocating <= available failed", MESSAGE_PADDLE, read_paddle},
+      {"not enough GPU video memory available", MESSAGE_DIRECTML, read_directml},
+      {"DML allocator out of memory", MESSAGE_DIRECTML, read_directml},
+      {"Out of memory allocating ", MESSAGE_CUPY, read_cupy},
+      {"out of memory to allocate ", MESSAGE_CUPY, read_cupy},
+      {"Out of GPU memory trying to allocate", MESSAGE_JULIA, read_julia},
+      {"OutOfGPUMemoryError", MESSAGE_JULIA, read_julia},
+      {"ERROR_OUT_OF_MEMORY) Stacktrace:", MESSAGE_JULIA, read_julia},
+      {"numba.cuda", MESSAGE_NUMBA, read_numba},
+      {"numba/cuda", MESSAGE_NUMBA, read_numba},
+      {"results in CUDA_ERROR_OUT_OF_MEMORY", MESSAGE_NUMBA, read_numba},
+      {"RMM_ERROR_OUT_OF_MEMORY", MESSAGE_RMM, read_rmm},
+      {"RMM failure", MESSAGE_RMM, read_rmm},
+      {"std::bad_alloc: out_of_memory", MESSAGE_RMM, read_rmm},
+      {"std::bad_alloc: CUDA error", MESSAGE_RMM, read_rmm},
+      {"bad_alloc: cudaErrorMemoryAllocation", MESSAGE_RMM, read_rmm},
+      {"bad allocation: cudaErrorMemoryAllocation", MESSAGE_RMM, read_rmm},
+      {"thrust::system::detail::bad_alloc", MESSAGE_RMM, read_rmm},
+      {"Some modules are dispatched on the CPU or the disk", MESSAGE_DISPATCH, read_plain},
+      {"had weights offloaded to the disk", MESSAGE_DISPATCH, read_plain},
+      {"We need an `offload_dir` to dispatch this model", MESSAGE_DISPATCH, read_plain},
+      {"not enough GPU RAM to fit the quantized model", MESSAGE_DISPATCH, read_plain},
+  };
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    const char *start = NULL;
+    if (scan_find_at(t, table[i].sign, &start) == NULL) continue;
+    m->kind = table[i].kind;
+    if (table[i].read(m, t)) {
+      if (where != NULL) *where = start;
+      m->failures = 1;
+      return true;
+    }
+    m->kind = MESSAGE_NONE;
+    m->host = HOST_NONE;
+  }
+  return false;
+}

@@ -1,0 +1,175 @@
+/* PyTorch's allocator texts.
+ *
+ *   1.0–1.3  Tried to allocate A (GPU 0; C total capacity; L already allocated; F free; R cached)
+ *   1.4–2.0  Tried to allocate A (GPU 0; C total capacity; L already allocated; F free; R reserved
+ *            in total by PyTorch)
+ *   2.1–     Tried to allocate A. GPU 0 has a total capacity of C of which F is free. Process P has
+ *            M memory in use. Including non-PyTorch memory, this process has M memory in use.
+ *            X allowed; Of the allocated memory L is allocated by PyTorch, with G allocated in
+ *            private pools (e.g., CUDA Graphs), and R is reserved by PyTorch but unallocated.
+ *   MPS      (MPS allocated: L, other allocations: O, max allowed: X). Tried to allocate A on …
+ *
+ * The same sentence is written for CUDA, HIP, XPU, NPU and MUSA. Parts may be missing: people cut
+ * texts, and some devices leave parts out. Every part is found by its own words. */
+#include <string.h>
+
+#include "advise/message_parts.h"
+
+#define STATEMENT_LEAD 400 /* the words "out of memory" are at most this far before */
+
+static bool known(uint64_t bytes) {
+  return bytes != MESSAGE_UNKNOWN;
+}
+
+/* "Process 728 has 120.51 GiB memory in use." for each other process. */
+static void read_processes(message *m, scan_text t) {
+  const char *at = t.at;
+  while ((at = scan_find(scan_from(t, at), "Process ")) != NULL) {
+    uint64_t pid = scan_number(t, at);
+    const char *has = scan_find(scan_from(t, at), " has ");
+    if (pid >= UINT32_MAX || has == NULL || has - at > 16) continue;
+    uint64_t bytes = scan_size(t, has);
+    if (!known(bytes) || m->process_count == MESSAGE_PROCESSES_MAX) continue;
+    m->processes[m->process_count++] = (message_process){(uint32_t)pid, bytes};
+  }
+}
+
+/* In a container the process does not know its own number, and stands among the others: it is the
+ * one that holds what PyTorch has reserved, and least besides. */
+static void find_own_process(message *m) {
+  if (known(m->process_bytes) || !known(m->live_bytes) || !known(m->cached_bytes)) return;
+  uint32_t own = UINT32_MAX;
+  for (uint32_t i = 0; i < m->process_count; i++)
+    if (m->processes[i].bytes >= m->live_bytes + m->cached_bytes &&
+        (own == UINT32_MAX || m->processes[i].bytes < m->processes[own].bytes))
+      own = i;
+  if (own == UINT32_MAX) return;
+  m->process_bytes = m->processes[own].bytes;
+  m->processes[own] = m->processes[--m->process_count];
+}
+
+/* Apple's memory is the host's: its limit stands where the card's size would. PyTorch writes its
+ * GB there as 1024 MB. */
+static void read_apple(message *m, scan_text t) {
+  m->asked_bytes = scan_size_binary_after(t, "Tried to allocate ");
+  m->live_bytes = scan_size_binary_after(t, "MPS allocated: ");
+  m->outside_bytes = scan_size_binary_after(t, "other allocations: ");
+  m->limit_bytes = scan_size_binary_after(t, "max allowed: ");
+  m->no_history = true;
+  m->context.seen |= CONTEXT_BIT(APPLE) | CONTEXT_BIT(MAC);
+}
+
+static void read_new(message *m, scan_text t) {
+  m->card_bytes = scan_size_after(t, "has a total capacity of ");
+  if (!known(m->card_bytes)) /* as 2.1 spells it */
+    m->card_bytes = scan_size_after(t, "has a total capacty of ");
+  m->free_bytes = scan_size_after(t, " of which ");
+  m->process_bytes = scan_size_after(t, "this process has ");
+  m->live_bytes = scan_size_after(t, "Of the allocated memory ");
+  m->cached_bytes = scan_size_before(t, " is reserved by PyTorch but unallocated");
+  m->limit_bytes = scan_size_before(t, " allowed; Of the");
+  read_processes(m, t);
+  /* Some containers report their own process as holding nothing. */
+  if (m->process_bytes == 0 && known(m->live_bytes) && m->live_bytes > 0)
+    m->process_bytes = MESSAGE_UNKNOWN;
+  find_own_process(m);
+}
+
+static void read_old(message *m, scan_text t) {
+  m->card_bytes = scan_size_before(t, " total capacity");
+  m->live_bytes = scan_size_before(t, " already allocated");
+  m->free_bytes = scan_size_before(t, " free;");
+  uint64_t cached = scan_size_before(t, " cached");
+  if (known(cached)) {
+    m->cached_bytes = cached;
+    return;
+  }
+  m->reserved_bytes = scan_size_before(t, " reserved in total");
+  if (known(m->reserved_bytes) && known(m->live_bytes) && m->reserved_bytes >= m->live_bytes)
+    m->cached_bytes = m->reserved_bytes - m->live_bytes;
+}
+
+/* The version a wording belongs to, where nothing else says it. */
+static void read_version(context *c, scan_text t) {
+  static const struct {
+    const char *words;
+    uint16_t from, to;
+  } wordings[] = {{" cached)", 100, 103},
+                  {"reserved in total by PyTorch) If reserved", 111, 200},
+                  {"reserved in total", 104, 200},
+                  {"already allocated", 100, 200},
+                  {"has a total capacty of", 201, 201},
+                  {"expandable_segments:True to avoid", 202, UINT16_MAX},
+                  {"has a total capacity of", 201, UINT16_MAX}};
+  for (size_t i = 0; i < sizeof wordings / sizeof *wordings; i++) {
+    if (!scan_has(t, wordings[i].words)) continue;
+    if (c->torch_from < wordings[i].from) c->torch_from = wordings[i].from;
+    if (c->torch_to > wordings[i].to) c->torch_to = wordings[i].to;
+    return;
+  }
+}
+
+static void read_vendor(context *c, scan_text t) {
+  if (scan_has(t, "HIP out of memory")) c->seen |= CONTEXT_BIT(AMD);
+  if (scan_has(t, "XPU out of memory")) c->seen |= CONTEXT_BIT(INTEL);
+  if (scan_has(t, "CUDA out of memory") && !context_any(c, CONTEXT_BIT(AMD)))
+    c->seen |= CONTEXT_BIT(NVIDIA);
+}
+
+/* Where the statement begins: at its words "out of memory", or at what was asked. */
+static const char *statement_start(scan_text t, const char *tried) {
+  const char *low = tried - t.at > STATEMENT_LEAD ? tried - STATEMENT_LEAD : t.at;
+  const char *start = tried, *at = low, *found = NULL;
+  while (scan_find_at((scan_text){at, tried}, "out of memory", &found) != NULL) {
+    start = found - 5 >= t.at ? found - 5 : t.at; /* with "CUDA " */
+    at = found + 1;
+  }
+  return start;
+}
+
+/* Is there a statement of PyTorch's at `tried`, the place after "Tried to allocate "? */
+static bool is_statement(scan_text t, const char *tried) {
+  if (scan_size(t, tried) == MESSAGE_UNKNOWN) return false;
+  scan_text tail = {tried, tried + STATEMENT_LEAD < t.end ? tried + STATEMENT_LEAD : t.end};
+  const char *begin = statement_start(t, tried);
+  return begin != tried || scan_has(tail, "total capac") || scan_has(t, "OutOfMemory");
+}
+
+bool message_torch(message *m, scan_text t, const char **where) {
+  const char *tried = t.at, *first = NULL, *next = NULL, *found = NULL;
+  uint64_t asked = 0;
+  m->failures = 0;
+  for (scan_text rest = t; (tried = scan_find_at(rest, "Tried to allocate ", &found)) != NULL;
+       rest.at = tried) {
+    if (!is_statement(t, tried)) continue;
+    if (first == NULL)
+      first = tried;
+    else if (next == NULL)
+      next = found;
+    /* The same sentence again is the same failure, as reports repeat it. */
+    uint64_t size = scan_size(t, tried);
+    if (m->failures == 0 || size != asked) m->failures++;
+    asked = size;
+  }
+  if (first == NULL) return false;
+  const char *begin = statement_start(t, first);
+  scan_text s = {begin, next != NULL ? next : t.end};
+  if (where != NULL) *where = begin;
+  m->kind = MESSAGE_TORCH;
+  m->context.seen |= CONTEXT_BIT(TORCH);
+  m->asked_bytes = scan_size(s, first);
+  uint64_t device = scan_number_after(s, "GPU ");
+  m->device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
+  read_version(&m->context, s);
+  read_vendor(&m->context, s);
+  if (scan_has(s, "MPS allocated:") || scan_has(s, "MPS backend")) {
+    read_apple(m, s);
+    return true;
+  }
+  read_new(m, s);
+  if (!known(m->card_bytes)) read_old(m, s);
+  /* An unsigned number that went below zero. */
+  if (known(m->free_bytes) && known(m->card_bytes) && m->free_bytes > m->card_bytes)
+    m->free_bytes = MESSAGE_UNKNOWN;
+  return true;
+}

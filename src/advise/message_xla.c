@@ -1,0 +1,186 @@
+/* JAX, XLA and TensorFlow: RESOURCE_EXHAUSTED in its spellings, shapes, TPU memory, buffer lists.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "advise/message_parts.h"
+
+static bool known(uint64_t bytes) {
+  return bytes != MESSAGE_UNKNOWN;
+}
+
+static uint64_t dtype_width(scan_text t) {
+  static const struct {
+    const char *word;
+    uint64_t width;
+  } widths[] = {{"type double", 8},   {"type float64", 8}, {"type int64", 8}, {"type half", 2},
+                {"type bfloat16", 2}, {"type float16", 2}, {"type bool", 1},  {"type uint8", 1},
+                {"type int8", 1},     {"type complex", 8}};
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+    if (scan_has(t, widths[i].word)) return widths[i].width;
+  return 4;
+}
+
+/* "OOM when allocating tensor with shape[1000,1000,1000] and type float on …" */
+static void read_shape(message *m, scan_text t) {
+  const char *at = scan_find(t, "tensor with shape[");
+  if (at == NULL) at = scan_find(t, "tensor with shape [");
+  if (at == NULL) at = scan_find(t, "tensor of shape [");
+  if (at == NULL) return;
+  scan_copy(m->what, sizeof m->what, t, at, "]");
+  double bytes = (double)dtype_width((scan_text){at, at + 200 < t.end ? at + 200 : t.end});
+  for (const char *p = at; p < t.end && *p != ']' && p - at < 200;) {
+    if (!isdigit((unsigned char)*p)) {
+      p++;
+      continue;
+    }
+    double dim = 0;
+    for (; p < t.end && isdigit((unsigned char)*p); p++) dim = dim * 10 + (*p - '0');
+    bytes *= dim;
+    if (m->rank++ == 0) m->first_dim = dim < UINT32_MAX ? (uint32_t)dim : UINT32_MAX;
+  }
+  if (m->rank > 0 && bytes < 0x1p62) m->shape_bytes = (uint64_t)bytes;
+  if (!known(m->asked_bytes)) m->asked_bytes = m->shape_bytes;
+}
+
+/* "Peak buffers: Buffer 1: Size: 2.00GiB  Operator: op_name="jit(f)/dot" source_file="f.py"
+ * source_line=17": the largest comes first. */
+static void read_buffers(message *m, scan_text t) {
+  m->temporary_bytes = scan_size_after(t, "preallocated temp allocation:");
+  if (!known(m->temporary_bytes)) m->temporary_bytes = scan_size_after(t, "HLO temp ");
+  uint64_t in = scan_size_after(t, "parameter allocation:");
+  uint64_t out = scan_size_after(t, "maybe_live_out allocation:");
+  if (known(in)) m->given_bytes = in + (known(out) ? out : 0);
+  const char *first = scan_find(t, "Buffer 1:");
+  if (first == NULL) first = scan_find(t, "Largest program allocations in hbm: 1.");
+  if (first == NULL) return;
+  const char *second = scan_find(scan_from(t, first), "Buffer 2:");
+  scan_text buffer = {first, second != NULL ? second : t.end};
+  m->largest_bytes = scan_size_after(buffer, "Size:");
+  const char *name = scan_find(buffer, "op_name=\"");
+  if (name == NULL) return;
+  scan_copy(m->what, sizeof m->what, t, name, "\"[");
+  const char *file = scan_find(buffer, "source_file=\"");
+  uint64_t line = scan_number_after(buffer, "source_line=");
+  size_t length = strlen(m->what);
+  int place = 0;
+  while (file != NULL && file + place < buffer.end && file[place] != '"' && place < 4096) place++;
+  if (file != NULL && line < UINT32_MAX)
+    snprintf(m->what + length, sizeof m->what - length, " at %.*s:%u", place, file, (unsigned)line);
+}
+
+/* What was asked for, by the words that stand before it. A number of bytes in brackets is exact:
+ * "1.53GiB (rounded to 1644167168)", "190.31M (199557120 bytes)". */
+static void read_asked(message *m, scan_text t) {
+  static const char *const words[] = {"while trying to allocate ",
+                                      "Failed to allocate request for ",
+                                      "an out of memory trying to allocate ",
+                                      "Attempting to allocate ",
+                                      "Attempting to reserve ",
+                                      "failed to allocate ",
+                                      "Failed to allocate ",
+                                      "failed to alloc "};
+  for (size_t i = 0; i < sizeof words / sizeof *words && !known(m->asked_bytes); i++) {
+    const char *at = scan_find(t, words[i]);
+    m->asked_bytes = scan_size(t, at);
+    if (!known(m->asked_bytes)) continue;
+    scan_text tail = {at, at + 60 < t.end ? at + 60 : t.end};
+    const char *bracket = scan_find(tail, "(rounded to ");
+    if (bracket == NULL) bracket = scan_find(tail, "(");
+    uint64_t exact = scan_size(tail, bracket);
+    /* The two numbers are the same size in two spellings. */
+    if (known(exact) && exact > m->asked_bytes / 10 * 9 && exact / 11 * 10 < m->asked_bytes + 1024)
+      m->asked_bytes = exact;
+  }
+}
+
+/* "Used 9.08G of 7.48G hbm", and what TensorFlow says of the card when it starts. */
+static void read_card(message *m, scan_text t) {
+  const char *hbm = scan_find(t, "in memory space hbm");
+  if (hbm != NULL) {
+    scan_text rest = scan_from(t, hbm);
+    const char *used = scan_find(rest, "Used ");
+    if (used != NULL) m->card_bytes = scan_size_after(scan_from(rest, used), " of ");
+    m->context.seen |= CONTEXT_BIT(TPU);
+    return;
+  }
+  static const char *const totals[] = {"Total memory: ", "totalMemory: "};
+  static const char *const frees[] = {"Free memory: ", "freeMemory: "};
+  for (size_t i = 0; i < sizeof totals / sizeof *totals && !known(m->card_bytes); i++) {
+    m->card_bytes = scan_size_after(t, totals[i]);
+    m->free_bytes = scan_size_after(t, frees[i]);
+  }
+  if (!known(m->free_bytes) && scan_has(t, "That was not possible. There are "))
+    m->free_bytes = scan_size_after(t, "That was not possible. There are ");
+}
+
+/* A pool of pinned host memory, and the processor's own allocators. */
+static void read_host_side(message *m, scan_text t) {
+  uint64_t on_host = scan_size_after(t, "RESOURCE_EXHAUSTED: Out of memory allocating ");
+  if (known(on_host) || scan_has(t, "device:CPU:0 by allocator ")) {
+    if (known(on_host)) m->asked_bytes = on_host;
+    m->kind = MESSAGE_HOST;
+    m->host = HOST_TORCH; /* as a framework's tensors are */
+  }
+  uint64_t pinned = scan_size_after(t, "pinned host memory of size: ");
+  if (known(pinned)) m->asked_bytes = pinned;
+  if (known(pinned) || scan_has(t, "cuda_host_bfc") || scan_has(t, "gpu_host_bfc")) {
+    m->kind = MESSAGE_HOST;
+    m->host = HOST_PINNED;
+  }
+}
+
+bool message_xla(message *m, scan_text t, const char **where) {
+  static const struct {
+    const char *words;
+    bool tensorflow;
+  } signs[] = {{"OOM when allocating tensor", true},
+               {"ResourceExhaustedError", true},
+               {"Dst tensor is not initialized", true},
+               {"in memory space hbm", false},
+               {"RESOURCE_EXHAUSTED: Out of memory", false},
+               {"Resource exhausted: Out of memory", false},
+               {"RESOURCE_EXHAUSTED: Attempting to", false},
+               {"RESOURCE_EXHAUSTED: Error allocating", false},
+               {"RESOURCE_EXHAUSTED: Failed to allocate", false},
+               {"RESOURCE_EXHAUSTED: Ran out of memory", false},
+               {"RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory", false},
+               {"BufferAssignment OOM Debugging", false},
+               {"_bfc) ran out of memory", true},
+               {"bfc_allocator.cc", true},
+               {"BFC", true},
+               {"RESOURCE_EXHAUSTED", false},
+               {"Resource exhausted", false},
+               {"gpu_device.cc", true},
+               {"cuda_driver.cc", true}};
+  const char *start = NULL;
+  bool tensorflow = false, found = false;
+  for (size_t i = 0; i < sizeof signs / sizeof *signs && !found; i++) {
+    found = scan_find_at(t, signs[i].words, &start) != NULL;
+    tensorflow = found && signs[i].tensorflow;
+  }
+  if (!found || scan_has(t, "BFCArena") || scan_has(t, "Out of memory error on GPU")) return false;
+  /* The sources of both print lines that are not about memory. */
+  bool memory = scan_has(t, "emory") || scan_has(t, "OOM") || scan_has(t, "llocate") ||
+                m->chunks.found || known(m->limit_bytes);
+  if (!memory && !scan_has(t, "Dst tensor")) return false;
+  if (scan_has(t, "gpu_device.cc") && !scan_has(t, "OUT_OF_MEMORY") &&
+      !scan_has(t, "out of memory") && !scan_has(t, "OOM") && !scan_has(t, "xhausted"))
+    return false;
+  if (where != NULL) *where = start;
+  /* XLA's files lie in a folder of TensorFlow's in some versions. */
+  bool jax = scan_has(t, "jax") || scan_has(t, "pjrt") || scan_has(t, "xla/");
+  bool flow = scan_has(t, "OOM when allocating tensor") || scan_has(t, "ResourceExhaustedError") ||
+              (scan_has(t, "tensorflow") && !jax);
+  m->kind = (tensorflow && !jax) || flow ? MESSAGE_TENSORFLOW : MESSAGE_XLA;
+  m->failures = 1;
+  read_card(m, t);
+  read_asked(m, t);
+  read_buffers(m, t);
+  read_shape(m, t);
+  read_host_side(m, t);
+  if (m->chunks.found && !known(m->live_bytes)) m->live_bytes = m->chunks.used_bytes;
+  if (m->chunks.found) m->cached_bytes = m->chunks.free_bytes;
+  return true;
+}

@@ -1,0 +1,93 @@
+/* Notebook: a scan over the JSON strings. A string that a colon follows is a key, any other belongs
+ * to the key before it; no tree is built, so a cut-off or broken file still gives what it has. */
+#include "advise/notebook.h"
+
+#include <string.h>
+
+static const char *past_spaces(scan_text t, const char *at) {
+  while (at < t.end && (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r')) at++;
+  return at;
+}
+
+bool notebook_is(scan_text text) {
+  const char *at = past_spaces(text, text.at);
+  return at < text.end && *at == '{' && scan_has(text, "\"cells\"") &&
+         scan_has(text, "\"outputs\"");
+}
+
+/* The four hexadecimal digits at `at`; UINT32_MAX if they are not there. */
+static uint32_t hex4(scan_text t, const char *at) {
+  uint32_t value = 0;
+  if (t.end - at < 4) return UINT32_MAX;
+  for (int i = 0; i < 4; i++) {
+    char c = at[i];
+    uint32_t digit = c >= '0' && c <= '9'   ? (uint32_t)(c - '0')
+                     : c >= 'a' && c <= 'f' ? (uint32_t)(c - 'a' + 10)
+                     : c >= 'A' && c <= 'F' ? (uint32_t)(c - 'A' + 10)
+                                            : UINT32_MAX;
+    if (digit == UINT32_MAX) return UINT32_MAX;
+    value = value * 16 + digit;
+  }
+  return value;
+}
+
+/* Appends one character as UTF-8; half of a pair becomes a question mark. */
+static void append_character(buffer *out, uint32_t c) {
+  if (c < 0x80) {
+    buffer_char(out, (char)c);
+  } else if (c < 0x800) {
+    buffer_char(out, (char)(0xc0 | c >> 6));
+    buffer_char(out, (char)(0x80 | (c & 0x3f)));
+  } else if (c >= 0xd800 && c < 0xe000) {
+    buffer_char(out, '?');
+  } else {
+    buffer_char(out, (char)(0xe0 | c >> 12));
+    buffer_char(out, (char)(0x80 | (c >> 6 & 0x3f)));
+    buffer_char(out, (char)(0x80 | (c & 0x3f)));
+  }
+}
+
+/* Appends the string between two quotation marks without its escapes. */
+static void append_string(buffer *out, scan_text s) {
+  for (const char *at = s.at; at < s.end;) {
+    const char *plain = at;
+    while (at < s.end && *at != '\\') at++;
+    if (at > plain) buffer_append(out, plain, (size_t)(at - plain));
+    if (at + 1 >= s.end) return;
+    char c = at[1];
+    at += 2;
+    if (c == 'u') {
+      uint32_t value = hex4(s, at);
+      if (value == UINT32_MAX) continue;
+      append_character(out, value);
+      at += 4;
+    } else {
+      buffer_char(out, c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c);
+    }
+  }
+}
+
+stow_status notebook_outputs(buffer *out, scan_text text) {
+  static const char *const kept[] = {"traceback", "evalue", "text"};
+  bool keep = false;
+  for (const char *at = text.at; at < text.end; at++) {
+    if (*at != '"') continue;
+    scan_text s = {at + 1, at + 1};
+    while (s.end < text.end && *s.end != '"') s.end += *s.end == '\\' ? 2 : 1;
+    if (s.end > text.end) s.end = text.end;
+    at = s.end;
+    const char *after = s.end < text.end ? past_spaces(text, s.end + 1) : text.end;
+    if (after < text.end && *after == ':') {
+      keep = false;
+      for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        size_t length = strlen(kept[i]);
+        keep |= (size_t)(s.end - s.at) == length && memcmp(s.at, kept[i], length) == 0;
+      }
+      continue;
+    }
+    if (!keep) continue;
+    append_string(out, s);
+    if (out->length > 0 && out->data[out->length - 1] != '\n') buffer_char(out, '\n');
+  }
+  return out->status;
+}

@@ -1,0 +1,18 @@
+/* Notebook: the outputs of a Jupyter notebook file (.ipynb) as one text.
+ *
+ * An error is stored in the cell's outputs: a traceback line by line, or what the cell printed. The
+ * source of the cells is left out: code that mentions an error is not one. */
+#ifndef ADVISE_NOTEBOOK_H
+#define ADVISE_NOTEBOOK_H
+
+#include <stdbool.h>
+
+#include "advise/scan.h"
+#include "base/buffer.h"
+
+/* Does the text look like a notebook file? */
+bool notebook_is(scan_text text);
+/* Appends what the cells printed and raised, in their order. */
+stow_status notebook_outputs(buffer *out, scan_text text);
+
+#endif

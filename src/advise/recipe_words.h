@@ -1,0 +1,19 @@
+/* The short words that the tables of recipes are written in; included by recipes_*.c alone. */
+#ifndef ADVISE_RECIPE_WORDS_H
+#define ADVISE_RECIPE_WORDS_H
+
+#include "advise/causes.h"
+#include "advise/message.h"
+#include "advise/recipes.h"
+
+#define C(name)  (UINT32_C(1) << CAUSE_##name)
+#define K(name)  (UINT32_C(1) << MESSAGE_##name)
+#define H(name)  (UINT32_C(1) << HOST_##name)
+#define M(name)  CONTEXT_BIT(name)
+#define D(name)  DERIVED_##name
+#define TORCHY   (K(TORCH) | K(CUDA))
+#define FULL     (C(BATCH_TOO_BIG) | C(UNKNOWN))
+#define NOT_ROOM (D(ROOM) | D(ABSURD) | D(INIT))
+#define ANY_CARD (~(K(HOST) | K(FOREIGN) | K(NONE)))
+
+#endif

@@ -1,0 +1,54 @@
+/* Recipes: tables of fixes for a text, and of commands that find out more.
+ *
+ * The tables are asked in the order below, each from its first row on, so the cheapest change of a
+ * cause stands first. A field that is zero asks nothing. */
+#ifndef ADVISE_RECIPES_H
+#define ADVISE_RECIPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+  DERIVED_TRAINS = 1 << 0,
+  DERIVED_INFERS = 1 << 1,
+  DERIVED_IMAGES = 1 << 2,  /* makes pictures or video */
+  DERIVED_SPILLS = 1 << 3,  /* an NVIDIA card, and nothing speaks against Linux */
+  DERIVED_EXPANDS = 1 << 4, /* PyTorch 2.1 and newer, not on Windows */
+  DERIVED_SPLITS = 1 << 5,  /* PyTorch knows max_split_size_mb */
+  DERIVED_ROOM = 1 << 6,    /* more was free than asked for */
+  DERIVED_ABSURD = 1 << 7,
+  DERIVED_GROUPED = 1 << 8,
+  DERIVED_LISTED = 1 << 9, /* the text names the other processes */
+  DERIVED_START = 1 << 10,
+  DERIVED_KV_CACHE = 1 << 11,
+  DERIVED_COMPUTE = 1 << 12,
+  DERIVED_INIT = 1 << 13,
+  DERIVED_POOL = 1 << 14,
+  DERIVED_MIG = 1 << 15,
+  DERIVED_STATUS = 1 << 16,
+  DERIVED_WORKSPACE = 1 << 17,
+  DERIVED_OWN_LIMIT = 1 << 18, /* the process has a limit of its own on host memory */
+};
+
+typedef struct recipe {
+  uint32_t causes;        /* bits of cause_id */
+  uint32_t kinds, hosts;  /* bits of message_kind, message_host */
+  uint64_t need, never;   /* marks of the context: all of these, none of those */
+  uint32_t must, mustnot; /* DERIVED_… */
+  uint16_t from, to;      /* versions of PyTorch: not known to be older, known to be no newer */
+  const char *change, *cost;
+} recipe;
+
+typedef struct recipe_table {
+  const recipe *rows;
+  size_t count;
+} recipe_table;
+
+extern const recipe_table recipes_place; /* other processes, limits, pieces */
+extern const recipe_table recipes_model; /* servers, weights, the optimizer, one huge tensor */
+extern const recipe_table recipes_full;  /* a card that is simply full */
+extern const recipe_table recipes_host;
+extern const recipe_table recipes_find; /* where no other gave two */
+extern const recipe_table recipes_questions;
+
+#endif

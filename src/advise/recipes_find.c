@@ -1,0 +1,83 @@
+/* Recipes of last resort, and the commands that find out what a text does not say. */
+#include "advise/recipe_words.h"
+
+static const recipe rows[] = {
+    /* ---- anything else on a card ---- */
+    {.kinds = ANY_CARD,
+     .mustnot = NOT_ROOM,
+     .change = "a smaller batch, smaller inputs, or a smaller model (16-bit, quantized)",
+     .cost = "more, smaller steps"},
+    {.kinds = ANY_CARD,
+     .never = M(APPLE) | M(AMD) | M(TPU) | M(INTEL),
+     .change = "see who else is on the card: nvidia-smi; stop the other process",
+     .cost = "none"},
+};
+const recipe_table recipes_find = {rows, sizeof rows / sizeof *rows};
+
+static const recipe questions[] = {
+    {.must = D(ABSURD),
+     .change = "run the failing input alone, and print the shapes before the call"},
+    {.must = D(INIT), .change = "nvidia-smi"},
+    {.kinds = K(TORCH),
+     .need = M(APPLE),
+     .change = "sudo memory_pressure; Activity Monitor > Memory shows who holds it"},
+    {.must = D(ROOM),
+     .need = M(AMD),
+     .change = "rocm-smi --showmeminfo vram --showpids, while it runs"},
+    {.must = D(ROOM), .change = "nvidia-smi -l 1 in a second terminal, while it runs"},
+    {.kinds = K(TORCH) | K(CUDA),
+     .must = D(SPILLS),
+     .need = M(LINUX),
+     .change =
+         "stowage run -- python train.py (your command) records the run and explains its end"},
+    {.kinds = K(TORCH),
+     .must = D(SPILLS),
+     .from = 201,
+     .change = "on Linux stowage run -- python train.py (your command); elsewhere "
+               "torch.cuda.memory._record_memory_history(), after the failure "
+               "torch.cuda.memory._dump_snapshot(\"oom.pickle\"), then stowage explain oom.pickle"},
+    {.kinds = K(TORCH),
+     .must = D(SPILLS),
+     .change =
+         "on Linux: stowage run -- python train.py (your command) records the run and explains "
+         "its end"},
+    {.kinds = K(TORCH),
+     .from = 201,
+     .never = M(INTEL),
+     .change = "torch.cuda.memory._record_memory_history(), after the failure "
+               "torch.cuda.memory._dump_snapshot(\"oom.pickle\"), then stowage explain oom.pickle"},
+    {.kinds = K(TORCH),
+     .never = M(INTEL),
+     .change = "print(torch.cuda.memory_summary()) before the line that fails"},
+    {.kinds = K(VLLM) | K(SGLANG), .change = "nvidia-smi, before the server starts"},
+    {.kinds = K(XLA) | K(TENSORFLOW),
+     .never = M(TPU),
+     .change =
+         "stowage run -- python train.py (your command, on Linux) records the run and explains "
+         "its end"},
+    {.kinds = K(CUDA), .need = M(AMD), .change = "rocm-smi --showmeminfo vram --showpids"},
+    {.kinds = ANY_CARD, .need = M(AMD), .change = "rocm-smi --showpids"},
+    {.kinds = ANY_CARD, .change = "nvidia-smi, while it runs: it lists every process on the card"},
+    {.hosts = H(KILLED) | H(DIED) | H(WORKER),
+     .need = M(WINDOWS),
+     .change = "Task Manager > Details, sorted by Memory, while it runs"},
+    {.hosts = H(KILLED) | H(WORKER),
+     .need = M(MAC),
+     .change = "log show --last 1h | grep -i memorystatus"},
+    {.hosts = H(NOTEBOOK) | H(DIED),
+     .change = "in the notebook: import stowage; stowage.enable(); after a death "
+               "stowage.explain(last=True)"},
+    {.hosts = H(KILLED), .change = "sudo dmesg -T | grep -i -E 'killed process|out of memory'"},
+    {.hosts = H(CONTAINER), .change = "kubectl describe pod NAME | grep -A5 'Last State'"},
+    {.hosts = H(PAGEFILE),
+     .change = "Task Manager > Performance > Memory: Committed, while it runs"},
+    {.hosts = H(SHARED) | H(MAPS), .change = "df -h /dev/shm, while it runs"},
+    {.hosts = H(COMPILER), .change = "free -h, while it builds"},
+    {.kinds = K(HOST),
+     .need = M(WINDOWS),
+     .change = "Task Manager > Details, sorted by Memory, while it runs"},
+    {.kinds = K(HOST),
+     .change = "stowage run --ram-limit auto -- python train.py (your command) names what holds "
+               "the memory"},
+};
+const recipe_table recipes_questions = {questions, sizeof questions / sizeof *questions};

@@ -1,0 +1,152 @@
+/* Recipes for host memory. */
+#include "advise/recipe_words.h"
+
+static const recipe rows[] = {
+    {.hosts = H(NUMPY) | H(PYTHON) | H(TORCH),
+     .must = D(OWN_LIMIT),
+     .change = "raise it: ulimit -v unlimited, or the program's resource.setrlimit(RLIMIT_AS, …)",
+     .cost = "less is left for others on the host"},
+    /* ---- host memory ---- */
+    {.hosts = H(SHARED),
+     .change =
+         "a larger /dev/shm: docker run --shm-size=8g (or --ipc=host); Kubernetes: an emptyDir "
+         "with medium: Memory at /dev/shm",
+     .cost = "it counts as RAM"},
+    {.hosts = H(SHARED),
+     .change = "less of it: DataLoader(num_workers=2, prefetch_factor=2), or num_workers=0",
+     .cost = "slower loading"},
+    {.hosts = H(SHARED) | H(MAPS),
+     .change = "share through files: torch.multiprocessing.set_sharing_strategy(\"file_system\")",
+     .cost = "none"},
+    {.hosts = H(MAPS),
+     .change = "allow more mappings: sudo sysctl vm.max_map_count=1048576, and ulimit -n 65536",
+     .cost = "none"},
+    {.hosts = H(MAPS),
+     .change = "fewer, larger shared tensors instead of many small ones",
+     .cost = "a change of the program"},
+    {.hosts = H(WORKER),
+     .need = M(LISTING),
+     .change = "do not collect the loader in a list: iterate over it; each batch then goes free",
+     .cost = "none"},
+    {.hosts = H(WORKER) | H(FORK),
+     .change = "fewer workers: DataLoader(num_workers=2), or num_workers=0 to see the real error",
+     .cost = "slower loading"},
+    {.hosts = H(WORKER) | H(FORK),
+     .change =
+         "hold the dataset in arrays (numpy, Arrow, memory-mapped files) instead of lists and "
+         "dicts: workers copy Python objects they touch",
+     .cost = "a change of the dataset"},
+    {.hosts = H(WORKER),
+     .change = "in a container a larger /dev/shm: docker run --shm-size=8g",
+     .cost = "it counts as RAM"},
+    {.hosts = H(FORK),
+     .change = "allow forks of large processes: sudo sysctl vm.overcommit_memory=1, or add swap",
+     .cost = "a later failure is harder"},
+    {.hosts = H(PYTHON),
+     .need = M(FORKING),
+     .change = "fewer workers (num_workers), started before the data is loaded; or sudo sysctl "
+               "vm.overcommit_memory=1",
+     .cost = "slower loading"},
+    {.hosts = H(JOB),
+     .change =
+         "ask for more memory: #SBATCH --mem=64G (or --mem-per-cpu; PBS: -l mem=64gb; LSF: -M)",
+     .cost = "the job may wait longer"},
+    {.hosts = H(JOB),
+     .change = "see what it used: seff JOBID (or sacct -j JOBID --format=MaxRSS,ReqMem)",
+     .cost = "none"},
+    {.hosts = H(CONTAINER),
+     .change =
+         "raise the container's limit: resources: limits: memory: 16Gi (Kubernetes), docker run "
+         "--memory=16g",
+     .cost = "less is left for others on the machine"},
+    {.hosts = H(CONTAINER),
+     .change =
+         "check that it was memory: kubectl describe pod NAME (OOMKilled; or a failed liveness "
+         "probe), docker inspect --format '{{.State.OOMKilled}}' NAME",
+     .cost = "none"},
+    {.hosts = H(RAY),
+     .change = "fewer tasks at once: @ray.remote(num_cpus=4), or memory=4*1024**3 for each",
+     .cost = "less runs in parallel"},
+    {.hosts = H(RAY),
+     .change = "more RAM on the node, or a higher threshold: RAY_memory_usage_threshold=0.98",
+     .cost = "the system may kill something else"},
+    {.hosts = H(DASK),
+     .change = "fewer workers with more RAM each: Client(n_workers=2, threads_per_worker=2, "
+               "memory_limit=\"8GB\")",
+     .cost = "less runs in parallel"},
+    {.hosts = H(DASK),
+     .change = "smaller partitions: df.repartition(partition_size=\"100MB\"), blocksize=\"64MB\"",
+     .cost = "more tasks"},
+    {.hosts = H(SPARK),
+     .change = "--conf spark.executor.memoryOverhead=4g (PySpark: spark.executor.pyspark.memory), "
+               "fewer cores an executor",
+     .cost = "fewer executors fit the cluster's RAM"},
+    {.hosts = H(SPARK),
+     .change = "more, smaller partitions: df.repartition(400)",
+     .cost = "more tasks"},
+    {.hosts = H(PAGEFILE),
+     .change =
+         "a larger page file: System > Advanced > Performance > Virtual memory: 1.5 times the "
+         "RAM, on a drive with room; then restart",
+     .cost = "disk space"},
+    {.hosts = H(PAGEFILE),
+     .change = "fewer processes: DataLoader(num_workers=0), and close other programs",
+     .cost = "slower loading"},
+    {.hosts = H(COMPILER),
+     .change = "fewer compilers at once: MAX_JOBS=2 pip install … (make -j2), or add swap",
+     .cost = "slower building"},
+    {.hosts = H(COMPILER), .change = "install a ready-built wheel instead", .cost = "none"},
+    {.hosts = H(PINNED),
+     .change =
+         "raise its limit, in MB: TF_CUDA_HOST_MEM_LIMIT_IN_MB=131072 (TF_GPU_HOST_MEM_LIMIT_IN_"
+         "MB in new versions), if the host has the RAM",
+     .cost = "RAM that cannot be paged out"},
+    {.hosts = H(PINNED),
+     .change = "feed smaller batches, and do not hold the whole dataset as one tensor (tf.data)",
+     .cost = "more, smaller steps"},
+    {.hosts = H(NOTEBOOK) | H(DIED),
+     .need = M(COLAB),
+     .change = "Runtime > Change runtime type > High-RAM, or restart and run fewer cells",
+     .cost = "Colab Pro"},
+    {.hosts = H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(TORCH),
+     .need = M(LOADING),
+     .change = "load the weights with less RAM: from_pretrained(…, torch_dtype=torch.float16, "
+               "low_cpu_mem_usage=True, device_map=\"auto\"), safetensors files",
+     .cost = "none"},
+    {.hosts = H(KILLED) | H(KERNEL),
+     .must = D(GROUPED),
+     .change =
+         "raise the container's limit (docker --memory=16g, the job's --mem), if the host has it",
+     .cost = "less is left for others on the host"},
+    {.hosts = H(NUMPY),
+     .change =
+         "a smaller type: dtype=np.float32 (half of float64), np.uint8 for pictures, sparse for "
+         "mostly zeros (stowage inspect FILE names the smallest)",
+     .cost = "less precision"},
+    {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(RAY),
+     .need = M(PANDAS),
+     .change = "read tables in parts: pd.read_csv(f, chunksize=100000, dtype=…, usecols=[…]), or "
+               "stowage.batches",
+     .cost = "a loop over the parts"},
+    {.hosts = H(PYTHON),
+     .need = M(SAVING),
+     .change = "save in parts (a file for each 100000 items), or with a format that streams (HDF5, "
+               "Parquet, np.memmap): pickling makes a second copy in RAM",
+     .cost = "a change of the format"},
+    {.hosts = H(TORCH),
+     .change =
+         "a smaller batch or input: this tensor is on the CPU, in RAM; 16-bit or part by part",
+     .cost = "more, smaller steps"},
+    {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(CONTAINER) |
+              H(JOB) | H(RAY) | H(TORCH) | H(DASK) | H(SPARK),
+     .change =
+         "hold less in RAM: read data in batches (stowage.batches), in the smallest type that "
+         "holds it (stowage inspect FILE)",
+     .cost = "a loop over the parts"},
+    {.hosts = H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY),
+     .never = M(COLAB) | M(KAGGLE),
+     .mustnot = D(GROUPED) | D(ABSURD),
+     .change = "close other programs, or add RAM or swap (Windows: a larger page file)",
+     .cost = "swap is slow"},
+};
+const recipe_table recipes_host = {rows, sizeof rows / sizeof *rows};

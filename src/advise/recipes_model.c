@@ -1,0 +1,269 @@
+/* Recipes for a model that does not fit: servers, weights, the optimizer's state, one huge tensor.
+ */
+#include "advise/recipe_words.h"
+
+static const recipe rows[] = {
+    {.causes = C(LOADED_TWICE),
+     .kinds = TORCHY,
+     .change =
+         "keep one copy on the card: copy.deepcopy(model.cpu()), or hold the copy's state_dict on "
+         "the CPU; del what is no longer used",
+     .cost = "a copy to the CPU and back"},
+    {.causes = C(LOADED_TWICE),
+     .kinds = TORCHY,
+     .change = "weights in 16 bits, or a smaller model: model.half()",
+     .cost = "slightly less precise numbers"},
+    /* ---- servers ---- */
+    {.kinds = K(VLLM),
+     .mustnot = D(START),
+     .change = "give the server more of the card: --gpu-memory-utilization 0.95",
+     .cost = "less is left for others on the card"},
+    {.kinds = K(VLLM),
+     .mustnot = D(START),
+     .change = "allow shorter requests and fewer at once: --max-model-len 4096 --max-num-seqs 16",
+     .cost = "longer prompts are refused"},
+    {.kinds = K(VLLM),
+     .change = "a smaller or quantized model (AWQ, GPTQ, FP8), or several cards: "
+               "--tensor-parallel-size 2",
+     .cost = "a little quality, or more cards"},
+    {.kinds = K(VLLM),
+     .change = "--kv-cache-dtype fp8, or --enforce-eager",
+     .cost = "a little quality; eager mode is slower"},
+    {.kinds = K(SGLANG),
+     .must = D(COMPUTE),
+     .change = "fewer requests at once: --max-running-requests 16 --chunked-prefill-size 2048, and "
+               "--mem-fraction-static 0.8 (lower leaves more for computing)",
+     .cost = "fewer requests at once"},
+    {.kinds = K(SGLANG),
+     .change = "give the KV cache more: --mem-fraction-static 0.9 (steps of 0.02)",
+     .cost = "less is left for computing: too high fails later"},
+    {.kinds = K(SGLANG),
+     .change = "a shorter context (--context-length 4096), a smaller or quantized model, or "
+               "--tp-size 2",
+     .cost = "longer prompts are refused"},
+    {.causes = C(WEIGHTS_TOO_BIG) | C(BATCH_TOO_BIG) | C(ONE_SPIKE),
+     .kinds = K(LLAMA),
+     .need = M(OLLAMA),
+     .mustnot = D(COMPUTE),
+     .change =
+         "put fewer layers on the card: /set parameter num_gpu 20 in ollama run (or PARAMETER "
+         "num_gpu 20 in the Modelfile); 0 is the CPU alone",
+     .cost = "slower: the other layers run on the CPU"},
+    {.causes = C(WEIGHTS_TOO_BIG) | C(BATCH_TOO_BIG) | C(ONE_SPIKE),
+     .kinds = K(LLAMA),
+     .need = M(OLLAMA),
+     .change = "a shorter context: /set parameter num_ctx 2048, and OLLAMA_NUM_PARALLEL=1",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
+     .never = M(OLLAMA),
+     .must = D(COMPUTE),
+     .change =
+         "a shorter context and smaller steps: -c 4096 -ub 256 -b 512, and flash attention: -fa",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
+     .never = M(OLLAMA),
+     .change = "put fewer layers on the card: -ngl 20 (--n-gpu-layers); lower until it loads",
+     .cost = "slower: the other layers run on the CPU"},
+    {.kinds = K(LLAMA),
+     .never = M(OLLAMA),
+     .mustnot = D(COMPUTE),
+     .change = "a shorter context: -c 4096, and its cache in 8 bits: -ctk q8_0 -ctv q8_0 -fa",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
+     .change = "a smaller model, or a smaller quantization of it (Q4_K_M, Q3_K_S)",
+     .cost = "a little quality"},
+    {.kinds = K(LLAMA),
+     .change = "see who else is on the card: nvidia-smi (rocm-smi on AMD)",
+     .cost = "none"},
+    {.hosts = H(MODEL),
+     .change = "a smaller model, or a smaller quantization of it (Q4_K_M instead of Q8_0), or a "
+               "shorter context (num_ctx 2048)",
+     .cost = "a little quality"},
+    {.hosts = H(MODEL),
+     .change = "free RAM: close other programs, or add swap (sudo fallocate -l 16G /swapfile; sudo "
+               "chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile)",
+     .cost = "swap is slow"},
+    {.kinds = K(DISPATCH) | K(CTRANSLATE),
+     .causes = C(WEIGHTS_TOO_BIG),
+     .change = "a smaller model, or weights in fewer bits (Transformers: "
+               "BitsAndBytesConfig(load_in_4bit=True); faster-whisper: compute_type=\"int8\")",
+     .cost = "a little quality"},
+    {.kinds = K(DISPATCH),
+     .change = "let part of the weights stay in RAM: device_map=\"auto\" with "
+               "BitsAndBytesConfig(load_in_8bit=True, llm_int8_enable_fp32_cpu_offload=True)",
+     .cost = "slower"},
+    {.kinds = K(DISPATCH),
+     .change =
+         "free the card first: nvidia-smi shows who else is on it; restart a notebook's kernel",
+     .cost = "none"},
+    {.kinds = K(CTRANSLATE),
+     .change = "fewer at once: batch_size=1, beam_size=1; nvidia-smi shows who else is on the card",
+     .cost = "slower"},
+    {.kinds = K(CTRANSLATE),
+     .change = "try the other allocator: CT2_CUDA_ALLOCATOR=cub_caching",
+     .cost = "none"},
+
+    /* ---- the weights do not fit ---- */
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(WEBUI),
+     .change =
+         "start with --medvram (--lowvram below 4 GB): set COMMANDLINE_ARGS=--medvram --xformers",
+     .cost = "slower: parts of the model move between RAM and the card"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(COMFY),
+     .change =
+         "start with python main.py --lowvram (or --novram), and use an fp8 or GGUF version of "
+         "the model (smaller)",
+     .cost = "slower: parts of the model move between RAM and the card"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(DEEPSPEED),
+     .change =
+         "keep the weights in RAM and gather less at once: \"offload_param\": {\"device\": "
+         "\"cpu\"}, \"stage3_max_live_parameters\": 1e8, \"stage3_prefetch_bucket_size\": 1e7",
+     .cost = "slower"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(GATHERING),
+     .change = "a smaller batch for each card, and CPU offload of the weights (FSDP: "
+               "CPUOffload(offload_params=True); DeepSpeed: offload_param)",
+     .cost = "slower"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(TRANSFORMERS),
+     .change =
+         "load in 16 bits: from_pretrained(…, torch_dtype=torch.float16, device_map=\"auto\")",
+     .cost = "16-bit arithmetic; what does not fit runs from RAM"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(TRANSFORMERS),
+     .never = M(APPLE),
+     .change = "load in 4 bits: from_pretrained(…, quantization_config=BitsAndBytesConfig("
+               "load_in_4bit=True))",
+     .cost = "a little quality"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .never = M(TRANSFORMERS),
+     .change = "put the weights on the card in 16 bits: model.half() before .to(\"cuda\")",
+     .cost = "16-bit arithmetic: half the memory of float32 weights"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .change = "a smaller model, or a quantized one (8 or 4 bits)",
+     .cost = "a little quality"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .must = D(SPILLS),
+     .change = "let the rest live in RAM: stowage run --spill auto -- python train.py (Linux)",
+     .cost = "slower: part of the data lives in the computer's RAM"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = K(XLA),
+     .change = "keep weights and state in 16 bits, or donate them (jax.jit(…, donate_argnums=…))",
+     .cost = "16-bit arithmetic; what is donated cannot be used again"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = K(XLA),
+     .change = "a smaller batch, or the arrays split over several devices (jax.sharding)",
+     .cost = "more, smaller steps"},
+
+    /* ---- the optimizer's state ---- */
+    {.causes = C(OPTIMIZER_STATE),
+     .need = M(TRAINER),
+     .change = "an optimizer with less state: TrainingArguments(optim=\"adamw_bnb_8bit\"), or "
+               "optim=\"adafactor\"",
+     .cost = "slightly different training"},
+    {.causes = C(OPTIMIZER_STATE),
+     .never = M(TRAINER) | M(AMD) | M(APPLE),
+     .change = "an 8-bit optimizer: import bitsandbytes as bnb; optimizer = "
+               "bnb.optim.AdamW8bit(model.parameters(), lr=…)",
+     .cost = "slightly different training"},
+    {.causes = C(OPTIMIZER_STATE),
+     .need = M(AMD),
+     .change = "an optimizer with less state: Adafactor, or torch.optim.SGD with momentum",
+     .cost = "different training"},
+    {.causes = C(OPTIMIZER_STATE),
+     .from = 113,
+     .change = "without copies of all tensors in the step (PyTorch 1.13+): torch.optim.AdamW(…, "
+               "foreach=False), or "
+               "fused=True",
+     .cost = "foreach=False is slower"},
+    {.causes = C(OPTIMIZER_STATE),
+     .change = "train fewer weights: LoRA (peft.get_peft_model), or freeze layers "
+               "(p.requires_grad = False)",
+     .cost = "less of the model learns"},
+    {.causes = C(OPTIMIZER_STATE),
+     .change =
+         "move the state off the card: DeepSpeed ZeRO with \"offload_optimizer\": {\"device\": "
+         "\"cpu\"}",
+     .cost = "slower steps"},
+
+    /* ---- one huge request ---- */
+    {.causes = C(ONE_SPIKE),
+     .need = M(INTEL),
+     .change = "Intel cards give at most 4 GiB at once: split the tensor, or allow more with "
+               "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1",
+     .cost = "none"},
+    {.causes = C(ONE_SPIKE),
+     .kinds = K(TENSORRT),
+     .change =
+         "a smaller workspace: config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1 << "
+         "30), or trtexec --memPoolSize=workspace:1024",
+     .cost = "some faster kernels are not tried"},
+    {.causes = C(ONE_SPIKE) | C(BATCH_TOO_BIG) | C(UNKNOWN),
+     .kinds = K(TENSORRT),
+     .change = "build for a smaller maximum: a smaller batch or input size in the optimization "
+               "profile, and --fp16",
+     .cost = "larger inputs are refused; 16-bit arithmetic"},
+    {.causes = C(ONE_SPIKE),
+     .must = D(IMAGES),
+     .change = "a smaller picture or video (width, height, frames); tiled decoding (ComfyUI: VAE "
+               "Decode (Tiled); diffusers: pipe.enable_vae_tiling())",
+     .cost = "smaller results, or slower"},
+    {.causes = C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .need = M(ATTENTION),
+     .from = 200,
+     .change =
+         "attention without the whole matrix: torch.nn.functional.scaled_dot_product_attention "
+         "(Transformers: attn_implementation=\"sdpa\")",
+     .cost = "none"},
+    {.causes = C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .change =
+         "make that one tensor smaller: a shorter sequence, a lower resolution, a smaller batch; "
+         "check its shape (a wrong one often multiplies)",
+     .cost = "smaller inputs"},
+    {.causes = C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .change = "work in parts, so that it is never made at once: for part in x.split(1024): …",
+     .cost = "a loop over the parts"},
+    {.causes = C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .from = 113,
+     .change = "in 16 bits it is half as large: x.half(), or torch.autocast(\"cuda\")",
+     .cost = "slightly less precise numbers"},
+    {.causes = C(ONE_SPIKE),
+     .kinds = K(XLA),
+     .change =
+         "a smaller batch, jax.checkpoint around the blocks, or jax.lax.map over parts of what "
+         "that line makes",
+     .cost = "more, smaller steps; or a part is computed twice"},
+    {.causes = C(ONE_SPIKE),
+     .change =
+         "work in parts, so that it is never made at once: a smaller batch, or a loop over the "
+         "parts",
+     .cost = "a loop over the parts"},
+
+    /* ---- evaluation ---- */
+    {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),
+     .change = "put the evaluation under no_grad: model.eval(); with torch.no_grad(): …",
+     .cost = "none: nothing is run backward there"},
+    {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),
+     .change = "a smaller batch for the evaluation's DataLoader, and results moved off the card: "
+               "out.detach().cpu()",
+     .cost = "more, smaller steps"},
+    {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),
+     .change = "keep numbers, not tensors: total += loss.item()",
+     .cost = "none"},
+};
+const recipe_table recipes_model = {rows, sizeof rows / sizeof *rows};

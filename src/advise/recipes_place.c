@@ -1,0 +1,212 @@
+/* Recipes for what is around the program: room that was there, other processes, limits, pieces. */
+#include "advise/recipe_words.h"
+
+static const recipe rows[] = {
+    /* ---- a size that cannot be, room that was there, a driver that does not start ---- */
+    {.causes = C(UNKNOWN),
+     .must = D(ABSURD),
+     .change =
+         "look at the shapes that go in: the size is wrong or overflowed before it reached the "
+         "allocator; run the failing input alone, and one process at a time",
+     .cost = "none"},
+    {.causes = C(UNKNOWN),
+     .must = D(ABSURD),
+     .kinds = K(ONNX),
+     .change = "update onnxruntime, and do not share one session between processes",
+     .cost = "none"},
+    {.causes = C(UNKNOWN),
+     .must = D(ROOM),
+     .need = M(WINDOWS),
+     .change = "enlarge the page file (System > Advanced > Performance > Virtual memory: 1.5 times "
+               "the RAM), close other programs and restart: Windows backs GPU memory with RAM",
+     .cost = "disk space"},
+    {.causes = C(UNKNOWN),
+     .must = D(ROOM),
+     .never = M(AMD),
+     .change =
+         "look who else uses the card while it runs: nvidia-smi -l 1; another process may have "
+         "held it at that moment: stop it",
+     .cost = "none"},
+    {.causes = C(UNKNOWN),
+     .must = D(ROOM),
+     .need = M(AMD),
+     .change =
+         "look who else uses the card while it runs: rocm-smi --showpids; and update the driver "
+         "and ROCm: HIP refused although enough was free",
+     .cost = "none"},
+    {.causes = C(UNKNOWN),
+     .must = D(ROOM),
+     .never = M(WINDOWS) | M(LINUX) | M(MAC),
+     .change = "on Windows enlarge the page file; in a container or on a cluster raise its memory "
+               "limit: the driver could not back memory although enough was free",
+     .cost = "none"},
+    {.causes = C(UNKNOWN),
+     .must = D(ROOM),
+     .change =
+         "restart the machine or the driver, and update the driver: free memory that cannot be "
+         "had is often a leftover of a crashed process",
+     .cost = "a restart"},
+    {.must = D(INIT),
+     .change =
+         "look at the card: nvidia-smi; stop the other process that fills it, or choose another "
+         "card: CUDA_VISIBLE_DEVICES=1",
+     .cost = "it ends, or waits"},
+    {.must = D(INIT),
+     .change = "if the card is empty, the driver could not start: free RAM, raise ulimit -v, or "
+               "restart the machine",
+     .cost = "a restart"},
+
+    /* ---- other processes, other libraries, limits ---- */
+    {.causes = C(OTHER_PROCESS),
+     .kinds = K(VLLM),
+     .must = D(START),
+     .change = "stop what holds the card (nvidia-smi shows the other process), or take less of it: "
+               "--gpu-memory-utilization 0.6, below what is free",
+     .cost = "a smaller KV cache: fewer or shorter requests at once"},
+    {.causes = C(OTHER_PROCESS),
+     .kinds = K(TENSORFLOW),
+     .change = "stop the other process on the card (nvidia-smi shows it), or choose another card: "
+               "CUDA_VISIBLE_DEVICES=1",
+     .cost = "it ends, or waits"},
+    {.causes = C(OTHER_PROCESS),
+     .kinds = K(TENSORFLOW),
+     .change = "share the card: TF_FORCE_GPU_ALLOW_GROWTH=true for each TensorFlow program on it "
+               "(tf.config.experimental.set_memory_growth)",
+     .cost = "a little fragmentation"},
+    {.causes = C(OTHER_PROCESS),
+     .must = D(LISTED),
+     .never = M(AMD),
+     .change = "end it, or choose another card: CUDA_VISIBLE_DEVICES=1 (nvidia-smi shows which are "
+               "free)",
+     .cost = "it ends, or waits"},
+    {.causes = C(OTHER_PROCESS),
+     .need = M(AMD),
+     .change = "see who else is on the card: rocm-smi --showpids; stop it, or choose another card: "
+               "HIP_VISIBLE_DEVICES=1",
+     .cost = "it ends, or waits"},
+    {.causes = C(OTHER_PROCESS),
+     .need = M(NOTEBOOK),
+     .mustnot = D(LISTED),
+     .change = "restart the kernel: an earlier cell, or another notebook, still holds the card "
+               "(nvidia-smi shows the process)",
+     .cost = "variables are lost"},
+    {.causes = C(OTHER_PROCESS),
+     .mustnot = D(LISTED),
+     .never = M(AMD) | M(APPLE),
+     .change = "see who else is on the card: nvidia-smi; stop the other process, or choose another "
+               "card: CUDA_VISIBLE_DEVICES=1",
+     .cost = "it ends, or waits"},
+    {.causes = C(OTHER_PROCESS),
+     .kinds = TORCHY,
+     .need = M(LOADING),
+     .change =
+         "load to the CPU first: torch.load(path, map_location=\"cpu\"), then move the model; "
+         "otherwise tensors return to the card they were saved from",
+     .cost = "none"},
+    {.causes = C(OTHER_PROCESS),
+     .kinds = K(TORCH) | K(CUDA),
+     .must = D(SPILLS),
+     .change = "share the card with it: stowage run --spill auto -- python train.py",
+     .cost = "slower: part of the data lives in the computer's RAM"},
+    {.causes = C(OTHER_PROCESS),
+     .kinds = K(TORCH),
+     .change = "if all of it is yours: a smaller batch, or 16-bit weights (model.half())",
+     .cost = "more, smaller steps"},
+    {.causes = C(OUTSIDE_FRAMEWORK),
+     .need = M(APPLE),
+     .change = "close other programs: the Mac's memory is shared by everything that runs",
+     .cost = "none"},
+    {.causes = C(OUTSIDE_FRAMEWORK),
+     .need = M(APPLE),
+     .change = "a smaller batch, smaller inputs, or weights in 16 bits: model.half()",
+     .cost = "more, smaller steps"},
+    {.causes = C(OUTSIDE_FRAMEWORK),
+     .need = M(APPLE),
+     .change = "raise the limit: PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 python …",
+     .cost = "the Mac may become slow, or the program be killed"},
+    {.causes = C(OUTSIDE_FRAMEWORK),
+     .never = M(APPLE),
+     .change =
+         "bound what else allocates in this process (JAX: XLA_PYTHON_CLIENT_PREALLOCATE=false; "
+         "CuPy: its pool's set_limit; TensorFlow: set_memory_growth)",
+     .cost = "that library has less for itself"},
+    {.causes = C(OUTSIDE_FRAMEWORK),
+     .never = M(APPLE),
+     .change = "a smaller batch or model, to leave room for that library",
+     .cost = "more, smaller steps"},
+    {.causes = C(LIMIT),
+     .kinds = K(TORCH),
+     .change = "raise the limit: torch.cuda.set_per_process_memory_fraction(1.0) where the program "
+               "sets it (also a test or a library before it)",
+     .cost = "less is left for others on the card"},
+    {.causes = C(LIMIT),
+     .kinds = K(CUPY),
+     .change = "raise the pool's limit (set_limit, CUPY_GPU_MEMORY_LIMIT), if the card has more",
+     .cost = "less is left for others on the card"},
+    {.causes = C(LIMIT) | C(UNKNOWN) | C(BATCH_TOO_BIG),
+     .kinds = K(CUPY),
+     .change = "give cached blocks back before large arrays: "
+               "cupy.get_default_memory_pool().free_all_blocks()",
+     .cost = "the next allocations are slower"},
+    {.causes = C(LIMIT),
+     .kinds = K(RMM),
+     .change =
+         "give RMM's pool a size that is free: rmm.reinitialize(pool_allocator=True, "
+         "initial_pool_size=2**30), or no pool at all; nvidia-smi shows what is free of the card",
+     .cost = "a smaller pool"},
+    {.causes = C(LIMIT),
+     .kinds = K(VLLM),
+     .change = "take more of the card for the server: --gpu-memory-utilization 0.95, or less if it "
+               "refused at start",
+     .cost = "less is left for others on the card"},
+
+    /* ---- fragmentation ---- */
+    {.causes = C(FRAGMENTATION),
+     .kinds = K(TORCH),
+     .must = D(EXPANDS),
+     .never = M(AMD) | M(EXPANDABLE),
+     .change = "before the program starts: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+     .cost = "page calls while it grows"},
+    {.causes = C(FRAGMENTATION),
+     .kinds = K(TORCH),
+     .must = D(EXPANDS),
+     .need = M(AMD),
+     .change = "before the program starts: export PYTORCH_HIP_ALLOC_CONF=expandable_segments:True",
+     .cost = "page calls while it grows; needs a recent ROCm"},
+    {.causes = C(FRAGMENTATION),
+     .kinds = K(TORCH),
+     .must = D(SPLITS),
+     .need = M(WINDOWS),
+     .change = "before the program starts: set PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 "
+               "(against fragmentation)",
+     .cost = "a little slower"},
+    {.causes = C(FRAGMENTATION),
+     .kinds = K(TORCH),
+     .must = D(SPLITS),
+     .never = M(WINDOWS) | M(AMD),
+     .change = "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (against fragmentation)",
+     .cost = "a little slower"},
+    {.causes = C(FRAGMENTATION),
+     .kinds = K(TORCH),
+     .change =
+         "give unused blocks back between phases: torch.cuda.empty_cache(); and keep shapes the "
+         "same from step to step (pad to one size)",
+     .cost = "a little slower"},
+    {.causes = C(FRAGMENTATION),
+     .kinds = K(TORCH),
+     .change = "a smaller batch leaves larger pieces free",
+     .cost = "more, smaller steps"},
+    {.causes = C(FRAGMENTATION),
+     .kinds = K(TENSORFLOW),
+     .change = "set TF_GPU_ALLOCATOR=cuda_malloc_async",
+     .cost = "another allocator; a little slower"},
+    {.causes = C(FRAGMENTATION),
+     .kinds = K(XLA) | K(CUPY) | K(JULIA),
+     .change = "set XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), or free the pool between phases",
+     .cost = "another allocator; a little slower"},
+    {.causes = C(FRAGMENTATION),
+     .kinds = K(XLA) | K(TENSORFLOW),
+     .change = "a smaller batch leaves larger pieces free",
+     .cost = "more, smaller steps"},
+};
+const recipe_table recipes_place = {rows, sizeof rows / sizeof *rows};

@@ -1,0 +1,200 @@
+/* Scan: the first word is found with memmem, the rest is compared word by word. */
+#include "advise/scan.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static bool is_space(char c) {
+  return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+/* Compares `words` with the text at `at`. Returns the place after them, NULL if they differ. */
+static const char *match(scan_text t, const char *at, const char *words) {
+  for (; *words != '\0'; words++) {
+    if (*words == ' ') {
+      if (at >= t.end || !is_space(*at)) return NULL;
+      while (at < t.end && is_space(*at)) at++;
+    } else {
+      if (at >= t.end || *at != *words) return NULL;
+      at++;
+    }
+  }
+  return at;
+}
+
+const char *scan_find_at(scan_text t, const char *words, const char **start) {
+  size_t lead = strspn(words, " ");
+  const char *first = words + lead;
+  size_t length = strcspn(first, " ");
+  for (const char *at = t.at; at < t.end && (size_t)(t.end - at) >= length; at++) {
+    at = memmem(at, (size_t)(t.end - at), first, length);
+    if (at == NULL) return NULL;
+    if (lead > 0 && (at == t.at || !is_space(at[-1]))) continue;
+    const char *after = match(t, at, first);
+    if (after == NULL) continue;
+    if (start != NULL) *start = at;
+    return after;
+  }
+  return NULL;
+}
+
+const char *scan_find(scan_text t, const char *words) {
+  return scan_find_at(t, words, NULL);
+}
+
+const char *scan_find_word(scan_text t, const char *words, const char **start) {
+  const char *begin = t.at;
+  for (scan_text rest = t; rest.at < rest.end; rest.at = begin + 1) {
+    const char *after = scan_find_at(rest, words, &begin);
+    if (after == NULL) return NULL;
+    bool before = begin > t.at && isalnum((unsigned char)begin[-1]);
+    bool behind = after < t.end && isalnum((unsigned char)*after);
+    if (before || behind) continue;
+    if (start != NULL) *start = begin;
+    return after;
+  }
+  return NULL;
+}
+
+bool scan_starts(scan_text t, const char *words) {
+  return match(t, t.at, words) != NULL;
+}
+
+scan_text scan_line(scan_text t, const char *at) {
+  scan_text line = {at, at};
+  while (line.at > t.at && line.at[-1] != '\n') line.at--;
+  while (line.end < t.end && *line.end != '\n') line.end++;
+  return line;
+}
+
+bool scan_next_line(scan_text *t, scan_text *line) {
+  if (t->at >= t->end) return false;
+  const char *newline = memchr(t->at, '\n', (size_t)(t->end - t->at));
+  *line = (scan_text){t->at, newline != NULL ? newline : t->end};
+  t->at = newline != NULL ? newline + 1 : t->end;
+  return true;
+}
+
+/* ---- numbers ---- */
+
+/* The factor of the unit at *at; *at moves past it. 1 if there is none. */
+static double unit_factor(scan_text t, const char **at, bool binary) {
+  static const struct {
+    const char *name;
+    double factor, binary;
+  } units[] = {{"KiB", 0x1p10, 0x1p10},
+               {"MiB", 0x1p20, 0x1p20},
+               {"GiB", 0x1p30, 0x1p30},
+               {"TiB", 0x1p40, 0x1p40},
+               {"PiB", 0x1p50, 0x1p50},
+               {"EiB", 0x1p60, 0x1p60},
+               {"KB", 1e3, 0x1p10},
+               {"MB", 1e6, 0x1p20},
+               {"GB", 1e9, 0x1p30},
+               {"TB", 1e12, 0x1p40},
+               {"Ki", 0x1p10, 0x1p10},
+               {"Mi", 0x1p20, 0x1p20},
+               {"Gi", 0x1p30, 0x1p30},
+               {"K", 0x1p10, 0x1p10},
+               {"M", 0x1p20, 0x1p20},
+               {"G", 0x1p30, 0x1p30},
+               {"kB", 0x1p10, 0x1p10},
+               {"kb", 0x1p10, 0x1p10},
+               {"Kb", 0x1p10, 0x1p10},
+               {"Mb", 0x1p20, 0x1p20},
+               {"Gb", 0x1p30, 0x1p30},
+               {"bytes", 1, 1},
+               {"Bytes", 1, 1},
+               {"byte", 1, 1},
+               {"B", 1, 1},
+               {"b", 1, 1}};
+  const char *p = *at;
+  while (p < t.end && is_space(*p)) p++;
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    size_t length = strlen(units[i].name);
+    if ((size_t)(t.end - p) < length || memcmp(p, units[i].name, length) != 0) continue;
+    if (p + length < t.end && isalpha((unsigned char)p[length])) continue;
+    *at = p + length;
+    return binary ? units[i].binary : units[i].factor;
+  }
+  return 1;
+}
+
+static uint64_t size_at(scan_text t, const char *at, bool binary) {
+  if (at == NULL) return SCAN_UNKNOWN;
+  while (at < t.end && is_space(*at)) at++;
+  if (at >= t.end || !isdigit((unsigned char)*at)) return SCAN_UNKNOWN;
+  double value = 0, scale = 1;
+  bool fraction = false;
+  for (; at < t.end; at++) {
+    if (isdigit((unsigned char)*at)) {
+      value = value * 10 + (*at - '0');
+      if (fraction) scale *= 10;
+    } else if (*at == '.' && !fraction && at + 1 < t.end && isdigit((unsigned char)at[1])) {
+      fraction = true;
+    } else if (*at != ',' || fraction || at + 1 >= t.end || !isdigit((unsigned char)at[1])) {
+      break;
+    }
+  }
+  if (at + 1 < t.end && *at == '.' && at[1] == ' ') at++; /* NumPy writes "745. GiB" */
+  double bytes = value / scale * unit_factor(t, &at, binary);
+  return bytes < 0x1p62 ? (uint64_t)(bytes + 0.5) : SCAN_UNKNOWN;
+}
+
+uint64_t scan_size(scan_text t, const char *at) {
+  return size_at(t, at, false);
+}
+
+uint64_t scan_size_binary(scan_text t, const char *at) {
+  return size_at(t, at, true);
+}
+
+uint64_t scan_size_after(scan_text t, const char *words) {
+  return size_at(t, scan_find(t, words), false);
+}
+
+uint64_t scan_size_binary_after(scan_text t, const char *words) {
+  return size_at(t, scan_find(t, words), true);
+}
+
+static uint64_t size_before(scan_text t, const char *words, bool binary) {
+  const char *at = NULL;
+  if (scan_find_at(t, words, &at) == NULL) return SCAN_UNKNOWN;
+  while (at > t.at && is_space(at[-1])) at--;
+  while (at > t.at && isalpha((unsigned char)at[-1])) at--;
+  while (at > t.at && is_space(at[-1])) at--;
+  while (at > t.at && (isdigit((unsigned char)at[-1]) || at[-1] == '.')) at--;
+  return size_at(t, at, binary);
+}
+
+uint64_t scan_size_before(scan_text t, const char *words) {
+  return size_before(t, words, false);
+}
+
+uint64_t scan_size_binary_before(scan_text t, const char *words) {
+  return size_before(t, words, true);
+}
+
+uint64_t scan_number(scan_text t, const char *at) {
+  while (at != NULL && at < t.end && is_space(*at)) at++;
+  if (at == NULL || at >= t.end || !isdigit((unsigned char)*at)) return SCAN_UNKNOWN;
+  uint64_t value = 0;
+  for (; at < t.end && isdigit((unsigned char)*at); at++) {
+    if (value > (SCAN_UNKNOWN - 9) / 10) return SCAN_UNKNOWN;
+    value = value * 10 + (uint64_t)(*at - '0');
+  }
+  return value;
+}
+
+uint64_t scan_number_after(scan_text t, const char *words) {
+  return scan_number(t, scan_find(t, words));
+}
+
+void scan_copy(char *out, size_t out_bytes, scan_text t, const char *at, const char *ends) {
+  size_t length = 0;
+  while (at + length < t.end && length + 1 < out_bytes && (unsigned char)at[length] >= ' ' &&
+         strchr(ends, at[length]) == NULL)
+    length++;
+  memcpy(out, at, length);
+  out[length] = '\0';
+}

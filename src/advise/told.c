@@ -1,0 +1,92 @@
+/* Told: numbers first, then causes, then fixes; foreign errors are named and left. */
+#include "advise/told.h"
+static bool known(uint64_t bytes) {
+  return told_known(bytes);
+}
+
+static void fill_numbers(explanation *x) {
+  const message *m = &x->evidence.told;
+  numbers *n = &x->evidence.n;
+  bool host = m->kind == MESSAGE_HOST;
+  uint64_t reserved = m->reserved_bytes;
+  if (!known(reserved) && known(m->live_bytes) && known(m->cached_bytes))
+    reserved = m->live_bytes + m->cached_bytes;
+  *n = (numbers){.asked_bytes = m->asked_bytes,
+                 .live_bytes = m->live_bytes,
+                 .cached_bytes = m->cached_bytes,
+                 .hole_bytes = m->chunks.found ? m->chunks.free_bytes : MESSAGE_UNKNOWN,
+                 .largest_hole_bytes = m->chunks.found && !m->chunks.from_bins
+                                           ? m->chunks.largest_free_bytes
+                                           : MESSAGE_UNKNOWN,
+                 .other_process_bytes = MESSAGE_UNKNOWN,
+                 .outside_framework_bytes = m->outside_bytes,
+                 .limit_bytes = m->limit_bytes,
+                 .card_bytes = host ? MESSAGE_UNKNOWN : m->card_bytes,
+                 .free_bytes = m->free_bytes,
+                 .unknown_bytes = MESSAGE_UNKNOWN,
+                 .reserved_bytes = known(reserved) ? reserved : 0};
+  if (host && known(m->process_bytes)) n->live_bytes = m->process_bytes;
+  uint64_t listed = 0;
+  for (uint32_t i = 0; i < m->process_count; i++) listed += m->processes[i].bytes;
+  if (known(m->process_bytes) && known(reserved) && !host)
+    n->outside_framework_bytes = m->process_bytes > reserved ? m->process_bytes - reserved : 0;
+  if (message_card_is_limit(m)) {
+    n->limit_bytes = n->card_bytes;
+    n->card_bytes = n->free_bytes = MESSAGE_UNKNOWN;
+    return;
+  }
+  if (m->process_count > 0 || (known(m->process_bytes) && !host)) n->other_process_bytes = listed;
+  if (!known(n->card_bytes) || !known(reserved)) return;
+  uint64_t sum = reserved + (known(n->free_bytes) ? n->free_bytes : 0) +
+                 (known(n->outside_framework_bytes) ? n->outside_framework_bytes : 0) +
+                 (known(n->other_process_bytes) ? n->other_process_bytes : 0);
+  if (known(n->free_bytes)) n->unknown_bytes = n->card_bytes > sum ? n->card_bytes - sum : 0;
+}
+
+static void refuse(explanation *x) {
+  const message *m = &x->evidence.told;
+  if (m->kind == MESSAGE_FOREIGN) {
+    buffer_printf(&x->headline, "This is not a shortage of GPU or host memory: %s", m->name);
+    buffer_printf(&x->notes, "%s\n", m->help);
+    return;
+  }
+  buffer_text(&x->headline, "There is no out-of-memory error in this text that is known here");
+  buffer_text(
+      &x->notes,
+      "known are the texts of PyTorch, JAX, TensorFlow, CuPy, Numba, RAPIDS, vLLM, SGLang, "
+      "llama.cpp, Ollama, ONNX Runtime, TensorRT, Paddle, CUDA and ROCm, and of the host "
+      "(MemoryError, Killed, Slurm, Kubernetes, Ray, Dask)\n"
+      "if it ran out of memory all the same: stowage run -- COMMAND records the next run\n");
+}
+
+/* Where it happened, and how many failures the text holds. */
+static void say_circumstances(explanation *x) {
+  const message *m = &x->evidence.told;
+  const char *during = context_phase(&m->context);
+  cause *c = &x->findings.list[0];
+  if (m->context.line[0] != '\0')
+    cause_say(c, "your own line in the traceback: %s%s%s", m->context.line,
+              during[0] != '\0' ? ", " : "", during);
+  else if (during[0] != '\0' && m->kind != MESSAGE_HOST)
+    cause_say(c, "it failed %s", during);
+  if (m->failures > 1)
+    cause_say(c, "the text holds %u different failures; this is the first", m->failures);
+}
+
+void told_explain(explanation *x) {
+  const message *m = &x->evidence.told;
+  fill_numbers(x);
+  if (m->kind == MESSAGE_NONE || m->kind == MESSAGE_FOREIGN) {
+    refuse(x);
+    return;
+  }
+  if (m->kind == MESSAGE_HOST)
+    told_host(x);
+  else
+    told_card(x);
+  findings_rank(&x->findings);
+  if (x->findings.count == 0) return;
+  say_circumstances(x);
+  told_fixes(x);
+  buffer_join(&x->headline, &x->findings.list[0].headline);
+}

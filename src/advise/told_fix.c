@@ -1,0 +1,148 @@
+/* Fixes for a text, from the tables of recipes.h: the cheapest change of each cause first.
+ *
+ * A row applies if its cause, library, platform, phase and version fit what the text shows. The
+ * first FIXES_TOLD rows that apply are the fixes, so that none is offered which the version or the
+ * platform cannot do. recipes_find makes sure that no answer ends without one. */
+#include <stdio.h>
+#include <string.h>
+
+#include "advise/recipes.h"
+#include "advise/told.h"
+
+#define FIXES_TOLD 4
+
+/* What is put together from several marks. */
+static uint32_t derive(const explanation *x) {
+  const message *m = &x->evidence.told;
+  const context *c = &m->context;
+  bool nvidia = context_any(c, CONTEXT_BIT(NVIDIA));
+  bool elsewhere = context_any(c, CONTEXT_BIT(WINDOWS) | CONTEXT_BIT(MAC) | CONTEXT_BIT(AMD) |
+                                      CONTEXT_BIT(INTEL) | CONTEXT_BIT(APPLE) | CONTEXT_BIT(TPU));
+  bool trains = context_any(c, CONTEXT_BIT(TRAINING) | CONTEXT_BIT(BACKWARD) |
+                                   CONTEXT_BIT(OPTIMIZER) | CONTEXT_BIT(TRAINER));
+  bool images = context_any(c, CONTEXT_BIT(COMFY) | CONTEXT_BIT(WEBUI) | CONTEXT_BIT(DIFFUSERS));
+  bool infers = context_any(c, CONTEXT_BIT(GENERATING) | CONTEXT_BIT(DECODING) |
+                                   CONTEXT_BIT(COMFY) | CONTEXT_BIT(WEBUI)) &&
+                !context_any(c, CONTEXT_BIT(BACKWARD) | CONTEXT_BIT(OPTIMIZER));
+  uint32_t set = 0;
+  set |= trains && !infers ? DERIVED_TRAINS : 0;
+  set |= infers ? DERIVED_INFERS : 0;
+  set |= images ? DERIVED_IMAGES : 0;
+  set |= nvidia && !elsewhere ? DERIVED_SPILLS : 0;
+  set |= !context_any(c, CONTEXT_BIT(WINDOWS)) && c->torch_from >= 201 ? DERIVED_EXPANDS : 0;
+  set |= c->torch_from >= 110 ? DERIVED_SPLITS : 0;
+  set |= told_had_room(&x->evidence.n) ? DERIVED_ROOM : 0;
+  set |= told_absurd(&x->evidence.n) ? DERIVED_ABSURD : 0;
+  set |= m->grouped ? DERIVED_GROUPED : 0;
+  set |= m->process_count > 0 ? DERIVED_LISTED : 0;
+  set |= m->kind == MESSAGE_HOST && told_known(m->limit_bytes) ? DERIVED_OWN_LIMIT : 0;
+  set |= (m->details & MESSAGE_START) != 0 ? DERIVED_START : 0;
+  set |= (m->details & MESSAGE_KV_CACHE) != 0 ? DERIVED_KV_CACHE : 0;
+  set |= (m->details & MESSAGE_COMPUTE) != 0 ? DERIVED_COMPUTE : 0;
+  set |= (m->details & MESSAGE_INIT) != 0 ? DERIVED_INIT : 0;
+  set |= (m->details & MESSAGE_POOL) != 0 ? DERIVED_POOL : 0;
+  set |= (m->details & MESSAGE_MIG) != 0 ? DERIVED_MIG : 0;
+  set |= (m->details & MESSAGE_STATUS) != 0 ? DERIVED_STATUS : 0;
+  set |= (m->details & MESSAGE_WORKSPACE) != 0 ? DERIVED_WORKSPACE : 0;
+  return set;
+}
+
+static bool applies(const recipe *r, const message *m, cause_id id, uint32_t derived) {
+  const context *c = &m->context;
+  if (r->causes != 0 && (r->causes & (UINT32_C(1) << id)) == 0) return false;
+  if (r->kinds != 0 && (r->kinds & (UINT32_C(1) << m->kind)) == 0) return false;
+  if (r->hosts != 0 && (r->hosts & (UINT32_C(1) << m->host)) == 0) return false;
+  if (!context_has(c, r->need) || context_any(c, r->never)) return false;
+  if ((derived & r->must) != r->must || (derived & r->mustnot) != 0) return false;
+  /* `from`: the version is not known to be older. `to`: it is known to be no newer. */
+  return (r->from == 0 || c->torch_to >= r->from) && (r->to == 0 || c->torch_to <= r->to);
+}
+
+static void add(explanation *x, const recipe *r, uint64_t bytes) {
+  fix *f = &x->fixes.list[x->fixes.count++];
+  *f = (fix){.saves_bytes = bytes};
+  snprintf(f->change, sizeof f->change, "%s", r->change);
+  snprintf(f->cost, sizeof f->cost, "%s", r->cost);
+}
+
+/* What another process or library holds is what its end gives; nothing else is known. */
+static uint64_t saving(const explanation *x, cause_id id) {
+  const numbers *n = &x->evidence.n;
+  if (id == CAUSE_OTHER_PROCESS && told_known(n->other_process_bytes))
+    return n->other_process_bytes;
+  bool apple = context_any(&x->evidence.told.context, CONTEXT_BIT(APPLE));
+  if (id == CAUSE_OUTSIDE_FRAMEWORK && !apple) return n->outside_framework_bytes;
+  return MESSAGE_UNKNOWN;
+}
+
+/* Numbers that a server's own text gives: the tokens that fit, the share of the card that is free.
+ */
+static void add_numbers(explanation *x) {
+  const message *m = &x->evidence.told;
+  const numbers *n = &x->evidence.n;
+  char text[200];
+  recipe r = {.change = text};
+  if (m->cache_tokens != MESSAGE_UNKNOWN && m->cache_tokens > 0) {
+    snprintf(text, sizeof text,
+             "allow shorter requests: --max-model-len %llu (max_model_len=%llu in Python)",
+             (unsigned long long)m->cache_tokens, (unsigned long long)m->cache_tokens);
+    r.cost = "longer prompts and answers are refused";
+    add(x, &r, MESSAGE_UNKNOWN);
+  }
+  if ((m->details & MESSAGE_START) == 0 || !told_known(n->free_bytes) ||
+      !told_known(n->card_bytes) || n->card_bytes == 0)
+    return;
+  double share = (double)n->free_bytes / (double)n->card_bytes - 0.02;
+  if (share < 0.1 || share > 1) return; /* nothing to give, or numbers that cannot be */
+  snprintf(text, sizeof text, "take only what is free: --gpu-memory-utilization %.2f",
+           (double)(int)(share * 100) / 100);
+  r.cost = "a smaller KV cache: fewer or shorter requests at once";
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
+/* The batch that a shape names, halved. */
+static void add_batch(explanation *x) {
+  const message *m = &x->evidence.told;
+  char text[200];
+  recipe r = {.change = text, .cost = "more, smaller steps"};
+  if (m->kind != MESSAGE_TENSORFLOW || m->rank < 2 || m->first_dim < 2) return;
+  snprintf(text, sizeof text,
+           "a smaller batch: batch_size=%u, half of the %u in that shape, and again until it fits",
+           m->first_dim / 2, m->first_dim);
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
+static void add_from(explanation *x, const recipe_table *t, cause_id id, uint32_t derived,
+                     uint32_t most) {
+  uint64_t bytes = x->fixes.count == 0 ? saving(x, id) : MESSAGE_UNKNOWN;
+  for (size_t i = 0; i < t->count && x->fixes.count < most; i++) {
+    if (!applies(&t->rows[i], &x->evidence.told, id, derived)) continue;
+    add(x, &t->rows[i], bytes);
+    bytes = MESSAGE_UNKNOWN;
+  }
+}
+
+static void add_all(explanation *x, cause_id id, uint32_t derived, uint32_t most) {
+  static const recipe_table *const tables[] = {&recipes_place, &recipes_model, &recipes_full,
+                                               &recipes_host};
+  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+    add_from(x, tables[i], id, derived, most);
+}
+
+void told_fixes(explanation *x) {
+  const message *m = &x->evidence.told;
+  uint32_t derived = derive(x);
+  const findings *f = &x->findings;
+  if (m->kind == MESSAGE_VLLM) add_numbers(x);
+  if (f->list[0].id == CAUSE_BATCH_TOO_BIG) add_batch(x);
+  bool second = f->count > 1 && f->list[1].confidence >= 0.4 && f->list[1].id != f->list[0].id;
+  add_all(x, f->list[0].id, derived, second ? FIXES_TOLD - 1 : FIXES_TOLD);
+  if (second) add_all(x, f->list[1].id, derived, FIXES_TOLD);
+  if (x->fixes.count < 2) add_from(x, &recipes_find, f->list[0].id, derived, FIXES_TOLD);
+  if (f->list[0].confidence >= 0.6 && f->list[0].id != CAUSE_UNKNOWN) return;
+  for (size_t i = 0; i < recipes_questions.count; i++) {
+    if (!applies(&recipes_questions.rows[i], m, f->list[0].id, derived)) continue;
+    buffer_printf(&x->notes, "to find out: %s\n", recipes_questions.rows[i].change);
+    return;
+  }
+}

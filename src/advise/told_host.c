@@ -1,0 +1,180 @@
+/* Causes in host memory. The words alone seldom say what filled it, so the sentences say
+ * "probably"; where a limit was set by somebody, it is named. */
+#include <stdio.h>
+
+#include "advise/told.h"
+
+static bool known(uint64_t bytes) {
+  return told_known(bytes);
+}
+
+static bool has(const explanation *x, uint64_t mark) {
+  return context_any(&x->evidence.told.context, mark);
+}
+
+/* The process has a limit of its own, and what was asked for is no more than that. */
+static bool tell_own_limit(explanation *x) {
+  const message *m = &x->evidence.told;
+  bool own = m->host == HOST_NUMPY || m->host == HOST_PYTHON || m->host == HOST_TORCH;
+  if (!own || !known(m->limit_bytes) ||
+      (known(m->asked_bytes) && m->asked_bytes / 2 > m->limit_bytes))
+    return false;
+  cause *c = told_cause(x, CAUSE_HOST_LIMIT, 0.8);
+  cause_head(c, "The process may hold %s by a limit of its own, and asked for %s%s",
+             cause_size(m->limit_bytes), known(m->asked_bytes) ? cause_size(m->asked_bytes) : "",
+             known(m->asked_bytes) ? " more" : "more");
+  if (m->what[0] != '\0') cause_say(c, "for an array with %s", m->what);
+  cause_say(c, "it is set by ulimit -v or resource.setrlimit, not by the machine's memory");
+  return true;
+}
+
+/* The request alone is larger than all the memory there is. Returns false if it is not, or unknown.
+ */
+static bool tell_larger_than_host(explanation *x) {
+  const message *m = &x->evidence.told;
+  if (!known(m->asked_bytes) || !known(m->host_bytes) || m->asked_bytes <= m->host_bytes)
+    return false;
+  cause *c = told_cause(x, CAUSE_HOST_LIMIT, 0.95);
+  cause_head(c, "One request for %s is larger than all the host memory there is, %s",
+             cause_size(m->asked_bytes), cause_size(m->host_bytes));
+  if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
+  cause_say(c, "freeing other memory cannot make room for it");
+  return true;
+}
+
+/* One array or tensor that could not be had. */
+static void tell_one_array(explanation *x) {
+  const message *m = &x->evidence.told;
+  bool reading = has(x, CONTEXT_BIT(READING));
+  cause *c =
+      told_cause(x, reading ? CAUSE_HOST_DATASET_WHOLE : CAUSE_HOST_COPIES, reading ? 0.45 : 0.4);
+  cause_head(c, "The host could not give %s for one array%s",
+             known(m->asked_bytes) ? cause_size(m->asked_bytes) : "the memory asked for",
+             reading ? ", while a file was read whole" : "");
+  if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
+  if (told_absurd(&x->evidence.n))
+    cause_say(c, "no machine has that much: the shape itself is probably wrong");
+  else
+    cause_say(c, "whether it is a copy, a whole file, or simply too large is not in the text");
+}
+
+static void tell_killed(explanation *x) {
+  const message *m = &x->evidence.told;
+  bool kernel = m->host == HOST_KERNEL;
+  cause *c = told_cause(x, CAUSE_HOST_LIMIT, !kernel ? 0.4 : m->grouped ? 0.6 : 0.55);
+  char held[64] = "", who[112] = "the program";
+  if (known(m->process_bytes))
+    snprintf(held, sizeof held, "; it held %s", cause_size(m->process_bytes));
+  if (m->what[0] != '\0') snprintf(who, sizeof who, "%s", m->what);
+  if (kernel)
+    cause_head(c, "The system killed %s because host memory (RAM) ran out%s%s", who,
+               m->grouped ? ": its container or control group had reached its limit" : "", held);
+  else
+    cause_head(c, "%s was killed from outside%s: probably because host memory (RAM) ran out",
+               who[0] == 't' ? "The program" : who,
+               has(x, CONTEXT_BIT(LOADING)) ? " while the model's weights were read" : "");
+  if (!kernel)
+    cause_say(c,
+              "a kill leaves no reason in the text; a person, a time limit or a probe are others");
+  if (has(x, CONTEXT_BIT(LOADING)))
+    cause_say(c,
+              "a checkpoint passes through RAM before it reaches the card: up to twice its size");
+}
+
+/* Kinds whose sentence does not depend on anything else. */
+static const struct {
+  message_host host;
+  cause_id id;
+  double confidence;
+  const char *words, *why;
+} table[] = {
+    {HOST_SHARED, CAUSE_HOST_WORKERS, 0.7,
+     "Shared memory (/dev/shm) is full: the DataLoader's workers pass their batches through it",
+     "containers get 64 MiB of it unless told otherwise"},
+    {HOST_MAPS, CAUSE_HOST_WORKERS, 0.5,
+     "Too many shared-memory mappings: probably the system's limit on mappings or files is reached",
+     "every tensor passed between processes is one mapping (vm.max_map_count)"},
+    {HOST_WORKER, CAUSE_HOST_WORKERS, 0.6,
+     "A worker process was killed: probably the workers together used up host memory (RAM)",
+     "each worker holds its own copy of what it touches of the dataset"},
+    {HOST_DASK, CAUSE_HOST_WORKERS, 0.55,
+     "A Dask worker used up its share of host memory (RAM), and was restarted",
+     "each worker gets a part of the RAM; one partition with its copies must fit it"},
+    {HOST_FORK, CAUSE_HOST_WORKERS, 0.55,
+     "A process could not be started: host memory (RAM) was too full to fork",
+     "every DataLoader worker is a fork of the program"},
+    {HOST_JOB, CAUSE_HOST_LIMIT, 0.75,
+     "The batch system ended the job: it used more host memory (RAM) than the job asked for", NULL},
+    {HOST_RAY, CAUSE_HOST_LIMIT, 0.6,
+     "Ray ended a worker because the machine's host memory (RAM) was nearly full",
+     "every task and actor is a process with memory of its own"},
+    {HOST_SPARK, CAUSE_HOST_LIMIT, 0.6,
+     "The cluster ended an executor: it used more host memory (RAM) than its container may hold",
+     "Python workers count beside the Java heap"},
+    {HOST_PAGEFILE, CAUSE_HOST_LIMIT, 0.6,
+     "Windows could not promise more memory: RAM and page file together are used up",
+     "every process that imports torch maps several GiB of libraries, each DataLoader worker "
+     "again"},
+    {HOST_COMPILER, CAUSE_HOST_LIMIT, 0.55,
+     "A compiler was killed: probably too many compilers ran at once for the host's memory (RAM)",
+     NULL},
+    {HOST_PINNED, CAUSE_HOST_LIMIT, 0.6,
+     "TensorFlow's pool of pinned host memory (RAM) is full, not the card", NULL},
+    {HOST_NOTEBOOK, CAUSE_HOST_LIMIT, 0.5,
+     "The notebook used all host memory (RAM) and was restarted",
+     "what filled it (a file read whole, copies, a list that grows) is not in the text"},
+    {HOST_DIED, CAUSE_HOST_LIMIT, 0.3,
+     "The notebook's kernel died: probably because host memory (RAM) ran out", NULL},
+};
+
+static void tell_rest(explanation *x) {
+  const message *m = &x->evidence.told;
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    if (table[i].host != m->host) continue;
+    cause *c = told_cause(x, table[i].id, table[i].confidence);
+    cause_head(c, "%s", table[i].words);
+    if (table[i].why != NULL) cause_say(c, "%s", table[i].why);
+    return;
+  }
+  if (m->host == HOST_MODEL) {
+    cause *c = told_cause(x, CAUSE_HOST_LIMIT, 0.7);
+    cause_head(c, "The model needs %s of host memory (RAM)%s%s",
+               known(m->asked_bytes) ? cause_size(m->asked_bytes) : "more",
+               known(m->free_bytes) ? ", and there are " : "",
+               known(m->free_bytes) ? cause_size(m->free_bytes) : "");
+    return;
+  }
+  if (m->host == HOST_CONTAINER) {
+    cause *c = told_cause(x, CAUSE_HOST_LIMIT, 0.5);
+    cause_head(c, "The container was killed: probably because it reached its memory limit (RAM)");
+    cause_say(c, "OOMKilled says so; exit code 137 alone is any kill, a failed probe among them");
+    return;
+  }
+  /* A request that failed: MemoryError, bad_alloc and the like. */
+  bool forking = has(x, CONTEXT_BIT(FORKING)), saving = has(x, CONTEXT_BIT(SAVING)),
+       reading = has(x, CONTEXT_BIT(READING));
+  cause *c = told_cause(x,
+                        forking   ? CAUSE_HOST_WORKERS
+                        : saving  ? CAUSE_HOST_COPIES
+                        : reading ? CAUSE_HOST_DATASET_WHOLE
+                                  : CAUSE_HOST_LIMIT,
+                        forking || saving || reading ? 0.45 : 0.4);
+  cause_head(c, "The program asked for more host memory (RAM) than there was%s",
+             forking   ? ", while a process was started"
+             : saving  ? ": writing an object whole makes a second copy of it"
+             : reading ? ": probably a file was read whole"
+                       : "");
+  cause_say(c, "what filled it (a file read whole, copies, a leak, Python objects) is not in the "
+               "text");
+}
+
+void told_host(explanation *x) {
+  const message *m = &x->evidence.told;
+  if (tell_own_limit(x) || tell_larger_than_host(x)) return;
+  if (m->host == HOST_NUMPY || m->host == HOST_TORCH)
+    tell_one_array(x);
+  else if (m->host == HOST_KILLED || m->host == HOST_KERNEL)
+    tell_killed(x);
+  else
+    tell_rest(x);
+}

@@ -1,0 +1,194 @@
+/* Csv header: does the first row name the columns?
+ *
+ * The default is yes, as in pandas and polars. The first row is data where something says so: every
+ * field of it is a number, a text of it comes again in its column, it holds fractions, gaps or the
+ * same number twice, or it continues a sequence (1, 2, 3). Numbers may be names: `,0,1,2` is what
+ * pandas writes above an index, `country,2019,2020` is a table of years.
+ *
+ * Called by the reader of tables. Looks at up to SAMPLE_ROWS rows, never past the window. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrays/csv.h"
+
+enum { SAMPLE_ROWS = 64, NAME_BYTES_MAX = 1024 };
+
+/* What a field of the first row looks like. */
+typedef enum look {
+  LOOK_EMPTY,
+  LOOK_TEXT,
+  LOOK_WORD,    /* inf, nan, true: a number as a value, but a possible name */
+  LOOK_INTEGER, /* digits alone */
+  LOOK_VALUE    /* any other number, NA, or a very long text: hardly a name */
+} look;
+
+/* One column: its field in the first row, and the fields below it. */
+typedef struct evidence {
+  look first;
+  bool has_letter;                  /* of the first row's text */
+  uint64_t number;                  /* of the first row, where LOOK_INTEGER */
+  size_t numbers, texts, fractions; /* below it */
+  bool recurs;                      /* a text below it is the same */
+  bool continues;                   /* the fields below it count on from `number` */
+  bool counts_from_zero;            /* the fields below it are 0, 1, 2, … */
+} evidence;
+
+typedef struct sample {
+  const csv *from;
+  evidence *columns;
+  size_t rows;
+} sample;
+
+static look look_of(const csv_field *f) {
+  const char *at = f->text, *end = f->text + f->length;
+  if (f->kind == CSV_TEXT) return f->length <= NAME_BYTES_MAX ? LOOK_TEXT : LOOK_VALUE;
+  while (at < end && (*at == ' ' || *at == '\t')) at++;
+  while (end > at && (end[-1] == ' ' || end[-1] == '\t')) end--;
+  if (at == end) return LOOK_EMPTY;
+  if (f->kind == CSV_MISSING) return LOOK_VALUE;
+  if (isalpha((unsigned char)*at)) return LOOK_WORD;
+  while (at < end && isdigit((unsigned char)*at)) at++;
+  return at == end ? LOOK_INTEGER : LOOK_VALUE;
+}
+
+static void begin_column(evidence *e, const csv_field *f) {
+  e->first = look_of(f);
+  e->continues = e->first == LOOK_INTEGER;
+  e->counts_from_zero = true;
+  if (e->first == LOOK_INTEGER)
+    e->number = f->kind == CSV_UNSIGNED ? f->value.u : (uint64_t)f->value.i;
+  for (uint32_t i = 0; i < f->length; i++)
+    e->has_letter = e->has_letter || isalpha((unsigned char)f->text[i]) || (f->text[i] & 0x80);
+}
+
+static void add_field(evidence *e, const csv_field *first, const csv_field *f, size_t row) {
+  uint64_t number = f->kind == CSV_SIGNED ? (uint64_t)f->value.i : UINT64_MAX;
+  e->texts += f->kind == CSV_TEXT;
+  e->numbers += f->kind != CSV_TEXT && f->kind != CSV_MISSING;
+  e->fractions += f->kind == CSV_FLOAT;
+  e->recurs = e->recurs || (f->kind == CSV_TEXT && f->length == first->length &&
+                            memcmp(f->text, first->text, f->length) == 0);
+  e->continues = e->continues && number == e->number + row + 1;
+  e->counts_from_zero = e->counts_from_zero && number == row;
+}
+
+/* Reads the rows below the first one from the window. A row that cannot be read ends the sample:
+ * the pass over the table reports it. */
+static void read_sample(sample *s) {
+  const csv *c = s->from;
+  csv below = {.delimiter = c->delimiter,
+               .columns = c->columns,
+               .row_max = c->row_max,
+               .fields_max = c->fields_max,
+               .in = {.name = c->in.name, .at = c->in.at, .end = c->in.end, .at_eof = true}};
+  while (s->rows < SAMPLE_ROWS && below.in.at < below.in.end) {
+    bool more = false;
+    const char *at = (const char *)below.in.at, *end = (const char *)below.in.end;
+    if (!c->in.at_eof && csv_row_end(&below, at, end) == NULL) break;
+    if (csv_next(&below, &more) != STOW_OK || !more) break;
+    for (size_t i = 0; i < c->columns; i++)
+      add_field(&s->columns[i], &c->fields[i], &below.fields[i], s->rows);
+    s->rows++;
+  }
+  free(below.fields);
+  free(below.unescaped);
+}
+
+/* ---- the decision ---- */
+
+typedef struct counts {
+  size_t of[LOOK_VALUE + 1]; /* by look, the first column's empty field left out */
+  bool distinct;             /* no number stands twice */
+  bool from_zero;            /* the numbers are 0, 1, 2, … in order */
+} counts;
+
+static int by_value(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+static stow_status count_looks(const sample *s, counts *n) {
+  size_t columns = s->from->columns, filled = 0;
+  uint64_t *numbers = malloc((columns + 1) * sizeof *numbers);
+  if (numbers == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no memory", s->from->in.name);
+  *n = (counts){.distinct = true, .from_zero = true};
+  for (size_t i = 0; i < columns; i++) {
+    const evidence *e = &s->columns[i];
+    if (i > 0 || e->first != LOOK_EMPTY) n->of[e->first]++;
+    if (e->first != LOOK_INTEGER) continue;
+    n->from_zero = n->from_zero && e->number == filled;
+    numbers[filled++] = e->number;
+  }
+  qsort(numbers, filled, sizeof *numbers, by_value);
+  for (size_t i = 1; i < filled; i++) n->distinct = n->distinct && numbers[i] != numbers[i - 1];
+  free(numbers);
+  return STOW_OK;
+}
+
+/* An empty first field above an index, as DataFrame.to_csv writes it. */
+static bool above_index(const sample *s, const counts *n) {
+  if (s->columns[0].first != LOOK_EMPTY || n->of[LOOK_EMPTY] > 0 || !n->distinct) return false;
+  if (s->from->columns < 2) return false;
+  if (s->rows > 0 && s->columns[0].counts_from_zero) return true;
+  return n->from_zero && n->of[LOOK_INTEGER] == s->from->columns - 1;
+}
+
+/* A number above texts is a name. */
+static bool number_above_texts(const sample *s) {
+  for (size_t i = 0; i < s->from->columns; i++) {
+    const evidence *e = &s->columns[i];
+    if (e->first == LOOK_INTEGER && e->texts > 0 && e->numbers == 0) return true;
+  }
+  return false;
+}
+
+/* A word above numbers is a name. "?" and "-" stand for missing values as well. */
+static bool text_above_numbers(const sample *s) {
+  for (size_t i = 0; i < s->from->columns; i++) {
+    const evidence *e = &s->columns[i];
+    if (e->first == LOOK_TEXT && e->has_letter && e->numbers > 0 && e->texts == 0) return true;
+  }
+  return false;
+}
+
+static bool looks_like_data(const sample *s, const counts *n) {
+  if (n->of[LOOK_VALUE] > 0 || n->of[LOOK_EMPTY] > 0 || !n->distinct) return true;
+  for (size_t i = 0; i < s->from->columns; i++) {
+    const evidence *e = &s->columns[i];
+    if (e->recurs || (s->rows > 0 && e->continues)) return true;
+  }
+  return false;
+}
+
+/* 0, 1, 2, … above fractions: names that DataFrame.to_csv(index=False) writes. */
+static bool counts_above_fractions(const sample *s, const counts *n) {
+  bool fractions = false;
+  for (size_t i = 0; i < s->from->columns; i++)
+    fractions = fractions || s->columns[i].fractions > 0;
+  return fractions && n->from_zero && s->from->columns > 1 &&
+         n->of[LOOK_INTEGER] == s->from->columns;
+}
+
+static bool decide(const sample *s, const counts *n) {
+  size_t named = n->of[LOOK_TEXT], other = n->of[LOOK_INTEGER] + n->of[LOOK_VALUE];
+  if (above_index(s, n) || counts_above_fractions(s, n)) return true;
+  if (named > 0 && other + n->of[LOOK_WORD] == 0) return true;
+  if (named == 0)
+    return n->of[LOOK_VALUE] + n->of[LOOK_EMPTY] + n->of[LOOK_WORD] == 0 && n->distinct &&
+           number_above_texts(s);
+  if (text_above_numbers(s)) return true;
+  return !looks_like_data(s, n);
+}
+
+stow_status csv_find_header(const csv *c, bool *header) {
+  sample s = {.from = c, .columns = calloc(c->columns + 1, sizeof *s.columns)};
+  counts n = {0};
+  if (s.columns == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no memory", c->in.name);
+  for (size_t i = 0; i < c->columns; i++) begin_column(&s.columns[i], &c->fields[i]);
+  read_sample(&s);
+  stow_status status = count_looks(&s, &n);
+  if (status == STOW_OK) *header = decide(&s, &n);
+  free(s.columns);
+  return status;
+}

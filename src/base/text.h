@@ -1,0 +1,39 @@
+/* Text: strings from outside (names in files, server answers, process names, URLs), made safe to
+ * print.
+ *
+ * Two dangers: bytes that a terminal obeys, and secrets. text_clean removes the first, text_hide
+ * the second. Both work in place and never make a string longer, so they need no memory and cannot
+ * fail. stow_fail applies both to every message; cli/output.h applies them to everything a verb
+ * prints. */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Returns true if a terminal shows the code point and does nothing else with it. False for C0, DEL
+ * and C1 controls, bidirectional controls, line and paragraph separators, and tag characters. */
+bool text_safe(uint32_t point);
+
+/* Replaces every unsafe code point and every byte that is not UTF-8 with '?'. Keeps '\n' and '\t'
+ * if `lines`. Returns the new length, at most `length`; does not write a '\0'. */
+size_t text_clean(char *text, size_t length, bool lines);
+/* Copies `text` into `to`, cleaned and with secrets hidden, cut to `size` bytes with its '\0'.
+ * Returns `to`. */
+char *text_show(char *to, size_t size, const char *text);
+
+/* Removes user names, passwords, queries and fragments from every URL in the string. */
+void text_hide(char *text);
+/* The same for a command line of *length bytes, each word ended by '\0' as in /proc/PID/cmdline,
+ * with one more '\0' behind. Also replaces the value of options that are named after a secret
+ * (--header,
+ * --password, --token …) with "…". *length becomes the new length, without a '\0' at the end. */
+void text_hide_command(char *words, size_t *length);
+
+/* Returns true for http:// and https://, in any case. */
+bool text_is_url(const char *text);
+/* Returns true if both URLs have the same scheme, host and port (RFC 6454, section 4). */
+bool text_same_origin(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,266 @@
+/* Prefetch, the caller's side: opening, beginning an epoch, taking batches. */
+#include "data/prefetch.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "data/huge_alloc.h"
+#include "data/prefetch_read.h"
+
+/* Signals are for the program's own threads. One reader is enough to go on with. */
+static stow_status start_readers(prefetch *p) {
+  if (p->started) return STOW_OK;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  p->started = true;
+  for (uint32_t i = 0; i < p->plan->readers; i++) {
+    reader *r = &p->readers[i];
+    if (!r->started) r->started = pthread_create(&r->thread, NULL, prefetch_read_ahead, r) == 0;
+    p->started = p->started && r->started;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!p->readers[0].started)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "a thread that reads batches cannot be started");
+  return STOW_OK;
+}
+
+/* Readers with threads, and the caller's. */
+static uint32_t all_readers(const prefetch *p) {
+  return p->readers == NULL ? 0 : p->plan->readers + 1;
+}
+
+/* ---- the caller's side ---- */
+
+static stow_status make_windows(prefetch *p) {
+  const plan *made = p->plan;
+  for (uint32_t i = 0; i < 2; i++) p->windows[i].number = UINT64_MAX;
+  /* Never more than the rank has. */
+  uint64_t held = made->window_rows < made->rank_rows ? made->window_rows : made->rank_rows;
+  for (uint32_t i = 0; held > 0 && i < made->windows && i < prefetch_window_count(p); i++) {
+    window *w = &p->windows[i];
+    w->permutation = huge_alloc(held * sizeof *w->permutation);
+    bool there = w->permutation != NULL;
+    for (uint32_t part = 0; part < made->parts; part++) {
+      w->rows[part] = huge_alloc(held * made->row_bytes[part]);
+      there = there && w->rows[part] != NULL;
+    }
+    if (!there)
+      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a window of %zu rows",
+                       (size_t)held);
+  }
+  return STOW_OK;
+}
+
+stow_status prefetch_open(prefetch **out, const plan *made, const origin *origins, rows *first,
+                          buffer_pool *buffers) {
+  prefetch *p = calloc(1, sizeof *p);
+  if (p == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
+  p->plan = made;
+  p->origins = origins;
+  p->buffers = buffers;
+  pthread_mutex_init(&p->guard, NULL);
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&p->work, NULL);
+  pthread_cond_init(&p->ready, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  p->slots = calloc(made->ahead, sizeof *p->slots);
+  p->readers = calloc(made->readers + 1, sizeof *p->readers);
+  p->waits = !made->one_core; /* until a reader finds it cached, or the caller that it is not */
+  stow_status status = p->slots != NULL && p->readers != NULL
+                           ? sequence_open(&p->order, made->rows, made->block_rows)
+                           : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
+  if (status == STOW_OK) status = make_windows(p);
+  if (status == STOW_OK) {
+    for (uint32_t i = 0; i <= made->readers; i++) p->readers[i].owner = p;
+    memcpy(p->readers[0].parts, first, made->parts * sizeof *first);
+    memset(first, 0, made->parts * sizeof *first);
+  }
+  if (status == STOW_OK && made->caller_reads) {
+    reader *caller = &p->readers[made->readers];
+    status = prefetch_open_parts(p, caller);
+    caller->opened = status == STOW_OK;
+  }
+  if (status == STOW_OK)
+    *out = p;
+  else
+    prefetch_close(p);
+  return status;
+}
+
+void prefetch_close(prefetch *p) {
+  if (p == NULL) return;
+  pthread_mutex_lock(&p->guard);
+  p->stop = true;
+  pthread_cond_broadcast(&p->work);
+  pthread_mutex_unlock(&p->guard);
+  /* All have ended before any is closed: one still opening its files looks at the first one's. */
+  for (uint32_t i = 0; i < all_readers(p); i++)
+    if (p->readers[i].started) pthread_join(p->readers[i].thread, NULL);
+  for (uint32_t i = 0; i < all_readers(p); i++) {
+    reader *r = &p->readers[i];
+    for (uint32_t part = 0; part < p->plan->parts; part++)
+      if (r->parts[part].opened_from != NULL) rows_close(&r->parts[part]);
+    free(r->stage);
+    free(r->bounce);
+  }
+  for (uint32_t i = 0; p->slots != NULL && i < p->plan->ahead; i++)
+    for (uint32_t part = 0; part < p->plan->parts; part++)
+      if (p->slots[i].data[part] != NULL) buffer_pool_put(p->slots[i].data[part]);
+  for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t part = 0; part < p->plan->parts; part++) free(p->windows[i].rows[part]);
+    free(p->windows[i].permutation);
+  }
+  sequence_close(&p->order);
+  pthread_cond_destroy(&p->work);
+  pthread_cond_destroy(&p->ready);
+  pthread_mutex_destroy(&p->guard);
+  free(p->slots);
+  free(p->readers);
+  free(p);
+}
+
+/* Waits, with the lock held, until no reader is at a task, and lets none begin one. */
+static void pause_readers(prefetch *p) {
+  p->paused = true;
+  while (p->busy > 0) pthread_cond_wait(&p->ready, &p->guard);
+}
+
+/* All rows of the file stand in the one window in the file's own order: it is good for every epoch.
+ */
+static bool window_stays(const prefetch *p) {
+  const window *w = &p->windows[0];
+  return p->plan->windows == 1 && p->order.blocks == NULL && w->number == 0 &&
+         w->loaded == w->end - w->first;
+}
+
+stow_status prefetch_begin(prefetch *p, uint64_t seed, uint64_t epoch, uint64_t batch) {
+  pthread_mutex_lock(&p->guard);
+  pause_readers(p);
+  p->seed = seed;
+  p->epoch = epoch;
+  p->taken = p->claimed = p->armed = batch;
+  p->failed = STOW_OK;
+  for (uint32_t i = 0; i < p->plan->ahead; i++) p->slots[i].state = SLOT_EMPTY;
+  sequence_draw(&p->order, shuffle_key(seed, epoch, 0));
+  if (!window_stays(p))
+    for (uint32_t i = 0; i < 2; i++) p->windows[i].number = UINT64_MAX;
+  p->windows[0].drawing = p->windows[0].drawn = false;
+  if (p->plan->window_rows > 0) {
+    p->next_window = prefetch_window_of(p, batch);
+    p->windows[0].unfilled = batch < p->plan->batch_count ? prefetch_unfilled(p, 0) : 0;
+  }
+  p->paused = false;
+  pthread_cond_broadcast(&p->work);
+  pthread_mutex_unlock(&p->guard);
+  return STOW_OK;
+}
+
+/* With the lock held, after batches were armed. Waking a reader costs about what reading a cached
+ * batch costs: it is left asleep until half of the batches ahead can be filled at once. Behind a
+ * server the answers are what takes time: there each is asked for at once. */
+static void wake_readers(prefetch *p, uint64_t armed) {
+  if (prefetch_alone(p)) return;
+  uint64_t waiting = p->armed - p->claimed;
+  bool worth = p->plan->remote || waiting * 2 >= p->plan->ahead || p->armed == p->plan->batch_count;
+  if (armed > p->plan->group)
+    pthread_cond_broadcast(&p->work);
+  else if (worth && prefetch_claimable(p) > 0)
+    pthread_cond_signal(&p->work);
+}
+
+/* A caller that reads alone reads no further than it must: into what it just gave back, which is
+ * still in the processor's cache. */
+static uint64_t batches_ahead(prefetch *p) {
+  if (!p->plan->one_core) return p->plan->ahead;
+  pthread_mutex_lock(&p->guard);
+  uint64_t ahead = prefetch_alone(p) ? p->plan->group : p->plan->ahead;
+  pthread_mutex_unlock(&p->guard);
+  return ahead;
+}
+
+/* Buffers for the batches that may be filled next. Only this thread arms, so the memory is found
+ * without the lock. */
+static stow_status arm(prefetch *p) {
+  uint64_t last = p->plan->batch_count - p->taken, ahead = batches_ahead(p);
+  last = p->taken + (last < ahead ? last : ahead);
+  uint64_t from = p->armed, at = from;
+  stow_status status = STOW_OK;
+  for (; at < last && status == STOW_OK; at += status == STOW_OK)
+    for (uint32_t i = 0; i < p->plan->parts && status == STOW_OK; i++) {
+      void **data = &p->slots[at % p->plan->ahead].data[i];
+      if (*data == NULL) status = buffer_pool_take(p->buffers, i, data);
+    }
+  if (at == from && !p->scarce && status == STOW_OK) return STOW_OK;
+  pthread_mutex_lock(&p->guard);
+  p->armed = at;
+  p->scarce = status != STOW_OK;
+  wake_readers(p, at - from);
+  pthread_mutex_unlock(&p->guard);
+  return at > p->taken ? STOW_OK : status; /* short of memory, but something can be filled */
+}
+
+/* With the lock held: is there something to tell? */
+static bool told(const prefetch *p) {
+  return p->slots[p->taken % p->plan->ahead].state == SLOT_READY ||
+         (p->failed != STOW_OK && p->busy == 0 && prefetch_claimable(p) == 0);
+}
+
+/* With the lock held: waits until there is something to tell, to `end` at most if it is given; a
+ * caller that need not wait for a disk reads meanwhile: where it is the disk that takes time, what
+ * the caller does with a batch had better fall into that time. */
+static bool await(prefetch *p, const struct timespec *end) {
+  int code = 0;
+  while (!told(p) && code == 0) {
+    if (!prefetch_alone(p) && prefetch_claimable(p) > 0) pthread_cond_signal(&p->work);
+    if (p->plan->caller_reads && !p->waits && prefetch_run_task(p, &p->readers[p->plan->readers]))
+      continue;
+    code = end != NULL ? pthread_cond_timedwait(&p->ready, &p->guard, end)
+                       : pthread_cond_wait(&p->ready, &p->guard);
+  }
+  return told(p);
+}
+
+bool prefetch_wait(prefetch *p, uint64_t wait_us) {
+  if (arm(p) != STOW_OK || start_readers(p) != STOW_OK) return true;
+  uint64_t end_ns = clock_ns() + wait_us * 1000;
+  struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000),
+                         .tv_nsec = (long)(end_ns % 1000000000)};
+  pthread_mutex_lock(&p->guard);
+  bool there = await(p, &end);
+  pthread_mutex_unlock(&p->guard);
+  return there;
+}
+
+stow_status prefetch_take(prefetch *p, void **data) {
+  STOW_TRY(arm(p));
+  STOW_TRY(start_readers(p));
+  pthread_mutex_lock(&p->guard);
+  await(p, NULL);
+  slot *s = &p->slots[p->taken % p->plan->ahead];
+  stow_status status = s->state == SLOT_READY ? STOW_OK : p->failed;
+  if (status == STOW_OK) {
+    for (uint32_t i = 0; i < p->plan->parts; i++) {
+      data[i] = s->data[i];
+      s->data[i] = NULL;
+    }
+    s->state = SLOT_EMPTY;
+    p->taken++;
+  }
+  pthread_mutex_unlock(&p->guard);
+  if (status == STOW_OK) return STOW_OK;
+  stow_fail(status, "%s", p->message);
+  /* From here again, should the caller try. */
+  STOW_TRY(prefetch_begin(p, p->seed, p->epoch, p->taken));
+  return status;
+}
+
+stow_status prefetch_check(prefetch *p) {
+  for (uint32_t i = 0; i < p->plan->parts; i++) STOW_TRY(rows_check(&p->readers[0].parts[i]));
+  return STOW_OK;
+}

@@ -1,0 +1,32 @@
+/* Shrink output: opens the output of a job and gives it its name. */
+#include "data/shrink_parts.h"
+#include "data/team.h"
+
+stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes) {
+  team *t = j->budget->team;
+  checkpoint *c = j->budget->checkpoint;
+  stow_status status = STOW_OK;
+  *w = (writer){.fd = -1};
+  if (team_leads(t))
+    status =
+        writer_open_partial(w, j->out, j->from, expected_bytes, c != NULL && c->resumed, false);
+  STOW_TRY(team_agree(t, status)); /* the file is there */
+  if (!team_leads(t)) status = writer_open_partial(w, j->out, j->from, 0, true, true);
+  status = team_agree(t, status); /* for all */
+  if (status != STOW_OK) return writer_abandon(w), status;
+  w->no_sync = j->options->no_sync;
+  if (c != NULL) c->file = w->fd;
+  return STOW_OK;
+}
+
+stow_status shrink_finish(job *j, writer *w, stow_status status) {
+  if (status == STOW_OK) status = source_check(j->from);
+  if (j->budget->checkpoint != NULL) j->budget->checkpoint->file = -1;
+  status = team_agree(j->budget->team, status); /* all have written their part */
+  if (status == STOW_OK) {
+    j->result->file_bytes = w->bytes;
+    return writer_commit(w);
+  }
+  writer_abandon(w);
+  return status;
+}

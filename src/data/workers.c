@@ -1,0 +1,50 @@
+/* Workers: see workers.h. */
+#include "data/workers.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct member {
+  worker_task work;
+  void *context;
+  unsigned number;
+  bool started;
+  pthread_t thread;
+  stow_status status;
+  char message[STATUS_MESSAGE_MAX];
+} member;
+
+static void *member_run(void *argument) {
+  member *m = argument;
+  m->status = m->work(m->context, m->number);
+  if (m->status != STOW_OK) snprintf(m->message, sizeof m->message, "%s", stow_status_message());
+  return NULL;
+}
+
+stow_status workers_run(unsigned members, worker_task work, void *context) {
+  member all[WORKERS_MAX];
+  if (members > WORKERS_MAX) members = WORKERS_MAX;
+  if (members <= 1) return work(context, 0);
+  for (unsigned i = 0; i < members; i++) {
+    all[i] = (member){.work = work, .context = context, .number = i};
+    if (i > 0) all[i].started = pthread_create(&all[i].thread, NULL, member_run, &all[i]) == 0;
+  }
+  for (unsigned i = 0; i < members; i++)
+    if (!all[i].started) member_run(&all[i]);
+  stow_status status = STOW_OK;
+  for (unsigned i = 0; i < members; i++) {
+    if (all[i].started) pthread_join(all[i].thread, NULL);
+    /* One that stopped because another failed is not the reason. */
+    if (all[i].status != STOW_OK && (status == STOW_OK || status == STOW_ERR_INTERRUPTED))
+      status = stow_fail(all[i].status, "%s", all[i].message);
+  }
+  return status;
+}
+
+unsigned workers_default(void) {
+  cpu_set_t set;
+  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return count < 1 ? 1 : count > WORKERS_MAX ? WORKERS_MAX : (unsigned)count;
+}

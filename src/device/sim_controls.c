@@ -1,0 +1,42 @@
+/* Controls of the simulated device: its clock, its counts, and work submitted to it. */
+#include "base/checked.h"
+#include "device/fault.h"
+#include "device/sim.h"
+
+sim *sim_of(stow_device *device) {
+  while (device != NULL && device->ops != &sim_ops) device = fault_inner(device);
+  return (sim *)(void *)device;
+}
+
+stow_status stow_sim_advance(stow_device *device, uint64_t us) {
+  sim *s = sim_of(device);
+  if (s == NULL) return stow_fail(STOW_ERR_INVALID, "advancing time: not a simulated card");
+  lock_take(&s->lock);
+  uint64_t ns, then;
+  stow_status status = STOW_OK;
+  if (!checked_mul(&ns, us, 1000) || !checked_add(&then, s->counts.now_ns, ns))
+    status = stow_fail(STOW_ERR_OVERFLOW,
+                       "advancing time by %llu us passes the end of the simulated clock; it holds "
+                       "584 years in all",
+                       (unsigned long long)us);
+  else
+    s->counts.now_ns = then;
+  return sim_give(s, status);
+}
+
+stow_status stow_sim_get_counts(stow_device *device, stow_sim_counts *counts) {
+  sim *s = sim_of(device);
+  if (s == NULL || counts == NULL)
+    return stow_fail(STOW_ERR_INVALID, "counts: not a simulated card, or no place for them");
+  lock_take(&s->lock);
+  *counts = s->counts;
+  return sim_give(s, STOW_OK);
+}
+
+stow_status stow_sim_submit(stow_device *device, stow_stream stream, stow_addr addr, uint64_t bytes,
+                            stow_sim_use how, uint64_t us) {
+  sim *s = sim_of(device);
+  if (s == NULL) return stow_fail(STOW_ERR_INVALID, "submitting work: not a simulated card");
+  lock_take(&s->lock);
+  return sim_give(s, sim_work_submit(s, stream, addr, bytes, how, us));
+}

@@ -1,0 +1,17 @@
+/* List: every policy, in the order tables show them. */
+#include <string.h>
+
+#include "replay/policies/policy.h"
+
+static const policy_ops *const policies[] = {&policy_torch_default, &policy_torch_expandable,
+                                             &policy_bfc, &policy_cuda_async, &policy_stowage};
+
+const policy_ops *policy_at(size_t i) {
+  return i < sizeof policies / sizeof policies[0] ? policies[i] : NULL;
+}
+
+const policy_ops *policy_find(const char *name) {
+  for (size_t i = 0; policy_at(i) != NULL; i++)
+    if (strcmp(policy_at(i)->name, name) == 0) return policy_at(i);
+  return NULL;
+}

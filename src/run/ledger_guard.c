@@ -1,0 +1,49 @@
+/* Ledger guard: see ledger_guard in ledger.h. The handler only maps memory and stores a flag. */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "run/ledger.h"
+
+static struct {
+  _Atomic uintptr_t from, until; /* the mapping; both 0: nothing is guarded */
+  _Atomic bool lost;
+  struct sigaction before;
+} guard;
+
+static void on_bus_error(int number, siginfo_t *info, void *context) {
+  (void)context;
+  uintptr_t at = (uintptr_t)info->si_addr, from = guard.from, until = guard.until;
+  if (at >= from && at < until &&
+      mmap((void *)from, until - from, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
+    guard.lost = true;
+    return;
+  }
+  /* Not ours: the access is tried again, and ends the process as it would have. */
+  sigaction(number, &guard.before, NULL);
+}
+
+void ledger_guard(ledger *l) {
+  struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+  if (l->header == NULL || guard.from != 0) return;
+  guard.lost = false;
+  guard.until = (uintptr_t)l->header + l->mapped_bytes;
+  guard.from = (uintptr_t)l->header;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGBUS, &action, &guard.before);
+}
+
+void ledger_unguard(const ledger *l) {
+  if (l->header == NULL || guard.from != (uintptr_t)l->header) return;
+  sigaction(SIGBUS, &guard.before, NULL);
+  guard.from = guard.until = 0;
+}
+
+bool ledger_lost(const ledger *l, const char *path) {
+  struct stat info;
+  if (l->header == NULL) return false;
+  if (guard.from == (uintptr_t)l->header && guard.lost) return true;
+  return stat(path, &info) == 0 && (uint64_t)info.st_size < l->mapped_bytes;
+}

@@ -1,0 +1,499 @@
+/* Texts as people paste them: kind, first cause, numbers and fixes. All texts are written for this
+ * test in the wording of the libraries. */
+#include <stdlib.h>
+
+#include "advise/clean.h"
+#include "advise/explain.h"
+#include "advise/notebook.h"
+#include "harness.h"
+
+#define MIB     (UINT64_C(1) << 20)
+#define GIB     (UINT64_C(1) << 30)
+#define C(name) (UINT32_C(1) << CAUSE_##name)
+
+typedef struct sample {
+  message_kind kind;
+  uint32_t causes;    /* any of these first */
+  const char *fix;    /* in one of the first three fixes */
+  const char *unsaid; /* in no fix or note; NULL nothing */
+  const char *text;
+} sample;
+
+/* Does any of the first three fixes hold `words`? */
+static bool advises(const explanation *x, const char *words) {
+  for (uint32_t i = 0; i < x->fixes.count && i < 3; i++)
+    if (strstr(x->fixes.list[i].change, words) != NULL) return true;
+  return false;
+}
+
+static void check_samples(const sample *all, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    const sample *s = &all[i];
+    explanation x;
+    buffer out = BUFFER_INIT;
+    CHECK_OK(explain_message(&x, s->text, strlen(s->text)));
+    CHECK_OK(explanation_text(&x, &out, false));
+    bool right = x.evidence.told.kind == s->kind && x.findings.count > 0 &&
+                 (s->causes & UINT32_C(1) << x.findings.list[0].id) != 0 && advises(&x, s->fix) &&
+                 (s->unsaid == NULL || strstr(out.data, s->unsaid) == NULL);
+    if (!right) printf("%s\n----\n%s\n", s->text, out.data);
+    CHECK(right);
+    size_t lines = 0;
+    for (const char *at = out.data; *at != '\0'; at++) lines += *at == '\n';
+    CHECK(lines <= 40);
+    buffer_free(&out);
+    explanation_free(&x);
+  }
+}
+#define CHECK_SAMPLES(all) check_samples(all, sizeof(all) / sizeof *(all))
+
+TEST(a_full_card_gets_changes_for_its_phase)
+{
+  static const sample all[] = {
+      {MESSAGE_TORCH, C(OPTIMIZER_STATE), "8bit", NULL,
+       "Traceback (most recent call last):\n  File \"run.py\", line 40, in main\n"
+       "    optimizer.step()\n  File \"/x/site-packages/torch/optim/adamw.py\", line 9, in step\n"
+       "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total "
+       "capacity of 23.50 GiB of which 10.00 MiB is free. Including non-PyTorch memory, this "
+       "process "
+       "has 23.40 GiB memory in use. Of the allocated memory 22.90 GiB is allocated by PyTorch, "
+       "and "
+       "90.00 MiB is reserved by PyTorch but unallocated."},
+      {MESSAGE_TORCH, C(WEIGHTS_TOO_BIG), "load_in_4bit", "expandable",
+       "  File \"C:\\tools\\chat.py\", line 3, in <module>\n"
+       "    model = AutoModelForCausalLM.from_pretrained(name).cuda()\n"
+       "  File \"C:\\py\\lib\\site-packages\\torch\\nn\\modules\\module.py\", line 9, in convert\n"
+       "    return t.to(device, dtype if t.is_floating_point() or t.is_complex() else None)\n"
+       "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB (GPU 0; 6.00 "
+       "GiB total capacity; 5.20 GiB already allocated; 0 bytes free; 5.28 GiB reserved in total "
+       "by "
+       "PyTorch)"},
+      {MESSAGE_TORCH, C(NO_GRAD_MISSING), "no_grad", NULL,
+       "Traceback (most recent call last):\n  File \"train.py\", line 90, in main\n"
+       "    acc = validate(net, val)\n  File \"train.py\", line 60, in validate\n"
+       "    out = net(x)\n  File \"/x/site-packages/torch/nn/modules/module.py\", line 1, in "
+       "_call_impl\nRuntimeError: CUDA out of memory. Tried to allocate 98.00 MiB (GPU 0; 10.76 "
+       "GiB "
+       "total capacity; 9.60 GiB already allocated; 40.00 MiB free; 9.70 GiB reserved in total by "
+       "PyTorch)"},
+      {MESSAGE_TORCH, C(BATCH_TOO_BIG), "per_device_train_batch_size", NULL,
+       "  File \"/x/site-packages/transformers/trainer.py\", line 3, in training_step\n"
+       "    loss.backward()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 "
+       "GiB. "
+       "GPU 3 has a total capacity of 39.39 GiB of which 600.00 MiB is free. Including non-PyTorch "
+       "memory, this process has 38.80 GiB memory in use. Of the allocated memory 37.60 GiB is "
+       "allocated by PyTorch, and 400.00 MiB is reserved by PyTorch but unallocated."},
+      {MESSAGE_TORCH, C(BATCH_TOO_BIG) | C(LIMIT), "WATERMARK", "stowage run --spill",
+       "RuntimeError: MPS backend out of memory (MPS allocated: 17.00 GB, other allocations: 64.00 "
+       "MB, max allowed: 18.13 GB). Tried to allocate 2.00 GB on private pool."},
+      {MESSAGE_CUDA, C(BATCH_TOO_BIG), "--lowvram", NULL,
+       "Error occurred when executing KSampler:\nAllocation on device 0 would exceed allowed "
+       "memory."},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(numbers_of_the_card_come_before_the_phase)
+{
+  static const sample all[] = {
+      /* 9 of 16 GiB belong to nobody in the text, although it failed in backward */
+      {MESSAGE_TORCH, C(OTHER_PROCESS), "nvidia-smi", NULL,
+       "    loss.backward()\nRuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; "
+       "15.90 GiB total capacity; 6.10 GiB already allocated; 15.00 MiB free; 6.40 GiB reserved in "
+       "total by PyTorch)"},
+      /* more free than asked: not a full card */
+      {MESSAGE_TORCH, C(UNKNOWN), "page file", "smaller batch",
+       "  File \"D:\\a\\b.py\", line 3, in f\nRuntimeError: CUDA out of memory. Tried to allocate "
+       "500.00 MiB (GPU 0; 8.00 GiB total capacity; 1.00 GiB already allocated; 5.10 GiB free; "
+       "1.10 "
+       "GiB reserved in total by PyTorch)"},
+      {MESSAGE_TORCH, C(ONE_SPIKE), "smaller", NULL,
+       "RuntimeError: CUDA out of memory. Tried to allocate 90.00 GiB (GPU 0; 8.00 GiB total "
+       "capacity; 1.00 GiB already allocated; 6.10 GiB free; 1.10 GiB reserved in total by "
+       "PyTorch)"},
+      {MESSAGE_TORCH, C(BATCH_TOO_BIG), "batch", "Another process",
+       "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 23.43 GiB of "
+       "which 210.06 MiB is free. Including non-PyTorch memory, this process has 0 bytes memory in "
+       "use. Of the allocated memory 22.41 GiB is allocated by PyTorch, and 206.09 MiB is reserved "
+       "by "
+       "PyTorch but unallocated."},
+      {MESSAGE_ONNX, C(UNKNOWN), "shape", NULL,
+       "bfc_arena.cc:376 onnxruntime::BFCArena::AllocateRawInternal Failed to allocate memory for "
+       "requested buffer of size 4323455642275676160"},
+      {MESSAGE_TENSORFLOW, C(OTHER_PROCESS), "nvidia-smi", NULL,
+       "I gpu_device.cc:1] Found device 0 with properties:\ntotalMemory: 11.00GiB freeMemory: "
+       "300.00MiB\nE cuda_driver.cc:936] failed to allocate 300.00M (314572800 bytes) from device: "
+       "CUDA_ERROR_OUT_OF_MEMORY: out of memory"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+/* Nothing is advised that the version or the platform cannot do. */
+TEST(fixes_fit_version_and_platform)
+{
+  static const char old[] =
+      "RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 15.90 GiB total "
+      "capacity; 8.00 GiB already allocated; 100.00 MiB free; 14.50 GiB reserved in total by "
+      "PyTorch)";
+  static const char fresh[] =
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total "
+      "capacity of 15.90 GiB of which 100.00 MiB is free. Of the allocated memory 8.00 GiB is "
+      "allocated by PyTorch, and 6.50 GiB is reserved by PyTorch but unallocated.%s";
+  static const char first[] = "RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB (GPU "
+                              "0; 7.93 GiB total capacity; "
+                              "7.10 GiB already allocated; 10.00 MiB free; 40.00 MiB cached)";
+  static const struct {
+    const char *text, *more;
+    bool expandable, autocast;
+  } all[] = {{old, "", false, true},
+             {fresh, "", true, true},
+             {fresh, "\n  File \"C:\\x\\train.py\", line 1, in f", false, true},
+             {first, "", false, false}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    char text[800];
+    snprintf(text, sizeof text, all[i].text, all[i].more);
+    explanation x;
+    buffer out = BUFFER_INIT;
+    CHECK_OK(explain_message(&x, text, strlen(text)));
+    CHECK_OK(explanation_text(&x, &out, false));
+    CHECK((strstr(out.data, "expandable_segments") != NULL) == all[i].expandable);
+    CHECK(all[i].autocast || strstr(out.data, "autocast") == NULL);
+    buffer_free(&out);
+    explanation_free(&x);
+  }
+}
+
+TEST(servers_get_flags_with_their_numbers)
+{
+  static const sample all[] = {
+      {MESSAGE_VLLM, C(OTHER_PROCESS), "--gpu-memory-utilization 0.48", NULL,
+       "ValueError: Free memory on device (40.00/79.32 GiB) on startup is less than desired GPU "
+       "memory utilization (0.9, 71.39 GiB)."},
+      {MESSAGE_VLLM, C(WEIGHTS_TOO_BIG) | C(LIMIT), "--max-model-len 5120", NULL,
+       "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens "
+       "that "
+       "can be stored in KV cache (5120)."},
+      {MESSAGE_VLLM, C(WEIGHTS_TOO_BIG) | C(LIMIT), "--gpu-memory-utilization", NULL,
+       "To serve at least one request with the models's max seq len (32768), (4.00 GiB KV cache is "
+       "needed, which is larger than the available KV cache memory (1.62 GiB)."},
+      {MESSAGE_SGLANG, C(WEIGHTS_TOO_BIG), "--mem-fraction-static", NULL,
+       "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."},
+      {MESSAGE_LLAMA, C(WEIGHTS_TOO_BIG), "-ngl", NULL,
+       "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 20000.00 MiB on device 0: "
+       "cudaMalloc "
+       "failed: out of memory\nllama_model_load: error loading model: unable to allocate CUDA0 "
+       "buffer"},
+      {MESSAGE_LLAMA, C(WEIGHTS_TOO_BIG), "num_gpu", NULL,
+       "Jan 01 10:00:00 box ollama[12]: alloc_tensor_range: failed to allocate ROCm0 buffer of "
+       "size "
+       "99\nJan 01 10:00:00 box ollama[12]: llama_model_load: error loading model"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "smaller model", NULL,
+       "Error: model requires more system memory (19.2 GiB) than is available (11.0 GiB)"},
+      {MESSAGE_PADDLE, C(BATCH_TOO_BIG), "batch", NULL,
+       "Out of memory error on GPU 0. Cannot allocate 1.500000GB memory on GPU 0, 9.000000GB "
+       "memory "
+       "has been allocated and available memory is only 100.000000MB."},
+      {MESSAGE_TENSORRT, C(ONE_SPIKE), "workspace", NULL,
+       "[TRT] Requested amount of GPU memory (8589934592 bytes) could not be allocated.\n[TRT] "
+       "Skipping tactic 3 due to insufficient memory on requested size of 8589934592"},
+      {MESSAGE_MLX, C(ONE_SPIKE), "smaller", NULL,
+       "RuntimeError: [metal::malloc] Attempting to allocate 40000000000 bytes which is greater "
+       "than "
+       "the maximum allowed buffer size of 17179869184 bytes."},
+      {MESSAGE_DISPATCH, C(WEIGHTS_TOO_BIG), "4bit", NULL,
+       "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough "
+       "GPU "
+       "RAM to fit the quantized model."},
+      {MESSAGE_JULIA, C(BATCH_TOO_BIG), "reclaim", NULL,
+       "Out of GPU memory trying to allocate 1.000 GiB\nEffective GPU memory usage: 97.29% (7.6 "
+       "GiB/7.8 GiB)\nMemory pool usage: 7.1 GiB (7.2 GiB reserved)"},
+      {MESSAGE_RMM, C(UNKNOWN) | C(BATCH_TOO_BIG), "nvidia-smi", "num_workers",
+       "MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /x/rmm/cuda_async_view.hpp"},
+      {MESSAGE_NUMBA, C(UNKNOWN), "nvidia-smi", "smaller batch",
+       "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuInit results in "
+       "CUDA_ERROR_OUT_OF_MEMORY"},
+      {MESSAGE_MLX, C(BATCH_TOO_BIG), "smaller", NULL,
+       "[METAL] Command buffer execution failed: Insufficient Memory "
+       "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"},
+      {MESSAGE_LLAMA, C(WEIGHTS_TOO_BIG), "num_gpu", NULL,
+       "Error: llama runner process has terminated: cudaMalloc failed: out of memory"},
+      {MESSAGE_XLA, C(BATCH_TOO_BIG), "batch", NULL,
+       "RuntimeError: Resource exhausted: Failed to allocate request for 12.00MiB (12582912B) on "
+       "device "
+       "ordinal 0"},
+      {MESSAGE_XLA, C(BATCH_TOO_BIG), "batch", NULL,
+       "Ran out of memory in memory space hbm. Used 16.20G of 15.48G hbm. Exceeded hbm capacity by "
+       "740.00M."},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(host_memory_in_its_spellings)
+{
+  static const sample all[] = {
+      {MESSAGE_HOST, C(HOST_LIMIT), "low_cpu_mem_usage", NULL,
+       "Loading checkpoint shards:  50%|#####     | 1/2 [00:10<00:10]Killed"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "已杀死"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL,
+       "./lauf.sh: Zeile 3: 4711 Getötet   python lauf.py"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "[1]    26478 killed     python test.py"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "failed (exitcode: -9) local_rank: 0 (pid: 99)"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "--mem", NULL,
+       "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have "
+       "been "
+       "OOM Killed."},
+      {MESSAGE_HOST, C(HOST_LIMIT), "--mem", NULL,
+       "=>> PBS: job killed: mem 41943040kb exceeded limit 33554432kb"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "limits: memory", NULL,
+       "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137"},
+      {MESSAGE_HOST, C(HOST_WORKERS), "--shm-size", NULL,
+       "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
+       "shared "
+       "memory (shm)."},
+      {MESSAGE_HOST, C(HOST_WORKERS), "--shm-size", NULL,
+       "RuntimeError: unable to write to file </torch_1_2_3>: No space left on device (28)"},
+      {MESSAGE_HOST, C(HOST_WORKERS), "max_map_count", NULL,
+       "RuntimeError: unable to mmap 4096 bytes from file </torch_1_2_3>: Cannot allocate memory "
+       "(12)"},
+      {MESSAGE_HOST, C(HOST_WORKERS), "num_workers", NULL,
+       "    self.pid = os.fork()\nOSError: [Errno 12] Cannot allocate memory"},
+      {MESSAGE_HOST, C(HOST_WORKERS), "memory_limit", NULL,
+       "distributed.nanny - WARNING - Worker exceeded 95% memory budget. Restarting"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "num_cpus", NULL,
+       "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."},
+      {MESSAGE_HOST, C(HOST_LIMIT), "page file", NULL,
+       "OSError: [WinError 1455] The paging file is too small for this operation to complete."},
+      {MESSAGE_HOST, C(HOST_LIMIT), "page file", NULL,
+       "OSError: [WinError 1455] 页面文件太小，无法完成操作。"},
+      {MESSAGE_HOST, C(HOST_DATASET_WHOLE), "chunksize", NULL,
+       "    df = pd.read_csv('big.csv')\npandas.errors.ParserError: Error tokenizing data. C "
+       "error: "
+       "out of memory"},
+      {MESSAGE_HOST, C(HOST_COPIES), "save in parts", NULL,
+       "    pickle.dump(all_rows, f)\nMemoryError"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "memory allocation of 4294967296 bytes failed"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "Error: cannot allocate vector of size 4.5 Gb"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "MAX_JOBS", NULL,
+       "c++: fatal error: Killed signal terminated program cc1plus"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "TF_CUDA_HOST_MEM_LIMIT", NULL,
+       "W bfc_allocator.cc:273] Allocator (cuda_host_bfc) ran out of memory trying to allocate "
+       "3.72GiB."},
+  };
+  CHECK_SAMPLES(all);
+}
+
+/* Wordings that no table has. */
+TEST(unknown_wordings_are_recognised_by_their_words)
+{
+  static const sample all[] = {
+      {MESSAGE_CUDA, C(UNKNOWN) | C(BATCH_TOO_BIG), "nvidia-smi", NULL,
+       "foo::opencl_error: Memory Object Allocation Failure"},
+      {MESSAGE_CUDA, C(UNKNOWN) | C(BATCH_TOO_BIG), "nvidia-smi", NULL,
+       "renderer: VRAM exhausted while allocating the frame"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "engine: Unable To Reserve Memory for table"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "step ended, exitcode '137'"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "Error R14 (Memory quota exceeded)"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "RAM", NULL, "task done with exit code (137)"},
+      {MESSAGE_HOST, C(HOST_WORKERS), "workers", NULL,
+       "BrokenProcessPool: A process in the executor was terminated abruptly"}};
+  CHECK_SAMPLES(all);
+  message bytes;
+  static const char sized[] = "pool: cudaMalloc error out of memory for scratch 1048576 bytes";
+  message_read(&bytes, sized, sizeof sized - 1);
+  CHECK_U64(bytes.asked_bytes, MIB);
+  static const char *const none[] = {"all 137 tests passed", "memory usage: 3 GiB", "loss 0.137"};
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+    message m;
+    message_read(&m, none[i], strlen(none[i]));
+    CHECK(m.kind == MESSAGE_NONE);
+  }
+}
+
+TEST(what_is_not_ours_is_named_and_has_no_cause)
+{
+  static const char *const all[] = {
+      "java.lang.OutOfMemoryError: Java heap space",
+      "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory",
+      "RuntimeError: CUDA error: an illegal memory access was encountered",
+      "RuntimeError: CUDA error: device-side assert triggered",
+      "OSError: [Errno 28] No space left on device",
+      "onnx runtime error 2: not enough space: expected 270080, got 261760",
+      "Segmentation fault (core dumped)",
+      "status = StatusCode.RESOURCE_EXHAUSTED details = \"Received message larger than max (5 vs. "
+      "4)\"",
+      "libgomp.so.1: cannot allocate memory in static TLS block",
+      "PHP Fatal error:  Allowed memory size of 134217728 bytes exhausted"};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    explanation x;
+    CHECK_OK(explain_message(&x, all[i], strlen(all[i])));
+    CHECK(x.evidence.told.kind == MESSAGE_FOREIGN);
+    CHECK_U64(x.findings.count, 0);
+    CHECK(x.notes.length > 0);
+    explanation_free(&x);
+  }
+}
+
+TEST(wrapped_and_decorated_lines_are_read)
+{
+  static const struct {
+    const char *text;
+    uint64_t asked;
+  } all[] = {{"\x1b[31m[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to\r\n"
+              "[rank3]: allocate 3.00 GiB. GPU 3 has a total capacity of 4.00 GiB of which 0 bytes "
+              "is free.",
+              3 * GIB},
+             {"E external/x.cc:672] Execution of replica 0 failed: Resource exhausted: Out \nof "
+              "memory while "
+              "trying to allocate 1073741824 bytes.",
+              GIB},
+             {"api-1  | ERROR 11-18 18:07:28 engine.py:366] torch.OutOfMemoryError: CUDA out of "
+              "memory. Tried "
+              "to allocate 64.00 MiB. GPU 0 has a total capacity of 4.00 GiB",
+              64 * MIB},
+             {"2025-11-14T08:52:38.3746210Z > CUDA out of memory. Tried to allocate 64.00 MiB (GPU "
+              "0; 4.00 GiB "
+              "total capacity; 3.9 GiB already allocated)",
+              64 * MIB}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    message m;
+    message_read(&m, all[i].text, strlen(all[i].text));
+    CHECK_U64(m.asked_bytes, all[i].asked);
+  }
+}
+
+/* A terminal of 72 columns broke words. */
+TEST(a_terminal_s_wrapping_is_undone)
+{
+  static const char text[] =
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB"
+      ". GPU 0 has a total capacity of 15.77 GiB of which 98.00 MiB is free. In"
+      "cluding non-PyTorch memory, this process has 15.60 GiB memory in use. Of"
+      " the allocated memory 15.00 GiB is allocated by PyTorch, and 200.00 MiB "
+      "is reserved by PyTorch but unallocated.";
+  char wrapped[600];
+  size_t out = 0;
+  for (size_t i = 0; i < sizeof text - 1; i++) {
+    if (i > 0 && i % 72 == 0) wrapped[out++] = '\n';
+    wrapped[out++] = text[i];
+  }
+  message m;
+  message_read(&m, wrapped, out);
+  CHECK_U64(m.asked_bytes, 512 * MIB);
+  CHECK_U64(m.process_bytes >> 20, 15974);
+  CHECK_U64(m.cached_bytes, 200 * MIB);
+}
+
+/* Records of one length are not a wrapped line; of a long log the early lines that say nothing go.
+ */
+TEST(a_long_log_stays_lines)
+{
+  buffer log = BUFFER_INIT, out = BUFFER_INIT;
+  buffer_text(&log,
+              "CUDA out of memory. Tried to allocate 7.00 MiB (GPU 0; 1.00 GiB total capacity)\n");
+  for (int i = 0; i < 30000; i++)
+    buffer_printf(
+        &log, "2025-01-01 00:00:00 INFO step %06d loss 0.25, a line of the same length as others\n",
+        i);
+  CHECK_OK(clean_text(&out, (scan_text){log.data, log.data + log.length}));
+  CHECK(out.length < log.length / 3 * 2);
+  CHECK(strncmp(out.data, "CUDA out of memory", 18) == 0);
+  const char *last = strstr(out.data, "step 029999");
+  CHECK(last != NULL && strchr(last, '\n') != NULL && strchr(last, '\n') - last < 100);
+  message m;
+  message_read(&m, log.data, log.length);
+  CHECK_U64(m.asked_bytes, 7 * MIB);
+  buffer_free(&log);
+  buffer_free(&out);
+}
+
+TEST(the_first_of_several_failures_is_read)
+{
+  static const char text[] =
+      "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has "
+      "a "
+      "total capacity of 23.00 GiB of which 90.00 MiB is free. Of the allocated memory 22.00 GiB "
+      "is "
+      "allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n"
+      "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has "
+      "a "
+      "total capacity of 47.00 GiB of which 20.00 MiB is free. Of the allocated memory 46.00 GiB "
+      "is "
+      "allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated.\n"
+      "[INFO] [launch.py:315:sigkill_handler] Killing subprocess 953850\n";
+  message m;
+  message_read(&m, text, sizeof text - 1);
+  CHECK_U64(m.failures, 2);
+  CHECK_U64(m.asked_bytes, GIB);
+  CHECK_U64(m.card_bytes, 23 * GIB);
+  CHECK_U64(m.device, 0);
+}
+
+TEST(the_traceback_gives_line_phase_version_and_platform)
+{
+  static const char text[] =
+      "PyTorch Version: 1.13.1\nTraceback (most recent call last):\n"
+      "  File \"/usr/app/fit.py\", line 12, in main\n    step(batch)\n"
+      "  File \"/usr/lib/python3/dist-packages/torch/_tensor.py\", line 396, in backward\n"
+      "RuntimeError: CUDA out of memory. Tried to allocate 2.00 MiB (GPU 0; 4.00 GiB total "
+      "capacity)";
+  message m;
+  message_read(&m, text, sizeof text - 1);
+  CHECK_TEXT(m.context.line, "fit.py:12 in main");
+  CHECK_U64(m.context.torch_from, 113);
+  CHECK(context_has(&m.context, CONTEXT_BIT(BACKWARD) | CONTEXT_BIT(LINUX) | CONTEXT_BIT(NVIDIA)));
+  /* A closure inside the optimizer's step runs forward. */
+  static const char closure[] =
+      "Traceback (most recent call last):\n  File \"a.py\", line 1, in fit\n    "
+      "optimizer.step(closure)\n"
+      "  File \"b.py\", line 2, in closure\n    out = model(x)\n  File \"c.py\", line 3, in "
+      "forward\n"
+      "    return self.act(x)\nRuntimeError: CUDA out of memory. Tried to allocate 2.00 MiB";
+  message_read(&m, closure, sizeof closure - 1);
+  CHECK(context_any(&m.context, CONTEXT_BIT(FORWARD)));
+  CHECK(!context_any(&m.context, CONTEXT_BIT(OPTIMIZER)));
+}
+
+TEST(a_notebook_s_outputs_are_read_and_its_source_is_not)
+{
+  static const char text[] =
+      "{\"cells\": [{\"source\": [\"raise X('CUDA out of memory. Tried to allocate 9.00 GiB')\"],\n"
+      "\"outputs\": [{\"output_type\": \"error\", \"traceback\": [\"\\u001b[0;31mOutOfMemoryError"
+      "\\u001b[0m\", \"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity "
+      "of "
+      "14.74 GiB of which 1.00 GiB is free.\\u4e2d\"]}]}], \"nbformat\": 4}";
+  message m;
+  message_read(&m, text, sizeof text - 1);
+  CHECK_U64(m.asked_bytes, 2 * GIB);
+  CHECK_U64(m.failures, 1);
+  buffer out = BUFFER_INIT;
+  CHECK_OK(notebook_outputs(&out, (scan_text){text, text + sizeof text - 1}));
+  CHECK(strstr(out.data, "free.\xe4\xb8\xad\n") != NULL && strstr(out.data, "raise") == NULL);
+  buffer_free(&out);
+}
+
+/* No answer about memory ends without a fix, and an unknown one ends with a command. */
+TEST(every_kind_ends_with_a_fix_and_unknown_with_a_command)
+{
+  static const char *const all[] = {
+      "CUDA error: out of memory",
+      "hipErrorOutOfMemory",
+      "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
+      "Failed to allocate CL_MEM_OBJECT_ALLOCATION_FAILURE",
+      "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8 bytes",
+      "rmm.rmm.RMMError: RMM_ERROR_OUT_OF_MEMORY",
+      "The kernel appears to have died. It will restart automatically.",
+      "ran out of memory somewhere: out of memory",
+      "MemoryError",
+      "Process finished with exit code 137"};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    explanation x;
+    CHECK_OK(explain_message(&x, all[i], strlen(all[i])));
+    CHECK(x.findings.count > 0 && x.fixes.count > 0);
+    CHECK(x.notes.data != NULL && strstr(x.notes.data, "to find out: ") != NULL);
+    for (uint32_t f = 0; f < x.fixes.count; f++)
+      CHECK_U64(x.fixes.list[f].saves_bytes, MESSAGE_UNKNOWN);
+    explanation_free(&x);
+  }
+}
+
+TEST_MAIN

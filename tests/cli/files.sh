@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Outputs: planted links are not followed, the input is never overwritten, a path of any length does no harm, modes stay.
+. "$(dirname "$0")/../guards/lib.bash"
+cd "$folder" || exit 1
+# fails CODE COMMAND…: the command ends with that code; what it said is in `said`.
+fails() { local code=$1 got; shift; "$@" > said 2>&1; got=$?; [ "$got" = "$code" ] || { echo "exit $got: $*"; cat said; return 1; }; }
+same() { cmp "$1" "$2" > /dev/null || { echo "$1 was changed"; return 1; }; }
+# A CSV of numbers and an RMM log: inputs that need nothing but this shell.
+{ echo a,b; for i in $(seq 300); do echo "$i,$((i * i))"; done; } > in.csv
+printf 'Thread,Time,Action,Pointer,Size,Stream\n1,10:00:00:000001,allocate,0x7f0000000000,1024,0\n1,10:00:00:000002,free,0x7f0000000000,1024,0\n' > in.rmm
+cp in.csv in.csv.was; cp in.rmm in.rmm.was
+echo precious > victim; cp victim victim.was
+
+planted_links_are_not_followed() {
+  local ending
+  for ending in partial scratch resume resume~; do
+    rm -f out.npz*; ln -s victim "out.npz.$ending"
+    STOWAGE_CHECKPOINT_MS=0 "$stowage" shrink in.csv -o out.npz --resume > said 2>&1
+    same victim victim.was || return 1
+    [ ! -e out.npz ] || [ ! -L out.npz ] || { echo "out.npz is a link"; return 1; }
+  done
+  rm -f out.npz*; ln -s victim out.npz.partial
+  fails 1 "$stowage" shrink in.csv -o out.npz && grep -q 'out.npz.partial' said || return 1
+  rm out.npz.partial; ln -s nowhere out.npz.partial
+  fails 1 "$stowage" shrink in.csv -o out.npz && [ ! -e nowhere ] || return 1
+  rm -f out.npz*; ln victim out.npz.partial # a second name
+  fails 1 "$stowage" shrink in.csv -o out.npz && same victim victim.was
+}
+check planted_links_are_not_followed planted_links_are_not_followed
+rm -f out.npz*
+
+a_partial_of_another_user_is_refused() {
+  rm -f out.npz*; echo theirs > out.npz.partial; chown 12345 out.npz.partial || return 1
+  fails 1 "$stowage" shrink in.csv -o out.npz --resume && [ "$(cat out.npz.partial)" = theirs ]
+}
+if [ "$(id -u)" = 0 ]; then check a_partial_of_another_user_is_refused a_partial_of_another_user_is_refused
+else skip "a_partial_of_another_user_is_refused: only root can make one"; fi
+rm -f out.npz*
+
+the_input_is_never_overwritten() {
+  ln -sf in.rmm link.rmm; ln -f in.rmm hard.rmm
+  local out
+  for out in in.rmm ./in.rmm link.rmm hard.rmm; do
+    fails 2 "$stowage" report in.rmm -o "$out" && fails 2 "$stowage" convert in.rmm "$out" --to csv && same in.rmm in.rmm.was || return 1
+    fails 2 "$stowage" report --text in.rmm -o "$out" && same in.rmm in.rmm.was || return 1
+    [ -L link.rmm ] || { echo "the link was replaced"; return 1; }
+  done
+  cp in.rmm report.html; fails 2 "$stowage" report report.html && same report.html in.rmm.was || return 1
+  cp in.rmm second.rmm; fails 2 "$stowage" report in.rmm second.rmm -o second.rmm && same second.rmm in.rmm.was || return 1
+  cp in.csv in.npy; fails 2 "$stowage" shrink in.npy -o ./in.npy; same in.npy in.csv.was
+}
+check the_input_is_never_overwritten the_input_is_never_overwritten
+
+a_path_of_4095_bytes_does_no_harm() {
+  local deep=$folder part length path
+  part=$(printf 'd%.0s' $(seq 200))
+  (while [ $((${#deep} + 201)) -lt 3880 ]; do mkdir "$part" && cd "$part" && deep=$deep/$part || exit 1; done
+   part=$(printf 'e%.0s' $(seq $((3880 - ${#deep} - 1)))); mkdir "$part" && echo "$deep/$part" > "$folder/deep") || return 1
+  deep=$(cat "$folder/deep")
+  for length in 4095 4090 4087 4080 4060 4048 4046; do
+    # "/" and a name that ends in .npz, so that the whole has `length` bytes.
+    path=$deep/$(printf 'x%.0s' $(seq $((length - ${#deep} - 5)))).npz
+    [ "${#path}" = "$length" ] || { echo "the path has ${#path} bytes"; return 1; }
+    echo old > "$path" || return 1
+    "$stowage" shrink in.csv -o "$path" > said 2>&1
+    local code=$?
+    [ -s "$path" ] || { echo "$length: the old file is gone (exit $code)"; return 1; }
+    [ "$code" = 0 ] || [ "$(cat "$path")" = old ] || { echo "$length: the old file was changed (exit $code)"; return 1; }
+    "$stowage" convert in.rmm "$path" --to csv > said 2>&1; [ -s "$path" ] || { echo "$length: gone"; return 1; }
+    "$stowage" report in.rmm -o "$path" > said 2>&1; [ -s "$path" ] || { echo "$length: gone"; return 1; }
+    rm "$path"
+  done
+}
+check a_path_of_4095_bytes_does_no_harm a_path_of_4095_bytes_does_no_harm
+
+modes_are_kept() {
+  cp in.rmm.was in.rmm
+  local mode out
+  for mode in 600 640 444 664; do
+    for out in o.npz o.csv o.html; do rm -f "$out"; echo old > "$out"; chmod $mode "$out"; done
+    "$stowage" shrink in.csv -o o.npz > said 2>&1 && "$stowage" convert in.rmm o.csv > said 2>&1 && "$stowage" report in.rmm -o o.html > said 2>&1 || { cat said; return 1; }
+    for out in o.npz o.csv o.html; do [ "$(stat -c %a $out)" = $mode ] || { echo "$out: $(stat -c %a $out), was $mode"; return 1; }; done
+  done
+  rm -f o.*
+  (umask 027; "$stowage" shrink in.csv -o o.npz && "$stowage" convert in.rmm o.csv && "$stowage" report in.rmm -o o.html) > said 2>&1 || { cat said; return 1; }
+  for out in o.npz o.csv o.html; do [ "$(stat -c %a $out)" = 640 ] || { echo "$out: $(stat -c %a $out) with umask 027"; return 1; }; done
+}
+check modes_are_kept modes_are_kept
+finish

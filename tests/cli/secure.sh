@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# A setuid stowage takes no library from the variables of whoever starts it.
+. "$(dirname "$0")/../guards/lib.bash"
+if [ "$(id -u)" -ne 0 ] || ! has chown; then skip "secure: needs root to make a setuid copy"; finish; fi
+chmod 755 "$folder"
+cp "$stowage" "$folder/stowage"
+chown nobody "$folder/stowage" && chmod 4755 "$folder/stowage"
+printf '\211HDF\r\n\032\n%64s' '' > "$folder/a.h5"
+chmod 644 "$folder/a.h5"
+cat > "$folder/tell.c" << 'END'
+#include <unistd.h>
+__attribute__((constructor)) static void tell(void) { if (write(2, "loaded\n", 7) != 7) _exit(9); }
+END
+if ! cc -shared -fPIC -o "$folder/tell.so" "$folder/tell.c" 2> /dev/null; then skip "secure: no compiler"; finish; fi
+chmod 755 "$folder/tell.so"
+export STOWAGE_HDF5_LIBRARY=$folder/tell.so
+"$stowage" inspect "$folder/a.h5" > "$folder/plain" 2>&1
+check a_library_is_named_by_the_variable grep -q '^loaded$' "$folder/plain"
+"$folder/stowage" inspect "$folder/a.h5" > "$folder/setuid" 2>&1
+check but_not_for_a_setuid_copy test "$(grep -c '^loaded$' "$folder/setuid")" -eq 0
+check which_still_answers grep -q a.h5 "$folder/setuid"
+finish

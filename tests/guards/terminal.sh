@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Text from outside reaches a terminal clean. In the source: who may print at all. In fact: every verb that prints, on files
+# whose every name holds escape sequences, C1 and bidirectional controls and bytes that are no UTF-8, into a pipe and into a
+# terminal (terminal.py).
+. "$(dirname "$0")/lib.bash"
+cd "$source_dir" || exit 1
+# One place prints for the command: cli/output.c, which cleans. The others print their own words only, or the caller's bytes:
+# base/progress.c and base/lock.c constants, base/assert.c its own conditions and numbers, device/cuda_probe_child.c to a pipe of our own,
+# files/outfile.c contents of an output, shim/account.c its own words.
+allowed='^src/(cli/output|base/progress|base/lock|base/assert|device/cuda_probe_child|formats/outfile|shim/account)\.c:'
+{
+  grep -rnE '(^|[^a-z_])(printf|vprintf|fprintf|vfprintf|dprintf|fputs|puts|putchar|fputc|putc|fwrite|perror|psignal|warnx|errx)\(' src --include='*.c' --include='*.inc'
+  grep -rnE '\b(write|writev)\((1|2|STDOUT_FILENO|STDERR_FILENO|fileno\(std(out|err)\))\b' src --include='*.c'
+} | grep -vE "$allowed" > "$folder/printing"
+if [ -s "$folder/printing" ]; then cat "$folder/printing"; fail only_output_prints; else ok only_output_prints; fi
+# Python: what is printed is an answer, whose repr cleans, a table of _show, or what the command said.
+grep -rnE '\bprint\(|std(out|err)\.write\(' python/stowage |
+  grep -vE '>>> |print\(answer\)|print\(_show\.text_table|print\(said\.rstrip\(\)\)|print\(f"\{size\(before\)|print\("The kernel|made\.text, file=sys\.stderr|sys\.stdout\.write\(run\(' > "$folder/python"
+if [ -s "$folder/python" ]; then cat "$folder/python"; fail python_prints_answers_only; else ok python_prints_answers_only; fi
+python=${STOWAGE_TEST_PYTHON:-python3}
+if has "$python"; then STOWAGE=$stowage "$python" "$source_dir/tests/guards/terminal.py" "$folder" || failed=1; else skip "terminal: no python3"; fi
+finish

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# The sweeps of which `make test` runs a slice, in full: STOWAGE_TEST_LONG (harness_long in C, the scripts read it themselves).
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 2
+export STOWAGE_TEST_LONG=1
+build=${STOWAGE_BUILD:-$PWD/build/release}
+failed=0
+sweep() { # NAME COMMAND…: one line for the whole program, and its failures
+  local name=$1 out lines; shift
+  if out=$("$@" 2>&1) && grep -q '^ok ' <<< "$out"; then
+    echo "ok $name: $(grep -c '^ok ' <<< "$out") in full"
+  elif lines=$(grep '^skip ' <<< "$out") && ! grep -q '^FAIL ' <<< "$out"; then
+    echo "skip $name: ${lines#skip }"
+  else
+    grep -v '^ok ' <<< "$out"
+    echo "FAIL $name: a test of it failed in full"
+    failed=1
+  fi
+}
+sweep heap_property "$build/tests/memory/heap_property_test"
+sweep decimal "$build/tests/arrays/decimal_test"
+sweep ranks bash tests/cli/ranks.sh
+sweep resume bash tests/cli/resume.sh
+sweep ranks_resume bash tests/cli/ranks_resume.sh
+exit $failed

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# What a run says when its ledger, its disk or its loader is not what it should be: a ledger cut short, more processes than
+# it can count, no room for a recording, a program of AddressSanitizer.
+. "$(dirname "$0")/lib.bash"
+
+# ---- the ledger's file is cut short while the command runs ----
+beneath --vram-limit 100M -- sh -c 'truncate -s 0 "$STOWAGE_LEDGER"; exit 3' 2> "$folder/err"; code=$?
+check a_ledger_cut_short_does_not_end_the_run test "$code" -eq 3
+check and_that_it_was_is_said grep -q 'ledger was cut short' "$folder/err"
+
+# ---- one process more than the ledger can count ----
+out=$(beneath --vram-limit 100M -- "$programs/filler" "$holder" alloc:$M 2> "$folder/err")
+check a_process_that_cannot_be_counted_gets_nothing_under_a_limit test "${out##* }" = 2
+check and_says_so_itself grep -q '^stowage: process [0-9]*: 1024 processes' "$folder/err"
+check and_the_run_says_how_many grep -q '^stowage run: 1 processes found all 1024 places' "$folder/err"
+out=$(beneath -- "$programs/filler" "$holder" alloc:$M 2> "$folder/err")
+check without_a_limit_it_is_served test "${out##* }" = 0
+check and_said_not_to_be_counted grep -q 'not counted' "$folder/err"
+
+# ---- a state folder that is full ----
+record_full() { # PROCESSES: how many start beneath one run
+  mkdir -p "$folder/full"
+  mount -t tmpfs -o size=50m none "$folder/full" || exit 77
+  XDG_STATE_HOME=$folder/full timeout -k 2 60 "$stowage" run --record "$folder/r.stow" --vram-limit 100M -- \
+    sh -c "for i in \$(seq $1); do '$holder' alloc:$M & done; wait" 2> "$folder/err"
+}
+export -f record_full
+export folder stowage holder M
+if unshare -rm true 2> /dev/null; then
+  unshare -rm bash -c 'record_full 6'
+  written=$(find "$folder" -maxdepth 1 -name 'r*.stow' | wc -l)
+  said=$(sed -nE 's/^stowage run: --record: of ([0-9]+) processes that used the device, ([0-9]+) were recorded whole and ([0-9]+) were not$/\1 \2 \3/p' "$folder/err")
+  if [ "$said" = "6 $written $((6 - written))" ] && [ "$written" -lt 6 ]; then
+    ok recordings_lost_to_a_full_disk_are_counted
+  else
+    cat "$folder/err"; echo "written: $written, said: $said"; fail recordings_lost_to_a_full_disk_are_counted
+  fi
+  check and_named_with_the_reason grep -qE 'nothing of process [0-9, ]+ was recorded: .*No space left' "$folder/err"
+else
+  skip "recordings_lost_to_a_full_disk_are_counted: no mount namespaces here"
+fi
+
+# ---- AddressSanitizer by gcc: its runtime must come first ----
+echo 'int main(void) { return 7; }' > "$folder/asan.c"
+if gcc -fsanitize=address -o "$folder/asan" "$folder/asan.c" 2> /dev/null && { "$folder/asan"; [ $? -eq 7 ]; }; then
+  ASAN_OPTIONS=detect_leaks=0 beneath --vram-limit 100M -- "$folder/asan" 2> "$folder/err"; code=$?
+  if [ "$code" -eq 7 ]; then ok a_program_of_address_sanitizer_starts; else cat "$folder/err"; fail a_program_of_address_sanitizer_starts; fi
+else
+  skip "a_program_of_address_sanitizer_starts: gcc has no libasan here"
+fi
+finish
