@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "advise/told.h"
-
 #define WORKSPACES_MOST 16 /* live at the end, to be looked at one by one */
 
 static void add_note(explanation *x, const char *text) {
@@ -113,13 +111,6 @@ stow_status explain_recording(explanation *x, const recording *r, const explain_
   explanation_head(x);
   if (x->headline.length == 0) say_no_failure(x);
   say_limits(x);
-  return explanation_status(x);
-}
-
-stow_status explain_message(explanation *x, const char *text, size_t count) {
-  *x = (explanation){.from_message = true, .headline = BUFFER_INIT, .notes = BUFFER_INIT};
-  message_read(&x->evidence.told, text, count);
-  told_explain(x);
   return explanation_status(x);
 }
 

@@ -429,10 +429,3 @@ stow_status inspect_file(file_facts *f, const char *path, const inspect_options 
   }
   return STOW_OK;
 }
-
-void inspect_free(file_facts *f) {
-  for (size_t i = 0; i < f->column_count; i++) free(f->columns[i].name);
-  free(f->arrays);
-  free(f->columns);
-  *f = (file_facts){0};
-}
