@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/newfile.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 
@@ -88,9 +89,8 @@ static stow_status check_foreign(const char *path, bool *there) {
 
 static stow_status write_file(const char *path, const buffer *b, bool replace) {
   char made[PATH_MAX + 8];
-  snprintf(made, sizeof made, "%s.XXXXXX", path);
-  int fd = mkostemp(made, O_CLOEXEC);
-  if (fd < 0) return stow_fail(STOW_ERR_IO, "%s: %s", made, strerror(errno));
+  int fd = newfile_beside(made, sizeof made, path);
+  if (fd < 0) return stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
   size_t done = 0;
   int failed = 0;
   while (done < b->length && failed == 0) {
@@ -120,9 +120,10 @@ static stow_status install(const shell *which, const verb *const *all) {
   if (status == STOW_OK) status = write_file(path, &b, there);
   buffer_free(&b);
   if (status != STOW_OK) return status;
-  printf("%s completion %s: %s\n", which->name, there ? "updated" : "installed", path);
-  if (which->note != NULL) printf("%s\n", which->note);
-  printf("start a new %s to use it\n", which->name);
+  output_printf("%s completion %s: %s\n", which->name, there ? "updated" : "installed",
+                output_name(path));
+  if (which->note != NULL) output_printf("%s\n", which->note);
+  output_printf("start a new %s to use it\n", which->name);
   return STOW_OK;
 }
 

@@ -109,10 +109,10 @@ static void explain(const ledger *l, const ledger_refusal *r) {
 static void away_line(const ledger *l, bool limited) {
   uint64_t count = atomic_load(&l->header->turned_away);
   if (count == 0) return;
-  fprintf(stderr,
-          "stowage run: %" PRIu64 " processes found all %d places of the ledger taken: %s\n", count,
-          LEDGER_SLOTS_MAX,
-          limited ? "they were refused device memory; run fewer at once" : "they are not counted");
+  output_error("stowage run: %" PRIu64 " processes found all %d places of the ledger taken: %s\n",
+               count, LEDGER_SLOTS_MAX,
+               limited ? "they were refused device memory; run fewer at once"
+                       : "they are not counted");
 }
 
 void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_t crossed_bytes) {

@@ -107,7 +107,7 @@ static stow_status print_text(const shrink_result *r, const char *in, const char
     if (r->items[i].member != NULL && strcmp(r->items[i].member, name_of(r, i)) != 0)
       buffer_printf(&text,
                     "column \"%s\" is member \"%s\": the name is taken or unsafe in an archive\n",
-                    name_of(r, i), r->items[i].member);
+                    output_name(name_of(r, i)), output_name(r->items[i].member));
   size_note(&text, r, out, o);
   buffer_printf(&text, "peak memory %s, budget %s\n", stow_size_format(a, budget_peak()),
                 stow_size_format(c, b->bytes));
