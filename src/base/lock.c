@@ -1,4 +1,4 @@
-/* Lock: the slow roads, and the rank check of debug builds. */
+/* Lock: the slow paths, and the rank check of debug builds. */
 #include "base/lock.h"
 
 #include <linux/futex.h>
@@ -51,6 +51,12 @@ void lock_check_take(const lock *l) {
     abort();
   }
   held[held_count++] = l->rank;
+}
+
+bool lock_held(const lock *l) {
+  bool mine = false;
+  for (int i = 0; i < held_count; i++) mine = mine || held[i] == l->rank;
+  return mine && atomic_load_explicit(&l->state, memory_order_relaxed) != 0;
 }
 
 void lock_check_give(const lock *l) {

@@ -1,5 +1,5 @@
 /* Process: what the kernel says of one process, in /proc/PID/stat. Read by whoever asks who lives
- * (memory/ledger), who is whose child (watch/tree) or who started a run (cli/run_launcher). Takes
+ * (run/ledger), who is whose child (watch/tree) or who started a run (run/launcher). Takes
  * no memory from the heap. */
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
