@@ -56,6 +56,27 @@ run_one() { # LABEL SECONDS COMMAND…
   echo "  $label: $(grep -c '^ok ' <<< "$lines") ok"
 }
 
+# The shim inside programs, under a sanitizer. The scripts compare what programs print, so reports go to files of their own: one
+# report is a failure. Programs that are not built with the sanitizer (sh, python3) get its runtime with the shim, late.
+# A fault that a test expects is the program's own (handle_segv=0).
+run_shim() { # LABEL BUILD OPTIONS SCRIPT…
+  local label=$1 dir=$2 options=$3 script found; shift 3
+  local reports
+  reports=$(mktemp -d)
+  for script in "$@"; do
+    ASAN_OPTIONS=$options:log_path=$reports/$script TSAN_OPTIONS=$options:log_path=$reports/$script \
+      SHIM_SANITIZED=$label STOWAGE_BUILD=$PWD/$dir STOWAGE_COMMAND=$PWD/$dir/stowage run_one "$label/shim/$script" 400 bash "tests/shim/$script.sh"
+    found=$(find "$reports" -name "$script.*" | head -n 1)
+    if [ -n "$found" ]; then
+      head -n 60 "$found"
+      echo "FAIL $label/shim/$script: a report of the sanitizer" | tee -a "$log"
+    else
+      echo "ok $label/shim/$script: no report" >> "$log"
+    fi
+  done
+  rm -rf "$reports"
+}
+
 programs() { # BUILD: every test program of the suite
   find "$1/tests" -type f -perm -u+x -name '*_test' ! -path '*/gpu/*' | sort
 }
@@ -102,6 +123,7 @@ else
       esac
     done
     STOWAGE_BUILD=$PWD/$asan STOWAGE_COMMAND=$PWD/$asan/stowage run_one "asan/cli/golden" 400 bash tests/cli/golden.sh
+    run_shim asan "$asan" detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1:handle_segv=0 spill plain pages record
   fi
   if [ -n "$tsan" ]; then
     # Where threads meet: tests whose file speaks of threads.
@@ -110,6 +132,7 @@ else
       source=tests/${program#"$tsan"/tests/}.c
       grep -q 'pthread_create' "$source" && run_one "tsan/${program#"$tsan"/tests/}" 600 "$program"
     done
+    run_shim tsan "$tsan" "allocator_may_return_null=1:report_thread_leaks=0:handle_segv=0:suppressions=$PWD/tests/shim/tsan.supp" plain roads
   fi
 fi
 

@@ -15,11 +15,12 @@ import sys
 from typing import Any, List, Optional
 
 from ._library import Invalid, NotFound, StowageError, native
+from ._run_names import ENV_COMMAND
 
 
 def command_path() -> str:
     """Returns the compiled command: `STOWAGE_COMMAND`, the wheel's, a source tree's, or the one on the path."""
-    named = os.environ.get("STOWAGE_COMMAND")
+    named = os.environ.get(ENV_COMMAND)
     if named and os.access(named, os.X_OK):
         return named
     found = native("bin/stowage")

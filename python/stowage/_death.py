@@ -19,6 +19,7 @@ from ._explanation import Explanation
 from ._newfile import write_private
 from ._library import NotFound, StowageError
 from ._library import format_size as size
+from ._run_names import RUN_LAST
 
 _KEPT_S = 7 * 86400
 
@@ -112,7 +113,7 @@ def _dead() -> "List[Dict[str, Any]]":
 
 def _last_run_time() -> float:
     try:
-        return (_folder().parent / "runs" / "last").stat().st_mtime
+        return (_folder().parent / "runs" / RUN_LAST).stat().st_mtime
     except OSError:
         return 0.0
 

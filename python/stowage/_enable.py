@@ -21,6 +21,7 @@ from ._history import hook_torch_when_loaded
 from ._library import Invalid, NotFound, StowageError, Unsupported, parse_size
 from ._limits import Enabled, in_force, put_in_force
 from ._notebook import hook_cells
+from ._run_names import ENV_LEDGER, ENV_PYTHON_LIMITS, ENV_PYTHON_RAM, ENV_RECORD, ENV_RUN
 
 _SHIM = "libstowage-shim.so"
 _NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
@@ -193,7 +194,7 @@ def _adopt(driver: str) -> "Optional[str]":
 def _already(vram: "Optional[str]", spill: "Optional[str]") -> "Tuple[str, List[str]]":
     how = "preloaded when this process started" if _SHIM in os.environ.get("LD_PRELOAD", "") else "loaded"
     wanted = f"{vram or ''} {spill or ''}"
-    before = os.environ.get("STOWAGE_PYTHON_LIMITS")
+    before = os.environ.get(ENV_PYTHON_LIMITS)
     if before is not None and before != wanted:
         raise StowageError(
             f"limits are already in force (vram, spill: {before.strip() or 'none'}), and this call requests others "
@@ -246,10 +247,10 @@ def limit(*, vram: "str | int | None" = None, ram: "str | int | None" = None) ->
 
 def _life_before() -> Enabled:
     """Returns the limits from a restart or from the parent process that this process has not applied yet."""
-    vram, _, spill = os.environ.get("STOWAGE_PYTHON_LIMITS", " ").partition(" ")
+    vram, _, spill = os.environ.get(ENV_PYTHON_LIMITS, " ").partition(" ")
     if _shim_loaded() is None or _useless:
         vram = spill = ""
-    return Enabled(vram or None, spill or None, os.environ.get("STOWAGE_PYTHON_RAM") or None, "since the start")
+    return Enabled(vram or None, spill or None, os.environ.get(ENV_PYTHON_RAM) or None, "since the start")
 
 
 def _main_interpreter() -> bool:
@@ -284,7 +285,7 @@ def _set(vram: "Optional[str]", spill: "Optional[str]", ram: "Optional[str]", ev
         if (new.vram, new.spill) != (before.vram, before.spill) or first:
             new.shim, new.notes = _put_beneath(new.vram, new.spill)
             if new.shim in ("loaded into this process",):
-                os.environ["STOWAGE_PYTHON_LIMITS"] = f"{new.vram or ''} {new.spill or ''}"
+                os.environ[ENV_PYTHON_LIMITS] = f"{new.vram or ''} {new.spill or ''}"
         new.notes += said + _ram.start(ram_bytes)
         hook_exceptions()
         if everything:
@@ -324,7 +325,7 @@ def restart(
     """
     vram_text, spill_text, ram_text = _text("vram", vram), _spill_text(spill), _text("ram", ram)
     wanted = f"{vram_text or ''} {spill_text or ''}"
-    if _shim_loaded() is not None and not _useless and os.environ.get("STOWAGE_PYTHON_LIMITS") == wanted:
+    if _shim_loaded() is not None and not _useless and os.environ.get(ENV_PYTHON_LIMITS) == wanted:
         return _set(vram_text, spill_text, ram_text, everything=True)
     environment = dict(os.environ)
     previous = environment.get("LD_PRELOAD", "")
@@ -332,15 +333,15 @@ def restart(
     run_environment = _environment(vram_text, spill_text)
     if not run_environment:
         raise StowageError("no CUDA driver here: a restart would change nothing")
-    for name in ("STOWAGE_LEDGER", "STOWAGE_RUN", "STOWAGE_RECORD"):
+    for name in (ENV_LEDGER, ENV_RUN, ENV_RECORD):
         environment.pop(name, None)
     kept = environment.pop("LD_PRELOAD")
     environment.update(run_environment)
     ours = [path for path in run_environment["LD_PRELOAD"].split(":") if "libstowage-" in path]
     environment["LD_PRELOAD"] = ":".join([*ours, *([kept] if kept else [])])
-    environment["STOWAGE_PYTHON_LIMITS"] = wanted
+    environment[ENV_PYTHON_LIMITS] = wanted
     if ram_text is not None:
-        environment["STOWAGE_PYTHON_RAM"] = ram_text
+        environment[ENV_PYTHON_RAM] = ram_text
     shell = _show.shell()
     if shell is None or not hasattr(shell, "kernel"):
         if not sys.argv or not sys.argv[0] or sys.argv[0] == "-c":

@@ -27,6 +27,7 @@ from ._library import (
     parse_size,
     shown,
 )
+from ._run_names import ENV_DEVICE
 from ._trace import ALLOC, FAIL, FREE, Trace, listening
 
 _VRAM, _HOST = 0, 1
@@ -192,7 +193,7 @@ class Heap:
     @property
     def simulated(self) -> bool:
         """True if its device is simulated in host memory."""
-        return (self.device or os.environ.get("STOWAGE_DEVICE", "")).startswith("sim")
+        return (self.device or os.environ.get(ENV_DEVICE, "")).startswith("sim")
 
     @property
     def _where(self) -> str:

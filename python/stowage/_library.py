@@ -14,6 +14,8 @@ from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint64
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
+from ._run_names import ENV_LIBRARY
+
 _HERE = Path(__file__).resolve().parent
 #: Where a wheel keeps the compiled parts, laid out as an installation: bin, lib, lib/stowage.
 NATIVE = _HERE / "_native"
@@ -155,10 +157,10 @@ def _places() -> "List[Path]":
 
 def library_path() -> str:
     """Returns the library to load: `STOWAGE_LIBRARY`, the wheel's, a source tree's, or the system's."""
-    named = os.environ.get("STOWAGE_LIBRARY")
+    named = os.environ.get(ENV_LIBRARY)
     if named:
         if not Path(named).is_file():
-            raise NotFound(f'STOWAGE_LIBRARY names "{named}", which does not exist; unset it, or set it to libstowage.so')
+            raise NotFound(f'{ENV_LIBRARY} names "{named}", which does not exist; unset it, or set it to libstowage.so')
         return named
     for place in _places():
         for part in ("lib", ""):
@@ -194,7 +196,7 @@ class _Libraries:
         except OSError as reason:
             raise NotFound(
                 f"cannot load {path} ({reason}); install the package with pip, build it with make in the source tree, "
-                "or set STOWAGE_LIBRARY to libstowage.so"
+                f"or set {ENV_LIBRARY} to libstowage.so"
             ) from None
         return self._loaded[part]
 

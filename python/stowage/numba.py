@@ -11,6 +11,7 @@ from typing import Any
 
 from ._heap import PerDevice
 from ._library import Missing, Unsupported, parse_size
+from ._run_names import ENV_SPILL, ENV_VRAM_LIMIT
 
 
 def _pointer(address: int) -> Any:
@@ -80,6 +81,6 @@ def use_numba(*, vram: "str | int | None" = None, spill: "str | int | None" = No
 def __getattr__(name: str) -> Any:
     if name != "_numba_memory_manager":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    vram = parse_size(os.environ.get("STOWAGE_VRAM_LIMIT", "0"), "STOWAGE_VRAM_LIMIT")
-    spill = parse_size(os.environ.get("STOWAGE_SPILL", "0"), "STOWAGE_SPILL")
+    vram = parse_size(os.environ.get(ENV_VRAM_LIMIT, "0"), ENV_VRAM_LIMIT)
+    spill = parse_size(os.environ.get(ENV_SPILL, "0"), ENV_SPILL)
     return manager_on(PerDevice(vram, spill))

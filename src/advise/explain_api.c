@@ -10,7 +10,7 @@
 #include "advise/explain_run.h"
 #include "base/growing.h"
 #include "recordings/recording_api.h"
-#include "run/run_folder.h"
+#include "run/folder.h"
 
 /* Lines, each ended with a zero byte in one block of text. */
 typedef struct lines {

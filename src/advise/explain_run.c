@@ -23,19 +23,15 @@
 #include "base/status.h"
 #include "recordings/recording_file.h"
 #include "recordings/run_trace.h"
+#include "run/folder.h"
 #include "run/ledger.h"
-#include "run/run_folder.h"
+#include "run/protocol.h"
 
 #define RECORDING_BYTES (UINT64_C(8) << 30)
 #define ERROR_BYTES     ((size_t)1 << 20)
 #define TRACES_MAX      64 /* looked into for a failure */
 
 /* ---- what is there ---- */
-
-static bool ends_with(const char *name, const char *ending) {
-  size_t length = strlen(name), tail = strlen(ending);
-  return length > tail && strcmp(name + length - tail, ending) == 0;
-}
 
 /* The newest file of that ending, "" if there is none. */
 static stow_status newest(const char *folder, const char *ending, char path[PATH_MAX]) {
@@ -47,7 +43,7 @@ static stow_status newest(const char *folder, const char *ending, char path[PATH
   for (struct dirent *entry; (entry = readdir(open)) != NULL;) {
     char at[PATH_MAX];
     struct stat info;
-    if (!ends_with(entry->d_name, ending) ||
+    if (!run_has_ending(entry->d_name, ending) ||
         snprintf(at, sizeof at, "%s/%s", folder, entry->d_name) >= (int)sizeof at ||
         stat(at, &info) != 0)
       continue;
@@ -79,7 +75,7 @@ static stow_status read_error(buffer *text, const char *path) {
 static stow_status open_ledger(ledger *l, const char *folder) {
   char path[PATH_MAX];
   *l = (ledger){0};
-  if (snprintf(path, sizeof path, "%s/ledger", folder) >= (int)sizeof path) return STOW_OK;
+  if (!run_path(path, folder, RUN_LEDGER)) return STOW_OK;
   return ledger_open(l, path) == STOW_ERR_HOST_MEMORY ? STOW_ERR_HOST_MEMORY : STOW_OK;
 }
 
@@ -113,7 +109,7 @@ static stow_status add_trace(recording *view, const char *folder, const char *pa
   bool joined = false;
   for (size_t i = 0; i < view->event_count; i++)
     if (view->events[i].kind == EVENT_ALLOC) return STOW_OK;
-  snprintf(name, sizeof name, "%.*s", (int)(strlen(slash + 1) - strlen(".pickle")), slash + 1);
+  snprintf(name, sizeof name, "%.*s", (int)(strlen(slash + 1) - strlen(RUN_PICKLE)), slash + 1);
   recording_init(&trace, RECORDING_BYTES);
   stow_status status = run_trace_read(&trace, folder, name);
   if (status == STOW_OK)
@@ -163,10 +159,11 @@ static stow_status from_traces(run_story *s, const char *folder, bool *found) {
                  : stow_fail(STOW_ERR_IO, "reading the folder %.400s: %s", folder, strerror(errno));
   for (int i = 0, looked = 0; i < count; i++) {
     const char *name = entries[i]->d_name;
-    bool ring = ends_with(name, ".ring"), trace = ends_with(name, ".stow");
+    bool ring = run_has_ending(name, RUN_RING), trace = run_has_ending(name, RUN_STOW);
     if (!*found && status == STOW_OK && (ring || trace) && looked++ < TRACES_MAX) {
       char stem[NAME_MAX + 1];
-      snprintf(stem, sizeof stem, "%.*s", (int)(strlen(name) - 5), name);
+      snprintf(stem, sizeof stem, "%.*s", (int)(strlen(name) - strlen(ring ? RUN_RING : RUN_STOW)),
+               name);
       recording_free(&s->record);
       recording_init(&s->record, RECORDING_BYTES);
       status = run_trace_read(&s->record, folder, stem);
@@ -185,7 +182,7 @@ static stow_status from_traces(run_story *s, const char *folder, bool *found) {
 
 static void note_unwatched(explanation *x, const char *folder) {
   char path[PATH_MAX];
-  if (snprintf(path, sizeof path, "%s/watch", folder) < (int)sizeof path && access(path, F_OK) != 0)
+  if (run_path(path, folder, RUN_WATCH) && access(path, F_OK) != 0)
     buffer_text(&x->notes, "host memory was not watched: stowage run --ram-limit auto does\n");
 }
 
@@ -224,12 +221,11 @@ static stow_status say_none(run_story *s, const char *folder) {
 }
 
 static bool is_run(const char *folder) {
-  static const char *const MARKS[] = {"ledger", "end", "watch"};
+  static const char *const MARKS[] = {RUN_LEDGER, RUN_END, RUN_WATCH};
   bool here = false;
   for (size_t i = 0; i < sizeof MARKS / sizeof MARKS[0]; i++) {
     char path[PATH_MAX];
-    here = here || (snprintf(path, sizeof path, "%s/%s", folder, MARKS[i]) < (int)sizeof path &&
-                    access(path, F_OK) == 0);
+    here = here || (run_path(path, folder, MARKS[i]) && access(path, F_OK) == 0);
   }
   return here;
 }
@@ -259,10 +255,10 @@ static stow_status read_one(run_story *s, const char *folder) {
     s->out_of_memory = true;
     return explain_host(&s->says, &s->host);
   }
-  STOW_TRY(newest(folder, ".error", path));
+  STOW_TRY(newest(folder, RUN_ERROR, path));
   STOW_TRY(read_error(&s->error, path));
   bool told = s->error.length > 0;
-  STOW_TRY(newest(folder, ".pickle", path));
+  STOW_TRY(newest(folder, RUN_PICKLE, path));
   bool found = false;
   if (path[0] != '\0') {
     STOW_TRY(recording_read(&s->record, path, KIND_AUTO, NULL));

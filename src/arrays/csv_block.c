@@ -7,6 +7,7 @@
 
 #include "arrays/csv_block_parts.h"
 #include "base/cpu.h"
+#include "base/variables.h"
 
 /* Rows looked at together: their fields stay in the first-level cache, unless a row has so many
  * that eight rows do not, which are read at once. */
@@ -36,7 +37,7 @@ size_t csv_loops_here(const csv_loops *list[CSV_LOOPS_MAX]) {
 static const csv_loops *choose(void) {
   const csv_loops *list[CSV_LOOPS_MAX];
   size_t count = csv_loops_here(list);
-  const char *wanted = getenv("STOWAGE_KERNELS");
+  const char *wanted = getenv(ENV_KERNELS);
   for (size_t i = 0; wanted != NULL && i < count; i++)
     if (strcmp(list[i]->name, wanted) == 0) return list[i];
   return list[count - 1];

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/variables.h"
+
 static hdf5_library loaded;
 static bool usable;
 static char missing[256];
@@ -20,7 +22,7 @@ static void *find(const char **name) {
                                       "libhdf5_serial.so.100", "libhdf5.so.100",
                                       "libhdf5_serial.so",     "libhdf5.so"};
   /* secure_getenv: a setuid program must not load what its caller names. */
-  *name = secure_getenv("STOWAGE_HDF5_LIBRARY");
+  *name = secure_getenv(ENV_HDF5_LIBRARY);
   if (*name != NULL) return dlopen(*name, RTLD_NOW | RTLD_LOCAL);
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     *name = names[i];

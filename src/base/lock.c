@@ -53,6 +53,12 @@ void lock_check_take(const lock *l) {
   held[held_count++] = l->rank;
 }
 
+bool lock_held(const lock *l) {
+  bool mine = false;
+  for (int i = 0; i < held_count; i++) mine = mine || held[i] == l->rank;
+  return mine && atomic_load_explicit(&l->state, memory_order_relaxed) != 0;
+}
+
 void lock_check_give(const lock *l) {
   for (int i = held_count - 1; i >= 0; i--) {
     if (held[i] != l->rank) continue;

@@ -38,6 +38,9 @@ void lock_wait_slow(lock *l);
 void lock_wake_slow(lock *l);
 void lock_check_take(const lock *l);
 void lock_check_give(const lock *l);
+/* Returns whether the calling thread holds a lock of that rank and this one is held. For assertions
+ * in debug builds only (base/assert.h): other builds do not know who holds a lock. */
+bool lock_held(const lock *l);
 
 static inline void lock_take(lock *l) {
 #ifdef STOWAGE_CHECKS

@@ -1,5 +1,5 @@
 /* Process: the state of one process, from /proc/PID/stat. Used to find out whether a process is
- * alive (run/ledger), its children (watch/tree) and the launcher of a run (cli/run_launcher). Does
+ * alive (run/ledger), its children (watch/tree) and the launcher of a run (run/launcher). Does
  * not allocate. */
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H

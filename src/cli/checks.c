@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/hostmem.h"
+#include "base/variables.h"
 #include "cli/doctor.h"
 #include "cli/installed.h"
 #include "device/cuda_probe.h"
@@ -158,7 +159,7 @@ static void check_device(findings *into, const char *name, bool probe) {
   char size[STOW_SIZE_TEXT_MAX];
   /* A device that opens believes what is kept, so try anew before. Another kind of device has no
    * roads to try, and its refusal means nothing. */
-  if (probe) (void)cuda_probe_get(&road, name != NULL ? name : getenv("STOWAGE_DEVICE"), true);
+  if (probe) (void)cuda_probe_get(&road, name != NULL ? name : getenv(ENV_DEVICE), true);
   stow_status status = stow_device_open(&d, name);
   if (status == STOW_OK) status = stow_device_get_props(d, &props);
   if (status != STOW_OK) {
@@ -386,7 +387,7 @@ static stow_status check_name(const char *device) {
 stow_status checks_run(findings *into, const char *device, bool probe) {
   check_pidfd(into);
   finding pidfd = into->list[--into->count]; /* made first, shown with its kind */
-  const char *environment = getenv("STOWAGE_DEVICE");
+  const char *environment = getenv(ENV_DEVICE);
   if ((device != NULL && device[0] != '\0') || (environment != NULL && environment[0] != '\0')) {
     STOW_TRY(check_name(device));
     check_device(into, device, probe);

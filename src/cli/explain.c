@@ -12,7 +12,7 @@
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "recordings/recording_file.h"
-#include "run/run_folder.h"
+#include "run/folder.h"
 
 static const char NOTHING_GIVEN[] = "give an error text (a file, a notebook, or through a pipe), a "
                                     "recording (a PyTorch snapshot, a "

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "base/variables.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "device/cuda_probe.h"
@@ -76,7 +77,7 @@ static void read_processes(info *all, info_device *device) {
 
 /* The device that was named, or every card there is. */
 static stow_status read_devices(info *all, const char *name) {
-  const char *environment = getenv("STOWAGE_DEVICE");
+  const char *environment = getenv(ENV_DEVICE);
   bool named = (name != NULL && name[0] != '\0') || (environment != NULL && environment[0] != '\0');
   int count = 1;
   if (!named) STOW_TRY(stow_device_count(&count));

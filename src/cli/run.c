@@ -1,6 +1,6 @@
 /* stowage run: starts a command with the shim beneath it. This file reads the options and says what
  * there is to say; the parts are run_program (what will run), run_shim (the library), run_limits
- * and run_folder (the ledger), run_environment (frameworks' settings), run_child (starting it,
+ * and run/folder (the ledger), run_environment (frameworks' settings), run_child (starting it,
  * signals, its end) and run_summary (the last words). */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 #include "advise/explain_run.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/variables.h"
 #include "cli/output.h"
 #include "cli/run_child.h"
 #include "cli/run_environment.h"
@@ -26,7 +27,8 @@
 #include "cli/run_shim.h"
 #include "cli/run_summary.h"
 #include "cli/verb.h"
-#include "run/run_folder.h"
+#include "run/folder.h"
+#include "run/protocol.h"
 
 /* A word to the person, beside what the command itself prints. */
 static void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -67,9 +69,10 @@ static stow_status put_beneath(const program *p, const run_limits *limits, bool 
 /* Makes the run's folder and its ledger, and tells the command where they are. */
 static stow_status open_run(ledger *l, const run_limits *limits, char folder[PATH_MAX],
                             const char *record, bool fast_malloc) {
-  char path[PATH_MAX + 16];
+  char path[PATH_MAX];
   STOW_TRY(run_folder_make(folder));
-  snprintf(path, sizeof path, "%s/ledger", folder);
+  if (!run_path(path, folder, RUN_LEDGER))
+    return stow_fail(STOW_ERR_IO, "the path of the run's folder is too long: %.200s", folder);
   STOW_TRY(ledger_create(l, path));
   ledger_guard(l); /* before the command starts: it may be the one that cuts the file short */
   run_limits_apply(limits, l);
@@ -78,11 +81,11 @@ static stow_status open_run(ledger *l, const run_limits *limits, char folder[PAT
   /* The shim starts this command to find out about the host tier. */
   if (length > 0) {
     self[length] = '\0';
-    setenv("STOWAGE_COMMAND", self, 0);
+    setenv(ENV_COMMAND, self, 0);
   }
-  if (setenv("STOWAGE_LEDGER", path, 1) != 0 || setenv("STOWAGE_RUN", folder, 1) != 0 ||
-      setenv("STOWAGE_RECORD", record != NULL ? "1" : "0", 1) != 0 ||
-      setenv("STOWAGE_FAST_MALLOC", fast_malloc ? "1" : "0", 1) != 0)
+  if (setenv(ENV_LEDGER, path, 1) != 0 || setenv(ENV_RUN, folder, 1) != 0 ||
+      setenv(ENV_RECORD, record != NULL ? "1" : "0", 1) != 0 ||
+      setenv(ENV_FAST_MALLOC, fast_malloc ? "1" : "0", 1) != 0)
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
   return limits->spill_bytes > 0 ? run_environment_torch() : STOW_OK;
 }
@@ -153,10 +156,10 @@ static void gather(const verb_call *call, const char *folder, const ledger *l, p
 
 /* The variables that put Stowage beneath a program, for whoever starts it himself: a line each. */
 static int print_environment(verb_call *call) {
-  static const char *const NAMES[] = {
-      "LD_PRELOAD",         "STOWAGE_LEDGER",          "STOWAGE_RUN",         "STOWAGE_RECORD",
-      "STOWAGE_STACKS",     "NVTX_INJECTION64_PATH",   "STOWAGE_FAST_MALLOC", "STOWAGE_COMMAND",
-      "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "STOWAGE_TORCH_SET"};
+  static const char *const NAMES[] = {"LD_PRELOAD",       ENV_LEDGER,   ENV_RUN,
+                                      ENV_RECORD,         ENV_STACKS,   "NVTX_INJECTION64_PATH",
+                                      ENV_FAST_MALLOC,    ENV_COMMAND,  ENV_TORCH_CONF,
+                                      ENV_TORCH_CONF_OLD, ENV_TORCH_SET};
   program p = {.reach = PROGRAM_REACHED};
   char folder[PATH_MAX] = "";
   ledger l = {0};
@@ -243,9 +246,8 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
   bool looked = true;
   if (l->header != NULL) {
     looked = run_limits_looked();
-    char path[PATH_MAX + 16];
-    snprintf(path, sizeof path, "%s/ledger", folder);
-    if (ledger_lost(l, path))
+    char path[PATH_MAX];
+    if (run_path(path, folder, RUN_LEDGER) && ledger_lost(l, path))
       note("%s was cut short while the command ran: what it held is not known, limits were not "
            "kept from then on, and processes that used the device may have ended with SIGBUS",
            path);

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/variables.h"
+#include "run/protocol.h"
 
-static const char *const TORCH_NAMES[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
+static const char *const TORCH_NAMES[] = {ENV_TORCH_CONF, ENV_TORCH_CONF_OLD};
 
 static stow_status set(const char *name, const char *value) {
   if (setenv(name, value, 1) == 0) return STOW_OK;
@@ -27,11 +29,11 @@ stow_status run_environment_torch(void) {
   /* A version reads one of the two and may not look at the other: both say the same. */
   buffer merged = BUFFER_INIT;
   if (said != NULL) buffer_printf(&merged, "%s,", said);
-  buffer_text(&merged, "expandable_segments:True");
+  buffer_text(&merged, RUN_TORCH_SETTING);
   stow_status status = merged.status;
   for (int i = 0; i < 2 && status == STOW_OK; i++) status = set(TORCH_NAMES[i], merged.data);
   /* A version that does not know it would end over it: the shim takes it back there. */
-  if (status == STOW_OK) status = set("STOWAGE_TORCH_SET", "1");
+  if (status == STOW_OK) status = set(ENV_TORCH_SET, "1");
   buffer_free(&merged);
   return status;
 }
@@ -40,7 +42,7 @@ stow_status run_environment_stacks(const char *which) {
   if (which == NULL) which = "auto";
   if (strcmp(which, "auto") != 0 && strcmp(which, "off") != 0)
     return stow_fail(STOW_ERR_INVALID, "--stacks \"%.40s\": must be auto or off", which);
-  return set("STOWAGE_STACKS", which);
+  return set(ENV_STACKS, which);
 }
 
 stow_status run_environment_threads(uint64_t threads) {

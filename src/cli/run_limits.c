@@ -14,6 +14,7 @@
 
 #include "base/hostmem.h"
 #include "base/status.h"
+#include "base/variables.h"
 #include "cli/output.h"
 #include "watch/nvml.h"
 
@@ -114,7 +115,7 @@ stow_status run_limits_read(run_limits *limits, const verb_call *call) {
 }
 
 void run_limits_within(run_limits *limits) {
-  const char *path = getenv("STOWAGE_LEDGER");
+  const char *path = getenv(ENV_LEDGER);
   char most[STOW_SIZE_TEXT_MAX];
   ledger outer;
   if (path == NULL || path[0] == '\0' || ledger_open(&outer, path) != STOW_OK) return;

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/variables.h"
 #include "cli/output.h"
 #include "cli/run_child.h"
 
@@ -37,7 +38,7 @@ stow_status run_live_init(run_live *r, ledger *l, const char *stop) {
                        stop);
   }
   /* The variable is for tests, which have no ten seconds. */
-  const char *seconds = secure_getenv("STOWAGE_SPILL_STOP_SECONDS");
+  const char *seconds = secure_getenv(ENV_SPILL_STOP_SECONDS);
   r->stop_ns = (seconds != NULL ? strtoull(seconds, NULL, 10) : STOP_SECONDS) * 1000000000;
   return STOW_OK;
 }
@@ -88,7 +89,7 @@ static void stop(run_live *r, uint64_t now, uint64_t spilled) {
 
 /* Said as soon as it is known, not when memory has run out. */
 static void tell_road(run_live *r) {
-  uint64_t road = atomic_load(&r->l->header->host_backing);
+  uint64_t road = atomic_load(&r->l->header->host_path);
   if (!r->told_whole && atomic_load(&r->l->header->torch_whole) != 0) {
     r->told_whole = true;
     output_error(
@@ -96,12 +97,12 @@ static void tell_road(run_live *r) {
         "version or a setting of the program's): whole segments go to the host and stay there "
         "until they are freed\n");
   }
-  if (r->told || road == LEDGER_ROAD_UNKNOWN) return;
+  if (r->told || road == LEDGER_PATH_UNKNOWN) return;
   r->told = true;
-  if (road == LEDGER_ROAD_NONE)
+  if (road == LEDGER_PATH_NONE)
     output_error("stowage run: --spill: nothing can be spilled here: %.255s\n",
                  r->l->header->host_reason);
-  if (road == LEDGER_ROAD_PINNED)
+  if (road == LEDGER_PATH_PINNED)
     output_error(
         "stowage run: --spill: whole allocations only, not pages of them (so not what PyTorch "
         "takes by expandable segments): %.255s\n",

@@ -63,7 +63,7 @@ stow_status run_ram_open(run_ram *r, const char *folder) {
   if (!r->on) return STOW_OK;
   snprintf(r->folder, sizeof r->folder, "%s", folder);
   r->start_ns = clock_ns();
-  STOW_TRY(run_ask_open(&r->ask, folder));
+  STOW_TRY(run_request_open(&r->request, folder));
   run_shim_preload_host();
   return STOW_OK;
 }
@@ -205,12 +205,12 @@ static void ask_last(run_ram *r) {
   const struct timespec pause = {.tv_nsec = (long)ANSWER_LOOK_NS};
   uint64_t asked = clock_ns(), now = asked, looked = asked;
   process p;
-  run_ask_now(&r->ask, &r->record, asked);
+  run_request_now(&r->request, &r->record, asked);
   r->detail_ns = 0;
   take_details(r, asked);
-  if (r->ask.pid == 0 || !run_ask_hears(r->ask.pid)) return;
-  while (!run_ask_read(&r->ask, &r->record, r->folder, now) &&
-         process_read(&p, r->ask.pid) == PROCESS_LIVES) {
+  if (r->request.pid == 0 || !run_request_hears(r->request.pid)) return;
+  while (!run_request_read(&r->request, &r->record, r->folder, now) &&
+         process_read(&p, r->request.pid) == PROCESS_LIVES) {
     if (now >= looked + RUN_RAM_BEAT_MS * MS) {
       looked = now;
       if (!may_wait(&r->record, now - asked)) break;
@@ -245,13 +245,13 @@ static void look(run_ram *r, uint64_t now) {
   bool over = h->held_bytes >= h->limit_bytes - tenth || (r->automatic && h->usable_bytes < tenth);
   if (over && !r->warned) {
     warn(r);
-    run_ask_now(&r->ask, h, now);
-    r->warned_serial = r->ask.serial;
+    run_request_now(&r->request, h, now);
+    r->warned_serial = r->request.serial;
   } else
-    run_ask_soon(&r->ask, h, left_bytes(r), now);
-  if (r->ask.pid != 0) run_ask_read(&r->ask, h, r->folder, now);
+    run_request_soon(&r->request, h, left_bytes(r), now);
+  if (r->request.pid != 0) run_request_read(&r->request, h, r->folder, now);
   /* Whoever rests below is left alone. */
-  if (over || (r->ask.pid != 0 && h->held_bytes > r->kept_bytes + r->kept_bytes / 50)) {
+  if (over || (r->request.pid != 0 && h->held_bytes > r->kept_bytes + r->kept_bytes / 50)) {
     take_details(r, now);
     host_record_write(h, r->folder);
     r->kept_bytes = h->held_bytes;
@@ -267,7 +267,7 @@ static void look(run_ram *r, uint64_t now) {
     end_all(r);
   else if (h->held_bytes < h->limit_bytes / 2 && (!r->automatic || h->usable_bytes > 3 * tenth)) {
     r->warned = false; /* said again only after it was over */
-    run_ask_forget(&r->ask);
+    run_request_forget(&r->request);
     r->kept_bytes = 0;
   }
 }
@@ -293,9 +293,9 @@ static void await_answer(run_ram *r) {
   const struct timespec pause = {.tv_nsec = (long)ANSWER_LOOK_NS};
   process p;
   uint64_t now = clock_ns(), until = now + ANSWER_SHORT_NS;
-  if (r->ask.pid == 0) return;
-  while (!run_ask_read(&r->ask, &r->record, r->folder, now) && now < until &&
-         process_read(&p, r->ask.pid) == PROCESS_LIVES && run_ask_hears(r->ask.pid)) {
+  if (r->request.pid == 0) return;
+  while (!run_request_read(&r->request, &r->record, r->folder, now) && now < until &&
+         process_read(&p, r->request.pid) == PROCESS_LIVES && run_request_hears(r->request.pid)) {
     nanosleep(&pause, NULL);
     now = clock_ns();
   }
@@ -345,5 +345,5 @@ void run_ram_end(run_ram *r, int how) {
     say_state(r);
   }
   output_error("stowage run: host memory: at the peak %s\n", stow_size_format(peak, h->peak_bytes));
-  run_ask_close(&r->ask);
+  run_request_close(&r->request);
 }

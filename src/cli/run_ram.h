@@ -1,11 +1,11 @@
 /* Run ram: watching the host memory of a command and everything it starts. Used by `stowage run`
  * with --ram-limit.
  *
- * From about half of the limit on it asks a Python process what it holds (run_ask.h) and keeps a
- * record in the folder of the run, so that whoever is killed leaves one; at nine tenths it says so.
- * A size given as the limit is a limit: when it is passed the process is asked once more, and all
- * that the command started is ended when it has answered, or would take too much meanwhile. Against
- * `auto` nothing is ended: the kernel does that. */
+ * From about half of the limit on it asks a Python process what it holds (run_request.h) and keeps
+ * a record in the folder of the run, so that whoever is killed leaves one; at nine tenths it says
+ * so. A size given as the limit is a limit: when it is passed the process is asked once more, and
+ * all that the command started is ended when it has answered, or would take too much meanwhile.
+ * Against `auto` nothing is ended: the kernel does that. */
 #ifndef CLI_RUN_RAM_H
 #define CLI_RUN_RAM_H
 
@@ -16,7 +16,7 @@
 
 #include <stowage/status.h>
 
-#include "cli/run_ask.h"
+#include "cli/run_request.h"
 #include "run/host_record.h"
 
 #define RUN_RAM_BEAT_MS 50
@@ -30,7 +30,7 @@ typedef struct run_ram {
   bool by_kernel;        /* the kernel killed a process for want of memory while the command ran */
   uint64_t kills;        /* how many it had killed when the command started */
   char folder[PATH_MAX]; /* of the run */
-  run_ask ask;
+  run_request request;
   uint32_t warned_serial; /* the question that came with the warning */
   double growth_bytes_s;  /* over the last looks */
   uint64_t start_ns, looked_ns, next_ns;

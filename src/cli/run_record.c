@@ -14,29 +14,29 @@
 #include "files/outfile.h"
 #include "recordings/recording_file.h"
 #include "recordings/run_trace.h"
+#include "run/protocol.h"
 
 /* Memory for one trace while it is put together. */
 #define GATHER_BYTES_MAX ((uint64_t)4 << 30)
 
 static int is_ring(const struct dirent *entry) {
-  size_t length = strlen(entry->d_name);
-  return length > 5 && strcmp(entry->d_name + length - 5, ".ring") == 0;
+  return run_has_ending(entry->d_name, RUN_RING);
 }
 
 /* Where the trace of the process `name` goes. */
 static void target(char to[PATH_MAX], const char *folder, const char *path, const char *name,
                    bool first) {
   size_t stem = path == NULL ? 0 : strlen(path);
-  if (path != NULL && stem > 5 && strcmp(path + stem - 5, ".stow") == 0) stem -= 5;
+  if (path != NULL && run_has_ending(path, RUN_STOW)) stem -= strlen(RUN_STOW);
   if (path == NULL)
-    snprintf(to, PATH_MAX, "%s/%s.stow", folder, name);
+    run_process_path(to, folder, name, RUN_STOW);
   else if (first && rank_of_many() && rank_text()[0] != '\0')
     /* The other ranks were given the same name. */
-    snprintf(to, PATH_MAX, "%.*s-rank%s.stow", (int)stem, path, rank_text());
+    snprintf(to, PATH_MAX, "%.*s-" RUN_RANK "%s" RUN_STOW, (int)stem, path, rank_text());
   else if (first)
     snprintf(to, PATH_MAX, "%s", path);
   else
-    snprintf(to, PATH_MAX, "%.*s-%s.stow", (int)stem, path, name);
+    snprintf(to, PATH_MAX, "%.*s-%s" RUN_STOW, (int)stem, path, name);
 }
 
 stow_status run_record_check(const char *path) {
@@ -59,9 +59,10 @@ stow_status run_record_check(const char *path) {
 static stow_status gather_one(const char *folder, const char *name, const char *to) {
   char ring[PATH_MAX], file[PATH_MAX], whole[PATH_MAX];
   recording r;
+  if (!run_process_path(ring, folder, name, RUN_RING) ||
+      !run_process_path(file, folder, name, RUN_STOW))
+    return stow_fail(STOW_ERR_IO, "the path of the run's folder is too long: %.200s", folder);
   recording_init(&r, GATHER_BYTES_MAX);
-  snprintf(ring, sizeof ring, "%s/%s.ring", folder, name);
-  snprintf(file, sizeof file, "%s/%s.stow", folder, name);
   stow_status status = run_trace_read(&r, folder, name);
   if (status == STOW_OK) status = recording_write(&r, to, KIND_STOW, NULL);
   recording_free(&r);
@@ -74,12 +75,6 @@ static stow_status gather_one(const char *folder, const char *name, const char *
   return STOW_OK;
 }
 
-/* Does the process `name` ("4711", "rank3-4711") have this number? */
-static bool is_process(const char *name, int pid) {
-  const char *dash = strrchr(name, '-');
-  return (int)strtol(dash != NULL ? dash + 1 : name, NULL, 10) == pid;
-}
-
 void run_record_gather(run_gathered *out, const char *folder, const char *path, int pid,
                        bool failed, void (*tell)(const char *name, const char *folder)) {
   struct dirent **entries;
@@ -87,10 +82,11 @@ void run_record_gather(run_gathered *out, const char *folder, const char *path, 
   int count = scandir(folder, &entries, is_ring, alphasort);
   int first = 0;
   for (int i = 0; i < count; i++)
-    if (is_process(entries[i]->d_name, pid)) first = i;
+    if (run_process_pid(entries[i]->d_name) == pid) first = i;
   for (int i = 0; i < count; i++) {
     char to[PATH_MAX], name[256], ring[PATH_MAX];
-    snprintf(name, sizeof name, "%.*s", (int)strlen(entries[i]->d_name) - 5, entries[i]->d_name);
+    snprintf(name, sizeof name, "%.*s", (int)(strlen(entries[i]->d_name) - strlen(RUN_RING)),
+             entries[i]->d_name);
     snprintf(ring, sizeof ring, "%s/%s", folder, entries[i]->d_name);
     if (path != NULL || failed) {
       target(to, folder, path, name, i == first);

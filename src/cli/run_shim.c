@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/variables.h"
 #include "device/cuda_path.h"
 
 #define SHIM  "libstowage-shim.so"
@@ -20,17 +21,16 @@ static const char *const PLACES[] = {SHIM, "../" STOW_LIBDIR "/stowage/" SHIM,
                                      "../lib/stowage/" SHIM, "../lib64/stowage/" SHIM};
 
 stow_status run_shim_find(char path[PATH_MAX]) {
-  const char *named = getenv("STOWAGE_SHIM");
+  const char *named = getenv(ENV_SHIM);
   if (named != NULL && named[0] != '\0') {
     if (realpath(named, path) != NULL) return STOW_OK;
-    return stow_fail(STOW_ERR_NOT_FOUND, "STOWAGE_SHIM names \"%.200s\": %s", named,
-                     strerror(errno));
+    return stow_fail(STOW_ERR_NOT_FOUND, ENV_SHIM " names \"%.200s\": %s", named, strerror(errno));
   }
   char self[PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
   if (length <= 0)
     return stow_fail(STOW_ERR_IO,
-                     "/proc/self/exe cannot be read; set STOWAGE_SHIM to where " SHIM " is");
+                     "/proc/self/exe cannot be read; set " ENV_SHIM " to where " SHIM " is");
   self[length] = '\0';
   *strrchr(self, '/') = '\0';
   for (size_t i = 0; i < sizeof PLACES / sizeof PLACES[0]; i++) {
@@ -40,7 +40,7 @@ stow_status run_shim_find(char path[PATH_MAX]) {
   }
   return stow_fail(STOW_ERR_NOT_FOUND,
                    "no " SHIM " beside %.200s nor in ../" STOW_LIBDIR
-                   "/stowage; install Stowage whole, or set STOWAGE_SHIM",
+                   "/stowage; install Stowage whole, or set " ENV_SHIM,
                    self);
 }
 
@@ -51,7 +51,7 @@ static bool keep_first(void *user, const char *path) {
 
 static bool has_nvml(void) {
   char path[PATH_MAX];
-  const char *named = getenv("STOWAGE_LIBNVML");
+  const char *named = getenv(ENV_LIBNVML);
   return (named != NULL && named[0] != '\0') ||
          cuda_path_beside("libnvidia-ml.so.1", keep_first, path);
 }

@@ -88,8 +88,8 @@ static void explain(const ledger *l, const ledger_refusal *r) {
   if (r->spill_limit_bytes > 0 && r->fixed_bytes > 0)
     output_error("; %s are of graphs and of pools made for sharing, which are not spilled",
                  stow_size_format(held, r->fixed_bytes));
-  uint64_t road = atomic_load(&l->header->host_backing);
-  if (r->spill_limit_bytes > 0 && road == LEDGER_ROAD_NONE)
+  uint64_t road = atomic_load(&l->header->host_path);
+  if (r->spill_limit_bytes > 0 && road == LEDGER_PATH_NONE)
     output_error("%s", "; this driver cannot put pages on the host (stowage doctor says why)");
   else if (r->spill_limit_bytes > 0 && r->spilled_bytes + r->asked_bytes <= r->spill_limit_bytes)
     output_error(

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/newfile.h"
+#include "base/variables.h"
 #include "files/outfile.h"
 
 #define MAGIC    UINT64_C(0x32656d7573657220) /* " resume2" */
@@ -174,7 +175,7 @@ stow_status checkpoint_open(checkpoint *c, const char *out, const uint64_t key[7
                     .saved_ns = clock_ns()};
   memcpy(c->key, key, 7 * sizeof *key);
   c->key[7] = team_alone(t) ? 1 : t->size | (uint64_t)t->rank << 32;
-  const char *every = getenv("STOWAGE_CHECKPOINT_MS"); /* for tests */
+  const char *every = getenv(ENV_CHECKPOINT_MS); /* for tests */
   if (every != NULL) c->every_ns = strtoull(every, NULL, 10) * 1000000;
   stow_status status = begin(c, t, resume);
   if (status != STOW_OK) checkpoint_close(c, false);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/variables.h"
 #include "data/checkpoint.h"
 #include "data/team.h"
 #include "data/workers.h"
@@ -70,7 +71,7 @@ static stow_status run_piece(array *a, const ranges_job *job, uint64_t first, ui
 /* How many items a thread does between two checkpoints. */
 static uint64_t piece_items(const array *a, unsigned threads) {
   uint64_t items = PIECE_BYTES * threads / (a->item_bytes > 0 ? a->item_bytes : 1);
-  const char *asked = getenv("STOWAGE_CHECKPOINT_ITEMS"); /* for tests */
+  const char *asked = getenv(ENV_CHECKPOINT_ITEMS); /* for tests */
   if (asked != NULL) items = strtoull(asked, NULL, 10) + 1;
   return (items + ALIGN_ITEMS - 1) / ALIGN_ITEMS * ALIGN_ITEMS;
 }

@@ -39,7 +39,7 @@ static stow_status cuda_props(const stow_device *device, stow_device_props *prop
 static stow_status vram_memory(cuda_dev *d, size_t *free_bytes, size_t *total_bytes) {
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  cu_result code = d->driver->memory_info(free_bytes, total_bytes);
+  cu_result code = d->driver->cuMemGetInfo_v2(free_bytes, total_bytes);
   cuda_leave(d, &scope);
   return code == CU_OK ? STOW_OK
                        : cuda_fail(d, code, "asking device %s for its free memory", d->props.uuid);
@@ -87,30 +87,31 @@ static void give_back(cuda_dev *d, leaks *l) {
   const cuda_driver *driver = d->driver;
   cuda_table *t = &d->table;
   uint64_t key, value;
-  if (t->range_count + t->pages.count + t->plains.count > 0) driver->context_sync();
+  if (t->range_count + t->pages.count + t->plains.count > 0) driver->cuCtxSynchronize();
   for (size_t i = 0; i < t->range_count; i++, l->ranges++) {
     table_range *range = &t->ranges[i];
     stow_addr addr;
     uint64_t bytes;
     for (size_t at = 0; table_next_mapping(t, range, &at, &addr, &bytes); l->mappings++)
-      driver->unmap(addr, bytes);
-    driver->unreserve(range->outer_addr, range->outer_bytes);
+      driver->cuMemUnmap(addr, bytes);
+    driver->cuMemAddressFree(range->outer_addr, range->outer_bytes);
   }
   for (size_t at = 0; map_next(&t->pages, &at, &key, &value); l->pages++) {
-    l->page_bytes += ((table_page *)(uintptr_t)value)->bytes;
-    driver->page_release(key);
+    uint64_t bytes = ((table_page *)(uintptr_t)value)->bytes;
+    l->page_bytes += bytes;
+    physical_page_release(&d->physical, key, bytes);
   }
   for (size_t at = 0; map_next(&t->plains, &at, &key, &value); l->plains++) {
     const table_plain *plain = (const table_plain *)(uintptr_t)value;
     if (plain->tier == STOW_TIER_HOST)
-      driver->host_free(plain->pointer);
+      physical_pinned_free(&d->physical, plain->pointer, plain->bytes);
     else
-      driver->free(key);
+      physical_plain_free(&d->physical, key, plain->bytes);
   }
   for (size_t at = 0; map_next(&t->events, &at, &key, &value); l->events++)
-    driver->event_destroy((cu_event)(uintptr_t)key);
+    driver->cuEventDestroy_v2((cu_event)(uintptr_t)key);
   for (size_t at = 0; map_next(&t->streams, &at, &key, &value); l->streams++)
-    driver->stream_destroy((cu_stream)(uintptr_t)key);
+    driver->cuStreamDestroy_v2((cu_stream)(uintptr_t)key);
 }
 
 static stow_status cuda_close(stow_device *device) {
@@ -122,7 +123,7 @@ static stow_status cuda_close(stow_device *device) {
   give_back(d, &l);
   if (entered) cuda_leave(d, &scope);
   cuda_thread_leave(d);
-  d->driver->primary_release(d->card.handle);
+  d->driver->cuDevicePrimaryCtxRelease_v2(d->card.handle);
   char uuid[CUDA_UUID_MAX], size[STOW_SIZE_TEXT_MAX];
   snprintf(uuid, sizeof uuid, "%s", d->props.uuid);
   table_free(&d->table);
@@ -177,20 +178,20 @@ static stow_status fill_props(cuda_dev *d) {
   snprintf(p->uuid, sizeof p->uuid, "%s", d->card.uuid);
   p->index = d->card.index;
   p->driver_version = driver->version;
-  if (driver->device_name(p->name, (int)sizeof p->name, card) != CU_OK)
+  if (driver->cuDeviceGetName(p->name, (int)sizeof p->name, card) != CU_OK)
     snprintf(p->name, sizeof p->name, "unnamed card");
   p->name[sizeof p->name - 1] = '\0';
   p->compute_major = cuda_card_attribute(driver, card, CU_ATTRIBUTE_COMPUTE_MAJOR, 0);
   p->compute_minor = cuda_card_attribute(driver, card, CU_ATTRIBUTE_COMPUTE_MINOR, 0);
   p->host_numa_node = -1;
-  cu_result code = driver->device_total(&total, card);
+  cu_result code = driver->cuDeviceTotalMem_v2(&total, card);
   if (code != CU_OK) return cuda_driver_fail(driver, code, "asking %s for its size", p->uuid);
   p->vram_bytes = total;
   p->page_bytes = NO_PAGES_GRANULE;
   p->has_vmm = driver->has_vmm && cuda_card_attribute(driver, card, CU_ATTRIBUTE_VMM, 0) == 1;
   if (!p->has_vmm) return STOW_OK;
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, card}};
-  code = driver->granularity(&granule, &prop, CU_GRANULARITY_MINIMUM);
+  code = driver->cuMemGetAllocationGranularity(&granule, &prop, CU_GRANULARITY_MINIMUM);
   if (code != CU_OK)
     return cuda_driver_fail(driver, code, "asking %s for its page granularity", p->uuid);
   if (granule == 0 || (granule & (granule - 1)) != 0)
@@ -211,6 +212,7 @@ static stow_status open_on(stow_device **device, const char *name, const cuda_dr
     d->head.ops = &CUDA_OPS;
     d->driver = driver;
     d->driver_owned = owned;
+    d->physical = (physical){.driver = driver};
     lock_init(&d->table_lock, LOCK_DEVICE);
     lock_init(&d->host_lock, LOCK_DEVICE);
     status = cuda_card_find(&d->card, driver, name);
@@ -223,7 +225,7 @@ static stow_status open_on(stow_device **device, const char *name, const cuda_dr
     else if (cuda_card_attribute(driver, d->card.handle, CU_ATTRIBUTE_COMPUTE_MODE, 0) ==
              CU_MODE_EXCLUSIVE_PROCESS)
       cuda_host_find(d); /* one process at a time: once our context is made, no child gets one */
-    cu_result code = driver->primary_retain(&d->context, d->card.handle);
+    cu_result code = driver->cuDevicePrimaryCtxRetain(&d->context, d->card.handle);
     if (code != CU_OK)
       status = cuda_driver_fail(driver, code, "device \"%s\": making its context", name);
   }
@@ -267,6 +269,6 @@ stow_status cuda_count(int *count) {
   stow_status status = cuda_driver_get(&driver);
   if (status == STOW_ERR_NOT_FOUND) return STOW_OK; /* no driver, or one that sees no card */
   STOW_TRY(status);
-  cu_result code = driver->device_count(count);
+  cu_result code = driver->cuDeviceGetCount(count);
   return code == CU_OK ? STOW_OK : cuda_driver_fail(driver, code, "counting the cards");
 }

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/newfile.h"
+#include "base/variables.h"
 #include "device/cuda_card.h"
 
 #define HEAD      "stowage host-tier 1\n"
@@ -39,7 +40,7 @@ void cuda_cache_key(char key[CUDA_CACHE_KEY_MAX], const cuda_driver *driver, cu_
   char uuid[CUDA_UUID_MAX], host[256] = "";
   cuda_card_uuid(uuid, driver, card);
   gethostname(host, sizeof host - 1);
-  const char *library = secure_getenv("STOWAGE_LIBCUDA");
+  const char *library = secure_getenv(ENV_LIBCUDA);
   buffer_printf(&text, "driver %d %s\n", driver->version, library != NULL ? library : "");
   add_file(&text, "/sys/module/nvidia/version",
            NULL); /* 580.95.05: changes within one CUDA version */

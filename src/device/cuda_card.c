@@ -5,17 +5,20 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/assert.h"
+
 int cuda_card_attribute(const cuda_driver *driver, cu_device handle, int which, int otherwise) {
+  ASSERT(driver != NULL);
   int value;
-  return driver->device_attribute(&value, which, handle) == CU_OK ? value : otherwise;
+  return driver->cuDeviceGetAttribute(&value, which, handle) == CU_OK ? value : otherwise;
 }
 
 void cuda_card_uuid(char uuid[CUDA_UUID_MAX], const cuda_driver *driver, cu_device handle) {
   cu_uuid id;
   uuid[0] = '\0';
   /* The second form tells the slices of a divided card apart; the first gives them all one UUID. */
-  cu_result code = driver->device_uuid_v2 != NULL ? driver->device_uuid_v2(&id, handle)
-                                                  : driver->device_uuid(&id, handle);
+  cu_result code = driver->cuDeviceGetUuid_v2 != NULL ? driver->cuDeviceGetUuid_v2(&id, handle)
+                                                      : driver->cuDeviceGetUuid(&id, handle);
   if (code != CU_OK) return;
   int at = snprintf(uuid, CUDA_UUID_MAX, "GPU-");
   for (int i = 0; i < 16; i++) {
@@ -29,7 +32,7 @@ static const char *without_word(const char *uuid) {
 }
 
 static stow_status card_at(cuda_card *card, const cuda_driver *driver, int index) {
-  cu_result code = driver->device_get(&card->handle, index);
+  cu_result code = driver->cuDeviceGet(&card->handle, index);
   if (code != CU_OK) return cuda_driver_fail(driver, code, "device \"%d\"", index);
   card->index = index;
   cuda_card_uuid(card->uuid, driver, card->handle);
@@ -64,8 +67,9 @@ static stow_status find_uuid(cuda_card *card, const cuda_driver *driver, const c
 }
 
 stow_status cuda_card_find(cuda_card *card, const cuda_driver *driver, const char *name) {
+  ASSERT(driver != NULL && name != NULL);
   int count = 0;
-  cu_result code = driver->device_count(&count);
+  cu_result code = driver->cuDeviceGetCount(&count);
   if (code != CU_OK) return cuda_driver_fail(driver, code, "counting the cards");
   if (count == 0)
     return stow_fail(STOW_ERR_NOT_FOUND,

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/variables.h"
 
 #define NAME "stowage"
 /* After SIGKILL: how long to wait for a child that hangs inside the kernel before leaving it. */
@@ -46,11 +47,11 @@ static bool on_path(char path[CUDA_COMMAND_PATH_MAX]) {
 }
 
 stow_status cuda_command_find(char path[CUDA_COMMAND_PATH_MAX]) {
-  const char *named = secure_getenv("STOWAGE_COMMAND");
+  const char *named = secure_getenv(ENV_COMMAND);
   if (named != NULL && named[0] != '\0') {
     snprintf(path, CUDA_COMMAND_PATH_MAX, "%s", named);
     if (is_program(path)) return STOW_OK;
-    return stow_fail(STOW_ERR_NOT_FOUND, "STOWAGE_COMMAND names \"%s\", which cannot be started",
+    return stow_fail(STOW_ERR_NOT_FOUND, ENV_COMMAND " names \"%s\", which cannot be started",
                      named);
   }
   /* dladdr wants any address inside the library (or program) this code was linked into. */
@@ -70,9 +71,10 @@ stow_status cuda_command_find(char path[CUDA_COMMAND_PATH_MAX]) {
     }
   }
   if (on_path(path)) return STOW_OK;
-  return stow_fail(STOW_ERR_NOT_FOUND,
-                   "the stowage command was not found beside the library nor on PATH; set "
-                   "STOWAGE_COMMAND to where it is");
+  return stow_fail(
+      STOW_ERR_NOT_FOUND,
+      "the stowage command was not found beside the library nor on PATH; set " ENV_COMMAND
+      " to where it is");
 }
 
 /* ---- running it ---- */

@@ -21,32 +21,33 @@ stow_status cuda_enter(cuda_dev *d, cuda_scope *scope) {
                      "again",
                      d->props.uuid);
   cu_context current = NULL;
-  cu_result code = d->driver->context_current(&current);
+  cu_result code = d->driver->cuCtxGetCurrent(&current);
   if (code == CU_OK && current != d->context) {
-    code = d->driver->context_push(d->context);
+    code = d->driver->cuCtxPushCurrent_v2(d->context);
     scope->pushed = code == CU_OK;
   }
   if (code != CU_OK) return cuda_fail(d, code, "entering device %s", d->props.uuid);
-  if (!thread_relaxed && d->driver->capture_mode != NULL)
-    scope->exchanged = d->driver->capture_mode(&scope->capture_mode) == CU_OK;
+  if (!thread_relaxed && d->driver->cuThreadExchangeStreamCaptureMode != NULL)
+    scope->exchanged = d->driver->cuThreadExchangeStreamCaptureMode(&scope->capture_mode) == CU_OK;
   return STOW_OK;
 }
 
 void cuda_leave(cuda_dev *d, const cuda_scope *scope) {
   int mode = scope->capture_mode;
   cu_context popped;
-  if (scope->exchanged) d->driver->capture_mode(&mode);
-  if (scope->pushed) d->driver->context_pop(&popped);
+  if (scope->exchanged) d->driver->cuThreadExchangeStreamCaptureMode(&mode);
+  if (scope->pushed) d->driver->cuCtxPopCurrent_v2(&popped);
 }
 
 stow_status cuda_thread_enter(stow_device *device) {
   cuda_dev *d = (cuda_dev *)(uintptr_t)device;
   if (atomic_load(&d->lost))
     return stow_fail(STOW_ERR_DEVICE_LOST, "entering device %s: it was lost", d->props.uuid);
-  cu_result code = d->driver->context_set(d->context);
+  cu_result code = d->driver->cuCtxSetCurrent(d->context);
   if (code != CU_OK) return cuda_fail(d, code, "making device %s current", d->props.uuid);
   int mode = CU_CAPTURE_RELAXED;
-  if (d->driver->capture_mode != NULL && d->driver->capture_mode(&mode) == CU_OK)
+  if (d->driver->cuThreadExchangeStreamCaptureMode != NULL &&
+      d->driver->cuThreadExchangeStreamCaptureMode(&mode) == CU_OK)
     thread_relaxed = true;
   return STOW_OK;
 }
@@ -66,6 +67,6 @@ stow_status cuda_check_extent(const cuda_dev *d, const char *what, stow_addr add
 
 void cuda_thread_leave(cuda_dev *d) {
   cu_context current = NULL;
-  if (d->driver->context_current(&current) == CU_OK && current == d->context && thread_relaxed)
-    d->driver->context_set(NULL);
+  if (d->driver->cuCtxGetCurrent(&current) == CU_OK && current == d->context && thread_relaxed)
+    d->driver->cuCtxSetCurrent(NULL);
 }

@@ -14,11 +14,13 @@
 #include "device/cuda_card.h"
 #include "device/cuda_driver.h"
 #include "device/cuda_table.h"
+#include "device/physical.h"
 
 typedef struct cuda_dev {
   stow_device head; /* first: a stow_device is the beginning of this */
   const cuda_driver *driver;
   cuda_driver *driver_owned; /* the same, where it was made for this device alone */
+  physical physical;         /* on that driver; nothing counts here but the heap's pool */
   cuda_card card;
   cu_context context;      /* the card's primary one: what cudart uses too */
   _Atomic bool lost;       /* the driver said so once; nothing is asked of it again */

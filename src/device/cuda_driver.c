@@ -2,11 +2,15 @@
 #include "device/cuda_driver.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/assert.h"
+#include "base/variables.h"
 
 #define LIBRARY "libcuda.so.1"
 
@@ -71,19 +75,22 @@ stow_status cuda_status_of(cu_result code) {
 }
 
 const char *cuda_driver_text(const cuda_driver *driver, cu_result code) {
+  ASSERT(driver != NULL);
   const char *text = NULL;
-  if (driver->error_string == NULL || driver->error_string(code, &text) != CU_OK) return "";
+  if (driver->cuGetErrorString == NULL || driver->cuGetErrorString(code, &text) != CU_OK) return "";
   return text != NULL ? text : "";
 }
 
 stow_status cuda_driver_fail(const cuda_driver *driver, cu_result code, const char *format, ...) {
+  ASSERT(code != CU_OK);
   char what[512];
   va_list args;
   va_start(args, format);
   vsnprintf(what, sizeof what, format, args);
   va_end(args);
   const char *name = NULL, *words = cuda_driver_text(driver, code), *next = NULL;
-  if (driver->error_name == NULL || driver->error_name(code, &name) != CU_OK || name == NULL)
+  if (driver->cuGetErrorName == NULL || driver->cuGetErrorName(code, &name) != CU_OK ||
+      name == NULL)
     name = "CUDA error";
   for (size_t i = 0; i < sizeof HINTS / sizeof HINTS[0]; i++)
     if (HINTS[i].code == code) next = HINTS[i].text;
@@ -98,24 +105,66 @@ static void set_function(void *member, void *pointer) {
   memcpy(member, &pointer, sizeof pointer);
 }
 
+/* ---- the test aid STOWAGE_DRIVER_LEVEL ---- */
+
+static pthread_once_t level_once = PTHREAD_ONCE_INIT;
+static int level = INT_MAX;
+
+static void read_level(void) {
+  int major, minor;
+  const char *text = secure_getenv(ENV_DRIVER_LEVEL);
+  /* NOLINTNEXTLINE(cert-err34-c): anything else than two numbers hides nothing */
+  if (text != NULL && sscanf(text, "%d.%d", &major, &minor) == 2) level = major * 1000 + minor * 10;
+}
+
+bool cuda_driver_may_use(int since) {
+  pthread_once(&level_once, read_level);
+  return since <= level;
+}
+
+/* ---- filling and starting ---- */
+
+void cuda_driver_note_pages(cuda_driver *driver) {
+  ASSERT(driver != NULL);
+  bool all = true;
+#define NOTE_PAGES(name) all = all && driver->name != NULL;
+#define NOTE_NEEDED(name)
+#define NOTE_OPTIONAL(name)
+#define DRIVER(name, since, need, role, parameters) NOTE_##need(name)
+#include "device/driver.def"
+  driver->has_vmm = all;
+}
+
+static const char *first_missing(const cuda_driver *driver) {
+#define MISSING_NEEDED(name)                                                                       \
+  if (driver->name == NULL) return #name;
+#define MISSING_PAGES(name)
+#define MISSING_OPTIONAL(name)
+#define DRIVER(name, since, need, role, parameters) MISSING_##need(name)
+#include "device/driver.def"
+  return NULL;
+}
+
 stow_status cuda_driver_fill(cuda_driver *driver, cuda_resolve resolve, void *user) {
+  ASSERT(driver != NULL && resolve != NULL);
   *driver = (cuda_driver){0};
-  const char *missing = NULL;
-#define X(member, name, needed, parameters)                                                        \
-  set_function(&driver->member, resolve(user, name));                                              \
-  if (needed && driver->member == NULL && missing == NULL) missing = name;
-  CUDA_FUNCTIONS(X)
-#undef X
+#define DRIVER(name, since, need, role, parameters)                                                \
+  if (cuda_driver_may_use(since)) set_function(&driver->name, resolve(user, #name));
+#include "device/driver.def"
+  cuda_driver_note_pages(driver);
+  return cuda_driver_start(driver);
+}
+
+stow_status cuda_driver_start(cuda_driver *driver) {
+  ASSERT(driver != NULL);
+  const char *missing = first_missing(driver);
   if (missing != NULL)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "CUDA driver: it has no function %s; a driver of CUDA 11.0 or newer is needed",
                      missing);
-  driver->has_vmm = driver->reserve && driver->unreserve && driver->page_create &&
-                    driver->page_release && driver->map && driver->unmap && driver->set_access &&
-                    driver->granularity;
-  cu_result code = driver->init(0);
+  cu_result code = driver->cuInit(0);
   if (code != CU_OK) return cuda_driver_fail(driver, code, "starting the CUDA driver");
-  code = driver->driver_version(&driver->version);
+  code = driver->cuDriverGetVersion(&driver->version);
   if (code != CU_OK) return cuda_driver_fail(driver, code, "asking the CUDA driver its version");
   return STOW_OK;
 }
@@ -132,7 +181,7 @@ static void *resolve_in_library(void *library, const char *name) {
 }
 
 static void load_own(void) {
-  const char *path = secure_getenv("STOWAGE_LIBCUDA");
+  const char *path = secure_getenv(ENV_LIBCUDA);
   if (path == NULL || path[0] == '\0') path = LIBRARY;
   /* Never closed: the driver keeps threads and exit handlers of its own. */
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -147,6 +196,7 @@ static void load_own(void) {
 }
 
 stow_status cuda_driver_get(const cuda_driver **driver) {
+  ASSERT(driver != NULL);
   *driver = NULL;
   pthread_once(&own_once, load_own);
   if (own_status != STOW_OK) return stow_fail(own_status, "%s", own_reason);

@@ -1,13 +1,12 @@
 /* Cuda driver: libcuda as this project sees it.
  *
- * Used by the cuda backend only. The types and constants are our own declarations of the driver's
- * binary interface (CUDA Driver API reference, "Data types used by CUDA driver"; the numbers are
- * those of cuda.h and have never changed for a name), so no toolkit is needed to build. Functions
- * are found by their ELF names: a name without a version in the manual can be an older form in the
- * library (cuMemAlloc takes 32-bit sizes, cuMemAlloc_v2 is today's), so the form is spelled out.
+ * Used by the cuda backend and by the shim. The types and constants are our own declarations of the
+ * driver's binary interface (CUDA Driver API reference, "Data types used by CUDA driver"; the
+ * numbers are those of cuda.h and have never changed for a name), so no toolkit is needed to build.
+ * The functions are listed in driver.def.
  *
  * Guarantees: once loaded, a driver table never changes and is never unloaded; a function pointer
- * is NULL only where the list below says "optional". */
+ * is NULL only where driver.def does not say NEEDED. */
 #ifndef DEVICE_CUDA_DRIVER_H
 #define DEVICE_CUDA_DRIVER_H
 
@@ -54,6 +53,39 @@ typedef struct cu_access { /* CUmemAccessDesc */
   int flags; /* CU_ACCESS_READ_WRITE */
 } cu_access;
 _Static_assert(sizeof(cu_access) == 12, "CUmemAccessDesc is 12 bytes");
+
+typedef struct CUmemPoolHandle_st *cu_pool;
+typedef struct CUarray_st *cu_array; /* of plain and of mipmapped arrays */
+
+typedef struct cu_pool_props { /* the beginning of CUmemPoolProps */
+  int type;
+  int handle_types; /* not 0: the pool can be exported to another process */
+  cu_location location;
+} cu_pool_props;
+
+typedef struct cu_ipc_handle { /* CUipcMemHandle, passed by value */
+  char bytes[64];
+} cu_ipc_handle;
+
+typedef struct cu_array_size { /* CUDA_ARRAY_DESCRIPTOR */
+  size_t width, height;
+  int format;
+  unsigned channels;
+} cu_array_size;
+
+typedef struct cu_array3d_size { /* CUDA_ARRAY3D_DESCRIPTOR */
+  size_t width, height, depth;
+  int format;
+  unsigned channels, flags;
+} cu_array3d_size;
+
+typedef struct cu_array_map { /* CUarrayMapInfo, as far as it is looked at */
+  char where[60];
+  int handle_type; /* 0: `handle` is a page's */
+  cu_handle handle;
+  char rest[24];
+} cu_array_map;
+_Static_assert(sizeof(cu_array_map) == 96, "CUarrayMapInfo is 96 bytes");
 
 /* ---- constants (cuda.h names in the comments) ---- */
 
@@ -118,67 +150,14 @@ enum {
   CU_ERROR_UNKNOWN = 999
 };
 
-/* ---- functions: member, ELF name, needed or optional, parameters ---- */
+/* ---- functions ---- */
 
-#define CUDA_FUNCTIONS(X)                                                                          \
-  X(init, "cuInit", true, (unsigned flags))                                                        \
-  X(driver_version, "cuDriverGetVersion", true, (int *version))                                    \
-  X(error_name, "cuGetErrorName", false, (cu_result code, const char **text))                      \
-  X(error_string, "cuGetErrorString", false, (cu_result code, const char **text))                  \
-  X(device_count, "cuDeviceGetCount", true, (int *count))                                          \
-  X(device_get, "cuDeviceGet", true, (cu_device * device, int index))                              \
-  X(device_name, "cuDeviceGetName", true, (char *name, int size, cu_device device))                \
-  X(device_uuid, "cuDeviceGetUuid", true, (cu_uuid * uuid, cu_device device))                      \
-  X(device_uuid_v2, "cuDeviceGetUuid_v2", false, (cu_uuid * uuid, cu_device device))               \
-  X(device_total, "cuDeviceTotalMem_v2", true, (size_t * bytes, cu_device device))                 \
-  X(device_attribute, "cuDeviceGetAttribute", true, (int *value, int which, cu_device device))     \
-  X(primary_retain, "cuDevicePrimaryCtxRetain", true, (cu_context * context, cu_device device))    \
-  X(primary_release, "cuDevicePrimaryCtxRelease_v2", true, (cu_device device))                     \
-  X(context_current, "cuCtxGetCurrent", true, (cu_context * context))                              \
-  X(context_set, "cuCtxSetCurrent", true, (cu_context context))                                    \
-  X(context_push, "cuCtxPushCurrent_v2", true, (cu_context context))                               \
-  X(context_pop, "cuCtxPopCurrent_v2", true, (cu_context * context))                               \
-  X(context_sync, "cuCtxSynchronize", true, (void))                                                \
-  X(capture_mode, "cuThreadExchangeStreamCaptureMode", false, (int *mode))                         \
-  X(memory_info, "cuMemGetInfo_v2", true, (size_t * free_bytes, size_t * total_bytes))             \
-  X(alloc, "cuMemAlloc_v2", true, (cu_addr * addr, size_t bytes))                                  \
-  X(free, "cuMemFree_v2", true, (cu_addr addr))                                                    \
-  X(host_alloc, "cuMemHostAlloc", true, (void **pointer, size_t bytes, unsigned flags))            \
-  X(host_free, "cuMemFreeHost", true, (void *pointer))                                             \
-  X(host_addr, "cuMemHostGetDevicePointer_v2", true,                                               \
-    (cu_addr * addr, void *pointer, unsigned flags))                                               \
-  X(copy, "cuMemcpyAsync", true, (cu_addr to, cu_addr from, size_t bytes, cu_stream stream))       \
-  X(fill, "cuMemsetD8Async", true,                                                                 \
-    (cu_addr to, unsigned char value, size_t bytes, cu_stream stream))                             \
-  X(stream_create, "cuStreamCreate", true, (cu_stream * stream, unsigned flags))                   \
-  X(stream_destroy, "cuStreamDestroy_v2", true, (cu_stream stream))                                \
-  X(stream_sync, "cuStreamSynchronize", true, (cu_stream stream))                                  \
-  X(stream_wait, "cuStreamWaitEvent", true, (cu_stream stream, cu_event event, unsigned flags))    \
-  X(event_create, "cuEventCreate", true, (cu_event * event, unsigned flags))                       \
-  X(event_destroy, "cuEventDestroy_v2", true, (cu_event event))                                    \
-  X(event_record, "cuEventRecord", true, (cu_event event, cu_stream stream))                       \
-  X(event_query, "cuEventQuery", true, (cu_event event))                                           \
-  X(event_sync, "cuEventSynchronize", true, (cu_event event))                                      \
-  X(reserve, "cuMemAddressReserve", false,                                                         \
-    (cu_addr * addr, size_t bytes, size_t align, cu_addr hint, unsigned long long flags))          \
-  X(unreserve, "cuMemAddressFree", false, (cu_addr addr, size_t bytes))                            \
-  X(page_create, "cuMemCreate", false,                                                             \
-    (cu_handle * handle, size_t bytes, const cu_prop *prop, unsigned long long flags))             \
-  X(page_release, "cuMemRelease", false, (cu_handle handle))                                       \
-  X(map, "cuMemMap", false,                                                                        \
-    (cu_addr addr, size_t bytes, size_t offset, cu_handle handle, unsigned long long flags))       \
-  X(unmap, "cuMemUnmap", false, (cu_addr addr, size_t bytes))                                      \
-  X(set_access, "cuMemSetAccess", false,                                                           \
-    (cu_addr addr, size_t bytes, const cu_access *access, size_t count))                           \
-  X(granularity, "cuMemGetAllocationGranularity", false,                                           \
-    (size_t * bytes, const cu_prop *prop, int option))
-
+/* One member for each function of driver.def, under the driver's own name. */
 typedef struct cuda_driver {
-#define X(member, name, needed, parameters) cu_result(*member) parameters;
-  CUDA_FUNCTIONS(X)
-#undef X
-  int version;  /* CUDA's number: 12040 is 12.4 */
-  bool has_vmm; /* all of the optional page functions are there */
+#define DRIVER(name, since, need, role, parameters) cu_result(*name) parameters;
+#include "device/driver.def"
+  int version;  /* CUDA's number: 12040 is 12.4; 0 before cuda_driver_start */
+  bool has_vmm; /* all functions marked PAGES are there */
 } cuda_driver;
 
 /* Finds a driver function by ELF name; NULL if there is none. */
@@ -189,9 +168,21 @@ typedef void *(*cuda_resolve)(void *user, const char *name);
  * no driver, or none of its cards; every call says why. */
 stow_status cuda_driver_get(const cuda_driver **driver);
 
-/* Fills a table through `resolve` and initialises it; the pointers must stay good for as long as
- * the table is used. */
+/* Finds every function through `resolve`, then starts the driver. The pointers must stay valid for
+ * as long as the table is used. */
 stow_status cuda_driver_fill(cuda_driver *driver, cuda_resolve resolve, void *user);
+
+/* The second half of that, for a table whose pointers are set: checks that every NEEDED function is
+ * there, calls cuInit and reads the version. STOW_ERR_UNSUPPORTED names a function that is missing.
+ */
+stow_status cuda_driver_start(cuda_driver *driver);
+
+/* Sets has_vmm from the pointers. */
+void cuda_driver_note_pages(cuda_driver *driver);
+
+/* Returns whether Stowage may use functions that came with this CUDA version. Only the test aid
+ * STOWAGE_DRIVER_LEVEL ("12.4") ever says no; programs under the shim keep every function. */
+bool cuda_driver_may_use(int since);
 
 /* What a driver's error number means here. */
 stow_status cuda_status_of(cu_result code);

@@ -8,6 +8,7 @@
 
 #include <stowage/size.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "device/cuda_device.h"
 
@@ -27,7 +28,7 @@ static cu_result reserve_wide(cuda_dev *d, table_range *range, uint64_t align) {
   uint64_t wide;
   cu_addr addr = 0;
   if (!checked_add(&wide, range->bytes, align)) return CU_ERROR_OUT_OF_MEMORY;
-  cu_result code = d->driver->reserve(&addr, wide, 0, 0, 0);
+  cu_result code = d->driver->cuMemAddressReserve(&addr, wide, 0, 0, 0);
   if (code != CU_OK) return code;
   range->outer_addr = addr;
   range->outer_bytes = wide;
@@ -37,12 +38,12 @@ static cu_result reserve_wide(cuda_dev *d, table_range *range, uint64_t align) {
 
 static cu_result reserve_aligned(cuda_dev *d, table_range *range, uint64_t align) {
   cu_addr addr = 0;
-  cu_result code = d->driver->reserve(&addr, range->bytes, align, 0, 0);
+  cu_result code = d->driver->cuMemAddressReserve(&addr, range->bytes, align, 0, 0);
   if (code == CU_ERROR_INVALID_VALUE && align > d->props.page_bytes)
     return reserve_wide(d, range, align);
   if (code != CU_OK) return code;
   if (addr % align != 0) { /* the manual calls the alignment a wish */
-    d->driver->unreserve(addr, range->bytes);
+    d->driver->cuMemAddressFree(addr, range->bytes);
     return reserve_wide(d, range, align);
   }
   range->addr = range->outer_addr = addr;
@@ -78,7 +79,7 @@ stow_status cuda_reserve(stow_device *device, stow_addr *addr, uint64_t bytes, u
     lock_take(&d->table_lock);
     status = table_range_add(&d->table, &range);
     lock_give(&d->table_lock);
-    if (status != STOW_OK) d->driver->unreserve(range.outer_addr, range.outer_bytes);
+    if (status != STOW_OK) d->driver->cuMemAddressFree(range.outer_addr, range.outer_bytes);
   }
   cuda_leave(d, &scope);
   if (status == STOW_OK) *addr = range.addr;
@@ -96,7 +97,7 @@ stow_status cuda_unreserve(stow_device *device, stow_addr addr, uint64_t bytes) 
   stow_status status = table_range_take(&d->table, addr, bytes, &range);
   lock_give(&d->table_lock);
   if (status == STOW_OK) {
-    cu_result code = d->driver->unreserve(range.outer_addr, range.outer_bytes);
+    cu_result code = d->driver->cuMemAddressFree(range.outer_addr, range.outer_bytes);
     if (code == CU_OK)
       table_range_free(&range);
     else {
@@ -112,20 +113,17 @@ stow_status cuda_unreserve(stow_device *device, stow_addr addr, uint64_t bytes) 
 
 /* ---- pages ---- */
 
-static stow_status page_location(cuda_dev *d, stow_tier tier, cu_location *location) {
+static stow_status page_prop(cuda_dev *d, stow_tier tier, cu_prop *prop) {
+  ASSERT(prop != NULL);
   if (tier == STOW_TIER_VRAM) {
-    *location = (cu_location){CU_LOCATION_DEVICE, d->card.handle};
+    *prop = physical_vram_prop(d->card.handle);
     return STOW_OK;
   }
   if (tier != STOW_TIER_HOST)
     return stow_fail(STOW_ERR_UNSUPPORTED, "creating a page: a card has no pages on tier %s",
                      stow_tier_name(tier));
   cuda_host_find(d);
-  if (d->props.host_backing == STOW_HOST_NUMA)
-    *location = (cu_location){CU_LOCATION_HOST_NUMA, d->props.host_numa_node};
-  else if (d->props.host_backing == STOW_HOST_LOCATION)
-    *location = (cu_location){CU_LOCATION_HOST, 0};
-  else
+  if (!physical_host_prop(prop, d->props.host_backing, d->props.host_numa_node))
     return stow_fail(
         STOW_ERR_UNSUPPORTED, "creating a page on the host: %s%s",
         d->props.host_backing == STOW_HOST_PINNED ? "only whole allocations work here: " : "",
@@ -135,12 +133,13 @@ static stow_status page_location(cuda_dev *d, stow_tier tier, cu_location *locat
 
 /* Out of memory says how much there is; anything else, the driver's words. */
 static stow_status create_failed(cuda_dev *d, cu_result code, uint64_t bytes, stow_tier tier) {
+  ASSERT(code != CU_OK);
   char size[STOW_SIZE_TEXT_MAX], have[STOW_SIZE_TEXT_MAX], of[STOW_SIZE_TEXT_MAX];
   size_t free_bytes, total_bytes;
   stow_size_format(size, bytes);
   if (code == CU_ERROR_INVALID_VALUE && bytes > d->props.vram_bytes) code = CU_ERROR_OUT_OF_MEMORY;
   if (code == CU_ERROR_OUT_OF_MEMORY && tier == STOW_TIER_VRAM &&
-      d->driver->memory_info(&free_bytes, &total_bytes) == CU_OK)
+      d->driver->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CU_OK)
     return cuda_fail(d, code, "creating a page of %s in vram, of which %s of %s are free", size,
                      stow_size_format(have, free_bytes), stow_size_format(of, total_bytes));
   return cuda_fail(d, code, "creating a page of %s on tier %s", size, stow_tier_name(tier));
@@ -151,21 +150,21 @@ stow_status cuda_page_create(stow_device *device, stow_page *page, uint64_t byte
   *page = 0;
   STOW_TRY(want_pages(d));
   STOW_TRY(cuda_check_extent(d, "creating a page of", 0, bytes));
-  cu_prop prop = {.type = CU_ALLOCATION_PINNED};
-  STOW_TRY(page_location(d, tier, &prop.location));
+  cu_prop prop;
+  STOW_TRY(page_prop(d, tier, &prop));
   if (tier == STOW_TIER_HOST) STOW_TRY(cuda_host_take(d, bytes, "creating a page of"));
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
   cu_handle handle = 0;
   stow_status status;
-  cu_result code = d->driver->page_create(&handle, bytes, &prop, 0);
+  cu_result code = physical_page_create(&d->physical, &handle, bytes, &prop, 0);
   if (code != CU_OK)
     status = create_failed(d, code, bytes, tier);
   else {
     lock_take(&d->table_lock);
     status = table_page_add(&d->table, handle, bytes, tier);
     lock_give(&d->table_lock);
-    if (status != STOW_OK) d->driver->page_release(handle);
+    if (status != STOW_OK) physical_page_release(&d->physical, handle, bytes);
   }
   cuda_leave(d, &scope);
   if (status == STOW_OK) *page = handle;
@@ -182,7 +181,7 @@ stow_status cuda_page_release(stow_device *device, stow_page page) {
   stow_status status = table_page_take(&d->table, page, &taken);
   lock_give(&d->table_lock);
   if (status == STOW_OK) {
-    cu_result code = d->driver->page_release(page);
+    cu_result code = physical_page_release(&d->physical, page, taken.bytes);
     if (code != CU_OK) {
       lock_take(&d->table_lock);
       (void)table_page_add(&d->table, page, taken.bytes, taken.tier);
@@ -206,7 +205,7 @@ stow_status cuda_map(stow_device *device, stow_addr addr, uint64_t bytes, stow_p
   stow_status status = table_map(&d->table, addr, bytes, page);
   lock_give(&d->table_lock);
   if (status == STOW_OK) {
-    cu_result code = d->driver->map(addr, bytes, 0, page, 0);
+    cu_result code = d->driver->cuMemMap(addr, bytes, 0, page, 0);
     if (code != CU_OK) {
       lock_take(&d->table_lock);
       table_unmap(&d->table, addr, bytes);
@@ -233,7 +232,7 @@ stow_status cuda_unmap(stow_device *device, stow_addr addr, uint64_t bytes) {
   STOW_TRY(check_run(d, "unmapping", addr, bytes));
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  cu_result code = d->driver->unmap(addr, bytes);
+  cu_result code = d->driver->cuMemUnmap(addr, bytes);
   stow_status status = STOW_OK;
   if (code != CU_OK)
     status = cuda_fail(d, code, "unmapping 0x%" PRIx64, addr);
@@ -253,7 +252,7 @@ stow_status cuda_access(stow_device *device, stow_addr addr, uint64_t bytes) {
   STOW_TRY(cuda_enter(d, &scope));
   cu_access grant = {.location = {CU_LOCATION_DEVICE, d->card.handle},
                      .flags = CU_ACCESS_READ_WRITE};
-  cu_result code = d->driver->set_access(addr, bytes, &grant, 1);
+  cu_result code = d->driver->cuMemSetAccess(addr, bytes, &grant, 1);
   cuda_leave(d, &scope);
   return code == CU_OK ? STOW_OK : cuda_fail(d, code, "granting access at 0x%" PRIx64, addr);
 }

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/variables.h"
+
 #define LIBRARY "libcuda.so.1"
 #define CACHE   "/etc/ld.so.cache"
 /* No cache is near this; a larger file is none. */
@@ -128,7 +130,7 @@ static bool each_in_cache(cuda_path_visit visit, void *user) {
 }
 
 bool cuda_path_each(cuda_path_visit visit, void *user) {
-  const char *named = secure_getenv("STOWAGE_LIBCUDA");
+  const char *named = secure_getenv(ENV_LIBCUDA);
   if (named != NULL && named[0] != '\0') return show(named, visit, user);
   const char *list = secure_getenv("LD_LIBRARY_PATH");
   while (list != NULL && list[0] != '\0') {

@@ -1,14 +1,15 @@
-/* Cuda probe, the child's side: walks one road to host memory for real.
+/* Cuda probe, the child's side: tries one path to host memory for real.
  *
  * Runs as `stowage probe-host-tier CARD ROAD [NODES]` in a process that may crash: it says "begin"
- * first, so that its parent can tell a road that kills from a command that does not understand. The
- * walk is what the backend does later: make a page, map it, let the card write and read it. */
+ * first, so that its parent can tell a path that crashes from a command that does not understand.
+ * The walk is what the backend does later: make a page, map it, let the card write and read it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/cuda_card.h"
 #include "device/cuda_probe.h"
+#include "device/physical.h"
 
 #define HEAD    "host-tier 1 "
 #define PATTERN 0x5a
@@ -30,18 +31,21 @@ static cu_result failed_at(const char **step, const char *name, cu_result code) 
 static cu_result use_memory(const walker *w, cu_addr addr, const char **step) {
   const cuda_driver *d = w->driver;
   cu_addr back = (uintptr_t)w->back;
-  cu_result code = failed_at(step, "cuMemsetD8Async", d->fill(addr, PATTERN, w->bytes, NULL));
-  if (code == CU_OK) code = failed_at(step, "cuMemcpyAsync", d->copy(back, addr, w->bytes, NULL));
-  if (code == CU_OK) code = failed_at(step, "cuStreamSynchronize", d->stream_sync(NULL));
+  cu_result code =
+      failed_at(step, "cuMemsetD8Async", d->cuMemsetD8Async(addr, PATTERN, w->bytes, NULL));
+  if (code == CU_OK)
+    code = failed_at(step, "cuMemcpyAsync", d->cuMemcpyAsync(back, addr, w->bytes, NULL));
+  if (code == CU_OK) code = failed_at(step, "cuStreamSynchronize", d->cuStreamSynchronize(NULL));
   if (code != CU_OK) return code;
   for (size_t i = 0; i < w->bytes; i++)
     if (w->back[i] != PATTERN) return failed_at(step, "reading back", CU_ERROR_UNKNOWN);
   for (size_t i = 0; i < w->bytes; i++) w->back[i] = (unsigned char)(i * 31 >> 3);
-  code = failed_at(step, "cuMemcpyAsync", d->copy(addr, back, w->bytes, NULL));
-  if (code == CU_OK) code = failed_at(step, "cuStreamSynchronize", d->stream_sync(NULL));
+  code = failed_at(step, "cuMemcpyAsync", d->cuMemcpyAsync(addr, back, w->bytes, NULL));
+  if (code == CU_OK) code = failed_at(step, "cuStreamSynchronize", d->cuStreamSynchronize(NULL));
   memset(w->back, 0, w->bytes);
-  if (code == CU_OK) code = failed_at(step, "cuMemcpyAsync", d->copy(back, addr, w->bytes, NULL));
-  if (code == CU_OK) code = failed_at(step, "cuStreamSynchronize", d->stream_sync(NULL));
+  if (code == CU_OK)
+    code = failed_at(step, "cuMemcpyAsync", d->cuMemcpyAsync(back, addr, w->bytes, NULL));
+  if (code == CU_OK) code = failed_at(step, "cuStreamSynchronize", d->cuStreamSynchronize(NULL));
   for (size_t i = 0; code == CU_OK && i < w->bytes; i++)
     if (w->back[i] != (unsigned char)(i * 31 >> 3))
       code = failed_at(step, "reading back", CU_ERROR_UNKNOWN);
@@ -52,29 +56,32 @@ static cu_result use_memory(const walker *w, cu_addr addr, const char **step) {
 static cu_result walk_page(const walker *w, cu_location location, const char **step) {
   const cuda_driver *d = w->driver;
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = location};
+  physical made = {.driver = d};
   cu_access grant = {.location = {CU_LOCATION_DEVICE, w->card}, .flags = CU_ACCESS_READ_WRITE};
   cu_addr addr = 0;
   cu_handle page = 0;
   size_t granule = 0;
-  cu_result code = failed_at(step, "cuMemGetAllocationGranularity",
-                             d->granularity(&granule, &prop, CU_GRANULARITY_MINIMUM));
+  cu_result code =
+      failed_at(step, "cuMemGetAllocationGranularity",
+                d->cuMemGetAllocationGranularity(&granule, &prop, CU_GRANULARITY_MINIMUM));
   if (code != CU_OK) return code;
   if (granule > w->bytes) /* pages of the two tiers must be able to take each other's place */
     return failed_at(step, "comparing page granularities", CU_ERROR_NOT_SUPPORTED);
-  code = failed_at(step, "cuMemCreate", d->page_create(&page, w->bytes, &prop, 0));
+  code = failed_at(step, "cuMemCreate", physical_page_create(&made, &page, w->bytes, &prop, 0));
   if (code != CU_OK) return code;
-  code = failed_at(step, "cuMemAddressReserve", d->reserve(&addr, w->bytes, 0, 0, 0));
+  code = failed_at(step, "cuMemAddressReserve", d->cuMemAddressReserve(&addr, w->bytes, 0, 0, 0));
   if (code == CU_OK) {
-    code = failed_at(step, "cuMemMap", d->map(addr, w->bytes, 0, page, 0));
+    code = failed_at(step, "cuMemMap", d->cuMemMap(addr, w->bytes, 0, page, 0));
     if (code == CU_OK) {
-      code = failed_at(step, "cuMemSetAccess", d->set_access(addr, w->bytes, &grant, 1));
+      code = failed_at(step, "cuMemSetAccess", d->cuMemSetAccess(addr, w->bytes, &grant, 1));
       if (code == CU_OK) code = use_memory(w, addr, step);
-      cu_result unmapped = failed_at(step, "cuMemUnmap", d->unmap(addr, w->bytes));
+      cu_result unmapped = failed_at(step, "cuMemUnmap", d->cuMemUnmap(addr, w->bytes));
       if (code == CU_OK) code = unmapped;
     }
-    d->unreserve(addr, w->bytes);
+    d->cuMemAddressFree(addr, w->bytes);
   }
-  cu_result released = failed_at(step, "cuMemRelease", d->page_release(page));
+  cu_result released =
+      failed_at(step, "cuMemRelease", physical_page_release(&made, page, w->bytes));
   return code != CU_OK ? code : released;
 }
 
@@ -84,11 +91,12 @@ static cu_result walk_pinned(const walker *w, const char **step) {
   cu_addr addr = 0;
   cu_result code =
       failed_at(step, "cuMemHostAlloc",
-                d->host_alloc(&pointer, w->bytes, CU_HOST_PORTABLE | CU_HOST_DEVICE_MAP));
+                d->cuMemHostAlloc(&pointer, w->bytes, CU_HOST_PORTABLE | CU_HOST_DEVICE_MAP));
   if (code != CU_OK) return code;
-  code = failed_at(step, "cuMemHostGetDevicePointer", d->host_addr(&addr, pointer, 0));
+  code = failed_at(step, "cuMemHostGetDevicePointer",
+                   d->cuMemHostGetDevicePointer_v2(&addr, pointer, 0));
   if (code == CU_OK) code = use_memory(w, addr, step);
-  d->host_free(pointer);
+  d->cuMemFreeHost(pointer);
   return code;
 }
 
@@ -98,10 +106,11 @@ static int answer(const walker *w, cu_result code, const char *step, int node) {
     printf(HEAD "ok %d\n", node);
     return 0;
   }
-  /* A full or busy card says nothing about the road. */
+  /* A full or busy card says nothing about the path. */
   bool unable = code == CU_ERROR_OUT_OF_MEMORY || code == CU_ERROR_DEVICE_UNAVAILABLE;
   const char *name = NULL;
-  if (w->driver->error_name == NULL || w->driver->error_name(code, &name) != CU_OK || name == NULL)
+  if (w->driver->cuGetErrorName == NULL || w->driver->cuGetErrorName(code, &name) != CU_OK ||
+      name == NULL)
     name = "an error";
   printf(HEAD "%s %s answered %s (%d)\n", unable ? "unable" : "no", step, name, code);
   return 1;
@@ -121,10 +130,10 @@ static int walk_numa(const walker *w, const char *nodes) {
   return answer(w, code, step, -1);
 }
 
-static int walk_road(const walker *w, const char *road, const char *nodes) {
+static int walk_path(const walker *w, const char *path, const char *nodes) {
   const char *step = NULL;
-  if (strcmp(road, "numa") == 0) return walk_numa(w, nodes);
-  cu_result code = strcmp(road, "host") == 0
+  if (strcmp(path, "numa") == 0) return walk_numa(w, nodes);
+  cu_result code = strcmp(path, "host") == 0
                        ? walk_page(w, (cu_location){CU_LOCATION_HOST, 0}, &step)
                        : walk_pinned(w, &step);
   return answer(w, code, step, -1);
@@ -154,15 +163,16 @@ int cuda_probe_main(int argc, char **argv) {
   }
   w.card = card.handle;
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, w.card}};
-  if (w.driver->has_vmm) w.driver->granularity(&w.bytes, &prop, CU_GRANULARITY_MINIMUM);
-  cu_result code = w.driver->primary_retain(&context, w.card);
-  if (code == CU_OK) code = w.driver->context_set(context);
+  if (w.driver->has_vmm)
+    w.driver->cuMemGetAllocationGranularity(&w.bytes, &prop, CU_GRANULARITY_MINIMUM);
+  cu_result code = w.driver->cuDevicePrimaryCtxRetain(&context, w.card);
+  if (code == CU_OK) code = w.driver->cuCtxSetCurrent(context);
   if (code != CU_OK) return answer(&w, code, "making a context", -1);
   w.back = malloc(w.bytes);
   if (w.back == NULL) return answer(&w, CU_ERROR_OUT_OF_MEMORY, "malloc", -1);
-  int result = walk_road(&w, argv[2], argc > 3 ? argv[3] : "");
+  int result = walk_path(&w, argv[2], argc > 3 ? argv[3] : "");
   fflush(stdout); /* before the driver is let go, which may hang or crash in its own way */
   free(w.back);
-  w.driver->primary_release(w.card);
+  w.driver->cuDevicePrimaryCtxRelease_v2(w.card);
   return result;
 }

@@ -7,12 +7,14 @@
 
 #include <stowage/size.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/list.h"
 
 #define GOES_ON ((uintptr_t)1)
 
 void table_init(cuda_table *t, uint64_t granule) {
+  ASSERT(granule != 0 && (granule & (granule - 1)) == 0);
   *t = (cuda_table){.granule = granule};
 }
 
@@ -57,6 +59,8 @@ static table_range *range_of(const cuda_table *t, stow_addr addr, uint64_t bytes
 }
 
 static void range_insert(cuda_table *t, const table_range *range) {
+  ASSERT(t->range_count < t->range_capacity);
+  ASSERT(range->slots != NULL);
   size_t at = ranges_up_to(t, range->addr);
   memmove(&t->ranges[at + 1], &t->ranges[at], (t->range_count - at) * sizeof *t->ranges);
   t->ranges[at] = *range;
@@ -64,6 +68,7 @@ static void range_insert(cuda_table *t, const table_range *range) {
 }
 
 stow_status table_range_add(cuda_table *t, const table_range *range) {
+  ASSERT(range->bytes % t->granule == 0 && range->bytes > 0);
   STOW_TRY(LIST_ROOM(t->ranges, t->range_count, t->range_capacity, 16, "ranges"));
   table_range added = *range;
   added.mapped_bytes = 0;
@@ -77,6 +82,7 @@ stow_status table_range_add(cuda_table *t, const table_range *range) {
 }
 
 stow_status table_range_take(cuda_table *t, stow_addr addr, uint64_t bytes, table_range *range) {
+  ASSERT(range != NULL);
   size_t count = ranges_up_to(t, addr);
   table_range *found = count == 0 ? NULL : &t->ranges[count - 1];
   char size[STOW_SIZE_TEXT_MAX], other[STOW_SIZE_TEXT_MAX];
@@ -120,6 +126,8 @@ static table_page *page_of(const cuda_table *t, stow_page handle) {
 }
 
 stow_status table_page_add(cuda_table *t, stow_page handle, uint64_t bytes, stow_tier tier) {
+  ASSERT(handle != 0 && bytes % t->granule == 0);
+  ASSERT((unsigned)tier < STOW_TIER_COUNT);
   table_page *page = malloc(sizeof *page);
   if (page == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to note a page");
   *page = (table_page){.handle = handle, .bytes = bytes, .tier = tier};
@@ -133,6 +141,7 @@ stow_status table_page_add(cuda_table *t, stow_page handle, uint64_t bytes, stow
 }
 
 stow_status table_page_take(cuda_table *t, stow_page handle, table_page *page) {
+  ASSERT(page != NULL);
   table_page *found = page_of(t, handle);
   if (found == NULL)
     return stow_fail(STOW_ERR_STATE,
@@ -153,6 +162,7 @@ stow_status table_page_take(cuda_table *t, stow_page handle, table_page *page) {
 /* ---- mappings ---- */
 
 stow_status table_map(cuda_table *t, stow_addr addr, uint64_t bytes, stow_page handle) {
+  ASSERT(addr % t->granule == 0 && bytes % t->granule == 0);
   char size[STOW_SIZE_TEXT_MAX], other[STOW_SIZE_TEXT_MAX];
   table_page *page = page_of(t, handle);
   if (page == NULL)
@@ -181,6 +191,8 @@ stow_status table_map(cuda_table *t, stow_addr addr, uint64_t bytes, stow_page h
 
 stow_status table_check_mapped(const cuda_table *t, stow_addr addr, uint64_t bytes,
                                const char *what) {
+  ASSERT(addr % t->granule == 0 && bytes % t->granule == 0);
+  ASSERT(what != NULL);
   char size[STOW_SIZE_TEXT_MAX];
   const table_range *range = range_of(t, addr, bytes);
   if (range == NULL)
@@ -217,6 +229,7 @@ void table_unmap(cuda_table *t, stow_addr addr, uint64_t bytes) {
 
 bool table_next_mapping(const cuda_table *t, const table_range *range, size_t *at, stow_addr *addr,
                         uint64_t *bytes) {
+  ASSERT(range->slots != NULL);
   size_t total = range->bytes / t->granule;
   while (*at < total && range->slots[*at] == 0) (*at)++;
   if (*at == total) return false;
@@ -230,6 +243,7 @@ bool table_next_mapping(const cuda_table *t, const table_range *range, size_t *a
 
 stow_status table_plain_add(cuda_table *t, stow_addr addr, uint64_t bytes, stow_tier tier,
                             void *pointer) {
+  ASSERT(addr != 0 && bytes > 0);
   table_plain *plain = malloc(sizeof *plain);
   if (plain == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to note an allocation");
   *plain = (table_plain){.bytes = bytes, .tier = tier, .pointer = pointer};
@@ -239,6 +253,7 @@ stow_status table_plain_add(cuda_table *t, stow_addr addr, uint64_t bytes, stow_
 }
 
 stow_status table_plain_take(cuda_table *t, stow_addr addr, table_plain *plain) {
+  ASSERT(plain != NULL);
   uint64_t value;
   if (!map_remove(&t->plains, addr, &value))
     return stow_fail(STOW_ERR_STATE,

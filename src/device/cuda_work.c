@@ -12,17 +12,10 @@
 
 /* ---- plain allocations ---- */
 
-static cu_result alloc_host(cuda_dev *d, cu_addr *addr, void **pointer, uint64_t bytes) {
-  cu_result code = d->driver->host_alloc(pointer, bytes, CU_HOST_PORTABLE | CU_HOST_DEVICE_MAP);
-  if (code != CU_OK) return code;
-  code = d->driver->host_addr(addr, *pointer, 0);
-  if (code != CU_OK) d->driver->host_free(*pointer);
-  return code;
-}
-
 static void free_plain(cuda_dev *d, stow_addr addr, const table_plain *plain, cu_result *code) {
-  *code =
-      plain->tier == STOW_TIER_HOST ? d->driver->host_free(plain->pointer) : d->driver->free(addr);
+  *code = plain->tier == STOW_TIER_HOST
+              ? physical_pinned_free(&d->physical, plain->pointer, plain->bytes)
+              : physical_plain_free(&d->physical, addr, plain->bytes);
 }
 
 /* Whether the tier can hold plain allocations at all, and has room for this one. */
@@ -46,8 +39,9 @@ stow_status cuda_plain_alloc(stow_device *device, stow_addr *addr, uint64_t byte
   STOW_TRY(cuda_enter(d, &scope));
   cu_addr got = 0;
   table_plain plain = {.bytes = bytes, .tier = tier};
-  cu_result code = tier == STOW_TIER_HOST ? alloc_host(d, &got, &plain.pointer, bytes)
-                                          : d->driver->alloc(&got, bytes);
+  cu_result code = tier == STOW_TIER_HOST
+                       ? physical_pinned_alloc(&d->physical, &got, &plain.pointer, bytes)
+                       : physical_plain_alloc(&d->physical, &got, bytes, bytes);
   stow_status status = STOW_OK;
   if (code != CU_OK) {
     char size[STOW_SIZE_TEXT_MAX];
@@ -112,7 +106,7 @@ stow_status cuda_copy(stow_device *device, stow_addr to, stow_addr from, uint64_
                      stow_size_format(size, bytes), from, to);
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  cu_result code = d->driver->copy(to, from, bytes, stream);
+  cu_result code = d->driver->cuMemcpyAsync(to, from, bytes, stream);
   cuda_leave(d, &scope);
   return code == CU_OK ? STOW_OK
                        : cuda_fail(d, code, "copying %s from 0x%" PRIx64 " to 0x%" PRIx64,
@@ -127,7 +121,7 @@ stow_status cuda_fill(stow_device *device, stow_addr to, uint8_t value, uint64_t
   STOW_TRY(check_bytes("filling", to, bytes));
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  cu_result code = d->driver->fill(to, value, bytes, stream);
+  cu_result code = d->driver->cuMemsetD8Async(to, value, bytes, stream);
   cuda_leave(d, &scope);
   return code == CU_OK
              ? STOW_OK
@@ -162,12 +156,12 @@ stow_status cuda_stream_create(stow_device *device, stow_stream *stream) {
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
   cu_stream made = NULL;
-  cu_result code = d->driver->stream_create(&made, CU_STREAM_NON_BLOCKING_FLAG);
+  cu_result code = d->driver->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING_FLAG);
   stow_status status = STOW_OK;
   if (code != CU_OK)
     status = cuda_fail(d, code, "creating a stream");
   else if ((status = note(d, &d->table.streams, made)) != STOW_OK)
-    d->driver->stream_destroy(made);
+    d->driver->cuStreamDestroy_v2(made);
   cuda_leave(d, &scope);
   if (status == STOW_OK) *stream = made;
   return status;
@@ -179,7 +173,7 @@ stow_status cuda_stream_destroy(stow_device *device, stow_stream stream) {
   STOW_TRY(cuda_enter(d, &scope));
   stow_status status = forget(d, &d->table.streams, stream, "stream");
   if (status == STOW_OK) {
-    cu_result code = d->driver->stream_destroy(stream);
+    cu_result code = d->driver->cuStreamDestroy_v2(stream);
     if (code != CU_OK) {
       (void)note(d, &d->table.streams, stream);
       status = cuda_fail(d, code, "destroying a stream");
@@ -193,7 +187,7 @@ stow_status cuda_stream_sync(stow_device *device, stow_stream stream) {
   cuda_dev *d = (cuda_dev *)device;
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  cu_result code = d->driver->stream_sync(stream);
+  cu_result code = d->driver->cuStreamSynchronize(stream);
   cuda_leave(d, &scope);
   return code == CU_OK ? STOW_OK : cuda_fail(d, code, "waiting for a stream");
 }
@@ -207,7 +201,7 @@ stow_status cuda_stream_wait(stow_device *device, stow_stream stream, stow_event
   STOW_TRY(want_event(event, "ordering a stream after an event"));
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  cu_result code = d->driver->stream_wait(stream, event, 0);
+  cu_result code = d->driver->cuStreamWaitEvent(stream, event, 0);
   cuda_leave(d, &scope);
   return code == CU_OK ? STOW_OK : cuda_fail(d, code, "ordering a stream after an event");
 }
@@ -218,12 +212,12 @@ stow_status cuda_event_create(stow_device *device, stow_event *event) {
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
   cu_event made = NULL;
-  cu_result code = d->driver->event_create(&made, CU_EVENT_NO_TIMING);
+  cu_result code = d->driver->cuEventCreate(&made, CU_EVENT_NO_TIMING);
   stow_status status = STOW_OK;
   if (code != CU_OK)
     status = cuda_fail(d, code, "creating an event");
   else if ((status = note(d, &d->table.events, made)) != STOW_OK)
-    d->driver->event_destroy(made);
+    d->driver->cuEventDestroy_v2(made);
   cuda_leave(d, &scope);
   if (status == STOW_OK) *event = made;
   return status;
@@ -235,7 +229,7 @@ stow_status cuda_event_destroy(stow_device *device, stow_event event) {
   STOW_TRY(cuda_enter(d, &scope));
   stow_status status = forget(d, &d->table.events, event, "event");
   if (status == STOW_OK) {
-    cu_result code = d->driver->event_destroy(event);
+    cu_result code = d->driver->cuEventDestroy_v2(event);
     if (code != CU_OK) {
       (void)note(d, &d->table.events, event);
       status = cuda_fail(d, code, "destroying an event");
@@ -250,7 +244,7 @@ stow_status cuda_event_record(stow_device *device, stow_event event, stow_stream
   STOW_TRY(want_event(event, "recording an event"));
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  cu_result code = d->driver->event_record(event, stream);
+  cu_result code = d->driver->cuEventRecord(event, stream);
   cuda_leave(d, &scope);
   return code == CU_OK ? STOW_OK : cuda_fail(d, code, "recording an event");
 }
@@ -260,7 +254,7 @@ stow_status cuda_event_query(stow_device *device, stow_event event) {
   STOW_TRY(want_event(event, "asking an event"));
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  cu_result code = d->driver->event_query(event);
+  cu_result code = d->driver->cuEventQuery(event);
   cuda_leave(d, &scope);
   if (code == CU_OK) return STOW_OK;
   if (code == CU_ERROR_NOT_READY) return STOW_ERR_NOT_READY; /* not a fault: no message */
@@ -272,7 +266,7 @@ stow_status cuda_event_wait(stow_device *device, stow_event event) {
   STOW_TRY(want_event(event, "waiting for an event"));
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  cu_result code = d->driver->event_sync(event);
+  cu_result code = d->driver->cuEventSynchronize(event);
   cuda_leave(d, &scope);
   return code == CU_OK ? STOW_OK : cuda_fail(d, code, "waiting for an event");
 }

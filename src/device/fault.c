@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/lock.h"
 
 typedef struct plan {
@@ -51,6 +52,7 @@ static bool plan_step(plan *p) {
 
 /* Counts a call under its kind and under "any"; STOW_OK if it is to go on. */
 static stow_status fault_step(stow_device *device, stow_fault_kind kind) {
+  ASSERT((unsigned)kind < STOW_FAULT_KIND_COUNT);
   fault *f = fault_of(device);
   lock_take(&f->lock);
   bool by_kind = plan_step(&f->plans[kind]), by_any = plan_step(&f->plans[STOW_FAULT_ANY]);

@@ -5,12 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/variables.h"
+
 #define DEFAULT_SIM ":16G"
 
 stow_status stow_device_open(stow_device **device, const char *name) {
   if (device == NULL) return stow_fail(STOW_ERR_INVALID, "opening a device: no place for it");
   *device = NULL;
-  if (name == NULL || name[0] == '\0') name = getenv("STOWAGE_DEVICE");
+  if (name == NULL || name[0] == '\0') name = getenv(ENV_DEVICE);
   if (name == NULL || name[0] == '\0') {
     int count = 0;
     STOW_TRY(cuda_count(&count));

@@ -2,6 +2,7 @@
  *
  * A handle is the index of an entry and the count of its lives, so a released page is known as
  * such. Every call costs the number of slots it covers; nothing here is searched. */
+#include "base/assert.h"
 #include "device/sim.h"
 
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 /* ---- the table of pages ---- */
 
 static stow_status page_grow(sim *s) {
+  ASSERT(lock_held(&s->lock));
   uint32_t capacity = s->page_capacity == 0 ? 64 : s->page_capacity * 2;
   sim_page *pages = capacity > SIM_SLOT_PAGE ? NULL : realloc(s->pages, capacity * sizeof *pages);
   if (pages == NULL)
@@ -24,6 +26,8 @@ static stow_status page_grow(sim *s) {
 }
 
 stow_status sim_page_add(sim *s, uint32_t *index, uint64_t bytes, stow_tier tier) {
+  ASSERT(lock_held(&s->lock));
+  ASSERT(index != NULL);
   if (s->page_free == 0 && s->page_count == s->page_capacity) STOW_TRY(page_grow(s));
   STOW_TRY(sim_charge(s, tier, bytes));
   uint64_t offset;
@@ -46,6 +50,8 @@ stow_status sim_page_add(sim *s, uint32_t *index, uint64_t bytes, stow_tier tier
 }
 
 stow_status sim_page_drop(sim *s, uint32_t index) {
+  ASSERT(lock_held(&s->lock));
+  ASSERT(index < s->page_count && s->pages[index].live);
   sim_page *page = &s->pages[index];
   if (page->touched) STOW_TRY(sim_memory_drop(s, page->offset, page->bytes));
   sim_work_forget(s, page);
@@ -65,10 +71,12 @@ void sim_page_free_all(sim *s) {
 }
 
 static stow_page page_handle(const sim *s, uint32_t index) {
+  ASSERT(index < s->page_count);
   return (uint64_t)s->pages[index].generation << 32 | (index + 1);
 }
 
 static stow_status page_find(const sim *s, uint32_t *index, stow_page page, const char *what) {
+  ASSERT(lock_held(&s->lock));
   uint64_t at = (page & UINT32_MAX) - 1;
   if (at >= s->page_count || !s->pages[at].live || s->pages[at].generation != page >> 32)
     return stow_fail(STOW_ERR_STATE,
@@ -81,6 +89,7 @@ static stow_status page_find(const sim *s, uint32_t *index, stow_page page, cons
 /* ---- create and release ---- */
 
 static stow_status page_create(sim *s, stow_page *page, uint64_t bytes, stow_tier tier) {
+  ASSERT(lock_held(&s->lock));
   STOW_TRY(sim_check_vmm(s, "creating a page"));
   STOW_TRY(sim_check_tier(s, tier));
   if (page == NULL || bytes == 0 || bytes % s->options.page_bytes != 0)
@@ -103,6 +112,7 @@ stow_status sim_page_create(stow_device *device, stow_page *page, uint64_t bytes
 }
 
 static stow_status page_release(sim *s, stow_page page) {
+  ASSERT(lock_held(&s->lock));
   STOW_TRY(sim_check_vmm(s, "releasing a page"));
   uint32_t index;
   STOW_TRY(page_find(s, &index, page, "releasing"));
@@ -128,6 +138,7 @@ stow_status sim_page_release(stow_device *device, stow_page page) {
 /* The reserved range that holds all of [addr, addr+bytes), both multiples of page_bytes. */
 static stow_status find_reserved(const sim *s, sim_range **out, stow_addr addr, uint64_t bytes,
                                  const char *what) {
+  ASSERT(lock_held(&s->lock));
   if (addr % s->options.page_bytes != 0 || bytes == 0 || bytes % s->options.page_bytes != 0)
     return stow_fail(STOW_ERR_INVALID,
                      "%s %llu bytes at 0x%llx; both must be multiples of the page size, %llu", what,
@@ -172,6 +183,7 @@ static stow_status find_mapped(const sim *s, sim_range **out, uint64_t *first, u
 /* ---- map, unmap, access ---- */
 
 static stow_status map_page(sim *s, stow_addr addr, uint64_t bytes, stow_page page) {
+  ASSERT(lock_held(&s->lock));
   STOW_TRY(sim_check_vmm(s, "mapping a page"));
   sim_range *range;
   STOW_TRY(find_reserved(s, &range, addr, bytes, "mapping"));
@@ -208,10 +220,13 @@ stow_status sim_map(stow_device *device, stow_addr addr, uint64_t bytes, stow_pa
 }
 
 static sim_page *slot_page(const sim *s, uint32_t slot) {
+  ASSERT((slot & SIM_SLOT_PAGE) != 0);
+  ASSERT((slot & SIM_SLOT_PAGE) <= s->page_count);
   return &s->pages[(slot & SIM_SLOT_PAGE) - 1];
 }
 
 static stow_status unmap(sim *s, stow_addr addr, uint64_t bytes) {
+  ASSERT(lock_held(&s->lock));
   STOW_TRY(sim_check_vmm(s, "unmapping"));
   sim_range *range;
   uint64_t first, end, cost = sim_cost_busy_ns(s, DRIVER_UNMAP), nth = 0;
@@ -241,6 +256,7 @@ stow_status sim_unmap(stow_device *device, stow_addr addr, uint64_t bytes) {
 }
 
 static stow_status grant(sim *s, stow_addr addr, uint64_t bytes) {
+  ASSERT(lock_held(&s->lock));
   STOW_TRY(sim_check_vmm(s, "granting access"));
   sim_range *range;
   uint64_t first, end, cost = sim_cost_busy_ns(s, DRIVER_ACCESS), nth = 0;

@@ -2,6 +2,7 @@
  *
  * A reserved range has a slot per page_bytes of
  * addresses, so finding what stands behind an address is one index. */
+#include "base/assert.h"
 #include "device/sim.h"
 
 #include <unistd.h>
@@ -13,6 +14,7 @@
 /* ---- reserving ---- */
 
 static stow_status reserve(sim *s, stow_addr *addr, uint64_t bytes, uint64_t align) {
+  ASSERT(lock_held(&s->lock));
   uint64_t page = s->options.page_bytes;
   STOW_TRY(sim_check_vmm(s, "reserving addresses"));
   if (addr == NULL) return stow_fail(STOW_ERR_INVALID, "reserving addresses: no place for them");
@@ -40,6 +42,7 @@ stow_status sim_reserve(stow_device *device, stow_addr *addr, uint64_t bytes, ui
 }
 
 static stow_status unreserve(sim *s, stow_addr addr, uint64_t bytes) {
+  ASSERT(lock_held(&s->lock));
   STOW_TRY(sim_check_vmm(s, "giving addresses back"));
   if (addr % s->options.page_bytes != 0 || bytes == 0 || bytes % s->options.page_bytes != 0)
     return stow_fail(STOW_ERR_INVALID,
@@ -86,6 +89,7 @@ static bool plain_bytes(const sim *s, uint64_t *block, uint64_t bytes) {
 }
 
 static stow_status plain_back(sim *s, sim_range *range, uint32_t index) {
+  ASSERT(range->plain == 0);
   STOW_TRY(sim_memory_map(s, range->addr, range->bytes, s->pages[index].offset));
   STOW_TRY(sim_memory_access(s, range->addr, range->bytes));
   range->plain = index + 1;
@@ -95,6 +99,7 @@ static stow_status plain_back(sim *s, sim_range *range, uint32_t index) {
 }
 
 static stow_status plain_alloc(sim *s, stow_addr *addr, uint64_t bytes, stow_tier tier) {
+  ASSERT(lock_held(&s->lock));
   STOW_TRY(sim_check_tier(s, tier));
   uint64_t block;
   if (addr == NULL || bytes == 0)
@@ -129,6 +134,7 @@ stow_status sim_plain_alloc(stow_device *device, stow_addr *addr, uint64_t bytes
 
 /* As cuMemFree does, it waits until the whole card is idle: programs rely on it. */
 static stow_status plain_free(sim *s, stow_addr addr) {
+  ASSERT(lock_held(&s->lock));
   sim_range *range = sim_range_at(s, addr);
   if (range == NULL || range->plain == 0 || range->addr != addr)
     return stow_fail(STOW_ERR_STATE,

@@ -11,6 +11,7 @@
  *
  * The default stream is a stream like the others and synchronises with none of them, as a card's
  * does with the non-blocking streams that stream_create makes. */
+#include "base/assert.h"
 #include "device/sim.h"
 
 #include <stdlib.h>
@@ -30,6 +31,7 @@ static stow_status clock_grow(sim_clock *clock, uint32_t count) {
 }
 
 static stow_status clock_join(sim_clock *to, const sim_clock *from, bool *changed) {
+  ASSERT(to != NULL && from != NULL && changed != NULL);
   STOW_TRY(clock_grow(to, from->count));
   for (uint32_t i = 0; i < from->count; i++) {
     if (from->at[i] <= to->at[i]) continue;
@@ -41,6 +43,7 @@ static stow_status clock_join(sim_clock *to, const sim_clock *from, bool *change
 
 /* The host has seen that all of `clock` is done. */
 static stow_status host_learns(sim *s, const sim_clock *clock) {
+  ASSERT(lock_held(&s->lock));
   bool changed = false;
   stow_status status = clock_join(&s->host, clock, &changed);
   if (changed) s->host_version++;
@@ -49,6 +52,7 @@ static stow_status host_learns(sim *s, const sim_clock *clock) {
 
 /* The host waits until `until_ns`. */
 static void wait_until(sim *s, uint64_t until_ns) {
+  ASSERT(lock_held(&s->lock));
   if (until_ns <= s->counts.now_ns) return;
   s->counts.event_waits++;
   s->counts.wait_ns += until_ns - s->counts.now_ns;
@@ -56,6 +60,7 @@ static void wait_until(sim *s, uint64_t until_ns) {
 }
 
 stow_status sim_wait_all(sim *s) {
+  ASSERT(lock_held(&s->lock));
   for (uint32_t i = 0; i < s->stream_count; i++) STOW_TRY(host_learns(s, &s->streams[i].clock));
   wait_until(s, s->busy_ns);
   return STOW_OK;
@@ -64,10 +69,12 @@ stow_status sim_wait_all(sim *s) {
 /* ---- streams ---- */
 
 static stow_stream stream_handle(const sim *s, uint32_t slot) {
+  ASSERT(slot < s->stream_count);
   return (void *)(uintptr_t)((uint64_t)s->streams[slot].generation << 16 | slot);
 }
 
 static stow_status stream_find(const sim *s, uint32_t *slot, stow_stream stream) {
+  ASSERT(slot != NULL);
   uint64_t handle = (uint64_t)(uintptr_t)stream, at = handle & 0xffff;
   if (stream == NULL) {
     *slot = 0;
@@ -84,6 +91,7 @@ static stow_status stream_find(const sim *s, uint32_t *slot, stow_stream stream)
 }
 
 stow_status sim_stream_slot(sim *s, uint32_t *slot, stow_stream stream) {
+  ASSERT(lock_held(&s->lock));
   STOW_TRY(stream_find(s, slot, stream));
   sim_stream *found = &s->streams[*slot];
   if (found->host_version == s->host_version) return STOW_OK;
@@ -102,6 +110,7 @@ static uint32_t stream_free_slot(const sim *s) {
 }
 
 static stow_status stream_create(sim *s, stow_stream *stream) {
+  ASSERT(lock_held(&s->lock));
   if (stream == NULL) return stow_fail(STOW_ERR_INVALID, "creating a stream: no place for it");
   uint32_t slot = stream_free_slot(s);
   if (slot == SIM_STREAMS_MAX)
@@ -131,6 +140,7 @@ static stow_status stream_create(sim *s, stow_stream *stream) {
 }
 
 stow_status sim_stream_open(sim *s) {
+  ASSERT(s->streams == NULL);
   s->streams = calloc(1, sizeof *s->streams);
   if (s->streams == NULL || clock_grow(&s->streams[0].clock, 1) != STOW_OK) {
     free(s->streams);
@@ -157,6 +167,7 @@ stow_status sim_stream_create(stow_device *device, stow_stream *stream) {
 }
 
 static stow_status stream_destroy(sim *s, stow_stream stream) {
+  ASSERT(lock_held(&s->lock));
   if (stream == NULL) return stow_fail(STOW_ERR_INVALID, "the default stream cannot be destroyed");
   uint32_t slot;
   STOW_TRY(stream_find(s, &slot, stream));
@@ -182,10 +193,12 @@ stow_status sim_stream_sync(stow_device *device, stow_stream stream) {
 /* ---- events ---- */
 
 static stow_event event_handle(const sim *s, uint32_t index) {
+  ASSERT(index < s->event_count);
   return (void *)(uintptr_t)((uint64_t)s->events[index].generation << 24 | (index + 1));
 }
 
 static stow_status event_find(const sim *s, sim_event **found, stow_event event) {
+  ASSERT(found != NULL);
   uint64_t handle = (uint64_t)(uintptr_t)event, at = (handle & 0xffffff) - 1;
   if (event == NULL)
     return stow_fail(STOW_ERR_INVALID, "no event was given; pass what event_create gave");
@@ -199,6 +212,7 @@ static stow_status event_find(const sim *s, sim_event **found, stow_event event)
 }
 
 static stow_status event_create(sim *s, stow_event *event) {
+  ASSERT(lock_held(&s->lock));
   if (event == NULL) return stow_fail(STOW_ERR_INVALID, "creating an event: no place for it");
   if (s->event_free == 0 && s->event_count == s->event_capacity) {
     uint32_t capacity = s->event_capacity == 0 ? 64 : s->event_capacity * 2;
@@ -246,6 +260,7 @@ stow_status sim_event_destroy(stow_device *device, stow_event event) {
 }
 
 static stow_status event_record(sim *s, stow_event event, stow_stream stream) {
+  ASSERT(lock_held(&s->lock));
   sim_event *found;
   uint32_t slot;
   STOW_TRY(event_find(s, &found, event));
@@ -264,6 +279,7 @@ stow_status sim_event_record(stow_device *device, stow_event event, stow_stream 
 }
 
 static stow_status stream_wait(sim *s, stow_stream stream, stow_event event) {
+  ASSERT(lock_held(&s->lock));
   sim_event *found;
   uint32_t slot;
   STOW_TRY(event_find(s, &found, event));

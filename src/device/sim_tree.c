@@ -2,6 +2,7 @@
  * the number of ranges. */
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/hash.h"
 #include "device/sim.h"
 
@@ -32,6 +33,7 @@ static sim_range *tree_merge(sim_range *low, sim_range *high) {
 }
 
 static void tree_add(sim *s, sim_range *range) {
+  ASSERT(range->left == NULL && range->right == NULL);
   sim_range *low, *high;
   range->priority = hash_u64(s->random++, 0);
   tree_split(s->ranges, range->addr, &low, &high);
@@ -39,6 +41,7 @@ static void tree_add(sim *s, sim_range *range) {
 }
 
 static void tree_remove(sim *s, sim_range *range) {
+  ASSERT(s->ranges != NULL);
   sim_range **link = &s->ranges;
   while (*link != range) link = range->addr < (*link)->addr ? &(*link)->left : &(*link)->right;
   *link = tree_merge(range->left, range->right);
@@ -83,6 +86,8 @@ void sim_range_free_all(sim *s) {
 /* A range of `bytes` with addresses of its own, in the tree. The addresses come first: a size that
  * no process has room for must not make the book-keeping ask for memory. */
 stow_status sim_range_add(sim *s, sim_range **out, uint64_t bytes, uint64_t align, uint64_t slots) {
+  ASSERT(lock_held(&s->lock));
+  ASSERT(out != NULL);
   stow_addr addr;
   STOW_TRY(sim_memory_reserve(s, &addr, bytes, align));
   sim_range *range = calloc(1, sizeof *range);
@@ -102,6 +107,8 @@ stow_status sim_range_add(sim *s, sim_range **out, uint64_t bytes, uint64_t alig
 }
 
 void sim_range_remove(sim *s, sim_range *range) {
+  ASSERT(lock_held(&s->lock));
+  ASSERT(range->mapped == 0);
   tree_remove(s, range);
   s->reserved_bytes -= range->bytes;
   sim_memory_unreserve(s, range->addr, range->bytes);

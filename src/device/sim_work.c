@@ -9,6 +9,7 @@
  * The bytes of a copy or fill move at the call, in the order of the calls. For work that is ordered
  * that gives what a card gives, and work that is not ordered is refused; only a host that reads a
  * result without waiting sees it too early. Host memory that is not the card's is not tracked. */
+#include "base/assert.h"
 #include "device/sim.h"
 
 #include <stdlib.h>
@@ -64,6 +65,7 @@ static stow_status walk_begin(walk *w, sim *s, stow_addr addr, uint64_t bytes) {
 
 /* The next piece; `*more` is false at the end. STOW_ERR_VIOLATION where the card has no access. */
 static stow_status walk_next(walk *w, piece *p, bool *more) {
+  ASSERT(w->at <= w->end);
   *more = w->at < w->end;
   if (!*more) return STOW_OK;
   uint64_t unit = w->s->options.page_bytes, offset = w->at - w->range->addr;
@@ -114,6 +116,8 @@ static stow_status race(sim *s, const piece *p, uint32_t slot, bool writes, cons
 /* First pass over a piece: no race, and room to remember it (twice: a copy may come to one granule
  * from both ends). Nothing that can fail comes after. */
 static stow_status piece_check(sim *s, const piece *p, uint32_t slot, bool writes) {
+  ASSERT(p->lo < p->hi);
+  ASSERT(slot < s->stream_count);
   if (p->page->granules == NULL) {
     uint64_t count = (p->page->bytes + s->options.page_bytes - 1) / s->options.page_bytes;
     p->page->granules = calloc(count, sizeof *p->page->granules);
@@ -153,6 +157,8 @@ static bool stands_for(const sim *s, const sim_record *fresh, const sim_record *
 
 /* Second pass: remember it. */
 static void piece_add(sim *s, const piece *p, uint32_t slot, bool writes, uint64_t end_ns) {
+  ASSERT(p->page->granules != NULL);
+  ASSERT(slot < s->stream_count);
   sim_granule *g = &p->page->granules[p->granule];
   sim_record fresh = {.seq = s->streams[slot].seq,
                       .end_ns = end_ns,
@@ -189,6 +195,7 @@ void sim_work_forget(sim *s, sim_page *page) {
 }
 
 stow_status sim_work_check_unmap(sim *s, const sim_page *page, stow_addr addr, uint64_t bytes) {
+  ASSERT(lock_held(&s->lock));
   if (page->granules == NULL || s->busy_ns <= s->counts.now_ns) return STOW_OK;
   uint64_t count = page->bytes / s->options.page_bytes;
   for (uint64_t i = 0; i < count; i++) {
@@ -218,6 +225,7 @@ typedef struct use {
 /* Checks all uses of `bytes` each; counts those on the host tier in `host_bytes[i]`. */
 static stow_status work_check(sim *s, uint32_t slot, const use *uses, int count, uint64_t bytes,
                               uint64_t *host_bytes) {
+  ASSERT(lock_held(&s->lock));
   for (int i = 0; i < count; i++) {
     walk w;
     piece p;
@@ -237,6 +245,8 @@ static stow_status work_check(sim *s, uint32_t slot, const use *uses, int count,
 /* Everything is checked: the work takes its place in its stream. */
 static void work_submit(sim *s, uint32_t slot, const use *uses, int count, uint64_t bytes,
                         uint64_t ns) {
+  ASSERT(lock_held(&s->lock));
+  ASSERT(slot < s->stream_count);
   sim_stream *stream = &s->streams[slot];
   uint64_t start = stream->ready_ns > s->counts.now_ns ? stream->ready_ns : s->counts.now_ns, end;
   if (!checked_add(&end, start, ns)) end = UINT64_MAX;
@@ -254,6 +264,7 @@ static void work_submit(sim *s, uint32_t slot, const use *uses, int count, uint6
 
 stow_status sim_work_submit(sim *s, stow_stream stream, stow_addr addr, uint64_t bytes,
                             stow_sim_use how, uint64_t us) {
+  ASSERT(lock_held(&s->lock));
   uint64_t ns, end, host_bytes;
   if (bytes == 0 || !checked_add(&end, addr, bytes) ||
       (how != STOW_SIM_READ && how != STOW_SIM_WRITE))
@@ -281,6 +292,7 @@ static bool is_card(const sim *s, stow_addr addr, uint64_t bytes) {
 }
 
 static stow_status copy(sim *s, stow_addr to, stow_addr from, uint64_t bytes, stow_stream stream) {
+  ASSERT(lock_held(&s->lock));
   uint32_t slot;
   STOW_TRY(sim_stream_slot(s, &slot, stream));
   if (bytes == 0) return STOW_OK;
@@ -314,6 +326,7 @@ stow_status sim_copy(stow_device *device, stow_addr to, stow_addr from, uint64_t
 }
 
 static stow_status fill(sim *s, stow_addr to, uint8_t value, uint64_t bytes, stow_stream stream) {
+  ASSERT(lock_held(&s->lock));
   uint32_t slot;
   STOW_TRY(sim_stream_slot(s, &slot, stream));
   if (bytes == 0) return STOW_OK;

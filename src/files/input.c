@@ -6,6 +6,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/variables.h"
 #include "files/remote.h"
 
 enum { WINDOW_BYTES = 256 << 10, RAW_BYTES = 64 << 10 };
@@ -107,7 +108,7 @@ static stow_status begin_gzip(input *in, size_t have) {
 /* Returns the size of a window. $STOWAGE_TEST_WINDOW makes it smaller for tests, so that a table of
  * a few KiB has many windows. */
 static size_t window_bytes(void) {
-  const char *wanted = getenv("STOWAGE_TEST_WINDOW");
+  const char *wanted = getenv(ENV_TEST_WINDOW);
   long bytes = wanted != NULL ? strtol(wanted, NULL, 10) : 0;
   return bytes >= 64 && bytes < WINDOW_BYTES ? (size_t)bytes : WINDOW_BYTES;
 }

@@ -9,6 +9,7 @@
 #include <stowage/size.h>
 
 #include "base/text.h"
+#include "base/variables.h"
 #include "files/remote_cache.h"
 #include "files/remote_link.h"
 
@@ -54,13 +55,13 @@ void remote_set_rate(uint64_t bytes) {
 }
 
 static stow_status rate_to_hold(uint64_t *bytes) {
-  const char *text = getenv("STOWAGE_HTTP_MIN_RATE");
+  const char *text = getenv(ENV_HTTP_MIN_RATE);
   *bytes = least_rate_bytes != UINT64_MAX ? least_rate_bytes : REMOTE_RATE_BYTES;
   if (least_rate_bytes != UINT64_MAX || text == NULL || text[0] == '\0') return STOW_OK;
   if (stow_size_parse(bytes, text) == STOW_OK) return STOW_OK;
-  return stow_fail(
-      STOW_ERR_INVALID,
-      "STOWAGE_HTTP_MIN_RATE=%.60s is not a size; write bytes a second, such as 1K, or 0", text);
+  return stow_fail(STOW_ERR_INVALID,
+                   ENV_HTTP_MIN_RATE "=%.60s is not a size; write bytes a second, such as 1K, or 0",
+                   text);
 }
 
 uint64_t remote_set_cache(uint64_t bytes) {

@@ -26,6 +26,7 @@
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/newfile.h"
+#include "base/variables.h"
 
 enum {
   LOOK_BLOCKS = 16, /* stored between two looks at what all files take: 4 MiB */
@@ -45,12 +46,12 @@ static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t held_bytes, stored_blocks; /* guarded; as of the last look, and since */
 
 stow_status remote_cache_bound(uint64_t *bytes) {
-  const char *text = getenv("STOWAGE_CACHE");
+  const char *text = getenv(ENV_CACHE);
   *bytes = 0;
   if (text == NULL || text[0] == '\0') return STOW_OK;
   if (stow_size_parse(bytes, text) == STOW_OK) return STOW_OK;
   return stow_fail(STOW_ERR_INVALID,
-                   "STOWAGE_CACHE=%.60s is no size of a cache; write one such as 10G", text);
+                   ENV_CACHE "=%.60s is no size of a cache; write one such as 10G", text);
 }
 
 /* ---- the folder ---- */

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/variables.h"
 
 enum {
   BLOCK_BYTES = (int)REMOTE_BLOCK_BYTES,
@@ -269,7 +270,7 @@ static unsigned wait_for(int fruitless, const exchange *x) {
 }
 
 static long stall_seconds(void) {
-  const char *text = getenv("STOWAGE_HTTP_TIMEOUT");
+  const char *text = getenv(ENV_HTTP_TIMEOUT);
   long seconds = text != NULL ? strtol(text, NULL, 10) : 0;
   return seconds > 0 && seconds < 100000 ? seconds : STALL_SECONDS;
 }
@@ -286,7 +287,7 @@ static stow_status refuse_slow(const remote_link *l, const exchange *x, double s
   return stow_fail(STOW_ERR_IO,
                    "%s: the server is too slow: %" PRIu64
                    " bytes in %.0f seconds, and the least is "
-                   "%s a second; try later, or lower it with --min-rate or STOWAGE_HTTP_MIN_RATE",
+                   "%s a second; try later, or lower it with --min-rate or " ENV_HTTP_MIN_RATE,
                    l->name, x->got, seconds, stow_size_format(least, l->rate_bytes));
 }
 

@@ -259,7 +259,8 @@ HOT bool give_block(lane *l, room *m, slab *b, uint64_t ptr) {
   if (RARE(block == BLOCK_NONE || !slab_busy(b, block) ||
            (b->odd && (*slab_mark(&m->slabs, b, block) & MARK_ODD))))
     return false;
-  VALID(l->live[STOW_TIER_VRAM] >= bytes, "lane: live bytes", l->live[STOW_TIER_VRAM], bytes);
+  ASSERT_VALUES(l->live[STOW_TIER_VRAM] >= bytes, "lane: live bytes", l->live[STOW_TIER_VRAM],
+                bytes);
   l->live[STOW_TIER_VRAM] -= bytes;
   slab_give(&m->slabs, &m->fine, b, block);
   return true;

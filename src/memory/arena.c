@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/assert.h"
+
 /* The number of spans of a bin that are checked for the best fit: enough for a bin of equal
  * lengths, few enough that a request stays O(1). */
 #define SCAN_MAX 24
@@ -16,6 +18,7 @@
  * each access would miss the TLB and the cache. A short table stays in small pages, so that a small
  * heap has a small footprint. */
 void *lazy_map(uint64_t bytes) {
+  ASSERT(bytes > 0);
   void *p =
       mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return NULL;
@@ -49,6 +52,7 @@ static uint32_t span_new(arena *a) {
 }
 
 static void span_drop(arena *a, uint32_t i) {
+  ASSERT(i > 1 && i < a->span_count);
   a->spans[i].next = a->spare;
   a->spare = i;
 }
@@ -59,6 +63,7 @@ static void span_drop(arena *a, uint32_t i) {
  * all others and never read: a branch on whether there is a neighbour is unpredictable and costs
  * more than the write. */
 static inline void bin_push(arena *a, uint32_t i, uint32_t bin) {
+  ASSERT(i > 1 && bin < BIN_COUNT);
   a->stirs++;
   span *s = &a->spans[i];
   s->a = 0;
@@ -70,6 +75,7 @@ static inline void bin_push(arena *a, uint32_t i, uint32_t bin) {
 }
 
 static inline void bin_pull(arena *a, uint32_t i, uint32_t bin) {
+  ASSERT(i > 1 && bin < BIN_COUNT);
   a->stirs++;
   const span *s = &a->spans[i];
   a->spans[s->b].a = s->a;
@@ -93,6 +99,7 @@ static void bin_remove(arena *a, uint32_t i) {
 }
 
 void list_add(arena *a, uint32_t *head, uint32_t i) {
+  ASSERT(i > 1 && i < a->span_count);
   span *s = &a->spans[i];
   s->a = 0;
   s->b = *head;
@@ -101,6 +108,7 @@ void list_add(arena *a, uint32_t *head, uint32_t i) {
 }
 
 static void list_remove(arena *a, uint32_t *head, uint32_t i) {
+  ASSERT(i > 1 && i < a->span_count);
   const span *s = &a->spans[i];
   if (s->b) a->spans[s->b].a = s->a;
   if (s->a)
@@ -130,6 +138,7 @@ static void delist(arena *a, uint32_t i) {
 /* Splits span i at unit `at`, strictly inside it; both halves off their lists. The upper one's
  * index, or 0. */
 static uint32_t split(arena *a, uint32_t i, uint32_t at) {
+  ASSERT(at > a->spans[i].at && at < a->spans[a->spans[i].next].at);
   uint32_t upper = span_new(a);
   if (upper == 0) return 0;
   span *s = &a->spans[i], *u = &a->spans[upper];
@@ -140,6 +149,9 @@ static uint32_t split(arena *a, uint32_t i, uint32_t at) {
 }
 
 uint32_t span_cut(arena *a, uint32_t i, uint32_t at, uint32_t units, span_state state) {
+  ASSERT(units > 0);
+  ASSERT(at >= a->spans[i].at);
+  ASSERT(at + units <= a->spans[a->spans[i].next].at);
   uint32_t begin = a->spans[i].at, end = begin + span_units(a, i);
   delist(a, i);
   uint32_t middle = i;
@@ -165,22 +177,24 @@ uint32_t span_cut(arena *a, uint32_t i, uint32_t at, uint32_t units, span_state 
 static inline void valid_span(const arena *a, uint32_t i) {
 #ifdef STOWAGE_CHECKS
   const span *s = &a->spans[i], *n = &a->spans[s->next];
-  VALID(i < a->span_count && n->prev == i && n->at > s->at, "span: links", i, s->next);
-  VALID(s->prev == 0 ? s->at == 0 && a->first == i : a->spans[s->prev].next == i, "span: links", i,
-        s->prev);
+  ASSERT_VALUES(i < a->span_count && n->prev == i && n->at > s->at, "span: links", i, s->next);
+  ASSERT_VALUES(s->prev == 0 ? s->at == 0 && a->first == i : a->spans[s->prev].next == i,
+                "span: links", i, s->prev);
   uint32_t state = span_state_of(s);
   if (state == SPAN_FREE || state == SPAN_BARE) {
-    VALID(s->next == 1 || span_state_of(n) != state, "span: not joined", i, s->next);
-    VALID(s->prev == 0 || span_state_of(&a->spans[s->prev]) != state, "span: not joined", i,
-          s->prev);
+    ASSERT_VALUES(s->next == 1 || span_state_of(n) != state, "span: not joined", i, s->next);
+    ASSERT_VALUES(s->prev == 0 || span_state_of(&a->spans[s->prev]) != state, "span: not joined", i,
+                  s->prev);
   }
-  VALID(state != SPAN_LIVE || a->cells[s->at >> a->cell_shift] == i, "span: cell", i, s->at);
+  ASSERT_VALUES(state != SPAN_LIVE || a->cells[s->at >> a->cell_shift] == i, "span: cell", i,
+                s->at);
 #else
   (void)a, (void)i;
 #endif
 }
 
 uint32_t span_settle(arena *a, uint32_t i) {
+  ASSERT(span_state_of(&a->spans[i]) == SPAN_FREE || span_state_of(&a->spans[i]) == SPAN_BARE);
   span *s = &a->spans[i];
   uint32_t state = span_state_of(s), n = s->next, p = s->prev;
   if (span_state_of(&a->spans[n]) == state) {
@@ -203,6 +217,7 @@ uint32_t span_settle(arena *a, uint32_t i) {
 }
 
 uint32_t span_carve(arena *a, uint32_t i, uint32_t at, uint32_t units) {
+  ASSERT(span_state_of(&a->spans[i]) == SPAN_FREE);
   uint32_t taken = span_cut(a, i, at, units, SPAN_LIVE);
   if (taken == 0) return 0;
   a->spans[taken].a = 0;
@@ -219,6 +234,8 @@ uint32_t span_carve(arena *a, uint32_t i, uint32_t at, uint32_t units) {
 /* Where `units` aligned would begin in span i; UINT32_MAX if it does not fit, or if the pages there
  * are too large for it. */
 static inline uint32_t fit_at(const arena *a, uint32_t i, uint32_t units, uint32_t align) {
+  ASSERT(units > 0);
+  ASSERT(align != 0 && (align & (align - 1)) == 0);
   uint32_t at = (a->spans[i].at + align - 1) & ~(align - 1);
   if (a->spans[a->spans[i].next].at < at + units) return UINT32_MAX;
   if (a->coarse && !pages_fit(a, at, units)) return UINT32_MAX;
@@ -239,6 +256,8 @@ static uint32_t bin_next(const arena *a, uint32_t bin) {
 
 /* span_carve at the front of free span i, which is in `bin`: the commonest case. */
 static uint32_t carve_front(arena *a, uint32_t i, uint32_t bin, uint32_t units) {
+  ASSERT(span_state_of(&a->spans[i]) == SPAN_FREE);
+  ASSERT(span_units(a, i) >= units);
   uint32_t rest = span_units(a, i) - units, taken = i;
   if (rest > 0 && (taken = span_new(a)) == 0) return 0;
   span *s = &a->spans[i], *t = &a->spans[taken];
@@ -264,6 +283,8 @@ static uint32_t carve_front(arena *a, uint32_t i, uint32_t bin, uint32_t units) 
 }
 
 uint32_t arena_take(arena *a, uint32_t units, uint32_t align) {
+  ASSERT(units > 0);
+  ASSERT(align != 0 && (align & (align - 1)) == 0);
   for (uint32_t bin = bin_next(a, bin_of(units)); bin < BIN_COUNT; bin = bin_next(a, bin + 1)) {
     uint32_t best = 0, best_at = 0, best_units = UINT32_MAX;
     int looked = 0;
@@ -325,10 +346,11 @@ static void give_in_parts(arena *a, uint32_t i) {
 }
 
 void arena_give(arena *a, uint32_t i) {
+  ASSERT(i > 1 && i < a->span_count);
   span *s = &a->spans[i];
   valid_span(a, i);
-  VALID(span_state_of(s) == SPAN_LIVE && a->live_bytes >= span_bytes(a, i), "span: given, not live",
-        i, a->live_bytes);
+  ASSERT_VALUES(span_state_of(s) == SPAN_LIVE && a->live_bytes >= span_bytes(a, i),
+                "span: given, not live", i, a->live_bytes);
   a->cells[s->at >> a->cell_shift] = 0;
   a->live_bytes -= span_bytes(a, i);
   a->live_count--;
@@ -351,6 +373,9 @@ uint32_t arena_find(const arena *a, stow_addr addr) {
 
 stow_status arena_open(arena *a, pool *p, ordering *o, stow_stream stream, stow_tier tier,
                        bool fine, uint64_t bytes, uint64_t bytes_min, uint32_t cell_shift) {
+  ASSERT(p != NULL && o != NULL);
+  ASSERT((unsigned)tier < POOL_TIERS);
+  ASSERT(p->page_bytes >= UINT64_C(1) << UNIT_SHIFT);
   memset(a, 0, sizeof *a);
   a->pool = p;
   a->order = o;

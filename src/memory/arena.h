@@ -21,9 +21,9 @@
 #ifndef MEMORY_ARENA_H
 #define MEMORY_ARENA_H
 
+#include "base/assert.h"
 #include "memory/order.h"
 #include "memory/pool.h"
-#include "memory/valid.h"
 
 #define UNIT_SHIFT 9 /* 512 B */
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "base/assert.h"
 #include "memory/heap.h"
 
 #define LOOK_MS   100
@@ -94,6 +95,7 @@ static void *background_run(void *user) {
 }
 
 stow_status background_start(heap *h) {
+  ASSERT(!h->thread_runs);
   pthread_mutex_init(&h->wake_lock, NULL);
   pthread_cond_init(&h->wake, NULL);
   if (pthread_create(&h->thread, NULL, background_run, h) != 0)

@@ -28,6 +28,7 @@
  *    stream waits for an event on the device. The old address is unmapped when it is needed again
  *    and its ticket has passed, only as far as needed, or when no page was requested for a while.
  *    Most old addresses are never needed, and unmapping was a third of the cost of a move. */
+#include "base/assert.h"
 #include "memory/arena.h"
 
 #define PAGE_PART 48 /* a page created for a request is at most 1/48 of it, */
@@ -52,15 +53,18 @@ static uint8_t order_made(const arena *a, uint32_t units) {
 
 /* Slots of what is mapped at `slot`, the first of them. */
 static uint32_t slots_at(const arena *a, uint32_t slot) {
+  ASSERT(a->slots[slot] != 0);
   return 1u << pool_page(a->pool, a->slots[slot] - 1)->order;
 }
 
 static uint32_t stale_ticket(const arena *a, uint32_t i) {
+  ASSERT(span_state_of(&a->spans[i]) == SPAN_STALE);
   return a->stale_tickets[slot_of(a, a->spans[i].at)];
 }
 
 /* Returns true if the ticket of stale span i has passed, so that nothing uses its addresses. */
 static void stale_passed(arena *a, uint32_t i) {
+  ASSERT(span_state_of(&a->spans[i]) == SPAN_STALE);
   uint32_t first = slot_of(a, a->spans[i].at), last = first + slot_of(a, span_units(a, i));
   uint32_t ticket = a->stale_tickets[first];
   for (uint32_t slot = first; slot < last; slot += slots_at(a, slot)) {
@@ -76,6 +80,9 @@ static void stale_passed(arena *a, uint32_t i) {
 /* Unmaps what is mapped at slots [from, to) of stale span i, which has passed, and makes it bare.
  */
 static stow_status stale_unmap(arena *a, uint32_t i, uint32_t from, uint32_t to) {
+  ASSERT(span_state_of(&a->spans[i]) == SPAN_STALE);
+  ASSERT(stale_ticket(a, i) == 0);
+  ASSERT(from < to);
   uint32_t low = slot_of(a, a->spans[i].at), high;
   for (uint32_t n; low + (n = slots_at(a, low)) <= from;) low += n; /* mappings go whole */
   for (high = low; high < to;) high += slots_at(a, high);
@@ -116,6 +123,7 @@ static bool better(const candidate *x, const candidate *y) {
 
 /* Bytes of slots under [at, at+units) that have no page. Inside one run. */
 static uint64_t missing_under(const arena *a, uint32_t run, uint32_t at, uint32_t units) {
+  ASSERT(units > 0);
   uint64_t slots = 0;
   for (uint32_t i = run; a->spans[i].at < at + units; i = a->spans[i].next) {
     uint32_t end = a->spans[a->spans[i].next].at;
@@ -163,6 +171,8 @@ static bool loose(const arena *a, uint32_t i) {
 
 static void consider_run(const arena *a, candidate *best, uint32_t bare, uint32_t units,
                          uint32_t align) {
+  ASSERT(units > 0);
+  ASSERT(align != 0 && (align & (align - 1)) == 0);
   uint32_t low = bare, high = bare;
   while (a->spans[low].prev != 0 && loose(a, a->spans[low].prev)) low = a->spans[low].prev;
   while (a->spans[high].next != 1 && loose(a, a->spans[high].next)) high = a->spans[high].next;
@@ -194,6 +204,8 @@ static void ask_tickets(arena *a) {
 }
 
 bool arena_plan(arena *a, window *w, uint32_t units, uint32_t align) {
+  ASSERT(units > 0);
+  ASSERT(align != 0 && (align & (align - 1)) == 0);
   candidate best = {{0, 0, 0, 0}, false, 0};
   uint32_t last = a->spans[1].prev;
   ask_tickets(a);
@@ -211,6 +223,7 @@ bool arena_plan(arena *a, window *w, uint32_t units, uint32_t align) {
 /* ---- putting pages behind a window ---- */
 
 static void unmap_range(arena *a, uint32_t from, uint32_t to) {
+  ASSERT(from <= to);
   for (uint32_t slot = from; slot < to;) {
     uint32_t index = a->slots[slot] - 1;
     page *g = pool_page(a->pool, index);
@@ -230,6 +243,7 @@ static void unmap_range(arena *a, uint32_t from, uint32_t to) {
 
 /* Maps one page at `slot`, of at most `most` slots. */
 static stow_status map_one(arena *a, uint32_t slot, uint32_t most, uint8_t order, uint32_t *count) {
+  ASSERT(most > 0);
   uint8_t o = order;
   while (o > 0 && ((slot & ((1u << o) - 1)) != 0 || (1u << o) > most)) o--;
   uint32_t index;
@@ -268,6 +282,8 @@ static uint8_t order_at(const arena *a, const window *w, uint32_t slot, uint8_t 
 /* Backs slots [from, to) of one bare span, and makes them free. All or nothing. */
 static stow_status back_range(arena *a, uint32_t bare, uint32_t from, uint32_t to,
                               const window *w) {
+  ASSERT(from < to);
+  ASSERT(span_state_of(&a->spans[bare]) == SPAN_BARE);
   uint8_t order = order_made(a, w->units);
   uint32_t slot = from;
   stow_status status = STOW_OK;
@@ -296,6 +312,8 @@ static stow_status back_range(arena *a, uint32_t bare, uint32_t from, uint32_t t
 }
 
 stow_status arena_back(arena *a, uint32_t *out, const window *w) {
+  ASSERT(out != NULL);
+  ASSERT(w->units > 0);
   uint32_t end = w->at + w->units, i = w->run;
   while (a->spans[i].at < end) {
     uint32_t span_end = a->spans[a->spans[i].next].at, state = span_state_of(&a->spans[i]);
@@ -372,6 +390,7 @@ static void avoid(const arena *a, const window *keep, uint32_t *from, uint32_t *
 
 /* How many slots from `from` on make up `bytes`, ending at a page's end. */
 static uint32_t enough(const arena *a, uint32_t from, uint32_t to, uint64_t bytes) {
+  ASSERT(from <= to);
   uint64_t have = 0;
   uint32_t slot = from;
   while (slot < to && have < bytes) {
@@ -384,6 +403,7 @@ static uint32_t enough(const arena *a, uint32_t from, uint32_t to, uint64_t byte
 
 /* The first run of pages of at least `least` in [*from, *to). */
 static void only_large(const arena *a, uint8_t least, uint32_t *from, uint32_t *to) {
+  ASSERT(*from <= *to);
   uint32_t low = *from, high;
   while (low < *to && pool_page(a->pool, a->slots[low] - 1)->order < least)
     low += 1u << pool_page(a->pool, a->slots[low] - 1)->order;
@@ -396,6 +416,7 @@ static void only_large(const arena *a, uint8_t least, uint32_t *from, uint32_t *
 /* One pass over the free spans, the shortest first, for pages of at least `least`. */
 static uint64_t strip_pass(arena *a, uint64_t bytes, uint8_t least, const window *keep,
                            uint32_t *ticket, stow_status *status) {
+  ASSERT(bytes > 0);
   uint64_t got = 0;
   for (uint32_t bin = bin_of(slot_unit(a, 1) << least); bin < BIN_COUNT && got < bytes; bin++) {
     for (uint32_t i = a->bins[bin], after; i != 0 && got < bytes; i = after) {

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "memory/heap.h"
 
 #include "base/newfile.h"
@@ -18,6 +19,7 @@
 #define STAGE_BYTES (UINT64_C(4) << 20)
 
 static stow_status disk_open(heap *h) {
+  ASSERT(lock_held(&h->lock));
   if (h->disk.fd >= 0) return STOW_OK;
   if (!h->disk_folder)
     return stow_fail(STOW_ERR_UNSUPPORTED, "disk tier: the heap was opened without disk_folder");
@@ -82,6 +84,8 @@ static stow_status sync_twice(heap *h) {
 }
 
 static stow_status transfer(heap *h, stow_addr addr, uint64_t bytes, uint64_t offset, bool out) {
+  ASSERT(lock_held(&h->lock));
+  ASSERT(bytes > 0);
   char *stage = malloc(STAGE_BYTES);
   if (!stage) return stow_fail(STOW_ERR_HOST_MEMORY, "disk tier: no memory to copy through");
   stow_status status = STOW_OK;
@@ -102,6 +106,7 @@ static stow_status transfer(heap *h, stow_addr addr, uint64_t bytes, uint64_t of
 /* ---- the file's space ---- */
 
 static uint64_t space_take(disk *d, uint64_t bytes) {
+  ASSERT(bytes > 0);
   for (uint32_t i = 0; i < d->hole_count; i++) {
     hole *o = &d->holes[i];
     if (o->bytes < bytes) continue;
@@ -118,6 +123,7 @@ static uint64_t space_take(disk *d, uint64_t bytes) {
 /* Without memory to record it, the space is unusable until the heap is closed; its blocks were
  * already returned to the file system. */
 static void hole_add(disk *d, uint64_t offset, uint64_t bytes) {
+  ASSERT(bytes > 0);
   uint32_t i = 0;
   while (i < d->hole_count && d->holes[i].offset < offset) i++;
   if (i > 0 && d->holes[i - 1].offset + d->holes[i - 1].bytes == offset) {
@@ -153,6 +159,7 @@ static void space_give(heap *h, uint64_t offset, uint64_t bytes) {
 /* ---- going there and coming back ---- */
 
 stow_status disk_put(heap *h, const place *at) {
+  ASSERT(lock_held(&h->lock));
   arena *a = at->arena;
   uint32_t from, to;
   STOW_TRY(disk_open(h));
@@ -230,6 +237,8 @@ static void unmap_fresh(heap *h, arena *a, uint32_t from, uint32_t to) {
 }
 
 stow_status disk_get(heap *h, const place *at, stow_tier tier) {
+  ASSERT(lock_held(&h->lock));
+  ASSERT((unsigned)tier < POOL_TIERS);
   arena *a = at->arena;
   uint64_t ptr = span_addr(a, at->span), *offset = map_get(&h->disk.extents, ptr);
   uint32_t from, to, mapped;
@@ -254,6 +263,7 @@ stow_status disk_get(heap *h, const place *at, stow_tier tier) {
 }
 
 void disk_forget(heap *h, const place *at) {
+  ASSERT(lock_held(&h->lock));
   const arena *a = at->arena;
   uint64_t offset;
   uint32_t from, to;

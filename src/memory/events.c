@@ -3,9 +3,12 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "memory/heap.h"
 
 uint64_t heap_emit(heap *h, const stow_heap_event *event) {
+  ASSERT(!lock_held(&h->lock));
+  ASSERT(event != NULL);
   uint64_t freed = 0;
   for (int i = 0; i < STOW_SINKS_MAX; i++) {
     sink *s = &h->sinks[i];
@@ -18,6 +21,7 @@ uint64_t heap_emit(heap *h, const stow_heap_event *event) {
 }
 
 void heap_note(heap *h, stow_heap_event_kind kind, stow_addr ptr, uint64_t bytes, stow_tier tier) {
+  ASSERT(lock_held(&h->lock));
   if (!heap_heard(h, kind)) return;
   if (h->note_count == h->note_capacity) {
     uint32_t capacity = h->note_capacity ? h->note_capacity * 2 : 32;
@@ -30,6 +34,7 @@ void heap_note(heap *h, stow_heap_event_kind kind, stow_addr ptr, uint64_t bytes
 }
 
 void heap_unlock(heap *h) {
+  ASSERT(lock_held(&h->lock));
   note *notes = NULL;
   uint32_t count = h->note_count;
   if (count > 0) {
@@ -51,6 +56,7 @@ void heap_unlock(heap *h) {
 }
 
 static void mask_renew(heap *h) {
+  ASSERT(lock_held(&h->lock));
   uint32_t mask = 0;
   for (int i = 0; i < STOW_SINKS_MAX; i++)
     if (atomic_load(&h->sinks[i].call)) mask |= h->sinks[i].mask;

@@ -10,6 +10,7 @@
 
 #include <stowage/size.h>
 
+#include "base/assert.h"
 #include "memory/heap.h"
 
 /* ---- one try; heap's and lane's lock held ---- */
@@ -22,6 +23,7 @@ typedef struct attempt {
 
 /* Takes pages from this lane's own free spans, outside the window, until the pool has `missing`. */
 static uint64_t strip_own(lane *l, arena *a, stow_tier tier, const window *w) {
+  ASSERT(lock_held(&l->heap->lock));
   heap *h = l->heap;
   room *r = &l->rooms[tier];
   stow_status status;
@@ -42,6 +44,8 @@ static void note_backed(heap *h, const arena *a, const window *w) {
 }
 
 static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier tier, attempt *at) {
+  ASSERT(lock_held(&l->heap->lock));
+  ASSERT((unsigned)tier < POOL_TIERS);
   heap *h = l->heap;
   stow_status status;
   at->w.units = 0;
@@ -85,6 +89,8 @@ static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier 
 
 static stow_status grow_on(uint64_t *ptr, heap *h, lane *l, const request *r, stow_tier tier,
                            attempt *at) {
+  ASSERT(!lock_held(&h->lock));
+  ASSERT((unsigned)tier < POOL_TIERS);
   stow_status status = STOW_OK, settled;
   lock_take(&h->lock);
   pool_ask_again(&h->pool);
@@ -113,6 +119,7 @@ static stow_status grow_on(uint64_t *ptr, heap *h, lane *l, const request *r, st
 /* ---- failing ---- */
 
 static uint64_t largest_free(heap *h) {
+  ASSERT(lock_held(&h->lock));
   uint64_t most = 0;
   uint32_t n = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < n; i++) {
@@ -127,6 +134,7 @@ static uint64_t largest_free(heap *h) {
 }
 
 static stow_status fail(heap *h, const request *r, const attempt *at) {
+  ASSERT(!lock_held(&h->lock));
   stow_heap_failure f = {.asked_bytes = r->bytes, .needed_page_bytes = at->w.missing};
   stow_heap_tier_stats vram = {0}, host = {0};
   lock_take(&h->lock);
@@ -179,6 +187,8 @@ static stow_status fail(heap *h, const request *r, const attempt *at) {
 #define PRESSURE_MAX 4
 
 stow_status heap_grow(uint64_t *ptr, heap *h, lane *l, const request *r) {
+  ASSERT(!lock_held(&h->lock));
+  ASSERT(r->bytes > 0);
   attempt at = {0};
   stow_status status = grow_on(ptr, h, l, r, r->tier, &at);
   for (int k = 0; k < PRESSURE_MAX && status == STOW_ERR_OUT_OF_MEMORY; k++) {

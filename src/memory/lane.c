@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "memory/heap.h"
 
 /* Addresses reserved per arena, as multiples of what can be held: best fit leaves holes in them
@@ -15,6 +16,8 @@ static void unmapped(void *owner, stow_addr ptr, uint64_t bytes, stow_tier tier)
 }
 
 static void range_add(heap *h, lane *l, arena *a) {
+  ASSERT(lock_held(&h->lock));
+  ASSERT(a->base != 0);
   a->unmapped = unmapped;
   a->owner = h;
   uint32_t n = atomic_load_explicit(&h->range_count, memory_order_relaxed);
@@ -24,6 +27,8 @@ static void range_add(heap *h, lane *l, arena *a) {
 }
 
 stow_status lane_room(lane *l, stow_tier tier) {
+  ASSERT(lock_held(&l->heap->lock));
+  ASSERT((unsigned)tier < POOL_TIERS);
   heap *h = l->heap;
   room *r = &l->rooms[tier];
   if (r->main.base) return STOW_OK;
@@ -51,6 +56,7 @@ stow_status lane_room(lane *l, stow_tier tier) {
 }
 
 static stow_status lane_open(lane **out, heap *h, stow_stream stream) {
+  ASSERT(lock_held(&h->lock));
   uint32_t n = atomic_load_explicit(&h->lane_count, memory_order_relaxed);
   if (n == LANES_MAX)
     return stow_fail(STOW_ERR_OVERFLOW, "heap: more than %d streams; reuse streams", LANES_MAX);
@@ -73,6 +79,7 @@ static stow_status lane_open(lane **out, heap *h, stow_stream stream) {
 }
 
 stow_status lane_of(lane **out, heap *h, stow_stream stream) {
+  ASSERT(out != NULL && h != NULL);
   *out = lane_look(h, stream);
   if (*out) return STOW_OK;
   lock_take(&h->lock);
@@ -103,6 +110,7 @@ stow_status lane_close(lane *l) {
 /* ---- finding ---- */
 
 static stow_status find_block(place *at, uint64_t ptr) {
+  ASSERT(at->slab != NULL);
   const slab *b = at->slab;
   const slabs *all = &at->room->slabs;
   at->span = slab_span(all, at->arena, b);
@@ -154,6 +162,8 @@ static uint64_t place_addr(const place *at) {
 }
 
 void lane_release(lane *l, const place *at) {
+  ASSERT(at->lane == l);
+  ASSERT(l->live[at->tier] >= at->bytes);
   uint64_t value;
   if ((*at->mark & MARK_RECORDED) && map_remove(&l->recorded, place_addr(at), &value))
     free((void *)(uintptr_t)value);
@@ -174,6 +184,7 @@ void lane_flush(lane *l) {
 }
 
 static stow_status queue_grow(lane *l) {
+  ASSERT(l->queue_count == l->queue_capacity);
   uint32_t capacity = l->queue_capacity ? l->queue_capacity * 2 : 32;
   pending *grown = malloc(capacity * sizeof *grown);
   if (!grown) return stow_fail(STOW_ERR_HOST_MEMORY, "free: no memory to keep it waiting");
@@ -187,6 +198,7 @@ static stow_status queue_grow(lane *l) {
 }
 
 stow_status lane_defer(pending *p, lane *l, const place *at, uint64_t ptr, stow_stream stream) {
+  ASSERT(at->lane == l);
   lane_flush(l);
   if (l->queue_count == l->queue_capacity) STOW_TRY(queue_grow(l));
   const recorded *others = NULL;
@@ -217,6 +229,7 @@ stow_status lane_defer(pending *p, lane *l, const place *at, uint64_t ptr, stow_
 }
 
 void lane_defer_done(lane *l, const place *at, pending *p) {
+  ASSERT(p->count > 0 && p->events != NULL);
   place_mark(at, MARK_PENDING);
   if (l->queue_count < l->queue_capacity || queue_grow(l) == STOW_OK) {
     l->queue[(l->queue_head + l->queue_count++) % l->queue_capacity] = *p;
@@ -235,6 +248,7 @@ void lane_defer_done(lane *l, const place *at, pending *p) {
 }
 
 bool lane_poll(lane *l, bool wait, stow_status *status) {
+  ASSERT(status != NULL);
   bool any = false;
   heap *h = l->heap;
   l->polled = 0;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "memory/heap.h"
 
 typedef struct run {
@@ -26,6 +27,7 @@ static stow_addr slot_addr(const arena *a, uint32_t slot) {
 /* ---- waiting for what uses it ---- */
 
 static stow_status wait_stream(heap *h, stow_stream stream) {
+  ASSERT(lock_held(&h->lock));
   uint32_t ticket;
   STOW_TRY(order_ticket(&h->order, &ticket, stream));
   stow_status status = order_wait(&h->order, ticket);
@@ -45,6 +47,7 @@ stow_status migrate_wait(heap *h, lane *l, uint64_t ptr, uint32_t mark) {
 /* With the gate closed, pages shared with neighbours move too: wait for every stream that uses
  * memory of the lane. Other streams continue. */
 static stow_status wait_all(heap *h, lane *l) {
+  ASSERT(lock_held(&h->lock));
   STOW_TRY(wait_stream(h, l->stream));
   size_t at = 0;
   uint64_t key, value;
@@ -67,6 +70,7 @@ static bool movable(const arena *a, uint32_t i, const page *g, bool shared) {
 /* The next run of pages of span i, from *slot on, that are to go to `tier`. False: none left. */
 static bool next_run(const arena *a, uint32_t i, stow_tier tier, bool shared, uint32_t *slot,
                      run *r) {
+  ASSERT(slot != NULL);
   uint32_t last = (a->spans[i].at + span_units(a, i) - 1) >> a->slot_shift;
   memset(r, 0, sizeof *r);
   while (*slot <= last) {
@@ -97,6 +101,7 @@ static uint64_t moving_bytes(const arena *a, uint32_t i, stow_tier tier, bool sh
 /* ---- new pages, filled ---- */
 
 static void run_free(heap *h, run *r) {
+  ASSERT(lock_held(&h->lock));
   for (uint32_t k = 0; k < r->news; k++) pool_put(&h->pool, r->new[k]);
   free(r->old);
   free(r->new);
@@ -107,11 +112,14 @@ static void run_free(heap *h, run *r) {
 /* A page that cannot be taken out of the window again stays there with it; a new window is reserved
  * the next time. */
 static void lose_window(heap *h, page *g) {
+  ASSERT(lock_held(&h->lock));
   atomic_fetch_add(&g->maps, 1);
   h->scratch = 0;
 }
 
 static stow_status fill_page(heap *h, stow_addr from, uint32_t index) {
+  ASSERT(lock_held(&h->lock));
+  ASSERT(h->scratch != 0);
   page *g = pool_page(&h->pool, index);
   char why[256] = "";
   STOW_TRY(device_map(h->device, h->scratch, g->bytes, g->handle));
@@ -313,6 +321,7 @@ static stow_status migrate_found(heap *h, const place *at, stow_tier tier, bool 
 
 /* Finds the allocation again with both locks held: another thread may have freed it in between. */
 static stow_status find_locked(place *at, lane *l, uint64_t ptr) {
+  ASSERT(lock_held(&l->heap->lock));
   lane_flush(l);
   STOW_TRY(lane_find(at, l, ptr));
   if (*at->mark & MARK_PENDING)
@@ -326,6 +335,7 @@ static stow_status find_locked(place *at, lane *l, uint64_t ptr) {
 }
 
 static stow_status migrate_locked(heap *h, lane *l, uint64_t ptr, stow_tier tier, uint64_t *moved) {
+  ASSERT(lock_held(&h->lock));
   bool shared = h->gate.close != NULL;
   place at;
   latch_take(&l->lock);

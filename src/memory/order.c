@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 void order_open(ordering *o, stow_device *device) {
   memset(o, 0, sizeof *o);
   o->device = device;
@@ -24,6 +26,7 @@ void order_close(ordering *o) {
 }
 
 stow_status order_event(ordering *o, stow_event *event) {
+  ASSERT(event != NULL);
   lock_take(&o->lock);
   bool have = o->spare_count > 0;
   if (have) *event = o->spares[--o->spare_count];
@@ -32,6 +35,7 @@ stow_status order_event(ordering *o, stow_event *event) {
 }
 
 void order_event_back(ordering *o, stow_event event) {
+  ASSERT(event != NULL);
   lock_take(&o->lock);
   if (o->spare_count == o->spare_capacity) {
     uint32_t capacity = o->spare_capacity ? o->spare_capacity * 2 : 16;
@@ -48,6 +52,7 @@ void order_event_back(ordering *o, stow_event event) {
 }
 
 stow_status order_ticket(ordering *o, uint32_t *out, stow_stream stream) {
+  ASSERT(out != NULL);
   uint32_t i = 1;
   while (i < o->ticket_count && o->tickets[i].refs > 0) i++;
   if (i >= o->ticket_capacity) {
@@ -72,10 +77,12 @@ stow_status order_ticket(ordering *o, uint32_t *out, stow_stream stream) {
 }
 
 void order_hold(ordering *o, uint32_t t) {
+  ASSERT(t == 0 || (t < o->ticket_count && o->tickets[t].refs > 0));
   if (t != 0) o->tickets[t].refs++;
 }
 
 void order_drop(ordering *o, uint32_t t) {
+  ASSERT(t == 0 || (t < o->ticket_count && o->tickets[t].refs > 0));
   if (t == 0) return;
   ticket_slot *k = &o->tickets[t];
   if (--k->refs == 0) {
@@ -85,6 +92,7 @@ void order_drop(ordering *o, uint32_t t) {
 }
 
 stow_status order_query(ordering *o, uint32_t t) {
+  ASSERT(t == 0 || (t < o->ticket_count && o->tickets[t].refs > 0));
   if (t == 0 || o->tickets[t].done) return STOW_OK;
   stow_status status = device_event_query(o->device, o->tickets[t].event);
   if (status == STOW_OK) o->tickets[t].done = true;
@@ -100,6 +108,7 @@ stow_status order_wait(ordering *o, uint32_t t) {
 }
 
 stow_status order_after(ordering *o, uint32_t t, stow_stream stream) {
+  ASSERT(t == 0 || t < o->ticket_count);
   if (t == 0 || o->tickets[t].stream == stream || order_query(o, t) == STOW_OK) return STOW_OK;
   return device_stream_wait(o->device, stream, o->tickets[t].event);
 }

@@ -3,7 +3,10 @@
  * has the measurements). */
 #include "memory/arena.h"
 
+#include "base/assert.h"
+
 uint8_t order_behind(const arena *a, uint32_t at, uint32_t units) {
+  ASSERT(units > 0);
   uint8_t most = 0;
   for (uint32_t slot = slot_of(a, at); slot <= slot_of(a, at + units - 1);) {
     uint32_t p = a->slots[slot];
@@ -19,6 +22,7 @@ uint8_t order_behind(const arena *a, uint32_t at, uint32_t units) {
 }
 
 bool pages_fit(const arena *a, uint32_t at, uint32_t units) {
+  ASSERT(units > 0);
   uint64_t most = PAGE_OVER * ((uint64_t)units << UNIT_SHIFT);
   if (most >= order_bytes(a, a->pool->order_max)) return true;
   uint8_t o = order_behind(a, at, units);

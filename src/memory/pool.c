@@ -10,14 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
-#include "memory/valid.h"
 
 #define CHUNK_PAGES (1u << POOL_CHUNK_SHIFT)
 #define CHUNKS_MAX  4096u
 
 stow_status pool_open(pool *p, stow_device *device, const uint64_t limits[POOL_TIERS],
                       uint64_t page_bytes, uint64_t page_bytes_max) {
+  ASSERT(device != NULL);
+  ASSERT(page_bytes != 0 && (page_bytes & (page_bytes - 1)) == 0);
   memset(p, 0, sizeof *p);
   p->device = device;
   p->page_bytes = page_bytes;
@@ -37,6 +39,7 @@ stow_status pool_open(pool *p, stow_device *device, const uint64_t limits[POOL_T
 /* ---- indices; under the lock ---- */
 
 static stow_status index_new(pool *p, uint32_t *index) {
+  ASSERT(lock_held(&p->lock));
   if (p->spare != PAGE_NONE) {
     *index = p->spare;
     p->spare = pool_page(p, *index)->next;
@@ -54,6 +57,8 @@ static stow_status index_new(pool *p, uint32_t *index) {
 }
 
 static void index_drop(pool *p, uint32_t index) {
+  ASSERT(lock_held(&p->lock));
+  ASSERT(index < p->page_count);
   page *g = pool_page(p, index);
   memset(g, 0, sizeof *g);
   g->next = p->spare;
@@ -64,9 +69,11 @@ static void index_drop(pool *p, uint32_t index) {
  * is what can be released. ---- */
 
 static void cache_add(pool *p, uint32_t index) {
+  ASSERT(lock_held(&p->lock));
+  ASSERT(index < p->page_count);
   page *g = pool_page(p, index);
   pool_tier *t = &p->tier[g->tier];
-  VALID(!g->cached && g->handle != 0, "pool: put back twice", index, g->maps);
+  ASSERT_VALUES(!g->cached && g->handle != 0, "pool: put back twice", index, g->maps);
   g->cached = true;
   g->prev = PAGE_NONE;
   g->next = t->head[g->order];
@@ -76,9 +83,11 @@ static void cache_add(pool *p, uint32_t index) {
 }
 
 static void cache_remove(pool *p, uint32_t index) {
+  ASSERT(lock_held(&p->lock));
+  ASSERT(index < p->page_count);
   page *g = pool_page(p, index);
   pool_tier *t = &p->tier[g->tier];
-  VALID(g->cached && t->cached >= g->bytes, "pool: taken, not cached", index, t->cached);
+  ASSERT_VALUES(g->cached && t->cached >= g->bytes, "pool: taken, not cached", index, t->cached);
   if (g->prev != PAGE_NONE)
     pool_page(p, g->prev)->next = g->next;
   else
@@ -90,6 +99,8 @@ static void cache_remove(pool *p, uint32_t index) {
 
 /* A cached page mapped nowhere; the largest order first. PAGE_NONE: none. */
 static uint32_t cache_idle(pool *p, stow_tier tier) {
+  ASSERT(lock_held(&p->lock));
+  ASSERT((unsigned)tier < POOL_TIERS);
   for (int o = p->order_max; o >= 0; o--)
     for (uint32_t i = p->tier[tier].head[o]; i != PAGE_NONE; i = pool_page(p, i)->next)
       if (pool_page(p, i)->maps == 0) return i;
@@ -99,6 +110,9 @@ static uint32_t cache_idle(pool *p, stow_tier tier) {
 /* ---- creating and releasing: the lock is let go around the driver's call ---- */
 
 static stow_status create(pool *p, uint32_t *index, stow_tier tier, uint8_t order) {
+  ASSERT(lock_held(&p->lock));
+  ASSERT((unsigned)tier < POOL_TIERS);
+  ASSERT(order <= p->order_max);
   uint64_t bytes = p->page_bytes << order;
   pool_tier *t = &p->tier[tier];
   uint32_t i = PAGE_NONE;
@@ -118,7 +132,8 @@ static stow_status create(pool *p, uint32_t *index, stow_tier tier, uint8_t orde
     return status;
   }
   atomic_fetch_add_explicit(&p->creates, 1, memory_order_relaxed);
-  VALID(t->held <= t->limit && t->cached <= t->held, "pool: past its limit", t->held, t->limit);
+  ASSERT_VALUES(t->held <= t->limit && t->cached <= t->held, "pool: past its limit", t->held,
+                t->limit);
   if (t->held > t->peak_held) t->peak_held = t->held;
   page *g = pool_page(p, i);
   memset(g, 0, sizeof *g);
@@ -132,6 +147,8 @@ static stow_status create(pool *p, uint32_t *index, stow_tier tier, uint8_t orde
 }
 
 static stow_status release(pool *p, uint32_t index) {
+  ASSERT(lock_held(&p->lock));
+  ASSERT(pool_page(p, index)->maps == 0);
   page *g = pool_page(p, index);
   pool_tier *t = &p->tier[g->tier];
   cache_remove(p, index);
@@ -155,6 +172,7 @@ static uint64_t room(const pool_tier *t) {
 }
 
 uint64_t pool_room(pool *p, stow_tier tier) {
+  ASSERT((unsigned)tier < POOL_TIERS);
   lock_take(&p->lock);
   uint64_t bytes = room(&p->tier[tier]);
   lock_give(&p->lock);
@@ -162,12 +180,15 @@ uint64_t pool_room(pool *p, stow_tier tier) {
 }
 
 static bool can_create(const pool *p, stow_tier tier, uint8_t order) {
+  ASSERT(lock_held(&p->lock));
   const pool_tier *t = &p->tier[tier];
   uint64_t cap = t->soft < t->limit ? t->soft : t->limit;
   return t->held + (p->page_bytes << order) <= cap;
 }
 
 static stow_status take_locked(pool *p, uint32_t *index, stow_tier tier, uint8_t order) {
+  ASSERT(lock_held(&p->lock));
+  ASSERT(order <= p->order_max);
   pool_tier *t = &p->tier[tier];
   for (;;) {
     if (t->head[order] != PAGE_NONE) {
@@ -205,6 +226,8 @@ static stow_status take_locked(pool *p, uint32_t *index, stow_tier tier, uint8_t
 }
 
 stow_status pool_take(pool *p, uint32_t *index, stow_tier tier, uint8_t order) {
+  ASSERT(index != NULL);
+  ASSERT((unsigned)tier < POOL_TIERS);
   lock_take(&p->lock);
   stow_status status = take_locked(p, index, tier, order > p->order_max ? p->order_max : order);
   atomic_fetch_add_explicit(&p->takes, 1, memory_order_relaxed);
@@ -219,6 +242,7 @@ void pool_put(pool *p, uint32_t index) {
 }
 
 stow_status pool_fill(pool *p, stow_tier tier, uint64_t bytes, uint8_t order, uint64_t *made) {
+  ASSERT((unsigned)tier < POOL_TIERS);
   stow_status status = STOW_OK;
   uint64_t total = 0;
   if (order > p->order_max) order = p->order_max;
@@ -236,6 +260,7 @@ stow_status pool_fill(pool *p, stow_tier tier, uint64_t bytes, uint8_t order, ui
 }
 
 stow_status pool_trim(pool *p, stow_tier tier, uint64_t keep, uint64_t *released) {
+  ASSERT((unsigned)tier < POOL_TIERS);
   stow_status status = STOW_OK;
   uint64_t total = 0;
   lock_take(&p->lock);
@@ -253,6 +278,7 @@ stow_status pool_trim(pool *p, stow_tier tier, uint64_t keep, uint64_t *released
 }
 
 stow_status pool_set_limit(pool *p, stow_tier tier, uint64_t bytes) {
+  ASSERT((unsigned)tier < POOL_TIERS);
   bytes = bytes / p->page_bytes * p->page_bytes;
   stow_status status = STOW_OK;
   lock_take(&p->lock);

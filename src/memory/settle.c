@@ -1,8 +1,11 @@
 /* Settle: work across all lanes with the heap's lock held. Takes free pages from lanes, frees what
  * waited for events, unmaps stale spans. */
+#include "base/assert.h"
 #include "memory/heap.h"
 
 uint64_t lane_strip(lane *l, stow_tier tier, uint64_t bytes, bool wait_frees) {
+  ASSERT(lock_held(&l->heap->lock));
+  ASSERT((unsigned)tier < POOL_TIERS);
   stow_status status;
   uint64_t got = 0;
   latch_take(&l->lock);
@@ -20,6 +23,8 @@ uint64_t lane_strip(lane *l, stow_tier tier, uint64_t bytes, bool wait_frees) {
 }
 
 uint64_t heap_strip(heap *h, stow_tier tier, uint64_t bytes, const lane *but) {
+  ASSERT(lock_held(&h->lock));
+  ASSERT((unsigned)tier < POOL_TIERS);
   uint64_t got = 0;
   uint32_t n = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < n && got < bytes; i++) {
@@ -30,6 +35,7 @@ uint64_t heap_strip(heap *h, stow_tier tier, uint64_t bytes, const lane *but) {
 }
 
 void heap_poll(heap *h, stow_status *status) {
+  ASSERT(lock_held(&h->lock));
   uint32_t n = atomic_load(&h->lane_count);
   *status = STOW_OK;
   for (uint32_t i = 0; i < n; i++) {
@@ -43,6 +49,8 @@ void heap_poll(heap *h, stow_status *status) {
 }
 
 bool heap_settle(heap *h, bool wait, stow_status *status) {
+  ASSERT(lock_held(&h->lock));
+  ASSERT(status != NULL);
   bool any = false;
   uint32_t n = atomic_load(&h->lane_count);
   *status = STOW_OK;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/assert.h"
+
 #define KIND(units)                                                                                \
   { (units) << UNIT_SHIFT, (65536 + (units)-1) / (units), SLAB_UNITS / (units) }
 const slab_kind slab_kinds[SLAB_CLASSES] = {
@@ -12,10 +14,12 @@ const slab_kind slab_kinds[SLAB_CLASSES] = {
 _Static_assert(sizeof(slab) == 32, "two slabs to a cache line");
 
 uint32_t slab_class_units(uint32_t class) {
+  ASSERT(class < SLAB_CLASSES);
   return slab_kinds[class].bytes >> UNIT_SHIFT;
 }
 
 stow_status slabs_open(slabs *s, const arena *a) {
+  ASSERT(a->base != 0 && a->bytes > 0);
   memset(s, 0, sizeof *s);
   s->at_bytes = ((a->bytes >> SLAB_SHIFT) + 1) * sizeof(slab);
   s->store_count = (a->bytes >> SLAB_SHIFT) * SLAB_UNITS;
@@ -52,6 +56,8 @@ static slab *numbered(const slabs *s, uint32_t number) {
 }
 
 void slab_list(slabs *s, slab *b) {
+  ASSERT(!b->listed);
+  ASSERT(b->class > 0 && b->class < SLAB_CLASSES);
   slab *next = s->room[b->class];
   b->prev = 0;
   b->next = next ? slab_number(s, next) : 0;
@@ -61,6 +67,7 @@ void slab_list(slabs *s, slab *b) {
 }
 
 void slab_filled(slabs *s, slab *b) {
+  ASSERT(b->listed);
   slab *next = numbered(s, b->next);
   if (next) next->prev = b->prev;
   if (b->prev)
@@ -74,6 +81,7 @@ void slab_filled(slabs *s, slab *b) {
 
 /* Where the marks of a new slab are; false: no room for them. */
 static bool marks_new(slabs *s, uint32_t *marks, uint32_t class) {
+  ASSERT(class > 0 && class < SLAB_CLASSES);
   uint32_t count = slab_kinds[class].slots;
   if (s->spare[class]) {
     *marks = s->spare[class] - 1;
@@ -88,6 +96,9 @@ static bool marks_new(slabs *s, uint32_t *marks, uint32_t class) {
 }
 
 stow_status slab_adopt(slabs *s, arena *a, uint32_t span_index, uint32_t class) {
+  ASSERT(class > 0 && class < SLAB_CLASSES);
+  ASSERT(span_state_of(&a->spans[span_index]) == SPAN_LIVE);
+  ASSERT(span_units(a, span_index) == SLAB_UNITS);
   uint32_t slots = slab_kinds[class].slots, marks;
   slab *b = slab_of(s, a, span_index);
   if (!marks_new(s, &marks, class))
@@ -100,6 +111,7 @@ stow_status slab_adopt(slabs *s, arena *a, uint32_t span_index, uint32_t class) 
 }
 
 static void retire(slabs *s, arena *a, slab *b) {
+  ASSERT(b->used == 0);
   uint32_t span_index = slab_span(s, a, b);
   slab_filled(s, b);
   a->spans[span_index].mark &= ~MARK_SLAB;
@@ -110,6 +122,7 @@ static void retire(slabs *s, arena *a, slab *b) {
 }
 
 void slab_drained(slabs *s, arena *a, slab *b) {
+  ASSERT(b->used == 0);
   slab *other = s->empty[b->class];
   s->empty[b->class] = b;
   b->odd = false;

@@ -98,8 +98,8 @@ static inline slab *slab_at(const slabs *s, stow_addr addr) {
 /* Takes a block from a slab of `class`. */
 static inline stow_addr slab_take(slabs *s, slab *b, uint32_t class, uint32_t mark) {
   const slab_kind *kind = &slab_kinds[class];
-  VALID(b->class == class && b->listed && b->used < kind->slots, "slab: full, but listed", b->used,
-        kind->slots);
+  ASSERT_VALUES(b->class == class && b->listed && b->used < kind->slots, "slab: full, but listed",
+                b->used, kind->slots);
   uint32_t word = b->busy[0] == UINT64_MAX;
   uint32_t bit = (uint32_t)__builtin_ctzll(~b->busy[word]), block = word * 64 + bit;
   b->busy[word] |= UINT64_C(1) << bit;
@@ -122,10 +122,10 @@ static inline bool slab_busy(const slab *b, uint32_t block) {
 }
 
 static inline void slab_give(slabs *s, arena *a, slab *b, uint32_t block) {
-  VALID(b->used > 0 && slab_busy(b, block), "slab: given, not taken", b->used, block);
-  VALID((a->spans[slab_span(s, a, b)].mark & MARK_SLAB) &&
-            span_addr(a, slab_span(s, a, b)) == slab_base(s, b),
-        "slab: its span", slab_span(s, a, b), slab_base(s, b));
+  ASSERT_VALUES(b->used > 0 && slab_busy(b, block), "slab: given, not taken", b->used, block);
+  ASSERT_VALUES((a->spans[slab_span(s, a, b)].mark & MARK_SLAB) &&
+                    span_addr(a, slab_span(s, a, b)) == slab_base(s, b),
+                "slab: its span", slab_span(s, a, b), slab_base(s, b));
   b->busy[block / 64] &= ~(UINT64_C(1) << (block & 63));
   if (__builtin_expect(!b->listed, 0)) slab_list(s, b);
   if (--b->used == 0 && s->empty[b->class] != b) slab_drained(s, a, b);

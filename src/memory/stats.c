@@ -1,10 +1,13 @@
 /* Stats: counts what the lanes and the pool hold. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/growing.h"
 #include "memory/heap.h"
 
 void heap_count_tier(heap *h, stow_tier tier, stow_heap_tier_stats *out) {
+  ASSERT(lock_held(&h->lock));
+  ASSERT((unsigned)tier < POOL_TIERS);
   uint32_t n = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < n; i++) {
     lane *l = atomic_load(&h->lanes[i]);

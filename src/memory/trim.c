@@ -1,7 +1,10 @@
 /* Trim: returns cached pages to the device, and changes limits. */
+#include "base/assert.h"
 #include "memory/heap.h"
 
 static stow_status let_go_all(heap *h, stow_tier tier) {
+  ASSERT(lock_held(&h->lock));
+  ASSERT((unsigned)tier < POOL_TIERS);
   stow_status status;
   heap_strip(h, tier, UINT64_MAX, NULL);
   heap_settle(h, true, &status);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/variables.h"
 
 static const kernels *choose(void) {
   const kernels *sets[4] = {&kernels_portable};
@@ -18,7 +19,7 @@ static const kernels *choose(void) {
       sets[count++] = &kernels_avx512;
   }
 #endif
-  const char *wanted = getenv("STOWAGE_KERNELS");
+  const char *wanted = getenv(ENV_KERNELS);
   for (int i = 0; wanted != NULL && i < count; i++)
     if (strcmp(sets[i]->name, wanted) == 0) return sets[i];
   return sets[count - 1];

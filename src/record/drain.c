@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -79,6 +80,7 @@ static uint32_t text_longest(uint32_t kind) {
 
 /* The writer numbers as the ring does: both count from 1 in the same order. */
 static stow_status carry_text(drain *d, const text_entry *entry, const char *payload) {
+  ASSERT(entry->length <= text_longest(entry->kind));
   uint32_t words[STACK_FRAMES_MAX];
   char fact[4096 + 1];
   switch (entry->kind) {
@@ -101,6 +103,7 @@ static stow_status carry_text(drain *d, const text_entry *entry, const char *pay
 }
 
 static stow_status carry_texts(stow_trace *t, drain *d) {
+  ASSERT(d->text_at % 8 == 0);
   uint64_t end = atomic_load_explicit(&t->ring.header->text_length, memory_order_acquire);
   while (d->text_at < end) {
     text_entry entry;
@@ -122,6 +125,7 @@ static int by_thread(const void *a, const void *b) {
 }
 
 static stow_status know_thread(drain *d, uint32_t thread) {
+  ASSERT(thread > 0);
   if (thread < d->thread_capacity) return STOW_OK;
   size_t capacity = (size_t)thread + 64;
   uint64_t *bigger = realloc(d->next_seq, capacity * sizeof *bigger);
@@ -150,6 +154,7 @@ static stow_status leave_early(drain *d) {
 
 /* Everything committed that is not in the file. */
 static stow_status gather(stow_trace *t, drain *d) {
+  ASSERT(d->spans != NULL);
   d->span_count = 0;
   for (uint64_t i = 0; i < t->ring.chunk_count; i++) {
     uint64_t control = atomic_load_explicit(&t->ring.control[i], memory_order_acquire);
@@ -181,6 +186,7 @@ static stow_status gather(stow_trace *t, drain *d) {
 /* Brings the queue's next sound record to its head; false at its end. A damaged one (a stray store
  * of the program's) is passed over and counted. */
 static bool queue_next(stow_trace *t, drain *d, queue *q) {
+  ASSERT(q->at <= q->end);
   for (; q->at < q->end; q->at++) {
     for (; q->at->next < q->at->end; q->at->next++) {
       if (ring_get(&t->ring.chunks[q->at->chunk], q->at->ticket, q->at->next, &q->head) &&
@@ -193,6 +199,7 @@ static bool queue_next(stow_trace *t, drain *d, queue *q) {
 }
 
 static void heap_sink(drain *d, size_t i) {
+  ASSERT(i <= d->heap_count);
   for (;;) {
     size_t least = i;
     for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < d->heap_count; child++)
@@ -219,6 +226,7 @@ static void heap_build(stow_trace *t, drain *d) {
 
 /* Puts what was given to the writer into the file, then lets whole sealed chunks be used again. */
 static stow_status commit(stow_trace *t, drain *d) {
+  ASSERT(d->span_count <= t->ring.chunk_count);
   STOW_TRY(stowfile_flush(&d->writer));
   atomic_store_explicit(&d->written, d->writer.event_count, memory_order_relaxed);
   for (size_t i = 0; i < d->span_count; i++) {

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/growing.h"
 #include "base/log.h"
@@ -67,6 +68,7 @@ static uint64_t serial_of(const stow_trace *t) {
 /* ---- lanes ---- */
 
 static void lane_give_chunk(lane *l) {
+  ASSERT(l->trace != NULL);
   if (l->chunk == NULL) return;
   stow_trace *t = l->trace;
   bool for_file = atomic_load_explicit(&t->recording, memory_order_relaxed);
@@ -89,6 +91,8 @@ static void lanes_end(void *list) {
 
 /* Adds a fact; the caller holds the lock. A longer one than anyone reads is cut. */
 static stow_status trace_add_fact(stow_trace *t, const char *key, const char *value) {
+  ASSERT(lock_held(&t->lock));
+  ASSERT(key != NULL && value != NULL);
   char text[4096];
   int length = snprintf(text, sizeof text, "%s%c%s", key, '\0', value);
   if (length >= (int)sizeof text) length = (int)sizeof text - 1;
@@ -108,6 +112,7 @@ static void lane_tell_thread(stow_trace *t, uint64_t serial, uint32_t thread) {
 }
 
 static lane *lane_make(stow_trace *t, uint64_t serial) {
+  ASSERT(serial != 0);
   lane *l = calloc(1, sizeof *l);
   if (l == NULL) return NULL;
   l->serial = serial;
@@ -120,6 +125,7 @@ static lane *lane_make(stow_trace *t, uint64_t serial) {
 /* The lane of this thread for this trace, moved to the front; stale ones are dropped on the way.
  * NULL: closed, muted, or no memory (counted). */
 static lane *lane_find(stow_trace *t) {
+  ASSERT(t->alive != NULL);
   uint64_t serial = serial_of(t);
   if (serial == 0 || self.muted) return NULL;
   lane *found = NULL;
@@ -150,6 +156,7 @@ static lane *lane_find(stow_trace *t) {
  * it, the program waits too: a recording with a hole cannot be replayed. But only once: after a
  * wait in vain (a disk that hangs) nobody waits until the file has moved again. */
 static bool lane_take_chunk(lane *l) {
+  ASSERT(l->chunk == NULL);
   stow_trace *t = l->trace;
   for (uint64_t until = 0;;) {
     bool recording = atomic_load_explicit(&t->recording, memory_order_relaxed);
@@ -171,6 +178,8 @@ static bool lane_take_chunk(lane *l) {
 /* ---- the event ---- */
 
 static void lane_put(lane *l, const stow_trace_record *e) {
+  ASSERT(l->trace != NULL);
+  ASSERT(l->chunk == NULL || l->place < RING_CHUNK_RECORDS);
   stow_trace *t = l->trace;
   if (l->chunk == NULL && !lane_take_chunk(l)) {
     atomic_fetch_add_explicit(&t->ring.header->skipped_events, 1, memory_order_relaxed);
@@ -317,6 +326,7 @@ static void child_after_fork(void) {
 
 /* Process-wide things, made at the first opening. */
 static stow_status registry_start(void) {
+  ASSERT(lock_held(&registry));
   if (alive_words != NULL) return STOW_OK;
   if (pthread_key_create(&lane_key, lanes_end) != 0)
     return stow_fail(STOW_ERR_HOST_MEMORY, "no thread-specific key is left for a trace");
@@ -335,6 +345,7 @@ static stow_status registry_start(void) {
 
 /* A slot that is not in use, the one closed longest ago; its old addresses go. */
 static stow_trace *registry_take(void) {
+  ASSERT(lock_held(&registry));
   stow_trace *best = NULL;
   for (int i = 0; i < TRACES_MAX; i++)
     if (!traces[i].used && (best == NULL || traces[i].closed_at < best->closed_at))
@@ -347,6 +358,7 @@ static stow_trace *registry_take(void) {
 }
 
 static stow_status options_check(stow_trace_options *o, const stow_trace_options *given) {
+  ASSERT(o != NULL);
   *o = (stow_trace_options)STOW_TRACE_OPTIONS_INIT;
   STOW_TRY(growing_read(o, sizeof *o, given, "stow_trace_options"));
   if (o->ring_bytes == 0) o->ring_bytes = RING_BYTES_DEFAULT;
@@ -388,6 +400,8 @@ static void trace_tell_process(stow_trace *t) {
 }
 
 static stow_status trace_start(stow_trace *t, const stow_trace_options *o, uint64_t serial) {
+  ASSERT(serial != 0);
+  ASSERT(t->used);
   lock_init(&t->lock, LOCK_TRACE);
   atomic_store(&t->recording, false);
   atomic_store(&t->has_file, false);

@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 
 enum { KEYS_START = 1024, NAME_BYTES_MAX = 4096 };
 
 void stackset_start(stackset *s, ring *r) {
+  ASSERT(r != NULL);
   s->ring = r;
   s->key_count = 0;
   /* Keys are the caller's: if they are not stable, the table must not grow for ever. */
@@ -29,6 +31,7 @@ void stackset_stop(stackset *s) {
 
 static bool text_equals(const ring *r, uint64_t offset, text_kind kind, const void *payload,
                         uint32_t length) {
+  ASSERT(offset % 8 == 0);
   text_entry entry;
   memcpy(&entry, r->texts + offset, sizeof entry);
   return entry.kind == (uint32_t)kind && entry.length == length &&
@@ -38,6 +41,8 @@ static bool text_equals(const ring *r, uint64_t offset, text_kind kind, const vo
 /* The number of one text, appended to the ring if it is new. */
 static stow_status text_number(stackset *s, text_kind kind, const void *payload, uint32_t length,
                                uint32_t *number) {
+  ASSERT(number != NULL);
+  ASSERT(s->ring != NULL);
   *number = 0;
   uint64_t hash = hash_bytes(payload, length, (uint64_t)kind);
   /* Equal hashes of unlike texts step on to the next key; the chain ends at an empty one. */
@@ -61,6 +66,7 @@ static stow_status text_number(stackset *s, text_kind kind, const void *payload,
 
 /* A name longer than anyone reads is cut, at a whole UTF-8 character. */
 stow_status stackset_name(stackset *s, const char *name, uint32_t *number) {
+  ASSERT(name != NULL);
   size_t length = strnlen(name, NAME_BYTES_MAX + 1);
   if (length > NAME_BYTES_MAX) {
     length = NAME_BYTES_MAX;
@@ -81,6 +87,7 @@ static stow_status stackset_frame(stackset *s, const char *name, const char *fil
  * exported; line 0. Resolved once: modules that come and go at the same address are told apart only
  * by the caller's key. */
 static stow_status stackset_native(stackset *s, const void *address, uint32_t *number) {
+  ASSERT(number != NULL);
   const uint64_t *known = map_get(&s->addresses, (uint64_t)(uintptr_t)address);
   if (known != NULL) {
     *number = (uint32_t)*known;
@@ -105,6 +112,8 @@ static stow_status stackset_native(stackset *s, const void *address, uint32_t *n
 }
 
 static void key_put(key_table *t, uint64_t key, uint32_t number) {
+  ASSERT(key != 0);
+  ASSERT(t->capacity != 0 && (t->capacity & (t->capacity - 1)) == 0);
   uint64_t mask = t->capacity - 1, i = hash_u64(key, t->seed) & mask;
   while (atomic_load_explicit(&t->slots[i].key, memory_order_relaxed) != 0) i = (i + 1) & mask;
   atomic_store_explicit(&t->slots[i].number, number, memory_order_relaxed);
@@ -140,6 +149,8 @@ static void key_add(stackset *s, uint64_t key, uint32_t number) {
 
 stow_status stackset_stack(stackset *s, uint64_t key, const stow_trace_frame *frames, size_t count,
                            uint32_t *number) {
+  ASSERT(number != NULL);
+  ASSERT(frames != NULL || count == 0);
   *number = 0;
   if (key != 0 && (*number = stackset_find(s, key)) != 0) return STOW_OK;
   uint32_t words[STACK_FRAMES_MAX];

@@ -10,12 +10,14 @@
 #include "base/status.h"
 #include "recordings/recording_file.h"
 #include "recordings/ring_read.h"
+#include "run/protocol.h"
 
 stow_status run_trace_read(recording *r, const char *folder, const char *name) {
   char ring[PATH_MAX], file[PATH_MAX];
   struct stat info;
-  snprintf(ring, sizeof ring, "%s/%s.ring", folder, name);
-  snprintf(file, sizeof file, "%s/%s.stow", folder, name);
+  if (!run_process_path(ring, folder, name, RUN_RING) ||
+      !run_process_path(file, folder, name, RUN_STOW))
+    return stow_fail(STOW_ERR_IO, "the path of the run's folder is too long: %.200s", folder);
   bool has_file = stat(file, &info) == 0;
   if (has_file) STOW_TRY(recording_read(r, file, KIND_STOW, NULL));
   /* What the file has not yet is in the ring. */

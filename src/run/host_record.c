@@ -9,12 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/newfile.h"
 #include "base/text.h"
+#include "run/protocol.h"
 
 #define WORDS_MAX 10
 
 const char *tree_map_name(tree_map_kind kind) {
+  ASSERT((unsigned)kind < TREE_MAP_KINDS);
   static const char *const NAMES[TREE_MAP_KINDS] = {"heap", "anonymous", "shared", "file"};
   return NAMES[kind];
 }
@@ -55,6 +58,8 @@ static void write_lines(buffer *out, host_record *r) {
 }
 
 stow_status host_record_write(const host_record *r, const char *folder) {
+  ASSERT(r != NULL && folder != NULL);
+  ASSERT(r->process_count <= HOST_PROCESSES_MAX);
   char path[PATH_MAX];
   buffer out = BUFFER_INIT;
   host_record *copy = malloc(sizeof *copy);
@@ -63,7 +68,8 @@ stow_status host_record_write(const host_record *r, const char *folder) {
   write_lines(&out, copy);
   free(copy);
   stow_status status = out.status;
-  snprintf(path, sizeof path, "%s/host", folder);
+  if (status == STOW_OK && !run_path(path, folder, RUN_HOST))
+    status = stow_fail(STOW_ERR_IO, "the path of the run's folder is too long: %.200s", folder);
   if (status == STOW_OK && !newfile_write(path, out.data, out.length))
     status = stow_fail(STOW_ERR_IO, "cannot write %s: %s", path, strerror(errno));
   buffer_free(&out);
@@ -162,11 +168,11 @@ static void read_line(host_record *r, const words *w) {
     tree_file *f = &r->files[r->file_count++];
     *f = (tree_file){.bytes = number(w, 1), .read_bytes = number(w, 2)};
     text(f->path, sizeof f->path, w, 3);
-  } else if (strcmp(kind, "object") == 0)
+  } else if (strcmp(kind, RUN_LINE_OBJECT) == 0)
     read_object(r, w);
-  else if (strcmp(kind, "frame") == 0)
+  else if (strcmp(kind, RUN_LINE_FRAME) == 0)
     read_frame(r, w);
-  else if (strcmp(kind, "asked") == 0) {
+  else if (strcmp(kind, RUN_LINE_ASKED) == 0) {
     r->inside_serial = (uint32_t)number(w, 1);
     r->inside_bytes = number(w, 2);
     r->inside_whole = number(w, 3) != 0;
@@ -190,13 +196,15 @@ static stow_status read_file(host_record *r, const char *path) {
 }
 
 static stow_status read_inside(host_record *r, const char *folder, pid_t pid) {
-  char path[PATH_MAX];
+  char path[PATH_MAX], process[16];
   r->object_count = r->frame_count = 0;
   r->inside_serial = 0;
   r->inside_bytes = 0;
   r->inside_whole = false;
-  snprintf(path, sizeof path, "%s/%d.objects", folder, (int)pid);
-  stow_status status = read_file(r, path);
+  snprintf(process, sizeof process, "%d", (int)pid);
+  stow_status status = run_process_path(path, folder, process, RUN_OBJECTS)
+                           ? read_file(r, path)
+                           : stow_fail(STOW_ERR_NOT_FOUND, "%.200s: the path is too long", folder);
   r->from_inside = status == STOW_OK;
   /* An estimate from samples may pass what is there. */
   for (size_t i = 0; i < r->object_count; i++)
@@ -206,14 +214,15 @@ static stow_status read_inside(host_record *r, const char *folder, pid_t pid) {
 }
 
 bool host_record_read_inside(host_record *r, const char *folder, pid_t pid) {
+  ASSERT(pid > 0);
   return read_inside(r, folder, pid) == STOW_OK;
 }
 
 stow_status host_record_read(host_record *r, const char *folder) {
+  ASSERT(r != NULL && folder != NULL);
   char path[PATH_MAX];
   *r = (host_record){0};
-  snprintf(path, sizeof path, "%s/host", folder);
-  stow_status status = read_file(r, path);
+  stow_status status = run_path(path, folder, RUN_HOST) ? read_file(r, path) : STOW_ERR_NOT_FOUND;
   if (status == STOW_ERR_NOT_FOUND)
     return stow_fail(STOW_ERR_NOT_FOUND, "%s: no record of host memory is there", folder);
   STOW_TRY(status);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/newfile.h"
 #include "base/process.h"
 
@@ -40,6 +41,7 @@ static size_t ledger_bytes(void) {
 }
 
 static void set_up(ledger *l, void *at, size_t bytes) {
+  ASSERT(at != NULL);
   l->header = at;
   l->slots = (ledger_slot *)((char *)at + (bytes - LEDGER_SLOTS_MAX * sizeof(ledger_slot)));
   l->mapped_bytes = bytes;
@@ -97,6 +99,7 @@ stow_status ledger_create(ledger *l, const char *path) {
 }
 
 stow_status ledger_open(ledger *l, const char *path) {
+  ASSERT(path != NULL);
   *l = (ledger){0};
   int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) return stow_fail(STOW_ERR_IO, "opening the ledger %s: %s", path, strerror(errno));
@@ -126,6 +129,7 @@ void ledger_close(ledger *l) {
 }
 
 stow_status ledger_part_elsewhere(ledger *l) {
+  ASSERT(l->header != NULL);
   char here[96];
   ledger own;
   name_machine(here);
@@ -157,6 +161,7 @@ static uint64_t start_time(uint32_t pid) {
 }
 
 static uint64_t owner_of(uint32_t pid, uint64_t start) {
+  ASSERT(pid != 0);
   return (uint64_t)pid << 32 | (uint32_t)start;
 }
 
@@ -168,6 +173,8 @@ static bool lives(uint64_t owner) {
 }
 
 unsigned ledger_reap(ledger *l) {
+  ASSERT(l->header != NULL);
+  ASSERT(l->own <= LEDGER_SLOTS_MAX);
   unsigned gone = 0;
   uint64_t high = atomic_load(&l->header->slots_high);
   for (uint64_t i = 0; i < high && i < LEDGER_SLOTS_MAX; i++) {
@@ -193,6 +200,8 @@ static void clear(ledger_slot *slot) {
 }
 
 static bool claim(ledger *l, uint64_t self) {
+  ASSERT(l->own == 0);
+  ASSERT((self & LEDGER_TAKING) == 0);
   for (uint32_t i = 0; i < LEDGER_SLOTS_MAX; i++) {
     uint64_t owner = atomic_load(&l->slots[i].owner);
     /* Our own from before an exec: the memory it tells of went with the old program. */
@@ -212,6 +221,7 @@ static bool claim(ledger *l, uint64_t self) {
 }
 
 stow_status ledger_join(ledger *l) {
+  ASSERT(l->header != NULL);
   uint32_t pid = (uint32_t)getpid();
   uint64_t self = owner_of(pid, start_time(pid));
   /* Those before us that ended: their bytes went with them. */
@@ -232,15 +242,18 @@ static bool counts(const ledger_slot *slot) {
 }
 
 uint64_t ledger_limit(const ledger *l, unsigned device) {
+  ASSERT(l->header != NULL);
   return device < LEDGER_DEVICES_MAX ? atomic_load(&l->header->vram_limit_bytes[device])
                                      : LEDGER_UNLIMITED;
 }
 
 uint64_t ledger_spill_limit(const ledger *l) {
+  ASSERT(l->header != NULL);
   return atomic_load(&l->header->spill_limit_bytes);
 }
 
 void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals) {
+  ASSERT(l->header != NULL && totals != NULL);
   *totals = (ledger_totals){0};
   if (device >= LEDGER_DEVICES_MAX) return;
   uint64_t high = atomic_load(&l->header->slots_high);
@@ -273,6 +286,7 @@ uint64_t ledger_spilled(const ledger *l) {
 
 void ledger_tell(ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
                  uint64_t *total_bytes) {
+  ASSERT(free_bytes != NULL && total_bytes != NULL);
   uint64_t limit = ledger_limit(l, device);
   ledger_totals totals;
   ledger_reap(l);
@@ -366,10 +380,12 @@ static void changing(ledger *l) {
 }
 
 static ledger_device *own_device(const ledger *l, unsigned device) {
+  ASSERT(l->own <= LEDGER_SLOTS_MAX);
   return l->own == 0 || device >= LEDGER_DEVICES_MAX ? NULL : &l->slots[l->own - 1].devices[device];
 }
 
 void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
   changing(l);
@@ -379,6 +395,7 @@ void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
 }
 
 void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
   uint64_t old = atomic_load(&d->bytes[kind]);
@@ -389,6 +406,7 @@ void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
 }
 
 void ledger_set(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
   changing(l);
@@ -410,6 +428,7 @@ void ledger_set_begun(ledger *l, unsigned device, bool begun) {
 }
 
 uint64_t ledger_own(const ledger *l, unsigned device, ledger_kind kind) {
+  ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   const ledger_device *d = own_device(l, device);
   return d == NULL ? 0 : atomic_load(&d->bytes[kind]);
 }
@@ -429,6 +448,7 @@ static void look(const ledger *l, unsigned device, ledger_kind kind, uint64_t *h
 
 /* Is there room for `bytes` beside what is held, once nobody announces anything? */
 static bool fits(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes, uint64_t limit) {
+  ASSERT(l->header != NULL);
   uint64_t held, wanted;
   look(l, device, kind, &held, &wanted);
   if (bytes <= limit && held <= limit - bytes) return true;
@@ -439,6 +459,7 @@ static bool fits(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes, u
 }
 
 bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return true;
   ledger_device *d = own_device(l, device);
   uint64_t limit = kind == LEDGER_SPILLED     ? ledger_spill_limit(l)

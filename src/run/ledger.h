@@ -27,10 +27,10 @@
 #define LEDGER_TAKING         (UINT64_C(1) << 63) /* no process has a number that high */
 
 enum {
-  LEDGER_ROAD_UNKNOWN = 0,
-  LEDGER_ROAD_NONE = 1,
-  LEDGER_ROAD_PAGES = 2,
-  LEDGER_ROAD_PINNED = 3
+  LEDGER_PATH_UNKNOWN = 0,
+  LEDGER_PATH_NONE = 1,
+  LEDGER_PATH_PAGES = 2,
+  LEDGER_PATH_PINNED = 3
 };
 
 /* What bytes are. The first kinds are vram and count against its limit; LEDGER_SPILLED counts
@@ -99,13 +99,13 @@ typedef struct ledger_header {
   _Atomic uint64_t steps[2], steps_ns[2]; /* of training, and their time: in vram alone, spilled */
   _Atomic uint64_t refused_count;         /* final or not: a framework may retry */
   _Atomic uint64_t retried_count;         /* refusals after which the same thread was served */
-  _Atomic uint64_t host_backing; /* LEDGER_ROAD_…: can this driver put pages on the host? */
-  _Atomic uint64_t torch_whole;  /* 1: a PyTorch of the run does not have the expandable segments
-                                    that were asked of it */
-  _Atomic uint64_t cards_known;  /* others_bytes and uuids are written, or will not be */
-  _Atomic uint64_t slots_high;   /* no slot from here on was ever used */
-  _Atomic uint64_t processes;    /* that joined */
-  _Atomic uint64_t turned_away;  /* processes that found no free slot */
+  _Atomic uint64_t host_path;   /* LEDGER_PATH_…: can this driver put pages on the host? */
+  _Atomic uint64_t torch_whole; /* 1: a PyTorch of the run does not have the expandable segments
+                                   that were asked of it */
+  _Atomic uint64_t cards_known; /* others_bytes and uuids are written, or will not be */
+  _Atomic uint64_t slots_high;  /* no slot from here on was ever used */
+  _Atomic uint64_t processes;   /* that joined */
+  _Atomic uint64_t turned_away; /* processes that found no free slot */
   /* Processes whose trace could not be opened although the run records: how many, the first of
    * them, and why the first one failed. */
   _Atomic uint64_t unrecorded;
@@ -115,7 +115,7 @@ typedef struct ledger_header {
     _Atomic uint64_t serial; /* 0: never written; odd: being written */
     ledger_refusal what;
   } refusals[LEDGER_REFUSALS_MAX];
-  char host_reason[256];              /* why host_backing is what it is; written before it */
+  char host_reason[256];              /* why host_path is what it is; written before it */
   char uuids[LEDGER_DEVICES_MAX][48]; /* of the devices, as NVML has them; "" where not known */
   char visible_devices[256];          /* CUDA_VISIBLE_DEVICES when the run began; "" if unset */
   char machine[96];                   /* where its processes' numbers mean something */

@@ -1,4 +1,4 @@
-/* Account: the process's slot in the ledger and its book. */
+/* Account: the process's slot in the ledger, and the numbers of devices. */
 #include "shim/account.h"
 
 #include <errno.h>
@@ -10,14 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/hash.h"
+#include "base/assert.h"
 #include "base/lock.h"
-#include "shim/gate.h"
-#include "shim/page.h"
-#include "shim/plain.h"
-#include "shim/record.h"
-#include "shim/spill.h"
+#include "base/variables.h"
 
 /* How long a first context waits for the run's command to have looked at the cards. */
 #define CARDS_WAIT_MS 1000
@@ -28,34 +23,27 @@ static ledger the_ledger; /* `own` guarded by start_lock; the rest set before `s
 static char own_visible[256];
 static _Atomic uint64_t released_bytes;
 
-static lock book_lock = LOCK_INIT(LOCK_POOL);
-static map book[BOOK_SPACES]; /* guarded by book_lock; name to holding */
-
 /* ---- starting ---- */
 
-/* In a child of fork nothing is ours: the driver does not go with it, and the slot is the parent's.
- * No thread but this one is left, so a lock held is held by nobody. */
+/* The functions of SHIM_AFTER_FORK; the linker defines where their section begins and ends. */
+extern shim_forked *const __start_shim_forked[] __attribute__((visibility("hidden")));
+extern shim_forked *const __stop_shim_forked[] __attribute__((visibility("hidden")));
+
+/* A child of fork starts afresh: the driver does not go with it, and the slot is the parent's. No
+ * other thread is left, so a lock that is held is held by nobody. */
 static void after_fork(void) {
   lock_init(&start_lock, LOCK_HEAP);
-  lock_init(&book_lock, LOCK_POOL);
   the_ledger.own = 0;
-  /* What the maps hold is lost to the child: another thread may have been changing them. */
-  memset(book, 0, sizeof book);
-  measure_after_fork();
-  context_after_fork();
-  page_after_fork();
-  gate_after_fork();
-  spill_after_fork();
-  plain_after_fork();
+  for (shim_forked *const *f = __start_shim_forked; f < __stop_shim_forked; f++) (*f)();
 }
 
 static void watch_forks(void) {
   pthread_atfork(NULL, NULL, after_fork);
 }
 
-/* A limit that does not hold must not look as if it did. Told where the program's own words go: no
- * other road leads from here to the person. */
-static void tell_no_ledger(const char *path) {
+/* A limit that is not enforced must not look as if it were. Written to standard error: there is no
+ * other way to the user from here. */
+static void warn_no_ledger(const char *path) {
   if (access(path, R_OK | W_OK) == 0 || errno != EACCES) return;
   char line[PATH_MAX + 256];
   int length = snprintf(line, sizeof line,
@@ -95,11 +83,11 @@ static void start(void) {
   pthread_once(&once, watch_forks);
   lock_take(&start_lock);
   if (!started) {
-    const char *path = secure_getenv("STOWAGE_LEDGER");
+    const char *path = secure_getenv(ENV_LEDGER);
     if (path == NULL || path[0] == '\0' || ledger_open(&the_ledger, path) != STOW_OK) {
       if (path != NULL) {
         shim_log("no ledger: %s", stow_status_message());
-        tell_no_ledger(path);
+        warn_no_ledger(path);
       }
       if (ledger_create(&the_ledger, NULL) != STOW_OK) shim_log("%s", stow_status_message());
     } else if (ledger_part_elsewhere(&the_ledger) != STOW_OK)
@@ -148,6 +136,7 @@ static size_t entry(const char *list, unsigned i, const char **at) {
 }
 
 unsigned account_device(cu_device card) {
+  ASSERT(card >= 0);
   const ledger *l = account_ledger();
   const char *mine, *theirs, *run_list = l->header == NULL ? "" : l->header->visible_devices;
   unsigned number = (unsigned)card;
@@ -168,11 +157,12 @@ unsigned account_device(cu_device card) {
 }
 
 bool account_here(unsigned *device, cu_context *context, cu_device *card) {
-  cu_result (*current)(cu_context *) = SHIM_REAL(cuCtxGetCurrent, (cu_context *));
-  cu_result (*get)(cu_device *) = SHIM_REAL(cuCtxGetDevice, (cu_device *));
+  ASSERT(device != NULL && context != NULL && card != NULL);
+  const cuda_driver *driver = shim_driver();
   *context = NULL;
-  if (current == NULL || get == NULL || current(context) != CU_OK || *context == NULL ||
-      get(card) != CU_OK)
+  if (driver->cuCtxGetCurrent == NULL || driver->cuCtxGetDevice == NULL ||
+      driver->cuCtxGetCurrent(context) != CU_OK || *context == NULL ||
+      driver->cuCtxGetDevice(card) != CU_OK)
     return false;
   *device = account_device(*card);
   return true;
@@ -180,56 +170,8 @@ bool account_here(unsigned *device, cu_context *context, cu_device *card) {
 
 /* ---- counting ---- */
 
-/* Bytes taken since the driver's own share was last measured; it grows as code is loaded. */
-#define MEASURE_EVERY ((uint64_t)256 << 20)
-static _Atomic uint64_t unmeasured_bytes = MEASURE_EVERY;
-
-/* True if the calling thread's context is on that device, and it was measured. */
-static bool measure_here(unsigned device) {
-  unsigned here;
-  cu_context context;
-  cu_device card;
-  if (!account_here(&here, &context, &card) || here != device) return false;
-  atomic_store(&unmeasured_bytes, 0);
-  measure_device(device, card);
-  return true;
-}
-
-void account_look(unsigned device, uint64_t bytes) {
-  const ledger *l = account_ledger();
-  if (l->header != NULL && ledger_limit(l, device) != LEDGER_UNLIMITED &&
-      atomic_fetch_add(&unmeasured_bytes, bytes) >= MEASURE_EVERY)
-    measure_here(device);
-}
-
-void account_look_soon(void) {
-  atomic_store(&unmeasured_bytes, MEASURE_EVERY);
-}
-
-bool account_make_room(unsigned device) {
-  /* Pools that the driver trimmed since, and a context that shrank, leave room; so does what the
-   * heap of plain requests holds idle. */
-  bool measured = measure_here(device);
-  return plain_trim(device, false) || measured;
-}
-
-bool account_trim(unsigned device, uint64_t bytes) {
-  bool pages = page_reclaim(device, bytes);
-  return plain_trim(device, false) || pages;
-}
-
-bool account_take(unsigned device, ledger_kind kind, uint64_t bytes) {
-  ledger *l = account_ledger();
-  if (l->header == NULL) return true;
-  account_look(device, bytes);
-  if (ledger_take(l, device, kind, bytes)) return true;
-  if (measure_here(device) && ledger_take(l, device, kind, bytes)) return true;
-  /* Pages the program let go of are free, and still counted. */
-  if (page_reclaim(device, bytes) && ledger_take(l, device, kind, bytes)) return true;
-  return plain_trim(device, false) && ledger_take(l, device, kind, bytes);
-}
-
 void account_give(unsigned device, ledger_kind kind, uint64_t bytes) {
+  ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   ledger *l = account_ledger();
   if (l->header == NULL) return;
   if (kind < LEDGER_VRAM_KINDS) atomic_fetch_add(&released_bytes, bytes);
@@ -251,116 +193,4 @@ uint64_t account_room(unsigned device) {
   ledger_sum(l, device, &totals);
   uint64_t limit = ledger_limit(l, device);
   return limit > totals.vram_bytes ? limit - totals.vram_bytes : 0;
-}
-
-void account_refused(unsigned device, uint64_t asked_bytes) {
-  ledger *l = account_ledger();
-  if (l->header == NULL) return;
-  ledger_totals totals;
-  ledger_reap(l);
-  ledger_sum(l, device, &totals);
-  ledger_refusal refusal = {(uint64_t)getpid(),
-                            device,
-                            asked_bytes,
-                            ledger_limit(l, device),
-                            totals.vram_bytes,
-                            ledger_spill_limit(l),
-                            totals.bytes[LEDGER_SPILLED],
-                            clock_wall_ns(),
-                            totals.bytes[LEDGER_CONTEXT],
-                            measure_fixed(device)};
-  ledger_refuse(l, &refusal);
-  record_event(STOW_TRACE_FAIL, account_room(device), asked_bytes, NULL, device, 0);
-  shim_log("refused %llu bytes on device %u: %llu held", (unsigned long long)asked_bytes, device,
-           (unsigned long long)totals.vram_bytes);
-}
-
-/* ---- the book ---- */
-
-static holding *find(book_space space, uint64_t key) {
-  uint64_t *value = map_get(&book[space], key);
-  return value == NULL ? NULL : (holding *)(uintptr_t)*value;
-}
-
-bool book_add(book_space space, uint64_t key, const holding *what) {
-  holding *copy = malloc(sizeof *copy);
-  if (copy == NULL) return false;
-  *copy = *what;
-  lock_take(&book_lock);
-  holding *old = find(space, key);
-  bool added = map_put(&book[space], key, (uintptr_t)copy) == STOW_OK;
-  lock_give(&book_lock);
-  if (added) ledger_note_peak(account_ledger(), what->device);
-  /* Something ended without our seeing it, or its name would not be given out again. */
-  if (added && old != NULL) account_give(old->device, old->kind, old->bytes);
-  free(added ? old : copy);
-  return added;
-}
-
-static bool take_out(book_space space, uint64_t key, holding *what) {
-  uint64_t value;
-  if (!map_remove(&book[space], key, &value)) return false;
-  *what = *(holding *)(uintptr_t)value;
-  free((void *)(uintptr_t)value);
-  return true;
-}
-
-bool book_remove(book_space space, uint64_t key, holding *what) {
-  lock_take(&book_lock);
-  bool found = take_out(space, key, what);
-  lock_give(&book_lock);
-  return found;
-}
-
-int book_use(book_space space, uint64_t key, int more, holding *what) {
-  lock_take(&book_lock);
-  holding *found = find(space, key);
-  int uses = -1;
-  if (found != NULL) {
-    found->uses = (uint32_t)((int)found->uses + more);
-    uses = (int)found->uses;
-    *what = *found;
-    if (uses <= 0) take_out(space, key, what);
-  }
-  lock_give(&book_lock);
-  if (uses == 0) account_give(what->device, what->kind, what->bytes);
-  return uses;
-}
-
-/* Takes out what went with a context, at most so many at a time; how many. */
-static size_t take_out_of(book_space space, unsigned device, cu_context context, size_t most,
-                          uint64_t *keys, holding *gone) {
-  size_t count = 0, at = 0;
-  uint64_t key, value;
-  lock_take(&book_lock);
-  while (count < most && map_next(&book[space], &at, &key, &value)) {
-    const holding *h = (const holding *)(uintptr_t)value;
-    if (h->device == device && (context == NULL || h->context == context)) keys[count++] = key;
-  }
-  for (size_t i = 0; i < count; i++) {
-    gone[i] = (holding){.bytes = 0};
-    take_out(space, keys[i], &gone[i]);
-  }
-  lock_give(&book_lock);
-  return count;
-}
-
-void book_drop(unsigned device, cu_context context) {
-  /* Pages and pinned memory outlive a context; the rest goes with it. */
-  static const book_space SPACES[] = {BOOK_ADDRESS, BOOK_ARRAY};
-  enum { AT_ONCE = 256 };
-  uint64_t keys[AT_ONCE];
-  holding gone[AT_ONCE];
-  for (size_t s = 0; s < sizeof SPACES / sizeof SPACES[0]; s++) {
-    size_t count;
-    do {
-      count = take_out_of(SPACES[s], device, context, AT_ONCE, keys, gone);
-      for (size_t i = 0; i < count; i++) {
-        if (gone[i].kind == LEDGER_SPILLED)
-          spill_plain_drop(keys[i], &gone[i]);
-        else
-          account_give(gone[i].device, gone[i].kind, gone[i].bytes);
-      }
-    } while (count == AT_ONCE);
-  }
 }

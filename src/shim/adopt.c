@@ -8,8 +8,10 @@
  * it has filled itself (cuBLASLt and cuSPARSELt do when they are loaded, with launches among them):
  * those become ours. An address kept on the heap is not found.
  *
- * Guarantees: all of it or nothing. A driver that was started has handed out its functions, and a
- * system that does not let its table be written cannot be helped: then nothing is changed. */
+ * Guarantees: nothing is changed if the driver has started (it has handed out its functions by
+ * then) or if its table of symbols cannot be written. Once that table is written, the other objects
+ * of the process follow one by one. An object whose tables cannot be read or written is skipped and
+ * logged: its calls keep going to the driver, uncounted. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
@@ -297,8 +299,9 @@ static int patch_driver(struct dl_phdr_info *info, size_t size, void *user) {
 
 static bool is_started(void) {
   int count;
-  cu_result (*ask)(int *) = SHIM_REAL(cuDeviceGetCount, (int *));
-  return ask == NULL || ask(&count) != CU_ERROR_NOT_INITIALIZED;
+  const cuda_driver *driver = shim_driver();
+  return driver->cuDeviceGetCount == NULL ||
+         driver->cuDeviceGetCount(&count) != CU_ERROR_NOT_INITIALIZED;
 }
 
 /* Before the loader's list is locked: looking a name up takes a lock that comes before it. */

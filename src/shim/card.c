@@ -5,10 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/status.h"
-#include "shim/spill.h"
+#include "shim/capture.h"
+#include "shim/counted.h"
+#include "shim/host_tier.h"
+#include "shim/measure.h"
+#include "shim/page_room.h"
 
 /* CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
 #define ATTRIBUTE_RDMA 110
@@ -47,15 +52,20 @@ bool card_inside(void) {
 
 /* A call of ours must not spoil a graph that is being captured: relaxed meanwhile. */
 static int enter(void) {
+  ASSERT(!inside);
   int mode = CU_CAPTURE_RELAXED;
-  cu_result (*exchange)(int *) = SHIM_REAL(cuThreadExchangeStreamCaptureMode, (int *));
+  const cuda_driver *driver = shim_driver();
   inside = true;
-  return exchange != NULL && exchange(&mode) == CU_OK ? mode : -1;
+  return driver->cuThreadExchangeStreamCaptureMode != NULL &&
+                 driver->cuThreadExchangeStreamCaptureMode(&mode) == CU_OK
+             ? mode
+             : -1;
 }
 
 static void leave(int mode) {
-  cu_result (*exchange)(int *) = SHIM_REAL(cuThreadExchangeStreamCaptureMode, (int *));
-  if (mode >= 0) exchange(&mode);
+  ASSERT(inside);
+  const cuda_driver *driver = shim_driver();
+  if (mode >= 0) driver->cuThreadExchangeStreamCaptureMode(&mode);
   inside = false;
 }
 
@@ -66,35 +76,51 @@ static stow_status answer(cu_result code, const char *what) {
 
 /* ---- pages ---- */
 
+/* A physical_account: pages of the heap count as plain memory. */
+static bool take_plain(const void *who, uint64_t bytes) {
+  ASSERT(((const counted *)who)->kind == LEDGER_PLAIN);
+  const counted *c = who;
+  if (page_take(c->device, c->kind, bytes)) return true;
+  if (capture_on()) return false;
+  /* As the driver does before it says that there is no more. */
+  measure_trim_pools(c->device);
+  return page_take(c->device, c->kind, bytes);
+}
+
+static bool make_room(const void *who, uint64_t bytes) {
+  return page_reclaim(((const counted *)who)->device, bytes);
+}
+
+static const physical_account PLAIN = {.take = take_plain,
+                                       .make_room = make_room,
+                                       .made = counted_made,
+                                       .undo = counted_undo,
+                                       .give = counted_release};
+
 static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
-  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, c->number}};
+  ASSERT(handle != NULL && bytes > 0);
+  counted who = {c->device, LEDGER_PLAIN};
+  physical maker = {shim_driver(), &PLAIN, &who};
+  cu_prop prop = physical_vram_prop(c->number);
   prop.flags.gpu_direct_rdma = c->rdma;
   if (on_host) return CU_ERROR_OUT_OF_MEMORY;
-  bool counted = account_take(c->device, LEDGER_PLAIN, bytes);
-  if (!counted && !spill_capturing()) {
-    /* As the driver does before it says that there is no more. */
-    measure_trim_pools(c->device);
-    counted = account_take(c->device, LEDGER_PLAIN, bytes);
-  }
-  if (!counted) return CU_ERROR_OUT_OF_MEMORY;
-  cu_result (*create)(cu_handle *, size_t, const cu_prop *, unsigned long long) =
-      SHIM_REAL(cuMemCreate, (cu_handle *, size_t, const cu_prop *, unsigned long long));
-  cu_result code = create(handle, bytes, &prop, 0);
-  if (code == CU_ERROR_OUT_OF_MEMORY && account_trim(c->device, bytes))
-    code = create(handle, bytes, &prop, 0);
-  if (code == CU_OK)
-    ledger_note_peak(account_ledger(), c->device);
-  else
-    ledger_give(account_ledger(), c->device, LEDGER_PLAIN, bytes);
-  return code;
+  return physical_page_create(&maker, handle, bytes, &prop, 0);
+}
+
+static cu_result release(const card *c, cu_handle handle, uint64_t bytes, stow_tier tier) {
+  ASSERT(handle != 0);
+  counted who = {c->device, LEDGER_PLAIN};
+  physical maker = {shim_driver(), &PLAIN, &who};
+  return tier == STOW_TIER_HOST ? host_tier_page_release(handle, bytes, c->device)
+                                : physical_page_release(&maker, handle, bytes);
 }
 
 /* What vram has room for, and how much there is of it; 0 where blocks cannot be in both. */
 static uint64_t vram_room(const card *c, uint64_t *whole) {
   const ledger *l = account_ledger();
   *whole = 0;
-  if (l->header == NULL || atomic_load(&l->header->host_backing) != LEDGER_ROAD_PAGES) return 0;
-  return spill_vram_room(c->device, whole);
+  if (l->header == NULL || atomic_load(&l->header->host_path) != LEDGER_PATH_PAGES) return 0;
+  return host_tier_vram_room(c->device, whole);
 }
 
 uint64_t card_room(const stow_device *device) {
@@ -114,6 +140,7 @@ static bool vram_has(const card *c, uint64_t bytes, uint64_t part) {
 
 /* A page of vram for a block that goes past it. */
 static cu_result lend(const card *c, cu_handle *handle, uint64_t bytes, uint64_t part) {
+  ASSERT(on_host);
   if (!vram_has(c, bytes, part)) return CU_ERROR_OUT_OF_MEMORY;
   on_host = false;
   cu_result code = create_vram(c, handle, bytes);
@@ -121,30 +148,12 @@ static cu_result lend(const card *c, cu_handle *handle, uint64_t bytes, uint64_t
   return code;
 }
 
-static cu_result create_host(const card *c, cu_handle *handle, uint64_t bytes) {
-  ledger *l = account_ledger();
-  if (!spill_host_has(bytes) || l->header == NULL ||
-      !ledger_take(l, c->device, LEDGER_SPILLED, bytes))
-    return CU_ERROR_OUT_OF_MEMORY;
-  cu_result code = spill_make_page(handle, bytes, c->number);
-  if (code == CU_OK) {
-    atomic_fetch_add(&l->header->spilled_total_bytes, bytes);
-    ledger_note_peak(l, c->device);
-  } else
-    ledger_give(l, c->device, LEDGER_SPILLED, bytes);
-  /* To the heap it is all one why there is none. */
-  return code == CU_OK ? CU_OK : CU_ERROR_OUT_OF_MEMORY;
-}
-
 static stow_status note_page(card *c, cu_handle handle, uint64_t value) {
+  ASSERT(handle != 0 && (value & ~(uint64_t)PAGE_FLAGS) > 0);
   lock_take(&c->lock);
   stow_status status = map_put(&c->pages, handle, value);
   lock_give(&c->lock);
   return status;
-}
-
-static void uncount(const card *c, uint64_t bytes, stow_tier tier) {
-  account_give(c->device, tier == STOW_TIER_HOST ? LEDGER_SPILLED : LEDGER_PLAIN, bytes);
 }
 
 static stow_status page_create(stow_device *device, stow_page *page, uint64_t bytes,
@@ -157,10 +166,10 @@ static stow_status page_create(stow_device *device, stow_page *page, uint64_t by
   if (tier == STOW_TIER_VRAM)
     code = create_vram(c, &handle, bytes);
   else if (on_host) {
-    code = lend(c, &handle, bytes, SPILL_LEAVES_PART);
+    code = lend(c, &handle, bytes, HOST_TIER_LEAVES_PART);
     flags = LENT;
     if (code != CU_OK) {
-      code = create_host(c, &handle, bytes);
+      code = host_tier_page_create(&handle, bytes, c->device, c->number);
       flags = ON_HOST;
     }
     if (code != CU_OK) { /* neither has enough alone */
@@ -170,8 +179,7 @@ static stow_status page_create(stow_device *device, stow_page *page, uint64_t by
     tier = flags == LENT ? STOW_TIER_VRAM : STOW_TIER_HOST;
   }
   if (code == CU_OK && note_page(c, handle, bytes | flags) != STOW_OK) {
-    SHIM_REAL(cuMemRelease, (cu_handle))(handle);
-    uncount(c, bytes, tier);
+    release(c, handle, bytes, tier);
     leave(mode);
     return STOW_ERR_HOST_MEMORY; /* map_put said why */
   }
@@ -189,11 +197,13 @@ static stow_status page_release(stow_device *device, stow_page page) {
   lock_take(&c->lock);
   bool known = map_remove(&c->pages, page, &value);
   lock_give(&c->lock);
-  if (!known) return stow_fail(STOW_ERR_STATE, "releasing a page that is none");
+  if (!known)
+    return stow_fail(STOW_ERR_STATE, "page_release: unknown page handle 0x%llx",
+                     (unsigned long long)page);
   stow_tier tier = value & ON_HOST ? STOW_TIER_HOST : STOW_TIER_VRAM;
   uint64_t bytes = value & ~(uint64_t)PAGE_FLAGS;
   int mode = enter();
-  cu_result code = SHIM_REAL(cuMemRelease, (cu_handle))(page);
+  cu_result code = release(c, page, bytes, tier);
   leave(mode);
   if (code != CU_OK) {
     stow_status noted = note_page(c, page, value);
@@ -202,7 +212,6 @@ static stow_status page_release(stow_device *device, stow_page page) {
   }
   atomic_fetch_sub_explicit(&c->held[tier], bytes, memory_order_relaxed);
   if (value & LENT) atomic_fetch_sub_explicit(&c->lent, bytes, memory_order_relaxed);
-  uncount(c, bytes, tier);
   return STOW_OK;
 }
 
@@ -211,6 +220,7 @@ bool card_lent(const stow_device *device) {
 }
 
 uint64_t card_held(const stow_device *device, stow_tier tier) {
+  ASSERT(tier == STOW_TIER_VRAM || tier == STOW_TIER_HOST);
   return atomic_load_explicit(&((const card *)device)->held[tier], memory_order_relaxed);
 }
 
@@ -229,6 +239,7 @@ bool card_owns(const stow_device *device, cu_addr addr) {
 
 /* Ranges are reserved under the heap's lock, one at a time. */
 static bool note_range(card *c, cu_addr addr, uint64_t bytes) {
+  ASSERT(addr != 0 && bytes > 0);
   for (int i = 0; i < RANGES_MAX; i++) {
     if (atomic_load(&c->ranges[i].base) != 0) continue;
     atomic_store_explicit(&c->ranges[i].end, addr + bytes, memory_order_relaxed);
@@ -241,12 +252,11 @@ static bool note_range(card *c, cu_addr addr, uint64_t bytes) {
 static stow_status reserve(stow_device *device, stow_addr *addr, uint64_t bytes, uint64_t align) {
   cu_addr at = 0;
   int mode = enter();
-  cu_result code = SHIM_REAL(cuMemAddressReserve, (cu_addr *, size_t, size_t, cu_addr,
-                                                   unsigned long long))(&at, bytes, align, 0, 0);
+  cu_result code = shim_driver()->cuMemAddressReserve(&at, bytes, align, 0, 0);
   /* Some drivers take no notice of the alignment; the heap needs it. */
   if (code == CU_OK &&
       ((align != 0 && at % align != 0) || !note_range((card *)device, at, bytes))) {
-    SHIM_REAL(cuMemAddressFree, (cu_addr, size_t))(at, bytes);
+    shim_driver()->cuMemAddressFree(at, bytes);
     code = CU_ERROR_OUT_OF_MEMORY;
   }
   leave(mode);
@@ -257,7 +267,7 @@ static stow_status reserve(stow_device *device, stow_addr *addr, uint64_t bytes,
 static stow_status unreserve(stow_device *device, stow_addr addr, uint64_t bytes) {
   (void)device;
   int mode = enter();
-  cu_result code = SHIM_REAL(cuMemAddressFree, (cu_addr, size_t))(addr, bytes);
+  cu_result code = shim_driver()->cuMemAddressFree(addr, bytes);
   leave(mode);
   return answer(code, "giving addresses back");
 }
@@ -265,8 +275,7 @@ static stow_status unreserve(stow_device *device, stow_addr addr, uint64_t bytes
 static stow_status map_page(stow_device *device, stow_addr addr, uint64_t bytes, stow_page page) {
   (void)device;
   int mode = enter();
-  cu_result code = SHIM_REAL(cuMemMap, (cu_addr, size_t, size_t, cu_handle, unsigned long long))(
-      addr, bytes, 0, page, 0);
+  cu_result code = shim_driver()->cuMemMap(addr, bytes, 0, page, 0);
   leave(mode);
   return answer(code, "mapping a page");
 }
@@ -274,7 +283,7 @@ static stow_status map_page(stow_device *device, stow_addr addr, uint64_t bytes,
 static stow_status unmap(stow_device *device, stow_addr addr, uint64_t bytes) {
   (void)device;
   int mode = enter();
-  cu_result code = SHIM_REAL(cuMemUnmap, (cu_addr, size_t))(addr, bytes);
+  cu_result code = shim_driver()->cuMemUnmap(addr, bytes);
   leave(mode);
   return answer(code, "unmapping pages");
 }
@@ -282,8 +291,7 @@ static stow_status unmap(stow_device *device, stow_addr addr, uint64_t bytes) {
 static stow_status grant(stow_device *device, stow_addr addr, uint64_t bytes) {
   cu_access access = {{CU_LOCATION_DEVICE, ((card *)device)->number}, CU_ACCESS_READ_WRITE};
   int mode = enter();
-  cu_result code = SHIM_REAL(cuMemSetAccess,
-                             (cu_addr, size_t, const cu_access *, size_t))(addr, bytes, &access, 1);
+  cu_result code = shim_driver()->cuMemSetAccess(addr, bytes, &access, 1);
   leave(mode);
   return answer(code, "granting access to pages");
 }
@@ -300,7 +308,7 @@ static stow_status memory(stow_device *device, stow_tier tier, uint64_t *free_by
   (void)device;
   size_t left = 0, total = 0;
   if (tier != STOW_TIER_VRAM) return stow_fail(STOW_ERR_UNSUPPORTED, "not asked here");
-  cu_result code = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *))(&left, &total);
+  cu_result code = shim_driver()->cuMemGetInfo_v2(&left, &total);
   if (free_bytes != NULL) *free_bytes = left;
   if (total_bytes != NULL) *total_bytes = total;
   return answer(code, "asking for the memory left");
@@ -395,25 +403,22 @@ static const stow_device_ops OPS = {.struct_bytes = sizeof(stow_device_ops),
 
 /* Does the driver have all the page calls, and does the card know pages? */
 static bool has_pages(cu_device number) {
-  static const shim_symbol NEEDED[] = {
-      SYMBOL_cuMemCreate,      SYMBOL_cuMemRelease,    SYMBOL_cuMemMap,
-      SYMBOL_cuMemUnmap,       SYMBOL_cuMemSetAccess,  SYMBOL_cuMemAddressReserve,
-      SYMBOL_cuMemAddressFree, SYMBOL_cuMemGetInfo_v2, SYMBOL_cuDeviceGetAttribute};
-  for (size_t i = 0; i < sizeof NEEDED / sizeof NEEDED[0]; i++)
-    if (shim_real(NEEDED[i]) == NULL) return false;
+  const cuda_driver *driver = shim_driver();
+  if (!driver->has_vmm || driver->cuMemGetInfo_v2 == NULL || driver->cuDeviceGetAttribute == NULL)
+    return false;
   int has = 0;
-  cu_result code =
-      SHIM_REAL(cuDeviceGetAttribute, (int *, int, cu_device))(&has, CU_ATTRIBUTE_VMM, number);
+  cu_result code = driver->cuDeviceGetAttribute(&has, CU_ATTRIBUTE_VMM, number);
   return code == CU_OK && has != 0;
 }
 
 stow_status card_open(stow_device **out, cu_device number, unsigned device) {
+  ASSERT(out != NULL && number >= 0);
   size_t granule = 0, total = 0;
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, number}};
-  cu_result (*ask)(size_t *, const cu_prop *, int) =
-      SHIM_REAL(cuMemGetAllocationGranularity, (size_t *, const cu_prop *, int));
-  if (!has_pages(number) || ask == NULL || ask(&granule, &prop, CU_GRANULARITY_MINIMUM) != CU_OK ||
-      SHIM_REAL(cuDeviceTotalMem_v2, (size_t *, cu_device))(&total, number) != CU_OK)
+  const cuda_driver *driver = shim_driver();
+  if (!has_pages(number) || driver->cuMemGetAllocationGranularity == NULL ||
+      driver->cuMemGetAllocationGranularity(&granule, &prop, CU_GRANULARITY_MINIMUM) != CU_OK ||
+      shim_driver()->cuDeviceTotalMem_v2(&total, number) != CU_OK)
     return stow_fail(STOW_ERR_UNSUPPORTED, "this driver has no pages");
   card *c = calloc(1, sizeof *c);
   if (c == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a card's books");
@@ -425,15 +430,14 @@ stow_status card_open(stow_device **out, cu_device number, unsigned device) {
   snprintf(c->props.name, sizeof c->props.name, "device %u", device);
   c->props.index = number;
   c->props.has_vmm = true;
-  /* Whether there is a road to the host is found out when the first page has to take it. */
+  /* Whether there is a path to the host is probed when the first page needs it. */
   c->props.host_backing = STOW_HOST_LOCATION;
   c->props.host_numa_node = -1;
   c->props.vram_bytes = total / granule * granule;
   c->props.page_bytes = granule;
   int rdma = 0;
-  c->rdma = SHIM_REAL(cuDeviceGetAttribute, (int *, int, cu_device))(&rdma, ATTRIBUTE_RDMA,
-                                                                     number) == CU_OK &&
-            rdma != 0;
+  c->rdma =
+      shim_driver()->cuDeviceGetAttribute(&rdma, ATTRIBUTE_RDMA, number) == CU_OK && rdma != 0;
   *out = &c->head;
   return STOW_OK;
 }

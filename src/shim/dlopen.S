@@ -1,4 +1,4 @@
-/* dlopen, for the one road the shim's name does not cover: programs that open the driver by its path (open.c). The name is
+/* dlopen, for the one case that the shim's name does not cover: programs that open the driver by its path (open.c). The name is
  * looked at, and the loader's own dlopen is jumped to, not called: it looks at its return address for whose search path and
  * namespace to use, and has to find the program's there. */
 #if defined(__x86_64__)

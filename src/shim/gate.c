@@ -11,9 +11,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
+#include "base/variables.h"
+#include "shim/host_tier.h"
 #include "shim/shim.h"
-#include "shim/spill.h"
 
 /* A launch may wait for room in the driver's queue, and a copy for its data. */
 #define CLOSE_MAX_NS ((uint64_t)200 * 1000 * 1000)
@@ -28,8 +30,8 @@ static _Atomic uint64_t inside;
 static _Atomic bool used;
 
 static void decide(void) {
-  const char *said = secure_getenv("STOWAGE_MOVE");
-  if (spill_on() && (said == NULL || strcmp(said, "off") != 0)) atomic_store(&shim_gate_on, 1);
+  const char *said = secure_getenv(ENV_MOVE);
+  if (host_tier_on() && (said == NULL || strcmp(said, "off") != 0)) atomic_store(&shim_gate_on, 1);
 }
 
 bool gate_here(void) {
@@ -43,6 +45,7 @@ bool gate_used(void) {
 }
 
 void *shim_gate_enter(unsigned symbol) {
+  ASSERT(symbol < SYMBOL_COUNT);
   /* Counted before looking: whoever closes looks at the count after closing. */
   atomic_fetch_add(&inside, 1);
   while (atomic_load(&closed) != 0) {
@@ -56,10 +59,13 @@ void *shim_gate_enter(unsigned symbol) {
 }
 
 void shim_gate_leave(void) {
+  ASSERT(atomic_load(&inside) > 0);
   atomic_fetch_sub(&inside, 1);
 }
 
 bool gate_close(void) {
+  ASSERT(gate_here());
+  ASSERT(atomic_load(&closed) == 0);
   atomic_store(&closed, 1);
   uint64_t start = clock_ns();
   while (atomic_load(&inside) != 0) {
@@ -73,11 +79,13 @@ bool gate_close(void) {
 }
 
 void gate_open(void) {
+  ASSERT(atomic_load(&closed) == 1);
   atomic_store(&closed, 0);
   syscall(SYS_futex, &closed, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-void gate_after_fork(void) {
+static void after_fork(void) {
   atomic_store(&closed, 0);
   atomic_store(&inside, 0);
 }
+SHIM_AFTER_FORK(after_fork);

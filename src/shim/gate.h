@@ -21,8 +21,6 @@ bool gate_used(void);
 bool gate_close(void);
 void gate_open(void);
 
-void gate_after_fork(void);
-
 /* Called by stubs.S: before a call, returning the driver's function, and after it. */
 void *shim_gate_enter(unsigned symbol);
 void shim_gate_leave(void);

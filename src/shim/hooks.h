@@ -1,49 +1,22 @@
-/* The hooks: every function of hooks.def, declared as the driver does, and what a tool may ask a
- * built shim. Types are ours, of the same shape as the driver's (cuda_driver.h). */
+/* The hooks: every function marked HOOK in device/driver.def, and what a tool may ask a built shim.
+ */
 #ifndef SHIM_HOOKS_H
 #define SHIM_HOOKS_H
 
 #include "shim/shim.h"
 
-typedef struct CUmemPoolHandle_st *cu_pool;
-typedef struct CUarray_st *cu_array; /* of plain and of mipmapped arrays */
+#define DECLARE_HOOK(name, parameters) SHIM_HOOK cu_result name parameters;
+#define DECLARE_GATE(name, parameters)
+#define DECLARE_PASS(name, parameters)
+#define DRIVER(name, since, need, role, parameters) DECLARE_##role(name, parameters)
+#include "device/driver.def"
+#undef DECLARE_HOOK
+#undef DECLARE_GATE
+#undef DECLARE_PASS
 
-typedef struct cu_pool_props { /* the beginning of CUmemPoolProps */
-  int type;
-  int handle_types; /* not 0: the pool can be exported to another process */
-  cu_location location;
-} cu_pool_props;
-
-typedef struct cu_ipc_handle { /* CUipcMemHandle, passed by value */
-  char bytes[64];
-} cu_ipc_handle;
-
-typedef struct cu_array_size { /* CUDA_ARRAY_DESCRIPTOR */
-  size_t width, height;
-  int format;
-  unsigned channels;
-} cu_array_size;
-
-typedef struct cu_array3d_size { /* CUDA_ARRAY3D_DESCRIPTOR */
-  size_t width, height, depth;
-  int format;
-  unsigned channels, flags;
-} cu_array3d_size;
-
-typedef struct cu_array_map { /* CUarrayMapInfo, as far as it is looked at */
-  char where[60];
-  int handle_type; /* 0: `handle` is a page's */
-  cu_handle handle;
-  char rest[24];
-} cu_array_map;
-_Static_assert(sizeof(cu_array_map) == 96, "CUarrayMapInfo is 96 bytes");
-
-#define HOOK(name, parameters) SHIM_HOOK cu_result name parameters;
-#include "shim/hooks.def"
-#undef HOOK
-
-/* The driver's own function behind a hook; NULL where this driver has none. */
-#define REAL(name) ((__typeof__(&name))(uintptr_t)shim_real(SYMBOL_##name))
+/* The driver's own function behind a hook, for passing the program's call on; NULL if this driver
+ * has none. Calls that Stowage makes for itself go through shim_driver(). */
+#define REAL(name) (shim_program_driver()->name)
 
 /* The name of hook `i`, NULL past the last. */
 SHIM_HOOK const char *stow_shim_hook(size_t i);

@@ -1,7 +1,10 @@
 /* Hooks of arrays. How much the driver takes for one is not told; it is counted as the elements it
  * has, in blocks of 64 KiB, the smallest the driver lays arrays out in. */
-#include "shim/account.h"
+#include "base/assert.h"
+#include "shim/book.h"
 #include "shim/hooks.h"
+#include "shim/refusal.h"
+#include "shim/room.h"
 
 #define ARRAY_UNIT ((uint64_t)64 << 10)
 /* CUDA_ARRAY3D_SPARSE, CUDA_ARRAY3D_DEFERRED_MAPPING: no memory until pages are mapped to it. */
@@ -72,12 +75,13 @@ static bool begin(array_take *take, const cu_array3d_size *size, unsigned levels
   take->known = size != NULL && account_here(&take->device, &take->context, &card);
   if (!take->known) return true;
   take->bytes = array_bytes(size, levels);
-  if (account_take(take->device, LEDGER_ARRAYS, take->bytes)) return true;
-  account_refused(take->device, take->bytes);
+  if (room_take(take->device, LEDGER_ARRAYS, take->bytes)) return true;
+  refusal_note(take->device, take->bytes);
   return false;
 }
 
 static cu_result end(const array_take *take, cu_result code, const cu_array *array) {
+  ASSERT(take->bytes == 0 || take->known);
   if (!take->known) return code;
   if (code == CU_OK)
     book_add(BOOK_ARRAY, (uintptr_t)*array,

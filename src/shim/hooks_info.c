@@ -1,7 +1,10 @@
 /* Hooks of the figures a program sizes itself by, of contexts that end with all they hold, and of
  * captures. */
-#include "shim/account.h"
+#include "shim/book.h"
+#include "shim/capture.h"
 #include "shim/hooks.h"
+#include "shim/host_tier.h"
+#include "shim/measure.h"
 #include "shim/page.h"
 #include "shim/plain.h"
 #include "shim/spill.h"
@@ -25,7 +28,7 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   if (code != CU_OK || !known) return code;
   measure_device(device, card);
   uint64_t left = *free_bytes, total = *total_bytes;
-  ledger_tell(l, device, spill_budget(card), &left, &total);
+  ledger_tell(l, device, host_tier_budget(card), &left, &total);
   *free_bytes = left;
   *total_bytes = total;
   return code;
@@ -36,10 +39,10 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(bytes, card);
   ledger *l = account_ledger();
   /* A framework that looks at the cards begins: before it is given a pool of the program's. */
-  if (spill_on()) trim_schedule();
+  if (host_tier_on()) trim_schedule();
   if (code == CU_OK && l->header != NULL) {
     uint64_t left = 0, total = *bytes;
-    ledger_tell(l, account_device(card), spill_budget(card), &left, &total);
+    ledger_tell(l, account_device(card), host_tier_budget(card), &left, &total);
     *bytes = total;
   }
   return code;
@@ -53,8 +56,8 @@ static void before_context(cu_device card) {
   static _Atomic bool asked;
   account_wait_cards();
   measure_context_begins(account_device(card));
-  if (!atomic_exchange(&asked, true)) spill_budget(card);
-  if (spill_on()) trim_schedule();
+  if (!atomic_exchange(&asked, true)) host_tier_budget(card);
+  if (host_tier_on()) trim_schedule();
 }
 
 static cu_result after_context(const cu_context *context, cu_device card, cu_result code) {
@@ -70,9 +73,10 @@ static cu_result after_context(const cu_context *context, cu_device card, cu_res
  * the last release, or with a reset. */
 static _Atomic(cu_context) primary[LEDGER_DEVICES_MAX];
 
-void context_after_fork(void) {
+static void after_fork(void) {
   for (int i = 0; i < LEDGER_DEVICES_MAX; i++) atomic_store(&primary[i], NULL);
 }
+SHIM_AFTER_FORK(after_fork);
 
 cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device card) {
   __typeof__(&cuDevicePrimaryCtxRetain) real = REAL(cuDevicePrimaryCtxRetain);
@@ -116,7 +120,7 @@ static void primary_ended(cu_device card) {
   cu_context gone =
       (unsigned)card < LEDGER_DEVICES_MAX ? atomic_exchange(&primary[card], NULL) : NULL;
   plain_end(card);
-  book_drop(device, gone);
+  book_drop(device, gone, spill_plain_drop);
   page_context_ended(device, gone);
   measure_context_ended(device);
 }
@@ -163,7 +167,7 @@ cu_result cuCtxDestroy_v2(cu_context context) {
     book_add(BOOK_CONTEXT, (uintptr_t)context, &gone);
     return code;
   }
-  book_drop(gone.device, context);
+  book_drop(gone.device, context, spill_plain_drop);
   page_context_ended(gone.device, context);
   measure_context_ended(gone.device);
   return code;
@@ -175,9 +179,9 @@ cu_result cuCtxDestroy_v2(cu_context context) {
 #define BEGIN(name, ...)                                                                           \
   __typeof__(&name) real = REAL(name);                                                             \
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;                                                 \
-  spill_capture(1);                                                                                \
+  capture_add(1);                                                                                  \
   cu_result code = real(__VA_ARGS__);                                                              \
-  if (code != CU_OK) spill_capture(-1);                                                            \
+  if (code != CU_OK) capture_add(-1);                                                              \
   return code
 
 cu_result cuStreamBeginCapture(cu_stream stream) {
@@ -215,15 +219,14 @@ static cu_result ended(__typeof__(&cuStreamEndCapture) real, capture_status *ask
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   bool was = captured(ask, stream);
   cu_result code = real(stream, graph);
-  if (code == CU_OK || (was && !captured(ask, stream))) spill_capture(-1);
+  if (code == CU_OK || (was && !captured(ask, stream))) capture_add(-1);
   return code;
 }
 
 cu_result cuStreamEndCapture(cu_stream stream, void **graph) {
-  return ended(REAL(cuStreamEndCapture), SHIM_REAL(cuStreamIsCapturing, (cu_stream, int *)), stream,
-               graph);
+  return ended(REAL(cuStreamEndCapture), shim_driver()->cuStreamIsCapturing, stream, graph);
 }
 cu_result cuStreamEndCapture_ptsz(cu_stream stream, void **graph) {
-  return ended(REAL(cuStreamEndCapture_ptsz),
-               SHIM_REAL(cuStreamIsCapturing_ptsz, (cu_stream, int *)), stream, graph);
+  return ended(REAL(cuStreamEndCapture_ptsz), shim_driver()->cuStreamIsCapturing_ptsz, stream,
+               graph);
 }

@@ -3,14 +3,26 @@
  * Under a limit or with a spill the requests for device memory are page.c's, and what the program
  * has of them are its tokens. All else is the driver's: such a page counts from its making until
  * its last handle is released and its last mapping is gone, as the driver keeps it. */
-#include "shim/account.h"
+#include "shim/book.h"
+#include "shim/counted.h"
 #include "shim/hooks.h"
 #include "shim/page.h"
-#include "shim/plain.h"
 #include "shim/record.h"
-#include "shim/spill.h"
+#include "shim/refusal.h"
+#include "shim/retry.h"
+#include "shim/room.h"
 
 /* ---- pages ---- */
+
+/* The account of pages that pass to the driver: a full limit is a refusal, a full card is not. */
+static bool take(const void *who, uint64_t bytes) {
+  if (room_account_take(who, bytes)) return true;
+  refusal_note(((const counted *)who)->device, bytes);
+  return false;
+}
+
+static const physical_account PASSED = {
+    .take = take, .make_room = room_account_make, .undo = counted_undo, .give = counted_release};
 
 cu_result cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop,
                       unsigned long long flags) {
@@ -18,21 +30,13 @@ cu_result cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop,
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (handle == NULL || prop == NULL) return real(handle, bytes, prop, flags);
   if (page_wanted(bytes, prop, flags)) return page_create(handle, bytes, prop);
-  /* Pages that the program itself puts on the host are only told. */
+  /* Pages that the program itself puts on the host are counted, not limited. */
   bool vram = prop->location.type == CU_LOCATION_DEVICE;
-  unsigned device = vram ? account_device(prop->location.id) : 0;
-  ledger_kind kind = vram ? LEDGER_PAGES : LEDGER_PINNED;
-  if (!account_take(device, kind, bytes)) {
-    account_refused(device, bytes);
-    return CU_ERROR_OUT_OF_MEMORY;
-  }
-  cu_result code = real(handle, bytes, prop, flags);
-  if (code == CU_ERROR_OUT_OF_MEMORY && vram && account_trim(device, bytes))
-    code = real(handle, bytes, prop, flags);
+  counted who = {vram ? account_device(prop->location.id) : 0, vram ? LEDGER_PAGES : LEDGER_PINNED};
+  physical maker = {shim_program_driver(), &PASSED, &who};
+  cu_result code = physical_page_create(&maker, handle, bytes, prop, flags);
   if (code == CU_OK)
-    book_add(BOOK_PAGE, *handle, &(holding){bytes, kind, device, NULL, 0, 1, false});
-  else
-    ledger_give(account_ledger(), device, kind, bytes);
+    book_add(BOOK_PAGE, *handle, &(holding){bytes, who.kind, who.device, NULL, 0, 1, false});
   return code;
 }
 

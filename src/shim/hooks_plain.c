@@ -1,13 +1,17 @@
 /* Hooks of allocations that stand for themselves: plain, pitched, managed, opened from another
  * process, and host memory the program pins. */
-#include "shim/account.h"
+#include "shim/counted.h"
 #include "shim/hooks.h"
+#include "shim/measure.h"
 #include "shim/plain.h"
 #include "shim/record.h"
+#include "shim/refusal.h"
+#include "shim/retry.h"
+#include "shim/room.h"
 #include "shim/spill.h"
 
 /* What the driver really takes for a request (see SHIM_GRANULE). */
-static uint64_t counted(uint64_t bytes) {
+static uint64_t driver_bytes(uint64_t bytes) {
   uint64_t unit = bytes > SHIM_GRANULE / 2 ? SHIM_GRANULE : 512;
   return bytes > UINT64_MAX - unit ? bytes : (bytes + unit - 1) / unit * unit;
 }
@@ -27,17 +31,14 @@ typedef struct asker {
 
 /* The driver's own block, counted. Out of memory where the limit is full, or the card. */
 static cu_result take_from_driver(const asker *who, cu_addr *addr, size_t bytes) {
-  uint64_t size = counted(bytes);
-  __typeof__(&cuMemAlloc_v2) real = REAL(cuMemAlloc_v2);
-  if (!account_take(who->device, LEDGER_PLAIN, size)) return CU_ERROR_OUT_OF_MEMORY;
-  cu_result code = real(addr, bytes);
-  if (code == CU_ERROR_OUT_OF_MEMORY && account_trim(who->device, size)) code = real(addr, bytes);
-  if (code == CU_OK) {
-    note(*addr, size, LEDGER_PLAIN, who->device, who->context);
-    record_taken(*addr, bytes, NULL, who->device, LEDGER_PLAIN);
-  } else
-    ledger_give(account_ledger(), who->device, LEDGER_PLAIN, size);
-  return code;
+  counted count = {who->device, LEDGER_PLAIN};
+  physical maker = {shim_program_driver(), &ROOM_ACCOUNT, &count};
+  uint64_t size = driver_bytes(bytes);
+  cu_result code = physical_plain_alloc(&maker, addr, bytes, size);
+  if (code != CU_OK) return code;
+  note(*addr, size, LEDGER_PLAIN, who->device, who->context);
+  record_taken(*addr, bytes, NULL, who->device, LEDGER_PLAIN);
+  return CU_OK;
 }
 
 static cu_result take_from_heap(const asker *who, cu_addr *addr, size_t bytes, bool host) {
@@ -55,7 +56,7 @@ static cu_result take(const asker *who, cu_addr *addr, size_t bytes) {
   if (code == CU_ERROR_NOT_SUPPORTED) code = take_from_driver(who, addr, bytes);
   if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(who->device, who->card, bytes)) {
     code = take_from_heap(who, addr, bytes, true);
-    /* A driver without pages on the host has another road for whole blocks. */
+    /* A driver without pages on the host can still spill whole blocks. */
     if (code != CU_OK) code = spill_plain(addr, bytes, who->device, who->card, who->context);
   }
   if (code == CU_OK) spill_served();
@@ -101,20 +102,20 @@ cu_result cuMemAllocPitch_v2(cu_addr *addr, size_t *pitch, size_t width, size_t 
     cu_result code = pitch_from_heap(&who, addr, pitch, width, height, element);
     if (code != CU_ERROR_NOT_SUPPORTED) return code;
   }
-  least = counted(least);
-  if (!account_take(who.device, LEDGER_PLAIN, least)) {
-    account_refused(who.device, least);
+  least = driver_bytes(least);
+  if (!room_take(who.device, LEDGER_PLAIN, least)) {
+    refusal_note(who.device, least);
     return CU_ERROR_OUT_OF_MEMORY;
   }
   cu_result code = real(addr, pitch, width, height, element);
-  if (code == CU_ERROR_OUT_OF_MEMORY && account_trim(who.device, least))
+  if (code == CU_ERROR_OUT_OF_MEMORY && room_trim(who.device, least))
     code = real(addr, pitch, width, height, element);
   if (code != CU_OK) {
     ledger_give(account_ledger(), who.device, LEDGER_PLAIN, least);
     return code;
   }
   /* Only now is it known how long a row became. */
-  uint64_t size = counted(*pitch * height);
+  uint64_t size = driver_bytes(*pitch * height);
   if (size > least) ledger_add(account_ledger(), who.device, LEDGER_PLAIN, size - least);
   note(*addr, size > least ? size : least, LEDGER_PLAIN, who.device, who.context);
   record_taken(*addr, *pitch * height, NULL, who.device, LEDGER_PLAIN);
@@ -128,9 +129,9 @@ cu_result cuMemAllocManaged(cu_addr *addr, size_t bytes, unsigned flags) {
   cu_device card;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (addr == NULL || !account_here(&device, &context, &card)) return real(addr, bytes, flags);
-  uint64_t size = counted(bytes);
-  if (!account_take(device, LEDGER_MANAGED, size)) {
-    account_refused(device, size);
+  uint64_t size = driver_bytes(bytes);
+  if (!room_take(device, LEDGER_MANAGED, size)) {
+    refusal_note(device, size);
     return CU_ERROR_OUT_OF_MEMORY;
   }
   cu_result code = real(addr, bytes, flags);
@@ -193,11 +194,12 @@ static void note_opened(cu_addr addr) {
   cu_device card;
   cu_addr base = 0;
   size_t bytes = 0;
-  cu_result (*range)(cu_addr *, size_t *, cu_addr) =
-      SHIM_REAL(cuMemGetAddressRange_v2, (cu_addr *, size_t *, cu_addr));
+  const cuda_driver *driver = shim_driver();
   plain_pass("cuIpcOpenMemHandle");
   if (!account_here(&device, &context, &card)) return;
-  if (range == NULL || range(&base, &bytes, addr) != CU_OK) bytes = 0;
+  if (driver->cuMemGetAddressRange_v2 == NULL ||
+      driver->cuMemGetAddressRange_v2(&base, &bytes, addr) != CU_OK)
+    bytes = 0;
   ledger_add(account_ledger(), device, LEDGER_IPC, bytes);
   note(addr, bytes, LEDGER_IPC, device, context);
 }

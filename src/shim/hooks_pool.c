@@ -2,10 +2,17 @@
  * reserved, which the driver tells; a request is refused where the pool would have to grow past the
  * limit. While a graph is captured a request becomes one of its nodes, and its pool does not grow.
  */
-#include "shim/account.h"
+#include "base/assert.h"
+#include "shim/book.h"
+#include "shim/capture.h"
 #include "shim/hooks.h"
+#include "shim/host_tier.h"
+#include "shim/measure.h"
 #include "shim/plain.h"
 #include "shim/record.h"
+#include "shim/refusal.h"
+#include "shim/retry.h"
+#include "shim/room.h"
 #include "shim/spill.h"
 
 /* How much the pool must at least grow to serve `bytes`. */
@@ -29,7 +36,7 @@ static bool pool_fits(unsigned device, cu_pool pool, uint64_t bytes, uint64_t *k
   for (int turn = 0; turn < 2; turn++) {
     uint64_t more = growth(pool, bytes);
     if (more == 0) return true;
-    if (measure_pool_grows(device, more)) {
+    if (room_pool_grows(device, more)) {
       *kept = more;
       return true;
     }
@@ -53,8 +60,9 @@ typedef struct pool_call {
 
 /* The pool a request without one goes to. */
 static bool default_pool(pool_call *call) {
-  cu_result (*get)(cu_pool *, cu_device) = SHIM_REAL(cuDeviceGetMemPool, (cu_pool *, cu_device));
-  return get != NULL && get(&call->pool, call->card) == CU_OK && call->pool != NULL;
+  const cuda_driver *driver = shim_driver();
+  return driver->cuDeviceGetMemPool != NULL &&
+         driver->cuDeviceGetMemPool(&call->pool, call->card) == CU_OK && call->pool != NULL;
 }
 
 /* False: the limit has no room for it. */
@@ -62,7 +70,7 @@ static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
   *call = (pool_call){.pool = pool};
   call->known = account_here(&call->device, &call->context, &call->card);
   /* To ask for a pool's figures would end the capture (seen on an H200, driver 580). */
-  call->captured = spill_capturing();
+  call->captured = capture_on();
   if (!call->known || call->captured) return true;
   call->known = pool != NULL || default_pool(call);
   if (!call->known) return true;
@@ -80,10 +88,11 @@ static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
 /* The pool cannot grow: a block of the heap, or of the host. Nobody is refused here who would ask
  * again: PyTorch does not, over these pools. */
 static cu_result elsewhere(const pool_call *call, cu_addr *addr, size_t bytes, cu_stream stream) {
+  ASSERT(call->known);
   ledger_kind kind;
   /* Blocks of other processes and of other devices are to be where they were asked for. */
   bool fixed = call->away || measure_pool_shared(call->pool);
-  bool host = !fixed && spill_budget(call->card) > 0;
+  bool host = !fixed && host_tier_budget(call->card) > 0;
   cu_result code = CU_ERROR_OUT_OF_MEMORY;
   if (!fixed) code = plain_alloc(addr, bytes, host, &kind, call->device, call->card, call->context);
   if (code == CU_OK)
@@ -91,7 +100,7 @@ static cu_result elsewhere(const pool_call *call, cu_addr *addr, size_t bytes, c
   else if (host) /* it goes with no context, as what a pool gives does not */
     code = spill_plain(addr, bytes, call->device, call->card, NULL);
   else {
-    account_refused(call->device, bytes);
+    refusal_note(call->device, bytes);
     code = CU_ERROR_OUT_OF_MEMORY;
   }
   return code;
@@ -106,14 +115,14 @@ typedef struct pool_forms {
 
 static pool_forms forms(bool per_thread) {
   return per_thread
-             ? (pool_forms){REAL(cuMemFreeAsync_ptsz),
-                            SHIM_REAL(cuStreamSynchronize_ptsz, (cu_stream))}
-             : (pool_forms){REAL(cuMemFreeAsync), SHIM_REAL(cuStreamSynchronize, (cu_stream))};
+             ? (pool_forms){REAL(cuMemFreeAsync_ptsz), shim_driver()->cuStreamSynchronize_ptsz}
+             : (pool_forms){REAL(cuMemFreeAsync), shim_driver()->cuStreamSynchronize};
 }
 
 /* Holes in a pool may not fit what its figures say fits, and then it grows. Where it grew past the
  * limit the block goes back, and the pool shrinks again: true. */
 static bool undone(const pool_call *call, const pool_forms *f, cu_addr addr, cu_stream stream) {
+  ASSERT(call->known);
   const ledger *l = account_ledger();
   uint64_t limit = l->header == NULL ? LEDGER_UNLIMITED : ledger_limit(l, call->device);
   ledger_totals totals;
@@ -247,7 +256,7 @@ cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep) {
   cu_context context;
   cu_device card;
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(pool, keep);
-  if (code == CU_OK && !spill_capturing() && account_here(&device, &context, &card))
+  if (code == CU_OK && !capture_on() && account_here(&device, &context, &card))
     measure_pool(measure_pool_device(pool, device), pool);
   return code;
 }
@@ -255,7 +264,7 @@ cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep) {
 cu_result cuMemPoolDestroy(cu_pool pool) {
   __typeof__(&cuMemPoolDestroy) real = REAL(cuMemPoolDestroy);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  uint64_t used = pool == NULL || spill_capturing() ? 0 : measure_pool_figure(pool, POOL_USED);
+  uint64_t used = pool == NULL || capture_on() ? 0 : measure_pool_figure(pool, POOL_USED);
   cu_result code = real(pool);
   if (code == CU_OK) measure_pool_ended(pool, used);
   return code;

@@ -4,11 +4,11 @@
 #include <stdint.h>
 
 #include "base/rank.h"
+#include "shim/host_tier.h"
 #include "shim/python.h"
 #include "shim/python_stack.h"
-#include "shim/record.h"
+#include "shim/recorder.h"
 #include "shim/shim.h"
-#include "shim/spill.h"
 
 /* inside.py, made at build time. */
 static const char TEXT[] = {
@@ -20,7 +20,7 @@ static python_object *mark(python_object *self, python_object *arguments) {
   int begins;
   (void)self;
   if (!python_parse(arguments, "si", &name, &begins)) return NULL;
-  record_mark(name, begins != 0);
+  recorder_mark(name, begins != 0);
   return python_none();
 }
 
@@ -28,13 +28,13 @@ static python_object *fact(python_object *self, python_object *arguments) {
   const char *key, *value;
   (void)self;
   if (!python_parse(arguments, "ss", &key, &value)) return NULL;
-  record_fact(key, value);
+  recorder_fact(key, value);
   return python_none();
 }
 
 static python_object *snapshot(python_object *self, python_object *arguments) {
   (void)self, (void)arguments;
-  record_event(STOW_TRACE_SNAPSHOT, 0, 0, NULL, 0, 0);
+  if (recorder_on()) recorder_event(&(stow_trace_record){.kind = STOW_TRACE_SNAPSHOT});
   return python_none();
 }
 
@@ -45,7 +45,7 @@ static python_object *check_stacks(python_object *self, python_object *arguments
 
 static python_object *spills(python_object *self, python_object *arguments) {
   (void)self, (void)arguments;
-  return python_build("i", spill_on() ? 1 : 0);
+  return python_build("i", host_tier_on() ? 1 : 0);
 }
 
 static python_object *segments_are_whole(python_object *self, python_object *arguments) {

@@ -4,8 +4,8 @@ arm() is called on the main thread, again and again ever more seldom, until it a
 program nothing it could feel, print nothing, and let no exception out.
 
 The shim's are: shim_mark(name, begins), shim_fact(key, value), shim_snapshot(), shim_check_stacks(), shim_spills(),
-shim_segments_are_whole(), shim_log(text) and shim_rank, the number of this process in a job of many, "" if it is alone. STOWAGE_RUN is the folder of the run,
-STOWAGE_RECORD is 1 where the run is recorded.
+shim_segments_are_whole(), shim_log(text) and shim_rank, the number of this process in a job of many, "" if it is alone. 
+The names in capitals are those of src/run/protocol.h and src/base/variables.h.
 """
 import functools
 import importlib
@@ -38,8 +38,8 @@ def once(name):
 
 def run_file(ending):
     """A file of this process in the folder of the run; None where there is none."""
-    folder = os.environ.get("STOWAGE_RUN")
-    return folder and f"{folder}/{f'rank{shim_rank}-' if shim_rank else ''}{os.getpid()}.{ending}"
+    folder = os.environ.get(ENV_RUN)
+    return folder and f"{folder}/{f'{RUN_RANK}{shim_rank}-' if shim_rank else ''}{os.getpid()}{ending}"
 
 
 def create(path, flags):
@@ -49,7 +49,7 @@ def create(path, flags):
 
 def write_whole(path, write):
     """The file is the old one or the new one, never a half."""
-    made = f"{path}.{os.urandom(4).hex()}.part"
+    made = f"{path}.{os.urandom(4).hex()}{RUN_PART}"
     with open(made, "xb", opener=create) as file:
         write(file)
     os.replace(made, path)
@@ -77,8 +77,8 @@ def arm_steps(torch):
 def check_settings(torch):
     """With a spill PyTorch is asked for expandable segments, whose pages can be on the host one by one. Has it got them? Whoever
     asked for something else is not told."""
-    conf = [os.environ.get(name, "") for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")]
-    if not shim_spills() or not any("expandable_segments:True" in text for text in conf):
+    conf = [os.environ.get(name, "") for name in (ENV_TORCH_CONF, ENV_TORCH_CONF_OLD)]
+    if not shim_spills() or not any(RUN_TORCH_SETTING in text for text in conf):
         return
     # Before 2.1 there are none, and later ones do not all tell.
     old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 1)
@@ -91,7 +91,7 @@ def check_settings(torch):
 
 @quiet
 def arm_ranges(torch):
-    """torch.profiler.record_function marks the trace too. (NVTX ranges come by another road: nvtx.c.)"""
+    """torch.profiler.record_function marks the trace too. (NVTX ranges: nvtx.c.)"""
     kind = torch.autograd.profiler.record_function
     enter, leave = kind.__enter__, kind.__exit__
 
@@ -128,7 +128,7 @@ def text_of_failure(torch, device, asked, total, free):
 @quiet
 def on_out_of_memory(torch, device, asked, total, free):
     """PyTorch's own view of its memory, before the exception frees any of it."""
-    path, now = run_file("pickle"), time.monotonic()
+    path, now = run_file(RUN_PICKLE), time.monotonic()
     # A program that looks for its largest batch runs out again and again: at most a twentieth of its time goes here.
     if path is None or now < last_dump[0] + 20 * last_dump[1]:
         return
@@ -159,7 +159,7 @@ def on_exit():
     if not isinstance(error, MemoryError) and not any(
             words in about for words in ("out of memory", "outofmemory", "resource_exhausted", "cudaerrormemoryallocation")):
         return
-    path = run_file("error")
+    path = run_file(RUN_ERROR)
     if path is not None:
         import traceback
 
@@ -198,7 +198,7 @@ def arm():
     if started(torch) and once("torch"):
         arm_out_of_memory(torch)
         check_settings(torch)
-        if os.environ.get("STOWAGE_RECORD") == "1":
+        if os.environ.get(ENV_RECORD) == "1":
             arm_ranges(torch)
         else:
             arm_steps(torch)

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/newfile.h"
+#include "base/variables.h"
 #include "shim/shim.h"
 
 enum { UNKNOWN = 0, OFF = -1 };
@@ -19,7 +20,7 @@ static _Atomic int log_state; /* UNKNOWN, OFF, or descriptor + 1 */
 static _Atomic uint64_t log_device, log_inode;
 
 static int log_open(void) {
-  const char *path = secure_getenv("STOWAGE_SHIM_LOG");
+  const char *path = secure_getenv(ENV_SHIM_LOG);
   descriptor file = DESCRIPTOR_NONE;
   if (path != NULL && path[0] != '\0')
     file = descriptor_keep(newfile_own(AT_FDCWD, path, O_APPEND, 0600));

@@ -5,13 +5,14 @@
  * buffers) is the difference to its used figure. That figure is the whole card's: once a context
  * has been measured its share may change by a little, and what changes beyond that is the doing of
  * programs outside the run, whose growth must not eat the run's limit. */
+#include "shim/measure.h"
+
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/list.h"
 #include "base/lock.h"
-#include "shim/account.h"
-#include "shim/page.h"
-#include "shim/spill.h"
+#include "shim/capture.h"
 
 /* CUgraphMem_attribute */
 enum { GRAPH_RESERVED = 2 };
@@ -41,7 +42,7 @@ static _Atomic size_t ended_count;                 /* pools that have ended and 
 static _Atomic unsigned context_count[LEDGER_DEVICES_MAX];
 static _Atomic uint64_t context_first[LEDGER_DEVICES_MAX];
 
-void measure_after_fork(void) {
+static void after_fork(void) {
   lock_init(&pools_lock, LOCK_POOL);
   pools = NULL; /* lost to the child: another thread may have been changing it */
   pool_count = pool_capacity = 0;
@@ -52,17 +53,22 @@ void measure_after_fork(void) {
     atomic_store(&context_first[i], 0);
   }
 }
+SHIM_AFTER_FORK(after_fork);
 
 uint64_t measure_pool_figure(void *pool, int which) {
+  ASSERT(which == POOL_RESERVED || which == POOL_USED);
   uint64_t bytes = 0;
-  cu_result (*get)(void *, int, void *) = SHIM_REAL(cuMemPoolGetAttribute, (void *, int, void *));
-  if (get == NULL || get(pool, which, &bytes) != CU_OK) return 0;
+  const cuda_driver *driver = shim_driver();
+  if (driver->cuMemPoolGetAttribute == NULL ||
+      driver->cuMemPoolGetAttribute(pool, which, &bytes) != CU_OK)
+    return 0;
   return bytes;
 }
 
 /* The sum of what was measured last and what is to come, told to the ledger. pools_lock held, so
  * that nothing announced meanwhile is lost. */
 static void tell(unsigned device) {
+  ASSERT(lock_held(&pools_lock));
   uint64_t sum = device < LEDGER_DEVICES_MAX ? growing_bytes[device] : 0;
   for (size_t i = 0; i < pool_count; i++)
     if (pools[i].device == device) sum += pools[i].reserved_bytes;
@@ -71,6 +77,7 @@ static void tell(unsigned device) {
 }
 
 void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes) {
+  ASSERT(pool != NULL);
   uint64_t bytes = measure_pool_figure(pool, POOL_RESERVED);
   bool changed = announced_bytes > 0;
   lock_take(&pools_lock);
@@ -93,19 +100,13 @@ void measure_pool(unsigned device, void *pool) {
   measure_pool_grown(device, pool, 0);
 }
 
-static bool announce(unsigned device, uint64_t bytes) {
+bool measure_pool_announce(unsigned device, uint64_t bytes) {
+  ASSERT(device < LEDGER_DEVICES_MAX);
   lock_take(&pools_lock);
   bool fits = ledger_take(account_ledger(), device, LEDGER_POOLS, bytes);
   if (fits) growing_bytes[device] += bytes;
   lock_give(&pools_lock);
   return fits;
-}
-
-bool measure_pool_grows(unsigned device, uint64_t bytes) {
-  account_look(device, bytes);
-  if (announce(device, bytes)) return true;
-  if (account_make_room(device) && announce(device, bytes)) return true;
-  return page_reclaim(device, bytes) && announce(device, bytes);
 }
 
 static void forget(void *pool) {
@@ -174,15 +175,17 @@ void measure_pool_ended(void *pool, uint64_t used_bytes) {
 pool_block measure_block(cu_addr addr) {
   pool_block block = {0};
   size_t bytes = 0;
-  cu_result (*get)(void *, int, cu_addr) = SHIM_REAL(cuPointerGetAttribute, (void *, int, cu_addr));
-  if (ended_count == 0 || get == NULL || get(&block.pool, POINTER_MEMPOOL, addr) != CU_OK ||
-      get(&bytes, POINTER_RANGE_SIZE, addr) != CU_OK)
+  const cuda_driver *driver = shim_driver();
+  if (ended_count == 0 || driver->cuPointerGetAttribute == NULL ||
+      driver->cuPointerGetAttribute(&block.pool, POINTER_MEMPOOL, addr) != CU_OK ||
+      driver->cuPointerGetAttribute(&bytes, POINTER_RANGE_SIZE, addr) != CU_OK)
     return (pool_block){0};
   block.bytes = bytes;
   return block;
 }
 
 void measure_block_gone(const pool_block *block) {
+  ASSERT(block->pool != NULL);
   bool gone = false;
   lock_take(&pools_lock);
   for (size_t i = 0; i < pool_count; i++) {
@@ -202,6 +205,7 @@ void measure_block_gone(const pool_block *block) {
 /* One of the device's pools at place `*at` or after it, and the place behind it; NULL: no more. The
  * list may change meanwhile: what is then met twice or not at all is measured another time. */
 static void *next_pool(unsigned device, size_t *at) {
+  ASSERT(at != NULL);
   void *found = NULL;
   lock_take(&pools_lock);
   for (; found == NULL && *at < pool_count; (*at)++)
@@ -211,19 +215,20 @@ static void *next_pool(unsigned device, size_t *at) {
 }
 
 void measure_trim_pools(unsigned device) {
-  cu_result (*trim)(void *, size_t) = SHIM_REAL(cuMemPoolTrimTo, (void *, size_t));
+  const cuda_driver *driver = shim_driver();
   void *pool;
   for (size_t at = 0; (pool = next_pool(device, &at)) != NULL;) {
-    if (trim != NULL) trim(pool, 0);
+    if (driver->cuMemPoolTrimTo != NULL) driver->cuMemPoolTrimTo(pool, 0);
     measure_pool(device, pool);
   }
 }
 
 static void measure_graphs(unsigned device, cu_device card, ledger *l) {
+  ASSERT(l->header != NULL);
   uint64_t bytes = 0;
-  cu_result (*get)(cu_device, int, void *) =
-      SHIM_REAL(cuDeviceGetGraphMemAttribute, (cu_device, int, void *));
-  if (get != NULL && get(card, GRAPH_RESERVED, &bytes) == CU_OK)
+  const cuda_driver *driver = shim_driver();
+  if (driver->cuDeviceGetGraphMemAttribute != NULL &&
+      driver->cuDeviceGetGraphMemAttribute(card, GRAPH_RESERVED, &bytes) == CU_OK)
     ledger_set(l, device, LEDGER_GRAPHS, bytes);
 }
 
@@ -241,7 +246,7 @@ void measure_context_made(unsigned device, bool made) {
     atomic_fetch_add(&context_count[device], 1);
   else
     ledger_set_begun(l, device, false);
-  account_look_soon();
+  measure_soon();
 }
 
 void measure_context_ended(unsigned device) {
@@ -249,7 +254,7 @@ void measure_context_ended(unsigned device) {
   if (device >= LEDGER_DEVICES_MAX || l->header == NULL) return;
   atomic_store(&context_first[device], 0);
   if (context_count[device] > 0 && atomic_fetch_sub(&context_count[device], 1) > 1) {
-    account_look_soon(); /* of the others' share */
+    measure_soon(); /* of the others' share */
     return;
   }
   ledger_set(l, device, LEDGER_CONTEXT, 0);
@@ -259,17 +264,20 @@ void measure_context_ended(unsigned device) {
 bool measure_primary_active(cu_device card) {
   unsigned flags;
   int active = 0;
-  cu_result (*state)(cu_device, unsigned *, int *) =
-      SHIM_REAL(cuDevicePrimaryCtxGetState, (cu_device, unsigned *, int *));
-  return state != NULL && state(card, &flags, &active) == CU_OK && active;
+  const cuda_driver *driver = shim_driver();
+  return driver->cuDevicePrimaryCtxGetState != NULL &&
+         driver->cuDevicePrimaryCtxGetState(card, &flags, &active) == CU_OK && active;
 }
 
 static void measure_context(unsigned device, ledger *l) {
+  ASSERT(l->header != NULL);
   uint64_t others = device < LEDGER_DEVICES_MAX ? atomic_load(&l->header->others_bytes[device])
                                                 : LEDGER_UNLIMITED;
   size_t left, total;
-  cu_result (*info)(size_t *, size_t *) = SHIM_REAL(cuMemGetInfo_v2, (size_t *, size_t *));
-  if (others == LEDGER_UNLIMITED || info == NULL || info(&left, &total) != CU_OK) return;
+  const cuda_driver *driver = shim_driver();
+  if (others == LEDGER_UNLIMITED || driver->cuMemGetInfo_v2 == NULL ||
+      driver->cuMemGetInfo_v2(&left, &total) != CU_OK)
+    return;
   uint64_t first = atomic_load(&context_first[device]);
   ledger_totals totals;
   ledger_reap(l);
@@ -292,9 +300,45 @@ static void measure_context(unsigned device, ledger *l) {
 void measure_device(unsigned device, cu_device card) {
   ledger *l = account_ledger();
   /* A call the driver holds unsafe while a graph is captured would spoil the capture. */
-  if (l->header == NULL || spill_capturing()) return;
+  if (l->header == NULL || capture_on()) return;
   void *pool;
   for (size_t at = 0; (pool = next_pool(device, &at)) != NULL;) measure_pool(device, pool);
   measure_graphs(device, card, l);
   measure_context(device, l);
+}
+
+/* ---- when ---- */
+
+/* Bytes taken since the driver's own share was last measured; it grows as code is loaded. */
+#define MEASURE_EVERY ((uint64_t)256 << 20)
+static _Atomic uint64_t unmeasured_bytes = MEASURE_EVERY;
+
+bool measure_here(unsigned device) {
+  unsigned here;
+  cu_context context;
+  cu_device card;
+  if (!account_here(&here, &context, &card) || here != device) return false;
+  atomic_store(&unmeasured_bytes, 0);
+  measure_device(device, card);
+  return true;
+}
+
+void measure_look(unsigned device, uint64_t bytes) {
+  const ledger *l = account_ledger();
+  if (l->header != NULL && ledger_limit(l, device) != LEDGER_UNLIMITED &&
+      atomic_fetch_add(&unmeasured_bytes, bytes) >= MEASURE_EVERY)
+    measure_here(device);
+}
+
+void measure_soon(void) {
+  atomic_store(&unmeasured_bytes, MEASURE_EVERY);
+}
+
+bool measure_take(unsigned device, ledger_kind kind, uint64_t bytes) {
+  ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
+  ledger *l = account_ledger();
+  if (l->header == NULL) return true;
+  measure_look(device, bytes);
+  return ledger_take(l, device, kind, bytes) ||
+         (measure_here(device) && ledger_take(l, device, kind, bytes));
 }

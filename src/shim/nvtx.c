@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "shim/record.h"
+#include "shim/recorder.h"
 #include "shim/shim.h"
 
 enum { TABLE_CALLBACKS = 1 };                 /* NVTX_ETID_CALLBACKS */
@@ -48,7 +48,7 @@ static int begin(const char *name) {
   size_t i = 0;
   for (; i < NAME_MAX_BYTES - 1 && name[i] != '\0'; i++) open_names[level][i] = name[i];
   open_names[level][i] = '\0';
-  record_mark(open_names[level], true);
+  recorder_mark(open_names[level], true);
   return level;
 }
 
@@ -71,7 +71,7 @@ static void *register_text(void *domain, const char *text) {
 static int pop(void) {
   if (depth <= 0) return -1;
   int level = --depth;
-  if (level < DEPTH_MAX) record_mark(open_names[level], false);
+  if (level < DEPTH_MAX) recorder_mark(open_names[level], false);
   return level;
 }
 

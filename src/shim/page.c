@@ -4,10 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+#include "shim/book.h"
 #include "shim/gate.h"
+#include "shim/host_tier.h"
+#include "shim/measure.h"
+#include "shim/page_step.h"
 #include "shim/page_table.h"
 #include "shim/record.h"
-#include "shim/spill.h"
+#include "shim/refusal.h"
+#include "shim/retry.h"
+#include "shim/room.h"
 #include "shim/trim.h"
 
 /* ---- making ---- */
@@ -18,68 +25,19 @@ bool page_wanted(size_t bytes, const cu_prop *prop, unsigned long long flags) {
       prop->type != CU_ALLOCATION_PINNED || prop->location.type != CU_LOCATION_DEVICE ||
       prop->win32_meta != NULL)
     return false;
-  if (ledger_limit(l, account_device(prop->location.id)) == LEDGER_UNLIMITED && !spill_on())
+  if (ledger_limit(l, account_device(prop->location.id)) == LEDGER_UNLIMITED && !host_tier_on())
     return false;
-  gate_here(); /* from here on work passes it, by whichever road the program found its functions */
+  gate_here(); /* from here on work passes it, however the program found its functions */
   page_enter();
   bool room = page_class_for(bytes, prop) != NULL;
   page_leave();
   return room;
 }
 
-/* Would a page of `bytes` leave the reserve untouched? Not to the byte among processes: what is
- * kept exactly is the limit itself. */
-static bool leaves_reserve(unsigned device, uint64_t bytes) {
-  const ledger *l = account_ledger();
-  uint64_t reserve = spill_reserve(device);
-  ledger_totals totals;
-  if (reserve == 0) return true;
-  ledger_sum(l, device, &totals);
-  uint64_t limit = ledger_limit(l, device) - reserve;
-  return bytes <= limit && totals.vram_bytes <= limit - bytes;
-}
-
-static cu_result make_vram(page_class *class) {
-  cu_handle real;
-  if (!leaves_reserve(class->device, class->bytes) ||
-      !ledger_take(account_ledger(), class->device, LEDGER_PAGES, class->bytes))
-    return CU_ERROR_OUT_OF_MEMORY;
-  cu_result code = REAL(cuMemCreate)(&real, class->bytes, &class->prop, 0);
-  page *p = code == CU_OK ? page_new(class, real, TIER_VRAM) : NULL;
-  if (p != NULL) {
-    ledger_note_peak(account_ledger(), class->device);
-    page_free_put(p);
-    return CU_OK;
-  }
-  if (code == CU_OK) REAL(cuMemRelease)(real);
-  ledger_give(account_ledger(), class->device, LEDGER_PAGES, class->bytes);
-  return code == CU_OK ? CU_ERROR_OUT_OF_MEMORY : code;
-}
-
-static cu_result make_host(page_class *class) {
-  cu_handle real;
-  cu_result code = spill_page(&real, class->bytes, class->device, class->prop.location.id);
-  page *p = code == CU_OK ? page_new(class, real, TIER_HOST) : NULL;
-  if (p != NULL) {
-    /* Making it took 20 times as long as this; moving pages to it must not wait for it later. */
-    if (gate_here()) page_stage(p);
-    ledger_note_peak(account_ledger(), class->device);
-    page_free_put(p);
-    return CU_OK;
-  }
-  if (code == CU_OK) {
-    REAL(cuMemRelease)(real);
-    ledger_give(account_ledger(), class->device, LEDGER_SPILLED, class->bytes);
-  }
-  return CU_ERROR_OUT_OF_MEMORY;
-}
-
-cu_result page_make(page_class *class, int tier) {
-  return tier == TIER_HOST ? make_host(class) : make_vram(class);
-}
-
 /* Sees to it that a free page of a tier is there for the token. */
 static cu_result owe(token *t, int tier) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(t->page == NULL);
   page_class *class = t->class;
   cu_result code = CU_OK;
   if (page_free_spare(class, tier) == 0) {
@@ -87,7 +45,7 @@ static cu_result owe(token *t, int tier) {
     /* Free pages of another size stand in the way. */
     if (code == CU_ERROR_OUT_OF_MEMORY && tier == TIER_VRAM &&
         page_free_trim(class->device, tier, class->bytes, class) > 0)
-      code = make_vram(class);
+      code = page_make(class, TIER_VRAM);
   }
   if (code == CU_OK && page_free_spare(class, tier) == 0) code = CU_ERROR_OUT_OF_MEMORY;
   if (code != CU_OK) return code;
@@ -103,25 +61,37 @@ static cu_result owe_locked(token *t, int tier) {
   return code;
 }
 
-/* A page for a token that was found no room for in vram. */
+/* Makes room in vram by moving pages of the class to the host. */
+static bool move_out(page_class *class) {
+  ASSERT(lock_held(&pages_lock));
+  ledger *l = account_ledger();
+  uint64_t moved = page_move_out(class, ledger_limit(l, class->device));
+  atomic_fetch_add(&l->header->moved_out_bytes, moved);
+  return moved > 0;
+}
+
+/* A page for a token that vram has no room for. */
 static cu_result owe_spilled(token *t) {
+  ASSERT(!lock_held(&pages_lock));
   page_enter();
   cu_result code = owe(t, TIER_VRAM);
-  if (code == CU_ERROR_OUT_OF_MEMORY && page_settled() && page_move_out(t->class))
+  if (code == CU_ERROR_OUT_OF_MEMORY && page_settled() && move_out(t->class))
     code = owe(t, TIER_VRAM);
   if (code == CU_ERROR_OUT_OF_MEMORY) code = page_split(t, false);
   if (code == CU_ERROR_OUT_OF_MEMORY) code = owe(t, TIER_HOST);
   if (code == CU_ERROR_OUT_OF_MEMORY) code = page_split(t, true);
   page_leave();
-  if (code == CU_ERROR_OUT_OF_MEMORY) account_refused(t->class->device, t->class->bytes);
+  if (code == CU_ERROR_OUT_OF_MEMORY) refusal_note(t->class->device, t->class->bytes);
   return code;
 }
 
 cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
+  ASSERT(!lock_held(&pages_lock));
+  ASSERT(handle != NULL);
   unsigned device = account_device(prop->location.id);
   spill_asked();
-  if (spill_on()) trim_schedule();
-  account_look(device, bytes);
+  if (host_tier_on()) trim_schedule();
+  measure_look(device, bytes);
   page_enter();
   page_class *class = page_class_for(bytes, prop);
   /* What was kept while this process was alone is for the others too. */
@@ -130,7 +100,7 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
   cu_result code = t == NULL ? CU_ERROR_OUT_OF_MEMORY : owe(t, TIER_VRAM);
   page_leave();
   if (t == NULL) return code;
-  if (code == CU_ERROR_OUT_OF_MEMORY && account_make_room(device)) code = owe_locked(t, TIER_VRAM);
+  if (code == CU_ERROR_OUT_OF_MEMORY && room_make(device)) code = owe_locked(t, TIER_VRAM);
   if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(device, prop->location.id, bytes))
     code = owe_spilled(t);
   else if (code == CU_ERROR_OUT_OF_MEMORY)
@@ -158,6 +128,7 @@ cu_result page_release(cu_handle handle) {
 
 /* Any free page of what the token is owed, mapped nowhere. */
 static cu_result loose_page(token *t, page **out) {
+  ASSERT(lock_held(&pages_lock));
   page *p = page_free_take(t->class, t->tier, 0);
   if (p == NULL) return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = p->at == 0 ? CU_OK : page_unmap(p);
@@ -168,6 +139,8 @@ static cu_result loose_page(token *t, page **out) {
 
 /* Puts the token's page, or the one it is owed, behind `addr`. */
 static cu_result map_token(token *t, cu_addr addr) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(addr != 0);
   page *p = t->page;
   if (p != NULL && p->at == addr) return CU_OK;
   if (p == NULL && (p = page_free_take(t->class, t->tier, addr)) != NULL) {
@@ -194,10 +167,11 @@ static cu_result map_token(token *t, cu_addr addr) {
  */
 static cu_result map_alias(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
                            unsigned long long flags) {
+  ASSERT(!lock_held(&pages_lock));
   cu_handle real = page_real(handle);
   if (real == 0) return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = page_leave_range(addr, bytes);
-  if (code == CU_OK) code = REAL(cuMemMap)(addr, bytes, offset, real, flags);
+  if (code == CU_OK) code = shim_driver()->cuMemMap(addr, bytes, offset, real, flags);
   if (code != CU_OK) return code;
   page_enter();
   token *t = token_find(handle);
@@ -229,6 +203,7 @@ cu_result page_map(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
 
 /* The page a token has mapped at exactly this address. */
 static page *mapped_at(cu_addr addr) {
+  ASSERT(lock_held(&pages_lock));
   const uint64_t *found = map_get(&pages_at, addr);
   page *p = found == NULL ? NULL : (page *)(uintptr_t)*found;
   return p == NULL || page_is_lazy(p) ? NULL : p;
@@ -246,6 +221,7 @@ static bool all_mapped(cu_addr addr, size_t bytes) {
 }
 
 static cu_result unmap_token(token *t) {
+  ASSERT(t->page != NULL && t->addr == t->page->at);
   page *p = t->page;
   bool host = p->tier == TIER_HOST;
   cu_result code = token_keeping(t) ? CU_OK : page_unmap(p);
@@ -306,6 +282,7 @@ void page_alias_gone(cu_handle handle) {
 
 /* The pages of a range that are not granted, in as few calls as they lie together in. */
 static cu_result grant_range(cu_addr addr, size_t bytes, const cu_access *access) {
+  ASSERT(lock_held(&pages_lock));
   cu_result code = CU_OK;
   uint64_t from = 0; /* of those that lie together up to `done` */
   for (uint64_t done = 0; done <= bytes && code == CU_OK;) {
@@ -393,6 +370,7 @@ cu_result page_leave_range(cu_addr addr, size_t bytes) {
 
 /* The page a token has mapped around an address. */
 static page *mapped_around(cu_addr addr) {
+  ASSERT(lock_held(&pages_lock));
   cu_addr at = addr / SHIM_GRANULE * SHIM_GRANULE;
   uint64_t before = 0;
   for (size_t i = 0; i < class_count; i++)
@@ -461,13 +439,4 @@ void page_context_ended(unsigned device, cu_context context) {
   page_enter();
   page_move_context_ended(device, context);
   page_leave();
-}
-
-/* ---- free pages ---- */
-
-bool page_reclaim(unsigned device, uint64_t bytes) {
-  page_enter();
-  uint64_t given = page_free_trim(device, TIER_VRAM, bytes, NULL);
-  page_leave();
-  return given > 0;
 }

@@ -49,30 +49,4 @@ void page_pin_range(cu_addr addr, size_t bytes);
 /* A context ended, and what moves pages in it with it (NULL: one that is not known). */
 void page_context_ended(unsigned device, cu_context context);
 
-/* ---- free pages ---- */
-
-/* Gives at least `bytes` of free vram back to the driver, for a request of another kind; false if
- * there was not as much as one page. */
-bool page_reclaim(unsigned device, uint64_t bytes);
-
-/* ---- the rhythm of a program ---- */
-
-/* A step of training ended: its time counts among those that spilled, or among the others. */
-void page_step_ended(void);
-/* Between two steps of training: should the program let go of what it caches? Some of what it has
- * is on the host. */
-bool page_trim_wanted(void);
-/* The calling thread does so because it was asked to, and has done so. */
-void page_trimming(bool begins);
-/* Within a step: is something on the host that could come home if the program let go of what it
- * does not use any more? */
-bool page_home_wanted(void);
-/* Brings to vram what is on the host, as far as there is room: the highest addresses first, which a
- * step wrote last and reads first on its way back. At the end of a step (`last`) what is still
- * mapped is no work of it but weights and the optimizer's state: it is settled, and not moved out
- * again. */
-void page_come_home(bool last);
-
-void page_after_fork(void);
-
 #endif

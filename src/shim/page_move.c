@@ -13,12 +13,11 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
+#include "shim/capture.h"
 #include "shim/gate.h"
-#include "shim/hooks.h"
-#include "shim/page.h"
 #include "shim/page_table.h"
-#include "shim/spill.h"
 
 /* Moved at a time: enough that waiting for the device is paid off (1 to 2 ms against 5 ms of
  * copying), and little enough not to move much that need not be: at most a part of the limit. */
@@ -62,12 +61,14 @@ void page_move_context_ended(unsigned device, cu_context context) {
     tools[device].context = NULL;
 }
 
-void page_move_after_fork(void) {
+static void after_fork(void) {
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) page_move_context_ended(i, NULL);
 }
+SHIM_AFTER_FORK(after_fork);
 
-static size_t batch_pages(const page_class *class) {
-  uint64_t limit = ledger_limit(account_ledger(), class->device) / BATCH_PART;
+static size_t batch_pages(const page_class *class, uint64_t limit_bytes) {
+  ASSERT(class->bytes > 0);
+  uint64_t limit = limit_bytes / BATCH_PART;
   uint64_t pages = (limit < BATCH_BYTES ? limit : BATCH_BYTES) / class->bytes;
   return pages < 1 ? 1 : pages > BATCH_PAGES ? BATCH_PAGES : (size_t)pages;
 }
@@ -76,33 +77,32 @@ static size_t batch_pages(const page_class *class) {
 
 /* A stream and events in the calling thread's context, which must be on the device. */
 static bool have_tools(unsigned device) {
+  ASSERT(lock_held(&pages_lock));
   unsigned here;
   cu_context context;
   cu_device card;
-  cu_result (*make_stream)(cu_stream *, unsigned) =
-      SHIM_REAL(cuStreamCreate, (cu_stream *, unsigned));
-  cu_result (*make_event)(cu_event *, unsigned) = SHIM_REAL(cuEventCreate, (cu_event *, unsigned));
+  const cuda_driver *driver = shim_driver();
   if (device >= LEDGER_DEVICES_MAX || !account_here(&here, &context, &card) || here != device)
     return false;
   if (tools[device].context == context) return true;
-  if (make_stream == NULL || make_event == NULL ||
-      make_stream(&tools[device].stream, CU_STREAM_NON_BLOCKING_FLAG) != CU_OK ||
-      make_event(&tools[device].idle, CU_EVENT_NO_TIMING) != CU_OK)
+  if (driver->cuStreamCreate == NULL || driver->cuEventCreate == NULL ||
+      driver->cuStreamCreate(&tools[device].stream, CU_STREAM_NON_BLOCKING_FLAG) != CU_OK ||
+      driver->cuEventCreate(&tools[device].idle, CU_EVENT_NO_TIMING) != CU_OK)
     return false;
   for (int i = 0; i < BATCH_PAGES; i++)
-    if (make_event(&tools[device].done[i], CU_EVENT_NO_TIMING) != CU_OK) return false;
+    if (driver->cuEventCreate(&tools[device].done[i], CU_EVENT_NO_TIMING) != CU_OK) return false;
   tools[device].context = context;
   return true;
 }
 
 /* Waits until everything given to the device so far is done, but not for ever. */
 static cu_result wait_for_rest(unsigned device, uint64_t most_ns) {
-  cu_result (*record)(cu_context, cu_event) = SHIM_REAL(cuCtxRecordEvent, (cu_context, cu_event));
-  cu_result (*query)(cu_event) = SHIM_REAL(cuEventQuery, (cu_event));
-  if (record == NULL) return CU_ERROR_NOT_SUPPORTED;
-  cu_result code = record(tools[device].context, tools[device].idle);
+  ASSERT(tools[device].context != NULL);
+  const cuda_driver *driver = shim_driver();
+  if (driver->cuCtxRecordEvent == NULL) return CU_ERROR_NOT_SUPPORTED;
+  cu_result code = driver->cuCtxRecordEvent(tools[device].context, tools[device].idle);
   uint64_t start = clock_ns();
-  while (code == CU_OK && (code = query(tools[device].idle)) == CU_ERROR_NOT_READY) {
+  while (code == CU_OK && (code = driver->cuEventQuery(tools[device].idle)) == CU_ERROR_NOT_READY) {
     uint64_t waited = clock_ns() - start;
     if (waited > most_ns) break;
     if (waited > LEISURE_NS)
@@ -117,6 +117,7 @@ static cu_result wait_for_rest(unsigned device, uint64_t most_ns) {
 /* Everything given to the device is done, and nothing new comes: the gate is closed. False, and
  * open, where that cannot be had. */
 static bool quiet_device(unsigned device) {
+  ASSERT(lock_held(&pages_lock));
   uint64_t *given_up = &tools[device].given_up_ns;
   if (*given_up != 0 && clock_ns() - *given_up < GIVEN_UP_NS) return false;
   *given_up = 0;
@@ -137,25 +138,28 @@ static bool quiet_device(unsigned device) {
 
 /* Sends the bytes on their way, by the host page's own address of ours. */
 static cu_result send(transfer *move, size_t i) {
-  cu_result (*copy)(cu_addr, cu_addr, size_t, cu_stream) =
-      SHIM_REAL(cuMemcpyAsync, (cu_addr, cu_addr, size_t, cu_stream));
-  cu_result (*record)(cu_event, cu_stream) = SHIM_REAL(cuEventRecord, (cu_event, cu_stream));
+  ASSERT(move->to->tier != move->token->page->tier);
+  ASSERT(i < BATCH_PAGES);
+  const cuda_driver *driver = shim_driver();
   const page_class *class = move->token->class;
   cu_stream stream = tools[class->device].stream;
   page *to = move->to;
   cu_result code = page_stage(to);
-  if (code == CU_OK) code = copy(to->stage, move->token->addr, class->bytes, stream);
+  if (code == CU_OK)
+    code = driver->cuMemcpyAsync(to->stage, move->token->addr, class->bytes, stream);
   move->done = tools[class->device].done[i];
-  return code == CU_OK ? record(move->done, stream) : code;
+  return code == CU_OK ? driver->cuEventRecord(move->done, stream) : code;
 }
 
 /* Puts the page with the copied bytes behind the token's address. On failure the old one is there
  * as before, or, if the driver does not even do that, nothing. */
 static cu_result exchange(transfer *move) {
-  cu_result (*wait)(cu_event) = SHIM_REAL(cuEventSynchronize, (cu_event));
+  ASSERT(move->token->addr != 0);
+  ASSERT(!move->token->pinned);
+  const cuda_driver *driver = shim_driver();
   token *t = move->token;
   page *from = t->page, *to = move->to;
-  cu_result code = wait(move->done);
+  cu_result code = driver->cuEventSynchronize(move->done);
   if (code == CU_OK && to->at != 0) code = page_unmap(to);
   if (code == CU_OK) code = page_unmap(from);
   if (code != CU_OK) return code;
@@ -175,6 +179,8 @@ static cu_result exchange(transfer *move) {
 /* Moves `count` tokens' pages, each to the page that `moves` has for it; how many were. Copies run
  * ahead of the exchanges. */
 static size_t move_all(transfer *moves, size_t count) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(count > 0);
   size_t sent = 0, moved = 0;
   page_table_log("before moving");
   uint64_t asked = clock_ns();
@@ -191,7 +197,7 @@ static size_t move_all(transfer *moves, size_t count) {
     moved += good;
   }
   for (size_t i = moved; i < count; i++) {
-    if (i < sent) SHIM_REAL(cuEventSynchronize, (cu_event))(moves[i].done);
+    if (i < sent) shim_driver()->cuEventSynchronize(moves[i].done);
     page_free_put(moves[i].to);
   }
   if (closed) gate_open();
@@ -203,6 +209,7 @@ static size_t move_all(transfer *moves, size_t count) {
 
 /* Takes free pages of a tier for the tokens, as many as there are. */
 static size_t find_places(transfer *moves, size_t count, page_class *class, int tier) {
+  ASSERT(count > 0);
   size_t found = 0;
   while (found < count) {
     if (page_free_spare(class, tier) == 0 && page_make(class, tier) != CU_OK) break;
@@ -227,6 +234,7 @@ static int by_address_down(const void *a, const void *b) {
 /* The tokens of a class that are mapped in a tier, not the settled ones, by address; NULL: none. */
 static transfer *candidates(const page_class *class, int tier, bool settled_too, size_t *count,
                             int (*order)(const void *, const void *)) {
+  ASSERT(lock_held(&pages_lock));
   uint64_t name, value;
   transfer *list = malloc((tokens.count + 1) * sizeof *list);
   *count = 0;
@@ -242,27 +250,27 @@ static transfer *candidates(const page_class *class, int tier, bool settled_too,
 }
 
 static bool may_move(const page_class *class) {
-  return gate_here() && gate_used() && !token_shared() && !spill_capturing() &&
+  return gate_here() && gate_used() && !token_shared() && !capture_on() &&
          have_tools(class->device);
 }
 
-bool page_move_out(page_class *class) {
+uint64_t page_move_out(page_class *class, uint64_t limit_bytes) {
+  ASSERT(lock_held(&pages_lock));
   size_t count, moved = 0;
-  if (!may_move(class)) return false;
+  if (!may_move(class)) return 0;
   transfer *list = candidates(class, TIER_VRAM, false, &count, by_address);
-  if (count > batch_pages(class)) count = batch_pages(class);
+  if (count > batch_pages(class, limit_bytes)) count = batch_pages(class, limit_bytes);
   if (count > 0) count = find_places(list, count, class, TIER_HOST);
   if (count > 0) moved = move_all(list, count);
   free(list);
-  ledger *l = account_ledger();
-  atomic_fetch_add(&l->header->moved_out_bytes, moved * class->bytes);
-  return moved > 0;
+  return moved * class->bytes;
 }
 
 /* How many of `count` pages may have vram without taking what the rest of a step will need. */
-static size_t room_for_home(page_class *class, size_t count, bool last) {
-  uint64_t limit = ledger_limit(account_ledger(), class->device);
-  uint64_t leave = limit == LEDGER_UNLIMITED ? HOME_LEAVES_BYTES : limit / HOME_LEAVES_PART;
+static size_t room_for_home(page_class *class, size_t count, uint64_t limit_bytes, bool last) {
+  ASSERT(count > 0);
+  uint64_t leave =
+      limit_bytes == LEDGER_UNLIMITED ? HOME_LEAVES_BYTES : limit_bytes / HOME_LEAVES_PART;
   size_t left = last ? 0 : (size_t)(leave / class->bytes);
   while (page_free_spare(class, TIER_VRAM) < count + left && page_make(class, TIER_VRAM) == CU_OK) {
   }
@@ -271,14 +279,14 @@ static size_t room_for_home(page_class *class, size_t count, bool last) {
   return room < count ? room : count;
 }
 
-void page_move_home(page_class *class, bool last) {
+uint64_t page_move_home(page_class *class, uint64_t limit_bytes, bool last) {
+  ASSERT(lock_held(&pages_lock));
   size_t count, moved = 0;
-  if (!may_move(class)) return;
+  if (!may_move(class)) return 0;
   transfer *list = candidates(class, TIER_HOST, true, &count, by_address_down);
-  if (count > 0) count = room_for_home(class, count, last);
+  if (count > 0) count = room_for_home(class, count, limit_bytes, last);
   if (count > 0) count = find_places(list, count, class, TIER_VRAM);
   if (count > 0) moved = move_all(list, count);
   free(list);
-  ledger *l = account_ledger();
-  atomic_fetch_add(&l->header->moved_home_bytes, moved * class->bytes);
+  return moved * class->bytes;
 }

@@ -4,9 +4,9 @@
  * vram has, of a total that was told to it with what may be spilled. Neither tier has that alone;
  * its page then is vram up to a point and host memory from there on. It is the program's until it
  * lets go of it: such a page is never moved and never kept. */
-#include "shim/hooks.h"
+#include "base/assert.h"
+#include "shim/host_tier.h"
 #include "shim/page_table.h"
-#include "shim/spill.h"
 
 /* From how much of vram on a request is split. Pages that a framework builds its blocks of are
  * smaller: they move. */
@@ -14,36 +14,31 @@
 #define LEAST_BYTES ((uint64_t)64 << 20)
 
 static cu_result make(page_class *class, uint64_t vram_bytes, page **out) {
-  ledger *l = account_ledger();
+  ASSERT(vram_bytes > 0 && vram_bytes < class->bytes);
+  uint64_t host_bytes = class->bytes - vram_bytes;
   cu_handle real, rest;
-  if (!ledger_take(l, class->device, LEDGER_PAGES, vram_bytes)) return CU_ERROR_OUT_OF_MEMORY;
-  cu_result code = REAL(cuMemCreate)(&real, vram_bytes, &class->prop, 0);
-  if (code != CU_OK) {
-    ledger_give(l, class->device, LEDGER_PAGES, vram_bytes);
-    return code;
-  }
-  code = spill_page(&rest, class->bytes - vram_bytes, class->device, class->prop.location.id);
+  cu_result code = page_vram_create(class, &real, vram_bytes);
+  if (code != CU_OK) return code;
+  code = host_tier_page_create(&rest, host_bytes, class->device, class->prop.location.id);
   page *p = code == CU_OK ? page_new(class, real, TIER_HOST) : NULL;
   if (p == NULL) {
-    if (code == CU_OK) {
-      REAL(cuMemRelease)(rest);
-      ledger_give(l, class->device, LEDGER_SPILLED, class->bytes - vram_bytes);
-    }
-    REAL(cuMemRelease)(real);
-    ledger_give(l, class->device, LEDGER_PAGES, vram_bytes);
+    if (code == CU_OK) host_tier_page_release(rest, host_bytes, class->device);
+    page_vram_release(class, real, vram_bytes);
     return CU_ERROR_OUT_OF_MEMORY;
   }
   p->rest = rest;
   p->vram_bytes = vram_bytes;
-  ledger_note_peak(l, class->device);
+  ledger_note_peak(account_ledger(), class->device);
   *out = p;
   return CU_OK;
 }
 
 cu_result page_split(token *t, bool all) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(t->page == NULL);
   page_class *class = t->class;
-  uint64_t whole, room = spill_vram_room(class->device, &whole);
-  uint64_t left = all ? 0 : whole / SPILL_LEAVES_PART;
+  uint64_t whole, room = host_tier_vram_room(class->device, &whole);
+  uint64_t left = all ? 0 : whole / HOST_TIER_LEAVES_PART;
   uint64_t vram_bytes = room > left ? (room - left) / SHIM_GRANULE * SHIM_GRANULE : 0;
   page *p;
   if (vram_bytes == 0 || vram_bytes >= class->bytes || class->bytes < whole / LEAST_PART ||

@@ -1,9 +1,11 @@
 /* Page step: the rhythm of a program that trains. Called by trim.py, or by a program itself. */
+#include "shim/page_step.h"
+
+#include "base/assert.h"
 #include "base/clock.h"
+#include "shim/capture.h"
 #include "shim/gate.h"
-#include "shim/page.h"
 #include "shim/page_table.h"
-#include "shim/spill.h"
 
 static _Atomic bool settled_known; /* the program has let go of all it could, once */
 
@@ -11,9 +13,10 @@ bool page_settled(void) {
   return atomic_load(&settled_known);
 }
 
-void page_step_after_fork(void) {
+static void after_fork(void) {
   atomic_store(&settled_known, false);
 }
+SHIM_AFTER_FORK(after_fork);
 
 /* The questions of a program's own thread are answered without the lock: it may hold one of its own
  * that somebody waits for while pages move. */
@@ -32,14 +35,14 @@ void page_step_ended(void) {
 }
 
 bool page_trim_wanted(void) {
-  if (spill_capturing()) return false;
+  if (capture_on()) return false;
   /* Once in any case: what is left then is what will stay. */
   return atomic_load(&token_held_on_host) > 0 ||
          (!atomic_load(&settled_known) && gate_here() && gate_used());
 }
 
 bool page_home_wanted(void) {
-  return atomic_load(&token_held_on_host) > 0 && atomic_load(&settled_known) && !spill_capturing();
+  return atomic_load(&token_held_on_host) > 0 && atomic_load(&settled_known) && !capture_on();
 }
 
 void page_trimming(bool begins) {
@@ -47,6 +50,7 @@ void page_trimming(bool begins) {
 }
 
 void page_come_home(bool last) {
+  ASSERT(!lock_held(&pages_lock));
   uint64_t name, value;
   page_enter();
   for (size_t at = 0; last && map_next(&tokens, &at, &name, &value);) {
@@ -55,8 +59,11 @@ void page_come_home(bool last) {
   }
   settled_known = settled_known || last;
   shim_log("%zu pages are on the host %s", token_held_on_host, last ? "after a step" : "in a step");
-  for (size_t i = 0; token_held_on_host > 0 && i < class_count; i++)
-    page_move_home(&classes[i], last);
+  ledger *l = account_ledger();
+  for (size_t i = 0; token_held_on_host > 0 && i < class_count; i++) {
+    uint64_t limit = ledger_limit(l, classes[i].device);
+    atomic_fetch_add(&l->header->moved_home_bytes, page_move_home(&classes[i], limit, last));
+  }
   /* Their addresses will be vram's. Unmapping takes half as long while the device is idle. */
   for (size_t i = 0; last && i < class_count; i++) page_free_loosen(&classes[i], TIER_HOST);
   page_leave();

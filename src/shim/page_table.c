@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
-#include "shim/hooks.h"
+#include "shim/counted.h"
+#include "shim/host_tier.h"
 
 lock pages_lock = LOCK_INIT(LOCK_PAGES);
 map pages_at;
@@ -31,52 +33,72 @@ void page_table_log(const char *when) {
            (unsigned long long)(atomic_exchange(&calls_ns, 0) / 1000));
 }
 
-static ledger_kind kind_of(int tier) {
-  return tier == TIER_HOST ? LEDGER_SPILLED : LEDGER_PAGES;
+/* The peak is noted when a page is whole (page_make.c): half of a split page is none. */
+static const physical_account PAGES = {
+    .take = counted_take, .undo = counted_undo, .give = counted_give};
+
+cu_result page_vram_create(const page_class *class, cu_handle *real, uint64_t bytes) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(bytes % SHIM_GRANULE == 0);
+  counted who = {class->device, LEDGER_PAGES};
+  physical maker = {shim_driver(), &PAGES, &who};
+  return physical_page_create(&maker, real, bytes, &class->prop, 0);
+}
+
+cu_result page_vram_release(const page_class *class, cu_handle real, uint64_t bytes) {
+  ASSERT(real != 0);
+  counted who = {class->device, LEDGER_PAGES};
+  physical maker = {shim_driver(), &PAGES, &who};
+  return physical_page_release(&maker, real, bytes);
 }
 
 page *page_new(page_class *class, cu_handle real, int tier) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(tier == TIER_VRAM || tier == TIER_HOST);
   called(MADE, clock_ns());
   page *p = calloc(1, sizeof *p);
   if (p != NULL) *p = (page){.real = real, .class = class, .tier = tier};
   return p;
 }
 
-static void give_back(const page *p, cu_handle handle, ledger_kind kind, uint64_t bytes) {
-  cu_result code = REAL(cuMemRelease)(handle);
-  if (code == CU_OK)
-    ledger_give(account_ledger(), p->class->device, kind, bytes);
-  else
-    shim_log("releasing a page: CUDA error %d", code);
+static void give_back(const page *p, cu_handle handle, int tier, uint64_t bytes) {
+  cu_result code = tier == TIER_HOST ? host_tier_page_release(handle, bytes, p->class->device)
+                                     : page_vram_release(p->class, handle, bytes);
+  if (code != CU_OK) shim_log("releasing a page: CUDA error %d", code);
 }
 
 void page_drop(page *p) {
+  ASSERT(lock_held(&pages_lock));
   /* A page that cannot be unmapped is lost, and stays counted: its memory is still taken. */
-  if (p->stage != 0 && REAL(cuMemUnmap)(p->stage, p->class->bytes) == CU_OK)
-    REAL(cuMemAddressFree)(p->stage, p->class->bytes);
+  if (p->stage != 0 && shim_driver()->cuMemUnmap(p->stage, p->class->bytes) == CU_OK)
+    shim_driver()->cuMemAddressFree(p->stage, p->class->bytes);
   if (p->at == 0 || page_unmap(p) == CU_OK) {
     uint64_t vram_bytes = p->rest != 0 ? p->vram_bytes : 0;
-    if (p->rest != 0) give_back(p, p->real, LEDGER_PAGES, vram_bytes);
-    give_back(p, p->rest != 0 ? p->rest : p->real, kind_of(p->tier), p->class->bytes - vram_bytes);
+    if (p->rest != 0) give_back(p, p->real, TIER_VRAM, vram_bytes);
+    give_back(p, p->rest != 0 ? p->rest : p->real, p->tier, p->class->bytes - vram_bytes);
   }
   free(p);
 }
 
 /* As it was mapped: the driver unmaps no more than one handle's range at a time for certain. */
 static cu_result unmap_both(const page *p, cu_addr addr) {
+  ASSERT(addr != 0);
   uint64_t first = p->rest != 0 ? p->vram_bytes : p->class->bytes;
-  cu_result code = REAL(cuMemUnmap)(addr, first);
-  if (code == CU_OK && p->rest != 0) code = REAL(cuMemUnmap)(addr + first, p->class->bytes - first);
+  cu_result code = shim_driver()->cuMemUnmap(addr, first);
+  if (code == CU_OK && p->rest != 0)
+    code = shim_driver()->cuMemUnmap(addr + first, p->class->bytes - first);
   return code;
 }
 
 cu_result page_map_at(page *p, cu_addr addr) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(p->at == 0 && addr != 0);
   uint64_t start = clock_ns();
   uint64_t first = p->rest != 0 ? p->vram_bytes : p->class->bytes;
-  cu_result code = REAL(cuMemMap)(addr, first, 0, p->real, 0);
+  cu_result code = shim_driver()->cuMemMap(addr, first, 0, p->real, 0);
   if (code == CU_OK && p->rest != 0) {
-    code = REAL(cuMemMap)(addr + first, p->class->bytes - first, 0, p->rest, 0);
-    if (code != CU_OK) REAL(cuMemUnmap)(addr, first);
+    code = shim_driver()->cuMemMap(addr + first, p->class->bytes - first, 0, p->rest, 0);
+    if (code != CU_OK) shim_driver()->cuMemUnmap(addr, first);
   }
   called(MAPPED, start);
   if (code != CU_OK) return code;
@@ -90,6 +112,8 @@ cu_result page_map_at(page *p, cu_addr addr) {
 }
 
 cu_result page_unmap(page *p) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(p->at != 0);
   uint64_t start = clock_ns();
   cu_result code = unmap_both(p, p->at);
   called(UNMAPPED, start);
@@ -105,12 +129,13 @@ cu_result page_unmap(page *p) {
 
 cu_result page_grant_run(cu_addr addr, uint64_t bytes, const cu_access *access) {
   uint64_t start = clock_ns();
-  cu_result code = REAL(cuMemSetAccess)(addr, bytes, access, 1);
+  cu_result code = shim_driver()->cuMemSetAccess(addr, bytes, access, 1);
   called(GRANTED, start);
   return code;
 }
 
 cu_result page_grant(page *p) {
+  ASSERT(p->at != 0);
   cu_access grant = {p->class->prop.location, CU_ACCESS_READ_WRITE};
   cu_result code = p->granted ? CU_OK : page_grant_run(p->at, p->class->bytes, &grant);
   p->granted = code == CU_OK;
@@ -118,22 +143,23 @@ cu_result page_grant(page *p) {
 }
 
 cu_result page_stage(page *p) {
-  cu_result (*reserve)(cu_addr *, size_t, size_t, cu_addr, unsigned long long) =
-      SHIM_REAL(cuMemAddressReserve, (cu_addr *, size_t, size_t, cu_addr, unsigned long long));
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(p->rest == 0);
+  const cuda_driver *driver = shim_driver();
   cu_access grant = {p->class->prop.location, CU_ACCESS_READ_WRITE};
   cu_addr at;
   if (p->stage != 0) return CU_OK;
-  cu_result code = reserve(&at, p->class->bytes, 0, 0, 0);
+  cu_result code = driver->cuMemAddressReserve(&at, p->class->bytes, 0, 0, 0);
   if (code != CU_OK) return code;
-  code = REAL(cuMemMap)(at, p->class->bytes, 0, p->real, 0);
+  code = shim_driver()->cuMemMap(at, p->class->bytes, 0, p->real, 0);
   if (code == CU_OK) {
-    code = REAL(cuMemSetAccess)(at, p->class->bytes, &grant, 1);
-    if (code != CU_OK) REAL(cuMemUnmap)(at, p->class->bytes);
+    code = shim_driver()->cuMemSetAccess(at, p->class->bytes, &grant, 1);
+    if (code != CU_OK) shim_driver()->cuMemUnmap(at, p->class->bytes);
   }
   if (code == CU_OK)
     p->stage = at;
   else
-    REAL(cuMemAddressFree)(at, p->class->bytes);
+    shim_driver()->cuMemAddressFree(at, p->class->bytes);
   return code;
 }
 
@@ -142,6 +168,8 @@ bool page_is_lazy(const page *p) {
 }
 
 cu_result page_evict(cu_addr addr, uint64_t bytes) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(bytes > 0);
   uint64_t before = 0;
   for (size_t i = 0; i < class_count; i++)
     if (classes[i].bytes > before) before = classes[i].bytes;
@@ -160,6 +188,8 @@ cu_result page_evict(cu_addr addr, uint64_t bytes) {
 /* ---- the free ones ---- */
 
 void page_free_put(page *p) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(p->rest == 0);
   page_class *c = p->class;
   int tier = p->tier;
   p->owner = NULL;
@@ -178,6 +208,7 @@ void page_free_put(page *p) {
 }
 
 static page *take_out(page_class *class, int tier, size_t slot) {
+  ASSERT(slot < class->free_count[tier]);
   page **list = class->free[tier], *p = list[slot];
   list[slot] = list[--class->free_count[tier]];
   list[slot]->slot = slot;
@@ -185,6 +216,7 @@ static page *take_out(page_class *class, int tier, size_t slot) {
 }
 
 page *page_free_take(page_class *class, int tier, cu_addr addr) {
+  ASSERT(lock_held(&pages_lock));
   size_t count = class->free_count[tier], best = count;
   if (addr != 0) {
     const uint64_t *found = map_get(&pages_at, addr);
@@ -203,6 +235,7 @@ page *page_free_take(page_class *class, int tier, cu_addr addr) {
 }
 
 void page_free_loosen(page_class *class, int tier) {
+  ASSERT(lock_held(&pages_lock));
   for (size_t i = 0; i < class->free_count[tier]; i++)
     if (class->free[tier][i]->at != 0 && page_unmap(class->free[tier][i]) != CU_OK) return;
 }
@@ -213,6 +246,8 @@ size_t page_free_spare(const page_class *class, int tier) {
 }
 
 void page_free_end(page_class *class) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(class->tokens == 0);
   for (int tier = 0; tier < TIER_COUNT; tier++) {
     while (class->free_count[tier] > 0) page_drop(page_free_take(class, tier, 0));
     free(class->free[tier]);
@@ -221,6 +256,7 @@ void page_free_end(page_class *class) {
 }
 
 uint64_t page_free_trim(unsigned device, int tier, uint64_t bytes, const page_class *except) {
+  ASSERT(lock_held(&pages_lock));
   uint64_t given = 0;
   for (size_t i = 0; i < class_count && given < bytes; i++) {
     page_class *c = &classes[i];

@@ -1,4 +1,4 @@
-/* Page table: what page*.c and token.c share. Nobody else includes it.
+/* Page table: what page*.c, token.c and room.c share.
  *
  * A program that maps its own memory asks for a page, maps it, unmaps it and lets it go. Here the
  * two ends of that are apart:
@@ -83,6 +83,11 @@ extern size_t class_count;
 /* Tells the log what the driver was asked for since the last time. */
 void page_table_log(const char *when);
 
+/* A handle of vram with the properties of a class, of any size, counted as LEDGER_PAGES. Neither
+ * measures nor reclaims: pages_lock is held. */
+cu_result page_vram_create(const page_class *class, cu_handle *real, uint64_t bytes);
+cu_result page_vram_release(const page_class *class, cu_handle real, uint64_t bytes);
+
 page *page_new(page_class *class, cu_handle real, int tier);
 /* Unmaps it and gives it back to the driver. It must be in no list. */
 void page_drop(page *p);
@@ -141,14 +146,11 @@ bool token_keeping(const token *t);
 void token_pin(token *t);
 bool token_shared(void);
 
-/* ---- page.c and page_step.c ---- */
+/* ---- page_make.c ---- */
 
-/* One more free page of a class and tier, counted; CU_ERROR_OUT_OF_MEMORY where there is no room.
+/* Makes one more free page of a class and tier, counted. CU_ERROR_OUT_OF_MEMORY: there is no room.
  */
 cu_result page_make(page_class *class, int tier);
-/* Is it known what stays from step to step? */
-bool page_settled(void);
-void page_step_after_fork(void);
 
 /* ---- page_split.c ---- */
 
@@ -159,13 +161,14 @@ cu_result page_split(token *t, bool all);
 
 /* ---- page_move.c ---- */
 
-/* Makes free pages of a class in vram by moving what will not be used soon to the host; false if
- * nothing can be moved now. */
-bool page_move_out(page_class *class);
-/* Brings what is on the host to vram, as far as there is room; within a step it leaves some. */
-void page_move_home(page_class *class, bool last);
+/* Makes free pages of a class in vram by moving what will not be used soon to the host.
+ * `limit_bytes` is what the run may hold of the device (LEDGER_UNLIMITED: all of it). Returns the
+ * bytes moved, 0 if nothing can be moved now. */
+uint64_t page_move_out(page_class *class, uint64_t limit_bytes);
+/* Brings what is on the host to vram, as far as there is room; within a step it leaves some.
+ * Returns the bytes moved. */
+uint64_t page_move_home(page_class *class, uint64_t limit_bytes, bool last);
 /* A context ended (NULL: one of the device that is not known). */
 void page_move_context_ended(unsigned device, cu_context context);
-void page_move_after_fork(void);
 
 #endif

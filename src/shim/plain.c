@@ -7,12 +7,18 @@
 
 #include <stowage/heap.h>
 
+#include "base/assert.h"
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/rank.h"
+#include "base/variables.h"
 #include "memory/heap.h"
+#include "shim/capture.h"
 #include "shim/card.h"
-#include "shim/spill.h"
+#include "shim/host_tier.h"
+#include "shim/measure.h"
+#include "shim/page_room.h"
+#include "shim/retrying.h"
 
 /* Batches of frees that wait at once; more frees than that wait for a batch to pass. */
 #define BATCHES_MAX 8
@@ -68,7 +74,7 @@ static bool fast(void) {
   static _Atomic int said;
   int now = atomic_load_explicit(&said, memory_order_relaxed);
   if (now == UNKNOWN) {
-    const char *text = secure_getenv("STOWAGE_FAST_MALLOC");
+    const char *text = secure_getenv(ENV_FAST_MALLOC);
     now = text != NULL && text[0] == '1' ? ON : OFF;
     atomic_store(&said, now);
     if (rank_of_many()) plain_pass("several processes of one job");
@@ -87,7 +93,7 @@ bool plain_serves(unsigned device) {
   const ledger *l = account_ledger();
   return l->header != NULL &&
          (ledger_limit(l, device) != LEDGER_UNLIMITED || ledger_spill_limit(l) > 0) &&
-         !spill_retry_known();
+         !retrying_known();
 }
 
 /* ---- opening and ending ---- */
@@ -95,26 +101,27 @@ bool plain_serves(unsigned device) {
 /* Asked with care: to retain a primary context that nobody uses would make it. */
 static bool is_primary(cu_context context, cu_device card) {
   if (!measure_primary_active(card)) return false;
-  cu_result (*retain)(cu_context *, cu_device) =
-      SHIM_REAL(cuDevicePrimaryCtxRetain, (cu_context *, cu_device));
-  cu_result (*release)(cu_device) = SHIM_REAL(cuDevicePrimaryCtxRelease_v2, (cu_device));
+  const cuda_driver *driver = shim_driver();
   cu_context primary = NULL;
-  if (retain == NULL || release == NULL || retain(&primary, card) != CU_OK) return false;
-  release(card);
+  if (driver->cuDevicePrimaryCtxRetain == NULL || driver->cuDevicePrimaryCtxRelease_v2 == NULL ||
+      driver->cuDevicePrimaryCtxRetain(&primary, card) != CU_OK)
+    return false;
+  driver->cuDevicePrimaryCtxRelease_v2(card);
   return primary == context;
 }
 
 /* One that could not be made whole. */
 static void destroy(plain *p) {
-  cu_result (*end)(cu_event) = SHIM_REAL(cuEventDestroy_v2, (cu_event));
+  const cuda_driver *driver = shim_driver();
   if (p->heap != NULL) stow_heap_close(p->heap);
   if (p->under != NULL) stow_device_close(p->under);
   for (int i = 0; i < BATCHES_MAX; i++)
-    if (p->batches[i].event != NULL) end(p->batches[i].event);
+    if (p->batches[i].event != NULL) driver->cuEventDestroy_v2(p->batches[i].event);
   free(p);
 }
 
 static void choose_sizes(plain *p) {
+  ASSERT(p->under != NULL);
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
   uint64_t most = ledger_limit(account_ledger(), p->device);
   if (stow_device_get_props(p->under, &props) == STOW_OK && props.vram_bytes < most)
@@ -129,9 +136,9 @@ static void choose_sizes(plain *p) {
 
 /* For the calling thread's context, which is the card's primary one. */
 static plain *make(unsigned device, cu_device card, cu_context context) {
-  cu_result (*create)(cu_event *, unsigned) = SHIM_REAL(cuEventCreate, (cu_event *, unsigned));
+  const cuda_driver *driver = shim_driver();
   plain *p = calloc(1, sizeof *p);
-  if (p == NULL || create == NULL) {
+  if (p == NULL || driver->cuEventCreate == NULL) {
     free(p);
     return NULL;
   }
@@ -151,7 +158,7 @@ static plain *make(unsigned device, cu_device card, cu_context context) {
   options.host_limit_bytes = host < HOST_BYTES_MAX ? host : HOST_BYTES_MAX;
   made = made && stow_heap_open(&p->heap, &options) == STOW_OK;
   for (int i = 0; i < BATCHES_MAX && made; i++)
-    made = create(&p->batches[i].event, CU_EVENT_NO_TIMING) == CU_OK;
+    made = driver->cuEventCreate(&p->batches[i].event, CU_EVENT_NO_TIMING) == CU_OK;
   if (made) {
     choose_sizes(p);
     return p;
@@ -181,6 +188,7 @@ static plain *heap_of(unsigned device, cu_device card, cu_context context) {
 /* Its context has ended, and its events with that. It and its card are not freed: a thread at work
  * on another card may be looking through all heaps for whose an address is. */
 static void retire(plain *p) {
+  ASSERT(!lock_held(&p->lock));
   static plain *_Atomic retired;
   lock_take(&p->lock);
   stow_heap *ended = p->heap;
@@ -202,32 +210,37 @@ void plain_end(cu_device card) {
   if (p != NULL) retire(p);
 }
 
-void plain_after_fork(void) {
+static void after_fork(void) {
   pthread_mutex_init(&open_lock, NULL);
   /* The driver does not go with a child; what the parent's heap holds is the parent's. */
   for (int i = 0; i < LEDGER_DEVICES_MAX; i++) atomic_store(&heaps[i], NULL);
 }
+SHIM_AFTER_FORK(after_fork);
 
 /* ---- waiting; p->lock held ---- */
 
 /* Everything submitted to the context so far is done when this returns CU_OK. */
 static cu_result wait_for_context(const plain *p) {
+  ASSERT(p->context != NULL);
   cu_context old;
-  cu_result code = SHIM_REAL(cuCtxPushCurrent_v2, (cu_context))(p->context);
+  cu_result code = shim_driver()->cuCtxPushCurrent_v2(p->context);
   if (code != CU_OK) return code;
-  code = SHIM_REAL(cuCtxSynchronize, (void))();
-  SHIM_REAL(cuCtxPopCurrent_v2, (cu_context *))(&old);
+  code = shim_driver()->cuCtxSynchronize();
+  shim_driver()->cuCtxPopCurrent_v2(&old);
   return code;
 }
 
 /* Closes the open batch: from here on it is known when it has passed. */
 static void close_batch(plain *p) {
+  ASSERT(lock_held(&p->lock));
+  ASSERT(p->closed < BATCHES_MAX);
   batch *open = &p->batches[(p->first + p->closed) % BATCHES_MAX];
   /* Every call that could tell is forbidden while a graph is captured: they wait on. */
-  if (open->count == 0 || p->closed == BATCHES_MAX - 1 || spill_capturing()) return;
-  cu_result (*record)(cu_context, cu_event) = SHIM_REAL(cuCtxRecordEvent, (cu_context, cu_event));
+  if (open->count == 0 || p->closed == BATCHES_MAX - 1 || capture_on()) return;
+  const cuda_driver *driver = shim_driver();
   open->passed = false;
-  if (record == NULL || record(p->context, open->event) != CU_OK) {
+  if (driver->cuCtxRecordEvent == NULL ||
+      driver->cuCtxRecordEvent(p->context, open->event) != CU_OK) {
     /* A driver from before CUDA 12.5: no event covers streams we know nothing of. */
     if (wait_for_context(p) != CU_OK) return;
     open->passed = true;
@@ -237,14 +250,15 @@ static void close_batch(plain *p) {
 
 static bool has_passed(const batch *b, bool wait) {
   if (b->passed) return true;
-  if (SHIM_REAL(cuEventQuery, (cu_event))(b->event) == CU_OK) return true;
-  return wait && SHIM_REAL(cuEventSynchronize, (cu_event))(b->event) == CU_OK;
+  if (shim_driver()->cuEventQuery(b->event) == CU_OK) return true;
+  return wait && shim_driver()->cuEventSynchronize(b->event) == CU_OK;
 }
 
 /* Gives the batches that have passed to the heap. True: some did. */
 static bool poll_batches(plain *p, bool wait) {
+  ASSERT(lock_held(&p->lock));
   bool any = false;
-  while (p->closed > 0 && !spill_capturing()) {
+  while (p->closed > 0 && !capture_on()) {
     batch *b = &p->batches[p->first];
     if (!has_passed(b, wait)) break;
     for (uint32_t i = 0; i < b->count; i++) {
@@ -270,6 +284,7 @@ static bool settle(plain *p) {
 }
 
 static bool push(batch *b, cu_addr addr, uint64_t bytes) {
+  ASSERT(addr != 0 && bytes > 0);
   if (b->count == b->capacity) {
     uint32_t capacity = b->capacity == 0 ? BATCH_COUNT : b->capacity * 2;
     freed *grown = realloc(b->list, capacity * sizeof *grown);
@@ -285,6 +300,7 @@ static bool push(batch *b, cu_addr addr, uint64_t bytes) {
 /* ---- taking ---- */
 
 static void trim_to(plain *p, uint64_t keep, bool host) {
+  ASSERT(!lock_held(&p->lock));
   uint64_t went = 0;
   heap_trim_tier(p->heap, STOW_TIER_VRAM, keep, &went);
   if (host || card_lent(p->under)) heap_trim_tier(p->heap, STOW_TIER_HOST, keep, &went);
@@ -301,14 +317,18 @@ static uint64_t heap_bytes(uint64_t bytes) {
 /* Is there room within the limit for the pages a request needs at least? Asked beforehand: a heap
  * that fails half-way has made pages for nothing. */
 static bool fits(plain *p, uint64_t bytes) {
+  ASSERT(!lock_held(&p->lock));
   uint64_t held = card_held(p->under, STOW_TIER_VRAM);
   lock_take(&p->lock);
   uint64_t idle = held > p->out_bytes ? held - p->out_bytes : 0;
   lock_give(&p->lock);
   if (bytes <= idle || ledger_limit(account_ledger(), p->device) == LEDGER_UNLIMITED) return true;
   uint64_t more = (bytes - idle + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
-  if (!account_take(p->device, LEDGER_PLAIN, more)) return false;
-  ledger_give(account_ledger(), p->device, LEDGER_PLAIN, more);
+  ledger *l = account_ledger();
+  if (!page_take(p->device, LEDGER_PLAIN, more) &&
+      !(plain_trim(p->device, false) && ledger_take(l, p->device, LEDGER_PLAIN, more)))
+    return false;
+  ledger_give(l, p->device, LEDGER_PLAIN, more);
   return true;
 }
 
@@ -322,12 +342,13 @@ static bool fits_in_both(plain *p, uint64_t bytes) {
   uint64_t there = idle + card_room(p->under);
   if (bytes <= there) return true;
   uint64_t more = (bytes - there + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
-  if (!spill_host_has(more) || !ledger_take(l, p->device, LEDGER_SPILLED, more)) return false;
+  if (!host_tier_has(more) || !ledger_take(l, p->device, LEDGER_SPILLED, more)) return false;
   ledger_give(l, p->device, LEDGER_SPILLED, more);
   return true;
 }
 
 static stow_status ask_heap(plain *p, cu_addr *addr, size_t bytes, bool host) {
+  ASSERT(!lock_held(&p->lock));
   uint64_t got = 0;
   if (!(host ? fits_in_both(p, bytes) : fits(p, bytes))) return STOW_ERR_OUT_OF_MEMORY;
   card_use_host(host);
@@ -349,6 +370,7 @@ static stow_status take(plain *p, cu_addr *addr, size_t bytes, bool host, bool *
 
 cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind, unsigned device,
                       cu_device card, cu_context context) {
+  ASSERT(addr != NULL && kind != NULL);
   plain *p = heap_of(device, card, context);
   if (p == NULL || bytes > UINT64_MAX / 4) return CU_ERROR_NOT_SUPPORTED;
   lock_take(&p->lock);
@@ -357,7 +379,7 @@ cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind,
   bool on_host;
   stow_status status = take(p, addr, bytes, host, &on_host);
   if (status == STOW_ERR_OUT_OF_MEMORY) {
-    if (!spill_capturing()) trim_to(p, 0, false);
+    if (!capture_on()) trim_to(p, 0, false);
     return CU_ERROR_OUT_OF_MEMORY;
   }
   /* The driver has its own words for whatever else is wrong. */
@@ -386,12 +408,14 @@ static plain *owner_of(cu_addr addr) {
 
 /* Idle bytes, if they are more than the heap may keep; else 0. p->lock held. */
 static uint64_t too_idle(plain *p) {
+  ASSERT(lock_held(&p->lock));
   uint64_t held = card_held(p->under, STOW_TIER_VRAM) + card_held(p->under, STOW_TIER_HOST);
   uint64_t idle = held > p->out_bytes ? held - p->out_bytes : 0;
   return idle > p->keep_bytes && idle > p->idle_floor + p->keep_bytes / 2 ? idle : 0;
 }
 
 bool plain_free(cu_addr addr, bool *ours, uint64_t *bytes, unsigned *device, ledger_kind *kind) {
+  ASSERT(ours != NULL && bytes != NULL && device != NULL && kind != NULL);
   plain *p = owner_of(addr);
   uint64_t value;
   *ours = p != NULL;
@@ -405,7 +429,7 @@ bool plain_free(cu_addr addr, bool *ours, uint64_t *bytes, unsigned *device, led
     if (open->count >= p->batch_count || open->bytes > p->batch_bytes) {
       close_batch(p);
       poll_batches(p, false);
-      trim = too_idle(p) != 0 && !spill_capturing();
+      trim = too_idle(p) != 0 && !capture_on();
     }
   }
   lock_give(&p->lock);
@@ -418,7 +442,7 @@ bool plain_free(cu_addr addr, bool *ours, uint64_t *bytes, unsigned *device, led
 }
 
 bool plain_trim(unsigned device, bool host) {
-  if (card_inside() || spill_capturing()) return false;
+  if (card_inside() || capture_on()) return false;
   bool went = false;
   for (int i = 0; i < LEDGER_DEVICES_MAX; i++) {
     plain *p = atomic_load_explicit(&heaps[i], memory_order_acquire);
@@ -435,6 +459,7 @@ bool plain_trim(unsigned device, bool host) {
 /* ---- finding ---- */
 
 bool plain_find(cu_addr addr, plain_block *block) {
+  ASSERT(block != NULL);
   plain *p = owner_of(addr);
   if (p == NULL) return false;
   bool found = false;

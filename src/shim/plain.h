@@ -46,6 +46,5 @@ void plain_pass(const char *why);
 
 /* The primary context of a card ends, with all its memory. */
 void plain_end(cu_device card);
-void plain_after_fork(void);
 
 #endif

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
+#include "base/variables.h"
 #include "shim/shim.h"
 
 enum { FILE_INPUT = 257 }; /* Py_file_input */
@@ -84,7 +86,7 @@ static bool find_all(struct python_api *a) {
  * once find the same, and one of them keeps it. */
 static void look(void) {
   struct python_api a = {0};
-  const char *wanted = secure_getenv("STOWAGE_PYTHON");
+  const char *wanted = secure_getenv(ENV_PYTHON);
   int found = NONE, major = 0, minor = 0, unknown = UNKNOWN;
   if ((wanted == NULL || strcmp(wanted, "off") != 0) &&
       find(&a.is_initialized, "Py_IsInitialized") && find_all(&a) &&
@@ -144,6 +146,7 @@ static bool load(python_script *s) {
 
 /* True: there is nothing more to do. */
 static bool call(python_script *s) {
+  ASSERT(s->entry != NULL);
   if (s->names == NULL && !load(s)) return true;
   python_object *function = api.dict_get(s->names, s->entry);
   python_object *result = function != NULL ? api.call(function, NULL) : NULL;
@@ -176,6 +179,7 @@ static bool begin(python_script *s) {
 }
 
 void python_script_schedule(python_script *s) {
+  ASSERT(s->text != NULL && s->entry != NULL);
   /* A full queue: another time. */
   if (begin(s) && api.add_pending(run, s) != 0) atomic_store(&s->state, 0);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/lock.h"
 #include "device/cuda_path.h"
 #include "shim/shim.h"
@@ -24,15 +25,11 @@ static const char *const names[SYMBOL_COUNT] = {
 #undef SYMBOL
 };
 
-static lock open_lock = LOCK_INIT(LOCK_DEVICE); /* guards the writing of the next three */
+static lock open_lock = LOCK_INIT(LOCK_DEVICE); /* guards the writing of the next four */
 static _Atomic bool opened;                     /* tried, whether or not there was one */
-static void *driver;                            /* written before `opened` */
-static char driver_path[CUDA_PATH_MAX];
-static _Thread_local bool inside; /* this thread is opening the driver now */
-
-bool shim_opening(void) {
-  return inside;
-}
+static void *driver;                            /* written before `opened`, as the next two */
+static cuda_driver functions;                   /* for our own calls */
+static cuda_driver program_functions;           /* for passing a program's calls on */
 
 static cu_result absent(void) {
   return CU_ERROR_NOT_SUPPORTED;
@@ -96,6 +93,23 @@ static void fill_slots(void *library) {
   }
 }
 
+static void *found_or_null(void *found) {
+  ASSERT(found != NULL);
+  return found == function(absent) || found == function(no_driver) ? NULL : found;
+}
+
+/* Copies the slots that have a name in driver.def; the slots are filled. */
+static void fill_functions(void) {
+  ASSERT(lock_held(&open_lock));
+#define DRIVER(name, since, need, role, parameters)                                                \
+  program_functions.name = (cu_result(*) parameters)(uintptr_t)found_or_null(                      \
+      atomic_load_explicit(&shim_slots[SYMBOL_##name], memory_order_acquire));                     \
+  if (cuda_driver_may_use(since)) functions.name = program_functions.name;
+#include "device/driver.def"
+  cuda_driver_note_pages(&functions);
+  cuda_driver_note_pages(&program_functions);
+}
+
 /* Keeps what was found, if nobody was before us; `library` NULL: there is none. Whatever is done
  * with the lock held never waits for the loader (load.c). */
 static void keep(void *library, const char *path) {
@@ -105,9 +119,10 @@ static void keep(void *library, const char *path) {
   lock_take(&open_lock);
   if (!opened) {
     driver = library;
-    snprintf(driver_path, sizeof driver_path, "%s", path);
+    fill_functions();
+    if (library != NULL) shim_driver_path_set(path);
     shim_log("driver: %s", library != NULL ? path : "none found");
-    torch_settings_mend();
+    torch_settings_take_back();
     opened = true;
   }
   lock_give(&open_lock);
@@ -115,45 +130,62 @@ static void keep(void *library, const char *path) {
 
 static void open_driver(void) {
   found_driver found = {.library = NULL};
-  inside = true;
+  shim_opening_set(true);
   cuda_path_each(try_open, &found);
-  inside = false;
+  shim_opening_set(false);
   fill_slots(found.library);
   keep(found.library, found.path);
 }
 
 void *shim_open_loaded(const char *path) {
   void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-  if (library == NULL || strlen(path) >= sizeof driver_path) return NULL;
+  if (library == NULL || strlen(path) >= CUDA_PATH_MAX) return NULL;
   if (!atomic_load(&opened)) fill_slots(library);
   keep(library, path);
   return driver == library ? library : NULL;
 }
 
 void *shim_stub_resolve(unsigned symbol) {
+  ASSERT(symbol < SYMBOL_COUNT);
   if (!atomic_load_explicit(&opened, memory_order_acquire)) {
     /* The driver calls us while it is being loaded: it is not there yet. */
-    if (inside) return function(no_driver);
+    if (shim_opening()) return function(no_driver);
     open_driver();
   }
   return atomic_load_explicit(&shim_slots[symbol], memory_order_acquire);
 }
 
 void *shim_real(shim_symbol symbol) {
+  ASSERT((unsigned)symbol < SYMBOL_COUNT);
   void *found = atomic_load_explicit(&shim_slots[symbol], memory_order_acquire);
   if (found == NULL) found = shim_stub_resolve(symbol);
-  return found == function(absent) || found == function(no_driver) ? NULL : found;
+  return found_or_null(found);
+}
+
+/* Opens the driver at the first call. False: it calls us while it is being loaded. */
+static bool have_driver(void) {
+  if (atomic_load_explicit(&opened, memory_order_acquire)) return true;
+  if (shim_opening()) return false;
+  open_driver();
+  return true;
+}
+
+static const cuda_driver NONE;
+
+const cuda_driver *shim_driver(void) {
+  return have_driver() ? &functions : &NONE;
+}
+
+const cuda_driver *shim_program_driver(void) {
+  return have_driver() ? &program_functions : &NONE;
 }
 
 const char *shim_symbol_name(shim_symbol symbol) {
   return names[symbol];
 }
 
-const char *shim_driver_path(void) {
-  return atomic_load_explicit(&opened, memory_order_acquire) ? driver_path : "";
-}
-
 void *shim_resolve(void *user, const char *name) {
+  ASSERT(name != NULL);
   (void)user;
   /* Never by dlsym what we have a name for: the driver's table may say our function (adopt.c). */
   for (int i = 0; i < SYMBOL_COUNT; i++)

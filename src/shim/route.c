@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "shim/gate.h"
 #include "shim/hooks.h"
 #include "shim/shim.h"
@@ -24,22 +25,30 @@ typedef struct shim_hook {
 } shim_hook;
 
 /* The stubs that pass the gate: in stubs.S, called through cuGetProcAddress only. */
-#define GATED(name) void name(void);
-#include <shim-gated.inc>
-#undef GATED
+#define GATED_HOOK(name)
+#define GATED_GATE(name) GATED(name)
+#define GATED_PASS(name)
+#define GATED(name)                                 void name(void);
+#define DRIVER(name, since, need, role, parameters) GATED_##role(name)
+#include "device/driver.def"
 
 static shim_hook hooks[] = {
-#define HOOK(name, parameters) {SYMBOL_##name, (void *)(uintptr_t)name, NULL},
-#include "shim/hooks.def"
-#undef HOOK
-#define GATED(name) {SYMBOL_##name, (void *)(uintptr_t)name, NULL},
-#include <shim-gated.inc>
-#undef GATED
+#define HOOKED_HOOK(name) {SYMBOL_##name, (void *)(uintptr_t)name, NULL},
+#define HOOKED_GATE(name)
+#define HOOKED_PASS(name)
+#define DRIVER(name, since, need, role, parameters) HOOKED_##role(name)
+#include "device/driver.def"
+/* After all hooks: without a gate these are left out. */
+#define GATED(name)                                 {SYMBOL_##name, (void *)(uintptr_t)name, NULL},
+#define DRIVER(name, since, need, role, parameters) GATED_##role(name)
+#include "device/driver.def"
 };
 static const char *const hook_names[] = {
-#define HOOK(name, parameters) #name,
-#include "shim/hooks.def"
-#undef HOOK
+#define NAME_HOOK(name) #name,
+#define NAME_GATE(name)
+#define NAME_PASS(name)
+#define DRIVER(name, since, need, role, parameters) NAME_##role(name)
+#include "device/driver.def"
 };
 enum {
   HOOK_COUNT = sizeof hook_names / sizeof hook_names[0],
@@ -74,6 +83,7 @@ static size_t base_length(const char *name) {
 /* The hook the program means by a name where the driver answered with an address that is none of
  * its exports: the newest version, in the form the flags ask for. */
 static shim_hook *hook_by_name(const char *asked, unsigned long long flags) {
+  ASSERT(asked != NULL);
   shim_hook *best = NULL;
   bool per_thread = (flags & FLAG_PER_THREAD) != 0, best_fits = false;
   for (size_t i = 0; i < ROUTE_COUNT; i++) {
@@ -102,6 +112,7 @@ static bool is_export(void *real) {
 /* What to hand to the program instead of the driver's function `real`, which it asked for by the
  * name `asked`: the hook of exactly that function, or `real` itself. */
 static void *route(void *real, const char *asked, unsigned long long flags) {
+  ASSERT(asked != NULL);
   if (real == NULL) return NULL;
   pthread_once(&sort_once, sort_hooks);
   shim_hook key = {.real = real};

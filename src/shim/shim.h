@@ -5,9 +5,23 @@
  * nothing runs when the library is loaded, so a program that never calls CUDA is as it was.
  *
  * Guarantees: never prints (but to the file STOWAGE_SHIM_LOG names, and that a limit does not hold,
- * account.c), never ends the process, holds no lock across a call into the driver (but those of the
- * heap it keeps, plain.h, and of the pages it keeps, page_table.h) nor while it waits for the
- * loader (load.c), and works on in a child of fork. */
+ * account.c), never ends the process, holds no lock while it waits for the loader (load.c), and
+ * works on in a child of fork. Locks are held across driver calls in three places: the heap of
+ * plain requests (plain.h), the pages (page_table.h), and the probe of the host tier, which starts
+ * child processes (host_tier.c).
+ *
+ * The files form layers; a file calls only files of its own line and the lines above:
+ *
+ *   the process   log, load, driver_path, torch_settings, real, open
+ *   Python        python, python_stack
+ *   the state     capture, retrying, account, book, counted, measure, host_tier
+ *   the trace     recorder, inside, record, refusal, nvtx, torch_block
+ *   the policy    retry, gate
+ *   pages         page_table, token, page_make, page_split, page_move, page_step, page_room, trim
+ *   allocations   card, plain, spill, room, page
+ *   the hooks     hooks_*, route, adopt, exports
+ *
+ * No two files call each other, also not through others. */
 #ifndef SHIM_SHIM_H
 #define SHIM_SHIM_H
 
@@ -31,6 +45,12 @@ typedef enum shim_symbol {
  * shares a block with others (seen on an H200, driver 580). */
 #define SHIM_GRANULE ((uint64_t)2 << 20)
 
+/* Names a function of the file that runs in a child of fork, where no other thread is left
+ * (account.c calls them all, in no particular order). */
+typedef void shim_forked(void);
+#define SHIM_AFTER_FORK(function)                                                                  \
+  static shim_forked *const forked_in_child __attribute__((used, section("shim_forked"))) = function
+
 /* ---- load.c ---- */
 
 /* dlopen of a library for the shim's own use. The caller holds no lock. */
@@ -45,24 +65,33 @@ const char *shim_symbol_name(shim_symbol symbol);
 void *shim_resolve(void *user, const char *name);
 /* Is this address one of the driver's exports? Dear: asks for all of them. */
 bool shim_is_export(const void *pointer);
-/* The path of the driver that was opened, "" if none was. */
-const char *shim_driver_path(void);
 /* The driver that is in this process already, by its path, as the one behind us; NULL if there is
  * none there, or another is behind us. Before any other call. */
 void *shim_open_loaded(const char *path);
-/* Is this thread opening the driver now? */
-bool shim_opening(void);
 /* Called by stubs.S. */
 void *shim_stub_resolve(unsigned symbol);
 
-/* The driver's function of that name with its type; NULL as above. */
-#define SHIM_REAL(name, parameters) ((cu_result(*) parameters)(uintptr_t)shim_real(SYMBOL_##name))
+/* The driver for Stowage's own calls; never NULL. A member is NULL if this driver lacks it, there
+ * is no driver, or STOWAGE_DRIVER_LEVEL hides it. Opens the driver at the first call; cheap after.
+ */
+const cuda_driver *shim_driver(void);
+/* The same for passing a program's call on: nothing is hidden. */
+const cuda_driver *shim_program_driver(void);
+
+/* ---- driver_path.c: which driver it is ---- */
+
+/* The path of the driver that was opened, "" if none was. */
+const char *shim_driver_path(void);
+void shim_driver_path_set(const char *path);
+/* Returns whether the calling thread is opening the driver now. */
+bool shim_opening(void);
+void shim_opening_set(bool opening);
 
 /* ---- torch_settings.c ---- */
 
-/* Takes a setting of ours back from a PyTorch that does not know it. Called when the driver is
- * first called. */
-void torch_settings_mend(void);
+/* Removes our setting from the environment if this PyTorch does not know it. Called when the driver
+ * is opened. */
+void torch_settings_take_back(void);
 
 /* ---- log.c ---- */
 

@@ -2,9 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "shim/page.h"
 #include "shim/page_table.h"
-#include "shim/spill.h"
+#include "shim/retry.h"
 
 /* No handle of a driver's looks like this: they are numbers that count up, or addresses. */
 #define TOKEN_MARK (UINT64_C(0x5357) << 48)
@@ -20,6 +21,7 @@ void page_enter(void) {
 
 /* What is free is told to the ledger: it is counted as held, and can be taken at once. */
 static void tell_idle(void) {
+  ASSERT(lock_held(&pages_lock));
   if (class_count == 0) return;
   uint64_t idle[LEDGER_DEVICES_MAX][TIER_COUNT] = {{0}};
   bool known[LEDGER_DEVICES_MAX] = {false};
@@ -39,7 +41,7 @@ void page_leave(void) {
   lock_give(&pages_lock);
 }
 
-void page_after_fork(void) {
+static void after_fork(void) {
   lock_init(&pages_lock, LOCK_PAGES);
   memset(&pages_at, 0, sizeof pages_at);
   memset(&tokens, 0, sizeof tokens);
@@ -47,10 +49,9 @@ void page_after_fork(void) {
   class_count = 0;
   token_held_on_host = 0;
   shared = false;
-  page_step_after_fork();
-  page_move_after_fork();
   token_trimming = false;
 }
+SHIM_AFTER_FORK(after_fork);
 
 bool page_is_token(cu_handle handle) {
   return (handle & (UINT64_C(0xffff) << 48)) == TOKEN_MARK;
@@ -63,6 +64,8 @@ static bool same_prop(const cu_prop *a, const cu_prop *b) {
 }
 
 page_class *page_class_for(uint64_t bytes, const cu_prop *prop) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(bytes % SHIM_GRANULE == 0);
   for (size_t i = 0; i < class_count; i++)
     if (classes[i].bytes == bytes && same_prop(&classes[i].prop, prop)) return &classes[i];
   page_class *class = NULL;
@@ -79,11 +82,13 @@ page_class *page_class_for(uint64_t bytes, const cu_prop *prop) {
 }
 
 token *token_find(cu_handle name) {
+  ASSERT(lock_held(&pages_lock));
   const uint64_t *found = map_get(&tokens, name);
   return found == NULL ? NULL : (token *)(uintptr_t)*found;
 }
 
 token *token_new(page_class *class) {
+  ASSERT(lock_held(&pages_lock));
   token *t = calloc(1, sizeof *t);
   if (t == NULL) return NULL;
   *t = (token){.name = TOKEN_MARK | ++last_name, .class = class, .handles = 1};
@@ -96,6 +101,8 @@ token *token_new(page_class *class) {
 }
 
 void token_forget(token *t) {
+  ASSERT(t->page == NULL);
+  ASSERT(t->class->tokens > 0);
   map_remove(&tokens, t->name, NULL);
   t->class->tokens--;
   free(t);
@@ -114,12 +121,14 @@ bool token_alone(const ledger *l, unsigned device) {
 /* Shall what the program lets go of be kept for it? Within a limit it may hold that much anyway;
  * without one, only what it let go of because it was told to: it will be back for it. */
 bool token_keeping(const token *t) {
+  ASSERT(t->class != NULL);
   const ledger *l = account_ledger();
   if (t->pinned || !token_alone(l, t->class->device)) return false;
   return ledger_limit(l, t->class->device) != LEDGER_UNLIMITED || token_trimming || spill_refused();
 }
 
 static void token_let_go(token *t) {
+  ASSERT(lock_held(&pages_lock));
   page *p = t->page;
   t->page = NULL;
   if (p == NULL) return;
@@ -132,6 +141,7 @@ static void token_let_go(token *t) {
 
 /* Once the program has neither a handle of it nor a mapping. */
 void token_end(token *t) {
+  ASSERT(lock_held(&pages_lock));
   if (t->handles > 0 || t->addr != 0 || t->aliases > 0) return;
 
   page_class *class = t->class;
@@ -147,6 +157,9 @@ void token_end(token *t) {
 
 /* Gives it the page it is owed. */
 void token_have(token *t, page *p) {
+  ASSERT(t->page == NULL && p->owner == NULL);
+  ASSERT(t->class == p->class);
+  ASSERT(t->class->owed[t->tier] > 0);
   t->class->owed[t->tier]--;
   t->page = p;
   p->owner = t;
@@ -154,6 +167,8 @@ void token_have(token *t, page *p) {
 }
 
 void token_exchange(token *t, page *p) {
+  ASSERT(t->page != NULL && t->class == p->class);
+  ASSERT(!t->pinned);
   token_held_on_host -= t->page->tier == TIER_HOST;
   token_held_on_host += p->tier == TIER_HOST;
   t->page = p;
@@ -165,6 +180,7 @@ bool token_shared(void) {
 }
 
 void token_pin(token *t) {
+  ASSERT(lock_held(&pages_lock));
   t->pinned = true;
   shared = true;
 }

@@ -3,13 +3,14 @@
  * reads its settings after its first call to the driver, so they are taken back at that call. */
 #include <limits.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/variables.h"
+#include "run/protocol.h"
 #include "shim/shim.h"
-
-#define SETTING "expandable_segments:True"
 
 /* A dl_iterate_phdr callback: PyTorch's version.py, two folders above its library. */
 static int find_version(struct dl_phdr_info *info, size_t size, void *user) {
@@ -38,25 +39,20 @@ static bool is_old(void) {
   return known && (major < 2 || (major == 2 && minor < 1));
 }
 
-/* Without what stowage run put at the end. */
+/* Cuts off what stowage run put at the end. In place, with one byte: the program may have threads
+ * that read the environment, and setenv could free or move what they read. They see the old value
+ * or the new one. A setting that stood alone is empty then, which PyTorch takes for none. */
 static void take_back(const char *name) {
-  char text[4096];
-  const char *value = secure_getenv(name), *at = value == NULL ? NULL : strstr(value, SETTING);
-  if (at == NULL || (size_t)(at - value) >= sizeof text) return;
-  size_t length = (size_t)(at - value);
-  memcpy(text, value, length);
-  if (length > 0 && text[length - 1] == ',') length--;
-  text[length] = '\0';
-  if (length > 0)
-    setenv(name, text, 1);
-  else
-    unsetenv(name);
+  char *value = secure_getenv(name), *at = value == NULL ? NULL : strstr(value, RUN_TORCH_SETTING);
+  if (at == NULL) return;
+  if (at > value && at[-1] == ',') at--;
+  atomic_store_explicit((_Atomic char *)at, '\0', memory_order_relaxed);
 }
 
-void torch_settings_mend(void) {
-  const char *set = secure_getenv("STOWAGE_TORCH_SET");
+void torch_settings_take_back(void) {
+  const char *set = secure_getenv(ENV_TORCH_SET);
   if (set == NULL || set[0] != '1' || !is_old()) return;
-  take_back("PYTORCH_ALLOC_CONF");
-  take_back("PYTORCH_CUDA_ALLOC_CONF");
-  shim_log("this PyTorch knows no expandable segments: not asked for");
+  take_back(ENV_TORCH_CONF);
+  take_back(ENV_TORCH_CONF_OLD);
+  shim_log("this PyTorch has no expandable segments: setting removed");
 }

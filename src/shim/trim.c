@@ -4,10 +4,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "shim/page.h"
+#include "shim/page_step.h"
 #include "shim/python.h"
+#include "shim/retry.h"
 #include "shim/shim.h"
-#include "shim/spill.h"
 
 /* trim.py, made at build time. */
 static const char TEXT[] = {

@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/variables.h"
 #include "device/nvml_types.h"
 
 #define NVML_NOT_AVAILABLE (~0ull) /* NVML_VALUE_NOT_AVAILABLE: not permitted or not available */
@@ -102,7 +103,7 @@ static stow_status start(nvml *n) {
 
 stow_status nvml_open(nvml **out) {
   *out = NULL;
-  const char *path = secure_getenv("STOWAGE_LIBNVML");
+  const char *path = secure_getenv(ENV_LIBNVML);
   if (path == NULL || path[0] == '\0') path = NVML_LIBRARY;
   nvml *n = calloc(1, sizeof *n);
   if (n == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to open NVML");

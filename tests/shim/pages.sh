@@ -51,6 +51,9 @@ words=(take:0+2 fill:0=1 fill:1=2 trim:1 trim:2 take:2+8 fill:2=3 fill:3=4 fill:
 paged the_oldest_of_a_step_moves_out_with_its_bytes 'take 0;fill 0;fill 0;trim 0;trim 0;take 0;fill 0;fill 0;fill 0;take 0;where vram;where host;where host;where vram;where vram;see 1 1;see 3 3;see 4 4;see 5 5;' "${spill[@]}" -- "${words[@]}"
 if grep -q '12.0 MiB were moved out, 0 B home' "$folder/err"; then ok and_is_told; else cat "$folder/err"; fail and_is_told; fi
 STOWAGE_MOVE=off paged moving_can_be_switched_off 'take 0;fill 0;fill 0;trim 0;trim 0;take 0;fill 0;fill 0;fill 0;take 0;where vram;where vram;where vram;where vram;where host;see 1 1;see 3 3;see 4 4;see 5 5;' "${spill[@]}" -- "${words[@]}"
+# Moving needs cuCtxRecordEvent, which came with CUDA 12.5.
+STOWAGE_DRIVER_LEVEL=12.4 paged a_hidden_function_is_not_used 'take 0;fill 0;fill 0;trim 0;trim 0;take 0;fill 0;fill 0;fill 0;take 0;where vram;where vram;where vram;where vram;where host;see 1 1;see 3 3;see 4 4;see 5 5;' "${spill[@]}" -- "${words[@]}"
+STOWAGE_DRIVER_LEVEL=12.5 paged a_function_of_the_level_itself_is_used 'take 0;fill 0;fill 0;trim 0;trim 0;take 0;fill 0;fill 0;fill 0;take 0;where vram;where host;where host;where vram;where vram;see 1 1;see 3 3;see 4 4;see 5 5;' "${spill[@]}" -- "${words[@]}"
 paged what_stays_comes_home_when_a_step_is_over 'take 0;fill 0;trim 0;give 0;trim 0;where vram;see 6 6;' "${spill[@]}" -- take:0+12 fill:11=6 trim:1 give:0+10 trim:2 where:11 see:11
 paged nothing_moves_while_a_graph_is_captured 'take 0;fill 0;trim 0;trim 0;take 0;capture 0;take 0;endcapture 0;where vram;where host;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 capture take:10+1 endcapture where:2 where:10
 paged nor_after_another_stream_was_said_to_end 'take 0;fill 0;trim 0;trim 0;take 0;capture 0;endother 401;take 0;endcapture 0;where vram;where host;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 capture endother take:10+1 endcapture where:2 where:10

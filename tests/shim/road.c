@@ -215,15 +215,19 @@ static int close_often(void) {
  * them, and the library is closed as often as it is opened. */
 static pthread_barrier_t barrier;
 
-static void *first_call(void *user) {
-  (void)user;
-  pthread_barrier_wait(&barrier);
+static long call_first(void) {
   void *own = dlopen("libcuda.so.1", RTLD_NOW);
   cu_result (*version)(int *) = (cu_result(*)(int *))(uintptr_t)dlsym(own, "cuDriverGetVersion");
   int number = 0;
   long good = version != NULL && version(&number) == CU_OK && number > 0;
   dlclose(own);
-  return (void *)good;
+  return good;
+}
+
+static void *first_call(void *user) {
+  (void)user;
+  pthread_barrier_wait(&barrier);
+  return (void *)call_first();
 }
 
 static int race(void) {
@@ -235,8 +239,7 @@ static int race(void) {
   pid_t child = fork();
   if (child == 0) {
     alarm(10);
-    pthread_barrier_init(&barrier, NULL, 1);
-    _exit(first_call(NULL) != NULL ? 0 : 1);
+    _exit(call_first() != 0 ? 0 : 1);
   }
   long good = 0;
   for (int i = 0; i < THREADS; i++) {

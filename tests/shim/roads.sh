@@ -6,7 +6,7 @@ shim_name=libstowage-shim.so
 
 # What only answers may be called with any words; the rest of the stand-in works, and is left out there.
 export STANDIN_NAMES=$source_dir/src/shim/driver-symbols.txt STANDIN_REAL
-STANDIN_REAL=" $(sed -nE 's/^CALL (cu[A-Za-z0-9_]+)\(.*/\1/p' "$source_dir"/tests/standin/*.c | tr '\n' ' '; sed -nE 's/^HOOK\(([A-Za-z0-9_]+),.*/\1/p' "$source_dir/src/shim/hooks.def" | tr '\n' ' ') "
+STANDIN_REAL=" $(sed -nE 's/^CALL (cu[A-Za-z0-9_]+)\(.*/\1/p' "$source_dir"/tests/standin/*.c | tr '\n' ' '; sed -nE 's/^DRIVER\(([A-Za-z0-9_]+),[^(]* HOOK,.*/\1/p' "$source_dir/src/device/driver.def" | tr '\n' ' ') "
 for way in dlopen alias default; do
   out=$(beneath -- "$road" "$way" names); code=$?
   arrived=$(sed -nE 's/^([0-9]+) arrived.*/\1/p' <<< "$out")
@@ -33,7 +33,8 @@ for file in "$standin" "$folder"/driver/libcuda.so{,.1,.580.95.05} "$folder/driv
 done
 same the_toolkits_stub_is_left_alone "cuInit libcuda.so" beneath -- "$road" "path:$folder/driver/stubs/libcuda.so" where cuInit
 same a_path_without_a_file_is_the_loaders_to_refuse "dlopen $folder/none/libcuda.so.1: $folder/none/libcuda.so.1: cannot open shared object file: No such file or directory" beneath -- "$road" "path:$folder/none/libcuda.so.1" where cuInit
-same a_librarys_own_search_path_is_kept found beneath -- "$road" default runpath "$programs/libopener.so"
+# (A sanitizer stands before dlopen itself, and the loader then searches for whom the sanitizer is.)
+if [ -z "${SHIM_SANITIZED:-}" ]; then same a_librarys_own_search_path_is_kept found beneath -- "$road" default runpath "$programs/libopener.so"; fi
 if has python3; then
   same python_by_path_is_reached "$((100 * M))" beneath --vram-limit 100M -- python3 -c "
 import ctypes
@@ -65,6 +66,11 @@ cuStreamBeginCapture_v2 $shim_name" beneath -- "$road" "$way" which cuMemAllocAs
 cuStreamBeginCapture_v2_ptsz $shim_name" beneath -- "$road" "$way+pt" which cuMemAllocAsync cuStreamBeginCapture
   done
 done
+# STOWAGE_DRIVER_LEVEL hides functions from Stowage's own calls, never from the program.
+export STOWAGE_DRIVER_LEVEL=11.0
+same a_hidden_function_is_still_the_programs "cuCtxRecordEvent libcuda.so.1" beneath -- "$road" proc2 where cuCtxRecordEvent
+same a_hook_of_a_hidden_function_still_answers "cuMemAllocAsync $shim_name" beneath -- "$road" proc2 which cuMemAllocAsync
+unset STOWAGE_DRIVER_LEVEL
 same a_form_that_is_newer_than_ours_is_the_drivers "cuMemRelease_v9 libcuda.so.1" beneath -- "$road" proc-new which cuMemRelease
 old=$build/tests/standin/11.8/libcuda.so.1
 # A driver from before CUDA 12 has no second resolver; whoever finds ours must be served by the first.

@@ -337,7 +337,7 @@ def on_exit():
             import traceback
 
             text = "".join(traceback.format_exception(type(error), error, error.__traceback__)) + limits()
-            path = f"{os.path.dirname(os.environ['STOWAGE_WATCH'])}/{os.getpid()}.error"
+            path = f"{os.path.dirname(os.environ[ENV_WATCH])}/{os.getpid()}{RUN_ERROR}"
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             with open(fd, "w", encoding="utf-8", errors="replace") as file:
                 file.write(text)
@@ -361,7 +361,7 @@ def source(frame):
 
 def lines_of(frames, found):
     found = sorted(found, key=lambda f: f[0], reverse=True)[:SHOWN]
-    return [f"object\t{size}\t{w.count}\t{word(name)[:60]}\t{word(where)[-150:]}\t{word(kind)[:60]}\t{word(w.of)[:60]}\t"
+    return [f"{RUN_LINE_OBJECT}\t{size}\t{w.count}\t{word(name)[:60]}\t{word(where)[-150:]}\t{word(kind)[:60]}\t{word(w.of)[:60]}\t"
             f"{word(w.shape)[:60]}\t{size // max(1, w.count)}" for size, w, name, where, kind in found] + frames
 
 
@@ -370,7 +370,7 @@ class Answer:
         self.held, self.lines, self.pid, self.time = held, lines, pid, time.monotonic()
 
     def keep(self, serial, whole):
-        shim_keep("\n".join([f"asked\t{serial}\t{self.held}\t{int(whole)}", *self.lines, ""]).encode("utf-8", "replace"))
+        shim_keep("\n".join([f"{RUN_LINE_ASKED}\t{serial}\t{self.held}\t{int(whole)}", *self.lines, ""]).encode("utf-8", "replace"))
 
 
 last = Answer()  # the last whole one; of its parent, in a child of fork
@@ -385,7 +385,7 @@ def report():
         serial, held = shim_state()
         first, wrote = last.pid != os.getpid(), time.monotonic()
         main, others = threads()
-        frames = [f"frame\t{word(f.f_code.co_filename)[-190:]}\t{f.f_lineno or 0}\t{word(f.f_code.co_name)[:60]}\t{source(f)}"
+        frames = [f"{RUN_LINE_FRAME}\t{word(f.f_code.co_filename)[-190:]}\t{f.f_lineno or 0}\t{word(f.f_code.co_name)[:60]}\t{source(f)}"
                   for f in itertools.islice(stack_of(main), 48)]
         found = []
         if first:

@@ -19,7 +19,9 @@
 #include <unistd.h>
 
 #include "base/newfile.h"
-#include "run/ask.h"
+#include "base/variables.h"
+#include "run/protocol.h"
+#include "run/request.h"
 #include "shim/python.h"
 #include "shim/shim.h"
 
@@ -30,8 +32,8 @@ static const char TEXT[] = {
 #include <shim-report.inc>
     , '\0'};
 
-static ask *question;
-static char folder[PATH_MAX - 64]; /* of the run */
+static request *question;
+static char folder[PATH_MAX];      /* of the run */
 static _Atomic uint32_t answering; /* the serial of the question that is answered */
 static _Atomic bool armed;         /* the interpreter tells of its forks */
 static _Atomic int listener;       /* the process that has our thread */
@@ -57,11 +59,12 @@ static python_object *state(python_object *self, python_object *arguments) {
 
 /* shim_keep(bytes): is the answer from now on, whole or not at all. */
 static python_object *keep(python_object *self, python_object *arguments) {
-  char path[PATH_MAX];
+  char path[PATH_MAX], pid[16];
   const char *text;
   (void)self;
   if (!python_parse(arguments, "y", &text)) return NULL;
-  snprintf(path, sizeof path, "%s/%d.objects", folder, (int)getpid());
+  snprintf(pid, sizeof pid, "%d", (int)getpid());
+  if (!run_process_path(path, folder, pid, RUN_OBJECTS)) return python_none();
   if (!newfile_write(path, text, strlen(text))) shim_log("report: %s cannot be written", path);
   return python_none();
 }
@@ -135,7 +138,7 @@ static void *wait_for_questions(void *unarmed) {
   if (unarmed != NULL) sleep(1);
   if (!atomic_load(&armed)) arm();
   for (;;) {
-    ask_wait(question, &seen);
+    request_wait(question, &seen);
     atomic_store(&answering, seen);
     python_script_run(&script);
   }
@@ -152,9 +155,9 @@ static void start(void *unarmed) {
   /* Signals are the program's; a report needs a stack as Python's own threads have. */
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  /* By its name the run knows that somebody listens (cli/run_ask.c). */
+  /* By its name the run knows that somebody listens (cli/run_request.c). */
   if (pthread_create(&thread, &attributes, wait_for_questions, unarmed) == 0)
-    pthread_setname_np(thread, ASK_LISTENER);
+    pthread_setname_np(thread, RUN_LISTENER);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
 }
@@ -170,11 +173,11 @@ static void after_fork(void) {
 }
 
 __attribute__((constructor)) static void begin(void) {
-  const char *path = secure_getenv("STOWAGE_WATCH");
+  const char *path = secure_getenv(ENV_WATCH);
   if (path == NULL || path[0] != '/' || python_symbol("Py_IsInitialized") == NULL) return;
   int length = (int)(strrchr(path, '/') - path);
   if (snprintf(folder, sizeof folder, "%.*s", length, path) >= (int)sizeof folder) return;
-  question = ask_open(path);
+  question = request_open(path);
   if (question == NULL) return;
   pthread_atfork(NULL, NULL, after_fork);
   start(NULL);

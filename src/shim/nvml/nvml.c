@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/variables.h"
 #include "device/cuda_path.h"
 #include "device/nvml_types.h"
 #include "run/ledger.h"
@@ -67,7 +68,7 @@ static bool try_open(void *user, const char *path) {
 }
 
 static void open_ledger(void) {
-  const char *path = secure_getenv("STOWAGE_LEDGER");
+  const char *path = secure_getenv(ENV_LEDGER);
   if (path != NULL && path[0] != '\0' && ledger_open(&run, path) != STOW_OK) run.header = NULL;
 }
 
@@ -77,7 +78,7 @@ static void *real(const char *name) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, open_ledger);
   if (!atomic_load_explicit(&looked, memory_order_acquire)) {
-    const char *named = secure_getenv("STOWAGE_LIBNVML");
+    const char *named = secure_getenv(ENV_LIBNVML);
     if (named != NULL && named[0] != '\0')
       try_open(NULL, named);
     else
@@ -117,7 +118,7 @@ static bool tell(void *card, unsigned long long *free_bytes, unsigned long long 
   int device = device_of(card);
   if (device < 0) return false;
   uint64_t spill =
-      atomic_load(&run.header->host_backing) == LEDGER_ROAD_NONE ? 0 : ledger_spill_limit(&run);
+      atomic_load(&run.header->host_path) == LEDGER_PATH_NONE ? 0 : ledger_spill_limit(&run);
   if (spill == 0 && ledger_limit(&run, (unsigned)device) >= *total_bytes) return false;
   uint64_t left = *free_bytes, total = *total_bytes;
   ledger_tell(&run, (unsigned)device, spill, &left, &total);

@@ -1,5 +1,5 @@
 /* Run folder: making one, pointing `last` at it, clearing away old ones. */
-#include "run/run_folder.h"
+#include "run/folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,15 +16,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/newfile.h"
 #include "base/rank.h"
 #include "base/status.h"
-#include "run/run_launcher.h"
+#include "run/launcher.h"
+#include "run/protocol.h"
 
 #define RUNS_KEPT 20
 
 /* mkdir -p. */
 static stow_status make_all(char *path) {
+  ASSERT(path[0] == '/');
   for (char *at = path + 1;; at++) {
     if (*at != '/' && *at != '\0') continue;
     char saved = *at;
@@ -64,7 +67,7 @@ stow_status run_folder_last(char path[PATH_MAX]) {
   char runs[PATH_MAX];
   struct stat info;
   STOW_TRY(runs_path(runs));
-  if (snprintf(path, PATH_MAX, "%s/last", runs) >= PATH_MAX || stat(path, &info) != 0)
+  if (!run_path(path, runs, RUN_LAST) || stat(path, &info) != 0)
     return stow_fail(STOW_ERR_NOT_FOUND,
                      "there is no last run in %s: run the program with stowage run first", runs);
   return STOW_OK;
@@ -73,19 +76,20 @@ stow_status run_folder_last(char path[PATH_MAX]) {
 /* ---- the end ---- */
 
 void run_folder_write_end(const char *path, const run_end *end) {
-  char at[PATH_MAX + 8];
-  snprintf(at, sizeof at, "%s/end", path);
+  ASSERT(path != NULL && end != NULL);
+  char at[PATH_MAX];
   char text[sizeof end->command + 128];
   int length = snprintf(text, sizeof text, "code %d\nsignal %d\ncommand %s\nkernel %d\n", end->code,
                         end->signal_number, end->command, end->by_kernel);
   /* On a full disk the run is then reported as one without an end. */
-  if (length > 0) (void)newfile_write(at, text, (size_t)length);
+  if (length > 0 && run_path(at, path, RUN_END)) (void)newfile_write(at, text, (size_t)length);
 }
 
 bool run_folder_end(const char *path, run_end *end) {
-  char at[PATH_MAX + 8];
+  ASSERT(path != NULL && end != NULL);
+  char at[PATH_MAX];
   *end = (run_end){0};
-  snprintf(at, sizeof at, "%s/end", path);
+  if (!run_path(at, path, RUN_END)) return false;
   /* read(2) allocates nothing: without host memory a run that ended still counts as ended. */
   char text[512];
   int file = open(at, O_RDONLY | O_CLOEXEC), used = 0, by_kernel = 0;
@@ -103,9 +107,10 @@ bool run_folder_end(const char *path, run_end *end) {
 
 /* `last` is replaced whole: made beside it and renamed over it. */
 static void point_last(const char *runs, const char *name) {
+  ASSERT(name != NULL);
   char made[PATH_MAX + 64], last[PATH_MAX + 64];
-  snprintf(made, sizeof made, "%s/last.%d", runs, (int)getpid());
-  snprintf(last, sizeof last, "%s/last", runs);
+  snprintf(made, sizeof made, "%s/" RUN_LAST ".%d", runs, (int)getpid());
+  snprintf(last, sizeof last, "%s/" RUN_LAST, runs);
   if (symlink(name, made) == 0 && rename(made, last) != 0) unlink(made);
 }
 
@@ -125,18 +130,19 @@ static stow_status make_one(char path[PATH_MAX], const char *runs, const char *n
 /* ---- the ranks of one start ---- */
 
 static int is_rank(const struct dirent *entry) {
-  return strncmp(entry->d_name, "rank", 4) == 0;
+  return strncmp(entry->d_name, RUN_RANK, strlen(RUN_RANK)) == 0;
 }
 
 /* The folder that the ranks of one start share, DATE-TIME-TURN-START-PID of their launcher: the
  * first of its folders that this rank has no part in yet, for a launcher's script may run several
  * commands one after another. `runs` is locked. */
 static stow_status join_launch(char path[PATH_MAX], const char *runs, const run_launcher *by) {
+  ASSERT(by->pid > 0);
   struct dirent **entries;
   char tail[64], name[128], now[32], share[32];
   int turns = 0;
   snprintf(tail, sizeof tail, "-%" PRIu64 "-%d", by->start, (int)by->pid);
-  snprintf(share, sizeof share, "rank%s", rank_text());
+  snprintf(share, sizeof share, RUN_RANK "%s", rank_text());
   int count = scandir(runs, &entries, NULL, alphasort);
   bool joined = false;
   for (int i = 0; i < count; i++) {
@@ -175,7 +181,7 @@ bool run_folder_rank(char path[PATH_MAX], char rank[32]) {
     if (i == 0) snprintf(best, sizeof best, "%s", name);
     if (snprintf(at, sizeof at, "%s/%s", whole, name) < (int)sizeof at &&
         run_folder_end(at, &end) && (end.code != 0 || end.signal_number != 0) &&
-        snprintf(at, sizeof at, "%s/%s/end", whole, name) < (int)sizeof at &&
+        snprintf(at, sizeof at, "%s/%s/" RUN_END, whole, name) < (int)sizeof at &&
         stat(at, &info) == 0 &&
         (!failed || info.st_mtim.tv_sec < first.tv_sec ||
          (info.st_mtim.tv_sec == first.tv_sec && info.st_mtim.tv_nsec < first.tv_nsec))) {
@@ -187,7 +193,7 @@ bool run_folder_rank(char path[PATH_MAX], char rank[32]) {
   }
   if (count >= 0) free(entries);
   if (best[0] == '\0' || snprintf(path, PATH_MAX, "%s/%s", whole, best) >= PATH_MAX) return false;
-  snprintf(rank, 32, "%.31s", best + strlen("rank"));
+  snprintf(rank, 32, "%.31s", best + strlen(RUN_RANK));
   return true;
 }
 
@@ -229,11 +235,10 @@ static int is_run(const struct dirent *entry) {
 static bool has_ended(const char *path) {
   char at[PATH_MAX];
   struct dirent **entries;
-  if (snprintf(at, sizeof at, "%s/end", path) < (int)sizeof at && access(at, F_OK) == 0)
-    return true;
+  if (run_path(at, path, RUN_END) && access(at, F_OK) == 0) return true;
   int count = scandir(path, &entries, is_rank, alphasort), ended = 0;
   for (int i = 0; i < count; i++) {
-    ended += snprintf(at, sizeof at, "%s/%s/end", path, entries[i]->d_name) < (int)sizeof at &&
+    ended += snprintf(at, sizeof at, "%s/%s/" RUN_END, path, entries[i]->d_name) < (int)sizeof at &&
              access(at, F_OK) == 0;
     free(entries[i]);
   }
@@ -244,11 +249,13 @@ static bool has_ended(const char *path) {
 /* Its `stowage run`, or the launcher of several, is still there: what its processes share is in the
  * folder. */
 static bool is_going_on(const char *path) {
+  ASSERT(strrchr(path, '-') != NULL);
   long pid = strtol(strrchr(path, '-') + 1, NULL, 10);
   return pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM) && !has_ended(path);
 }
 
 void run_folder_tidy(const char *path) {
+  ASSERT(path != NULL);
   char runs[PATH_MAX];
   struct dirent **entries;
   if (runs_path(runs) != STOW_OK) return;

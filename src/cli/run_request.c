@@ -1,5 +1,7 @@
-/* Run ask: whom to ask, when, and whether he has answered. */
-#include "cli/run_ask.h"
+/* Run request: which process to ask, when, and whether it has answered. */
+#include "cli/run_request.h"
+#include "base/variables.h"
+#include "run/protocol.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -18,18 +20,18 @@
 /* As long as an answer may take on a busy machine. */
 #define ANSWER_NS (250 * MS)
 
-stow_status run_ask_open(run_ask *a, const char *folder) {
+stow_status run_request_open(run_request *a, const char *folder) {
   char path[PATH_MAX];
-  *a = (run_ask){0};
-  if (snprintf(path, sizeof path, "%s/watch", folder) >= (int)sizeof path) return STOW_OK;
-  STOW_TRY(ask_create(&a->word, path));
-  if (setenv("STOWAGE_WATCH", path, 1) != 0)
+  *a = (run_request){0};
+  if (!run_path(path, folder, RUN_WATCH)) return STOW_OK;
+  STOW_TRY(request_create(&a->word, path));
+  if (setenv(ENV_WATCH, path, 1) != 0)
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
   return STOW_OK;
 }
 
-void run_ask_close(run_ask *a) {
-  ask_close(a->word);
+void run_request_close(run_request *a) {
+  request_close(a->word);
   a->word = NULL;
 }
 
@@ -38,12 +40,12 @@ static bool is_listener(pid_t pid, const char *task) {
   snprintf(path, sizeof path, "/proc/%d/task/%.16s/comm", (int)pid, task);
   FILE *file = fopen(path, "re");
   bool is = file != NULL && fgets(name, sizeof name, file) != NULL &&
-            strcmp(name, ASK_LISTENER "\n") == 0;
+            strcmp(name, RUN_LISTENER "\n") == 0;
   if (file != NULL) fclose(file);
   return is;
 }
 
-bool run_ask_hears(pid_t pid) {
+bool run_request_hears(pid_t pid) {
   char path[64];
   bool hears = false;
   snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
@@ -55,7 +57,7 @@ bool run_ask_hears(pid_t pid) {
 }
 
 /* The largest, but for one that was asked and holds about as much: of many alike, one tells. */
-static const tree_process *whom(const run_ask *a, const host_record *h) {
+static const tree_process *whom(const run_request *a, const host_record *h) {
   for (size_t i = 1; i < h->process_count; i++)
     if (h->processes[i].pid == a->pid &&
         h->processes[i].held_bytes + h->processes[i].held_bytes / 4 >= h->processes[0].held_bytes)
@@ -63,19 +65,19 @@ static const tree_process *whom(const run_ask *a, const host_record *h) {
   return &h->processes[0];
 }
 
-static void post(run_ask *a, const tree_process *p, uint64_t now_ns) {
+static void post(run_request *a, const tree_process *p, uint64_t now_ns) {
   a->pid = p->pid;
   a->bytes = p->held_bytes;
   a->whole = false;
   a->asked_ns = now_ns;
-  a->serial = ask_post(a->word, p->pid);
+  a->serial = request_post(a->word, p->pid);
 }
 
-void run_ask_now(run_ask *a, const host_record *h, uint64_t now_ns) {
+void run_request_now(run_request *a, const host_record *h, uint64_t now_ns) {
   if (a->word != NULL && h->process_count > 0) post(a, whom(a, h), now_ns);
 }
 
-void run_ask_soon(run_ask *a, const host_record *h, uint64_t left_bytes, uint64_t now_ns) {
+void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes, uint64_t now_ns) {
   if (a->word == NULL || h->process_count == 0) return;
   const tree_process *p = whom(a, h);
   /* Near: no more is left than it holds; or what is left would be filled before it has answered. */
@@ -91,11 +93,11 @@ void run_ask_soon(run_ask *a, const host_record *h, uint64_t left_bytes, uint64_
   post(a, p, now_ns);
 }
 
-void run_ask_forget(run_ask *a) {
+void run_request_forget(run_request *a) {
   a->bytes = 0;
 }
 
-bool run_ask_read(run_ask *a, host_record *h, const char *folder, uint64_t now_ns) {
+bool run_request_read(run_request *a, host_record *h, const char *folder, uint64_t now_ns) {
   if (a->whole) return true;
   if (a->pid == 0 || !host_record_read_inside(h, folder, a->pid)) return false;
   a->whole = h->inside_whole && h->inside_serial == a->serial;

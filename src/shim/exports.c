@@ -1,4 +1,5 @@
-/* What a program or a test can ask the shim beneath it, through dlsym. */
+/* Exports: what a program or a test can ask the preloaded shim, found with dlsym. Declared in
+ * hooks.h. */
 #include "shim/shim.h"
 
 #include <string.h>
@@ -7,7 +8,8 @@
 
 #include "shim/account.h"
 #include "shim/hooks.h"
-#include "shim/page.h"
+#include "shim/measure.h"
+#include "shim/page_step.h"
 
 const char *stow_shim_version(void) {
   return STOW_VERSION_TEXT;

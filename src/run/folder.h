@@ -2,8 +2,8 @@
  * ~/.local/state), with `last` beside them a link to the newest. Where a launcher started several
  * ranks, each with its own `stowage run`, they share one, with a folder rankN for each. Used by
  * `stowage run` and `stowage explain --last`. */
-#ifndef RUN_RUN_FOLDER_H
-#define RUN_RUN_FOLDER_H
+#ifndef RUN_FOLDER_H
+#define RUN_FOLDER_H
 
 #include <limits.h>
 #include <stdbool.h>

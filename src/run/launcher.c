@@ -1,12 +1,13 @@
 /* Run launcher: up the line of parents, to the first that has no rank itself. Between it and us may
  * be a shell or a script, which has our rank in its environment too. */
-#include "run/run_launcher.h"
+#include "run/launcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/process.h"
 #include "base/rank.h"
 
@@ -29,6 +30,7 @@ static bool started_with(pid_t pid, const char *name) {
 }
 
 bool run_launcher_find(run_launcher *found) {
+  ASSERT(found != NULL);
   const rank_names *names = rank_find(true);
   pid_t pid = getppid();
   process one;

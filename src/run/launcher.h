@@ -1,8 +1,8 @@
 /* Run launcher: the process that started this one as one of several ranks (mpirun, torchrun,
  * Slurm's step), so that the ranks of one start find the same folder without speaking to each
  * other. */
-#ifndef RUN_RUN_LAUNCHER_H
-#define RUN_RUN_LAUNCHER_H
+#ifndef RUN_LAUNCHER_H
+#define RUN_LAUNCHER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,0 +1,77 @@
+/* Protocol: the files of a run's folder and the lines in them, as `stowage run`, the libraries it
+ * preloads, their Python scripts and the Python package agree on them.
+ *
+ * This file is the only place in src/ and python/ that spells these names; the environment
+ * variables are in base/variables.h. tools/run_names makes python/stowage/_run_names.py from both,
+ * so keep one #define per line with a plain string.
+ *
+ *   runs/last                     link to the newest run
+ *   runs/DATE-TIME-PID/           one run
+ *     ledger                      who holds how much (ledger.h)
+ *     end                         how the run ended (folder.h)
+ *     watch                       requests to processes (request.h)
+ *     host                        host memory of the run (host_record.h)
+ *     PROCESS.ring, PROCESS.stow  trace of a process
+ *     PROCESS.pickle              PyTorch's own view when it ran out of memory
+ *     PROCESS.error               text of the exception that ended it
+ *     PID.objects                 its answer to a request (host_record.h)
+ *     rankN/                      the same files of one rank, where several ranks share the run
+ *
+ * PROCESS is PID, or rankN-PID in a job of several ranks. */
+#ifndef RUN_PROTOCOL_H
+#define RUN_PROTOCOL_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* ---- files of the folder ---- */
+
+#define RUN_LAST   "last"
+#define RUN_LEDGER "ledger"
+#define RUN_END    "end"
+#define RUN_WATCH  "watch"
+#define RUN_HOST   "host"
+#define RUN_RANK   "rank" /* before the number of a rank */
+
+/* ---- endings of a process's files ---- */
+
+#define RUN_RING    ".ring"
+#define RUN_STOW    ".stow"
+#define RUN_PICKLE  ".pickle"
+#define RUN_ERROR   ".error"
+#define RUN_OBJECTS ".objects"
+#define RUN_PART    ".part" /* behind any name: being written, renamed when it is whole */
+
+/* ---- first words of the lines in PID.objects ---- */
+
+#define RUN_LINE_ASKED  "asked"  /* serial of the request, bytes held, 1 if the answer is whole */
+#define RUN_LINE_OBJECT "object" /* bytes, count, name, where, type, of, shape, element bytes */
+#define RUN_LINE_FRAME  "frame"  /* file, line, function, text of the line */
+
+/* What `stowage run --spill` adds to PyTorch's allocator settings. */
+#define RUN_TORCH_SETTING "expandable_segments:True"
+
+/* The name of the thread that waits for requests, where a process has one. */
+#define RUN_LISTENER "stowage-host"
+
+/* ---- paths ---- */
+
+/* Writes folder/name. Returns false, with `path` cut short, if it is too long. */
+bool run_path(char path[PATH_MAX], const char *folder, const char *name);
+
+/* Writes folder/process + ending: run_process_path(p, folder, "rank3-4711", RUN_RING). */
+bool run_process_path(char path[PATH_MAX], const char *folder, const char *process,
+                      const char *ending);
+
+/* Writes the PROCESS of the calling process. */
+#define RUN_PROCESS_MAX 48
+void run_process_name(char name[RUN_PROCESS_MAX]);
+
+/* Returns the process ID in a name such as "4711", "rank3-4711" or "rank3-4711.ring". */
+int run_process_pid(const char *name);
+
+/* Returns whether a file's name has that ending and something before it. */
+bool run_has_ending(const char *name, const char *ending);
+
+#endif
