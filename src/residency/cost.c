@@ -4,13 +4,14 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Measured on an H200 (PCIe 5 x16, driver 580, CUDA 13, 2026-11-16).
- *   copies          1 GiB of pinned memory takes 19.4 ms alone, 21.4 ms with the other direction
- * busy in place        7B decode, 3.6 GiB of weights on the host: 36 GB/s. A prompt of 512 tokens
- * on the same pages: 3.8 GB/s, so a matrix product with many rows reads a byte ten times. reuse
- * most of decode touches 2.5 to 5 TB/s, the prompt's products 1.7 to 1.8 TB/s check hashes run at
- * memory speed, 3 TB/s point           an idle cuCtxSynchronize takes 0.3 us; refilling the launch
- * queue the rest */
+/* Measured on an H200 (PCIe 5 x16, driver 580, CUDA 13, 2026-11-16):
+ *
+ * - Copies: 1 GiB of pinned memory takes 19.4 ms alone, 21.4 ms with the other direction busy.
+ * - In place: 7B decode reads 3.6 GiB of weights on the host at 36 GB/s. A prompt of 512 tokens
+ *   reads the same pages at 3.8 GB/s: a matrix product with many rows reads each byte ten times.
+ * - Reuse: most of decode touches 2.5 to 5 TB/s, the products of the prompt 1.7 to 1.8 TB/s.
+ * - Check: a hash runs at memory speed, 3 TB/s.
+ * - Point: an idle cuCtxSynchronize takes 0.3 us; refilling the launch queue takes the rest. */
 const residency_card residency_card_h200 = {
     .copy_ns_per_byte = 19.4e6 / 0x1p30,
     .both_ns_per_byte = 21.4e6 / 0x1p30,
