@@ -136,12 +136,12 @@ static stow_status take_quoted(csv *c, csv_field *f, const char **at, const char
                                size_t row_bytes) {
   const char *text = *at + 1, *from = text;
   bool doubled = false;
-  for (;; from++) {
+  for (;;) {
     from = memchr(from, '"', (size_t)(stop - from));
     if (from == NULL) return refuse(c, "a quote that is not closed");
     if (from + 1 >= stop || from[1] != '"') break;
     doubled = true;
-    from++;
+    from += 2;
   }
   *at = from + 1;
   if (*at < stop && **at != c->delimiter)

@@ -191,7 +191,7 @@ static stow_status begin_step(builder *b, uint64_t time_ns) {
   p->peak_live_bytes = b->live_bytes;
   p->initial = malloc((b->live.count + 1) * sizeof *p->initial);
   if (p->initial == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for blocks");
-  memcpy(p->initial, b->live.list, b->live.count * sizeof *p->initial);
+  if (b->live.count > 0) memcpy(p->initial, b->live.list, b->live.count * sizeof *p->initial);
   p->initial_count = b->live.count;
   return STOW_OK;
 }
