@@ -84,12 +84,14 @@ same a_linked_program_works_beneath "code 0 free 1069547520 total 1073741824" be
 same no_driver_is_told_as_no_device "code 100 free 0 total 0" env STOWAGE_LIBCUDA=/nonexistent LD_PRELOAD="$shim" "$road" dlopen alloc 4096
 same where_there_is_no_driver_nothing_is_preloaded "" env STOWAGE_LIBCUDA=/nonexistent "$stowage" run -- printenv LD_PRELOAD
 
-# Threads that all call first, and a fork among them: none waits for another for ever.
+# Threads that all call first, and a fork among them: none waits for another for ever. A sanitizer takes a lock of its own in
+# dlopen, which the child of a fork may find taken: there the threads run without a fork.
+if [ -z "${SHIM_SANITIZED:-}" ]; then word=race expected="16 threads, child 0"; else word=together expected="16 threads"; fi
 for turn in 1 2 3 4 5 6 7 8; do
-  out=$(beneath -- "$road" default race 2>&1)
-  [ "$out" = "16 threads, child 0" ] || break
+  out=$(beneath -- "$road" default "$word" 2>&1)
+  [ "$out" = "$expected" ] || break
 done
-if [ "$out" = "16 threads, child 0" ]; then ok threads_and_forks_at_the_first_call; else echo "$out"; fail threads_and_forks_at_the_first_call; fi
+if [ "$out" = "$expected" ]; then ok "threads_and_forks_at_the_first_call:$word"; else echo "$out"; fail "threads_and_forks_at_the_first_call:$word"; fi
 
 # A library that is being loaded has the loader's lock as it starts, and may call us while another thread does so too.
 for call in init resolve alloc; do
