@@ -113,6 +113,12 @@ static stow_status run_spill(const verb_call *call, recording *record, spill_pro
   if (strcmp(verb_value(call, "spill"), "auto") != 0)
     return stow_fail(STOW_ERR_INVALID, "--spill %s: only auto is known; write --spill auto",
                      verb_value(call, "spill"));
+  static const char *const others[] = {"policy", "vram-limit", "settings", "min-limit", "check"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (i < 3 ? verb_value(call, others[i]) != NULL : verb_flag(call, others[i]))
+      return stow_fail(STOW_ERR_INVALID,
+                       "--spill simulates pages, not allocators: leave out --%s, or --spill",
+                       others[i]);
   STOW_TRY(verb_size(call, "vram", &vram));
   if (vram == 0)
     return stow_fail(STOW_ERR_INVALID, "--spill needs the size of the card: add --vram SIZE");

@@ -57,7 +57,7 @@ struct residency {
   uint32_t out_count, in_count;
   /* Units in vram with the farthest next use, farthest first. */
   victim *victims;
-  uint32_t victim_count, victim_at;
+  uint32_t victim_count;
   uint64_t victims_seq;
   /* Units not in vram that the forecast names next, in order, up to position `ahead`. */
   struct {
@@ -86,8 +86,6 @@ void round_reset(residency *r);
 
 /* The forecast changed: what was worked out from it is dropped. */
 void forecast_reset(residency *r);
-/* True if an exchange now, though nothing is missing yet, saves waiting later. */
-bool exchange_pays(residency *r);
 
 static inline bool unit_is_empty(const residency *r, uint32_t unit) {
   /* Nothing live in it, or nothing was started since the first block in it began to live. */

@@ -3,6 +3,8 @@
 
 #include "residency/engine.h"
 
+enum { VICTIMS_LAUNCHES = 256 }; /* the list of what leaves is good for so many */
+
 static uint64_t bytes_of(const residency *r, uint32_t unit) {
   return r->space.units[unit].bytes;
 }
@@ -42,7 +44,7 @@ void forecast_reset(residency *r) {
     r->units[r->wanted[(r->wanted_first + i) % WANTED_MAX].unit].wanted = false;
   r->wanted_count = r->wanted_first = 0;
   r->ahead = r->history.cursor;
-  r->victim_count = r->victim_at = 0;
+  r->victim_count = 0;
 }
 
 static void drop_wanted(residency *r) {
@@ -93,7 +95,7 @@ static int farthest_first(const void *a, const void *b) {
 }
 
 static void find_victims(residency *r) {
-  r->victim_count = r->victim_at = 0;
+  r->victim_count = 0;
   r->victims_seq = r->seq;
   for (uint32_t i = 0; i < r->space.count; i++) {
     if (r->units[i].place != PLACE_VRAM || bytes_of(r, i) == 0) continue;
@@ -311,7 +313,7 @@ static bool next_in(residency *r, residency_move *copy) {
  * no more: a copy too many slows page calls and may be written over. */
 static bool next_out(residency *r, residency_move *copy) {
   if (r->wanted_count == 0) return false;
-  if (r->victims_seq + 256 < r->seq) find_victims(r);
+  if (r->victims_seq + VICTIMS_LAUNCHES < r->seq) find_victims(r);
   uint64_t ready = 0;
   for (uint32_t i = 0; i < r->victim_count && ready < clean_target(r); i++) {
     uint32_t unit = r->victims[i].unit;
@@ -358,11 +360,4 @@ void residency_copied(residency *r, uint32_t unit, residency_direction direction
     u->host_valid = done && u->touched <= u->left;
     u->host_once |= done;
   }
-}
-
-/* ---- early exchanges ---- */
-
-bool exchange_pays(residency *r) {
-  (void)r;
-  return false;
 }

@@ -183,8 +183,7 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
   }
   if (r->stay || r->history.cursor == HISTORY_NEVER) return RESIDENCY_GO;
   r->demand = missing;
-  if (missing || exchange_pays(r)) return RESIDENCY_EXCHANGE;
-  return RESIDENCY_GO;
+  return missing ? RESIDENCY_EXCHANGE : RESIDENCY_GO;
 }
 
 bool residency_must_exchange(const residency *r) {

@@ -53,7 +53,7 @@ static double choose_in_place(residency *r) {
     used += r->space.units[i].bytes;
     r->victims[n++] = (victim){(uint64_t)(r->costs[i] / (double)r->space.units[i].bytes * 64), i};
   }
-  r->victim_count = r->victim_at = 0; /* the list was borrowed */
+  r->victim_count = 0; /* the list was borrowed */
   qsort(r->victims, n, sizeof *r->victims, cheapest_first);
   double cost = 0;
   for (uint64_t first = 0; first < n && used > r->capacity_bytes;) {
