@@ -45,7 +45,7 @@ static stow_status print_text(const char *path, const spill_program *p, const sp
                                     [SPILL_STEP_WHOLE] =
                                         "the whole recording: no step repeats in it"};
   static const char *const modes[] = {[RESIDENCY_MOVE_BESIDE] = "pages move, beside copies",
-                                      [RESIDENCY_MOVE_HOLD] = "pages move, copies pause meanwhile",
+                                      [RESIDENCY_MOVE_HOLD] = "pages move, copies wait meanwhile",
                                       [RESIDENCY_IN_PLACE] = "read in place"};
   const spill_times *t = &r->steady;
   buffer out = BUFFER_INIT;

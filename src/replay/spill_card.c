@@ -27,6 +27,7 @@ typedef struct card {
   const residency_card *cost;
   uint64_t unit_bytes;
   double host_ns, device_ns;
+  bool held[2];     /* no copy is started in this direction */
   double bus_ns[2]; /* when each direction is free */
   copy under_way[2][UNDER_WAY];
   uint32_t under_way_count[2];
@@ -69,6 +70,7 @@ static void end_first(card *c, int direction) {
 static void start_copies(card *c, double at) {
   for (int d = 0; d < 2; d++) {
     residency_move m;
+    if (c->held[d]) continue;
     while (c->under_way_count[d] < UNDER_WAY &&
            residency_copy_next(c->engine, (residency_direction)d, &m)) {
       double from = c->bus_ns[d] > at ? c->bus_ns[d] : at;
@@ -101,30 +103,46 @@ static void advance(card *c, double at) {
 
 /* ---- exchanges ---- */
 
+/* The driver copies in pieces of 4 MiB and stops between two: PIECE_NS. A copy that is held ends as
+ * much later as it is held. */
+#define PIECE_NS 80e3
+#define FAR_NS   1e15
+
+static void hold_copies(card *c, bool hold, double later) {
+  for (int d = 0; d < 2; d++) {
+    c->held[d] = hold;
+    c->bus_ns[d] += later;
+    for (uint32_t i = 0; i < c->under_way_count[d]; i++) c->under_way[d][i].end_ns += later;
+  }
+}
+
 /* Page calls that begin at `at`; they take longer while copies run. Returns when they end. */
-static double page_calls(card *c, const residency_bytes *moved, double at, bool hold) {
-  double idle = residency_exchange_ns(c->unit_bytes, moved, false);
-  double beside = residency_exchange_ns(c->unit_bytes, moved, true);
+static double page_calls(card *c, const residency_bytes *moved, double at, bool hold, bool pause) {
   double left = 1; /* of the work */
+  if (moved->in + moved->out + moved->park + moved->unpark == 0) return at;
+  if (hold) hold_copies(c, true, pause ? FAR_NS : 0);
+  if (pause) at += PIECE_NS;
+  double begin = at;
   while (left > 0) {
-    if (!hold) advance(c, at);
-    double busy = 0;
-    for (int d = 0; d < 2; d++)
-      for (uint32_t i = 0; i < c->under_way_count[d]; i++) {
-        double end = c->under_way[d][i].end_ns;
-        if (end > at && (busy == 0 || end < busy)) busy = end;
-      }
-    double until = busy > 0 ? at + left * beside : at + left * idle;
-    if (busy == 0 || until <= busy) {
-      at = until;
+    advance(c, at);
+    double until = 0;
+    int busy = 0;
+    for (int d = 0; d < 2; d++) {
+      if (c->under_way_count[d] == 0 || pause) continue;
+      busy++;
+      double end = c->under_way[d][0].end_ns;
+      if (until == 0 || end < until) until = end;
+    }
+    double takes = residency_exchange_ns(c->unit_bytes, moved, busy);
+    if (busy == 0 || at + left * takes <= until) {
+      at += left * takes;
       break;
     }
-    left -= (busy - at) / beside;
-    at = busy;
+    left -= (until - at) / takes;
+    at = until;
   }
-  int d = 0;
-  double end = 0;
-  while (hold && first_end(c, &d, &end) && end <= at) end_first(c, d);
+  advance(c, at);
+  if (hold) hold_copies(c, false, pause ? at - begin - FAR_NS : 0);
   return at;
 }
 
@@ -177,8 +195,11 @@ static void exchange(card *c) {
     while (c->under_way_count[d] > 0 && c->under_way[d][0].end_ns <= at) end_first(c, d);
   residency_exchanged(c->engine, plan.out_count, plan.in_count);
   double from = at;
-  at = page_calls(c, &moved, at + c->cost->point_ns + (double)checked * c->cost->check_ns_per_byte,
-                  plan.hold);
+  residency_bytes parks = {.park = moved.park, .unpark = moved.unpark};
+  residency_bytes hosts = {.in = moved.in, .out = moved.out};
+  at += c->cost->point_ns + (double)checked * c->cost->check_ns_per_byte;
+  at = page_calls(c, &parks, at, true, true);
+  at = page_calls(c, &hosts, at, plan.hold, false);
   c->now.exchange_ns += (uint64_t)(at - from);
   c->now.in_bytes += moved.in + moved.unpark;
   c->now.out_bytes += moved.out + moved.park;

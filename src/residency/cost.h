@@ -34,7 +34,8 @@ typedef struct residency_bytes {
   uint64_t unpark, park; /* spare page to vram page, and back */
 } residency_bytes;
 
-/* Nanoseconds of page calls to exchange units of `page_bytes`. `beside`: copies run meanwhile. */
-double residency_exchange_ns(uint64_t page_bytes, const residency_bytes *bytes, bool beside);
+/* Nanoseconds of page calls to exchange units of `page_bytes`. `busy`: directions of the bus in
+ * which copies run meanwhile, 0 to 2. */
+double residency_exchange_ns(uint64_t page_bytes, const residency_bytes *bytes, int busy);
 
 #endif

@@ -15,7 +15,8 @@ static uint64_t stage_of(const residency *r) {
   return stage < most ? stage : most;
 }
 
-/* What the bus carries before a unit that is not on its way yet is needed. */
+/* What the bus carries before a unit that is not on its way yet is needed; HISTORY_NEVER: none is
+ * forecast. */
 static uint64_t reach_bytes(const residency *r) {
   for (uint32_t i = 0; i < r->wanted_count; i++) {
     uint32_t at = (r->wanted_first + i) % WANTED_MAX;
@@ -24,7 +25,7 @@ static uint64_t reach_bytes(const residency *r) {
     return (uint64_t)((double)history_time_to(&r->history, r->wanted[at].position) /
                       r->card.copy_ns_per_byte);
   }
-  return 0;
+  return HISTORY_NEVER;
 }
 
 static uint64_t between(uint64_t low, uint64_t value, uint64_t high) {

@@ -110,7 +110,9 @@ typedef struct residency_plan_list {
   uint32_t out_count;
   const residency_move *in;
   uint32_t in_count;
-  bool hold; /* start no copies until the page calls are done: they make each other slower */
+  /* Start no copies while host pages are mapped and unmapped. All copies must pause while units
+   * are parked and unparked: those calls take 18 times as long beside copies in both directions. */
+  bool hold;
 } residency_plan_list;
 
 /* What to exchange now; empty where nothing helps. Good until residency_exchanged. */
@@ -138,7 +140,7 @@ void residency_copied(residency *r, uint32_t unit, residency_direction direction
 /* Ways to run a step that does not fit. The engine tries them on the first rounds that repeat and
  * keeps the one that was fastest. */
 typedef enum residency_mode {
-  RESIDENCY_MOVE_BESIDE = 0, /* move; copies go on during page calls */
+  RESIDENCY_MOVE_BESIDE = 0, /* move; copies go on while host pages are mapped */
   RESIDENCY_MOVE_HOLD,       /* move; copies pause during page calls */
   RESIDENCY_IN_PLACE,        /* leave on the host what costs least there; move nothing else */
   RESIDENCY_MODES
