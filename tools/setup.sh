@@ -58,7 +58,6 @@ find_missing() {
     want python3-scipy python_has scipy
     want python3-venv python_has ensurepip
     want python3-pip python_has pip
-    want python3-pandas python_has pandas
     want python3-torch python_has torch
     want python3-nbclient python_has nbclient
     want python3-nbformat python_has nbformat
@@ -85,8 +84,6 @@ find_missing() {
     need "$(clang_runtime)" fuzzer_runtime
   fi
 }
-# Loaded at run time, so found where the loader looks.
-library() { { ldconfig -p || /sbin/ldconfig -p; } 2> /dev/null | grep -F "$1 " > /dev/null; }
 # In the first python3 of the path, or in the system's own, where packages go.
 python_has() { python3 -c "import $1" > /dev/null 2>&1 || /usr/bin/python3 -c "import $1" > /dev/null 2>&1; }
 # A shared library the dynamic linker finds.
