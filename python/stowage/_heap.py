@@ -198,7 +198,7 @@ class Heap:
     @property
     def _where(self) -> str:
         name = self.device or "the first device"
-        return f"{name}, a simulated card" if self.simulated else name
+        return f"{name}, a simulated device" if self.simulated else name
 
     def introduce(self, trace: Trace) -> None:
         """Writes the facts of this heap into a trace that listens."""

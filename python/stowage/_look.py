@@ -117,7 +117,7 @@ def info(device: "str | int | None" = None) -> Info:
     `device` is one card by index or UUID, or a simulated one; by default every card.
 
     >>> info("sim:16G").data["devices"][0]["name"]
-    'simulated card'
+    'simulated device'
     >>> info("sim:lots")
     Traceback (most recent call last):
         ...
