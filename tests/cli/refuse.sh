@@ -176,7 +176,7 @@ def table(text, *reasons):
     refused("a.csv", text.encode() if isinstance(text, str) else text, *reasons)
 table("a,b\n1,2\n3\n", "line 3: 1 fields, but the lines before it have 2")
 table("a,b\n1,2\n" * 1 + "1,2\n" * 9000 + "1,2,3\n", "line 9003: 3 fields, but the lines before it have 2")
-table("a,b\n1,\"x\n", "not closed")
+table("a,b\n1,\"x\n", "unclosed quote")
 table("a,b\n1,\"x\"y\n", "line 2: text after a closing quote")
 table("a\n".encode("utf-16"), "UTF-16")
 table(b"", "empty")
