@@ -106,7 +106,7 @@ size_t sparse_pack(const void *values, size_t width, size_t columns, const uint8
            (left < RUN ? left : RUN) * sizeof(type));                                              \
     for (size_t k = 0; k < part; k++) {                                                            \
       unsigned bit = mask[(i + k) / 8] >> k % 8 & 1;                                               \
-      v[k] = next[n] & (type)-(type)bit;                                                           \
+      v[k] = next[n] & (type) - (type)bit;                                                         \
       n += bit;                                                                                    \
     }                                                                                              \
     memcpy((char *)values + i * sizeof(type), v, part * sizeof(type));                             \
@@ -131,7 +131,7 @@ size_t sparse_unpack(const void *in, size_t in_count, size_t width, size_t colum
     size_t part = columns - i < 8 ? columns - i : 8;                                               \
     memcpy(v, (char *)values + i * sizeof(type), part * sizeof(type));                             \
     const type bits = mask[i / 8];                                                                 \
-    for (unsigned k = 0; k < 8; k++) v[k] &= (type)-(type)((bits & (type)(1u << k)) != 0);         \
+    for (unsigned k = 0; k < 8; k++) v[k] &= (type) - (type)((bits & (type)(1u << k)) != 0);       \
     memcpy((char *)values + i * sizeof(type), v, part * sizeof(type));                             \
   }
 
