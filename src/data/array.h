@@ -30,7 +30,8 @@ typedef struct array_spec {
   dtype type; /* DTYPE_NONE: the file must tell */
   uint32_t dims;
   uint64_t shape[ARRAY_DIMS_MAX];
-  bool has_shape; /* else one dimension, as long as the file allows */
+  bool has_shape;        /* else one dimension, as long as the file allows */
+  uint64_t budget_bytes; /* for reading HDF5; 0: the default of a data job */
 } array_spec;
 
 typedef struct array {
@@ -49,8 +50,15 @@ typedef struct array {
   bool in_zip; /* read through `member` */
   zip archive; /* only where array_open opened it */
   zip_member member;
-  uint64_t offset; /* of the first item: in the member, or in the file */
+  uint64_t offset;     /* of the first item: in the member, or in the file */
+  uint64_t chunk_rows; /* HDF5: rows that are unpacked together; 0 or 1: none */
+  uint64_t held_bytes; /* HDF5: memory that reading takes beside the caller's */
 } array;
+
+/* Splits "file:member" where no file has that name and the part before a colon is a file: copies
+ * the part into `file`, which holds `size` bytes, and points `member` behind the colon. Returns
+ * false for a plain path. */
+bool array_split(const char *path, char *file, size_t size, const char **member);
 
 /* Opens `path`, or `path:member` for one array of a file that has several. `spec` describes raw
  * bytes and is refused for a file that describes itself; NULL for none. STOW_ERR_INVALID with the
@@ -59,18 +67,27 @@ stow_status array_open(array *a, const char *path, const array_spec *spec);
 /* The same over what the caller has open: a whole .npy, and one member of a zip. */
 stow_status array_open_npy(array *a, source *from);
 stow_status array_open_member(array *a, source *from, const zip_entry *entry);
+/* Opens a member that is not read as numbers, as bytes of type DTYPE_NONE, and sets *kind to what
+ * it is: "structured", "objects", or "not an array" where its name does not end with .npy. *kind is
+ * NULL, and nothing is open, for any other member. */
+stow_status array_open_other(array *a, source *from, const zip_entry *entry, const char **kind);
 /* Dataset `number` of an HDF5 file, through `values`, which the caller closes when the array is. */
-stow_status array_open_hdf5(array *a, source *values, hdf5 *h, size_t number, uint64_t max_bytes,
-                            bool owns_file);
+stow_status array_open_hdf5(array *a, source *values, hdf5 *h, size_t number, bool owns_file);
 stow_status array_open_raw(array *a, source *from, const array_spec *spec);
 /* The kind of file told by its first bytes; `member` NULL for a file that is one array. */
 stow_status array_open_source(array *a, source *from, const char *member, const array_spec *spec);
 void array_close(array *a);
+/* Leaves only the member called `name` (with or without .npy) in the list. STOW_ERR_NOT_FOUND. */
+stow_status array_keep_member(zip *z, const char *name);
 
 /* Another reader of the same values, for another thread: the same file, a place of its own in it,
  * which begins with item `first`. False for what one thread alone can read: a member of an archive,
  * a reader of the caller's. `copy` lives no longer than `a`, and is not closed. */
 bool array_fork(array *copy, source *from, const array *a, uint64_t first);
+
+/* Sets *count to the number of items from `first` on that are known to be equal without reading
+ * them (chunks that were never written), and copies the value. 0: not known. */
+stow_status array_repeats(array *a, uint64_t first, uint64_t *count, uint8_t value[8]);
 
 /* Reads items `first` to `first + count` in the order the file has them. */
 stow_status array_read(array *a, uint64_t first, void *to, size_t count);

@@ -16,7 +16,8 @@
 uint64_t budget_default(void);
 /* STOW_ERR_INVALID for a budget under BUDGET_LEAST. */
 stow_status budget_check(uint64_t bytes);
-/* The process's peak of resident memory so far (VmHWM); 0 where the kernel does not tell. */
+/* Returns the peak of resident memory so far (VmHWM) of this process and its largest HDF5 worker; 0
+ * if the kernel does not report it. */
 uint64_t budget_peak(void);
 
 /* Told how far a job is, in bytes; anything but STOW_OK from it ends the job with that. */

@@ -21,6 +21,7 @@ typedef struct array_facts {
   uint64_t shape[ARRAY_DIMS_MAX];
   uint64_t count, bytes;
   bool scanned;           /* the values are numbers and were all looked at */
+  bool opaque;            /* a member of an npz that is not an array of numbers or text */
   scan values;            /* of a sparse matrix: of those stored */
   dtype smallest;         /* DTYPE_NONE where not scanned */
   uint64_t bytes_after;   /* dense, in that type; `bytes` where not scanned */
@@ -69,9 +70,11 @@ typedef enum table_header { HEADER_AUTO, HEADER_YES, HEADER_NO } table_header;
 typedef struct inspect_options {
   array_spec raw;      /* a type: the file is raw values */
   table_header header; /* of a table; HEADER_AUTO: decided by the first rows */
+  const char *member;  /* the only array to look at; NULL: all */
 } inspect_options;
 
-/* Tells by the contents what the file is. `options` may be NULL. */
+/* Tells by the contents what the file is. `path` may be "file:member" for one array of it.
+ * `options` may be NULL. */
 stow_status inspect_file(file_facts *f, const char *path, const inspect_options *options,
                          const budget *b);
 void inspect_free(file_facts *f);

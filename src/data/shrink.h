@@ -37,7 +37,7 @@ typedef struct shrink_options {
 typedef struct shrink_item {
   dtype to; /* DTYPE_NONE: copied as it is (not numbers); codes of a text column are `to` */
   bool sparse;
-  bool skipped; /* a column that is left out */
+  bool skipped; /* left out: a column, a dataset of HDF5 that is not numbers */
   char *member; /* of a column in an npz: the name it has there; NULL elsewhere */
   bool rounded; /* within the tolerance, not exactly */
   double error; /* the largest, as the tolerance counts it */

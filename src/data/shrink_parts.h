@@ -81,6 +81,9 @@ stow_status shrink_header_bytes(uint64_t *bytes, const char *descr, bool fortran
 stow_status shrink_member(archive *z, sink *s, const char *name, const char *descr, bool fortran,
                           const uint64_t *shape, uint32_t dims, uint64_t item_bytes, bool deflate);
 
+/* A member of plain bytes. */
+stow_status shrink_bytes(archive *z, sink *s, const char *name, uint64_t bytes, bool deflate);
+
 /* What is not zero of a dense array, read once; its values scanned on the way. *kept is NULL where
  * it can be no sparse matrix, or would be no smaller as one. (shrink_sparse.c) */
 typedef struct sparse_kept sparse_kept;

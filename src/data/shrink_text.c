@@ -69,6 +69,29 @@ static void renamed_note(buffer *to, const shrink_result *r) {
                     text_show(member, sizeof member, r->items[i].member));
 }
 
+/* Datasets of HDF5 that npz has no form for. */
+static void left_out_note(buffer *to, const shrink_result *r) {
+  char name[TEXT_PATH_MAX], type[TEXT_PATH_MAX];
+  for (size_t i = 0; i < r->item_count && !r->facts.table; i++)
+    if (r->items[i].skipped)
+      buffer_printf(to, "left out: dataset \"%s\" is %s\n",
+                    text_show(name, sizeof name, shrink_name(r, i)),
+                    text_show(type, sizeof type, shrink_type(r, i)));
+}
+
+static void left_out_json(json *j, const shrink_result *r) {
+  json_key(j, "left_out");
+  json_begin_array(j);
+  for (size_t i = 0; i < r->item_count; i++) {
+    if (!r->items[i].skipped) continue;
+    json_begin_object(j);
+    json_key(j, "name"), json_text(j, shrink_name(r, i));
+    json_key(j, "type"), json_text(j, shrink_type(r, i));
+    json_end_object(j);
+  }
+  json_end_array(j);
+}
+
 stow_status shrink_text(buffer *to, const shrink_result *r, const char *in, const char *out,
                         const shrink_options *o, bool bold) {
   char a[STOW_SIZE_TEXT_MAX], c[STOW_SIZE_TEXT_MAX], word[ARRAY_DTYPE_MAX + 32];
@@ -108,6 +131,7 @@ stow_status shrink_text(buffer *to, const shrink_result *r, const char *in, cons
     buffer_text(to, "begun from the start: nothing is noted of this input, with these options "
                     "and this number of ranks\n");
   renamed_note(to, r);
+  left_out_note(to, r);
   size_note(to, r, out, o);
   return to->status;
 }
@@ -147,6 +171,7 @@ stow_status shrink_json(buffer *to, const shrink_result *r, const char *in, cons
     json_end_object(&j);
   }
   json_end_array(&j);
+  if (strcmp(r->facts.format, "hdf5") == 0) left_out_json(&j, r);
   json_key(&j, "resumed"), json_bool(&j, r->resumed);
   if (peak_bytes > 0) json_number(&j, "peak_memory_bytes", peak_bytes);
   json_end_object(&j);

@@ -11,12 +11,6 @@
 
 #include "base/status.h"
 
-#define CUDA_COMMAND_PATH_MAX 4096
-
-/* Where the command is: $STOWAGE_COMMAND; beside the library or program this code is in, or in
- * ../bin from there; on PATH. STOW_ERR_NOT_FOUND says where it was looked for. */
-stow_status cuda_command_find(char path[CUDA_COMMAND_PATH_MAX]);
-
 typedef struct cuda_command_end {
   bool timed_out;
   int signal;    /* that killed it; 0 if none, or if the program took the news of its end for

@@ -2,9 +2,10 @@
  *
  * The central directory is believed, then held against every local header. Refused, with the offset
  * and the reason: members that overlap, stand twice, are encrypted or spread over several disks,
- * names with '/', '..' or NUL, sizes past the end of the file, methods other than stored and
- * deflated, a wrong checksum, and members that inflate to another size than they declare. ZIP64
- * throughout. Memory: the directory (bounded by the caller) and one window for each open member. */
+ * absolute names, names with '..', '\\' or NUL, sizes past the end of the file, methods other than
+ * stored and deflated, a wrong checksum, and members that inflate to another size than they
+ * declare. ZIP64 throughout. Memory: the directory (bounded by the caller) and one window for each
+ * open member. */
 #ifndef FILES_ZIP_H
 #define FILES_ZIP_H
 

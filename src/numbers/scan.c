@@ -80,6 +80,17 @@ void scan_join(scan *s, const scan *other) {
   join_range(s, other->least, other->most, other->least_int, other->most_int);
 }
 
+void scan_repeat(scan *s, const void *value, uint64_t count) {
+  scan one;
+  if (count == 0 || scan_begin(&one, s->type) != STOW_OK) return;
+  scan_add(&one, value, 1);
+  one.count = count;
+  one.nans *= count;
+  one.infs *= count;
+  one.zeros *= count;
+  scan_join(s, &one);
+}
+
 /* Returns true if all integers scanned are within the range of the type. */
 static bool range_fits(const scan *s, dtype type) {
   if (is_float(s->type)) {

@@ -29,6 +29,8 @@ typedef struct scan {
 stow_status scan_begin(scan *s, dtype type);
 /* `values` needs no alignment. */
 void scan_add(scan *s, const void *values, size_t count);
+/* Adds `count` copies of one value, in a time that does not depend on the count. */
+void scan_repeat(scan *s, const void *value, uint64_t count);
 /* Adds the results of `other`, which has the same type. */
 void scan_join(scan *s, const scan *other);
 
