@@ -196,6 +196,10 @@ static part_plan plan_part(const hdf5_dataset *d, uint64_t most) {
   return p;
 }
 
+uint64_t hdf5_band_rows(const hdf5_dataset *d) {
+  return d->chunk[0] > 0 && d->count > 0 ? plan_part(d, INT64_MAX).rows : 0;
+}
+
 uint64_t hdf5_held(const hdf5 *h, size_t number) {
   const hdf5_dataset *d = &h->list[number];
   if (d->count == 0) return 0;

@@ -48,7 +48,8 @@ stow_status command_find(char path[COMMAND_PATH_MAX]) {
   Dl_info here;
   static const char mark;
   if (dladdr(&mark, &here) != 0 && here.dli_fname != NULL &&
-      (beside(path, here.dli_fname, NAME) || beside(path, here.dli_fname, "../bin/" NAME)))
+      (beside(path, here.dli_fname, NAME) || beside(path, here.dli_fname, "../bin/" NAME) ||
+       beside(path, here.dli_fname, "../../bin/" NAME)))
     return STOW_OK;
   char self[COMMAND_PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);

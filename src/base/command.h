@@ -8,7 +8,7 @@
 #define COMMAND_PATH_MAX 4096
 
 /* Writes the path of the command: $STOWAGE_COMMAND; beside the library or program that contains
- * this code, or in ../bin from there; on PATH. STOW_ERR_NOT_FOUND lists the places. */
+ * this code, or in ../bin or ../../bin from there; on PATH. STOW_ERR_NOT_FOUND lists the places. */
 stow_status command_find(char path[COMMAND_PATH_MAX]);
 
 /* Returns the environment without LD_PRELOAD, so that no shim follows the child, and without the

@@ -263,7 +263,7 @@ stow_status array_open_hdf5(array *a, source *values, hdf5 *h, size_t number, bo
   STOW_TRY(hdf5_source(values, h, number, owns_file));
   stow_status status = array_open_raw(a, values, &spec);
   if (status == STOW_OK) snprintf(a->name, sizeof a->name, "%.700s:%s", values->name, name);
-  a->chunk_rows = d->chunk[0];
+  a->chunk_rows = hdf5_band_rows(d);
   a->held_bytes = hdf5_held(h, number);
   return status;
 }
