@@ -42,7 +42,8 @@ typedef struct csv {
 } csv;
 
 /* Opens the file; `row_max` bounds a row's bytes and, with it, its fields. The delimiter is the one
- * of ",", tab and ";" that the first line has most of. */
+ * of ",", tab, ";" and "|" that the first line has most of; a space between numbers, as
+ * numpy.savetxt writes them. */
 stow_status csv_open(csv *c, const char *path, size_t row_max);
 stow_status csv_open_memory(csv *c, const void *bytes, size_t count, const char *name,
                             size_t row_max);

@@ -60,8 +60,8 @@ stow_status hdf5_source(source *s, hdf5 *h, size_t number, bool owns_file);
 /* Returns the memory that reading dataset `number` takes: a part of the values, and the chunks that
  * libhdf5 unpacks. */
 uint64_t hdf5_held(const hdf5 *h, size_t number);
-/* Returns the number of rows that are best read together, from a multiple of it on: whole chunks. It
- * does not depend on the budget. 0: any number. */
+/* Returns the number of rows that are best read together, from a multiple of it on: whole chunks.
+ * It does not depend on the budget. 0: any number. */
 uint64_t hdf5_band_rows(const hdf5_dataset *d);
 
 /* Returns the largest peak of resident memory of a worker that has ended. */

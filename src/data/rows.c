@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/growing.h"
+#include "data/dense.h"
 #include "files/remote.h"
 #include "numbers/cast.h"
 
@@ -103,7 +104,10 @@ static stow_status check_types(rows *r, const origin *o) {
 }
 
 static stow_status open_path(rows *r, const origin *o) {
-  stow_status status = array_open(&r->from, o->options.path, &o->spec);
+  bool sparse = false;
+  if (!remote_is(o->options.path) && o->spec.type == DTYPE_NONE)
+    STOW_TRY(dense_open(&r->from, o->options.path, &sparse));
+  stow_status status = sparse ? STOW_OK : array_open(&r->from, o->options.path, &o->spec);
   if (remote_is(o->options.path)) return status;
   r->serial = status == STOW_OK && r->from.from->fd < 0;
   return status;

@@ -26,7 +26,7 @@ typedef struct rows {
   source *reader; /* ours, where the origin is a reader of the caller's */
   dtype to;
   bool cast;
-  bool serial;             /* HDF5: one reader, because each has a worker with its own memory */
+  bool serial;             /* HDF5, sparse: one reader, because each has memory of its own */
   uint64_t count, items;   /* rows; items of one */
   uint64_t row_bytes;      /* as handed out */
   uint64_t file_row_bytes; /* as the file has it */

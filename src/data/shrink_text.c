@@ -69,6 +69,19 @@ static void renamed_note(buffer *to, const shrink_result *r) {
                     text_show(member, sizeof member, r->items[i].member));
 }
 
+/* SciPy's matrices have one zero. */
+static void signs_note(buffer *to, const shrink_result *r) {
+  char name[TEXT_PATH_MAX];
+  for (size_t i = 0; i < r->item_count && !r->facts.table; i++) {
+    uint64_t count = r->facts.arrays[i].values.minus_zeros;
+    if (r->items[i].sparse && !r->facts.arrays[i].sparse && count > 0)
+      buffer_printf(to,
+                    "array %s: %" PRIu64 " negative zero%s (-0.0) become%s 0 in the sparse form\n",
+                    text_show(name, sizeof name, shrink_name(r, i)), count, count == 1 ? "" : "s",
+                    count == 1 ? "s" : "");
+  }
+}
+
 /* Datasets of HDF5 that npz has no form for. */
 static void left_out_note(buffer *to, const shrink_result *r) {
   char name[TEXT_PATH_MAX], type[TEXT_PATH_MAX];
@@ -132,6 +145,7 @@ stow_status shrink_text(buffer *to, const shrink_result *r, const char *in, cons
                     "and this number of ranks\n");
   renamed_note(to, r);
   left_out_note(to, r);
+  signs_note(to, r);
   size_note(to, r, out, o);
   return to->status;
 }
@@ -164,6 +178,8 @@ stow_status shrink_json(buffer *to, const shrink_result *r, const char *in, cons
       json_key(&j, "text_layout"), json_text(&j, c->text ? text_layout_name(&c->layout) : NULL);
     }
     json_key(&j, "sparse"), json_bool(&j, item->sparse);
+    if (item->sparse && !r->facts.arrays[i].sparse)
+      json_key(&j, "negative_zeros"), json_u64(&j, r->facts.arrays[i].values.minus_zeros);
     json_key(&j, "exact"), json_bool(&j, !item->rounded);
     json_key(&j, "error"), json_double(&j, item->error);
     json_key(&j, "bytes"), json_u64(&j, item->bytes);

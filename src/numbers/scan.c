@@ -57,6 +57,7 @@ void scan_add(scan *s, const void *values, size_t count) {
     s->nans += part.nans;
     s->infs += part.infs;
     s->zeros += part.zeros;
+    s->minus_zeros += part.minus_zeros;
     s->whole = s->whole && part.whole;
     if (is_float(s->type)) {
       s->fits_f32 = s->fits_f32 && part.fits_f32;
@@ -73,6 +74,7 @@ void scan_join(scan *s, const scan *other) {
   s->nans += other->nans;
   s->infs += other->infs;
   s->zeros += other->zeros;
+  s->minus_zeros += other->minus_zeros;
   s->whole = s->whole && other->whole;
   s->fits_f32 = s->fits_f32 && other->fits_f32;
   s->fits_f16 = s->fits_f16 && other->fits_f16;
@@ -88,6 +90,7 @@ void scan_repeat(scan *s, const void *value, uint64_t count) {
   one.nans *= count;
   one.infs *= count;
   one.zeros *= count;
+  one.minus_zeros *= count;
   scan_join(s, &one);
 }
 

@@ -18,11 +18,12 @@ typedef struct scan {
   dtype type;
   uint64_t count;
   uint64_t nans, infs;
-  uint64_t zeros;     /* values that a sparse form can omit: for floats +0, not -0 */
-  double least, most; /* of those that are not NaN; least > most if there is none */
-  int64_t least_int;  /* exact, for integer types; for whole floats derived from least and most */
-  uint64_t most_int;  /* exact; for signed types the bits of an int64 if `most` is negative */
-  bool whole;         /* all are integers that 64 bits hold, and none is -0 */
+  uint64_t zeros;       /* values that a sparse form can omit: +0 and -0 */
+  uint64_t minus_zeros; /* of them -0, whose sign a sparse form loses */
+  double least, most;   /* of those that are not NaN; least > most if there is none */
+  int64_t least_int;    /* exact, for integer types; for whole floats derived from least and most */
+  uint64_t most_int;    /* exact; for signed types the bits of an int64 if `most` is negative */
+  bool whole;           /* all are integers that 64 bits hold, and none is -0 */
   bool fits_f32, fits_f16, fits_bf16; /* all values survive the round trip */
 } scan;
 
