@@ -72,6 +72,8 @@ stow_status checkpoint_open(checkpoint *c, const char *out, const uint64_t key[7
                             bool resume);
 /* Frees it; with `done`, which all ranks have come to, the files and the scratches are removed. */
 void checkpoint_close(checkpoint *c, bool done);
+/* Returns true if a resumed run would find something done. */
+bool checkpoint_held(const checkpoint *c);
 
 /* How far `step` was: fills the state, which has that many bytes, and returns true; false if it had
  * not begun. NULL is fine, here and below. */

@@ -464,10 +464,18 @@ static stow_status shrink_kept_safe(job *j, budget *b) {
   STOW_TRY(checkpoint_open(&c, j->out, key, b->team, j->options->resume));
   b->checkpoint = &c;
   stow_status status = team_agree(b->team, shrink_source(j, j->to_npz));
-  /* After a failure of ours its file is gone, and what was noted of it with it; another run's is
-   * not ours to take. */
+  /* After any other failure the output is removed, and its checkpoint too. The files of another run
+   * (STOW_ERR_STATE) are left alone. */
   j->result->resumed = c.resumed;
-  checkpoint_close(&c, status != STOW_ERR_STATE);
+  bool keeps = shrink_keeps(j, status);
+  checkpoint_close(&c, status != STOW_ERR_STATE && !keeps);
+  if (keeps) {
+    char why[STATUS_MESSAGE_MAX - 128];
+    snprintf(why, sizeof why, "%s", stow_status_message());
+    status = stow_fail(STOW_ERR_IO,
+                       "%s; what is done is kept: make room, then run the same command with --resume",
+                       why);
+  }
   b->checkpoint = NULL;
   return status;
 }

@@ -49,5 +49,7 @@ stow_status outfile_sink(void *context, const void *bytes, size_t count);
 stow_status outfile_commit(outfile *out);
 /* Removes what was written. Fine after a commit. */
 void outfile_abandon(outfile *out);
+/* Closes the temporary file and leaves it, for a run that goes on with it. */
+void outfile_keep(outfile *out);
 
 #endif
