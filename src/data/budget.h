@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "numbers/scan.h"
 
 #define BUDGET_LEAST (UINT64_C(4) << 20) /* under this no reader works at speed */
 
@@ -27,6 +28,7 @@ typedef stow_status (*budget_progress)(void *context, uint64_t done, uint64_t to
 typedef struct budget {
   uint64_t bytes;
   unsigned threads;         /* 0 and 1: the caller's own */
+  scan_purpose purpose;     /* what the values are for */
   budget_progress progress; /* NULL: nobody wants to know */
   void *context;
   struct team *team;             /* the other processes of the job; NULL: none */

@@ -23,7 +23,7 @@ typedef struct array_facts {
   bool scanned;           /* the values are numbers and were all looked at */
   bool opaque;            /* a member of an npz that is not an array of numbers or text */
   scan values;            /* of a sparse matrix: of those stored */
-  dtype smallest;         /* DTYPE_NONE where not scanned */
+  dtype smallest;         /* for the purpose of the job; DTYPE_NONE where not scanned */
   uint64_t bytes_after;   /* dense, in that type; `bytes` where not scanned */
   bool sparse;            /* it is a SciPy sparse matrix already */
   char layout[8];         /* "csr", "csc", … then */
@@ -52,6 +52,7 @@ typedef struct column_facts {
 
 typedef struct file_facts {
   const char *format; /* "npy", "npz", "csv", … */
+  scan_purpose purpose;
   uint64_t file_bytes;
   uint64_t stream_bytes; /* of a table: its text, inflated where the file is gz */
   array_facts *arrays;
@@ -85,7 +86,7 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
 
 /* The two halves of inspect_array, for who scans the values himself: before, and after. */
 void inspect_begin(array_facts *facts, const array *a);
-void inspect_conclude(array_facts *facts);
+void inspect_conclude(array_facts *facts, scan_purpose purpose);
 /* The scans of all ranks of a team, in every one of them. */
 stow_status inspect_join(scan *s, const budget *b);
 /* All values of one array; `done` and `total` for the progress of a file with several. */

@@ -104,9 +104,9 @@ void inspect_begin(array_facts *facts, const array *a) {
   array_dtype(a, facts->type_name);
 }
 
-void inspect_conclude(array_facts *facts) {
+void inspect_conclude(array_facts *facts, scan_purpose purpose) {
   facts->scanned = true;
-  facts->smallest = scan_smallest(&facts->values, false);
+  facts->smallest = scan_type_for(&facts->values, purpose);
   facts->bytes_after = facts->count * dtype_bytes(facts->smallest);
   weigh_sparse(facts);
 }
@@ -119,7 +119,7 @@ stow_status inspect_array(array_facts *facts, array *a, const budget *b, uint64_
     return budget_tell(b, *done, total);
   }
   STOW_TRY(scan_all(facts, a, b, done, total));
-  inspect_conclude(facts);
+  inspect_conclude(facts, b->purpose);
   return STOW_OK;
 }
 
@@ -144,7 +144,7 @@ static stow_status inspect_next(file_facts *f, array *a, const budget *b, uint64
   *done += a->bytes;
   if (a->type == DTYPE_NONE) return STOW_OK;
   facts->values = known[i];
-  inspect_conclude(facts);
+  inspect_conclude(facts, b->purpose);
   return STOW_OK;
 }
 
@@ -462,7 +462,7 @@ static stow_status inspect_source(file_facts *f, source *from, const inspect_opt
 stow_status inspect_file(file_facts *f, const char *path, const inspect_options *options,
                          const budget *b) {
   inspect_options o = options != NULL ? *options : (inspect_options){0};
-  *f = (file_facts){0};
+  *f = (file_facts){.purpose = b->purpose};
   char file[PATH_MAX];
   source from;
   if (o.member == NULL && array_split(path, file, sizeof file, &o.member)) path = file;

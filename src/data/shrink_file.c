@@ -326,7 +326,7 @@ static stow_status forced_pass(job *j, array *a, writer *w) {
   STOW_TRY(shrink_header(&s, npy_descr(to), a->fortran_order, a->shape, a->dims));
   if (floats && !rounding) return forced_floats(j, a, &s);
   STOW_TRY(shrink_values(j, a, to, &s, &f->values, rounding ? &l : NULL));
-  inspect_conclude(f);
+  inspect_conclude(f, j->budget->purpose);
   bool exact = scan_fits(&f->values, to);
   if (!exact && (!rounding || l.exceeded)) return shrink_refuse_type(j, f, rounding ? &l : NULL);
   shrink_take_type(item, f, to, exact ? NULL : &l);
@@ -336,7 +336,8 @@ static stow_status forced_pass(job *j, array *a, writer *w) {
 static stow_status shrink_forced(job *j, array *a, const char *format) {
   shrink_result *r = j->result;
   writer w;
-  r->facts = (file_facts){.format = format, .file_bytes = j->from->bytes};
+  r->facts =
+      (file_facts){.format = format, .purpose = j->budget->purpose, .file_bytes = j->from->bytes};
   r->facts.arrays = calloc(1, sizeof *r->facts.arrays);
   if (r->facts.arrays == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   r->facts.array_count = 1;
@@ -396,8 +397,9 @@ static stow_status keep_sparse(job *j, const char *format) {
     free(facts);
     return status;
   }
-  inspect_conclude(facts);
+  inspect_conclude(facts, j->budget->purpose);
   *f = (file_facts){.format = format,
+                    .purpose = j->budget->purpose,
                     .file_bytes = j->from->bytes,
                     .arrays = facts,
                     .array_count = 1,
@@ -412,7 +414,8 @@ static stow_status shrink_source(job *j, bool to_npz) {
   if (j->options->in.member == NULL && try_forced(j, to_npz, &status)) return status;
   STOW_TRY(inspect_format(&format, j->from, &j->options->in));
   if (strcmp(format, "csv") == 0) {
-    j->result->facts = (file_facts){.format = format, .file_bytes = j->from->bytes};
+    j->result->facts =
+        (file_facts){.format = format, .purpose = j->budget->purpose, .file_bytes = j->from->bytes};
     status = shrink_agree(j, shrink_table_columns(j));
     if (status == STOW_OK) status = to_npz ? shrink_table_npz(j) : shrink_table_npy(j);
     free(j->skip);
@@ -429,7 +432,7 @@ static stow_status shrink_source(job *j, bool to_npz) {
 static void key_of(uint64_t key[7], const job *j) {
   const shrink_options *o = j->options;
   struct {
-    int64_t type, relative, raw, header, dims, has_shape;
+    int64_t type, relative, raw, header, dims, has_shape, purpose;
     double tolerance;
     uint64_t columns, drop;
     uint64_t shape[ARRAY_DIMS_MAX];
@@ -439,6 +442,7 @@ static void key_of(uint64_t key[7], const job *j) {
             .header = o->in.header,
             .dims = o->in.raw.dims,
             .has_shape = o->in.raw.has_shape,
+            .purpose = j->budget->purpose,
             .tolerance = o->tolerance};
   memcpy(said.shape, o->in.raw.shape, sizeof said.shape);
   if (o->in.member != NULL) said.columns = hash_bytes(o->in.member, strlen(o->in.member), 1);
@@ -472,9 +476,9 @@ static stow_status shrink_kept_safe(job *j, budget *b) {
   if (keeps) {
     char why[STATUS_MESSAGE_MAX - 128];
     snprintf(why, sizeof why, "%s", stow_status_message());
-    status = stow_fail(STOW_ERR_IO,
-                       "%s; what is done is kept: make room, then run the same command with --resume",
-                       why);
+    status = stow_fail(
+        STOW_ERR_IO, "%s; what is done is kept: make room, then run the same command with --resume",
+        why);
   }
   b->checkpoint = NULL;
   return status;

@@ -60,7 +60,7 @@ typedef struct job {
   bool to_npz;
   bool *skip; /* of a table: the columns left out; NULL: none */
   uint64_t done, total;
-  bool changed; /* the input was written to: nothing noted of it is worth keeping */
+  bool changed;             /* the input was written to: nothing noted of it is worth keeping */
   size_t item;              /* the number of the array at hand, for the checkpoint */
   struct sparse_kept *kept; /* of the one array, if it was read that way */
 } job;
@@ -112,8 +112,8 @@ stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes);
 /* Gives the file its name if `status` is STOW_OK and the input is still what it was; otherwise
  * takes everything back. */
 stow_status shrink_finish(job *j, writer *w, stow_status status);
-/* Returns true if a failed job leaves its files for --resume: the disk was full, or failed, and there
- * is a checkpoint. */
+/* Returns true if a failed job leaves its files for --resume: the disk was full, or failed, and
+ * there is a checkpoint. */
 bool shrink_keeps(const job *j, stow_status status);
 
 #endif

@@ -82,6 +82,27 @@ static void signs_note(buffer *to, const shrink_result *r) {
   }
 }
 
+/* Types whose arithmetic surprises people, where shrink chose them. */
+static void surprise_note(buffer *to, const shrink_result *r, const shrink_options *o) {
+  bool halves = false, unsigneds = false;
+  for (size_t i = 0; i < r->item_count; i++) {
+    const shrink_item *item = &r->items[i];
+    dtype was = r->facts.table ? r->facts.columns[i].values.type : r->facts.arrays[i].type;
+    if (item->skipped || item->to == DTYPE_NONE || (r->facts.table && r->facts.columns[i].text))
+      continue;
+    halves = halves || (item->to == DTYPE_F16 && was != DTYPE_F16);
+    unsigneds = unsigneds || (dtype_kind(item->to) == CLASS_UNSIGNED &&
+                              (was == DTYPE_NONE || dtype_kind(was) != CLASS_UNSIGNED));
+  }
+  if (o->type != DTYPE_NONE) return; /* asked for by name */
+  if (halves)
+    buffer_text(to, "float16: sums overflow above 65504; convert before you compute, or use "
+                    "--for arithmetic\n");
+  if (unsigneds)
+    buffer_text(to, "unsigned: differences wrap below 0; convert before you compute, or use "
+                    "--for arithmetic\n");
+}
+
 /* Datasets of HDF5 that npz has no form for. */
 static void left_out_note(buffer *to, const shrink_result *r) {
   char name[TEXT_PATH_MAX], type[TEXT_PATH_MAX];
@@ -146,6 +167,7 @@ stow_status shrink_text(buffer *to, const shrink_result *r, const char *in, cons
   renamed_note(to, r);
   left_out_note(to, r);
   signs_note(to, r);
+  surprise_note(to, r, o);
   size_note(to, r, out, o);
   return to->status;
 }
@@ -157,6 +179,7 @@ stow_status shrink_json(buffer *to, const shrink_result *r, const char *in, cons
   json_begin_object(&j);
   json_key(&j, "input"), json_text(&j, text_show(name, sizeof name, in));
   json_key(&j, "output"), json_text(&j, o->dry_run ? NULL : out);
+  json_key(&j, "for"), json_text(&j, scan_purpose_name(r->facts.purpose));
   json_key(&j, "bytes"), json_u64(&j, r->bytes);
   json_key(&j, "bytes_after"), json_u64(&j, r->bytes_after);
   json_key(&j, "file_bytes"), json_u64(&j, r->facts.file_bytes);

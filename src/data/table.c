@@ -193,7 +193,8 @@ static stow_status member_work(void *context, unsigned number) {
 void table_conclude(file_facts *f, const table_state *s) {
   for (size_t i = 0; i < s->count; i++) {
     bool known = !s->too_many[i];
-    tally_conclude(&f->columns[i], &s->tallies[i], s->rows, known ? &s->words[i] : NULL);
+    tally_conclude(&f->columns[i], &s->tallies[i], s->rows, known ? &s->words[i] : NULL,
+                   f->purpose);
     f->bytes += f->columns[i].bytes;
     f->bytes_after += f->columns[i].bytes_after;
   }

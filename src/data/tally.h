@@ -31,6 +31,7 @@ void tally_join(tally *t, const tally *later);
 void tally_block(tally *t, const csv_column *c, size_t rows);
 
 /* `words`: the distinct texts, NULL where they were not kept. */
-void tally_conclude(column_facts *to, const tally *t, uint64_t rows, const intern *words);
+void tally_conclude(column_facts *to, const tally *t, uint64_t rows, const intern *words,
+                    scan_purpose purpose);
 
 #endif

@@ -39,6 +39,23 @@ void scan_join(scan *s, const scan *other);
  * and a type of the same kind (float for float) if two are equally small. Considers bfloat16 only
  * if `bfloat` (few formats have it). */
 dtype scan_smallest(const scan *s, bool bfloat);
+/* What the values are for, and so which types may replace theirs:
+ *   arithmetic  no float16, whose sums overflow at 65504; no unsigned type, whose differences wrap
+ *   training    float16 and uint8, which models take as inputs, and signed types
+ *   storage     any type */
+typedef enum scan_purpose {
+  SCAN_FOR_ARITHMETIC,
+  SCAN_FOR_TRAINING,
+  SCAN_FOR_STORAGE,
+  SCAN_PURPOSES
+} scan_purpose;
+/* Returns "arithmetic", "training" or "storage". */
+const char *scan_purpose_name(scan_purpose purpose);
+/* Returns true if values may become `type` for that purpose. */
+bool scan_allows(scan_purpose purpose, dtype type);
+/* Returns the smallest type for that purpose that holds every value exactly; the current type if
+ * none is smaller. */
+dtype scan_type_for(const scan *s, scan_purpose purpose);
 /* Returns true if every value scanned fits `type` exactly. */
 bool scan_fits(const scan *s, dtype type);
 
