@@ -232,6 +232,7 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
                        const table_taker *to, table_state *state) {
   table_pass p = {.from = c, .facts = f, .budget = b, .to = to, .state = state};
   *state = (table_state){0};
+  f->purpose = b->purpose;
   STOW_TRY(table_look(f, c, header));
   stow_status begun = begin_pass(&p);
   if (begun != STOW_OK) free(p.forms);
