@@ -11,7 +11,7 @@ check and_that_it_was_is_said grep -q 'ledger was cut short' "$folder/err"
 # ---- and under a process that uses the device ----
 cut_under() { # OPTIONS…: a process allocates, the ledger is cut short, and it allocates again
   rm -f "$folder/in" "$folder/out"; mkfifo "$folder/in"
-  beneath "$@" -- sh -c '"$1" alloc:'$M' read free alloc:'$M' info < "$2/in" > "$2/out" & exec 3> "$2/in"
+  beneath "$@" -- sh -c '"$1" alloc:'$M' read alloc:'$((64 * M))' free info < "$2/in" > "$2/out" & exec 3> "$2/in"
     while ! grep -q alloc "$2/out"; do :; done
     truncate -s 0 "$STOWAGE_LEDGER"; echo on >&3; exec 3>&-; wait $!' sh "$holder" "$folder" 2> "$folder/err"
 }
