@@ -48,7 +48,7 @@ void ledger_guard(ledger *l) {
 
 void ledger_guard_process(ledger *l) {
   for (int i = 0; l->header != NULL && i < LEDGER_DEVICES_MAX; i++)
-    guard.unlimited[i] = ledger_limit(l, (unsigned)i) == LEDGER_UNLIMITED;
+    guard.unlimited[i] = l->header->vram_limit_bytes[i] == LEDGER_UNLIMITED;
   ledger_guard(l);
 }
 

@@ -274,7 +274,7 @@ static void data(const char *raw, const char *small) {
   OK(stow_shrink_file(&shrink, raw, small, &how));
   OK(stow_shrink_get_info(shrink, &did));
   OK(stow_shrink_get_item(shrink, 0, &one));
-  CHECK(did.bytes_after == COUNT && one.exact == 1 && strcmp(one.to_dtype, "uint8") == 0);
+  CHECK(did.bytes_after == COUNT && one.exact == 1 && strcmp(one.to_dtype, "int8") == 0);
   CHECK(stow_shrink_text(shrink)[0] && stow_shrink_json(shrink)[0]);
   stow_shrink_close(shrink);
   done();
