@@ -287,7 +287,7 @@ static void data(const char *raw, const char *small) {
   from.path = small;
   OK(stow_array_open(&array, &from));
   OK(stow_array_get_info(array, &info));
-  CHECK(info.rows == COUNT && info.dims == 1 && strcmp(info.dtype, "uint8") == 0);
+  CHECK(info.rows == COUNT && info.dims == 1 && strcmp(info.dtype, "int8") == 0);
   OK(stow_array_read(array, 42, 1, 1, 0, 0, &row));
   CHECK(row == 42);
   stow_array_close(array);
