@@ -6,14 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/variables.h"
 
 #define NAME "stowage"
 
+/* lib/stowage, beside an installed library, is the folder of the shims. */
 static bool is_program(const char *path) {
-  return access(path, X_OK) == 0;
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
 /* Writes the folder of `file` and `rest` into `path`. Returns true if a program is there. */
