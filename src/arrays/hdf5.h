@@ -8,10 +8,10 @@
  *   hdf5_child.c ── hdf5_wire.h, a socket ──► hdf5_file.c ── libhdf5, found at run time
  *                ◄── values, shared memory ──
  *
- * libhdf5 crashes on some damaged files, and takes as much memory as a file tells it to. The worker
- * has a memory limit, a limit on CPU time without progress, and no right to start programs, to
- * write files or to use the network. Its end is an error message here. Every answer of the worker
- * is checked, as the bytes of a file are.
+ * libhdf5 crashes on some damaged files, and allocates as much memory as a file declares. The
+ * worker has a memory limit, a limit on CPU time without progress, and no right to start programs,
+ * to write files or to use the network. Its end is an error message here. Every answer of the
+ * worker is checked, as the bytes of a file are.
  *
  * Called by the array reader and by inspect. Values are read in parts that follow the chunks. No
  * file makes us open another one. One handle is for one thread at a time; several handles can be

@@ -1,4 +1,4 @@
-/* Cuda command: running the command under a deadline. */
+/* Cuda command: runs the command with a deadline. */
 #include "device/cuda_command.h"
 
 #include <errno.h>
@@ -15,10 +15,8 @@
 #include "base/clock.h"
 #include "base/command.h"
 
-/* After SIGKILL: how long to wait for a child that hangs inside the kernel before leaving it. */
+/* After SIGKILL: how long to wait for a child that hangs in the kernel before leaving it. */
 #define KILL_WAIT_MS 2000
-
-/* ---- running it ---- */
 
 static int spawn(pid_t *child, const char *path, char *const argv[], int output_fd) {
   posix_spawn_file_actions_t actions;
@@ -35,11 +33,12 @@ static int spawn(pid_t *child, const char *path, char *const argv[], int output_
     sigset_t none, all;
     sigemptyset(&none);
     sigfillset(&all);
-    /* The program's handlers and blocked signals are its own business, not the child's. */
+    /* The child must not inherit the program's handlers and blocked signals. */
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    /* The pipe first: where the program has closed its own, the pipe's number may be 0 or 2. */
+    /* The pipe first: if the program closed its own descriptors, the pipe's number may be 0 or
+     * 2. */
     error = posix_spawn_file_actions_adddup2(&actions, output_fd, 1);
     if (error == 0) error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     if (error == 0) error = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
@@ -61,7 +60,7 @@ static bool drain(int fd, uint64_t until_ns, char *output, size_t size, size_t *
     int ready = poll(&wait, 1, left_ms);
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) return false;
-    bool full = *length + 1 >= size; /* what does not fit is read all the same, and dropped */
+    bool full = *length + 1 >= size; /* read and drop what does not fit */
     ssize_t got =
         full ? read(fd, spare, sizeof spare) : read(fd, output + *length, size - 1 - *length);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
@@ -70,13 +69,13 @@ static bool drain(int fd, uint64_t until_ns, char *output, size_t size, size_t *
   }
 }
 
-/* Collects the child. It has closed its output, so it is ending, or was killed. */
+/* Waits for the child. It closed its output, so it is exiting, or was killed. */
 static void collect(pid_t child, bool gone, cuda_command_end *end) {
   int how = 0;
   pid_t got;
   do got = waitpid(child, &how, gone ? 0 : WNOHANG);
   while (got < 0 && errno == EINTR);
-  if (got != child) return; /* somebody else took the news, or it hangs inside the kernel */
+  if (got != child) return; /* another waiter reaped it, or it hangs in the kernel */
   if (WIFSIGNALED(how)) end->signal = WTERMSIG(how);
   if (WIFEXITED(how)) end->exit_code = WEXITSTATUS(how);
 }
@@ -87,7 +86,7 @@ stow_status cuda_command_run(const char *path, char *const argv[], int deadline_
   output[0] = '\0';
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    return stow_fail(STOW_ERR_IO, "starting %s: no pipe: %s", path, strerror(errno));
+    return stow_fail(STOW_ERR_IO, "starting %s: cannot create a pipe: %s", path, strerror(errno));
   pid_t child = -1;
   int error = spawn(&child, path, argv, ends[1]);
   close(ends[1]);
@@ -100,7 +99,7 @@ stow_status cuda_command_run(const char *path, char *const argv[], int deadline_
   bool gone = drain(ends[0], until, output, size, &length);
   if (!gone) {
     end->timed_out = true;
-    kill(child, SIGKILL); /* not yet waited for, so the number is still its own */
+    kill(child, SIGKILL); /* not reaped yet, so the pid is still valid */
     until = clock_ns() + (uint64_t)KILL_WAIT_MS * 1000000;
     gone = drain(ends[0], until, output, size, &length);
   }

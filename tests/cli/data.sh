@@ -36,7 +36,7 @@ for save in (np.savez, np.savez_compressed):
     back = np.load("b.npz", allow_pickle=True)
     assert back["params/Dense_0/kernel"].dtype.itemsize == 1 and np.array_equal(back["params/Dense_0/kernel"], np.arange(6))
     assert np.array_equal(back["s"], arrays["s"]) and back["s"].dtype == arrays["s"].dtype and list(back["o"]) == [{}, 1]
-    assert "end it with .npz" in stowage("shrink", "a.npz:o", "-o", "b.npy", fails=True)
+    assert "use .npz" in stowage("shrink", "a.npz:o", "-o", "b.npy", fails=True)
 import zipfile
 with zipfile.ZipFile("f.npz", "w") as z:  # as `zip -r` writes it
     z.writestr("params/", b"")
@@ -171,7 +171,7 @@ for text, names, shape in ((rows, ["Preis (EUR, netto)", "Menge"], [2, 2]), (row
     facts = inspect("t.csv")
     assert facts["shape"] == shape and names in (None, [c["name"] for c in facts["columns"]]), (text, facts)
 open("t.csv", "w").write("sep=;\na;b\n1;2\n3\n")
-assert "line 4: 1 fields, but 2" in inspect("t.csv", fails=True)
+assert "line 4: 1 fields, but the lines before it have 2" in inspect("t.csv", fails=True)
 END
 
 test_py words_for_nothing_are_missing_among_numbers_and_words_among_words << 'END'
