@@ -46,7 +46,7 @@ typedef struct stow_shrink_options {
   const char *raw_dtype;
   const uint64_t *raw_shape;
   uint32_t raw_dims;
-  uint32_t reserved; /* 0 */
+  uint32_t purpose; /* STOW_FOR_… */
   stow_data_progress progress;
   void *progress_user;
   /* Of a table, by name, each list ended by NULL: the columns to write (NULL: all of them), and

@@ -27,6 +27,7 @@
 #define ENV_LIBRARY      "STOWAGE_LIBRARY" /* Python: path of libstowage.so */
 #define ENV_SHIM         "STOWAGE_SHIM"    /* path of libstowage-shim.so */
 #define ENV_HDF5_LIBRARY "STOWAGE_HDF5_LIBRARY"
+#define ENV_HDF5_SECONDS "STOWAGE_HDF5_SECONDS" /* CPU time that libhdf5 may take for one step */
 
 /* Switches for tests and for finding faults. */
 #define ENV_DRIVER_LEVEL       "STOWAGE_DRIVER_LEVEL" /* hide driver functions newer than 12.4 */

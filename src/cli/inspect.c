@@ -64,6 +64,7 @@ static int run(verb_call *call) {
 static const verb_option options[] = {
     {"dtype", "TYPE", "the file is raw values of this type, as float32 or i16"},
     {"shape", "N,N", "and of this shape; default one dimension"},
+    VERB_OPTION_FOR,
     VERB_OPTION_NAMES,
     VERB_OPTION_HEADER,
     VERB_OPTION_MIN_RATE,

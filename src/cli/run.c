@@ -248,9 +248,10 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
     looked = run_limits_looked();
     char path[PATH_MAX];
     if (run_path(path, folder, RUN_LEDGER) && ledger_lost(l, path))
-      note("%s was cut short while the command ran: what it held is not known, limits were not "
-           "kept from then on, and processes that used the device may have ended with SIGBUS",
-           path);
+      note(
+          "%s was cut short while the command ran: what it held is not known, and processes with a "
+          "limit got no more memory from then on",
+          path);
     else
       run_summary(l, limits, how != 0, b->live.crossed_bytes);
     gather(call, folder, l, child, how != 0);

@@ -145,6 +145,7 @@ static const verb_option options[] = {
     {"output", "FILE", "what to write, also as -o: a name ending in .npy or .npz"},
     {"dtype", "TYPE", "this type instead of the smallest; refused if it would lose anything"},
     {"tolerance", "T", "float16 or float32 may round by T of each value; abs:T by an amount"},
+    VERB_OPTION_FOR,
     {"dry-run", NULL, "say what each array or column would become, write nothing"},
     {"from-dtype", "TYPE", "the file is raw values of this type"},
     {"shape", "N,N", "and of this shape; default one dimension"},
@@ -167,7 +168,7 @@ const verb verb_shrink = {
     .summary = "write a data file again in the smallest types that hold every value",
     .example = "stowage shrink train.npy -o small.npy\n"
                "stowage shrink table.csv.gz -o table.npz --dry-run\n"
-               "stowage shrink features.npy -o half.npy --tolerance 1e-3",
+               "stowage shrink features.npy -o half.npy --for training --tolerance 1e-3",
     .operands = "IN",
     .operands_min = 1,
     .operands_max = 1,

@@ -34,6 +34,10 @@ stow_status data_job_fill(data_job *job, const stow_inspect_options *o) {
   }
   if (o->threads > WORKERS_MAX)
     return stow_fail(STOW_ERR_INVALID, "threads: %u; use at most %d", o->threads, WORKERS_MAX);
+  if (o->purpose > STOW_FOR_STORAGE)
+    return stow_fail(STOW_ERR_INVALID,
+                     "purpose: %u; use STOW_FOR_ARITHMETIC, _TRAINING or _STORAGE", o->purpose);
+  job->budget.purpose = (scan_purpose)o->purpose;
   if (o->names > STOW_NAMES_NO)
     return stow_fail(STOW_ERR_INVALID, "names: %u; use STOW_NAMES_AUTO, _YES or _NO", o->names);
   job->in.header = o->names == STOW_NAMES_YES  ? HEADER_YES

@@ -32,6 +32,7 @@ static stow_status read_options(shrink_options *to, data_job *job, const stow_sh
   in.raw_shape = o->raw_shape;
   in.raw_dims = o->raw_dims;
   in.names = o->names;
+  in.purpose = o->purpose;
   in.progress = o->progress;
   in.progress_user = o->progress_user;
   if ((o->flags & ~FLAGS_KNOWN) != 0)

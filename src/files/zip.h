@@ -1,10 +1,10 @@
 /* Zip: the members of a ZIP archive (an .npz) from its central directory, and their bytes.
  *
  * Every local header is checked against the central directory. Rejected, with offset and reason:
- * members that overlap, are duplicated, encrypted or spread over several disks; names with '/',
- * '..' or NUL; sizes past the end of the file; methods other than stored and deflated; a wrong
- * checksum; members that inflate to another size than declared. Supports ZIP64. Memory: the
- * directory (bounded by the caller) and one window per open member. */
+ * members that overlap, are duplicated, encrypted or spread over several disks; absolute names;
+ * names with '..', '\\' or NUL; sizes past the end of the file; methods other than stored and
+ * deflated; a wrong checksum; members that inflate to another size than declared. Supports ZIP64.
+ * Memory: the directory (bounded by the caller) and one window per open member. */
 #ifndef FILES_ZIP_H
 #define FILES_ZIP_H
 

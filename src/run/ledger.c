@@ -472,6 +472,8 @@ bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
     changing(l);
     return true;
   }
+  /* Also where the file is lost: then no slot is seen, and the limit is 0. */
+  if (bytes > limit) return false;
   _Atomic uint64_t *wanted = kind == LEDGER_SPILLED ? &d->wanted_spill : &d->wanted_vram;
   for (int tries = 0; tries < TRIES_MAX; tries++) {
     uint64_t held, announced;

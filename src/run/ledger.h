@@ -138,10 +138,14 @@ void ledger_close(ledger *l);
  * process alone, with the limits of the run; elsewhere nothing changes. */
 stow_status ledger_part_elsewhere(ledger *l);
 
-/* Survives a ledger whose file is cut short while it is mapped, for `stowage run`: a read of what
- * is gone would otherwise end it with SIGBUS. The mapping becomes zeros then, and ledger_lost is
- * true. One ledger at a time; ledger_close undoes it. */
+/* Survives a ledger whose file is cut short while it is mapped, for `stowage run` and its
+ * processes: an access to what is gone would otherwise end them with SIGBUS. The mapping becomes
+ * zeros then, and ledger_lost is true. Other bus errors go to the handler that was there before.
+ * One ledger at a time; ledger_close undoes it. */
 void ledger_guard(ledger *l);
+/* The same for a process of a run. A device with a limit then has a limit of 0, and nothing more is
+ * served: what cannot be counted cannot be kept within it. A device without a limit stays so. */
+void ledger_guard_process(ledger *l);
 /* Called by ledger_close. */
 void ledger_unguard(const ledger *l);
 /* Was the guarded ledger's file cut short? Looks at the file `path`, too. */

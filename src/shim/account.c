@@ -95,6 +95,7 @@ static void start(void) {
       if (ledger_create(&the_ledger, NULL) != STOW_OK) shim_log("%s", stow_status_message());
     } else if (ledger_part_elsewhere(&the_ledger) != STOW_OK)
       shim_log("%s", stow_status_message());
+    ledger_guard_process(&the_ledger); /* its file may be cut short while the program runs */
     const char *visible = secure_getenv("CUDA_VISIBLE_DEVICES");
     strncpy(own_visible, visible != NULL ? visible : "", sizeof own_visible - 1);
     started = true;

@@ -538,4 +538,43 @@ TEST(a_guarded_ledger_survives_the_loss_of_its_file)
   ledger_close(&l);
 }
 
+TEST(a_process_survives_the_loss_of_its_ledger_and_is_served_without_a_limit_only)
+{
+  ledger made, l;
+  CHECK_OK(ledger_create(&made, ledger_path()));
+  made.header->vram_limit_bytes[1] = 100 * MIB;
+  CHECK_OK(ledger_open(&l, ledger_path()));
+  CHECK_OK(ledger_join(&l));
+  ledger_guard_process(&l);
+  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, MIB) && ledger_take(&l, 1, LEDGER_PLAIN, MIB));
+  CHECK(truncate(ledger_path(), 0) == 0);
+  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, MIB));
+  CHECK(!ledger_take(&l, 1, LEDGER_PLAIN, MIB));
+  ledger_give(&l, 1, LEDGER_PLAIN, MIB);
+  CHECK_U64(ledger_own(&l, 1, LEDGER_PLAIN), 0);
+  ledger_close(&l);
+  CHECK(unlink(ledger_path()) == 0);
+}
+
+static void on_bus(int number, siginfo_t *info, void *context) {
+  (void)number, (void)info, (void)context;
+  _exit(42);
+}
+
+TEST(a_bus_error_of_the_program_goes_to_its_own_handler)
+{
+  int how = 0;
+  pid_t child = fork();
+  if (child == 0) {
+    struct sigaction own = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO};
+    ledger l;
+    sigaction(SIGBUS, &own, NULL);
+    if (ledger_create(&l, NULL) != STOW_OK) _exit(1);
+    ledger_guard_process(&l);
+    raise(SIGBUS);
+    _exit(2);
+  }
+  CHECK(waitpid(child, &how, 0) == child && WIFEXITED(how) && WEXITSTATUS(how) == 42);
+}
+
 TEST_MAIN
