@@ -105,11 +105,13 @@ static stow_status read_extra64(const source *s, uint64_t place, const uint8_t *
   return wanted == 0 ? STOW_OK : refuse(s, place, "a zip64 field is missing");
 }
 
-static stow_status check_name(const source *s, uint64_t place, const char *name, size_t length) {
+static stow_status check_name(const source *s, uint64_t place, const char *name, size_t length,
+                              bool folders) {
   if (length == 0) return refuse(s, place, "a member without a name");
   if (length >= ZIP_NAME_MAX) return refuse(s, place, "a member's name is too long");
   if (memchr(name, '\0', length) != NULL) return refuse(s, place, "a name with a NUL in it");
-  if (memchr(name, '/', length) != NULL || memchr(name, '\\', length) != NULL)
+  if ((!folders && memchr(name, '/', length) != NULL) || name[0] == '/' ||
+      memchr(name, '\\', length) != NULL)
     return refuse(s, place, "a name with a slash in it: no array, or a way out of the archive");
   for (size_t i = 0; i + 1 < length; i++)
     if (name[i] == '.' && name[i + 1] == '.') return refuse(s, place, "a name with .. in it");
@@ -117,8 +119,9 @@ static stow_status check_name(const source *s, uint64_t place, const char *name,
 }
 
 /* One central entry at `at`; *used is its length. */
-static stow_status read_entry(const source *s, zip_entry *e, char **names, const uint8_t *at,
+static stow_status read_entry(const zip *z, zip_entry *e, char **names, const uint8_t *at,
                               size_t left, uint64_t place, size_t *used) {
+  const source *s = z->from;
   if (left < CENTRAL_BYTES || source_u32(at) != 0x02014b50)
     return refuse(s, place, "no directory entry where one should be");
   size_t name = source_u16(at + 28), extra = source_u16(at + 30), comment = source_u16(at + 32);
@@ -135,7 +138,7 @@ static stow_status read_entry(const source *s, zip_entry *e, char **names, const
                    .header_offset = source_u32(at + 42)};
   if (e->method != ZIP_STORED && e->method != ZIP_DEFLATED)
     return refuse(s, place, "a compression other than deflate; save it again with NumPy");
-  STOW_TRY(check_name(s, place, (const char *)at + CENTRAL_BYTES, name));
+  STOW_TRY(check_name(s, place, (const char *)at + CENTRAL_BYTES, name, z->folders));
   uint64_t *fields[3];
   size_t wanted = 0;
   if (e->bytes == UINT32_MAX) fields[wanted++] = &e->bytes;
@@ -214,7 +217,7 @@ static stow_status read_directory(zip *z, const directory *d, uint8_t *bytes) {
   size_t at = 0;
   for (; z->count < d->count; z->count++) {
     size_t used = 0;
-    STOW_TRY(read_entry(z->from, &z->entries[z->count], &names, bytes + at, (size_t)d->bytes - at,
+    STOW_TRY(read_entry(z, &z->entries[z->count], &names, bytes + at, (size_t)d->bytes - at,
                         d->offset + at, &used));
     STOW_TRY(check_local(z->from, &z->entries[z->count], d->offset));
     at += used;
@@ -223,8 +226,8 @@ static stow_status read_directory(zip *z, const directory *d, uint8_t *bytes) {
   return check_apart(z);
 }
 
-stow_status zip_open(zip *z, source *from, uint64_t max_bytes) {
-  *z = (zip){.from = from};
+static stow_status open_archive(zip *z, source *from, uint64_t max_bytes, bool folders) {
+  *z = (zip){.from = from, .folders = folders};
   directory d = {0};
   STOW_TRY(find_end(from, &d));
   /* Each entry's name costs its length and an end, within what the directory itself takes. */
@@ -243,6 +246,14 @@ stow_status zip_open(zip *z, source *from, uint64_t max_bytes) {
   free(bytes);
   if (status != STOW_OK) zip_close(z);
   return status;
+}
+
+stow_status zip_open(zip *z, source *from, uint64_t max_bytes) {
+  return open_archive(z, from, max_bytes, false);
+}
+
+stow_status zip_open_folders(zip *z, source *from, uint64_t max_bytes) {
+  return open_archive(z, from, max_bytes, true);
 }
 
 void zip_close(zip *z) {

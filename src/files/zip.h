@@ -32,11 +32,15 @@ typedef struct zip {
   zip_entry *entries;
   size_t count;
   char *names;
+  bool folders; /* names may have folders */
 } zip;
 
 /* Reads and checks the directory, using at most `max_bytes` of memory. The source is the caller's
  * and must outlive the zip. */
 stow_status zip_open(zip *z, source *from, uint64_t max_bytes);
+/* The same for archives whose names have folders ("archive/data/0"), as PyTorch writes them. Names
+ * that begin with '/' or contain ".." or '\\' are still refused. */
+stow_status zip_open_folders(zip *z, source *from, uint64_t max_bytes);
 void zip_close(zip *z);
 /* NULL if there is none. */
 const zip_entry *zip_find(const zip *z, const char *name);
