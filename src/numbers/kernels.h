@@ -1,7 +1,7 @@
-/* Kernels: the inner loops of cast, scan and quant, compiled once for each instruction set (kernels_*.c)
+/* Kernels: the inner loops of cast and scan, compiled once for each instruction set (kernels_*.c)
  * and chosen at run time.
  *
- * A kernel of cast or scan works on at most KERNEL_RUN values in aligned memory. */
+ * A kernel works on at most KERNEL_RUN values in aligned memory, except for those of quant. */
 #ifndef NUMBERS_KERNELS_H
 #define NUMBERS_KERNELS_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
-#include "numbers/quant.h"
+#include "numbers/quant_kernels.h"
 
 typedef void (*cast_kernel)(void *restrict to, const void *restrict from, size_t count);
 
@@ -36,15 +36,6 @@ typedef void (*scan_kernel)(scan_part *part, const void *from, size_t count, uns
 typedef size_t (*compress_kernel)(void *values, void *indices, const void *row, size_t *columns,
                                   uint64_t first);
 
-/* `count` is a multiple of the values in a block. */
-typedef void (*quant_encode_kernel)(const float *values, size_t count, void *out);
-typedef void (*quant_decode_kernel)(const void *in, size_t count, float *restrict values);
-/* One byte for each value; the float8 types ignore `scale`. */
-typedef void (*byte_encode_kernel)(float scale, const float *restrict values, size_t count,
-                                   void *restrict out);
-typedef void (*byte_decode_kernel)(float scale, const void *restrict in, size_t count,
-                                   float *restrict values);
-
 typedef struct kernels {
   const char *name; /* "portable", "avx2", "avx512", "neon" */
   cast_kernel cast[DTYPE_COUNT][DTYPE_COUNT];
@@ -54,12 +45,7 @@ typedef struct kernels {
   /* Casts, and returns true if every value survived. */
   bool (*narrow_f64)(float *restrict to, const double *restrict from, size_t count);
   compress_kernel compress[2][2]; /* values of 4, 8 bytes; indices uint16, int32. NULL: none */
-  quant_encode_kernel quant_encode[QUANT_KINDS];
-  quant_decode_kernel quant_decode[QUANT_KINDS];
-  void (*quant_error)(quant_error *error, const float *before, const float *after, size_t count);
-  float (*channel_most)(float so_far, const float *values, size_t count);
-  byte_encode_kernel channel_encode[2], float8_encode[2];
-  byte_decode_kernel channel_decode[2], float8_decode[2];
+  const quant_kernels *quant;     /* compiled in files of their own, quant_*.c */
 } kernels;
 
 #define KERNEL_RUN 2048

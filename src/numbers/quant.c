@@ -22,19 +22,19 @@ size_t quant_block_bytes(quant_kind kind) {
 }
 
 void quant_encode(quant_kind kind, const float *values, size_t count, void *out) {
-  kernels_get()->quant_encode[kind](values, count, out);
+  kernels_get()->quant->encode[kind](values, count, out);
 }
 
 void quant_decode(quant_kind kind, const void *in, size_t count, float *values) {
-  kernels_get()->quant_decode[kind](in, count, values);
+  kernels_get()->quant->decode[kind](in, count, values);
 }
 
 void quant_error_add(quant_error *error, const float *before, const float *after, size_t count) {
-  kernels_get()->quant_error(error, before, after, count);
+  kernels_get()->quant->error_add(error, before, after, count);
 }
 
 float quant_channel_most(float so_far, const float *values, size_t count) {
-  return kernels_get()->channel_most(so_far, values, count);
+  return kernels_get()->quant->channel_most(so_far, values, count);
 }
 
 float quant_channel_scale(quant_channel kind, float most) {
@@ -45,18 +45,18 @@ float quant_channel_scale(quant_channel kind, float most) {
 
 void quant_channel_encode(quant_channel kind, float scale, const float *values, size_t count,
                           void *out) {
-  kernels_get()->channel_encode[kind](scale, values, count, out);
+  kernels_get()->quant->channel_encode[kind](scale, values, count, out);
 }
 
 void quant_channel_decode(quant_channel kind, float scale, const void *in, size_t count,
                           float *values) {
-  kernels_get()->channel_decode[kind](scale, in, count, values);
+  kernels_get()->quant->channel_decode[kind](scale, in, count, values);
 }
 
 void float8_from_floats(float8_kind kind, const float *values, size_t count, void *out) {
-  kernels_get()->float8_encode[kind](1, values, count, out);
+  kernels_get()->quant->float8_encode[kind](1, values, count, out);
 }
 
 void float8_to_floats(float8_kind kind, const void *in, size_t count, float *values) {
-  kernels_get()->float8_decode[kind](1, in, count, values);
+  kernels_get()->quant->float8_decode[kind](1, in, count, values);
 }
