@@ -58,7 +58,7 @@ static stow_status cut_shards(weights_result *r, uint64_t shard_bytes) {
 
 /* One file for each of the input, with its name; PyTorch's get names of safetensors. */
 static stow_status keep_files(weights_result *r) {
-  size_t count = r->in.file_count;
+  size_t count = r->home_count;
   for (size_t i = 0; i < count; i++) {
     char name[NAME_MAX + 32];
     if (r->in.format == MODEL_TORCH && count > 1)
@@ -71,7 +71,7 @@ static stow_status keep_files(weights_result *r) {
   }
   for (size_t i = 0; i < r->item_count; i++)
     for (uint32_t k = 0; k < r->items[i].part_count; k++)
-      r->parts[r->items[i].first_part + k].file = r->items[i].from.file;
+      r->parts[r->items[i].first_part + k].file = r->items[i].home;
   return STOW_OK;
 }
 
@@ -139,7 +139,7 @@ static stow_status make_header(weights_job *j, uint32_t file, buffer *header) {
       list[count++] = &r->parts[i].facts;
       r->files[file].data_bytes += r->parts[i].facts.bytes;
     }
-  model_file *first = &r->in.files[r->in.file_count == r->file_count ? file : 0];
+  model_file *first = &r->in.files[r->home_count == r->file_count ? file : 0];
   stow_status status;
   if (r->in.format == MODEL_GGUF) {
     gguf_change change = change_of(j);

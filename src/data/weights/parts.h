@@ -9,6 +9,8 @@
  * threads: ties of a pruned tensor are shared out block by block. */
 #define WEIGHTS_BLOCK UINT64_C(65536)
 
+struct chunk_buffers;
+
 typedef struct weights_job {
   weights_result *r;
   const weights_options *o;
@@ -19,14 +21,16 @@ typedef struct weights_job {
   struct journal *journal;
   uint64_t chunk_values; /* the most that one chunk has */
   unsigned threads;
-  /* Called for each chunk instead of the options' conversion: what merge does. */
+  /* Set by merge. `change` converts a chunk instead of weights_encode: c->bytes to c->out, with
+   * c->before, c->after and c->codes (8 bytes for each value) as scratch. `begin` and `end` are
+   * called before an item's first chunk and after its last, never twice at once. */
   stow_status (*change)(struct weights_job *j, size_t item, uint64_t first, size_t count,
-                        const void *bytes, void *out, quant_error *error, void *scratch);
-  stow_status (*begin)(struct weights_job *j, size_t item); /* before an item's first chunk */
-  void (*end)(struct weights_job *j, size_t item);          /* after its last one */
-  void *user;                                               /* the walk's */
-  void *context;                                            /* of change, begin and end */
-  uint64_t key; /* what else decides the output: a journal of another key is not believed */
+                        struct chunk_buffers *c, quant_error *error);
+  stow_status (*begin)(struct weights_job *j, size_t item);
+  void (*end)(struct weights_job *j, size_t item);
+  void *user;    /* the walk's */
+  void *context; /* of change, begin and end */
+  uint64_t key;  /* what else decides the output: a journal of another key is not believed */
 } weights_job;
 
 /* plan.c */
@@ -34,6 +38,9 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
 /* Adds a tensor to the output. The name is copied if `name` is not that of the input's tensor. */
 stow_status weights_add_part(weights_result *r, size_t item, const char *name, tensor_type stored,
                              uint32_t dims, const uint64_t *shape);
+/* Returns the bytes of the model's tensors after a shrink with these options; with `gguf`, of a
+ * GGUF file made from it. */
+uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf);
 bool weights_named(const char *name, const char *const *patterns, size_t count);
 
 /* prune.c: sets the thresholds of the items. */

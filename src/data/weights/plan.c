@@ -287,9 +287,11 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
   r->items = calloc(r->in.count + 1, sizeof *r->items);
   if (r->items == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   r->item_count = r->in.count;
+  r->home_count = r->in.file_count;
   for (size_t i = 0; i < r->item_count; i++) {
     weights_item *item = &r->items[i];
     item->from = r->in.list[i];
+    item->home = item->from.file;
     choose(r, o, item);
     const tensor *t = item->from.facts;
     if (item->action == ACTION_INT8 || item->action == ACTION_FP8)
@@ -308,4 +310,34 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
                      "nothing to do: every tensor already is what was asked for, or is left out by "
                      "default; choose some with --include PATTERN");
   return STOW_OK;
+}
+
+/* What a GGUF file made of another format would take: its names differ, so every matrix counts. */
+static uint64_t bytes_as_gguf(const model *m, tensor_type to) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < m->count; i++) {
+    const tensor *t = m->list[i].facts;
+    uint64_t row = t->dims > 0 ? t->shape[t->dims - 1] : 1;
+    bool matrix = t->dims >= 2 && tensor_type_is_float(t->stored);
+    bool head = has(t->name, "lm_head") && (to == TENSOR_Q4_0 || to == TENSOR_Q4_K);
+    tensor_type now = head ? TENSOR_Q6_K : to;
+    if (row % tensor_type_get(now)->block != 0) now = TENSOR_Q8_0;
+    if (row % tensor_type_get(now)->block != 0) matrix = false;
+    sum += matrix ? tensor_type_bytes(now, t->count) : t->bytes;
+  }
+  return sum;
+}
+
+uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf) {
+  uint64_t sum = 0;
+  weights_result r = {.in = *m};
+  if (gguf && m->format != MODEL_GGUF) return bytes_as_gguf(m, quant_type(o->quantize));
+  for (size_t i = 0; i < m->count; i++) {
+    const tensor *t = m->list[i].facts;
+    weights_item item = {.from = m->list[i]};
+    choose(&r, o, &item);
+    sum += tensor_type_bytes(item.to, t->count);
+    if (item.action == ACTION_INT8 || item.action == ACTION_FP8) sum += t->shape[0] * 4;
+  }
+  return sum;
 }

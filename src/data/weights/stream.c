@@ -19,8 +19,8 @@
 #define CHUNK_MOST UINT64_C(262144) /* 1 MiB of float32: a chunk's buffers stay in the caches */
 
 bool weights_by_rows(const weights_job *j, const weights_item *item) {
-  return j->change != NULL || item->pruned || item->action == ACTION_INT8 ||
-         item->action == ACTION_FP8;
+  return (j->change != NULL && item->action != ACTION_COPY) || item->pruned ||
+         item->action == ACTION_INT8 || item->action == ACTION_FP8;
 }
 
 stow_status weights_size_chunks(weights_job *j, size_t bytes_per_value) {
@@ -242,7 +242,8 @@ static stow_status convert_chunk(weights_job *j, unsigned member, size_t index, 
   uint64_t zeros = 0, digest = 0;
   const void *main = bytes;
   if (j->change != NULL && item->action != ACTION_COPY) {
-    STOW_TRY(j->change(j, index, first, count, bytes, c->out, &error, c->before));
+    c->bytes = bytes;
+    STOW_TRY(j->change(j, index, first, count, c, &error));
     main = c->out;
   } else if (item->action != ACTION_COPY) {
     c->bytes = bytes;

@@ -21,6 +21,11 @@ static const char *becomes(const weights_item *item) {
                                       : tensor_type_name(item->to);
 }
 
+/* The model's name for it: a merged tensor may come from an adapter, under another one. */
+static const char *name_of(const weights_result *r, const weights_item *item) {
+  return r->in.list[item - r->items].facts->name;
+}
+
 static void error_cells(table *t, const weights_item *item) {
   if (item->action == ACTION_COPY) {
     table_cell(t, "same");
@@ -43,7 +48,7 @@ static void tensor_table(buffer *to, const weights_result *r, bool bold) {
   for (size_t i = 0; i < r->item_count; i++) {
     const weights_item *item = &r->items[i];
     char name[512];
-    table_cell(&t, text_show(name, sizeof name, item->from.facts->name));
+    table_cell(&t, text_show(name, sizeof name, name_of(r, item)));
     table_cell(&t, item->from.facts->type_name);
     table_cell(&t, becomes(item));
     table_size(&t, item->from.facts->bytes);
@@ -141,7 +146,7 @@ static void summary(buffer *to, const weights_result *r, const weights_options *
   if (most != NULL)
     buffer_printf(to, "error: %.3g%% RMS over what changed, at most %.3g; largest in %s, %.3g%%\n",
                   100 * weights_relative_error(&r->error), r->error.max_error,
-                  text_show(name, sizeof name, most->from.facts->name),
+                  text_show(name, sizeof name, name_of(r, most)),
                   100 * weights_relative_error(&most->error));
   else if (r->changed > 0)
     buffer_text(to, "error: none, every value is exact\n");
@@ -180,10 +185,10 @@ static void json_error(json *j, const quant_error *e) {
   json_number(j, "not_finite", e->not_finite);
 }
 
-static void json_item(json *j, const weights_item *item) {
+static void json_item(json *j, const weights_result *r, const weights_item *item) {
   const tensor *t = item->from.facts;
   json_begin_object(j);
-  json_key(j, "name"), json_text(j, t->name);
+  json_key(j, "name"), json_text(j, name_of(r, item));
   json_key(j, "shape");
   json_begin_array(j);
   for (uint32_t i = 0; i < t->dims; i++) json_u64(j, t->shape[i]);
@@ -228,7 +233,7 @@ stow_status weights_json(buffer *to, const weights_result *r, const char *in, co
   json_end_array(&j);
   json_key(&j, "tensors");
   json_begin_array(&j);
-  for (size_t i = 0; i < r->item_count; i++) json_item(&j, &r->items[i]);
+  for (size_t i = 0; i < r->item_count; i++) json_item(&j, r, &r->items[i]);
   json_end_array(&j);
   if (peak_bytes > 0) json_number(&j, "peak_memory_bytes", peak_bytes);
   json_end_object(&j);

@@ -55,6 +55,7 @@ typedef enum weights_action {
 /* What one tensor of the input becomes. */
 typedef struct weights_item {
   model_tensor from;
+  uint32_t home; /* the file of the input that the output's file is named after */
   weights_action action;
   tensor_type to;
   bool pruned;
@@ -89,6 +90,7 @@ typedef struct weights_file {
 
 typedef struct weights_result {
   model in;
+  size_t home_count; /* files of the model itself; merge adds those of the adapters behind them */
   weights_item *items;
   size_t item_count;
   weights_part *parts;
