@@ -40,11 +40,11 @@ static inline uint8_t float8_e5m2_from_float(float x) {
   return (uint8_t)(sign | ((mag + 0xfffff + (mag >> 21 & 1) - 0x38000000) >> 21));
 }
 
-/* The magnitude's bits, placed as a float32 with the wrong exponent bias, times a power of two. */
 static inline float float8_e4m3_to_float(uint8_t v) {
   uint32_t sign = (uint32_t)(v & 0x80) << 24, mag = v & 0x7f;
   if (mag == 0x7f) return float_from_bits(sign | 0x7fc00000);
-  return float_from_bits(sign | float_bits(float_from_bits(mag << 20) * 0x1p120f));
+  if (mag < 8) return float_from_bits(sign | float_bits((float)mag * 0x1p-9f)); /* subnormal */
+  return float_from_bits(sign | ((mag << 20) + 0x3c000000));
 }
 
 static inline float float8_e5m2_to_float(uint8_t v) {

@@ -40,7 +40,7 @@ float quant_channel_most(float so_far, const float *values, size_t count) {
 float quant_channel_scale(quant_channel kind, float most) {
   /* Half the range: -128..127 has 255 steps, -448..448 has 896. */
   float scale = most / (kind == QUANT_INT8 ? 127.5f : 448.0f);
-  return scale > 0x1p-23f ? scale : 0x1p-23f;
+  return scale != 0 ? scale : 0x1p-23f;
 }
 
 void quant_channel_encode(quant_channel kind, float scale, const float *values, size_t count,

@@ -43,11 +43,11 @@ void quant_error_add(quant_error *error, const float *before, const float *after
 
 /* ---- one scale for a row (output channel) or a tensor ----
  *
- * The symmetric scheme of the compressed-tensors package in float32 arithmetic. int8: scale =
- * max|w| / 127.5, q = w / scale clamped to -128..127, then rounded, ties to even. float8 (e4m3fn):
- * scale = max|w| / 448, q = w / scale clamped to -448..448, then rounded, ties to even. A scale is
- * at least 2^-23. The package computes in the type of the weights: it gives the same bytes for
- * float32 weights, and less exact ones for 16-bit weights. */
+ * The symmetric scheme of the compressed-tensors package (0.20) in float32 arithmetic. int8: scale
+ * = max|w| / 127.5, q = w / scale clamped to -128..127, then rounded, ties to even. float8
+ * (e4m3fn): scale = max|w| / 448, q = w / scale clamped to -448..448, then rounded, ties to even. A
+ * scale of 0 becomes 2^-23. The package computes in the type of the weights: it gives the same
+ * bytes for float32 weights, and less exact ones for 16-bit weights. */
 typedef enum quant_channel { QUANT_INT8, QUANT_FP8 } quant_channel;
 
 /* Returns the largest |value|; NaN values are ignored. `so_far` is the result of earlier parts of

@@ -69,18 +69,17 @@ size_t sparse_mask_two_of_four(const float *values, size_t columns, uint8_t *mas
   return columns / 2;
 }
 
-/* Every value of the 8 is written where the next kept one belongs; only a kept one moves that place
- * on. The last places are written one by one, so that nothing is written past the end. */
+/* Every value is written where the next kept one belongs; only a kept one moves that place on. The
+ * places are in a buffer, so that nothing is written past the end of `out`. */
+enum { RUN = 64 };
 #define PACK(type)                                                                                 \
-  for (size_t i = 0; i < columns; i += 8) {                                                        \
-    size_t part = columns - i < 8 ? columns - i : 8;                                               \
-    unsigned bits = mask[i / 8] & (0xffu >> (8 - part));                                           \
-    type v[8], kept[9];                                                                            \
+  for (size_t i = 0; i < columns; i += RUN) {                                                      \
+    size_t part = columns - i < RUN ? columns - i : RUN, n = 0;                                    \
+    type v[RUN], kept[RUN + 1];                                                                    \
     memcpy(v, (const char *)values + i * sizeof(type), part * sizeof(type));                       \
-    unsigned n = 0;                                                                                \
-    for (unsigned k = 0; k < part; k++) {                                                          \
+    for (size_t k = 0; k < part; k++) {                                                            \
       kept[n] = v[k];                                                                              \
-      n += bits >> k & 1;                                                                          \
+      n += mask[(i + k) / 8] >> k % 8 & 1;                                                         \
     }                                                                                              \
     memcpy((char *)out + count * sizeof(type), kept, n * sizeof(type));                            \
     count += n;                                                                                    \
@@ -99,15 +98,16 @@ size_t sparse_pack(const void *values, size_t width, size_t columns, const uint8
 }
 
 #define UNPACK(type)                                                                               \
-  for (size_t i = 0; i < columns; i += 8) {                                                        \
-    size_t part = columns - i < 8 ? columns - i : 8;                                               \
-    unsigned bits = mask[i / 8] & (0xffu >> (8 - part)), n = 0;                                    \
+  for (size_t i = 0; i < columns; i += RUN) {                                                      \
+    size_t part = columns - i < RUN ? columns - i : RUN, n = 0;                                    \
     size_t left = count < in_count ? in_count - count : 0;                                         \
-    type v[8], kept[9] = {0};                                                                      \
-    memcpy(kept, (const char *)in + count * sizeof(type), (left < 8 ? left : 8) * sizeof(type));   \
-    for (unsigned k = 0; k < 8; k++) {                                                             \
-      v[k] = bits >> k & 1 ? kept[n] : 0;                                                          \
-      n += bits >> k & 1;                                                                          \
+    type v[RUN], next[RUN + 1] = {0};                                                              \
+    memcpy(next, (const char *)in + (in_count - left) * sizeof(type),                              \
+           (left < RUN ? left : RUN) * sizeof(type));                                              \
+    for (size_t k = 0; k < part; k++) {                                                            \
+      unsigned bit = mask[(i + k) / 8] >> k % 8 & 1;                                               \
+      v[k] = next[n] & (type) - (type)bit;                                                         \
+      n += bit;                                                                                    \
     }                                                                                              \
     memcpy((char *)values + i * sizeof(type), v, part * sizeof(type));                             \
     count += n;                                                                                    \
@@ -126,11 +126,13 @@ size_t sparse_unpack(const void *in, size_t in_count, size_t width, size_t colum
 }
 
 #define APPLY(type)                                                                                \
-  for (size_t i = 0; i < columns; i++) {                                                           \
-    type v;                                                                                        \
-    memcpy(&v, (char *)values + i * sizeof v, sizeof v);                                           \
-    v = mask[i / 8] >> i % 8 & 1 ? v : 0;                                                          \
-    memcpy((char *)values + i * sizeof v, &v, sizeof v);                                           \
+  for (size_t i = 0; i < columns; i += 8) {                                                        \
+    type v[8] = {0};                                                                               \
+    size_t part = columns - i < 8 ? columns - i : 8;                                               \
+    memcpy(v, (char *)values + i * sizeof(type), part * sizeof(type));                             \
+    const type bits = mask[i / 8];                                                                 \
+    for (unsigned k = 0; k < 8; k++) v[k] &= (type) - (type)((bits & (type)(1u << k)) != 0);       \
+    memcpy((char *)values + i * sizeof(type), v, part * sizeof(type));                             \
   }
 
 void sparse_apply(void *values, size_t width, size_t columns, const uint8_t *mask) {
