@@ -41,6 +41,7 @@ stow_status weights_run(weights_job *j) {
   if (status == STOW_OK) status = write_all(j);
   if (status == STOW_OK && j->r->file_bytes != planned)
     status = stow_fail(STOW_ERR_STATE, "%s: the output has another size than planned", j->out);
+  j->r->written = status == STOW_OK;
   bool keep = status == STOW_ERR_INTERRUPTED;
   if (keep && journal_flush(j->journal, j) != STOW_OK) keep = false;
   if (status != STOW_OK) weights_abandon_output(j, keep);

@@ -15,7 +15,7 @@ double weights_relative_error(const quant_error *e) {
   return e->sum_squares > 0 ? sqrt(e->sum_error_squares / e->sum_squares) : 0;
 }
 
-static const char *becomes(const weights_item *item) {
+const char *weights_becomes(const weights_item *item) {
   return item->action == ACTION_INT8  ? "int8"
          : item->action == ACTION_FP8 ? "fp8"
                                       : tensor_type_name(item->to);
@@ -50,7 +50,7 @@ static void tensor_table(buffer *to, const weights_result *r, bool bold) {
     char name[512];
     table_cell(&t, text_show(name, sizeof name, name_of(r, item)));
     table_cell(&t, item->from.facts->type_name);
-    table_cell(&t, becomes(item));
+    table_cell(&t, weights_becomes(item));
     table_size(&t, item->from.facts->bytes);
     table_size(&t, item->bytes_after);
     error_cells(&t, item);
@@ -88,7 +88,7 @@ static void type_table(buffer *to, const weights_result *r, bool bold) {
     }
     if (seen) continue;
     table_cell(&t, first->from.facts->type_name);
-    table_cell(&t, becomes(first));
+    table_cell(&t, weights_becomes(first));
     table_printf(&t, "%" PRIu64, count);
     table_size(&t, bytes);
     table_size(&t, sum.bytes_after);
@@ -118,7 +118,7 @@ static size_t warnings(buffer *to, const weights_result *r, const weights_option
                        const char *prefix, const char *suffix) {
   size_t count = 0;
   bool four = o->quantize == WEIGHTS_Q4_0 || o->quantize == WEIGHTS_Q4_K;
-  const char *text[4];
+  const char *text[5];
   if (four)
     text[count++] = "4 bits per weight change what the model says; q6_k and q8_0 stay closer. "
                     "Measure yours before you use it";
@@ -130,6 +130,10 @@ static size_t warnings(buffer *to, const weights_result *r, const weights_option
                     "prune less, train it further, or use --quantize instead";
   if (any_requantized(r))
     text[count++] = "some tensors were quantized before; quantizing the original model loses less";
+  bool packed = o->quantize == WEIGHTS_INT8 || o->quantize == WEIGHTS_FP8;
+  if (packed && (!r->to_folder || r->in.folder == NULL))
+    text[count++] = "a reader also needs quantization_config in config.json; shrink the model's "
+                    "folder into a folder to get it";
   for (size_t i = 0; i < count; i++) buffer_printf(to, "%s%s%s", prefix, text[i], suffix);
   return count;
 }
@@ -194,7 +198,7 @@ static void json_item(json *j, const weights_result *r, const weights_item *item
   for (uint32_t i = 0; i < t->dims; i++) json_u64(j, t->shape[i]);
   json_end_array(j);
   json_key(j, "from_dtype"), json_text(j, t->type_name);
-  json_key(j, "to_dtype"), json_text(j, becomes(item));
+  json_key(j, "to_dtype"), json_text(j, weights_becomes(item));
   json_number(j, "bytes", t->bytes);
   json_number(j, "bytes_after", item->bytes_after);
   json_key(j, "changed"), json_bool(j, item->action != ACTION_COPY);

@@ -103,7 +103,7 @@ typedef struct weights_result {
   quant_error error;           /* of all that changed */
   uint64_t changed, pruned;    /* tensors */
   uint64_t carried, left_out;  /* other files of the folder: copied, not copied */
-  bool resumed, verified;
+  bool written, resumed, verified;
 } weights_result;
 
 stow_status weights_shrink(weights_result *r, const char *in, const char *out,
