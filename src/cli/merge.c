@@ -55,7 +55,7 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"output", "FILE", "what to write, also as -o: a folder, or a name ending in .safetensors"},
-    {"shard", "SIZE", "write files of at most this size and an index"},
+    {"shard", "SIZE", "begin a new file before its tensors exceed this; writes an index"},
     {"join", NULL, "write one file instead of shards"},
     {"dry-run", NULL, "check that the adapters fit, write nothing"},
     {"verify", NULL, "read the output back and compare checksums"},

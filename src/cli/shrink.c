@@ -231,14 +231,15 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"output", "FILE",
-     "what to write, also as -o: .npy, .npz; of a model .safetensors, .gguf or a folder"},
+     "what to write, also as -o: .npy or .npz; a model: .safetensors, .gguf, a folder"},
     {"dtype", "TYPE", "this type instead of the smallest; of a model f16, bf16 or f32"},
-    {"quantize", "q8_0|q6_k|q4_k|q4_0|int8|fp8", "of a model: store large layers in 4 to 8 bits"},
+    {"quantize", "TYPE", "of a model: large layers as q8_0, q6_k, q4_k, q4_0, int8 or fp8"},
     {"prune", "P", "of a model: set the smallest values to 0, as 50%, or 2:4"},
     {"prune-by", "tensor|model", "one threshold per tensor (default) or for the whole model"},
     {"include", "PATTERN", "of a model: change the tensors of these names only; repeatable"},
     {"exclude", "PATTERN", "of a model: leave the tensors of these names as they are; repeatable"},
-    {"shard", "SIZE", "of a model: write files of at most this size and an index"},
+    {"shard", "SIZE",
+     "of a model: begin a new file before its tensors exceed this; writes an index"},
     {"join", NULL, "of a model: write one file instead of shards"},
     {"verify", NULL, "of a model: read the output back and compare checksums"},
     {"allow-nan", NULL, "of a model: write it even if values are NaN or infinite"},

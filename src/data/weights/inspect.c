@@ -19,6 +19,7 @@
 #define READ_BYTES   (UINT64_C(1) << 20)
 #define LAYER_MAX    256
 #define ROWS_MAX     40 /* of a table of layers */
+#define TENSORS_MAX  24 /* of a table of tensors */
 
 /* ---- equal tensors ---- */
 
@@ -285,6 +286,35 @@ static void layers_text(buffer *to, const model_facts *f, bool bold) {
   free(sums);
 }
 
+/* "(3, 4)", as NumPy prints a shape. */
+static const char *shape_text(char *text, size_t size, const tensor *t) {
+  size_t at = (size_t)snprintf(text, size, "(");
+  for (uint32_t i = 0; i < t->dims && at + 24 < size; i++)
+    at += (size_t)snprintf(text + at, size - at, "%s%" PRIu64, i > 0 ? ", " : "", t->shape[i]);
+  snprintf(text + at, size - at, t->dims == 1 ? ",)" : ")");
+  return text;
+}
+
+/* The tensors of a small model; a large one has thousands. */
+static void tensors_text(buffer *to, const model_facts *f, bool bold) {
+  if (f->in.count > TENSORS_MAX) {
+    buffer_printf(to, "  %zu tensors (--json lists all)\n", f->in.count);
+    return;
+  }
+  table t = TABLE_INIT(4, 1u << 3);
+  table_cell(&t, "tensor"), table_cell(&t, "type"), table_cell(&t, "shape"),
+      table_cell(&t, "bytes");
+  for (size_t i = 0; i < f->in.count; i++) {
+    const tensor *one = f->in.list[i].facts;
+    char name[512], shape[512];
+    table_cell(&t, text_show(name, sizeof name, one->name));
+    table_cell(&t, one->type_name);
+    table_cell(&t, shape_text(shape, sizeof shape, one));
+    table_size(&t, one->bytes);
+  }
+  table_write(&t, to, 2, bold);
+}
+
 static void same_text(buffer *to, const model_facts *f) {
   char a[512], b[512], size[STOW_SIZE_TEXT_MAX];
   size_t told = 0;
@@ -310,6 +340,7 @@ stow_status model_text(buffer *to, const model_facts *f, const char *path, uint6
                 stow_size_format(size, f->file_bytes), f->in.count, f->parameters);
   types_text(to, f, bold);
   layers_text(to, f, bold);
+  tensors_text(to, f, bold);
   same_text(to, f);
   if (vram_bytes > 0) fits_text(to, f, vram_bytes, bold);
   return to->status;

@@ -273,9 +273,10 @@ static stow_status check_patterns(const weights_result *r, const char *const *pa
     for (size_t k = 0; k < r->in.count && !found; k++)
       found = fnmatch(patterns[i], r->in.list[k].facts->name, 0) == 0;
     if (!found)
-      return stow_fail(STOW_ERR_INVALID,
-                       "%s \"%.100s\": no tensor has such a name; `stowage inspect` lists them",
-                       option, patterns[i]);
+      return stow_fail(
+          STOW_ERR_INVALID,
+          "%s \"%.100s\": no tensor has such a name; `stowage inspect --json` lists them", option,
+          patterns[i]);
   }
   return STOW_OK;
 }
