@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/weights/folder.h"
 #include "files/json_tree.h"
 
 #define CONFIG_MAX (UINT64_C(16) << 20)
@@ -106,22 +105,19 @@ static void edit(buffer *to, const json_tree *t, const weights_job *j) {
   buffer_append(to, t->text + at, t->length - at);
 }
 
-stow_status config_write(weights_job *j, const char *in, const char *out) {
+stow_status config_edit(buffer *to, const weights_job *j, const char *in) {
   char *text;
   size_t length;
   json_tree t;
-  buffer made = BUFFER_INIT;
   STOW_TRY(model_read_text(&text, &length, in, CONFIG_MAX));
   stow_status status = json_tree_read(&t, text, length, in, 4 * CONFIG_MAX);
   if (status == STOW_OK && json_root(&t)->kind != JSON_OBJECT)
     status = stow_fail(STOW_ERR_FORMAT, "%s: not a JSON object", in);
   if (status == STOW_OK) {
-    edit(&made, &t, j);
-    status = made.status;
+    edit(to, &t, j);
+    status = to->status;
   }
-  if (status == STOW_OK) status = folder_write(out, made.data, made.length);
   json_tree_free(&t);
-  buffer_free(&made);
   free(text);
   return status;
 }

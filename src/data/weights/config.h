@@ -4,8 +4,9 @@
 
 #include "data/weights/parts.h"
 
-/* Copies config.json. Replaces the values of "dtype" and "torch_dtype" if --dtype changed them, and
- * adds "quantization_config" for compressed-tensors. Every other byte stays as it is. */
-stow_status config_write(weights_job *j, const char *in, const char *out);
+/* Appends the text of the config.json at `in` to `to`. Replaces the values of "dtype" and
+ * "torch_dtype" if --dtype changed them, and adds "quantization_config" for compressed-tensors.
+ * Every other byte stays as it is. */
+stow_status config_edit(buffer *to, const weights_job *j, const char *in);
 
 #endif

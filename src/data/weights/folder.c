@@ -137,6 +137,14 @@ static stow_status copy_file(const char *from_path, const char *to_path) {
   return status;
 }
 
+static stow_status carry_config(const weights_job *j, const char *in, const char *out) {
+  buffer text = BUFFER_INIT;
+  stow_status status = config_edit(&text, j, in);
+  if (status == STOW_OK) status = folder_write(out, text.data, text.length);
+  buffer_free(&text);
+  return status;
+}
+
 static bool is_own(const weights_job *j, const char *name) {
   for (size_t i = 0; i < j->r->in.file_count; i++)
     if (strcmp(j->r->in.files[i].name, name) == 0) return true;
@@ -160,7 +168,7 @@ static stow_status carry_one(weights_job *j, const char *from, const char *to, c
     return STOW_OK;
   }
   j->r->carried++;
-  if (depth == DEPTH_MAX && strcmp(name, "config.json") == 0) return config_write(j, in, out);
+  if (depth == DEPTH_MAX && strcmp(name, "config.json") == 0) return carry_config(j, in, out);
   return copy_file(in, out);
 }
 
