@@ -15,8 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum quant_kind { QUANT_Q8_0, QUANT_Q4_0, QUANT_Q4_K, QUANT_Q6_K } quant_kind;
-#define QUANT_KINDS 4
+#include "numbers/quant_types.h"
 
 /* Returns the values in one block (32 or 256), and the bytes of one block (34, 18, 144, 210). */
 size_t quant_block_values(quant_kind kind);
@@ -26,16 +25,6 @@ size_t quant_block_bytes(quant_kind kind);
 void quant_encode(quant_kind kind, const float *values, size_t count, void *out);
 /* Unpacks `count` values, a multiple of the values in a block. Accepts any bytes. */
 void quant_decode(quant_kind kind, const void *in, size_t count, float *values);
-
-/* What a conversion lost. Starts as {0}; parts can be added in any order by the caller. */
-typedef struct quant_error {
-  double sum_squares;       /* of the values before */
-  double sum_error_squares; /* of after - before */
-  double max_error;         /* the largest |after - before| */
-  uint64_t values;          /* all values seen */
-  uint64_t clipped;         /* finite before, not finite after; left out of the sums */
-  uint64_t not_finite;      /* NaN or infinity before; left out of the sums */
-} quant_error;
 
 /* Adds `count` values. The result depends on how the values are split into calls only by the
  * rounding of the sums; for the same calls it is the same for every kernel set. */
@@ -48,8 +37,6 @@ void quant_error_add(quant_error *error, const float *before, const float *after
  * (e4m3fn): scale = max|w| / 448, q = w / scale clamped to -448..448, then rounded, ties to even. A
  * scale of 0 becomes 2^-23. The package computes in the type of the weights: it gives the same
  * bytes for float32 weights, and less exact ones for 16-bit weights. */
-typedef enum quant_channel { QUANT_INT8, QUANT_FP8 } quant_channel;
-
 /* Returns the largest |value|; NaN values are ignored. `so_far` is the result of earlier parts of
  * the same channel, or 0. */
 float quant_channel_most(float so_far, const float *values, size_t count);

@@ -3,7 +3,9 @@
 #ifndef NUMBERS_QUANT_KERNELS_H
 #define NUMBERS_QUANT_KERNELS_H
 
-#include "numbers/quant.h"
+#include <stddef.h>
+
+#include "numbers/quant_types.h"
 
 /* One byte for each value. The float8 types ignore `scale`. */
 typedef void (*byte_encode_kernel)(float scale, const float *restrict values, size_t count,

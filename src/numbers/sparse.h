@@ -21,7 +21,9 @@ size_t sparse_mask_bytes(size_t columns);
  * ignored (-0 is zero, NaN is kept).
  * above: |value| > threshold, or NaN.
  * two_of_four: the two largest magnitudes of every four values; the first ones if equal; NaN counts
- * as largest. `columns` is a multiple of 4. */
+ * as largest. `columns` is a multiple of 4. The package uses topk of PyTorch, which follows no rule
+ * between equal values; readers use the mask that is stored, so the values they see are the same.
+ */
 size_t sparse_mask_nonzero(const void *values, size_t width, bool is_float, size_t columns,
                            uint8_t *mask);
 size_t sparse_mask_above(const float *values, float threshold, size_t columns, uint8_t *mask);
