@@ -94,28 +94,40 @@ static void add_error_f64(quant_error *e, const double *before, const float *aft
   }
 }
 
-static void cast_chunk(const weights_item *item, size_t count, chunk_buffers *c,
-                       quant_error *error) {
+/* A chunk is converted in runs that stay in the first cache: values are cast, cast back and
+ * compared there. */
+#define RUN_VALUES 4096
+
+static void cast_run(const weights_item *item, size_t first, size_t count, chunk_buffers *c,
+                     quant_error *error) {
   tensor_type from = item->from.facts->stored;
   dtype to = tensor_type_get(item->to)->type;
+  const uint8_t *in = c->bytes + tensor_type_bytes(from, first);
+  uint8_t *out = c->out + tensor_type_bytes(item->to, first);
   const float *before = c->before, *after = c->after;
   if (from == TENSOR_F32)
-    before = (const float *)(const void *)c->bytes;
+    before = (const float *)(const void *)in;
   else
-    weights_decode(from, c->bytes, count, c->before);
+    weights_decode(from, in, count, c->before);
   bool plain = tensor_type_get(from)->block == 1;
   if (plain)
-    (void)cast_values(c->out, to, c->bytes, tensor_type_get(from)->type, count);
+    (void)cast_values(out, to, in, tensor_type_get(from)->type, count);
   else
-    (void)cast_values(c->out, to, c->before, DTYPE_F32, count);
+    (void)cast_values(out, to, c->before, DTYPE_F32, count);
   if (item->to == TENSOR_F32)
-    after = (const float *)(const void *)c->out;
+    after = (const float *)(const void *)out;
   else
-    (void)cast_values(c->after, DTYPE_F32, c->out, to, count);
+    (void)cast_values(c->after, DTYPE_F32, out, to, count);
   if (from == TENSOR_F64)
-    add_error_f64(error, (const double *)(const void *)c->bytes, after, count);
+    add_error_f64(error, (const double *)(const void *)in, after, count);
   else
     quant_error_add(error, before, after, count);
+}
+
+static void cast_chunk(const weights_item *item, size_t count, chunk_buffers *c,
+                       quant_error *error) {
+  for (size_t i = 0; i < count; i += RUN_VALUES)
+    cast_run(item, i, count - i < RUN_VALUES ? count - i : RUN_VALUES, c, error);
 }
 
 static void pruned_chunk(const weights_job *j, const weights_item *item, uint64_t first,
