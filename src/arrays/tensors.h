@@ -18,9 +18,9 @@
 #define TENSOR_DIMS_MAX 16
 
 typedef struct tensor {
-  const char *name;   /* ended with '\0' */
-  char type_name[16]; /* "float32" where NumPy has it, the format's own word otherwise ("Q4_K") */
-  dtype type;         /* DTYPE_NONE for types that NumPy does not have */
+  const char *name;   /* terminated with '\0' */
+  char type_name[16]; /* "float32" if NumPy has the type, else the format's name ("Q4_K") */
+  dtype type;         /* DTYPE_NONE if NumPy does not have it */
   tensor_type stored; /* how the values are stored */
   uint32_t dims;
   uint64_t shape[TENSOR_DIMS_MAX]; /* slowest first */
@@ -31,7 +31,7 @@ typedef struct tensor {
 typedef struct tensors {
   tensor *list;
   size_t count, capacity;
-  char **blocks; /* the names' memory */
+  char **blocks; /* memory of the names */
   size_t block_count;
   uint64_t used_bytes, max_bytes;
   char *metadata;             /* safetensors: its __metadata__ as a JSON object; NULL: none */

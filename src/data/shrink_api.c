@@ -18,7 +18,7 @@
 
 struct stow_shrink {
   shrink_result result;
-  bool done; /* result is to be freed */
+  bool done; /* result must be freed */
   weights_result weights;
   bool is_model; /* then `weights` is the result */
   buffer text, json;

@@ -3,9 +3,9 @@
  *
  * The block formats give the same bytes as the functions quantize_row_*_ref of ggml without an
  * importance matrix and without fused multiply-add. This holds on every machine and for every
- * kernel set, for every input that is finite. NaN and infinity have no meaning in these formats:
- * the bytes are then the same for every kernel set of one machine, and quant_error counts the
- * values. Callers refuse them.
+ * kernel set, for every input that is finite. NaN and infinity have no meaning in these formats: a
+ * block that has one gives the bytes of ggml on x86-64 in Q8_0 and Q4_0, and unspecified bytes in
+ * Q4_K and Q6_K. Other blocks are not affected. quant_error counts the values; callers refuse them.
  *
  * Nothing here allocates or fails. Floats are aligned to 4 bytes; packed data needs no
  * alignment. */
@@ -37,6 +37,7 @@ void quant_error_add(quant_error *error, const float *before, const float *after
  * (e4m3fn): scale = max|w| / 448, q = w / scale clamped to -448..448, then rounded, ties to even. A
  * scale of 0 becomes 2^-23. The package computes in the type of the weights: it gives the same
  * bytes for float32 weights, and less exact ones for 16-bit weights. */
+
 /* Returns the largest |value|; NaN values are ignored. `so_far` is the result of earlier parts of
  * the same channel, or 0. */
 float quant_channel_most(float so_far, const float *values, size_t count);

@@ -84,7 +84,7 @@ static stow_status compare_all(model_diff *d, buffers *m, const budget *b) {
     }
     done += a->facts->bytes;
     if (status == STOW_OK) status = add(d, item);
-    if (status == STOW_OK) status = budget_tell(b, done, d->a.bytes);
+    if (status == STOW_OK) status = budget_report(b, done, d->a.bytes);
   }
   for (size_t i = 0; i < d->b.count && status == STOW_OK; i++) {
     const char *name = d->b.list[i].facts->name;

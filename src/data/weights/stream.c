@@ -106,7 +106,7 @@ static stow_status finish_chunk(walk *w, size_t item, size_t count, unsigned mem
   uint64_t done = w->done_values;
   pthread_mutex_unlock(&w->lock);
   if (status == STOW_OK && member == 0)
-    status = budget_tell(w->j->b, done * 2, w->total_values * 2);
+    status = budget_report(w->j->b, done * 2, w->total_values * 2);
   return status;
 }
 
