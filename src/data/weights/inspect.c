@@ -317,10 +317,10 @@ static void tensors_text(buffer *to, const model_facts *f, bool bold) {
 
 static void same_text(buffer *to, const model_facts *f) {
   char a[512], b[512], size[STOW_SIZE_TEXT_MAX];
-  size_t told = 0;
+  size_t shown = 0;
   for (size_t i = 0; i < f->in.count; i++) {
     if (f->same[i] == i) continue;
-    if (told++ == 8) {
+    if (shown++ == 8) {
       buffer_text(to, "  …\n");
       break;
     }
