@@ -17,6 +17,8 @@ _INTERRUPTED = -15  # STOW_ERR_INTERRUPTED
 _ABSOLUTE = 1  # STOW_SHRINK_ABSOLUTE
 _FORCE = 16  # STOW_SHRINK_FORCE
 PURPOSES = {"arithmetic": 0, "training": 1, "storage": 2}  # STOW_FOR_ARITHMETIC, _TRAINING, _STORAGE
+VERIFY = 32  # STOW_SHRINK_VERIFY
+ALLOW_NAN = 64  # STOW_SHRINK_ALLOW_NAN
 _NAMES = {"auto": 0, "yes": 1, "no": 2}  # STOW_NAMES_AUTO, _YES, _NO
 
 
@@ -51,6 +53,11 @@ class ShrinkOptions(Growing):
         ("progress_user", c_void_p),
         ("columns", POINTER(c_char_p)),
         ("drop", POINTER(c_char_p)),
+        ("quantize", c_char_p),
+        ("prune", c_char_p),
+        ("include", POINTER(c_char_p)),
+        ("exclude", POINTER(c_char_p)),
+        ("shard_bytes", c_uint64),
     ]
 
 
@@ -155,6 +162,17 @@ def read_purpose(purpose: str) -> int:
     return PURPOSES[purpose]
 
 
+class Model(NamedTuple):
+    """What may be said of a model file: types of 4 to 8 bits, pruning, the names of tensors, the size of its files."""
+
+    quantize: "Optional[str]" = None
+    prune: "Optional[str]" = None
+    include: "Tuple[str, ...]" = ()
+    exclude: "Tuple[str, ...]" = ()
+    shard: "str | int | None" = None
+    flags: int = 0
+
+
 def _names(names: "Optional[str]") -> int:
     if names is not None and names not in _NAMES:
         raise Invalid(f'names: {names!r}; write "yes", "no" or "auto"')
@@ -165,15 +183,33 @@ def _list(words: "Tuple[str, ...]") -> Any:
     return (c_char_p * (len(words) + 1))(*[word.encode() for word in words], None) if words else None
 
 
+def _say_model(options: ShrinkOptions, model: Model) -> None:
+    options.quantize = model.quantize.encode() if model.quantize is not None else None
+    options.prune = model.prune.encode() if model.prune is not None else None
+    if model.include:
+        options.include = _list(model.include)
+    if model.exclude:
+        options.exclude = _list(model.exclude)
+    if model.shard is not None:
+        options.shard_bytes = parse_size(model.shard, "shard")
+    options.flags |= model.flags
+
+
 def shrink_file(
-    path: str, output: str, tolerance: "Optional[Tuple[float, bool]]", dtype: "Optional[str]", table: Table = Table(),
+    path: str,
+    output: str,
+    tolerance: "Optional[Tuple[float, bool]]",
+    dtype: "Optional[str]",
+    table: Table = Table(),
+    model: Model = Model(),
     purpose: str = "arithmetic",
 ) -> str:
-    """Writes a file again in the smallest types; what `stowage shrink` prints about it."""
+    """Writes a file again in the smallest types, or a model in the types asked for; what `stowage shrink` prints about it."""
     watch, made = _Watch(), c_void_p()
     options = ShrinkOptions(progress=watch.function, names=_names(table.names), flags=_FORCE if table.force else 0)
     options.dtype = dtype.encode() if dtype is not None else None
     options.purpose = read_purpose(purpose)
+    _say_model(options, model)
     if table.columns:
         options.columns = _list(table.columns)
     if table.drop:

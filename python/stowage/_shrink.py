@@ -13,7 +13,7 @@ from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_uint32,
 from typing import Any, Iterable, List, Optional, Tuple
 
 from . import _show
-from ._files import Table, read_purpose, shrink_file
+from ._files import ALLOW_NAN, VERIFY, Model, Table, read_purpose, shrink_file
 from ._library import Growing, Invalid, Missing, Unsupported, call, declare
 from ._library import format_size as size
 from ._memory import loaded
@@ -48,6 +48,8 @@ declare(
 )
 
 _NUMBERS = {"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"}
+#: Types of weights, in both spellings; only for files.
+_FLOATS = {"f16": "float16", "bf16": "bfloat16", "bfloat16": "bfloat16", "torch.bfloat16": "bfloat16", "f32": "float32"}
 
 
 # ---- arrays ----
@@ -364,6 +366,13 @@ def shrink(
     drop: "Optional[Iterable[str]]" = None,
     force: bool = False,
     purpose: str = "arithmetic",
+    quantize: "Optional[str]" = None,
+    prune: "Optional[str]" = None,
+    include: "Optional[Iterable[str]]" = None,
+    exclude: "Optional[Iterable[str]]" = None,
+    shard: "str | int | None" = None,
+    verify: bool = False,
+    allow_nan: bool = False,
 ) -> Any:
     """Returns the same data in the smallest types that hold every value, and prints what changed.
 
@@ -374,6 +383,11 @@ def shrink(
     an output larger than the table. `purpose` limits the types: "arithmetic" chooses no float16, whose sums overflow at 65504, and no
     unsigned type, whose differences wrap; "training" allows float16 and uint8; "storage" allows all.
 
+    A model file or folder (safetensors, GGUF, .pt, .bin) is written in `dtype` "f16", "bf16" or "f32". `quantize` stores the large
+    layers as "q8_0", "q6_k", "q4_k" or "q4_0" (GGUF), "int8" or "fp8" (safetensors); `prune` is "50%" or "2:4". `include` and
+    `exclude` are patterns of tensor names, `shard` is the size of a file ("2G"), `verify` reads the output back, and `allow_nan`
+    accepts NaN and infinity.
+
     >>> import numpy
     >>> small = shrink(numpy.arange(1000))
            was    is      before    after
@@ -382,11 +396,16 @@ def shrink(
     dtype('int16')
     """
     read_purpose(purpose)
-    options = _Options(_read_tolerance(tolerance), integers, _read_dtype(dtype), sparse, purpose)
+    is_file = isinstance(thing, (str, os.PathLike))
+    kind = _FLOATS.get(str(dtype), None) if is_file else None
+    options = _Options(_read_tolerance(tolerance), integers, kind or _read_dtype(dtype), sparse, purpose)
     changes: "List[_Change]" = []
-    if isinstance(thing, (str, os.PathLike)):
-        given = [tuple([each] if isinstance(each, str) else each or ()) for each in (columns, drop)]
-        return _shrink_file(os.fspath(thing), output, options, quiet, Table(names, given[0], given[1], force))
+    if is_file:
+        given = [tuple([each] if isinstance(each, str) else each or ()) for each in (columns, drop, include, exclude)]
+        model = Model(quantize, prune, given[2], given[3], shard, (VERIFY if verify else 0) | (ALLOW_NAN if allow_nan else 0))
+        return _shrink_file(os.fspath(thing), output, options, quiet, Table(names, given[0], given[1], force), model)
+    if quantize is not None or prune is not None or include is not None or exclude is not None or shard is not None:
+        raise TypeError("shrink: quantize=, prune=, include=, exclude= and shard= are for model files")
     if names is not None or columns is not None or drop is not None or force:
         raise TypeError("shrink: names=, columns=, drop= and force= are for files")
     if output is not None:
@@ -424,10 +443,10 @@ def _shrink_thing(thing: Any, options: _Options, changes: "List[_Change]") -> An
     raise TypeError(f"shrink: {kind}: give a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix or a path")
 
 
-def _shrink_file(path: str, output: Any, options: _Options, quiet: bool, table: Table) -> str:
+def _shrink_file(path: str, output: Any, options: _Options, quiet: bool, table: Table, model: Model) -> str:
     if output is None:
         raise TypeError(f'shrink: {path} is a file; say where the smaller one goes: shrink("{path}", "small.npz")')
-    said = shrink_file(path, os.fspath(output), options.tolerance, options.dtype, table, options.purpose)
+    said = shrink_file(path, os.fspath(output), options.tolerance, options.dtype, table, model, options.purpose)
     if not quiet:
         print(said.rstrip())
     return os.fspath(output)

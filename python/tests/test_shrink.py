@@ -238,5 +238,28 @@ class Tables(unittest.TestCase):
             stowage.shrink(matrix.tolil())
 
 
+class Models(unittest.TestCase):
+    def test_a_model_is_cast_quantized_and_inspected_without_the_command(self):
+        import json
+        import struct
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder) / "model.safetensors")
+            values = struct.pack("<256f", *[i / 64 - 2 for i in range(256)])
+            facts = {"dtype": "F32", "shape": [4, 64], "data_offsets": [0, len(values)]}
+            header = json.dumps({"layers.0.up.weight": facts}).encode()
+            Path(path).write_bytes(struct.pack("<Q", len(header)) + header + values)
+            half = str(Path(folder) / "half.safetensors")
+            told = quiet(path, half, dtype="bf16", verify=True)[1]
+            self.assertIn("bfloat16", told)
+            self.assertEqual(stowage.inspect(half).data["arrays"][0]["dtype"], "bfloat16")
+            self.assertIn("int8", quiet(path, str(Path(folder) / "q.safetensors"), quantize="int8")[1])
+            with self.assertRaises(Exception) as refused:
+                stowage.shrink(path, str(Path(folder) / "x.gguf"), dtype="f16")
+            self.assertIn("convert_hf_to_gguf.py", str(refused.exception))
+            with self.assertRaises(TypeError):
+                stowage.shrink([1, 2], prune="50%")
+
+
 if __name__ == "__main__":
     unittest.main()

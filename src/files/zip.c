@@ -117,8 +117,9 @@ static stow_status check_name(const source *s, uint64_t place, const char *name,
 }
 
 /* Parses the central entry at `at`; *used is its length. */
-static stow_status read_entry(const source *s, zip_entry *e, char **names, const uint8_t *at,
+static stow_status read_entry(const zip *z, zip_entry *e, char **names, const uint8_t *at,
                               size_t left, uint64_t place, size_t *used) {
+  const source *s = z->from;
   if (left < CENTRAL_BYTES || source_u32(at) != 0x02014b50)
     return refuse(s, place, "no directory entry where one is expected");
   size_t name = source_u16(at + 28), extra = source_u16(at + 30), comment = source_u16(at + 32);
@@ -214,7 +215,7 @@ static stow_status read_directory(zip *z, const directory *d, uint8_t *bytes) {
   size_t at = 0;
   for (uint64_t i = 0; i < d->count; i++) {
     size_t used = 0;
-    STOW_TRY(read_entry(z->from, &z->entries[z->count], &names, bytes + at, (size_t)d->bytes - at,
+    STOW_TRY(read_entry(z, &z->entries[z->count], &names, bytes + at, (size_t)d->bytes - at,
                         d->offset + at, &used));
     STOW_TRY(check_local(z->from, &z->entries[z->count], d->offset));
     at += used;

@@ -35,7 +35,8 @@ typedef struct zip {
 } zip;
 
 /* Reads and checks the directory with at most `max_bytes` of memory. The caller owns the source,
- * which must outlive the zip. */
+ * which must outlive the zip. Names may
+ * have folders; one that begins with '/' or contains ".." or '\\' is refused. */
 stow_status zip_open(zip *z, source *from, uint64_t max_bytes);
 void zip_close(zip *z);
 /* Returns NULL if there is no such member. */
