@@ -105,6 +105,28 @@ void output_erase(void) {
   fputs("\r\033[K", stderr);
 }
 
+void output_home(void) {
+  fputs("\033[H", stdout);
+}
+
+stow_status output_frame(buffer *b) {
+  stow_status status = b->status;
+  if (status == STOW_OK && b->length > 0) {
+    b->length = clean(b->data, b->length);
+    const char *at = b->data, *end = b->data + b->length;
+    while (at < end) {
+      const char *line = memchr(at, '\n', (size_t)(end - at));
+      fwrite(at, 1, (size_t)((line != NULL ? line : end) - at), stdout);
+      fputs(line != NULL ? "\033[K\r\n" : "\033[K\033[J", stdout);
+      at = line != NULL ? line + 1 : end;
+    }
+    if (fflush(stdout) != 0)
+      status = stow_fail(STOW_ERR_IO, "cannot write the output: %s", strerror(errno));
+  }
+  buffer_free(b);
+  return status;
+}
+
 void output_exact(const char *text) {
   fputs(text, stdout);
 }

@@ -26,6 +26,10 @@ void output_error(const char *format, ...) __attribute__((format(printf, 1, 2)))
 void output_verror(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 /* Erases the line that the cursor is on, of standard error. */
 void output_erase(void);
+/* Moves to the upper left corner of the terminal on standard output, and writes a frame there: each
+ * line erases what was behind it, the last what was below. Frees the buffer. */
+void output_home(void);
+stow_status output_frame(buffer *b);
 /* Writes `text` to standard output byte for byte, for a shell to read. */
 void output_exact(const char *text);
 /* Writes the buffer and a newline if it does not end in one, and frees it. STOW_ERR_IO, or why the
