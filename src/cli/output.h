@@ -9,6 +9,11 @@
 
 #include "base/buffer.h"
 
+/* Returns the columns of the terminal on standard output, 0 if it is not one. Lines that are longer
+ * are wrapped between words, under the column they began in. */
+size_t output_width(void);
+/* Writes what was printed of a line that has not ended yet. */
+void output_flush(void);
 /* Is standard output a terminal that wants colours? */
 bool output_color(void);
 /* Returns a name, path or URL from outside as it may be printed: one line, no control characters,
