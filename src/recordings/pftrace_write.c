@@ -189,6 +189,7 @@ static void put_track(writer *w, uint64_t device, int track, const char *name, b
     buffer process = BUFFER_INIT;
     put_number(&process, 1, device + 1); /* 0 is the idle process */
     put_text(&process, 6, name);
+    if (process.status != STOW_OK) b->status = process.status;
     put_bytes(b, 3, process.data, process.length);
     buffer_free(&process);
   } else {

@@ -46,8 +46,7 @@ stow_status report_set_put(report_set *s, const recording *source, report_source
   return STOW_OK;
 }
 
-/* Without enough host memory to explain, a report without an explanation would look complete: fail.
- * Other failures leave the panel out. */
+/* Fails as explain does: a report whose explanation is missing would look complete. */
 static stow_status explain(buffer *why, const recording *source) {
   explanation x = {0};
   *why = BUFFER_INIT;
@@ -55,10 +54,7 @@ static stow_status explain(buffer *why, const recording *source) {
   stow_status status = explain_recording(&x, source, NULL);
   if (status == STOW_OK) status = explanation_json(&x, why);
   explanation_free(&x);
-  if (status == STOW_OK) return status;
-  buffer_free(why);
-  *why = BUFFER_INIT;
-  return status == STOW_ERR_HOST_MEMORY ? status : STOW_OK;
+  return status;
 }
 
 stow_status report_set_add(report_set *s, const recording *source, const char *path) {

@@ -192,5 +192,5 @@ assert sum(f["name"] == "device" for f in findings) == 3, findings
 assert any(f["name"] == "pages" and f["reason"].endswith("the same on 3 cards") for f in findings), findings
 END
 }
-if has python3; then check doctor_says_each_thing_once says_once; else skip "doctor_says_each_thing_once: no python3"; fi
+if has python3; then check doctor_says_what_cards_share_once says_once; else skip "doctor_says_what_cards_share_once: no python3"; fi
 finish
