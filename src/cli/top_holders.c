@@ -44,12 +44,12 @@ static stow_status from_device(top_chosen *c, const recording *r, uint16_t devic
   return status;
 }
 
-static void from_trace(top_chosen *c, const char *folder, const char *process) {
+static void from_trace(top_chosen *c, const char *folder, const top_process *p) {
   recording r;
   site_table sites = {0};
   uint16_t devices[4];
   recording_init(&r, TRACE_BYTES);
-  stow_status status = run_trace_read(&r, folder, process);
+  stow_status status = run_trace_read(&r, folder, p->trace);
   if (status == STOW_OK) status = site_table_build(&sites, &r);
   size_t count = status == STOW_OK ? timeline_devices(&r, devices, 4) : 0;
   for (size_t i = 0; i < count && i < 4 && status == STOW_OK; i++)
@@ -57,7 +57,9 @@ static void from_trace(top_chosen *c, const char *folder, const char *process) {
   if (status != STOW_OK)
     snprintf(c->note, sizeof c->note, "its trace cannot be read: %.110s", stow_status_message());
   else if (c->count == 0)
-    snprintf(c->note, sizeof c->note, "it holds no device memory now");
+    snprintf(c->note, sizeof c->note, "%s",
+             p->held_bytes > 0 ? "its trace has no allocation: it takes whole pages from the driver"
+                               : "it holds no device memory now");
   site_table_free(&sites);
   recording_free(&r);
 }
@@ -89,7 +91,7 @@ void top_holders(top_chosen *c, const top_look *t, const top_process *p, top_by 
     snprintf(c->note, sizeof c->note,
              "not started by stowage run: who holds what in it is not known");
   else if (p->trace[0] != '\0')
-    from_trace(c, t->runs[p->run].folder, p->trace);
+    from_trace(c, t->runs[p->run].folder, p);
   else if (!from_objects(c, t->runs[p->run].folder, p->pid))
     snprintf(c->note, sizeof c->note,
              "it holds no device memory; with run --ram-limit, Python names its largest objects");

@@ -51,6 +51,18 @@ assert any("lines.py:5" in h["label"] and h["count"] >= 2 and h["bytes"] == h["c
 EOF
 then ok it_counts_what_programs_hold; else cat "$folder/err" "$folder/err.top"; fail it_counts_what_programs_hold; fi
 
+# A name that a terminal would obey is shown without that.
+mkfifo "$folder/until3"
+exec 9<> "$folder/until3"
+beneath -- bash -c 'exec -a "$1" "$2" alloc:1048576 say:now read' - $'evil\e]0;title\a\e[31m' "$holder" < "$folder/until3" > "$folder/evil" 2> /dev/null 7>&- 8>&- 9>&- &
+third=$!
+for _ in $(seq 400); do grep_all now "$folder/evil" && break; sleep 0.05; done
+"$stowage" top --once > "$folder/named"
+check names_cannot_command_a_terminal bash -c "grep -q evil '$folder/named' && ! grep -qP '[\x1b\x07]' '$folder/named'"
+echo end >&9
+wait $third
+exec 9>&-
+
 # One look as text: it fits the width, and has no escape sequences in a pipe.
 for width in 80 160; do
   COLUMNS=$width "$stowage" top --once > "$folder/once.$width"
