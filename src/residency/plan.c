@@ -195,6 +195,11 @@ static void plan_parked(planner *p) {
   }
 }
 
+static int by_address(const void *a, const void *b) {
+  const residency_move *x = a, *y = b;
+  return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
 residency_plan_list residency_plan(residency *r) {
   r->out_count = r->in_count = 0;
   planner p = {.r = r,
@@ -237,6 +242,8 @@ residency_plan_list residency_plan(residency *r) {
     if (r->units[r->wanted[at].unit].place != PLACE_HOST) continue;
     if (!evict(&p, r->wanted[at].position, true)) break;
   }
+  qsort(r->out, r->out_count, sizeof *r->out, by_address);
+  qsort(r->in, r->in_count, sizeof *r->in, by_address);
   return (residency_plan_list){r->out, r->out_count, r->in, r->in_count,
                                r->mode == RESIDENCY_MOVE_HOLD};
 }
@@ -303,8 +310,11 @@ static bool next_in(residency *r, residency_move *copy) {
     u->place = PLACE_ARRIVING;
     u->stale = 0;
     r->staged_bytes += bytes_of(r, unit);
-    *copy = (residency_move){
-        .unit = unit, .addr = r->space.units[unit].addr, .bytes = bytes_of(r, unit), .copy = true};
+    *copy = (residency_move){.unit = unit,
+                             .addr = r->space.units[unit].addr,
+                             .bytes = bytes_of(r, unit),
+                             .copy = true,
+                             .after = u->touched};
     return true;
   }
   return false;
@@ -334,7 +344,8 @@ static bool next_out(residency *r, residency_move *copy) {
                              .addr = r->space.units[unit].addr,
                              .bytes = bytes_of(r, unit),
                              .copy = true,
-                             .check = u->host_once};
+                             .check = u->host_once,
+                             .after = u->touched};
     return true;
   }
   return false;

@@ -204,6 +204,16 @@ bool residency_in_vram(const residency *r, uint32_t unit) {
   return r->units[unit].place == PLACE_VRAM;
 }
 
+uint32_t residency_find(const residency *r, uint64_t addr) {
+  return space_find(&r->space, addr);
+}
+
+void residency_grounded(residency *r, uint32_t unit) {
+  if (r->units[unit].place != PLACE_PARKED) return;
+  r->units[unit].place = PLACE_HOST;
+  if (r->space.units[unit].live > 0) r->parked_live--;
+}
+
 void residency_hidden_write(residency *r, uint32_t unit) {
   r->units[unit].hidden = true;
   r->units[unit].host_valid = false;

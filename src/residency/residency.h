@@ -92,6 +92,8 @@ const uint32_t *residency_named(const residency *r, uint32_t *count);
  */
 const struct space_small *residency_named_small(const residency *r, uint32_t *count);
 bool residency_in_vram(const residency *r, uint32_t unit);
+/* The unit an address lies in; UINT32_MAX: none. */
+uint32_t residency_find(const residency *r, uint64_t addr);
 
 /* ---- exchanges ---- */
 
@@ -103,8 +105,12 @@ typedef struct residency_move {
   bool check;  /* out: compare with the host copy first; in: always false */
   bool park;   /* out: map the spare page instead of the host page; in: that is what it maps now */
   bool ground; /* out: it maps the spare page and gets its host page; no vram page is freed */
+  /* Copies ahead: the last launch that named the unit (launches count from 1). The copy must not
+   * begin before that launch has ended: it may write to what is copied. */
+  uint64_t after;
 } residency_move;
 
+/* Both lists are in order of addresses, so that neighbours can share the driver's calls. */
 typedef struct residency_plan_list {
   const residency_move *out; /* do these first: the pages of the ins come from them */
   uint32_t out_count;
@@ -120,6 +126,8 @@ residency_plan_list residency_plan(residency *r);
 /* The plan was carried out as far as `outs` and `ins` of its lists, in order (a driver call that
  * fails ends it early). */
 void residency_exchanged(residency *r, uint32_t outs, uint32_t ins);
+/* A parked unit got its host page outside of a plan. */
+void residency_grounded(residency *r, uint32_t unit);
 /* A check found that the host copy of a unit did not equal its page although no launch named the
  * unit since it was copied: somebody writes there unseen. */
 void residency_hidden_write(residency *r, uint32_t unit);
