@@ -499,7 +499,7 @@ def it_is_dark_when_the_notebook_is(browser):
     dark = f"{frame}.defaultView.getComputedStyle({frame}.documentElement).getPropertyValue('--dark').trim()"
     for body, wanted in [('data-jp-theme-light="false"', "1"), ('data-jp-theme-light="true"', "0"), ('class="vscode-dark"', "1"), ('style="background: #111"', "1"), ('style="background: #fff"', "0")]:
         with open(path, "w") as file:
-            file.write(f'<!doctype html><body {body}><iframe srcdoc="{srcdoc}"></iframe>')
+            file.write(f'<!doctype html><meta charset="utf-8"><body {body}><iframe srcdoc="{srcdoc}"></iframe>')
         # The system prefers the opposite.
         page = browser.open("file://" + path, dark=wanted == "0", wait=f"{frame}.documentElement.dataset.ready")
         expect(page.value(dark), wanted, f"dark in {body}")
