@@ -4,7 +4,7 @@
 #include <string.h>
 
 bool framework_has_file(const char *file) {
-  /* Folders of PyTorch, of Python itself, and what stands for "no file". */
+  /* Folders of PyTorch and Python, and names that mean "no file". */
   static const char *const parts[] = {"site-packages/torch/",
                                       "dist-packages/torch/",
                                       "/torch/csrc/",

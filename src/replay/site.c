@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-/* The frame id a stack is counted under. */
+/* Returns the frame id that a stack counts under. */
 static uint32_t stack_frame(const recording *r, const stack *s, const uint8_t *framework) {
   for (uint32_t i = 0; i < s->count; i++) {
     uint32_t id = r->stack_frames[s->first + i];

@@ -84,6 +84,12 @@ void gate_set_visitor(gate_visit *visit) {
   atomic_store(&visitor, visit);
 }
 
+static _Thread_local void (*my_after)(void);
+
+void gate_after(void (*after)(void)) {
+  my_after = after;
+}
+
 void *shim_gate_enter(unsigned symbol, const uint64_t *registers, const uint64_t *stack) {
   ASSERT(symbol < SYMBOL_COUNT);
   gate_visit *visit = atomic_load_explicit(&visitor, memory_order_acquire);
@@ -102,6 +108,10 @@ void *shim_gate_enter(unsigned symbol, const uint64_t *registers, const uint64_t
 
 void shim_gate_leave(void) {
   ASSERT(atomic_load(&inside) > 0);
+  if (my_after != NULL) {
+    my_after();
+    my_after = NULL;
+  }
   if (my_slot != 0 && my_slot <= THREADS_MAX) atomic_store(&numbers[my_slot - 1], 0);
   atomic_fetch_sub(&inside, 1);
 }

@@ -35,6 +35,9 @@ void gate_number(unsigned device, uint64_t number);
 /* The lowest number of a device whose call has not passed yet; UINT64_MAX: none. */
 uint64_t gate_oldest(unsigned device);
 
+/* Called by the visitor: `after` is called once when the calling thread's call has passed. */
+void gate_after(void (*after)(void));
+
 /* Called by stubs.S: before a call, returning the driver's function, and after it. */
 void *shim_gate_enter(unsigned symbol, const uint64_t *registers, const uint64_t *stack);
 void shim_gate_leave(void);

@@ -27,10 +27,12 @@ enum { NO_STREAM = 15 }; /* the call has none: the default one */
 typedef struct call_form {
   uint8_t kind : 4;
   uint8_t stream : 4; /* which argument, from 0 */
+  bool per_thread;    /* the default stream is the thread's own */
 } call_form;
 
-#define BOTH(name, k, s) [SYMBOL_##name] = {k, s}, [SYMBOL_##name##_ptsz] = {k, s}
-#define SYNC(name, k)    [SYMBOL_##name] = {k, NO_STREAM}, [SYMBOL_##name##_ptds] = {k, NO_STREAM}
+#define BOTH(name, k, s) [SYMBOL_##name] = {k, s, false}, [SYMBOL_##name##_ptsz] = {k, s, true}
+#define SYNC(name, k)                                                                              \
+  [SYMBOL_##name] = {k, NO_STREAM, false}, [SYMBOL_##name##_ptds] = {k, NO_STREAM, true}
 
 static const call_form forms[SYMBOL_COUNT] = {
     BOTH(cuLaunchKernel, KERNEL, 8),
@@ -265,6 +267,8 @@ bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const ui
   case UNKNOWN: l->opaque = true; break;
   case NOTHING: break;
   }
+  bool own = (uintptr_t)l->stream == 2 || ((uintptr_t)l->stream == 0 && form.per_thread);
+  l->kernel = form.kind >= KERNEL && form.kind <= KERNEL_EX && !own;
   /* The legacy and the per-thread default stream: an event in the default one is behind both. */
   if ((uintptr_t)l->stream <= 2) l->stream = NULL;
   return true;

@@ -19,6 +19,7 @@ typedef struct launch {
   uint64_t function; /* names the function, or the kind of copy */
   cu_stream stream;  /* NULL: the default one */
   bool opaque;       /* it may touch anything */
+  bool kernel;       /* it is one, in exactly that stream */
   uint32_t count;
   uint32_t hidden_count;
   uint64_t hidden[LAUNCH_HIDDEN_MAX]; /* addresses inside the data that is copied to the device */

@@ -44,7 +44,7 @@ typedef struct page {
   int tier;
   bool granted;  /* its card may read and write it at `at` */
   bool borrowed; /* the handle is another's: it is mapped here, and never released */
-  size_t slot;  /* of a free one: its place in the list */
+  size_t slot;   /* of a free one: its place in the list */
 } page;
 
 struct token {

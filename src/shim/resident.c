@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -223,6 +224,54 @@ static void exchange(resident *r) {
     exchange_here(r);
 }
 
+/* ---- times of launches ---- */
+
+static _Thread_local resident_sample *my_sample;
+
+/* Behind the launch, on the thread that made it. */
+static void sample_ends(void) {
+  resident_sample *s = my_sample;
+  bool good = shim_driver()->cuEventRecord(s->end, s->stream) == CU_OK;
+  atomic_store(&s->state, good ? SAMPLE_ENDED : SAMPLE_NONE);
+}
+
+/* Times the launch that is about to go, if the engine asks for it and one is free. */
+static void sample_begins(resident *r, const launch *l) {
+  residency_timing timing;
+  if (!l->kernel || shim_driver()->cuEventElapsedTime == NULL ||
+      !residency_sample(r->engine, &timing))
+    return;
+  for (int i = 0; i < SAMPLES_MAX; i++) {
+    resident_sample *s = &r->samples[i];
+    if (atomic_load(&s->state) != SAMPLE_NONE) continue;
+    if (s->begin == NULL && (shim_driver()->cuEventCreate(&s->begin, 0) != CU_OK ||
+                             shim_driver()->cuEventCreate(&s->end, 0) != CU_OK)) {
+      s->begin = NULL;
+      return;
+    }
+    s->stream = l->stream;
+    s->timing = timing;
+    if (shim_driver()->cuEventRecord(s->begin, s->stream) != CU_OK) return;
+    atomic_store(&s->state, SAMPLE_BEGUN);
+    my_sample = s;
+    gate_after(sample_ends);
+    return;
+  }
+}
+
+static void look_at_samples(resident *r) {
+  for (int i = 0; i < SAMPLES_MAX; i++) {
+    resident_sample *s = &r->samples[i];
+    float milliseconds;
+    if (atomic_load(&s->state) != SAMPLE_ENDED ||
+        shim_driver()->cuEventQuery(s->end) == CU_ERROR_NOT_READY)
+      continue;
+    if (shim_driver()->cuEventElapsedTime(&milliseconds, s->begin, s->end) == CU_OK)
+      residency_sampled(r->engine, &s->timing, (uint64_t)((double)milliseconds * 1e6));
+    atomic_store(&s->state, SAMPLE_NONE);
+  }
+}
+
 /* ---- launches ---- */
 
 static void change(const block_change *c) {
@@ -246,15 +295,24 @@ static void log_round(resident *r) {
   residency_stats s;
   residency_get_stats(r->engine, &s);
   shim_log("%llu launches, %llu forecast, %llu exchanges: %llu us resting, %llu us; in %llu MiB "
-           "(%llu copied), out %llu MiB (%llu copied, %llu unneeded), mode %u, vram %llu MiB, "
+           "(%llu copied), out %llu MiB (%llu copied, %llu unneeded), moving %d, vram %llu MiB, "
            "staged %llu MiB",
            (unsigned long long)s.launches, (unsigned long long)s.forecast_hits,
            (unsigned long long)r->exchanges, (unsigned long long)(r->rest_ns / 1000),
            (unsigned long long)(r->exchange_ns / 1000), (unsigned long long)(s.in_bytes >> 20),
            (unsigned long long)(r->copied_in >> 20), (unsigned long long)(s.out_bytes >> 20),
            (unsigned long long)(r->copied_out >> 20), (unsigned long long)(r->unneeded >> 20),
-           s.mode, (unsigned long long)(s.vram_bytes >> 20),
+           s.moving, (unsigned long long)(s.vram_bytes >> 20),
            (unsigned long long)(s.staged_bytes >> 20));
+  char parts[256];
+  size_t length = 0;
+  for (int i = 0; i < RESIDENT_PHASES && length < sizeof parts; i++)
+    length += (size_t)snprintf(parts + length, sizeof parts - length, " %llu",
+                               (unsigned long long)(r->phase_ns[i] / 1000));
+  shim_log(
+      "exchanges in us: wait, print, save, hosts, out, park, fetch, in, arrive:%s; %u pages in "
+      "%u runs",
+      parts, r->remaps, r->runs);
 }
 
 static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *stack) {
@@ -292,7 +350,8 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
       if (unit != UINT32_MAX) residency_hidden_write(r->engine, unit);
     }
     if (asked) exchange(r);
-    if (r->number % 8192 == 0) log_round(r);
+    sample_begins(r, &latest);
+    if (r->number % 4096 == 0) log_round(r);
   }
   lock_give(&pages_lock);
 }
@@ -315,6 +374,7 @@ static void *copier(void *nothing) {
       cu_context old;
       if (r->engine == NULL || shim_driver()->cuCtxPushCurrent_v2(r->context) != CU_OK) continue;
       resident_pump(r);
+      look_at_samples(r);
       for (int i = 0; i < COPIES_MAX; i++)
         if (r->copies[i].state != COPY_NONE) busy_ns = clock_ns();
       shim_driver()->cuCtxPopCurrent_v2(&old);
@@ -356,6 +416,9 @@ static bool open_device(resident *r) {
   r->context = context;
   for (int i = 0; i < COPIES_MAX; i++)
     if (driver->cuEventCreate(&r->copies[i].done, CU_EVENT_NO_TIMING) != CU_OK) return false;
+  for (int i = 0; i < 2 * PIECES; i++)
+    if (driver->cuEventCreate(&r->pieces[i % 2].done[i / 2], CU_EVENT_NO_TIMING) != CU_OK)
+      return false;
   return fingerprint_open(&r->prints);
 }
 
@@ -375,7 +438,11 @@ static bool begin(resident *r, page_class *class) {
     resident_add(t);
   }
   set_capacity(r);
-  return block_book_follow() && block_book_changes(change) && start_copier();
+  if (!block_book_follow() || !block_book_changes(change)) return false;
+  /* Blocks that live now hold something: launches that were not seen have written to them. */
+  residency_launch(r->engine, &(residency_launch_info){.now_ns = r->last_ns});
+  r->number = r->passed = r->marked = 1;
+  return start_copier();
 }
 
 bool resident_begin(page_class *class) {

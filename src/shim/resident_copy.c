@@ -78,14 +78,66 @@ static cu_result take_print(resident *r, const resident_copy *c, cu_addr addr, c
   return fingerprint_start(&r->prints, slot_of(r, c), 1, r->class->bytes, stream);
 }
 
-static cu_result send_snapshot(resident *r, const resident_copy *c) {
-  const cuda_driver *driver = shim_driver();
-  r->copied_out += r->class->bytes;
-  cu_result code =
-      driver->cuMemcpyAsync(r->units[c->unit].host->stage, r->snapshots[c->snapshot]->stage,
-                            r->class->bytes, r->copy_out);
-  return code == CU_OK ? driver->cuEventRecord(c->done, r->copy_out) : code;
+/* ---- pieces ---- */
+
+static cu_stream stream_of(const resident *r, residency_direction direction) {
+  return direction == RESIDENCY_IN ? r->copy_in : r->copy_out;
 }
+
+static cu_result send_piece(resident *r, resident_copy *c) {
+  const cuda_driver *driver = shim_driver();
+  const resident_unit *u = &r->units[c->unit];
+  bool in = c->direction == RESIDENCY_IN;
+  cu_addr to = in ? u->frame->stage : u->host->stage;
+  cu_addr from = in ? u->host->stage : r->snapshots[c->snapshot]->stage;
+  cu_stream stream = stream_of(r, c->direction);
+  uint64_t left = r->class->bytes - c->sent, bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
+  cu_result code = driver->cuMemcpyAsync(to + c->sent, from + c->sent, bytes, stream);
+  c->sent += bytes;
+  *(in ? &r->copied_in : &r->copied_out) += bytes;
+  if (code == CU_OK) {
+    uint64_t at = r->pieces[c->direction].end++ % PIECES;
+    code = driver->cuEventRecord(r->pieces[c->direction].done[at], stream);
+  }
+  if (code != CU_OK || c->sent < r->class->bytes) return code;
+  if (in) code = take_print(r, c, u->frame->stage, stream);
+  if (code == CU_OK) code = driver->cuEventRecord(c->done, stream);
+  c->ending = true;
+  return code;
+}
+
+/* The copy in this direction that was begun first and is not all sent. */
+static resident_copy *unsent(resident *r, residency_direction direction) {
+  resident_copy *first = NULL;
+  for (int i = 0; i < COPIES_MAX; i++) {
+    resident_copy *c = &r->copies[i];
+    if (c->state != COPY_RUNS || c->direction != direction || c->ending) continue;
+    if (first == NULL || c->sent > first->sent ||
+        (c->sent == first->sent && c->order < first->order))
+      first = c;
+  }
+  return first;
+}
+
+static void send_pieces(resident *r, residency_direction direction) {
+  const cuda_driver *driver = shim_driver();
+  while (r->pieces[direction].first < r->pieces[direction].end &&
+         driver->cuEventQuery(r->pieces[direction].done[r->pieces[direction].first % PIECES]) ==
+             CU_OK)
+    r->pieces[direction].first++;
+  resident_copy *c;
+  while (r->pieces[direction].end - r->pieces[direction].first < PIECES &&
+         (c = unsent(r, direction)) != NULL)
+    if (send_piece(r, c) != CU_OK) end_copy(r, c, false);
+}
+
+void resident_pause(resident *r) {
+  for (int d = 0; d < 2; d++)
+    for (; r->pieces[d].first < r->pieces[d].end; r->pieces[d].first++)
+      shim_driver()->cuEventSynchronize(r->pieces[d].done[r->pieces[d].first % PIECES]);
+}
+
+/* ---- beginning and ending ---- */
 
 static cu_result start_out(resident *r, resident_copy *c) {
   const cuda_driver *driver = shim_driver();
@@ -96,19 +148,13 @@ static cu_result start_out(resident *r, resident_copy *c) {
   if (code != CU_OK) return code;
   bool check = c->check && u->printed;
   c->state = check ? COPY_CHECKS : COPY_RUNS;
-  return check ? driver->cuEventRecord(c->done, r->copy_out) : send_snapshot(r, c);
+  return check ? driver->cuEventRecord(c->done, r->copy_out) : CU_OK;
 }
 
 static cu_result start_in(resident *r, resident_copy *c) {
-  const cuda_driver *driver = shim_driver();
-  const resident_unit *u = &r->units[c->unit];
-  cu_result code =
-      driver->cuMemcpyAsync(u->frame->stage, u->host->stage, r->class->bytes, r->copy_in);
-  if (code == CU_OK) code = take_print(r, c, u->frame->stage, r->copy_in);
-  if (code == CU_OK) code = driver->cuEventRecord(c->done, r->copy_in);
+  (void)r;
   c->state = COPY_RUNS;
-  r->copied_in += r->class->bytes;
-  return code;
+  return CU_OK;
 }
 
 static void start(resident *r, resident_copy *c) {
@@ -119,28 +165,31 @@ static void start(resident *r, resident_copy *c) {
   end_copy(r, c, false);
 }
 
-/* The next state of one that is under way. `wait`: for its event. */
+/* The next state of one that is under way. `wait`: until it has ended. */
 static void look_at(resident *r, resident_copy *c, bool wait) {
   const cuda_driver *driver = shim_driver();
-  if (c->state != COPY_CHECKS && c->state != COPY_RUNS) return;
-  cu_result code = wait ? driver->cuEventSynchronize(c->done) : driver->cuEventQuery(c->done);
-  if (code == CU_ERROR_NOT_READY) return;
-  if (code != CU_OK || c->state == COPY_RUNS) {
-    end_copy(r, c, code == CU_OK);
-    return;
+  if (c->state == COPY_CHECKS) {
+    cu_result code = wait ? driver->cuEventSynchronize(c->done) : driver->cuEventQuery(c->done);
+    if (code == CU_ERROR_NOT_READY) return;
+    const resident_unit *u = &r->units[c->unit];
+    fingerprint found = fingerprint_read(&r->prints, slot_of(r, c));
+    bool same = u->printed && found.a == u->print.a && found.b == u->print.b;
+    if (code == CU_OK && same) r->unneeded += r->class->bytes;
+    if (code != CU_OK || same) {
+      end_copy(r, c, code == CU_OK);
+      return;
+    }
+    c->state = COPY_RUNS;
   }
-  const resident_unit *u = &r->units[c->unit];
-  fingerprint found = fingerprint_read(&r->prints, slot_of(r, c));
-  if (u->printed && found.a == u->print.a && found.b == u->print.b) {
-    r->unneeded += r->class->bytes;
-    end_copy(r, c, true);
-    return;
-  }
-  c->state = COPY_RUNS;
-  if (send_snapshot(r, c) != CU_OK)
+  if (c->state != COPY_RUNS) return;
+  while (wait && !c->ending) {
+    if (send_piece(r, c) == CU_OK) continue;
     end_copy(r, c, false);
-  else
-    look_at(r, c, wait);
+    return;
+  }
+  if (!c->ending) return;
+  cu_result code = wait ? driver->cuEventSynchronize(c->done) : driver->cuEventQuery(c->done);
+  if (code != CU_ERROR_NOT_READY) end_copy(r, c, code == CU_OK);
 }
 
 void resident_finish_unit(resident *r, uint32_t unit) {
@@ -178,6 +227,7 @@ static void take(resident *r, resident_copy *c, residency_direction direction,
                        .check = m->check,
                        .unit = m->unit,
                        .after = m->after,
+                       .order = r->copy_order++,
                        .done = done};
   if (direction == RESIDENCY_OUT) {
     c->snapshot = free_snapshot(r);
@@ -197,7 +247,9 @@ void resident_pump(resident *r) {
     resident_copy *c = &r->copies[i];
     residency_direction direction = i < COPIES_IN ? RESIDENCY_IN : RESIDENCY_OUT;
     residency_move m;
-    if (c->state != COPY_NONE || (direction == RESIDENCY_IN && r->opaque) ||
+    if (c->state != COPY_NONE ||
+        (direction == RESIDENCY_IN &&
+         (r->opaque || page_free_spare(r->class, TIER_VRAM) <= r->reserved)) ||
         (direction == RESIDENCY_OUT && free_snapshot(r) < 0) ||
         !residency_copy_next(r->engine, direction, &m))
       continue;
@@ -209,5 +261,7 @@ void resident_pump(resident *r) {
     if (c->state == COPY_WAITS && c->after <= r->passed) start(r, c);
     waits |= c->state == COPY_WAITS;
   }
+  send_pieces(r, RESIDENCY_IN);
+  send_pieces(r, RESIDENCY_OUT);
   if (waits) mark(r);
 }

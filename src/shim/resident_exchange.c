@@ -62,6 +62,8 @@ static bool remap_run(resident *r, const remap *list, size_t count) {
   const cuda_driver *driver = shim_driver();
   cu_access grant = {r->class->prop.location, CU_ACCESS_READ_WRITE};
   cu_addr addr = r->units[list[0].unit].token->addr;
+  r->runs++;
+  r->remaps += (uint32_t)count;
   cu_result code = unmap_run(r, addr, count);
   for (size_t i = 0; i < count && code == CU_OK; i++)
     code = driver->cuMemMap(addr + i * r->class->bytes, r->class->bytes, 0, list[i].to->real, 0);
@@ -89,17 +91,35 @@ static bool remap_run(resident *r, const remap *list, size_t count) {
   return true;
 }
 
-/* Remaps as many as the driver takes, in order; how many. */
+/* Parks or unparks: mapping vram only, which takes 18 times as long beside copies both ways. */
+static bool is_parking(const resident *r, const remap *m) {
+  return m->to->borrowed || page_of(r, m)->borrowed;
+}
+
+/* Pages of one run: enough to share calls, and few enough that copies go on in between. */
+enum { RUN_MAX = 16 };
+
+/* Remaps as many as the driver takes, in order; how many. Copies pause for parks and go on beside
+ * the rest. */
 static uint32_t remap_all(resident *r, const remap *list, uint32_t count) {
   uint32_t done = 0;
+  uint64_t since = clock_ns();
   while (done < count) {
     uint32_t end = done + 1;
+    bool parking = is_parking(r, &list[done]);
     cu_addr next = r->units[list[done].unit].token->addr + r->class->bytes;
-    while (end < count && r->units[list[end].unit].token->addr == next) {
+    while (end < count && (parking || end - done < RUN_MAX) &&
+           r->units[list[end].unit].token->addr == next && is_parking(r, &list[end]) == parking) {
       next += r->class->bytes;
       end++;
     }
+    if (parking)
+      resident_pause(r);
+    else
+      resident_pump(r);
+    since = clock_ns();
     if (!remap_run(r, list + done, end - done)) break;
+    if (parking) r->phase_ns[PHASE_PARK] += clock_ns() - since;
     done = end;
   }
   return done;
@@ -168,15 +188,25 @@ static page *parked_page(resident *r, resident_unit *u) {
   return u->spare;
 }
 
+static void phase(resident *r, int which, uint64_t *since) {
+  uint64_t now = clock_ns();
+  r->phase_ns[which] += now - *since;
+  *since = now;
+}
+
 /* How many of the plan's outs were done. */
 static uint32_t move_out(resident *r, const residency_plan_list *plan, remap *list) {
   uint32_t ready = 0;
+  uint64_t since = clock_ns();
   for (uint32_t i = 0; i < plan->out_count; i++)
     if (plan->out[i].wait) resident_finish_unit(r, plan->out[i].unit);
+  phase(r, PHASE_WAIT_OUT, &since);
   while (ready < plan->out_count) {
     uint32_t n = plan->out_count - ready < BATCH_MAX ? plan->out_count - ready : BATCH_MAX;
     if (!print_batch(r, plan->out, ready, n)) break;
+    phase(r, PHASE_PRINT, &since);
     uint32_t saved = save_batch(r, plan->out, ready, n);
+    phase(r, PHASE_SAVE, &since);
     ready += saved;
     if (saved < n) break;
   }
@@ -192,7 +222,10 @@ static uint32_t move_out(resident *r, const residency_plan_list *plan, remap *li
     if (!m->check) u->printed = false;
     list[i] = (remap){m->unit, to};
   }
-  return remap_all(r, list, ready);
+  phase(r, PHASE_HOSTS, &since);
+  uint32_t done = remap_all(r, list, ready);
+  phase(r, PHASE_OUT, &since);
+  return done;
 }
 
 /* ---- what comes in ---- */
@@ -229,6 +262,7 @@ static void read_fetched(resident *r, const remap *list, uint32_t count) {
 
 static uint32_t move_in(resident *r, const residency_plan_list *plan, remap *list) {
   uint32_t count = 0, copied = 0;
+  uint64_t since = clock_ns();
   for (; count < plan->in_count; count++) {
     const residency_move *m = &plan->in[count];
     resident_unit *u = &r->units[m->unit];
@@ -252,9 +286,12 @@ static uint32_t move_in(resident *r, const residency_plan_list *plan, remap *lis
     }
   }
   if (copied > 0) print_fetched(r, list, count);
+  phase(r, PHASE_FETCH, &since);
   uint32_t done = remap_all(r, list, count);
+  phase(r, PHASE_IN, &since);
   if (copied > 0 && wait_own(r) != CU_OK) lose(r->units[list[0].unit].token->addr, 0);
   if (copied > 0) read_fetched(r, list, count);
+  phase(r, PHASE_ARRIVE, &since);
   for (uint32_t i = done; i < count; i++) page_free_put(list[i].to);
   return done;
 }
@@ -272,6 +309,9 @@ void resident_carry_out(resident *r, const residency_plan_list *plan) {
   uint32_t most = plan->out_count > plan->in_count ? plan->out_count : plan->in_count;
   remap *list = malloc((most + 1) * sizeof *list);
   if (list == NULL) return;
+  r->reserved = 0;
+  for (uint32_t i = 0; i < plan->in_count; i++)
+    r->reserved += r->units[plan->in[i].unit].frame == NULL;
   uint32_t outs = move_out(r, plan, list);
   for (uint32_t i = 0; i < outs; i++) {
     ledger *l = account_ledger();
@@ -281,6 +321,7 @@ void resident_carry_out(resident *r, const residency_plan_list *plan) {
   for (uint32_t i = 0; i < ins; i++)
     if (!plan->in[i].park)
       atomic_fetch_add(&account_ledger()->header->moved_home_bytes, plan->in[i].bytes);
+  r->reserved = 0;
   residency_exchanged(r->engine, outs, ins);
   free(list);
 }
