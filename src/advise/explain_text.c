@@ -50,17 +50,27 @@ static void lines_text(const buffer *lines, const char *before, buffer *out) {
   }
 }
 
-static void fixes_text(const fixes *all, buffer *out) {
+/* Green: with this change alone the request fits. Red: it does not. */
+static void replayed_text(const fix *f, buffer *out, bool color) {
+  buffer_printf(out, "; %s%s%s",
+                !color    ? ""
+                : f->fits ? "\033[32m"
+                          : "\033[31m",
+                f->fits ? "gets past the failure" : "not enough alone", color ? "\033[0m" : "");
+}
+
+static void fixes_text(const fixes *all, buffer *out, bool color) {
   for (uint32_t i = 0; i < all->count; i++) {
     const fix *f = &all->list[i];
     buffer_printf(out, "  %" PRIu32 ". %s\n", i + 1, f->change);
-    if (known(f->saves_bytes))
-      buffer_printf(out, "     saves %s (%s%s); costs: %s\n", cause_size(f->saves_bytes),
-                    f->replayed ? "replayed" : "estimated",
-                    f->replayed ? (f->fits ? "; gets past the failure" : "; not enough alone") : "",
-                    f->cost);
-    else
+    if (known(f->saves_bytes)) {
+      buffer_printf(out, "     saves %s (%s", cause_size(f->saves_bytes),
+                    f->replayed ? "replayed" : "estimated");
+      if (f->replayed) replayed_text(f, out, color);
+      buffer_printf(out, "); costs: %s\n", f->cost);
+    } else {
       buffer_printf(out, "     costs: %s\n", f->cost);
+    }
   }
 }
 
@@ -89,7 +99,7 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
     if (i == 0 || c->confidence >= PROVED_LEAST) lines_text(&c->evidence, "    - ", out);
   }
   if (x->fixes.count > 0) heading(out, "Fixes", bold);
-  fixes_text(&x->fixes, out);
+  fixes_text(&x->fixes, out, bold);
   if (x->notes.length > 0) {
     heading(out, "Notes", bold);
     lines_text(&x->notes, "  ", out);

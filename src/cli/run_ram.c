@@ -63,6 +63,7 @@ stow_status run_ram_open(run_ram *r, const char *folder) {
   if (!r->on) return STOW_OK;
   snprintf(r->folder, sizeof r->folder, "%s", folder);
   r->start_ns = clock_ns();
+  r->record.started_wall_ns = clock_wall_ns();
   STOW_TRY(run_request_open(&r->request, folder));
   run_shim_preload_host();
   return STOW_OK;
@@ -343,6 +344,8 @@ void run_ram_end(run_ram *r, int how) {
     output_error("stowage run: %skilled by SIGKILL%s with %s of host memory left; when last seen ",
                  who, by, stow_size_format(left, h->usable_bytes));
     say_state(r);
+  } else if (!r->ended) {
+    host_record_write(h, r->folder); /* `stowage report` shows it over time */
   }
   output_error("stowage run: host memory: at the peak %s\n", stow_size_format(peak, h->peak_bytes));
   run_request_close(&r->request);

@@ -31,6 +31,7 @@ static const char *clean(char *text) {
 }
 
 static void write_lines(buffer *out, host_record *r) {
+  buffer_printf(out, "started\t%" PRIu64 "\n", r->started_wall_ns);
   buffer_printf(out, "limit\t%" PRIu64 "\t%s\n", r->limit_bytes, r->limit_from);
   buffer_printf(out, "host\t%" PRIu64 "\t%" PRIu64 "\n", r->total_bytes, r->usable_bytes);
   buffer_printf(out, "held\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\n", r->held_bytes, r->peak_bytes,
@@ -142,7 +143,9 @@ static void read_frame(host_record *r, const words *w) {
 
 static void read_line(host_record *r, const words *w) {
   const char *kind = w->list[0];
-  if (strcmp(kind, "limit") == 0) {
+  if (strcmp(kind, "started") == 0) {
+    r->started_wall_ns = number(w, 1);
+  } else if (strcmp(kind, "limit") == 0) {
     r->limit_bytes = number(w, 1);
     text(r->limit_from, sizeof r->limit_from, w, 2);
   } else if (strcmp(kind, "host") == 0) {

@@ -79,6 +79,7 @@ typedef struct host_frame {
 } host_frame;
 
 typedef struct host_record {
+  uint64_t started_wall_ns; /* when the samples' time began, since 1970; 0: not known */
   uint64_t limit_bytes;
   char limit_from[16];                /* "given", "cgroup", "machine" */
   uint64_t total_bytes, usable_bytes; /* of the host, for all; left at the last look */

@@ -122,6 +122,44 @@ stow_status ledger_open(ledger *l, const char *path) {
   return stow_fail(STOW_ERR_FORMAT, "%s: not a ledger of this version", path);
 }
 
+/* Reads `bytes` from the offset; false if the file ends before. */
+static bool read_whole(int fd, void *to, size_t bytes, off_t from) {
+  for (size_t done = 0; done < bytes;) {
+    ssize_t got = pread(fd, (char *)to + done, bytes - done, from + (off_t)done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    done += (size_t)got;
+  }
+  return true;
+}
+
+stow_status ledger_copy(ledger *l, const char *path) {
+  ASSERT(path != NULL);
+  *l = (ledger){0};
+  size_t bytes = ledger_bytes();
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return stow_fail(STOW_ERR_IO, "opening the ledger %s: %s", path, strerror(errno));
+  void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) {
+    close(fd);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a copy of the ledger %s", path);
+  }
+  set_up(l, at, bytes);
+  ledger_header *h = l->header;
+  bool right = read_whole(fd, h, sizeof *h, 0) && h->magic == LEDGER_MAGIC &&
+               h->version == LEDGER_VERSION && h->slot_count == LEDGER_SLOTS_MAX &&
+               h->total_bytes == bytes;
+  /* Slots that were never used are all zero. */
+  size_t high = right ? (size_t)atomic_load(&h->slots_high) : 0;
+  if (high > LEDGER_SLOTS_MAX) high = LEDGER_SLOTS_MAX;
+  right = right && read_whole(fd, l->slots, high * sizeof *l->slots,
+                              (off_t)((char *)l->slots - (char *)l->header));
+  close(fd);
+  if (right) return STOW_OK;
+  ledger_close(l);
+  return stow_fail(STOW_ERR_FORMAT, "%s: not a ledger of this version", path);
+}
+
 void ledger_close(ledger *l) {
   ledger_unguard(l);
   if (l->header != NULL) munmap(l->header, l->mapped_bytes);

@@ -132,6 +132,9 @@ typedef struct ledger {
 stow_status ledger_create(ledger *l, const char *path);
 /* Maps one. STOW_ERR_FORMAT if it is none. */
 stow_status ledger_open(ledger *l, const char *path);
+/* Reads a copy of the file, for a reader that only looks: what happens to the file afterwards does
+ * not matter. STOW_ERR_FORMAT if it is not a ledger. */
+stow_status ledger_copy(ledger *l, const char *path);
 void ledger_close(ledger *l);
 /* A launcher may carry a run to other machines, which see its folder too: they have other cards,
  * and whether a process of here lives is not theirs to say. There, `l` becomes a ledger of this

@@ -80,6 +80,27 @@ TEST(a_limit_is_kept_to_the_byte)
   ledger_close(&l);
 }
 
+TEST(a_copy_has_the_figures_and_outlives_the_file)
+{
+  ledger l, copy;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  CHECK_OK(ledger_join(&l));
+  l.header->vram_limit_bytes[0] = 100 * MIB;
+  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, 60 * MIB));
+  CHECK_OK(ledger_copy(&copy, ledger_path()));
+  ledger_give(&l, 0, LEDGER_PLAIN, 60 * MIB);
+  CHECK(truncate(ledger_path(), 4096) == 0);
+  ledger_totals totals;
+  ledger_sum(&copy, 0, &totals);
+  CHECK_U64(totals.vram_bytes, 60 * MIB);
+  CHECK_U64(ledger_limit(&copy, 0), 100 * MIB);
+  CHECK_U64(ledger_reap(&copy), 0);
+  ledger_close(&copy);
+  CHECK(ledger_copy(&copy, ledger_path()) == STOW_ERR_FORMAT);
+  CHECK(ledger_copy(&copy, "/nowhere/ledger") == STOW_ERR_IO);
+  unlink(ledger_path());
+}
+
 TEST(another_machine_keeps_the_limits_and_leaves_the_slots_alone)
 {
   ledger here, there;
