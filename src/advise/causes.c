@@ -141,6 +141,7 @@ static void say_unknown(cause *c, const evidence *e) {
 
 static stow_status ask_all(findings *f, const evidence *e, cause *all) {
   STOW_TRY(growth_find(&f->growth, e));
+  need_find(&f->need, e);
   if (!f->growth.found) STOW_TRY(evidence_held_to_end(e, &f->held_to_end));
   STOW_TRY(copies_find(&f->copies, e));
   STOW_TRY(batch_find(f, e));
@@ -159,6 +160,7 @@ static stow_status ask_all(findings *f, const evidence *e, cause *all) {
   cause_weights_too_big(&all[CAUSE_WEIGHTS_TOO_BIG], e, f);
   cause_optimizer_state(&all[CAUSE_OPTIMIZER_STATE], e, f);
   cause_batch_too_big(&all[CAUSE_BATCH_TOO_BIG], e, f);
+  cause_of_program(all, e, f);
   lower_general(all, e, f);
   growth_first(all, f);
   lower_untold(all, e);

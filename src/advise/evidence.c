@@ -175,6 +175,8 @@ stow_status evidence_gather(evidence *e, const recording *r, const char *text, s
     message_read(&e->told, text, text_bytes);
   else
     message_read(&e->told, error, strlen(error));
+  const char *said = recording_text(r, recording_fact_id(r, RECORDING_PROGRAM));
+  program_read(&e->program, said, strlen(said));
   e->expandable = steps_expandable(r);
   for (size_t i = 0; i < r->stack_count && !e->has_stacks; i++)
     e->has_stacks = r->stacks[i].count > 0;

@@ -14,6 +14,7 @@
 #define ADVISE_EVIDENCE_H
 
 #include "advise/message.h"
+#include "advise/program.h"
 #include "base/hash.h"
 #include "replay/steps.h"
 #include "replay/timeline.h"
@@ -66,7 +67,8 @@ typedef struct rounds {
 
 typedef struct evidence {
   const recording *source;
-  message told; /* the error text, read */
+  message told;          /* the error text, read */
+  program_facts program; /* what the program said of itself */
   timeline time;
   bool failed;        /* an out-of-memory is in it */
   bool foreign;       /* not PyTorch's: another library's request failed, beside this recording */

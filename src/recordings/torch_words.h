@@ -41,6 +41,7 @@ enum torch_word {
   KEY_ALLOCATOR_SETTINGS,
   KEY_EXTERNAL_ANNOTATIONS,
   KEY_ERROR,
+  KEY_PROGRAM,
   KEY_COUNT, /* below: words that are values */
   WORD_NOT_APPLICABLE = KEY_COUNT,
   WORD_LARGE,
