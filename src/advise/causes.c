@@ -139,8 +139,23 @@ static void say_unknown(cause *c, const evidence *e) {
     cause_say(c, "the error text is not in it: give it with --message for the card's side");
 }
 
+/* A replay stops in the middle of a recording that goes on: what is freed later did not stay. */
+static void forget_passing_growth(findings *f, const evidence *e) {
+  uint64_t all = 0, stays = 0;
+  if (!e->elsewhere || !f->growth.found) return;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    if (!growth_has(&f->growth, e, i)) continue;
+    all += e->time.lifetimes[i].bytes;
+    stays += e->time.lifetimes[i].end == TIMELINE_OPEN ? e->time.lifetimes[i].bytes : 0;
+  }
+  if (stays * 2 >= all) return;
+  free(f->growth.of_stack);
+  f->growth = (growth){0};
+}
+
 static stow_status ask_all(findings *f, const evidence *e, cause *all) {
   STOW_TRY(growth_find(&f->growth, e));
+  forget_passing_growth(f, e);
   need_find(&f->need, e);
   if (!f->growth.found) STOW_TRY(evidence_held_to_end(e, &f->held_to_end));
   STOW_TRY(copies_find(&f->copies, e));

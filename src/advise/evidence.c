@@ -158,7 +158,24 @@ static stow_status count_memory(evidence *e) {
   return status;
 }
 
-stow_status evidence_gather(evidence *e, const recording *r, const char *text, size_t text_bytes) {
+/* A replay's numbers in place of the recording's: it was another card. */
+static void take_replay(evidence *e, const evidence_given *given) {
+  numbers *n = &e->n;
+  e->elsewhere = true;
+  e->survived = false;
+  e->program = (program_facts){0}; /* it spoke of another moment */
+  n->limit_bytes = given->limit_bytes;
+  n->reserved_bytes = given->reserved_bytes;
+  n->cached_bytes =
+      given->reserved_bytes > n->live_bytes ? given->reserved_bytes - n->live_bytes : 0;
+  n->hole_bytes = n->cached_bytes;
+  n->largest_hole_bytes = given->largest_hole_bytes;
+  n->card_bytes = n->free_bytes = n->unknown_bytes = MESSAGE_UNKNOWN;
+  n->other_process_bytes = n->outside_framework_bytes = MESSAGE_UNKNOWN;
+  e->peak_reserved_bytes = least(e->peak_reserved_bytes, given->limit_bytes);
+}
+
+stow_status evidence_gather(evidence *e, const recording *r, const evidence_given *given) {
   *e = (evidence){.source = r,
                   .n = {.asked_bytes = MESSAGE_UNKNOWN,
                         .cached_bytes = MESSAGE_UNKNOWN,
@@ -171,8 +188,8 @@ stow_status evidence_gather(evidence *e, const recording *r, const char *text, s
                         .free_bytes = MESSAGE_UNKNOWN,
                         .unknown_bytes = MESSAGE_UNKNOWN}};
   const char *error = recording_text(r, r->error_id);
-  if (text != NULL)
-    message_read(&e->told, text, text_bytes);
+  if (given->text != NULL && given->limit_bytes == 0)
+    message_read(&e->told, given->text, given->text_bytes);
   else
     message_read(&e->told, error, strlen(error));
   const char *said = recording_text(r, recording_fact_id(r, RECORDING_PROGRAM));
@@ -185,6 +202,7 @@ stow_status evidence_gather(evidence *e, const recording *r, const char *text, s
   find_peaks(e);
   STOW_TRY(evidence_stacks(e));
   STOW_TRY(count_memory(e));
+  if (given->limit_bytes > 0) take_replay(e, given);
   STOW_TRY(evidence_phases(e));
   STOW_TRY(evidence_rounds(e));
   return evidence_saved(e);

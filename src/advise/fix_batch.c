@@ -162,7 +162,14 @@ stow_status fix_pass(fix_case *m) {
                  n->known && need_batch(n, NEED_AS_IT_IS, WORK_RECOMPUTED) >= batch);
   bool autocast;
   STOW_TRY(autocast_is_on(e, &autocast));
-  if (!autocast && !p->autocast && !program_is_narrow(p))
+  if (!trains && !autocast && !p->autocast && !program_is_narrow(p))
+    fix_estimate(fix_add(m, "16-bit arithmetic",
+                         "run it in 16 bits: model.half() and x.half(), or under "
+                         "torch.autocast(\"cuda\", dtype=torch.float16)"),
+                 n->work_now_bytes / 2 + n->weight_bytes / 2,
+                 need_batch(n, (need_change){.weights = 0.5, .trained = 1, .state = 1}, 0.5) >=
+                     batch);
+  else if (!autocast && !p->autocast && !program_is_narrow(p))
     fix_estimate(fix_add(m, "16-bit arithmetic in forward", "%s", half_precision(m->card)),
                  autocast_saves(e), false);
   return STOW_OK;

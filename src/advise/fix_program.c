@@ -129,9 +129,8 @@ stow_status fix_batch_counted(fix_case *m) {
   else if (n->trains)
     STOW_TRY(fix_training(m));
   if (!n->trains && graph) without_graph(m);
-  STOW_TRY(fix_pass(m));
   if (batch == 0) smaller_input(m);
-  return STOW_OK;
+  return fix_pass(m);
 }
 
 /* ---- training ---- */
@@ -187,10 +186,33 @@ static const way ways[] = {
 };
 #define WAYS_SHOWN 3
 
+static bool is_one_of(const char *name, const char *const *names, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(name, names[i]) == 0) return true;
+  return false;
+}
+
+/* Only some of PyTorch's optimizers have a fused step, and bitsandbytes has some in 8 bits. */
+static const char *words_for(const way *w, const char *optimizer, char text[300]) {
+  static const char *const fused[] = {"Adam", "AdamW", "Adagrad", "SGD"};
+  static const char *const eight[] = {"Adam", "AdamW", "SGD", "Lion", "Adagrad", "RMSprop"};
+  static const char class[] = "AdamW8bit";
+  const char *at = strstr(w->words, class);
+  if (w->scratch && !is_one_of(optimizer, fused, sizeof fused / sizeof *fused))
+    return "make the optimizer with foreach=False: its step then makes no temporaries as large as "
+           "the weights";
+  if (at == NULL || !is_one_of(optimizer, eight, sizeof eight / sizeof *eight)) return w->words;
+  snprintf(text, 300, "%.*s%s8bit%s", (int)(at - w->words), w->words, optimizer,
+           at + sizeof class - 1);
+  return text;
+}
+
 static void add_way(fix_case *m, const way *w, uint64_t batch) {
   const need *n = &m->f->need;
+  char text[300];
   uint64_t fixed = need_fixed_bytes(n, w->change), now = need_fixed_bytes(n, NEED_AS_IT_IS);
-  fix *x = fix_add(m, w->cost, "%s: %s of %s before the first sample", w->words, cause_size(fixed),
+  fix *x = fix_add(m, w->cost, "%s: %s of %s before the first sample",
+                   words_for(w, m->e->program.optimizer, text), cause_size(fixed),
                    cause_size(n->capacity_bytes));
   if (n->batch > 1 && batch < n->batch)
     fix_also(x, "; then a batch of %" PRIu64 " instead of %" PRIu64 " fits", even(batch), n->batch);
@@ -217,7 +239,7 @@ stow_status fix_training(fix_case *m) {
                        "no batch fits (%s): a smaller model, a card with more memory, or several "
                        "with FSDP (torch.distributed.fsdp.fully_shard)",
                        sum),
-               0, false);
+               MESSAGE_UNKNOWN, false);
   return STOW_OK;
 }
 
@@ -267,6 +289,6 @@ stow_status fix_weights_counted(fix_case *m) {
       fix_add(m, "layers on the host cross the bus at every pass",
               "keep a part of the layers on the host: device_map=\"auto\" (accelerate), or "
               "stowage run --spill auto"),
-      0, true);
+      MESSAGE_UNKNOWN, true);
   return STOW_OK;
 }

@@ -75,7 +75,13 @@ void cause_of_program(cause *all, const evidence *e, const findings *f) {
     cause_say(&all[CAUSE_WEIGHTS_TOO_BIG], "%s has %s of weights, of which %s are on the device",
               p->module[0] != '\0' ? p->module : "the model", cause_size(p->parameter_bytes),
               cause_size(p->device_bytes));
-  if (p->batch > 0 && p->input_count > 0)
+  if (program_infers(p) && p->batch == 1)
+    cause_head(&all[CAUSE_BATCH_TOO_BIG],
+               "One of the %s is too large to be run at once: %s live, "
+               "%s more asked for",
+               program_samples(p), cause_size(e->n.live_bytes),
+               cause_size(evidence_asked_bytes(e)));
+  if (p->batch > 1 && p->input_count > 0)
     cause_say(&all[CAUSE_BATCH_TOO_BIG], "the batch: %llu %s", (unsigned long long)p->batch,
               program_samples(p));
 }
