@@ -177,7 +177,6 @@ stow_status fix_pass(fix_case *m) {
 
 stow_status fix_batch(fix_case *m) {
   const evidence *e = m->e;
-  if (fix_knows_program(m)) return fix_batch_counted(m);
   uint32_t parts;
   STOW_TRY(enough_halvings(m, &parts));
   char at[256];

@@ -208,7 +208,7 @@ TEST(an_embedding_table_is_weights_and_not_one_request)
   }
   static const char text[] =
       "Traceback (most recent call last):\n"
-      "  File \"/home/u/rec/train.py\", line 14, in <module>\n"
+      "  File \"train.py\", line 14, in <module>\n"
       "    table = torch.nn.Embedding(6_000_000, 256, device=\"cuda\")\n"
       "  File \"/usr/lib/python3/site-packages/torch/nn/modules/sparse.py\", line 167, in "
       "__init__\n"
