@@ -93,6 +93,11 @@ static void account_for_card(evidence *e) {
   if (!known(n->limit_bytes) && limit != NULL) {
     /* A run's limit: what was told as free was free within it, and of the card nothing is known. */
     n->limit_bytes = strtoull(limit, NULL, 10);
+    /* The driver's context and other libraries count in it: the allocator never gets their share.
+     */
+    if (m->kind == MESSAGE_TORCH && known(n->free_bytes) && e->time.reserved_known &&
+        n->reserved_bytes + n->free_bytes < n->limit_bytes)
+      e->beside_bytes = n->limit_bytes - n->reserved_bytes - n->free_bytes;
     n->free_bytes = MESSAGE_UNKNOWN;
     return;
   }
@@ -234,7 +239,7 @@ bool evidence_limit_bound(const evidence *e) {
 }
 
 uint64_t evidence_capacity(const evidence *e) {
-  if (evidence_limit_bound(e)) return e->n.limit_bytes;
+  if (evidence_limit_bound(e)) return e->n.limit_bytes - least(e->beside_bytes, e->n.limit_bytes);
   if (known(e->n.free_bytes)) return e->n.reserved_bytes + e->n.free_bytes;
   if (known(e->n.limit_bytes)) return e->n.limit_bytes;
   return known(e->n.card_bytes) ? e->n.card_bytes : 0;

@@ -79,6 +79,7 @@ typedef struct evidence {
   phase fail_phase;
   bool has_stacks, has_marks, expandable;
   numbers n;
+  uint64_t beside_bytes; /* of a run's limit: what the driver and other libraries hold */
   uint64_t peak_live_bytes, peak_reserved_bytes; /* up to and with the failure */
   uint8_t *phase_of_stack;                       /* by stack id */
   uint32_t *user_of_stack;   /* the program's own innermost frame; frame id, 0 none */

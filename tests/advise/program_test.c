@@ -277,6 +277,24 @@ TEST(a_graph_that_nobody_uses_is_named_in_the_first_pass)
   finish(&a);
 }
 
+/* The driver's context counts in a run's limit: 2 GiB are 1.5 for the allocator. */
+TEST(what_the_driver_holds_of_a_limit_is_not_the_allocator_s)
+{
+  static const char text[] =
+      "CUDA out of memory. Tried to allocate 600.00 MiB. GPU 0 has a total capacity of 2048.00 MiB "
+      "of "
+      "which 512.00 MiB is free. Of the allocated memory 1000.00 MiB is allocated by PyTorch, and "
+      "24.00 MiB is reserved by PyTorch but unallocated.";
+  author a;
+  start(&a, 2 * GIB, NULL);
+  CHECK_OK(recording_name(&a.r, &a.r.error_id, text, sizeof text - 1));
+  add_event(&a, EVENT_SEGMENT_ALLOC, a.next, GIB, 0);
+  take(&a, 1000 * MIB, build_stack(&a));
+  fail_with(&a, 600 * MIB, build_stack(&a));
+  CHECK_U64(evidence_capacity(&a.x.evidence), 1536 * MIB);
+  finish(&a);
+}
+
 TEST(a_damaged_text_leaves_its_fields_unknown)
 {
   program_facts p;
