@@ -191,6 +191,16 @@ def lines_of_model(view: ProgramView) -> Any:
         yield f"dtype {word(name)} {size}"
 
 
+def whole_of(view: ProgramView) -> Any:
+    """The largest module of the program's variables that has the called one inside: a list of layers that a loop calls one by one."""
+    whole, most = view.root, 0
+    for module in view.modules[:64]:
+        inside = list(module.modules())[:PROGRAM_MODULES]
+        if len(inside) > most and any(m is view.root for m in inside):
+            whole, most = module, len(inside)
+    return whole
+
+
 def lines_of_place(view: ProgramView) -> Any:
     """The module that was called, and how far its forward pass had come, counted in modules that have weights of their own."""
     root = view.root
@@ -201,10 +211,11 @@ def lines_of_place(view: ProgramView) -> Any:
     yield f"within {word(type(view.inner).__name__)}"
     passed, count, head, path = -1, 0, 0, ""
     beside = {id(module) for module in view.beside}
-    for name, module in list(root.named_modules())[:PROGRAM_MODULES]:
+    whole = whole_of(view)
+    for name, module in list(whole.named_modules())[:PROGRAM_MODULES]:
         if module is view.inner:
             path = name
-        if (module is view.inner and module is not root) or id(module) in beside:
+        if (module is view.inner and module is not whole) or id(module) in beside:
             passed = count
         if any(True for _ in module.parameters(recurse=False)):
             count += 1
@@ -213,6 +224,7 @@ def lines_of_place(view: ProgramView) -> Any:
         yield f"path {word(path)}"
     if passed >= 0:  # else: somewhere in the model's own forward
         yield f"passed {passed} {count}"
+    yield f"modules {count}"
     yield f"head {head if isinstance(head, int) else 0}"
 
 

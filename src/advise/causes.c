@@ -153,9 +153,19 @@ static void forget_passing_growth(findings *f, const evidence *e) {
   f->growth = (growth){0};
 }
 
+/* No layer was called twice: what looks like turns of a loop are the layers of one pass. */
+static void forget_layers_growth(findings *f, const evidence *e) {
+  const program_facts *p = &e->program;
+  if (!f->growth.found || !e->has_stacks || p->step != PROGRAM_FORWARD || p->modules == 0) return;
+  if (need_layer_calls(e) > p->modules) return;
+  free(f->growth.of_stack);
+  f->growth = (growth){0};
+}
+
 static stow_status ask_all(findings *f, const evidence *e, cause *all) {
   STOW_TRY(growth_find(&f->growth, e));
   forget_passing_growth(f, e);
+  forget_layers_growth(f, e);
   need_find(&f->need, e);
   if (!f->growth.found) STOW_TRY(evidence_held_to_end(e, &f->held_to_end));
   STOW_TRY(copies_find(&f->copies, e));

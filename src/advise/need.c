@@ -77,19 +77,36 @@ static uint64_t rows_of(const program_facts *p) {
                                                                        : in->dims[0];
 }
 
-double need_whole_pass(const evidence *e) {
-  uint32_t weights = 0, called = 0, last = 0;
+uint32_t need_layer_calls(const evidence *e) {
+  uint32_t called = 0, last = 0;
   for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
-    weights += e->phase_of[i] == PHASE_BUILD && evidence_live(e, l);
     if (e->phase_of[i] != PHASE_FORWARD || l->start < e->first_work_tick) continue;
     if (!e->has_stacks) called += l->bytes >= OUTPUT_LEAST;
     if (l->stack_id == 0) continue;
     if (l->stack_id != last && e->layer_of_stack[l->stack_id] != LAYER_NONE) called++;
     last = l->stack_id;
   }
+  return called;
+}
+
+double need_whole_pass(const evidence *e) {
+  uint32_t weights = 0, called = need_layer_calls(e);
+  for (uint32_t i = 0; i < e->time.lifetime_count; i++)
+    weights += e->phase_of[i] == PHASE_BUILD && evidence_live(e, &e->time.lifetimes[i]);
   double times = called > 0 ? weights / 2.0 / called : 1;
   return times < 1 ? 1 : times > 64 ? 64 : times;
+}
+
+/* The largest output of the pass, the refused one with it. */
+static uint64_t largest_output(const evidence *e) {
+  uint64_t largest = evidence_asked_bytes(e);
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    bool pass = e->phase_of[i] == PHASE_FORWARD || e->phase_of[i] == PHASE_USER;
+    if (pass && l->start < e->fail_tick && l->bytes > largest) largest = l->bytes;
+  }
+  return largest;
 }
 
 /* The whole pass from the part that was reached. Without a graph nothing piles up, and what is
@@ -102,15 +119,15 @@ static void find_work(need *n, const evidence *e) {
   double work = (double)n->work_now_bytes;
   bool graph = !p->grad_known || p->grad;
   if (p->step == PROGRAM_FORWARD && graph) {
-    double part = p->modules > 0 ? (p->passed + 0.5) / p->modules : 1 / need_whole_pass(e);
+    double part = p->passed_known ? (p->passed + 0.5) / p->modules : 1 / need_whole_pass(e);
     if (part < 1) work /= part > PASSED_LEAST ? part : PASSED_LEAST;
     uint64_t rows = rows_of(p);
-    if (p->head >= HEAD_LEAST && (p->modules == 0 || p->passed + 1 < p->modules) &&
+    if (p->head >= HEAD_LEAST && (!p->passed_known || p->passed + 1 < p->modules) &&
         rows < PROGRAM_BYTES_MAX / p->head)
       work += (double)(rows * p->head) * LOSS_NUMBER;
-  } else if (n->trains && p->step != PROGRAM_OPTIMIZER) {
-    work += (double)asked; /* its gradient has the same size */
   }
+  /* Backward makes an output's gradient from the next one's, beside all that was saved. */
+  if (n->trains && p->step != PROGRAM_OPTIMIZER) work += 2.0 * (double)largest_output(e);
   n->work_bytes = work < 0x1p60 ? (uint64_t)work : UINT64_C(1) << 60;
 }
 

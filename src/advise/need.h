@@ -36,6 +36,8 @@ void need_find(need *n, const evidence *e);
  * how many layers there are (a weight and a bias each) and how many were called; without stacks,
  * each of the larger requests of the pass counts as one. */
 double need_whole_pass(const evidence *e);
+/* How often a layer with weights was called, as far as stacks show it. */
+uint32_t need_layer_calls(const evidence *e);
 /* Weights, gradients, state, temporaries: what no batch makes smaller. */
 uint64_t need_fixed_bytes(const need *n, need_change change);
 /* The largest batch whose pass fits beside that; 0 not even one sample. `work`: of the activations,

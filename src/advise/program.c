@@ -133,7 +133,9 @@ static void read_line(program_facts *p, scan_text line) {
     read_pair(&a, &b, line, at);
     p->passed = count_of(a);
     p->modules = count_of(b);
+    p->passed_known = p->modules > 0;
   }
+  if (strcmp(key, "modules") == 0) p->modules = count_of(take_number(line, &at));
   if (strcmp(key, "batch") == 0) {
     p->batch = take_number(line, &at);
     p->batch_named = scan_starts(scan_from(line, at), "named");

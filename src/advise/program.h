@@ -54,9 +54,11 @@ typedef struct program_facts {
   uint64_t device_bytes;                   /* of the parameters, on a device */
   uint64_t narrow_bytes;                   /* of the parameters, in 16 bits or fewer */
   uint64_t gradient_bytes;
-  uint32_t passed, modules; /* with weights of their own: before the innermost one, and all */
-  uint64_t head;            /* outputs of the last linear layer */
-  char optimizer[64];       /* the class of the one with the most weights; "" none was found */
+  uint32_t modules; /* with weights of their own */
+  uint32_t passed;  /* of them, before the innermost one; if passed_known */
+  bool passed_known;
+  uint64_t head;      /* outputs of the last linear layer */
+  char optimizer[64]; /* the class of the one with the most weights; "" none was found */
   uint64_t optimizer_numbers, optimizer_bytes, state_bytes; /* sums over all optimizers */
   uint32_t optimizer_flags;
   program_input inputs[PROGRAM_INPUTS_MAX];

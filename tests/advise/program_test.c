@@ -277,6 +277,29 @@ TEST(a_graph_that_nobody_uses_is_named_in_the_first_pass)
   finish(&a);
 }
 
+/* Three layers a block in a loop over blocks look like turns that keep all they make; the model has
+ * as many layers as were called. */
+TEST(the_layers_of_a_first_pass_are_not_turns_of_a_loop)
+{
+  static const char facts[] =
+      "program 1\nstep forward\ngrad 1\nautocast off\nparameters 25165824 100663296\ntrained "
+      "25165824 100663296\non_device 100663296\ngradients 0\ndtype float32 100663296\nmodule Net\n"
+      "training 1\nwithin Linear\npassed 30 34\nmodules 34\nhead 0\noptimizer SGD 25165824 "
+      "100663296 0\ninput float32 32x1024\nbatch 32 named\n";
+  author a;
+  for (int told = 0; told < 2; told++) {
+    start(&a, 4 * GIB, told ? facts : NULL);
+    run_layers(&a, 34, 3 * MIB, 0, 0);
+    for (int block = 0; block < 10; block++)
+      for (uint32_t layer = 0; layer < 3; layer++) take(&a, 128 * MIB, layer_stack(&a, layer));
+    fail_with(&a, 300 * MIB, layer_stack(&a, 0));
+    if (told) CHECK_TEXT(first_cause(&a), "batch_too_big");
+    if (told) CHECK(strstr(fix_at(&a, 0), "use a batch of ") != NULL);
+    if (!told) CHECK(strcmp(first_cause(&a), "batch_too_big") != 0);
+    finish(&a);
+  }
+}
+
 /* The driver's context counts in a run's limit: 2 GiB are 1.5 for the allocator. */
 TEST(what_the_driver_holds_of_a_limit_is_not_the_allocator_s)
 {
