@@ -290,7 +290,7 @@ TEST(the_layers_of_a_first_pass_are_not_turns_of_a_loop)
   for (int told = 0; told < 2; told++) {
     start(&a, 4 * GIB, told ? facts : NULL);
     run_layers(&a, 34, 3 * MIB, 0, 0);
-    for (int block = 0; block < 10; block++)
+    for (int turn = 0; turn < 10; turn++)
       for (uint32_t layer = 0; layer < 3; layer++) take(&a, 128 * MIB, layer_stack(&a, layer));
     fail_with(&a, 300 * MIB, layer_stack(&a, 0));
     if (told) CHECK_TEXT(first_cause(&a), "batch_too_big");
