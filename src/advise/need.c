@@ -109,8 +109,7 @@ static uint64_t largest_output(const evidence *e) {
   return largest;
 }
 
-/* The whole pass from the part that was reached. Without a graph nothing piles up, and what is
- * there at the failure is the peak. */
+/* The whole pass from the part that was reached. Without a graph nothing piles up. */
 static void find_work(need *n, const evidence *e) {
   const program_facts *p = &e->program;
   uint64_t asked = evidence_asked_bytes(e), all = e->n.live_bytes + asked;
@@ -126,6 +125,8 @@ static void find_work(need *n, const evidence *e) {
         rows < PROGRAM_BYTES_MAX / p->head)
       work += (double)(rows * p->head) * LOSS_NUMBER;
   }
+  /* Without a graph the next layer's output stands beside its input and this one. */
+  if (!graph) work += (double)largest_output(e);
   /* Backward makes an output's gradient from the next one's, beside all that was saved. */
   if (n->trains && p->step != PROGRAM_OPTIMIZER) work += 2.0 * (double)largest_output(e);
   n->work_bytes = work < 0x1p60 ? (uint64_t)work : UINT64_C(1) << 60;
