@@ -1,6 +1,6 @@
 /* Residency: which pages of a program larger than the card are in vram before each launch.
  *
- * Device-free: the engine decides, a driver (the shim, the heap, the simulated card of replay)
+ * Device-free: the engine decides, a driver (the shim, the heap, the simulated device of replay)
  * acts. The driver serialises all calls; the engine has no lock and after warm-up no allocation on
  * the path of a launch. It never reads memory or calls the device.
  *
