@@ -340,7 +340,7 @@ static stow_status member(uint64_t *range, const pickle_value *value, uint8_t ta
                    meaning);
 }
 
-/* What the program was doing, as python/stowage/_program.py tells it: a fact of the recording. */
+/* What the program was doing, as python/stowage/_program.py writes it: a fact of the recording. */
 static stow_status read_program(torch_reader *t, const pickle_value *value) {
   uint32_t id = 0;
   STOW_TRY(name_of(t, &id, value));
