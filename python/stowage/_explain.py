@@ -19,6 +19,7 @@ from ._explanation import Explanation
 from ._history import take_refusal
 from ._library import NotFound, OutOfMemory, StowageError
 from ._library import format_size as size
+from ._library import parse_size
 from ._limits import ram_limit
 from ._objects import Finder, describe, find_large, paths_to
 from ._ram import undisturbed
@@ -170,16 +171,19 @@ def explain(
     *,
     message: "Optional[str]" = None,
     last: bool = False,
+    vram: "Union[None, int, str]" = None,
 ) -> Explanation:
     """Explains why memory ran out, and what to change.
 
     Without arguments it explains the latest out-of-memory error of this process. `what` is an exception or a recording (a PyTorch
     snapshot, a .stow trace, the folder of a run), `message` is the text of an error, and `last` means the last run or the kernel
-    that died before.
+    that died before. With `vram` the answer is for a card of that size: the recording is replayed there.
 
     >>> explain(message="RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB.").data["numbers"]["asked_bytes"]
     2147483648
     """
+    if vram is not None and not (isinstance(what, (str, os.PathLike)) and os.path.isfile(what)):
+        raise TypeError("explain: vram= needs a recording: the path of a PyTorch snapshot or a .stow trace")
     given = [what is not None, message is not None, last]
     if sum(given) > 1 and not (message is not None and isinstance(what, (str, os.PathLike))):
         raise TypeError("explain: give one of: an exception, a recording (with its message), message=, last=True")
@@ -200,7 +204,8 @@ def explain(
         message = message if message is not None else _ended_with.get(os.path.abspath(path))
         if os.path.isdir(path):
             return Explanation(_analysis.explain_run(path), of_recording=True)
-        return Explanation(_analysis.explain_recording(path, message), message, of_recording=True)
+        size_of_card = 0 if vram is None else parse_size(vram)
+        return Explanation(_analysis.explain_recording(path, message, size_of_card), message, of_recording=True)
     if message is not None:
         return Explanation(_analysis.explain_message(message), message)
     return _explain_latest()
