@@ -201,12 +201,18 @@ def _amp_type(torch: Any, amp: Any) -> Any:
 
 
 def _trainer(
-    torch: Any, device: str, model_fn: Any, batch_fn: Any, optimizer: Any, loss: Any, amp: Any, accumulate: int
+    torch: Any, device: str, layers: "Dict[int, str]", model_fn: Any, batch_fn: Any, optimizer: Any, loss: Any, amp: Any, accumulate: int
 ) -> "Tuple[Callable[[int], None], str]":
     """Returns the function that runs step number i, and what kind of program it is."""
     model = model_fn()
-    if isinstance(model, tuple) and len(model) == 2 and isinstance(model[0], torch.nn.Module):
-        model, optimizer = model
+    if isinstance(model, dict):
+        unknown = set(model) - {"model", "batch", "optimizer", "loss", "amp", "accumulate"}
+        if unknown or "model" not in model:
+            raise Invalid(f"estimate: model_fn returned a dict with {sorted(map(str, model))}; its keys are model, batch, optimizer, loss, amp, accumulate")
+        batch_fn, optimizer, loss = model.get("batch", batch_fn), model.get("optimizer", optimizer), model.get("loss", loss)
+        amp, accumulate, model = model.get("amp", amp), model.get("accumulate", accumulate), model["model"]
+    elif isinstance(model, tuple) and len(model) in (2, 3) and isinstance(model[0], torch.nn.Module):
+        model, batch_fn, optimizer = (*model, optimizer)[:3]
     if not isinstance(model, torch.nn.Module):
         if batch_fn is None and callable(model):
             import inspect
@@ -220,6 +226,7 @@ def _trainer(
         raise Invalid(f"estimate: model_fn returned {type(model).__name__}; return a torch.nn.Module, or a function that runs one step")
     if batch_fn is None:
         raise Invalid("estimate: batch_fn is missing: a function that returns the model's input, as one tensor, a tuple or a dict")
+    layers.update((id(one), f"model.{name}") for name, one in model.named_modules() if name)
     model = model.to(device)
     kind = _amp_type(torch, amp)
     batches = _batches(batch_fn)
@@ -359,8 +366,8 @@ def estimate(
     `model_fn()` makes the model, `batch_fn()` or `batch_fn(i)` the input of step i. With `optimizer` ("adamw", "sgd", "adamw8bit", a
     class, or a function of the parameters) the steps train: forward, backward, optimizer; `loss(output, batch)` gives the loss if the
     output has none. Without it they are inference. `amp` is "bf16" or "fp16" (with a GradScaler). `accumulate` is the number of batches
-    in each step. For any other program let `model_fn()` make everything and return a function that runs one step, and leave
-    `batch_fn` out. `gpu` is a name ("T4", "A100-80G", "RTX 4090"), `vram` its memory ("16G"). `settings` are those of
+    in each step. `model_fn()` may also return (model, batch_fn) or (model, batch_fn, optimizer), or a dict with model, batch, optimizer,
+    loss, amp and accumulate. For any other program let it make everything and return a function that runs one step. `gpu` is a name ("T4", "A100-80G", "RTX 4090"), `vram` its memory ("16G"). `settings` are those of
     PYTORCH_ALLOC_CONF. `record` keeps the trace as a .stow file.
 
     The functions run on tensors that have a shape and no memory, so they must make their tensors themselves: what they return
@@ -386,7 +393,7 @@ def estimate(
 
     try:
         with _faked(torch, target, notes) as (recorder, device):
-            run, mode = _trainer(torch, device, maker, batch_fn, optimizer, loss, amp, accumulate)
+            run, mode = _trainer(torch, device, recorder.layers, maker, batch_fn, optimizer, loss, amp, accumulate)
             for i in range(steps):
                 recorder.mark(f"step {i + 1}", True)
                 run(i)

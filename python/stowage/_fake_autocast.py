@@ -32,7 +32,8 @@ class Casts:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._cache: "Dict[int, Tuple[Any, Any]]" = {}
-        self._keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
+        key = getattr(torch._C.DispatchKey, "AutocastCUDA", None)  # PyTorch 1.13 does not have it in Python
+        self._keys = torch._C.DispatchKeySet(key) if key is not None else None
 
     def clear(self) -> None:
         """Forgets the cast parameters, as at the end of the outermost autocast."""
@@ -84,6 +85,9 @@ class Casts:
     def registered(self) -> "Iterator[None]":
         """The casts are in force inside the `with`."""
         torch = self._torch
+        if self._keys is None:
+            yield
+            return
         library = torch.library.Library("aten", "IMPL")
         try:
             with warnings.catch_warnings():

@@ -15,6 +15,7 @@ import weakref
 from typing import Any, Dict, Iterator, List, Tuple
 
 from ._gpus import Gpu
+from ._library import Unsupported
 
 _ABSENT = object()
 
@@ -256,6 +257,14 @@ def _patch_choices(torch: Any, patches: _Patches, notes: "Dict[str, str]") -> No
         return optimizer.step(*arguments, **named)  # no gradient overflows in an estimate
 
     patches.set(scaler, "_maybe_opt_step", step)
+
+    if not hasattr(torch._C.DispatchKey, "AutocastCUDA"):
+
+        def autocast(*_: Any, **__: Any) -> Any:
+            raise Unsupported(f"estimate: autocast needs PyTorch 2.0 or newer, and this is {torch.__version__}")
+
+        patches.set(torch, "autocast", autocast)
+        patches.set(torch.cuda.amp, "autocast", autocast)
 
     def compile(model: Any = None, **_: Any) -> Any:
         notes["compile"] = "torch.compile was ignored: a compiled program usually needs less than this"

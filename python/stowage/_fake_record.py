@@ -11,14 +11,15 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _kernels
 from ._gpus import Gpu
 
 ALLOC, FREE, BEGIN, END = 0, 1, 2, 3
 _FRAMES_MAX = 24
-_SKIP = (__name__, "stowage._fake_autocast", "stowage._fake_cuda", "stowage._kernels", "stowage._estimate", "stowage._estimate_command")
+_SKIP = (__name__, "stowage._fake_autocast", "stowage._fake_cuda", "stowage._kernels")
+_END = "stowage._estimate"  #: calls the program
 
 
 #: The device that PyTorch's C++ code sees for a fake CUDA tensor. Its autograd engine asks the driver about the streams of a CUDA
@@ -37,17 +38,36 @@ class Unsupported(Exception):
         self.operator, self.line, self.reason = operator, line, reason
 
 
-def _stack(in_backward: bool) -> "Tuple[Tuple[Any, int], ...]":
-    """Returns the frames of the program and of PyTorch that lead here, innermost first; in a backward pass, only those inside it."""
+class _Named(NamedTuple):
+    """Stands for a code object: the layer of the model that a frame of PyTorch runs."""
+
+    co_name: str
+    co_filename: str
+
+
+def _stack(in_backward: bool, layers: "Dict[int, str]") -> "Tuple[Tuple[Any, int], ...]":
+    """Returns the frames of the program and of PyTorch that lead here, innermost first; in a backward pass, only those inside it.
+
+    Where no frame is the program's, the innermost names the layer.
+    """
     frames: "List[Tuple[Any, int]]" = []
+    layer: "Optional[Tuple[Any, int]]" = None
+    outside = False
     at: Any = sys._getframe(2)
     while at is not None and len(frames) < _FRAMES_MAX:
         name = at.f_globals.get("__name__", "")
-        if in_backward and name in ("torch.autograd", "torch.autograd.graph"):
+        if name == _END or (in_backward and name in ("torch.autograd", "torch.autograd.graph")):
             break
         if name not in _SKIP and not name.startswith(_PLUMBING):
             frames.append((at.f_code, at.f_lineno))
+            outside = outside or not _is_torch(at.f_code)
+            if layers and not outside and layer is None and at.f_code.co_name == "forward" and name.startswith("torch.nn.modules"):
+                known = layers.get(id(at.f_locals.get("self")))
+                if known is not None:
+                    layer = (_Named(known, at.f_code.co_filename), at.f_lineno)
         at = at.f_back
+    if layer is not None and not outside:
+        frames.insert(0, layer)
     return tuple(frames)
 
 
@@ -69,6 +89,7 @@ class Recorder:
         self._forward: "Dict[int, int]" = {}  # sequence number of an autograd node: stack number
         self._threads: "Dict[Tuple[int, str], bool]" = {}
         self.live_bytes = self.peak_bytes = 0
+        self.layers: "Dict[int, str]" = {}  # id of a module: its name in the model
         self.assumed: "Dict[str, int]" = {}  # lines that read a value of a fake tensor
         self.hidden: "Dict[str, int]" = {}  # largest hidden block by what it is
         autograd = getattr(torch, "autograd", None)
@@ -88,9 +109,9 @@ class Recorder:
     def _where(self) -> int:
         """Returns the stack of the operator that runs; in the backward pass, that of the operator in the forward pass."""
         node = self._node() if self._node is not None else None
-        frames = _stack(node is not None)
+        frames = _stack(node is not None, self.layers)
         if node is not None:
-            if all(_is_torch(code) for code, _ in frames):  # not a recomputed forward pass, nor a backward of the program
+            if all(_is_torch(code) for code, _ in frames) and not self._is_recomputed(frames):  # not a recomputed forward pass, nor a backward of the program
                 known = self._forward.get(node._sequence_nr()) if hasattr(node, "_sequence_nr") else None
                 if known:
                     return known
@@ -99,6 +120,10 @@ class Recorder:
             self._forward.setdefault(self._sequence() - 1, number)  # the node was made just before its operator
             return number
         return self.stack_number(frames)
+
+    @staticmethod
+    def _is_recomputed(frames: "Tuple[Tuple[Any, int], ...]") -> bool:
+        return any(code.co_name == "forward" for code, _ in frames)
 
     def line_of(self, number: int) -> str:
         """Returns "file.py:12" of the innermost frame that is not PyTorch's."""
@@ -131,11 +156,11 @@ class Recorder:
         """Finds storages that ended, in versions of PyTorch whose storages do not report it."""
         if self.keeps_storages:
             return
-        expired = self.torch._C._StorageBase._expired if hasattr(self.torch._C, "_StorageBase") else None
+        kind = self.torch.UntypedStorage
         for key, (pointer, block) in list(self._live.items()):
-            if expired is not None and expired(pointer):
+            if kind._expired(pointer):
                 del self._live[key]
-                self.torch._C._StorageBase._free_weak_ref(pointer)
+                kind._free_weak_ref(pointer)
                 self.free(block)
 
     def _ended(self, key: int, block: int) -> None:
