@@ -9,6 +9,7 @@ torch.compile. Nothing is allocated and no driver is loaded. Everything is put b
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import types
 import weakref
@@ -146,6 +147,8 @@ def fake_cuda(torch: Any, gpu: Gpu, notes: "Dict[str, str]", replaced: "List[Tup
     guard = getattr(torch._C, "_ensureCUDADeviceGuardSet", None)
     if guard is not None:
         guard()  # where there is no GPU, fake CUDA tensors need a device guard that does nothing
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    was_off, log.disabled = log.disabled, True  # it repeats the program's own errors, with PyTorch's lines
     try:
         _patch_cuda(torch, cuda, gpu, patches)
         _patch_choices(torch, patches, notes)
@@ -154,6 +157,7 @@ def fake_cuda(torch: Any, gpu: Gpu, notes: "Dict[str, str]", replaced: "List[Tup
         yield
     finally:
         patches.undo()
+        log.disabled = was_off
 
 
 def _patch_cuda(torch: Any, cuda: Any, gpu: Gpu, patches: _Patches) -> None:
