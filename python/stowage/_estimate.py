@@ -15,6 +15,10 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 from . import _analysis, _gpus, _show
+from ._fake_autocast import Casts
+from ._fake_cuda import fake_cuda
+from ._fake_record import BEGIN, END, Recorder, Refused, dispatch_mode, function_mode, replaced_functions
+from ._fake_record import FREE as FREED
 from ._library import Invalid, NotFound, Unsupported, need, shown
 from ._library import format_size as size
 from ._trace import ALLOC, FREE, Trace
@@ -288,14 +292,10 @@ def _faked(torch: Any, gpu: _gpus.Gpu, notes: "Dict[str, str]") -> "Iterator[Tup
 
     from torch._subclasses import FakeTensorMode
 
-    from ._fake_autocast import Casts
-    from ._fake_cuda import fake_cuda
-    from ._fake_record import Recorder, dispatch_mode, function_mode, replaced_functions
-
     named: "Dict[str, Any]" = {}
     if "allow_non_fake_inputs" in inspect.signature(FakeTensorMode.__init__).parameters:
         named["allow_non_fake_inputs"] = True
-    recorder = Recorder(torch, gpu, "cuda")
+    recorder = Recorder(torch, gpu, "cuda", __name__)
     casts = Casts(torch)
     mode = FakeTensorMode(**named)  # imports parts of PyTorch that must not see the replaced functions
     replaced = [*replaced_functions(recorder), (torch, "clear_autocast_cache", casts.clear)]
@@ -316,9 +316,6 @@ def _write(recorder: Any, path: str, gpu: _gpus.Gpu) -> None:
         trace.fact("device_bytes", str(gpu.total_bytes))
         trace.fact("estimated", "1")
         numbers = [trace.stack([(code.co_name, code.co_filename, line) for code, line in frames]) for frames in recorder.stacks]
-        from ._fake_record import BEGIN, END
-        from ._fake_record import FREE as FREED
-
         addresses: "Dict[int, int]" = {}
         at = 1 << 40
         for kind, block, count, where in recorder.events:
@@ -389,8 +386,6 @@ def estimate(
     began = time.monotonic()
     notes: "Dict[str, str]" = {}
     maker = _copy_of(torch, model_fn) if isinstance(model_fn, torch.nn.Module) else model_fn
-    from ._fake_record import Unsupported as Refused
-
     try:
         with _faked(torch, target, notes) as (recorder, device):
             run, mode = _trainer(torch, device, recorder.layers, maker, batch_fn, optimizer, loss, amp, accumulate)

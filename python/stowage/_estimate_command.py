@@ -14,7 +14,8 @@ import traceback
 from typing import Any, List
 
 from ._estimate import Estimate, estimate
-from ._library import Invalid, Missing, NotFound, StowageError, Unsupported
+from ._library import Invalid, Missing, NotFound, StowageError, Unsupported, shown
+from ._model_folder import estimate_folder
 
 
 def _function(place: str) -> Any:
@@ -63,8 +64,6 @@ def main(arguments: "List[str]") -> None:
     options = parser.parse_args(arguments)
     try:
         if os.path.isdir(options.what):
-            from ._model_folder import estimate_folder
-
             for name in ("steps", "record"):
                 if getattr(options, name) is not None:
                     raise Invalid(f"--{name} is for a script, not for a model folder")
@@ -77,17 +76,17 @@ def main(arguments: "List[str]") -> None:
                     raise Invalid(f"--{name} is for a model folder; a script sets it itself")
             found = _of_script(options)
     except (StowageError, FileExistsError) as reason:
-        print(f"stowage estimate: {str(reason).removeprefix('estimate: ')}", file=sys.stderr)
+        said = str(reason)
+        answer = shown("stowage estimate: " + (said[len("estimate: ") :] if said.startswith("estimate: ") else said))
+        print(answer, file=sys.stderr)
         failed = isinstance(reason, Unsupported) and not isinstance(reason, Missing)
         sys.exit(1 if failed else 2)
     except Exception:
         traceback.print_exc()  # the program's own error, as Python shows it
         sys.exit(1)
-    if not options.json:
-        print(found.text)
-    else:
-        data = dict(found.data)
-        if options.record is None:
-            data["trace"] = None  # it ends with this process
-        print(json.dumps(data, indent=2))
+    data = dict(found.data)
+    if options.record is None:
+        data["trace"] = None  # it ends with this process
+    answer = json.dumps(data, indent=2) if options.json else found.text
+    print(answer)
     sys.exit(0 if found.fits else 1)

@@ -247,8 +247,8 @@ def _patch_choices(torch: Any, patches: _Patches, notes: "Dict[str, str]") -> No
     # C++ does not see the device of these tensors (_fake_record), and Python must.
     patches.set(fake_tensor.FakeTensor, "is_cuda", property(lambda self: self.fake_device.type == "cuda"), add=True)
     patches.set(fake_tensor.FakeTensor, "get_device", lambda self: 0 if self.fake_device.type == "cuda" else -1, add=True)
-    group = getattr(torch._C, "_group_tensors_by_device_and_dtype", None)
-    if group is not None:
+    group: Any = getattr(torch._C, "_group_tensors_by_device_and_dtype", _ABSENT)
+    if group is not _ABSENT:
 
         def grouped(*args: Any) -> Any:
             found = group(*args)
@@ -275,4 +275,8 @@ def _patch_choices(torch: Any, patches: _Patches, notes: "Dict[str, str]") -> No
         return (lambda function: function) if model is None else model
 
     patches.set(torch, "compile", compile)
-    patches.set(torch.nn.Module, "compile", lambda self, *_, **__: compile(self) and None)
+
+    def compile_module(self: Any, *_: Any, **__: Any) -> None:
+        compile(self)
+
+    patches.set(torch.nn.Module, "compile", compile_module)

@@ -18,19 +18,18 @@ from ._gpus import Gpu
 
 ALLOC, FREE, BEGIN, END = 0, 1, 2, 3
 _FRAMES_MAX = 24
-_SKIP = (__name__, "stowage._fake_autocast", "stowage._fake_cuda", "stowage._kernels")
-_END = "stowage._estimate"  #: calls the program
+_PACKAGE = __name__.rpartition(".")[0] + "."
 
 
 #: The device that PyTorch's C++ code sees for a fake CUDA tensor. Its autograd engine asks the driver about the streams of a CUDA
 #: tensor, and there may be none. No program uses this index.
 _HIDDEN = "meta:7"
 
-#: Modules of PyTorch that are between every operator and the dispatch mode.
-_PLUMBING = ("torch._ops", "torch.utils._python_dispatch", "torch.overrides", "torch._subclasses", "torch._compile", "torch._dynamo")
+#: Modules of PyTorch and of this package that are between every operator and the dispatch mode.
+_PLUMBING = (_PACKAGE, "torch._ops", "torch.utils._python_dispatch", "torch.overrides", "torch._subclasses", "torch._compile", "torch._dynamo")
 
 
-class Unsupported(Exception):
+class Refused(Exception):
     """An operator that fake tensors cannot run; `operator` is its name, `line` where the program called it."""
 
     def __init__(self, operator: str, line: str, reason: str) -> None:
@@ -45,8 +44,9 @@ class _Named(NamedTuple):
     co_filename: str
 
 
-def _stack(in_backward: bool, layers: "Dict[int, str]") -> "Tuple[Tuple[Any, int], ...]":
-    """Returns the frames of the program and of PyTorch that lead here, innermost first; in a backward pass, only those inside it.
+def _stack(end: str, in_backward: bool, layers: "Dict[int, str]") -> "Tuple[Tuple[Any, int], ...]":
+    """Returns the frames of the program and of PyTorch that lead here, innermost first, up to the module `end`; in a
+    backward pass, only those inside it.
 
     Where no frame is the program's, the innermost names the layer.
     """
@@ -56,9 +56,9 @@ def _stack(in_backward: bool, layers: "Dict[int, str]") -> "Tuple[Tuple[Any, int
     at: Any = sys._getframe(2)
     while at is not None and len(frames) < _FRAMES_MAX:
         name = at.f_globals.get("__name__", "")
-        if name == _END or (in_backward and name in ("torch.autograd", "torch.autograd.graph")):
+        if name == end or (in_backward and name in ("torch.autograd", "torch.autograd.graph")):
             break
-        if name not in _SKIP and not name.startswith(_PLUMBING):
+        if not name.startswith(_PLUMBING):
             frames.append((at.f_code, at.f_lineno))
             outside = outside or not _is_torch(at.f_code)
             if layers and not outside and layer is None and at.f_code.co_name == "forward" and name.startswith("torch.nn.modules"):
@@ -78,8 +78,9 @@ def _is_torch(code: Any) -> bool:
 class Recorder:
     """The events of one program: (kind, id, bytes, stack number or name)."""
 
-    def __init__(self, torch: Any, gpu: Gpu, device_type: str) -> None:
+    def __init__(self, torch: Any, gpu: Gpu, device_type: str, end: str) -> None:
         self.torch, self.gpu, self.device_type = torch, gpu, device_type
+        self.end = end  # the module that runs the program: its frames and those outside do not count
         self.events: "List[Tuple[int, int, int, Any]]" = []
         self.stacks: "List[Tuple[Tuple[Any, int], ...]]" = [()]
         self._stack_numbers: "Dict[Tuple[Tuple[Any, int], ...], int]" = {(): 0}
@@ -109,7 +110,7 @@ class Recorder:
     def _where(self) -> int:
         """Returns the stack of the operator that runs; in the backward pass, that of the operator in the forward pass."""
         node = self._node() if self._node is not None else None
-        frames = _stack(node is not None, self.layers)
+        frames = _stack(self.end, node is not None, self.layers)
         if node is not None:
             if all(_is_torch(code) for code, _ in frames) and not self._is_recomputed(frames):  # not a recomputed forward pass, nor a backward of the program
                 known = self._forward.get(node._sequence_nr()) if hasattr(node, "_sequence_nr") else None
@@ -240,7 +241,7 @@ def dispatch_mode(recorder: Recorder) -> Any:
             except errors as reason:
                 value = _value(torch, name, args)
                 if value is None:
-                    raise Unsupported(str(func), recorder.line_of(where), str(reason).split("\n", 1)[0]) from None
+                    raise Refused(str(func), recorder.line_of(where), str(reason).split("\n", 1)[0]) from None
                 line = recorder.line_of(where)
                 recorder.assumed[line] = recorder.assumed.get(line, 0) + 1
                 return value
