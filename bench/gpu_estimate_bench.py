@@ -10,12 +10,14 @@ program also the sizes that were allocated on the card and not in the estimate, 
 
 import argparse
 import collections
+import csv
 import gc
 import json
 import os
 import random
 import statistics
 import sys
+import tempfile
 import time
 import traceback
 
@@ -25,6 +27,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import stowage
+from stowage._analysis import convert
 
 DEVICE = "cuda"
 MIB = 1 << 20
@@ -461,14 +464,14 @@ CASES = {
     "gpt_pure_bf16": train(GPT, next_token, 8, 1024, dtype=BF),
     "gpt_infer_fp32": infer(GPT, tokens, 16, 1024),
     "gpt_infer_bf16": infer(GPT, tokens, 32, [1024, 777, 1500], dtype=BF),
-    "gpt_generate_fp16": generate(lambda: GPT(layers=12), [16, 32], [64, 200], 24, HF),
+    "gpt_generate_fp16": generate(lambda: GPT(layers=12), [16, 32], [64, 200], 12, HF),
     "llama_lora": train(lora_model(), next_token, 4, 1024),
     "llama_lora_varlen": train(lora_model(layers=12), next_token, [4, 8, 2], [512, 300, 1700]),
     "llama_lora_ckpt": train(lora_model(layers=12, ckpt=True), next_token, 8, 1024),
     "llama_fp32_adamw": train(Llama, next_token, 4, 512),
     "llama_bf16_sgd": train(Llama, next_token, 8, 512, "sgd", amp=BF),
     "llama_infer_bf16": infer(lambda: Llama(layers=16), tokens, 16, 1024, dtype=BF),
-    "llama_generate_bf16": generate(lambda: Llama(layers=16), 32, [128, 300], 24, BF),
+    "llama_generate_bf16": generate(lambda: Llama(layers=16), 32, [128, 300], 12, BF),
     "resnet_fp32_sgd": train(ResNet50, images, 64, 224, "sgd"),
     "resnet_fp32_adamw_small": train(ResNet50, images, 32, 160),
     "resnet_bf16_sgd": train(ResNet50, images, 128, 224, "sgd", amp=BF),
@@ -575,33 +578,22 @@ def run_real(make, steps, limit_bytes=None, history=False):
 
 
 def allocations(trace):
-    """The sizes that an estimate allocated, rounded as PyTorch rounds them."""
-    import csv
-    import subprocess
-    import tempfile
-
-    sizes = []
+    """The sizes that an estimate allocated, rounded as PyTorch rounds them; or None and the reason."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.csv")
-        from stowage._analysis import convert
-
         try:
             convert(trace, path)
         except Exception as reason:
             return None, str(reason)
         with open(path, newline="") as file:
-            for row in csv.DictReader(file):
-                kind = row.get("action") or row.get("Action") or row.get("kind") or ""
-                if kind.lower().startswith("alloc"):
-                    sizes.append(-(-int(row.get("bytes") or row.get("Size") or row.get("size") or 0) // 512) * 512)
-    del subprocess
-    return sizes, None
+            return [-(-int(row["bytes"]) // 512) * 512 for row in csv.DictReader(file) if row["kind"] == "alloc"], None
 
 
 def differences(real_events, sizes, shown=14):
     """The sizes that only one side allocated, by bytes."""
     real, ours, lines = collections.Counter(), collections.Counter(sizes), {}
     for size, line in real_events:
+        size = -(-size // 512) * 512
         real[size] += 1
         lines.setdefault(size, line)
     def top(counter, other):
