@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 #: Operators that run in the lower precision (AT_FORALL_LOWER_PRECISION_FP of ATen/autocast_mode.h).
 _LOWER = frozenset(
@@ -22,6 +22,11 @@ _LOWER = frozenset(
 _WIDEST = frozenset("addcdiv addcmul atan2 bilinear cross dot vdot grid_sample index_put tensordot scatter_add".split())
 #: Operators whose result becomes float32 without a copy of their input (AT_FORALL_FP32_SET_OPT_DTYPE).
 _RESULT = frozenset("prod softmax log_softmax cumprod cumsum linalg_vector_norm linalg_matrix_norm sum".split())
+#: Operators with a kernel from float16 to float32 (source: SoftMax.cpp).
+_FROM_HALF: "Dict[str, Callable[[Any], Any]]" = {
+    "softmax": lambda torch: torch.ops.aten._softmax,
+    "log_softmax": lambda torch: torch.ops.aten._log_softmax,
+}
 #: Operators that autocast forbids.
 _BANNED = frozenset(("binary_cross_entropy",))
 
@@ -68,6 +73,8 @@ class Casts:
                     kind = torch.float32 if torch.float32 in kinds else torch.get_autocast_gpu_dtype()
                 elif name in _RESULT:
                     if kwargs.get("dtype") is None and self._eligible(args[0]) and args[0].dtype is not torch.float32:
+                        if args[0].dtype is torch.float16 and name in _FROM_HALF:  # one kernel, without a copy in float32
+                            return _FROM_HALF[name](torch)(args[0], args[1], True)
                         given = [one.name for one in op._schema.arguments]
                         at = given.index("dtype") if "dtype" in given else -1
                         if at >= len(args) or at < 0:
@@ -77,7 +84,9 @@ class Casts:
                     return op(*args, **kwargs)
                 else:
                     kind = torch.float32
-                return op(*[self._cast(one, kind) for one in args], **{key: self._cast(one, kind) for key, one in kwargs.items()})
+                # C++ compilers evaluate arguments from the last to the first, and so the casts are recorded.
+                last_first = [self._cast(one, kind) for one in reversed(args)]
+                return op(*reversed(last_first), **{key: self._cast(one, kind) for key, one in kwargs.items()})
 
         return run
 

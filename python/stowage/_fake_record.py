@@ -25,6 +25,10 @@ _PACKAGE = __name__.rpartition(".")[0] + "."
 #: tensor, and there may be none. No program uses this index.
 _HIDDEN = "meta:7"
 
+#: References to a gradient that only the autograd engine holds, as a dispatch mode sees them: to its storage and to the tensor. Counted
+#: with PyTorch 2.11; a version that has more of its own never adds in place here, and its estimate is a little too high.
+_STORAGE_USES, _TENSOR_USES = 2, 4
+
 #: Modules of PyTorch and of this package that are between every operator and the dispatch mode.
 _PLUMBING = (_PACKAGE, "torch._ops", "torch.utils._python_dispatch", "torch.overrides", "torch._subclasses", "torch._compile", "torch._dynamo")
 
@@ -96,6 +100,10 @@ class Recorder:
         autograd = getattr(torch, "autograd", None)
         self._sequence = getattr(autograd, "_get_sequence_nr", None)
         self._node = getattr(torch._C, "_current_autograd_node", None)
+        counts = hasattr(torch._C, "_storage_Use_Count") and hasattr(torch.Tensor, "_use_count")
+        self._in_backward = getattr(torch._C, "_current_graph_task_id", None) if counts else None
+        self._least_uses = _TENSOR_USES
+        self._dense = getattr(getattr(torch, "_prims_common", None), "is_non_overlapping_and_dense", None) or (lambda one: one.is_contiguous())
         self.keeps_storages = tuple(int(p) for p in torch.__version__.split(".")[:2] if p.isdigit()) >= (2, 1)
 
     # ---- stacks ----
@@ -196,6 +204,23 @@ class Recorder:
         owner = self
         return weakref.ref(storage, lambda _: owner._ended(key, block))
 
+    def accumulates_in_place(self, args: Any, kwargs: Any) -> bool:
+        """Returns True for a sum of gradients that the autograd engine writes into the first of them.
+
+        The engine does so when nothing else holds that gradient (input_buffer.cpp), but never with fake tensors.
+        """
+        if not self._in_backward or kwargs or len(args) != 2 or self.torch.is_grad_enabled() or self._in_backward() == -1:
+            return False
+        old, new = args
+        if not isinstance(new, self.torch.Tensor) or old.device.type != "cuda" or old.shape != new.shape or old.dtype is not new.dtype:
+            return False
+        if not self._dense(old) or self.torch._C._storage_Use_Count(old.untyped_storage()._cdata) > _STORAGE_USES:
+            return False
+        self._least_uses = min(self._least_uses, old._use_count())
+        if old._use_count() > self._least_uses:
+            return False
+        return all(_is_torch(code) for code, _ in _stack(self.end, True, {}))  # a backward of the program adds as it says
+
     def once(self, what: str) -> bool:
         """Returns True the first time a thread asks for `what`."""
         key = (threading.get_ident() if self._node is not None else 0, what)
@@ -222,6 +247,7 @@ def dispatch_mode(recorder: Recorder) -> Any:
     shown_device = torch.device("cuda:0")
     copy = torch.ops.aten._to_copy.default
     alias = torch.ops.aten.alias.default
+    add, add_in_place = torch.ops.aten.add.Tensor, torch.ops.aten.add_.Tensor
 
     class Mode(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -234,6 +260,9 @@ def dispatch_mode(recorder: Recorder) -> Any:
                 if func is copy and args[0].device == shown_device and kwargs.get("dtype") in (None, args[0].dtype):
                     if kwargs.get("memory_format") in (None, torch.preserve_format):
                         return alias(args[0])  # it is there already; only C++ does not know
+            if func is add and recorder.accumulates_in_place(args, kwargs):
+                add_in_place(*args)
+                return args[0]
             where = recorder._where()
             name = func._schema.name[6:] if hasattr(func, "_schema") and func._schema.name.startswith("aten::") else str(func)
             try:
@@ -251,7 +280,8 @@ def dispatch_mode(recorder: Recorder) -> Any:
                 first = result
                 recorder.saw(result, where)
             elif result is not None:
-                for one in tree_leaves(result):
+                leaves = tree_leaves(result)
+                for one in reversed(leaves) if name == "native_dropout" else leaves:  # its kernel makes the mask first
                     if isinstance(one, torch.Tensor):
                         first = first if first is not None else one
                         recorder.saw(one, where)

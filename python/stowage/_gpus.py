@@ -34,6 +34,11 @@ class Gpu(NamedTuple):
         return _CONTEXT_BYTES
 
     @property
+    def threads_per_multiprocessor(self) -> int:
+        """Returns the most threads on one multiprocessor (CUDA C++ Programming Guide, "Compute Capabilities")."""
+        return 1024 if self.capability == (7, 5) else 1536 if self.capability in ((8, 6), (8, 9), (12, 0)) else 2048
+
+    @property
     def available_bytes(self) -> int:
         """Returns what PyTorch's allocator can reserve on an otherwise unused GPU."""
         return max(0, self.total_bytes - self.context_bytes)
