@@ -347,13 +347,13 @@ class Kernels(unittest.TestCase):
 
             def step():
                 x = weight * 2
-                ((x + x.sin()).cos() * 3).sum().backward()
+                sum((x * i).sum() for i in range(3)).backward()
                 weight.grad = None
 
             return step
 
-        # At the peak of the backward pass: weight, x, its sum with the sine, the gradient of the sum twice, that of the sine.
-        self.assertLessEqual(stowage.estimate(make, gpu="T4").peak_live, (6 * 4 + 1) * MIB)
+        # In the backward pass: weight, x, the gradient of x so far, and the next part of it. Not a fifth for their sum.
+        self.assertEqual(stowage.estimate(make, gpu="T4").peak_live // MIB, 16)
 
     def test_temporaries_are_those_that_were_recorded(self):
         """Sizes from a recording of PyTorch 2.11 on an H200: a GPT with 16 x 840 tokens and 768 columns."""
