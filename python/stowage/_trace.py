@@ -9,7 +9,7 @@ import ctypes
 import os
 import sys
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 from ._library import Growing, call, declare, lib
 
@@ -93,6 +93,22 @@ class Trace:
             lib().stow_trace_tag(self._handle, tag.encode(), ctypes.byref(number))
         event = _Record(addr=address, bytes=size_bytes, stack=self._stack(), tag=number.value, kind=kind)
         lib().stow_trace_event(self._handle, ctypes.byref(event))
+
+    def block(self, kind: int, address: int, size_bytes: int, stack: int) -> None:
+        """Records an event of a block with a stack that `stack` numbered."""
+        event = _Record(addr=address, bytes=size_bytes, stack=stack, kind=kind)
+        lib().stow_trace_event(self._handle, ctypes.byref(event))
+
+    def stack(self, frames: "List[Tuple[str, str, int]]") -> int:
+        """Returns the number of a stack: (function, file, line), innermost first."""
+        if not frames:
+            return 0
+        listed = (_Frame * len(frames))()
+        for slot, (name, file, line) in zip(listed, frames):
+            slot.name, slot.file, slot.line = name.encode("utf-8", "replace"), os.fsencode(file), line
+        number = c_uint32()
+        lib().stow_trace_stack(self._handle, 0, listed, len(frames), ctypes.byref(number))
+        return number.value
 
     def _stack(self) -> int:
         """Returns the number of the caller's stack, without frames of this package."""
