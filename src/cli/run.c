@@ -195,11 +195,13 @@ static void write_end(const verb_call *call, const char *folder, int how, bool b
   run_folder_write_end(folder, &end);
 }
 
-/* The command failed: if it was for memory, why and what to do, in short. */
-static void explain(const char *folder) {
+/* The command failed: if it was for memory, says why and what to do. Returns whether it was. */
+static bool explain(const char *folder) {
   run_story s;
+  bool known = false;
   if (run_story_read(&s, folder) == STOW_OK && s.out_of_memory) {
     const explanation *x = &s.says;
+    known = true;
     char size[STOW_SIZE_TEXT_MAX];
     if (x->headline.data != NULL) note("why: %s", x->headline.data);
     if (x->fixes.count > 0) {
@@ -213,6 +215,7 @@ static void explain(const char *folder) {
     note("stowage explain --last says more");
   }
   run_story_free(&s);
+  return known;
 }
 
 /* What is looked at now and then while the command runs. */
@@ -257,7 +260,10 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
   }
   if (folder[0] != '\0') {
     write_end(call, folder, how, b->ram.by_kernel);
-    if (how != 0) explain(folder);
+    bool explained = how != 0 && explain(folder);
+    bool quiet = verb_flag(call, "quiet") && how == 0;
+    if (b->ram.on && !quiet && (explained || host_record_read(&b->ram.record, folder) == STOW_OK))
+      run_summary_peak(l, limits, &b->ram.record, explained);
   }
   int code = child_end(how);
   if (!looked) {
@@ -293,8 +299,10 @@ static int run(verb_call *call) {
   code = prepare(call, &p, &l, &limits, folder);
   if (code != 0) return code;
   /* Even where nothing is beneath it: else the last run would be one before it. */
-  if (folder[0] == '\0' && run_folder_make(folder) != STOW_OK && b.ram.on)
-    return fail(PROGRAM_NOT_RUN);
+  if (folder[0] == '\0' && run_folder_make(folder) != STOW_OK) {
+    if (!b.ram.plain) return fail(PROGRAM_NOT_RUN);
+    b.ram.on = false;
+  }
   if (run_ram_open(&b.ram, folder) != STOW_OK) return fail(PROGRAM_NOT_RUN);
   pid_t child;
   code = child_start(&child, call->operands);
@@ -312,6 +320,7 @@ static const verb_option options[] = {
     {"stacks", "WHICH", "lines of Python with what is recorded: auto or off"},
     {"ram-limit", "SIZE",
      "most host memory the command and its children may hold, watched and explained: auto or 8G"},
+    {"quiet", NULL, "print nothing at the end of a command that ends well"},
     {"threads", "N", "worker threads of OpenMP and BLAS libraries"},
     {"environment", NULL, "start nothing; print the variables that put Stowage beneath a program"},
     VERB_OPTIONS_END,

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "run/protocol.h"
 
-#define WORDS_MAX 10
+#define WORDS_MAX 18
 
 const char *tree_map_name(tree_map_kind kind) {
   ASSERT((unsigned)kind < TREE_MAP_KINDS);
@@ -129,6 +129,13 @@ static void read_object(host_record *r, const words *w) {
   text(o->type, sizeof o->type, w, 5);
   text(o->of, sizeof o->of, w, 6);
   text(o->shape, sizeof o->shape, w, 7);
+  text(o->place, sizeof o->place, w, 9);
+  o->grows = number(w, 10) != 0;
+  text(o->mark, sizeof o->mark, w, 11);
+  o->graphs = number(w, 12);
+  o->text_bytes = number(w, 13);
+  text(o->words, sizeof o->words, w, 14);
+  o->objects = number(w, 15);
 }
 
 static void read_frame(host_record *r, const words *w) {
@@ -176,6 +183,8 @@ static void read_line(host_record *r, const words *w) {
     r->inside_serial = (uint32_t)number(w, 1);
     r->inside_bytes = number(w, 2);
     r->inside_whole = number(w, 3) != 0;
+    r->inside_ns = number(w, 4) * 1000;
+    r->inside_turns = (uint32_t)number(w, 5);
   }
 }
 

@@ -1,6 +1,6 @@
 /* Watcher: how `stowage run` asks a Python process what fills its host memory.
  *
- * libstowage-host.so is preloaded with --ram-limit only. In a process without CPython it does
+ * libstowage-host.so is preloaded by `stowage run`. In a process without CPython it does
  * nothing. In one with it, a thread sleeps until the run asks for this process, takes the
  * interpreter's lock as any thread of Python's does, and runs report.py. It holds no lock of its
  * own, so nobody can wait for it.
@@ -25,7 +25,7 @@
 #include "shim/python.h"
 #include "shim/shim.h"
 
-#define SOURCE_BYTES ((size_t)8 << 20) /* of a program's own file, looked through for a line */
+#define SOURCE_BYTES ((size_t)2 << 20) /* of one of the program's own files */
 
 /* report.py, made at build time. */
 static const char TEXT[] = {
@@ -69,27 +69,19 @@ static python_object *keep(python_object *self, python_object *arguments) {
   return python_none();
 }
 
-/* shim_line(path, number): the bytes of that line, b"" where there is none. */
-static python_object *line_of(python_object *self, python_object *arguments) {
-  char line[512] = "";
+/* shim_text(path): returns the first SOURCE_BYTES bytes of a file, b"" if it cannot be read. */
+static python_object *text_of(python_object *self, python_object *arguments) {
   const char *path;
-  int number;
   (void)self;
-  if (!python_parse(arguments, "yi", &path, &number)) return NULL;
+  if (!python_parse(arguments, "y", &path)) return NULL;
   FILE *file = fopen(path, "re");
-  size_t looked = 0;
-  for (int at = 1; file != NULL && at <= number && looked < SOURCE_BYTES;) {
-    if (fgets(line, sizeof line, file) == NULL) break;
-    size_t length = strlen(line);
-    looked += length;
-    if (at == number) {
-      fclose(file);
-      return python_build("y", line);
-    }
-    if (length > 0 && line[length - 1] == '\n') at++;
-  }
+  char *text = file != NULL ? malloc(SOURCE_BYTES) : NULL;
+  size_t got = text != NULL ? fread(text, 1, SOURCE_BYTES - 1, file) : 0;
   if (file != NULL) fclose(file);
-  return python_build("y", "");
+  if (text != NULL) text[got] = '\0';
+  python_object *answer = python_build("y", text != NULL ? text : ""); /* up to a zero byte */
+  free(text);
+  return answer;
 }
 
 /* shim_forked(): the interpreter of a child of fork is in order again. */
@@ -97,7 +89,7 @@ static python_object *forked(python_object *self, python_object *arguments);
 
 static python_method methods[] = {
     PYTHON_METHOD("shim_log", python_log), PYTHON_METHOD("shim_state", state),
-    PYTHON_METHOD("shim_keep", keep),      PYTHON_METHOD("shim_line", line_of),
+    PYTHON_METHOD("shim_keep", keep),      PYTHON_METHOD("shim_text", text_of),
     PYTHON_METHOD("shim_forked", forked),  {NULL, NULL, 0, NULL},
 };
 
