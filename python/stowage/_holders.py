@@ -332,8 +332,10 @@ def variables(main, others):
             yield from named(list(getattr(module, "__dict__", {}).items()), where, name == "__main__" and "get_ipython" in vars(module))
     for frame in frames:
         if not is_own(frame.f_code.co_filename):
-            where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
-            yield from ((v, n, where) for n, v in locals_of(frame).items() if hasattr(v, "nbytes") or hasattr(v, "memory_usage"))
+            own = next((f for f in stack_of(frame) if is_own_frame(f)), frame)  # people know the line that called the library
+            where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
+            inside = f" inside {frame.f_code.co_name}" if own is not frame else ""
+            yield from ((v, n + inside, where) for n, v in locals_of(frame).items() if hasattr(v, "nbytes") or hasattr(v, "memory_usage"))
 
 
 MANY = 400_000  # objects, above which a list of them all takes too long and too much
@@ -475,8 +477,8 @@ def place_of(name, where, main):
     at = where[len("module "):] if where.startswith("module ") else where.rpartition(" at ")[2].rpartition(":")[0]
     on_stack = [(f.f_code.co_filename, f.f_lineno) for f in itertools.islice(stack_of(main), 64) if is_own_frame(f)]
     files = [at] if at and (at.startswith("/") or at.startswith("<")) else list(dict.fromkeys(path for path, _ in on_stack))
-    if name.startswith("what line "):
-        return f"{label(at)}:{where.rpartition(':')[2]}", True
+    if name.startswith("what line ") or " inside " in name:
+        return f"{label(at)}:{where.rpartition(':')[2]}", name.startswith("what line ")
     ident, best = identifier(name), (0, 0, "", 0)
     if not ident.isidentifier():
         return "", False
@@ -530,9 +532,16 @@ def object_line(found, place="", grows=False):
     return "\t".join(str(each) for each in words)
 
 
+def without_wholes(found):
+    """Leaves out an object that mostly consists of one of its own parts in the list: agent, beside agent.memory."""
+    parts = [(name, where, size) for size, _, name, where, _ in found if "." in name or "[" in name]
+    return [one for one in found if not any(
+        name.startswith((one[2] + ".", one[2] + "[")) and where == one[3] and 10 * size >= 8 * one[0] for name, where, size in parts)]
+
+
 def object_lines(found, main, placed=True):
     """Returns lines about the largest, and about what keeps graphs; with the program's lines that fill the first of them."""
-    found = sorted(found, key=lambda f: f[0], reverse=True)
+    found = sorted(without_wholes(found), key=lambda f: f[0], reverse=True)
     shown = found[:SHOWN] + [one for one in found[SHOWN:] if one[1].mark == "graph"][:4]
     lines = []
     for at, one in enumerate(shown):

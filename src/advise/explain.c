@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "advise/host.h"
 #include "advise/told.h"
 
 #define WORKSPACES_MOST 16 /* live at the end, to be looked at one by one */
@@ -94,6 +95,7 @@ static const char *card_name(const evidence *e, const explain_options *options) 
 }
 
 stow_status explain_recording(explanation *x, const recording *r, const explain_options *options) {
+  if (host_recording_is(r)) return explain_host_recording(x, r);
   *x = (explanation){.headline = BUFFER_INIT, .notes = BUFFER_INIT};
   STOW_TRY(evidence_gather(&x->evidence, r, options != NULL ? options->message : NULL,
                            options != NULL ? options->message_bytes : 0));

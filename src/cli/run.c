@@ -107,7 +107,6 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
   if (run_shim_driver()[0] == '\0') {
     if (limits->vram_from != NULL || limits->spill_bytes > 0)
       note("no CUDA driver here: the limits have nothing to hold");
-    if (record != NULL) note("no CUDA driver here: nothing will be recorded");
     return 0;
   }
   run_limits_within(limits);
@@ -136,13 +135,13 @@ static void tell_unrecorded(const ledger *l, uint64_t count) {
        count > LEDGER_UNRECORDED_MAX ? ", …" : "", l->header->unrecorded_reason);
 }
 
-/* What was recorded, to where it was asked for. */
-static void gather(const verb_call *call, const char *folder, const ledger *l, pid_t child,
+/* Writes what was recorded to the path of --record. Returns whether device memory was. */
+static bool gather(const verb_call *call, const char *folder, const ledger *l, pid_t child,
                    bool failed) {
   run_gathered all;
   const char *path = verb_value(call, "record");
   run_record_gather(&all, folder, path, (int)child, failed, tell_unwritten);
-  if (path == NULL) return;
+  if (path == NULL) return true;
   uint64_t unrecorded = atomic_load(&l->header->unrecorded);
   uint64_t lost = unrecorded + (uint64_t)all.failed;
   if (unrecorded > 0) tell_unrecorded(l, unrecorded);
@@ -150,8 +149,24 @@ static void gather(const verb_call *call, const char *folder, const ledger *l, p
     note("--record: of %" PRIu64
          " processes that used the device, %d were recorded whole and %" PRIu64 " were not",
          lost + (uint64_t)all.written, all.written, lost);
-  else if (all.kept[0] == '\0')
-    note("nothing was recorded: the command took no device memory");
+  return lost > 0 || all.kept[0] != '\0';
+}
+
+/* A command that took no device memory: its host memory is the recording. */
+static void keep_host_trace(const verb_call *call, run_ram *r, bool device) {
+  const char *path = verb_value(call, "record");
+  if (path == NULL) return;
+  bool empty = r->record.sample_count == 0;
+  stow_status status = run_host_trace_close(r->trace, device || empty ? NULL : path);
+  bool had = r->trace != NULL;
+  r->trace = NULL;
+  if (device) return;
+  if (status != STOW_OK)
+    note("--record: %s", stow_status_message());
+  else if (empty || !had)
+    note("--record: nothing was recorded: the command ended before its memory was read");
+  else
+    note("--record: the command took no device memory; its host memory is in %s", path);
 }
 
 /* The variables that put Stowage beneath a program, for whoever starts it himself: a line each. */
@@ -246,7 +261,7 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
   child_wait(child, &how, beat_ms, beat, b);
   run_live_end(&b->live);
   run_ram_end(&b->ram, how);
-  bool looked = true;
+  bool looked = true, device = false;
   if (l->header != NULL) {
     looked = run_limits_looked();
     char path[PATH_MAX];
@@ -256,14 +271,15 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
            path);
     else
       run_summary(l, limits, how != 0, b->live.crossed_bytes);
-    gather(call, folder, l, child, how != 0);
+    device = gather(call, folder, l, child, how != 0);
   }
+  keep_host_trace(call, &b->ram, device);
   if (folder[0] != '\0') {
     write_end(call, folder, how, b->ram.by_kernel);
     bool explained = how != 0 && explain(folder);
     bool quiet = verb_flag(call, "quiet") && how == 0;
     if (b->ram.on && !quiet && (explained || host_record_read(&b->ram.record, folder) == STOW_OK))
-      run_summary_peak(l, limits, &b->ram.record, explained);
+      run_summary_peak(l, limits, &b->ram.record, explained, !b->ram.plain);
   }
   int code = child_end(how);
   if (!looked) {
@@ -303,7 +319,7 @@ static int run(verb_call *call) {
     if (!b.ram.plain) return fail(PROGRAM_NOT_RUN);
     b.ram.on = false;
   }
-  if (run_ram_open(&b.ram, folder) != STOW_OK) return fail(PROGRAM_NOT_RUN);
+  if (run_ram_open(&b.ram, folder, verb_value(call, "record") != NULL) != STOW_OK) return fail(PROGRAM_NOT_RUN);
   pid_t child;
   code = child_start(&child, call->operands);
   if (code != 0) return fail(code);
@@ -316,7 +332,7 @@ static const verb_option options[] = {
     {"spill", "SIZE", "go on in host memory when the card or the limit is full: auto, off or 12G"},
     {"spill-stop", "RATE", "end the command where the bus carries that much a second: 20G"},
     {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a heap of Stowage's own"},
-    {"record", "FILE", "write what the command asked of device memory to a .stow file"},
+    {"record", "FILE", "write what the command asked of device memory (or held of host memory) to a .stow file"},
     {"stacks", "WHICH", "lines of Python with what is recorded: auto or off"},
     {"ram-limit", "SIZE",
      "most host memory the command and its children may hold, watched and explained: auto or 8G"},

@@ -36,6 +36,9 @@
 #define LATELY_NS (5000 * MS)
 /* As fast as memory can be filled: between two looks a quarter of what is left at most. */
 #define FILL_BYTES_MS (UINT64_C(4) << 20)
+/* Time of a process that answers may take: one part in so many. */
+#define WATCH_PART  100
+#define RECORD_PART 25
 
 stow_status run_ram_init(run_ram *r, const char *text) {
   *r = (run_ram){.on = true, .plain = text == NULL};
@@ -62,7 +65,7 @@ stow_status run_ram_init(run_ram *r, const char *text) {
   return STOW_OK;
 }
 
-stow_status run_ram_open(run_ram *r, const char *folder) {
+stow_status run_ram_open(run_ram *r, const char *folder, bool record) {
   if (!r->on) return STOW_OK;
   snprintf(r->folder, sizeof r->folder, "%s", folder);
   r->start_ns = clock_ns();
@@ -72,6 +75,7 @@ stow_status run_ram_open(run_ram *r, const char *folder) {
     return r->plain ? STOW_OK : status;
   }
   run_shim_preload_host();
+  if (record) run_host_trace_open(&r->trace, folder, &r->record);
   return STOW_OK;
 }
 
@@ -135,7 +139,8 @@ static uint64_t next_look(const run_ram *r) {
     return RUN_RAM_BEAT_MS * MS;
   uint64_t ms = left / 4 / FILL_BYTES_MS;
   if (ms < RUN_RAM_BEAT_MS) ms = RUN_RAM_BEAT_MS;
-  return (ms < 250 ? ms : 250) * MS;
+  uint64_t most_ms = r->trace != NULL ? RUN_RAM_BEAT_MS : 250;
+  return (ms < most_ms ? ms : most_ms) * MS;
 }
 
 /* ---- what there is to say ---- */
@@ -259,8 +264,10 @@ static void look(run_ram *r, uint64_t now) {
     r->warned_serial = r->request.serial;
   } else
     run_request_soon(&r->request, h, left_bytes(r), now);
-  if (r->plain) run_request_rise(&r->request, h, now);
+  if (r->plain || r->trace != NULL)
+    run_request_rise(&r->request, h, r->trace != NULL ? RECORD_PART : WATCH_PART, now);
   if (r->request.pid != 0) run_request_read(&r->request, h, r->folder, now);
+  run_host_trace_look(r->trace, h);
   /* Whoever rests below is left alone. */
   if (over || (r->request.pid != 0 && h->held_bytes > r->kept_bytes + r->kept_bytes / 50)) {
     take_details(r, now);

@@ -18,6 +18,7 @@
 
 #include <stowage/status.h>
 
+#include "cli/run_host_trace.h"
 #include "cli/run_request.h"
 #include "run/host_record.h"
 
@@ -34,6 +35,7 @@ typedef struct run_ram {
   uint64_t kills;        /* how many it had killed when the command started */
   char folder[PATH_MAX]; /* of the run */
   run_request request;
+  run_host_trace *trace; /* NULL: none */
   uint32_t warned_serial; /* the question that came with the warning */
   double growth_bytes_s;  /* over the last looks */
   uint64_t start_ns, looked_ns, next_ns;
@@ -47,8 +49,8 @@ typedef struct run_ram {
 
 /* `text` is "auto" or a size; NULL: only watch. STOW_ERR_INVALID: it is neither. */
 stow_status run_ram_init(run_ram *r, const char *text);
-/* Before the command starts: the folder of the run is there. */
-stow_status run_ram_open(run_ram *r, const char *folder);
+/* Before the command starts: the folder of the run is there. `record`: also record a trace. */
+stow_status run_ram_open(run_ram *r, const char *folder, bool record);
 
 /* After it, watched or not: asking the kernel what it has killed so far takes 0.2 ms, and nothing
  * that has just started was killed for memory. */

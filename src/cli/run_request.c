@@ -19,10 +19,8 @@
 #define REST 4
 /* As long as an answer may take on a busy machine. */
 #define ANSWER_NS (250 * MS)
-/* A process that is only watched: how much it holds before it is asked, and how long it is left
- * alone after an answer, in answers. */
+/* How much a process that is only watched holds before it is asked. */
 #define RISE_LEAST (UINT64_C(48) << 20)
-#define RISE_REST  100
 
 stow_status run_request_open(run_request *a, const char *folder) {
   char path[PATH_MAX];
@@ -97,13 +95,17 @@ void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes,
   post(a, p, now_ns);
 }
 
-void run_request_rise(run_request *a, const host_record *h, uint64_t now_ns) {
+void run_request_rise(run_request *a, const host_record *h, unsigned part, uint64_t now_ns) {
   if (a->word == NULL || h->process_count == 0) return;
   const tree_process *p = whom(a, h);
-  if (p->held_bytes < RISE_LEAST) return;
+  bool often = part <= 25;
+  if (p->held_bytes < (often ? RISE_LEAST / 4 : RISE_LEAST)) return;
   if (p->pid == a->pid) {
-    uint64_t rest_ns = a->whole ? RISE_REST * a->spent_ns : LOST_NS;
-    if (p->held_bytes < a->bytes + a->bytes / 4 || now_ns < a->asked_ns + rest_ns) return;
+    uint64_t rest_ns = a->whole ? part * a->spent_ns : LOST_NS;
+    bool moved = often ? p->held_bytes > a->bytes + a->bytes / 50 ||
+                             p->held_bytes < a->bytes - a->bytes / 50
+                       : p->held_bytes >= a->bytes + a->bytes / 4;
+    if (!moved || now_ns < a->asked_ns + rest_ns) return;
   }
   post(a, p, now_ns);
 }

@@ -36,8 +36,9 @@ bool run_request_hears(pid_t pid);
 
 /* Asks the largest process of `h` if it is time to; `left_bytes` may still be taken. */
 void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes, uint64_t now_ns);
-/* Asks the largest process when it has grown by a quarter, for at most 1% of its time. */
-void run_request_rise(run_request *a, const host_record *h, uint64_t now_ns);
+/* Asks the largest process when it has grown by a quarter, for at most one part in `part` of its
+ * time; with 25 and less, when it has changed by a fiftieth. */
+void run_request_rise(run_request *a, const host_record *h, unsigned part, uint64_t now_ns);
 /* Asks it in any case. */
 void run_request_now(run_request *a, const host_record *h, uint64_t now_ns);
 /* It gave back so much that what it takes next may be another thing. */

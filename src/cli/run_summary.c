@@ -134,12 +134,12 @@ void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_
 #define PEAK_LEAST ((uint64_t)16 << 20)
 
 void run_summary_peak(const ledger *l, const run_limits *limits, const host_record *h,
-                      bool explained) {
+                      bool explained, bool always) {
   char size[STOW_SIZE_TEXT_MAX];
   bool device = false, told = limits->vram_from != NULL || limits->spill_bytes > 0;
   for (unsigned i = 0; l->header != NULL && !told && i < LEDGER_DEVICES_MAX; i++)
     device = device || atomic_load(&l->header->peak_vram_bytes[i]) > 0;
-  if (h->peak_bytes < PEAK_LEAST && !device) return;
+  if (h->peak_bytes < PEAK_LEAST && !device && !always) return;
   output_error("stowage run: at the peak %s of host memory", stow_size_format(size, h->peak_bytes));
   for (unsigned i = 0; device && i < LEDGER_DEVICES_MAX; i++) {
     uint64_t peak = atomic_load(&l->header->peak_vram_bytes[i]);

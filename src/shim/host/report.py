@@ -1,15 +1,14 @@
 """Runs in a Python process of `stowage run` (watcher.c), and reports what fills its host memory.
 
-arm() runs once, when the interpreter has started. report() writes the largest things that variables hold, and where the main
+report() runs when `stowage run` asks, and at the exit of a process that holds much or ends by a MemoryError. It writes the largest things that variables hold, and where the main
 thread is, to PID.objects in the folder of the run (lines: host_record.h). python/stowage/_holders.py, which the build puts before
 this file, finds them. The process may be killed at any moment, so a first answer is written in steps; a later one replaces it when
 it is complete.
 
-shim_log(text), shim_state(), shim_keep(bytes), shim_text(path) and shim_forked() are the library's. Unlike Python's own file
+shim_log(text), shim_state(), shim_keep(bytes) and shim_text(path) are the library's. Unlike Python's own file
 functions they do not release the interpreter's lock, so no Python thread fills memory meanwhile.
 """
 STEP = 0.02  # seconds after which a first answer is written with what is found so far
-AT_EXIT = 64 << 20  # a process that holds more at its end than its last answer says reports once more
 
 texts = {}  # lines of the program's files; emptied after each report
 
@@ -43,26 +42,6 @@ def keep_error(error):
         file.write(text)
 
 
-def on_exit():
-    try:
-        if isinstance(getattr(sys, "last_value", None), MemoryError):
-            keep_error(sys.last_value)
-        _, held = shim_state()
-        known = last.held if last.pid == os.getpid() else 0
-        if held >= AT_EXIT and held > known + known // 10:
-            report(at_exit=True)
-    except Exception as error:
-        shim_log(f"on_exit: {error!r}")
-
-
-def arm():
-    import atexit
-
-    atexit.register(on_exit)
-    os.register_at_fork(after_in_child=shim_forked)
-    return False
-
-
 class Answer:
     def __init__(self, held=0, lines=(), pid=0, began=0.0):
         self.held, self.lines, self.pid, self.time = held, lines, pid, time.monotonic()
@@ -79,13 +58,17 @@ last = Answer()  # the last whole one; of its parent, in a child of fork
 LATELY = 5  # seconds
 
 
-def report(at_exit=False):
+def report():
     global last
     collecting = gc.isenabled()
     gc.disable()
     try:
         began = time.monotonic()
-        serial, held = shim_state()
+        serial, held, at_exit = shim_state()
+        if at_exit and isinstance(getattr(sys, "last_value", None), MemoryError):
+            keep_error(sys.last_value)
+        if at_exit and last.pid == os.getpid() and held < last.held + last.held // 4:
+            return True
         first, wrote = last.pid != os.getpid(), began
         # At the exit only the variables of modules are left.
         main, others = (None, []) if at_exit else threads()

@@ -37,13 +37,26 @@ static char folder[PATH_MAX];      /* of the run */
 static _Atomic uint32_t answering; /* the serial of the question that is answered */
 static _Atomic bool armed;         /* the interpreter tells of its forks */
 static _Atomic int listener;       /* the process that has our thread */
+static _Atomic bool ending;        /* the interpreter runs its exit functions */
+
+/* Runs at the start of every Python process, so it is short: compiling report.py takes 10 ms, which
+ * only a process that is asked, or ends with much memory, has to pay. */
+static const char ARM[] =
+    "import atexit, os, sys\n"
+    "def on_exit():\n"
+    "    if isinstance(getattr(sys, 'last_value', None), MemoryError) or shim_state()[1] >= 64 << 20:\n"
+    "        shim_exit()\n"
+    "def arm():\n"
+    "    atexit.register(on_exit)\n"
+    "    os.register_at_fork(after_in_child=shim_forked)\n"
+    "    return False\n";
 
 static void start(void *unarmed);
 
 /* ---- what the script calls ---- */
 
-/* shim_state(): the serial of the question, and what this process holds that the kernel cannot
- * drop, but for shared memory. */
+/* shim_state(): returns the serial of the request, the bytes this process holds that the kernel
+ * cannot drop, without shared memory, and whether the process is ending. */
 static python_object *state(python_object *self, python_object *arguments) {
   char text[128] = "";
   unsigned long long resident = 0, shared = 0, page = (unsigned long long)sysconf(_SC_PAGESIZE);
@@ -54,7 +67,8 @@ static python_object *state(python_object *self, python_object *arguments) {
   if (fd >= 0) close(fd);
   /* NOLINTNEXTLINE(cert-err34-c): the kernel's numbers */
   if (got > 0 && sscanf(text, "%*u %llu %llu", &resident, &shared) != 2) resident = shared = 0;
-  return python_build("IK", (unsigned)atomic_load(&answering), (resident - shared) * page);
+  return python_build("IKi", (unsigned)atomic_load(&answering), (resident - shared) * page,
+                      (int)atomic_load(&ending));
 }
 
 /* shim_keep(bytes): is the answer from now on, whole or not at all. */
@@ -84,13 +98,17 @@ static python_object *text_of(python_object *self, python_object *arguments) {
   return answer;
 }
 
+/* shim_exit(): a last report. Does nothing if one is being made. */
+static python_object *leave(python_object *self, python_object *arguments);
+
 /* shim_forked(): the interpreter of a child of fork is in order again. */
 static python_object *forked(python_object *self, python_object *arguments);
 
 static python_method methods[] = {
     PYTHON_METHOD("shim_log", python_log), PYTHON_METHOD("shim_state", state),
     PYTHON_METHOD("shim_keep", keep),      PYTHON_METHOD("shim_text", text_of),
-    PYTHON_METHOD("shim_forked", forked),  {NULL, NULL, 0, NULL},
+    PYTHON_METHOD("shim_forked", forked),  PYTHON_METHOD("shim_exit", leave),
+    {NULL, NULL, 0, NULL},
 };
 
 static python_script script = {.file = "<stowage report.py>",
@@ -100,13 +118,27 @@ static python_script script = {.file = "<stowage report.py>",
                                .word_name = "shim_rank",
                                .word = ""};
 
+static python_script arming = {.file = "<stowage arm>",
+                               .text = ARM,
+                               .entry = "arm",
+                               .methods = methods,
+                               .word_name = "shim_rank",
+                               .word = ""};
+
+static python_object *leave(python_object *self, python_object *arguments) {
+  (void)self;
+  (void)arguments;
+  atomic_store(&ending, true);
+  python_script_run(&script);
+  return python_none();
+}
+
 /* What its script had loaded is the child's as well; a report that was being made in the parent is
  * not. */
 static python_object *forked(python_object *self, python_object *arguments) {
   (void)self;
   (void)arguments;
   atomic_store(&script.state, 0);
-  script.entry = "report";
   start(NULL);
   return python_none();
 }
@@ -116,10 +148,8 @@ static python_object *forked(python_object *self, python_object *arguments) {
 /* The interpreter starts after us; one that takes longer is told of no exception at its end. */
 static void arm(void) {
   for (int turn = 0; turn < 2500 && !python_here(); turn++) usleep(2000);
-  script.entry = "arm";
-  python_script_run(&script);
-  script.entry = "report";
-  atomic_store(&armed, script.names != NULL);
+  python_script_run(&arming);
+  atomic_store(&armed, arming.names != NULL);
 }
 
 static void *wait_for_questions(void *unarmed) {
@@ -160,7 +190,7 @@ static void start(void *unarmed) {
 static void after_fork(void) {
   if (atomic_load(&armed)) return;
   atomic_store(&script.state, 0);
-  script.entry = "report";
+  atomic_store(&arming.state, 0);
   start(&script);
 }
 
