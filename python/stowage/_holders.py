@@ -311,8 +311,10 @@ def named(values, where, shell):
 
 
 def file_of(module):
-    """Returns the file of a module. At the exit __main__ no longer has its __file__."""
+    """Returns the file of a module; None for a notebook, whose code is in cells. At the exit __main__ no longer has its __file__."""
     path = getattr(module, "__file__", None)
+    if "get_ipython" in getattr(module, "__dict__", ()):
+        return None
     if path is None and getattr(module, "__name__", "") == "__main__" and sys.argv and sys.argv[0].endswith(".py"):
         path = os.path.abspath(sys.argv[0])
     return path
@@ -476,7 +478,7 @@ def place_of(name, where, main):
     """Returns ("file:line", grows) of the line that fills a variable, or makes it; ("", False) if it is not found."""
     at = where[len("module "):] if where.startswith("module ") else where.rpartition(" at ")[2].rpartition(":")[0]
     on_stack = [(f.f_code.co_filename, f.f_lineno) for f in itertools.islice(stack_of(main), 64) if is_own_frame(f)]
-    files = [at] if at and (at.startswith("/") or at.startswith("<")) else list(dict.fromkeys(path for path, _ in on_stack))
+    files = [at] if at.startswith(("/", "<")) else list(dict.fromkeys(path for path, _ in on_stack))
     if name.startswith("what line ") or " inside " in name:
         return f"{label(at)}:{where.rpartition(':')[2]}", name.startswith("what line ")
     ident, best = identifier(name), (0, 0, "", 0)

@@ -150,7 +150,9 @@ static void find_limit(host_case *c) {
   else
     cause_head(to, "The command holds %s of the %s %s allows", cause_size(r->held_bytes),
                cause_size(r->limit_bytes),
-               strcmp(r->limit_from, "cgroup") == 0 ? "its control group" : "the machine");
+               strcmp(r->limit_from, "cgroup") == 0   ? "its control group"
+               : strcmp(r->limit_from, "python") == 0 ? "stowage.limit(ram=…)"
+                                                      : "the machine");
   uint64_t named = host_named_bytes(r);
   uint64_t bare = c->told_bytes > named ? c->told_bytes - named : 0;
   bool making = alone && r->from_inside && c->place[0] != '\0' &&
@@ -199,7 +201,8 @@ static void memory_rows(const host_case *c) {
   const host_record *r = c->r;
   buffer *out = &c->x->memory;
   char note[128];
-  row(out, "held by the command", r->held_bytes, "");
+  bool here = strcmp(r->limit_from, "python") == 0;
+  row(out, here ? "held by this process" : "held by the command", r->held_bytes, "");
   row(out, "at its peak", r->peak_bytes, "");
   for (size_t i = 0; i < r->process_count && i < 6; i++) {
     const tree_process *p = &r->processes[i];
@@ -214,6 +217,7 @@ static void memory_rows(const host_case *c) {
   row(out, "left on the host", r->usable_bytes, "");
   row(out, "the limit", r->limit_bytes,
       strcmp(r->limit_from, "given") == 0    ? "by --ram-limit"
+      : strcmp(r->limit_from, "python") == 0 ? "by stowage.limit(ram=…)"
       : strcmp(r->limit_from, "cgroup") == 0 ? "of the control group"
                                              : "the machine's memory");
 }
