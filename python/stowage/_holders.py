@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Finds what fills the host memory of this Python process: the variables that hold most, and the lines that fill them.
 
 The one engine behind `stowage run` and notebooks. The package imports it (_host.py); the build also puts it before

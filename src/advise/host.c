@@ -155,8 +155,8 @@ static void find_limit(host_case *c) {
                                                       : "the machine");
   uint64_t named = host_named_bytes(r);
   uint64_t bare = c->told_bytes > named ? c->told_bytes - named : 0;
-  bool making = alone && r->from_inside && c->place[0] != '\0' &&
-                evidence_share(bare, c->told_bytes) >= MUCH;
+  bool making =
+      alone && r->from_inside && c->place[0] != '\0' && evidence_share(bare, c->told_bytes) >= MUCH;
   if (making) {
     cause_head(to, "The line the program is at makes %s so far: %s", cause_size(bare), c->place);
     const char *source = host_line_own(r);

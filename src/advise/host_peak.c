@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "advise/host_case.h"
 #include "advise/host.h"
+#include "advise/host_case.h"
 
 #define WASTE_LEAST ((uint64_t)128 << 20)
 #define GRAPH_LEAST ((uint64_t)64 << 20)

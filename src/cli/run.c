@@ -319,7 +319,8 @@ static int run(verb_call *call) {
     if (!b.ram.plain) return fail(PROGRAM_NOT_RUN);
     b.ram.on = false;
   }
-  if (run_ram_open(&b.ram, folder, verb_value(call, "record") != NULL) != STOW_OK) return fail(PROGRAM_NOT_RUN);
+  if (run_ram_open(&b.ram, folder, verb_value(call, "record") != NULL) != STOW_OK)
+    return fail(PROGRAM_NOT_RUN);
   pid_t child;
   code = child_start(&child, call->operands);
   if (code != 0) return fail(code);
@@ -332,7 +333,8 @@ static const verb_option options[] = {
     {"spill", "SIZE", "go on in host memory when the card or the limit is full: auto, off or 12G"},
     {"spill-stop", "RATE", "end the command where the bus carries that much a second: 20G"},
     {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a heap of Stowage's own"},
-    {"record", "FILE", "write what the command asked of device memory (or held of host memory) to a .stow file"},
+    {"record", "FILE",
+     "write what the command asked of device memory (or held of host memory) to a .stow file"},
     {"stacks", "WHICH", "lines of Python with what is recorded: auto or off"},
     {"ram-limit", "SIZE",
      "most host memory the command and its children may hold, watched and explained: auto or 8G"},

@@ -1,13 +1,14 @@
 /* Run ram: watches the host memory of a command and everything it starts. Used by `stowage run`.
  *
- * Without --ram-limit it only watches (`plain`): it samples what is held, asks a Python process what
- * it holds as it grows, for at most 1% of that process's time, and keeps the record of the peak.
+ * Without --ram-limit it only watches (`plain`): it samples what is held, asks a Python process
+ * what it holds as it grows, for at most 1% of that process's time, and keeps the record of the
+ * peak.
  *
- * With --ram-limit, from about half of the limit on it asks a Python process what it holds (run_request.h) and keeps
- * a record in the folder of the run, so that whoever is killed leaves one; at nine tenths it says
- * so. A size given as the limit is a limit: when it is passed the process is asked once more, and
- * all that the command started is ended when it has answered, or would take too much meanwhile.
- * Against `auto` nothing is ended: the kernel does that. */
+ * With --ram-limit, from about half of the limit on it asks a Python process what it holds
+ * (run_request.h) and keeps a record in the folder of the run, so that whoever is killed leaves
+ * one; at nine tenths it says so. A size given as the limit is a limit: when it is passed the
+ * process is asked once more, and all that the command started is ended when it has answered, or
+ * would take too much meanwhile. Against `auto` nothing is ended: the kernel does that. */
 #ifndef CLI_RUN_RAM_H
 #define CLI_RUN_RAM_H
 
@@ -35,7 +36,7 @@ typedef struct run_ram {
   uint64_t kills;        /* how many it had killed when the command started */
   char folder[PATH_MAX]; /* of the run */
   run_request request;
-  run_host_trace *trace; /* NULL: none */
+  run_host_trace *trace;  /* NULL: none */
   uint32_t warned_serial; /* the question that came with the warning */
   double growth_bytes_s;  /* over the last looks */
   uint64_t start_ns, looked_ns, next_ns;

@@ -102,9 +102,9 @@ void run_request_rise(run_request *a, const host_record *h, unsigned part, uint6
   if (p->held_bytes < (often ? RISE_LEAST / 4 : RISE_LEAST)) return;
   if (p->pid == a->pid) {
     uint64_t rest_ns = a->whole ? part * a->spent_ns : LOST_NS;
-    bool moved = often ? p->held_bytes > a->bytes + a->bytes / 50 ||
-                             p->held_bytes < a->bytes - a->bytes / 50
-                       : p->held_bytes >= a->bytes + a->bytes / 4;
+    bool moved =
+        often ? p->held_bytes > a->bytes + a->bytes / 50 || p->held_bytes < a->bytes - a->bytes / 50
+              : p->held_bytes >= a->bytes + a->bytes / 4;
     if (!moved || now_ns < a->asked_ns + rest_ns) return;
   }
   post(a, p, now_ns);

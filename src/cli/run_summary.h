@@ -15,8 +15,9 @@ void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_
 
 /* The peak of host and device memory, the largest holder with its line and, if something is clearly
  * wrong, what was wasted and what to change. One line if all is well; nothing if next to nothing
- * was held and `always` is false. `l` may be a ledger that is not open; device peaks go into the line unless run_summary
- * has them. `explained`: the failure was explained, so the holder is not repeated. */
+ * was held and `always` is false. `l` may be a ledger that is not open; device peaks go into the
+ * line unless run_summary has them. `explained`: the failure was explained, so the holder is not
+ * repeated. */
 void run_summary_peak(const ledger *l, const run_limits *limits, const host_record *h,
                       bool explained, bool always);
 

@@ -11,7 +11,7 @@ imports() { "$python" -c "import $1" 2> /dev/null; }
 imports torch && torch=1
 imports pandas && pandas=1
 right=0 all=0
-for program in "$source_dir"/tests/host/*.py; do
+for program in "${STOWAGE_HOST_PROGRAMS:-$source_dir/tests/host}"/*.py; do
   name=$(basename "$program" .py)
   [ $# = 0 ] || [[ " $* " == *" $name "* ]] || continue
   if grep -q '^import torch\|^from torch' "$program" && [ -z "${torch:-}" ]; then skip "$name: no torch"; continue; fi

@@ -152,6 +152,29 @@ if [ $code = 1 ] && [[ $said = "host_limit (0.80): The process may hold 2.0 GiB 
 timeout 30 "$stowage" run -- sh -c 'exit 5' > "$folder/out" 2> "$folder/err"
 said=$("$stowage" explain --last)
 if [[ $said = "The run (sh -c exit 5) ended with code 5, not for memory as far as was seen."* ]]; then ok the_last_run_is_the_last_one; else fail "the_last_run_is_the_last_one: $said"; fi
+# Without options: the peak, the largest holder and its line; one line if all is well.
+cat > "$folder/keeps.py" << 'END'
+import numpy
+rows = []
+for turn in range(40):
+    rows.append(numpy.ones(1 << 19))
+END
+timeout 30 "$stowage" run -- "$python" "$folder/keeps.py" > "$folder/out" 2> "$folder/err"; code=$?
+if [ $code = 0 ] && [ ! -s "$folder/out" ] && [ "$(wc -l < "$folder/err")" = 1 ] && grep -qE '^stowage run: at the peak 1[6-9][0-9]\.[0-9] MiB of host memory; largest: rows: a list of [0-9]+ arrays, .* at line 4 of keeps.py$' "$folder/err"; then ok without_options_the_largest_holder_is_named; else cat "$folder/err"; fail "without_options_the_largest_holder_is_named: $code"; fi
+timeout 30 "$stowage" run --quiet -- "$python" "$folder/keeps.py" > "$folder/out" 2> "$folder/err"
+if [ ! -s "$folder/err" ]; then ok quiet_says_nothing; else cat "$folder/err"; fail quiet_says_nothing; fi
+timeout 30 "$stowage" run -- true 2> "$folder/err"
+if [ ! -s "$folder/err" ]; then ok a_small_command_says_nothing; else cat "$folder/err"; fail a_small_command_says_nothing; fi
+printf 'rows = []\nfor i in range(1200000):\n    rows.append({"a": i, "b": i * 0.5})\n' > "$folder/objects.py"
+timeout 60 "$stowage" run -- "$python" "$folder/objects.py" 2> "$folder/err"
+if [ "$(wc -l < "$folder/err")" = 3 ] && grep -qE '^stowage run: wasted: about [0-9.]+ MiB: made of small Python objects$' "$folder/err" && grep -q '^stowage run: hint: keep rows as arrays' "$folder/err"; then ok what_is_clearly_wrong_is_a_hint; else cat "$folder/err"; fail what_is_clearly_wrong_is_a_hint; fi
+
+# Without a card --record is of host memory.
+printf 'import numpy, time\nrows = []\nfor turn in range(40):\n    rows.append(numpy.ones(1 << 19))\n    time.sleep(0.01)\n' > "$folder/keeps.py"
+timeout 30 "$stowage" run --record "$folder/host.stow" -- "$python" "$folder/keeps.py" 2> "$folder/err"; code=$?
+said=$("$stowage" explain "$folder/host.stow")
+if [ $code = 0 ] && grep -qE '^Host memory: at most 1[6-9][0-9]\.[0-9] MiB were held; most by rows, 1[0-9]+\.[0-9] MiB, at line 4 of keeps.py\.$' <<< "$said"; then ok host_memory_is_recorded_without_a_card; else cat "$folder/err"; echo "$said"; fail "host_memory_is_recorded_without_a_card: $code"; fi
+
 # One that is asked goes on, with its threads and children.
 timeout 100 "$stowage" run --ram-limit 300M -- "$python" "$programs/host_asked.py" > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 0 ] && [ "$(cat "$folder/out")" = well ]; then ok one_that_is_asked_goes_on; else cat "$folder/err"; fail "one_that_is_asked_goes_on: code $code"; fi

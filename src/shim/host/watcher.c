@@ -41,15 +41,15 @@ static _Atomic bool ending;        /* the interpreter runs its exit functions */
 
 /* Runs at the start of every Python process, so it is short: compiling report.py takes 10 ms, which
  * only a process that is asked, or ends with much memory, has to pay. */
-static const char ARM[] =
-    "import atexit, os, sys\n"
-    "def on_exit():\n"
-    "    if isinstance(getattr(sys, 'last_value', None), MemoryError) or shim_state()[1] >= 64 << 20:\n"
-    "        shim_exit()\n"
-    "def arm():\n"
-    "    atexit.register(on_exit)\n"
-    "    os.register_at_fork(after_in_child=shim_forked)\n"
-    "    return False\n";
+static const char ARM[] = "import atexit, os, sys\n"
+                          "def on_exit():\n"
+                          "    if isinstance(getattr(sys, 'last_value', None), MemoryError) or "
+                          "shim_state()[1] >= 64 << 20:\n"
+                          "        shim_exit()\n"
+                          "def arm():\n"
+                          "    atexit.register(on_exit)\n"
+                          "    os.register_at_fork(after_in_child=shim_forked)\n"
+                          "    return False\n";
 
 static void start(void *unarmed);
 
@@ -105,9 +105,12 @@ static python_object *leave(python_object *self, python_object *arguments);
 static python_object *forked(python_object *self, python_object *arguments);
 
 static python_method methods[] = {
-    PYTHON_METHOD("shim_log", python_log), PYTHON_METHOD("shim_state", state),
-    PYTHON_METHOD("shim_keep", keep),      PYTHON_METHOD("shim_text", text_of),
-    PYTHON_METHOD("shim_forked", forked),  PYTHON_METHOD("shim_exit", leave),
+    PYTHON_METHOD("shim_log", python_log),
+    PYTHON_METHOD("shim_state", state),
+    PYTHON_METHOD("shim_keep", keep),
+    PYTHON_METHOD("shim_text", text_of),
+    PYTHON_METHOD("shim_forked", forked),
+    PYTHON_METHOD("shim_exit", leave),
     {NULL, NULL, 0, NULL},
 };
 
