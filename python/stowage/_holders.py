@@ -362,13 +362,32 @@ def instances():
                 yield held, f"{kind.__qualname__}.{name}", "module " + kind.__module__
 
 
+def maker_of(main):
+    """Returns the frame of the program that makes something: not a constructor, and not a generator, which another line consumes."""
+    return next((frame for frame in stack_of(main) if is_own_frame(frame) and not frame.f_code.co_flags & 0x20  # CO_GENERATOR
+                 and frame.f_code.co_name not in ("__init__", "__new__", "<genexpr>")), None)
+
+
+def nameless(main):
+    """Yields (value, name, where) of containers of large things, whoever holds them: list(…) has no name before it is complete."""
+    own = maker_of(main)
+    if own is None or getattr(sys, "getallocatedblocks", int)() > MANY:
+        return
+    where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
+    for value in gc.get_objects():
+        if type(value) not in (list, dict) or len(value) < 4:
+            continue
+        first = value[0] if type(value) is list else next(iter(value.values()), None)
+        if isinstance(getattr(first, "nbytes", None), int) and first.nbytes >= 64 << 10 or isinstance(first, bytes) and len(first) >= 64 << 10:
+            yield value, f"what line {own.f_lineno} makes", where
+
+
 def unnamed(main, found):
     """Returns Python objects that no variable names yet, as those of a list that a comprehension is making: their number is known, and
     the type of the youngest."""
     count = getattr(sys, "getallocatedblocks", int)()
     held = sum(weight.text_bytes if weight.shape else size for size, weight, *_ in found)
-    own = next((frame for frame in stack_of(main) if is_own_frame(frame)
-                and frame.f_code.co_name not in ("__init__", "__new__")), None)
+    own = maker_of(main)
     if own is None or count * BLOCK < max(2 * held, 32 * LEAST):
         return []
     kinds = [type_name(v) for v in gc.get_objects(0)[-SAMPLES * 8:]] if gc.get_count()[0] < 100_000 else []
@@ -403,6 +422,10 @@ def largest(main, others, held):
         yield one
     if sum(size for size, *_ in found) < held // 2:
         for one in weighed(instances(), until, seen):
+            found.append(one)
+            yield one
+    if sum(size for size, *_ in found) < held // 2:
+        for one in weighed(nameless(main), until, seen):
             found.append(one)
             yield one
     yield from unnamed(main, found)

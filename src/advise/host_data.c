@@ -221,6 +221,9 @@ void host_find_dataset(host_case *c) {
   /* What a worker has read may have come from its parent. */
   for (size_t i = 0; i < r->process_count; i++)
     if (r->processes[i].pid == c->main->parent && file == NULL && reading == NULL) sure = 0.5;
+  /* Results of workers come through pipes, which are read too. */
+  for (size_t i = 0; i < r->process_count; i++)
+    if (r->processes[i].parent == c->main->pid && file == NULL && reading == NULL) sure = 0.5;
   /* A part of what the whole command holds is no reason for the rest. */
   if (evidence_share(c->main_bytes, r->held_bytes) < MOST && sure > 0.5) sure = 0.5;
   if (filling && sure < 0.6) sure = 0.6;

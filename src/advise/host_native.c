@@ -19,7 +19,7 @@ void host_find_shared(host_case *c) {
   for (size_t i = 0; i < r->process_count; i++)
     if (r->processes[i].shared_bytes > most) most = r->processes[i].shared_bytes;
   double share = evidence_share(most, r->held_bytes);
-  if (share < MUCH) return;
+  if (share < MUCH || c->pinned) return;
   const host_object *o = shared_object(r);
   char text[480] = "", path[160] = "";
   unsigned segments = 0;

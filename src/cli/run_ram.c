@@ -385,6 +385,10 @@ void run_ram_end(run_ram *r, int how) {
   } else if (!r->ended) {
     add_kernel_peak(r);
     keep_top(r);
+    /* A short command may have answered only at its exit. */
+    if (r->trace != NULL && h->process_count > 0 &&
+        host_record_read_inside(h, r->folder, h->processes[0].pid))
+      run_host_trace_look(r->trace, h);
   }
   run_request_close(&r->request);
 }

@@ -243,14 +243,14 @@ TEST(graphs_that_a_list_keeps_are_the_cause)
                                      .where = "validate at train.py:9",
                                      .type = "list",
                                      .of = "torch.Tensor",
-                                     .place = "/home/me/train.py:12",
+                                     .place = "/data/train.py:12",
                                      .grows = true,
                                      .mark = "graph",
                                      .graphs = 200};
   host_record *r = blank();
   holds(r, &losses, "losses", 4096);
   r->inside_bytes = 1000 * MIB;
-  at_line(r, "/home/me/train.py", "losses.append(loss)");
+  at_line(r, "/data/train.py", "losses.append(loss)");
   explanation x;
   CHECK_OK(explain_host(&x, r));
   CHECK(x.findings.list[0].id == CAUSE_GRAPH_KEPT);
@@ -305,6 +305,14 @@ TEST(shared_and_pinned_memory_are_told_apart)
   r->processes[0].shared_bytes = 0;
   holds(r, &picture, "batches", 700 * MIB);
   snprintf(r->objects[0].mark, sizeof r->objects[0].mark, "pinned");
+  CHECK(first(r) == CAUSE_HOST_PINNED);
+  r->object_count = 0; /* by its mappings: the driver's are anonymous shared memory */
+  r->processes[0].shared_bytes = 700 * MIB;
+  r->maps[0] = (tree_map){.kind = TREE_SHARED, .bytes = 700 * MIB, .path = "/dev/zero (deleted)"};
+  r->map_count = 1;
+  CHECK(first(r) == CAUSE_HOST_SHARED);
+  r->maps[r->map_count++] =
+      (tree_map){.kind = TREE_FILE, .bytes = 70 * MIB, .path = "/dev/nvidiactl"};
   CHECK(first(r) == CAUSE_HOST_PINNED);
   free(r);
 }

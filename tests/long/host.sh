@@ -16,6 +16,12 @@ for program in "${STOWAGE_HOST_PROGRAMS:-$source_dir/tests/host}"/*.py; do
   [ $# = 0 ] || [[ " $* " == *" $name "* ]] || continue
   if grep -q '^import torch\|^from torch' "$program" && [ -z "${torch:-}" ]; then skip "$name: no torch"; continue; fi
   if grep -q '^import pandas' "$program" && [ -z "${pandas:-}" ]; then skip "$name: no pandas"; continue; fi
+  if grep -q '^# needs: card' "$program"; then
+    if [ -z "${STOWAGE_HOST_CARD:-}" ]; then skip "$name: needs a card (STOWAGE_HOST_CARD=1)"; continue; fi
+    unset STOWAGE_LIBCUDA
+  else
+    export STOWAGE_LIBCUDA=/nonexistent
+  fi
   expect=$(sed -n 's/^# expect: //p' "$program") limit=$(sed -n 's/^# limit: //p' "$program")
   timeout -k 2 120 "$stowage" run --ram-limit "$limit" -- "$python" "$program" > "$folder/out" 2> "$folder/err"
   short=$("$stowage" explain --last --short) said=$("$stowage" explain --last)
