@@ -214,6 +214,9 @@ static void memory_rows(const host_case *c) {
                                                     "    shared memory", "    files mapped"};
   for (int k = 0; k < TREE_MAP_KINDS; k++)
     if (r->kinds[k] > 0) row(out, NAMES[k], r->kinds[k], "");
+  if (r->cache_bytes > 0)
+    row(out, "file cache of the container", r->cache_bytes,
+        "counts as used, and is dropped when memory is needed");
   row(out, "left on the host", r->usable_bytes, "");
   row(out, "the limit", r->limit_bytes,
       strcmp(r->limit_from, "given") == 0    ? "by --ram-limit"

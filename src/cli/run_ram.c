@@ -101,7 +101,10 @@ static void take_stock(run_ram *r, uint64_t now) {
   /* An ending process holds nothing any more: what it held before is kept, and what was left then.
    */
   if (tree_read(&t, getpid()) == STOW_OK && t.held_bytes > 0) {
-    if (known) h->usable_bytes = memory.usable_bytes;
+    if (known) {
+      h->usable_bytes = memory.usable_bytes;
+      h->cache_bytes = memory.limit_cache_bytes;
+    }
     if (r->looked_ns != 0 && now > r->looked_ns) {
       double rate =
           ((double)t.held_bytes - (double)h->held_bytes) * 1e9 / (double)(now - r->looked_ns);

@@ -32,7 +32,8 @@ static const char *clean(char *text) {
 
 static void write_lines(buffer *out, host_record *r) {
   buffer_printf(out, "limit\t%" PRIu64 "\t%s\n", r->limit_bytes, r->limit_from);
-  buffer_printf(out, "host\t%" PRIu64 "\t%" PRIu64 "\n", r->total_bytes, r->usable_bytes);
+  buffer_printf(out, "host\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n", r->total_bytes,
+                r->usable_bytes, r->cache_bytes);
   buffer_printf(out, "held\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\n", r->held_bytes, r->peak_bytes,
                 r->growth_bytes_s);
   buffer_printf(out, "ended\t%s\n", r->ended);
@@ -155,6 +156,7 @@ static void read_line(host_record *r, const words *w) {
   } else if (strcmp(kind, "host") == 0) {
     r->total_bytes = number(w, 1);
     r->usable_bytes = number(w, 2);
+    r->cache_bytes = number(w, 3);
   } else if (strcmp(kind, "held") == 0) {
     r->held_bytes = number(w, 1);
     r->peak_bytes = number(w, 2);

@@ -89,6 +89,7 @@ typedef struct host_record {
   uint64_t limit_bytes;
   char limit_from[16];                /* "given", "cgroup", "machine" */
   uint64_t total_bytes, usable_bytes; /* of the host, for all; left at the last look */
+  uint64_t cache_bytes; /* file cache that counts against the limit of the control group */
   uint64_t held_bytes, peak_bytes;
   int64_t growth_bytes_s;
   char ended[16]; /* "limit" by us, "kernel", "killed" by anybody; "" while it runs */
