@@ -2,7 +2,7 @@
  * finishes, compared with the peak of live bytes, and the cost of the page calls at that limit.
  *
  * Recordings are named by the arguments, or are all of the folder STOWAGE_RECORDINGS, or the two
- * kept beside the tests. They run through the real heap on a simulated card whose calls take the
+ * kept beside the tests. They run through the real heap on a simulated device whose calls take the
  * time they take on an H200, waits for events included (modelled). The time of the calls is
  * compared with the recorded time of the same range: from the fourth iteration on where the
  * recording marks iterations. A generation loop marks none: its first iteration is the pass over

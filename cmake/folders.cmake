@@ -21,14 +21,23 @@ endfunction()
 # The kernels of numbers/ and of table rows are compiled once per instruction set; the best one is chosen at run time.
 function(stow_kernel_flags)
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/src/numbers)
+  set(avx2 "-mavx2;-mf16c;-mfma")
+  set(avx512 "${avx2};-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512")
+  # No fused multiply-add: quantization gives the same bytes on every processor (src/numbers/quant.h).
+  set(quant "-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off")
+  set_source_files_properties(${folder}/quant.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+  set_source_files_properties(${folder}/quant_portable.c PROPERTIES COMPILE_OPTIONS "${quant}")
+  set_source_files_properties(${folder}/sparse.c PROPERTIES COMPILE_OPTIONS -O3)
   set_source_files_properties(${folder}/kernels_portable.c PROPERTIES COMPILE_OPTIONS
     "-O3;-fno-math-errno;-fno-trapping-math")
   set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/arrays/csv_block_portable.c PROPERTIES COMPILE_OPTIONS -O3)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     set_source_files_properties(${folder}/kernels_avx2.c PROPERTIES COMPILE_OPTIONS
-      "-O3;-fno-math-errno;-fno-trapping-math;-mavx2;-mf16c;-mfma")
+      "-O3;-fno-math-errno;-fno-trapping-math;${avx2}")
     set_source_files_properties(${folder}/kernels_avx512.c PROPERTIES COMPILE_OPTIONS
-      "-O3;-fno-math-errno;-fno-trapping-math;-mavx2;-mf16c;-mfma;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512")
+      "-O3;-fno-math-errno;-fno-trapping-math;${avx512}")
+    set_source_files_properties(${folder}/quant_avx2.c PROPERTIES COMPILE_OPTIONS "${quant};${avx2}")
+    set_source_files_properties(${folder}/quant_avx512.c PROPERTIES COMPILE_OPTIONS "${quant};${avx512}")
     set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/arrays/csv_block_avx2.c PROPERTIES COMPILE_OPTIONS
       "-O3;-mavx2;-mbmi;-mbmi2;-mlzcnt;-mpopcnt")
     set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/arrays/csv_block_avx512.c PROPERTIES COMPILE_OPTIONS

@@ -23,7 +23,7 @@ file(GLOB STOW_WEB_FILES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/web/*)
 set_source_files_properties(src/report/viewer.c PROPERTIES
   COMPILE_DEFINITIONS "STOW_WEB=\"${CMAKE_CURRENT_SOURCE_DIR}/web\"" OBJECT_DEPENDS "${STOW_WEB_FILES}")
 
-# The simulated card computes in doubles; fused operations would give other figures on other processors.
+# The simulated device computes in doubles; fused operations would give other figures on other processors.
 file(GLOB STOW_EXACT_FILES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/residency/*.c ${CMAKE_CURRENT_SOURCE_DIR}/src/replay/spill*.c)
 set_source_files_properties(${STOW_EXACT_FILES} PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 

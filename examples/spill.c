@@ -1,4 +1,4 @@
-/* Fills a simulated card of 4 GiB past its size, with spill on, and prints what happened.
+/* Fills a simulated device of 4 GiB past its size, with spill on, and prints what happened.
  *
  *   cc spill.c -lstowage && ./a.out          (or `make`, then build/release/examples/spill)
  *

@@ -3,7 +3,7 @@
  *
  * What a sweep holds: the scenario neither crashes nor hangs; the error it gets is the one that was
  * armed, or the scenario says that it could do without the call; the message is the fault device's
- * own or wraps it; and after the scenario has cleaned up, the simulated card inside closes with
+ * own or wraps it; and after the scenario has cleaned up, the simulated device inside closes with
  * nothing leaked and no violation caught.
  *
  *   static sweep_result scenario(stow_device *d) { … }   does the job, cleans up, whatever fails

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# demo.sh: builds what the demo needs, with progress, then shows the four main jobs on a simulated card, the same on every
+# demo.sh: builds what the demo needs, with progress, then shows the four main jobs on a simulated device, the same on every
 # machine, GPU or not: explain a failure, run under a limit with spill, replay on other allocators, report.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -40,7 +40,7 @@ trace=examples/recordings/gpt_checkpointed.stow
 
 say "1. Why did it run out? The memory snapshot that PyTorch wrote when a GPT failed on a card held to 15 GiB says why:"
 show stowage explain tests/samples/oom_gpt_15gib_stacks.pickle.gz
-say "2. Go on past the limit. A program asks for 4 GiB of a simulated card, may hold 2 GiB of it, and spills the rest to the host:"
+say "2. Go on past the limit. A program asks for 4 GiB of a simulated device, may hold 2 GiB of it, and spills the rest to the host:"
 export STOWAGE_LIBCUDA=$PWD/$build/tests/standin/libcuda.so.1
 show stowage run --vram-limit 2G --spill 4G -- $build/examples/plain
 unset STOWAGE_LIBCUDA

@@ -48,7 +48,7 @@ typedef struct stow_device_props {
   uint32_t struct_bytes; /* sizeof(stow_device_props), set by the caller */
   uint32_t has_vmm;      /* 1: pages can be created and mapped; 0: only plain allocations work */
   char kind[8];          /* "cuda" or "sim" */
-  char name[64];         /* "NVIDIA H200", "simulated card" */
+  char name[64];         /* "NVIDIA H200", "simulated device" */
   char uuid[48];         /* "GPU-…"; "sim" for the simulated one */
   int index;             /* as CUDA_VISIBLE_DEVICES counts; 0 for the simulated one */
   int driver_version;    /* CUDA's number, 13000 for 13.0; 0 where there is none */

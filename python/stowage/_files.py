@@ -119,7 +119,7 @@ def inspect(
     >>> inspect("nowhere.npy")
     Traceback (most recent call last):
         ...
-    stowage._library.NotFound: nowhere.npy: cannot be opened: No such file or directory
+    stowage._library.NotFound: nowhere.npy: cannot open: No such file or directory
     """
     watch, made = _Watch(), c_void_p()
     options = InspectOptions(progress=watch.function, names=_names(names))

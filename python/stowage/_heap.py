@@ -198,7 +198,7 @@ class Heap:
     @property
     def _where(self) -> str:
         name = self.device or "the first device"
-        return f"{name}, a simulated card" if self.simulated else name
+        return f"{name}, a simulated device" if self.simulated else name
 
     def introduce(self, trace: Trace) -> None:
         """Writes the facts of this heap into a trace that listens."""
@@ -343,7 +343,7 @@ def heap(device: "Optional[str | int]" = None, *, vram: "str | int | None" = Non
     >>> heap("sim:lots")
     Traceback (most recent call last):
         ...
-    stowage._library.Invalid: device "sim:lots": "lots" does not end in a size this reads (K, M, G or T); write it like ...
+    stowage._library.Invalid: device "sim:lots": "lots" has no valid size suffix (K, M, G or T); write it like ...
     """
     return Heap(
         device_name(device),

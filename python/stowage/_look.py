@@ -117,11 +117,11 @@ def info(device: "str | int | None" = None) -> Info:
     `device` is one card by index or UUID, or a simulated one; by default every card.
 
     >>> info("sim:16G").data["devices"][0]["name"]
-    'simulated card'
+    'simulated device'
     >>> info("sim:lots")
     Traceback (most recent call last):
         ...
-    stowage._library.Invalid: device "sim:lots": "lots" does not end in a size this reads (K, M, G or T); write it like ...
+    stowage._library.Invalid: device "sim:lots": "lots" has no valid size suffix (K, M, G or T); write it like ...
     """
     name = device_name(device)
     try:

@@ -59,7 +59,7 @@ def replay(
     >>> replay("nowhere.stow")
     Traceback (most recent call last):
         ...
-    stowage._library.NotFound: nowhere.stow: cannot be opened: No such file or directory
+    stowage._library.NotFound: nowhere.stow: cannot open: No such file or directory
     """
     options = _analysis.ReplayOptions()
     options.device_bytes = parse_size(vram, "vram") if vram is not None else 0
@@ -100,7 +100,7 @@ def tune(
     >>> tune("nowhere.stow")
     Traceback (most recent call last):
         ...
-    stowage._library.NotFound: nowhere.stow: cannot be opened: No such file or directory
+    stowage._library.NotFound: nowhere.stow: cannot open: No such file or directory
     """
     options = _analysis.TuneOptions()
     options.device_bytes = parse_size(vram, "vram") if vram is not None else 0

@@ -202,7 +202,7 @@ class Refusals(Case):
         os.truncate(path, 40 << 20)
         with self.assertRaises(OSError) as caught:
             list(made)
-        self.assertIn("cut while it was read", str(caught.exception))
+        self.assertIn("truncated while being read", str(caught.exception))
 
 
 class Resuming(Case):
@@ -526,7 +526,7 @@ class Torch(Case):
     def test_a_heap_without_a_card_is_refused(self):
         with stowage.heap("sim:64M") as heap, self.assertRaises(NotImplementedError) as caught:
             stowage.batches(self.x_path, 10, device=heap)
-        self.assertIn("simulated card", str(caught.exception))
+        self.assertIn("simulated device", str(caught.exception))
 
     def test_bfloat16(self):
         np.array([0x3F80, 0x4000, 0xC040], dtype="u2").tofile(self.path("b.bin"))

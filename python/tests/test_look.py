@@ -14,7 +14,7 @@ class Look(unittest.TestCase):
             seen = stowage.info("sim:16G")
             text = repr(seen)
         self.assertIn("host", text)
-        self.assertIn("simulated card", text)
+        self.assertIn("simulated device", text)
         self.assertIn("16.0 GiB", text)
         self.assertIn("tag weights", text)
         self.assertIn("4.0 MiB", text)
@@ -23,7 +23,7 @@ class Look(unittest.TestCase):
     def test_info_is_rich_in_notebooks(self):
         page = stowage.info("sim:16G")._repr_html_()
         self.assertIn("background:", page)
-        self.assertIn("simulated card", page)
+        self.assertIn("simulated device", page)
         self.assertNotIn("<script", page)
 
     def test_an_unknown_device_is_refused(self):

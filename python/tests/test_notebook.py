@@ -126,8 +126,8 @@ class Notebook(unittest.TestCase):
     def test_the_line_magic_shows_a_bar_and_a_table(self):
         page = shown(self.cells["info"], "text/html")
         self.assertIn("background:", page)
-        self.assertIn("simulated card", page)
-        self.assertIn("simulated card", shown(self.cells["info"], "text/plain"))
+        self.assertIn("simulated device", page)
+        self.assertIn("simulated device", shown(self.cells["info"], "text/plain"))
 
     def test_watch_is_a_live_display(self):
         self.assertIn("at the peak", shown(self.cells["watch"], "text/html"))
@@ -324,7 +324,7 @@ class Examples(unittest.TestCase):
             NotebookClient(book, timeout=120, kernel_name=KERNEL, resources={"metadata": {"path": state}}).execute()
         text = "\n".join(text for cell in book.cells if cell.cell_type == "code" for _, text in outputs(cell))
         card = bool(stowage.info().data["devices"])
-        self.assertIn("loaded into this process" if card else "no card here: a simulated card", text)
+        self.assertIn("loaded into this process" if card else "no card here: a simulated device", text)
         self.assertIn("out of memory no more: 100 batches evaluated", text)
         # The cause is the one the page tells of, and the fix is first.
         causes = shown(next(cell for cell in book.cells if "explain(" in cell.source), "text/plain")

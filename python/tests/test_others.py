@@ -91,7 +91,7 @@ class Old(unittest.TestCase):
         names = ("torch", "cupy", "jax", "pandas", "scipy", "scipy.sparse", "tensorflow")
         with mock.patch.dict(sys.modules, {name: module(name) for name in names}):
             self.assertIn("freed", repr(stowage.release()))
-            self.assertIn("simulated card", repr(stowage.info("sim:1G")))
+            self.assertIn("simulated device", repr(stowage.info("sim:1G")))
             stowage.holders([1])
             with stowage.step():
                 pass

@@ -192,7 +192,7 @@ class Remote(unittest.TestCase):
 
     def test_a_server_without_ranges_is_named(self):
         self.server.ranges = False
-        self.refused(NotImplementedError, "whole files only", "copy the file here")
+        self.refused(NotImplementedError, "whole files only", "copy the file first")
 
     def test_refusals_are_told(self):
         for status, kind in ((401, OSError), (403, OSError), (404, FileNotFoundError), (416, OSError), (418, OSError)):
@@ -322,7 +322,7 @@ class Remote(unittest.TestCase):
 
     def test_a_file_that_changes_is_refused(self):
         self.server.plan = [None, None, ("etag", '"two"')]
-        self.refused(OSError, "changed while it was read")
+        self.refused(OSError, "changed while being read")
         self.server.plan = [None, None, ("length", 77)]
         self.refused(OSError, "77")
 

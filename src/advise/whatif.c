@@ -82,7 +82,7 @@ stow_status whatif_run(whatif *w, whatif_result *out, bool expandable, uint64_t 
   steps_settings(&options.settings, w->e->source);
   if (w->max_split_bytes > 0) options.settings.max_split_bytes = w->max_split_bytes;
   if (limit_bytes > 0 && limit_bytes < POLICY_NO_LIMIT) options.limit_bytes = limit_bytes;
-  options.limit_is_told = evidence_limit_bound(w->e);
+  options.limit_in_framework = evidence_limit_bound(w->e);
   const policy_ops *which =
       expandable || w->e->expandable ? &policy_torch_expandable : &policy_torch_default;
   replay_result r;

@@ -1,5 +1,5 @@
-/* Csv: a row is found whole in the window first, then cut. A number is read straight from the
- * window; only what is none is looked at again as text. */
+/* Csv: finds a whole row in the window, then splits it. Numbers are parsed straight from the
+ * window; a field that is not a number is then classified as text. */
 #include "arrays/csv.h"
 
 #include <inttypes.h>
@@ -8,26 +8,27 @@
 #include <string.h>
 #include <strings.h>
 
-/* The window is const: it may be parsed again, so nothing here may write to it. */
+/* The window is const because the caller may parse it again. The compiler enforces it. */
 #pragma GCC diagnostic error "-Wcast-qual"
 
 static stow_status refuse(const csv *c, const char *why) {
   return stow_fail(STOW_ERR_FORMAT, "%s: line %" PRIu64 ": %s", c->in.name, c->line, why);
 }
 
-/* ---- what a field is ---- */
+/* ---- classifying a field ---- */
 
 static bool is_word(const char *text, size_t length, const char *word) {
   return strlen(word) == length && strncasecmp(text, word, length) == 0;
 }
 
-/* A word that stands for a number, or nothing; what remains is text. */
+/* Recognizes the words for missing values, NaN, infinity and booleans; leaves any other text
+ * alone. */
 static void classify_word(csv_field *f, const char *text, size_t length) {
   bool minus = length > 0 && text[0] == '-';
   const char *bare = text + (length > 0 && (text[0] == '-' || text[0] == '+'));
   size_t rest = length - (size_t)(bare - text);
   f->kind = CSV_TEXT;
-  if (length > 9) return; /* longer than every word here */
+  if (length > 9) return; /* longer than every word below */
   if (is_word(bare, rest, "inf") || is_word(bare, rest, "infinity")) {
     f->kind = CSV_FLOAT;
     f->value.d = minus ? -INFINITY : INFINITY;
@@ -56,8 +57,8 @@ static bool take_number(csv_field *f, const char *at, const char *stop) {
   return end == stop;
 }
 
-/* The field text[0, length), spaces around it aside. A byte that belongs to no number stands behind
- * it: a delimiter, a quote, a line end or the '\0' behind the window. */
+/* Classifies the field text[0, length), ignoring surrounding spaces. The byte after it must not
+ * belong to a number: a delimiter, a quote, a line end or the '\0' after the window. */
 static void classify(csv_field *f, const char *text, size_t length) {
   f->text = text;
   f->length = (uint32_t)length;
@@ -72,7 +73,7 @@ static void classify(csv_field *f, const char *text, size_t length) {
 
 /* ---- rows ---- */
 
-/* A quote counts only where a field begins, and then up to the one that closes it. */
+/* A quote counts only at the start of a field, and then up to its closing quote. */
 const char *csv_row_end(const csv *c, const char *at, const char *end) {
   const char *line = memchr(at, '\n', (size_t)(end - at));
   if (memchr(at, '"', (size_t)((line != NULL ? line : end) - at)) == NULL) return line;
@@ -91,9 +92,7 @@ const char *csv_row_end(const csv *c, const char *at, const char *end) {
 static stow_status add_field(csv *c, size_t n, csv_field **f) {
   if (n < c->capacity) return *f = &c->fields[n], STOW_OK;
   if (n >= c->fields_max)
-    return stow_fail(STOW_ERR_BUDGET,
-                     "%s: line %" PRIu64 ": more than %zu fields; give more with "
-                     "--memory",
+    return stow_fail(STOW_ERR_BUDGET, "%s: line %" PRIu64 ": more than %zu fields; raise --memory",
                      c->in.name, c->line, c->fields_max);
   size_t capacity = c->capacity * 2 + 16;
   csv_field *more = realloc(c->fields, capacity * sizeof *more);
@@ -103,9 +102,9 @@ static stow_status add_field(csv *c, size_t n, csv_field **f) {
   return *f = &more[n], STOW_OK;
 }
 
-/* Reserves memory for the unescaped fields of a row of `row_bytes` bytes. A field and its
- * terminator are never longer than the field in quotes, so one reservation holds all fields of the
- * row, and no field's text moves. */
+/* Reserves memory for the unescaped fields of a row of `row_bytes` bytes. An unescaped field and
+ * its terminator are never longer than the quoted field, so one reservation holds all fields of the
+ * row and no field's text moves. */
 static stow_status reserve_unescaped(csv *c, size_t row_bytes) {
   if (row_bytes + DECIMAL_SLACK <= c->unescaped_capacity) return STOW_OK;
   free(c->unescaped);
@@ -116,8 +115,8 @@ static stow_status reserve_unescaped(csv *c, size_t row_bytes) {
                    c->in.name, c->line, row_bytes);
 }
 
-/* Copies text[0, stop) with each doubled quote written once. Returns the copy; *length is its
- * length. The quote behind it ends a number. */
+/* Copies text[0, stop), writing each doubled quote once. Returns the copy and sets *length. A quote
+ * follows the copy, so number parsing stops there. */
 static const char *unescape(csv *c, const char *text, const char *stop, size_t *length) {
   char *copy = c->unescaped + c->unescaped_used, *to = copy;
   for (const char *from = text; from < stop; from++) {
@@ -130,22 +129,22 @@ static const char *unescape(csv *c, const char *text, const char *stop, size_t *
   return copy;
 }
 
-/* Takes the quoted field at *at, which points to its opening quote; `stop` is the end of the row.
- */
+/* Parses the quoted field at *at, which points to its opening quote; `stop` is the end of the
+ * row. */
 static stow_status take_quoted(csv *c, csv_field *f, const char **at, const char *stop,
                                size_t row_bytes) {
   const char *text = *at + 1, *from = text;
   bool doubled = false;
   for (;;) {
     from = memchr(from, '"', (size_t)(stop - from));
-    if (from == NULL) return refuse(c, "a quote that is not closed");
+    if (from == NULL) return refuse(c, "unclosed quote");
     if (from + 1 >= stop || from[1] != '"') break;
     doubled = true;
     from += 2;
   }
   *at = from + 1;
   if (*at < stop && **at != c->delimiter)
-    return refuse(c, "letters behind a closing quote; a quote inside one is written twice");
+    return refuse(c, "text after a closing quote; write a quote inside a quoted field twice");
   size_t length = (size_t)(from - text);
   if (doubled) {
     STOW_TRY(reserve_unescaped(c, row_bytes));
@@ -179,7 +178,7 @@ static stow_status split_row(csv *c, const char *at, const char *stop, size_t *c
       at = end;
     }
     if (f->kind == CSV_TEXT && memchr(f->text, '\0', f->length) != NULL)
-      return refuse(c, "a NUL byte: this is no text (or text in UTF-16; convert it to UTF-8)");
+      return refuse(c, "a NUL byte: this is not text (if it is UTF-16, convert it to UTF-8)");
     if (at >= stop) return *count = n + 1, STOW_OK;
     at++; /* the delimiter */
   }
@@ -187,12 +186,12 @@ static stow_status split_row(csv *c, const char *at, const char *stop, size_t *c
 
 stow_status csv_long_row(const csv *c, uint64_t line) {
   return stow_fail(STOW_ERR_BUDGET,
-                   "%s: line %" PRIu64 ": a row of more than %zu KiB (a quote that is not "
-                   "closed?); give more with --memory",
+                   "%s: line %" PRIu64
+                   ": a row is longer than %zu KiB (unclosed quote?); raise --memory",
                    c->in.name, line, c->row_max >> 10);
 }
 
-/* Brings the next row that has anything into the window; *at NULL at the end of the file. */
+/* Brings the next non-empty row into the window; *at is NULL at the end of the file. */
 static stow_status find_row(csv *c, const char **at, const char **stop) {
   for (;;) {
     const char *end = NULL;
@@ -227,19 +226,19 @@ stow_status csv_next(csv *c, bool *more) {
   if (c->columns == 0) c->columns = count;
   if (count != c->columns)
     return stow_fail(STOW_ERR_FORMAT,
-                     "%s: line %" PRIu64 ": %zu fields, but %zu in the lines before it", c->in.name,
-                     c->line, count, c->columns);
+                     "%s: line %" PRIu64 ": %zu fields, but the lines before it have %zu",
+                     c->in.name, c->line, count, c->columns);
   return STOW_OK;
 }
 
 /* ---- opening ---- */
 
-/* What may stand between fields; the first where nothing tells. */
+/* Possible delimiters. The first is the default. */
 static const char delimiters[] = ",\t;|";
 enum { DELIMITERS = sizeof delimiters - 1, LOOK_BYTES = 4096, SAMPLE_BYTES = 64 << 10 };
 
-/* How often each stands in the line at `at`, outside of quotes. Where the next begins; NULL if
- * there is none before `stop`. */
+/* Counts each delimiter in the line at `at`, outside quotes. Returns the start of the next line, or
+ * NULL if no line end comes before `stop`. */
 static const uint8_t *count_in_line(const uint8_t *at, const uint8_t *stop, size_t *counts) {
   bool quoted = false;
   memset(counts, 0, DELIMITERS * sizeof *counts);
@@ -250,8 +249,9 @@ static const uint8_t *count_in_line(const uint8_t *at, const uint8_t *stop, size
   return at + 1 < stop ? at + 1 : NULL;
 }
 
-/* The one that stands as often in each of the first lines; a comma after the others, because it may
- * stand in numbers and in names. Where none does, or there is one line, the one it has most of. */
+/* Returns the delimiter that occurs equally often in each of the first lines. Tries the comma last,
+ * because it also occurs in numbers and names. If there is none, or only one line, returns the most
+ * frequent delimiter of the first line. */
 static char find_delimiter(const csv *c) {
   size_t first[DELIMITERS], counts[DELIMITERS], lines = 1, left = input_left(&c->in);
   const uint8_t *stop = c->in.at + (left < LOOK_BYTES ? left : LOOK_BYTES);
@@ -265,7 +265,7 @@ static char find_delimiter(const csv *c) {
   while (at != NULL) {
     bool blank = *at == '\n' || *at == '\r';
     at = count_in_line(at, stop, counts);
-    if (at == NULL && left > LOOK_BYTES) break; /* the line may go on */
+    if (at == NULL && left > LOOK_BYTES) break; /* the line may continue */
     for (int i = 0; i < DELIMITERS && !blank; i++) even[i] = even[i] && counts[i] == first[i];
     lines += !blank;
   }
@@ -274,15 +274,15 @@ static char find_delimiter(const csv *c) {
   return delimiters[lines > 1 && even[best] ? best : most];
 }
 
-/* "sep=;" as the first line tells a spreadsheet what stands between fields; it is no row. */
-static stow_status take_separator(csv *c, bool *told) {
+/* A first line "sep=;" names the delimiter for spreadsheets. It is not a row. */
+static stow_status take_separator(csv *c, bool *declared) {
   const char *at = (const char *)c->in.at;
   size_t left = input_left(&c->in), length = 5;
-  *told = left > length && strncasecmp(at, "sep=", 4) == 0 && at[4] != '\0' &&
-          strchr(delimiters, at[4]) != NULL;
-  length += *told && at[length] == '\r' && left > length + 1;
-  *told = *told && at[length] == '\n';
-  if (!*told) return STOW_OK;
+  *declared = left > length && strncasecmp(at, "sep=", 4) == 0 && at[4] != '\0' &&
+              strchr(delimiters, at[4]) != NULL;
+  length += *declared && at[length] == '\r' && left > length + 1;
+  *declared = *declared && at[length] == '\n';
+  if (!*declared) return STOW_OK;
   c->delimiter = at[4];
   c->lines = 1;
   return input_skip(&c->in, length + 1);
@@ -293,10 +293,10 @@ static stow_status refuse_cr(const csv *c) {
   for (const uint8_t *at = c->in.at; at < c->in.end && (quoted || *at != '\n'); at++) {
     if (*at == '"') quoted = !quoted;
     if (!quoted && *at == '\r' && at + 1 < c->in.end && at[1] != '\n')
-      return stow_fail(STOW_ERR_FORMAT,
-                       "%s: byte %zu is a line end of CR alone; write it with LF first (tr '\\r' "
-                       "'\\n')",
-                       c->in.name, (size_t)(at - c->in.at));
+      return stow_fail(
+          STOW_ERR_FORMAT,
+          "%s: byte %zu is a line end of CR alone; convert the file to LF first (tr '\\r' '\\n')",
+          c->in.name, (size_t)(at - c->in.at));
   }
   return STOW_OK;
 }
@@ -309,17 +309,18 @@ static stow_status begin(csv *c, size_t row_max) {
   const uint8_t *at = c->in.at;
   size_t left = input_left(&c->in);
   if (left >= 2 && ((at[0] == 0xff && at[1] == 0xfe) || (at[0] == 0xfe && at[1] == 0xff)))
-    return stow_fail(STOW_ERR_FORMAT, "%s: text in UTF-16; convert it to UTF-8 (iconv -f utf-16)",
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: the file is UTF-16 text; convert it to UTF-8 (iconv -f utf-16)",
                      c->in.name);
   if (left >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) STOW_TRY(input_skip(&c->in, 3));
   STOW_TRY(refuse_cr(c));
-  bool told;
-  STOW_TRY(take_separator(c, &told));
-  if (!told) c->delimiter = find_delimiter(c);
+  bool declared;
+  STOW_TRY(take_separator(c, &declared));
+  if (!declared) c->delimiter = find_delimiter(c);
   return STOW_OK;
 }
 
-/* A table of zeros deflates a thousandfold; rows go by one at a time, so no bound is needed. */
+/* A table of zeros compresses a thousandfold. Rows are streamed, so no bound is needed. */
 static const input_limits no_limits = {.max_bytes = UINT64_MAX, .max_ratio = UINT64_MAX};
 
 stow_status csv_open(csv *c, const char *path, size_t row_max) {

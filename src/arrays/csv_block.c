@@ -1,4 +1,4 @@
-/* Csv block: which loop this machine gets, and the rows that loop leaves. */
+/* Csv block: chooses the loop for this machine and handles the rows that the loop leaves. */
 #include "arrays/csv_block.h"
 
 #include <stdatomic.h>
@@ -9,8 +9,8 @@
 #include "base/cpu.h"
 #include "base/variables.h"
 
-/* Rows looked at together: their fields stay in the first-level cache, unless a row has so many
- * that eight rows do not, which are read at once. */
+/* Rows processed together. Their fields should stay in the L1 cache; at least 16 rows, because the
+ * loops read eight at a time. */
 enum { BATCH_ROWS = 256, BATCH_ROWS_LEAST = 16, BATCH_FIELDS = 2048 };
 
 static const csv_loops portable = {"portable", csv_rows_portable, csv_line_ends_portable};
@@ -33,7 +33,7 @@ size_t csv_loops_here(const csv_loops *list[CSV_LOOPS_MAX]) {
   return count;
 }
 
-/* The widest; $STOWAGE_KERNELS names another, for tests. */
+/* Returns the widest loop, or the one that $STOWAGE_KERNELS names (for tests). */
 static const csv_loops *choose(void) {
   const csv_loops *list[CSV_LOOPS_MAX];
   size_t count = csv_loops_here(list);
@@ -44,7 +44,7 @@ static const csv_loops *choose(void) {
 }
 
 static const csv_loops *chosen(void) {
-  static _Atomic(const csv_loops *) known; /* written with the same value whoever writes */
+  static _Atomic(const csv_loops *) known; /* all threads store the same value */
   const csv_loops *set = atomic_load_explicit(&known, memory_order_relaxed);
   if (set == NULL) {
     set = choose();

@@ -1,24 +1,25 @@
-/* Csv block's parts: the loop over rows, compiled once for each instruction set (csv_block_*.c). */
+/* Csv block parts: the loop over rows, compiled once per instruction set (csv_block_*.c). */
 #ifndef ARRAYS_CSV_BLOCK_PARTS_H
 #define ARRAYS_CSV_BLOCK_PARTS_H
 
 #include "arrays/csv_block.h"
 
-#define CSV_ENDS_MORE 72 /* places of 64 letters behind those wanted, put eight at a time */
+#define CSV_ENDS_MORE                                                                              \
+  72 /* positions of 64 bytes past those wanted, plus the eight written too                        \
+      * many */
 
-/* Where the fields of some rows are, from where the first begins. */
+/* Positions of the fields of some rows, relative to the first. */
 typedef struct csv_batch {
-  uint32_t *ends;    /* of each field, row after row */
-  uint32_t *start;   /* of each row, and of the one behind them */
+  uint32_t *ends;    /* of each field, row by row */
+  uint32_t *start;   /* of each row, and of the row after the last */
   uint32_t *lines;   /* line ends up to the end of each row */
-  uint32_t *lengths; /* of the fields, column after column, `most` apart */
+  uint32_t *lengths; /* of the fields, column by column, `most` apart */
   size_t rows;
-  uint32_t
-      all_lines; /* line ends of all of it, those of lines with nothing behind the last row too */
-  size_t size, most; /* rows of the next batch; at most */
+  uint32_t all_lines; /* all line ends, including those of empty lines after the last row */
+  size_t size, most;  /* rows of the next batch; upper bound */
 } csv_batch;
 
-/* Takes some rows from c->in.at on. *odd: c->in.at stands on one it does not understand. */
+/* Parses some rows from c->in.at on. If *odd, c->in.at points at a row the loop does not handle. */
 typedef stow_status (*csv_rows)(csv_block *b, csv *c, csv_batch *f, bool *odd);
 
 /* The loops of one instruction set. */
@@ -29,9 +30,9 @@ typedef struct csv_loops {
 } csv_loops;
 
 #define CSV_LOOPS_MAX 3
-/* Those that this machine has, the widest last; gives how many. */
+/* Lists the loops this machine supports, the widest last; returns their number. */
 size_t csv_loops_here(const csv_loops *list[CSV_LOOPS_MAX]);
-/* csv_block_fill by one of them. */
+/* Runs csv_block_fill with the given loops. */
 stow_status csv_block_fill_by(csv_block *b, csv *c, const csv_loops *by);
 
 stow_status csv_rows_portable(csv_block *b, csv *c, csv_batch *f, bool *odd);

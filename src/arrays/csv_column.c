@@ -1,13 +1,13 @@
-/* Csv column: adds one value to a column, and changes the column's form when the value asks for it.
- */
+/* Csv column: adds one value to a column and changes the column's form when the value requires
+ * it. */
 #include <string.h>
 
 #include "arrays/csv_block.h"
 
-/* An integer no double holds is rounded; the flag says so. */
+/* Rounds an integer to a double; sets *inexact if the double is not equal. */
 static double nearest(int64_t value, bool *inexact) {
   double near = (double)value;
-  /* 2^63 itself does not come back into an int64. */
+  /* 2^63 does not convert back to int64. */
   if (near >= 0x1p63 || (int64_t)near != value) *inexact = true;
   return near;
 }

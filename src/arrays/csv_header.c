@@ -1,11 +1,11 @@
-/* Csv header: does the first row name the columns?
+/* Csv header: decides whether the first row names the columns.
  *
- * The default is yes, as in pandas and polars. The first row is data where something says so: every
- * field of it is a number, a text of it comes again in its column, it holds fractions, gaps or the
- * same number twice, or it continues a sequence (1, 2, 3). Numbers may be names: `,0,1,2` is what
- * pandas writes above an index, `country,2019,2020` is a table of years.
+ * The default is yes, as in pandas and polars. The first row is data if every field is a number, if
+ * one of its texts recurs in its column, if it holds fractions, gaps or the same number twice, or
+ * if it starts a sequence (1, 2, 3). Numbers may be names: pandas writes `,0,1,2` above an index,
+ * and `country,2019,2020` is a table of years.
  *
- * Called by the reader of tables. Looks at up to SAMPLE_ROWS rows, never past the window. */
+ * Called by the table reader. Looks at up to SAMPLE_ROWS rows, never past the window. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,20 +18,20 @@ enum { SAMPLE_ROWS = 64, NAME_BYTES_MAX = 1024 };
 typedef enum look {
   LOOK_EMPTY,
   LOOK_TEXT,
-  LOOK_WORD,    /* inf, nan, true: a number as a value, but a possible name */
-  LOOK_INTEGER, /* digits alone */
-  LOOK_VALUE    /* any other number, NA, or a very long text: hardly a name */
+  LOOK_WORD,    /* inf, nan, true: a value that may also be a name */
+  LOOK_INTEGER, /* digits only */
+  LOOK_VALUE    /* any other number, NA, or a very long text: rarely a name */
 } look;
 
-/* One column: its field in the first row, and the fields below it. */
+/* One column: its field in the first row, and statistics of the fields below. */
 typedef struct evidence {
   look first;
-  bool has_letter;                  /* of the first row's text */
-  uint64_t number;                  /* of the first row, where LOOK_INTEGER */
-  size_t numbers, texts, fractions; /* below it */
-  bool recurs;                      /* a text below it is the same */
-  bool continues;                   /* the fields below it count on from `number` */
-  bool counts_from_zero;            /* the fields below it are 0, 1, 2, … */
+  bool has_letter;                  /* in the first row's text */
+  uint64_t number;                  /* in the first row, if LOOK_INTEGER */
+  size_t numbers, texts, fractions; /* below the first row */
+  bool recurs;                      /* a text below equals the first row's */
+  bool continues;                   /* the fields below continue the count from `number` */
+  bool counts_from_zero;            /* the fields below are 0, 1, 2, … */
 } evidence;
 
 typedef struct sample {
@@ -73,8 +73,8 @@ static void add_field(evidence *e, const csv_field *first, const csv_field *f, s
   e->counts_from_zero = e->counts_from_zero && number == row;
 }
 
-/* Reads the rows below the first one from the window. A row that cannot be read ends the sample:
- * the pass over the table reports it. */
+/* Reads the rows below the first from the window. A row that cannot be parsed ends the sample; the
+ * pass over the table reports it. */
 static void read_sample(sample *s) {
   const csv *c = s->from;
   csv below = {.delimiter = c->delimiter,
@@ -98,8 +98,8 @@ static void read_sample(sample *s) {
 /* ---- the decision ---- */
 
 typedef struct counts {
-  size_t of[LOOK_VALUE + 1]; /* by look, the first column's empty field left out */
-  bool distinct;             /* no number stands twice */
+  size_t of[LOOK_VALUE + 1]; /* by look, except an empty field in the first column */
+  bool distinct;             /* no number occurs twice */
   bool from_zero;            /* the numbers are 0, 1, 2, … in order */
 } counts;
 
@@ -143,7 +143,7 @@ static bool number_above_texts(const sample *s) {
   return false;
 }
 
-/* A word above numbers is a name. "?" and "-" stand for missing values as well. */
+/* A word above numbers is a name. "?" and "-" may also stand for missing values. */
 static bool text_above_numbers(const sample *s) {
   for (size_t i = 0; i < s->from->columns; i++) {
     const evidence *e = &s->columns[i];
@@ -161,7 +161,7 @@ static bool looks_like_data(const sample *s, const counts *n) {
   return false;
 }
 
-/* 0, 1, 2, … above fractions: names that DataFrame.to_csv(index=False) writes. */
+/* 0, 1, 2, … above fractions: the names that DataFrame.to_csv(index=False) writes. */
 static bool counts_above_fractions(const sample *s, const counts *n) {
   bool fractions = false;
   for (size_t i = 0; i < s->from->columns; i++)

@@ -1,6 +1,6 @@
-/* Csv marks: which of 64 letters end a field, end a line, or make their row an odd one.
+/* Csv marks: finds which of 64 bytes end a field, end a line, or make their row unusual.
  *
- * Included by csv_block.inc, once for each instruction set; the letters are looked at together. */
+ * csv_block.inc includes it once per instruction set. */
 #ifndef ARRAYS_CSV_MARKS_H
 #define ARRAYS_CSV_MARKS_H
 
@@ -12,7 +12,7 @@
 #include <arm_neon.h>
 #endif
 
-/* A bit for each of 64 letters that is `letter`. */
+/* One bit for each of 64 bytes that equals `letter`. */
 #if defined(__AVX512BW__)
 static inline uint64_t marks_of(const char *at, char letter) {
   return _mm512_cmpeq_epi8_mask(_mm512_loadu_si512(at), _mm512_set1_epi8(letter));
@@ -53,7 +53,7 @@ static inline uint64_t marks_of(const char *at, char letter) {
 }
 #endif
 
-/* Where the lowest bit stands; 64 where there is none. */
+/* Returns the position of the lowest set bit, 64 if none is set. */
 static inline unsigned marks_first(uint64_t bits) {
   return bits != 0 ? (unsigned)__builtin_ctzll(bits) : 64;
 }

@@ -1,9 +1,10 @@
-/* Decimal to double, three ways, each exact:
- *   up to 2^53 with a power of ten up to 22: one floating-point operation on two exact operands
- *     (Clinger 1990);
- *   up to 19 digits with a power up to 27: 5^27 fits 64 bits, so a 128-bit product with it or with
- * its reciprocal decides the rounding (most of what programs print falls here); the rest: strtod.
- */
+/* Decimal to double in three ways, each exact:
+ *
+ *   up to 2^53 and powers of ten up to 22: one floating-point operation on two exact operands
+ *     (Clinger 1990)
+ *   up to 19 digits and powers up to 27: 5^27 fits in 64 bits, so a 128-bit product with it or
+ *     with its reciprocal decides the rounding; covers most of what programs print
+ *   anything else: strtod */
 #include "arrays/decimal.h"
 
 #include <float.h>
@@ -50,19 +51,19 @@ const decimal_power decimal_powers[DECIMAL_POWERS] = {
     {UINT64_C(7450580596923828125), UINT64_C(0x9e74d1b791e07e48), UINT64_C(0x775ea264cf55347e)},
 };
 
-/* top * 2^exponent, its top bit set, plus something less than one unit if `more`. Never subnormal
- * or infinite for what comes here. */
+/* Rounds top * 2^exponent, whose top bit is set, plus less than one unit if `more`. The result is
+ * never subnormal or infinite for the values passed here. */
 static double round_top(uint64_t top, int exponent, bool more) {
   uint64_t kept = top >> 11, low = top & 0x7ff;
   if (low > 0x400 || (low == 0x400 && (more || (kept & 1)))) kept++;
-  /* A carry out of the fraction runs into the exponent, as it should. */
+  /* A carry out of the fraction correctly increments the exponent. */
   uint64_t bits = ((uint64_t)(exponent + 11 + 52 + 1023) << 52) + (kept - (UINT64_C(1) << 52));
   double d;
   memcpy(&d, &bits, sizeof d);
   return d;
 }
 
-/* digits * 10^power for power 0 to 27. */
+/* Returns digits * 10^power for power 0 to 27. */
 static double multiplied(uint64_t digits, int power) {
   decimal_wide product = (decimal_wide)digits * decimal_powers[power].five;
   uint64_t high = (uint64_t)(product >> 64), low = (uint64_t)product;
@@ -103,7 +104,7 @@ static inline bool is_digit(char c) {
   return (unsigned char)(c - '0') < 10;
 }
 
-/* The exponent behind 'e'; `at` stays on the 'e' where no digits follow. */
+/* Reads the exponent after 'e'; `at` stays on the 'e' if no digits follow. */
 static const char *read_exponent(const char *at, int64_t *power) {
   const char *digit = at + 1;
   bool minus = *digit == '-';
@@ -124,8 +125,8 @@ static decimal_kind integer(decimal *value, uint64_t digits, bool minus) {
   return DECIMAL_SIGNED;
 }
 
-/* Are the eight bytes digits, and what is their value? Both with a few operations on one word; the
- * first digit stands in the lowest byte (both machines we build for are little-endian). */
+/* Tests whether eight bytes are digits and computes their value, with a few operations on one word.
+ * The first digit is in the lowest byte: all supported machines are little-endian. */
 static inline bool eight_digits(uint64_t word) {
   return ((word & UINT64_C(0xf0f0f0f0f0f0f0f0)) |
           (((word + UINT64_C(0x0606060606060606)) & UINT64_C(0xf0f0f0f0f0f0f0f0)) >> 4)) ==
@@ -138,7 +139,7 @@ static inline uint64_t eight_value(uint64_t word) {
   return (word & UINT64_C(0x0000ffff0000ffff)) * UINT64_C(42949672960001) >> 32;
 }
 
-/* Takes all digits at `at` into *digits, which wraps past 64 bits: the caller counts them. */
+/* Reads all digits at `at` into *digits, which wraps past 64 bits: the caller counts them. */
 static inline const char *take_digits(const char *at, uint64_t *digits) {
   uint64_t word, value = *digits;
   for (; memcpy(&word, at, 8), eight_digits(word); at += 8)
@@ -148,8 +149,8 @@ static inline const char *take_digits(const char *at, uint64_t *digits) {
   return at;
 }
 
-/* Do the `count` digits (and perhaps a point) from `at` on pass 64 bits? Zeros in front count for
- * nothing, and of 20 digits some still fit. */
+/* Returns whether the `count` digits from `at` on (with perhaps a point) exceed 64 bits. Leading
+ * zeros do not count, and some 20-digit numbers still fit. */
 static bool passes_64_bits(const char *at, int64_t count) {
   uint64_t value = 0;
   for (; count > 0; at++) {
@@ -194,7 +195,7 @@ decimal_kind decimal_read(const char *at, const char **end, decimal *value) {
   return DECIMAL_FLOAT;
 }
 
-/* ---- a field whose end is known ---- */
+/* ---- a field of known length ---- */
 
 #define TEXT_ZEROS UINT64_C(0x3030303030303030)
 
@@ -219,8 +220,8 @@ static const uint64_t whole_tens[20] = {UINT64_C(1),
                                         UINT64_C(1000000000000000000),
                                         UINT64_C(10000000000000000000)};
 
-/* The first `count` (0 to 8) of the eight letters at `at`, moved behind zeros: the same value. Two
- * shifts each, because one by 64 is none. */
+/* Returns the first `count` (0 to 8) of the eight bytes at `at`, padded with zeros in front: the
+ * value is unchanged. Shifts twice, because a shift by 64 is undefined. */
 static inline uint64_t digits_at(const char *at, size_t count) {
   uint64_t word;
   memcpy(&word, at, sizeof word);
@@ -229,7 +230,7 @@ static inline uint64_t digits_at(const char *at, size_t count) {
 }
 
 static inline bool all_digits(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
-  /* Each byte is 0x30 to 0x39: its high half is 3, and still is after adding 6. */
+  /* Each byte is 0x30 to 0x39: its high half is 3, also after adding 6. */
   uint64_t high = UINT64_C(0xf0f0f0f0f0f0f0f0), six = UINT64_C(0x0606060606060606);
   uint64_t unlike = (a ^ TEXT_ZEROS) | (b ^ TEXT_ZEROS) | (c ^ TEXT_ZEROS) | (d ^ TEXT_ZEROS) |
                     ((a + six) ^ TEXT_ZEROS) | ((b + six) ^ TEXT_ZEROS) | ((c + six) ^ TEXT_ZEROS) |
@@ -243,7 +244,7 @@ static decimal_kind any_field(const char *at, size_t length, decimal *value) {
   return end == at + length ? kind : DECIMAL_NONE;
 }
 
-/* Up to 16 digits at `first`; anything else there is any_field's. */
+/* Parses up to 16 digits at `first`; leaves everything else to any_field. */
 static inline decimal_kind integer_field(const char *at, size_t length, const char *first, size_t n,
                                          decimal *value) {
   size_t low = n < 8 ? n : 8, high = n - low;
@@ -262,7 +263,7 @@ decimal_kind decimal_field(const char *at, size_t length, decimal *value) {
   if (n - 1 >= 24) return any_field(at, length, value);
   uint64_t word;
   memcpy(&word, first, sizeof word);
-  /* The first point among the eight letters: the lowest byte that turns zero. */
+  /* The first point among the eight bytes: the lowest byte that becomes zero. */
   uint64_t unlike = word ^ UINT64_C(0x2e2e2e2e2e2e2e2e);
   uint64_t points =
       (unlike - UINT64_C(0x0101010101010101)) & ~unlike & UINT64_C(0x8080808080808080);
@@ -275,7 +276,7 @@ decimal_kind decimal_field(const char *at, size_t length, decimal *value) {
   uint64_t i = digits_at(first, whole), a = TEXT_ZEROS, b = TEXT_ZEROS, c;
   if (fraction <= 8) {
     c = digits_at(behind, fraction);
-  } else { /* the last eight, up to eight before them, and what remains */
+  } else { /* the last eight, up to eight before them, and the rest */
     size_t rest = fraction > 16 ? fraction - 16 : 0;
     c = digits_at(behind + fraction - 8, 8);
     b = digits_at(behind + rest, fraction - 8 - rest);
@@ -286,7 +287,7 @@ decimal_kind decimal_field(const char *at, size_t length, decimal *value) {
     return any_field(at, length, value);
   uint64_t digits = units * whole_tens[fraction] +
                     (eight_value(a) * 100000000 + eight_value(b)) * 100000000 + eight_value(c);
-  /* No branch on the sign: it is as random as data gets. */
+  /* No branch on the sign: the signs of data are unpredictable. */
   value->u = (digits != 0 ? decimal_divided(digits, (int)fraction) : 0) | (uint64_t)minus << 63;
   return DECIMAL_FLOAT;
 }

@@ -1,4 +1,4 @@
-/* Decimal's parts, shared by the files that read numbers: decimal.c and the rows of a table. */
+/* Decimal parts: shared by decimal.c and the csv loops. */
 #ifndef ARRAYS_DECIMAL_PARTS_H
 #define ARRAYS_DECIMAL_PARTS_H
 
@@ -15,15 +15,15 @@ typedef struct decimal_power {
 
 extern const decimal_power decimal_powers[DECIMAL_POWERS];
 
-#define DECIMAL_TENS 23 /* 10^22 is the last that a double holds exactly */
+#define DECIMAL_TENS 23 /* 10^22 is the largest power that a double holds exactly */
 
 extern const double decimal_tens[DECIMAL_TENS];
 
-/* digits / 10^power for power 1 to 27 and digits above 0: a product with the reciprocal (Lemire
- * 2021, "Number parsing at a gigabyte per second", section 5). 64 bits of the reciprocal decide all
- * but one case in 512 of random digits, but half of those that a program printed of a double in 18
- * digits or more; 128 bits decide every one within these powers. A tie is possible up to 10^4
- * alone. No branch depends on the digits otherwise. */
+/* Returns digits / 10^power for power 1 to 27 and digits > 0, by multiplying with the reciprocal
+ * (Lemire 2021, "Number parsing at a gigabyte per second", section 5). 64 bits of the reciprocal
+ * decide all but one in 512 random inputs, but only half of the doubles printed with 18 or more
+ * digits; 128 bits decide every input within these powers. Ties are possible only up to 10^4. Apart
+ * from that, no branch depends on the digits. */
 static inline uint64_t decimal_divided(uint64_t digits, int power) {
   int zeros = __builtin_clzll(digits);
   digits <<= zeros;
@@ -36,7 +36,7 @@ static inline uint64_t decimal_divided(uint64_t digits, int power) {
   uint64_t kept = high >> shift;
   if (low <= 1 && power <= 4 && (kept & 3) == 1 && kept << shift == high) kept--;
   kept = (kept + (kept & 1)) >> 1;
-  /* floor(power * log2(10)), good for far more than these powers. */
+  /* floor(power * log2(10)), exact far beyond these powers. */
   int exponent = ((217706 * -power) >> 16) + 63 + upper - zeros + 1023;
   return ((uint64_t)exponent << 52) + (kept - (UINT64_C(1) << 52));
 }

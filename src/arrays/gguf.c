@@ -2,7 +2,7 @@
  *
  *   "GGUF" version tensors keys | key… | tensor… | padding | the tensors' bytes, each aligned
  *
- * Keys are passed over, all but general.alignment. Dimensions stand fastest first in the file. */
+ * Skips all keys except general.alignment. The file stores dimensions fastest first. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static stow_status take_u64(cursor *c, uint64_t *value) {
 
 static stow_status pass_over(cursor *c, uint64_t count) {
   if (c->at > c->from->bytes || count > c->from->bytes - c->at)
-    return refuse(c, "a value that reaches past the end of the file");
+    return refuse(c, "a value extends past the end of the file");
   c->at += count;
   return STOW_OK;
 }
@@ -74,32 +74,33 @@ static stow_status pass_over(cursor *c, uint64_t count) {
 static stow_status take_name(cursor *c, char name[TEXT_MAX + 1], size_t *length) {
   uint64_t count;
   STOW_TRY(take_u64(c, &count));
-  if (count > TEXT_MAX) return refuse(c, "a name of more than 65535 bytes");
+  if (count > TEXT_MAX) return refuse(c, "a name is longer than 65535 bytes");
   *length = (size_t)count;
   STOW_TRY(take(c, name, *length));
   name[*length] = '\0';
   return STOW_OK;
 }
 
-/* Bytes of one value of such a type; 0 for texts and lists. */
+/* Bytes of one value of each type; 0 for texts and lists. */
 static const uint8_t widths[TYPE_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 static stow_status pass_values(cursor *c, uint32_t type, uint64_t count) {
   uint64_t bytes, length;
   if (type == TYPE_STRING) {
-    if (count > c->from->bytes / 8) return refuse(c, "more texts than the file has room for");
+    if (count > c->from->bytes / 8) return refuse(c, "more texts than fit in the file");
     for (uint64_t i = 0; i < count; i++) {
       STOW_TRY(take_u64(c, &length));
       STOW_TRY(pass_over(c, length));
     }
     return STOW_OK;
   }
-  if (!checked_mul(&bytes, count, widths[type])) return refuse(c, "a list past 64 bits");
+  if (!checked_mul(&bytes, count, widths[type]))
+    return refuse(c, "the size of a list exceeds 64 bits");
   if (type != TYPE_BOOL) return pass_over(c, bytes);
   for (uint64_t i = 0; i < count; i++) {
     uint8_t value;
     STOW_TRY(take(c, &value, 1));
-    if (value > 1) return refuse(c, "a bool that is neither 0 nor 1");
+    if (value > 1) return refuse(c, "a bool is neither 0 nor 1");
   }
   return STOW_OK;
 }
@@ -113,7 +114,7 @@ static stow_status take_key(cursor *c, char *name, uint64_t *alignment) {
   if (type == TYPE_ARRAY) {
     STOW_TRY(take_u32(c, &type));
     STOW_TRY(take_u64(c, &count));
-    if (type == TYPE_ARRAY) return refuse(c, "a list of lists");
+    if (type == TYPE_ARRAY) return refuse(c, "nested lists are not supported");
   } else if (strcmp(name, ALIGNMENT) == 0) {
     uint32_t value;
     if (type != 4) return refuse(c, ALIGNMENT " is not a uint32");
@@ -123,11 +124,11 @@ static stow_status take_key(cursor *c, char *name, uint64_t *alignment) {
     *alignment = value;
     return STOW_OK;
   }
-  if (type >= TYPE_COUNT) return refuse(c, "a value of an unknown type");
+  if (type >= TYPE_COUNT) return refuse(c, "a value has an unknown type");
   return pass_values(c, type, count);
 }
 
-/* ggml's types by number: values in a block, bytes of one. */
+/* ggml's types by number: values per block, bytes per block. */
 static const struct {
   const char *name;
   dtype type;
@@ -158,29 +159,29 @@ static stow_status take_tensor(cursor *c, tensors *t, char *name) {
   STOW_TRY(take_name(c, name, &length));
   STOW_TRY(tensors_add(t, c->from, name, length, &one));
   STOW_TRY(take_u32(c, &dims));
-  if (dims > 4) return refuse(c, "a tensor of more than 4 dimensions");
+  if (dims > 4) return refuse(c, "a tensor has more than 4 dimensions");
   one->dims = dims;
   for (uint32_t i = 0; i < dims; i++) STOW_TRY(take_u64(c, &one->shape[dims - 1 - i]));
   STOW_TRY(take_u32(c, &type));
   if (type >= sizeof types / sizeof types[0] || types[type].block == 0)
-    return refuse(c, "a tensor of an unknown type");
+    return refuse(c, "a tensor has an unknown type");
   one->type = types[type].type;
   snprintf(one->type_name, sizeof one->type_name, "%s",
            one->type != DTYPE_NONE ? dtype_name(one->type) : types[type].name);
   STOW_TRY(tensors_count(one, c->from));
   uint64_t row = dims > 0 ? one->shape[dims - 1] : 1;
-  if (row % types[type].block != 0) return refuse(c, "rows that are no multiple of the block");
+  if (row % types[type].block != 0) return refuse(c, "the rows are not a multiple of the block");
   if (!checked_mul(&one->bytes, one->count / types[type].block, types[type].bytes))
-    return refuse(c, "a tensor past 64 bits");
+    return refuse(c, "the size of a tensor exceeds 64 bits");
   return take_u64(c, &one->offset);
 }
 
 static stow_status place_tensors(cursor *c, tensors *t, uint64_t alignment) {
   uint64_t data_at = round_up(c->at, alignment);
   for (size_t i = 0; i < t->count; i++) {
-    if (t->list[i].offset % alignment != 0) return refuse(c, "a tensor that is not aligned");
+    if (t->list[i].offset % alignment != 0) return refuse(c, "a tensor is not aligned");
     if (!checked_add(&t->list[i].offset, t->list[i].offset, data_at))
-      return refuse(c, "an offset past 64 bits");
+      return refuse(c, "an offset exceeds 64 bits");
   }
   return STOW_OK;
 }
@@ -192,7 +193,8 @@ static stow_status read_all(cursor *c, tensors *t) {
   STOW_TRY(take(c, magic, 4));
   if (memcmp(magic, "GGUF", 4) != 0) return refuse(c, "not a GGUF file");
   STOW_TRY(take_u32(c, &version));
-  if (version != 2 && version != 3) return refuse(c, "a version other than 2 and 3");
+  if (version != 2 && version != 3)
+    return refuse(c, "unsupported version; only 2 and 3 can be read");
   STOW_TRY(take_u64(c, &tensor_count));
   STOW_TRY(take_u64(c, &key_count));
   for (uint64_t i = 0; i < key_count; i++) STOW_TRY(take_key(c, name, &alignment));

@@ -1,4 +1,4 @@
-/* npy: a parser for the one dict literal that NumPy writes, and its writer. */
+/* npy: parses the one dict literal that NumPy writes, and writes it. */
 #include "arrays/npy.h"
 
 #include <ctype.h>
@@ -11,7 +11,7 @@
 
 static const char magic[6] = "\x93NUMPY";
 
-/* A place in the header text. Every refusal names the file and the offset. */
+/* A position in the header text. Every error names the file and the offset. */
 typedef struct cursor {
   const char *start, *at, *end; /* the file's first bytes; the text ends at `end` */
   const char *name;
@@ -32,8 +32,9 @@ stow_status npy_header_bytes(uint64_t *bytes, const void *start, size_t count, c
                      count);
   unsigned major = at[6], minor = at[7];
   if (major < 1 || major > 3 || minor != 0)
-    return stow_fail(STOW_ERR_FORMAT, "%s: npy version %u.%u is not known (1.0, 2.0 and 3.0 are)",
-                     name, major, minor);
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: npy version %u.%u is not supported (1.0, 2.0 and 3.0 are)", name, major,
+                     minor);
   uint64_t length = at[8] | (uint64_t)at[9] << 8, prefix = 10;
   if (major > 1) {
     if (count < 12)
@@ -70,17 +71,17 @@ static bool take_word(cursor *c, const char *word) {
   return true;
 }
 
-/* A quoted text without escapes: NumPy never writes one with them here. */
+/* Parses a quoted text without escapes: NumPy never writes escapes here. */
 static stow_status take_text(cursor *c, const char **text, size_t *length) {
   skip_space(c);
   if (c->end - c->at > 1 && *c->at == 'u' && (c->at[1] == '\'' || c->at[1] == '"'))
-    c->at++; /* Python 2 wrote Unicode so */
+    c->at++; /* Python 2 prefix of a Unicode string */
   if (c->at == c->end || (*c->at != '\'' && *c->at != '"'))
     return refuse(c, "expected a quoted text");
   char quote = *c->at++;
   *text = c->at;
   while (c->at < c->end && *c->at != quote && *c->at != '\\') c->at++;
-  if (c->at == c->end || *c->at != quote) return refuse(c, "a quoted text that does not end");
+  if (c->at == c->end || *c->at != quote) return refuse(c, "unclosed quote");
   *length = (size_t)(c->at++ - *text);
   return STOW_OK;
 }
@@ -94,7 +95,7 @@ static stow_status take_dimension(cursor *c, uint64_t *value) {
     if (!checked_mul(value, *value, 10) || !checked_add(value, *value, (uint64_t)(*c->at - '0')))
       return refuse(c, "a dimension past 2^64 - 1");
   if (*value > INT64_MAX) return refuse(c, "a dimension past 2^63 - 1");
-  take(c, 'L'); /* Python 2 wrote long integers so */
+  take(c, 'L'); /* Python 2 suffix of a long integer */
   return STOW_OK;
 }
 
@@ -132,7 +133,8 @@ static dtype number_type(char kind, uint64_t width) {
   return DTYPE_NONE;
 }
 
-/* A type by a name or a letter of NumPy's, as other writers have it: "float32", "d". NULL: none. */
+/* Maps a type name or code that other writers use ("float32", "d") to NumPy's descr; NULL if
+ * unknown. */
 static const char *named_type(const char *text, size_t length) {
   static const struct {
     const char *name, *code, *descr;
@@ -150,15 +152,15 @@ static const char *named_type(const char *text, size_t length) {
   return NULL;
 }
 
-/* "<f4", "|S10", "<U3", "<M8[ns]", "|V2": order, kind, width, and a unit for times; NumPy writes it
- * so, and reads it without the order too, which is the machine's then. */
+/* Parses "<f4", "|S10", "<U3", "<M8[ns]", "|V2": byte order, kind, width, and a unit for times.
+ * NumPy always writes the order, but also accepts a type without it, in the machine's order. */
 static stow_status read_descr(cursor *c, npy_header *h, const char *text, size_t length) {
   bool ordered = length > 0 && text[0] != '\0' && strchr("<>|=", text[0]) != NULL;
   const char *bare = text + ordered;
   size_t bare_length = length - ordered;
   const char *named = named_type(bare, bare_length);
   if (named != NULL) bare = named, bare_length = strlen(named);
-  if (bare_length == 0 || bare_length > 60) return refuse(c, "no such type exists");
+  if (bare_length == 0 || bare_length > 60) return refuse(c, "unknown type");
   char order = ordered ? text[0] : '=';
   if (order == '=' || order == '|') order = strchr("SaVO", bare[0]) != NULL ? '|' : '<';
   length = (size_t)snprintf(h->descr, sizeof h->descr, "%c%.*s", order, (int)bare_length, bare);
@@ -171,37 +173,36 @@ static stow_status read_descr(cursor *c, npy_header *h, const char *text, size_t
         "%s: the array holds Python objects (a pickle, which could run code); save it again with a "
         "numeric type",
         c->name);
-  if (strchr("biufcSUVmMa", kind) == NULL || kind == '\0')
-    return refuse(c, "a type of an unknown kind");
+  if (strchr("biufcSUVmMa", kind) == NULL || kind == '\0') return refuse(c, "unknown kind of type");
   uint64_t width = 0;
   size_t i = 2;
   for (; i < length && isdigit((unsigned char)text[i]); i++) {
-    if (width > INT32_MAX) return refuse(c, "a type wider than 2^31 bytes");
+    if (width > INT32_MAX) return refuse(c, "the type is wider than 2^31 bytes");
     width = width * 10 + (uint64_t)(text[i] - '0');
   }
-  if (i == 2) return refuse(c, "a type without a width");
+  if (i == 2) return refuse(c, "the type has no width");
   bool unit =
       (kind == 'm' || kind == 'M') && i < length && text[i] == '[' && text[length - 1] == ']';
-  if (i != length && !unit) return refuse(c, "words after the type");
+  if (i != length && !unit) return refuse(c, "text after the type");
   h->item_bytes = kind == 'U' ? width * 4 : width;
   h->type = number_type(kind, width);
   bool odd_width = (kind == 'b' || kind == 'i' || kind == 'u') && h->type == DTYPE_NONE;
   bool odd_float = kind == 'f' && h->type == DTYPE_NONE && width != 16 && width != 12;
   bool odd_complex = kind == 'c' && width != 8 && width != 16 && width != 24 && width != 32;
   bool odd_time = (kind == 'm' || kind == 'M') && width != 8;
-  if (odd_width || odd_float || odd_complex || odd_time) return refuse(c, "no such type exists");
+  if (odd_width || odd_float || odd_complex || odd_time) return refuse(c, "unknown type");
   h->big_endian = text[0] == '>' && h->item_bytes > 1;
   return STOW_OK;
 }
 
-/* A structured type: a list of ('name', 'descr'[, shape]), nested. Only its size would be of use,
- * and that asks for all of NumPy's rules; it is refused with the reason. */
+/* A structured type is a list of ('name', 'descr'[, shape]), nested. Reading even its size needs
+ * all of NumPy's layout rules, so it is rejected with the reason. */
 static stow_status take_descr(cursor *c, npy_header *h) {
   skip_space(c);
   if (c->at < c->end && (*c->at == '[' || *c->at == '('))
     return stow_fail(STOW_ERR_FORMAT,
-                     "%s: a structured array (several named fields in one); save its fields as "
-                     "arrays of their own",
+                     "%s: a structured array (several named fields in one) cannot be read; save "
+                     "each field as an array of its own",
                      c->name);
   const char *text;
   size_t length;
@@ -217,8 +218,8 @@ static stow_status take_entry(cursor *c, npy_header *h, unsigned *seen) {
   unsigned which = 0;
   while (which < 3 && !(strlen(keys[which]) == length && memcmp(keys[which], key, length) == 0))
     which++;
-  if (which == 3) return refuse(c, "a key other than descr, fortran_order and shape");
-  if (*seen & 1u << which) return refuse(c, "a key that stands twice");
+  if (which == 3) return refuse(c, "unknown key; only descr, fortran_order and shape are allowed");
+  if (*seen & 1u << which) return refuse(c, "duplicate key");
   *seen |= 1u << which;
   if (!take(c, ':')) return refuse(c, "expected ':'");
   if (which == 0) return take_descr(c, h);
@@ -238,7 +239,7 @@ static stow_status take_dict(cursor *c, npy_header *h) {
   }
   if (seen != 7) return refuse(c, "descr, fortran_order or shape is missing");
   skip_space(c);
-  return c->at == c->end ? STOW_OK : refuse(c, "words after the dict");
+  return c->at == c->end ? STOW_OK : refuse(c, "text after the dict");
 }
 
 stow_status npy_read_header(npy_header *header, const void *start, size_t count,
@@ -254,27 +255,27 @@ stow_status npy_read_header(npy_header *header, const void *start, size_t count,
               name};
   STOW_TRY(take_dict(&c, header));
 
-  /* Zero anywhere makes the array empty, but the other dimensions must still not overflow, as NumPy
-   * holds too. */
+  /* A zero makes the array empty, but NumPy requires that the other dimensions do not overflow
+   * either. */
   uint64_t elements = 1;
   header->count = 1;
   for (uint32_t i = 0; i < header->dims; i++) {
-    header->count *= header->shape[i]; /* right where `elements` below does not overflow */
+    header->count *= header->shape[i]; /* correct if `elements` below does not overflow */
     if (header->shape[i] != 0 && !checked_mul(&elements, elements, header->shape[i]))
-      return refuse(&c, "more elements than 64 bits count");
+      return refuse(&c, "the number of elements exceeds 64 bits");
   }
   uint64_t total;
   if (!checked_mul(&total, elements, header->item_bytes == 0 ? 1 : header->item_bytes) ||
       total > INT64_MAX)
-    return refuse(&c, "more bytes than 63 bits count");
+    return refuse(&c, "the number of bytes exceeds 63 bits");
   header->data_bytes = header->count * header->item_bytes;
   if (file_bytes != UINT64_MAX && header->data_bytes > file_bytes - bytes)
     return stow_fail(STOW_ERR_FORMAT,
-                     "%s: the header promises %" PRIu64 " bytes of values, the file has %" PRIu64
-                     " (truncated?)",
+                     "%s: the header declares %" PRIu64
+                     " bytes of values, but the file has %" PRIu64 " (truncated?)",
                      name, header->data_bytes, file_bytes - bytes);
   if (header->item_bytes == 0 && header->count > (UINT64_C(1) << 32))
-    return refuse(&c, "values of no bytes, more than 2^32 of them");
+    return refuse(&c, "more than 2^32 values of zero bytes");
   return STOW_OK;
 }
 
@@ -305,8 +306,7 @@ stow_status npy_write_header_as(buffer *out, const char *descr, bool fortran_ord
   for (uint32_t i = 0; i < dims; i++)
     buffer_printf(&text, "%s%" PRIu64, i > 0 ? ", " : "", shape[i]);
   buffer_text(&text, dims == 1 ? ",), }" : "), }");
-  /* NumPy leaves room for the growing dimension to be written over in place: 21 digits, less those
-   * it has. */
+  /* NumPy pads the first dimension to 21 digits so that it can grow in place. */
   if (dims > 0) {
     char digits[24];
     int used = snprintf(digits, sizeof digits, "%" PRIu64, shape[fortran_order ? dims - 1 : 0]);

@@ -1,8 +1,8 @@
-/* Safetensors: u64 length N, N bytes of JSON, the tensors' bytes without a gap.
+/* Safetensors: u64 length N, N bytes of JSON, then the tensors' bytes without gaps.
  *
  *   {"__metadata__":{"format":"pt"},"w":{"dtype":"F16","shape":[2,3],"data_offsets":[0,12]}}
  *
- * The JSON is read by a parser of exactly this shape; everything else is refused with its byte. */
+ * The parser accepts exactly this shape; every error names its byte. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "base/utf8.h"
 
-#define HEADER_MAX UINT64_C(100000000) /* the format's own bound */
+#define HEADER_MAX UINT64_C(100000000) /* the format's limit */
 
 typedef struct cursor {
   const source *from;
@@ -67,7 +67,8 @@ static char *put_utf8(char *to, uint32_t code) {
   return to;
 }
 
-/* One escape at c->at (behind the backslash), written at `to`: never longer than it was. */
+/* Decodes the escape at c->at (after the backslash) to `to`. The result is never longer than the
+ * escape. */
 static stow_status take_escape(cursor *c, char **to) {
   static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
   char letter = c->at < c->end ? *c->at++ : '\0';
@@ -75,7 +76,7 @@ static stow_status take_escape(cursor *c, char **to) {
   if (known != NULL) return *(*to)++ = into[known - from], STOW_OK;
   uint32_t code, low;
   if (letter != 'u' || !hex4(c->at, c->end, &code))
-    return refuse(c, "an escape JSON does not have");
+    return refuse(c, "an escape that JSON does not have");
   c->at += 4;
   if (code >= 0xdc00 && code < 0xe000) return refuse(c, "half of a surrogate pair");
   if (code >= 0xd800 && code < 0xdc00) {
@@ -89,13 +90,13 @@ static stow_status take_escape(cursor *c, char **to) {
   return STOW_OK;
 }
 
-/* A text, decoded in place. */
+/* Parses a text and decodes it in place. */
 static stow_status take_text(cursor *c, char **text, size_t *length) {
   if (!take(c, '"')) return refuse(c, "expected a text");
   char *to = c->at;
   *text = c->at;
   for (;;) {
-    if (c->at >= c->end) return refuse(c, "a text that does not end");
+    if (c->at >= c->end) return refuse(c, "unclosed text");
     unsigned char letter = (unsigned char)*c->at;
     if (letter == '"') break;
     if (letter < 0x20) return refuse(c, "a control character in a text");
@@ -120,12 +121,12 @@ static stow_status take_number(cursor *c, uint64_t *value) {
   skip_space(c);
   if (c->at >= c->end || *c->at < '0' || *c->at > '9') return refuse(c, "expected a whole number");
   if (*c->at == '0' && c->at + 1 < c->end && c->at[1] >= '0' && c->at[1] <= '9')
-    return refuse(c, "a number with a zero in front");
+    return refuse(c, "a number with a leading zero");
   for (*value = 0; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++)
     if (!checked_mul(value, *value, 10) || !checked_add(value, *value, (uint64_t)(*c->at - '0')))
-      return refuse(c, "a number past 64 bits");
+      return refuse(c, "a number exceeds 64 bits");
   if (c->at < c->end && (*c->at == '.' || *c->at == 'e' || *c->at == 'E'))
-    return refuse(c, "a number that is not whole");
+    return refuse(c, "expected a whole number");
   return STOW_OK;
 }
 
@@ -134,7 +135,7 @@ static stow_status take_numbers(cursor *c, uint64_t *values, size_t max, size_t 
   *count = 0;
   if (take(c, ']')) return STOW_OK;
   do {
-    if (*count == max) return refuse(c, "a list that is too long");
+    if (*count == max) return refuse(c, "a list is too long");
     STOW_TRY(take_number(c, &values[(*count)++]));
   } while (take(c, ','));
   return take(c, ']') ? STOW_OK : refuse(c, "expected ',' or ']'");
@@ -163,14 +164,14 @@ static stow_status take_type(cursor *c, tensor *one, uint64_t *width) {
                one->type != DTYPE_NONE ? dtype_name(one->type) : types[i].name);
       return STOW_OK;
     }
-  return refuse(c, "a type that is not known");
+  return refuse(c, "unknown type");
 }
 
 static stow_status take_tensor(cursor *c, tensor *one, uint64_t data_at) {
   uint64_t width = 0, range[2] = {0};
   unsigned seen = 0;
   size_t count;
-  if (!take(c, '{')) return refuse(c, "expected a tensor's facts");
+  if (!take(c, '{')) return refuse(c, "expected a tensor's description");
   do {
     char *key;
     size_t length;
@@ -179,8 +180,8 @@ static stow_status take_tensor(cursor *c, tensor *one, uint64_t data_at) {
     unsigned which = 0;
     while (which < 3 && !(strlen(keys[which]) == length && memcmp(keys[which], key, length) == 0))
       which++;
-    if (which == 3) return refuse(c, "a key other than dtype, shape and data_offsets");
-    if (seen & 1u << which) return refuse(c, "a key that stands twice");
+    if (which == 3) return refuse(c, "unknown key; only dtype, shape and data_offsets are allowed");
+    if (seen & 1u << which) return refuse(c, "duplicate key");
     seen |= 1u << which;
     if (!take(c, ':')) return refuse(c, "expected ':'");
     if (which == 0) STOW_TRY(take_type(c, one, &width));
@@ -190,15 +191,16 @@ static stow_status take_tensor(cursor *c, tensor *one, uint64_t data_at) {
     }
     if (which == 2) {
       STOW_TRY(take_numbers(c, range, 2, &count));
-      if (count != 2 || range[0] > range[1]) return refuse(c, "offsets that are not a range");
+      if (count != 2 || range[0] > range[1]) return refuse(c, "the offsets are not a range");
     }
   } while (take(c, ','));
   if (!take(c, '}')) return refuse(c, "expected ',' or '}'");
   if (seen != 7) return refuse(c, "dtype, shape or data_offsets is missing");
   STOW_TRY(tensors_count(one, c->from));
   if (!checked_mul(&one->bytes, one->count, width) || one->bytes != range[1] - range[0])
-    return refuse(c, "a tensor whose shape and offsets disagree");
-  if (!checked_add(&one->offset, data_at, range[0])) return refuse(c, "an offset past the file");
+    return refuse(c, "a tensor's shape and offsets disagree");
+  if (!checked_add(&one->offset, data_at, range[0]))
+    return refuse(c, "an offset is past the end of the file");
   return STOW_OK;
 }
 
@@ -226,7 +228,7 @@ static stow_status take_all(cursor *c, tensors *t, uint64_t data_at) {
       STOW_TRY(take_text(c, &name, &length));
       if (!take(c, ':')) return refuse(c, "expected ':'");
       if (length == 12 && memcmp(name, "__metadata__", 12) == 0) {
-        if (metadata) return refuse(c, "a key that stands twice");
+        if (metadata) return refuse(c, "duplicate key");
         metadata = true;
         STOW_TRY(take_metadata(c));
       } else {
@@ -238,17 +240,17 @@ static stow_status take_all(cursor *c, tensors *t, uint64_t data_at) {
     if (!take(c, '}')) return refuse(c, "expected ',' or '}'");
   }
   skip_space(c);
-  return c->at == c->end ? STOW_OK : refuse(c, "words behind the header's end");
+  return c->at == c->end ? STOW_OK : refuse(c, "text after the end of the header");
 }
 
-/* No byte of the buffer belongs to nobody: without overlap, the sizes add up to it. */
+/* The tensors do not overlap, so if their sizes add up to the buffer, every byte belongs to one. */
 static stow_status check_full(const tensors *t, const source *from, uint64_t data_at) {
   uint64_t sum = data_at;
   for (size_t i = 0; i < t->count; i++) sum += t->list[i].bytes;
   if (sum == from->bytes) return STOW_OK;
   return stow_fail(STOW_ERR_FORMAT,
-                   "%s: the tensors take %" PRIu64 " bytes, the file has %" PRIu64
-                   ": bytes that belong to none, or a file cut short",
+                   "%s: the tensors take %" PRIu64 " bytes, but the file has %" PRIu64
+                   ": it has unused bytes or is truncated",
                    from->name, sum, from->bytes);
 }
 
@@ -260,14 +262,14 @@ stow_status safetensors_read(tensors *t, source *from, uint64_t max_bytes) {
   uint64_t length = source_u64(start);
   if (length > HEADER_MAX || length > from->bytes - 8)
     return stow_fail(STOW_ERR_FORMAT,
-                     "%s: a safetensors header of %" PRIu64 " bytes; the format allows 100000000, "
-                     "the file has %" PRIu64,
+                     "%s: the safetensors header has %" PRIu64
+                     " bytes; the format allows 100000000 and the file has %" PRIu64,
                      from->name, length, from->bytes - 8);
   uint64_t room = max_bytes / 2;
   if (length > room)
     return stow_fail(STOW_ERR_BUDGET,
-                     "%s: a header of %" PRIu64 " KiB, and the budget has %" PRIu64
-                     " KiB for it; give %" PRIu64 " times as much with --memory",
+                     "%s: the header needs %" PRIu64 " KiB, but the budget has %" PRIu64
+                     " KiB for it; raise --memory %" PRIu64 " times",
                      from->name, length >> 10, room >> 10, room > 0 ? length / room + 1 : length);
   char *text = malloc((size_t)length + 1);
   if (text == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->name);

@@ -1,4 +1,4 @@
-/* Tensors: the list, its memory, and what must hold over all of it. */
+/* Tensors: the list, its memory, and the checks over all tensors. */
 #include "arrays/tensors.h"
 
 #include <inttypes.h>
@@ -32,10 +32,10 @@ stow_status tensors_add(tensors *t, const source *from, const char *name, size_t
   if (t->used_bytes > t->max_bytes)
     return stow_fail(STOW_ERR_BUDGET,
                      "%s: its list of tensors needs more than %" PRIu64
-                     " KiB of memory; give more with --memory",
+                     " KiB of memory; raise --memory",
                      from->name, t->max_bytes >> 10);
   if (memchr(name, '\0', length) != NULL)
-    return stow_fail(STOW_ERR_FORMAT, "%s: tensor %zu has a name with a NUL in it", from->name,
+    return stow_fail(STOW_ERR_FORMAT, "%s: the name of tensor %zu contains a NUL", from->name,
                      t->count);
   if (t->count == t->capacity) STOW_TRY(grow(t, from));
   char *copy = strndup(name, length);
@@ -50,7 +50,7 @@ stow_status tensors_count(tensor *one, const source *from) {
   one->count = 1;
   for (uint32_t i = 0; i < one->dims; i++)
     if (!checked_mul(&one->count, one->count, one->shape[i]) || one->count > INT64_MAX)
-      return stow_fail(STOW_ERR_FORMAT, "%s: tensor %.200s has more elements than 63 bits count",
+      return stow_fail(STOW_ERR_FORMAT, "%s: tensor %.200s: the number of elements exceeds 63 bits",
                        from->name, one->name);
   return STOW_OK;
 }
@@ -75,13 +75,14 @@ stow_status tensors_check(tensors *t, const source *from) {
   for (size_t i = 1; i < t->count && status == STOW_OK; i++)
     if (strcmp(order[i]->name, order[i - 1]->name) == 0)
       status =
-          stow_fail(STOW_ERR_FORMAT, "%s: tensor %.200s stands twice", from->name, order[i]->name);
+          stow_fail(STOW_ERR_FORMAT, "%s: duplicate tensor %.200s", from->name, order[i]->name);
   qsort(order, t->count, sizeof *order, by_offset);
   for (size_t i = 0; i < t->count && status == STOW_OK; i++) {
     const tensor *one = order[i];
     if (one->offset > from->bytes || one->bytes > from->bytes - one->offset)
       status = stow_fail(STOW_ERR_FORMAT,
-                         "%s: tensor %.200s ends at byte %" PRIu64 ", the file at byte %" PRIu64,
+                         "%s: tensor %.200s ends at byte %" PRIu64
+                         ", but the file ends at byte %" PRIu64,
                          from->name, one->name, one->offset + one->bytes, from->bytes);
     else if (i > 0 && one->offset < order[i - 1]->offset + order[i - 1]->bytes)
       status = stow_fail(STOW_ERR_FORMAT, "%s: tensors %.200s and %.200s overlap at byte %" PRIu64,

@@ -172,7 +172,7 @@ static stow_status print_device(const info *all, const info_device *device) {
     table_size(&t, tier->total_bytes);
     table_size(&t, tier->total_bytes - tier->free_bytes);
     table_size(&t, tier->free_bytes);
-    table_cell(&t, i == STOW_TIER_HOST ? cuda_road_name(device->props.host_backing) : "");
+    table_cell(&t, i == STOW_TIER_HOST ? cuda_backing_name(device->props.host_backing) : "");
   }
   buffer out = BUFFER_INIT;
   table_write(&t, &out, 2, output_color());
@@ -249,7 +249,7 @@ static void json_device(json *j, const info_device *device) {
   json_key(j, "compute_minor"), json_i64(j, props->compute_minor);
   json_key(j, "has_vmm"), json_bool(j, props->has_vmm);
   json_key(j, "page_bytes"), json_u64(j, props->page_bytes);
-  json_key(j, "host_road"), json_text(j, cuda_road_name(props->host_backing));
+  json_key(j, "host_road"), json_text(j, cuda_backing_name(props->host_backing));
   json_key(j, "host_numa_node"), json_i64(j, props->host_numa_node);
   json_key(j, "tiers");
   json_begin_array(j);

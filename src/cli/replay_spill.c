@@ -44,9 +44,6 @@ static stow_status print_text(const char *path, const spill_program *p, const sp
                                     [SPILL_STEP_PERIOD] = "the last launches that repeat",
                                     [SPILL_STEP_WHOLE] =
                                         "the whole recording: no step repeats in it"};
-  static const char *const modes[] = {[RESIDENCY_MOVE_BESIDE] = "pages move, beside copies",
-                                      [RESIDENCY_MOVE_HOLD] = "pages move, copies wait meanwhile",
-                                      [RESIDENCY_IN_PLACE] = "read in place"};
   const spill_times *t = &r->steady;
   buffer out = BUFFER_INIT;
   const char *name = strrchr(path, '/');
@@ -68,7 +65,7 @@ static stow_status print_text(const char *path, const spill_program *p, const sp
                 ms(r->floor_ns), size_of(r->excess_bytes), p->crossings,
                 p->crossings == 1 ? "" : "s", (double)t->step_ns / (double)r->floor_ns);
   buffer_printf(&out, "nothing moved: %.1f ms; chosen: %s\n", ms(r->stay_ns),
-                modes[r->engine.mode < RESIDENCY_MODES ? r->engine.mode : 0]);
+                r->engine.moving ? "pages move" : "read in place");
   print_waits(&out, t);
   buffer_printf(&out, "Belady's bound: no plan for these pages brings in less than %s\n",
                 size_of(r->bound_in_bytes));
@@ -90,7 +87,8 @@ static stow_status print_json(const spill_program *p, const spill_result *r, uin
   json_number(&j, "step_ns", t->step_ns);
   json_number(&j, "floor_ns", r->floor_ns);
   json_number(&j, "stay_ns", r->stay_ns);
-  json_number(&j, "mode", r->engine.mode);
+  json_key(&j, "moving");
+  json_bool(&j, r->engine.moving);
   json_number(&j, "steps", r->steps);
   json_number(&j, "exchanges", t->exchanges);
   json_number(&j, "in_bytes", t->in_bytes);

@@ -1,4 +1,4 @@
-/* Array: opening, and reads in file order and by rows. */
+/* Array: opens files, and reads in file order and by rows. */
 #include "data/array.h"
 
 #include <inttypes.h>
@@ -12,11 +12,11 @@
 #include "files/remote.h"
 #include "numbers/cast.h"
 
-/* An npz's directory may take this much; NumPy writes about 120 bytes a member. */
+/* Memory bound for an npz's directory; NumPy writes about 120 bytes per member. */
 #define DIRECTORY_BYTES_MAX (UINT64_C(4) << 20)
 /* Chunks of an HDF5 dataset read together. */
 #define BAND_BYTES_MAX (UINT64_C(64) << 20)
-/* And the list of a safetensors file this; a thousand tensors take about 300 KiB. */
+/* Memory bound for the list of a safetensors file; a thousand tensors take about 300 KiB. */
 #define HEADER_BYTES_MAX (UINT64_C(32) << 20)
 
 /* ---- opening ---- */
@@ -34,7 +34,7 @@ static void take_header(array *a, const npy_header *h) {
   a->offset = h->data_offset;
 }
 
-/* Bytes of the file or member the array stands in. */
+/* Reads bytes of the file or member that contains the array. */
 static stow_status read_bytes(array *a, uint64_t offset, void *to, size_t count) {
   return a->in_zip ? zip_member_read(&a->member, offset, to, count)
                    : source_read(a->from, offset, to, count);
@@ -70,7 +70,7 @@ stow_status array_open_member(array *a, source *from, const zip_entry *entry) {
   stow_status status = read_npy(a, entry->bytes);
   if (status == STOW_OK && a->offset + a->bytes != entry->bytes)
     status = stow_fail(STOW_ERR_FORMAT,
-                       "%s: its npy header says %" PRIu64 " bytes, the member has %" PRIu64,
+                       "%s: its npy header declares %" PRIu64 " bytes, but the member has %" PRIu64,
                        a->name, a->offset + a->bytes, entry->bytes);
   if (status != STOW_OK) array_close(a);
   return status;
@@ -82,11 +82,12 @@ static stow_status shape_count(array *a) {
   for (uint32_t i = 0; i < a->dims; i++) {
     a->count *= a->shape[i];
     if (a->shape[i] != 0 && !checked_mul(&filled, filled, a->shape[i]))
-      return stow_fail(STOW_ERR_OVERFLOW, "%s: the shape has more items than 64 bits count",
+      return stow_fail(STOW_ERR_OVERFLOW, "%s: the number of items in the shape exceeds 64 bits",
                        a->name);
   }
   if (!checked_mul(&filled, filled, a->item_bytes) || filled > INT64_MAX)
-    return stow_fail(STOW_ERR_OVERFLOW, "%s: the shape has more bytes than 63 bits count", a->name);
+    return stow_fail(STOW_ERR_OVERFLOW, "%s: the number of bytes in the shape exceeds 63 bits",
+                     a->name);
   a->bytes = a->count * a->item_bytes;
   return STOW_OK;
 }
@@ -108,17 +109,17 @@ stow_status array_open_raw(array *a, source *from, const array_spec *spec) {
   STOW_TRY(shape_count(a));
   if (a->bytes != from->bytes)
     return stow_fail(STOW_ERR_FORMAT,
-                     "%s: %s of that shape take %" PRIu64 " bytes, the file has %" PRIu64
+                     "%s: %s of that shape take %" PRIu64 " bytes, but the file has %" PRIu64
                      "; give the --shape and --dtype it was written with",
                      a->name, dtype_name(a->type), a->bytes, from->bytes);
   return STOW_OK;
 }
 
-/* `path` is no file of its own, but "file:member" may be: the last colon before which one stands.
- */
+/* If `path` is not a file, splits it into "file:member" at the last colon after an existing
+ * file. */
 static bool split_member(const char *path, char *file, size_t size, const char **member) {
   struct stat st;
-  if (remote_is(path)) { /* "http://host:80/x.npz:member": behind the last slash */
+  if (remote_is(path)) { /* as in "http://host:80/x.npz:member": after the last slash */
     const char *dot = strchr(strrchr(path, '/'), '.');
     const char *colon = dot != NULL ? strchr(dot, ':') : NULL;
     if (colon == NULL || memchr(dot, '?', (size_t)(colon - dot)) != NULL ||
@@ -152,8 +153,8 @@ static stow_status name_one(const zip *z, const char *name) {
   for (const zip_entry *e = z->entries; e < end && strlen(names) < 180; e++)
     snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s",
              e > z->entries ? ", " : "", e->name);
-  return stow_fail(STOW_ERR_INVALID, "%s: it holds %zu arrays; name one of them behind a colon: %s",
-                   name, z->count, names);
+  return stow_fail(STOW_ERR_INVALID, "%s: it holds %zu arrays; name one after a colon: %s", name,
+                   z->count, names);
 }
 
 static stow_status open_npz(array *a, source *from, const char *member) {
@@ -174,15 +175,15 @@ static stow_status open_npz(array *a, source *from, const char *member) {
   else if (member == NULL)
     status = name_one(&archive, from->name);
   else
-    status = stow_fail(STOW_ERR_NOT_FOUND, "%s: no member %.200s.npy in it", from->name, member);
+    status = stow_fail(STOW_ERR_NOT_FOUND, "%s: it has no member %.200s.npy", from->name, member);
   if (status == STOW_OK)
-    a->archive = archive; /* the entry stands in it */
+    a->archive = archive; /* the entry belongs to it */
   else
     zip_close(&archive);
   return status;
 }
 
-/* ---- safetensors: one tensor of it ---- */
+/* ---- safetensors: one tensor ---- */
 
 static stow_status name_tensor(const tensors *t, const char *name) {
   char names[256] = "";
@@ -190,9 +191,8 @@ static stow_status name_tensor(const tensors *t, const char *name) {
   for (const tensor *one = t->list; one < end && strlen(names) < 180; one++)
     snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s",
              one > t->list ? ", " : "", one->name);
-  return stow_fail(STOW_ERR_INVALID,
-                   "%s: it holds %zu tensors; name one of them behind a colon: %s", name, t->count,
-                   names);
+  return stow_fail(STOW_ERR_INVALID, "%s: it holds %zu tensors; name one after a colon: %s", name,
+                   t->count, names);
 }
 
 static stow_status open_tensor(array *a, source *from, const char *member) {
@@ -205,9 +205,9 @@ static stow_status open_tensor(array *a, source *from, const char *member) {
   if (one == NULL && member == NULL)
     status = name_tensor(&t, from->name);
   else if (one == NULL)
-    status = stow_fail(STOW_ERR_NOT_FOUND, "%s: no tensor %.200s in it", from->name, member);
+    status = stow_fail(STOW_ERR_NOT_FOUND, "%s: it has no tensor %.200s", from->name, member);
   else if (one->type == DTYPE_NONE)
-    status = stow_fail(STOW_ERR_UNSUPPORTED, "%s: tensor %.200s is of type %s, which is not read",
+    status = stow_fail(STOW_ERR_UNSUPPORTED, "%s: tensor %.200s has type %s, which cannot be read",
                        from->name, one->name, one->type_name);
   if (status == STOW_OK && one != NULL) {
     *a = (array){.from = from, .type = one->type, .dims = one->dims};
@@ -224,19 +224,19 @@ static stow_status open_tensor(array *a, source *from, const char *member) {
   return status;
 }
 
-/* ---- HDF5: one dataset of it ---- */
+/* ---- HDF5: one dataset ---- */
 
 stow_status array_open_hdf5(array *a, source *values, hdf5 *h, size_t number, uint64_t max_bytes,
                             bool owns_file) {
   const hdf5_dataset *d = hdf5_get(h, number);
   if (d->type == DTYPE_NONE)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "dataset %.200s is %s; numbers are read", d->name,
-                     d->type_name);
+    return stow_fail(STOW_ERR_UNSUPPORTED, "dataset %.200s is %s; only numbers can be read",
+                     d->name, d->type_name);
   char name[301];
   array_spec spec = {.type = d->type, .dims = d->dims, .has_shape = true};
   memcpy(spec.shape, d->shape, sizeof d->shape);
   snprintf(name, sizeof name, "%.300s", d->name);
-  bool none = d->count == 0 && d->dims == 0; /* a dataset without a space */
+  bool none = d->count == 0 && d->dims == 0; /* a dataset without a dataspace */
   if (none) spec.dims = 1;
   STOW_TRY(hdf5_source(values, h, number, max_bytes, owns_file));
   stow_status status = array_open_raw(a, values, &spec);
@@ -244,15 +244,14 @@ stow_status array_open_hdf5(array *a, source *values, hdf5 *h, size_t number, ui
   return status;
 }
 
-/* `from` becomes a reader of the dataset; the file itself is the library's then. */
+/* Turns `from` into a reader of the dataset; the file then belongs to the library. */
 static stow_status open_dataset(array *a, source *from, const char *member) {
   hdf5 *h;
   char names[256] = "";
   size_t found = SIZE_MAX;
   const char *path = from->name;
   if (from->fd < 0)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: HDF5 is read from files of this machine alone",
-                     path);
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: HDF5 can be read only from local files", path);
   STOW_TRY(hdf5_open(&h, path, DIRECTORY_BYTES_MAX));
   size_t count = hdf5_count(h);
   for (size_t i = 0; i < count; i++) {
@@ -265,12 +264,11 @@ static stow_status open_dataset(array *a, source *from, const char *member) {
   stow_status status = STOW_OK;
   source values = {.fd = -1};
   if (found == SIZE_MAX && member != NULL)
-    status = stow_fail(STOW_ERR_NOT_FOUND, "%s: no dataset %.200s in it; there are: %s", path,
-                       member, names);
+    status = stow_fail(STOW_ERR_NOT_FOUND, "%s: it has no dataset %.200s; it has: %s", path, member,
+                       names);
   else if (found == SIZE_MAX)
-    status = stow_fail(STOW_ERR_INVALID,
-                       "%s: it holds %zu datasets; name one of them behind a colon: %s", path,
-                       count, names);
+    status = stow_fail(STOW_ERR_INVALID, "%s: it holds %zu datasets; name one after a colon: %s",
+                       path, count, names);
   if (status == STOW_OK) status = array_open_hdf5(a, &values, h, found, BAND_BYTES_MAX, true);
   if (status != STOW_OK) {
     if (values.reader.close == NULL) hdf5_close(h);
@@ -284,7 +282,7 @@ static stow_status open_dataset(array *a, source *from, const char *member) {
   return STOW_OK;
 }
 
-/* Length, then the JSON's first letter. */
+/* The length, then the first character of the JSON. */
 static bool is_safetensors(const uint8_t *start, uint64_t bytes) {
   return bytes > 8 && start[8] == '{' && source_u64(start) <= bytes - 8;
 }
@@ -297,33 +295,31 @@ stow_status array_open_source(array *a, source *from, const char *member, const 
   if (spec != NULL && spec->type != DTYPE_NONE) {
     if (npy || zipped)
       return stow_fail(STOW_ERR_INVALID,
-                       "%s: an %s file says its type and shape itself; leave --dtype and --shape",
+                       "%s: an %s file stores its own type and shape; omit --dtype and --shape",
                        from->name, npy ? "npy" : "npz");
     return array_open_raw(a, from, spec);
   }
   if (zipped) return open_npz(a, from, member);
   if (npy && member == NULL) return array_open_npy(a, from);
   if (npy)
-    return stow_fail(STOW_ERR_INVALID, "%s: an npy file is one array; it has no member %.200s",
+    return stow_fail(STOW_ERR_INVALID, "%s: an npy file is a single array; it has no member %.200s",
                      from->name, member);
   if (is_safetensors(start, from->bytes)) return open_tensor(a, from, member);
   bool is_hdf5;
   STOW_TRY(hdf5_find(&is_hdf5, from));
   if (is_hdf5) return open_dataset(a, from, member);
-  return stow_fail(
-      STOW_ERR_FORMAT,
-      "%s: no npy, npz, HDF5 or safetensors file; for raw bytes say their type and shape (--dtype "
-      "and --shape; in Python raw_dtype and raw_shape), a table becomes an array once with: "
-      "stowage "
-      "shrink TABLE.csv -o TABLE.npy",
-      from->name);
+  return stow_fail(STOW_ERR_FORMAT,
+                   "%s: not an npy, npz, HDF5 or safetensors file; for raw bytes give their type "
+                   "and shape (--dtype and --shape; in Python raw_dtype and raw_shape), convert a "
+                   "table to an array with: stowage shrink TABLE.csv -o TABLE.npy",
+                   from->name);
 }
 
 stow_status array_open(array *a, const char *path, const array_spec *spec) {
   *a = (array){0};
   const char *member = NULL;
   size_t length = strlen(path);
-  /* The source and the name it speaks with, together. */
+  /* The source and its name for messages, in one allocation. */
   source *from = malloc(sizeof *from + length + 1);
   if (from == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", path);
   char *file = (char *)(from + 1);
@@ -366,7 +362,7 @@ bool array_fork(array *copy, source *from, const array *a, uint64_t first) {
 stow_status array_read(array *a, uint64_t first, void *to, size_t count) {
   if (count > a->count || first > a->count - count)
     return stow_fail(STOW_ERR_INVALID,
-                     "%s: items %" PRIu64 " to %" PRIu64 " are wanted, it has %" PRIu64, a->name,
+                     "%s: items %" PRIu64 " to %" PRIu64 " requested, but it has %" PRIu64, a->name,
                      first, first + count, a->count);
   STOW_TRY(read_bytes(a, a->offset + first * a->item_bytes, to, count * a->item_bytes));
   if (a->big_endian && a->type != DTYPE_NONE) cast_swap_bytes(to, a->item_bytes, count);
@@ -375,7 +371,7 @@ stow_status array_read(array *a, uint64_t first, void *to, size_t count) {
 
 stow_status array_read_bytes(array *a, uint64_t offset, void *to, size_t count) {
   if (count > a->bytes || offset > a->bytes - count)
-    return stow_fail(STOW_ERR_INVALID, "%s: bytes past its end are wanted", a->name);
+    return stow_fail(STOW_ERR_INVALID, "%s: bytes past its end requested", a->name);
   return read_bytes(a, a->offset + offset, to, count);
 }
 
@@ -389,9 +385,8 @@ uint64_t array_row_items(const array *a) {
   return items;
 }
 
-/* A Fortran file holds, for each place of a row, all rows' values at it one after another. `place`
- * counts places in file order (first index fastest); its place in C order follows from the digits
- * of that count. */
+/* A Fortran file stores, for each position in a row, that value of all rows. `place` counts
+ * positions in file order (first index fastest); its digits give the position in C order. */
 static uint64_t c_place(const array *a, uint64_t place) {
   uint64_t stride = 1, at = 0;
   for (uint32_t i = a->dims; i-- > 1;) stride *= a->shape[i];
@@ -407,13 +402,15 @@ stow_status array_read_rows(array *a, uint64_t first, uint64_t count, void *to) 
   uint64_t rows = array_rows(a), items = array_row_items(a);
   if (count > rows || first > rows - count)
     return stow_fail(STOW_ERR_INVALID,
-                     "%s: rows %" PRIu64 " to %" PRIu64 " are wanted, it has %" PRIu64, a->name,
+                     "%s: rows %" PRIu64 " to %" PRIu64 " requested, but it has %" PRIu64, a->name,
                      first, first + count, rows);
   if (count == 0 || items == 0) return STOW_OK;
   if (!a->fortran_order || a->dims < 2) return array_read(a, first * items, to, count * items);
   char run[4096];
   size_t width = a->item_bytes, step = width == 0 || width > sizeof run ? 0 : sizeof run / width;
-  if (step == 0) return stow_fail(STOW_ERR_UNSUPPORTED, "%s: items of %zu bytes", a->name, width);
+  if (step == 0)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: items of %zu bytes are not supported", a->name,
+                     width);
   for (uint64_t place = 0; place < items; place++) {
     char *into = (char *)to + c_place(a, place) * width;
     for (uint64_t row = 0; row < count; row += step) {
@@ -426,7 +423,7 @@ stow_status array_read_rows(array *a, uint64_t first, uint64_t count, void *to) 
   return STOW_OK;
 }
 
-/* ---- its type in words ---- */
+/* ---- the name of its type ---- */
 
 const char *array_dtype(const array *a, char text[ARRAY_DTYPE_MAX]) {
   char kind = a->descr[1];
@@ -439,7 +436,8 @@ const char *array_dtype(const array *a, char text[ARRAY_DTYPE_MAX]) {
   else if (a->descr[0] != '>' && (kind == 'M' || kind == 'm'))
     snprintf(text, ARRAY_DTYPE_MAX, "%s%s", kind == 'M' ? "datetime64" : "timedelta64",
              unit != NULL ? unit : "");
-  else if (kind == 'V' || kind == 'S' || kind == 'a') /* bytes have no order; 'a' is S of old */
+  else if (kind == 'V' || kind == 'S' || kind == 'a') /* bytes have no order; 'a' is the old name of
+                                                       * S */
     snprintf(text, ARRAY_DTYPE_MAX, "|%c%" PRIu64, kind == 'V' ? 'V' : 'S', a->item_bytes);
   else
     snprintf(text, ARRAY_DTYPE_MAX, "%s", a->descr);

@@ -1,13 +1,12 @@
-/* Array: numbers on disk with a type and a shape, wherever they stand: an .npy file, a member of an
- * .npz (stored or deflated), or raw bytes that the caller
- * describes.
+/* Array: numbers on disk with a type and a shape: an .npy file, a member of an .npz (stored or
+ * deflated), an HDF5 dataset, a safetensors tensor, or raw bytes that the caller describes.
  *
  *   array a; array_open(&a, "x.npz:weights", NULL);
  *   array_read_rows(&a, 0, 32, rows); array_close(&a);
  *
  * Called by inspect, shrink and batches. Guarantees: explicit reads only (never a mapping), values
  * in the machine's byte order, memory of one window however large the array is, every size checked
- * against the file before anything is allocated. Not safe from several threads at once. */
+ * against the file before anything is allocated. Not thread-safe. */
 #ifndef DATA_ARRAY_H
 #define DATA_ARRAY_H
 
@@ -25,66 +24,67 @@
 #define ARRAY_NAME_MAX  1024
 #define ARRAY_DTYPE_MAX 72
 
-/* What raw bytes are; not asked for where the file says it itself. */
+/* Describes raw bytes; not needed if the file describes itself. */
 typedef struct array_spec {
-  dtype type; /* DTYPE_NONE: the file must tell */
+  dtype type; /* DTYPE_NONE: from the file */
   uint32_t dims;
   uint64_t shape[ARRAY_DIMS_MAX];
-  bool has_shape; /* else one dimension, as long as the file allows */
+  bool has_shape; /* else one dimension, as long as the file */
 } array_spec;
 
 typedef struct array {
   char name[ARRAY_NAME_MAX]; /* for messages */
-  dtype type;                /* DTYPE_NONE: not numbers (text, complex, times); items as bytes */
-  char descr[64];            /* NumPy's, as the file has it: "<f8", "|S3" */
+  dtype type;                /* DTYPE_NONE: not numbers (text, complex, times); items are bytes */
+  char descr[64];            /* NumPy's, as in the file: "<f8", "|S3" */
   uint64_t item_bytes;
   bool big_endian, fortran_order;
   uint32_t dims;
   uint64_t shape[ARRAY_DIMS_MAX];
   uint64_t count; /* items; 1 for 0-d */
-  uint64_t bytes; /* of them all */
+  uint64_t bytes; /* of all items */
 
   source *from;
   bool owns_source;
   bool in_zip; /* read through `member` */
-  zip archive; /* only where array_open opened it */
+  zip archive; /* only if array_open opened it */
   zip_member member;
   uint64_t offset; /* of the first item: in the member, or in the file */
 } array;
 
 /* Opens `path`, or `path:member` for one array of a file that has several. `spec` describes raw
- * bytes and is refused for a file that describes itself; NULL for none. STOW_ERR_INVALID with the
- * names there are if a file of several arrays is opened without naming one. */
+ * bytes and is rejected for a file that describes itself; NULL for none. STOW_ERR_INVALID, with the
+ * available names, if a file of several arrays is opened without naming one. */
 stow_status array_open(array *a, const char *path, const array_spec *spec);
-/* The same over what the caller has open: a whole .npy, and one member of a zip. */
+/* The same for what the caller has open: a whole .npy, or one member of a zip. */
 stow_status array_open_npy(array *a, source *from);
 stow_status array_open_member(array *a, source *from, const zip_entry *entry);
-/* Dataset `number` of an HDF5 file, through `values`, which the caller closes when the array is. */
+/* Opens dataset `number` of an HDF5 file through `values`, which the caller closes after the
+ * array. */
 stow_status array_open_hdf5(array *a, source *values, hdf5 *h, size_t number, uint64_t max_bytes,
                             bool owns_file);
 stow_status array_open_raw(array *a, source *from, const array_spec *spec);
-/* The kind of file told by its first bytes; `member` NULL for a file that is one array. */
+/* Detects the kind of file from its first bytes; `member` is NULL for a file that is one array. */
 stow_status array_open_source(array *a, source *from, const char *member, const array_spec *spec);
 void array_close(array *a);
 
-/* Another reader of the same values, for another thread: the same file, a place of its own in it,
- * which begins with item `first`. False for what one thread alone can read: a member of an archive,
- * a reader of the caller's. `copy` lives no longer than `a`, and is not closed. */
+/* Makes another reader of the same values, for another thread: the same file with its own position,
+ * starting at item `first`. Returns false if only one thread can read it: a member of an archive, a
+ * caller's reader. `copy` must not outlive `a`, and is not closed. */
 bool array_fork(array *copy, source *from, const array *a, uint64_t first);
 
-/* Reads items `first` to `first + count` in the order the file has them. */
+/* Reads items `first` to `first + count` in file order. */
 stow_status array_read(array *a, uint64_t first, void *to, size_t count);
 
-/* Bytes of the items as the file has them, byte order and all. */
+/* Reads bytes of the items as stored, without converting the byte order. */
 stow_status array_read_bytes(array *a, uint64_t offset, void *to, size_t count);
 
-/* Rows: along the first dimension; a 0-d array is one row of one item. */
+/* Returns the number of rows (first dimension); a 0-d array is one row of one item. */
 uint64_t array_rows(const array *a);
 uint64_t array_row_items(const array *a);
-/* Rows `first` to `first + count`, each item after item (C order) whatever order the file has. */
+/* Reads rows `first` to `first + count` in C order, whatever the file's order. */
 stow_status array_read_rows(array *a, uint64_t first, uint64_t count, void *to);
 
-/* The type in NumPy's spelling: "float64", ">f8", "complex128", "<U5". Returns `text`. */
+/* Writes the type in NumPy's spelling: "float64", ">f8", "complex128", "<U5". Returns `text`. */
 const char *array_dtype(const array *a, char text[ARRAY_DTYPE_MAX]);
 
 #endif

@@ -1,5 +1,5 @@
-/* Batches: the public calls: opening and checking the files, the plan, where an epoch stands. The
- * reading is prefetch's, the budget plan's, the buffers buffer_pool's. */
+/* Batches: the public functions: opens and checks the files, makes the plan, tracks the position in
+ * an epoch. prefetch reads, plan divides the budget, buffer_pool holds the buffers. */
 #include <stowage/batches.h>
 
 #include <inttypes.h>
@@ -20,17 +20,17 @@
 #include "files/remote.h"
 
 struct stow_batches {
-  stow_batches_options options; /* without pointers into the caller's */
+  stow_batches_options options; /* without the caller's pointers */
   origin origins[STOW_BATCHES_FILES_MAX];
   stow_array_info infos[STOW_BATCHES_FILES_MAX];
   spool spools[STOW_BATCHES_FILES_MAX];
-  rows first[STOW_BATCHES_FILES_MAX]; /* until the prefetch has them */
+  rows first[STOW_BATCHES_FILES_MAX]; /* until prefetch takes them over */
   shard shard;
   plan plan;
   buffer_pool *buffers;
   prefetch *ahead;
   staging *copies;                      /* NULL: no device */
-  void *unsent[STOW_BATCHES_FILES_MAX]; /* taken, but its copy failed: the next send's */
+  void *unsent[STOW_BATCHES_FILES_MAX]; /* taken, but its copy failed: sent by the next call */
   uint64_t unsent_rows;                 /* 0: none */
   uint64_t epoch, next_batch;
   pid_t owner;
@@ -40,14 +40,15 @@ struct stow_batches {
 
 static stow_status check_options(const stow_batches_options *o) {
   if (o->files == NULL || o->file_count == 0 || o->file_count > STOW_BATCHES_FILES_MAX)
-    return stow_fail(STOW_ERR_INVALID, "batches of %u files: 1 to %d can be read in step",
-                     o->file_count, STOW_BATCHES_FILES_MAX);
-  if (o->batch_rows == 0) return stow_fail(STOW_ERR_INVALID, "a batch of 0 rows: 1 is the least");
+    return stow_fail(STOW_ERR_INVALID, "batches of %u files: must be 1 to %d", o->file_count,
+                     STOW_BATCHES_FILES_MAX);
+  if (o->batch_rows == 0)
+    return stow_fail(STOW_ERR_INVALID, "a batch of 0 rows: must be at least 1");
   if (o->memory.allocate != NULL && o->memory.release == NULL)
     return stow_fail(STOW_ERR_INVALID, "memory.allocate without memory.release");
   if (o->memory.allocate != NULL && o->device != NULL)
     return stow_fail(STOW_ERR_INVALID,
-                     "memory.allocate and a device: buffers are the one's or the other's");
+                     "memory.allocate and a device cannot be combined; choose one for the buffers");
   for (uint32_t i = 0; i < o->file_count; i++)
     if (o->files[i] == NULL) return stow_fail(STOW_ERR_INVALID, "batches: files[%u] is NULL", i);
   return o->device != NULL ? device_check(o->device) : STOW_OK;
@@ -60,17 +61,17 @@ static stow_status open_files(stow_batches *b, const stow_array_options *const *
     const array *a = &b->first[i].from;
     rows_info(&b->first[i], &b->infos[i]);
     if (a->dims == 0)
-      return stow_fail(STOW_ERR_INVALID, "%s: a 0-d array has no rows to make batches of", a->name);
+      return stow_fail(STOW_ERR_INVALID, "%s: a 0-d array has no rows for batches", a->name);
     if (i > 0 && b->first[i].count != b->first[0].count)
       return stow_fail(STOW_ERR_INVALID,
                        "%s has %" PRIu64 " rows, %s has %" PRIu64
-                       ": files read in step must have as many rows",
+                       ": files read together must have the same number of rows",
                        b->first[0].from.name, b->first[0].count, a->name, b->first[i].count);
   }
   return STOW_OK;
 }
 
-/* What the plan is made from. */
+/* Collects the input of the plan. */
 static stow_status measure(stow_batches *b) {
   const stow_batches_options *o = &b->options;
   plan *p = &b->plan;
@@ -79,7 +80,7 @@ static stow_status measure(stow_batches *b) {
               .rows = b->first[0].count,
               .batch_rows = o->batch_rows,
               .shuffle = o->shuffle,
-              .readers_asked = o->readers,
+              .readers_wanted = o->readers,
               .foreign = o->memory.allocate != NULL,
               .memory_bytes = o->memory_bytes};
   /* A batch larger than the file needs no more memory than the file. */
@@ -99,19 +100,19 @@ static stow_status measure(stow_batches *b) {
     if (!checked_mul(&bytes, p->batch_rows, r->row_bytes + sizeof(uint32_t)) ||
         bytes > INT64_MAX / STOW_BATCHES_FILES_MAX)
       return stow_fail(STOW_ERR_OVERFLOW,
-                       "%s: a batch of %" PRIu64 " rows has more bytes than 63 "
-                       "bits count",
-                       r->from.name, o->batch_rows);
+                       "%s: the size of a batch of %" PRIu64 " rows exceeds 63 bits", r->from.name,
+                       o->batch_rows);
   }
   p->drop_cache = source_too_large_to_cache(cached);
-  /* With whole batches only, all ranks have as many of them as the one with the fewest rows. */
+  /* With whole batches only, all ranks have as many as the rank with the fewest rows. */
   p->batch_count = o->drop_last
                        ? p->rows / b->shard.world / o->batch_rows
                        : p->rank_rows / o->batch_rows + (p->rank_rows % o->batch_rows != 0);
   return STOW_OK;
 }
 
-/* A shuffle jumps; inflating does not: what does not fit a window is inflated once, to disk. */
+/* A shuffle reads at random, but inflating is sequential: a member that does not fit in a window is
+ * inflated once, to disk. */
 static stow_status spool_deflated(stow_batches *b) {
   plan *p = &b->plan;
   for (uint32_t i = 0; i < p->parts; i++) {
@@ -184,7 +185,8 @@ static void put_unsent(stow_batches *b) {
 
 void stow_batches_close(stow_batches *b) {
   if (b == NULL) return;
-  /* In a child the readers do not exist: nothing can be joined, and their locks may be held. */
+  /* In a forked child the readers do not exist: they cannot be joined, and their locks may be
+   * held. */
   if (b->owner != getpid()) return;
   put_unsent(b);
   staging_close(b->copies);
@@ -202,11 +204,11 @@ void stow_batches_close(stow_batches *b) {
 
 static stow_status check_open(const stow_batches *b) {
   if (b->ahead == NULL)
-    return stow_fail(STOW_ERR_STATE, "loading a state failed half way; open the batches anew");
+    return stow_fail(STOW_ERR_STATE, "loading a state failed halfway; open the batches again");
   if (b->owner == getpid()) return STOW_OK;
   return stow_fail(STOW_ERR_STATE,
-                   "these batches were opened in process %ld and its readers stayed there; open "
-                   "them anew in this one (%ld)",
+                   "these batches were opened in process %ld, and its readers do not exist in this "
+                   "one (%ld); open them again here",
                    (long)b->owner, (long)getpid());
 }
 
@@ -240,11 +242,12 @@ stow_status stow_batches_send(stow_batches *b, const uint64_t *to, stow_stream s
   void *data[STOW_BATCHES_FILES_MAX];
   *count = 0;
   if (b->copies == NULL)
-    return stow_fail(STOW_ERR_INVALID, "batches opened without a device to send them to");
+    return stow_fail(STOW_ERR_INVALID,
+                     "these batches were opened without a device to send them to");
   STOW_TRY(check_open(b));
-  STOW_TRY(staging_wait(b->copies)); /* the buffers of its copies may be what is read into next */
+  STOW_TRY(staging_wait(b->copies)); /* the buffers of its copies may be the next to be filled */
   stow_status status = stow_batches_next(b, data, &taken);
-  if (status == STOW_ERR_HOST_MEMORY) { /* what is on its way may be all there is */
+  if (status == STOW_ERR_HOST_MEMORY) { /* batches in transit may hold all the memory there is */
     STOW_TRY(staging_finish(b->copies));
     status = stow_batches_next(b, data, &taken);
   }
@@ -311,16 +314,16 @@ static stow_status check_state(stow_batches *b, const stow_batches_state *s) {
   for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
     if (same[i].state != same[i].here)
       return stow_fail(STOW_ERR_INVALID,
-                       "a state of batches with %s %" PRIu64 ", these have %" PRIu64
-                       ": open them as they were",
+                       "the state has %s %" PRIu64 ", these batches have %" PRIu64
+                       ": open them with the same options",
                        same[i].name, same[i].state, same[i].here);
   if (s->next_batch > b->plan.batch_count)
-    return stow_fail(STOW_ERR_INVALID, "a state at batch %" PRIu64 " of %" PRIu64, s->next_batch,
-                     b->plan.batch_count);
+    return stow_fail(STOW_ERR_INVALID, "the state is at batch %" PRIu64 " of %" PRIu64,
+                     s->next_batch, b->plan.batch_count);
   return STOW_OK;
 }
 
-/* Other blocks or another window: another plan, with the files as they are opened. */
+/* Makes another plan, with other blocks or another window, for the same files. */
 static stow_status replan(stow_batches *b, const plan *other) {
   rows first[STOW_BATCHES_FILES_MAX] = {0};
   prefetch *ahead = NULL;
@@ -328,7 +331,7 @@ static stow_status replan(stow_batches *b, const plan *other) {
   for (uint32_t i = 0; i < b->plan.parts && status == STOW_OK; i++)
     status = rows_open(&first[i], &b->origins[i]);
   if (status == STOW_OK) {
-    prefetch_close(b->ahead); /* its windows go before the new ones come: never both */
+    prefetch_close(b->ahead); /* frees its windows before the new ones are allocated */
     b->ahead = NULL;
     b->plan = *other;
     status = prefetch_open(&ahead, &b->plan, b->origins, first, b->buffers);

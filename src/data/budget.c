@@ -20,13 +20,13 @@ uint64_t budget_default(void) {
 stow_status budget_check(uint64_t bytes) {
   if (bytes >= BUDGET_LEAST) return STOW_OK;
   char given[STOW_SIZE_TEXT_MAX], least[STOW_SIZE_TEXT_MAX];
-  return stow_fail(STOW_ERR_INVALID, "a memory budget of %s is too small; %s is the least",
+  return stow_fail(STOW_ERR_INVALID, "a memory budget of %s is too small; the minimum is %s",
                    stow_size_format(given, bytes), stow_size_format(least, BUDGET_LEAST));
 }
 
-/* ru_maxrss would count what the parent held before exec; the kernel's own line does not. */
+/* ru_maxrss includes what the parent held before exec; the kernel's VmHWM does not. */
 uint64_t budget_peak(void) {
-  char text[4096]; /* the whole file has some 1,500 bytes */
+  char text[4096]; /* the whole file has about 1,500 bytes */
   int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (file < 0) return 0;
   ssize_t got = read(file, text, sizeof text - 1);

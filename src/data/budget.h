@@ -1,4 +1,4 @@
-/* Budget: how much memory a data job may hold, and what it held at its peak.
+/* Budget: how much memory a data job may use, and what it used at its peak.
  *
  * Called by the data verbs. A job sizes every buffer from its budget, so that the process stays
  * within budget + 16 MiB of resident memory whatever the file is. */
@@ -10,30 +10,32 @@
 
 #include "base/status.h"
 
-#define BUDGET_LEAST (UINT64_C(4) << 20) /* under this no reader works at speed */
+#define BUDGET_LEAST (UINT64_C(4) << 20) /* below this no reader is fast */
 
-/* A quarter of what the host may still give, cgroups included; at least BUDGET_LEAST. */
+/* Returns a quarter of what the host can still give, including cgroup limits; at least
+ * BUDGET_LEAST. */
 uint64_t budget_default(void);
-/* STOW_ERR_INVALID for a budget under BUDGET_LEAST. */
+/* Returns STOW_ERR_INVALID for a budget under BUDGET_LEAST. */
 stow_status budget_check(uint64_t bytes);
-/* The process's peak of resident memory so far (VmHWM); 0 where the kernel does not tell. */
+/* Returns the process's peak of resident memory (VmHWM); 0 if the kernel does not report it. */
 uint64_t budget_peak(void);
 
-/* Told how far a job is, in bytes; anything but STOW_OK from it ends the job with that. */
+/* Called with a job's progress in bytes; any result but STOW_OK stops the job and is returned. */
 typedef stow_status (*budget_progress)(void *context, uint64_t done, uint64_t total);
 
-/* What every job in this folder is given. */
+/* Passed to every job in this folder. */
 typedef struct budget {
   uint64_t bytes;
-  unsigned threads;         /* 0 and 1: the caller's own */
-  budget_progress progress; /* NULL: nobody wants to know */
+  unsigned threads;         /* 0 and 1: only the caller's */
+  budget_progress progress; /* NULL: none */
   void *context;
   struct team *team;             /* the other processes of the job; NULL: none */
   struct checkpoint *checkpoint; /* NULL: none is kept */
-  uint64_t item;                 /* the array at hand, of several in a file: its own steps */
+  uint64_t item;                 /* the current array of a file with several; keeps its steps
+                                  * apart */
 } budget;
 
-static inline stow_status budget_tell(const budget *b, uint64_t done, uint64_t total) {
+static inline stow_status budget_report(const budget *b, uint64_t done, uint64_t total) {
   return b->progress != NULL ? b->progress(b->context, done, total) : STOW_OK;
 }
 

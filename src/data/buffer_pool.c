@@ -1,5 +1,4 @@
-/* Buffer pool: see buffer_pool.h. A buffer's head stands in the 64 bytes before what the caller
- * sees:
+/* Buffer pool: see buffer_pool.h. A buffer's head is in the 64 bytes before its data:
  *
  *   without room    | head | rows |
  *   with room       | … up to 4096 … head | rows | … up to 8192 … |      rows anywhere in a page */
@@ -17,16 +16,19 @@
 
 #define HEAD_MAGIC UINT64_C(0x676177f7370a7ba7)
 
-enum { KEEP_LEAST = 2 }; /* for a caller who holds many: or each batch were allocated anew */
+enum {
+  KEEP_LEAST = 2
+}; /* for a caller who holds many: otherwise each batch would be allocated
+    * anew */
 
 typedef struct head {
   uint64_t magic;
   buffer_pool *owner;
-  struct head *next; /* on the buffer_pool */
+  struct head *next; /* in the pool */
   char *start;       /* of its memory */
   uint32_t kind;
-  bool out;      /* with a taker; guarded by the pool's lock */
-  bool in_block; /* goes with the block it stands in */
+  bool out;      /* the caller has it; guarded by the pool's lock */
+  bool in_block; /* freed with the block that contains it */
 } head;
 _Static_assert(sizeof(head) <= BUFFER_POOL_ALIGN, "a head fits before the data");
 _Static_assert(sizeof(buffer_pool_kept) == BUFFER_POOL_ALIGN, "all of a head is kept");
@@ -34,13 +36,13 @@ _Static_assert(sizeof(buffer_pool_kept) == BUFFER_POOL_ALIGN, "all of a head is 
 struct buffer_pool {
   pthread_mutex_t guard;
   buffer_pool_options options;
-  char *block[STOW_BATCHES_FILES_MAX];  /* the planned buffers; only the taker looks here */
-  uint64_t cut[STOW_BATCHES_FILES_MAX]; /* buffers cut from it so far */
-  bool asked[STOW_BATCHES_FILES_MAX];   /* a block was asked for: once */
-  head *kept[STOW_BATCHES_FILES_MAX];   /* guarded */
+  char *block[STOW_BATCHES_FILES_MAX];    /* the planned buffers; used only by the taker */
+  uint64_t cut[STOW_BATCHES_FILES_MAX];   /* buffers taken from it so far */
+  bool requested[STOW_BATCHES_FILES_MAX]; /* a block was requested: only once */
+  head *kept[STOW_BATCHES_FILES_MAX];     /* guarded */
   uint32_t kept_count[STOW_BATCHES_FILES_MAX];
   uint64_t live[STOW_BATCHES_FILES_MAX]; /* kept and out; guarded */
-  uint64_t users;                        /* buffers out, and one for the open pool; guarded */
+  uint64_t users;                        /* buffers out, plus one for the open pool; guarded */
   bool closed;
 };
 
@@ -72,8 +74,7 @@ static void give_memory(const buffer_pool *s, void *memory, size_t bytes) {
     free(memory);
 }
 
-/* Of a pool that was closed: the rest of the block waits for its last buffer, but not its pages.
- */
+/* After close, the block waits for its last buffer, but its other pages are returned. */
 static void give_pages(const buffer_pool *s, const head *h) {
   if (s->options.memory.allocate != NULL) return;
   uintptr_t from = round_up((uintptr_t)(h->start + sizeof *h), 4096),
@@ -101,7 +102,7 @@ stow_status buffer_pool_open(buffer_pool **out, const buffer_pool_options *optio
   return STOW_OK;
 }
 
-/* With the lock held, which it gives back. */
+/* Called with the lock held; releases it. */
 static void leave(buffer_pool *s) {
   bool last = --s->users == 0;
   pthread_mutex_unlock(&s->guard);
@@ -128,13 +129,14 @@ void buffer_pool_close(buffer_pool *s) {
 
 /* ---- taking and putting ---- */
 
-/* Memory for a new buffer: the next of the block, or its own where that is used up. */
+/* Returns memory for a new buffer: the next part of the block, or its own if the block is used
+ * up. */
 static char *new_memory(buffer_pool *s, uint32_t kind, bool *in_block) {
   size_t bytes = size_of(s, kind);
   uint64_t all;
-  if (!s->asked[kind] && !s->options.singly && checked_mul(&all, s->options.planned, bytes))
+  if (!s->requested[kind] && !s->options.singly && checked_mul(&all, s->options.planned, bytes))
     s->block[kind] = get_memory(s, (size_t)all);
-  s->asked[kind] = true;
+  s->requested[kind] = true;
   *in_block = s->block[kind] != NULL && s->cut[kind] < s->options.planned;
   return *in_block ? s->block[kind] + s->cut[kind]++ * bytes : get_memory(s, bytes);
 }
@@ -143,9 +145,11 @@ static stow_status make_buffer(buffer_pool *s, uint32_t kind, void **data) {
   bool in_block;
   char *start = new_memory(s, kind, &in_block);
   if (start == NULL) {
-    bool told = s->options.memory.allocate != NULL && !s->options.singly; /* the device says why */
+    bool has_message = s->options.memory.allocate != NULL && !s->options.singly; /* the device set
+                                                                                  * the reason */
     return stow_fail(STOW_ERR_HOST_MEMORY, "no memory for a batch of %zu bytes%s%s",
-                     size_of(s, kind), told ? ": " : "", told ? stow_status_message() : "");
+                     size_of(s, kind), has_message ? ": " : "",
+                     has_message ? stow_status_message() : "");
   }
   *data = start + (s->options.room[kind] ? SOURCE_DIRECT_UNIT : BUFFER_POOL_ALIGN);
   *head_of(*data) = (head){.magic = HEAD_MAGIC,
@@ -178,12 +182,12 @@ stow_status buffer_pool_take(buffer_pool *s, uint32_t kind, void **data) {
 
 stow_status buffer_pool_put(void *data) {
   head *h = head_of(data);
-  if (h->magic != HEAD_MAGIC) return stow_fail(STOW_ERR_STATE, "not a buffer of a batch");
+  if (h->magic != HEAD_MAGIC) return stow_fail(STOW_ERR_STATE, "not a batch's buffer");
   buffer_pool *s = h->owner;
   pthread_mutex_lock(&s->guard);
   if (!h->out) {
     pthread_mutex_unlock(&s->guard);
-    return stow_fail(STOW_ERR_STATE, "a buffer of a batch is given back twice");
+    return stow_fail(STOW_ERR_STATE, "a batch's buffer was released twice");
   }
   h->out = false;
   bool kept =

@@ -1,11 +1,10 @@
-/* Buffer pool: the buffers that batches travel in. A buffer is of one kind (one file's rows of a
- * batch); it is taken from the pool, filled, handed to the caller, and put back by its address
- * alone, from any thread, even after the batches were closed: the pool lives until its last buffer
- * is back.
+/* Buffer pool: the buffers of batches. A buffer has one kind (one file's rows of a batch). It is
+ * taken from the pool, filled, passed to the caller, and returned by its address alone, from any
+ * thread, even after the batches were closed: the pool lives until its last buffer is back.
  *
- * Called by prefetch and by stow_batches_release. The buffers that the plan counts stand in one
- * block of each kind and are kept for the next taker; what the caller keeps longer is his memory,
- * not the batches', and is allocated and freed one by one. */
+ * Called by prefetch and by stow_batches_release. The buffers in the plan are in one block per kind
+ * and are kept for reuse. Buffers that the caller keeps longer count as the caller's memory and are
+ * allocated and freed one by one. */
 #ifndef DATA_BUFFER_POOL_H
 #define DATA_BUFFER_POOL_H
 
@@ -23,34 +22,33 @@ typedef struct buffer_pool_options {
   uint32_t kinds;
   uint64_t bytes[STOW_BATCHES_FILES_MAX]; /* of a buffer of each kind */
   bool room[STOW_BATCHES_FILES_MAX];      /* direct reads go into it: see buffer_pool_shift */
-  uint64_t planned;           /* of each kind, here and out there: where there are more, what is
-                                 given back goes */
+  uint64_t planned;           /* of each kind, in the pool and out; if there are more, returned
+                               * buffers are freed */
   stow_batches_memory memory; /* all NULL: the system's */
-  bool singly;                /* no blocks: memory is asked for by the buffer */
+  bool singly;                /* no blocks: memory is allocated per buffer */
 } buffer_pool_options;
 
 stow_status buffer_pool_open(buffer_pool **s, const buffer_pool_options *options);
-/* Nothing is taken any more; buffers out there stay good. */
+/* Nothing is taken after this; buffers that are out stay valid. */
 void buffer_pool_close(buffer_pool *s);
 stow_status buffer_pool_take(buffer_pool *s, uint32_t kind, void **data);
-/* STOW_ERR_STATE for one that is in the pool already. */
+/* Returns STOW_ERR_STATE if it is already in the pool. */
 stow_status buffer_pool_put(void *data);
-/* What one buffer of `bytes` takes, its own book-keeping included. */
+/* Returns what one buffer of `bytes` uses, including its bookkeeping. */
 uint64_t buffer_pool_buffer_bytes(uint64_t bytes, bool room);
 
 /* ---- direct reads into a buffer that has room ----
  *
- * They begin and end at multiples of SOURCE_DIRECT_UNIT of the file, so the address has to lie as
- * the file's offset does, and what lies around the rows is overwritten: the buffer's own
- * book-keeping too, which buffer_pool_settle puts back. */
+ * They begin and end at multiples of SOURCE_DIRECT_UNIT of the file. So the address must have the
+ * same alignment as the file offset, and the memory around the rows is overwritten, including the
+ * buffer's own bookkeeping, which buffer_pool_settle restores. */
 
 typedef struct buffer_pool_kept {
   uint64_t words[BUFFER_POOL_ALIGN / sizeof(uint64_t)];
 } buffer_pool_kept;
 
-/* Moves the beginning of a buffer to `within` (a multiple of BUFFER_POOL_ALIGN) behind a multiple
- * of the unit: its address from now on. Between this and buffer_pool_settle nobody else may have
- * the buffer. */
+/* Moves the start of a buffer to `within` (a multiple of BUFFER_POOL_ALIGN) after a multiple of the
+ * unit: its new address. Until buffer_pool_settle nobody else may use the buffer. */
 void *buffer_pool_shift(void *data, size_t within, buffer_pool_kept *kept);
 void buffer_pool_settle(void *data, const buffer_pool_kept *kept);
 

@@ -1,5 +1,5 @@
-/* Checkpoint: see checkpoint.h. The file: magic, key, the two files, then each step's number, place
- * and state, then a sum of it all. */
+/* Checkpoint: see checkpoint.h. The file: magic, key, the two files, then each step's number,
+ * position and state, then a checksum. */
 #include "data/checkpoint.h"
 
 #include <dirent.h>
@@ -45,7 +45,7 @@ static void forget(checkpoint *c) {
   memset(c->files, 0, sizeof c->files);
 }
 
-/* Is that file still there, with all it had? */
+/* Returns whether that file is still there and has not shrunk. */
 static bool still_there(const char *path, const checkpoint_file *was) {
   struct stat st;
   if (was->inode == 0) return true;
@@ -53,7 +53,7 @@ static bool still_there(const char *path, const checkpoint_file *was) {
          (uint64_t)st.st_size >= was->bytes;
 }
 
-/* Anything unlike what was written, and it is as if there were none. */
+/* Loads the checkpoint; any difference from what was written counts as none. */
 static bool load(checkpoint *c) {
   uint64_t magic = 0, key[8], sum = 0, ignored = 0, expected = 1;
   char partial[PATH_MAX];
@@ -76,19 +76,19 @@ static bool load(checkpoint *c) {
 
 /* ---- the files of all runs ---- */
 
-/* One of those beside the output: a second run is told before it takes anything away. */
+/* Fails if another run writes one of the files next to the output, before anything is removed. */
 static stow_status refuse_taken(const char *out) {
   static const char *const endings[] = {".partial", ".scratch", ".ranks/0.scratch"};
   for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s%s", out, endings[i]);
     if (outfile_taken(path))
-      return stow_fail(STOW_ERR_STATE, "%s: another run is writing it (%s)", out, path);
+      return stow_fail(STOW_ERR_STATE, "%s: another run is writing to it (%s)", out, path);
   }
   return STOW_OK;
 }
 
-/* False where it is still to be seen. */
+/* Returns false if the file still exists. */
 static bool take_away(int folder, const char *name) {
   return unlinkat(folder, name, 0) == 0 || faccessat(folder, name, F_OK, 0) != 0;
 }
@@ -110,7 +110,7 @@ static bool sweep_folder(const char *path, bool scratches) {
   return fine;
 }
 
-/* The notes of every run to `out`, by however many ranks; and what they spoke of. */
+/* Removes the checkpoints of every run to `out`, with any number of ranks, and their files. */
 static bool sweep(const char *out, bool scratches) {
   static const char *const endings[] = {".resume", ".resume~", ".scratch"};
   char path[PATH_MAX];
@@ -138,16 +138,16 @@ static stow_status name_files(checkpoint *c, const team *t) {
   return STOW_OK;
 }
 
-/* Makes the folder of the ranks. If that fails for want of room or rights, the first file written
- * into it reports so; a folder of another user, or a link to one, is refused here. */
+/* Creates the folder of the ranks. If that fails for space or permissions, the first file written
+ * into it reports it; a folder of another user, or a link to one, is rejected here. */
 static stow_status make_folder(const char *out) {
   char path[PATH_MAX];
   struct stat st;
   snprintf(path, sizeof path, "%s.ranks", out);
   (void)!mkdir(path, 0777);
   if (lstat(path, &st) != 0 || (!S_ISLNK(st.st_mode) && st.st_uid == geteuid())) return STOW_OK;
-  return stow_fail(STOW_ERR_IO, "%s: cannot be written: %s is not a folder of this user; remove it",
-                   out, path);
+  return stow_fail(STOW_ERR_IO, "%s: cannot write: %s is not a folder of this user; remove it", out,
+                   path);
 }
 
 static stow_status begin(checkpoint *c, team *t, bool resume) {
@@ -158,10 +158,11 @@ static stow_status begin(checkpoint *c, team *t, bool resume) {
   bool mine = resume && load(c);
   c->resumed = !team_all(t, !mine);
   if (!c->resumed && c->leads && !sweep(c->out, false))
-    status = stow_fail(STOW_ERR_IO,
-                       "%s: what a run before noted beside it (.resume, .ranks) cannot be removed",
-                       c->out);
-  STOW_TRY(team_agree(t, status)); /* nobody notes anything before */
+    status = stow_fail(
+        STOW_ERR_IO,
+        "%s: the checkpoint of an earlier run next to it (.resume, .ranks) cannot be removed",
+        c->out);
+  STOW_TRY(team_agree(t, status)); /* no rank writes a checkpoint before this */
   return team_alone(t) ? STOW_OK : team_agree(t, make_folder(c->out));
 }
 
@@ -227,7 +228,7 @@ static stow_status write_file(const checkpoint *c, const buffer *b) {
   if (fine) return STOW_OK;
   int why = errno;
   unlink(temporary);
-  return stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", c->path, newfile_reason(why));
+  return stow_fail(STOW_ERR_IO, "%s: cannot write: %s", c->path, newfile_reason(why));
 }
 
 static void put(buffer *b, const void *bytes, size_t count, uint64_t *sum) {
@@ -235,13 +236,13 @@ static void put(buffer *b, const void *bytes, size_t count, uint64_t *sum) {
   *sum = hash_bytes(bytes, count, *sum);
 }
 
-/* On the disk, and as long as that. One that was not opened yet is as it was found. */
+/* Flushes a file and records its length. A file that is not open yet stays as it was found. */
 static stow_status bring_to_disk(const checkpoint *c, int fd, checkpoint_file *is) {
   struct stat st;
   if (fd < 0) return STOW_OK;
   if (fdatasync(fd) != 0 || fstat(fd, &st) != 0)
-    return stow_fail(STOW_ERR_IO, "%s: what it speaks of cannot be brought to the disk: %s",
-                     c->path, strerror(errno));
+    return stow_fail(STOW_ERR_IO, "%s: cannot flush its files to disk: %s", c->path,
+                     strerror(errno));
   *is = (checkpoint_file){(uint64_t)st.st_ino, (uint64_t)st.st_size};
   return STOW_OK;
 }
@@ -277,7 +278,7 @@ bool checkpoint_worth(const checkpoint *c) {
   return c != NULL && (c->resumed || c->count > 0 || clock_ns() - c->saved_ns >= c->every_ns / 4);
 }
 
-/* The step's own record, or a free one, with room for `bytes`; NULL where there is none. */
+/* Returns the step's record, or a free one, with room for `bytes`; NULL if there is none. */
 static checkpoint_step *room_for(checkpoint *c, uint64_t step, size_t bytes) {
   checkpoint_step *s = find(c, step);
   if (s == NULL) s = find(c, 0);

@@ -1,8 +1,8 @@
-/* Huge alloc: memory that is used in full: batches, windows, the target of direct reads.
+/* Huge alloc: memory that is used in full: batches, windows, buffers for direct reads.
  *
- * Called by buffer_pool and prefetch. Large pages, where the machine gives them, save most of the
- * faults, and a direct read into one is one transfer, not one for every 4 KiB (1.5 times as fast on
- * a virtual disk, 2026). free() gives it back. */
+ * Called by buffer_pool and prefetch. Huge pages, where available, avoid most of the page faults,
+ * and a direct read into one is one transfer, not one per 4 KiB (1.5 times as fast on a virtual
+ * disk, 2026). Free it with free(). */
 #ifndef DATA_HUGE_ALLOC_H
 #define DATA_HUGE_ALLOC_H
 
@@ -14,8 +14,8 @@
 
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
 
-/* At a multiple of 4096. Only whole large pages are asked for: never more is resident than was
- * wanted. NULL: there is none. */
+/* Returns memory aligned to 4096, or NULL. Requests only whole huge pages, so no more becomes
+ * resident than was requested. */
 static inline void *huge_alloc(uint64_t bytes) {
   uint64_t large = round_down(bytes, HUGE_PAGE_BYTES), unit = large > 0 ? HUGE_PAGE_BYTES : 4096;
   void *memory = aligned_alloc((size_t)unit, (size_t)round_up(bytes > 0 ? bytes : 1, unit));

@@ -1,4 +1,4 @@
-/* The facts of a file: their end (inspect.h). */
+/* Frees the facts of a file (inspect.h). */
 #include "data/inspect.h"
 
 #include <stdlib.h>

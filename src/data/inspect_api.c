@@ -1,4 +1,4 @@
-/* The public inspection (stowage/inspect.h): facts kept with their text and JSON. */
+/* The public inspection (stowage/inspect.h): facts with their text and JSON. */
 #include <stowage/inspect.h>
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct stow_inspection {
   buffer text, json;
 };
 
-/* The caller's progress with the signature of a budget's. */
+/* Adapts the caller's progress function to a budget's. */
 static stow_status pass_on(void *context, uint64_t done, uint64_t total) {
   const data_job *job = context;
   int answer = job->progress(job->progress_user, done, total);

@@ -1,4 +1,4 @@
-/* Inspect: arrays and model headers; tables are table.c's. */
+/* Inspect: arrays and model headers; table.c handles tables. */
 #include "data/inspect.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include "data/table.h"
 #include "data/team.h"
 
-/* Read and scanned while it is still in the second-level cache. */
+/* Read and scanned while still in the L2 cache. */
 enum { CHUNK_BYTES = 256 << 10 };
 
 /* ---- one array ---- */
@@ -37,7 +37,7 @@ static stow_status scan_range(void *context, range *r) {
     status = array_read(a, first, chunk, count);
     if (status == STOW_OK) scan_add(&mine, chunk, count);
     first += count;
-    if (status == STOW_OK) status = range_tell(r, count * a->item_bytes);
+    if (status == STOW_OK) status = range_report(r, count * a->item_bytes);
   }
   free(chunk);
   pthread_mutex_lock(&s->lock);
@@ -76,7 +76,7 @@ static stow_status scan_all(array_facts *facts, array *a, const budget *b, uint6
 static void weigh_sparse(array_facts *facts) {
   facts->zeros = facts->values.zeros;
   if (facts->dims != 2 || facts->count == 0) return;
-  /* Columns of a Fortran array are its runs: it becomes a CSC matrix. */
+  /* A Fortran array is stored by columns, so it becomes a CSC matrix. */
   uint64_t major = facts->shape[facts->fortran_order ? 1 : 0];
   uint64_t minor = facts->shape[facts->fortran_order ? 0 : 1];
   facts->sparse_bytes = sparse_bytes(major, minor, facts->count - facts->zeros, facts->smallest);
@@ -105,7 +105,7 @@ stow_status inspect_array(array_facts *facts, array *a, const budget *b, uint64_
   inspect_begin(facts, a);
   if (a->type == DTYPE_NONE) {
     *done += a->bytes;
-    return budget_tell(b, *done, total);
+    return budget_report(b, *done, total);
   }
   STOW_TRY(scan_all(facts, a, b, done, total));
   inspect_conclude(facts);
@@ -114,7 +114,7 @@ stow_status inspect_array(array_facts *facts, array *a, const budget *b, uint64_
 
 /* ---- files ---- */
 
-/* The last of the file's arrays, of several: those that a run which was stopped had seen are not
+/* Inspects the newest of the file's arrays. Arrays that an interrupted run had finished are not
  * read again. */
 static stow_status inspect_next(file_facts *f, array *a, const budget *b, uint64_t *done,
                                 uint64_t total) {
@@ -153,7 +153,7 @@ static stow_status inspect_one(file_facts *f, array *a, const budget *b) {
   return inspect_array(facts, a, b, &done, a->bytes);
 }
 
-/* Once: a run that was stopped behind it knows what was found. */
+/* Checks only once: a resumed run knows the result. */
 static stow_status check_places(sparse *s, source *from, const budget *b, uint64_t *done,
                                 uint64_t total) {
   uint64_t found[2], count = s->places_count;
@@ -187,13 +187,14 @@ static stow_status inspect_sparse(file_facts *f, source *from, const zip *z, con
   facts->fortran_order = false;
   memcpy(facts->shape, s.shape, sizeof facts->shape);
   facts->bytes = facts->bytes_after = s.bytes;
-  if (!facts->scanned) return STOW_OK; /* complex numbers are named and measured */
+  if (!facts->scanned) return STOW_OK; /* complex numbers get a name and a size only */
   facts->places_bytes = s.places_bytes;
   facts->repeats = s.repeats;
   facts->smallest = sparse_value_type(s.repeats ? facts->type : facts->smallest);
   facts->sparse_bytes = s.stored * dtype_bytes(facts->smallest) + s.places_bytes;
   facts->bytes_after = facts->sparse_bytes;
-  /* Places not stored are zeros; two entries in one place would be counted twice: leave none. */
+  /* Positions that are not stored are zeros. Two entries at one position would be counted twice, so
+   * none may remain. */
   uint64_t places = 1, kept = s.stored - facts->values.zeros - s.outside;
   bool counted = true;
   for (uint32_t i = 0; i < s.dims; i++)
@@ -209,7 +210,8 @@ static stow_status inspect_sparse(file_facts *f, source *from, const zip *z, con
 static stow_status inspect_members(file_facts *f, source *from, const zip *z, const budget *b,
                                    uint64_t *done, uint64_t total) {
   if (z->count > b->bytes / 2 / sizeof(array_facts))
-    return stow_fail(STOW_ERR_BUDGET, "%s: %zu arrays are more than the budget holds facts of",
+    return stow_fail(STOW_ERR_BUDGET,
+                     "%s: the facts of %zu arrays do not fit in the budget; raise --memory",
                      from->name, z->count);
   for (size_t i = 0; i < z->count; i++) {
     array a;
@@ -240,7 +242,7 @@ static stow_status inspect_npz(file_facts *f, source *from, const budget *b) {
   return status;
 }
 
-/* ---- model files: what their header lists; the values are not looked at ---- */
+/* ---- model files: the header's list; the values are not read ---- */
 
 static stow_status inspect_tensors(file_facts *f, source *from, const budget *b) {
   tensors t;
@@ -248,7 +250,8 @@ static stow_status inspect_tensors(file_facts *f, source *from, const budget *b)
   STOW_TRY(gguf ? gguf_read(&t, from, b->bytes / 4) : safetensors_read(&t, from, b->bytes / 4));
   stow_status status = STOW_OK;
   if (t.count > b->bytes / 2 / sizeof(array_facts))
-    status = stow_fail(STOW_ERR_BUDGET, "%s: %zu tensors are more than the budget holds facts of",
+    status = stow_fail(STOW_ERR_BUDGET,
+                       "%s: the facts of %zu tensors do not fit in the budget; raise --memory",
                        from->name, t.count);
   for (size_t i = 0; i < t.count && status == STOW_OK; i++) {
     const tensor *one = &t.list[i];
@@ -278,7 +281,7 @@ static void list_dataset(array_facts *facts, const hdf5_dataset *d) {
   facts->bytes = facts->bytes_after = d->count * d->item_bytes;
 }
 
-/* What is no number has its place among the scans too. */
+/* Arrays that are not numbers also have their place among the scans. */
 static stow_status note_unread(const array_facts *facts, size_t i, const budget *b) {
   uint64_t count;
   size_t bytes;
@@ -304,7 +307,7 @@ static stow_status inspect_hdf5(file_facts *f, source *from, const budget *b) {
   hdf5 *h;
   uint64_t done = 0, total = 0;
   if (from->fd < 0)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: HDF5 is read from files of this machine alone",
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: HDF5 can be read only from local files",
                      from->name);
   STOW_TRY(hdf5_open(&h, from->name, b->bytes / 4));
   for (size_t i = 0; i < hdf5_count(h); i++)
@@ -319,9 +322,9 @@ static stow_status inspect_hdf5(file_facts *f, source *from, const budget *b) {
   return status;
 }
 
-/* ---- which of them it is ---- */
+/* ---- detecting the format ---- */
 
-/* Text: its first bytes hold no control character but line ends and tabs. */
+/* Returns whether it is text: its first bytes hold no control characters but line ends and tabs. */
 static bool is_text(const uint8_t *start, size_t count) {
   for (size_t i = 0; i < count; i++)
     if (start[i] < 0x20 && start[i] != '\n' && start[i] != '\r' && start[i] != '\t') return false;
@@ -336,24 +339,24 @@ static const char *format_of(const uint8_t *start, size_t count, uint64_t file_b
   if (count >= 9 && start[8] == '{' && (source_u64(start) <= file_bytes - 8 || !is_text(start, 8)))
     return "safetensors";
   if (count >= 2 && (memcmp(start, "\xff\xfe", 2) == 0 || memcmp(start, "\xfe\xff", 2) == 0))
-    return "csv"; /* text in UTF-16: its reader says what to do */
+    return "csv"; /* text in UTF-16: the csv reader reports what to do */
   if (count >= 2 && start[0] == 0x1f && start[1] == 0x8b) return "csv";
   return is_text(start, count) ? "csv" : NULL;
 }
 
-/* Files of other kinds that people have: what they are, and what to do. NULL: not known. */
+/* Returns what another common kind of file is and what to do; NULL if unknown. */
 static const char *other_kind(const uint8_t *start, size_t count) {
   static const struct {
     const char *begins, *is;
     size_t length;
   } kinds[] = {
-      {"BZh", "packed by bzip2; unpack it first (bunzip2)", 3},
+      {"BZh", "compressed with bzip2; decompress it first (bunzip2)", 3},
       {"\xfd"
        "7zXZ",
-       "packed by xz; unpack it first (unxz)", 5},
-      {"\x28\xb5\x2f\xfd", "packed by zstd; unpack it first (unzstd)", 4},
-      {"PAR1", "a Parquet file; write it as csv, or its columns with numpy.save, first", 4},
-      {"ARROW1", "an Arrow file; write it as csv, or its columns with numpy.save, first", 6},
+       "compressed with xz; decompress it first (unxz)", 5},
+      {"\x28\xb5\x2f\xfd", "compressed with zstd; decompress it first (unzstd)", 4},
+      {"PAR1", "a Parquet file; convert it to csv, or its columns with numpy.save, first", 4},
+      {"ARROW1", "an Arrow file; convert it to csv, or its columns with numpy.save, first", 6},
       {"\x80\x04", "a pickle, which could run code; save its arrays with numpy.save", 2},
       {"\x80\x05", "a pickle, which could run code; save its arrays with numpy.save", 2},
   };
@@ -374,7 +377,7 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
   bool described = o->raw.type != DTYPE_NONE || o->raw.has_shape;
   if (described && *format != NULL && strcmp(*format, "csv") != 0)
     return stow_fail(STOW_ERR_INVALID,
-                     "%s: an %s file says its type and shape itself; leave --dtype and --shape",
+                     "%s: an %s file stores its own type and shape; omit --dtype and --shape",
                      from->name, *format);
   if (described) *format = "raw";
   if (*format == NULL && from->bytes == 0)
@@ -382,11 +385,10 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
   const char *other = *format == NULL ? other_kind(start, count) : NULL;
   if (other != NULL) return stow_fail(STOW_ERR_FORMAT, "%s: %s", from->name, other);
   if (*format == NULL)
-    return stow_fail(
-        STOW_ERR_FORMAT,
-        "%s: no npy, npz, csv, HDF5, safetensors or GGUF file; for raw bytes say --dtype and "
-        "perhaps --shape",
-        from->name);
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: not an npy, npz, csv, HDF5, safetensors or GGUF file; for raw bytes give "
+                     "--dtype and perhaps --shape",
+                     from->name);
   return STOW_OK;
 }
 

@@ -1,4 +1,4 @@
-/* What inspect found, as a table for people and as JSON (inspect_text.h). */
+/* The result of inspect, as a table for people and as JSON (inspect_text.h). */
 #include "data/inspect_text.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 /* ---- for people ---- */
 
-/* "(3, 4)", as NumPy prints a shape. Returns `text`. */
+/* Writes "(3, 4)", as NumPy prints a shape. Returns `text`. */
 static const char *shape_text(char *text, size_t size, const uint64_t *shape, uint32_t dims) {
   size_t at = (size_t)snprintf(text, size, "(");
   for (uint32_t i = 0; i < dims && at + 24 < size; i++)
@@ -86,7 +86,7 @@ static void columns_text(buffer *out, const file_facts *f, bool bold) {
     table_cell(&t, c->name);
     table_printf(&t, "%s%s", c->type_name, c->mixed ? " (mixed)" : "");
     if (c->text)
-      table_printf(&t, "to %" PRIu64 " letters", c->longest);
+      table_printf(&t, "up to %" PRIu64 " bytes", c->longest);
     else
       range_cell(&t, &c->values);
     table_printf(&t, "%" PRIu64, c->missing);
@@ -139,7 +139,7 @@ stow_status inspect_text(buffer *out, const char *path, const file_facts *f, boo
 
 /* ---- for programs ---- */
 
-/* The exact integer where it is one. */
+/* Writes the exact integer if it is one. */
 static void json_range(json *j, const scan *s) {
   bool none = s->count == 0 || s->least > s->most;
   for (int most = 0; most < 2; most++) {

@@ -1,4 +1,4 @@
-/* Data job: what the public inspect and shrink have in common: a budget from their options. */
+/* Data job: shared by the public inspect and shrink: makes a budget from their options. */
 #ifndef DATA_JOB_H
 #define DATA_JOB_H
 
@@ -14,8 +14,8 @@ typedef struct data_job {
   void *progress_user;
 } data_job;
 
-/* Checks the options (struct_bytes is checked already) and fills `job`, which must stay where it is
- * while it is used. */
+/* Checks the options (struct_bytes is already checked) and fills `job`, which must not move while
+ * it is used. */
 stow_status data_job_fill(data_job *job, const stow_inspect_options *options);
 
 #endif

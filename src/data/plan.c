@@ -1,5 +1,5 @@
-/* Plan: see plan.h. The budget is laid out in this order: scratch areas of the readers, the order
- * of the blocks, batches ahead and with the caller, windows. */
+/* Plan: see plan.h. Divides the budget in this order: the readers' scratch buffers, the order of
+ * the blocks, batches ahead and with the caller, windows. */
 #include "data/plan.h"
 
 #include <inttypes.h>
@@ -14,24 +14,26 @@
 #include "files/source.h"
 
 enum {
-  WITH_CALLER = 2, /* batches the caller is taken to hold */
+  WITH_CALLER = 2, /* batches the caller is assumed to hold */
   AHEAD_LEAST = 2, /* one ready, one being filled */
   AHEAD_MOST = 1024,
   READERS_MOST = 64,
 };
-#define AHEAD_LOCAL    (UINT64_C(16) << 20) /* more read ahead than this hides no delay of a disk */
+#define AHEAD_LOCAL                                                                                \
+  (UINT64_C(16) << 20) /* more readahead than this does not hide a disk's                          \
+                        * latency */
 #define AHEAD_REMOTE   (UINT64_C(64) << 20)
-#define READERS_SHARE  8  /* of the budget at most, for the readers' scratch */
-#define ORDER_SHARE    16 /* and for the order of the blocks */
+#define READERS_SHARE  8  /* the readers' scratch gets at most one part in this many */
+#define ORDER_SHARE    16 /* and so does the order of the blocks */
 #define LARGE_BUDGET   (UINT64_C(32) << 20)
 #define SCRATCH_LARGE  (UINT64_C(1) << 20)
 #define SCRATCH_SMALL  (UINT64_C(256) << 10)
-#define BLOCK_MOST     (UINT64_C(1) << 20) /* and what is read at a time */
+#define BLOCK_MOST     (UINT64_C(1) << 20) /* upper bound, and the size of one read */
 #define BLOCK_LEAST    (UINT64_C(64) << 10)
-#define BLOCKS_WANTED  (UINT64_C(1) << 10) /* enough to mix a small file well */
+#define BLOCKS_WANTED  (UINT64_C(1) << 10) /* enough to shuffle a small file well */
 #define BLOCKS_MOST    (UINT64_C(1) << 20) /* their order takes 4 MiB */
 #define ROWS_MOST      (UINT64_C(1) << 22) /* permuted one by one: 16 MiB */
-#define PERMUTED_BYTES sizeof(uint32_t)    /* a row's place in a window */
+#define PERMUTED_BYTES sizeof(uint32_t)    /* a row's position in a window */
 
 static uint64_t least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
@@ -47,14 +49,14 @@ static uint64_t all_row_bytes(const plan *p) {
   return bytes;
 }
 
-/* Whole batches are read past the page cache as they stand in the file, neither converted nor dealt
- * out of a window or a stage. */
+/* Returns whether whole batches are read directly as stored in the file: not converted, not through
+ * a window or a stage. */
 bool plan_room(const plan *p, uint32_t part) {
   return p->drop_cache && !p->shuffle && !p->foreign && p->scratch_least[part] == 0 &&
          p->batch_rows * p->row_bytes[part] >= SOURCE_DIRECT_LEAST;
 }
 
-/* One batch: a buffer for each file. */
+/* One batch: a buffer per file. */
 static uint64_t batch_bytes(const plan *p) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < p->parts; i++)
@@ -78,7 +80,7 @@ static stow_status too_small(const plan *p, uint64_t needed) {
   char budget[STOW_SIZE_TEXT_MAX], batch[STOW_SIZE_TEXT_MAX], need[STOW_SIZE_TEXT_MAX];
   return stow_fail(STOW_ERR_BUDGET,
                    "batches of %" PRIu64 " rows take %s each and need %s in all; the budget is %s. "
-                   "Give more memory, or a smaller batch",
+                   "Give more memory, or use a smaller batch",
                    p->batch_rows, stow_size_format(batch, batch_bytes(p)),
                    stow_size_format(need, needed), stow_size_format(budget, p->memory_bytes));
 }
@@ -92,13 +94,13 @@ static uint64_t reader_bytes(const plan *p) {
   return bytes;
 }
 
-/* A deflated file is read by one, and so is HDF5; a remote one by several, because each waits for
- * answers; a local one by as many as there are processors, four at most: then the disk is the
- * limit. Past the page cache it is the limit from the start, and four keep it busy. A budget of 8
- * MiB feeds one. */
+/* A deflated file and HDF5 have one reader. A remote file has several, because each waits for
+ * answers. A local file has one per processor, at most four: then the disk is the limit. Direct
+ * reads are limited by the disk from the start, and four readers keep it busy. A budget of 8 MiB
+ * allows one. */
 static void choose_readers(plan *p) {
   unsigned processors = workers_default();
-  uint64_t wanted = p->readers_asked;
+  uint64_t wanted = p->readers_wanted;
   if (wanted == 0) {
     uint64_t machine = least(processors, 4);
     if (p->drop_cache) machine = 4;
@@ -133,7 +135,7 @@ static void choose_ahead(plan *p, uint64_t bytes) {
 
 /* ---- blocks and windows ---- */
 
-/* From the files alone, so that all ranks cut them alike whatever memory each has. */
+/* Depends only on the files, so that all ranks use the same blocks whatever memory each has. */
 static uint64_t choose_block(const plan *p) {
   if (p->file_row_bytes >= PLAN_LARGE_ROW) return p->rows / ROWS_MOST + 1;
   uint64_t row = most(p->file_row_bytes, 1), all = p->rows * row;
@@ -141,7 +143,7 @@ static uint64_t choose_block(const plan *p) {
   return most(most(bytes, all / BLOCKS_MOST) / row, 1);
 }
 
-/* The rank's rows are all of them, and stand in memory whole. */
+/* The rank has all rows, and they fit in memory. */
 static bool fits_whole(const plan *p, uint64_t left) {
   uint64_t bytes, batches = 6 * batch_bytes(p);
   return p->rank_rows == p->rows && p->rows <= UINT32_MAX &&
@@ -199,7 +201,8 @@ static void begin(plan *p) {
 
 stow_status plan_make(plan *p) {
   begin(p);
-  /* Not what the readers of this machine take, but what they may: windows are the same on all. */
+  /* Uses the readers' maximum instead of what this machine's readers take: windows are the same
+   * everywhere. */
   uint64_t left = p->memory_bytes - p->memory_bytes / READERS_SHARE - p->memory_bytes / ORDER_SHARE;
   if (p->shuffle) choose_window(p, left);
   return finish(p);
@@ -215,8 +218,8 @@ stow_status plan_adopt(plan *p, uint64_t block_rows, uint64_t window_rows) {
       (window_rows > 0 && window_rows < p->rank_rows && window_rows % p->batch_rows != 0) ||
       (block_rows > 0 && p->rows / block_rows >= UINT32_MAX))
     return stow_fail(STOW_ERR_INVALID,
-                     "a state of batches with blocks of %" PRIu64 " rows and a window of %" PRIu64
-                     ": no plan makes that",
+                     "the state has blocks of %" PRIu64 " rows and a window of %" PRIu64
+                     ", which no plan makes",
                      block_rows, window_rows);
   return finish(p);
 }

@@ -1,4 +1,4 @@
-/* Plan: how a budget is spent on batches: buffers ahead, readers, blocks and windows of a shuffle.
+/* Plan: how batches use the budget: buffers ahead, readers, blocks and windows of a shuffle.
  *
  * Called by batches when it opens and when it loads a state. All sizes follow from the files, the
  * options and the budget, never from timing, so that the order of rows is the same on every run. */
@@ -10,48 +10,48 @@
 
 #include <stowage/batches.h>
 
-/* From rows of this size on, a shuffle reads them one by one: a random read of 64 KiB costs about
- * what its bytes cost. */
+/* From this size on, a shuffle reads rows one by one: a random read of 64 KiB costs about as much
+ * as transferring its bytes. */
 #define PLAN_LARGE_ROW (UINT64_C(64) << 10)
 
 typedef struct plan {
-  /* what is asked */
+  /* input */
   uint32_t parts;                                 /* files */
-  uint64_t row_bytes[STOW_BATCHES_FILES_MAX];     /* as handed out */
+  uint64_t row_bytes[STOW_BATCHES_FILES_MAX];     /* as passed to the caller */
   uint64_t file_row_bytes;                        /* of all files together */
-  uint64_t scratch_least[STOW_BATCHES_FILES_MAX]; /* to convert; 0: not converted */
-  uint64_t rows, rank_rows, first_place; /* of the files; of this rank, from that place on */
+  uint64_t scratch_least[STOW_BATCHES_FILES_MAX]; /* for conversion; 0: none */
+  uint64_t rows, rank_rows, first_place; /* of the files; of this rank, from that position on */
   uint64_t batch_rows, batch_count;
   bool shuffle, one_reader, remote;
-  bool foreign;         /* the buffers are the caller's memory, and lie as he likes */
+  bool foreign;         /* the buffers are the caller's memory, with any alignment */
   uint64_t cache_bytes; /* of each reader's connections */
-  uint32_t readers_asked;
+  uint32_t readers_wanted;
   uint64_t memory_bytes;
   bool drop_cache; /* the files are too large to stay in the page cache */
-  /* what follows */
+  /* output */
   uint32_t readers;
-  bool caller_reads;      /* the caller reads too, rather than wait: the file may be cached */
-  bool one_core;          /* where it is, a reader would only take the caller's turn */
+  bool caller_reads;      /* the caller also reads instead of waiting: the file may be cached */
+  bool one_core;          /* if it is cached, a reader would only compete with the caller */
   uint32_t ahead;         /* batches filled or being filled */
-  uint32_t group;         /* batches filled by one task, so that a read is large */
-  uint64_t scratch_bytes; /* of each reader (the caller is one) and file that converts */
-  uint64_t stage_bytes;   /* of each reader: where a group is read before it is dealt out */
-  uint64_t block_rows;    /* 0: the file's own order */
+  uint32_t group;         /* batches filled by one task, so that reads are large */
+  uint64_t scratch_bytes; /* of each reader (including the caller) and file that needs conversion */
+  uint64_t stage_bytes;   /* of each reader: a group is read here before it is distributed */
+  uint64_t block_rows;    /* 0: in file order */
   uint64_t window_rows;   /* 0: no window; else a multiple of batch_rows, or all rows of the rank */
-  uint32_t windows;       /* 2: one is read while the other is dealt out; 1: it holds everything */
+  uint32_t windows;       /* 2: one is read while the other is used; 1: it holds everything */
   uint64_t piece_rows;    /* read at a time into a window */
-  uint64_t bounce_bytes;  /* of each reader, to read past the page cache; 0: none does */
-  uint64_t drop_bytes;    /* page cache is given back in pieces of this size */
+  uint64_t bounce_bytes;  /* of each reader, for direct reads; 0: none */
+  uint64_t drop_bytes;    /* page cache is dropped in pieces of this size */
   uint64_t planned_bytes;
 } plan;
 
-/* Buffers of each file: ahead, and with the caller. */
+/* Returns the buffers per file: ahead, and with the caller. */
 uint64_t plan_buffers(const plan *p);
-/* Have the buffers of that file room for direct reads into them? */
+/* Returns whether that file's buffers have room for direct reads. */
 bool plan_room(const plan *p, uint32_t part);
-/* Fills in what follows. STOW_ERR_BUDGET with what would do. */
+/* Computes the output. STOW_ERR_BUDGET says what would suffice. */
 stow_status plan_make(plan *p);
-/* The same with the blocks and the window of a state: STOW_ERR_BUDGET if they do not fit. */
+/* The same with the blocks and window of a state: STOW_ERR_BUDGET if they do not fit. */
 stow_status plan_adopt(plan *p, uint64_t block_rows, uint64_t window_rows);
 
 #endif

@@ -1,13 +1,13 @@
 /* Prefetch: background readers that fill batches ahead of the caller, in order.
  *
  *   ring:     slots of the next `ahead` batches, each with its buffers; the caller takes them in
- *             order and arms each slot anew with buffers from the pool
- *   windows:  of a shuffle: one holds the rows being dealt out, the other is being read
+ *             order and refills each slot with buffers from the pool
+ *   windows:  of a shuffle: one holds the rows in use, the other is being read
  *
- * A reader does what the caller waits for first: it fills the next group of batches if their window
- * is there, else reads another piece of the next window. Called by batches, one thread at a time.
- * Guarantees: what comes out depends on the plan, the seed and the epoch alone; all memory is the
- * plan's; an error is told when its batch is due, and the batch is tried again by the next call. */
+ * A reader first does what the caller waits for: it fills the next group of batches if their window
+ * is loaded, else reads another piece of the next window. Called by batches, one thread at a time.
+ * Guarantees: the output depends only on the plan, the seed and the epoch; all memory is the
+ * plan's; an error is reported when its batch is due, and the next call retries the batch. */
 #ifndef DATA_PREFETCH_H
 #define DATA_PREFETCH_H
 
@@ -19,20 +19,20 @@
 
 typedef struct prefetch prefetch;
 
-/* `first` are the rows of the first reader, one for each part, and become the prefetch's own. The
- * plan, the origins and the pool are the caller's and must stay. */
+/* `first` are the rows of the first reader, one for each part; prefetch takes them over. The plan,
+ * the origins and the pool belong to the caller and must outlive it. */
 stow_status prefetch_open(prefetch **p, const plan *made, const origin *origins, rows *first,
                           buffer_pool *buffers);
 void prefetch_close(prefetch *p);
 
-/* The next batch taken will be `batch` of that epoch. */
+/* Makes `batch` of that epoch the next one. */
 stow_status prefetch_begin(prefetch *p, uint64_t seed, uint64_t epoch, uint64_t batch);
-/* Waits for the next batch and takes it; not past the last. */
+/* Waits for the next batch and takes it. Not past the last. */
 stow_status prefetch_take(prefetch *p, void **data);
-/* Waits at most so long for prefetch_take to have something to say: true if it does not wait now.
- */
+/* Waits at most `wait_us` for the next batch or error; returns true if prefetch_take would not wait
+ * now. */
 bool prefetch_wait(prefetch *p, uint64_t wait_us);
-/* After the last batch: have the files changed? */
+/* After the last batch: checks whether the files have changed. */
 stow_status prefetch_check(prefetch *p);
 
 #endif

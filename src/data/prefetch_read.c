@@ -1,4 +1,4 @@
-/* Prefetch, the readers' side: tasks, and the order in which readers do them. */
+/* Prefetch, the readers' side: tasks, and their order. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,13 +8,13 @@
 #include "data/huge_alloc.h"
 #include "data/prefetch_read.h"
 
-/* ---- what a batch and a window are ---- */
+/* ---- batches and windows ---- */
 
 static uint64_t batch_first(const prefetch *p, uint64_t batch) {
   return p->plan->first_place + batch * p->plan->batch_rows;
 }
 
-/* One behind the last place of the batches before `batch`. */
+/* Returns the end of the positions of the batches before `batch`. */
 static uint64_t batch_end(const prefetch *p, uint64_t batch) {
   uint64_t end = p->plan->first_place + p->plan->rank_rows, at = batch_first(p, batch);
   return at < end ? at : end;
@@ -28,7 +28,7 @@ uint64_t prefetch_window_count(const prefetch *p) {
   return p->plan->batch_count == 0 ? 0 : prefetch_window_of(p, p->plan->batch_count - 1) + 1;
 }
 
-/* The first batch behind window `number`. */
+/* Returns the first batch after window `number`. */
 static uint64_t window_last_batch(const prefetch *p, uint64_t number) {
   if (number + 1 >= prefetch_window_count(p)) return p->plan->batch_count;
   return (number + 1) * p->plan->window_rows / p->plan->batch_rows;
@@ -41,7 +41,7 @@ static bool window_ready(const prefetch *p, uint64_t number) {
 
 /* ---- tasks: called without the lock ---- */
 
-/* Places `first` to `end` of one part, into memory for exactly these rows. */
+/* Reads positions `first` to `end` of one part into memory for exactly these rows. */
 static stow_status read_places(prefetch *p, rows *part, uint64_t first, uint64_t end, char *to) {
   while (first < end) {
     uint64_t row, run = sequence_run(&p->order, first, &row);
@@ -53,8 +53,8 @@ static stow_status read_places(prefetch *p, rows *part, uint64_t first, uint64_t
   return STOW_OK;
 }
 
-/* A whole batch of one part. Where the buffer has room, its rows come to lie in the page as they do
- * in the file's, so that a direct read goes straight into it. */
+/* Fills a whole batch of one part. If the buffer has room, its rows get the same page alignment as
+ * in the file, so that a direct read goes straight into it. */
 static stow_status fill_one(prefetch *p, rows *part, uint32_t number, uint64_t batch) {
   uint64_t first = batch_first(p, batch), end = batch_end(p, batch + 1), offset;
   void **data = &p->slots[batch % p->plan->ahead].data[number];
@@ -89,7 +89,7 @@ static stow_status fill_from_file(prefetch *p, reader *r, uint64_t batch, uint64
   return STOW_OK;
 }
 
-/* Rows of a window in the order drawn. They lie all over it: ask for them early. */
+/* Copies rows of a window in the drawn order. They are scattered, so prefetch them. */
 static void gather(char *to, const char *from, const uint32_t *numbers, uint64_t count,
                    size_t bytes) {
   enum { EARLY = 16 };
@@ -126,7 +126,7 @@ static stow_status load_piece(prefetch *p, reader *r, window *w, uint64_t first,
   return STOW_OK;
 }
 
-/* Random reads bring in what they ask for and no more; a file that leaves no room is not cached. */
+/* Random reads must not trigger readahead; a file too large for the cache is not cached. */
 static void advise(const prefetch *p, const reader *r, uint32_t number) {
   source *from = r->parts[number].from.from;
   if (from->fd < 0) return;
@@ -141,7 +141,7 @@ static void advise(const prefetch *p, const reader *r, uint32_t number) {
     source_share(from, p->readers[0].parts[number].from.from);
 }
 
-static stow_status make_areas(const plan *made, reader *r) {
+static stow_status make_buffers(const plan *made, reader *r) {
   if (made->bounce_bytes > 0 && r->bounce == NULL) {
     r->bounce = huge_alloc(made->bounce_bytes);
     if (r->bounce == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a reader");
@@ -154,7 +154,7 @@ static stow_status make_areas(const plan *made, reader *r) {
 }
 
 stow_status prefetch_open_parts(prefetch *p, reader *r) {
-  STOW_TRY(make_areas(p->plan, r));
+  STOW_TRY(make_buffers(p->plan, r));
   for (uint32_t i = 0; i < p->plan->parts; i++) {
     rows *part = &r->parts[i];
     if (part->opened_from == NULL) STOW_TRY(rows_open(part, &p->origins[i]));
@@ -178,7 +178,7 @@ static void end_task(prefetch *p, stow_status status) {
   if (--p->busy == 0 && (p->failed != STOW_OK || p->paused)) pthread_cond_broadcast(&p->ready);
 }
 
-/* How many batches from `claimed` on one task may fill now; 0: none. */
+/* Returns how many batches from `claimed` on one task may fill now. */
 uint64_t prefetch_claimable(const prefetch *p) {
   uint64_t group = p->plan->group, last = p->plan->batch_count;
   if (p->plan->window_rows == 0) {
@@ -196,7 +196,7 @@ bool prefetch_alone(const prefetch *p) {
   return p->plan->one_core && p->plan->caller_reads && !p->waits;
 }
 
-/* How often this thread has waited: a read from the page cache does not. */
+/* Returns how often this thread has blocked: a read from the page cache does not. */
 static long times_waited(void) {
   struct rusage use;
   return getrusage(RUSAGE_THREAD, &use) == 0 ? use.ru_nvcsw : 0;
@@ -221,7 +221,7 @@ static void run_fill(prefetch *p, reader *r, uint64_t count) {
   if (windowed) {
     window *w = &p->windows[prefetch_window_of(p, batch) % p->plan->windows];
     w->unfilled -= count;
-    if (w->unfilled == 0) pthread_cond_broadcast(&p->work); /* it can be read anew */
+    if (w->unfilled == 0) pthread_cond_broadcast(&p->work); /* the window can be reused */
   }
   for (uint64_t b = batch; status == STOW_OK && b < batch + count; b++)
     p->slots[b % p->plan->ahead].state = SLOT_READY;
@@ -229,13 +229,13 @@ static void run_fill(prefetch *p, reader *r, uint64_t count) {
   end_task(p, status);
 }
 
-/* Batches of the window not yet claimed; none of it is while it is being read. */
+/* Returns the batches of the window not yet claimed; 0 while it is being read. */
 uint64_t prefetch_unfilled(const prefetch *p, uint64_t number) {
   uint64_t first = number == 0 ? 0 : window_last_batch(p, number - 1);
   return window_last_batch(p, number) - (first > p->claimed ? first : p->claimed);
 }
 
-/* The window that is to be read next, if one of the two is free for it. */
+/* Returns the window to read next, if one of the two is free. */
 static window *window_to_load(prefetch *p) {
   if (p->plan->window_rows == 0 || p->next_window >= prefetch_window_count(p)) return NULL;
   window *w = &p->windows[p->next_window % p->plan->windows];
@@ -294,14 +294,16 @@ bool prefetch_run_task(prefetch *p, reader *r) {
   }
   if (!r->opened) return false;
   uint64_t count = prefetch_claimable(p);
-  /* What failed is a window not read yet: the one that is there can still be dealt out. */
+  /* If a window that is not loaded yet failed, the loaded one can still be used. */
   window *w = count == 0 && p->failed == STOW_OK ? window_to_load(p) : NULL;
   if (count == 0 && w == NULL) return false;
   p->busy++;
   if (count > 0) {
     run_fill(p, r, count);
   } else if (!w->drawing) {
-    if (w->claimed == w->end) p->next_window++; /* kept from the last epoch: only to be drawn */
+    if (w->claimed == w->end)
+      p->next_window++; /* kept since the last epoch: only its order is
+                         * drawn again */
     run_draw(p, w);
   } else {
     run_load(p, r, w);

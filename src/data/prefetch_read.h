@@ -1,6 +1,6 @@
-/* What the two halves of prefetch share: prefetch_take.c is the caller's side, prefetch_read.c the
- * readers'. One lock guards everything but the contents of slots and windows that are being filled,
- * which belong to the reader that claimed them. */
+/* Shared by the two halves of prefetch: prefetch_take.c is the caller's side, prefetch_read.c the
+ * readers'. One lock guards everything except the contents of slots and windows that are being
+ * filled, which belong to the reader that claimed them. */
 #ifndef DATA_PREFETCH_READ_H
 #define DATA_PREFETCH_READ_H
 
@@ -15,7 +15,7 @@ typedef enum slot_state { SLOT_EMPTY, SLOT_FILLING, SLOT_READY } slot_state;
 
 typedef struct slot {
   slot_state state;
-  void *data[STOW_BATCHES_FILES_MAX]; /* NULL: not armed */
+  void *data[STOW_BATCHES_FILES_MAX]; /* NULL: no buffer yet */
 } slot;
 
 typedef struct window {
@@ -23,9 +23,9 @@ typedef struct window {
   uint32_t *permutation;
   uint64_t number;     /* which of the rank's windows; UINT64_MAX: none */
   uint64_t first, end; /* places */
-  uint64_t claimed;    /* places from `first` up to here are read or being read */
-  uint64_t loaded;     /* rows that are there */
-  uint64_t unfilled;   /* batches still to be dealt out of it */
+  uint64_t claimed;    /* positions from `first` up to here are read or being read */
+  uint64_t loaded;     /* rows that are loaded */
+  uint64_t unfilled;   /* batches still to be filled from it */
   bool drawing, drawn; /* its permutation */
 } window;
 
@@ -34,8 +34,8 @@ typedef struct reader {
   pthread_t thread;
   bool started, opened;
   rows parts[STOW_BATCHES_FILES_MAX];
-  char *stage;  /* where a group of small batches is read at once */
-  void *bounce; /* where direct reads go */
+  char *stage;  /* a group of small batches is read here at once */
+  void *bounce; /* for direct reads */
 } reader;
 
 struct prefetch {
@@ -48,31 +48,32 @@ struct prefetch {
   pthread_cond_t work;  /* readers wait */
   pthread_cond_t ready; /* the caller waits */
   bool stop, paused;
-  bool started;                   /* all readers are; the caller's alone */
-  uint32_t busy;                  /* readers at a task */
+  bool started;                   /* all readers are started; used only by the caller */
+  uint32_t busy;                  /* readers running a task */
   bool waits;                     /* the last read was not from the page cache */
   uint64_t taken, claimed, armed; /* batch numbers: taken <= claimed <= armed */
-  bool scarce;                    /* there is no memory for more: what is armed is all */
+  bool scarce;                    /* no memory for more buffers */
   slot *slots;
   window windows[2];
-  uint64_t next_window; /* to be read */
+  uint64_t next_window; /* to read next */
   stow_status failed;
   char message[STATUS_MESSAGE_MAX];
   reader *readers; /* and one more, without a thread: the caller's */
 };
 
-/* Which of the rank's windows holds that batch, and how many there are. */
+/* Returns which of the rank's windows holds that batch, and how many there are. */
 uint64_t prefetch_window_of(const prefetch *p, uint64_t batch);
 uint64_t prefetch_window_count(const prefetch *p);
-/* With the lock held: batches of the window not yet claimed; how many from `claimed` on one task
- * may fill now, 0 for none. */
+/* With the lock held: the batches of the window not yet claimed; and how many from `claimed` on one
+ * task may fill now. */
 uint64_t prefetch_unfilled(const prefetch *p, uint64_t number);
 uint64_t prefetch_claimable(const prefetch *p);
-/* The caller reads everything itself: what it wants is cached, and there is one core for all. */
+/* Returns whether the caller reads everything itself: the file is cached, and there is only one
+ * core. */
 bool prefetch_alone(const prefetch *p);
-/* Each reader has its own; the first one's were opened by batches. */
+/* Opens a reader's own files; batches opened the first reader's. */
 stow_status prefetch_open_parts(prefetch *p, reader *r);
-/* One task, with the lock held before and after; false: there is nothing to do now. */
+/* Runs one task; the lock is held before and after. Returns false if there is nothing to do. */
 bool prefetch_run_task(prefetch *p, reader *r);
 /* A reader's thread; the argument is the reader. */
 void *prefetch_read_ahead(void *argument);

@@ -1,4 +1,4 @@
-/* Prefetch, the caller's side: opening, beginning an epoch, taking batches. */
+/* Prefetch, the caller's side: opens, begins an epoch, takes batches. */
 #include "data/prefetch.h"
 
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include "data/huge_alloc.h"
 #include "data/prefetch_read.h"
 
-/* Signals are for the program's own threads. One reader is enough to go on with. */
+/* Blocks signals, which are for the program's own threads. One started reader suffices. */
 static stow_status start_readers(prefetch *p) {
   if (p->started) return STOW_OK;
   sigset_t all, before;
@@ -24,11 +24,11 @@ static stow_status start_readers(prefetch *p) {
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (!p->readers[0].started)
-    return stow_fail(STOW_ERR_HOST_MEMORY, "a thread that reads batches cannot be started");
+    return stow_fail(STOW_ERR_HOST_MEMORY, "cannot start a thread to read batches");
   return STOW_OK;
 }
 
-/* Readers with threads, and the caller's. */
+/* Readers with threads, plus the caller's. */
 static uint32_t all_readers(const prefetch *p) {
   return p->readers == NULL ? 0 : p->plan->readers + 1;
 }
@@ -71,7 +71,8 @@ stow_status prefetch_open(prefetch **out, const plan *made, const origin *origin
   pthread_condattr_destroy(&monotonic);
   p->slots = calloc(made->ahead, sizeof *p->slots);
   p->readers = calloc(made->readers + 1, sizeof *p->readers);
-  p->waits = !made->one_core; /* until a reader finds it cached, or the caller that it is not */
+  p->waits = !made->one_core; /* until a reader finds the file cached, or the caller finds it not
+                               * cached */
   stow_status status = p->slots != NULL && p->readers != NULL
                            ? sequence_open(&p->order, made->rows, made->block_rows)
                            : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
@@ -99,7 +100,7 @@ void prefetch_close(prefetch *p) {
   p->stop = true;
   pthread_cond_broadcast(&p->work);
   pthread_mutex_unlock(&p->guard);
-  /* All have ended before any is closed: one still opening its files looks at the first one's. */
+  /* Joins all before closing any: one that is still opening its files uses the first one's. */
   for (uint32_t i = 0; i < all_readers(p); i++)
     if (p->readers[i].started) pthread_join(p->readers[i].thread, NULL);
   for (uint32_t i = 0; i < all_readers(p); i++) {
@@ -125,14 +126,13 @@ void prefetch_close(prefetch *p) {
   free(p);
 }
 
-/* Waits, with the lock held, until no reader is at a task, and lets none begin one. */
+/* With the lock held, waits until no reader runs a task, and lets none start. */
 static void pause_readers(prefetch *p) {
   p->paused = true;
   while (p->busy > 0) pthread_cond_wait(&p->ready, &p->guard);
 }
 
-/* All rows of the file stand in the one window in the file's own order: it is good for every epoch.
- */
+/* Returns whether the one window holds all rows in file order: then it is valid for every epoch. */
 static bool window_stays(const prefetch *p) {
   const window *w = &p->windows[0];
   return p->plan->windows == 1 && p->order.blocks == NULL && w->number == 0 &&
@@ -161,9 +161,9 @@ stow_status prefetch_begin(prefetch *p, uint64_t seed, uint64_t epoch, uint64_t 
   return STOW_OK;
 }
 
-/* With the lock held, after batches were armed. Waking a reader costs about what reading a cached
- * batch costs: it is left asleep until half of the batches ahead can be filled at once. Behind a
- * server the answers are what takes time: there each is asked for at once. */
+/* With the lock held, after slots got buffers. Waking a reader costs about as much as reading a
+ * cached batch, so it sleeps until half of the batches ahead can be filled at once. For a server
+ * the latency dominates: each batch is requested at once. */
 static void wake_readers(prefetch *p, uint64_t armed) {
   if (prefetch_alone(p)) return;
   uint64_t waiting = p->armed - p->claimed;
@@ -174,8 +174,8 @@ static void wake_readers(prefetch *p, uint64_t armed) {
     pthread_cond_signal(&p->work);
 }
 
-/* A caller that reads alone reads no further than it must: into what it just gave back, which is
- * still in the processor's cache. */
+/* A caller that reads alone reads no further than needed: into the buffer it just returned, which
+ * is still in the CPU cache. */
 static uint64_t batches_ahead(prefetch *p) {
   if (!p->plan->one_core) return p->plan->ahead;
   pthread_mutex_lock(&p->guard);
@@ -184,8 +184,8 @@ static uint64_t batches_ahead(prefetch *p) {
   return ahead;
 }
 
-/* Buffers for the batches that may be filled next. Only this thread arms, so the memory is found
- * without the lock. */
+/* Gets buffers for the batches to fill next. Only this thread does so, so it allocates without the
+ * lock. */
 static stow_status arm(prefetch *p) {
   uint64_t last = p->plan->batch_count - p->taken, ahead = batches_ahead(p);
   last = p->taken + (last < ahead ? last : ahead);
@@ -205,25 +205,25 @@ static stow_status arm(prefetch *p) {
   return at > p->taken ? STOW_OK : status; /* short of memory, but something can be filled */
 }
 
-/* With the lock held: is there something to tell? */
-static bool told(const prefetch *p) {
+/* With the lock held: returns whether a batch is ready or an error is due. */
+static bool has_result(const prefetch *p) {
   return p->slots[p->taken % p->plan->ahead].state == SLOT_READY ||
          (p->failed != STOW_OK && p->busy == 0 && prefetch_claimable(p) == 0);
 }
 
-/* With the lock held: waits until there is something to tell, to `end` at most if it is given; a
- * caller that need not wait for a disk reads meanwhile: where it is the disk that takes time, what
- * the caller does with a batch had better fall into that time. */
+/* With the lock held: waits for a result, at most until `end` if given. If reads do not block on a
+ * disk, the caller reads in the meantime; if they do, waiting is better, so that the caller's own
+ * work overlaps with the disk. */
 static bool await(prefetch *p, const struct timespec *end) {
   int code = 0;
-  while (!told(p) && code == 0) {
+  while (!has_result(p) && code == 0) {
     if (!prefetch_alone(p) && prefetch_claimable(p) > 0) pthread_cond_signal(&p->work);
     if (p->plan->caller_reads && !p->waits && prefetch_run_task(p, &p->readers[p->plan->readers]))
       continue;
     code = end != NULL ? pthread_cond_timedwait(&p->ready, &p->guard, end)
                        : pthread_cond_wait(&p->ready, &p->guard);
   }
-  return told(p);
+  return has_result(p);
 }
 
 bool prefetch_wait(prefetch *p, uint64_t wait_us) {
@@ -255,7 +255,7 @@ stow_status prefetch_take(prefetch *p, void **data) {
   pthread_mutex_unlock(&p->guard);
   if (status == STOW_OK) return STOW_OK;
   stow_fail(status, "%s", p->message);
-  /* From here again, should the caller try. */
+  /* Start again from here if the caller retries. */
   STOW_TRY(prefetch_begin(p, p->seed, p->epoch, p->taken));
   return status;
 }

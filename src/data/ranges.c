@@ -11,18 +11,20 @@
 #define ITEMS_EACH (UINT64_C(1) << 18) /* fewer are not worth a thread */
 
 #define PIECE_BYTES (UINT64_C(64) << 20) /* of each thread, between two checkpoints */
-#define ALIGN_ITEMS UINT64_C(4096) /* cut at multiples: no page of the output is written by two */
+#define ALIGN_ITEMS                                                                                \
+  UINT64_C(4096) /* split at multiples, so that two threads never write the same                   \
+                  * page of the output */
 
 typedef struct piece {
   ranges shared;
   array *a;
   uint64_t first, end;
   unsigned threads;
-  uint64_t before, step; /* of each thread's part: these items alone, where step is not 0 */
+  uint64_t before, step; /* of each thread's part: only these items, if step is not 0 */
   const ranges_job *job;
 } piece;
 
-/* Where part `number` of `count` begins. */
+/* Returns where part `number` of `count` begins. */
 static uint64_t cut(uint64_t first, uint64_t end, unsigned number, unsigned count) {
   uint64_t blocks = (end - first + ALIGN_ITEMS - 1) / ALIGN_ITEMS;
   uint64_t at = first + blocks * number / count * ALIGN_ITEMS;
@@ -68,11 +70,11 @@ static stow_status run_piece(array *a, const ranges_job *job, uint64_t first, ui
   return status;
 }
 
-/* How many items a thread does between two checkpoints. */
+/* Returns how many items a thread processes between two checkpoints. */
 static uint64_t piece_items(const array *a, unsigned threads) {
   uint64_t items = PIECE_BYTES * threads / (a->item_bytes > 0 ? a->item_bytes : 1);
-  const char *asked = getenv(ENV_CHECKPOINT_ITEMS); /* for tests */
-  if (asked != NULL) items = strtoull(asked, NULL, 10) + 1;
+  const char *setting = getenv(ENV_CHECKPOINT_ITEMS); /* for tests */
+  if (setting != NULL) items = strtoull(setting, NULL, 10) + 1;
   return (items + ALIGN_ITEMS - 1) / ALIGN_ITEMS * ALIGN_ITEMS;
 }
 
@@ -133,10 +135,10 @@ stow_status ranges_rounds(array *a, const ranges_job *job, unsigned threads, uin
   return STOW_OK;
 }
 
-stow_status range_tell(range *r, uint64_t bytes) {
+stow_status range_report(range *r, uint64_t bytes) {
   uint64_t done = atomic_fetch_add(&r->all->done, bytes) + bytes;
   if (atomic_load(&r->all->stop)) return stow_fail(STOW_ERR_INTERRUPTED, "another thread failed");
-  /* One thread speaks: the caller's own. */
-  return r->number == 0 ? budget_tell(r->all->budget, r->all->before + done, r->all->total)
+  /* Only the caller's thread reports. */
+  return r->number == 0 ? budget_report(r->all->budget, r->all->before + done, r->all->total)
                         : STOW_OK;
 }

@@ -1,7 +1,7 @@
-/* Ranges: the items of an array, cut among the threads of the budget.
+/* Ranges: splits the items of an array among the threads of the budget.
  *
- * Called by inspect and shrink. Each thread gets its
- * own reader and a range without gaps; progress is told by one of them for all. */
+ * Called by inspect and shrink. Each thread gets its own reader and a contiguous range; one of them
+ * reports the progress of all. */
 #ifndef DATA_RANGES_H
 #define DATA_RANGES_H
 
@@ -14,7 +14,7 @@ typedef struct ranges {
   const budget *budget;
   uint64_t before, total; /* progress: bytes done before this, and of the whole job */
   _Atomic uint64_t done;  /* bytes, by all threads */
-  _Atomic bool stop;      /* one failed: the others need not go on */
+  _Atomic bool stop;      /* one failed: the others stop */
 } ranges;
 
 /* One thread's part: items [first, end) of `a`. */
@@ -33,22 +33,22 @@ typedef struct ranges_job {
   uint64_t total;
   range_work work;
   void *context;
-  uint64_t from; /* items before it are done already */
-  uint64_t step; /* its number for the checkpoint; 0: none is kept */
-  void *state;   /* plain bytes that the work adds to; kept with it */
+  uint64_t from; /* earlier items are done already */
+  uint64_t step; /* its number for the checkpoint; 0: none */
+  void *state;   /* plain bytes that the work updates; saved with it */
   size_t state_bytes;
 } ranges_job;
 
-/* How many threads would work on it: 1 for an archive's member or a small array. */
+/* Returns how many threads would work on it: 1 for an archive's member or a small array. */
 unsigned ranges_threads(const array *a, const budget *b);
-/* Runs the work over all items; those of this rank, where there is a team, which then agrees. With
- * a checkpoint it goes in pieces, from where it was. */
+/* Runs the work over all items; in a team, over this rank's, and then agrees. With a checkpoint it
+ * runs in pieces, starting where the last run stopped. */
 stow_status ranges_run(array *a, const ranges_job *job);
-/* The same in rounds: each of `threads` goes through a part of its own, some items a round, behind
- * the `done` first ones of it; `between` is told after each how many those are. */
+/* The same in rounds: each of `threads` processes its own part, some items per round, after the
+ * first `done` ones; `between` is called after each round with the new `done`. */
 stow_status ranges_rounds(array *a, const ranges_job *job, unsigned threads, uint64_t done,
                           stow_status (*between)(void *context, uint64_t done));
-/* Another `bytes` are done; STOW_ERR_INTERRUPTED where another thread failed. */
-stow_status range_tell(range *r, uint64_t bytes);
+/* Reports that another `bytes` are done; STOW_ERR_INTERRUPTED if another thread failed. */
+stow_status range_report(range *r, uint64_t bytes);
 
 #endif

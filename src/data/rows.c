@@ -27,12 +27,12 @@ static const char *keep_text(char **at, const char *text) {
   return kept;
 }
 
-/* The list of headers first (it has pointers), the letters behind it. */
+/* The list of headers first (it has pointers), then the text. */
 static stow_status keep_texts(origin *o, const stow_array_options *from) {
-  size_t headers = 0, letters = text_bytes(from->path);
+  size_t headers = 0, text = text_bytes(from->path);
   while (from->headers != NULL && from->headers[headers] != NULL)
-    letters += text_bytes(from->headers[headers++]);
-  o->texts = malloc((headers + 1) * sizeof(char *) + letters);
+    text += text_bytes(from->headers[headers++]);
+  o->texts = malloc((headers + 1) * sizeof(char *) + text);
   if (o->texts == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->path);
   const char **list = (const char **)(void *)o->texts;
   char *at = o->texts + (headers + 1) * sizeof(char *);
@@ -49,13 +49,13 @@ stow_status origin_open(origin *o, const stow_array_options *given) {
   const stow_array_options *options = &full;
   STOW_TRY(growing_read(&full, sizeof full, given, "stow_array_options"));
   o->options = full;
-  if (options->path == NULL) return stow_fail(STOW_ERR_INVALID, "an array without a path");
+  if (options->path == NULL) return stow_fail(STOW_ERR_INVALID, "an array has no path");
   if (options->raw_dtype != NULL) STOW_TRY(dtype_parse(&o->spec.type, options->raw_dtype));
   if (options->as_dtype != NULL) STOW_TRY(dtype_parse(&o->to, options->as_dtype));
   if (options->raw_shape != NULL) {
     if (options->raw_dtype == NULL || options->raw_dims > ARRAY_DIMS_MAX)
       return stow_fail(STOW_ERR_INVALID,
-                       "%s: a shape of raw values needs their type, and at most %d dimensions",
+                       "%s: the shape of raw values needs a type, and at most %d dimensions",
                        options->path, ARRAY_DIMS_MAX);
     o->spec.has_shape = true;
     o->spec.dims = options->raw_dims;
@@ -69,14 +69,14 @@ void origin_close(origin *o) {
   *o = (origin){0};
 }
 
-/* ---- a reader of the caller's ---- */
+/* ---- the caller's reader ---- */
 
 static stow_status read_user(void *user, uint64_t offset, void *to, size_t count) {
   const stow_array_options *o = user;
   int code = o->read(o->read_user, offset, to, count);
   if (code == 0) return STOW_OK;
   return stow_fail(code < 0 && code >= STOW_ERR_INTERRUPTED ? (stow_status)code : STOW_ERR_IO,
-                   "%s: its reader failed (%d) at byte %" PRIu64 ", %zu bytes wanted", o->path,
+                   "%s: its reader failed (%d) at byte %" PRIu64 ", reading %zu bytes", o->path,
                    code, offset, count);
 }
 
@@ -84,7 +84,7 @@ static stow_status open_reader(rows *r, const origin *o) {
   r->reader = malloc(sizeof *r->reader);
   if (r->reader == NULL)
     return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", o->options.path);
-  /* The reader is only read through; it wants a plain pointer. */
+  /* The reader is only read through, but needs a non-const pointer. */
   source_reader reader = {.read = read_user, .user = (void *)(uintptr_t)&o->options};
   source_open_reader(r->reader, &reader, o->options.read_bytes, o->options.path);
   return array_open_source(&r->from, r->reader, NULL, o->spec.type != DTYPE_NONE ? &o->spec : NULL);
@@ -95,21 +95,22 @@ static stow_status open_reader(rows *r, const origin *o) {
 static stow_status check_types(rows *r, const origin *o) {
   const array *a = &r->from;
   if (a->type == DTYPE_NONE && a->descr[0] == '[')
-    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: its items are structures; save each field apart",
-                     a->name);
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: its items are structures; save each field separately", a->name);
   if (o->to != DTYPE_NONE && a->type == DTYPE_NONE)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: items of type %s are no numbers to make %s of",
-                     a->name, a->descr, dtype_name(o->to));
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: items of type %s are not numbers and cannot be converted to %s", a->name,
+                     a->descr, dtype_name(o->to));
   return STOW_OK;
 }
 
-/* libhdf5 knows no threads; this keeps ours apart. */
+/* libhdf5 is not thread-safe; this serializes our threads. */
 static pthread_mutex_t hdf5_guard = PTHREAD_MUTEX_INITIALIZER;
 
 static stow_status open_path(rows *r, const origin *o) {
   const array_spec *spec = o->spec.type != DTYPE_NONE ? &o->spec : NULL;
   if (remote_is(o->options.path)) return array_open(&r->from, o->options.path, spec);
-  pthread_mutex_lock(&hdf5_guard); /* what it is, is known only when it is open */
+  pthread_mutex_lock(&hdf5_guard); /* the kind is known only after opening */
   stow_status status = array_open(&r->from, o->options.path, spec);
   pthread_mutex_unlock(&hdf5_guard);
   r->serial = status == STOW_OK && r->from.from->fd < 0;
@@ -164,10 +165,10 @@ stow_status rows_same(const rows *r, const rows *first) {
       a->changed_ns == b->changed_ns && r->count == first->count && r->items == first->items &&
       r->from.type == first->from.type)
     return STOW_OK;
-  return stow_fail(STOW_ERR_IO,
-                   "%s: was replaced or written to while it was read; wait for its writer, then "
-                   "open it again",
-                   first->from.name);
+  return stow_fail(
+      STOW_ERR_IO,
+      "%s: was replaced or modified while being read; wait for its writer, then open it again",
+      first->from.name);
 }
 
 stow_status rows_check(const rows *r) {
@@ -197,7 +198,7 @@ static stow_status make_scratch(rows *r) {
   return STOW_OK;
 }
 
-/* Items in the file's order, converted on the way. */
+/* Reads items in file order and converts them. */
 static stow_status read_items(rows *r, uint64_t first, uint64_t count, char *to) {
   size_t width = r->from.item_bytes;
   if (r->cast) STOW_TRY(make_scratch(r));
@@ -233,7 +234,7 @@ static stow_status read_rows(rows *r, uint64_t first, uint64_t count, char *to) 
 stow_status rows_read(rows *r, uint64_t first, uint64_t count, void *to) {
   if (count > r->count || first > r->count - count)
     return stow_fail(STOW_ERR_INVALID,
-                     "%s: rows %" PRIu64 " to %" PRIu64 " are wanted, it has %" PRIu64,
+                     "%s: rows %" PRIu64 " to %" PRIu64 " requested, but it has %" PRIu64,
                      r->from.name, first, first + count, r->count);
   if (count == 0 || r->items == 0) return STOW_OK;
   if (r->serial) pthread_mutex_lock(&hdf5_guard);
@@ -257,7 +258,7 @@ stow_status rows_read_items(rows *r, uint64_t row, uint64_t item, uint64_t items
   return status;
 }
 
-/* ---- in words ---- */
+/* ---- description ---- */
 
 void rows_info(const rows *r, stow_array_info *info) {
   const array *a = &r->from;

@@ -17,13 +17,13 @@ stow_status scratch_open(scratch *s, const char *beside) {
   size_t length = strlen(beside);
   char *path = malloc(length + 16);
   if (path == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", beside);
-  /* A name that is gone at once: not every file system makes files without one. */
+  /* Unlinked at once: not every file system supports O_TMPFILE. */
   s->fd = newfile_beside(path, length + 16, beside);
   int why = errno;
   if (s->fd >= 0) unlink(path);
   free(path);
   if (s->fd < 0)
-    return stow_fail(STOW_ERR_IO, "%s: no file can be made beside it: %s", beside, strerror(why));
+    return stow_fail(STOW_ERR_IO, "%s: cannot create a file next to it: %s", beside, strerror(why));
   return STOW_OK;
 }
 
@@ -32,8 +32,8 @@ stow_status scratch_open_named(scratch *s, const char *path, bool keep) {
   *s = (scratch){.fd = outfile_open_alone(path, keep, &taken), .owned = true, .name = path};
   if (s->fd >= 0) return STOW_OK;
   int why = errno;
-  if (taken) return stow_fail(STOW_ERR_STATE, "%s: another run is writing it", path);
-  return stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", path, newfile_reason(why));
+  if (taken) return stow_fail(STOW_ERR_STATE, "%s: another run is writing to it", path);
+  return stow_fail(STOW_ERR_IO, "%s: cannot write: %s", path, newfile_reason(why));
 }
 
 void scratch_close(scratch *s) {
@@ -47,8 +47,8 @@ stow_status scratch_write(const scratch *s, uint64_t offset, const void *bytes, 
     ssize_t put = pwrite(s->fd, at, count, (off_t)offset);
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0)
-      return stow_fail(STOW_ERR_IO, "%s: cannot be written at byte %" PRIu64 ": %s", s->name,
-                       offset, strerror(put == 0 ? ENOSPC : errno));
+      return stow_fail(STOW_ERR_IO, "%s: cannot write at byte %" PRIu64 ": %s", s->name, offset,
+                       strerror(put == 0 ? ENOSPC : errno));
     at += put;
     offset += (uint64_t)put;
     count -= (size_t)put;
@@ -62,8 +62,8 @@ stow_status scratch_read(const scratch *s, uint64_t offset, void *to, size_t cou
     ssize_t got = pread(s->fd, at, count, (off_t)offset);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
-      return stow_fail(STOW_ERR_IO, "%s: cannot be read back at byte %" PRIu64 ": %s", s->name,
-                       offset, got == 0 ? "it ends there" : strerror(errno));
+      return stow_fail(STOW_ERR_IO, "%s: cannot read back at byte %" PRIu64 ": %s", s->name, offset,
+                       got == 0 ? "end of file" : strerror(errno));
     at += got;
     offset += (uint64_t)got;
     count -= (size_t)got;

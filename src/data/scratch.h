@@ -1,6 +1,5 @@
-/* Scratch: values kept in a file between two looks at them: one without a name that vanishes with
- * the job, one with a name that a resumed job finds again, or the part of an output behind its
- * header.
+/* Scratch: values kept in a file between two passes: an unnamed file that vanishes with the job, a
+ * named one that a resumed job finds again, or the part of an output after its header.
  *
  * Called by shrink. Reads and writes at any offset, from several threads. */
 #ifndef DATA_SCRATCH_H
@@ -19,10 +18,10 @@ typedef struct scratch {
   const char *name; /* for messages: the output's */
 } scratch;
 
-/* A nameless file in the folder of `beside`. */
+/* Opens an unnamed file in the folder of `beside`. */
 stow_status scratch_open(scratch *s, const char *beside);
-/* The file at `path`, which stays if the process is killed; `keep` what stands in it.
- * STOW_ERR_STATE if another run has it. */
+/* Opens the file at `path`, which stays if the process is killed; `keep` keeps its contents.
+ * STOW_ERR_STATE if another run uses it. */
 stow_status scratch_open_named(scratch *s, const char *path, bool keep);
 void scratch_close(scratch *s);
 stow_status scratch_write(const scratch *s, uint64_t offset, const void *bytes, size_t count);

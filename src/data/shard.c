@@ -29,15 +29,15 @@ stow_status shard_find(shard *s) {
   STOW_TRY(read_number(&s->world, names->world, getenv(names->world)));
   if (s->rank < s->world) return STOW_OK;
   return stow_fail(STOW_ERR_INVALID,
-                   "%s=%u and %s=%u in the environment: ranks count from 0 to one less than the "
-                   "world; or give rank and world",
+                   "%s=%u and %s=%u in the environment: the rank must be less than the world; or "
+                   "give rank and world",
                    names->rank, s->rank, names->world, s->world);
 }
 
 stow_status shard_check(const shard *s) {
   if (s->world > 0 && s->rank < s->world) return STOW_OK;
-  return stow_fail(STOW_ERR_INVALID, "rank %u of %u: ranks count from 0 to one less than the world",
-                   s->rank, s->world);
+  return stow_fail(STOW_ERR_INVALID, "rank %u of %u: the rank must be less than the world", s->rank,
+                   s->world);
 }
 
 void shard_range(const shard *s, uint64_t rows, uint64_t *first, uint64_t *end) {

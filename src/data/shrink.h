@@ -1,4 +1,4 @@
-/* Shrink: a data file again in the smallest types that hold every value, sparse where that is
+/* Shrink: rewrites a data file in the smallest types that hold every value, sparse where that is
  * smaller.
  *
  *   npy, raw -> npy           the values cast; memory order kept
@@ -6,14 +6,14 @@
  * arr_0 npz -> npz                each member cast; stored stays stored, deflated stays deflated
  *   sparse npz -> npz         values and indices narrowed
  *   csv -> npy                all columns in one type that holds them all
- *   csv -> npz                a member for each column; text as text_layout.h has it
+ *   csv -> npz                one member per column; text as in text_layout.h
  *
- * Called by `stowage shrink`, by every rank of a team where the budget has one: arrays to npy and
- * tables are cut among the ranks, anything else is the first one's work. A run that was stopped
- * can be resumed by as many ranks as it had. A type is proved over all values before anything takes
- * the output's name; with a tolerance float16 and float32 may round that far and no further. The
- * input is never touched; the output is the old file or the complete new one; memory stays in the
- * budget. */
+ * Called by `stowage shrink`, in every rank of a team if the budget has one: arrays to npy and
+ * tables are split among the ranks; the first rank does anything else. An interrupted run can be
+ * resumed with the same number of ranks. A type is proved over all values before the output is
+ * renamed to its final name; with a tolerance, float16 and float32 may round by at most that. The
+ * input is never modified; the output is the old file or the complete new one; memory stays within
+ * the budget. */
 #ifndef DATA_SHRINK_H
 #define DATA_SHRINK_H
 
@@ -22,35 +22,36 @@
 typedef struct shrink_options {
   dtype type;       /* DTYPE_NONE: the smallest that holds every value */
   double tolerance; /* 0: exactly */
-  bool relative;    /* the tolerance is a part of each value; else it is an amount */
-  bool dry_run;     /* decide, write nothing */
-  bool resume;      /* go on where a run that was stopped had come to */
-  bool no_sync;     /* do not wait until the output is on the disk */
-  bool force;       /* write an output that takes more bytes than the input */
-  /* Of a table: the columns to write, by name, and those to leave out. 0: all, and none. */
+  bool relative;    /* the tolerance is relative to each value; else absolute */
+  bool dry_run;     /* decide but write nothing */
+  bool resume;      /* continue an interrupted run */
+  bool no_sync;     /* do not wait until the output is flushed */
+  bool force;       /* write the output even if it is larger than the input */
+  /* Of a table: the columns to write, by name, and those to omit. 0: all, and none. */
   const char *const *columns, *const *drop;
   size_t column_count, drop_count;
   inspect_options in;
 } shrink_options;
 
-/* What one array or column becomes. */
+/* The result for one array or column. */
 typedef struct shrink_item {
-  dtype to; /* DTYPE_NONE: copied as it is (not numbers); codes of a text column are `to` */
+  dtype to; /* DTYPE_NONE: copied unchanged (not numbers); for a text column, the type of its
+             * codes */
   bool sparse;
-  bool skipped; /* a column that is left out */
-  char *member; /* of a column in an npz: the name it has there; NULL elsewhere */
-  bool rounded; /* within the tolerance, not exactly */
-  double error; /* the largest, as the tolerance counts it */
+  bool skipped; /* an omitted column */
+  char *member; /* of a column in an npz: its member name; NULL elsewhere */
+  bool rounded; /* within the tolerance, not exact */
+  double error; /* the largest, as the tolerance measures it */
   uint64_t bytes, bytes_after;
 } shrink_item;
 
 typedef struct shrink_result {
   file_facts facts;
-  shrink_item *items; /* one for each array, or column of a table */
+  shrink_item *items; /* one per array or table column */
   size_t item_count;
   uint64_t bytes, bytes_after; /* in memory */
   uint64_t file_bytes;         /* of the output; 0 on a dry run */
-  bool resumed;                /* it went on with what another run had done */
+  bool resumed;                /* it continued an interrupted run */
 } shrink_result;
 
 stow_status shrink_file(shrink_result *r, const char *in, const char *out, const shrink_options *o,

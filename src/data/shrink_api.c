@@ -14,7 +14,7 @@
 
 struct stow_shrink {
   shrink_result result;
-  bool done; /* result is to be freed */
+  bool done; /* result must be freed */
   buffer text, json;
 };
 

@@ -1,5 +1,5 @@
-/* Shrink: what one array becomes: the smallest type that holds every value, one asked for by name,
- * or one within the tolerance; dense or sparse. */
+/* Shrink: chooses the type of one array: the smallest that holds every value, a requested one, or
+ * one within the tolerance; dense or sparse. */
 #include <stdio.h>
 
 #include "data/shrink_parts.h"
@@ -12,16 +12,15 @@ static bool is_float(dtype type) {
 stow_status shrink_refuse_type(const job *j, const array_facts *f, const loss *l) {
   char rounding[96] = "";
   if (l != NULL)
-    snprintf(rounding, sizeof rounding, " (it would be off by %.3g, the tolerance is %.3g)",
+    snprintf(rounding, sizeof rounding, " (the error would be %.3g, the tolerance is %.3g)",
              l->worst, l->tolerance);
   return stow_fail(STOW_ERR_INVALID,
-                   "%s%s%s: %s does not hold every value of it%s; %s does, and so would leaving "
-                   "--dtype out",
-                   j->in, f->name[0] != '\0' ? ":" : "", f->name, dtype_name(j->options->type),
-                   rounding, dtype_name(f->smallest));
+                   "%s%s%s: %s does not hold all of its values%s; use %s, or omit --dtype", j->in,
+                   f->name[0] != '\0' ? ":" : "", f->name, dtype_name(j->options->type), rounding,
+                   dtype_name(f->smallest));
 }
 
-/* Would casting stay within the tolerance? Looks at every value. */
+/* Checks whether casting stays within the tolerance. Reads every value. */
 static stow_status measure(job *j, array *a, dtype to, loss *l) {
   *l = (loss){.tolerance = j->options->tolerance, .relative = j->options->relative};
   return shrink_values(j, a, to, NULL, NULL, l);
@@ -63,7 +62,7 @@ stow_status shrink_choose(job *j, const array_facts *f, array *a, shrink_item *i
   return STOW_OK;
 }
 
-/* SciPy has no float16: where one is asked for by name the array stays dense. */
+/* SciPy has no float16: if it is requested, the array stays dense. */
 void shrink_choose_sparse(const job *j, const array_facts *f, shrink_item *item) {
   if (f->sparse_bytes == 0 || item->to == DTYPE_NONE || j->options->type == DTYPE_F16) return;
   uint64_t major = f->shape[f->fortran_order ? 1 : 0], minor = f->shape[f->fortran_order ? 0 : 1];

@@ -1,4 +1,4 @@
-/* Shrink: choosing what each array becomes, and writing npy and npz files. */
+/* Shrink: chooses the type of each array, and writes npy and npz files. */
 #include "data/shrink.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 #include "data/team.h"
 
 enum { COPY_BYTES = 64 << 10 };
-#define DIRECTORY_SHARE 4 /* of the budget, for an archive's directory */
+#define DIRECTORY_SHARE 4 /* fraction of the budget for an archive's directory */
 
 static bool ends_with(const char *text, const char *end) {
   size_t a = strlen(text), b = strlen(end);
@@ -31,10 +31,10 @@ static bool is_float(dtype type) {
 /* ---- the arrays of the input ---- */
 
 typedef struct arrays {
-  zip archive; /* where the input is one */
+  zip archive; /* if the input is one */
   bool zipped;
-  hdf5 *datasets; /* where it is HDF5 */
-  source values;  /* of the one that is open */
+  hdf5 *datasets; /* if it is HDF5 */
+  source values;  /* of the open array */
 } arrays;
 
 static void close_nth(arrays *all, array *a) {
@@ -61,17 +61,18 @@ static stow_status plan_sparse(job *j, const zip *z) {
   shrink_item *item = &j->result->items[0];
   array a;
   if (!f->scanned)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "%s: a sparse matrix of %s; shrink takes real numbers of up to 64 bits", j->in,
-                     f->type_name);
+    return stow_fail(
+        STOW_ERR_UNSUPPORTED,
+        "%s: a sparse matrix of %s cannot be shrunk; only real numbers of up to 64 bits", j->in,
+        f->type_name);
   STOW_TRY(array_open_member(&a, j->from, zip_find(z, "data.npy")));
   stow_status status = STOW_OK;
   if (!f->repeats)
     status = shrink_choose(j, f, &a, item);
   else if (j->options->type != DTYPE_NONE && j->options->type != f->type)
     status = stow_fail(STOW_ERR_INVALID,
-                       "%s: places may stand twice in it, and %s need not hold their sums; call "
-                       ".sum_duplicates() and save it again, or leave --dtype out",
+                       "%s: a position may occur twice in it, and %s may not hold the sum; call "
+                       ".sum_duplicates() and save it again, or omit --dtype",
                        j->in, dtype_name(j->options->type));
   else
     *item = (shrink_item){.bytes = f->bytes, .to = f->type};
@@ -79,27 +80,26 @@ static stow_status plan_sparse(job *j, const zip *z) {
   STOW_TRY(status);
   if (j->options->type == DTYPE_F16)
     return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "%s: SciPy's sparse matrices have no float16; float32 "
-                     "is the narrowest",
-                     j->in);
+                     "%s: SciPy's sparse matrices do not support float16; use float32", j->in);
   item->sparse = true;
   item->to = sparse_value_type(item->to);
   item->bytes_after = f->values.count * dtype_bytes(item->to) + f->places_bytes;
   return STOW_OK;
 }
 
-/* Text beside numbers stays as it is; a type asked for of text alone is a mistake. */
+/* Text among numbers is copied unchanged; a requested type for text alone is a mistake. */
 static stow_status refuse_no_numbers(const job *j) {
   const file_facts *facts = &j->result->facts;
   if (j->options->type == DTYPE_NONE || facts->array_count == 0) return STOW_OK;
   for (size_t i = 0; i < facts->array_count; i++)
     if (facts->arrays[i].scanned) return STOW_OK;
-  return stow_fail(STOW_ERR_UNSUPPORTED,
-                   "%s: %s does not become %s; real numbers do: leave --dtype out to copy it",
-                   j->in, facts->arrays[0].type_name, dtype_name(j->options->type));
+  return stow_fail(
+      STOW_ERR_UNSUPPORTED,
+      "%s: %s cannot be converted to %s, only real numbers can; omit --dtype to copy it", j->in,
+      facts->arrays[0].type_name, dtype_name(j->options->type));
 }
 
-/* What was chosen by a run that was stopped is not looked at again. */
+/* Decisions of an interrupted run are not made again. */
 static stow_status plan_array(job *j, arrays *all, size_t i) {
   checkpoint *c = j->budget->checkpoint;
   shrink_item *item = &j->result->items[i];
@@ -140,7 +140,7 @@ static stow_status copy_bytes(job *j, array *a, sink *s) {
     STOW_TRY(sink_write(s, bytes, count));
     at += count;
     j->done += count;
-    STOW_TRY(budget_tell(j->budget, j->done, j->total));
+    STOW_TRY(budget_report(j->budget, j->done, j->total));
   }
   return STOW_OK;
 }
@@ -168,7 +168,7 @@ static stow_status write_member(job *j, arrays *all, archive *z, size_t i) {
   sink s;
   char name[ZIP_NAME_MAX + 8];
   snprintf(name, sizeof name, "%s.npy", f->name[0] != '\0' ? f->name : "arr_0");
-  for (char *at = name; *at != '\0'; at++) /* a path in HDF5: a zip's names have no slash */
+  for (char *at = name; *at != '\0'; at++) /* an HDF5 path: names in a zip have no slash */
     if (*at == '/') *at = '.';
   STOW_TRY(open_nth(j, all, i, &a));
   stow_status status;
@@ -201,7 +201,8 @@ static stow_status write_npz(job *j, arrays *all, writer *w) {
 static stow_status write_arrays(job *j, arrays *all, bool to_npz) {
   writer w;
   j->done = 0;
-  /* Deflated members come out smaller than this; then only a full disk tells. */
+  /* Deflated members are smaller than this, so the disk may turn out to be full only while
+   * writing. */
   uint64_t expected = all->zipped ? 0 : j->result->bytes_after;
   STOW_TRY(shrink_open(j, &w, expected));
   return shrink_finish(j, &w, to_npz ? write_npz(j, all, &w) : write_npy(j, all, &w));
@@ -226,13 +227,12 @@ static stow_status shrink_arrays(job *j, bool to_npz) {
   file_facts *facts = &j->result->facts;
   arrays all = {.zipped = strstr(facts->format, "npz") != NULL};
   if (strcmp(facts->format, "safetensors") == 0 || strcmp(facts->format, "gguf") == 0)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "%s: model files are only inspected; shrink takes npy, "
-                     "npz, csv, HDF5 and raw files",
-                     j->in);
+    return stow_fail(
+        STOW_ERR_UNSUPPORTED,
+        "%s: model files can only be inspected; shrink takes npy, npz, csv, HDF5 and raw files",
+        j->in);
   if (!to_npz && (facts->array_count != 1 || facts->arrays[0].sparse))
-    return stow_fail(STOW_ERR_INVALID, "%s: an npy file holds one dense array; end it with .npz",
-                     j->out);
+    return stow_fail(STOW_ERR_INVALID, "%s: an npy file holds one dense array; use .npz", j->out);
   if (strcmp(facts->format, "hdf5") == 0) {
     for (size_t i = 0; i < facts->array_count; i++)
       if (!facts->arrays[i].scanned)
@@ -251,10 +251,10 @@ static stow_status shrink_arrays(job *j, bool to_npz) {
   return status;
 }
 
-/* ---- a type asked for by name, one array to one npy: read once ---- */
+/* ---- a requested type, one array to one npy: read once ---- */
 
-/* Between floats the cast itself proves that nothing is lost; what there is instead is only looked
- * for where something would be. */
+/* Between floats the cast itself proves that nothing is lost. Only if something would be lost is
+ * another type searched. */
 static stow_status forced_floats(job *j, array *a, sink *s) {
   array_facts *f = &j->result->facts.arrays[0];
   loss l = {.exactly = true};
@@ -307,7 +307,7 @@ static stow_status shrink_forced(job *j, array *a, const char *format) {
   return status;
 }
 
-/* True if it was done this way (or failed in it). */
+/* Returns true if it was done this way (or failed). */
 static bool try_forced(job *j, bool to_npz, stow_status *status) {
   const shrink_options *o = j->options;
   array a;
@@ -329,15 +329,15 @@ static bool try_forced(job *j, bool to_npz, stow_status *status) {
 static stow_status check_output(const job *j, bool *to_npz) {
   *to_npz = ends_with(j->out, ".npz");
   if (!*to_npz && !ends_with(j->out, ".npy"))
-    return stow_fail(STOW_ERR_INVALID, "%s: its name must end with .npy or .npz", j->out);
+    return stow_fail(STOW_ERR_INVALID, "%s: the name must end with .npy or .npz", j->out);
   if (j->options->type != DTYPE_NONE && npy_descr(j->options->type) == NULL)
     return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "%s: npy and npz files cannot hold %s; float16 or float32 they can", j->out,
+                     "%s: npy and npz files cannot hold %s; use float16 or float32", j->out,
                      dtype_name(j->options->type));
   return STOW_OK;
 }
 
-/* One array that may become a sparse matrix: read once, and its facts with it. */
+/* One array that may become a sparse matrix: read once, including its facts. */
 static stow_status keep_sparse(job *j, const char *format) {
   array a;
   file_facts *f = &j->result->facts;
@@ -383,7 +383,7 @@ static stow_status shrink_source(job *j, bool to_npz) {
   return shrink_arrays(j, to_npz);
 }
 
-/* What a checkpoint must be of, to be this job's. */
+/* Computes the key that identifies this job's checkpoints. */
 static void key_of(uint64_t key[7], const job *j) {
   const shrink_options *o = j->options;
   struct {
@@ -421,23 +421,22 @@ static stow_status shrink_kept_safe(job *j, budget *b) {
   STOW_TRY(checkpoint_open(&c, j->out, key, b->team, j->options->resume));
   b->checkpoint = &c;
   stow_status status = team_agree(b->team, shrink_source(j, j->to_npz));
-  /* After a failure of ours its file is gone, and what was noted of it with it; another run's is
-   * not ours to take. */
+  /* If this run failed, its file and checkpoint are removed. Another run's are not touched. */
   j->result->resumed = c.resumed;
   checkpoint_close(&c, status != STOW_ERR_STATE);
   b->checkpoint = NULL;
   return status;
 }
 
-/* What cannot be cut among ranks is done by the first; the others wait for how it ends. */
+/* The first rank does what cannot be split; the others wait for its result. */
 static stow_status lead_alone(job *j, budget *b) {
   bool leads = team_leads(b->team);
   b->team = NULL;
   return leads ? shrink_kept_safe(j, b) : STOW_OK;
 }
 
-/* What one process would have said of a table that cannot be read, it is asked: it reads the rows
- * in order, and stops where all of them would have. */
+/* If a table cannot be read, one process reads it again in order, so that the error is the same as
+ * with a single process. */
 static stow_status share_table(job *j, budget *b) {
   team *t = b->team;
   stow_status status = shrink_kept_safe(j, b);

@@ -1,4 +1,4 @@
-/* Shrink output: opens the output of a job and gives it its name. */
+/* Shrink output: opens the output of a job and renames it to its final name. */
 #include "data/shrink_parts.h"
 #include "data/team.h"
 
@@ -10,9 +10,9 @@ stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes) {
   if (team_leads(t))
     status =
         writer_open_partial(w, j->out, j->from, expected_bytes, c != NULL && c->resumed, false);
-  STOW_TRY(team_agree(t, status)); /* the file is there */
+  STOW_TRY(team_agree(t, status)); /* the file exists now */
   if (!team_leads(t)) status = writer_open_partial(w, j->out, j->from, 0, true, true);
-  status = team_agree(t, status); /* for all */
+  status = team_agree(t, status); /* on all ranks */
   if (status != STOW_OK) return writer_abandon(w), status;
   w->no_sync = j->options->no_sync;
   if (c != NULL) c->file = w->fd;
@@ -22,7 +22,7 @@ stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes) {
 stow_status shrink_finish(job *j, writer *w, stow_status status) {
   if (status == STOW_OK) status = source_check(j->from);
   if (j->budget->checkpoint != NULL) j->budget->checkpoint->file = -1;
-  status = team_agree(j->budget->team, status); /* all have written their part */
+  status = team_agree(j->budget->team, status); /* all ranks have written their part */
   if (status == STOW_OK) {
     j->result->file_bytes = w->bytes;
     return writer_commit(w);

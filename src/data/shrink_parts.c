@@ -22,7 +22,7 @@ void archive_begin(archive *a, writer *to, checkpoint *c) {
   a->checkpoint = c;
   a->zip.resumed = checkpoint_get(c, STEP_ARCHIVE, &place, &bytes);
   a->zip.resumed_count = bytes / sizeof(zip_out_mark);
-  /* A note of our own would take these away. */
+  /* Our own next note would overwrite these. */
   zip_out_mark *marks = bytes > 0 ? malloc(bytes) : NULL;
   if (marks != NULL) memcpy(marks, a->zip.resumed, bytes);
   if (marks == NULL) a->zip.resumed_count = 0;
@@ -75,8 +75,8 @@ stow_status sink_write(sink *s, const void *bytes, size_t count) {
   return STOW_OK;
 }
 
-/* NaN stays NaN and infinities stay infinite without loss; a finite value that became infinite is
- * lost whatever the tolerance. */
+/* NaN and infinities are preserved without loss; a finite value that became infinite is lost
+ * whatever the tolerance. */
 static double error_of(double x, double y, bool relative) {
   if (x == y || (isnan(x) && isnan(y))) return 0;
   double error = fabs(x - y);
@@ -103,7 +103,7 @@ void loss_add(loss *l, const void *from, dtype from_type, const void *to, dtype 
   l->exceeded = l->worst > l->tolerance;
 }
 
-/* What is added up over all values; kept in checkpoints, sent to other ranks. */
+/* Accumulated over all values; saved in checkpoints, sent to other ranks. */
 typedef struct cast_state {
   scan values;
   loss loss;
@@ -111,8 +111,8 @@ typedef struct cast_state {
 
 typedef struct cast_job {
   dtype to;
-  sink *sink;  /* NULL: only looked at */
-  bool direct; /* the sink is a file: every thread writes where its values belong */
+  sink *sink;  /* NULL: only measure */
+  bool direct; /* the sink is a file: every thread writes its values at their offset */
   bool scans, measures;
   pthread_mutex_t lock;
   cast_state state; /* guarded by lock */
@@ -140,8 +140,8 @@ static stow_status cast_chunk(const cast_job *c, array *a, scan *values, loss *l
   return write_chunk(c, made, first, count);
 }
 
-/* Fewer, so that the next chunk is written from a page's start: half pages cost the kernel twice.
- */
+/* Shortens a chunk so that the next one starts at a page boundary: partial pages cost the kernel
+ * twice. */
 static size_t to_boundary(const cast_job *c, uint64_t first, size_t count) {
   size_t width = dtype_bytes(c->to);
   uint64_t end = c->sink->offset + (first + count) * width, past = end % PAGE_BYTES;
@@ -166,7 +166,7 @@ static stow_status cast_range(void *context, range *r) {
     status = cast_chunk(c, a, c->scans ? &values : NULL, c->measures ? &l : NULL, from,
                         from + CHUNK_BYTES, first, count);
     first += count;
-    if (status == STOW_OK) status = range_tell(r, count * a->item_bytes);
+    if (status == STOW_OK) status = range_report(r, count * a->item_bytes);
     if (l.exceeded && (c->sink == NULL || l.exactly)) break;
   }
   free(from);
@@ -202,7 +202,7 @@ stow_status shrink_agree(const job *j, stow_status status) {
   return status;
 }
 
-/* The file is as long as the values make it, whoever wrote them. */
+/* Sets the length of the file, whoever wrote the values. */
 static stow_status end_file(const job *j, sink *s, uint64_t bytes) {
   s->offset += bytes;
   s->file->bytes = s->offset;
@@ -233,7 +233,7 @@ stow_status shrink_values(job *j, array *a, dtype to, sink *s, scan *values, los
                      .step = c.direct || s == NULL ? cast_step(j, to, s != NULL) : 0,
                      .state = &c.state,
                      .state_bytes = sizeof c.state};
-  if (s != NULL && !c.direct) { /* what stands there already */
+  if (s != NULL && !c.direct) { /* already written */
     work.from = sink_behind(s) / dtype_bytes(to);
     sink_pass(s, work.from * dtype_bytes(to));
   }

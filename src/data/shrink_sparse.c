@@ -1,10 +1,10 @@
-/* Shrink to sparse: the members SciPy's load_npz reads, in the order its save_npz writes them.
+/* Shrink to sparse: writes the members that SciPy's load_npz reads, in the order of its save_npz.
  *
- * A dense array is read once: what is not zero goes, as it is, to streams of values, columns and
- * row starts, and only that is looked at for the smallest type (zeros fit every one). The members
- * are written from the streams when their sizes and types are known. Where too much is kept for a
- * sparse matrix to be smaller, the caller goes on as if this had not been tried. With a checkpoint
- * the threads go in rounds; between two of them everything kept is in the scratch, and is noted. */
+ * A dense array is read once. Its nonzero values go unchanged to streams of values, columns and row
+ * starts, and only they determine the smallest type (zeros fit every type). The members are written
+ * from the streams when their sizes and types are known. If too much is kept for a sparse matrix to
+ * be smaller, the caller continues with the dense path. With a checkpoint the threads run in
+ * rounds; between two rounds everything kept is in the scratch file and recorded. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +23,10 @@ enum { CHUNK_BYTES = 256 << 10, PIECE_BYTES = 256 << 10 };
 
 /* What one thread kept of its rows. */
 typedef struct kept_part {
-  stream values, indices, counts; /* counts: of each row, uint32 */
-  scan scanned;                   /* of the kept */
+  stream values, indices, counts; /* counts: per row, uint32 */
+  scan scanned;                   /* of the kept values */
   uint64_t kept, looked;
-  uint64_t row_kept; /* of the row being read */
+  uint64_t row_kept; /* of the current row */
   bool dense;        /* gave up: too much is kept */
 } kept_part;
 
@@ -49,7 +49,7 @@ static stow_status text_member(archive *z, const char *name, const char *text) {
   return sink_write(&s, text, length);
 }
 
-/* ---- in ---- */
+/* ---- reading ---- */
 
 static stow_status end_row(kept_part *p) {
   void *room;
@@ -61,7 +61,7 @@ static stow_status end_row(kept_part *p) {
   return STOW_OK;
 }
 
-/* `count` items from `first` on, which may be several rows, parts of rows, or both. */
+/* Takes `count` items from `first` on: several rows, parts of rows, or both. */
 static stow_status keep_chunk(const struct sparse_kept *k, kept_part *p, const array *a,
                               const char *items, uint64_t first, size_t count) {
   size_t width = a->item_bytes, index = dtype_bytes(k->index_type);
@@ -87,7 +87,7 @@ static stow_status keep_chunk(const struct sparse_kept *k, kept_part *p, const a
   return STOW_OK;
 }
 
-/* Row by row: a thread begins with a row. */
+/* Reads row by row: a thread begins with a row. */
 static stow_status keep_range(void *context, range *r) {
   struct sparse_kept *k = context;
   kept_part *p = &k->parts[r->number];
@@ -104,14 +104,14 @@ static stow_status keep_range(void *context, range *r) {
     status = array_read(a, first, chunk, count);
     if (status == STOW_OK) status = keep_chunk(k, p, a, chunk, first, count);
     first += count;
-    if (status == STOW_OK) status = range_tell(r, count * a->item_bytes);
+    if (status == STOW_OK) status = range_report(r, count * a->item_bytes);
     p->dense = p->looked >= LOOK_ITEMS && p->kept > p->looked / 2;
   }
   free(chunk);
   return status;
 }
 
-/* ---- how far it is, for the checkpoint ---- */
+/* ---- checkpoint ---- */
 
 typedef struct kept_state {
   uint64_t count, dense;
@@ -190,7 +190,7 @@ static stow_status take_up(struct sparse_kept *k) {
   return status;
 }
 
-/* The threads a run that was stopped had, which its parts are of; and whether it had given up. */
+/* Restores the threads of an interrupted run, to which its parts belong; and whether it gave up. */
 static void remember(struct sparse_kept *k, uint64_t *done) {
   size_t bytes;
   kept_state head;
@@ -206,7 +206,7 @@ static stow_status keep_all(job *j, array *a, struct sparse_kept *k, uint64_t do
       .budget = j->budget, .done = &j->done, .total = j->total, .work = keep_range, .context = k};
   STOW_TRY(ranges_rounds(a, &work, k->count, done, between_rounds));
   k->gave_up = k->gave_up || any_dense(k);
-  /* What is written next is of this; a job of a moment is not worth the way to the scratch. */
+  /* The next step depends on this. A short job is not worth writing the scratch file. */
   return checkpoint_worth(k->checkpoint) ? note_kept(k, a->count) : STOW_OK;
 }
 
@@ -216,7 +216,7 @@ static stow_status keep_begin(struct sparse_kept *k, const job *j, const array *
     STOW_TRY(scratch_open_named(&k->file.file, c->scratch_path, c->resumed));
     c->scratch = k->file.file.fd;
   }
-  /* A quarter of the budget for what is kept, before it goes to a file. */
+  /* A quarter of the budget for what is kept before it goes to a file. */
   size_t most = (size_t)(j->budget->bytes / 4 / k->count / 3);
   if (most > (256u << 20)) most = 256u << 20;
   for (unsigned i = 0; i < k->count; i++) {
@@ -227,7 +227,7 @@ static stow_status keep_begin(struct sparse_kept *k, const job *j, const array *
   return take_up(k);
 }
 
-/* Zeros hold every type: they are added to the scan as what they are. */
+/* Adds the zeros to the scan; they fit every type. */
 static stow_status add_up(struct sparse_kept *k, array_facts *facts, const array *a) {
   scan zeros;
   uint64_t none = 0, kept = 0;
@@ -278,7 +278,7 @@ void shrink_forget(struct sparse_kept *k) {
   free(k);
 }
 
-/* ---- out ---- */
+/* ---- writing ---- */
 
 typedef struct casting {
   sink *to;
@@ -295,7 +295,7 @@ static stow_status cast_piece(void *context, const void *bytes, size_t count) {
   return sink_write(c->to, c->made, items * dtype_bytes(c->to_type));
 }
 
-/* Counts become where the next row starts. */
+/* Converts counts to row starts. */
 static stow_status start_piece(void *context, const void *bytes, size_t count) {
   casting *c = context;
   const uint32_t *counts = bytes;
@@ -320,7 +320,7 @@ static stow_status write_starts(struct sparse_kept *k, casting *c) {
   return STOW_OK;
 }
 
-/* All values or indices, but for those that stand in the output already. */
+/* Writes all values or indices, except those already in the output. */
 static stow_status write_streams(struct sparse_kept *k, int which, casting *c) {
   size_t width = dtype_bytes(c->from_type), made = dtype_bytes(c->to_type);
   for (unsigned i = 0; i < k->count; i++) {
@@ -343,7 +343,7 @@ static stow_status write_members(struct sparse_kept *k, const array_facts *facts
   STOW_TRY(shrink_member(z, &s, "indices.npy", npy_descr(k->index_type), false, &nonzeros, 1,
                          dtype_bytes(k->index_type), false));
   STOW_TRY(write_streams(k, 1, &c));
-  /* Row starts only grow: they deflate to a third at the least effort there is. */
+  /* Row starts only increase: they deflate to a third even at the lowest level. */
   z->zip.level = 1;
   STOW_TRY(shrink_member(z, &s, "indptr.npy", npy_descr(start_type), false, &starts, 1,
                          dtype_bytes(start_type), true));
@@ -368,7 +368,7 @@ stow_status shrink_write_kept(const job *j, struct sparse_kept *k, const array_f
   return status;
 }
 
-/* ---- a matrix that is sparse already ---- */
+/* ---- a matrix that is already sparse ---- */
 
 static stow_status cast_member(job *j, archive *z, const zip_entry *entry, dtype to, bool deflate) {
   array a;
@@ -381,7 +381,7 @@ static stow_status cast_member(job *j, archive *z, const zip_entry *entry, dtype
   return status;
 }
 
-/* Narrower where that is possible, never wider than it was. */
+/* Narrower if possible, never wider than it was. */
 static stow_status index_member(job *j, archive *z, const zip_entry *entry, dtype wanted,
                                 bool deflate) {
   array a;
@@ -403,8 +403,8 @@ stow_status shrink_sparse(job *j, const zip *from, dtype to, archive *z) {
   STOW_TRY(shrink_member(z, &shape, "shape.npy", "<i8", false, &dims, 1, 8, false));
   STOW_TRY(sink_write(&shape, s.shape, dims * 8));
   STOW_TRY(cast_member(j, z, s.data, to, deflate));
-  /* Said by SciPy since 1.11 of a sparse array, which it then gives back as one, not as a matrix.
-   */
+  /* Written by SciPy since 1.11 for a sparse array, which it then loads as an array, not as a
+   * matrix. */
   const zip_entry *is_array = zip_find(from, "_is_array.npy");
   return is_array != NULL ? cast_member(j, z, is_array, DTYPE_BOOL, deflate) : STOW_OK;
 }

@@ -1,6 +1,6 @@
-/* Shrink of tables: what each column becomes. The values are read once, into a file in eight bytes
- * each (shrink_table_npy.c, shrink_table_npz.c); the types are known then, and the cast is all that
- * is left to do. */
+/* Shrink of tables: chooses the type of each column. The values are read once, into a file with
+ * eight bytes each (shrink_table_npy.c, shrink_table_npz.c); then the types are known, and only the
+ * cast remains. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@ static bool all_fit(const job *j, dtype type) {
   return true;
 }
 
-/* The smallest type that holds every column. Beside fractions 64-bit integers are left out: values
- * pass through doubles then. */
+/* Returns the smallest type that holds every column. With fractions, 64-bit integers are excluded:
+ * values then pass through doubles. */
 static stow_status common_type(const job *j, dtype *type) {
   static const dtype integers[] = {DTYPE_BOOL, DTYPE_U8,  DTYPE_I8,  DTYPE_U16, DTYPE_I16,
                                    DTYPE_U32,  DTYPE_I32, DTYPE_I64, DTYPE_U64, DTYPE_F64};
@@ -43,10 +43,10 @@ static stow_status common_type(const job *j, dtype *type) {
     if (list[i] == DTYPE_BOOL && !bools) continue;
     if (all_fit(j, list[i])) return *type = list[i], STOW_OK;
   }
-  return stow_fail(STOW_ERR_INVALID,
-                   "%s: no one type holds all its columns exactly; end the output with .npz, where "
-                   "each has its own",
-                   j->in);
+  return stow_fail(
+      STOW_ERR_INVALID,
+      "%s: no single type holds all its columns exactly; use .npz, where each column has its own",
+      j->in);
 }
 
 static bool is_float(dtype type) {
@@ -59,7 +59,8 @@ static void round_to(shrink_item *item, dtype to, const loss *l) {
   item->error = l->worst;
 }
 
-/* The narrower floats, where every value stays within the tolerance. `column` SIZE_MAX: of all. */
+/* Tries the narrower floats with which every value stays within the tolerance. `column` SIZE_MAX:
+ * all columns. */
 static stow_status try_rounding(const job *j, const table_plan *p, size_t column, dtype exact,
                                 shrink_item *item) {
   static const dtype narrower[] = {DTYPE_F16, DTYPE_F32};
@@ -78,14 +79,14 @@ static stow_status try_rounding(const job *j, const table_plan *p, size_t column
 static stow_status refuse_values(const job *j, const column_facts *c, dtype to, const loss *l) {
   char why[192], rounding[96] = "";
   if (l != NULL)
-    snprintf(rounding, sizeof rounding, " (it would be off by %.3g, the tolerance is %.3g)",
+    snprintf(rounding, sizeof rounding, " (the error would be %.3g, the tolerance is %.3g)",
              l->worst, l->tolerance);
-  snprintf(why, sizeof why, "has values that %s does not hold exactly%s; %s does", dtype_name(to),
+  snprintf(why, sizeof why, "has values that %s does not hold exactly%s; use %s", dtype_name(to),
            rounding, dtype_name(c->smallest));
   return refuse_column(j, c, why);
 }
 
-/* A type asked for by name holds every value, exactly or within the tolerance. */
+/* Checks that the requested type holds every value, exactly or within the tolerance. */
 static stow_status plan_forced(const job *j, const table_plan *p, size_t i, shrink_item *item) {
   const column_facts *c = &j->result->facts.columns[i];
   dtype to = j->options->type;
@@ -149,12 +150,12 @@ bool shrink_skips(const job *j, size_t column) {
   return j->skip != NULL && j->skip[column];
 }
 
-/* Headers aside, an output of this size surprises nobody; the report says that it is larger. */
+/* Apart from headers, nobody minds an output of this size; the report says that it is larger. */
 #define SMALL_BYTES (64u << 10)
 
 stow_status shrink_table_check_size(const job *j) {
   const shrink_result *r = j->result;
-  /* A table in gz counts by its text: the output is not compressed. */
+  /* A gzipped table counts with its uncompressed size: the output is not compressed. */
   uint64_t table = r->facts.file_bytes;
   if (r->facts.stream_bytes > table) table = r->facts.stream_bytes;
   if (j->options->force || j->options->type != DTYPE_NONE) return STOW_OK;
@@ -162,15 +163,15 @@ stow_status shrink_table_check_size(const job *j) {
   char after[STOW_SIZE_TEXT_MAX], before[STOW_SIZE_TEXT_MAX];
   return stow_fail(STOW_ERR_BUDGET,
                    "%s: would take %s (%" PRIu64 " bytes), more than the %s (%" PRIu64
-                   " bytes) of %s; leave columns out (--drop NAME), allow rounding (--tolerance "
-                   "1e-3), or write it with --force",
+                   " bytes) of %s; omit columns (--drop NAME), allow rounding (--tolerance 1e-3), "
+                   "or write it with --force",
                    j->out, stow_size_format(after, r->bytes_after), r->bytes_after,
                    stow_size_format(before, table), table, j->in);
 }
 
-/* ---- columns left out ---- */
+/* ---- omitted columns ---- */
 
-/* Does the comma-separated list, or all of it as one name, hold the name? */
+/* Returns whether the comma-separated list, or all of it as one name, contains the name. */
 static bool list_has(const char *list, const char *name) {
   size_t length = strlen(name);
   if (strcmp(list, name) == 0) return true;
@@ -193,11 +194,11 @@ static stow_status refuse_name(const job *j, const file_facts *f, const char *op
   for (size_t i = 0; i < f->column_count && strlen(names) < 180; i++)
     snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", i > 0 ? ", " : "",
              f->columns[i].name);
-  return stow_fail(STOW_ERR_INVALID, "%s: %s: no column is called \"%.*s\"; there are: %s", j->in,
+  return stow_fail(STOW_ERR_INVALID, "%s: %s: unknown column \"%.*s\"; the columns are: %s", j->in,
                    option, (int)(length < 100 ? length : 100), name, names);
 }
 
-/* Every name of the list is that of a column. */
+/* Checks that every name of the list is a column. */
 static stow_status check_list(const job *j, const file_facts *f, const char *option,
                               const char *list) {
   for (size_t i = 0; i < f->column_count; i++)
@@ -246,7 +247,7 @@ stow_status shrink_table_columns(job *j) {
 
 stow_status shrink_table_refuse_text(const job *j, size_t column) {
   return refuse_column(j, &j->result->facts.columns[column],
-                       "is text, which an npy of numbers cannot hold; end the output with .npz");
+                       "is text, which an npy of numbers cannot hold; use .npz");
 }
 
 stow_status shrink_table_scratch(const job *j, scratch *s) {

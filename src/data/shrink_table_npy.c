@@ -1,13 +1,12 @@
 /* Shrink of tables to one npy: every value in one type that holds all columns.
  *
- * While the table is read its values go, row after row and eight bytes each, to where the output's
- * own will stand: int64 as long as all columns are integers, float64 from the first part with a
- * fraction or a gap on. Often that is the output. Where it is not, the values are cast from the
- * front to the back: what is written never passes what is still to be read, because no type is
- * wider.
+ * While the table is read, its values go row by row, eight bytes each, to where the output's will
+ * be: int64 while all columns are integers, float64 from the first part with a fraction or a gap
+ * on. Often that is the output. If not, the values are cast in place from front to back: writing
+ * never overtakes reading, because no type is wider.
  *
- * Of several ranks none knows where its rows will stand before all have read: each keeps its values
- * in a scratch of its own, and casts them from there to their place, which can be resumed. */
+ * With several ranks, none knows its position before all have read. Each keeps its values in its
+ * own scratch file and casts them from there to their position, which can be resumed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,17 +22,17 @@ enum { CHUNK_VALUES = 32 << 10, TILE_ROWS = 128 };
 
 typedef struct npy_out {
   job *job;
-  scratch values;         /* as they were read */
-  scratch made;           /* as they will be: the same place, or behind the ranks before */
+  scratch values;         /* as read */
+  scratch made;           /* as written: the same place, or after the earlier ranks' rows */
   uint64_t columns, rows; /* columns: those written; rows: of this rank */
-  size_t *kept;           /* which columns of the table they are */
+  size_t *kept;           /* their numbers in the table */
   struct {
     uint64_t floats; /* from row float_from on */
     uint64_t float_from;
   } form;
 } npy_out;
 
-/* ---- in ---- */
+/* ---- reading ---- */
 
 static stow_status order_part(void *context, table_part *part) {
   npy_out *o = context;
@@ -60,7 +59,7 @@ static void to_doubles(csv_column *c, size_t rows) {
   }
 }
 
-/* Columns to rows, few enough to stay in the nearest cache. */
+/* Transposes columns to rows, few enough to stay in the L1 cache. */
 static void turn(const npy_out *o, uint64_t *rows, const csv_block *b, size_t first, size_t count) {
   for (size_t i = 0; i < o->columns; i++) {
     const uint64_t *from = b->columns[o->kept[i]].values + first;
@@ -92,13 +91,14 @@ static stow_status take_part(void *context, table_part *part) {
   return status;
 }
 
-/* ---- out ---- */
+/* ---- writing ---- */
 
-/* What the integers are that came before the first fraction, column by column. */
+/* Converts the integers before the first fraction, column by column. */
 static void widen(const npy_out *o, uint64_t *values, size_t count, uint64_t first) {
   const column_facts *columns = o->job->result->facts.columns;
   for (size_t i = 0; i < count; i++) {
-    /* Beside fractions a column past int64 has no negative ones, and the others do not pass it. */
+    /* With fractions, a column above INT64_MAX has no negative values, and the others stay below
+     * it. */
     bool wide = table_column_type(&columns[o->kept[(first + i) % o->columns]]) == DTYPE_U64 ||
                 (int64_t)values[i] >= 0;
     double near = wide ? (double)values[i] : (double)(int64_t)values[i];
@@ -106,7 +106,7 @@ static void widen(const npy_out *o, uint64_t *values, size_t count, uint64_t fir
   }
 }
 
-/* Values `first` on, all as `*via`; *count is how many. */
+/* Reads values from `first` on, all as `*via`; *count is how many. */
 static stow_status read_chunk(const npy_out *o, uint64_t first, uint64_t *values, size_t *count,
                               dtype *via) {
   const file_facts *f = &o->job->result->facts;
@@ -127,7 +127,7 @@ static stow_status read_chunk(const npy_out *o, uint64_t first, uint64_t *values
   return STOW_OK;
 }
 
-/* Casts all values from `first` on; to their place where `write`. */
+/* Casts all values from `first` on; writes them if `write`. */
 static stow_status each_chunk(const npy_out *o, dtype to, uint64_t first, bool write, size_t column,
                               loss *l) {
   const job *j = o->job;
@@ -141,7 +141,7 @@ static stow_status each_chunk(const npy_out *o, dtype to, uint64_t first, bool w
     status = read_chunk(o, first, values, &count, &via);
     if (status != STOW_OK) break;
     size_t used = count;
-    if (column != SIZE_MAX) { /* that one's values alone, together */
+    if (column != SIZE_MAX) { /* only that column's values, collected */
       used = 0;
       for (size_t i = 0; i < count; i++)
         if (o->kept[(first + i) % o->columns] == column) values[used++] = values[i];
@@ -155,7 +155,7 @@ static stow_status each_chunk(const npy_out *o, dtype to, uint64_t first, bool w
     if (l != NULL && l->exceeded) break;
     if (status == STOW_OK && write && !team_alone(j->budget->team))
       status = checkpoint_note(j->budget->checkpoint, STEP_OWN, first, NULL, 0);
-    if (status == STOW_OK) status = budget_tell(j->budget, first, total);
+    if (status == STOW_OK) status = budget_report(j->budget, first, total);
   }
   free(values);
   return status;
@@ -166,7 +166,7 @@ static stow_status measure(void *context, size_t column, dtype to, loss *l) {
   return loss_join(l, o->job->budget, each_chunk(o, to, 0, false, column, l));
 }
 
-/* The header, and the file as long as it will be. */
+/* Writes the header and sets the file's length. */
 static stow_status end_file(const npy_out *o, writer *w) {
   const file_facts *f = &o->job->result->facts;
   dtype to = o->job->result->items[o->kept[0]].to;
@@ -181,7 +181,7 @@ static stow_status finish(npy_out *o, writer *w) {
   dtype to = j->result->items[o->kept[0]].to;
   bool as_it_is = to == DTYPE_F64 ? o->form.floats && o->form.float_from == 0
                                   : !o->form.floats && (to == DTYPE_I64 || to == DTYPE_U64);
-  /* From here on the values are no longer what a checkpoint would say. */
+  /* From here on the values no longer match the checkpoint. */
   if (!as_it_is) STOW_TRY(checkpoint_drop(j->budget->checkpoint));
   if (!as_it_is) STOW_TRY(each_chunk(o, to, 0, true, SIZE_MAX, NULL));
   return end_file(o, w);
@@ -227,8 +227,7 @@ static stow_status count_columns(npy_out *o) {
   return status;
 }
 
-/* How far the values stand from the file's start: the header's length does not depend on the rows.
- */
+/* Returns the offset of the values in the file: the header's length does not depend on the rows. */
 static stow_status begin(npy_out *o, writer *w) {
   uint64_t shape[2] = {1, 1};
   job *j = o->job;
@@ -247,7 +246,7 @@ static stow_status begin(npy_out *o, writer *w) {
   return STOW_OK;
 }
 
-/* ---- by several ranks ---- */
+/* ---- several ranks ---- */
 
 static void read_again(void *context) {
   npy_out *o = context;

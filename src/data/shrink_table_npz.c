@@ -1,10 +1,10 @@
-/* Shrink of tables to an npz: a member for each column of numbers, in its own type; text as
- * text_layout.h has it.
+/* Shrink of tables to an npz: one member per column of numbers, in its own type; text as in
+ * text_layout.h.
  *
- * While the table is read its values go to a scratch, window after window (table_log.c); when
- * the types are known each column's runs are read back, cast and written as a member. Each of
- * several ranks does so with its own rows, into its own part of every member, and notes the columns
- * that it is done with. */
+ * While the table is read, its values go to a scratch file, window by window (table_log.c). When
+ * the types are known, each column's runs are read back, cast and written as a member. Each of
+ * several ranks does so with its own rows, into its own part of every member, and records the
+ * columns that it has finished. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,24 +23,24 @@ typedef struct npz_out {
   job *job;
   table_log log;     /* what was read */
   intern names;      /* of the columns, and of their members */
-  uint32_t *name_of; /* which is a column's */
+  uint32_t *name_of; /* by column */
   struct piece *pieces;
   size_t piece_count;
   table_state state;
-  table_shared own; /* this rank's rows, where there are several */
+  table_shared own; /* this rank's rows, if there are several */
 } npz_out;
 
 static stow_status no_memory(const npz_out *o) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", o->job->in);
 }
 
-/* ---- out ---- */
+/* ---- writing ---- */
 
 static dtype via_of(csv_form form) {
   return form == CSV_FLOATS ? DTYPE_F64 : form == CSV_WIDES ? DTYPE_U64 : DTYPE_I64;
 }
 
-/* This rank's numbers of its texts become those of all. */
+/* Maps this rank's text numbers to the common ones. */
 static void number_texts(const npz_out *o, size_t i, uint64_t *values, uint64_t rows) {
   const uint32_t *codes = o->own.codes != NULL ? o->own.codes[i] : NULL;
   for (uint64_t row = 0; row < rows && codes != NULL; row++) values[row] = codes[values[row]];
@@ -58,7 +58,7 @@ typedef struct casting {
 static stow_status cast_run(void *context, uint64_t *values, size_t rows, csv_form form) {
   casting *c = context;
   bool text = c->out->job->result->facts.columns[c->column].text;
-  /* Of a column of text: gaps before its first one, which is number 0 then. */
+  /* In a text column: gaps before its first text, which are number 0. */
   if (text && form != CSV_CODES) memset(values, 0, rows * sizeof *values);
   if (text) number_texts(c->out, c->column, values, rows);
   dtype via = text || form == CSV_CODES ? DTYPE_I64 : via_of(form);
@@ -67,8 +67,8 @@ static stow_status cast_run(void *context, uint64_t *values, size_t rows, csv_fo
   return c->sink != NULL ? sink_write(c->sink, c->made, rows * dtype_bytes(c->to)) : STOW_OK;
 }
 
-/* All values of column `i` cast to `to`: into `s`, but for those that stand there already, or
- * compared for `l`, until it is exceeded. */
+/* Casts all values of column `i` to `to`: into `s`, except those already there, or compared for
+ * `l`, until it is exceeded. */
 static stow_status each_run(npz_out *o, size_t i, dtype to, sink *s, loss *l) {
   casting c = {.out = o, .column = i, .to = to, .sink = s, .loss = l};
   uint64_t *values = malloc((2 * o->log.rows_most + 1) * sizeof *values);
@@ -95,8 +95,8 @@ static stow_status measure(void *context, size_t column, dtype to, loss *l) {
   return loss_join(l, o->job->budget, each_run(o, column, to, NULL, l));
 }
 
-/* A member's name from a column's: what a zip reader would refuse is replaced, and what is not
- * UTF-8 is taken for Latin-1, which it then mostly is. */
+/* Makes a member's name from a column's: replaces what a zip reader would reject, and treats what
+ * is not UTF-8 as Latin-1, which it usually is. */
 enum { NAME_MOST = 200 };
 
 static void clean_name(char to[NAME_MOST + 1], const char *from) {
@@ -122,9 +122,8 @@ static void clean_name(char to[NAME_MOST + 1], const char *from) {
     if (*p == '/' || *p == '\\' || (*p == '.' && p[1] == '.')) *p = '_';
 }
 
-/* What follows a column's name in the members it may have; NULL behind the last. A column of text
- * takes them all, whatever its layout, so that a reader sees by the names alone which layout it
- * has. */
+/* Returns the possible suffixes of a column's members; NULL after the last. A text column reserves
+ * all of them, whatever its layout, so that the names alone show the layout. */
 static const char *const *endings_of(const column_facts *c) {
   static const char *const numbers[] = {NULL};
   static const char *const text[] = {".codes",         ".offsets",     ".bytes",
@@ -132,8 +131,8 @@ static const char *const *endings_of(const column_facts *c) {
   return c->text ? text : numbers;
 }
 
-/* *taken: another column has NAME, or NAME with one of the endings. Otherwise reserves the latter.
- */
+/* taken: another column has NAME, or NAME with one of the suffixes. Otherwise reserves the
+ * latter. */
 static stow_status try_name(npz_out *o, const char *name, const char *const *endings, bool *taken) {
   char member[NAME_MOST + 64];
   uint32_t number;
@@ -149,8 +148,8 @@ static stow_status try_name(npz_out *o, const char *name, const char *const *end
   return STOW_OK;
 }
 
-/* Names that stand twice become x, x.1, x.2, as in pandas; so do names that a member of another
- * column has. */
+/* Duplicate names become x, x.1, x.2, as in pandas; so do names that collide with another column's
+ * member. */
 static stow_status name_column(npz_out *o, size_t i) {
   const column_facts *c = &o->job->result->facts.columns[i];
   char base[NAME_MOST + 1], name[NAME_MOST + 16];
@@ -167,7 +166,7 @@ static stow_status name_column(npz_out *o, size_t i) {
     if (o->job->result->items[i].member == NULL) return no_memory(o);
     return intern_add(&o->names, &o->name_of[i], name, strlen(name));
   }
-  return stow_fail(STOW_ERR_INVALID, "%s: more than 1000 columns are named %s; name them apart",
+  return stow_fail(STOW_ERR_INVALID, "%s: more than 1000 columns are named %s; rename them",
                    o->job->in, base);
 }
 
@@ -185,13 +184,13 @@ static const char *name_of(const npz_out *o, size_t i) {
 
 /* ---- members ---- */
 
-/* One member of the output that all ranks fill. */
+/* One member of the output, filled by all ranks. */
 typedef enum piece_kind { PIECE_NUMBERS, PIECE_OFFSETS, PIECE_BYTES } piece_kind;
 
 typedef struct piece {
   size_t column;
   piece_kind kind;
-  uint64_t bytes, bytes_before; /* of this rank; of those before it */
+  uint64_t bytes, bytes_before; /* of this rank; of the earlier ones */
 } piece;
 
 static stow_status make_pieces(npz_out *o) {
@@ -210,7 +209,7 @@ static stow_status make_pieces(npz_out *o) {
   return STOW_OK;
 }
 
-/* Begins NAME.offsets or NAME.bytes of some texts. */
+/* Begins NAME.offsets or NAME.bytes. */
 static stow_status begin_texts(archive *z, sink *s, const char *name, const text_extent *texts,
                                piece_kind kind) {
   char member[NAME_MOST + 64];
@@ -234,7 +233,7 @@ static stow_status begin_piece(npz_out *o, archive *z, const piece *p, sink *s) 
   return shrink_member(z, s, member, npy_descr(to), false, &rows, 1, dtype_bytes(to), false);
 }
 
-/* Words are short: they are written many at a time. */
+/* Words are short, so many are written at a time. */
 typedef struct gathered {
   sink *to;
   size_t used;
@@ -255,12 +254,12 @@ static stow_status gather(gathered *g, const void *bytes, size_t count) {
   return STOW_OK;
 }
 
-/* What a text adds to a member: its end, or its bytes. */
+/* What a text adds to a member: its end offset, or its bytes. */
 typedef struct text_sink {
   gathered to;
   piece_kind kind;
   dtype type;  /* of the offsets */
-  uint64_t at; /* where the text before it ended */
+  uint64_t at; /* end of the previous text */
 } text_sink;
 
 static stow_status put_offset(text_sink *t) {
@@ -291,7 +290,7 @@ static table_texts texts_of(npz_out *o, size_t i) {
                        .codes = o->own.codes != NULL ? o->own.codes[i] : NULL};
 }
 
-/* This rank's part of a member. */
+/* Writes this rank's part of a member. */
 static stow_status fill_piece(npz_out *o, const piece *p, sink *s) {
   const file_facts *f = &o->job->result->facts;
   if (p->kind == PIECE_NUMBERS)
@@ -336,13 +335,13 @@ static stow_status write_piece(npz_out *o, archive *z, size_t number) {
   sink s;
   STOW_TRY(begin_piece(o, z, &o->pieces[number], &s));
   STOW_TRY(fill_piece(o, &o->pieces[number], &s));
-  return budget_tell(o->job->budget, number + 1, o->piece_count);
+  return budget_report(o->job->budget, number + 1, o->piece_count);
 }
 
-/* ---- by several ranks ---- */
+/* ---- several ranks ---- */
 
-/* How much of each member every rank has. Of offsets, what counts is how many bytes of text stand
- * before this rank's. */
+/* Computes each rank's share of each member. For offsets, what counts is how many bytes of text
+ * precede this rank's. */
 static stow_status own_bytes(npz_out *o, uint64_t *own) {
   const shrink_result *r = o->job->result;
   for (size_t i = 0; i < o->piece_count; i++) {
@@ -370,7 +369,7 @@ static stow_status measure_pieces(npz_out *o, uint64_t *own, uint64_t *all) {
   return STOW_OK;
 }
 
-/* Where this rank's part of a member begins, behind the header. */
+/* Returns where this rank's part of a member begins, after the header. */
 static uint64_t part_offset(const npz_out *o, const piece *p) {
   if (p->kind != PIECE_OFFSETS) return p->bytes_before;
   const column_facts *c = &o->job->result->facts.columns[p->column];
@@ -378,7 +377,7 @@ static uint64_t part_offset(const npz_out *o, const piece *p) {
   return first * dtype_bytes(text_offset_type(&c->layout.texts));
 }
 
-/* Every rank counts along which members there are, and puts its rows where they belong. */
+/* Every rank counts all members and writes its rows at their position. */
 static stow_status put_pieces(npz_out *o, archive *z, uint32_t *sums) {
   checkpoint *c = o->job->budget->checkpoint;
   size_t bytes;
@@ -396,12 +395,12 @@ static stow_status put_pieces(npz_out *o, archive *z, uint32_t *sums) {
     STOW_TRY(fill_piece(o, p, &s));
     sums[i] = s.crc;
     STOW_TRY(checkpoint_append(c, STEP_OWN, &s.crc, sizeof s.crc));
-    STOW_TRY(budget_tell(o->job->budget, i + 1, o->piece_count));
+    STOW_TRY(budget_report(o->job->budget, i + 1, o->piece_count));
   }
   return STOW_OK;
 }
 
-/* Bytes of the member that a rank with so many rows put. */
+/* Returns the bytes of the member that a rank with so many rows wrote. */
 static uint64_t part_bytes(const npz_out *o, const piece *p, unsigned rank, uint64_t rows,
                            uint64_t bytes) {
   if (p->kind != PIECE_OFFSETS) return bytes;
@@ -409,7 +408,7 @@ static uint64_t part_bytes(const npz_out *o, const piece *p, unsigned rank, uint
   return (rows + (rank == 0)) * dtype_bytes(text_offset_type(&c->layout.texts));
 }
 
-/* The first rank learns what the others put. */
+/* Sends the first rank what the others wrote. */
 static stow_status take_sums(npz_out *o, archive *z, const uint32_t *sums, const uint64_t *bytes) {
   team *t = o->job->budget->team;
   size_t count = o->piece_count;
@@ -523,7 +522,7 @@ static stow_status read_once(npz_out *o, const bool *text) {
   return status;
 }
 
-/* Columns that no one type holds as they were read: `text` says which. */
+/* Finds columns that no single type holds as they were read: sets them in `text`. */
 static bool find_texts(const npz_out *o, bool *text) {
   const file_facts *f = &o->job->result->facts;
   bool any = false;
@@ -533,7 +532,7 @@ static bool find_texts(const npz_out *o, bool *text) {
   return any;
 }
 
-/* The scratch is written anew: what was noted of it must be gone from the disk before. */
+/* The scratch file is written again: its checkpoint must be removed from the disk first. */
 static stow_status begin_again(npz_out *o, const bool *text) {
   file_facts *f = &o->job->result->facts;
   checkpoint *c = o->job->budget->checkpoint;
@@ -555,7 +554,7 @@ static stow_status read_table(npz_out *o) {
   checkpoint *c = j->budget->checkpoint;
   uint64_t columns;
   size_t bytes;
-  /* A run that was stopped may have known it; all its ranks, for they read together. */
+  /* An interrupted run may have known it; and so all its ranks, because they read together. */
   const bool *known = checkpoint_get(c, STEP_TEXTS, &columns, &bytes);
   if (!team_all(j->budget->team, known != NULL) && known != NULL) {
     known = NULL;

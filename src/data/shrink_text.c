@@ -1,4 +1,4 @@
-/* What shrink did, as a table for people and as JSON (shrink_text.h). */
+/* The result of shrink, as a table for people and as JSON (shrink_text.h). */
 #include "data/shrink_text.h"
 
 #include <inttypes.h>
@@ -45,7 +45,7 @@ static double saved(uint64_t before, uint64_t after) {
   return before > 0 ? 100 * (1 - (double)after / (double)before) : 0;
 }
 
-/* Says what the output takes, and where that is more than the input takes. */
+/* Reports the size of the output, and whether it is larger than the input. */
 static void size_note(buffer *to, const shrink_result *r, const char *out,
                       const shrink_options *o) {
   char a[STOW_SIZE_TEXT_MAX], c[STOW_SIZE_TEXT_MAX], name[TEXT_PATH_MAX];
@@ -58,7 +58,7 @@ static void size_note(buffer *to, const shrink_result *r, const char *out,
   buffer_char(to, '\n');
 }
 
-/* Columns that could not keep their name in the archive. */
+/* Lists columns that could not keep their name in the archive. */
 static void renamed_note(buffer *to, const shrink_result *r) {
   char name[TEXT_PATH_MAX], member[TEXT_PATH_MAX];
   for (size_t i = 0; i < r->item_count; i++)
@@ -103,10 +103,10 @@ stow_status shrink_text(buffer *to, const shrink_result *r, const char *in, cons
   if (o->dry_run)
     buffer_text(to, "nothing was written (--dry-run)\n");
   else if (o->resume && r->resumed)
-    buffer_text(to, "resumed: went on where a run that was stopped had come to\n");
+    buffer_text(to, "resumed: continued an interrupted run\n");
   else if (o->resume)
-    buffer_text(to, "begun from the start: nothing is noted of this input, with these options "
-                    "and this number of ranks\n");
+    buffer_text(to, "started over: there is no checkpoint for this input, these options and this "
+                    "number of ranks\n");
   renamed_note(to, r);
   size_note(to, r, out, o);
   return to->status;

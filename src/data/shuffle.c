@@ -1,12 +1,11 @@
-/* Shuffle: Fisher and Yates over blocks and over windows, with a small generator. */
+/* Shuffle: Fisher-Yates over blocks and over windows, with a small generator. */
 #include "data/shuffle.h"
 
 #include <stdlib.h>
 
 #include "base/hash.h"
 
-/* xoshiro256**, by Blackman and Vigna: fast, and without known faults in any bit.
- */
+/* xoshiro256**, by Blackman and Vigna: fast, and without known weaknesses in any bit. */
 typedef struct generator {
   uint64_t s[4];
 } generator;
@@ -37,8 +36,8 @@ static generator begin(uint64_t key) {
   return g;
 }
 
-/* 0 to bound - 1, all equally likely: the high half of a product, the rare biased ones drawn again
- * (Lemire, "Fast random integer generation in an interval"). */
+/* Returns 0 to bound - 1 with equal probability: the high half of a product, redrawing the rare
+ * biased ones (Lemire, "Fast random integer generation in an interval"). */
 static uint32_t below(generator *g, uint32_t bound) {
   uint64_t m = (next_number(g) >> 32) * bound;
   if ((uint32_t)m < bound) {
@@ -91,7 +90,7 @@ void sequence_draw(sequence *o, uint64_t key) {
 
 uint64_t sequence_run(const sequence *o, uint64_t place, uint64_t *row) {
   if (o->blocks == NULL) return *row = place, o->rows - place;
-  /* The last block of the file holds `last` rows; the places behind it move up by what it lacks. */
+  /* The last block of the file holds `last` rows; the positions after it shift by what it lacks. */
   uint64_t last = o->rows - (o->block_count - 1) * o->block_rows;
   uint64_t before = o->short_at * o->block_rows, at, within, held = o->block_rows;
   if (place < before) {

@@ -9,13 +9,13 @@
 #include "base/status.h"
 #include "data/rows.h"
 
-/* Pieces closer than this are read together: a read of 32 KiB costs about what seeking costs. */
+/* Pieces closer than this are read together: reading 32 KiB costs about as much as a seek. */
 enum { NEAR_BYTES = 32 << 10, WINDOW_BYTES = 1 << 20 };
 
 struct stow_array {
   origin origin;
   rows rows;
-  char *window; /* rows read together, made when first needed */
+  char *window; /* rows read together, allocated at first use */
 };
 
 stow_status stow_array_open(stow_array **out, const stow_array_options *options) {
@@ -48,7 +48,7 @@ stow_status stow_array_get_info(const stow_array *a, stow_array_info *info) {
   return growing_write(info, &full, sizeof full, "stow_array_info");
 }
 
-/* Whole rows at a time into the window, and of them what is wanted. */
+/* Reads whole rows into the window and copies the requested part. */
 static stow_status read_near(stow_array *a, uint64_t first, uint64_t count, uint64_t step,
                              uint64_t item, uint64_t items, char *to) {
   rows *r = &a->rows;
@@ -71,7 +71,7 @@ static stow_status read_near(stow_array *a, uint64_t first, uint64_t count, uint
   return STOW_OK;
 }
 
-/* Each row's share by a read of its own. */
+/* Reads each row's part separately. */
 static stow_status read_far(stow_array *a, uint64_t first, uint64_t count, uint64_t step,
                             uint64_t item, uint64_t items, char *to) {
   for (uint64_t i = 0; i < count; i++, to += items * a->rows.item_bytes)
@@ -87,12 +87,12 @@ stow_status stow_array_read(stow_array *a, uint64_t first, uint64_t count, uint6
   if (step == 0 || item > r->items || items > r->items - item)
     return stow_fail(STOW_ERR_INVALID,
                      "%s: items %" PRIu64 " to %" PRIu64 " of rows of %" PRIu64
-                     " in steps of %" PRIu64,
+                     " in steps of %" PRIu64 " do not exist",
                      r->from.name, item, item + items, r->items, step);
   if (first >= r->count || (count - 1) > (r->count - 1 - first) / step)
     return stow_fail(STOW_ERR_INVALID,
                      "%s: %" PRIu64 " rows from row %" PRIu64 " in steps of %" PRIu64
-                     ", it has %" PRIu64,
+                     " requested, but it has %" PRIu64,
                      r->from.name, count, first, step, r->count);
   bool whole = items == r->items, ordered = !r->from.fortran_order || r->from.dims < 2;
   if (whole && step == 1) return rows_read(r, first, count, to);

@@ -16,7 +16,7 @@ static bool has(const zip *z, const char *a, const char *b) {
   return zip_find(z, a) != NULL && zip_find(z, b) != NULL;
 }
 
-/* The places of csr, csc and bsr; of coo; of coo in other dimensions; of dia. */
+/* The index members of csr, csc and bsr; of coo; of coo in other dimensions; of dia. */
 bool sparse_is(const zip *z) {
   return has(z, "data.npy", "shape.npy") && zip_find(z, "format.npy") != NULL &&
          (has(z, "indices.npy", "indptr.npy") || has(z, "row.npy", "col.npy") ||
@@ -36,7 +36,7 @@ uint64_t sparse_bytes(uint64_t rows, uint64_t columns, uint64_t nonzeros, dtype 
          (rows + 1) * dtype_bytes(sparse_start_type(nonzeros));
 }
 
-/* The format, as bytes (today) or as UTF-32 text (older SciPy). */
+/* Reads the format, stored as bytes (today) or as UTF-32 text (older SciPy). */
 static stow_status read_format(sparse *s, source *from, const zip *z) {
   array a;
   char bytes[64] = {0}, word[17] = {0};
@@ -44,7 +44,7 @@ static stow_status read_format(sparse *s, source *from, const zip *z) {
   stow_status status = STOW_OK;
   bool wide = a.descr[1] == 'U';
   if (a.count != 1 || a.item_bytes > sizeof bytes || (a.descr[1] != 'S' && !wide))
-    status = stow_fail(STOW_ERR_FORMAT, "%s: not one word of at most 16 letters", a.name);
+    status = stow_fail(STOW_ERR_FORMAT, "%s: not a single word of at most 16 characters", a.name);
   if (status == STOW_OK) status = array_read(&a, 0, bytes, 1);
   size_t step = wide ? 4 : 1, letter = wide && a.big_endian ? 3 : 0;
   for (size_t i = 0; i < 16 && i * step < sizeof bytes; i++) word[i] = bytes[i * step + letter];
@@ -54,8 +54,8 @@ static stow_status read_format(sparse *s, source *from, const zip *z) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (strcmp(word, known[i]) == 0) return memcpy(s->layout, known[i], 4), STOW_OK;
   return stow_fail(STOW_ERR_UNSUPPORTED,
-                   "%s: a sparse matrix of format \"%.8s\"; csr, csc, bsr, coo and dia are read: "
-                   "save it with .tocsr()",
+                   "%s: a sparse matrix of format \"%.8s\" cannot be read, only csr, csc, bsr, coo "
+                   "and dia: save it with .tocsr()",
                    from->name, word);
 }
 
@@ -63,7 +63,7 @@ static bool is_integer(dtype type) {
   return type != DTYPE_NONE && type != DTYPE_BOOL && dtype_kind(type) != CLASS_FLOAT;
 }
 
-/* A one-dimensional array of integers. */
+/* Opens a one-dimensional array of integers. */
 static stow_status open_integers(array *a, source *from, const zip_entry *entry) {
   STOW_TRY(array_open_member(a, from, entry));
   if (a->dims == 1 && is_integer(a->type)) return STOW_OK;
@@ -82,7 +82,7 @@ static stow_status read_shape(sparse *s, source *from, const zip *z) {
   int64_t shape[ARRAY_DIMS_MAX];
   stow_status status = STOW_OK;
   if (a.count == 0 || a.count > ARRAY_DIMS_MAX)
-    status = stow_fail(STOW_ERR_FORMAT, "%s: %" PRIu64 " dimensions; 1 to %d are read", a.name,
+    status = stow_fail(STOW_ERR_FORMAT, "%s: %" PRIu64 " dimensions; must be 1 to %d", a.name,
                        a.count, ARRAY_DIMS_MAX);
   if (status == STOW_OK) status = array_read(&a, 0, bytes, (size_t)a.count);
   if (status == STOW_OK) status = cast_values(shape, DTYPE_I64, bytes, a.type, (size_t)a.count);
@@ -95,7 +95,7 @@ static stow_status read_shape(sparse *s, source *from, const zip *z) {
   return status;
 }
 
-/* Hands every value, as int64, to `check` with its number; bytes read are counted. */
+/* Passes every value, as int64, to `check` with its number; counts the bytes read. */
 typedef struct walk {
   const budget *budget;
   uint64_t *done, total;
@@ -113,12 +113,12 @@ static stow_status each_chunk(array *a, const walk *w, check_values check, void 
   for (uint64_t first = 0; first < a->count && status == STOW_OK;) {
     size_t count = a->count - first < CHUNK_ITEMS ? (size_t)(a->count - first) : CHUNK_ITEMS;
     status = array_read(a, first, raw, count);
-    /* A uint64 past int64 turns negative here and is refused as such. */
+    /* A uint64 above INT64_MAX becomes negative here and is rejected as such. */
     if (status == STOW_OK) status = cast_values(values, DTYPE_I64, raw, a->type, count);
     if (status == STOW_OK) status = check(context, a, first, values, count);
     first += count;
     *w->done += count * width;
-    if (status == STOW_OK) status = budget_tell(w->budget, *w->done, w->total);
+    if (status == STOW_OK) status = budget_report(w->budget, *w->done, w->total);
   }
   free(raw);
   return status;
@@ -151,7 +151,7 @@ static stow_status check_indices(void *context, const array *a, uint64_t first,
   return STOW_OK;
 }
 
-/* The places of `p` alone. */
+/* Checks the entries of `p` alone. */
 static stow_status check_places(const sparse_places *p, source *from, const walk *w) {
   array a;
   int64_t last = 0;
@@ -166,22 +166,21 @@ static stow_status check_places(const sparse_places *p, source *from, const walk
   return status;
 }
 
-/* ---- does a place stand twice? ---- */
+/* ---- duplicate positions ---- */
 
-/* The indices of a csr rise within each run of its starts, the entries of a coo from row to row or
- * from column to column: then none does. In any other order they are read once more, with a note of
- * the run that last had each index, or a bit for each place of the matrix, where the budget has
- * room for that. */
+/* If the indices of a csr increase within each run, or the entries of a coo increase by row or by
+ * column, there are no duplicates. Otherwise they are read once more, recording the run that last
+ * had each index, or a bit for each position of the matrix, if the budget has room for that. */
 typedef struct order {
-  const sparse_places *places; /* of the indices at hand */
-  array other;                 /* their starts, or the rows beside these columns */
+  const sparse_places *places; /* of the current indices */
+  array other;                 /* their starts, or the rows of these columns */
   bool runs, in_rows, in_columns;
   int64_t last, last_other;
   uint64_t starts_read;
   size_t have, at;
   int64_t *values; /* of `other`, CHUNK_ITEMS of them */
   char *raw;
-  uint64_t *notes; /* NULL: the order is looked at; a run for each index, or bits */
+  uint64_t *notes; /* NULL: only the order is checked; else a run for each index, or bits */
   uint64_t run, columns;
 } order;
 
@@ -190,7 +189,7 @@ static stow_status read_other(order *o, uint64_t first, size_t count) {
   return cast_values(o->values, DTYPE_I64, o->raw, o->other.type, count);
 }
 
-/* Is entry `number` the first of its run? Runs may be empty. */
+/* Returns whether entry `number` is the first of its run. Runs may be empty. */
 static stow_status begins_run(order *o, uint64_t number, bool *begins) {
   for (*begins = false;; o->at++) {
     if (o->at == o->have) {
@@ -206,7 +205,7 @@ static stow_status begins_run(order *o, uint64_t number, bool *begins) {
   }
 }
 
-/* Notes a place; false if it was noted before. */
+/* Records a position; false if it was recorded before. */
 static bool note_place(order *o, int64_t row, int64_t column) {
   if (o->runs) {
     uint64_t *last = &o->notes[column];
@@ -262,14 +261,15 @@ static stow_status look_beside(order *o, source *from, const walk *w, const spar
   return status;
 }
 
-/* How many words note_place needs; 0 if they do not fit. */
+/* Returns how many words note_place needs; 0 if they do not fit. */
 static uint64_t note_words(const sparse *s, const sparse_places *p, bool runs, const budget *b) {
   uint64_t words = (uint64_t)p->bound, places;
   if (!runs) words = checked_mul(&places, s->shape[0], s->shape[1]) ? places / 64 + 1 : UINT64_MAX;
   return words <= b->bytes / 8 / sizeof(uint64_t) ? words : 0;
 }
 
-/* The places of `p`, beside those of `other`: indices and their starts, columns and their rows. */
+/* Checks the entries of `p` together with those of `other`: indices and their starts, or columns
+ * and their rows. */
 static stow_status check_beside(sparse *s, source *from, const walk *w, const sparse_places *p,
                                 const sparse_places *other) {
   bool runs = other->starts;
@@ -277,25 +277,25 @@ static stow_status check_beside(sparse *s, source *from, const walk *w, const sp
   STOW_TRY(look_beside(&o, from, w, other));
   s->repeats = !o.in_rows && !o.in_columns;
   uint64_t words = s->repeats ? note_words(s, p, runs, w->budget) : 0;
-  uint64_t again = 0; /* the bar begins anew */
+  uint64_t again = 0; /* the progress starts again */
   if (words == 0) return STOW_OK;
   o = (order){.places = p, .runs = runs, .in_rows = true, .columns = s->shape[1]};
   o.notes = calloc((size_t)words, sizeof *o.notes);
-  if (o.notes == NULL) return STOW_OK; /* not known then: they may */
+  if (o.notes == NULL) return STOW_OK; /* unknown, so assume duplicates */
   stow_status status = look_beside(&o, from, &(walk){w->budget, &again, w->total}, other);
   s->repeats = !o.in_rows;
   free(o.notes);
   return status;
 }
 
-/* ---- where the values of each format stand ---- */
+/* ---- the index members of each format ---- */
 
 static stow_status add_places(sparse *s, source *from, const zip *z, const sparse_places *p) {
   sparse_places *to = &s->places[s->places_count++];
   *to = *p;
   to->entry = zip_find(z, p->name);
   if (to->entry == NULL)
-    return stow_fail(STOW_ERR_FORMAT, "%s: a sparse matrix of format %s without %s", from->name,
+    return stow_fail(STOW_ERR_FORMAT, "%s: a sparse matrix of format %s has no %s", from->name,
                      s->layout, p->name);
   array a;
   STOW_TRY(open_integers(&a, from, to->entry));
@@ -304,8 +304,8 @@ static stow_status add_places(sparse *s, source *from, const zip *z, const spars
   stow_status status = STOW_OK;
   if (a.count != p->count && p->starts)
     status = stow_fail(STOW_ERR_FORMAT,
-                       "%s: has %" PRIu64 " entries; a matrix of that shape needs %" PRIu64, a.name,
-                       a.count, p->count);
+                       "%s: has %" PRIu64 " entries, but a matrix of that shape needs %" PRIu64,
+                       a.name, a.count, p->count);
   else if (a.count != p->count)
     status = stow_fail(STOW_ERR_FORMAT, "%s: %" PRIu64 " indices for %" PRIu64 " stored values",
                        a.name, a.count, p->count);
@@ -341,7 +341,7 @@ static stow_status list_blocks(sparse *s, source *from, const zip *z, const arra
   if (data->dims != 3) return refuse_data(data, "not blocks of rows and columns");
   uint64_t high = data->shape[1], wide = data->shape[2];
   if (high == 0 || wide == 0 || s->shape[0] % high != 0 || s->shape[1] % wide != 0)
-    return refuse_data(data, "blocks that do not divide the matrix");
+    return refuse_data(data, "the blocks do not divide the matrix");
   return add_runs(s, from, z, data->shape[0], s->shape[0] / high, s->shape[1] / wide);
 }
 
@@ -410,9 +410,9 @@ stow_status sparse_begin(sparse *s, source *from, const zip *z) {
   return status;
 }
 
-/* ---- the ends of diagonals that are outside ---- */
+/* ---- the ends of diagonals that lie outside ---- */
 
-/* Values [from, to) of diagonal `i` that are not zero. */
+/* Counts the nonzero values [from, to) of diagonal `i`. */
 static stow_status count_kept(uint64_t *kept, array *data, const sparse *s, uint64_t i,
                               uint64_t from, uint64_t to) {
   char values[512 * sizeof(double)];
@@ -434,7 +434,7 @@ typedef struct diagonals {
   array *data;
 } diagonals;
 
-/* Column j of diagonal k holds the place (j - k, j). */
+/* Column j of diagonal k is the position (j - k, j). */
 static stow_status count_outside(void *context, const array *a, uint64_t first,
                                  const int64_t *offsets, size_t count) {
   diagonals *d = context;
@@ -482,13 +482,13 @@ static stow_status check_coords(void *context, const array *a, uint64_t first,
   return STOW_OK;
 }
 
-enum { BESIDE_MOST = 8 }; /* rows of coords read side by side, each at its own place */
+enum { BESIDE_MOST = 8 }; /* rows of coords read in parallel, each at its own offset */
 
-/* Does the place of any value stand twice? Sure that none does where they rise, or where there is
- * room for a bit for each place of the array. */
+/* Checks for duplicate positions. None are certain if the positions increase, or if there is memory
+ * for a bit per position of the array. */
 typedef struct coords {
   array rows[BESIDE_MOST];
-  uint64_t places[CHUNK_ITEMS]; /* of a chunk: counted through the whole array */
+  uint64_t places[CHUNK_ITEMS]; /* of a chunk: linear positions in the array */
   int64_t values[CHUNK_ITEMS];
   char raw[CHUNK_ITEMS * sizeof(int64_t)];
   uint64_t last;
@@ -520,7 +520,7 @@ static stow_status look_at_coords(coords *c, sparse *s, const budget *b, uint64_
       c->last = place;
     }
     first += count;
-    STOW_TRY(budget_tell(b, first, s->stored));
+    STOW_TRY(budget_report(b, first, s->stored));
   }
   return STOW_OK;
 }
@@ -530,7 +530,7 @@ static stow_status find_repeats(coords *c, sparse *s, const budget *b, uint64_t 
   uint64_t words = places / 64 + 1;
   if (!s->repeats || words > b->bytes / 8 / sizeof(uint64_t)) return STOW_OK;
   uint64_t *bits = calloc((size_t)words, sizeof *bits);
-  if (bits == NULL) return STOW_OK; /* not known then: they may */
+  if (bits == NULL) return STOW_OK; /* unknown, so assume duplicates */
   stow_status status = look_at_coords(c, s, b, bits);
   free(bits);
   return status;
@@ -546,7 +546,7 @@ static stow_status check_all_coords(sparse *s, source *from, const walk *w) {
   s->repeats = s->dims > BESIDE_MOST;
   for (uint32_t i = 0; i < s->dims && !s->repeats; i++)
     s->repeats = !checked_mul(&places, places, s->shape[i]);
-  if (s->repeats) return STOW_OK; /* not known: they may */
+  if (s->repeats) return STOW_OK; /* unknown, so assume duplicates */
   coords *c = calloc(1, sizeof *c);
   if (c == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->name);
   uint32_t opened = 0;
@@ -564,7 +564,8 @@ stow_status sparse_check(sparse *s, source *from, const budget *b, uint64_t *don
   walk w = {b, done, total};
   if (s->places[0].coords) return check_all_coords(s, from, &w);
   if (strcmp(s->layout, "dia") == 0) return check_diagonals(s, from, &w);
-  size_t other = s->places[1].starts ? 1 : 0; /* indices beside their starts, columns beside rows */
+  size_t other = s->places[1].starts ? 1 : 0; /* indices with their starts, columns with their
+                                               * rows */
   STOW_TRY(check_places(&s->places[other], from, &w));
   return check_beside(s, from, &w, &s->places[1 - other], &s->places[other]);
 }

@@ -20,8 +20,8 @@ static const char *spool_folder(void) {
 
 static stow_status refuse(const array *from, const char *what) {
   return stow_fail(STOW_ERR_IO,
-                   "%s: a deflated member is shuffled from a copy of %" PRIu64
-                   " bytes in %s, which %s: %s; give another folder in TMPDIR, or make it once "
+                   "%s: shuffling a deflated member needs a copy of %" PRIu64
+                   " bytes in %s, which %s: %s; set TMPDIR to another folder, or convert it once "
                    "with: stowage shrink",
                    from->name, from->bytes, spool_folder(), what, strerror(errno));
 }
@@ -46,7 +46,7 @@ static stow_status copy(spool *s, array *from) {
     size_t count = from->count - first < step ? (size_t)(from->count - first) : step;
     status = array_read(from, first, chunk, count);
     if (status == STOW_OK && write_all(s->fd, chunk, count * from->item_bytes) != STOW_OK)
-      status = refuse(from, "cannot take it");
+      status = refuse(from, "has no space for it");
     first += count;
   }
   free(chunk);
@@ -59,7 +59,7 @@ stow_status spool_make(spool *s, array *from) {
   if (from->type == DTYPE_NONE || (from->fortran_order && from->dims > 1))
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "%s: a deflated member of type %s%s cannot be shuffled within this budget; "
-                     "make it once with: stowage shrink",
+                     "convert it once with: stowage shrink",
                      from->name, from->descr, from->fortran_order ? " in Fortran order" : "");
   s->fd = newfile_unnamed(spool_folder());
   if (s->fd < 0) return refuse(from, "cannot be written");

@@ -10,7 +10,7 @@
 #include "device/device.h"
 
 typedef struct journey {
-  stow_event done; /* made when first needed */
+  stow_event done; /* created at first use */
   bool on_the_way;
   void *data[STOW_BATCHES_FILES_MAX];
 } journey;
@@ -18,7 +18,7 @@ typedef struct journey {
 struct staging {
   stow_device *device;
   uint32_t parts;
-  uint32_t next; /* the journey begun the longest ago, and the next to begin */
+  uint32_t next; /* the oldest transfer, and the next to begin */
   journey journeys[STAGING_COPIES];
 };
 
@@ -26,7 +26,7 @@ struct staging {
 
 static void *pinned_allocate(void *user, size_t bytes) {
   stow_addr at;
-  /* Under unified addressing, which every 64-bit driver has, both sides know it by one address. */
+  /* With unified addressing, which every 64-bit driver has, both sides use the same address. */
   return device_plain_alloc(user, &at, bytes, STOW_TIER_HOST) == STOW_OK ? (void *)(uintptr_t)at
                                                                          : NULL;
 }
@@ -98,7 +98,7 @@ stow_status staging_send(staging *s, void *const *data, const uint64_t *bytes, c
   if (status != STOW_OK) {
     char why[STATUS_MESSAGE_MAX];
     snprintf(why, sizeof why, "%s", stow_status_message());
-    (void)device_stream_sync(s->device, stream); /* some of it may be under way */
+    (void)device_stream_sync(s->device, stream); /* some of it may be running */
     return stow_fail(status, "%s", why);
   }
   j->on_the_way = true;
@@ -110,7 +110,7 @@ void staging_close(staging *s) {
   if (s == NULL) return;
   for (uint32_t i = 0; i < STAGING_COPIES; i++) {
     journey *j = &s->journeys[(s->next + i) % STAGING_COPIES];
-    /* Whatever it answers: a device that is lost copies nothing any more. */
+    /* Ignores the result: a lost device copies nothing any more. */
     if (j->on_the_way) {
       (void)device_event_wait(s->device, j->done);
       end_journey(s, j);

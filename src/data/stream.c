@@ -42,7 +42,7 @@ static stow_status add_run(stream *s, stream_run run) {
   return STOW_OK;
 }
 
-/* The next `bytes` of the file are ours. */
+/* Reserves the next `bytes` of the file for this stream. */
 static stow_status take_place(stream_file *f, size_t bytes, uint64_t *place) {
   pthread_mutex_lock(&f->lock);
   stow_status status = f->file.fd < 0 ? scratch_open(&f->file, f->beside) : STOW_OK;
@@ -89,7 +89,7 @@ typedef struct handing {
   size_t piece;
   stow_status (*take)(void *context, const void *bytes, size_t count);
   void *context;
-  char *bytes; /* room for a piece */
+  char *bytes; /* space for a piece */
 } handing;
 
 static stow_status hand_run(const stream *s, const handing *h, stream_run run, uint64_t from) {

@@ -1,8 +1,8 @@
-/* Stream: bytes that come one after another and are wanted again in that order: in memory up to a
- * bound, behind that in a scratch file that several streams share.
+/* Stream: bytes that are written in order and later read in that order: in memory up to a bound,
+ * then in a scratch file that several streams share.
  *
- * Called by shrink, which does not know how many values it keeps before it has seen them all. Where
- * the scratch has a name, streams that were filed can be taken up again by another process. */
+ * Called by shrink, which does not know how many values it keeps before it has seen them all. If
+ * the scratch file has a name, another process can continue streams that were flushed. */
 #ifndef DATA_STREAM_H
 #define DATA_STREAM_H
 
@@ -10,9 +10,9 @@
 
 #include "data/scratch.h"
 
-/* The file of several streams, each of which may be filled by a thread of its own. */
+/* The file of several streams, each of which may be filled by its own thread. */
 typedef struct stream_file {
-  const char *beside; /* where a scratch without a name may stand */
+  const char *beside; /* where to create an unnamed scratch file */
   pthread_mutex_t lock;
   scratch file; /* guarded by lock: opened by the first that needs it */
   uint64_t end; /* guarded by lock */
@@ -24,7 +24,7 @@ typedef struct stream_run {
 
 typedef struct stream {
   stream_file *shared;
-  char *held; /* the last of them, not in the file */
+  char *held; /* the last bytes, not in the file */
   size_t used, capacity, most;
   stream_run *runs; /* those in the file, in order */
   size_t run_count, run_capacity;
@@ -35,16 +35,16 @@ void stream_file_end(stream_file *f);
 
 void stream_begin(stream *s, stream_file *shared, size_t most_held);
 void stream_end(stream *s);
-/* Room for `count` more bytes, which the caller fills; stream_took says how many he did. */
+/* Returns room for `count` more bytes, which the caller fills; stream_took says how many. */
 stow_status stream_room(stream *s, size_t count, void **room);
 static inline void stream_took(stream *s, size_t count) {
   s->used += count;
 }
-/* Nothing is held: all is in the file. */
+/* Writes everything held to the file. */
 stow_status stream_flush(stream *s);
-/* Takes up what another process filed. */
+/* Continues what another process flushed. */
 stow_status stream_take_up(stream *s, const stream_run *runs, size_t count);
-/* Hands all of it but the first `skip` bytes, in order, to `take` in pieces of at most `piece`. */
+/* Passes all bytes after the first `skip`, in order, to `take` in pieces of at most `piece`. */
 stow_status stream_each(const stream *s, uint64_t skip, size_t piece,
                         stow_status (*take)(void *context, const void *bytes, size_t count),
                         void *context);

@@ -1,5 +1,5 @@
-/* Table: the pass. Each thread takes the next window, reads it beside the others, waits for its
- * turn to join it to what is known, and hands the values on. */
+/* Table: the pass. Each thread takes the next window, reads it in parallel with the others, waits
+ * for its turn to merge it, and passes the values on. */
 #include "data/table.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "data/table_parts.h"
 #include "data/workers.h"
 
-#define VALUES_LEAST 4096 /* of a window */
+#define VALUES_LEAST 4096 /* minimum per window */
 
 /* ---- the columns ---- */
 
@@ -22,8 +22,8 @@ static bool is_named(const csv *c, const char *name) {
   return false;
 }
 
-/* Names each column by its field of the header, or by its number. An unnamed first column is
- * "index": pandas writes its index so. */
+/* Names each column by its header field, or by its number. An unnamed first column is "index":
+ * pandas writes its index that way. */
 static stow_status name_columns(file_facts *f, const csv *c) {
   f->columns = calloc(c->columns, sizeof *f->columns);
   if (f->columns == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
@@ -47,7 +47,7 @@ static stow_status name_columns(file_facts *f, const csv *c) {
 }
 
 /* The budget: a quarter for values (of all threads), a quarter for distinct texts; the columns' own
- * records must fit a third quarter. */
+ * records must fit in a third quarter. */
 static stow_status begin_pass(table_pass *p) {
   const csv *c = p->from;
   table_state *s = p->state;
@@ -55,37 +55,36 @@ static stow_status begin_pass(table_pass *p) {
   s->count = c->columns;
   p->threads = p->budget->threads > 1 ? p->budget->threads : 1;
   uint64_t each = sizeof(csv_field) + sizeof(column_facts) +
-                  (sizeof(tally) + sizeof(csv_column) + sizeof(intern)) * (p->threads + 1);
+                  (sizeof(column_stats) + sizeof(csv_column) + sizeof(intern)) * (p->threads + 1);
   while (p->threads > 1 && (s->count * each > bytes / 4 || bytes / p->threads < 8u << 20)) {
     p->threads--;
-    each -= sizeof(tally) + sizeof(csv_column) + sizeof(intern);
+    each -= sizeof(column_stats) + sizeof(csv_column) + sizeof(intern);
   }
   uint64_t values = bytes / 4 / p->threads / sizeof(uint64_t);
   p->values_max = values > VALUES_LEAST ? (size_t)values : VALUES_LEAST;
   if (s->count * each > bytes / 4 || p->values_max / s->count < 16)
     return stow_fail(STOW_ERR_BUDGET,
-                     "%s: %zu columns need %" PRIu64 " KiB of memory to be told apart; give more "
-                     "with --memory",
-                     c->in.name, s->count, 4 * s->count * (each + 256) >> 10);
+                     "%s: %zu columns need %" PRIu64 " KiB of memory; raise --memory", c->in.name,
+                     s->count, 4 * s->count * (each + 256) >> 10);
   p->words_max = table_words_max(p->budget);
-  s->tallies = calloc(s->count, sizeof *s->tallies);
+  s->stats = calloc(s->count, sizeof *s->stats);
   s->words = calloc(s->count, sizeof *s->words);
   s->too_many = calloc(s->count, sizeof *s->too_many);
   p->forms = calloc(s->count, sizeof *p->forms);
-  if (s->tallies == NULL || s->words == NULL || s->too_many == NULL || p->forms == NULL)
+  if (s->stats == NULL || s->words == NULL || s->too_many == NULL || p->forms == NULL)
     return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory for %zu columns", c->in.name,
                      s->count);
   for (size_t i = 0; i < s->count; i++) {
-    tally_begin(&s->tallies[i]);
+    column_stats_begin(&s->stats[i]);
     if (p->to != NULL && p->to->text != NULL && p->to->text[i]) p->forms[i] = CSV_CODES;
     if (p->to != NULL && p->to->skip != NULL) s->too_many[i] = p->to->skip[i];
   }
   return STOW_OK;
 }
 
-/* ---- the members ---- */
+/* ---- the threads ---- */
 
-/* The next window; *more false where there is none, or somebody failed. */
+/* Takes the next window; *more is false if there is none, or another thread failed. */
 static stow_status take_window(table_pass *p, table_window *w, bool *more) {
   stow_status status = STOW_OK;
   pthread_mutex_lock(&p->lock);
@@ -109,7 +108,7 @@ static void shed_window(table_pass *p, table_window *w) {
   pthread_mutex_unlock(&p->lock);
 }
 
-/* With the lock held: everything before this window is in its place then. */
+/* With the lock held: everything before this window is in place then. */
 static stow_status save_if_due(table_pass *p) {
   if (p->to == NULL || p->to->state == NULL || p->place == 0) return STOW_OK;
   if (!checkpoint_due(p->budget->checkpoint)) return STOW_OK;
@@ -124,7 +123,7 @@ static void took(table_pass *p) {
   pthread_mutex_unlock(&p->lock);
 }
 
-/* In the order of the tickets; a failure lets nobody behind it through. */
+/* Merges windows in ticket order; after a failure no later window is merged. */
 static stow_status join_window(table_pass *p, table_window *w, stow_status status, bool *in_turn) {
   pthread_mutex_lock(&p->lock);
   while (p->turn != w->ticket && p->failed == STOW_OK) pthread_cond_wait(&p->turned, &p->lock);
@@ -138,14 +137,16 @@ static stow_status join_window(table_pass *p, table_window *w, stow_status statu
   if (mine && status == STOW_OK) {
     p->facts->rows = p->state->rows;
     bool part = p->to != NULL && p->to->range != NULL && p->to->range->stop < UINT64_MAX;
-    status = budget_tell(p->budget, w->raw_bytes, part ? p->to->range->stop : p->facts->file_bytes);
+    status =
+        budget_report(p->budget, w->raw_bytes, part ? p->to->range->stop : p->facts->file_bytes);
   }
   if (mine && status != STOW_OK) p->failed = status;
   p->taking += mine && status == STOW_OK;
   pthread_cond_broadcast(&p->turned);
   pthread_mutex_unlock(&p->lock);
   *in_turn = mine;
-  /* Behind another's failure ours does not count: his comes first in the file. */
+  /* If another thread failed before, this failure does not count: the other comes first in the
+   * file. */
   return mine ? status : STOW_OK;
 }
 
@@ -158,7 +159,7 @@ static stow_status hand_on(table_pass *p, table_window *w, stow_status status) {
   return status;
 }
 
-/* A table without a header: the row that was looked at for one is a part of its own. */
+/* In a table without a header, the first row, which was examined for one, is a part of its own. */
 static stow_status first_row(table_pass *p) {
   table_window w;
   stow_status status = table_window_make(&w, p);
@@ -193,7 +194,7 @@ static stow_status member_work(void *context, unsigned number) {
 void table_conclude(file_facts *f, const table_state *s) {
   for (size_t i = 0; i < s->count; i++) {
     bool known = !s->too_many[i];
-    tally_conclude(&f->columns[i], &s->tallies[i], s->rows, known ? &s->words[i] : NULL);
+    column_stats_conclude(&f->columns[i], &s->stats[i], s->rows, known ? &s->words[i] : NULL);
     f->bytes += f->columns[i].bytes;
     f->bytes_after += f->columns[i].bytes_after;
   }
@@ -204,7 +205,7 @@ void table_conclude(file_facts *f, const table_state *s) {
                     first->values.most_int == f->rows - 1;
 }
 
-/* Where the windows begin: where a checkpoint or the range says, or with the first row. */
+/* Positions the stream: where a checkpoint or the range says, or at the first row. */
 static stow_status begin_rows(table_pass *p) {
   csv *c = p->from;
   const table_range *r = p->to != NULL ? p->to->range : NULL;
@@ -240,7 +241,7 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   stow_status status = begin_rows(&p);
   if (status == STOW_OK) status = workers_run(p.threads, member_work, &p);
   if (status == STOW_OK && to != NULL && to->state != NULL && b->checkpoint != NULL && p.place > 0)
-    status = table_save(&p); /* what comes next is noted behind it */
+    status = table_save(&p); /* the next steps are recorded after it */
   pthread_cond_destroy(&p.turned);
   pthread_mutex_destroy(&p.lock);
   free(p.forms);

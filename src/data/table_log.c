@@ -1,5 +1,5 @@
 /* Table log: see table_log.h. A record: its numbers, a byte for each column's form, the new texts
- * (column, length, letters), zeros up to eight bytes, and the values. */
+ * (column, length, bytes), zeros up to a multiple of eight bytes, and the values. */
 #include "data/table_log.h"
 
 #include <stdlib.h>
@@ -8,11 +8,10 @@
 #include "base/buffer.h"
 
 typedef struct record {
-  uint64_t rows, texts; /* texts: bytes of forms and texts, with the zeros behind them */
+  uint64_t rows, texts; /* texts: bytes of forms and texts, including the padding */
 } record;
 
-/* Of a text that came for the first time; with RAW in `column`, of all raw texts of the window,
- * which stand behind its values. */
+/* Of a new text; with RAW in `column`, of all raw texts of the window, which follow its values. */
 typedef struct text_head {
   uint32_t column, length;
 } text_head;
@@ -42,7 +41,7 @@ static stow_status no_memory(const table_log *l) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", l->name);
 }
 
-/* ---- in ---- */
+/* ---- writing ---- */
 
 static stow_status make_columns(table_log *l, size_t count) {
   if (l->columns != NULL) return STOW_OK;
@@ -77,8 +76,8 @@ static stow_status add_run(table_log *l, table_log_run run) {
   return STOW_OK;
 }
 
-/* The texts of a column that the log does not have yet. Those of a column that turned out mixed are
- * forgotten: there are none then. */
+/* Writes the texts of a column that the log does not have yet. A column that turned out mixed has
+ * none. */
 static void put_texts(table_log *l, buffer *b, size_t i, const intern *texts) {
   uint32_t *had = &l->columns[i].texts;
   for (; *had < texts->count; ++*had) {
@@ -94,7 +93,7 @@ static csv_form form_of(const table_part *part, size_t i) {
   return part->raw[i] ? CSV_LENGTHS : part->block.columns[i].form;
 }
 
-/* Notes how many bytes of raw texts each column has in the last run. */
+/* Records how many bytes of raw texts each column has in the last run. */
 static stow_status note_texts(table_log *l, size_t i, uint64_t bytes) {
   table_log_run *run = &l->runs[l->run_count - 1];
   if (run->text_bytes == NULL) run->text_bytes = calloc(l->count, sizeof *run->text_bytes);
@@ -152,7 +151,7 @@ stow_status table_log_take(const table_log *l, const table_part *part) {
   return STOW_OK;
 }
 
-/* ---- out ---- */
+/* ---- reading ---- */
 
 stow_status table_log_read(table_log *l, size_t run, size_t column, uint64_t *values,
                            csv_form *form) {
@@ -174,22 +173,22 @@ stow_status table_log_read_texts(const table_log *l, size_t run, size_t column, 
   return scratch_read(&l->file, at, to, r->text_bytes[column]);
 }
 
-/* ---- back again ---- */
+/* ---- restoring ---- */
 
 static stow_status broken(const table_log *l, uint64_t at) {
   return stow_fail(STOW_ERR_FORMAT,
-                   "%s: byte %llu is not what was written there; begin without --resume",
+                   "%s: byte %llu is not what was written there; start without --resume",
                    l->file.name, (unsigned long long)at);
 }
 
-/* Who wants the texts of the records' heads. */
+/* Receives the texts of the records' heads. */
 typedef struct text_taker {
-  intern *words; /* of all columns, or of `column` alone */
+  intern *words; /* of all columns, or only of `column` */
   size_t column; /* SIZE_MAX: all */
-  bool runs;     /* the runs too are made anew */
+  bool runs;     /* also rebuild the runs */
 } text_taker;
 
-/* Fewer zeros stand behind them than a head has bytes. */
+/* The padding is shorter than a head. */
 static stow_status take_texts(table_log *l, const char *bytes, uint64_t count,
                               const text_taker *to) {
   for (uint64_t at = 0; at + sizeof(text_head) <= count;) {
@@ -214,8 +213,7 @@ static stow_status take_texts(table_log *l, const char *bytes, uint64_t count,
   return STOW_OK;
 }
 
-/* Reads the head of the record at *at: *forms, which the caller frees, and the texts behind them.
- */
+/* Reads the head of the record at *at: *forms, which the caller frees, and the texts after them. */
 static stow_status read_head(table_log *l, uint64_t *at, uint64_t end, record *r, char **head) {
   STOW_TRY(scratch_read(&l->file, *at, r, sizeof *r));
   *at += sizeof *r;
@@ -275,6 +273,6 @@ stow_status table_log_restore(table_log *l, table_state *state) {
   while (at < l->end) STOW_TRY(take_record(l, &at, l->end, state));
   if (at != l->end) return broken(l, at);
   for (size_t i = 0; i < state->count; i++)
-    if (state->tallies[i].mixed) intern_free(&state->words[i]);
+    if (state->stats[i].mixed) intern_free(&state->words[i]);
   return STOW_OK;
 }

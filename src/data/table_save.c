@@ -1,5 +1,5 @@
-/* What was read of a table, for the checkpoint: the columns' tallies and forms, where the stream
- * is, and the taker's own bytes. Distinct texts are the taker's to keep. */
+/* Saves and restores what was read of a table, for the checkpoint: the columns' stats and forms,
+ * the position of the stream, and the taker's own bytes. The taker keeps distinct texts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,10 +11,11 @@ typedef struct saved {
 } saved;
 
 static size_t saved_bytes(const table_pass *p) {
-  return sizeof(saved) + p->to->state_bytes + p->state->count * (sizeof(csv_form) + sizeof(tally));
+  return sizeof(saved) + p->to->state_bytes +
+         p->state->count * (sizeof(csv_form) + sizeof(column_stats));
 }
 
-/* One way for both directions, so that they cannot differ. */
+/* One function for both directions, so that they cannot differ. */
 static void walk(table_pass *p, char *at, void (*move)(void *mine, char *kept, size_t bytes)) {
   saved s = {p->state->count, p->state->rows, p->lines, p->ended && p->turn == p->tickets};
   move(&s, at, sizeof s);
@@ -26,7 +27,7 @@ static void walk(table_pass *p, char *at, void (*move)(void *mine, char *kept, s
   at += p->to->state_bytes;
   move(p->forms, at, p->state->count * sizeof *p->forms);
   at += p->state->count * sizeof *p->forms;
-  move(p->state->tallies, at, p->state->count * sizeof *p->state->tallies);
+  move(p->state->stats, at, p->state->count * sizeof *p->state->stats);
 }
 
 static void keep(void *mine, char *kept, size_t bytes) {
@@ -61,6 +62,6 @@ stow_status table_restore(table_pass *p, bool *restored) {
   p->from->lines = p->lines;
   p->facts->rows = p->state->rows;
   if (p->to->restore != NULL) STOW_TRY(p->to->restore(p->to->context, p->state));
-  /* Of a range it is asked where it ended; elsewhere an end need not be sought again. */
+  /* For a range, its end must be found again; otherwise the end need not be read again. */
   return p->ended && p->to->range == NULL ? STOW_OK : input_seek(&p->from->in, p->place);
 }

@@ -1,4 +1,4 @@
-/* Table state: the columns of a table as far as they are known, and the memory they may take. */
+/* Table state: the columns of a table, as far as they are known, and the memory they may use. */
 #include <stdlib.h>
 
 #include "data/table.h"
@@ -25,7 +25,7 @@ dtype table_column_type(const column_facts *c) {
 void table_state_free(table_state *s) {
   for (size_t i = 0; i < s->count && s->words != NULL; i++) intern_free(&s->words[i]);
   free(s->words);
-  free(s->tallies);
+  free(s->stats);
   free(s->too_many);
   *s = (table_state){0};
 }

@@ -20,7 +20,7 @@ bool table_can_share(source *from) {
          !(start[0] == 0x1f && start[1] == 0x8b);
 }
 
-/* ---- where a row begins: a guess ---- */
+/* ---- guessing where a row begins ---- */
 
 static size_t fields_of(const csv *c, const char *at, const char *end) {
   size_t fields = 1;
@@ -28,7 +28,7 @@ static size_t fields_of(const csv *c, const char *at, const char *end) {
   for (; at < end; at++) {
     if (quoted)
       quoted = *at != '"';
-    else if (*at == '"' && (begins || at[-1] == '"')) /* at a field's start, or doubled */
+    else if (*at == '"' && (begins || at[-1] == '"')) /* at the start of a field, or doubled */
       quoted = true;
     fields += !quoted && *at == c->delimiter;
     begins = *at == c->delimiter;
@@ -36,7 +36,7 @@ static size_t fields_of(const csv *c, const char *at, const char *end) {
   return fields;
 }
 
-/* How many rows in sequence look like the table's. */
+/* Returns how many consecutive rows look like the table's. */
 static size_t rows_alike(const csv *c, const char *at, const char *end) {
   size_t rows = 0;
   for (const char *stop; at != NULL && rows < LOOK_ROWS; at = stop + 1) {
@@ -48,7 +48,7 @@ static size_t rows_alike(const csv *c, const char *at, const char *end) {
   return rows;
 }
 
-/* The next row where these letters stand between quotes; NULL: not to be seen. */
+/* Returns the next row if these bytes are inside quotes; NULL if it cannot be found. */
 static const char *row_behind_quote(const csv *c, const char *at, const char *end) {
   for (; at < end && (*at != '"' || (at + 1 < end && at[1] == '"')); at++)
     if (*at == '"') at++;
@@ -57,8 +57,8 @@ static const char *row_behind_quote(const csv *c, const char *at, const char *en
   return stop != NULL ? stop + 1 : NULL;
 }
 
-/* A row that begins at byte `from` or behind it: the one behind the next line end, unless what
- * follows looks more like a table from where a quote ends. */
+/* Guesses the first row at or after byte `from`: the one after the next line end, unless the bytes
+ * after the end of a quote look more like a table. */
 static stow_status guess_start(source *s, const csv *c, uint64_t from, uint64_t *start) {
   char *bytes = NULL;
   const char *best = NULL;
@@ -95,18 +95,18 @@ typedef struct sharing {
   const table_reader *to;
   table_state *state;
   size_t columns;
-  bool *text; /* of each column: from the start */
+  bool *text; /* per column: text from the start */
   table_range range;
-  bool noted; /* the range and the texts are those of a run that was stopped */
+  bool noted; /* the range and the texts come from an interrupted run */
 } sharing;
 
-/* What a rank says of its rows. */
+/* What a rank reports about its rows. */
 typedef struct said {
   uint64_t first, reached, rows;
   int64_t status;
 } said;
 
-/* Facts of another reading give way to those of this one. */
+/* Discards the facts of an earlier read. */
 static void forget(sharing *s) {
   const file_facts before = *s->facts;
   inspect_free(s->facts);
@@ -115,7 +115,7 @@ static void forget(sharing *s) {
   s->to->again(s->to->taker.context);
 }
 
-/* The values are kept anew: what was noted of others must be gone from the disk before. */
+/* The values are written again: their old checkpoint must be removed from the disk first. */
 static stow_status note_range(const sharing *s) {
   checkpoint *c = s->budget->checkpoint;
   checkpoint_clear(c, STEP_TABLE);
@@ -142,7 +142,7 @@ static uint64_t share_of(uint64_t bytes, unsigned parts, unsigned size) {
   return bytes / size * parts + bytes % size * parts / size;
 }
 
-/* As a run that was stopped had it, with where its rows begin perhaps proved already. */
+/* Restores an interrupted run's range, whose start may already be proved. */
 static bool take_range(sharing *s) {
   uint64_t first;
   s->noted = checkpoint_find(s->budget->checkpoint, STEP_RANGE, &first, s->text,
@@ -151,7 +151,7 @@ static bool take_range(sharing *s) {
   return s->noted;
 }
 
-/* This rank's part of the bytes behind the first row, which every rank looks at. */
+/* Takes this rank's part of the bytes after the first row, which every rank reads. */
 static stow_status cut_range(sharing *s, const bool *text) {
   csv c;
   bool more;
@@ -172,8 +172,8 @@ static stow_status cut_range(sharing *s, const bool *text) {
   return status;
 }
 
-/* The first rank that did not begin where the one before it ended; `size` where all did. A failure
- * counts only where its rank began right. */
+/* Returns the first rank that did not begin where the previous one ended; `size` if all did. A
+ * failure counts only if its rank began correctly. */
 static unsigned first_wrong(const said *all, unsigned size, unsigned *failed) {
   *failed = size;
   for (unsigned i = 0; i < size; i++) {
@@ -211,10 +211,10 @@ static stow_status read_as_text(sharing *s) {
   size_t columns = s->state->count;
   bool *all = calloc((t->size + 1) * columns, sizeof *all), *mine = all, again = false;
   if (!team_all(t, all != NULL) || all == NULL) return free(all), no_memory(s->from->name);
-  for (size_t i = 0; i < columns; i++) mine[i] = s->state->tallies[i].texts > 0;
+  for (size_t i = 0; i < columns; i++) mine[i] = s->state->stats[i].texts > 0;
   stow_status status = team_gather(t, mine, all + columns, columns * sizeof *all);
   for (size_t i = 0; i < columns && status == STOW_OK; i++) {
-    const tally *own = &s->state->tallies[i];
+    const column_stats *own = &s->state->stats[i];
     if (s->text[i] || own->numbers + own->bools + own->missing_words == 0) continue;
     for (unsigned rank = 0; rank < t->rank && !s->text[i]; rank++)
       again = (s->text[i] = all[(rank + 1) * columns + i]) || again;
@@ -226,21 +226,22 @@ static stow_status read_as_text(sharing *s) {
 
 /* ---- joining ---- */
 
-static stow_status join_tallies(sharing *s) {
+static stow_status join_stats(sharing *s) {
   team *t = s->team;
-  tally *all = calloc(t->size + 1, sizeof *all);
+  column_stats *all = calloc(t->size + 1, sizeof *all);
   if (!team_all(t, all != NULL) || all == NULL) return free(all), no_memory(s->from->name);
   stow_status status = STOW_OK;
   for (size_t i = 0; i < s->state->count && status == STOW_OK; i++) {
-    status = team_gather(t, &s->state->tallies[i], all, sizeof *all);
-    tally_begin(&s->state->tallies[i]);
-    for (unsigned rank = 0; rank < t->size; rank++) tally_join(&s->state->tallies[i], &all[rank]);
+    status = team_gather(t, &s->state->stats[i], all, sizeof *all);
+    column_stats_begin(&s->state->stats[i]);
+    for (unsigned rank = 0; rank < t->size; rank++)
+      column_stats_join(&s->state->stats[i], &all[rank]);
   }
   free(all);
   return status;
 }
 
-/* One rank's texts, ended with '\0' each: they have none inside. */
+/* Adds one rank's texts, each terminated with '\0'; they contain none. */
 static stow_status add_texts(intern *to, const char *bytes, uint64_t length, uint32_t *codes) {
   for (uint64_t at = 0, k = 0; at < length; k++) {
     uint32_t code;
@@ -252,7 +253,7 @@ static stow_status add_texts(intern *to, const char *bytes, uint64_t length, uin
   return STOW_OK;
 }
 
-/* The texts of rank `from`, which is this one where `own` has them, into those of all. */
+/* Adds the texts of rank `from`, which is this one if `own` has them, to the common ones. */
 static stow_status join_texts(sharing *s, unsigned from, const intern *own, intern *to,
                               uint32_t *codes) {
   uint64_t length = own != NULL ? own->length : 0;
@@ -267,13 +268,13 @@ static stow_status join_texts(sharing *s, unsigned from, const intern *own, inte
   return status;
 }
 
-/* The numbers of all are given in the order of the ranks, which is that of the file. */
+/* Common numbers are assigned in rank order, which is file order. */
 static stow_status join_column(sharing *s, size_t i, bool nothing) {
   table_state *state = s->state;
   intern own = state->words[i], all = {0};
   uint32_t number;
   stow_status status = STOW_OK;
-  /* Gaps alone: they are number 0 where the column is text. */
+  /* Only gaps: they are number 0 if the column is text. */
   if (own.count == 0 && nothing) status = intern_add(&own, &number, "", 0);
   uint32_t *codes = calloc(own.count + 1, sizeof *codes);
   bool fine = status == STOW_OK && codes != NULL;
@@ -281,7 +282,7 @@ static stow_status join_column(sharing *s, size_t i, bool nothing) {
   state->words[i] = all;
   for (unsigned rank = 0; rank < s->team->size && status == STOW_OK; rank++) {
     status = join_texts(s, rank, rank == s->team->rank ? &own : NULL, &state->words[i], codes);
-    /* The same in every rank, but for no memory: then they part, and the next step says so. */
+    /* The same in every rank, unless one is out of memory: then the next step reports it. */
     if (!team_all(s->team, status == STOW_OK) && status == STOW_OK)
       status = no_memory(s->from->name);
     table_state joined = {.count = i + 1, .words = state->words};
@@ -294,7 +295,7 @@ static stow_status join_column(sharing *s, size_t i, bool nothing) {
   return status;
 }
 
-/* Which texts there were too many of is told by one process, which has them as they came. */
+/* One process, which reads the texts in order, reports which column has too many. */
 static stow_status join_words(sharing *s, const bool *nothing) {
   table_state *state = s->state;
   bool too_many = false;
@@ -302,23 +303,23 @@ static stow_status join_words(sharing *s, const bool *nothing) {
   if (!team_all(s->team, !too_many))
     return stow_fail(STOW_ERR_BUDGET, "%s: more distinct text than the budget holds",
                      s->from->name);
-  /* Numbers before the first text: they are not all known. */
+  /* Numbers before the first text: not all texts are known. */
   for (size_t i = 0; i < state->count; i++)
-    if (state->tallies[i].mixed || state->tallies[i].texts == 0) intern_free(&state->words[i]);
+    if (state->stats[i].mixed || state->stats[i].texts == 0) intern_free(&state->words[i]);
   for (size_t i = 0; i < state->count; i++)
-    if (!state->tallies[i].mixed && state->tallies[i].texts > 0)
+    if (!state->stats[i].mixed && state->stats[i].texts > 0)
       STOW_TRY(join_column(s, i, nothing[i]));
   return STOW_OK;
 }
 
-/* `rows` of each rank, and whether this one's columns had gaps, are room for it. */
+/* `rows` of each rank, and `nothing` for this one's columns with gaps, are work space. */
 static stow_status join_all(sharing *s, uint64_t *rows, bool *nothing) {
   table_state *state = s->state;
-  for (size_t i = 0; i < state->count; i++) nothing[i] = state->tallies[i].missing > 0;
+  for (size_t i = 0; i < state->count; i++) nothing[i] = state->stats[i].missing > 0;
   STOW_TRY(team_gather(s->team, &state->rows, rows, sizeof *rows));
   state->rows = 0;
   for (unsigned i = 0; i < s->team->size; i++) state->rows += rows[i];
-  STOW_TRY(join_tallies(s));
+  STOW_TRY(join_stats(s));
   STOW_TRY(join_words(s, nothing));
   table_conclude(s->facts, state);
   return STOW_OK;

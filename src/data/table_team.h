@@ -1,10 +1,10 @@
-/* Table team: one table read by all ranks of a team, each the rows of its part of the file.
+/* Table team: reads one table with all ranks of a team, each the rows of its part of the file.
  *
- * Called by shrink. A row may hold line ends between quotes, so where one begins cannot be seen
- * from the middle of a file: each rank guesses, reads, and says where its rows began and ended. The
- * first rank begins with the table, so its end is right; a rank that began where the one before it
- * ended is right too, and so on. One that did not reads again, from there. Then the ranks join what
- * they saw, in the order of the file: the types, and the distinct texts as they first came. */
+ * Called by shrink. A row may contain line ends between quotes, so its start cannot be recognized
+ * from the middle of a file. Each rank guesses, reads, and reports where its rows began and ended.
+ * The first rank begins with the table, so its end is correct; a rank that began where the previous
+ * one ended is correct too, and so on. One that did not reads again from there. Then the ranks
+ * merge what they read in file order: the types, and the distinct texts as they first occurred. */
 #ifndef DATA_TABLE_TEAM_H
 #define DATA_TABLE_TEAM_H
 
@@ -12,29 +12,27 @@
 #include "files/source.h"
 
 typedef struct table_shared {
-  uint64_t rows, rows_before; /* of this rank; of those before it */
-  uint32_t **codes; /* of each column's texts: this rank's number to that of all; NULL where
-                     * it is the same */
+  uint64_t rows, rows_before; /* of this rank; of the earlier ones */
+  uint32_t **codes; /* per column: maps this rank's text numbers to the common ones; NULL if
+                     * equal */
   size_t count;
 } table_shared;
 
-/* Who takes a rank's values: as table_taker says, and again from the start where `again` was
- * called. */
+/* Takes a rank's values like table_taker, and starts over when `again` is called. */
 typedef struct table_reader {
   table_taker taker; /* its range and text are set here */
   void (*again)(void *context);
 } table_reader;
 
-/* Every rank calls it and gets the facts of the whole table; `state` has the tallies and texts of
- * all, and this rank's values went to its taker, its codes being its own. `text`: as table_taker
- * has it. Anything but STOW_OK in one rank is a failure in all, and the team is not broken by it.
- */
+/* Every rank calls it and gets the facts of the whole table. `state` has the stats and texts of
+ * all; this rank's values went to its taker, with its own codes. `text`: as in table_taker. Any
+ * failure in one rank fails all; the team stays usable. */
 stow_status table_read_shared(table_shared *own, file_facts *f, source *from, table_header header,
                               const budget *b, const table_reader *to, const bool *text,
                               table_state *state);
 void table_shared_free(table_shared *s);
 
-/* Can its rows be found from the middle? Not in a gz, nor behind a server. */
+/* Returns whether its rows can be read from the middle: not for gzip or a remote file. */
 bool table_can_share(source *from);
 
 #endif

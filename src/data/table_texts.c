@@ -32,7 +32,8 @@ static stow_status take_raw(walk *w, size_t run) {
   for (uint64_t row = 0; row < r->rows; row++) {
     size_t length = (size_t)w->values[row];
     if (length > bytes)
-      return stow_fail(STOW_ERR_FORMAT, "%s: the kept texts are not what was written there",
+      return stow_fail(STOW_ERR_FORMAT,
+                       "%s: the scratch file is corrupt: the texts are not what was written there",
                        l->name);
     STOW_TRY(w->take(w->context, at, length));
     at += length;

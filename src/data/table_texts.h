@@ -1,7 +1,7 @@
-/* Table texts: the texts of one column, row after row, read back from a table's log.
+/* Table texts: reads the texts of one column back from a table's log, row by row.
  *
  * Called by shrink of tables to an npz. Memory: one window of values and texts, and the numbered
- * texts of the column where it was numbered at first. */
+ * texts of the column if it was numbered at first. */
 #ifndef DATA_TABLE_TEXTS_H
 #define DATA_TABLE_TEXTS_H
 
@@ -10,8 +10,8 @@
 typedef struct table_texts {
   table_log *log;
   size_t column;
-  const intern *words;   /* the column's numbered texts; NULL: they are read back from the log */
-  const uint32_t *codes; /* this rank's numbers to those of `words`; NULL: they are the same */
+  const intern *words;   /* the column's numbered texts; NULL: read back from the log */
+  const uint32_t *codes; /* maps this rank's numbers to those of `words`; NULL: equal */
 } table_texts;
 
 /* Calls `take` for each row's text, in order. Stops at the first failure and returns it. */

@@ -1,9 +1,9 @@
-/* Table windows: cutting the stream at row ends, reading the rows of one, and joining it to those
- * before it.
+/* Table windows: splits the stream at row ends, parses a window's rows, and merges it with the
+ * earlier ones.
  *
- * A window is read with what its columns were in the windows known by then. Where a column turned
- * to text in a window before it that was not known yet, it is read again, so that its numbers are
- * text too. */
+ * A window is parsed with the column forms known at that time. If a column became text in an
+ * earlier window that was not merged yet, the window is parsed again, so that its numbers are text
+ * too. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,17 +11,17 @@
 
 #include "data/table_parts.h"
 
-/* Rows as long as this are rare; so are the bytes then to be held once, not by every thread. */
+/* Rows this long are rare, so only one thread at a time holds such a window. */
 #define LARGE_BYTES ((size_t)1 << 20)
 
-/* ---- cutting ---- */
+/* ---- splitting ---- */
 
 static stow_status no_memory(const table_pass *p) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory for a window of the table",
                    p->from->in.name);
 }
 
-/* The end of the last whole row in the window; NULL if there is none. */
+/* Returns the end of the last whole row in the window; NULL if there is none. */
 static const char *last_row_end(const csv *c) {
   const char *at = (const char *)c->in.at, *end = (const char *)c->in.end, *found = NULL;
   if (memchr(at, '"', (size_t)(end - at)) == NULL) {
@@ -32,7 +32,7 @@ static const char *last_row_end(const csv *c) {
   return found;
 }
 
-/* Bounds the values of a window: the budget of a thread may be less than 256 KiB of text needs. */
+/* Bounds the values of a window: a thread's budget may be less than 256 KiB of text needs. */
 static const char *fewer_rows(const table_pass *p, const csv *c, const char *stop, size_t *ends) {
   const char *at = (const char *)c->in.at;
   size_t rows_max = p->values_max / p->state->count - 1;
@@ -41,7 +41,7 @@ static const char *fewer_rows(const table_pass *p, const csv *c, const char *sto
     size_t half = (size_t)(stop - at) / 2;
     const char *cut = memchr(at, '"', (size_t)(stop - at)) == NULL
                           ? memrchr(at, '\n', half)
-                          : NULL; /* quotes: one row, which is always right */
+                          : NULL; /* with quotes: one row, which is always correct */
     if (cut == NULL) cut = csv_row_end(c, at, stop);
     if (cut == NULL || cut + 1 >= stop) break;
     stop = cut + 1;
@@ -50,7 +50,7 @@ static const char *fewer_rows(const table_pass *p, const csv *c, const char *sto
   return stop;
 }
 
-/* Whether a row is too long does not depend on where the window happens to begin. */
+/* Checks the length of rows, independently of where the window begins. */
 static stow_status check_rows(const csv *c, const char *stop) {
   const char *at = (const char *)c->in.at;
   uint64_t line = c->lines + 1;
@@ -64,7 +64,7 @@ static stow_status check_rows(const csv *c, const char *stop) {
   return STOW_OK;
 }
 
-/* The end of the rows before `stop` that begin before the pass's own end. */
+/* Returns the end of the rows before `stop` that begin before the end of the pass. */
 static const char *before_end(const table_pass *p, const char *stop) {
   const csv *c = p->from;
   const char *at = (const char *)c->in.at;
@@ -90,13 +90,13 @@ static stow_status fill_window(table_pass *p, const char **stop) {
     STOW_TRY(input_fill(&c->in, left + 1));
     if (input_left(&c->in) > 0) *stop = last_row_end(c);
   }
-  if (*stop == NULL) *stop = (const char *)c->in.end; /* the last row, without an end */
+  if (*stop == NULL) *stop = (const char *)c->in.end; /* the last row, without a line end */
   *stop = before_end(p, *stop);
   return check_rows(c, *stop);
 }
 
-/* Hands bytes [at, stop) of the stream to the window: the two change memory, unless much is left
- * behind them, which would have to be copied then. */
+/* Moves bytes [at, stop) of the stream to the window. Swaps their memory, unless much would remain
+ * after `stop` and have to be copied. */
 static stow_status hand_over(table_window *w, csv *c, const char *stop) {
   const uint8_t *at = c->in.at, *end = (const uint8_t *)stop;
   size_t count = (size_t)(end - at);
@@ -134,9 +134,9 @@ static stow_status make_values(table_window *w, size_t rows_max) {
   return STOW_OK;
 }
 
-/* Are texts of the column kept as they are? With the lock held. */
+/* Returns whether texts of the column are kept as they are. With the lock held. */
 static bool is_raw(const table_pass *p, size_t i) {
-  if (p->to == NULL || !p->to->keeps_texts || p->state->tallies[i].mixed) return false;
+  if (p->to == NULL || !p->to->keeps_texts || p->state->stats[i].mixed) return false;
   return p->state->too_many[i] && (p->to->skip == NULL || !p->to->skip[i]);
 }
 
@@ -162,7 +162,8 @@ stow_status table_window_next(table_window *w, bool *more) {
   w->raw_bytes = c->in.raw_bytes;
   c->lines += ends;
   STOW_TRY(hand_over(w, c, stop));
-  /* Room for a last row without an end, and an odd stride: columns must not share cache sets. */
+  /* Room for a last row without a line end, and an odd stride, so that columns do not share cache
+   * sets. */
   STOW_TRY(make_values(w, (ends + 1) | 9));
   know_forms(w);
   w->stream_end = input_offset(&c->in);
@@ -184,7 +185,7 @@ void table_window_shed(table_window *w) {
   w->large = false;
 }
 
-/* ---- reading ---- */
+/* ---- parsing ---- */
 
 static stow_status code_of(void *context, size_t column, const char *text, size_t length,
                            uint64_t *code) {
@@ -193,11 +194,11 @@ static stow_status code_of(void *context, size_t column, const char *text, size_
   uint32_t number = 0;
   *code = 0;
   if (p->to != NULL && p->to->skip != NULL && p->to->skip[column]) return STOW_OK;
-  if (w->raw[column]) { /* where it stands and how long it is: see pack_texts */
+  if (w->raw[column]) { /* its position and length: see pack_texts */
     *code = (uint64_t)w->texts[column].length << 32 | length;
     return buffer_append(&w->texts[column], text, length);
   }
-  if (w->words == p->state->words && (p->state->too_many[column] || w->tallies[column].mixed))
+  if (w->words == p->state->words && (p->state->too_many[column] || w->stats[column].mixed))
     return STOW_OK;
   intern *words = &w->words[column];
   STOW_TRY(intern_add(words, &number, text, length));
@@ -205,16 +206,17 @@ static stow_status code_of(void *context, size_t column, const char *text, size_
   return STOW_OK;
 }
 
-/* A column's first text: what came before it in the window was nothing, or makes it mixed. */
+/* Handles a column's first text: everything before it in the window was empty, or makes it
+ * mixed. */
 static stow_status become_text(table_window *w, size_t i, const csv_field *f, uint64_t line) {
   csv_column *c = &w->columns[i];
-  tally *t = &w->tallies[i];
+  column_stats *t = &w->stats[i];
   size_t row = w->part.block.rows;
   uint64_t code = 0;
   if (c->numbers) t->numbers += row;
   if (t->numbers + t->bools + t->missing_words > 0) t->mixed = true;
   if (w->words == w->pass->state->words) { /* one thread: what came before is known */
-    const tally *before = &w->pass->state->tallies[i];
+    const column_stats *before = &w->pass->state->stats[i];
     if (before->numbers + before->bools + before->missing_words > 0) t->mixed = true;
     if (before->missing > 0) STOW_TRY(code_of(w, i, "", 0, &code));
   }
@@ -229,12 +231,12 @@ static stow_status become_text(table_window *w, size_t i, const csv_field *f, ui
 
 static stow_status add_field(table_window *w, size_t i, const csv_field *f, uint64_t line) {
   csv_column *c = &w->columns[i];
-  tally *t = &w->tallies[i];
+  column_stats *t = &w->stats[i];
   size_t row = w->part.block.rows;
-  c->text_bytes += f->length; /* of numbers too: the column may turn out to be text */
+  c->text_bytes += f->length; /* also for numbers: the column may turn out to be text */
   if (f->length > c->longest) c->longest = f->length;
   if (f->length < c->shortest) c->shortest = f->length;
-  /* Once a column is text, everything in it is; only nothing stays nothing. */
+  /* Once a column is text, every value in it is, except empty ones. */
   if (c->form == CSV_CODES) {
     c->missing += f->length == 0;
     return code_of(w, i, f->text, f->length, &c->values[row]);
@@ -273,7 +275,7 @@ static stow_status add_row(void *context, csv *c) {
   return STOW_OK;
 }
 
-/* The window's csv is a view: the rows of one table, from the window's own memory. */
+/* The window's csv is a view: the rows of one table, in the window's own memory. */
 static void begin_rows(table_window *w) {
   csv *c = &w->rows;
   c->in.at = w->first;
@@ -294,14 +296,14 @@ static void begin_columns(table_window *w) {
     csv_column *c = &w->columns[i];
     *c = (csv_column){.values = c->values, .form = w->forms[i], .shortest = UINT64_MAX};
     buffer_clear(&w->texts[i]);
-    tally_begin(&w->tallies[i]);
+    column_stats_begin(&w->stats[i]);
     if (own_words) intern_free(&w->words[i]);
-    if (!own_words && c->form == CSV_CODES) w->tallies[i].mixed = p->state->tallies[i].mixed;
+    if (!own_words && c->form == CSV_CODES) w->stats[i].mixed = p->state->stats[i].mixed;
   }
 }
 
-/* Leaves the lengths of the raw texts as the column's values, and the texts one behind the other. A
- * text may stand there twice: rows that a later column refused are read again. */
+/* Leaves the lengths of the raw texts as the column's values, and concatenates the texts. A text
+ * may occur twice: rows that a later column rejected are parsed again. */
 static void pack_texts(table_window *w, size_t i) {
   uint64_t *values = w->columns[i].values;
   buffer *texts = &w->texts[i];
@@ -317,7 +319,7 @@ static void pack_texts(table_window *w, size_t i) {
 
 static void end_columns(table_window *w) {
   for (size_t i = 0; i < w->pass->state->count; i++) {
-    tally_block(&w->tallies[i], &w->columns[i], w->part.block.rows);
+    column_stats_block(&w->stats[i], &w->columns[i], w->part.block.rows);
     if (w->raw[i]) pack_texts(w, i);
   }
 }
@@ -346,7 +348,7 @@ stow_status table_window_first(table_window *w) {
 
 /* ---- merging ---- */
 
-/* The window's own numbers of its texts become the pass's. */
+/* Maps the window's text numbers to the pass's. */
 static stow_status merge_words(table_window *w, size_t i) {
   table_pass *p = w->pass;
   intern *to = &p->state->words[i];
@@ -359,7 +361,7 @@ static stow_status merge_words(table_window *w, size_t i) {
     if (w->codes == NULL) return no_memory(p);
   }
   uint32_t nothing;
-  if (to->count == 0 && p->state->tallies[i].missing > 0) STOW_TRY(intern_add(to, &nothing, "", 0));
+  if (to->count == 0 && p->state->stats[i].missing > 0) STOW_TRY(intern_add(to, &nothing, "", 0));
   for (uint32_t k = 0; k < from->count; k++) {
     size_t length;
     const char *text = intern_get(from, k, &length);
@@ -369,7 +371,7 @@ static stow_status merge_words(table_window *w, size_t i) {
   return STOW_OK;
 }
 
-/* The window was read before the column's texts became too many: they are written out here. */
+/* The window was parsed before the column had too many texts: they are written out here. */
 static stow_status unnumber_texts(table_window *w, size_t i) {
   csv_column *c = &w->columns[i];
   w->raw[i] = true;
@@ -392,18 +394,19 @@ void table_bound_words(table_pass *p) {
   intern_free(&s->words[most]);
 }
 
-/* It was read without knowing that a column is text: it took fields for numbers, or for nothing. */
+/* Returns whether it was parsed without knowing that a column is text: it took fields for numbers,
+ * or for empty. */
 static bool turned_to_text(const table_window *w) {
   for (size_t i = 0; i < w->pass->state->count; i++) {
     if (w->pass->forms[i] != CSV_CODES || w->forms[i] == CSV_CODES) continue;
-    if (w->columns[i].form != CSV_CODES || w->tallies[i].mixed) return true;
+    if (w->columns[i].form != CSV_CODES || w->stats[i].mixed) return true;
   }
   return false;
 }
 
-/* A text that stands among numbers of windows before: its distinct texts are not all known. */
+/* A text among numbers of earlier windows: its distinct texts are not all known. */
 static void forget_mixed(table_pass *p, size_t i) {
-  if (p->state->tallies[i].mixed && p->state->words[i].count > 0) intern_free(&p->state->words[i]);
+  if (p->state->stats[i].mixed && p->state->words[i].count > 0) intern_free(&p->state->words[i]);
 }
 
 stow_status table_window_merge(table_window *w) {
@@ -415,13 +418,13 @@ stow_status table_window_merge(table_window *w) {
   }
   bool own_words = w->words != s->words;
   for (size_t i = 0; i < s->count; i++) {
-    tally *t = &s->tallies[i];
+    column_stats *t = &s->stats[i];
     bool text = w->columns[i].form == CSV_CODES, was_text = p->forms[i] == CSV_CODES;
     if (text && !was_text && t->numbers + t->bools + t->missing_words > 0) t->mixed = true;
-    t->mixed = t->mixed || w->tallies[i].mixed;
+    t->mixed = t->mixed || w->stats[i].mixed;
     if (text && own_words && !s->too_many[i] && !t->mixed) STOW_TRY(merge_words(w, i));
     if (text && own_words && !w->raw[i] && is_raw(p, i)) STOW_TRY(unnumber_texts(w, i));
-    tally_join(t, &w->tallies[i]);
+    column_stats_join(t, &w->stats[i]);
     if (text) p->forms[i] = CSV_CODES;
     if (w->columns[i].form == CSV_FLOATS && !text) p->forms[i] = CSV_FLOATS;
     forget_mixed(p, i);
@@ -437,12 +440,12 @@ stow_status table_window_make(table_window *w, table_pass *p) {
   size_t columns = p->state->count;
   *w = (table_window){.pass = p};
   w->columns = calloc(columns, sizeof *w->columns);
-  w->tallies = calloc(columns, sizeof *w->tallies);
+  w->stats = calloc(columns, sizeof *w->stats);
   w->forms = calloc(columns, sizeof *w->forms);
   w->raw = calloc(columns, sizeof *w->raw);
   w->texts = calloc(columns, sizeof *w->texts);
   w->words = p->threads > 1 ? calloc(columns, sizeof *w->words) : p->state->words;
-  if (w->columns == NULL || w->tallies == NULL || w->forms == NULL || w->words == NULL ||
+  if (w->columns == NULL || w->stats == NULL || w->forms == NULL || w->words == NULL ||
       w->raw == NULL || w->texts == NULL)
     return no_memory(p);
   for (size_t i = 0; i < columns; i++) w->texts[i] = BUFFER_INIT;
@@ -467,6 +470,6 @@ void table_window_free(table_window *w) {
   free(w->columns);
   free(w->values);
   free(w->forms);
-  free(w->tallies);
+  free(w->stats);
   free(w->codes);
 }

@@ -1,6 +1,6 @@
-/* Team: MPI by dlopen. The two families differ in what a handle is: Open MPI's are addresses of its
- * own objects, MPICH's (and Intel's, Cray's, MVAPICH's) are fixed integers. Everything is sent as
- * bytes, so one communicator and one type are all that is needed of either. */
+/* Team: MPI through dlopen. The two families have different handles: Open MPI's are addresses of
+ * its own objects, MPICH's (and Intel's, Cray's, MVAPICH's) are fixed integers. Everything is sent
+ * as bytes, so one communicator and one type suffice. */
 #include "data/team.h"
 
 #include <dlfcn.h>
@@ -29,7 +29,7 @@ static struct {
   void *world, *byte; /* Open MPI's; NULL: an MPICH */
 } mpi;
 
-/* How many ranks the launcher says there are. */
+/* Returns how many ranks the launcher reports. */
 static unsigned launched(const char **by) {
   static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
                                       "MPI_LOCALNRANKS"};
@@ -53,7 +53,7 @@ static bool load(bool open_mpi) {
   static const char *const mpich_names[] = {"libmpich.so.12", "libmpi.so.12", "libmpich.so",
                                             "libmpi.so"};
   void *library = NULL;
-  /* For all: MPI loads parts of itself, which look for its names. */
+  /* Global: MPI loads plugins that look for its symbols. */
   for (size_t i = 0; i < 4 && library == NULL; i++)
     library = dlopen(open_mpi ? open_names[i] : mpich_names[i], RTLD_NOW | RTLD_GLOBAL);
   if (library == NULL) return false;
@@ -83,14 +83,13 @@ stow_status team_join(team *t) {
   *t = (team){.size = 1};
   if (launched(&by) <= 1) return STOW_OK;
   if (!load(strncmp(by, "OMPI", 4) == 0))
-    return stow_fail(
-        STOW_ERR_UNSUPPORTED,
-        "%s says that there are several ranks, but no MPI library is found; install it, "
-        "or put its folder into LD_LIBRARY_PATH",
-        by);
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s says that there are several ranks, but no MPI library was found; install "
+                     "it, or add its folder to LD_LIBRARY_PATH",
+                     by);
   mpi.initialized(&running);
   if (!running && mpi.init(NULL, NULL) != 0)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "MPI does not start");
+    return stow_fail(STOW_ERR_UNSUPPORTED, "MPI could not be initialized");
   if (mpi.world != NULL) {
     mpi.rank(mpi.world, &rank);
     mpi.size(mpi.world, &size);
@@ -111,12 +110,13 @@ void team_leave(team *t) {
   t->size = 1;
 }
 
-/* A rank that failed agrees once more than it would have, which meets the others' next agreement;
- * after a failure nobody waits again. */
+/* A failed rank agrees one more time, which matches the others' next agreement; after a failure
+ * nobody waits again. */
 stow_status team_agree(team *t, stow_status status) {
   if (t == NULL || t->size <= 1 || t->broken) return status;
   int32_t mine = status, *all = calloc(t->size, sizeof *all);
-  if (all == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to ask the other ranks");
+  if (all == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to query the other ranks");
   int code = gather(&mine, all, sizeof mine);
   int32_t failed = code != 0 ? STOW_ERR_IO : STOW_OK;
   unsigned who = t->rank;
@@ -145,8 +145,7 @@ stow_status team_share(team *t, void *bytes, size_t count, unsigned from) {
     int code = mpi.world != NULL
                    ? mpi.share(at, (int)part, mpi.byte, (int)from, mpi.world)
                    : mpi.share_mpich(at, (int)part, MPICH_BYTE, (int)from, MPICH_WORLD);
-    if (code != 0)
-      return stow_fail(STOW_ERR_IO, "MPI could not bring bytes from rank %u to all", from);
+    if (code != 0) return stow_fail(STOW_ERR_IO, "MPI could not broadcast from rank %u", from);
   }
   return STOW_OK;
 }

@@ -1,10 +1,10 @@
-/* Team: the processes of one MPI job, where there is one.
+/* Team: the processes of one MPI job, if there is one.
  *
  *   team t; team_join(&t); … status = team_agree(&t, status); … team_leave(&t);
  *
- * MPI is found at run time (Open MPI or an MPICH) and only where a launcher says that there are
- * several ranks; then every rank runs the same job, takes its part of the rows, and agrees with the
- * others after each step. Called by shrink. */
+ * MPI (Open MPI or an MPICH) is loaded at run time, and only if a launcher reports several ranks.
+ * Then every rank runs the same job, takes its part of the rows, and agrees with the others after
+ * each step. Called by shrink. */
 #ifndef DATA_TEAM_H
 #define DATA_TEAM_H
 
@@ -15,25 +15,25 @@
 
 typedef struct team {
   unsigned rank, size; /* 0 of 1: alone */
-  bool broken;         /* somebody failed: nobody waits for anybody again */
-  unsigned failed;     /* the first rank that did, then */
+  bool broken;         /* a rank failed: no rank waits any more */
+  unsigned failed;     /* the first rank that failed */
 } team;
 
-/* Joins the ranks the launcher started; alone where none did. STOW_ERR_UNSUPPORTED if it did and
- * MPI cannot be loaded. */
+/* Joins the ranks that the launcher started; a team of one if it started none. STOW_ERR_UNSUPPORTED
+ * if it did and MPI cannot be loaded. */
 stow_status team_join(team *t);
-/* Ends it, once every rank has come here: a launcher that sees one fail ends the others, be they
- * about to say why. */
+/* Leaves once every rank is here: a launcher that sees one rank fail ends the others, even if they
+ * are about to report why. */
 void team_leave(team *t);
 
-/* The same for all: STOW_OK if every rank's is; its own where it failed, otherwise that another
- * did. NULL and a team of one: `status`. */
+/* Returns the same result on all ranks: STOW_OK if every rank passes it; a failed rank's own
+ * status, or on the others that another failed. For NULL and a team of one: `status`. */
 stow_status team_agree(team *t, stow_status status);
-/* Every rank's `bytes`, by rank, into `all`. Only after an agreement that was STOW_OK. */
+/* Gathers every rank's `bytes`, by rank, into `all`. Only after an agreement on STOW_OK. */
 stow_status team_gather(team *t, const void *mine, void *all, size_t bytes);
-/* What rank `from` has in `bytes`, there in every rank. */
+/* Broadcasts `bytes` of rank `from` to every rank. */
 stow_status team_share(team *t, void *bytes, size_t count, unsigned from);
-/* True if it is true in every rank; nobody has failed by it. False where MPI fails. */
+/* Returns whether it is true on every rank; does not count as a failure. False if MPI fails. */
 bool team_all(team *t, bool mine);
 
 static inline bool team_leads(const team *t) {

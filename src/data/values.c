@@ -1,5 +1,6 @@
-/* Values: the public face of numbers/scan and numbers/cast, for programs that have their numbers in
- * memory. Types come as names, so that no number of ours is part of the interface. */
+/* Values: the public interface to numbers/scan and numbers/cast, for programs that have their
+ * numbers in memory. Types are passed by name, so that our type numbers are not part of the
+ * interface. */
 #include <stowage/values.h>
 
 #include <stdio.h>
@@ -16,24 +17,26 @@ struct stow_values {
 };
 
 static stow_status read_type(dtype *type, const char *name) {
-  if (name == NULL) return stow_fail(STOW_ERR_INVALID, "values: no type; name one, as float32");
+  if (name == NULL)
+    return stow_fail(STOW_ERR_INVALID, "values: the type is NULL; name one, such as float32");
   return dtype_parse(type, name);
 }
 
-/* Numbers that cannot be there: a count whose bytes no memory has. */
+/* Rejects impossible counts, whose bytes exceed any memory. */
 static stow_status check_run(const void *values, dtype type, uint64_t count) {
   if (count == 0 || (values != NULL && count <= SIZE_MAX / 2 / dtype_bytes(type))) return STOW_OK;
   return stow_fail(STOW_ERR_INVALID, "values: %llu of %s %s", (unsigned long long)count,
-                   dtype_name(type), values == NULL ? "at no address" : "are more than memory has");
+                   dtype_name(type),
+                   values == NULL ? "at a NULL address" : "exceed the address space");
 }
 
 stow_status stow_values_open(stow_values **values, const char *type) {
   dtype t;
-  if (values == NULL) return stow_fail(STOW_ERR_INVALID, "values: no place for the answer");
+  if (values == NULL) return stow_fail(STOW_ERR_INVALID, "values: the result pointer is NULL");
   *values = NULL;
   STOW_TRY(read_type(&t, type));
   stow_values *v = malloc(sizeof *v);
-  if (v == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to look at values");
+  if (v == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to scan values");
   stow_status status = scan_begin(&v->seen, t);
   if (status != STOW_OK) {
     free(v);
@@ -91,7 +94,7 @@ stow_status stow_values_cast(void *to, const char *to_type, const void *from, co
 stow_status stow_values_error(double *worst, bool relative, const void *to, const char *to_type,
                               const void *from, const char *from_type, uint64_t count) {
   dtype t, f;
-  if (worst == NULL) return stow_fail(STOW_ERR_INVALID, "values: no place for the answer");
+  if (worst == NULL) return stow_fail(STOW_ERR_INVALID, "values: the result pointer is NULL");
   STOW_TRY(read_type(&t, to_type));
   STOW_TRY(read_type(&f, from_type));
   STOW_TRY(check_run(to, t, count));

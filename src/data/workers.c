@@ -36,7 +36,7 @@ stow_status workers_run(unsigned members, worker_task work, void *context) {
   stow_status status = STOW_OK;
   for (unsigned i = 0; i < members; i++) {
     if (all[i].started) pthread_join(all[i].thread, NULL);
-    /* One that stopped because another failed is not the reason. */
+    /* A thread that stopped because another failed is not the cause. */
     if (all[i].status != STOW_OK && (status == STOW_OK || status == STOW_ERR_INTERRUPTED))
       status = stow_fail(all[i].status, "%s", all[i].message);
   }

@@ -1,7 +1,7 @@
-/* Workers: the same work on several threads, each with its number.
+/* Workers: runs the same work on several threads, each with its number.
  *
- * Called by the jobs of this folder. The caller is member 0. The first failure in any of them is
- * the result, with its message. */
+ * Called by the jobs of this folder. The caller is member 0. The first failure of any thread is the
+ * result, with its message. */
 #ifndef DATA_WORKERS_H
 #define DATA_WORKERS_H
 
@@ -11,10 +11,10 @@
 
 typedef stow_status (*worker_task)(void *context, unsigned member);
 
-/* Returns when all have ended. Where a thread cannot be started its work is done by the caller. */
+/* Returns when all have ended. If a thread cannot be started, the caller does its work. */
 stow_status workers_run(unsigned members, worker_task work, void *context);
 
-/* Processors this process may use, at most WORKERS_MAX. */
+/* Returns the number of processors this process may use, at most WORKERS_MAX. */
 unsigned workers_default(void);
 
 #endif

@@ -1,11 +1,11 @@
-/* Cuda: a card behind NVIDIA's driver, found at run time.
+/* Cuda: a device behind NVIDIA's driver, loaded at run time.
  *
- * Opens and closes a card and answers what it is and what it has. cuda_context.c enters the driver,
+ * Opens and closes a device and reports its properties. cuda_context.c enters the driver,
  * cuda_host.c finds the host tier, cuda_pages.c and cuda_work.c do the rest. Works from any thread
- * and beside the program's own use of CUDA: the card's primary context is shared with cudart, is
- * made current only for the length of a call, and the program's current context is never left
- * changed. Opening costs the context and nothing else: the host tier is probed when somebody first
- * asks about it (and then remembered across processes). */
+ * and alongside the program's own use of CUDA: shares the primary context with cudart, makes it
+ * current only during a call, and always restores the program's current context. Opening creates
+ * only the context; the host tier is probed at the first query (and the result is cached across
+ * processes). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,15 +19,14 @@
 #include "device/cuda_probe.h"
 #include "device/device.h"
 
-/* Where a driver has no pages there is no granularity to ask; the usual one keeps callers' sums
- * right. */
+/* Without pages there is no granularity to query; the usual one keeps callers' arithmetic right. */
 #define NO_PAGES_GRANULE (UINT64_C(2) << 20)
 
 static cuda_dev *dev_of(const stow_device *device) {
   return (cuda_dev *)(uintptr_t)device;
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 static stow_status cuda_props(const stow_device *device, stow_device_props *props) {
   cuda_dev *d = dev_of(device);
@@ -42,7 +41,7 @@ static stow_status vram_memory(cuda_dev *d, size_t *free_bytes, size_t *total_by
   cu_result code = d->driver->cuMemGetInfo_v2(free_bytes, total_bytes);
   cuda_leave(d, &scope);
   return code == CU_OK ? STOW_OK
-                       : cuda_fail(d, code, "asking device %s for its free memory", d->props.uuid);
+                       : cuda_fail(d, code, "querying the free memory of device %s", d->props.uuid);
 }
 
 static stow_status cuda_memory(stow_device *device, stow_tier tier, uint64_t *free_bytes,
@@ -57,8 +56,8 @@ static stow_status cuda_memory(stow_device *device, stow_tier tier, uint64_t *fr
   } else if (tier == STOW_TIER_HOST) {
     cuda_host_find(d);
     if (d->props.host_backing == STOW_HOST_NONE)
-      return stow_fail(STOW_ERR_UNSUPPORTED, "host tier of device %s: there is none: %s",
-                       d->props.uuid, d->host_reason);
+      return stow_fail(STOW_ERR_UNSUPPORTED, "device %s has no host tier: %s", d->props.uuid,
+                       d->host_reason);
     hostmem host;
     STOW_TRY(hostmem_read(&host));
     free_now = host.usable_bytes;
@@ -81,8 +80,8 @@ typedef struct leaks {
   uint64_t pages, page_bytes, mappings, ranges, plains, streams, events;
 } leaks;
 
-/* Gives back what the caller forgot, in the order the driver wants: mappings, ranges, pages. The
- * driver's answers are not looked at: there is nothing better to do with a refusal. */
+/* Frees what the caller forgot, in the order the driver needs: mappings, ranges, pages. Ignores the
+ * driver's results: nothing can be done about a failure here. */
 static void give_back(cuda_dev *d, leaks *l) {
   const cuda_driver *driver = d->driver;
   cuda_table *t = &d->table;
@@ -118,12 +117,12 @@ static stow_status cuda_close(stow_device *device) {
   cuda_dev *d = dev_of(device);
   leaks l = {0};
   cuda_scope scope;
-  atomic_store(&d->lost, false); /* enter once more: a lost context still wants to be let go */
+  atomic_store(&d->lost, false); /* enter once more: a lost context must still be released */
   bool entered = cuda_enter(d, &scope) == STOW_OK;
   give_back(d, &l);
   if (entered) cuda_leave(d, &scope);
   cuda_thread_leave(d);
-  d->driver->cuDevicePrimaryCtxRelease_v2(d->card.handle);
+  d->driver->cuDevicePrimaryCtxRelease_v2(d->id.handle);
   char uuid[CUDA_UUID_MAX], size[STOW_SIZE_TEXT_MAX];
   snprintf(uuid, sizeof uuid, "%s", d->props.uuid);
   table_free(&d->table);
@@ -131,7 +130,7 @@ static stow_status cuda_close(stow_device *device) {
   free(d);
   if (l.pages + l.ranges + l.plains + l.streams + l.events == 0) return STOW_OK;
   return stow_fail(STOW_ERR_STATE,
-                   "closing device %s: never given back, and released now: %" PRIu64
+                   "closing device %s: released what was never freed: %" PRIu64
                    " pages (%s), %" PRIu64 " ranges (%" PRIu64 " mappings in them), %" PRIu64
                    " plain allocations, %" PRIu64 " streams, %" PRIu64 " events",
                    uuid, l.pages, stow_size_format(size, l.page_bytes), l.ranges, l.mappings,
@@ -171,37 +170,38 @@ static const stow_device_ops CUDA_OPS = {
 
 static stow_status fill_props(cuda_dev *d) {
   const cuda_driver *driver = d->driver;
-  cu_device card = d->card.handle;
+  cu_device device = d->id.handle;
   stow_device_props *p = &d->props;
   size_t total = 0, granule = 0;
   snprintf(p->kind, sizeof p->kind, "cuda");
-  snprintf(p->uuid, sizeof p->uuid, "%s", d->card.uuid);
-  p->index = d->card.index;
+  snprintf(p->uuid, sizeof p->uuid, "%s", d->id.uuid);
+  p->index = d->id.index;
   p->driver_version = driver->version;
-  if (driver->cuDeviceGetName(p->name, (int)sizeof p->name, card) != CU_OK)
-    snprintf(p->name, sizeof p->name, "unnamed card");
+  if (driver->cuDeviceGetName(p->name, (int)sizeof p->name, device) != CU_OK)
+    snprintf(p->name, sizeof p->name, "unnamed device");
   p->name[sizeof p->name - 1] = '\0';
-  p->compute_major = cuda_card_attribute(driver, card, CU_ATTRIBUTE_COMPUTE_MAJOR, 0);
-  p->compute_minor = cuda_card_attribute(driver, card, CU_ATTRIBUTE_COMPUTE_MINOR, 0);
+  p->compute_major = cuda_device_attribute(driver, device, CU_ATTRIBUTE_COMPUTE_MAJOR, 0);
+  p->compute_minor = cuda_device_attribute(driver, device, CU_ATTRIBUTE_COMPUTE_MINOR, 0);
   p->host_numa_node = -1;
-  cu_result code = driver->cuDeviceTotalMem_v2(&total, card);
-  if (code != CU_OK) return cuda_driver_fail(driver, code, "asking %s for its size", p->uuid);
+  cu_result code = driver->cuDeviceTotalMem_v2(&total, device);
+  if (code != CU_OK) return cuda_driver_fail(driver, code, "querying the size of %s", p->uuid);
   p->vram_bytes = total;
   p->page_bytes = NO_PAGES_GRANULE;
-  p->has_vmm = driver->has_vmm && cuda_card_attribute(driver, card, CU_ATTRIBUTE_VMM, 0) == 1;
+  p->has_vmm = driver->has_vmm && cuda_device_attribute(driver, device, CU_ATTRIBUTE_VMM, 0) == 1;
   if (!p->has_vmm) return STOW_OK;
-  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, card}};
+  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, device}};
   code = driver->cuMemGetAllocationGranularity(&granule, &prop, CU_GRANULARITY_MINIMUM);
   if (code != CU_OK)
-    return cuda_driver_fail(driver, code, "asking %s for its page granularity", p->uuid);
+    return cuda_driver_fail(driver, code, "querying the page granularity of %s", p->uuid);
   if (granule == 0 || (granule & (granule - 1)) != 0)
-    return stow_fail(STOW_ERR_DEVICE, "%s says its page granularity is %zu bytes, no power of two",
+    return stow_fail(STOW_ERR_DEVICE,
+                     "%s reports a page granularity of %zu bytes, which is not a power of two",
                      p->uuid, granule);
   p->page_bytes = granule;
   return STOW_OK;
 }
 
-/* `owned` is freed with the device, or here if it cannot be opened. */
+/* `owned` is freed with the device, or here on failure. */
 static stow_status open_on(stow_device **device, const char *name, const cuda_driver *driver,
                            cuda_driver *owned) {
   cuda_dev *d = calloc(1, sizeof *d);
@@ -215,19 +215,19 @@ static stow_status open_on(stow_device **device, const char *name, const cuda_dr
     d->physical = (physical){.driver = driver};
     lock_init(&d->table_lock, LOCK_DEVICE);
     lock_init(&d->host_lock, LOCK_DEVICE);
-    status = cuda_card_find(&d->card, driver, name);
+    status = cuda_device_find(&d->id, driver, name);
   }
   if (status == STOW_OK) status = fill_props(d);
   if (status == STOW_OK) {
     cuda_probe kept;
-    if (cuda_probe_kept(&kept, driver, d->card.handle))
+    if (cuda_probe_kept(&kept, driver, d->id.handle))
       cuda_host_set(d, &kept);
-    else if (cuda_card_attribute(driver, d->card.handle, CU_ATTRIBUTE_COMPUTE_MODE, 0) ==
+    else if (cuda_device_attribute(driver, d->id.handle, CU_ATTRIBUTE_COMPUTE_MODE, 0) ==
              CU_MODE_EXCLUSIVE_PROCESS)
-      cuda_host_find(d); /* one process at a time: once our context is made, no child gets one */
-    cu_result code = driver->cuDevicePrimaryCtxRetain(&d->context, d->card.handle);
+      cuda_host_find(d); /* exclusive mode: once our context exists, no child process gets one */
+    cu_result code = driver->cuDevicePrimaryCtxRetain(&d->context, d->id.handle);
     if (code != CU_OK)
-      status = cuda_driver_fail(driver, code, "device \"%s\": making its context", name);
+      status = cuda_driver_fail(driver, code, "device \"%s\": creating its context", name);
   }
   if (status != STOW_OK) {
     free(d);
@@ -267,8 +267,8 @@ stow_status cuda_count(int *count) {
   const cuda_driver *driver;
   *count = 0;
   stow_status status = cuda_driver_get(&driver);
-  if (status == STOW_ERR_NOT_FOUND) return STOW_OK; /* no driver, or one that sees no card */
+  if (status == STOW_ERR_NOT_FOUND) return STOW_OK; /* no driver, or no visible device */
   STOW_TRY(status);
   cu_result code = driver->cuDeviceGetCount(count);
-  return code == CU_OK ? STOW_OK : cuda_driver_fail(driver, code, "counting the cards");
+  return code == CU_OK ? STOW_OK : cuda_driver_fail(driver, code, "counting the devices");
 }

@@ -1,4 +1,4 @@
-/* Cuda cache: reading and writing the kept answers. */
+/* Cuda cache: reads and writes the cached probe results. */
 #include "device/cuda_cache.h"
 
 #include <errno.h>
@@ -15,11 +15,11 @@
 #include "base/hash.h"
 #include "base/newfile.h"
 #include "base/variables.h"
-#include "device/cuda_card.h"
+#include "device/cuda_device_id.h"
 
 #define HEAD      "stowage host-tier 1\n"
 #define FILE_MAX  (64u << 10)
-#define LINES_MAX 64 /* the newest are kept */
+#define LINES_MAX 64 /* keeps the newest */
 #define DAY_S     UINT64_C(86400)
 #define PATH_SIZE 4096
 
@@ -35,17 +35,17 @@ static void add_file(buffer *text, const char *path, const char *only_line) {
   fclose(in);
 }
 
-void cuda_cache_key(char key[CUDA_CACHE_KEY_MAX], const cuda_driver *driver, cu_device card) {
+void cuda_cache_key(char key[CUDA_CACHE_KEY_MAX], const cuda_driver *driver, cu_device device) {
   buffer text = BUFFER_BOUNDED(FILE_MAX);
   char uuid[CUDA_UUID_MAX], host[256] = "";
-  cuda_card_uuid(uuid, driver, card);
+  cuda_device_uuid(uuid, driver, device);
   gethostname(host, sizeof host - 1);
   const char *library = secure_getenv(ENV_LIBCUDA);
   buffer_printf(&text, "driver %d %s\n", driver->version, library != NULL ? library : "");
   add_file(&text, "/sys/module/nvidia/version",
            NULL); /* 580.95.05: changes within one CUDA version */
   buffer_printf(&text, "card %s\nhost %s\n", uuid, host);
-  /* What a container may do: memory calls can be refused by a profile or for want of a right. */
+  /* What the container may do: a profile or missing rights can block memory calls. */
   add_file(&text, "/proc/self/cgroup", NULL);
   add_file(&text, "/proc/self/status", "CapEff:");
   add_file(&text, "/proc/self/status", "Seccomp:");
@@ -58,7 +58,7 @@ void cuda_cache_key(char key[CUDA_CACHE_KEY_MAX], const cuda_driver *driver, cu_
 
 /* ---- the file ---- */
 
-/* The folder and the file in it; false where there is no home to keep anything in. */
+/* Returns the folder and the file in it; false if there is no home folder. */
 static bool file_path(char folder[PATH_SIZE], char path[PATH_SIZE]) {
   const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
   int length;
@@ -88,7 +88,7 @@ static bool read_file(buffer *text, const char *path) {
   return good && strncmp(text->data, HEAD, strlen(HEAD)) == 0;
 }
 
-/* One line into an answer; false if any part of it is not as it should be. */
+/* Parses one line into a result; false if any part is invalid. */
 static bool read_line(cuda_probe *probe, const char *line, size_t length, const char *key) {
   char text[CUDA_PROBE_REASON_MAX + 128];
   size_t key_length = strlen(key);
@@ -96,18 +96,19 @@ static bool read_line(cuda_probe *probe, const char *line, size_t length, const 
   if (memcmp(line, key, key_length) != 0 || line[key_length] != ' ') return false;
   memcpy(text, line, length);
   text[length] = '\0';
-  char *seconds_text = text + key_length + 1, *road, *node_text, *reason;
-  uint64_t seconds = strtoull(seconds_text, &road, 10);
-  if (road == seconds_text || *road != ' ') return false;
-  node_text = strchr(++road, ' ');
+  char *seconds_text = text + key_length + 1, *backing, *node_text, *reason;
+  uint64_t seconds = strtoull(seconds_text, &backing, 10);
+  if (backing == seconds_text || *backing != ' ') return false;
+  node_text = strchr(++backing, ' ');
   if (node_text == NULL) return false;
   *node_text++ = '\0';
   long node = strtol(node_text, &reason, 10);
   if (reason == node_text || *reason != ' ' || node < -1 || node > 4096) return false;
   stow_host_backing which = STOW_HOST_NONE;
-  while (which <= STOW_HOST_NUMA && strcmp(road, cuda_road_name(which)) != 0) which++;
+  while (which <= STOW_HOST_NUMA && strcmp(backing, cuda_backing_name(which)) != 0) which++;
   if (which > STOW_HOST_NUMA || (which == STOW_HOST_NUMA) != (node >= 0)) return false;
-  *probe = (cuda_probe){.road = which, .numa_node = (int)node, .from_cache = true, .certain = true};
+  *probe =
+      (cuda_probe){.backing = which, .numa_node = (int)node, .from_cache = true, .certain = true};
   snprintf(probe->reason, sizeof probe->reason, "%s", reason + 1);
   uint64_t now = clock_wall_ns() / 1000000000;
   return which >= STOW_HOST_LOCATION || (seconds <= now && now - seconds < DAY_S);
@@ -120,7 +121,7 @@ bool cuda_cache_read(cuda_probe *probe, const char *key) {
   if (file_path(folder, path) && read_file(&text, path)) {
     for (const char *line = text.data + strlen(HEAD); *line != '\0' && !found;) {
       const char *end = strchrnul(line, '\n');
-      /* A last line without its end was cut off: not believed. */
+      /* A last line without a line end was truncated: ignored. */
       found = *end == '\n' && read_line(probe, line, (size_t)(end - line), key);
       line = *end == '\n' ? end + 1 : end;
     }
@@ -129,7 +130,7 @@ bool cuda_cache_read(cuda_probe *probe, const char *key) {
   return found;
 }
 
-/* The folder and the one above it; more is not ours to make. */
+/* Creates the folder and its parent; more is not ours to create. */
 static bool make_folder(char *folder) {
   char *slash = strrchr(folder, '/');
   *slash = '\0';
@@ -138,10 +139,10 @@ static bool make_folder(char *folder) {
   return mkdir(folder, 0700) == 0 || errno == EEXIST;
 }
 
-/* The new line first, then the old ones of other keys, as many as there is room for. */
+/* Writes the new line first, then the old ones with other keys, as many as fit. */
 static void compose(buffer *out, const cuda_probe *probe, const char *key, const buffer *old) {
   buffer_printf(out, HEAD "%s %" PRIu64 " %s %d ", key, clock_wall_ns() / 1000000000,
-                cuda_road_name(probe->road), probe->numa_node);
+                cuda_backing_name(probe->backing), probe->numa_node);
   for (const char *at = probe->reason; *at != '\0'; at++)
     buffer_char(out, (unsigned char)*at < ' ' ? ' ' : *at);
   buffer_char(out, '\n');

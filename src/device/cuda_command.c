@@ -1,4 +1,4 @@
-/* Cuda command: finding the command and running it under a deadline. */
+/* Cuda command: finds the command and runs it with a deadline. */
 #include "device/cuda_command.h"
 
 #include <dlfcn.h>
@@ -17,16 +17,16 @@
 #include "base/variables.h"
 
 #define NAME "stowage"
-/* After SIGKILL: how long to wait for a child that hangs inside the kernel before leaving it. */
+/* After SIGKILL: how long to wait for a child that hangs in the kernel before leaving it. */
 #define KILL_WAIT_MS 2000
 
-/* ---- finding it ---- */
+/* ---- finding the command ---- */
 
 static bool is_program(const char *path) {
   return access(path, X_OK) == 0;
 }
 
-/* The folder of `file`, then `rest`; true if a program is there. */
+/* Appends `rest` to the folder of `file`; returns whether a program is there. */
 static bool beside(char path[CUDA_COMMAND_PATH_MAX], const char *file, const char *rest) {
   const char *slash = strrchr(file, '/');
   if (slash == NULL) return false;
@@ -39,7 +39,7 @@ static bool on_path(char path[CUDA_COMMAND_PATH_MAX]) {
   while (list != NULL && *list != '\0') {
     size_t size = strcspn(list, ":");
     int length = snprintf(path, CUDA_COMMAND_PATH_MAX, "%.*s/%s", (int)size, list, NAME);
-    /* Only whole paths: an empty or relative entry means "wherever we happen to stand". */
+    /* Only absolute paths: an empty or relative entry would depend on the current folder. */
     if (list[0] == '/' && length < CUDA_COMMAND_PATH_MAX && is_program(path)) return true;
     list += size + (list[size] == ':');
   }
@@ -51,10 +51,9 @@ stow_status cuda_command_find(char path[CUDA_COMMAND_PATH_MAX]) {
   if (named != NULL && named[0] != '\0') {
     snprintf(path, CUDA_COMMAND_PATH_MAX, "%s", named);
     if (is_program(path)) return STOW_OK;
-    return stow_fail(STOW_ERR_NOT_FOUND, ENV_COMMAND " names \"%s\", which cannot be started",
-                     named);
+    return stow_fail(STOW_ERR_NOT_FOUND, ENV_COMMAND "=\"%s\" cannot be started", named);
   }
-  /* dladdr wants any address inside the library (or program) this code was linked into. */
+  /* dladdr takes any address inside the library (or program) that contains this code. */
   Dl_info here;
   static const char mark;
   if (dladdr(&mark, &here) != 0 && here.dli_fname != NULL &&
@@ -73,13 +72,13 @@ stow_status cuda_command_find(char path[CUDA_COMMAND_PATH_MAX]) {
   if (on_path(path)) return STOW_OK;
   return stow_fail(
       STOW_ERR_NOT_FOUND,
-      "the stowage command was not found beside the library nor on PATH; set " ENV_COMMAND
-      " to where it is");
+      "the stowage command was not found next to the library or on PATH; set " ENV_COMMAND
+      " to its path");
 }
 
-/* ---- running it ---- */
+/* ---- running the command ---- */
 
-/* The environment less what would make the child a different program; NULL if memory is short. */
+/* Copies the environment without variables that would change the child; NULL if memory is short. */
 static char **child_environment(void) {
   size_t count = 0;
   while (environ[count] != NULL) count++;
@@ -107,11 +106,12 @@ static int spawn(pid_t *child, const char *path, char *const argv[], int output_
     sigset_t none, all;
     sigemptyset(&none);
     sigfillset(&all);
-    /* The program's handlers and blocked signals are its own business, not the child's. */
+    /* The child must not inherit the program's handlers and blocked signals. */
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    /* The pipe first: where the program has closed its own, the pipe's number may be 0 or 2. */
+    /* The pipe first: if the program closed its own descriptors, the pipe's number may be 0 or
+     * 2. */
     error = posix_spawn_file_actions_adddup2(&actions, output_fd, 1);
     if (error == 0) error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     if (error == 0) error = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
@@ -133,7 +133,7 @@ static bool drain(int fd, uint64_t until_ns, char *output, size_t size, size_t *
     int ready = poll(&wait, 1, left_ms);
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) return false;
-    bool full = *length + 1 >= size; /* what does not fit is read all the same, and dropped */
+    bool full = *length + 1 >= size; /* read and drop what does not fit */
     ssize_t got =
         full ? read(fd, spare, sizeof spare) : read(fd, output + *length, size - 1 - *length);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
@@ -142,13 +142,13 @@ static bool drain(int fd, uint64_t until_ns, char *output, size_t size, size_t *
   }
 }
 
-/* Collects the child. It has closed its output, so it is ending, or was killed. */
+/* Waits for the child. It closed its output, so it is exiting, or was killed. */
 static void collect(pid_t child, bool gone, cuda_command_end *end) {
   int how = 0;
   pid_t got;
   do got = waitpid(child, &how, gone ? 0 : WNOHANG);
   while (got < 0 && errno == EINTR);
-  if (got != child) return; /* somebody else took the news, or it hangs inside the kernel */
+  if (got != child) return; /* another waiter reaped it, or it hangs in the kernel */
   if (WIFSIGNALED(how)) end->signal = WTERMSIG(how);
   if (WIFEXITED(how)) end->exit_code = WEXITSTATUS(how);
 }
@@ -159,7 +159,7 @@ stow_status cuda_command_run(const char *path, char *const argv[], int deadline_
   output[0] = '\0';
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    return stow_fail(STOW_ERR_IO, "starting %s: no pipe: %s", path, strerror(errno));
+    return stow_fail(STOW_ERR_IO, "starting %s: cannot create a pipe: %s", path, strerror(errno));
   pid_t child = -1;
   int error = spawn(&child, path, argv, ends[1]);
   close(ends[1]);
@@ -172,7 +172,7 @@ stow_status cuda_command_run(const char *path, char *const argv[], int deadline_
   bool gone = drain(ends[0], until, output, size, &length);
   if (!gone) {
     end->timed_out = true;
-    kill(child, SIGKILL); /* not yet waited for, so the number is still its own */
+    kill(child, SIGKILL); /* not reaped yet, so the pid is still valid */
     until = clock_ns() + (uint64_t)KILL_WAIT_MS * 1000000;
     gone = drain(ends[0], until, output, size, &length);
   }

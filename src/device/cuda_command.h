@@ -1,8 +1,8 @@
-/* Cuda command: starting the `stowage` command as a child that tries something for us.
+/* Cuda command: runs the `stowage` command as a child process that tries something for us.
  *
- * Used by the probe only. The child is spawned, never forked: a copy of a process that holds a
- * driver and threads is in no state to do anything. It starts without LD_PRELOAD, so that a shim
- * does not follow it, and is gone when the call returns, whatever it did. */
+ * Used only by the probe. The child is spawned, not forked: a fork of a process with a driver and
+ * threads could do nothing safely. It starts without LD_PRELOAD, so the shim does not follow it,
+ * and has ended when the call returns, whatever it did. */
 #ifndef DEVICE_CUDA_COMMAND_H
 #define DEVICE_CUDA_COMMAND_H
 
@@ -13,19 +13,19 @@
 
 #define CUDA_COMMAND_PATH_MAX 4096
 
-/* Where the command is: $STOWAGE_COMMAND; beside the library or program this code is in, or in
- * ../bin from there; on PATH. STOW_ERR_NOT_FOUND says where it was looked for. */
+/* Finds the command: $STOWAGE_COMMAND; next to the library or program that contains this code, or
+ * in ../bin from there; on PATH. STOW_ERR_NOT_FOUND says where it looked. */
 stow_status cuda_command_find(char path[CUDA_COMMAND_PATH_MAX]);
 
 typedef struct cuda_command_end {
   bool timed_out;
-  int signal;    /* that killed it; 0 if none, or if the program took the news of its end for
-                    itself (a SIGCHLD handler that waits for all) */
-  int exit_code; /* -1 when not known */
+  int signal;    /* that killed it; 0 if none, or if the program reaped the child itself (a SIGCHLD
+                  * handler that waits for all) */
+  int exit_code; /* -1 if unknown */
 } cuda_command_end;
 
-/* Runs `path` with `argv` and keeps what it wrote to standard output (ended with '\0', cut to
- * `size`). After `deadline_ms` it is killed. STOW_ERR_IO: it could not be started. */
+/* Runs `path` with `argv` and stores its standard output (terminated with '\0', truncated to
+ * `size`). Kills it after `deadline_ms`. STOW_ERR_IO if it could not be started. */
 stow_status cuda_command_run(const char *path, char *const argv[], int deadline_ms, char *output,
                              size_t size, cuda_command_end *end);
 

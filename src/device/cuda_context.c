@@ -1,12 +1,12 @@
-/* Cuda context: makes the device's context current for the length of one call, and checks what the
- * entries of a device share. */
+/* Cuda context: makes the device's context current for one call, and holds the checks that a
+ * device's entries share. */
 #include <inttypes.h>
 
 #include <stowage/size.h>
 
 #include "device/cuda_device.h"
 
-/* Set for good by thread_enter: this thread of ours needs no exchange at each call. */
+/* Set permanently by thread_enter: this thread is ours and needs no switch at each call. */
 static _Thread_local bool thread_relaxed;
 
 void cuda_note_lost(cuda_dev *d, cu_result code) {
@@ -17,8 +17,7 @@ stow_status cuda_enter(cuda_dev *d, cuda_scope *scope) {
   *scope = (cuda_scope){.capture_mode = CU_CAPTURE_RELAXED};
   if (atomic_load_explicit(&d->lost, memory_order_relaxed))
     return stow_fail(STOW_ERR_DEVICE_LOST,
-                     "device %s was lost earlier; nothing on it can be used: start the process "
-                     "again",
+                     "device %s was lost earlier and cannot be used; restart the process",
                      d->props.uuid);
   cu_context current = NULL;
   cu_result code = d->driver->cuCtxGetCurrent(&current);
@@ -42,7 +41,8 @@ void cuda_leave(cuda_dev *d, const cuda_scope *scope) {
 stow_status cuda_thread_enter(stow_device *device) {
   cuda_dev *d = (cuda_dev *)(uintptr_t)device;
   if (atomic_load(&d->lost))
-    return stow_fail(STOW_ERR_DEVICE_LOST, "entering device %s: it was lost", d->props.uuid);
+    return stow_fail(STOW_ERR_DEVICE_LOST, "entering device %s: the device was lost",
+                     d->props.uuid);
   cu_result code = d->driver->cuCtxSetCurrent(d->context);
   if (code != CU_OK) return cuda_fail(d, code, "making device %s current", d->props.uuid);
   int mode = CU_CAPTURE_RELAXED;

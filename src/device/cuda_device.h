@@ -1,6 +1,6 @@
-/* Cuda device: one open card, shared by the files of the cuda backend and nobody else.
+/* Cuda device: one open device, shared only by the files of the cuda backend.
  *
- * cuda.c opens and closes it and answers questions, cuda_pages.c has ranges and pages, cuda_work.c
+ * cuda.c opens and closes it and answers queries, cuda_pages.c has ranges and pages, cuda_work.c
  * plain allocations, copies, streams and events. */
 #ifndef DEVICE_CUDA_DEVICE_H
 #define DEVICE_CUDA_DEVICE_H
@@ -11,65 +11,67 @@
 #include <stowage/sys/device.h>
 
 #include "base/lock.h"
-#include "device/cuda_card.h"
+#include "device/cuda_device_id.h"
 #include "device/cuda_driver.h"
 #include "device/cuda_table.h"
 #include "device/physical.h"
 
 typedef struct cuda_dev {
-  stow_device head; /* first: a stow_device is the beginning of this */
+  stow_device head; /* first member: a pointer to it is a stow_device */
   const cuda_driver *driver;
-  cuda_driver *driver_owned; /* the same, where it was made for this device alone */
-  physical physical;         /* on that driver; nothing counts here but the heap's pool */
-  cuda_card card;
-  cu_context context;      /* the card's primary one: what cudart uses too */
-  _Atomic bool lost;       /* the driver said so once; nothing is asked of it again */
+  cuda_driver *driver_owned; /* the same, if it was created for this device only */
+  physical physical;         /* on that driver; without an account */
+  cuda_device_id id;
+  cu_context context;      /* the primary context, shared with cudart */
+  _Atomic bool lost;       /* the driver reported it once; it is not called again */
   stow_device_props props; /* host_… fields guarded by host_lock until host_known */
 
   lock table_lock;
   cuda_table table; /* guarded by table_lock */
 
   lock host_lock;          /* never held together with table_lock */
-  _Atomic bool host_known; /* the road was found; props and host_reason are final */
+  _Atomic bool host_known; /* the backing was found; props and host_reason are final */
   char host_reason[512];
-  uint64_t host_left_bytes; /* guarded by host_lock: what the host had at host_read_ns, less what
-                               was taken since */
+  uint64_t host_left_bytes; /* guarded by host_lock: the host's free memory at host_read_ns, minus
+                             * what was taken since */
   uint64_t host_read_ns;
 } cuda_dev;
 
 /* ---- entering the driver ---- */
 
-/* What one call changed of the thread, to be put back when it ends. */
+/* What a call changed in the thread, restored at its end. */
 typedef struct cuda_scope {
   bool pushed;
   bool exchanged;
   int capture_mode;
 } cuda_scope;
 
-/* Makes the card's context current for this thread if another (or none) is, and lets the call go on
- * while a graph is being captured. The program's own context is current again after cuda_leave. */
+/* Makes the device's context current for this thread if needed, and allows calls during graph
+ * capture. cuda_leave restores the program's own context. */
 stow_status cuda_enter(cuda_dev *d, cuda_scope *scope);
 void cuda_leave(cuda_dev *d, const cuda_scope *scope);
-/* Takes the context from a thread that cuda_thread_enter gave it to: the context may end now. */
+/* Removes the context from a thread that cuda_thread_enter gave it to: the context may be destroyed
+ * now. */
 void cuda_thread_leave(cuda_dev *d);
 
-/* cuda_driver_fail, which also notes that the device is lost if that is what the code means. */
+/* cuda_driver_fail that also marks the device as lost if the code means that. */
 #define cuda_fail(d, code, ...)                                                                    \
   (cuda_note_lost((d), (code)), cuda_driver_fail((d)->driver, (code), __VA_ARGS__))
 void cuda_note_lost(cuda_dev *d, cu_result code);
 
-/* STOW_ERR_INVALID unless `bytes` is a multiple of the granularity and not 0, and `addr` is one. */
+/* Returns STOW_ERR_INVALID unless `bytes` is a nonzero multiple of the granularity and `addr` is a
+ * multiple. */
 stow_status cuda_check_extent(const cuda_dev *d, const char *what, stow_addr addr, uint64_t bytes);
 
 /* ---- the host tier ---- */
 
-/* Stores the probe's answer. Called once, with host_lock held or before the device is shared. */
+/* Stores the probe's result. Called once, with host_lock held or before the device is shared. */
 struct cuda_probe;
 void cuda_host_set(cuda_dev *d, const struct cuda_probe *probe);
-/* Finds out by which road the host is reached, if that is not known yet. */
+/* Finds how the device reaches host memory, if not known yet. */
 void cuda_host_find(cuda_dev *d);
-/* Takes `bytes` out of what the host can give. STOW_ERR_OUT_OF_MEMORY: it would be left too little;
- * asked first, because a host driven to its last page is not refused but killed. */
+/* Reserves `bytes` of what the host can give. Returns STOW_ERR_OUT_OF_MEMORY if too little would be
+ * left. Checked first, because a process that exhausts the host is killed, not refused. */
 stow_status cuda_host_take(cuda_dev *d, uint64_t bytes, const char *what);
 
 /* ---- entries ---- */

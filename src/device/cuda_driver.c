@@ -1,4 +1,4 @@
-/* Cuda driver: opening libcuda, and turning its error numbers into ours. */
+/* Cuda driver: opens libcuda and translates its error codes. */
 #include "device/cuda_driver.h"
 
 #include <dlfcn.h>
@@ -14,32 +14,31 @@
 
 #define LIBRARY "libcuda.so.1"
 
-/* What to do about it, for the errors people meet. */
+/* Next steps for common errors. */
 static const struct hint {
   cu_result code;
   const char *text;
 } HINTS[] = {
     {CU_ERROR_NOT_INITIALIZED,
-     "a process forked after the driver started cannot use it: spawn it instead"},
+     "a process forked after the driver was initialized cannot use it: spawn it instead"},
     {CU_ERROR_DEINITIALIZED, "the driver is shutting down with the process"},
-    {CU_ERROR_STUB_LIBRARY,
-     "the toolkit's stub was loaded instead of the driver; take its folder out of LD_LIBRARY_PATH"},
+    {CU_ERROR_STUB_LIBRARY, "the toolkit's stub library was loaded instead of the driver; remove "
+                            "its folder from LD_LIBRARY_PATH"},
     {CU_ERROR_DEVICE_UNAVAILABLE,
-     "the card is busy or in exclusive mode; look at nvidia-smi for who holds it"},
-    {CU_ERROR_NO_DEVICE, "the driver sees no card; look at CUDA_VISIBLE_DEVICES and nvidia-smi"},
+     "the GPU is busy or in exclusive mode; run nvidia-smi to see who uses it"},
+    {CU_ERROR_NO_DEVICE, "the driver sees no GPU; check CUDA_VISIBLE_DEVICES and nvidia-smi"},
     {CU_ERROR_INVALID_CONTEXT, "the program reset the device (cudaDeviceReset?); open it again"},
     {CU_ERROR_CONTEXT_IS_DESTROYED,
      "the program reset the device (cudaDeviceReset?); open it again"},
-    {CU_ERROR_ILLEGAL_ADDRESS,
-     "a kernel touched memory that is not mapped; the process must be started again"},
-    {CU_ERROR_LAUNCH_FAILED, "a kernel crashed; the process must be started again"},
-    {CU_ERROR_ECC_UNCORRECTABLE, "the card's memory failed; look at nvidia-smi -q -d ECC"},
+    {CU_ERROR_ILLEGAL_ADDRESS, "a kernel accessed unmapped memory; restart the process"},
+    {CU_ERROR_LAUNCH_FAILED, "a kernel crashed; restart the process"},
+    {CU_ERROR_ECC_UNCORRECTABLE, "the GPU's memory has failed; run nvidia-smi -q -d ECC"},
     {CU_ERROR_NOT_PERMITTED, "a container may need more rights, or a graph is being captured"},
     {CU_ERROR_SYSTEM_NOT_READY, "is the fabric manager running?"},
-    {CU_ERROR_SYSTEM_DRIVER_MISMATCH,
-     "the kernel's driver and libcuda differ; reboot after a driver update, or mend the container"},
+    {CU_ERROR_SYSTEM_DRIVER_MISMATCH, "the kernel driver and libcuda have different versions; "
+                                      "reboot after a driver update, or fix the container"},
     {CU_ERROR_CAPTURE_UNSUPPORTED, "a graph is being captured on this thread"},
-    {CU_ERROR_UNKNOWN, "look at dmesg for a line with \"NVRM: Xid\""},
+    {CU_ERROR_UNKNOWN, "check dmesg for a line with \"NVRM: Xid\""},
 };
 
 stow_status cuda_status_of(cu_result code) {
@@ -99,8 +98,8 @@ stow_status cuda_driver_fail(const cuda_driver *driver, cu_result code, const ch
                    next != NULL ? next : "");
 }
 
-/* dlsym gives an object pointer and C has no cast from it to a function pointer; POSIX promises
- * that the bytes are the same. */
+/* dlsym returns an object pointer, and C has no cast from it to a function pointer; POSIX
+ * guarantees the same representation. */
 static void set_function(void *member, void *pointer) {
   memcpy(member, &pointer, sizeof pointer);
 }
@@ -113,7 +112,7 @@ static int level = INT_MAX;
 static void read_level(void) {
   int major, minor;
   const char *text = secure_getenv(ENV_DRIVER_LEVEL);
-  /* NOLINTNEXTLINE(cert-err34-c): anything else than two numbers hides nothing */
+  /* NOLINTNEXTLINE(cert-err34-c): anything but two numbers hides nothing */
   if (text != NULL && sscanf(text, "%d.%d", &major, &minor) == 2) level = major * 1000 + minor * 10;
 }
 
@@ -122,7 +121,7 @@ bool cuda_driver_may_use(int since) {
   return since <= level;
 }
 
-/* ---- filling and starting ---- */
+/* ---- filling and initializing ---- */
 
 void cuda_driver_note_pages(cuda_driver *driver) {
   ASSERT(driver != NULL);
@@ -160,16 +159,15 @@ stow_status cuda_driver_start(cuda_driver *driver) {
   const char *missing = first_missing(driver);
   if (missing != NULL)
     return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "CUDA driver: it has no function %s; a driver of CUDA 11.0 or newer is needed",
-                     missing);
+                     "CUDA driver: it has no function %s; CUDA 11.0 or newer is required", missing);
   cu_result code = driver->cuInit(0);
-  if (code != CU_OK) return cuda_driver_fail(driver, code, "starting the CUDA driver");
+  if (code != CU_OK) return cuda_driver_fail(driver, code, "initializing the CUDA driver");
   code = driver->cuDriverGetVersion(&driver->version);
-  if (code != CU_OK) return cuda_driver_fail(driver, code, "asking the CUDA driver its version");
+  if (code != CU_OK) return cuda_driver_fail(driver, code, "querying the CUDA driver's version");
   return STOW_OK;
 }
 
-/* ---- the process's own ---- */
+/* ---- the process's own driver ---- */
 
 static pthread_once_t own_once = PTHREAD_ONCE_INIT;
 static cuda_driver own;
@@ -183,12 +181,12 @@ static void *resolve_in_library(void *library, const char *name) {
 static void load_own(void) {
   const char *path = secure_getenv(ENV_LIBCUDA);
   if (path == NULL || path[0] == '\0') path = LIBRARY;
-  /* Never closed: the driver keeps threads and exit handlers of its own. */
+  /* Never closed: the driver has its own threads and exit handlers. */
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL)
     own_status = stow_fail(STOW_ERR_NOT_FOUND,
-                           "no CUDA driver here (%s); install NVIDIA's driver, or in a container "
-                           "start it with --gpus all",
+                           "no CUDA driver found (%s); install NVIDIA's driver, or start the "
+                           "container with --gpus all",
                            dlerror());
   else
     own_status = cuda_driver_fill(&own, resolve_in_library, library);

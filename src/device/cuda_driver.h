@@ -1,12 +1,11 @@
-/* Cuda driver: libcuda as this project sees it.
+/* Cuda driver: the parts of libcuda that this project uses.
  *
- * Used by the cuda backend and by the shim. The types and constants are our own declarations of the
- * driver's binary interface (CUDA Driver API reference, "Data types used by CUDA driver"; the
- * numbers are those of cuda.h and have never changed for a name), so no toolkit is needed to build.
- * The functions are listed in driver.def.
+ * Used by the cuda backend and by the shim. Types and constants are our own declarations of the
+ * driver's ABI (CUDA Driver API reference, "Data types used by CUDA driver"; the numbers are those
+ * of cuda.h, which never change), so no toolkit is needed to build. driver.def lists the functions.
  *
- * Guarantees: once loaded, a driver table never changes and is never unloaded; a function pointer
- * is NULL only where driver.def does not say NEEDED. */
+ * Guarantees: once loaded, a driver table never changes and is never unloaded. A function pointer
+ * is NULL only if driver.def does not say NEEDED. */
 #ifndef DEVICE_CUDA_DRIVER_H
 #define DEVICE_CUDA_DRIVER_H
 
@@ -32,10 +31,10 @@ typedef struct cu_uuid {
 
 typedef struct cu_location { /* CUmemLocation */
   int type;                  /* CU_LOCATION_… */
-  int id;                    /* device, or NUMA node; not looked at for CU_LOCATION_HOST */
+  int id;                    /* device or NUMA node; ignored for CU_LOCATION_HOST */
 } cu_location;
 
-typedef struct cu_prop { /* CUmemAllocationProp; all else than the first four fields is zero here */
+typedef struct cu_prop { /* CUmemAllocationProp; fields after the first four are zero here */
   int type;              /* CU_ALLOCATION_PINNED */
   int handle_types;      /* requestedHandleTypes: 0, none; must be 0 for host locations */
   cu_location location;
@@ -55,11 +54,11 @@ typedef struct cu_access { /* CUmemAccessDesc */
 _Static_assert(sizeof(cu_access) == 12, "CUmemAccessDesc is 12 bytes");
 
 typedef struct CUmemPoolHandle_st *cu_pool;
-typedef struct CUarray_st *cu_array; /* of plain and of mipmapped arrays */
+typedef struct CUarray_st *cu_array; /* plain and mipmapped arrays */
 
-typedef struct cu_pool_props { /* the beginning of CUmemPoolProps */
+typedef struct cu_pool_props { /* the first fields of CUmemPoolProps */
   int type;
-  int handle_types; /* not 0: the pool can be exported to another process */
+  int handle_types; /* nonzero: the pool can be exported to another process */
   cu_location location;
 } cu_pool_props;
 
@@ -79,9 +78,9 @@ typedef struct cu_array3d_size { /* CUDA_ARRAY3D_DESCRIPTOR */
   unsigned channels, flags;
 } cu_array3d_size;
 
-typedef struct cu_array_map { /* CUarrayMapInfo, as far as it is looked at */
+typedef struct cu_array_map { /* CUarrayMapInfo, the fields we use */
   char where[60];
-  int handle_type; /* 0: `handle` is a page's */
+  int handle_type; /* 0: `handle` is a page */
   cu_handle handle;
   char rest[24];
 } cu_array_map;
@@ -112,11 +111,11 @@ enum {
   CU_ATTRIBUTE_COMPUTE_MAJOR = 75, /* COMPUTE_CAPABILITY_MAJOR */
   CU_ATTRIBUTE_COMPUTE_MINOR = 76, /* COMPUTE_CAPABILITY_MINOR */
   CU_ATTRIBUTE_VMM = 102,          /* VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
-  CU_ATTRIBUTE_HOST_NUMA_ID = 134, /* HOST_NUMA_ID: node nearest to the card, -1 for none */
+  CU_ATTRIBUTE_HOST_NUMA_ID = 134, /* HOST_NUMA_ID: node nearest to the device, -1 for none */
   CU_ATTRIBUTE_HOST_NUMA_VMM = 141 /* HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
 };
 
-/* CUDA_ERROR_…: those that are told apart here; cuda_status_of has the rest. */
+/* CUDA_ERROR_…: those with special handling; cuda_status_of has the rest. */
 enum {
   CU_OK = 0,
   CU_ERROR_INVALID_VALUE = 1,
@@ -146,53 +145,53 @@ enum {
   CU_ERROR_SYSTEM_DRIVER_MISMATCH = 803,
   CU_ERROR_COMPAT_NOT_SUPPORTED = 804,
   CU_ERROR_CAPTURE_UNSUPPORTED = 900,
-  CU_ERROR_CAPTURE_LAST = 908, /* 900 to 908 all speak of a graph being captured */
+  CU_ERROR_CAPTURE_LAST = 908, /* 900 to 908 are all about graph capture */
   CU_ERROR_UNKNOWN = 999
 };
 
 /* ---- functions ---- */
 
-/* One member for each function of driver.def, under the driver's own name. */
+/* One member per function of driver.def, with the driver's name. */
 typedef struct cuda_driver {
 #define DRIVER(name, since, need, role, parameters) cu_result(*name) parameters;
 #include "device/driver.def"
-  int version;  /* CUDA's number: 12040 is 12.4; 0 before cuda_driver_start */
-  bool has_vmm; /* all functions marked PAGES are there */
+  int version;  /* CUDA's encoding: 12040 is 12.4; 0 before cuda_driver_start */
+  bool has_vmm; /* all functions marked PAGES exist */
 } cuda_driver;
 
-/* Finds a driver function by ELF name; NULL if there is none. */
+/* Returns a driver function by ELF name; NULL if there is none. */
 typedef void *(*cuda_resolve)(void *user, const char *name);
 
-/* The process's own driver: libcuda.so.1 (or the file $STOWAGE_LIBCUDA names: for tests and odd
- * installs), opened and initialised at the first call, from whichever thread. STOW_ERR_NOT_FOUND:
- * no driver, or none of its cards; every call says why. */
+/* Returns the process's own driver: libcuda.so.1 (or the file that $STOWAGE_LIBCUDA names, for
+ * tests and unusual installations), opened and initialized at the first call, from any thread.
+ * STOW_ERR_NOT_FOUND: no driver, or no device; every call reports why. */
 stow_status cuda_driver_get(const cuda_driver **driver);
 
-/* Finds every function through `resolve`, then starts the driver. The pointers must stay valid for
- * as long as the table is used. */
+/* Resolves every function through `resolve`, then initializes the driver. The pointers must stay
+ * valid as long as the table is used. */
 stow_status cuda_driver_fill(cuda_driver *driver, cuda_resolve resolve, void *user);
 
-/* The second half of that, for a table whose pointers are set: checks that every NEEDED function is
- * there, calls cuInit and reads the version. STOW_ERR_UNSUPPORTED names a function that is missing.
- */
+/* The second half of cuda_driver_fill, for a table with its pointers set: checks that every NEEDED
+ * function exists, calls cuInit and reads the version. STOW_ERR_UNSUPPORTED names a missing
+ * function. */
 stow_status cuda_driver_start(cuda_driver *driver);
 
 /* Sets has_vmm from the pointers. */
 void cuda_driver_note_pages(cuda_driver *driver);
 
-/* Returns whether Stowage may use functions that came with this CUDA version. Only the test aid
- * STOWAGE_DRIVER_LEVEL ("12.4") ever says no; programs under the shim keep every function. */
+/* Returns whether Stowage may use functions of this CUDA version. Only the test aid
+ * STOWAGE_DRIVER_LEVEL ("12.4") makes it false; programs under the shim keep every function. */
 bool cuda_driver_may_use(int since);
 
-/* What a driver's error number means here. */
+/* Maps a driver error code to a status. */
 stow_status cuda_status_of(cu_result code);
 
-/* Sets the thread's message to "WHAT: NAME (code): the driver's words; what to do", and returns the
- * status that goes with `code`. */
+/* Sets the thread's message to "WHAT: NAME (code): the driver's text; what to do", and returns the
+ * status for `code`. */
 stow_status cuda_driver_fail(const cuda_driver *driver, cu_result code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The driver's words for a code; "" if it has none. */
+/* Returns the driver's text for a code; "" if it has none. */
 const char *cuda_driver_text(const cuda_driver *driver, cu_result code);
 
 #endif

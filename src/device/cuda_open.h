@@ -1,7 +1,7 @@
-/* Cuda: opening a card through driver pointers somebody else holds.
+/* Cuda: opens a device through someone else's driver pointers.
  *
- * For the shim, which stands in front of libcuda and hands the real pointers down, and for tests.
- * Everything else opens by name (device.h, cuda_open). */
+ * For the shim, which sits in front of libcuda and passes the real pointers on, and for tests.
+ * Everyone else opens by name (device.h, cuda_open). */
 #ifndef DEVICE_CUDA_OPEN_H
 #define DEVICE_CUDA_OPEN_H
 
@@ -9,8 +9,8 @@
 
 #include "device/cuda_driver.h"
 
-/* As cuda_open, but every driver function is asked of `resolve` by its ELF name ("cuMemAlloc_v2").
- */
+/* Like cuda_open, but resolves every driver function through `resolve` by its ELF name
+ * ("cuMemAlloc_v2"). */
 stow_status cuda_open_with(stow_device **device, const char *name, cuda_resolve resolve,
                            void *user);
 

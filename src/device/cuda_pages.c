@@ -1,8 +1,8 @@
-/* Cuda pages: address ranges, physical pages, and what is mapped where.
+/* Cuda pages: address ranges, physical pages and mappings.
  *
- * The table is asked first, under its lock; the driver is called with no lock held, because a page
- * on the host takes a quarter of a second per GiB to make. Where the driver then refuses, the
- * table's entry is taken back, so on error nothing has changed. */
+ * The table is checked and updated first, under its lock. The driver is called without a lock,
+ * because creating host pages takes a quarter of a second per GiB. If the driver refuses, the
+ * table's entry is undone, so an error changes nothing. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@
 static stow_status want_pages(const cuda_dev *d) {
   if (d->props.has_vmm) return STOW_OK;
   return stow_fail(STOW_ERR_UNSUPPORTED,
-                   "%s: this driver or card has no virtual memory management (CUDA %d.%d), so no "
+                   "%s: this driver or device has no virtual memory management (CUDA %d.%d), so no "
                    "pages or ranges; plain allocations work",
                    d->props.uuid, d->props.driver_version / 1000,
                    d->props.driver_version % 1000 / 10);
@@ -23,7 +23,7 @@ static stow_status want_pages(const cuda_dev *d) {
 
 /* ---- ranges ---- */
 
-/* Asks for more than is wanted, so that an aligned range is inside whatever comes. */
+/* Requests more than needed, so that the result contains an aligned range. */
 static cu_result reserve_wide(cuda_dev *d, table_range *range, uint64_t align) {
   uint64_t wide;
   cu_addr addr = 0;
@@ -42,7 +42,7 @@ static cu_result reserve_aligned(cuda_dev *d, table_range *range, uint64_t align
   if (code == CU_ERROR_INVALID_VALUE && align > d->props.page_bytes)
     return reserve_wide(d, range, align);
   if (code != CU_OK) return code;
-  if (addr % align != 0) { /* the manual calls the alignment a wish */
+  if (addr % align != 0) { /* the driver treats the alignment as a hint */
     d->driver->cuMemAddressFree(addr, range->bytes);
     return reserve_wide(d, range, align);
   }
@@ -69,11 +69,11 @@ stow_status cuda_reserve(stow_device *device, stow_addr *addr, uint64_t bytes, u
   table_range range = {.bytes = bytes};
   cu_result code = reserve_aligned(d, &range, align);
   stow_status status = STOW_OK;
-  /* Every argument was checked, so the only value that can be wrong is a size past all addresses.
-   */
+  /* All arguments were checked, so the only possible invalid value is a size beyond the address
+   * space. */
   if (code == CU_ERROR_INVALID_VALUE) code = CU_ERROR_OUT_OF_MEMORY;
   if (code != CU_OK)
-    status = cuda_fail(d, code, "reserving %s of addresses; give ranges back, or reserve less",
+    status = cuda_fail(d, code, "reserving %s of addresses; free ranges, or reserve less",
                        stow_size_format(size, bytes));
   else {
     lock_take(&d->table_lock);
@@ -116,22 +116,22 @@ stow_status cuda_unreserve(stow_device *device, stow_addr addr, uint64_t bytes) 
 static stow_status page_prop(cuda_dev *d, stow_tier tier, cu_prop *prop) {
   ASSERT(prop != NULL);
   if (tier == STOW_TIER_VRAM) {
-    *prop = physical_vram_prop(d->card.handle);
+    *prop = physical_vram_prop(d->id.handle);
     return STOW_OK;
   }
   if (tier != STOW_TIER_HOST)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "creating a page: a card has no pages on tier %s",
+    return stow_fail(STOW_ERR_UNSUPPORTED, "creating a page: a CUDA device has no pages on tier %s",
                      stow_tier_name(tier));
   cuda_host_find(d);
   if (!physical_host_prop(prop, d->props.host_backing, d->props.host_numa_node))
     return stow_fail(
         STOW_ERR_UNSUPPORTED, "creating a page on the host: %s%s",
-        d->props.host_backing == STOW_HOST_PINNED ? "only whole allocations work here: " : "",
+        d->props.host_backing == STOW_HOST_PINNED ? "only plain allocations work here: " : "",
         d->host_reason);
   return STOW_OK;
 }
 
-/* Out of memory says how much there is; anything else, the driver's words. */
+/* For out-of-memory, reports how much is free; otherwise the driver's text. */
 static stow_status create_failed(cuda_dev *d, cu_result code, uint64_t bytes, stow_tier tier) {
   ASSERT(code != CU_OK);
   char size[STOW_SIZE_TEXT_MAX], have[STOW_SIZE_TEXT_MAX], of[STOW_SIZE_TEXT_MAX];
@@ -217,7 +217,7 @@ stow_status cuda_map(stow_device *device, stow_addr addr, uint64_t bytes, stow_p
   return status;
 }
 
-/* Both calls that take a run of whole mapped pages. */
+/* Checks a run of whole mapped pages, for unmap and set-access. */
 static stow_status check_run(cuda_dev *d, const char *what, stow_addr addr, uint64_t bytes) {
   STOW_TRY(want_pages(d));
   STOW_TRY(cuda_check_extent(d, what, addr, bytes));
@@ -250,8 +250,7 @@ stow_status cuda_access(stow_device *device, stow_addr addr, uint64_t bytes) {
   STOW_TRY(check_run(d, "granting access to", addr, bytes));
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  cu_access grant = {.location = {CU_LOCATION_DEVICE, d->card.handle},
-                     .flags = CU_ACCESS_READ_WRITE};
+  cu_access grant = {.location = {CU_LOCATION_DEVICE, d->id.handle}, .flags = CU_ACCESS_READ_WRITE};
   cu_result code = d->driver->cuMemSetAccess(addr, bytes, &grant, 1);
   cuda_leave(d, &scope);
   return code == CU_OK ? STOW_OK : cuda_fail(d, code, "granting access at 0x%" PRIx64, addr);

@@ -1,4 +1,4 @@
-/* Cuda path: walking the places a driver library may be. */
+/* Cuda path: lists the places where a driver library may be. */
 #include "device/cuda_path.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 #define LIBRARY "libcuda.so.1"
 #define CACHE   "/etc/ld.so.cache"
-/* No cache is near this; a larger file is none. */
+/* No loader cache is this large. */
 #define CACHE_BYTES_MAX ((off_t)64 << 20)
 
 static const char *const FOLDERS[] = {
@@ -30,7 +30,7 @@ static const char *const FOLDERS[] = {
     "/usr/lib64",
     "/lib64",
     "/usr/lib",
-    "/usr/local/nvidia/lib64", /* containers of older NVIDIA runtimes, Kubernetes on Google's */
+    "/usr/local/nvidia/lib64", /* containers of older NVIDIA runtimes, Google Kubernetes Engine */
     "/usr/local/nvidia/lib",
     "/usr/lib/wsl/lib",       /* Windows Subsystem for Linux */
     "/run/opengl-driver/lib", /* NixOS */
@@ -50,7 +50,7 @@ static bool show(const char *path, cuda_path_visit visit, void *user) {
 
 static bool show_in(const char *folder, size_t length, cuda_path_visit visit, void *user) {
   char path[CUDA_PATH_MAX];
-  /* An empty entry of a list means the current folder, as the loader has it. */
+  /* An empty list entry means the current folder, as in the loader. */
   int size = length == 0 ? snprintf(path, sizeof path, "./" LIBRARY)
                          : snprintf(path, sizeof path, "%.*s/" LIBRARY, (int)length, folder);
   return size > 0 && size < (int)sizeof path && show(path, visit, user);
@@ -81,14 +81,14 @@ _Static_assert(sizeof(cache_header) == 48 && sizeof(cache_entry) == 24, "as glib
 #define CACHE_KIND 0
 #endif
 
-/* The text at `offset`, NULL if it does not end within the file. */
+/* Returns the text at `offset`; NULL if it does not end within the file. */
 static const char *cache_text(const char *bytes, size_t size, uint32_t offset) {
   if (offset >= size || memchr(bytes + offset, '\0', size - offset) == NULL) return NULL;
   return bytes + offset;
 }
 
 bool cuda_path_in_cache(const void *file, size_t size, cuda_path_visit visit, void *user) {
-  /* An old format may stand before this one, so look for the magic, at the alignment it has. */
+  /* An older format may precede this one, so search for the magic at its alignment. */
   const char *bytes = file;
   size_t at = 0;
   while (at + sizeof(cache_header) <= size &&

@@ -1,9 +1,9 @@
-/* Cuda path: where NVIDIA's driver library lies, found without asking the loader by name.
+/* Cuda path: finds NVIDIA's driver library without asking the loader by name.
  *
- * The shim calls it: in its process the name libcuda.so.1 means the shim itself, so the real one
- * has to be opened by path. `stowage run` calls it to see whether there is a driver at all. The
- * order is the loader's own: $STOWAGE_LIBCUDA alone if set, LD_LIBRARY_PATH, the loader's cache,
- * the folders distributions and containers use. */
+ * The shim calls it: in its process the name libcuda.so.1 means the shim itself, so the real
+ * library must be opened by path. `stowage run` calls it to check whether there is a driver at all.
+ * The order is the loader's: only $STOWAGE_LIBCUDA if set, LD_LIBRARY_PATH, the loader's cache, the
+ * folders that distributions and containers use. */
 #ifndef DEVICE_CUDA_PATH_H
 #define DEVICE_CUDA_PATH_H
 
@@ -12,20 +12,22 @@
 
 #define CUDA_PATH_MAX 4096
 
-/* Called with the path of each file that may be it, best first; returns true to stop there. */
+/* Called with the path of each candidate, best first; returns true to stop. */
 typedef bool (*cuda_path_visit)(void *user, const char *path);
 
-/* True if a visit said to stop. Only files that exist are shown; a file may be shown twice. */
+/* Returns whether a visit stopped. Visits only existing files; may visit a file twice. */
 bool cuda_path_each(cuda_path_visit visit, void *user);
 
-/* The same for the file `name` in the folder of each driver library: what NVIDIA ships with it. */
+/* The same for the file `name` in the folder of each driver library: what NVIDIA ships next to
+ * it. */
 bool cuda_path_beside(const char *name, cuda_path_visit visit, void *user);
 
-/* The same over a loader's cache held in memory: for tests, and used by the above. Bytes that are
- * no cache show nothing. */
+/* The same for a loader cache in memory: for tests, and used by the above. Invalid bytes yield
+ * nothing. */
 bool cuda_path_in_cache(const void *bytes, size_t size, cuda_path_visit visit, void *user);
 
-/* Do both name the same file, links followed? The shim must not take itself for the driver. */
+/* Returns whether both paths are the same file, following links. The shim must not load itself as
+ * the driver. */
 bool cuda_path_same(const char *a, const char *b);
 
 #endif

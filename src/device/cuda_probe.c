@@ -1,6 +1,6 @@
-/* Cuda probe: the order of the roads, one child for each, and what is made of their answers.
+/* Cuda probe: the order of the backings, one child process for each, and the result.
  *
- * The child's side, which really walks a road, is cuda_probe_child.c. */
+ * The child's side, which really tries a backing, is cuda_probe_child.c. */
 #include "device/cuda_probe.h"
 
 #include <signal.h>
@@ -10,16 +10,15 @@
 #include <string.h>
 
 #include "device/cuda_cache.h"
-#include "device/cuda_card.h"
 #include "device/cuda_command.h"
+#include "device/cuda_device_id.h"
 
-/* Host locations are in the driver's enumeration from CUDA 12.2 on; asking older ones has crashed
- * them. */
+/* Host locations exist in the driver since CUDA 12.2; older ones have crashed when queried. */
 #define HOST_LOCATIONS_SINCE 12020
 
 int cuda_probe_deadline_ms = 10000;
 
-/* Adds "; words" to the reason, as much as fits. */
+/* Appends "; text" to the reason, as much as fits. */
 __attribute__((format(printf, 2, 3))) static void add_reason(cuda_probe *probe, const char *format,
                                                              ...) {
   size_t length = strlen(probe->reason);
@@ -33,13 +32,13 @@ __attribute__((format(printf, 2, 3))) static void add_reason(cuda_probe *probe, 
   va_end(args);
 }
 
-/* ---- one road, one child ---- */
+/* ---- one backing, one child ---- */
 
 typedef enum walk_end { WALK_THERE, WALK_NOT_THERE, WALK_UNCERTAIN } walk_end;
 
 static walk_end walk(cuda_probe *probe, const char *command, const char *uuid,
-                     stow_host_backing road, char *nodes) {
-  const char *name = cuda_road_name(road);
+                     stow_host_backing backing, char *nodes) {
+  const char *name = cuda_backing_name(backing);
   char *argv[] = {(char *)(uintptr_t)command,
                   (char *)(uintptr_t)CUDA_PROBE_WORD,
                   (char *)(uintptr_t)uuid,
@@ -54,19 +53,19 @@ static walk_end walk(cuda_probe *probe, const char *command, const char *uuid,
     return WALK_UNCERTAIN;
   }
   if (end.timed_out) {
-    add_reason(probe, "%s: not done after %g s", name, cuda_probe_deadline_ms / 1000.0);
+    add_reason(probe, "%s: no answer after %g s", name, cuda_probe_deadline_ms / 1000.0);
     return WALK_UNCERTAIN;
   }
   const char *begun = strstr(output, "host-tier 1 begin\n");
-  if (begun == NULL) { /* whatever was started, it was not a command that knows how to probe */
+  if (begun == NULL) { /* the started command does not know how to probe */
     add_reason(probe, "%s: %s did not answer (exit code %d); is it another version?", name, command,
                end.exit_code);
     return WALK_UNCERTAIN;
   }
   const char *answer = strstr(begun + 1, "host-tier 1 ");
   if (answer != NULL && strncmp(answer + 12, "ok ", 3) == 0) {
-    probe->road = road;
-    probe->numa_node = road == STOW_HOST_NUMA ? (int)strtol(answer + 15, NULL, 10) : -1;
+    probe->backing = backing;
+    probe->numa_node = backing == STOW_HOST_NUMA ? (int)strtol(answer + 15, NULL, 10) : -1;
     return WALK_THERE;
   }
   if (answer != NULL && strncmp(answer + 12, "unable ", 7) == 0) {
@@ -79,13 +78,13 @@ static walk_end walk(cuda_probe *probe, const char *command, const char *uuid,
   else if (end.signal != 0)
     add_reason(probe, "%s: the driver crashed (%s)", name, strsignal(end.signal));
   else
-    add_reason(probe, "%s: the driver ended the process (code %d)", name, end.exit_code);
+    add_reason(probe, "%s: the driver ended the process (exit code %d)", name, end.exit_code);
   return WALK_NOT_THERE;
 }
 
-/* ---- which roads, in which order ---- */
+/* ---- which backings, in which order ---- */
 
-/* "0,1,3": the node nearest to the card, then the others that are there. */
+/* Writes "0,1,3": the node nearest to the device, then the other online nodes. */
 static void list_nodes(char *text, size_t size, int nearest) {
   char online[256] = "0";
   FILE *in = fopen("/sys/devices/system/node/has_memory", "re");
@@ -109,71 +108,74 @@ static void list_nodes(char *text, size_t size, int nearest) {
   if (count == 0) snprintf(text, size, "0");
 }
 
-/* Whether a road is worth a child; if not, the reason is added. */
-static bool worth_trying(cuda_probe *probe, const cuda_driver *driver, cu_device card,
-                         stow_host_backing road) {
-  if (road == STOW_HOST_PINNED) return true;
-  const char *name = cuda_road_name(road);
-  if (!driver->has_vmm || cuda_card_attribute(driver, card, CU_ATTRIBUTE_VMM, 0) != 1)
+/* Returns whether a backing is worth a child process; if not, adds the reason. */
+static bool worth_trying(cuda_probe *probe, const cuda_driver *driver, cu_device device,
+                         stow_host_backing backing) {
+  if (backing == STOW_HOST_PINNED) return true;
+  const char *name = cuda_backing_name(backing);
+  if (!driver->has_vmm || cuda_device_attribute(driver, device, CU_ATTRIBUTE_VMM, 0) != 1)
     add_reason(probe, "%s: no virtual memory management here", name);
   else if (driver->version < HOST_LOCATIONS_SINCE)
-    add_reason(probe, "%s: the driver is for CUDA %d.%d, this came with 12.2", name,
-               driver->version / 1000, driver->version % 1000 / 10);
-  else if (road == STOW_HOST_NUMA &&
-           cuda_card_attribute(driver, card, CU_ATTRIBUTE_HOST_NUMA_VMM, 1) == 0)
-    add_reason(probe, "%s: the driver says it cannot", name);
+    add_reason(probe, "%s: needs CUDA 12.2, the driver has %d.%d", name, driver->version / 1000,
+               driver->version % 1000 / 10);
+  else if (backing == STOW_HOST_NUMA &&
+           cuda_device_attribute(driver, device, CU_ATTRIBUTE_HOST_NUMA_VMM, 1) == 0)
+    add_reason(probe, "%s: the driver reports no support", name);
   else
     return true;
   return false;
 }
 
-static void try_roads(cuda_probe *probe, const cuda_driver *driver, cu_device card) {
-  static const stow_host_backing ROADS[] = {STOW_HOST_NUMA, STOW_HOST_LOCATION, STOW_HOST_PINNED};
+static void try_backings(cuda_probe *probe, const cuda_driver *driver, cu_device device) {
+  static const stow_host_backing BACKINGS[] = {STOW_HOST_NUMA, STOW_HOST_LOCATION,
+                                               STOW_HOST_PINNED};
   char command[CUDA_COMMAND_PATH_MAX], uuid[CUDA_UUID_MAX], nodes[128];
-  *probe = (cuda_probe){.road = STOW_HOST_NONE, .numa_node = -1, .certain = true};
+  *probe = (cuda_probe){.backing = STOW_HOST_NONE, .numa_node = -1, .certain = true};
   if (cuda_command_find(command) != STOW_OK) {
     probe->certain = false;
     add_reason(probe, "not probed: %s", stow_status_message());
     return;
   }
-  cuda_card_uuid(uuid, driver, card);
-  list_nodes(nodes, sizeof nodes, cuda_card_attribute(driver, card, CU_ATTRIBUTE_HOST_NUMA_ID, -1));
-  for (size_t i = 0; i < sizeof ROADS / sizeof ROADS[0]; i++) {
-    if (!worth_trying(probe, driver, card, ROADS[i])) continue;
-    walk_end end = walk(probe, command, uuid, ROADS[i], ROADS[i] == STOW_HOST_NUMA ? nodes : NULL);
+  cuda_device_uuid(uuid, driver, device);
+  list_nodes(nodes, sizeof nodes,
+             cuda_device_attribute(driver, device, CU_ATTRIBUTE_HOST_NUMA_ID, -1));
+  for (size_t i = 0; i < sizeof BACKINGS / sizeof BACKINGS[0]; i++) {
+    if (!worth_trying(probe, driver, device, BACKINGS[i])) continue;
+    walk_end end =
+        walk(probe, command, uuid, BACKINGS[i], BACKINGS[i] == STOW_HOST_NUMA ? nodes : NULL);
     if (end == WALK_UNCERTAIN) probe->certain = false;
     if (end != WALK_THERE) continue;
-    if (ROADS[i] == STOW_HOST_NUMA)
+    if (BACKINGS[i] == STOW_HOST_NUMA)
       add_reason(probe, "pages on node %d written and read back", probe->numa_node);
     else
       add_reason(probe, "%s written and read back",
-                 ROADS[i] == STOW_HOST_PINNED ? "a pinned allocation" : "pages");
+                 BACKINGS[i] == STOW_HOST_PINNED ? "a pinned allocation" : "pages");
     return;
   }
 }
 
-/* ---- what is asked ---- */
+/* ---- queries ---- */
 
-bool cuda_probe_kept(cuda_probe *probe, const cuda_driver *driver, cu_device card) {
+bool cuda_probe_kept(cuda_probe *probe, const cuda_driver *driver, cu_device device) {
   char key[CUDA_CACHE_KEY_MAX];
-  cuda_cache_key(key, driver, card);
+  cuda_cache_key(key, driver, device);
   return cuda_cache_read(probe, key);
 }
 
-void cuda_probe_card(cuda_probe *probe, const cuda_driver *driver, cu_device card, bool anew) {
+void cuda_probe_device(cuda_probe *probe, const cuda_driver *driver, cu_device device, bool anew) {
   char key[CUDA_CACHE_KEY_MAX];
-  cuda_cache_key(key, driver, card);
+  cuda_cache_key(key, driver, device);
   if (!anew && cuda_cache_read(probe, key)) return;
-  try_roads(probe, driver, card);
+  try_backings(probe, driver, device);
   if (probe->certain) cuda_cache_write(probe, key);
 }
 
 stow_status cuda_probe_get(cuda_probe *probe, const char *name, bool anew) {
   const cuda_driver *driver;
-  cuda_card card;
-  *probe = (cuda_probe){.road = STOW_HOST_NONE, .numa_node = -1};
+  cuda_device_id id;
+  *probe = (cuda_probe){.backing = STOW_HOST_NONE, .numa_node = -1};
   STOW_TRY(cuda_driver_get(&driver));
-  STOW_TRY(cuda_card_find(&card, driver, name == NULL || name[0] == '\0' ? "0" : name));
-  cuda_probe_card(probe, driver, card.handle, anew);
+  STOW_TRY(cuda_device_find(&id, driver, name == NULL || name[0] == '\0' ? "0" : name));
+  cuda_probe_device(probe, driver, id.handle, anew);
   return STOW_OK;
 }

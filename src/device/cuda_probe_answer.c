@@ -1,8 +1,8 @@
 /* Cuda probe answer: names. */
 #include "device/cuda_probe_answer.h"
 
-const char *cuda_road_name(stow_host_backing road) {
-  switch (road) {
+const char *cuda_backing_name(stow_host_backing backing) {
+  switch (backing) {
   case STOW_HOST_NONE: return "none";
   case STOW_HOST_PINNED: return "pinned";
   case STOW_HOST_LOCATION: return "host";

@@ -1,13 +1,14 @@
-/* Cuda probe, the child's side: tries one path to host memory for real.
+/* Cuda probe, the child's side: really tries one backing.
  *
- * Runs as `stowage probe-host-tier CARD ROAD [NODES]` in a process that may crash: it says "begin"
- * first, so that its parent can tell a path that crashes from a command that does not understand.
- * The walk is what the backend does later: make a page, map it, let the card write and read it. */
+ * Runs as `stowage probe-host-tier DEVICE BACKING [NODES]` in a process that may crash. It prints
+ * "begin" first, so that its parent can tell a backing that crashes from a command that does not
+ * know the verb. It does what the backend does later: create a page, map it, let the device write
+ * and read it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cuda_card.h"
+#include "device/cuda_device_id.h"
 #include "device/cuda_probe.h"
 #include "device/physical.h"
 
@@ -16,18 +17,18 @@
 
 typedef struct walker {
   const cuda_driver *driver;
-  cu_device card;
-  size_t bytes; /* of the page that is tried: the card's own granularity */
+  cu_device device;
+  size_t bytes; /* of the page tried: the device's granularity */
   unsigned char *back;
 } walker;
 
-/* What failed, in the driver's name for it. */
+/* Records the driver call that failed. */
 static cu_result failed_at(const char **step, const char *name, cu_result code) {
   if (code != CU_OK && *step == NULL) *step = name;
   return code;
 }
 
-/* The card writes through `addr`, the host reads it back; then the other way round. */
+/* The device writes through `addr` and the host reads it back; then the reverse. */
 static cu_result use_memory(const walker *w, cu_addr addr, const char **step) {
   const cuda_driver *d = w->driver;
   cu_addr back = (uintptr_t)w->back;
@@ -52,12 +53,12 @@ static cu_result use_memory(const walker *w, cu_addr addr, const char **step) {
   return code;
 }
 
-/* A page at `location`, mapped and used. What was made is given back, as a test of that too. */
+/* Creates, maps and uses a page at `location`. Frees it all, which is tested too. */
 static cu_result walk_page(const walker *w, cu_location location, const char **step) {
   const cuda_driver *d = w->driver;
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = location};
   physical made = {.driver = d};
-  cu_access grant = {.location = {CU_LOCATION_DEVICE, w->card}, .flags = CU_ACCESS_READ_WRITE};
+  cu_access grant = {.location = {CU_LOCATION_DEVICE, w->device}, .flags = CU_ACCESS_READ_WRITE};
   cu_addr addr = 0;
   cu_handle page = 0;
   size_t granule = 0;
@@ -65,7 +66,7 @@ static cu_result walk_page(const walker *w, cu_location location, const char **s
       failed_at(step, "cuMemGetAllocationGranularity",
                 d->cuMemGetAllocationGranularity(&granule, &prop, CU_GRANULARITY_MINIMUM));
   if (code != CU_OK) return code;
-  if (granule > w->bytes) /* pages of the two tiers must be able to take each other's place */
+  if (granule > w->bytes) /* pages of the two tiers must be interchangeable */
     return failed_at(step, "comparing page granularities", CU_ERROR_NOT_SUPPORTED);
   code = failed_at(step, "cuMemCreate", physical_page_create(&made, &page, w->bytes, &prop, 0));
   if (code != CU_OK) return code;
@@ -100,13 +101,13 @@ static cu_result walk_pinned(const walker *w, const char **step) {
   return code;
 }
 
-/* Says how the last try ended. */
+/* Prints the result of the last attempt. */
 static int answer(const walker *w, cu_result code, const char *step, int node) {
   if (code == CU_OK) {
     printf(HEAD "ok %d\n", node);
     return 0;
   }
-  /* A full or busy card says nothing about the path. */
+  /* A full or busy device says nothing about the backing. */
   bool unable = code == CU_ERROR_OUT_OF_MEMORY || code == CU_ERROR_DEVICE_UNAVAILABLE;
   const char *name = NULL;
   if (w->driver->cuGetErrorName == NULL || w->driver->cuGetErrorName(code, &name) != CU_OK ||
@@ -148,31 +149,31 @@ static bool understood(int argc, char **argv) {
 int cuda_probe_main(int argc, char **argv) {
   if (!understood(argc, argv)) {
     fprintf(stderr,
-            "usage: stowage " CUDA_PROBE_WORD " CARD numa NODE[,NODE]... | host | pinned\n");
+            "usage: stowage " CUDA_PROBE_WORD " DEVICE numa NODE[,NODE]... | host | pinned\n");
     return 2;
   }
   printf(HEAD "begin\n");
   fflush(stdout);
   walker w = {.bytes = (size_t)2 << 20};
-  cuda_card card;
+  cuda_device_id id;
   cu_context context;
   if (cuda_driver_get(&w.driver) != STOW_OK ||
-      cuda_card_find(&card, w.driver, argv[1]) != STOW_OK) {
+      cuda_device_find(&id, w.driver, argv[1]) != STOW_OK) {
     printf(HEAD "unable %s\n", stow_status_message());
     return 1;
   }
-  w.card = card.handle;
-  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, w.card}};
+  w.device = id.handle;
+  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, w.device}};
   if (w.driver->has_vmm)
     w.driver->cuMemGetAllocationGranularity(&w.bytes, &prop, CU_GRANULARITY_MINIMUM);
-  cu_result code = w.driver->cuDevicePrimaryCtxRetain(&context, w.card);
+  cu_result code = w.driver->cuDevicePrimaryCtxRetain(&context, w.device);
   if (code == CU_OK) code = w.driver->cuCtxSetCurrent(context);
   if (code != CU_OK) return answer(&w, code, "making a context", -1);
   w.back = malloc(w.bytes);
   if (w.back == NULL) return answer(&w, CU_ERROR_OUT_OF_MEMORY, "malloc", -1);
   int result = walk_path(&w, argv[2], argc > 3 ? argv[3] : "");
-  fflush(stdout); /* before the driver is let go, which may hang or crash in its own way */
+  fflush(stdout); /* before the driver is released, which may hang or crash */
   free(w.back);
-  w.driver->cuDevicePrimaryCtxRelease_v2(w.card);
+  w.driver->cuDevicePrimaryCtxRelease_v2(w.device);
   return result;
 }

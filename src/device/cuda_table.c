@@ -1,4 +1,4 @@
-/* Cuda table: the books of one card. */
+/* Cuda table: the bookkeeping of one device. */
 #include "device/cuda_table.h"
 
 #include <inttypes.h>
@@ -36,7 +36,7 @@ void table_free(cuda_table *t) {
 
 /* ---- ranges ---- */
 
-/* How many ranges begin at or before `addr`: the one that may hold it is the last of them. */
+/* Returns how many ranges begin at or before `addr`: the last of them may contain it. */
 static size_t ranges_up_to(const cuda_table *t, stow_addr addr) {
   size_t low = 0, high = t->range_count;
   while (low < high) {
@@ -49,7 +49,7 @@ static size_t ranges_up_to(const cuda_table *t, stow_addr addr) {
   return low;
 }
 
-/* The range that holds all of [addr, addr+bytes), or NULL. */
+/* Returns the range that contains all of [addr, addr+bytes), or NULL. */
 static table_range *range_of(const cuda_table *t, stow_addr addr, uint64_t bytes) {
   size_t count = ranges_up_to(t, addr);
   if (count == 0) return NULL;
@@ -75,7 +75,7 @@ stow_status table_range_add(cuda_table *t, const table_range *range) {
   added.slots = calloc(range->bytes / t->granule, sizeof *added.slots);
   if (added.slots == NULL)
     return stow_fail(STOW_ERR_HOST_MEMORY,
-                     "no host memory to note a range of %" PRIu64 " pages; reserve less at a time",
+                     "no host memory to track a range of %" PRIu64 " pages; reserve less at a time",
                      range->bytes / t->granule);
   range_insert(t, &added);
   return STOW_OK;
@@ -88,16 +88,17 @@ stow_status table_range_take(cuda_table *t, stow_addr addr, uint64_t bytes, tabl
   char size[STOW_SIZE_TEXT_MAX], other[STOW_SIZE_TEXT_MAX];
   if (found == NULL || found->addr != addr)
     return stow_fail(STOW_ERR_STATE,
-                     "unreserving %s at 0x%" PRIx64 ": no range was reserved there, or it was "
-                     "given back already",
+                     "unreserving %s at 0x%" PRIx64
+                     ": no range is reserved there; was it freed before?",
                      stow_size_format(size, bytes), addr);
   if (found->bytes != bytes)
     return stow_fail(STOW_ERR_STATE,
-                     "unreserving %s at 0x%" PRIx64 ": the range there has %s; give back the whole",
+                     "unreserving %s at 0x%" PRIx64
+                     ": the range there has %s; free the whole range",
                      stow_size_format(size, bytes), addr, stow_size_format(other, found->bytes));
   if (found->mapped_bytes != 0)
     return stow_fail(
-        STOW_ERR_STATE, "unreserving %s at 0x%" PRIx64 ": %s of it are still mapped; unmap first",
+        STOW_ERR_STATE, "unreserving %s at 0x%" PRIx64 ": %s of it is still mapped; unmap first",
         stow_size_format(size, bytes), addr, stow_size_format(other, found->mapped_bytes));
   *range = *found;
   t->range_count--;
@@ -106,7 +107,7 @@ stow_status table_range_take(cuda_table *t, stow_addr addr, uint64_t bytes, tabl
 }
 
 void table_range_back(cuda_table *t, const table_range *range) {
-  /* If room is gone meanwhile the range is lost to us, as it is to the driver. */
+  /* Without memory to re-insert it, the range stays reserved in the driver and is lost to us. */
   if (LIST_ROOM(t->ranges, t->range_count, t->range_capacity, 16, "ranges") == STOW_OK)
     range_insert(t, range);
   else
@@ -129,7 +130,7 @@ stow_status table_page_add(cuda_table *t, stow_page handle, uint64_t bytes, stow
   ASSERT(handle != 0 && bytes % t->granule == 0);
   ASSERT((unsigned)tier < STOW_TIER_COUNT);
   table_page *page = malloc(sizeof *page);
-  if (page == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to note a page");
+  if (page == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to track a page");
   *page = (table_page){.handle = handle, .bytes = bytes, .tier = tier};
   stow_status status = map_put(&t->pages, handle, (uintptr_t)page);
   if (status != STOW_OK) {
@@ -145,7 +146,7 @@ stow_status table_page_take(cuda_table *t, stow_page handle, table_page *page) {
   table_page *found = page_of(t, handle);
   if (found == NULL)
     return stow_fail(STOW_ERR_STATE,
-                     "releasing page 0x%" PRIx64 ": no such page is live; was it released before?",
+                     "releasing page 0x%" PRIx64 ": unknown page handle; was it released before?",
                      handle);
   if (found->mapped != 0)
     return stow_fail(STOW_ERR_STATE,
@@ -166,10 +167,10 @@ stow_status table_map(cuda_table *t, stow_addr addr, uint64_t bytes, stow_page h
   char size[STOW_SIZE_TEXT_MAX], other[STOW_SIZE_TEXT_MAX];
   table_page *page = page_of(t, handle);
   if (page == NULL)
-    return stow_fail(STOW_ERR_STATE, "mapping page 0x%" PRIx64 ": no such page is live", handle);
+    return stow_fail(STOW_ERR_STATE, "mapping page 0x%" PRIx64 ": unknown page handle", handle);
   if (page->bytes != bytes)
     return stow_fail(STOW_ERR_INVALID,
-                     "mapping %s of page 0x%" PRIx64 ": the page has %s and is mapped whole",
+                     "mapping %s of page 0x%" PRIx64 ": the page has %s and must be mapped whole",
                      stow_size_format(size, bytes), handle, stow_size_format(other, page->bytes));
   table_range *range = range_of(t, addr, bytes);
   if (range == NULL)
@@ -220,7 +221,7 @@ void table_unmap(cuda_table *t, stow_addr addr, uint64_t bytes) {
   if (range == NULL) return;
   uintptr_t *slots = range->slots + (addr - range->addr) / t->granule;
   for (size_t i = 0; i < bytes / t->granule; i++) {
-    if (slots[i] == 0) continue; /* another thread unmapped the same, against the contract */
+    if (slots[i] == 0) continue; /* another thread unmapped the same, violating the contract */
     if (!(slots[i] & GOES_ON)) ((table_page *)slots[i])->mapped--;
     slots[i] = 0;
     range->mapped_bytes -= t->granule;
@@ -245,7 +246,8 @@ stow_status table_plain_add(cuda_table *t, stow_addr addr, uint64_t bytes, stow_
                             void *pointer) {
   ASSERT(addr != 0 && bytes > 0);
   table_plain *plain = malloc(sizeof *plain);
-  if (plain == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to note an allocation");
+  if (plain == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to track an allocation");
   *plain = (table_plain){.bytes = bytes, .tier = tier, .pointer = pointer};
   stow_status status = map_put(&t->plains, addr, (uintptr_t)plain);
   if (status != STOW_OK) free(plain);
@@ -256,9 +258,9 @@ stow_status table_plain_take(cuda_table *t, stow_addr addr, table_plain *plain) 
   ASSERT(plain != NULL);
   uint64_t value;
   if (!map_remove(&t->plains, addr, &value))
-    return stow_fail(STOW_ERR_STATE,
-                     "freeing 0x%" PRIx64 ": no plain allocation is there; was it freed before?",
-                     addr);
+    return stow_fail(
+        STOW_ERR_STATE,
+        "freeing 0x%" PRIx64 ": no plain allocation at that address; was it freed before?", addr);
   table_plain *found = (table_plain *)(uintptr_t)value;
   *plain = *found;
   free(found);

@@ -1,7 +1,7 @@
 /* Cuda work: plain allocations, copies, streams and events.
  *
- * A stream or event may be the program's own (the shim passes them down), so any handle is accepted
- * where work is submitted; only what was created here can be destroyed here. */
+ * A stream or event may be the program's own (the shim passes them on), so submitting work accepts
+ * any handle; only what was created here can be destroyed here. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -18,12 +18,12 @@ static void free_plain(cuda_dev *d, stow_addr addr, const table_plain *plain, cu
               : physical_plain_free(&d->physical, addr, plain->bytes);
 }
 
-/* Whether the tier can hold plain allocations at all, and has room for this one. */
+/* Checks that the tier can hold plain allocations and has room for this one. */
 static stow_status check_plain(cuda_dev *d, uint64_t bytes, stow_tier tier) {
   if (bytes == 0) return stow_fail(STOW_ERR_INVALID, "allocating 0 bytes on %s", d->props.uuid);
   if (tier == STOW_TIER_VRAM) return STOW_OK;
   if (tier != STOW_TIER_HOST)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "allocating: a card has nothing on tier %s",
+    return stow_fail(STOW_ERR_UNSUPPORTED, "allocating: a CUDA device has no tier %s",
                      stow_tier_name(tier));
   cuda_host_find(d);
   if (d->props.host_backing == STOW_HOST_NONE)
@@ -46,7 +46,7 @@ stow_status cuda_plain_alloc(stow_device *device, stow_addr *addr, uint64_t byte
   if (code != CU_OK) {
     char size[STOW_SIZE_TEXT_MAX];
     if (code == CU_ERROR_INVALID_VALUE && bytes > d->props.vram_bytes)
-      code = CU_ERROR_OUT_OF_MEMORY; /* some sizes are past what a driver cares to count */
+      code = CU_ERROR_OUT_OF_MEMORY; /* some drivers report huge sizes as invalid */
     status = cuda_fail(d, code, "allocating %s on tier %s", stow_size_format(size, bytes),
                        stow_tier_name(tier));
   } else {
@@ -88,8 +88,9 @@ static stow_status check_bytes(const char *what, stow_addr addr, uint64_t bytes)
   uint64_t end;
   if (addr == 0) return stow_fail(STOW_ERR_INVALID, "%s: address 0", what);
   if (!checked_add(&end, addr, bytes))
-    return stow_fail(STOW_ERR_INVALID, "%s: %" PRIu64 " bytes at 0x%" PRIx64 " pass the last one",
-                     what, bytes, addr);
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s: %" PRIu64 " bytes at 0x%" PRIx64 " extend past the address space", what,
+                     bytes, addr);
   return STOW_OK;
 }
 
@@ -130,7 +131,7 @@ stow_status cuda_fill(stow_device *device, stow_addr to, uint8_t value, uint64_t
 
 /* ---- streams and events ---- */
 
-/* Notes a new handle. */
+/* Records a new handle. */
 static stow_status note(cuda_dev *d, map *handles, const void *handle) {
   lock_take(&d->table_lock);
   stow_status status = map_put(handles, (uintptr_t)handle, 0);
@@ -138,9 +139,10 @@ static stow_status note(cuda_dev *d, map *handles, const void *handle) {
   return status;
 }
 
-/* Takes a handle of ours out before it is destroyed. */
+/* Removes one of our handles before it is destroyed. */
 static stow_status forget(cuda_dev *d, map *handles, const void *handle, const char *what) {
-  if (handle == NULL) return stow_fail(STOW_ERR_INVALID, "destroying a %s: there is none", what);
+  if (handle == NULL)
+    return stow_fail(STOW_ERR_INVALID, "destroying a %s: the handle is NULL", what);
   lock_take(&d->table_lock);
   bool ours = map_remove(handles, (uintptr_t)handle, NULL);
   lock_give(&d->table_lock);
@@ -251,14 +253,14 @@ stow_status cuda_event_record(stow_device *device, stow_event event, stow_stream
 
 stow_status cuda_event_query(stow_device *device, stow_event event) {
   cuda_dev *d = (cuda_dev *)device;
-  STOW_TRY(want_event(event, "asking an event"));
+  STOW_TRY(want_event(event, "querying an event"));
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
   cu_result code = d->driver->cuEventQuery(event);
   cuda_leave(d, &scope);
   if (code == CU_OK) return STOW_OK;
-  if (code == CU_ERROR_NOT_READY) return STOW_ERR_NOT_READY; /* not a fault: no message */
-  return cuda_fail(d, code, "asking an event");
+  if (code == CU_ERROR_NOT_READY) return STOW_ERR_NOT_READY; /* not an error: no message */
+  return cuda_fail(d, code, "querying an event");
 }
 
 stow_status cuda_event_wait(stow_device *device, stow_event event) {

@@ -1,6 +1,6 @@
-/* Device: calling through the seam (stowage/sys/device.h), and the backends that stand behind it.
+/* Device: calls through the interface stowage/sys/device.h, and the backends behind it.
  *
- * The inline calls below are how everything above speaks to a device: device_map(d, …) is
+ * Everything above calls a device through these inline functions: device_map(d, …) is
  * d->ops->map(d, …). */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
@@ -10,15 +10,15 @@
 #include "base/assert.h"
 #include "base/status.h"
 
-/* ---- backends, one opening call each ---- */
+/* ---- backends, one function each to open them ---- */
 
-/* `spec` is what stands after "sim": "", ":16G", ":16G,host=32G,paper,costs". */
+/* `spec` is the text after "sim": "", ":16G", ":16G,host=32G,paper,costs". */
 stow_status sim_open_spec(stow_device **device, const char *spec);
 
-/* `name` is an index or a UUID (or a unique beginning of one). STOW_ERR_NOT_FOUND: no driver, or no
- * such card; the message says which. */
+/* `name` is an index or a UUID (or a unique prefix of one). STOW_ERR_NOT_FOUND: no driver, or no
+ * such device; the message says which. */
 stow_status cuda_open(stow_device **device, const char *name);
-/* How many cards; 0 and STOW_OK where there is no driver. */
+/* Counts the devices; 0 and STOW_OK without a driver. */
 stow_status cuda_count(int *count);
 
 /* ---- the calls ---- */
@@ -28,7 +28,7 @@ static inline stow_status device_memory(stow_device *d, stow_tier tier, uint64_t
   ASSERT(d != NULL && d->ops != NULL);
   return d->ops->memory(d, tier, free_bytes, total_bytes);
 }
-/* Is the backend's table complete? Checked where a device comes from outside. */
+/* Checks that the backend's table is complete. For devices that come from outside. */
 static inline stow_status device_check(const stow_device *d) {
   if (d->ops != NULL && d->ops->struct_bytes >= sizeof(stow_device_ops)) return STOW_OK;
   return stow_fail(STOW_ERR_INVALID,

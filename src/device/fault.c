@@ -1,7 +1,7 @@
-/* The fault device: passes every call on to the device it wraps, and fails the ones it was told to.
+/* The fault device: forwards every call to the device it wraps, and fails the selected ones.
  *
- * For tests of everything above the seam: what must hold when any call of the device fails. A call
- * that fails here never reaches the inner device. */
+ * For tests of everything above the device interface: what must hold when any device call fails. A
+ * call that fails here never reaches the inner device. */
 #include "device/fault.h"
 
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 
 typedef struct plan {
   uint64_t calls, failed;
-  uint64_t at; /* the call that fails, counted from opening; 0: none */
-  bool every;  /* and all after it */
+  uint64_t at; /* the call to fail, counted from opening; 0: none */
+  bool every;  /* also fail all later calls */
   stow_status status;
 } plan;
 
 typedef struct fault {
   stow_device base;
-  lock lock; /* guards plans; not held over the inner call */
+  lock lock; /* guards plans; not held during the inner call */
   stow_device *inner;
   plan plans[STOW_FAULT_KIND_COUNT];
 } fault;
@@ -44,13 +44,13 @@ static fault *fault_of(const stow_device *device) {
   return (fault *)(uintptr_t)device;
 }
 
-/* True if this call of `p` is one to fail. */
+/* Returns whether this call of `p` must fail. */
 static bool plan_step(plan *p) {
   p->calls++;
   return p->at != 0 && (p->every ? p->calls >= p->at : p->calls == p->at);
 }
 
-/* Counts a call under its kind and under "any"; STOW_OK if it is to go on. */
+/* Counts a call under its kind and under "any"; STOW_OK if it may proceed. */
 static stow_status fault_step(stow_device *device, stow_fault_kind kind) {
   ASSERT((unsigned)kind < STOW_FAULT_KIND_COUNT);
   fault *f = fault_of(device);
@@ -92,7 +92,7 @@ static stow_status fault_thread_enter(stow_device *device) {
   return device_thread_enter(fault_of(device)->inner);
 }
 
-/* An entry that counts, and passes on: PASS(name, kind, (types and names), (names)). */
+/* An entry that counts and forwards: PASS(name, kind, (types and names), (names)). */
 #define PASS(name, kind, parameters, arguments)                                                    \
   static stow_status fault_##name parameters {                                                     \
     STOW_TRY(fault_step(d, kind));                                                                 \
@@ -167,7 +167,7 @@ static const stow_device_ops fault_ops = {
     .error_text = fault_error_text,
 };
 
-/* ---- opening it, arming it ---- */
+/* ---- opening and arming ---- */
 
 stow_device *fault_inner(stow_device *device) {
   return device->ops == &fault_ops ? fault_of(device)->inner : NULL;
@@ -175,7 +175,7 @@ stow_device *fault_inner(stow_device *device) {
 
 stow_status stow_fault_open(stow_device **device, stow_device *inner) {
   if (device == NULL || inner == NULL)
-    return stow_fail(STOW_ERR_INVALID, "fault device: nothing to wrap, or no place for it");
+    return stow_fail(STOW_ERR_INVALID, "fault device: the device or the result pointer is NULL");
   *device = NULL;
   STOW_TRY(device_check(inner));
   fault *f = calloc(1, sizeof *f);
@@ -191,7 +191,7 @@ static stow_status check_fault(const stow_device *device, stow_fault_kind kind) 
   if (device == NULL || device->ops != &fault_ops)
     return stow_fail(STOW_ERR_INVALID, "not a fault device; wrap it with stow_fault_open first");
   if ((unsigned)kind >= STOW_FAULT_KIND_COUNT)
-    return stow_fail(STOW_ERR_INVALID, "%d is not a kind of call; they are 0 to %d", (int)kind,
+    return stow_fail(STOW_ERR_INVALID, "%d is not a kind of call; use 0 to %d", (int)kind,
                      STOW_FAULT_KIND_COUNT - 1);
   return STOW_OK;
 }

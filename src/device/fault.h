@@ -1,10 +1,10 @@
-/* The fault device, for its neighbours. */
+/* The fault device, for the simulated device. */
 #ifndef DEVICE_FAULT_H
 #define DEVICE_FAULT_H
 
 #include "device/device.h"
 
-/* The device a fault device wraps; NULL if `device` is not one. */
+/* Returns the device that a fault device wraps; NULL if `device` is not one. */
 stow_device *fault_inner(stow_device *device);
 
 #endif

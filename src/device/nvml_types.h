@@ -1,6 +1,6 @@
-/* NVML's binary interface, as far as it is used, declared by ourselves (NVML API reference; names
- * and numbers of nvml.h). Included by who asks the library (watch/nvml) and by who stands before it
- * in a run (shim/nvml). */
+/* The parts of NVML's ABI that we use, declared by ourselves (NVML API reference; names and numbers
+ * of nvml.h). Used by watch/nvml, which calls the library, and shim/nvml, which sits in front of
+ * it. */
 #ifndef DEVICE_NVML_TYPES_H
 #define DEVICE_NVML_TYPES_H
 

@@ -1,4 +1,4 @@
-/* Open: from a name to an open device, and the public calls that only pass on. */
+/* Open: opens a device by name, and the public calls that only forward. */
 #include "base/growing.h"
 #include "device/device.h"
 
@@ -10,7 +10,8 @@
 #define DEFAULT_SIM ":16G"
 
 stow_status stow_device_open(stow_device **device, const char *name) {
-  if (device == NULL) return stow_fail(STOW_ERR_INVALID, "opening a device: no place for it");
+  if (device == NULL)
+    return stow_fail(STOW_ERR_INVALID, "opening a device: the result pointer is NULL");
   *device = NULL;
   if (name == NULL || name[0] == '\0') name = getenv(ENV_DEVICE);
   if (name == NULL || name[0] == '\0') {
@@ -29,13 +30,15 @@ stow_status stow_device_close(stow_device *device) {
 }
 
 stow_status stow_device_count(int *count) {
-  if (count == NULL) return stow_fail(STOW_ERR_INVALID, "counting devices: no place for the count");
+  if (count == NULL)
+    return stow_fail(STOW_ERR_INVALID, "counting devices: the result pointer is NULL");
   return cuda_count(count);
 }
 
 stow_status stow_device_get_props(const stow_device *device, stow_device_props *props) {
   if (device == NULL || props == NULL)
-    return stow_fail(STOW_ERR_INVALID, "device properties: no device, or no place for them");
+    return stow_fail(STOW_ERR_INVALID,
+                     "device properties: the device or the result pointer is NULL");
   stow_device_props full;
   STOW_TRY(device_props(device, &full));
   return growing_write(props, &full, sizeof full, "stow_device_props");
@@ -43,6 +46,6 @@ stow_status stow_device_get_props(const stow_device *device, stow_device_props *
 
 stow_status stow_device_memory(stow_device *device, stow_tier tier, uint64_t *free_bytes,
                                uint64_t *total_bytes) {
-  if (device == NULL) return stow_fail(STOW_ERR_INVALID, "device memory: no device");
+  if (device == NULL) return stow_fail(STOW_ERR_INVALID, "device memory: the device is NULL");
   return device->ops->memory(device, tier, free_bytes, total_bytes);
 }

@@ -1,4 +1,4 @@
-/* Physical: counting, asking the driver, undoing. */
+/* Physical: counts, calls the driver, undoes. */
 #include "device/physical.h"
 
 #include "base/assert.h"
@@ -16,7 +16,7 @@ static bool make_room(const physical *p, uint64_t bytes) {
   return a != NULL && a->make_room != NULL && a->make_room(p->who, bytes);
 }
 
-/* Tells the account how the driver answered, and passes the answer on. */
+/* Reports the driver's result to the account and returns it. */
 static cu_result settle(const physical *p, uint64_t bytes, cu_result code) {
   ASSERT(p->driver != NULL);
   const physical_account *a = p->account;
@@ -33,8 +33,8 @@ static cu_result give(const physical *p, uint64_t bytes, cu_result code) {
 
 /* ---- pages ---- */
 
-cu_prop physical_vram_prop(cu_device card) {
-  return (cu_prop){.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, card}};
+cu_prop physical_vram_prop(cu_device device) {
+  return (cu_prop){.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, device}};
 }
 
 bool physical_host_prop(cu_prop *prop, stow_host_backing path, int numa_node) {

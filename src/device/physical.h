@@ -1,11 +1,11 @@
-/* Physical: the one maker of a card's memory. Pages, plain allocations and pinned host memory that
- * programs use are created and released here and nowhere else; the only other callers of these
- * driver functions are the shim's hooks, where they pass a program's own call on.
+/* Physical: the only place that allocates a device's memory. Pages, plain allocations and pinned
+ * host memory are created and released here; the only other callers of these driver functions are
+ * the shim's hooks that forward a program's own call.
  *
- * Whoever owns a budget plugs it in as a physical_account: the bytes are counted before the driver
- * is asked, and given back if the driver refuses. A `physical` without an account counts nothing.
- * There is no state here, so any thread may call anything; the account's functions run on the
- * caller's thread, before and after the driver's call, never inside it. */
+ * The owner of a budget provides a physical_account: bytes are counted before the driver is called,
+ * and uncounted if the driver refuses. A `physical` without an account counts nothing. It has no
+ * state, so any thread may call anything. The account's functions run on the caller's thread,
+ * before and after the driver's call. */
 #ifndef DEVICE_PHYSICAL_H
 #define DEVICE_PHYSICAL_H
 
@@ -16,17 +16,17 @@
 
 #include "device/cuda_driver.h"
 
-/* Every function may be NULL. `who` is the one of the `physical`. */
+/* Every function may be NULL. `who` is the one in the `physical`. */
 typedef struct physical_account {
-  /* Counts `bytes`. False: there is no room for them, and nothing was counted. */
+  /* Counts `bytes`. Returns false, counting nothing, if they do not fit. */
   bool (*take)(const void *who, uint64_t bytes);
-  /* The driver is out of memory: frees what is only cached. True: ask the driver again. */
+  /* The driver is out of memory: frees cached memory. Returns true to call the driver again. */
   bool (*make_room)(const void *who, uint64_t bytes);
-  /* The driver has given what was taken. */
+  /* The driver allocated the counted bytes. */
   void (*made)(const void *who, uint64_t bytes);
-  /* It has refused with `code`: what was taken is not used. */
+  /* The driver failed with `code`: the counted bytes are not used. */
   void (*undo)(const void *who, uint64_t bytes, cu_result code);
-  /* What was made has been released. */
+  /* The memory was released. */
   void (*give)(const void *who, uint64_t bytes);
 } physical_account;
 
@@ -36,25 +36,25 @@ typedef struct physical {
   const void *who;
 } physical;
 
-/* The properties of a page in vram of a card. */
-cu_prop physical_vram_prop(cu_device card);
-/* Those of a page on the host, by the path that was found to work (cuda_probe.h). False: pages
- * cannot be on the host there. */
+/* Returns the properties of a page in a device's vram. */
+cu_prop physical_vram_prop(cu_device device);
+/* Returns the properties of a page on the host, for the backing that was found to work
+ * (cuda_probe.h). Returns false if host pages are impossible there. */
 bool physical_host_prop(cu_prop *prop, stow_host_backing path, int numa_node);
 
-/* Creates a page. CU_ERROR_OUT_OF_MEMORY if the account or the driver has no room;
+/* Creates a page. Returns CU_ERROR_OUT_OF_MEMORY if the account or the driver is full;
  * CU_ERROR_NOT_SUPPORTED if the driver has no pages. */
 cu_result physical_page_create(const physical *p, cu_handle *page, uint64_t bytes,
                                const cu_prop *prop, unsigned long long flags);
 /* Releases a page of `bytes`. If the driver refuses, it stays counted. */
 cu_result physical_page_release(const physical *p, cu_handle page, uint64_t bytes);
 
-/* Plain allocations in vram. `counted_bytes` is what the driver really takes for `bytes`. */
+/* Plain allocations in vram. `counted_bytes` is what the driver really uses for `bytes`. */
 cu_result physical_plain_alloc(const physical *p, cu_addr *addr, size_t bytes,
                                uint64_t counted_bytes);
 cu_result physical_plain_free(const physical *p, cu_addr addr, uint64_t counted_bytes);
 
-/* Host memory, pinned and mapped: `*addr` is where the device sees it. */
+/* Host memory, pinned and mapped: the device sees it at `*addr`. */
 cu_result physical_pinned_alloc(const physical *p, cu_addr *addr, void **host, uint64_t bytes);
 cu_result physical_pinned_free(const physical *p, void *host, uint64_t bytes);
 

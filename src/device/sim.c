@@ -1,8 +1,8 @@
-/* The simulated card: opening and closing it, its properties and its table of entries.
+/* The simulated device: opens and closes it; its properties and its function table.
  *
- * A device like any other behind stowage/sys/device.h, for machines without a card and for tests:
- * what would corrupt memory on a card is caught and named here (sim_work.c). All entries take one
- * lock, so a call is a point in the card's one order of events. */
+ * A device like any other behind stowage/sys/device.h, for machines without a GPU and for tests: it
+ * detects and names what would corrupt memory on a GPU (sim_work.c). All entries take one lock, so
+ * the calls of a device have one total order. */
 #include "device/sim.h"
 
 #include <stdio.h>
@@ -22,14 +22,15 @@
 static stow_status check_size(const stow_sim_options *options, const char *tier, uint64_t bytes) {
   char size[STOW_SIZE_TEXT_MAX], page[STOW_SIZE_TEXT_MAX];
   if (bytes > TIER_BYTES_MAX)
-    return stow_fail(STOW_ERR_INVALID, "simulated card: %s of %s is more than 1 PiB; ask for less",
-                     tier, stow_size_format(size, bytes));
-  if (bytes % options->page_bytes != 0)
     return stow_fail(STOW_ERR_INVALID,
-                     "simulated card: %s of %llu bytes is not a multiple of %s; round it down to "
-                     "%llu bytes",
-                     tier, (unsigned long long)bytes, stow_size_format(page, options->page_bytes),
-                     (unsigned long long)round_down(bytes, options->page_bytes));
+                     "simulated device: %s of %s is more than 1 PiB; request less", tier,
+                     stow_size_format(size, bytes));
+  if (bytes % options->page_bytes != 0)
+    return stow_fail(
+        STOW_ERR_INVALID,
+        "simulated device: %s of %llu bytes is not a multiple of %s; round it down to %llu bytes",
+        tier, (unsigned long long)bytes, stow_size_format(page, options->page_bytes),
+        (unsigned long long)round_down(bytes, options->page_bytes));
   return STOW_OK;
 }
 
@@ -37,25 +38,27 @@ static stow_status check_options(stow_sim_options *options) {
   if (options->page_bytes == 0) options->page_bytes = DEFAULT_PAGE_BYTES;
   if (!is_power_of_two(options->page_bytes) || options->page_bytes < (uint64_t)getpagesize() ||
       options->page_bytes > PAGE_BYTES_MAX)
-    return stow_fail(STOW_ERR_INVALID,
-                     "simulated card: pages of %llu bytes; must be a power of two from %d to 1 GiB",
-                     (unsigned long long)options->page_bytes, getpagesize());
+    return stow_fail(
+        STOW_ERR_INVALID,
+        "simulated device: pages of %llu bytes; must be a power of two from %d to 1 GiB",
+        (unsigned long long)options->page_bytes, getpagesize());
   if (options->vram_bytes == 0)
     return stow_fail(STOW_ERR_INVALID,
-                     "simulated card: 0 bytes of vram; ask for at least one page");
+                     "simulated device: 0 bytes of vram; request at least one page");
   STOW_TRY(check_size(options, "vram", options->vram_bytes));
   return check_size(options, "host", options->host_bytes);
 }
 
 stow_status stow_sim_open(stow_device **device, const stow_sim_options *options) {
   if (device == NULL || options == NULL)
-    return stow_fail(STOW_ERR_INVALID, "simulated card: no options, or no place for the device");
+    return stow_fail(STOW_ERR_INVALID,
+                     "simulated device: the options or the result pointer is NULL");
   *device = NULL;
   stow_sim_options checked = STOW_SIM_OPTIONS_INIT;
   STOW_TRY(growing_read(&checked, sizeof checked, options, "stow_sim_options"));
   STOW_TRY(check_options(&checked));
   sim *s = calloc(1, sizeof *s);
-  if (s == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a simulated card");
+  if (s == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a simulated device");
   s->base.ops = &sim_ops;
   s->options = checked;
   s->random = 1;
@@ -84,9 +87,8 @@ static stow_status sim_close(stow_device *device) {
   if (pages + ranges + plain + mappings + streams + events == 0) return STOW_OK;
   return stow_fail(
       STOW_ERR_STATE,
-      "the simulated card was closed with %llu pages, %llu mappings, %llu ranges, %llu "
-      "plain blocks, %llu streams and %llu events never given back; give them back "
-      "before closing",
+      "the simulated device was closed with %llu pages, %llu mappings, %llu ranges, %llu plain "
+      "blocks, %llu streams and %llu events never freed; free them before closing",
       (unsigned long long)pages, (unsigned long long)mappings, (unsigned long long)ranges,
       (unsigned long long)plain, (unsigned long long)streams, (unsigned long long)events);
 }
@@ -100,7 +102,7 @@ static stow_status sim_props(const stow_device *device, stow_device_props *props
                                .host_bytes = s->options.host_bytes,
                                .page_bytes = s->options.page_bytes};
   snprintf(props->kind, sizeof props->kind, "sim");
-  snprintf(props->name, sizeof props->name, "simulated card");
+  snprintf(props->name, sizeof props->name, "simulated device");
   snprintf(props->uuid, sizeof props->uuid, "sim");
   if (s->options.host_bytes == 0)
     props->host_backing = STOW_HOST_NONE;

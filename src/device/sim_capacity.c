@@ -1,4 +1,4 @@
-/* Capacity of the simulated device: which tiers it has, and how much of each is taken. */
+/* Capacity of the simulated device: which tiers it has, and how much of each is used. */
 #include <stowage/size.h>
 
 #include "device/sim.h"
@@ -8,7 +8,7 @@ stow_status sim_check_tier(const sim *s, stow_tier tier) {
     return STOW_OK;
   if (tier == STOW_TIER_HOST)
     return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "this simulated card has no host tier; open it like sim:16G,host=32G");
+                     "this simulated device has no host tier; open it like sim:16G,host=32G");
   if (tier == STOW_TIER_DISK)
     return stow_fail(STOW_ERR_UNSUPPORTED, "a device has no disk tier; use vram or host");
   return stow_fail(STOW_ERR_INVALID, "%d is not a tier; use vram or host", (int)tier);
@@ -17,7 +17,7 @@ stow_status sim_check_tier(const sim *s, stow_tier tier) {
 stow_status sim_check_vmm(const sim *s, const char *what) {
   if (!s->options.no_vmm) return STOW_OK;
   return stow_fail(STOW_ERR_UNSUPPORTED,
-                   "%s: this simulated card was opened without pages (no-vmm); use plain blocks",
+                   "%s: this simulated device was opened without pages (no-vmm); use plain blocks",
                    what);
 }
 
@@ -31,11 +31,11 @@ stow_status sim_charge(sim *s, stow_tier tier, uint64_t bytes) {
   uint64_t *peak = vram ? &s->counts.vram_peak_bytes : &s->counts.host_peak_bytes;
   uint64_t left = tier_total(s, tier) - *used;
   if (bytes > left) {
-    char asked[STOW_SIZE_TEXT_MAX], there[STOW_SIZE_TEXT_MAX], total[STOW_SIZE_TEXT_MAX];
+    char requested[STOW_SIZE_TEXT_MAX], there[STOW_SIZE_TEXT_MAX], total[STOW_SIZE_TEXT_MAX];
     return stow_fail(STOW_ERR_OUT_OF_MEMORY,
-                     "%s of %s asked, %s of %s left on the simulated card; release pages or open a "
-                     "larger card",
-                     stow_size_format(asked, bytes), stow_tier_name(tier),
+                     "requested %s of %s, but %s of %s is left on the simulated device; release "
+                     "pages or open a larger device",
+                     stow_size_format(requested, bytes), stow_tier_name(tier),
                      stow_size_format(there, left), stow_size_format(total, tier_total(s, tier)));
   }
   *used += bytes;

@@ -1,5 +1,5 @@
-/* What calls cost on the simulated device: base/driver_cost.h, and what was measured beside it on
- * the same machine for runs of calls, busy streams, host pages and copies.
+/* What calls cost on the simulated device: base/driver_cost.h, plus measurements on the same
+ * machine for runs of calls, busy streams, host pages and copies.
  *
  * Called at the end of every entry that has a cost. With costs on, the simulated clock advances by
  * it. */
@@ -8,34 +8,34 @@
 
 #define GIB (UINT64_C(1) << 30)
 
-/* 1 GiB as 512 pages of 2 MiB took: create 7.8 ms, map 0.8 ms (a call per page), set-access 18.5
- * ms, unmap 11 ms (one call over all). So a create or map in a run of them, and each page after the
- * first of one set-access or unmap, costs more than a lone call of the table by this many
- * thousandths. For pages other than 2 MiB the same proportion is assumed. */
-#define RUN_CREATE 1424 /* 7800/512 us against 10.7 */
-#define RUN_MAP    1563 /* 800/512 us against 1.0 */
-#define RUN_ACCESS 1470 /* (18500 - 24.6)/511 us against 24.6 */
-#define RUN_UNMAP  1257 /* (11000 - 17.1)/511 us against 17.1 */
+/* 1 GiB as 512 pages of 2 MiB took: create 7.8 ms, map 0.8 ms (one call per page), set-access 18.5
+ * ms, unmap 11 ms (one call for all). So a create or map within a run, and each page after the
+ * first of one set-access or unmap, costs this many thousandths of a single call in the table. The
+ * same proportion is assumed for other page sizes. */
+#define RUN_CREATE 1424 /* 7800/512 us versus 10.7 */
+#define RUN_MAP    1563 /* 800/512 us versus 1.0 */
+#define RUN_ACCESS 1470 /* (18500 - 24.6)/511 us versus 24.6 */
+#define RUN_UNMAP  1257 /* (11000 - 17.1)/511 us versus 17.1 */
 
-/* While a stream was busy a 2 MiB page took: create 7.5 ms, map and set-access together 90 us,
- * unmap 85 us; none waited for the stream. Modelled as a surcharge per call, whatever the size:
+/* While a stream was busy, a 2 MiB page took: create 7.5 ms, map and set-access together 90 us,
+ * unmap 85 us; none waited for the stream. Modelled as a surcharge per call, independent of size:
  * only 2 MiB was measured. */
 #define BUSY_CREATE_NS (7500000 - 10700)
 #define BUSY_ACCESS_NS (90000 - 1000 - 24600)
 #define BUSY_UNMAP_NS  (85000 - 17100)
 
-/* Host pages (HOST_NUMA), 1 GiB: create 214 to 316 ms, of which the middle; set-access 8 ms.
- * cuMemHostAlloc of 1 GiB 346 ms, its free 91 ms. Taken as proportional to size. Unmap and release
- * of host pages were not measured and are taken as the card's. */
+/* Host pages (HOST_NUMA), 1 GiB: create 214 to 316 ms (the middle is used); set-access 8 ms.
+ * cuMemHostAlloc of 1 GiB 346 ms, its free 91 ms. Assumed proportional to size. Unmap and release
+ * of host pages were not measured and use the figures for vram. */
 #define HOST_CREATE_NS_PER_GIB UINT64_C(265000000)
 #define HOST_ACCESS_NS_PER_GIB UINT64_C(8000000)
 #define HOST_ALLOC_NS_PER_GIB  UINT64_C(346000000)
 #define HOST_FREE_NS_PER_GIB   UINT64_C(91000000)
 
-/* Copies between host and card: 55 GB/s both ways, measured. On the card: 2 TB/s, an estimate (read
- * and write share 4.8 TB/s of the H200's data sheet). */
+/* Copies between host and device: 55 GB/s in both directions, measured. Within the device: 2 TB/s,
+ * an estimate (read and write share the 4.8 TB/s of the H200's data sheet). */
 #define BUS_BYTES_PER_US  UINT64_C(55000)
-#define CARD_BYTES_PER_US UINT64_C(2000000)
+#define VRAM_BYTES_PER_US UINT64_C(2000000)
 
 static uint64_t per_gib(uint64_t bytes, uint64_t ns) {
   return (bytes >> 10) * ns / (GIB >> 10);
@@ -79,6 +79,6 @@ static uint64_t move_ns(uint64_t bytes, uint64_t per_us) {
   return bytes / per_us * 1000 + (bytes % per_us * 1000 + per_us - 1) / per_us;
 }
 
-uint64_t sim_cost_move_ns(uint64_t bus_bytes, uint64_t card_bytes) {
-  return move_ns(bus_bytes, BUS_BYTES_PER_US) + move_ns(card_bytes, CARD_BYTES_PER_US);
+uint64_t sim_cost_move_ns(uint64_t bus_bytes, uint64_t vram_bytes) {
+  return move_ns(bus_bytes, BUS_BYTES_PER_US) + move_ns(vram_bytes, VRAM_BYTES_PER_US);
 }

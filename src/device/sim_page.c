@@ -1,7 +1,7 @@
-/* Pages of the simulated card: create, map, grant, unmap, release.
+/* Pages of the simulated device: create, map, grant, unmap, release.
  *
- * A handle is the index of an entry and the count of its lives, so a released page is known as
- * such. Every call costs the number of slots it covers; nothing here is searched. */
+ * A handle is an entry's index and generation, so a stale handle is detected. Every call costs the
+ * number of slots it covers; nothing is searched. */
 #include "base/assert.h"
 #include "device/sim.h"
 
@@ -17,8 +17,8 @@ static stow_status page_grow(sim *s) {
   uint32_t capacity = s->page_capacity == 0 ? 64 : s->page_capacity * 2;
   sim_page *pages = capacity > SIM_SLOT_PAGE ? NULL : realloc(s->pages, capacity * sizeof *pages);
   if (pages == NULL)
-    return stow_fail(STOW_ERR_HOST_MEMORY,
-                     "no host memory to keep book of %u pages; use larger ones", s->page_count + 1);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to track %u pages; use larger ones",
+                     s->page_count + 1);
   memset(pages + s->page_capacity, 0, (capacity - s->page_capacity) * sizeof *pages);
   s->pages = pages;
   s->page_capacity = capacity;
@@ -79,8 +79,7 @@ static stow_status page_find(const sim *s, uint32_t *index, stow_page page, cons
   ASSERT(lock_held(&s->lock));
   uint64_t at = (page & UINT32_MAX) - 1;
   if (at >= s->page_count || !s->pages[at].live || s->pages[at].generation != page >> 32)
-    return stow_fail(STOW_ERR_STATE,
-                     "%s page 0x%llx, which is not live; it was released before, or never created",
+    return stow_fail(STOW_ERR_STATE, "%s page 0x%llx: unknown page handle; was it released before?",
                      what, (unsigned long long)page);
   *index = (uint32_t)at;
   return STOW_OK;
@@ -93,10 +92,10 @@ static stow_status page_create(sim *s, stow_page *page, uint64_t bytes, stow_tie
   STOW_TRY(sim_check_vmm(s, "creating a page"));
   STOW_TRY(sim_check_tier(s, tier));
   if (page == NULL || bytes == 0 || bytes % s->options.page_bytes != 0)
-    return stow_fail(STOW_ERR_INVALID,
-                     "creating a page of %llu bytes; must be a multiple of %llu, with a place for "
-                     "its handle",
-                     (unsigned long long)bytes, (unsigned long long)s->options.page_bytes);
+    return stow_fail(
+        STOW_ERR_INVALID,
+        "creating a page of %llu bytes; must be a multiple of %llu, with a result pointer",
+        (unsigned long long)bytes, (unsigned long long)s->options.page_bytes);
   uint64_t cost = sim_cost_ns(s, DRIVER_CREATE, bytes, tier, 0);
   uint32_t index;
   STOW_TRY(sim_page_add(s, &index, bytes, tier));
@@ -135,7 +134,8 @@ stow_status sim_page_release(stow_device *device, stow_page page) {
 
 /* ---- addresses ---- */
 
-/* The reserved range that holds all of [addr, addr+bytes), both multiples of page_bytes. */
+/* Returns the reserved range that contains all of [addr, addr+bytes), both multiples of
+ * page_bytes. */
 static stow_status find_reserved(const sim *s, sim_range **out, stow_addr addr, uint64_t bytes,
                                  const char *what) {
   ASSERT(lock_held(&s->lock));
@@ -154,7 +154,8 @@ static stow_status find_reserved(const sim *s, sim_range **out, stow_addr addr, 
   return STOW_OK;
 }
 
-/* As above, and it is one or more whole mapped pages with no gap: slots [*first, *end). */
+/* The same, and checks that it is one or more whole mapped pages without a gap: slots [*first,
+ * *end). */
 static stow_status find_mapped(const sim *s, sim_range **out, uint64_t *first, uint64_t *end,
                                stow_addr addr, uint64_t bytes, const char *what) {
   STOW_TRY(find_reserved(s, out, addr, bytes, what));
@@ -198,10 +199,11 @@ static stow_status map_page(sim *s, stow_addr addr, uint64_t bytes, stow_page pa
   uint64_t count = bytes / s->options.page_bytes;
   for (uint64_t i = first; i < first + count; i++)
     if (range->slots[i] != 0)
-      return stow_fail(STOW_ERR_STATE,
-                       "mapping page 0x%llx at 0x%llx: 0x%llx has a page behind it; unmap it first",
-                       (unsigned long long)page, (unsigned long long)addr,
-                       (unsigned long long)(range->addr + i * s->options.page_bytes));
+      return stow_fail(
+          STOW_ERR_STATE,
+          "mapping page 0x%llx at 0x%llx: a page is already mapped at 0x%llx; unmap it first",
+          (unsigned long long)page, (unsigned long long)addr,
+          (unsigned long long)(range->addr + i * s->options.page_bytes));
   STOW_TRY(sim_memory_map(s, addr, bytes, s->pages[index].offset));
   for (uint64_t i = first; i < first + count; i++) range->slots[i] = index + 1;
   range->slots[first] |= SIM_SLOT_HEAD;

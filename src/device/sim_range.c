@@ -1,7 +1,7 @@
-/* Address ranges of the simulated card: what was reserved, and plain blocks.
+/* Address ranges of the simulated device: reserved ranges, and plain blocks.
  *
- * A reserved range has a slot per page_bytes of
- * addresses, so finding what stands behind an address is one index. */
+ * A reserved range has a slot per page_bytes of addresses, so finding the page at an address is one
+ * index. */
 #include "base/assert.h"
 #include "device/sim.h"
 
@@ -17,7 +17,8 @@ static stow_status reserve(sim *s, stow_addr *addr, uint64_t bytes, uint64_t ali
   ASSERT(lock_held(&s->lock));
   uint64_t page = s->options.page_bytes;
   STOW_TRY(sim_check_vmm(s, "reserving addresses"));
-  if (addr == NULL) return stow_fail(STOW_ERR_INVALID, "reserving addresses: no place for them");
+  if (addr == NULL)
+    return stow_fail(STOW_ERR_INVALID, "reserving addresses: the result pointer is NULL");
   if (bytes == 0 || bytes % page != 0)
     return stow_fail(STOW_ERR_INVALID,
                      "reserving %llu bytes of addresses; must be a multiple of the page size, %llu",
@@ -43,33 +44,32 @@ stow_status sim_reserve(stow_device *device, stow_addr *addr, uint64_t bytes, ui
 
 static stow_status unreserve(sim *s, stow_addr addr, uint64_t bytes) {
   ASSERT(lock_held(&s->lock));
-  STOW_TRY(sim_check_vmm(s, "giving addresses back"));
+  STOW_TRY(sim_check_vmm(s, "freeing addresses"));
   if (addr % s->options.page_bytes != 0 || bytes == 0 || bytes % s->options.page_bytes != 0)
-    return stow_fail(STOW_ERR_INVALID,
-                     "giving back %llu bytes of addresses at 0x%llx; both must be multiples of the "
-                     "page size, %llu",
-                     (unsigned long long)bytes, (unsigned long long)addr,
-                     (unsigned long long)s->options.page_bytes);
+    return stow_fail(
+        STOW_ERR_INVALID,
+        "freeing %llu bytes of addresses at 0x%llx; both must be multiples of the page size, %llu",
+        (unsigned long long)bytes, (unsigned long long)addr,
+        (unsigned long long)s->options.page_bytes);
   sim_range *range = sim_range_at(s, addr);
   if (range == NULL || range->plain != 0)
-    return stow_fail(STOW_ERR_STATE, "giving back addresses at 0x%llx: none are reserved there",
+    return stow_fail(STOW_ERR_STATE, "freeing addresses at 0x%llx: none are reserved there",
                      (unsigned long long)addr);
   if (range->addr != addr || range->bytes != bytes)
     return stow_fail(STOW_ERR_STATE,
-                     "giving back %llu bytes of addresses at 0x%llx: reserved were %llu bytes at "
-                     "0x%llx; give back the whole range",
+                     "freeing %llu bytes of addresses at 0x%llx: the reserved range is %llu bytes "
+                     "at 0x%llx; free the whole range",
                      (unsigned long long)bytes, (unsigned long long)addr,
                      (unsigned long long)range->bytes, (unsigned long long)range->addr);
   if (range->mapped != 0)
-    return stow_fail(STOW_ERR_STATE,
-                     "giving back addresses at 0x%llx: %llu bytes of them are still mapped; unmap "
-                     "them first",
-                     (unsigned long long)addr,
-                     (unsigned long long)(range->mapped * s->options.page_bytes));
+    return stow_fail(
+        STOW_ERR_STATE,
+        "freeing addresses at 0x%llx: %llu bytes of them are still mapped; unmap them first",
+        (unsigned long long)addr, (unsigned long long)(range->mapped * s->options.page_bytes));
   sim_range_remove(s, range);
   s->ranges_live--;
   s->counts.unreserve++;
-  /* Not measured by itself; taken as what reserving costs. */
+  /* Not measured separately; assumed equal to reserving. */
   sim_cost_charge(s, DRIVER_RESERVE, sim_cost_ns(s, DRIVER_RESERVE, bytes, STOW_TIER_VRAM, 0));
   return STOW_OK;
 }
@@ -81,8 +81,8 @@ stow_status sim_unreserve(stow_device *device, stow_addr addr, uint64_t bytes) {
 
 /* ---- plain blocks ---- */
 
-/* What a block takes of its tier: from half a page upwards whole pages, below that whole pages of
- * the operating system (the driver packs small blocks together, too). */
+/* Returns what a block uses of its tier: from half a page upwards whole pages, below that whole
+ * pages of the operating system (the driver packs small blocks too). */
 static bool plain_bytes(const sim *s, uint64_t *block, uint64_t bytes) {
   bool large = bytes > s->options.page_bytes / 2;
   return checked_round_up(block, bytes, large ? s->options.page_bytes : (uint64_t)getpagesize());
@@ -103,9 +103,10 @@ static stow_status plain_alloc(sim *s, stow_addr *addr, uint64_t bytes, stow_tie
   STOW_TRY(sim_check_tier(s, tier));
   uint64_t block;
   if (addr == NULL || bytes == 0)
-    return stow_fail(STOW_ERR_INVALID, "a plain block of %llu bytes, or no place for its address",
+    return stow_fail(STOW_ERR_INVALID,
+                     "a plain block of %llu bytes: the size is 0 or the result pointer is NULL",
                      (unsigned long long)bytes);
-  if (!plain_bytes(s, &block, bytes)) block = UINT64_MAX; /* then there is no room for it */
+  if (!plain_bytes(s, &block, bytes)) block = UINT64_MAX; /* then it does not fit */
   uint32_t index;
   STOW_TRY(sim_page_add(s, &index, block, tier));
   uint64_t align = block < s->options.page_bytes ? (uint64_t)getpagesize() : s->options.page_bytes;
@@ -132,7 +133,7 @@ stow_status sim_plain_alloc(stow_device *device, stow_addr *addr, uint64_t bytes
   return sim_give(s, plain_alloc(s, addr, bytes, tier));
 }
 
-/* As cuMemFree does, it waits until the whole card is idle: programs rely on it. */
+/* Like cuMemFree, waits until the whole device is idle: programs rely on it. */
 static stow_status plain_free(sim *s, stow_addr addr) {
   ASSERT(lock_held(&s->lock));
   sim_range *range = sim_range_at(s, addr);

@@ -1,16 +1,16 @@
-/* Streams and events of the simulated card: simulated time, and who is ordered after whom.
+/* Streams and events of the simulated device: simulated time, and the order of work.
  *
- * Time: a stream does its work one after another, streams beside each other, so the time at which a
- * stream has done everything is known as soon as the work is submitted (ready_ns); nothing runs.
+ * Time: a stream does its work in sequence, streams run in parallel. So the time at which a stream
+ * has finished everything is known when the work is submitted (ready_ns); nothing runs.
  *
- * Order: a vector clock per stream, per recorded event and one for the host. Recording copies the
- * stream's clock into the event, waiting on a stream joins it in, and a host that waits for an
- * event, or sees it passed, learns its clock; whatever the host submits later is ordered after all
- * it knows. The threads of the process count as one host. The mere passing of time orders nothing:
- * work that happens to be done, but that nobody asked about, is still work one may race with.
+ * Order: one vector clock per stream, per recorded event and for the host. Recording copies the
+ * stream's clock into the event; waiting on a stream merges it in; a host that waits for an event,
+ * or sees it completed, merges its clock. Everything the host submits later is ordered after all it
+ * knows. All threads of the process count as one host. The mere passing of time orders nothing:
+ * work that happens to be finished, but that nobody queried, can still race.
  *
- * The default stream is a stream like the others and synchronises with none of them, as a card's
- * does with the non-blocking streams that stream_create makes. */
+ * The default stream is a stream like the others and synchronizes with none of them, like a GPU's
+ * with the non-blocking streams that stream_create makes. */
 #include "base/assert.h"
 #include "device/sim.h"
 
@@ -23,7 +23,8 @@ static stow_status clock_grow(sim_clock *clock, uint32_t count) {
   if (count <= clock->count) return STOW_OK;
   uint64_t *at = realloc(clock->at, count * sizeof *at);
   if (at == NULL)
-    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to keep the order of %u streams", count);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to track the order of %u streams",
+                     count);
   memset(at + clock->count, 0, (count - clock->count) * sizeof *at);
   clock->at = at;
   clock->count = count;
@@ -41,7 +42,7 @@ static stow_status clock_join(sim_clock *to, const sim_clock *from, bool *change
   return STOW_OK;
 }
 
-/* The host has seen that all of `clock` is done. */
+/* The host now knows that all of `clock` is done. */
 static stow_status host_learns(sim *s, const sim_clock *clock) {
   ASSERT(lock_held(&s->lock));
   bool changed = false;
@@ -50,7 +51,7 @@ static stow_status host_learns(sim *s, const sim_clock *clock) {
   return status;
 }
 
-/* The host waits until `until_ns`. */
+/* Waits on the host until `until_ns`. */
 static void wait_until(sim *s, uint64_t until_ns) {
   ASSERT(lock_held(&s->lock));
   if (until_ns <= s->counts.now_ns) return;
@@ -83,8 +84,8 @@ static stow_status stream_find(const sim *s, uint32_t *slot, stow_stream stream)
   if (at == 0 || at >= s->stream_count || !s->streams[at].live ||
       s->streams[at].generation != handle >> 16)
     return stow_fail(STOW_ERR_STATE,
-                     "stream %p is not a live stream of this simulated card; it was destroyed, or "
-                     "belongs to another device",
+                     "stream %p is not a live stream of this simulated device; it was destroyed, "
+                     "or belongs to another device",
                      stream);
   *slot = (uint32_t)at;
   return STOW_OK;
@@ -101,8 +102,8 @@ stow_status sim_stream_slot(sim *s, uint32_t *slot, stow_stream stream) {
   return STOW_OK;
 }
 
-/* A slot may change hands once the host knows that all its work is done: work of its new stream
- * could not be told from the old one's otherwise. */
+/* A slot may be reused once the host knows that all its work is done. Otherwise the work of the new
+ * stream could not be distinguished from the old one's. */
 static uint32_t stream_free_slot(const sim *s) {
   for (uint32_t i = 1; i < s->stream_count; i++)
     if (!s->streams[i].live && sim_clock_at(&s->host, i) >= s->streams[i].seq) return i;
@@ -111,13 +112,14 @@ static uint32_t stream_free_slot(const sim *s) {
 
 static stow_status stream_create(sim *s, stow_stream *stream) {
   ASSERT(lock_held(&s->lock));
-  if (stream == NULL) return stow_fail(STOW_ERR_INVALID, "creating a stream: no place for it");
+  if (stream == NULL)
+    return stow_fail(STOW_ERR_INVALID, "creating a stream: the result pointer is NULL");
   uint32_t slot = stream_free_slot(s);
   if (slot == SIM_STREAMS_MAX)
-    return stow_fail(STOW_ERR_DEVICE,
-                     "the simulated card has %u streams; wait for the work of destroyed ones, or "
-                     "use fewer",
-                     slot);
+    return stow_fail(
+        STOW_ERR_DEVICE,
+        "the simulated device has %u streams; wait for the work of destroyed ones, or use fewer",
+        slot);
   if (slot == s->stream_count) {
     sim_stream *streams = realloc(s->streams, (slot + 1) * sizeof *streams);
     if (streams == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a stream");
@@ -125,9 +127,9 @@ static stow_status stream_create(sim *s, stow_stream *stream) {
     s->streams[slot] = (sim_stream){0};
   }
   sim_stream *made = &s->streams[slot];
-  STOW_TRY(clock_grow(&made->clock, slot + 1)); /* a slot past the count is not yet seen */
+  STOW_TRY(clock_grow(&made->clock, slot + 1)); /* a slot past the count has not been seen */
   if (slot == s->stream_count) s->stream_count++;
-  /* What the host knows is joined at the first use. */
+  /* The host's clock is merged in at the first use. */
   memset(made->clock.at, 0, made->clock.count * sizeof *made->clock.at);
   made->clock.at[slot] = made->seq;
   made->host_version = 0;
@@ -201,10 +203,10 @@ static stow_status event_find(const sim *s, sim_event **found, stow_event event)
   ASSERT(found != NULL);
   uint64_t handle = (uint64_t)(uintptr_t)event, at = (handle & 0xffffff) - 1;
   if (event == NULL)
-    return stow_fail(STOW_ERR_INVALID, "no event was given; pass what event_create gave");
+    return stow_fail(STOW_ERR_INVALID, "the event is NULL; pass one from event_create");
   if (at >= s->event_count || !s->events[at].live || s->events[at].generation != handle >> 24)
     return stow_fail(STOW_ERR_STATE,
-                     "event %p is not a live event of this simulated card; it was destroyed, or "
+                     "event %p is not a live event of this simulated device; it was destroyed, or "
                      "belongs to another device",
                      event);
   *found = &s->events[at];
@@ -213,7 +215,8 @@ static stow_status event_find(const sim *s, sim_event **found, stow_event event)
 
 static stow_status event_create(sim *s, stow_event *event) {
   ASSERT(lock_held(&s->lock));
-  if (event == NULL) return stow_fail(STOW_ERR_INVALID, "creating an event: no place for it");
+  if (event == NULL)
+    return stow_fail(STOW_ERR_INVALID, "creating an event: the result pointer is NULL");
   if (s->event_free == 0 && s->event_count == s->event_capacity) {
     uint32_t capacity = s->event_capacity == 0 ? 64 : s->event_capacity * 2;
     sim_event *events = capacity > 0xffffff ? NULL : realloc(s->events, capacity * sizeof *events);
@@ -300,7 +303,7 @@ stow_status sim_event_query(stow_device *device, stow_event event) {
   sim_event *found;
   stow_status status = event_find(s, &found, event);
   if (status == STOW_OK && found->ready_ns > s->counts.now_ns)
-    status = STOW_ERR_NOT_READY; /* not a fault, so no message */
+    status = STOW_ERR_NOT_READY; /* not an error, so no message */
   else if (status == STOW_OK)
     status = host_learns(s, &found->clock);
   return sim_give(s, status);

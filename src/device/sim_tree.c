@@ -1,14 +1,14 @@
-/* The tree of address ranges of the simulated device, by address. A lookup costs the logarithm of
- * the number of ranges. */
+/* The tree of address ranges of the simulated device, by address. A lookup is logarithmic in the
+ * number of ranges. */
 #include <stdlib.h>
 
 #include "base/assert.h"
 #include "base/hash.h"
 #include "device/sim.h"
 
-/* The tree is a treap: random priorities decide its shape. */
+/* The tree is a treap: random priorities determine its shape. */
 
-/* Ranges below `addr` to *low, the others to *high. */
+/* Splits the tree: ranges below `addr` to *low, the others to *high. */
 static void tree_split(sim_range *root, stow_addr addr, sim_range **low, sim_range **high) {
   if (root == NULL) {
     *low = *high = NULL;
@@ -83,8 +83,8 @@ void sim_range_free_all(sim *s) {
   s->ranges = NULL;
 }
 
-/* A range of `bytes` with addresses of its own, in the tree. The addresses come first: a size that
- * no process has room for must not make the book-keeping ask for memory. */
+/* Adds a range of `bytes` with its own addresses to the tree. Reserves the addresses first: an
+ * impossible size must fail before the bookkeeping allocates memory for it. */
 stow_status sim_range_add(sim *s, sim_range **out, uint64_t bytes, uint64_t align, uint64_t slots) {
   ASSERT(lock_held(&s->lock));
   ASSERT(out != NULL);
@@ -95,7 +95,7 @@ stow_status sim_range_add(sim *s, sim_range **out, uint64_t bytes, uint64_t alig
   if (range == NULL || (slots > 0 && range->slots == NULL)) {
     free(range);
     sim_memory_unreserve(s, addr, bytes);
-    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to keep book of a range of %llu bytes",
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to track a range of %llu bytes",
                      (unsigned long long)bytes);
   }
   range->addr = addr;

@@ -1,14 +1,14 @@
-/* Work on the simulated card: which bytes it uses, and the check that catches a race.
+/* Work on the simulated device: which bytes it uses, and the race check.
  *
- * Every granule of a page remembers the uses that later work must still be ordered after. New work
- * on the same bytes that is not ordered after such a use (sim_stream.c), one of the two writing, is
- * a violation: on a card it would corrupt memory. It is counted, refused, and named. A use is
- * forgotten once the host knows it done, or once a later, ordered use stands for it, so a long run
- * keeps no long history.
+ * Every granule of a page records the uses that later work must be ordered after. New work on the
+ * same bytes that is not ordered after such a use (sim_stream.c), where one of the two writes, is a
+ * violation: on a GPU it would corrupt memory. It is counted, rejected and described. A use is
+ * forgotten once the host knows that it is done, or once a later, ordered use covers it, so a long
+ * run keeps no long history.
  *
- * The bytes of a copy or fill move at the call, in the order of the calls. For work that is ordered
- * that gives what a card gives, and work that is not ordered is refused; only a host that reads a
- * result without waiting sees it too early. Host memory that is not the card's is not tracked. */
+ * The bytes of a copy or fill move at the call, in call order. For ordered work the result is the
+ * same as on a GPU, and unordered work is rejected; only a host that reads a result without waiting
+ * sees it too early. Host memory that is not the device's is not tracked. */
 #include "base/assert.h"
 #include "device/sim.h"
 
@@ -19,9 +19,9 @@
 
 #include "base/checked.h"
 
-/* ---- walking the pages behind addresses ---- */
+/* ---- iterating over the pages of an address range ---- */
 
-/* The part of one granule that a walk has come to. */
+/* The part of one granule that an iteration has reached. */
 typedef struct piece {
   sim_page *page;
   uint64_t granule;
@@ -33,7 +33,7 @@ typedef struct walk {
   sim *s;
   sim_range *range;
   stow_addr at, end;
-  uint64_t head; /* slot at which the present page begins */
+  uint64_t head; /* slot where the current page begins */
 } walk;
 
 static stow_status violation(sim *s) {
@@ -45,13 +45,13 @@ static uint64_t walk_slot(const walk *w) {
   return (w->at - w->range->addr) / w->s->options.page_bytes;
 }
 
-/* Starts a walk over [addr, addr+bytes), which must be inside one range. */
+/* Starts an iteration over [addr, addr+bytes), which must be inside one range. */
 static stow_status walk_begin(walk *w, sim *s, stow_addr addr, uint64_t bytes) {
   *w = (walk){.s = s, .range = sim_range_at(s, addr), .at = addr, .end = addr + bytes};
   if (w->range == NULL || bytes > w->range->bytes - (addr - w->range->addr)) {
     stow_fail(STOW_ERR_VIOLATION,
-              "work on %llu bytes at 0x%llx: they are not inside one range of the card; map pages "
-              "there first",
+              "work on %llu bytes at 0x%llx: they are not inside one range of the device; map "
+              "pages there first",
               (unsigned long long)bytes, (unsigned long long)addr);
     return violation(s);
   }
@@ -63,7 +63,8 @@ static stow_status walk_begin(walk *w, sim *s, stow_addr addr, uint64_t bytes) {
   return STOW_OK;
 }
 
-/* The next piece; `*more` is false at the end. STOW_ERR_VIOLATION where the card has no access. */
+/* Returns the next piece; `*more` is false at the end. STOW_ERR_VIOLATION if the device has no
+ * access. */
 static stow_status walk_next(walk *w, piece *p, bool *more) {
   ASSERT(w->at <= w->end);
   *more = w->at < w->end;
@@ -80,7 +81,7 @@ static stow_status walk_next(walk *w, piece *p, bool *more) {
                 "work on address 0x%llx, which %s; map a page there and grant access before the "
                 "work, and unmap it only after",
                 (unsigned long long)w->at,
-                behind == 0 ? "has nothing mapped behind it" : "the card has no access to");
+                behind == 0 ? "has no page mapped" : "the device has no access to");
       return violation(w->s);
     }
     if (behind & SIM_SLOT_HEAD) w->head = slot;
@@ -95,7 +96,7 @@ static stow_status walk_next(walk *w, piece *p, bool *more) {
   return STOW_OK;
 }
 
-/* ---- what a granule remembers ---- */
+/* ---- what a granule records ---- */
 
 static bool host_knows(const sim *s, const sim_record *r) {
   return sim_clock_at(&s->host, r->slot) >= r->seq;
@@ -105,7 +106,7 @@ static stow_status race(sim *s, const piece *p, uint32_t slot, bool writes, cons
   char size[STOW_SIZE_TEXT_MAX];
   stow_fail(STOW_ERR_VIOLATION,
             "work on stream %u would %s %s at 0x%llx (%s) while work %llu of stream %u, which %s "
-            "them, is not ordered before it; record an event after that work and let this stream "
+            "them, is not ordered before it; record an event after that work and make this stream "
             "or the host wait for it",
             slot, writes ? "write" : "read", stow_size_format(size, p->hi - p->lo),
             (unsigned long long)p->addr, stow_tier_name((stow_tier)p->page->tier),
@@ -113,8 +114,8 @@ static stow_status race(sim *s, const piece *p, uint32_t slot, bool writes, cons
   return violation(s);
 }
 
-/* First pass over a piece: no race, and room to remember it (twice: a copy may come to one granule
- * from both ends). Nothing that can fail comes after. */
+/* First pass over a piece: checks for races and reserves memory to record the use (twice: a copy
+ * may reach one granule from both ends). Nothing after this can fail. */
 static stow_status piece_check(sim *s, const piece *p, uint32_t slot, bool writes) {
   ASSERT(p->lo < p->hi);
   ASSERT(slot < s->stream_count);
@@ -122,7 +123,7 @@ static stow_status piece_check(sim *s, const piece *p, uint32_t slot, bool write
     uint64_t count = (p->page->bytes + s->options.page_bytes - 1) / s->options.page_bytes;
     p->page->granules = calloc(count, sizeof *p->page->granules);
     if (p->page->granules == NULL)
-      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to follow work on a page");
+      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to track work on a page");
   }
   sim_granule *g = &p->page->granules[p->granule];
   const sim_clock *clock = &s->streams[slot].clock;
@@ -140,22 +141,22 @@ static stow_status piece_check(sim *s, const piece *p, uint32_t slot, bool write
     uint32_t capacity = g->capacity == 0 ? 4 : g->capacity * 2;
     sim_record *records = realloc(g->records, capacity * sizeof *records);
     if (records == NULL)
-      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to follow work on a page");
+      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to track work on a page");
     g->records = records;
     g->capacity = capacity;
   }
   return STOW_OK;
 }
 
-/* Whoever is ordered after the new use is ordered after `r` too, so `r` need not be kept for the
- * order where they overlap; but an unfinished use by another address keeps that address mapped. */
+/* Work ordered after the new use is ordered after `r` too, so `r` can be dropped where they
+ * overlap. But an unfinished use through another address keeps that address mapped. */
 static bool stands_for(const sim *s, const sim_record *fresh, const sim_record *r) {
   if (r->lo >= fresh->hi || fresh->lo >= r->hi) return false;
   if (!fresh->writes && (r->writes || r->slot != fresh->slot)) return false;
   return r->end_ns <= s->counts.now_ns || r->addr - r->lo == fresh->addr - fresh->lo;
 }
 
-/* Second pass: remember it. */
+/* Second pass: records the use. */
 static void piece_add(sim *s, const piece *p, uint32_t slot, bool writes, uint64_t end_ns) {
   ASSERT(p->page->granules != NULL);
   ASSERT(slot < s->stream_count);
@@ -242,7 +243,7 @@ static stow_status work_check(sim *s, uint32_t slot, const use *uses, int count,
   return STOW_OK;
 }
 
-/* Everything is checked: the work takes its place in its stream. */
+/* Everything is checked: adds the work to its stream. */
 static void work_submit(sim *s, uint32_t slot, const use *uses, int count, uint64_t bytes,
                         uint64_t ns) {
   ASSERT(lock_held(&s->lock));
@@ -272,7 +273,7 @@ stow_status sim_work_submit(sim *s, stow_stream stream, stow_addr addr, uint64_t
                      (unsigned long long)bytes, (unsigned long long)addr, (int)how);
   if (!checked_mul(&ns, us, 1000))
     return stow_fail(STOW_ERR_OVERFLOW,
-                     "work of %llu us passes the end of the simulated clock; it holds 584 years",
+                     "work of %llu us exceeds the simulated clock, which holds 584 years",
                      (unsigned long long)us);
   uint32_t slot;
   use uses[1] = {{addr, how == STOW_SIM_WRITE}};
@@ -284,8 +285,9 @@ stow_status sim_work_submit(sim *s, stow_stream stream, stow_addr addr, uint64_t
 
 /* ---- copies and fills ---- */
 
-/* True if [addr, addr+bytes) touches addresses of the card; false: it is host memory. */
-static bool is_card(const sim *s, stow_addr addr, uint64_t bytes) {
+/* Returns true if [addr, addr+bytes) touches addresses of the device; false if it is host
+ * memory. */
+static bool is_device_memory(const sim *s, stow_addr addr, uint64_t bytes) {
   if (sim_range_at(s, addr) != NULL) return true;
   const sim_range *next = sim_range_after(s, addr);
   return next != NULL && next->addr - addr < bytes;
@@ -298,7 +300,8 @@ static stow_status copy(sim *s, stow_addr to, stow_addr from, uint64_t bytes, st
   if (bytes == 0) return STOW_OK;
   uint64_t end;
   if (to == 0 || from == 0 || !checked_add(&end, to, bytes) || !checked_add(&end, from, bytes))
-    return stow_fail(STOW_ERR_INVALID, "copying %llu bytes from 0x%llx to 0x%llx: not addresses",
+    return stow_fail(STOW_ERR_INVALID,
+                     "copying %llu bytes from 0x%llx to 0x%llx: invalid addresses",
                      (unsigned long long)bytes, (unsigned long long)from, (unsigned long long)to);
   if (to < from ? from - to < bytes : to - from < bytes)
     return stow_fail(STOW_ERR_INVALID,
@@ -307,8 +310,8 @@ static stow_status copy(sim *s, stow_addr to, stow_addr from, uint64_t bytes, st
   use uses[2];
   uint64_t host_bytes[2] = {0, 0}, bus_bytes = 0;
   int count = 0;
-  if (is_card(s, from, bytes)) uses[count++] = (use){from, false};
-  if (is_card(s, to, bytes)) uses[count++] = (use){to, true};
+  if (is_device_memory(s, from, bytes)) uses[count++] = (use){from, false};
+  if (is_device_memory(s, to, bytes)) uses[count++] = (use){to, true};
   STOW_TRY(work_check(s, slot, uses, count, bytes, host_bytes));
   for (int i = 0; i < count; i++)
     if (host_bytes[i] > bus_bytes) bus_bytes = host_bytes[i];
@@ -332,7 +335,7 @@ static stow_status fill(sim *s, stow_addr to, uint8_t value, uint64_t bytes, sto
   if (bytes == 0) return STOW_OK;
   uint64_t end, host_bytes;
   if (to == 0 || !checked_add(&end, to, bytes))
-    return stow_fail(STOW_ERR_INVALID, "filling %llu bytes at 0x%llx: not addresses",
+    return stow_fail(STOW_ERR_INVALID, "filling %llu bytes at 0x%llx: invalid addresses",
                      (unsigned long long)bytes, (unsigned long long)to);
   use uses[1] = {{to, true}};
   STOW_TRY(work_check(s, slot, uses, 1, bytes, &host_bytes));

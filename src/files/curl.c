@@ -17,14 +17,14 @@ static bool take(void *library, const char *name, void *function) {
 }
 
 static void load(void) {
-  /* Debian's flavours differ in their TLS library alone. */
+  /* Debian's variants differ only in their TLS library. */
   static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl-nss.so.4"};
   void *library = NULL;
   for (size_t i = 0; i < sizeof names / sizeof names[0] && library == NULL; i++)
     library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
     const char *said = dlerror();
-    snprintf(reason, sizeof reason, "%s", said != NULL ? said : "libcurl.so.4 is not here");
+    snprintf(reason, sizeof reason, "%s", said != NULL ? said : "libcurl.so.4 was not found");
     return;
   }
   int (*global_init)(long flags);
@@ -39,7 +39,7 @@ static void load(void) {
           take(library, "curl_slist_free_all", &loaded.list_free);
   if (there && global_init(3) != 0) { /* TLS and sockets */
     there = false;
-    snprintf(reason, sizeof reason, "it could not be started");
+    snprintf(reason, sizeof reason, "it could not be initialized");
   }
 }
 
@@ -48,9 +48,8 @@ stow_status curl_load(const curl **functions) {
   pthread_once(&once, load);
   *functions = &loaded;
   if (there) return STOW_OK;
-  return stow_fail(
-      STOW_ERR_UNSUPPORTED,
-      "URLs are read through libcurl, which cannot be loaded (%s); install it (Debian, "
-      "Ubuntu: apt-get install libcurl4)",
-      reason);
+  return stow_fail(STOW_ERR_UNSUPPORTED,
+                   "reading URLs needs libcurl, which could not be loaded (%s); install it "
+                   "(Debian, Ubuntu: apt-get install libcurl4)",
+                   reason);
 }

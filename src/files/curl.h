@@ -1,7 +1,7 @@
-/* Curl: the few functions of libcurl that are used, found at run time, and the constants they take.
+/* Curl: the functions of libcurl that we use, loaded at run time, and their constants.
  *
- * Called by remote. The numbers are libcurl's interface (curl/curl.h), which has kept them since
- * version 7.10; nothing of it is needed to build. */
+ * Called by remote. The numbers are libcurl's ABI (curl/curl.h), unchanged since version 7.10.
+ * Building needs no libcurl headers. */
 #ifndef FILES_CURL_H
 #define FILES_CURL_H
 
@@ -31,7 +31,7 @@ enum {
 };
 enum { CURL_INFO_REDIRECT_URL = 0x10001f };
 enum { CURL_HTTP_AND_HTTPS = 3, CURL_ERROR_MAX = 256 };
-/* Results that another try may mend, and some that it does not. */
+/* Results that a retry may fix, and some that it does not. */
 enum {
   CURL_DONE = 0,
   CURL_NO_PROTOCOL = 1,
@@ -62,7 +62,7 @@ typedef struct curl {
   void (*list_free)(struct curl_list *list);
 } curl;
 
-/* The library, loaded at the first call. STOW_ERR_UNSUPPORTED says what to install. */
+/* Loads the library at the first call. Fails with STOW_ERR_UNSUPPORTED, saying what to install. */
 stow_status curl_load(const curl **functions);
 
 #endif

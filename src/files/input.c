@@ -1,4 +1,4 @@
-/* Input: a sliding window over a file, a pipe, memory, or what inflate makes of them. */
+/* Input: a sliding window over a file, a pipe or memory, inflated if compressed. */
 #include "files/input.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static stow_status no_memory(const input *in, size_t bytes) {
                    bytes >> 10);
 }
 
-/* Up to `room` stored bytes; *got 0 at the end. */
+/* Reads up to `room` stored bytes; *got is 0 at the end. */
 static stow_status read_raw(input *in, uint8_t *to, size_t room, size_t *got) {
   if (in->from != NULL) {
     uint64_t left = in->from->bytes - in->raw_bytes;
@@ -33,7 +33,7 @@ static stow_status read_raw(input *in, uint8_t *to, size_t room, size_t *got) {
   } else {
     *got = fread(to, 1, room, in->file);
     if (*got == 0 && ferror(in->file))
-      return stow_fail(STOW_ERR_IO, "%s: cannot be read: %s", in->name, strerror(errno));
+      return stow_fail(STOW_ERR_IO, "%s: cannot read: %s", in->name, strerror(errno));
   }
   in->raw_bytes += *got;
   return STOW_OK;
@@ -42,19 +42,19 @@ static stow_status read_raw(input *in, uint8_t *to, size_t room, size_t *got) {
 static stow_status check_limits(const input *in, uint64_t made) {
   if (made > in->limits.max_bytes)
     return stow_fail(STOW_ERR_BUDGET,
-                     "%s: more than the %llu MiB a recording may have; raise the bound if it is "
+                     "%s: more than the %llu MiB allowed for a recording; raise the limit if it is "
                      "really that large",
                      in->name, (unsigned long long)(in->limits.max_bytes >> 20));
   if (in->inflater != NULL && made > RATIO_GRACE && made / in->limits.max_ratio > in->raw_bytes)
     return stow_fail(STOW_ERR_BUDGET,
-                     "%s: %llu KiB of gzip already made %llu MiB, more than %llu to 1: this looks "
-                     "like a bomb; decompress it yourself if you trust it",
+                     "%s: %llu KiB of gzip expanded to %llu MiB, more than %llu to 1: this may be "
+                     "a decompression bomb; decompress it yourself if you trust it",
                      in->name, (unsigned long long)(in->raw_bytes >> 10),
                      (unsigned long long)(made >> 20), (unsigned long long)in->limits.max_ratio);
   return STOW_OK;
 }
 
-/* Inflates into [to, to + room): at least one byte unless the stream is at its end. */
+/* Inflates into [to, to + room): at least one byte, unless the stream ends. */
 static stow_status inflate_some(input *in, uint8_t *to, size_t room, size_t *got) {
   z_stream *z = in->inflater;
   z->next_out = to;
@@ -65,9 +65,9 @@ static stow_status inflate_some(input *in, uint8_t *to, size_t room, size_t *got
       if (!in->raw_eof) STOW_TRY(read_raw(in, in->raw, RAW_BYTES, &count));
       if (count == 0) {
         in->raw_eof = true;
-        if (z->total_in == 0) break; /* ended exactly behind a member */
+        if (z->total_in == 0) break; /* ended exactly after a member */
         return stow_fail(STOW_ERR_FORMAT,
-                         "%s: the gzip stream is cut short after %llu stored bytes (byte %llu of "
+                         "%s: the gzip stream is truncated after %llu stored bytes (byte %llu of "
                          "its contents); copy the file again",
                          in->name, (unsigned long long)in->raw_bytes,
                          (unsigned long long)(in->base + (uint64_t)(in->end - in->window)));
@@ -77,14 +77,13 @@ static stow_status inflate_some(input *in, uint8_t *to, size_t room, size_t *got
     }
     int code = inflate(z, Z_NO_FLUSH);
     if (code == Z_STREAM_END) {
-      /* Another member may follow; a clean end is seen above with total_in 0. */
+      /* Another member may follow. A clean end is detected above with total_in 0. */
       inflateReset(z);
     } else if (code != Z_OK && code != Z_BUF_ERROR) {
-      return stow_fail(STOW_ERR_FORMAT,
-                       "%s: the gzip stream is broken near stored byte %llu: %s; copy the file "
-                       "again",
-                       in->name, (unsigned long long)(in->raw_bytes - z->avail_in),
-                       z->msg != NULL ? z->msg : "bad data");
+      return stow_fail(
+          STOW_ERR_FORMAT,
+          "%s: the gzip stream is corrupt near stored byte %llu: %s; copy the file again", in->name,
+          (unsigned long long)(in->raw_bytes - z->avail_in), z->msg != NULL ? z->msg : "bad data");
     }
   }
   *got = room - z->avail_out;
@@ -105,8 +104,8 @@ static stow_status begin_gzip(input *in, size_t have) {
   return STOW_OK;
 }
 
-/* Returns the size of a window. $STOWAGE_TEST_WINDOW makes it smaller for tests, so that a table of
- * a few KiB has many windows. */
+/* Returns the size of a window. Tests set $STOWAGE_TEST_WINDOW to make it smaller, so that a table
+ * of a few KiB has many windows. */
 static size_t window_bytes(void) {
   const char *wanted = getenv(ENV_TEST_WINDOW);
   long bytes = wanted != NULL ? strtol(wanted, NULL, 10) : 0;
@@ -121,7 +120,7 @@ static stow_status begin(input *in, const input_limits *limits) {
   in->window = malloc(in->capacity + INPUT_SLACK);
   if (in->window == NULL) return no_memory(in, in->capacity);
   size_t have = 0, got = 0, most = in->capacity < RAW_BYTES ? in->capacity : RAW_BYTES;
-  do { /* a pipe may give one byte at a time */
+  do { /* a pipe may return one byte at a time */
     STOW_TRY(read_raw(in, in->window + have, most - have, &got));
     have += got;
   } while (got > 0 && have < 2);
@@ -153,8 +152,8 @@ stow_status input_open(input *in, const char *path, const input_limits *limits) 
   } else {
     in->file = fopen(path, "rb");
     if (in->file == NULL)
-      return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO,
-                       "%s: cannot be opened: %s", path, strerror(errno));
+      return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: cannot open: %s",
+                       path, strerror(errno));
     in->owns_file = true;
     setvbuf(in->file, NULL, _IONBF, 0); /* the window is the buffer */
   }
@@ -180,7 +179,7 @@ void input_close(input *in) {
   if (in->from != NULL) {
     source_close(in->from);
     free(in->from);
-    in->name = "a closed connection"; /* its name went with it */
+    in->name = "a closed connection"; /* its name was freed */
   }
   *in = (input){.name = in->name};
 }
@@ -193,7 +192,7 @@ stow_status input_fill(input *in, size_t want) {
   in->at = in->window;
   in->end = in->window + have;
   while (have < want && !in->at_eof) {
-    if (have == in->capacity) { /* grows only behind bytes that really came */
+    if (have == in->capacity) { /* grow only after bytes really arrived */
       uint8_t *bigger = realloc(in->window, in->capacity * 2 + INPUT_SLACK);
       if (bigger == NULL) return no_memory(in, in->capacity * 2);
       in->window = bigger;
@@ -243,7 +242,7 @@ stow_status input_skip(input *in, uint64_t count) {
     in->at = in->end;
     STOW_TRY(input_fill(in, 1));
     if (input_left(in) == 0)
-      return stow_fail(STOW_ERR_FORMAT, "%s: cut short: ends at byte %llu, %llu bytes too early",
+      return stow_fail(STOW_ERR_FORMAT, "%s: truncated: ends at byte %llu, %llu bytes too early",
                        in->name, (unsigned long long)input_offset(in), (unsigned long long)count);
   }
   in->at += count;
@@ -253,12 +252,12 @@ stow_status input_skip(input *in, uint64_t count) {
 stow_status input_seek(input *in, uint64_t offset) {
   uint64_t at = input_offset(in);
   if (offset < at)
-    return stow_fail(STOW_ERR_INVALID, "%s: byte %llu is behind", in->name,
+    return stow_fail(STOW_ERR_INVALID, "%s: cannot go back to byte %llu", in->name,
                      (unsigned long long)offset);
   bool plain = in->file != NULL && in->inflater == NULL && in->owns_file;
   if (!plain || offset - at <= input_left(in)) return input_skip(in, offset - at);
   if (fseeko(in->file, (off_t)offset, SEEK_SET) != 0)
-    return stow_fail(STOW_ERR_IO, "%s: cannot be read at byte %llu: %s", in->name,
+    return stow_fail(STOW_ERR_IO, "%s: cannot read at byte %llu: %s", in->name,
                      (unsigned long long)offset, strerror(errno));
   in->at = in->end = in->window;
   in->base = in->raw_bytes = offset;

@@ -31,8 +31,8 @@ static stow_status begin_gzip(outfile *out) {
   return STOW_OK;
 }
 
-/* Gives the new file the permissions of the one it replaces, or those a plain fopen would give: at
- * once, so that the contents of a private file are never open to others. */
+/* Gives the new file the permissions of the file it replaces, or those fopen would give. Done at
+ * once, so a private file's contents are never readable by others. */
 static void set_mode(int fd, const char *path) {
   struct stat st;
   mode_t mode;
@@ -52,12 +52,10 @@ stow_status outfile_check(const char *path) {
   if (length == 0) return stow_fail(STOW_ERR_INVALID, "an output file needs a name");
   if (length + OUTFILE_ENDING_MAX >= PATH_MAX)
     return stow_fail(STOW_ERR_INVALID,
-                     "%.40s…: the path of an output has %zu bytes, at most %d are possible; name a "
-                     "shorter one",
+                     "%.40s…: the output path has %zu bytes, the limit is %d; use a shorter path",
                      path, length, PATH_MAX - 1 - OUTFILE_ENDING_MAX);
   if (stat(path, &st) != 0 || S_ISREG(st.st_mode)) return STOW_OK;
-  return stow_fail(STOW_ERR_INVALID,
-                   "%s is %s, which a file must not take the place of: name a file", path,
+  return stow_fail(STOW_ERR_INVALID, "%s is %s and cannot be replaced by a file; name a file", path,
                    S_ISDIR(st.st_mode)    ? "a folder"
                    : S_ISFIFO(st.st_mode) ? "a pipe"
                                           : "a device or a socket");
@@ -67,8 +65,7 @@ stow_status outfile_check_input(const char *path, const char *input) {
   struct stat out, in;
   if (strcmp(path, "-") == 0 || stat(path, &out) != 0 || !S_ISREG(out.st_mode)) return STOW_OK;
   if (stat(input, &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino) return STOW_OK;
-  return stow_fail(STOW_ERR_INVALID,
-                   "%s: is the file being read; the input is never overwritten, name another",
+  return stow_fail(STOW_ERR_INVALID, "%s: the output is the file being read; name another output",
                    path);
 }
 
@@ -81,7 +78,7 @@ stow_status outfile_open(outfile *out, const char *path) {
   STOW_TRY(outfile_check(path));
   size_t length = strlen(path);
   out->path = strdup(path);
-  out->temporary = calloc(1, length + OUTFILE_ENDING_MAX); /* "": no file yet */
+  out->temporary = calloc(1, length + OUTFILE_ENDING_MAX); /* empty: no file yet */
   if (out->path == NULL || out->temporary == NULL) {
     outfile_abandon(out);
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to write %s", path);
@@ -91,7 +88,7 @@ stow_status outfile_open(outfile *out, const char *path) {
   if (out->file == NULL) {
     int why = errno;
     if (fd >= 0) close(fd);
-    stow_status status = stow_fail(STOW_ERR_IO, "%s: cannot be written: %s", path, strerror(why));
+    stow_status status = stow_fail(STOW_ERR_IO, "%s: cannot write: %s", path, strerror(why));
     outfile_abandon(out);
     return status;
   }
@@ -104,8 +101,8 @@ stow_status outfile_open(outfile *out, const char *path) {
   return STOW_OK;
 }
 
-/* ext4 writes a file that was ever cut to nothing out to the disk when it is closed, so a new one,
- * which has nothing, is not cut. */
+/* ext4 flushes a file on close if it was ever truncated to zero. A new file is empty already, so it
+ * is not truncated. */
 static bool cut(int fd) {
   struct stat st;
   return (fstat(fd, &st) == 0 && st.st_size == 0) || ftruncate(fd, 0) == 0;
@@ -153,13 +150,12 @@ stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool
     if (fd >= 0) close(fd);
     outfile_abandon(out);
     stow_status status =
-        taken ? stow_fail(STOW_ERR_STATE, "%s: another run is writing it (%s)", path, name)
-              : stow_fail(STOW_ERR_IO, "%s: cannot be written: %s: %s", path, name,
-                          newfile_reason(why));
+        taken ? stow_fail(STOW_ERR_STATE, "%s: another run is writing to it (%s)", path, name)
+              : stow_fail(STOW_ERR_IO, "%s: cannot write: %s: %s", path, name, newfile_reason(why));
     free(name);
     return status;
   }
-  if (join) name[0] = '\0'; /* not ours to remove or to name */
+  if (join) name[0] = '\0'; /* another process renames or removes it */
   out->temporary = name;
   out->joined = join;
   return STOW_OK;
@@ -167,7 +163,7 @@ stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool
 
 static stow_status write_plain(outfile *out, const void *bytes, size_t count) {
   if (count > 0 && fwrite(bytes, 1, count, out->file) != count)
-    return fail(out, stow_fail(STOW_ERR_IO, "%s: cannot be written: %s",
+    return fail(out, stow_fail(STOW_ERR_IO, "%s: cannot write: %s",
                                out->path != NULL ? out->path : "standard output", strerror(errno)));
   return STOW_OK;
 }
@@ -202,7 +198,7 @@ stow_status outfile_sink(void *context, const void *bytes, size_t count) {
   return outfile_write(context, bytes, count);
 }
 
-/* Does the temporary name still lead to the file that was written? */
+/* Returns whether the temporary name still refers to the file that was written. */
 static bool still_ours(const outfile *out) {
   struct stat opened, named;
   if (fstat(fileno(out->file), &opened) != 0 || lstat(out->temporary, &named) != 0) return false;
@@ -223,10 +219,10 @@ stow_status outfile_commit(outfile *out) {
       fine = rename(out->temporary, out->path) == 0;
   }
   if (!fine)
-    fail(out, stow_fail(STOW_ERR_IO, "%s: cannot be written: %s",
+    fail(out, stow_fail(STOW_ERR_IO, "%s: cannot write: %s",
                         out->path != NULL ? out->path : "standard output", strerror(errno)));
   else if (out->status == STOW_OK && out->temporary != NULL)
-    out->temporary[0] = '\0'; /* it has its name now */
+    out->temporary[0] = '\0'; /* it was renamed */
   stow_status status = out->status;
   outfile_abandon(out);
   return status;

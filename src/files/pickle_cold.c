@@ -1,11 +1,11 @@
-/* Pickle: the opcodes that come once in a while, and those that are refused. */
+/* Pickle: the rare opcodes, and those that are rejected. */
 #include <string.h>
 
 #include "files/pickle_parts.h"
 
 /* ---- counted texts and integers ---- */
 
-/* A counted string or bytes whose length was just read; `keep` false: passed over. */
+/* Takes a counted string or bytes whose length was just read; skips it unless `keep`. */
 static stow_status take_text(pickle_machine *m, uint64_t count, bool keep) {
   if (!keep || count > PICKLE_TEXT_MAX) {
     stow_status status = input_skip(m->in, count);
@@ -27,7 +27,7 @@ static uint64_t little(const uint8_t *p, size_t count) {
   return value;
 }
 
-/* LONG1 and LONG4: two's complement, as many bytes as it takes. Past 64 bits it is opaque. */
+/* LONG1 and LONG4: two's complement of variable length. Above 64 bits the value is opaque. */
 static stow_status take_long(pickle_machine *m, uint64_t count) {
   if (count > 9) return take_text(m, count, false);
   STOW_TRY(input_fill(m->in, (size_t)count));
@@ -49,26 +49,28 @@ static stow_status take_long(pickle_machine *m, uint64_t count) {
   return pickle_push(m, value);
 }
 
-/* ---- tuples, and containers made at once ---- */
+/* ---- tuples, and containers made in one step ---- */
 
-/* Replaces the top `count` values by a tuple of them. */
+/* Replaces the top `count` values with a tuple of them. */
 static stow_status make_tuple(pickle_machine *m, size_t count) {
-  if (count > m->count) return stow_fail(STOW_ERR_FORMAT, "a tuple of more than the stack has");
+  if (count > m->count)
+    return stow_fail(STOW_ERR_FORMAT, "a tuple of more values than the stack holds");
   pickle_value value = {.tag = PICKLE_OPAQUE};
   m->count -= count;
   STOW_TRY(m->sink->tuple(m->sink->context, &value, m->stack + m->count, count));
   return pickle_push(m, value);
 }
 
-/* LIST, DICT: a container and its contents at once, from the mark. */
+/* LIST, DICT: creates a container with the items above the mark. */
 static stow_status make_marked(pickle_machine *m, size_t first, bool dict) {
-  STOW_TRY(pickle_push(m, (pickle_value){.tag = PICKLE_NONE})); /* room; then shift the items up */
+  STOW_TRY(pickle_push(m, (pickle_value){.tag = PICKLE_NONE})); /* reserve a slot; then shift the
+                                                                 * items up */
   memmove(m->stack + first + 1, m->stack + first, (m->count - 1 - first) * sizeof *m->stack);
   m->stack[first] = (pickle_value){.tag = dict ? PICKLE_EMPTY_DICT : PICKLE_EMPTY_LIST};
   return pickle_fill(m, first + 1, dict);
 }
 
-/* ---- what is not obeyed ---- */
+/* ---- rejected opcodes ---- */
 
 static const char *refused_name(uint8_t op) {
   switch (op) {
@@ -95,19 +97,19 @@ static stow_status refuse(const pickle_machine *m, uint8_t op) {
   if (name != NULL)
     return stow_fail(STOW_ERR_FORMAT,
                      "%s: opcode %s at byte %llu: this pickle would run code when loaded, and no "
-                     "memory snapshot needs that; it was not obeyed. Save the plain dict that "
-                     "torch.cuda.memory._snapshot() gives",
+                     "memory snapshot needs that; it was not executed. Save the plain dict that "
+                     "torch.cuda.memory._snapshot() returns",
                      m->in->name, name, at);
   if (op != 0 && strchr("IFLSVpg", op) != NULL)
     return stow_fail(
         STOW_ERR_UNSUPPORTED,
-        "%s: a text pickle (protocol 0), seen at byte %llu; save it with protocol 2 or "
-        "later",
+        "%s: a text pickle (protocol 0) at byte %llu; save it with protocol 2 or later",
         m->in->name, at);
   if (op == 0x97 || op == 0x98)
-    return stow_fail(STOW_ERR_FORMAT, "%s: out-of-band buffers (byte %llu) are not in a snapshot",
-                     m->in->name, at);
-  return stow_fail(STOW_ERR_FORMAT, "%s: no pickle: byte %llu is 0x%02x, which is no opcode",
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: out-of-band buffers (byte %llu) do not belong in a snapshot", m->in->name,
+                     at);
+  return stow_fail(STOW_ERR_FORMAT, "%s: not a pickle: byte %llu is 0x%02x, which is not an opcode",
                    m->in->name, at, op);
 }
 
@@ -128,7 +130,7 @@ static stow_status from_mark(pickle_machine *m, uint8_t op) {
   }
 }
 
-/* Counted texts. The opcode is taken; its argument is not. */
+/* Counted texts. The opcode is consumed; its argument is not. */
 static stow_status cold_text(pickle_machine *m, uint8_t op) {
   size_t width = op == 'U' || op == 'C' || op == 0x8a || op == 0x8c ? 1 : op >= 0x8d ? 8 : 4;
   STOW_TRY(input_fill(m->in, width));
@@ -152,14 +154,14 @@ static stow_status cold_text(pickle_machine *m, uint8_t op) {
 stow_status pickle_cold(pickle_machine *m, uint8_t op) {
   pickle_value top = m->count > 0 ? m->stack[m->count - 1] : (pickle_value){0};
   size_t size = op == 0x80 ? 1 : op == 0x95 ? 8 : 0;
-  if (size > 0) { /* PROTO; FRAME, which only tells how far to read ahead */
+  if (size > 0) { /* PROTO; FRAME, which only says how far to read ahead */
     STOW_TRY(input_fill(m->in, size));
     if (input_left(m->in) < size) return pickle_cut_short(m);
     uint8_t version = m->in->at[0];
     m->in->at += size;
     if (op == 0x80 && (version < 2 || version > 5))
-      return stow_fail(STOW_ERR_UNSUPPORTED, "%s: pickle protocol %u; 2 to 5 are read", m->in->name,
-                       version);
+      return stow_fail(STOW_ERR_UNSUPPORTED, "%s: pickle protocol %u is not supported; use 2 to 5",
+                       m->in->name, version);
     return STOW_OK;
   }
   switch (op) {
@@ -197,7 +199,7 @@ stow_status pickle_cold(pickle_machine *m, uint8_t op) {
       return pickle_broken(m, "nothing on the stack to pop");
     return STOW_OK;
   case '2': /* DUP */
-    if (m->count == 0) return pickle_broken(m, "nothing on the stack to double");
+    if (m->count == 0) return pickle_broken(m, "nothing on the stack to duplicate");
     top.flags |= PICKLE_SHARED;
     return pickle_placed(m, pickle_push(m, top));
   default: return refuse(m, op);

@@ -1,4 +1,4 @@
-/* Pickle memo: pages, packed when the next one is begun. */
+/* Pickle memo: pages, packed when a later page is opened. */
 #include "files/pickle_memo.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static stow_status no_memory(void) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the pickle's memo");
 }
 
-/* Packs if it can; if not (too many values, or no memory) the page stays as it is. */
+/* Packs the page if possible; otherwise (too many values, no memory) leaves it unpacked. */
 static void pack(pickle_memo *m, memo_page *p) {
   uint32_t values[DISTINCT_MAX];
   uint16_t probe[PROBE]; /* value number + 1 */
@@ -77,14 +77,14 @@ stow_status memo_open(pickle_memo *m, uint64_t index, uint64_t max_bytes) {
   STOW_TRY(charge(m, MEMO_PAGE * sizeof *p->slots, max_bytes));
   uint32_t *slots = calloc(MEMO_PAGE, sizeof *slots);
   if (slots == NULL) return no_memory();
-  if (p->packed != NULL) { /* put again into a packed page: rare, so it is simply unpacked */
+  if (p->packed != NULL) { /* a put into a packed page is rare, so the page is simply unpacked */
     for (size_t i = 0; i < MEMO_PAGE; i++) slots[i] = p->values[p->packed[i]];
     free(p->packed);
     free(p->values);
     m->held_bytes -= MEMO_PAGE + p->value_count * sizeof *p->values;
   }
   *p = (memo_page){slots, NULL, NULL, 0};
-  /* Containers are put again when they are filled, so the page just before stays open. */
+  /* Containers are put again when they are filled, so the previous page stays unpacked. */
   if (page >= 2 && m->pages[page - 2].slots != NULL) pack(m, &m->pages[page - 2]);
   return STOW_OK;
 }

@@ -1,8 +1,8 @@
-/* Pickle memo: what a pickle may refer back to, by number, in four bytes or one per entry.
+/* Pickle memo: the values a pickle may refer to by number, in four bytes or one per entry.
  *
  * A snapshot of 1 GB puts tens of millions of values in its memo and refers to few of them. Entries
- * live in pages of 4096; a page that is full and holds at most 256 distinct values (rows of the
- * same few frames, or of entries that were consumed) is packed to one byte an entry. */
+ * live in pages of 4096. A full page with at most 256 distinct values (rows of the same few frames,
+ * or consumed entries) is packed to one byte per entry. */
 #ifndef FILES_PICKLE_MEMO_H
 #define FILES_PICKLE_MEMO_H
 
@@ -14,24 +14,24 @@
 #define MEMO_PAGE 4096
 
 typedef struct memo_page {
-  uint32_t *slots;  /* MEMO_PAGE of them; NULL while packed or never used */
-  uint8_t *packed;  /* MEMO_PAGE bytes, indexes into `values`; NULL while not packed */
-  uint32_t *values; /* the distinct ones */
+  uint32_t *slots;  /* MEMO_PAGE entries; NULL while packed or unused */
+  uint8_t *packed;  /* MEMO_PAGE bytes, indexes into `values`; NULL while unpacked */
+  uint32_t *values; /* the distinct values */
   uint32_t value_count;
 } memo_page;
 
 typedef struct pickle_memo {
   memo_page *pages;
   size_t page_count;
-  uint64_t count;      /* entries; where MEMOIZE puts, by its definition */
+  uint64_t count;      /* entries; where MEMOIZE puts the next one */
   uint64_t held_bytes; /* for the owner's budget */
 } pickle_memo;
 
 void memo_free(pickle_memo *m);
-/* Makes sure that the page of `index` has slots. STOW_ERR_BUDGET if that would pass max_bytes. */
+/* Makes sure that the page of `index` has slots. STOW_ERR_BUDGET if that would exceed max_bytes. */
 stow_status memo_open(pickle_memo *m, uint64_t index, uint64_t max_bytes);
 
-/* Any 32-bit word but 0. */
+/* Stores any 32-bit word except 0. */
 static inline stow_status memo_put(pickle_memo *m, uint64_t index, uint32_t word,
                                    uint64_t max_bytes) {
   size_t page = (size_t)(index / MEMO_PAGE);
@@ -43,7 +43,7 @@ static inline stow_status memo_put(pickle_memo *m, uint64_t index, uint32_t word
   return STOW_OK;
 }
 
-/* 0 where nothing was put. */
+/* Returns 0 if nothing was put. */
 static inline uint32_t memo_get(const pickle_memo *m, uint64_t index) {
   size_t page = (size_t)(index / MEMO_PAGE), at = index % MEMO_PAGE;
   if (page >= m->page_count) return 0;

@@ -1,4 +1,4 @@
-/* Pickle parts: the stack, the strings and the containers of the machine, and its errors. */
+/* Pickle parts: the machine's stack, strings, containers and errors. */
 #include "files/pickle_parts.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ const char *pickle_tag_name(uint8_t tag) {
       [PICKLE_UINT] = "an int",
       [PICKLE_FLOAT] = "a float",
       [PICKLE_STRING] = "a str",
-      [PICKLE_OPAQUE] = "something of no known use",
+      [PICKLE_OPAQUE] = "an unsupported value",
       [PICKLE_EMPTY_LIST] = "an empty list",
       [PICKLE_EMPTY_DICT] = "an empty dict",
   };
@@ -19,20 +19,20 @@ const char *pickle_tag_name(uint8_t tag) {
 }
 
 stow_status pickle_broken(const pickle_machine *m, const char *what) {
-  return stow_fail(STOW_ERR_FORMAT, "%s: broken pickle at byte %llu: %s", m->in->name,
+  return stow_fail(STOW_ERR_FORMAT, "%s: corrupt pickle at byte %llu: %s", m->in->name,
                    (unsigned long long)m->op_offset, what);
 }
 
 stow_status pickle_cut_short(const pickle_machine *m) {
   return stow_fail(STOW_ERR_FORMAT,
-                   "%s: the pickle is cut short: it ends at byte %llu, inside what began at byte "
+                   "%s: the pickle is truncated: it ends at byte %llu, inside the opcode at byte "
                    "%llu; copy or record it again",
                    m->in->name,
                    (unsigned long long)(m->in->base + (uint64_t)(m->in->end - m->in->window)),
                    (unsigned long long)m->op_offset);
 }
 
-/* Adds the place to the words of a lower layer. */
+/* Adds file and byte to the message of a lower layer. */
 stow_status pickle_placed(const pickle_machine *m, stow_status status) {
   if (status == STOW_OK) return status;
   return stow_fail(status, "%s: %s (at byte %llu)", m->in->name, stow_status_message(),
@@ -90,7 +90,7 @@ stow_status pickle_string(pickle_machine *m, pickle_value *to, const char *text,
   return STOW_OK;
 }
 
-/* Hands the items above `first` to the sink as contents of the container below them. */
+/* Passes the items above `first` to the sink as contents of the container below them. */
 stow_status pickle_fill(pickle_machine *m, size_t first, bool dict) {
   if (first == 0 || first > m->count)
     return stow_fail(STOW_ERR_FORMAT, "items without a list or dict to hold them");
@@ -100,7 +100,7 @@ stow_status pickle_fill(pickle_machine *m, size_t first, bool dict) {
   m->count = first;
   if (count == 0 || holder->tag == PICKLE_OPAQUE) return STOW_OK;
   if (holder->flags & PICKLE_SHARED)
-    return stow_fail(STOW_ERR_FORMAT, "adds to a list or dict that was already used elsewhere");
+    return stow_fail(STOW_ERR_FORMAT, "adds to a list or dict that is already used elsewhere");
   if (holder->tag < PICKLE_SINK_FIRST &&
       holder->tag != (dict ? PICKLE_EMPTY_DICT : PICKLE_EMPTY_LIST))
     return stow_fail(STOW_ERR_FORMAT, "%s items added to %s", dict ? "dict" : "list",
@@ -119,7 +119,7 @@ stow_status pickle_push(pickle_machine *m, pickle_value value) {
 }
 
 stow_status pickle_pop_mark(pickle_machine *m, size_t *first) {
-  if (m->mark_count == 0) return stow_fail(STOW_ERR_FORMAT, "an end without a beginning (no mark)");
+  if (m->mark_count == 0) return stow_fail(STOW_ERR_FORMAT, "no mark on the stack");
   *first = m->marks[--m->mark_count];
   return *first <= m->count ? STOW_OK : stow_fail(STOW_ERR_FORMAT, "a mark above the stack");
 }

@@ -1,26 +1,25 @@
-/* Pickle parts: what the loop with the hot opcodes (pickle_run.c) and the cold ones (pickle_cold.c)
- * share. */
+/* Pickle parts: shared by the main loop (pickle_run.c) and the rare opcodes (pickle_cold.c). */
 #ifndef FILES_PICKLE_PARTS_H
 #define FILES_PICKLE_PARTS_H
 
 #include "files/pickle.h"
 
-/* Errors at the opcode being obeyed. `placed` adds file and byte to the words of a lower layer. */
+/* Errors at the current opcode. `placed` adds file and byte to the message of a lower layer. */
 stow_status pickle_broken(const pickle_machine *m, const char *what);
 stow_status pickle_cut_short(const pickle_machine *m);
 stow_status pickle_placed(const pickle_machine *m, stow_status status);
 
-/* Doubles a table of the machine; charged to its working memory. */
+/* Doubles a table of the machine, within its working memory. */
 stow_status pickle_grow(pickle_machine *m, void **table, size_t *capacity, size_t size);
 
 /* ---- memo: a value as one word ---- */
 
 enum { WORD_SHIFT = 27, WORD_MAX = (1 << WORD_SHIFT) - 1 };
 
-/* A word for a value that four bytes do not hold. */
+/* Returns a word for a value that does not fit in four bytes. */
 stow_status pickle_widen(pickle_machine *m, uint32_t *word, const pickle_value *v);
 
-/* A word as the value it stands for; false if it stands for none. */
+/* Converts a word back to its value; false if there is none. */
 static inline bool memo_value(const pickle_machine *m, pickle_value *to, uint32_t word) {
   unsigned tag = word >> WORD_SHIFT;
   *to = (pickle_value){.tag = (uint8_t)tag, .flags = PICKLE_SHARED, .v = word & WORD_MAX};
@@ -30,7 +29,7 @@ static inline bool memo_value(const pickle_machine *m, pickle_value *to, uint32_
   }
   if (to->tag == PICKLE_STRING) to->aux = m->codes[to->v];
   if (tag == PICKLE_CONSUMED)
-    to->tag = PICKLE_OPAQUE; /* a row in a second place: of no use there */
+    to->tag = PICKLE_OPAQUE; /* a row used in a second place: ignored there */
   return tag != 0;
 }
 
@@ -51,12 +50,12 @@ static inline stow_status memo_set(pickle_machine *m, uint64_t index, const pick
 
 stow_status pickle_push(pickle_machine *m, pickle_value value);
 stow_status pickle_string(pickle_machine *m, pickle_value *to, const char *text, size_t count);
-/* Hands the items above `first` to the sink as contents of the container below them. */
+/* Passes the items above `first` to the sink as contents of the container below them. */
 stow_status pickle_fill(pickle_machine *m, size_t first, bool dict);
-/* Where on the stack the last mark stands. */
+/* Pops the last mark and returns its position. */
 stow_status pickle_pop_mark(pickle_machine *m, size_t *first);
 
-/* Obeys any opcode the loop does not; the opcode itself is taken. */
+/* Executes any opcode the loop does not handle; the opcode itself is consumed. */
 stow_status pickle_cold(pickle_machine *m, uint8_t op);
 
 #endif

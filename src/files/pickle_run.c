@@ -1,7 +1,7 @@
-/* Pickle run: the machine. One switch over opcodes; containers go to the sink as they fill.
+/* Pickle run: the main loop. One switch over opcodes; containers go to the sink as they fill.
  *
- * The hot opcodes (memo, marks, small integers, short strings, dict and list filling) are obeyed in
- * the loop; the rest in pickle_cold.c. Opcodes are those of Python's pickletools, by number. */
+ * The loop executes the frequent opcodes (memo, marks, small integers, short strings, filling dicts
+ * and lists); pickle_cold.c the rest. Opcodes are numbered as in Python's pickletools. */
 #include "files/pickle_parts.h"
 
 #include <stdlib.h>
@@ -25,7 +25,8 @@ const char *pickle_text(const pickle_machine *m, uint64_t string, size_t *count)
 
 /* ---- memo: a value as one word ---- */
 
-/* Remembers the top of the stack; a container that may still be filled notes where. */
+/* Stores the top of the stack in the memo; a container that may still be filled records its
+ * index. */
 static inline stow_status memo_top(pickle_machine *m, pickle_value *top, uint64_t index) {
   if (top < m->stack) return stow_fail(STOW_ERR_FORMAT, "nothing on the stack to remember");
   if ((top->tag == PICKLE_EMPTY_LIST || top->tag == PICKLE_EMPTY_DICT) && index < UINT32_MAX)
@@ -35,13 +36,13 @@ static inline stow_status memo_top(pickle_machine *m, pickle_value *top, uint64_
 
 static inline stow_status memo_fetch(pickle_machine *m, pickle_value *to, uint64_t index) {
   if (memo_value(m, to, memo_get(&m->memo, index))) return STOW_OK;
-  return stow_fail(STOW_ERR_FORMAT, "refers to entry %llu, which was never put",
+  return stow_fail(STOW_ERR_FORMAT, "refers to memo entry %llu, which was never set",
                    (unsigned long long)index);
 }
 
 /* ---- the loop ---- */
 
-/* Little-endian, as the machines we build for are. */
+/* Little-endian, like all supported machines. */
 static uint32_t load32(const uint8_t *p) {
   uint32_t value;
   memcpy(&value, p, 4);
@@ -68,7 +69,7 @@ static stow_status fill_from_mark(pickle_machine *m, bool dict) {
 static double read_double(const uint8_t *p) {
   uint64_t bits;
   memcpy(&bits, p, 8);
-  bits = __builtin_bswap64(bits); /* BINFLOAT is big-endian; the machines we build for are little */
+  bits = __builtin_bswap64(bits); /* BINFLOAT is big-endian; supported machines are little-endian */
   double value;
   memcpy(&value, &bits, 8);
   return value;
@@ -88,10 +89,9 @@ static int argument_size(uint8_t op) {
 
 #define INT_VALUE(n) ((pickle_value){.tag = PICKLE_INT, .i = (n)})
 
-/* The loop keeps the place in the window (p) and the top of the stack (sp) to itself, and brings
- * the machine up to date (LEAVE) only for what is done elsewhere. A short opcode reads its argument
- * before anybody looks whether it is there: behind the window are zeros, and the next turn finds p
- * past the end. */
+/* The loop keeps the position in the window (p) and the top of the stack (sp) in locals, and
+ * updates the machine (LEAVE) only before calls. A short opcode reads its argument before checking
+ * that it is there: zeros follow the window, and the next iteration detects p past the end. */
 #define LEAVE() (in->at = p, m->op_offset = input_offset(in), m->count = (size_t)(sp - m->stack))
 #define ENTER() (p = in->at, end = in->end, sp = m->stack + m->count, top = m->stack + m->capacity)
 
@@ -106,7 +106,7 @@ static stow_status run(pickle_machine *m, pickle_value *result) {
       in->at = p;
       STOW_TRY(input_fill(in, STEP_BYTES));
       p = in->at, end = in->end;
-      m->op_offset = input_offset(in); /* of these last few, each may be the one that is cut */
+      m->op_offset = input_offset(in); /* each of these last few opcodes may be the truncated one */
       if (p == end) return pickle_cut_short(m);
     }
     if (sp == top) {
@@ -190,7 +190,7 @@ static stow_status run(pickle_machine *m, pickle_value *result) {
     ENTER();
   }
   LEAVE();
-  /* What was obeyed with an argument that is not there is no fault of its own. */
+  /* If the argument is missing, report the truncation rather than the failure it caused. */
   return end - p < 1 + argument_size(p[0]) ? pickle_cut_short(m) : pickle_placed(m, status);
 }
 
@@ -200,6 +200,6 @@ stow_status pickle_run(pickle_machine *m, input *in, const pickle_sink *sink,
   m->strings.max_bytes = max_work_bytes;
   STOW_TRY(input_fill(in, STEP_BYTES));
   if (input_left(in) == 0)
-    return stow_fail(STOW_ERR_FORMAT, "%s: empty: no pickle in it", in->name);
+    return stow_fail(STOW_ERR_FORMAT, "%s: empty file, no pickle in it", in->name);
   return run(m, result);
 }

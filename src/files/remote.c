@@ -1,5 +1,5 @@
-/* Remote: reads of any offset and length as few requests: a small cache of blocks in memory, and
- * what the caller allows on disk. */
+/* Remote: reads at any offset with few requests: a small cache of blocks in memory, and on disk as
+ * far as the caller allows. */
 #include "files/remote.h"
 
 #include <pthread.h>
@@ -16,8 +16,8 @@
 enum {
   BLOCK_BYTES = (int)REMOTE_BLOCK_BYTES,
   BLOCKS = REMOTE_CACHE_BYTES / BLOCK_BYTES,
-  RUN_BLOCKS = BLOCKS / 2, /* asked for at once where reading is sequential */
-  SMALL_BYTES = 16 << 10,  /* a single read up to this size brings its whole block */
+  RUN_BLOCKS = BLOCKS / 2, /* requested at once during sequential reading */
+  SMALL_BYTES = 16 << 10,  /* a single read up to this size fetches its whole block */
 };
 
 typedef struct block {
@@ -27,11 +27,11 @@ typedef struct block {
 } block;
 
 typedef struct remote {
-  pthread_mutex_t guard; /* one read at a time; everything below */
+  pthread_mutex_t guard; /* one read at a time; guards everything below */
   remote_link link;
   block blocks[BLOCKS];
   uint64_t clock, next; /* end of the last read */
-  uint32_t run;         /* blocks to ask for at once */
+  uint32_t run;         /* blocks to request at once */
   remote_cache *kept;   /* on disk; NULL: none */
 } remote;
 
@@ -59,9 +59,9 @@ static stow_status rate_to_hold(uint64_t *bytes) {
   *bytes = least_rate_bytes != UINT64_MAX ? least_rate_bytes : REMOTE_RATE_BYTES;
   if (least_rate_bytes != UINT64_MAX || text == NULL || text[0] == '\0') return STOW_OK;
   if (stow_size_parse(bytes, text) == STOW_OK) return STOW_OK;
-  return stow_fail(STOW_ERR_INVALID,
-                   ENV_HTTP_MIN_RATE "=%.60s is not a size; write bytes a second, such as 1K, or 0",
-                   text);
+  return stow_fail(
+      STOW_ERR_INVALID,
+      ENV_HTTP_MIN_RATE "=%.60s is not a size; give bytes per second, such as 1K, or 0", text);
 }
 
 uint64_t remote_set_cache(uint64_t bytes) {
@@ -85,7 +85,7 @@ static block *find_block(remote *r, uint64_t number) {
   return NULL;
 }
 
-/* The one used least lately, emptied. */
+/* Returns the least recently used block, emptied. */
 static stow_status free_block(remote *r, block **found) {
   block *oldest = &r->blocks[0];
   for (size_t i = 1; i < BLOCKS; i++)
@@ -104,7 +104,7 @@ static size_t block_length(const remote *r, uint64_t number) {
   return left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES;
 }
 
-/* Brings in `count` blocks from `number` on, as far as the file goes. */
+/* Fetches `count` blocks from `number` on, up to the end of the file. */
 static stow_status bring(remote *r, uint64_t number, uint32_t count, bool opening) {
   block *into[RUN_BLOCKS];
   uint8_t *places[RUN_BLOCKS];
@@ -124,8 +124,8 @@ static stow_status bring(remote *r, uint64_t number, uint32_t count, bool openin
   return STOW_OK;
 }
 
-/* Block `number` from disk, or from the server, with those behind it that are wanted up to `end`
- * and are not on disk either. */
+/* Reads block `number` from disk, or fetches it together with the following blocks up to `end` that
+ * are not on disk either. */
 static stow_status bring_kept(remote *r, uint64_t number, uint64_t end) {
   block *into;
   STOW_TRY(free_block(r, &into));
@@ -143,9 +143,9 @@ static stow_status bring_kept(remote *r, uint64_t number, uint64_t end) {
   return bring(r, number, count, false);
 }
 
-/* Large reads, and reads here and there of some size, are one request each and leave the cache
- * alone; small ones bring a block, sequential ones several. What is kept on disk is kept by blocks,
- * so that all reads bring blocks. */
+/* Large reads and larger random reads are one request each and bypass the cache. Small reads fetch
+ * a block, sequential ones several. The disk cache stores whole blocks, so with it all reads fetch
+ * blocks. */
 static stow_status read_bytes(remote *r, uint64_t offset, char *at, size_t count) {
   bool sequential = offset == r->next;
   r->run = !sequential ? 1 : r->run * 2 < RUN_BLOCKS ? r->run * 2 : RUN_BLOCKS;
@@ -193,7 +193,7 @@ static void remote_close(void *user) {
   free(r);
 }
 
-/* What the server said of the file is known by now, and its first block is there. */
+/* The server's answer about the file is known by now, and the first block is in memory. */
 static stow_status open_kept(remote *r) {
   uint64_t bound = thread_cache_bytes;
   if (bound == 0) STOW_TRY(remote_cache_bound(&bound));
@@ -223,7 +223,7 @@ stow_status remote_open(source *s, const char *url) {
   }
   source_reader reader = {.read = remote_read, .close = remote_close, .user = r};
   source_open_reader(s, &reader, r->link.bytes, r->link.name);
-  /* So that two sources can be told to be of the same file. */
+  /* Identifies the file version, so that two sources can be compared. */
   for (const char *at = r->link.mark; *at != '\0'; at++)
     s->changed_ns = s->changed_ns * 31 + (unsigned char)*at;
   return STOW_OK;

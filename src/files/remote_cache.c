@@ -1,10 +1,9 @@
-/* Remote cache: one sparse file for each version of a remote file, in
- * $XDG_CACHE_HOME/stowage/remote:
+/* Remote cache: one sparse file per version of a remote file, in $XDG_CACHE_HOME/stowage/remote:
  *
- *   a hash for each block (8 bytes; 0: not there) | to a page | the blocks, each at its own place
+ *   a hash for each block (8 bytes; 0: absent) | padding to a page | the blocks, each at its place
  *
- * The hash is written behind its block. Whoever uses a file holds a shared lock on it; one that
- * nobody holds may be removed to make room, the one longest unused first. */
+ * The hash is written after its block. Users of a file hold a shared lock on it. A file that nobody
+ * holds may be removed to free space, the least recently used first. */
 #include "files/remote_cache.h"
 
 #include <dirent.h>
@@ -29,7 +28,7 @@
 #include "base/variables.h"
 
 enum {
-  LOOK_BLOCKS = 16, /* stored between two looks at what all files take: 4 MiB */
+  LOOK_BLOCKS = 16, /* stored between two checks of the total size: 4 MiB */
   PAGE_BYTES = 4096,
 };
 #define SUFFIX ".blocks"
@@ -38,12 +37,12 @@ struct remote_cache {
   int fd, folder;
   char name[64];
   uint64_t bound, data_at;
-  bool stopped; /* the disk is full, or does not take what is written */
+  bool stopped; /* the disk is full or rejects writes */
 };
 
-/* Of this process; each cache counts towards the same folder. */
+/* Shared by the process: all caches count towards the same folder. */
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t held_bytes, stored_blocks; /* guarded; as of the last look, and since */
+static uint64_t held_bytes, stored_blocks; /* guarded; at the last check, and since then */
 
 stow_status remote_cache_bound(uint64_t *bytes) {
   const char *text = getenv(ENV_CACHE);
@@ -51,12 +50,12 @@ stow_status remote_cache_bound(uint64_t *bytes) {
   if (text == NULL || text[0] == '\0') return STOW_OK;
   if (stow_size_parse(bytes, text) == STOW_OK) return STOW_OK;
   return stow_fail(STOW_ERR_INVALID,
-                   ENV_CACHE "=%.60s is no size of a cache; write one such as 10G", text);
+                   ENV_CACHE "=%.60s is not a size; give a cache size such as 10G", text);
 }
 
 /* ---- the folder ---- */
 
-/* Each folder on the way is made if need be. -1: there can be none. */
+/* Opens the folder, creating each level if needed. Returns -1 on failure. */
 static int open_folder(void) {
   static const char *const WAY[] = {"", "/stowage", "/remote"};
   const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
@@ -84,7 +83,8 @@ typedef struct held {
   int64_t used_ns; /* when it was last opened or written to */
 } held;
 
-/* What the files of the folder take, and the one longest unused of those behind `after_ns`. */
+/* Returns the total size of the folder's files, and the least recently used file after
+ * `after_ns`. */
 static uint64_t look(int folder, int64_t after_ns, held *oldest) {
   uint64_t all = 0;
   *oldest = (held){.used_ns = INT64_MAX};
@@ -109,7 +109,7 @@ static uint64_t look(int folder, int64_t after_ns, held *oldest) {
   return all;
 }
 
-/* False: somebody uses it. */
+/* Returns false if somebody uses it. */
 static bool remove_unused(int folder, const char *name) {
   int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return false;
@@ -118,7 +118,7 @@ static bool remove_unused(int folder, const char *name) {
   return removed;
 }
 
-/* With the guard held: what the files take, after the oldest were removed if it is too much. */
+/* Removes the oldest files if the total exceeds the bound; returns the total. Guard held. */
 static uint64_t make_room(int folder, uint64_t wanted, uint64_t bound) {
   held oldest;
   int64_t after_ns = INT64_MIN;
@@ -145,7 +145,8 @@ static bool has_room(const remote_cache *c) {
 
 /* ---- one file ---- */
 
-/* Opened and locked, and still the one of that name: another may just have removed it. */
+/* Opens and locks the file, and checks that it still has its name: another process may just have
+ * removed it. */
 static bool open_file(remote_cache *c) {
   for (int tries = 0; tries < 10; tries++) {
     struct stat opened, named;
@@ -162,12 +163,13 @@ static bool open_file(remote_cache *c) {
 }
 
 remote_cache *remote_cache_open(const char *url, uint64_t bytes, const char *mark, uint64_t bound) {
-  if (bound == 0 || mark[0] == '\0') return NULL; /* versions could not be told apart */
+  if (bound == 0 || mark[0] == '\0') return NULL; /* versions could not be distinguished */
   remote_cache *c = malloc(sizeof *c);
   if (c == NULL) return NULL;
   uint64_t table = (bytes / REMOTE_BLOCK_BYTES + 1) * sizeof(uint64_t), key[2];
   *c = (remote_cache){.fd = -1, .bound = bound, .data_at = round_up(table, PAGE_BYTES)};
-  /* The query says which file it is; the password does not, and must not be guessed from a name. */
+  /* The query identifies the file. The password does not, and must not be guessable from the
+   * name. */
   const char *host = strstr(url, "://") + 3, *at = memchr(host, '@', strcspn(host, "/?#"));
   if (at != NULL) host = at + 1;
   bool tls = strncasecmp(url, "https", 5) == 0;

@@ -1,4 +1,4 @@
-/* Remote link: what an answer says, one try, tries with waits between them. */
+/* Remote link: parses answers, sends one request, retries with waits. */
 #include "files/remote_link.h"
 
 #include <ctype.h>
@@ -20,31 +20,31 @@
 
 enum {
   BLOCK_BYTES = (int)REMOTE_BLOCK_BYTES,
-  TRIES = 6,                /* without getting anywhere */
-  PROGRESS_BYTES = 4 << 10, /* and this much is getting somewhere */
+  TRIES = 6,                /* without progress */
+  PROGRESS_BYTES = 4 << 10, /* this much counts as progress */
   WAIT_FIRST_MS = 100,
-  WAIT_MOST_MS = 5000, /* also what a server may ask for with Retry-After, in steps of seconds */
+  WAIT_MOST_MS = 5000, /* also the limit for a server's Retry-After, in steps of seconds */
   STALL_SECONDS = 30,
   REDIRECTS = 10,
 };
 
-/* One range and what came of it so far. */
+/* One range and its state. */
 typedef struct exchange {
   remote_range *range;
   uint64_t got;
-  uint64_t asked; /* the byte this try begins with */
+  uint64_t requested; /* first byte this attempt requests */
   uint64_t began_ns;
-  long status;    /* of the last answer; 0: the server gave none */
-  uint64_t total; /* of the file, as the answer says; UINT64_MAX: it does not */
-  uint64_t first; /* byte the answer begins with */
+  long status;    /* of the last answer; 0: no answer */
+  uint64_t total; /* of the file, from the answer; UINT64_MAX: not given */
+  uint64_t first; /* first byte of the answer */
   char mark[160];
   bool encoded, too_much;
   unsigned retry_after_ms;
 } exchange;
 
-/* ---- what the answer says ---- */
+/* ---- parsing the answer ---- */
 
-/* The value of a header line if it has that name. */
+/* Returns the value of a header line if it has that name. */
 static const char *value_of(const char *line, const char *name) {
   size_t length = strlen(name);
   if (strncasecmp(line, name, length) != 0 || line[length] != ':') return NULL;
@@ -53,7 +53,7 @@ static const char *value_of(const char *line, const char *name) {
   return line;
 }
 
-/* "bytes 0-99/1000", "bytes * /0" without the space: first byte and total. */
+/* Parses "bytes 0-99/1000" or "bytes * /0" (without the space): first byte and total. */
 static void take_range(exchange *x, const char *value) {
   x->first = UINT64_MAX;
   if (strncasecmp(value, "bytes ", 6) != 0) return;
@@ -71,7 +71,7 @@ static size_t take_header(char *bytes, size_t size, size_t count, void *user) {
   while (length > 0 && isspace((unsigned char)line[length - 1])) length--;
   line[length] = '\0';
   const char *value;
-  if (strncmp(line, "HTTP/", 5) == 0) { /* a 100 Continue may come before the answer */
+  if (strncmp(line, "HTTP/", 5) == 0) { /* a 100 Continue may precede the answer */
     const char *code = strchr(line, ' ');
     x->status = code != NULL ? strtol(code, NULL, 10) : 0;
     x->total = x->first = UINT64_MAX;
@@ -93,13 +93,13 @@ static size_t take_header(char *bytes, size_t size, size_t count, void *user) {
   return size * count;
 }
 
-/* Bytes of the answer. Anything but a range that was asked for is not taken: returning less than
- * came ends the transfer. */
+/* Receives bytes of the answer. Accepts only a requested range: returning less than `size * count`
+ * ends the transfer. */
 static size_t take_body(char *bytes, size_t size, size_t count, void *user) {
   exchange *x = user;
   size_t length = size * count;
   if (x->status != 206) return x->status >= 300 ? length : 0;
-  if (x->encoded || x->first != x->asked) return 0;
+  if (x->encoded || x->first != x->requested) return 0;
   if (length > x->range->count - x->got) {
     x->too_much = true;
     length = (size_t)(x->range->count - x->got);
@@ -119,15 +119,15 @@ static size_t take_body(char *bytes, size_t size, size_t count, void *user) {
   return x->too_much ? 0 : size * count;
 }
 
-/* ---- one try ---- */
+/* ---- one attempt ---- */
 
 static bool transient_status(long status) {
   return status == 408 || status == 425 || status == 429 || status == 500 || status == 502 ||
          status == 503 || status == 504;
 }
 
-/* Bytes left over from an answer that was too long stand before the next one: that is no HTTP, or
- * HTTP 0.9, and a new connection mends it. */
+/* Bytes left over from an answer that was too long precede the next one. That looks like no HTTP,
+ * or like HTTP 0.9; a new connection fixes it. */
 static bool transient_code(const remote_link *l, int code) {
   if (code == CURL_NO_PROTOCOL) return strstr(l->error, "0.9") != NULL;
   return code == CURL_STRANGE_ANSWER || code == CURL_NO_CONNECTION || code == CURL_PARTIAL ||
@@ -135,7 +135,7 @@ static bool transient_code(const remote_link *l, int code) {
          code == CURL_RECEIVE_FAILED || code == CURL_HTTP2_STREAM;
 }
 
-/* A refusal that asking again does not change. */
+/* Fails for a status that a retry does not change. */
 static stow_status refuse_status(const remote_link *l, long status) {
   switch (status) {
   case 401:
@@ -145,16 +145,16 @@ static stow_status refuse_status(const remote_link *l, long status) {
                      "\"Authorization: …\"",
                      l->name, status, status == 401 ? "unauthorized" : "forbidden");
   case 404:
-  case 410: return stow_fail(STOW_ERR_NOT_FOUND, "%s: not there (%ld)", l->name, status);
+  case 410: return stow_fail(STOW_ERR_NOT_FOUND, "%s: not found (%ld)", l->name, status);
   case 416:
     return stow_fail(STOW_ERR_IO,
-                     "%s: the server says that the file ends before the bytes asked for (416): it "
-                     "was cut while it was read",
+                     "%s: the server says that the file ends before the requested bytes (416): it "
+                     "was truncated while being read",
                      l->name);
   case 200:
     return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "%s: the server sends whole files only (200 to a range request); copy the "
-                     "file here first, or serve it with ranges",
+                     "%s: the server sends whole files only (200 for a range request); copy the "
+                     "file first, or serve it with range support",
                      l->name);
   default:
     return stow_fail(STOW_ERR_IO, "%s: the server answered %ld to a range request", l->name,
@@ -162,28 +162,26 @@ static stow_status refuse_status(const remote_link *l, long status) {
   }
 }
 
-/* Held against what was opened: the same file, and the bytes that were asked for. */
+/* Checks that the answer is for the opened file and the requested bytes. */
 static stow_status check_answer(const remote_link *l, const exchange *x) {
   if (x->encoded)
     return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "%s: the server compresses what it sends, so that its bytes cannot be counted",
-                     l->name);
-  if (x->first != x->asked)
+                     "%s: the server compresses its answer, so bytes cannot be addressed", l->name);
+  if (x->first != x->requested)
     return stow_fail(STOW_ERR_IO,
-                     "%s: bytes from %" PRIu64 " on were asked for, the server sent others "
-                     "(Content-Range)",
-                     l->name, x->asked);
+                     "%s: requested bytes from %" PRIu64
+                     " on, but the server sent others (Content-Range)",
+                     l->name, x->requested);
   if (x->total != l->bytes)
     return stow_fail(STOW_ERR_IO,
-                     "%s: had %" PRIu64 " bytes when it was opened, and now has %" PRIu64
-                     ": it was changed while it was read",
+                     "%s: had %" PRIu64 " bytes when it was opened and has %" PRIu64
+                     " now: it was changed while being read",
                      l->name, l->bytes, x->total);
   if (strcmp(x->mark, l->mark) != 0)
-    return stow_fail(STOW_ERR_IO, "%s: was changed while it was read (%s, before it was %s)",
+    return stow_fail(STOW_ERR_IO, "%s: was changed while being read (%s, before it was %s)",
                      l->name, x->mark[0] != '\0' ? x->mark : "no ETag", l->mark);
   if (x->too_much)
-    return stow_fail(STOW_ERR_IO,
-                     "%s: the server sent more bytes than the %" PRIu64 " that were asked for",
+    return stow_fail(STOW_ERR_IO, "%s: the server sent more than the requested %" PRIu64 " bytes",
                      l->name, x->range->count);
   return STOW_OK;
 }
@@ -192,8 +190,8 @@ static bool redirects(long status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-/* Sends one request to `url`. Headers and the password of the user go only to the origin they were
- * given for: a redirect must not carry them to another host, nor from https to http. */
+/* Sends one request to `url`. Headers and the user's password go only to the origin they were given
+ * for: a redirect must not carry them to another host, or from https to http. */
 static int request(remote_link *l, exchange *x, const char *url) {
   const curl *c = l->curl;
   bool trusted = text_same_origin(url, l->url);
@@ -205,8 +203,8 @@ static int request(remote_link *l, exchange *x, const char *url) {
   return c->easy_perform(l->handle);
 }
 
-/* The URL an answer redirects to, for the caller to free; NULL without memory, or if it names none.
- * Within the origin it keeps the user name and password of the URL that was opened. */
+/* Returns the URL that an answer redirects to, for the caller to free; NULL without memory or
+ * without a Location. Within the origin it keeps the user name and password of the opened URL. */
 static char *next_url(const remote_link *l) {
   char *found = NULL;
   if (l->curl->easy_getinfo(l->handle, CURL_INFO_REDIRECT_URL, &found) != 0 || found == NULL)
@@ -225,13 +223,13 @@ static char *next_url(const remote_link *l) {
   return whole;
 }
 
-/* One try, through as many redirects as it takes: libcurl's result for the last request. */
+/* One attempt, following redirects. Sets *code to libcurl's result for the last request. */
 static stow_status perform(remote_link *l, exchange *x, int *code) {
   char range[64], *url = NULL;
   snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, x->range->offset + x->got,
            x->range->offset + x->range->count - 1);
   const curl *c = l->curl;
-  x->asked = x->range->offset + x->got;
+  x->requested = x->range->offset + x->got;
   c->easy_setopt(l->handle, CURL_RANGE, range);
   c->easy_setopt(l->handle, CURL_HEADER_DATA, x);
   c->easy_setopt(l->handle, CURL_WRITE_DATA, x);
@@ -256,7 +254,7 @@ static stow_status perform(remote_link *l, exchange *x, int *code) {
   return status;
 }
 
-/* ---- tries until it is there ---- */
+/* ---- retries ---- */
 
 static void wait_ms(unsigned ms) {
   struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
@@ -275,8 +273,8 @@ static long stall_seconds(void) {
   return seconds > 0 && seconds < 100000 ? seconds : STALL_SECONDS;
 }
 
-/* Bytes come, but too few for the time it took. A server that sends nothing at all is not slow: it
- * gets its tries. */
+/* Bytes arrive, but too few per second. A server that sends nothing at all is not slow: it is
+ * retried. */
 static bool too_slow(const remote_link *l, const exchange *x, double seconds) {
   return x->got > 0 && seconds >= (double)stall_seconds() &&
          (double)x->got < seconds * (double)l->rate_bytes;
@@ -286,34 +284,33 @@ static stow_status refuse_slow(const remote_link *l, const exchange *x, double s
   char least[STOW_SIZE_TEXT_MAX];
   return stow_fail(STOW_ERR_IO,
                    "%s: the server is too slow: %" PRIu64
-                   " bytes in %.0f seconds, and the least is "
-                   "%s a second; try later, or lower it with --min-rate or " ENV_HTTP_MIN_RATE,
+                   " bytes in %.0f seconds, the minimum is %s a second; try later, or lower it "
+                   "with --min-rate or " ENV_HTTP_MIN_RATE,
                    l->name, x->got, seconds, stow_size_format(least, l->rate_bytes));
 }
 
 static stow_status give_up(const remote_link *l, const exchange *x, int code, int tries) {
   if (code == CURL_DONE || code == CURL_WRITE_REFUSED) {
     if (x->status != 206)
-      return stow_fail(STOW_ERR_IO, "%s: the server answered %ld, %d times in a row; try later",
+      return stow_fail(STOW_ERR_IO, "%s: the server answered %ld %d times in a row; try later",
                        l->name, x->status, tries);
     return stow_fail(STOW_ERR_IO,
-                     "%s: %" PRIu64 " bytes were asked for at byte %" PRIu64
-                     ", the server sends %" PRIu64 " and ends, %d times in a row",
+                     "%s: requested %" PRIu64 " bytes at byte %" PRIu64
+                     ", but the server closes after %" PRIu64 ", %d times in a row",
                      l->name, x->range->count, x->range->offset, x->got, tries);
   }
-  const char *more = tries > 1 ? "; tried again and again" : "";
+  const char *more = tries > 1 ? "; retries did not help" : "";
   if (code == CURL_NOT_TRUSTED)
-    more = "; where its authority is your own, name the file of that in CURL_CA_BUNDLE";
+    more = "; if you use your own certificate authority, name its file in CURL_CA_BUNDLE";
   return stow_fail(code == CURL_NO_HOST ? STOW_ERR_NOT_FOUND : STOW_ERR_IO,
-                   "%s: cannot be read at byte %" PRIu64 ": %s%s", l->name,
-                   x->range->offset + x->got,
+                   "%s: cannot read at byte %" PRIu64 ": %s%s", l->name, x->range->offset + x->got,
                    l->error[0] != '\0' ? l->error : l->curl->easy_strerror(code), more);
 }
 
-/* The first answer tells what there is. */
+/* Takes the length and version of the file from the first answer. */
 static stow_status take_facts(remote_link *l, exchange *x) {
   if (x->total == UINT64_MAX)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: the server does not say how long the file is",
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: the server does not report the length of the file",
                      l->name);
   l->bytes = x->total;
   snprintf(l->mark, sizeof l->mark, "%s", x->mark);
@@ -321,7 +318,7 @@ static stow_status take_facts(remote_link *l, exchange *x) {
   return STOW_OK;
 }
 
-/* Tries until all bytes are there. What breaks off goes on where it broke off. */
+/* Retries until all bytes have arrived, resuming where the connection broke. */
 static stow_status try_until_there(remote_link *l, exchange *x, bool opening) {
   for (int fruitless = 0;;) {
     uint64_t before = x->got;
@@ -354,7 +351,7 @@ stow_status remote_link_fetch(remote_link *l, remote_range *range, bool opening)
 
 /* ---- opening ---- */
 
-/* The URL as messages show it. */
+/* Returns the URL as messages show it. */
 static char *shown(const char *url) {
   size_t size = strlen(url) + 1;
   char *name = malloc(size);
@@ -366,7 +363,7 @@ static stow_status take_lines(remote_link *l, const char *const *lines) {
     const char *line = lines[i];
     if (strchr(line, ':') == NULL || strpbrk(line, "\r\n") != NULL)
       return stow_fail(STOW_ERR_INVALID,
-                       "a header for HTTP must be one line as \"Authorization: Bearer …\"");
+                       "an HTTP header must be one line such as \"Authorization: Bearer …\"");
     struct curl_list *longer = l->curl->list_append(l->headers, line);
     if (longer == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for headers");
     l->headers = longer;
@@ -374,7 +371,7 @@ static stow_status take_lines(remote_link *l, const char *const *lines) {
   return STOW_OK;
 }
 
-/* Whom to trust besides the system's own list: as the curl command is told. */
+/* Sets certificate files in addition to the system's, as the curl command does. */
 static void set_trust(remote_link *l) {
   const char *file = getenv("CURL_CA_BUNDLE"), *folder = getenv("SSL_CERT_DIR");
   if (file == NULL || file[0] == '\0') file = getenv("SSL_CERT_FILE");

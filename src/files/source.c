@@ -1,4 +1,4 @@
-/* Source: pread in a loop, and posix_fadvise behind it. */
+/* Source: pread in a loop, and posix_fadvise after it. */
 #include "files/source.h"
 
 #include <errno.h>
@@ -13,14 +13,14 @@
 #include "base/checked.h"
 #include "base/hostmem.h"
 
-#define DROP_BYTES (UINT64_C(8) << 20) /* given back in pieces of this size */
+#define DROP_BYTES (UINT64_C(8) << 20) /* dropped in pieces of this size */
 
 static uint64_t changed_ns(const struct stat *st) {
   return (uint64_t)st->st_mtim.tv_sec * UINT64_C(1000000000) + (uint64_t)st->st_mtim.tv_nsec;
 }
 
-/* A file that fits in half of what the host may still give stays cached for the next reader; a
- * larger one would only push everything else out. */
+/* A file that fits in half of the memory the host can still give stays cached for the next reader.
+ * A larger one would only evict everything else. */
 bool source_too_large_to_cache(uint64_t bytes) {
   if (bytes < DROP_BYTES) return false;
   hostmem host;
@@ -29,15 +29,15 @@ bool source_too_large_to_cache(uint64_t bytes) {
 
 stow_status source_open_file(source *s, const char *path) {
   *s = (source){.fd = -1, .direct_fd = -1, .name = path};
-  /* Not blocking: opening a pipe that nobody writes to must not hang. */
+  /* Non-blocking: opening a pipe without a writer must not hang. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
-    return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: cannot be opened: %s",
+    return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: cannot open: %s",
                      path, strerror(errno));
   struct stat st;
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
     close(fd);
-    return stow_fail(STOW_ERR_INVALID, "%s: not a regular file; data files are read at any offset",
+    return stow_fail(STOW_ERR_INVALID, "%s: not a regular file; data files need random access",
                      path);
   }
   s->fd = fd;
@@ -69,7 +69,7 @@ void source_share(source *s, const source *with) {
   s->fd = fd;
 }
 
-/* ---- past the page cache ---- */
+/* ---- direct reads, bypassing the page cache ---- */
 
 static void stop_direct(source *s) {
   if (s->direct_fd >= 0) close(s->direct_fd);
@@ -89,10 +89,10 @@ void source_go_direct(source *s, void *bounce, size_t bounce_bytes) {
   if (s->direct_fd < 0)
     stop_direct(s);
   else
-    posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM); /* what is small brings in no more than itself */
+    posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM); /* small reads must not trigger readahead */
 }
 
-/* As much as one direct read brings of the bytes from `offset` on; 0: not this way. */
+/* Returns how many bytes from `offset` on one direct read fetched; 0: not possible directly. */
 static size_t read_direct(source *s, uint64_t offset, char *to, size_t count) {
   uint64_t start = round_down(offset, SOURCE_DIRECT_UNIT),
            end = round_up(offset + count, SOURCE_DIRECT_UNIT);
@@ -102,7 +102,7 @@ static size_t read_direct(source *s, uint64_t offset, char *to, size_t count) {
   ssize_t got =
       pread(s->direct_fd, straight ? to - within : (char *)s->bounce, wanted, (off_t)start);
   if (got < 0) {
-    if (errno == EINVAL) stop_direct(s); /* other rules on this file system */
+    if (errno == EINVAL) stop_direct(s); /* the file system has other alignment rules */
     return 0;
   }
   if ((size_t)got <= within) return 0;
@@ -112,7 +112,7 @@ static size_t read_direct(source *s, uint64_t offset, char *to, size_t count) {
   return part;
 }
 
-/* ---- giving page cache back ---- */
+/* ---- dropping page cache ---- */
 
 static void drop_read(source *s) {
   if (s->drop_to > s->drop_from)
@@ -131,7 +131,7 @@ void source_close(source *s) {
   s->reader = (source_reader){0};
 }
 
-/* What was read without a gap is given back together, and what a jump leaves behind at once. */
+/* Drops contiguous reads together, and what a jump leaves behind at once. */
 static void drop_behind(source *s, uint64_t offset, uint64_t end) {
   if (offset != s->drop_to) {
     drop_read(s);
@@ -141,21 +141,21 @@ static void drop_behind(source *s, uint64_t offset, uint64_t end) {
   if (s->drop_to - s->drop_from >= s->drop_bytes) drop_read(s);
 }
 
-/* Nothing could be read at byte `at`, which the file had when it was opened. */
+/* Fails because byte `at`, which the file had when it was opened, cannot be read. */
 static stow_status was_cut(const source *s, uint64_t at) {
   struct stat st;
   uint64_t end = fstat(s->fd, &st) == 0 && (uint64_t)st.st_size < at ? (uint64_t)st.st_size : at;
   return stow_fail(STOW_ERR_IO,
                    "%s: ends at byte %" PRIu64 ", but had %" PRIu64
-                   " bytes when it was opened: it was cut while it was read",
+                   " bytes when it was opened: it was truncated while being read",
                    s->name, end, s->bytes);
 }
 
 stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
   if (count > s->bytes || offset > s->bytes - count)
     return stow_fail(STOW_ERR_FORMAT,
-                     "%s: %zu bytes are wanted at byte %" PRIu64 ", the file ends at byte %" PRIu64
-                     " (truncated?)",
+                     "%s: requested %zu bytes at byte %" PRIu64
+                     ", but the file ends at byte %" PRIu64 " (truncated?)",
                      s->name, count, offset, s->bytes);
   if (s->reader.read != NULL)
     return count > 0 ? s->reader.read(s->reader.user, offset, to, count) : STOW_OK;
@@ -176,7 +176,7 @@ stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
     ssize_t got = pread(s->fd, at, left, (off_t)(offset + (count - left)));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
-      return stow_fail(STOW_ERR_IO, "%s: cannot be read at byte %" PRIu64 ": %s", s->name,
+      return stow_fail(STOW_ERR_IO, "%s: cannot read at byte %" PRIu64 ": %s", s->name,
                        offset + (count - left), strerror(errno));
     if (got == 0) return was_cut(s, offset + (count - left));
     at += got;
@@ -191,7 +191,7 @@ stow_status source_check(const source *s) {
   if (s->reader.check != NULL) return s->reader.check(s->reader.user);
   if (s->fd < 0) return STOW_OK;
   if (fstat(s->fd, &st) != 0)
-    return stow_fail(STOW_ERR_IO, "%s: cannot be looked at: %s", s->name, strerror(errno));
+    return stow_fail(STOW_ERR_IO, "%s: cannot stat: %s", s->name, strerror(errno));
   if ((uint64_t)st.st_size != s->bytes)
     return stow_fail(STOW_ERR_IO,
                      "%s: had %" PRIu64 " bytes when it was opened and has %" PRIu64
@@ -199,8 +199,7 @@ stow_status source_check(const source *s) {
                      s->name, s->bytes, (uint64_t)st.st_size);
   if (changed_ns(&st) != s->changed_ns)
     return stow_fail(STOW_ERR_IO,
-                     "%s: was written to while it was read; wait for its writer, then run this "
-                     "again",
+                     "%s: was modified while being read; wait for its writer, then run this again",
                      s->name);
   return STOW_OK;
 }

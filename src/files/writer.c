@@ -15,11 +15,12 @@
 
 static stow_status check_room(const writer *w, const char *path, uint64_t expected) {
   struct statvfs fs;
-  if (fstatvfs(w->fd, &fs) != 0) return STOW_OK; /* writing will tell */
+  if (fstatvfs(w->fd, &fs) != 0) return STOW_OK; /* writing will report it */
   uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
   if (expected <= room) return STOW_OK;
   char need[STOW_SIZE_TEXT_MAX], have[STOW_SIZE_TEXT_MAX];
-  return stow_fail(STOW_ERR_IO, "%s: needs %s, the disk has %s left; make room or write elsewhere",
+  return stow_fail(STOW_ERR_IO,
+                   "%s: needs %s, but the disk has %s left; free disk space or write elsewhere",
                    path, stow_size_format(need, expected), stow_size_format(have, room));
 }
 
@@ -27,8 +28,7 @@ stow_status writer_check(const char *path, const source *reading) {
   struct stat st;
   if (reading != NULL && reading->fd >= 0 && stat(path, &st) == 0 &&
       (uint64_t)st.st_dev == reading->device && (uint64_t)st.st_ino == reading->inode)
-    return stow_fail(STOW_ERR_INVALID,
-                     "%s: is the file being read; the input is never overwritten, name another",
+    return stow_fail(STOW_ERR_INVALID, "%s: the output is the file being read; name another output",
                      path);
   return STOW_OK;
 }
@@ -48,8 +48,8 @@ stow_status writer_open_partial(writer *w, const char *path, const source *readi
   return begin(w, path, keep || join ? 0 : expected_bytes);
 }
 
-/* The kernel lets a tenth of memory or more become unwritten pages; in a container they count. Only
- * a file written from front to back moves `synced`. */
+/* The kernel lets a tenth of memory or more become dirty pages, and a container is charged for
+ * them. Only a file written front to back advances `synced`. */
 static void send_behind(writer *w) {
   if (w->bytes - w->synced < SYNC_BYTES) return;
 #if defined(SYNC_FILE_RANGE_WRITE)
@@ -64,8 +64,8 @@ stow_status writer_put(const writer *w, uint64_t offset, const void *bytes, size
     ssize_t put = pwrite(w->fd, at, count, (off_t)offset);
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0)
-      return stow_fail(STOW_ERR_IO, "%s: cannot be written at byte %" PRIu64 ": %s", w->out.path,
-                       offset, strerror(put == 0 ? ENOSPC : errno));
+      return stow_fail(STOW_ERR_IO, "%s: cannot write at byte %" PRIu64 ": %s", w->out.path, offset,
+                       strerror(put == 0 ? ENOSPC : errno));
     at += put;
     offset += (uint64_t)put;
     count -= (size_t)put;
@@ -82,8 +82,8 @@ stow_status writer_write(writer *w, uint64_t offset, const void *bytes, size_t c
 
 stow_status writer_end(writer *w, uint64_t bytes) {
   if (ftruncate(w->fd, (off_t)bytes) != 0)
-    return stow_fail(STOW_ERR_IO, "%s: cannot be cut to %" PRIu64 " bytes: %s", w->out.path, bytes,
-                     strerror(errno));
+    return stow_fail(STOW_ERR_IO, "%s: cannot truncate to %" PRIu64 " bytes: %s", w->out.path,
+                     bytes, strerror(errno));
   w->bytes = bytes;
   return STOW_OK;
 }

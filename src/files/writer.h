@@ -1,9 +1,8 @@
-/* Writer: a data file written at any offset, which takes its name only when it is whole.
+/* Writer: a data file written at any offset and renamed to its target only when complete.
  *
- * Called by shrink and by the writer of archives. Guarantees what outfile.h does (the old file or
- * the complete new one), refuses to write over the file that is being read, looks for room on the
- * disk before it starts, and sends what it wrote to the disk as it goes, so that unwritten pages do
- * not pile up in the container's memory. */
+ * Called by shrink and by the archive writer. Guarantees what outfile.h does (the old file or the
+ * complete new one), refuses to overwrite the file being read, checks the free disk space first,
+ * and flushes as it goes, so that dirty pages do not pile up in the container's memory. */
 #ifndef FILES_WRITER_H
 #define FILES_WRITER_H
 
@@ -13,24 +12,26 @@
 typedef struct writer {
   outfile out;
   int fd;
-  uint64_t bytes;  /* the furthest byte written */
-  uint64_t synced; /* sent to the disk up to here */
-  bool no_sync;    /* set by the caller once open: the disk is not waited for, nor sent to early */
+  uint64_t bytes;  /* end of the furthest byte written */
+  uint64_t synced; /* flushed up to here */
+  bool no_sync;    /* set by the caller after opening: never flush */
 } writer;
 
-/* STOW_ERR_INVALID if `path` is the file being read, by any name. For refusing before long work. */
+/* Returns STOW_ERR_INVALID if `path` is the file being read, under any name. Call it to fail before
+ * long work. */
 stow_status writer_check(const char *path, const source *reading);
 
-/* Into PATH.partial, as outfile_open_partial says. `reading` is what must not be overwritten (NULL:
- * nothing). `expected_bytes` is how much will be written, about. */
+/* Writes to PATH.partial, like outfile_open_partial. `reading` must not be overwritten (NULL:
+ * nothing). `expected_bytes` is the approximate size. */
 stow_status writer_open_partial(writer *w, const char *path, const source *reading,
                                 uint64_t expected_bytes, bool keep, bool join);
 stow_status writer_write(writer *w, uint64_t offset, const void *bytes, size_t count);
-/* The same from several threads at once, each its own bytes; writer_end tells the length after. */
+/* Writes from several threads at once, each its own bytes; call writer_end with the length
+ * afterwards. */
 stow_status writer_put(const writer *w, uint64_t offset, const void *bytes, size_t count);
-/* The file is `bytes` long: what was written past that is cut off. */
+/* Sets the length of the file to `bytes`, truncating anything after it. */
 stow_status writer_end(writer *w, uint64_t bytes);
-/* Like outfile's. */
+/* As for outfile. */
 stow_status writer_commit(writer *w);
 void writer_abandon(writer *w);
 

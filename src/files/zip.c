@@ -18,7 +18,7 @@
 
 typedef struct directory {
   uint64_t count, bytes, offset;
-  uint64_t end; /* where the end records begin: nothing of the directory may lie past it */
+  uint64_t end; /* start of the end records: the directory must not extend past it */
 } directory;
 
 static stow_status refuse(const source *s, uint64_t offset, const char *why) {
@@ -34,14 +34,14 @@ static stow_status find_end64(source *s, uint64_t end_at, directory *d, bool *fo
   if (source_u32(locator) != 0x07064b50) return STOW_OK;
   uint64_t at = source_u64(locator + 8);
   if (source_u32(locator + 4) != 0 || source_u32(locator + 16) > 1)
-    return refuse(s, end_at - LOCATOR_BYTES, "an archive over several disks");
+    return refuse(s, end_at - LOCATOR_BYTES, "multi-disk archives are not supported");
   if (at > end_at - LOCATOR_BYTES || end_at - LOCATOR_BYTES - at < END64_BYTES)
-    return refuse(s, end_at - LOCATOR_BYTES, "the zip64 end record is not where it is said to be");
+    return refuse(s, end_at - LOCATOR_BYTES, "the zip64 end record is not where its locator says");
   STOW_TRY(source_read(s, at, record, sizeof record));
   if (source_u32(record) != 0x06064b50) return refuse(s, at, "no zip64 end record");
   if (source_u32(record + 16) != 0 || source_u32(record + 20) != 0 ||
       source_u64(record + 24) != source_u64(record + 32))
-    return refuse(s, at, "an archive over several disks");
+    return refuse(s, at, "multi-disk archives are not supported");
   d->count = source_u64(record + 32);
   d->bytes = source_u64(record + 40);
   d->offset = source_u64(record + 48);
@@ -50,9 +50,9 @@ static stow_status find_end64(source *s, uint64_t end_at, directory *d, bool *fo
   return STOW_OK;
 }
 
-/* The end record is the last one whose comment reaches exactly to the end of the file. */
+/* The end record is the last one whose comment extends exactly to the end of the file. */
 static stow_status find_end(source *s, directory *d) {
-  static const char none[] = "no end record: not a zip file, or cut short";
+  static const char none[] = "no end record: not a zip file, or truncated";
   if (s->bytes < END_BYTES) return refuse(s, s->bytes, none);
   size_t count = s->bytes < END_BYTES + COMMENT_MAX ? (size_t)s->bytes : END_BYTES + COMMENT_MAX;
   uint8_t *tail = malloc(count);
@@ -73,7 +73,7 @@ static stow_status find_end(source *s, directory *d) {
   if (!found) return refuse(s, s->bytes, none);
   if (source_u16(end + 4) != 0 || source_u16(end + 6) != 0 ||
       source_u16(end + 8) != source_u16(end + 10))
-    return refuse(s, end_at, "an archive over several disks");
+    return refuse(s, end_at, "multi-disk archives are not supported");
   *d = (directory){source_u16(end + 10), source_u32(end + 12), source_u32(end + 16), end_at};
   bool wide = false;
   STOW_TRY(find_end64(s, end_at, d, &wide));
@@ -81,21 +81,21 @@ static stow_status find_end(source *s, directory *d) {
     return refuse(s, end_at, "the zip64 end record is missing");
   uint64_t stop;
   if (!checked_add(&stop, d->offset, d->bytes) || stop > d->end)
-    return refuse(s, end_at, "the directory reaches past the end of the file");
+    return refuse(s, end_at, "the directory extends past the end of the file");
   if (stop != d->end) return refuse(s, end_at, "bytes between the directory and its end record");
   if (d->count > d->bytes / CENTRAL_BYTES)
-    return refuse(s, end_at, "more members than the directory has room for");
+    return refuse(s, end_at, "more members than fit in the directory");
   return STOW_OK;
 }
 
-/* The zip64 extra field holds, in this order, whichever of the fields stand as all ones. */
+/* The zip64 extra field holds, in this order, the fields that are all ones in the entry. */
 static stow_status read_extra64(const source *s, uint64_t place, const uint8_t *extra, size_t count,
                                 uint64_t *fields[], size_t wanted) {
   while (count >= 4) {
     size_t id = source_u16(extra), length = source_u16(extra + 2);
-    if (length > count - 4) return refuse(s, place, "an extra field that does not end");
+    if (length > count - 4) return refuse(s, place, "an extra field extends past its entry");
     if (id == 1) {
-      if (length < wanted * 8) return refuse(s, place, "a zip64 field that is too short");
+      if (length < wanted * 8) return refuse(s, place, "a zip64 field is too short");
       for (size_t i = 0; i < wanted; i++) *fields[i] = source_u64(extra + 4 + 8 * i);
       return STOW_OK;
     }
@@ -108,25 +108,25 @@ static stow_status read_extra64(const source *s, uint64_t place, const uint8_t *
 static stow_status check_name(const source *s, uint64_t place, const char *name, size_t length) {
   if (length == 0) return refuse(s, place, "a member without a name");
   if (length >= ZIP_NAME_MAX) return refuse(s, place, "a member's name is too long");
-  if (memchr(name, '\0', length) != NULL) return refuse(s, place, "a name with a NUL in it");
+  if (memchr(name, '\0', length) != NULL) return refuse(s, place, "a name contains a NUL");
   if (memchr(name, '/', length) != NULL || memchr(name, '\\', length) != NULL)
-    return refuse(s, place, "a name with a slash in it: no array, or a way out of the archive");
+    return refuse(s, place, "a name contains a slash: not an array, or a path outside the archive");
   for (size_t i = 0; i + 1 < length; i++)
-    if (name[i] == '.' && name[i + 1] == '.') return refuse(s, place, "a name with .. in it");
+    if (name[i] == '.' && name[i + 1] == '.') return refuse(s, place, "a name contains ..");
   return STOW_OK;
 }
 
-/* One central entry at `at`; *used is its length. */
+/* Parses the central entry at `at`; *used is its length. */
 static stow_status read_entry(const source *s, zip_entry *e, char **names, const uint8_t *at,
                               size_t left, uint64_t place, size_t *used) {
   if (left < CENTRAL_BYTES || source_u32(at) != 0x02014b50)
-    return refuse(s, place, "no directory entry where one should be");
+    return refuse(s, place, "no directory entry where one is expected");
   size_t name = source_u16(at + 28), extra = source_u16(at + 30), comment = source_u16(at + 32);
   *used = CENTRAL_BYTES + name + extra + comment;
-  if (*used > left) return refuse(s, place, "a directory entry that does not end");
-  if (source_u16(at + 8) & 1) return refuse(s, place, "an encrypted member");
+  if (*used > left) return refuse(s, place, "a directory entry extends past the directory");
+  if (source_u16(at + 8) & 1) return refuse(s, place, "encrypted members are not supported");
   if (source_u16(at + 34) != 0 && source_u16(at + 34) != 0xffff)
-    return refuse(s, place, "an archive over several disks");
+    return refuse(s, place, "multi-disk archives are not supported");
   *e = (zip_entry){.name = *names,
                    .method = source_u16(at + 10),
                    .crc = source_u32(at + 16),
@@ -134,7 +134,7 @@ static stow_status read_entry(const source *s, zip_entry *e, char **names, const
                    .bytes = source_u32(at + 24),
                    .header_offset = source_u32(at + 42)};
   if (e->method != ZIP_STORED && e->method != ZIP_DEFLATED)
-    return refuse(s, place, "a compression other than deflate; save it again with NumPy");
+    return refuse(s, place, "unsupported compression (only deflate); save it again with NumPy");
   STOW_TRY(check_name(s, place, (const char *)at + CENTRAL_BYTES, name));
   uint64_t *fields[3];
   size_t wanted = 0;
@@ -143,41 +143,41 @@ static stow_status read_entry(const source *s, zip_entry *e, char **names, const
   if (e->header_offset == UINT32_MAX) fields[wanted++] = &e->header_offset;
   STOW_TRY(read_extra64(s, place, at + CENTRAL_BYTES + name, extra, fields, wanted));
   if (e->method == ZIP_STORED && e->bytes != e->stored_bytes)
-    return refuse(s, place, "a stored member of two different sizes");
+    return refuse(s, place, "a stored member has two different sizes");
   memcpy(*names, at + CENTRAL_BYTES, name);
   *names += name;
   *(*names)++ = '\0';
   return STOW_OK;
 }
 
-/* The local header must name the same member and method; its sizes may be left out (bit 3) or stand
- * in a zip64 field, and where they stand they must be the same. */
+/* The local header must have the same name and method. Its sizes may be missing (bit 3) or in a
+ * zip64 field; if present, they must be the same. */
 static stow_status check_local(source *s, zip_entry *e, uint64_t directory_at) {
   uint8_t head[LOCAL_BYTES];
   char name[ZIP_NAME_MAX];
   if (e->header_offset > directory_at || directory_at - e->header_offset < LOCAL_BYTES)
-    return refuse(s, e->header_offset, "a member past the end of the file");
+    return refuse(s, e->header_offset, "a member extends past the end of the file");
   STOW_TRY(source_read(s, e->header_offset, head, sizeof head));
   size_t length = strlen(e->name);
   if (source_u32(head) != 0x04034b50)
-    return refuse(s, e->header_offset, "no member where the directory says one is");
-  if (source_u16(head + 6) & 1) return refuse(s, e->header_offset, "an encrypted member");
+    return refuse(s, e->header_offset, "no member at the offset in the directory");
+  if (source_u16(head + 6) & 1)
+    return refuse(s, e->header_offset, "encrypted members are not supported");
   if (source_u16(head + 8) != e->method || source_u16(head + 26) != length)
-    return refuse(s, e->header_offset, "a member unlike its directory entry");
+    return refuse(s, e->header_offset, "a local header differs from its directory entry");
   STOW_TRY(source_read(s, e->header_offset + LOCAL_BYTES, name, length));
   if (memcmp(name, e->name, length) != 0)
-    return refuse(s, e->header_offset, "a member named unlike its directory entry");
+    return refuse(s, e->header_offset, "a local header's name differs from its directory entry");
   bool sizes_follow = (source_u16(head + 6) & 8) != 0;
   uint32_t stored = source_u32(head + 18), bytes = source_u32(head + 22);
   if (!sizes_follow &&
       ((stored != UINT32_MAX && stored != e->stored_bytes) ||
        (bytes != UINT32_MAX && bytes != e->bytes) || source_u32(head + 14) != e->crc))
     return refuse(s, e->header_offset,
-                  "a member of another size or checksum than its directory "
-                  "entry");
+                  "a local header's size or checksum differs from its directory entry");
   e->offset = e->header_offset + LOCAL_BYTES + length + source_u16(head + 28);
   if (e->offset > directory_at || e->stored_bytes > directory_at - e->offset)
-    return refuse(s, e->header_offset, "a member past the end of the file");
+    return refuse(s, e->header_offset, "a member extends past the end of the file");
   return STOW_OK;
 }
 
@@ -203,7 +203,7 @@ static stow_status check_apart(const zip *z) {
   qsort(order, z->count, sizeof *order, by_name);
   for (size_t i = 1; i < z->count && status == STOW_OK; i++)
     if (strcmp(order[i]->name, order[i - 1]->name) == 0)
-      status = refuse(z->from, order[i]->header_offset, "two members of one name");
+      status = refuse(z->from, order[i]->header_offset, "two members have the same name");
   free(order);
   return status;
 }
@@ -219,7 +219,8 @@ static stow_status read_directory(zip *z, const directory *d, uint8_t *bytes) {
     STOW_TRY(check_local(z->from, &z->entries[z->count], d->offset));
     at += used;
   }
-  if (at != d->bytes) return refuse(z->from, d->offset + at, "more directory than members");
+  if (at != d->bytes)
+    return refuse(z->from, d->offset + at, "the directory is longer than its members");
   return check_apart(z);
 }
 
@@ -227,12 +228,12 @@ stow_status zip_open(zip *z, source *from, uint64_t max_bytes) {
   *z = (zip){.from = from};
   directory d = {0};
   STOW_TRY(find_end(from, &d));
-  /* Each entry's name costs its length and an end, within what the directory itself takes. */
+  /* Each name takes its length and a terminator, bounded by the directory's own size. */
   uint64_t needed = 2 * d.bytes + d.count * (sizeof(zip_entry) + sizeof(zip_entry *) + 1);
   if (d.bytes > INT64_MAX / 4 || needed > max_bytes)
     return stow_fail(STOW_ERR_BUDGET,
-                     "%s: its directory of %" PRIu64 " members would need %" PRIu64
-                     " KiB of memory; give more with --memory",
+                     "%s: its directory of %" PRIu64 " members needs %" PRIu64
+                     " KiB of memory; raise --memory",
                      from->name, d.count, needed >> 10);
   uint8_t *bytes = malloc((size_t)d.bytes + 1);
   z->entries = calloc((size_t)d.count + 1, sizeof *z->entries);

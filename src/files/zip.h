@@ -1,10 +1,10 @@
-/* Zip: the members of a ZIP archive (an .npz), by its central directory, and their bytes.
+/* Zip: the members of a ZIP archive (an .npz) from its central directory, and their bytes.
  *
- * The central directory is believed, then held against every local header. Refused, with the offset
- * and the reason: members that overlap, stand twice, are encrypted or spread over several disks,
- * names with '/', '..' or NUL, sizes past the end of the file, methods other than stored and
- * deflated, a wrong checksum, and members that inflate to another size than they declare. ZIP64
- * throughout. Memory: the directory (bounded by the caller) and one window for each open member. */
+ * Every local header is checked against the central directory. Rejected, with offset and reason:
+ * members that overlap, are duplicated, encrypted or spread over several disks; names with '/',
+ * '..' or NUL; sizes past the end of the file; methods other than stored and deflated; a wrong
+ * checksum; members that inflate to another size than declared. Supports ZIP64. Memory: the
+ * directory (bounded by the caller) and one window per open member. */
 #ifndef FILES_ZIP_H
 #define FILES_ZIP_H
 
@@ -19,11 +19,11 @@
 #define ZIP_DEFLATED 8
 
 typedef struct zip_entry {
-  const char *name; /* ended with '\0' */
+  const char *name; /* terminated with '\0' */
   uint16_t method;
   uint32_t crc;
   uint64_t stored_bytes, bytes; /* in the archive; after inflating */
-  uint64_t offset;              /* of the member's bytes, behind its local header */
+  uint64_t offset;              /* of the member's bytes, after its local header */
   uint64_t header_offset;
 } zip_entry;
 
@@ -34,22 +34,22 @@ typedef struct zip {
   char *names;
 } zip;
 
-/* Reads and checks the directory, using at most `max_bytes` of memory. The source is the caller's
- * and must outlive the zip. */
+/* Reads and checks the directory with at most `max_bytes` of memory. The caller owns the source,
+ * which must outlive the zip. */
 stow_status zip_open(zip *z, source *from, uint64_t max_bytes);
 void zip_close(zip *z);
-/* NULL if there is none. */
+/* Returns NULL if there is no such member. */
 const zip_entry *zip_find(const zip *z, const char *name);
 
-/* One member's bytes, at any offset. Going back in a deflated one begins again at its start. */
+/* One member's bytes, at any offset. Going back in a deflated member restarts at its beginning. */
 typedef struct zip_member {
   source *from;
   const zip_entry *entry;
   void *inflater; /* z_stream; NULL for a stored member */
   uint8_t *window;
-  uint64_t window_at; /* next stored byte to bring into the window, from the member's start */
-  uint64_t at;        /* next byte that inflating gives */
-  uint64_t summed;    /* bytes from the start that `crc` covers; the end is checked once reached */
+  uint64_t window_at; /* next stored byte to read into the window, from the member's start */
+  uint64_t at;        /* next byte that inflating yields */
+  uint64_t summed;    /* bytes from the start that `crc` covers; checked at the end */
   unsigned long crc;
 } zip_member;
 

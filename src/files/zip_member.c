@@ -1,5 +1,5 @@
-/* Zip members: stored ones read in place, deflated ones inflated forwards through one window. The
- * checksum runs along with sequential reading and is held against the directory at the end. */
+/* Zip members: reads stored ones in place, inflates deflated ones forward through one window.
+ * Sequential reads update the checksum, which is checked at the end. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ void zip_member_close(zip_member *m) {
   *m = (zip_member){0};
 }
 
-/* Counts bytes just read at `offset` into the checksum, if they are the next ones. */
+/* Adds bytes just read at `offset` to the checksum, if they are the next ones. */
 static stow_status sum(zip_member *m, uint64_t offset, const void *bytes, size_t count) {
   if (offset != m->summed) return STOW_OK;
   const unsigned char *at = bytes;
@@ -48,17 +48,14 @@ static stow_status sum(zip_member *m, uint64_t offset, const void *bytes, size_t
     m->crc = crc32_add((uint32_t)m->crc, at, part);
   }
   if (m->summed == m->entry->bytes && m->crc != m->entry->crc)
-    return refuse(m, m->entry->stored_bytes,
-                  "its bytes do not have the checksum the directory "
-                  "gives; copy the file again");
+    return refuse(m, m->entry->stored_bytes, "wrong checksum; copy the file again");
   return STOW_OK;
 }
 
 static stow_status fill(zip_member *m) {
   z_stream *z = m->inflater;
   uint64_t left = m->entry->stored_bytes - m->window_at;
-  if (left == 0)
-    return refuse(m, m->window_at, "the deflated bytes end before the size they declare");
+  if (left == 0) return refuse(m, m->window_at, "the deflated data ends before the declared size");
   size_t count = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
   STOW_TRY(source_read(m->from, m->entry->offset + m->window_at, m->window, count));
   m->window_at += count;
@@ -67,7 +64,7 @@ static stow_status fill(zip_member *m) {
   return STOW_OK;
 }
 
-/* All declared bytes are out: the deflated stream must end here, and with it the member. */
+/* All declared bytes were returned: the deflated stream, and with it the member, must end here. */
 static stow_status finish(zip_member *m) {
   z_stream *z = m->inflater;
   unsigned char extra;
@@ -75,14 +72,15 @@ static stow_status finish(zip_member *m) {
     z->next_out = &extra;
     z->avail_out = 1;
     int code = inflate(z, Z_NO_FLUSH);
-    if (z->avail_out == 0) return refuse(m, m->window_at, "inflates past the size it declares");
+    if (z->avail_out == 0)
+      return refuse(m, m->window_at, "inflates to more than the declared size");
     if (code == Z_STREAM_END) break;
     if (code != Z_OK && code != Z_BUF_ERROR)
-      return refuse(m, m->window_at - z->avail_in, "the deflated bytes are broken");
+      return refuse(m, m->window_at - z->avail_in, "the deflated data is corrupt");
     if (z->avail_in == 0) STOW_TRY(fill(m));
   }
   if (z->avail_in > 0 || m->window_at != m->entry->stored_bytes)
-    return refuse(m, m->window_at - z->avail_in, "bytes behind the end of the deflated ones");
+    return refuse(m, m->window_at - z->avail_in, "extra bytes after the deflated data");
   return STOW_OK;
 }
 
@@ -98,9 +96,9 @@ static stow_status inflate_next(zip_member *m, void *to, size_t count) {
     left -= room - z->avail_out;
     m->at += room - z->avail_out;
     if (code == Z_STREAM_END && left > 0)
-      return refuse(m, m->window_at - z->avail_in, "inflates to less than the size it declares");
+      return refuse(m, m->window_at - z->avail_in, "inflates to less than the declared size");
     if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END)
-      return refuse(m, m->window_at - z->avail_in, "the deflated bytes are broken");
+      return refuse(m, m->window_at - z->avail_in, "the deflated data is corrupt");
     if (code == Z_STREAM_END) break;
   }
   if (m->at == m->entry->bytes) STOW_TRY(finish(m));
@@ -116,7 +114,7 @@ static stow_status rewind_member(zip_member *m) {
 
 stow_status zip_member_read(zip_member *m, uint64_t offset, void *to, size_t count) {
   if (count > m->entry->bytes || offset > m->entry->bytes - count)
-    return refuse(m, m->entry->stored_bytes, "more bytes are wanted than the member has");
+    return refuse(m, m->entry->stored_bytes, "read past the end of the member");
   if (count == 0) return STOW_OK;
   if (m->inflater == NULL) {
     STOW_TRY(source_read(m->from, m->entry->offset + offset, to, count));

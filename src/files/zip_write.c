@@ -1,4 +1,4 @@
-/* Zip writer: local headers are written last, when the checksums are known. */
+/* Zip writer: writes local headers last, when the checksums are known. */
 #include "files/zip_write.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #define LOCAL_BYTES  30
 #define EXTRA_BYTES  20 /* zip64: id, length, two sizes */
 #define NAME_IS_UTF8 0x800
-#define DOS_DAY      33 /* 1980-01-01: the same input gives the same bytes */
+#define DOS_DAY      33 /* 1980-01-01, so that the same input gives the same bytes */
 enum { DEFLATED_BYTES = 32 << 10 };
 #define BLOCK_BYTES (UINT64_C(16) << 20)
 
@@ -43,7 +43,7 @@ void zip_out_pass(zip_out *z, size_t number, uint64_t count) {
   m->behind -= count < m->behind ? count : m->behind;
 }
 
-/* All of a deflated member is in the file only when it is closed. */
+/* A deflated member is complete in the file only after it is closed. */
 zip_out_mark zip_out_marked(const zip_out *z, size_t number) {
   const zip_out_member *m = &z->members[number];
   if (m->deflater != NULL) return m->block;
@@ -57,7 +57,7 @@ stow_status zip_out_add(zip_out *z, size_t *number, const char *name, uint64_t b
     return stow_fail(STOW_ERR_INVALID, "%s: two arrays would be named %.200s", z->to->out.path,
                      name);
   STOW_TRY(intern_add(&z->names, &named, name, strlen(name)));
-  /* Only the last one can be open: the ones before it were closed so. */
+  /* Only the last one can be open: zip_out_add closed the earlier ones. */
   if (z->count > 0 && z->members[z->count - 1].deflater != NULL)
     STOW_TRY(close_member(z, &z->members[z->count - 1]));
   if (z->count == z->capacity) {
@@ -104,7 +104,7 @@ static stow_status deflate_some(zip_out *z, zip_out_member *m, int flush) {
 
 static stow_status close_member(zip_out *z, zip_out_member *m) {
   if (m->filled != m->bytes)
-    return stow_fail(STOW_ERR_STATE, "%s: %.200s got %" PRIu64 " of its %" PRIu64 " bytes",
+    return stow_fail(STOW_ERR_STATE, "%s: %.200s received %" PRIu64 " of its %" PRIu64 " bytes",
                      z->to->out.path, m->name, m->filled, m->bytes);
   if (m->deflater == NULL) return STOW_OK;
   stow_status status = deflate_some(z, m, Z_FINISH);
@@ -115,7 +115,7 @@ static stow_status close_member(zip_out *z, zip_out_member *m) {
 }
 
 static stow_status too_much(const zip_out *z, const zip_out_member *m) {
-  return stow_fail(STOW_ERR_STATE, "%s: %.200s gets more than its %" PRIu64 " bytes",
+  return stow_fail(STOW_ERR_STATE, "%s: %.200s received more than its %" PRIu64 " bytes",
                    z->to->out.path, m->name, m->bytes);
 }
 
@@ -135,7 +135,7 @@ stow_status zip_out_took(zip_out *z, size_t number, uint64_t count, uint32_t crc
   return STOW_OK;
 }
 
-/* What follows is made as if nothing had been before it. */
+/* Ends a block; the next one is compressed independently of it. */
 static stow_status end_block(zip_out *z, zip_out_member *m) {
   STOW_TRY(deflate_some(z, m, Z_FULL_FLUSH));
   deflateReset(m->deflater);
@@ -169,7 +169,7 @@ stow_status zip_out_write(zip_out *z, size_t number, const void *bytes, size_t c
   return STOW_OK;
 }
 
-/* Without the flag readers take a name for one of code page 437 (PKWARE APPNOTE, appendix D). */
+/* Without this flag, readers decode the name as code page 437 (PKWARE APPNOTE, appendix D). */
 static uint64_t flags_of(const zip_out_member *m) {
   size_t length = strlen(m->name);
   bool plain = true;
@@ -217,7 +217,7 @@ stow_status zip_out_finish(zip_out *z) {
   buffer b = BUFFER_INIT;
   put_directory(&b, z);
   uint64_t directory = b.length, at = z->end;
-  if (z->count > 0) { /* NumPy knows an empty archive by the plain end record it begins with */
+  if (z->count > 0) { /* NumPy recognizes an empty archive by the plain end record at its start */
     put(&b, 0x06064b50, 4), put(&b, 44, 8), put(&b, 45, 2), put(&b, 45, 2), put(&b, 0, 8);
     put(&b, z->count, 8), put(&b, z->count, 8), put(&b, directory, 8), put(&b, at, 8);
     put(&b, 0x07064b50, 4), put(&b, 0, 4), put(&b, at + directory, 8), put(&b, 1, 4);

@@ -1,7 +1,7 @@
 /* Kernels: the inner loops of cast and scan, compiled once for each instruction set (kernels_*.c)
  * and chosen at run time.
  *
- * A kernel works on at most KERNEL_RUN values in aligned memory. */
+ * A kernel works on at most KERNEL_RUN values in aligned memory, except for those of quant. */
 #ifndef NUMBERS_KERNELS_H
 #define NUMBERS_KERNELS_H
 
@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "numbers/quant_kernels.h"
 
 typedef void (*cast_kernel)(void *restrict to, const void *restrict from, size_t count);
 
@@ -44,6 +45,7 @@ typedef struct kernels {
   /* Casts, and returns true if every value survived. */
   bool (*narrow_f64)(float *restrict to, const double *restrict from, size_t count);
   compress_kernel compress[2][2]; /* values of 4, 8 bytes; indices uint16, int32. NULL: none */
+  const quant_kernels *quant;     /* compiled in files of their own, quant_*.c */
 } kernels;
 
 #define KERNEL_RUN 2048

@@ -1,4 +1,4 @@
-/* CSV traces: rows and their fields. */
+/* CSV traces: splits rows into fields. */
 #include "recordings/csv_trace.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static bool split(csv_row *row) {
     while (*from != ',' && *from != '\0') *to++ = *from++;
     while (to > row->fields[row->count - 1] && (to[-1] == ' ' || to[-1] == '\t')) to--;
     bool last = *from == '\0';
-    *to++ = '\0'; /* never past `from`: a separator or the end stood there */
+    *to++ = '\0'; /* never past `from`: a separator or the end was there */
     if (last) return true;
     from++;
   }
@@ -41,8 +41,8 @@ stow_status csv_row_next(csv_row *row, input *in, bool *more) {
   *more = line != NULL;
   if (!*more) return STOW_OK;
   if (memchr(line, '\0', count) != NULL)
-    return stow_fail(STOW_ERR_FORMAT, "%s: line %llu holds a zero byte: not a CSV file", in->name,
-                     (unsigned long long)row->line);
+    return stow_fail(STOW_ERR_FORMAT, "%s: line %llu contains a zero byte: not a CSV file",
+                     in->name, (unsigned long long)row->line);
   memcpy(row->text, line, count);
   row->text[count] = '\0';
   if (split(row)) return STOW_OK;

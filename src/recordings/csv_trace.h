@@ -1,7 +1,7 @@
-/* CSV traces: RMM's replay log and minimalloc's problems, into a recording.
+/* CSV traces: reads RMM's replay log and minimalloc's problems into a recording.
  *
- * Both are read a line at a time; a row that is not understood is an error with its line number
- * where the file cannot be what it says, and is counted where the rest is usable. */
+ * Both are read line by line. A row that makes the whole file unusable is an error with its line
+ * number; other bad rows are counted and skipped. */
 #ifndef RECORDINGS_CSV_TRACE_H
 #define RECORDINGS_CSV_TRACE_H
 
@@ -10,7 +10,7 @@
 
 #define CSV_TRACE_FIELDS 16
 
-/* One row, split at commas; quotes ("a ""b""") are taken off in place. */
+/* One row, split at commas; quotes ("a ""b""") are removed in place. */
 typedef struct csv_row {
   char text[1024];
   char *fields[CSV_TRACE_FIELDS];
@@ -18,11 +18,11 @@ typedef struct csv_row {
   uint64_t line; /* of the file, from 1 */
 } csv_row;
 
-/* The next row that is not empty; *more false at the end. */
+/* Reads the next non-empty row; *more is false at the end. */
 stow_status csv_row_next(csv_row *row, input *in, bool *more);
-/* Which field has this heading, in any case; -1 if none. */
+/* Returns the field with this heading, ignoring case; -1 if none. */
 int csv_row_find(const csv_row *row, const char *heading);
-/* A whole number, decimal or 0x…; false if it is anything else. */
+/* Parses a whole number, decimal or 0x…; returns false for anything else. */
 bool csv_number(const char *text, uint64_t *value);
 
 /* Thread,Time,Action,Pointer,Size,Stream. */

@@ -1,9 +1,9 @@
-/* CSV: one event a row.
+/* CSV: one event per row.
  *
  *   event,time_ns,kind,device,stream,thread,address,bytes,tier,tag,stack
  *
- * The stack is "function@file:line" from the innermost out, with " < " between. Quoting as RFC 4180
- * has it. */
+ * The stack is "function@file:line" from the innermost frame out, separated by " < ". Quoting
+ * follows RFC 4180. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ const char *event_kind_name(uint8_t kind) {
   return kind < EVENT_KIND_COUNT ? kind_names[kind] : "unknown";
 }
 
-/* A quote in a field is doubled; the whole stands in quotes where it must. */
+/* Quotes the field if needed and doubles quotes inside it. */
 static void put_quoted(buffer *b, const char *text) {
   if (strpbrk(text, ",\"\r\n") == NULL) {
     buffer_text(b, text);

@@ -1,9 +1,9 @@
-/* Curve: two running sums a device. */
+/* Curve: two running sums per device. */
 #include "recordings/curve.h"
 
 #include <stdlib.h>
 
-/* Sums wrap rather than overflow: sizes come from outside. */
+/* Sums wrap instead of overflowing: sizes come from untrusted files. */
 static void add(int64_t *sum, uint64_t bytes, bool minus) {
   *sum = (int64_t)((uint64_t)*sum + (minus ? 0 - bytes : bytes));
 }
@@ -30,7 +30,7 @@ static size_t count_devices(const recording *r) {
   return count;
 }
 
-/* What the segments say was there at the end. */
+/* Adds what the segments report at the end. */
 static void add_end(const recording *r, curve_point *end) {
   for (size_t i = 0; i < r->segment_count; i++) {
     const segment *s = &r->segments[i];
@@ -48,14 +48,14 @@ static int64_t most(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-/* a - b, wrapping as add does. */
+/* a - b, wrapping like add. */
 static int64_t minus(int64_t a, int64_t b) {
   return (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
 stow_status curve_begin(curve *c, const recording *r) {
   size_t count = count_devices(r);
-  /* the running sums, their lowest points, and the end by the segments */
+  /* the running sums, their minima, and the end according to the segments */
   curve_point *all = calloc(3 * count, sizeof *all);
   if (all == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for memory curves");
   curve_point *low = all + count, *end = all + 2 * count;

@@ -1,11 +1,11 @@
-/* Curve: live and reserved bytes of each device as a recording goes on. For the exporters.
+/* Curve: live and reserved bytes of each device over a recording. For the exporters.
  *
  *   curve c; curve_begin(&c, r);
  *   for (i…) if (curve_step(&c, &r->events[i])) … curve_at(&c, &r->events[i]) …
  *   curve_free(&c);
  *
- * Where the recording starts late the bytes already there are worked out from its end, or from the
- * lowest point the sums reach. */
+ * If the recording starts late, the bytes already allocated are derived from its end, or from the
+ * minimum of the sums. */
 #ifndef RECORDINGS_CURVE_H
 #define RECORDINGS_CURVE_H
 
@@ -22,11 +22,11 @@ typedef struct curve {
 } curve;
 
 stow_status curve_begin(curve *c, const recording *r);
-/* True if the event changed its device's point. */
+/* Returns true if the event changed its device's point. */
 bool curve_step(curve *c, const event *e);
 void curve_free(curve *c);
 
-/* The point of the event's device. */
+/* Returns the point of the event's device. */
 static inline curve_point *curve_at(const curve *c, const event *e) {
   return &c->points[event_origin(c->r, e)->device];
 }

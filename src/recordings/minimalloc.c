@@ -1,7 +1,7 @@
-/* minimalloc's CSV: one buffer a row, live from `lower` up to and without `upper`.
+/* minimalloc's CSV: one buffer per row, live from `lower` up to but not including `upper`.
  *
- * Becomes two events a buffer, in order of time, frees before allocations at the same time. Without
- * an `offset` column every buffer gets an address of its own, so that no two can be confused. */
+ * Produces two events per buffer in time order, frees before allocations at equal times. Without an
+ * `offset` column every buffer gets its own address, so that no two can be confused. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +12,8 @@ typedef struct row_columns {
   int id, lower, upper, size, offset;
 } row_columns;
 
-/* At equal times: what ends goes before what begins; otherwise as in the file (`stack_id` numbers
- * the rows while they are sorted). */
+/* At equal times ends come before beginnings; otherwise the file's order (`stack_id` numbers the
+ * rows while they are sorted). */
 static int compare_events(const void *a, const void *b) {
   const event *x = a, *y = b;
   if (x->time_ns != y->time_ns) return x->time_ns < y->time_ns ? -1 : 1;
@@ -44,7 +44,7 @@ static const char *field(const csv_row *row, int column) {
   return column >= 0 && (size_t)column < row->count ? row->fields[column] : "";
 }
 
-/* Rows are data of a problem, not a log: one that is wrong makes the whole wrong. */
+/* The rows are one problem, not a log: one bad row invalidates the file. */
 static stow_status wrong(const csv_row *row, const input *in, const char *what, const char *text) {
   return stow_fail(STOW_ERR_FORMAT, "%s: line %llu: %s \"%s\"", in->name,
                    (unsigned long long)row->line, what, text);
@@ -54,14 +54,14 @@ static stow_status read_row(recording *r, const input *in, const csv_row *row, c
                             uint64_t *next_addr) {
   uint64_t lower, upper, size, addr = *next_addr;
   if (!csv_number(field(row, c->lower), &lower))
-    return wrong(row, in, "lower is no whole number:", field(row, c->lower));
+    return wrong(row, in, "lower is not a whole number:", field(row, c->lower));
   if (!csv_number(field(row, c->upper), &upper))
-    return wrong(row, in, "upper is no whole number:", field(row, c->upper));
+    return wrong(row, in, "upper is not a whole number:", field(row, c->upper));
   if (!csv_number(field(row, c->size), &size))
-    return wrong(row, in, "size is no whole number:", field(row, c->size));
+    return wrong(row, in, "size is not a whole number:", field(row, c->size));
   if (upper <= lower) return wrong(row, in, "ends before it begins: upper", field(row, c->upper));
   if (c->offset >= 0 && !csv_number(field(row, c->offset), &addr))
-    return wrong(row, in, "offset is no whole number:", field(row, c->offset));
+    return wrong(row, in, "offset is not a whole number:", field(row, c->offset));
   uint64_t step;
   if (!checked_round_up(&step, size + (size == 0), 512) ||
       !checked_add(next_addr, *next_addr, step))
@@ -81,7 +81,7 @@ static stow_status read_row(recording *r, const input *in, const csv_row *row, c
 }
 
 stow_status minimalloc_read(recording *r, input *in, uint64_t max_work_bytes) {
-  (void)max_work_bytes; /* needs one row beyond the recording */
+  (void)max_work_bytes; /* needs only one row besides the recording */
   csv_row row = {.line = 0};
   row_columns columns;
   bool more;

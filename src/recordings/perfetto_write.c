@@ -1,7 +1,7 @@
 /* Chrome's trace JSON, for Perfetto and chrome://tracing.
  *
- * One process a device: a counter of live and reserved bytes, marks as slices, failures and the
- * allocator's own segments as instants. Times are microseconds since the first event. */
+ * One process per device: a counter of live and reserved bytes, marks as slices, failures and the
+ * allocator's segments as instant events. Times are microseconds since the first event. */
 #include <inttypes.h>
 
 #include "base/json.h"
@@ -31,7 +31,7 @@ static void begin_item(writer *w, const char *phase, const char *name, uint16_t 
   json_begin_object(j);
   json_key(j, "ph"), json_text(j, phase);
   json_key(j, "name"), json_text(j, name);
-  json_key(j, "pid"), json_u64(j, device + 1u); /* 0 is not shown */
+  json_key(j, "pid"), json_u64(j, device + 1u); /* 0 is not displayed */
   json_key(j, "tid"), json_u64(j, 1);
   json_key(j, "ts");
   json_double(j, (double)(time_ns > w->start_ns ? time_ns - w->start_ns : 0) / 1000.0);
@@ -47,7 +47,7 @@ static void put_counter(writer *w, const event *e, const curve_point *p) {
   json_begin_object(&w->j);
   json_key(&w->j, "live_bytes"), json_i64(&w->j, p->live_bytes);
   json_key(&w->j, "free_in_cache_bytes");
-  /* As unsigned: the difference of two sums may need all 64 bits. */
+  /* Unsigned: the difference of two sums may need all 64 bits. */
   json_u64(&w->j, p->reserved_bytes > p->live_bytes
                       ? (uint64_t)p->reserved_bytes - (uint64_t)p->live_bytes
                       : 0);
@@ -66,7 +66,7 @@ static void put_instant(writer *w, const event *e) {
   json_end_object(&w->j);
 }
 
-/* Launches and touches are left out: a profiler's trace has the kernels already. */
+/* Omits launches and touches: a profiler's trace already has the kernels. */
 static void put_event(writer *w, const event *e, curve *c) {
   if (event_is_touch(e->kind)) return;
   if (curve_step(c, e)) put_counter(w, e, curve_at(c, e));

@@ -1,4 +1,4 @@
-/* Recording: growable tables under one budget. */
+/* Recording: growable tables within one budget. */
 #include "recordings/recording.h"
 
 #include <stdlib.h>
@@ -29,8 +29,8 @@ void recording_free(recording *r) {
   recording_init(r, r->max_bytes);
 }
 
-/* Makes room for `more` elements of `size` in one table, charging the budget for what it grows by.
- */
+/* Makes room for `more` elements of `size` bytes in one table and charges the growth to the
+ * budget. */
 static stow_status grow(recording *r, void **table, size_t *capacity, size_t count, size_t more,
                         size_t size) {
   if (count + more <= *capacity) return STOW_OK;
@@ -38,7 +38,7 @@ static stow_status grow(recording *r, void **table, size_t *capacity, size_t cou
   if (wanted < count + more) wanted = count + more;
   uint64_t bytes;
   if (!checked_mul(&bytes, wanted, size))
-    return stow_fail(STOW_ERR_OVERFLOW, "a recording of %zu entries cannot be held", wanted);
+    return stow_fail(STOW_ERR_OVERFLOW, "a recording of %zu entries is too large", wanted);
   uint64_t held = r->held_bytes + bytes - (uint64_t)*capacity * size;
   if (r->max_bytes != 0 && held > r->max_bytes)
     return stow_fail(STOW_ERR_BUDGET, "the recording needs more than its budget of %llu MiB",
@@ -117,11 +117,11 @@ stow_status recording_origin(recording *r, uint32_t *id, const origin *of) {
     *id = r->origin_last;
     return STOW_OK;
   }
-  /* Without the padding of the structure. */
+  /* Without the structure's padding. */
   uint64_t key[3] = {of->stream, (uint64_t)of->thread << 32 | of->tag_id,
                      (uint64_t)of->device << 8 | of->tier};
   uint64_t hash = hash_bytes(key, sizeof key, r->seed);
-  /* As for frames below. */
+  /* Same probing as for frames below. */
   for (uint64_t *have; (have = map_get(&r->origin_index, hash)) != NULL; hash++) {
     if (same_origin(&r->origins[*have - 1], of)) {
       *id = r->origin_last = (uint32_t)*have;
@@ -143,7 +143,8 @@ stow_status recording_frame(recording *r, uint32_t *id, uint32_t name_id, uint32
                             uint32_t line) {
   frame f = {name_id, file_id, line};
   uint64_t hash = hash_bytes(&f, sizeof f, r->seed);
-  /* Equal hashes of unlike frames step on to the next key; the chain ends at an empty one. */
+  /* If the hashes of different frames are equal, the next key is tried; the chain ends at an empty
+   * one. */
   for (uint64_t *have; (have = map_get(&r->frame_index, hash)) != NULL; hash++) {
     if (memcmp(&r->frames[*have - 1], &f, sizeof f) == 0) {
       *id = (uint32_t)*have;

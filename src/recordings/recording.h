@@ -1,18 +1,17 @@
-/* Recording: a trace in memory, as every reader fills it and every writer, replay and report takes
- * it.
+/* Recording: a trace in memory. Readers fill it; writers, replay and reports use it.
  *
- * Plain data over base/ only, so that all of that runs on a machine without any device. Times are
- * nanoseconds, sizes bytes. Numbers called "…_id" are 1-based indexes into a table of the
- * recording; 0 means none or not known.
+ * Plain data that depends only on base/, so all of this runs without any device. Times are in
+ * nanoseconds, sizes in bytes. A number called "…_id" is a 1-based index into a table of the
+ * recording; 0 means none or unknown.
  *
  *   events   what happened, in order                    names    every text, once
  *   origins  (stream, thread, tag, device, tier), once each: whose event it was
  *   stacks   runs of frame ids, innermost first         frames   (function, file, line), once each
- *   segments the state at the end, with their blocks    settings what the allocator was told
+ *   segments the state at the end, with their blocks    settings the allocator's settings
  *   facts    about the process, the device and the clock (keys: docs/trace-format.md)
  *
- * Settings and facts are pairs of text. Numbers and booleans stand as Python prints them, a nested
- * setting as "[256:1,512:2]". */
+ * Settings and facts are pairs of text. Numbers and booleans are written as Python prints them, a
+ * nested setting as "[256:1,512:2]". */
 #ifndef RECORDINGS_RECORDING_H
 #define RECORDINGS_RECORDING_H
 
@@ -57,55 +56,56 @@ typedef struct recording {
   setting *facts;
   size_t fact_count, fact_capacity;
   recording_source source;
-  uint32_t error_id;       /* the error text that came with it */
-  uint32_t device_name_id; /* the card, where known */
-  uint64_t device_bytes;   /* its size; 0 not known */
-  uint64_t max_bytes;      /* budget for all of the above; 0: no bound. Past it: STOW_ERR_BUDGET */
-  uint64_t held_bytes;     /* what the tables hold now */
-  /* What was passed over, counted, so that it can be said. */
-  uint64_t skipped_events; /* entries that could not be understood or were lost before the file */
-  uint64_t unknown_fields; /* distinct names of fields nobody here knows */
-  uint64_t unknown_frees;  /* frees of what was never seen allocated, where the reader can tell */
+  uint32_t error_id;       /* the error text recorded with it */
+  uint32_t device_name_id; /* the device, if known */
+  uint64_t device_bytes;   /* its size; 0 if unknown */
+  uint64_t max_bytes;      /* budget for all of the above; 0: no bound. Above it: STOW_ERR_BUDGET */
+  uint64_t held_bytes;     /* current size of the tables */
+  /* Counts of what was skipped, for the report. */
+  uint64_t skipped_events; /* entries that could not be parsed or were lost before the file */
+  uint64_t unknown_fields; /* distinct unknown field names */
+  uint64_t unknown_frees;  /* frees of blocks whose allocation was not seen, if the reader can
+                            * detect them */
   uint64_t bad_values;     /* of the wrong type, negative, or out of range */
-  uint64_t torn_bytes;     /* at the end of a file whose writer was stopped in the middle */
+  uint64_t torn_bytes;     /* at the end of a file whose writer was interrupted */
   uint64_t damaged_chunks; /* of a .stow file: dropped, the rest was used */
-  bool ended;              /* the writer came to its end (always true but for a .stow file) */
+  bool ended;              /* the writer finished (false only for a .stow file) */
   map origin_index, frame_index, stack_index; /* hash of content → id, for interning */
-  uint64_t seed;        /* of those hashes: nobody can foresee which contents collide */
-  uint32_t origin_last; /* the one asked for last: most are asked for again */
+  uint64_t seed;        /* of those hashes, random so that collisions cannot be crafted */
+  uint32_t origin_last; /* the last result: the next lookup is usually the same */
 } recording;
 
-/* Zeroed start; free with recording_free, which leaves it zeroed (max_bytes kept). */
+/* recording_init zeroes the recording. recording_free frees it and leaves it zeroed (keeps
+ * max_bytes). */
 void recording_init(recording *r, uint64_t max_bytes);
 void recording_free(recording *r);
 
-/* Appends. Each fails only for memory or budget, leaving the recording as it was. */
-/* `of` is whose event it is; NULL where origin_id already tells. */
+/* Append functions. Each fails only for memory or budget and then leaves the recording
+ * unchanged. */
+/* `of` is the event's origin; NULL if origin_id is already set. */
 stow_status recording_add_event(recording *r, const event *e, const origin *of);
 stow_status recording_add_segment(recording *r, const segment *s);
 stow_status recording_add_block(recording *r, const block *b);
 stow_status recording_add_setting(recording *r, const char *key, const char *value);
 stow_status recording_add_fact(recording *r, const char *key, const char *value);
-/* Interned: the same content gives the same id. */
+/* Interned: equal content yields the same id. */
 stow_status recording_origin(recording *r, uint32_t *id, const origin *of);
 stow_status recording_name(recording *r, uint32_t *id, const char *bytes, size_t count);
 stow_status recording_frame(recording *r, uint32_t *id, uint32_t name_id, uint32_t file_id,
                             uint32_t line);
 stow_status recording_stack(recording *r, uint32_t *id, const uint32_t *frame_ids, uint32_t count);
 
-/* Puts the events in order of time, those of the same time by thread; costs one look where they
- * are.
- */
+/* Sorts the events by time, at equal times by thread. Costs one scan if they are sorted. */
 void recording_sort(recording *r);
 
-/* Whose event it was. */
+/* Returns the event's origin. */
 static inline const origin *event_origin(const recording *r, const event *e) {
   return &r->origins[e->origin_id - 1];
 }
 
-/* "" for id 0 or past the end. */
+/* Returns "" for id 0 or past the end. */
 const char *recording_text(const recording *r, uint32_t name_id);
-/* NULL where the key was not set. */
+/* Returns NULL if the key was not set. */
 const char *recording_setting(const recording *r, const char *key);
 const char *recording_fact(const recording *r, const char *key);
 

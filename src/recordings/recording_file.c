@@ -1,4 +1,4 @@
-/* Recording files: which reader a file is for. */
+/* Recording files: chooses the reader for a file. */
 #include "recordings/recording_file.h"
 
 #include <string.h>
@@ -50,7 +50,7 @@ recording_kind recording_kind_of_path(const char *path) {
   return KIND_AUTO;
 }
 
-/* Does the first line have this heading? */
+/* Returns whether the first line has this heading. */
 static bool has_heading(const char *line, size_t count, const char *heading) {
   size_t length = strlen(heading);
   for (size_t i = 0; i + length <= count; i++)
@@ -58,7 +58,7 @@ static bool has_heading(const char *line, size_t count, const char *heading) {
   return false;
 }
 
-/* What the first bytes say. */
+/* Detects the kind from the first bytes. */
 static recording_kind sniff(const input *in) {
   const char *text = (const char *)in->at;
   size_t count = input_left(in) < 512 ? input_left(in) : 512;
@@ -93,11 +93,11 @@ stow_status recording_read_input(recording *r, input *in, recording_kind kind,
   case KIND_MINIMALLOC: return minimalloc_read(r, in, max_work_bytes);
   case KIND_AUTO:
     return stow_fail(STOW_ERR_FORMAT,
-                     "%s: begins with 0x%02x: no .stow trace, PyTorch snapshot pickle, RMM log or "
-                     "minimalloc CSV",
+                     "%s: begins with 0x%02x: not a .stow trace, PyTorch snapshot pickle, RMM log "
+                     "or minimalloc CSV",
                      in->name, in->at[0]);
   default:
-    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: %s is written, not read", in->name,
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: %s can be written but not read", in->name,
                      recording_kind_name(kind));
   }
 }
@@ -122,7 +122,8 @@ static stow_status write_kind(const recording *r, outfile *out, recording_kind k
   case KIND_TENSORBOARD: return tensorboard_write(r, out, left_out);
   case KIND_CSV: return csv_trace_write(r, out, left_out);
   default:
-    return stow_fail(STOW_ERR_UNSUPPORTED, "%s is read, not written", recording_kind_name(kind));
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s can be read but not written",
+                     recording_kind_name(kind));
   }
 }
 
@@ -132,10 +133,9 @@ stow_status recording_write(const recording *r, const char *path, recording_kind
   if (left_out != NULL) *left_out = 0;
   if (kind == KIND_AUTO) kind = recording_kind_of_path(path);
   if (kind == KIND_AUTO)
-    return stow_fail(STOW_ERR_INVALID,
-                     "%s: its name does not say what to write; end it with .stow, .pickle, .json, "
-                     ".tfevents or .csv, or say --to",
-                     path);
+    return stow_fail(
+        STOW_ERR_INVALID,
+        "%s: unknown ending; use .stow, .pickle, .json, .tfevents or .csv, or give --to", path);
   STOW_TRY(outfile_open(&out, path));
   stow_status status = write_kind(r, &out, kind, left_out);
   if (status == STOW_OK) return outfile_commit(&out);

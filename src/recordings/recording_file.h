@@ -1,7 +1,7 @@
-/* Recording files: any recording this software reads, by path, into the one model.
+/* Recording files: reads any supported recording by path into the common model.
  *
- * Called by every verb that takes a trace. The kind is told by the contents, not the name; `kind`
- * overrides where the contents cannot tell. */
+ * Called by every verb that takes a trace. The contents determine the kind, not the name; `kind`
+ * overrides it for ambiguous contents. */
 #ifndef RECORDINGS_RECORDING_FILE_H
 #define RECORDINGS_RECORDING_FILE_H
 
@@ -20,33 +20,34 @@ typedef enum recording_kind {
   KIND_COUNT
 } recording_kind;
 
-/* Bounds for one file; zero fields mean the defaults. */
+/* Bounds for one file; a zero field means the default. */
 typedef struct recording_limits {
   input_limits input;
-  uint64_t max_work_bytes; /* beyond the recording itself; default 512 MiB */
+  uint64_t max_work_bytes; /* besides the recording itself; default 512 MiB */
 } recording_limits;
 
-/* Reads `path` ("-": standard input) into `r`, which is empty (recording_init; its max_bytes
- * bounds it). On failure `r` is empty again and the message names the place. */
+/* Reads `path` ("-": standard input) into `r`, which must be empty (recording_init; its max_bytes
+ * bounds it). On failure `r` is empty again and the message names the position. */
 stow_status recording_read(recording *r, const char *path, recording_kind kind,
                            const recording_limits *limits);
-/* The same from an open input, which stays the caller's. */
+/* Reads from an open input, which stays the caller's. */
 stow_status recording_read_input(recording *r, input *in, recording_kind kind,
                                  uint64_t max_work_bytes);
 
-/* What the first bytes of an open input say; KIND_AUTO if it is no recording. The input stays where
- * it is. */
+/* Detects the kind from the first bytes of an open input; KIND_AUTO if it is not a recording.
+ * Consumes nothing. */
 stow_status recording_sniff(recording_kind *kind, input *in);
 
-/* Writes `r` to `path` ("-": standard output; a name ending in .gz is compressed). The file is the
- * old one or the complete new one. *left_out (may be NULL): events the format has no word for. */
+/* Writes `r` to `path` ("-": standard output; a name ending in .gz is compressed). The result is
+ * the old file or the complete new one. *left_out (may be NULL) counts events that the format
+ * cannot express. */
 stow_status recording_write(const recording *r, const char *path, recording_kind kind,
                             uint64_t *left_out);
 
 /* "snapshot", "stow", …; KIND_COUNT if there is none of that name. */
 const char *recording_kind_name(recording_kind kind);
 recording_kind recording_kind_named(const char *name);
-/* By the ending of a file's name; KIND_AUTO if it says nothing. */
+/* Returns the kind for the ending of a file name; KIND_AUTO if unknown. */
 recording_kind recording_kind_of_path(const char *path);
 
 #endif

@@ -1,7 +1,7 @@
-/* Recording writers: one recording in somebody else's format, through an outfile.
+/* Recording writers: write a recording in another tool's format, through an outfile.
  *
- * Called by recording_write. Each writes the whole; events a format has no word for are counted in
- * *left_out. */
+ * Called by recording_write. Each writes the whole recording; *left_out counts events that the
+ * format cannot express. */
 #ifndef RECORDINGS_RECORDING_WRITE_H
 #define RECORDINGS_RECORDING_WRITE_H
 
@@ -14,7 +14,7 @@ stow_status torch_snapshot_write(const recording *r, outfile *out, uint64_t *lef
 stow_status perfetto_write(const recording *r, outfile *out, uint64_t *left_out);
 /* A TensorBoard event file: memory curves as scalars. */
 stow_status tensorboard_write(const recording *r, outfile *out, uint64_t *left_out);
-/* One event a row, with a heading. */
+/* One event per row, with a heading. */
 stow_status csv_trace_write(const recording *r, outfile *out, uint64_t *left_out);
 
 /* "alloc", "free_requested", …: PyTorch's words where it has one. */
@@ -22,7 +22,7 @@ const char *event_kind_name(uint8_t kind);
 
 /* ---- for torch_snapshot_write ---- */
 
-/* The segments and blocks at the end, worked out from the events where the recording has none. Free
+/* The segments and blocks at the end, reconstructed from the events if the recording has none. Free
  * both. */
 typedef struct rebuilt {
   segment *segments;

@@ -1,9 +1,9 @@
-/* Reading a ring into a recording, and joining it with the recording's file.
+/* Reads a ring into a recording and joins it with the recording's file.
  *
- * Events are read before texts: a text is always there before the event that names it, so of a live
- * ring too every number found has its text. Within a thread times rise strictly and the file holds
- * the beginning of what a thread recorded, so what the file lacks is what is later than its last.
- */
+ * Events are read before texts: a text is always stored before the event that names it, so even in
+ * a live ring every id found has its text. Within a thread times increase strictly, and the file
+ * holds the beginning of what a thread recorded. So the events missing from the file are those
+ * later than its last. */
 #include "recordings/ring_read.h"
 
 #include <errno.h>
@@ -35,9 +35,9 @@ typedef struct reader {
   int fd;
   ring_header header;
   ring_chunk *chunk;
-  size_t first_event; /* of those added here */
+  size_t first_event; /* the first event added here */
   map last_ns;        /* thread → time of its last event in the file */
-  map made;           /* thread → events it recorded, as the ring tells */
+  map made;           /* thread → events it recorded, from the ring */
   id_table names, frames, stacks;
 } reader;
 
@@ -55,7 +55,7 @@ static stow_status read_at(const reader *rd, void *to, uint64_t offset, uint64_t
   return STOW_OK;
 }
 
-/* The header says where things are; they must be exactly where this version puts them. */
+/* Reads the header. All offsets must be exactly those of this version. */
 static stow_status read_header(reader *rd) {
   struct stat info;
   rd->fd = open(rd->path, O_RDONLY | O_CLOEXEC);
@@ -68,11 +68,11 @@ static stow_status read_header(reader *rd) {
   STOW_TRY(read_at(rd, &rd->header, 0, sizeof rd->header));
   const ring_header *h = &rd->header;
   if (h->magic != RING_MAGIC)
-    return stow_fail(STOW_ERR_FORMAT, "%s is not a ring: it does not begin as one", rd->path);
+    return stow_fail(STOW_ERR_FORMAT, "%s is not a ring: wrong magic number", rd->path);
   if (h->byte_order != RING_BYTE_ORDER || h->version != RING_VERSION)
     return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "the ring %s is of version %u, byte order %08x; this reads version %d of this "
-                     "machine's order",
+                     "the ring %s has version %u, byte order %08x; only version %d in this "
+                     "machine's byte order can be read",
                      rd->path, h->version, h->byte_order, RING_VERSION);
   uint64_t text_offset = RING_PAGE + round_up(h->chunk_count * sizeof(uint64_t), RING_PAGE);
   if (h->chunk_count == 0 || h->chunk_count > RING_BYTES_MAX / RING_CHUNK_BYTES ||
@@ -81,12 +81,12 @@ static stow_status read_header(reader *rd) {
       h->total_bytes != h->chunks_offset + h->chunk_count * RING_CHUNK_BYTES)
     return stow_fail(STOW_ERR_FORMAT, "the ring %s has a damaged header", rd->path);
   if (h->total_bytes > (uint64_t)info.st_size)
-    return stow_fail(STOW_ERR_FORMAT, "the ring %s is cut off: %lld of %" PRIu64 " bytes", rd->path,
-                     (long long)info.st_size, h->total_bytes);
+    return stow_fail(STOW_ERR_FORMAT, "the ring %s is truncated: %lld of %" PRIu64 " bytes",
+                     rd->path, (long long)info.st_size, h->total_bytes);
   return STOW_OK;
 }
 
-/* ---- what the recording has already ---- */
+/* ---- what the recording already has ---- */
 
 static stow_status read_known(reader *rd) {
   recording *r = rd->out;
@@ -95,7 +95,7 @@ static stow_status read_known(reader *rd) {
   const char *has = recording_fact(r, "trace_id");
   if (r->event_count > 0 && (has == NULL || strcmp(has, id) != 0))
     return stow_fail(STOW_ERR_INVALID,
-                     "the ring %s is of trace %s, the recording of %s: they cannot be joined",
+                     "the ring %s belongs to trace %s, the recording to %s: they cannot be joined",
                      rd->path, id, has != NULL ? has : "none");
   rd->first_event = r->event_count;
   for (size_t i = 0; i < r->event_count; i++) {
@@ -141,7 +141,7 @@ static stow_status read_chunk(reader *rd, uint64_t i) {
   return made == NULL || *made < end ? map_put(&rd->made, thread, end) : STOW_OK;
 }
 
-/* What threads recorded, less what is here. */
+/* Counts the events that threads recorded and neither file nor ring has. */
 static void count_missing(reader *rd) {
   recording *r = rd->out;
   for (size_t i = 0; i < r->event_count; i++) {
@@ -149,16 +149,16 @@ static void count_missing(reader *rd) {
     if (made != NULL && *made > 0) --*made;
   }
   uint64_t thread, missing;
-  /* The file tells it too, as of its closing. */
+  /* The file also counts them, as of its closing. */
   if (r->skipped_events < rd->header.skipped_events) r->skipped_events = rd->header.skipped_events;
   for (size_t at = 0; map_next(&rd->made, &at, &thread, &missing);) r->skipped_events += missing;
 }
 
 /* ---- texts ---- */
 
-/* Facts the recording has fields for go there. */
+/* Stores facts that have a field in the recording there. */
 static stow_status read_fact(recording *r, const char *text, uint32_t length) {
-  char *key = strndup(text, length); /* ended, whatever the file holds */
+  char *key = strndup(text, length); /* terminated, whatever the file contains */
   if (key == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a fact");
   size_t key_length = strlen(key);
   char *value = strndup(text + (key_length < length ? key_length + 1 : length),
@@ -206,7 +206,7 @@ static stow_status read_text(reader *rd, const text_entry *entry, const char *pa
   }
 }
 
-/* Entries up to the first that is damaged: nothing after it can be numbered rightly. */
+/* Reads entries up to the first damaged one: ids after it would be wrong. */
 static stow_status read_texts(reader *rd) {
   recording *r = rd->out;
   ring_header now;
@@ -219,7 +219,7 @@ static stow_status read_texts(reader *rd) {
   }
   if (r->max_bytes != 0 && length > r->max_bytes)
     return stow_fail(STOW_ERR_BUDGET,
-                     "the ring's texts of %" PRIu64 " bytes pass the budget of %" PRIu64, length,
+                     "the ring's texts of %" PRIu64 " bytes exceed the budget of %" PRIu64, length,
                      r->max_bytes);
   char *texts = malloc(length + 1);
   if (texts == NULL)

@@ -1,7 +1,7 @@
 /* RMM's replay log: Thread,Time,Action,Pointer,Size,Stream.
  *
- * Rows are events in the order of the file. Times come as HH:MM:SS.fraction (which starts again at
- * midnight) or as seconds with a fraction. */
+ * Rows are events in file order. Times are HH:MM:SS.fraction (which wraps at midnight) or seconds
+ * with a fraction. */
 #include <string.h>
 
 #include "recordings/csv_trace.h"
@@ -24,7 +24,7 @@ typedef struct reader {
   uint64_t max_work_bytes;
 } reader;
 
-/* The digits after a point as nanoseconds; false if there is something else. */
+/* Converts the digits after a point to nanoseconds; false for anything else. */
 static bool fraction_ns(const char *text, uint64_t *ns) {
   uint64_t unit = SECOND_NS;
   *ns = 0;
@@ -69,12 +69,13 @@ static bool parse_kind(const char *text, event *e) {
   return true;
 }
 
-/* Frees of what was never allocated here are ordinary (the log began late): counted, kept. */
+/* Frees of blocks that were not allocated here are normal (the log began late): counted and
+ * kept. */
 static stow_status track(reader *x, const event *e) {
   if (e->kind == EVENT_ALLOC) {
     if (map_get(&x->live, e->addr) != NULL) x->r->bad_values++;
     if (x->live.count > x->max_work_bytes / (4 * sizeof(map_slot)))
-      return stow_fail(STOW_ERR_BUDGET, "%s: %zu blocks live at once are more than allowed",
+      return stow_fail(STOW_ERR_BUDGET, "%s: more blocks live at once (%zu) than allowed",
                        x->in->name, x->live.count);
     return map_put(&x->live, e->addr, 1);
   }
@@ -86,7 +87,7 @@ static stow_status read_row(reader *x) {
   const csv_row *row = &x->row;
   for (int i = 0; i < COLUMNS; i++)
     if ((size_t)x->column[i] >= row->count)
-      return stow_fail(STOW_ERR_FORMAT, "%s: line %llu has %zu fields, no %s", x->in->name,
+      return stow_fail(STOW_ERR_FORMAT, "%s: line %llu has %zu fields and no %s", x->in->name,
                        (unsigned long long)row->line, row->count, headings[i]);
 #define FIELD(i) row->fields[x->column[i]]
   event e = {0};

@@ -20,13 +20,13 @@ stow_status run_trace_read(recording *r, const char *folder, const char *name) {
     return stow_fail(STOW_ERR_IO, "the path of the run's folder is too long: %.200s", folder);
   bool has_file = stat(file, &info) == 0;
   if (has_file) STOW_TRY(recording_read(r, file, KIND_STOW, NULL));
-  /* What the file has not yet is in the ring. */
+  /* The ring has what the file does not have yet. */
   return has_file && stat(ring, &info) != 0 ? STOW_OK : ring_read(r, ring);
 }
 
-/* ---- joining what PyTorch saw ---- */
+/* ---- joining PyTorch's view ---- */
 
-/* Where the view was taken; 0: nowhere that both tell of. */
+/* Returns the event at which the view was taken; 0 if there is no common moment. */
 static size_t view_moment(const recording *trace) {
   size_t at = trace->event_count;
   bool blocks = false, failed = false;
@@ -39,10 +39,10 @@ static size_t view_moment(const recording *trace) {
 }
 
 static uint64_t key_of(uint16_t device, uint64_t addr) {
-  return addr ^ (uint64_t)device << 57; /* addresses of a device have at most 57 bits */
+  return addr ^ (uint64_t)device << 57; /* device addresses have at most 57 bits */
 }
 
-/* The events that made what is live at the end, by address. */
+/* Finds the events that made what is live at the end, by address. */
 static stow_status find_makers(map *makers, const recording *trace) {
   for (size_t i = 0; i < trace->event_count; i++) {
     const event *e = &trace->events[i];
@@ -64,7 +64,7 @@ static stow_status join_segment(recording *trace, const recording *view, const s
     const uint64_t *made = b.state == BLOCK_FREE ? NULL : map_get(makers, key_of(s.device, b.addr));
     event *maker = made != NULL ? &trace->events[*made] : NULL;
     b.stack_id = maker != NULL ? maker->stack_id : 0;
-    /* PyTorch tells its profiler of blocks as it rounds them. */
+    /* PyTorch reports rounded sizes to its profiler. */
     if (maker != NULL && b.requested_bytes > 0 && b.requested_bytes < maker->bytes)
       maker->bytes = b.requested_bytes;
     STOW_TRY(recording_add_block(trace, &b));
@@ -72,9 +72,9 @@ static stow_status join_segment(recording *trace, const recording *view, const s
   return STOW_OK;
 }
 
-/* Other libraries of the process took what PyTorch does not know of: it is none of its segments. */
+/* Drops memory that other libraries of the process allocated: it is not in PyTorch's segments. */
 static stow_status drop_foreign(recording *trace, const recording *view) {
-  map known = {0}; /* segments that stay or will be given back, looking from the end */
+  map known = {0}; /* segments that stay or are freed later, scanning from the end */
   stow_status status = STOW_OK;
   size_t kept = trace->event_count;
   for (size_t i = 0; status == STOW_OK && i < view->segment_count; i++)
@@ -107,7 +107,7 @@ stow_status run_trace_join(recording *trace, const recording *view, bool *joined
   *joined = moment > 0 && trace->segment_count == 0;
   if (!*joined) return STOW_OK;
   trace->event_count = moment;
-  trace->skipped_events = 0; /* what a ring no longer has is in the state at the end */
+  trace->skipped_events = 0; /* the state at the end covers what the ring has lost */
   stow_status status = drop_foreign(trace, view);
   if (status == STOW_OK) status = find_makers(&makers, trace);
   for (size_t i = 0; status == STOW_OK && i < view->segment_count; i++)

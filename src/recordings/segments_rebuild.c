@@ -1,7 +1,7 @@
-/* Segments rebuilt from events: what the allocator held when the recording ended.
+/* Rebuilds segments from events: what the allocator held when the recording ended.
  *
- * Live blocks are allocations without a free. Where segments were recorded they are laid into them;
- * where they were not (an RMM log, say), every live block is a segment of its own. */
+ * Live blocks are allocations without a free. They are placed into the recorded segments; without
+ * recorded segments (an RMM log, for example) every live block is its own segment. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 #include "recordings/recording_write.h"
 
 #define GRANULE      (UINT64_C(2) << 20) /* mappings come in multiples of this */
-#define GRANULES_MAX (UINT64_C(1) << 24) /* looked at in all: 32 TiB of mappings */
-#define MAPPING_MAX  (UINT64_C(1) << 40) /* of one event: more than any device has */
+#define GRANULES_MAX (UINT64_C(1) << 24) /* processed in total: 32 TiB of mappings */
+#define MAPPING_MAX  (UINT64_C(1) << 40) /* per event: more than any device has */
 
 typedef struct held { /* live blocks and plain segments: addr → number of the event that made it */
   map live, segments, granules;
@@ -23,7 +23,7 @@ static uint64_t key_of(const recording *r, const event *e, uint64_t addr) {
 
 static stow_status put_granules(held *h, const recording *r, size_t number) {
   const event *e = &r->events[number];
-  /* Past the bounds no device can have made it, and the loop below would run for as long as a
+  /* No device can have made a mapping above these bounds, and the loop below would run as long as a
    * number in the file says. */
   if (e->bytes > MAPPING_MAX || e->bytes / GRANULE > GRANULES_MAX - h->granules_seen)
     return STOW_OK;
@@ -72,7 +72,7 @@ static segment segment_of(const recording *r, const event *e, uint64_t addr, uin
                    .small = bytes == GRANULE && !expandable};
 }
 
-/* Sorted; mapped granules that touch are joined; what overlaps an earlier one is dropped. */
+/* Sorts the segments, merges adjacent granules, and drops segments that overlap an earlier one. */
 static void join(rebuilt *out) {
   size_t kept = 0;
   qsort(out->segments, out->segment_count, sizeof *out->segments, compare_segments);
@@ -126,7 +126,7 @@ static void add_block(rebuilt *out, uint64_t addr, uint64_t bytes, const event *
                                             .state = e != NULL ? BLOCK_LIVE : BLOCK_FREE};
 }
 
-/* Lays the sorted live blocks into the sorted segments, free blocks between them. */
+/* Places the sorted live blocks into the sorted segments, with free blocks between them. */
 static void fill(rebuilt *out, const recording *r, const event **live, size_t count) {
   size_t at = 0;
   for (size_t i = 0; i < out->segment_count; i++) {

@@ -1,5 +1,5 @@
-/* A .stow trace file as a recording: reading and writing all of it. The layout is
- * docs/trace-format.md and trace/stow_file.h. */
+/* Reads and writes a whole .stow trace file as a recording. For the layout see docs/trace-format.md
+ * and trace/stow_file.h. */
 #ifndef RECORDINGS_STOW_RECORDING_H
 #define RECORDINGS_STOW_RECORDING_H
 
@@ -10,7 +10,7 @@
 /* Writes a whole recording, compressed, chunk by chunk into the sink. */
 stow_status recording_write_stow(const recording *r, stowfile_sink sink, void *context);
 /* Reads a file into the empty recording. A torn or missing end is not an error: torn_bytes counts
- * what was dropped. */
+ * the dropped bytes. */
 stow_status recording_read_stow(recording *r, input *in, uint64_t max_work_bytes);
 
 #endif

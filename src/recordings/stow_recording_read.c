@@ -1,8 +1,8 @@
-/* The .stow trace file, reading: chunk by chunk, each checked before it is believed.
+/* Reads the .stow trace file chunk by chunk, checking each before using it.
  *
- * A chunk that is torn off at the end, or whose checksum is wrong, is dropped and counted; the rest
- * is used. Ids in the file are mapped to the recording's, so a lost table leaves names unknown and
- * nothing else. */
+ * A chunk that is torn off at the end or has a wrong checksum is dropped and counted; the rest
+ * is used. Ids in the file are mapped to the recording's, so a lost table only leaves names
+ * unknown. */
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
@@ -13,7 +13,7 @@
 
 #define RATIO_GRACE (UINT64_C(64) << 20) /* as for gzip (input.h) */
 
-typedef struct id_map { /* file id - 1 → recording id, 0 where lost */
+typedef struct id_map { /* file id - 1 → recording id, 0 if lost */
   uint32_t *ids;
   size_t count, capacity;
 } id_map;
@@ -39,12 +39,12 @@ static uint64_t get_le(const uint8_t *p, size_t count) {
 }
 
 static stow_status broken(const reader *x, const char *what) {
-  return stow_fail(STOW_ERR_FORMAT, "%s: the chunk at byte %llu is broken: %s", x->in->name,
+  return stow_fail(STOW_ERR_FORMAT, "%s: the chunk at byte %llu is corrupt: %s", x->in->name,
                    (unsigned long long)x->chunk_offset, what);
 }
 
 static stow_status get(reader *x, uint64_t *value) {
-  return varint_get(&x->at, x->end, value) ? STOW_OK : broken(x, "a number is cut short");
+  return varint_get(&x->at, x->end, value) ? STOW_OK : broken(x, "a number is truncated");
 }
 
 static stow_status get_text(reader *x, const char **text, size_t *count) {
@@ -57,12 +57,12 @@ static stow_status get_text(reader *x, const char **text, size_t *count) {
   return STOW_OK;
 }
 
-/* "first, count" at the head of a table; every entry takes at least `least` bytes. */
+/* Reads "first, count" at the head of a table; every entry takes at least `least` bytes. */
 static stow_status get_range(reader *x, uint64_t *first, uint64_t *count, uint64_t least) {
   STOW_TRY(get(x, first));
   STOW_TRY(get(x, count));
   if (*first == 0 || *count > (uint64_t)(x->end - x->at) / least)
-    return broken(x, "it says more entries than it has bytes");
+    return broken(x, "it declares more entries than it has bytes");
   return STOW_OK;
 }
 
@@ -70,7 +70,7 @@ static stow_status get_range(reader *x, uint64_t *first, uint64_t *count, uint64
 
 static stow_status map_room(reader *x, id_map *m, uint64_t first, uint64_t count) {
   uint64_t need = first - 1 + count;
-  if (first > UINT32_MAX || need > UINT32_MAX) return broken(x, "an id past 32 bits");
+  if (first > UINT32_MAX || need > UINT32_MAX) return broken(x, "an id exceeds 32 bits");
   if (need > m->capacity) {
     uint64_t wanted = need + need / 2 + 64;
     uint64_t more = (wanted - m->capacity) * sizeof *m->ids;
@@ -88,7 +88,7 @@ static stow_status map_room(reader *x, id_map *m, uint64_t first, uint64_t count
   return STOW_OK;
 }
 
-/* 0 stays 0; an id whose table was lost becomes 0 and is counted. */
+/* Maps an id. 0 stays 0; an id whose table was lost becomes 0 and is counted. */
 static uint32_t mapped(reader *x, const id_map *m, uint64_t id) {
   if (id == 0) return 0;
   if (id <= m->count && m->ids[id - 1] != 0) return m->ids[id - 1];
@@ -133,7 +133,7 @@ static stow_status read_stacks(reader *x) {
   for (uint64_t i = 0; i < count; i++) {
     uint64_t depth, difference, id = 0;
     STOW_TRY(get(x, &depth));
-    if (depth > FRAMES_MAX) return broken(x, "a stack of more than 4096 frames");
+    if (depth > FRAMES_MAX) return broken(x, "a stack has more than 4096 frames");
     for (uint64_t k = 0; k < depth; k++) {
       STOW_TRY(get(x, &difference));
       id += unzigzag(difference);
@@ -171,7 +171,7 @@ static stow_status read_runs(reader *x, event *events, origin *origins, uint64_t
     uint64_t value, run;
     STOW_TRY(get(x, &value));
     STOW_TRY(get(x, &run));
-    if (run == 0 || run > count - i) return broken(x, "a run of events past their number");
+    if (run == 0 || run > count - i) return broken(x, "a run extends past the number of events");
     if (column == COLUMN_STACK) value = mapped(x, &x->stacks, value);
     if (column == COLUMN_TAG) value = mapped(x, &x->names, value);
     for (; run > 0; run--, i++) set_column(x, &events[i], &origins[i], column, value);
@@ -179,7 +179,7 @@ static stow_status read_runs(reader *x, event *events, origin *origins, uint64_t
   return STOW_OK;
 }
 
-/* The columns behind that of the kinds, into events already there. */
+/* Reads the columns after the kinds into existing events. */
 static stow_status read_columns(reader *x, event *events, origin *origins, uint64_t count) {
   uint64_t value, sum = 0;
   for (uint64_t i = 0; i < count; i++) {
@@ -214,7 +214,7 @@ static stow_status read_events(reader *x) {
   size_t to = before;
   for (uint64_t i = 0; i < count && status == STOW_OK; i++) {
     uint32_t id;
-    if (kinds[i] >= EVENT_KIND_COUNT) continue; /* of a later version: passed over */
+    if (kinds[i] >= EVENT_KIND_COUNT) continue; /* from a later version: skipped */
     status = recording_origin(r, &id, &origins[i]);
     r->events[to] = r->events[before + i];
     r->events[to].kind = kinds[i];
@@ -234,7 +234,8 @@ static stow_status read_events(reader *x) {
 static stow_status read_segment(reader *x) {
   uint64_t f[9];
   for (int i = 0; i < 9; i++) STOW_TRY(get(x, &f[i]));
-  if (f[8] > (uint64_t)(x->end - x->at) / 5) return broken(x, "more blocks than it has bytes");
+  if (f[8] > (uint64_t)(x->end - x->at) / 5)
+    return broken(x, "it declares more blocks than it has bytes");
   segment s = {.addr = f[0],
                .bytes = f[1],
                .stream = f[2],
@@ -267,7 +268,7 @@ static stow_status read_segments(reader *x) {
   return STOW_OK;
 }
 
-/* Facts the model keeps in fields of its own; the rest are kept as they are. */
+/* Stores facts that have a field in the model there, and the others as they are. */
 static stow_status take_fact(recording *r, const char *key, const char *value) {
   static const char *const sources[] = {"unknown", "torch", "stow", "rmm", "minimalloc"};
   if (strcmp(key, "error") == 0) return recording_name(r, &r->error_id, value, strlen(value));
@@ -297,7 +298,7 @@ static stow_status read_pairs(reader *x, bool facts) {
     buffer_clear(&value);
     buffer_append(&key, text[0], length[0]);
     buffer_append(&value, text[1], length[1]);
-    buffer_char(&key, '\0'); /* texts end where they hold a zero byte */
+    buffer_char(&key, '\0'); /* a text ends at its first zero byte */
     buffer_char(&value, '\0');
     status = key.status != STOW_OK ? key.status : value.status;
     if (status == STOW_OK)
@@ -328,7 +329,7 @@ static stow_status read_chunk(reader *x, unsigned kind) {
   case STOWFILE_EVENTS: return read_events(x);
   case STOWFILE_SEGMENTS: return read_segments(x);
   case STOWFILE_END: return read_end(x);
-  default: x->r->unknown_fields++; return STOW_OK; /* of a later version */
+  default: x->r->unknown_fields++; return STOW_OK; /* from a later version */
   }
 }
 
@@ -336,15 +337,17 @@ static stow_status read_chunk(reader *x, unsigned kind) {
 static stow_status unpack(reader *x, const uint8_t *stored, size_t count, size_t raw_bytes,
                           unsigned flags) {
   if ((flags & ~STOWFILE_STORED) != 0) return broken(x, "it has flags of a newer version");
-  if ((flags & STOWFILE_STORED) != 0 && count != raw_bytes) return broken(x, "its sizes differ");
+  if ((flags & STOWFILE_STORED) != 0 && count != raw_bytes)
+    return broken(x, "its stored and declared sizes differ");
   x->stored_total += count;
   x->raw_total += raw_bytes;
   if (x->raw_total > x->in->limits.max_bytes ||
       (x->raw_total > RATIO_GRACE && x->raw_total / x->in->limits.max_ratio > x->stored_total))
-    return stow_fail(STOW_ERR_BUDGET,
-                     "%s: %llu KiB already made %llu MiB (byte %llu): this looks like a bomb",
-                     x->in->name, (unsigned long long)(x->stored_total >> 10),
-                     (unsigned long long)(x->raw_total >> 20), (unsigned long long)x->chunk_offset);
+    return stow_fail(
+        STOW_ERR_BUDGET,
+        "%s: %llu KiB expanded to %llu MiB (byte %llu): this may be a decompression bomb",
+        x->in->name, (unsigned long long)(x->stored_total >> 10),
+        (unsigned long long)(x->raw_total >> 20), (unsigned long long)x->chunk_offset);
   if (x->raw == NULL || raw_bytes > x->raw_capacity) {
     uint8_t *raw = realloc(x->raw, raw_bytes + 1);
     if (raw == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to read a trace");
@@ -356,13 +359,13 @@ static stow_status unpack(reader *x, const uint8_t *stored, size_t count, size_t
     memcpy(x->raw, stored, count);
   else
     made = ZSTD_decompressDCtx(x->decompressor, x->raw, raw_bytes, stored, count);
-  if (ZSTD_isError(made) || made != raw_bytes) return broken(x, "it does not decompress");
+  if (ZSTD_isError(made) || made != raw_bytes) return broken(x, "it cannot be decompressed");
   x->at = x->raw;
   x->end = x->raw + raw_bytes;
   return STOW_OK;
 }
 
-/* Whatever is left behind the last whole chunk. */
+/* Counts the bytes after the last complete chunk. */
 static stow_status torn(reader *x) {
   while (input_left(x->in) > 0) {
     x->r->torn_bytes += input_left(x->in);
@@ -372,7 +375,7 @@ static stow_status torn(reader *x) {
   return STOW_OK;
 }
 
-/* One chunk; *more false at the end. Damage inside a chunk drops that chunk only. */
+/* Reads one chunk; *more is false at the end. Damage inside a chunk drops only that chunk. */
 static stow_status next_chunk(reader *x, bool *more) {
   *more = false;
   x->chunk_offset = input_offset(x->in);
@@ -382,7 +385,7 @@ static stow_status next_chunk(reader *x, bool *more) {
   size_t stored = (size_t)get_le(head + 8, 4), raw = (size_t)get_le(head + 12, 4);
   if (get_le(head, 4) != STOWFILE_CHUNK_MAGIC || raw > STOWFILE_CHUNK_MAX ||
       stored > ZSTD_compressBound(STOWFILE_CHUNK_MAX))
-    return torn(x); /* lost the thread: where the next chunk begins is not known */
+    return torn(x); /* the start of the next chunk is unknown */
   STOW_TRY(input_fill(x->in, STOWFILE_CHUNK_HEADER + stored));
   if (input_left(x->in) < STOWFILE_CHUNK_HEADER + stored) return torn(x);
   head = x->in->at;
@@ -406,17 +409,16 @@ static stow_status read_header(reader *x) {
   STOW_TRY(input_fill(x->in, STOWFILE_HEADER_BYTES));
   const uint8_t *head = x->in->at;
   if (input_left(x->in) < STOWFILE_HEADER_BYTES || memcmp(head, STOWFILE_MAGIC, 8) != 0)
-    return stow_fail(STOW_ERR_FORMAT, "%s: not a .stow trace: its first 8 bytes are not the mark",
-                     x->in->name);
+    return stow_fail(STOW_ERR_FORMAT, "%s: not a .stow trace: wrong magic number", x->in->name);
   unsigned version = (unsigned)get_le(head + 8, 2), bytes = (unsigned)get_le(head + 10, 2);
   if (crc32_add(0, head, 12) != get_le(head + 12, 4))
     return stow_fail(STOW_ERR_FORMAT, "%s: the header is damaged (byte 12: wrong checksum)",
                      x->in->name);
   if (version != STOWFILE_VERSION)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "%s: a .stow trace of version %u; this program reads version %d: use a newer "
-                     "one",
-                     x->in->name, version, STOWFILE_VERSION);
+    return stow_fail(
+        STOW_ERR_UNSUPPORTED,
+        "%s: a .stow trace of version %u; this program reads version %d: use a newer one",
+        x->in->name, version, STOWFILE_VERSION);
   return input_skip(x->in, bytes < STOWFILE_HEADER_BYTES ? STOWFILE_HEADER_BYTES : bytes);
 }
 
@@ -429,8 +431,8 @@ stow_status recording_read_stow(recording *r, input *in, uint64_t max_work_bytes
                            : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to read a trace");
   for (bool more = true; more && status == STOW_OK;) status = next_chunk(&x, &more);
   r->ended = x.ended;
-  /* Recorded live: a thread that was stopped between reading the clock and leaving its event comes
-   * a little late. Within a thread times rise strictly. */
+  /* In a live recording, a thread that was interrupted between reading the clock and storing its
+   * event is slightly late. Within a thread times increase strictly. */
   if (status == STOW_OK && recording_fact(r, "trace_id") != NULL) recording_sort(r);
   if (status == STOW_OK && x.ended && x.events_said > x.events_seen)
     r->skipped_events += x.events_said - x.events_seen;

@@ -12,7 +12,7 @@ static size_t compress(void *state, void *to, size_t to_bytes, const void *raw, 
   return ZSTD_isError(stored) ? 0 : stored;
 }
 
-/* What the model keeps in fields of its own travels as facts. */
+/* Writes what has its own field in the model as facts. */
 static void add_fields(stowfile_writer *w, const recording *r) {
   static const char *const sources[] = {"unknown", "torch", "stow", "rmm", "minimalloc"};
   char number[24];

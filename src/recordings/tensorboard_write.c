@@ -2,8 +2,8 @@
  *
  * TFRecord framing (length, masked CRC-32C of it, data, masked CRC-32C of that) around Event
  * messages, written field by field: Event {1 wall_time double, 2 step int64, 3 file_version, 5
- * summary}, Summary {1 value}, Value {1 tag, 2 simple_value float}. A step is the number of the
- * event; of each stretch of events the highest point is written, so peaks survive. */
+ * summary}, Summary {1 value}, Value {1 tag, 2 simple_value float}. A step is an event number. Of
+ * each stretch of events the highest point is written, so peaks survive. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static uint32_t masked_crc(const writer *w, const void *bytes, size_t count) {
   uint32_t c = UINT32_MAX;
   for (size_t i = 0; i < count; i++) c = c >> 8 ^ w->crc[(c ^ p[i]) & 0xff];
   c = ~c;
-  return (c >> 15 | c << 17) + UINT32_C(0xa282ead8); /* the mask TFRecord uses */
+  return (c >> 15 | c << 17) + UINT32_C(0xa282ead8); /* TFRecord's mask */
 }
 
 /* ---- protobuf ---- */
@@ -57,7 +57,7 @@ static void put_bytes(buffer *b, unsigned number, const void *bytes, size_t coun
   buffer_append(b, bytes, count);
 }
 
-/* The machines we build for are little-endian, as the wire is. */
+/* The wire format and all supported machines are little-endian. */
 static void put_record(writer *w) {
   uint64_t length = w->message.length;
   uint32_t crc = masked_crc(w, &length, 8);
@@ -104,14 +104,14 @@ static void put_point(writer *w, const event *e, size_t step, size_t device,
   put_record(w);
 }
 
-/* What a device has reached since its last point. */
+/* The maximum of a device since its last point. */
 typedef struct pending {
   curve_point peak;
   size_t left;  /* events until the next point */
   size_t count; /* events of the device still to come */
 } pending;
 
-/* One pass over all devices. Of each stretch of a device's events the highest point is written. */
+/* One pass over all devices. Writes the highest point of each stretch of a device's events. */
 static stow_status put_curves(writer *w, const recording *r, curve *c) {
   pending *all = calloc(c->device_count, sizeof *all);
   if (all == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for memory curves");
@@ -153,7 +153,7 @@ stow_status tensorboard_write(const recording *r, outfile *out, uint64_t *left_o
   buffer_free(&w.message);
   buffer_free(&w.value);
   curve_free(&c);
-  if (left_out != NULL) { /* a curve has no place for single things */
+  if (left_out != NULL) { /* a curve cannot show single events */
     *left_out = 0;
     for (size_t i = 0; i < r->event_count; i++) *left_out += r->events[i].kind >= EVENT_SNAPSHOT;
   }

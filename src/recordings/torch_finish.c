@@ -1,8 +1,8 @@
-/* PyTorch memory snapshot, second half: the tables put in order.
+/* PyTorch memory snapshot, second half: puts the tables in order.
  *
- * Keeps the events, segments and blocks that the root's members name (rows from places nobody asked
- * for are dropped and counted), gives every event its device, merges devices and annotations by
- * time, and flattens the settings to text. */
+ * Keeps the events, segments and blocks that the root's members name (other rows are dropped and
+ * counted), assigns each event its device, merges devices and annotations by time, and converts the
+ * settings to text. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 /* ---- settings ---- */
 
-/* As Python prints it: the shortest text that reads back the same, with a point in it. */
+/* Formats like Python: the shortest text that parses back to the same value, with a point. */
 static void append_double(buffer *b, double value) {
   char text[40];
   for (int digits = 1; digits <= 17; digits++) {
@@ -42,7 +42,7 @@ static void append_value(buffer *b, const torch_reader *t, const pickle_value *v
   case TORCH_PAIR:
     buffer_printf(b, "(%" PRId32 ", %" PRId32 ")", (int32_t)(value->v >> 32), (int32_t)value->v);
     break;
-  case TORCH_SETTINGS: /* [256:1,512:2], as the settings themselves are written */
+  case TORCH_SETTINGS: /* [256:1,512:2], as in PyTorch's settings */
     buffer_char(b, '[');
     for (size_t i = 0; i < range_count(value->v) && depth > 0; i++) {
       const torch_pair *p = (const torch_pair *)t->pairs.data + range_first(value->v) + i;
@@ -71,7 +71,7 @@ static stow_status finish_settings(torch_reader *t) {
     buffer_append(&key, "", 0);
     buffer_append(&value, "", 0);
     status = key.status != STOW_OK ? key.status : value.status;
-    if (status == STOW_ERR_BUDGET) { /* a setting of a megabyte is no setting */
+    if (status == STOW_ERR_BUDGET) { /* a setting of a megabyte is not a setting */
       t->r->bad_values++;
       status = STOW_OK;
       continue;
@@ -87,12 +87,12 @@ static stow_status finish_settings(torch_reader *t) {
 
 /* ---- events ---- */
 
-/* Merges `more` (taken from elsewhere, in their own order) into the events by time. Both keep their
- * order; at equal times the events that were there come first. */
+/* Merges `more` into the events by time. Both keep their order; at equal times the existing events
+ * come first. */
 static stow_status merge_by_time(recording *r, const event *more, size_t count) {
   size_t left = r->event_count;
   for (size_t i = 0; i < count; i++) STOW_TRY(recording_add_event(r, &more[i], NULL));
-  /* From the back, so that nothing is overwritten before it is moved. */
+  /* Backwards, so that nothing is overwritten before it is moved. */
   for (size_t to = r->event_count; count > 0; to--) {
     if (left > 0 && r->events[left - 1].time_ns > more[count - 1].time_ns)
       r->events[to - 1] = r->events[--left];
@@ -102,7 +102,7 @@ static stow_status merge_by_time(recording *r, const event *more, size_t count) 
   return STOW_OK;
 }
 
-/* Device 0 is what the reader gave them. */
+/* The reader set device 0. */
 static stow_status set_device(recording *r, event *events, size_t count, uint16_t device) {
   for (size_t i = 0; i < count && device != 0; i++) {
     origin of = *event_origin(r, &events[i]);
@@ -114,7 +114,7 @@ static stow_status set_device(recording *r, event *events, size_t count, uint16_
   return STOW_OK;
 }
 
-/* Closes the gaps before, between and behind the lists of the devices. */
+/* Closes the gaps before, between and after the devices' lists. */
 static stow_status keep_events(torch_reader *t, size_t *counts, size_t devices) {
   recording *r = t->r;
   const uint64_t *traces = (const uint64_t *)t->traces.data;
@@ -128,7 +128,7 @@ static stow_status keep_events(torch_reader *t, size_t *counts, size_t devices) 
     counts[d] = count;
     if (count == 0) continue;
     if (first < behind || first + count > r->event_count)
-      return stow_fail(STOW_ERR_FORMAT, "the trace of device %zu stands in two places", d);
+      return stow_fail(STOW_ERR_FORMAT, "the trace of device %zu occurs twice", d);
     memmove(r->events + to, r->events + first, count * sizeof *r->events);
     STOW_TRY(set_device(r, r->events + to, count, (uint16_t)d));
     to += count;
@@ -139,7 +139,7 @@ static stow_status keep_events(torch_reader *t, size_t *counts, size_t devices) 
   return STOW_OK;
 }
 
-/* Device by device into the first one's. The later ones are copied out one at a time. */
+/* Merges each device into the first one's events. Copies out one later device at a time. */
 static stow_status merge_devices(recording *r, const size_t *counts, size_t devices) {
   size_t total = r->event_count;
   event *rest = NULL;
@@ -161,7 +161,7 @@ static stow_status merge_devices(recording *r, const size_t *counts, size_t devi
 static stow_status finish_events(torch_reader *t) {
   size_t devices = range_count(t->device_traces);
   if (devices > UINT16_MAX)
-    return stow_fail(STOW_ERR_FORMAT, "traces of %zu devices; at most 65535 can be told apart",
+    return stow_fail(STOW_ERR_FORMAT, "traces of %zu devices; at most 65535 are supported",
                      devices);
   size_t *counts = calloc(devices + 1, sizeof *counts);
   if (counts == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to order the events");
@@ -177,7 +177,7 @@ static stow_status finish_events(torch_reader *t) {
 
 /* ---- segments ---- */
 
-/* Drops segments of other lists, and the blocks only they had. */
+/* Drops segments of other lists and the blocks that only they had. */
 static void keep_segments(recording *r, uint64_t range) {
   size_t first = range_first(range), count = range_count(range);
   if (count > 0) memmove(r->segments, r->segments + first, count * sizeof *r->segments);
@@ -185,8 +185,8 @@ static void keep_segments(recording *r, uint64_t range) {
   uint64_t to = 0;
   for (size_t i = 0; i < count; i++) {
     segment *s = &r->segments[i];
-    /* Blocks were read in the order of their segments, so they only move down; blocks claimed a
-     * second time stay with their first segment. */
+    /* Blocks were read in the order of their segments, so they only move down. Blocks claimed twice
+     * stay with their first segment. */
     if (s->first_block < to && s->block_count > 0) {
       r->bad_values++;
       s->block_count = 0;

@@ -1,13 +1,13 @@
-/* PyTorch memory snapshot: lists become ranges of rows, by what they hold.
+/* PyTorch memory snapshot: converts lists to ranges of rows, by their contents.
  *
- * A list of frames is a stack; of rows that follow one another in their table, one range; of ranges
- * of events, the traces of the devices. A list may be filled in several steps. */
+ * A list of frames is a stack. A list of consecutive rows of a table is one range. A list of ranges
+ * of events is the devices' traces. A list may be filled in several steps. */
 #include <string.h>
 
 #include "recordings/torch_snapshot.h"
 
-/* The reader reaches every handler through the pickle machine's user pointer, which is never null;
- * the analyzer cannot see that far. NOLINTBEGIN(clang-analyzer-core.NullDereference) */
+/* Every handler gets the reader through the pickle machine's user pointer, which is never NULL; the
+ * analyzer cannot see that. NOLINTBEGIN(clang-analyzer-core.NullDereference) */
 
 static stow_status list_of_frames(torch_reader *t, pickle_value *value, const pickle_value *items,
                                   size_t count) {
@@ -31,8 +31,8 @@ static stow_status list_of_frames(torch_reader *t, pickle_value *value, const pi
   return STOW_OK;
 }
 
-/* Rows that follow one another become one range. Items that are no rows are counted; rows of
- * another place among them make the list opaque. */
+/* Makes consecutive rows one range. Items that are not rows are counted; rows from elsewhere make
+ * the list opaque. */
 static stow_status list_of_rows(torch_reader *t, pickle_value *value, uint8_t list_tag,
                                 const pickle_value *items, size_t count, uint8_t row_tag) {
   size_t first = range_first(value->v), rows = value->tag == list_tag ? range_count(value->v) : 0;
@@ -74,11 +74,11 @@ static stow_status list_of_traces(torch_reader *t, pickle_value *value, const pi
 stow_status torch_take_list(void *reader, pickle_value *value, const pickle_value *items,
                             size_t count) {
   torch_reader *t = reader;
-  size_t i = 0; /* what the first item of use is, the list is of */
+  size_t i = 0; /* the first usable item determines the kind of list */
   while (i + 1 < count && items[i].tag < PICKLE_SINK_FIRST && items[i].tag != PICKLE_EMPTY_LIST)
     i++;
   uint8_t kind = items[i].tag;
-  switch (value->tag) { /* or what it was of before */
+  switch (value->tag) { /* or its previous kind */
   case TORCH_STACK: kind = TORCH_FRAME; break;
   case TORCH_TRACES: kind = TORCH_EVENTS; break;
   case TORCH_EVENTS: kind = TORCH_EVENT; break;

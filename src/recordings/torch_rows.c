@@ -1,15 +1,15 @@
-/* PyTorch memory snapshot: dicts become rows of tables as they complete.
+/* PyTorch memory snapshot: converts dicts to rows of tables as they complete.
  *
- * A dict is known by its keys, wherever it stands: an `action` makes it a trace entry, a `filename`
- * a frame, and so on. So the order of members, old field names and new fields do not matter, and
- * rows that end up in a place nobody asked for (host_traces, say) are dropped by torch_finish. */
+ * A dict is recognized by its keys, wherever it is: an `action` makes it a trace entry, a
+ * `filename` a frame, and so on. So the order of members, old field names and new fields do not
+ * matter. torch_finish drops rows in unexpected places (host_traces, for example). */
 #include <string.h>
 
 #include "recordings/torch_snapshot.h"
 #include "recordings/torch_words.h"
 
-/* The reader reaches every handler through the pickle machine's user pointer, which is never null;
- * the analyzer cannot see that far. NOLINTBEGIN(clang-analyzer-core.NullDereference) */
+/* Every handler gets the reader through the pickle machine's user pointer, which is never NULL; the
+ * analyzer cannot see that. NOLINTBEGIN(clang-analyzer-core.NullDereference) */
 
 /* ---- values ---- */
 
@@ -24,7 +24,7 @@ static stow_status name_slot(torch_reader *t, uint32_t **slot, uint64_t string) 
   return STOW_OK;
 }
 
-/* The recording's name for a string of the machine. */
+/* Returns the recording's name id for a string of the machine. */
 static stow_status string_name(torch_reader *t, uint32_t *name_id, uint64_t string) {
   uint32_t *slot;
   STOW_TRY(name_slot(t, &slot, string));
@@ -39,7 +39,7 @@ static stow_status string_name(torch_reader *t, uint32_t *name_id, uint64_t stri
   return STOW_OK;
 }
 
-/* A field nobody knows: each name is counted once. */
+/* Counts each unknown field name once. */
 static stow_status unknown_key(torch_reader *t, const pickle_value *key) {
   if (key->tag != PICKLE_STRING) {
     t->r->bad_values++;
@@ -56,7 +56,7 @@ static uint8_t key_of(const pickle_value *key) {
   return key->tag == PICKLE_STRING && key->aux < KEY_COUNT ? (uint8_t)key->aux : KEY_NONE;
 }
 
-/* A number that cannot be negative; anything else is counted and clears *good. */
+/* Returns a non-negative number; counts anything else and clears *good. */
 static uint64_t number(torch_reader *t, const pickle_value *value, bool *good) {
   if (value->tag == PICKLE_UINT || (value->tag == PICKLE_INT && value->i >= 0)) return value->v;
   t->r->bad_values++;
@@ -64,7 +64,7 @@ static uint64_t number(torch_reader *t, const pickle_value *value, bool *good) {
   return 0;
 }
 
-/* The stack a `frames` member stands for. */
+/* Returns the stack of a `frames` member. */
 static uint32_t stack_of(torch_reader *t, const pickle_value *value) {
   if (value->tag == TORCH_STACK) return (uint32_t)value->v;
   if (value->tag != PICKLE_EMPTY_LIST && value->tag != PICKLE_NONE) t->r->bad_values++;
@@ -79,7 +79,7 @@ static stow_status name_of(torch_reader *t, uint32_t *id, const pickle_value *va
 
 /* ---- rows ---- */
 
-/* Appends a row and answers with its range; a row that is not `good` is an empty range. */
+/* Sets *value to the range of the appended row; to an empty range unless `good`. */
 static void worth(pickle_value *value, uint8_t tag, size_t index, bool good) {
   value->tag = tag;
   value->v = torch_range(index, good ? 1 : 0);
@@ -106,7 +106,7 @@ static stow_status read_event(torch_reader *t, pickle_value *out, const pickle_v
     case KEY_COMPILE_CONTEXT:
       if (of.tag_id == 0 && v->aux != WORD_NOT_APPLICABLE) STOW_TRY(name_of(t, &of.tag_id, v));
       break;
-    case KEY_USER_METADATA: /* the program's own word goes before the compiler's */
+    case KEY_USER_METADATA: /* the program's own annotation precedes the compiler's */
       if (v->aux != WORD_NOT_APPLICABLE) STOW_TRY(name_of(t, &of.tag_id, v));
       break;
     default: STOW_TRY(unknown_key(t, p));
@@ -148,7 +148,8 @@ static stow_status read_frame(torch_reader *t, pickle_value *out, const pickle_v
   return STOW_OK;
 }
 
-/* {"name": str, "filename": str, "line": int}, as every PyTorch writes it; NULL if it is not. */
+/* {"name": str, "filename": str, "line": int}, as every PyTorch version writes it; NULL
+ * otherwise. */
 static torch_frame *cached_frame(torch_reader *t, const pickle_value *pairs, size_t count) {
   if (count != 3 || pairs[0].aux != KEY_NAME || pairs[2].aux != KEY_FILENAME ||
       pairs[4].aux != KEY_LINE || pairs[1].tag != PICKLE_STRING || pairs[3].tag != PICKLE_STRING ||
@@ -191,7 +192,7 @@ static stow_status read_block(torch_reader *t, pickle_value *out, const pickle_v
       else if (v->tag != PICKLE_STRING || v->aux != WORD_INACTIVE)
         t->r->bad_values++;
       break;
-    case KEY_HISTORY: /* before 2.1: the latest use of the block stands first */
+    case KEY_HISTORY: /* before 2.1: the latest use of the block comes first */
       if (v->tag == TORCH_HISTORY && v->v < t->histories.count) {
         const torch_history *h = (const torch_history *)t->histories.data + v->v;
         b.stack_id = h->stack_id;
@@ -227,7 +228,7 @@ static stow_status read_history(torch_reader *t, pickle_value *out, const pickle
   return STOW_OK;
 }
 
-/* Blocks before PyTorch 2.1 tell no address: they fill their segment in order. */
+/* Before PyTorch 2.1 blocks have no address: they fill their segment in order. */
 static void place_blocks(torch_reader *t, const segment *s) {
   uint64_t addr = s->addr;
   for (uint32_t i = 0; i < s->block_count; i++) {
@@ -301,7 +302,7 @@ static stow_status read_note(torch_reader *t, pickle_value *out, const pickle_va
       if (v->aux == WORD_END) e.kind = EVENT_MARK_END;
       break;
     case KEY_DEVICE: {
-      bool fine = true; /* -1 where none was current */
+      bool fine = true; /* -1 if none was current */
       uint64_t device = v->tag == PICKLE_INT && v->i == -1 ? 0 : number(t, v, &fine);
       of.device = device <= UINT16_MAX ? (uint16_t)device : 0;
       break;
@@ -326,7 +327,7 @@ static stow_status read_note(torch_reader *t, pickle_value *out, const pickle_va
   return STOW_OK;
 }
 
-/* A range the root was given under `key`, or none with the fault named. */
+/* Returns the range that the root has under `key`, or fails and names the expected contents. */
 static stow_status member(uint64_t *range, const pickle_value *value, uint8_t tag, const char *key,
                           const char *meaning) {
   *range = 0;
@@ -367,7 +368,7 @@ static stow_status read_root(torch_reader *t, pickle_value *out, const pickle_va
   return STOW_OK;
 }
 
-/* Any other dict: kept as pairs if its keys are words, for the allocator's settings. */
+/* Any other dict: stored as pairs if its keys are strings, for the allocator's settings. */
 static stow_status read_settings(torch_reader *t, pickle_value *out, const pickle_value *pairs,
                                  size_t count) {
   uint64_t range = out->tag == TORCH_SETTINGS ? out->v : torch_range(t->pairs.count, 0);
@@ -390,7 +391,7 @@ static stow_status read_settings(torch_reader *t, pickle_value *out, const pickl
 stow_status torch_take_dict(void *reader, pickle_value *value, const pickle_value *pairs,
                             size_t count) {
   torch_reader *t = reader;
-  if (value->tag == PICKLE_EMPTY_DICT && count > 0) { /* the two that come by the million */
+  if (value->tag == PICKLE_EMPTY_DICT && count > 0) { /* the two that occur by the million */
     if (count == 3 && key_of(&pairs[0]) == KEY_NAME && key_of(&pairs[2]) == KEY_FILENAME)
       return read_frame_cached(t, value, pairs, count);
     if (key_of(&pairs[0]) == KEY_ACTION) return read_event(t, value, pairs, count);
@@ -401,7 +402,7 @@ stow_status torch_take_dict(void *reader, pickle_value *value, const pickle_valu
   if (HAS(KEY_SEGMENTS) || HAS(KEY_DEVICE_TRACES) || value->tag == TORCH_ROOT)
     return read_root(t, value, pairs, count);
   if (value->tag != PICKLE_EMPTY_DICT && value->tag != TORCH_SETTINGS)
-    return stow_fail(STOW_ERR_FORMAT, "a dict of a snapshot that is filled in two steps");
+    return stow_fail(STOW_ERR_FORMAT, "a snapshot's dict that is filled in two steps");
   if (HAS(KEY_ACTION)) return read_event(t, value, pairs, count);
   if (HAS(KEY_FILENAME) || (HAS(KEY_NAME) && HAS(KEY_LINE)))
     return read_frame(t, value, pairs, count);

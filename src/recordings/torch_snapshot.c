@@ -1,5 +1,5 @@
-/* PyTorch memory snapshot: the pickle machine run over it, with torch_rows.c and torch_lists.c as
- * its sink; and the tables they share. */
+/* PyTorch memory snapshot: runs the pickle machine with torch_rows.c and torch_lists.c as its sink;
+ * and the tables they share. */
 #include "recordings/torch_snapshot.h"
 
 #include <stdlib.h>
@@ -16,14 +16,14 @@ static stow_status read_all(torch_reader *t, input *in, uint64_t max_work_bytes)
                             forget};
   pickle_value root;
   STOW_TRY(pickle_run(&t->machine, in, &sink, max_work_bytes, &root));
-  STOW_TRY(input_fill(in, input_left(in) + 1)); /* to the end: gzip's checksum stands there */
-  if (root.tag == TORCH_SEGMENTS) {             /* torch.cuda.memory_snapshot(): segments alone */
+  STOW_TRY(input_fill(in, input_left(in) + 1)); /* to the end, where gzip's checksum is */
+  if (root.tag == TORCH_SEGMENTS) {             /* torch.cuda.memory_snapshot(): segments only */
     t->segments = root.v;
     t->has_root = true;
   }
   if (!t->has_root || (root.tag != TORCH_ROOT && root.tag != TORCH_SEGMENTS))
     return stow_fail(STOW_ERR_FORMAT,
-                     "%s: a pickle of %s, not a memory snapshot: that is a dict with \"segments\" "
+                     "%s: a pickle of %s, not a memory snapshot, which is a dict with \"segments\" "
                      "and \"device_traces\"",
                      in->name,
                      root.tag == TORCH_SETTINGS ? "another dict" : pickle_tag_name(root.tag));

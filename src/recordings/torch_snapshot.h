@@ -1,25 +1,25 @@
-/* PyTorch memory snapshot: torch.cuda.memory._snapshot(), pickled, into a recording.
+/* PyTorch memory snapshot: reads a pickled torch.cuda.memory._snapshot() into a recording.
  *
- * torch_rows.c and torch_lists.c turn the pickle's dicts and lists into tables as they stream by;
- * torch_finish.c puts the tables in order once the whole is known. */
+ * torch_rows.c and torch_lists.c convert the pickle's dicts and lists to tables as they stream by;
+ * torch_finish.c puts the tables in order at the end. */
 #ifndef RECORDINGS_TORCH_SNAPSHOT_H
 #define RECORDINGS_TORCH_SNAPSHOT_H
 
 #include "files/pickle.h"
 #include "recordings/recording.h"
 
-/* Reads one snapshot into the empty recording. Beyond the recording it needs at most
- * `max_work_bytes`. What is not understood is counted in the recording, not refused. */
+/* Reads one snapshot into the empty recording. Needs at most `max_work_bytes` besides the
+ * recording. Unknown contents are counted in the recording, not rejected. */
 stow_status torch_snapshot_read(recording *r, input *in, uint64_t max_work_bytes);
 
-/* ---- between its files ---- */
+/* ---- shared by its files ---- */
 
-/* What a pickle container was worth. Those with a range carry first << 32 | count in `v`. */
+/* Tags for converted containers. Those with a range have first << 32 | count in `v`. */
 enum torch_tag {
   TORCH_FRAME = PICKLE_SINK_FIRST, /* frame id */
   TORCH_STACK,                     /* stack id */
-  TORCH_EVENT,                     /* range of events: one, or none if it was skipped */
-  TORCH_EVENTS,                    /* a list of them */
+  TORCH_EVENT,                     /* range of events: one, or none if skipped */
+  TORCH_EVENTS,                    /* a list of events */
   TORCH_TRACES,                    /* range of torch_reader.traces */
   TORCH_BLOCK,
   TORCH_BLOCKS,
@@ -48,13 +48,13 @@ typedef struct torch_pair {
   pickle_value value;
 } torch_pair;
 
-typedef struct torch_history { /* a block's in PyTorch before 2.1 */
+typedef struct torch_history { /* a block's history in PyTorch before 2.1 */
   uint32_t stack_id;
   uint64_t bytes;
 } torch_history;
 
-/* Frames as they were last seen: (name, file, line) by the machine's numbers. The same few come
- * again and again, in dicts of their own. */
+/* Recently seen frames: (name, file, line) by the machine's ids. The same few recur in separate
+ * dicts. */
 #define TORCH_FRAME_CACHE 1024
 typedef struct torch_frame {
   uint32_t name, file, line, id; /* id 0: empty */
@@ -73,14 +73,15 @@ typedef struct torch_reader {
   torch_table notes;     /* event: annotations */
   torch_table pairs;     /* torch_pair */
   torch_table histories; /* torch_history; emptied at each block */
-  torch_table names;     /* per string: name id + 1 in the recording, or 0; top bit: seen unknown */
+  torch_table names;     /* per string: name id + 1 in the recording, or 0; top bit: unknown,
+                          * already counted */
   /* the root's members */
   uint64_t segments, device_traces, annotations, settings; /* ranges */
   bool has_root;
   torch_frame frames[TORCH_FRAME_CACHE];
 } torch_reader;
 
-/* The pickle machine's sink: what a container is worth, in tags from above. */
+/* The pickle machine's sink: converts a container to one of the tags above. */
 stow_status torch_take_dict(void *reader, pickle_value *value, const pickle_value *pairs,
                             size_t count);
 stow_status torch_take_list(void *reader, pickle_value *value, const pickle_value *items,
@@ -88,7 +89,7 @@ stow_status torch_take_list(void *reader, pickle_value *value, const pickle_valu
 stow_status torch_take_tuple(void *reader, pickle_value *value, const pickle_value *items,
                              size_t count);
 stow_status torch_finish(torch_reader *t);
-/* Room for one more element at *element. */
+/* Adds one element and returns it in *element. */
 stow_status torch_table_add(torch_reader *t, torch_table *table, size_t size, void **element);
 
 #endif

@@ -1,4 +1,4 @@
-/* Torch table: a growing table of the snapshot's reader, charged to its working memory. */
+/* Torch table: a growing table of the snapshot reader, charged to its working memory. */
 #include <stdlib.h>
 #include <string.h>
 

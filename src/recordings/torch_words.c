@@ -1,4 +1,4 @@
-/* Torch words: the texts behind the numbers. */
+/* Torch words: the texts of the numbers. */
 #include "recordings/torch_words.h"
 
 #include <string.h>

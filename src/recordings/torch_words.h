@@ -1,7 +1,6 @@
-/* Torch words: the keys of a PyTorch memory snapshot and the words that are values in it, as
- * numbers.
+/* Torch words: the keys of a PyTorch memory snapshot, and the words used as values, as numbers.
  *
- * torch_snapshot.c knows dicts by them. Old names and new ones of the same thing are one number. */
+ * torch_snapshot.c recognizes dicts by them. Old and new names of the same thing share a number. */
 #ifndef RECORDINGS_TORCH_WORDS_H
 #define RECORDINGS_TORCH_WORDS_H
 
@@ -41,7 +40,7 @@ enum torch_word {
   KEY_ALLOCATOR_SETTINGS,
   KEY_EXTERNAL_ANNOTATIONS,
   KEY_ERROR,
-  KEY_COUNT, /* below: words that are values */
+  KEY_COUNT, /* below: words used as values */
   WORD_NOT_APPLICABLE = KEY_COUNT,
   WORD_LARGE,
   WORD_SMALL,
@@ -53,7 +52,7 @@ enum torch_word {
   WORD_ACTION, /* and up: WORD_ACTION + event_kind */
 };
 
-/* For a pickle_sink: the number of a text, KEY_NONE of one that is not known. */
+/* For a pickle_sink: returns the number of a text, KEY_NONE if unknown. */
 uint8_t torch_word(void *context, const char *text, size_t count);
 
 #endif

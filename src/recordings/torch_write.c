@@ -1,8 +1,8 @@
-/* PyTorch's snapshot pickle, written: the shape torch.cuda.memory._dump_snapshot gives.
+/* Writes PyTorch's snapshot pickle, as torch.cuda.memory._dump_snapshot does.
  *
- * Protocol 4, plain values only. Strings, frames and stacks are memoised, so a recording with
- * stacks stays small and unpickles into shared objects; lists are filled a thousand at a time, as
- * Python does. */
+ * Protocol 4, plain values only. Strings, frames and stacks are memoized, so a recording with
+ * stacks stays small and unpickles into shared objects. Lists are filled a thousand items at a
+ * time, like Python does. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ typedef struct writer {
   buffer b;
   uint32_t memo_count;
   uint32_t *names, *frames, *stacks; /* memo index + 1 */
-  intern words;                      /* keys and other texts of our own */
+  intern words;                      /* keys and other constant texts */
   uint32_t *word_memo;
   size_t word_capacity;
   uint32_t empty_list; /* memo index + 1 */
@@ -54,7 +54,7 @@ static void put_uint(writer *w, uint64_t value) {
     put_le(w, 'M', value, 2);
   } else if (value <= INT32_MAX) {
     put_le(w, 'J', value, 4);
-  } else { /* LONG1: two's complement, so a set top bit needs one byte more */
+  } else { /* LONG1: two's complement, so a set top bit needs an extra byte */
     uint8_t bytes[11] = {0x8a, 0};
     do {
       bytes[2 + bytes[1]++] = (uint8_t)value;
@@ -108,13 +108,13 @@ static void put_text_bytes(writer *w, const char *text, size_t count) {
   buffer_free(&clean);
 }
 
-/* A text of ours, memoised at its first use. */
+/* Writes a constant text, memoized at its first use. */
 static void put_word(writer *w, const char *text) {
   uint32_t number;
   stow_status status = intern_add(&w->words, &number, text, strlen(text));
   if (status != STOW_OK && w->out->status == STOW_OK) w->out->status = status;
   if (status != STOW_OK || number >= w->word_capacity) {
-    put_text_bytes(w, text, strlen(text)); /* more words than were foreseen: spelled out */
+    put_text_bytes(w, text, strlen(text)); /* more words than expected: written out */
     return;
   }
   if (w->word_memo[number] != 0) {
@@ -186,7 +186,7 @@ static void member_frames(writer *w, uint32_t stack_id) {
   put_op(w, 'e');
 }
 
-/* Opens and closes batches of a list; call before each item with its number. */
+/* Opens and closes batches of a list; call it before each item with its number. */
 static void batch(writer *w, uint64_t number) {
   if (number % BATCH != 0) return;
   if (number > 0) put_op(w, 'e');
@@ -286,8 +286,8 @@ static void put_event(writer *w, const event *e) {
   put_op(w, 'u');
 }
 
-/* Numbers of the trace entries, device by device: those of device d from starts[d] up to
- * starts[d + 1]. */
+/* Sorts the trace entries' numbers by device: those of device d are from starts[d] up to starts[d +
+ * 1]. */
 static stow_status order_by_device(const recording *r, size_t **order, size_t **starts,
                                    size_t *devices) {
   *devices = 1;
@@ -302,7 +302,7 @@ static stow_status order_by_device(const recording *r, size_t **order, size_t **
   *starts = calloc(*devices + 2, sizeof **starts);
   if (*order == NULL || *starts == NULL)
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to order %zu events", count);
-  size_t *next = *starts + 1; /* counted two further on, so that filling moves it into place */
+  size_t *next = *starts + 1; /* counted two entries ahead, so that filling moves it into place */
   for (size_t i = 0; i < r->event_count; i++)
     if (is_trace_entry(&r->events[i])) next[event_origin(r, &r->events[i])->device + 1]++;
   for (size_t d = 1; d <= *devices; d++) next[d] += next[d - 1];
@@ -355,7 +355,7 @@ static void put_annotations(writer *w) {
   if (count > 0) put_op(w, 'e');
 }
 
-/* ---- settings: text back into what Python printed ---- */
+/* ---- settings: from text back to Python values ---- */
 
 static void put_value(writer *w, const char *text, size_t count) {
   char copy[64], *end;
@@ -422,7 +422,7 @@ static void put_settings(writer *w) {
   put_op(w, 'u');
 }
 
-/* ---- the whole ---- */
+/* ---- the whole snapshot ---- */
 
 static stow_status put_all(writer *w) {
   put(w, "\x80\x04}(", 4);

@@ -1,4 +1,4 @@
-/* Census: one walk over the lifetimes, one over the addresses. */
+/* Census: one scan over the lifetimes, one over the addresses. */
 #include "replay/census.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "base/list.h"
 
-/* A free piece below this is a block's own rounding, not a hole (PyTorch rounds to 512 B). */
+/* A smaller free piece is rounding of a block, not a hole (PyTorch rounds to 512 B). */
 #define HOLE_MIN 512
 
 group_by census_default_group(const timeline *t) {
@@ -77,8 +77,8 @@ static void hole(census *c, uint64_t from, uint64_t to) {
   if (to - from > c->largest_hole_bytes) c->largest_hole_bytes = to - from;
 }
 
-/* Walks the extents reserved at the tick, neighbours of one range as one, and the live ranges in
- * them. A segment is never one with the next, even where they touch; mapped pages are. */
+/* Walks the extents reserved at the tick, merging adjacent ones of a range, and the live ranges in
+ * them. A segment never merges with the next, even if they touch; mapped pages do. */
 static void find_holes(census *c, const range *live, size_t live_count, const extent **held,
                        size_t held_count) {
   size_t l = 0;
@@ -110,7 +110,7 @@ static stow_status measure_holes(census *c, const timeline *t) {
   const extent **held = malloc((t->extent_count + 1u) * sizeof(*held));
   stow_status status = STOW_OK;
   if (live == NULL || held == NULL) {
-    status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to order %llu allocations",
+    status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to sort %llu allocations",
                        (unsigned long long)c->live_count);
     goto done;
   }

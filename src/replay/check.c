@@ -1,26 +1,26 @@
-/* Check: a replay against the recording's own segments and addresses.
+/* Check: compares a replay with the recording's own segments and addresses.
  *
- * The recording plays the driver. Between two steps it tells which segments were taken, mapped,
- * given back and unmapped; a policy that asks for a segment gets the next one told, at its address,
- * and is refused where the recording shows memory being given back first (it had been refused) or
- * the request failing. Whatever the policy does that is not told, and whatever is told that it does
- * not do, is a mismatch. */
+ * The recording plays the driver. Between two steps it shows which segments were allocated, mapped,
+ * freed and unmapped. A policy that requests a segment gets the next recorded one at its address;
+ * the request is refused if the recording shows memory being freed first (the driver had refused)
+ * or the request failing. Every difference between the policy's calls and the recorded ones is a
+ * mismatch. */
 #include "replay/replay.h"
 
 typedef struct check {
   const steps *s;
   replay_result *out;
-  size_t cursor, bound; /* events looked at, and where this step's own event is */
-  bool by_limit;        /* the policy was given a limit and decides by itself */
-  bool failing;         /* the step is one that the recorded run was refused */
-  uint64_t next_addr;   /* invented where the recording has none */
+  size_t cursor, bound; /* the next event to look at, and the event of this step */
+  bool by_limit;        /* the policy has a limit and decides by itself */
+  bool failing;         /* the recorded run was refused this step */
+  uint64_t next_addr;   /* made up if the recording has none */
 } check;
 
 static bool is_segment_event(const event *e) {
   return e->kind >= EVENT_SEGMENT_ALLOC && e->kind <= EVENT_SEGMENT_UNMAP;
 }
 
-/* The next segment event before this step's own; NULL if there is none. */
+/* Returns the next segment event before this step's event; NULL if none. */
 static const event *peek(check *c) {
   for (; c->cursor < c->bound; c->cursor++) {
     const event *e = &c->s->source->events[c->cursor];
@@ -39,7 +39,7 @@ static uint64_t invent(check *c, uint64_t bytes) {
   return c->next_addr;
 }
 
-/* Asked for memory: is it given? `kind` is what the recording should show. */
+/* Answers a request for memory. `kind` is the event that the recording should show. */
 static bool answer(check *c, event_kind kind, uint64_t bytes, const event **shown) {
   const event *e = *shown = peek(c);
   if (e != NULL && e->kind == kind) {
@@ -77,7 +77,7 @@ static void check_unmap(void *user, uint64_t addr, uint64_t bytes) {
   gave(user, EVENT_SEGMENT_UNMAP, addr, bytes);
 }
 
-/* Memory given back, or nothing told of a request that failed: it was refused. */
+/* Refuses if the recording shows memory being freed next, or nothing for a failed request. */
 static bool check_allows(void *user) {
   check *c = user;
   const event *e = peek(c);
@@ -119,7 +119,7 @@ static policy_answer check_step(check *c, policy *p, const policy_ops *ops, cons
     compare(c, answer != POLICY_DONE);
     if (answer == POLICY_DONE) answer = ops->release(p, at->id);
   }
-  for (; peek(c) != NULL; c->cursor++) compare(c, false); /* told, but not done */
+  for (; peek(c) != NULL; c->cursor++) compare(c, false); /* recorded, but not done */
   if (answer == POLICY_FULL && c->out->finishes) {
     c->out->finishes = false;
     c->out->failed_at_event = at->event;
@@ -147,7 +147,7 @@ stow_status replay_check(replay_result *out, const steps *s, const policy_ops *w
                           .map = check_map,
                           .unmap = check_unmap};
   policy_options o = {.limit_bytes = options->limit_bytes,
-                      .limit_is_told = options->limit_is_told,
+                      .limit_in_framework = options->limit_in_framework,
                       .settings = options->settings,
                       .lanes = s->lanes,
                       .lane_count = s->lane_count,

@@ -1,8 +1,8 @@
-/* Extents: what the allocator held from the driver, over time.
+/* Extents: the memory the allocator held from the driver, over time.
  *
- * The extents reserved now are kept sorted by address. A segment comes and goes whole; pages mapped
- * into an expandable segment may leave in other pieces than they came in, so an unmap cuts: the
- * piece before and the piece after go on as extents of their own. */
+ * The currently reserved extents are sorted by address. A segment is allocated and freed as a
+ * whole. Pages of an expandable segment may be unmapped in other pieces than they were mapped, so
+ * an unmap splits an extent: the pieces before and after it continue as extents of their own. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 typedef struct reserve {
   timeline *t;
-  uint32_t *now; /* numbers of the extents reserved now, by address */
+  uint32_t *now; /* numbers of the currently reserved extents, by address */
   uint32_t count;
   size_t capacity;
   uint64_t bytes, most;
@@ -25,7 +25,7 @@ static stow_status extent_add(timeline *t, const extent *e, uint32_t *number) {
   return STOW_OK;
 }
 
-/* The first reserved extent that ends after `addr`. */
+/* Returns the first reserved extent that ends after `addr`. */
 static uint32_t first_past(const reserve *r, uint64_t addr) {
   uint32_t low = 0, high = r->count;
   while (low < high) {
@@ -39,7 +39,7 @@ static uint32_t first_past(const reserve *r, uint64_t addr) {
   return low;
 }
 
-/* Reserves [addr, addr+bytes), which must not overlap what is reserved, at place `at`. */
+/* Reserves [addr, addr+bytes), which must not overlap another reservation, at position `at`. */
 static stow_status reserve_at(reserve *r, uint32_t at, const extent *e) {
   uint32_t number;
   STOW_TRY(extent_add(r->t, e, &number));
@@ -57,7 +57,7 @@ static bool sane(const reserve *r, uint64_t addr, uint64_t bytes) {
          addr <= UINT64_MAX - bytes && r->count < TIMELINE_EXTENTS_MAX;
 }
 
-/* Reserves the parts of [addr, addr+bytes) that are not reserved yet: a range told twice is held
+/* Reserves the parts of [addr, addr+bytes) that are not reserved yet: a range recorded twice counts
  * once. */
 static stow_status reserve_range(reserve *r, const extent *whole) {
   if (!sane(r, whole->addr, whole->bytes)) {
@@ -85,8 +85,8 @@ static stow_status reserve_range(reserve *r, const extent *whole) {
   return STOW_OK;
 }
 
-/* Ends what lies in [addr, addr+bytes) at `tick`; what was not reserved there came before the
- * recording began. */
+/* Ends the extents in [addr, addr+bytes) at `tick`; parts that were not reserved existed before the
+ * recording. */
 static stow_status release_range(reserve *r, uint64_t addr, uint64_t bytes, const event *e,
                                  uint32_t tick) {
   if (bytes == 0 || bytes > TIMELINE_BYTES_MAX || addr > UINT64_MAX - bytes) {
@@ -145,7 +145,7 @@ static stow_status follow_event(reserve *r, const event *e, uint32_t tick) {
   }
 }
 
-/* Segments of the final state that no event made were there all along. */
+/* Segments of the final state that no event made existed from the start. */
 static stow_status follow_final_state(reserve *r) {
   const recording *source = r->t->source;
   for (size_t i = 0; i < source->segment_count; i++) {
@@ -162,8 +162,8 @@ static stow_status follow_final_state(reserve *r) {
   return STOW_OK;
 }
 
-/* Extents that began before the recording were found late. Leaves out (as empty ones) those that
- * would take the sum past the bound, supposing the worst: all of them beside the most there was. */
+/* Extents that existed before the recording are found late. Drops (makes empty) those that might
+ * push the sum over the bound, assuming the worst: all of them on top of the maximum. */
 static void bound_before(reserve *r) {
   timeline *t = r->t;
   uint64_t room = TIMELINE_BYTES_MAX - r->most;
@@ -185,7 +185,7 @@ stow_status timeline_build_extents(timeline *t) {
     status = follow_event(&r, timeline_event(t, tick), tick);
   uint64_t most = r.most;
   if (status == STOW_OK) status = follow_final_state(&r);
-  r.most = most; /* what the final state adds is `before`, and bounded below */
+  r.most = most; /* the final state adds only `before` extents, bounded below */
   free(r.now);
   bound_before(&r);
   t->reserved_known = t->extent_count > 0;

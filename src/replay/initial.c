@@ -1,8 +1,8 @@
-/* Initial state: first touches decide.
+/* Initial state: derived from the first event of each address.
  *
- * An address whose first event is a free was live before; one whose first event is an allocation
- * was not; one without events is what it is at the end. The same holds for segments, and for every
- * stretch of an expandable segment (a map first: it was not there; an unmap first: it was). */
+ * If the first event is a free, the block was live before; if it is an allocation, it was not. A
+ * block without events is as in the final state. The same holds for segments, and for every stretch
+ * of an expandable segment (first a map: it was not mapped; first an unmap: it was). */
 #include "replay/initial.h"
 
 #include <stdlib.h>
@@ -11,25 +11,27 @@
 #include "base/checked.h"
 #include "base/list.h"
 
-#define BLOCK_UNIT    UINT64_C(512)       /* PyTorch rounds requests up to this */
-#define SLACK_MAX     (UINT64_C(1) << 20) /* large blocks keep a rest of at most 1 MiB unsplit */
+#define BLOCK_UNIT UINT64_C(512) /* PyTorch rounds requests up to this */
+#define SLACK_MAX                                                                                  \
+  (UINT64_C(1) << 20) /* large blocks keep a remainder of at most 1 MiB                            \
+                       * unsplit */
 #define SMALL_SEGMENT (UINT64_C(2) << 20)
 
-typedef struct place { /* a block with what sorting needs */
+typedef struct place { /* a block with its sort keys */
   block b;
   uint16_t device;
   bool exact;   /* its size is known */
-  bool settled; /* nothing more can be learnt about it */
+  bool settled; /* nothing more can be learned about it */
 } place;
 
-typedef struct edge { /* where something begins or ends in a device's addresses */
+typedef struct edge { /* the start or end of something in a device's addresses */
   uint64_t addr;
   uint16_t device;
 } edge;
 
 typedef struct stretch { /* a run of addresses between two edges */
-  uint32_t next;         /* the next one nothing touched yet (union-find) */
-  bool mapped, inside;   /* inside: lies in segment `from` of the end */
+  uint32_t next;         /* the next stretch without an event (union-find) */
+  bool mapped, inside;   /* inside: part of segment `from` of the final state */
   uint64_t stream;
   uint32_t from;
 } stretch;
@@ -44,11 +46,11 @@ typedef struct builder {
 } builder;
 
 static uint64_t key_of(uint16_t device, uint64_t addr) {
-  return addr ^ (uint64_t)device << 57; /* addresses of a device have at most 57 bits */
+  return addr ^ (uint64_t)device << 57; /* device addresses have at most 57 bits */
 }
 
 static stow_status no_memory(void) {
-  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to rebuild what was there at the start");
+  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to rebuild the initial state");
 }
 
 static stow_status add_place(builder *x, place p) {
@@ -64,7 +66,7 @@ static stow_status add_segment(builder *x, segment s) {
   return STOW_OK;
 }
 
-/* ---- first touches ---- */
+/* ---- first events ---- */
 
 static stow_status touch_block(builder *x, const event *e) {
   uint16_t device = event_origin(x->r, e)->device;
@@ -77,7 +79,8 @@ static stow_status touch_block(builder *x, const event *e) {
   return add_place(x, (place){.b = {.addr = e->addr,
                                     .bytes = bytes,
                                     .requested_bytes = e->bytes,
-                                    .stack_id = 0, /* the event tells who freed it, not who asked */
+                                    .stack_id = 0, /* the event shows who freed it, not who
+                                                    * allocated it */
                                     .state = e->kind == EVENT_FREE ? BLOCK_PENDING : BLOCK_LIVE},
                               .device = device});
 }
@@ -112,7 +115,7 @@ static stow_status touch_all(builder *x) {
   return STOW_OK;
 }
 
-/* What no event touched is what it is at the end. */
+/* Blocks without events are as in the final state. */
 static stow_status take_untouched(builder *x) {
   const recording *r = x->r;
   for (size_t i = 0; i < r->segment_count; i++) {
@@ -177,7 +180,7 @@ static uint32_t edge_index(const edge *edges, size_t count, uint16_t device, uin
   return (uint32_t)(found - edges);
 }
 
-/* The first untouched stretch at or after i. */
+/* Returns the first stretch without an event at or after i. */
 static uint32_t untouched(stretch *stretches, uint32_t i) {
   uint32_t root = i;
   while (stretches[root].next != root) root = stretches[root].next;
@@ -189,7 +192,7 @@ static uint32_t untouched(stretch *stretches, uint32_t i) {
   return root;
 }
 
-/* Which stretches were mapped at the start. Stretch i runs from edge i to edge i + 1. */
+/* Decides which stretches were mapped at the start. Stretch i runs from edge i to edge i + 1. */
 static void decide_stretches(const recording *r, const edge *edges, size_t count,
                              stretch *stretches) {
   uint64_t end;
@@ -203,7 +206,7 @@ static void decide_stretches(const recording *r, const edge *edges, size_t count
         stretches[i] = (stretch){
             .next = i, .mapped = true, .inside = true, .stream = s->stream, .from = (uint32_t)k};
       else
-        break; /* segments that overlap: hostile, and each stretch is looked at once */
+        break; /* segments overlap (hostile input); each stretch is processed once */
   }
   for (size_t k = 0; k < r->event_count; k++) {
     const event *e = &r->events[k];
@@ -219,7 +222,7 @@ static void decide_stretches(const recording *r, const edge *edges, size_t count
   }
 }
 
-/* Neighbouring stretches of one stream are one segment, as in a snapshot. */
+/* Merges adjacent stretches of one stream into a segment, as in a snapshot. */
 static stow_status join_stretches(builder *x, const edge *edges, size_t count,
                                   const stretch *stretches) {
   for (size_t i = 0; i + 1 < count;) {
@@ -257,7 +260,7 @@ static stow_status take_expandable(builder *x) {
   size_t count = 0;
   stow_status status = collect_edges(x->r, &edges, &count);
   if (status == STOW_OK && count > UINT32_MAX - 2)
-    status = stow_fail(STOW_ERR_OVERFLOW, "more than 4 thousand million mappings in one recording");
+    status = stow_fail(STOW_ERR_OVERFLOW, "more than 2^32 mappings in one recording");
   if (status == STOW_OK && count > 0) {
     stretches = malloc((count + 1) * sizeof *stretches);
     if (stretches == NULL) status = no_memory();
@@ -285,7 +288,7 @@ static int compare_segments(const void *a, const void *b) {
   return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-/* Segments that would lie over another are dropped. */
+/* Sorts the segments and drops those that overlap another. */
 static void sort_segments(builder *x) {
   initial_state *s = x->out;
   if (s->segment_count == 0) return;
@@ -305,7 +308,7 @@ static void sort_segments(builder *x) {
   s->segment_count = kept;
 }
 
-/* The place with the greatest address at or below; NULL if there is none on the device. */
+/* Returns the place with the greatest address at or below `addr`; NULL if the device has none. */
 static place *place_below(const builder *x, uint16_t device, uint64_t addr) {
   size_t low = 0, high = x->place_count;
   place wanted = {.b.addr = addr, .device = device};
@@ -320,8 +323,8 @@ static place *place_below(const builder *x, uint16_t device, uint64_t addr) {
   return &x->places[low - 1];
 }
 
-/* A free block is used from its start, so the first allocation behind a block whose end is not
- * known shows that end (while the block is there: its free would join them). */
+/* A free block is used from its start. So the first allocation after a block of unknown size shows
+ * where it ends (while the block is live: freeing it would merge them). */
 static void learn_ends(builder *x) {
   size_t open = 0;
   for (size_t i = 0; i < x->place_count; i++) open += !x->places[i].settled;
@@ -357,7 +360,8 @@ static stow_status add_loose(initial_state *s, size_t *capacity, const place *p)
   return STOW_OK;
 }
 
-/* Fills one segment with its places and the free blocks between; `*at` walks the places. */
+/* Fills one segment with its places and the free blocks between them; `*at` advances over the
+ * places. */
 static stow_status fill_segment(builder *x, segment *g, size_t *at, size_t *capacity) {
   initial_state *s = x->out;
   uint64_t behind = g->addr, end = g->addr + g->bytes;
@@ -377,8 +381,8 @@ static stow_status fill_segment(builder *x, segment *g, size_t *at, size_t *capa
       b.bytes = next - b.addr;
       s->conflicts++;
     }
-    /* Small segments are split to the last unit. No free block of a large one is as small as what
-     * it leaves unsplit: such a rest belongs to the block before it. */
+    /* Small segments are split down to the last unit. A large segment has no free block as small as
+     * the remainder it leaves unsplit: such a remainder belongs to the block before it. */
     bool whole = !g->small && next - b.addr - b.bytes <= SLACK_MAX;
     if (whole) b.bytes = next - b.addr;
     if (!whole && !g->small && !x->places[*at].exact) s->guessed_sizes++;
@@ -402,7 +406,7 @@ static stow_status lay_out(builder *x) {
   learn_ends(x);
   for (size_t i = 0; i <= s->segment_count; i++) {
     segment *g = i < s->segment_count ? &s->segments[i] : NULL;
-    for (; at < x->place_count; at++) { /* what lies before this segment lies in none */
+    for (; at < x->place_count; at++) { /* places before this segment are in no segment */
       const place *p = &x->places[at];
       if (g != NULL && (p->device > g->device || (p->device == g->device && p->b.addr >= g->addr)))
         break;

@@ -1,4 +1,4 @@
-/* Iterations: boundaries from marks, or from an allocation that repeats. */
+/* Iterations: boundaries from marks, or from a repeating allocation. */
 #include "replay/iteration.h"
 
 #include <ctype.h>
@@ -8,7 +8,7 @@
 
 #include "base/list.h"
 
-/* Boundaries: the tick after which a new round begins. */
+/* Boundaries: the tick after which a new iteration begins. */
 typedef struct boundaries {
   uint32_t *ticks;
   uint32_t count;
@@ -22,7 +22,7 @@ static stow_status boundary_add(boundaries *b, uint32_t tick) {
   return STOW_OK;
 }
 
-/* "ProfilerStep#12" and "ProfilerStep#13" are one mark: the name without digits. */
+/* Strips the digits from a name: "ProfilerStep#12" and "ProfilerStep#13" are one mark. */
 static size_t mark_stem(char *stem, size_t size, const char *name) {
   size_t length = 0;
   for (; *name != '\0' && length + 1 < size; name++)
@@ -31,7 +31,7 @@ static size_t mark_stem(char *stem, size_t size, const char *name) {
   return length;
 }
 
-/* How surely a mark means a round of the loop; 0 not at all. */
+/* Rates how likely a mark means an iteration of the loop; 0: not at all. */
 static int mark_rank(const char *name) {
   if (strstr(name, "ProfilerStep") != NULL) return 6;
   if (strcasestr(name, "iteration") != NULL || strcasestr(name, "train_step") != NULL) return 5;
@@ -46,7 +46,7 @@ typedef struct mark_group {
   int rank;
 } mark_group;
 
-#define MARK_GROUPS_MAX 4096 /* kinds of mark looked at; more are passed over */
+#define MARK_GROUPS_MAX 4096 /* kinds of mark examined; the rest is ignored */
 
 /* Numbers the stems of all marks and counts each; group_of[tick] is only valid at marks. */
 static stow_status group_marks(const timeline *t, intern *stems, mark_group *groups,
@@ -73,7 +73,7 @@ static stow_status group_marks(const timeline *t, intern *stems, mark_group *gro
   return STOW_OK;
 }
 
-/* An optimizer step ends a round; every other mark begins one. */
+/* An optimizer step ends an iteration; every other mark begins one. */
 static stow_status boundaries_from_marks(iterations *all, boundaries *b, const timeline *t) {
   intern stems = {0};
   uint32_t count = 0;
@@ -93,7 +93,7 @@ static stow_status boundaries_from_marks(iterations *all, boundaries *b, const t
     all->name_id = groups[best].name_id;
     all->first_is_setup = !at_end;
     all->last_is_partial = true;
-    uint32_t closed = 0; /* where the last round came to its own end; 0: it did not */
+    uint32_t closed = 0; /* where the last iteration ended by itself; 0: it did not */
     for (uint32_t tick = 0; tick < t->tick_count && status == STOW_OK; tick++) {
       const event *e = timeline_event(t, tick);
       if (e->kind != EVENT_MARK_BEGIN && e->kind != EVENT_MARK_END) continue;
@@ -112,18 +112,18 @@ static stow_status boundaries_from_marks(iterations *all, boundaries *b, const t
   return status;
 }
 
-/* ---- the guess ---- */
+/* ---- guessing ---- */
 
-/* What is kept for each kind of allocation (its stack and size): its distances, summed. */
+/* One kind of allocation (stack and size) and the sums of its distances. */
 typedef struct repeat {
   uint64_t bytes;
   uint32_t stack_id, count, first, last;
   double sum, squares;
 } repeat;
 
-#define REPEAT_LEAST  4    /* rounds before a guess is made */
-#define REPEAT_SPREAD 0.25 /* of the distances, standard deviation over mean */
-#define REPEAT_COVER  0.6  /* of the recording that the rounds must span */
+#define REPEAT_LEAST  4    /* iterations needed for a guess */
+#define REPEAT_SPREAD 0.25 /* standard deviation of the distances over their mean */
+#define REPEAT_COVER  0.6  /* part of the recording that the iterations must span */
 
 static uint64_t repeat_key(const lifetime *l) {
   return hash_u64(l->bytes, l->stack_id);
@@ -142,7 +142,7 @@ static void repeat_seen(repeat *r, uint32_t tick) {
   r->count++;
 }
 
-/* The longest regular distance wins: what comes once a round, not what comes once a layer. */
+/* The longest regular distance wins: what occurs once per iteration, not once per layer. */
 static const repeat *best_repeat(const repeat *all, uint32_t count, uint32_t ticks) {
   const repeat *best = NULL;
   for (uint32_t i = 0; i < count; i++) {
@@ -194,7 +194,7 @@ static stow_status boundaries_from_repeats(iterations *all, boundaries *b, const
   return status;
 }
 
-/* ---- the rounds ---- */
+/* ---- the iterations ---- */
 
 static void measure(iterations *all, const timeline *t) {
   uint64_t live = 0;
@@ -256,7 +256,7 @@ stow_status iterations_find(iterations *all, const timeline *t) {
         else if (i == 0)
           all->first_is_setup = false; /* a mark at the very start */
         else
-          all->last_is_partial = false; /* one at the very end */
+          all->last_is_partial = false; /* a mark at the very end */
         from = to;
       }
       measure(all, t);

@@ -1,8 +1,8 @@
-/* Iterations: where one round of a loop ends and the next begins.
+/* Iterations: where one iteration of a loop ends and the next begins.
  *
- * Taken from the recording's marks where it has any that repeat (a profiler step, an iteration, the
- * end of an optimizer step), otherwise guessed from an allocation that comes back at regular
- * distances. A recording with neither has none, and that is said. */
+ * Taken from repeating marks in the recording (a profiler step, an iteration, the end of an
+ * optimizer step); otherwise guessed from an allocation that recurs at regular distances. If the
+ * recording has neither, the result says so. */
 #ifndef REPLAY_ITERATION_H
 #define REPLAY_ITERATION_H
 
@@ -13,20 +13,20 @@ typedef enum iteration_how { ITERATION_NONE, ITERATION_MARKS, ITERATION_GUESSED 
 typedef struct iteration {
   uint32_t start, end; /* ticks [start, end) */
   uint32_t allocs;
-  uint64_t peak_bytes, end_bytes; /* most live within, live at its last tick */
+  uint64_t peak_bytes, end_bytes; /* maximum live within it; live at its last tick */
 } iteration;
 
 typedef struct iterations {
   iteration_how how;
-  uint32_t name_id;        /* of the marks, as the first of them is named */
-  uint64_t guess_bytes;    /* of the allocation that comes back … */
+  uint32_t name_id;        /* name of the first mark */
+  uint64_t guess_bytes;    /* of the recurring allocation … */
   uint32_t guess_stack_id; /* … and where */
-  bool first_is_setup;     /* the first stretch lies before the first mark: not a whole round */
+  bool first_is_setup;     /* the first stretch lies before the first mark: not a full iteration */
   bool last_is_partial;    /* the last stretch was cut by the end of the recording */
   iteration *list;
   uint32_t count;
-  /* Bytes that stay from one whole round to the next: the median of the differences of end_bytes.
-   * 0 with fewer than three whole rounds. */
+  /* Bytes that remain from one full iteration to the next: the median of the differences of
+   * end_bytes. 0 with fewer than three full iterations. */
   int64_t growth_bytes;
 } iterations;
 

@@ -4,7 +4,7 @@
 static stow_status open_policy(policy **p, const steps *s, const policy_ops *which,
                                const replay_options *options) {
   policy_options o = {.limit_bytes = options->limit_bytes,
-                      .limit_is_told = options->limit_is_told,
+                      .limit_in_framework = options->limit_in_framework,
                       .settings = options->settings,
                       .lanes = s->lanes,
                       .lane_count = s->lane_count,
@@ -27,7 +27,7 @@ static inline policy_answer take_step(policy *p, const policy_ops *ops, const st
   }
 }
 
-/* The program's live bytes at their highest before step `end`. */
+/* Returns the program's maximum of live bytes before step `end`. */
 static uint64_t peak_live_until(const steps *s, size_t end) {
   uint64_t live = 0, peak = 0;
   for (size_t i = 0; i < end; i++) {
@@ -62,5 +62,5 @@ stow_status replay_run(replay_result *out, const steps *s, const policy_ops *whi
   out->peak_live_bytes = answer == POLICY_DONE ? s->peak_live_bytes : peak_live_until(s, i);
   which->stats(p, &out->stats);
   which->close(p);
-  return answer == POLICY_BROKEN ? STOW_ERR_STATE : STOW_OK; /* the message is the policy's */
+  return answer == POLICY_BROKEN ? STOW_ERR_STATE : STOW_OK; /* the policy set the message */
 }

@@ -1,4 +1,4 @@
-/* Replay job: options checked, steps built, one policy after another (replay_job.h). */
+/* Replay job: checks options, builds steps, runs policies (replay_job.h). */
 #include "replay/replay_job.h"
 
 #include <inttypes.h>
@@ -11,10 +11,10 @@ stow_status replay_job_check(const replay_job_options *given) {
   policy_settings checked = POLICY_SETTINGS_INIT;
   if (given->device_bytes != 0 && given->limit_bytes != 0)
     return stow_fail(STOW_ERR_INVALID,
-                     "give the size of the device or a limit of the reserve, not both");
+                     "give either the size of the device or a limit of the reserve, not both");
   if (given->device_bytes != 0 && given->device_bytes <= REPLAY_CONTEXT_BYTES)
     return stow_fail(STOW_ERR_INVALID,
-                     "a device of %" PRIu64 " MiB has no room for the CUDA context of %" PRIu64
+                     "a device of %" PRIu64 " MiB cannot hold the CUDA context of %" PRIu64
                      " MiB; name a larger one",
                      given->device_bytes >> 20, REPLAY_CONTEXT_BYTES >> 20);
   return given->settings != NULL ? policy_settings_parse(&checked, given->settings) : STOW_OK;
@@ -28,7 +28,7 @@ stow_status replay_job_open(replay_job *job, const recording *record, const char
   uint64_t limit = given->limit_bytes;
   if (given->device_bytes != 0) {
     limit = given->device_bytes - REPLAY_CONTEXT_BYTES;
-    job->options.limit_is_told = false;
+    job->options.limit_in_framework = false;
   }
   if (limit != 0 && limit < POLICY_NO_LIMIT) job->options.limit_bytes = limit;
   steps_settings(&job->options.settings, record);
@@ -36,7 +36,7 @@ stow_status replay_job_open(replay_job *job, const recording *record, const char
     STOW_TRY(policy_settings_parse(&job->options.settings, given->settings));
   STOW_TRY(steps_build(&job->steps, record, steps_main_device(record)));
   if (job->steps.alloc_count == 0)
-    return stow_fail(STOW_ERR_INVALID, "%s: no allocation to replay", name);
+    return stow_fail(STOW_ERR_INVALID, "%s: the recording has no allocations to replay", name);
   return STOW_OK;
 }
 
@@ -44,11 +44,10 @@ void replay_job_close(replay_job *job) {
   steps_free(&job->steps);
 }
 
-/* Only PyTorch's own recordings have segments, and only the policy that made them can repeat them.
- */
+/* Only PyTorch's recordings have segments, and only the policy that made them can repeat them. */
 static bool can_check(const replay_job *job, const policy_ops *which) {
   if (job->record->source != SOURCE_TORCH) return false;
-  if (job->steps.initial_blocks > 0) return false; /* the pools at the start are unknown */
+  if (job->steps.initial_blocks > 0) return false; /* the initial pools are unknown */
   return which ==
          (steps_expandable(job->record) ? &policy_torch_expandable : &policy_torch_default);
 }
@@ -77,5 +76,5 @@ stow_status replay_policy(const policy_ops **which, const char *name) {
     strncat(known, i > 0 ? ", " : "", sizeof known - strlen(known) - 1);
     strncat(known, policy_at(i)->name, sizeof known - strlen(known) - 1);
   }
-  return stow_fail(STOW_ERR_NOT_FOUND, "no policy \"%.60s\"; use one of %s", name, known);
+  return stow_fail(STOW_ERR_NOT_FOUND, "unknown policy \"%.60s\"; use one of %s", name, known);
 }

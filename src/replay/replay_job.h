@@ -1,4 +1,4 @@
-/* Replay job: a recording made ready for any number of replays under one limit.
+/* Replay job: a recording prepared for any number of replays under one limit.
  *
  *   replay_job job;
  *   replay_job_open(&job, &recording, &options);
@@ -11,15 +11,15 @@
 
 #include "replay/replay.h"
 
-/* Device memory that an allocator never gets: the CUDA context and loaded kernels. Measured on an
- * H200 (driver 580, PyTorch 2.11): 15.62 GiB in use by a process whose allocator had reserved
+/* Device memory that the allocator cannot use: the CUDA context and loaded kernels. Measured on an
+ * H200 (driver 580, PyTorch 2.11): a process used 15.62 GiB while its allocator had reserved
  * 14.955. */
 #define REPLAY_CONTEXT_BYTES (UINT64_C(680) << 20)
 
 typedef struct replay_job_options {
-  uint64_t device_bytes; /* a device of this size, less REPLAY_CONTEXT_BYTES; 0: any */
+  uint64_t device_bytes; /* a device of this size, minus REPLAY_CONTEXT_BYTES; 0: any */
   uint64_t limit_bytes;  /* of the allocator's reserve; 0: none. Not together with device_bytes */
-  const char *settings;  /* over the recording's own, as PYTORCH_ALLOC_CONF; NULL: none */
+  const char *settings;  /* on top of the recording's own, as PYTORCH_ALLOC_CONF; NULL: none */
 } replay_job_options;
 
 typedef struct replay_job {
@@ -29,21 +29,21 @@ typedef struct replay_job {
   uint64_t device_bytes;
 } replay_job;
 
-/* Checks the options alone, so that a mistake is reported before a long read. */
+/* Checks only the options, so that a mistake is reported before a long read. */
 stow_status replay_job_check(const replay_job_options *given);
 /* `record` must outlive the job. `name` is for messages. STOW_ERR_INVALID: wrong options, or a
- * recording without an allocation. Close the job after a failure too. */
+ * recording without allocations. Close the job after a failure too. */
 stow_status replay_job_open(replay_job *job, const recording *record, const char *name,
                             const replay_job_options *given);
 void replay_job_close(replay_job *job);
 
-/* What replay_job_run does beside the replay. */
+/* Additional work for replay_job_run. */
 #define REPLAY_MIN_LIMIT 1u /* find the smallest limit that finishes */
 #define REPLAY_CHECK     2u /* compare with the recorded segments, if `which` made them */
 
 stow_status replay_job_run(const replay_job *job, const policy_ops *which, unsigned flags,
                            replay_result *result);
-/* The policy of that name. STOW_ERR_NOT_FOUND: there is none; the message lists those there are. */
+/* Finds a policy by name. STOW_ERR_NOT_FOUND if there is none; the message lists all. */
 stow_status replay_policy(const policy_ops **which, const char *name);
 
 #endif

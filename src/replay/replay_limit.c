@@ -1,22 +1,22 @@
-/* The smallest limit that finishes, found without trusting that more memory always helps.
+/* Finds the smallest limit that finishes, without assuming that more memory always helps.
  *
- * It does not: a limit 2 MiB higher can move a retry and with it every block after, and fail. What
- * is looked for is therefore the smallest limit from which *every* 2 MiB step upward finishes.
+ * It does not: a limit 2 MiB higher can move a retry, and with it every later block, and fail. So
+ * the search looks for the smallest limit from which *every* 2 MiB step upward finishes.
  *
- * A replay under limit L decides nothing differently under any limit between L and the highest
- * reserve it was granted (same_down_to_bytes). So walking down from the unlimited run, each replay
- * proves a whole interval, the next starts one step under it, and the first failure ends the walk:
- * nothing between is left untried. Where a policy looks at the limit itself (PyTorch's garbage
- * collection, the real heap), or the walk takes too long, a bisection finds a candidate and every
- * step of a window above it is tried; the result says so. */
+ * A replay under limit L decides the same under any limit between L and the highest reserve it was
+ * granted (same_down_to_bytes). Walking down from the unlimited run, each replay proves a whole
+ * interval, the next starts one step below it, and the first failure ends the walk: no limit in
+ * between is skipped. If a policy depends on the limit itself (PyTorch's garbage collection, the
+ * real heap), or the walk takes too long, a bisection finds a candidate and every step of a window
+ * above it is tried; the result says so. */
 #include "base/checked.h"
 #include "replay/replay.h"
 
 #define STEP_BYTES (UINT64_C(2) << 20)
-/* Steps of the recording that a walk may replay in all: some ten seconds. */
+/* Steps that a walk may replay in total: about ten seconds. */
 #define WALK_STEPS   UINT64_C(100000000)
 #define WINDOW_STEPS 32
-/* Replays in a row that proved no more than their own limit: then walking is only counting. */
+/* Consecutive replays that proved no more than their own limit; then walking only counts. */
 #define WALK_STALLS 48
 
 typedef struct limit_search {
@@ -24,7 +24,7 @@ typedef struct limit_search {
   const policy_ops *which;
   replay_options options;
   uint64_t replays, replays_max;
-  uint64_t least; /* no limit under this can finish: the live bytes themselves */
+  uint64_t least; /* the live bytes: no smaller limit can finish */
 } limit_search;
 
 static stow_status try_limit(limit_search *search, uint64_t limit, bool *finishes, uint64_t *same) {
@@ -37,8 +37,8 @@ static stow_status try_limit(limit_search *search, uint64_t limit, bool *finishe
   return STOW_OK;
 }
 
-/* Walks down from *low, known to finish with all above it. True in *proved if it reached a failure
- * or the live bytes; false if it ran out of replays. */
+/* Walks down from *low, which is known to finish with everything above it. Sets *proved to true if
+ * it reached a failure or the live bytes, to false if it ran out of replays. */
 static stow_status walk_down(limit_search *search, uint64_t *low, bool *proved) {
   *proved = true;
   uint32_t stalls = 0;
@@ -59,7 +59,7 @@ static stow_status walk_down(limit_search *search, uint64_t *low, bool *proved) 
   return STOW_OK;
 }
 
-/* A limit that finishes with the one below it failing; *high finishes. */
+/* Finds a limit that finishes while the one below it fails; *high finishes. */
 static stow_status bisect(limit_search *search, uint64_t *high) {
   uint64_t low = round_down(search->least, STEP_BYTES), same;
   low = low >= STEP_BYTES ? low - STEP_BYTES : 0;
@@ -76,8 +76,8 @@ static stow_status bisect(limit_search *search, uint64_t *high) {
   return STOW_OK;
 }
 
-/* Every step of the window above the candidate must finish too; where one fails, the candidate
- * moves above it. `top` is known to finish with everything above. */
+/* Checks that every step of the window above the candidate finishes; if one fails, moves the
+ * candidate above it. `top` is known to finish with everything above. */
 static stow_status verify_window(limit_search *search, uint64_t *low, uint64_t top) {
   for (uint64_t limit = *low + STEP_BYTES; limit < top && limit <= *low + WINDOW_STEPS * STEP_BYTES;
        limit += STEP_BYTES) {

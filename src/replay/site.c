@@ -8,7 +8,7 @@
 #include "base/text.h"
 
 bool site_is_framework(const char *file) {
-  /* Folders of PyTorch, of Python itself, and what stands for "no file". */
+  /* Folders of PyTorch and Python, and names that mean "no file". */
   static const char *const parts[] = {"site-packages/torch/",
                                       "dist-packages/torch/",
                                       "/torch/csrc/",
@@ -24,7 +24,7 @@ bool site_is_framework(const char *file) {
   return strstr(file, "lib/python3") != NULL && strstr(file, "-packages/") == NULL;
 }
 
-/* The frame id a stack is counted under. */
+/* Returns the frame id that a stack counts under. */
 static uint32_t stack_frame(const recording *r, const stack *s, const uint8_t *framework) {
   for (uint32_t i = 0; i < s->count; i++) {
     uint32_t id = r->stack_frames[s->first + i];

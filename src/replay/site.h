@@ -1,8 +1,8 @@
-/* Sites: the line of the program behind a stack, and the groups a report counts bytes by.
+/* Sites: the program line of a stack, and the groups by which a report counts bytes.
  *
- * A site is the innermost frame that is not the framework's own: the first one outside torch, the
- * standard library and unnamed native code. Where every frame is the framework's, it is the
- * innermost frame. Stack ids 0 (none) have site 0. */
+ * A site is the innermost frame outside the framework: outside torch, the standard library and
+ * unnamed native code. If every frame is the framework's, it is the innermost frame. Stack id 0
+ * (none) has site 0. */
 #ifndef REPLAY_SITE_H
 #define REPLAY_SITE_H
 
@@ -17,13 +17,14 @@ typedef struct site_table {
 stow_status site_table_build(site_table *s, const recording *r);
 void site_table_free(site_table *s);
 
-/* Is this file part of a framework or of the language, not of the program? */
+/* Returns whether this file belongs to a framework or the language, not to the program. */
 bool site_is_framework(const char *file);
 
-/* What a group stands for. */
+/* What to group by. */
 typedef enum group_by { GROUP_SITE, GROUP_TAG, GROUP_SIZE } group_by;
 
-/* The size class of an allocation, 0 to GROUP_SIZE_COUNT - 1, and its name ("1 MiB to 10 MiB"). */
+/* Returns the size class of an allocation, 0 to GROUP_SIZE_COUNT - 1, and its name ("1 MiB to 10
+ * MiB"). */
 #define GROUP_SIZE_COUNT 7
 uint32_t group_size_class(uint64_t bytes);
 const char *group_size_name(uint32_t size_class);

@@ -1,5 +1,5 @@
-/* Spill: Belady's bound. With the whole step known, a miss evicts what is used last; no plan for
- * the same units and capacity brings in fewer of them. */
+/* Spill: Belady's bound. With the whole step known, a miss evicts the unit used furthest in the
+ * future; no plan for the same units and capacity copies in fewer of them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +10,8 @@
 typedef struct touch {
   uint32_t unit;
   uint32_t launch;
-  uint64_t next; /* launch that names the unit next; the step repeats */
-  bool holds;    /* the unit held something before this launch */
+  uint64_t next; /* the next launch that names the unit; the step repeats */
+  bool holds;    /* the unit held data before this launch */
 } touch;
 
 typedef struct candidate {
@@ -25,7 +25,7 @@ typedef struct bound {
   size_t count, capacity;
   uint64_t *born; /* per unit: the launch before which it last became live or dead */
   uint64_t stamp;
-  uint64_t *next; /* per unit: when it is used next; 0: not in vram */
+  uint64_t *next; /* per unit: its next use; 0: not in vram */
   candidate *heap;
   size_t heap_count, heap_capacity;
 } bound;
@@ -35,7 +35,7 @@ static void changed(void *context, uint32_t unit) {
   b->born[unit] = b->stamp;
 }
 
-/* The touches of one step; `keep`: into the list. */
+/* Visits the touches of one step; `keep` adds them to the list. */
 static stow_status walk(bound *b, const spill_program *p, bool keep, uint32_t *named) {
   uint32_t launch = 0;
   for (size_t i = 0; i < p->op_count; i++) {
@@ -61,14 +61,14 @@ static void link_uses(bound *b, const spill_program *p) {
   for (int round = 0; round < 2; round++)
     for (size_t i = b->count; i-- > 0;) {
       touch *t = &b->touches[i];
-      /* The second pass has what follows in the next step. */
+      /* The second pass knows the touches of the next step. */
       uint64_t next = b->next[t->unit];
       t->next = next > t->launch ? next : next + p->launch_count;
       b->next[t->unit] = t->launch + (uint64_t)(round == 0) * p->launch_count;
     }
 }
 
-/* ---- the one used last ---- */
+/* ---- the unit used furthest in the future ---- */
 
 static stow_status push(bound *b, candidate c) {
   STOW_TRY(LIST_ROOM(b->heap, b->heap_count, b->heap_capacity, 65536, "candidates"));
@@ -113,7 +113,7 @@ static stow_status play(bound *b, const spill_program *p, uint64_t room, uint64_
       *copied += t->holds;
       for (held++; held > room && b->heap_count > 0;) {
         candidate c = pop(b);
-        if (b->next[c.unit] != c.next) continue; /* used since */
+        if (b->next[c.unit] != c.next) continue; /* used in the meantime */
         b->next[c.unit] = 0;
         held--;
       }

@@ -1,4 +1,4 @@
-/* Spill: the step of a recorded program, taken out of the recording. */
+/* Spill: extracts one step of a recorded program from the recording. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static size_t live_at(const live_list *l, uint64_t addr) {
     else
       high = middle;
   }
-  return low; /* the first block behind the address */
+  return low; /* the first block after the address */
 }
 
 static bool live_remove(live_list *l, uint64_t addr, spill_block *gone) {
@@ -49,13 +49,13 @@ static const spill_block *live_find(const live_list *l, uint64_t addr) {
   return &l->list[at - 1];
 }
 
-/* ---- where the step is ---- */
+/* ---- finding the step ---- */
 
 static bool is_of(const recording *r, const event *e, uint16_t device) {
   return event_origin(r, e)->device == device;
 }
 
-/* The last marked stretch that has launches. */
+/* Finds the last marked stretch that has launches. */
 static bool find_marks(const recording *r, uint16_t device, size_t *first, size_t *end) {
   uint32_t tag = 0;
   size_t close = 0, launches = 0;
@@ -77,7 +77,7 @@ static bool find_marks(const recording *r, uint16_t device, size_t *first, size_
   return false;
 }
 
-/* The shortest tail of the launches that stands twice in a row, by function and addresses. */
+/* Finds the shortest tail of the launches that occurs twice in a row, by function and addresses. */
 static stow_status find_period(const recording *r, uint16_t device, size_t *first, bool *found) {
   size_t count = 0, n = 0;
   *found = false;
@@ -91,7 +91,7 @@ static stow_status find_period(const recording *r, uint16_t device, size_t *firs
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu launches", count);
   }
   uint64_t key = 0;
-  for (size_t i = r->event_count; i-- > 0;) { /* the last first */
+  for (size_t i = r->event_count; i-- > 0;) { /* last first */
     const event *e = &r->events[i];
     if (!event_is_touch(e->kind) || !is_of(r, e, device)) continue;
     key = hash_u64(e->addr, key);
@@ -100,7 +100,7 @@ static stow_status find_period(const recording *r, uint16_t device, size_t *firs
     where[n++] = i;
     key = 0;
   }
-  /* z[p]: how far the sequence agrees with itself moved by p. */
+  /* z[p]: how far the sequence matches itself shifted by p. */
   for (size_t p = 1, left = 0, right = 0; p < n && !*found; p++) {
     if (p < right) z[p] = z[p - left] < right - p ? z[p - left] : right - p;
     while (p + z[p] < n && keys[z[p]] == keys[p + z[p]]) z[p]++;
@@ -124,7 +124,7 @@ typedef struct builder {
   uint16_t device;
   live_list live;
   uint64_t live_bytes;
-  uint64_t last_ns; /* of the launch before, or the step's begin */
+  uint64_t last_ns; /* of the previous launch, or the beginning of the step */
   bool in_step;
 } builder;
 
@@ -183,7 +183,7 @@ static stow_status add_launch(builder *b, const event *e) {
   return add_word(b, e->addr);
 }
 
-/* The blocks live at the begin of the step. */
+/* Records the blocks that are live at the beginning of the step. */
 static stow_status begin_step(builder *b, uint64_t time_ns) {
   spill_program *p = b->p;
   b->in_step = true;
@@ -196,7 +196,7 @@ static stow_status begin_step(builder *b, uint64_t time_ns) {
   return STOW_OK;
 }
 
-/* The step ends with the blocks it began with. */
+/* Makes the step end with the blocks it began with. */
 static stow_status close_step(builder *b) {
   spill_program *p = b->p;
   live_list before = {p->initial, p->initial_count, p->initial_count};

@@ -18,8 +18,8 @@ static int lane_compare(const void *a, const void *b) {
   return 0;
 }
 
-/* Private pools, as far as the recording knows them: its segments at the end, by address. An event
- * carries no pool, so one whose segment is gone by the end counts to the ordinary pool. */
+/* Private pools, as far as the recording knows them: from its segments at the end, by address. An
+ * event has no pool, so one whose segment is gone by the end counts for the default pool. */
 typedef struct pool_finder {
   const segment **private; /* sorted by address */
   size_t count;
@@ -61,7 +61,8 @@ static policy_lane lane_of(const pool_finder *f, uint64_t stream, uint64_t addr)
   return lane;
 }
 
-/* Collects the lanes in the order they come; sorted at the end, when steps are renumbered. */
+/* Collects the lanes in order of appearance; they are sorted at the end, when steps are
+ * renumbered. */
 static stow_status lane_number(steps *s, uint32_t *number, policy_lane lane) {
   for (uint32_t i = s->lane_count; i-- > 0;)
     if (lane_compare(&s->lanes[i], &lane) == 0) {
@@ -105,10 +106,10 @@ static stow_status lanes_sort(steps *s) {
 
 /* ---- segments ---- */
 
-/* What the recording's own segments hold, as far as it tells: who is empty when memory is given
- * back says why it is. */
+/* The contents of the recorded segments. Which segments are empty when memory is freed shows why it
+ * was freed. */
 typedef struct held_segment {
-  uint64_t addr, bytes, live; /* live: allocations inside */
+  uint64_t addr, bytes, live; /* live: allocations in it */
 } held_segment;
 
 typedef struct held {
@@ -116,7 +117,7 @@ typedef struct held {
   size_t count, capacity, empty;
 } held;
 
-/* The last segment that begins at or before `addr`, or where it would stand. */
+/* Returns the position after the last segment that begins at or before `addr`. */
 static size_t held_upper(const held *h, uint64_t addr) {
   size_t low = 0, high = h->count;
   while (low < high) {
@@ -147,7 +148,7 @@ static stow_status held_add(held *h, uint64_t addr, uint64_t bytes) {
 
 static void held_remove(held *h, uint64_t addr) {
   size_t at = held_upper(h, addr);
-  /* NOLINTNEXTLINE(clang-analyzer-*): at > 0 only where the list has entries */
+  /* NOLINTNEXTLINE(clang-analyzer-*): at > 0 only if the list has entries */
   if (at == 0 || h->list[at - 1].addr != addr) return;
   h->empty -= h->list[at - 1].live == 0;
   memmove(&h->list[at - 1], &h->list[at], (h->count - at) * sizeof *h->list);
@@ -169,11 +170,11 @@ typedef struct builder {
   pool_finder pools;
   map live;        /* address → id */
   uint64_t *bytes; /* by id: as requested */
-  uint32_t *spare; /* ids free for use */
+  uint32_t *spare; /* unused ids */
   uint32_t spare_count, id_capacity;
   uint64_t live_bytes;
-  uint64_t reserved, reserved_max; /* as the recording's own segment events tell */
-  bool gives;                      /* memory is given back somewhere in it */
+  uint64_t reserved, reserved_max; /* from the recorded segment events */
+  bool gives;                      /* the recording frees memory somewhere */
   held held;
   policy_settings settings;
 } builder;
@@ -205,7 +206,7 @@ static stow_status take_id(builder *b, uint32_t *id) {
 }
 
 static void note_live(builder *b, uint64_t bytes) {
-  /* A sum that passes 2^64 is of sizes no card has; it stays at the top. */
+  /* A sum above 2^64 comes from impossible sizes; it saturates. */
   b->live_bytes = b->live_bytes + bytes < bytes ? UINT64_MAX : b->live_bytes + bytes;
   if (b->live_bytes > b->out->peak_live_bytes) b->out->peak_live_bytes = b->live_bytes;
 }
@@ -224,7 +225,7 @@ static stow_status add_free(builder *b, uint64_t addr, uint32_t index) {
   return STOW_OK;
 }
 
-/* `s` tells bytes and event; the rest is filled in. */
+/* `s` has bytes and event; the rest is filled in. */
 static stow_status add_alloc(builder *b, uint64_t stream, uint64_t addr, step s) {
   if (map_get(&b->live, addr) != NULL) { /* its free was lost */
     b->out->doubled_addresses++;
@@ -233,7 +234,7 @@ static stow_status add_alloc(builder *b, uint64_t stream, uint64_t addr, step s)
   s.kind = STEP_ALLOC;
   STOW_TRY(lane_number(b->out, &s.lane, lane_of(&b->pools, stream, addr)));
   STOW_TRY(take_id(b, &s.id));
-  /* NOLINTNEXTLINE(clang-analyzer-*): take_id made room for the number it gave */
+  /* NOLINTNEXTLINE(clang-analyzer-*): take_id made room for the number it returned */
   b->bytes[s.id] = s.bytes;
   STOW_TRY(map_put(&b->live, addr, s.id));
   if (b->gives) held_count(&b->held, addr, 1);
@@ -247,7 +248,7 @@ static stow_status add_fail(builder *b, const event *e, uint32_t index) {
   policy_lane lane = {.stream = event_origin(b->out->source, e)->stream};
   STOW_TRY(lane_number(b->out, &s.lane, lane));
   STOW_TRY(take_id(b, &s.id));
-  /* NOLINTNEXTLINE(clang-analyzer-*): as many places as numbers given out */
+  /* NOLINTNEXTLINE(clang-analyzer-*): as many slots as ids */
   b->spare[b->spare_count++] = s.id;
   uint64_t before = b->live_bytes;
   note_live(b, e->bytes);
@@ -255,7 +256,7 @@ static stow_status add_fail(builder *b, const event *e, uint32_t index) {
   return add_step(b, s);
 }
 
-/* A free_requested whose free follows at once says nothing new. */
+/* A free_requested directly followed by its free adds nothing. */
 static stow_status add_request(builder *b, const event *e, uint32_t index) {
   const recording *r = b->out->source;
   for (size_t i = (size_t)index + 1; i < r->event_count; i++) {
@@ -265,7 +266,7 @@ static stow_status add_request(builder *b, const event *e, uint32_t index) {
     break;
   }
   uint64_t *id = map_get(&b->live, e->addr);
-  if (id == NULL) return STOW_OK; /* counted when its free comes */
+  if (id == NULL) return STOW_OK; /* counted at its free */
   return add_step(b, (step){.kind = STEP_PEND, .id = (uint32_t)*id, .event = index});
 }
 
@@ -273,8 +274,7 @@ static bool gives_back(const event *e) {
   return e->kind == EVENT_SEGMENT_FREE || e->kind == EVENT_SEGMENT_UNMAP;
 }
 
-/* The next event of this device from `i` on that is an allocator's; event_count if there is none.
- */
+/* Returns the next allocator event of this device from `i` on; event_count if there is none. */
 static size_t next_event(const builder *b, size_t i) {
   const recording *r = b->out->source;
   while (i < r->event_count && (r->events[i].kind >= EVENT_SNAPSHOT ||
@@ -283,8 +283,8 @@ static size_t next_event(const builder *b, size_t i) {
   return i;
 }
 
-/* Would the request have fitted what was given back in [first, end)? Then it was not what it was
- * given back for. Small requests live in segments of 2 MiB of their own. */
+/* Returns whether the request would have fitted into the memory freed in [first, end). Then that
+ * memory was not freed for it. Small requests live in their own 2 MiB segments. */
 static bool would_fit(const builder *b, size_t first, size_t end, const event *request) {
   const uint64_t small_max = UINT64_C(1) << 20, small_segment = UINT64_C(2) << 20;
   const recording *r = b->out->source;
@@ -303,11 +303,12 @@ static bool would_fit(const builder *b, size_t first, size_t end, const event *r
   return false;
 }
 
-/* Memory was given back from event `index` on. Either the program asked for it (empty_cache), which
- * is a step of its own, or the allocator did by itself, which a policy repeats by itself:
- *   - collecting garbage, or making room by oversize blocks: then some empty segments stay;
- *   - on its way out of memory: then a new segment or a refusal follows, of a request that fitted
- *     nothing of what was given back and would have taken the reserve past all it ever reached. */
+/* Handles memory freed from event `index` on. If the program freed it (empty_cache), it is a step
+ * of its own. If the allocator freed it by itself, a policy does the same by itself:
+ *
+ *   - collecting garbage, or freeing oversize blocks: then some empty segments remain;
+ *   - out of memory: then a new segment or a refusal follows, for a request that fitted nothing
+ *     that was freed and would have pushed the reserve above its maximum. */
 static stow_status add_trim(builder *b, uint32_t index, uint32_t *last) {
   const event *events = b->out->source->events;
   size_t count = b->out->source->event_count, end = index, given = 0;
@@ -330,8 +331,8 @@ static stow_status add_trim(builder *b, uint32_t index, uint32_t *last) {
   return add_step(b, (step){.kind = STEP_TRIM, .event = *last});
 }
 
-/* The most the recording's own reserve ever was. Ones that began late know it only from there on.
- */
+/* Returns the maximum of the recorded reserve. A recording that began late knows it only from there
+ * on. */
 static uint64_t most_reserved(const recording *r, uint16_t device, bool *gives) {
   uint64_t now = 0, most = 0;
   *gives = false;
@@ -375,8 +376,7 @@ static stow_status add_event(builder *b, uint32_t index, uint32_t *given_until) 
   }
 }
 
-/* What was live before the first event is asked for first, by address: when and in which order it
- * really was, nobody knows. */
+/* Allocates what was live before the first event, by address: the real order is unknown. */
 static stow_status add_initial(builder *b, const initial_state *state) {
   uint16_t device = b->out->device;
   for (size_t i = 0; i < state->segment_count; i++) {
@@ -425,7 +425,8 @@ static stow_status build(builder *b) {
 stow_status steps_build(steps *out, const recording *r, uint16_t device) {
   *out = (steps){.source = r, .device = device};
   if (r->event_count >= UINT32_MAX)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "a recording of %zu events; at most 4294967294 replay",
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "a recording of %zu events cannot be replayed; the maximum is 4294967294",
                      r->event_count);
   builder b = {.out = out};
   stow_status status = build(&b);
@@ -458,8 +459,8 @@ uint16_t steps_main_device(const recording *r) {
 /* ---- settings ---- */
 
 bool steps_expandable(const recording *r) {
-  const char *told = recording_setting(r, "expandable_segments");
-  if (told != NULL) return strcmp(told, "True") == 0 || strcmp(told, "1") == 0;
+  const char *value = recording_setting(r, "expandable_segments");
+  if (value != NULL) return strcmp(value, "True") == 0 || strcmp(value, "1") == 0;
   for (size_t i = 0; i < r->event_count; i++)
     if (r->events[i].kind == EVENT_SEGMENT_MAP) return true;
   return false;

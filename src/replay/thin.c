@@ -1,4 +1,5 @@
-/* Thin: the least are found by sorting, the rest is summed in one walk over the ticks. */
+/* Thin: sorts to find the least important lifetimes, and sums the rest in one pass over the
+ * ticks. */
 #include "replay/thin.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@ static int descending(const void *a, const void *b) {
   return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* kept[i] = 1 for the `most` largest areas. `areas` is sorted in place from `copy`. */
+/* Sets kept[i] = 1 for the `most` largest areas. `copy` is scratch space for sorting. */
 static void keep_largest(uint8_t *kept, const double *areas, double *copy, uint32_t count,
                          uint32_t most) {
   memcpy(copy, areas, count * sizeof *copy);
@@ -22,7 +23,7 @@ static void keep_largest(uint8_t *kept, const double *areas, double *copy, uint3
   double least = copy[most];
   uint32_t have = 0;
   for (uint32_t i = 0; i < count; i++) have += kept[i] = areas[i] > least;
-  for (uint32_t i = 0; i < count && have < most; i++) /* of equal ones the earlier */
+  for (uint32_t i = 0; i < count && have < most; i++) /* among equals the earlier */
     if (!kept[i] && areas[i] == least) have += kept[i] = 1;
 }
 
@@ -79,14 +80,14 @@ static stow_status thin_extents(thinned *out, const timeline *t, uint32_t most) 
   return status;
 }
 
-/* One walk over the source. Numbers of the finished table are given as lifetimes begin. */
+/* One pass over the source. Lifetimes get their new numbers as they begin. */
 typedef struct walk {
   thinned *out;
   const timeline *from;
   const uint8_t *kept;
   uint32_t *number;       /* lifetime of the source → its new number */
-  uint32_t every, passed; /* left-out allocations a stretch, and since the last began */
-  uint64_t now;           /* bytes of left-out ones live */
+  uint32_t every, passed; /* omitted allocations per stretch; since the current one began */
+  uint64_t now;           /* live bytes of omitted allocations */
   bool resting;           /* a rest lifetime is open: the last of out->rests */
 } walk;
 
@@ -123,7 +124,7 @@ static void take_before(walk *w) {
   w->out->time.before_count = w->out->time.lifetime_count;
 }
 
-/* The lifetime that a second allocation of its address ended here, if any. */
+/* Ends the lifetime whose address is allocated a second time here, if any. */
 static stow_status take_over(walk *w, uint32_t tick, bool *taken) {
   const timeline *t = w->from;
   const uint64_t *old = t->superseded.count > 0 ? map_get(&t->superseded, tick) : NULL;
@@ -136,8 +137,8 @@ static stow_status take_over(walk *w, uint32_t tick, bool *taken) {
   return map_put(&w->out->time.superseded, tick, w->number[*old]);
 }
 
-/* A left-out allocation; the first of each stretch begins its rest lifetime, in place of the last.
- */
+/* Omits an allocation. The first one of each stretch begins a new rest lifetime and ends the
+ * last. */
 static stow_status pass_over(walk *w, uint32_t tick, const lifetime *l, bool taken) {
   timeline *t = &w->out->time;
   w->now += l->bytes;

@@ -1,11 +1,11 @@
-/* Timeline: pairs each allocation with its end, in one pass over the events. */
+/* Timeline: pairs each allocation with its free, in one pass over the events. */
 #include "replay/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* While building, lifetimes that began before the recording are kept apart: they are found late
- * (at their free, or in the final state) but stand first in the finished table. */
+/* While building, lifetimes that began before the recording are kept separately: they are found
+ * late (at their free, or in the final state) but come first in the finished table. */
 typedef struct pairing {
   timeline *t;
   map live; /* address → lifetime number, or BEFORE | number in `before` */
@@ -58,8 +58,7 @@ static stow_status lifetime_add(lifetime **table, uint32_t *count, uint32_t *cap
   return STOW_OK;
 }
 
-/* True if that many more bytes may be live; past the bound the allocation is counted and left out.
- */
+/* Returns whether that many more bytes may be live; otherwise counts the allocation as omitted. */
 static bool admit(pairing *p, uint64_t bytes) {
   if (bytes > TIMELINE_BYTES_MAX || p->live_bytes > TIMELINE_BYTES_MAX - bytes) {
     p->t->bad_sizes++;
@@ -69,7 +68,7 @@ static bool admit(pairing *p, uint64_t bytes) {
   return true;
 }
 
-/* A stack the recording really has, or none. */
+/* Returns the stack id if the recording has it, else 0. */
 static uint32_t known_stack(const timeline *t, uint32_t stack_id) {
   return stack_id <= t->source->stack_count ? stack_id : 0;
 }
@@ -116,8 +115,8 @@ static stow_status pair_free(pairing *p, const event *e, uint32_t tick) {
     t->unknown_frees++;
     return STOW_OK;
   }
-  /* Live from the start until here. Whether the early sums have room for it is settled by
-   * `bound_before`, once all of them are known. */
+  /* Live from the start until here. `bound_before` checks the bound once all early lifetimes are
+   * known. */
   lifetime l = {.addr = e->addr,
                 .bytes = e->bytes,
                 .stream = timeline_origin(t, e)->stream,
@@ -129,7 +128,7 @@ static stow_status pair_free(pairing *p, const event *e, uint32_t tick) {
   return lifetime_add(&p->before, &p->before_count, &p->before_capacity, &l);
 }
 
-/* Blocks live in the final state that no event made were live all along. */
+/* Blocks live in the final state that no event made were live from the start. */
 static stow_status pair_final_state(pairing *p) {
   const recording *r = p->t->source;
   for (size_t i = 0; i < r->segment_count; i++) {
@@ -152,8 +151,8 @@ static stow_status pair_final_state(pairing *p) {
   return STOW_OK;
 }
 
-/* Early lifetimes are found after the sums they add to. Leaves out (as empty ones) those that would
- * take the whole past the bound, supposing the worst: all of them and everything else at once. */
+/* Early lifetimes are found after the sums they add to. Drops (makes empty) those that might push
+ * the total over the bound, assuming the worst: all of them and everything else at once. */
 static void bound_before(pairing *p) {
   uint64_t most = 0, live = 0;
   const timeline *t = p->t;
@@ -177,7 +176,7 @@ static void bound_before(pairing *p) {
   }
 }
 
-/* Puts the early lifetimes in front and renumbers. */
+/* Puts the early lifetimes first and renumbers. */
 static stow_status join(pairing *p) {
   timeline *t = p->t;
   uint64_t total = (uint64_t)t->lifetime_count + p->before_count;
@@ -214,10 +213,10 @@ static stow_status collect_events(timeline *t) {
   uint64_t count = 0;
   for (size_t i = 0; i < r->event_count; i++) count += is_of(t, &r->events[i]);
   if (r->event_count > TICKS_MAX)
-    return stow_fail(STOW_ERR_OVERFLOW,
-                     "a report of %zu events: at most %u can be shown; "
-                     "convert a part of the trace",
-                     r->event_count, TICKS_MAX);
+    return stow_fail(
+        STOW_ERR_OVERFLOW,
+        "a report of %zu events is too large, the maximum is %u; convert a part of the trace",
+        r->event_count, TICKS_MAX);
   t->events = malloc((count + 1) * sizeof *t->events);
   t->lifetime = malloc((count + 1) * sizeof *t->lifetime);
   if (t->events == NULL || t->lifetime == NULL) return no_memory("events", count);

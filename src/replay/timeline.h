@@ -1,20 +1,20 @@
-/* Timeline: one device's part of a recording as lifetimes, the form every view of a report is
- * computed from.
+/* Timeline: one device's part of a recording as lifetimes, from which every view of a report is
+ * computed.
  *
  * A tick is the position of an event among the events of that device (marks belong to every
- * device). The state "at tick t" is the state after event t, so an allocation is live at t when
- * start <= t < end. What was live before the recording began is a lifetime with `before` set; those
- * stand first in the table.
+ * device). The state "at tick t" is the state after event t, so an allocation is live at t if start
+ * <= t < end. A block that was live before the recording began is a lifetime with `before` set;
+ * those come first in the table.
  *
- * Hostile recordings are ordinary input: a free of something never seen, the same address given out
- * twice, sizes past any machine. Each is counted, and the sum of live bytes never passes
- * TIMELINE_BYTES_MAX, so every later sum is exact (in C, and in the doubles of the viewer). */
+ * Hostile recordings are expected: a free of an unknown block, an address allocated twice,
+ * impossible sizes. Each is counted, and the sum of live bytes never exceeds TIMELINE_BYTES_MAX, so
+ * every later sum is exact (in C, and in the doubles of the viewer). */
 #ifndef REPLAY_TIMELINE_H
 #define REPLAY_TIMELINE_H
 
 #include "recordings/recording.h"
 
-#define TIMELINE_OPEN        UINT32_MAX          /* an end that the recording does not show */
+#define TIMELINE_OPEN        UINT32_MAX          /* the recording does not show the end */
 #define TIMELINE_NONE        UINT32_MAX          /* no lifetime belongs to this tick */
 #define TIMELINE_BYTES_MAX   (UINT64_C(1) << 52) /* live, and reserved, at any tick */
 #define TIMELINE_EXTENTS_MAX (1u << 16)          /* reserved at the same time; more are counted */
@@ -31,7 +31,7 @@ typedef struct lifetime {
 typedef struct extent {
   uint64_t addr, bytes, stream;
   uint32_t start, end;
-  bool mapped; /* came by mapping into a reserved range */
+  bool mapped; /* mapped into a reserved range */
   bool before;
 } extent;
 
@@ -47,20 +47,21 @@ typedef struct timeline {
   extent *extents;
   uint32_t extent_count;
   size_t extent_capacity;
-  bool reserved_known; /* false: the recording says nothing of segments; no extents then */
-  /* Counted, so that it can be said. */
-  uint64_t unknown_frees;  /* frees of something never seen, its size unknown too */
-  uint64_t doubled_allocs; /* an address given out while it was live: the first ended there */
-  uint64_t bad_sizes;      /* allocations passed over because their size cannot be */
-  uint64_t bad_extents;    /* segment events passed over */
+  bool reserved_known; /* false: the recording has no segments, so there are no extents */
+  /* Counts for the report. */
+  uint64_t unknown_frees;  /* frees of unknown blocks whose size is unknown too */
+  uint64_t doubled_allocs; /* an address allocated while it was live: the first lifetime ended
+                            * there */
+  uint64_t bad_sizes;      /* allocations skipped because their size is impossible */
+  uint64_t bad_extents;    /* segment events skipped */
 } timeline;
 
-/* `*t` is written in any case and freed with timeline_free. The recording must outlive it. */
+/* `*t` is always initialized; free it with timeline_free. The recording must outlive it. */
 stow_status timeline_build(timeline *t, const recording *r, uint16_t device);
 void timeline_free(timeline *t);
 
-/* The devices that appear in a recording, ascending, at most `max`; returns how many. A recording
- * of no device at all counts as one of device 0. */
+/* Lists the devices in a recording, ascending, at most `max`; returns their number. A recording
+ * without devices counts as device 0. */
 size_t timeline_devices(const recording *r, uint16_t *devices, size_t max);
 
 static inline const event *timeline_event(const timeline *t, uint32_t tick) {
@@ -68,7 +69,7 @@ static inline const event *timeline_event(const timeline *t, uint32_t tick) {
   return &t->source->events[t->events[tick]];
 }
 
-/* Whose event it was. */
+/* Returns the event's origin. */
 static inline const origin *timeline_origin(const timeline *t, const event *e) {
   return event_origin(t->source, e);
 }
@@ -81,13 +82,13 @@ static inline bool extent_live(const extent *e, uint32_t tick) {
   return e->start <= tick && tick < e->end;
 }
 
-/* How live bytes change at a tick. */
+/* Returns the change of live bytes at a tick. */
 int64_t timeline_change(const timeline *t, uint32_t tick);
 
-/* Nanoseconds since the device's first event, never going back. */
+/* Returns nanoseconds since the device's first event; never decreases. */
 uint64_t timeline_time_ns(const timeline *t, uint32_t tick);
 
-/* extent.c: fills the extents of a timeline whose events are in place. */
+/* extent.c: fills the extents of a timeline that has its events. */
 stow_status timeline_build_extents(timeline *t);
 
 #endif

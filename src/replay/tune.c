@@ -1,4 +1,4 @@
-/* Tune: candidates replayed, sorted, and the one to use chosen (tune.h). */
+/* Tune: replays candidates, sorts them and chooses the best (tune.h). */
 #include "replay/tune.h"
 
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 
 #include "base/status.h"
 
-/* What is tried: each setting PyTorch has that moves blocks, at the values people use. The first is
- * what everything is measured against. */
+/* The candidates: each PyTorch setting that moves blocks, at common values. The first is the
+ * baseline. */
 static const char *const candidates[TUNE_CANDIDATES] = {
     "",
     "expandable_segments:True",
@@ -24,7 +24,7 @@ static const char *const candidates[TUNE_CANDIDATES] = {
     "garbage_collection_threshold:0.6",
     "garbage_collection_threshold:0.8",
 };
-/* Steps replayed for each before its smallest limit is bisected: a second or so. */
+/* Steps replayed per candidate before its smallest limit is bisected: about a second. */
 #define SEARCH_STEPS UINT64_C(3000000)
 
 static bool is_expandable(const char *settings) {
@@ -40,11 +40,11 @@ static stow_status try_one(tuned *out, const replay_job *job, const char *settin
       is_expandable(settings) ? &policy_torch_expandable : &policy_torch_default;
   out->settings = settings;
   STOW_TRY(replay_run(&out->result, &job->steps, which, &options));
-  options.limit_is_told = true; /* the smallest limit is one that PyTorch is told */
+  options.limit_in_framework = true; /* PyTorch enforces the smallest limit */
   return replay_min_limit(&out->result, &job->steps, which, &options);
 }
 
-/* The recording's own: told by comparing what was parsed. */
+/* Marks the recording's own settings, comparing parsed values. */
 static void mark_own(tuned *list, const replay_job *job) {
   for (size_t i = 0; i < TUNE_CANDIDATES; i++) {
     policy_settings s = POLICY_SETTINGS_INIT;
@@ -54,8 +54,8 @@ static void mark_own(tuned *list, const replay_job *job) {
   }
 }
 
-/* Better: finishes, then the smaller limit that it needs, then fewer bytes taken, then less driver
- * time. The table's order decides between equals, so that plain settings stand before odd ones. */
+/* Better: finishes, then needs a smaller limit, then takes fewer bytes, then less driver time. The
+ * table's order decides between equals, so plain settings come before unusual ones. */
 static int compare(const void *x, const void *y) {
   const tuned *a = x, *b = y;
   const replay_result *r = &a->result, *q = &b->result;
@@ -69,9 +69,8 @@ static int compare(const void *x, const void *y) {
   return strcmp(a->settings, b->settings);
 }
 
-/* Of those that need no limit of their own to work, and run in at most 1% more than the least of
- * them, the one that takes the fewest bytes: a last MiB of limit is not worth gigabytes of reserve.
- */
+/* Among those that work without a limit and need at most 1% more than the smallest limit, chooses
+ * the one that takes the fewest bytes: a last MiB of limit is not worth gigabytes of reserve. */
 static uint32_t best_of(const tuned *list) {
   const tuned *best = NULL;
   uint64_t least = 0;

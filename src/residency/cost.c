@@ -1,7 +1,6 @@
 /* Costs of page calls and copies, measured. */
 #include "residency/cost.h"
 
-#include <math.h>
 #include <stddef.h>
 
 /* Measured on an H200 (PCIe 5 x16, driver 580, CUDA 13, 2026-11-16):
@@ -62,8 +61,9 @@ double residency_exchange_ns(uint64_t page_bytes, const residency_bytes *b, int 
 
 double residency_in_place_ns(const residency_card *c, uint64_t far, uint64_t all,
                              uint64_t device_ns) {
-  double size = (double)all / c->reuse_bytes;
-  double limit = c->reuse_bytes_per_ns * (double)device_ns / (size > 1 ? sqrt(size) : 1);
-  bool reuse = all >= RATE_BYTES && device_ns > 0 && (double)all < limit;
+  double size = (double)all / c->reuse_bytes, limit = c->reuse_bytes_per_ns * (double)device_ns;
+  /* Squared, so that no root is needed. */
+  bool reuse = all >= RATE_BYTES && device_ns > 0 &&
+               (double)all * (double)all * (size > 1 ? size : 1) < limit * limit;
   return (double)far * c->in_place_ns_per_byte * (reuse ? c->in_place_reuse : 1);
 }

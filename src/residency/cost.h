@@ -1,5 +1,5 @@
-/* What moving memory costs on a card: the one table of figures that the engine, the simulated card
- * of `stowage replay --spill` and the documents use. */
+/* What moving memory costs on a card: the one table of figures that the engine, the simulated
+ * device of `stowage replay --spill` and the documents use. */
 #ifndef RESIDENCY_COST_H
 #define RESIDENCY_COST_H
 

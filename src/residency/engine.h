@@ -34,7 +34,23 @@ typedef struct victim {
   uint32_t unit;
 } victim;
 
-enum { WANTED_MAX = 256 };
+enum { WANTED_MAX = 256, TIMES = 1 << 15, FUNCTIONS = 1024 };
+
+/* Nanoseconds of a launch on the device, with all of its units in vram and with some on the host;
+ * 0: not known. */
+typedef struct launch_time {
+  uint64_t id;
+  uint32_t near_ns, far_ns;
+} launch_time;
+
+typedef struct function_time {
+  uint64_t function;
+  double far_ns_per_byte; /* what reading in place adds */
+} function_time;
+
+typedef struct worth_sums {
+  double near, far, host, calls;
+} worth_sums;
 
 struct residency {
   space space;
@@ -66,23 +82,28 @@ struct residency {
   } wanted[WANTED_MAX];
   uint32_t wanted_first, wanted_count; /* a ring */
   uint64_t ahead;
-  /* Rounds: as many launches as the forecast reaches, so a step where the program has steps. */
-  struct {
-    uint64_t length;            /* launches; 0: none runs */
-    uint64_t end_seq, start_ns; /* of the round that runs */
-    uint32_t settle;            /* rounds to pass before one is measured */
-    bool trying;
-    uint64_t took_ns[RESIDENCY_MODES];
-  } round;
-  residency_mode mode;
-  double *costs; /* per unit, of a round in place */
+  /* Worth (worth.c). */
+  launch_time *times;       /* TIMES of them */
+  function_time *functions; /* FUNCTIONS of them */
+  worth_sums sums;
+  bool moving;
+  uint64_t still_since;          /* not moving: the launch from which on */
+  uint32_t spread_left;          /* exchanges that may still spread what stays on the host */
+  uint64_t function;             /* of the last launch */
+  uint64_t id;                   /* of it: its function and words */
+  uint64_t far_bytes, all_bytes; /* of the units it names */
+  double *costs;                 /* per unit, of a round in place */
   uint64_t in_place_bytes;
   residency_stats stats;
 };
 
-/* Counts the launch and changes the mode where a round ends. */
-void round_launch(residency *r, uint64_t now_ns);
-void round_reset(residency *r);
+/* Adds the launch to the sums. Returns whether its missing units are worth an exchange. */
+bool worth_launch(residency *r, const residency_launch_info *l, bool missing);
+/* Nanoseconds on the device of a launch in vram (0: not known), and what far bytes add to it. */
+uint64_t worth_near_ns(residency *r, uint64_t id);
+double worth_far_ns(residency *r, uint64_t id, uint64_t near_ns, uint64_t far, uint64_t all);
+/* What exchanging so many bytes takes, both ways. */
+double worth_calls_ns(const residency *r, uint64_t bytes);
 
 /* The forecast changed: what was worked out from it is dropped. */
 void forecast_reset(residency *r);

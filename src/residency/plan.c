@@ -102,6 +102,8 @@ static void find_victims(residency *r) {
     if (r->units[i].place != PLACE_VRAM || bytes_of(r, i) == 0) continue;
     if (r->units[i].touched == r->seq) continue; /* named by this launch */
     uint64_t next = r->units[i].in_place ? HISTORY_NEVER : history_next_use(&r->history, i);
+    /* Without a forecast: what was used longest ago leaves first. */
+    if (r->history.cursor == HISTORY_NEVER) next = HISTORY_NEVER - 1 - r->units[i].touched;
     r->victims[r->victim_count++] = (victim){next, i};
   }
   qsort(r->victims, r->victim_count, sizeof *r->victims, farthest_first);
@@ -195,6 +197,12 @@ static void plan_parked(planner *p) {
   }
 }
 
+static int by_address(const void *a, const void *b) {
+  const residency_move *x = a, *y = b;
+  if (x->park != y->park) return x->park ? -1 : 1;
+  return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
 residency_plan_list residency_plan(residency *r) {
   r->out_count = r->in_count = 0;
   planner p = {.r = r,
@@ -230,15 +238,20 @@ residency_plan_list residency_plan(residency *r) {
     add_in(&p, unit);
   }
   /* Vram to copy into ahead. */
-  int64_t stage = (int64_t)between(stage_of(r), reach_bytes(r),
-                                   r->mode == RESIDENCY_MOVE_HOLD ? r->capacity_bytes / 25 : 0);
+  int64_t stage = (int64_t)between(stage_of(r), reach_bytes(r), r->capacity_bytes / 25);
   for (uint32_t i = 0; i < r->wanted_count && p.free < stage; i++) {
     uint32_t at = (r->wanted_first + i) % WANTED_MAX;
     if (r->units[r->wanted[at].unit].place != PLACE_HOST) continue;
     if (!evict(&p, r->wanted[at].position, true)) break;
   }
-  return (residency_plan_list){r->out, r->out_count, r->in, r->in_count,
-                               r->mode == RESIDENCY_MOVE_HOLD};
+  qsort(r->out, r->out_count, sizeof *r->out, by_address);
+  qsort(r->in, r->in_count, sizeof *r->in, by_address);
+  return (residency_plan_list){
+      r->out,
+      r->out_count,
+      r->in,
+      r->in_count,
+  };
 }
 
 void residency_exchanged(residency *r, uint32_t outs, uint32_t ins) {
@@ -303,8 +316,11 @@ static bool next_in(residency *r, residency_move *copy) {
     u->place = PLACE_ARRIVING;
     u->stale = 0;
     r->staged_bytes += bytes_of(r, unit);
-    *copy = (residency_move){
-        .unit = unit, .addr = r->space.units[unit].addr, .bytes = bytes_of(r, unit), .copy = true};
+    *copy = (residency_move){.unit = unit,
+                             .addr = r->space.units[unit].addr,
+                             .bytes = bytes_of(r, unit),
+                             .copy = true,
+                             .after = u->touched};
     return true;
   }
   return false;
@@ -334,14 +350,15 @@ static bool next_out(residency *r, residency_move *copy) {
                              .addr = r->space.units[unit].addr,
                              .bytes = bytes_of(r, unit),
                              .copy = true,
-                             .check = u->host_once};
+                             .check = u->host_once,
+                             .after = u->touched};
     return true;
   }
   return false;
 }
 
 bool residency_copy_next(residency *r, residency_direction direction, residency_move *copy) {
-  if (r->stay || r->history.cursor == HISTORY_NEVER) return false;
+  if (r->stay || !r->moving || r->history.cursor == HISTORY_NEVER) return false;
   return direction == RESIDENCY_IN ? next_in(r, copy) : next_out(r, copy);
 }
 

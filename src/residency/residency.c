@@ -14,6 +14,13 @@ stow_status residency_open(residency **out, const residency_options *o) {
   r->stage_bytes = o->stage_bytes;
   r->stay = o->stay;
   size_t launches = o->log_launches > 0 ? o->log_launches : 65536;
+  r->moving = true;
+  r->times = calloc(TIMES, sizeof *r->times);
+  r->functions = calloc(FUNCTIONS, sizeof *r->functions);
+  if (r->times == NULL || r->functions == NULL) {
+    residency_close(r);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "residency: no host memory");
+  }
   stow_status status =
       history_open(&r->history, launches, o->log_touches > 0 ? o->log_touches : 16 * launches);
   if (status != STOW_OK) {
@@ -34,6 +41,8 @@ void residency_close(residency *r) {
   free(r->in);
   free(r->victims);
   free(r->costs);
+  free(r->times);
+  free(r->functions);
   free(r);
 }
 
@@ -136,7 +145,8 @@ static uint64_t hash_words(const residency_launch_info *l) {
  * the same units; now and then they are looked up all the same, in case the blocks have changed. */
 static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *words) {
   const history *h = &r->history;
-  *words = hash_words(l);
+  r->function = l->function;
+  *words = r->id = hash_words(l);
   if (h->cursor != HISTORY_NEVER && h->cursor >= h->base && h->cursor < h->end &&
       r->seq % 64 != 0) {
     const history_launch *expected = history_at(h, h->cursor);
@@ -163,27 +173,28 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
   r->seq++;
   uint64_t words, key = resolve(r, l, &words);
   bool missing = false, staged = false;
+  r->far_bytes = r->all_bytes = 0;
   for (uint32_t i = 0; i < r->named_count; i++) {
     unit_state *u = &r->units[r->named[i]];
     touch(r, u);
+    uint64_t bytes = r->space.units[r->named[i]].bytes;
+    r->all_bytes += bytes;
+    if (u->place != PLACE_VRAM && !unit_is_empty(r, r->named[i])) r->far_bytes += bytes;
     staged |= u->place == PLACE_ARRIVING || u->place == PLACE_STAGED;
     missing |= u->place != PLACE_VRAM && !u->in_place;
   }
   for (uint32_t i = 0; i < r->space.small_count; i++) touch(r, &r->units[r->space.small[i].unit]);
-  uint64_t time_ns = l->device_ns > l->host_ns ? l->device_ns : l->host_ns;
-  history_add(&r->history, key, words, r->named, r->named_count, time_ns, l->device_ns);
+  uint64_t device_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);
+  uint64_t time_ns = device_ns > l->host_ns ? device_ns : l->host_ns;
+  history_add(&r->history, key, words, r->named, r->named_count, time_ns, device_ns);
   if (r->history.jumps != r->jumps_seen) {
     r->jumps_seen = r->history.jumps;
     forecast_reset(r);
   }
-  if (!r->stay) round_launch(r, l->now_ns);
-  if (r->parked_live > 0 || staged) { /* staged: its copy in vram is good until this launch runs */
-    r->demand = true;
-    return RESIDENCY_EXCHANGE;
-  }
-  if (r->stay || r->history.cursor == HISTORY_NEVER) return RESIDENCY_GO;
+  bool worth = !r->stay && worth_launch(r, l, missing);
   r->demand = missing;
-  return missing ? RESIDENCY_EXCHANGE : RESIDENCY_GO;
+  /* Staged: its copy in vram is good until this launch runs. */
+  return r->parked_live > 0 || staged || worth ? RESIDENCY_EXCHANGE : RESIDENCY_GO;
 }
 
 bool residency_must_exchange(const residency *r) {
@@ -204,6 +215,16 @@ bool residency_in_vram(const residency *r, uint32_t unit) {
   return r->units[unit].place == PLACE_VRAM;
 }
 
+uint32_t residency_find(const residency *r, uint64_t addr) {
+  return space_find(&r->space, addr);
+}
+
+void residency_grounded(residency *r, uint32_t unit) {
+  if (r->units[unit].place != PLACE_PARKED) return;
+  r->units[unit].place = PLACE_HOST;
+  if (r->space.units[unit].live > 0) r->parked_live--;
+}
+
 void residency_hidden_write(residency *r, uint32_t unit) {
   r->units[unit].hidden = true;
   r->units[unit].host_valid = false;
@@ -219,7 +240,7 @@ void residency_get_stats(const residency *r, residency_stats *s) {
   s->vram_bytes = r->vram_bytes;
   s->staged_bytes = r->staged_bytes;
   s->in_place_bytes = r->in_place_bytes;
-  s->mode = r->mode;
+  s->moving = r->moving;
   s->held_bytes =
       sizeof *r + (h->launch_mask + 1) * sizeof *h->launches +
       (h->entry_mask + 1) * sizeof *h->entries + (h->index_mask + 1) * sizeof *h->index +

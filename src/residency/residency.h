@@ -1,6 +1,6 @@
 /* Residency: which pages of a program larger than the card are in vram before each launch.
  *
- * Device-free: the engine decides, a driver (the shim, the heap, the simulated card of replay)
+ * Device-free: the engine decides, a driver (the shim, the heap, the simulated device of replay)
  * acts. The driver serialises all calls; the engine has no lock and after warm-up no allocation on
  * the path of a launch. It never reads memory or calls the device.
  *
@@ -76,7 +76,7 @@ typedef struct residency_launch_info {
   uint64_t function; /* any number that names the function and the layout of its parameters */
   const uint64_t *words;
   size_t word_count;
-  uint64_t device_ns; /* its time on the device, sampled; 0: unknown */
+  uint64_t device_ns; /* its time on the device in vram; 0: as sampled, if it was */
   uint64_t host_ns;   /* host time since the launch before, waits for the engine left out */
   uint64_t now_ns;    /* the host's clock, all waits in it: what rounds are measured by */
 } residency_launch_info;
@@ -84,6 +84,14 @@ typedef struct residency_launch_info {
 /* Call before each launch. A unit on the host is read in place, so the launch may go even where an
  * exchange fails, unless residency_must_exchange says otherwise. */
 residency_answer residency_launch(residency *r, const residency_launch_info *launch);
+/* A launch that the driver times on the device. */
+typedef struct residency_timing {
+  uint64_t id, function;
+  uint64_t far_bytes; /* on the host when it ran */
+} residency_timing;
+/* Returns whether the last launch, as it is about to go, should be timed. */
+bool residency_sample(const residency *r, residency_timing *t);
+void residency_sampled(residency *r, const residency_timing *t, uint64_t device_ns);
 /* True while a live block is in a parked unit: no launch may go. */
 bool residency_must_exchange(const residency *r);
 /* The units the last launch named. */
@@ -92,6 +100,8 @@ const uint32_t *residency_named(const residency *r, uint32_t *count);
  */
 const struct space_small *residency_named_small(const residency *r, uint32_t *count);
 bool residency_in_vram(const residency *r, uint32_t unit);
+/* The unit an address lies in; UINT32_MAX: none. */
+uint32_t residency_find(const residency *r, uint64_t addr);
 
 /* ---- exchanges ---- */
 
@@ -103,16 +113,19 @@ typedef struct residency_move {
   bool check;  /* out: compare with the host copy first; in: always false */
   bool park;   /* out: map the spare page instead of the host page; in: that is what it maps now */
   bool ground; /* out: it maps the spare page and gets its host page; no vram page is freed */
+  /* Copies ahead: the last launch that named the unit (launches count from 1). The copy must not
+   * begin before that launch has ended: it may write to what is copied. */
+  uint64_t after;
 } residency_move;
 
+/* Both lists are in order of addresses, parks first, so that neighbours can share calls. All copies
+ * must pause while units are parked and unparked: those calls take 18 times as long beside copies
+ * in both directions. */
 typedef struct residency_plan_list {
   const residency_move *out; /* do these first: the pages of the ins come from them */
   uint32_t out_count;
   const residency_move *in;
   uint32_t in_count;
-  /* Start no copies while host pages are mapped and unmapped. All copies must pause while units
-   * are parked and unparked: those calls take 18 times as long beside copies in both directions. */
-  bool hold;
 } residency_plan_list;
 
 /* What to exchange now; empty where nothing helps. Good until residency_exchanged. */
@@ -120,6 +133,8 @@ residency_plan_list residency_plan(residency *r);
 /* The plan was carried out as far as `outs` and `ins` of its lists, in order (a driver call that
  * fails ends it early). */
 void residency_exchanged(residency *r, uint32_t outs, uint32_t ins);
+/* A parked unit got its host page outside of a plan. */
+void residency_grounded(residency *r, uint32_t unit);
 /* A check found that the host copy of a unit did not equal its page although no launch named the
  * unit since it was copied: somebody writes there unseen. */
 void residency_hidden_write(residency *r, uint32_t unit);
@@ -137,23 +152,13 @@ void residency_copied(residency *r, uint32_t unit, residency_direction direction
 
 /* ---- figures ---- */
 
-/* Ways to run a step that does not fit. The engine tries them on the first rounds that repeat and
- * keeps the one that was fastest. */
-typedef enum residency_mode {
-  RESIDENCY_MOVE_BESIDE = 0, /* move; copies go on while host pages are mapped */
-  RESIDENCY_MOVE_HOLD,       /* move; copies pause during page calls */
-  RESIDENCY_IN_PLACE,        /* leave on the host what costs least there; move nothing else */
-  RESIDENCY_MODES
-} residency_mode;
-
 typedef struct residency_stats {
   uint64_t launches, forecast_hits, exchanges, demand_exchanges;
   uint64_t in_bytes, out_bytes, in_copied_bytes, out_copied_bytes;
   uint64_t vram_bytes, staged_bytes; /* now */
   uint64_t held_bytes;               /* host memory of the engine */
   uint64_t in_place_bytes;           /* left on the host on purpose, to be read in place */
-  uint32_t mode;                     /* what was found to be fastest: residency_mode */
-  uint32_t trials;                   /* finished comparisons of modes */
+  bool moving;                       /* false: units on the host are read in place */
 } residency_stats;
 void residency_get_stats(const residency *r, residency_stats *stats);
 

@@ -1,4 +1,5 @@
-/* Gate: a count of those inside, and a word that keeps others out. */
+/* Gate: a count of those inside, a word that keeps others out, and the numbers of calls under way.
+ */
 #include "shim/gate.h"
 
 #include <linux/futex.h>
@@ -44,8 +45,55 @@ bool gate_used(void) {
   return atomic_load(&used);
 }
 
-void *shim_gate_enter(unsigned symbol) {
+/* ---- numbers of calls under way ---- */
+
+#define DEVICE_SHIFT 56
+/* Threads that launch at one time. With more, gate_oldest answers 1: nothing is known to have
+ * passed. */
+#define THREADS_MAX 256
+
+static _Atomic uint64_t numbers[THREADS_MAX]; /* device << DEVICE_SHIFT | number; 0: none */
+static _Atomic uint32_t threads;
+static _Thread_local uint32_t my_slot; /* and 1; 0: none yet */
+
+void gate_number(unsigned device, uint64_t number) {
+  ASSERT(number > 0 && number >> DEVICE_SHIFT == 0);
+  if (my_slot == 0) my_slot = atomic_fetch_add(&threads, 1) + 1;
+  if (my_slot <= THREADS_MAX)
+    atomic_store(&numbers[my_slot - 1], (uint64_t)device << DEVICE_SHIFT | number);
+}
+
+uint64_t gate_oldest(unsigned device) {
+  uint64_t oldest = UINT64_MAX;
+  uint32_t count = atomic_load(&threads);
+  if (count > THREADS_MAX) return 1;
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t n = atomic_load(&numbers[i]);
+    if (n == 0 || n >> DEVICE_SHIFT != device) continue;
+    n &= (UINT64_C(1) << DEVICE_SHIFT) - 1;
+    if (n < oldest) oldest = n;
+  }
+  return oldest;
+}
+
+/* ---- passing ---- */
+
+static gate_visit *_Atomic visitor;
+
+void gate_set_visitor(gate_visit *visit) {
+  atomic_store(&visitor, visit);
+}
+
+static _Thread_local void (*my_after)(void);
+
+void gate_after(void (*after)(void)) {
+  my_after = after;
+}
+
+void *shim_gate_enter(unsigned symbol, const uint64_t *registers, const uint64_t *stack) {
   ASSERT(symbol < SYMBOL_COUNT);
+  gate_visit *visit = atomic_load_explicit(&visitor, memory_order_acquire);
+  if (visit != NULL) visit(symbol, registers, stack);
   /* Counted before looking: whoever closes looks at the count after closing. */
   atomic_fetch_add(&inside, 1);
   while (atomic_load(&closed) != 0) {
@@ -60,6 +108,11 @@ void *shim_gate_enter(unsigned symbol) {
 
 void shim_gate_leave(void) {
   ASSERT(atomic_load(&inside) > 0);
+  if (my_after != NULL) {
+    my_after();
+    my_after = NULL;
+  }
+  if (my_slot != 0 && my_slot <= THREADS_MAX) atomic_store(&numbers[my_slot - 1], 0);
   atomic_fetch_sub(&inside, 1);
 }
 
@@ -87,5 +140,7 @@ void gate_open(void) {
 static void after_fork(void) {
   atomic_store(&closed, 0);
   atomic_store(&inside, 0);
+  atomic_store(&visitor, NULL);
+  for (int i = 0; i < THREADS_MAX; i++) atomic_store(&numbers[i], 0);
 }
 SHIM_AFTER_FORK(after_fork);

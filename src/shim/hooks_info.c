@@ -7,6 +7,7 @@
 #include "shim/measure.h"
 #include "shim/page.h"
 #include "shim/plain.h"
+#include "shim/resident.h"
 #include "shim/spill.h"
 #include "shim/trim.h"
 
@@ -180,6 +181,7 @@ cu_result cuCtxDestroy_v2(cu_context context) {
   __typeof__(&name) real = REAL(name);                                                             \
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;                                                 \
   capture_add(1);                                                                                  \
+  if (resident_anywhere()) resident_capture_begins();                                              \
   cu_result code = real(__VA_ARGS__);                                                              \
   if (code != CU_OK) capture_add(-1);                                                              \
   return code

@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "base/hostmem.h"
 #include "base/lock.h"
-#include "device/cuda_card.h"
+#include "device/cuda_device_id.h"
 #include "device/cuda_probe.h"
 #include "shim/capture.h"
 #include "shim/counted.h"
@@ -28,11 +28,11 @@ static cuda_probe find_path(cu_device card) {
   ASSERT(card >= 0);
   lock_take(&path_lock);
   if (!path_known) {
-    path = (cuda_probe){.road = STOW_HOST_NONE, .numa_node = -1};
+    path = (cuda_probe){.backing = STOW_HOST_NONE, .numa_node = -1};
     started = *shim_driver();
     if (cuda_driver_start(&started) == STOW_OK && started.has_vmm)
-      cuda_probe_card(&path, &started, card, false);
-    shim_log("host pages: path %s", cuda_road_name(path.road));
+      cuda_probe_device(&path, &started, card, false);
+    shim_log("host pages: path %s", cuda_backing_name(path.backing));
     path_known = true;
   }
   cuda_probe answer = path;
@@ -41,7 +41,7 @@ static cuda_probe find_path(cu_device card) {
 }
 
 stow_host_backing host_tier_path(cu_device card) {
-  return find_path(card).road;
+  return find_path(card).backing;
 }
 
 bool host_tier_on(void) {
@@ -54,10 +54,10 @@ uint64_t host_tier_budget(cu_device card) {
   uint64_t limit = l->header == NULL ? 0 : ledger_spill_limit(l);
   if (limit == 0) return 0;
   cuda_probe found = find_path(card);
-  uint64_t reported = found.road == STOW_HOST_NUMA || found.road == STOW_HOST_LOCATION
+  uint64_t reported = found.backing == STOW_HOST_NUMA || found.backing == STOW_HOST_LOCATION
                           ? LEDGER_PATH_PAGES
-                      : found.road == STOW_HOST_PINNED ? LEDGER_PATH_PINNED
-                                                       : LEDGER_PATH_NONE;
+                      : found.backing == STOW_HOST_PINNED ? LEDGER_PATH_PINNED
+                                                          : LEDGER_PATH_NONE;
   if (atomic_load(&l->header->host_path) == LEDGER_PATH_UNKNOWN) {
     /* Processes that probe at the same time write the same. */
     snprintf(l->header->host_reason, sizeof l->header->host_reason, "%.255s", found.reason);
@@ -134,7 +134,7 @@ cu_result host_tier_page_create(cu_handle *page, uint64_t bytes, unsigned device
   counted who = {device, LEDGER_SPILLED};
   physical maker = {shim_driver(), &SPILLED, &who};
   cu_prop prop;
-  if (!physical_host_prop(&prop, how.road, how.numa_node)) return CU_ERROR_OUT_OF_MEMORY;
+  if (!physical_host_prop(&prop, how.backing, how.numa_node)) return CU_ERROR_OUT_OF_MEMORY;
   return answer(physical_page_create(&maker, page, bytes, &prop, 0));
 }
 

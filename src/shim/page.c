@@ -13,9 +13,17 @@
 #include "shim/page_table.h"
 #include "shim/record.h"
 #include "shim/refusal.h"
+#include "shim/resident.h"
 #include "shim/retry.h"
+#include "shim/retrying.h"
 #include "shim/room.h"
 #include "shim/trim.h"
+
+/* Never moved or kept again. */
+static void pin(token *t) {
+  resident_remove(t);
+  token_pin(t);
+}
 
 /* ---- making ---- */
 
@@ -75,7 +83,8 @@ static cu_result owe_spilled(token *t) {
   ASSERT(!lock_held(&pages_lock));
   page_enter();
   cu_result code = owe(t, TIER_VRAM);
-  if (code == CU_ERROR_OUT_OF_MEMORY && page_settled() && move_out(t->class))
+  bool resident = code == CU_ERROR_OUT_OF_MEMORY && resident_begin(t->class);
+  if (code == CU_ERROR_OUT_OF_MEMORY && !resident && page_settled() && move_out(t->class))
     code = owe(t, TIER_VRAM);
   if (code == CU_ERROR_OUT_OF_MEMORY) code = page_split(t, false);
   if (code == CU_ERROR_OUT_OF_MEMORY) code = owe(t, TIER_HOST);
@@ -91,17 +100,20 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
   unsigned device = account_device(prop->location.id);
   spill_asked();
   if (host_tier_on()) trim_schedule();
+  bool framework = host_tier_on() && retrying_caller();
   measure_look(device, bytes);
   page_enter();
   page_class *class = page_class_for(bytes, prop);
   /* What was kept while this process was alone is for the others too. */
   if (!token_alone(account_ledger(), device)) page_free_trim(device, TIER_VRAM, UINT64_MAX, NULL);
   token *t = class == NULL ? NULL : token_new(class);
+  if (t != NULL) t->framework = framework;
   cu_result code = t == NULL ? CU_ERROR_OUT_OF_MEMORY : owe(t, TIER_VRAM);
   page_leave();
   if (t == NULL) return code;
   if (code == CU_ERROR_OUT_OF_MEMORY && room_make(device)) code = owe_locked(t, TIER_VRAM);
-  if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(device, prop->location.id, bytes))
+  if (code == CU_ERROR_OUT_OF_MEMORY &&
+      (resident_on(device) || spill_wanted(device, prop->location.id, bytes)))
     code = owe_spilled(t);
   else if (code == CU_ERROR_OUT_OF_MEMORY)
     page_table_log("refused");
@@ -191,7 +203,10 @@ cu_result page_map(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
     return t == NULL ? CU_ERROR_INVALID_VALUE : map_alias(addr, bytes, offset, handle, flags);
   }
   cu_result code = map_token(t, addr);
-  if (code == CU_OK) t->addr = addr;
+  if (code == CU_OK) {
+    t->addr = addr;
+    resident_add(t);
+  }
   bool host = code == CU_OK && t->page->tier == TIER_HOST;
   uint64_t before = host ? t->page->vram_bytes : 0;
   unsigned device = t->class->device;
@@ -222,6 +237,7 @@ static bool all_mapped(cu_addr addr, size_t bytes) {
 
 static cu_result unmap_token(token *t) {
   ASSERT(t->page != NULL && t->addr == t->page->at);
+  resident_remove(t);
   page *p = t->page;
   bool host = p->tier == TIER_HOST;
   cu_result code = token_keeping(t) ? CU_OK : page_unmap(p);
@@ -259,6 +275,8 @@ void page_unmapped(cu_addr addr, size_t bytes) {
     page *p = mapped_at(addr + done);
     if (p == NULL) continue;
     token *t = p->owner;
+    resident_remove(t);
+    p = t->page;
     map_remove(&pages_at, p->at, NULL);
     p->at = 0;
     p->granted = false;
@@ -327,7 +345,7 @@ static void pin_others(cu_addr addr, size_t bytes, const cu_access *access, size
     if (t->addr == 0 || t->addr < addr || t->addr - addr >= bytes ||
         is_own(t->class, access, count))
       continue;
-    token_pin(t);
+    pin(t);
     t->page->granted = false;
   }
 }
@@ -410,7 +428,7 @@ cu_handle page_real(cu_handle handle) {
   page *p = t == NULL ? NULL : t->page;
   if (t != NULL && p == NULL && loose_page(t, &p) == CU_OK) token_have(t, p);
   if (t != NULL && t->page != NULL) {
-    token_pin(t);
+    pin(t);
     real = t->page->rest != 0 ? 0 : t->page->real; /* one handle cannot name both */
   }
   page_leave();
@@ -422,7 +440,7 @@ void page_pin_range(cu_addr addr, size_t bytes) {
   uint64_t name, value;
   for (size_t at = 0; map_next(&tokens, &at, &name, &value);) {
     token *t = (token *)(uintptr_t)value;
-    if (t->addr != 0 && t->addr < addr + bytes && t->addr + t->class->bytes > addr) token_pin(t);
+    if (t->addr != 0 && t->addr < addr + bytes && t->addr + t->class->bytes > addr) pin(t);
   }
   page_leave();
 }
@@ -438,5 +456,6 @@ bool page_prop(cu_prop *prop, cu_handle handle) {
 void page_context_ended(unsigned device, cu_context context) {
   page_enter();
   page_move_context_ended(device, context);
+  resident_context_ended(device, context);
   page_leave();
 }

@@ -6,6 +6,7 @@
 #include "shim/capture.h"
 #include "shim/gate.h"
 #include "shim/page_table.h"
+#include "shim/resident.h"
 
 static _Atomic bool settled_known; /* the program has let go of all it could, once */
 
@@ -35,14 +36,15 @@ void page_step_ended(void) {
 }
 
 bool page_trim_wanted(void) {
-  if (capture_on()) return false;
+  if (capture_on() || resident_anywhere()) return false;
   /* Once in any case: what is left then is what will stay. */
   return atomic_load(&token_held_on_host) > 0 ||
          (!atomic_load(&settled_known) && gate_here() && gate_used());
 }
 
 bool page_home_wanted(void) {
-  return atomic_load(&token_held_on_host) > 0 && atomic_load(&settled_known) && !capture_on();
+  return !resident_anywhere() && atomic_load(&token_held_on_host) > 0 &&
+         atomic_load(&settled_known) && !capture_on();
 }
 
 void page_trimming(bool begins) {

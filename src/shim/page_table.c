@@ -69,6 +69,10 @@ static void give_back(const page *p, cu_handle handle, int tier, uint64_t bytes)
 
 void page_drop(page *p) {
   ASSERT(lock_held(&pages_lock));
+  if (p->borrowed) {
+    if (p->at == 0 || page_unmap(p) == CU_OK) free(p);
+    return;
+  }
   /* A page that cannot be unmapped is lost, and stays counted: its memory is still taken. */
   if (p->stage != 0 && shim_driver()->cuMemUnmap(p->stage, p->class->bytes) == CU_OK)
     shim_driver()->cuMemAddressFree(p->stage, p->class->bytes);
@@ -189,7 +193,7 @@ cu_result page_evict(cu_addr addr, uint64_t bytes) {
 
 void page_free_put(page *p) {
   ASSERT(lock_held(&pages_lock));
-  ASSERT(p->rest == 0);
+  ASSERT(p->rest == 0 && !p->borrowed);
   page_class *c = p->class;
   int tier = p->tier;
   p->owner = NULL;

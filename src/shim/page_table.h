@@ -42,8 +42,9 @@ typedef struct page {
   token *owner;        /* NULL: free */
   page_class *class;
   int tier;
-  bool granted; /* its card may read and write it at `at` */
-  size_t slot;  /* of a free one: its place in the list */
+  bool granted;  /* its card may read and write it at `at` */
+  bool borrowed; /* the handle is another's: it is mapped here, and never released */
+  size_t slot;   /* of a free one: its place in the list */
 } page;
 
 struct token {
@@ -55,6 +56,8 @@ struct token {
   uint32_t aliases; /* further mappings of its page, which keep it too */
   int tier;         /* of what is owed */
   bool pinned;      /* exported, mapped twice, granted to others: never moved, never kept */
+  bool framework;   /* PyTorch's: its live blocks are reported (block_book.h) */
+  uint32_t unit;    /* and 1, of resident.c; 0: none */
   bool settled;     /* was there when the program had let go of all that it could: no activation */
 };
 

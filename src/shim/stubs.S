@@ -116,6 +116,8 @@ gated_call:
         movaps  %xmm6, 160(%rsp)
         movaps  %xmm7, 176(%rsp)
         movl    %r11d, %edi
+        movq    %rsp, %rsi
+        leaq    16(%rbp), %rdx
         call    shim_gate_enter
         movq    %rax, %r10
         movq    (%rsp), %rdi
@@ -258,6 +260,8 @@ gated_call:
         stp     q4, q5, [sp, #160]
         stp     q6, q7, [sp, #192]
         mov     w0, w17
+        add     x1, sp, #16
+        add     x2, x29, #224
         bl      shim_gate_enter
         mov     x16, x0
         ldp     x0, x1, [x29, #224]

@@ -133,7 +133,7 @@ static void token_let_go(token *t) {
   t->page = NULL;
   if (p == NULL) return;
   token_held_on_host -= p->tier == TIER_HOST;
-  if (token_keeping(t))
+  if (token_keeping(t) && !p->borrowed)
     page_free_put(p);
   else
     page_drop(p);

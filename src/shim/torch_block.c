@@ -14,6 +14,8 @@
 #include <stdint.h>
 
 #include "shim/account.h"
+#include "shim/block_book.h"
+#include "shim/gate.h"
 #include "shim/record.h"
 #include "shim/shim.h"
 
@@ -95,6 +97,8 @@ void torch_block_told(void *addr, int64_t bytes, size_t live, size_t reserved, t
   block_told *real = atomic_load_explicit(&real_block, memory_order_relaxed);
   if (real != NULL) real(addr, bytes, live, reserved, on);
   if (on.kind != KIND_CUDA || bytes == 0) return;
+  if (gate_here())
+    block_book_note((uintptr_t)addr, bytes > 0 ? (uint64_t)bytes : 0, run_device(on.index));
   if (bytes > 0)
     record_event(STOW_TRACE_ALLOC, (uintptr_t)addr, (uint64_t)bytes, stream_here(on.index),
                  run_device(on.index), 0);

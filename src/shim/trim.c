@@ -6,6 +6,7 @@
 
 #include "shim/page_step.h"
 #include "shim/python.h"
+#include "shim/resident.h"
 #include "shim/retry.h"
 #include "shim/shim.h"
 
@@ -18,6 +19,11 @@ static python_object *step_ended(python_object *self, python_object *arguments) 
   (void)self, (void)arguments;
   page_step_ended();
   return python_none();
+}
+
+static python_object *resident(python_object *self, python_object *arguments) {
+  (void)self, (void)arguments;
+  return python_build("i", resident_anywhere() ? 1 : 0);
 }
 
 static python_object *trim_wanted(python_object *self, python_object *arguments) {
@@ -62,6 +68,7 @@ static python_object *private_pool(python_object *self, python_object *arguments
 }
 
 static python_method methods[] = {
+    PYTHON_METHOD("shim_resident", resident),
     PYTHON_METHOD("shim_step_ended", step_ended),
     PYTHON_METHOD("shim_trim_wanted", trim_wanted),
     PYTHON_METHOD("shim_home_wanted", home_wanted),

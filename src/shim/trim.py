@@ -1,13 +1,14 @@
 """Runs inside a Python process with a spill (trim.c): PyTorch lets go of its cached pages when that serves the spilling.
 
 arm() is called on the main thread now and then until it answers True. It prints nothing and lets no exception out. The shim's
-are: shim_step_ended(), shim_trim_wanted(), shim_home_wanted(), shim_trimming(begins), shim_come_home(last),
+are: shim_resident(), shim_step_ended(), shim_trim_wanted(), shim_home_wanted(), shim_trimming(begins), shim_come_home(last),
 shim_private_pool(begins) and shim_log(text).
 """
 import functools
 import importlib
 import sys
 
+PART_BYTES = 64 << 20  # of parameters, in one go of an optimizer
 GRADIENTS = 16  # of how many parameters a backward pass is heard through: each time may cost a wait for the device
 
 
@@ -106,6 +107,46 @@ def arm_pools(torch):
                 setattr(module, name, wrapped)
 
 
+def parts_of(tensors):
+    """Ranges of a list of tensors, each of about PART_BYTES."""
+    start = total = 0
+    for i, tensor in enumerate(tensors):
+        size = tensor.numel() * tensor.element_size()
+        if total > 0 and total + size > PART_BYTES:
+            yield start, i
+            start, total = i, 0
+        total += size
+    yield start, len(tensors)
+
+
+def in_parts(function):
+    """A foreach optimizer passes over all parameters and states with one operation after another. Tensor by tensor the
+    operations are independent, so a part of the list after the other gives the same bits, and each state crosses the bus once."""
+
+    @functools.wraps(function)
+    def wrapped(params, *args, **kwargs):
+        count = len(params)
+        if not shim_resident() or count < 2:
+            return function(params, *args, **kwargs)
+
+        def cut(value, start, end):
+            return value[start:end] if isinstance(value, list) and len(value) == count else value
+
+        for start, end in parts_of(params):
+            function(params[start:end], *(cut(a, start, end) for a in args), **{k: cut(v, start, end) for k, v in kwargs.items()})
+
+    return wrapped
+
+
+@quiet
+def arm_optimizers():
+    for module in [m for name, m in sys.modules.items() if name.startswith("torch.optim.") and m is not None]:
+        for name in [n for n in vars(module) if n.startswith("_multi_tensor_")]:
+            function = getattr(module, name)
+            if callable(function) and function.__module__ == module.__name__:
+                setattr(module, name, in_parts(function))
+
+
 @quiet
 def arm_torch(torch):
     trim = Trim(torch)
@@ -121,4 +162,5 @@ def arm():
         return False
     arm_pools(torch)
     arm_torch(torch)
+    arm_optimizers()
     return True

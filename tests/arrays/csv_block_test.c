@@ -1,5 +1,5 @@
-/* Blocks of a table, by every instruction set this machine has: values against strtod, and every
- * set against the plainest. */
+/* Blocks of a table with every instruction set of this machine: values compared with strtod, and
+ * every set with the portable one. */
 #include "arrays/csv_block.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ typedef struct block {
   csv_block b;
   csv_column columns[COLUMNS_MAX];
   uint64_t *values;
-  uint64_t odd_rows, odd_lines; /* rows left to the caller, and their lines added up */
+  uint64_t odd_rows, odd_lines; /* rows left to the caller, and the sum of their lines */
 } block;
 
 static stow_status code(void *context, size_t column, const char *text, size_t length,
@@ -25,7 +25,7 @@ static stow_status code(void *context, size_t column, const char *text, size_t l
   return STOW_OK;
 }
 
-/* As the reader of tables does, short of its counting. */
+/* Like the table reader, without its counting. */
 static stow_status add_row(void *context, csv *c) {
   block *k = context;
   k->odd_rows++;
@@ -53,7 +53,7 @@ static stow_status add_row(void *context, csv *c) {
   return STOW_OK;
 }
 
-/* Reads `text` with nothing readable in front of it but `front` letters. */
+/* Parses `text` with only `front` readable bytes before it. */
 static stow_status read_block(block *k, const char *text, size_t length, size_t front,
                               size_t columns, csv_form form, const csv_loops *by) {
   uint8_t *window = malloc(front + length + INPUT_SLACK);
@@ -92,7 +92,7 @@ static size_t random_digits(uint64_t *random, char *to, size_t most) {
   return count;
 }
 
-/* A number of one of many shapes: what programs print, and what none does. */
+/* A number in one of many forms: what programs print, and what none does. */
 static size_t random_number(uint64_t *random, char *to) {
   uint64_t bits = harness_random(random);
   double near = (double)(int64_t)bits / 0x1p63 * (double)(1 + (bits & 0xff));
@@ -159,7 +159,8 @@ TEST(every_instruction_set_reads_numbers_as_strtod_does)
   harness_note("%zu sets, the widest %s", count, list[count - 1]->name);
 }
 
-/* Halves between two doubles, and their neighbours: where one bit too few of the product shows. */
+/* Midpoints between two doubles, and their neighbours: where one bit too few of the product
+ * shows. */
 TEST(halves_round_to_even_in_every_set)
 {
   const csv_loops *list[CSV_LOOPS_MAX];
@@ -193,7 +194,7 @@ TEST(halves_round_to_even_in_every_set)
   }
 }
 
-/* Integers past int64 leave no room for a sign: it has to be noticed. */
+/* A column of uint64 cannot hold a negative value, so a sign must be detected. */
 TEST(a_sign_among_integers_past_int64_is_noticed)
 {
   const csv_loops *list[CSV_LOOPS_MAX];
@@ -211,7 +212,7 @@ TEST(a_sign_among_integers_past_int64_is_noticed)
     }
 }
 
-/* One row of several is not like the others, wherever it stands among eight. */
+/* One row differs from the others, at each position among eight. */
 TEST(an_odd_row_is_found_at_its_line)
 {
   static const char *const odd[] = {

@@ -1,11 +1,11 @@
-/* Decimal against strtod, over every way a number is converted. */
+/* Compares decimal with strtod, over every way a number is converted. */
 #include "arrays/decimal.h"
 
 #include <stdlib.h>
 
 #include "harness.h"
 
-/* With the room behind it that the reader asks for. */
+/* With the padding that the reader requires. */
 static const char *padded(const char *text) {
   static char room[256];
   snprintf(room, sizeof room - DECIMAL_SLACK, "%s", text);
@@ -40,7 +40,7 @@ TEST(doubles_come_out_as_strtod_reads_them)
     int digits = 1 + (int)(harness_random(&random) % 19);
     snprintf(text, sizeof text, "%.*e", digits, d); /* the whole range */
     check_like_strtod(text);
-    /* Around one, where the 128-bit ways decide. */
+    /* Around one, where the 128-bit paths decide. */
     double near = (double)(int64_t)bits / 0x1p63 * (double)(1 + (bits & 0xffff));
     snprintf(text, sizeof text, "%.*g", digits, near);
     check_like_strtod(text);
@@ -89,7 +89,7 @@ TEST(integers_stay_integers)
                {"18446744073709551615", DECIMAL_UNSIGNED, -1},
                {"18446744073709551616", DECIMAL_BIG, 0},
                {"-9223372036854775809", DECIMAL_BIG, 0},
-               {"1e400", DECIMAL_BIG, 0}, /* a number, but no double: not infinity */
+               {"1e400", DECIMAL_BIG, 0}, /* a number, but not a double: not infinity */
                {"-1.7976931348623159e308", DECIMAL_BIG, 0},
                {"00000000000000000000000000000012", DECIMAL_SIGNED, 12},
                {"12x", DECIMAL_SIGNED, 12},
@@ -110,7 +110,7 @@ TEST(integers_stay_integers)
   CHECK(decimal_read(padded("-0"), &end, &value) == DECIMAL_FLOAT && 1 / value.d < 0);
 }
 
-/* A field is the number that reading without knowing its end gives, if that ends with the field. */
+/* decimal_field returns the same as decimal_read, if the number ends with the field. */
 TEST(a_field_reads_as_the_number_it_is)
 {
   static const char letters[] = "0123456789012345678900..-+eE x";
@@ -128,7 +128,7 @@ TEST(a_field_reads_as_the_number_it_is)
       length =
           (size_t)snprintf(text, sizeof text, i % 3 == 1 ? "%.*f" : "%.*g", (int)(bits % 20), d);
     }
-    memset(text + length, '7', 16); /* digits of the next field must not be taken */
+    memset(text + length, '7', 16); /* digits of the next field must not be read */
     text[length] = ',';
     decimal field = {0}, read = {0};
     const char *end;

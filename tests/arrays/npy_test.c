@@ -1,5 +1,5 @@
-/* npy headers: written as NumPy 2.4 writes them, byte for byte, and hostile ones refused with the
- * place. */
+/* npy headers: written as NumPy 2.4 writes them, byte for byte; hostile ones are rejected with the
+ * position. */
 #include "arrays/npy.h"
 #include "harness.h"
 
@@ -113,16 +113,17 @@ TEST(headers_that_lie_are_refused_with_the_reason)
       {DICT("'<f8'", "False", "(4294967296, 4294967296, 4)"), "64 bits"},
       {DICT("'<f8'", "False", "(9223372036854775807,)"), "63 bits"},
       {DICT("'<f8'", "False", "(0, 4294967296, 4294967296, 4294967296)"), "64 bits"},
-      {DICT("'<f3'", "False", "(2,)"), "no such type"},
+      {DICT("'<f3'", "False", "(2,)"), "unknown type"},
       {DICT("'<q8'", "False", "(2,)"), "unknown kind"},
-      {DICT("'float'", "False", "(2,)"), "without a width"},
-      {DICT("''", "False", "(2,)"), "no such type"},
+      {DICT("'float'", "False", "(2,)"), "no width"},
+      {DICT("''", "False", "(2,)"), "unknown type"},
       {"{'descr': '<f4', 'shape': (2,)}\n", "missing"},
-      {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}\n", "twice"},
-      {"{'descr': '<f4', 'x': 1, 'fortran_order': False, 'shape': (2,)}\n", "a key other than"},
+      {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}\n",
+       "duplicate key"},
+      {"{'descr': '<f4', 'x': 1, 'fortran_order': False, 'shape': (2,)}\n", "unknown key"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} + 1\n", "after the dict"},
       {"__import__('os')\n", "not a dict"},
-      {"{'descr': '<f4", "does not end"},
+      {"{'descr': '<f4", "unclosed quote"},
       {"", "not a dict"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -133,7 +134,7 @@ TEST(headers_that_lie_are_refused_with_the_reason)
   }
   npy_header h;
   CHECK_STATUS(read_text(&h, DICT("'<f4'", "False", "(1000,)"), 500), STOW_ERR_FORMAT);
-  CHECK_MESSAGE("promises 4000 bytes");
+  CHECK_MESSAGE("declares 4000 bytes");
   CHECK_STATUS(npy_read_header(&h, "\x93NUMPY\x09\x00__", 10, 10, "x.npy"), STOW_ERR_FORMAT);
   CHECK_MESSAGE("version 9.0");
   CHECK_STATUS(npy_read_header(&h, "PK\x03\x04______", 10, 10, "x.npy"), STOW_ERR_FORMAT);

@@ -1,4 +1,5 @@
-/* Headers of safetensors and GGUF files: right ones listed, each kind of wrong one refused. */
+/* Headers of safetensors and GGUF files: valid ones are listed, each kind of invalid one is
+ * rejected. */
 #include "arrays/tensors.h"
 
 #include <stdlib.h>
@@ -47,21 +48,21 @@ static void refused(const char *json, size_t data_bytes, const char *why) {
 
 TEST(wrong_safetensors_are_refused)
 {
-  refused("{\"w\":" W("F32", "1", "0,4") ",\"w\":" W("F32", "1", "4,8") "}", 8, "twice");
-  refused("{\"w\":" W("F31", "1", "0,4") "}", 4, "not known");
-  refused("{\"w\":" W("F32", "1.5", "0,4") "}", 4, "not whole");
+  refused("{\"w\":" W("F32", "1", "0,4") ",\"w\":" W("F32", "1", "4,8") "}", 8, "duplicate");
+  refused("{\"w\":" W("F31", "1", "0,4") "}", 4, "unknown type");
+  refused("{\"w\":" W("F32", "1.5", "0,4") "}", 4, "whole number");
   refused("{\"w\":" W("F32", "-1", "0,4") "}", 4, "whole number");
   refused("{\"w\":" W("F32", "1", "0,4") ",\"v\":" W("F32", "1", "2,6") "}", 6, "overlap");
-  refused("{\"w\":" W("F32", "1", "0,4") ",\"v\":" W("F32", "1", "6,10") "}", 10, "belong to none");
-  refused("{\"w\":" W("F32", "1", "0,4") "}", 5, "belong to none");
-  refused("{\"w\":" W("F32", "1", "0,4") "}", 3, "the file at byte");
+  refused("{\"w\":" W("F32", "1", "0,4") ",\"v\":" W("F32", "1", "6,10") "}", 10, "unused bytes");
+  refused("{\"w\":" W("F32", "1", "0,4") "}", 5, "unused bytes");
+  refused("{\"w\":" W("F32", "1", "0,4") "}", 3, "the file ends at byte");
   refused("{\"w\":" W("F32", "2", "0,4") "}", 4, "disagree");
   refused("{\"w\":" W("F32", "4294967296,4294967296", "0,0") "}", 0, "63 bits");
   refused("{\"\xff\":" W("F32", "1", "0,4") "}", 4, "UTF-8");
   refused("{\"w\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "missing");
-  refused("{\"w\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1]}}", 4, "twice");
+  refused("{\"w\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1]}}", 4, "duplicate");
   refused("{\"__metadata__\":{\"a\":1}}", 0, "expected a text");
-  refused("{\"w\":" W("F32", "1", "0,4") "} x", 4, "words behind");
+  refused("{\"w\":" W("F32", "1", "0,4") "} x", 4, "text after");
   refused("[]", 0, "does not begin with '{'");
   refused("{\"w\"", 0, "expected ':'");
 }
@@ -140,12 +141,12 @@ TEST(wrong_gguf_files_are_refused)
   WRONG("multiple of the block", g.row = 65);
   WRONG("63 bits", g.row = UINT64_C(1) << 62);
   WRONG("aligned", g.offset = 8);
-  WRONG("the file at byte", g.offset = 64);
+  WRONG("the file ends at byte", g.offset = 64);
   WRONG("neither 0 nor 1", g.bool_value = 2);
   WRONG("unknown type", g.key_type = 13);
-  WRONG("list of lists", g.list_type = 9);
-  WRONG("twice", g.twice = true);
-  WRONG("the file at byte", g.cut = 1);
+  WRONG("nested lists", g.list_type = 9);
+  WRONG("duplicate", g.twice = true);
+  WRONG("the file ends at byte", g.cut = 1);
   WRONG("GGUF header", g.more_tensors = UINT64_C(1) << 40);
 }
 

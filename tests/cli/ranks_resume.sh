@@ -36,7 +36,7 @@ ended() { # OUT WHOLE: the same bytes, and nothing else is left
   cmp "$1" "$2" && [ "$(echo "$1"*)" = "$1" ]
 }
 resumed() { grep '^resumed: ' "$1" > /dev/null; }
-begun() { grep '^begun from the start: ' "$1" > /dev/null; }
+begun() { grep '^started over: ' "$1" > /dev/null; }
 goes_on() { # N "AT…" WHO EXT WORDS…: killed there, killed again once it went on (if that is not its end), and resumed
   local n=$1 points=$2 who=$3 ext=$4 at; shift 4
   "$stowage" shrink --force "$@" -o "whole.$ext" > /dev/null || return 1
@@ -130,7 +130,7 @@ no_notes() { # where they cannot be written: said, at once, by all
   STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=10000 ranks 3 "$stowage" shrink --force c.npy -o out.npy > said.all 2>&1
   local got=$?
   cat said.all
-  [ "$got" = 1 ] && grep -q "out.npy.ranks/.*resume: cannot be written" said.all && [ "$(cat out.npy out.npy.ranks)" = "$(printf 'old\nkept')" ] || return 1
+  [ "$got" = 1 ] && grep -q "out.npy.ranks/.*resume: cannot write" said.all && [ "$(cat out.npy out.npy.ranks)" = "$(printf 'old\nkept')" ] || return 1
   rm -rf out.*
 }
 no_room() { # a disk that fills while they write, or while they go on: the old file, and nothing else

@@ -45,11 +45,11 @@ good = b"\0" * 16
 refused("a.npy", npy("{" + " " * 10001 + head()[1:], good), "header")
 refused("a.npy", npy("{'descr': '<f8', 'shape': (2,), }\n", good), "fortran_order")
 refused("a.npy", npy(head(extra="'more': 1"), good), "more", "key")
-refused("a.npy", npy(head(extra="'descr': '<f8'"), good), "twice", "descr")
+refused("a.npy", npy(head(extra="'descr': '<f8'"), good), "duplicate key", "descr")
 refused("a.npy", npy(head(shape="(-2,)"), good), "shape", "negative")
 refused("a.npy", npy(head(shape="(4294967296, 4294967296, 2)"), good), "64 bits")
 refused("a.npy", npy(head(shape="(3,)"), good), "bytes")
-refused("a.npy", npy(head(descr="'|V0'", shape="(9223372036854775807,)"), b""), "values of no bytes")
+refused("a.npy", npy(head(descr="'|V0'", shape="(9223372036854775807,)"), b""), "values of zero bytes")
 refused("a.npy", npy(head(descr="'|O'"), good), "Python objects")
 refused("a.npy", npy(head(descr="[('a', '|O')]"), good), "objects", "structured")
 refused("a.npy", npy(head(shape="(" + "1, " * 65 + ")"), good[:8]), "dimensions")
@@ -60,28 +60,28 @@ refused("a.npy", npy(head(), b"\0" * 15), "bytes")
 refused("a.npy", b"\x93NUMPY\x01\x00", "ends inside its header, at byte 8")
 for a, name in ((np.ones(3, "c16"), "complex128"), (np.array(["a"]), "<U1"), (np.zeros(3, "M8[s]"), "datetime64[s]")):
     np.save("a.npy", a)
-    assert f"a.npy: {name} does not become float32" in stowage("shrink", "a.npy", "-o", "out.npy", "--dtype", "float32", fails=True)
+    assert f"a.npy: {name} cannot be converted to float32" in stowage("shrink", "a.npy", "-o", "out.npy", "--dtype", "float32", fails=True)
 END
 
 test_py archives << 'END'
 x = saved(np.arange(10.0))
 plain = archive([("x.npy", x)])
-refused("a.npz", archive([("x.npy", x + b"12345678")]), "npy header says")
-refused("a.npz", archive([("x.npy", x), ("x.npy", x)]), "twice", "two members", "stands")
+refused("a.npz", archive([("x.npy", x + b"12345678")]), "npy header declares")
+refused("a.npz", archive([("x.npy", x), ("x.npy", x)]), "two members have the same name")
 refused("a.npz", archive([("../x.npy", x)]), "slash", "..")
 refused("a.npz", archive([("a/x.npy", x)]), "slash")
 broken = bytearray(plain)
 broken[plain.index(x) + len(x) - 1] ^= 1
 refused("a.npz", bytes(broken), "checksum")
 central = plain.index(b"PK\x01\x02")
-for at, value, reason in ((8, 1, "encrypted"), (10, 99, "compression"), (34, 1, "disks")):
+for at, value, reason in ((8, 1, "encrypted"), (10, 99, "compression"), (34, 1, "multi-disk")):
     b = bytearray(plain)
     b[central + at:central + at + 2] = struct.pack("<H", value)
     refused("a.npz", bytes(b), reason)
 b = bytearray(plain)
 b[central + 42:central + 46] = struct.pack("<I", len(plain) * 2)
 refused("a.npz", bytes(b), "past", "local", "end")
-refused("a.npz", plain[:-10], "end record", "cut short")
+refused("a.npz", plain[:-10], "end record", "truncated")
 deflated = archive([("x.npy", saved(np.zeros(10000)))], compression=zipfile.ZIP_DEFLATED)
 c = deflated.index(b"PK\x01\x02")
 b = bytearray(deflated)
@@ -107,7 +107,7 @@ refused("a.npz", matrix(indptr=np.array([0, 1, 2, 3, 5])), "ends with 5")
 refused("a.npz", matrix(shape=np.array([-4, 4])), "negative")
 refused("a.npz", matrix(format=np.array(b"lil")), "lil", ".tocsr()")
 refused("a.npz", archive([(k, saved(v)) for k, v in (("data.npy", m.data), ("shape.npy", np.array([4, 4])), ("format.npy", np.array(b"csr")),
-                          ("offsets.npy", m.indices))]), "without indices")
+                          ("offsets.npy", m.indices))]), "has no indices")
 def other(format, places, data):
     parts = dict(format=np.array(format), shape=np.array([4, 6]), data=data, **places)
     return archive([(k + ".npy", saved(v)) for k, v in parts.items()])
@@ -144,16 +144,16 @@ inspect("ok.safetensors")
 def bad(text, *reasons, data=b"\0" * 8):
     refused("a.safetensors", tensors(text, data), *reasons)
 bad(one[:-1] + ',"a":{"dtype":"F32","shape":[0],"data_offsets":[8,8]}}', "twice", "duplicate")
-bad(one.replace("F32", "F33"), "a type that is not known")
+bad(one.replace("F32", "F33"), "unknown type")
 bad(one.replace("[2]", "[2.5]"), "whole", "integer", "number", "2.5")
 bad(one.replace("[0,8]", "[0,4]"), "disagree")
 bad(one, "bytes", "end", data=b"\0" * 9)
 bad(one.replace("[0,8]", "[1,9]"), "begin", "hole", "0", data=b"\0" * 9)
 refused("a.safetensors", b"\x01\x00\x00\x00\x00\x00\x00\x00{" + b"\xff" * 8, "JSON", "UTF-8", "ends", "header")
 for length in (2**63, 10**9, 1000):
-    refused("a.safetensors", tensors(one, length=length), f"a safetensors header of {length} bytes")
+    refused("a.safetensors", tensors(one, length=length), f"the safetensors header has {length} bytes")
 long = "{" + '"__metadata__":{"k":"%s"},' % ("x" * 9_000_000) + one[1:]
-refused("a.safetensors", tensors(long), "a header of 8789 KiB, and the budget has 2048 KiB for it; give 5 times as much", words=("--memory", "16M"))
+refused("a.safetensors", tensors(long), "the header needs 8789 KiB, but the budget has 2048 KiB for it; raise --memory 5 times", words=("--memory", "16M"))
 stowage("inspect", "a.safetensors", "--memory", "80M")
 def gguf(keys=b"", tensors=b"", key_count=0, tensor_count=0, data=b""):
     return b"GGUF" + struct.pack("<IQQ", 3, tensor_count, key_count) + keys + tensors + data
@@ -161,7 +161,7 @@ def string(text):
     return struct.pack("<Q", len(text)) + text
 def tensor(name, dims, kind, offset):
     return string(name) + struct.pack("<I", len(dims)) + b"".join(struct.pack("<Q", d) for d in dims) + struct.pack("<IQ", kind, offset)
-refused("a.gguf", gguf(string(b"k") + struct.pack("<IIQ", 9, 9, 1), key_count=1), "a list of lists")
+refused("a.gguf", gguf(string(b"k") + struct.pack("<IIQ", 9, 9, 1), key_count=1), "nested lists")
 refused("a.gguf", gguf(string(b"k") + struct.pack("<IB", 7, 2), key_count=1), "bool", "0 or 1")
 refused("a.gguf", gguf(tensors=tensor(b"t", [33], 8, 0), tensor_count=1), "block", "multiple")
 refused("a.gguf", gguf(tensors=tensor(b"t", [2**40, 2**40], 0, 0), tensor_count=1), "63 bits")
@@ -174,10 +174,10 @@ END
 test_py tables << 'END'
 def table(text, *reasons):
     refused("a.csv", text.encode() if isinstance(text, str) else text, *reasons)
-table("a,b\n1,2\n3\n", "line 3: 1 fields, but 2")
-table("a,b\n1,2\n" * 1 + "1,2\n" * 9000 + "1,2,3\n", "line 9003: 3 fields, but 2")
-table("a,b\n1,\"x\n", "not closed")
-table("a,b\n1,\"x\"y\n", "line 2: letters behind a closing quote")
+table("a,b\n1,2\n3\n", "line 3: 1 fields, but the lines before it have 2")
+table("a,b\n1,2\n" * 1 + "1,2\n" * 9000 + "1,2,3\n", "line 9003: 3 fields, but the lines before it have 2")
+table("a,b\n1,\"x\n", "unclosed quote")
+table("a,b\n1,\"x\"y\n", "line 2: text after a closing quote")
 table("a\n".encode("utf-16"), "UTF-16")
 table(b"", "empty")
 table("a,b\r1,2\r", "byte 3 is a line end of CR alone")
@@ -188,7 +188,7 @@ refused("a.bin", b"\x28\xb5\x2f\xfd" + bytes(20), "unzstd")
 refused("a.bin", b"PAR1" + bytes(20) + b"PAR1", "Parquet")
 refused("a.bin", pickle.dumps([1, 2]), "a pickle, which could run code")
 cut = gzip.compress(b"a,b\n" + b"1,2\n" * 20000)
-table(cut[:len(cut) // 2], "cut short", "ends")
+table(cut[:len(cut) // 2], "truncated", "ends")
 for number, expected in (("18446744073709551616", "text"), ("18446744073709551615", "uint64"), ("-9223372036854775809", "text"), ("1e400", "text"),
                          ("-1.8e308", "text"), ("1.7e308", "float64")):
     open("n.csv", "w").write(f"x\n{number}\n")
@@ -219,12 +219,12 @@ change(grow)
 os.truncate("a.npy", size)
 change(lambda: os.truncate("a.npy", size // 2))
 np.save("a.npy", np.arange(10.0))
-assert "cannot be written" in stowage("shrink", "a.npy", "-o", "nowhere/b.npy", fails=True, code=1)
-assert "cannot be opened" in stowage("inspect", "nowhere.npy", fails=True)
+assert "cannot write" in stowage("shrink", "a.npy", "-o", "nowhere/b.npy", fails=True, code=1)
+assert "cannot open" in stowage("inspect", "nowhere.npy", fails=True)
 assert "not a regular file" in stowage("inspect", ".", fails=True)
 if os.getuid() != 0:
     os.mkdir("shut", 0o500)
-    assert "cannot be written" in stowage("shrink", "a.npy", "-o", "shut/b.npy", fails=True, code=1)
+    assert "cannot write" in stowage("shrink", "a.npy", "-o", "shut/b.npy", fails=True, code=1)
 END
 
 test_py random_bytes_in_every_format_never_crash << 'END'

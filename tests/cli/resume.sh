@@ -91,7 +91,7 @@ if has strace; then check a_resumed_run_reads_less goes_on; else skip "a_resumed
 other_input() { # a checkpoint of another input, or of other options, is not believed
   rm -f out.npy*
   STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink --force b.npy -o out.npy > /dev/null 2>&1
-  "$stowage" shrink --force b.npy -o out.npy --dtype f64 --resume > said && grep "^begun from the start" said || return 1
+  "$stowage" shrink --force b.npy -o out.npy --dtype f64 --resume > said && grep "^started over" said || return 1
   "$stowage" shrink --force b.npy -o whole.npy --dtype f64 > /dev/null && cmp whole.npy out.npy || return 1
   STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 STOWAGE_DIE_AT_CHECKPOINT=6 "$stowage" shrink --force b.npy -o out.npy > /dev/null 2>&1
   cp a.npy b.npy
@@ -106,7 +106,7 @@ locked() { # two runs to one output: the second is told
   local said
   said=$("$stowage" shrink --force a.npy -o out.npy 2>&1) && return 1
   exec 8>&-
-  grep -q "another run is writing it" <<< "$said" && "$stowage" shrink --force a.npy -o out.npy > /dev/null
+  grep -q "another run is writing to it" <<< "$said" && "$stowage" shrink --force a.npy -o out.npy > /dev/null
 }
 check two_runs_do_not_write_one_output locked
 

@@ -1,4 +1,5 @@
-/* Arrays: opened from every kind of file, read in file order and by rows, refused where wrong. */
+/* Arrays: opened from every kind of file, read in file order and by rows; invalid ones are
+ * rejected. */
 #include "data/array.h"
 
 #include <stdlib.h>
@@ -98,7 +99,8 @@ TEST(a_member_must_be_as_long_as_its_header_says)
 {
   buffer npy = BUFFER_INIT;
   build_npy(&npy, DTYPE_U8, "\1\2\3", 3);
-  buffer_char(&npy, 'x'); /* NumPy takes trailing bytes in a file; in a member they are a lie */
+  buffer_char(&npy, 'x'); /* NumPy accepts trailing bytes in a file; in a member they are an
+                           * error */
   member_build m = {.name = "a.npy", .bytes = npy.data, .count = npy.length};
   buffer file = BUFFER_INIT;
   build_zip(&file, &m, 1);
@@ -123,13 +125,13 @@ TEST(raw_bytes_must_have_the_size_of_their_shape)
   array_close(&a);
   spec = (array_spec){.type = DTYPE_I16, .has_shape = true, .dims = 2, .shape = {2, 2}};
   CHECK_STATUS(array_open(&a, path, &spec), STOW_ERR_FORMAT);
-  CHECK_MESSAGE("8 bytes, the file has 6");
+  CHECK_MESSAGE("8 bytes, but the file has 6");
   spec.shape[0] = spec.shape[1] = UINT64_C(1) << 40;
   CHECK_STATUS(array_open(&a, path, &spec), STOW_ERR_OVERFLOW);
   unlink(path);
 }
 
-/* Rewrites, cuts or grows the file while it is read. */
+/* Rewrites, truncates or grows the file while it is read. */
 static stow_status meddle(void *context, uint64_t done, uint64_t total) {
   const char *path = context;
   (void)total;
@@ -147,7 +149,7 @@ TEST(a_file_cut_while_it_is_read_is_noticed)
   file_facts f;
   budget cutting = {.bytes = BUDGET_LEAST, .progress = meddle, .context = (void *)(uintptr_t)path};
   CHECK_STATUS(inspect_file(&f, path, NULL, &cutting), STOW_ERR_IO);
-  CHECK_MESSAGE("cut while it was read");
+  CHECK_MESSAGE("truncated while being read");
   unlink(path);
   buffer_free(&b);
 }

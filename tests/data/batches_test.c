@@ -1,5 +1,5 @@
-/* Batches: every row exactly once in every arrangement, files in step, and whatever goes
- * wrong told with its place. Their order, shares, states and memory: shuffle_test.c, shard_test.c,
+/* Batches: every row exactly once in every arrangement, files read together, and every failure
+ * reported with its position. Order, shares, states and memory: shuffle_test.c, shard_test.c,
  * state_test.c, budget_test.c. */
 #include <fcntl.h>
 #include <sched.h>
@@ -57,7 +57,7 @@ TEST(every_row_comes_once_over_ranks_readers_sizes_and_shuffles)
   harness_note("%d arrangements", arrangements);
 }
 
-/* The caller reads what it finds cached, and no reader takes its turn. */
+/* The caller reads cached data itself, and no reader competes with it. */
 TEST(on_one_core_every_row_comes_once_too)
 {
   static int64_t order[40000];
@@ -89,7 +89,7 @@ TEST(on_one_core_every_row_comes_once_too)
   }
 }
 
-/* ---- files in step ---- */
+/* ---- files read together ---- */
 
 TEST(several_files_stay_in_step_and_are_converted_on_the_way)
 {
@@ -175,9 +175,9 @@ TEST(what_cannot_be_batched_is_refused_with_the_reason)
   CHECK_MESSAGE("stowage shrink");
 }
 
-/* ---- what goes wrong ---- */
+/* ---- failures ---- */
 
-TEST(a_file_cut_while_it_is_read_is_told_and_one_that_grew_at_the_end)
+TEST(a_file_truncated_while_read_is_reported_at_once_and_one_that_grew_at_the_end)
 {
   const char *path = write_rows("rows.npy", 40000, 100, DTYPE_I64); /* 32 MB, read 4 MB ahead */
   stow_array_options f = file_of(path);
@@ -197,7 +197,7 @@ TEST(a_file_cut_while_it_is_read_is_told_and_one_that_grew_at_the_end)
     batches++;
   }
   CHECK(status == STOW_ERR_IO && batches >= 20 && batches < 40);
-  CHECK_MESSAGE("cut while it was read");
+  CHECK_MESSAGE("truncated while being read");
   CHECK_STATUS(stow_batches_next(b, &data, &rows), STOW_ERR_IO); /* and again */
   stow_batches_close(b);
   path = write_rows("grows.npy", 1000, 100, DTYPE_I64);
@@ -246,7 +246,7 @@ TEST(a_read_behind_the_cut_names_the_byte_the_file_ends_at)
   stow_array_close(a);
 }
 
-TEST(every_read_that_fails_once_is_told_and_then_tried_again)
+TEST(every_read_that_fails_once_is_reported_and_then_retried)
 {
   harness_deadline(120);
   enum { ROWS = 4000 };
@@ -257,7 +257,7 @@ TEST(every_read_that_fails_once_is_told_and_then_tried_again)
     for (int64_t k = 0; k < 250; k++) buffer_append(&file, &(int64_t){i + k}, 8);
   static int64_t order[ROWS];
   static uint8_t seen[ROWS];
-  int told = 0;
+  int reported = 0;
   for (int way = 0; way < 4; way++)
     for (int fail_at = 0, reads = 1 << 20; fail_at < reads; fail_at += 1 + fail_at / 8) {
       flaky broken = {.bytes = file.data, .length = file.length, .fail_at = fail_at};
@@ -271,7 +271,7 @@ TEST(every_read_that_fails_once_is_told_and_then_tried_again)
       if (status != STOW_OK) {
         CHECK(status == STOW_ERR_IO);
         CHECK_MESSAGE("flaky: its reader failed");
-        told++;
+        reported++;
         continue;
       }
       uint64_t total = 0, rows;
@@ -291,11 +291,11 @@ TEST(every_read_that_fails_once_is_told_and_then_tried_again)
       }
       CHECK_U64(total, ROWS);
       count_rows(seen, order, total, ROWS);
-      told += errors;
+      reported += errors;
       reads = broken.reads;
       stow_batches_close(b);
     }
-  harness_note("%d failures told", told);
+  harness_note("%d failures reported", reported);
   buffer_free(&file);
 }
 
@@ -455,7 +455,7 @@ TEST(closing_waits_for_readers_that_are_still_opening_their_files)
     stow_batches_close(b);
     CHECK_OK(stow_batches_release(data[0]));
     CHECK(close(slow.fd) == 0);
-    CHECK(atomic_load(&slow.opened) > 1); /* there was somebody to wait for */
+    CHECK(atomic_load(&slow.opened) > 1); /* somebody had to be waited for */
   }
 }
 
@@ -468,7 +468,7 @@ TEST(a_child_cannot_use_its_parents_batches)
   CHECK(child >= 0);
   if (child == 0) {
     bool refused = stow_batches_next(b, &data, &rows) == STOW_ERR_STATE &&
-                   strstr(stow_status_message(), "open them anew") != NULL;
+                   strstr(stow_status_message(), "open them again") != NULL;
     stow_batches_close(b);
     _exit(refused ? 0 : 1);
   }

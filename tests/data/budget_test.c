@@ -1,5 +1,5 @@
-/* The memory of batches: buffers the caller keeps, gives back or brings, and the budget, which
- * holds as resident memory and as what a container is charged. */
+/* The memory of batches: buffers the caller keeps, returns or provides; and the budget, measured as
+ * resident memory and as a container's charge. */
 #include "data/budget.h"
 
 #include <stdlib.h>
@@ -127,7 +127,7 @@ TEST(the_budget_holds_as_resident_memory)
   }
 }
 
-/* A control group of our own, version 1 or 2; false where none can be made. */
+/* Creates a control group, version 1 or 2; false if that is impossible. */
 static bool make_group(char *folder, size_t size, const char **peak, uint64_t limit) {
   static const struct {
     const char *root, *limit, *peak;
@@ -166,8 +166,8 @@ static void enter_group(const char *folder) {
 }
 
 /* Batches that begin at multiples of 64 bytes of the file are read straight into their buffers,
- * others by way of the reader's own: 1000 rows of 800 bytes always do, 333 every other time, and
- * 101 are too few. */
+ * others through the reader's own: 1000 rows of 800 bytes always do, 333 every other time, and 101
+ * are too few. */
 TEST(batches_read_past_the_page_cache_hold_their_rows)
 {
 #ifdef __SANITIZE_THREAD__
@@ -205,8 +205,8 @@ TEST(batches_read_past_the_page_cache_hold_their_rows)
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) FAIL("ended with %d", status);
 }
 
-/* Resident memory and page cache together: what a container is charged with. The group would allow
- * 256 MiB, the file has 1 GiB, and the budget is what is used. */
+/* Resident memory and page cache together: what a container is charged. The group would allow 256
+ * MiB, the file has 1 GiB, and the budget is what is used. */
 TEST(the_budget_holds_as_what_a_container_is_charged)
 {
   harness_deadline(120);

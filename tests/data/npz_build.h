@@ -1,5 +1,4 @@
-/* Builds zip archives byte by byte, right or with one thing wrong, for the tests of their reader.
- */
+/* Builds zip archives byte by byte, valid or with one error, for the tests of their reader. */
 #ifndef NPZ_BUILD_H
 #define NPZ_BUILD_H
 
@@ -21,7 +20,7 @@ typedef struct member_build {
   int64_t declared_more; /* added to the declared size */
   int64_t stored_more;   /* added to the declared stored size */
   bool local_name_differs, local_size_differs, zip64;
-  int64_t header_offset; /* of the directory entry; 0: the truth */
+  int64_t header_offset; /* of the directory entry; 0: correct */
 } member_build;
 
 static inline void put_le(buffer *b, uint64_t value, int bytes) {
@@ -79,7 +78,7 @@ static inline void build_entry(buffer *to, buffer *directory, const member_build
   buffer_free(&stored);
 }
 
-/* The archive, into `to` (empty). */
+/* Builds the archive in `to` (empty). */
 static inline void build_zip(buffer *to, const member_build *members, size_t count) {
   buffer directory = BUFFER_INIT;
   for (size_t i = 0; i < count; i++) build_entry(to, &directory, &members[i]);

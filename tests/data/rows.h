@@ -1,5 +1,5 @@
 /* Files of rows whose values are their numbers, and batches of them drained and counted: for the
- * tests of batches, of their order and of their memory. */
+ * tests of batches, their order and their memory. */
 #ifndef ROWS_H
 #define ROWS_H
 
@@ -15,7 +15,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* A .npy file whose row i holds i in its first item and i + 1, i + 2, … behind it. */
+/* Writes a .npy file whose row i holds i in its first item, then i + 1, i + 2, … */
 static inline const char *write_rows(const char *name, uint64_t count, uint64_t items, dtype type) {
   static char paths[8][256];
   static int next;
@@ -40,7 +40,7 @@ static inline const char *write_rows(const char *name, uint64_t count, uint64_t 
 }
 
 static inline stow_batches_options plain(const stow_array_options *files, uint32_t count) {
-  enum { LISTS = 8 }; /* good until as many more calls */
+  enum { LISTS = 8 }; /* valid until as many more calls */
   static const stow_array_options *lists[LISTS][STOW_BATCHES_FILES_MAX];
   static unsigned next;
   const stow_array_options **list = lists[next++ % LISTS];
@@ -59,7 +59,7 @@ static inline stow_array_options file_of(const char *path) {
   return f;
 }
 
-/* Batches of a file of 1000 rows, of which the first was taken into *data and given back. */
+/* Opens batches of a file of 1000 rows; the first was taken into *data and released. */
 static inline stow_batches *taken_from(void **data) {
   stow_array_options f = file_of(write_rows("rows.npy", 1000, 100, DTYPE_I64));
   stow_batches_options o = plain(&f, 1);
@@ -71,7 +71,7 @@ static inline stow_batches *taken_from(void **data) {
   return b;
 }
 
-/* Takes batches to the end of the epoch; each row's number goes to seen[], if wanted, in order. */
+/* Takes batches to the end of the epoch; stores each row's number in order, if `order` is given. */
 static inline uint64_t drain(stow_batches *b, int64_t *order, uint64_t most, uint64_t stop_after) {
   uint64_t rows = 0, total = 0, batches = 0;
   stow_array_info info = STOW_ARRAY_INFO_INIT;
@@ -101,7 +101,7 @@ static inline void count_rows(uint8_t *seen, const int64_t *order, uint64_t coun
   }
 }
 
-/* A file that is all hole behind its header: what counts is what is read or stays resident. */
+/* A sparse file after its header: only what is read or stays resident matters. */
 static inline const char *write_hole(uint64_t rows, uint64_t items) {
   static char path[256];
   snprintf(path, sizeof path, "%s/hole.npy", harness_folder());

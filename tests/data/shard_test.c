@@ -1,4 +1,4 @@
-/* Shares of the rows: whose they are, from the environment, and how many. */
+/* Shares of the rows: which rank, from the environment, and how many rows. */
 #include "data/shard.h"
 
 #include <stdlib.h>

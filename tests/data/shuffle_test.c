@@ -1,5 +1,5 @@
-/* The order of batches: the seed's and the epoch's, and as far from the file's as a full shuffle's.
- */
+/* The order of batches: determined by seed and epoch, and as far from the file's order as a full
+ * shuffle. */
 #include "data/shuffle.h"
 
 #include <stdlib.h>
@@ -55,8 +55,8 @@ TEST(the_order_is_the_seeds_and_the_epochs_whatever_the_readers)
   CHECK(memcmp(order[0], order[4], sizeof order[0]) != 0);
 }
 
-/* Of a uniform permutation of n, the mean way a row moves is n/3, and as many pairs of neighbours
- * stay neighbours as one would expect by chance. Of ours, within the bounds the header states. */
+/* In a uniform permutation of n, a row moves n/3 on average, and neighbours stay neighbours as
+ * often as expected by chance. Ours stays within the bounds that the header states. */
 TEST(a_bounded_shuffle_moves_rows_as_far_as_a_full_one)
 {
   enum { ROWS = 400000 };
@@ -91,7 +91,8 @@ TEST(a_bounded_shuffle_moves_rows_as_far_as_a_full_one)
 
 TEST(a_draw_of_a_window_gives_every_order_equally_often)
 {
-  /* The 24 orders of four, 24000 draws: chi-square of 23 degrees stays under 60 (p = 3e-5). */
+  /* The 24 orders of four, 24000 draws: chi-square with 23 degrees of freedom stays under 60 (p =
+   * 3e-5). */
   int counts[256] = {0};
   for (uint64_t key = 0; key < 24000; key++) {
     uint32_t n[4];

@@ -1,9 +1,9 @@
-/* Slices of arrays: what is asked of both orders, and little more than that read. */
+/* Slices of arrays: the requested items in both orders, without reading much more. */
 #include <stdlib.h>
 
 #include "rows.h"
 
-TEST(slices_read_what_is_asked_of_both_orders)
+TEST(slices_read_the_requested_items_in_both_orders)
 {
   enum { ROWS = 50, ITEMS = 300 };
   for (int fortran = 0; fortran < 2; fortran++) {

@@ -1,6 +1,6 @@
-/* Staging: batches sent to a device arrive whole and in order, their memory is used again only when
- * it was copied, and what fails is sent again. The device is the simulated one, whose copies happen
- * only as its time passes: memory used too early shows as wrong rows. */
+/* Staging: batches sent to a device arrive whole and in order, their memory is reused only after
+ * its copy, and failures are sent again. Uses the simulated device, whose copies happen only as its
+ * time passes: memory reused too early shows as wrong rows. */
 #include <stowage/batches.h>
 #include <stowage/sys/device.h>
 
@@ -66,8 +66,7 @@ static void places(stow_device *d, uint64_t to[2]) {
   CHECK_OK(device_plain_alloc(d, &to[1], BATCH * 8, STOW_TIER_VRAM));
 }
 
-/* What stands at the device's addresses when the stream has come there: rows in step with labels,
- * each once. */
+/* Checks the device's memory after the stream: rows match labels, each once. */
 static void expect(stow_device *d, const uint64_t at[2], uint64_t rows, stow_stream stream,
                    uint8_t seen[ROWS]) {
   static int64_t x[BATCH * ITEMS], y[BATCH];
@@ -107,8 +106,8 @@ TEST(every_batch_arrives_whole_sequential_and_shuffled)
   }
 }
 
-/* The caller's stream stands still: copies are submitted and wait, while readers go on as far as
- * they may. */
+/* The caller's stream does not advance: copies are submitted and wait, while readers continue as
+ * far as they may. */
 TEST(memory_is_read_into_again_only_when_its_copy_is_done)
 {
   stow_device *d = open_device();
@@ -124,11 +123,11 @@ TEST(memory_is_read_into_again_only_when_its_copy_is_done)
     to[i][0] = all + (uint64_t)i * BATCH * (ITEMS + 1) * 8;
     to[i][1] = to[i][0] + BATCH * ITEMS * 8;
     CHECK_OK(stow_batches_send(b, to[i], stream, &rows[i]));
-    CHECK_OK(stow_batches_wait(b, 1000000)); /* the readers had their turn */
+    CHECK_OK(stow_batches_wait(b, 1000000)); /* gives the readers time */
   }
   stow_sim_counts counts = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(d, &counts));
-  CHECK(counts.event_waits >= BATCHES - 2); /* two on the way, the third waited */
+  CHECK(counts.event_waits >= BATCHES - 2); /* two in flight, the third waited */
   CHECK_U64(counts.violations, 0);
   for (int i = 0; i < BATCHES; i++) expect(d, to[i], rows[i], stream, seen);
   for (int i = 0; i < ROWS; i++) CHECK(seen[i] == 1);
@@ -159,8 +158,8 @@ TEST(pinned_memory_stays_within_the_plan_and_goes_back)
   CHECK_OK(stow_device_close(d));
 }
 
-/* The copies and the events of a batch fail, at the first batch and at later ones: told, and
- * sending it again brings exactly what was left. */
+/* The copies and events of a batch fail, at the first batch and at later ones: the failure is
+ * reported, and sending again delivers exactly what was left. */
 TEST(a_batch_whose_copy_fails_is_sent_again)
 {
   static const struct {
@@ -215,7 +214,7 @@ TEST(going_elsewhere_after_a_failed_copy_loses_no_buffer)
 }
 
 /* Room for no batch, for one and for two: not for the many that a reader would fill at a time. */
-TEST(a_device_that_pins_nothing_or_little_is_told_or_made_do_with)
+TEST(a_device_that_pins_nothing_is_reported_and_little_is_enough)
 {
   for (uint64_t room = 0; room <= 2; room++) {
     stow_sim_options so = STOW_SIM_OPTIONS_INIT;

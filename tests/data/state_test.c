@@ -1,4 +1,4 @@
-/* The state of batches: one goes on at every point with exactly what is left, and only where it
+/* The state of batches: restoring it at any point yields exactly the remaining rows, and only if it
  * fits. */
 #include "rows.h"
 
@@ -21,7 +21,7 @@ TEST(a_state_continues_with_exactly_the_batches_left)
       CHECK(!shuffle || info.window_rows < info.rank_rows);
       CHECK_OK(stow_batches_set_epoch(b, 2));
       uint64_t total = drain(b, whole, ROWS, UINT64_MAX);
-      o.seed = 99, o.memory_bytes = 16 * MIB; /* a state brings its own seed, blocks and windows */
+      o.seed = 99, o.memory_bytes = 16 * MIB; /* a state has its own seed, blocks and windows */
       CHECK_OK(stow_batches_open(&again, &o));
       for (uint64_t point = 0; point <= info.batch_count; point += 1 + point / 20) {
         stow_batches_state state = STOW_BATCHES_STATE_INIT;
@@ -52,7 +52,7 @@ TEST(a_state_of_other_batches_is_refused)
   CHECK_OK(stow_batches_get_state(b, &state));
   wrong = state, wrong.rows = 2999;
   CHECK_STATUS(stow_batches_set_state(b, &wrong), STOW_ERR_INVALID);
-  CHECK_MESSAGE("rows 2999, these have 3000");
+  CHECK_MESSAGE("rows 2999, these batches have 3000");
   wrong = state, wrong.batch_rows = 11;
   CHECK_STATUS(stow_batches_set_state(b, &wrong), STOW_ERR_INVALID);
   wrong = state, wrong.next_batch = 301;

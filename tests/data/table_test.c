@@ -1,4 +1,4 @@
-/* Tables: quoting, line ends, ragged rows, and what columns turn out to be. */
+/* Tables: quoting, line ends, ragged rows, and the types of columns. */
 #include "data/table.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ TEST(columns_get_the_type_of_all_their_values)
   check_column(2, "float64", "float16");
   CHECK_U64(facts.columns[2].missing, 1);
   check_column(3, "bool", "bool");
-  check_column(4, "text", "none"); /* three texts of one byte: no codes are smaller */
+  check_column(4, "text", "none"); /* three texts of one byte: codes are not smaller */
   CHECK_TEXT(text_layout_name(&facts.columns[4].layout), "fixed");
   CHECK_U64(facts.columns[4].bytes_after, 3);
   CHECK_U64(facts.columns[4].distinct, 2);
@@ -71,11 +71,11 @@ TEST(quotes_line_ends_and_marks_are_understood)
 TEST(what_is_wrong_names_its_line)
 {
   CHECK_STATUS(read_text("a,b\n1,2\n\"x\ny\",3\n4\n"), STOW_ERR_FORMAT);
-  CHECK_MESSAGE("line 5: 1 fields, but 2");
+  CHECK_MESSAGE("line 5: 1 fields, but the lines before it have 2");
   CHECK_STATUS(read_text("a,b\n1,\"x\"y\n"), STOW_ERR_FORMAT);
-  CHECK_MESSAGE("line 2: letters behind a closing quote");
+  CHECK_MESSAGE("line 2: text after a closing quote");
   CHECK_STATUS(read_text("a,b\n1,\"x\n"), STOW_ERR_FORMAT);
-  CHECK_MESSAGE("line 2: a quote that is not closed");
+  CHECK_MESSAGE("line 2: unclosed quote");
   CHECK_STATUS(read_table("a,b\n1,x\0y\n", 10, HEADER_AUTO), STOW_ERR_FORMAT);
   CHECK_MESSAGE("line 2: a NUL byte");
   CHECK_STATUS(read_table("\xff\xfe\x61\0", 4, HEADER_AUTO), STOW_ERR_FORMAT);
@@ -160,7 +160,7 @@ TEST(rows_of_data_are_no_names)
   CHECK(!has_header("7,7,x\n8,9,y\n"));
 }
 
-TEST(the_header_can_be_told)
+TEST(the_header_can_be_given)
 {
   CHECK_OK(read_table("1,2\n3,4\n", 8, HEADER_YES));
   CHECK_TEXT(facts.columns[1].name, "2");

@@ -40,7 +40,7 @@ TEST(a_cast_tells_how_far_it_rounded)
   CHECK(worst == 0);
 }
 
-TEST(wrong_use_is_told)
+TEST(wrong_use_is_reported)
 {
   stow_values *values;
   CHECK_STATUS(stow_values_open(&values, "complex64"), STOW_ERR_INVALID);

@@ -1,13 +1,13 @@
-/* The contract of a device (stowage/sys/device.h) as tests: one suite over every backend.
+/* The contract of a device (stowage/sys/device.h) as tests: one suite for every backend.
  *
- * A program defines how its device is opened, then includes this, and contract_pages.h if the
- * device may have pages:
+ * A program defines how to open its device, then includes this, and contract_pages.h if the device
+ * may have pages:
  *
  *   static stow_device *contract_open(void) { … }   a fresh device; may SKIP
- *   #define CONTRACT_BYTES 1    bytes can be written and read back (0: a card on paper)
+ *   #define CONTRACT_BYTES 1    bytes can be written and read back (0: a paper device)
  *   #define CONTRACT_SOLE  1    nobody else uses the device, so free memory adds up exactly
  *
- * Bytes are only ever checked by copying them to the host, as on a card. */
+ * Bytes are checked only by copying them to the host, as on a GPU. */
 #ifndef CONTRACT_H
 #define CONTRACT_H
 
@@ -34,7 +34,7 @@ static uint64_t free_of(stow_device *d, stow_tier tier) {
   return free_bytes;
 }
 
-/* The tier has `expected` bytes free, where nobody else can have changed that. */
+/* Checks that the tier has `expected` bytes free, if nobody else can have changed that. */
 static void free_expect(stow_device *d, stow_tier tier, uint64_t expected) {
   uint64_t free_bytes = free_of(d, tier);
   if (free_bytes != expected && CONTRACT_SOLE)
@@ -42,7 +42,7 @@ static void free_expect(stow_device *d, stow_tier tier, uint64_t expected) {
          expected);
 }
 
-/* Closing finds nothing that was not given back: every test ends with it. */
+/* Closing must find no leak: every test ends with it. */
 static void contract_close(stow_device *d) {
   CHECK_OK(stow_device_close(d));
 }
@@ -56,7 +56,7 @@ static void pattern_fill(unsigned char *bytes, uint64_t count, uint64_t seed) {
   }
 }
 
-/* Host memory of `count` bytes (a multiple of 8) that is this pattern. */
+/* Returns host memory of `count` bytes (a multiple of 8) with this pattern. */
 static unsigned char *pattern_new(uint64_t count, uint64_t seed) {
   unsigned char *bytes = malloc(count);
   CHECK(bytes != NULL);
@@ -133,7 +133,7 @@ TEST(memory_tells_free_and_total_of_each_tier)
   stow_device_props p = props_of(d);
   uint64_t free_bytes = 0, total_bytes = 0;
   CHECK_OK(device_memory(d, STOW_TIER_VRAM, &free_bytes, &total_bytes));
-  /* A driver keeps a little of the card for itself, and may or may not count it. */
+  /* A driver reserves a little of the device's memory, and may or may not count it. */
   CHECK(total_bytes <= p.vram_bytes && total_bytes >= p.vram_bytes / 100 * 95);
   if (CONTRACT_SOLE) CHECK_U64(total_bytes, p.vram_bytes);
   CHECK(free_bytes > 0 && free_bytes <= total_bytes);
@@ -238,11 +238,11 @@ TEST(copies_that_overlap_or_point_nowhere_are_refused)
   CHECK_STATUS(device_fill(d, 0, 1, 8, NULL), STOW_ERR_INVALID);
   CHECK_STATUS(device_fill(d, a, 1, UINT64_MAX, NULL), STOW_ERR_INVALID);
   CHECK_STATUS(device_copy(d, a, a + MIB, UINT64_MAX - MIB, NULL), STOW_ERR_INVALID);
-  CHECK_OK(device_copy(d, a, a + 16, 16, NULL)); /* side by side is not overlapping */
+  CHECK_OK(device_copy(d, a, a + 16, 16, NULL)); /* adjacent is not overlapping */
   CHECK_OK(device_stream_sync(d, NULL));
   unsigned char *want = pattern_new(4 * MIB, 5);
   memcpy(want, want + 16, 16);
-  bytes_expect(d, a, want, 4 * MIB, NULL); /* no refused copy has moved a byte */
+  bytes_expect(d, a, want, 4 * MIB, NULL); /* no rejected copy moved a byte */
   free(want);
   CHECK_OK(device_plain_free(d, a));
   contract_close(d);
@@ -272,7 +272,7 @@ TEST(events_pass_when_the_work_before_them_is_done)
   CHECK_OK(device_event_record(d, event, NULL)); /* recording again moves it */
   CHECK_OK(device_event_wait(d, event));
   CHECK_OK(device_stream_sync(d, stream));
-  CHECK_OK(device_event_record(d, event, stream)); /* nothing is left to wait for */
+  CHECK_OK(device_event_record(d, event, stream)); /* nothing to wait for */
   CHECK_OK(device_event_wait(d, event));
   CHECK_OK(device_event_destroy(d, event));
   CHECK_OK(device_stream_destroy(d, stream));
@@ -360,7 +360,7 @@ typedef struct contract_thread {
   char message[512];
 } contract_thread;
 
-/* One thread's turn: a block, a stream and an event of its own, bytes written and read back. */
+/* One thread's work: its own block, stream and event, bytes written and read back. */
 static stow_status contract_thread_turn(stow_device *d, uint64_t seed) {
   stow_addr a;
   stow_stream stream;
@@ -393,7 +393,7 @@ static void *contract_thread_run(void *argument) {
   return NULL;
 }
 
-/* Runs `run` in several threads at once and passes on the first failure. */
+/* Runs `run` in several threads at once and returns the first failure. */
 static void contract_threads(stow_device *d, void *(*run)(void *)) {
   pthread_t threads[CONTRACT_THREADS];
   contract_thread each[CONTRACT_THREADS];
@@ -416,7 +416,7 @@ TEST(threads_may_call_at_once)
   contract_close(d);
 }
 
-TEST(closing_tells_what_was_never_given_back)
+TEST(closing_reports_what_was_never_freed)
 {
   stow_device *d = contract_open();
   stow_addr a;
@@ -429,7 +429,7 @@ TEST(closing_tells_what_was_never_given_back)
   CHECK_MESSAGE("1 plain");
   CHECK_MESSAGE("1 streams");
   CHECK_MESSAGE("1 events");
-  d = contract_open(); /* and the next one is as good as new */
+  d = contract_open(); /* a new device works normally */
   contract_close(d);
 }
 

@@ -1,11 +1,11 @@
-/* The contract of a device, the part about pages and the addresses they stand behind. Included
- * after contract.h. */
+/* The contract of a device, the part about pages and their addresses. Include it after
+ * contract.h. */
 #ifndef CONTRACT_PAGES_H
 #define CONTRACT_PAGES_H
 
 #include "device/contract.h"
 
-/* A device with pages; without them the test is skipped. */
+/* Opens a device with pages; skips the test without them. */
 static stow_device *open_with_pages(stow_device_props *p) {
   stow_device *d = contract_open();
   *p = props_of(d);
@@ -170,7 +170,7 @@ TEST(mapping_where_it_cannot_be_is_refused)
   CHECK_STATUS(device_map(d, addr + 3 * unit, 2 * unit, page), STOW_ERR_INVALID); /* past the end */
   CHECK_MESSAGE("reserved range");
   CHECK_OK(device_map(d, addr + unit, 2 * unit, page));
-  CHECK_STATUS(device_map(d, addr, 2 * unit, page), STOW_ERR_STATE); /* over what is mapped */
+  CHECK_STATUS(device_map(d, addr, 2 * unit, page), STOW_ERR_STATE); /* over a mapping */
   CHECK_MESSAGE("unmap it first");
   CHECK_STATUS(device_map(d, addr + 2 * unit, 2 * unit, page), STOW_ERR_STATE);
   CHECK_OK(device_unmap(d, addr + unit, 2 * unit));
@@ -202,7 +202,7 @@ TEST(unmapping_and_granting_want_whole_mapped_pages)
     CHECK_STATUS(calls[i](d, addr + 2 * unit, 16 * unit), STOW_ERR_INVALID);
   }
   CHECK_OK(device_access(d, addr + 2 * unit, 2 * unit));
-  CHECK_OK(device_access(d, addr + 2 * unit, 2 * unit)); /* again is fine */
+  CHECK_OK(device_access(d, addr + 2 * unit, 2 * unit)); /* repeating is allowed */
   CHECK_OK(device_unmap(d, addr + 2 * unit, 2 * unit));
   CHECK_STATUS(device_unmap(d, addr + 2 * unit, 2 * unit), STOW_ERR_STATE);
   CHECK_OK(device_unmap(d, addr + 5 * unit, 2 * unit));
@@ -252,7 +252,7 @@ TEST(work_where_the_device_has_no_access_is_refused)
   CHECK_STATUS(device_fill(d, addr, 1, p.page_bytes + 1, NULL), STOW_ERR_VIOLATION);
   CHECK_OK(device_stream_sync(d, NULL));
   CHECK_OK(device_unmap(d, addr, p.page_bytes));
-  CHECK_OK(device_map(d, addr, p.page_bytes, page)); /* access does not come back by itself */
+  CHECK_OK(device_map(d, addr, p.page_bytes, page)); /* access is not restored by itself */
   CHECK_STATUS(device_fill(d, addr, 1, 8, NULL), STOW_ERR_VIOLATION);
   CHECK_OK(device_unmap(d, addr, p.page_bytes));
   CHECK_OK(device_page_release(d, page));
@@ -260,7 +260,7 @@ TEST(work_where_the_device_has_no_access_is_refused)
   contract_close(d);
 }
 
-/* ---- what stands behind an address ---- */
+/* ---- the page at an address ---- */
 
 TEST(aliases_see_the_same_bytes)
 {
@@ -278,7 +278,7 @@ TEST(aliases_see_the_same_bytes)
   pattern_expect(d, one + unit, unit, 2, NULL);
   pattern_expect(d, one + 3 * unit, unit, 2, NULL);
   CHECK_OK(device_unmap(d, one, 4 * unit));
-  pattern_expect(d, two + unit, unit, 2, NULL); /* the others being gone changes nothing */
+  pattern_expect(d, two + unit, unit, 2, NULL); /* removing the others changes nothing */
   CHECK_OK(device_unmap(d, two, 2 * unit));
   CHECK_OK(device_page_release(d, page));
   CHECK_OK(device_unreserve(d, one, 4 * unit));

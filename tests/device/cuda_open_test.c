@@ -1,12 +1,12 @@
-/* The cuda backend over a stand-in driver: finding a card, contexts and threads, errors in people's
- * words, closing. */
+/* The cuda backend with a stand-in driver: finding a device, contexts and threads, readable errors,
+ * closing. */
 #include <pthread.h>
 
 #include "cuda_standin_use.h"
 #include "device/cuda_driver.h"
 #include "device/cuda_open.h"
 
-TEST(no_driver_counts_no_cards_and_opening_says_why)
+TEST(no_driver_counts_no_devices_and_opening_says_why)
 {
   int count = 7;
   stow_device *d;
@@ -19,7 +19,7 @@ TEST(no_driver_counts_no_cards_and_opening_says_why)
   CHECK_MESSAGE("sim:16G");
 }
 
-TEST(a_driver_that_sees_no_card_counts_none)
+TEST(a_driver_that_sees_no_device_counts_none)
 {
   int count = 7;
   stow_device *d;
@@ -41,7 +41,7 @@ TEST(a_driver_that_is_broken_is_an_error_not_an_empty_machine)
   CHECK_MESSAGE("Xid");
 }
 
-TEST(cards_are_found_by_index_and_by_a_unique_beginning_of_the_uuid)
+TEST(devices_are_found_by_index_and_by_a_unique_uuid_prefix)
 {
   stow_device *d;
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
@@ -56,16 +56,16 @@ TEST(cards_are_found_by_index_and_by_a_unique_beginning_of_the_uuid)
   CHECK(props.index == 0);
   CHECK_OK(stow_device_close(d));
   CHECK_STATUS(cuda_open(&d, "GPU-abab"), STOW_ERR_NOT_FOUND);
-  CHECK_MESSAGE("2 cards");
+  CHECK_MESSAGE("2 devices");
   CHECK_STATUS(cuda_open(&d, "GPU-cd"), STOW_ERR_NOT_FOUND);
   CHECK_STATUS(cuda_open(&d, "2"), STOW_ERR_NOT_FOUND);
-  CHECK_MESSAGE("2 cards, 0 to 1");
+  CHECK_MESSAGE("2 devices, 0 to 1");
   CHECK_STATUS(cuda_open(&d, "fastest"), STOW_ERR_NOT_FOUND);
-  CHECK_MESSAGE("neither");
+  CHECK_MESSAGE("not a device index");
   CHECK_STATUS(cuda_open(&d, "-1"), STOW_ERR_NOT_FOUND);
 }
 
-TEST(properties_are_what_the_driver_told)
+TEST(properties_are_what_the_driver_reports)
 {
   stow_device *d = standin_open("0");
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
@@ -88,7 +88,7 @@ TEST(opening_starts_no_child)
 {
   stow_device *d;
   standin_use();
-  setenv("STOWAGE_COMMAND", "/nowhere/stowage", 1); /* would be told if it had been looked for */
+  setenv("STOWAGE_COMMAND", "/nowhere/stowage", 1); /* would be reported if it were used */
   CHECK_OK(cuda_open(&d, "0"));
   setenv("STOWAGE_COMMAND", STANDIN_COMMAND, 1);
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
@@ -113,7 +113,7 @@ TEST(the_programs_own_context_and_capture_mode_are_left_alone)
   stow_addr addr;
   CHECK_OK(device_plain_alloc(d, &addr, 4096, STOW_TIER_VRAM));
   CHECK_OK(device_fill(d, addr, 1, 4096, NULL));
-  CHECK_STATUS(device_plain_free(d, addr + 1), STOW_ERR_STATE); /* errors leave it alone too */
+  CHECK_STATUS(device_plain_free(d, addr + 1), STOW_ERR_STATE); /* errors do not change it either */
   STANDIN_FAIL("cuMemAlloc_v2", 2, 1);
   stow_addr none;
   CHECK_STATUS(device_plain_alloc(d, &none, 4096, STOW_TIER_VRAM), STOW_ERR_OUT_OF_MEMORY);
@@ -213,7 +213,7 @@ TEST(out_of_memory_says_how_much_there_is)
   CHECK_MESSAGE("2.0 MiB of 8.0 MiB are free");
   CHECK_MESSAGE("CUDA_ERROR_OUT_OF_MEMORY");
   CHECK_OK(device_page_release(d, page));
-  CHECK_OK(device_page_create(d, &page, 8 * MIB, STOW_TIER_VRAM)); /* the refusal took nothing */
+  CHECK_OK(device_page_create(d, &page, 8 * MIB, STOW_TIER_VRAM)); /* the failure took nothing */
   CHECK_OK(device_page_release(d, page));
   CHECK_OK(stow_device_close(d));
 }
@@ -253,7 +253,7 @@ TEST(words_for_a_code_are_the_drivers)
   CHECK_OK(stow_device_close(d));
 }
 
-/* ---- a resolver of somebody else ---- */
+/* ---- someone else's resolver ---- */
 
 typedef struct withheld {
   const char *name;

@@ -30,7 +30,7 @@ TEST(a_page_at_two_addresses_shows_the_same_bytes)
   CHECK_STATUS(device_page_release(d, page), STOW_ERR_STATE);
   CHECK_MESSAGE("still mapped at 1 address;");
   CHECK_STATUS(device_unreserve(d, addr, 4 * PAGE), STOW_ERR_STATE);
-  CHECK_MESSAGE("2.0 MiB of it are still mapped");
+  CHECK_MESSAGE("2.0 MiB of it is still mapped");
   CHECK_OK(device_unmap(d, addr + 2 * PAGE, PAGE));
   CHECK_OK(device_page_release(d, page));
   CHECK_STATUS(device_page_release(d, page), STOW_ERR_STATE);
@@ -59,14 +59,14 @@ TEST(host_pages_take_no_vram)
   CHECK_OK(stow_device_close(d));
 }
 
-TEST(more_than_the_host_has_is_out_of_memory_before_the_driver_is_asked)
+TEST(more_than_the_host_has_fails_before_the_driver_is_called)
 {
   stow_device *d = standin_open("0");
   stow_page page;
   int before = STANDIN_CALLS("cuMemCreate");
   CHECK_STATUS(device_page_create(d, &page, UINT64_C(1) << 50, STOW_TIER_HOST),
                STOW_ERR_OUT_OF_MEMORY);
-  CHECK_MESSAGE("may still be taken");
+  CHECK_MESSAGE("is left there");
   CHECK(STANDIN_CALLS("cuMemCreate") == before);
   CHECK_OK(stow_device_close(d));
 }
@@ -106,7 +106,7 @@ TEST(wrong_sizes_addresses_and_tiers_are_refused)
   CHECK_OK(device_access(d, addr + PAGE, 2 * PAGE));
   CHECK_OK(device_unmap(d, addr + PAGE, 2 * PAGE));
   CHECK_STATUS(device_unreserve(d, addr, 2 * PAGE), STOW_ERR_STATE);
-  CHECK_MESSAGE("give back the whole");
+  CHECK_MESSAGE("free the whole range");
   CHECK_STATUS(device_unreserve(d, addr + PAGE, 3 * PAGE), STOW_ERR_STATE);
   CHECK_OK(device_unreserve(d, addr, 4 * PAGE));
   CHECK_OK(device_page_release(d, page));
@@ -132,8 +132,8 @@ TEST(ranges_are_aligned_even_where_the_driver_does_not_care)
   CHECK(STANDIN_LIVE() == 0);
 }
 
-/* Every driver call of one life of a page is refused in turn: what was there before is there after,
- * and trying again works. */
+/* Each driver call in the life of a page fails in turn: the state before it is unchanged, and a
+ * retry works. */
 TEST(a_refusal_of_the_driver_changes_nothing)
 {
   stow_device *d = standin_open("0");
@@ -189,7 +189,7 @@ TEST(plain_allocations_on_both_tiers)
   CHECK(STANDIN_LIVE() == 0);
 }
 
-TEST(a_card_without_pages_works_through_plain_allocations)
+TEST(a_device_without_pages_uses_plain_allocations)
 {
   setenv("STANDIN_NO_VMM", "1", 1);
   stow_device *d = standin_open("0");

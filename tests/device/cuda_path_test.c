@@ -1,4 +1,4 @@
-/* Cuda path: the driver's file is found in the loader's order, and no cache file harms. */
+/* Cuda path: finds the driver's file in the loader's order, and no cache file does harm. */
 #include "device/cuda_path.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static bool keep(void *user, const char *path) {
   return ++s->count == s->stop_at;
 }
 
-/* An empty file of the driver's name in a new folder under the test's. */
+/* Creates an empty file with the driver's name in a new folder of the test. */
 static const char *make(const char *folder) {
   static char path[4][512];
   static int next;
@@ -80,7 +80,7 @@ static void put32(size_t at, uint32_t value) {
   memcpy(cache + at, &value, sizeof value);
 }
 
-/* A cache as ldconfig writes it: entries of (flags, name, path). Returns its size. */
+/* Makes a cache as ldconfig writes it: entries of (flags, name, path). Returns its size. */
 static size_t make_cache(size_t at, int count, const uint32_t *flags, const char *const *names,
                          const char *const *paths) {
   memset(cache, 0, sizeof cache);
@@ -106,7 +106,7 @@ TEST(the_loaders_cache_is_read)
   const uint32_t flags[] = {0x0003, OURS, OURS, OURS};
   const char *names[] = {"libcuda.so.1", "libc.so.6", "libcuda.so.1", "libcuda.so.1"};
   const char *paths[] = {wrong, wrong, right, "/nonexistent/libcuda.so.1"};
-  /* By itself, and behind the older format that ldconfig may write before it. */
+  /* Alone, and after the older format that ldconfig may write before it. */
   for (size_t at = 0; at <= 64; at += 64) {
     size_t size = make_cache(at, 4, flags, names, paths);
     seen s = {.stop_at = -1};
@@ -124,8 +124,8 @@ TEST(a_broken_cache_shows_nothing_and_harms_nothing)
   const char *paths[] = {right};
   size_t whole = make_cache(0, 1, flags, names, paths);
   seen s = {.stop_at = -1};
-  /* Cut short anywhere: read from a copy of just that size, so that a sanitizer sees a step past
-   * it. */
+  /* Truncated anywhere: read from a copy of exactly that size, so that a sanitizer detects a read
+   * past it. */
   for (size_t size = 0; size < whole; size++) {
     unsigned char *copy = malloc(size > 0 ? size : 1);
     memcpy(copy, cache, size);
@@ -133,7 +133,7 @@ TEST(a_broken_cache_shows_nothing_and_harms_nothing)
     free(copy);
   }
   CHECK_U64(s.count, 0);
-  /* Any byte anything. */
+  /* Random bytes. */
   uint64_t seed = 3;
   for (int turn = 0; turn < 20000; turn++) {
     unsigned char *copy = malloc(whole);

@@ -1,4 +1,4 @@
-/* Opening a card of the stand-in driver in a test: its environment, and its knobs. */
+/* Opens a device of the stand-in driver in a test: its environment, and its knobs. */
 #ifndef CUDA_STANDIN_USE_H
 #define CUDA_STANDIN_USE_H
 
@@ -13,8 +13,8 @@
 #define MIB             (UINT64_C(1) << 20)
 #define PAGE            (2 * MIB)
 
-/* The stand-in is the driver of this process from now on, and its answers are kept in a folder of
- * the test. */
+/* Makes the stand-in the driver of this process; its probe results are cached in a folder of the
+ * test. */
 static inline void standin_use(void) {
   setenv("STOWAGE_LIBCUDA", STANDIN_CUDA, 1);
   setenv("STOWAGE_COMMAND", STANDIN_COMMAND, 1);

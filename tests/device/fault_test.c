@@ -1,12 +1,12 @@
-/* The fault device: what is armed fails, what is not does not, and a sweep over every call of a job
- * that uses every entry leaves nothing behind. */
+/* The fault device: armed calls fail, others do not, and a sweep over every call of a job that uses
+ * every entry leaves nothing behind. */
 #include "base/status.h"
 #include "device/sim_test.h"
 #include "sweep.h"
 
 static stow_device *open_fault(void) {
   stow_device *device = NULL;
-  CHECK_OK(stow_fault_open(&device, open_card("sim:64M,paper")));
+  CHECK_OK(stow_fault_open(&device, open_device("sim:64M,paper")));
   return device;
 }
 
@@ -37,7 +37,7 @@ TEST(the_nth_call_of_a_kind_fails_and_no_other)
   CHECK_OK(stow_fault_count(d, STOW_FAULT_ANY, &calls, &failed));
   CHECK_U64(calls, 5);
   CHECK_U64(failed, 1);
-  CHECK_U64(counts_of(d).page_create, 3); /* the failed one never came to the card */
+  CHECK_U64(counts_of(d).page_create, 3); /* the failed one never reached the device */
   CHECK_OK(device_page_release(d, page[0]));
   CHECK_OK(device_page_release(d, page[1]));
   CHECK_OK(device_page_release(d, page[3]));
@@ -64,7 +64,7 @@ TEST(with_every_all_calls_from_the_nth_fail_until_disarmed)
 
 TEST(arming_what_is_not_there_is_refused)
 {
-  stow_device *d = open_fault(), *plain = open_card("sim:2M"), *none;
+  stow_device *d = open_fault(), *plain = open_device("sim:2M"), *none;
   CHECK_STATUS(stow_fault_arm(plain, STOW_FAULT_ANY, 1, false, STOW_ERR_DEVICE), STOW_ERR_INVALID);
   CHECK_MESSAGE("stow_fault_open");
   CHECK_STATUS(stow_fault_arm(NULL, STOW_FAULT_ANY, 1, false, STOW_ERR_DEVICE), STOW_ERR_INVALID);
@@ -130,8 +130,8 @@ static stow_status job_run(job *j, unsigned char *bytes) {
   return job_work(j, bytes);
 }
 
-/* Keeps the first failure of cleaning up. A call that failed is made once more: a single fault has
- * passed by then. */
+/* Keeps the first failure of the cleanup. A call that failed is repeated: a single fault has passed
+ * by then. */
 static void again(sweep_result *first, stow_status (*call)(job *, int), job *j, int i) {
   sweep_result got = sweep_result_of(call(j, i));
   if (got.status == STOW_OK) return;

@@ -1,5 +1,5 @@
-/* The contract over a simulated card on paper, larger than the machine: every check holds, though
- * no byte exists. Its thread tests use pthread_create. */
+/* The contract with a simulated device on paper, larger than the machine: every check holds,
+ * although no byte exists. Its thread tests use pthread_create. */
 #include <stowage/sys/device.h>
 
 #include "harness.h"

@@ -1,5 +1,5 @@
-/* The contract over a simulated card without pages, as a driver without them: plain blocks work,
- * everything else says why not. Its thread tests use pthread_create. */
+/* The contract with a simulated device without pages, like a driver without them: plain blocks
+ * work, everything else reports why not. Its thread tests use pthread_create. */
 #include <stowage/sys/device.h>
 
 #include "harness.h"

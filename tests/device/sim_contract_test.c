@@ -1,4 +1,4 @@
-/* The contract over the simulated card with real bytes. Its thread tests use pthread_create. */
+/* The contract over the simulated device with real bytes. Its thread tests use pthread_create. */
 #include <stowage/sys/device.h>
 
 #include "harness.h"

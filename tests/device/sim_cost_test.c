@@ -1,5 +1,5 @@
-/* What calls cost on the simulated card: the figures measured on a card come out again, and add up
- * to the simulated time. */
+/* What calls cost on the simulated device: reproduces the figures measured on a GPU, and they add
+ * up to the simulated time. */
 #include "device/sim_test.h"
 
 static uint64_t call_ns(stow_device *d) {
@@ -19,9 +19,9 @@ TEST(single_calls_cost_what_was_measured)
               {64, {3000, 11700, 1100, 49700, 25500, 54400, 57400, 70000}},
               {256, {3400, 16000, 1200, 55200, 26400, 145700, 59200, 181800}},
               {1024, {5400, 85500, 1900, 93800, 39600, 519400, 184100, 560500}},
-              /* between two sizes, in proportion: a quarter of the way from 64 to 256 */
+              /* interpolated between two sizes: a quarter of the way from 64 to 256 */
               {112, {3100, 12775, 1125, 51075, 25725, 77225, 57850, 97950}}};
-  stow_device *d = open_card("sim:4G,paper,costs");
+  stow_device *d = open_device("sim:4G,paper,costs");
   call_ns(d);
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     uint64_t bytes = rows[i].mib * MIB;
@@ -59,7 +59,7 @@ static void check_near(const char *what, uint64_t got_ns, uint64_t want_ns) {
 
 TEST(a_gib_of_512_pages_costs_what_was_measured)
 {
-  stow_device *d = open_card("sim:4G,paper,costs");
+  stow_device *d = open_device("sim:4G,paper,costs");
   stow_addr addr;
   stow_page pages[512];
   CHECK_OK(device_reserve(d, &addr, GIB, 0));
@@ -79,7 +79,7 @@ TEST(a_gib_of_512_pages_costs_what_was_measured)
 
 TEST(host_pages_are_slow_to_make)
 {
-  stow_device *d = open_card("sim:4G,paper,costs");
+  stow_device *d = open_device("sim:4G,paper,costs");
   call_ns(d);
   stow_page page;
   CHECK_OK(device_page_create(d, &page, GIB, STOW_TIER_HOST));
@@ -97,7 +97,7 @@ TEST(host_pages_are_slow_to_make)
 
 TEST(calls_cost_more_while_a_stream_is_busy)
 {
-  stow_device *d = open_card("sim:4G,paper,costs");
+  stow_device *d = open_device("sim:4G,paper,costs");
   block b = block_make(d, PAGE, STOW_TIER_VRAM);
   stow_addr addr;
   CHECK_OK(device_reserve(d, &addr, PAGE, 0));
@@ -116,7 +116,7 @@ TEST(calls_cost_more_while_a_stream_is_busy)
   CHECK_OK(device_access(d, addr, PAGE));
   CHECK_U64(call_ns(d), 25600);
   stow_sim_counts c = counts_of(d);
-  CHECK_U64(c.now_ns, c.call_ns + c.wait_ns); /* calls went on beside the stream */
+  CHECK_U64(c.now_ns, c.call_ns + c.wait_ns); /* calls ran in parallel with the stream */
   CHECK_OK(device_unmap(d, addr, PAGE));
   CHECK_OK(device_page_release(d, page));
   CHECK_OK(device_unreserve(d, addr, PAGE));
@@ -124,18 +124,18 @@ TEST(calls_cost_more_while_a_stream_is_busy)
   CHECK_OK(stow_device_close(d));
 }
 
-TEST(copies_take_the_time_of_the_road_they_take)
+TEST(copies_take_the_time_of_their_path)
 {
-  stow_device *d = open_card("sim:4G,paper");
+  stow_device *d = open_device("sim:4G,paper");
   block card = block_make(d, 2 * GIB, STOW_TIER_VRAM), host = block_make(d, GIB, STOW_TIER_HOST);
   uint64_t before = counts_of(d).now_ns;
   CHECK_OK(device_copy(d, host.addr, card.addr, GIB, NULL));
   CHECK_OK(device_stream_sync(d, NULL));
-  check_near("card to host", counts_of(d).now_ns - before, GIB / 55); /* 55 GB/s: 55 bytes a ns */
+  check_near("device to host", counts_of(d).now_ns - before, GIB / 55); /* 55 GB/s: 55 bytes a ns */
   before = counts_of(d).now_ns;
   CHECK_OK(device_copy(d, card.addr, card.addr + GIB, GIB, NULL));
   CHECK_OK(device_stream_sync(d, NULL));
-  check_near("on the card", counts_of(d).now_ns - before, GIB / 2000);
+  check_near("on the device", counts_of(d).now_ns - before, GIB / 2000);
   before = counts_of(d).now_ns;
   CHECK_OK(device_copy(d, card.addr, 4096, GIB, NULL)); /* on paper no host byte is read */
   CHECK_OK(device_stream_sync(d, NULL));
@@ -148,7 +148,7 @@ TEST(copies_take_the_time_of_the_road_they_take)
 
 TEST(without_costs_calls_are_counted_and_take_no_time)
 {
-  stow_device *d = open_card("sim:64M,paper");
+  stow_device *d = open_device("sim:64M,paper");
   block b = block_make(d, PAGE, STOW_TIER_VRAM);
   block_end(d, b);
   stow_addr plain;

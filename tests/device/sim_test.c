@@ -1,4 +1,4 @@
-/* The simulated card: what it is opened with, what it holds, what it costs. */
+/* The simulated device: how it is opened, what it holds, what it costs. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 
 /* ---- names ---- */
 
-TEST(names_of_simulated_cards_are_read)
+TEST(names_of_simulated_devices_are_parsed)
 {
   static const struct {
     const char *name;
@@ -27,7 +27,7 @@ TEST(names_of_simulated_cards_are_read)
                {"sim:2M,no-vmm", 2 * MIB, 4 * MIB, false},
                {"sim:0.999G", 1022 * MIB, 2044 * MIB, true}}; /* rounded down to whole pages */
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    stow_device *d = open_card(cases[i].name);
+    stow_device *d = open_device(cases[i].name);
     stow_device_props props = STOW_DEVICE_PROPS_INIT;
     CHECK_OK(stow_device_get_props(d, &props));
     CHECK_TEXT(props.kind, "sim");
@@ -65,7 +65,7 @@ TEST(names_that_cannot_be_right_are_refused_by_name)
     stow_status status = stow_device_open(&d, bad[i]);
     if (status != STOW_ERR_INVALID) FAIL("%s: %s", bad[i], stow_status_name(status));
     CHECK(d == NULL);
-    if (strcmp(bad[i], "sim:2048P") == 0) continue; /* a size in itself, refused at opening */
+    if (strcmp(bad[i], "sim:2048P") == 0) continue; /* a valid size, rejected at opening */
     CHECK_MESSAGE(bad[i]);
     CHECK_MESSAGE("write it like sim:16G");
   }
@@ -102,7 +102,7 @@ TEST(options_that_cannot_be_right_are_refused)
 
 TEST(touching_an_address_with_nothing_behind_it_is_a_fault)
 {
-  stow_device *d = open_card("sim:64M");
+  stow_device *d = open_device("sim:64M");
   block b = block_make(d, PAGE, STOW_TIER_VRAM);
   *(volatile char *)(uintptr_t)b.addr = 1;
   /* 0: with access; 1: mapped without access; 2: unmapped */
@@ -134,7 +134,7 @@ TEST(touching_an_address_with_nothing_behind_it_is_a_fault)
 
 TEST(a_tier_gives_exactly_its_capacity)
 {
-  stow_device *d = open_card("sim:64M,host=32M");
+  stow_device *d = open_device("sim:64M,host=32M");
   static const stow_tier tiers[] = {STOW_TIER_VRAM, STOW_TIER_HOST};
   stow_page pages[32];
   for (int t = 0; t < 2; t++) {
@@ -163,7 +163,7 @@ TEST(a_tier_gives_exactly_its_capacity)
 
 TEST(scattered_room_is_room)
 {
-  stow_device *d = open_card("sim:64M");
+  stow_device *d = open_device("sim:64M");
   stow_page small[32], large;
   for (int i = 0; i < 32; i++) CHECK_OK(device_page_create(d, &small[i], PAGE, STOW_TIER_VRAM));
   for (int i = 0; i < 32; i += 2) CHECK_OK(device_page_release(d, small[i]));
@@ -175,7 +175,7 @@ TEST(scattered_room_is_room)
 
 TEST(plain_blocks_and_pages_share_one_capacity)
 {
-  stow_device *d = open_card("sim:8M");
+  stow_device *d = open_device("sim:8M");
   stow_addr small, large, none;
   CHECK_OK(device_plain_alloc(d, &small, 100, STOW_TIER_VRAM));
   CHECK_U64(counts_of(d).vram_used_bytes, (uint64_t)getpagesize());
@@ -191,9 +191,9 @@ TEST(plain_blocks_and_pages_share_one_capacity)
 
 /* ---- what it costs this machine ---- */
 
-TEST(a_16_gib_card_that_is_only_mapped_costs_no_ram)
+TEST(a_16_gib_device_that_is_only_mapped_costs_no_ram)
 {
-  stow_device *d = open_card("sim:16G");
+  stow_device *d = open_device("sim:16G");
   uint64_t before = resident_bytes();
   enum { COUNT = 8192 };
   stow_page *pages = malloc(COUNT * sizeof *pages);
@@ -215,7 +215,7 @@ TEST(a_16_gib_card_that_is_only_mapped_costs_no_ram)
   for (uint64_t i = 0; i < COUNT; i++) CHECK_OK(device_page_release(d, pages[i]));
   uint64_t released = resident_bytes();
   if (mapped - before > 64 * MIB) FAIL("mapping took %" PRIu64 " bytes", mapped - before);
-  CHECK(touched - mapped >= 32 * MIB); /* the measure does see touched pages */
+  CHECK(touched - mapped >= 32 * MIB); /* the measurement does see touched pages */
   CHECK(released < touched - 24 * MIB);
   CHECK_OK(device_unreserve(d, addr, 16 * GIB));
   CHECK_OK(stow_device_close(d));
@@ -225,8 +225,8 @@ TEST(a_16_gib_card_that_is_only_mapped_costs_no_ram)
 
 TEST(released_pages_give_their_ram_back_to_the_system)
 {
-  stow_device *d = open_card("sim:64M,host=0");
-  /* 16 GiB in all pass through a card of 64 MiB, touched a little; the file stays sparse. */
+  stow_device *d = open_device("sim:64M,host=0");
+  /* 16 GiB in total pass through a device of 64 MiB, touched a little; the file stays sparse. */
   uint64_t before = resident_bytes();
   for (int i = 0; i < 256; i++) {
     block b = block_make(d, 64 * MIB, STOW_TIER_VRAM);
@@ -240,7 +240,7 @@ TEST(released_pages_give_their_ram_back_to_the_system)
 
 #define MAPPINGS_MAX 140000
 
-TEST(more_mappings_than_linux_allows_is_told_with_the_way_out)
+TEST(more_mappings_than_linux_allows_is_reported_with_a_way_out)
 {
   uint64_t limit = file_number("/proc/sys/vm/max_map_count", 0);
   if (limit == 0) SKIP("vm.max_map_count cannot be read");
@@ -255,7 +255,7 @@ TEST(more_mappings_than_linux_allows_is_told_with_the_way_out)
   CHECK_OK(device_page_create(d, &page, unit, STOW_TIER_VRAM));
   CHECK_OK(device_reserve(d, &addr, MAPPINGS_MAX * unit, 0));
   stow_status status = STOW_OK;
-  while (made < MAPPINGS_MAX && status == STOW_OK) { /* one page everywhere: nothing merges */
+  while (made < MAPPINGS_MAX && status == STOW_OK) { /* the same page everywhere: nothing merges */
     status = device_map(d, addr + made * unit, unit, page);
     if (status == STOW_OK) made++;
   }
@@ -273,9 +273,9 @@ TEST(more_mappings_than_linux_allows_is_told_with_the_way_out)
 
 /* ---- on paper ---- */
 
-TEST(a_card_on_paper_makes_a_million_map_calls_a_second)
+TEST(a_paper_device_makes_a_million_map_calls_a_second)
 {
-  stow_device *d = open_card("sim:139G,paper");
+  stow_device *d = open_device("sim:139G,paper");
   enum { COUNT = 139 * 512, ROUNDS = 4 };
   stow_page *pages = malloc(COUNT * sizeof *pages);
   CHECK(pages != NULL);
@@ -305,7 +305,7 @@ TEST(a_card_on_paper_makes_a_million_map_calls_a_second)
 
 TEST(paper_addresses_are_no_addresses_of_a_process)
 {
-  stow_device *d = open_card("sim:1G,paper");
+  stow_device *d = open_device("sim:1G,paper");
   stow_addr addr, none;
   CHECK_OK(device_reserve(d, &addr, GIB, GIB));
   CHECK(addr >> 56 != 0);
@@ -318,7 +318,7 @@ TEST(paper_addresses_are_no_addresses_of_a_process)
 
 TEST(an_address_is_found_among_many_ranges)
 {
-  stow_device *d = open_card("sim:1T,paper");
+  stow_device *d = open_device("sim:1T,paper");
   enum { COUNT = 4000 };
   stow_addr at[COUNT];
   bool live[COUNT] = {false};

@@ -1,4 +1,4 @@
-/* What the tests of the simulated card share: a small card, mapped memory on it, counts. */
+/* Shared by the tests of the simulated device: a small device, mapped memory on it, counts. */
 #ifndef SIM_TEST_H
 #define SIM_TEST_H
 
@@ -14,13 +14,13 @@
 #define GIB  (UINT64_C(1) << 30)
 #define PAGE (UINT64_C(2) << 20)
 
-static inline stow_device *open_card(const char *name) {
+static inline stow_device *open_device(const char *name) {
   stow_device *device = NULL;
   CHECK_OK(stow_device_open(&device, name));
   return device;
 }
 
-/* A page of `bytes`, mapped with access in a range of its own. */
+/* A page of `bytes`, mapped with access in its own range. */
 typedef struct block {
   stow_addr addr;
   stow_page page;
@@ -48,7 +48,8 @@ static inline stow_sim_counts counts_of(stow_device *d) {
   return counts;
 }
 
-/* The `field`th number (from 0) on the first line of a small file; 0 if it cannot be read. */
+/* Returns the `field`th number (from 0) on the first line of a small file; 0 if it cannot be
+ * read. */
 static inline uint64_t file_number(const char *path, int field) {
   char line[256] = "", *at = line;
   FILE *file = fopen(path, "r");
@@ -59,7 +60,7 @@ static inline uint64_t file_number(const char *path, int field) {
   return strtoull(at, NULL, 10);
 }
 
-/* RAM that this process holds. */
+/* Returns the RAM that this process holds. */
 static inline uint64_t resident_bytes(void) {
   uint64_t pages = file_number("/proc/self/statm", 1);
   CHECK(pages > 0);

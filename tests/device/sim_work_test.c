@@ -1,5 +1,5 @@
-/* The simulated card catches what would corrupt memory on a card: reuse before the work is done, by
- * whatever address, unmapping under work; and lets pass what is ordered, by whatever road. */
+/* The simulated device detects what would corrupt memory on a GPU: reuse before the work is done,
+ * through any address, and unmapping during work; it accepts what is ordered, in any way. */
 #include "device/sim_test.h"
 
 enum { READ = STOW_SIM_READ, WRITE = STOW_SIM_WRITE };
@@ -12,7 +12,7 @@ typedef struct bench {
 } bench;
 
 static bench bench_make(const char *card) {
-  bench t = {.d = open_card(card)};
+  bench t = {.d = open_device(card)};
   t.b = block_make(t.d, 2 * PAGE, STOW_TIER_VRAM);
   CHECK_OK(device_stream_create(t.d, &t.one));
   CHECK_OK(device_stream_create(t.d, &t.two));
@@ -84,10 +84,11 @@ TEST(an_event_the_stream_waits_for_makes_reuse_fine)
   bench t = bench_make("sim:64M");
   CHECK_OK(use(&t, t.one, 0, 4096, WRITE));
   CHECK_OK(device_event_record(t.d, t.event, t.one));
-  CHECK_STATUS(use(&t, t.two, 0, 4096, WRITE), STOW_ERR_VIOLATION); /* recorded is not waited */
+  CHECK_STATUS(use(&t, t.two, 0, 4096, WRITE), STOW_ERR_VIOLATION); /* recorded, but not waited
+                                                                     * for */
   CHECK_OK(device_stream_wait(t.d, t.two, t.event));
   CHECK_OK(use(&t, t.two, 0, 4096, WRITE));
-  CHECK_STATUS(use(&t, t.one, 0, 4096, READ), STOW_ERR_VIOLATION); /* it orders one way only */
+  CHECK_STATUS(use(&t, t.one, 0, 4096, READ), STOW_ERR_VIOLATION); /* it orders only one way */
   bench_end(t);
 }
 
@@ -123,20 +124,20 @@ TEST(order_passes_through_a_third_stream)
 TEST(what_the_host_has_seen_done_is_ordered)
 {
   /* 0: waits for the event; 1: sees it passed; 2: waits for the stream */
-  for (int road = 0; road < 3; road++) {
+  for (int way = 0; way < 3; way++) {
     bench t = bench_make("sim:64M");
     CHECK_OK(use(&t, t.one, 0, 4096, WRITE));
     CHECK_OK(device_event_record(t.d, t.event, t.one));
     CHECK_STATUS(device_event_query(t.d, t.event), STOW_ERR_NOT_READY);
     CHECK_STATUS(use(&t, t.two, 0, 4096, WRITE), STOW_ERR_VIOLATION);
-    if (road == 0) CHECK_OK(device_event_wait(t.d, t.event));
-    if (road == 1) {
+    if (way == 0) CHECK_OK(device_event_wait(t.d, t.event));
+    if (way == 1) {
       CHECK_OK(stow_sim_advance(t.d, 99));
       CHECK_STATUS(device_event_query(t.d, t.event), STOW_ERR_NOT_READY);
       CHECK_OK(stow_sim_advance(t.d, 1));
       CHECK_OK(device_event_query(t.d, t.event));
     }
-    if (road == 2) CHECK_OK(device_stream_sync(t.d, t.one));
+    if (way == 2) CHECK_OK(device_stream_sync(t.d, t.one));
     CHECK_OK(use(&t, t.two, 0, 4096, WRITE));
     bench_end(t);
   }
@@ -146,7 +147,7 @@ TEST(time_that_merely_passes_orders_nothing)
 {
   bench t = bench_make("sim:64M");
   CHECK_OK(use(&t, t.one, 0, 4096, WRITE));
-  CHECK_OK(stow_sim_advance(t.d, 1000000)); /* done long ago, but nobody asked */
+  CHECK_OK(stow_sim_advance(t.d, 1000000)); /* done long ago, but nobody checked */
   CHECK_STATUS(use(&t, t.two, 0, 4096, WRITE), STOW_ERR_VIOLATION);
   bench_end(t);
 }
@@ -202,7 +203,7 @@ TEST(the_same_bytes_by_another_address_are_the_same_bytes)
   CHECK_STATUS(stow_sim_submit(t.d, t.two, alias + 2 * PAGE + 5, 1, STOW_SIM_READ, 1),
                STOW_ERR_VIOLATION);
   CHECK_OK(stow_sim_submit(t.d, t.two, alias + 2 * PAGE + 15, 1, STOW_SIM_READ, 1));
-  /* An alias with no work of its own may go at any time. */
+  /* An alias without work of its own may be unmapped at any time. */
   CHECK_OK(device_stream_sync(t.d, t.two));
   CHECK_OK(device_unmap(t.d, alias + PAGE, 2 * PAGE));
   CHECK_OK(device_unreserve(t.d, alias, 4 * PAGE));
@@ -216,7 +217,7 @@ TEST(copies_and_fills_are_work)
   CHECK_STATUS(device_fill(t.d, t.b.addr, 2, 4096, t.two), STOW_ERR_VIOLATION);
   CHECK_STATUS(device_copy(t.d, t.b.addr + PAGE, t.b.addr, 4096, t.two), STOW_ERR_VIOLATION);
   CHECK_STATUS(device_copy(t.d, t.b.addr, t.b.addr + PAGE, 4096, t.two), STOW_ERR_VIOLATION);
-  CHECK(*(volatile unsigned char *)(uintptr_t)t.b.addr == 1); /* refused means not done */
+  CHECK(*(volatile unsigned char *)(uintptr_t)t.b.addr == 1); /* rejected means not done */
   CHECK_OK(device_stream_sync(t.d, t.one));
   CHECK_OK(device_copy(t.d, t.b.addr + PAGE, t.b.addr, 4096, t.two));
   CHECK_OK(use(&t, t.one, 0, 4096, READ)); /* a copy reads its source, and reads share */
@@ -244,7 +245,7 @@ TEST(a_stream_that_takes_the_place_of_a_destroyed_one_is_not_it)
     CHECK_OK(device_stream_sync(t.d, fresh));
     CHECK_OK(device_stream_destroy(t.d, fresh));
   }
-  /* That first work is known to nobody; freeing a plain block waits for the whole card. */
+  /* Nobody knows that the first work is done; freeing a plain block waits for the whole device. */
   stow_addr plain;
   CHECK_OK(device_plain_alloc(t.d, &plain, 1, STOW_TIER_VRAM));
   CHECK_OK(device_plain_free(t.d, plain));
@@ -254,7 +255,7 @@ TEST(a_stream_that_takes_the_place_of_a_destroyed_one_is_not_it)
 
 TEST(streams_past_the_most_there_can_be_are_refused)
 {
-  stow_device *d = open_card("sim:2M,paper");
+  stow_device *d = open_device("sim:2M,paper");
   enum { MOST = 4095 };
   static stow_stream streams[MOST];
   stow_stream more;
@@ -286,8 +287,8 @@ TEST(unmapping_under_work_is_caught_and_refused)
 
 TEST(an_address_is_in_use_until_its_last_work_is_done)
 {
-  /* Work by one address, then longer ordered work on the same bytes by the other: the first address
-   * may go once its own work is done, the second not. */
+  /* Work through one address, then longer ordered work on the same bytes through the other: the
+   * first address may be unmapped once its own work is done, the second may not. */
   bench t = bench_make("sim:64M");
   stow_addr alias;
   CHECK_OK(device_reserve(t.d, &alias, 2 * PAGE, 0));
@@ -309,7 +310,7 @@ TEST(work_on_what_is_not_mapped_is_caught)
   stow_addr empty;
   CHECK_OK(device_reserve(t.d, &empty, 2 * PAGE, 0));
   CHECK_STATUS(stow_sim_submit(t.d, t.one, empty, 8, STOW_SIM_READ, 1), STOW_ERR_VIOLATION);
-  CHECK_MESSAGE("nothing mapped");
+  CHECK_MESSAGE("no page mapped");
   CHECK_STATUS(stow_sim_submit(t.d, t.one, 4096, 8, STOW_SIM_READ, 1), STOW_ERR_VIOLATION);
   CHECK_STATUS(use(&t, t.one, 2 * PAGE - 1, 2, READ), STOW_ERR_VIOLATION);
   CHECK_STATUS(use(&t, t.one, 0, 0, READ), STOW_ERR_INVALID);
@@ -331,7 +332,7 @@ TEST(work_takes_its_time_and_streams_run_beside_each_other)
   CHECK_OK(stow_sim_submit(t.d, t.one, t.b.addr, 1, STOW_SIM_READ, 300));
   CHECK_OK(stow_sim_submit(t.d, t.one, t.b.addr, 1, STOW_SIM_READ, 200));
   CHECK_OK(stow_sim_submit(t.d, t.two, t.b.addr, 1, STOW_SIM_READ, 400));
-  CHECK_U64(counts_of(t.d).now_ns, 0); /* time stands still */
+  CHECK_U64(counts_of(t.d).now_ns, 0); /* time does not advance */
   CHECK_OK(device_event_record(t.d, t.event, t.one));
   CHECK_OK(device_stream_sync(t.d, t.two));
   CHECK_U64(counts_of(t.d).now_ns, 400000);
@@ -361,7 +362,7 @@ TEST(a_long_run_keeps_no_long_history)
   for (int i = 0; i < 90000; i++) {
     uint64_t at = harness_random(&random) % (2 * PAGE - 8192);
     uint64_t bytes = 1 + harness_random(&random) % 8192;
-    if (harness_random(&random) % 2 == 0) { /* handed to the other stream and back, in order */
+    if (harness_random(&random) % 2 == 0) { /* passed to the other stream and back, in order */
       CHECK_OK(device_event_record(t.d, t.event, t.one));
       CHECK_OK(device_stream_wait(t.d, t.two, t.event));
       CHECK_OK(use(&t, t.two, at, bytes, (int)(harness_random(&random) % 2)));
@@ -379,13 +380,13 @@ TEST(a_long_run_keeps_no_long_history)
   bench_end(t);
 }
 
-/* The check against a plain model: every pair of uses, remembered for ever. */
+/* Compares the check with a simple model: every pair of uses, kept forever. */
 TEST(what_is_caught_is_what_a_full_history_says)
 {
   enum { STREAMS = 3, STEPS = 3000, CELLS = 16 };
   uint64_t random = 99, caught = 0, passed = 0;
   for (int round = 0; round < 20; round++) {
-    stow_device *d = open_card("sim:64M,paper");
+    stow_device *d = open_device("sim:64M,paper");
     block b = block_make(d, PAGE, STOW_TIER_VRAM);
     stow_stream streams[STREAMS] = {NULL};
     stow_event event;

@@ -1,5 +1,5 @@
-/* The pickle reader: every form of the plain subset, and everything it must refuse, with its words.
- */
+/* The pickle reader: every form of the plain subset, and everything it must reject, with its
+ * message. */
 #include "files/pickle.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static stow_status read_bytes(recording *r, const void *bytes, size_t count) {
 #define READ(r, text) read_bytes((r), (text), sizeof(text) - 1)
 
 /* {"segments": [], "device_traces": [[{"action": "alloc", "addr": 512, "size": …}]]} with `value`
- * (opcodes) as the size, so that every number form goes the whole way. */
+ * (opcodes) as the size, so that every form of number is read end to end. */
 static stow_status read_size(recording *r, const char *value, size_t count) {
   static const char head[] = "\x80\x02}(X\x08\0\0\0segments]X\x0d\0\0\0device_traces](](}("
                              "X\x06\0\0\0actionX\x05\0\0\0allocX\x04\0\0\0addrM\0\x02"
@@ -78,7 +78,7 @@ TEST(a_size_that_is_none_skips_its_entry_and_is_counted)
   } forms[] = {
       {BYTES("J\xff\xff\xff\xff")},                                /* -1 */
       {BYTES("\x8a\x01\x80")},                                     /* -128 */
-      {BYTES("\x8a\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01")}, /* past 64 bits */
+      {BYTES("\x8a\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01")}, /* above 64 bits */
       {BYTES("N")},
       {BYTES("\x88")},
       {BYTES("X\x01\0\0\0a")},
@@ -176,10 +176,10 @@ TEST(a_broken_stack_or_memo_is_refused_with_its_place)
        "nothing on the stack to pop"},
       {BYTES("\x80\x02"
              "2."),
-       "nothing on the stack to double"},
+       "nothing on the stack to duplicate"},
       {BYTES("\x80\x02"
              "h\x05."),
-       "entry 5, which was never put"},
+       "entry 5, which was never set"},
       {BYTES("\x80\x02q\x00."), "nothing on the stack to remember"},
       {BYTES("\x80\x02}(K\x01u."), "a dict key without a value"},
       {BYTES("\x80\x02K\x01K\x02"
@@ -189,7 +189,7 @@ TEST(a_broken_stack_or_memo_is_refused_with_its_place)
       {BYTES("\x80\x02}q\x00(h\x00K\x01u"
              "h\x00(K\x01K\x02u."),
        "already used elsewhere"},
-      {BYTES("\x80\x02K\x01\x86."), "more than the stack has"},
+      {BYTES("\x80\x02K\x01\x86."), "than the stack holds"},
       {BYTES("\x80\x02T\xff\xff\xff\xff."), "negative length"},
   };
   for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
@@ -218,11 +218,11 @@ TEST(a_snapshot_cut_anywhere_is_cut_short)
   char *bytes = slurp("fragmentation.pickle.gz", &count);
   for (size_t cut = 2; cut < count; cut += cut < 4000 ? 1 : 511) {
     recording r;
-    char *exact = malloc(cut); /* so that a read past the end is seen */
+    char *exact = malloc(cut); /* so that a sanitizer detects a read past the end */
     CHECK(exact != NULL);
     memcpy(exact, bytes, cut);
     CHECK_STATUS(read_bytes(&r, exact, cut), STOW_ERR_FORMAT);
-    CHECK_MESSAGE("cut short");
+    CHECK_MESSAGE("truncated");
     free(exact);
   }
   free(bytes);
@@ -293,7 +293,7 @@ TEST(a_truncated_or_damaged_gz_says_where)
   size_t count = fread(bytes, 1, sizeof bytes, file);
   fclose(file);
   CHECK_STATUS(read_bytes(&r, bytes, count - 1000), STOW_ERR_FORMAT);
-  CHECK_MESSAGE("cut short");
+  CHECK_MESSAGE("truncated");
   bytes[count / 2] ^= 0x40;
   CHECK_STATUS(read_bytes(&r, bytes, count), STOW_ERR_FORMAT);
   CHECK_MESSAGE("byte ");
@@ -318,9 +318,9 @@ TEST(deep_nesting_and_huge_claims_cost_nothing)
   CHECK_MESSAGE("1 MiB of working memory");
   buffer_free(&b);
   CHECK_STATUS(READ(&r, "\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7fx."), STOW_ERR_FORMAT);
-  CHECK_MESSAGE("cut short");
+  CHECK_MESSAGE("truncated");
   CHECK_STATUS(READ(&r, "\x80\x02X\xff\xff\xff\xffx."), STOW_ERR_FORMAT);
-  CHECK_MESSAGE("cut short");
+  CHECK_MESSAGE("truncated");
   CHECK_STATUS(READ(&r, "\x80\x02]r\xff\xff\xff\xff."), STOW_ERR_FORMAT); /* memo index 2^32-1 */
 }
 

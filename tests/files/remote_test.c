@@ -1,6 +1,6 @@
-/* Remote sources, against a server of our own on the loopback that answers as it is told. The
- * faults as a Python program meets them are in python/tests/test_remote.py; here stands what
- * sanitizers should see: buffers, retries, closing in the middle. */
+/* Remote sources, with a scripted server on the loopback. python/tests/test_remote.py tests the
+ * faults as a Python program sees them; this tests what sanitizers should see: buffers, retries,
+ * closing in the middle. */
 #include "files/remote.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ typedef struct server {
   int listener;
   char url[64];
   uint8_t *bytes;
-  fault script[SCRIPT_MAX]; /* one for each request; good ones after it */
+  fault script[SCRIPT_MAX]; /* one per request; then no faults */
   int requests;
 } server;
 
@@ -54,19 +54,19 @@ static void answer(server *s, int to, uint64_t first, uint64_t last) {
     send_all(to, s->bytes, FILE_BYTES);
     return;
   }
-  uint64_t told = f == TOO_MUCH ? count + 7 : count;
+  uint64_t declared = f == TOO_MUCH ? count + 7 : count;
   int length = snprintf(head, sizeof head,
                         "HTTP/1.1 206 Partial\r\nContent-Range: bytes %llu-%llu/%d\r\n"
                         "ETag: \"%s\"\r\nContent-Length: %llu\r\n\r\n",
                         (unsigned long long)first, (unsigned long long)last,
                         f == OTHER_LENGTH ? 7 : FILE_BYTES, f == OTHER_MARK ? "two" : "one",
-                        (unsigned long long)told);
+                        (unsigned long long)declared);
   send_all(to, head, (size_t)length);
   send_all(to, s->bytes + first, f == DROP ? (size_t)(count / 3) : (size_t)count);
   if (f == TOO_MUCH) send_all(to, "1234567", 7);
 }
 
-/* One connection at a time, one request for each: then it is closed. */
+/* One connection at a time, with one request each; then it is closed. */
 static void *serve(void *argument) {
   server *s = argument;
   for (;;) {
@@ -105,7 +105,7 @@ static server *start(void) {
   unsetenv("http_proxy");
   unsetenv("all_proxy");
   setenv("STOWAGE_HTTP_TIMEOUT", "5", 1);
-  pthread_t thread; /* ends with the test's process */
+  pthread_t thread; /* ends with the test process */
   CHECK(pthread_create(&thread, NULL, serve, &s) == 0 && pthread_detach(thread) == 0);
   source probe;
   if (source_open(&probe, s.url) == STOW_ERR_UNSUPPORTED) SKIP("%s", stow_status_message());
@@ -114,7 +114,7 @@ static server *start(void) {
   return &s;
 }
 
-/* Reads of all sizes at all places, against the bytes. */
+/* Compares reads of all sizes and offsets with the bytes. */
 static void read_everywhere(server *s, source *from, int reads) {
   static uint8_t got[FILE_BYTES];
   uint64_t random = 7;
@@ -153,7 +153,7 @@ TEST(drops_and_busy_answers_change_nothing)
   source_close(&from);
 }
 
-TEST(what_stays_wrong_is_told)
+TEST(permanent_failures_are_reported)
 {
   server *s = start();
   static uint8_t got[1 << 20];
@@ -163,9 +163,9 @@ TEST(what_stays_wrong_is_told)
     const char *words;
   } cases[] = {{REFUSE, STOW_ERR_IO, "403"},
                {WHOLE, STOW_ERR_UNSUPPORTED, "whole files only"},
-               {OTHER_MARK, STOW_ERR_IO, "changed while it was read"},
-               {OTHER_LENGTH, STOW_ERR_IO, "and now has 7"},
-               {TOO_MUCH, STOW_ERR_IO, "more bytes than"}};
+               {OTHER_MARK, STOW_ERR_IO, "changed while being read"},
+               {OTHER_LENGTH, STOW_ERR_IO, "and has 7 now"},
+               {TOO_MUCH, STOW_ERR_IO, "more than the requested"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     source from;
     s->requests = 0;
@@ -215,13 +215,13 @@ TEST(a_cached_file_is_read_past_the_page_cache_alike)
   for (int i = 0; i < 300; i++) {
     uint64_t count = 1 + harness_random(&random) % (1 << (i % 21));
     uint64_t offset = harness_random(&random) % (sizeof bytes - count + 1);
-    if (i % 10 == 0) offset = sizeof bytes - count; /* up to the end, which is no whole block */
+    if (i % 10 == 0) offset = sizeof bytes - count; /* up to the end, which is not a whole block */
     CHECK_OK(source_read(&from, offset, got, (size_t)count));
     CHECK(memcmp(got, bytes + offset, (size_t)count) == 0);
   }
   CHECK_OK(source_read(&from, 0, got, sizeof bytes));
   CHECK(memcmp(got, bytes, sizeof bytes) == 0);
-  /* Straight into the caller's memory, where it lies in its page as the bytes do in the file's. */
+  /* Straight into the caller's memory, if it has the same page alignment as the file offset. */
   static _Alignas(SOURCE_DIRECT_UNIT) uint8_t around[FILE_BYTES + 3 * SOURCE_DIRECT_UNIT];
   from.room = true;
   for (int i = 0; i < 100; i++) {
@@ -241,11 +241,11 @@ TEST(a_cached_file_is_read_past_the_page_cache_alike)
   from.room = false;
   CHECK(truncate(path, 1 << 20) == 0);
   CHECK_STATUS(source_read(&from, 0, got, sizeof bytes), STOW_ERR_IO);
-  CHECK_MESSAGE("cut while it was read");
+  CHECK_MESSAGE("truncated while being read");
   source_close(&from);
 }
 
-/* Pages of the file that are in the page cache. */
+/* Returns the file's pages in the page cache. */
 static size_t cached_pages(int fd, size_t bytes) {
   size_t pages = bytes / 4096, cached = 0;
   unsigned char *there = calloc(pages, 1);

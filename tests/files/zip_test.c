@@ -1,11 +1,12 @@
-/* The zip reader: right archives read at any offset, every kind of wrong one refused by name. */
+/* The zip reader: valid archives are read at any offset, every kind of invalid one is rejected by
+ * name. */
 #include "files/zip.h"
 
 #include "../data/npz_build.h"
 
 #define MAX_BYTES (UINT64_C(1) << 20)
 
-/* Opens what was built, reads every member whole; the first failure. */
+/* Opens the archive and reads every member; returns the first failure. */
 static stow_status read_all(const buffer *b) {
   source from;
   zip z;
@@ -86,18 +87,18 @@ TEST(what_is_wrong_in_a_member_is_named)
   fill_text();
 #define ONE(...) (&(member_build){.name = "a.npy", .bytes = text, .count = 20000, __VA_ARGS__}), 1
   check_refused(ONE(.flags = 1), "encrypted");
-  check_refused(ONE(.disk = 1), "several disks");
-  check_refused(ONE(.method_override = 12), "other than deflate");
+  check_refused(ONE(.disk = 1), "multi-disk");
+  check_refused(ONE(.method_override = 12), "only deflate");
   check_refused(ONE(.crc_xor = 1), "checksum");
   check_refused(ONE(.crc_xor = 1, .deflate = true), "checksum");
   check_refused(ONE(.declared_more = -1), "two different sizes");
-  check_refused(ONE(.declared_more = -1, .deflate = true), "past the size it declares");
-  check_refused(ONE(.declared_more = 1, .deflate = true), "less than the size it declares");
-  check_refused(ONE(.stored_more = -1, .deflate = true), "before the size they declare");
+  check_refused(ONE(.declared_more = -1, .deflate = true), "more than the declared size");
+  check_refused(ONE(.declared_more = 1, .deflate = true), "less than the declared size");
+  check_refused(ONE(.stored_more = -1, .deflate = true), "before the declared size");
   check_refused(ONE(.stored_more = 1 << 20, .declared_more = 1 << 20), "past the end");
-  check_refused(ONE(.local_name_differs = true), "named unlike");
-  check_refused(ONE(.local_size_differs = true), "another size");
-  check_refused(ONE(.header_offset = 5), "no member where");
+  check_refused(ONE(.local_name_differs = true), "name differs");
+  check_refused(ONE(.local_size_differs = true), "size or checksum differs");
+  check_refused(ONE(.header_offset = 5), "no member at the offset");
   check_refused(ONE(.header_offset = 1 << 20), "past the end");
 }
 
@@ -115,7 +116,7 @@ TEST(members_that_overlap_or_stand_twice_are_refused)
 {
   member_build twice[] = {{.name = "a.npy", .bytes = "x", .count = 1},
                           {.name = "a.npy", .bytes = "y", .count = 1}};
-  check_refused(twice, 2, "two members of one name");
+  check_refused(twice, 2, "two members have the same name");
   /* The first claims the bytes of the second as well. */
   member_build inside[] = {
       {.name = "a.npy", .bytes = "x", .count = 1, .stored_more = 20, .declared_more = 20},

@@ -13,7 +13,7 @@
 #define MIB  (UINT64_C(1) << 20)
 #define RUNS 21
 
-static stow_device *open_card(stow_device_props *props) {
+static stow_device *open_device(stow_device_props *props) {
   int count = 0;
   CHECK_OK(stow_device_count(&count));
   if (count == 0) SKIP("no card: the driver shows none");
@@ -30,7 +30,7 @@ static double ms_since(uint64_t start_ns) {
 TEST(the_road_to_host_memory_is_found_by_trying)
 {
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
-  stow_device *d = open_card(&props);
+  stow_device *d = open_device(&props);
   cuda_probe probe;
   uint64_t start = clock_ns();
   CHECK_OK(cuda_probe_get(&probe, "0", true));
@@ -39,9 +39,9 @@ TEST(the_road_to_host_memory_is_found_by_trying)
   start = clock_ns();
   cuda_probe again;
   CHECK_OK(cuda_probe_get(&again, "0", false));
-  CHECK(again.from_cache && again.road == probe.road && again.numa_node == probe.numa_node);
+  CHECK(again.from_cache && again.backing == probe.backing && again.numa_node == probe.numa_node);
   harness_note("%s, node %d (%s); tried in %.0f ms, remembered in %.2f ms",
-               cuda_road_name(probe.road), probe.numa_node, probe.reason, tried_ms,
+               cuda_backing_name(probe.backing), probe.numa_node, probe.reason, tried_ms,
                ms_since(start));
   CHECK_OK(stow_device_close(d));
 }
@@ -49,7 +49,7 @@ TEST(the_road_to_host_memory_is_found_by_trying)
 TEST(opening_costs_little_more_than_the_context)
 {
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
-  stow_device *d = open_card(&props), *second = NULL; /* the first holds the context */
+  stow_device *d = open_device(&props), *second = NULL; /* the first holds the context */
   uint64_t start = clock_ns();
   CHECK_OK(stow_device_open(&second, "0"));
   double open_ms = ms_since(start);
@@ -66,7 +66,7 @@ TEST(opening_costs_little_more_than_the_context)
 TEST(no_context_is_left_current)
 {
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
-  stow_device *d = open_card(&props);
+  stow_device *d = open_device(&props);
   const char *path = getenv("STOWAGE_LIBCUDA");
   void *library = dlopen(path != NULL ? path : "libcuda.so.1", RTLD_NOW);
   CHECK(library != NULL);
@@ -85,10 +85,10 @@ TEST(no_context_is_left_current)
 TEST(pages_on_the_host_take_no_vram)
 {
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
-  stow_device *d = open_card(&props);
+  stow_device *d = open_device(&props);
   if (props.host_backing != STOW_HOST_NUMA && props.host_backing != STOW_HOST_LOCATION) {
     CHECK_OK(stow_device_close(d));
-    SKIP("no pages on the host here: road %s", cuda_road_name(props.host_backing));
+    SKIP("no pages on the host here: road %s", cuda_backing_name(props.host_backing));
   }
   uint64_t before, after, bytes = 256 * MIB;
   stow_page page;
@@ -106,7 +106,7 @@ TEST(pages_on_the_host_take_no_vram)
 TEST(too_much_says_how_much_is_there)
 {
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
-  stow_device *d = open_card(&props);
+  stow_device *d = open_device(&props);
   stow_page page;
   stow_addr addr;
   CHECK_STATUS(
@@ -122,7 +122,7 @@ TEST(too_much_says_how_much_is_there)
 TEST(copies_go_between_all_places)
 {
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
-  stow_device *d = open_card(&props);
+  stow_device *d = open_device(&props);
   enum { PLACES = 4 };
   stow_addr at[PLACES] = {0};
   uint64_t bytes = 4 * MIB;
@@ -188,7 +188,7 @@ static double median_us(uint64_t *ns) {
 TEST(what_page_calls_cost)
 {
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
-  stow_device *d = open_card(&props);
+  stow_device *d = open_device(&props);
   if (!props.has_vmm) {
     CHECK_OK(stow_device_close(d));
     SKIP("this card or driver has no pages");

@@ -1,4 +1,4 @@
-/* Shared by the heap's tests: a simulated card, an allocation that must work, and a heap that is
+/* Shared by the heap's tests: a simulated device, an allocation that must work, and a heap that is
  * checked before it is closed. */
 #ifndef TESTS_MEMORY_CARD_H
 #define TESTS_MEMORY_CARD_H

@@ -1,4 +1,4 @@
-/* Heap: one behaviour of its header per test, on the simulated card. */
+/* Heap: one behaviour of its header per test, on the simulated device. */
 #include <stdlib.h>
 
 #include "memory/card.h"

@@ -1,4 +1,4 @@
-/* RMM logs and minimalloc problems: what is read, and what a wrong line says. */
+/* RMM logs and minimalloc problems: what is read, and the errors for wrong lines. */
 #include "recordings/csv_trace.h"
 
 #include "harness.h"
@@ -56,10 +56,10 @@ TEST(rows_of_an_rmm_log_that_cannot_be_are_counted)
   recording r;
   CHECK_OK(read_text(&r, RMM_HEAD "1,00:00:01,free,0x500,8,0\n"      /* never allocated */
                                   "1,00:00:02,allocate,0x600,-8,0\n" /* negative */
-                                  "1,noon,allocate,0x600,8,0\n"      /* no time */
-                                  "1,00:00:03,borrow,0x600,8,0\n"    /* no action */
+                                  "1,noon,allocate,0x600,8,0\n"      /* not a time */
+                                  "1,00:00:03,borrow,0x600,8,0\n"    /* not an action */
                                   "1,00:00:04,allocate,0x600,8,0\n"
-                                  "1,00:00:05,allocate,0x600,8,0\n")); /* twice */
+                                  "1,00:00:05,allocate,0x600,8,0\n")); /* a second time */
   CHECK_U64(r.event_count, 3);
   CHECK_U64(r.unknown_frees, 1);
   CHECK_U64(r.skipped_events, 3);
@@ -71,7 +71,7 @@ TEST(a_ragged_rmm_row_names_its_line)
 {
   recording r;
   CHECK_STATUS(read_text(&r, RMM_HEAD "\n1,00:00:01,free,0x500\n"), STOW_ERR_FORMAT);
-  CHECK_MESSAGE("line 3 has 4 fields, no Size");
+  CHECK_MESSAGE("line 3 has 4 fields and no Size");
   CHECK_STATUS(read_text(&r, "Action,Pointer\nfree,0x1\n"), STOW_ERR_FORMAT);
   CHECK_MESSAGE("no column \"Thread\"");
 }
@@ -109,7 +109,7 @@ TEST(a_wrong_minimalloc_row_names_its_line)
   static const struct {
     const char *text, *words;
   } bads[] = {
-      {"id,lower,upper,size\n1,0,5,-3\n", "line 2: size is no whole number: \"-3\""},
+      {"id,lower,upper,size\n1,0,5,-3\n", "line 2: size is not a whole number: \"-3\""},
       {"id,lower,upper,size\n1,0,5,3\n2,5,5,3\n", "line 3: ends before it begins"},
       {"id,lower,upper,size\n1,x,5,3\n", "line 2: lower"},
       {"id,lower,upper,size\n1,0,99999999999999999999,3\n", "line 2: upper"},

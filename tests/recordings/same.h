@@ -1,6 +1,6 @@
-/* Comparing two recordings by what they say, not by their numbers. */
-#ifndef FORMATS_SAME_H
-#define FORMATS_SAME_H
+/* Compares two recordings by content, not by ids. */
+#ifndef RECORDINGS_SAME_H
+#define RECORDINGS_SAME_H
 
 #include "harness.h"
 #include "recordings/recording.h"

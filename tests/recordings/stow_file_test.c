@@ -1,4 +1,4 @@
-/* The .stow trace file: everything comes back, and what a crash or damage leaves is used. */
+/* The .stow trace file: everything is read back, and what a crash or damage leaves is used. */
 #include <stdlib.h>
 
 #include "base/buffer.h"
@@ -86,19 +86,20 @@ TEST(launches_and_touches_come_back)
   check_same_events(&a, &b);
   buffer_free(&file);
   recording_free(&b);
-  /* Formats without such an event leave them out and count them. */
+  /* Formats without such an event omit and count them. */
   static const recording_kind kinds[] = {KIND_PERFETTO, KIND_TENSORBOARD, KIND_SNAPSHOT};
   char path[512];
   snprintf(path, sizeof path, "%s/out", harness_folder());
   for (size_t i = 0; i < 3; i++) {
     uint64_t left_out = 0;
     CHECK_OK(recording_write(&a, path, kinds[i], &left_out));
-    CHECK(left_out >= touches && left_out <= touches + 2); /* some lack marks, too */
+    CHECK(left_out >= touches && left_out <= touches + 2); /* some also lack marks */
   }
   recording_free(&a);
 }
 
-/* What a reader does that knows fewer kinds: the events of later kinds go, the others are right. */
+/* Simulates a reader that knows fewer kinds: it skips events of later kinds, and reads the others
+ * correctly. */
 TEST(events_of_a_later_kind_are_passed_over_and_the_rest_is_right)
 {
   stowfile_writer w;
@@ -120,7 +121,7 @@ TEST(events_of_a_later_kind_are_passed_over_and_the_rest_is_right)
   recording_free(&b);
 }
 
-/* Whatever byte the writer died at, every whole chunk before it is there. */
+/* Whatever byte the writer died at, every whole chunk before it is read. */
 TEST(a_file_cut_anywhere_is_readable_up_to_the_cut)
 {
   recording a, b;

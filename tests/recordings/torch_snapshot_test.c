@@ -102,7 +102,8 @@ TEST(a_snapshot_keeps_settings_error_and_frames)
   recording_free(&r);
 }
 
-/* 4 TiB of 2 MiB granules in one event would be two million steps; a file of such events, hours. */
+/* 4 TiB of 2 MiB granules in one event would take two million steps; a file of such events,
+ * hours. */
 TEST(a_mapping_that_no_device_can_hold_is_not_rebuilt)
 {
   recording r;

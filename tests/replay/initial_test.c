@@ -1,5 +1,4 @@
-/* Initial state: a recording without its beginning is rebuilt, and checked against the whole one.
- */
+/* Initial state: rebuilds a recording without its beginning, and compares with the whole one. */
 #include "replay/initial.h"
 
 #include <stdlib.h>
@@ -29,7 +28,7 @@ TEST(a_whole_recording_begins_with_nothing)
   }
 }
 
-/* Live blocks and segments just before event `cut`, by walking from the true beginning. */
+/* Live blocks and segments just before event `cut`, from the true beginning. */
 typedef struct walked {
   map live, segments; /* addr → bytes */
   uint64_t mapped_bytes;
@@ -63,7 +62,7 @@ static void check_tiling(const initial_state *s) {
   }
 }
 
-/* Cuts the first `cut` events off and compares with the walk over them. */
+/* Drops the first `cut` events and compares with a pass over them. */
 static void check_cut(const char *file, size_t percent) {
   recording r;
   initial_state s;
@@ -130,7 +129,7 @@ TEST(what_was_cut_off_is_rebuilt_with_stacks)
   }
 }
 
-TEST(live_blocks_without_segments_are_told_apart)
+TEST(live_blocks_without_segments_are_distinct)
 {
   recording r;
   initial_state s;

@@ -1,4 +1,4 @@
-/* The ordered set of free blocks, held against a plain sorted array over long random runs. */
+/* Compares the ordered set of free blocks with a plain sorted array over long random runs. */
 #include "replay/policies/order.h"
 
 #include <stdlib.h>
@@ -112,7 +112,7 @@ TEST(order_of_falling_and_rising_keys_stays_dense)
     for (uint32_t i = 0; i < 20000; i++)
       CHECK_OK(order_put(&o, (order_key){(rising ? i : 20000 - i) * UINT64_C(512), 0, i}));
     CHECK(o.chunk_count <= 20000 / (ORDER_CHUNK / 2) + 1);
-    /* Leaving one in ten must not leave as many chunks. */
+    /* Removing nine in ten must also reduce the chunks. */
     for (uint32_t i = 0; i < 20000; i++)
       if (i % 10 != 0)
         CHECK(order_remove(&o, (order_key){(rising ? i : 20000 - i) * UINT64_C(512), 0, i}));

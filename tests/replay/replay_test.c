@@ -1,5 +1,5 @@
-/* Replay is exact or it is nothing: every segment and every address of recorded runs, the road at a
- * limit, and the smallest limit, which has to hold at each step above it. */
+/* Replay must be exact: every segment and every address of recorded runs, the path at a limit, and
+ * the smallest limit, which must hold at each step above it. */
 #include "replay/replay.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ static double gib(uint64_t bytes) {
   return (double)bytes / (1 << 30);
 }
 
-/* What was measured is known to three decimals of a GiB. */
+/* The measurements have three decimals of a GiB. */
 static void check_gib(uint64_t bytes, double expected, const char *what) {
   double off = gib(bytes) - expected;
   if (off < -0.0006 || off > 0.0006)
@@ -50,7 +50,7 @@ static void check_gib(uint64_t bytes, double expected, const char *what) {
 
 typedef struct recorded {
   const char *name;
-  double reserved_gib; /* peak, as PyTorch reported it; 0: not known */
+  double reserved_gib; /* peak, as PyTorch reported it; 0: unknown */
   double limit_gib;    /* 0: none */
   uint64_t retries;
 } recorded;
@@ -95,8 +95,8 @@ static void check_exact(const loaded *l, const recorded *want, replay_result *ou
     check_gib(out->stats.peak_reserved_bytes, want->reserved_gib, want->name);
 }
 
-/* Once with the recording playing the driver; where a limit is known, once more with that alone,
- * and then even the addresses invented: it has to run out, free and try again where PyTorch did. */
+/* Once with the recording as the driver. If a limit is known, once more with only the limit and
+ * made-up addresses: it must run out, free and retry where PyTorch did. */
 static uint64_t check_recording(const recorded *want, const char *path) {
   loaded l;
   replay_result r, plain;
@@ -138,8 +138,8 @@ TEST(recordings_the_project_carries_are_repeated_exactly)
   }
 }
 
-/* One loop under many settings and limits, with a second stream and empty_cache in it, recorded on
- * an H200 by tests/gpu/record_torch.py; the figures are PyTorch's own. */
+/* One loop under many settings and limits, with a second stream and empty_cache, recorded on an
+ * H200 by tests/gpu/record_torch.py; the figures are PyTorch's own. */
 typedef struct loop_run {
   const char *name;
   uint64_t limit_bytes, reserved_bytes, retries;
@@ -172,9 +172,9 @@ TEST(settings_limits_streams_and_emptied_caches_are_repeated_exactly)
     loaded l;
     replay_result r;
     load_loop(&l, want->name);
-    /* Garbage collection counts from the limit, so without it nothing can be told. */
-    bool told = l.options.settings.gc_threshold == 0;
-    if (told) check_exact(&l, &(recorded){want->name, 0, 0, 0}, &r);
+    /* Garbage collection depends on the limit, so without one nothing is known. */
+    bool known = l.options.settings.gc_threshold == 0;
+    if (known) check_exact(&l, &(recorded){want->name, 0, 0, 0}, &r);
     if (want->limit_bytes != 0) l.options.limit_bytes = want->limit_bytes;
     check_exact(&l, &(recorded){want->name, 0, 0, 0}, &r);
     CHECK_U64(r.stats.peak_reserved_bytes, want->reserved_bytes);
@@ -184,7 +184,7 @@ TEST(settings_limits_streams_and_emptied_caches_are_repeated_exactly)
   }
 }
 
-/* The check must see when the rules are not those of the run. */
+/* The check must detect other settings than those of the run. */
 TEST(the_wrong_settings_do_not_pass_the_check)
 {
   static const char *const wrong[][2] = {{"split_limited", "max_split_size_mb:64"},
@@ -229,9 +229,9 @@ TEST(cuda_async_reserves_what_the_driver_reserved)
   unload(&l);
 }
 
-/* JAX 0.11 on an H200, its allocator growing as needed (tests/gpu/record_bfc.py): what it held at
- * the end. The training loop is its allocator's own log; the arrays' log began when 1 GiB was held.
- */
+/* JAX 0.11 on an H200, its allocator growing as needed (tests/gpu/record_bfc.py): what it held
+ * at the end. The training loop is its allocator's own log; the arrays' log began when it held 1
+ * GiB. */
 TEST(bfc_holds_what_jax_held)
 {
   static const struct {
@@ -249,7 +249,7 @@ TEST(bfc_holds_what_jax_held)
 }
 
 /* Recording is often switched on after the model was loaded. */
-TEST(what_was_live_before_a_late_recording_is_asked_for_first)
+TEST(blocks_live_before_a_late_recording_are_allocated_first)
 {
   loaded l;
   replay_result whole, late;
@@ -271,7 +271,7 @@ TEST(what_was_live_before_a_late_recording_is_asked_for_first)
   unload(&l);
 }
 
-/* ---- invented recordings ---- */
+/* ---- synthetic recordings ---- */
 
 #define MIB UINT64_C(1048576)
 
@@ -312,7 +312,7 @@ TEST(live_blocks_never_overlap_under_any_policy)
     build(&l);
     const policy_ops *ops = policy_at(k);
     policy_options o = {.limit_bytes = UINT64_C(3) << 30,
-                        .limit_is_told = true,
+                        .limit_in_framework = true,
                         .settings = POLICY_SETTINGS_INIT,
                         .lanes = l.steps.lanes,
                         .lane_count = l.steps.lane_count,
@@ -410,14 +410,14 @@ TEST(frees_of_unknown_addresses_and_doubled_ones_are_counted)
   add(&l.record, EVENT_FREE, 512, 0, 0);
   add(&l.record, EVENT_FREE, 512, 0, 0);
   build(&l);
-  CHECK_U64(l.steps.initial_blocks, 1); /* the first free: it was there before */
+  CHECK_U64(l.steps.initial_blocks, 1); /* the first free: the block existed before */
   CHECK_U64(l.steps.unknown_frees, 1);
   CHECK_U64(l.steps.doubled_addresses, 1);
   CHECK_U64(l.steps.end_live_bytes, 0);
   unload(&l);
 }
 
-TEST(sizes_no_card_has_do_not_fit_and_break_nothing)
+TEST(sizes_no_device_has_do_not_fit_and_break_nothing)
 {
   static const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 511, UINT64_C(1) << 63,
                                    (UINT64_C(1) << 62) + 1, 0};
@@ -434,8 +434,8 @@ TEST(sizes_no_card_has_do_not_fit_and_break_nothing)
     }
 }
 
-/* Memory another stream still uses is reusable only when the retry road has waited for it. */
-TEST(pending_blocks_are_waited_for_on_the_retry_road_only)
+/* Memory that another stream still uses is reusable only after the retry path has waited for it. */
+TEST(pending_blocks_are_waited_for_only_on_the_retry_path)
 {
   loaded l = {0};
   recording_init(&l.record, 0);
@@ -456,8 +456,8 @@ TEST(pending_blocks_are_waited_for_on_the_retry_road_only)
   unload(&l);
 }
 
-/* empty_cache in the recorded program is the program's, and repeated; the allocator's own dropping
- * of its cache at a limit is not. */
+/* empty_cache in the recorded program is the program's own and is repeated; the allocator freeing
+ * its cache at a limit is not. */
 TEST(a_recorded_empty_cache_is_a_step_and_a_retry_is_not)
 {
   loaded l = {0};
@@ -491,7 +491,7 @@ TEST(a_recorded_empty_cache_is_a_step_and_a_retry_is_not)
   unload(&l);
 }
 
-/* The check is only worth something if it sees a difference. */
+/* The check must detect a difference. */
 TEST(the_check_counts_a_moved_block_and_a_wrong_segment)
 {
   loaded l = {0};
@@ -501,7 +501,7 @@ TEST(the_check_counts_a_moved_block_and_a_wrong_segment)
   add(&l.record, EVENT_ALLOC, (1 << 30) + 2048, 1024, 0);    /* would be at + 1024 */
   add(&l.record, EVENT_SEGMENT_ALLOC, 2 << 20, 22 * MIB, 0); /* would be 20 MiB */
   add(&l.record, EVENT_ALLOC, 2 << 20, 5 * MIB, 0);
-  add(&l.record, EVENT_SEGMENT_ALLOC, 4 << 20, 2 * MIB, 0); /* nobody needs it */
+  add(&l.record, EVENT_SEGMENT_ALLOC, 4 << 20, 2 * MIB, 0); /* unneeded */
   add(&l.record, EVENT_ALLOC, (1 << 30) + 1024, 1024, 0);
   build(&l);
   replay_result r;
@@ -511,7 +511,7 @@ TEST(the_check_counts_a_moved_block_and_a_wrong_segment)
   unload(&l);
 }
 
-/* A size in a file is any number: the answer comes at once, and is the same from every policy. */
+/* A file may contain any size: the answer is immediate, and the same from every policy. */
 TEST(a_request_that_no_device_can_hold_fails_at_once_under_any_policy)
 {
   for (size_t k = 0; policy_at(k) != NULL; k++) {

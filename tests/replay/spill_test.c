@@ -1,4 +1,4 @@
-/* replay --spill: the carried recordings, on cards of many sizes. */
+/* replay --spill: the recordings in the repository, on devices of many sizes. */
 #include "harness.h"
 #include "recordings/recording_file.h"
 #include "replay/spill.h"
@@ -22,8 +22,8 @@ static spill_result run(const spill_program *p, double gib) {
   return r;
 }
 
-/* Limits are shares of the peak as a person would set them. `times`: of the floor, at most, found
- * by the engine when this was written and a tenth more; a change for the worse shows here. */
+/* Limits are realistic fractions of the peak. `times`: upper bound relative to the floor, a tenth
+ * above what the engine reached when this was written; shows regressions. */
 static const struct {
   const char *name;
   double gib, times;
@@ -38,7 +38,7 @@ TEST(steps_take_no_longer_than_they_did)
     load(&p, programs[i].name);
     spill_result r = run(&p, programs[i].gib);
     CHECK(p.how == SPILL_STEP_MARKS);
-    /* The model without a spill takes what the program took. */
+    /* The model without a spill takes as long as the program did. */
     CHECK(r.bare_ns > p.bare_ns * 99 / 100 && r.bare_ns < p.bare_ns * 101 / 100);
     double times = (double)r.steady.step_ns / (double)r.floor_ns;
     harness_note(" %s %.2f", programs[i].name, times);
@@ -57,7 +57,7 @@ TEST(no_plan_beats_beladys_bound)
     load(&p, names[i]);
     for (double gib = 4; gib < 12; gib += 3) {
       spill_result r = run(&p, gib);
-      if (!r.fits && r.engine.mode != RESIDENCY_IN_PLACE && r.steady.in_place_ns == 0)
+      if (!r.fits && r.engine.moving && r.steady.in_place_ns == 0)
         CHECK(r.steady.in_bytes * 101 / 100 >= r.bound_in_bytes);
     }
     spill_program_free(&p);
@@ -99,7 +99,7 @@ static void add(recording *r, event_kind kind, uint64_t time_ns, uint64_t addr, 
   CHECK_OK(recording_add_event(r, &e, &(origin){.thread = 1}));
 }
 
-/* Without marks the step is what repeats. */
+/* Without marks, the step is the part that repeats. */
 TEST(a_step_is_found_by_its_launches)
 {
   recording r;

@@ -71,7 +71,7 @@ TEST(what_began_before_the_recording_is_live_from_the_start)
 {
   begin();
   add(EVENT_ALLOC, 0x1000, 10);
-  add(EVENT_FREE, 0x9000, 500); /* never seen to begin */
+  add(EVENT_FREE, 0x9000, 500); /* its allocation was not recorded */
   segment s = {.addr = 0x1000, .bytes = 0x100000, .block_count = 2};
   block seen = {.addr = 0x1000, .bytes = 512, .requested_bytes = 10, .state = BLOCK_LIVE};
   block early = {.addr = 0x2000, .bytes = 1024, .requested_bytes = 1000, .state = BLOCK_LIVE};
@@ -107,7 +107,7 @@ TEST(sizes_past_any_machine_are_counted_and_left_out)
   begin();
   add(EVENT_ALLOC, 0x1000, UINT64_MAX);
   add(EVENT_ALLOC, 0x2000, UINT64_C(1) << 52);
-  add(EVENT_ALLOC, 0x3000, UINT64_C(1) << 52); /* the sum passes the bound */
+  add(EVENT_ALLOC, 0x3000, UINT64_C(1) << 52); /* the sum exceeds the bound */
   add(EVENT_FREE, 0x4000, UINT64_MAX);
   add(EVENT_SEGMENT_ALLOC, UINT64_MAX - 5, 100);
   add(EVENT_SEGMENT_FREE, 0x1000, UINT64_MAX);
@@ -123,7 +123,7 @@ TEST(holes_are_what_lies_between_live_blocks_of_a_segment)
 {
   begin();
   add(EVENT_SEGMENT_ALLOC, 0x100000, 0x10000);
-  add(EVENT_SEGMENT_ALLOC, 0x110000, 0x10000); /* touches the first, but is another */
+  add(EVENT_SEGMENT_ALLOC, 0x110000, 0x10000); /* adjacent to the first, but a separate segment */
   add(EVENT_ALLOC, 0x104000, 0x1000);
   add(EVENT_ALLOC, 0x106000, 0x1000);
   report r = built();
@@ -202,7 +202,7 @@ TEST(iterations_are_guessed_from_what_comes_back_once_a_round)
 {
   begin();
   for (int i = 0; i < 20; i++) {
-    add(EVENT_ALLOC, 0x500000, 77777); /* once a round */
+    add(EVENT_ALLOC, 0x500000, 77777); /* once per iteration */
     for (uint64_t layer = 0; layer < 8; layer++) add(EVENT_ALLOC, 0x1000 * (layer + 1), 4096);
     for (uint64_t layer = 0; layer < 8; layer++) add(EVENT_FREE, 0x1000 * (layer + 1), 4096);
     add(EVENT_FREE, 0x500000, 77777);
@@ -247,7 +247,7 @@ TEST(an_empty_recording_gives_every_form_of_report)
   recording_free(&made);
 }
 
-/* Random events, most of them nonsense: nothing may crash, and the sums must agree. */
+/* Random, mostly invalid events: nothing may crash, and the sums must agree. */
 TEST(nonsense_is_survived_and_the_sums_agree)
 {
   for (uint64_t seed = 1; seed <= 40; seed++) {
@@ -280,7 +280,7 @@ TEST(nonsense_is_survived_and_the_sums_agree)
   }
 }
 
-/* Live bytes after each tick, from the lifetimes alone. */
+/* Live bytes after each tick, computed only from the lifetimes. */
 static uint64_t *live_by_tick(const timeline *t) {
   int64_t *change = calloc(t->tick_count + 2u, sizeof *change);
   uint64_t *live = calloc(t->tick_count + 1u, sizeof *live), now = 0;
@@ -316,13 +316,13 @@ TEST(a_thinned_timeline_keeps_the_largest_and_still_adds_up)
       if (whole[tick] > most) most = whole[tick];
       if (less[tick] > high) high = less[tick];
     }
-    CHECK(high <= most + most / 2); /* as high as the rest ever was in its stretch, no higher */
+    CHECK(high <= most + most / 2); /* as high as the rest's maximum in its stretch, no higher */
     uint32_t begun = thin.time.before_count;
     for (uint32_t tick = 0; tick < t.tick_count; tick++) {
       uint32_t n = thin.time.lifetime[tick];
       if (n == TIMELINE_NONE) continue;
       if (timeline_event(&t, tick)->kind == EVENT_ALLOC)
-        CHECK_U64(n, begun++); /* the viewer counts them so */
+        CHECK_U64(n, begun++); /* the viewer numbers them this way */
       else
         CHECK_U64(thin.time.lifetimes[n].end, tick);
     }

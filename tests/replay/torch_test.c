@@ -1,4 +1,4 @@
-/* PyTorch's rules one by one, with the numbers worked out by hand. */
+/* PyTorch's rules one by one, with the numbers computed by hand. */
 #include "replay/policies/torch.h"
 
 #include "harness.h"
@@ -10,7 +10,7 @@ static const policy_lane lanes[2] = {{.stream = 0}, {.stream = 7}};
 
 static policy *open_with(const policy_ops *ops, const char *settings, uint64_t limit) {
   policy_options o = {.limit_bytes = limit,
-                      .limit_is_told = true,
+                      .limit_in_framework = true,
                       .settings = POLICY_SETTINGS_INIT,
                       .lanes = lanes,
                       .lane_count = 2,
@@ -138,12 +138,12 @@ TEST(max_split_size_keeps_large_blocks_whole_and_small_requests_off_them)
   policy *p = open_with(&policy_torch_default, "max_split_size_mb:64", POLICY_NO_LIMIT);
   give(p, 0, 100 * MIB);
   take(p, 0);
-  give(p, 1, 40 * MIB); /* under the size: may not touch the oversize block */
+  give(p, 1, 40 * MIB); /* under the size: must not use the oversize block */
   CHECK_U64(stats(p).reserved_bytes, 140 * MIB);
   give(p, 2, 70 * MIB); /* oversize, but 100 is not less than 70 + 20 */
   CHECK_U64(stats(p).reserved_bytes, 210 * MIB);
   take(p, 2);
-  give(p, 3, 66 * MIB); /* 70 is near enough, and is not split */
+  give(p, 3, 66 * MIB); /* 70 is close enough, and is not split */
   CHECK_U64(stats(p).reserved_bytes, 210 * MIB);
   p->ops->close(p);
 }
@@ -153,7 +153,7 @@ TEST(max_split_size_frees_only_as_many_oversize_blocks_as_needed)
   policy *p = open_with(&policy_torch_default, "max_split_size_mb:64", 400 * MIB);
   give(p, 0, 100 * MIB), give(p, 1, 100 * MIB), give(p, 2, 70 * MIB), give(p, 3, 100 * MIB);
   take(p, 0), take(p, 1), take(p, 2);
-  give(p, 4, 130 * MIB); /* no one block is that large: the two of 100 go, the 70 stays */
+  give(p, 4, 130 * MIB); /* no single block is that large: the two of 100 are freed, the 70 stays */
   CHECK_U64(stats(p).reserved_bytes, 300 * MIB);
   CHECK_U64(stats(p).retries, 0);
   p->ops->close(p);
@@ -171,14 +171,14 @@ TEST(at_the_limit_whole_free_segments_go_and_split_ones_stay)
   CHECK_U64(stats(p).retries, 1);
   CHECK(p->ops->alloc(p, 4, 40 * MIB, 0) == POLICY_FULL);
   CHECK_U64(stats(p).largest_hole_bytes, 15 * MIB);
-  give(p, 5, 14 * MIB); /* a refusal leaves all as it was */
+  give(p, 5, 14 * MIB); /* a refusal changes nothing */
   p->ops->close(p);
 }
 
-/* A block's age is how many searches of its pool came since it was freed. Four whole free segments,
- * freed one search apart, are 3, 2, 1 and 0 old when a request finds none to fit (its own search
- * makes them 4, 3, 2, 1): the mean is 2.5, so the two older go, though one alone would have been
- * enough. */
+/* A block's age is the number of searches of its pool since it was freed. Four whole free segments,
+ * freed one search apart, have ages 3, 2, 1 and 0 when a request finds none that fits (its own
+ * search makes them 4, 3, 2, 1). The mean is 2.5, so the two older ones are freed, although one
+ * would have sufficed. */
 TEST(garbage_collection_frees_blocks_older_than_the_mean)
 {
   policy *p = open_with(&policy_torch_default, "garbage_collection_threshold:0.5", 400 * MIB);
@@ -187,7 +187,7 @@ TEST(garbage_collection_frees_blocks_older_than_the_mean)
   for (uint32_t i = 0; i < 4; i++) {
     take(p, i);
     if (i == 3) break;
-    take(p, 9); /* found again at once: one search, nothing taken from the driver */
+    take(p, 9); /* found again at once: one search, no driver call */
     give(p, 9, 11 * MIB);
   }
   CHECK_U64(stats(p).reserved_bytes, (50 + 60 + 70 + 80 + 12) * MIB); /* over 200: 72 too many */
@@ -197,7 +197,7 @@ TEST(garbage_collection_frees_blocks_older_than_the_mean)
   p->ops->close(p);
 }
 
-TEST(garbage_collection_needs_a_limit_that_was_told)
+TEST(garbage_collection_needs_a_limit_in_the_framework)
 {
   policy *p = open_with(&policy_torch_default, "garbage_collection_threshold:0.1", POLICY_NO_LIMIT);
   give(p, 0, 50 * MIB);

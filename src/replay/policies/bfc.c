@@ -1,11 +1,11 @@
 /* bfc: the best-fit-with-coalescing allocator of XLA (JAX) and TensorFlow.
  *
- * Sizes round to 256 B; the smallest free chunk that fits is taken, lowest address first (its bins
- * by power of two, each ordered by size and address, come to the same), and split when it is at
- * least twice the request or 128 MiB larger. When nothing fits, a region is taken from the driver:
- * the first 2 MiB, each twice the one before, never given back; with `preallocate` one region is
- * the whole limit. Streams share it all: XLA frees on the host what its one compute stream will
- * have finished with. */
+ * Sizes round to 256 B. Takes the smallest free chunk that fits, lowest address first (the
+ * original's power-of-two bins, ordered by size and address, are equivalent), and splits it if it
+ * is at least twice the request or 128 MiB larger. If nothing fits, it allocates a region from the
+ * driver: the first is 2 MiB, each next one twice as large, and none is ever freed. With
+ * `preallocate` one region is the whole limit. All streams share it: XLA frees on the host, ordered
+ * by its single compute stream. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -23,7 +23,7 @@ typedef struct bfc {
   policy_options options;
   policy_stats stats;
   fit fit;
-  uint64_t region_bytes; /* of the next region */
+  uint64_t region_bytes; /* size of the next region */
   uint64_t next_addr;
 } bfc;
 
@@ -33,12 +33,12 @@ static policy_answer take_region(bfc *b, uint64_t bytes) {
   b->stats.page_calls++;
   b->stats.page_time_ns += driver_cost_ns(DRIVER_ALLOC, bytes);
   b->stats.reserved_bytes += bytes;
-  b->stats.peak_reserved_bytes = b->stats.reserved_bytes; /* nothing is ever given back */
+  b->stats.peak_reserved_bytes = b->stats.reserved_bytes; /* nothing is ever freed */
   b->stats.largest_hole_bytes = fit_largest(&b->fit);
   return fit_add(&b->fit, b->next_addr, bytes, 0) != 0 ? POLICY_DONE : POLICY_BROKEN;
 }
 
-/* A region for a request of `bytes`: the planned size if there is room, else what is left. */
+/* Allocates a region for a request of `bytes`: the planned size if it fits, else what is left. */
 static policy_answer extend(bfc *b, uint64_t bytes) {
   uint64_t left = round_down(b->options.limit_bytes - b->stats.reserved_bytes, CHUNK_MIN);
   if (bytes > left) return POLICY_FULL;

@@ -1,23 +1,23 @@
 /* cuda_async: the driver's stream-ordered pool (cudaMallocAsync) as PyTorch's
  * backend:cudaMallocAsync uses it, with a release threshold that keeps everything.
  *
- * NVIDIA does not say how the pool works; this is what it was seen to do on an H200 (driver 580,
- * tests/gpu/record_async.py), and docs/policies.md says how well it fits. Sizes round to 512 B. A
- * freed block waits, merging only with others that wait, and a request looks there first: the
- * smallest that fits, of equal ones the first freed. Then among those merged earlier: the smallest,
- * of equal ones the last merged. When neither has it, what waits is merged with its free neighbours
- * and searched again. At last the request is placed over addresses without pages, the shortest run
- * that holds it: pages of 32 MiB that no block touches are moved there, and only what is missing
- * then is made. So the reserve grows by 32 MiB steps, and never while enough whole pages are idle.
- */
+ * NVIDIA does not document the pool. This models what it did on an H200 (driver 580,
+ * tests/gpu/record_async.py); docs/policies.md says how well it fits. Sizes round to 512 B. A freed
+ * block waits and merges only with other waiting blocks. A request searches the waiting blocks
+ * first: the smallest that fits, among equals the first freed. Then it searches the blocks merged
+ * earlier: the smallest, among equals the last merged. If neither has one, the waiting blocks merge
+ * with their free neighbours and are searched again. Finally the request is placed over addresses
+ * without pages, in the shortest run that holds it: idle 32 MiB pages that no block touches are
+ * moved there, and only the missing pages are created. So the reserve grows in steps of 32 MiB, and
+ * never while enough whole pages are idle. */
 #include "replay/policies/cuda_async.h"
 
 #include <stdlib.h>
 
 #include "base/checked.h"
 
-/* The smallest block of an order that holds `bytes`, cut down to it. 0: none, or (*broken) no host
- * memory. */
+/* Takes the smallest block of an order that holds `bytes` and cuts it to size. Returns 0 if there
+ * is none, or (*broken) without host memory. */
 static uint32_t take_best(async_pool *a, order *o, uint64_t bytes, bool *broken) {
   order_at at;
   if (!order_seek(o, &at, bytes, 0)) return 0;
@@ -29,7 +29,7 @@ static uint32_t take_best(async_pool *a, order *o, uint64_t bytes, bool *broken)
   return block;
 }
 
-/* What waits becomes free, in the order it was freed, merged with what was free around it. */
+/* Frees the waiting blocks in the order they were freed, merging each with its free neighbours. */
 static bool settle(async_pool *a, uint32_t lane) {
   order *waiting = &a->lanes[lane].waiting;
   size_t count = 0;
@@ -40,9 +40,9 @@ static bool settle(async_pool *a, uint32_t lane) {
   }
   order_at at;
   for (bool more = order_first(waiting, &at); more; more = order_next(waiting, &at))
-    /* None waiting: no turn. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
+    /* The loop does not run if none waits. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
     list[count++] = order_get(waiting, at).id;
-  /* By turn: insertion sort, since few wait and they come nearly so. */
+  /* Insertion sort by turn: few blocks wait, and they are nearly sorted. */
   for (size_t i = 1; i < count; i++) {
     uint32_t block = list[i];
     size_t j = i;
@@ -163,7 +163,7 @@ static void async_stats(const policy *p, policy_stats *out) {
 
 const policy_ops policy_cuda_async = {
     .name = "cuda_async",
-    .about = "the driver's stream-ordered pool, as seen on a card",
+    .about = "the driver's stream-ordered pool, as observed on a GPU",
     .open = async_open,
     .alloc = async_alloc,
     .release = async_release,

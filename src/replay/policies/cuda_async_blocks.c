@@ -1,5 +1,4 @@
-/* Blocks and pages of the driver's pool: cutting, merging, and moving idle pages under a request.
- */
+/* Blocks and pages of the driver's pool: splits, merges, and moves idle pages under a request. */
 #include "base/checked.h"
 #include "base/driver_cost.h"
 #include "base/list.h"
@@ -7,10 +6,10 @@
 
 #include <stdlib.h>
 
-/* Addresses are not what runs out: each lane has 2^45 bytes of them. */
+/* Addresses never run out: each lane has 2^45 bytes of them. */
 #define RANGE_BYTES (UINT64_C(1) << 45)
 
-/* 0: no host memory. */
+/* Returns 0 without host memory. */
 static uint32_t block_new(async_pool *a) {
   uint32_t block = a->spare;
   if (block != 0) {
@@ -21,8 +20,8 @@ static uint32_t block_new(async_pool *a) {
   return a->block_count++;
 }
 
-/* Waiting blocks of one size are taken first freed first, free ones last merged first; holes stand
- * by address. The turn takes the address's place in the key. */
+/* Waiting blocks of equal size are taken first freed first, free ones last merged first; holes are
+ * ordered by address. The turn takes the address's place in the key. */
 static order *order_of(async_pool *a, uint32_t block, order_key *key) {
   const async_block *b = &a->blocks[block];
   async_lane *lane = &a->lanes[b->lane];
@@ -92,14 +91,14 @@ bool async_range_open(async_pool *a, uint32_t lane) {
 
 /* ---- pages ---- */
 
-/* Whole pages inside a block, as a range of addresses; empty if there are none. */
+/* Returns the whole pages inside a block as a range; empty if there are none. */
 static uint64_t whole_pages(const async_block *b, uint64_t *addr) {
   *addr = round_up(b->addr, ASYNC_PAGE);
   uint64_t end = round_down(b->addr + b->bytes, ASYNC_PAGE);
   return end > *addr ? end - *addr : 0;
 }
 
-/* Bytes of pages that no live or waiting block touches, outside [low, high). */
+/* Returns the bytes of pages outside [low, high) that no live or waiting block touches. */
 static uint64_t idle_bytes(const async_pool *a, uint64_t low, uint64_t high) {
   uint64_t idle = 0, addr;
   for (uint32_t lane = 0; lane < a->options.lane_count; lane++)
@@ -115,7 +114,7 @@ static void charge(async_pool *a, driver_call call, uint64_t bytes) {
   a->stats.page_time_ns += bytes / ASYNC_PAGE * driver_cost_ns(call, ASYNC_PAGE);
 }
 
-/* The first `bytes` of whole pages of a free block become a hole. */
+/* Turns the first `bytes` of whole pages of a free block into a hole. */
 static bool unmap_pages(async_pool *a, uint32_t block, uint64_t addr, uint64_t bytes) {
   async_take(a, block);
   const async_block *b = &a->blocks[block];
@@ -134,7 +133,7 @@ static bool unmap_pages(async_pool *a, uint32_t block, uint64_t addr, uint64_t b
   return async_put(a, hole);
 }
 
-/* Takes `bytes` of idle pages from where they are, lowest address first, outside [low, high). */
+/* Takes `bytes` of idle pages outside [low, high), lowest address first. */
 static bool gather_idle(async_pool *a, uint64_t bytes, uint64_t low, uint64_t high) {
   for (uint32_t lane = 0; lane < a->options.lane_count && bytes > 0; lane++)
     for (uint32_t i = a->lanes[lane].first, next; i != 0 && bytes > 0; i = next) {
@@ -144,7 +143,7 @@ static bool gather_idle(async_pool *a, uint64_t bytes, uint64_t low, uint64_t hi
       if (b->state != ASYNC_FREE || whole == 0 || (b->addr >= low && b->addr < high)) continue;
       uint64_t taken = whole < bytes ? whole : bytes;
       bytes -= taken;
-      /* What follows the hole may have been merged into it: go on from the block after. */
+      /* The hole may have merged with what follows it: continue after the merged block. */
       if (!unmap_pages(a, i, addr, taken)) return false;
       if (bytes > 0) next = a->lanes[lane].first;
     }
@@ -153,7 +152,7 @@ static bool gather_idle(async_pool *a, uint64_t bytes, uint64_t low, uint64_t hi
 
 /* ---- placing ---- */
 
-/* The run of free blocks and holes around a hole: where it begins and how long it is. */
+/* Returns the first block and the length of the run of free blocks and holes around a hole. */
 static uint32_t run_around(const async_pool *a, uint32_t hole, uint64_t *bytes) {
   uint32_t first = hole;
   for (uint32_t p = a->blocks[first].prev; p != 0 && a->blocks[p].state >= ASYNC_FREE;
@@ -165,7 +164,7 @@ static uint32_t run_around(const async_pool *a, uint32_t hole, uint64_t *bytes) 
   return first;
 }
 
-/* The shortest run that holds `bytes`; the endless one at the end if no other does. */
+/* Returns the shortest run that holds `bytes`; the endless one if no other does. */
 static uint32_t find_run(const async_pool *a, uint32_t lane, uint64_t bytes) {
   const order *holes = &a->lanes[lane].holes;
   uint32_t best = 0;
@@ -182,7 +181,8 @@ static uint32_t find_run(const async_pool *a, uint32_t lane, uint64_t bytes) {
   return best;
 }
 
-/* Bytes of pages missing under the first `bytes` of the run that begins with `first`. */
+/* Returns the bytes of pages missing under the first `bytes` of the run that begins with
+ * `first`. */
 static uint64_t missing_bytes(const async_pool *a, uint32_t first, uint64_t bytes) {
   uint64_t end = a->blocks[first].addr + bytes, missing = 0;
   for (uint32_t i = first; i != 0 && a->blocks[i].addr < end; i = a->blocks[i].next) {
@@ -194,14 +194,14 @@ static uint64_t missing_bytes(const async_pool *a, uint32_t first, uint64_t byte
   return missing;
 }
 
-/* Makes one block of the first `bytes` of a run, with pages behind all of it. */
+/* Makes the first `bytes` of a run one block, fully backed by pages. */
 static bool cover(async_pool *a, uint32_t first, uint64_t bytes) {
   uint64_t end = a->blocks[first].addr + bytes;
   async_take(a, first);
   for (;;) {
     async_block *b = &a->blocks[first];
     uint64_t mapped = round_up(end, ASYNC_PAGE);
-    if (b->state == ASYNC_HOLE && b->addr + b->bytes > mapped) /* the rest of the hole stays one */
+    if (b->state == ASYNC_HOLE && b->addr + b->bytes > mapped) /* the rest stays a hole */
       if (async_cut(a, first, mapped, ASYNC_HOLE) == 0) return false;
     b = &a->blocks[first];
     b->state = ASYNC_LIVE;
@@ -232,7 +232,7 @@ policy_answer async_map(async_pool *a, uint32_t lane, uint64_t bytes, uint32_t *
   uint64_t total = a->stats.reserved_bytes + made;
   if (total > a->options.limit_bytes) return POLICY_FULL;
   if (total > a->stats.same_down_to_bytes) a->stats.same_down_to_bytes = total;
-  uint32_t before = a->blocks[first].prev; /* in use, so that it stays while holes merge */
+  uint32_t before = a->blocks[first].prev; /* in use, so it stays while holes merge */
   if (!gather_idle(a, moved, low, high)) return POLICY_BROKEN;
   first = before != 0 ? a->blocks[before].next : a->lanes[lane].first;
   if (!cover(a, first, bytes)) return POLICY_BROKEN;

@@ -1,4 +1,4 @@
-/* Fit: chunks in a table, neighbours linked. */
+/* Fit: chunks in a table, linked to their neighbours. */
 #include "replay/policies/fit.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static void take(fit *f, uint32_t chunk) {
   order_remove(&f->free, (order_key){c->bytes, c->addr, chunk});
 }
 
-/* The upper of two neighbours is swallowed by the lower; both are out of the order. */
+/* Merges the upper of two neighbours into the lower; neither is in the order. */
 static void merge(fit *f, uint32_t low, uint32_t high) {
   fit_chunk *l = &f->chunks[low], *h = &f->chunks[high];
   l->bytes += h->bytes;
@@ -51,7 +51,8 @@ static void merge(fit *f, uint32_t low, uint32_t high) {
   f->spare = high;
 }
 
-/* Puts a free chunk back, as one with its free neighbours. Its number then; 0: no host memory. */
+/* Adds a free chunk to the order, merged with its free neighbours. Returns its number; 0 without
+ * host memory. */
 static uint32_t settle(fit *f, uint32_t chunk) {
   uint32_t next = f->chunks[chunk].next, prev = f->chunks[chunk].prev;
   if (next != 0 && !f->chunks[next].live) {

@@ -1,7 +1,7 @@
-/* Fit: best fit with coalescing over regions, the machine inside bfc and cuda_async.
+/* Fit: best fit with coalescing over regions, used by bfc.
  *
- * Chunks (number 0: none) tile each region; free ones stand in an order, and a freed one merges
- * with its free neighbours at once. Who owns it decides how sizes round, when to split and how
+ * Chunks (number 0: none) tile each region. Free ones are kept in an order, and a freed chunk
+ * merges with its free neighbours at once. The owner decides how sizes round, when to split and how
  * regions grow. */
 #ifndef REPLAY_POLICIES_FIT_H
 #define REPLAY_POLICIES_FIT_H
@@ -24,17 +24,19 @@ typedef struct fit {
 
 stow_status fit_init(fit *f, uint32_t id_count);
 void fit_free(fit *f);
-/* A new free chunk at [addr, addr + bytes); it joins the region that ends with chunk `after`
- * (0: a region of its own) and merges with it if that is free. Its number, 0: no host memory. */
+/* Adds a free chunk at [addr, addr + bytes). It joins the region that ends with chunk `after` (0:
+ * starts a new region) and merges with that chunk if free. Returns its number; 0 without host
+ * memory. */
 uint32_t fit_add(fit *f, uint64_t addr, uint64_t bytes, uint32_t after);
-/* The smallest free chunk of at least `bytes`, lowest address first, taken out; 0: none. */
+/* Takes the smallest free chunk of at least `bytes`, lowest address first; 0 if none. */
 uint32_t fit_find(fit *f, uint64_t bytes);
-/* Cuts a chunk that was found down to `bytes`; the rest is free. */
+/* Shrinks a found chunk to `bytes`; the rest becomes free. */
 bool fit_split(fit *f, uint32_t chunk, uint64_t bytes);
-/* Gives a found chunk to `id`, and takes it back. Releasing what nobody has is nothing. */
+/* fit_own assigns a found chunk to `id`; fit_release frees it. Releasing an unassigned id does
+ * nothing. */
 void fit_own(fit *f, uint32_t chunk, uint32_t id);
 bool fit_release(fit *f, uint32_t id);
-/* Bytes of the largest free chunk. */
+/* Returns the size of the largest free chunk. */
 uint64_t fit_largest(const fit *f);
 
 #endif

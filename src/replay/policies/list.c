@@ -1,4 +1,4 @@
-/* List: every policy, in the order tables show them. */
+/* List: all policies, in the order that tables show. */
 #include <string.h>
 
 #include "replay/policies/policy.h"

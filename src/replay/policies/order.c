@@ -11,18 +11,18 @@ void order_free(order *o) {
   *o = (order){0};
 }
 
-/* How many of the `count` sorted keys are less than `key`. */
+/* Returns how many of the `count` sorted keys are less than `key`. */
 static inline uint32_t count_less(const order_rank *keys, uint32_t count, order_rank key) {
   const order_rank *base = keys;
   while (count > 1) {
     uint32_t half = count / 2;
-    base += half & (0 - (uint32_t)(base[half - 1] < key)); /* no branch to guess wrong */
+    base += half & (0 - (uint32_t)(base[half - 1] < key)); /* branch-free */
     count -= half;
   }
   return (uint32_t)(base - keys) + (count == 1 && *base < key);
 }
 
-/* Room for one more chunk at `at` in the directory. */
+/* Makes room for one more chunk at position `at` of the directory. */
 static stow_status directory_open(order *o, uint32_t at) {
   if (o->chunk_count == o->chunk_capacity) {
     uint32_t capacity = o->chunk_capacity == 0 ? 8 : o->chunk_capacity * 2;
@@ -48,7 +48,7 @@ static stow_status directory_open(order *o, uint32_t at) {
   return STOW_OK;
 }
 
-/* Halves a full chunk. */
+/* Splits a full chunk in half. */
 static stow_status chunk_split(order *o, uint32_t at) {
   STOW_TRY(directory_open(o, at + 1));
   order_chunk *low = o->chunks[at], *high = o->chunks[at + 1];
@@ -66,7 +66,7 @@ stow_status order_put(order *o, order_key put) {
   order_rank key = order_pack(put.bytes, put.addr, put.id);
   if (o->chunk_count == 0) STOW_TRY(directory_open(o, 0));
   uint32_t at = count_less(o->lasts, o->chunk_count, key);
-  if (at == o->chunk_count) at--; /* greater than all: it goes to the end of the last chunk */
+  if (at == o->chunk_count) at--; /* greater than all: append to the last chunk */
   if (o->chunks[at]->count == ORDER_CHUNK) {
     STOW_TRY(chunk_split(o, at));
     if (o->lasts[at] < key) at++;
@@ -88,8 +88,8 @@ static void directory_close(order *o, uint32_t at) {
   memmove(&o->lasts[at], &o->lasts[at + 1], after * sizeof *o->lasts);
 }
 
-/* Moves the next chunk's keys into a chunk that has become small, so that the directory stays in
- * proportion to the set. */
+/* Moves the next chunk's keys into a chunk that has become small, so that the directory stays
+ * proportional to the set. */
 static void chunk_join(order *o, uint32_t at) {
   order_chunk *low = o->chunks[at], *high = o->chunks[at + 1];
   memcpy(&low->keys[low->count], high->keys, high->count * sizeof *high->keys);

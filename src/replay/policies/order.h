@@ -1,15 +1,14 @@
-/* Order: a set of free blocks kept by (bytes, address), for best fit.
+/* Order: a set of free blocks sorted by (bytes, address), for best fit.
  *
  * Chunks of sorted keys under a directory of each chunk's last key: a lookup is two binary searches
- * over a few cache lines, a change moves at most one chunk. A key is one 128-bit number, so that
- * comparing takes no branch:
+ * over a few cache lines, a change moves at most one chunk. A key is one 128-bit number, so
+ * comparing needs no branch:
  *
  *   [ bytes / 256 : 54 ][ address / 256 : 49 ][ id : 25 ]
  *
- * Policies call it; it guarantees the order of an in-order walk and O(log n + chunk) per call.
- * Sizes and addresses are multiples of 256, as every policy here has them, and addresses are below
- * 2^57; one that is not (a recording can hold anything) is merely ordered wrongly, since the id
- * keeps keys apart. */
+ * Policies call it. Guarantees sorted iteration and O(log n + chunk) per call. Sizes and addresses
+ * must be multiples of 256, as in every policy here, and addresses below 2^57. Others (a recording
+ * can contain anything) are merely sorted wrongly: the id keeps keys distinct. */
 #ifndef REPLAY_POLICIES_ORDER_H
 #define REPLAY_POLICIES_ORDER_H
 
@@ -34,7 +33,7 @@ typedef struct order_chunk {
   uint32_t count; /* never 0 */
 } order_chunk;
 
-/* Zero-initialise. */
+/* Initialize with zeros. */
 typedef struct order {
   order_chunk **chunks;
   order_rank *lasts; /* lasts[i] == chunks[i]'s greatest key */
@@ -42,21 +41,21 @@ typedef struct order {
   size_t count;
 } order;
 
-/* A place in the set; good until the next put or remove. */
+/* A position in the set; valid until the next put or remove. */
 typedef struct order_at {
   uint32_t chunk, slot;
 } order_at;
 
 void order_free(order *o);
 stow_status order_put(order *o, order_key key);
-/* False if it is not there. */
+/* Returns false if the key is not there. */
 bool order_remove(order *o, order_key key);
-/* The first key not less than (bytes, addr); false at the end, with *at at the end. */
+/* Finds the first key not less than (bytes, addr); false at the end, with *at at the end. */
 bool order_seek(const order *o, order_at *at, uint64_t bytes, uint64_t addr);
-/* The first key; false in an empty set. */
+/* Finds the first key; false if the set is empty. */
 bool order_first(const order *o, order_at *at);
 bool order_last(const order *o, order_at *at);
-/* On to the neighbour; false where there is none, with *at at the end. */
+/* Advances to the neighbour; false if there is none, with *at at the end. */
 bool order_next(const order *o, order_at *at);
 
 static inline order_rank order_pack(uint64_t bytes, uint64_t addr, uint32_t id) {
@@ -71,7 +70,7 @@ static inline order_key order_get(const order *o, order_at at) {
                      .id = (uint32_t)key & ORDER_ID_MAX};
 }
 
-/* Removes what is at `at`. */
+/* Removes the key at `at`. */
 void order_remove_at(order *o, order_at at);
 
 #endif

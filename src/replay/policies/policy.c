@@ -12,7 +12,7 @@ static stow_status read_megabytes(uint64_t *bytes, const char *text, size_t leng
   char *end;
   unsigned long long number = length > 0 && *text != '-' ? strtoull(text, &end, 10) : 0;
   if (length == 0 || *text == '-' || end != text + length || number >= (UINT64_C(1) << 40))
-    return stow_fail(STOW_ERR_INVALID, "setting %.*s: write a whole number of MiB", (int)length,
+    return stow_fail(STOW_ERR_INVALID, "setting %.*s: give a whole number of MiB", (int)length,
                      text);
   *bytes = (uint64_t)number << 20;
   return STOW_OK;
@@ -24,13 +24,13 @@ static stow_status read_divisions_number(uint32_t *divisions, const char *text, 
   bool power = (number & (number - 1)) == 0;
   if (length == 0 || *text == '-' || end != text + length || number > 64 || !power)
     return stow_fail(STOW_ERR_INVALID,
-                     "roundup_power2_divisions:%.*s: write a power of two from 1 to 64 (0: off)",
+                     "roundup_power2_divisions:%.*s: give a power of two from 1 to 64 (0: off)",
                      (int)length, text);
   *divisions = (uint32_t)number;
   return STOW_OK;
 }
 
-/* Either one number for all sizes, or [256:1,512:2,>:8] by MiB, each holding up to the next. */
+/* Either one number for all sizes, or [256:1,512:2,>:8] by MiB, each valid up to the next. */
 static stow_status read_divisions(policy_settings *s, const char *text, size_t length) {
   if (length < 2 || text[0] != '[') {
     uint32_t all;
@@ -46,7 +46,7 @@ static stow_status read_divisions(policy_settings *s, const char *text, size_t l
     const char *comma = colon != NULL ? memchr(colon, ',', (size_t)(end - colon)) : NULL;
     if (colon == NULL)
       return stow_fail(STOW_ERR_INVALID,
-                       "roundup_power2_divisions:%.*s: write pairs, as in [256:1,512:2,>:8]",
+                       "roundup_power2_divisions:%.*s: give pairs, as in [256:1,512:2,>:8]",
                        (int)length, text);
     if (comma == NULL) comma = end;
     STOW_TRY(read_divisions_number(&last, colon + 1, (size_t)(comma - colon - 1)));
@@ -57,7 +57,7 @@ static stow_status read_divisions(policy_settings *s, const char *text, size_t l
       upto = 0;
       for (uint64_t mib = bytes >> 20; mib > 1 && upto < POLICY_DIVISIONS - 1; mib >>= 1) upto++;
       upto++;
-      if (from == 0) /* the first pair also holds for everything smaller */
+      if (from == 0) /* the first pair also applies to everything smaller */
         for (int i = 0; i < upto; i++) s->divisions[i] = last;
       if (upto - 1 >= from) from = upto - 1;
     }
@@ -72,13 +72,13 @@ static stow_status read_divisions(policy_settings *s, const char *text, size_t l
 static stow_status read_fraction(double *fraction, const char *text, size_t length) {
   char copy[32], *end;
   if (length == 0 || length >= sizeof copy)
-    return stow_fail(STOW_ERR_INVALID, "setting %.*s: write a fraction such as 0.8", (int)length,
+    return stow_fail(STOW_ERR_INVALID, "setting %.*s: give a fraction such as 0.8", (int)length,
                      text);
   memcpy(copy, text, length);
   copy[length] = '\0';
   double number = strtod(copy, &end);
   if (*end != '\0' || !(number >= 0 && number < 1))
-    return stow_fail(STOW_ERR_INVALID, "setting %s: write a fraction from 0 up to 1", copy);
+    return stow_fail(STOW_ERR_INVALID, "setting %s: give a fraction from 0 up to 1", copy);
   *fraction = number;
   return STOW_OK;
 }
@@ -88,7 +88,7 @@ static stow_status read_pair(policy_settings *s, const char *key, size_t key_len
   if (is_word(key, key_length, "max_split_size_mb")) {
     STOW_TRY(read_megabytes(&s->max_split_bytes, value, length));
     if (s->max_split_bytes <= (UINT64_C(20) << 20))
-      return stow_fail(STOW_ERR_INVALID, "max_split_size_mb:%.*s: PyTorch takes more than 20 only",
+      return stow_fail(STOW_ERR_INVALID, "max_split_size_mb:%.*s: PyTorch requires more than 20",
                        (int)length, value);
     return STOW_OK;
   }
@@ -113,7 +113,7 @@ static stow_status read_pair(policy_settings *s, const char *key, size_t key_len
   for (size_t i = 0; i < sizeof no_matter / sizeof no_matter[0]; i++)
     if (is_word(key, key_length, no_matter[i])) return STOW_OK;
   return stow_fail(STOW_ERR_INVALID,
-                   "setting %.*s is not known; known: max_split_size_mb, roundup_power2_divisions, "
+                   "unknown setting %.*s; known: max_split_size_mb, roundup_power2_divisions, "
                    "garbage_collection_threshold, max_non_split_rounding_mb, preallocate",
                    (int)key_length, key);
 }
@@ -127,7 +127,7 @@ stow_status policy_settings_parse(policy_settings *s, const char *text) {
     }
     const char *colon = strchr(at, ':');
     if (colon == NULL)
-      return stow_fail(STOW_ERR_INVALID, "setting %s: write NAME:VALUE, separated by commas", at);
+      return stow_fail(STOW_ERR_INVALID, "setting %s: give NAME:VALUE, separated by commas", at);
     const char *end = colon + 1;
     for (int depth = 0; *end != '\0' && (depth > 0 || *end != ','); end++)
       depth += (*end == '[') - (*end == ']');

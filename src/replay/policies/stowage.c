@@ -1,11 +1,10 @@
-/* stowage: the real heap (memory/) on a simulated card, not a model of it.
+/* stowage: the real heap (memory/) on a simulated device, not a model of it.
  *
- * The card only counts pages and cannot be touched, so a replay of any size costs no memory; its
- * calls take the time they take on an H200, and its clock follows the recording's. Each lane is a
- * stream of the card. No host tier and no threads: what is measured is how far the card's own
+ * The device only counts pages and has no bytes behind them, so a replay of any size costs no
+ * memory. Its calls take as long as on an H200, and its clock follows the recording's. Each lane is
+ * a stream of the device. There is no host tier and no thread: the result shows how far device
  * memory goes. A block that another stream may still use is freed when the recording says it was
- * done with.
- */
+ * released. */
 #include <stdlib.h>
 
 #include <stowage/heap.h>
@@ -15,8 +14,8 @@
 #include "device/device.h"
 #include "replay/policies/policy.h"
 
-/* "No limit" is a card larger than any. */
-#define CARD_BYTES_MAX (UINT64_C(64) << 40)
+/* Unlimited: larger than any device. */
+#define DEVICE_BYTES_MAX (UINT64_C(64) << 40)
 
 typedef struct stowage {
   policy base;
@@ -26,14 +25,14 @@ typedef struct stowage {
   stow_stream *streams; /* by lane */
   uint64_t *addrs;      /* by id */
   uint32_t *lanes;      /* by id: where it was allocated */
-  uint64_t card_bytes, start_ns, now_ns;
+  uint64_t device_bytes, start_ns, now_ns;
   uint64_t hole_bytes; /* at the refusal */
   bool started, refused;
 } stowage;
 
 static policy_answer stowage_alloc(policy *p, uint32_t id, uint64_t bytes, uint32_t lane) {
   stowage *s = (stowage *)p;
-  if (bytes > s->card_bytes) return POLICY_FULL;
+  if (bytes > s->device_bytes) return POLICY_FULL;
   stow_status status =
       stow_heap_alloc(&s->addrs[id], s->heap, bytes == 0 ? 1 : bytes, s->streams[lane]);
   s->lanes[id] = lane;
@@ -61,8 +60,7 @@ static policy_answer stowage_trim(policy *p) {
   return stow_heap_trim(s->heap, 0, NULL) == STOW_OK ? POLICY_DONE : POLICY_BROKEN;
 }
 
-/* The program's own time; what calls and waits take comes on top. Clocks that go back stand still.
- */
+/* Advances to the program's own time; calls and waits come on top. The clock never goes back. */
 static void stowage_advance(policy *p, uint64_t time_ns) {
   stowage *s = (stowage *)p;
   if (!s->started) s->start_ns = s->now_ns = time_ns;
@@ -86,9 +84,9 @@ static void stowage_stats(const policy *p, policy_stats *out) {
     const stow_heap_tier_stats *vram = &heap.tier[STOW_TIER_VRAM];
     out->reserved_bytes = vram->held_bytes;
     out->peak_reserved_bytes = vram->peak_held_bytes;
-    /* Pages behind no address serve any request, so they are one hole. */
+    /* Unmapped pages serve any request, so they count as one hole. */
     out->largest_hole_bytes = s->refused ? s->hole_bytes : vram->cached_bytes;
-    /* The limit is only ever compared with what is held and what would be. */
+    /* The limit is only compared with what is held and would be held. */
     out->same_down_to_bytes = vram->peak_held_bytes;
   }
   if (stow_sim_get_counts(s->device, &counts) == STOW_OK) {
@@ -112,18 +110,18 @@ static void stowage_close(policy *p) {
   free(s);
 }
 
-static stow_status open_card(stowage *s) {
-  stow_sim_options card = STOW_SIM_OPTIONS_INIT;
-  card.vram_bytes = s->card_bytes;
-  card.host_bytes = 0;
-  card.paper = true;
-  card.costs = true;
-  STOW_TRY(stow_sim_open(&s->device, &card));
+static stow_status open_device(stowage *s) {
+  stow_sim_options sim = STOW_SIM_OPTIONS_INIT;
+  sim.vram_bytes = s->device_bytes;
+  sim.host_bytes = 0;
+  sim.paper = true;
+  sim.costs = true;
+  STOW_TRY(stow_sim_open(&s->device, &sim));
   for (uint32_t i = 1; i < s->options.lane_count; i++) /* lane 0: the default stream */
     STOW_TRY(device_stream_create(s->device, &s->streams[i]));
   stow_heap_options heap = STOW_HEAP_OPTIONS_INIT;
   heap.device = s->device;
-  heap.vram_limit_bytes = s->card_bytes;
+  heap.vram_limit_bytes = s->device_bytes;
   heap.background = false;
   return stow_heap_open(&s->heap, &heap);
 }
@@ -133,9 +131,10 @@ static stow_status stowage_open(policy **out, const policy_options *options) {
   if (s == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a policy");
   s->base.ops = &policy_stowage;
   s->options = *options;
-  uint64_t limit = options->limit_bytes < CARD_BYTES_MAX ? options->limit_bytes : CARD_BYTES_MAX;
-  s->card_bytes = round_down(limit, UINT64_C(2) << 20);
-  if (s->card_bytes == 0) s->card_bytes = UINT64_C(2) << 20;
+  uint64_t limit =
+      options->limit_bytes < DEVICE_BYTES_MAX ? options->limit_bytes : DEVICE_BYTES_MAX;
+  s->device_bytes = round_down(limit, UINT64_C(2) << 20);
+  if (s->device_bytes == 0) s->device_bytes = UINT64_C(2) << 20;
   s->streams = calloc(options->lane_count, sizeof *s->streams);
   s->addrs = calloc((size_t)options->id_count + 1, sizeof *s->addrs);
   s->lanes = calloc((size_t)options->id_count + 1, sizeof *s->lanes);
@@ -143,7 +142,7 @@ static stow_status stowage_open(policy **out, const policy_options *options) {
   if (s->streams == NULL || s->addrs == NULL || s->lanes == NULL)
     status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to replay %u blocks at once",
                        options->id_count);
-  if (status == STOW_OK) status = open_card(s);
+  if (status == STOW_OK) status = open_device(s);
   if (status != STOW_OK) {
     stowage_close(&s->base);
     return status;
@@ -154,7 +153,7 @@ static stow_status stowage_open(policy **out, const policy_options *options) {
 
 const policy_ops policy_stowage = {
     .name = "stowage",
-    .about = "Stowage's own heap, the real one, on a simulated card",
+    .about = "Stowage's own heap, the real one, on a simulated device",
     .open = stowage_open,
     .alloc = stowage_alloc,
     .release = stowage_release,

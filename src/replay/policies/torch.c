@@ -1,8 +1,7 @@
-/* PyTorch's caching allocator: rounding, best fit, splitting, merging, and the road a request
- * takes.
+/* PyTorch's caching allocator: rounding, best fit, splitting, merging, and the path of a request.
  *
- * The order of what happens is PyTorch's own (2.11): search, collect garbage, take a segment, free
- * oversize blocks and try again, free everything cached and try again. */
+ * The order is PyTorch's (2.11): search, collect garbage, allocate a segment, free oversize blocks
+ * and retry, free everything cached and retry. */
 #include "replay/policies/torch.h"
 
 #include <stdlib.h>
@@ -17,7 +16,7 @@ static uint32_t log2_floor(uint64_t n) {
   return 63 - (uint32_t)__builtin_clzll(n);
 }
 
-/* Up to the next of `divisions` equal steps between two powers of two. */
+/* Rounds up to the next of `divisions` equal steps between two powers of two. */
 static uint64_t round_to_division(uint64_t bytes, uint32_t divisions) {
   if (is_power_of_two(bytes)) return bytes;
   uint64_t floor = UINT64_C(1) << log2_floor(bytes);
@@ -46,7 +45,7 @@ uint64_t torch_segment_bytes(uint64_t rounded) {
 
 /* ---- a request ---- */
 
-/* For best fit among blocks that can grow, a block counts with the unmapped part behind it. */
+/* For best fit among blocks that can grow, a block counts with the unmapped part after it. */
 static uint64_t grown_bytes(const torch *t, uint32_t block) {
   const torch_block *b = &t->blocks[block];
   const torch_block *n = &t->blocks[b->next];
@@ -104,7 +103,7 @@ static policy_answer take_memory(torch *t, torch_request *r) {
   return t->expandable ? torch_range_take(t, r) : torch_segment_take(t, r);
 }
 
-/* Nothing cached fits: the road to the driver. */
+/* Requests memory from the driver because nothing cached fits. */
 static policy_answer take_or_retry(torch *t, torch_request *r) {
   if (t->gc) torch_collect(t);
   policy_answer answer = take_memory(t, r);
@@ -143,7 +142,7 @@ static policy_answer free_block(torch *t, uint32_t block) {
   return torch_block_put(t, block) ? POLICY_DONE : POLICY_BROKEN;
 }
 
-/* Takes one out of the pending list; the order of the rest is kept, since they complete in it. */
+/* Removes a block from the pending list. Keeps the order of the rest, in which they complete. */
 static void forget_pending(torch *t, uint32_t block) {
   for (uint32_t i = 0; i < t->pending_count; i++)
     if (t->pending[i] == block) {
@@ -156,7 +155,7 @@ static void forget_pending(torch *t, uint32_t block) {
 static policy_answer torch_release(policy *p, uint32_t id) {
   torch *t = (torch *)p;
   uint32_t block = t->block_of[id];
-  if (block == 0) return POLICY_DONE; /* the retry road waited for it and freed it already */
+  if (block == 0) return POLICY_DONE; /* the retry path waited for it and freed it already */
   if (t->blocks[block].state == TORCH_PENDING) forget_pending(t, block);
   return free_block(t, block);
 }
@@ -182,7 +181,7 @@ static policy_answer release_pools(torch *t, bool small) {
   for (uint32_t i = small; i < t->pool_count; i += 2) {
     torch_pool *pool = &t->pools[i];
     if (pool->private) continue; /* a graph may replay into it */
-    /* Giving back changes the order: note what goes first. */
+    /* Freeing changes the order, so first list what to free. */
     order_at at;
     bool more = order_first(&pool->free, &at);
     if (!more) continue;
@@ -241,11 +240,11 @@ static stow_status torch_open(policy **out, const policy_ops *ops, const policy_
   t->base.ops = ops;
   t->options = *options;
   t->expandable = expandable;
-  t->gc = options->settings.gc_threshold > 0 && options->limit_is_told &&
+  t->gc = options->settings.gc_threshold > 0 && options->limit_in_framework &&
           options->limit_bytes != POLICY_NO_LIMIT;
   t->pool_count = options->lane_count * 2;
   t->block_capacity = 256;
-  t->block_count = 1; /* number 0 is "none" */
+  t->block_count = 1; /* number 0 means "none" */
   t->next_addr = UINT64_C(1) << 63;
   t->pools = calloc(t->pool_count, sizeof *t->pools);
   t->block_of = calloc((size_t)options->id_count + 1, sizeof *t->block_of);
@@ -280,7 +279,8 @@ static uint64_t torch_address(const policy *p, uint32_t id) {
 static void torch_stats(const policy *p, policy_stats *out) {
   const torch *t = (const torch *)p;
   *out = t->stats;
-  /* Garbage collection looks at the limit itself, so no other limit is known to go alike. */
+  /* Garbage collection depends on the limit itself, so no other limit is known to behave the
+   * same. */
   if (t->gc) out->same_down_to_bytes = t->options.limit_bytes;
 }
 

@@ -1,15 +1,14 @@
-/* PyTorch's caching allocator, replayed: what torch_default and torch_expandable share.
+/* PyTorch's caching allocator, replayed: shared by torch_default and torch_expandable.
  *
- * Blocks live in a table and are known by number (0: none). Free ones stand in the order of their
- * pool; neighbours by address are linked, so that a free block merges with both sides. A pool is
- * one lane's small or large side.
+ * Blocks live in a table and have numbers (0: none). Free ones are in the order of their pool.
+ * Neighbours by address are linked, so that a free block merges with both sides. A pool is the
+ * small or large half of a lane.
  *
  *   segment:  [ block 7 live | block 9 free | block 12 live ]     prev/next link them
- *   pool->free: (bytes, addr, 9), …          pool->unmapped: (0, addr, id), … by address alone
+ *   pool->free: (bytes, addr, 9), …          pool->unmapped: (0, addr, id), … by address only
  *
- * torch.c holds rounding, fitting and splitting; torch_block.c blocks and counts; torch_segments.c
- * takes segments from the driver and gives them back, torch_ranges.c does the same for expandable
- * segments. */
+ * torch.c does rounding, fitting and splitting; torch_block.c blocks and counters; torch_segments.c
+ * allocates and frees segments; torch_ranges.c does the same for expandable segments. */
 #ifndef REPLAY_POLICIES_TORCH_H
 #define REPLAY_POLICIES_TORCH_H
 
@@ -32,7 +31,7 @@ typedef struct torch_block {
   uint32_t prev, next; /* neighbours by address in the same segment or range */
   uint32_t pool;
   uint32_t range; /* index + 1 of the range it is in; 0: an ordinary segment */
-  uint64_t birth; /* the search count when it last became free: its age counts from there */
+  uint64_t birth; /* the search count when it last became free; its age counts from there */
   uint32_t owner; /* the id of the allocation in it, while not free */
   uint8_t state;
   bool mapped;
@@ -43,7 +42,7 @@ typedef struct torch_pool {
   bool small, private;
 } torch_pool;
 
-/* A range of addresses that pages are mapped into, step by step. */
+/* An address range into which pages are mapped step by step. */
 typedef struct torch_range {
   uint64_t addr, bytes, step;
   bool open;
@@ -63,16 +62,16 @@ typedef struct torch {
   torch_range *ranges;
   size_t range_capacity;
   uint32_t range_count;
-  uint32_t *block_of; /* by id; 0: not allocated, or already freed on the retry road */
+  uint32_t *block_of; /* by id; 0: not allocated, or already freed on the retry path */
   uint32_t *pending;  /* blocks other streams may still use */
   size_t pending_capacity;
   uint32_t pending_count;
-  uint64_t next_addr; /* addresses given out downwards, as the driver does */
+  uint64_t next_addr; /* addresses are assigned downwards, as the driver does */
 } torch;
 
-/* What one request is about. */
+/* One request. */
 typedef struct torch_request {
-  uint64_t bytes, segment_bytes; /* rounded; and what a new segment for it would take */
+  uint64_t bytes, segment_bytes; /* rounded; and the size of a new segment for it */
   uint32_t pool, block;          /* block: the one found */
 } torch_request;
 
@@ -83,28 +82,28 @@ uint64_t torch_segment_bytes(uint64_t rounded);
 /* ---- torch_block.c ---- */
 uint32_t torch_block_new(torch *t); /* 0: no host memory */
 void torch_block_drop(torch *t, uint32_t block);
-/* Into the free (mapped) or unmapped order of its pool, and out of it. */
+/* Adds a block to the free (mapped) or unmapped order of its pool; removes it. */
 bool torch_block_put(torch *t, uint32_t block);
 void torch_block_take(torch *t, uint32_t block);
-/* Swallows a neighbour if it is free and mapped alike. */
+/* Merges a neighbour if it is free and equally mapped or unmapped. */
 void torch_block_merge(torch *t, uint32_t into, uint32_t neighbour);
-/* Notes the largest free piece in the stats. */
+/* Updates the largest free piece in the stats. */
 void torch_note_hole(torch *t);
 /* Counts a change of the reserve. */
 void torch_reserved(torch *t, int64_t bytes);
 void torch_charge(torch *t, driver_call call, uint64_t bytes);
-/* Notes whether `total` bytes of reserve were let through, for same_down_to_bytes. */
+/* Returns whether `more` bytes of reserve fit the limit; updates same_down_to_bytes. */
 bool torch_fits(torch *t, uint64_t more);
 
 /* ---- torch.c ---- */
-/* Everything cached that can go: whole free segments, fully free pages of ranges. */
+/* Frees everything cached: whole free segments, fully free pages of ranges. */
 policy_answer torch_release_cached(torch *t);
 
 /* ---- torch_segments.c ---- */
 policy_answer torch_segment_take(torch *t, torch_request *r);
-/* Gives one whole free segment back. */
+/* Frees one whole free segment. */
 void torch_segment_give(torch *t, uint32_t block);
-/* max_split_size: gives back just enough oversize blocks. */
+/* max_split_size: frees just enough oversize blocks. */
 bool torch_release_available(torch *t, const torch_request *r);
 void torch_collect(torch *t);
 

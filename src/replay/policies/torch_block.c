@@ -1,5 +1,5 @@
-/* Torch block: blocks of PyTorch's allocator in their pools, merged with their neighbours, and what
- * is reserved and charged. */
+/* Torch block: blocks of PyTorch's allocator in their pools, merging, and the counters of reserve
+ * and cost. */
 #include "base/list.h"
 #include "replay/policies/torch.h"
 

@@ -1,21 +1,20 @@
-/* Expandable segments: ranges of addresses into which pages of one size are mapped as blocks need
- * them, at the lowest address that has room, and from which fully free pages are unmapped when
- * memory runs out. */
+/* Expandable segments: address ranges into which pages of one size are mapped as blocks need them,
+ * at the lowest address that fits. When memory runs out, fully free pages are unmapped. */
 #include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/list.h"
 #include "replay/policies/torch.h"
 
-/* PyTorch reserves 1 1/8 of the card. The card of a recording is not always known, and only that a
- * range is never used up matters: 1 1/8 of 256 GiB, or of the limit where that is more. */
-#define CARD_BYTES (UINT64_C(256) << 30)
+/* PyTorch reserves 1 1/8 of the device's memory. A recording does not always know its device, and a
+ * range only must never fill up: 1 1/8 of 256 GiB, or of the limit if that is larger. */
+#define DEVICE_BYTES (UINT64_C(256) << 30)
 
 static uint64_t range_bytes(const torch *t, uint64_t step) {
-  uint64_t card = CARD_BYTES;
-  if (t->options.limit_bytes != POLICY_NO_LIMIT && t->options.limit_bytes > card)
-    card = t->options.limit_bytes;
-  return (card + card / 8 + step - 1) / step * step;
+  uint64_t device = DEVICE_BYTES;
+  if (t->options.limit_bytes != POLICY_NO_LIMIT && t->options.limit_bytes > device)
+    device = t->options.limit_bytes;
+  return (device + device / 8 + step - 1) / step * step;
 }
 
 static uint64_t range_addr(torch *t, uint64_t bytes) {
@@ -25,7 +24,7 @@ static uint64_t range_addr(torch *t, uint64_t bytes) {
   return t->next_addr;
 }
 
-/* A new range: one unmapped block as long as it. 0: no host memory. */
+/* Opens a range: one unmapped block of its length. Returns 0 without host memory. */
 static uint32_t range_open(torch *t, uint32_t pool, uint64_t least) {
   uint32_t slot = 0;
   while (slot < t->range_count && t->ranges[slot].open) slot++;
@@ -47,7 +46,7 @@ static uint32_t range_open(torch *t, uint32_t pool, uint64_t least) {
   return 0;
 }
 
-/* True if free and unmapped blocks from `block` on add up to `bytes`. */
+/* Returns whether free and unmapped blocks from `block` on add up to `bytes`. */
 static bool has_room(const torch *t, uint32_t block, uint64_t bytes) {
   uint64_t room = 0;
   for (; room < bytes && block != 0 && t->blocks[block].state == TORCH_FREE;
@@ -56,7 +55,7 @@ static bool has_room(const torch *t, uint32_t block, uint64_t bytes) {
   return room >= bytes;
 }
 
-/* The lowest address where the request fits by mapping; the free block before it is part of it. */
+/* Finds the lowest address where the request fits by mapping; includes the free block before it. */
 static uint32_t find_room(torch *t, const torch_request *r) {
   const order *unmapped = &t->pools[r->pool].unmapped;
   order_at at;
@@ -68,7 +67,7 @@ static uint32_t find_room(torch *t, const torch_request *r) {
   return range_open(t, r->pool, r->bytes);
 }
 
-/* Charges two calls for each page. By multiplication: how many pages there are is a number from a
+/* Charges two calls per page. Multiplies instead of looping: the number of pages comes from a
  * file. */
 static void charge_pages(torch *t, driver_call first, driver_call second, uint64_t step,
                          uint64_t bytes) {
@@ -77,21 +76,21 @@ static void charge_pages(torch *t, driver_call first, driver_call second, uint64
   t->stats.page_time_ns += (driver_cost_ns(first, step) + driver_cost_ns(second, step)) * pages;
 }
 
-/* One cuMemSetAccess covers all, but its time is that of its pages. */
+/* One cuMemSetAccess covers all pages, but its time is proportional to them. */
 static void charge_map(torch *t, uint64_t step, uint64_t bytes) {
   charge_pages(t, DRIVER_CREATE, DRIVER_MAP, step, bytes);
   t->stats.page_calls++;
   t->stats.page_time_ns += driver_cost_ns(DRIVER_ACCESS, step) * (bytes / step);
 }
 
-/* Maps the first `bytes`, rounded up to whole pages, of an unmapped block, and merges it with the
- * free blocks beside it. */
+/* Maps the first `bytes` of an unmapped block, rounded up to whole pages, and merges it with the
+ * adjacent free blocks. */
 static policy_answer map_block(torch *t, uint32_t block, uint64_t bytes) {
   uint64_t step = t->ranges[t->blocks[block].range - 1].step, addr = t->blocks[block].addr;
   uint64_t mapped = (bytes + step - 1) / step * step;
   const policy_driver *driver = t->options.driver;
-  /* A told limit was looked at before; here the card itself may be full. */
-  if (!t->options.limit_is_told && !torch_fits(t, mapped)) return POLICY_FULL;
+  /* A framework's limit was checked before; here the device itself may be full. */
+  if (!t->options.limit_in_framework && !torch_fits(t, mapped)) return POLICY_FULL;
   if (driver != NULL && !driver->map(driver->user, addr, mapped)) return POLICY_FULL;
   torch_block_take(t, block);
   if (mapped < t->blocks[block].bytes) {
@@ -125,7 +124,7 @@ static uint64_t least(uint64_t a, uint64_t b) {
 
 policy_answer torch_range_take(torch *t, torch_request *r) {
   const policy_driver *driver = t->options.driver;
-  if (t->options.limit_is_told && !torch_fits(t, r->segment_bytes)) return POLICY_FULL;
+  if (t->options.limit_in_framework && !torch_fits(t, r->segment_bytes)) return POLICY_FULL;
   if (driver != NULL && !driver->allows(driver->user)) return POLICY_FULL;
   uint32_t block = find_room(t, r);
   if (block == 0) return POLICY_BROKEN;
@@ -138,14 +137,14 @@ policy_answer torch_range_take(torch *t, torch_request *r) {
     uint64_t missing = r->bytes - t->blocks[block].bytes;
     policy_answer answer = map_block(t, next, least(missing, t->blocks[next].bytes));
     if (answer != POLICY_DONE) return answer;
-    block = next; /* it swallowed the one before */
+    block = next; /* it was merged into the one before */
   }
   torch_block_take(t, block);
   r->block = block;
   return POLICY_DONE;
 }
 
-/* A free piece cut off an unmapped middle. */
+/* Splits a free piece off the middle of an unmapped block. */
 static bool cut_free(torch *t, uint32_t of, uint64_t addr, uint64_t bytes, bool before) {
   uint32_t piece = torch_block_new(t);
   if (piece == 0) return false;
@@ -184,7 +183,7 @@ policy_answer torch_range_unmap(torch *t, uint32_t block) {
   const policy_driver *driver = t->options.driver;
   if (driver != NULL) driver->unmap(driver->user, addr, bytes);
   torch_reserved(t, -(int64_t)bytes);
-  if (b->prev == 0 && b->next == 0) { /* nothing is left in the range */
+  if (b->prev == 0 && b->next == 0) { /* the range is empty */
     torch_block_take(t, block);
     t->ranges[b->range - 1].open = false;
     torch_block_drop(t, block);

@@ -1,10 +1,10 @@
-/* Segments of PyTorch's allocator: taken from the driver one by one, given back whole. */
+/* Segments of PyTorch's allocator: allocated from the driver one by one, freed as a whole. */
 #include "replay/policies/torch.h"
 
 #include "base/checked.h"
 
-/* The driver lays segments out downwards, on 32 MiB bounds once they are that large (seen on H200,
- * driver 580). Only the order of equal blocks depends on it. */
+/* The driver places segments downwards, aligned to 32 MiB once they are that large (observed on an
+ * H200, driver 580). Only the order of equal blocks depends on it. */
 #define ADDR_ALIGN (UINT64_C(32) << 20)
 
 static uint64_t invent_addr(torch *t, uint64_t bytes) {
@@ -52,7 +52,7 @@ bool torch_release_available(torch *t, const torch_request *r) {
     torch_segment_give(t, order_get(free, at).id);
     return true;
   }
-  /* No single one is large enough: several, the largest first. */
+  /* No single block is large enough: free several, the largest first. */
   uint64_t given = 0;
   while (given < wanted && order_last(free, &at) && order_get(free, at).bytes >= oversize) {
     given += order_get(free, at).bytes;
@@ -65,8 +65,7 @@ static bool is_whole(const torch *t, uint32_t block) {
   return t->blocks[block].prev == 0 && t->blocks[block].next == 0 && t->blocks[block].range == 0;
 }
 
-/* One pass of PyTorch's collector over a pool: gives back every whole segment at least `age` old.
- */
+/* One pass of PyTorch's collector over a pool: frees every whole segment at least `age` old. */
 static bool collect_older(torch *t, torch_pool *pool, double age, uint64_t *given, uint64_t *ages,
                           uint64_t *count) {
   bool any = false;
@@ -88,8 +87,8 @@ static bool collect_older(torch *t, torch_pool *pool, double age, uint64_t *give
   return any;
 }
 
-/* Above the threshold, gives back whole large segments that were not used for longer than the
- * others, until it is back under it or nothing is left to give. Only the ordinary large pools. */
+/* Above the threshold, frees whole large segments that were unused for longer than the average,
+ * until the reserve is below it or nothing is left to free. Only the default large pools. */
 void torch_collect(torch *t) {
   uint64_t threshold =
       (uint64_t)(t->options.settings.gc_threshold * (double)t->options.limit_bytes);

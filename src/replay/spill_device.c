@@ -1,8 +1,8 @@
-/* Spill: the simulated card, and the driver that carries out what the engine asks.
+/* Spill: the simulated device, and the driver that executes the engine's plans.
  *
- * The host starts launches at the distances of the recording, the device runs them in order, each
- * direction of the bus carries one copy after the other. All clocks are nanoseconds from the start
- * of the run. Costs are those of residency/cost.h. */
+ * The host starts launches at the recorded intervals, the device runs them in order, and each
+ * direction of the bus carries one copy at a time. All clocks are nanoseconds since the start of
+ * the run. Costs are those of residency/cost.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,35 +21,35 @@ typedef struct copy {
   double end_ns;
 } copy;
 
-typedef struct card {
+typedef struct device_model {
   const spill_program *p;
   residency *engine;
   const residency_card *cost;
   uint64_t unit_bytes;
   double host_ns, device_ns;
-  bool held[2];     /* no copy is started in this direction */
+  bool held[2];     /* no copy may start in this direction */
   double bus_ns[2]; /* when each direction is free */
   copy under_way[2][UNDER_WAY];
   uint32_t under_way_count[2];
   double queue[QUEUE_MAX]; /* when the last launches end */
   uint64_t launches;
   double *ends;     /* per unit: when the last launch that named it ends */
-  uint32_t *writes; /* per unit: blocks that do not outlive the step, live in it */
-  bool *dirty;      /* per unit: written since it came in */
+  uint32_t *writes; /* per unit: live blocks that do not outlive the step */
+  bool *dirty;      /* per unit: written since it was copied in */
   uint32_t unit_count;
   uint64_t *unit_addr;
   spill_times now;
-} card;
+} device_model;
 
 /* ---- copies ---- */
 
-static double copy_ns(const card *c, int direction, uint64_t bytes, double at) {
+static double copy_ns(const device_model *c, int direction, uint64_t bytes, double at) {
   bool both = c->bus_ns[!direction] > at;
   return (double)bytes * (both ? c->cost->both_ns_per_byte : c->cost->copy_ns_per_byte);
 }
 
-/* Finds the first copy to end; false if none is under way. */
-static bool first_end(const card *c, int *direction, double *at) {
+/* Finds the next copy to end; false if none is running. */
+static bool first_end(const device_model *c, int *direction, double *at) {
   bool any = false;
   for (int d = 0; d < 2; d++)
     if (c->under_way_count[d] > 0 && (!any || c->under_way[d][0].end_ns < *at)) {
@@ -60,14 +60,14 @@ static bool first_end(const card *c, int *direction, double *at) {
   return any;
 }
 
-static void end_first(card *c, int direction) {
+static void end_first(device_model *c, int direction) {
   copy done = c->under_way[direction][0];
   c->under_way[direction][0] = c->under_way[direction][1];
   c->under_way_count[direction]--;
   residency_copied(c->engine, done.unit, (residency_direction)direction, true);
 }
 
-static void start_copies(card *c, double at) {
+static void start_copies(device_model *c, double at) {
   for (int d = 0; d < 2; d++) {
     residency_move m;
     if (c->held[d]) continue;
@@ -91,7 +91,7 @@ static void start_copies(card *c, double at) {
 }
 
 /* Ends and starts copies up to `at`. */
-static void advance(card *c, double at) {
+static void advance(device_model *c, double at) {
   int d = 0;
   double end = 0;
   while (first_end(c, &d, &end) && end <= at) {
@@ -103,12 +103,12 @@ static void advance(card *c, double at) {
 
 /* ---- exchanges ---- */
 
-/* The driver copies in pieces of 4 MiB and stops between two: PIECE_NS. A copy that is held ends as
- * much later as it is held. */
+/* The driver copies in pieces of 4 MiB and can pause between two: PIECE_NS. A paused copy ends
+ * later by the length of the pause. */
 #define PIECE_NS 80e3
 #define FAR_NS   1e15
 
-static void hold_copies(card *c, bool hold, double later) {
+static void hold_copies(device_model *c, bool hold, double later) {
   for (int d = 0; d < 2; d++) {
     c->held[d] = hold;
     c->bus_ns[d] += later;
@@ -116,9 +116,10 @@ static void hold_copies(card *c, bool hold, double later) {
   }
 }
 
-/* Page calls that begin at `at`; they take longer while copies run. Returns when they end. */
-static double page_calls(card *c, const residency_bytes *moved, double at, bool hold, bool pause) {
-  double left = 1; /* of the work */
+/* Runs page calls that begin at `at`; they take longer while copies run. Returns when they end. */
+static double page_calls(device_model *c, const residency_bytes *moved, double at, bool hold,
+                         bool pause) {
+  double left = 1; /* fraction of the work */
   if (moved->in + moved->out + moved->park + moved->unpark == 0) return at;
   if (hold) hold_copies(c, true, pause ? FAR_NS : 0);
   if (pause) at += PIECE_NS;
@@ -146,7 +147,7 @@ static double page_calls(card *c, const residency_bytes *moved, double at, bool 
   return at;
 }
 
-static void exchange(card *c) {
+static void exchange(device_model *c) {
   double at = c->host_ns > c->device_ns ? c->host_ns : c->device_ns;
   advance(c, at);
   residency_plan_list plan = residency_plan(c->engine);
@@ -154,7 +155,7 @@ static void exchange(card *c) {
   residency_bytes moved = {0};
   uint64_t checked = 0;
   double begin = at;
-  /* No copy is started while the plan is carried out: it says which pages are free. */
+  /* No copy starts while the plan is executed: the plan determines which pages are free. */
   for (uint32_t i = 0; i < plan.out_count; i++) {
     const residency_move *m = &plan.out[i];
     *(m->park ? &moved.park : &moved.out) += m->bytes;
@@ -190,7 +191,7 @@ static void exchange(card *c) {
     c->dirty[m->unit] = false;
   }
   c->now.wait_in_ns += (uint64_t)(at - outs);
-  /* Copies that the plan waited for have ended. */
+  /* The copies that the plan waited for have ended. */
   for (int d = 0; d < 2; d++)
     while (c->under_way_count[d] > 0 && c->under_way[d][0].end_ns <= at) end_first(c, d);
   residency_exchanged(c->engine, plan.out_count, plan.in_count);
@@ -199,7 +200,7 @@ static void exchange(card *c) {
   residency_bytes hosts = {.in = moved.in, .out = moved.out};
   at += c->cost->point_ns + (double)checked * c->cost->check_ns_per_byte;
   at = page_calls(c, &parks, at, true, true);
-  at = page_calls(c, &hosts, at, plan.hold, false);
+  at = page_calls(c, &hosts, at, false, false);
   c->now.exchange_ns += (uint64_t)(at - from);
   c->now.in_bytes += moved.in + moved.unpark;
   c->now.out_bytes += moved.out + moved.park;
@@ -210,8 +211,8 @@ static void exchange(card *c) {
 
 /* ---- the program ---- */
 
-/* Bytes of the launch's blocks that lie in a unit. */
-static uint64_t bytes_in(const card *c, const spill_op *op, uint64_t addr) {
+/* Returns the bytes of the launch's blocks that lie in a unit. */
+static uint64_t bytes_in(const device_model *c, const spill_op *op, uint64_t addr) {
   uint64_t sum = 0;
   for (uint32_t i = 0; i < op->word_count; i++) {
     const spill_block *b = &c->p->word_blocks[op->first_word + i];
@@ -223,8 +224,9 @@ static uint64_t bytes_in(const card *c, const spill_op *op, uint64_t addr) {
   return sum < c->unit_bytes ? sum : c->unit_bytes;
 }
 
-/* What the launch waits for host pages that it reads in place. */
-static double far_ns(const card *c, const spill_op *op, const uint32_t *named, uint32_t count) {
+/* Returns how long the launch waits for host pages that it reads in place. */
+static double far_ns(const device_model *c, const spill_op *op, const uint32_t *named,
+                     uint32_t count) {
   uint64_t far = 0, all = 0;
   for (uint32_t i = 0; i < count; i++) {
     uint64_t bytes = bytes_in(c, op, c->unit_addr[named[i]]);
@@ -241,12 +243,12 @@ static double far_ns(const card *c, const spill_op *op, const uint32_t *named, u
   return residency_in_place_ns(c->cost, far, all + little, op->device_ns);
 }
 
-static void mark_use(card *c, uint32_t unit) {
+static void mark_use(device_model *c, uint32_t unit) {
   c->ends[unit] = c->device_ns;
   if (c->p->crossings == 2 || c->writes[unit] > 0) c->dirty[unit] = true;
 }
 
-static void launch(card *c, const spill_op *op) {
+static void launch(device_model *c, const spill_op *op) {
   c->host_ns += (double)op->gap_ns;
   double room = c->queue[c->launches % QUEUE_MAX];
   if (room > c->host_ns) c->host_ns = room;
@@ -276,7 +278,7 @@ static void launch(card *c, const spill_op *op) {
   for (uint32_t i = 0; i < count; i++) mark_use(c, small[i].unit);
 }
 
-static void count_writes(card *c, const spill_op *op, int by) {
+static void count_writes(device_model *c, const spill_op *op, int by) {
   uint64_t first = op->addr / c->unit_bytes, last = (op->addr + op->bytes - 1) / c->unit_bytes;
   size_t at = 0;
   for (uint64_t n = first; n <= last; n++) {
@@ -285,7 +287,7 @@ static void count_writes(card *c, const spill_op *op, int by) {
   }
 }
 
-static stow_status run_step(card *c) {
+static stow_status run_step(device_model *c) {
   c->now = (spill_times){0};
   double begin = c->host_ns > c->device_ns ? c->host_ns : c->device_ns;
   c->host_ns = begin;
@@ -314,7 +316,7 @@ static int by_number(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-static stow_status collect_units(card *c) {
+static stow_status collect_units(device_model *c) {
   const spill_program *p = c->p;
   size_t count = 0, n = 0;
   for (int pass = 0; pass < 2; pass++) {
@@ -349,7 +351,7 @@ static stow_status collect_units(card *c) {
   return STOW_OK;
 }
 
-static stow_status fill_engine(card *c, uint64_t capacity) {
+static stow_status fill_engine(device_model *c, uint64_t capacity) {
   uint64_t used = 0;
   for (uint32_t i = 0; i < c->unit_count; i++) {
     uint32_t unit;
@@ -362,7 +364,7 @@ static stow_status fill_engine(card *c, uint64_t capacity) {
   return STOW_OK;
 }
 
-static void card_reset(card *c) {
+static void model_reset(device_model *c) {
   c->host_ns = c->device_ns = c->bus_ns[0] = c->bus_ns[1] = 0;
   c->under_way_count[0] = c->under_way_count[1] = 0;
   c->launches = 0;
@@ -375,7 +377,7 @@ static bool near(uint64_t a, uint64_t b) {
 }
 
 /* Repeats the step until three in a row take the same time within 0.2%. */
-static stow_status run_steady(card *c, spill_times *steady, uint32_t *steps) {
+static stow_status run_steady(device_model *c, spill_times *steady, uint32_t *steps) {
   uint64_t last[3] = {0};
   *steps = 0;
   do {
@@ -390,13 +392,13 @@ static stow_status run_steady(card *c, spill_times *steady, uint32_t *steps) {
   return STOW_OK;
 }
 
-static stow_status run_engine(card *c, const spill_options *o, uint64_t capacity, bool stay,
+static stow_status run_engine(device_model *c, const spill_options *o, uint64_t capacity, bool stay,
                               spill_times *steady, uint32_t *steps, residency_stats *stats) {
   residency_options options = {.capacity_bytes = capacity,
                                .stage_bytes = o->stage_bytes,
                                .log_launches = (uint32_t)(3 * c->p->launch_count + 1024),
                                .stay = stay};
-  card_reset(c);
+  model_reset(c);
   STOW_TRY(residency_open(&c->engine, &options));
   stow_status status = fill_engine(c, capacity);
   if (status == STOW_OK) status = run_steady(c, steady, steps);
@@ -406,13 +408,13 @@ static stow_status run_engine(card *c, const spill_options *o, uint64_t capacity
   return status;
 }
 
-static stow_status run_all(card *c, spill_result *out, const spill_options *o) {
+static stow_status run_all(device_model *c, spill_result *out, const spill_options *o) {
   STOW_TRY(run_step(c)); /* without an engine */
   out->bare_ns = c->now.step_ns;
   uint64_t taken = o->context_bytes + SPILL_RESERVE_BYTES;
   if (o->vram_bytes <= taken + 4 * c->unit_bytes)
     return stow_fail(STOW_ERR_INVALID,
-                     "--vram: %llu MiB leave nothing beside the context and the reserve of %llu "
+                     "--vram: %llu MiB leaves nothing besides the context and the reserve of %llu "
                      "MiB; give more",
                      (unsigned long long)(o->vram_bytes >> 20), (unsigned long long)(taken >> 20));
   out->capacity_bytes = o->vram_bytes - taken;
@@ -436,9 +438,9 @@ static stow_status run_all(card *c, spill_result *out, const spill_options *o) {
 
 stow_status spill_run(spill_result *out, const spill_program *p, const spill_options *o) {
   *out = (spill_result){0};
-  card c = {.p = p,
-            .cost = &residency_card_h200,
-            .unit_bytes = o->unit_bytes != 0 ? o->unit_bytes : UNIT_BYTES};
+  device_model c = {.p = p,
+                    .cost = &residency_card_h200,
+                    .unit_bytes = o->unit_bytes != 0 ? o->unit_bytes : UNIT_BYTES};
   stow_status status = run_all(&c, out, o);
   free(c.ends);
   free(c.writes);

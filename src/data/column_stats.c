@@ -1,23 +1,23 @@
-/* Tally: see tally.h. */
-#include "data/tally.h"
+/* Column stats: see column_stats.h. */
+#include "data/column_stats.h"
 
 #include "data/text_layout.h"
 #include "numbers/cast.h"
 
 enum { RUN = 1024 };
 
-/* What CPython spends on a short ASCII text beside its letters, and a reference to it: what a text
- * column costs in pandas today. */
+/* What CPython uses for a short ASCII string besides its characters, and a reference to it: the
+ * cost of a text column in pandas today. */
 #define TEXT_OBJECT_BYTES (49 + 8)
 
-void tally_begin(tally *t) {
-  *t = (tally){.shortest = UINT64_MAX};
+void column_stats_begin(column_stats *t) {
+  *t = (column_stats){.shortest = UINT64_MAX};
   scan_begin(&t->integers, DTYPE_I64);
   scan_begin(&t->wides, DTYPE_U64);
   scan_begin(&t->floats, DTYPE_F64);
 }
 
-void tally_join(tally *t, const tally *later) {
+void column_stats_join(column_stats *t, const column_stats *later) {
   if (later->texts > 0 && t->texts == 0 && t->numbers + t->bools + t->missing_words > 0)
     t->mixed = true;
   scan_join(&t->integers, &later->integers);
@@ -40,9 +40,8 @@ void tally_join(tally *t, const tally *later) {
   t->mixed = t->mixed || later->mixed;
 }
 
-/* Integers are scanned as what they are, and as doubles: the column may have fractions elsewhere.
- */
-static void add_integers(tally *t, const csv_column *c, size_t rows) {
+/* Integers are scanned both as integers and as doubles: the column may have fractions elsewhere. */
+static void add_integers(column_stats *t, const csv_column *c, size_t rows) {
   bool wide = c->form == CSV_WIDES;
   dtype type = wide ? DTYPE_U64 : DTYPE_I64;
   scan part;
@@ -61,7 +60,7 @@ static void add_integers(tally *t, const csv_column *c, size_t rows) {
   scan_join(wide ? &t->wides : &t->integers, &part);
 }
 
-void tally_block(tally *t, const csv_column *c, size_t rows) {
+void column_stats_block(column_stats *t, const csv_column *c, size_t rows) {
   t->missing += c->missing;
   t->text_bytes += c->text_bytes;
   if (c->longest > t->longest) t->longest = c->longest;
@@ -76,12 +75,12 @@ void tally_block(tally *t, const csv_column *c, size_t rows) {
     break;
   default: add_integers(t, c, rows);
   }
-  t->numbers += c->numbers ? rows : 0; /* only whether there are any matters */
+  t->numbers += c->numbers ? rows : 0; /* only zero or nonzero matters */
 }
 
-/* ---- what the column turned out to be ---- */
+/* ---- the type of the column ---- */
 
-static bool is_text(const tally *t) {
+static bool is_text(const column_stats *t) {
   if (t->texts > 0) return true;
   if (t->bools > 0) return t->numbers + t->missing > 0;
   bool negative = t->negative_beside_wide || (t->integers.count > 0 && t->integers.least < 0);
@@ -89,7 +88,7 @@ static bool is_text(const tally *t) {
   return t->inexact && t->fractions + t->missing > 0; /* nor these */
 }
 
-static void conclude_integers(column_facts *to, const tally *t) {
+static void conclude_integers(column_facts *to, const column_stats *t) {
   scan *s = &to->values;
   if (t->bools > 0) {
     scan_begin(s, DTYPE_BOOL);
@@ -114,10 +113,11 @@ static void conclude_integers(column_facts *to, const tally *t) {
     s->least_int = t->integers.least_int;
 }
 
-static void conclude_text(column_facts *to, const tally *t, uint64_t rows, const intern *words) {
+static void conclude_text(column_facts *to, const column_stats *t, uint64_t rows,
+                          const intern *words) {
   to->text = true;
   to->type_name = "text";
-  to->missing -= t->missing_words; /* words like others */
+  to->missing -= t->missing_words; /* they are ordinary texts */
   to->mixed = t->numbers + t->bools > 0;
   to->first_text_line = t->first_text_line;
   to->text_bytes = t->text_bytes;
@@ -131,14 +131,15 @@ static void conclude_text(column_facts *to, const tally *t, uint64_t rows, const
     uint32_t nothing;
     to->distinct = words->count - intern_find(words, &nothing, "", 0);
     distinct.count = words->count;
-    distinct.bytes = words->length - words->count; /* less the ends */
+    distinct.bytes = words->length - words->count; /* without the terminators */
   }
   to->layout = text_layout_choose(&all, to->distinct_known ? &distinct : NULL);
   to->smallest = to->layout.codes;
   to->bytes_after = to->layout.bytes;
 }
 
-void tally_conclude(column_facts *to, const tally *t, uint64_t rows, const intern *words) {
+void column_stats_conclude(column_facts *to, const column_stats *t, uint64_t rows,
+                           const intern *words) {
   to->missing = t->missing;
   if (is_text(t)) {
     conclude_text(to, t, rows, words);

@@ -1,0 +1,200 @@
+/* Worth: whether moving pays now, and what stays on the host where it does not.
+ *
+ * Every launch that names units on the host can be served in two ways: the units come to vram (page
+ * calls, for which host and device wait), or the kernel reads them in place over the bus. Sums over
+ * the last few thousand launches, older ones weighing less, say what each would have cost:
+ *
+ *   near   time of the kernels with everything in vram
+ *   far    what reading in place adds to it
+ *   host   time between the launches
+ *   calls  page calls, if every missing unit is exchanged
+ *
+ * Where the host is slower than the device, reading in place hides behind it. So moving pays if
+ * max(near + far - host, …) exceeds the calls: no trial is needed, and a program that changes its
+ * phase is judged anew within a step. Times come from the driver, which samples launches as
+ * residency_sample asks; a launch is known by its function and words. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "residency/engine.h"
+
+#define WINDOW      2048.0
+#define HOST_MAX_NS 300000 /* a longer gap is a wait for the device */
+/* A kernel that was never timed is taken for one that reads each byte three times. */
+#define UNTIMED_READS 3
+
+/* ---- times of launches ---- */
+
+static launch_time *time_of(residency *r, uint64_t id) {
+  return &r->times[(id ^ id >> 32) & (TIMES - 1)];
+}
+
+static function_time *function_of(const residency *r, uint64_t function) {
+  return &r->functions[hash_u64(function, 0) % FUNCTIONS];
+}
+
+/* Units that the exchange of this launch left on the host. */
+static uint64_t still_far(const residency *r) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < r->named_count; i++)
+    if (r->units[r->named[i]].place != PLACE_VRAM) bytes += r->space.units[r->named[i]].bytes;
+  return bytes;
+}
+
+bool residency_sample(const residency *r, residency_timing *t) {
+  if (r->named_count == 0) return false;
+  *t = (residency_timing){.id = r->id, .function = r->function, .far_bytes = still_far(r)};
+  const launch_time *known = &r->times[(r->id ^ r->id >> 32) & (TIMES - 1)];
+  return known->id != r->id || (t->far_bytes > 0 ? known->far_ns : known->near_ns) == 0;
+}
+
+void residency_sampled(residency *r, const residency_timing *sample, uint64_t device_ns) {
+  launch_time *t = time_of(r, sample->id);
+  if (t->id != sample->id) *t = (launch_time){.id = sample->id};
+  uint32_t ns = device_ns < UINT32_MAX ? (uint32_t)device_ns : UINT32_MAX;
+  *(sample->far_bytes > 0 ? &t->far_ns : &t->near_ns) = ns > 0 ? ns : 1;
+  if (sample->far_bytes == 0) return;
+  function_time *f = function_of(r, sample->function);
+  double added = ns > t->near_ns ? (double)(ns - t->near_ns) / (double)sample->far_bytes : 0;
+  *f = (function_time){sample->function,
+                       f->function == sample->function ? (f->far_ns_per_byte + added) / 2 : added};
+}
+
+/* What the launch with these words takes in vram; 0: not known. */
+uint64_t worth_near_ns(residency *r, uint64_t id) {
+  const launch_time *t = time_of(r, id);
+  return t->id == id ? t->near_ns : 0;
+}
+
+/* What reading `far` of `all` bytes in place adds to it. */
+double worth_far_ns(residency *r, uint64_t id, uint64_t near_ns, uint64_t far, uint64_t all) {
+  const launch_time *t = time_of(r, id);
+  if (t->id == id && t->far_ns > 0) return t->far_ns > near_ns ? (double)(t->far_ns - near_ns) : 0;
+  if (near_ns == 0) return (double)far * r->card.in_place_ns_per_byte * UNTIMED_READS;
+  return residency_in_place_ns(&r->card, far, all, near_ns);
+}
+
+double worth_calls_ns(const residency *r, uint64_t bytes) {
+  residency_bytes moved = {.in = bytes, .out = bytes};
+  double calls = residency_exchange_ns(r->unit_bytes, &moved, 0);
+  /* Without a forecast nothing is copied ahead. */
+  if (r->history.cursor == HISTORY_NEVER) calls += 2 * (double)bytes * r->card.copy_ns_per_byte;
+  return calls + r->card.point_ns / 8;
+}
+
+/* ---- what stays on the host ---- */
+
+static void drop_in_place(residency *r) {
+  if (r->in_place_bytes == 0) return;
+  for (uint32_t i = 0; i < r->space.count; i++) r->units[i].in_place = false;
+  r->in_place_bytes = 0;
+  forecast_reset(r);
+}
+
+/* What each unit costs per round if it is read in place. */
+static void price(residency *r) {
+  history *h = &r->history;
+  for (uint32_t i = 0; i < r->space.count; i++) r->costs[i] = 0;
+  for (uint64_t at = h->cursor; at < h->end; at++) {
+    const history_launch *l = history_at(h, at);
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < l->count; i++)
+      all += r->space.units[history_entry_at(h, l->first + i)->unit].bytes;
+    for (uint32_t i = 0; i < l->count; i++) {
+      uint32_t unit = history_entry_at(h, l->first + i)->unit;
+      r->costs[unit] +=
+          residency_in_place_ns(&r->card, r->space.units[unit].bytes, all, l->device_ns);
+    }
+  }
+}
+
+static int cheapest_first(const void *a, const void *b) {
+  const victim *x = a, *y = b;
+  if (x->next_use != y->next_use) return x->next_use < y->next_use ? -1 : 1;
+  return x->unit < y->unit ? -1 : x->unit > y->unit;
+}
+
+/* Chooses the units that are cheapest in place until the rest fits. Of units that cost the same,
+ * the chosen ones are spread over the round, so that they hide behind the host's work between
+ * launches. */
+static void choose_in_place(residency *r) {
+  price(r);
+  uint64_t used = 0, n = 0;
+  for (uint32_t i = 0; i < r->space.count; i++) {
+    if (r->space.units[i].bytes == 0 || r->costs[i] == 0) continue;
+    used += r->space.units[i].bytes;
+    r->victims[n++] = (victim){(uint64_t)(r->costs[i] / (double)r->space.units[i].bytes * 64), i};
+  }
+  r->victim_count = 0; /* the list was borrowed */
+  qsort(r->victims, n, sizeof *r->victims, cheapest_first);
+  for (uint64_t first = 0; first < n && used > r->capacity_bytes;) {
+    uint64_t end = first, bytes = 0;
+    for (; end < n && r->victims[end].next_use == r->victims[first].next_use; end++)
+      bytes += r->space.units[r->victims[end].unit].bytes;
+    double part = (double)(used - r->capacity_bytes) / (double)bytes, sum = 0;
+    for (uint64_t i = first; i < end && used > r->capacity_bytes; i++) {
+      sum += part < 1 ? part : 1;
+      if (sum < 0.999 && part < 1) continue;
+      sum -= 1;
+      uint32_t unit = r->victims[i].unit;
+      r->units[unit].in_place = true;
+      used -= r->space.units[unit].bytes;
+      r->in_place_bytes += r->space.units[unit].bytes;
+    }
+    first = end;
+  }
+  r->spread_left = 2 * (uint32_t)(r->in_place_bytes / (r->unit_bytes > 0 ? r->unit_bytes : 1));
+  forecast_reset(r);
+}
+
+/* ---- the judgement ---- */
+
+static void judge(residency *r) {
+  const worth_sums *s = &r->sums;
+  double slack = s->host > s->near ? s->host - s->near : 0;
+  double extra = s->far > slack ? s->far - slack : 0;
+  if (r->moving && extra < 0.8 * s->calls) {
+    r->moving = false;
+    r->still_since = r->seq;
+    forecast_reset(r);
+  } else if (!r->moving && extra > 1.2 * s->calls) {
+    r->moving = true;
+    drop_in_place(r);
+  }
+}
+
+/* A function that was never seen to read in place does so once, to be timed: the figures cannot
+ * tell a product that reads each byte ten times from a kernel that streams. */
+static bool unexplored(const residency *r, const residency_launch_info *l, uint64_t near_ns) {
+  return l->device_ns == 0 && near_ns > 0 && r->parked_live == 0 &&
+         function_of(r, l->function)->function != l->function;
+}
+
+bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
+  const history *h = &r->history;
+  uint64_t near_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);
+  double far = 0, calls = 0;
+  if (r->far_bytes > 0) {
+    far = worth_far_ns(r, r->id, near_ns, r->far_bytes, r->all_bytes);
+    calls = worth_calls_ns(r, r->far_bytes);
+  }
+  worth_sums *s = &r->sums;
+  const double keep = 1 - 1 / WINDOW;
+  double host = l->host_ns < HOST_MAX_NS ? (double)l->host_ns : HOST_MAX_NS;
+  s->near = s->near * keep + (double)near_ns;
+  s->far = s->far * keep + far;
+  s->host = s->host * keep + host;
+  s->calls = s->calls * keep + calls;
+  if (r->seq % 64 == 0 && s->calls > 0) judge(r);
+  /* Not where a launch uses little of much: random rows of a table. */
+  bool little = far < calls / 4 && r->far_bytes > r->capacity_bytes / 4;
+  if (r->moving) return missing && !little && !unexplored(r, l, near_ns);
+  /* Where nothing moves for a round, what stays on the host is spread once. */
+  uint64_t reach = h->cursor == HISTORY_NEVER ? 0 : h->end - h->cursor;
+  if (r->in_place_bytes == 0 && h->matched >= 64 && reach >= 64 &&
+      r->seq - r->still_since > reach && s->far > 0)
+    choose_in_place(r);
+  if (!missing || r->spread_left == 0 || r->in_place_bytes == 0) return false;
+  r->spread_left--;
+  return true;
+}

@@ -1,0 +1,40 @@
+/* Launch: which addresses a call that gives the device work carries.
+ *
+ * Kernels: the words of their parameters, by the layout the driver knows of each function (CUDA
+ * 12.4), or the buffer they are passed in. Copies and fills: their addresses. Words that lie in no
+ * range of interest are left out. Parameters say what a kernel may touch, and a pointer that is
+ * stored in device memory is not seen: for speed, never for safety. */
+#ifndef SHIM_LAUNCH_H
+#define SHIM_LAUNCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "device/cuda_driver.h"
+
+#define LAUNCH_WORDS_MAX  8192
+#define LAUNCH_HIDDEN_MAX 64
+
+typedef struct launch {
+  uint64_t function; /* names the function, or the kind of copy */
+  cu_stream stream;  /* NULL: the default one */
+  bool opaque;       /* it may touch anything */
+  bool kernel;       /* it is one, in exactly that stream */
+  uint32_t count;
+  uint32_t hidden_count;
+  uint64_t hidden[LAUNCH_HIDDEN_MAX]; /* addresses inside the data that is copied to the device */
+  uint64_t words[LAUNCH_WORDS_MAX];
+} launch;
+
+/* Returns whether this driver tells the layout of parameters. */
+bool launch_known(void);
+
+/* Reads a call of the gate (gate_visit). Keeps words in [low, high). False: the driver will
+ * refuse it. One thread at a time. */
+bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const uint64_t *stack,
+                 uint64_t low, uint64_t high);
+
+/* A module was unloaded: functions may be others now. One thread at a time, as above. */
+void launch_forget(void);
+
+#endif

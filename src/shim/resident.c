@@ -1,0 +1,513 @@
+/* Resident: beginning, launches, and the thread that copies. See resident.h. */
+#include "shim/resident.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "shim/block_book.h"
+#include "shim/capture.h"
+#include "shim/gate.h"
+#include "shim/launch.h"
+#include "shim/resident_parts.h"
+#include "shim/streams.h"
+
+/* Pages that are worth moving: a page call of a smaller one takes longer than its copy. */
+#define UNIT_LEAST ((uint64_t)8 << 20)
+#define UNIT_MOST  ((uint64_t)256 << 20)
+/* How long the device may take to come to rest: with the gate open, and once it is closed. It was
+ * at rest just before then, so what takes longer waits for something that is kept out. What waits
+ * in the first case may wait for the very thread that asks; then nothing is moved for a while. */
+#define REST_MAX_NS ((uint64_t)5 * 1000 * 1000 * 1000)
+#define IDLE_MAX_NS ((uint64_t)500 * 1000 * 1000)
+#define GIVEN_UP_NS ((uint64_t)60 * 1000 * 1000 * 1000)
+/* The copying thread looks so often, and this seldom after a second without copies. */
+#define LOOK_NS   50000
+#define LINGER_NS 2000000
+
+static resident all[LEDGER_DEVICES_MAX]; /* guarded by pages_lock */
+static _Atomic bool on[LEDGER_DEVICES_MAX];
+static launch latest; /* guarded by pages_lock */
+static resident *latest_of;
+
+bool resident_on(unsigned device) {
+  return device < LEDGER_DEVICES_MAX && atomic_load_explicit(&on[device], memory_order_acquire);
+}
+
+bool resident_anywhere(void) {
+  for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++)
+    if (resident_on(d)) return true;
+  return false;
+}
+
+/* ---- units ---- */
+
+static bool grow(resident *r, uint32_t unit) {
+  if (unit < r->unit_capacity) return true;
+  uint32_t capacity = r->unit_capacity < 1024 ? 1024 : 2 * r->unit_capacity;
+  resident_unit *units = realloc(r->units, capacity * sizeof *units);
+  if (units == NULL) return false;
+  memset(units + r->unit_capacity, 0, (capacity - r->unit_capacity) * sizeof *units);
+  r->units = units;
+  r->unit_capacity = capacity;
+  return unit < capacity;
+}
+
+void resident_add(token *t) {
+  ASSERT(lock_held(&pages_lock));
+  unsigned device = t->class->device;
+  resident *r = device < LEDGER_DEVICES_MAX ? &all[device] : NULL;
+  uint32_t unit;
+  if (r == NULL || r->engine == NULL || r->class != t->class || t->pinned || t->addr == 0 ||
+      t->page == NULL || t->page->rest != 0)
+    return;
+  if (residency_unit_add(r->engine, t->addr, t->class->bytes, t->page->tier == TIER_VRAM, &unit) !=
+      STOW_OK)
+    return;
+  if (!grow(r, unit)) {
+    residency_unit_remove(r->engine, t->addr);
+    return;
+  }
+  r->units[unit] = (resident_unit){.token = t};
+  if (t->page->tier == TIER_HOST) {
+    r->units[unit].host = t->page;
+    if (page_stage(t->page) != CU_OK) shim_log("a host page has no second address");
+  }
+  t->unit = unit + 1;
+  if (r->low == 0 || t->addr < r->low) r->low = t->addr;
+  if (t->addr + t->class->bytes > r->high) r->high = t->addr + t->class->bytes;
+  /* Whose contents nobody reports: all of it is one block. */
+  if (!t->framework && residency_block_add(r->engine, t->addr, t->class->bytes) != STOW_OK)
+    resident_remove(t);
+}
+
+/* A parked address gets a page of its own: nothing lives there, so nothing is lost or waited for.
+ */
+static bool unpark(resident *r, resident_unit *u) {
+  token *t = u->token;
+  page *spare = t->page, *to = resident_host_page(r, u);
+  if (to == NULL) to = resident_frame(r);
+  if (to == NULL || page_unmap(spare) != CU_OK) return false;
+  if (page_map_at(to, t->addr) != CU_OK || page_grant(to) != CU_OK) {
+    shim_log("an address was lost while its page was exchanged");
+    return false;
+  }
+  spare->owner = NULL;
+  token_exchange(t, to);
+  return true;
+}
+
+void resident_remove(token *t) {
+  ASSERT(lock_held(&pages_lock));
+  if (t->unit == 0) return;
+  resident *r = &all[t->class->device];
+  uint32_t unit = t->unit - 1;
+  t->unit = 0;
+  if (r->engine == NULL || unit >= r->unit_capacity) return;
+  resident_unit *u = &r->units[unit];
+  resident_finish_unit(r, unit);
+  if (t->page->borrowed) unpark(r, u);
+  if (!t->framework) residency_block_remove(r->engine, t->addr);
+  residency_unit_remove(r->engine, t->addr);
+  if (u->frame != NULL) page_free_put(u->frame);
+  if (u->host != NULL && u->host != t->page) page_free_put(u->host);
+  if (u->spare != NULL && u->spare != t->page) free(u->spare);
+  *u = (resident_unit){.token = NULL};
+}
+
+/* ---- the device at rest ---- */
+
+/* Work that no stream is known of: all of the context. */
+static cu_result wait_for_context(const resident *r) {
+  const cuda_driver *driver = shim_driver();
+  if (driver->cuCtxRecordEvent == NULL) return driver->cuCtxSynchronize();
+  cu_result code = driver->cuCtxRecordEvent(r->context, r->own_done);
+  return code == CU_OK ? driver->cuEventSynchronize(r->own_done) : code;
+}
+
+static cu_result wait_for_rest(resident *r, uint64_t most_ns) {
+  if (streams_lost()) {
+    cu_result code = wait_for_context(r);
+    if (code != CU_OK) return code;
+    streams_found();
+  }
+  if (!streams_mark()) return CU_ERROR_UNKNOWN;
+  uint64_t start = clock_ns();
+  cu_result code;
+  while ((code = streams_passed()) == CU_ERROR_NOT_READY) {
+    if (clock_ns() - start > most_ns) break;
+    resident_pump(r);
+    sched_yield();
+  }
+  return code;
+}
+
+/* True: everything submitted is done, and the gate is closed. */
+static bool quiet(resident *r) {
+  if (r->given_up_ns != 0 && clock_ns() - r->given_up_ns < GIVEN_UP_NS) return false;
+  r->given_up_ns = 0;
+  /* First with the gate open: work that waits for other threads' work gets it. */
+  cu_result code = wait_for_rest(r, REST_MAX_NS);
+  if (code == CU_ERROR_NOT_READY) r->given_up_ns = clock_ns();
+  if (code == CU_OK) {
+    if (!gate_close()) return false;
+    code = wait_for_rest(r, IDLE_MAX_NS);
+    if (code == CU_OK) {
+      r->passed = r->marked = r->number - 1; /* the calling thread's own has not gone yet */
+      r->mark_pending = false;
+      return true;
+    }
+    gate_open();
+  }
+  shim_log("pages are not moved: the device does not come to rest (%d)", code);
+  return false;
+}
+
+static void set_capacity(resident *r) {
+  residency_stats stats;
+  residency_get_stats(r->engine, &stats);
+  residency_set_capacity(r->engine, stats.vram_bytes + stats.staged_bytes +
+                                        page_free_spare(r->class, TIER_VRAM) * r->class->bytes);
+}
+
+/* Parked addresses in which a block lives get their host pages, without a rest: nothing under way
+ * can use them, for nothing lived there. */
+static void ground(resident *r) {
+  residency_plan_list plan = residency_plan(r->engine);
+  for (uint32_t i = 0; i < plan.out_count + plan.in_count; i++) {
+    const residency_move *m = i < plan.out_count ? &plan.out[i] : &plan.in[i - plan.out_count];
+    resident_unit *u = &r->units[m->unit];
+    if (u->token->page->borrowed && unpark(r, u)) residency_grounded(r->engine, m->unit);
+  }
+}
+
+static void exchange_here(resident *r) {
+  uint64_t start = clock_ns();
+  if (!quiet(r)) {
+    if (residency_must_exchange(r->engine)) ground(r);
+    r->waited_ns += clock_ns() - start;
+    return;
+  }
+  uint64_t rested = clock_ns();
+  resident_finish(r);
+  set_capacity(r);
+  residency_plan_list plan = residency_plan(r->engine);
+  resident_carry_out(r, &plan);
+  resident_take_frames(r);
+  set_capacity(r);
+  gate_open();
+  resident_pump(r);
+  uint64_t now = clock_ns();
+  r->exchanges++;
+  r->rest_ns += rested - start;
+  r->exchange_ns += now - rested;
+  r->waited_ns += now - start;
+}
+
+static void exchange(resident *r) {
+  residency_plan_list plan = residency_plan(r->engine);
+  if (plan.out_count + plan.in_count == 0) return;
+  cu_context here = NULL, old;
+  if (shim_driver()->cuCtxGetCurrent(&here) != CU_OK || here != r->context) {
+    if (shim_driver()->cuCtxPushCurrent_v2(r->context) != CU_OK) return;
+    exchange_here(r);
+    shim_driver()->cuCtxPopCurrent_v2(&old);
+  } else
+    exchange_here(r);
+}
+
+/* ---- times of launches ---- */
+
+static _Thread_local resident_sample *my_sample;
+
+/* Behind the launch, on the thread that made it. */
+static void sample_ends(void) {
+  resident_sample *s = my_sample;
+  bool good = shim_driver()->cuEventRecord(s->end, s->stream) == CU_OK;
+  atomic_store(&s->state, good ? SAMPLE_ENDED : SAMPLE_NONE);
+}
+
+/* Times the launch that is about to go, if the engine asks for it and one is free. */
+static void sample_begins(resident *r, const launch *l) {
+  residency_timing timing;
+  if (!l->kernel || shim_driver()->cuEventElapsedTime == NULL ||
+      !residency_sample(r->engine, &timing))
+    return;
+  for (int i = 0; i < SAMPLES_MAX; i++) {
+    resident_sample *s = &r->samples[i];
+    if (atomic_load(&s->state) != SAMPLE_NONE) continue;
+    if (s->begin == NULL && (shim_driver()->cuEventCreate(&s->begin, 0) != CU_OK ||
+                             shim_driver()->cuEventCreate(&s->end, 0) != CU_OK)) {
+      s->begin = NULL;
+      return;
+    }
+    s->stream = l->stream;
+    s->timing = timing;
+    if (shim_driver()->cuEventRecord(s->begin, s->stream) != CU_OK) return;
+    atomic_store(&s->state, SAMPLE_BEGUN);
+    my_sample = s;
+    gate_after(sample_ends);
+    return;
+  }
+}
+
+static void look_at_samples(resident *r) {
+  for (int i = 0; i < SAMPLES_MAX; i++) {
+    resident_sample *s = &r->samples[i];
+    float milliseconds;
+    if (atomic_load(&s->state) != SAMPLE_ENDED ||
+        shim_driver()->cuEventQuery(s->end) == CU_ERROR_NOT_READY)
+      continue;
+    if (shim_driver()->cuEventElapsedTime(&milliseconds, s->begin, s->end) == CU_OK)
+      residency_sampled(r->engine, &s->timing, (uint64_t)((double)milliseconds * 1e6));
+    atomic_store(&s->state, SAMPLE_NONE);
+  }
+}
+
+/* ---- launches ---- */
+
+static void change(const block_change *c) {
+  if (c->device >= LEDGER_DEVICES_MAX || all[c->device].engine == NULL) return;
+  residency *engine = all[c->device].engine;
+  if (c->bytes == 0)
+    residency_block_remove(engine, c->addr);
+  else if (residency_block_add(engine, c->addr, c->bytes) != STOW_OK)
+    shim_log("no memory to follow a block");
+}
+
+static resident *engine_of(const launch *l) {
+  for (uint32_t i = 0; i < l->count && i < 4; i++)
+    for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++)
+      if (all[d].engine != NULL && l->words[i] >= all[d].low && l->words[i] < all[d].high)
+        return &all[d];
+  return latest_of;
+}
+
+static void log_round(resident *r) {
+  residency_stats s;
+  residency_get_stats(r->engine, &s);
+  shim_log("%llu launches, %llu forecast, %llu exchanges: %llu us resting, %llu us; in %llu MiB "
+           "(%llu copied), out %llu MiB (%llu copied, %llu unneeded), moving %d, vram %llu MiB, "
+           "staged %llu MiB",
+           (unsigned long long)s.launches, (unsigned long long)s.forecast_hits,
+           (unsigned long long)r->exchanges, (unsigned long long)(r->rest_ns / 1000),
+           (unsigned long long)(r->exchange_ns / 1000), (unsigned long long)(s.in_bytes >> 20),
+           (unsigned long long)(r->copied_in >> 20), (unsigned long long)(s.out_bytes >> 20),
+           (unsigned long long)(r->copied_out >> 20), (unsigned long long)(r->unneeded >> 20),
+           s.moving, (unsigned long long)(s.vram_bytes >> 20),
+           (unsigned long long)(s.staged_bytes >> 20));
+  char parts[256];
+  size_t length = 0;
+  for (int i = 0; i < RESIDENT_PHASES && length < sizeof parts; i++)
+    length += (size_t)snprintf(parts + length, sizeof parts - length, " %llu",
+                               (unsigned long long)(r->phase_ns[i] / 1000));
+  shim_log(
+      "exchanges in us: wait, print, save, hosts, out, park, fetch, in, arrive:%s; %u pages in "
+      "%u runs",
+      parts, r->remaps, r->runs);
+}
+
+static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *stack) {
+  if (capture_on()) return; /* it does not run yet */
+  uint64_t low = UINT64_MAX, high = 0;
+  lock_take(&pages_lock);
+  for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) {
+    if (all[d].engine == NULL || all[d].high == 0) continue;
+    if (all[d].low < low) low = all[d].low;
+    if (all[d].high > high) high = all[d].high;
+  }
+  if (high == 0 || !launch_read(&latest, symbol, registers, stack, low, high)) {
+    lock_give(&pages_lock);
+    return;
+  }
+  streams_used(latest.stream);
+  if (block_book_changed() && !block_book_changes(change))
+    shim_log("no memory to follow PyTorch's blocks");
+  resident *r = engine_of(&latest);
+  if (r != NULL && r->engine != NULL) {
+    latest_of = r;
+    uint64_t now = clock_ns();
+    gate_number(r->device, ++r->number);
+    r->opaque |= latest.opaque;
+    residency_launch_info info = {.function = latest.function,
+                                  .words = latest.words,
+                                  .word_count = latest.count,
+                                  .host_ns = now - r->last_ns - r->waited_ns,
+                                  .now_ns = now};
+    r->last_ns = now;
+    r->waited_ns = 0;
+    bool asked = residency_launch(r->engine, &info) == RESIDENCY_EXCHANGE;
+    for (uint32_t i = 0; i < latest.hidden_count; i++) {
+      uint32_t unit = residency_find(r->engine, latest.hidden[i]);
+      if (unit != UINT32_MAX) residency_hidden_write(r->engine, unit);
+    }
+    if (asked) exchange(r);
+    sample_begins(r, &latest);
+    if (r->number % 4096 == 0) log_round(r);
+  }
+  lock_give(&pages_lock);
+}
+
+/* ---- the thread ---- */
+
+static _Atomic bool stop;
+static pthread_t thread;
+static bool started;
+
+static void *copier(void *nothing) {
+  (void)nothing;
+  prctl(PR_SET_NAME, "stowage-copy");
+  prctl(PR_SET_TIMERSLACK, 1000);
+  uint64_t busy_ns = clock_ns();
+  while (!atomic_load(&stop)) {
+    lock_take(&pages_lock);
+    for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) {
+      resident *r = &all[d];
+      cu_context old;
+      if (r->engine == NULL || shim_driver()->cuCtxPushCurrent_v2(r->context) != CU_OK) continue;
+      resident_pump(r);
+      look_at_samples(r);
+      for (int i = 0; i < COPIES_MAX; i++)
+        if (r->copies[i].state != COPY_NONE) busy_ns = clock_ns();
+      shim_driver()->cuCtxPopCurrent_v2(&old);
+    }
+    lock_give(&pages_lock);
+    bool lingers = clock_ns() - busy_ns > UINT64_C(1000000000);
+    nanosleep(&(struct timespec){.tv_nsec = lingers ? LINGER_NS : LOOK_NS}, NULL);
+  }
+  return NULL;
+}
+
+static void stop_copier(void) {
+  if (!started || atomic_exchange(&stop, true)) return;
+  pthread_join(thread, NULL);
+}
+
+static bool start_copier(void) {
+  sigset_t every, before;
+  if (started) return true;
+  sigfillset(&every);
+  pthread_sigmask(SIG_BLOCK, &every, &before);
+  started = pthread_create(&thread, NULL, copier, NULL) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (started) atexit(stop_copier);
+  return started;
+}
+
+/* ---- beginning and ending ---- */
+
+static bool open_device(resident *r) {
+  const cuda_driver *driver = shim_driver();
+  cu_context context;
+  if (driver->cuCtxGetCurrent(&context) != CU_OK || context == NULL ||
+      driver->cuStreamCreate(&r->own, CU_STREAM_NON_BLOCKING_FLAG) != CU_OK ||
+      driver->cuStreamCreate(&r->copy_in, CU_STREAM_NON_BLOCKING_FLAG) != CU_OK ||
+      driver->cuStreamCreate(&r->copy_out, CU_STREAM_NON_BLOCKING_FLAG) != CU_OK ||
+      driver->cuEventCreate(&r->own_done, CU_EVENT_NO_TIMING) != CU_OK)
+    return false;
+  r->context = context;
+  for (int i = 0; i < COPIES_MAX; i++)
+    if (driver->cuEventCreate(&r->copies[i].done, CU_EVENT_NO_TIMING) != CU_OK) return false;
+  for (int i = 0; i < 2 * PIECES; i++)
+    if (driver->cuEventCreate(&r->pieces[i % 2].done[i / 2], CU_EVENT_NO_TIMING) != CU_OK)
+      return false;
+  return fingerprint_open(&r->prints);
+}
+
+static bool begin(resident *r, page_class *class) {
+  unsigned here;
+  cu_context context;
+  cu_device card;
+  if (!account_here(&here, &context, &card) || here != class->device) return false;
+  *r = (resident){.class = class, .device = class->device};
+  residency_options options = {.capacity_bytes = 0};
+  if (!open_device(r) || residency_open(&r->engine, &options) != STOW_OK) return false;
+  r->last_ns = clock_ns();
+  uint64_t name, value;
+  for (size_t at = 0; map_next(&tokens, &at, &name, &value);) {
+    token *t = (token *)(uintptr_t)value;
+    t->unit = 0;
+    resident_add(t);
+  }
+  set_capacity(r);
+  if (!block_book_follow() || !block_book_changes(change)) return false;
+  /* Blocks that live now hold something: launches that were not seen have written to them. */
+  residency_launch(r->engine, &(residency_launch_info){.now_ns = r->last_ns});
+  r->number = r->passed = r->marked = 1;
+  return start_copier();
+}
+
+bool resident_begin(page_class *class) {
+  ASSERT(lock_held(&pages_lock));
+  static bool failed[LEDGER_DEVICES_MAX];
+  if (class->device >= LEDGER_DEVICES_MAX) return false;
+  resident *r = &all[class->device];
+  if (r->engine != NULL) return r->class == class;
+  if (failed[class->device] || class->bytes < UNIT_LEAST || class->bytes > UNIT_MOST ||
+      !gate_here() || !gate_used() || capture_on() || !launch_known())
+    return false;
+  if (!begin(r, class)) {
+    if (r->engine != NULL) residency_close(r->engine);
+    r->engine = NULL;
+    failed[class->device] = true;
+    shim_log("pages are not moved: the driver lacks what it takes");
+    return false;
+  }
+  atomic_store(&on[class->device], true);
+  gate_set_visitor(visit);
+  shim_log("pages of %llu MiB are moved as launches need them",
+           (unsigned long long)(class->bytes >> 20));
+  return true;
+}
+
+void resident_stream_destroyed(cu_stream stream) {
+  lock_take(&pages_lock);
+  streams_destroyed(stream);
+  lock_give(&pages_lock);
+}
+
+void resident_functions_gone(void) {
+  lock_take(&pages_lock);
+  launch_forget();
+  lock_give(&pages_lock);
+}
+
+void resident_capture_begins(void) {
+  /* Whoever has the lock now has looked at the captures before this one was counted. */
+  lock_take(&pages_lock);
+  lock_give(&pages_lock);
+}
+
+void resident_context_ended(unsigned device, cu_context context) {
+  ASSERT(lock_held(&pages_lock));
+  streams_context_ended(context);
+  if (device >= LEDGER_DEVICES_MAX) return;
+  resident *r = &all[device];
+  if (r->engine == NULL || (context != NULL && r->context != context)) return;
+  atomic_store(&on[device], false);
+  residency_close(r->engine);
+  free(r->units);
+  uint64_t name, value;
+  for (size_t at = 0; map_next(&tokens, &at, &name, &value);) {
+    token *t = (token *)(uintptr_t)value;
+    if (t->class->device == device) t->unit = 0;
+  }
+  *r = (resident){.engine = NULL};
+  if (latest_of == r) latest_of = NULL;
+}
+
+static void after_fork(void) {
+  memset(all, 0, sizeof all);
+  for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) atomic_store(&on[d], false);
+  latest_of = NULL;
+  started = false;
+}
+SHIM_AFTER_FORK(after_fork);

@@ -1,0 +1,267 @@
+/* Resident: copies ahead, beside the program's kernels. See resident.h. */
+#include "base/assert.h"
+#include "base/clock.h"
+#include "shim/capture.h"
+#include "shim/gate.h"
+#include "shim/resident_parts.h"
+#include "shim/streams.h"
+
+page *resident_frame(resident *r) {
+  ASSERT(lock_held(&pages_lock));
+  if (page_free_spare(r->class, TIER_VRAM) == 0 && page_make(r->class, TIER_VRAM) != CU_OK)
+    return NULL;
+  page *p = page_free_take(r->class, TIER_VRAM, 0);
+  if (p == NULL) return NULL;
+  if ((p->at == 0 || page_unmap(p) == CU_OK) && page_stage(p) == CU_OK) return p;
+  page_free_put(p);
+  return NULL;
+}
+
+page *resident_host_page(resident *r, resident_unit *u) {
+  ASSERT(lock_held(&pages_lock));
+  if (u->host != NULL) return u->host;
+  if (page_free_spare(r->class, TIER_HOST) == 0 && page_make(r->class, TIER_HOST) != CU_OK)
+    return NULL;
+  page *p = page_free_take(r->class, TIER_HOST, 0);
+  if (p == NULL) return NULL;
+  if ((p->at == 0 || page_unmap(p) == CU_OK) && page_stage(p) == CU_OK) {
+    u->host = p;
+    u->printed = false;
+    return p;
+  }
+  page_free_put(p);
+  return NULL;
+}
+
+/* ---- which launches have ended ---- */
+
+static void mark(resident *r) {
+  if (r->mark_pending || r->passed == r->number || streams_lost()) return;
+  uint64_t oldest = gate_oldest(r->device);
+  uint64_t submitted = oldest <= r->number ? oldest - 1 : r->number;
+  if (submitted <= r->passed || !streams_mark()) return;
+  r->marked = submitted;
+  r->mark_pending = true;
+}
+
+static void look_at_mark(resident *r) {
+  if (!r->mark_pending || streams_passed() != CU_OK) return;
+  r->passed = r->marked;
+  r->mark_pending = false;
+}
+
+/* ---- one copy ---- */
+
+static uint32_t slot_of(const resident *r, const resident_copy *c) {
+  return (uint32_t)(c - r->copies);
+}
+
+static void end_copy(resident *r, resident_copy *c, bool done) {
+  resident_unit *u = &r->units[c->unit];
+  if (c->direction == RESIDENCY_OUT) r->snapshot_taken[c->snapshot] = false;
+  if (c->direction == RESIDENCY_IN && !done && u->frame != NULL) {
+    page_free_put(u->frame);
+    u->frame = NULL;
+  }
+  if (done) {
+    u->print = fingerprint_read(&r->prints, slot_of(r, c));
+    u->printed = true;
+  } else if (c->direction == RESIDENCY_OUT)
+    u->printed = false;
+  c->state = COPY_NONE;
+  residency_copied(r->engine, c->unit, c->direction, done);
+}
+
+/* A fingerprint of what is at `addr`, for this copy. */
+static cu_result take_print(resident *r, const resident_copy *c, cu_addr addr, cu_stream stream) {
+  r->prints.addresses[slot_of(r, c)] = addr;
+  return fingerprint_start(&r->prints, slot_of(r, c), 1, r->class->bytes, stream);
+}
+
+/* ---- pieces ---- */
+
+static cu_stream stream_of(const resident *r, residency_direction direction) {
+  return direction == RESIDENCY_IN ? r->copy_in : r->copy_out;
+}
+
+static cu_result send_piece(resident *r, resident_copy *c) {
+  const cuda_driver *driver = shim_driver();
+  const resident_unit *u = &r->units[c->unit];
+  bool in = c->direction == RESIDENCY_IN;
+  cu_addr to = in ? u->frame->stage : u->host->stage;
+  cu_addr from = in ? u->host->stage : r->snapshots[c->snapshot]->stage;
+  cu_stream stream = stream_of(r, c->direction);
+  uint64_t left = r->class->bytes - c->sent, bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
+  cu_result code = driver->cuMemcpyAsync(to + c->sent, from + c->sent, bytes, stream);
+  c->sent += bytes;
+  *(in ? &r->copied_in : &r->copied_out) += bytes;
+  if (code == CU_OK) {
+    uint64_t at = r->pieces[c->direction].end++ % PIECES;
+    code = driver->cuEventRecord(r->pieces[c->direction].done[at], stream);
+  }
+  if (code != CU_OK || c->sent < r->class->bytes) return code;
+  if (in) code = take_print(r, c, u->frame->stage, stream);
+  if (code == CU_OK) code = driver->cuEventRecord(c->done, stream);
+  c->ending = true;
+  return code;
+}
+
+/* The copy in this direction that was begun first and is not all sent. */
+static resident_copy *unsent(resident *r, residency_direction direction) {
+  resident_copy *first = NULL;
+  for (int i = 0; i < COPIES_MAX; i++) {
+    resident_copy *c = &r->copies[i];
+    if (c->state != COPY_RUNS || c->direction != direction || c->ending) continue;
+    if (first == NULL || c->sent > first->sent ||
+        (c->sent == first->sent && c->order < first->order))
+      first = c;
+  }
+  return first;
+}
+
+static void send_pieces(resident *r, residency_direction direction) {
+  const cuda_driver *driver = shim_driver();
+  while (r->pieces[direction].first < r->pieces[direction].end &&
+         driver->cuEventQuery(r->pieces[direction].done[r->pieces[direction].first % PIECES]) ==
+             CU_OK)
+    r->pieces[direction].first++;
+  resident_copy *c;
+  while (r->pieces[direction].end - r->pieces[direction].first < PIECES &&
+         (c = unsent(r, direction)) != NULL)
+    if (send_piece(r, c) != CU_OK) end_copy(r, c, false);
+}
+
+void resident_pause(resident *r) {
+  for (int d = 0; d < 2; d++)
+    for (; r->pieces[d].first < r->pieces[d].end; r->pieces[d].first++)
+      shim_driver()->cuEventSynchronize(r->pieces[d].done[r->pieces[d].first % PIECES]);
+}
+
+/* ---- beginning and ending ---- */
+
+static cu_result start_out(resident *r, resident_copy *c) {
+  const cuda_driver *driver = shim_driver();
+  const resident_unit *u = &r->units[c->unit];
+  cu_addr snapshot = r->snapshots[c->snapshot]->stage;
+  cu_result code = driver->cuMemcpyAsync(snapshot, u->token->addr, r->class->bytes, r->copy_out);
+  if (code == CU_OK) code = take_print(r, c, snapshot, r->copy_out);
+  if (code != CU_OK) return code;
+  bool check = c->check && u->printed;
+  c->state = check ? COPY_CHECKS : COPY_RUNS;
+  return check ? driver->cuEventRecord(c->done, r->copy_out) : CU_OK;
+}
+
+static cu_result start_in(resident *r, resident_copy *c) {
+  (void)r;
+  c->state = COPY_RUNS;
+  return CU_OK;
+}
+
+static void start(resident *r, resident_copy *c) {
+  ASSERT(c->state == COPY_WAITS);
+  cu_result code = c->direction == RESIDENCY_IN ? start_in(r, c) : start_out(r, c);
+  if (code == CU_OK) return;
+  shim_log("copying a page ahead: CUDA error %d", code);
+  end_copy(r, c, false);
+}
+
+/* The next state of one that is under way. `wait`: until it has ended. */
+static void look_at(resident *r, resident_copy *c, bool wait) {
+  const cuda_driver *driver = shim_driver();
+  if (c->state == COPY_CHECKS) {
+    cu_result code = wait ? driver->cuEventSynchronize(c->done) : driver->cuEventQuery(c->done);
+    if (code == CU_ERROR_NOT_READY) return;
+    const resident_unit *u = &r->units[c->unit];
+    fingerprint found = fingerprint_read(&r->prints, slot_of(r, c));
+    bool same = u->printed && found.a == u->print.a && found.b == u->print.b;
+    if (code == CU_OK && same) r->unneeded += r->class->bytes;
+    if (code != CU_OK || same) {
+      end_copy(r, c, code == CU_OK);
+      return;
+    }
+    c->state = COPY_RUNS;
+  }
+  if (c->state != COPY_RUNS) return;
+  while (wait && !c->ending) {
+    if (send_piece(r, c) == CU_OK) continue;
+    end_copy(r, c, false);
+    return;
+  }
+  if (!c->ending) return;
+  cu_result code = wait ? driver->cuEventSynchronize(c->done) : driver->cuEventQuery(c->done);
+  if (code != CU_ERROR_NOT_READY) end_copy(r, c, code == CU_OK);
+}
+
+void resident_finish_unit(resident *r, uint32_t unit) {
+  for (int i = 0; i < COPIES_MAX; i++) {
+    resident_copy *c = &r->copies[i];
+    if (c->state == COPY_NONE || c->unit != unit) continue;
+    if (c->state == COPY_WAITS)
+      end_copy(r, c, false); /* not begun */
+    else
+      look_at(r, c, true);
+    ASSERT(c->state == COPY_NONE);
+  }
+}
+
+void resident_finish(resident *r) {
+  for (int i = 0; i < COPIES_MAX; i++) look_at(r, &r->copies[i], false);
+}
+
+/* ---- the next copies ---- */
+
+static int free_snapshot(const resident *r) {
+  for (int i = 0; i < SNAPSHOTS; i++)
+    if (r->snapshots[i] != NULL && !r->snapshot_taken[i]) return i;
+  return -1;
+}
+
+/* Makes a copy of the engine's wish. */
+static void take(resident *r, resident_copy *c, residency_direction direction,
+                 const residency_move *m) {
+  resident_unit *u = &r->units[m->unit];
+  ASSERT(u->token != NULL);
+  cu_event done = c->done;
+  *c = (resident_copy){.state = COPY_WAITS,
+                       .direction = direction,
+                       .check = m->check,
+                       .unit = m->unit,
+                       .after = m->after,
+                       .order = r->copy_order++,
+                       .done = done};
+  if (direction == RESIDENCY_OUT) {
+    c->snapshot = free_snapshot(r);
+    r->snapshot_taken[c->snapshot] = true;
+  } else
+    u->frame = resident_frame(r);
+  if (resident_host_page(r, u) == NULL || (direction == RESIDENCY_IN && u->frame == NULL))
+    end_copy(r, c, false);
+}
+
+void resident_pump(resident *r) {
+  ASSERT(lock_held(&pages_lock));
+  if (r->engine == NULL || capture_on()) return;
+  resident_finish(r);
+  look_at_mark(r);
+  for (int i = 0; i < COPIES_MAX; i++) {
+    resident_copy *c = &r->copies[i];
+    residency_direction direction = i < COPIES_IN ? RESIDENCY_IN : RESIDENCY_OUT;
+    residency_move m;
+    if (c->state != COPY_NONE ||
+        (direction == RESIDENCY_IN &&
+         (r->opaque || page_free_spare(r->class, TIER_VRAM) <= r->reserved)) ||
+        (direction == RESIDENCY_OUT && free_snapshot(r) < 0) ||
+        !residency_copy_next(r->engine, direction, &m))
+      continue;
+    take(r, c, direction, &m);
+  }
+  bool waits = false;
+  for (int i = 0; i < COPIES_MAX; i++) {
+    resident_copy *c = &r->copies[i];
+    if (c->state == COPY_WAITS && c->after <= r->passed) start(r, c);
+    waits |= c->state == COPY_WAITS;
+  }
+  send_pieces(r, RESIDENCY_IN);
+  send_pieces(r, RESIDENCY_OUT);
+  if (waits) mark(r);
+}

@@ -1,0 +1,327 @@
+/* Resident: exchanges. The gate is closed and the device at rest. See resident.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "shim/resident_parts.h"
+
+/* One address that gets another page. */
+typedef struct remap {
+  uint32_t unit;
+  page *to;
+} remap;
+
+/* ---- the driver's calls ---- */
+
+/* Pages at neighbouring addresses: unmapped in one call where the driver takes it. */
+static cu_result unmap_run(const resident *r, cu_addr addr, size_t count) {
+  const cuda_driver *driver = shim_driver();
+  cu_result code = driver->cuMemUnmap(addr, count * r->class->bytes);
+  if (code == CU_OK || count == 1) return code;
+  for (size_t i = 0; i < count; i++) {
+    code = driver->cuMemUnmap(addr + i * r->class->bytes, r->class->bytes);
+    if (code != CU_OK) return code; /* the caller maps the old pages again */
+  }
+  return CU_OK;
+}
+
+/* An address of the program has no page, and none can be put there: what runs next would fault. */
+static void lose(cu_addr addr, cu_result code) {
+  char text[200];
+  int length =
+      snprintf(text, sizeof text,
+               "stowage: the driver refused to map a page again at 0x%llx (CUDA error %d). "
+               "The program cannot go on.\nstowage: run it with STOWAGE_MOVE=off, which "
+               "moves nothing.\n",
+               (unsigned long long)addr, code);
+  if (write(STDERR_FILENO, text, (size_t)length) < 0) shim_log("%s", text);
+  _exit(70);
+}
+
+static page *page_of(const resident *r, const remap *m) {
+  return r->units[m->unit].token->page;
+}
+
+/* Puts the old pages back behind a run of which any part may be unmapped or changed. */
+static void restore(const resident *r, const remap *list, size_t count) {
+  const cuda_driver *driver = shim_driver();
+  cu_access grant = {r->class->prop.location, CU_ACCESS_READ_WRITE};
+  for (size_t i = 0; i < count; i++) {
+    cu_addr addr = r->units[list[i].unit].token->addr;
+    driver->cuMemUnmap(addr, r->class->bytes); /* refused where nothing is mapped */
+    cu_result code = driver->cuMemMap(addr, r->class->bytes, 0, page_of(r, &list[i])->real, 0);
+    if (code == CU_OK) code = driver->cuMemSetAccess(addr, r->class->bytes, &grant, 1);
+    if (code != CU_OK) lose(addr, code);
+  }
+}
+
+/* Changes what is behind `count` neighbouring addresses: all of them, or none. */
+static bool remap_run(resident *r, const remap *list, size_t count) {
+  const cuda_driver *driver = shim_driver();
+  cu_access grant = {r->class->prop.location, CU_ACCESS_READ_WRITE};
+  cu_addr addr = r->units[list[0].unit].token->addr;
+  r->runs++;
+  r->remaps += (uint32_t)count;
+  cu_result code = unmap_run(r, addr, count);
+  for (size_t i = 0; i < count && code == CU_OK; i++)
+    code = driver->cuMemMap(addr + i * r->class->bytes, r->class->bytes, 0, list[i].to->real, 0);
+  if (code == CU_OK) code = driver->cuMemSetAccess(addr, count * r->class->bytes, &grant, 1);
+  if (code != CU_OK) {
+    shim_log("exchanging pages: CUDA error %d", code);
+    restore(r, list, count);
+    return false;
+  }
+  for (size_t i = 0; i < count; i++) {
+    token *t = r->units[list[i].unit].token;
+    page *from = t->page, *to = list[i].to;
+    uint64_t *at = map_get(&pages_at, t->addr);
+    ASSERT(at != NULL && to->at == 0);
+    if (at != NULL) *at = (uintptr_t)to;
+    from->at = 0;
+    from->owner = NULL;
+    from->granted = false;
+    to->at = t->addr;
+    to->granted = true;
+    token_exchange(t, to);
+    /* A unit keeps its host page and the page that stands for the shared one. */
+    if (from->tier == TIER_VRAM && !from->borrowed) page_free_put(from);
+  }
+  return true;
+}
+
+/* Parks or unparks: mapping vram only, which takes 18 times as long beside copies both ways. */
+static bool is_parking(const resident *r, const remap *m) {
+  return m->to->borrowed || page_of(r, m)->borrowed;
+}
+
+/* Pages of one run: enough to share calls, and few enough that copies go on in between. */
+enum { RUN_MAX = 16 };
+
+/* Remaps as many as the driver takes, in order; how many. Copies pause for parks and go on beside
+ * the rest. */
+static uint32_t remap_all(resident *r, const remap *list, uint32_t count) {
+  uint32_t done = 0;
+  uint64_t since = clock_ns();
+  while (done < count) {
+    uint32_t end = done + 1;
+    bool parking = is_parking(r, &list[done]);
+    cu_addr next = r->units[list[done].unit].token->addr + r->class->bytes;
+    while (end < count && (parking || end - done < RUN_MAX) &&
+           r->units[list[end].unit].token->addr == next && is_parking(r, &list[end]) == parking) {
+      next += r->class->bytes;
+      end++;
+    }
+    if (parking)
+      resident_pause(r);
+    else
+      resident_pump(r);
+    since = clock_ns();
+    if (!remap_run(r, list + done, end - done)) break;
+    if (parking) r->phase_ns[PHASE_PARK] += clock_ns() - since;
+    done = end;
+  }
+  return done;
+}
+
+/* ---- what leaves ---- */
+
+static bool same(const fingerprint *a, const fingerprint *b) {
+  return a->a == b->a && a->b == b->b;
+}
+
+static cu_result wait_own(resident *r) {
+  const cuda_driver *driver = shim_driver();
+  cu_result code = driver->cuEventRecord(r->own_done, r->own);
+  return code == CU_OK ? driver->cuEventSynchronize(r->own_done) : code;
+}
+
+/* Fingerprints of up to BATCH_MAX pages that leave, from list[first]; false: the driver refused. */
+static bool print_batch(resident *r, const residency_move *list, uint32_t first, uint32_t count) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < count; i++)
+    if (list[first + i].check)
+      r->prints.addresses[COPIES_MAX + n++] = r->units[list[first + i].unit].token->addr;
+  if (n == 0) return true;
+  return fingerprint_start(&r->prints, COPIES_MAX, n, r->class->bytes, r->own) == CU_OK &&
+         wait_own(r) == CU_OK;
+}
+
+/* Sees to it that the host pages of a batch hold what leaves. How many do, in order. */
+static uint32_t save_batch(resident *r, const residency_move *list, uint32_t first,
+                           uint32_t count) {
+  const cuda_driver *driver = shim_driver();
+  uint32_t n = 0, good = 0;
+  bool copies = false;
+  for (; good < count; good++) {
+    const residency_move *m = &list[first + good];
+    resident_unit *u = &r->units[m->unit];
+    if (!m->check) continue; /* it holds nothing */
+    fingerprint found = fingerprint_read(&r->prints, COPIES_MAX + n++);
+    if (u->host != NULL && u->printed && same(&found, &u->print)) {
+      if (m->copy) r->unneeded += m->bytes;
+      continue;
+    }
+    if (!m->copy && !m->wait) residency_hidden_write(r->engine, m->unit);
+    if (resident_host_page(r, u) == NULL ||
+        driver->cuMemcpyAsync(u->host->stage, u->token->addr, m->bytes, r->own) != CU_OK)
+      break;
+    u->print = found;
+    u->printed = true;
+    r->copied_out += m->bytes;
+    copies = true;
+  }
+  if (copies && wait_own(r) != CU_OK) {
+    for (uint32_t i = 0; i < count; i++) r->units[list[first + i].unit].printed = false;
+    return 0;
+  }
+  return good;
+}
+
+static page *parked_page(resident *r, resident_unit *u) {
+  if (r->spare == NULL) return NULL;
+  if (u->spare == NULL) {
+    u->spare = page_new(r->class, r->spare->real, TIER_VRAM);
+    if (u->spare != NULL) u->spare->borrowed = true;
+  }
+  return u->spare;
+}
+
+static void phase(resident *r, int which, uint64_t *since) {
+  uint64_t now = clock_ns();
+  r->phase_ns[which] += now - *since;
+  *since = now;
+}
+
+/* How many of the plan's outs were done. */
+static uint32_t move_out(resident *r, const residency_plan_list *plan, remap *list) {
+  uint32_t ready = 0;
+  uint64_t since = clock_ns();
+  for (uint32_t i = 0; i < plan->out_count; i++)
+    if (plan->out[i].wait) resident_finish_unit(r, plan->out[i].unit);
+  phase(r, PHASE_WAIT_OUT, &since);
+  while (ready < plan->out_count) {
+    uint32_t n = plan->out_count - ready < BATCH_MAX ? plan->out_count - ready : BATCH_MAX;
+    if (!print_batch(r, plan->out, ready, n)) break;
+    phase(r, PHASE_PRINT, &since);
+    uint32_t saved = save_batch(r, plan->out, ready, n);
+    phase(r, PHASE_SAVE, &since);
+    ready += saved;
+    if (saved < n) break;
+  }
+  for (uint32_t i = 0; i < ready; i++) {
+    const residency_move *m = &plan->out[i];
+    resident_unit *u = &r->units[m->unit];
+    page *to = m->park ? parked_page(r, u) : NULL;
+    if (to == NULL) to = resident_host_page(r, u);
+    if (to == NULL) {
+      ready = i;
+      break;
+    }
+    if (!m->check) u->printed = false;
+    list[i] = (remap){m->unit, to};
+  }
+  phase(r, PHASE_HOSTS, &since);
+  uint32_t done = remap_all(r, list, ready);
+  phase(r, PHASE_OUT, &since);
+  return done;
+}
+
+/* ---- what comes in ---- */
+
+/* The bytes of the ins that are not there yet, on their way; false: the driver refused. */
+static bool fetch(resident *r, const residency_move *m, const remap *to) {
+  const resident_unit *u = &r->units[m->unit];
+  if (!m->copy) return true;
+  r->copied_in += m->bytes;
+  return u->host != NULL &&
+         shim_driver()->cuMemcpyAsync(to->to->stage, u->host->stage, m->bytes, r->own) == CU_OK;
+}
+
+/* Fingerprints of what was fetched, so that it can leave without a copy if nobody writes to it. */
+static void print_fetched(resident *r, const remap *list, uint32_t count) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < count && n < BATCH_MAX; i++)
+    if (r->units[list[i].unit].fetched) r->prints.addresses[COPIES_MAX + n++] = list[i].to->stage;
+  if (fingerprint_start(&r->prints, COPIES_MAX, n, r->class->bytes, r->own) == CU_OK) return;
+  for (uint32_t i = 0; i < count; i++) r->units[list[i].unit].fetched = false;
+}
+
+static void read_fetched(resident *r, const remap *list, uint32_t count) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    resident_unit *u = &r->units[list[i].unit];
+    if (u->fetched && n < BATCH_MAX) {
+      u->print = fingerprint_read(&r->prints, COPIES_MAX + n++);
+      u->printed = true;
+    }
+    u->fetched = false;
+  }
+}
+
+static uint32_t move_in(resident *r, const residency_plan_list *plan, remap *list) {
+  uint32_t count = 0, copied = 0;
+  uint64_t since = clock_ns();
+  for (; count < plan->in_count; count++) {
+    const residency_move *m = &plan->in[count];
+    resident_unit *u = &r->units[m->unit];
+    if (m->wait) resident_finish_unit(r, m->unit);
+    /* A copy ahead that failed gave its page back; then its bytes are still to come. */
+    bool missing = m->wait && u->frame == NULL;
+    page *to = u->frame != NULL ? u->frame : resident_frame(r);
+    if (to == NULL) break;
+    u->frame = NULL;
+    list[count] = (remap){m->unit, to};
+    residency_move fetched = *m;
+    fetched.copy |= missing;
+    if (!fetch(r, &fetched, &list[count])) {
+      page_free_put(to);
+      break;
+    }
+    if (fetched.copy) {
+      copied++;
+      u->printed = false;
+      u->fetched = true;
+    }
+  }
+  if (copied > 0) print_fetched(r, list, count);
+  phase(r, PHASE_FETCH, &since);
+  uint32_t done = remap_all(r, list, count);
+  phase(r, PHASE_IN, &since);
+  if (copied > 0 && wait_own(r) != CU_OK) lose(r->units[list[0].unit].token->addr, 0);
+  if (copied > 0) read_fetched(r, list, count);
+  phase(r, PHASE_ARRIVE, &since);
+  for (uint32_t i = done; i < count; i++) page_free_put(list[i].to);
+  return done;
+}
+
+/* ---- both ---- */
+
+void resident_take_frames(resident *r) {
+  for (int i = 0; i < SNAPSHOTS; i++)
+    if (r->snapshots[i] == NULL) r->snapshots[i] = resident_frame(r);
+  if (r->spare == NULL) r->spare = resident_frame(r);
+}
+
+void resident_carry_out(resident *r, const residency_plan_list *plan) {
+  ASSERT(lock_held(&pages_lock));
+  uint32_t most = plan->out_count > plan->in_count ? plan->out_count : plan->in_count;
+  remap *list = malloc((most + 1) * sizeof *list);
+  if (list == NULL) return;
+  r->reserved = 0;
+  for (uint32_t i = 0; i < plan->in_count; i++)
+    r->reserved += r->units[plan->in[i].unit].frame == NULL;
+  uint32_t outs = move_out(r, plan, list);
+  for (uint32_t i = 0; i < outs; i++) {
+    ledger *l = account_ledger();
+    if (!plan->out[i].park) atomic_fetch_add(&l->header->moved_out_bytes, plan->out[i].bytes);
+  }
+  uint32_t ins = outs == plan->out_count ? move_in(r, plan, list) : 0;
+  for (uint32_t i = 0; i < ins; i++)
+    if (!plan->in[i].park)
+      atomic_fetch_add(&account_ledger()->header->moved_home_bytes, plan->in[i].bytes);
+  r->reserved = 0;
+  residency_exchanged(r->engine, outs, ins);
+  free(list);
+}
