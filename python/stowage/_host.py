@@ -155,7 +155,8 @@ class HostTrace:
                 if named <= held:
                     break
                 if one is not rest:
-                    named, one.target = named - one.target, 0
+                    less = min(named - held, one.target)
+                    named, one.target = named - less, one.target - less
             rest.target = max(0, held - named)
             ordered = sorted(self._holders.items(), key=lambda item: item[1].target - item[1].bytes)
             for name, one in ordered:  # what shrinks first

@@ -45,8 +45,9 @@ static uint64_t measure(const recording *r, share *all, size_t *count) {
       s->live -= e->bytes < s->live ? e->bytes : s->live;
       live -= e->bytes < live ? e->bytes : live;
     }
-    if (live < peak) continue; /* the last of equal ones: more of it may have a name by then */
-    peak = live;
+    /* The last of about equal ones: more of it may have a name by then. */
+    if (live + live / 64 < peak) continue;
+    if (live > peak) peak = live;
     for (size_t k = 0; k < *count; k++) all[k].at_peak = all[k].live;
   }
   return peak;

@@ -164,7 +164,8 @@ static void keep_host_trace(const verb_call *call, run_ram *r, bool device) {
   if (status != STOW_OK)
     note("--record: %s", stow_status_message());
   else if (empty || !had)
-    note("--record: nothing was recorded: the command ended before its memory was read");
+    note("--record: nothing was recorded: the command took no device memory, and ended before its "
+         "host memory was read");
   else
     note("--record: the command took no device memory; its host memory is in %s", path);
 }

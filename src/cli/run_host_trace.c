@@ -151,8 +151,10 @@ void run_host_trace_look(run_host_trace *t, const host_record *h) {
   /* Less is held than objects had at the last answer: the latest of them are gone. */
   for (size_t i = t->count; i > 0 && named > h->held_bytes; i--) {
     if (&t->holders[i - 1] == rest) continue;
-    named -= t->holders[i - 1].target;
-    t->holders[i - 1].target = 0;
+    uint64_t *target = &t->holders[i - 1].target;
+    uint64_t over = named - h->held_bytes, less = over < *target ? over : *target;
+    named -= less;
+    *target -= less;
   }
   rest->target = h->held_bytes > named ? h->held_bytes - named : 0;
   place_rest(rest, h);

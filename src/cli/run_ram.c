@@ -390,8 +390,10 @@ void run_ram_end(run_ram *r, int how) {
     keep_top(r);
     /* A short command may have answered only at its exit. */
     if (r->trace != NULL && h->process_count > 0 &&
-        host_record_read_inside(h, r->folder, h->processes[0].pid))
+        host_record_read_inside(h, r->folder, h->processes[0].pid)) {
+      if (h->inside_bytes > h->held_bytes) h->held_bytes = h->inside_bytes;
       run_host_trace_look(r->trace, h);
+    }
   }
   run_request_close(&r->request);
 }
