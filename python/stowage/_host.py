@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -163,7 +164,7 @@ class HostTrace:
                 self._set(name, one)
 
     def _aim(self, held: int) -> None:
-        main, others = _holders.threads() if threading.current_thread() is self._thread else (None, [])
+        main, others = _holders.threads() if threading.current_thread() is self._thread else (sys._getframe(1), [])
         found = list(_holders.largest(main, others, held))
         for one in self._holders.values():
             one.target = 0
@@ -192,6 +193,7 @@ class HostTrace:
         """Takes a last sample and closes the file."""
         self._end.set()
         self._thread.join(timeout=5)
+        self._spent = self._asked_bytes = 0  # look at the objects once more
         with contextlib.suppress(Exception):
             self.look(_memory.host().held_bytes)
         self._trace.close()

@@ -67,7 +67,7 @@ def report():
         serial, held, at_exit = shim_state()
         if at_exit and isinstance(getattr(sys, "last_value", None), MemoryError):
             keep_error(sys.last_value)
-        if at_exit and last.pid == os.getpid() and held < last.held + last.held // 4:
+        if at_exit and last.pid == os.getpid() and held < last.held + last.held // 10:
             return True
         first, wrote = last.pid != os.getpid(), began
         # At the exit only the variables of modules are left.
