@@ -21,8 +21,8 @@ from ._library import NotFound, OutOfMemory, StowageError
 from ._library import format_size as size
 from ._library import parse_size
 from ._limits import ram_limit
-from ._objects import Finder, describe, find_large, paths_to
-from ._ram import undisturbed
+from ._host import describe_largest, explain_full
+from ._ram import HostMemoryError, undisturbed
 
 # ---- exceptions ----
 
@@ -48,17 +48,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     return any(part in text for part in _TEXTS)
 
 
-def host_facts(most: int = 5) -> "List[str]":
-    """Returns lines about this process and its largest objects in host memory, with who holds them."""
+def host_facts(error: "Optional[BaseException]" = None) -> "List[str]":
+    """Returns lines about this process and its largest objects in host memory."""
     now, limit = _memory.host(), ram_limit()
     within = f" of the {size(limit)} it is limited to" if limit is not None else ""
     left = now.usable_bytes if limit is None else min(now.usable_bytes, max(0, limit - now.held_bytes))
     lines = [f"holds {size(now.held_bytes)} of host memory{within}; {size(left)} can still be taken"]
-    pieces = find_large()[:most]
-    finder = Finder() if pieces else None
-    for piece in pieces:
-        paths = paths_to(piece.object, finder)
-        lines.append(f"{describe(piece)}, held by {paths[0]}" if paths else describe(piece))
+    with contextlib.suppress(Exception):
+        lines += describe_largest(error)
     return lines
 
 
@@ -81,8 +78,13 @@ def explain_exception(error: BaseException) -> Explanation:
 
 
 def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -> Explanation:
-    global _latest
-    facts = host_facts() if on_host or "can't allocate memory" in message else []
+    facts: "List[str]" = []
+    if isinstance(error, HostMemoryError):
+        full = explain_full(error, ram_limit())
+        if full is not None:
+            return _attach_latest(error, Explanation(full, message))
+    if on_host or "can't allocate memory" in message:
+        facts = host_facts(error)
     if on_host:
         # This distinguishes a request that can never fit from one that failed only now.
         limit, total = ram_limit(), _memory.host().total_bytes
@@ -91,6 +93,11 @@ def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -
     made = _explain_refusal(path, message, facts) if path is not None else None
     if made is None:
         made = Explanation(_analysis.explain_message(message), message, facts)
+    return _attach_latest(error, made)
+
+
+def _attach_latest(error: BaseException, made: Explanation) -> Explanation:
+    global _latest
     _latest = made
     with contextlib.suppress(Exception):
         error.__stowage__ = made  # type: ignore[attr-defined]

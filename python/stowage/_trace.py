@@ -72,6 +72,7 @@ class Trace:
 
     def __init__(self, path: str) -> None:
         self._handle = c_void_p()
+        self.events = 0  #: events of heaps
         options = _Options(record_path=os.fsencode(path))
         call("stow_trace_open", ctypes.byref(self._handle), ctypes.byref(options))
 
@@ -88,6 +89,7 @@ class Trace:
         """Records an event of a heap, with the program's lines."""
         if not self._handle:
             return  # closed by another thread in the meantime
+        self.events += 1
         number = c_uint32()
         if tag is not None:
             lib().stow_trace_tag(self._handle, tag.encode(), ctypes.byref(number))
@@ -109,6 +111,18 @@ class Trace:
         number = c_uint32()
         lib().stow_trace_stack(self._handle, 0, listed, len(frames), ctypes.byref(number))
         return number.value
+
+    def event_at(self, kind: int, address: int, size_bytes: int, tag: str, file: str, line: int) -> None:
+        """Records an event of host memory, with one line of the program."""
+        if not self._handle:
+            return
+        number, stack = c_uint32(), c_uint32()
+        lib().stow_trace_tag(self._handle, tag.encode(), ctypes.byref(number))
+        if file:
+            frame = _Frame(name=tag.encode(), file=file.encode(), line=line)
+            lib().stow_trace_stack(self._handle, 0, ctypes.byref(frame), 1, ctypes.byref(stack))
+        event = _Record(addr=address, bytes=size_bytes, stack=stack.value, tag=number.value, kind=kind, tier=1)
+        lib().stow_trace_event(self._handle, ctypes.byref(event))
 
     def _stack(self) -> int:
         """Returns the number of the caller's stack, without frames of this package."""

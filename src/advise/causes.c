@@ -36,6 +36,9 @@ const char *cause_name(cause_id id) {
                                                  [CAUSE_HOST_OBJECTS] = "host_objects",
                                                  [CAUSE_HOST_COPIES] = "host_copies",
                                                  [CAUSE_HOST_WORKERS] = "host_workers",
+                                                 [CAUSE_HOST_SHARED] = "host_shared",
+                                                 [CAUSE_HOST_PINNED] = "host_pinned",
+                                                 [CAUSE_HOST_NATIVE] = "host_native",
                                                  [CAUSE_HOST_LIMIT] = "host_limit",
                                                  [CAUSE_UNKNOWN] = "unknown"};
   return id < CAUSE_COUNT ? names[id] : "unknown";
@@ -62,6 +65,9 @@ const char *cause_title(cause_id id) {
       [CAUSE_HOST_OBJECTS] = "Many small Python objects",
       [CAUSE_HOST_COPIES] = "Copies in host memory",
       [CAUSE_HOST_WORKERS] = "Worker processes",
+      [CAUSE_HOST_SHARED] = "Shared memory (/dev/shm)",
+      [CAUSE_HOST_PINNED] = "Pinned memory",
+      [CAUSE_HOST_NATIVE] = "Memory of C code",
       [CAUSE_HOST_LIMIT] = "Host memory ran out",
       [CAUSE_UNKNOWN] = "Not known"};
   return id < CAUSE_COUNT ? titles[id] : "Not known";

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "advise/elsewhere.h"
+#include "advise/host.h"
 #include "advise/told.h"
 
 #define WORKSPACES_MOST 16 /* live at the end, to be looked at one by one */
@@ -124,6 +125,7 @@ static stow_status explain_elsewhere(explanation *x, elsewhere *w, const explain
 }
 
 stow_status explain_recording(explanation *x, const recording *r, const explain_options *options) {
+  if (host_recording_is(r)) return explain_host_recording(x, r);
   *x = (explanation){.headline = BUFFER_INIT, .notes = BUFFER_INIT};
   evidence_given given = {0};
   if (options != NULL)

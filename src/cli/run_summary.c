@@ -6,6 +6,7 @@
 
 #include <stowage/size.h>
 
+#include "advise/host_peak.h"
 #include "cli/output.h"
 
 static void device_line(const ledger *l, unsigned device, uint64_t *crossed) {
@@ -127,4 +128,29 @@ void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_
     explain_context(&refusal);
   else
     explain(l, &refusal);
+}
+
+/* A command that held less has nothing to say about memory. */
+#define PEAK_LEAST ((uint64_t)16 << 20)
+
+void run_summary_peak(const ledger *l, const run_limits *limits, const host_record *h,
+                      bool explained, bool always) {
+  char size[STOW_SIZE_TEXT_MAX];
+  bool device = false, told = limits->vram_from != NULL || limits->spill_bytes > 0;
+  for (unsigned i = 0; l->header != NULL && !told && i < LEDGER_DEVICES_MAX; i++)
+    device = device || atomic_load(&l->header->peak_vram_bytes[i]) > 0;
+  if (h->peak_bytes < PEAK_LEAST && !device && !always) return;
+  output_error("stowage run: at the peak %s of host memory", stow_size_format(size, h->peak_bytes));
+  for (unsigned i = 0; device && i < LEDGER_DEVICES_MAX; i++) {
+    uint64_t peak = atomic_load(&l->header->peak_vram_bytes[i]);
+    if (peak > 0) output_error(", %s on device %u", stow_size_format(size, peak), i);
+  }
+  host_peak p = {0};
+  if (!explained) host_peak_find(&p, h);
+  if (p.holder[0] != '\0') output_error("; largest: %s", output_name(p.holder));
+  output_error("\n");
+  if (p.cause[0] == '\0') return;
+  output_error("stowage run: wasted: about %s: %s\n", stow_size_format(size, p.wasted_bytes),
+               output_name(p.cause));
+  output_error("stowage run: hint: %s\n", output_name(p.fix));
 }
