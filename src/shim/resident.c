@@ -218,6 +218,9 @@ static void exchange_here(resident *r) {
   r->exchange_ns += now - rested;
   residency_exchange_took(r->engine, moved, now - rested);
   r->waited_ns += now - start;
+  ledger *l = account_ledger();
+  atomic_fetch_add(&l->header->exchanges, 1);
+  atomic_fetch_add(&l->header->moving_ns, now - rested);
 }
 
 static void exchange(resident *r) {
