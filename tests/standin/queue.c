@@ -1,6 +1,7 @@
 /* Stand-in libcuda: queues of operations and the threads that run them. See queue.h. */
 #include "standin/queue.h"
 
+#include <execinfo.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -60,6 +61,8 @@ static uint64_t draw(void) {
 static void fault(const char *what, const char *who, uint64_t addr) {
   fprintf(stderr, "standin: %s: %s 0x%llx\n", who, what, (unsigned long long)addr);
   fflush(stderr);
+  void *frames[32];
+  backtrace_symbols_fd(frames, backtrace(frames, 32), STDERR_FILENO);
   _exit(STANDIN_FAULT);
 }
 
@@ -111,18 +114,22 @@ static bool overlap(const standin_range *r, uint64_t addr, uint64_t bytes) {
   return r->addr < addr + bytes && addr < r->addr + r->bytes;
 }
 
+static void in_use(const char *call, const char *state, const char *user, uint64_t addr) {
+  char text[96];
+  snprintf(text, sizeof text, "changes what a %s that %s uses:", user, state);
+  fault(text, call, addr);
+}
+
 void queue_check_unused(const char *call, uint64_t addr, uint64_t bytes) {
   static standin_range ranges[RANGES_MAX];
   for (int i = 0; i < queue_top; i++) {
     standin_queue *q = &queues[i];
     for (int k = 0; q->running && k < q->range_count; k++)
-      if (overlap(&q->ranges[k], addr, bytes))
-        fault("changes what a running operation uses:", call, addr);
+      if (overlap(&q->ranges[k], addr, bytes)) in_use(call, "runs", name_of(q->first), addr);
     for (const op *o = q->first; q->here && o != NULL; o = o->next) {
       int n = ranges_of(o, false, ranges);
       for (int k = 0; k < n; k++)
-        if (overlap(&ranges[k], addr, bytes))
-          fault("changes what a queued operation uses:", call, addr);
+        if (overlap(&ranges[k], addr, bytes)) in_use(call, "is queued", name_of(o), addr);
     }
   }
 }
