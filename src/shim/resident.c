@@ -260,6 +260,7 @@ static void sample_begins(resident *r, const launch *l) {
 }
 
 static void look_at_samples(resident *r) {
+  if (capture_on()) return; /* asking for an event would spoil the capture */
   for (int i = 0; i < SAMPLES_MAX; i++) {
     resident_sample *s = &r->samples[i];
     float milliseconds;

@@ -129,6 +129,7 @@ typedef struct actor {
   uint64_t checked;
 } actor;
 
+static int capture_mode; /* 0: while it lasts no thread may wait; 1: this thread may not */
 static bool exports, resets, captures, tables, points, many_streams;
 
 static uint64_t draw(actor *a, uint64_t below) {
@@ -375,7 +376,7 @@ static void run_graph(actor *a) {
   use(a, x, stream);
   use(a, y, stream);
   pthread_mutex_lock(&one);
-  MUST(cuStreamBeginCapture_v2, a->streams[stream], 0);
+  MUST(cuStreamBeginCapture_v2, a->streams[stream], capture_mode);
   launch3(k_mix, x->addr, y->addr, WORDS, a->streams[stream]);
   launch3(k_mix, y->addr, x->addr, WORDS, a->streams[stream]);
   usleep(200 + (unsigned)draw(a, 2000)); /* Stowage's thread goes on meanwhile */
@@ -556,6 +557,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < 8; i++) draw(&dice, 2);
   start();
   int count = draw(&dice, 2) ? 1 : 1 + (int)draw(&dice, ACTORS);
+  capture_mode = count > 1;
   exports = draw(&dice, 4) == 0, resets = draw(&dice, 8) == 0, captures = draw(&dice, 2);
   tables = draw(&dice, 2), points = draw(&dice, 3) == 0, many_streams = draw(&dice, 3) > 0;
   bool framework = ask_through != NULL && report != NULL && !exports && draw(&dice, 2);
