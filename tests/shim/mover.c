@@ -320,7 +320,7 @@ static void make_slots(actor *a, int pages, bool framework) {
   MUST(cuMemAddressReserve, &a->base, PAGES_MAX * PAGE_BYTES, 0, 0, 0);
   static const uint64_t offsets[] = {0, 4096, 1 << 20, PAGE_BYTES - (1 << 20)};
   while (a->pages < pages) {
-    if (framework && a->pages + 2 <= pages && draw(a, 2)) {
+    if (framework && a->pages > 0 && a->pages + 2 <= pages && draw(a, 2)) {
       make_framework(a);
       continue;
     }
@@ -331,7 +331,6 @@ static void make_slots(actor *a, int pages, bool framework) {
     if (points && a->slots > 2 && draw(a, 8) == 0) {
       s->hidden = true;
       op o = {.from = 0, .stream = 0, .count = 1, .others = {a->slots - 1}};
-      if (a->slot[0].page < 0) o.from = 1;
       through(a, &o, true, k_stamp);
     } else
       fill(a, s, 0, draw(a, 1u << 30));
