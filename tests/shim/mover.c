@@ -29,7 +29,7 @@ enum { TABLE_AT = 64 << 10 }; /* where a page has its table, behind the slot's w
 
 /* ---- the driver ---- */
 
-static void *library, *standin;
+static void *library;
 #define CALLS(X)                                                                                   \
   X(cuInit, (unsigned))                                                                            \
   X(cuDevicePrimaryCtxRetain, (cu_context *, cu_device))                                           \
@@ -492,8 +492,7 @@ static void find_kernels(void) {
 
 static void start(void) {
   library = dlopen("libcuda.so.1", RTLD_NOW);
-  const char *path = getenv("STANDIN_PATH"), *c10 = getenv("MOVER_C10");
-  if (library != NULL) standin = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+  const char *c10 = getenv("MOVER_C10");
 #define FIND(name, parameters) p_##name = (cu_result(*) parameters)(uintptr_t)dlsym(library, #name);
   if (library == NULL) exit(3);
   CALLS(FIND)
@@ -506,25 +505,31 @@ static void start(void) {
   MUST(cuInit, 0);
   MUST(cuDevicePrimaryCtxRetain, &context, 0);
   MUST(cuCtxSetCurrent, context);
-  if (standin == NULL) standin = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   find_kernels();
 }
 
+/* A function of the stand-in's own, which is behind the shim or, without one, itself. */
+static void *standin(const char *name) {
+  void *(*real)(const char *) =
+      (void *(*)(const char *))(uintptr_t)dlsym(library, "stow_shim_real");
+  return real != NULL ? real(name) : dlsym(library, name);
+}
+
 static int calls_of(const char *name) {
-  int (*calls)(const char *) = (int (*)(const char *))(uintptr_t)dlsym(standin, "standin_calls");
+  int (*calls)(const char *) = (int (*)(const char *))(uintptr_t)standin("standin_calls");
   return calls(name);
 }
 
 static void begin_failing(void) {
   char text[128], *rest;
   const char *said = getenv("MOVER_FAIL");
-  if (said == NULL || standin == NULL) return;
+  if (said == NULL) return;
   snprintf(text, sizeof text, "%s", said);
   const char *name = strtok_r(text, ":", &rest);
   fail_code = atoi(strtok_r(NULL, ":", &rest));
   int nth = atoi(strtok_r(NULL, ":", &rest)), times = atoi(strtok_r(NULL, ":", &rest));
-  ((void (*)(const char *, int, int, int))(uintptr_t)dlsym(standin, "standin_fail_some"))(
-      name, fail_code, nth, times);
+  ((void (*)(const char *, int, int, int))(uintptr_t)standin("standin_fail_some"))(name, fail_code,
+                                                                                   nth, times);
 }
 
 /* After a reset nothing of the context is left; its pages are. */
