@@ -64,6 +64,7 @@ void streams_used(cu_stream stream) {
 /* Events belong to a context, which has to be the current one. A call that has been shown to us and
  * has not reached the driver lies behind the event: its stream is still in use. */
 static cu_result record(entry *e) {
+  ASSERT(e->context != NULL && !e->gone);
   const cuda_driver *driver = shim_driver();
   cu_context here = current(), old;
   bool more_comes = gate_pending(); /* looked at before the event is recorded */
