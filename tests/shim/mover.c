@@ -450,6 +450,7 @@ static void between(actor *a) {
   case 4: block_turn(a); break;
   case 5: replace_stream(a, 1 + (int)draw(a, STREAMS - 1)); break;
   case 6:
+  case 8:
     if (captures) run_graph(a);
     break;
   case 7:
