@@ -346,9 +346,15 @@ static void submit(standin_queue *q, const op *o) {
   } else if (seed != 0)
     append(q, o);
   else {
-    pthread_mutex_unlock(&standin_mutex);
-    run_now(o);
-    pthread_mutex_lock(&standin_mutex);
+    /* Copies and fills as one with the calls of other threads. */
+    if (o->kind == OP_KERNEL) {
+      pthread_mutex_unlock(&standin_mutex);
+      run_now(o);
+      pthread_mutex_lock(&standin_mutex);
+    } else if (o->kind == OP_SET)
+      memset((void *)(uintptr_t)o->to, o->value, o->bytes);
+    else if (o->kind == OP_COPY)
+      memcpy((void *)(uintptr_t)o->to, (const void *)(uintptr_t)o->from, o->bytes);
     finish(o);
     event_drop(o->event);
     free(o->staged);
