@@ -106,6 +106,7 @@ void streams_destroyed(cu_stream stream) {
     if (stream == NULL || !is(e, stream, NULL)) continue;
     if (e->used && record(e) != CU_OK) lost = true;
     e->gone = true;
+    e->used = false; /* no call to it can come */
     if (!e->pending) {
       shim_driver()->cuEventDestroy_v2(e->event);
       *e = (entry){.context = NULL};
