@@ -84,6 +84,7 @@ stow_status residency_unit_add(residency *r, uint64_t addr, uint64_t bytes, bool
   r->units[*unit] = (unit_state){.place = in_vram ? PLACE_VRAM : PLACE_HOST};
   if (in_vram) r->vram_bytes += bytes;
   if (bytes > r->unit_bytes) r->unit_bytes = bytes;
+  r->units_changed = r->history.end;
   return STOW_OK;
 }
 
@@ -99,6 +100,8 @@ void residency_unit_remove(residency *r, uint64_t addr) {
   r->units[unit] = (unit_state){0};
   history_forget(&r->history, unit);
   space_remove(&r->space, addr);
+  r->units_changed = r->history.end;
+  forecast_reset(r);
 }
 
 /* A unit becomes live or dead. What a dead unit held is gone. */
@@ -148,7 +151,7 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
   r->function = l->function;
   *words = r->id = hash_words(l);
   if (h->cursor != HISTORY_NEVER && h->cursor >= h->base && h->cursor < h->end &&
-      r->seq % 64 != 0) {
+      h->cursor >= r->units_changed && r->seq % 64 != 0) {
     const history_launch *expected = history_at(h, h->cursor);
     if (expected->words == *words && expected->count <= r->unit_capacity) {
       r->named_count = expected->count;

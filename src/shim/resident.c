@@ -311,6 +311,7 @@ static void sample_begins(resident *r, const launch *l) {
 }
 
 static void look_at_samples(resident *r) {
+  if (capture_on()) return; /* asking for an event would spoil the capture */
   for (int i = 0; i < SAMPLES_MAX; i++) {
     resident_sample *s = &r->samples[i];
     float milliseconds;
@@ -369,7 +370,9 @@ static void log_round(resident *r) {
 static page_class *_Atomic waiting; /* for the program's first work */
 
 static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *stack) {
-  if (capture_on()) return; /* it does not run yet */
+  /* Nothing is moved then. But work in other streams runs: it is waited for later, and what it
+   * names is known to have changed. */
+  bool captures = capture_on();
   uint64_t low = UINT64_MAX, high = 0;
   lock_take(&pages_lock);
   page_class *begins = atomic_exchange(&waiting, NULL);
@@ -410,8 +413,11 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
       uint32_t unit = residency_find(r->engine, latest.hidden[i]);
       if (unit != UINT32_MAX) residency_hidden_write(r->engine, unit);
     }
-    if (asked) exchange(r);
-    sample_begins(r, &latest);
+    if (asked && !captures)
+      exchange(r);
+    else if (asked && residency_must_exchange(r->engine))
+      ground(r);
+    if (!captures) sample_begins(r, &latest);
     if (r->number % 4096 == 0) log_round(r);
   }
   lock_give(&pages_lock);

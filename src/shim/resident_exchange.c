@@ -131,10 +131,12 @@ static bool same(const fingerprint *a, const fingerprint *b) {
   return a->a == b->a && a->b == b->b;
 }
 
+/* By an event; where that fails, by the stream itself: its copies may be under way all the same. */
 static cu_result wait_own(resident *r) {
   const cuda_driver *driver = shim_driver();
   cu_result code = driver->cuEventRecord(r->own_done, r->own);
-  return code == CU_OK ? driver->cuEventSynchronize(r->own_done) : code;
+  if (code == CU_OK) code = driver->cuEventSynchronize(r->own_done);
+  return code == CU_OK ? CU_OK : driver->cuStreamSynchronize(r->own);
 }
 
 /* Fingerprints of up to BATCH_MAX pages that leave, from list[first]; false: the driver refused. */
