@@ -50,6 +50,8 @@ find_missing() {
     want groff-base has groff
     want clang-format has clang-format
     want chromium browser
+    want tmux has tmux
+    want libncursesw6 library libncursesw.so.6
     want python3-numpy python_has numpy
     want python3-pandas python_has pandas
     want libcurl4 library libcurl.so.4

@@ -5,11 +5,11 @@
 // under it is the lowest total of the column. With few events in view every allocation is drawn
 // separately: those that stay throughout at the bottom, those that come or go above.
 import { make, Canvas, showTip, hideTip, siteLabel, swatch } from "./dom.js";
+import { HostChart, MARGIN } from "./host.js";
 import { firstAtLeast } from "./model.js";
 import { seriesColour, theme } from "./theme.js";
 import { countText, momentText, roundStep, sizeStep, sizeText, timeText } from "./units.js";
 
-const MARGIN = { left: 74, right: 14, top: 22, bottom: 26 };
 const SINGLE_OPS = 700; // the most begins and ends that are drawn one by one
 const GRAB = 5; // pixels around a line that count as on it
 
@@ -24,7 +24,9 @@ export class TimeChart {
     this.overview = new Canvas("overview", "The whole trace; drag to choose what is shown above", (c, w, h) => this.drawOverview(c, w, h));
     this.overview.element.tabIndex = -1;
     this.caption = make("p", { class: "caption" });
-    this.element = make("figure", {}, this.caption, this.canvas.element, this.overview.element);
+    this.host = run.host ? new HostChart(this) : null;
+    this.canvas.element.hidden = this.overview.element.hidden = run.lives === 0 && this.host !== null;
+    this.element = make("figure", {}, this.caption, this.canvas.element, this.host?.element ?? "", this.overview.element);
     this.listen();
     this.reset();
   }
@@ -55,6 +57,12 @@ export class TimeChart {
     const extent = this.extent, length = Math.min(extent, Math.max(this.shortest, b - a));
     const from = Math.min(Math.max(0, (a + b) / 2 - length / 2), extent - length);
     this.window = [from, from + length];
+    this.moved();
+  }
+  // What is under the pointer is another now: a tooltip would tell of what was there.
+  moved() {
+    this.hover = null;
+    hideTip();
     this.redraw();
     this.app.changed();
   }
@@ -63,15 +71,13 @@ export class TimeChart {
     const length = Math.min(this.extent, Math.max(this.shortest, (b - a) * factor));
     const share = (centre - a) / (b - a), from = Math.min(Math.max(0, centre - length * share), this.extent - length);
     this.window = [from, from + length];
-    this.redraw();
-    this.app.changed();
+    this.moved();
   }
   pan(share) {
     const [a, b] = this.window, by = (b - a) * share;
     const from = Math.min(Math.max(0, a + by), this.extent - (b - a));
     this.window = [from, from + b - a];
-    this.redraw();
-    this.app.changed();
+    this.moved();
   }
   // Brings a tick into view.
   reveal(tick) {
@@ -91,6 +97,7 @@ export class TimeChart {
 
   redraw() {
     this.canvas.redraw();
+    this.host?.redraw();
     this.overview.redraw();
   }
 
@@ -551,7 +558,7 @@ export class TimeChart {
     const total = now.reduce((a, b) => a + b, 0);
     showTip(event,
       make("div", { class: "tip-head" }, make("b", {}, sizeText(total)), " live", run.reservedKnown ? make("span", {}, `, ${sizeText(run.reservedAt(tick))} reserved`) : null),
-      make("p", { class: "soft" }, `event ${countText(tick)} · ${momentText(run.times[tick] ?? 0)}`),
+      make("p", { class: "soft" }, `event ${countText(tick)} · ${momentText(run.times[tick] ?? 0)}${run.host ? ` · ${sizeText(run.hostAt(run.times[tick] ?? 0))} host memory` : ""}`),
       make("div", { class: "tip-rows" }, rows.flatMap((s) => [swatch(seriesColour(s, labels)), siteLabel(labels[s]), make("span", { class: "number" }, sizeText(now[s]))])));
   }
 }

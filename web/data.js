@@ -91,6 +91,7 @@ function unpackRun(run, body) {
     peakTick: run.peakTick, peakBytes: run.peakBytes,
     peakReservedBytes: run.peakReservedBytes, peakReservedTick: run.peakReservedTick,
     iterations: unpackIterations(run), policies: run.policies ?? null,
+    why: run.why ?? null, host: unpackHost(run.host),
     failureCount: run.failureCount,
     failures: run.failures.map(([tick, asked, deviceFree, node]) => ({ tick, asked, deviceFree, node })),
     texts: run.texts, frames: run.frames, sites: run.sites,
@@ -102,6 +103,17 @@ function unpackRun(run, body) {
     ...unpackTree(section), ...ops, ...unpackExtents(section),
     marks: unpackMarks(section), ...unpackRests(section, lives),
   };
+}
+
+// Samples of host memory: milliseconds and bytes, one after the other.
+function unpackHost(host) {
+  if (!host?.points.length) return null;
+  const count = host.points.length / 2, times = new Float64Array(count), bytes = new Float64Array(count);
+  for (let i = 0; i < count; i++) {
+    times[i] = host.points[2 * i] * 1e6;
+    bytes[i] = host.points[2 * i + 1];
+  }
+  return { times, bytes, limit: host.limit, peak: host.peak };
 }
 
 function unpackTree(section) {

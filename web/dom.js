@@ -35,10 +35,14 @@ export function choices(element, options, chosen, choose) {
 // A call site, tag or size; brief: the file without its folders, if space is short.
 export function siteLabel(label, brief = false) {
   const place = brief ? label.place.split("/").pop() : label.place;
-  return make("span", { class: "site", title: label.file ? `${label.name}  ${label.file}:${label.line}` : null }, make("b", {}, label.name), place ? make("span", { class: "place" }, place) : null);
+  const where = place ? make("span", { class: "place" }, make("bdi", { dir: "ltr" }, place)) : null;
+  // A long place loses its beginning; this much of its end always shows: the line.
+  if (where) where.style.minWidth = `${Math.min(place.length, String(label.line ?? "").length + 8)}ch`;
+  return make("span", { class: "site", title: label.file ? `${label.name}  ${label.file}:${label.line}` : null }, make("b", {}, label.name), where);
 }
 
-// columns: {title, number, cell(row) → text or element, sort(row) → number}. Rows come sorted.
+// columns: {title, number, cell(row) → text or element, raw(row) → what a CSV has, if not the text of the cell}. Rows
+// come sorted. The element has csv(), which returns all rows.
 export function table(columns, rows, { onpick, picked, caption, limit = 500 } = {}) {
   const head = make("tr", {}, columns.map((c) => make("th", { class: c.number ? "number" : "", scope: "col" }, c.title)));
   const body = rows.slice(0, limit).map((row) => {
@@ -51,9 +55,13 @@ export function table(columns, rows, { onpick, picked, caption, limit = 500 } = 
     }
     return line;
   });
-  return make("div", { class: "scroll" },
+  const text = (cell) => (cell instanceof Node ? cell.textContent : String(cell ?? ""));
+  const shown = columns.filter((c) => c.title);
+  const element = make("div", { class: "scroll" },
     make("table", {}, caption ? make("caption", {}, caption) : null, make("thead", {}, head), make("tbody", {}, body)),
     rows.length > limit ? make("p", { class: "more" }, `The ${limit} largest of ${rows.length.toLocaleString("en-US")}.`) : null);
+  element.csv = () => [shown.map((c) => c.title), ...rows.map((row) => shown.map((c) => (c.raw ? c.raw(row) : text(c.cell(row)))))];
+  return element;
 }
 
 export function empty(title, text) {

@@ -1,13 +1,14 @@
 // Flame: the live set at one moment by stack, outermost frame on top, width by bytes.
 import { make, Canvas, showTip, hideTip, fill } from "./dom.js";
-import { textColour, theme } from "./theme.js";
+import { seriesColour, theme, tint } from "./theme.js";
 import { countText, shareText, sizeText } from "./units.js";
 
 const FLAME_ROW = 19;
 
 export class FlameGraph {
-  constructor(run, root, matched) {
+  constructor(run, root, matched, labels) {
     this.run = run;
+    this.labels = labels; // of the series of the chart
     this.root = root;
     this.focus = root;
     this.matched = matched;
@@ -38,11 +39,28 @@ export class FlameGraph {
     c.textBaseline = "middle";
     this.drawNode(c, this.focus, 0, width, 0);
   }
+  // The colour its bytes have in the chart: full where they are all of one series, else that of most, paler.
+  colour(node) {
+    if (!node.parent) return { fill: theme.names.faint, ink: theme.names.ink };
+    let most = 0, series = 0;
+    for (const [s, bytes] of node.by) if (bytes > most) [most, series] = [bytes, s];
+    return tint(seriesColour(series, this.labels), most >= node.bytes * 0.999 ? 0.85 : 0.4);
+  }
+  // The longest text that fits; the line is the last to go.
+  label(c, text, room) {
+    const line = text.line ? `:${text.line}` : "", fits = (t) => c.measureText(t).width <= room;
+    const file = text.place.split("/").pop();
+    for (const t of [`${text.name}  ${text.place}`, `${text.name}  ${file}`, `${text.name}${line}`]) if (fits(t)) return t;
+    let name = text.name;
+    while (name && !fits(`${name}…${line}`)) name = name.slice(0, -1);
+    if (name || !line) return `${name}…${line}`;
+    return fits(line) ? line : "";
+  }
   drawNode(c, node, x, width, row) {
     if (width < 0.5) return;
     const y = row * FLAME_ROW, text = this.run.frameText(node.frame), names = theme.names;
-    const hit = this.matched?.frames[node.frame];
-    c.fillStyle = node.parent ? textColour(text.file || text.name, theme.dark) : names.faint;
+    const hit = this.matched?.frames[node.frame], colour = this.colour(node);
+    c.fillStyle = colour.fill;
     if (this.matched && node.parent) c.globalAlpha = hit ? 1 : 0.35;
     c.fillRect(x, y, Math.max(0.5, width - (width > 3 ? 1 : 0)), FLAME_ROW - 1);
     c.globalAlpha = 1;
@@ -52,18 +70,17 @@ export class FlameGraph {
     }
     this.boxes.push({ x, y, width, node });
     if (width > 34) {
-      const label = node.parent ? `${text.name}  ${text.place}` : "all that is live";
+      const label = node.parent ? this.label(c, text, width - 9) : "all that is live";
       c.save();
       c.beginPath();
       c.rect(x, y, width - 3, FLAME_ROW);
       c.clip();
-      c.fillStyle = names.ink;
+      c.fillStyle = colour.ink;
       c.textAlign = "left";
       c.fillText(label, x + 5, y + FLAME_ROW / 2);
       if (width > 190) {
         const size = sizeText(node.bytes), room = c.measureText(label).width + 16;
         if (room + 60 < width) {
-          c.fillStyle = names.soft;
           c.textAlign = "right";
           c.fillText(size, x + width - 8, y + FLAME_ROW / 2);
         }

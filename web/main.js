@@ -2,9 +2,11 @@
 import { unpack, OPEN } from "./data.js";
 import { Run, chooseSeries, colourRun } from "./model.js";
 import { seriesColour, startTheme } from "./theme.js";
-import { byId, choices, facts, fill, make, siteLabel, swatch } from "./dom.js";
+import { byId, choices, facts, fill, hideTip, make, siteLabel, swatch } from "./dom.js";
 import { TimeChart } from "./chart.js";
-import { aboutPanel, allocationsPanel, comparePanel, flamePanel, holdersPanel, inspector, iterationsPanel, policiesPanel, spacePanel } from "./panels.js";
+import { chartRows, saveCsv, savePng } from "./export.js";
+import { readLink, writeLink } from "./link.js";
+import { aboutPanel, balancePanel, balanceText, allocationsPanel, comparePanel, flamePanel, holdersPanel, inspector, iterationsPanel, policiesPanel, spacePanel, whyPanel } from "./panels.js";
 import { addressText, countText, momentText, shareText, signedSizeText, sizeText, timeText } from "./units.js";
 
 const KEYS = [
@@ -12,16 +14,17 @@ const KEYS = [
   ["p", "go to the peak"], ["o", "go to the next out-of-memory"], ["[ ]", "previous, next iteration"],
   [", .", "one event back, forward"], ["Enter", "zoom to the chosen moment"],
   ["f", "fit the height to what changes"], ["g", "stack by the next grouping"], ["x", "time or events along the bottom"],
-  ["1 … 8", "views below the chart"], ["/", "search"], ["t", "light or dark"], ["Esc", "close, clear the search"], ["?", "this help"],
+  ["1 … 8", "views below the chart"], ["w", "why, and what to change"], ["/", "search"], ["t", "light or dark"], ["Esc", "close, clear the search"], ["?", "this help"],
 ];
-const KEYS_MOUSE = "Wheel zooms, drag moves, Shift and drag zooms to a stretch, a click chooses a moment, a double-click zooms in.";
+const KEYS_MOUSE = "Wheel zooms, drag moves, Shift and drag zooms to a stretch, a click chooses a moment, a double-click zooms in. The address of the page is a link to what it shows.";
 const GROUP_NAMES = { site: "Call site", tag: "Tag", size: "Size" };
 
 class App {
   constructor(runs) {
     this.runs = runs;
     this.active = runs[0];
-    this.axis = "events"; // time would compress everything into the busy parts
+    // Time would compress everything into the busy parts; host memory alone is sampled over time.
+    this.axis = this.firstAxis = runs.every((r) => r.lives === 0 && r.host) ? "time" : "events";
     this.fit = false;
     this.lit = -1;
     this.words = "";
@@ -29,17 +32,22 @@ class App {
     this.hideFramework = true;
     this.picked = null;
     this.by = runs[0].groupings()[0];
-    for (const run of runs) run.chosen = run.peakTick;
+    this.hostOnly = runs.every((r) => r.lives === 0 && r.host); // a run without a trace
+    for (const run of runs) run.chosen = this.hostOnly ? run.hostPeakTick() : run.peakTick;
     this.regroup();
     this.charts = runs.map((run) => new TimeChart(this, run));
     this.panels = [
+      ...(runs.some((r) => r.why) ? [["why", "Why", whyPanel]] : []),
       ["flame", "Flame graph", flamePanel], ["holders", "Holders", holdersPanel], ["space", "Address space", spacePanel],
       ["allocations", "Allocations", allocationsPanel], ["iterations", "Iterations", iterationsPanel],
       ...(runs.length === 2 ? [["compare", "Difference", comparePanel]] : []),
+      ...(runs.length > 1 ? [["balance", "Balance", balancePanel]] : []),
       ...(runs.some((r) => r.policies) ? [["policies", "Policies", policiesPanel]] : []),
       ["about", "About", aboutPanel],
-    ];
-    this.panel = runs.length === 2 ? "compare" : runs[0].hasStacks ? "flame" : "holders";
+    ].filter(([id]) => !this.hostOnly || ["why", "balance", "about"].includes(id));
+    const explained = runs[0].why?.causes.length > 0;
+    this.panel = runs.length === 2 ? "compare" : runs.length > 2 ? "balance" : explained || (this.hostOnly && runs[0].why) ? "why" : this.hostOnly ? "about" : runs[0].hasStacks ? "flame" : "holders";
+    this.numbered = this.panels.filter(([id]) => id !== "why"); // the key of that one is w
     this.build();
   }
 
@@ -93,6 +101,7 @@ class App {
   }
   pick(run, life, go = false) {
     this.picked = run ? { run, life } : null;
+    this.noteLink();
     if (go) this.chartOf(run).reveal(run.start[life]);
     this.redraw();
     this.showPanel();
@@ -112,7 +121,13 @@ class App {
     }
     this.refresh();
   }
+  // Puts what is shown into the address, once things have come to rest.
+  noteLink() {
+    clearTimeout(this.linkTimer);
+    this.linkTimer = setTimeout(() => writeLink(this), 120);
+  }
   changed() { // the visible range changed
+    this.noteLink();
     if (this.panel !== "allocations" || this.waiting) return;
     this.waiting = setTimeout(() => { this.waiting = 0; this.showPanel(); }, 120);
   }
@@ -120,6 +135,7 @@ class App {
     for (const chart of this.charts) chart.redraw();
   }
   refresh() {
+    this.noteLink();
     this.redraw();
     if (this.runs.length > 2) this.buildFacts();
     this.showLegend();
@@ -145,6 +161,7 @@ class App {
     fill(byId("subtitle"), [`${countText(this.runs.reduce((n, r) => n + r.events, 0))} events`, timeText(first.lastTime), first.source, first.deviceName || (this.runs.every((r) => r.device === first.device) ? `device ${first.device}` : `${this.runs.length} devices`)].filter(Boolean).join(" · "));
     fill(byId("charts"), this.charts.map((chart) => chart.element));
     byId("charts").classList.toggle("two", this.charts.length > 1);
+    byId("charts").classList.toggle("many", this.charts.length > 2);
     for (const chart of this.charts) chart.caption.textContent = this.charts.length > 1 ? this.nameOf(chart.run) : "";
     this.buildFacts();
     this.buildControls();
@@ -157,17 +174,31 @@ class App {
   buildFacts() {
     const card = (name, values, more, onclick, bad) => make(onclick ? "button" : "div", { class: `fact${bad ? " bad" : ""}`, ...(onclick ? { type: "button", onclick } : {}) },
       make("span", {}, name), make("b", { class: this.runs.length === 2 ? "pair" : "" }, values), make("em", {}, more));
-        // Two runs are compared; of more (the devices of one trace) the selected one is shown.
+    // Two runs are compared; of more (ranks, or the devices of one trace) the selected one is shown.
     const runs = this.runs.length > 2 ? [this.active] : this.runs, one = runs.length === 1, run = runs[0], it = run.iterations;
     const per = (value) => runs.map(value).join(" → ");
     const unused = (r) => r.reservedAt(r.peakTick) - r.liveAt(r.peakTick);
     const failures = runs.reduce((n, r) => n + r.failureCount, 0);
+    const host = runs.some((r) => r.host) ? [card("Peak host memory", per((r) => (r.host ? sizeText(r.host.peak) : "–")), run.host?.limit ? `limit ${sizeText(run.host.limit)}` : "of the whole run")] : [];
+    if (this.hostOnly) {
+      fill(byId("facts"), host, card("Host memory at the end", per((r) => sizeText(r.host.bytes[r.host.bytes.length - 1])), `after ${timeText(run.lastTime)}`), card("Device memory", "not recorded", "stowage run --record FILE records it"));
+      return;
+    }
     fill(byId("facts"),
       card("Peak live", per((r) => sizeText(r.peakBytes)), one ? `event ${countText(run.peakTick)}, ${momentText(run.times[run.peakTick] ?? 0)}` : this.changeText((r) => r.peakBytes), () => { for (const r of runs) this.choose(r, r.peakTick, true); }),
       card("Peak reserved", per((r) => (r.reservedKnown ? sizeText(r.peakReservedBytes) : "not recorded")), one ? (run.reservedKnown ? `event ${countText(run.peakReservedTick)}` : "no segments in this trace") : this.changeText((r) => r.peakReservedBytes), run.reservedKnown ? () => { for (const r of runs) this.choose(r, r.peakReservedTick, true); } : null),
       card("Reserved, not live, at the peak", per((r) => (r.reservedKnown ? sizeText(unused(r)) : "–")), one ? (run.reservedKnown ? `${shareText(unused(run), run.reservedAt(run.peakTick))} of what is reserved` : "") : per((r) => shareText(unused(r), r.reservedAt(r.peakTick)))),
       card("Out of memory", per((r) => (r.failureCount ? countText(r.failureCount) : "never")), failures ? `${sizeText((run.failures[0] ?? runs[1].failures[0]).asked)} asked first` : "no request failed", failures ? () => this.nextFailure() : null, failures > 0),
-      card("Left after each iteration", it.list.length >= 3 ? per((r) => signedSizeText(r.iterations.growth)) : "–", it.list.length ? `${per((r) => countText(r.iterations.list.length))} iterations, median` : "no iterations found", it.list.length >= 2 ? () => this.setPanel("iterations") : null));
+      card("Left after each iteration", it.list.length >= 3 ? per((r) => signedSizeText(r.iterations.growth)) : "–", it.list.length ? `${per((r) => countText(r.iterations.list.length))} iterations, median` : "no iterations found", it.list.length >= 2 ? () => this.setPanel("iterations") : null),
+      ...host,
+      ...(this.runs.length > 2 ? [this.balanceCard(card)] : []));
+  }
+  balanceCard(card) {
+    const order = [...this.runs].sort((a, b) => b.peakBytes - a.peakBytes), mean = order.reduce((sum, r) => sum + r.peakBytes, 0) / order.length;
+    const first = order[0], above = mean > 0 ? 100 * (first.peakBytes - mean) / mean : 0;
+    const made = card("Imbalance of the peaks", `${above.toFixed(1)}%`, `${this.nameOf(first)} against the mean of ${order.length}`, () => this.setPanel("balance"), above >= 10);
+    made.title = balanceText(this, order, mean);
+    return made;
   }
   changeText(value) {
     const [a, b] = this.runs.map(value);
@@ -175,32 +206,42 @@ class App {
   }
   buildControls() {
     const groups = [...new Set(this.runs.flatMap((run) => run.groupings()))];
+    for (const id of ["groups", "scales", "jumps"]) byId(id).hidden = this.hostOnly;
     choices(byId("groups"), groups.map((by) => [by, GROUP_NAMES[by], `Stack by ${GROUP_NAMES[by].toLowerCase()} (g)`]), this.by, (by) => this.setGroup(by));
     choices(byId("axes"), [["events", "Events", "Events along the bottom (x)"], ["time", "Time", "Time along the bottom (x)"]], this.axis, (axis) => this.setAxis(axis));
     choices(byId("scales"), [[false, "From zero", "Height from zero (f)"], [true, "Fit", "Height fitted to what changes in view (f)"]], this.fit, (fit) => this.setFit(fit));
     choices(byId("jumps"), [["peak", "Peak", "Go to the peak (p)"], ...(this.runs.some((r) => r.failures.length) ? [["failure", "Out of memory", "Go to the next failure (o)"]] : [])], null, (where) => (where === "peak" ? this.goPeak() : this.nextFailure()));
-    fill(byId("tabs"), this.panels.map(([id, label], i) => make("button", { type: "button", role: "tab", id: `tab-${id}`, title: `${label} (${i + 1})`, "aria-selected": String(id === this.panel), tabindex: id === this.panel ? 0 : -1, onclick: () => this.setPanel(id) }, label)));
+    fill(byId("tabs"), this.panels.map(([id, label]) => make("button", { type: "button", role: "tab", id: `tab-${id}`, title: `${label} (${id === "why" ? "w" : this.numbered.findIndex(([name]) => name === id) + 1})`, "aria-selected": String(id === this.panel), tabindex: id === this.panel ? 0 : -1, onclick: () => this.setPanel(id) }, label)));
   }
   setPanel(id) {
     this.panel = id;
+    this.noteLink();
     this.buildControls();
     this.showPanel();
   }
   showPanel() {
     const [id, label, build] = this.panels.find(([name]) => name === this.panel);
-    const which = this.runs.length > 1 && id !== "compare" ? make("div", { class: "choices which", role: "group", "aria-label": "Run" },
+    const which = this.runs.length > 1 && id !== "compare" && id !== "balance" ? make("div", { class: "choices which", role: "group", "aria-label": "Run" },
       this.runs.map((run) => make("button", { type: "button", "aria-pressed": String(run === this.active), onclick: () => this.activate(run) }, this.nameOf(run)))) : null;
     const panel = byId("panel");
     panel.setAttribute("aria-label", label);
-    fill(panel, which, make("div", { class: this.picked ? "with-inspector" : "" }, make("div", { class: "view" }, build(this)), this.picked ? inspector(this) : null));
+    const view = build(this);
+    this.csv = view.csv ?? null;
+    byId("panel-csv").hidden = !this.csv;
+    fill(panel, which, make("div", { class: this.picked ? "with-inspector" : "" }, make("div", { class: "view" }, view), this.picked ? inspector(this) : null));
   }
   showMoment() {
     const run = this.active, tick = run.chosen, live = run.liveAt(tick), peak = tick === run.peakTick;
     const failure = run.failures.find((f) => f.tick === tick);
+    if (this.hostOnly) {
+      fill(byId("moment"), make("p", {}, make("b", { class: "big" }, sizeText(run.hostAt(run.times[tick]))), " host memory ", tick === run.hostPeakTick() ? make("span", { class: "badge" }, "peak") : null),
+        make("p", { class: "soft" }, momentText(run.times[tick])));
+      return;
+    }
     fill(byId("moment"),
       this.runs.length > 1 ? make("p", { class: "soft" }, this.nameOf(run)) : null,
       make("p", {}, make("b", { class: "big" }, sizeText(live)), " live ", peak ? make("span", { class: "badge" }, "peak") : null, failure ? make("span", { class: "badge bad" }, "out of memory") : null),
-      make("p", { class: "soft" }, `event ${countText(tick)} · ${momentText(run.times[tick] ?? 0)}${run.reservedKnown ? ` · ${sizeText(run.reservedAt(tick))} reserved` : ""}`));
+      make("p", { class: "soft" }, `event ${countText(tick)} · ${momentText(run.times[tick] ?? 0)}${run.reservedKnown ? ` · ${sizeText(run.reservedAt(tick))} reserved` : ""}${run.host ? ` · ${sizeText(run.hostAt(run.times[tick] ?? 0))} host memory` : ""}`));
   }
   showLegend() {
     const run = this.active, now = run.seriesAt(run.chosen), labels = this.series.labels;
@@ -247,6 +288,10 @@ class App {
     byId("zoom-out").addEventListener("click", () => chart().zoom(2));
     byId("zoom-all").addEventListener("click", () => { for (const c of this.charts) c.reset(); this.changed(); });
     byId("help").addEventListener("click", () => this.toggleHelp());
+    byId("chart-png").addEventListener("click", () => savePng(this));
+    byId("chart-csv").addEventListener("click", () => saveCsv(this, "memory", chartRows(this)));
+    byId("panel-csv").addEventListener("click", () => saveCsv(this, this.panel, this.csv()));
+    addEventListener("hashchange", () => readLink(this, location.hash));
     const toggleTheme = startTheme(() => this.refresh());
     byId("theme").addEventListener("click", toggleTheme);
     const input = byId("search");
@@ -275,6 +320,7 @@ class App {
       Enter: () => chart().showTicks(this.active.chosen - 100, this.active.chosen + 100),
       f: () => this.setFit(!this.fit), g: () => this.setGroup(cycle(this.active.groupings(), this.by)),
       x: () => this.setAxis(this.axis === "time" ? "events" : "time"), t: toggleTheme,
+      w: () => { if (this.panels[0][0] === "why") this.setPanel("why"); },
       "/": () => input.focus(), "?": () => this.toggleHelp(),
       Escape: () => { if (this.picked) this.pick(null); else if (this.words) { input.value = ""; this.search(""); } },
     };
@@ -287,7 +333,8 @@ class App {
         return;
       }
       if (e.key === "Enter" && e.target !== document.body && !(e.target instanceof HTMLCanvasElement)) return;
-      if (e.key >= "1" && e.key <= String(this.panels.length)) this.setPanel(this.panels[e.key - 1][0]);
+      hideTip(); // a key may change what is under the pointer
+      if (e.key >= "1" && e.key <= String(this.numbered.length)) this.setPanel(this.numbered[e.key - 1][0]);
       else if (keys[e.key]) keys[e.key]();
       else return;
       e.preventDefault();
@@ -301,6 +348,7 @@ async function start() {
     const source = byId("data"), runs = await unpack(source.textContent);
     source.remove(); // megabytes of text that are no longer needed
     window.stowage = new App(runs.map((data) => new Run(data)));
+    if (location.hash.length > 1) readLink(window.stowage, location.hash);
     document.documentElement.dataset.ready = String(Math.round(performance.now()));
   } catch (error) {
     const loading = byId("loading");

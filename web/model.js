@@ -172,6 +172,15 @@ export class Run {
     }
     return live;
   }
+  // Host memory at a time in nanoseconds: that of the last sample before it.
+  hostAt(time) {
+    const i = firstAtLeast(this.host.times, time + 1) - 1;
+    return this.host.bytes[Math.max(0, i)];
+  }
+  hostPeakTick() {
+    const time = this.host.times[this.host.bytes.indexOf(Math.max(...this.host.bytes))];
+    return Math.min(this.ticks - 1, firstAtLeast(this.times, time));
+  }
   reservedAt(tick) {
     const i = firstAtLeast(this.reservedTick, tick + 1) - 1;
     return i >= 0 ? this.reservedBytes[i] : 0;
@@ -340,19 +349,21 @@ export class Run {
     for (let g = 0; g < labels.length; g++) if (count[g]) out.push({ group: g, bytes: bytes[g], count: count[g], label: labels[g] });
     return out.sort((a, b) => b.bytes - a.bytes);
   }
-  // The live set at a tick as a tree of frames; framework frames left out if asked.
+  // The live set at a tick as a tree of frames; framework frames left out if asked. `by` of a node: bytes
+  // by series, so that it can have the colour of the chart.
   flame(tick, hideFramework) {
     const bytesOf = new Map();
     for (const life of this.livesAt(tick)) {
       const node = this.nodeOf(life);
-      const have = bytesOf.get(node) ?? { bytes: 0, count: 0 };
+      const have = bytesOf.get(node) ?? { bytes: 0, count: 0, by: new Map() };
       have.bytes += this.size[life];
+      have.by.set(this.colour[life], (have.by.get(this.colour[life]) ?? 0) + this.size[life]);
       have.count++;
       bytesOf.set(node, have);
     }
-    const root = { frame: 0, bytes: 0, count: 0, children: new Map(), depth: 0 };
+    const root = { frame: 0, bytes: 0, count: 0, children: new Map(), depth: 0, by: new Map() };
     const framework = new Map();
-    for (const [node, { bytes, count }] of bytesOf) {
+    for (const [node, { bytes, count, by }] of bytesOf) {
       root.bytes += bytes;
       root.count += count;
       let at = root;
@@ -363,7 +374,8 @@ export class Run {
       }) : frames;
       for (const frame of shown.length ? shown : frames.length ? frames.slice(-1) : [0]) {
         let child = at.children.get(frame);
-        if (!child) at.children.set(frame, child = { frame, bytes: 0, count: 0, children: new Map(), depth: at.depth + 1, parent: at });
+        if (!child) at.children.set(frame, child = { frame, bytes: 0, count: 0, children: new Map(), depth: at.depth + 1, parent: at, by: new Map() });
+        for (const [series, part] of by) child.by.set(series, (child.by.get(series) ?? 0) + part);
         child.bytes += bytes;
         child.count += count;
         at = child;

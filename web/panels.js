@@ -21,14 +21,110 @@ function barCell(text, share, colour) {
   return make("div", { class: "bar-cell" }, bar, make("span", {}, text));
 }
 
+// ---- why ----
+const NUMBER_NAMES = [
+  ["asked_bytes", "asked for"], ["live_bytes", "live"], ["cached_bytes", "cached, not live"], ["largest_hole_bytes", "largest hole in the cache"],
+  ["outside_framework_bytes", "outside the framework"], ["other_process_bytes", "other processes"], ["free_bytes", "free"],
+  ["limit_bytes", "the limit set"], ["card_bytes", "the card"], ["unknown_bytes", "not accounted for"],
+];
+
+// The answer of stowage explain: what happened, what to change, what that rests on.
+export function whyPanel(app) {
+  const why = app.active.why;
+  if (!why) return empty("No explanation", "This trace does not show why memory was used as it was. stowage explain also reads error texts and runs.");
+  const fix = (f) => make("li", {}, make("b", {}, f.change),
+    make("p", { class: "soft" }, f.saves_bytes != null ? make("span", { class: "saves" }, `saves ${sizeText(f.saves_bytes)}`) : null,
+      f.saves_bytes != null ? ` (${f.basis})` : null, f.cost ? `${f.saves_bytes != null ? "; " : ""}costs: ${f.cost}` : null));
+  const cause = (c, i) => make("li", { class: i > 0 && c.confidence < 0.3 ? "unlikely" : "" },
+    make("div", { class: "row" }, make("b", {}, c.title), barCell(`${Math.round(c.confidence * 100)}%`, c.confidence)),
+    make("ul", {}, c.evidence.map((line) => make("li", {}, line))));
+  const numbers = NUMBER_NAMES.filter(([key]) => why.numbers[key]).map(([key, name]) => [name, sizeText(why.numbers[key])]);
+  const element = make("div", { class: "why" },
+    make("p", { class: "headline" }, `${why.headline}.`),
+    make("div", { class: "why-parts" },
+      make("section", {}, make("h3", {}, "What to change"), why.fixes.length ? make("ol", { class: "fixes" }, why.fixes.map(fix)) : make("p", { class: "soft" }, "Nothing needs to change as far as this trace shows."),
+        why.notes.length ? [make("h3", {}, "Notes"), make("ul", { class: "soft notes" }, why.notes.map((line) => make("li", {}, line)))] : null),
+      make("section", {}, make("h3", {}, "Why"), why.causes.length ? make("ul", { class: "causes" }, why.causes.map(cause)) : make("p", { class: "soft" }, "No cause was found: no request failed."),
+        numbers.length ? [make("h3", {}, app.active.failures.length ? "Memory when it failed" : "Memory"), facts(numbers)] : null)));
+  element.csv = () => [["change", "saves_bytes", "basis", "cost"], ...why.fixes.map((f) => [f.change, f.saves_bytes ?? "", f.basis, f.cost])];
+  return element;
+}
+
+// ---- balance: several runs or ranks ----
+export function balancePanel(app) {
+  const runs = app.runs, mean = runs.reduce((sum, r) => sum + r.peakBytes, 0) / runs.length;
+  const most = Math.max(...runs.map((r) => r.peakBytes), 1), order = [...runs].sort((a, b) => b.peakBytes - a.peakBytes);
+  const percent = (r) => (mean > 0 ? 100 * (r.peakBytes - mean) / mean : 0);
+  const largest = (r) => r.holders(app.by, r.peakTick)[0];
+  const peaks = table([
+    { title: "Run", cell: (r) => make("button", { type: "button", class: "link", onclick: () => app.activate(r) }, app.nameOf(r)), class: "wide" },
+    { title: "Peak live", number: true, cell: (r) => barCell(sizeText(r.peakBytes), r.peakBytes / most), raw: (r) => r.peakBytes },
+    { title: "Against the mean", number: true, cell: (r) => make("span", { class: percent(r) >= 10 ? "bad" : "" }, `${percent(r) >= 0 ? "+" : "−"}${Math.abs(percent(r)).toFixed(1)}%`), raw: (r) => r.peakBytes - mean },
+    { title: "Peak reserved", number: true, cell: (r) => (r.reservedKnown ? sizeText(r.peakReservedBytes) : "–"), raw: (r) => (r.reservedKnown ? r.peakReservedBytes : NaN) },
+    ...(runs.some((r) => r.host) ? [{ title: "Peak host", number: true, cell: (r) => (r.host ? sizeText(r.host.peak) : "–"), raw: (r) => r.host?.peak ?? NaN }] : []),
+    { title: "Out of memory", number: true, cell: (r) => (r.failureCount ? make("span", { class: "bad" }, countText(r.failureCount)) : "never"), raw: (r) => r.failureCount },
+    { title: "Most at the peak", cell: (r) => (largest(r) ? siteLabel(largest(r).label) : "–"), class: "wide" },
+  ], order, { caption: balanceText(app, order, mean) });
+  const sites = balanceRows(app), element = make("div", {}, peaks, sites.length ? balanceSites(app, sites) : null);
+  element.csv = peaks.csv;
+  return element;
+}
+
+export function balanceText(app, order, mean) {
+  const first = order[0], last = order[order.length - 1], spread = first.peakBytes - last.peakBytes;
+  if (spread <= mean * 0.01) return `Balanced: the peaks of ${order.length} runs differ by ${sizeText(spread)}.`;
+  return `The peaks differ by ${sizeText(spread)}: ${app.nameOf(first)} has the highest, ${sizeText(first.peakBytes)}, ${(100 * (first.peakBytes - mean) / mean).toFixed(1)}% above the mean; ${app.nameOf(last)} the lowest, ${sizeText(last.peakBytes)}.`;
+}
+
+// What differs between the runs at their peaks, the largest difference first.
+function balanceRows(app) {
+  const rows = new Map();
+  app.runs.forEach((run, i) => {
+    for (const holder of run.holders(app.by, run.peakTick)) {
+      const key = `${holder.label.name}\n${holder.label.place}`;
+      if (!rows.has(key)) rows.set(key, { label: holder.label, bytes: app.runs.map(() => 0) });
+      rows.get(key).bytes[i] += holder.bytes;
+    }
+  });
+  const spread = (row) => Math.max(...row.bytes) - Math.min(...row.bytes);
+  return [...rows.values()].filter((row) => spread(row) > 0).sort((a, b) => spread(b) - spread(a)).slice(0, 100);
+}
+
+function balanceSites(app, rows) {
+  const most = Math.max(...rows.flatMap((row) => row.bytes), 1);
+  return table([
+    { title: { site: "Call site", tag: "Tag", size: "Size of the allocation" }[app.by], cell: (row) => siteLabel(row.label), class: "wide" },
+    { title: "Difference", number: true, cell: (row) => sizeText(Math.max(...row.bytes) - Math.min(...row.bytes)) },
+    ...app.runs.map((run, i) => ({ title: app.nameOf(run), number: true, cell: (row) => barCell(sizeText(row.bytes[i]), row.bytes[i] / most), raw: (row) => row.bytes[i] })),
+  ], rows, { caption: "What differs most between the runs, each at its own peak" });
+}
+
 export function flamePanel(app) {
   const run = app.active;
   if (!run.hasStacks) return empty("No flame graph", STACKS_HINT);
   const root = run.flame(run.chosen, app.hideFramework);
   if (root.bytes === 0) return empty("Nothing is live at this moment", "Choose another moment in the chart above.");
   const toggle = make("label", { class: "check" }, make("input", { type: "checkbox", id: "hide-framework", ...(app.hideFramework ? { checked: true } : {}), onchange: (e) => { app.hideFramework = e.target.checked; app.showPanel(); } }), "Hide PyTorch and Python frames");
-  return make("div", {}, make("div", { class: "row" }, make("p", { class: "soft" }, "Outermost frame on top; width is bytes live at the chosen moment. Click a frame to zoom, click it again to go back."), toggle),
-    new FlameGraph(run, root, app.matched.get(run)).element);
+  const element = make("div", {}, make("div", { class: "row" }, make("p", { class: "soft" }, "Outermost frame on top; width is bytes live at the chosen moment, colours are those of the chart. Click a frame to zoom, click it again to go back."), toggle),
+    (app.flameGraph = new FlameGraph(run, root, app.matched.get(run), app.series.labels)).element);
+  element.csv = () => [["stack, outermost first", "bytes", "allocations"], ...flameRows(run, root)];
+  return element;
+}
+
+// Each stack with what is live in it itself.
+function flameRows(run, root) {
+  const rows = [], visit = (node, path) => {
+    let bytes = node.bytes, count = node.count;
+    for (const child of node.children.values()) {
+      bytes -= child.bytes;
+      count -= child.count;
+      const text = run.frameText(child.frame);
+      visit(child, [...path, text.place ? `${text.name} ${text.place}` : text.name]);
+    }
+    if (bytes > 0) rows.push([path.join(";"), bytes, count]);
+  };
+  visit(root, []);
+  return rows.sort((a, b) => b[1] - a[1]);
 }
 
 export function holdersPanel(app) {
@@ -39,11 +135,11 @@ export function holdersPanel(app) {
   return table([
     { title: "", cell: (row) => swatch(colourOfGroup(app, run, by, row.group)) },
     { title: { site: "Call site", tag: "Tag", size: "Size of the allocation" }[by], cell: (row) => siteLabel(row.label), class: "wide" },
-    { title: "Live", number: true, cell: (row) => barCell(sizeText(row.bytes), row.bytes / most) },
+    { title: "Live", number: true, cell: (row) => barCell(sizeText(row.bytes), row.bytes / most), raw: (row) => row.bytes },
     { title: "Share", number: true, cell: (row) => shareText(row.bytes, total) },
-    { title: "Allocations", number: true, cell: (row) => countText(row.count) },
-    { title: "Average", number: true, cell: (row) => sizeText(row.bytes / row.count) },
-    { title: "Most ever", number: true, cell: (row) => sizeText(group.most[row.group]) },
+    { title: "Allocations", number: true, cell: (row) => countText(row.count), raw: (row) => row.count },
+    { title: "Average", number: true, cell: (row) => sizeText(row.bytes / row.count), raw: (row) => Math.round(row.bytes / row.count) },
+    { title: "Most ever", number: true, cell: (row) => sizeText(group.most[row.group]), raw: (row) => group.most[row.group] },
   ], shown, { caption: `${sizeText(total)} live in ${countText(rows.reduce((n, r) => n + r.count, 0))} allocations at the chosen moment` });
 }
 
@@ -66,10 +162,10 @@ export function allocationsPanel(app) {
   const when = (tick) => `${countText(tick)} · ${momentText(run.times[tick])}`;
   return table([
     { title: "", cell: (life) => swatch(seriesColour(run.colour[life], app.series.labels)) },
-    { title: "Size", number: true, cell: (life) => sizeText(run.size[life]) },
+    { title: "Size", number: true, cell: (life) => sizeText(run.size[life]), raw: (life) => run.size[life] },
     { title: { site: "Call site", tag: "Tag", size: "Size class" }[app.by], cell: (life) => siteLabel(group.labels[group.of[life]]), class: "wide" },
-    { title: "From event · time", number: true, cell: (life) => (life < run.before ? "before the trace" : when(run.start[life])) },
-    { title: "To event · time", number: true, cell: (life) => (run.end[life] === OPEN ? "still live" : when(run.end[life])) },
+    { title: "From event · time", number: true, cell: (life) => (life < run.before ? "before the trace" : when(run.start[life])), raw: (life) => (life < run.before ? "" : run.start[life]) },
+    { title: "To event · time", number: true, cell: (life) => (run.end[life] === OPEN ? "still live" : when(run.end[life])), raw: (life) => (run.end[life] === OPEN ? "" : run.end[life]) },
     { title: "Address", number: true, cell: (life) => make("span", { class: "mono" }, addressText(run.address(life))) },
   ], rows, { onpick: (life) => app.pick(run, life, true), picked: (life) => app.picked?.run === run && app.picked.life === life, limit: 300,
     caption: `${countText(rows.length)} allocations touch what the chart shows, largest first; click one to see its stack and its life` });
@@ -88,10 +184,12 @@ export function iterationsPanel(app) {
     chosen[which] = Math.max(0, Math.min(list.length - 1, Number(e.target.value) - 1 || 0));
     app.showPanel();
   } }));
-  return make("div", {},
+  const element = make("div", {},
     make("div", { class: "row" }, make("p", { class: "soft" }, `${countText(list.length)} iterations, ${how}. `, it.growth ? make("b", {}, `What stays live changes by ${signedSizeText(it.growth)} each (median).`) : "What stays live does not grow."),
       make("div", { class: "row" }, input(0, "Compare the end of "), input(1, " with the end of "))),
     bars, roundDifference(app, run, list[chosen[0]], list[chosen[1]]));
+  element.csv = () => [["iteration", "first_event", "end_event", "allocations", "peak_bytes", "end_bytes"], ...list.map((r) => [r.number, r.start, r.end, r.allocs, r.peak, r.live])];
+  return element;
 }
 
 function roundBars(run, chosen, pick) {
@@ -140,9 +238,9 @@ function differenceTable(app, rows, first, second, caption) {
   const all = { label: { name: "all", place: "" }, bytes: [sum(0), sum(1)], count: [0, 1].map((w) => rows.reduce((s, r) => s + r.count[w], 0)) };
   return table([
     { title: { site: "Call site", tag: "Tag", size: "Size of the allocation" }[app.by], cell: (r) => siteLabel(r.label), class: "wide" },
-    { title: first, number: true, cell: (r) => sizeText(r.bytes[0]) },
-    { title: second, number: true, cell: (r) => sizeText(r.bytes[1]) },
-    { title: "Change", number: true, cell: (r) => barCell(signedSizeText(change(r)), r === all ? 0 : Math.abs(change(r)) / most, change(r) > 0 ? theme.names.bad : theme.names.good) },
+    { title: first, number: true, cell: (r) => sizeText(r.bytes[0]), raw: (r) => r.bytes[0] },
+    { title: second, number: true, cell: (r) => sizeText(r.bytes[1]), raw: (r) => r.bytes[1] },
+    { title: "Change", number: true, raw: change, cell: (r) => barCell(signedSizeText(change(r)), r === all ? 0 : Math.abs(change(r)) / most, change(r) > 0 ? theme.names.bad : theme.names.good) },
     { title: "Allocations", number: true, cell: (r) => `${countText(r.count[0])} → ${countText(r.count[1])}` },
   ], [all, ...rows], { caption });
 }
@@ -170,7 +268,7 @@ export function policiesPanel(app) {
   const only = (text) => (p) => (p.recorded ? "–" : text(p));
   return table([
     { title: "Policy", cell: (p) => (p.recorded ? make("b", {}, "as recorded") : make("span", { class: "site" }, make("b", {}, p.policy), make("span", { class: "about-policy" }, p.finishes ? p.about : `fails: asks ${sizeText(p.failedBytes)}`))), class: "wide" },
-    { title: "Peak reserved", number: true, cell: (p) => barCell(sizeText(p.reserved), p.reserved / most, p.recorded ? theme.names.rest : null) },
+    { title: "Peak reserved", number: true, cell: (p) => barCell(sizeText(p.reserved), p.reserved / most, p.recorded ? theme.names.rest : null), raw: (p) => p.reserved },
     { title: "Over peak live", number: true, cell: (p) => signedSizeText(p.reserved - p.live) },
     ...(limits ? [{ title: "Smallest limit", number: true, cell: only((p) => (p.minLimit ? sizeText(p.minLimit) : "none")) }] : []),
     { title: "Largest hole", number: true, cell: only((p) => sizeText(p.hole)) },

@@ -34,6 +34,12 @@ typedef int (*stow_data_progress)(void *user, uint64_t done, uint64_t total);
 #define STOW_NAMES_YES  UINT32_C(1)
 #define STOW_NAMES_NO   UINT32_C(2)
 
+/* What the values are for: which types are chosen. */
+#define STOW_FOR_ARITHMETIC                                                                        \
+  UINT32_C(0) /* no float16 (sums overflow), no unsigned (differences wrap) */
+#define STOW_FOR_TRAINING UINT32_C(1) /* float16, uint8 and signed types */
+#define STOW_FOR_STORAGE  UINT32_C(2) /* any type */
+
 typedef struct stow_inspect_options {
   uint32_t struct_bytes;       /* sizeof(stow_inspect_options) */
   uint32_t threads;            /* 0: one for each processor */
@@ -44,9 +50,11 @@ typedef struct stow_inspect_options {
   uint32_t names;              /* STOW_NAMES_AUTO, _YES, _NO */
   stow_data_progress progress; /* NULL: none */
   void *progress_user;
+  uint32_t purpose;  /* STOW_FOR_… */
+  uint32_t reserved; /* 0 */
 } stow_inspect_options;
 #define STOW_INSPECT_OPTIONS_INIT                                                                  \
-  { sizeof(stow_inspect_options), 0, 0, NULL, NULL, 0, 0, NULL, NULL }
+  { sizeof(stow_inspect_options), 0, 0, NULL, NULL, 0, 0, NULL, NULL, 0, 0 }
 
 /* Reads a whole file; NULL options are the defaults. STOW_ERR_NOT_FOUND: no such file;
  * STOW_ERR_FORMAT: not a data file. `*inspection` is NULL on failure. */

@@ -1,4 +1,5 @@
-/* Shrink: a data file again in the smallest types that hold every value, sparse where smaller.
+/* Shrink: a data file again in the smallest types that hold every value, sparse where smaller; or a
+ * model file in the types asked for.
  *
  *   stow_shrink *shrink;
  *   stow_shrink_file(&shrink, "train.npy", "small.npy", NULL);
@@ -6,9 +7,11 @@
  *   stow_shrink_close(shrink);
  *
  * The output's ending chooses its format: .npy or .npz. Every value stays exact unless a tolerance
- * allows rounding. The input is never changed; the output is the old file or the complete new one.
- * Texts stay valid until the result is closed. The call works alone: sharing a file among the ranks
- * of an MPI job is what the command does.
+ * allows rounding. A model (safetensors, GGUF, PyTorch's .pt and .bin, or a folder of Hugging Face)
+ * is written as .safetensors, .gguf or a folder; `dtype` is then f16, bf16 or f32, and rounding is
+ * what was asked for: the items tell the error. The input is never changed; the output is the old
+ * file or the complete new one. Texts stay valid until the result is closed. The call works alone:
+ * sharing a file among the ranks of an MPI job is what the command does.
  *
  * Threads: a result does not change; any number may read it. Fork: a child may use its copy; a
  * child of a process that is shrinking must not touch the output. Link with -lstowage-data. */
@@ -34,6 +37,11 @@ typedef struct stow_shrink stow_shrink;
 #define STOW_SHRINK_RESUME  UINT32_C(4)  /* go on where a run that was stopped had come to */
 #define STOW_SHRINK_NO_SYNC UINT32_C(8)  /* do not wait until the output is on the disk */
 #define STOW_SHRINK_FORCE   UINT32_C(16) /* write a table even if it takes more than the input */
+/* Of a model: */
+#define STOW_SHRINK_VERIFY      UINT32_C(32)  /* read the output back and compare checksums */
+#define STOW_SHRINK_ALLOW_NAN   UINT32_C(64)  /* write it even if values are NaN or infinite */
+#define STOW_SHRINK_JOIN        UINT32_C(128) /* one file instead of shards */
+#define STOW_SHRINK_PRUNE_MODEL UINT32_C(256) /* one threshold for all tensors together */
 
 typedef struct stow_shrink_options {
   uint32_t struct_bytes; /* sizeof(stow_shrink_options) */
@@ -46,16 +54,27 @@ typedef struct stow_shrink_options {
   const char *raw_dtype;
   const uint64_t *raw_shape;
   uint32_t raw_dims;
-  uint32_t reserved; /* 0 */
+  uint32_t purpose; /* STOW_FOR_… */
   stow_data_progress progress;
   void *progress_user;
   /* Of a table, by name, each list ended by NULL: the columns to write (NULL: all of them), and
    * those to leave out. A name may itself be a list: "a,b". */
   const char *const *columns;
   const char *const *drop;
+  /* Of a model: "q8_0", "q6_k", "q4_k", "q4_0" (GGUF), "int8", "fp8" (safetensors); "50%" or "2:4";
+   * patterns of tensor names to change or to leave, each list ended by NULL; the size of a file,
+   * 0: as in the input. */
+  const char *quantize;
+  const char *prune;
+  const char *const *include;
+  const char *const *exclude;
+  uint64_t shard_bytes;
 } stow_shrink_options;
 #define STOW_SHRINK_OPTIONS_INIT                                                                   \
-  { sizeof(stow_shrink_options), 0, NULL, 0, 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL }
+  {                                                                                                \
+    sizeof(stow_shrink_options), 0, NULL, 0, 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL,    \
+        NULL, NULL, NULL, NULL, 0                                                                  \
+  }
 
 /* Shrinks `in` to `out`; NULL options are the defaults. STOW_ERR_INVALID: the type or the tolerance
  * cannot hold the values, or the ending of `out` is unknown. `*shrink` is NULL on failure. */
@@ -83,7 +102,8 @@ typedef struct stow_shrink_item {
   const char *to_dtype;
   uint32_t exact; /* 1: every value is as it was */
   uint32_t reserved;
-  double error; /* the largest, as the tolerance counts it */
+  double error; /* the largest, as the tolerance counts it; of a model: the root of the mean square
+                   error over that of the values */
   uint64_t bytes, bytes_after;
 } stow_shrink_item;
 #define STOW_SHRINK_ITEM_INIT                                                                      \

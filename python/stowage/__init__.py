@@ -4,6 +4,7 @@ Look:     info, watch, and in notebooks %load_ext stowage, %stowage, %%stowage
 Release:  release, holders, cache, and in notebooks %release
 Limit:    enable, limit, restart
 Explain:  explain, record, report, step
+Plan:     estimate, replay, tune
 Data:     shrink, open, batches
 Heap:     heap; use_cupy, use_numba: let CuPy and Numba allocate from it
 
@@ -45,6 +46,7 @@ _WHERE = {
     "inspect": "_files",
     "replay": "_replay",
     "tune": "_replay",
+    "estimate": "_estimate",
     "open": "lazy",
     "batches": "batches",
     "heap": "_heap",
@@ -98,6 +100,7 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._enable import enable as enable
     from ._enable import limit as limit
     from ._enable import restart as restart
+    from ._estimate import estimate as estimate
     from ._explain import explain as explain
     from ._files import inspect as inspect
     from ._heap import heap as heap

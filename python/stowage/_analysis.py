@@ -22,6 +22,7 @@ class ExplainOptions(Growing):
         ("message", c_char_p),
         ("message_bytes", c_uint64),
         ("device_name", c_char_p),
+        ("device_bytes", c_uint64),
     ]
 
 
@@ -144,9 +145,10 @@ class Answer:
             lib().stow_explanation_close(made)
 
 
-def explain_recording(path: str, message: "Optional[str]" = None) -> Answer:
-    """Why a recorded program ran out; `message` is its error's text, where the recording lacks it."""
-    options = ExplainOptions()
+def explain_recording(path: str, message: "Optional[str]" = None, device_bytes: int = 0) -> Answer:
+    """Why a recorded program ran out; `message` is its error's text, where the recording lacks it. `device_bytes`: on a device of that
+    size, by replay."""
+    options = ExplainOptions(device_bytes=device_bytes)
     if message is not None:
         text = message.encode("utf-8", "replace")
         options.message, options.message_bytes = text, len(text)

@@ -15,7 +15,7 @@ import sys
 from typing import Any, List, Optional
 
 from ._library import Invalid, NotFound, StowageError, native
-from ._run_names import ENV_COMMAND
+from ._run_names import ENV_COMMAND, ENV_INTERPRETER
 
 
 def command_path() -> str:
@@ -45,6 +45,7 @@ def main() -> None:
     """Replaces this process with the compiled command."""
     try:
         path = command_path()
+        os.environ.setdefault(ENV_INTERPRETER, sys.executable)  # `estimate` starts the Python that has this package
         os.execv(path, [path, *sys.argv[1:]])
     except (StowageError, OSError) as reason:
         sys.exit(f"stowage: {reason}")

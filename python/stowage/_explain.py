@@ -19,9 +19,10 @@ from ._explanation import Explanation
 from ._history import take_refusal
 from ._library import NotFound, OutOfMemory, StowageError
 from ._library import format_size as size
+from ._library import parse_size
 from ._limits import ram_limit
-from ._objects import Finder, describe, find_large, paths_to
-from ._ram import undisturbed
+from ._host import describe_largest, explain_full
+from ._ram import HostMemoryError, undisturbed
 
 # ---- exceptions ----
 
@@ -47,17 +48,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     return any(part in text for part in _TEXTS)
 
 
-def host_facts(most: int = 5) -> "List[str]":
-    """Returns lines about this process and its largest objects in host memory, with who holds them."""
+def host_facts(error: "Optional[BaseException]" = None) -> "List[str]":
+    """Returns lines about this process and its largest objects in host memory."""
     now, limit = _memory.host(), ram_limit()
     within = f" of the {size(limit)} it is limited to" if limit is not None else ""
     left = now.usable_bytes if limit is None else min(now.usable_bytes, max(0, limit - now.held_bytes))
     lines = [f"holds {size(now.held_bytes)} of host memory{within}; {size(left)} can still be taken"]
-    pieces = find_large()[:most]
-    finder = Finder() if pieces else None
-    for piece in pieces:
-        paths = paths_to(piece.object, finder)
-        lines.append(f"{describe(piece)}, held by {paths[0]}" if paths else describe(piece))
+    with contextlib.suppress(Exception):
+        lines += describe_largest(error)
     return lines
 
 
@@ -80,8 +78,13 @@ def explain_exception(error: BaseException) -> Explanation:
 
 
 def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -> Explanation:
-    global _latest
-    facts = host_facts() if on_host or "can't allocate memory" in message else []
+    facts: "List[str]" = []
+    if isinstance(error, HostMemoryError):
+        full = explain_full(error, ram_limit())
+        if full is not None:
+            return _attach_latest(error, Explanation(full, message))
+    if on_host or "can't allocate memory" in message:
+        facts = host_facts(error)
     if on_host:
         # This distinguishes a request that can never fit from one that failed only now.
         limit, total = ram_limit(), _memory.host().total_bytes
@@ -90,6 +93,11 @@ def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -
     made = _explain_refusal(path, message, facts) if path is not None else None
     if made is None:
         made = Explanation(_analysis.explain_message(message), message, facts)
+    return _attach_latest(error, made)
+
+
+def _attach_latest(error: BaseException, made: Explanation) -> Explanation:
+    global _latest
     _latest = made
     with contextlib.suppress(Exception):
         error.__stowage__ = made  # type: ignore[attr-defined]
@@ -170,16 +178,19 @@ def explain(
     *,
     message: "Optional[str]" = None,
     last: bool = False,
+    vram: "Union[None, int, str]" = None,
 ) -> Explanation:
     """Explains why memory ran out, and what to change.
 
     Without arguments it explains the latest out-of-memory error of this process. `what` is an exception or a recording (a PyTorch
     snapshot, a .stow trace, the folder of a run), `message` is the text of an error, and `last` means the last run or the kernel
-    that died before.
+    that died before. With `vram` the answer is for a card of that size: the recording is replayed there.
 
     >>> explain(message="RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB.").data["numbers"]["asked_bytes"]
     2147483648
     """
+    if vram is not None and not (isinstance(what, (str, os.PathLike)) and os.path.isfile(what)):
+        raise TypeError("explain: vram= needs a recording: the path of a PyTorch snapshot or a .stow trace")
     given = [what is not None, message is not None, last]
     if sum(given) > 1 and not (message is not None and isinstance(what, (str, os.PathLike))):
         raise TypeError("explain: give one of: an exception, a recording (with its message), message=, last=True")
@@ -200,7 +211,8 @@ def explain(
         message = message if message is not None else _ended_with.get(os.path.abspath(path))
         if os.path.isdir(path):
             return Explanation(_analysis.explain_run(path), of_recording=True)
-        return Explanation(_analysis.explain_recording(path, message), message, of_recording=True)
+        size_of_card = 0 if vram is None else parse_size(vram)
+        return Explanation(_analysis.explain_recording(path, message, size_of_card), message, of_recording=True)
     if message is not None:
         return Explanation(_analysis.explain_message(message), message)
     return _explain_latest()

@@ -55,5 +55,7 @@ class Explanation:
         return self.text
 
     def _repr_html_(self) -> str:
+        """A card: the sentence, what to change, and the rest folded away."""
         headline, _, rest = self.text.partition("\n")
-        return _show.html_block(headline, _show.html_text(rest.strip("\n")))
+        fixes = [str(fix.get("change", "")) for fix in self.data.get("fixes", [])[:3]]
+        return _show.html_card(headline, fixes, rest.strip("\n"))

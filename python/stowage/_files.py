@@ -16,6 +16,9 @@ _Progress = CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64)
 _INTERRUPTED = -15  # STOW_ERR_INTERRUPTED
 _ABSOLUTE = 1  # STOW_SHRINK_ABSOLUTE
 _FORCE = 16  # STOW_SHRINK_FORCE
+PURPOSES = {"arithmetic": 0, "training": 1, "storage": 2}  # STOW_FOR_ARITHMETIC, _TRAINING, _STORAGE
+VERIFY = 32  # STOW_SHRINK_VERIFY
+ALLOW_NAN = 64  # STOW_SHRINK_ALLOW_NAN
 _NAMES = {"auto": 0, "yes": 1, "no": 2}  # STOW_NAMES_AUTO, _YES, _NO
 
 
@@ -29,6 +32,8 @@ class InspectOptions(Growing):
         ("names", c_uint32),
         ("progress", _Progress),
         ("progress_user", c_void_p),
+        ("purpose", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
@@ -43,11 +48,16 @@ class ShrinkOptions(Growing):
         ("raw_dtype", c_char_p),
         ("raw_shape", POINTER(c_uint64)),
         ("raw_dims", c_uint32),
-        ("reserved", c_uint32),
+        ("purpose", c_uint32),
         ("progress", _Progress),
         ("progress_user", c_void_p),
         ("columns", POINTER(c_char_p)),
         ("drop", POINTER(c_char_p)),
+        ("quantize", c_char_p),
+        ("prune", c_char_p),
+        ("include", POINTER(c_char_p)),
+        ("exclude", POINTER(c_char_p)),
+        ("shard_bytes", c_uint64),
     ]
 
 
@@ -110,11 +120,12 @@ def inspect(
     dtype: "Optional[str]" = None,
     names: "Optional[str]" = None,
     memory: "str | int | None" = None,
+    purpose: str = "arithmetic",
 ) -> Inspection:
     """What a data file or URL holds, what it takes in memory and what it could take; never holds the file whole.
 
     `dtype`: the file is raw values of this type. `names`: whether the first row of a table names its columns ("yes", "no",
-    "auto"). `memory` is the most to hold.
+    "auto"). `memory` is the most to hold. `purpose` is as in `shrink`.
 
     >>> inspect("nowhere.npy")
     Traceback (most recent call last):
@@ -122,7 +133,7 @@ def inspect(
     stowage._library.NotFound: nowhere.npy: cannot open: No such file or directory
     """
     watch, made = _Watch(), c_void_p()
-    options = InspectOptions(progress=watch.function, names=_names(names))
+    options = InspectOptions(progress=watch.function, names=_names(names), purpose=read_purpose(purpose))
     options.raw_dtype = str(dtype).encode() if dtype is not None else None
     options.memory_bytes = parse_size(memory, "memory") if memory is not None else 0
     watch.run("stow_inspect_file", byref(made), os.fsencode(path), byref(options))
@@ -145,6 +156,23 @@ class Table(NamedTuple):
     force: bool = False
 
 
+def read_purpose(purpose: str) -> int:
+    if purpose not in PURPOSES:
+        raise Invalid(f'purpose: {purpose!r}; write "arithmetic", "training" or "storage"')
+    return PURPOSES[purpose]
+
+
+class Model(NamedTuple):
+    """What may be said of a model file: types of 4 to 8 bits, pruning, the names of tensors, the size of its files."""
+
+    quantize: "Optional[str]" = None
+    prune: "Optional[str]" = None
+    include: "Tuple[str, ...]" = ()
+    exclude: "Tuple[str, ...]" = ()
+    shard: "str | int | None" = None
+    flags: int = 0
+
+
 def _names(names: "Optional[str]") -> int:
     if names is not None and names not in _NAMES:
         raise Invalid(f'names: {names!r}; write "yes", "no" or "auto"')
@@ -155,13 +183,33 @@ def _list(words: "Tuple[str, ...]") -> Any:
     return (c_char_p * (len(words) + 1))(*[word.encode() for word in words], None) if words else None
 
 
+def _say_model(options: ShrinkOptions, model: Model) -> None:
+    options.quantize = model.quantize.encode() if model.quantize is not None else None
+    options.prune = model.prune.encode() if model.prune is not None else None
+    if model.include:
+        options.include = _list(model.include)
+    if model.exclude:
+        options.exclude = _list(model.exclude)
+    if model.shard is not None:
+        options.shard_bytes = parse_size(model.shard, "shard")
+    options.flags |= model.flags
+
+
 def shrink_file(
-    path: str, output: str, tolerance: "Optional[Tuple[float, bool]]", dtype: "Optional[str]", table: Table = Table()
+    path: str,
+    output: str,
+    tolerance: "Optional[Tuple[float, bool]]",
+    dtype: "Optional[str]",
+    table: Table = Table(),
+    model: Model = Model(),
+    purpose: str = "arithmetic",
 ) -> str:
-    """Writes a file again in the smallest types; what `stowage shrink` prints about it."""
+    """Writes a file again in the smallest types, or a model in the types asked for; what `stowage shrink` prints about it."""
     watch, made = _Watch(), c_void_p()
     options = ShrinkOptions(progress=watch.function, names=_names(table.names), flags=_FORCE if table.force else 0)
     options.dtype = dtype.encode() if dtype is not None else None
+    options.purpose = read_purpose(purpose)
+    _say_model(options, model)
     if table.columns:
         options.columns = _list(table.columns)
     if table.drop:

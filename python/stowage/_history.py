@@ -17,6 +17,7 @@ from typing import Any, Optional
 
 from . import _memory
 from ._library import Unsupported
+from ._program import program_text
 
 #: Number of events that PyTorch's history keeps for an explanation.
 HISTORY = 200_000
@@ -57,6 +58,8 @@ def snapshot_file() -> "Optional[str]":
         return None
     if not any(view.get("device_traces", [])):
         return None  # no history was kept: the error text has more information
+    with contextlib.suppress(Exception):
+        view["stowage_program"] = program_text(torch)
     handle, path = tempfile.mkstemp(prefix="stowage-", suffix=".pickle")
     with os.fdopen(handle, "wb") as file:
         pickle.dump(view, file, protocol=4)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint64
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
-from ._run_names import ENV_LIBRARY
+from ._run_names import ENV_HDF5_LIBRARY, ENV_LIBRARY
 
 _HERE = Path(__file__).resolve().parent
 #: Where a wheel keeps the compiled parts, laid out as an installation: bin, lib, lib/stowage.
@@ -178,6 +179,20 @@ def native(name: str) -> Optional[Path]:
     return None
 
 
+def _name_hdf5() -> None:
+    """Names the libhdf5 that h5py brings, if it brings one: the worker that reads HDF5 does not know sys.path."""
+    if os.environ.get(ENV_HDF5_LIBRARY):
+        return
+    for place in sys.path:
+        try:
+            found = sorted(n for n in os.listdir(os.path.join(place, "h5py.libs")) if n.startswith("libhdf5-"))
+        except OSError:
+            continue
+        if found:
+            os.environ[ENV_HDF5_LIBRARY] = os.path.join(os.path.abspath(place), "h5py.libs", found[0])
+            return
+
+
 class _Libraries:
     """The three libraries as one: a function is found, and its types set, when it is first used."""
 
@@ -193,6 +208,8 @@ class _Libraries:
             path = os.path.join(folder, name.replace("libstowage", f"libstowage-{part}", 1))
         try:
             self._loaded[part] = ctypes.CDLL(path)
+            if part == "data":
+                _name_hdf5()
         except OSError as reason:
             raise NotFound(
                 f"cannot load {path} ({reason}); install the package with pip, build it with make in the source tree, "

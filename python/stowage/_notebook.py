@@ -5,6 +5,7 @@ Loaded by `%load_ext stowage`. Out-of-memory errors of cells then carry their ex
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
@@ -39,6 +40,17 @@ def _on_error(shell: Any, kind: Any, error: Any, where: Any, tb_offset: Any = No
     if made is None:
         shell.showtraceback((kind, error, where), tb_offset=tb_offset)
         return None
+    if _show.in_notebook():
+        # The card replaces the note, which a notebook shows as raw text.
+        notes = getattr(error, "__notes__", None)
+        with contextlib.suppress(Exception):
+            error.__notes__ = [note for note in notes or [] if made.headline not in note]
+        lines = shell.InteractiveTB.structured_traceback(kind, error, where, tb_offset=tb_offset)
+        with contextlib.suppress(Exception):
+            error.__notes__ = notes or []
+        shell._showtraceback(kind, error, lines)
+        _show.show(made)
+        return list(lines)
     lines = shell.InteractiveTB.structured_traceback(kind, error, where, tb_offset=tb_offset)
     if made.headline not in "\n".join(lines):  # an IPython that does not show notes
         lines = [*lines, "", "stowage: " + made.text]

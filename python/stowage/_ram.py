@@ -22,6 +22,7 @@ from typing import Any, Iterator, List, Optional
 
 from . import _death, _memory
 from ._cache import shrink_all
+from ._host import samples
 from ._library import Invalid, StowageError
 from ._library import format_size as size
 
@@ -106,6 +107,7 @@ class _Watch:
             rate = (now.held_bytes - self.seen.held_bytes) / (at - self.seen_at)
             self.growth = 0.8 * self.growth + 0.2 * rate
         self.seen, self.seen_at = now, at
+        samples.append((at, now.held_bytes))
         room = self.room(now)
         if _undisturbed == 0:
             self.bound(now)

@@ -1,7 +1,7 @@
 """Records the device memory requests of a part of the program, and names its steps.
 
-On a card it records PyTorch's allocations, from PyTorch's history; without a card those of heaps, which send their events to the
-recording's trace.
+On a card it records PyTorch's allocations, from PyTorch's history. Without a card it records those of heaps, which send their events
+to the recording's trace; if there are none, the host memory of the process.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ._analysis import convert, explain_recording
 from ._explain import annotate, attach, explain, note_ending
 from ._explanation import Explanation
 from ._heap import open_heaps
+from ._host import HostTrace
 from ._history import is_hooked, snapshot_file, start_history, stop_history
 from ._library import NotFound, OutOfMemory, StowageError, shown
 from ._report import Report, note_latest, report
@@ -29,6 +30,7 @@ class Recording:
     def __init__(self, path: str) -> None:
         self.path = path
         self._trace: "Optional[Trace]" = None
+        self._host: "Optional[HostTrace]" = None
         self._torch = _memory.loaded("torch")
         if self._torch is not None and hasattr(self._torch, "cuda") and self._torch.cuda.is_available():
             stop_history(self._torch)  # earlier events are not part of this recording
@@ -36,6 +38,7 @@ class Recording:
             return
         self._torch = None
         self._trace = Trace(path)
+        self._host = HostTrace(path + ".host")
         for one in open_heaps():
             one.introduce(self._trace)
         self._trace.listen()
@@ -44,15 +47,33 @@ class Recording:
         """Marks the start or the end of a step."""
         if self._trace is not None:
             self._trace.mark(name, begins)
+        if self._host is not None:
+            self._host.mark(name, begins)
 
     def finish(self) -> None:
         """Writes the recording and stops it."""
         if self._trace is not None:
             trace, self._trace = self._trace, None
-            trace.close()
+            try:
+                trace.close()
+            finally:
+                self._keep_host(trace.events == 0)
         else:
             self._save_history()
         note_latest(self.path)
+
+    def _keep_host(self, wanted: bool) -> None:
+        """The recording is of host memory if no heap was used."""
+        host, self._host = self._host, None
+        if host is None:
+            return
+        try:
+            host.close()
+            if wanted:
+                os.replace(host.path, self.path)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(host.path)
 
     def _save_history(self) -> None:
         path = snapshot_file()
@@ -80,8 +101,8 @@ class Recording:
 def record(path: "Union[str, os.PathLike[str]]") -> "Iterator[Recording]":
     """Records the device memory requests inside the `with` to a .stow file.
 
-    It records PyTorch's allocations on a card with their lines; without a card, those of heaps (`stowage.heap`). An out-of-memory
-    error that passes through carries its explanation.
+    It records PyTorch's allocations on a card with their lines. Without a card it records those of heaps (`stowage.heap`); if none is
+    used, the host memory of the process: sampled, by the variable that holds it and the line that fills it. An out-of-memory error that passes through carries its explanation.
 
     >>> import stowage, tempfile, os
     >>> folder = tempfile.TemporaryDirectory()

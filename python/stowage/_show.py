@@ -88,6 +88,24 @@ def html_text(text: str) -> str:
     return f'<pre style="margin:0.2em 0;white-space:pre-wrap">{escape(text)}</pre>'
 
 
+_CARD = (
+    "border:1px solid #8888;border-left:4px solid #d9822b;border-radius:4px;padding:0.6em 0.9em;margin:0.4em 0;max-width:60em;"
+    "white-space:normal;word-break:normal;overflow-wrap:normal;hyphens:none;line-height:1.4"
+)
+
+
+def html_card(headline: str, changes: "Sequence[str]", details: str) -> str:
+    """A card: a sentence, a list of changes, and details that open on a click. Lines break between words only."""
+    parts = [f'<div style="{_CARD}"><b>{escape(shown(headline))}</b>']
+    if changes:
+        items = "".join(f'<li style="margin:0.2em 0">{escape(shown(change))}</li>' for change in changes)
+        parts.append(f'<ol style="margin:0.4em 0 0.4em 1.4em;padding:0">{items}</ol>')
+    if details:
+        text = f'<pre style="margin:0.4em 0;white-space:pre;overflow-x:auto">{escape(details)}</pre>'
+        parts.append(f'<details><summary style="cursor:pointer">Numbers and evidence</summary>{text}</details>')
+    return "".join(parts) + "</div>"
+
+
 def shell() -> Any:
     """Returns the IPython this runs in, or None."""
     module = sys.modules.get("IPython")

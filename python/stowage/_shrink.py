@@ -13,7 +13,7 @@ from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_uint32,
 from typing import Any, Iterable, List, Optional, Tuple
 
 from . import _show
-from ._files import Table, shrink_file
+from ._files import ALLOW_NAN, VERIFY, Model, Table, read_purpose, shrink_file
 from ._library import Growing, Invalid, Missing, Unsupported, call, declare
 from ._library import format_size as size
 from ._memory import loaded
@@ -48,6 +48,8 @@ declare(
 )
 
 _NUMBERS = {"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"}
+#: Types of weights, in both spellings; only for files.
+_FLOATS = {"f16": "float16", "bf16": "bfloat16", "bfloat16": "bfloat16", "torch.bfloat16": "bfloat16", "f32": "float32"}
 
 
 # ---- arrays ----
@@ -113,12 +115,26 @@ def _cast(array: Any, kind: str, tolerance: "Optional[Tuple[float, bool]]" = Non
     return made, largest
 
 
-def _choose(array: Any, seen: _Seen, integers: bool) -> str:
-    """Returns the smallest type that holds every value; floats stay floats unless `integers`."""
-    smallest = seen.facts.smallest.decode()
-    if array.dtype.kind != "f" or integers or smallest.startswith("float"):
-        return smallest
-    return next(kind for kind in ("float16", "float32", "float64") if kind == array.dtype.name or seen.fits(kind))
+#: The types that may be chosen, by purpose, in ascending size (scan_allows in src/numbers/scan.c).
+_SIGNED = ["int8", "int16", "int32", "int64"]
+_CHOICES = {
+    "arithmetic": (_SIGNED, ["float32", "float64"]),
+    "training": (["uint8", *_SIGNED], ["float16", "float32", "float64"]),
+    "storage": (["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"], ["float16", "float32", "float64"]),
+}
+
+
+def _choose(array: Any, seen: _Seen, options: "_Options") -> str:
+    """Returns the smallest type for the purpose that holds every value; floats stay floats unless `integers`."""
+    import numpy
+
+    own, size = str(array.dtype.name), array.dtype.itemsize
+    if seen.facts.count == 0 or array.dtype.kind == "b":
+        return own
+    integers, floats = _CHOICES[options.purpose]
+    kinds = [*floats, *(integers if options.integers else [])] if array.dtype.kind == "f" else integers
+    fitting = [kind for kind in kinds if numpy.dtype(kind).itemsize < size and seen.fits(kind)]
+    return min(fitting, key=lambda kind: numpy.dtype(kind).itemsize) if fitting else own
 
 
 def _shrink_array(array: Any, options: "_Options", changes: "Optional[List[_Change]]" = None, name: str = "array") -> Any:
@@ -126,7 +142,7 @@ def _shrink_array(array: Any, options: "_Options", changes: "Optional[List[_Chan
         options.note(changes, name, str(array.dtype), str(array.dtype), array.nbytes, array.nbytes, "not numbers: as it was")
         return array
     seen = _Seen(array)
-    kind, error = _choose(array, seen, options.integers), 0.0
+    kind, error = _choose(array, seen, options), 0.0
     made = None
     if options.dtype is not None:
         kind = options.dtype
@@ -136,7 +152,7 @@ def _shrink_array(array: Any, options: "_Options", changes: "Optional[List[_Chan
                 f"{seen.facts.nans} NaN); the smallest that does is {seen.facts.smallest.decode()}, or allow a tolerance="
             )
     if options.tolerance is not None and array.dtype.kind == "f":
-        wanted = [options.dtype] if options.dtype is not None else ["float16", "float32"]
+        wanted = [options.dtype] if options.dtype is not None else [k for k in ("float16", "float32") if k in _CHOICES[options.purpose][1]]
         for candidate in wanted:
             made, error = _cast(array, candidate, options.tolerance)
             if error <= options.tolerance[0]:
@@ -166,7 +182,7 @@ def _shrink_kind(array: Any, options: "_Options", changes: "List[_Change]") -> A
 
     if type(array) in (numpy.ndarray, numpy.memmap):
         return _shrink_array(array, options, changes)
-    dense = _Options(options.tolerance, options.integers, options.dtype, False)
+    dense = _Options(options.tolerance, options.integers, options.dtype, False, options.purpose)
     if type(array) is numpy.matrix:
         return _shrink_array(numpy.asarray(array), dense, changes).view(numpy.matrix)
     if type(array) is numpy.ma.MaskedArray:
@@ -203,10 +219,9 @@ def _maybe_sparse(array: Any, zeros: int, options: "_Options", said: str) -> "Tu
         from scipy import sparse  # type: ignore[import-not-found]
     except ImportError:
         raise Missing("sparse=True needs SciPy: pip install scipy, or shrink to a file: stowage shrink") from None
-    # Only +0 is omitted: -0 would lose its sign.
-    negative = (array == 0) & numpy.signbit(array) if array.dtype.kind == "f" else None
-    if negative is not None and negative.any():
-        return array, "it has -0.0 values, which a sparse matrix would lose: kept dense"
+    negative = int(((array == 0) & numpy.signbit(array)).sum()) if array.dtype.kind == "f" else 0
+    if negative:
+        said = f"{said}; " * bool(said) + f"{negative} negative zeros became 0"
     return sparse.csr_matrix(array), said
 
 
@@ -216,7 +231,7 @@ def _shrink_sparse(matrix: Any, options: "_Options", changes: "Optional[List[_Ch
     before = _sparse_bytes(matrix)
     if matrix.format not in ("csr", "csc", "coo", "bsr", "dia"):
         raise Unsupported(f"a sparse matrix in {matrix.format} form has no arrays to narrow; give .tocsr()")
-    inner = _Options(options.tolerance, options.integers, options.dtype, False)
+    inner = _Options(options.tolerance, options.integers, options.dtype, False, options.purpose)
     data = _shrink_array(matrix.data, inner, None, "values")
     if data.dtype.name == "float16":
         data = _cast(matrix.data, "float32")[0] if matrix.data.dtype.name == "float64" else matrix.data
@@ -244,7 +259,7 @@ def _shrink_column(column: Any, options: "_Options", changes: "List[_Change]", n
 
     before = int(column.memory_usage(index=False, deep=True))
     kind = column.dtype
-    inner = _Options(options.tolerance, options.integers, options.dtype, False)
+    inner = _Options(options.tolerance, options.integers, options.dtype, False, options.purpose)
     made, said = column, ""
     if getattr(kind, "name", "") in _NUMBERS and not isinstance(kind, pandas.api.extensions.ExtensionDtype):
         values = _shrink_array(column.to_numpy(), inner, None, name)
@@ -300,8 +315,10 @@ _Change = Tuple[str, str, str, int, int, str]
 class _Options:
     """What may be done."""
 
-    def __init__(self, tolerance: "Optional[Tuple[float, bool]]", integers: bool, dtype: "Optional[str]", sparse: bool) -> None:
-        self.tolerance, self.integers, self.dtype, self.sparse = tolerance, integers, dtype, sparse
+    def __init__(
+        self, tolerance: "Optional[Tuple[float, bool]]", integers: bool, dtype: "Optional[str]", sparse: bool, purpose: str
+    ) -> None:
+        self.tolerance, self.integers, self.dtype, self.sparse, self.purpose = tolerance, integers, dtype, sparse, purpose
 
     @staticmethod
     def note(changes: "Optional[List[_Change]]", *change: Any) -> None:
@@ -348,6 +365,14 @@ def shrink(
     columns: "Optional[Iterable[str]]" = None,
     drop: "Optional[Iterable[str]]" = None,
     force: bool = False,
+    purpose: str = "arithmetic",
+    quantize: "Optional[str]" = None,
+    prune: "Optional[str]" = None,
+    include: "Optional[Iterable[str]]" = None,
+    exclude: "Optional[Iterable[str]]" = None,
+    shard: "str | int | None" = None,
+    verify: bool = False,
+    allow_nan: bool = False,
 ) -> Any:
     """Returns the same data in the smallest types that hold every value, and prints what changed.
 
@@ -355,20 +380,32 @@ def shrink(
     the new one). Exact unless a `tolerance` allows rounding of floats: 1e-3 of each value, or "abs:0.5". Floats stay
     floats unless `integers`; with `sparse` a mostly-zero matrix becomes CSR. The input is never changed. For a table file, `names`
     "yes" or "no" states whether its first row names the columns, `columns` selects columns, `drop` omits columns, and `force` allows
-    an output larger than the table.
+    an output larger than the table. `purpose` limits the types: "arithmetic" chooses no float16, whose sums overflow at 65504, and no
+    unsigned type, whose differences wrap; "training" allows float16 and uint8; "storage" allows all.
+
+    A model file or folder (safetensors, GGUF, .pt, .bin) is written in `dtype` "f16", "bf16" or "f32". `quantize` stores the large
+    layers as "q8_0", "q6_k", "q4_k" or "q4_0" (GGUF), "int8" or "fp8" (safetensors); `prune` is "50%" or "2:4". `include` and
+    `exclude` are patterns of tensor names, `shard` is the size of a file ("2G"), `verify` reads the output back, and `allow_nan`
+    accepts NaN and infinity.
 
     >>> import numpy
     >>> small = shrink(numpy.arange(1000))
-           was    is       before    after
-    array  int64  uint16  7.8 KiB  2.0 KiB
+           was    is      before    after
+    array  int64  int16  7.8 KiB  2.0 KiB
     >>> small.dtype
-    dtype('uint16')
+    dtype('int16')
     """
-    options = _Options(_read_tolerance(tolerance), integers, _read_dtype(dtype), sparse)
+    read_purpose(purpose)
+    is_file = isinstance(thing, (str, os.PathLike))
+    kind = _FLOATS.get(str(dtype), None) if is_file else None
+    options = _Options(_read_tolerance(tolerance), integers, kind or _read_dtype(dtype), sparse, purpose)
     changes: "List[_Change]" = []
-    if isinstance(thing, (str, os.PathLike)):
-        given = [tuple([each] if isinstance(each, str) else each or ()) for each in (columns, drop)]
-        return _shrink_file(os.fspath(thing), output, options, quiet, Table(names, given[0], given[1], force))
+    if is_file:
+        given = [tuple([each] if isinstance(each, str) else each or ()) for each in (columns, drop, include, exclude)]
+        model = Model(quantize, prune, given[2], given[3], shard, (VERIFY if verify else 0) | (ALLOW_NAN if allow_nan else 0))
+        return _shrink_file(os.fspath(thing), output, options, quiet, Table(names, given[0], given[1], force), model)
+    if quantize is not None or prune is not None or include is not None or exclude is not None or shard is not None:
+        raise TypeError("shrink: quantize=, prune=, include=, exclude= and shard= are for model files")
     if names is not None or columns is not None or drop is not None or force:
         raise TypeError("shrink: names=, columns=, drop= and force= are for files")
     if output is not None:
@@ -406,10 +443,10 @@ def _shrink_thing(thing: Any, options: _Options, changes: "List[_Change]") -> An
     raise TypeError(f"shrink: {kind}: give a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix or a path")
 
 
-def _shrink_file(path: str, output: Any, options: _Options, quiet: bool, table: Table) -> str:
+def _shrink_file(path: str, output: Any, options: _Options, quiet: bool, table: Table, model: Model) -> str:
     if output is None:
         raise TypeError(f'shrink: {path} is a file; say where the smaller one goes: shrink("{path}", "small.npz")')
-    said = shrink_file(path, os.fspath(output), options.tolerance, options.dtype, table)
+    said = shrink_file(path, os.fspath(output), options.tolerance, options.dtype, table, model, options.purpose)
     if not quiet:
         print(said.rstrip())
     return os.fspath(output)

@@ -9,7 +9,7 @@ import ctypes
 import os
 import sys
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 from ._library import Growing, call, declare, lib
 
@@ -72,6 +72,7 @@ class Trace:
 
     def __init__(self, path: str) -> None:
         self._handle = c_void_p()
+        self.events = 0  #: events of heaps
         options = _Options(record_path=os.fsencode(path))
         call("stow_trace_open", ctypes.byref(self._handle), ctypes.byref(options))
 
@@ -88,10 +89,39 @@ class Trace:
         """Records an event of a heap, with the program's lines."""
         if not self._handle:
             return  # closed by another thread in the meantime
+        self.events += 1
         number = c_uint32()
         if tag is not None:
             lib().stow_trace_tag(self._handle, tag.encode(), ctypes.byref(number))
         event = _Record(addr=address, bytes=size_bytes, stack=self._stack(), tag=number.value, kind=kind)
+        lib().stow_trace_event(self._handle, ctypes.byref(event))
+
+    def block(self, kind: int, address: int, size_bytes: int, stack: int) -> None:
+        """Records an event of a block with a stack that `stack` numbered."""
+        event = _Record(addr=address, bytes=size_bytes, stack=stack, kind=kind)
+        lib().stow_trace_event(self._handle, ctypes.byref(event))
+
+    def stack(self, frames: "List[Tuple[str, str, int]]") -> int:
+        """Returns the number of a stack: (function, file, line), innermost first."""
+        if not frames:
+            return 0
+        listed = (_Frame * len(frames))()
+        for slot, (name, file, line) in zip(listed, frames):
+            slot.name, slot.file, slot.line = name.encode("utf-8", "replace"), os.fsencode(file), line
+        number = c_uint32()
+        lib().stow_trace_stack(self._handle, 0, listed, len(frames), ctypes.byref(number))
+        return number.value
+
+    def event_at(self, kind: int, address: int, size_bytes: int, tag: str, file: str, line: int) -> None:
+        """Records an event of host memory, with one line of the program."""
+        if not self._handle:
+            return
+        number, stack = c_uint32(), c_uint32()
+        lib().stow_trace_tag(self._handle, tag.encode(), ctypes.byref(number))
+        if file:
+            frame = _Frame(name=tag.encode(), file=file.encode(), line=line)
+            lib().stow_trace_stack(self._handle, 0, ctypes.byref(frame), 1, ctypes.byref(stack))
+        event = _Record(addr=address, bytes=size_bytes, stack=stack.value, tag=number.value, kind=kind, tier=1)
         lib().stow_trace_event(self._handle, ctypes.byref(event))
 
     def _stack(self) -> int:

@@ -18,6 +18,8 @@ try:
 except ImportError:
     raise unittest.SkipTest("numpy is not installed")
 
+from support import needs
+
 import stowage
 from stowage._library import lib
 
@@ -143,6 +145,64 @@ class Rows(Case):
                 np.testing.assert_array_equal(np.sort(np.concatenate(seen)), self.y)
         except stowage.Unsupported as error:
             self.skipTest(str(error))
+
+    @needs("h5py")
+    def test_a_shuffle_of_hdf5_unpacks_each_chunk_once(self):
+        import h5py
+
+        with h5py.File(self.path("b.h5"), "w") as file:
+            file.create_dataset("x", data=self.x, chunks=(1700, 50), compression="gzip", compression_opts=1)
+            file.create_dataset("rows", data=np.zeros((64, 20_000), "f8"), chunks=(8, 20_000))  # large rows
+        made = stowage.batches(self.path("b.h5:x"), 100, shuffle=True, memory="8M")
+        self.assertEqual(made.info["block_rows"] % (1700 * 3), 0)  # 2 MB of chunks are read together
+        self.assertGreater(made.info["window_rows"], 0)
+        self.assertEqual(sum(len(x) for x in made), self.rows)
+        made = stowage.batches(self.path("b.h5:rows"), 2, shuffle=True, memory="16M")
+        self.assertEqual(made.info["block_rows"] % 8, 0)
+        self.assertEqual(sum(len(x) for x in made), 64)
+
+    @needs("h5py")
+    def test_a_chunk_of_hdf5_is_bounded_by_memory_alone(self):
+        import h5py
+
+        with h5py.File(self.path("c.h5"), "w") as file:  # one chunk of 80 MB
+            file.create_dataset("x", shape=(10_000, 1000), dtype="f8", chunks=(10_000, 1000), compression="gzip", compression_opts=1)
+            file["x"][:] = 3
+        self.assertEqual(sum(x.sum() for x in stowage.batches(self.path("c.h5:x"), 1000, memory="600M")), 3e7)
+        with self.assertRaises(stowage.OutOfMemory) as caught:
+            stowage.batches(self.path("c.h5:x"), 100, memory="64M")
+        self.assertIn("--memory 458M", str(caught.exception))
+
+    @needs("h5py")
+    def test_hdf5_in_a_forked_child_and_in_threads(self):
+        import threading
+
+        import h5py
+
+        with h5py.File(self.path("d.h5"), "w") as file:
+            file.create_dataset("x", data=self.x, chunks=(500, 50), compression="gzip", compression_opts=1)
+        opened = stowage.open(self.path("d.h5:x"))
+        np.testing.assert_array_equal(opened[:10], self.x[:10])
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if np.array_equal(opened[5:2000], self.x[5:2000]) else 1)
+        np.testing.assert_array_equal(opened[-10:], self.x[-10:])
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        np.testing.assert_array_equal(opened[:10], self.x[:10])
+        wrong = []
+
+        def read(number):
+            mine = stowage.open(self.path("d.h5:x"))
+            for first in range(number * 100, self.rows, 3000):
+                if not np.array_equal(mine[first : first + 50], self.x[first : first + 50]):
+                    wrong.append(first)
+
+        threads = [threading.Thread(target=read, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
 
 
 class Refusals(Case):

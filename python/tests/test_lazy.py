@@ -4,6 +4,7 @@ import io
 import os
 import pickle
 import random
+import subprocess
 import tempfile
 import unittest
 
@@ -11,6 +12,8 @@ try:
     import numpy as np
 except ImportError:
     raise unittest.SkipTest("numpy is not installed")
+
+from support import BUILD, needs
 
 import stowage
 
@@ -69,6 +72,35 @@ class Lazy(unittest.TestCase):
                     same += 1
         self.assertGreater(same, 3000)
         self.assertGreater(refused, 50)
+
+    @needs("scipy")
+    def test_sparse_matrices_are_read_as_rows(self):
+        import scipy.sparse as sp
+
+        rng = np.random.default_rng(3)
+        dense = np.where(rng.random((900, 70)) < 0.05, rng.integers(1, 90, (900, 70)), 0).astype("f8")
+        np.save(self.path("c.npy"), dense)
+        np.save(self.path("f.npy"), np.asfortranarray(dense))
+        for name in "cf":
+            command = [str(BUILD / "stowage"), "shrink", self.path(name + ".npy"), "-o", self.path(name + ".npz")]
+            subprocess.run(command, check=True, capture_output=True)
+        sp.save_npz(self.path("packed.npz"), sp.csr_matrix(dense))
+        for name in ("c.npz", "f.npz", "packed.npz"):
+            x = stowage.open(self.path(name))
+            self.assertEqual(x.shape, dense.shape)
+            for index in (slice(None), slice(5, 400, 7), (slice(3, 50), slice(2, 9)), -1, [3, 800, 3]):
+                np.testing.assert_array_equal(x[index], dense[index])
+            for shuffle in (False, True):
+                made = np.concatenate(list(stowage.batches(self.path(name), 64, shuffle=shuffle, memory="8M")))
+                np.testing.assert_array_equal(made[np.lexsort(made.T)], dense[np.lexsort(dense.T)])
+        with self.assertRaises(stowage.Unsupported) as caught:
+            sp.save_npz(self.path("coo.npz"), sp.coo_matrix(dense))
+            stowage.open(self.path("coo.npz"))
+        self.assertIn(".tocsr()", str(caught.exception))
+        twice = sp.csr_matrix(([1.0, 2.0], [3, 3], [0, 2]), shape=(1, 5))
+        sp.save_npz(self.path("twice.npz"), twice)
+        with self.assertRaises(stowage.Unsupported):
+            stowage.open(self.path("twice.npz"))[:]
 
     def test_lists_apart_and_new_dimensions_stand_where_numpy_puts_them(self):
         a = np.arange(4 * 5 * 3 * 2).reshape(4, 5, 3, 2)

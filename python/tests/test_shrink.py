@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import tempfile
 import unittest
 from pathlib import Path
@@ -9,10 +10,57 @@ from pathlib import Path
 import stowage
 from support import needs
 
+try:
+    import numpy
+except ImportError:
+    numpy = None  # the classes are skipped
+
 
 def quiet(*args, **kwargs):
+    """Shrinks to the smallest types, which most tests compare with; those of the default are tested in Purposes."""
+    kwargs.setdefault("purpose", "storage")
     with contextlib.redirect_stdout(io.StringIO()) as out:
         return stowage.shrink(*args, **kwargs), out.getvalue()
+
+
+@needs("numpy")
+class Purposes(unittest.TestCase):
+    def kind(self, values, purpose, **more):
+        return stowage.shrink(numpy.array(values), quiet=True, purpose=purpose, **more).dtype.name
+
+    def test_the_purpose_limits_the_types(self):
+        for values, kinds in (
+            ([0, 100], ("int8", "uint8", "uint8")),
+            ([0, 200], ("int16", "uint8", "uint8")),
+            ([0, 60_000], ("int32", "int32", "uint16")),
+            ([-5, 100], ("int8", "int8", "int8")),
+            ([0.5, 2.0], ("float32", "float16", "float16")),
+            ([True, False], ("bool", "bool", "bool")),
+        ):
+            for purpose, kind in zip(("arithmetic", "training", "storage"), kinds):
+                self.assertEqual(self.kind(values, purpose), kind, (values, purpose))
+        self.assertEqual(stowage.shrink(numpy.array([0, 200]), quiet=True).dtype.name, "int16")
+        self.assertEqual(self.kind(numpy.array([1, 2], "u2"), "arithmetic"), "int8")
+        self.assertEqual(self.kind(numpy.array([200, 2], "u1"), "arithmetic"), "uint8")  # the type it has
+        self.assertEqual(self.kind(numpy.array([2**63 + 1], "u8"), "arithmetic"), "uint64")
+        self.assertEqual(self.kind([0.1, 0.2], "arithmetic", tolerance=1e-2), "float32")
+        self.assertEqual(self.kind([0.1, 0.2], "training", tolerance=1e-2), "float16")
+        with self.assertRaises(ValueError):
+            self.kind([1], "fun")
+
+    def test_sums_and_differences_hold(self):
+        halves = stowage.shrink(numpy.full(1000, 100.5), quiet=True)
+        self.assertEqual(halves.sum(), 100_500)
+        counts = stowage.shrink(numpy.array([3, 200, 7]), quiet=True)
+        self.assertEqual(list(numpy.diff(counts)), [197, -193])
+
+    def test_files_and_inspections_agree(self):
+        with tempfile.TemporaryDirectory() as folder:
+            numpy.save(os.path.join(folder, "a.npy"), numpy.array([0.5, 100]))
+            for purpose, kind in (("arithmetic", "float32"), ("training", "float16"), ("storage", "float16")):
+                facts = stowage.inspect(os.path.join(folder, "a.npy"), purpose=purpose).data
+                stowage.shrink(os.path.join(folder, "a.npy"), os.path.join(folder, "b.npy"), quiet=True, purpose=purpose)
+                self.assertEqual((facts["smallest_dtype"], numpy.load(os.path.join(folder, "b.npy")).dtype.name), (kind, kind))
 
 
 @needs("numpy")
@@ -103,7 +151,9 @@ class Arrays(unittest.TestCase):
         self.assertTrue(scipy.sparse.issparse(made))
         self.assertTrue((made.toarray() == dense).all())
         dense[0, 0] = -0.0
-        self.assertFalse(scipy.sparse.issparse(quiet(dense, sparse=True)[0]))
+        made, said = quiet(dense, sparse=True)
+        self.assertEqual(made.nnz, 1)
+        self.assertIn("1 negative zeros became 0", said)
 
     def test_files_are_written_again(self):
         import numpy
@@ -186,6 +236,29 @@ class Tables(unittest.TestCase):
             self.assertEqual(made.dtype.name, "float32")
         with self.assertRaises(NotImplementedError):
             stowage.shrink(matrix.tolil())
+
+
+class Models(unittest.TestCase):
+    def test_a_model_is_cast_quantized_and_inspected_without_the_command(self):
+        import json
+        import struct
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder) / "model.safetensors")
+            values = struct.pack("<256f", *[i / 64 - 2 for i in range(256)])
+            facts = {"dtype": "F32", "shape": [4, 64], "data_offsets": [0, len(values)]}
+            header = json.dumps({"layers.0.up.weight": facts}).encode()
+            Path(path).write_bytes(struct.pack("<Q", len(header)) + header + values)
+            half = str(Path(folder) / "half.safetensors")
+            told = quiet(path, half, dtype="bf16", verify=True)[1]
+            self.assertIn("bfloat16", told)
+            self.assertEqual(stowage.inspect(half).data["arrays"][0]["dtype"], "bfloat16")
+            self.assertIn("int8", quiet(path, str(Path(folder) / "q.safetensors"), quantize="int8")[1])
+            with self.assertRaises(Exception) as refused:
+                stowage.shrink(path, str(Path(folder) / "x.gguf"), dtype="f16")
+            self.assertIn("convert_hf_to_gguf.py", str(refused.exception))
+            with self.assertRaises(TypeError):
+                stowage.shrink([1, 2], prune="50%")
 
 
 if __name__ == "__main__":

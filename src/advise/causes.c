@@ -36,6 +36,9 @@ const char *cause_name(cause_id id) {
                                                  [CAUSE_HOST_OBJECTS] = "host_objects",
                                                  [CAUSE_HOST_COPIES] = "host_copies",
                                                  [CAUSE_HOST_WORKERS] = "host_workers",
+                                                 [CAUSE_HOST_SHARED] = "host_shared",
+                                                 [CAUSE_HOST_PINNED] = "host_pinned",
+                                                 [CAUSE_HOST_NATIVE] = "host_native",
                                                  [CAUSE_HOST_LIMIT] = "host_limit",
                                                  [CAUSE_UNKNOWN] = "unknown"};
   return id < CAUSE_COUNT ? names[id] : "unknown";
@@ -62,6 +65,9 @@ const char *cause_title(cause_id id) {
       [CAUSE_HOST_OBJECTS] = "Many small Python objects",
       [CAUSE_HOST_COPIES] = "Copies in host memory",
       [CAUSE_HOST_WORKERS] = "Worker processes",
+      [CAUSE_HOST_SHARED] = "Shared memory (/dev/shm)",
+      [CAUSE_HOST_PINNED] = "Pinned memory",
+      [CAUSE_HOST_NATIVE] = "Memory of C code",
       [CAUSE_HOST_LIMIT] = "Host memory ran out",
       [CAUSE_UNKNOWN] = "Not known"};
   return id < CAUSE_COUNT ? titles[id] : "Not known";
@@ -139,8 +145,34 @@ static void say_unknown(cause *c, const evidence *e) {
     cause_say(c, "the error text is not in it: give it with --message for the card's side");
 }
 
+/* A replay stops in the middle of a recording that goes on: what is freed later did not stay. */
+static void forget_passing_growth(findings *f, const evidence *e) {
+  uint64_t all = 0, stays = 0;
+  if (!e->elsewhere || !f->growth.found) return;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    if (!growth_has(&f->growth, e, i)) continue;
+    all += e->time.lifetimes[i].bytes;
+    stays += e->time.lifetimes[i].end == TIMELINE_OPEN ? e->time.lifetimes[i].bytes : 0;
+  }
+  if (stays * 2 >= all) return;
+  free(f->growth.of_stack);
+  f->growth = (growth){0};
+}
+
+/* No layer was called twice: what looks like turns of a loop are the layers of one pass. */
+static void forget_layers_growth(findings *f, const evidence *e) {
+  const program_facts *p = &e->program;
+  if (!f->growth.found || !e->has_stacks || p->step != PROGRAM_FORWARD || p->modules == 0) return;
+  if (need_layer_calls(e) > p->modules) return;
+  free(f->growth.of_stack);
+  f->growth = (growth){0};
+}
+
 static stow_status ask_all(findings *f, const evidence *e, cause *all) {
   STOW_TRY(growth_find(&f->growth, e));
+  forget_passing_growth(f, e);
+  forget_layers_growth(f, e);
+  need_find(&f->need, e);
   if (!f->growth.found) STOW_TRY(evidence_held_to_end(e, &f->held_to_end));
   STOW_TRY(copies_find(&f->copies, e));
   STOW_TRY(batch_find(f, e));
@@ -159,6 +191,7 @@ static stow_status ask_all(findings *f, const evidence *e, cause *all) {
   cause_weights_too_big(&all[CAUSE_WEIGHTS_TOO_BIG], e, f);
   cause_optimizer_state(&all[CAUSE_OPTIMIZER_STATE], e, f);
   cause_batch_too_big(&all[CAUSE_BATCH_TOO_BIG], e, f);
+  cause_of_program(all, e, f);
   lower_general(all, e, f);
   growth_first(all, f);
   lower_untold(all, e);

@@ -9,6 +9,7 @@
 #define ADVISE_CAUSES_H
 
 #include "advise/evidence.h"
+#include "advise/need.h"
 #include "base/buffer.h"
 
 typedef enum cause_id {
@@ -31,6 +32,9 @@ typedef enum cause_id {
   CAUSE_HOST_OBJECTS,
   CAUSE_HOST_COPIES,
   CAUSE_HOST_WORKERS,
+  CAUSE_HOST_SHARED,
+  CAUSE_HOST_PINNED,
+  CAUSE_HOST_NATIVE,
   CAUSE_HOST_LIMIT,
   CAUSE_UNKNOWN,
   CAUSE_COUNT
@@ -90,6 +94,7 @@ typedef struct findings {
   growth growth;
   copies copies;
   spike spike;
+  need need;                 /* of training, where the program said what it does */
   uint64_t batch_bytes;      /* live at the failure and in proportion to the batch */
   double bigger;             /* how many times larger than before at the same place; 0 not known */
   bool grew_before;          /* it had grown the turn before, too */
@@ -146,6 +151,11 @@ stow_status cause_eval_batch_bigger(cause *c, const evidence *e, findings *f);
 bool spike_stands_alone(const evidence *e, const spike *s);
 void cause_one_spike(cause *c, const evidence *e, const findings *f);
 void cause_batch_too_big(cause *c, const evidence *e, const findings *f);
+
+/* causes/need.c: raises and lowers what the program's own words decide. */
+void cause_of_program(cause *all, const evidence *e, const findings *f);
+/* "2.0 GiB of weights + 2.0 GiB of gradients + … = 8.0 GiB" */
+void need_sum(const need *n, const char *optimizer, char *text, size_t size);
 
 /* Of what PyTorch holds that is free in pieces too small: from here on they are the cause. */
 #define CAUSE_HOLES 0.36

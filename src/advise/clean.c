@@ -4,12 +4,18 @@
 #include "advise/clean.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/status.h"
 
 #define PREFIXES_MAX 6         /* a line has at most this many prefixes */
 #define PADDING_MIN  8         /* spaces in a row that a terminal put there */
 #define LONG_BYTES   (1 << 20) /* the end of a text of which every line is kept */
 #define WRAP_MIN     60        /* columns of the narrowest terminal that wraps */
+#define SAME_START   4         /* characters that two records of one log have in common */
+#define SAME_LINES   1000      /* of the same words, kept of the early part of a long log */
+#define LINE_SLOTS   4096
 
 static bool digit_at(scan_text t, const char *at) {
   return at < t.end && isdigit((unsigned char)*at);
@@ -163,13 +169,6 @@ static void without_escapes(buffer *out, scan_text raw) {
   }
 }
 
-/* A chunk or a bin of a BFC allocator's dump. */
-static bool is_dump(scan_text line) {
-  if (scan_has(line, "Total Chunks: ")) return true;
-  return scan_has(line, " of size ") &&
-         (scan_has(line, "InUse at ") || scan_has(line, "Free at ") || scan_has(line, "Chunk at "));
-}
-
 /* Appends a line; runs of spaces that a terminal put inside it become one. */
 static void append_line(buffer *out, scan_text line) {
   for (const char *at = line.at; at < line.end;) {
@@ -183,10 +182,24 @@ static void append_line(buffer *out, scan_text line) {
   }
 }
 
-/* May the line at the start of `rest` continue the one before it? Not if a logger began it anew. */
-static bool continues(scan_text rest) {
+/* A digit, or the space that pads one. */
+static bool is_digit_place(char c) {
+  return c == ' ' || isdigit((unsigned char)c);
+}
+
+/* Do both lines begin alike, digits aside, as the records of one log do? */
+static bool begin_alike(scan_text a, scan_text b) {
+  if (a.end - a.at < SAME_START || b.end - b.at < SAME_START) return false;
+  for (int i = 0; i < SAME_START; i++)
+    if (a.at[i] != b.at[i] && !(is_digit_place(a.at[i]) && is_digit_place(b.at[i]))) return false;
+  return true;
+}
+
+/* May the line at the start of `rest` continue `before`? Not if a logger began it anew. */
+static bool continues(scan_text before, scan_text rest) {
   scan_text line;
-  if (!scan_next_line(&rest, &line) || line.at == line.end) return false;
+  if (!scan_next_line(&rest, &line) || line.at == line.end || begin_alike(before, line))
+    return false;
   return without_prefixes(line).at == past_spaces(line, line.at);
 }
 
@@ -200,40 +213,99 @@ static size_t wrap_width(scan_text text) {
     size_t length = (size_t)(line.end - line.at);
     if (length < longest || length == 0) continue;
     if (length > longest) count = 0;
-    if ((count == 0 || memcmp(last, line.at, length) != 0) && continues(rest)) count++;
+    if ((count == 0 || memcmp(last, line.at, length) != 0) && continues(line, rest)) count++;
     longest = length;
     last = line.at;
   }
   return longest >= WRAP_MIN && count >= 3 ? longest : 0;
 }
 
-/* Does a line of a long log say anything of a failure? */
-static bool is_telling(scan_text line) {
-  static const char *const words[] = {"emory",  "EMORY", "llocat", "ill",   "OOM",    "oom",
-                                      "xhaust", "rror",  "Trace",  "File ", "CUDA",   "cuda",
-                                      "137",    "-9",    "ignal",  "rash",  "died",   "left on",
-                                      "GiB",    "MiB",   "KV",     "RAM",   "shared", "ernel"};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-    size_t length = strlen(words[i]), count = (size_t)(line.end - line.at);
-    if (count >= length && memmem(line.at, count, words[i], length) != NULL) return true;
+/* ---- the words of a long log ---- */
+
+/* Words of a failure. A line without any of them is dropped from the early part of a long log. */
+static const char *const failure_words[] = {
+    "emory", "EMORY", "llocat", "ill",     "OOM", "oom", "xhaust", "rror",
+    "Trace", "File ", "CUDA",   "cuda",    "137", "-9",  "ignal",  "rash",
+    "died",  "GiB",   "MiB",    "left on", "KV",  "RAM", "shared", "ernel"};
+/* Words of every line of a BFC allocator's dump. */
+static const char *const dump_words[] = {" of size ", "Total Chunks: "};
+
+/* Finds words in one pass: a bit for each pair of characters that begins a word tells where to
+ * compare. 24 separate searches took most of the time of a long log. */
+typedef struct word_finder {
+  uint8_t pairs[65536 / 8];
+  const char *const *words;
+  size_t count;
+} word_finder;
+
+static unsigned pair_at(const char *at) {
+  return (unsigned)(unsigned char)at[0] << 8 | (unsigned char)at[1];
+}
+
+/* Every word has two characters or more. */
+static void finder_open(word_finder *f, const char *const *words, size_t count) {
+  *f = (word_finder){.words = words, .count = count};
+  for (size_t i = 0; i < count; i++) {
+    unsigned pair = pair_at(words[i]);
+    f->pairs[pair / 8] |= (uint8_t)(1u << pair % 8);
+  }
+}
+
+static bool finder_has(const word_finder *f, scan_text line) {
+  for (const char *at = line.at; at + 1 < line.end; at++) {
+    unsigned pair = pair_at(at);
+    if ((f->pairs[pair / 8] & 1u << pair % 8) == 0) continue;
+    for (size_t i = 0; i < f->count; i++) {
+      size_t length = strlen(f->words[i]);
+      if ((size_t)(line.end - at) >= length && memcmp(at, f->words[i], length) == 0) return true;
+    }
   }
   return false;
 }
 
-stow_status clean_text(buffer *out, scan_text raw) {
-  buffer plain = BUFFER_INIT;
-  without_escapes(&plain, raw);
-  if (plain.status != STOW_OK || plain.length == 0) {
-    stow_status status = plain.status;
-    buffer_free(&plain);
-    return status;
-  }
-  scan_text rest = {plain.data, plain.data + plain.length}, line;
+/* A chunk or a bin of a BFC allocator's dump. */
+static bool is_dump(const word_finder *dump, scan_text line) {
+  if (!finder_has(dump, line)) return false;
+  if (scan_has(line, "Total Chunks: ")) return true;
+  return scan_has(line, " of size ") &&
+         (scan_has(line, "InUse at ") || scan_has(line, "Free at ") || scan_has(line, "Chunk at "));
+}
+
+/* ---- lines that come again and again ---- */
+
+/* How often a line of the same words came. Lines are the same if they differ in digits alone: a
+ * progress line that names "3.1 GiB" in every step. Two lines may share a slot; then both count. */
+typedef struct line_counts {
+  uint16_t seen[LINE_SLOTS];
+} line_counts;
+
+static bool comes_too_often(line_counts *c, scan_text line) {
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  for (const char *at = line.at; at < line.end; at++)
+    if (!isdigit((unsigned char)*at))
+      hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3); /* FNV-1a */
+  uint16_t *seen = &c->seen[(hash ^ hash >> 32) % LINE_SLOTS];
+  if (*seen >= SAME_LINES) return true;
+  ++*seen;
+  return false;
+}
+
+/* ---- all together ---- */
+
+typedef struct cleaner {
+  word_finder failure, dump;
+  line_counts early;
+} cleaner;
+
+static void clean_lines(buffer *out, cleaner *c, scan_text rest) {
   size_t width = wrap_width(rest);
+  scan_text line;
   while (scan_next_line(&rest, &line)) {
-    bool wrapped = width > 0 && (size_t)(line.end - line.at) == width && continues(rest);
+    bool wrapped = width > 0 && (size_t)(line.end - line.at) == width && continues(line, rest);
     bool early = rest.end - line.at > LONG_BYTES;
-    if (is_dump(line) || (early && width == 0 && !is_telling(line))) continue;
+    if (early && width == 0 && (!finder_has(&c->failure, line) || comes_too_often(&c->early, line)))
+      continue;
+    if (is_dump(&c->dump, line)) continue;
     append_line(out, without_prefixes(line));
     if (!wrapped)
       buffer_char(out, '\n');
@@ -241,6 +313,21 @@ stow_status clean_text(buffer *out, scan_text raw) {
       buffer_char(out, ' ');
   }
   if (out->length > 0 && out->data[out->length - 1] != '\n') buffer_char(out, '\n');
+}
+
+stow_status clean_text(buffer *out, scan_text raw) {
+  buffer plain = BUFFER_INIT;
+  cleaner *c = calloc(1, sizeof *c); /* too large for the stack of a small thread */
+  without_escapes(&plain, raw);
+  stow_status status = plain.status;
+  if (c == NULL) status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to read a text");
+  if (status == STOW_OK && plain.length > 0) {
+    finder_open(&c->failure, failure_words, sizeof failure_words / sizeof *failure_words);
+    finder_open(&c->dump, dump_words, sizeof dump_words / sizeof *dump_words);
+    clean_lines(out, c, (scan_text){plain.data, plain.data + plain.length});
+    status = out->status;
+  }
+  free(c);
   buffer_free(&plain);
-  return out->status;
+  return status;
 }

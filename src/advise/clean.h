@@ -2,8 +2,8 @@
  *
  * Removes colour codes, timestamps, rank and container prefixes, quotation marks and padding, and
  * joins lines that a terminal wrapped. The lines of an allocator's dump are left out: message_bfc.c
- * reads them from the original. Of a long log, lines before its last MiB are kept only if they
- * hold a word of a failure, so that all tables can be asked in about a second. */
+ * reads them from the original. Of a long log, a line before its last MiB is kept only if it has a
+ * word of a failure, and at most 1000 lines that differ in digits alone: 57 MB take 0.3 s. */
 #ifndef ADVISE_CLEAN_H
 #define ADVISE_CLEAN_H
 

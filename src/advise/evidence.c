@@ -93,6 +93,11 @@ static void account_for_card(evidence *e) {
   if (!known(n->limit_bytes) && limit != NULL) {
     /* A run's limit: what was told as free was free within it, and of the card nothing is known. */
     n->limit_bytes = strtoull(limit, NULL, 10);
+    /* The driver's context and other libraries count in it: the allocator never gets their share.
+     */
+    if (m->kind == MESSAGE_TORCH && known(n->free_bytes) && e->time.reserved_known &&
+        n->reserved_bytes + n->free_bytes < n->limit_bytes)
+      e->beside_bytes = n->limit_bytes - n->reserved_bytes - n->free_bytes;
     n->free_bytes = MESSAGE_UNKNOWN;
     return;
   }
@@ -158,7 +163,24 @@ static stow_status count_memory(evidence *e) {
   return status;
 }
 
-stow_status evidence_gather(evidence *e, const recording *r, const char *text, size_t text_bytes) {
+/* A replay's numbers in place of the recording's: it was another card. */
+static void take_replay(evidence *e, const evidence_given *given) {
+  numbers *n = &e->n;
+  e->elsewhere = true;
+  e->survived = false;
+  e->program = (program_facts){0}; /* it spoke of another moment */
+  n->limit_bytes = given->limit_bytes;
+  n->reserved_bytes = given->reserved_bytes;
+  n->cached_bytes =
+      given->reserved_bytes > n->live_bytes ? given->reserved_bytes - n->live_bytes : 0;
+  n->hole_bytes = n->cached_bytes;
+  n->largest_hole_bytes = given->largest_hole_bytes;
+  n->card_bytes = n->free_bytes = n->unknown_bytes = MESSAGE_UNKNOWN;
+  n->other_process_bytes = n->outside_framework_bytes = MESSAGE_UNKNOWN;
+  e->peak_reserved_bytes = least(e->peak_reserved_bytes, given->limit_bytes);
+}
+
+stow_status evidence_gather(evidence *e, const recording *r, const evidence_given *given) {
   *e = (evidence){.source = r,
                   .n = {.asked_bytes = MESSAGE_UNKNOWN,
                         .cached_bytes = MESSAGE_UNKNOWN,
@@ -171,10 +193,12 @@ stow_status evidence_gather(evidence *e, const recording *r, const char *text, s
                         .free_bytes = MESSAGE_UNKNOWN,
                         .unknown_bytes = MESSAGE_UNKNOWN}};
   const char *error = recording_text(r, r->error_id);
-  if (text != NULL)
-    message_read(&e->told, text, text_bytes);
+  if (given->text != NULL && given->limit_bytes == 0)
+    message_read(&e->told, given->text, given->text_bytes);
   else
     message_read(&e->told, error, strlen(error));
+  const char *said = recording_text(r, recording_fact_id(r, RECORDING_PROGRAM));
+  program_read(&e->program, said, strlen(said));
   e->expandable = steps_expandable(r);
   for (size_t i = 0; i < r->stack_count && !e->has_stacks; i++)
     e->has_stacks = r->stacks[i].count > 0;
@@ -183,6 +207,7 @@ stow_status evidence_gather(evidence *e, const recording *r, const char *text, s
   find_peaks(e);
   STOW_TRY(evidence_stacks(e));
   STOW_TRY(count_memory(e));
+  if (given->limit_bytes > 0) take_replay(e, given);
   STOW_TRY(evidence_phases(e));
   STOW_TRY(evidence_rounds(e));
   return evidence_saved(e);
@@ -214,7 +239,7 @@ bool evidence_limit_bound(const evidence *e) {
 }
 
 uint64_t evidence_capacity(const evidence *e) {
-  if (evidence_limit_bound(e)) return e->n.limit_bytes;
+  if (evidence_limit_bound(e)) return e->n.limit_bytes - least(e->beside_bytes, e->n.limit_bytes);
   if (known(e->n.free_bytes)) return e->n.reserved_bytes + e->n.free_bytes;
   if (known(e->n.limit_bytes)) return e->n.limit_bytes;
   return known(e->n.card_bytes) ? e->n.card_bytes : 0;

@@ -14,6 +14,7 @@
 #define ADVISE_EVIDENCE_H
 
 #include "advise/message.h"
+#include "advise/program.h"
 #include "base/hash.h"
 #include "replay/steps.h"
 #include "replay/timeline.h"
@@ -66,9 +67,11 @@ typedef struct rounds {
 
 typedef struct evidence {
   const recording *source;
-  message told; /* the error text, read */
+  message told;          /* the error text, read */
+  program_facts program; /* what the program said of itself */
   timeline time;
   bool failed;        /* an out-of-memory is in it */
+  bool elsewhere;     /* the failure is a replay's, under another limit */
   bool foreign;       /* not PyTorch's: another library's request failed, beside this recording */
   bool survived;      /* the program went on after the last one */
   uint32_t fail_tick; /* of the failure; where there is none, of the peak */
@@ -76,6 +79,7 @@ typedef struct evidence {
   phase fail_phase;
   bool has_stacks, has_marks, expandable;
   numbers n;
+  uint64_t beside_bytes; /* of a run's limit: what the driver and other libraries hold */
   uint64_t peak_live_bytes, peak_reserved_bytes; /* up to and with the failure */
   uint8_t *phase_of_stack;                       /* by stack id */
   uint32_t *user_of_stack;   /* the program's own innermost frame; frame id, 0 none */
@@ -98,9 +102,19 @@ typedef struct evidence {
   map ways, trained;  /* the same by the way (outer_of_stack) */
 } evidence;
 
-/* Reads everything; `r` must outlive it, and `text` too: the error text where none came with the
- * recording, NULL if there is none. Undo with evidence_free, also after a failure. */
-stow_status evidence_gather(evidence *e, const recording *r, const char *text, size_t text_bytes);
+/* What comes with a recording. All zero: nothing. */
+typedef struct evidence_given {
+  const char *text; /* the error text where the recording has none */
+  size_t text_bytes;
+  /* Of a replay under another limit (elsewhere.h): the limit, and what was reserved in it when the
+   * request was refused. The recording's own error text and card are not used then. */
+  uint64_t limit_bytes, reserved_bytes, largest_hole_bytes;
+} evidence_given;
+
+/* Reads everything; `r` and the text must outlive it. Undo with evidence_free, also after a
+ * failure.
+ */
+stow_status evidence_gather(evidence *e, const recording *r, const evidence_given *given);
 void evidence_free(evidence *e);
 
 /* Is lifetime `l` there at the failure? */

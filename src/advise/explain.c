@@ -1,8 +1,11 @@
 /* Explain: evidence, causes, fixes, and the sentence on top. */
 #include "advise/explain.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "advise/elsewhere.h"
+#include "advise/host.h"
 #include "advise/told.h"
 
 #define WORKSPACES_MOST 16 /* live at the end, to be looked at one by one */
@@ -93,14 +96,54 @@ static const char *card_name(const evidence *e, const explain_options *options) 
   return gib > 14.4 && gib < 14.85 ? "T4" : "";
 }
 
-stow_status explain_recording(explanation *x, const recording *r, const explain_options *options) {
-  *x = (explanation){.headline = BUFFER_INIT, .notes = BUFFER_INIT};
-  STOW_TRY(evidence_gather(&x->evidence, r, options != NULL ? options->message : NULL,
-                           options != NULL ? options->message_bytes : 0));
+static stow_status find_answer(explanation *x, const explain_options *options) {
   STOW_TRY(causes_find(&x->findings, &x->evidence));
   STOW_TRY(fixes_find(&x->fixes, &x->evidence, &x->findings, card_name(&x->evidence, options)));
   explanation_head(x);
-  if (x->headline.length == 0) say_no_failure(x);
+  return STOW_OK;
+}
+
+/* The same failure on another card, or how well it fits there. */
+static stow_status explain_elsewhere(explanation *x, elsewhere *w, const explain_options *options) {
+  char before[64];
+  if (w->fits) {
+    elsewhere_say_fits(x, w, options->device_bytes);
+    return STOW_OK;
+  }
+  evidence_free(&x->evidence);
+  STOW_TRY(evidence_gather(&x->evidence, &w->view, &w->given));
+  STOW_TRY(find_answer(x, options));
+  buffer said = x->headline;
+  x->headline = BUFFER_INIT;
+  snprintf(before, sizeof before, "On a card of %s it fails", cause_size(options->device_bytes));
+  buffer_printf(&x->headline, "%s: %s", before, said.data != NULL ? said.data : "");
+  buffer_free(&said);
+  buffer_printf(&x->notes, "by replay: the card leaves %s to the allocator\n",
+                cause_size(w->given.limit_bytes));
+  x->evidence.source = NULL; /* the view goes with `w` */
+  return x->headline.status;
+}
+
+stow_status explain_recording(explanation *x, const recording *r, const explain_options *options) {
+  if (host_recording_is(r)) return explain_host_recording(x, r);
+  *x = (explanation){.headline = BUFFER_INIT, .notes = BUFFER_INIT};
+  evidence_given given = {0};
+  if (options != NULL)
+    given = (evidence_given){.text = options->message, .text_bytes = options->message_bytes};
+  STOW_TRY(evidence_gather(&x->evidence, r, &given));
+  if (options != NULL && options->device_bytes > 0) {
+    elsewhere w;
+    stow_status status = elsewhere_open(&w, &x->evidence, options->device_bytes);
+    if (status == STOW_OK) status = explain_elsewhere(x, &w, options);
+    elsewhere_close(&w);
+    return status == STOW_OK ? explanation_status(x) : status;
+  }
+  STOW_TRY(find_answer(x, options));
+  if (x->headline.length == 0) {
+    say_no_failure(x);
+    if (!x->evidence.failed && x->evidence.told.kind != MESSAGE_HOST)
+      STOW_TRY(elsewhere_say_waste(x));
+  }
   say_limits(x);
   return explanation_status(x);
 }

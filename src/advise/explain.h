@@ -18,6 +18,7 @@ typedef struct explain_options {
   /* The error text, where it did not come with the recording; NULL none. */
   const char *message;
   size_t message_bytes;
+  uint64_t device_bytes; /* of a card to answer for, other than the recorded one; 0: as recorded */
 } explain_options;
 
 /* `r` must outlive it. `options` may be NULL. Free in any case. */

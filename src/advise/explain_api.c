@@ -134,7 +134,8 @@ stow_status stow_explain_recording(stow_explanation **out, const stow_recording 
   STOW_TRY(growing_read(&options, sizeof options, given, "stow_explain_options"));
   explain_options inner = {.card = options.device_name,
                            .message = options.message,
-                           .message_bytes = options.message != NULL ? options.message_bytes : 0};
+                           .message_bytes = options.message != NULL ? options.message_bytes : 0,
+                           .device_bytes = options.device_bytes};
   explanation found = {0};
   stow_status status = explain_recording(&found, &of->data, &inner);
   if (status == STOW_OK) status = publish(out, &found, found.evidence.failed);

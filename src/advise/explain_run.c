@@ -235,7 +235,8 @@ static bool is_run(const char *folder) {
 static bool ran_out(const host_record *h, const char *folder) {
   run_end end;
   process p;
-  if (strcmp(h->ended, "kernel") == 0) return true;
+  /* A process of the Python package writes one when it runs out (python/stowage/_host.py). */
+  if (strcmp(h->ended, "kernel") == 0 || strcmp(h->limit_from, "python") == 0) return true;
   bool cut = h->ended[0] == '\0' && !run_folder_end(folder, &end);
   for (size_t i = 0; cut && i < h->process_count; i++)
     cut = process_read(&p, h->processes[i].pid) == PROCESS_DEAD;

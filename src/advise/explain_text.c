@@ -24,7 +24,7 @@ static void row(buffer *out, const char *name, uint64_t bytes, const char *note)
     buffer_printf(out, "  %-28s %10s%s%s\n", name, cause_size(bytes), note[0] ? "  " : "", note);
 }
 
-static void numbers_text(const numbers *n, bool card, buffer *out) {
+static void numbers_text(const numbers *n, bool card, bool elsewhere, buffer *out) {
   row(out, "asked for", n->asked_bytes, "");
   row(out, "live", n->live_bytes, card ? "what your data holds" : "what the process held");
   row(out, "cached, not live", n->cached_bytes, "what the framework keeps for reuse");
@@ -35,8 +35,9 @@ static void numbers_text(const numbers *n, bool card, buffer *out) {
   if (known(n->unknown_bytes) && n->unknown_bytes >= UNKNOWN_LEAST)
     row(out, "not accounted for", n->unknown_bytes, "the driver, or processes that are not listed");
   row(out, "the card", n->card_bytes, "");
-  row(out, "the limit set", n->limit_bytes, "");
-  if (card && !known(n->card_bytes)) buffer_text(out, "  the card's size is not known\n");
+  row(out, elsewhere ? "what that card leaves" : "the limit set", n->limit_bytes, "");
+  if (card && !known(n->card_bytes) && !elsewhere)
+    buffer_text(out, "  the card's size is not known\n");
 }
 
 static void lines_text(const buffer *lines, const char *before, buffer *out) {
@@ -50,17 +51,27 @@ static void lines_text(const buffer *lines, const char *before, buffer *out) {
   }
 }
 
-static void fixes_text(const fixes *all, buffer *out) {
+/* Green: with this change alone the request fits. Red: it does not. */
+static void replayed_text(const fix *f, buffer *out, bool color) {
+  buffer_printf(out, "; %s%s%s",
+                !color    ? ""
+                : f->fits ? "\033[32m"
+                          : "\033[31m",
+                f->fits ? "gets past the failure" : "not enough alone", color ? "\033[0m" : "");
+}
+
+static void fixes_text(const fixes *all, buffer *out, bool color) {
   for (uint32_t i = 0; i < all->count; i++) {
     const fix *f = &all->list[i];
     buffer_printf(out, "  %" PRIu32 ". %s\n", i + 1, f->change);
-    if (known(f->saves_bytes))
-      buffer_printf(out, "     saves %s (%s%s); costs: %s\n", cause_size(f->saves_bytes),
-                    f->replayed ? "replayed" : "estimated",
-                    f->replayed ? (f->fits ? "; gets past the failure" : "; not enough alone") : "",
-                    f->cost);
-    else
+    if (known(f->saves_bytes)) {
+      buffer_printf(out, "     saves %s (%s", cause_size(f->saves_bytes),
+                    f->replayed ? "replayed" : "estimated");
+      if (f->replayed) replayed_text(f, out, color);
+      buffer_printf(out, "); costs: %s\n", f->cost);
+    } else {
       buffer_printf(out, "     costs: %s\n", f->cost);
+    }
   }
 }
 
@@ -77,7 +88,7 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
   } else if (!x->from_message || known(n->asked_bytes) || known(n->live_bytes) ||
              known(n->limit_bytes)) {
     heading(out, "Memory", bold);
-    numbers_text(n, x->evidence.told.kind != MESSAGE_HOST, out);
+    numbers_text(n, x->evidence.told.kind != MESSAGE_HOST, x->evidence.elsewhere, out);
   }
   if (x->findings.count > 0) heading(out, "Causes", bold);
   for (uint32_t i = 0; i < x->findings.count; i++) {
@@ -89,7 +100,7 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
     if (i == 0 || c->confidence >= PROVED_LEAST) lines_text(&c->evidence, "    - ", out);
   }
   if (x->fixes.count > 0) heading(out, "Fixes", bold);
-  fixes_text(&x->fixes, out);
+  fixes_text(&x->fixes, out, bold);
   if (x->notes.length > 0) {
     heading(out, "Notes", bold);
     lines_text(&x->notes, "  ", out);

@@ -10,6 +10,7 @@
  * classes (a language model's logits, three times and more). */
 #define LOSS_AND_BACKWARD 4.0
 #define FIRST_PASS_ROOM   0.9   /* …where what comes after is reckoned in */
+#define WORK_RECOMPUTED   0.5   /* of the activations: 0.45 to 0.5 were measured */
 #define LAYER_LEAST       65536 /* bytes of an output that is counted as a layer's */
 
 static bool in_this_turn(const evidence *e, uint32_t i) {
@@ -19,29 +20,11 @@ static bool in_this_turn(const evidence *e, uint32_t i) {
   return l->start >= from && l->start < e->fail_tick && (p == PHASE_FORWARD || p == PHASE_USER);
 }
 
-static void scale_turn(fix_case *m, double factor) {
+void fix_scale_batch(fix_case *m, double factor) {
   whatif_reset(&m->w);
   for (uint32_t i = m->e->time.before_count; i < m->e->time.lifetime_count; i++)
     if (in_this_turn(m->e, i)) whatif_scale(&m->w, i, factor);
   whatif_scale_failed(&m->w, factor);
-}
-
-/* A first forward pass that failed did not show all of itself: how many times as much the whole
- * would take. Told from how many layers there are (a weight and a bias each) and how many were
- * called; without stacks, each of the larger requests of the pass counts as one. */
-static double whole_pass(const evidence *e) {
-  uint32_t weights = 0, called = 0, last = 0;
-  for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
-    const lifetime *l = &e->time.lifetimes[i];
-    weights += e->phase_of[i] == PHASE_BUILD && evidence_live(e, l);
-    if (e->phase_of[i] != PHASE_FORWARD || l->start < e->first_work_tick) continue;
-    if (!e->has_stacks) called += l->bytes >= LAYER_LEAST;
-    if (l->stack_id == 0) continue;
-    if (l->stack_id != last && e->layer_of_stack[l->stack_id] != LAYER_NONE) called++;
-    last = l->stack_id;
-  }
-  double times = called > 0 ? weights / 2.0 / called : 1;
-  return times < 1 ? 1 : times > 64 ? 64 : times;
 }
 
 /* Before the first backward: its loss, and what backward holds, are still to come. */
@@ -53,7 +36,7 @@ static bool in_first_pass(const evidence *e) {
 static uint32_t parts_of_first_pass(const evidence *e, uint64_t asked, uint64_t capacity) {
   uint64_t weights = e->live_by_phase[PHASE_BUILD] + e->live_by_phase[PHASE_LOAD];
   double pass = (double)(e->live_by_phase[PHASE_FORWARD] + e->live_by_phase[PHASE_USER] + asked) *
-                whole_pass(e) * LOSS_AND_BACKWARD;
+                need_whole_pass(e) * LOSS_AND_BACKWARD;
   double room = FIRST_PASS_ROOM * (double)capacity - 4.0 * (double)weights;
   uint32_t parts = 2;
   while (parts < 64 && pass / parts > room) parts *= 2;
@@ -70,12 +53,12 @@ static stow_status enough_halvings(fix_case *m, uint32_t *parts) {
   while (*parts < 64 && *parts < m->f->bigger) *parts *= 2;
   for (; *parts < 64; *parts *= 2) {
     whatif_result r;
-    scale_turn(m, 1.0 / *parts);
+    fix_scale_batch(m, 1.0 / *parts);
     STOW_TRY(whatif_run(&m->w, &r, false, capacity));
     if (r.finishes && (double)r.failure_bytes <= ROOM_LEFT * (double)capacity) break;
     if (capacity == 0 || r.failure_bytes >= m->base.failure_bytes) break; /* nothing scales */
   }
-  scale_turn(m, 1.0 / *parts);
+  fix_scale_batch(m, 1.0 / *parts);
   return STOW_OK;
 }
 
@@ -165,6 +148,33 @@ static uint64_t autocast_saves(const evidence *e) {
   return (uint64_t)(then > 0 && part / then * now < saves ? part / then * now : saves);
 }
 
+stow_status fix_pass(fix_case *m) {
+  const evidence *e = m->e;
+  const program_facts *p = &e->program;
+  const need *n = &m->f->need;
+  uint64_t batch = n->batch > 0 ? n->batch : 1;
+  bool trains = !n->known || n->trains;
+  if (!e->recomputes && trains)
+    fix_estimate(fix_add(m, "one more forward pass, about a third more time",
+                         "recompute activations: torch.utils.checkpoint.checkpoint(block, x, "
+                         "use_reentrant=False) around each block of several layers"),
+                 e->live_by_phase[PHASE_FORWARD] * 11 / 20,
+                 n->known && need_batch(n, NEED_AS_IT_IS, WORK_RECOMPUTED) >= batch);
+  bool autocast;
+  STOW_TRY(autocast_is_on(e, &autocast));
+  if (!trains && !autocast && !p->autocast && !program_is_narrow(p))
+    fix_estimate(fix_add(m, "16-bit arithmetic",
+                         "run it in 16 bits: model.half() and x.half(), or under "
+                         "torch.autocast(\"cuda\", dtype=torch.float16)"),
+                 n->work_now_bytes / 2 + n->weight_bytes / 2,
+                 need_batch(n, (need_change){.weights = 0.5, .trained = 1, .state = 1}, 0.5) >=
+                     batch);
+  else if (!autocast && !p->autocast && !program_is_narrow(p))
+    fix_estimate(fix_add(m, "16-bit arithmetic in forward", "%s", half_precision(m->card)),
+                 autocast_saves(e), false);
+  return STOW_OK;
+}
+
 stow_status fix_batch(fix_case *m) {
   const evidence *e = m->e;
   uint32_t parts;
@@ -174,19 +184,9 @@ stow_status fix_batch(fix_case *m) {
       m, "more, smaller steps; accumulate gradients over them for the same training",
       "use 1/%u of the batch at %s, and step the optimizer after every %u of them%s", parts,
       fix_place(m, at, e->caller_of_stack[e->fail_stack_id]), parts,
-      in_first_pass(e) ? " (reckoned from the part of the forward pass that was reached)" : "");
+      in_first_pass(e) ? " (estimated from the part of the forward pass that was reached)" : "");
   STOW_TRY(fix_replay(m, x, false));
-  if (!e->recomputes)
-    fix_estimate(fix_add(m, "one more forward pass, about a third more time",
-                         "recompute activations: torch.utils.checkpoint.checkpoint(block, x, "
-                         "use_reentrant=False) around each block of several layers"),
-                 e->live_by_phase[PHASE_FORWARD] * 11 / 20, false);
-  bool autocast;
-  STOW_TRY(autocast_is_on(e, &autocast));
-  if (!autocast)
-    fix_estimate(fix_add(m, "16-bit arithmetic in forward", "%s", half_precision(m->card)),
-                 autocast_saves(e), false);
-  return STOW_OK;
+  return fix_pass(m);
 }
 
 stow_status fix_eval(fix_case *m) {
@@ -194,7 +194,7 @@ stow_status fix_eval(fix_case *m) {
   char at[256];
   STOW_TRY(enough_halvings(m, &parts));
   double share = m->f->eval_bigger > parts ? m->f->eval_bigger : parts;
-  scale_turn(m, 1 / share);
+  fix_scale_batch(m, 1 / share);
   fix *x = fix_add(m, "none: evaluation gives the same result in smaller batches",
                    "evaluate with training's batch size, about 1/%.0f of this one, at %s", share,
                    fix_place(m, at, m->e->caller_of_stack[m->e->fail_stack_id]));

@@ -44,6 +44,15 @@ stow_status fix_optimizer(fix_case *m);
 stow_status fix_batch(fix_case *m);
 stow_status fix_eval(fix_case *m);
 stow_status fix_spike(fix_case *m);
+/* Marks what grows with the batch, and the request that failed. */
+void fix_scale_batch(fix_case *m, double factor);
+/* What else makes a pass smaller: recomputing, 16 bits. */
+stow_status fix_pass(fix_case *m);
+/* fix_program.c: where the program said what it does. */
+bool fix_knows_program(const fix_case *m);
+stow_status fix_batch_counted(fix_case *m);
+stow_status fix_training(fix_case *m);
+stow_status fix_weights_counted(fix_case *m);
 /* fix_place.c */
 stow_status fix_fragments(fix_case *m);
 stow_status fix_cache(fix_case *m);

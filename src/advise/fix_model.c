@@ -40,6 +40,7 @@ stow_status fix_twice(fix_case *m) {
 }
 
 stow_status fix_weights(fix_case *m) {
+  if (fix_knows_program(m)) return fix_weights_counted(m);
   whatif_reset(&m->w);
   for (uint32_t i = 0; i < m->e->time.lifetime_count; i++)
     if (m->e->phase_of[i] == PHASE_BUILD || m->e->phase_of[i] == PHASE_LOAD)
@@ -141,6 +142,7 @@ static stow_status fix_scratch(fix_case *m, const outlook *o) {
 
 stow_status fix_optimizer(fix_case *m) {
   outlook o;
+  if (fix_knows_program(m) && m->e->fail_phase != PHASE_OPTIMIZER) return fix_training(m);
   outlook_find(&o, m->e, m->f);
   STOW_TRY(fix_scratch(m, &o));
   bool narrow = strstr(o.optimizer, "8bit") != NULL || strstr(o.optimizer, "4bit") != NULL;

@@ -83,13 +83,13 @@ stow_status fix_outside(fix_case *m) {
 }
 
 stow_status fix_limit(fix_case *m) {
-  uint64_t need = m->base.peak_reserved_bytes;
-  if (m->e->peak_reserved_bytes > need) need = m->e->peak_reserved_bytes;
-  if (m->e->n.card_bytes == MESSAGE_UNKNOWN || need > m->e->n.card_bytes) return STOW_OK;
+  uint64_t wanted = m->base.peak_reserved_bytes;
+  if (m->e->peak_reserved_bytes > wanted) wanted = m->e->peak_reserved_bytes;
+  if (m->e->n.card_bytes == MESSAGE_UNKNOWN || wanted > m->e->n.card_bytes) return STOW_OK;
   /* A limit of stowage run, which counts what others of the process and the driver hold, too. */
   if (recording_fact(m->e->source, "limit_bytes") != NULL) {
     uint64_t more =
-        need > m->e->n.limit_bytes ? need - m->e->n.limit_bytes : evidence_asked_bytes(m->e);
+        wanted > m->e->n.limit_bytes ? wanted - m->e->n.limit_bytes : evidence_asked_bytes(m->e);
     fix_estimate(fix_add(m, "less is left for others on the card; or time on the bus",
                          "raise --vram-limit (in Python: stowage.limit) to %s or more, or go on in "
                          "host memory with --spill auto",
@@ -100,7 +100,7 @@ stow_status fix_limit(fix_case *m) {
   fix_estimate(
       fix_add(m, "less is left for others on the card",
               "raise the limit to %s or more: torch.cuda.set_per_process_memory_fraction(%.4f)",
-              cause_size(need), (double)need * 1.05 / (double)m->e->n.card_bytes + 0.00005),
-      need > m->e->n.limit_bytes ? need - m->e->n.limit_bytes : 0, true);
+              cause_size(wanted), (double)wanted * 1.05 / (double)m->e->n.card_bytes + 0.00005),
+      wanted > m->e->n.limit_bytes ? wanted - m->e->n.limit_bytes : 0, true);
   return STOW_OK;
 }

@@ -16,7 +16,7 @@ static stow_status add_fixes(fix_case *m, cause_id id) {
   case CAUSE_LOADED_TWICE: return fix_twice(m);
   case CAUSE_WEIGHTS_TOO_BIG: return fix_weights(m);
   case CAUSE_OPTIMIZER_STATE: return fix_optimizer(m);
-  case CAUSE_BATCH_TOO_BIG: return fix_batch(m);
+  case CAUSE_BATCH_TOO_BIG: return fix_knows_program(m) ? fix_batch_counted(m) : fix_batch(m);
   case CAUSE_EVAL_BATCH_BIGGER: return fix_eval(m);
   case CAUSE_ONE_SPIKE: return fix_spike(m);
   case CAUSE_FRAGMENTATION: return fix_fragments(m);

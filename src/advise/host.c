@@ -15,10 +15,16 @@
 
 /* ---- what an object is ---- */
 
-/* Many objects of Python's own, each with its head and its reference. */
+/* A table, or tables, mostly of columns of Python strings. */
+static bool is_text_table(const host_object *o) {
+  return o->text_bytes > o->bytes / 2;
+}
+
+/* Many Python objects, each with its header and its reference. */
 static bool is_objects(const host_object *o) {
-  return (host_is_container(o) && o->count >= 1000 && o->element_bytes < SMALL_ELEMENT) ||
-         (host_is_array(o) && strcmp(o->of, "object") == 0);
+  bool small = o->objects > 0 ? o->objects >= 1000 && o->bytes / o->objects < SMALL_ELEMENT
+                              : o->count >= 1000 && o->element_bytes < SMALL_ELEMENT;
+  return (host_is_container(o) && small) || (host_is_array(o) && strcmp(o->of, "object") == 0);
 }
 
 /* A collection of large things, as a list of arrays is. */
@@ -27,6 +33,30 @@ static bool is_collection(const host_object *o) {
 }
 
 /* ---- the causes ---- */
+
+/* A DataFrame whose columns of text are Python strings. */
+static bool find_text(host_case *c) {
+  const host_record *r = c->r;
+  const host_object *o = NULL;
+  for (size_t i = 0; i < r->object_count && o == NULL; i++)
+    if (is_text_table(&r->objects[i])) o = &r->objects[i];
+  double share = o != NULL ? evidence_share(o->text_bytes, c->told_bytes) : 0;
+  if (o == NULL || share < MUCH) return false;
+  char column[64] = "column";
+  snprintf(column, sizeof column, "%.*s", (int)strcspn(o->words, ","), o->words);
+  cause *to = host_add(c, CAUSE_HOST_OBJECTS, share >= MOST ? 0.92 : 0.7);
+  cause_head(to, "%s holds %s as Python strings, one object per cell, in %s", o->name,
+             cause_size(o->text_bytes), o->words);
+  host_say_object(to, o);
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  char change[400];
+  snprintf(change, sizeof change,
+           "store text compactly: %s[\"%s\"] = %s[\"%s\"].astype(\"category\") for values that "
+           "repeat, astype(\"string[pyarrow]\") for others (read_csv(dtype=…) at once)",
+           o->name, column, o->name, column);
+  host_add_fix(c, o->text_bytes - o->text_bytes / 4, change, "one pass over the column");
+  return true;
+}
 
 static void find_objects(host_case *c) {
   const host_record *r = c->r;
@@ -37,13 +67,16 @@ static void find_objects(host_case *c) {
       if (first == NULL) first = &r->objects[i];
       sum += r->objects[i].bytes;
       /* A number, or a short text, for each element and each word of it. */
-      lean += r->objects[i].count * (r->objects[i].element_bytes > 200 ? 32 : 8);
+      lean += r->objects[i].objects > 0
+                  ? r->objects[i].objects * 8
+                  : r->objects[i].count * (r->objects[i].element_bytes > 200 ? 32 : 8);
     }
   double share = evidence_share(sum, c->told_bytes);
-  if (first == NULL || share < MUCH) return;
+  if (find_text(c) || first == NULL || share < MUCH) return;
   cause *to = host_add(c, CAUSE_HOST_OBJECTS, share >= MOST ? 0.9 : 0.55);
-  cause_head(to, "%s is made of Python objects, about %s for %" PRIu64 " of them", first->name,
-             cause_size(first->bytes), first->count);
+  char text[480];
+  host_describe(text, sizeof text, first);
+  cause_head(to, "%s; made of small Python objects", text);
   for (size_t i = 0; i < r->object_count; i++)
     if (is_objects(&r->objects[i])) host_say_object(to, &r->objects[i]);
   cause_say(to, "about %" PRIu64 " bytes for each, where an array needs 1 to 8 a number",
@@ -83,10 +116,10 @@ static void find_leak(host_case *c) {
   bool steady = rises_steadily(r);
   if (share < MUCH) return;
   cause *to = host_add(c, CAUSE_HOST_LEAK, share >= MOST ? (steady ? 0.9 : 0.75) : 0.5);
-  cause_head(to, "%s keeps %" PRIu64 " of what the program makes, %s so far", most->name,
-             most->count, cause_size(most->bytes));
-  host_say_object(to, most);
-  cause_say(to, "%s each", cause_size(most->element_bytes));
+  char text[480];
+  host_describe(text, sizeof text, most);
+  cause_head(to, "%s", text);
+  cause_say(to, "%s keeps them all, %s each", most->name, cause_size(most->element_bytes));
   if (steady && r->growth_bytes_s > 0)
     cause_say(to, "what the command holds rose by %s a second and never fell",
               cause_size((uint64_t)r->growth_bytes_s));
@@ -117,7 +150,22 @@ static void find_limit(host_case *c) {
   else
     cause_head(to, "The command holds %s of the %s %s allows", cause_size(r->held_bytes),
                cause_size(r->limit_bytes),
-               strcmp(r->limit_from, "cgroup") == 0 ? "its control group" : "the machine");
+               strcmp(r->limit_from, "cgroup") == 0   ? "its control group"
+               : strcmp(r->limit_from, "python") == 0 ? "stowage.limit(ram=…)"
+                                                      : "the machine");
+  uint64_t named = host_named_bytes(r);
+  uint64_t bare = c->told_bytes > named ? c->told_bytes - named : 0;
+  bool making =
+      alone && r->from_inside && c->place[0] != '\0' && evidence_share(bare, c->told_bytes) >= MUCH;
+  if (making) {
+    cause_head(to, "The line the program is at makes %s so far: %s", cause_size(bare), c->place);
+    const char *source = host_line_own(r);
+    if (source != NULL && source[0] != '\0') cause_say(to, "the line: %s", source);
+    host_add_fix(c, bare / 2,
+                 "make it in parts (a loop over rows or blocks), in place (out=), or in a smaller "
+                 "type (float32)",
+                 "a loop over the parts");
+  }
   if (alone && r->object_count > 0) host_say_object(to, &r->objects[0]);
   if (alone && c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   if (alone && !r->from_inside)
@@ -126,7 +174,7 @@ static void find_limit(host_case *c) {
   if (ours && fits && alone) {
     char change[128];
     snprintf(change, sizeof change, "raise --ram-limit: the host had %s for it", cause_size(room));
-    host_add_fix(c, 0, change, "less is left for others on the host");
+    host_add_fix(c, MESSAGE_UNKNOWN, change, "less is left for others on the host");
   }
 }
 
@@ -153,7 +201,8 @@ static void memory_rows(const host_case *c) {
   const host_record *r = c->r;
   buffer *out = &c->x->memory;
   char note[128];
-  row(out, "held by the command", r->held_bytes, "");
+  bool here = strcmp(r->limit_from, "python") == 0;
+  row(out, here ? "held by this process" : "held by the command", r->held_bytes, "");
   row(out, "at its peak", r->peak_bytes, "");
   for (size_t i = 0; i < r->process_count && i < 6; i++) {
     const tree_process *p = &r->processes[i];
@@ -165,9 +214,13 @@ static void memory_rows(const host_case *c) {
                                                     "    shared memory", "    files mapped"};
   for (int k = 0; k < TREE_MAP_KINDS; k++)
     if (r->kinds[k] > 0) row(out, NAMES[k], r->kinds[k], "");
+  if (r->cache_bytes > 0)
+    row(out, "file cache of the container", r->cache_bytes,
+        "counts as used, and is dropped when memory is needed");
   row(out, "left on the host", r->usable_bytes, "");
   row(out, "the limit", r->limit_bytes,
       strcmp(r->limit_from, "given") == 0    ? "by --ram-limit"
+      : strcmp(r->limit_from, "python") == 0 ? "by stowage.limit(ram=…)"
       : strcmp(r->limit_from, "cgroup") == 0 ? "of the control group"
                                              : "the machine's memory");
 }
@@ -186,10 +239,14 @@ stow_status explain_host(explanation *x, const host_record *r) {
   host_line_place(r, c.place, sizeof c.place);
   memory_rows(&c);
   host_find_workers(&c);
+  host_find_graph(&c);
+  host_find_pinned(&c);
+  host_find_shared(&c);
   find_objects(&c);
   find_leak(&c);
   host_find_copies(&c);
   host_find_dataset(&c);
+  host_find_native(&c);
   find_limit(&c);
   findings_rank(&x->findings);
   rank_fixes(&c);

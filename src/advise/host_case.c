@@ -23,17 +23,77 @@ void host_add_fix(host_case *c, uint64_t saves_bytes, const char *change, const 
   snprintf(f->cost, sizeof f->cost, "%s", cost);
 }
 
-/* "rows, a list of 3000000 dict, about 410.2 MiB, in build at objects.py:7" */
-void host_say_object(cause *to, const host_object *o) {
-  char shape[80] = "", of[80] = "";
-  if (o->shape[0] != '\0') snprintf(shape, sizeof shape, " %s", o->shape);
-  if (o->of[0] != '\0') snprintf(of, sizeof of, " of %s", o->of);
-  if (o->shape[0] == '\0' && o->count > 1)
-    cause_say(to, "%s, a %s of %" PRIu64 "%s%s, about %s, in %s", o->name, o->type, o->count,
-              o->of[0] != '\0' ? " " : "", o->of, cause_size(o->bytes), o->where);
+/* ---- an object in words ---- */
+
+/* "arrays" for numpy.ndarray. */
+static void plural(char *out, size_t size, const char *of) {
+  static const struct {
+    const char *of, *words;
+  } known[] = {{"numpy.ndarray", "arrays"},
+               {"torch.Tensor", "tensors"},
+               {"pandas.DataFrame", "DataFrames"},
+               {"dict", "dicts"},
+               {"list", "lists"},
+               {"tuple", "tuples"},
+               {"str", "strings"},
+               {"int", "ints"},
+               {"float", "floats"},
+               {"bytes", "bytes objects"},
+               {"", "elements"}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strcmp(known[i].of, of) == 0) {
+      snprintf(out, size, "%s", known[i].words);
+      return;
+    }
+  snprintf(out, size, "%.60s objects", of);
+}
+
+static const char *article(const char *noun) {
+  return noun[0] != '\0' && strchr("aeiouAEIO", noun[0]) != NULL ? "an" : "a";
+}
+
+void host_place(char *out, size_t size, const host_object *o) {
+  const char *colon = strrchr(o->place, ':'), *slash = strrchr(o->place, '/');
+  out[0] = '\0';
+  if (colon == NULL) return;
+  const char *file = slash != NULL && slash < colon ? slash + 1 : o->place;
+  snprintf(out, size, "line %.10s of %.*s", colon + 1, (int)(colon - file), file);
+}
+
+void host_describe(char *out, size_t size, const host_object *o) {
+  char what[200], parts[80], place[160], where[220] = "", texts[180] = "";
+  const char *type = strncmp(o->type, "collections.", 12) == 0 ? o->type + 12 : o->type;
+  bool many = o->shape[0] == '\0' && o->count > 1;
+  plural(parts, sizeof parts, o->of);
+  if (many)
+    snprintf(what, sizeof what, "%s %s of %" PRIu64 " %s", article(type), type, o->count, parts);
   else
-    cause_say(to, "%s, a %s%s%s, about %s, in %s", o->name, o->type, shape, of,
-              cause_size(o->bytes), o->where);
+    snprintf(what, sizeof what, "%s %s%s%s%s%s", article(type), type, o->shape[0] ? " " : "",
+             o->shape, o->of[0] != '\0' && o->shape[0] ? " of " : "", o->shape[0] ? o->of : "");
+  host_place(place, sizeof place, o);
+  if (place[0] == '\0')
+    snprintf(where, sizeof where, ", in %.150s", o->where);
+  else if (o->grows && many && o->element_bytes >= 1024)
+    snprintf(where, sizeof where, ", grows by %s per turn at %s", cause_size(o->element_bytes),
+             place);
+  else
+    snprintf(where, sizeof where, ", %s at %s", o->grows ? "grows" : "made", place);
+  if (o->text_bytes > o->bytes / 4 && o->words[0] != '\0')
+    snprintf(texts, sizeof texts, " (%s of it Python strings in %.100s)", cause_size(o->text_bytes),
+             o->words);
+  snprintf(out, size, "%s: %s, %s%s%s", o->name, what, cause_size(o->bytes), texts, where);
+}
+
+void host_say_object(cause *to, const host_object *o) {
+  char text[480];
+  host_describe(text, sizeof text, o);
+  cause_say(to, "%s", text);
+}
+
+uint64_t host_named_bytes(const host_record *r) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < r->object_count; i++) sum += r->objects[i].bytes;
+  return sum;
 }
 
 bool host_is_container(const host_object *o) {

@@ -23,6 +23,7 @@ typedef struct host_case {
   const tree_process *main; /* the one that holds most */
   uint64_t main_bytes;
   uint64_t told_bytes;    /* what it held when it told of its objects: they are parts of that */
+  bool pinned;            /* shared memory is pinned memory of the driver */
   bool joined;            /* a text or bytes is made anew with each part joined to it */
   char place[300];        /* the program's own line, "" if it is not known */
   double sure[FIXES_MAX]; /* of the cause that each fix is for */
@@ -35,11 +36,21 @@ bool host_is_array(const host_object *o);
 cause *host_add(host_case *c, cause_id id, double confidence);
 /* For the cause added last. */
 void host_add_fix(host_case *c, uint64_t saves_bytes, const char *change, const char *cost);
-/* "rows, a list of 3000000 dict, about 410.2 MiB, in build at objects.py:7" */
+/* Writes "rows: a list of 3000000 dicts, 410.2 MiB, grows at line 7 of objects.py". */
+void host_describe(char *out, size_t size, const host_object *o);
+/* Adds it as evidence. */
 void host_say_object(cause *to, const host_object *o);
+/* Writes "line 7 of objects.py"; "" if the line is not known. */
+void host_place(char *out, size_t size, const host_object *o);
+/* Bytes of all objects with a name. */
+uint64_t host_named_bytes(const host_record *r);
 
 void host_find_workers(host_case *c); /* host_workers.c */
 void host_find_copies(host_case *c);  /* host_data.c */
 void host_find_dataset(host_case *c);
+void host_find_graph(host_case *c); /* host_tensors.c */
+void host_find_pinned(host_case *c);
+void host_find_shared(host_case *c); /* host_native.c */
+void host_find_native(host_case *c);
 
 #endif

@@ -25,17 +25,11 @@ static bool told_apart(const host_record *r, const host_object *a, const host_ob
          host_line_makes_another(r, b->name) != HOST_MAKES_NOTHING;
 }
 
-static uint64_t named_bytes(const host_record *r) {
-  uint64_t sum = 0;
-  for (size_t i = 0; i < r->object_count; i++) sum += r->objects[i].bytes;
-  return sum;
-}
-
 /* What is held and has no name, as parts of an object: a value that a line is making has none yet.
  * Against what was held when the limit was passed, for it may come and go between two bytecodes,
  * where nobody can be asked. */
 static double unnamed_part(const host_case *c, const host_object *o) {
-  uint64_t named = named_bytes(c->r);
+  uint64_t named = host_named_bytes(c->r);
   return c->main_bytes > named ? evidence_share(c->main_bytes - named, o->bytes) : 0;
 }
 
@@ -208,7 +202,7 @@ static const tree_file *find_filling(const host_case *c) {
 
 void host_find_dataset(host_case *c) {
   const host_record *r = c->r;
-  uint64_t largest = 0, named = named_bytes(r);
+  uint64_t largest = 0, named = host_named_bytes(r);
   const char *reading = host_line_reads(r);
   const tree_file *file = find_file(c, reading != NULL);
   bool filling = file == NULL && reading == NULL && (file = find_filling(c)) != NULL;
@@ -227,6 +221,9 @@ void host_find_dataset(host_case *c) {
   /* What a worker has read may have come from its parent. */
   for (size_t i = 0; i < r->process_count; i++)
     if (r->processes[i].pid == c->main->parent && file == NULL && reading == NULL) sure = 0.5;
+  /* Results of workers come through pipes, which are read too. */
+  for (size_t i = 0; i < r->process_count; i++)
+    if (r->processes[i].parent == c->main->pid && file == NULL && reading == NULL) sure = 0.5;
   /* A part of what the whole command holds is no reason for the rest. */
   if (evidence_share(c->main_bytes, r->held_bytes) < MOST && sure > 0.5) sure = 0.5;
   if (filling && sure < 0.6) sure = 0.6;

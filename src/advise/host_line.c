@@ -84,15 +84,14 @@ static const char *const PRODUCTS[] = {
     "fft",   "ifft",   "rfft",   "irfft", "fft2", "fftn",      "rfftn",       "bmm", "mm",
     "cdist", "pdist",  "solve",  "inv",   "svd",  "eigh",      "histogramdd", NULL};
 
-/* The program's own innermost line; NULL where it is not known. */
-static const char *own_line(const host_record *r) {
+const char *host_line_own(const host_record *r) {
   for (size_t i = 0; i < r->frame_count; i++)
     if (!is_library(r->frames[i].file)) return r->frames[i].source;
   return NULL;
 }
 
 host_making host_line_makes_another(const host_record *r, const char *name) {
-  const char *source = own_line(r);
+  const char *source = host_line_own(r);
   if (source == NULL || !has_word(source, name)) return HOST_MAKES_NOTHING;
   const char *equal = strchr(source, '=');
   bool in_place = equal != NULL && equal > source && strchr("+-*/%@&|^", equal[-1]) != NULL;
@@ -105,7 +104,7 @@ host_making host_line_makes_another(const host_record *r, const char *name) {
 }
 
 bool host_line_joins(const host_record *r, const char *name) {
-  const char *source = own_line(r);
+  const char *source = host_line_own(r);
   return source != NULL && has_word(source, name) && strchr(source, '+') != NULL &&
          strchr(source, '=') != NULL;
 }

@@ -8,6 +8,9 @@
 /* The program's own innermost line, "train.py:7 in load"; "" where it is not known. */
 void host_line_place(const host_record *r, char *place, size_t size);
 
+/* The text of that line; NULL if it is not known. */
+const char *host_line_own(const host_record *r);
+
 /* The function it is in that copies arrays, or that reads files whole; NULL if it is in none. */
 const char *host_line_copies(const host_record *r);
 const char *host_line_reads(const host_record *r);

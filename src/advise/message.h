@@ -90,6 +90,7 @@ enum {
   MESSAGE_STATUS = 1 << 7,     /* a library's status that may have another reason than memory */
   MESSAGE_ONE_BUFFER = 1 << 8, /* larger than one buffer may be */
   MESSAGE_WORKSPACE = 1 << 9,
+  MESSAGE_NO_SIGN = 1 << 10, /* a worker ended, and nothing in the text speaks of memory */
 };
 
 typedef struct message_process {

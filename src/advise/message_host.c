@@ -247,6 +247,30 @@ static void read_killed(message *m, scan_text t) {
   if (name != NULL && name - process < 16) scan_copy(m->what, sizeof m->what, t, name, ")");
 }
 
+/* A DataLoader reports every end of a worker with the same words: an exception in the dataset, a
+ * crash, a kill. Only a kill or a word of memory speaks for memory. */
+static void read_worker(message *m, scan_text t) {
+  static const char *const signs[] = {"killed by signal: Killed",
+                                      "SIGKILL",
+                                      "code 137",
+                                      "code: 137",
+                                      "code -9",
+                                      "code: -9",
+                                      "OOM",
+                                      "oom-kill",
+                                      "oom_kill",
+                                      "Killed process",
+                                      "out of memory",
+                                      "emory usage",
+                                      "MemoryError",
+                                      "bad_alloc",
+                                      "shared memory"};
+  if (!scan_has(t, "DataLoader worker (pid")) return;
+  for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+    if (scan_has(t, signs[i])) return;
+  m->details |= MESSAGE_NO_SIGN;
+}
+
 static void read_numbers(message *m, scan_text t, const char *at) {
   scan_text rest = scan_from(t, at);
   switch (m->host) {
@@ -255,6 +279,7 @@ static void read_numbers(message *m, scan_text t, const char *at) {
   case HOST_KERNEL:
   case HOST_KILLED: read_killed(m, t); break;
   case HOST_MAPS: m->asked_bytes = scan_size(t, at); break;
+  case HOST_WORKER: read_worker(m, t); break;
   case HOST_RAY: m->process_bytes = scan_size_after(t, "memory used="); break;
   case HOST_JOB: m->limit_bytes = scan_size_after(t, "exceeded limit "); break;
   case HOST_PYTHON:

@@ -291,6 +291,18 @@ static void find_landmarks(evidence *e) {
   }
 }
 
+/* The program's own word for where it failed, where stacks do not tell. */
+static phase phase_said(const evidence *e, phase found) {
+  switch (e->program.step) {
+  case PROGRAM_BUILDING: return found == PHASE_LOAD || found == PHASE_COPY ? found : PHASE_BUILD;
+  case PROGRAM_LOADING: return found == PHASE_BUILD || found == PHASE_COPY ? found : PHASE_LOAD;
+  case PROGRAM_FORWARD: return e->has_stacks ? found : PHASE_FORWARD;
+  case PROGRAM_BACKWARD: return e->has_stacks ? found : PHASE_BACKWARD;
+  case PROGRAM_OPTIMIZER: return PHASE_OPTIMIZER;
+  default: return found;
+  }
+}
+
 stow_status evidence_phases(evidence *e) {
   timeline *t = &e->time;
   e->phase_of = calloc(t->lifetime_count + 1u, 1);
@@ -300,6 +312,7 @@ stow_status evidence_phases(evidence *e) {
     phases_by_stack(e);
   else
     phases_by_order(e);
+  if (e->failed) e->fail_phase = phase_said(e, e->fail_phase);
   for (uint32_t i = 0; i < t->lifetime_count; i++)
     if (evidence_live(e, &t->lifetimes[i]))
       e->live_by_phase[e->phase_of[i]] += t->lifetimes[i].bytes;

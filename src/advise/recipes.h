@@ -28,6 +28,7 @@ enum {
   DERIVED_STATUS = 1 << 16,
   DERIVED_WORKSPACE = 1 << 17,
   DERIVED_OWN_LIMIT = 1 << 18, /* the process has a limit of its own on host memory */
+  DERIVED_NO_SIGN = 1 << 19,   /* a worker ended, and nothing speaks of memory */
 };
 
 typedef struct recipe {

@@ -164,6 +164,8 @@ static void tell_spike(explanation *x) {
   /* TensorFlow's first request is its pool, and a pool's limit is no card. */
   if (m->kind == MESSAGE_TENSORFLOW && !known(m->shape_bytes) && known(n->free_bytes)) return;
   if (m->kind == MESSAGE_CUPY && known(n->limit_bytes) && n->asked_bytes <= n->limit_bytes) return;
+  /* A weight is no result that can be made in parts. */
+  if (has(x, CONTEXT_BIT(LOADING)) && !has(x, CONTEXT_BIT(FORWARD))) return;
   bool beside = known(n->live_bytes);
   bool dwarfs = beside && n->live_bytes > 0 && n->asked_bytes / 4 >= n->live_bytes;
   if (known(capacity) ? n->asked_bytes < capacity / 2 || (beside && n->live_bytes > n->asked_bytes)

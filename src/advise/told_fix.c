@@ -44,6 +44,7 @@ static uint32_t derive(const explanation *x) {
   set |= (m->details & MESSAGE_MIG) != 0 ? DERIVED_MIG : 0;
   set |= (m->details & MESSAGE_STATUS) != 0 ? DERIVED_STATUS : 0;
   set |= (m->details & MESSAGE_WORKSPACE) != 0 ? DERIVED_WORKSPACE : 0;
+  set |= (m->details & MESSAGE_NO_SIGN) != 0 ? DERIVED_NO_SIGN : 0;
   return set;
 }
 

@@ -129,6 +129,13 @@ static const struct {
 
 static void tell_rest(explanation *x) {
   const message *m = &x->evidence.told;
+  if ((m->details & MESSAGE_NO_SIGN) != 0) {
+    cause *c = told_cause(x, CAUSE_UNKNOWN, 0.3);
+    cause_head(c, "A DataLoader worker ended, and the text does not say why: probably an error in "
+                  "the dataset's own code; memory is possible");
+    cause_say(c, "nothing in it speaks of a kill or of memory");
+    return;
+  }
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (table[i].host != m->host) continue;
     cause *c = told_cause(x, table[i].id, table[i].confidence);

@@ -9,7 +9,7 @@ stow_status whatif_open(whatif *w, const evidence *e) {
   STOW_TRY(steps_build(&w->base, e->source, e->time.device));
   uint32_t last = e->time.tick_count > 0 ? e->time.events[e->fail_tick] : 0;
   size_t count = 0;
-  while (count < w->base.count && w->base.list[count].event <= last) count++;
+  while (count < w->base.count && (!e->failed || w->base.list[count].event <= last)) count++;
   w->base.count = count;
   w->factor = malloc((e->source->event_count + 1) * sizeof *w->factor);
   w->changed = w->base;
@@ -82,13 +82,18 @@ stow_status whatif_run(whatif *w, whatif_result *out, bool expandable, uint64_t 
   steps_settings(&options.settings, w->e->source);
   if (w->max_split_bytes > 0) options.settings.max_split_bytes = w->max_split_bytes;
   if (limit_bytes > 0 && limit_bytes < POLICY_NO_LIMIT) options.limit_bytes = limit_bytes;
-  options.limit_in_framework = evidence_limit_bound(w->e);
+  options.limit_in_framework = !w->device_is_full && evidence_limit_bound(w->e);
   const policy_ops *which =
       expandable || w->e->expandable ? &policy_torch_expandable : &policy_torch_default;
   replay_result r;
   STOW_TRY(replay_run(&r, &w->changed, which, &options));
   *out = (whatif_result){.finishes = r.finishes,
                          .peak_reserved_bytes = r.stats.peak_reserved_bytes,
+                         .peak_live_bytes = r.peak_live_bytes,
+                         .reserved_bytes = r.stats.reserved_bytes,
+                         .largest_hole_bytes = r.stats.largest_hole_bytes,
+                         .failed_at_event = r.failed_at_event,
+                         .failed_bytes = r.failed_bytes,
                          .failure_bytes = w->changed.end_live_bytes};
   return STOW_OK;
 }

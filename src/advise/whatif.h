@@ -16,15 +16,19 @@ typedef struct whatif {
   steps changed;            /* shares everything with base but the list */
   double *factor;           /* by event index: of the bytes; 1 kept, 0 left out */
   uint64_t max_split_bytes; /* 0: as it was recorded */
+  bool device_is_full;      /* the limit is the device's own size, not one that PyTorch knows */
 } whatif;
 
 typedef struct whatif_result {
   bool finishes; /* under the limit given */
-  uint64_t peak_reserved_bytes;
-  uint64_t failure_bytes; /* live at the failure and asked for there */
+  uint64_t peak_reserved_bytes, peak_live_bytes;
+  uint64_t reserved_bytes, largest_hole_bytes; /* at the end, or when a request was refused */
+  uint64_t failed_at_event, failed_bytes;      /* if it does not finish */
+  uint64_t failure_bytes;                      /* live at the failure and asked for there */
 } whatif_result;
 
-/* Undo with whatif_close, also after a failure. */
+/* Of a recording without a failure all of it is replayed. Undo with whatif_close, also after a
+ * failure. */
 stow_status whatif_open(whatif *w, const evidence *e);
 void whatif_close(whatif *w);
 

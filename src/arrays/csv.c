@@ -274,6 +274,74 @@ static char find_delimiter(const csv *c) {
   return delimiters[lines > 1 && even[best] ? best : most];
 }
 
+/* Is everything between `at` and `stop` numbers with single spaces between them? Sets *count to how
+ * many there are. */
+static bool spaced_numbers(const uint8_t *at, const uint8_t *stop, size_t *count) {
+  for (*count = 1;; at++) {
+    char word[64];
+    size_t length = 0;
+    while (at + length < stop && at[length] != ' ' && length < sizeof word) length++;
+    if (length == 0 || length == sizeof word) return false;
+    memcpy(word, at, length);
+    word[length] = '\0';
+    char *end;
+    strtod(word, &end);
+    if (end != word + length || strpbrk(word, "xX") != NULL) return false;
+    at += length;
+    if (at == stop) return true;
+    ++*count;
+  }
+}
+
+/* What numpy.savetxt writes: numbers with single spaces between them, several in each line. */
+static bool is_spaced(const csv *c, size_t *columns) {
+  size_t left = input_left(&c->in), lines = 0, count;
+  const uint8_t *at = c->in.at, *stop = at + (left < LOOK_BYTES ? left : LOOK_BYTES);
+  while (at < stop) {
+    const uint8_t *end = memchr(at, '\n', (size_t)(stop - at));
+    if (end == NULL && left > LOOK_BYTES) break; /* the line may go on */
+    if (end == NULL) end = stop;
+    const uint8_t *text = end > at && end[-1] == '\r' ? end - 1 : end;
+    if (text > at) {
+      if (!spaced_numbers(at, text, &count) || (lines > 0 && count != *columns)) return false;
+      *columns = count;
+      lines++;
+    }
+    at = end + 1;
+  }
+  return lines > 0 && *columns > 1;
+}
+
+/* The words of a line of comment, behind its "# ". */
+static size_t count_words(const uint8_t *at, const uint8_t *stop) {
+  size_t words = 0;
+  for (; at < stop; at++) words += *at > ' ' && (at + 1 == stop || at[1] <= ' ');
+  return words;
+}
+
+/* numpy.savetxt puts "# " before each line of its header. Where one line names as many columns as
+ * there are, "# " is passed over and the rest is the first row; other lines are passed over. */
+static stow_status take_spaced(csv *c, bool *spaced) {
+  csv behind = *c;
+  const uint8_t *last = NULL, *end = c->in.at;
+  size_t columns = 0, lines = 0;
+  while (behind.in.at + 1 < c->in.end && behind.in.at[0] == '#' &&
+         (behind.in.at[1] == ' ' || behind.in.at[1] == '\n')) {
+    last = behind.in.at;
+    end = memchr(last, '\n', (size_t)(c->in.end - last));
+    if (end == NULL) return STOW_OK;
+    behind.in.at = end + 1;
+    lines++;
+  }
+  *spaced = is_spaced(&behind, &columns);
+  if (!*spaced) return STOW_OK;
+  c->delimiter = ' ';
+  if (last == NULL) return STOW_OK;
+  bool names = count_words(last + 1, end) == columns && end - last > 2;
+  c->lines = names ? lines - 1 : lines;
+  return input_skip(&c->in, (size_t)((names ? last + 2 : end + 1) - c->in.at));
+}
+
 /* A first line "sep=;" names the delimiter for spreadsheets. It is not a row. */
 static stow_status take_separator(csv *c, bool *declared) {
   const char *at = (const char *)c->in.at;
@@ -316,6 +384,7 @@ static stow_status begin(csv *c, size_t row_max) {
   STOW_TRY(refuse_cr(c));
   bool declared;
   STOW_TRY(take_separator(c, &declared));
+  if (!declared) STOW_TRY(take_spaced(c, &declared));
   if (!declared) c->delimiter = find_delimiter(c);
   return STOW_OK;
 }

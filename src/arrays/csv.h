@@ -42,7 +42,7 @@ typedef struct csv {
 } csv;
 
 /* Opens the file. `row_max` bounds the bytes of a row and so its number of fields. Detects the
- * delimiter from the first lines. */
+ * delimiter from the first lines; a space only between numbers, as numpy.savetxt writes them. */
 stow_status csv_open(csv *c, const char *path, size_t row_max);
 stow_status csv_open_memory(csv *c, const void *bytes, size_t count, const char *name,
                             size_t row_max);

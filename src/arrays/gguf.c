@@ -2,9 +2,9 @@
  *
  *   "GGUF" version tensors keys | key… | tensor… | padding | the tensors' bytes, each aligned
  *
- * Skips all keys except general.alignment. The file stores dimensions fastest first. */
+ * Keys are skipped, except those that say how the tensors are stored. The file lists dimensions
+ * fastest first. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "arrays/tensors.h"
@@ -13,7 +13,7 @@
 #define TEXT_MAX  65535
 #define ALIGNMENT "general.alignment"
 
-enum { TYPE_BOOL = 7, TYPE_STRING = 8, TYPE_ARRAY = 9, TYPE_COUNT = 13 };
+enum { TYPE_U32 = 4, TYPE_BOOL = 7, TYPE_STRING = 8, TYPE_ARRAY = 9, TYPE_COUNT = 13 };
 
 typedef struct cursor {
   source *from;
@@ -105,7 +105,7 @@ static stow_status pass_values(cursor *c, uint32_t type, uint64_t count) {
   return STOW_OK;
 }
 
-static stow_status take_key(cursor *c, char *name, uint64_t *alignment) {
+static stow_status take_key(cursor *c, tensors *t, char *name) {
   size_t length = 0;
   uint32_t type = 0;
   uint64_t count = 1;
@@ -117,40 +117,19 @@ static stow_status take_key(cursor *c, char *name, uint64_t *alignment) {
     if (type == TYPE_ARRAY) return refuse(c, "nested lists are not supported");
   } else if (strcmp(name, ALIGNMENT) == 0) {
     uint32_t value;
-    if (type != 4) return refuse(c, ALIGNMENT " is not a uint32");
+    if (type != TYPE_U32) return refuse(c, ALIGNMENT " is not a uint32");
     STOW_TRY(take_u32(c, &value));
     if (value < 8 || !is_power_of_two(value) || value > 1u << 20)
       return refuse(c, ALIGNMENT " is not a power of two from 8 to 2^20");
-    *alignment = value;
+    t->alignment = value;
     return STOW_OK;
   }
   if (type >= TYPE_COUNT) return refuse(c, "a value has an unknown type");
+  if (strcmp(name, "general.file_type") == 0 && type == TYPE_U32 && count == 1)
+    t->file_type_at = c->at;
+  if (strcmp(name, "general.quantization_version") == 0) t->has_quantization_version = true;
   return pass_values(c, type, count);
 }
-
-/* ggml's types by number: values per block, bytes per block. */
-static const struct {
-  const char *name;
-  dtype type;
-  uint16_t block, bytes;
-} types[] = {
-    [0] = {"F32", DTYPE_F32, 1, 4},          [1] = {"F16", DTYPE_F16, 1, 2},
-    [2] = {"Q4_0", DTYPE_NONE, 32, 18},      [3] = {"Q4_1", DTYPE_NONE, 32, 20},
-    [6] = {"Q5_0", DTYPE_NONE, 32, 22},      [7] = {"Q5_1", DTYPE_NONE, 32, 24},
-    [8] = {"Q8_0", DTYPE_NONE, 32, 34},      [9] = {"Q8_1", DTYPE_NONE, 32, 36},
-    [10] = {"Q2_K", DTYPE_NONE, 256, 84},    [11] = {"Q3_K", DTYPE_NONE, 256, 110},
-    [12] = {"Q4_K", DTYPE_NONE, 256, 144},   [13] = {"Q5_K", DTYPE_NONE, 256, 176},
-    [14] = {"Q6_K", DTYPE_NONE, 256, 210},   [15] = {"Q8_K", DTYPE_NONE, 256, 292},
-    [16] = {"IQ2_XXS", DTYPE_NONE, 256, 66}, [17] = {"IQ2_XS", DTYPE_NONE, 256, 74},
-    [18] = {"IQ3_XXS", DTYPE_NONE, 256, 98}, [19] = {"IQ1_S", DTYPE_NONE, 256, 50},
-    [20] = {"IQ4_NL", DTYPE_NONE, 32, 18},   [21] = {"IQ3_S", DTYPE_NONE, 256, 110},
-    [22] = {"IQ2_S", DTYPE_NONE, 256, 82},   [23] = {"IQ4_XS", DTYPE_NONE, 256, 136},
-    [24] = {"I8", DTYPE_I8, 1, 1},           [25] = {"I16", DTYPE_I16, 1, 2},
-    [26] = {"I32", DTYPE_I32, 1, 4},         [27] = {"I64", DTYPE_I64, 1, 8},
-    [28] = {"F64", DTYPE_F64, 1, 8},         [29] = {"IQ1_M", DTYPE_NONE, 256, 56},
-    [30] = {"BF16", DTYPE_BF16, 1, 2},       [34] = {"TQ1_0", DTYPE_NONE, 256, 54},
-    [35] = {"TQ2_0", DTYPE_NONE, 256, 66},
-};
 
 static stow_status take_tensor(cursor *c, tensors *t, char *name) {
   size_t length = 0;
@@ -163,21 +142,20 @@ static stow_status take_tensor(cursor *c, tensors *t, char *name) {
   one->dims = dims;
   for (uint32_t i = 0; i < dims; i++) STOW_TRY(take_u64(c, &one->shape[dims - 1 - i]));
   STOW_TRY(take_u32(c, &type));
-  if (type >= sizeof types / sizeof types[0] || types[type].block == 0)
-    return refuse(c, "a tensor has an unknown type");
-  one->type = types[type].type;
-  snprintf(one->type_name, sizeof one->type_name, "%s",
-           one->type != DTYPE_NONE ? dtype_name(one->type) : types[type].name);
+  tensor_type stored = tensor_type_of_ggml(type);
+  if (stored == TENSOR_NONE) return refuse(c, "a tensor has an unknown type");
+  const tensor_type_info *info = tensor_type_get(stored);
+  tensors_set_type(one, stored);
   STOW_TRY(tensors_count(one, c->from));
   uint64_t row = dims > 0 ? one->shape[dims - 1] : 1;
-  if (row % types[type].block != 0) return refuse(c, "the rows are not a multiple of the block");
-  if (!checked_mul(&one->bytes, one->count / types[type].block, types[type].bytes))
+  if (row % info->block != 0) return refuse(c, "the rows are not a multiple of the block");
+  if (!checked_mul(&one->bytes, one->count / info->block, info->bytes))
     return refuse(c, "the size of a tensor exceeds 64 bits");
   return take_u64(c, &one->offset);
 }
 
-static stow_status place_tensors(cursor *c, tensors *t, uint64_t alignment) {
-  uint64_t data_at = round_up(c->at, alignment);
+static stow_status place_tensors(cursor *c, tensors *t) {
+  uint64_t alignment = t->alignment, data_at = round_up(c->at, alignment);
   for (size_t i = 0; i < t->count; i++) {
     if (t->list[i].offset % alignment != 0) return refuse(c, "a tensor is not aligned");
     if (!checked_add(&t->list[i].offset, t->list[i].offset, data_at))
@@ -188,23 +166,24 @@ static stow_status place_tensors(cursor *c, tensors *t, uint64_t alignment) {
 
 static stow_status read_all(cursor *c, tensors *t) {
   char magic[4], name[TEXT_MAX + 1];
-  uint32_t version;
-  uint64_t tensor_count, key_count, alignment = 32;
+  uint64_t tensor_count;
   STOW_TRY(take(c, magic, 4));
   if (memcmp(magic, "GGUF", 4) != 0) return refuse(c, "not a GGUF file");
-  STOW_TRY(take_u32(c, &version));
-  if (version != 2 && version != 3)
+  STOW_TRY(take_u32(c, &t->version));
+  if (t->version != 2 && t->version != 3)
     return refuse(c, "unsupported version; only 2 and 3 can be read");
   STOW_TRY(take_u64(c, &tensor_count));
-  STOW_TRY(take_u64(c, &key_count));
-  for (uint64_t i = 0; i < key_count; i++) STOW_TRY(take_key(c, name, &alignment));
+  STOW_TRY(take_u64(c, &t->key_count));
+  t->keys_at = c->at;
+  for (uint64_t i = 0; i < t->key_count; i++) STOW_TRY(take_key(c, t, name));
+  t->keys_end = c->at;
   for (uint64_t i = 0; i < tensor_count; i++) STOW_TRY(take_tensor(c, t, name));
-  STOW_TRY(place_tensors(c, t, alignment));
+  STOW_TRY(place_tensors(c, t));
   return tensors_check(t, c->from);
 }
 
 stow_status gguf_read(tensors *t, source *from, uint64_t max_bytes) {
-  *t = (tensors){.max_bytes = max_bytes};
+  *t = (tensors){.max_bytes = max_bytes, .alignment = 32};
   cursor c = {.from = from};
   stow_status status = read_all(&c, t);
   if (status != STOW_OK) tensors_free(t);

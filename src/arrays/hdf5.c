@@ -1,138 +1,41 @@
-/* Hdf5: the list of datasets, and their values by bands of chunks. */
+/* Hdf5: this process's side: the list of datasets, and their values in parts. */
 #include "arrays/hdf5.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "arrays/hdf5_library.h"
+#include <stowage/size.h>
+
+#include "arrays/hdf5_wire.h"
 #include "base/checked.h"
 
-#define SIGNATURE_LAST (UINT64_C(64) << 10) /* where we stop looking for it */
+#define SIGNATURE_LAST (UINT64_C(64) << 10) /* the search for the signature ends here */
+#define LIST_SHARE     8                    /* of the budget: the list */
+#define PART_SHARE     4                    /* a part of the values, in shared memory */
+#define HEAP_SHARE     2                    /* the worker */
+/* A filter holds the packed chunk and the unpacked one, whose buffer grows by doubling, and shuffle
+ * another copy (H5Z__filter_deflate and H5Z__filter_shuffle of libhdf5 1.10). */
+#define UNPACK_COPIES 3
+/* Large enough that messages do not count: 1 MiB and 2 MiB took the same CPU time. */
+#define PART_BYTES (UINT64_C(2) << 20)
+/* Smaller datasets are read in less time than it takes to list their chunks. */
+#define REPEATS_LEAST (UINT64_C(64) << 20)
 
 struct hdf5 {
-  const hdf5_library *library;
+  hdf5_child child;
   char *path;
-  h5_id file;
   hdf5_dataset *list;
   size_t count, capacity;
-  uint64_t max_bytes;
-  stow_status status; /* of the walk */
+  uint64_t budget_bytes;
+  struct stat opened;
+  const void *in_shared; /* the reader whose part is in shared memory */
 };
-
-/* ---- the list ---- */
-
-/* NumPy's types; anything else has a name and is not read. */
-static void name_type(const hdf5_library *l, h5_id type, hdf5_dataset *d) {
-  size_t sign_at, exponent_at, exponent, fraction_at, fraction;
-  int kind = l->H5Tget_class(type);
-  d->item_bytes = l->H5Tget_size(type);
-  bool plain = d->item_bytes * 8 == l->H5Tget_precision(type);
-  if (kind == H5_CLASS_INTEGER && plain) {
-    bool sign = l->H5Tget_sign(type) != 0;
-    d->type = d->item_bytes == 1   ? (sign ? DTYPE_I8 : DTYPE_U8)
-              : d->item_bytes == 2 ? (sign ? DTYPE_I16 : DTYPE_U16)
-              : d->item_bytes == 4 ? (sign ? DTYPE_I32 : DTYPE_U32)
-              : d->item_bytes == 8 ? (sign ? DTYPE_I64 : DTYPE_U64)
-                                   : DTYPE_NONE;
-  } else if (kind == H5_CLASS_FLOAT && plain &&
-             l->H5Tget_fields(type, &sign_at, &exponent_at, &exponent, &fraction_at, &fraction) >=
-                 0) {
-    d->type = exponent == 5 && fraction == 10    ? DTYPE_F16
-              : exponent == 8 && fraction == 7   ? DTYPE_BF16
-              : exponent == 8 && fraction == 23  ? DTYPE_F32
-              : exponent == 11 && fraction == 52 ? DTYPE_F64
-                                                 : DTYPE_NONE;
-  } else if (kind == H5_CLASS_ENUM && d->item_bytes == 1 && l->H5Tget_nmembers(type) == 2) {
-    d->type = DTYPE_BOOL; /* as h5py writes it */
-  }
-  const char *word = d->type != DTYPE_NONE       ? dtype_name(d->type)
-                     : kind == H5_CLASS_STRING   ? "text"
-                     : kind == H5_CLASS_COMPOUND ? "compound"
-                     : kind == H5_CLASS_ARRAY    ? "array"
-                     : kind == H5_CLASS_ENUM     ? "enum"
-                                                 : "other";
-  snprintf(d->type_name, sizeof d->type_name, "%s", word);
-}
-
-/* A dataset may have its values in files that it names: no file makes us open another. */
-static void name_elsewhere(const hdf5_library *l, h5_id object, hdf5_dataset *d) {
-  h5_id plist = l->H5Dget_create_plist(object);
-  if (plist < 0) return;
-  if (l->H5Pget_layout(plist) == H5_LAYOUT_VIRTUAL || l->H5Pget_external_count(plist) > 0) {
-    d->type = DTYPE_NONE;
-    snprintf(d->type_name, sizeof d->type_name, "in other files");
-  }
-  l->H5Pclose(plist);
-}
-
-static stow_status read_shape(hdf5 *h, h5_id space, hdf5_dataset *d) {
-  const hdf5_library *l = h->library;
-  h5_size shape[HDF5_DIMS_MAX];
-  d->count = l->H5Sget_simple_extent_type(space) != H5_SPACE_NULL;
-  int dims = d->count > 0 ? l->H5Sget_simple_extent_ndims(space) : 0;
-  if (dims < 0 || dims > HDF5_DIMS_MAX ||
-      (dims > 0 && l->H5Sget_simple_extent_dims(space, shape, NULL) != dims))
-    return stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s: libhdf5 cannot tell its shape", h->path,
-                     d->name);
-  d->dims = (uint32_t)dims;
-  uint64_t bytes = d->item_bytes;
-  for (int i = 0; i < dims; i++) {
-    d->shape[i] = shape[i];
-    d->count *= shape[i];
-    if (shape[i] > 0 && !checked_mul(&bytes, bytes, shape[i]))
-      return stow_fail(STOW_ERR_OVERFLOW, "%s: dataset %.200s: more bytes than 64 bits count",
-                       h->path, d->name);
-  }
-  return STOW_OK;
-}
-
-static stow_status add_dataset(hdf5 *h, const char *name, h5_id object) {
-  const hdf5_library *l = h->library;
-  if (h->count == h->capacity) {
-    size_t capacity = h->capacity * 2 + 8;
-    if (capacity * sizeof *h->list > h->max_bytes)
-      return stow_fail(STOW_ERR_BUDGET, "%s: more datasets than the budget lists", h->path);
-    hdf5_dataset *more = realloc(h->list, capacity * sizeof *more);
-    if (more == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", h->path);
-    h->list = more;
-    h->capacity = capacity;
-  }
-  hdf5_dataset *d = &h->list[h->count];
-  *d = (hdf5_dataset){0};
-  if (strlen(name) >= sizeof d->name)
-    return stow_fail(STOW_ERR_FORMAT, "%s: a dataset's path is longer than %d letters", h->path,
-                     HDF5_NAME_MAX - 1);
-  snprintf(d->name, sizeof d->name, "%s", name);
-  h5_id type = l->H5Dget_type(object), space = l->H5Dget_space(object);
-  stow_status status = STOW_OK;
-  if (type < 0 || space < 0)
-    status =
-        stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s: libhdf5 cannot open it", h->path, name);
-  if (status == STOW_OK) name_type(l, type, d);
-  if (status == STOW_OK) name_elsewhere(l, object, d);
-  if (status == STOW_OK) status = read_shape(h, space, d);
-  if (type >= 0) l->H5Tclose(type);
-  if (space >= 0) l->H5Sclose(space);
-  if (status == STOW_OK) h->count++;
-  return status;
-}
-
-/* Called by the library for every link; links to other places and files are passed over. */
-static int visit(h5_id group, const char *name, const h5_link *info, void *context) {
-  hdf5 *h = context;
-  (void)group;
-  if (info->type != H5_LINK_HARD) return 0;
-  h5_id object = h->library->H5Oopen(h->file, name, 0);
-  if (object < 0) {
-    h->status = stow_fail(STOW_ERR_FORMAT, "%s: %.200s: libhdf5 cannot open it", h->path, name);
-    return 1;
-  }
-  if (h->library->H5Iget_type(object) == H5_KIND_DATASET) h->status = add_dataset(h, name, object);
-  h->library->H5Oclose(object);
-  return h->status != STOW_OK;
-}
 
 /* The signature stands at byte 0, 512, 1024, 2048 and so on (HDF5 file format specification, II.A):
  * MATLAB, for one, writes 512 bytes of its own before it. */
@@ -147,26 +50,90 @@ stow_status hdf5_find(bool *found, source *from) {
   return STOW_OK;
 }
 
-stow_status hdf5_open(hdf5 **to, const char *path, uint64_t max_bytes) {
-  const hdf5_library *library;
+/* ---- the list ---- */
+
+/* Checks a dataset that the worker described, as everything that comes from a file. */
+static stow_status check_dataset(const hdf5 *h, hdf5_dataset *d) {
+  d->name[HDF5_NAME_MAX - 1] = d->type_name[HDF5_TYPE_MAX - 1] = '\0';
+  if (d->name[0] == '\0' || d->dims > HDF5_DIMS_MAX || (unsigned)d->type >= DTYPE_COUNT ||
+      (d->type != DTYPE_NONE && d->item_bytes != dtype_bytes(d->type)))
+    return stow_fail(STOW_ERR_FORMAT, "%s: libhdf5 lists a dataset that cannot be", h->path);
+  uint64_t bytes = d->item_bytes;
+  d->count = d->dims > 0 ? 1 : d->count > 0;
+  for (uint32_t i = 0; i < d->dims; i++) {
+    d->count *= d->shape[i];
+    if (d->shape[i] > 0 && !checked_mul(&bytes, bytes, d->shape[i]))
+      return stow_fail(STOW_ERR_OVERFLOW, "%s: dataset %.200s: more bytes than 64 bits count",
+                       h->path, d->name);
+    if (d->chunk[0] > 0 && d->chunk[i] == 0)
+      return stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s: a chunk without values", h->path,
+                       d->name);
+  }
+  return STOW_OK;
+}
+
+static stow_status add_dataset(hdf5 *h, const hdf5_dataset *d) {
+  if (h->count == h->capacity) {
+    size_t capacity = h->capacity * 2 + 8;
+    if (capacity * sizeof *h->list > h->budget_bytes / LIST_SHARE) {
+      char needed[STOW_SIZE_TEXT_MAX];
+      return stow_fail(STOW_ERR_BUDGET,
+                       "%s: more than %zu datasets are listed in %s; give more with --memory",
+                       h->path, h->count,
+                       stow_size_format(needed, (uint64_t)capacity * sizeof *h->list * LIST_SHARE));
+    }
+    hdf5_dataset *more = realloc(h->list, capacity * sizeof *more);
+    if (more == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", h->path);
+    h->list = more;
+    h->capacity = capacity;
+  }
+  h->list[h->count++] = *d;
+  return STOW_OK;
+}
+
+/* Adds the names of the datasets to a message. */
+static stow_status not_found(const hdf5 *h, const char *only, const char *names) {
+  return stow_fail(STOW_ERR_NOT_FOUND, "%s: no dataset %.200s in it; there are: %s", h->path, only,
+                   names[0] != '\0' ? names : "none");
+}
+
+static stow_status read_list(hdf5 *h, const char *only) {
+  hdf5_ask ask = {.what = HDF5_LIST};
+  hdf5_reply reply;
+  char names[256] = "";
+  if (only != NULL && only[0] == '/') only++;
+  STOW_TRY(hdf5_child_ask(&h->child, &ask, &reply));
+  while (!reply.last) {
+    hdf5_dataset *d = &reply.dataset;
+    STOW_TRY(check_dataset(h, d));
+    if (only == NULL || strcmp(only, d->name) == 0) STOW_TRY(add_dataset(h, d));
+    if (strlen(names) < 180)
+      snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s",
+               names[0] != '\0' ? ", " : "", d->name);
+    STOW_TRY(hdf5_child_more(&h->child, &reply));
+  }
+  return only != NULL && h->count == 0 ? not_found(h, only, names) : STOW_OK;
+}
+
+stow_status hdf5_open(hdf5 **to, const char *path, const char *only, uint64_t budget_bytes) {
   *to = NULL;
-  STOW_TRY(hdf5_library_get(&library, path));
   hdf5 *h = calloc(1, sizeof *h);
   if (h == NULL || (h->path = strdup(path)) == NULL) {
     free(h);
     return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", path);
   }
-  h->library = library;
-  h->max_bytes = max_bytes;
-  h->file = library->H5Fopen(path, 0, 0);
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  h->budget_bytes = budget_bytes;
+  h->child = (hdf5_child){.path = h->path,
+                          .file = open(path, O_RDONLY | O_CLOEXEC),
+                          .heap_bytes = budget_bytes / HEAP_SHARE,
+                          .shared_bytes = (budget_bytes / PART_SHARE + page) / page * page,
+                          .socket = -1,
+                          .pid = -1};
   stow_status status = STOW_OK;
-  if (h->file < 0) {
-    status = stow_fail(STOW_ERR_FORMAT,
-                       "%s: libhdf5 cannot open it: cut short, damaged, or being written", path);
-  } else if (library->visit(h->file, 0, 0, visit, h) < 0 && h->status == STOW_OK) {
-    status = stow_fail(STOW_ERR_FORMAT, "%s: libhdf5 cannot list its datasets: damaged?", path);
-  }
-  if (status == STOW_OK) status = h->status;
+  if (h->child.file < 0 || fstat(h->child.file, &h->opened) != 0)
+    status = stow_fail(STOW_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+  if (status == STOW_OK) status = read_list(h, only);
   if (status != STOW_OK) {
     hdf5_close(h);
     return status;
@@ -177,7 +144,8 @@ stow_status hdf5_open(hdf5 **to, const char *path, uint64_t max_bytes) {
 
 void hdf5_close(hdf5 *h) {
   if (h == NULL) return;
-  if (h->file >= 0) h->library->H5Fclose(h->file);
+  hdf5_child_stop(&h->child);
+  if (h->child.file >= 0) close(h->child.file);
   free(h->path);
   free(h->list);
   free(h);
@@ -191,40 +159,108 @@ const hdf5_dataset *hdf5_get(const hdf5 *h, size_t number) {
   return &h->list[number];
 }
 
+/* ---- parts ----
+ *
+ * A part is what is read at a time: `rows` indexes along dimension `axis`, at one index of each
+ * dimension before it, and everything in the dimensions behind it. Its values follow one another in
+ * C order. Along the axis it is a multiple of the chunk if memory allows: then each chunk is
+ * unpacked once. Usually the axis is 0; rows larger than a part are cut along a later one. */
+
+typedef struct part_plan {
+  uint32_t axis;
+  uint64_t unit_bytes; /* of one index along the axis */
+  uint64_t length;     /* of the axis */
+  uint64_t rows;
+} part_plan;
+
+static uint64_t chunk_bytes(const hdf5_dataset *d) {
+  uint64_t bytes = d->item_bytes;
+  for (uint32_t i = 0; i < d->dims; i++)
+    if (!checked_mul(&bytes, bytes, d->chunk[i])) return UINT64_MAX;
+  return bytes;
+}
+
+static part_plan plan_part(const hdf5_dataset *d, uint64_t most) {
+  part_plan p = {.unit_bytes = d->item_bytes, .length = 1, .rows = 1};
+  if (d->dims == 0) return p;
+  for (uint32_t i = 1; i < d->dims; i++) p.unit_bytes *= d->shape[i];
+  while (p.unit_bytes > most && p.axis + 1 < d->dims) p.unit_bytes /= d->shape[++p.axis];
+  p.length = d->shape[p.axis];
+  uint64_t step = d->chunk[0] > 0 ? d->chunk[p.axis] : 1, fit = most / p.unit_bytes;
+  if (fit < 1) fit = 1;
+  if (step > p.length) step = p.length;
+  uint64_t wanted = PART_BYTES / p.unit_bytes / step * step;
+  p.rows = wanted > step ? wanted : step;
+  if (p.rows > fit) p.rows = fit >= step ? fit / step * step : fit;
+  if (p.rows > p.length) p.rows = p.length;
+  return p;
+}
+
+uint64_t hdf5_band_rows(const hdf5_dataset *d) {
+  return d->chunk[0] > 0 && d->count > 0 ? plan_part(d, INT64_MAX).rows : 0;
+}
+
+uint64_t hdf5_held(const hdf5 *h, size_t number) {
+  const hdf5_dataset *d = &h->list[number];
+  if (d->count == 0) return 0;
+  part_plan p = plan_part(d, h->child.shared_bytes);
+  return p.rows * p.unit_bytes + (d->filtered ? UNPACK_COPIES * chunk_bytes(d) : 0);
+}
+
+static stow_status check_chunk(const hdf5 *h, const hdf5_dataset *d) {
+  uint64_t chunk = d->filtered ? chunk_bytes(d) : 0, needed;
+  if (chunk <= h->child.heap_bytes / UNPACK_COPIES) return STOW_OK;
+  char size[STOW_SIZE_TEXT_MAX], has[STOW_SIZE_TEXT_MAX], more[STOW_SIZE_TEXT_MAX];
+  if (!checked_mul(&needed, chunk, UNPACK_COPIES * HEAP_SHARE)) needed = UINT64_MAX;
+  needed = needed < UINT64_MAX - (1 << 20) ? (needed + (1 << 20) - 1) >> 20 << 20 : needed;
+  return stow_fail(
+      STOW_ERR_BUDGET,
+      "%s: dataset %.200s: its chunks of %s are unpacked whole, which the budget of %s "
+      "does not allow; --memory %" PRIu64 "M (%s) suffices",
+      h->path, d->name, stow_size_format(size, chunk), stow_size_format(has, h->budget_bytes),
+      needed >> 20, stow_size_format(more, needed));
+}
+
 /* ---- values ---- */
 
 typedef struct dataset_reader {
   hdf5 *h;
   bool owns_file;
   hdf5_dataset d;
-  h5_id object, type, space;
-  uint64_t row_bytes, band_rows; /* a band: rows that share their chunks */
-  char *band;                    /* rows band_at to band_end */
-  uint64_t band_at, band_end;
+  part_plan plan;
+  uint64_t at, end;  /* the bytes of the dataset in shared memory; at == end: none */
+  bool asked;        /* about what was written */
+  bool known;        /* `written` is complete */
+  uint64_t *written; /* rows of chunks that are in the file, ascending */
+  uint64_t written_count;
+  uint8_t fill[8]; /* the value of all others */
 } dataset_reader;
 
-static stow_status read_band(dataset_reader *r, uint64_t row) {
-  const hdf5_library *l = r->h->library;
-  h5_size start[HDF5_DIMS_MAX] = {0}, count[HDF5_DIMS_MAX];
-  uint64_t first = row / r->band_rows * r->band_rows, rows = r->d.dims > 0 ? r->d.shape[0] : 1;
-  uint64_t end = rows - first < r->band_rows ? rows : first + r->band_rows;
-  for (uint32_t i = 0; i < r->d.dims; i++) count[i] = r->d.shape[i];
-  start[0] = first;
-  count[0] = end - first;
-  h5_id memory = l->H5Screate_simple((int)r->d.dims, count, NULL);
-  int code = memory < 0 ? -1 : 0;
-  if (code >= 0 && r->d.dims > 0)
-    code = l->H5Sselect_hyperslab(r->space, 0, start, NULL, count, NULL);
-  r->band_at = r->band_end = 0;
-  if (code >= 0) code = l->H5Dread(r->object, r->type, memory, r->space, 0, r->band);
-  if (memory >= 0) l->H5Sclose(memory);
-  if (code < 0)
-    return stow_fail(STOW_ERR_FORMAT,
-                     "%s: dataset %.200s: libhdf5 cannot read rows %" PRIu64 " to %" PRIu64
-                     ": damaged, or packed with a filter it does not have",
-                     r->h->path, r->d.name, first, end);
-  r->band_at = first;
-  r->band_end = end;
+/* Reads the part that holds byte `offset`. The values stay in shared memory, which holds one part.
+ */
+static stow_status read_part(dataset_reader *r, uint64_t offset) {
+  const part_plan *p = &r->plan;
+  hdf5_ask ask = {.what = HDF5_READ, .dims = r->d.dims};
+  hdf5_reply reply;
+  uint64_t index = offset / p->unit_bytes, outer = index / p->length;
+  uint64_t first = index % p->length / p->rows * p->rows;
+  uint64_t rows = p->length - first < p->rows ? p->length - first : p->rows;
+  memcpy(ask.name, r->d.name, sizeof ask.name);
+  for (uint32_t i = p->axis; i-- > 0; outer /= r->d.shape[i]) {
+    ask.start[i] = outer % r->d.shape[i];
+    ask.count[i] = 1;
+  }
+  if (r->d.dims > 0) {
+    ask.start[p->axis] = first;
+    ask.count[p->axis] = rows;
+  }
+  for (uint32_t i = p->axis + 1; i < r->d.dims; i++) ask.count[i] = r->d.shape[i];
+  ask.bytes = rows * p->unit_bytes;
+  r->at = r->end = 0;
+  r->h->in_shared = r;
+  STOW_TRY(hdf5_child_ask(&r->h->child, &ask, &reply));
+  r->at = (index / p->length * p->length + first) * p->unit_bytes;
+  r->end = r->at + ask.bytes;
   return STOW_OK;
 }
 
@@ -232,11 +268,12 @@ static stow_status read_values(void *user, uint64_t offset, void *to, size_t cou
   dataset_reader *r = user;
   char *at = to;
   while (count > 0) {
-    uint64_t row = offset / r->row_bytes;
-    if (row < r->band_at || row >= r->band_end) STOW_TRY(read_band(r, row));
-    uint64_t left = r->band_end * r->row_bytes - offset;
+    /* A forked child shares the memory with its parent, which reads on. */
+    if (offset < r->at || offset >= r->end || r->h->in_shared != r || r->h->child.owner != getpid())
+      STOW_TRY(read_part(r, offset));
+    uint64_t left = r->end - offset;
     size_t part = count < left ? count : (size_t)left;
-    memcpy(at, r->band + (offset - r->band_at * r->row_bytes), part);
+    memcpy(at, r->h->child.shared + (offset - r->at), part);
     at += part;
     offset += part;
     count -= part;
@@ -244,77 +281,89 @@ static stow_status read_values(void *user, uint64_t offset, void *to, size_t cou
   return STOW_OK;
 }
 
+/* Asks once which rows of chunks are in the file. The answer uses the memory of the part. */
+static stow_status ask_written(dataset_reader *r) {
+  hdf5_ask ask = {.what = HDF5_WRITTEN, .bytes = r->h->child.shared_bytes / 8 * 8};
+  hdf5_reply reply;
+  r->asked = true;
+  memcpy(ask.name, r->d.name, sizeof ask.name);
+  r->at = r->end = 0;
+  r->h->in_shared = NULL;
+  STOW_TRY(hdf5_child_ask(&r->h->child, &ask, &reply));
+  if (!reply.known || reply.count > ask.bytes / sizeof(uint64_t)) return STOW_OK;
+  r->written = malloc(reply.count * sizeof(uint64_t) + 1);
+  if (r->written == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", r->h->path);
+  memcpy(r->written, r->h->child.shared, reply.count * sizeof(uint64_t));
+  memcpy(r->fill, reply.fill, sizeof r->fill);
+  r->written_count = reply.count;
+  r->known = true;
+  return STOW_OK;
+}
+
+/* The first row of chunks in the file that is not before `row`. */
+static uint64_t next_written(const dataset_reader *r, uint64_t row) {
+  uint64_t low = 0, high = r->written_count;
+  while (low < high) {
+    uint64_t middle = low + (high - low) / 2;
+    if (r->written[middle] < row)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < r->written_count ? r->written[low] : UINT64_MAX;
+}
+
+static stow_status find_repeats(void *user, uint64_t offset, uint64_t *count, uint8_t item[8]) {
+  dataset_reader *r = user;
+  uint64_t total = r->d.count * r->d.item_bytes;
+  *count = 0;
+  if (total < REPEATS_LEAST) return STOW_OK;
+  if (!r->asked) STOW_TRY(ask_written(r));
+  if (!r->known) return STOW_OK;
+  memcpy(item, r->fill, sizeof r->fill);
+  if (r->written_count == 0) return *count = total - offset, STOW_OK;
+  uint64_t row_bytes = total / r->d.shape[0], band, until = total;
+  if (!checked_mul(&band, row_bytes, r->d.chunk[0])) band = total;
+  uint64_t now = offset / band, next = next_written(r, now);
+  if (next == now) return STOW_OK;
+  if (next <= total / band) until = next * band;
+  *count = until - offset;
+  return STOW_OK;
+}
+
+/* The file must not change while libhdf5 reads it. */
+static stow_status check_file(void *user) {
+  const dataset_reader *r = user;
+  const struct stat *before = &r->h->opened;
+  struct stat now;
+  if (fstat(r->h->child.file, &now) == 0 && now.st_size == before->st_size &&
+      now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
+      now.st_mtim.tv_nsec == before->st_mtim.tv_nsec)
+    return STOW_OK;
+  return stow_fail(STOW_ERR_IO,
+                   "%s: was written to while it was read; wait for its writer, then try again",
+                   r->h->path);
+}
+
 static void close_values(void *user) {
   dataset_reader *r = user;
-  const hdf5_library *l = r->h->library;
-  if (r->type >= 0) l->H5Tclose(r->type);
-  if (r->space >= 0) l->H5Sclose(r->space);
-  if (r->object >= 0) l->H5Oclose(r->object);
   if (r->owns_file) hdf5_close(r->h);
-  free(r->band);
+  free(r->written);
   free(r);
 }
 
-/* How many rows are read together: all that share chunks, more where they are few bytes. */
-static stow_status choose_band(dataset_reader *r, uint64_t max_bytes) {
-  const hdf5_library *l = r->h->library;
-  h5_size chunk[HDF5_DIMS_MAX] = {1};
-  uint64_t chunk_bytes = 0, rows = r->d.dims > 0 ? r->d.shape[0] : 1, together = 1;
-  h5_id plist = l->H5Dget_create_plist(r->object);
-  if (plist >= 0 && l->H5Pget_layout(plist) == H5_LAYOUT_CHUNKED &&
-      l->H5Pget_chunk(plist, (int)r->d.dims, chunk) == (int)r->d.dims) {
-    chunk_bytes = r->d.item_bytes;
-    for (uint32_t i = 0; i < r->d.dims; i++)
-      if (!checked_mul(&chunk_bytes, chunk_bytes, chunk[i])) chunk_bytes = UINT64_MAX;
-    together = chunk[0] < rows ? chunk[0] : rows;
-  }
-  if (plist >= 0) l->H5Pclose(plist);
-  r->row_bytes = rows > 0 ? r->d.count / rows * r->d.item_bytes : r->d.item_bytes;
-  uint64_t band;
-  if (!checked_mul(&band, together, r->row_bytes) || band > max_bytes || chunk_bytes > max_bytes)
-    return stow_fail(STOW_ERR_BUDGET,
-                     "%s: dataset %.200s: its chunks need %" PRIu64
-                     " MiB at a time, the budget has %" PRIu64 " MiB for them; give more with "
-                     "--memory",
-                     r->h->path, r->d.name,
-                     (together * (r->row_bytes >> 10) > chunk_bytes >> 10
-                          ? together * (r->row_bytes >> 10)
-                          : chunk_bytes >> 10) >>
-                         10,
-                     max_bytes >> 20);
-  uint64_t wanted = max_bytes < 1u << 20 ? max_bytes : 1u << 20;
-  if (band > 0 && band < wanted) together *= wanted / band;
-  r->band_rows = together < 1 ? 1 : together > rows && rows > 0 ? rows : together;
-  r->band = malloc(r->band_rows * r->row_bytes + 1);
-  return r->band != NULL ? STOW_OK
-                         : stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", r->h->path);
-}
-
-static stow_status open_values(dataset_reader *r, uint64_t max_bytes) {
-  const hdf5_library *l = r->h->library;
-  r->object = l->H5Oopen(r->h->file, r->d.name, 0);
-  h5_id type = r->object >= 0 ? l->H5Dget_type(r->object) : -1;
-  r->space = r->object >= 0 ? l->H5Dget_space(r->object) : -1;
-  /* The type the file has, in this machine's byte order (little). */
-  r->type = type >= 0 ? l->H5Tcopy(type) : -1;
-  if (type >= 0) l->H5Tclose(type);
-  if (r->space < 0 || r->type < 0 || (r->d.type != DTYPE_BOOL && l->H5Tset_order(r->type, 0) < 0))
-    return stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s: libhdf5 cannot open it", r->h->path,
-                     r->d.name);
-  return choose_band(r, max_bytes);
-}
-
-stow_status hdf5_source(source *s, hdf5 *h, size_t number, uint64_t max_bytes, bool owns_file) {
+stow_status hdf5_source(source *s, hdf5 *h, size_t number, bool owns_file) {
+  const hdf5_dataset *d = &h->list[number];
+  STOW_TRY(check_chunk(h, d));
   dataset_reader *r = calloc(1, sizeof *r);
   if (r == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", h->path);
-  *r = (dataset_reader){.h = h, .d = h->list[number], .object = -1, .type = -1, .space = -1};
-  stow_status status = open_values(r, max_bytes);
-  if (status != STOW_OK) {
-    close_values(r);
-    return status;
-  }
-  r->owns_file = owns_file;
-  source_reader reader = {.read = read_values, .close = close_values, .user = r};
-  source_open_reader(s, &reader, r->d.count * r->d.item_bytes, h->path);
+  *r = (dataset_reader){.h = h, .d = *d, .owns_file = owns_file};
+  if (d->count > 0) r->plan = plan_part(d, h->child.shared_bytes);
+  source_reader reader = {.read = read_values,
+                          .check = check_file,
+                          .close = close_values,
+                          .repeats = find_repeats,
+                          .user = r};
+  source_open_reader(s, &reader, d->count * d->item_bytes, h->path);
   return STOW_OK;
 }

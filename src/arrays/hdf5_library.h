@@ -1,4 +1,5 @@
-/* The few functions of libhdf5 that are used, as their manual declares them (1.10 and later). */
+/* Hdf5 library: the functions of libhdf5 that the worker uses, as its manual declares them (1.10
+ * and later). */
 #ifndef ARRAYS_HDF5_LIBRARY_H
 #define ARRAYS_HDF5_LIBRARY_H
 
@@ -18,6 +19,18 @@ typedef struct h5_link {
 
 typedef int (*h5_visit)(h5_id group, const char *name, const h5_link *info, void *context);
 
+/* H5E_error2_t */
+typedef struct h5_error {
+  h5_id class, major, minor;
+  unsigned line;
+  const char *function, *file, *text;
+} h5_error;
+typedef int (*h5_error_take)(unsigned number, const h5_error *error, void *context);
+
+/* H5Dchunk_iter's. The parameters behind the first differ between versions and are not used. */
+typedef int (*h5_chunk_take)(const h5_size *offset, unsigned mask, uint64_t address, uint64_t bytes,
+                             void *context);
+
 enum { H5_LINK_HARD = 0, H5_KIND_DATASET = 5, H5_SPACE_NULL = 2 };
 enum {
   H5_CLASS_INTEGER = 0,
@@ -28,12 +41,14 @@ enum {
   H5_CLASS_ARRAY = 10
 };
 enum { H5_LAYOUT_CHUNKED = 2, H5_LAYOUT_VIRTUAL = 3 };
+enum { H5_FILL_UNDEFINED = 0, H5_FILL_TIME_NEVER = 1 };
 
 /* name, result, parameters */
 #define HDF5_FUNCTIONS(X)                                                                          \
   X(H5open, int, (void))                                                                           \
   X(H5get_libversion, int, (unsigned *, unsigned *, unsigned *))                                   \
   X(H5Eset_auto2, int, (h5_id, void *, void *))                                                    \
+  X(H5Ewalk2, int, (h5_id, int, h5_error_take, void *))                                            \
   X(H5Fopen, h5_id, (const char *, unsigned, h5_id))                                               \
   X(H5Fclose, int, (h5_id))                                                                        \
   X(H5Oopen, h5_id, (h5_id, const char *, h5_id))                                                  \
@@ -43,6 +58,14 @@ enum { H5_LAYOUT_CHUNKED = 2, H5_LAYOUT_VIRTUAL = 3 };
   X(H5Dget_space, h5_id, (h5_id))                                                                  \
   X(H5Dget_create_plist, h5_id, (h5_id))                                                           \
   X(H5Dread, int, (h5_id, h5_id, h5_id, h5_id, h5_id, void *))                                     \
+  X(H5Dget_storage_size, h5_size, (h5_id))                                                         \
+  X(H5Pget_nfilters, int, (h5_id))                                                                 \
+  X(H5Pget_filter2, int,                                                                           \
+    (h5_id, unsigned, unsigned *, size_t *, unsigned *, size_t, char *, unsigned *))               \
+  X(H5Zfilter_avail, int, (int))                                                                   \
+  X(H5Pfill_value_defined, int, (h5_id, int *))                                                    \
+  X(H5Pget_fill_value, int, (h5_id, h5_id, void *))                                                \
+  X(H5Pget_fill_time, int, (h5_id, int *))                                                         \
   X(H5Pget_layout, int, (h5_id))                                                                   \
   X(H5Pget_chunk, int, (h5_id, int, h5_size *))                                                    \
   X(H5Pget_external_count, int, (h5_id))                                                           \
@@ -70,10 +93,17 @@ typedef struct hdf5_library {
 #undef HDF5_FIELD
   /* H5Lvisit, H5Lvisit1 from 1.12 on. */
   int (*visit)(h5_id group, int index, int order, h5_visit take, void *context);
+  /* NULL in older versions. */
+  int (*H5Dget_chunk_storage_size)(h5_id, const h5_size *, h5_size *); /* 1.10.2 */
+  int (*H5Dget_num_chunks)(h5_id, h5_id, h5_size *);                   /* 1.10.5 */
+  int (*H5Dget_chunk_info)(h5_id, h5_id, h5_size, h5_size *, unsigned *, uint64_t *,
+                           h5_size *);                       /* 1.10.5 */
+  int (*H5Dchunk_iter)(h5_id, h5_id, h5_chunk_take, void *); /* 1.14 */
 } hdf5_library;
 
-/* Finds and opens the library once; STOW_ERR_UNSUPPORTED, with what to install, where there is
- * none. */
+/* Finds and opens the library once: $STOWAGE_HDF5_LIBRARY; the system's; the one that h5py brings
+ * (h5py.libs) in the Python environments on PATH; conda's. STOW_ERR_UNSUPPORTED if there is none,
+ * with what to install. */
 stow_status hdf5_library_get(const hdf5_library **library, const char *path);
 
 #endif

@@ -326,3 +326,14 @@ stow_status npy_write_header_as(buffer *out, const char *descr, bool fortran_ord
   buffer_free(&text);
   return status;
 }
+
+const char *npy_other(const void *start, size_t count) {
+  static const char key[] = "'descr':";
+  const char *text = start, *end = text + count;
+  if (count < sizeof magic || memcmp(text, magic, sizeof magic) != 0) return NULL;
+  const char *at = memmem(text, count, key, sizeof key - 1);
+  if (at == NULL) return NULL;
+  for (at += sizeof key - 1; at < end && *at == ' ';) at++;
+  if (at < end && (*at == '[' || *at == '(')) return "structured";
+  return end - at > 2 && *at == '\'' && at[2] == 'O' ? "objects" : NULL;
+}

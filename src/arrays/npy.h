@@ -54,4 +54,8 @@ stow_status npy_write_header_as(buffer *out, const char *descr, bool fortran_ord
 /* Returns the descr of a type ("<f4", "|b1"); NULL for bfloat16, which NumPy does not have. */
 const char *npy_descr(dtype type);
 
+/* Returns what an npy file holds that is not read: "structured" or "objects", by the start of its
+ * header; NULL for anything else. */
+const char *npy_other(const void *start, size_t count);
+
 #endif

@@ -4,12 +4,12 @@
  *
  * The parser accepts exactly this shape; every error names its byte. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arrays/tensors.h"
 #include "base/checked.h"
+#include "base/json.h"
 #include "base/utf8.h"
 
 #define HEADER_MAX UINT64_C(100000000) /* the format's limit */
@@ -141,30 +141,15 @@ static stow_status take_numbers(cursor *c, uint64_t *values, size_t max, size_t 
   return take(c, ']') ? STOW_OK : refuse(c, "expected ',' or ']'");
 }
 
-static const struct {
-  const char *name;
-  dtype type;
-  uint8_t bytes;
-} types[] = {{"BOOL", DTYPE_BOOL, 1},    {"U8", DTYPE_U8, 1},        {"I8", DTYPE_I8, 1},
-             {"F8_E5M2", DTYPE_NONE, 1}, {"F8_E4M3", DTYPE_NONE, 1}, {"F8_E8M0", DTYPE_NONE, 1},
-             {"I16", DTYPE_I16, 2},      {"U16", DTYPE_U16, 2},      {"F16", DTYPE_F16, 2},
-             {"BF16", DTYPE_BF16, 2},    {"I32", DTYPE_I32, 4},      {"U32", DTYPE_U32, 4},
-             {"F32", DTYPE_F32, 4},      {"C64", DTYPE_NONE, 8},     {"F64", DTYPE_F64, 8},
-             {"I64", DTYPE_I64, 8},      {"U64", DTYPE_U64, 8}};
-
 static stow_status take_type(cursor *c, tensor *one, uint64_t *width) {
   char *text;
   size_t length;
   STOW_TRY(take_text(c, &text, &length));
-  for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-    if (strlen(types[i].name) == length && memcmp(types[i].name, text, length) == 0) {
-      one->type = types[i].type;
-      *width = types[i].bytes;
-      snprintf(one->type_name, sizeof one->type_name, "%s",
-               one->type != DTYPE_NONE ? dtype_name(one->type) : types[i].name);
-      return STOW_OK;
-    }
-  return refuse(c, "unknown type");
+  tensor_type stored = tensor_type_of_safetensors(text, length);
+  if (stored == TENSOR_NONE) return refuse(c, "unknown type");
+  *width = tensor_type_get(stored)->bytes;
+  tensors_set_type(one, stored);
+  return STOW_OK;
 }
 
 static stow_status take_tensor(cursor *c, tensor *one, uint64_t data_at) {
@@ -204,17 +189,36 @@ static stow_status take_tensor(cursor *c, tensor *one, uint64_t data_at) {
   return STOW_OK;
 }
 
-static stow_status take_metadata(cursor *c) {
+/* Keeps the object, written again in compact form. */
+static stow_status take_metadata(cursor *c, tensors *t) {
   char *text;
   size_t length;
   if (!take(c, '{')) return refuse(c, "__metadata__ is not an object");
   if (take(c, '}')) return STOW_OK;
+  buffer copy = BUFFER_BOUNDED(t->max_bytes);
+  json j = JSON_COMPACT(&copy);
+  stow_status status = STOW_OK;
+  json_begin_object(&j);
   do {
-    STOW_TRY(take_text(c, &text, &length));
-    if (!take(c, ':')) return refuse(c, "expected ':'");
-    STOW_TRY(take_text(c, &text, &length));
-  } while (take(c, ','));
-  return take(c, '}') ? STOW_OK : refuse(c, "expected ',' or '}'");
+    status = take_text(c, &text, &length);
+    if (status == STOW_OK && !take(c, ':')) status = refuse(c, "expected ':'");
+    if (status != STOW_OK) break;
+    json_text_n(&j, text, length);
+    buffer_char(&copy, ':');
+    j.comma = false;
+    status = take_text(c, &text, &length);
+    if (status == STOW_OK) json_text_n(&j, text, length);
+  } while (status == STOW_OK && take(c, ','));
+  json_end_object(&j);
+  if (status == STOW_OK && !take(c, '}')) status = refuse(c, "expected ',' or '}'");
+  if (status == STOW_OK) status = copy.status;
+  if (status == STOW_OK) {
+    t->metadata = copy.data;
+    t->used_bytes += copy.length;
+  } else {
+    buffer_free(&copy);
+  }
+  return status;
 }
 
 static stow_status take_all(cursor *c, tensors *t, uint64_t data_at) {
@@ -230,7 +234,7 @@ static stow_status take_all(cursor *c, tensors *t, uint64_t data_at) {
       if (length == 12 && memcmp(name, "__metadata__", 12) == 0) {
         if (metadata) return refuse(c, "duplicate key");
         metadata = true;
-        STOW_TRY(take_metadata(c));
+        STOW_TRY(take_metadata(c, t));
       } else {
         tensor *one = NULL;
         STOW_TRY(tensors_add(t, c->from, name, length, &one));

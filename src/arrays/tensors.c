@@ -2,6 +2,7 @@
 #include "arrays/tensors.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@ void tensors_free(tensors *t) {
   for (size_t i = 0; i < t->block_count; i++) free(t->blocks[i]);
   free(t->blocks);
   free(t->list);
+  free(t->metadata);
   *t = (tensors){0};
 }
 
@@ -55,6 +57,12 @@ stow_status tensors_count(tensor *one, const source *from) {
   return STOW_OK;
 }
 
+void tensors_set_type(tensor *one, tensor_type stored) {
+  one->stored = stored;
+  one->type = tensor_type_get(stored)->type;
+  snprintf(one->type_name, sizeof one->type_name, "%s", tensor_type_name(stored));
+}
+
 static int by_name(const void *a, const void *b) {
   return strcmp((*(const tensor *const *)a)->name, (*(const tensor *const *)b)->name);
 }
@@ -65,7 +73,7 @@ static int by_offset(const void *a, const void *b) {
   return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-stow_status tensors_check(tensors *t, const source *from) {
+static stow_status check_all(tensors *t, const source *from, bool shared) {
   if (t->count == 0) return STOW_OK;
   const tensor **order = calloc(t->count, sizeof *order);
   if (order == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->name);
@@ -84,10 +92,18 @@ stow_status tensors_check(tensors *t, const source *from) {
                          "%s: tensor %.200s ends at byte %" PRIu64
                          ", but the file ends at byte %" PRIu64,
                          from->name, one->name, one->offset + one->bytes, from->bytes);
-    else if (i > 0 && one->offset < order[i - 1]->offset + order[i - 1]->bytes)
+    else if (!shared && i > 0 && one->offset < order[i - 1]->offset + order[i - 1]->bytes)
       status = stow_fail(STOW_ERR_FORMAT, "%s: tensors %.200s and %.200s overlap at byte %" PRIu64,
                          from->name, order[i - 1]->name, one->name, one->offset);
   }
   free(order);
   return status;
+}
+
+stow_status tensors_check(tensors *t, const source *from) {
+  return check_all(t, from, false);
+}
+
+stow_status tensors_check_shared(tensors *t, const source *from) {
+  return check_all(t, from, true);
 }

@@ -1,13 +1,16 @@
-/* Tensors: the header of a model file: names, types, shapes and positions.
+/* Tensors: what the header of a model file lists: names, types, shapes and where the bytes are.
  *
- * safetensors.c and gguf.c fill it and check all of it: every tensor within the file, no overlap,
- * no duplicate name, memory within the caller's bound. */
+ * Filled by safetensors.c, gguf.c and torch_file.c, which check all of it: every tensor lies within
+ * the file, no two overlap, no name appears twice, and memory stays within the caller's limit. Only
+ * the tensors of a PyTorch file may share bytes (tied weights). */
 #ifndef ARRAYS_TENSORS_H
 #define ARRAYS_TENSORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arrays/tensor_type.h"
 #include "base/buffer.h"
 #include "base/dtype.h"
 #include "files/source.h"
@@ -18,6 +21,7 @@ typedef struct tensor {
   const char *name;   /* terminated with '\0' */
   char type_name[16]; /* "float32" if NumPy has the type, else the format's name ("Q4_K") */
   dtype type;         /* DTYPE_NONE if NumPy does not have it */
+  tensor_type stored; /* how the values are stored */
   uint32_t dims;
   uint64_t shape[TENSOR_DIMS_MAX]; /* slowest first */
   uint64_t count, bytes;
@@ -30,20 +34,32 @@ typedef struct tensors {
   char **blocks; /* memory of the names */
   size_t block_count;
   uint64_t used_bytes, max_bytes;
+  char *metadata;             /* safetensors: its __metadata__ as a JSON object; NULL: none */
+  uint64_t keys_at, keys_end; /* GGUF: where the keys lie in the file */
+  uint64_t key_count;
+  uint64_t file_type_at; /* GGUF: where the value of general.file_type (uint32) is; 0: none */
+  bool has_quantization_version;
+  uint32_t version;
+  uint64_t alignment;
 } tensors;
 
-/* Reads the header of the file with at most `max_bytes` of memory. Fails with STOW_ERR_FORMAT and
- * the byte. */
+/* Read the header of the file with at most `max_bytes` of memory. STOW_ERR_FORMAT with the byte. */
 stow_status safetensors_read(tensors *t, source *from, uint64_t max_bytes);
 stow_status gguf_read(tensors *t, source *from, uint64_t max_bytes);
+/* A file of torch.save with a flat dict of contiguous tensors. The pickle inside is read with a
+ * list of allowed names and never executed. */
+stow_status torch_file_read(tensors *t, source *from, uint64_t max_bytes);
 void tensors_free(tensors *t);
 
-/* For the readers: tensors_add adds a tensor whose name has `length` bytes; the others check the
- * whole list. */
+/* For the readers: adds a tensor with a name of `length` bytes; checks all tensors. */
 stow_status tensors_add(tensors *t, const source *from, const char *name, size_t length,
                         tensor **added);
 stow_status tensors_check(tensors *t, const source *from);
-/* Computes the element count from the shape, checking for overflow. */
+/* The same without the check for overlaps. */
+stow_status tensors_check_shared(tensors *t, const source *from);
+/* Computes the count from the shape, with overflow checks. */
 stow_status tensors_count(tensor *one, const source *from);
+/* Sets the type and its names. */
+void tensors_set_type(tensor *one, tensor_type stored);
 
 #endif

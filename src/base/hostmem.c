@@ -193,7 +193,7 @@ static bool read_file_number(buffer *text, const char *folder, const char *name,
 
 /* Reads one level. Keeps its limit if it leaves less memory than the levels before. */
 static void read_level(hostmem *m, buffer *text, const controller *c, const char *folder) {
-  uint64_t limit, used, cache;
+  uint64_t limit, used, cache = 0;
   /* "max" (v2) is not a number, so there is no limit; v1 writes a huge number instead. */
   if (!read_file_number(text, folder, c->limit, &limit) || limit >= m->machine_total_bytes) return;
   if (!read_file_number(text, folder, c->usage, &used)) used = 0;
@@ -209,6 +209,7 @@ static void read_level(hostmem *m, buffer *text, const controller *c, const char
   m->limited = true;
   m->limit_bytes = limit;
   m->limit_used_bytes = used;
+  m->limit_cache_bytes = cache;
   snprintf(m->limited_by, sizeof m->limited_by, "%.*s", HOSTMEM_CGROUP_MAX - 1, folder);
 }
 

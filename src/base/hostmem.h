@@ -25,7 +25,8 @@ typedef struct hostmem {
   char limited_by[HOSTMEM_CGROUP_MAX]; /* folder of the level with the least memory left; "" if
                                           unlimited */
   uint64_t limit_bytes;                /* that level's limit */
-  uint64_t limit_used_bytes; /* use counted against that limit, without reclaimable file cache */
+  uint64_t limit_used_bytes;  /* use counted against that limit, without reclaimable file cache */
+  uint64_t limit_cache_bytes; /* that cache: counted too, and dropped by the kernel when needed */
 
   uint64_t total_bytes;  /* the most this process can ever hold */
   uint64_t usable_bytes; /* what it can allocate now; leaves a reserve for others */

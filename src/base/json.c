@@ -138,6 +138,11 @@ void json_null(json *j) {
   buffer_text(j->out, "null");
 }
 
+void json_raw(json *j, const char *text, size_t count) {
+  before_value(j);
+  buffer_append(j->out, text, count);
+}
+
 void json_number(json *j, const char *key, uint64_t value) {
   json_number_or_null(j, key, true, value);
 }

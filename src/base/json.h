@@ -37,6 +37,8 @@ void json_double(json *j, double value); /* the shortest text that parses to the
                                             infinities write null */
 void json_bool(json *j, bool value);
 void json_null(json *j);
+/* Writes `text`, which is one whole JSON value already. */
+void json_raw(json *j, const char *text, size_t count);
 
 /* Writes a key and its number; null if the number is not known. */
 void json_number(json *j, const char *key, uint64_t value);

@@ -15,7 +15,8 @@ typedef enum process_fate {
 
 typedef struct process {
   pid_t parent;   /* 0: not known */
-  uint64_t start; /* start time in kernel ticks; with the pid it identifies the process */
+  uint64_t start; /* start time in kernel ticks, the same in every time namespace; with the pid it
+                     identifies the process */
 } process;
 
 /* Fills in `p`; unknown fields are 0. */

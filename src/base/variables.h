@@ -21,12 +21,15 @@
 #define ENV_TORCH_CONF_OLD "PYTORCH_CUDA_ALLOC_CONF" /* before PyTorch 2.9 */
 
 /* Where libraries and devices are found. */
-#define ENV_DEVICE       "STOWAGE_DEVICE"  /* device that a NULL name opens */
-#define ENV_LIBCUDA      "STOWAGE_LIBCUDA" /* path of the CUDA driver */
-#define ENV_LIBNVML      "STOWAGE_LIBNVML" /* path of NVML */
-#define ENV_LIBRARY      "STOWAGE_LIBRARY" /* Python: path of libstowage.so */
-#define ENV_SHIM         "STOWAGE_SHIM"    /* path of libstowage-shim.so */
+#define ENV_DEVICE       "STOWAGE_DEVICE"      /* device that a NULL name opens */
+#define ENV_LIBCUDA      "STOWAGE_LIBCUDA"     /* path of the CUDA driver */
+#define ENV_LIBNVML      "STOWAGE_LIBNVML"     /* path of NVML */
+#define ENV_LIBNCURSES   "STOWAGE_LIBNCURSES"  /* path of ncurses */
+#define ENV_LIBRARY      "STOWAGE_LIBRARY"     /* Python: path of libstowage.so */
+#define ENV_SHIM         "STOWAGE_SHIM"        /* path of libstowage-shim.so */
+#define ENV_INTERPRETER  "STOWAGE_INTERPRETER" /* the Python that `stowage estimate` starts */
 #define ENV_HDF5_LIBRARY "STOWAGE_HDF5_LIBRARY"
+#define ENV_HDF5_SECONDS "STOWAGE_HDF5_SECONDS" /* CPU time that libhdf5 may take for one step */
 
 /* Switches for tests and for finding faults. */
 #define ENV_DRIVER_LEVEL       "STOWAGE_DRIVER_LEVEL" /* hide driver functions newer than 12.4 */

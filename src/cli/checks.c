@@ -211,6 +211,41 @@ static void check_driver(findings *into, int count) {
         stow_status_message());
 }
 
+/* Are the texts equal but for their numbers? Two cards rarely take the same microseconds. */
+static bool same_but_numbers(const char *a, const char *b) {
+  while (*a != '\0' && *b != '\0') {
+    size_t digits_a = strspn(a, "0123456789"), digits_b = strspn(b, "0123456789");
+    if ((digits_a > 0) != (digits_b > 0)) return false;
+    if (digits_a == 0 && *a != *b) return false;
+    a += digits_a > 0 ? digits_a : 1;
+    b += digits_b > 0 ? digits_b : 1;
+  }
+  return *a == *b;
+}
+
+/* Keeps one of the findings since `first` that say the same about several cards, and says of how
+ * many. Findings that name a card ("device") differ by its UUID and stay. */
+static void say_once(findings *into, size_t first) {
+  for (size_t i = first; i < into->count; i++) {
+    finding *f = &into->list[i];
+    size_t cards = 1;
+    if (strcmp(f->name, "device") == 0) continue;
+    for (size_t k = i + 1; k < into->count;) {
+      const finding *other = &into->list[k];
+      if (strcmp(other->name, f->name) != 0 || other->verdict != f->verdict ||
+          !same_but_numbers(other->reason, f->reason) || strcmp(other->next, f->next) != 0) {
+        k++;
+        continue;
+      }
+      memmove(&into->list[k], &into->list[k + 1], (--into->count - k) * sizeof *other);
+      cards++;
+    }
+    size_t length = strlen(f->reason);
+    if (cards > 1)
+      snprintf(f->reason + length, sizeof f->reason - length, "; the same on %zu cards", cards);
+  }
+}
+
 static void check_cards(findings *into, bool probe) {
   int count = 0;
   if (stow_device_count(&count) != STOW_OK) {
@@ -235,11 +270,13 @@ static void check_cards(findings *into, bool probe) {
     return;
   }
   check_driver(into, count);
+  size_t first = into->count;
   for (int i = 0; i < count; i++) {
     char index[16];
     snprintf(index, sizeof index, "%d", i);
     check_device(into, index, probe);
   }
+  say_once(into, first);
 }
 
 /* ---- the machine and the container ---- */

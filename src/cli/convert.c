@@ -134,7 +134,8 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"from", "stow|snapshot|rmm|minimalloc", "what IN is, where its contents should not decide"},
-    {"to", "stow|snapshot|perfetto|tensorboard|csv", "what OUT is, where its name does not tell"},
+    {"to", "stow|snapshot|perfetto|pftrace|tensorboard|csv",
+     "the format of OUT, if its name does not say"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,
 };
@@ -143,7 +144,7 @@ const verb verb_convert = {
     .name = "convert",
     .summary = "turn a recording of memory into another format",
     .example = "stowage convert snapshot.pickle trace.stow\n"
-               "stowage convert trace.stow memory.json\n"
+               "stowage convert trace.stow memory.pftrace\n"
                "stowage convert --to csv trace.stow - | head",
     .operands = "IN OUT",
     .operands_min = 2,

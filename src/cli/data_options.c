@@ -90,6 +90,9 @@ stow_status data_budget(const verb_call *call, budget *b, progress *bar, const c
   STOW_TRY(verb_size(call, "memory", &b->bytes));
   if (verb_value(call, "memory") == NULL) b->bytes = budget_default();
   STOW_TRY(read_threads(call, &b->threads));
+  const char *purpose = verb_value(call, "for");
+  for (int i = 0; purpose != NULL && i < SCAN_PURPOSES; i++)
+    if (strcmp(purpose, scan_purpose_name((scan_purpose)i)) == 0) b->purpose = (scan_purpose)i;
   return budget_check(b->bytes);
 }
 

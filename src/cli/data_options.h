@@ -12,6 +12,12 @@
 #define VERB_OPTION_MEMORY                                                                         \
   { "memory", "SIZE", "hold at most this much; default a quarter of what is free" }
 
+#define VERB_OPTION_FOR                                                                            \
+  {                                                                                                \
+    "for", "arithmetic|training|storage",                                                          \
+        "which types may be chosen: arithmetic (default) takes no float16 and no unsigned type"    \
+  }
+
 #define VERB_OPTION_THREADS                                                                        \
   { "threads", "N", "use N threads; default one for each processor" }
 

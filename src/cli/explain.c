@@ -93,15 +93,19 @@ static stow_status read_operand(recording *r, bool *recorded, buffer *text, cons
 }
 
 /* Explains the operand, with the text of --message beside a recording. */
-static stow_status explain_operand(explanation *x, recording *r, buffer *text, const char *path) {
+static stow_status explain_operand(explanation *x, recording *r, buffer *text, const char *path,
+                                   uint64_t device_bytes) {
   buffer own = BUFFER_INIT;
   bool recorded = false;
   stow_status status = read_operand(r, &recorded, &own, path);
   if (status == STOW_OK && !recorded && text->length > 0)
     status = stow_fail(STOW_ERR_INVALID,
                        "%s: is a text, and --message gives another; give one of them", path);
+  if (status == STOW_OK && !recorded && device_bytes > 0)
+    status = stow_fail(STOW_ERR_INVALID, "%s: is a text; --vram replays a recording", path);
   if (status == STOW_OK && recorded) {
-    explain_options options = {.message = text->data, .message_bytes = text->length};
+    explain_options options = {
+        .message = text->data, .message_bytes = text->length, .device_bytes = device_bytes};
     losses_warn(r, path);
     status = explain_recording(x, r, &options);
   } else if (status == STOW_OK) {
@@ -120,10 +124,12 @@ static stow_status explain(const verb_call *call) {
   buffer text = BUFFER_INIT;
   recording r;
   explanation x = {0};
+  uint64_t device_bytes = 0;
+  STOW_TRY(verb_size(call, "vram", &device_bytes));
   recording_init(&r, RECORDING_BYTES);
   stow_status status = path != NULL ? read_text(&text, path) : STOW_OK;
   if (status == STOW_OK && call->operand_count > 0)
-    status = explain_operand(&x, &r, &text, call->operands[0]);
+    status = explain_operand(&x, &r, &text, call->operands[0], device_bytes);
   else if (status == STOW_OK && text.length == 0 && verb_value(call, "message") == NULL)
     status = stow_fail(STOW_ERR_INVALID, "%s", NOTHING_GIVEN);
   else if (status == STOW_OK)
@@ -144,6 +150,12 @@ static int run(verb_call *call) {
   if (call->operand_count == 0 && verb_value(call, "message") == NULL && !verb_flag(call, "last") &&
       isatty(STDIN_FILENO) == 1)
     return verb_usage(call, NOTHING_GIVEN);
+  struct stat info;
+  bool folder =
+      call->operand_count > 0 && stat(call->operands[0], &info) == 0 && S_ISDIR(info.st_mode);
+  if (verb_value(call, "vram") != NULL && (call->operand_count == 0 || folder))
+    return verb_usage(call, "--vram needs a recording (a PyTorch snapshot or a .stow trace): "
+                            "stowage explain snapshot.pickle --vram 16G");
   stow_status status = explain(call);
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
 }
@@ -151,6 +163,8 @@ static int run(verb_call *call) {
 static const verb_option options[] = {
     {"message", "FILE", "the error text beside a recording that lacks it; - for standard input"},
     {"last", NULL, "the last run of stowage run"},
+    {"vram", "SIZE",
+     "answer for a card of this size: replay the recording, the CUDA context taken off"},
     {"short", NULL, "one line"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END};
@@ -160,7 +174,8 @@ const verb verb_explain = {
     .summary = "say why a program ran out of memory, and what to change",
     .example = "stowage explain error.txt\nstowage explain notebook.ipynb\n"
                "python train.py 2>&1 | stowage explain\n"
-               "stowage explain snapshot.pickle\nstowage explain --last",
+               "stowage explain snapshot.pickle\nstowage explain snapshot.pickle --vram 16G\n"
+               "stowage explain --last",
     .operands = "[FILE]",
     .operands_min = 0,
     .operands_max = 1,

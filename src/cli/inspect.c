@@ -1,4 +1,5 @@
-/* stowage inspect: what data files hold, what they take in memory, and what they could take. */
+/* stowage inspect: what data and model files hold, what they take in memory, and what they could
+ * take. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "cli/data_options.h"
 #include "cli/output.h"
 #include "data/inspect_text.h"
+#include "data/weights/inspect.h"
 
 static stow_status print_text(const char *path, const file_facts *f) {
   buffer out = BUFFER_INIT;
@@ -19,8 +21,50 @@ static stow_status print_text(const char *path, const file_facts *f) {
   return status;
 }
 
+/* ---- models ---- */
+
+static stow_status print_model(verb_call *call, json *j, const char *path, uint64_t vram,
+                               const budget *b) {
+  model_facts f;
+  buffer out = BUFFER_INIT;
+  STOW_TRY(model_inspect(&f, path, b));
+  stow_status status = STOW_OK;
+  if (verb_flag(call, "json"))
+    model_json(j, &f, path, vram, budget_peak());
+  else
+    status = model_text(&out, &f, path, vram, output_color());
+  model_facts_free(&f);
+  if (status == STOW_OK && !verb_flag(call, "json")) return output_buffer(&out);
+  buffer_free(&out);
+  return status;
+}
+
+/* Exits as diff does: 0 if the models are equal, 1 if they differ. */
+static int compare(verb_call *call, const budget *b, progress *bar) {
+  model_diff d;
+  buffer out = BUFFER_INIT;
+  if (call->operand_count != 2)
+    return verb_usage(call, "--diff compares two models: stowage inspect --diff A B");
+  const char *first = call->operands[0], *second = call->operands[1];
+  stow_status status = model_compare(&d, first, second, b);
+  progress_end(bar);
+  if (status != STOW_OK) return verb_fail(call, status);
+  bool equal = model_diff_equal(&d);
+  if (verb_flag(call, "json")) {
+    json j = JSON_PRETTY(&out);
+    model_diff_json(&j, &d, first, second);
+  } else {
+    status = model_diff_text(&out, &d, first, second, output_color());
+  }
+  model_diff_free(&d);
+  if (status == STOW_OK) status = output_buffer(&out);
+  buffer_free(&out);
+  if (status != STOW_OK) return verb_fail(call, status);
+  return equal ? EXIT_DONE : EXIT_FAILED;
+}
+
 static stow_status inspect_all(verb_call *call, const inspect_options *o, const budget *b,
-                               progress *bar) {
+                               uint64_t vram, progress *bar) {
   bool as_json = verb_flag(call, "json");
   buffer out = BUFFER_INIT;
   json j = JSON_PRETTY(&out);
@@ -28,6 +72,11 @@ static stow_status inspect_all(verb_call *call, const inspect_options *o, const 
   if (as_json && call->operand_count > 1) json_begin_array(&j);
   for (int i = 0; i < call->operand_count && status == STOW_OK; i++) {
     file_facts f;
+    if (o->raw.type == DTYPE_NONE && model_is(call->operands[i])) {
+      status = print_model(call, &j, call->operands[i], vram, b);
+      progress_end(bar);
+      continue;
+    }
     status = inspect_file(&f, call->operands[i], o, b);
     progress_end(bar);
     if (status != STOW_OK) break;
@@ -56,7 +105,10 @@ static int run(verb_call *call) {
   const char *type = verb_value(call, "dtype"), *shape = verb_value(call, "shape");
   if (status == STOW_OK && type != NULL) status = dtype_parse(&o.raw.type, type);
   if (status == STOW_OK && shape != NULL) status = data_shape(shape, &o.raw);
-  if (status == STOW_OK) status = inspect_all(call, &o, &b, &bar);
+  uint64_t vram = 0;
+  if (status == STOW_OK) status = verb_size(call, "vram", &vram);
+  if (status == STOW_OK && verb_flag(call, "diff")) return compare(call, &b, &bar);
+  if (status == STOW_OK) status = inspect_all(call, &o, &b, vram, &bar);
   progress_end(&bar);
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
 }
@@ -64,6 +116,9 @@ static int run(verb_call *call) {
 static const verb_option options[] = {
     {"dtype", "TYPE", "the file is raw values of this type, as float32 or i16"},
     {"shape", "N,N", "and of this shape; default one dimension"},
+    VERB_OPTION_FOR,
+    {"vram", "SIZE", "of a model: which types fit a card with this much memory"},
+    {"diff", NULL, "compare two models; exits with 1 if anything differs"},
     VERB_OPTION_NAMES,
     VERB_OPTION_HEADER,
     VERB_OPTION_MIN_RATE,
@@ -75,9 +130,11 @@ static const verb_option options[] = {
 
 const verb verb_inspect = {
     .name = "inspect",
-    .summary = "show what data files hold, what they take in memory and what they could take",
+    .summary = "show what data and model files hold, what they take and what they could take",
     .example = "stowage inspect train.npz labels.npy table.csv.gz\n"
-               "stowage inspect --dtype float32 --shape 1000,64 weights.bin",
+               "stowage inspect --dtype float32 --shape 1000,64 weights.bin\n"
+               "stowage inspect Llama-3-8B/ --vram 16G\n"
+               "stowage inspect --diff model-f16.gguf model-q8.gguf",
     .operands = "FILE…",
     .operands_min = 1,
     .operands_max = VERB_ANY_NUMBER,

@@ -8,6 +8,7 @@
 
 #include <stowage/version.h>
 
+#include "base/table.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 
@@ -78,7 +79,9 @@ static void hold_streams(void) {
 
 int main(int argc, char **argv) {
   hold_streams();
+  table_fit(output_width());
   int code = run(argc, argv);
+  output_flush();
   /* An answer that never arrived is not an answer. */
   if (fflush(stdout) != 0 || ferror(stdout)) {
     output_error("stowage: cannot write the output: %s\n", strerror(errno));

@@ -83,6 +83,7 @@ static void print_row(table *t, const replay_table *job, const replay_result *r)
     table_printf(t, "fails at event %" PRIu64 ", asking %s%s", r->failed_at_event,
                  stow_size_format(size, r->failed_bytes),
                  r->failed_bytes > POLICY_REQUEST_MAX ? ", more than any device has" : "");
+  table_color(t, r->finishes ? TABLE_GOOD : TABLE_BAD);
   table_size(t, r->peak_live_bytes);
   table_size(t, r->stats.peak_reserved_bytes);
   table_size(t, r->stats.largest_hole_bytes);

@@ -1,8 +1,10 @@
-/* stowage report: what a trace says, as one HTML page, as text or as JSON; two traces side by side.
- */
+/* stowage report: what a trace or a run shows, as one HTML page, as text or as JSON; several side
+ * by side. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <stowage/size.h>
 
@@ -13,6 +15,7 @@
 #include "files/outfile.h"
 #include "recordings/recording_file.h"
 #include "report/report_set.h"
+#include "run/folder.h"
 
 #define PAGE            "report.html"
 #define RECORDING_BYTES (UINT64_C(8) << 30) /* in memory, each: about 100 million events */
@@ -23,16 +26,40 @@ typedef struct reports {
   report_set set;
 } reports;
 
+static bool is_folder(const char *path) {
+  struct stat info;
+  return strcmp(path, "-") != 0 && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 static stow_status read_trace(reports *all, const char *path) {
   recording *r = &all->recordings[all->recording_count++];
   recording_init(r, RECORDING_BYTES);
   STOW_TRY(recording_read(r, path, KIND_AUTO, NULL));
   losses_warn(r, path);
+  return report_set_add(&all->set, r, path);
+}
+
+/* A trace, or the folder of a run. */
+static stow_status read_one(reports *all, const char *path) {
   size_t before = all->set.devices_left_out;
-  STOW_TRY(report_set_add(&all->set, r, path));
+  STOW_TRY(is_folder(path) ? report_set_add_run(&all->set, path) : read_trace(all, path));
   if (all->set.devices_left_out > before)
     output_error("stowage report: %s: only the first %d devices are shown\n", output_name(path),
                  REPORT_SET_DEVICES_MAX);
+  return STOW_OK;
+}
+
+/* The run of --last, or what the operands name. */
+static stow_status read_all(reports *all, const verb_call *call) {
+  char last[PATH_MAX];
+  if (verb_flag(call, "last")) {
+    STOW_TRY(run_folder_last(last));
+    STOW_TRY(read_one(all, last));
+  }
+  for (int i = 0; i < call->operand_count; i++) STOW_TRY(read_one(all, call->operands[i]));
+  if (all->set.traces_left_out > 0)
+    output_error("stowage report: %zu more traces are not shown; a page has at most %d\n",
+                 all->set.traces_left_out, REPORT_SET_RECORDINGS_MAX);
   return STOW_OK;
 }
 
@@ -71,6 +98,10 @@ static stow_status show(const reports *all, const verb_call *call) {
 static int run(verb_call *call) {
   if (verb_flag(call, "text") && verb_flag(call, "json"))
     return verb_usage(call, "--text and --json both go to standard output; choose one");
+  if (verb_flag(call, "last") && call->operand_count > 0)
+    return verb_usage(call, "--last is the last run; give it or a TRACE, not both");
+  if (!verb_flag(call, "last") && call->operand_count == 0)
+    return verb_usage(call, "give a trace, the folder of a run, or --last for the last run");
   const char *path = verb_value(call, "output");
   if (path != NULL && strcmp(path, "-") == 0 &&
       (verb_flag(call, "text") || verb_flag(call, "json")))
@@ -83,8 +114,7 @@ static int run(verb_call *call) {
   reports *all = calloc(1, sizeof *all);
   if (all == NULL && status == STOW_OK)
     status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a report");
-  for (int i = 0; i < call->operand_count && status == STOW_OK; i++)
-    status = read_trace(all, call->operands[i]);
+  if (status == STOW_OK) status = read_all(all, call);
   if (status == STOW_OK) status = show(all, call);
   if (all != NULL) reports_free(all);
   free(all);
@@ -93,6 +123,7 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"output", "FILE", "the page to write, also as -o; - for standard output; default report.html"},
+    {"last", NULL, "the last run of stowage run"},
     {"text", NULL, "print the essentials here; the page only if --output names one"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END};
@@ -101,9 +132,10 @@ const verb verb_report = {
     .name = "report",
     .summary = "show a trace: memory over time, the peak, its holders, the address space",
     .example =
-        "stowage report snapshot.pickle -o report.html\nstowage report before.pickle after.pickle",
-    .operands = "TRACE [TRACE]",
-    .operands_min = 1,
+        "stowage report snapshot.pickle -o report.html\nstowage report before.pickle after.pickle\n"
+        "stowage report --last",
+    .operands = "[TRACE…]",
+    .operands_min = 0,
     .operands_max = REPORT_SET_RECORDINGS_MAX,
     .options = options,
     .run = run,

@@ -107,7 +107,6 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
   if (run_shim_driver()[0] == '\0') {
     if (limits->vram_from != NULL || limits->spill_bytes > 0)
       note("no CUDA driver here: the limits have nothing to hold");
-    if (record != NULL) note("no CUDA driver here: nothing will be recorded");
     return 0;
   }
   run_limits_within(limits);
@@ -136,13 +135,13 @@ static void tell_unrecorded(const ledger *l, uint64_t count) {
        count > LEDGER_UNRECORDED_MAX ? ", …" : "", l->header->unrecorded_reason);
 }
 
-/* What was recorded, to where it was asked for. */
-static void gather(const verb_call *call, const char *folder, const ledger *l, pid_t child,
+/* Writes what was recorded to the path of --record. Returns whether device memory was. */
+static bool gather(const verb_call *call, const char *folder, const ledger *l, pid_t child,
                    bool failed) {
   run_gathered all;
   const char *path = verb_value(call, "record");
   run_record_gather(&all, folder, path, (int)child, failed, tell_unwritten);
-  if (path == NULL) return;
+  if (path == NULL) return true;
   uint64_t unrecorded = atomic_load(&l->header->unrecorded);
   uint64_t lost = unrecorded + (uint64_t)all.failed;
   if (unrecorded > 0) tell_unrecorded(l, unrecorded);
@@ -150,8 +149,25 @@ static void gather(const verb_call *call, const char *folder, const ledger *l, p
     note("--record: of %" PRIu64
          " processes that used the device, %d were recorded whole and %" PRIu64 " were not",
          lost + (uint64_t)all.written, all.written, lost);
-  else if (all.kept[0] == '\0')
-    note("nothing was recorded: the command took no device memory");
+  return lost > 0 || all.kept[0] != '\0';
+}
+
+/* A command that took no device memory: its host memory is the recording. */
+static void keep_host_trace(const verb_call *call, run_ram *r, bool device) {
+  const char *path = verb_value(call, "record");
+  if (path == NULL) return;
+  bool empty = r->record.sample_count == 0;
+  stow_status status = run_host_trace_close(r->trace, device || empty ? NULL : path);
+  bool had = r->trace != NULL;
+  r->trace = NULL;
+  if (device) return;
+  if (status != STOW_OK)
+    note("--record: %s", stow_status_message());
+  else if (empty || !had)
+    note("--record: nothing was recorded: the command took no device memory, and ended before its "
+         "host memory was read");
+  else
+    note("--record: the command took no device memory; its host memory is in %s", path);
 }
 
 /* The variables that put Stowage beneath a program, for whoever starts it himself: a line each. */
@@ -195,11 +211,13 @@ static void write_end(const verb_call *call, const char *folder, int how, bool b
   run_folder_write_end(folder, &end);
 }
 
-/* The command failed: if it was for memory, why and what to do, in short. */
-static void explain(const char *folder) {
+/* The command failed: if it was for memory, says why and what to do. Returns whether it was. */
+static bool explain(const char *folder) {
   run_story s;
+  bool known = false;
   if (run_story_read(&s, folder) == STOW_OK && s.out_of_memory) {
     const explanation *x = &s.says;
+    known = true;
     char size[STOW_SIZE_TEXT_MAX];
     if (x->headline.data != NULL) note("why: %s", x->headline.data);
     if (x->fixes.count > 0) {
@@ -213,6 +231,7 @@ static void explain(const char *folder) {
     note("stowage explain --last says more");
   }
   run_story_free(&s);
+  return known;
 }
 
 /* What is looked at now and then while the command runs. */
@@ -243,21 +262,26 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
   child_wait(child, &how, beat_ms, beat, b);
   run_live_end(&b->live);
   run_ram_end(&b->ram, how);
-  bool looked = true;
+  bool looked = true, device = false;
   if (l->header != NULL) {
     looked = run_limits_looked();
     char path[PATH_MAX];
     if (run_path(path, folder, RUN_LEDGER) && ledger_lost(l, path))
-      note("%s was cut short while the command ran: what it held is not known, limits were not "
-           "kept from then on, and processes that used the device may have ended with SIGBUS",
-           path);
+      note(
+          "%s was cut short while the command ran: what it held is not known, and processes with a "
+          "limit got no more memory from then on",
+          path);
     else
       run_summary(l, limits, how != 0, b->live.crossed_bytes);
-    gather(call, folder, l, child, how != 0);
+    device = gather(call, folder, l, child, how != 0);
   }
+  keep_host_trace(call, &b->ram, device);
   if (folder[0] != '\0') {
     write_end(call, folder, how, b->ram.by_kernel);
-    if (how != 0) explain(folder);
+    bool explained = how != 0 && explain(folder);
+    bool quiet = verb_flag(call, "quiet") && how == 0;
+    if (b->ram.on && !quiet && (explained || host_record_read(&b->ram.record, folder) == STOW_OK))
+      run_summary_peak(l, limits, &b->ram.record, explained, !b->ram.plain);
   }
   int code = child_end(how);
   if (!looked) {
@@ -293,9 +317,12 @@ static int run(verb_call *call) {
   code = prepare(call, &p, &l, &limits, folder);
   if (code != 0) return code;
   /* Even where nothing is beneath it: else the last run would be one before it. */
-  if (folder[0] == '\0' && run_folder_make(folder) != STOW_OK && b.ram.on)
+  if (folder[0] == '\0' && run_folder_make(folder) != STOW_OK) {
+    if (!b.ram.plain) return fail(PROGRAM_NOT_RUN);
+    b.ram.on = false;
+  }
+  if (run_ram_open(&b.ram, folder, verb_value(call, "record") != NULL) != STOW_OK)
     return fail(PROGRAM_NOT_RUN);
-  if (run_ram_open(&b.ram, folder) != STOW_OK) return fail(PROGRAM_NOT_RUN);
   pid_t child;
   code = child_start(&child, call->operands);
   if (code != 0) return fail(code);
@@ -308,10 +335,12 @@ static const verb_option options[] = {
     {"spill", "SIZE", "go on in host memory when the card or the limit is full: auto, off or 12G"},
     {"spill-stop", "RATE", "end the command where the bus carries that much a second: 20G"},
     {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a heap of Stowage's own"},
-    {"record", "FILE", "write what the command asked of device memory to a .stow file"},
+    {"record", "FILE",
+     "write what the command asked of device memory (or held of host memory) to a .stow file"},
     {"stacks", "WHICH", "lines of Python with what is recorded: auto or off"},
     {"ram-limit", "SIZE",
      "most host memory the command and its children may hold, watched and explained: auto or 8G"},
+    {"quiet", NULL, "print nothing at the end of a command that ends well"},
     {"threads", "N", "worker threads of OpenMP and BLAS libraries"},
     {"environment", NULL, "start nothing; print the variables that put Stowage beneath a program"},
     VERB_OPTIONS_END,

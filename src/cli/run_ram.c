@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <stowage/size.h>
 
+#include "advise/host_case.h"
 #include "base/clock.h"
 #include "base/hostmem.h"
 #include "base/process.h"
@@ -34,14 +36,18 @@
 #define LATELY_NS (5000 * MS)
 /* As fast as memory can be filled: between two looks a quarter of what is left at most. */
 #define FILL_BYTES_MS (UINT64_C(4) << 20)
+/* Time of a process that answers may take: one part in so many. */
+#define WATCH_PART  100
+#define RECORD_PART 25
 
 stow_status run_ram_init(run_ram *r, const char *text) {
-  *r = (run_ram){0};
-  if (text == NULL) return STOW_OK;
-  r->on = true;
-  r->automatic = strcmp(text, "auto") == 0;
+  *r = (run_ram){.on = true, .plain = text == NULL};
+  r->automatic = r->plain || strcmp(text, "auto") == 0;
   hostmem memory;
-  STOW_TRY(hostmem_read(&memory));
+  if (hostmem_read(&memory) != STOW_OK) {
+    r->on = !r->plain;
+    return r->plain ? STOW_OK : STOW_ERR_IO;
+  }
   host_record *h = &r->record;
   h->limit_bytes = h->total_bytes = memory.total_bytes;
   h->usable_bytes = memory.usable_bytes;
@@ -54,17 +60,23 @@ stow_status run_ram_init(run_ram *r, const char *text) {
                      text);
   if (h->limit_bytes == 0)
     return stow_fail(STOW_ERR_INVALID, "--ram-limit 0: a limit of nothing lets nothing run");
-  /* What a process of the command leaves behind comes to us, and is still counted. */
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  /* Orphans of the command become our children, and are still counted. */
+  if (!r->plain) prctl(PR_SET_CHILD_SUBREAPER, 1);
   return STOW_OK;
 }
 
-stow_status run_ram_open(run_ram *r, const char *folder) {
+stow_status run_ram_open(run_ram *r, const char *folder, bool record) {
   if (!r->on) return STOW_OK;
   snprintf(r->folder, sizeof r->folder, "%s", folder);
   r->start_ns = clock_ns();
-  STOW_TRY(run_request_open(&r->request, folder));
+  r->record.started_wall_ns = clock_wall_ns();
+  stow_status status = run_request_open(&r->request, folder);
+  if (status != STOW_OK) {
+    r->on = !r->plain; /* nobody asked for the watch: the command runs without it */
+    return r->plain ? STOW_OK : status;
+  }
   run_shim_preload_host();
+  if (record) run_host_trace_open(&r->trace, folder, &r->record);
   return STOW_OK;
 }
 
@@ -90,7 +102,10 @@ static void take_stock(run_ram *r, uint64_t now) {
   /* An ending process holds nothing any more: what it held before is kept, and what was left then.
    */
   if (tree_read(&t, getpid()) == STOW_OK && t.held_bytes > 0) {
-    if (known) h->usable_bytes = memory.usable_bytes;
+    if (known) {
+      h->usable_bytes = memory.usable_bytes;
+      h->cache_bytes = memory.limit_cache_bytes;
+    }
     if (r->looked_ns != 0 && now > r->looked_ns) {
       double rate =
           ((double)t.held_bytes - (double)h->held_bytes) * 1e9 / (double)(now - r->looked_ns);
@@ -102,6 +117,7 @@ static void take_stock(run_ram *r, uint64_t now) {
     h->process_count = t.count < HOST_PROCESSES_MAX ? t.count : HOST_PROCESSES_MAX;
     memcpy(h->processes, t.list, h->process_count * sizeof *t.list);
     add_sample(h, (now - r->start_ns) / MS);
+    if (h->held_bytes >= r->top.held_bytes) r->top = *h;
   }
   tree_free(&t);
   r->looked_ns = now;
@@ -118,12 +134,17 @@ static uint64_t left_bytes(const run_ram *r) {
 static uint64_t next_look(const run_ram *r) {
   const host_record *h = &r->record;
   uint64_t left = left_bytes(r);
+  /* Often at the start, so that a short command is seen too. */
+  uint64_t age_ms = (r->looked_ns - r->start_ns) / MS;
+  if (r->plain && age_ms < 1000)
+    return (age_ms / 4 < RUN_RAM_SOON_MS ? RUN_RAM_SOON_MS : age_ms / 4) * MS;
   if (r->growth_bytes_s > 2 * (double)left) return RUN_RAM_SOON_MS * MS;
   if (left < h->limit_bytes / 5 || r->growth_bytes_s * 2 > (double)left)
     return RUN_RAM_BEAT_MS * MS;
   uint64_t ms = left / 4 / FILL_BYTES_MS;
   if (ms < RUN_RAM_BEAT_MS) ms = RUN_RAM_BEAT_MS;
-  return (ms < 250 ? ms : 250) * MS;
+  uint64_t most_ms = r->trace != NULL ? RUN_RAM_BEAT_MS : 250;
+  return (ms < most_ms ? ms : most_ms) * MS;
 }
 
 /* ---- what there is to say ---- */
@@ -155,14 +176,12 @@ static void warn(run_ram *r) {
 
 static void tell_inside(run_ram *r) {
   const host_record *h = &r->record;
-  char size[STOW_SIZE_TEXT_MAX];
+  char text[480];
   if (r->told || !h->from_inside) return;
   r->told = true;
   if (h->object_count == 0) return;
-  const host_object *o = &h->objects[0];
-  output_error("stowage run: the largest in it is %s, %s%s%s, about %s, in %s\n",
-               output_name(o->name), o->type, o->of[0] != '\0' ? " of " : "", o->of,
-               stow_size_format(size, o->bytes), o->where);
+  host_describe(text, sizeof text, &h->objects[0]);
+  output_error("stowage run: largest: %s\n", output_name(text));
 }
 
 /* Reading all mappings takes milliseconds for each GiB: a twentieth of the time at most. */
@@ -249,7 +268,10 @@ static void look(run_ram *r, uint64_t now) {
     r->warned_serial = r->request.serial;
   } else
     run_request_soon(&r->request, h, left_bytes(r), now);
+  if (r->plain || r->trace != NULL)
+    run_request_rise(&r->request, h, r->trace != NULL ? RECORD_PART : WATCH_PART, now);
   if (r->request.pid != 0) run_request_read(&r->request, h, r->folder, now);
+  run_host_trace_look(r->trace, h);
   /* Whoever rests below is left alone. */
   if (over || (r->request.pid != 0 && h->held_bytes > r->kept_bytes + r->kept_bytes / 50)) {
     take_details(r, now);
@@ -323,16 +345,34 @@ static bool was_killed(const run_ram *r, int how) {
          (is_told_kill(how) && r->over_ns != 0 && clock_ns() < r->over_ns + LATELY_NS);
 }
 
+/* The kernel knows the peak of the largest process, with its file pages, between two looks too. */
+static void add_kernel_peak(run_ram *r) {
+  host_record *h = &r->record;
+  struct rusage use;
+  if (getrusage(RUSAGE_CHILDREN, &use) != 0 || use.ru_maxrss <= 0) return;
+  uint64_t most = (uint64_t)use.ru_maxrss * 1024;
+  uint64_t file = r->top.process_count > 0 ? r->top.processes[0].file_bytes : 0;
+  most = most > file ? most - file : 0;
+  if (most > h->peak_bytes) h->peak_bytes = most;
+}
+
+/* Keeps the record of the peak, with the samples of the whole run. */
+static void keep_top(run_ram *r) {
+  host_record *h = &r->record, *top = &r->top;
+  top->peak_bytes = h->peak_bytes;
+  memcpy(top->samples, h->samples, sizeof h->samples);
+  top->sample_count = h->sample_count;
+  host_record_write(top, r->folder);
+}
+
 void run_ram_end(run_ram *r, int how) {
   host_record *h = &r->record;
-  char peak[STOW_SIZE_TEXT_MAX], left[STOW_SIZE_TEXT_MAX];
+  char left[STOW_SIZE_TEXT_MAX];
   r->by_kernel = by_kernel(r, how);
   const char *who = is_kill(how) ? "" : "a process of it was ";
   const char *by = r->by_kernel ? ", by the kernel for want of host memory" : "";
   if (!r->on) {
-    if (r->by_kernel)
-      output_error("stowage run: %skilled by SIGKILL%s; --ram-limit auto watches what fills it\n",
-                   who, by);
+    if (r->by_kernel) output_error("stowage run: %skilled by SIGKILL%s\n", who, by);
     return;
   }
   if (was_killed(r, how) && !r->ended) {
@@ -340,10 +380,22 @@ void run_ram_end(run_ram *r, int how) {
     await_answer(r);
     snprintf(h->ended, sizeof h->ended, "%s", r->by_kernel ? "kernel" : "killed");
     host_record_write(h, r->folder);
-    output_error("stowage run: %skilled by SIGKILL%s with %s of host memory left; when last seen ",
-                 who, by, stow_size_format(left, h->usable_bytes));
-    say_state(r);
+    if (r->by_kernel || !r->plain) {
+      output_error("stowage run: %skilled by SIGKILL%s with %s of host memory left; when last "
+                   "seen ",
+                   who, by, stow_size_format(left, h->usable_bytes));
+      say_state(r);
+    }
+  } else if (!r->ended) {
+    add_kernel_peak(r);
+    keep_top(r);
+    host_record_write(h, r->folder); /* `stowage report` shows it over time */
+    /* A short command may have answered only at its exit. */
+    if (r->trace != NULL && h->process_count > 0 &&
+        host_record_read_inside(h, r->folder, h->processes[0].pid)) {
+      if (h->inside_bytes > h->held_bytes) h->held_bytes = h->inside_bytes;
+      run_host_trace_look(r->trace, h);
+    }
   }
-  output_error("stowage run: host memory: at the peak %s\n", stow_size_format(peak, h->peak_bytes));
   run_request_close(&r->request);
 }

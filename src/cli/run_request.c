@@ -19,6 +19,8 @@
 #define REST 4
 /* As long as an answer may take on a busy machine. */
 #define ANSWER_NS (250 * MS)
+/* How much a process that is only watched holds before it is asked. */
+#define RISE_LEAST (UINT64_C(48) << 20)
 
 stow_status run_request_open(run_request *a, const char *folder) {
   char path[PATH_MAX];
@@ -93,6 +95,21 @@ void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes,
   post(a, p, now_ns);
 }
 
+void run_request_rise(run_request *a, const host_record *h, unsigned part, uint64_t now_ns) {
+  if (a->word == NULL || h->process_count == 0) return;
+  const tree_process *p = whom(a, h);
+  bool often = part <= 25;
+  if (p->held_bytes < (often ? RISE_LEAST / 4 : RISE_LEAST)) return;
+  if (p->pid == a->pid) {
+    uint64_t rest_ns = a->whole ? part * a->spent_ns : LOST_NS;
+    bool moved =
+        often ? p->held_bytes > a->bytes + a->bytes / 50 || p->held_bytes < a->bytes - a->bytes / 50
+              : p->held_bytes >= a->bytes + a->bytes / 4;
+    if (!moved || now_ns < a->asked_ns + rest_ns) return;
+  }
+  post(a, p, now_ns);
+}
+
 void run_request_forget(run_request *a) {
   a->bytes = 0;
 }
@@ -101,6 +118,9 @@ bool run_request_read(run_request *a, host_record *h, const char *folder, uint64
   if (a->whole) return true;
   if (a->pid == 0 || !host_record_read_inside(h, folder, a->pid)) return false;
   a->whole = h->inside_whole && h->inside_serial == a->serial;
-  if (a->whole) a->took_ns = now_ns - a->asked_ns;
+  if (a->whole) {
+    a->took_ns = now_ns - a->asked_ns;
+    a->spent_ns = h->inside_ns;
+  }
   return a->whole;
 }

@@ -24,6 +24,7 @@ typedef struct run_request {
   bool whole;      /* it is answered */
   uint64_t bytes;  /* what the process held then */
   uint64_t asked_ns, took_ns;
+  uint64_t spent_ns; /* what the last answer cost the process */
 } run_request;
 
 /* Makes folder/watch, by which processes are asked. */
@@ -35,6 +36,9 @@ bool run_request_hears(pid_t pid);
 
 /* Asks the largest process of `h` if it is time to; `left_bytes` may still be taken. */
 void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes, uint64_t now_ns);
+/* Asks the largest process when it has grown by a quarter, for at most one part in `part` of its
+ * time; with 25 and less, when it has changed by a fiftieth. */
+void run_request_rise(run_request *a, const host_record *h, unsigned part, uint64_t now_ns);
 /* Asks it in any case. */
 void run_request_now(run_request *a, const host_record *h, uint64_t now_ns);
 /* It gave back so much that what it takes next may be another thing. */

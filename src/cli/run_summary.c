@@ -6,6 +6,7 @@
 
 #include <stowage/size.h>
 
+#include "advise/host_peak.h"
 #include "cli/output.h"
 
 static void device_line(const ledger *l, unsigned device, uint64_t *crossed) {
@@ -38,13 +39,17 @@ static void bus_line(const ledger *l) {
   uint64_t moved_out = atomic_load(&l->header->moved_out_bytes);
   uint64_t moved_home = atomic_load(&l->header->moved_home_bytes);
   if (moved_out == 0 && moved_home == 0) return;
-  output_error(
-      "stowage run: between vram and the host %s were moved out, %s home; what the program's "
-      "kernels used on the host is not known\n",
-      stow_size_format(out, moved_out), stow_size_format(home, moved_home));
+  output_error("stowage run: between vram and the host %s were moved out, %s home",
+               stow_size_format(out, moved_out), stow_size_format(home, moved_home));
+  uint64_t exchanges = atomic_load(&l->header->exchanges);
+  if (exchanges > 0)
+    output_error(" in %" PRIu64 " exchanges, for which the program waited %.1f s", exchanges,
+                 (double)atomic_load(&l->header->moving_ns) / 1e9);
+  output_error("; what its kernels read on the host is not counted\n");
 }
 
-/* What spilling cost is only told where there is something to hold it against. */
+/* What spilling cost. The first steps learn the program, so the fastest is what the others become.
+ */
 static void steps_line(const ledger *l) {
   uint64_t count[2], ns[2];
   for (int i = 0; i < 2; i++) {
@@ -54,6 +59,12 @@ static void steps_line(const ledger *l) {
   if (count[1] == 0) return;
   output_error("stowage run: of %" PRIu64 " steps timed %" PRIu64 " spilled, %.0f ms each",
                count[0] + count[1], count[1], (double)ns[1] / 1e6 / (double)count[1]);
+  uint64_t best = atomic_load(&l->header->steps_best_ns);
+  if (count[1] > 2 && best > 0) output_error(", the fastest %.0f ms", (double)best / 1e6);
+  uint64_t moving = atomic_load(&l->header->moving_ns);
+  if (moving > 0)
+    output_error("; %.0f ms of each went into moving pages",
+                 (double)moving / 1e6 / (double)(count[0] + count[1]));
   if (count[0] > 0)
     output_error("; the others took %.0f ms", (double)ns[0] / 1e6 / (double)count[0]);
   output_error("\n");
@@ -127,4 +138,29 @@ void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_
     explain_context(&refusal);
   else
     explain(l, &refusal);
+}
+
+/* A command that held less has nothing to say about memory. */
+#define PEAK_LEAST ((uint64_t)16 << 20)
+
+void run_summary_peak(const ledger *l, const run_limits *limits, const host_record *h,
+                      bool explained, bool always) {
+  char size[STOW_SIZE_TEXT_MAX];
+  bool device = false, told = limits->vram_from != NULL || limits->spill_bytes > 0;
+  for (unsigned i = 0; l->header != NULL && !told && i < LEDGER_DEVICES_MAX; i++)
+    device = device || atomic_load(&l->header->peak_vram_bytes[i]) > 0;
+  if (h->peak_bytes < PEAK_LEAST && !device && !always) return;
+  output_error("stowage run: at the peak %s of host memory", stow_size_format(size, h->peak_bytes));
+  for (unsigned i = 0; device && i < LEDGER_DEVICES_MAX; i++) {
+    uint64_t peak = atomic_load(&l->header->peak_vram_bytes[i]);
+    if (peak > 0) output_error(", %s on device %u", stow_size_format(size, peak), i);
+  }
+  host_peak p = {0};
+  if (!explained) host_peak_find(&p, h);
+  if (p.holder[0] != '\0') output_error("; largest: %s", output_name(p.holder));
+  output_error("\n");
+  if (p.cause[0] == '\0') return;
+  output_error("stowage run: wasted: about %s: %s\n", stow_size_format(size, p.wasted_bytes),
+               output_name(p.cause));
+  output_error("stowage run: hint: %s\n", output_name(p.fix));
 }

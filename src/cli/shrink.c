@@ -1,4 +1,5 @@
-/* stowage shrink: a data file again, in the smallest types that hold it. */
+/* stowage shrink: writes a data file again in the smallest types that hold it, or a model file in
+ * the types asked for. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -15,6 +16,7 @@
 #include "cli/output.h"
 #include "data/shrink_text.h"
 #include "data/team.h"
+#include "data/weights/text.h"
 
 static stow_status print(const verb_call *call, const shrink_result *r, const shrink_options *o,
                          const budget *b) {
@@ -115,13 +117,99 @@ static stow_status shrink_and_tell(verb_call *call, const shrink_options *o, con
   return status;
 }
 
+/* ---- models ---- */
+
+static stow_status read_weights_options(const verb_call *call, weights_options *o) {
+  const char *type = verb_value(call, "dtype"), *quantize = verb_value(call, "quantize");
+  const char *prune = verb_value(call, "prune"), *by = verb_value(call, "prune-by");
+  o->dry_run = verb_flag(call, "dry-run");
+  o->no_sync = verb_flag(call, "no-sync");
+  o->resume = verb_flag(call, "resume");
+  o->verify = verb_flag(call, "verify");
+  o->allow_nan = verb_flag(call, "allow-nan");
+  o->join = verb_flag(call, "join");
+  o->prune_model = by != NULL && strcmp(by, "model") == 0;
+  STOW_TRY(read_lists(call, "include", &o->include, &o->include_count));
+  STOW_TRY(read_lists(call, "exclude", &o->exclude, &o->exclude_count));
+  if (type != NULL) STOW_TRY(weights_parse_type(&o->type, type));
+  if (quantize != NULL) STOW_TRY(weights_parse_quant(&o->quantize, quantize));
+  if (prune != NULL) STOW_TRY(weights_parse_prune(o, prune));
+  if (o->join && verb_value(call, "shard") != NULL)
+    return stow_fail(STOW_ERR_INVALID, "--join and --shard exclude each other");
+  return verb_size(call, "shard", &o->shard_bytes);
+}
+
+/* Options for tables and arrays, which mean nothing for a model. */
+static stow_status refuse_data_options(const verb_call *call) {
+  static const char *const names[] = {"tolerance", "from-dtype", "shape", "columns", "drop"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (verb_value(call, names[i]) != NULL)
+      return stow_fail(STOW_ERR_INVALID, "--%s is for arrays and tables; %s is a model", names[i],
+                       output_name(call->operands[0]));
+  return STOW_OK;
+}
+
+static stow_status print_weights(const verb_call *call, const weights_result *r,
+                                 const weights_options *o, const budget *b) {
+  const char *in = call->operands[0], *out = verb_value(call, "output");
+  char peak[STOW_SIZE_TEXT_MAX], most[STOW_SIZE_TEXT_MAX];
+  buffer text = BUFFER_INIT;
+  bool as_json = verb_flag(call, "json");
+  stow_status status = as_json ? weights_json(&text, r, in, out, o, budget_peak())
+                               : weights_text(&text, r, in, out, o, output_color());
+  if (status == STOW_OK && !as_json)
+    status = buffer_printf(&text, "peak memory %s, budget %s\n",
+                           stow_size_format(peak, budget_peak()), stow_size_format(most, b->bytes));
+  if (status == STOW_OK) return output_buffer(&text);
+  buffer_free(&text);
+  return status;
+}
+
+static int run_weights(verb_call *call) {
+  weights_options o = {0};
+  weights_result r;
+  budget b;
+  progress bar;
+  const char *in = call->operands[0], *out = verb_value(call, "output");
+  stow_status status = data_budget(call, &b, &bar, "shrinking");
+  if (status == STOW_OK) status = refuse_data_options(call);
+  if (status == STOW_OK) status = read_weights_options(call, &o);
+  if (status == STOW_OK && !o.dry_run) watch_interrupt(out);
+  if (status == STOW_OK) {
+    status = weights_shrink(&r, in, out, &o, &b);
+    progress_end(&bar);
+    if (status == STOW_OK) {
+      status = print_weights(call, &r, &o, &b);
+      weights_free(&r);
+    }
+  }
+  free((void *)(uintptr_t)o.include);
+  free((void *)(uintptr_t)o.exclude);
+  return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
+}
+
+/* Options for models, which mean nothing for other files. */
+static int refuse_model_options(const verb_call *call) {
+  static const char *const names[] = {"quantize", "prune", "prune-by", "include",  "exclude",
+                                      "shard",    "join",  "verify",   "allow-nan"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (verb_flag(call, names[i]))
+      return verb_usage(call, "--%s is for model files (safetensors, GGUF, PyTorch); %s is none",
+                        names[i], output_name(call->operands[0]));
+  return EXIT_DONE;
+}
+
 static int run(verb_call *call) {
   shrink_options o = {0};
   budget b;
   progress bar;
   team ranks;
   if (verb_value(call, "output") == NULL)
-    return verb_usage(call, "say where to write: -o small.npy, or -o small.npz");
+    return verb_usage(call, "say where to write: -o small.npy, small.npz, small.safetensors, "
+                            "small.gguf or a folder");
+  if (model_is(call->operands[0])) return run_weights(call);
+  int refused = refuse_model_options(call);
+  if (refused != EXIT_DONE) return refused;
   stow_status status = team_join(&ranks);
   if (status != STOW_OK) return verb_fail(call, status);
   status = data_budget(call, &b, &bar, "shrinking");
@@ -142,9 +230,21 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"output", "FILE", "what to write, also as -o: a name ending in .npy or .npz"},
-    {"dtype", "TYPE", "this type instead of the smallest; refused if it would lose anything"},
+    {"output", "FILE",
+     "what to write, also as -o: .npy or .npz; a model: .safetensors, .gguf, a folder"},
+    {"dtype", "TYPE", "this type instead of the smallest; of a model f16, bf16 or f32"},
+    {"quantize", "TYPE", "of a model: large layers as q8_0, q6_k, q4_k, q4_0, int8 or fp8"},
+    {"prune", "P", "of a model: set the smallest values to 0, as 50%, or 2:4"},
+    {"prune-by", "tensor|model", "one threshold per tensor (default) or for the whole model"},
+    {"include", "PATTERN", "of a model: change the tensors of these names only; repeatable"},
+    {"exclude", "PATTERN", "of a model: leave the tensors of these names as they are; repeatable"},
+    {"shard", "SIZE",
+     "of a model: begin a new file before its tensors exceed this; writes an index"},
+    {"join", NULL, "of a model: write one file instead of shards"},
+    {"verify", NULL, "of a model: read the output back and compare checksums"},
+    {"allow-nan", NULL, "of a model: write it even if values are NaN or infinite"},
     {"tolerance", "T", "float16 or float32 may round by T of each value; abs:T by an amount"},
+    VERB_OPTION_FOR,
     {"dry-run", NULL, "say what each array or column would become, write nothing"},
     {"from-dtype", "TYPE", "the file is raw values of this type"},
     {"shape", "N,N", "and of this shape; default one dimension"},
@@ -164,10 +264,12 @@ static const verb_option options[] = {
 
 const verb verb_shrink = {
     .name = "shrink",
-    .summary = "write a data file again in the smallest types that hold every value",
+    .summary = "write a data file in the smallest types that hold every value, or a model smaller",
     .example = "stowage shrink train.npy -o small.npy\n"
                "stowage shrink table.csv.gz -o table.npz --dry-run\n"
-               "stowage shrink features.npy -o half.npy --tolerance 1e-3",
+               "stowage shrink features.npy -o half.npy --for training --tolerance 1e-3\n"
+               "stowage shrink Llama-3-8B/ -o small/ --dtype bf16 --shard 2G\n"
+               "stowage shrink model-f16.gguf -o model-q4.gguf --quantize q4_k",
     .operands = "IN",
     .operands_min = 1,
     .operands_max = 1,

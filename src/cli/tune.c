@@ -86,6 +86,7 @@ static stow_status print_text(const replay_input *in, const tuning *all) {
       table_size(&t, r->stats.peak_reserved_bytes);
     else
       table_printf(&t, "fails at event %" PRIu64, r->failed_at_event);
+    if (!r->finishes) table_color(&t, TABLE_BAD);
     saved_cell(&t, tune_reserved_saved(all, &list[i], &saved) ? saved : 0);
     table_printf(&t, "%.1f ms", (double)r->stats.page_time_ns / 1e6);
   }

@@ -9,13 +9,12 @@
 
 #include "arrays/tensors.h"
 #include "base/checked.h"
+#include "data/budget.h"
 #include "files/remote.h"
 #include "numbers/cast.h"
 
 /* Memory bound for an npz's directory; NumPy writes about 120 bytes per member. */
 #define DIRECTORY_BYTES_MAX (UINT64_C(4) << 20)
-/* Chunks of an HDF5 dataset read together. */
-#define BAND_BYTES_MAX (UINT64_C(64) << 20)
 /* Memory bound for the list of a safetensors file; a thousand tensors take about 300 KiB. */
 #define HEADER_BYTES_MAX (UINT64_C(32) << 20)
 
@@ -76,6 +75,24 @@ stow_status array_open_member(array *a, source *from, const zip_entry *entry) {
   return status;
 }
 
+stow_status array_open_other(array *a, source *from, const zip_entry *entry, const char **kind) {
+  char start[256];
+  size_t have = entry->bytes < sizeof start ? (size_t)entry->bytes : sizeof start;
+  size_t length = strlen(entry->name);
+  bool named = length > 4 && strcmp(entry->name + length - 4, ".npy") == 0;
+  *kind = NULL;
+  *a = (array){.from = from, .in_zip = true, .item_bytes = 1, .dims = 1};
+  snprintf(a->name, sizeof a->name, "%.700s:%.300s", from->name, entry->name);
+  a->count = a->bytes = a->shape[0] = entry->bytes;
+  STOW_TRY(zip_member_open(&a->member, from, entry));
+  stow_status status = zip_member_read(&a->member, 0, start, have);
+  if (status == STOW_OK) *kind = npy_other(start, have);
+  if (status == STOW_OK && !named && (have < 6 || memcmp(start, "\x93NUMPY", 6) != 0))
+    *kind = "not an array";
+  if (*kind == NULL) array_close(a);
+  return status;
+}
+
 static stow_status shape_count(array *a) {
   uint64_t filled = 1;
   a->count = 1;
@@ -115,9 +132,8 @@ stow_status array_open_raw(array *a, source *from, const array_spec *spec) {
   return STOW_OK;
 }
 
-/* If `path` is not a file, splits it into "file:member" at the last colon after an existing
- * file. */
-static bool split_member(const char *path, char *file, size_t size, const char **member) {
+/* The last colon behind a file decides. */
+bool array_split(const char *path, char *file, size_t size, const char **member) {
   struct stat st;
   if (remote_is(path)) { /* as in "http://host:80/x.npz:member": after the last slash */
     const char *dot = strchr(strrchr(path, '/'), '.');
@@ -157,25 +173,31 @@ static stow_status name_one(const zip *z, const char *name) {
                    z->count, names);
 }
 
+static const zip_entry *find_member(const zip *z, const char *name) {
+  char with_end[ZIP_NAME_MAX + 8];
+  snprintf(with_end, sizeof with_end, "%.500s.npy", name);
+  const zip_entry *entry = zip_find(z, with_end);
+  return entry != NULL ? entry : zip_find(z, name);
+}
+
+stow_status array_keep_member(zip *z, const char *name) {
+  const zip_entry *entry = find_member(z, name);
+  if (entry == NULL)
+    return stow_fail(STOW_ERR_NOT_FOUND, "%s: no member %.200s.npy in it", z->from->name, name);
+  z->entries[0] = *entry;
+  z->count = 1;
+  return STOW_OK;
+}
+
 static stow_status open_npz(array *a, source *from, const char *member) {
   zip archive;
   STOW_TRY(zip_open(&archive, from, DIRECTORY_BYTES_MAX));
-  char with_end[ZIP_NAME_MAX + 8];
-  const zip_entry *entry = NULL;
-  if (member != NULL) {
-    snprintf(with_end, sizeof with_end, "%.500s.npy", member);
-    entry = zip_find(&archive, with_end);
-    if (entry == NULL) entry = zip_find(&archive, member);
-  } else if (archive.count == 1) {
-    entry = &archive.entries[0];
-  }
-  stow_status status;
-  if (entry != NULL)
-    status = array_open_member(a, from, entry);
-  else if (member == NULL)
+  stow_status status = STOW_OK;
+  if (member != NULL)
+    status = array_keep_member(&archive, member);
+  else if (archive.count != 1)
     status = name_one(&archive, from->name);
-  else
-    status = stow_fail(STOW_ERR_NOT_FOUND, "%s: it has no member %.200s.npy", from->name, member);
+  if (status == STOW_OK) status = array_open_member(a, from, &archive.entries[0]);
   if (status == STOW_OK)
     a->archive = archive; /* the entry belongs to it */
   else
@@ -226,56 +248,57 @@ static stow_status open_tensor(array *a, source *from, const char *member) {
 
 /* ---- HDF5: one dataset ---- */
 
-stow_status array_open_hdf5(array *a, source *values, hdf5 *h, size_t number, uint64_t max_bytes,
-                            bool owns_file) {
+stow_status array_open_hdf5(array *a, source *values, hdf5 *h, size_t number, bool owns_file) {
   const hdf5_dataset *d = hdf5_get(h, number);
   if (d->type == DTYPE_NONE)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "dataset %.200s is %s; only numbers can be read",
-                     d->name, d->type_name);
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "dataset %.200s is %s; only numbers that libhdf5 can unpack are read", d->name,
+                     d->type_name);
   char name[301];
   array_spec spec = {.type = d->type, .dims = d->dims, .has_shape = true};
   memcpy(spec.shape, d->shape, sizeof d->shape);
   snprintf(name, sizeof name, "%.300s", d->name);
   bool none = d->count == 0 && d->dims == 0; /* a dataset without a dataspace */
   if (none) spec.dims = 1;
-  STOW_TRY(hdf5_source(values, h, number, max_bytes, owns_file));
+  STOW_TRY(hdf5_source(values, h, number, owns_file));
   stow_status status = array_open_raw(a, values, &spec);
   if (status == STOW_OK) snprintf(a->name, sizeof a->name, "%.700s:%s", values->name, name);
+  a->chunk_rows = hdf5_band_rows(d);
+  a->held_bytes = hdf5_held(h, number);
   return status;
 }
 
-/* Turns `from` into a reader of the dataset; the file then belongs to the library. */
-static stow_status open_dataset(array *a, source *from, const char *member) {
-  hdf5 *h;
+static stow_status name_dataset(const hdf5 *h, const char *path) {
   char names[256] = "";
-  size_t found = SIZE_MAX;
+  for (size_t i = 0; i < hdf5_count(h) && strlen(names) < 180; i++)
+    snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", i > 0 ? ", " : "",
+             hdf5_get(h, i)->name);
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s: it holds %zu datasets; name one of them behind a colon: %s", path,
+                   hdf5_count(h), names);
+}
+
+/* Makes `from` a reader of the dataset. It keeps the identity of the file, which rows_same
+ * compares.
+ */
+static stow_status open_dataset(array *a, source *from, const char *member, uint64_t budget_bytes) {
+  hdf5 *h;
   const char *path = from->name;
   if (from->fd < 0)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: HDF5 can be read only from local files", path);
-  STOW_TRY(hdf5_open(&h, path, DIRECTORY_BYTES_MAX));
-  size_t count = hdf5_count(h);
-  for (size_t i = 0; i < count; i++) {
-    const char *name = hdf5_get(h, i)->name;
-    if (member == NULL ? count == 1 : strcmp(name, member + (member[0] == '/')) == 0) found = i;
-    if (strlen(names) < 180)
-      snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", i > 0 ? ", " : "",
-               name);
-  }
-  stow_status status = STOW_OK;
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: HDF5 is read from local files only", path);
+  STOW_TRY(hdf5_open(&h, path, member, budget_bytes));
   source values = {.fd = -1};
-  if (found == SIZE_MAX && member != NULL)
-    status = stow_fail(STOW_ERR_NOT_FOUND, "%s: it has no dataset %.200s; it has: %s", path, member,
-                       names);
-  else if (found == SIZE_MAX)
-    status = stow_fail(STOW_ERR_INVALID, "%s: it holds %zu datasets; name one after a colon: %s",
-                       path, count, names);
-  if (status == STOW_OK) status = array_open_hdf5(a, &values, h, found, BAND_BYTES_MAX, true);
+  stow_status status = hdf5_count(h) == 1 ? STOW_OK : name_dataset(h, path);
+  if (status == STOW_OK) status = array_open_hdf5(a, &values, h, 0, true);
   if (status != STOW_OK) {
     if (values.reader.close == NULL) hdf5_close(h);
     source_close(&values);
     return status;
   }
   values.name = path;
+  values.device = from->device;
+  values.inode = from->inode;
+  values.changed_ns = from->changed_ns;
   source_close(from);
   *from = values;
   a->from = from;
@@ -307,7 +330,10 @@ stow_status array_open_source(array *a, source *from, const char *member, const 
   if (is_safetensors(start, from->bytes)) return open_tensor(a, from, member);
   bool is_hdf5;
   STOW_TRY(hdf5_find(&is_hdf5, from));
-  if (is_hdf5) return open_dataset(a, from, member);
+  if (is_hdf5)
+    return open_dataset(a, from, member,
+                        spec != NULL && spec->budget_bytes > 0 ? spec->budget_bytes
+                                                               : budget_default());
   return stow_fail(STOW_ERR_FORMAT,
                    "%s: not an npy, npz, HDF5 or safetensors file; for raw bytes give their type "
                    "and shape (--dtype and --shape; in Python raw_dtype and raw_shape), convert a "
@@ -323,7 +349,7 @@ stow_status array_open(array *a, const char *path, const array_spec *spec) {
   source *from = malloc(sizeof *from + length + 1);
   if (from == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", path);
   char *file = (char *)(from + 1);
-  if (!split_member(path, file, length + 1, &member)) memcpy(file, path, length + 1);
+  if (!array_split(path, file, length + 1, &member)) memcpy(file, path, length + 1);
   stow_status status = source_open(from, file);
   if (status == STOW_OK) {
     status = array_open_source(a, from, member, spec);
@@ -358,6 +384,16 @@ bool array_fork(array *copy, source *from, const array *a, uint64_t first) {
 }
 
 /* ---- reading ---- */
+
+stow_status array_repeats(array *a, uint64_t first, uint64_t *count, uint8_t value[8]) {
+  uint64_t bytes = 0;
+  *count = 0;
+  if (a->in_zip || a->from->reader.repeats == NULL || a->item_bytes == 0) return STOW_OK;
+  const source_reader *reader = &a->from->reader;
+  STOW_TRY(reader->repeats(reader->user, a->offset + first * a->item_bytes, &bytes, value));
+  *count = bytes / a->item_bytes;
+  return STOW_OK;
+}
 
 stow_status array_read(array *a, uint64_t first, void *to, size_t count) {
   if (count > a->count || first > a->count - count)

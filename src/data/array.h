@@ -29,7 +29,8 @@ typedef struct array_spec {
   dtype type; /* DTYPE_NONE: from the file */
   uint32_t dims;
   uint64_t shape[ARRAY_DIMS_MAX];
-  bool has_shape; /* else one dimension, as long as the file */
+  bool has_shape;        /* else one dimension, as long as the file */
+  uint64_t budget_bytes; /* for reading HDF5; 0: the default of a data job */
 } array_spec;
 
 typedef struct array {
@@ -48,8 +49,15 @@ typedef struct array {
   bool in_zip; /* read through `member` */
   zip archive; /* only if array_open opened it */
   zip_member member;
-  uint64_t offset; /* of the first item: in the member, or in the file */
+  uint64_t offset;     /* of the first item: in the member, or in the file */
+  uint64_t chunk_rows; /* HDF5: rows that are unpacked together; 0 or 1: none */
+  uint64_t held_bytes; /* HDF5: memory that reading takes beside the caller's */
 } array;
+
+/* Splits "file:member" where no file has that name and the part before a colon is a file: copies
+ * the part into `file`, which holds `size` bytes, and points `member` behind the colon. Returns
+ * false for a plain path. */
+bool array_split(const char *path, char *file, size_t size, const char **member);
 
 /* Opens `path`, or `path:member` for one array of a file that has several. `spec` describes raw
  * bytes and is rejected for a file that describes itself; NULL for none. STOW_ERR_INVALID, with the
@@ -58,19 +66,28 @@ stow_status array_open(array *a, const char *path, const array_spec *spec);
 /* The same for what the caller has open: a whole .npy, or one member of a zip. */
 stow_status array_open_npy(array *a, source *from);
 stow_status array_open_member(array *a, source *from, const zip_entry *entry);
+/* Opens a member that is not read as numbers, as bytes of type DTYPE_NONE, and sets *kind to what
+ * it is: "structured", "objects", or "not an array" where its name does not end with .npy. *kind is
+ * NULL, and nothing is open, for any other member. */
+stow_status array_open_other(array *a, source *from, const zip_entry *entry, const char **kind);
 /* Opens dataset `number` of an HDF5 file through `values`, which the caller closes after the
  * array. */
-stow_status array_open_hdf5(array *a, source *values, hdf5 *h, size_t number, uint64_t max_bytes,
-                            bool owns_file);
+stow_status array_open_hdf5(array *a, source *values, hdf5 *h, size_t number, bool owns_file);
 stow_status array_open_raw(array *a, source *from, const array_spec *spec);
 /* Detects the kind of file from its first bytes; `member` is NULL for a file that is one array. */
 stow_status array_open_source(array *a, source *from, const char *member, const array_spec *spec);
 void array_close(array *a);
+/* Leaves only the member called `name` (with or without .npy) in the list. STOW_ERR_NOT_FOUND. */
+stow_status array_keep_member(zip *z, const char *name);
 
 /* Makes another reader of the same values, for another thread: the same file with its own position,
  * starting at item `first`. Returns false if only one thread can read it: a member of an archive, a
  * caller's reader. `copy` must not outlive `a`, and is not closed. */
 bool array_fork(array *copy, source *from, const array *a, uint64_t first);
+
+/* Sets *count to the number of items from `first` on that are known to be equal without reading
+ * them (chunks that were never written), and copies the value. 0: not known. */
+stow_status array_repeats(array *a, uint64_t first, uint64_t *count, uint8_t value[8]);
 
 /* Reads items `first` to `first + count` in file order. */
 stow_status array_read(array *a, uint64_t first, void *to, size_t count);

@@ -57,6 +57,7 @@ static stow_status check_options(const stow_batches_options *o) {
 static stow_status open_files(stow_batches *b, const stow_array_options *const *files) {
   for (uint32_t i = 0; i < b->options.file_count; i++) {
     STOW_TRY(origin_open(&b->origins[i], files[i]));
+    b->origins[i].spec.budget_bytes = b->options.memory_bytes / b->options.file_count;
     STOW_TRY(rows_open(&b->first[i], &b->origins[i]));
     const array *a = &b->first[i].from;
     rows_info(&b->first[i], &b->infos[i]);
@@ -93,6 +94,8 @@ static stow_status measure(stow_batches *b) {
     p->file_row_bytes += r->file_row_bytes;
     p->scratch_least[i] = rows_scratch_least(r);
     p->one_reader |= rows_one_reader(r);
+    if (r->from.chunk_rows > p->chunk_rows) p->chunk_rows = r->from.chunk_rows;
+    p->outside_bytes += r->from.held_bytes;
     p->remote |= rows_remote(r);
     if (b->origins[i].options.read == NULL && remote_is(b->origins[i].options.path))
       p->cache_bytes += REMOTE_CACHE_BYTES;

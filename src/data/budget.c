@@ -8,6 +8,7 @@
 
 #include <stowage/size.h>
 
+#include "arrays/hdf5.h"
 #include "base/hostmem.h"
 
 uint64_t budget_default(void) {
@@ -25,7 +26,7 @@ stow_status budget_check(uint64_t bytes) {
 }
 
 /* ru_maxrss includes what the parent held before exec; the kernel's VmHWM does not. */
-uint64_t budget_peak(void) {
+static uint64_t own_peak(void) {
   char text[4096]; /* the whole file has about 1,500 bytes */
   int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (file < 0) return 0;
@@ -34,4 +35,9 @@ uint64_t budget_peak(void) {
   text[got > 0 ? got : 0] = '\0';
   const char *line = strstr(text, "\nVmHWM:");
   return line != NULL ? strtoull(line + 7, NULL, 10) << 10 : 0;
+}
+
+uint64_t budget_peak(void) {
+  uint64_t own = own_peak();
+  return own > 0 ? own + hdf5_worker_peak() : 0;
 }

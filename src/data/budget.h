@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "numbers/scan.h"
 
 #define BUDGET_LEAST (UINT64_C(4) << 20) /* below this no reader is fast */
 
@@ -17,7 +18,8 @@
 uint64_t budget_default(void);
 /* Returns STOW_ERR_INVALID for a budget under BUDGET_LEAST. */
 stow_status budget_check(uint64_t bytes);
-/* Returns the process's peak of resident memory (VmHWM); 0 if the kernel does not report it. */
+/* Returns the peak of resident memory so far (VmHWM) of this process and its largest HDF5 worker; 0
+ * if the kernel does not report it. */
 uint64_t budget_peak(void);
 
 /* Called with a job's progress in bytes; any result but STOW_OK stops the job and is returned. */
@@ -27,6 +29,7 @@ typedef stow_status (*budget_progress)(void *context, uint64_t done, uint64_t to
 typedef struct budget {
   uint64_t bytes;
   unsigned threads;         /* 0 and 1: only the caller's */
+  scan_purpose purpose;     /* what the values are for */
   budget_progress progress; /* NULL: none */
   void *context;
   struct team *team;             /* the other processes of the job; NULL: none */

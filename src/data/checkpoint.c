@@ -191,6 +191,10 @@ void checkpoint_close(checkpoint *c, bool done) {
   *c = (checkpoint){.file = -1, .scratch = -1};
 }
 
+bool checkpoint_held(const checkpoint *c) {
+  return c != NULL && (c->resumed || c->count > 0);
+}
+
 static checkpoint_step *find(const checkpoint *c, uint64_t step) {
   for (size_t i = 0; c != NULL && i < CHECKPOINT_STEPS_MAX; i++)
     if (c->steps[i].step == step) return (checkpoint_step *)(uintptr_t)&c->steps[i];

@@ -72,6 +72,8 @@ stow_status checkpoint_open(checkpoint *c, const char *out, const uint64_t key[7
                             bool resume);
 /* Frees it. With `done`, which all ranks must reach, removes the checkpoints and scratch files. */
 void checkpoint_close(checkpoint *c, bool done);
+/* Returns true if a resumed run would find something done. */
+bool checkpoint_held(const checkpoint *c);
 
 /* Reads the progress of `step`: fills the state, which must have that many bytes, and returns true;
  * false if the step had not begun. `c` may be NULL, here and below. */

@@ -139,7 +139,7 @@ static void conclude_text(column_facts *to, const column_stats *t, uint64_t rows
 }
 
 void column_stats_conclude(column_facts *to, const column_stats *t, uint64_t rows,
-                           const intern *words) {
+                           const intern *words, scan_purpose purpose) {
   to->missing = t->missing;
   if (is_text(t)) {
     conclude_text(to, t, rows, words);
@@ -150,7 +150,7 @@ void column_stats_conclude(column_facts *to, const column_stats *t, uint64_t row
   else
     conclude_integers(to, t);
   to->type_name = dtype_name(to->values.type);
-  to->smallest = scan_smallest(&to->values, false);
+  to->smallest = scan_type_for(&to->values, purpose);
   to->bytes = rows * dtype_bytes(to->values.type);
   to->bytes_after = rows * dtype_bytes(to->smallest);
 }

@@ -33,6 +33,6 @@ void column_stats_block(column_stats *t, const csv_column *c, size_t rows);
 
 /* `words`: the distinct texts, NULL if they were not kept. */
 void column_stats_conclude(column_facts *to, const column_stats *t, uint64_t rows,
-                           const intern *words);
+                           const intern *words, scan_purpose purpose);
 
 #endif

@@ -21,14 +21,15 @@ typedef struct array_facts {
   uint64_t shape[ARRAY_DIMS_MAX];
   uint64_t count, bytes;
   bool scanned;           /* the values are numbers and were all read */
+  bool opaque;            /* a member of an npz that is not an array of numbers or text */
   scan values;            /* for a sparse matrix: of the stored values */
-  dtype smallest;         /* DTYPE_NONE if not scanned */
+  dtype smallest;         /* for the purpose of the job; DTYPE_NONE if not scanned */
   uint64_t bytes_after;   /* dense, in that type; `bytes` if not scanned */
   bool sparse;            /* it is already a SciPy sparse matrix */
   char layout[8];         /* if so: "csr", "csc", … */
   uint64_t places_bytes;  /* its indices, in the narrowest types */
   bool repeats;           /* a position may occur twice: its values keep their type */
-  uint64_t zeros;         /* of all positions, those that hold +0 */
+  uint64_t zeros;         /* of all positions, those that hold 0 */
   bool sparse_is_smaller; /* than bytes_after */
   uint64_t sparse_bytes;  /* 0 if it cannot be CSR (not two-dimensional) */
 } array_facts;
@@ -51,6 +52,7 @@ typedef struct column_facts {
 
 typedef struct file_facts {
   const char *format; /* "npy", "npz", "csv", … */
+  scan_purpose purpose;
   uint64_t file_bytes;
   uint64_t stream_bytes; /* of a table: its text, uncompressed */
   array_facts *arrays;
@@ -69,9 +71,11 @@ typedef enum table_header { HEADER_AUTO, HEADER_YES, HEADER_NO } table_header;
 typedef struct inspect_options {
   array_spec raw;      /* if it has a type, the file is raw values */
   table_header header; /* of a table; HEADER_AUTO: decided by the first rows */
+  const char *member;  /* the only array to look at; NULL: all */
 } inspect_options;
 
-/* Detects the kind of the file from its contents. `options` may be NULL. */
+/* Detects the kind of the file from its contents. `path` may be "file:member" for one array of it.
+ * `options` may be NULL. */
 stow_status inspect_file(file_facts *f, const char *path, const inspect_options *options,
                          const budget *b);
 void inspect_free(file_facts *f);
@@ -82,7 +86,7 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
 
 /* The two halves of inspect_array, for callers that scan the values themselves. */
 void inspect_begin(array_facts *facts, const array *a);
-void inspect_conclude(array_facts *facts);
+void inspect_conclude(array_facts *facts, scan_purpose purpose);
 /* Joins the scans of all ranks of a team; every rank gets the result. */
 stow_status inspect_join(scan *s, const budget *b);
 /* Scans all values of one array; `done` and `total` are for the progress of a file with several. */

@@ -1,12 +1,14 @@
 /* The public inspection (stowage/inspect.h): facts with their text and JSON. */
 #include <stowage/inspect.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/growing.h"
 #include "data/inspect_text.h"
 #include "data/job.h"
+#include "data/weights/inspect.h"
 #include "data/workers.h"
 
 struct stow_inspection {
@@ -34,6 +36,10 @@ stow_status data_job_fill(data_job *job, const stow_inspect_options *o) {
   }
   if (o->threads > WORKERS_MAX)
     return stow_fail(STOW_ERR_INVALID, "threads: %u; use at most %d", o->threads, WORKERS_MAX);
+  if (o->purpose > STOW_FOR_STORAGE)
+    return stow_fail(STOW_ERR_INVALID,
+                     "purpose: %u; use STOW_FOR_ARITHMETIC, _TRAINING or _STORAGE", o->purpose);
+  job->budget.purpose = (scan_purpose)o->purpose;
   if (o->names > STOW_NAMES_NO)
     return stow_fail(STOW_ERR_INVALID, "names: %u; use STOW_NAMES_AUTO, _YES or _NO", o->names);
   job->in.header = o->names == STOW_NAMES_YES  ? HEADER_YES
@@ -51,7 +57,37 @@ stow_status data_job_fill(data_job *job, const stow_inspect_options *o) {
   return budget_check(job->budget.bytes);
 }
 
+/* A model: its tensors are the items; text and JSON are those of `stowage inspect`. */
+static stow_status read_model(stow_inspection *i, const char *path, const data_job *job) {
+  model_facts m;
+  file_facts *f = &i->facts;
+  STOW_TRY(model_inspect(&m, path, &job->budget));
+  json j = JSON_PRETTY(&i->json);
+  model_json(&j, &m, path, 0, 0);
+  stow_status status = i->json.status;
+  if (status == STOW_OK) status = model_text(&i->text, &m, path, 0, false);
+  f->arrays = calloc(m.in.count + 1, sizeof *f->arrays);
+  if (f->arrays == NULL) status = stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", path);
+  for (size_t k = 0; k < m.in.count && status == STOW_OK; k++) {
+    const tensor *t = m.in.list[k].facts;
+    array_facts *to = &f->arrays[f->array_count++];
+    snprintf(to->name, sizeof to->name, "%s", t->name);
+    snprintf(to->type_name, sizeof to->type_name, "%s", t->type_name);
+    to->type = t->type;
+    to->dims = t->dims;
+    memcpy(to->shape, t->shape, sizeof t->shape);
+    to->count = t->count;
+    to->bytes = to->bytes_after = t->bytes;
+  }
+  f->format = model_format_name(m.in.format);
+  f->file_bytes = m.file_bytes;
+  f->bytes = f->bytes_after = m.in.bytes;
+  model_facts_free(&m);
+  return status;
+}
+
 static stow_status read_file(stow_inspection *i, const char *path, const data_job *job) {
+  if (job->in.raw.type == DTYPE_NONE && model_is(path)) return read_model(i, path, job);
   STOW_TRY(inspect_file(&i->facts, path, &job->in, &job->budget));
   json j = JSON_PRETTY(&i->json);
   inspect_json(&j, path, &i->facts, 0);

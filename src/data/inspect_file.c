@@ -1,6 +1,7 @@
 /* Inspect: arrays and model headers; table.c handles tables. */
 #include "data/inspect.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,9 +34,19 @@ static stow_status scan_range(void *context, range *r) {
   stow_status status = scan_begin(&mine, a->type);
   size_t step = CHUNK_BYTES / a->item_bytes;
   for (uint64_t first = r->first; first < r->end && status == STOW_OK;) {
-    size_t count = r->end - first < step ? (size_t)(r->end - first) : step;
-    status = array_read(a, first, chunk, count);
-    if (status == STOW_OK) scan_add(&mine, chunk, count);
+    uint64_t equal;
+    uint8_t value[8];
+    status = array_repeats(a, first, &equal, value);
+    if (status != STOW_OK) break;
+    if (equal > r->end - first) equal = r->end - first;
+    uint64_t count = r->end - first < step ? r->end - first : step;
+    if (equal >= step) {
+      count = equal;
+      scan_repeat(&mine, value, equal);
+    } else {
+      status = array_read(a, first, chunk, (size_t)count);
+      if (status == STOW_OK) scan_add(&mine, chunk, (size_t)count);
+    }
     first += count;
     if (status == STOW_OK) status = range_report(r, count * a->item_bytes);
   }
@@ -93,9 +104,9 @@ void inspect_begin(array_facts *facts, const array *a) {
   array_dtype(a, facts->type_name);
 }
 
-void inspect_conclude(array_facts *facts) {
+void inspect_conclude(array_facts *facts, scan_purpose purpose) {
   facts->scanned = true;
-  facts->smallest = scan_smallest(&facts->values, false);
+  facts->smallest = scan_type_for(&facts->values, purpose);
   facts->bytes_after = facts->count * dtype_bytes(facts->smallest);
   weigh_sparse(facts);
 }
@@ -108,7 +119,7 @@ stow_status inspect_array(array_facts *facts, array *a, const budget *b, uint64_
     return budget_report(b, *done, total);
   }
   STOW_TRY(scan_all(facts, a, b, done, total));
-  inspect_conclude(facts);
+  inspect_conclude(facts, b->purpose);
   return STOW_OK;
 }
 
@@ -133,7 +144,7 @@ static stow_status inspect_next(file_facts *f, array *a, const budget *b, uint64
   *done += a->bytes;
   if (a->type == DTYPE_NONE) return STOW_OK;
   facts->values = known[i];
-  inspect_conclude(facts);
+  inspect_conclude(facts, b->purpose);
   return STOW_OK;
 }
 
@@ -207,32 +218,73 @@ static stow_status inspect_sparse(file_facts *f, source *from, const zip *z, con
   return STOW_OK;
 }
 
+/* Notes that array `i` was seen and not read, so that the others keep their numbers. */
+static stow_status note_unread(const array_facts *facts, size_t i, const budget *b) {
+  uint64_t count;
+  size_t bytes;
+  checkpoint_get(b->checkpoint, STEP_FACTS, &count, &bytes);
+  if (i < count) return STOW_OK;
+  return checkpoint_append(b->checkpoint, STEP_FACTS, &facts->values, sizeof facts->values);
+}
+
+static void name_member(array_facts *facts, const zip_entry *e) {
+  size_t length = strlen(e->name);
+  bool ends = length > 4 && strcmp(e->name + length - 4, ".npy") == 0;
+  memcpy(facts->name, e->name, ends ? length - 4 : length);
+}
+
+/* Lists a member that is not read as numbers: what it is, and its bytes. */
+static stow_status list_other(file_facts *f, const zip_entry *e, const char *kind, const budget *b,
+                              uint64_t *done) {
+  array_facts *facts = NULL;
+  STOW_TRY(add_array(f, &facts));
+  name_member(facts, e);
+  snprintf(facts->type_name, sizeof facts->type_name, "%s", kind);
+  facts->opaque = true;
+  facts->bytes = facts->bytes_after = e->bytes;
+  *done += e->bytes;
+  return note_unread(facts, f->array_count - 1, b);
+}
+
+static stow_status inspect_member(file_facts *f, source *from, const zip_entry *e, const budget *b,
+                                  uint64_t *done, uint64_t total) {
+  array a;
+  array_facts *facts = NULL;
+  const char *kind;
+  STOW_TRY(array_open_other(&a, from, e, &kind));
+  if (kind != NULL) {
+    array_close(&a);
+    return list_other(f, e, kind, b, done);
+  }
+  STOW_TRY(array_open_member(&a, from, e));
+  stow_status status = add_array(f, &facts);
+  if (status == STOW_OK) {
+    name_member(facts, e);
+    status = inspect_next(f, &a, b, done, total);
+  }
+  array_close(&a);
+  return status;
+}
+
 static stow_status inspect_members(file_facts *f, source *from, const zip *z, const budget *b,
                                    uint64_t *done, uint64_t total) {
   if (z->count > b->bytes / 2 / sizeof(array_facts))
     return stow_fail(STOW_ERR_BUDGET,
                      "%s: the facts of %zu arrays do not fit in the budget; raise --memory",
                      from->name, z->count);
-  for (size_t i = 0; i < z->count; i++) {
-    array a;
-    array_facts *facts = NULL;
-    STOW_TRY(array_open_member(&a, from, &z->entries[i]));
-    stow_status status = add_array(f, &facts);
-    if (status == STOW_OK) {
-      size_t length = strlen(z->entries[i].name);
-      bool ends = length > 4 && strcmp(z->entries[i].name + length - 4, ".npy") == 0;
-      memcpy(facts->name, z->entries[i].name, ends ? length - 4 : length);
-      status = inspect_next(f, &a, b, done, total);
-    }
-    array_close(&a);
-    STOW_TRY(status);
-  }
+  for (size_t i = 0; i < z->count; i++)
+    STOW_TRY(inspect_member(f, from, &z->entries[i], b, done, total));
   return STOW_OK;
 }
 
-static stow_status inspect_npz(file_facts *f, source *from, const budget *b) {
+static stow_status inspect_npz(file_facts *f, source *from, const char *member, const budget *b) {
   zip z;
   STOW_TRY(zip_open(&z, from, b->bytes / 4));
+  stow_status kept = member != NULL ? array_keep_member(&z, member) : STOW_OK;
+  if (kept != STOW_OK) {
+    zip_close(&z);
+    return kept;
+  }
   f->format = "npz";
   uint64_t done = 0, total = 0;
   for (size_t i = 0; i < z.count; i++) total += z.entries[i].bytes;
@@ -244,7 +296,8 @@ static stow_status inspect_npz(file_facts *f, source *from, const budget *b) {
 
 /* ---- model files: the header's list; the values are not read ---- */
 
-static stow_status inspect_tensors(file_facts *f, source *from, const budget *b) {
+static stow_status inspect_tensors(file_facts *f, source *from, const char *member,
+                                   const budget *b) {
   tensors t;
   bool gguf = strcmp(f->format, "gguf") == 0;
   STOW_TRY(gguf ? gguf_read(&t, from, b->bytes / 4) : safetensors_read(&t, from, b->bytes / 4));
@@ -256,6 +309,7 @@ static stow_status inspect_tensors(file_facts *f, source *from, const budget *b)
   for (size_t i = 0; i < t.count && status == STOW_OK; i++) {
     const tensor *one = &t.list[i];
     array_facts *facts = NULL;
+    if (member != NULL && strcmp(member, one->name) != 0) continue;
     status = add_array(f, &facts);
     if (status != STOW_OK) break;
     snprintf(facts->name, sizeof facts->name, "%s", one->name);
@@ -267,6 +321,8 @@ static stow_status inspect_tensors(file_facts *f, source *from, const budget *b)
     facts->bytes = facts->bytes_after = one->bytes;
   }
   tensors_free(&t);
+  if (status == STOW_OK && member != NULL && f->array_count == 0)
+    status = stow_fail(STOW_ERR_NOT_FOUND, "%s: no tensor %.200s in it", from->name, member);
   return status;
 }
 
@@ -281,15 +337,6 @@ static void list_dataset(array_facts *facts, const hdf5_dataset *d) {
   facts->bytes = facts->bytes_after = d->count * d->item_bytes;
 }
 
-/* Arrays that are not numbers also have their place among the scans. */
-static stow_status note_unread(const array_facts *facts, size_t i, const budget *b) {
-  uint64_t count;
-  size_t bytes;
-  checkpoint_get(b->checkpoint, STEP_FACTS, &count, &bytes);
-  if (i < count) return STOW_OK;
-  return checkpoint_append(b->checkpoint, STEP_FACTS, &facts->values, sizeof facts->values);
-}
-
 static stow_status inspect_dataset(file_facts *f, hdf5 *h, size_t i, const budget *b,
                                    uint64_t *done, uint64_t total) {
   array a;
@@ -297,19 +344,19 @@ static stow_status inspect_dataset(file_facts *f, hdf5 *h, size_t i, const budge
   source values = {.fd = -1};
   list_dataset(facts, hdf5_get(h, i));
   if (hdf5_get(h, i)->type == DTYPE_NONE) return note_unread(facts, i, b);
-  stow_status status = array_open_hdf5(&a, &values, h, i, b->bytes / 4, false);
+  stow_status status = array_open_hdf5(&a, &values, h, i, false);
   if (status == STOW_OK) status = inspect_next(f, &a, b, done, total);
   source_close(&values);
   return status;
 }
 
-static stow_status inspect_hdf5(file_facts *f, source *from, const budget *b) {
+static stow_status inspect_hdf5(file_facts *f, source *from, const char *member, const budget *b) {
   hdf5 *h;
   uint64_t done = 0, total = 0;
   if (from->fd < 0)
     return stow_fail(STOW_ERR_UNSUPPORTED, "%s: HDF5 can be read only from local files",
                      from->name);
-  STOW_TRY(hdf5_open(&h, from->name, b->bytes / 4));
+  STOW_TRY(hdf5_open(&h, from->name, member, b->bytes));
   for (size_t i = 0; i < hdf5_count(h); i++)
     total += hdf5_get(h, i)->count * hdf5_get(h, i)->item_bytes;
   stow_status status = STOW_OK;
@@ -397,6 +444,10 @@ static stow_status inspect_source(file_facts *f, source *from, const inspect_opt
   array a;
   STOW_TRY(inspect_format(&f->format, from, o));
   const char *format = f->format;
+  bool one = strcmp(format, "raw") == 0 || strcmp(format, "npy") == 0 || strcmp(format, "csv") == 0;
+  if (one && o->member != NULL)
+    return stow_fail(STOW_ERR_INVALID, "%s: it has no members; %.200s is asked for", from->name,
+                     o->member);
   if (strcmp(format, "raw") == 0) {
     STOW_TRY(array_open_raw(&a, from, &o->raw));
     return inspect_one(f, &a, b);
@@ -405,20 +456,22 @@ static stow_status inspect_source(file_facts *f, source *from, const inspect_opt
     STOW_TRY(array_open_npy(&a, from));
     return inspect_one(f, &a, b);
   }
-  if (strcmp(format, "npz") == 0) return inspect_npz(f, from, b);
+  if (strcmp(format, "npz") == 0) return inspect_npz(f, from, o->member, b);
   if (strcmp(format, "csv") == 0) return table_inspect(f, from->name, o->header, b);
-  if (strcmp(format, "hdf5") == 0) return inspect_hdf5(f, from, b);
-  return inspect_tensors(f, from, b);
+  if (strcmp(format, "hdf5") == 0) return inspect_hdf5(f, from, o->member, b);
+  return inspect_tensors(f, from, o->member, b);
 }
 
 stow_status inspect_file(file_facts *f, const char *path, const inspect_options *options,
                          const budget *b) {
-  static const inspect_options none = {0};
-  *f = (file_facts){0};
+  inspect_options o = options != NULL ? *options : (inspect_options){0};
+  *f = (file_facts){.purpose = b->purpose};
+  char file[PATH_MAX];
   source from;
+  if (o.member == NULL && array_split(path, file, sizeof file, &o.member)) path = file;
   STOW_TRY(source_open(&from, path));
   f->file_bytes = from.bytes;
-  stow_status status = inspect_source(f, &from, options != NULL ? options : &none, b);
+  stow_status status = inspect_source(f, &from, &o, b);
   if (status == STOW_OK) status = source_check(&from);
   source_close(&from);
   if (status != STOW_OK) {

@@ -135,12 +135,20 @@ static void choose_ahead(plan *p, uint64_t bytes) {
 
 /* ---- blocks and windows ---- */
 
-/* Depends only on the files, so that all ranks use the same blocks whatever memory each has. */
+/* Large rows are read one by one, unless several of them are unpacked together. */
+static bool one_by_one(const plan *p) {
+  return p->file_row_bytes >= PLAN_LARGE_ROW && p->chunk_rows <= 1;
+}
+
+/* Depends only on the files, so that all ranks use the same blocks whatever memory each has. A
+ * block is whole chunks: each chunk is unpacked once an epoch. */
 static uint64_t choose_block(const plan *p) {
-  if (p->file_row_bytes >= PLAN_LARGE_ROW) return p->rows / ROWS_MOST + 1;
+  if (one_by_one(p)) return p->rows / ROWS_MOST + 1;
   uint64_t row = most(p->file_row_bytes, 1), all = p->rows * row;
   uint64_t bytes = least(most(all / BLOCKS_WANTED, BLOCK_LEAST), BLOCK_MOST);
-  return most(most(bytes, all / BLOCKS_MOST) / row, 1);
+  uint64_t block = most(most(bytes, all / BLOCKS_MOST) / row, 1);
+  if (p->chunk_rows <= 1 || p->chunk_rows >= p->rows) return block;
+  return (block + p->chunk_rows - 1) / p->chunk_rows * p->chunk_rows;
 }
 
 /* The rank has all rows, and they fit in memory. */
@@ -154,7 +162,7 @@ static bool fits_whole(const plan *p, uint64_t left) {
 static void choose_window(plan *p, uint64_t left) {
   p->windows = 1;
   p->block_rows = choose_block(p);
-  if (p->file_row_bytes >= PLAN_LARGE_ROW) return;
+  if (one_by_one(p)) return;
   if (fits_whole(p, left)) {
     p->block_rows = 0;
     p->window_rows = most(p->rows, 1);
@@ -171,22 +179,23 @@ static uint64_t windows_bytes(const plan *p) {
 }
 
 static stow_status finish(plan *p) {
-  uint64_t fixed = all_readers_bytes(p) + order_bytes(p, p->block_rows) + windows_bytes(p);
+  uint64_t fixed =
+      all_readers_bytes(p) + order_bytes(p, p->block_rows) + windows_bytes(p) + p->outside_bytes;
   uint64_t needed = fixed + (AHEAD_LEAST + 1) * batch_bytes(p);
-  bool unmixed = p->shuffle && p->window_rows == 0 && p->file_row_bytes < PLAN_LARGE_ROW;
+  bool unmixed = p->shuffle && p->window_rows == 0 && !one_by_one(p);
   if (unmixed) needed += 2 * p->batch_rows * window_row_bytes(p);
   if (needed > p->memory_bytes || unmixed) return too_small(p, most(needed, p->memory_bytes + 1));
   choose_ahead(p, p->memory_bytes - fixed);
   p->piece_rows = most(1, BLOCK_MOST / most(p->file_row_bytes, 1));
   p->drop_bytes = p->memory_bytes / (16 * (uint64_t)p->readers * p->parts);
-  p->planned_bytes = all_readers_bytes(p) + order_bytes(p, p->block_rows) + windows_bytes(p) +
-                     plan_buffers(p) * batch_bytes(p);
+  p->planned_bytes = p->outside_bytes + all_readers_bytes(p) + order_bytes(p, p->block_rows) +
+                     windows_bytes(p) + plan_buffers(p) * batch_bytes(p);
   return STOW_OK;
 }
 
 static void begin(plan *p) {
   p->scratch_bytes = p->memory_bytes >= LARGE_BUDGET ? SCRATCH_LARGE : SCRATCH_SMALL;
-  bool grouped = !p->shuffle || p->file_row_bytes >= PLAN_LARGE_ROW;
+  bool grouped = !p->shuffle || one_by_one(p);
   for (uint32_t i = 0; i < p->parts; i++) grouped = grouped && !plan_room(p, i);
   p->stage_bytes = grouped && batch_bytes(p) <= p->scratch_bytes / 2 ? p->scratch_bytes : 0;
   if (!p->drop_cache)
@@ -204,7 +213,13 @@ stow_status plan_make(plan *p) {
   /* Uses the readers' maximum instead of what this machine's readers take: windows are the same
    * everywhere. */
   uint64_t left = p->memory_bytes - p->memory_bytes / READERS_SHARE - p->memory_bytes / ORDER_SHARE;
+  left = left > p->outside_bytes ? left - p->outside_bytes : 0;
   if (p->shuffle) choose_window(p, left);
+  if (p->shuffle && p->window_rows == 0 && p->file_row_bytes >= PLAN_LARGE_ROW) {
+    p->chunk_rows = 0; /* no window fits: each row by itself, its chunk unpacked each time */
+    begin(p);
+    choose_window(p, left);
+  }
   return finish(p);
 }
 

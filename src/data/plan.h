@@ -23,8 +23,10 @@ typedef struct plan {
   uint64_t rows, rank_rows, first_place; /* of the files; of this rank, from that position on */
   uint64_t batch_rows, batch_count;
   bool shuffle, one_reader, remote;
-  bool foreign;         /* the buffers are the caller's memory, with any alignment */
-  uint64_t cache_bytes; /* of each reader's connections */
+  bool foreign;           /* the buffers are the caller's memory, with any alignment */
+  uint64_t cache_bytes;   /* of each reader's connections */
+  uint64_t chunk_rows;    /* HDF5: rows that are unpacked together; 0: any number */
+  uint64_t outside_bytes; /* HDF5: memory of the workers, part of memory_bytes */
   uint32_t readers_wanted;
   uint64_t memory_bytes;
   bool drop_cache; /* the files are too large to stay in the page cache */

@@ -2,12 +2,12 @@
 #include "data/rows.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/growing.h"
+#include "data/dense.h"
 #include "files/remote.h"
 #include "numbers/cast.h"
 
@@ -104,15 +104,12 @@ static stow_status check_types(rows *r, const origin *o) {
   return STOW_OK;
 }
 
-/* libhdf5 is not thread-safe; this serializes our threads. */
-static pthread_mutex_t hdf5_guard = PTHREAD_MUTEX_INITIALIZER;
-
 static stow_status open_path(rows *r, const origin *o) {
-  const array_spec *spec = o->spec.type != DTYPE_NONE ? &o->spec : NULL;
-  if (remote_is(o->options.path)) return array_open(&r->from, o->options.path, spec);
-  pthread_mutex_lock(&hdf5_guard); /* the kind is known only after opening */
-  stow_status status = array_open(&r->from, o->options.path, spec);
-  pthread_mutex_unlock(&hdf5_guard);
+  bool sparse = false;
+  if (!remote_is(o->options.path) && o->spec.type == DTYPE_NONE)
+    STOW_TRY(dense_open(&r->from, o->options.path, &sparse));
+  stow_status status = sparse ? STOW_OK : array_open(&r->from, o->options.path, &o->spec);
+  if (remote_is(o->options.path)) return status;
   r->serial = status == STOW_OK && r->from.from->fd < 0;
   return status;
 }
@@ -138,9 +135,7 @@ stow_status rows_open(rows *r, const origin *o) {
 }
 
 void rows_close(rows *r) {
-  if (r->serial) pthread_mutex_lock(&hdf5_guard);
   array_close(&r->from);
-  if (r->serial) pthread_mutex_unlock(&hdf5_guard);
   if (r->reader != NULL) source_close(r->reader);
   free(r->reader);
   free(r->scratch);
@@ -237,11 +232,8 @@ stow_status rows_read(rows *r, uint64_t first, uint64_t count, void *to) {
                      "%s: rows %" PRIu64 " to %" PRIu64 " requested, but it has %" PRIu64,
                      r->from.name, first, first + count, r->count);
   if (count == 0 || r->items == 0) return STOW_OK;
-  if (r->serial) pthread_mutex_lock(&hdf5_guard);
-  stow_status status = in_file_order(r) ? read_items(r, first * r->items, count * r->items, to)
-                                        : read_rows(r, first, count, to);
-  if (r->serial) pthread_mutex_unlock(&hdf5_guard);
-  return status;
+  return in_file_order(r) ? read_items(r, first * r->items, count * r->items, to)
+                          : read_rows(r, first, count, to);
 }
 
 bool rows_offset(const rows *r, uint64_t row, uint64_t *offset) {
@@ -252,10 +244,7 @@ bool rows_offset(const rows *r, uint64_t row, uint64_t *offset) {
 }
 
 stow_status rows_read_items(rows *r, uint64_t row, uint64_t item, uint64_t items, void *to) {
-  if (r->serial) pthread_mutex_lock(&hdf5_guard);
-  stow_status status = read_items(r, row * r->items + item, items, to);
-  if (r->serial) pthread_mutex_unlock(&hdf5_guard);
-  return status;
+  return read_items(r, row * r->items + item, items, to);
 }
 
 /* ---- description ---- */

@@ -38,7 +38,7 @@ typedef struct shrink_item {
   dtype to; /* DTYPE_NONE: copied unchanged (not numbers); for a text column, the type of its
              * codes */
   bool sparse;
-  bool skipped; /* an omitted column */
+  bool skipped; /* left out: a column, a dataset of HDF5 that is not numbers */
   char *member; /* of a column in an npz: its member name; NULL elsewhere */
   bool rounded; /* within the tolerance, not exact */
   double error; /* the largest, as the tolerance measures it */

@@ -54,6 +54,7 @@ stow_status shrink_choose(job *j, const array_facts *f, array *a, shrink_item *i
   for (size_t i = 0; i < 2; i++) {
     loss l;
     if (dtype_bytes(narrower[i]) >= dtype_bytes(item->to)) continue;
+    if (!scan_allows(j->budget->purpose, narrower[i])) continue;
     STOW_TRY(measure(j, a, narrower[i], &l));
     if (l.exceeded) continue;
     shrink_take_type(item, f, narrower[i], &l);

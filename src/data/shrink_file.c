@@ -2,6 +2,7 @@
 #include "data/shrink.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,11 +46,13 @@ static void close_nth(arrays *all, array *a) {
 static stow_status open_nth(job *j, arrays *all, size_t i, array *a) {
   if (all->datasets != NULL) {
     all->values = (source){.fd = -1};
-    stow_status status =
-        array_open_hdf5(a, &all->values, all->datasets, i, j->budget->bytes / 4, false);
+    stow_status status = array_open_hdf5(a, &all->values, all->datasets, i, false);
     if (status != STOW_OK) source_close(&all->values);
     return status;
   }
+  const char *kind;
+  if (all->zipped && j->result->facts.arrays[i].opaque)
+    return array_open_other(a, j->from, &all->archive.entries[i], &kind);
   if (all->zipped) return array_open_member(a, j->from, &all->archive.entries[i]);
   return strcmp(j->result->facts.format, "raw") == 0
              ? array_open_raw(a, j->from, &j->options->in.raw)
@@ -108,6 +111,13 @@ static stow_status plan_array(job *j, arrays *all, size_t i) {
   size_t bytes;
   const shrink_item *chosen = checkpoint_get(c, STEP_PLAN, &count, &bytes);
   if (i < count) return *item = chosen[i], STOW_OK;
+  const array_facts *f = &j->result->facts.arrays[i];
+  if (f->opaque || (all->datasets != NULL && !f->scanned)) {
+    /* A member is copied as it is. npz has no form for what HDF5 holds besides numbers. */
+    *item = (shrink_item){.bytes = f->bytes, .bytes_after = f->opaque ? f->bytes : 0};
+    item->skipped = !f->opaque;
+    return j->to_npz ? checkpoint_append(c, STEP_PLAN, item, sizeof *item) : STOW_OK;
+  }
   STOW_TRY(open_nth(j, all, i, &a));
   j->item = i;
   stow_status status = shrink_choose(j, &j->result->facts.arrays[i], &a, item);
@@ -149,6 +159,20 @@ static stow_status write_dense(job *j, array *a, dtype to, sink *s) {
   return to == DTYPE_NONE ? copy_bytes(j, a, s) : shrink_values(j, a, to, s, NULL, NULL);
 }
 
+/* The name of array `i` in the archive. A path of HDF5 keeps its slashes; what no archive may have
+ * in a name becomes '_'. */
+static void member_name(char *name, size_t size, const job *j, const arrays *all, size_t i) {
+  const array_facts *f = &j->result->facts.arrays[i];
+  if (f->opaque) {
+    snprintf(name, size, "%s", all->archive.entries[i].name);
+    return;
+  }
+  snprintf(name, size, "%s.npy", f->name[0] != '\0' ? f->name : "arr_0");
+  if (all->datasets == NULL) return;
+  for (char *at = name; *at != '\0'; at++)
+    if (*at == '\\' || (at == name && *at == '/') || (at[0] == '.' && at[1] == '.')) *at = '_';
+}
+
 static stow_status write_npy(job *j, arrays *all, writer *w) {
   const shrink_item *item = &j->result->items[0];
   array a;
@@ -167,18 +191,20 @@ static stow_status write_member(job *j, arrays *all, archive *z, size_t i) {
   array a;
   sink s;
   char name[ZIP_NAME_MAX + 8];
-  snprintf(name, sizeof name, "%s.npy", f->name[0] != '\0' ? f->name : "arr_0");
-  for (char *at = name; *at != '\0'; at++) /* an HDF5 path: names in a zip have no slash */
-    if (*at == '/') *at = '.';
+  if (item->skipped) return STOW_OK;
+  member_name(name, sizeof name, j, all, i);
   STOW_TRY(open_nth(j, all, i, &a));
   stow_status status;
   if (item->sparse) {
     status = shrink_write_kept(j, j->kept, f, item->to, z);
   } else {
     bool deflate = all->zipped && all->archive.entries[i].method == ZIP_DEFLATED;
-    status = shrink_member(z, &s, name, item->to != DTYPE_NONE ? npy_descr(item->to) : a.descr,
-                           a.fortran_order, a.shape, a.dims,
-                           item->to != DTYPE_NONE ? dtype_bytes(item->to) : a.item_bytes, deflate);
+    status =
+        f->opaque
+            ? shrink_bytes(z, &s, name, a.bytes, deflate)
+            : shrink_member(z, &s, name, item->to != DTYPE_NONE ? npy_descr(item->to) : a.descr,
+                            a.fortran_order, a.shape, a.dims,
+                            item->to != DTYPE_NONE ? dtype_bytes(item->to) : a.item_bytes, deflate);
     if (status == STOW_OK) status = write_dense(j, &a, item->to, &s);
   }
   close_nth(all, &a);
@@ -223,25 +249,42 @@ static stow_status make_items(shrink_result *r, size_t count) {
   return STOW_OK;
 }
 
+/* Datasets that are not numbers are left out; a file of nothing else is an error. */
+static stow_status refuse_no_datasets(const job *j) {
+  const file_facts *facts = &j->result->facts;
+  for (size_t i = 0; i < facts->array_count; i++)
+    if (facts->arrays[i].scanned) return STOW_OK;
+  if (facts->array_count == 0)
+    return stow_fail(STOW_ERR_INVALID, "%s: it holds no datasets", j->in);
+  return stow_fail(STOW_ERR_UNSUPPORTED,
+                   "%s: dataset %.200s is %s; shrink takes numbers, and it holds none", j->in,
+                   facts->arrays[0].name, facts->arrays[0].type_name);
+}
+
 static stow_status shrink_arrays(job *j, bool to_npz) {
   file_facts *facts = &j->result->facts;
   arrays all = {.zipped = strstr(facts->format, "npz") != NULL};
   if (strcmp(facts->format, "safetensors") == 0 || strcmp(facts->format, "gguf") == 0)
     return stow_fail(
         STOW_ERR_UNSUPPORTED,
-        "%s: model files can only be inspected; shrink takes npy, npz, csv, HDF5 and raw files",
+        "%s: model files can only be inspected; shrink takes npy, npz, csv, HDF5 and raw "
+        "files",
         j->in);
-  if (!to_npz && (facts->array_count != 1 || facts->arrays[0].sparse))
+  if (!to_npz && (facts->array_count != 1 || facts->arrays[0].opaque || facts->arrays[0].sparse))
     return stow_fail(STOW_ERR_INVALID, "%s: an npy file holds one dense array; use .npz", j->out);
   if (strcmp(facts->format, "hdf5") == 0) {
-    for (size_t i = 0; i < facts->array_count; i++)
-      if (!facts->arrays[i].scanned)
-        return stow_fail(STOW_ERR_UNSUPPORTED, "%s: dataset %.200s is %s; shrink takes numbers",
-                         j->in, facts->arrays[i].name, facts->arrays[i].type_name);
-    STOW_TRY(hdf5_open(&all.datasets, j->in, j->budget->bytes / DIRECTORY_SHARE));
+    STOW_TRY(refuse_no_datasets(j));
+    STOW_TRY(hdf5_open(&all.datasets, j->in, j->options->in.member, j->budget->bytes));
+    if (hdf5_count(all.datasets) != facts->array_count) {
+      hdf5_close(all.datasets);
+      return stow_fail(STOW_ERR_IO, "%s: was written to while it was read", j->in);
+    }
   }
   if (all.zipped) STOW_TRY(zip_open(&all.archive, j->from, j->budget->bytes / DIRECTORY_SHARE));
-  stow_status status = make_items(j->result, facts->array_count);
+  stow_status status = STOW_OK;
+  if (all.zipped && j->options->in.member != NULL)
+    status = array_keep_member(&all.archive, j->options->in.member);
+  if (status == STOW_OK) status = make_items(j->result, facts->array_count);
   j->total = facts->bytes;
   if (status == STOW_OK) status = plan_arrays(j, &all);
   if (status == STOW_OK) add_up(j->result);
@@ -284,7 +327,7 @@ static stow_status forced_pass(job *j, array *a, writer *w) {
   STOW_TRY(shrink_header(&s, npy_descr(to), a->fortran_order, a->shape, a->dims));
   if (floats && !rounding) return forced_floats(j, a, &s);
   STOW_TRY(shrink_values(j, a, to, &s, &f->values, rounding ? &l : NULL));
-  inspect_conclude(f);
+  inspect_conclude(f, j->budget->purpose);
   bool exact = scan_fits(&f->values, to);
   if (!exact && (!rounding || l.exceeded)) return shrink_refuse_type(j, f, rounding ? &l : NULL);
   shrink_take_type(item, f, to, exact ? NULL : &l);
@@ -294,7 +337,8 @@ static stow_status forced_pass(job *j, array *a, writer *w) {
 static stow_status shrink_forced(job *j, array *a, const char *format) {
   shrink_result *r = j->result;
   writer w;
-  r->facts = (file_facts){.format = format, .file_bytes = j->from->bytes};
+  r->facts =
+      (file_facts){.format = format, .purpose = j->budget->purpose, .file_bytes = j->from->bytes};
   r->facts.arrays = calloc(1, sizeof *r->facts.arrays);
   if (r->facts.arrays == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   r->facts.array_count = 1;
@@ -354,8 +398,9 @@ static stow_status keep_sparse(job *j, const char *format) {
     free(facts);
     return status;
   }
-  inspect_conclude(facts);
+  inspect_conclude(facts, j->budget->purpose);
   *f = (file_facts){.format = format,
+                    .purpose = j->budget->purpose,
                     .file_bytes = j->from->bytes,
                     .arrays = facts,
                     .array_count = 1,
@@ -367,10 +412,11 @@ static stow_status keep_sparse(job *j, const char *format) {
 static stow_status shrink_source(job *j, bool to_npz) {
   stow_status status;
   const char *format;
-  if (try_forced(j, to_npz, &status)) return status;
+  if (j->options->in.member == NULL && try_forced(j, to_npz, &status)) return status;
   STOW_TRY(inspect_format(&format, j->from, &j->options->in));
   if (strcmp(format, "csv") == 0) {
-    j->result->facts = (file_facts){.format = format, .file_bytes = j->from->bytes};
+    j->result->facts =
+        (file_facts){.format = format, .purpose = j->budget->purpose, .file_bytes = j->from->bytes};
     status = shrink_agree(j, shrink_table_columns(j));
     if (status == STOW_OK) status = to_npz ? shrink_table_npz(j) : shrink_table_npy(j);
     free(j->skip);
@@ -378,7 +424,7 @@ static stow_status shrink_source(job *j, bool to_npz) {
     if (j->budget->checkpoint != NULL) j->budget->checkpoint->scratch = -1; /* it is closed */
     return status;
   }
-  if (to_npz) STOW_TRY(keep_sparse(j, format));
+  if (to_npz && j->options->in.member == NULL) STOW_TRY(keep_sparse(j, format));
   if (j->kept == NULL) STOW_TRY(inspect_file(&j->result->facts, j->in, &j->options->in, j->budget));
   return shrink_arrays(j, to_npz);
 }
@@ -387,7 +433,7 @@ static stow_status shrink_source(job *j, bool to_npz) {
 static void key_of(uint64_t key[7], const job *j) {
   const shrink_options *o = j->options;
   struct {
-    int64_t type, relative, raw, header, dims, has_shape;
+    int64_t type, relative, raw, header, dims, has_shape, purpose;
     double tolerance;
     uint64_t columns, drop;
     uint64_t shape[ARRAY_DIMS_MAX];
@@ -397,8 +443,10 @@ static void key_of(uint64_t key[7], const job *j) {
             .header = o->in.header,
             .dims = o->in.raw.dims,
             .has_shape = o->in.raw.has_shape,
+            .purpose = j->budget->purpose,
             .tolerance = o->tolerance};
   memcpy(said.shape, o->in.raw.shape, sizeof said.shape);
+  if (o->in.member != NULL) said.columns = hash_bytes(o->in.member, strlen(o->in.member), 1);
   for (size_t i = 0; i < o->column_count; i++)
     said.columns = hash_bytes(o->columns[i], strlen(o->columns[i]), said.columns + 1);
   for (size_t i = 0; i < o->drop_count; i++)
@@ -421,9 +469,18 @@ static stow_status shrink_kept_safe(job *j, budget *b) {
   STOW_TRY(checkpoint_open(&c, j->out, key, b->team, j->options->resume));
   b->checkpoint = &c;
   stow_status status = team_agree(b->team, shrink_source(j, j->to_npz));
-  /* If this run failed, its file and checkpoint are removed. Another run's are not touched. */
+  /* After any other failure the output is removed, and its checkpoint too. The files of another run
+   * (STOW_ERR_STATE) are left alone. */
   j->result->resumed = c.resumed;
-  checkpoint_close(&c, status != STOW_ERR_STATE);
+  bool keeps = shrink_keeps(j, status);
+  checkpoint_close(&c, status != STOW_ERR_STATE && !keeps);
+  if (keeps) {
+    char why[STATUS_MESSAGE_MAX - 128];
+    snprintf(why, sizeof why, "%s", stow_status_message());
+    status = stow_fail(
+        STOW_ERR_IO, "%s; what is done is kept: make room, then run the same command with --resume",
+        why);
+  }
   b->checkpoint = NULL;
   return status;
 }
@@ -460,7 +517,10 @@ stow_status shrink_file(shrink_result *r, const char *in, const char *out, const
   *r = (shrink_result){0};
   source from;
   budget b = *given;
-  job j = {.options = o, .budget = &b, .result = r, .from = &from, .in = in, .out = out};
+  char file[PATH_MAX];
+  shrink_options own = *o;
+  if (array_split(in, file, sizeof file, &own.in.member)) in = file;
+  job j = {.options = &own, .budget = &b, .result = r, .from = &from, .in = in, .out = out};
   STOW_TRY(check_output(&j, &j.to_npz));
   STOW_TRY(source_open(&from, in));
   stow_status status = writer_check(out, &from);

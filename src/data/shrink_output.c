@@ -20,13 +20,23 @@ stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes) {
 }
 
 stow_status shrink_finish(job *j, writer *w, stow_status status) {
-  if (status == STOW_OK) status = source_check(j->from);
+  if (status == STOW_OK) {
+    status = source_check(j->from);
+    j->changed = status != STOW_OK;
+  }
   if (j->budget->checkpoint != NULL) j->budget->checkpoint->file = -1;
   status = team_agree(j->budget->team, status); /* all ranks have written their part */
   if (status == STOW_OK) {
     j->result->file_bytes = w->bytes;
     return writer_commit(w);
   }
-  writer_abandon(w);
+  if (shrink_keeps(j, status))
+    writer_keep(w);
+  else
+    writer_abandon(w);
   return status;
+}
+
+bool shrink_keeps(const job *j, stow_status status) {
+  return status == STOW_ERR_IO && !j->changed && checkpoint_held(j->budget->checkpoint);
 }

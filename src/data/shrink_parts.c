@@ -279,3 +279,8 @@ stow_status shrink_member(archive *z, sink *s, const char *name, const char *des
   STOW_TRY(zip_out_add(&z->zip, &s->member, name, bytes, deflate));
   return shrink_header(s, descr, fortran, shape, dims);
 }
+
+stow_status shrink_bytes(archive *z, sink *s, const char *name, uint64_t bytes, bool deflate) {
+  *s = (sink){.archive = z};
+  return zip_out_add(&z->zip, &s->member, name, bytes, deflate);
+}

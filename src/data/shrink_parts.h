@@ -60,6 +60,7 @@ typedef struct job {
   bool to_npz;
   bool *skip; /* of a table: the omitted columns; NULL: none */
   uint64_t done, total;
+  bool changed;             /* the input was written to: nothing noted of it is worth keeping */
   size_t item;              /* the number of the current array, for the checkpoint */
   struct sparse_kept *kept; /* of the single array, if it was read that way */
 } job;
@@ -80,6 +81,9 @@ stow_status shrink_header_bytes(uint64_t *bytes, const char *descr, bool fortran
 /* Begins a member that is an npy of that shape and writes its header. */
 stow_status shrink_member(archive *z, sink *s, const char *name, const char *descr, bool fortran,
                           const uint64_t *shape, uint32_t dims, uint64_t item_bytes, bool deflate);
+
+/* A member of plain bytes. */
+stow_status shrink_bytes(archive *z, sink *s, const char *name, uint64_t bytes, bool deflate);
 
 /* Reads a dense array once and keeps its nonzero values, scanning them. *kept is NULL if it cannot
  * be a sparse matrix, or would not be smaller as one. (shrink_sparse.c) */
@@ -108,5 +112,8 @@ stow_status shrink_open(job *j, writer *w, uint64_t expected_bytes);
 /* Renames the file to its final name if `status` is STOW_OK and the input is unchanged; otherwise
  * removes it. */
 stow_status shrink_finish(job *j, writer *w, stow_status status);
+/* Returns true if a failed job leaves its files for --resume: the disk was full, or failed, and
+ * there is a checkpoint. */
+bool shrink_keeps(const job *j, stow_status status);
 
 #endif

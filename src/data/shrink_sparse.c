@@ -72,8 +72,9 @@ static stow_status keep_chunk(const struct sparse_kept *k, kept_part *p, const a
   for (size_t i = 0; i < count;) {
     uint64_t column = (first + i) % k->minor;
     uint64_t part = k->minor - column < count - i ? k->minor - column : count - i;
-    size_t more = csr_compress((char *)values + kept * width, (char *)indices + kept * index,
-                               k->index_type, items + i * width, a->type, (size_t)part, column);
+    size_t more =
+        csr_compress((char *)values + kept * width, (char *)indices + kept * index, k->index_type,
+                     items + i * width, a->type, (size_t)part, column, &p->scanned.minus_zeros);
     kept += more;
     p->row_kept += more;
     i += part;
@@ -241,6 +242,8 @@ static stow_status add_up(struct sparse_kept *k, array_facts *facts, const array
   scan_add(&zeros, &none, 1);
   zeros.count = zeros.zeros = a->count - kept;
   scan_join(&facts->values, &zeros);
+  /* They are not among the values kept, but no integer type holds them. */
+  if (facts->values.minus_zeros > 0) facts->values.whole = false;
   return STOW_OK;
 }
 

@@ -41,6 +41,7 @@ static stow_status common_type(const job *j, dtype *type) {
   size_t count = fractions ? sizeof mixed / sizeof mixed[0] : sizeof integers / sizeof integers[0];
   for (size_t i = 0; i < count; i++) {
     if (list[i] == DTYPE_BOOL && !bools) continue;
+    if (list[i] != DTYPE_U64 && !scan_allows(j->budget->purpose, list[i])) continue;
     if (all_fit(j, list[i])) return *type = list[i], STOW_OK;
   }
   return stow_fail(
@@ -68,6 +69,7 @@ static stow_status try_rounding(const job *j, const table_plan *p, size_t column
   for (size_t i = 0; i < 2; i++) {
     loss l = {.tolerance = j->options->tolerance, .relative = j->options->relative};
     if (dtype_bytes(narrower[i]) >= dtype_bytes(exact)) continue;
+    if (!scan_allows(j->budget->purpose, narrower[i])) continue;
     STOW_TRY(p->measure(p->context, column, narrower[i], &l));
     if (l.exceeded) continue;
     round_to(item, narrower[i], &l);

@@ -69,6 +69,63 @@ static void renamed_note(buffer *to, const shrink_result *r) {
                     text_show(member, sizeof member, r->items[i].member));
 }
 
+/* SciPy's matrices have one zero. */
+static void signs_note(buffer *to, const shrink_result *r) {
+  char name[TEXT_PATH_MAX];
+  for (size_t i = 0; i < r->item_count && !r->facts.table; i++) {
+    uint64_t count = r->facts.arrays[i].values.minus_zeros;
+    if (r->items[i].sparse && !r->facts.arrays[i].sparse && count > 0)
+      buffer_printf(to,
+                    "array %s: %" PRIu64 " negative zero%s (-0.0) become%s 0 in the sparse form\n",
+                    text_show(name, sizeof name, shrink_name(r, i)), count, count == 1 ? "" : "s",
+                    count == 1 ? "s" : "");
+  }
+}
+
+/* Types whose arithmetic surprises people, where shrink chose them. */
+static void surprise_note(buffer *to, const shrink_result *r, const shrink_options *o) {
+  bool halves = false, unsigneds = false;
+  for (size_t i = 0; i < r->item_count; i++) {
+    const shrink_item *item = &r->items[i];
+    dtype was = r->facts.table ? r->facts.columns[i].values.type : r->facts.arrays[i].type;
+    if (item->skipped || item->to == DTYPE_NONE || (r->facts.table && r->facts.columns[i].text))
+      continue;
+    halves = halves || (item->to == DTYPE_F16 && was != DTYPE_F16);
+    unsigneds = unsigneds || (dtype_kind(item->to) == CLASS_UNSIGNED &&
+                              (was == DTYPE_NONE || dtype_kind(was) != CLASS_UNSIGNED));
+  }
+  if (o->type != DTYPE_NONE) return; /* asked for by name */
+  if (halves)
+    buffer_text(to, "float16: sums overflow above 65504; convert before you compute, or use "
+                    "--for arithmetic\n");
+  if (unsigneds)
+    buffer_text(to, "unsigned: differences wrap below 0; convert before you compute, or use "
+                    "--for arithmetic\n");
+}
+
+/* Datasets of HDF5 that npz has no form for. */
+static void left_out_note(buffer *to, const shrink_result *r) {
+  char name[TEXT_PATH_MAX], type[TEXT_PATH_MAX];
+  for (size_t i = 0; i < r->item_count && !r->facts.table; i++)
+    if (r->items[i].skipped)
+      buffer_printf(to, "left out: dataset \"%s\" is %s\n",
+                    text_show(name, sizeof name, shrink_name(r, i)),
+                    text_show(type, sizeof type, shrink_type(r, i)));
+}
+
+static void left_out_json(json *j, const shrink_result *r) {
+  json_key(j, "left_out");
+  json_begin_array(j);
+  for (size_t i = 0; i < r->item_count; i++) {
+    if (!r->items[i].skipped) continue;
+    json_begin_object(j);
+    json_key(j, "name"), json_text(j, shrink_name(r, i));
+    json_key(j, "type"), json_text(j, shrink_type(r, i));
+    json_end_object(j);
+  }
+  json_end_array(j);
+}
+
 stow_status shrink_text(buffer *to, const shrink_result *r, const char *in, const char *out,
                         const shrink_options *o, bool bold) {
   char a[STOW_SIZE_TEXT_MAX], c[STOW_SIZE_TEXT_MAX], word[ARRAY_DTYPE_MAX + 32];
@@ -108,6 +165,9 @@ stow_status shrink_text(buffer *to, const shrink_result *r, const char *in, cons
     buffer_text(to, "started over: there is no checkpoint for this input, these options and this "
                     "number of ranks\n");
   renamed_note(to, r);
+  left_out_note(to, r);
+  signs_note(to, r);
+  surprise_note(to, r, o);
   size_note(to, r, out, o);
   return to->status;
 }
@@ -119,6 +179,7 @@ stow_status shrink_json(buffer *to, const shrink_result *r, const char *in, cons
   json_begin_object(&j);
   json_key(&j, "input"), json_text(&j, text_show(name, sizeof name, in));
   json_key(&j, "output"), json_text(&j, o->dry_run ? NULL : out);
+  json_key(&j, "for"), json_text(&j, scan_purpose_name(r->facts.purpose));
   json_key(&j, "bytes"), json_u64(&j, r->bytes);
   json_key(&j, "bytes_after"), json_u64(&j, r->bytes_after);
   json_key(&j, "file_bytes"), json_u64(&j, r->facts.file_bytes);
@@ -140,6 +201,8 @@ stow_status shrink_json(buffer *to, const shrink_result *r, const char *in, cons
       json_key(&j, "text_layout"), json_text(&j, c->text ? text_layout_name(&c->layout) : NULL);
     }
     json_key(&j, "sparse"), json_bool(&j, item->sparse);
+    if (item->sparse && !r->facts.arrays[i].sparse)
+      json_key(&j, "negative_zeros"), json_u64(&j, r->facts.arrays[i].values.minus_zeros);
     json_key(&j, "exact"), json_bool(&j, !item->rounded);
     json_key(&j, "error"), json_double(&j, item->error);
     json_key(&j, "bytes"), json_u64(&j, item->bytes);
@@ -147,6 +210,7 @@ stow_status shrink_json(buffer *to, const shrink_result *r, const char *in, cons
     json_end_object(&j);
   }
   json_end_array(&j);
+  if (strcmp(r->facts.format, "hdf5") == 0) left_out_json(&j, r);
   json_key(&j, "resumed"), json_bool(&j, r->resumed);
   if (peak_bytes > 0) json_number(&j, "peak_memory_bytes", peak_bytes);
   json_end_object(&j);

@@ -194,7 +194,8 @@ static stow_status member_work(void *context, unsigned number) {
 void table_conclude(file_facts *f, const table_state *s) {
   for (size_t i = 0; i < s->count; i++) {
     bool known = !s->too_many[i];
-    column_stats_conclude(&f->columns[i], &s->stats[i], s->rows, known ? &s->words[i] : NULL);
+    column_stats_conclude(&f->columns[i], &s->stats[i], s->rows, known ? &s->words[i] : NULL,
+                          f->purpose);
     f->bytes += f->columns[i].bytes;
     f->bytes_after += f->columns[i].bytes_after;
   }
@@ -232,6 +233,7 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
                        const table_taker *to, table_state *state) {
   table_pass p = {.from = c, .facts = f, .budget = b, .to = to, .state = state};
   *state = (table_state){0};
+  f->purpose = b->purpose;
   STOW_TRY(table_look(f, c, header));
   stow_status begun = begin_pass(&p);
   if (begun != STOW_OK) free(p.forms);

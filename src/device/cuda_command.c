@@ -1,7 +1,6 @@
-/* Cuda command: finds the command and runs it with a deadline. */
+/* Cuda command: runs the command with a deadline. */
 #include "device/cuda_command.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,87 +13,15 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/variables.h"
+#include "base/command.h"
 
-#define NAME "stowage"
 /* After SIGKILL: how long to wait for a child that hangs in the kernel before leaving it. */
 #define KILL_WAIT_MS 2000
-
-/* ---- finding the command ---- */
-
-static bool is_program(const char *path) {
-  return access(path, X_OK) == 0;
-}
-
-/* Appends `rest` to the folder of `file`; returns whether a program is there. */
-static bool beside(char path[CUDA_COMMAND_PATH_MAX], const char *file, const char *rest) {
-  const char *slash = strrchr(file, '/');
-  if (slash == NULL) return false;
-  int length = snprintf(path, CUDA_COMMAND_PATH_MAX, "%.*s/%s", (int)(slash - file), file, rest);
-  return length > 0 && length < CUDA_COMMAND_PATH_MAX && is_program(path);
-}
-
-static bool on_path(char path[CUDA_COMMAND_PATH_MAX]) {
-  const char *list = secure_getenv("PATH");
-  while (list != NULL && *list != '\0') {
-    size_t size = strcspn(list, ":");
-    int length = snprintf(path, CUDA_COMMAND_PATH_MAX, "%.*s/%s", (int)size, list, NAME);
-    /* Only absolute paths: an empty or relative entry would depend on the current folder. */
-    if (list[0] == '/' && length < CUDA_COMMAND_PATH_MAX && is_program(path)) return true;
-    list += size + (list[size] == ':');
-  }
-  return false;
-}
-
-stow_status cuda_command_find(char path[CUDA_COMMAND_PATH_MAX]) {
-  const char *named = secure_getenv(ENV_COMMAND);
-  if (named != NULL && named[0] != '\0') {
-    snprintf(path, CUDA_COMMAND_PATH_MAX, "%s", named);
-    if (is_program(path)) return STOW_OK;
-    return stow_fail(STOW_ERR_NOT_FOUND, ENV_COMMAND "=\"%s\" cannot be started", named);
-  }
-  /* dladdr takes any address inside the library (or program) that contains this code. */
-  Dl_info here;
-  static const char mark;
-  if (dladdr(&mark, &here) != 0 && here.dli_fname != NULL &&
-      (beside(path, here.dli_fname, NAME) || beside(path, here.dli_fname, "../bin/" NAME)))
-    return STOW_OK;
-  char self[CUDA_COMMAND_PATH_MAX];
-  ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-  if (length > 0) {
-    self[length] = '\0';
-    const char *slash = strrchr(self, '/');
-    if (slash != NULL && strcmp(slash + 1, NAME) == 0 && is_program(self)) {
-      memcpy(path, self, (size_t)length + 1);
-      return STOW_OK;
-    }
-  }
-  if (on_path(path)) return STOW_OK;
-  return stow_fail(
-      STOW_ERR_NOT_FOUND,
-      "the stowage command was not found next to the library or on PATH; set " ENV_COMMAND
-      " to its path");
-}
-
-/* ---- running the command ---- */
-
-/* Copies the environment without variables that would change the child; NULL if memory is short. */
-static char **child_environment(void) {
-  size_t count = 0;
-  while (environ[count] != NULL) count++;
-  char **copy = malloc((count + 1) * sizeof *copy);
-  if (copy == NULL) return NULL;
-  size_t kept = 0;
-  for (size_t i = 0; i < count; i++)
-    if (strncmp(environ[i], "LD_PRELOAD=", 11) != 0) copy[kept++] = environ[i];
-  copy[kept] = NULL;
-  return copy;
-}
 
 static int spawn(pid_t *child, const char *path, char *const argv[], int output_fd) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
-  char **environment = child_environment();
+  char **environment = command_environment(NULL);
   if (environment == NULL) return ENOMEM;
   int error = posix_spawn_file_actions_init(&actions);
   if (error != 0) {

@@ -11,12 +11,6 @@
 
 #include "base/status.h"
 
-#define CUDA_COMMAND_PATH_MAX 4096
-
-/* Finds the command: $STOWAGE_COMMAND; next to the library or program that contains this code, or
- * in ../bin from there; on PATH. STOW_ERR_NOT_FOUND says where it looked. */
-stow_status cuda_command_find(char path[CUDA_COMMAND_PATH_MAX]);
-
 typedef struct cuda_command_end {
   bool timed_out;
   int signal;    /* that killed it; 0 if none, or if the program reaped the child itself (a SIGCHLD

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/command.h"
 #include "device/cuda_cache.h"
 #include "device/cuda_command.h"
 #include "device/cuda_device_id.h"
@@ -129,9 +130,9 @@ static bool worth_trying(cuda_probe *probe, const cuda_driver *driver, cu_device
 static void try_backings(cuda_probe *probe, const cuda_driver *driver, cu_device device) {
   static const stow_host_backing BACKINGS[] = {STOW_HOST_NUMA, STOW_HOST_LOCATION,
                                                STOW_HOST_PINNED};
-  char command[CUDA_COMMAND_PATH_MAX], uuid[CUDA_UUID_MAX], nodes[128];
+  char command[COMMAND_PATH_MAX], uuid[CUDA_UUID_MAX], nodes[128];
   *probe = (cuda_probe){.backing = STOW_HOST_NONE, .numa_node = -1, .certain = true};
-  if (cuda_command_find(command) != STOW_OK) {
+  if (command_find(command) != STOW_OK) {
     probe->certain = false;
     add_reason(probe, "not probed: %s", stow_status_message());
     return;

@@ -228,6 +228,11 @@ stow_status outfile_commit(outfile *out) {
   return status;
 }
 
+void outfile_keep(outfile *out) {
+  if (out->temporary != NULL) out->temporary[0] = '\0';
+  outfile_abandon(out);
+}
+
 void outfile_abandon(outfile *out) {
   if (out->deflater != NULL) deflateEnd(out->deflater);
   free(out->deflater);

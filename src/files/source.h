@@ -18,6 +18,9 @@ typedef struct source_reader {
   stow_status (*read)(void *user, uint64_t offset, void *to, size_t count);
   stow_status (*check)(void *user); /* is it still what was opened? NULL: unknown */
   void (*close)(void *user);        /* NULL: the caller closes */
+  /* Sets *count to the number of bytes from `offset` on that repeat one item, and copies the item;
+   * 0: not known to be constant. NULL: never known. */
+  stow_status (*repeats)(void *user, uint64_t offset, uint64_t *count, uint8_t item[8]);
   void *user;
 } source_reader;
 

@@ -98,3 +98,8 @@ void writer_abandon(writer *w) {
   w->fd = -1;
   outfile_abandon(&w->out);
 }
+
+void writer_keep(writer *w) {
+  w->fd = -1;
+  outfile_keep(&w->out);
+}

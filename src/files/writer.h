@@ -34,5 +34,6 @@ stow_status writer_end(writer *w, uint64_t bytes);
 /* As for outfile. */
 stow_status writer_commit(writer *w);
 void writer_abandon(writer *w);
+void writer_keep(writer *w);
 
 #endif

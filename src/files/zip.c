@@ -109,16 +109,17 @@ static stow_status check_name(const source *s, uint64_t place, const char *name,
   if (length == 0) return refuse(s, place, "a member without a name");
   if (length >= ZIP_NAME_MAX) return refuse(s, place, "a member's name is too long");
   if (memchr(name, '\0', length) != NULL) return refuse(s, place, "a name contains a NUL");
-  if (memchr(name, '/', length) != NULL || memchr(name, '\\', length) != NULL)
-    return refuse(s, place, "a name contains a slash: not an array, or a path outside the archive");
+  if (name[0] == '/') return refuse(s, place, "an absolute name");
+  if (memchr(name, '\\', length) != NULL) return refuse(s, place, "a name contains a backslash");
   for (size_t i = 0; i + 1 < length; i++)
     if (name[i] == '.' && name[i + 1] == '.') return refuse(s, place, "a name contains ..");
   return STOW_OK;
 }
 
 /* Parses the central entry at `at`; *used is its length. */
-static stow_status read_entry(const source *s, zip_entry *e, char **names, const uint8_t *at,
+static stow_status read_entry(const zip *z, zip_entry *e, char **names, const uint8_t *at,
                               size_t left, uint64_t place, size_t *used) {
+  const source *s = z->from;
   if (left < CENTRAL_BYTES || source_u32(at) != 0x02014b50)
     return refuse(s, place, "no directory entry where one is expected");
   size_t name = source_u16(at + 28), extra = source_u16(at + 30), comment = source_u16(at + 32);
@@ -212,12 +213,15 @@ static stow_status read_directory(zip *z, const directory *d, uint8_t *bytes) {
   STOW_TRY(source_read(z->from, d->offset, bytes, (size_t)d->bytes));
   char *names = z->names;
   size_t at = 0;
-  for (; z->count < d->count; z->count++) {
+  for (uint64_t i = 0; i < d->count; i++) {
     size_t used = 0;
-    STOW_TRY(read_entry(z->from, &z->entries[z->count], &names, bytes + at, (size_t)d->bytes - at,
+    STOW_TRY(read_entry(z, &z->entries[z->count], &names, bytes + at, (size_t)d->bytes - at,
                         d->offset + at, &used));
     STOW_TRY(check_local(z->from, &z->entries[z->count], d->offset));
     at += used;
+    /* A folder, as `zip -r` adds: a name that ends with a slash, and no bytes. */
+    const zip_entry *e = &z->entries[z->count];
+    if (e->bytes > 0 || e->name[strlen(e->name) - 1] != '/') z->count++;
   }
   if (at != d->bytes)
     return refuse(z->from, d->offset + at, "the directory is longer than its members");

@@ -1,10 +1,10 @@
 /* Zip: the members of a ZIP archive (an .npz) from its central directory, and their bytes.
  *
  * Every local header is checked against the central directory. Rejected, with offset and reason:
- * members that overlap, are duplicated, encrypted or spread over several disks; names with '/',
- * '..' or NUL; sizes past the end of the file; methods other than stored and deflated; a wrong
- * checksum; members that inflate to another size than declared. Supports ZIP64. Memory: the
- * directory (bounded by the caller) and one window per open member. */
+ * members that overlap, are duplicated, encrypted or spread over several disks; absolute names;
+ * names with '..', '\\' or NUL; sizes past the end of the file; methods other than stored and
+ * deflated; a wrong checksum; members that inflate to another size than declared. Supports ZIP64.
+ * Memory: the directory (bounded by the caller) and one window per open member. */
 #ifndef FILES_ZIP_H
 #define FILES_ZIP_H
 
@@ -35,7 +35,8 @@ typedef struct zip {
 } zip;
 
 /* Reads and checks the directory with at most `max_bytes` of memory. The caller owns the source,
- * which must outlive the zip. */
+ * which must outlive the zip. Names may
+ * have folders; one that begins with '/' or contains ".." or '\\' is refused. */
 stow_status zip_open(zip *z, source *from, uint64_t max_bytes);
 void zip_close(zip *z);
 /* Returns NULL if there is no such member. */

@@ -17,7 +17,8 @@ dtype csr_index_type(uint64_t columns) {
 /* BITS: the unsigned type as wide as a value; INDEX: the type of columns. */
 #define COMPRESS(name, BITS, INDEX)                                                                \
   static size_t name(void *values_, void *indices_, const void *row_, size_t columns,              \
-                     uint64_t first) {                                                             \
+                     uint64_t first, uint64_t magnitude_, uint64_t *signs) {                       \
+    const BITS magnitude = (BITS)magnitude_;                                                       \
     BITS *values = values_;                                                                        \
     INDEX *indices = indices_;                                                                     \
     const BITS *row = row_;                                                                        \
@@ -29,11 +30,15 @@ dtype csr_index_type(uint64_t columns) {
       for (size_t k = 0; k < LINE; k++) {                                                          \
         values[kept] = row[i + k];                                                                 \
         indices[kept] = (INDEX)(first + i + k);                                                    \
-        kept += row[i + k] != 0;                                                                   \
+        kept += (row[i + k] & magnitude) != 0;                                                     \
+        *signs += (row[i + k] & magnitude) == 0 && row[i + k] != 0;                                \
       }                                                                                            \
     }                                                                                              \
     for (; i < columns; i++) {                                                                     \
-      if (row[i] == 0) continue;                                                                   \
+      if ((row[i] & magnitude) == 0) {                                                             \
+        *signs += row[i] != 0;                                                                     \
+        continue;                                                                                  \
+      }                                                                                            \
       values[kept] = row[i];                                                                       \
       indices[kept++] = (INDEX)(first + i);                                                        \
     }                                                                                              \
@@ -52,8 +57,8 @@ COMPRESS_INDEXES(32)
 COMPRESS_INDEXES(64)
 
 size_t csr_compress(void *values, void *indices, dtype index_type, const void *row, dtype type,
-                    size_t columns, uint64_t first_column) {
-  typedef size_t (*compress)(void *, void *, const void *, size_t, uint64_t);
+                    size_t columns, uint64_t first_column, uint64_t *minus_zeros) {
+  typedef size_t (*compress)(void *, void *, const void *, size_t, uint64_t, uint64_t, uint64_t *);
   static const compress table[4][3] = {
       {compress_8_u16, compress_8_i32, compress_8_i64},
       {compress_16_u16, compress_16_i32, compress_16_i64},
@@ -62,15 +67,17 @@ size_t csr_compress(void *values, void *indices, dtype index_type, const void *r
   };
   int width = __builtin_ctzll(dtype_bytes(type));
   int index = index_type == DTYPE_U16 ? 0 : index_type == DTYPE_I32 ? 1 : 2;
+  /* Floats: every bit but the sign. */
+  uint64_t magnitude = UINT64_MAX >> (64 - (8 << width) + (dtype_kind(type) == CLASS_FLOAT));
   size_t done = 0, kept = 0;
   compress_kernel kernel =
       width >= 2 && index < 2 ? kernels_get()->compress[width - 2][index] : NULL;
   if (kernel != NULL) {
     done = columns;
-    kept = kernel(values, indices, row, &done, first_column);
+    kept = kernel(values, indices, row, &done, first_column, magnitude, minus_zeros);
   }
   return kept + table[width][index]((char *)values + (kept << width),
                                     (char *)indices + kept * dtype_bytes(index_type),
                                     (const char *)row + (done << width), columns - done,
-                                    first_column + done);
+                                    first_column + done, magnitude, minus_zeros);
 }

@@ -19,8 +19,8 @@ typedef struct scan_part {
   double least, most; /* of values that are not NaN; least > most if there were none */
   int64_t least_int;  /* the same for integer types, exactly */
   uint64_t most_int;  /* as unsigned for unsigned types, as int64 for signed ones */
-  uint64_t nans, infs,
-      zeros;  /* zeros: +0 only for floats, so that leaving them out loses nothing */
+  uint64_t nans, infs;
+  uint64_t zeros, minus_zeros; /* +0 and -0; of them -0 */
   bool whole; /* every value is an integer within int64 or uint64, and none is -0 */
   bool fits_f32, fits_f16,
       fits_bf16; /* every value survives the round trip, including -0 and NaN */
@@ -31,10 +31,11 @@ enum { ASK_WHOLE = 1, ASK_F32 = 2, ASK_F16 = 4, ASK_BF16 = 8 };
 /* Computes only what `ask` still wants; the other booleans are false. */
 typedef void (*scan_kernel)(scan_part *part, const void *from, size_t count, unsigned ask);
 
-/* Packs the values that are not +0 of the first *columns values, and their columns from `first` on.
- * Sets *columns to the number of values read. Returns the number kept. */
+/* Packs the values of the first *columns values that have a bit of `magnitude`, and their columns
+ * from `first` on. Sets *columns to the number of values read, and adds to *signs those that have
+ * other bits only: -0. Returns the number kept. */
 typedef size_t (*compress_kernel)(void *values, void *indices, const void *row, size_t *columns,
-                                  uint64_t first);
+                                  uint64_t first, uint64_t magnitude, uint64_t *signs);
 
 typedef struct kernels {
   const char *name; /* "portable", "avx2", "avx512", "neon" */

@@ -57,6 +57,7 @@ void scan_add(scan *s, const void *values, size_t count) {
     s->nans += part.nans;
     s->infs += part.infs;
     s->zeros += part.zeros;
+    s->minus_zeros += part.minus_zeros;
     s->whole = s->whole && part.whole;
     if (is_float(s->type)) {
       s->fits_f32 = s->fits_f32 && part.fits_f32;
@@ -73,11 +74,24 @@ void scan_join(scan *s, const scan *other) {
   s->nans += other->nans;
   s->infs += other->infs;
   s->zeros += other->zeros;
+  s->minus_zeros += other->minus_zeros;
   s->whole = s->whole && other->whole;
   s->fits_f32 = s->fits_f32 && other->fits_f32;
   s->fits_f16 = s->fits_f16 && other->fits_f16;
   s->fits_bf16 = s->fits_bf16 && other->fits_bf16;
   join_range(s, other->least, other->most, other->least_int, other->most_int);
+}
+
+void scan_repeat(scan *s, const void *value, uint64_t count) {
+  scan one;
+  if (count == 0 || scan_begin(&one, s->type) != STOW_OK) return;
+  scan_add(&one, value, 1);
+  one.count = count;
+  one.nans *= count;
+  one.infs *= count;
+  one.zeros *= count;
+  one.minus_zeros *= count;
+  scan_join(s, &one);
 }
 
 /* Returns true if all integers scanned are within the range of the type. */
@@ -123,7 +137,19 @@ bool scan_fits(const scan *s, dtype type) {
   }
 }
 
-dtype scan_smallest(const scan *s, bool bfloat) {
+const char *scan_purpose_name(scan_purpose purpose) {
+  static const char *const names[] = {"arithmetic", "training", "storage"};
+  return names[purpose];
+}
+
+bool scan_allows(scan_purpose purpose, dtype type) {
+  if (purpose == SCAN_FOR_STORAGE) return true;
+  if (type == DTYPE_F16) return purpose == SCAN_FOR_TRAINING;
+  if (type == DTYPE_U8) return purpose == SCAN_FOR_TRAINING;
+  return dtype_kind(type) != CLASS_UNSIGNED;
+}
+
+static dtype smallest(const scan *s, bool bfloat, scan_purpose purpose) {
   static const dtype floats[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32};
   static const dtype integers[] = {DTYPE_U8,  DTYPE_I8,  DTYPE_U16, DTYPE_I16,
                                    DTYPE_U32, DTYPE_I32, DTYPE_U64, DTYPE_I64};
@@ -136,9 +162,17 @@ dtype scan_smallest(const scan *s, bool bfloat) {
     if (try_floats && !is_float(s->type)) continue; /* integers stay integers */
     for (size_t i = 0; i < count; i++) {
       dtype candidate = try_floats ? floats[i] : integers[i];
-      if (candidate == DTYPE_BF16 && !bfloat) continue;
+      if ((candidate == DTYPE_BF16 && !bfloat) || !scan_allows(purpose, candidate)) continue;
       if (dtype_bytes(candidate) < dtype_bytes(best) && scan_fits(s, candidate)) best = candidate;
     }
   }
   return best;
+}
+
+dtype scan_smallest(const scan *s, bool bfloat) {
+  return smallest(s, bfloat, SCAN_FOR_STORAGE);
+}
+
+dtype scan_type_for(const scan *s, scan_purpose purpose) {
+  return smallest(s, false, purpose);
 }

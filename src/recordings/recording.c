@@ -210,6 +210,13 @@ const char *recording_setting(const recording *r, const char *key) {
   return find_pair(r, r->settings, r->setting_count, key);
 }
 
+uint32_t recording_fact_id(const recording *r, const char *key) {
+  for (size_t i = r->fact_count; i > 0; i--)
+    if (strcmp(recording_text(r, r->facts[i - 1].key_id), key) == 0)
+      return r->facts[i - 1].value_id;
+  return 0;
+}
+
 const char *recording_fact(const recording *r, const char *key) {
   return find_pair(r, r->facts, r->fact_count, key);
 }

@@ -108,5 +108,9 @@ const char *recording_text(const recording *r, uint32_t name_id);
 /* Returns NULL if the key was not set. */
 const char *recording_setting(const recording *r, const char *key);
 const char *recording_fact(const recording *r, const char *key);
+/* The name id of the value that was added last for `key`; 0 if there is none. */
+uint32_t recording_fact_id(const recording *r, const char *key);
+/* The fact that says what a Python program was doing when it ran out (advise/program.h). */
+#define RECORDING_PROGRAM "program"
 
 #endif

@@ -21,6 +21,7 @@ static const struct kind {
     [KIND_RMM] = {"rmm", {NULL}},
     [KIND_MINIMALLOC] = {"minimalloc", {NULL}},
     [KIND_PERFETTO] = {"perfetto", {".json", ".perfetto"}},
+    [KIND_PFTRACE] = {"pftrace", {".pftrace", ".perfetto-trace"}},
     [KIND_TENSORBOARD] = {"tensorboard", {".tfevents"}},
     [KIND_CSV] = {"csv", {".csv"}},
 };
@@ -119,6 +120,7 @@ static stow_status write_kind(const recording *r, outfile *out, recording_kind k
   case KIND_STOW: return recording_write_stow(r, outfile_sink, out);
   case KIND_SNAPSHOT: return torch_snapshot_write(r, out, left_out);
   case KIND_PERFETTO: return perfetto_write(r, out, left_out);
+  case KIND_PFTRACE: return pftrace_write(r, out, left_out);
   case KIND_TENSORBOARD: return tensorboard_write(r, out, left_out);
   case KIND_CSV: return csv_trace_write(r, out, left_out);
   default:

@@ -15,6 +15,7 @@ typedef enum recording_kind {
   KIND_RMM,         /* .csv with RMM's header */
   KIND_MINIMALLOC,  /* .csv: id,lower,upper,size */
   KIND_PERFETTO,    /* .json, written only */
+  KIND_PFTRACE,     /* .pftrace, .perfetto-trace, written only */
   KIND_TENSORBOARD, /* events.out.tfevents.*, .tfevents, written only */
   KIND_CSV,         /* .csv, written only */
   KIND_COUNT

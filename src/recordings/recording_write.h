@@ -12,6 +12,9 @@
 stow_status torch_snapshot_write(const recording *r, outfile *out, uint64_t *left_out);
 /* Chrome's trace JSON, which Perfetto reads: memory curves, marks, failures. */
 stow_status perfetto_write(const recording *r, outfile *out, uint64_t *left_out);
+/* Perfetto's own format, protobuf: the same curves and marks, every allocation and free with its
+ * call stack, and the live memory by stack at the peak and at the end. */
+stow_status pftrace_write(const recording *r, outfile *out, uint64_t *left_out);
 /* A TensorBoard event file: memory curves as scalars. */
 stow_status tensorboard_write(const recording *r, outfile *out, uint64_t *left_out);
 /* One event per row, with a heading. */

@@ -95,9 +95,11 @@ static stow_status drop_foreign(recording *trace, const recording *view) {
 
 static stow_status join_words(recording *trace, const recording *view) {
   const char *error = recording_text(view, view->error_id);
+  const char *said = recording_text(view, recording_fact_id(view, RECORDING_PROGRAM));
   for (size_t i = 0; i < view->setting_count; i++)
     STOW_TRY(recording_add_setting(trace, recording_text(view, view->settings[i].key_id),
                                    recording_text(view, view->settings[i].value_id)));
+  if (said[0] != '\0') STOW_TRY(recording_add_fact(trace, RECORDING_PROGRAM, said));
   return error[0] == '\0' ? STOW_OK : recording_name(trace, &trace->error_id, error, strlen(error));
 }
 

@@ -3,6 +3,7 @@
  * A dict is recognized by its keys, wherever it is: an `action` makes it a trace entry, a
  * `filename` a frame, and so on. So the order of members, old field names and new fields do not
  * matter. torch_finish drops rows in unexpected places (host_traces, for example). */
+#include <stdlib.h>
 #include <string.h>
 
 #include "recordings/torch_snapshot.h"
@@ -339,6 +340,18 @@ static stow_status member(uint64_t *range, const pickle_value *value, uint8_t ta
                    meaning);
 }
 
+/* What the program was doing, as python/stowage/_program.py writes it: a fact of the recording. */
+static stow_status read_program(torch_reader *t, const pickle_value *value) {
+  uint32_t id = 0;
+  STOW_TRY(name_of(t, &id, value));
+  if (recording_text(t->r, id)[0] == '\0') return STOW_OK;
+  char *text = strdup(recording_text(t->r, id)); /* names move when one is added */
+  if (text == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a fact");
+  stow_status status = recording_add_fact(t->r, RECORDING_PROGRAM, text);
+  free(text);
+  return status;
+}
+
 static stow_status read_root(torch_reader *t, pickle_value *out, const pickle_value *pairs,
                              size_t count) {
   for (const pickle_value *p = pairs, *end = pairs + 2 * count; p < end; p += 2) {
@@ -359,6 +372,7 @@ static stow_status read_root(torch_reader *t, pickle_value *out, const pickle_va
           member(&t->annotations, v, TORCH_NOTES, "external_annotations", "a list of annotations"));
       break;
     case KEY_ERROR: STOW_TRY(name_of(t, &t->r->error_id, v)); break;
+    case KEY_PROGRAM: STOW_TRY(read_program(t, v)); break;
     default: STOW_TRY(unknown_key(t, p));
     }
   }

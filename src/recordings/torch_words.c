@@ -40,6 +40,7 @@ static const struct word {
     {"allocator_settings", KEY_ALLOCATOR_SETTINGS},
     {"external_annotations", KEY_EXTERNAL_ANNOTATIONS},
     {"error", KEY_ERROR},
+    {"stowage_program", KEY_PROGRAM},
     {"N/A", WORD_NOT_APPLICABLE},
     {"", WORD_NOT_APPLICABLE},
     {"large", WORD_LARGE},

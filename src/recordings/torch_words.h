@@ -40,6 +40,7 @@ enum torch_word {
   KEY_ALLOCATOR_SETTINGS,
   KEY_EXTERNAL_ANNOTATIONS,
   KEY_ERROR,
+  KEY_PROGRAM,
   KEY_COUNT, /* below: words used as values */
   WORD_NOT_APPLICABLE = KEY_COUNT,
   WORD_LARGE,

@@ -434,6 +434,11 @@ static stow_status put_all(writer *w) {
     put_word(w, "error");
     put_name(w, w->r->error_id);
   }
+  uint32_t program = recording_fact_id(w->r, RECORDING_PROGRAM);
+  if (program != 0) {
+    put_word(w, "stowage_program");
+    put_name(w, program);
+  }
   put(w, "u.", 2);
   if (w->b.status != STOW_OK) return w->b.status;
   return outfile_write(w->out, w->b.data, w->b.length);

@@ -7,23 +7,6 @@
 
 #include "base/text.h"
 
-bool site_is_framework(const char *file) {
-  /* Folders of PyTorch and Python, and names that mean "no file". */
-  static const char *const parts[] = {"site-packages/torch/",
-                                      "dist-packages/torch/",
-                                      "/torch/csrc/",
-                                      "/aten/src/",
-                                      "/c10/",
-                                      "libtorch",
-                                      "libc10",
-                                      "<frozen "};
-  if (file[0] == '\0' || strcmp(file, "??") == 0 || strncmp(file, "torch/", 6) == 0) return true;
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-    if (strstr(file, parts[i]) != NULL) return true;
-  /* The standard library: lib/python3.12/contextlib.py, but not …/site-packages/…. */
-  return strstr(file, "lib/python3") != NULL && strstr(file, "-packages/") == NULL;
-}
-
 /* Returns the frame id that a stack counts under. */
 static uint32_t stack_frame(const recording *r, const stack *s, const uint8_t *framework) {
   for (uint32_t i = 0; i < s->count; i++) {

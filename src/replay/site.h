@@ -6,6 +6,7 @@
 #ifndef REPLAY_SITE_H
 #define REPLAY_SITE_H
 
+#include "recordings/framework.h"
 #include "recordings/recording.h"
 
 typedef struct site_table {
@@ -18,7 +19,9 @@ stow_status site_table_build(site_table *s, const recording *r);
 void site_table_free(site_table *s);
 
 /* Returns whether this file belongs to a framework or the language, not to the program. */
-bool site_is_framework(const char *file);
+static inline bool site_is_framework(const char *file) {
+  return framework_has_file(file);
+}
 
 /* What to group by. */
 typedef enum group_by { GROUP_SITE, GROUP_TAG, GROUP_SIZE } group_by;

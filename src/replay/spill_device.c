@@ -200,7 +200,7 @@ static void exchange(device_model *c) {
   residency_bytes hosts = {.in = moved.in, .out = moved.out};
   at += c->cost->point_ns + (double)checked * c->cost->check_ns_per_byte;
   at = page_calls(c, &parks, at, true, true);
-  at = page_calls(c, &hosts, at, false, false);
+  at = page_calls(c, &hosts, at, plan.hold, false);
   c->now.exchange_ns += (uint64_t)(at - from);
   c->now.in_bytes += moved.in + moved.unpark;
   c->now.out_bytes += moved.out + moved.park;

@@ -125,6 +125,12 @@ static void json_run(json *j, const report *r) {
   json_failures(j, r);
   json_iterations(j, r);
   json_policies(j, r);
+  if (r->host != NULL && r->host->count > 0) {
+    json_number(j, "peak_host_bytes", r->host->peak_bytes);
+    json_number_or_null(j, "host_limit_bytes", r->host->limit_bytes != 0, r->host->limit_bytes);
+  }
+  if (r->why != NULL && r->why->length > 0)
+    json_key(j, "why"), json_raw(j, r->why->data, r->why->length);
   json_number(j, "live_before_recording", t->before_count);
   json_number(j, "unknown_frees", t->unknown_frees + t->source->unknown_frees);
   json_number(j, "doubled_allocs", t->doubled_allocs);

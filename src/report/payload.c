@@ -311,7 +311,7 @@ static void pack_facts(json *j, const report *r, const thinned *thin, const time
   json_number(j, "before", t->before_count);
   json_number(j, "extentCount", t->extent_count);
   json_key(j, "reservedKnown"), json_bool(j, t->reserved_known);
-  json_number(j, "wallStartMs", t->tick_count > 0 ? timeline_event(t, 0)->time_ns / 1000000 : 0);
+  json_number(j, "wallStartMs", report_wall_start_ns(r) / 1000000);
   json_number(j, "peakTick", r->peak.tick);
   json_number(j, "peakBytes", r->peak.live_bytes);
   json_number(j, "peakReservedBytes", r->peak_reserved_bytes);
@@ -359,6 +359,31 @@ static void pack_policies(json *j, const report *r) {
   json_end_array(j);
 }
 
+/* Times are milliseconds from the device's first event; samples before it are negative. */
+static void pack_host(json *j, const report *r) {
+  const host_curve *h = r->host;
+  uint64_t start = report_wall_start_ns(r);
+  if (h == NULL || h->count == 0 || start == 0) return;
+  json_key(j, "host");
+  json_begin_object(j);
+  json_number(j, "limit", h->limit_bytes);
+  json_number(j, "peak", h->peak_bytes);
+  json_key(j, "points");
+  json_begin_array(j);
+  for (size_t i = 0; i < h->count; i++) {
+    json_i64(j, (int64_t)(h->points[i].wall_ns - start) / 1000000);
+    json_u64(j, h->points[i].bytes);
+  }
+  json_end_array(j);
+  json_end_object(j);
+}
+
+static void pack_why(json *j, const report *r) {
+  if (r->why == NULL || r->why->length == 0) return;
+  json_key(j, "why");
+  json_raw(j, r->why->data, r->why->length);
+}
+
 /* Texts and frames come last, because only then it is known which are used. */
 static void pack_texts(json *j, const report *r, text_table *texts, const stack_tree *tree) {
   const recording *source = r->time.source;
@@ -401,6 +426,8 @@ static stow_status pack_run(buffer *bytes, json *j, const report *r, const paylo
     pack_rounds(j, &r->rounds, &texts, limits->rounds_max);
     pack_failures(j, r, &tree);
     pack_policies(j, r);
+    pack_host(j, r);
+    pack_why(j, r);
     status = pack_sections(&p, &texts, &tree, &thin);
     pack_texts(j, r, &texts, &tree);
     json_end_object(j);

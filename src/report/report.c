@@ -2,6 +2,7 @@
 #include "report/report.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Finds the first tick with the most live bytes, and what is live at the end. */
 static uint32_t find_peak(report *r) {
@@ -101,6 +102,16 @@ stow_status report_build(report *r, const recording *source, const char *file, u
   STOW_TRY(census_take(&r->peak, &r->time, &r->sites, r->group, peak));
   STOW_TRY(find_peak_reserved(r));
   return look_at_failures(r);
+}
+
+uint64_t report_wall_start_ns(const report *r) {
+  const timeline *t = &r->time;
+  const char *clock = recording_fact(t->source, "clock");
+  const char *offset = recording_fact(t->source, "clock_wall_offset_ns");
+  if (t->tick_count == 0) return 0;
+  uint64_t first = timeline_event(t, 0)->time_ns;
+  if (clock == NULL || strcmp(clock, "monotonic") != 0) return first;
+  return offset != NULL ? first + (uint64_t)strtoll(offset, NULL, 10) : 0;
 }
 
 void report_free(report *r) {

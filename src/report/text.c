@@ -285,6 +285,31 @@ static stow_status difference_lines(const report *a, const report *b, buffer *ou
   return status;
 }
 
+/* The peaks of several runs or ranks against their mean. */
+static void balance_lines(const report *all, size_t count, buffer *out, bool bold) {
+  double mean = 0;
+  for (size_t i = 0; i < count; i++) mean += (double)all[i].peak.live_bytes / (double)count;
+  table t = TABLE_INIT(5, 15);
+  static const char *const header[] = {"peak live", "against the mean", "peak reserved", "failures",
+                                       "run"};
+  for (size_t i = 0; i < 5; i++) table_cell(&t, header[i]);
+  for (size_t i = 0; i < count; i++) {
+    const report *r = &all[i];
+    char name[512];
+    table_size(&t, r->peak.live_bytes);
+    table_printf(&t, "%+.1f%%", mean > 0 ? 100 * ((double)r->peak.live_bytes - mean) / mean : 0);
+    if (r->time.reserved_known)
+      table_size(&t, r->peak_reserved_bytes);
+    else
+      table_cell(&t, "-");
+    table_printf(&t, "%" PRIu64, r->failure_count);
+    snprintf(name, sizeof name, "%s, device %u", r->file, r->time.device);
+    table_cell(&t, printable(name));
+  }
+  buffer_printf(out, "%sBalance%s\n", bold ? "\033[1m" : "", bold ? "\033[0m" : "");
+  table_write(&t, out, 2, bold);
+}
+
 stow_status report_text(const report *all, size_t count, buffer *out, bool bold) {
   for (size_t i = 0; i < count; i++) {
     const report *r = &all[i];
@@ -300,6 +325,10 @@ stow_status report_text(const report *all, size_t count, buffer *out, bool bold)
   if (count == 2) {
     buffer_char(out, '\n');
     STOW_TRY(difference_lines(&all[0], &all[1], out, bold));
+  }
+  if (count > 2) {
+    buffer_char(out, '\n');
+    balance_lines(all, count, out, bold);
   }
   return out->status;
 }

@@ -50,6 +50,7 @@ typedef struct function_time {
 
 typedef struct worth_sums {
   double near, far, host, calls;
+  double bus; /* copies in */
 } worth_sums;
 
 struct residency {
@@ -86,6 +87,7 @@ struct residency {
   launch_time *times;       /* TIMES of them */
   function_time *functions; /* FUNCTIONS of them */
   worth_sums sums;
+  double exchange_ns_per_byte; /* as measured, both ways; 0: not yet */
   bool moving;
   uint64_t still_since;          /* not moving: the launch from which on */
   uint32_t spread_left;          /* exchanges that may still spread what stays on the host */

@@ -8,6 +8,7 @@
 
 enum {
   STRANGERS_MAX = 16, /* new launches in a row that count as insertions */
+  SOFT_MAX = 64,      /* launches in a row of which only the function has to fit */
   SKIP_MAX = 16,      /* launches of the forecast that may fail to come */
 };
 
@@ -92,13 +93,13 @@ static uint64_t locate(history *h, uint64_t now, uint64_t key) {
   return HISTORY_NEVER;
 }
 
-static void follow(history *h, uint64_t now, uint64_t key) {
+static void follow(history *h, uint64_t now, uint64_t key, uint64_t function) {
   uint64_t cursor = h->cursor;
   if (cursor != HISTORY_NEVER && cursor < h->base) cursor = HISTORY_NEVER; /* overwritten */
   if (cursor != HISTORY_NEVER && cursor < now && history_at(h, cursor)->key == key) {
     h->cursor = cursor + 1;
     h->matched++;
-    h->strangers = 0;
+    h->strangers = h->soft = 0;
     h->hits++;
     return;
   }
@@ -107,6 +108,13 @@ static void follow(history *h, uint64_t now, uint64_t key) {
   uint64_t found = locate(h, now, key);
   for (uint64_t i = 1; found == HISTORY_NEVER && cursor != HISTORY_NEVER && i <= SKIP_MAX; i++)
     if (cursor + i < now && history_at(h, cursor + i)->key == key) found = cursor + i + 1;
+  if (found == HISTORY_NEVER && cursor != HISTORY_NEVER && cursor < now && h->soft < SOFT_MAX &&
+      history_at(h, cursor)->function == function &&
+      history_at(h, cursor)->count == history_at(h, now)->count) {
+    h->cursor = cursor + 1;
+    h->soft++;
+    return;
+  }
   if (found == HISTORY_NEVER && ++h->strangers <= STRANGERS_MAX) found = cursor;
   if (found != cursor) h->jumps++;
   if (found != HISTORY_NEVER && found != cursor) h->strangers = 0;
@@ -139,8 +147,9 @@ static bool is_due(const history *h, uint64_t now) {
   return h->matched < 64 || (now & part) == 0;
 }
 
-void history_add(history *h, uint64_t key, uint64_t words, const uint32_t *units, uint32_t count,
-                 uint64_t time_ns, uint64_t device_ns) {
+void history_add(history *h, const history_new *n) {
+  uint64_t key = n->key;
+  uint32_t count = n->count;
   if (count > h->entry_mask / 2) count = (uint32_t)(h->entry_mask / 2);
   while (h->end - h->base > h->launch_mask ||
          (h->entry_end - h->entry_base + count > h->entry_mask + 1 && h->base < h->end))
@@ -151,15 +160,17 @@ void history_add(history *h, uint64_t key, uint64_t words, const uint32_t *units
   const history_launch *earlier = now >= h->base + 2 ? history_at(h, now - 2) : NULL;
   *l = (history_launch){.key = key,
                         .pair = hash_u64(key, before != NULL ? before->key : 0),
-                        .words = words,
+                        .words = n->words,
+                        .function = n->function,
                         .time_ns = before != NULL ? before->time_ns : 0,
                         .first = h->entry_end,
                         .count = count,
-                        .device_ns = device_ns < UINT32_MAX ? (uint32_t)device_ns : UINT32_MAX};
-  l->time_ns += time_ns; /* up to its end */
+                        .device_ns =
+                            n->device_ns < UINT32_MAX ? (uint32_t)n->device_ns : UINT32_MAX};
+  l->time_ns += n->time_ns; /* up to its end */
   l->four = hash_u64(l->pair, earlier != NULL ? earlier->pair : 0);
-  for (uint32_t i = 0; i < count; i++) add_entry(h, now, units[i]);
-  follow(h, now, key);
+  for (uint32_t i = 0; i < count; i++) add_entry(h, now, n->units[i]);
+  follow(h, now, key, n->function);
   if (!is_due(h, now)) return;
   uint64_t hash = eight(h, now);
   if (hash != 0) *slot(h, hash) = (uint32_t)now;

@@ -4,11 +4,13 @@
  *   position   base ...... cursor ............ end
  *              the past    what follows now    the launch being added
  *
- * There is no step detection. A launch whose key equals the one at the cursor moves the cursor on.
- * Otherwise the cursor goes where the last 8 keys, or else the last 2, were seen most recently. A
- * launch that is new stays an insertion: the cursor waits for it to pass. Since the log grows by
- * one and the cursor moves by one, [cursor, end) is always one period of the program, whatever its
- * shape: a training step, two networks in turn, a prompt with its tokens.
+ * There is no step detection. A launch whose key equals the one at the cursor moves the cursor on;
+ * so does one with the same function and other units (temporary blocks came to lie elsewhere), as
+ * long as keys were equal a short while ago. Otherwise the cursor goes where the last 8 keys, or
+ * else the last 2, were seen most recently. A launch that is new stays an insertion: the cursor
+ * waits for it to pass. Since the log grows by one and the cursor moves by one, [cursor, end) is
+ * always one period of the program, whatever its shape: a training step, two networks in turn, a
+ * prompt with its tokens.
  *
  * All memory is taken when the history is opened. Every operation is O(1) per unit named,
  * amortised. Not safe from several threads. */
@@ -32,6 +34,7 @@ typedef struct history_launch {
   uint64_t first;   /* entry */
   uint32_t count;   /* of entries */
   uint32_t device_ns;
+  uint64_t function;
 } history_launch;
 
 /* 16 bytes, so that the entries of a step stay in cache. */
@@ -60,6 +63,7 @@ typedef struct history {
   uint64_t jumps;     /* times the cursor was set anew: whoever keeps positions looks again */
   uint64_t matched;   /* launches in a row that were as forecast */
   uint32_t strangers; /* launches in a row that were not */
+  uint32_t soft;      /* launches in a row of which only the function was as forecast */
   uint64_t hits, misses;
 } history;
 
@@ -71,8 +75,13 @@ stow_status history_reserve(history *h, size_t count);
 /* Forgets a unit whose number is about to be used for another range. */
 void history_forget(history *h, uint32_t unit);
 /* Adds the launch that is about to run; `units` are distinct. `time_ns`: what it takes. */
-void history_add(history *h, uint64_t key, uint64_t words, const uint32_t *units, uint32_t count,
-                 uint64_t time_ns, uint64_t device_ns);
+typedef struct history_new {
+  uint64_t key, function, words;
+  const uint32_t *units;
+  uint32_t count;
+  uint64_t time_ns, device_ns;
+} history_new;
+void history_add(history *h, const history_new *launch);
 
 /* The first position at or after the cursor that names the unit. */
 uint64_t history_next_use(history *h, uint32_t unit);

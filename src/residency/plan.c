@@ -3,6 +3,9 @@
 
 #include "residency/engine.h"
 
+/* Copies pause during page calls where kernels take so much of the time that copies do. */
+#define HOLD_PART 1.0
+
 enum { VICTIMS_LAUNCHES = 256 }; /* the list of what leaves is good for so many */
 
 static uint64_t bytes_of(const residency *r, uint32_t unit) {
@@ -246,12 +249,8 @@ residency_plan_list residency_plan(residency *r) {
   }
   qsort(r->out, r->out_count, sizeof *r->out, by_address);
   qsort(r->in, r->in_count, sizeof *r->in, by_address);
-  return (residency_plan_list){
-      r->out,
-      r->out_count,
-      r->in,
-      r->in_count,
-  };
+  bool hold = r->sums.near > HOLD_PART * r->sums.bus;
+  return (residency_plan_list){r->out, r->out_count, r->in, r->in_count, hold};
 }
 
 void residency_exchanged(residency *r, uint32_t outs, uint32_t ins) {
@@ -278,8 +277,10 @@ void residency_exchanged(residency *r, uint32_t outs, uint32_t ins) {
       r->staged_bytes -= r->in[i].bytes;
     else if (u->place == PLACE_PARKED && r->space.units[unit].live > 0)
       r->parked_live--;
-    else if (r->in[i].copy)
+    else if (r->in[i].copy) {
       r->stats.in_copied_bytes += r->in[i].bytes;
+      r->sums.bus += (double)r->in[i].bytes * r->card.copy_ns_per_byte;
+    }
     u->host_valid = !unit_is_empty(r, unit) && u->touched != r->seq;
     u->place = PLACE_VRAM;
     r->vram_bytes += r->in[i].bytes;
@@ -366,9 +367,10 @@ void residency_copied(residency *r, uint32_t unit, residency_direction direction
   unit_state *u = &r->units[unit];
   if (direction == RESIDENCY_IN && u->place == PLACE_ARRIVING) {
     u->place = done ? PLACE_STAGED : PLACE_HOST;
-    if (done)
+    if (done) {
       r->stats.in_copied_bytes += bytes_of(r, unit);
-    else
+      r->sums.bus += (double)bytes_of(r, unit) * r->card.copy_ns_per_byte;
+    } else
       r->staged_bytes -= bytes_of(r, unit);
   }
   if (direction == RESIDENCY_OUT && u->leaving) {

@@ -186,7 +186,13 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
   for (uint32_t i = 0; i < r->space.small_count; i++) touch(r, &r->units[r->space.small[i].unit]);
   uint64_t device_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);
   uint64_t time_ns = device_ns > l->host_ns ? device_ns : l->host_ns;
-  history_add(&r->history, key, words, r->named, r->named_count, time_ns, device_ns);
+  history_add(&r->history, &(history_new){.key = key,
+                                          .function = l->function,
+                                          .words = words,
+                                          .units = r->named,
+                                          .count = r->named_count,
+                                          .time_ns = time_ns,
+                                          .device_ns = device_ns});
   if (r->history.jumps != r->jumps_seen) {
     r->jumps_seen = r->history.jumps;
     forecast_reset(r);
@@ -217,6 +223,15 @@ bool residency_in_vram(const residency *r, uint32_t unit) {
 
 uint32_t residency_find(const residency *r, uint64_t addr) {
   return space_find(&r->space, addr);
+}
+
+void residency_opaque(residency *r) {
+  if (r->staged_bytes == 0) return;
+  for (uint32_t i = 0; i < r->space.count; i++) {
+    unit_state *u = &r->units[i];
+    if ((u->place == PLACE_ARRIVING || u->place == PLACE_STAGED) && u->stale == 0)
+      u->stale = r->seq;
+  }
 }
 
 void residency_grounded(residency *r, uint32_t unit) {

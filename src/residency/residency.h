@@ -84,6 +84,9 @@ typedef struct residency_launch_info {
 /* Call before each launch. A unit on the host is read in place, so the launch may go even where an
  * exchange fails, unless residency_must_exchange says otherwise. */
 residency_answer residency_launch(residency *r, const residency_launch_info *launch);
+/* The launch that is about to go may write anywhere: what was copied in ahead is copied again. */
+void residency_opaque(residency *r);
+
 /* A launch that the driver times on the device. */
 typedef struct residency_timing {
   uint64_t id, function;
@@ -126,6 +129,9 @@ typedef struct residency_plan_list {
   uint32_t out_count;
   const residency_move *in;
   uint32_t in_count;
+  /* Start no copies while host pages are mapped either: they hide behind the kernels, and each
+   * slows the other by about two. */
+  bool hold;
 } residency_plan_list;
 
 /* What to exchange now; empty where nothing helps. Good until residency_exchanged. */
@@ -133,6 +139,8 @@ residency_plan_list residency_plan(residency *r);
 /* The plan was carried out as far as `outs` and `ins` of its lists, in order (a driver call that
  * fails ends it early). */
 void residency_exchanged(residency *r, uint32_t outs, uint32_t ins);
+/* How long the exchange took, the wait for the device left out: what moving is weighed by. */
+void residency_exchange_took(residency *r, uint64_t moved_bytes, uint64_t ns);
 /* A parked unit got its host page outside of a plan. */
 void residency_grounded(residency *r, uint32_t unit);
 /* A check found that the host copy of a unit did not equal its page although no launch named the

@@ -76,10 +76,18 @@ double worth_far_ns(residency *r, uint64_t id, uint64_t near_ns, uint64_t far, u
 
 double worth_calls_ns(const residency *r, uint64_t bytes) {
   residency_bytes moved = {.in = bytes, .out = bytes};
-  double calls = residency_exchange_ns(r->unit_bytes, &moved, 0);
+  double calls = r->exchange_ns_per_byte > 0 ? r->exchange_ns_per_byte * (double)bytes
+                                             : residency_exchange_ns(r->unit_bytes, &moved, 0);
   /* Without a forecast nothing is copied ahead. */
   if (r->history.cursor == HISTORY_NEVER) calls += 2 * (double)bytes * r->card.copy_ns_per_byte;
   return calls + r->card.point_ns / 8;
+}
+
+void residency_exchange_took(residency *r, uint64_t moved_bytes, uint64_t ns) {
+  if (moved_bytes == 0 || r->history.cursor == HISTORY_NEVER) return;
+  double now = (double)ns / (double)moved_bytes;
+  r->exchange_ns_per_byte =
+      r->exchange_ns_per_byte > 0 ? r->exchange_ns_per_byte * 0.95 + now * 0.05 : now;
 }
 
 /* ---- what stays on the host ---- */
@@ -185,6 +193,7 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   s->far = s->far * keep + far;
   s->host = s->host * keep + host;
   s->calls = s->calls * keep + calls;
+  s->bus *= keep;
   if (r->seq % 64 == 0 && s->calls > 0) judge(r);
   /* Not where a launch uses little of much: random rows of a table. */
   bool little = far < calls / 4 && r->far_bytes > r->capacity_bytes / 4;

@@ -254,6 +254,39 @@ static bool is_going_on(const char *path) {
   return pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM) && !has_ended(path);
 }
 
+/* Adds the folder, or those of its ranks. */
+static size_t add_live(char (*paths)[PATH_MAX], size_t count, size_t max, const char *path) {
+  struct dirent **ranks;
+  int found = scandir(path, &ranks, is_rank, versionsort);
+  if (found <= 0 && count < max) snprintf(paths[count++], PATH_MAX, "%s", path);
+  for (int i = 0; i < found; i++) {
+    char at[PATH_MAX];
+    run_end end;
+    if (count < max && run_path(at, path, ranks[i]->d_name) && !run_folder_end(at, &end))
+      memcpy(paths[count++], at, sizeof at);
+    free(ranks[i]);
+  }
+  if (found >= 0) free(ranks);
+  return count;
+}
+
+size_t run_folder_live(char (*paths)[PATH_MAX], size_t max) {
+  ASSERT(paths != NULL);
+  char runs[PATH_MAX];
+  struct dirent **entries;
+  size_t live = 0;
+  if (runs_path(runs) != STOW_OK) return 0;
+  int count = scandir(runs, &entries, is_run, alphasort);
+  for (int i = count - 1; i >= 0; i--) {
+    char path[PATH_MAX];
+    if (run_path(path, runs, entries[i]->d_name) && is_going_on(path))
+      live = add_live(paths, live, max, path);
+    free(entries[i]);
+  }
+  if (count >= 0) free(entries);
+  return live;
+}
+
 void run_folder_tidy(const char *path) {
   ASSERT(path != NULL);
   char runs[PATH_MAX];

@@ -7,6 +7,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include <stowage/status.h>
 
@@ -30,6 +31,10 @@ typedef struct run_end {
 void run_folder_write_end(const char *path, const run_end *end);
 /* False: it has not ended yet, or was cut off itself. */
 bool run_folder_end(const char *path, run_end *end);
+
+/* Lists the folders of the runs that go on, the newest first, at most `max`; of a run that ranks
+ * share, the folder of each. Returns their number. */
+size_t run_folder_live(char (*paths)[PATH_MAX], size_t max);
 
 /* Keeps the newest twenty runs and those that go on, and removes older ones; those that cannot be
  * removed stay. */

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "run/protocol.h"
 
-#define WORDS_MAX 10
+#define WORDS_MAX 18
 
 const char *tree_map_name(tree_map_kind kind) {
   ASSERT((unsigned)kind < TREE_MAP_KINDS);
@@ -31,8 +31,10 @@ static const char *clean(char *text) {
 }
 
 static void write_lines(buffer *out, host_record *r) {
+  buffer_printf(out, "started\t%" PRIu64 "\n", r->started_wall_ns);
   buffer_printf(out, "limit\t%" PRIu64 "\t%s\n", r->limit_bytes, r->limit_from);
-  buffer_printf(out, "host\t%" PRIu64 "\t%" PRIu64 "\n", r->total_bytes, r->usable_bytes);
+  buffer_printf(out, "host\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n", r->total_bytes,
+                r->usable_bytes, r->cache_bytes);
   buffer_printf(out, "held\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\n", r->held_bytes, r->peak_bytes,
                 r->growth_bytes_s);
   buffer_printf(out, "ended\t%s\n", r->ended);
@@ -129,6 +131,13 @@ static void read_object(host_record *r, const words *w) {
   text(o->type, sizeof o->type, w, 5);
   text(o->of, sizeof o->of, w, 6);
   text(o->shape, sizeof o->shape, w, 7);
+  text(o->place, sizeof o->place, w, 9);
+  o->grows = number(w, 10) != 0;
+  text(o->mark, sizeof o->mark, w, 11);
+  o->graphs = number(w, 12);
+  o->text_bytes = number(w, 13);
+  text(o->words, sizeof o->words, w, 14);
+  o->objects = number(w, 15);
 }
 
 static void read_frame(host_record *r, const words *w) {
@@ -142,12 +151,15 @@ static void read_frame(host_record *r, const words *w) {
 
 static void read_line(host_record *r, const words *w) {
   const char *kind = w->list[0];
-  if (strcmp(kind, "limit") == 0) {
+  if (strcmp(kind, "started") == 0) {
+    r->started_wall_ns = number(w, 1);
+  } else if (strcmp(kind, "limit") == 0) {
     r->limit_bytes = number(w, 1);
     text(r->limit_from, sizeof r->limit_from, w, 2);
   } else if (strcmp(kind, "host") == 0) {
     r->total_bytes = number(w, 1);
     r->usable_bytes = number(w, 2);
+    r->cache_bytes = number(w, 3);
   } else if (strcmp(kind, "held") == 0) {
     r->held_bytes = number(w, 1);
     r->peak_bytes = number(w, 2);
@@ -176,6 +188,8 @@ static void read_line(host_record *r, const words *w) {
     r->inside_serial = (uint32_t)number(w, 1);
     r->inside_bytes = number(w, 2);
     r->inside_whole = number(w, 3) != 0;
+    r->inside_ns = number(w, 4) * 1000;
+    r->inside_turns = (uint32_t)number(w, 5);
   }
 }
 

@@ -1,9 +1,9 @@
-/* Host record: what a run held of host memory when it came to its end, kept in its folder.
+/* Host record: the host memory of a run at its peak and at its end, kept in the run's folder.
  *
- * `stowage run --ram-limit` writes `host` from outside once it has asked and at the end; a Python
- * process among its own writes PID.objects from inside when it is asked (host/report.py).
- * explain reads both. Lines of words between tabs, so that either side can be read by people; a
- * line that is not understood is passed over, and every count is bounded. */
+ * `stowage run` writes `host` from outside while it watches and at the end. A Python process of the
+ * run writes PID.objects when it is asked (host/report.py); a notebook writes both about itself
+ * (python/stowage/_host.py). explain reads them. The files have lines of words between tabs. A
+ * reader skips lines it does not understand, and bounds every count. */
 #ifndef RUN_HOST_RECORD_H
 #define RUN_HOST_RECORD_H
 
@@ -70,6 +70,13 @@ typedef struct host_object {
   char of[64];            /* what it is made of: "dict", "float64" */
   char shape[64];         /* "(1000, 20)", "" where it has none */
   uint64_t element_bytes; /* on average */
+  char place[160];        /* "train.py:7": the line that fills it or makes it; "" if not known */
+  bool grows;             /* …fills it, a part at a time */
+  char mark[16];          /* "graph", "pinned", "shared", "text", "" */
+  uint64_t graphs;        /* autograd graphs it keeps */
+  uint64_t text_bytes;    /* of it in columns of Python strings */
+  char words[104];        /* those columns, the largest first */
+  uint64_t objects;       /* Python objects in it; 0: not known */
 } host_object;
 
 typedef struct host_frame {
@@ -79,9 +86,11 @@ typedef struct host_frame {
 } host_frame;
 
 typedef struct host_record {
+  uint64_t started_wall_ns; /* when the samples' time began, since 1970; 0: not known */
   uint64_t limit_bytes;
   char limit_from[16];                /* "given", "cgroup", "machine" */
   uint64_t total_bytes, usable_bytes; /* of the host, for all; left at the last look */
+  uint64_t cache_bytes; /* file cache that counts against the limit of the control group */
   uint64_t held_bytes, peak_bytes;
   int64_t growth_bytes_s;
   char ended[16]; /* "limit" by us, "kernel", "killed" by anybody; "" while it runs */
@@ -99,6 +108,8 @@ typedef struct host_record {
   uint32_t inside_serial; /* of the question that is answered */
   uint64_t inside_bytes;  /* what the process held then, but for shared memory; 0: not known */
   bool inside_whole;      /* not a part of an answer, written on the way to it */
+  uint64_t inside_ns;     /* how long the process looked */
+  uint32_t inside_turns;  /* how often the program went on while memory without a name grew */
   host_object objects[HOST_OBJECTS_MAX]; /* the largest first */
   size_t object_count;
   host_frame frames[HOST_FRAMES_MAX]; /* of the main thread, innermost first */

@@ -97,6 +97,9 @@ typedef struct ledger_header {
   _Atomic uint64_t moved_out_bytes;       /* from vram to the host, under their addresses */
   _Atomic uint64_t moved_home_bytes;      /* and the other way */
   _Atomic uint64_t steps[2], steps_ns[2]; /* of training, and their time: in vram alone, spilled */
+  _Atomic uint64_t steps_best_ns;         /* the fastest of those that spilled; 0: none */
+  _Atomic uint64_t exchanges, moving_ns;  /* times that pages were exchanged, and what programs
+                                             waited for it */
   _Atomic uint64_t refused_count;         /* final or not: a framework may retry */
   _Atomic uint64_t retried_count;         /* refusals after which the same thread was served */
   _Atomic uint64_t host_path;   /* LEDGER_PATH_…: can this driver put pages on the host? */
@@ -132,16 +135,23 @@ typedef struct ledger {
 stow_status ledger_create(ledger *l, const char *path);
 /* Maps one. STOW_ERR_FORMAT if it is none. */
 stow_status ledger_open(ledger *l, const char *path);
+/* Reads a copy of the file, for a reader that only looks: what happens to the file afterwards does
+ * not matter. STOW_ERR_FORMAT if it is not a ledger. */
+stow_status ledger_copy(ledger *l, const char *path);
 void ledger_close(ledger *l);
 /* A launcher may carry a run to other machines, which see its folder too: they have other cards,
  * and whether a process of here lives is not theirs to say. There, `l` becomes a ledger of this
  * process alone, with the limits of the run; elsewhere nothing changes. */
 stow_status ledger_part_elsewhere(ledger *l);
 
-/* Survives a ledger whose file is cut short while it is mapped, for `stowage run`: a read of what
- * is gone would otherwise end it with SIGBUS. The mapping becomes zeros then, and ledger_lost is
- * true. One ledger at a time; ledger_close undoes it. */
+/* Survives a ledger whose file is cut short while it is mapped, for `stowage run` and its
+ * processes: an access to what is gone would otherwise end them with SIGBUS. The mapping becomes
+ * zeros then, and ledger_lost is true. Other bus errors go to the handler that was there before.
+ * One ledger at a time; ledger_close undoes it. */
 void ledger_guard(ledger *l);
+/* The same for a process of a run. A device with a limit then has a limit of 0, and nothing more is
+ * served: what cannot be counted cannot be kept within it. A device without a limit stays so. */
+void ledger_guard_process(ledger *l);
 /* Called by ledger_close. */
 void ledger_unguard(const ledger *l);
 /* Was the guarded ledger's file cut short? Looks at the file `path`, too. */

@@ -1,4 +1,4 @@
-/* Ledger guard: see ledger_guard in ledger.h. The handler only maps memory and stores a flag. */
+/* Ledger guard: see ledger_guard in ledger.h. The handler only maps memory and stores words. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -9,30 +9,47 @@
 static struct {
   _Atomic uintptr_t from, until; /* the mapping; both 0: nothing is guarded */
   _Atomic bool lost;
+  bool unlimited[LEDGER_DEVICES_MAX]; /* of a process: devices without a limit */
   struct sigaction before;
 } guard;
 
 static void on_bus_error(int number, siginfo_t *info, void *context) {
-  (void)context;
   uintptr_t at = (uintptr_t)info->si_addr, from = guard.from, until = guard.until;
   if (at >= from && at < until &&
       mmap((void *)from, until - from, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
+    /* What cannot be counted cannot be kept within a limit: that becomes 0. No limit stays none. */
+    ledger_header *h = (ledger_header *)from;
+    for (int i = 0; i < LEDGER_DEVICES_MAX; i++)
+      if (guard.unlimited[i]) h->vram_limit_bytes[i] = LEDGER_UNLIMITED;
     guard.lost = true;
     return;
   }
-  /* Not ours: the access is tried again, and ends the process as it would have. */
-  sigaction(number, &guard.before, NULL);
+  /* Not ours: to the handler of the program, if it has one. Otherwise the access is tried again,
+   * and ends the process as it would have. */
+  bool has = guard.before.sa_handler != SIG_DFL && guard.before.sa_handler != SIG_IGN;
+  if (has && (guard.before.sa_flags & SA_SIGINFO) != 0)
+    guard.before.sa_sigaction(number, info, context);
+  else if (has)
+    guard.before.sa_handler(number);
+  else
+    sigaction(number, &guard.before, NULL);
 }
 
 void ledger_guard(ledger *l) {
-  struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+  struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK};
   if (l->header == NULL || guard.from != 0) return;
   guard.lost = false;
   guard.until = (uintptr_t)l->header + l->mapped_bytes;
   guard.from = (uintptr_t)l->header;
   sigemptyset(&action.sa_mask);
   sigaction(SIGBUS, &action, &guard.before);
+}
+
+void ledger_guard_process(ledger *l) {
+  for (int i = 0; l->header != NULL && i < LEDGER_DEVICES_MAX; i++)
+    guard.unlimited[i] = l->header->vram_limit_bytes[i] == LEDGER_UNLIMITED;
+  ledger_guard(l);
 }
 
 void ledger_unguard(const ledger *l) {

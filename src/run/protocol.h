@@ -45,8 +45,8 @@
 
 /* ---- first words of the lines in PID.objects ---- */
 
-#define RUN_LINE_ASKED  "asked"  /* serial of the request, bytes held, 1 if the answer is whole */
-#define RUN_LINE_OBJECT "object" /* bytes, count, name, where, type, of, shape, element bytes */
+#define RUN_LINE_ASKED  "asked"  /* serial of the request, bytes held, 1 if whole, us, turns */
+#define RUN_LINE_OBJECT "object" /* the fields of a host_object, in the order of _holders.py */
 #define RUN_LINE_FRAME  "frame"  /* file, line, function, text of the line */
 
 /* What `stowage run --spill` adds to PyTorch's allocator settings. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,17 @@
 #include "base/assert.h"
 #include "base/lock.h"
 #include "base/variables.h"
+
+void account_say(const char *format, ...) {
+  char line[PATH_MAX + 256];
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  if (length <= 0 || (size_t)length >= sizeof line) return;
+  ssize_t written = write(STDERR_FILENO, line, (size_t)length);
+  (void)written;
+}
 
 /* How long a first context waits for the run's command to have looked at the cards. */
 #define CARDS_WAIT_MS 1000
@@ -45,14 +57,9 @@ static void watch_forks(void) {
  * other way to the user from here. */
 static void warn_no_ledger(const char *path) {
   if (access(path, R_OK | W_OK) == 0 || errno != EACCES) return;
-  char line[PATH_MAX + 256];
-  int length = snprintf(line, sizeof line,
-                        "stowage: process %d runs as a user who may not open %s: it is neither "
-                        "counted nor limited nor recorded; start stowage run as that user\n",
-                        (int)getpid(), path);
-  if (length <= 0 || (size_t)length >= sizeof line) return;
-  ssize_t written = write(STDERR_FILENO, line, (size_t)length);
-  (void)written;
+  account_say("stowage: process %d runs as a user who may not open %s: it is neither counted nor "
+              "limited nor recorded; start stowage run as that user\n",
+              (int)getpid(), path);
 }
 
 /* The run has more living processes than the ledger has slots. Said once in each of them, and
@@ -66,15 +73,11 @@ static void tell_no_slot(void) {
   bool limited = ledger_spill_limit(&the_ledger) > 0;
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX && !limited; i++)
     limited = ledger_limit(&the_ledger, i) != LEDGER_UNLIMITED;
-  char line[256];
-  int length = snprintf(line, sizeof line,
-                        "stowage: process %d: %d processes of this run use the device already, as "
-                        "many as can be counted: %s\n",
-                        pid, LEDGER_SLOTS_MAX,
-                        limited ? "under a limit it gets no device memory; run fewer at once"
-                                : "it is not counted");
-  ssize_t written = write(STDERR_FILENO, line, (size_t)length);
-  (void)written;
+  account_say(
+      "stowage: process %d: %d processes of this run use the device already, as many as can be "
+      "counted: %s\n",
+      pid, LEDGER_SLOTS_MAX,
+      limited ? "under a limit it gets no device memory; run fewer at once" : "it is not counted");
 }
 
 static void start(void) {
@@ -92,6 +95,7 @@ static void start(void) {
       if (ledger_create(&the_ledger, NULL) != STOW_OK) shim_log("%s", stow_status_message());
     } else if (ledger_part_elsewhere(&the_ledger) != STOW_OK)
       shim_log("%s", stow_status_message());
+    ledger_guard_process(&the_ledger); /* its file may be cut short while the program runs */
     const char *visible = secure_getenv("CUDA_VISIBLE_DEVICES");
     strncpy(own_visible, visible != NULL ? visible : "", sizeof own_visible - 1);
     started = true;

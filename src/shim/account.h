@@ -17,6 +17,9 @@
  * limits; without memory for that its header is NULL. */
 ledger *account_ledger(void);
 
+/* One line to standard error: for what the user must know at once (a limit that does not hold). */
+void account_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Waits until the run's command has looked at what others hold of the cards, at most a second.
  * Called before the process makes its first context, whose share is the difference to that. */
 void account_wait_cards(void);

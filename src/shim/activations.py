@@ -149,15 +149,22 @@ class Policy:
         self.measure(0)
         if entry.state == AWAY:
             self.demanded += 1
-            self.make_room(entry.bytes)
+            self.attempt(self.make_room, entry.bytes)
             self.fetch(entry)
         if entry.state == COMING:
             self.bus.wait_in(entry)
             self.coming.pop(entry.seq, None)
             self.back[entry.seq] = entry
             self.back.move_to_end(entry.seq)
-        self.make_room(0, entry)
-        self.pull_in(entry.seq)
+        self.attempt(self.make_room, 0, entry)
+        self.attempt(self.pull_in, entry.seq)
+
+    def attempt(self, function, *arguments):
+        """Calls what only serves speed: the program does not see its errors."""
+        try:
+            function(*arguments)
+        except Exception as error:
+            shim_log(f"activations: {function.__name__}: {error!r}")
 
     def died(self, entry):
         """No saved tensor refers to the entry any more."""
@@ -264,11 +271,7 @@ class Policy:
             at = bisect.bisect_left(self.away, (seq,)) - 1
             if at < 0 or self.level + self.away[at][1].bytes > ceiling:
                 return
-            try:
-                self.fetch(self.away[at][1])
-            except Exception as error:  # it stays on the host until it is needed
-                shim_log(f"activations: prefetch: {error!r}")
-                return
+            self.fetch(self.away[at][1])  # if that fails, it stays on the host until it is needed
 
 
 def storage_of(tensor):
@@ -381,8 +384,9 @@ class Cuda:
 
     def forget(self, entry):
         if entry.buffers is not None:
-            if entry.flat is not None:
-                self.home.wait_event(entry.came or entry.gone)
+            last = entry.came or entry.gone
+            if entry.flat is not None and last is not None:
+                self.home.wait_event(last)
             self.pinned.give(entry.buffers, entry.came)
         entry.unlist()
         entry.flat = entry.buffers = None
@@ -538,10 +542,7 @@ class Activations:
             ticket = Ticket(self, entry, part)
             if new:
                 self.bus.saved(entry)
-                try:
-                    self.policy.saved(entry)
-                except Exception as error:  # the entry itself is sound
-                    shim_log(f"activations: saved: {error!r}")
+                self.policy.attempt(self.policy.saved, entry)
         self.bury()
         return ticket
 

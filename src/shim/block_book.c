@@ -23,6 +23,7 @@ static _Atomic size_t change_count;
 static bool follows, failed;
 
 static void add_change(const block_change *c) {
+  ASSERT(lock_held(&book_lock));
   size_t count = atomic_load_explicit(&change_count, memory_order_relaxed);
   if (count == change_capacity) {
     size_t capacity = change_capacity == 0 ? 4096 : 2 * change_capacity;

@@ -126,6 +126,15 @@ def text_of_failure(torch, device, asked, total, free):
 
 
 @quiet
+def tell_program(torch):
+    """The model, the optimizer and the batch (python/stowage/_program.py, put before this file). "" if they cannot be told."""
+    text = program_text(torch)
+    if len(armed) < 64 and once(text):  # a recording keeps every fact
+        shim_fact("program", text)
+    return text
+
+
+@quiet
 def on_out_of_memory(torch, device, asked, total, free):
     """PyTorch's own view of its memory, before the exception frees any of it."""
     path, now = run_file(RUN_PICKLE), time.monotonic()
@@ -139,6 +148,7 @@ def on_out_of_memory(torch, device, asked, total, free):
     shim_snapshot()
     snapshot = torch.cuda.memory._snapshot()
     snapshot["error"] = text_of_failure(torch, device, asked, total, free)
+    snapshot["stowage_program"] = tell_program(torch) or ""
     write_whole(path, lambda file: pickle.dump(snapshot, file, protocol=4))
     last_dump[:] = time.monotonic(), time.monotonic() - now
     shim_log(f"kept PyTorch's view in {last_dump[1]:.2f} s")

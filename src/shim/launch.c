@@ -94,6 +94,7 @@ typedef struct call {
 } call;
 
 static uint64_t argument(const call *c, unsigned i) {
+  ASSERT(i < 16);
   return i < REGISTERS ? c->registers[i] : c->stack[i - REGISTERS];
 }
 
@@ -175,6 +176,7 @@ static void scan(launch *l, const void *from, size_t bytes, range in) {
 enum { EXTRA_END = 0, EXTRA_BUFFER = 1, EXTRA_BYTES = 2 };
 
 static void scan_extra(launch *l, void *const *extra, range in) {
+  ASSERT(extra != NULL);
   const void *buffer = NULL;
   size_t bytes = 0;
   for (int i = 0; i < 8 && extra[i] != (void *)EXTRA_END; i += 2) {

@@ -92,6 +92,7 @@ void resident_add(token *t) {
 /* A parked address gets a page of its own: nothing lives there, so nothing is lost or waited for.
  */
 static bool unpark(resident *r, resident_unit *u) {
+  ASSERT(u->token->page->borrowed);
   token *t = u->token;
   page *spare = t->page, *to = resident_host_page(r, u);
   if (to == NULL) to = resident_frame(r);
@@ -152,6 +153,8 @@ static cu_result wait_for_rest(resident *r, uint64_t most_ns) {
 
 /* True: everything submitted is done, and the gate is closed. */
 static bool quiet(resident *r) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(r->number > 0);
   if (r->given_up_ns != 0 && clock_ns() - r->given_up_ns < GIVEN_UP_NS) return false;
   r->given_up_ns = 0;
   /* First with the gate open: work that waits for other threads' work gets it. */
@@ -172,6 +175,7 @@ static bool quiet(resident *r) {
 }
 
 static void set_capacity(resident *r) {
+  ASSERT(r->class != NULL);
   residency_stats stats;
   residency_get_stats(r->engine, &stats);
   residency_set_capacity(r->engine, stats.vram_bytes + stats.staged_bytes +
@@ -190,6 +194,7 @@ static void ground(resident *r) {
 }
 
 static void exchange_here(resident *r) {
+  ASSERT(r->engine != NULL);
   uint64_t start = clock_ns();
   if (!quiet(r)) {
     if (residency_must_exchange(r->engine)) ground(r);
@@ -200,6 +205,8 @@ static void exchange_here(resident *r) {
   resident_finish(r);
   set_capacity(r);
   residency_plan_list plan = residency_plan(r->engine);
+  uint64_t moved = 0;
+  for (uint32_t i = 0; i < plan.in_count; i++) moved += plan.in[i].bytes;
   resident_carry_out(r, &plan);
   resident_take_frames(r);
   set_capacity(r);
@@ -209,7 +216,11 @@ static void exchange_here(resident *r) {
   r->exchanges++;
   r->rest_ns += rested - start;
   r->exchange_ns += now - rested;
+  residency_exchange_took(r->engine, moved, now - rested);
   r->waited_ns += now - start;
+  ledger *l = account_ledger();
+  atomic_fetch_add(&l->header->exchanges, 1);
+  atomic_fetch_add(&l->header->moving_ns, now - rested);
 }
 
 static void exchange(resident *r) {
@@ -336,7 +347,6 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
     latest_of = r;
     uint64_t now = clock_ns();
     gate_number(r->device, ++r->number);
-    r->opaque |= latest.opaque;
     residency_launch_info info = {.function = latest.function,
                                   .words = latest.words,
                                   .word_count = latest.count,
@@ -345,6 +355,13 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
     r->last_ns = now;
     r->waited_ns = 0;
     bool asked = residency_launch(r->engine, &info) == RESIDENCY_EXCHANGE;
+    if (latest.opaque) {
+      static bool said[SYMBOL_COUNT];
+      if (!said[symbol]) shim_log("%s may touch anything", shim_symbol_name((shim_symbol)symbol));
+      said[symbol] = true;
+      r->opaque = r->number;
+      residency_opaque(r->engine);
+    }
     for (uint32_t i = 0; i < latest.hidden_count; i++) {
       uint32_t unit = residency_find(r->engine, latest.hidden[i]);
       if (unit != UINT32_MAX) residency_hidden_write(r->engine, unit);
@@ -423,6 +440,8 @@ static bool open_device(resident *r) {
 }
 
 static bool begin(resident *r, page_class *class) {
+  ASSERT(r->engine == NULL);
+  ASSERT(class->bytes % SHIM_GRANULE == 0);
   unsigned here;
   cu_context context;
   cu_device card;

@@ -57,6 +57,8 @@ static uint32_t slot_of(const resident *r, const resident_copy *c) {
 }
 
 static void end_copy(resident *r, resident_copy *c, bool done) {
+  ASSERT(c->state != COPY_NONE);
+  ASSERT(c->unit < r->unit_capacity);
   resident_unit *u = &r->units[c->unit];
   if (c->direction == RESIDENCY_OUT) r->snapshot_taken[c->snapshot] = false;
   if (c->direction == RESIDENCY_IN && !done && u->frame != NULL) {
@@ -85,6 +87,8 @@ static cu_stream stream_of(const resident *r, residency_direction direction) {
 }
 
 static cu_result send_piece(resident *r, resident_copy *c) {
+  ASSERT(c->state == COPY_RUNS && !c->ending);
+  ASSERT(r->pieces[c->direction].end >= r->pieces[c->direction].first);
   const cuda_driver *driver = shim_driver();
   const resident_unit *u = &r->units[c->unit];
   bool in = c->direction == RESIDENCY_IN;
@@ -132,6 +136,7 @@ static void send_pieces(resident *r, residency_direction direction) {
 }
 
 void resident_pause(resident *r) {
+  ASSERT(lock_held(&pages_lock));
   for (int d = 0; d < 2; d++)
     for (; r->pieces[d].first < r->pieces[d].end; r->pieces[d].first++)
       shim_driver()->cuEventSynchronize(r->pieces[d].done[r->pieces[d].first % PIECES]);
@@ -140,6 +145,7 @@ void resident_pause(resident *r) {
 /* ---- beginning and ending ---- */
 
 static cu_result start_out(resident *r, resident_copy *c) {
+  ASSERT(r->snapshots[c->snapshot] != NULL && r->snapshot_taken[c->snapshot]);
   const cuda_driver *driver = shim_driver();
   const resident_unit *u = &r->units[c->unit];
   cu_addr snapshot = r->snapshots[c->snapshot]->stage;
@@ -249,13 +255,13 @@ void resident_pump(resident *r) {
     residency_move m;
     if (c->state != COPY_NONE ||
         (direction == RESIDENCY_IN &&
-         (r->opaque || page_free_spare(r->class, TIER_VRAM) <= r->reserved)) ||
+         (r->opaque > r->passed || page_free_spare(r->class, TIER_VRAM) <= r->reserved)) ||
         (direction == RESIDENCY_OUT && free_snapshot(r) < 0) ||
         !residency_copy_next(r->engine, direction, &m))
       continue;
     take(r, c, direction, &m);
   }
-  bool waits = false;
+  bool waits = r->opaque > r->passed;
   for (int i = 0; i < COPIES_MAX; i++) {
     resident_copy *c = &r->copies[i];
     if (c->state == COPY_WAITS && c->after <= r->passed) start(r, c);

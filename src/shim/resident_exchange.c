@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/variables.h"
 #include "shim/resident_parts.h"
 
 /* One address that gets another page. */
@@ -29,14 +30,10 @@ static cu_result unmap_run(const resident *r, cu_addr addr, size_t count) {
 
 /* An address of the program has no page, and none can be put there: what runs next would fault. */
 static void lose(cu_addr addr, cu_result code) {
-  char text[200];
-  int length =
-      snprintf(text, sizeof text,
-               "stowage: the driver refused to map a page again at 0x%llx (CUDA error %d). "
-               "The program cannot go on.\nstowage: run it with STOWAGE_MOVE=off, which "
-               "moves nothing.\n",
-               (unsigned long long)addr, code);
-  if (write(STDERR_FILENO, text, (size_t)length) < 0) shim_log("%s", text);
+  account_say(
+      "stowage: the driver refused to map a page again at 0x%llx (CUDA error %d). The program "
+      "cannot go on.\nstowage: run it with " ENV_MOVE "=off, which moves nothing.\n",
+      (unsigned long long)addr, code);
   _exit(70);
 }
 
@@ -46,6 +43,7 @@ static page *page_of(const resident *r, const remap *m) {
 
 /* Puts the old pages back behind a run of which any part may be unmapped or changed. */
 static void restore(const resident *r, const remap *list, size_t count) {
+  ASSERT(count > 0);
   const cuda_driver *driver = shim_driver();
   cu_access grant = {r->class->prop.location, CU_ACCESS_READ_WRITE};
   for (size_t i = 0; i < count; i++) {
@@ -59,6 +57,8 @@ static void restore(const resident *r, const remap *list, size_t count) {
 
 /* Changes what is behind `count` neighbouring addresses: all of them, or none. */
 static bool remap_run(resident *r, const remap *list, size_t count) {
+  ASSERT(count > 0);
+  ASSERT(lock_held(&pages_lock));
   const cuda_driver *driver = shim_driver();
   cu_access grant = {r->class->prop.location, CU_ACCESS_READ_WRITE};
   cu_addr addr = r->units[list[0].unit].token->addr;
@@ -115,7 +115,7 @@ static uint32_t remap_all(resident *r, const remap *list, uint32_t count) {
     }
     if (parking)
       resident_pause(r);
-    else
+    else if (!r->hold)
       resident_pump(r);
     since = clock_ns();
     if (!remap_run(r, list + done, end - done)) break;
@@ -151,6 +151,7 @@ static bool print_batch(resident *r, const residency_move *list, uint32_t first,
 /* Sees to it that the host pages of a batch hold what leaves. How many do, in order. */
 static uint32_t save_batch(resident *r, const residency_move *list, uint32_t first,
                            uint32_t count) {
+  ASSERT(count <= BATCH_MAX);
   const cuda_driver *driver = shim_driver();
   uint32_t n = 0, good = 0;
   bool copies = false;
@@ -310,6 +311,7 @@ void resident_carry_out(resident *r, const residency_plan_list *plan) {
   remap *list = malloc((most + 1) * sizeof *list);
   if (list == NULL) return;
   r->reserved = 0;
+  r->hold = plan->hold;
   for (uint32_t i = 0; i < plan->in_count; i++)
     r->reserved += r->units[plan->in[i].unit].frame == NULL;
   uint32_t outs = move_out(r, plan, list);

@@ -88,11 +88,12 @@ typedef struct resident {
   bool snapshot_taken[SNAPSHOTS];
   page *spare; /* the vram page that parked addresses share */
   resident_sample samples[SAMPLES_MAX];
+  bool hold;               /* no copy begins during page calls */
   uint32_t reserved;       /* free vram pages that an exchange needs */
   uint64_t number;         /* launches so far */
   uint64_t marked, passed; /* launches before the last mark, and those that have ended */
   bool mark_pending;
-  bool opaque;        /* work that may touch anything was seen: nothing is copied in ahead */
+  uint64_t opaque;    /* the last launch that may have written anywhere */
   uint64_t low, high; /* all units lie there */
   uint64_t last_ns, waited_ns;
   uint64_t given_up_ns;

@@ -4,9 +4,9 @@
  * cuGetProcAddress answer with the hooks. Everything starts at the first call a program makes:
  * nothing runs when the library is loaded, so a program that never calls CUDA is as it was.
  *
- * Guarantees: never prints (but to the file STOWAGE_SHIM_LOG names, and that a limit does not hold,
- * account.c), never ends the process, holds no lock while it waits for the loader (load.c), and
- * works on in a child of fork. Locks are held across driver calls in three places: the heap of
+ * Guarantees: never prints (but to the file STOWAGE_SHIM_LOG names, and what a user must know at
+ * once, account_say), never ends the process, holds no lock while it waits for the loader (load.c),
+ * and works on in a child of fork. Locks are held across driver calls in three places: the heap of
  * plain requests (plain.h), the pages (page_table.h), and the probe of the host tier, which starts
  * child processes (host_tier.c).
  *
@@ -17,7 +17,9 @@
  *   the state     capture, retrying, account, book, counted, measure, host_tier
  *   the trace     recorder, inside, record, refusal, nvtx, torch_block
  *   the policy    retry, gate
- *   pages         page_table, token, page_make, page_split, page_move, page_step, page_room, trim
+ *   launches      launch, streams, block_book, fingerprint
+ *   pages         page_table, token, page_make, page_split, page_move, page_step, page_room, trim,
+ *                 resident_copy, resident_exchange, resident
  *   allocations   card, plain, spill, room, page
  *   the hooks     hooks_*, route, adopt, exports
  *

@@ -62,6 +62,7 @@ void streams_used(cu_stream stream) {
 
 /* Events belong to a context, which has to be the current one. */
 static cu_result record(entry *e) {
+  ASSERT(e->context != NULL && !e->gone);
   const cuda_driver *driver = shim_driver();
   cu_context here = current(), old;
   cu_result code = here == e->context ? CU_OK : driver->cuCtxPushCurrent_v2(e->context);

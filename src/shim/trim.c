@@ -69,8 +69,9 @@ static python_object *private_pool(python_object *self, python_object *arguments
   return python_none();
 }
 
-/* Returns (limit of the current device, bytes of it that are not pages of this process, what is left
- * of the spill budget, pages on the host). Idle host pages use up the budget: they are pinned. */
+/* Returns (limit of the current device, bytes of it that are not pages of this process, what is
+ * left of the spill budget, pages on the host). Idle host pages use up the budget: they are pinned.
+ */
 static python_object *room(python_object *self, python_object *arguments) {
   (void)self, (void)arguments;
   const ledger *l = account_ledger();

@@ -8,6 +8,7 @@ import functools
 import importlib
 import sys
 
+COMPACT_STEP = 2  # of those whose pages are moved
 PART_BYTES = 64 << 20  # of parameters, in one go of an optimizer
 GRADIENTS = 16  # of how many parameters a backward pass is heard through: each time may cost a wait for the device
 
@@ -36,6 +37,7 @@ class Trim:
         self.torch, self.live, self.at_step = torch, None, False
         self.heard = set()  # parameters
         self.activations = arm_activations(torch)
+        self.steps = 0  # since pages are moved
 
     def allocated(self):
         return self.torch.cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"]
@@ -56,6 +58,8 @@ class Trim:
     def step_ended(self, optimizer, *_):
         self.move_activations(optimizer)
         shim_step_ended()
+        if shim_resident():
+            self.compact()
         if not shim_trim_wanted():
             return
         self.listen(optimizer)
@@ -72,6 +76,13 @@ class Trim:
         self.at_step, self.live = self.allocated() > self.live, None
         if not self.at_step:
             self.now(1)
+
+    def compact(self):
+        """The steps before pages moved took more addresses than those after need. They are given up once: what is left is what a
+        step uses, at addresses that stay the same."""
+        self.steps += 1
+        if self.steps == COMPACT_STEP:
+            self.torch.cuda.empty_cache()
 
     @quiet
     def listen(self, optimizer):

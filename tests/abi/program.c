@@ -274,7 +274,7 @@ static void data(const char *raw, const char *small) {
   OK(stow_shrink_file(&shrink, raw, small, &how));
   OK(stow_shrink_get_info(shrink, &did));
   OK(stow_shrink_get_item(shrink, 0, &one));
-  CHECK(did.bytes_after == COUNT && one.exact == 1 && strcmp(one.to_dtype, "uint8") == 0);
+  CHECK(did.bytes_after == COUNT && one.exact == 1 && strcmp(one.to_dtype, "int8") == 0);
   CHECK(stow_shrink_text(shrink)[0] && stow_shrink_json(shrink)[0]);
   stow_shrink_close(shrink);
   done();
@@ -287,7 +287,7 @@ static void data(const char *raw, const char *small) {
   from.path = small;
   OK(stow_array_open(&array, &from));
   OK(stow_array_get_info(array, &info));
-  CHECK(info.rows == COUNT && info.dims == 1 && strcmp(info.dtype, "uint8") == 0);
+  CHECK(info.rows == COUNT && info.dims == 1 && strcmp(info.dtype, "int8") == 0);
   OK(stow_array_read(array, 42, 1, 1, 0, 0, &row));
   CHECK(row == 42);
   stow_array_close(array);

@@ -236,4 +236,105 @@ TEST(fixes_of_the_first_cause_come_first)
   free(r);
 }
 
+TEST(graphs_that_a_list_keeps_are_the_cause)
+{
+  static const host_object losses = {.bytes = 4096,
+                                     .count = 200,
+                                     .where = "validate at train.py:9",
+                                     .type = "list",
+                                     .of = "torch.Tensor",
+                                     .place = "/data/train.py:12",
+                                     .grows = true,
+                                     .mark = "graph",
+                                     .graphs = 200};
+  host_record *r = blank();
+  holds(r, &losses, "losses", 4096);
+  r->inside_bytes = 1000 * MIB;
+  at_line(r, "/data/train.py", "losses.append(loss)");
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  CHECK(x.findings.list[0].id == CAUSE_GRAPH_KEPT);
+  CHECK(strstr(x.headline.data, "at line 12 of train.py") != NULL);
+  CHECK(strstr(x.fixes.list[0].change, "losses.append(loss.item())") != NULL);
+  CHECK(x.fixes.list[0].saves_bytes == 995 * MIB);
+  explanation_free(&x);
+  r->objects[0].graphs = 3; /* a step's own */
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  free(r);
+}
+
+TEST(a_container_and_the_line_that_grows_it_are_the_headline)
+{
+  static const host_object cache = {.count = 49,
+                                    .where = "module train.py",
+                                    .type = "list",
+                                    .of = "numpy.ndarray",
+                                    .element_bytes = 18 * MIB,
+                                    .place = "train.py:5",
+                                    .grows = true};
+  host_record *r = blank();
+  holds(r, &cache, "cache", 882 * MIB);
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  CHECK(x.findings.list[0].id == CAUSE_HOST_LEAK);
+  CHECK_TEXT(x.headline.data,
+             "cache: a list of 49 arrays, 882.0 MiB, grows by 18.0 MiB per turn at "
+             "line 5 of train.py");
+  explanation_free(&x);
+  free(r);
+}
+
+TEST(memory_without_a_name_that_grows_while_the_program_goes_on_is_native)
+{
+  host_record *r = blank();
+  r->inside_bytes = 1000 * MIB;
+  at_line(r, "decode.py", "frame = decoder.next()");
+  CHECK(first(r) == CAUSE_HOST_LIMIT); /* one value that the line makes */
+  r->inside_turns = 3;
+  CHECK(first(r) == CAUSE_HOST_NATIVE);
+  holds(r, &picture, "photos", 600 * MIB);
+  CHECK(first(r) == CAUSE_HOST_LIMIT); /* most of it has a name */
+  free(r);
+}
+
+TEST(shared_and_pinned_memory_are_told_apart)
+{
+  host_record *r = blank();
+  r->processes[0].shared_bytes = 700 * MIB;
+  CHECK(first(r) == CAUSE_HOST_SHARED);
+  r->processes[0].shared_bytes = 0;
+  holds(r, &picture, "batches", 700 * MIB);
+  snprintf(r->objects[0].mark, sizeof r->objects[0].mark, "pinned");
+  CHECK(first(r) == CAUSE_HOST_PINNED);
+  r->object_count = 0; /* by its mappings: the driver's are anonymous shared memory */
+  r->processes[0].shared_bytes = 700 * MIB;
+  r->maps[0] = (tree_map){.kind = TREE_SHARED, .bytes = 700 * MIB, .path = "/dev/zero (deleted)"};
+  r->map_count = 1;
+  CHECK(first(r) == CAUSE_HOST_SHARED);
+  r->maps[r->map_count++] =
+      (tree_map){.kind = TREE_FILE, .bytes = 70 * MIB, .path = "/dev/nvidiactl"};
+  CHECK(first(r) == CAUSE_HOST_PINNED);
+  free(r);
+}
+
+TEST(columns_of_text_are_python_objects)
+{
+  static const host_object table = {.count = 1000000,
+                                    .where = "module train.py",
+                                    .type = "pandas.DataFrame",
+                                    .of = "int64 object",
+                                    .shape = "(1000000, 3)",
+                                    .mark = "text",
+                                    .text_bytes = 600 * MIB,
+                                    .words = "address, city"};
+  host_record *r = blank();
+  holds(r, &table, "df", 620 * MIB);
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  CHECK(x.findings.list[0].id == CAUSE_HOST_OBJECTS);
+  CHECK(strstr(x.fixes.list[0].change, "df[\"address\"].astype(\"category\")") != NULL);
+  explanation_free(&x);
+  free(r);
+}
+
 TEST_MAIN

@@ -405,6 +405,55 @@ TEST(a_long_log_stays_lines)
   buffer_free(&out);
 }
 
+/* Without a logger's prefix the records of one length look like a terminal's lines; every one
+ * speaks of memory, so only their number can be cut. */
+TEST(a_long_log_of_equal_lines_is_cut_and_not_joined)
+{
+  buffer log = BUFFER_INIT, out = BUFFER_INIT;
+  for (int i = 0; i < 30000; i++)
+    buffer_printf(&log,
+                  "Epoch 1 step %06d loss 0.25 memory in use 3.%03d GiB of the first device\n", i,
+                  i % 1000);
+  buffer_text(&log, "Killed\n");
+  CHECK_OK(clean_text(&out, (scan_text){log.data, log.data + log.length}));
+  CHECK(out.length < (1 << 20) + 200000);
+  CHECK(strstr(out.data, "\nKilled\n") != NULL);
+  message m;
+  message_read(&m, log.data, log.length);
+  CHECK(m.kind == MESSAGE_HOST && m.host == HOST_KILLED);
+  buffer_free(&log);
+  buffer_free(&out);
+}
+
+/* A DataLoader uses one sentence for every end of a worker. */
+TEST(a_worker_s_end_is_memory_only_with_a_sign_of_it)
+{
+  static const struct {
+    const char *text;
+    bool memory;
+  } ends[] = {
+      {"RuntimeError: DataLoader worker (pid(s) 3411, 3412) exited unexpectedly", false},
+      {"  File \"data.py\", line 137, in __getitem__\nRuntimeError: DataLoader worker (pid 3411) "
+       "exited unexpectedly with exit code 1. Details are lost due to multiprocessing. Rerunning "
+       "with num_workers=0 may give better error trace.",
+       false},
+      {"RuntimeError: DataLoader worker (pid 9) is killed by signal: Segmentation fault.", false},
+      {"RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.", true},
+      {"RuntimeError: DataLoader worker (pid(s) 9) exited unexpectedly\n"
+       "kernel: Out of memory: Killed process 9 (python3)",
+       true},
+  };
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+    explanation x;
+    CHECK_OK(explain_message(&x, ends[i].text, strlen(ends[i].text)));
+    CHECK(x.findings.count > 0);
+    CHECK((x.findings.list[0].confidence >= 0.5) == ends[i].memory);
+    CHECK((x.findings.list[0].id == CAUSE_UNKNOWN) == !ends[i].memory);
+    if (!ends[i].memory) CHECK(strstr(x.fixes.list[0].change, "num_workers=0") != NULL);
+    explanation_free(&x);
+  }
+}
+
 TEST(the_first_of_several_failures_is_read)
 {
   static const char text[] =

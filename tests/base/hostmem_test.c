@@ -64,6 +64,7 @@ TEST(cgroup2_limit_of_a_level_above_counts)
   CHECK_TEXT(m.cgroup, "/a/b/c");
   CHECK_U64(m.limit_bytes, 16 * GIB);
   CHECK_U64(m.limit_used_bytes, 6 * GIB);
+  CHECK_U64(m.limit_cache_bytes, 2 * GIB);
   CHECK_U64(m.total_bytes, 16 * GIB);
   CHECK_U64(m.usable_bytes, 9 * GIB); /* 16 - 6 - 1 kept */
   CHECK(strstr(m.limited_by, "/sys/fs/cgroup/a/b") != NULL);

@@ -66,3 +66,53 @@ TEST(a_bound_that_is_passed_is_told_in_the_output)
 }
 
 TEST_MAIN
+
+TEST(on_a_narrow_screen_text_wraps_in_its_column)
+{
+  static const char *const texts[] = {
+      "setting", "limit", "one_setting:4,another_setting:8", "1 GiB", "b", "2 GiB", NULL};
+  table t = TABLE_INIT(2, 1u << 1);
+  buffer out = BUFFER_INIT;
+  cells(&t, texts);
+  table_fit(30);
+  table_write(&t, &out, 0, false);
+  table_fit(0);
+  CHECK_TEXT(out.data, "setting                  limit\n"
+                       "one_setting:4,           1 GiB\n"
+                       "another_setting:8\n"
+                       "b                        2 GiB\n");
+  buffer_free(&out);
+}
+
+TEST(on_a_narrower_one_numbers_are_left_out_and_named)
+{
+  static const char *const texts[] = {"policy",  "peak",    "hole", "calls", "torch_default",
+                                      "3.0 GiB", "1.0 GiB", "12",   NULL};
+  table t = TABLE_INIT(4, 14);
+  buffer out = BUFFER_INIT;
+  cells(&t, texts);
+  table_fit(25);
+  table_write(&t, &out, 0, false);
+  table_fit(0);
+  CHECK_TEXT(out.data, "policy            peak\n"
+                       "torch_default  3.0 GiB\n"
+                       "(a wider screen also shows: hole, calls)\n");
+  buffer_free(&out);
+}
+
+TEST(cells_have_colours_only_where_colours_are_shown)
+{
+  for (int color = 0; color < 2; color++) {
+    table t = TABLE_INIT(2, 0);
+    buffer out = BUFFER_INIT;
+    table_cell(&t, "a");
+    table_cell(&t, "b");
+    table_cell(&t, "x");
+    table_cell(&t, "fails");
+    table_color(&t, TABLE_BAD);
+    table_write(&t, &out, 0, color == 1);
+    CHECK_TEXT(out.data,
+               color == 1 ? "\033[1ma  b\033[0m\nx  \033[31mfails\033[0m\n" : "a  b\nx  fails\n");
+    buffer_free(&out);
+  }
+}

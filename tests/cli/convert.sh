@@ -176,6 +176,57 @@ rows = list(csv.DictReader(open("trace.csv")))
 assert [r["kind"] for r in rows if not r["kind"].startswith("mark")] == [e["action"] for e in trace]
 END
 
+test_py pftrace_has_every_allocation_with_its_call_stack << 'END'
+# A reader of our own: protobuf fields by number (perfetto/protos/trace). tests/long/perfetto.sh uses Perfetto's own definitions.
+def fields(data):
+    at = 0
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+    while at < len(data):
+        key = number()
+        if key & 7 == 0:
+            value = number()
+        elif key & 7 == 1:
+            value, at = struct.unpack_from("<Q", data, at)[0], at + 8
+        else:
+            assert key & 7 == 2, key
+            length = number()
+            value, at = data[at:at + length], at + length
+        yield key >> 3, value
+trace = load("leak.pickle.gz")["device_traces"][0]
+convert(os.path.join(os.environ["DATA"], "leak.pickle.gz"), "leak.pftrace")
+functions, frames, stacks, begun, ended, dumps = {}, {}, {}, [], 0, []
+for one, packet in fields(open("leak.pftrace", "rb").read()):
+    assert one == 1
+    packet = list(fields(packet))
+    for field, value in packet:
+        if field == 12:
+            for kind, item in fields(value):
+                item = list(fields(item))
+                if kind == 5: functions[item[0][1]] = item[1][1].decode()
+                if kind == 6: frames[item[0][1]] = (functions[dict(item)[2]], dict(item).get(6))
+                if kind == 7: stacks[item[0][1]] = [frames[v] for f, v in item if f == 2]
+        if field == 11:
+            event = dict(fields(value))
+            notes = [dict(fields(v)) for f, v in fields(value) if f == 4]
+            if 47 in event: begun.append((notes[1][7], notes[0][3], stacks[event[56]] if 56 in event else []))
+            ended += 48 in event
+        if field == 37:
+            for sample in [dict(fields(v)) for f, v in fields(dict(fields(value))[5]) if f == 2]:
+                dumps.append(sample[2] - sample[3])
+wanted = [e for e in trace if e["action"] == "alloc"]
+assert begun == [(e["addr"], e["size"], [(f["name"], f["line"]) for f in reversed(e.get("frames", []))]) for e in wanted]
+assert ended == sum(e["action"] == "free_completed" for e in trace) and dumps
+END
+
 test_py tensorboard_reads_its_events << 'END'
 # A reader of our own first: records with their masked CRC32C, then protobuf fields by number (tensorflow/core/util/event.proto,
 # framework/summary.proto): Event {1 wall_time, 2 step, 3 file_version, 5 summary}, Summary {1 value}, Value {1 tag, 2 simple}.

@@ -26,6 +26,49 @@ for kind in kinds:
 assert count == 12 * 2 * 8 * 2
 END
 
+test_py members_of_other_kinds_and_names_with_slashes_do_not_block_the_rest << 'END'
+arrays = {"params/Dense_0/kernel": np.arange(6.0), "s": np.zeros(3, dtype=[("a", "f4"), ("b", "U3")]), "o": np.array([{}, 1], dtype=object)}
+for save in (np.savez, np.savez_compressed):
+    save("a.npz", **arrays)
+    listed = {a["name"]: a["dtype"] for a in inspect("a.npz")["arrays"]}
+    assert listed == {"params/Dense_0/kernel": "float64", "s": "structured", "o": "objects"}, listed
+    stowage("shrink", "a.npz", "-o", "b.npz")
+    back = np.load("b.npz", allow_pickle=True)
+    assert back["params/Dense_0/kernel"].dtype.itemsize == 1 and np.array_equal(back["params/Dense_0/kernel"], np.arange(6))
+    assert np.array_equal(back["s"], arrays["s"]) and back["s"].dtype == arrays["s"].dtype and list(back["o"]) == [{}, 1]
+    assert "use .npz" in stowage("shrink", "a.npz:o", "-o", "b.npy", fails=True)
+import zipfile
+with zipfile.ZipFile("f.npz", "w") as z:  # as `zip -r` writes it
+    z.writestr("params/", b"")
+    z.write("a.npz", "params/notes.txt")
+    np.save("x.npy", np.arange(3))
+    z.write("x.npy", "params/x.npy")
+assert [a["dtype"] for a in inspect("f.npz")["arrays"]] == ["not an array", "int64"]
+for name in ("../x.npy", "/x.npy", "a/../../x.npy", "a\\x.npy"):
+    with zipfile.ZipFile("bad.npz", "w") as z:
+        z.write("x.npy", "PLACEHOLDERPLACE"[:len(name)])
+    raw = open("bad.npz", "rb").read().replace("PLACEHOLDERPLACE"[:len(name)].encode(), name.encode())
+    open("bad.npz", "wb").write(raw)
+    assert "of the zip file: a" in inspect("bad.npz", fails=True), name
+END
+
+test_py tables_of_savetxt_are_read << 'END'
+a = rng.standard_normal((300, 4))
+for more, names in [({}, None), (dict(header="x y z w"), "xyzw"), (dict(header="made by me\n\nx y z w"), "xyzw"),
+                    (dict(header="three words here"), None), (dict(delimiter=","), None), (dict(fmt="%.17g", newline="\r\n"), None)]:
+    np.savetxt("a.txt", a, **more)
+    facts = inspect("a.txt")
+    assert facts["rows"] == 300 and len(facts["columns"]) == 4, (more, facts)
+    assert names is None or "".join(c["name"] for c in facts["columns"]) == names, facts
+    shrink("a.txt", "-o", "a.npy")
+    assert np.array_equal(np.load("a.npy"), np.loadtxt("a.txt", delimiter=more.get("delimiter"))), more
+np.savetxt("i.txt", np.arange(10).reshape(5, 2), fmt="%d")
+shrink("i.txt", "-o", "i.npy")
+assert np.array_equal(np.load("i.npy"), np.arange(10).reshape(5, 2))
+open("words.txt", "w").write("two words\nmore words\n")
+assert len(inspect("words.txt")["columns"]) == 1
+END
+
 test_py other_types_are_named_and_measured << 'END'
 for a in (np.zeros(3, "c8"), np.zeros(3, ">c16"), np.array(["ab", "c"]), np.array([b"ab"]), np.zeros(2, "M8[ns]"),
           np.zeros(2, "m8[D]"), np.zeros(4, "V3"), np.zeros(2, "g")):

@@ -16,7 +16,7 @@ if [ -z "$python" ]; then
 fi
 cd "$folder" || exit 1
 # shellcheck disable=SC2034 # numpy.bash puts it before each program
-prelude="import h5py"
+prelude="import re, sys, h5py"
 
 test_py every_dataset_is_listed_and_read_whatever_its_type_layout_and_filter << 'END'
 arrays = {}
@@ -35,10 +35,10 @@ for name, a in arrays.items():
 shrink("a.h5", "-o", "a.npz")
 out = np.load("a.npz")
 for name, a in arrays.items():
-    assert same(a, out[name.replace("/", ".")]), name
+    assert same(a, out[name]), name
 END
 
-test_py one_dataset_becomes_one_npy_and_text_is_named << 'END'
+test_py one_dataset_becomes_one_npy_and_what_is_not_read_does_not_block_the_others << 'END'
 a = rng.integers(0, 100, (5000, 20)).astype("f8")
 with h5py.File("a.h5", "w") as f:
     f.create_dataset("x", data=a, chunks=(64, 20), compression="gzip")
@@ -49,9 +49,32 @@ with h5py.File("a.h5", "a") as f:
     f["pairs"] = np.zeros(3, dtype=[("a", "f4"), ("b", "i2")])
     f["soft"] = h5py.SoftLink("/x")
     f["elsewhere"] = h5py.ExternalLink("other.h5", "/x")
+    f.create_dataset("packed", data=a, chunks=(64, 20), compression="lzf")
 listed = {d["name"]: d["dtype"] for d in inspect("a.h5")["arrays"]}
-assert listed == {"x": "float64", "names": "text", "pairs": "compound"}, listed
-assert "dataset names is text" in stowage("shrink", "a.h5", "-o", "x.npz", fails=True)
+assert listed == {"x": "float64", "names": "text", "pairs": "compound", "packed": "packed with lzf"}, listed
+done = json.loads(stowage("shrink", "--json", "a.h5", "-o", "x.npz"))
+assert {d["name"]: d["type"] for d in done["left_out"]} == {k: v for k, v in listed.items() if k != "x"}, done
+assert np.load("x.npz").files == ["x"] and same(a, np.load("x.npz")["x"])
+for name in ("names", "packed"):
+    assert f"dataset {name} is" in stowage("shrink", "a.h5:" + name, "-o", "y.npz", fails=True)
+END
+
+test_py one_dataset_is_named_behind_a_colon << 'END'
+with h5py.File("a.h5", "w") as f:
+    f["g/x"] = np.arange(10.0)
+    f["g/y"] = np.arange(5)
+for name in ("a.h5:g/x", "a.h5:/g/x"):
+    assert [d["name"] for d in inspect(name)["arrays"]] == ["g/x"]
+    shrink(name, "-o", "x.npy")
+    assert np.array_equal(np.load("x.npy"), np.arange(10))
+message = inspect("a.h5:g/z", fails=True)
+assert "no dataset g/z" in message and "g/y" in message, message
+np.savez("a.npz", x=np.arange(10), y=np.arange(5))
+assert [d["name"] for d in inspect("a.npz:y")["arrays"]] == ["y"]
+shrink("a.npz:y", "-o", "y.npz")
+assert np.load("y.npz").files == ["y"]
+np.save("a.npy", np.arange(3))
+assert "no members" in inspect("a.npy:x", fails=True)
 END
 
 test_py a_block_of_the_users_own_may_stand_before_it << 'END'
@@ -77,24 +100,82 @@ assert [a["dtype"] for a in facts] == ["in other files"] * 2 and "max" not in fa
 assert "dataset raw is in other files" in stowage("shrink", "e.h5", "-o", "e.npz", fails=True)
 END
 
-test_py memory_stays_in_the_budget_and_a_chunk_past_it_is_refused << 'END'
+test_py memory_stays_in_the_budget_and_a_chunk_past_it_names_the_memory_that_suffices << 'END'
 with h5py.File("big.h5", "w") as f:
     d = f.create_dataset("x", (20_000, 500), "f8", chunks=(500, 100), compression="gzip", compression_opts=1)
     for i in range(0, 20_000, 500):
         d[i:i + 500] = np.random.default_rng(i).integers(0, 9, (500, 500))
     d[-1, -1] = 0.1
-    f.create_dataset("huge", (4096, 4096), "f8", chunks=(2048, 2048))
-facts = inspect("big.h5", "--memory", "300M")
-x = [a for a in facts["arrays"] if a["name"] == "x"][0]
-assert x["smallest_dtype"] == "float64" and x["max"] == 8
-assert "its chunks need" in inspect("big.h5", "--memory", "16M", fails=True)
-with h5py.File("big.h5", "a") as f:
-    del f["huge"]
 facts = inspect("big.h5", "--memory", "16M")
+x = facts["arrays"][0]
+assert x["smallest_dtype"] == "float64" and x["max"] == 8
 assert facts["peak_memory_bytes"] < (16 + 16) << 20, facts["peak_memory_bytes"]
+with h5py.File("chunk.h5", "w") as f:  # chunks of 8 MiB: unpacked whole
+    f.create_dataset("x", data=np.arange(1 << 21, dtype="f8").reshape(2048, 1024) % 251, chunks=(1024, 1024), compression="gzip")
+message = inspect("chunk.h5", "--memory", "16M", fails=True)
+suffices = re.search(r"chunks of 8.0 MiB .*--memory ([0-9]+)M", message)
+assert suffices, message
+assert inspect("chunk.h5", "--memory", suffices[1] + "M")["arrays"][0]["max"] == 250
+assert inspect("chunk.h5", "--memory", f"{int(suffices[1]) - 1}M", fails=True)
 END
 
-test_py a_damaged_file_and_a_missing_library_are_told << 'END'
+test_py rows_and_bands_of_chunks_larger_than_the_budget_are_read_in_parts << 'END'
+wide = rng.integers(0, 200, (6, 700_000)).astype("f8")  # rows of 5.6 MB, a part has 4 MiB
+cube = rng.integers(0, 200, (2, 3, 300_000)).astype("f8")
+layouts = {"plain": {}, "chunked": dict(chunks=(3, 5000)), "packed": dict(chunks=(3, 50_000), compression="gzip", compression_opts=1)}
+with h5py.File("a.h5", "w") as f:
+    for name, extra in layouts.items():
+        f.create_dataset(name, data=wide, **extra)
+    f.create_dataset("cube", data=cube, chunks=(2, 2, 7000))
+    f.create_dataset("whole", data=wide, chunks=(6, 700_000))  # one chunk of 32 MiB, not packed: read in parts
+shrink("a.h5", "-o", "a.npz", "--memory", "16M")
+out = np.load("a.npz")
+for name in out.files:
+    assert same(cube if name == "cube" else wide, out[name]), name
+assert len(out.files) == 5
+END
+
+test_py what_was_never_written_takes_no_time << 'END'
+import time
+with h5py.File("a.h5", "w") as f:
+    f.create_dataset("none", (2**40,), "f8", chunks=(1024,))
+    f.create_dataset("fill", (2**31, 2**30), "u1", chunks=(1, 1), fillvalue=7)
+    f.create_dataset("late", (2**36,), "i4", fillvalue=-3)
+    d = f.create_dataset("some", (2**40, 4), "i8", chunks=(256, 2), fillvalue=5)
+    d[3:5] = 1 << 40
+    d[2**39] = -1
+    d[2**40 - 1, 3] = 9
+    e = f.create_dataset("small", (100, 10), "f4", chunks=(10, 10), fillvalue=2.5)
+    e[20:30] = 1
+start = time.monotonic()
+facts = {a["name"]: a for a in inspect("a.h5", "--memory", "64M")["arrays"]}
+assert time.monotonic() - start < 10
+assert facts["none"]["max"] == 0 and facts["none"]["zero_fraction"] == 1
+assert facts["fill"]["min"] == facts["fill"]["max"] == 7
+assert facts["late"]["min"] == -3
+some = facts["some"]
+assert (some["min"], some["max"], some["zero_fraction"]) == (-1, 1 << 40, 0), some
+assert (facts["small"]["min"], facts["small"]["max"]) == (1, 2.5)
+shrink("a.h5:small", "-o", "small.npy")
+want = np.full((100, 10), 2.5)
+want[20:30] = 1
+assert np.array_equal(np.load("small.npy"), want)
+END
+
+test_py a_chunk_stored_in_more_than_it_declares_is_refused_within_the_budget << 'END'
+import resource, zlib
+packer = zlib.compressobj(9)
+stream = b"".join(packer.compress(bytes(1 << 20)) for _ in range(600)) + packer.flush()
+for rows in (128, 8192):  # 600 MiB behind a chunk of 1 KiB, and of 64 KiB
+    with h5py.File("bomb.h5", "w") as f:
+        d = f.create_dataset("x", shape=(rows,), dtype="f8", chunks=(rows,), compression="gzip")
+        d.id.write_direct_chunk((0,), stream)
+    message = inspect("bomb.h5", "--memory", "32M", fails=True)
+    assert f"is stored in {len(stream)} bytes but holds {rows * 8}" in message, message
+assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 150 << 10
+END
+
+test_py a_damaged_file_and_a_missing_library_are_reported << 'END'
 with h5py.File("a.h5", "w") as f:
     f.create_dataset("x", data=rng.standard_normal((2000, 20)), chunks=(100, 20), compression="gzip")
 whole = open("a.h5", "rb").read()
@@ -105,10 +186,98 @@ for trial in range(60):
     for _ in range(8):
         broken[int(rng.integers(8, len(broken)))] = int(rng.integers(0, 256))
     open("b.h5", "wb").write(broken)
-    subprocess.run([os.environ["STOWAGE"], "inspect", "b.h5"], capture_output=True, timeout=60)
+    done = subprocess.run([os.environ["STOWAGE"], "inspect", "b.h5"], capture_output=True, timeout=60)
+    assert done.returncode >= 0 and b"HDF5-DIAG" not in done.stderr, done
 os.environ["STOWAGE_HDF5_LIBRARY"] = "/nowhere/libhdf5.so"
 message = inspect("a.h5", fails=True)
 assert "needs libhdf5" in message and "apt-get install" in message, message
+END
+
+# ---- a libhdf5 that misbehaves ----
+library=$("$python" -c 'import h5py
+print(next(line.split()[-1] for line in open("/proc/self/maps") if "libhdf5" in line and "_hl" not in line))')
+cat > wrap.c << 'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+static void misbehave(const char *how) {
+  if (strcmp(how, "crash") == 0) raise(SIGSEGV);
+  if (strcmp(how, "abort") == 0) abort();
+  if (strcmp(how, "exit") == 0) _exit(3);
+  if (strcmp(how, "spin") == 0) for (volatile int i = 0;; i++) {}
+  if (strcmp(how, "print") == 0) { fprintf(stderr, "HDF5-DIAG: told\n"); printf("HDF5-DIAG: told\n"); fflush(NULL); }
+  if (strcmp(how, "eat") == 0)
+    for (;;) {
+      char *more = malloc(1 << 20);
+      if (more == NULL) raise(SIGSEGV);
+      memset(more, 1, 1 << 20);
+    }
+  if (strcmp(how, "escape") == 0) { /* every one of these must fail */
+    char *argv[] = {"/bin/true", NULL};
+    if (socket(AF_INET, SOCK_STREAM, 0) >= 0) raise(SIGSEGV);
+    if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) raise(SIGSEGV);
+    if (unlink("keep") == 0 || rename("keep", "lost") == 0) raise(SIGSEGV);
+    execv(argv[0], argv);
+  }
+}
+int H5Dread(int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, void *to) {
+  int (*real)(int64_t, int64_t, int64_t, int64_t, int64_t, void *) = dlsym(RTLD_NEXT, "H5Dread");
+  misbehave(getenv("MISBEHAVE"));
+  return real(a, b, c, d, e, to);
+}
+END
+export LIBRARY=$library WRAP=$PWD/wrap.so
+if ! ${CC:-cc} -shared -fPIC -o wrap.so wrap.c -Wl,--no-as-needed "$library" -ldl 2> wrap.log; then
+  skip "hdf5: no compiler for a libhdf5 that misbehaves"
+  finish
+fi
+
+test_py faults_of_the_library_become_messages << 'END'
+import resource
+with h5py.File("a.h5", "w") as f:
+    f["x"] = np.arange(10.0)
+open("keep", "w").close()
+os.environ["STOWAGE_HDF5_LIBRARY"] = os.environ["WRAP"]
+def with_fault(how, fails=True):
+    os.environ["MISBEHAVE"] = how
+    done = subprocess.run([os.environ["STOWAGE"], "inspect", "--memory", "32M", "a.h5"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode in (1, 2)) == fails and done.returncode >= 0 and "DIAG" not in done.stdout + done.stderr, (how, done)
+    return done.stderr
+assert "libhdf5 crashed on it (Segmentation fault)" in with_fault("crash"), with_fault("crash")
+assert "libhdf5 crashed on it (Aborted)" in with_fault("abort")
+assert "exit code 3" in with_fault("exit")
+os.environ["STOWAGE_HDF5_SECONDS"] = "1"
+assert "computed too long" in with_fault("spin")
+with_fault("print", fails=False)
+with_fault("escape", fails=False)
+assert os.path.exists("keep")
+assert "crashed" in with_fault("eat")
+assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 100 << 10, resource.getrusage(resource.RUSAGE_CHILDREN)
+END
+
+test_py the_library_of_h5py_is_found_without_a_system_one << 'END'
+with h5py.File("a.h5", "w") as f:
+    f["x"] = np.arange(10.0)
+os.makedirs("env/bin")
+os.makedirs("env/lib/python3.99/site-packages/h5py.libs")
+os.makedirs("hidden")
+for stem in ("libhdf5", "libhdf5_serial"):  # the loader stops at these instead of the system's
+    for end in ("", ".310", ".200", ".103", ".100"):
+        open(f"hidden/{stem}.so{end}", "w").write("not a library")
+os.environ["LD_LIBRARY_PATH"] = os.path.abspath("hidden")
+os.environ["PATH"] = os.path.abspath("env/bin") + ":" + os.environ["PATH"]
+assert "needs libhdf5" in inspect("a.h5", fails=True)
+os.symlink(sys.executable, "env/bin/python3")
+os.symlink(os.environ["LIBRARY"], "env/lib/python3.99/site-packages/h5py.libs/libhdf5-1a2b3c.so.310")
+assert inspect("a.h5")["arrays"][0]["max"] == 9
 END
 
 finish

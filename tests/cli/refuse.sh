@@ -69,7 +69,7 @@ plain = archive([("x.npy", x)])
 refused("a.npz", archive([("x.npy", x + b"12345678")]), "npy header declares")
 refused("a.npz", archive([("x.npy", x), ("x.npy", x)]), "two members have the same name")
 refused("a.npz", archive([("../x.npy", x)]), "slash", "..")
-refused("a.npz", archive([("a/x.npy", x)]), "slash")
+refused("a.npz", archive([("/x.npy", x)]), "absolute")
 broken = bytearray(plain)
 broken[plain.index(x) + len(x) - 1] ^= 1
 refused("a.npz", bytes(broken), "checksum")

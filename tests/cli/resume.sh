@@ -43,6 +43,23 @@ jobs=("npy a.npy" "npy b.npy" "npy a.npy --dtype u8" "npy c.npy --tolerance 1e-3
   "npz thin.npy" "npz thin_f.npy --tolerance 1e-3" "npz half.npy" "npz c.npy --tolerance 1e-3" "npz r.bin --from-dtype f32" "npz m.npz" "npz m.npz --tolerance 1e-3"
   "npz z.npz" "npz blocks.npz" "npz s.npz" "npz sz.npz --tolerance abs:1e-2" "npz t.csv --tolerance abs:1e-3" "npz w.csv" "npz w.csv.gz" "npz d.csv --memory 4M" "npz d.csv --memory 24M")
 
+# A file larger than the limit fails with EFBIG, as a full disk fails with ENOSPC.
+full_disk() { # EXT KIB WORDS…: fails for want of room, keeps what is done, and goes on with it
+  local out=out.$1 whole=whole.$1 kib=$2; shift 2
+  "$stowage" shrink --force "$@" -o "$whole" > /dev/null || return 1
+  rm -f "$out"*
+  (
+    ulimit -f "$kib"
+    trap '' XFSZ
+    STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=40000 "$stowage" shrink --force "$@" -o "$out" > /dev/null 2> said
+  ) && return 1
+  grep -q -- "--resume" said && [ -e "$out.partial" ] && [ -e "$out.resume" ] && [ ! -e "$out" ] || { cat said; return 1; }
+  "$stowage" shrink --force "$@" -o "$out" --resume > said || return 1
+  grep -q "^resumed" said && cmp "$whole" "$out" && [ ! -e "$out.partial" ] && [ ! -e "$out.resume" ]
+}
+check a_full_disk_keeps_what_resume_needs_npy full_disk npy 800 b.npy
+check a_full_disk_keeps_what_resume_needs_npz full_disk npz 800 m.npz
+
 resumes() { # POINTS EXT WORDS…: killed at checkpoint 1, 2, … until it ends by itself; every time the output is old, then resumed
   local kills=0 at points=$1 out=out.$2 whole=whole.$2; shift 2
   "$stowage" shrink --force "$@" -o "$whole" > /dev/null || return 1

@@ -72,6 +72,26 @@ t = np.load("t.npz")
 assert t.files == ["a", "b"] and t["a"].shape == (0,)
 END
 
+test_py negative_zeros_count_as_zeros_and_are_reported << 'END'
+dense = rng.standard_normal((400, 300)) * (rng.random((400, 300)) < 0.01)  # a masked Gaussian: half of its zeros are -0.0
+minus = int((np.signbit(dense) & (dense == 0)).sum())
+assert minus > 50_000
+np.save("a.npy", dense)
+facts = inspect("a.npy")
+assert facts["zero_fraction"] == (dense == 0).mean() and facts["sparse_is_smaller"]
+result = shrink("a.npy", "-o", "a.npz")
+assert result["arrays"][0]["sparse"] and result["arrays"][0]["negative_zeros"] == minus
+assert sp.load_npz("a.npz").nnz == np.count_nonzero(dense) and np.array_equal(sp.load_npz("a.npz").toarray(), dense)
+assert f"{minus} negative zeros" in stowage("shrink", "a.npy", "-o", "b.npz")
+shrink("a.npy", "-o", "c.npy")  # dense: every sign stays
+assert same(np.load("c.npy"), dense) and np.array_equal(np.signbit(np.load("c.npy")), np.signbit(dense))
+full = np.ones((400, 300))
+full[0, 0] = -0.0  # too dense for a matrix: no integer type may take it
+np.save("d.npy", full)
+shrink("d.npy", "-o", "d.npz")
+assert np.signbit(np.load("d.npz")["arr_0"][0, 0])
+END
+
 test_py dense_becomes_sparse_where_that_is_smaller << 'END'
 count = 0
 for dtype in ("f8", "f4", "i8", "u2"):
@@ -84,6 +104,7 @@ for dtype in ("f8", "f4", "i8", "u2"):
                 dense[-1, -1] = -0.0
             np.save("a.npy", np.asarray(dense, order=order))
             result = shrink("a.npy", "-o", "b.npz")
+            assert result["arrays"][0].get("negative_zeros", 0) == (result["arrays"][0]["sparse"] and dtype[0] == "f")
             if not result["arrays"][0]["sparse"]:
                 assert same(np.load("b.npz")["arr_0"], dense) and min(shape) < 10
                 continue

@@ -26,6 +26,7 @@ TEST(an_inspection_tells_type_shape_and_the_smallest_type)
   const uint64_t shape[] = {10, 200};
   stow_inspect_options options = STOW_INSPECT_OPTIONS_INIT;
   options.raw_dtype = "float64", options.raw_shape = shape, options.raw_dims = 2;
+  options.purpose = STOW_FOR_STORAGE;
   stow_inspection *i;
   CHECK_OK(stow_inspect_file(&i, raw_file(2000), &options));
   stow_inspection_info info = STOW_INSPECTION_INFO_INIT;
@@ -73,7 +74,7 @@ TEST(shrink_writes_the_file_and_says_what_it_did)
   struct stat seen;
   snprintf(out, sizeof out, "%s/small.npy", harness_folder());
   stow_shrink_options options = STOW_SHRINK_OPTIONS_INIT;
-  options.raw_dtype = "f64";
+  options.raw_dtype = "f64", options.purpose = STOW_FOR_STORAGE;
   stow_shrink *s;
   CHECK_OK(stow_shrink_file(&s, raw_file(2000), out, &options));
   stow_shrink_info info = STOW_SHRINK_INFO_INIT;

@@ -5,7 +5,7 @@
 
 #include "harness.h"
 
-static const budget small = {.bytes = BUDGET_LEAST};
+static const budget small = {.bytes = BUDGET_LEAST, .purpose = SCAN_FOR_STORAGE};
 static file_facts facts;
 
 static stow_status read_table(const char *text, size_t length, table_header header) {

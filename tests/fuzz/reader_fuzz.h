@@ -73,7 +73,7 @@ static inline void fuzz_round_trip(const recording *r) {
 /* What each writer makes, into memory; a snapshot must read back. */
 static inline void fuzz_writers(const recording *r) {
   stow_status (*const writers[])(const recording *, outfile *, uint64_t *) = {
-      perfetto_write, tensorboard_write, csv_trace_write, torch_snapshot_write};
+      perfetto_write, pftrace_write, tensorboard_write, csv_trace_write, torch_snapshot_write};
   for (size_t i = 0; i < 4; i++) {
     char *bytes = NULL;
     size_t count = 0;

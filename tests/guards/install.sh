@@ -78,4 +78,18 @@ by_cmake() {
     runs "$folder/consumer/build/shared" && runs "$folder/consumer/build/static"
 }
 check a_program_builds_through_cmake by_cmake
+
+# The installed library starts the installed command to read HDF5: lib/stowage beside it is a folder, not the command.
+python=/usr/bin/python3
+if "$python" -c 'import h5py, numpy' 2> /dev/null; then
+  hdf5() {
+    env -u STOWAGE_COMMAND PATH=/usr/bin:/bin PYTHONPATH="$source_dir/python" STOWAGE_LIBRARY="$library/libstowage.so.1" "$python" -c '
+import sys, h5py, stowage
+with h5py.File(sys.argv[1], "w") as f: f["x"] = [1, 2, 3]
+assert list(stowage.open(sys.argv[1] + ":x")[:]) == [1, 2, 3]' "$folder/a.h5"
+  }
+  check an_installed_library_reads_hdf5 hdf5
+else
+  skip "an_installed_library_reads_hdf5: no python3 with h5py"
+fi
 finish

@@ -17,7 +17,7 @@ handler='^src/cli/shrink\.c:[0-9]+:  ssize_t wrote = there \? write\(2, kept, si
 if [ -s "$folder/printing" ]; then cat "$folder/printing"; fail only_output_prints; else ok only_output_prints; fi
 # Python: what is printed is an answer, whose repr cleans, a table of _show, or what the command said.
 grep -rnE '\bprint\(|std(out|err)\.write\(' python/stowage |
-  grep -vE '>>> |print\(answer\)|print\(_show\.text_table|print\(said\.rstrip\(\)\)|print\(f"\{size\(before\)|print\("The kernel|made\.text, file=sys\.stderr|sys\.stdout\.write\(run\(' > "$folder/python"
+  grep -vE '>>> |print\(answer(, file=sys\.stderr)?\)|print\(_show\.text_table|print\(said\.rstrip\(\)\)|print\(f"\{size\(before\)|print\("The kernel|made\.text, file=sys\.stderr|sys\.stdout\.write\(run\(' > "$folder/python"
 if [ -s "$folder/python" ]; then cat "$folder/python"; fail python_prints_answers_only; else ok python_prints_answers_only; fi
 python=${STOWAGE_TEST_PYTHON:-python3}
 if has "$python"; then STOWAGE=$stowage "$python" "$source_dir/tests/guards/terminal.py" "$folder" || failed=1; else skip "terminal: no python3"; fi

@@ -49,8 +49,21 @@ TEST(rows_go_there_and_back_bit_for_bit)
       if (bits % 100 < density)
         bits = harness_random(&random), memcpy(row + i * width, &bits, width);
     }
-    size_t count = csr_compress(values, indices, index, row, type, columns, 0);
+    uint64_t minus = 0, signs = 0;
+    if (columns > 0 && round % 5 == 0 && dtype_kind(type) == CLASS_FLOAT) {
+      size_t at = harness_random(&random) % columns;
+      memset(row + at * width, 0, width);
+      row[at * width + width - 1] = (char)0x80;
+    }
+    size_t count = csr_compress(values, indices, index, row, type, columns, 0, &minus);
     CHECK(count <= columns);
+    for (size_t i = 0; i < columns; i++) { /* -0 comes back as 0 */
+      char *value = row + i * width;
+      bool lowest = dtype_kind(type) == CLASS_FLOAT && value[width - 1] == (char)0x80;
+      for (size_t k = 0; k + 1 < width; k++) lowest = lowest && value[k] == 0;
+      if (lowest) value[width - 1] = 0, signs++;
+    }
+    CHECK_U64(minus, signs);
     stored += count;
     expand(back, type, columns, values, indices, index, count);
     CHECK(memcmp(row, back, columns * width) == 0);
@@ -59,14 +72,19 @@ TEST(rows_go_there_and_back_bit_for_bit)
   harness_note("%" PRIu64 " values stored", stored);
 }
 
-TEST(negative_zero_and_nan_are_kept)
+TEST(nan_is_kept_and_negative_zeros_are_counted)
 {
   const float row[] = {0, -0.0f, NAN, 1};
   float values[4];
   uint16_t indices[4];
-  CHECK_U64(csr_compress(values, indices, DTYPE_U16, row, DTYPE_F32, 4, 0), 3);
-  CHECK(signbit(values[0]) && isnan(values[1]) && values[2] == 1);
-  CHECK(indices[0] == 1 && indices[1] == 2 && indices[2] == 3);
+  uint64_t minus = 0;
+  CHECK_U64(csr_compress(values, indices, DTYPE_U16, row, DTYPE_F32, 4, 0, &minus), 2);
+  CHECK(isnan(values[0]) && values[1] == 1 && minus == 1);
+  CHECK(indices[0] == 2 && indices[1] == 3);
+  /* An integer with the highest bit alone is a value. */
+  const int32_t integers[] = {INT32_MIN, 0, 3};
+  CHECK_U64(csr_compress(values, indices, DTYPE_U16, integers, DTYPE_I32, 3, 0, &minus), 2);
+  CHECK_U64(minus, 1);
 }
 
 TEST(the_narrowest_index_that_numbers_every_column_is_chosen)

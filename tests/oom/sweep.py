@@ -71,6 +71,21 @@ def make_inputs(folder, data):
     write("a.csv", ("a,b,c\n" + "".join("%d,%s,t%d\n" % (i, i * 0.5, i % 7) for i in range(300))).encode())
     head = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
     write("a.safetensors", struct.pack("<Q", len(head)) + head + bytes(8))
+    names = ["model.layers.0.up_proj.weight", "base_model.model.model.layers.0.up_proj.lora_A.weight",
+             "base_model.model.model.layers.0.up_proj.lora_B.weight"]
+    for inner, shapes in [("model", [(names[0], 8, 32)]), ("adapter", [(names[1], 2, 32), (names[2], 8, 2)])]:
+        os.mkdir(path(inner))
+        at, facts = 0, []
+        for name, rows, columns in shapes:
+            size = 4 * rows * columns
+            facts.append('"%s":{"dtype":"F32","shape":[%d,%d],"data_offsets":[%d,%d]}' % (name, rows, columns, at, at + size))
+            at += size
+        head = ("{" + ",".join(facts) + "}").encode()
+        file = "adapter_model.safetensors" if inner == "adapter" else "model.safetensors"
+        write(os.path.join(inner, file), struct.pack("<Q", len(head)) + head + struct.pack("<f", 0.5) * (at // 4))
+    write("model/config.json", b'{"torch_dtype": "float32"}')
+    write("adapter/adapter_config.json", b'{"peft_type": "LORA", "r": 2, "lora_alpha": 4}')
+    shutil.copy(os.path.join(data, "..", "fuzz", "corpus", "torch", "state_dict"), path("state.pt"))
     write("error.txt", TORCH_ERROR.encode())
     write("host.txt", b"numpy.core._exceptions._ArrayMemoryError: Unable to allocate 74.5 GiB for an array with shape "
                       b"(100000, 100000) and data type float64\n")
@@ -103,16 +118,23 @@ VERBS = [
     ("report_text", ["report", "--text", "weights.pickle.gz"]),
     ("report_html", ["report", "weights.pickle.gz", "-o", "out.html"]),
     ("report_two", ["report", "--text", "runs.pickle.gz", "weights.pickle.gz"]),
+    ("report_run", ["report", "--json", "run"]),
     ("tune", ["tune", "weights.pickle.gz"]),
     ("tune_json", ["tune", "--json", "--vram", "4G", "rmm.csv"]),
     ("convert_stow", ["convert", "weights.pickle.gz", "out.stow"]),
     ("convert_perfetto", ["convert", "weights.pickle.gz", "out.json"]),
+    ("convert_pftrace", ["convert", "weights.pickle.gz", "out.pftrace"]),
     ("convert_csv", ["convert", "--to", "csv", "weights.pickle.gz", "out.csv"]),
     ("convert_pickle", ["convert", "weights.pickle.gz", "out.pickle"]),
     ("inspect_npy", ["inspect", "a.npy"]),
     ("inspect_npz", ["inspect", "a.npz"]),
     ("inspect_csv", ["inspect", "--json", "a.csv"]),
     ("inspect_safetensors", ["inspect", "a.safetensors"]),
+    ("inspect_model", ["inspect", "model", "--vram", "1K"]),
+    ("inspect_diff", ["inspect", "--diff", "model", "model"]),
+    ("shrink_model", ["shrink", "model", "-o", "out.model", "--quantize", "int8"]),
+    ("shrink_torch", ["shrink", "state.pt", "-o", "out.safetensors", "--dtype", "f16"]),
+    ("merge", ["merge", "model", "adapter", "-o", "out.safetensors"]),
     ("shrink_npy", ["shrink", "a.npy", "-o", "out.npy"]),
     ("shrink_npz", ["shrink", "a.npz", "-o", "out.npz"]),
     ("shrink_csv", ["shrink", "a.csv", "-o", "out.npz"]),

@@ -50,7 +50,7 @@ while True:
 END
 explains() {
   XDG_STATE_HOME=$folder/state "$folder/venv/bin/stowage" run --ram-limit 300M -- "$folder/venv/bin/python" "$folder/grows.py" > "$folder/said" 2>&1
-  grep -q 'why: held keeps' "$folder/said" || { cat "$folder/said"; return 1; }
+  grep -q 'why: held: a list of' "$folder/said" || { cat "$folder/said"; return 1; }
 }
 check a_ram_limit_explains_a_python_program explains
 if has man; then

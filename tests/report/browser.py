@@ -195,7 +195,7 @@ class Page:
                 found.append("log: " + params["entry"]["text"])
             elif method == "Runtime.consoleAPICalled" and params["type"] == "error":
                 found.append("console: " + str(params["args"]))
-            elif method == "Network.requestWillBeSent" and not params["request"]["url"].startswith(("file:", "about:", "data:")):
+            elif method == "Network.requestWillBeSent" and not params["request"]["url"].startswith(("file:", "about:", "data:", "blob:")):
                 found.append("request: " + params["request"]["url"])
             elif method == "Page.javascriptDialogOpening":
                 found.append("dialog: " + params.get("message", ""))

@@ -29,6 +29,32 @@ assert a["passed_over"] == 0 and {p["policy"] for p in a["policies"]} >= {"torch
 PY
 fi
 
+# The folder of a run, as stowage run leaves it, and --last. Three ranks of a job are three runs of one report.
+run=state/stowage/runs/20260101-000000-1
+mkdir -p "$run"
+"$stowage" convert "$data/leak.pickle.gz" "$run/4711.stow" > out
+printf 'code 1\nsignal 0\ncommand python train.py\nkernel 0\n' > "$run/end"
+printf 'started\t%s\nlimit\t4096\tgiven\nheld\t100\t3072\t0\nended\t\nsample\t0\t1024\nsample\t10\t3072\n' 1700000000000000000 > "$run/host"
+ln -s 20260101-000000-1 state/stowage/runs/last
+"$stowage" report --json "$run" > run.json
+XDG_STATE_HOME=$PWD/state "$stowage" report --json --last > last.json
+check last_is_the_last_run cmp <(sed 's/runs.*4711/4711/' run.json) <(sed 's/runs.*4711/4711/' last.json)
+for rank in 0 1 2; do mkdir -p "job/rank$rank" && cp "$run/4711.stow" "$run/end" "job/rank$rank"; done
+"$stowage" report --json job > job.json
+"$stowage" report --text job > job.txt
+check text_has_the_balance_of_ranks test "$(grep -c '+0.0%.*rank [012], device 0' job.txt)" = 3
+mkdir -p bare && cp "$run/end" bare
+if has python3; then
+  check a_run_folder_has_its_traces_and_why python3 - run.json job.json << 'PY'
+import json, sys
+run, job = (json.load(open(path))["runs"] for path in sys.argv[1:])
+assert len(run) == 1 and run[0]["file"] == "python train.py (4711)" and run[0]["failure_count"] == 1, run[0]["file"]
+assert run[0]["peak_host_bytes"] == 3072 and run[0]["host_limit_bytes"] == 4096, "host memory"
+assert run[0]["why"]["causes"][0]["id"] == "leak" and run[0]["why"]["fixes"], "why"
+assert [r["file"] for r in job] == ["rank 0", "rank 1", "rank 2"], [r["file"] for r in job]
+PY
+fi
+
 # Refusals: the exit code, the words, and that nothing was touched.
 refuse() { # NAME CODE WORDS COMMAND…
   local name=$1 code=$2 words=$3; shift 3
@@ -41,7 +67,11 @@ echo old > kept.html
 refuse a_cut_trace_is_refused 2 'cut.pickle.gz' "$stowage" report cut.pickle.gz -o kept.html
 check and_the_old_page_is_kept grep -qx old kept.html
 refuse a_page_that_cannot_be_written_is_said 1 'nowhere/page.html' "$stowage" report "$data/one_spike.pickle.gz" -o nowhere/page.html
+refuse a_run_without_a_trace_is_refused 2 'stowage run --record' "$stowage" report bare
+refuse a_folder_of_no_run_is_refused 2 'no run' "$stowage" report state
 refuse two_forms_on_standard_output_are_refused 2 'choose one' "$stowage" report --text --json "$data/one_spike.pickle.gz"
-refuse three_traces_are_refused 2 'one word too many' "$stowage" report a b c
+refuse seventeen_traces_are_refused 2 'one word too many' "$stowage" report a b c d e f g h i j k l m n o p q
+refuse no_trace_is_refused 2 'give a trace' "$stowage" report
+refuse last_stands_alone 2 'not both' "$stowage" report --last a
 check no_temporary_file_is_left test -z "$(find . -name '*.html.*')"
 finish

@@ -89,6 +89,14 @@ def hostile():
     return m.snapshot(marks, error=HOSTILE, allocator_settings={HOSTILE: HOSTILE})
 
 
+def named(name, file="train.py", line=7):
+    """A few allocations of one function, under a caller."""
+    m = Maker()
+    for i in range(4):
+        m.alloc(1 << 20 << i, [frame(name, file, line), frame("main", "main.py", 3)])
+    return m.snapshot()
+
+
 def write(path, snapshot):
     with open(path, "wb") as out:
         pickle.dump(snapshot, out, protocol=4)

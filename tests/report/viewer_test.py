@@ -3,12 +3,16 @@
 Prints "ok NAME", "FAIL NAME: why" or "skip NAME: why" for each. Arguments: the stowage command, an empty folder, and optionally
 a folder for screenshots (STOWAGE_SHOTS).
 """
+import csv
 import gzip
+import io
+import json
 import os
 import pickle
 import re
 import subprocess
 import sys
+import time
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -292,6 +296,216 @@ def an_empty_trace_says_so(browser):
         holds(len(page.value("document.getElementById('panel').innerText")) > 20, f"view {key} says nothing")
     shot(page, "empty")
     quiet(page)
+
+
+def run_folder(name, scale=1, events=4000, host=True, parent="runs"):
+    """A folder of a run as stowage run leaves it: a trace, its end and the host memory over time."""
+    path = os.path.join(folder, parent, name)
+    os.makedirs(path, exist_ok=True)
+    trace = snapshot.training(events)
+    for event in trace["device_traces"][0]:
+        if event["action"].startswith(("alloc", "free")) and any(f["name"].startswith("layer_") for f in event.get("frames", [])):
+            event["size"] = int(event["size"] * scale)
+    snapshot.write(os.path.join(folder, "part.pickle"), trace)
+    subprocess.run([stowage, "convert", os.path.join(folder, "part.pickle"), os.path.join(path, "4711.stow")], check=True, capture_output=True, timeout=60)
+    with open(os.path.join(path, "end"), "w") as end:
+        end.write("code 1\nsignal 0\ncommand python train.py\nkernel 0\n")
+    if host:
+        first = trace["device_traces"][0][0]["time_us"] * 1000
+        with open(os.path.join(path, "host"), "w") as file:
+            file.write(f"started\t{first - 10_000_000}\nlimit\t{8 << 30}\tgiven\nheld\t{3 << 30}\t{5 << 30}\t0\nended\t\n")
+            file.write("".join(f"sample\t{10 * i}\t{(i + 1) << 28}\n" for i in range(20)))
+    return path
+
+
+def saved(browser, name):
+    """Waits for a file that the page saves; its bytes."""
+    path = os.path.join(folder, name)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if os.path.exists(path) and os.path.getsize(path) > 0:
+            with open(path, "rb") as file:
+                return file.read()
+        browser.call("Browser.getVersion")
+    raise AssertionError(f"{name} was not saved")
+
+
+@test
+def why_and_what_to_change_are_shown(browser):
+    trace = recorded("leak")
+    page = browser.open(report("leak", trace))
+    answer = json.loads(subprocess.run([stowage, "explain", "--json", trace], check=True, capture_output=True, text=True, timeout=60).stdout)
+    expect(page.value("stowage.panel"), "why", "first view of a run that failed")
+    text = page.value("document.getElementById('panel').innerText")
+    for words in [answer["headline"], answer["fixes"][0]["change"], answer["causes"][0]["title"], answer["causes"][0]["evidence"][0]]:
+        holds(words in text, f"{words!r} not in {text!r}")
+    page.key("1")
+    expect(page.value("stowage.panel"), "flame", "view after key 1")
+    page.key("w")
+    expect(page.value("stowage.panel"), "why", "view after key w")
+    shot(page, "why")
+    quiet(page)
+
+
+@test
+def a_link_reopens_the_moment_and_the_tab(browser):
+    url = report("oom", recorded("oom_gpt_15gib_stacks"))
+    page = browser.open(url)
+    page.key("4")
+    page.value("stowage.chartOf(stowage.active).setWindow(300, 700)")
+    page.value("stowage.choose(stowage.active, 512)")
+    page.value("stowage.setGroup('size')")
+    link = page.until("location.hash.includes('at=512') && location.hash.includes('from=') && location.hash.includes('by=size') && location.hash")
+    again = browser.open(url + link)
+    expect(again.value("[stowage.panel, stowage.active.chosen, stowage.by, ...stowage.charts[0].window]"), ["allocations", 512, "size", 300, 700], f"state of {link}")
+    # What does not fit the report is ignored.
+    other = browser.open(url + "#tab=nothing&run=9&at=99999999999&from=-3&to=x&by=constructor&allocation=1e9")
+    expect(other.value("[stowage.panel, stowage.active.chosen === stowage.active.peakTick]"), ["why", True], "state of a bad link")
+    for one in (page, again, other):
+        quiet(one)
+
+
+@test
+def the_chart_and_the_tables_can_be_saved(browser):
+    browser.call("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": folder})
+    page = browser.open(report("oom", recorded("oom_gpt_15gib_stacks")))
+    page.drawn()
+    page.press("#chart-png")
+    picture = saved(browser, "oom_gpt_15gib_stacks-memory.png")
+    expect(picture[:8], b"\x89PNG\r\n\x1a\n", "first bytes of the picture")
+    holds(len(picture) > 10_000, f"the picture has {len(picture)} bytes")
+    page.press("#chart-csv")
+    rows = list(csv.DictReader(io.StringIO(saved(browser, "oom_gpt_15gib_stacks-memory.csv").decode())))
+    expect(max(int(row["live_bytes"]) for row in rows), page.value("stowage.active.peakBytes"), "highest row of the CSV")
+    page.key("2")
+    page.press("#panel-csv")
+    rows = list(csv.DictReader(io.StringIO(saved(browser, "oom_gpt_15gib_stacks-holders.csv").decode())))
+    expect(sum(int(row["Live"]) for row in rows), page.value("stowage.active.peakBytes"), "holders of the CSV")
+    holds(any(row["Call site"].endswith(":66") for row in rows), "no line in the CSV")
+    page.key("1")
+    expect(page.value("stowage.csv().slice(1).reduce((sum, row) => sum + row[1], 0)"), page.value("stowage.active.peakBytes"), "stacks of the CSV")
+    # A name that a spreadsheet would run as a formula is text.
+    hostile = browser.open(report("formula", made("formula", lambda: snapshot.named("=HYPERLINK(1)"))))
+    hostile.key("2")
+    hostile.value("document.getElementById('panel-csv').click()")
+    holds("'=HYPERLINK" in hostile.until("stowage.exported"), "a formula is in the CSV")
+
+
+@test
+def host_memory_stands_beside_the_device(browser):
+    page = browser.open(report("host", run_folder("one")))
+    expect(page.value("[stowage.active.host.limit, stowage.active.host.peak]"), [8 << 30, 5 << 30], "limit and peak of the host")
+    # The samples begin 10 ms before the first event.
+    expect(page.value("[stowage.active.hostAt(0), stowage.active.hostAt(10e6)]"), [2 << 28, 3 << 28], "host memory at the start and 10 ms later")
+    x, y, w, h = page.box("canvas.host")
+    left, _, wide, _ = page.box(".chart")
+    expect([x, w], [left, wide], "place and width of both charts")
+    page.mouse("mouseMoved", x + w / 2, y + h / 2)
+    holds("host memory" in page.until("!document.getElementById('tip').hidden && document.getElementById('tip').innerText"), "no tooltip")
+    holds("5.0 GiB" in page.value("document.getElementById('facts').innerText"), "no peak of the host")
+    holds("python train.py" in page.value("document.title"), "the command is not in the title")
+    shot(page, "host")
+    quiet(page)
+    # A run without a trace is shown by its host memory alone.
+    alone = run_folder("alone")
+    os.remove(os.path.join(alone, "4711.stow"))
+    page = browser.open(report("alone", alone))
+    holds(page.value("document.querySelector('.chart').hidden") and page.box("canvas.host")[3] > 200, "the host chart is not the only one")
+    expect(page.value("stowage.active.chosen"), 19, "moment of the highest sample")
+    shot(page, "host-alone")
+    quiet(page)
+
+
+@test
+def ranks_stand_side_by_side_with_their_imbalance(browser):
+    for rank, scale in enumerate([1, 1, 3]):
+        run_folder(f"rank{rank}", scale, host=rank == 0, parent="ranks")
+    page = browser.open(report("ranks", os.path.join(folder, "ranks")), height=1000)
+    expect(page.value("document.querySelectorAll('.chart').length"), 3, "charts")
+    expect(page.value("stowage.panel"), "balance", "first view")
+    peaks = page.value("stowage.runs.map((r) => r.peakBytes)")
+    mean = sum(peaks) / 3
+    holds(peaks[2] > mean, f"peaks: {peaks}")
+    above = f"{100 * (peaks[2] - mean) / mean:.1f}%"
+    panel = page.value("document.getElementById('panel').innerText")
+    holds("rank 2 has the highest" in panel and f"+{above}" in panel, f"{above} not in {panel[:400]!r}")
+    holds(above in page.value("document.getElementById('facts').innerText"), "no imbalance among the essentials")
+    holds(re.search(r"layer_\d+", panel), "no call site that differs")
+    boxes = page.value("[...document.querySelectorAll('.chart')].slice(0, 2).map((e) => e.getBoundingClientRect().y)")
+    expect(boxes[0], boxes[1], "tops of the first two charts")
+    shot(page, "ranks")
+    quiet(page)
+
+
+@test
+def line_numbers_always_show(browser):
+    deep = "/srv/" + "a_long_folder_name/" * 8 + "a_module_with_a_long_name.py"
+    page = browser.open(report("deep", made("deep", lambda: snapshot.named("function_with_a_rather_long_name", deep, 12345))), width=700)
+    page.key("2")
+    page.drawn()
+    # The end of the place is inside every box that shows it.
+    hidden = page.value("[...document.querySelectorAll('.site .place bdi')].filter((e) => { const box = e.parentElement.getBoundingClientRect(), text = e.getBoundingClientRect(); "
+                        "return !e.innerText.includes(':12345') || text.right > box.right + 1 || box.width < 40; }).length")
+    expect(hidden, 0, "labels without their line")
+    holds(page.value("document.querySelectorAll('.site .place bdi').length") >= 2, "no labels")
+    page.key("1")
+    page.drawn()
+    labels = page.value("(() => { const c = document.createElement('canvas').getContext('2d'); c.font = '11.5px system-ui'; "
+                        "const f = window.stowage.flameGraph; return [400, 120, 50].map((w) => f.label(c, stowage.active.frameText([...f.root.children.values()][0].children.keys().next().value), w)); })()")
+    holds(all(label.endswith(":12345") for label in labels), f"labels of the flame graph: {labels}")
+    shot(page, "deep")
+    quiet(page)
+
+
+@test
+def the_flame_graph_has_the_colours_of_the_chart(browser):
+    page = browser.open(report("leak", recorded("leak")))
+    page.key("1")
+    page.drawn()
+    same = page.value("""(() => {
+      const f = stowage.flameGraph, run = stowage.active, c = f.canvas.element.getContext('2d'), out = [];
+      for (const b of f.boxes) if (b.width > 60 && b.node.parent && b.node.children.size === 0) {
+        const group = run.group('site'), of = group.labels.findIndex((l) => l.name === run.frameText(b.node.frame).name && l.line === run.frameText(b.node.frame).line);
+        const series = stowage.series.index.get(group.keys[of]), wanted = stowage.flameGraph.colour({ parent: 1, by: new Map([[series, 1]]), bytes: 1 }).fill;
+        const [r, g, blue] = c.getImageData((b.x + 2) * devicePixelRatio, (b.y + 2) * devicePixelRatio, 1, 1).data;
+        out.push([`rgb(${r} ${g} ${blue})`, wanted, stowage.charts[0].colour(series)]);
+      }
+      return out; })()""")
+    holds(len(same) >= 2 and len({row[2] for row in same}) >= 2, f"leaves: {same}")
+    for drawn, wanted, _ in same:
+        expect(drawn, wanted, "colour of a leaf")
+
+
+@test
+def the_tooltip_goes_when_a_key_zooms(browser):
+    page = browser.open(report("leak", recorded("leak")))
+    x, y, w, h = page.box(".chart")
+    for key in ("+", "ArrowLeft", "2"):
+        page.mouse("mouseMoved", x + w / 2, y + h / 2)
+        page.until("!document.getElementById('tip').hidden")
+        page.key(key)
+        page.drawn()
+        holds(page.value("document.getElementById('tip').hidden"), f"the tooltip stays after {key}")
+        page.mouse("mouseMoved", x + w / 3, y + h / 2)
+    quiet(page)
+
+
+@test
+def it_is_dark_when_the_notebook_is(browser):
+    with open(report("leak", recorded("leak"))[7:]) as file:
+        srcdoc = file.read().replace("&", "&amp;").replace('"', "&quot;")
+    path = os.path.join(folder, "notebook.html")
+    frame = "document.querySelector('iframe').contentDocument"
+    dark = f"{frame}.defaultView.getComputedStyle({frame}.documentElement).getPropertyValue('--dark').trim()"
+    for body, wanted in [('data-jp-theme-light="false"', "1"), ('data-jp-theme-light="true"', "0"), ('class="vscode-dark"', "1"), ('style="background: #111"', "1"), ('style="background: #fff"', "0")]:
+        with open(path, "w") as file:
+            file.write(f'<!doctype html><meta charset="utf-8"><body {body}><iframe srcdoc="{srcdoc}"></iframe>')
+        # The system prefers the opposite.
+        page = browser.open("file://" + path, dark=wanted == "0", wait=f"{frame}.documentElement.dataset.ready")
+        expect(page.value(dark), wanted, f"dark in {body}")
+    page = browser.open("file://" + path, wait=f"{frame}.documentElement.dataset.ready")
+    page.value("document.body.dataset.jpThemeLight = 'false'")
+    page.until(f"{dark} === '1'")
 
 
 @test

@@ -14,7 +14,12 @@ static history made(size_t launches) {
 /* A launch named by a number: its key and its one unit follow from it. */
 static void add(history *h, uint32_t number) {
   uint32_t unit = number % UNITS;
-  history_add(h, number * UINT64_C(0x9e3779b97f4a7c15) + 1, 0, &unit, 1, 1000, 1000);
+  history_add(h, &(history_new){.key = number * UINT64_C(0x9e3779b97f4a7c15) + 1,
+                                .function = number + 1,
+                                .units = &unit,
+                                .count = 1,
+                                .time_ns = 1000,
+                                .device_ns = 1000});
 }
 
 static bool expects(const history *h, uint32_t number) {
@@ -137,7 +142,12 @@ TEST(a_full_log_forgets_the_oldest)
   for (int i = 0; i < 5000; i++) {
     uint32_t count = (uint32_t)(harness_random(&seed) % 64), first = (uint32_t)(i % 40);
     for (uint32_t k = 0; k < count; k++) units[k] = (first + k) % UNITS;
-    history_add(&h, (uint64_t)(i % 40), 0, units, count, 1, 1);
+    history_add(&h, &(history_new){.key = (uint64_t)(i % 40),
+                                   .function = (uint64_t)(i % 40),
+                                   .units = units,
+                                   .count = count,
+                                   .time_ns = 1,
+                                   .device_ns = 1});
     CHECK(h.entry_end - h.entry_base <= 1024);
     for (uint32_t unit = 0; unit < 100; unit++) {
       uint64_t next = history_next_use(&h, unit);

@@ -80,6 +80,27 @@ TEST(a_limit_is_kept_to_the_byte)
   ledger_close(&l);
 }
 
+TEST(a_copy_has_the_figures_and_outlives_the_file)
+{
+  ledger l, copy;
+  CHECK_OK(ledger_create(&l, ledger_path()));
+  CHECK_OK(ledger_join(&l));
+  l.header->vram_limit_bytes[0] = 100 * MIB;
+  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, 60 * MIB));
+  CHECK_OK(ledger_copy(&copy, ledger_path()));
+  ledger_give(&l, 0, LEDGER_PLAIN, 60 * MIB);
+  CHECK(truncate(ledger_path(), 4096) == 0);
+  ledger_totals totals;
+  ledger_sum(&copy, 0, &totals);
+  CHECK_U64(totals.vram_bytes, 60 * MIB);
+  CHECK_U64(ledger_limit(&copy, 0), 100 * MIB);
+  CHECK_U64(ledger_reap(&copy), 0);
+  ledger_close(&copy);
+  CHECK(ledger_copy(&copy, ledger_path()) == STOW_ERR_FORMAT);
+  CHECK(ledger_copy(&copy, "/nowhere/ledger") == STOW_ERR_IO);
+  unlink(ledger_path());
+}
+
 TEST(another_machine_keeps_the_limits_and_leaves_the_slots_alone)
 {
   ledger here, there;
@@ -536,6 +557,45 @@ TEST(a_guarded_ledger_survives_the_loss_of_its_file)
   CHECK(unlink(ledger_path()) == 0);
   CHECK(ledger_lost(&l, ledger_path())); /* by the read that met it */
   ledger_close(&l);
+}
+
+TEST(a_process_survives_the_loss_of_its_ledger_and_is_served_without_a_limit_only)
+{
+  ledger made, l;
+  CHECK_OK(ledger_create(&made, ledger_path()));
+  made.header->vram_limit_bytes[1] = 100 * MIB;
+  CHECK_OK(ledger_open(&l, ledger_path()));
+  CHECK_OK(ledger_join(&l));
+  ledger_guard_process(&l);
+  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, MIB) && ledger_take(&l, 1, LEDGER_PLAIN, MIB));
+  CHECK(truncate(ledger_path(), 0) == 0);
+  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, MIB));
+  CHECK(!ledger_take(&l, 1, LEDGER_PLAIN, MIB));
+  ledger_give(&l, 1, LEDGER_PLAIN, MIB);
+  CHECK_U64(ledger_own(&l, 1, LEDGER_PLAIN), 0);
+  ledger_close(&l);
+  CHECK(unlink(ledger_path()) == 0);
+}
+
+static void on_bus(int number, siginfo_t *info, void *context) {
+  (void)number, (void)info, (void)context;
+  _exit(42);
+}
+
+TEST(a_bus_error_of_the_program_goes_to_its_own_handler)
+{
+  int how = 0;
+  pid_t child = fork();
+  if (child == 0) {
+    struct sigaction own = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO};
+    ledger l;
+    sigaction(SIGBUS, &own, NULL);
+    if (ledger_create(&l, NULL) != STOW_OK) _exit(1);
+    ledger_guard_process(&l);
+    raise(SIGBUS);
+    _exit(2);
+  }
+  CHECK(waitpid(child, &how, 0) == child && WIFEXITED(how) && WEXITSTATUS(how) == 42);
 }
 
 TEST_MAIN

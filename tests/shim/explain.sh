@@ -58,6 +58,6 @@ run 1 40
 END
 "$stowage" run --vram-limit 100M -- bash launch.sh > /dev/null 2> err
 names=$(ls "$XDG_STATE_HOME/stowage/runs/last" | sed -E 's/-[0-9]+\././' | tr '\n' ' ')
-if [ "$names" = "end ledger rank0.stow rank1.error rank1.pickle rank1.stow rank2.stow " ]; then ok ranks_have_files_of_their_own; else cat err; fail "ranks_have_files_of_their_own: $names"; fi
+if [ "$names" = "end host ledger rank0.stow rank1.error rank1.pickle rank1.stow rank2.stow watch " ]; then ok ranks_have_files_of_their_own; else cat err; fail "ranks_have_files_of_their_own: $names"; fi
 if grep -q 'why: Live memory grows by' err; then ok and_the_one_that_failed_is_explained; else cat err; fail and_the_one_that_failed_is_explained; fi
 finish

@@ -8,6 +8,19 @@ beneath --vram-limit 100M -- sh -c 'truncate -s 0 "$STOWAGE_LEDGER"; exit 3' 2> 
 check a_ledger_cut_short_does_not_end_the_run test "$code" -eq 3
 check and_that_it_was_is_said grep -q 'ledger was cut short' "$folder/err"
 
+# ---- and under a process that uses the device ----
+cut_under() { # OPTIONS…: a process allocates, the ledger is cut short, and it allocates again
+  rm -f "$folder/in" "$folder/out"; mkfifo "$folder/in"
+  beneath "$@" -- sh -c '"$1" alloc:'$M' read alloc:'$((64 * M))' free info < "$2/in" > "$2/out" & exec 3> "$2/in"
+    while ! grep -q alloc "$2/out"; do :; done
+    truncate -s 0 "$STOWAGE_LEDGER"; echo on >&3; exec 3>&-; wait $!' sh "$holder" "$folder" 2> "$folder/err"
+}
+cut_under --vram-limit 100M; code=$?
+check a_process_survives_a_ledger_cut_short test "$code" -eq 0
+check and_gets_nothing_more_under_a_limit test "$(grep -c '^alloc:[0-9]* 2' "$folder/out")" -eq 1
+cut_under; code=$?
+check without_a_limit_it_goes_on test "$code $(grep -c '^alloc:[0-9]* 0' "$folder/out")" = '0 2'
+
 # ---- one process more than the ledger can count ----
 out=$(beneath --vram-limit 100M -- "$programs/filler" "$holder" alloc:$M 2> "$folder/err")
 check a_process_that_cannot_be_counted_gets_nothing_under_a_limit test "${out##* }" = 2

@@ -293,6 +293,8 @@ void cause_one_spike(cause *c, const evidence *e, const findings *f) {
   double part = evidence_share(s->bytes, all),
          times = s->next_bytes > 0 ? evidence_share(s->bytes, s->next_bytes) : 99;
   if ((!is_work(p) && e->has_stacks) || p == PHASE_OPTIMIZER || part < 0.25) return;
+  if (s->refused && (e->program.step == PROGRAM_BUILDING || e->program.step == PROGRAM_LOADING))
+    return; /* a weight, however large */
   double sure = part >= 0.5 ? 0.94 : part >= 0.35 ? 0.82 : 0.6;
   double needed = p == PHASE_USER || p == PHASE_BUILD ? SPIKE_USER : SPIKE_MODEL;
   if (times < needed) sure *= times < needed / 2 ? 0.3 : 0.6;

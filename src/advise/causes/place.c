@@ -144,6 +144,7 @@ void cause_outside_framework(cause *c, const evidence *e) {
 }
 
 void cause_limit(cause *c, const evidence *e) {
+  if (e->elsewhere) return; /* no limit was set: it is the size of a card */
   /* The card had room and yet said no: there is a limit, told or not, below what was asked for. */
   bool untold = e->failed && !known(e->n.limit_bytes) && known(e->n.free_bytes) &&
                 known(e->n.asked_bytes) && e->n.free_bytes > 2 * segment_bytes(e->n.asked_bytes);

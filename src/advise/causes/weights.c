@@ -223,7 +223,11 @@ void cause_weights_too_big(cause *c, const evidence *e, const findings *f) {
     cause_say(c, "%.0f%% of what is live was taken then; what it is for is not known", part * 100);
     return;
   }
-  if (building)
+  if (building && evidence_asked_bytes(e) > weights)
+    cause_head(c, "The model's weights do not fit: one of them takes %s, out of %s",
+               cause_size(evidence_asked_bytes(e)),
+               capacity > 0 ? cause_size(capacity) : "the card's memory");
+  else if (building)
     cause_head(c, "The model's weights alone do not fit: %s of them were there, out of %s",
                cause_size(weights), capacity > 0 ? cause_size(capacity) : "the card's memory");
   else

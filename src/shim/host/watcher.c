@@ -1,6 +1,6 @@
 /* Watcher: how `stowage run` asks a Python process what fills its host memory.
  *
- * libstowage-host.so is preloaded with --ram-limit only. In a process without CPython it does
+ * libstowage-host.so is preloaded by `stowage run`. In a process without CPython it does
  * nothing. In one with it, a thread sleeps until the run asks for this process, takes the
  * interpreter's lock as any thread of Python's does, and runs report.py. It holds no lock of its
  * own, so nobody can wait for it.
@@ -25,7 +25,7 @@
 #include "shim/python.h"
 #include "shim/shim.h"
 
-#define SOURCE_BYTES ((size_t)8 << 20) /* of a program's own file, looked through for a line */
+#define SOURCE_BYTES ((size_t)2 << 20) /* of one of the program's own files */
 
 /* report.py, made at build time. */
 static const char TEXT[] = {
@@ -37,13 +37,26 @@ static char folder[PATH_MAX];      /* of the run */
 static _Atomic uint32_t answering; /* the serial of the question that is answered */
 static _Atomic bool armed;         /* the interpreter tells of its forks */
 static _Atomic int listener;       /* the process that has our thread */
+static _Atomic bool ending;        /* the interpreter runs its exit functions */
+
+/* Runs at the start of every Python process, so it is short: compiling report.py takes 10 ms, which
+ * only a process that is asked, or ends with much memory, has to pay. */
+static const char ARM[] = "import atexit, os, sys\n"
+                          "def on_exit():\n"
+                          "    if isinstance(getattr(sys, 'last_value', None), MemoryError) or "
+                          "shim_state()[1] >= 64 << 20:\n"
+                          "        shim_exit()\n"
+                          "def arm():\n"
+                          "    atexit.register(on_exit)\n"
+                          "    os.register_at_fork(after_in_child=shim_forked)\n"
+                          "    return False\n";
 
 static void start(void *unarmed);
 
 /* ---- what the script calls ---- */
 
-/* shim_state(): the serial of the question, and what this process holds that the kernel cannot
- * drop, but for shared memory. */
+/* shim_state(): returns the serial of the request, the bytes this process holds that the kernel
+ * cannot drop, without shared memory, and whether the process is ending. */
 static python_object *state(python_object *self, python_object *arguments) {
   char text[128] = "";
   unsigned long long resident = 0, shared = 0, page = (unsigned long long)sysconf(_SC_PAGESIZE);
@@ -54,7 +67,8 @@ static python_object *state(python_object *self, python_object *arguments) {
   if (fd >= 0) close(fd);
   /* NOLINTNEXTLINE(cert-err34-c): the kernel's numbers */
   if (got > 0 && sscanf(text, "%*u %llu %llu", &resident, &shared) != 2) resident = shared = 0;
-  return python_build("IK", (unsigned)atomic_load(&answering), (resident - shared) * page);
+  return python_build("IKi", (unsigned)atomic_load(&answering), (resident - shared) * page,
+                      (int)atomic_load(&ending));
 }
 
 /* shim_keep(bytes): is the answer from now on, whole or not at all. */
@@ -69,36 +83,35 @@ static python_object *keep(python_object *self, python_object *arguments) {
   return python_none();
 }
 
-/* shim_line(path, number): the bytes of that line, b"" where there is none. */
-static python_object *line_of(python_object *self, python_object *arguments) {
-  char line[512] = "";
+/* shim_text(path): returns the first SOURCE_BYTES bytes of a file, b"" if it cannot be read. */
+static python_object *text_of(python_object *self, python_object *arguments) {
   const char *path;
-  int number;
   (void)self;
-  if (!python_parse(arguments, "yi", &path, &number)) return NULL;
+  if (!python_parse(arguments, "y", &path)) return NULL;
   FILE *file = fopen(path, "re");
-  size_t looked = 0;
-  for (int at = 1; file != NULL && at <= number && looked < SOURCE_BYTES;) {
-    if (fgets(line, sizeof line, file) == NULL) break;
-    size_t length = strlen(line);
-    looked += length;
-    if (at == number) {
-      fclose(file);
-      return python_build("y", line);
-    }
-    if (length > 0 && line[length - 1] == '\n') at++;
-  }
+  char *text = file != NULL ? malloc(SOURCE_BYTES) : NULL;
+  size_t got = text != NULL ? fread(text, 1, SOURCE_BYTES - 1, file) : 0;
   if (file != NULL) fclose(file);
-  return python_build("y", "");
+  if (text != NULL) text[got] = '\0';
+  python_object *answer = python_build("y", text != NULL ? text : ""); /* up to a zero byte */
+  free(text);
+  return answer;
 }
+
+/* shim_exit(): a last report. Does nothing if one is being made. */
+static python_object *leave(python_object *self, python_object *arguments);
 
 /* shim_forked(): the interpreter of a child of fork is in order again. */
 static python_object *forked(python_object *self, python_object *arguments);
 
 static python_method methods[] = {
-    PYTHON_METHOD("shim_log", python_log), PYTHON_METHOD("shim_state", state),
-    PYTHON_METHOD("shim_keep", keep),      PYTHON_METHOD("shim_line", line_of),
-    PYTHON_METHOD("shim_forked", forked),  {NULL, NULL, 0, NULL},
+    PYTHON_METHOD("shim_log", python_log),
+    PYTHON_METHOD("shim_state", state),
+    PYTHON_METHOD("shim_keep", keep),
+    PYTHON_METHOD("shim_text", text_of),
+    PYTHON_METHOD("shim_forked", forked),
+    PYTHON_METHOD("shim_exit", leave),
+    {NULL, NULL, 0, NULL},
 };
 
 static python_script script = {.file = "<stowage report.py>",
@@ -108,13 +121,27 @@ static python_script script = {.file = "<stowage report.py>",
                                .word_name = "shim_rank",
                                .word = ""};
 
+static python_script arming = {.file = "<stowage arm>",
+                               .text = ARM,
+                               .entry = "arm",
+                               .methods = methods,
+                               .word_name = "shim_rank",
+                               .word = ""};
+
+static python_object *leave(python_object *self, python_object *arguments) {
+  (void)self;
+  (void)arguments;
+  atomic_store(&ending, true);
+  python_script_run(&script);
+  return python_none();
+}
+
 /* What its script had loaded is the child's as well; a report that was being made in the parent is
  * not. */
 static python_object *forked(python_object *self, python_object *arguments) {
   (void)self;
   (void)arguments;
   atomic_store(&script.state, 0);
-  script.entry = "report";
   start(NULL);
   return python_none();
 }
@@ -124,10 +151,8 @@ static python_object *forked(python_object *self, python_object *arguments) {
 /* The interpreter starts after us; one that takes longer is told of no exception at its end. */
 static void arm(void) {
   for (int turn = 0; turn < 2500 && !python_here(); turn++) usleep(2000);
-  script.entry = "arm";
-  python_script_run(&script);
-  script.entry = "report";
-  atomic_store(&armed, script.names != NULL);
+  python_script_run(&arming);
+  atomic_store(&armed, arming.names != NULL);
 }
 
 static void *wait_for_questions(void *unarmed) {
@@ -168,7 +193,7 @@ static void start(void *unarmed) {
 static void after_fork(void) {
   if (atomic_load(&armed)) return;
   atomic_store(&script.state, 0);
-  script.entry = "report";
+  atomic_store(&arming.state, 0);
   start(&script);
 }
 

@@ -36,9 +36,10 @@ typedef struct stow_explain_options {
   const char *message;     /* the program's error text, if the recording lacks it; NULL: none */
   uint64_t message_bytes;  /* its length */
   const char *device_name; /* "Tesla T4", if the recording lacks it; NULL: unknown */
+  uint64_t device_bytes;   /* the size of another device to answer for, by replay; 0: as recorded */
 } stow_explain_options;
 #define STOW_EXPLAIN_OPTIONS_INIT                                                                  \
-  { sizeof(stow_explain_options), 0, NULL, 0, NULL }
+  { sizeof(stow_explain_options), 0, NULL, 0, NULL, 0 }
 
 /* Explains a recording; NULL options are the defaults. A recording without a failure gives an
  * explanation that says so. `*x` is NULL on failure, here and below. */

@@ -24,7 +24,8 @@ extern "C" {
 typedef struct stow_report stow_report;
 
 /* The report of `recording`, beside that of `other` (NULL: alone). Both must stay open until the
- * report is closed. Replays every allocator policy once. `*report` is NULL on failure. */
+ * report is closed. Replays every allocator policy once and explains each recording. `*report` is
+ * NULL on failure. */
 STOW_API stow_status stow_report_open(stow_report **report, const stow_recording *recording,
                                       const stow_recording *other);
 /* NULL is fine. */

@@ -20,7 +20,7 @@ def asked(pid):
     while time.monotonic() < until:
         try:
             with open(path) as file:
-                if file.readline().split("\t")[-1] == "1\n":
+                if file.readline().split("\t")[3].strip() == "1":
                     return True
         except FileNotFoundError:
             pass

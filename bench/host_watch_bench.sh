@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# host_watch_bench.sh BUILD: what watching host memory costs a Python program under `stowage run` without options.
+set -euo pipefail
+build=$(cd "$1" && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/peer_python.bash"
+export STOWAGE_LIBCUDA=/nonexistent
+XDG_STATE_HOME=$(mktemp -d)
+export XDG_STATE_HOME
+trap 'rm -rf "$XDG_STATE_HOME"' EXIT
+if peer_python numpy; then "$python" "$here/host_watch_bench.py" "$build/stowage"; else echo "host_watch_bench: no python3 with numpy"; fi

@@ -1,0 +1,77 @@
+"""Run by weights_bench.sh: makes a model file and times shrink and its peers on it."""
+
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from beside import in_turns, line  # noqa: E402
+
+STOWAGE = os.environ["STOWAGE"]
+MEGABYTES = int(os.environ.get("STOWAGE_BENCH_MB", "1024"))
+ROWS, COLUMNS = 2048, 4096  # 32 MiB for each tensor
+
+
+def make(path):
+    each, count = 4 * ROWS * COLUMNS, max(1, MEGABYTES // 32)
+    names = [f"model.layers.{i}.mlp.up_proj.weight" for i in range(count)]
+    header = json.dumps({n: {"dtype": "F32", "shape": [ROWS, COLUMNS], "data_offsets": [i * each, (i + 1) * each]}
+                         for i, n in enumerate(names)}).encode()
+    seed, values = 1, []
+    for _ in range(1 << 16):
+        seed = seed * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
+        values.append(((seed >> 40) / (1 << 24) - 0.5) * 0.1)
+    block = struct.pack(f"<{len(values)}f", *values)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        for _ in range(count * each // len(block)):
+            file.write(block)
+    return os.path.getsize(path)
+
+
+def run(words, out):
+    """Seconds and peak resident bytes of one run. Programs print the peak themselves: wait4 counts this process before exec."""
+    began = time.monotonic()
+    done = subprocess.run(words, capture_output=True, text=True)
+    took = time.monotonic() - began
+    if done.returncode != 0:
+        raise SystemExit(f"weights_bench: {words} failed: {done.stderr[-300:]}")
+    os.unlink(out)
+    peak = re.search(r'"peak_memory_bytes": (\d+)', done.stdout)
+    return took, int(peak.group(1)) if peak else 0
+
+
+def best(runs, times=5):
+    return [(min(t for t, _ in each), max(m for _, m in each)) for each in in_turns(runs, times)]
+
+
+LOAD_SAVE = """
+import sys, torch
+from safetensors.torch import load_file, save_file
+save_file({k: v.to(torch.bfloat16) for k, v in load_file(sys.argv[1]).items()}, sys.argv[2])
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print('"peak_memory_bytes": %d' % (int(peak.split()[1]) << 10))
+"""
+
+size = make("in.safetensors")
+rate = size / 1e9
+shrink = lambda *words: lambda: run([STOWAGE, "shrink", "in.safetensors", "-o", "out.safetensors", "--json", "--no-sync", "--memory", "64M", *words], "out.safetensors")
+copy = lambda: run(["cp", "in.safetensors", "copy.safetensors"], "copy.safetensors")
+(ours, memory), (theirs, _) = best([shrink("--dtype", "bf16"), copy])
+line("model_to_bf16_beside_cp", rate / ours, "cp", rate / theirs, "GB/s", f" peak_mb={memory >> 20}")
+(ours, _), (theirs, _) = best([shrink(), copy])
+line("model_copied_beside_cp", rate / ours, "cp", rate / theirs, "GB/s")
+try:
+    import safetensors.torch  # noqa: F401
+    import torch  # noqa: F401
+except ImportError:
+    print("case=model_to_bf16_beside_safetensors peer=safetensors:missing")
+else:
+    theirs = lambda: run([sys.executable, "-c", LOAD_SAVE, "in.safetensors", "peer.safetensors"], "peer.safetensors")
+    (ours, memory), (peer, peer_memory) = best([shrink("--dtype", "bf16"), theirs], 3)
+    line("model_to_bf16_beside_safetensors", rate / ours, "safetensors", rate / peer, "GB/s")
+    line("model_to_bf16_memory", memory / 1e6, "safetensors", peer_memory / 1e6, "MB")

@@ -1,0 +1,479 @@
+"""How much GPU memory a program will need, and whether it fits, without a GPU and without its data.
+
+The program's steps run on PyTorch's fake tensors, which have shapes and no memory. `_fake_record` records every storage's birth and
+death, `_kernels` adds what CUDA kernels take beside, and the recorded trace is replayed through PyTorch's allocator (`_analysis`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+
+from . import _analysis, _gpus, _show
+from ._fake_autocast import Casts
+from ._fake_cuda import fake_cuda
+from ._fake_record import BEGIN, END, Recorder, Refused, dispatch_mode, function_mode, replaced_functions
+from ._fake_record import FREE as FREED
+from ._library import Invalid, NotFound, Unsupported, need, shown
+from ._library import format_size as size
+from ._trace import ALLOC, FREE, Trace
+
+_HOLDERS_SHOWN = 12
+
+
+class Estimate:
+    """What a program will need on a GPU. `data` is the JSON of `stowage estimate`."""
+
+    def __init__(self, data: "Dict[str, Any]") -> None:
+        self.data = data
+
+    @property
+    def fits(self) -> bool:
+        """True if every step finishes on the GPU."""
+        return bool(self.data["fits"])
+
+    @property
+    def margin(self) -> int:
+        """Bytes that stay free; negative: bytes that are missing."""
+        return int(self.data["margin_bytes"])
+
+    @property
+    def peak_live(self) -> int:
+        """Most bytes that tensors and workspaces hold at once."""
+        return int(self.data["peak_live_bytes"])
+
+    @property
+    def peak_reserved(self) -> int:
+        """Most bytes that PyTorch's allocator takes from the GPU, if it has all it wants."""
+        return int(self.data["peak_reserved_bytes"])
+
+    @property
+    def holders(self) -> "List[Dict[str, Any]]":
+        """What holds memory at the peak, by line, the largest first."""
+        return list(self.data["holders"])
+
+    @property
+    def trace(self) -> "Optional[str]":
+        """The path of the recorded trace, for `stowage.report` and `stowage.replay`."""
+        return self.data["trace"]
+
+    @property
+    def headline(self) -> str:
+        """One sentence: it fits or not, and by how much."""
+        data, gpu = self.data, self.data["gpu"]
+        name = gpu["name"] if gpu["name"].startswith("GPU with") else f"{gpu['name']} ({size(gpu['total_bytes'])})"
+        if data["fits"]:
+            return f"Fits on a {name}: needs {size(data['needs_bytes'])} of {size(gpu['available_bytes'])}, {size(self.margin)} to spare."
+        return f"Does not fit on a {name}: needs {size(data['needs_bytes'])}, {size(-self.margin)} more than the {size(gpu['available_bytes'])} there."
+
+    def _rows(self) -> "List[Tuple[str, str, str]]":
+        data, gpu = self.data, self.data["gpu"]
+        figures = f"{gpu['figures']} for this GPU"
+        rows = [
+            ("peak live", size(data["peak_live_bytes"]), "memory that tensors and workspaces hold at once"),
+            ("peak reserved", size(data["peak_reserved_bytes"]), "memory that PyTorch's allocator takes, with its cache"),
+            ("smallest limit", size(data["needs_bytes"]), "with less than this a step fails"),
+            ("CUDA context", size(gpu["context_bytes"]), figures),
+        ]
+        return rows + [(one["what"], size(one["bytes"]), one["source"]) for one in data["beside"]]
+
+    @property
+    def text(self) -> str:
+        """The answer as the command prints it."""
+        lines = [self.headline, "", _show.text_table(self._rows(), right=[1])]
+        if self.data["holders"]:
+            shown_holders = self.data["holders"][:_HOLDERS_SHOWN]
+            lines += ["", "At the peak"]
+            lines.append(_show.text_table([(size(one["bytes"]), one["label"]) for one in shown_holders], right=[0]))
+            rest = self.data["holders"][_HOLDERS_SHOWN:]
+            if rest:
+                lines.append(f"  and {size(sum(one['bytes'] for one in rest))} at {len(rest)} other lines")
+        if self.data["notes"]:
+            lines += [""] + [f"note: {shown(one)}" for one in self.data["notes"]]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        gpu = self.data["gpu"]
+        bar = _show.html_bar([(self.data["peak_live_bytes"], "#4a90d9"), (max(0, self.data["needs_bytes"] - self.data["peak_live_bytes"]), "#f0a030")], gpu["total_bytes"])
+        holders = [("bytes", "line")] + [(size(one["bytes"]), one["label"]) for one in self.data["holders"][:_HOLDERS_SHOWN]]
+        notes = "".join(f"<div>note: {_show.escape(one)}</div>" for one in self.data["notes"])
+        rows = [("", "bytes", "")] + self._rows()
+        return _show.html_block(self.headline, bar + _show.html_table(rows, right=[1]) + _show.html_table(holders, right=[0]) + notes)
+
+
+# ---- the program ----
+
+
+def _moved(torch: Any, tree: Any, device: str) -> Any:
+    """Returns a batch with every tensor on the device."""
+    if isinstance(tree, torch.Tensor):
+        return tree.to(device) if tree.device.type != torch.device(device).type else tree
+    if isinstance(tree, dict):
+        return type(tree)({key: _moved(torch, one, device) for key, one in tree.items()}) if type(tree) is dict else {k: _moved(torch, v, device) for k, v in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(_moved(torch, one, device) for one in tree))
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(_moved(torch, one, device) for one in tree)
+    return tree
+
+
+def _forward(torch: Any, model: Any, batch: Any) -> Any:
+    if hasattr(batch, "items"):
+        return model(**batch)
+    if isinstance(batch, (list, tuple)):
+        return model(*batch)
+    return model(batch)
+
+
+def _loss_of(torch: Any, output: Any) -> Any:
+    """Returns the loss in a model's output; the mean of an output that has none."""
+    found = getattr(output, "loss", None)
+    if found is None and hasattr(output, "get"):
+        found = output.get("loss")
+    if found is None:
+        found = output[0] if isinstance(output, (list, tuple)) else output
+        found = getattr(found, "logits", found)
+    if not isinstance(found, torch.Tensor):
+        raise Invalid(f"estimate: the model returned {type(output).__name__}, which has no loss; give loss=lambda output, batch: …")
+    return found if found.dim() == 0 else found.float().mean()
+
+
+def _optimizer(torch: Any, wanted: Any, model: Any) -> Any:
+    parameters = [one for one in model.parameters() if one.requires_grad]
+    if isinstance(wanted, str):
+        name = wanted.lower()
+        if name in ("adamw8bit", "adam8bit"):
+            return _EightBit(torch, parameters)
+        known = {one.lower(): one for one in dir(torch.optim) if isinstance(getattr(torch.optim, one), type) and one != "Optimizer"}
+        if name not in known:
+            raise Invalid(f'optimizer: "{wanted}" is not one of torch.optim ({", ".join(sorted(known)[:4])}, …) nor adamw8bit')
+        options = {"lr": 1e-3, "momentum": 0.9} if name == "sgd" else {"lr": 1e-3}
+        return getattr(torch.optim, known[name])(parameters, **options)
+    if isinstance(wanted, type):
+        return wanted(parameters, lr=1e-3)
+    if callable(wanted) and not hasattr(wanted, "step"):
+        return wanted(parameters)
+    raise Invalid("optimizer: give its name, its class, or a function of the parameters that makes it, such as lambda p: torch.optim.SGD(p, lr=0.1)")
+
+
+class _EightBit:
+    """The memory of an 8-bit Adam as bitsandbytes has it: two bytes per number and a float32 scale per 256 numbers.
+
+    Tensors below 4096 numbers stay in float32 (source: bitsandbytes, Optimizer2State).
+    """
+
+    def __init__(self, torch: Any, parameters: "List[Any]") -> None:
+        self._torch, self._parameters, self._state = torch, parameters, []  # type: Any, Any, List[Any]
+
+    def step(self) -> None:
+        if self._state:
+            return
+        for one in self._parameters:
+            if one.grad is None:
+                continue
+            small = one.numel() < 4096
+            kind = self._torch.float32 if small else self._torch.uint8
+            for _ in range(2):
+                self._state.append(self._torch.zeros_like(one, dtype=kind))
+                if not small:
+                    self._state.append(self._torch.zeros((one.numel() + 255) // 256, dtype=self._torch.float32, device=one.device))
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for one in self._parameters:
+            one.grad = None
+
+
+def _amp_type(torch: Any, amp: Any) -> Any:
+    names = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "half": "float16"}
+    if amp is None or amp is False:
+        return None
+    if amp is True:
+        return torch.bfloat16 if torch.cuda.get_device_capability() >= (8, 0) else torch.float16
+    if isinstance(amp, str) and amp.lower() in names:
+        return getattr(torch, names[amp.lower()])
+    if amp in (torch.float16, torch.bfloat16):
+        return amp
+    raise Invalid(f'amp: {amp!r}: write "bf16" or "fp16"')
+
+
+def _trainer(
+    torch: Any, device: str, layers: "Dict[int, str]", model_fn: Any, batch_fn: Any, optimizer: Any, loss: Any, amp: Any, accumulate: int
+) -> "Tuple[Callable[[int], None], str]":
+    """Returns the function that runs step number i, and what kind of program it is."""
+    model = model_fn()
+    if isinstance(model, dict):
+        unknown = set(model) - {"model", "batch", "optimizer", "loss", "amp", "accumulate"}
+        if unknown or "model" not in model:
+            raise Invalid(f"estimate: model_fn returned a dict with {sorted(map(str, model))}; its keys are model, batch, optimizer, loss, amp, accumulate")
+        batch_fn, optimizer, loss = model.get("batch", batch_fn), model.get("optimizer", optimizer), model.get("loss", loss)
+        amp, accumulate, model = model.get("amp", amp), model.get("accumulate", accumulate), model["model"]
+    elif isinstance(model, tuple) and len(model) in (2, 3) and isinstance(model[0], torch.nn.Module):
+        model, batch_fn, optimizer = (*model, optimizer)[:3]
+    if not isinstance(model, torch.nn.Module):
+        if batch_fn is None and callable(model):
+            import inspect
+
+            step = model
+            try:
+                takes = bool(inspect.signature(step).parameters)
+            except (TypeError, ValueError):
+                takes = False
+            return (lambda i: step(i)) if takes else (lambda i: step()), "program"
+        raise Invalid(f"estimate: model_fn returned {type(model).__name__}; return a torch.nn.Module, or a function that runs one step")
+    if batch_fn is None:
+        raise Invalid("estimate: batch_fn is missing: a function that returns the model's input, as one tensor, a tuple or a dict")
+    layers.update((id(one), f"model.{name}") for name, one in model.named_modules() if name)
+    model = model.to(device)
+    kind = _amp_type(torch, amp)
+    batches = _batches(batch_fn)
+
+    def cast() -> Any:
+        return contextlib.nullcontext() if kind is None else torch.autocast(torch.device(device).type, dtype=kind)
+
+    if optimizer is None:
+        model.eval()
+
+        def infer(i: int) -> None:
+            with torch.no_grad(), cast():
+                _forward(torch, model, _moved(torch, batches(i), device))
+
+        return infer, "inference"
+    model.train()
+    made = optimizer if hasattr(optimizer, "step") and not isinstance(optimizer, type) else _optimizer(torch, optimizer, model)
+    scaler = torch.cuda.amp.GradScaler() if kind is torch.float16 and not hasattr(torch, "amp") else None
+    if kind is torch.float16 and hasattr(torch, "amp"):
+        maker = getattr(torch.amp, "GradScaler", None)
+        scaler = maker("cuda") if maker is not None else torch.cuda.amp.GradScaler()
+
+    def train(i: int) -> None:
+        for part in range(accumulate):
+            batch = _moved(torch, batches(i * accumulate + part), device)
+            with cast():
+                output = _forward(torch, model, batch)
+                found = loss(output, batch) if loss is not None else _loss_of(torch, output)
+            if accumulate > 1:
+                found = found / accumulate
+            (scaler.scale(found) if scaler is not None else found).backward()
+        if scaler is not None:
+            scaler.step(made)
+            scaler.update()
+        else:
+            made.step()
+        made.zero_grad(set_to_none=True)
+
+    return train, "training"
+
+
+def _batches(batch_fn: Any) -> "Callable[[int], Any]":
+    import inspect
+
+    try:
+        takes = any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in inspect.signature(batch_fn).parameters.values())
+    except (TypeError, ValueError):
+        takes = False
+    return batch_fn if takes else lambda i: batch_fn()
+
+
+# ---- running it ----
+
+
+@contextlib.contextmanager
+def _faked(torch: Any, gpu: _gpus.Gpu, notes: "Dict[str, str]") -> "Iterator[Tuple[Any, str]]":
+    """The fake GPU and the modes that record it; yields the recorder and the device's name."""
+    import inspect
+
+    from torch._subclasses import FakeTensorMode
+
+    named: "Dict[str, Any]" = {}
+    if "allow_non_fake_inputs" in inspect.signature(FakeTensorMode.__init__).parameters:
+        named["allow_non_fake_inputs"] = True
+    recorder = Recorder(torch, gpu, "cuda", __name__)
+    casts = Casts(torch)
+    mode = FakeTensorMode(**named)  # imports parts of PyTorch that must not see the replaced functions
+    replaced = [*replaced_functions(recorder), (torch, "clear_autocast_cache", casts.clear)]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(fake_cuda(torch, gpu, notes, replaced))
+        stack.enter_context(casts.registered())
+        stack.enter_context(mode)
+        stack.enter_context(dispatch_mode(recorder))
+        stack.enter_context(function_mode(recorder))
+        yield recorder, "cuda"
+
+
+def _write(recorder: Any, path: str, gpu: _gpus.Gpu) -> None:
+    """Writes the recorded events as a .stow trace."""
+    trace = Trace(path)
+    try:
+        trace.fact("device_name", gpu.name)
+        trace.fact("device_bytes", str(gpu.total_bytes))
+        trace.fact("estimated", "1")
+        numbers = [trace.stack([(code.co_name, code.co_filename, line) for code, line in frames]) for frames in recorder.stacks]
+        addresses: "Dict[int, int]" = {}
+        at = 1 << 40
+        for kind, block, count, where in recorder.events:
+            if kind in (BEGIN, END):
+                trace.mark(where, kind == BEGIN)
+            elif kind == FREED:
+                trace.block(FREE, addresses.pop(block), count, numbers[where])
+            else:
+                addresses[block] = at
+                trace.block(ALLOC, at, count, numbers[where])
+                at += (count + 1023) // 512 * 512
+    finally:
+        trace.close()
+
+
+def _new_trace(record: "Union[None, str, os.PathLike[str]]") -> str:
+    if record is None:
+        folder = tempfile.mkdtemp(prefix="stowage-estimate-")
+        atexit.register(shutil.rmtree, folder, True)
+        return os.path.join(folder, "estimate.stow")
+    path = os.fspath(record)
+    if os.path.exists(path):
+        raise FileExistsError(f"{path} already exists and may be the only copy of another run; use another name")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise NotFound(f"{path}: its folder is not there; make it first")
+    return path
+
+
+def estimate(
+    model_fn: Any,
+    batch_fn: Any = None,
+    *,
+    optimizer: Any = None,
+    loss: Any = None,
+    amp: Any = None,
+    steps: int = 2,
+    accumulate: int = 1,
+    gpu: "Optional[str]" = None,
+    vram: "str | int | None" = None,
+    record: "Union[None, str, os.PathLike[str]]" = None,
+    settings: "Optional[str]" = None,
+) -> Estimate:
+    """Whether a program fits on a GPU, and by how much, without the GPU and without data.
+
+    `model_fn()` makes the model, `batch_fn()` or `batch_fn(i)` the input of step i. With `optimizer` ("adamw", "sgd", "adamw8bit", a
+    class, or a function of the parameters) the steps train: forward, backward, optimizer; `loss(output, batch)` gives the loss if the
+    output has none. Without it they are inference. `amp` is "bf16" or "fp16" (with a GradScaler). `accumulate` is the number of batches
+    in each step. `model_fn()` may also return (model, batch_fn) or (model, batch_fn, optimizer), or a dict with model, batch, optimizer,
+    loss, amp and accumulate. For any other program let it make everything and return a function that runs one step. `gpu` is a name ("T4", "A100-80G", "RTX 4090"), `vram` its memory ("16G"). `settings` are those of
+    PYTORCH_ALLOC_CONF. `record` keeps the trace as a .stow file.
+
+    The functions run on tensors that have a shape and no memory, so they must make their tensors themselves: what they return
+    may be as large as it likes. A model that reads values of its tensors to decide what to do next cannot be estimated.
+
+    >>> estimate(None, gpu="T4")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    stowage._library.Invalid: estimate: ...
+    """
+    target = _gpus.find(gpu, vram)
+    if not callable(model_fn):
+        raise Invalid("estimate: model_fn is not a function; give one that makes the model, such as lambda: MyModel()")
+    for name, value in (("steps", steps), ("accumulate", accumulate)):
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10000:
+            raise Invalid(f"{name}: {value!r}: must be a whole number from 1 to 10000")
+    torch = need("torch", "stowage.estimate")
+    path = _new_trace(record)
+    began = time.monotonic()
+    notes: "Dict[str, str]" = {}
+    maker = _copy_of(torch, model_fn) if isinstance(model_fn, torch.nn.Module) else model_fn
+    try:
+        with _faked(torch, target, notes) as (recorder, device):
+            run, mode = _trainer(torch, device, recorder.layers, maker, batch_fn, optimizer, loss, amp, accumulate)
+            for i in range(steps):
+                recorder.mark(f"step {i + 1}", True)
+                run(i)
+                recorder.sweep()
+                recorder.mark(f"step {i + 1}", False)
+    except Refused as refused:
+        where = f" at {refused.line}" if refused.line else ""
+        raise Unsupported(
+            f"estimate: {refused.operator}{where} needs the values of its input, and an estimate has only shapes. Measure the program "
+            "instead: stowage run --record run.stow -- python your_script.py"
+        ) from None
+    if recorder.assumed:
+        lines = sorted(recorder.assumed, key=recorder.assumed.get, reverse=True)  # type: ignore[arg-type]
+        lines = [one for one in lines if one]
+        if lines:
+            notes["values"] = f"values that the program read from tensors were assumed (1, or False), first at {lines[0]}"
+    if not recorder.events or recorder.peak_bytes == 0:
+        raise Invalid("estimate: the program made no tensor on the GPU; move the model and the batch there, or return them from model_fn and batch_fn")
+    _write(recorder, path, target)
+    seconds = time.monotonic() - began
+    hidden = [
+        {"what": what, "bytes": count, "source": "measured" if target.measured and "BLAS" in what.upper() else "assumed"}
+        for what, count in sorted(recorder.hidden.items(), key=lambda one: -one[1])
+        if count >= 1 << 20
+    ]
+    return _answer(torch.__version__, target, path, mode, steps, hidden, list(notes.values()), settings, seconds, len(recorder.events))
+
+
+def _copy_of(torch: Any, model: Any) -> Any:
+    """Returns a function that makes a fake copy of a real model; the model itself stays as it is."""
+
+    def copy_it() -> Any:
+        import copy
+
+        from torch._subclasses.fake_tensor import FakeCopyMode
+        from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+        mode = next(one for one in _get_current_dispatch_mode_stack() if type(one).__name__ == "FakeTensorMode")
+        with FakeCopyMode(mode):
+            return copy.deepcopy(model)
+
+    return copy_it
+
+
+def _answer(
+    version: str,
+    target: _gpus.Gpu,
+    path: str,
+    mode: str,
+    steps: int,
+    hidden: "List[Dict[str, Any]]",
+    notes: "List[str]",
+    settings: "Optional[str]",
+    seconds: float,
+    events: int,
+) -> Estimate:
+    """Replays the trace and says what it means for the GPU."""
+    import json
+
+    policy = "torch_expandable" if settings is not None and "expandable_segments:true" in settings.lower().replace(" ", "") else "torch_default"
+    options = _analysis.ReplayOptions()
+    options.settings = settings.encode("utf-8", "replace") if settings is not None else None
+    free = _analysis.replay(path, [policy], 1, options)[0]
+    options.limit_bytes = target.available_bytes
+    limited = _analysis.replay(path, [policy], 0, options)[0]
+    report = json.loads(_analysis.report_form([path], "json"))
+    peak = report["runs"][0]["peak"]
+    needs = free["min_limit_bytes"] or free["peak_reserved_bytes"]
+    return Estimate(
+        {
+            "fits": limited["finishes"],
+            "margin_bytes": target.available_bytes - needs,
+            "needs_bytes": needs,
+            "peak_live_bytes": free["peak_live_bytes"],
+            "peak_reserved_bytes": free["peak_reserved_bytes"],
+            "gpu": _gpus.as_json(target),
+            "kind": mode,
+            "steps": steps,
+            "policy": policy,
+            "holders": peak["holders"],
+            "beside": hidden,
+            "notes": notes,
+            "trace": path,
+            "events": events,
+            "torch": version,
+            "seconds": round(seconds, 3),
+        }
+    )

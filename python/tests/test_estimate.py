@@ -1,0 +1,503 @@
+"""estimate: what a program needs on a GPU, computed without one. Sizes are counted by hand."""
+
+import contextlib
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import stowage
+from stowage._library import Invalid, NotFound, Unreadable, Unsupported
+from support import clean_environment, needs
+
+MIB = 1 << 20
+
+
+def version():
+    with contextlib.suppress(ImportError):
+        import torch
+
+        return tuple(int(part) for part in torch.__version__.split(".")[:2])
+    return (0, 0)
+
+
+needs_modern = unittest.skipUnless(version() >= (2, 4), "needs PyTorch 2.4 or newer: older fake tensors lack it")
+
+
+def workspace(gpu):
+    from stowage import _gpus
+
+    return _gpus.find(gpu).cublas_bytes
+
+
+@needs("torch")
+class Programs(unittest.TestCase):
+    def test_counts_births_and_deaths(self):
+        import torch
+
+        def make():
+            kept = torch.zeros(4 * MIB, dtype=torch.uint8, device="cuda")
+
+            def step():
+                a = torch.zeros(8 * MIB, dtype=torch.uint8, device="cuda")
+                b = a[:MIB]  # a view takes nothing
+                del a
+                c = b + 1
+                del b, c
+                d = torch.zeros(2 * MIB, dtype=torch.uint8, device="cuda")
+                kept.add_(d[0])
+
+            return step
+
+        found = stowage.estimate(make, gpu="T4")
+        self.assertEqual(found.peak_live, 13 * MIB)
+        self.assertTrue(found.fits)
+        self.assertEqual(found.margin, found.data["gpu"]["available_bytes"] - found.data["needs_bytes"])
+
+    def test_host_tensors_take_nothing(self):
+        import torch
+
+        def make():
+            def step():
+                x = torch.zeros(64 * MIB, dtype=torch.uint8)
+                return x[: 3 * MIB].to("cuda")
+
+            return step
+
+        self.assertEqual(stowage.estimate(make, gpu="T4").peak_live, 3 * MIB)
+
+    def test_inference_is_weights_input_output_and_workspace(self):
+        import torch
+
+        found = stowage.estimate(lambda: torch.nn.Linear(1024, 2048, bias=False), lambda: torch.randn(512, 1024), gpu="T4")
+        # 8 MiB weights, 2 MiB input, 4 MiB output.
+        self.assertEqual(found.peak_live, 14 * MIB + workspace("T4"))
+        self.assertEqual(found.data["kind"], "inference")
+
+    def test_training_holds_gradients_and_optimizer_state(self):
+        import torch
+
+        class Scale(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = torch.nn.Parameter(torch.zeros(4 * MIB // 4))
+
+            def forward(self, x):
+                return (self.weight * x).sum()
+
+        def peak(optimizer):
+            return stowage.estimate(Scale, lambda: torch.ones(1), optimizer=optimizer, gpu="T4", steps=2).peak_live
+
+        plain = peak(lambda p: torch.optim.SGD(p, lr=0.1))
+        self.assertEqual(plain // MIB, 8)  # weight and product, then weight and gradient
+        adam = peak(lambda p: torch.optim.AdamW(p, lr=0.1, foreach=False))
+        self.assertGreaterEqual(adam - plain, 2 * 4 * MIB)
+
+    def test_a_peak_has_its_lines(self):
+        import torch
+
+        def make():
+            def step():
+                return torch.zeros(32 * MIB, dtype=torch.uint8, device="cuda")
+
+            return step
+
+        found = stowage.estimate(make, gpu="T4")
+        self.assertIn("test_estimate.py", found.holders[0]["label"])
+        self.assertEqual(found.holders[0]["bytes"], 32 * MIB)
+        self.assertIn("32.0 MiB", repr(found))
+        self.assertIn("<", found._repr_html_())
+
+    def test_says_no_with_what_is_missing(self):
+        import torch
+
+        def make():
+            return lambda: torch.zeros(20 << 30, dtype=torch.uint8, device="cuda")
+
+        found = stowage.estimate(make, vram="16G")
+        self.assertFalse(found.fits)
+        self.assertEqual(found.margin, (16 << 30) - (680 << 20) - (20 << 30))
+        self.assertTrue(stowage.estimate(make, vram="21G").fits)
+
+    def test_the_trace_can_be_reported_and_replayed(self):
+        import torch
+
+        def make():
+            return lambda: torch.zeros(6 * MIB, dtype=torch.uint8, device="cuda")
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.stow")
+            found = stowage.estimate(make, gpu="T4", record=path)
+            self.assertEqual(found.trace, path)
+            self.assertEqual(stowage.replay(path, "torch_default")["torch_default"]["peak_live_bytes"], 6 * MIB)
+            with self.assertRaises(FileExistsError):
+                stowage.estimate(make, gpu="T4", record=path)
+
+    def test_two_runs_give_the_same_answer(self):
+        import torch
+
+        def make():
+            return torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256))
+
+        figures = []
+        for _ in range(2):
+            data = stowage.estimate(make, lambda: torch.randn(64, 256), optimizer="adamw", gpu="A100").data
+            figures.append([data[key] for key in ("peak_live_bytes", "peak_reserved_bytes", "needs_bytes", "events", "holders")])
+        self.assertEqual(figures[0], figures[1])
+
+    def test_pytorch_is_as_before(self):
+        import torch
+
+        before = (torch.cuda.is_available, torch.nn.Module._apply, torch.nn.functional.dropout, torch._VF.dropout)
+        stowage.estimate(lambda: torch.nn.Linear(8, 8), lambda: torch.randn(2, 8), gpu="T4")
+        with self.assertRaises(ZeroDivisionError):
+            stowage.estimate(lambda: 1 // 0, gpu="T4")
+        self.assertEqual(before, (torch.cuda.is_available, torch.nn.Module._apply, torch.nn.functional.dropout, torch._VF.dropout))
+        x = torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum()
+        x.backward()
+        self.assertIs(type(x), torch.Tensor)
+
+    def test_shared_weights_stay_shared(self):
+        import torch
+
+        class Tied(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = torch.nn.Linear(1024, 1024, bias=False)
+                self.b = torch.nn.Linear(1024, 1024, bias=False)
+                self.b.weight = self.a.weight
+
+            def forward(self, x):
+                return self.b(self.a(x))
+
+        found = stowage.estimate(Tied, lambda: torch.randn(1, 1024), gpu="T4")
+        self.assertLess(found.peak_live, 5 * MIB + workspace("T4"))
+
+    def test_an_operator_that_needs_values_is_named(self):
+        import torch
+
+        def make():
+            return lambda: torch.zeros(8, device="cuda").nonzero()
+
+        with self.assertRaises((Unsupported, RuntimeError)) as caught:
+            stowage.estimate(make, gpu="T4")
+        if version() >= (2, 0):
+            self.assertIsInstance(caught.exception, Unsupported)
+            self.assertIn("nonzero", str(caught.exception))
+            self.assertIn("test_estimate.py", str(caught.exception))
+            self.assertIn("stowage run --record", str(caught.exception))
+
+    def test_an_error_of_the_program_is_untouched(self):
+        import torch
+
+        with self.assertRaises(KeyError) as caught:
+            stowage.estimate(lambda: {}["mine"], gpu="T4")
+        self.assertEqual(caught.exception.args, ("mine",))
+        with self.assertRaises(RuntimeError) as caught:
+            stowage.estimate(lambda: torch.nn.Linear(3, 4), lambda: torch.randn(2, 5), gpu="T4")
+        self.assertNotIsInstance(caught.exception, stowage.StowageError)
+
+    def test_wrong_arguments(self):
+        import torch
+
+        for wrong in ({}, {"gpu": "T5"}, {"vram": "100M"}, {"gpu": "T4", "steps": 0}, {"gpu": "T4", "accumulate": True}):
+            with self.assertRaises((Invalid, TypeError)):
+                stowage.estimate(lambda: torch.nn.Linear(1, 1), lambda: torch.ones(1, 1), **wrong)
+        for make in (lambda: 3, lambda: torch.nn.Linear(1, 1), lambda: {"modell": 1}):
+            with self.assertRaises(Invalid):
+                stowage.estimate(make, gpu="T4")
+        with self.assertRaises(Invalid):
+            stowage.estimate(lambda: torch.nn.Linear(1, 1), lambda: torch.ones(1, 1), optimizer="adamx", gpu="T4")
+
+
+@needs("torch")
+@needs_modern
+class Kernels(unittest.TestCase):
+    def test_autocast_keeps_what_a_gpu_keeps(self):
+        import torch
+
+        def make():
+            layer = torch.nn.Linear(1024, 1024, bias=False, device="cuda")
+            kinds = []
+
+            def step():
+                x = torch.randn(4096, 1024, device="cuda")
+                with torch.autocast("cuda", dtype=torch.bfloat16):
+                    y = layer(x)
+                    kinds.append((y.dtype, y.softmax(-1).dtype, (y + x).dtype))
+                y.float().sum().backward()
+                self.assertIs(layer.weight.grad.dtype, torch.float32)
+
+            make.kinds = kinds
+            return step
+
+        stowage.estimate(make, gpu="A100", steps=1)
+        self.assertEqual(make.kinds, [(torch.bfloat16, torch.float32, torch.float32)])
+
+    def test_a_parameter_is_cast_once(self):
+        import torch
+
+        def peak(times):
+            def make():
+                layer = torch.nn.Linear(2048, 2048, bias=False, device="cuda")
+
+                def step():
+                    x = torch.randn(2, 2048, device="cuda", requires_grad=True)
+                    with torch.autocast("cuda", dtype=torch.float16):
+                        for _ in range(times):
+                            x = layer(x)
+
+                return step
+
+            return stowage.estimate(make, gpu="T4", steps=1).peak_live
+
+        self.assertLess(peak(4) - peak(1), MIB)  # one copy of 8 MiB for all
+
+    def test_float16_with_a_scaler_steps(self):
+        import torch
+
+        found = stowage.estimate(
+            lambda: torch.nn.Linear(1024, 1024), lambda: torch.randn(64, 1024), optimizer="adamw", amp="fp16", gpu="T4"
+        )
+        # Weight, gradient, two states: the optimizer has stepped.
+        self.assertGreater(found.peak_live, 16 * MIB)
+
+    def test_foreach_makes_temporaries(self):
+        import torch
+
+        def program(**named):
+            def make():
+                weights = [torch.nn.Parameter(torch.zeros(MIB // 4, device="cuda")) for _ in range(8)]
+                made = torch.optim.AdamW(weights, lr=0.1, **named)
+
+                def step():
+                    for one in weights:
+                        one.grad = torch.ones_like(one)
+                    made.step()
+                    made.zero_grad()
+
+                return step
+
+            return stowage.estimate(make, gpu="T4").peak_live
+
+        default, single, fused = program(), program(foreach=False), program(fused=True)
+        self.assertGreater(default, single)
+        self.assertLessEqual(fused, single)
+        self.assertEqual(fused // MIB, 32)
+
+    def test_checkpointing_needs_less(self):
+        import torch
+        from torch.utils.checkpoint import checkpoint
+
+        class Net(torch.nn.Module):
+            def __init__(self, saves):
+                super().__init__()
+                self.saves = saves
+                self.parts = torch.nn.ModuleList(
+                    torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 256)) for _ in range(6)
+                )
+
+            def forward(self, x):
+                for part in self.parts:
+                    x = checkpoint(part, x, use_reentrant=False) if self.saves else part(x)
+                return x.mean()
+
+        def peak(saves):
+            return stowage.estimate(lambda: Net(saves), lambda: torch.randn(4096, 256), optimizer="sgd", gpu="T4").peak_live
+
+        self.assertLess(peak(True), 0.6 * peak(False))
+
+    def test_attention_by_gpu_and_mask(self):
+        import torch
+        from stowage import _gpus, _kernels
+
+        def chosen(gpu, kind=torch.float16, mask=None):
+            q = torch.empty(1, 2, 16, 64, dtype=kind, device="meta")
+            return _kernels.choose_attention(torch, _gpus.find(gpu), q, q, mask)
+
+        self.assertEqual(chosen("A100"), "flash")
+        self.assertEqual(chosen("T4"), "efficient")
+        self.assertEqual(chosen("T4", torch.bfloat16), "math")
+        self.assertEqual(chosen("A100", torch.float32), "efficient")
+        self.assertEqual(chosen("A100", mask=torch.empty(16, 16)), "efficient")
+
+        def peak(gpu, **named):
+            def make():
+                def step():
+                    q = torch.zeros(4, 8, 2048, 64, dtype=torch.float16, device="cuda")
+                    torch.nn.functional.scaled_dot_product_attention(q, q, q, **named)
+
+                return step
+
+            return stowage.estimate(make, gpu=gpu).peak_live
+
+        self.assertLess(peak("A100"), 18 * MIB)  # 8 MiB in, 8 MiB out, log-sum-exp
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            self.assertGreater(peak("A100"), 256 * MIB)  # the scores, 4 x 8 x 2048 x 2048
+
+    def test_gradients_are_summed_in_place(self):
+        import torch
+
+        def make():
+            weight = torch.nn.Parameter(torch.zeros(1024, 1024, device="cuda"))
+
+            def step():
+                x = weight * 2
+                sum((x * i).sum() for i in range(3)).backward()
+                weight.grad = None
+
+            return step
+
+        # In the backward pass: weight, x, the gradient of x so far, and the next part of it. Not a fifth for their sum.
+        self.assertEqual(stowage.estimate(make, gpu="T4").peak_live // MIB, 16)
+
+    def test_temporaries_are_those_that_were_recorded(self):
+        """Sizes from a recording of PyTorch 2.11 on an H200: a GPT with 16 x 840 tokens and 768 columns."""
+        import torch
+        from stowage import _gpus, _kernels
+        from stowage._fake_record import Recorder
+
+        recorder = Recorder(torch, _gpus.find("H200"), "cuda", "")
+        for columns, size in ((768, 82575360), (2304, 139198464), (3072, 138412032)):
+            x = torch.empty(13440, columns, dtype=torch.bfloat16, device="meta")
+            self.assertEqual(_kernels._reduction(recorder, (x, [0]), x[0])[1][0], size)
+        ids, out = torch.empty(13440, dtype=torch.int64, device="meta"), torch.empty(50257, 768, device="meta")
+        self.assertEqual(_kernels._embedding_backward(recorder, (None, ids), out)[1][-1], 45416448)
+
+    def test_dropout_keeps_a_byte_mask(self):
+        import torch
+
+        def make():
+            def step():
+                x = torch.zeros(MIB, device="cuda", requires_grad=True)
+                return torch.nn.functional.dropout(x, 0.5, True)
+
+            return step
+
+        self.assertEqual(stowage.estimate(make, gpu="T4").peak_live, (4 + 4 + 1) * MIB)
+
+    def test_a_real_model_stays_as_it_is(self):
+        import torch
+
+        model = torch.nn.Linear(512, 512)
+        weight = model.weight
+        found = stowage.estimate(model, lambda: torch.randn(8, 512), optimizer="sgd", gpu="T4")
+        self.assertIs(model.weight, weight)
+        self.assertEqual(model.weight.device.type, "cpu")
+        self.assertIs(type(model.weight.detach()), torch.Tensor)
+        self.assertGreater(found.peak_live, 2 * MIB)
+
+    def test_a_value_that_is_read_is_assumed(self):
+        import torch
+
+        def make():
+            def step():
+                loss = torch.ones(1, device="cuda").sum()
+                return loss.item() + float(loss)
+
+            return step
+
+        self.assertIn("test_estimate.py", " ".join(stowage.estimate(make, gpu="T4").data["notes"]))
+
+    def test_compile_is_marked(self):
+        import torch
+
+        found = stowage.estimate(lambda: torch.compile(torch.nn.Linear(8, 8)), lambda: torch.randn(2, 8), gpu="T4")
+        self.assertIn("torch.compile", " ".join(found.data["notes"]))
+
+    def test_an_rnn_runs_as_one_kernel(self):
+        import torch
+
+        found = stowage.estimate(
+            lambda: torch.nn.LSTM(256, 256, 2, batch_first=True),
+            lambda: torch.randn(32, 100, 256),
+            optimizer="sgd",
+            loss=lambda output, batch: output[0].mean(),
+            gpu="T4",
+        )
+        self.assertLess(found.data["events"], 400)
+
+
+class Folders(unittest.TestCase):
+    CONFIG = {
+        "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 128, "vocab_size": 1000, "hidden_act": "silu", "max_position_embeddings": 4096, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+
+    def folder(self, place, tensors=None, config=None):
+        Path(place, "config.json").write_text(json.dumps(config if config is not None else self.CONFIG))
+        if tensors is not None:
+            header = json.dumps(tensors).encode()
+            Path(place, "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+        return place
+
+    def estimate(self, place, **named):
+        from stowage._model_folder import estimate_folder
+
+        return estimate_folder(place, **{"gpu": "T4", **named})
+
+    def part(self, found, label):
+        return next(one["bytes"] for one in found.holders if one["label"] == label)
+
+    def test_weights_and_cache_are_exact(self):
+        tensors = {"__metadata__": {"format": "pt"}, "a": {"dtype": "BF16", "shape": [1000, 64], "data_offsets": [0, 128000]}}
+        with tempfile.TemporaryDirectory() as place:
+            found = self.estimate(self.folder(place, tensors), length=1024, batch=3)
+            self.assertEqual(self.part(found, "weights"), 128000)
+            self.assertEqual(self.part(found, "KV cache"), 2 * 2 * 2 * 16 * 1024 * 3 * 2)
+            self.assertEqual(self.part(self.estimate(place, dtype="float32"), "weights"), 256000)
+
+    def test_training_adds_gradients_and_state(self):
+        tensors = {"a": {"dtype": "F32", "shape": [500, 1000], "data_offsets": [0, 2000000]}}
+        config = {**self.CONFIG, "torch_dtype": "float32"}
+        with tempfile.TemporaryDirectory() as place:
+            self.folder(place, tensors, config)
+            adamw = self.estimate(place, train="adamw")
+            self.assertEqual(self.part(adamw, "gradients"), 2000000)
+            self.assertEqual(self.part(adamw, "optimizer state"), 4000000)
+            lora = self.estimate(place, train="lora")
+            self.assertLess(self.part(lora, "optimizer state"), 100000)
+
+    def test_damaged_folders(self):
+        with tempfile.TemporaryDirectory() as place:
+            with self.assertRaises(NotFound):
+                self.estimate(place)
+            Path(place, "config.json").write_text("[")
+            with self.assertRaises(Unreadable):
+                self.estimate(place)
+            self.folder(place)
+            for damage in (b"", b"abc", struct.pack("<Q", 1 << 60), struct.pack("<Q", 8) + b"{broken}", struct.pack("<Q", 2) + b"[]"):
+                Path(place, "model.safetensors").write_bytes(damage)
+                with self.assertRaises(Unreadable):
+                    self.estimate(place)
+            for entry in (3, {}, {"dtype": "F32", "shape": [1], "data_offsets": [8, 4]}, {"dtype": "F32", "shape": 3, "data_offsets": [0, 4]}):
+                self.folder(place, {"a": entry})
+                with self.assertRaises(Unreadable):
+                    self.estimate(place)
+
+    def test_an_unknown_architecture_counts_its_weights(self):
+        with tempfile.TemporaryDirectory() as place:
+            self.folder(place, {"a": {"dtype": "F16", "shape": [10], "data_offsets": [0, 20]}}, {"model_type": "mine"})
+            found = self.estimate(place)
+            self.assertEqual(self.part(found, "weights"), 20)
+            self.assertIn("mine", " ".join(found.data["notes"]))
+
+    def test_the_command(self):
+        with tempfile.TemporaryDirectory() as place:
+            self.folder(place, {"a": {"dtype": "BF16", "shape": [1000, 64], "data_offsets": [0, 128000]}})
+            path = os.pathsep.join(sys.path)
+            run = lambda *words: subprocess.run(  # noqa: E731
+                [sys.executable, "-m", "stowage", "estimate", *words], capture_output=True, text=True, env=clean_environment(PYTHONPATH=path), check=False
+            )
+            done = run(place, "--gpu", "T4", "--json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(json.loads(done.stdout)["fits"])
+            self.assertEqual(run(place, "--vram", "700M", "--batch", "64", "--length", "100000").returncode, 1)
+            for wrong in ((place,), (place, "--gpu", "T5"), (place, "--gpu", "T4", "--steps", "3"), ("nowhere.py:make", "--gpu", "T4"), ("nowhere", "--gpu", "T4")):
+                done = run(*wrong)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertTrue(done.stderr.startswith("stowage estimate: "), done.stderr)

@@ -1,0 +1,141 @@
+"""What a program says of itself when it runs out (_program.py), of models on the meta device."""
+
+import sys
+import threading
+import unittest
+
+import stowage
+from stowage import _program
+from support import TREE, needs
+
+SNAPSHOT = TREE / "tests" / "samples" / "loop" / "plain.pickle.gz"
+
+
+def facts(text):
+    """The lines by their first word; the last of each."""
+    return dict(line.split(" ", 1) for line in text.splitlines())
+
+
+@needs("torch")
+class Program(unittest.TestCase):
+    def setUp(self):
+        import torch
+
+        self.torch = torch
+        self.said = ""
+
+    def say(self):
+        self.said = _program.program_text(self.torch)
+        return facts(self.said)
+
+    def net(self, layers=8, at=3):
+        torch, test = self.torch, self
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = torch.nn.Embedding(5000, 64, device="meta")
+                self.blocks = torch.nn.ModuleList([torch.nn.Linear(64, 64, device="meta") for _ in range(layers)])
+                self.head = torch.nn.Linear(64, 5000, device="meta")
+
+            def forward(self, ids):
+                x = self.table(ids)
+                for number, block in enumerate(self.blocks):
+                    x = block(x)
+                    if number == at:
+                        test.say()
+                return self.head(x)
+
+        return Net()
+
+    def test_a_training_step(self):
+        torch = self.torch
+        model = self.net()
+        optimizer = torch.optim.AdamW(model.parameters(), amsgrad=True)
+        batch_size = 6
+        ids = torch.zeros(batch_size, 128, dtype=torch.long, device="meta")
+        model(ids)
+        told = facts(self.said)
+        numbers = sum(p.numel() for p in model.parameters())
+        self.assertEqual(told["program"], "1")
+        self.assertEqual(told["step"], "forward")
+        self.assertEqual(told["grad"], "1")
+        self.assertEqual(told["training"], "1")
+        self.assertEqual(told["parameters"], f"{numbers} {4 * numbers}")
+        self.assertEqual(told["trained"], f"{numbers} {4 * numbers}")
+        self.assertEqual(told["on_device"], str(4 * numbers))
+        self.assertEqual(told["optimizer"].split()[:3], ["AdamW", str(numbers), str(4 * numbers)])
+        self.assertIn("amsgrad", told["optimizer"])
+        self.assertEqual(told["input"], "int64 6x128")
+        self.assertEqual(told["batch"], "6 named")
+        self.assertEqual(told["passed"], "4 10")  # the table and three blocks before the fourth
+        self.assertEqual(told["head"], "5000")
+        del optimizer
+
+    def test_inference_with_adapters_frozen_and_narrow(self):
+        torch = self.torch
+        model = self.net().to(torch.bfloat16).eval()
+        model.table.weight.requires_grad_(False)
+        with torch.no_grad():
+            model(torch.zeros(2, 16, dtype=torch.long, device="meta"))
+        told = facts(self.said)
+        numbers = sum(p.numel() for p in model.parameters())
+        self.assertEqual((told["grad"], told["training"]), ("0", "0"))
+        self.assertEqual(told["dtype"], f"bfloat16 {2 * numbers}")
+        self.assertEqual(told["trained"].split()[0], str(numbers - 5000 * 64))
+        self.assertEqual(told["batch"], "2 first")
+
+    def test_a_module_that_is_made(self):
+        torch, test = self.torch, self
+
+        class Table(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                test.say()
+
+        Table()
+        self.assertEqual(facts(self.said)["step"], "building")
+
+    def test_a_thread_without_frames_of_its_own_shows_the_main_thread(self):
+        model = self.net()  # noqa: F841: found by its name
+        caller = threading.Thread(target=self.say)
+        caller.start()
+        caller.join()
+        self.assertTrue(self.said.startswith("program 1\n"))
+
+    def test_nothing_stays_with_the_frames(self):
+        torch = self.torch
+        big = torch.zeros(3, device="meta")
+        before = sys.getrefcount(big)
+        self.say()
+        self.assertEqual(sys.getrefcount(big), before)
+
+    def test_objects_that_answer_nothing(self):
+        class Odd:
+            def __getattribute__(self, name):
+                raise RuntimeError("no")
+
+        class Vain(int):
+            def __gt__(self, other):
+                raise RuntimeError("no")
+
+        odd, batch_size = Odd(), Vain(4)  # noqa: F841
+        self.assertTrue(self.say()["program"] == "1")
+
+    def test_the_text_is_bounded(self):
+        torch = self.torch
+        names = {f"optimizer{i}": torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0) for i in range(500)}
+        inputs = [torch.zeros((1,) * 30) for _ in range(200)]  # noqa: F841
+        locals().update(names)
+        self.say()
+        self.assertLessEqual(len(self.said), _program.PROGRAM_MOST)
+
+
+class AnotherCard(unittest.TestCase):
+    def test_a_recording_is_explained_for_another_card(self):
+        if not SNAPSHOT.exists():
+            self.skipTest(f"no recording at {SNAPSHOT}")
+        self.assertIn("Fits a card of 4.0 GiB", stowage.explain(SNAPSHOT, vram="4G").headline)
+        self.assertIn("it fails", stowage.explain(SNAPSHOT, vram=2200 << 20).headline)
+        with self.assertRaises(TypeError):
+            stowage.explain(message="CUDA out of memory", vram="4G")

@@ -1,0 +1,52 @@
+/* Host peak: which causes are worth a word when nothing failed. */
+#include "advise/host_peak.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "advise/host.h"
+#include "advise/host_case.h"
+
+#define WASTE_LEAST ((uint64_t)128 << 20)
+#define GRAPH_LEAST ((uint64_t)64 << 20)
+#define SURE        0.8
+
+/* A program that keeps what it makes may want it. It is clearly wrong where that would fill the
+ * machine soon, or where the same result needs much less. */
+static bool clearly_wrong(const cause *c, const fix *f, const host_record *r) {
+  uint64_t saves = f->saves_bytes == MESSAGE_UNKNOWN ? 0 : f->saves_bytes;
+  bool much = saves >= WASTE_LEAST && saves >= r->peak_bytes / 4;
+  switch (c->id) {
+  case CAUSE_GRAPH_KEPT: return c->confidence >= 0.7 && saves >= GRAPH_LEAST;
+  case CAUSE_HOST_OBJECTS:
+  case CAUSE_HOST_COPIES:
+  case CAUSE_HOST_WORKERS:
+  case CAUSE_HOST_PINNED:
+  case CAUSE_HOST_SHARED: return c->confidence >= SURE && much;
+  case CAUSE_HOST_LEAK:
+  case CAUSE_HOST_NATIVE:
+    return c->confidence >= SURE && much && r->peak_bytes >= r->total_bytes / 4;
+  default: return false;
+  }
+}
+
+stow_status host_peak_find(host_peak *p, const host_record *r) {
+  explanation x;
+  *p = (host_peak){0};
+  if (r->object_count > 0 && r->objects[0].bytes >= r->peak_bytes / 5)
+    host_describe(p->holder, sizeof p->holder, &r->objects[0]);
+  stow_status status = explain_host(&x, r);
+  if (status == STOW_OK && x.findings.count > 0 && x.fixes.count > 0 &&
+      clearly_wrong(&x.findings.list[0], &x.fixes.list[0], r)) {
+    const fix *f = &x.fixes.list[0];
+    p->wasted_bytes = f->saves_bytes == MESSAGE_UNKNOWN ? 0 : f->saves_bytes;
+    /* The holder is told before it. */
+    const char *head = x.headline.data != NULL ? x.headline.data : "";
+    size_t same = strlen(p->holder);
+    if (same > 0 && strncmp(head, p->holder, same) == 0) head += same + strspn(head + same, "; ");
+    snprintf(p->cause, sizeof p->cause, "%s", head[0] != '\0' ? head : "all of it is kept");
+    snprintf(p->fix, sizeof p->fix, "%s", f->change);
+  }
+  explanation_free(&x);
+  return status;
+}

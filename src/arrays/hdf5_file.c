@@ -1,0 +1,367 @@
+/* Hdf5 file: the list of datasets and their values, through libhdf5. Runs in the worker only. */
+#include "arrays/hdf5_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+
+/* ---- failures ---- */
+
+/* Keeps the first text: that of the innermost function. */
+static int take_error(unsigned number, const h5_error *error, void *context) {
+  char *text = context;
+  if (number == 0 && error->text != NULL) snprintf(text, 160, "%s", error->text);
+  return 0;
+}
+
+/* Fails with `what` and libhdf5's own reason. Call it before any other function of the library. */
+static stow_status fail(hdf5_file *f, const char *name, const char *what) {
+  char reason[160] = "";
+  f->library->H5Ewalk2(0, 0, take_error, reason);
+  return stow_fail(STOW_ERR_FORMAT, "%s%s%.200s: libhdf5 cannot %s%s%s", f->path,
+                   name[0] != '\0' ? ": dataset " : "", name, what, reason[0] != '\0' ? ": " : "",
+                   reason);
+}
+
+/* ---- the list ---- */
+
+/* Sets the type of the values; the types that are not read only get a name. */
+static void name_type(const hdf5_library *l, h5_id type, hdf5_dataset *d) {
+  size_t sign_at, exponent_at, exponent, fraction_at, fraction;
+  int kind = l->H5Tget_class(type);
+  d->item_bytes = l->H5Tget_size(type);
+  bool plain = d->item_bytes * 8 == l->H5Tget_precision(type);
+  if (kind == H5_CLASS_INTEGER && plain) {
+    bool sign = l->H5Tget_sign(type) != 0;
+    d->type = d->item_bytes == 1   ? (sign ? DTYPE_I8 : DTYPE_U8)
+              : d->item_bytes == 2 ? (sign ? DTYPE_I16 : DTYPE_U16)
+              : d->item_bytes == 4 ? (sign ? DTYPE_I32 : DTYPE_U32)
+              : d->item_bytes == 8 ? (sign ? DTYPE_I64 : DTYPE_U64)
+                                   : DTYPE_NONE;
+  } else if (kind == H5_CLASS_FLOAT && plain &&
+             l->H5Tget_fields(type, &sign_at, &exponent_at, &exponent, &fraction_at, &fraction) >=
+                 0) {
+    d->type = exponent == 5 && fraction == 10    ? DTYPE_F16
+              : exponent == 8 && fraction == 7   ? DTYPE_BF16
+              : exponent == 8 && fraction == 23  ? DTYPE_F32
+              : exponent == 11 && fraction == 52 ? DTYPE_F64
+                                                 : DTYPE_NONE;
+  } else if (kind == H5_CLASS_ENUM && d->item_bytes == 1 && l->H5Tget_nmembers(type) == 2) {
+    d->type = DTYPE_BOOL; /* as h5py stores it */
+  }
+  const char *word = d->type != DTYPE_NONE       ? dtype_name(d->type)
+                     : kind == H5_CLASS_STRING   ? "text"
+                     : kind == H5_CLASS_COMPOUND ? "compound"
+                     : kind == H5_CLASS_ARRAY    ? "array"
+                     : kind == H5_CLASS_ENUM     ? "enum"
+                                                 : "other";
+  snprintf(d->type_name, sizeof d->type_name, "%s", word);
+}
+
+/* Names the first filter that this libhdf5 lacks: h5py brings lzf, hdf5plugin many others. */
+static void name_filter(const hdf5_library *l, h5_id plist, hdf5_dataset *d) {
+  int filters = l->H5Pget_nfilters(plist);
+  d->filtered = filters > 0;
+  for (int i = 0; i < filters; i++) {
+    unsigned flags, values[1], config;
+    size_t count = 0;
+    char name[32] = "";
+    int id =
+        l->H5Pget_filter2(plist, (unsigned)i, &flags, &count, values, sizeof name, name, &config);
+    if (id < 0 || l->H5Zfilter_avail(id) > 0) continue;
+    name[sizeof name - 1] = '\0';
+    d->type = DTYPE_NONE;
+    if (name[0] != '\0')
+      snprintf(d->type_name, sizeof d->type_name, "packed with %s", name);
+    else
+      snprintf(d->type_name, sizeof d->type_name, "packed with filter %d", id);
+    return;
+  }
+}
+
+/* The layout: chunks, filters, and values in other files, which are not read: no file makes us open
+ * another one. */
+static void read_layout(const hdf5_library *l, h5_id object, hdf5_dataset *d) {
+  h5_size chunk[HDF5_DIMS_MAX];
+  h5_id plist = l->H5Dget_create_plist(object);
+  if (plist < 0) return;
+  int layout = l->H5Pget_layout(plist);
+  if (layout == H5_LAYOUT_VIRTUAL || l->H5Pget_external_count(plist) > 0) {
+    d->type = DTYPE_NONE;
+    snprintf(d->type_name, sizeof d->type_name, "in other files");
+  } else if (d->type != DTYPE_NONE) {
+    name_filter(l, plist, d);
+  }
+  if (layout == H5_LAYOUT_CHUNKED && l->H5Pget_chunk(plist, (int)d->dims, chunk) == (int)d->dims)
+    for (uint32_t i = 0; i < d->dims; i++) d->chunk[i] = chunk[i];
+  l->H5Pclose(plist);
+}
+
+static stow_status read_shape(hdf5_file *f, h5_id space, hdf5_dataset *d) {
+  const hdf5_library *l = f->library;
+  h5_size shape[HDF5_DIMS_MAX];
+  d->count = l->H5Sget_simple_extent_type(space) != H5_SPACE_NULL;
+  int dims = d->count > 0 ? l->H5Sget_simple_extent_ndims(space) : 0;
+  if (dims < 0 || dims > HDF5_DIMS_MAX ||
+      (dims > 0 && l->H5Sget_simple_extent_dims(space, shape, NULL) != dims))
+    return fail(f, d->name, "read its shape");
+  d->dims = (uint32_t)dims;
+  for (int i = 0; i < dims; i++) d->count *= d->shape[i] = shape[i];
+  return STOW_OK;
+}
+
+static stow_status describe(hdf5_file *f, h5_id object, hdf5_dataset *d) {
+  const hdf5_library *l = f->library;
+  h5_id type = l->H5Dget_type(object);
+  stow_status status = type < 0 ? fail(f, d->name, "read its type") : STOW_OK;
+  h5_id space = status == STOW_OK ? l->H5Dget_space(object) : -1;
+  if (status == STOW_OK && space < 0) status = fail(f, d->name, "read its shape");
+  if (status == STOW_OK) name_type(l, type, d);
+  if (status == STOW_OK) status = read_shape(f, space, d);
+  if (status == STOW_OK) read_layout(l, object, d);
+  if (type >= 0) l->H5Tclose(type);
+  if (space >= 0) l->H5Sclose(space);
+  return status;
+}
+
+typedef struct walk {
+  hdf5_file *file;
+  hdf5_take take;
+  void *context;
+  stow_status status;
+} walk;
+
+static stow_status take_object(walk *w, const char *name) {
+  hdf5_file *f = w->file;
+  hdf5_dataset d = {0};
+  h5_id object = f->library->H5Oopen(f->id, name, 0);
+  if (object < 0) return fail(f, name, "open it");
+  stow_status status = STOW_OK;
+  if (f->library->H5Iget_type(object) == H5_KIND_DATASET) {
+    if (strlen(name) >= sizeof d.name)
+      status = stow_fail(STOW_ERR_FORMAT, "%s: the path of a dataset has more than %d letters",
+                         f->path, HDF5_NAME_MAX - 1);
+    snprintf(d.name, sizeof d.name, "%s", name);
+    if (status == STOW_OK) status = describe(f, object, &d);
+    if (status == STOW_OK) status = w->take(w->context, &d);
+  }
+  f->library->H5Oclose(object);
+  return status;
+}
+
+/* Called by the library for every link. Soft and external links are skipped. */
+static int visit(h5_id group, const char *name, const h5_link *info, void *context) {
+  walk *w = context;
+  (void)group;
+  if (info->type == H5_LINK_HARD) w->status = take_object(w, name);
+  return w->status != STOW_OK;
+}
+
+stow_status hdf5_file_list(hdf5_file *f, hdf5_take take, void *context) {
+  walk w = {.file = f, .take = take, .context = context};
+  int code = f->library->visit(f->id, 0, 0, visit, &w);
+  if (w.status != STOW_OK) return w.status;
+  return code < 0 ? fail(f, "", "list its datasets") : STOW_OK;
+}
+
+stow_status hdf5_file_open(hdf5_file *f, const char *name, const char *path) {
+  *f = (hdf5_file){.path = path, .id = -1, .object = -1, .type = -1, .space = -1};
+  STOW_TRY(hdf5_library_get(&f->library, path));
+  f->id = f->library->H5Fopen(name, 0, 0);
+  return f->id >= 0 ? STOW_OK : fail(f, "", "open it (cut short, damaged or being written?)");
+}
+
+/* ---- values ---- */
+
+static void close_dataset(hdf5_file *f) {
+  const hdf5_library *l = f->library;
+  if (f->type >= 0) l->H5Tclose(f->type);
+  if (f->space >= 0) l->H5Sclose(f->space);
+  if (f->object >= 0) l->H5Oclose(f->object);
+  f->type = f->space = f->object = -1;
+  f->d.name[0] = '\0';
+}
+
+/* Reads how values that were never written are to be read. */
+static void read_fill(hdf5_file *f) {
+  const hdf5_library *l = f->library;
+  int defined = H5_FILL_UNDEFINED, when = H5_FILL_TIME_NEVER;
+  h5_id plist = l->H5Dget_create_plist(f->object);
+  memset(f->fill, 0, sizeof f->fill);
+  f->fills = false;
+  if (plist < 0) return;
+  if (l->H5Pget_fill_time(plist, &when) >= 0 && when != H5_FILL_TIME_NEVER &&
+      l->H5Pfill_value_defined(plist, &defined) >= 0 && defined != H5_FILL_UNDEFINED)
+    f->fills =
+        f->d.item_bytes <= sizeof f->fill && l->H5Pget_fill_value(plist, f->type, f->fill) >= 0;
+  l->H5Pclose(plist);
+}
+
+/* Makes dataset `name` the open one. */
+static stow_status open_dataset(hdf5_file *f, const char *name) {
+  const hdf5_library *l = f->library;
+  if (strcmp(f->d.name, name) == 0) return STOW_OK;
+  close_dataset(f);
+  f->d = (hdf5_dataset){0};
+  f->object = l->H5Oopen(f->id, name, 0);
+  if (f->object < 0) return fail(f, name, "open it");
+  STOW_TRY(describe(f, f->object, &f->d));
+  if (f->d.type == DTYPE_NONE)
+    return stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s is %s", f->path, name, f->d.type_name);
+  f->space = l->H5Dget_space(f->object);
+  h5_id type = f->space >= 0 ? l->H5Dget_type(f->object) : -1;
+  /* The type of the file in the byte order of this machine (little). */
+  f->type = type >= 0 ? l->H5Tcopy(type) : -1;
+  if (type >= 0) l->H5Tclose(type);
+  if (f->type < 0 || (f->d.type != DTYPE_BOOL && l->H5Tset_order(f->type, 0) < 0))
+    return fail(f, name, "open it");
+  read_fill(f);
+  snprintf(f->d.name, sizeof f->d.name, "%s", name);
+  return STOW_OK;
+}
+
+static uint64_t chunk_bytes(const hdf5_dataset *d) {
+  uint64_t bytes = d->item_bytes;
+  for (uint32_t i = 0; i < d->dims; i++)
+    if (!checked_mul(&bytes, bytes, d->chunk[i])) return UINT64_MAX;
+  return bytes;
+}
+
+/* A filter makes a chunk a little larger at most. One stored in much more than its declared bytes
+ * is damaged, or made to take all memory when it is unpacked. Called for the chunks of a selection.
+ */
+static stow_status check_stored(hdf5_file *f, const uint64_t *start, const uint64_t *count) {
+  const hdf5_dataset *d = &f->d;
+  uint64_t declared = chunk_bytes(d), most = declared < INT64_MAX ? 2 * declared + (64 << 10) : 0;
+  h5_size at[HDF5_DIMS_MAX], stored;
+  if (!d->filtered || d->chunk[0] == 0 || most == 0) return STOW_OK;
+  if (f->library->H5Dget_chunk_storage_size == NULL) return STOW_OK;
+  for (uint32_t i = 0; i < d->dims; i++) at[i] = start[i] / d->chunk[i] * d->chunk[i];
+  for (;;) {
+    /* Fails for a chunk that was never written. */
+    if (f->library->H5Dget_chunk_storage_size(f->object, at, &stored) >= 0 && stored > most)
+      return stow_fail(
+          STOW_ERR_FORMAT,
+          "%s: dataset %.200s: the chunk at row %llu is stored in %llu bytes but holds "
+          "%" PRIu64 ": damaged",
+          f->path, d->name, at[0], stored, declared);
+    uint32_t i = d->dims;
+    while (i-- > 0) {
+      at[i] += d->chunk[i];
+      if (at[i] < start[i] + count[i]) break;
+      at[i] = start[i] / d->chunk[i] * d->chunk[i];
+      if (i == 0) return STOW_OK;
+    }
+  }
+}
+
+/* Below this the check costs more than 1% of a read; then it runs only after a failure. */
+#define CHECKED_CHUNK (UINT64_C(16) << 10)
+
+stow_status hdf5_file_read(hdf5_file *f, const char *name, const uint64_t *start,
+                           const uint64_t *count, void *to, uint64_t bytes) {
+  const hdf5_library *l = f->library;
+  h5_size from[HDF5_DIMS_MAX] = {0}, items[HDF5_DIMS_MAX] = {0};
+  STOW_TRY(open_dataset(f, name));
+  uint64_t wanted = f->d.item_bytes;
+  for (uint32_t i = 0; i < f->d.dims; i++) {
+    from[i] = start[i];
+    items[i] = count[i];
+    if (!checked_mul(&wanted, wanted, count[i])) wanted = UINT64_MAX;
+  }
+  if (wanted > bytes)
+    return stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s changed while it was read", f->path,
+                     name);
+  if (f->d.filtered && chunk_bytes(&f->d) >= CHECKED_CHUNK) STOW_TRY(check_stored(f, start, count));
+  /* libhdf5 leaves the memory as it is where nothing was written and there is no fill value. */
+  if (!f->fills) memset(to, 0, wanted);
+  h5_id memory = l->H5Screate_simple((int)f->d.dims, items, NULL);
+  int code = memory < 0 ? -1 : 0;
+  if (code >= 0 && f->d.dims > 0)
+    code = l->H5Sselect_hyperslab(f->space, 0, from, NULL, items, NULL);
+  if (code >= 0) code = l->H5Dread(f->object, f->type, memory, f->space, 0, to);
+  stow_status status = STOW_OK;
+  if (code < 0) {
+    char what[64];
+    snprintf(what, sizeof what, "read rows %" PRIu64 " to %" PRIu64, start[0],
+             start[0] + (f->d.dims > 0 ? count[0] : 1));
+    status = fail(f, name, what);
+    if (check_stored(f, start, count) != STOW_OK) status = STOW_ERR_FORMAT;
+  }
+  if (memory >= 0) l->H5Sclose(memory);
+  return status;
+}
+
+/* ---- what was never written ---- */
+
+typedef struct row_list {
+  uint64_t *rows;
+  uint64_t count, most, chunk_rows;
+} row_list;
+
+static void add_row(row_list *list, uint64_t row) {
+  row /= list->chunk_rows;
+  if (list->count > 0 && list->count <= list->most && list->rows[list->count - 1] == row) return;
+  if (list->count < list->most) list->rows[list->count] = row;
+  list->count++;
+}
+
+static int take_chunk(const h5_size *offset, unsigned mask, uint64_t address, uint64_t bytes,
+                      void *context) {
+  row_list *list = context;
+  (void)mask, (void)address, (void)bytes;
+  add_row(list, offset[0]);
+  return list->count > list->most;
+}
+
+static int compare(const void *a, const void *b) {
+  uint64_t x, y;
+  memcpy(&x, a, sizeof x);
+  memcpy(&y, b, sizeof y);
+  return x < y ? -1 : x > y;
+}
+
+/* The older function walks the index from its start for every chunk: quadratic. */
+#define CHUNKS_ONE_BY_ONE 4096
+
+static bool list_rows(hdf5_file *f, row_list *list, uint64_t chunks) {
+  const hdf5_library *l = f->library;
+  if (l->H5Dchunk_iter != NULL)
+    return l->H5Dchunk_iter(f->object, 0, take_chunk, list) >= 0 && list->count <= list->most;
+  if (l->H5Dget_chunk_info == NULL || chunks > CHUNKS_ONE_BY_ONE) return false;
+  for (uint64_t i = 0; i < chunks && list->count <= list->most; i++) {
+    h5_size offset[HDF5_DIMS_MAX], bytes;
+    unsigned mask;
+    uint64_t address;
+    if (l->H5Dget_chunk_info(f->object, f->space, i, offset, &mask, &address, &bytes) < 0)
+      return false;
+    add_row(list, offset[0]);
+  }
+  return list->count <= list->most;
+}
+
+stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, uint64_t most,
+                              uint64_t *count, bool *known, uint8_t fill[8]) {
+  h5_size chunks = 0;
+  STOW_TRY(open_dataset(f, name));
+  *count = 0;
+  *known = false;
+  memcpy(fill, f->fill, sizeof f->fill);
+  if (f->library->H5Dget_storage_size(f->object) == 0) return *known = true, STOW_OK;
+  const hdf5_dataset *d = &f->d;
+  if (d->chunk[0] == 0 || f->library->H5Dget_num_chunks == NULL) return STOW_OK;
+  uint64_t held;
+  if (f->library->H5Dget_num_chunks(f->object, f->space, &chunks) < 0) return STOW_OK;
+  if (!checked_mul(&held, chunks, chunk_bytes(d)) || held / 2 > d->count * d->item_bytes / 4)
+    return STOW_OK; /* most of it is there: plain reading is as good */
+  row_list list = {.rows = rows, .most = most, .chunk_rows = d->chunk[0]};
+  *known = list_rows(f, &list, chunks);
+  if (!*known) return STOW_OK;
+  qsort(rows, list.count, sizeof *rows, compare);
+  for (uint64_t i = 0; i < list.count; i++)
+    if (*count == 0 || rows[i] != rows[*count - 1]) rows[(*count)++] = rows[i];
+  return STOW_OK;
+}

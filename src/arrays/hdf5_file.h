@@ -1,0 +1,36 @@
+/* Hdf5 file: one HDF5 file, through libhdf5. Runs in the worker only (hdf5_worker.c), because
+ * libhdf5 may crash on a damaged file. */
+#ifndef ARRAYS_HDF5_FILE_H
+#define ARRAYS_HDF5_FILE_H
+
+#include "arrays/hdf5.h"
+#include "arrays/hdf5_library.h"
+
+typedef struct hdf5_file {
+  const hdf5_library *library;
+  const char *path; /* for messages */
+  h5_id id;
+  hdf5_dataset d; /* the dataset that was read last; its name is "" if there is none */
+  h5_id object, type, space;
+  bool fills;      /* what was never written reads as `fill` */
+  uint8_t fill[8]; /* 0 where `fills` is false */
+} hdf5_file;
+
+/* Opens the file `name`, called `path` in messages. */
+stow_status hdf5_file_open(hdf5_file *f, const char *name, const char *path);
+
+typedef stow_status (*hdf5_take)(void *context, const hdf5_dataset *d);
+/* Calls `take` for each dataset. A status other than STOW_OK from it ends the walk. */
+stow_status hdf5_file_list(hdf5_file *f, hdf5_take take, void *context);
+
+/* Reads the values at `start`, `count` of dataset `name` into `to`, which holds `bytes`. */
+stow_status hdf5_file_read(hdf5_file *f, const char *name, const uint64_t *start,
+                           const uint64_t *count, void *to, uint64_t bytes);
+
+/* Lists the rows of chunks that have a chunk in the file (row / chunk[0], ascending), at most
+ * `most`, and gives the value of the others. `known` is false where the list is not worth making:
+ * most of the dataset is there, it has too many chunks, or libhdf5 cannot list them. */
+stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, uint64_t most,
+                              uint64_t *count, bool *known, uint8_t fill[8]);
+
+#endif

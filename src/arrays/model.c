@@ -1,0 +1,338 @@
+/* Model: which files a model consists of, and the list of their tensors (model.h). */
+#include "arrays/model.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/text.h"
+#include "files/json_tree.h"
+
+#define FILES_MAX 4096 /* the largest published models have some hundred */
+
+static bool ends_with(const char *text, const char *end) {
+  size_t a = strlen(text), b = strlen(end);
+  return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+static bool is_folder(const char *path) {
+  struct stat st;
+  return !text_is_url(path) && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static bool exists(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+const char *model_format_name(model_format f) {
+  return f == MODEL_GGUF ? "gguf" : f == MODEL_TORCH ? "pytorch" : "safetensors";
+}
+
+/* ---- what a file is ---- */
+
+typedef enum start_kind { START_OTHER, START_SAFETENSORS, START_GGUF, START_ZIP } start_kind;
+
+static stow_status look_at_start(source *from, start_kind *kind) {
+  uint8_t start[16] = {0};
+  size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
+  STOW_TRY(source_read(from, 0, start, count));
+  *kind = START_OTHER;
+  if (memcmp(start, "GGUF", 4) == 0)
+    *kind = START_GGUF;
+  else if (memcmp(start, "PK\x03\x04", 4) == 0)
+    *kind = START_ZIP;
+  else if (count >= 9 && start[8] == '{' && source_u64(start) <= from->bytes - 8)
+    *kind = START_SAFETENSORS;
+  return STOW_OK;
+}
+
+bool model_is(const char *path) {
+  source from;
+  start_kind kind = START_OTHER;
+  if (is_folder(path) || ends_with(path, ".safetensors") || ends_with(path, ".gguf") ||
+      ends_with(path, ".index.json"))
+    return true;
+  if (text_is_url(path) || source_open_file(&from, path) != STOW_OK) return false;
+  stow_status status = look_at_start(&from, &kind);
+  source_close(&from);
+  if (status != STOW_OK || kind == START_OTHER) return false;
+  /* A zip is an .npz, unless its name is that of a PyTorch file. */
+  return kind != START_ZIP || ends_with(path, ".pt") || ends_with(path, ".pth") ||
+         ends_with(path, ".bin") || ends_with(path, ".ckpt");
+}
+
+/* ---- files ---- */
+
+static stow_status read_header(model *m, model_file *f, uint64_t max_bytes) {
+  start_kind kind = START_OTHER;
+  STOW_TRY(look_at_start(&f->from, &kind));
+  model_format format = kind == START_GGUF  ? MODEL_GGUF
+                        : kind == START_ZIP ? MODEL_TORCH
+                                            : MODEL_SAFETENSORS;
+  if (kind == START_OTHER && !ends_with(f->name, ".safetensors"))
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: not a safetensors, GGUF or PyTorch (zip) file; a file of torch.save "
+                     "before PyTorch 1.6 must be loaded and saved again",
+                     f->path);
+  if (m->file_count > 1 && format != m->format)
+    return stow_fail(STOW_ERR_FORMAT, "%s: a %s file among %s files", f->path,
+                     model_format_name(format), model_format_name(m->format));
+  m->format = format;
+  if (format == MODEL_GGUF) return gguf_read(&f->header, &f->from, max_bytes);
+  if (format == MODEL_TORCH) return torch_file_read(&f->header, &f->from, max_bytes);
+  return safetensors_read(&f->header, &f->from, max_bytes);
+}
+
+static stow_status add_file(model *m, const char *path, uint64_t max_bytes) {
+  if (m->file_count == FILES_MAX)
+    return stow_fail(STOW_ERR_FORMAT, "%s: more than %d files in one model", path, FILES_MAX);
+  STOW_TRY(LIST_ROOM(m->files, m->file_count, m->file_capacity, 4, "model files"));
+  model_file *f = &m->files[m->file_count++];
+  *f = (model_file){.path = strdup(path)};
+  if (f->path == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", path);
+  char *slash = strrchr(f->path, '/');
+  f->name = slash != NULL ? slash + 1 : f->path;
+  STOW_TRY(source_open(&f->from, f->path));
+  f->open = true;
+  return read_header(m, f, max_bytes);
+}
+
+/* Bytes that the headers read so far hold. */
+static uint64_t headers_bytes(const model *m) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < m->file_count; i++) sum += m->files[i].header.used_bytes;
+  return sum;
+}
+
+static stow_status add_within(model *m, const char *path, uint64_t max_bytes) {
+  uint64_t used = headers_bytes(m);
+  return add_file(m, path, max_bytes > used ? max_bytes - used : 0);
+}
+
+static stow_status list_all(model *m) {
+  map seen = {0};
+  stow_status status = STOW_OK;
+  for (size_t i = 0; i < m->file_count && status == STOW_OK; i++)
+    for (size_t k = 0; k < m->files[i].header.count && status == STOW_OK; k++) {
+      const tensor *one = &m->files[i].header.list[k];
+      uint64_t hash = hash_bytes(one->name, strlen(one->name), 0);
+      const uint64_t *other = map_get(&seen, hash);
+      if (other != NULL && strcmp(m->list[*other].facts->name, one->name) == 0) {
+        status = stow_fail(STOW_ERR_FORMAT, "%s: tensor %.200s is also in %s", m->files[i].path,
+                           one->name, m->files[m->list[*other].file].name);
+        break;
+      }
+      if (other == NULL) status = map_put(&seen, hash, m->count);
+      if (status == STOW_OK) status = LIST_ROOM(m->list, m->count, m->capacity, 64, "tensors");
+      if (status == STOW_OK) m->list[m->count++] = (model_tensor){one, (uint32_t)i};
+      m->bytes += one->bytes;
+    }
+  map_free(&seen);
+  return status;
+}
+
+/* ---- an index ---- */
+
+stow_status model_read_text(char **text, size_t *length, const char *path, uint64_t max_bytes) {
+  source from;
+  *text = NULL;
+  STOW_TRY(source_open_file(&from, path));
+  stow_status status = STOW_OK;
+  if (from.bytes > max_bytes)
+    status = stow_fail(STOW_ERR_BUDGET, "%s: %" PRIu64 " KiB are too much for a text file here",
+                       path, from.bytes >> 10);
+  *length = (size_t)from.bytes;
+  if (status == STOW_OK) *text = malloc(*length + 1);
+  if (status == STOW_OK && *text == NULL)
+    status = stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", path);
+  if (status == STOW_OK) status = source_read(&from, 0, *text, *length);
+  source_close(&from);
+  if (status != STOW_OK) {
+    free(*text);
+    *text = NULL;
+    return status;
+  }
+  (*text)[*length] = '\0';
+  return STOW_OK;
+}
+
+static stow_status join_path(char to[PATH_MAX], const char *folder, const char *name) {
+  if (snprintf(to, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
+    return stow_fail(STOW_ERR_INVALID, "%.100s…/%.100s: the path is too long", folder, name);
+  return STOW_OK;
+}
+
+/* The name of a file in an index must be a plain name: an index cannot lead out of its folder. */
+static stow_status add_indexed(model *m, const char *index, const char *folder, const char *name,
+                               uint64_t max_bytes) {
+  char path[PATH_MAX];
+  if (name == NULL || name[0] == '\0' || strchr(name, '/') != NULL || strcmp(name, "..") == 0)
+    return stow_fail(STOW_ERR_FORMAT, "%s: \"%.100s\" is not the name of a file in its folder",
+                     index, name != NULL ? name : "");
+  for (size_t i = 0; i < m->file_count; i++)
+    if (strcmp(m->files[i].name, name) == 0) return STOW_OK;
+  STOW_TRY(join_path(path, folder, name));
+  return add_within(m, path, max_bytes);
+}
+
+static stow_status check_indexed(const model *m, const json_tree *t, const json_node *weights) {
+  if (weights->count != m->count)
+    return stow_fail(STOW_ERR_FORMAT, "%s: lists %u tensors, the files have %zu", t->name,
+                     weights->count, m->count);
+  map places = {0};
+  stow_status status = STOW_OK;
+  for (size_t i = 0; i < m->count && status == STOW_OK; i++) {
+    const char *name = m->list[i].facts->name;
+    status = map_put(&places, hash_bytes(name, strlen(name), 0), i);
+  }
+  for (const json_node *n = json_first(t, weights); n != NULL && status == STOW_OK;
+       n = json_next(t, n)) {
+    const char *name = json_key_of(t, n);
+    const uint64_t *at = map_get(&places, hash_bytes(name, strlen(name), 0));
+    if (at == NULL || strcmp(m->list[*at].facts->name, name) != 0 ||
+        strcmp(m->files[m->list[*at].file].name, json_string(t, n)) != 0)
+      status = stow_fail(STOW_ERR_FORMAT, "%s: tensor %.200s is not in %s", t->name, name,
+                         json_string(t, n));
+  }
+  map_free(&places);
+  return status;
+}
+
+static stow_status read_index(model *m, const char *path, const json_tree *t, uint64_t max_bytes) {
+  char folder[PATH_MAX];
+  snprintf(folder, sizeof folder, "%s", path);
+  char *slash = strrchr(folder, '/');
+  if (slash != NULL)
+    *slash = '\0';
+  else
+    snprintf(folder, sizeof folder, ".");
+  const json_node *weights = json_member(t, json_root(t), "weight_map");
+  if (weights == NULL || weights->kind != JSON_OBJECT)
+    return stow_fail(STOW_ERR_FORMAT, "%s: an index without \"weight_map\"", path);
+  for (const json_node *n = json_first(t, weights); n != NULL; n = json_next(t, n))
+    STOW_TRY(add_indexed(m, path, folder, json_string(t, n), max_bytes));
+  STOW_TRY(list_all(m));
+  return check_indexed(m, t, weights);
+}
+
+static stow_status open_index(model *m, const char *path, uint64_t max_bytes) {
+  char *text;
+  size_t length;
+  json_tree t;
+  STOW_TRY(model_read_text(&text, &length, path, max_bytes / 4));
+  stow_status status = json_tree_read(&t, text, length, path, max_bytes / 2);
+  if (status == STOW_OK) {
+    status = read_index(m, path, &t, max_bytes);
+    json_tree_free(&t);
+  }
+  free(text);
+  return status;
+}
+
+/* ---- a folder ---- */
+
+/* In the order of preference of the packages that load such folders. */
+static const char *const known_names[] = {
+    "model.safetensors.index.json",
+    "model.safetensors",
+    "diffusion_pytorch_model.safetensors.index.json",
+    "diffusion_pytorch_model.safetensors",
+    "adapter_model.safetensors",
+    "pytorch_model.bin.index.json",
+    "pytorch_model.bin",
+    "adapter_model.bin",
+};
+
+/* The only file with that ending, if there is exactly one. */
+static stow_status only_file(char path[PATH_MAX], const char *folder, const char *ending,
+                             size_t *found) {
+  DIR *d = opendir(folder);
+  *found = 0;
+  if (d == NULL) return stow_fail(STOW_ERR_IO, "%s: cannot be listed: %s", folder, strerror(errno));
+  stow_status status = STOW_OK;
+  for (struct dirent *e = readdir(d); e != NULL && status == STOW_OK; e = readdir(d))
+    if (e->d_name[0] != '.' && ends_with(e->d_name, ending)) {
+      status = join_path(path, folder, e->d_name);
+      (*found)++;
+    }
+  closedir(d);
+  return status;
+}
+
+static stow_status open_folder(model *m, const char *folder, uint64_t max_bytes) {
+  char path[PATH_MAX];
+  static const char *const endings[] = {".safetensors.index.json", ".safetensors", ".gguf"};
+  m->folder = strdup(folder);
+  if (m->folder == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", folder);
+  for (size_t n = strlen(m->folder); n > 1 && m->folder[n - 1] == '/'; n--) m->folder[n - 1] = '\0';
+  for (size_t i = 0; i < sizeof known_names / sizeof known_names[0]; i++) {
+    STOW_TRY(join_path(path, m->folder, known_names[i]));
+    if (!exists(path)) continue;
+    if (ends_with(path, ".index.json")) return open_index(m, path, max_bytes);
+    STOW_TRY(add_within(m, path, max_bytes));
+    return list_all(m);
+  }
+  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+    size_t found = 0;
+    STOW_TRY(only_file(path, m->folder, endings[i], &found));
+    if (found > 1)
+      return stow_fail(STOW_ERR_INVALID,
+                       "%s: %zu files end with %s and no index lists them; name "
+                       "one of them",
+                       folder, found, endings[i]);
+    if (found == 0) continue;
+    if (ends_with(path, ".index.json")) return open_index(m, path, max_bytes);
+    STOW_TRY(add_within(m, path, max_bytes));
+    return list_all(m);
+  }
+  return stow_fail(STOW_ERR_NOT_FOUND,
+                   "%s: a folder without a model: no model.safetensors, no index.json, no .gguf "
+                   "and no pytorch_model.bin",
+                   folder);
+}
+
+stow_status model_open(model *m, const char *path, uint64_t max_bytes) {
+  *m = (model){0};
+  stow_status status;
+  if (is_folder(path))
+    status = open_folder(m, path, max_bytes);
+  else if (ends_with(path, ".index.json"))
+    status = open_index(m, path, max_bytes);
+  else {
+    status = add_within(m, path, max_bytes);
+    if (status == STOW_OK) status = list_all(m);
+  }
+  if (status != STOW_OK) model_close(m);
+  return status;
+}
+
+void model_close(model *m) {
+  for (size_t i = 0; i < m->file_count; i++) {
+    tensors_free(&m->files[i].header);
+    if (m->files[i].open) source_close(&m->files[i].from);
+    free(m->files[i].path);
+  }
+  free(m->files);
+  free(m->list);
+  free(m->folder);
+  *m = (model){0};
+}
+
+stow_status model_check(const model *m) {
+  for (size_t i = 0; i < m->file_count; i++) STOW_TRY(source_check(&m->files[i].from));
+  return STOW_OK;
+}
+
+const model_tensor *model_find(const model *m, const char *name) {
+  for (size_t i = 0; i < m->count; i++)
+    if (strcmp(m->list[i].facts->name, name) == 0) return &m->list[i];
+  return NULL;
+}

@@ -1,0 +1,585 @@
+/* PyTorch files: a zip with data.pkl, which names the tensors, and one stored member for the bytes
+ * of each storage.
+ *
+ *   archive/data.pkl    pickle of {"w": _rebuild_tensor_v2(storage, offset, shape, stride, …), …}
+ *   archive/data/0      the bytes of storage "0"
+ *
+ * The pickle is interpreted by the small machine below. It knows a dict, a list, a tuple, numbers,
+ * strings, and the few names in `names`; every other name and opcode is refused with its offset.
+ * Nothing is imported or called. Memory is bounded by the caller. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrays/tensors.h"
+#include "base/checked.h"
+#include "base/list.h"
+#include "files/zip.h"
+
+#define PICKLE_MAX (UINT64_C(256) << 20)
+
+typedef enum tag {
+  TAG_NONE,
+  TAG_MARK,
+  TAG_INT,    /* i */
+  TAG_STRING, /* i: where it begins in `strings` */
+  TAG_GLOBAL, /* i: which of `names` */
+  TAG_TUPLE,  /* i: which container */
+  TAG_DICT,
+  TAG_LIST,
+  TAG_STORAGE, /* i: which storage */
+  TAG_TENSOR,  /* i: which tensor */
+  TAG_OTHER    /* a value that no tensor needs: a float, a bool, … */
+} tag;
+
+typedef struct value {
+  tag tag;
+  int64_t i;
+} value;
+
+typedef struct container {
+  value *items; /* of a dict: key, value, key, value … */
+  size_t count, capacity;
+} container;
+
+typedef struct storage {
+  tensor_type type;
+  size_t key; /* in `strings` */
+  uint64_t count;
+} storage;
+
+typedef struct torch_tensor {
+  size_t storage;
+  uint64_t offset, shape[TENSOR_DIMS_MAX];
+  uint32_t dims;
+  tensor_type type;
+} torch_tensor;
+
+typedef struct machine {
+  const source *from;
+  const uint8_t *at, *start, *end;
+  value *stack, *memo;
+  size_t stack_count, stack_capacity, memo_count, memo_capacity;
+  container *containers;
+  size_t container_count, container_capacity;
+  storage *storages;
+  size_t storage_count, storage_capacity;
+  torch_tensor *made;
+  size_t made_count, made_capacity;
+  buffer strings;
+  uint64_t used_bytes, max_bytes;
+} machine;
+
+typedef enum name_kind {
+  NAME_ORDERED_DICT,
+  NAME_REBUILD,      /* storage, offset, shape, stride, … */
+  NAME_REBUILD_TYPE, /* the same with a dtype in place 6 */
+  NAME_PARAMETER,    /* tensor, … */
+  NAME_STORAGE,
+  NAME_UNTYPED,
+  NAME_DTYPE
+} name_kind;
+
+static const struct {
+  const char *name;
+  name_kind kind;
+  tensor_type type;
+} names[] = {
+    {"collections OrderedDict", NAME_ORDERED_DICT, TENSOR_NONE},
+    {"torch._utils _rebuild_tensor_v2", NAME_REBUILD, TENSOR_NONE},
+    {"torch._utils _rebuild_tensor_v3", NAME_REBUILD_TYPE, TENSOR_NONE},
+    {"torch._utils _rebuild_parameter", NAME_PARAMETER, TENSOR_NONE},
+    {"torch.storage UntypedStorage", NAME_UNTYPED, TENSOR_U8},
+    {"torch FloatStorage", NAME_STORAGE, TENSOR_F32},
+    {"torch DoubleStorage", NAME_STORAGE, TENSOR_F64},
+    {"torch HalfStorage", NAME_STORAGE, TENSOR_F16},
+    {"torch BFloat16Storage", NAME_STORAGE, TENSOR_BF16},
+    {"torch LongStorage", NAME_STORAGE, TENSOR_I64},
+    {"torch IntStorage", NAME_STORAGE, TENSOR_I32},
+    {"torch ShortStorage", NAME_STORAGE, TENSOR_I16},
+    {"torch CharStorage", NAME_STORAGE, TENSOR_I8},
+    {"torch ByteStorage", NAME_STORAGE, TENSOR_U8},
+    {"torch BoolStorage", NAME_STORAGE, TENSOR_BOOL},
+    {"torch float8_e4m3fn", NAME_DTYPE, TENSOR_F8_E4M3},
+    {"torch float8_e5m2", NAME_DTYPE, TENSOR_F8_E5M2},
+    {"torch uint16", NAME_DTYPE, TENSOR_U16},
+    {"torch uint32", NAME_DTYPE, TENSOR_U32},
+    {"torch uint64", NAME_DTYPE, TENSOR_U64},
+};
+
+static stow_status refuse(const machine *m, const char *why) {
+  return stow_fail(STOW_ERR_FORMAT, "%s: at byte %zu of its pickle: %s", m->from->name,
+                   (size_t)(m->at - m->start), why);
+}
+
+static stow_status charge(machine *m, uint64_t bytes) {
+  m->used_bytes += bytes;
+  if (m->used_bytes <= m->max_bytes) return STOW_OK;
+  return stow_fail(STOW_ERR_BUDGET,
+                   "%s: its pickle needs more than %" PRIu64
+                   " KiB of memory; give more with --memory",
+                   m->from->name, m->max_bytes >> 10);
+}
+
+/* ---- the stack ---- */
+
+static stow_status push(machine *m, tag t, int64_t i) {
+  STOW_TRY(charge(m, m->stack_count == m->stack_capacity ? sizeof(value) * (m->stack_capacity + 64)
+                                                         : 0));
+  STOW_TRY(LIST_ROOM(m->stack, m->stack_count, m->stack_capacity, 64, "pickle values"));
+  m->stack[m->stack_count++] = (value){t, i};
+  return STOW_OK;
+}
+
+static stow_status pop(machine *m, value *v) {
+  if (m->stack_count == 0 || m->stack[m->stack_count - 1].tag == TAG_MARK)
+    return refuse(m, "a value is missing");
+  *v = m->stack[--m->stack_count];
+  return STOW_OK;
+}
+
+/* Returns the place behind the topmost mark. */
+static stow_status find_mark(const machine *m, size_t *first) {
+  for (size_t i = m->stack_count; i-- > 0;)
+    if (m->stack[i].tag == TAG_MARK) return *first = i + 1, STOW_OK;
+  return refuse(m, "a mark is missing");
+}
+
+static stow_status remember(machine *m, size_t place) {
+  if (m->stack_count == 0) return refuse(m, "a value is missing");
+  if (place > (size_t)(m->end - m->start)) return refuse(m, "a memo number past the file's size");
+  while (m->memo_count <= place) {
+    STOW_TRY(
+        charge(m, m->memo_count == m->memo_capacity ? sizeof(value) * (m->memo_capacity + 64) : 0));
+    STOW_TRY(LIST_ROOM(m->memo, m->memo_count, m->memo_capacity, 64, "pickle values"));
+    m->memo[m->memo_count++] = (value){TAG_MARK, 0};
+  }
+  m->memo[place] = m->stack[m->stack_count - 1];
+  return STOW_OK;
+}
+
+static stow_status recall(machine *m, size_t place) {
+  if (place >= m->memo_count || m->memo[place].tag == TAG_MARK)
+    return refuse(m, "a memo number that was not set");
+  return push(m, m->memo[place].tag, m->memo[place].i);
+}
+
+/* ---- containers ---- */
+
+static stow_status new_container(machine *m, tag t) {
+  STOW_TRY(charge(m, 2 * sizeof(container)));
+  STOW_TRY(LIST_ROOM(m->containers, m->container_count, m->container_capacity, 64, "containers"));
+  m->containers[m->container_count++] = (container){0};
+  return push(m, t, (int64_t)m->container_count - 1);
+}
+
+static stow_status add_items(machine *m, value to, const value *items, size_t count) {
+  container *c = &m->containers[to.i];
+  STOW_TRY(charge(m, 2 * count * sizeof *items));
+  for (size_t i = 0; i < count; i++) {
+    STOW_TRY(LIST_ROOM(c->items, c->count, c->capacity, 4, "pickle values"));
+    c->items[c->count++] = items[i];
+  }
+  return STOW_OK;
+}
+
+/* Takes the values behind the mark (or the last `fixed` of them) into a new tuple. */
+static stow_status make_tuple(machine *m, size_t fixed, bool marked) {
+  size_t first = 0;
+  if (marked) {
+    STOW_TRY(find_mark(m, &first));
+  } else {
+    if (m->stack_count < fixed) return refuse(m, "a value is missing");
+    first = m->stack_count - fixed;
+    for (size_t i = first; i < m->stack_count; i++)
+      if (m->stack[i].tag == TAG_MARK) return refuse(m, "a value is missing");
+  }
+  size_t count = m->stack_count - first;
+  STOW_TRY(new_container(m, TAG_TUPLE));
+  value made = m->stack[m->stack_count - 1];
+  STOW_TRY(add_items(m, made, m->stack + first, count));
+  m->stack_count = first - (marked ? 1 : 0);
+  return push(m, made.tag, made.i);
+}
+
+/* Adds what is behind the mark (or the last `fixed` values) to the dict or list below. */
+static stow_status extend(machine *m, tag wanted, size_t fixed, bool marked) {
+  size_t first = 0;
+  if (marked)
+    STOW_TRY(find_mark(m, &first));
+  else if (m->stack_count < fixed + 1)
+    return refuse(m, "a value is missing");
+  else
+    first = m->stack_count - fixed;
+  size_t below = first - (marked ? 1 : 0);
+  if (below == 0 || m->stack[below - 1].tag != wanted)
+    return refuse(m, "items for something that is no dict or list");
+  size_t count = m->stack_count - first;
+  if (wanted == TAG_DICT && count % 2 != 0) return refuse(m, "a key without a value");
+  STOW_TRY(add_items(m, m->stack[below - 1], m->stack + first, count));
+  m->stack_count = below;
+  return STOW_OK;
+}
+
+/* ---- names, storages and tensors ---- */
+
+static stow_status push_name(machine *m, const char *module, size_t module_length, const char *name,
+                             size_t length) {
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (strlen(names[i].name) == module_length + 1 + length &&
+        memcmp(names[i].name, module, module_length) == 0 && names[i].name[module_length] == ' ' &&
+        memcmp(names[i].name + module_length + 1, name, length) == 0)
+      return push(m, TAG_GLOBAL, (int64_t)i);
+  return stow_fail(
+      STOW_ERR_UNSUPPORTED,
+      "%s: at byte %zu of its pickle: %.*s.%.*s is not one of the names that a dict of "
+      "tensors needs; it could run code, and is refused. Save model.state_dict() with "
+      "safetensors",
+      m->from->name, (size_t)(m->at - m->start), (int)(module_length < 80 ? module_length : 80),
+      module, (int)(length < 80 ? length : 80), name);
+}
+
+static const container *tuple_of(const machine *m, value v) {
+  return v.tag == TAG_TUPLE || v.tag == TAG_LIST ? &m->containers[v.i] : NULL;
+}
+
+/* ("storage", torch.FloatStorage, "0", "cpu", 12) */
+static stow_status push_storage(machine *m) {
+  value id = {0};
+  STOW_TRY(pop(m, &id));
+  const container *c = tuple_of(m, id);
+  if (c == NULL || c->count < 5 || c->items[0].tag != TAG_STRING || c->items[1].tag != TAG_GLOBAL ||
+      c->items[2].tag != TAG_STRING || c->items[4].tag != TAG_INT || c->items[4].i < 0 ||
+      (names[c->items[1].i].kind != NAME_STORAGE && names[c->items[1].i].kind != NAME_UNTYPED))
+    return refuse(m, "a storage that is not one of torch.save");
+  STOW_TRY(charge(m, 2 * sizeof(storage)));
+  STOW_TRY(LIST_ROOM(m->storages, m->storage_count, m->storage_capacity, 64, "storages"));
+  m->storages[m->storage_count++] =
+      (storage){names[c->items[1].i].type, (size_t)c->items[2].i, (uint64_t)c->items[4].i};
+  return push(m, TAG_STORAGE, (int64_t)m->storage_count - 1);
+}
+
+static stow_status take_shape(const machine *m, const container *shape, const container *stride,
+                              torch_tensor *to) {
+  uint64_t step = 1;
+  bool empty = false;
+  if (shape == NULL || stride == NULL || shape->count != stride->count ||
+      shape->count > TENSOR_DIMS_MAX)
+    return refuse(m, "a tensor without a shape");
+  to->dims = (uint32_t)shape->count;
+  for (size_t i = 0; i < shape->count; i++) {
+    if (shape->items[i].tag != TAG_INT || stride->items[i].tag != TAG_INT || shape->items[i].i < 0)
+      return refuse(m, "a tensor without a shape");
+    to->shape[i] = (uint64_t)shape->items[i].i;
+    empty = empty || to->shape[i] == 0;
+  }
+  for (size_t i = shape->count; i-- > 0 && !empty;) {
+    if (to->shape[i] != 1 && (uint64_t)stride->items[i].i != step)
+      return stow_fail(STOW_ERR_UNSUPPORTED,
+                       "%s: a tensor that is a view with strides; save it again with "
+                       ".contiguous()",
+                       m->from->name);
+    if (!checked_mul(&step, step, to->shape[i])) return refuse(m, "a tensor past 64 bits");
+  }
+  return STOW_OK;
+}
+
+static stow_status push_tensor(machine *m, const container *arguments, bool typed) {
+  torch_tensor made = {0};
+  if (arguments->count < (typed ? 7u : 4u) || arguments->items[0].tag != TAG_STORAGE ||
+      arguments->items[1].tag != TAG_INT || arguments->items[1].i < 0)
+    return refuse(m, "a tensor that is not one of torch.save");
+  made.storage = (size_t)arguments->items[0].i;
+  made.offset = (uint64_t)arguments->items[1].i;
+  made.type = m->storages[made.storage].type;
+  if (typed) {
+    value type = arguments->items[6];
+    if (type.tag != TAG_GLOBAL || names[type.i].kind != NAME_DTYPE)
+      return refuse(m, "a tensor of an unknown type");
+    made.type = names[type.i].type;
+  }
+  STOW_TRY(
+      take_shape(m, tuple_of(m, arguments->items[2]), tuple_of(m, arguments->items[3]), &made));
+  STOW_TRY(charge(m, 2 * sizeof made));
+  STOW_TRY(LIST_ROOM(m->made, m->made_count, m->made_capacity, 64, "tensors"));
+  m->made[m->made_count++] = made;
+  return push(m, TAG_TENSOR, (int64_t)m->made_count - 1);
+}
+
+static stow_status reduce(machine *m) {
+  value arguments = {0}, function = {0};
+  STOW_TRY(pop(m, &arguments));
+  STOW_TRY(pop(m, &function));
+  if (function.tag != TAG_GLOBAL || arguments.tag != TAG_TUPLE)
+    return refuse(m, "a call of something that is no known name");
+  const container *c = &m->containers[arguments.i];
+  switch (names[function.i].kind) {
+  case NAME_ORDERED_DICT: return new_container(m, TAG_DICT);
+  case NAME_REBUILD: return push_tensor(m, c, false);
+  case NAME_REBUILD_TYPE: return push_tensor(m, c, true);
+  case NAME_PARAMETER:
+    if (c->count == 0 || c->items[0].tag != TAG_TENSOR)
+      return refuse(m, "a parameter without data");
+    return push(m, TAG_TENSOR, c->items[0].i);
+  default: return refuse(m, "a call of something that cannot be called");
+  }
+}
+
+/* ---- opcodes ---- */
+
+static stow_status need(const machine *m, uint64_t count) {
+  return count <= (uint64_t)(m->end - m->at) ? STOW_OK : refuse(m, "the pickle ends in an opcode");
+}
+
+static stow_status take_number(machine *m, size_t bytes, uint64_t *number) {
+  STOW_TRY(need(m, bytes));
+  *number = 0;
+  for (size_t i = 0; i < bytes; i++) *number |= (uint64_t)m->at[i] << (8 * i);
+  m->at += bytes;
+  return STOW_OK;
+}
+
+static stow_status push_string(machine *m, size_t length_bytes) {
+  uint64_t length = 0;
+  STOW_TRY(take_number(m, length_bytes, &length));
+  STOW_TRY(need(m, length));
+  if (memchr(m->at, '\0', (size_t)length) != NULL) return refuse(m, "a string with a NUL in it");
+  STOW_TRY(charge(m, 2 * length + 2));
+  size_t place = m->strings.length;
+  STOW_TRY(buffer_append(&m->strings, m->at, (size_t)length));
+  STOW_TRY(buffer_char(&m->strings, '\0'));
+  m->at += length;
+  return push(m, TAG_STRING, (int64_t)place);
+}
+
+static stow_status push_long(machine *m) {
+  uint64_t length = 0, number = 0;
+  STOW_TRY(take_number(m, 1, &length));
+  if (length > 8) return refuse(m, "an integer past 64 bits");
+  STOW_TRY(take_number(m, (size_t)length, &number));
+  if (length > 0 && length < 8 && (number >> (8 * length - 1)) != 0)
+    number |= UINT64_MAX << (8 * length);
+  return push(m, TAG_INT, (int64_t)number);
+}
+
+/* "cmodule\nname\n" */
+static stow_status push_global(machine *m) {
+  const uint8_t *module = m->at, *first = memchr(module, '\n', (size_t)(m->end - module));
+  const uint8_t *second =
+      first != NULL ? memchr(first + 1, '\n', (size_t)(m->end - first - 1)) : NULL;
+  if (second == NULL) return refuse(m, "a name that does not end");
+  m->at = second + 1;
+  return push_name(m, (const char *)module, (size_t)(first - module), (const char *)first + 1,
+                   (size_t)(second - first - 1));
+}
+
+static stow_status push_stack_global(machine *m) {
+  value name = {0}, module = {0};
+  STOW_TRY(pop(m, &name));
+  STOW_TRY(pop(m, &module));
+  if (name.tag != TAG_STRING || module.tag != TAG_STRING)
+    return refuse(m, "a name that is no text");
+  const char *a = m->strings.data + module.i, *b = m->strings.data + name.i;
+  return push_name(m, a, strlen(a), b, strlen(b));
+}
+
+/* Sets attributes of the object below, such as _metadata of a state dict. They are dropped. */
+static stow_status build(machine *m) {
+  value state = {0};
+  STOW_TRY(pop(m, &state));
+  if (m->stack_count == 0 || m->stack[m->stack_count - 1].tag == TAG_MARK)
+    return refuse(m, "a value is missing");
+  return STOW_OK;
+}
+
+static stow_status obey(machine *m, uint8_t op) {
+  uint64_t n = 0;
+  switch (op) {
+  case 0x80: return take_number(m, 1, &n); /* PROTO */
+  case 0x95: return take_number(m, 8, &n); /* FRAME */
+  case '}': return new_container(m, TAG_DICT);
+  case ']': return new_container(m, TAG_LIST);
+  case ')': return new_container(m, TAG_TUPLE);
+  case '(': return push(m, TAG_MARK, 0);
+  case 't': return make_tuple(m, 0, true);
+  case 0x85: return make_tuple(m, 1, false);
+  case 0x86: return make_tuple(m, 2, false);
+  case 0x87: return make_tuple(m, 3, false);
+  case 'u': return extend(m, TAG_DICT, 0, true);
+  case 's': return extend(m, TAG_DICT, 2, false);
+  case 'e': return extend(m, TAG_LIST, 0, true);
+  case 'a': return extend(m, TAG_LIST, 1, false);
+  case 'X': return push_string(m, 4);
+  case 0x8c: return push_string(m, 1);
+  case 'K': STOW_TRY(take_number(m, 1, &n)); return push(m, TAG_INT, (int64_t)n);
+  case 'M': STOW_TRY(take_number(m, 2, &n)); return push(m, TAG_INT, (int64_t)n);
+  case 'J': STOW_TRY(take_number(m, 4, &n)); return push(m, TAG_INT, (int32_t)(uint32_t)n);
+  case 0x8a: return push_long(m);
+  case 'G': STOW_TRY(take_number(m, 8, &n)); return push(m, TAG_OTHER, 0);
+  case 'N':
+  case 0x88:
+  case 0x89: return push(m, TAG_OTHER, 0);
+  case 'q': STOW_TRY(take_number(m, 1, &n)); return remember(m, (size_t)n);
+  case 'r': STOW_TRY(take_number(m, 4, &n)); return remember(m, (size_t)n);
+  case 0x94: return remember(m, m->memo_count);
+  case 'h': STOW_TRY(take_number(m, 1, &n)); return recall(m, (size_t)n);
+  case 'j': STOW_TRY(take_number(m, 4, &n)); return recall(m, (size_t)n);
+  case 'c': return push_global(m);
+  case 0x93: return push_stack_global(m);
+  case 'Q': return push_storage(m);
+  case 'R': return reduce(m);
+  case 'b': return build(m);
+  default:
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: at byte %zu of its pickle: opcode 0x%02x, which a dict of tensors does "
+                     "not need, is refused. Save model.state_dict() with safetensors",
+                     m->from->name, (size_t)(m->at - m->start), op);
+  }
+}
+
+static stow_status run(machine *m, value *result) {
+  while (m->at < m->end) {
+    uint8_t op = *m->at++;
+    if (op == '.') return pop(m, result);
+    STOW_TRY(obey(m, op));
+  }
+  return refuse(m, "no end");
+}
+
+/* ---- the archive ---- */
+
+typedef struct members {
+  zip archive;
+  const zip_entry *pickle;
+  size_t prefix; /* length of "archive/" */
+} members;
+
+static stow_status find_pickle(members *a) {
+  for (size_t i = 0; i < a->archive.count; i++) {
+    const char *name = a->archive.entries[i].name;
+    size_t length = strlen(name);
+    if (length < 9 || strcmp(name + length - 9, "/data.pkl") != 0) continue;
+    if (strchr(name, '/') != name + length - 9) continue;
+    a->pickle = &a->archive.entries[i];
+    a->prefix = length - 8;
+    return STOW_OK;
+  }
+  return stow_fail(STOW_ERR_UNSUPPORTED,
+                   "%s: a zip without data.pkl: not a file of torch.save (an .npz needs that "
+                   "ending; TorchScript is not read)",
+                   a->archive.from->name);
+}
+
+static stow_status find_storage(const members *a, const machine *m, const storage *s,
+                                const zip_entry **found) {
+  char name[ZIP_NAME_MAX * 2];
+  snprintf(name, sizeof name, "%.*sdata/%.500s", (int)a->prefix, a->pickle->name,
+           m->strings.data + s->key);
+  *found = zip_find(&a->archive, name);
+  if (*found == NULL || (*found)->method != ZIP_STORED)
+    return stow_fail(STOW_ERR_FORMAT, "%s: no stored member %.200s", m->from->name, name);
+  return STOW_OK;
+}
+
+/* PyTorch before 2.1 writes no byteorder member: then it was a little-endian machine. */
+static stow_status check_order(const members *a, source *from) {
+  char name[ZIP_NAME_MAX + 16], order[8] = {0};
+  snprintf(name, sizeof name, "%.*sbyteorder", (int)a->prefix, a->pickle->name);
+  const zip_entry *entry = zip_find(&a->archive, name);
+  if (entry == NULL) return STOW_OK;
+  if (entry->method == ZIP_STORED && entry->bytes == 6) {
+    STOW_TRY(source_read(from, entry->offset, order, 6));
+    if (strcmp(order, "little") == 0) return STOW_OK;
+  }
+  return stow_fail(STOW_ERR_UNSUPPORTED,
+                   "%s: saved on a big-endian machine; save it again on a "
+                   "little-endian one",
+                   from->name);
+}
+
+static stow_status add_tensor(tensors *t, const members *a, const machine *m, source *from,
+                              const char *name, const torch_tensor *made) {
+  tensor *one = NULL;
+  const zip_entry *entry = NULL;
+  uint64_t skip, need_bytes;
+  STOW_TRY(tensors_add(t, from, name, strlen(name), &one));
+  one->dims = made->dims;
+  memcpy(one->shape, made->shape, sizeof one->shape);
+  tensors_set_type(one, made->type);
+  STOW_TRY(tensors_count(one, from));
+  uint64_t width = tensor_type_get(made->type)->bytes;
+  if (!checked_mul(&one->bytes, one->count, width) || !checked_mul(&skip, made->offset, width) ||
+      !checked_add(&need_bytes, skip, one->bytes))
+    return stow_fail(STOW_ERR_FORMAT, "%s: tensor %.200s: past 64 bits", from->name, name);
+  STOW_TRY(find_storage(a, m, &m->storages[made->storage], &entry));
+  if (need_bytes > entry->bytes)
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: tensor %.200s needs %" PRIu64 " bytes, its storage has %" PRIu64,
+                     from->name, name, need_bytes, entry->bytes);
+  one->offset = entry->offset + skip;
+  return STOW_OK;
+}
+
+static stow_status list_tensors(tensors *t, const members *a, const machine *m, source *from,
+                                value top) {
+  if (top.tag != TAG_DICT)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: not a dict of tensors; save model.state_dict()",
+                     from->name);
+  const container *c = &m->containers[top.i];
+  for (size_t i = 0; i + 1 < c->count; i += 2) {
+    const char *name = c->items[i].tag == TAG_STRING ? m->strings.data + c->items[i].i : NULL;
+    if (name == NULL || c->items[i + 1].tag != TAG_TENSOR)
+      return stow_fail(STOW_ERR_UNSUPPORTED,
+                       "%s: \"%.100s\" is not a tensor: a checkpoint with other contents; save the "
+                       "model's state_dict() alone",
+                       from->name, name != NULL ? name : "a key");
+    STOW_TRY(add_tensor(t, a, m, from, name, &m->made[c->items[i + 1].i]));
+  }
+  return tensors_check_shared(t, from);
+}
+
+static stow_status read_pickle(tensors *t, members *a, source *from, machine *m) {
+  zip_member member;
+  if (a->pickle->bytes > PICKLE_MAX || a->pickle->bytes > m->max_bytes)
+    return stow_fail(STOW_ERR_BUDGET, "%s: a pickle of %" PRIu64 " KiB; give more with --memory",
+                     from->name, a->pickle->bytes >> 10);
+  uint8_t *bytes = malloc((size_t)a->pickle->bytes + 1);
+  if (bytes == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->name);
+  stow_status status = zip_member_open(&member, from, a->pickle);
+  if (status == STOW_OK) {
+    status = zip_member_read(&member, 0, bytes, (size_t)a->pickle->bytes);
+    zip_member_close(&member);
+  }
+  value top = {TAG_NONE, 0};
+  m->at = m->start = bytes;
+  m->end = bytes + a->pickle->bytes;
+  if (status == STOW_OK) status = run(m, &top);
+  if (status == STOW_OK) status = list_tensors(t, a, m, from, top);
+  free(bytes);
+  return status;
+}
+
+static void machine_free(machine *m) {
+  for (size_t i = 0; i < m->container_count; i++) free(m->containers[i].items);
+  free(m->containers);
+  free(m->storages);
+  free(m->made);
+  free(m->stack);
+  free(m->memo);
+  buffer_free(&m->strings);
+}
+
+stow_status torch_file_read(tensors *t, source *from, uint64_t max_bytes) {
+  *t = (tensors){.max_bytes = max_bytes / 4};
+  members a = {0};
+  machine m = {.from = from, .max_bytes = max_bytes / 4, .strings = BUFFER_INIT};
+  STOW_TRY(zip_open(&a.archive, from, max_bytes / 4));
+  stow_status status = find_pickle(&a);
+  if (status == STOW_OK) status = check_order(&a, from);
+  if (status == STOW_OK) status = read_pickle(t, &a, from, &m);
+  machine_free(&m);
+  zip_close(&a.archive);
+  if (status != STOW_OK) tensors_free(t);
+  return status;
+}

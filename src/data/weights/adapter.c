@@ -1,0 +1,248 @@
+/* Adapter: see adapter.h. The rules are those of PEFT (tuners/lora): names, scaling, patterns. */
+#include "data/weights/adapter.h"
+
+#include <limits.h>
+#include <math.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "files/json_tree.h"
+
+#define CONFIG_MAX  (UINT64_C(4) << 20)
+#define PATTERN_MAX 1024
+
+static bool ends_with(const char *text, const char *end) {
+  size_t a = strlen(text), b = strlen(end);
+  return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+static stow_status no_memory(void) {
+  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the adapter");
+}
+
+/* ---- names ---- */
+
+/* Removes each ".word" and ".word.default" that PEFT's wrappers put into names. */
+static void drop_word(char *name, const char *word) {
+  for (char *at = strstr(name, word); at != NULL; at = strstr(name, word)) {
+    size_t length = strlen(word);
+    if (strncmp(at + length, ".default", 8) == 0) length += 8;
+    memmove(at, at + length, strlen(at + length) + 1);
+  }
+}
+
+static stow_status find_module(adapter *a, const char *name, adapter_module **found) {
+  for (size_t i = 0; i < a->count; i++)
+    if (strcmp(a->modules[i].name, name) == 0) return *found = &a->modules[i], STOW_OK;
+  STOW_TRY(LIST_ROOM(a->modules, a->count, a->capacity, 64, "modules"));
+  a->modules[a->count] = (adapter_module){.name = strdup(name)};
+  if (a->modules[a->count].name == NULL) return no_memory();
+  *found = &a->modules[a->count++];
+  return STOW_OK;
+}
+
+typedef enum role { ROLE_A, ROLE_B, ROLE_MAGNITUDE, ROLE_SAVED, ROLE_OTHER } role;
+
+/* Cuts `name` down to the module and says what the tensor is. */
+static role role_of(char *name, bool *embedding) {
+  static const struct {
+    const char *ending;
+    role what;
+    bool embedding;
+  } endings[] = {
+      {".lora_A.weight", ROLE_A, false},
+      {".lora_A.default.weight", ROLE_A, false},
+      {".lora_B.weight", ROLE_B, false},
+      {".lora_B.default.weight", ROLE_B, false},
+      {".lora_embedding_A", ROLE_A, true},
+      {".lora_embedding_A.default", ROLE_A, true},
+      {".lora_embedding_B", ROLE_B, true},
+      {".lora_embedding_B.default", ROLE_B, true},
+      {".lora_magnitude_vector", ROLE_MAGNITUDE, false},
+      {".lora_magnitude_vector.weight", ROLE_MAGNITUDE, false},
+      {".lora_magnitude_vector.default.weight", ROLE_MAGNITUDE, false},
+  };
+  static const char prefix[] = "base_model.model.";
+  if (strncmp(name, prefix, sizeof prefix - 1) == 0)
+    memmove(name, name + sizeof prefix - 1, strlen(name + sizeof prefix - 1) + 1);
+  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+    if (ends_with(name, endings[i].ending)) {
+      name[strlen(name) - strlen(endings[i].ending)] = '\0';
+      *embedding = endings[i].embedding;
+      return endings[i].what;
+    }
+  if (strstr(name, "lora_") != NULL) return ROLE_OTHER;
+  drop_word(name, ".modules_to_save");
+  drop_word(name, ".base_layer");
+  return ROLE_SAVED;
+}
+
+static stow_status sort_tensor(adapter *a, const model_tensor *t) {
+  bool embedding = false;
+  adapter_module *m = NULL;
+  char *name = strdup(t->facts->name);
+  if (name == NULL) return no_memory();
+  role what = role_of(name, &embedding);
+  stow_status status =
+      what == ROLE_OTHER ? stow_fail(STOW_ERR_UNSUPPORTED,
+                                     "%s: tensor %.200s is not of a kind that can be merged; merge "
+                                     "this adapter with PEFT's merge_and_unload",
+                                     a->weights.files[0].path, t->facts->name)
+                         : find_module(a, name, &m);
+  free(name);
+  STOW_TRY(status);
+  const model_tensor **place = what == ROLE_A           ? &m->a
+                               : what == ROLE_B         ? &m->b
+                               : what == ROLE_MAGNITUDE ? &m->magnitude
+                                                        : &m->saved;
+  *place = t;
+  m->embedding = m->embedding || embedding;
+  if (!tensor_type_is_float(t->facts->stored))
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: tensor %.200s is %s; adapters of float16, bfloat16 "
+                     "and float32 can be merged",
+                     a->weights.files[0].path, t->facts->name, t->facts->type_name);
+  return STOW_OK;
+}
+
+/* ---- the config ---- */
+
+typedef struct config {
+  json_tree t;
+  const json_node *root;
+  double alpha, rank;
+  bool rank_stabilised, dora;
+} config;
+
+static bool is_true(const config *c, const char *key) {
+  const json_node *n = json_member(&c->t, c->root, key);
+  return n != NULL && n->kind == JSON_TRUE;
+}
+
+/* Is the key given, and more than null, false or empty? */
+static bool is_set(const config *c, const char *key) {
+  const json_node *n = json_member(&c->t, c->root, key);
+  if (n == NULL || n->kind == JSON_NULL || n->kind == JSON_FALSE) return false;
+  return (n->kind != JSON_ARRAY && n->kind != JSON_OBJECT) || n->count > 0;
+}
+
+static stow_status check_config(config *c, const char *path) {
+  static const char *const refused[] = {
+      "layer_replication", "target_parameters", "trainable_token_indices",
+      "lora_bias",         "megatron_config",   "alora_invocation_tokens",
+      "velora_config"};
+  const char *kind = json_string(&c->t, json_member(&c->t, c->root, "peft_type"));
+  const char *start = json_string(&c->t, json_member(&c->t, c->root, "init_lora_weights"));
+  if (kind == NULL || strcmp(kind, "LORA") != 0)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: peft_type is %.40s; only LORA can be merged", path,
+                     kind != NULL ? kind : "missing");
+  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+    if (is_set(c, refused[i]))
+      return stow_fail(STOW_ERR_UNSUPPORTED,
+                       "%s: uses %s, which is not merged here; use PEFT's merge_and_unload", path,
+                       refused[i]);
+  if (start != NULL && (strncmp(start, "pissa", 5) == 0 || strcmp(start, "olora") == 0 ||
+                        strcmp(start, "corda") == 0 || strcmp(start, "loftq") == 0))
+    return stow_fail(
+        STOW_ERR_UNSUPPORTED,
+        "%s: init_lora_weights is %.20s, which changed the base model; save the adapter "
+        "with path_initial_model_for_weight_conversion first",
+        path, start);
+  if (!json_value(&c->t, json_member(&c->t, c->root, "lora_alpha"), &c->alpha) ||
+      !json_value(&c->t, json_member(&c->t, c->root, "r"), &c->rank) || c->rank < 1)
+    return stow_fail(STOW_ERR_FORMAT, "%s: no numbers \"r\" and \"lora_alpha\"", path);
+  c->rank_stabilised = is_true(c, "use_rslora");
+  c->dora = is_true(c, "use_dora");
+  return STOW_OK;
+}
+
+/* A key of rank_pattern or alpha_pattern is a regular expression for the end of a module's name. */
+static bool pattern_fits(const char *key, const char *name) {
+  char pattern[PATTERN_MAX];
+  regex_t compiled;
+  bool anchored = key[0] == '^';
+  if (snprintf(pattern, sizeof pattern, anchored ? "^(%s)$" : "^(.*\\.)?(%s)$",
+               anchored ? key + 1 : key) >= PATTERN_MAX)
+    return false;
+  if (regcomp(&compiled, pattern, REG_EXTENDED | REG_NOSUB) != 0) return false;
+  bool fits = regexec(&compiled, name, 0, NULL, 0) == 0;
+  regfree(&compiled);
+  return fits;
+}
+
+static double by_pattern(const config *c, const char *table, const char *name, double otherwise) {
+  const json_node *patterns = json_member(&c->t, c->root, table);
+  double value = otherwise;
+  if (patterns == NULL || patterns->kind != JSON_OBJECT) return otherwise;
+  for (const json_node *n = json_first(&c->t, patterns); n != NULL; n = json_next(&c->t, n))
+    if (pattern_fits(json_key_of(&c->t, n), name) && json_value(&c->t, n, &value)) return value;
+  return otherwise;
+}
+
+static stow_status check_module(const config *c, const char *path, adapter_module *m) {
+  if (m->saved != NULL && m->a == NULL && m->b == NULL) return STOW_OK;
+  if (m->a == NULL || m->b == NULL || m->saved != NULL)
+    return stow_fail(STOW_ERR_FORMAT, "%s: module %.200s has only one of lora_A and lora_B", path,
+                     m->name);
+  if (c->dora != (m->magnitude != NULL))
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: module %.200s: use_dora and lora_magnitude_vector "
+                     "disagree",
+                     path, m->name);
+  const tensor *a = m->a->facts, *b = m->b->facts;
+  double alpha = by_pattern(c, "alpha_pattern", m->name, c->alpha);
+  double rank = by_pattern(c, "rank_pattern", m->name, c->rank);
+  if (a->dims < 2 || b->dims < 2 || a->shape[0] != b->shape[1] || a->shape[0] == 0 ||
+      (double)a->shape[0] != rank)
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: module %.200s: lora_A and lora_B do not have the rank %g of the config",
+                     path, m->name, rank);
+  m->scale = c->rank_stabilised ? alpha / sqrt(rank) : alpha / rank;
+  return STOW_OK;
+}
+
+static stow_status read_config(adapter *a, const char *path) {
+  char *text;
+  size_t length;
+  config c = {0};
+  STOW_TRY(model_read_text(&text, &length, path, CONFIG_MAX));
+  stow_status status = json_tree_read(&c.t, text, length, path, 4 * CONFIG_MAX);
+  c.root = json_root(&c.t);
+  if (status == STOW_OK) status = check_config(&c, path);
+  if (status == STOW_OK) a->fan_in_fan_out = is_true(&c, "fan_in_fan_out");
+  for (size_t i = 0; i < a->count && status == STOW_OK; i++)
+    status = check_module(&c, path, &a->modules[i]);
+  json_tree_free(&c.t);
+  free(text);
+  return status;
+}
+
+stow_status adapter_open(adapter *a, const char *path, uint64_t max_bytes) {
+  char config_path[PATH_MAX];
+  *a = (adapter){0};
+  STOW_TRY(model_open(&a->weights, path, max_bytes));
+  stow_status status = STOW_OK;
+  for (size_t i = 0; i < a->weights.count && status == STOW_OK; i++)
+    status = sort_tensor(a, &a->weights.list[i]);
+  const char *file = a->weights.files[0].path;
+  const char *slash = strrchr(file, '/');
+  int folder = slash != NULL ? (int)(slash - file) : 1;
+  if (snprintf(config_path, sizeof config_path, "%.*s/adapter_config.json", folder,
+               slash != NULL ? file : ".") >= PATH_MAX)
+    status = stow_fail(STOW_ERR_INVALID, "%s: the path is too long", path);
+  if (status == STOW_OK) status = read_config(a, config_path);
+  if (status == STOW_OK && a->count == 0)
+    status = stow_fail(STOW_ERR_FORMAT, "%s: an adapter without tensors", path);
+  if (status != STOW_OK) adapter_close(a);
+  return status;
+}
+
+void adapter_close(adapter *a) {
+  for (size_t i = 0; i < a->count; i++) free(a->modules[i].name);
+  free(a->modules);
+  model_close(&a->weights);
+  *a = (adapter){0};
+}

@@ -1,0 +1,123 @@
+/* Config: see config.h. */
+#include "data/weights/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "files/json_tree.h"
+
+#define CONFIG_MAX (UINT64_C(16) << 20)
+
+static bool is_float_name(const char *name) {
+  return name != NULL && (strcmp(name, "float32") == 0 || strcmp(name, "float16") == 0 ||
+                          strcmp(name, "bfloat16") == 0 || strcmp(name, "float64") == 0);
+}
+
+static bool quantized(const weights_job *j) {
+  return j->o->quantize == WEIGHTS_INT8 || j->o->quantize == WEIGHTS_FP8;
+}
+
+/* Modules with a matrix that was not quantized: a reader would look for scales otherwise. */
+static void put_ignored(json *out, const weights_result *r) {
+  bool head = false;
+  for (size_t i = 0; i < r->item_count; i++) {
+    const tensor *t = r->items[i].from.facts;
+    size_t length = strlen(t->name);
+    bool weight = length > 7 && strcmp(t->name + length - 7, ".weight") == 0;
+    if (!weight || t->dims != 2 || r->items[i].part_count > 1) continue;
+    json_text_n(out, t->name, length - 7);
+    head = head || strcmp(t->name, "lm_head.weight") == 0;
+  }
+  if (!head) json_text(out, "lm_head"); /* tied to the embedding: a layer without a tensor */
+}
+
+static void put_quantization(json *out, const weights_job *j) {
+  bool int8 = j->o->quantize == WEIGHTS_INT8;
+  json_begin_object(out);
+  json_key(out, "quant_method"), json_text(out, "compressed-tensors");
+  json_key(out, "format"), json_text(out, int8 ? "pack-quantized" : "float-quantized");
+  json_key(out, "quantization_status"), json_text(out, "compressed");
+  json_key(out, "config_groups");
+  json_begin_object(out);
+  json_key(out, "group_0");
+  json_begin_object(out);
+  json_key(out, "targets");
+  json_begin_array(out), json_text(out, "Linear"), json_end_array(out);
+  json_key(out, "weights");
+  json_begin_object(out);
+  json_number(out, "num_bits", 8);
+  json_key(out, "type"), json_text(out, int8 ? "int" : "float");
+  json_key(out, "symmetric"), json_bool(out, true);
+  json_key(out, "strategy"), json_text(out, "channel");
+  json_key(out, "group_size"), json_null(out);
+  json_key(out, "dynamic"), json_bool(out, false);
+  json_end_object(out);
+  json_key(out, "input_activations"), json_null(out);
+  json_key(out, "output_activations"), json_null(out);
+  json_end_object(out);
+  json_end_object(out);
+  json_key(out, "ignore");
+  json_begin_array(out);
+  put_ignored(out, j->r);
+  json_end_array(out);
+  json_key(out, "kv_cache_scheme"), json_null(out);
+  json_end_object(out);
+}
+
+static void put_addition(buffer *to, const weights_job *j, bool first) {
+  buffer_text(to, first ? "\n  " : ",\n  ");
+  buffer_text(to, "\"quantization_config\": ");
+  json out = JSON_COMPACT(to);
+  put_quantization(&out, j);
+  buffer_char(to, '\n');
+}
+
+/* Nodes stand in the order of the text, so edits are made on the way. */
+static void edit(buffer *to, const json_tree *t, const weights_job *j) {
+  const json_node *root = json_root(t), *old = json_member(t, root, "quantization_config");
+  const json_node *last = NULL;
+  size_t at = 0;
+  for (const json_node *m = json_first(t, root); m != NULL; m = json_next(t, m)) last = m;
+  for (size_t i = 1; i < t->count; i++) {
+    const json_node *n = &t->nodes[i];
+    bool type = n->key > 0 || i == 1;
+    const char *key = type ? json_key_of(t, n) : "";
+    type = strcmp(key, "dtype") == 0 || strcmp(key, "torch_dtype") == 0;
+    if (type && j->o->type != TENSOR_NONE && is_float_name(json_string(t, n))) {
+      buffer_append(to, t->text + at, n->begin - at);
+      buffer_printf(to, "\"%s\"", tensor_type_name(j->o->type));
+      at = n->end;
+    }
+    if (n == old && quantized(j) && n->begin >= at) {
+      json out = JSON_COMPACT(to);
+      buffer_append(to, t->text + at, n->begin - at);
+      put_quantization(&out, j);
+      at = n->end;
+      while (i + 1 < t->count && t->nodes[i + 1].begin < n->end) i++;
+    }
+  }
+  if (quantized(j) && old == NULL) {
+    size_t end = last != NULL ? last->end : root->begin + 1;
+    if (end > at) buffer_append(to, t->text + at, end - at);
+    put_addition(to, j, last == NULL);
+    at = root->end - 1;
+  }
+  buffer_append(to, t->text + at, t->length - at);
+}
+
+stow_status config_edit(buffer *to, const weights_job *j, const char *in) {
+  char *text;
+  size_t length;
+  json_tree t;
+  STOW_TRY(model_read_text(&text, &length, in, CONFIG_MAX));
+  stow_status status = json_tree_read(&t, text, length, in, 4 * CONFIG_MAX);
+  if (status == STOW_OK && json_root(&t)->kind != JSON_OBJECT)
+    status = stow_fail(STOW_ERR_FORMAT, "%s: not a JSON object", in);
+  if (status == STOW_OK) {
+    edit(to, &t, j);
+    status = to->status;
+  }
+  json_tree_free(&t);
+  free(text);
+  return status;
+}

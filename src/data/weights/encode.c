@@ -1,0 +1,202 @@
+/* Encode: one chunk of values, converted and compared with what it was (weights.h). */
+#include <math.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "data/weights/parts.h"
+#include "numbers/cast.h"
+
+/* ---- decoding ---- */
+
+static bool block_kind(tensor_type t, quant_kind *kind) {
+  switch (t) {
+  case TENSOR_Q8_0: *kind = QUANT_Q8_0; return true;
+  case TENSOR_Q4_0: *kind = QUANT_Q4_0; return true;
+  case TENSOR_Q4_K: *kind = QUANT_Q4_K; return true;
+  case TENSOR_Q6_K: *kind = QUANT_Q6_K; return true;
+  default: return false;
+  }
+}
+
+bool weights_can_decode(tensor_type t) {
+  quant_kind kind;
+  return tensor_type_is_float(t) || block_kind(t, &kind);
+}
+
+void weights_decode(tensor_type t, const void *bytes, size_t count, float *values) {
+  quant_kind kind;
+  if (block_kind(t, &kind))
+    quant_decode(kind, bytes, count, values);
+  else if (t == TENSOR_F32)
+    memcpy(values, bytes, count * sizeof *values);
+  else
+    (void)cast_values(values, DTYPE_F32, bytes, tensor_type_get(t)->type, count);
+}
+
+/* ---- pruning ---- */
+
+/* The two smallest of four; of equal ones the later stay. */
+static uint64_t prune_2_4(float *values, size_t count) {
+  for (size_t i = 0; i < count; i += 4) {
+    float m[4];
+    for (size_t k = 0; k < 4; k++) m[k] = fabsf(values[i + k]);
+    for (size_t k = 0; k < 4; k++) {
+      unsigned larger = 0;
+      for (size_t n = 0; n < 4; n++) larger += m[n] > m[k] || (m[n] == m[k] && n > k);
+      if (larger >= 2) values[i + k] = 0;
+    }
+  }
+  return count / 2;
+}
+
+/* Values equal to the threshold: as many become 0 in each row as their share of all is, with a
+ * rounding that depends on the row alone, so that the result is the same for any chunks. */
+static uint64_t prune_row(const weights_item *item, uint64_t row, float *values, size_t count) {
+  uint64_t zeros = 0;
+  double sum = (double)(hash_u64(row, 1) >> 11) * 0x1p-53;
+  for (size_t i = 0; i < count; i++) {
+    float m = fabsf(values[i]);
+    if (m > item->threshold || m != m) continue;
+    if (m == item->threshold) {
+      sum += item->tie_part;
+      if (sum < 1) continue;
+      sum -= 1;
+    }
+    values[i] = 0;
+    zeros++;
+  }
+  return zeros;
+}
+
+uint64_t weights_prune_chunk(const weights_item *item, uint64_t first, float *values, size_t count,
+                             bool two_of_four) {
+  if (two_of_four) return prune_2_4(values, count);
+  uint64_t zeros = 0, row = item->row;
+  for (size_t i = 0; i < count; i += row)
+    zeros += prune_row(item, (first + i) / row, values + i, (size_t)row);
+  return zeros;
+}
+
+/* ---- encoding ---- */
+
+/* float64 values: float32 cannot show what is lost. */
+static void add_error_f64(quant_error *e, const double *before, const float *after, size_t count) {
+  e->values += count;
+  for (size_t i = 0; i < count; i++) {
+    double error = fabs(before[i] - (double)after[i]);
+    if (!isfinite(before[i]) || !isfinite(after[i])) {
+      *(isfinite(before[i]) ? &e->clipped : &e->not_finite) += 1;
+      continue;
+    }
+    e->sum_squares += before[i] * before[i];
+    e->sum_error_squares += error * error;
+    if (error > e->max_error) e->max_error = error;
+  }
+}
+
+/* A chunk is converted in runs that stay in the first cache: values are cast, cast back and
+ * compared there. */
+#define RUN_VALUES 4096
+
+static void cast_run(const weights_item *item, size_t first, size_t count, chunk_buffers *c,
+                     quant_error *error) {
+  tensor_type from = item->from.facts->stored;
+  dtype to = tensor_type_get(item->to)->type;
+  const uint8_t *in = c->bytes + tensor_type_bytes(from, first);
+  uint8_t *out = c->out + tensor_type_bytes(item->to, first);
+  const float *before = c->before, *after = c->after;
+  if (from == TENSOR_F32)
+    before = (const float *)(const void *)in;
+  else
+    weights_decode(from, in, count, c->before);
+  bool plain = tensor_type_get(from)->block == 1;
+  if (plain)
+    (void)cast_values(out, to, in, tensor_type_get(from)->type, count);
+  else
+    (void)cast_values(out, to, c->before, DTYPE_F32, count);
+  if (item->to == TENSOR_F32)
+    after = (const float *)(const void *)out;
+  else
+    (void)cast_values(c->after, DTYPE_F32, out, to, count);
+  if (from == TENSOR_F64)
+    add_error_f64(error, (const double *)(const void *)in, after, count);
+  else
+    quant_error_add(error, before, after, count);
+}
+
+static void cast_chunk(const weights_item *item, size_t count, chunk_buffers *c,
+                       quant_error *error) {
+  for (size_t i = 0; i < count; i += RUN_VALUES)
+    cast_run(item, i, count - i < RUN_VALUES ? count - i : RUN_VALUES, c, error);
+}
+
+static void pruned_chunk(const weights_job *j, const weights_item *item, uint64_t first,
+                         size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros) {
+  dtype to = tensor_type_get(item->to)->type;
+  weights_decode(item->from.facts->stored, c->bytes, count, c->before);
+  memcpy(c->after, c->before, count * sizeof(float));
+  *zeros += weights_prune_chunk(item, first, c->after, count, j->o->prune_2_4);
+  (void)cast_values(c->out, to, c->after, DTYPE_F32, count);
+  (void)cast_values(c->after, DTYPE_F32, c->out, to, count);
+  quant_error_add(error, c->before, c->after, count);
+}
+
+static void block_chunk(const weights_job *j, const weights_item *item, uint64_t first,
+                        size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros) {
+  quant_kind kind = QUANT_Q8_0;
+  block_kind(item->to, &kind);
+  weights_decode(item->from.facts->stored, c->bytes, count, c->before);
+  const float *values = c->before;
+  if (item->pruned) {
+    float *pruned = (float *)(void *)c->codes;
+    memcpy(pruned, c->before, count * sizeof(float));
+    *zeros += weights_prune_chunk(item, first, pruned, count, j->o->prune_2_4);
+    values = pruned;
+  }
+  quant_encode(kind, values, count, c->out);
+  quant_decode(kind, c->out, count, c->after);
+  quant_error_add(error, c->before, c->after, count);
+}
+
+/* Each row with its own scale. The scale is rounded to the type it is stored in before the values
+ * are divided by it, so that a reader gets the values that the error was measured with. */
+static void channel_chunk(const weights_job *j, const weights_item *item, uint64_t first,
+                          size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros) {
+  const weights_part *scales = &j->r->parts[item->first_part + 1];
+  dtype scale_type = tensor_type_get(scales->facts.stored)->type;
+  size_t row = (size_t)item->row, width = dtype_bytes(scale_type);
+  float *values = c->after;
+  weights_decode(item->from.facts->stored, c->bytes, count, c->before);
+  memcpy(values, c->before, count * sizeof(float));
+  if (item->pruned) *zeros += weights_prune_chunk(item, first, values, count, j->o->prune_2_4);
+  quant_channel kind = item->action == ACTION_INT8 ? QUANT_INT8 : QUANT_FP8;
+  for (size_t i = 0, r = 0; i < count; i += row, r++) {
+    float scale = quant_channel_scale(kind, quant_channel_most(0, values + i, row));
+    (void)cast_values(c->codes + r * width, scale_type, &scale, DTYPE_F32, 1);
+    (void)cast_values(&scale, DTYPE_F32, c->codes + r * width, scale_type, 1);
+    if (!(scale > 0)) scale = 0x1p-14f; /* a row of zeros in float16 */
+    (void)cast_values(c->codes + r * width, scale_type, &scale, DTYPE_F32, 1);
+    quant_channel_encode(kind, scale, values + i, row, c->out + i);
+    quant_channel_decode(kind, scale, c->out + i, row, values + i);
+  }
+  /* Packed words hold unsigned values, four to a word. */
+  for (size_t i = 0; i < count && kind == QUANT_INT8; i++) c->out[i] ^= 0x80;
+  quant_error_add(error, c->before, values, count);
+}
+
+stow_status weights_encode(const weights_job *j, const weights_item *item, uint64_t first,
+                           size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros) {
+  switch (item->action) {
+  case ACTION_COPY: break;
+  case ACTION_CAST:
+    if (item->pruned)
+      pruned_chunk(j, item, first, count, c, error, zeros);
+    else
+      cast_chunk(item, count, c, error);
+    break;
+  case ACTION_BLOCKS: block_chunk(j, item, first, count, c, error, zeros); break;
+  case ACTION_INT8:
+  case ACTION_FP8: channel_chunk(j, item, first, count, c, error, zeros); break;
+  }
+  return STOW_OK;
+}

@@ -1,0 +1,366 @@
+/* Merge: see merge.h. */
+#include "data/weights/merge.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <stowage/size.h>
+
+#include "base/checked.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/text.h"
+#include "data/weights/adapter.h"
+#include "data/weights/parts.h"
+#include "data/weights/text.h"
+#include "numbers/cast.h"
+#include "numbers/lowrank.h"
+
+#define LISTS_SHARE 8 /* of the budget, for the lists of each model */
+
+/* One adapter's part in one tensor of the base. */
+typedef struct layer {
+  size_t item;
+  const adapter_module *module;
+  uint32_t file_base; /* what to add to the file numbers of the adapter */
+  bool transposed;    /* the base is in x out, or an embedding: A and B change places */
+  double *left, *right, *magnitude; /* in memory while the item is */
+} layer;
+
+typedef struct merging {
+  adapter *adapters;
+  size_t adapter_count;
+  layer *layers; /* in the order of the adapters */
+  size_t count, capacity;
+  uint64_t budget_bytes;
+} merging;
+
+/* ---- which tensors ---- */
+
+static bool ends_with_part(const char *text, const char *end) {
+  size_t a = strlen(text), b = strlen(end);
+  return a > b && text[a - b - 1] == '.' && strcmp(text + a - b, end) == 0;
+}
+
+/* The base may have been saved with more or fewer words in front of its names. */
+static stow_status find_item(const weights_result *r, const adapter *a, const char *name,
+                             size_t *item) {
+  size_t found = 0;
+  for (size_t i = 0; i < r->item_count; i++)
+    if (strcmp(r->in.list[i].facts->name, name) == 0) return *item = i, STOW_OK;
+  for (size_t i = 0; i < r->item_count; i++) {
+    const char *other = r->in.list[i].facts->name;
+    if (!ends_with_part(other, name) && !ends_with_part(name, other)) continue;
+    *item = i;
+    found++;
+  }
+  if (found == 1) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s: its tensor %.200s %s; is this the model that the adapter was trained for? "
+                   "(A layer tied to the embedding has no tensor of its own)",
+                   a->weights.folder != NULL ? a->weights.folder : "the adapter", name,
+                   found == 0 ? "is not in the base" : "fits several of the base");
+}
+
+static uint64_t product(const tensor *t, uint32_t from) {
+  uint64_t sum = 1;
+  for (uint32_t i = from; i < t->dims; i++) sum *= t->shape[i];
+  return sum;
+}
+
+static stow_status check_shapes(const weights_result *r, const layer *l) {
+  const tensor *w = r->items[l->item].from.facts, *a = l->module->a->facts,
+               *b = l->module->b->facts;
+  uint64_t rows = w->dims > 0 ? w->shape[0] : 1, columns = product(w, 1);
+  uint64_t out = product(b, 0) / b->shape[1], in = product(a, 1);
+  bool fits = l->transposed ? rows == in && columns == out : rows == out && columns == in;
+  if (l->module->magnitude != NULL && product(l->module->magnitude->facts, 0) != rows) fits = false;
+  if (fits && w->dims >= 2 && tensor_type_is_float(w->stored)) return STOW_OK;
+  if (!tensor_type_is_float(w->stored))
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "tensor %.200s of the base is %s: a quantized base cannot be merged exactly; "
+                     "merge into the original model and quantize the result",
+                     w->name, w->type_name);
+  return stow_fail(STOW_ERR_INVALID,
+                   "tensor %.200s: the base has %" PRIu64 " x %" PRIu64 ", the adapter %" PRIu64
+                   " x %" PRIu64 "; is this the model that the adapter was trained for?",
+                   w->name, rows, columns, l->transposed ? in : out, l->transposed ? out : in);
+}
+
+static stow_status add_layer(weights_result *r, merging *m, const adapter *a, uint32_t file_base,
+                             const adapter_module *module) {
+  size_t length = strlen(module->name) + 16;
+  char *name = malloc(length);
+  if (name == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  snprintf(name, length, "%s.weight", module->name);
+  layer l = {.module = module, .file_base = file_base};
+  stow_status status = find_item(r, a, name, &l.item);
+  free(name);
+  STOW_TRY(status);
+  l.transposed = module->embedding || a->fan_in_fan_out;
+  if (l.transposed && module->magnitude != NULL)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "module %.200s: DoRA on a transposed layer is not merged here; use PEFT's "
+                     "merge_and_unload",
+                     module->name);
+  STOW_TRY(check_shapes(r, &l));
+  weights_item *item = &r->items[l.item];
+  item->action = ACTION_CAST;
+  item->row = product(item->from.facts, 1);
+  STOW_TRY(LIST_ROOM(m->layers, m->count, m->capacity, 64, "layers"));
+  m->layers[m->count++] = l;
+  return STOW_OK;
+}
+
+/* A whole tensor of the adapter takes the place of the base's, in the base's type. */
+static stow_status replace(weights_result *r, merging *m, const adapter *a, uint32_t file_base,
+                           const adapter_module *module) {
+  size_t i = 0;
+  STOW_TRY(find_item(r, a, module->name, &i));
+  weights_item *item = &r->items[i];
+  const tensor *was = item->from.facts, *now = module->saved->facts;
+  for (size_t k = 0; k < m->count; k++)
+    if (m->layers[k].item == i)
+      return stow_fail(STOW_ERR_UNSUPPORTED,
+                       "tensor %.200s is changed by one adapter and replaced "
+                       "by another; merge them one after the other",
+                       was->name);
+  if (was->count != now->count || was->dims != now->dims ||
+      memcmp(was->shape, now->shape, was->dims * sizeof was->shape[0]) != 0)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "tensor %.200s: the adapter's has another shape (a resized vocabulary?); use "
+                     "PEFT's merge_and_unload",
+                     was->name);
+  item->from = (model_tensor){now, module->saved->file + file_base};
+  item->action = item->to != now->stored ? ACTION_CAST : ACTION_COPY;
+  return STOW_OK;
+}
+
+/* Gives the adapter's files to the model, where the threads read them. */
+static stow_status take_files(weights_result *r, adapter *a, uint32_t *file_base) {
+  model *m = &r->in;
+  *file_base = (uint32_t)m->file_count;
+  for (size_t i = 0; i < a->weights.file_count; i++) {
+    STOW_TRY(LIST_ROOM(m->files, m->file_count, m->file_capacity, 4, "model files"));
+    m->files[m->file_count++] = a->weights.files[i];
+    a->weights.files[i] = (model_file){0};
+  }
+  a->weights.file_count = 0;
+  return STOW_OK;
+}
+
+static stow_status plan_adapter(merge_result *r, merging *m, adapter *a) {
+  uint32_t file_base = 0;
+  STOW_TRY(take_files(&r->weights, a, &file_base));
+  /* Whole tensors first: PEFT saves a changed embedding beside its LoRA, which adds to it. */
+  for (size_t i = 0; i < a->count; i++)
+    if (a->modules[i].saved != NULL) {
+      STOW_TRY(replace(&r->weights, m, a, file_base, &a->modules[i]));
+      r->replaced++;
+    }
+  for (size_t i = 0; i < a->count; i++)
+    if (a->modules[i].saved == NULL)
+      STOW_TRY(add_layer(&r->weights, m, a, file_base, &a->modules[i]));
+  return STOW_OK;
+}
+
+/* ---- the thin matrices of a tensor ---- */
+
+static stow_status load(weights_job *j, const layer *l, const model_tensor *t, double **to) {
+  const tensor *facts = t->facts;
+  uint8_t *bytes = malloc((size_t)facts->bytes + 1);
+  *to = malloc(((size_t)facts->count + 1) * sizeof **to);
+  stow_status status =
+      bytes != NULL && *to != NULL
+          ? STOW_OK
+          : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %.200s", facts->name);
+  if (status == STOW_OK)
+    status = source_read(&j->r->in.files[t->file + l->file_base].from, facts->offset, bytes,
+                         (size_t)facts->bytes);
+  if (status == STOW_OK)
+    status = cast_values(*to, DTYPE_F64, bytes, facts->type, (size_t)facts->count);
+  free(bytes);
+  return status;
+}
+
+static stow_status transpose(double **matrix, size_t rows, size_t columns) {
+  double *turned = malloc((rows * columns + 1) * sizeof *turned);
+  if (turned == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for an adapter");
+  for (size_t i = 0; i < rows; i++)
+    for (size_t k = 0; k < columns; k++) turned[k * rows + i] = (*matrix)[i * columns + k];
+  free(*matrix);
+  *matrix = turned;
+  return STOW_OK;
+}
+
+static stow_status load_layer(weights_job *j, layer *l) {
+  const adapter_module *module = l->module;
+  size_t rank = (size_t)module->a->facts->shape[0];
+  STOW_TRY(load(j, l, module->b, &l->left));
+  STOW_TRY(load(j, l, module->a, &l->right));
+  if (l->transposed) {
+    double *b = l->left;
+    l->left = l->right;
+    l->right = b;
+    STOW_TRY(transpose(&l->left, rank, (size_t)module->a->facts->count / rank));
+    STOW_TRY(transpose(&l->right, (size_t)module->b->facts->count / rank, rank));
+  }
+  return module->magnitude != NULL ? load(j, l, module->magnitude, &l->magnitude) : STOW_OK;
+}
+
+static void drop_layers(weights_job *j, size_t item) {
+  merging *m = j->context;
+  for (size_t i = 0; i < m->count; i++)
+    if (m->layers[i].item == item) {
+      free(m->layers[i].left);
+      free(m->layers[i].right);
+      free(m->layers[i].magnitude);
+      m->layers[i].left = m->layers[i].right = m->layers[i].magnitude = NULL;
+    }
+}
+
+static stow_status load_layers(weights_job *j, size_t item) {
+  merging *m = j->context;
+  uint64_t need = 0;
+  for (size_t i = 0; i < m->count; i++)
+    if (m->layers[i].item == item)
+      need += (m->layers[i].module->a->facts->count + m->layers[i].module->b->facts->count) * 16;
+  if (need > m->budget_bytes / 4) {
+    char have[STOW_SIZE_TEXT_MAX], wants[STOW_SIZE_TEXT_MAX];
+    return stow_fail(STOW_ERR_BUDGET,
+                     "tensor %.200s: its adapters need a budget of %s, not %s; "
+                     "give more with --memory",
+                     j->r->items[item].from.facts->name, stow_size_format(wants, need * 4),
+                     stow_size_format(have, m->budget_bytes));
+  }
+  for (size_t i = 0; i < m->count; i++)
+    if (m->layers[i].item == item) STOW_TRY(load_layer(j, &m->layers[i]));
+  return STOW_OK;
+}
+
+/* ---- the sum ---- */
+
+/* DoRA: scales each row to its trained length. */
+static void scale_rows(double *values, size_t rows, size_t columns, const double *magnitude) {
+  for (size_t i = 0; i < rows; i++) {
+    double sum = 0, *row = values + i * columns;
+    for (size_t k = 0; k < columns; k++) sum += row[k] * row[k];
+    double factor = magnitude[i] / sqrt(sum);
+    for (size_t k = 0; k < columns; k++) row[k] *= factor;
+  }
+}
+
+static bool has_layers(const merging *m, size_t item) {
+  for (size_t i = 0; i < m->count; i++)
+    if (m->layers[i].item == item) return true;
+  return false;
+}
+
+static stow_status merge_chunk(weights_job *j, size_t index, uint64_t first, size_t count,
+                               chunk_buffers *c, quant_error *error) {
+  const merging *m = j->context;
+  const weights_item *item = &j->r->items[index];
+  dtype from = item->from.facts->type, to = tensor_type_get(item->to)->type;
+  uint64_t zeros = 0;
+  if (!has_layers(m, index)) return weights_encode(j, item, first, count, c, error, &zeros);
+  size_t columns = (size_t)item->row, rows = count / columns;
+  double *sum = (double *)(void *)c->codes;
+  STOW_TRY(cast_values(sum, DTYPE_F64, c->bytes, from, count));
+  for (size_t i = 0; i < m->count; i++) {
+    const layer *l = &m->layers[i];
+    size_t rank = (size_t)l->module->a->facts->shape[0], row = (size_t)(first / columns);
+    if (l->item != index) continue;
+    lowrank_add(sum, rows, columns, l->left + row * rank, l->right, rank, l->module->scale);
+    if (l->magnitude != NULL) scale_rows(sum, rows, columns, l->magnitude + row);
+  }
+  STOW_TRY(cast_values(c->out, to, sum, DTYPE_F64, count));
+  STOW_TRY(cast_values(c->before, DTYPE_F32, c->bytes, from, count));
+  STOW_TRY(cast_values(c->after, DTYPE_F32, c->out, to, count));
+  quant_error_add(error, c->before, c->after, count);
+  return STOW_OK;
+}
+
+/* ---- all of it ---- */
+
+static void merging_free(merging *m) {
+  for (size_t i = 0; i < m->adapter_count; i++) adapter_close(&m->adapters[i]);
+  for (size_t i = 0; i < m->count; i++) {
+    free(m->layers[i].left);
+    free(m->layers[i].right);
+    free(m->layers[i].magnitude);
+  }
+  free(m->adapters);
+  free(m->layers);
+}
+
+static stow_status plan(merge_result *r, merging *m, const char *const *paths, size_t count,
+                        const weights_options *o, const char *out, const budget *b) {
+  weights_result *w = &r->weights;
+  if (w->in.format == MODEL_GGUF)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "a GGUF model cannot be merged here; merge the adapter "
+                                           "into the safetensors model and convert that");
+  STOW_TRY(weights_plan(w, o, out));
+  m->adapters = calloc(count + 1, sizeof *m->adapters);
+  if (m->adapters == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  for (size_t i = 0; i < count; i++) {
+    STOW_TRY(adapter_open(&m->adapters[i], paths[i], b->bytes / LISTS_SHARE));
+    m->adapter_count++;
+    STOW_TRY(plan_adapter(r, m, &m->adapters[i]));
+  }
+  w->changed = r->replaced;
+  for (size_t i = 0; i < w->item_count; i++) r->merged += has_layers(m, i);
+  w->changed += r->merged;
+  return STOW_OK;
+}
+
+stow_status weights_merge(merge_result *r, const char *base, const char *const *adapters,
+                          size_t adapter_count, const char *out, const weights_options *o,
+                          const budget *b) {
+  *r = (merge_result){.adapter_count = adapter_count};
+  merging m = {.budget_bytes = b->bytes};
+  weights_job j = {.r = &r->weights,
+                   .o = o,
+                   .b = b,
+                   .in = base,
+                   .out = out,
+                   .change = merge_chunk,
+                   .begin = load_layers,
+                   .end = drop_layers,
+                   .context = &m};
+  stow_status status = model_open(&r->weights.in, base, b->bytes / LISTS_SHARE);
+  if (status == STOW_OK) status = plan(r, &m, adapters, adapter_count, o, out, b);
+  for (size_t i = 0; i < m.count; i++)
+    j.key = hash_u64(m.layers[i].item, j.key) + hash_bytes(&m.layers[i].module->scale, 8, i);
+  if (status == STOW_OK) status = weights_run(&j);
+  merging_free(&m);
+  if (status != STOW_OK) merge_free(r);
+  return status;
+}
+
+void merge_free(merge_result *r) {
+  weights_free(&r->weights);
+  *r = (merge_result){0};
+}
+
+stow_status merge_text(buffer *to, const merge_result *r, const char *base, const char *out,
+                       const weights_options *o, bool bold) {
+  const weights_result *w = &r->weights;
+  char name[TEXT_PATH_MAX], size[STOW_SIZE_TEXT_MAX];
+  buffer_printf(to, "%s%s%s: %s, %zu tensors, %s\n", bold ? "\033[1m" : "",
+                text_show(name, sizeof name, base), bold ? "\033[0m" : "",
+                model_format_name(w->in.format), w->item_count, stow_size_format(size, w->bytes));
+  buffer_printf(to,
+                "merged %zu adapter%s into %" PRIu64 " tensors, replaced %" PRIu64
+                "; weights changed by %.3g%% RMS, at most %.3g\n",
+                r->adapter_count, r->adapter_count == 1 ? "" : "s", r->merged, r->replaced,
+                100 * weights_relative_error(&w->error), w->error.max_error);
+  if (!o->dry_run)
+    buffer_printf(to, "%s: %s in %zu file%s%s%s\n", text_show(name, sizeof name, out),
+                  stow_size_format(size, w->file_bytes), w->file_count,
+                  w->file_count == 1 ? "" : "s", w->verified ? ", read back and equal" : "",
+                  w->resumed ? ", resumed" : "");
+  return to->status;
+}

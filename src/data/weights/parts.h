@@ -1,0 +1,94 @@
+/* What the files of this folder share (weights.h says who does what). */
+#ifndef DATA_WEIGHTS_PARTS_H
+#define DATA_WEIGHTS_PARTS_H
+
+#include "data/weights/weights.h"
+#include "files/writer.h"
+
+/* Chunks begin at multiples of this, so that the output does not depend on the budget or the
+ * threads: ties of a pruned tensor are shared out block by block. */
+#define WEIGHTS_BLOCK UINT64_C(65536)
+
+struct chunk_buffers;
+
+typedef struct weights_job {
+  weights_result *r;
+  const weights_options *o;
+  const budget *b;
+  const char *in, *out;
+  char *target;    /* where files are written: OUT, or OUT.partial for a folder */
+  writer *writers; /* one for each file of the output; NULL on a dry run */
+  struct journal *journal;
+  uint64_t chunk_values; /* the most that one chunk has */
+  unsigned threads;
+  /* Set by merge. `change` converts a chunk instead of weights_encode: c->bytes to c->out, with
+   * c->before, c->after and c->codes (8 bytes for each value) as scratch. `begin` and `end` are
+   * called before an item's first chunk and after its last, never twice at once. */
+  stow_status (*change)(struct weights_job *j, size_t item, uint64_t first, size_t count,
+                        struct chunk_buffers *c, quant_error *error);
+  stow_status (*begin)(struct weights_job *j, size_t item);
+  void (*end)(struct weights_job *j, size_t item);
+  void *user;    /* the walk's */
+  void *context; /* of change, begin and end */
+  uint64_t key;  /* what else decides the output: a journal of another key is not believed */
+} weights_job;
+
+/* plan.c */
+stow_status weights_plan(weights_result *r, const weights_options *o, const char *out);
+/* Adds a tensor to the output. The name is copied if `name` is not that of the input's tensor. */
+stow_status weights_add_part(weights_result *r, size_t item, const char *name, tensor_type stored,
+                             uint32_t dims, const uint64_t *shape);
+/* Returns the bytes of the model's tensors after a shrink with these options; with `gguf`, of a
+ * GGUF file made from it. */
+uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf);
+bool weights_named(const char *name, const char *const *patterns, size_t count);
+
+/* prune.c: sets the thresholds of the items. */
+stow_status weights_find_thresholds(weights_job *j);
+
+/* encode.c: one chunk of an item, read into `bytes`. The outputs are one for each part. */
+typedef struct chunk_buffers {
+  const uint8_t *bytes; /* as read */
+  float *before, *after;
+  uint8_t *out;   /* the values of the first part */
+  uint8_t *codes; /* and of the second: scales, one for each row */
+} chunk_buffers;
+stow_status weights_encode(const weights_job *j, const weights_item *item, uint64_t first,
+                           size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros);
+/* Decodes values of any type that can be decoded; false if this type cannot. */
+bool weights_can_decode(tensor_type t);
+void weights_decode(tensor_type t, const void *bytes, size_t count, float *values);
+/* Sets the smallest values of whole rows to 0. `first` is the first value's place in the tensor. */
+uint64_t weights_prune_chunk(const weights_item *item, uint64_t first, float *values, size_t count,
+                             bool two_of_four);
+
+/* stream.c */
+stow_status weights_stream(weights_job *j);
+/* Sets chunk_values and threads from the budget. */
+stow_status weights_size_chunks(weights_job *j, size_t bytes_per_value);
+stow_status weights_verify(weights_job *j);
+uint64_t weights_chunk_digest(const void *bytes, size_t count, uint32_t part, uint64_t at);
+
+/* output.c */
+stow_status weights_name_output(weights_result *r, const weights_options *o, const char *in,
+                                const char *out);
+stow_status weights_open_output(weights_job *j, bool resume);
+stow_status weights_commit_output(weights_job *j);
+/* Removes what was written; with `keep`, leaves it for --resume. */
+void weights_abandon_output(weights_job *j, bool keep);
+/* On a dry run: how large the files would be. */
+stow_status weights_measure_output(weights_job *j);
+
+/* shrink.c: from a plan to the output. */
+stow_status weights_run(weights_job *j);
+
+/* journal.c */
+typedef struct journal journal;
+stow_status journal_open(journal **made, weights_job *j);
+stow_status journal_add(journal *l, const weights_job *j, size_t item);
+/* Writes what was added, after the output's bytes are on the disk. */
+stow_status journal_flush(journal *l, const weights_job *j);
+/* With `done` the file is removed. */
+void journal_close(journal *l, bool done);
+
+#endif

@@ -1,0 +1,344 @@
+/* Plan: what each tensor becomes (weights.h). The defaults are those of the tools whose files these
+ * are: llama.cpp for GGUF, llm-compressor for compressed-tensors. --include and --exclude override
+ * them. */
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/list.h"
+#include "data/weights/parts.h"
+
+/* ---- words ---- */
+
+static const struct {
+  const char *name;
+  weights_quant quant;
+  tensor_type type;
+} quants[] = {
+    {"q8_0", WEIGHTS_Q8_0, TENSOR_Q8_0}, {"q4_0", WEIGHTS_Q4_0, TENSOR_Q4_0},
+    {"q4_k", WEIGHTS_Q4_K, TENSOR_Q4_K}, {"q6_k", WEIGHTS_Q6_K, TENSOR_Q6_K},
+    {"int8", WEIGHTS_INT8, TENSOR_I8},   {"fp8", WEIGHTS_FP8, TENSOR_F8_E4M3},
+};
+
+stow_status weights_parse_quant(weights_quant *q, const char *text) {
+  for (size_t i = 0; i < sizeof quants / sizeof quants[0]; i++)
+    if (strcasecmp(text, quants[i].name) == 0) return *q = quants[i].quant, STOW_OK;
+  return stow_fail(
+      STOW_ERR_INVALID,
+      "quantize: unknown type \"%.32s\"; use q8_0, q6_k, q4_k or q4_0 for GGUF, int8 or "
+      "fp8 for safetensors",
+      text);
+}
+
+const char *weights_quant_name(weights_quant q) {
+  for (size_t i = 0; i < sizeof quants / sizeof quants[0]; i++)
+    if (quants[i].quant == q) return quants[i].name;
+  return "none";
+}
+
+static tensor_type quant_type(weights_quant q) {
+  for (size_t i = 0; i < sizeof quants / sizeof quants[0]; i++)
+    if (quants[i].quant == q) return quants[i].type;
+  return TENSOR_NONE;
+}
+
+stow_status weights_parse_type(tensor_type *t, const char *text) {
+  dtype type;
+  STOW_TRY(dtype_parse(&type, text));
+  *t = tensor_type_of_dtype(type);
+  if (*t == TENSOR_F16 || *t == TENSOR_BF16 || *t == TENSOR_F32) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "dtype: \"%.32s\" is not a type for weights; use f16, bf16 or "
+                   "f32",
+                   text);
+}
+
+stow_status weights_parse_prune(weights_options *o, const char *text) {
+  char *end;
+  if (strcmp(text, "2:4") == 0) return o->prune_2_4 = true, STOW_OK;
+  double part = strtod(text, &end);
+  if (end != text && strcmp(end, "%") == 0 && part > 0 && part < 100) {
+    o->prune = part / 100;
+    return STOW_OK;
+  }
+  return stow_fail(STOW_ERR_INVALID,
+                   "prune: \"%.32s\": use a percentage below 100, as 50%%, or 2:4", text);
+}
+
+/* ---- which tensors ---- */
+
+bool weights_named(const char *name, const char *const *patterns, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (fnmatch(patterns[i], name, 0) == 0) return true;
+  return false;
+}
+
+static bool has(const char *name, const char *part) {
+  return strstr(name, part) != NULL;
+}
+
+static bool ends_with(const char *text, const char *end) {
+  size_t a = strlen(text), b = strlen(end);
+  return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+/* The weights that llama.cpp quantizes (llama-quant.cpp, tensor_allows_quantization). */
+static bool gguf_layer(const tensor *t) {
+  static const char *const kept[] = {"_norm",       "ffn_gate_inp",        "position_embd",
+                                     "token_types", "ssm_conv1d",          "shortconv.conv",
+                                     "time_mix_",   "attn_rel_b",          "altup",
+                                     "laurel",      "per_layer_model_proj"};
+  if (t->dims < 2 || !ends_with(t->name, "weight")) return false;
+  for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+    if (has(t->name, kept[i])) return false;
+  return true;
+}
+
+/* The weights of linear layers by their usual names, without embeddings, the output layer, norms,
+ * convolutions and routers: what llm-compressor quantizes with its default recipes. */
+static bool linear_layer(const tensor *t) {
+  static const char *const kept[] = {"embed",
+                                     "wte.",
+                                     "wpe.",
+                                     "lm_head",
+                                     "norm",
+                                     "ln_",
+                                     ".gate.",
+                                     "router",
+                                     "conv",
+                                     "score.",
+                                     "shared.weight",
+                                     "bias",
+                                     "relative_attention",
+                                     "classifier",
+                                     "pooler"};
+  if (t->dims != 2 || !ends_with(t->name, ".weight")) return false;
+  for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+    if (has(t->name, kept[i])) return false;
+  return true;
+}
+
+/* Is the tensor chosen for quantizing and pruning? */
+static bool chosen(const weights_result *r, const weights_options *o, const tensor *t) {
+  if (weights_named(t->name, o->exclude, o->exclude_count)) return false;
+  if (o->include_count > 0) return weights_named(t->name, o->include, o->include_count);
+  return r->in.format == MODEL_GGUF ? gguf_layer(t) : linear_layer(t);
+}
+
+/* ---- what they become ---- */
+
+/* llama.cpp keeps the output layer at 6 bits in files of 4 bits; it is the embedding where the two
+ * are tied. */
+static bool is_output_layer(const weights_result *r, const char *name) {
+  if (strcmp(name, "output.weight") == 0) return true;
+  return strcmp(name, "token_embd.weight") == 0 && model_find(&r->in, "output.weight") == NULL;
+}
+
+static tensor_type block_type(const weights_result *r, const weights_options *o, const tensor *t) {
+  tensor_type to = quant_type(o->quantize);
+  uint64_t row = t->dims > 0 ? t->shape[t->dims - 1] : 1;
+  if (o->include_count == 0 && is_output_layer(r, t->name) &&
+      (to == TENSOR_Q4_0 || to == TENSOR_Q4_K))
+    to = TENSOR_Q6_K;
+  if (row % tensor_type_get(to)->block != 0) to = TENSOR_Q8_0;
+  return row % tensor_type_get(to)->block == 0 ? to : TENSOR_NONE;
+}
+
+/* A cast that --dtype asks for. GGUF keeps vectors in float32, as its programs expect. */
+static tensor_type cast_type(const weights_result *r, const weights_options *o, const tensor *t) {
+  if (o->type == TENSOR_NONE || weights_named(t->name, o->exclude, o->exclude_count))
+    return t->stored;
+  if (o->include_count > 0 && o->quantize == WEIGHTS_NO_QUANT &&
+      !weights_named(t->name, o->include, o->include_count))
+    return t->stored;
+  if (r->in.format == MODEL_GGUF && o->include_count == 0 && !gguf_layer(t)) return t->stored;
+  if (tensor_type_is_float(t->stored)) return o->type;
+  bool blocks = tensor_type_get(t->stored)->block > 1 && weights_can_decode(t->stored);
+  return blocks ? o->type : t->stored;
+}
+
+static bool has_values(tensor_type t) {
+  return tensor_type_is_float(t) || weights_can_decode(t);
+}
+
+static void choose(const weights_result *r, const weights_options *o, weights_item *item) {
+  const tensor *t = item->from.facts;
+  bool quantizable = has_values(t->stored) && t->count > 0 && chosen(r, o, t);
+  item->row = t->dims > 0 ? t->shape[t->dims - 1] : 1;
+  item->to = cast_type(r, o, t);
+  item->action = item->to != t->stored ? ACTION_CAST : ACTION_COPY;
+  if (quantizable && (o->prune > 0 || (o->prune_2_4 && item->row % 4 == 0)) &&
+      tensor_type_is_float(t->stored)) {
+    item->pruned = true;
+    item->action = ACTION_CAST;
+  }
+  if (!quantizable || o->quantize == WEIGHTS_NO_QUANT) return;
+  if (r->in.format == MODEL_GGUF) {
+    tensor_type to = block_type(r, o, t);
+    /* Already that small: quantizing again would only add error. */
+    if (to == TENSOR_NONE || tensor_type_bytes(to, t->count) >= t->bytes) return;
+    item->to = to;
+    item->action = ACTION_BLOCKS;
+    item->requantized = tensor_type_get(t->stored)->block > 1;
+    return;
+  }
+  if (t->dims != 2 || !tensor_type_is_float(t->stored)) return;
+  if (o->quantize == WEIGHTS_INT8 && item->row % 4 != 0) return; /* packed in words of four */
+  item->to = quant_type(o->quantize);
+  item->action = o->quantize == WEIGHTS_INT8 ? ACTION_INT8 : ACTION_FP8;
+}
+
+/* ---- the tensors of the output ---- */
+
+stow_status weights_add_part(weights_result *r, size_t item, const char *name, tensor_type stored,
+                             uint32_t dims, const uint64_t *shape) {
+  STOW_TRY(LIST_ROOM(r->parts, r->part_count, r->part_capacity, 64, "tensors"));
+  weights_part *p = &r->parts[r->part_count];
+  weights_item *from = &r->items[item];
+  *p = (weights_part){.facts = {.dims = dims, .count = 1}};
+  for (uint32_t i = 0; i < dims; i++) p->facts.count *= p->facts.shape[i] = shape[i];
+  tensors_set_type(&p->facts, stored);
+  p->facts.bytes = tensor_type_bytes(stored, p->facts.count);
+  p->facts.name = name;
+  if (name != from->from.facts->name) {
+    p->name = strdup(name);
+    if (p->name == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+    p->facts.name = p->name;
+  }
+  if (from->part_count++ == 0) from->first_part = (uint32_t)r->part_count;
+  from->bytes_after += p->facts.bytes;
+  r->part_count++;
+  return STOW_OK;
+}
+
+/* compressed-tensors: int8 as "pack-quantized" (four values and an offset of 128 in each word),
+ * fp8 as "float-quantized". The scale of a row has the type the weight had. */
+static stow_status add_compressed(weights_result *r, size_t i) {
+  weights_item *item = &r->items[i];
+  const tensor *t = item->from.facts;
+  char name[1024];
+  size_t length = strlen(t->name) - strlen("weight");
+  if (strlen(t->name) + 16 > sizeof name)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%.100s…: a name too long to quantize; --exclude it",
+                     t->name);
+  tensor_type scale = t->stored == TENSOR_F64 ? TENSOR_F32 : t->stored;
+  uint64_t shape[2] = {t->shape[0], t->shape[1]}, two = 2, scales[2] = {t->shape[0], 1};
+  if (item->action == ACTION_INT8) {
+    shape[1] /= 4;
+    snprintf(name, sizeof name, "%.*sweight_packed", (int)length, t->name);
+    STOW_TRY(weights_add_part(r, i, name, TENSOR_I32, 2, shape));
+  } else {
+    STOW_TRY(weights_add_part(r, i, t->name, TENSOR_F8_E4M3, 2, shape));
+  }
+  snprintf(name, sizeof name, "%.*sweight_scale", (int)length, t->name);
+  STOW_TRY(weights_add_part(r, i, name, scale, 2, scales));
+  if (item->action == ACTION_FP8) return STOW_OK;
+  snprintf(name, sizeof name, "%.*sweight_shape", (int)length, t->name);
+  return weights_add_part(r, i, name, TENSOR_I64, 1, &two);
+}
+
+static stow_status check_request(const weights_result *r, const weights_options *o,
+                                 const char *out) {
+  bool gguf = r->in.format == MODEL_GGUF, to_gguf = ends_with(out, ".gguf");
+  if (!gguf && to_gguf)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: a GGUF file also needs the tokenizer and the architecture's metadata; "
+                     "make it with llama.cpp's convert_hf_to_gguf.py, then shrink the GGUF file",
+                     out);
+  if (gguf && !to_gguf)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: a GGUF model is written as GGUF: name an output that ends with .gguf "
+                     "(transformers reads GGUF with from_pretrained(…, gguf_file=…) and can save "
+                     "safetensors)",
+                     out);
+  bool blocks = o->quantize >= WEIGHTS_Q8_0 && o->quantize <= WEIGHTS_Q6_K;
+  if (o->quantize != WEIGHTS_NO_QUANT && blocks != gguf)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "--quantize %s: %s files take %s",
+                     weights_quant_name(o->quantize), gguf ? "GGUF" : "safetensors",
+                     gguf ? "q8_0, q6_k, q4_k and q4_0" : "int8 and fp8");
+  if (gguf && (o->shard_bytes > 0 || o->join))
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "--shard and --join are for safetensors; for GGUF use llama.cpp's "
+                     "llama-gguf-split");
+  return STOW_OK;
+}
+
+/* A pattern that matches nothing is a mistake in the command. */
+static stow_status check_patterns(const weights_result *r, const char *const *patterns,
+                                  size_t count, const char *option) {
+  for (size_t i = 0; i < count; i++) {
+    bool found = false;
+    for (size_t k = 0; k < r->in.count && !found; k++)
+      found = fnmatch(patterns[i], r->in.list[k].facts->name, 0) == 0;
+    if (!found)
+      return stow_fail(
+          STOW_ERR_INVALID,
+          "%s \"%.100s\": no tensor has such a name; `stowage inspect --json` lists them", option,
+          patterns[i]);
+  }
+  return STOW_OK;
+}
+
+stow_status weights_plan(weights_result *r, const weights_options *o, const char *out) {
+  STOW_TRY(check_request(r, o, out));
+  STOW_TRY(check_patterns(r, o->include, o->include_count, "--include"));
+  STOW_TRY(check_patterns(r, o->exclude, o->exclude_count, "--exclude"));
+  r->items = calloc(r->in.count + 1, sizeof *r->items);
+  if (r->items == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  r->item_count = r->in.count;
+  r->home_count = r->in.file_count;
+  for (size_t i = 0; i < r->item_count; i++) {
+    weights_item *item = &r->items[i];
+    item->from = r->in.list[i];
+    item->home = item->from.file;
+    choose(r, o, item);
+    const tensor *t = item->from.facts;
+    if (item->action == ACTION_INT8 || item->action == ACTION_FP8)
+      STOW_TRY(add_compressed(r, i));
+    else
+      STOW_TRY(weights_add_part(r, i, t->name, item->to, t->dims, t->shape));
+    r->bytes += t->bytes;
+    r->bytes_after += item->bytes_after;
+    r->changed += item->action != ACTION_COPY;
+    r->pruned += item->pruned;
+  }
+  bool asked =
+      o->type != TENSOR_NONE || o->quantize != WEIGHTS_NO_QUANT || o->prune > 0 || o->prune_2_4;
+  if (asked && r->changed == 0 && o->shard_bytes == 0 && !o->join)
+    return stow_fail(STOW_ERR_INVALID,
+                     "nothing to do: every tensor already is what was asked for, or is left out by "
+                     "default; choose some with --include PATTERN");
+  return STOW_OK;
+}
+
+/* What a GGUF file made of another format would take: its names differ, so every matrix counts. */
+static uint64_t bytes_as_gguf(const model *m, tensor_type to) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < m->count; i++) {
+    const tensor *t = m->list[i].facts;
+    uint64_t row = t->dims > 0 ? t->shape[t->dims - 1] : 1;
+    bool matrix = t->dims >= 2 && tensor_type_is_float(t->stored);
+    bool head = has(t->name, "lm_head") && (to == TENSOR_Q4_0 || to == TENSOR_Q4_K);
+    tensor_type now = head ? TENSOR_Q6_K : to;
+    if (row % tensor_type_get(now)->block != 0) now = TENSOR_Q8_0;
+    if (row % tensor_type_get(now)->block != 0) matrix = false;
+    sum += matrix ? tensor_type_bytes(now, t->count) : t->bytes;
+  }
+  return sum;
+}
+
+uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf) {
+  uint64_t sum = 0;
+  weights_result r = {.in = *m};
+  if (gguf && m->format != MODEL_GGUF) return bytes_as_gguf(m, quant_type(o->quantize));
+  for (size_t i = 0; i < m->count; i++) {
+    const tensor *t = m->list[i].facts;
+    weights_item item = {.from = m->list[i]};
+    choose(&r, o, &item);
+    sum += tensor_type_bytes(item.to, t->count);
+    if (item.action == ACTION_INT8 || item.action == ACTION_FP8) sum += t->shape[0] * 4;
+  }
+  return sum;
+}

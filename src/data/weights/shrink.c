@@ -1,0 +1,63 @@
+/* Shrink: a model from its input to its output (weights.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/weights/parts.h"
+
+#define LISTS_SHARE     4  /* of the budget, for headers and lists */
+#define BYTES_PER_VALUE 32 /* of a chunk's buffers: read 8, float32 twice, written 8, scales 8 */
+
+void weights_free(weights_result *r) {
+  for (size_t i = 0; i < r->part_count; i++) free(r->parts[i].name);
+  for (size_t i = 0; i < r->file_count; i++) free(r->files[i].name);
+  free(r->items);
+  free(r->parts);
+  free(r->files);
+  model_close(&r->in);
+  *r = (weights_result){0};
+}
+
+static stow_status write_all(weights_job *j) {
+  STOW_TRY(weights_open_output(j, j->r->resumed));
+  STOW_TRY(weights_stream(j));
+  STOW_TRY(model_check(&j->r->in));
+  if (j->o->verify) STOW_TRY(weights_verify(j));
+  return weights_commit_output(j);
+}
+
+stow_status weights_run(weights_job *j) {
+  stow_status status = STOW_OK;
+  STOW_TRY(weights_name_output(j->r, j->o, j->in, j->out));
+  STOW_TRY(weights_measure_output(j));
+  uint64_t planned = j->r->file_bytes;
+  STOW_TRY(weights_size_chunks(j, BYTES_PER_VALUE));
+  if (j->o->dry_run) {
+    STOW_TRY(weights_find_thresholds(j));
+    return weights_stream(j);
+  }
+  STOW_TRY(journal_open(&j->journal, j));
+  j->r->file_bytes = 0;
+  status = weights_find_thresholds(j);
+  if (status == STOW_OK) status = write_all(j);
+  if (status == STOW_OK && j->r->file_bytes != planned)
+    status = stow_fail(STOW_ERR_STATE, "%s: the output has another size than planned", j->out);
+  j->r->written = status == STOW_OK;
+  bool keep = status == STOW_ERR_INTERRUPTED;
+  if (keep && journal_flush(j->journal, j) != STOW_OK) keep = false;
+  if (status != STOW_OK) weights_abandon_output(j, keep);
+  journal_close(j->journal, !keep);
+  free(j->writers);
+  free(j->target);
+  return status;
+}
+
+stow_status weights_shrink(weights_result *r, const char *in, const char *out,
+                           const weights_options *o, const budget *b) {
+  *r = (weights_result){0};
+  weights_job j = {.r = r, .o = o, .b = b, .in = in, .out = out};
+  stow_status status = model_open(&r->in, in, b->bytes / LISTS_SHARE);
+  if (status == STOW_OK) status = weights_plan(r, o, out);
+  if (status == STOW_OK) status = weights_run(&j);
+  if (status != STOW_OK) weights_free(r);
+  return status;
+}

@@ -1,0 +1,347 @@
+/* Stream: threads take chunks of tensors, convert them and write them (weights.h).
+ *
+ * A chunk is at most chunk_values values: whole rows where the conversion needs rows, otherwise a
+ * multiple of WEIGHTS_BLOCK. Threads take the next chunk of the next tensor under one lock; reads,
+ * conversion and writes run without it. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <stowage/size.h>
+
+#include "base/crc32.h"
+#include "base/hash.h"
+#include "data/weights/walk.h"
+#include "data/workers.h"
+
+#define CHUNK_MOST UINT64_C(262144) /* 1 MiB of float32: a chunk's buffers stay in the caches */
+
+bool weights_by_rows(const weights_job *j, const weights_item *item) {
+  return (j->change != NULL && item->action != ACTION_COPY) || item->pruned ||
+         item->action == ACTION_INT8 || item->action == ACTION_FP8;
+}
+
+stow_status weights_size_chunks(weights_job *j, size_t bytes_per_value) {
+  uint64_t row = WEIGHTS_BLOCK;
+  const char *name = "";
+  for (size_t i = 0; i < j->r->item_count; i++)
+    if (weights_by_rows(j, &j->r->items[i]) && j->r->items[i].row > row) {
+      row = j->r->items[i].row;
+      name = j->r->items[i].from.facts->name;
+    }
+  /* Half of the budget is for the lists of tensors, headers and what the system keeps. */
+  uint64_t each = j->b->bytes / 2 / bytes_per_value;
+  if (each < row) {
+    char have[STOW_SIZE_TEXT_MAX], need[STOW_SIZE_TEXT_MAX];
+    return stow_fail(STOW_ERR_BUDGET,
+                     "%s: a row of %" PRIu64 " values needs a budget of %s, not %s; "
+                     "give more with --memory",
+                     name, row, stow_size_format(need, 2 * row * bytes_per_value),
+                     stow_size_format(have, j->b->bytes));
+  }
+  j->threads = j->b->threads > 0 ? j->b->threads : 1;
+  for (size_t i = 0; i < j->r->in.file_count; i++)
+    if (j->r->in.files[i].from.fd < 0) j->threads = 1; /* a server's bytes come one by one */
+  while (j->threads > 1 && each / j->threads < row) j->threads--;
+  j->chunk_values = each / j->threads;
+  if (j->chunk_values > CHUNK_MOST) j->chunk_values = CHUNK_MOST;
+  if (j->chunk_values < row) j->chunk_values = row;
+  j->chunk_values -= j->chunk_values % WEIGHTS_BLOCK != 0 && j->chunk_values > WEIGHTS_BLOCK &&
+                             j->chunk_values - j->chunk_values % WEIGHTS_BLOCK >= row
+                         ? j->chunk_values % WEIGHTS_BLOCK
+                         : 0;
+  return STOW_OK;
+}
+
+/* ---- walking over chunks ---- */
+
+typedef struct walk {
+  weights_job *j;
+  const walk_task *task;
+  pthread_mutex_t lock;
+  size_t item;    /* guarded by lock, as are the next three */
+  uint64_t first; /* the next value of that item */
+  uint64_t done_values;
+  uint64_t *left; /* values of each item that are not done */
+  uint64_t total_values;
+  atomic_bool stop;
+} walk;
+
+static uint64_t chunk_length(const weights_job *j, const weights_item *item) {
+  if (!weights_by_rows(j, item)) return j->chunk_values - j->chunk_values % WEIGHTS_BLOCK;
+  return item->row > 0 ? j->chunk_values / item->row * item->row : j->chunk_values;
+}
+
+/* Takes the next chunk; *count is 0 at the end. */
+static stow_status next_chunk(walk *w, size_t *item, uint64_t *first, size_t *count) {
+  weights_job *j = w->j;
+  stow_status status = STOW_OK;
+  pthread_mutex_lock(&w->lock);
+  *count = 0;
+  for (; w->item < w->task->end && status == STOW_OK; w->item++, w->first = 0) {
+    const weights_item *it = &j->r->items[w->item];
+    uint64_t values = it->from.facts->count;
+    if (w->first >= values || (w->first == 0 && !w->task->wanted(j, w->item))) continue;
+    if (w->first == 0 && w->task->begin != NULL) status = w->task->begin(j, w->item);
+    if (status != STOW_OK) break;
+    uint64_t length = chunk_length(j, it), rest = values - w->first;
+    *item = w->item;
+    *first = w->first;
+    *count = (size_t)(rest < length ? rest : length);
+    w->first += *count;
+    break;
+  }
+  pthread_mutex_unlock(&w->lock);
+  return status;
+}
+
+static stow_status finish_chunk(walk *w, size_t item, size_t count, unsigned member) {
+  stow_status status = STOW_OK;
+  pthread_mutex_lock(&w->lock);
+  w->left[item] -= count;
+  w->done_values += count;
+  if (w->left[item] == 0 && w->task->end_item != NULL) status = w->task->end_item(w->j, item);
+  uint64_t done = w->done_values;
+  pthread_mutex_unlock(&w->lock);
+  if (status == STOW_OK && member == 0)
+    status = budget_report(w->j->b, done * 2, w->total_values * 2);
+  return status;
+}
+
+static stow_status walk_member(void *context, unsigned member) {
+  walk *w = context;
+  weights_job *j = w->j;
+  size_t item = 0, count = 0, file = SIZE_MAX;
+  uint64_t first = 0;
+  source mine = {.fd = -1};
+  uint8_t *bytes = malloc(j->chunk_values * 8);
+  stow_status status =
+      bytes != NULL ? STOW_OK : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a chunk");
+  while (status == STOW_OK && !atomic_load(&w->stop)) {
+    status = next_chunk(w, &item, &first, &count);
+    if (status != STOW_OK || count == 0) break;
+    const weights_item *it = &j->r->items[item];
+    const tensor *t = it->from.facts;
+    if (it->from.file != file) {
+      file = it->from.file;
+      mine = j->r->in.files[file].from; /* its own place in the file, the same descriptor */
+    }
+    status = source_read(&mine, t->offset + tensor_type_bytes(t->stored, first), bytes,
+                         (size_t)tensor_type_bytes(t->stored, count));
+    if (status == STOW_OK) status = w->task->run(j, member, item, first, count, bytes);
+    if (status == STOW_OK) status = finish_chunk(w, item, count, member);
+  }
+  free(bytes);
+  if (status != STOW_OK) atomic_store(&w->stop, true);
+  return status;
+}
+
+stow_status weights_walk(weights_job *j, const walk_task *task) {
+  walk w = {.j = j, .task = task, .lock = PTHREAD_MUTEX_INITIALIZER, .item = task->start};
+  w.left = calloc(j->r->item_count + 1, sizeof *w.left);
+  if (w.left == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  for (size_t i = task->start; i < task->end; i++) {
+    w.left[i] = j->r->items[i].from.facts->count;
+    if (task->wanted(j, i)) w.total_values += w.left[i];
+  }
+  stow_status status = workers_run(j->threads, walk_member, &w);
+  free(w.left);
+  pthread_mutex_destroy(&w.lock);
+  return status;
+}
+
+/* ---- converting ---- */
+
+typedef struct stream {
+  weights_job *j;
+  pthread_mutex_t lock; /* of the items' results */
+  chunk_buffers buffers[WORKERS_MAX];
+} stream;
+
+uint64_t weights_chunk_digest(const void *bytes, size_t count, uint32_t part, uint64_t at) {
+  uint64_t place = at << 8 | (part & 0xff);
+  return hash_u64((uint64_t)crc32_add(0, bytes, count) << 32 | (uint32_t)count, place);
+}
+
+/* Where a chunk of an item is in one of its parts. */
+typedef struct span {
+  uint64_t at;
+  size_t bytes;
+} span;
+
+static span span_of(const weights_item *item, const weights_part *part, uint32_t which,
+                    uint64_t first, size_t count) {
+  const tensor *to = &part->facts, *from = item->from.facts;
+  if (which == 0 && from->count > 0 && to->count != from->count) /* packed words */
+    return (span){to->bytes / from->shape[0] * (first / item->row),
+                  (size_t)(to->bytes / from->shape[0] * (count / item->row))};
+  if (which == 0)
+    return (span){tensor_type_bytes(to->stored, first),
+                  (size_t)tensor_type_bytes(to->stored, count)};
+  if (which == 1) /* scales, one for each row */
+    return (span){tensor_type_bytes(to->stored, first / item->row),
+                  (size_t)tensor_type_bytes(to->stored, count / item->row)};
+  return (span){0, first == 0 ? (size_t)to->bytes : 0}; /* the shape */
+}
+
+static stow_status write_part(weights_job *j, const weights_item *item, uint32_t which,
+                              uint64_t first, size_t count, const void *bytes, uint64_t *digest) {
+  const weights_part *part = &j->r->parts[item->first_part + which];
+  span s = span_of(item, part, which, first, count);
+  if (s.bytes == 0) return STOW_OK;
+  *digest += weights_chunk_digest(bytes, s.bytes, which, s.at);
+  if (j->writers == NULL) return STOW_OK;
+  return writer_put(&j->writers[part->file], part->facts.offset + s.at, bytes, s.bytes);
+}
+
+static stow_status write_chunk(weights_job *j, const weights_item *item, uint64_t first,
+                               size_t count, const chunk_buffers *c, const void *main,
+                               uint64_t *digest) {
+  STOW_TRY(write_part(j, item, 0, first, count, main, digest));
+  if (item->part_count > 1) STOW_TRY(write_part(j, item, 1, first, count, c->codes, digest));
+  if (item->part_count > 2) {
+    uint8_t shape[16];
+    for (int i = 0; i < 16; i++)
+      shape[i] = (uint8_t)(item->from.facts->shape[i / 8] >> (8 * (i % 8)));
+    STOW_TRY(write_part(j, item, 2, first, count, shape, digest));
+  }
+  return STOW_OK;
+}
+
+static void add_error(quant_error *to, const quant_error *from) {
+  to->sum_squares += from->sum_squares;
+  to->sum_error_squares += from->sum_error_squares;
+  if (from->max_error > to->max_error) to->max_error = from->max_error;
+  to->values += from->values;
+  to->clipped += from->clipped;
+  to->not_finite += from->not_finite;
+}
+
+static stow_status refuse_not_finite(const weights_job *j, const weights_item *item) {
+  const char *name = item->from.facts->name;
+  if (j->o->allow_nan || (item->error.not_finite == 0 && item->error.clipped == 0)) return STOW_OK;
+  if (item->error.clipped > 0)
+    return stow_fail(STOW_ERR_INVALID,
+                     "tensor %.200s: %" PRIu64 " values are too large for %s and would become "
+                     "infinite; use --dtype bf16, or --allow-nan to write them anyway",
+                     name, item->error.clipped, tensor_type_name(item->to));
+  return stow_fail(STOW_ERR_INVALID,
+                   "tensor %.200s: %" PRIu64 " values are NaN or infinite: a damaged or diverged "
+                   "model; use --allow-nan to write it anyway",
+                   name, item->error.not_finite);
+}
+
+static stow_status convert_chunk(weights_job *j, unsigned member, size_t index, uint64_t first,
+                                 size_t count, const uint8_t *bytes) {
+  stream *s = j->user;
+  weights_item *item = &j->r->items[index];
+  chunk_buffers *c = &s->buffers[member];
+  quant_error error = {0};
+  uint64_t zeros = 0, digest = 0;
+  const void *main = bytes;
+  if (j->change != NULL && item->action != ACTION_COPY) {
+    c->bytes = bytes;
+    STOW_TRY(j->change(j, index, first, count, c, &error));
+    main = c->out;
+  } else if (item->action != ACTION_COPY) {
+    c->bytes = bytes;
+    STOW_TRY(weights_encode(j, item, first, count, c, &error, &zeros));
+    main = c->out;
+  }
+  STOW_TRY(write_chunk(j, item, first, count, c, main, &digest));
+  pthread_mutex_lock(&s->lock);
+  add_error(&item->error, &error);
+  item->zeros += zeros;
+  item->digest += digest;
+  stow_status status = refuse_not_finite(j, item);
+  pthread_mutex_unlock(&s->lock);
+  return status;
+}
+
+static bool not_done(const weights_job *j, size_t item) {
+  return !j->r->items[item].done;
+}
+
+static stow_status item_done(weights_job *j, size_t item) {
+  if (j->end != NULL) j->end(j, item);
+  j->r->items[item].done = true;
+  return j->journal != NULL ? journal_add(j->journal, j, item) : STOW_OK;
+}
+
+static stow_status item_begins(weights_job *j, size_t item) {
+  return j->begin != NULL ? j->begin(j, item) : STOW_OK;
+}
+
+static stow_status make_buffers(stream *s) {
+  size_t values = (size_t)s->j->chunk_values;
+  for (unsigned i = 0; i < s->j->threads; i++) {
+    chunk_buffers *c = &s->buffers[i];
+    c->before = aligned_alloc(64, values * 4);
+    c->after = aligned_alloc(64, values * 4);
+    c->out = aligned_alloc(64, values * 8);
+    c->codes = aligned_alloc(64, values * 8);
+    if (c->before == NULL || c->after == NULL || c->out == NULL || c->codes == NULL)
+      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for chunks of %zu values", values);
+  }
+  return STOW_OK;
+}
+
+stow_status weights_stream(weights_job *j) {
+  stream s = {.j = j, .lock = PTHREAD_MUTEX_INITIALIZER};
+  stow_status status = make_buffers(&s);
+  walk_task task = {.end = j->r->item_count,
+                    .wanted = not_done,
+                    .begin = item_begins,
+                    .end_item = item_done,
+                    .run = convert_chunk};
+  j->user = &s;
+  if (status == STOW_OK) status = weights_walk(j, &task);
+  for (unsigned i = 0; i < WORKERS_MAX; i++) {
+    free(s.buffers[i].before);
+    free(s.buffers[i].after);
+    free(s.buffers[i].out);
+    free(s.buffers[i].codes);
+  }
+  j->user = NULL;
+  for (size_t i = 0; i < j->r->item_count; i++)
+    if (j->r->items[i].action != ACTION_COPY) add_error(&j->r->error, &j->r->items[i].error);
+  return status;
+}
+
+/* ---- reading the output back ---- */
+
+static stow_status check_chunks(weights_job *j, const weights_item *item, uint8_t *bytes) {
+  uint64_t digest = 0, length = chunk_length(j, item), values = item->from.facts->count;
+  for (uint64_t first = 0; first < values; first += length) {
+    size_t count = (size_t)(values - first < length ? values - first : length);
+    for (uint32_t k = 0; k < item->part_count; k++) {
+      const weights_part *part = &j->r->parts[item->first_part + k];
+      span s = span_of(item, part, k, first, count);
+      source from = {.fd = j->writers[part->file].fd,
+                     .name = j->r->files[part->file].name,
+                     .bytes = j->r->files[part->file].bytes,
+                     .direct_fd = -1};
+      if (s.bytes == 0) continue;
+      STOW_TRY(source_read(&from, part->facts.offset + s.at, bytes, s.bytes));
+      digest += weights_chunk_digest(bytes, s.bytes, k, s.at);
+    }
+  }
+  if (digest == item->digest) return STOW_OK;
+  return stow_fail(STOW_ERR_IO,
+                   "%s: tensor %.200s reads back other bytes than were written: the disk or its "
+                   "memory is faulty",
+                   j->out, item->from.facts->name);
+}
+
+stow_status weights_verify(weights_job *j) {
+  uint8_t *bytes = malloc(j->chunk_values * 8);
+  stow_status status =
+      bytes != NULL ? STOW_OK : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to verify");
+  for (size_t i = 0; i < j->r->item_count && status == STOW_OK; i++)
+    status = check_chunks(j, &j->r->items[i], bytes);
+  free(bytes);
+  j->r->verified = status == STOW_OK;
+  return status;
+}

@@ -1,0 +1,119 @@
+/* Weights: a model file again, smaller: other types, quantized, pruned, in other shards.
+ *
+ *   weights_result r; weights_shrink(&r, "Llama-3-8B/", "small/", &options, &budget);
+ *
+ * Called by `stowage shrink` and stow_shrink_file for model files. Tensors stream through in chunks
+ * below tensor size, so memory stays within the budget for any model. Every output takes its name
+ * only when it is complete. The order of the work:
+ *
+ *   plan.c     what each tensor becomes, and which tensors the output has
+ *   prune.c    where a pruned tensor's threshold is
+ *   output.c   the output's files: shards, headers, index, the other files of a folder
+ *   stream.c   the threads: read a chunk, convert it, measure the error, write it
+ *   encode.c   one chunk of values
+ *   journal.c  what is already done, for --resume
+ *   text.c     the report */
+#ifndef DATA_WEIGHTS_WEIGHTS_H
+#define DATA_WEIGHTS_WEIGHTS_H
+
+#include "arrays/model.h"
+#include "base/json.h"
+#include "data/budget.h"
+#include "numbers/quant.h"
+
+typedef enum weights_quant {
+  WEIGHTS_NO_QUANT,
+  WEIGHTS_Q8_0,
+  WEIGHTS_Q4_0,
+  WEIGHTS_Q4_K,
+  WEIGHTS_Q6_K,
+  WEIGHTS_INT8, /* compressed-tensors: one scale per row */
+  WEIGHTS_FP8
+} weights_quant;
+
+typedef struct weights_options {
+  tensor_type type;       /* float tensors become this; TENSOR_NONE: keep */
+  weights_quant quantize; /* the weights of the large layers become this */
+  double prune;           /* the part of each chosen tensor's values that becomes 0; 0: none */
+  bool prune_2_4;         /* or two of every four */
+  bool prune_model;       /* one threshold for the whole model instead of one per tensor */
+  const char *const *include, *const *exclude; /* glob patterns of tensor names */
+  size_t include_count, exclude_count;
+  uint64_t shard_bytes; /* start a new file before one exceeds this; 0: keep the files */
+  bool join;            /* one file */
+  bool dry_run, resume, verify, allow_nan, no_sync;
+} weights_options;
+
+typedef enum weights_action {
+  ACTION_COPY,   /* the same bytes */
+  ACTION_CAST,   /* to another plain type */
+  ACTION_BLOCKS, /* GGUF's block types */
+  ACTION_INT8,
+  ACTION_FP8
+} weights_action;
+
+/* What one tensor of the input becomes. */
+typedef struct weights_item {
+  model_tensor from;
+  uint32_t home; /* the file of the input that the output's file is named after */
+  weights_action action;
+  tensor_type to;
+  bool pruned;
+  bool requantized;    /* was quantized before */
+  uint32_t first_part; /* its tensors in the output */
+  uint32_t part_count;
+  uint64_t bytes_after;
+  uint64_t row; /* values of one row: the last dimension */
+
+  /* Pruning: values of smaller magnitude become 0, and this part of those equal to it. */
+  float threshold;
+  double tie_part;
+
+  quant_error error;
+  uint64_t zeros;  /* values that pruning set to 0 */
+  uint64_t digest; /* of the bytes written; independent of the order of the chunks */
+  bool done;       /* all of it is in the output */
+} weights_item;
+
+/* One tensor of the output. */
+typedef struct weights_part {
+  tensor facts;
+  uint32_t file;
+  char *name; /* where it is not the input's */
+} weights_part;
+
+typedef struct weights_file {
+  char *name; /* in the output's folder */
+  uint64_t bytes;
+  uint64_t data_bytes;
+} weights_file;
+
+typedef struct weights_result {
+  model in;
+  size_t home_count; /* files of the model itself; merge adds those of the adapters behind them */
+  weights_item *items;
+  size_t item_count;
+  weights_part *parts;
+  size_t part_count, part_capacity;
+  weights_file *files;
+  size_t file_count, file_capacity;
+  bool to_folder;
+  uint64_t bytes, bytes_after; /* of tensors */
+  uint64_t file_bytes;         /* written */
+  quant_error error;           /* of all that changed */
+  uint64_t changed, pruned;    /* tensors */
+  uint64_t carried, left_out;  /* other files of the folder: copied, not copied */
+  bool written, resumed, verified;
+} weights_result;
+
+stow_status weights_shrink(weights_result *r, const char *in, const char *out,
+                           const weights_options *o, const budget *b);
+void weights_free(weights_result *r);
+
+/* Parse the words of --quantize, --dtype and --prune. */
+stow_status weights_parse_quant(weights_quant *q, const char *text);
+stow_status weights_parse_type(tensor_type *t, const char *text);
+stow_status weights_parse_prune(weights_options *o, const char *text);
+const char *weights_quant_name(weights_quant q);
+
+#endif

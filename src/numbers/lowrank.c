@@ -1,0 +1,76 @@
+/* Low rank: see lowrank.h. Tiles of 4 rows and 16 columns stay in registers while the sum runs over
+ * the rank; the compiler makes vector code of the fixed loops, once for each instruction set. */
+#include "numbers/lowrank.h"
+
+#include "base/cpu.h"
+
+enum { TILE_ROWS = 4, TILE_COLUMNS = 16 };
+
+typedef struct product {
+  double *to;
+  size_t rows, columns;
+  const double *left, *right;
+  size_t rank;
+  double scale;
+} product;
+
+static inline __attribute__((always_inline)) void add_tile(const product *p, size_t row,
+                                                           size_t column) {
+  double sum[TILE_ROWS][TILE_COLUMNS] = {{0}};
+  const double *left = p->left + row * p->rank, *right = p->right + column;
+  for (size_t k = 0; k < p->rank; k++, right += p->columns)
+    for (size_t i = 0; i < TILE_ROWS; i++)
+      for (size_t j = 0; j < TILE_COLUMNS; j++) sum[i][j] += left[i * p->rank + k] * right[j];
+  for (size_t i = 0; i < TILE_ROWS; i++)
+    for (size_t j = 0; j < TILE_COLUMNS; j++)
+      p->to[(row + i) * p->columns + column + j] += p->scale * sum[i][j];
+}
+
+static inline __attribute__((always_inline)) void add_one(const product *p, size_t row,
+                                                          size_t column) {
+  double sum = 0;
+  for (size_t k = 0; k < p->rank; k++)
+    sum += p->left[row * p->rank + k] * p->right[k * p->columns + column];
+  p->to[row * p->columns + column] += p->scale * sum;
+}
+
+static inline __attribute__((always_inline)) void add_all(const product *p) {
+  size_t whole_rows = p->rows / TILE_ROWS * TILE_ROWS;
+  size_t whole_columns = p->columns / TILE_COLUMNS * TILE_COLUMNS;
+  /* Columns outside: their part of `right` stays in the cache for all rows. */
+  for (size_t column = 0; column < whole_columns; column += TILE_COLUMNS)
+    for (size_t row = 0; row < whole_rows; row += TILE_ROWS) add_tile(p, row, column);
+  for (size_t row = 0; row < p->rows; row++)
+    for (size_t column = row < whole_rows ? whole_columns : 0; column < p->columns; column++)
+      add_one(p, row, column);
+}
+
+static void add_plain(const product *p) {
+  add_all(p);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) static void add_avx2(const product *p) {
+  add_all(p);
+}
+
+__attribute__((target("avx512f,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512"))) static void
+add_avx512(const product *p) {
+  add_all(p);
+}
+#endif
+
+void lowrank_add(double *to, size_t rows, size_t columns, const double *left, const double *right,
+                 size_t rank, double scale) {
+  product p = {to, rows, columns, left, right, rank, scale};
+#if defined(__x86_64__)
+  if (cpu_has(CPU_AVX512F) && cpu_has(CPU_AVX512DQ) && cpu_has(CPU_AVX512VL))
+    add_avx512(&p);
+  else if (cpu_has(CPU_AVX2) && cpu_has(CPU_FMA))
+    add_avx2(&p);
+  else
+    add_plain(&p);
+#else
+  add_plain(&p);
+#endif
+}

@@ -1,0 +1,348 @@
+/* Advice from what a program says of itself: recordings made by hand, with the facts that
+ * python/stowage/_program.py writes. */
+#include <stdlib.h>
+
+#include "advise/explain.h"
+#include "harness.h"
+
+#define MIB    (UINT64_C(1) << 20)
+#define GIB    (UINT64_C(1) << 30)
+#define MODULE "site-packages/torch/nn/modules/module.py"
+#define LINEAR "site-packages/torch/nn/modules/linear.py"
+#define TRAIN  "train.py"
+
+typedef struct frame_text {
+  const char *name, *file;
+  uint32_t line;
+} frame_text;
+
+typedef struct author {
+  recording r;
+  uint64_t next;
+  explanation x;
+} author;
+
+/* Innermost first. */
+static uint32_t stack_of(author *a, const frame_text *frames, size_t count) {
+  uint32_t ids[8], name_id, file_id, stack_id;
+  for (size_t i = 0; i < count; i++) {
+    CHECK_OK(recording_name(&a->r, &name_id, frames[i].name, strlen(frames[i].name)));
+    CHECK_OK(recording_name(&a->r, &file_id, frames[i].file, strlen(frames[i].file)));
+    CHECK_OK(recording_frame(&a->r, &ids[i], name_id, file_id, frames[i].line));
+  }
+  CHECK_OK(recording_stack(&a->r, &stack_id, ids, count));
+  return stack_id;
+}
+
+static uint32_t build_stack(author *a) {
+  return stack_of(a, (frame_text[]){{"_apply", MODULE, 900}, {"main", TRAIN, 3}}, 2);
+}
+
+static uint32_t layer_stack(author *a, uint32_t layer) {
+  return stack_of(a,
+                  (frame_text[]){{"forward", LINEAR, 134},
+                                 {"forward", "model.py", 100 + layer},
+                                 {"_call_impl", MODULE, 1786},
+                                 {"main", TRAIN, 9}},
+                  4);
+}
+
+static void add_event(author *a, event_kind kind, uint64_t addr, uint64_t bytes, uint32_t from) {
+  event e = {.kind = (uint8_t)kind, .addr = addr, .bytes = bytes, .stack_id = from};
+  CHECK_OK(recording_add_event(&a->r, &e, &(origin){0}));
+}
+
+static uint64_t take(author *a, uint64_t bytes, uint32_t stack_id) {
+  uint64_t addr = a->next;
+  a->next += (bytes + 511) / 512 * 512;
+  add_event(a, EVENT_ALLOC, addr, bytes, stack_id);
+  return addr;
+}
+
+static void start(author *a, uint64_t limit_bytes, const char *facts) {
+  char text[32];
+  *a = (author){.next = UINT64_C(1) << 40};
+  recording_init(&a->r, 0);
+  snprintf(text, sizeof text, "%llu", (unsigned long long)limit_bytes);
+  CHECK_OK(recording_add_fact(&a->r, "limit_bytes", text));
+  if (facts != NULL) CHECK_OK(recording_add_fact(&a->r, "program", facts));
+}
+
+static void fail_with(author *a, uint64_t bytes, uint32_t stack_id) {
+  add_event(a, EVENT_FAIL, 0, bytes, stack_id);
+  CHECK_OK(explain_recording(&a->x, &a->r, NULL));
+  CHECK(a->x.findings.count > 0);
+}
+
+static void finish(author *a) {
+  explanation_free(&a->x);
+  recording_free(&a->r);
+}
+
+static const char *first_cause(const author *a) {
+  return cause_name(a->x.findings.list[0].id);
+}
+
+static const char *fix_at(const author *a, uint32_t index) {
+  return index < a->x.fixes.count ? a->x.fixes.list[index].change : "";
+}
+
+static bool says(const author *a, const char *words) {
+  buffer out = BUFFER_INIT;
+  CHECK_OK(explanation_text(&a->x, &out, false));
+  bool found = strstr(out.data, words) != NULL;
+  buffer_free(&out);
+  return found;
+}
+
+/* A model of `layers` layers, and the outputs of the first `reached` of them. */
+static void run_layers(author *a, uint32_t layers, uint64_t weight_bytes, uint32_t reached,
+                       uint64_t output_bytes) {
+  uint32_t build = build_stack(a);
+  for (uint32_t i = 0; i < layers; i++) take(a, weight_bytes, build);
+  for (uint32_t i = 0; i < reached; i++) take(a, output_bytes, layer_stack(a, i));
+}
+
+#define FULL_TUNING                                                                                \
+  "program 1\ntorch 2.11.0\nstep forward\ngrad 1\nautocast off\nparameters 536870912 2147483648\n" \
+  "trained 536870912 2147483648\non_device 2147483648\ngradients 0\ndtype float32 2147483648\n"    \
+  "module Net\ntraining 1\nwithin Linear\npassed 20 24\nhead 0\n"                                  \
+  "optimizer AdamW 536870912 2147483648 0\ninput float32 4x1024\nbatch 4 named\n"
+
+/* 2 GiB of weights, as much of gradients, twice that of state: 8 GiB, and there are 6. */
+TEST(training_that_fits_at_no_batch_is_told_with_its_sum)
+{
+  author a;
+  start(&a, 6 * GIB, FULL_TUNING);
+  run_layers(&a, 24, 2 * GIB / 24, 20, 4 * GIB / 20 - MIB);
+  fail_with(&a, 200 * MIB, layer_stack(&a, 20));
+  CHECK_TEXT(first_cause(&a), "optimizer_state");
+  CHECK(says(&a, "no batch size fits"));
+  CHECK(says(&a, "2.0 GiB of weights + 2.0 GiB of gradients + 4.0 GiB of AdamW state"));
+  CHECK(strstr(fix_at(&a, 0), "8 bits") != NULL);
+  CHECK(strstr(fix_at(&a, 0), "batch of 1 instead of 4") != NULL);
+  CHECK(a.x.fixes.list[0].fits);
+  CHECK(!says(&a, " of the batch at"));
+  finish(&a);
+}
+
+/* The same on 3 GiB: weights and gradients alone do not fit, adapters do. */
+TEST(where_full_training_is_out_of_reach_adapters_are_named)
+{
+  author a;
+  start(&a, 3 * GIB, FULL_TUNING);
+  run_layers(&a, 24, 2 * GIB / 24, 4, 200 * MIB);
+  fail_with(&a, 200 * MIB, layer_stack(&a, 4));
+  CHECK_TEXT(first_cause(&a), "weights_too_big");
+  bool adapters = false;
+  for (uint32_t i = 0; i < a.x.fixes.count; i++) adapters |= strstr(fix_at(&a, i), "LoRA") != NULL;
+  CHECK(adapters);
+  finish(&a);
+  start(&a, GIB, FULL_TUNING);
+  run_layers(&a, 24, GIB / 24, 0, 0);
+  fail_with(&a, GIB, layer_stack(&a, 0));
+  CHECK(says(&a, "no batch fits ("));
+  finish(&a);
+}
+
+/* One image of 4096x4096 through a network, without gradients. */
+TEST(inference_of_one_image_is_told_of_its_size)
+{
+  static const char facts[] =
+      "program 1\nstep forward\ngrad 0\nautocast off\nparameters 1000000 4000000\ntrained 1000000 "
+      "4000000\non_device 4000000\ngradients 0\ndtype float32 4000000\nmodule UNet\ntraining 0\n"
+      "within Conv2d\npassed 3 24\nhead 0\ninput float32 1x3x4096x4096\nbatch 1 first\n";
+  author a;
+  start(&a, 6 * GIB, facts);
+  run_layers(&a, 4, MIB, 2, 2 * GIB);
+  fail_with(&a, 4 * GIB, layer_stack(&a, 3));
+  CHECK(says(&a, "smaller images: "));
+  CHECK(says(&a, "instead of 4096x4096"));
+  CHECK(!says(&a, "optimizer"));
+  CHECK(!says(&a, "of the batch at"));
+  bool size_first = strstr(fix_at(&a, 0), "smaller images") != NULL;
+  CHECK(size_first);
+  finish(&a);
+}
+
+/* Many images: fewer at a time, and the number. */
+TEST(inference_of_many_is_told_how_many_fit)
+{
+  static const char facts[] =
+      "program 1\nstep forward\ngrad 0\nautocast off\nparameters 1000000 4000000\ntrained 1000000 "
+      "4000000\non_device 4000000\ngradients 0\ndtype float32 4000000\nmodule UNet\ntraining 0\n"
+      "within Conv2d\npassed 3 24\nhead 0\ninput float32 32x3x512x512\nbatch 32 named\n";
+  author a;
+  start(&a, 6 * GIB, facts);
+  run_layers(&a, 4, MIB, 2, 2 * GIB);
+  fail_with(&a, 4 * GIB, layer_stack(&a, 3));
+  const char *at = strstr(fix_at(&a, 0), "at most ");
+  CHECK(at != NULL);
+  long fits = strtol(at + strlen("at most "), NULL, 10);
+  CHECK(fits >= 12 && fits < 16); /* 6 of 12 GiB with the next output beside, less a tenth */
+  CHECK(!says(&a, "optimizer"));
+  finish(&a);
+}
+
+/* nn.Embedding(6000000, 256, device="cuda") */
+TEST(an_embedding_table_is_weights_and_not_one_request)
+{
+  static const char facts[] =
+      "program 1\nstep building\ngrad 1\nautocast off\nparameters 0 0\ntrained 0 0\non_device 0\n"
+      "gradients 0\nmodule Embedding\ntraining 1\nwithin Embedding\nhead 0\n";
+  static const char counted[] =
+      "program 1\nstep building\ngrad 1\nautocast off\nparameters 1536000000 6144000000\n"
+      "trained 1536000000 6144000000\non_device 0\ngradients 0\ndtype float32 6144000000\n"
+      "module Recommender\ntraining 1\nwithin Embedding\nhead 0\n";
+  for (int i = 0; i < 2; i++) {
+    author a;
+    start(&a, 4 * GIB, i == 0 ? facts : counted);
+    uint32_t own =
+        stack_of(&a, (frame_text[]){{"__init__", "model.py", 12}, {"main", TRAIN, 3}}, 2);
+    take(&a, 10 * MIB, own);
+    fail_with(&a, 6144000000, own);
+    CHECK_TEXT(first_cause(&a), "weights_too_big");
+    CHECK(!says(&a, "in parts (for part in"));
+    if (i == 1) CHECK(says(&a, "keep the table on the host"));
+    finish(&a);
+  }
+  static const char text[] =
+      "Traceback (most recent call last):\n"
+      "  File \"train.py\", line 14, in <module>\n"
+      "    table = torch.nn.Embedding(6_000_000, 256, device=\"cuda\")\n"
+      "  File \"/usr/lib/python3/site-packages/torch/nn/modules/sparse.py\", line 167, in "
+      "__init__\n"
+      "    torch.empty((num_embeddings, embedding_dim), **factory_kwargs),\n"
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 5.72 GiB. GPU 0 has a total "
+      "capacity of 4.00 GiB of which 3.90 GiB is free. Of the allocated memory 10.00 MiB is "
+      "allocated by PyTorch, and 2.00 MiB is reserved by PyTorch but unallocated.\n";
+  explanation x;
+  CHECK_OK(explain_message(&x, text, sizeof text - 1));
+  CHECK_TEXT(cause_name(x.findings.list[0].id), "weights_too_big");
+  explanation_free(&x);
+}
+
+/* 8 GiB of weights in bfloat16 on 6 GiB. */
+TEST(weights_in_16_bits_are_not_told_to_be_halved)
+{
+  static const char facts[] =
+      "program 1\nstep building\ngrad 1\nautocast off\nparameters 4294967296 8589934592\ntrained "
+      "4294967296 8589934592\non_device 5368709120\ngradients 0\ndtype bfloat16 8589934592\n"
+      "module Llama\ntraining 0\nwithin Linear\nhead 0\n";
+  author a;
+  start(&a, 6 * GIB, facts);
+  run_layers(&a, 20, 256 * MIB, 0, 0);
+  fail_with(&a, 2 * GIB, build_stack(&a));
+  CHECK_TEXT(first_cause(&a), "weights_too_big");
+  CHECK(!says(&a, "half()") && !says(&a, "float16"));
+  CHECK(strstr(fix_at(&a, 0), "8 bits") != NULL && a.x.fixes.list[0].fits);
+  finish(&a);
+}
+
+/* 32 samples of which 22 fit by the arithmetic: nothing like a thirty-second. */
+TEST(the_largest_batch_that_fits_is_named)
+{
+  static const char facts[] =
+      "program 1\nstep forward\ngrad 1\nautocast off\nparameters 25165824 100663296\ntrained "
+      "25165824 100663296\non_device 100663296\ngradients 0\ndtype float32 100663296\nmodule Net\n"
+      "training 1\nwithin Linear\npassed 18 24\nhead 0\noptimizer AdamW 25165824 100663296 0\n"
+      "input float32 32x1024\nbatch 32 named\n";
+  author a;
+  start(&a, 4 * GIB, facts);
+  run_layers(&a, 24, 4 * MIB, 18, 200 * MIB);
+  fail_with(&a, 400 * MIB, layer_stack(&a, 18));
+  CHECK_TEXT(first_cause(&a), "batch_too_big");
+  const char *at = strstr(fix_at(&a, 0), "use a batch of ");
+  CHECK(at != NULL);
+  long fits = strtol(at + strlen("use a batch of "), NULL, 10);
+  CHECK(fits >= 16 && fits < 32);
+  CHECK(a.x.fixes.list[0].replayed && a.x.fixes.list[0].fits);
+  CHECK(strstr(fix_at(&a, 0), "every 2 of them") != NULL);
+  finish(&a);
+}
+
+/* model.eval() and gradients on. */
+TEST(a_graph_that_nobody_uses_is_named_in_the_first_pass)
+{
+  static const char facts[] =
+      "program 1\nstep forward\ngrad 1\nautocast off\nparameters 25165824 100663296\ntrained "
+      "25165824 100663296\non_device 100663296\ngradients 0\ndtype float32 100663296\nmodule Net\n"
+      "training 0\nwithin Linear\npassed 18 24\nhead 0\ninput float32 32x1024\nbatch 32 named\n";
+  author a;
+  start(&a, 4 * GIB, facts);
+  run_layers(&a, 24, 4 * MIB, 18, 200 * MIB);
+  fail_with(&a, 400 * MIB, layer_stack(&a, 18));
+  CHECK_TEXT(first_cause(&a), "no_grad_missing");
+  CHECK(strstr(fix_at(&a, 0), "no_grad()") != NULL && a.x.fixes.list[0].fits);
+  finish(&a);
+}
+
+/* Three layers a block in a loop over blocks look like turns that keep all they make; the model has
+ * as many layers as were called. */
+TEST(the_layers_of_a_first_pass_are_not_turns_of_a_loop)
+{
+  static const char facts[] =
+      "program 1\nstep forward\ngrad 1\nautocast off\nparameters 25165824 100663296\ntrained "
+      "25165824 100663296\non_device 100663296\ngradients 0\ndtype float32 100663296\nmodule Net\n"
+      "training 1\nwithin Linear\npassed 30 34\nmodules 34\nhead 0\noptimizer SGD 25165824 "
+      "100663296 0\ninput float32 32x1024\nbatch 32 named\n";
+  author a;
+  for (int told = 0; told < 2; told++) {
+    start(&a, 4 * GIB, told ? facts : NULL);
+    run_layers(&a, 34, 3 * MIB, 0, 0);
+    for (int turn = 0; turn < 10; turn++)
+      for (uint32_t layer = 0; layer < 3; layer++) take(&a, 128 * MIB, layer_stack(&a, layer));
+    fail_with(&a, 300 * MIB, layer_stack(&a, 0));
+    if (told) CHECK_TEXT(first_cause(&a), "batch_too_big");
+    if (told) CHECK(strstr(fix_at(&a, 0), "use a batch of ") != NULL);
+    if (!told) CHECK(strcmp(first_cause(&a), "batch_too_big") != 0);
+    finish(&a);
+  }
+}
+
+/* The driver's context counts in a run's limit: 2 GiB are 1.5 for the allocator. */
+TEST(what_the_driver_holds_of_a_limit_is_not_the_allocator_s)
+{
+  static const char text[] =
+      "CUDA out of memory. Tried to allocate 600.00 MiB. GPU 0 has a total capacity of 2048.00 MiB "
+      "of "
+      "which 512.00 MiB is free. Of the allocated memory 1000.00 MiB is allocated by PyTorch, and "
+      "24.00 MiB is reserved by PyTorch but unallocated.";
+  author a;
+  start(&a, 2 * GIB, NULL);
+  CHECK_OK(recording_name(&a.r, &a.r.error_id, text, sizeof text - 1));
+  add_event(&a, EVENT_SEGMENT_ALLOC, a.next, GIB, 0);
+  take(&a, 1000 * MIB, build_stack(&a));
+  fail_with(&a, 600 * MIB, build_stack(&a));
+  CHECK_U64(evidence_capacity(&a.x.evidence), 1536 * MIB);
+  finish(&a);
+}
+
+TEST(a_damaged_text_leaves_its_fields_unknown)
+{
+  program_facts p;
+  static const char *const bad[] = {
+      "",           "program",      "program 2\nbatch 4\n", "batch 4\nprogram 1\n",
+      "program 1x", "program -1\n", "\nprogram 1\n",
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    program_read(&p, bad[i], strlen(bad[i]));
+    CHECK_U64(p.batch, 0);
+  }
+  static const char odd[] =
+      "program 1\nbatch 99999999999999999999999999\nparameters 18446744073709551615 "
+      "18446744073709551615\ninput x 1x2x3x4x5x6x7x8x9x10\ninput\ninput \ninput float32 "
+      "xxxx\ninput a 1\ninput b 2\noptimizer\noptimizer "
+      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 1 2 3 "
+      "fused fused\npassed 5000000 1\nmodule\nstep nowhere\ndtype float16\ngrad";
+  program_read(&p, odd, sizeof odd - 1);
+  CHECK(p.known && p.step == PROGRAM_UNTOLD);
+  CHECK_U64(p.batch, 0);
+  CHECK_U64(p.parameter_bytes, 0);
+  CHECK_U64(p.input_count, PROGRAM_INPUTS_MAX);
+  CHECK_U64(p.inputs[0].rank, PROGRAM_DIMS_MAX);
+  CHECK_U64(strlen(p.optimizer) < sizeof p.optimizer, 1);
+  for (size_t cut = 0; cut < sizeof FULL_TUNING; cut++) program_read(&p, FULL_TUNING, cut);
+}
+
+TEST_MAIN

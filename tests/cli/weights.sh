@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# stowage shrink, merge and inspect on model files: what they write, refuse and leave behind. Python's own library is enough.
+. "$(dirname "$0")/../guards/lib.bash"
+cd "$folder" || exit 1
+cat > files.py << 'END'
+import json, random, struct, sys
+
+def write(path, tensors, metadata=None):  # name -> (shape, floats)
+    header, at, body = ({"__metadata__": metadata} if metadata else {}), 0, b""
+    for name, (shape, values) in tensors.items():
+        data = struct.pack(f"<{len(values)}f", *values)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + len(data)]}
+        at, body = at + len(data), body + data
+    text = json.dumps(header).encode()
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + body)
+
+def read(path):
+    data = open(path, "rb").read()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + length])
+    kinds = {"F32": "f", "F16": "e", "I64": "q", "I32": "i"}
+    out = {}
+    for name, facts in header.items():
+        if name == "__metadata__":
+            continue
+        a, b = (8 + length + x for x in facts["data_offsets"])
+        kind = kinds.get(facts["dtype"])
+        size = struct.calcsize(kind) if kind else 1
+        out[name] = (facts["dtype"], facts["shape"], list(struct.unpack(f"<{(b - a) // size}{kind}", data[a:b])) if kind else data[a:b])
+    return header.get("__metadata__"), out
+
+random.seed(3)
+def matrix(rows, columns):
+    return [rows, columns], [random.gauss(0, 0.02) for _ in range(rows * columns)]
+
+def model():
+    return {"model.embed_tokens.weight": matrix(40, 64), "model.layers.0.self_attn.q_proj.weight": matrix(64, 64),
+            "model.layers.0.input_layernorm.weight": ([64], [1.0] * 64)}
+END
+python3 -c 'from files import *; write("in.safetensors", model(), {"format": "pt", "by": "é"})'
+
+check a_cast_keeps_names_shapes_and_metadata bash -c "$stowage shrink in.safetensors -o half.safetensors --dtype f16 --verify && python3 - << 'END'
+from files import *
+before, after = read('in.safetensors'), read('half.safetensors')
+assert after[0] == {'format': 'pt', 'by': 'é'} and before[1].keys() == after[1].keys()
+for name, (kind, shape, values) in after[1].items():
+    was = before[1][name]
+    assert kind == 'F16' and shape == was[1]
+    assert values == list(struct.unpack(f'<{len(values)}e', struct.pack(f'<{len(values)}e', *was[2])))
+END"
+check exclude_leaves_tensors bash -c "$stowage shrink in.safetensors -o part.safetensors --dtype f16 --exclude '*norm*' && python3 -c '
+from files import *
+kinds = {k: v[0] for k, v in read(\"part.safetensors\")[1].items()}
+assert sorted(kinds.values()) == [\"F16\", \"F16\", \"F32\"], kinds'"
+check a_dry_run_writes_nothing bash -c "$stowage shrink in.safetensors -o dry.safetensors --quantize int8 --dry-run --json > dry.json && test ! -e dry.safetensors && python3 -c '
+import json
+r = json.load(open(\"dry.json\"))
+t = {x[\"name\"]: x for x in r[\"tensors\"]}
+q = t[\"model.layers.0.self_attn.q_proj.weight\"]
+assert q[\"to_dtype\"] == \"int8\" and 0 < q[\"relative_rms_error\"] < 0.02 and r[\"dry_run\"] and r[\"file_bytes\"] == 0
+assert not t[\"model.embed_tokens.weight\"][\"changed\"]'"
+check shards_and_an_index bash -c "$stowage shrink in.safetensors -o cut --shard 12K && ls cut | grep -q model-00001-of-00003.safetensors && $stowage inspect --diff in.safetensors cut && $stowage shrink cut -o joined.safetensors && $stowage inspect --diff in.safetensors joined.safetensors"
+check differences_exit_with_1 bash -c "! $stowage inspect --diff in.safetensors half.safetensors --json > diff.json && python3 -c 'import json; assert not json.load(open(\"diff.json\"))[\"equal\"]'"
+check inspect_tells_what_fits bash -c "$stowage inspect in.safetensors --vram 20K --json > fit.json && python3 -c '
+import json
+r = json.load(open(\"fit.json\"))
+assert r[\"parameters\"] == 40 * 64 + 64 * 64 + 64
+assert [f[\"fits\"] for f in r[\"fits\"] if f[\"type\"] in (\"as it is\", \"bf16\")] == [False, True], r[\"fits\"]'"
+
+refuses() { # NAME EXIT WORD ARGUMENTS…
+  local name=$1 exit=$2 word=$3; shift 3
+  "$stowage" "$@" > refused.log 2>&1
+  local code=$?
+  if [ "$code" = "$exit" ] && grep -q -- "$word" refused.log; then ok "$name"; else cat refused.log; fail "$name: exit $code"; fi
+}
+refuses gguf_of_safetensors_names_the_tool 1 convert_hf_to_gguf.py shrink in.safetensors -o x.gguf
+refuses the_input_is_never_overwritten 2 'being read' shrink in.safetensors -o in.safetensors --dtype f16
+refuses model_options_need_a_model 2 quantize shrink "$source_dir/tests/fuzz/corpus/npy/float64" -o x.npy --quantize q8_0
+cp "$source_dir/tests/fuzz/corpus/torch/evil" evil.pt
+refuses code_in_a_pickle 1 "could run code" shrink evil.pt -o x.safetensors
+refuses an_adapter_without_config 2 'adapter_config' merge in.safetensors half.safetensors -o merged.safetensors
+refuses diff_needs_two 2 'two models' inspect --diff in.safetensors
+
+# A run that is killed leaves its partial file; --resume gives what an uninterrupted run gives.
+python3 - << 'END'
+import json, os, struct
+shape = [2048, 4096]
+each = 4 * shape[0] * shape[1]
+names = [f"layers.{i}.weight" for i in range(8)]
+header = json.dumps({n: {"dtype": "F32", "shape": shape, "data_offsets": [i * each, (i + 1) * each]} for i, n in enumerate(names)}).encode()
+block = struct.pack("<1024f", *[(i % 37 - 18) / 64 for i in range(1024)])
+with open("large.safetensors", "wb") as f:
+    f.write(struct.pack("<Q", len(header)) + header)
+    for _ in range(8 * each // len(block)):
+        f.write(block)
+END
+"$stowage" shrink large.safetensors -o whole.safetensors --dtype bf16 --no-sync > /dev/null
+"$stowage" shrink large.safetensors -o killed.safetensors --dtype bf16 --no-sync --threads 1 > /dev/null 2>&1 &
+pid=$!
+for _ in $(seq 200); do [ -e killed.safetensors.partial ] && break; sleep 0.01; done
+kill -9 "$pid" 2> /dev/null; wait "$pid" 2> /dev/null
+check a_killed_run_is_resumed bash -c "$stowage shrink large.safetensors -o killed.safetensors --dtype bf16 --no-sync --resume > /dev/null && cmp whole.safetensors killed.safetensors && test ! -e killed.safetensors.resume -a ! -e killed.safetensors.partial"
+rm -f ./*.safetensors
+finish
