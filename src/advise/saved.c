@@ -1,15 +1,15 @@
 /* Saved: what training's forward passes hold for their backward, place by place in the model.
  *
- * evidence.c calls it last; the causes ask it two things that no name or size tells: whether what
+ * evidence.c calls it last; the causes ask it two things that no name or size shows: whether what
  * stays from a turn is a graph (all of it stays, not one output), and whether the pass that failed
  * builds one (what training saves is freed as it goes where torch.no_grad() is on). */
 #include <stdlib.h>
 
 #include "advise/evidence.h"
 
-#define PIECES_LEAST 3   /* of a pass that tell whether it builds a graph … */
+#define PIECES_LEAST 3   /* of a pass that show whether it builds a graph … */
 #define PIECES_BUILT 16  /* … and that it does: the first few are held either way */
-#define PIECES_ORDER 6   /* … where their order alone tells which is which */
+#define PIECES_ORDER 6   /* … where only their order shows which is which */
 #define PIECES_PASS  8   /* of a whole pass: fewer are held by the program's own variables */
 #define PASSES_LEAST 2   /* that came to their end: of training, one would have run backward */
 #define WAY_TRAINED  0.2 /* of what passes on it allocate that is held until a backward */
