@@ -160,18 +160,18 @@ static int nvml_index(nvml *n, unsigned i) {
   if (end == token || *end != '\0' || index < 0 || index >= nvml_count(n)) return -1;
   if (order != NULL && strcmp(order, "PCI_BUS_ID") == 0) return index;
   /* CUDA counts the fastest first; only where all are alike is that NVML's order. */
-  nvml_card first, other;
+  nvml_device first, other;
   for (int c = 1; c < nvml_count(n); c++)
-    if (nvml_card_at(n, 0, &first) != STOW_OK || nvml_card_at(n, c, &other) != STOW_OK ||
+    if (nvml_device_at(n, 0, &first) != STOW_OK || nvml_device_at(n, c, &other) != STOW_OK ||
         strcmp(first.name, other.name) != 0)
       return -1;
   return index;
 }
 
 static void look_at_card(const run_limits *limits, ledger *l, nvml *n, unsigned i) {
-  nvml_card card;
+  nvml_device card;
   int index = nvml_index(n, i);
-  if (index < 0 || nvml_card_at(n, index, &card) != STOW_OK || !card.memory_known) return;
+  if (index < 0 || nvml_device_at(n, index, &card) != STOW_OK || !card.memory_known) return;
   l->header->others_bytes[i] = card.used_bytes;
   snprintf(l->header->uuids[i], sizeof l->header->uuids[i], "%.47s", card.uuid);
   char limit[STOW_SIZE_TEXT_MAX], total[STOW_SIZE_TEXT_MAX];
@@ -216,7 +216,7 @@ static nvml *look(const run_limits *limits, ledger *l) {
         output_error("stowage run: %s: there is no device %d here, so its limit changes nothing\n",
                      limits->vram_from, i);
   }
-  atomic_store(&l->header->cards_known, 1);
+  atomic_store(&l->header->devices_known, 1);
   return n;
 }
 
@@ -236,10 +236,10 @@ static bool is_absent(const ledger *l, unsigned i) {
  */
 static void look_again(ledger *l, nvml *n) {
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
-    nvml_card card;
+    nvml_device card;
     int index = -1;
     if (l->header->uuids[i][0] == '\0' || nvml_find(n, l->header->uuids[i], &index) != STOW_OK ||
-        nvml_card_at(n, index, &card) != STOW_OK || !card.memory_known)
+        nvml_device_at(n, index, &card) != STOW_OK || !card.memory_known)
       continue;
     /* Asked after the figure was read: then it is from before any context of the run. */
     if (is_absent(l, i)) atomic_store(&l->header->others_bytes[i], card.used_bytes);
@@ -290,7 +290,7 @@ static void *look_thread(void *user) {
 void run_limits_look_aside(const run_limits *limits, ledger *l) {
   sigset_t all, mask;
   if (!asks(limits)) {
-    atomic_store(&l->header->cards_known, 1);
+    atomic_store(&l->header->devices_known, 1);
     return;
   }
   aside.limits = limits;
@@ -307,7 +307,7 @@ void run_limits_look_aside(const run_limits *limits, ledger *l) {
 
 bool run_limits_looked(void) {
   if (!aside.runs) return true;
-  bool known = atomic_load(&aside.l->header->cards_known) != 0;
+  bool known = atomic_load(&aside.l->header->devices_known) != 0;
   if (!known && atomic_load(&aside.l->header->processes) == 0) return false;
   sem_post(&aside.end);
   pthread_join(aside.thread, NULL);

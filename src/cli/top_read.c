@@ -100,8 +100,8 @@ static top_process *row_of(top_look *t, pid_t pid) {
 static void read_cards(top_look *t, nvml *n) {
   int count = n != NULL ? nvml_count(n) : 0;
   for (int i = 0; i < count && t->device_count < TOP_DEVICES_MAX; i++) {
-    nvml_card card;
-    if (nvml_card_at(n, i, &card) != STOW_OK) continue;
+    nvml_device card;
+    if (nvml_device_at(n, i, &card) != STOW_OK) continue;
     top_device *d = &t->devices[t->device_count++];
     *d = (top_device){.index = i,
                       .known = card.memory_known,

@@ -120,7 +120,7 @@ void account_wait_cards(void) {
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX && !watched; i++)
     watched = ledger_limit(l, i) != LEDGER_UNLIMITED;
   /* The run's command asks NVML while we start; where it died over it nothing is to be had. */
-  for (int i = 0; i < CARDS_WAIT_MS && watched && atomic_load(&l->header->cards_known) == 0; i++)
+  for (int i = 0; i < CARDS_WAIT_MS && watched && atomic_load(&l->header->devices_known) == 0; i++)
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   atomic_store(&done, true);
 }

@@ -29,7 +29,7 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   if (code != CU_OK || !known) return code;
   measure_device(device, card);
   uint64_t left = *free_bytes, total = *total_bytes;
-  ledger_tell(l, device, host_tier_budget(card), &left, &total);
+  ledger_report_memory(l, device, host_tier_budget(card), &left, &total);
   *free_bytes = left;
   *total_bytes = total;
   return code;
@@ -43,7 +43,7 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
   if (host_tier_on()) trim_schedule();
   if (code == CU_OK && l->header != NULL) {
     uint64_t left = 0, total = *bytes;
-    ledger_tell(l, account_device(card), host_tier_budget(card), &left, &total);
+    ledger_report_memory(l, account_device(card), host_tier_budget(card), &left, &total);
     *bytes = total;
   }
   return code;

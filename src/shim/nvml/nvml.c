@@ -121,7 +121,7 @@ static bool tell(void *card, unsigned long long *free_bytes, unsigned long long 
       atomic_load(&run.header->host_path) == LEDGER_PATH_NONE ? 0 : ledger_spill_limit(&run);
   if (spill == 0 && ledger_limit(&run, (unsigned)device) >= *total_bytes) return false;
   uint64_t left = *free_bytes, total = *total_bytes;
-  ledger_tell(&run, (unsigned)device, spill, &left, &total);
+  ledger_report_memory(&run, (unsigned)device, spill, &left, &total);
   *free_bytes = left;
   *total_bytes = total;
   return true;
