@@ -140,9 +140,9 @@ const char *evidence_place(const evidence *e, char *text, size_t size, uint32_t 
 
 /* Do the passes on the way of this stack run backward? */
 bool evidence_trains(const evidence *e, uint32_t stack_id);
-/* Does the pass that failed build a graph, as training's did? Told by whether it holds what they
+/* Does the pass that failed build a graph, as training's did? Found by whether it holds what they
  * held. */
-typedef enum graph_built { GRAPH_UNTOLD = 0, GRAPH_BUILT, GRAPH_NOT_BUILT } graph_built;
+typedef enum graph_built { GRAPH_UNKNOWN = 0, GRAPH_BUILT, GRAPH_NOT_BUILT } graph_built;
 graph_built evidence_builds_graph(const evidence *e);
 /* Of what the forward passes of the whole turns allocate, how much is there at their end? That of
  * the middle one; 0 where there are too few, or any runs backward. */

@@ -92,6 +92,7 @@ void gate_after(void (*after)(void)) {
 
 void *shim_gate_enter(unsigned symbol, const uint64_t *registers, const uint64_t *stack) {
   ASSERT(symbol < SYMBOL_COUNT);
+  if (!atomic_load_explicit(&used, memory_order_relaxed)) atomic_store(&used, true);
   gate_visit *visit = atomic_load_explicit(&visitor, memory_order_acquire);
   if (visit != NULL) visit(symbol, registers, stack);
   /* Counted before looking: whoever closes looks at the count after closing. */
@@ -101,7 +102,6 @@ void *shim_gate_enter(unsigned symbol, const uint64_t *registers, const uint64_t
     syscall(SYS_futex, &closed, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
     atomic_fetch_add(&inside, 1);
   }
-  if (!atomic_load_explicit(&used, memory_order_relaxed)) atomic_store(&used, true);
   void *function = atomic_load_explicit(&shim_slots[symbol], memory_order_acquire);
   return function != NULL ? function : shim_stub_resolve(symbol);
 }

@@ -124,6 +124,46 @@ void resident_remove(token *t) {
   *u = (resident_unit){.token = NULL};
 }
 
+/* ---- blocks of ours ---- */
+
+typedef struct own_block {
+  cu_addr addr;
+  uint64_t bytes;
+  unsigned device;
+} own_block;
+static own_block *own_blocks; /* guarded by pages_lock */
+static size_t own_count, own_capacity;
+
+void resident_block_add(cu_addr addr, uint64_t bytes, unsigned device) {
+  ASSERT(bytes > 0);
+  lock_take(&pages_lock);
+  if (own_count == own_capacity) {
+    size_t capacity = own_capacity == 0 ? 64 : 2 * own_capacity;
+    own_block *list = realloc(own_blocks, capacity * sizeof *list);
+    if (list != NULL) {
+      own_blocks = list;
+      own_capacity = capacity;
+    }
+  }
+  if (own_count < own_capacity) own_blocks[own_count++] = (own_block){addr, bytes, device};
+  if (device < LEDGER_DEVICES_MAX && all[device].engine != NULL &&
+      residency_block_add(all[device].engine, addr, bytes) != STOW_OK)
+    shim_log("no memory to follow a block");
+  lock_give(&pages_lock);
+}
+
+void resident_block_remove(cu_addr addr, unsigned device) {
+  lock_take(&pages_lock);
+  for (size_t i = 0; i < own_count; i++)
+    if (own_blocks[i].addr == addr) {
+      own_blocks[i] = own_blocks[--own_count];
+      break;
+    }
+  if (device < LEDGER_DEVICES_MAX && all[device].engine != NULL)
+    residency_block_remove(all[device].engine, addr);
+  lock_give(&pages_lock);
+}
+
 /* ---- the device at rest ---- */
 
 /* Work that no stream is known of: all of the context. */
@@ -218,6 +258,9 @@ static void exchange_here(resident *r) {
   r->exchange_ns += now - rested;
   residency_exchange_took(r->engine, moved, now - rested);
   r->waited_ns += now - start;
+  ledger *l = account_ledger();
+  atomic_fetch_add(&l->header->exchanges, 1);
+  atomic_fetch_add(&l->header->moving_ns, now - rested);
 }
 
 static void exchange(resident *r) {
@@ -323,10 +366,14 @@ static void log_round(resident *r) {
       parts, r->remaps, r->runs);
 }
 
+static page_class *_Atomic waiting; /* for the program's first work */
+
 static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *stack) {
   if (capture_on()) return; /* it does not run yet */
   uint64_t low = UINT64_MAX, high = 0;
   lock_take(&pages_lock);
+  page_class *begins = atomic_exchange(&waiting, NULL);
+  if (begins != NULL) resident_begin(begins);
   for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) {
     if (all[d].engine == NULL || all[d].high == 0) continue;
     if (all[d].low < low) low = all[d].low;
@@ -455,6 +502,10 @@ static bool begin(resident *r, page_class *class) {
   }
   set_capacity(r);
   if (!block_book_follow() || !block_book_changes(change)) return false;
+  for (size_t i = 0; i < own_count; i++)
+    if (own_blocks[i].device == r->device &&
+        residency_block_add(r->engine, own_blocks[i].addr, own_blocks[i].bytes) != STOW_OK)
+      return false;
   /* Blocks that live now hold something: launches that were not seen have written to them. */
   residency_launch(r->engine, &(residency_launch_info){.now_ns = r->last_ns});
   r->number = r->passed = r->marked = 1;
@@ -468,8 +519,13 @@ bool resident_begin(page_class *class) {
   resident *r = &all[class->device];
   if (r->engine != NULL) return r->class == class;
   if (failed[class->device] || class->bytes < UNIT_LEAST || class->bytes > UNIT_MOST ||
-      !gate_here() || !gate_used() || capture_on() || !launch_known())
+      !gate_here() || capture_on() || !launch_known())
     return false;
+  if (!gate_used()) { /* it may give its work another way */
+    atomic_store(&waiting, class);
+    gate_set_visitor(visit);
+    return false;
+  }
   if (!begin(r, class)) {
     if (r->engine != NULL) residency_close(r->engine);
     r->engine = NULL;
@@ -525,5 +581,7 @@ static void after_fork(void) {
   for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) atomic_store(&on[d], false);
   latest_of = NULL;
   started = false;
+  own_blocks = NULL;
+  own_count = own_capacity = 0;
 }
 SHIM_AFTER_FORK(after_fork);

@@ -46,6 +46,13 @@ static void mix(unsigned to, unsigned from, cu_stream stream) {
   for (unsigned i = 0; i < WORDS; i++) model[to][i] = model[to][i] * 3 + model[from][i] + i;
 }
 
+static void fill_pages(unsigned pages) {
+  for (unsigned i = 0; i < pages; i++) {
+    launch3(fill_kernel, page_at(i), WORDS, i * 1000, NULL);
+    for (unsigned k = 0; k < WORDS; k++) model[i][k] = i * 1000 + k;
+  }
+}
+
 static void make_pages(unsigned pages) {
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
   cu_access access = {{CU_LOCATION_DEVICE, 0}, CU_ACCESS_READ_WRITE};
@@ -64,8 +71,6 @@ static void make_pages(unsigned pages) {
     must(DRIVER("cuMemSetAccess", cu_result(*)(cu_addr, size_t, const cu_access *, size_t))(
              page_at(i), PAGE_BYTES, &access, 1),
          "access");
-    launch3(fill_kernel, page_at(i), WORDS, i * 1000, NULL);
-    for (unsigned k = 0; k < WORDS; k++) model[i][k] = i * 1000 + k;
   }
 }
 
@@ -95,7 +100,12 @@ int main(int argc, char **argv) {
   cu_stream other = NULL;
   model = calloc(PAGES_MAX, sizeof *model);
   start();
-  make_pages(pages);
+  if (strchr(how, 'p'))
+    must(DRIVER("cuMemAlloc_v2", cu_result(*)(cu_addr *, size_t))(&base, pages * PAGE_BYTES),
+         "alloc");
+  else
+    make_pages(pages);
+  fill_pages(pages);
   if (strchr(how, 's'))
     must(DRIVER("cuStreamCreate", cu_result(*)(cu_stream *, unsigned))(&other, 1), "stream");
   unsigned first = strchr(how, 'r') ? pages / 2 : 0;
@@ -127,6 +137,7 @@ int main(int argc, char **argv) {
         return 1;
       }
   }
+  if (strchr(how, 'p')) must(DRIVER("cuMemFree_v2", cu_result(*)(cu_addr))(base), "free");
   printf("equal %u words\n", pages * WORDS);
   return 0;
 }

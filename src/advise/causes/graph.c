@@ -229,7 +229,7 @@ void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
 }
 
 /* Nothing stays from turn to turn, but each pass holds its graph to its end, and none runs
- * backward: that is what it costs. Told where no pass of the recording ever did, or where the
+ * backward: that is what it costs. Reported where no pass of the recording ever did, or where the
  * evaluation that failed holds what training's passes hold. */
 static void no_grad_in_pass(cause *c, const evidence *e, const findings *f) {
   double held = f->held_to_end;
