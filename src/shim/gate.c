@@ -76,6 +76,14 @@ uint64_t gate_oldest(unsigned device) {
   return oldest;
 }
 
+bool gate_pending(void) {
+  uint32_t count = atomic_load(&threads);
+  if (count > THREADS_MAX) return true;
+  for (uint32_t i = 0; i < count; i++)
+    if (atomic_load(&numbers[i]) != 0) return true;
+  return false;
+}
+
 /* ---- passing ---- */
 
 static gate_visit *_Atomic visitor;

@@ -30,7 +30,9 @@
 #define IDLE_MAX_NS ((uint64_t)500 * 1000 * 1000)
 #define GIVEN_UP_NS ((uint64_t)60 * 1000 * 1000 * 1000)
 /* The copying thread looks so often, and this seldom after a second without copies. */
-#define LOOK_NS   50000
+#define LOOK_NS 50000
+/* Of a call that none of our devices knows. */
+#define NO_DEVICE 255u
 #define LINGER_NS 2000000
 
 static resident all[LEDGER_DEVICES_MAX]; /* guarded by pages_lock */
@@ -174,11 +176,12 @@ static cu_result wait_for_context(const resident *r) {
   return code == CU_OK ? driver->cuEventSynchronize(r->own_done) : code;
 }
 
-static cu_result wait_for_rest(resident *r, uint64_t most_ns) {
+static cu_result wait_for_rest(resident *r, uint64_t most_ns, bool closed) {
   if (streams_lost()) {
     cu_result code = wait_for_context(r);
     if (code != CU_OK) return code;
-    streams_found();
+    /* A call that was not shown to us may be on its way while the gate is open. */
+    if (closed) streams_found();
   }
   if (!streams_mark()) return CU_ERROR_UNKNOWN;
   uint64_t start = clock_ns();
@@ -198,11 +201,11 @@ static bool quiet(resident *r) {
   if (r->given_up_ns != 0 && clock_ns() - r->given_up_ns < GIVEN_UP_NS) return false;
   r->given_up_ns = 0;
   /* First with the gate open: work that waits for other threads' work gets it. */
-  cu_result code = wait_for_rest(r, REST_MAX_NS);
+  cu_result code = wait_for_rest(r, REST_MAX_NS, false);
   if (code == CU_ERROR_NOT_READY) r->given_up_ns = clock_ns();
   if (code == CU_OK) {
     if (!gate_close()) return false;
-    code = wait_for_rest(r, IDLE_MAX_NS);
+    code = wait_for_rest(r, IDLE_MAX_NS, true);
     if (code == CU_OK) {
       r->passed = r->marked = r->number - 1; /* the calling thread's own has not gone yet */
       r->mark_pending = false;
@@ -311,6 +314,7 @@ static void sample_begins(resident *r, const launch *l) {
 }
 
 static void look_at_samples(resident *r) {
+  if (capture_on()) return; /* asking for an event would spoil the capture */
   for (int i = 0; i < SAMPLES_MAX; i++) {
     resident_sample *s = &r->samples[i];
     float milliseconds;
@@ -369,7 +373,9 @@ static void log_round(resident *r) {
 static page_class *_Atomic waiting; /* for the program's first work */
 
 static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *stack) {
-  if (capture_on()) return; /* it does not run yet */
+  /* Nothing is moved then. But work in other streams runs: it is waited for later, and what it
+   * names is known to have changed. */
+  bool captures = capture_on();
   uint64_t low = UINT64_MAX, high = 0;
   lock_take(&pages_lock);
   page_class *begins = atomic_exchange(&waiting, NULL);
@@ -383,6 +389,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
     lock_give(&pages_lock);
     return;
   }
+  gate_number(NO_DEVICE, 1); /* before the stream is marked: the call has not gone yet */
   streams_used(latest.stream);
   if (block_book_changed() && !block_book_changes(change))
     shim_log("no memory to follow PyTorch's blocks");
@@ -410,8 +417,11 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
       uint32_t unit = residency_find(r->engine, latest.hidden[i]);
       if (unit != UINT32_MAX) residency_hidden_write(r->engine, unit);
     }
-    if (asked) exchange(r);
-    sample_begins(r, &latest);
+    if (asked && !captures)
+      exchange(r);
+    else if (asked && residency_must_exchange(r->engine))
+      ground(r);
+    if (!captures) sample_begins(r, &latest);
     if (r->number % 4096 == 0) log_round(r);
   }
   lock_give(&pages_lock);
