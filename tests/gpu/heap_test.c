@@ -116,7 +116,7 @@ TEST(live_memory_moves_between_tiers_between_the_work_that_uses_it)
   CHECK_OK(stow_heap_alloc(&moving.ptr, h, moving.bytes, mine));
   uint8_t *buffer = malloc(256 * MIB);
   stow_tier tiers[] = {STOW_TIER_HOST, STOW_TIER_VRAM, STOW_TIER_DISK, STOW_TIER_VRAM,
-                      STOW_TIER_HOST, STOW_TIER_DISK, STOW_TIER_HOST, STOW_TIER_VRAM};
+                       STOW_TIER_HOST, STOW_TIER_DISK, STOW_TIER_HOST, STOW_TIER_VRAM};
   for (int round = 0; round < 8; round++) {
     for (int i = 0; i < 2; i++) /* these streams have work on other memory all the while */
       for (int k = 0; k < 20; k++)

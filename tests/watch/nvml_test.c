@@ -53,7 +53,8 @@ TEST(cards_tell_name_uuid_and_memory)
   CHECK(card.memory_known);
   CHECK_U64(card.reserved_bytes, UINT64_C(1) << 30);
   CHECK_U64(card.used_bytes, UINT64_C(5) << 30);
-  CHECK_OK(nvml_device_at(n, 1, &card)); /* a card that does not report its memory is still listed */
+  CHECK_OK(
+      nvml_device_at(n, 1, &card)); /* a card that does not report its memory is still listed */
   CHECK(!card.memory_known);
   CHECK_STATUS(nvml_device_at(n, 2, &card), STOW_ERR_NOT_FOUND);
   int index = -1;
