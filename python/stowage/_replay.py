@@ -6,7 +6,6 @@ import os
 from typing import Any, Dict, List, Optional, Union
 
 from . import _analysis, _show
-from ._library import Invalid
 from ._library import format_size as size
 from ._library import parse_size
 
@@ -93,39 +92,9 @@ class Tuning:
         return _show.html_table(self._rows(), right=[1, 2, 3])
 
 
-def tune(what: Any, batch_fn: Any = None, *, vram: "str | int | None" = None, vram_limit: "str | int | None" = None, **named: Any) -> Any:
-    """Finds the settings under which a program fits: of a recording, or of a step that has not run yet.
-
-    A recording (a path): the settings of PyTorch's allocator that need the least memory, found by replay. Returns a `Tuning`.
-
-    A function: the largest batch that fits, and how many passes make `target_batch`. Returns a `Plan` with `micro_batch`,
-    `accumulate`, `apply()` and `save()`.
-
-        plan = stowage.tune(step, batch=4, target_batch=256)                                      # measured on this GPU
-        plan = stowage.tune(model_fn, batch_fn, optimizer="adamw", target_batch=256, gpu="T4")    # estimated
-
-    `step(n)` runs one real step with n samples, starting with `batch`. The steps train: tune before training or load the weights again
-    after. Make each input as long as the longest one, and let the step include the evaluation if that needs more. `model_fn()` and
-    `batch_fn(n)` are as for `stowage.estimate`. Without `batch_fn`, but with `gpu` or `vram`, `step(n)` makes its own tensors on "cuda"
-    and is estimated. `headroom` is the part of the memory that stays free (0.05). If a batch of 1 is too large, `plan.options` lists
-    what helps, with bytes. `allow="amp"` or "8bit" permits a choice that changes the results; otherwise only exact ones are chosen.
-
-    >>> tune("nowhere.stow")
-    Traceback (most recent call last):
-        ...
-    stowage._library.NotFound: nowhere.stow: cannot open: No such file or directory
-    """
-    if callable(what) and not isinstance(what, os.PathLike):
-        from ._tune import plan
-
-        if vram_limit is not None:
-            raise Invalid("tune: vram_limit is for a recording; give vram, the size of the GPU")
-        return plan(what, batch_fn, vram=vram, **named)
-    if batch_fn is not None or named:
-        first = "batch_fn" if batch_fn is not None else next(iter(named))
-        raise Invalid(f"tune: {first} is for a function that runs a step; a recording takes vram or vram_limit")
-    path = getattr(what, "path", what)
+def tune_recording(path: str, vram: "str | int | None", vram_limit: "str | int | None") -> Tuning:
+    """Returns the settings that a recorded program needs the least memory with."""
     options = _analysis.TuneOptions()
     options.device_bytes = parse_size(vram, "vram") if vram is not None else 0
     options.limit_bytes = parse_size(vram_limit, "vram_limit") if vram_limit is not None else 0
-    return Tuning(_analysis.tune(os.fspath(path), options))
+    return Tuning(_analysis.tune(path, options))

@@ -12,8 +12,11 @@ import os
 from typing import Any, Callable, Dict, List, Optional, Union
 
 from . import _gpus, _show
+from ._enable import enable
+from ._estimate import estimate
 from ._library import Invalid, OutOfMemory, StowageError
 from ._library import format_size as size
+from ._replay import tune_recording
 
 _TRIES = 12  #: sizes that are run or estimated at most, after the first two
 _BATCH_MAX = 1 << 20
@@ -112,8 +115,6 @@ class Plan:
                 if checkpoint_blocks(model) == 0:
                     raise Invalid("plan.apply: the model has no repeated blocks to checkpoint")
             elif chosen["kind"] == "spill":
-                from ._enable import enable
-
                 enable(spill="auto")
             else:
                 raise Invalid(f"plan.apply: {chosen['name']} changes the program: {chosen['how']}")
@@ -270,8 +271,6 @@ def _measured(step: "Callable[[int], Any]", meter: Any) -> "Callable[[int], Opti
 
 
 def _estimated(step: Any, batch_fn: Any, named: "Dict[str, Any]") -> "Callable[[int], Optional[int]]":
-    from ._estimate import estimate
-
     def needs(batch: int) -> "Optional[int]":
         if batch_fn is None:
             return int(estimate(lambda: lambda: step(batch), **named).data["needs_bytes"])
@@ -318,8 +317,6 @@ def checkpoint_blocks(model: Any) -> int:
 
 def _options(step: Any, batch_fn: Any, named: "Dict[str, Any]", needs: int, limit: int, allow: "List[str]") -> "List[Dict[str, Any]]":
     """Returns what would make one sample fit, in order of cost, with the bytes of each."""
-    from ._estimate import estimate
-
     tried: "List[Dict[str, Any]]" = []
 
     def add(kind: str, name: str, cost: str, how: str, found: int, exact: bool) -> None:
@@ -402,7 +399,7 @@ def plan(
     allow: "Union[str, List[str]]" = (),  # type: ignore[assignment]
     meter: Any = None,
 ) -> Plan:
-    """See stowage.tune."""
+    """Returns the plan of a step: see `tune`."""
     _whole("batch", batch)
     if target_batch is not None:
         _whole("target_batch", target_batch)
@@ -462,3 +459,35 @@ def plan(
             "options": options,
         }
     )
+
+
+def tune(what: Any, batch_fn: Any = None, *, vram: "str | int | None" = None, vram_limit: "str | int | None" = None, **named: Any) -> Any:
+    """Finds the settings under which a program fits: of a recording, or of a step that has not run yet.
+
+    A recording (a path): the settings of PyTorch's allocator that need the least memory, found by replay. Returns a `Tuning`.
+
+    A function: the largest batch that fits, and how many passes make `target_batch`. Returns a `Plan` with `micro_batch`,
+    `accumulate`, `apply()` and `save()`.
+
+        plan = stowage.tune(step, batch=4, target_batch=256)                                      # measured on this GPU
+        plan = stowage.tune(model_fn, batch_fn, optimizer="adamw", target_batch=256, gpu="T4")    # estimated
+
+    `step(n)` runs one real step with n samples, starting with `batch`. The steps train: tune before training or load the weights again
+    after. Make each input as long as the longest one, and let the step include the evaluation if that needs more. `model_fn()` and
+    `batch_fn(n)` are as for `stowage.estimate`. Without `batch_fn`, but with `gpu` or `vram`, `step(n)` makes its own tensors on "cuda"
+    and is estimated. `headroom` is the part of the memory that stays free (0.05). If a batch of 1 is too large, `plan.options` lists
+    what helps, with bytes. `allow="amp"` or "8bit" permits a choice that changes the results; otherwise only exact ones are chosen.
+
+    >>> tune("nowhere.stow")
+    Traceback (most recent call last):
+        ...
+    stowage._library.NotFound: nowhere.stow: cannot open: No such file or directory
+    """
+    if callable(what) and not isinstance(what, os.PathLike):
+        if vram_limit is not None:
+            raise Invalid("tune: vram_limit is for a recording; give vram, the size of the GPU")
+        return plan(what, batch_fn, vram=vram, **named)
+    if batch_fn is not None or named:
+        first = "batch_fn" if batch_fn is not None else next(iter(named))
+        raise Invalid(f"tune: {first} is for a function that runs a step; a recording takes vram or vram_limit")
+    return tune_recording(os.fspath(getattr(what, "path", what)), vram, vram_limit)
