@@ -45,7 +45,7 @@ _WHERE = {
     "shrink": "_shrink",
     "inspect": "_files",
     "replay": "_replay",
-    "tune": "_replay",
+    "tune": "_tune",
     "estimate": "_estimate",
     "open": "lazy",
     "batches": "batches",
@@ -122,9 +122,9 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._release import holders as holders
     from ._release import release as release
     from ._replay import replay as replay
-    from ._replay import tune as tune
     from ._report import report as report
     from ._shrink import shrink as shrink
+    from ._tune import tune as tune
     from .batches import batches as batches
     from .lazy import open as open
     from .numba import use_numba as use_numba
