@@ -307,7 +307,7 @@ static void print_table(const profile *p, const places *of, size_t most, const c
       cell(&t, each->allocated[DEVICE]);
     }
     if (each->file[0] == '\0')
-      table_cell(&t, "no Python line (start, native threads)");
+      table_cell(&t, "no line of the program (start, native threads)");
     else if (each->line == 0)
       table_printf(&t, "%s in %s", output_name(each->function), shown_file(each->file));
     else

@@ -212,7 +212,9 @@ static profile_site *site_here(void) {
   stow_trace_frame f;
   if (!atomic_load(&ready) || !python_stack_walk(&stack)) return find_site("", "", 0);
   for (size_t i = 0; i < stack.count; i++) {
-    if (!read_place(i, &f) || !profile_is_own(f.file)) continue;
+    if (!read_place(i, &f)) continue;
+    if (strncmp(f.file, "<stowage ", 9) == 0) return find_site("", "", 0); /* our own scripts */
+    if (!profile_is_own(f.file)) continue;
     if (f.file[0] == '<' && is_startup(i + 1)) break;
     if (f.file[0] == '<') read_place(i, &f);
     return find_site(f.file, f.name, f.line);
