@@ -31,7 +31,7 @@ def work():
     rng = np.random.default_rng(0)
     x, y = rng.random((4096, 256)), rng.random((4096, 10))
     first, second = rng.random((256, 256)) * 0.01, rng.random((256, 10)) * 0.01
-    for step in range(100):
+    for step in range(1000):
         at = step * 128 % 4096
         batch, wanted = x[at:at + 128], y[at:at + 128]
         hidden = np.maximum(batch @ first, 0)

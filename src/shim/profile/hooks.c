@@ -75,18 +75,28 @@ static inline bool known(void) {
 
 /* ---- malloc and its kin ---- */
 
-static inline void *counted(void *block, size_t bytes) {
-  if (__builtin_expect(sampler_due(bytes), 0)) {
-    int saved = errno;
-    sampler_note(block, bytes);
-    errno = saved;
-  }
+/* The cold half of every hook, out of line: what is not sampled runs without a stack frame. */
+static __attribute__((noinline, cold)) void *note(void *block, size_t bytes) {
+  int saved = errno;
+  sampler_note(block, bytes);
+  errno = saved;
   return block;
 }
 
+static __attribute__((noinline, cold)) void forget(void *block) {
+  sampler_block kept;
+  int saved = errno;
+  sampler_forget(block, &kept);
+  errno = saved;
+}
+
+/* Counts a request before it is made, so that one that is not due can be handed on at once. */
+#define COUNTED(bytes, request)                                                                    \
+  (__builtin_expect(sampler_due(bytes), 0) ? note(request, bytes) : (request))
+
 HOOK void *malloc(size_t bytes) {
   if (!known()) return early_take(bytes);
-  return counted(next.malloc(bytes), bytes);
+  return COUNTED(bytes, next.malloc(bytes));
 }
 
 HOOK void *calloc(size_t count, size_t bytes) {
@@ -96,17 +106,12 @@ HOOK void *calloc(size_t count, size_t bytes) {
     return NULL;
   }
   if (!known()) return early_take(all); /* still zero: nothing there is used twice */
-  return counted(next.calloc(count, bytes), all);
+  return COUNTED(all, next.calloc(count, bytes));
 }
 
 HOOK void free(void *block) {
   if (block == NULL || is_early(block)) return;
-  if (__builtin_expect(sampler_may_hold(block), 0)) {
-    sampler_block kept;
-    int saved = errno;
-    sampler_forget(block, &kept);
-    errno = saved;
-  }
+  if (__builtin_expect(sampler_may_hold(block), 0)) forget(block);
   if (known()) next.free(block);
 }
 
@@ -125,7 +130,7 @@ HOOK void *realloc(void *block, size_t bytes) {
   bool held = sampler_may_hold(block) && sampler_forget(block, &kept);
   void *moved = next.realloc(block, bytes);
   if (moved == NULL && held && bytes > 0) sampler_restore(&kept);
-  return counted(moved, bytes);
+  return COUNTED(bytes, moved);
 }
 
 HOOK void *reallocarray(void *block, size_t count, size_t bytes) {
@@ -138,16 +143,16 @@ HOOK void *reallocarray(void *block, size_t count, size_t bytes) {
 HOOK int posix_memalign(void **out, size_t alignment, size_t bytes) {
   if (!known()) return ENOMEM;
   int code = next.posix_memalign(out, alignment, bytes);
-  counted(code == 0 ? *out : NULL, bytes);
+  if (sampler_due(bytes)) note(code == 0 ? *out : NULL, bytes);
   return code;
 }
 
 HOOK void *aligned_alloc(size_t alignment, size_t bytes) {
-  return known() ? counted(next.aligned_alloc(alignment, bytes), bytes) : NULL;
+  return known() ? COUNTED(bytes, next.aligned_alloc(alignment, bytes)) : NULL;
 }
 
 HOOK void *memalign(size_t alignment, size_t bytes) {
-  return known() ? counted(next.memalign(alignment, bytes), bytes) : NULL;
+  return known() ? COUNTED(bytes, next.memalign(alignment, bytes)) : NULL;
 }
 
 /* ---- CPython's small objects ---- */
@@ -167,16 +172,16 @@ static python_allocator real[3];
 
 static void *python_malloc(void *user, size_t bytes) {
   python_allocator *a = user;
-  void *block = a->malloc(a->user, bytes);
-  return bytes <= SMALL_MAX ? counted(block, bytes) : block;
+  if (bytes > SMALL_MAX) return a->malloc(a->user, bytes);
+  return COUNTED(bytes, a->malloc(a->user, bytes));
 }
 
 static void *python_calloc(void *user, size_t count, size_t bytes) {
   python_allocator *a = user;
-  void *block = a->calloc(a->user, count, bytes);
   size_t all;
-  if (__builtin_mul_overflow(count, bytes, &all)) return block;
-  return all <= SMALL_MAX ? counted(block, all) : block;
+  if (__builtin_mul_overflow(count, bytes, &all) || all > SMALL_MAX)
+    return a->calloc(a->user, count, bytes);
+  return COUNTED(all, a->calloc(a->user, count, bytes));
 }
 
 static void *python_realloc(void *user, void *block, size_t bytes) {
@@ -186,25 +191,24 @@ static void *python_realloc(void *user, void *block, size_t bytes) {
   bool held = block != NULL && sampler_may_hold(block) && sampler_forget(block, &kept);
   void *moved = a->realloc(a->user, block, bytes);
   if (moved == NULL && held) sampler_restore(&kept);
-  return bytes <= SMALL_MAX ? counted(moved, bytes) : moved;
+  return bytes <= SMALL_MAX ? COUNTED(bytes, moved) : moved;
 }
 
 static void python_free(void *user, void *block) {
   python_allocator *a = user;
-  sampler_block kept;
-  if (__builtin_expect(sampler_may_hold(block), 0)) sampler_forget(block, &kept);
+  if (__builtin_expect(sampler_may_hold(block), 0)) forget(block);
   a->free(a->user, block);
 }
 
 /* Allocators may be set before the interpreter starts, and after it as long as the new ones hand
  * everything on. With PYTHONMALLOC=malloc every request reaches malloc by itself. */
-__attribute__((constructor)) static void hook_python(void) {
-  const char *profile = secure_getenv(ENV_PROFILE), *which = getenv("PYTHONMALLOC");
+static void hooks_python(void) {
+  const char *which = getenv("PYTHONMALLOC");
   void (*get)(int, python_allocator *) =
       (void (*)(int, python_allocator *))(uintptr_t)python_symbol("PyMem_GetAllocator");
   void (*set)(int, python_allocator *) =
       (void (*)(int, python_allocator *))(uintptr_t)python_symbol("PyMem_SetAllocator");
-  if (profile == NULL || get == NULL || set == NULL) return;
+  if (get == NULL || set == NULL || real[DOMAIN_MEM].malloc != NULL) return;
   if (which != NULL && strncmp(which, "malloc", 6) == 0) return;
   for (int domain = DOMAIN_MEM; domain <= DOMAIN_OBJ; domain++) {
     python_allocator ours = {&real[domain], python_malloc, python_calloc, python_realloc,
@@ -212,4 +216,8 @@ __attribute__((constructor)) static void hook_python(void) {
     get(domain, &real[domain]);
     set(domain, &ours);
   }
+}
+
+__attribute__((constructor)) static void begin(void) {
+  if (secure_getenv(ENV_PROFILE) != NULL) hooks_python();
 }
