@@ -179,12 +179,64 @@ def python_with_plain_malloc_counts_once():
     near(of(profile, "plain")["kept_bytes"], 400_000 * (sys.getsizeof(b"%095d" % 1) + 8), "kept", 0.05)
 
 
+def in_process(text):
+    """Runs a program with the Python package and nothing preloaded; returns its output."""
+    done = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    if done.returncode != 0:
+        raise AssertionError(done.stdout)
+    return done.stdout
+
+
+def a_running_process_profiles_a_block_and_a_function():
+    shown = in_process("""
+import threading, stowage
+def thread(): kept.append(bytes(16 << 20))
+kept = []
+with stowage.profile() as seen:
+    gone = bytearray(64 << 20)
+    one = threading.Thread(target=thread)
+    one.start()
+    one.join()
+    del gone
+by = {line.function: line for line in seen.functions}
+assert round(seen.peak / 2**20) in range(80, 84), seen
+assert round(by["thread"].kept / 2**20) == 16, seen
+for _ in range(20):
+    with stowage.profile() as again: block = bytearray(8 << 20)
+assert round(again.peak / 2**20) in range(8, 10), again
+@stowage.profile
+def work(n): return bytearray(n << 20) if n == 32 else work(32)
+assert len(work(1)) == 32 << 20
+try:
+    with stowage.profile(), stowage.profile(): pass
+except stowage.StowageError: pass
+else: raise AssertionError("two at once")
+with stowage.profile() as last: block = bytearray(24 << 20)
+assert round(last.peak / 2**20) in range(24, 26), last
+""")
+    if shown.count("stowage: work: peak 32") != 1:
+        raise AssertionError(shown)
+
+
+def numpy_in_a_running_process_is_counted():
+    if importlib.util.find_spec("numpy") is None:
+        return "no numpy"
+    in_process("""
+import numpy, stowage
+with stowage.profile() as seen:
+    data = numpy.ones(10 << 20)
+assert round(seen.lines[0].kept / 2**20) == 80, seen
+""")
+    return None
+
+
 def main():
     failed = 0
     for test in (small_objects_are_estimated_within_the_bound, large_blocks_are_exact_and_the_peak_is_by_line,
                  numpy_arrays_count_at_the_line_that_makes_them, reallocations_count_the_new_size_and_free_the_old,
                  threads_and_generators_count_at_their_own_lines, forked_children_have_profiles_of_their_own,
-                 exceptions_and_kills_leave_the_profile, python_with_plain_malloc_counts_once):
+                 exceptions_and_kills_leave_the_profile, a_running_process_profiles_a_block_and_a_function,
+                 numpy_in_a_running_process_is_counted, python_with_plain_malloc_counts_once):
         try:
             why = test()
             print(f"skip {test.__name__}: {why}" if why else f"ok {test.__name__}", flush=True)

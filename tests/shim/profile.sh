@@ -5,6 +5,7 @@ python=${STOWAGE_TEST_PYTHON:-/usr/bin/python3}
 if ! has "$python"; then skip "profile: no python3"; finish; fi
 if [ -n "${SHIM_SANITIZED:-}" ]; then skip "profile: the sanitizer's own malloc stands before the sampler"; finish; fi
 export PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
+export PYTHONPATH=$source_dir/python STOWAGE_LIBRARY=$build/libstowage.so
 STOWAGE_LIBCUDA=/nonexistent "$python" "$source_dir/tests/shim/profile.py" "$stowage" "$folder" || failed=1
 code() { # NAME CODE COMMAND…
   local name=$1 expected=$2 got; shift 2

@@ -13,10 +13,16 @@
 #include <string.h>
 
 #include "base/variables.h"
+#include "shim/profile/patch.h"
 #include "shim/profile/sampler.h"
 #include "shim/python.h"
 
 #define HOOK __attribute__((visibility("default")))
+
+/* Called by python/stowage/_profile.py, with the interpreter's lock. Samples into a file of
+ * `folder` until stowage_profile_stop; 0: this process is profiled already. */
+int stowage_profile_start(const char *folder);
+void stowage_profile_stop(void);
 
 static struct {
   void *(*malloc)(size_t);
@@ -220,4 +226,34 @@ static void hooks_python(void) {
 
 __attribute__((constructor)) static void begin(void) {
   if (secure_getenv(ENV_PROFILE) != NULL) hooks_python();
+}
+
+/* ---- a process that runs ---- */
+
+static void *hooks_find(const char *name) {
+  static const struct {
+    const char *name;
+    void *hook;
+  } HOOKS[] = {{"malloc", malloc},
+               {"calloc", calloc},
+               {"realloc", realloc},
+               {"reallocarray", reallocarray},
+               {"free", free},
+               {"posix_memalign", posix_memalign},
+               {"aligned_alloc", aligned_alloc},
+               {"memalign", memalign}};
+  for (size_t i = 0; i < sizeof HOOKS / sizeof HOOKS[0]; i++)
+    if (strcmp(HOOKS[i].name, name) == 0) return HOOKS[i].hook;
+  return NULL;
+}
+
+HOOK int stowage_profile_start(const char *folder) {
+  if (!known() || !sampler_start(folder)) return 0;
+  hooks_python();
+  patch_all(hooks_find);
+  return 1;
+}
+
+HOOK void stowage_profile_stop(void) {
+  sampler_stop();
 }

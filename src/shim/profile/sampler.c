@@ -21,6 +21,8 @@
 
 /* Until frames can be read, the sampler looks this often whether the interpreter has started. */
 #define EARLY_BYTES 4096
+/* While nothing is sampled, a thread looks this often whether that has changed. */
+#define OFF_BYTES (64 << 10)
 
 __thread sampler_thread sampler_here;
 _Atomic uint8_t sampler_filter[SAMPLER_FILTER];
@@ -215,8 +217,10 @@ static profile_site *site_here(void) {
     if (!read_place(i, &f)) continue;
     if (strncmp(f.file, "<stowage ", 9) == 0) return find_site("", "", 0); /* our own scripts */
     if (!profile_is_own(f.file)) continue;
-    if (f.file[0] == '<' && is_startup(i + 1)) break;
-    if (f.file[0] == '<') read_place(i, &f);
+    if (f.file[0] == '<') {
+      if (is_startup(i + 1)) break;
+      read_place(i, &f); /* is_startup has used its texts */
+    }
     return find_site(f.file, f.name, f.line);
   }
   if (is_startup(0) || !read_place(0, &f)) return find_site("", "", 0);
@@ -280,7 +284,10 @@ static python_script script = {.file = "<stowage inside.py>",
 void sampler_note(void *block, size_t bytes) {
   sampler_thread *t = &sampler_here;
   if (t->busy || !atomic_load_explicit(&on, memory_order_relaxed)) {
-    t->left = t->busy ? t->left + (int64_t)bytes : INT64_MAX / 2;
+    if (t->busy)
+      t->left += (int64_t)bytes;
+    else
+      t->left = t->chunk = OFF_BYTES;
     return;
   }
   t->busy = true;
@@ -338,9 +345,7 @@ static void in_parent(void) {
   pthread_mutex_unlock(&lock);
 }
 
-/* A child begins a file of its own: what its parent allocated counts for the parent. */
-static void in_child(void) {
-  pthread_mutex_init(&lock, NULL);
+static void forget_all(void) {
   if (file != NULL) munmap(file, sizeof *file);
   file = NULL;
   broken = false;
@@ -350,8 +355,34 @@ static void in_child(void) {
   for (size_t i = 0; i < SAMPLER_FILTER; i++)
     if (atomic_load_explicit(&sampler_filter[i], memory_order_relaxed) != 0)
       atomic_store_explicit(&sampler_filter[i], 0, memory_order_relaxed);
+}
+
+/* A child begins a file of its own: what its parent allocated counts for the parent. */
+static void in_child(void) {
+  pthread_mutex_init(&lock, NULL);
+  forget_all();
   sampler_here.random = 0;
   sampler_here.left = 0;
+}
+
+bool sampler_start(const char *path) {
+  static bool once;
+  if (atomic_load(&on) || strlen(path) >= sizeof folder) return false;
+  snprintf(folder, sizeof folder, "%s", path);
+  if (!once) pthread_atfork(before_fork, in_parent, in_child);
+  once = true;
+  python_script_run(&script); /* checks the frames, the first time */
+  atomic_store(&on, true);
+  return true;
+}
+
+void sampler_stop(void) {
+  sampler_here.busy = true;
+  pthread_mutex_lock(&lock);
+  atomic_store(&on, false);
+  forget_all();
+  pthread_mutex_unlock(&lock);
+  sampler_here.busy = false;
 }
 
 __attribute__((constructor)) static void begin(void) {

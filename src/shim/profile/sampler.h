@@ -54,4 +54,9 @@ typedef struct sampler_block {
 bool sampler_forget(const void *block, sampler_block *kept);
 void sampler_restore(const sampler_block *kept);
 
+/* In a process that already runs: samples into a file of `folder` until sampler_stop. False: it is
+ * profiled already. With the interpreter's lock. */
+bool sampler_start(const char *folder);
+void sampler_stop(void);
+
 #endif
