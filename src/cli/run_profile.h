@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-/* Tells the command to come that it is profiled: preloads the library and names the folder. */
+/* Sets up the profile of the command to come: preloads the library and names the folder. */
 stow_status run_profile_begin(const char *folder);
 
 /* Reads the profiles and traces of the folder, prints the tables on standard error, and writes

@@ -20,10 +20,7 @@ for ((seed = first; seed <= last; seed++)); do
 done
 if [ $wrong = 0 ]; then ok "programs_keep_every_byte: $last programs"; else fail "programs_keep_every_byte: $wrong of $last"; fi
 if [ $((moving * 10)) -gt $((last * 7)) ]; then ok "most_of_them_move_pages: $moving of $last"; else fail "most_of_them_move_pages: $moving of $last"; fi
-[ -n "${SHIM_SANITIZED:-}" ] && # Large plain blocks are made of pages that move; one that is made while pages move already too.
-out=$(STANDIN_VRAM=$((8192 * M)) timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 2> "$folder/err")
-if [ "$out" = "equal 14336 words" ] && grep -qE 'MiB were moved out|GiB were moved out' "$folder/err"; then ok large_plain_blocks_move_with_their_bytes; else echo "$out"; cat "$folder/err"; fail large_plain_blocks_move_with_their_bytes; fi
-finish
+[ -n "${SHIM_SANITIZED:-}" ] && finish
 
 # Any call of the driver fails once: the results stay the same. It and the next fail: the same, or the program ends with a line
 # that says which address is lost, and code 70.
@@ -65,6 +62,6 @@ for turn in 1 2 5 9; do
 done
 if [ $killed = 4 ] && [ $left = 0 ]; then ok killed_in_a_move_it_leaves_nothing; else fail "killed_in_a_move_it_leaves_nothing: $killed of 4 killed"; fi
 # Large plain blocks are made of pages that move; one that is made while pages move already too.
-out=$(STANDIN_VRAM=$((8192 * M)) timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 2> "$folder/err")
-if [ "$out" = "equal 14336 words" ] && grep -qE 'MiB were moved out|GiB were moved out' "$folder/err"; then ok large_plain_blocks_move_with_their_bytes; else echo "$out"; cat "$folder/err"; fail large_plain_blocks_move_with_their_bytes; fi
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 2> "$folder/err")
+if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder/err"; then ok large_plain_blocks_move_with_their_bytes; else echo "$out"; cat "$folder/err"; fail large_plain_blocks_move_with_their_bytes; fi
 finish
