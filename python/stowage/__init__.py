@@ -3,7 +3,7 @@
 Look:     info, watch, and in notebooks %load_ext stowage, %stowage, %%stowage
 Release:  release, holders, cache, and in notebooks %release
 Limit:    enable, limit, restart
-Explain:  explain, record, report, step
+Explain:  explain, record, report, step, profile
 Plan:     estimate, replay, tune
 Data:     shrink, open, batches
 Heap:     heap; use_cupy, use_numba: let CuPy and Numba allocate from it
@@ -41,6 +41,7 @@ _WHERE = {
     "explain": "_explain",
     "record": "_recording",
     "report": "_report",
+    "profile": "_profile",
     "step": "_recording",
     "shrink": "_shrink",
     "inspect": "_files",
@@ -116,6 +117,7 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._library import parse_size as parse_size
     from ._look import info as info
     from ._look import watch as watch
+    from ._profile import profile as profile
     from ._ram import HostMemoryError as HostMemoryError
     from ._recording import record as record
     from ._recording import step as step

@@ -13,6 +13,7 @@
 #define ENV_STACKS      "STOWAGE_STACKS"      /* off: record no Python stacks */
 #define ENV_FAST_MALLOC "STOWAGE_FAST_MALLOC" /* 1: serve every plain request from the heap */
 #define ENV_COMMAND     "STOWAGE_COMMAND"     /* the stowage command that probes the host tier */
+#define ENV_PROFILE     "STOWAGE_PROFILE"     /* the folder of a run with --profile */
 #define ENV_TORCH_SET   "STOWAGE_TORCH_SET"   /* 1: `stowage run` set PyTorch's allocator */
 #define ENV_WATCH       "STOWAGE_WATCH"       /* the request file of --ram-limit */
 
