@@ -27,7 +27,7 @@ END
 # runs_out CAUSE PROGRAM WORDS…
 runs_out() {
   local cause=$1 program=$2 code; shift 2
-  { timeout -k 2 60 "$stowage" run --ram-limit "${limit:-250M}" -- "$python" "$programs/$program.py" "$@" > "$folder/out" 2> "$folder/err"; } 2> /dev/null; code=$?
+  { timeout -k 2 200 "$stowage" run --ram-limit "${limit:-250M}" -- "$python" "$programs/$program.py" "$@" > "$folder/out" 2> "$folder/err"; } 2> /dev/null; code=$?
   said=$("$stowage" explain --last --short)
   if [ $code = 137 ] && [[ $said = "$cause ("* ]] && grep -q "why: ${said#*: }"'\|why: ' "$folder/err"; then ok "$program: ${said:0:110}"; else cat "$folder/err"; "$stowage" explain --last; fail "$program: code $code, $said"; fi
 }
@@ -73,7 +73,7 @@ check all_that_is_said_of_one diff -u "$source_dir/tests/shim/host.txt" "$folder
 # Processes whose starter has ended come to the run, which lets them go when they end: none is left dead.
 left=$("$stowage" run --ram-limit auto -- bash -c '
   for i in 1 2 3; do (: & echo $! >> "$1"); done
-  for turn in $(seq 100); do
+  for turn in $(seq 600); do
     left=0; for pid in $(cat "$1"); do [ -e "/proc/$pid" ] && left=1; done
     [ $left = 0 ] && break; read -r -t 0.05 <> <(:)
   done; echo $left' - "$folder/orphans" 2> /dev/null)
@@ -94,7 +94,7 @@ in_group() {
     skip "$name: control groups of memory cannot be made here"
     return 1
   fi
-  { bash -c 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"' - "$group" timeout -k 2 60 "$stowage" run "$@" > "$folder/out" 2> "$folder/err"; } 2> /dev/null; code=$?
+  { bash -c 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"' - "$group" timeout -k 2 200 "$stowage" run "$@" > "$folder/out" 2> "$folder/err"; } 2> /dev/null; code=$?
   said=$("$stowage" explain --last)
 }
 # killed NAME COMMAND…: it and what it leaves.
@@ -130,7 +130,7 @@ if [ -n "${bounded:-}" ]; then
 fi
 killed a_kill_by_the_kernel_leaves_its_record "$python" "$programs/host_leak.py"
 killed a_kill_that_a_shell_tells_of_is_one sh -c '"$@"; exit $?' - "$python" "$programs/host_leak.py"
-for turn in $(seq 50); do [ -z "$group" ] || rmdir "$group" 2> /dev/null && break; read -r -t 0.1 <> <(:); done
+for turn in $(seq 300); do [ -z "$group" ] || rmdir "$group" 2> /dev/null && break; read -r -t 0.1 <> <(:); done
 
 # Nobody wrote how it ended: the run was cut off with all the others.
 cut=$(ls -d "$XDG_STATE_HOME"/stowage/runs/*/ | tail -n 1)
@@ -139,17 +139,17 @@ cut=$(ls -d "$XDG_STATE_HOME"/stowage/runs/*/ | tail -n 1)
 if [ -z "${bounded:-}" ]; then skip "a_run_cut_off_is_explained: no record of a kill"; elif [[ $("$stowage" explain --last --short) = "host_leak ("* ]]; then ok a_run_cut_off_is_explained; else fail "a_run_cut_off_is_explained: $("$stowage" explain --last --short)"; fi
 
 # An exception about host memory, in a program without CUDA.
-timeout 30 "$stowage" run --ram-limit 8G -- "$python" -c 'import numpy; numpy.ones(1 << 50)' > "$folder/out" 2> "$folder/err"; code=$?
+timeout -k 2 200 "$stowage" run --ram-limit 8G -- "$python" -c 'import numpy; numpy.ones(1 << 50)' > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 1 ] && grep -q 'why: The host could not give 8.0 PiB for one array' "$folder/err"; then ok an_exception_about_memory_is_explained; else cat "$folder/err"; fail "an_exception_about_memory_is_explained: $code"; fi
 # A limit that the process has of its own.
-timeout 30 "$stowage" run --ram-limit 8G -- "$python" -c '
+timeout -k 2 200 "$stowage" run --ram-limit 8G -- "$python" -c '
 import numpy, resource
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 numpy.ones(1 << 28)' > "$folder/out" 2> "$folder/err"; code=$?
 said=$("$stowage" explain --last --short)
 if [ $code = 1 ] && [[ $said = "host_limit (0.80): The process may hold 2.0 GiB by a limit of its own, and asked for 2.0 GiB more; raise it"* ]]; then ok a_limit_of_the_process_is_named; else cat "$folder/err"; fail "a_limit_of_the_process_is_named: $code, $said"; fi
 # A run that had nothing to say is the last one all the same.
-timeout 30 "$stowage" run -- sh -c 'exit 5' > "$folder/out" 2> "$folder/err"
+timeout -k 2 200 "$stowage" run -- sh -c 'exit 5' > "$folder/out" 2> "$folder/err"
 said=$("$stowage" explain --last)
 if [[ $said = "The run (sh -c exit 5) ended with code 5, not for memory as far as was seen."* ]]; then ok the_last_run_is_the_last_one; else fail "the_last_run_is_the_last_one: $said"; fi
 # Without options: the peak, the largest holder and its line; one line if all is well.
@@ -159,27 +159,27 @@ rows = []
 for turn in range(40):
     rows.append(numpy.ones(1 << 19))
 END
-timeout 30 "$stowage" run -- "$python" "$folder/keeps.py" > "$folder/out" 2> "$folder/err"; code=$?
+timeout -k 2 200 "$stowage" run -- "$python" "$folder/keeps.py" > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 0 ] && [ ! -s "$folder/out" ] && [ "$(wc -l < "$folder/err")" = 1 ] && grep -qE '^stowage run: at the peak 1[6-9][0-9]\.[0-9] MiB of host memory; largest: rows: a list of [0-9]+ arrays, .* at line 4 of keeps.py$' "$folder/err"; then ok without_options_the_largest_holder_is_named; else cat "$folder/err"; fail "without_options_the_largest_holder_is_named: $code"; fi
-timeout 30 "$stowage" run --quiet -- "$python" "$folder/keeps.py" > "$folder/out" 2> "$folder/err"
+timeout -k 2 200 "$stowage" run --quiet -- "$python" "$folder/keeps.py" > "$folder/out" 2> "$folder/err"
 if [ ! -s "$folder/err" ]; then ok quiet_says_nothing; else cat "$folder/err"; fail quiet_says_nothing; fi
-timeout 30 "$stowage" run -- true 2> "$folder/err"
+timeout -k 2 200 "$stowage" run -- true 2> "$folder/err"
 if [ ! -s "$folder/err" ]; then ok a_small_command_says_nothing; else cat "$folder/err"; fail a_small_command_says_nothing; fi
 printf 'rows = []\nfor i in range(1200000):\n    rows.append({"a": i, "b": i * 0.5})\n' > "$folder/objects.py"
-timeout 60 "$stowage" run -- "$python" "$folder/objects.py" 2> "$folder/err"
+timeout -k 2 200 "$stowage" run -- "$python" "$folder/objects.py" 2> "$folder/err"
 if [ "$(wc -l < "$folder/err")" = 3 ] && grep -qE '^stowage run: wasted: about [0-9.]+ MiB: made of small Python objects$' "$folder/err" && grep -q '^stowage run: hint: keep rows as arrays' "$folder/err"; then ok what_is_clearly_wrong_is_a_hint; else cat "$folder/err"; fail what_is_clearly_wrong_is_a_hint; fi
 
 # Without a card --record is of host memory.
 printf 'import numpy, time\nrows = []\nfor turn in range(40):\n    rows.append(numpy.ones(1 << 19))\n    time.sleep(0.01)\n' > "$folder/keeps.py"
-timeout 30 "$stowage" run --record "$folder/host.stow" -- "$python" "$folder/keeps.py" 2> "$folder/err"; code=$?
+timeout -k 2 200 "$stowage" run --record "$folder/host.stow" -- "$python" "$folder/keeps.py" 2> "$folder/err"; code=$?
 said=$("$stowage" explain "$folder/host.stow")
 if [ $code = 0 ] && grep -qE '^Host memory: at most 1[4-9][0-9]\.[0-9] MiB were held' <<< "$said" && grep -qE '^  rows +[0-9.]+ MiB  line 4 of keeps.py$' <<< "$said"; then ok host_memory_is_recorded_without_a_card; else cat "$folder/err"; echo "$said"; fail "host_memory_is_recorded_without_a_card: $code"; fi
 
 # One that is asked goes on, with its threads and children.
-timeout 100 "$stowage" run --ram-limit 300M -- "$python" "$programs/host_asked.py" > "$folder/out" 2> "$folder/err"; code=$?
+timeout -k 2 200 "$stowage" run --ram-limit 300M -- "$python" "$programs/host_asked.py" > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 0 ] && [ "$(cat "$folder/out")" = well ]; then ok one_that_is_asked_goes_on; else cat "$folder/err"; fail "one_that_is_asked_goes_on: code $code"; fi
 # One that ends well says only its peak, and its threads and forks are as without it.
-timeout 30 "$stowage" run --ram-limit 8G -- "$python" -c '
+timeout -k 2 200 "$stowage" run --ram-limit 8G -- "$python" -c '
 import os, threading
 assert threading.active_count() == 1 and threading.main_thread() is threading.current_thread()
 pid = os.fork()

@@ -6,7 +6,8 @@ shim=$build/libstowage-shim.so
 export STOWAGE_LIBCUDA=$standin STANDIN_PATH=$standin XDG_STATE_HOME=$folder/state XDG_CACHE_HOME=$folder/cache
 export STOWAGE_COMMAND=$stowage
 unset STOWAGE_SHIM STOWAGE_SHIM_LOG LD_PRELOAD
-beneath() { timeout -k 2 30 "$stowage" run "$@"; }
+# The deadline only ends a hang; ${deadline} sets another one, in seconds.
+beneath() { timeout -k 2 "${deadline:-200}" "$stowage" run "$@"; }
 # same NAME EXPECTED COMMAND…: its output, errors too, is exactly that.
 same() {
   local name=$1 expected=$2 out; shift 2

@@ -15,7 +15,7 @@ cd "$folder" || exit 1
 said() {
   local program=$1; shift
   echo "\$ stowage run --ram-limit ${limit:-8G} -- python $program $*" | sed 's/ $//'
-  timeout -k 2 "${seconds:-60}" "$stowage" run --ram-limit "${limit:-8G}" -- "${with:-$python}" "$seeds/$program" "$@" > "$folder/out" 2>&1
+  timeout -k 2 "${seconds:-200}" "$stowage" run --ram-limit "${limit:-8G}" -- "${with:-$python}" "$seeds/$program" "$@" > "$folder/out" 2>&1
   sed -n 's/^peak memory \([0-9]*\) MiB/\1/p' "$folder/out" > "$folder/peak.$program$*"
   grep -vE 'absl|oneDNN' "$folder/out" | sed -E 's/(peak memory|at the peak) [0-9.]+ .iB/\1 SIZE/'
   "$stowage" explain --last | sed -E "s#\($(printf %s "${with:-$python}" | sed 's/[.]/\\./g') $seeds/#(python #"
@@ -30,7 +30,7 @@ said() {
   echo '$ stowage inspect wide.npy counts.npy'; "$stowage" inspect wide.npy counts.npy
   said 06_sparse.py
   "$python" "$seeds/06_sparse.py" --save "$folder"
-  echo '$ stowage inspect dense.npy'; timeout -k 2 120 "$stowage" inspect dense.npy
+  echo '$ stowage inspect dense.npy'; timeout -k 2 200 "$stowage" inspect dense.npy
 } 2>&1 | sed -E 's/^peak memory [0-9.]+ .iB.*/peak memory SIZE/' > "$folder/all"
 if [ -n "${STOWAGE_GOLDEN_WRITE:-}" ]; then cp "$folder/all" "$source_dir/tests/shim/seeds.txt"; fi
 check what_stowage_says_of_the_seeds diff -u "$source_dir/tests/shim/seeds.txt" "$folder/all"
