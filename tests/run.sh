@@ -106,7 +106,7 @@ else
     [ -e "$script" ] && run_one "$(basename "$(dirname "$script")")/$(basename "$script" .sh)" 600 bash "$script"
   done
   for script in tests/python/*.sh; do
-    [ -e "$script" ] && run_one "python/$(basename "$script" .sh)" 600 bash "$script"
+    [ -e "$script" ] && run_one "python/$(basename "$script" .sh)" 1200 bash "$script"
   done
   if [ -n "$guards" ]; then
     for guard in tests/guards/*.sh; do
