@@ -91,7 +91,8 @@ void run_shim_preload_host(void) {
   if (run_shim_find(shim) != STOW_OK || strpbrk(shim, ": \t") != NULL) return;
   if (before != NULL) buffer_text(&list, before);
   add_beside(&list, shim, HOST);
-  if (list.status == STOW_OK && list.length > 0) setenv("LD_PRELOAD", list.data, 1);
+  if (list.status == STOW_OK && list.length > 0)
+    setenv("LD_PRELOAD", list.data + (list.data[0] == ':'), 1); /* add_beside begins with a colon */
   buffer_free(&list);
 }
 
