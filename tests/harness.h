@@ -33,7 +33,8 @@ void harness_fail(const char *file, int line, const char *format, ...)
 void harness_skip(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Adds words to the test's ok line: what it measured or how much it covered. */
 void harness_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Seconds this test may take (default 60; ten times that under a sanitizer or valgrind). */
+/* CPU seconds this test may take (default 60; ten times that under a sanitizer). Wall time may be
+ * four times as long, so that a busy machine fails no test. */
 void harness_deadline(unsigned seconds);
 /* A new empty folder, removed with all it holds when the test ends. */
 const char *harness_folder(void);

@@ -65,7 +65,7 @@ run_shim() { # LABEL BUILD OPTIONS SCRIPT…
   reports=$(mktemp -d)
   for script in "$@"; do
     ASAN_OPTIONS=$options:log_path=$reports/$script TSAN_OPTIONS=$options:log_path=$reports/$script \
-      SHIM_SANITIZED=$label STOWAGE_BUILD=$PWD/$dir STOWAGE_COMMAND=$PWD/$dir/stowage run_one "$label/shim/$script" 400 bash "tests/shim/$script.sh"
+      SHIM_SANITIZED=$label STOWAGE_BUILD=$PWD/$dir STOWAGE_COMMAND=$PWD/$dir/stowage run_one "$label/shim/$script" 600 bash "tests/shim/$script.sh"
     found=$(find "$reports" -name "$script.*" | head -n 1)
     if [ -n "$found" ]; then
       head -n 60 "$found"
@@ -96,21 +96,21 @@ elif [ -n "$gpu" ]; then
   done
 else
   for program in $(programs "$build"); do
-    run_one "${program#"$build"/tests/}" 300 "$program"
+    run_one "${program#"$build"/tests/}" 600 "$program"
   done
   for program in $(find "$build/tests/fuzz" -type f -perm -u+x -name '*_fuzz' 2> /dev/null | sort); do
     name=$(basename "$program")
-    run_one "fuzz" 200 "$program" "tests/fuzz/corpus/${name%_fuzz}"
+    run_one "fuzz" 600 "$program" "tests/fuzz/corpus/${name%_fuzz}"
   done
   for script in tests/cli/*.sh tests/report/*.sh tests/shim/*.sh; do
-    [ -e "$script" ] && run_one "$(basename "$(dirname "$script")")/$(basename "$script" .sh)" 200 bash "$script"
+    [ -e "$script" ] && run_one "$(basename "$(dirname "$script")")/$(basename "$script" .sh)" 600 bash "$script"
   done
   for script in tests/python/*.sh; do
-    [ -e "$script" ] && run_one "python/$(basename "$script" .sh)" 600 bash "$script"
+    [ -e "$script" ] && run_one "python/$(basename "$script" .sh)" 1200 bash "$script"
   done
   if [ -n "$guards" ]; then
     for guard in tests/guards/*.sh; do
-      [ -e "$guard" ] && run_one "guard/$(basename "$guard" .sh)" 300 bash "$guard"
+      [ -e "$guard" ] && run_one "guard/$(basename "$guard" .sh)" 600 bash "$guard"
     done
   fi
   if [ -n "$asan" ]; then
@@ -118,11 +118,11 @@ else
     for program in $(programs "$asan") $(find "$asan/tests/fuzz" -type f -perm -u+x -name '*_fuzz' 2> /dev/null | sort); do
       name=$(basename "$program")
       case $name in
-        *_fuzz) run_one "asan/fuzz" 400 "$program" "tests/fuzz/corpus/${name%_fuzz}" ;;
+        *_fuzz) run_one "asan/fuzz" 600 "$program" "tests/fuzz/corpus/${name%_fuzz}" ;;
         *) run_one "asan/${program#"$asan"/tests/}" 600 "$program" ;;
       esac
     done
-    STOWAGE_BUILD=$PWD/$asan STOWAGE_COMMAND=$PWD/$asan/stowage run_one "asan/cli/golden" 400 bash tests/cli/golden.sh
+    STOWAGE_BUILD=$PWD/$asan STOWAGE_COMMAND=$PWD/$asan/stowage run_one "asan/cli/golden" 600 bash tests/cli/golden.sh
     run_shim asan "$asan" detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1:handle_segv=0 spill plain pages record
   fi
   if [ -n "$tsan" ]; then

@@ -43,7 +43,7 @@ def frames_of_failure() -> Any:
 def frames_from(at: Any) -> Any:
     """The frame and those outside it, without ours."""
     ours = globals().get("__file__", "").rpartition("/")[0] or "<stowage"
-    found: "List[Any]" = []
+    found: Any = []
     while at is not None and len(found) < PROGRAM_FRAMES:
         if not at.f_code.co_filename.startswith(ours):
             found.append(at)
@@ -149,7 +149,7 @@ class ProgramView:
 
 def parameters_of(view: ProgramView) -> Any:
     """Every parameter once: of the modules found, and of the optimizers."""
-    found: "Dict[int, Any]" = {}
+    found: Any = {}
     for module in [view.root, *view.modules]:
         if module is not None and len(found) < PROGRAM_MODULES:
             for p in module.parameters():

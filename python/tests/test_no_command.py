@@ -114,7 +114,7 @@ for call in (lambda: stowage.inspect("none.npy"), lambda: stowage.shrink("none.n
 """
         )
         self.assertEqual(
-            said.split(), ["uint16", "uint16", "NotFound", "-4", "NotFound", "-4", "Invalid", "-1", "Unreadable", "-10"]
+            said.split(), ["int16", "int16", "NotFound", "-4", "NotFound", "-4", "Invalid", "-1", "Unreadable", "-10"]
         )
 
 

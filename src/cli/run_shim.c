@@ -94,8 +94,9 @@ static bool preload_beside(const char *name) {
   if (before != NULL) buffer_text(&list, before);
   size_t length = list.length;
   add_beside(&list, shim, name);
-  bool added =
-      list.status == STOW_OK && list.length > length && setenv("LD_PRELOAD", list.data, 1) == 0;
+  bool added = list.status == STOW_OK && list.length > length &&
+               setenv("LD_PRELOAD", list.data + (list.data[0] == ':'), 1) ==
+                   0 /* add_beside begins with a colon */;
   buffer_free(&list);
   return added;
 }

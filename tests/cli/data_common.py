@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 rng = np.random.default_rng(1)
+in_full = bool(os.environ.get("STOWAGE_TEST_LONG"))  # `make test-long`; otherwise sweeps run a slice with the same seed
 
 
 def stowage(*words, fails=False, code=None):

@@ -133,7 +133,7 @@ no_notes() { # where they cannot be written: said, at once, by all
   [ "$got" = 1 ] && grep -q "out.npy.ranks/.*resume: cannot write" said.all && [ "$(cat out.npy out.npy.ranks)" = "$(printf 'old\nkept')" ] || return 1
   rm -rf out.*
 }
-no_room() { # a disk that fills while they write, or while they go on: the old file, and nothing else
+no_room() { # a disk that fills while they write, or while they go on: the old file, and what --resume needs or nothing else
   local job
   for job in "npz long.csv" "npy long.csv --memory 4M" "npy c.npy --tolerance 1"; do
     read -ra words <<< "$job"
@@ -146,7 +146,14 @@ no_room() { # a disk that fills while they write, or while they go on: the old f
     cat said.all
     [ "$got" = 1 ] && grep -q "No space left\|needs .* the disk has" said.all && [ "$(cat "room/out.${words[0]}")" = old ] || return 1
     ls room
-    [ "$(echo room/*)" = "room/filler room/out.${words[0]}" ] || return 1
+    if grep -q -- "--resume" said.all; then
+      rm room/filler
+      "$stowage" shrink --force "${words[@]:1}" -o "whole.${words[0]}" > /dev/null || return 1
+      ranks 3 "$stowage" shrink --force "${words[@]:1}" --resume -o "room/out.${words[0]}" > said.all 2>&1 || { cat said.all; return 1; }
+      resumed said.all && ended "room/out.${words[0]}" "whole.${words[0]}" || return 1
+    else
+      [ "$(echo room/*)" = "room/filler room/out.${words[0]}" ] || return 1
+    fi
   done
 }
 resumes() { # "N…"
@@ -166,7 +173,7 @@ stops() { # what does not depend on the launcher
   check notes_that_cannot_be_written_are_told no_notes
   mkdir room
   if unshare -rm mount -t tmpfs none room 2> /dev/null; then
-    export -f no_room dies ranks
+    export -f no_room dies ranks resumed ended
     # shellcheck disable=SC2016
     check a_disk_that_fills_leaves_the_old_output unshare -rm bash -c 'mount -t tmpfs -o size=3m none room && stowage=$0 launcher=$1 no_room' "$stowage" "$launcher"
   else

@@ -22,4 +22,8 @@ sweep decimal "$build/tests/arrays/decimal_test"
 sweep ranks bash tests/cli/ranks.sh
 sweep resume bash tests/cli/resume.sh
 sweep ranks_resume bash tests/cli/ranks_resume.sh
+sweep shrink bash tests/cli/shrink.sh
+sweep viewer bash tests/report/viewer.sh
+sweep host bash tests/shim/host.sh
+sweep seeds bash tests/shim/seeds.sh
 exit $failed

@@ -509,17 +509,18 @@ def it_is_dark_when_the_notebook_is(browser):
 
 
 @test
-def a_million_events_open_and_stay_quick(browser):
-    trace = made("million", lambda: snapshot.training(1_000_000))
+def many_events_open_and_stay_quick(browser):
+    count = 1_000_000 if os.environ.get("STOWAGE_TEST_LONG") else 200_000  # the whole million: make test-long
+    trace = made("million", lambda: snapshot.training(count))
     url = report("million", trace)
     size = os.path.getsize(url[7:])
-    holds(size <= 5_000_000, f"the page has {size} bytes")
+    holds(size <= 1_000_000 + 4 * count, f"the page has {size} bytes")
     page = browser.open(url)
-    holds(page.value("stowage.active.events") >= 1_000_000, "events are missing")
+    holds(page.value("stowage.active.events") >= count, "events are missing")
     # Draw by draw, from all to a single allocation.
     frames = page.value("(() => { const c = stowage.charts[0], t = []; const e = c.canvas.element, g = e.getContext('2d'); "
                         "for (let i = 0; i < 40; i++) { const a = performance.now(); c.draw(g, e.clientWidth, e.clientHeight); g.getImageData(0, 0, 1, 1); t.push(performance.now() - a); c.zoom(0.72, 123456); } return t; })()")
-    choose = page.value("(() => { const a = performance.now(); stowage.choose(stowage.active, 500000); return performance.now() - a; })()")
+    choose = page.value("(() => { const a = performance.now(); stowage.choose(stowage.active, %d); return performance.now() - a; })()" % (count // 2))
     seek = page.value("(() => { const a = performance.now(); stowage.search('layer_3'); return performance.now() - a; })()")
     holds(page.value("stowage.charts[0].single") is not None and not page.complaints(), "zoomed in nothing is drawn")
     shot(page, "million")

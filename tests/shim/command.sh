@@ -165,7 +165,7 @@ import signal; signal.pause()" 2> "$folder/err" &
   set +m
   read -r < "$folder/grown"
   # It looks twice a second: wait for the words, at most ten seconds.
-  for turn in $(seq 100); do grep -q 'nine tenths' "$folder/err" && break; read -r -t 0.1 <> "$folder/grown"; done
+  for turn in $(seq 600); do grep -q 'nine tenths' "$folder/err" && break; read -r -t 0.1 <> "$folder/grown"; done
   pkill_pid=$(cat "/proc/$pid/task/$pid/children" 2> /dev/null); kill -KILL ${pkill_pid:-$pid}
   wait "$pid" 2> /dev/null; got=$?
   if grep -q 'nine tenths of the 118.0 MiB of host memory are used; the command holds [0-9.]* MiB.*python3.* holds most' "$folder/err"; then ok host_memory_running_out_is_said; else cat "$folder/err"; fail host_memory_running_out_is_said; fi

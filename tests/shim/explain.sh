@@ -9,7 +9,7 @@ cd "$folder" || exit 1
 # session WORDS…: the command, and what comes of it, as a terminal shows it. The traceback is Python's affair.
 session() {
   echo "\$ stowage $*"
-  timeout -k 2 60 "$stowage" "$@" 2>&1 < /dev/null | sed -E '/^Traceback/,/^[A-Za-z.]+(Error|Interrupt)/{/^[A-Za-z.]+(Error|Interrupt)/!d}'
+  timeout -k 2 200 "$stowage" "$@" 2>&1 < /dev/null | sed -E '/^Traceback/,/^[A-Za-z.]+(Error|Interrupt)/{/^[A-Za-z.]+(Error|Interrupt)/!d}'
   echo "(exit ${PIPESTATUS[0]})"
 }
 mask() { sed -E "s#$source_dir/##g; s#$folder/##g; s/process [0-9]+/process N/g; s/[0-9]{8}-[0-9]{6}-[0-9]+/RUN/g"; }
@@ -36,7 +36,7 @@ if [ -n "${STOWAGE_GOLDEN_WRITE:-}" ]; then cp "$folder/out" "$source_dir/tests/
 check what_a_run_says diff -u "$source_dir/tests/shim/explain.txt" "$folder/out"
 
 # What a plain program's memory is for is not known, and not guessed at.
-timeout -k 2 60 "$stowage" run --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)) alloc:$((60 * M)); exit 1" > /dev/null 2> "$folder/err" < /dev/null
+timeout -k 2 200 "$stowage" run --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)) alloc:$((60 * M)); exit 1" > /dev/null 2> "$folder/err" < /dev/null
 "$stowage" explain --last >> "$folder/err" 2>&1
 if grep -q 'why: What was taken before anything was given back does not fit: 60.0 MiB, out of 100.0 MiB' "$folder/err" && ! grep -qi 'model\|the weights\|torch' "$folder/err"; then ok a_plain_program_is_not_taken_for_a_model; else cat "$folder/err"; fail a_plain_program_is_not_taken_for_a_model; fi
 
@@ -45,7 +45,7 @@ set -m
 "$stowage" run --vram-limit 100M -- python3 plain_leak.py wait > "$folder/said" 2> /dev/null &
 pid=$!
 set +m
-for turn in $(seq 100); do grep -q waits "$folder/said" && break; read -r -t 0.1 <> <(:); done
+for turn in $(seq 600); do grep -q waits "$folder/said" && break; read -r -t 0.1 <> <(:); done
 child=$(cat "/proc/$pid/task/$pid/children")
 kill -KILL "$pid" $child; wait "$pid" 2> /dev/null
 if "$stowage" explain --last --short | grep_all '^leak'; then ok a_run_that_was_killed_is_explained_from_its_ring; else "$stowage" explain --last; fail a_run_that_was_killed_is_explained_from_its_ring; fi

@@ -7,59 +7,64 @@ export STOWAGE_LIBCUDA=/nonexistent # no driver is needed for this
 require_numpy why_host_memory_ran_out
 programs=$source_dir/tests/shim/python/programs
 export PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
-# Files of holes: their bytes are read all the same.
-"$python" - "$folder" << 'END'
-import numpy, sys
-numpy.lib.format.open_memmap(sys.argv[1] + "/data.npy", mode="w+", dtype="f8", shape=(90_000, 1000))
-with open(sys.argv[1] + "/data.txt", "wb") as file:
+# Files of holes: their bytes are read all the same. The last argument is set under `make test-long`.
+"$python" - "$folder" "${STOWAGE_TEST_LONG:-}" << 'END'
+import gzip, numpy, sys
+folder = sys.argv[1]
+numpy.lib.format.open_memmap(folder + "/data.npy", mode="w+", dtype="f8", shape=(90_000, 1000))
+with open(folder + "/data.txt", "wb") as file:
     file.truncate(700_000_000)
-with open(sys.argv[1] + "/data.csv", "w") as file:
+if not sys.argv[2]:
+    sys.exit()
+with open(folder + "/data.csv", "w") as file:
     file.write(",".join("abcdefgh") + "\n")
     file.write((",".join(["0.123456789012"] * 8) + "\n") * 2_500_000)
-with open(sys.argv[1] + "/short.csv", "w") as file:
+with open(folder + "/short.csv", "w") as file:
     file.write("a,b,c,d\n")
     file.write("1,2,3,4\n" * 8_000_000)
-import gzip
-with gzip.open(sys.argv[1] + "/data.txt.gz", "wb", 1) as file:
+with gzip.open(folder + "/data.txt.gz", "wb", 1) as file:
     for _ in range(500):
         file.write(b"words and words\n" * 65536)
 END
 # runs_out CAUSE PROGRAM WORDS…
 runs_out() {
   local cause=$1 program=$2 code; shift 2
-  { timeout -k 2 60 "$stowage" run --ram-limit "${limit:-250M}" -- "$python" "$programs/$program.py" "$@" > "$folder/out" 2> "$folder/err"; } 2> /dev/null; code=$?
+  { timeout -k 2 200 "$stowage" run --ram-limit "${limit:-250M}" -- "$python" "$programs/$program.py" "$@" > "$folder/out" 2> "$folder/err"; } 2> /dev/null; code=$?
   said=$("$stowage" explain --last --short)
   if [ $code = 137 ] && [[ $said = "$cause ("* ]] && grep -q "why: ${said#*: }"'\|why: ' "$folder/err"; then ok "$program: ${said:0:110}"; else cat "$folder/err"; "$stowage" explain --last; fail "$program: code $code, $said"; fi
 }
+# One program per cause, and those whose process answers late or through a child. tests/long/sweeps.sh runs all of them.
 runs_out host_dataset_whole host_dataset_whole "$folder/data.npy"
-runs_out host_dataset_whole host_dataset_lines "$folder/data.txt"
-if "$python" -c 'import pandas' 2> /dev/null; then
-  limit=160M runs_out host_dataset_whole host_dataset_csv "$folder/data.csv"
-  runs_out host_dataset_whole host_dataset_csv "$folder/short.csv"
-  runs_out host_copies host_copies_concat
-else
-  skip "host_dataset_csv, host_copies_concat: no pandas"
-fi
-runs_out host_dataset_whole host_dataset_packed "$folder/data.txt.gz"
-runs_out host_leak host_leak_cache
-runs_out host_leak host_leak_listeners
-runs_out host_leak host_leak_function
-runs_out host_leak host_leak_held
 runs_out host_leak host_leak_lock # it answers seconds after it was asked
 runs_out host_leak host_leak_fork # the child answers
 runs_out host_copies host_copies
-limit=375M runs_out host_copies host_copies_line # the array alone is not yet the six tenths at which it is asked
-limit=280M runs_out host_copies host_copies_steps
-runs_out host_copies host_copies_joined "$folder/data.txt"
 runs_out host_objects host_objects
-runs_out host_objects host_objects_unnamed
-runs_out host_objects host_objects_text
 runs_out host_workers host_workers
-runs_out host_workers host_workers_list
-limit=200M runs_out host_workers host_workers_tasks
 runs_out host_limit host_limit
-runs_out host_limit host_limit_fields
-runs_out host_limit host_limit_product
+if [ -n "${STOWAGE_TEST_LONG:-}" ]; then
+  runs_out host_dataset_whole host_dataset_lines "$folder/data.txt"
+  if "$python" -c 'import pandas' 2> /dev/null; then
+    limit=160M runs_out host_dataset_whole host_dataset_csv "$folder/data.csv"
+    runs_out host_dataset_whole host_dataset_csv "$folder/short.csv"
+    runs_out host_copies host_copies_concat
+  else
+    skip "host_dataset_csv, host_copies_concat: no pandas"
+  fi
+  runs_out host_dataset_whole host_dataset_packed "$folder/data.txt.gz"
+  runs_out host_leak host_leak_cache
+  runs_out host_leak host_leak_listeners
+  runs_out host_leak host_leak_function
+  runs_out host_leak host_leak_held
+  limit=375M runs_out host_copies host_copies_line # the array alone is not yet the six tenths at which it is asked
+  limit=280M runs_out host_copies host_copies_steps
+  runs_out host_copies host_copies_joined "$folder/data.txt"
+  runs_out host_objects host_objects_unnamed
+  runs_out host_objects host_objects_text
+  runs_out host_workers host_workers_list
+  limit=200M runs_out host_workers host_workers_tasks
+  runs_out host_limit host_limit_fields
+  runs_out host_limit host_limit_product
+fi
 runs_out host_leak host_leak
 
 # All that is said of one, numbers masked.
@@ -73,7 +78,7 @@ check all_that_is_said_of_one diff -u "$source_dir/tests/shim/host.txt" "$folder
 # Processes whose starter has ended come to the run, which lets them go when they end: none is left dead.
 left=$("$stowage" run --ram-limit auto -- bash -c '
   for i in 1 2 3; do (: & echo $! >> "$1"); done
-  for turn in $(seq 100); do
+  for turn in $(seq 600); do
     left=0; for pid in $(cat "$1"); do [ -e "/proc/$pid" ] && left=1; done
     [ $left = 0 ] && break; read -r -t 0.05 <> <(:)
   done; echo $left' - "$folder/orphans" 2> /dev/null)
@@ -94,7 +99,7 @@ in_group() {
     skip "$name: control groups of memory cannot be made here"
     return 1
   fi
-  { bash -c 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"' - "$group" timeout -k 2 60 "$stowage" run "$@" > "$folder/out" 2> "$folder/err"; } 2> /dev/null; code=$?
+  { bash -c 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"' - "$group" timeout -k 2 200 "$stowage" run "$@" > "$folder/out" 2> "$folder/err"; } 2> /dev/null; code=$?
   said=$("$stowage" explain --last)
 }
 # killed NAME COMMAND…: it and what it leaves.
@@ -130,7 +135,7 @@ if [ -n "${bounded:-}" ]; then
 fi
 killed a_kill_by_the_kernel_leaves_its_record "$python" "$programs/host_leak.py"
 killed a_kill_that_a_shell_tells_of_is_one sh -c '"$@"; exit $?' - "$python" "$programs/host_leak.py"
-for turn in $(seq 50); do [ -z "$group" ] || rmdir "$group" 2> /dev/null && break; read -r -t 0.1 <> <(:); done
+for turn in $(seq 300); do [ -z "$group" ] || rmdir "$group" 2> /dev/null && break; read -r -t 0.1 <> <(:); done
 
 # Nobody wrote how it ended: the run was cut off with all the others.
 cut=$(ls -d "$XDG_STATE_HOME"/stowage/runs/*/ | tail -n 1)
@@ -139,17 +144,17 @@ cut=$(ls -d "$XDG_STATE_HOME"/stowage/runs/*/ | tail -n 1)
 if [ -z "${bounded:-}" ]; then skip "a_run_cut_off_is_explained: no record of a kill"; elif [[ $("$stowage" explain --last --short) = "host_leak ("* ]]; then ok a_run_cut_off_is_explained; else fail "a_run_cut_off_is_explained: $("$stowage" explain --last --short)"; fi
 
 # An exception about host memory, in a program without CUDA.
-timeout 30 "$stowage" run --ram-limit 8G -- "$python" -c 'import numpy; numpy.ones(1 << 50)' > "$folder/out" 2> "$folder/err"; code=$?
+timeout -k 2 200 "$stowage" run --ram-limit 8G -- "$python" -c 'import numpy; numpy.ones(1 << 50)' > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 1 ] && grep -q 'why: The host could not give 8.0 PiB for one array' "$folder/err"; then ok an_exception_about_memory_is_explained; else cat "$folder/err"; fail "an_exception_about_memory_is_explained: $code"; fi
 # A limit that the process has of its own.
-timeout 30 "$stowage" run --ram-limit 8G -- "$python" -c '
+timeout -k 2 200 "$stowage" run --ram-limit 8G -- "$python" -c '
 import numpy, resource
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 numpy.ones(1 << 28)' > "$folder/out" 2> "$folder/err"; code=$?
 said=$("$stowage" explain --last --short)
 if [ $code = 1 ] && [[ $said = "host_limit (0.80): The process may hold 2.0 GiB by a limit of its own, and asked for 2.0 GiB more; raise it"* ]]; then ok a_limit_of_the_process_is_named; else cat "$folder/err"; fail "a_limit_of_the_process_is_named: $code, $said"; fi
 # A run that had nothing to say is the last one all the same.
-timeout 30 "$stowage" run -- sh -c 'exit 5' > "$folder/out" 2> "$folder/err"
+timeout -k 2 200 "$stowage" run -- sh -c 'exit 5' > "$folder/out" 2> "$folder/err"
 said=$("$stowage" explain --last)
 if [[ $said = "The run (sh -c exit 5) ended with code 5, not for memory as far as was seen."* ]]; then ok the_last_run_is_the_last_one; else fail "the_last_run_is_the_last_one: $said"; fi
 # Without options: the peak, the largest holder and its line; one line if all is well.
@@ -159,27 +164,27 @@ rows = []
 for turn in range(40):
     rows.append(numpy.ones(1 << 19))
 END
-timeout 30 "$stowage" run -- "$python" "$folder/keeps.py" > "$folder/out" 2> "$folder/err"; code=$?
+timeout -k 2 200 "$stowage" run -- "$python" "$folder/keeps.py" > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 0 ] && [ ! -s "$folder/out" ] && [ "$(wc -l < "$folder/err")" = 1 ] && grep -qE '^stowage run: at the peak 1[6-9][0-9]\.[0-9] MiB of host memory; largest: rows: a list of [0-9]+ arrays, .* at line 4 of keeps.py$' "$folder/err"; then ok without_options_the_largest_holder_is_named; else cat "$folder/err"; fail "without_options_the_largest_holder_is_named: $code"; fi
-timeout 30 "$stowage" run --quiet -- "$python" "$folder/keeps.py" > "$folder/out" 2> "$folder/err"
+timeout -k 2 200 "$stowage" run --quiet -- "$python" "$folder/keeps.py" > "$folder/out" 2> "$folder/err"
 if [ ! -s "$folder/err" ]; then ok quiet_says_nothing; else cat "$folder/err"; fail quiet_says_nothing; fi
-timeout 30 "$stowage" run -- true 2> "$folder/err"
+timeout -k 2 200 "$stowage" run -- true 2> "$folder/err"
 if [ ! -s "$folder/err" ]; then ok a_small_command_says_nothing; else cat "$folder/err"; fail a_small_command_says_nothing; fi
 printf 'rows = []\nfor i in range(1200000):\n    rows.append({"a": i, "b": i * 0.5})\n' > "$folder/objects.py"
-timeout 60 "$stowage" run -- "$python" "$folder/objects.py" 2> "$folder/err"
+timeout -k 2 200 "$stowage" run -- "$python" "$folder/objects.py" 2> "$folder/err"
 if [ "$(wc -l < "$folder/err")" = 3 ] && grep -qE '^stowage run: wasted: about [0-9.]+ MiB: made of small Python objects$' "$folder/err" && grep -q '^stowage run: hint: keep rows as arrays' "$folder/err"; then ok what_is_clearly_wrong_is_a_hint; else cat "$folder/err"; fail what_is_clearly_wrong_is_a_hint; fi
 
 # Without a card --record is of host memory.
 printf 'import numpy, time\nrows = []\nfor turn in range(40):\n    rows.append(numpy.ones(1 << 19))\n    time.sleep(0.01)\n' > "$folder/keeps.py"
-timeout 30 "$stowage" run --record "$folder/host.stow" -- "$python" "$folder/keeps.py" 2> "$folder/err"; code=$?
+timeout -k 2 200 "$stowage" run --record "$folder/host.stow" -- "$python" "$folder/keeps.py" 2> "$folder/err"; code=$?
 said=$("$stowage" explain "$folder/host.stow")
 if [ $code = 0 ] && grep -qE '^Host memory: at most 1[4-9][0-9]\.[0-9] MiB were held' <<< "$said" && grep -qE '^  rows +[0-9.]+ MiB  line 4 of keeps.py$' <<< "$said"; then ok host_memory_is_recorded_without_a_card; else cat "$folder/err"; echo "$said"; fail "host_memory_is_recorded_without_a_card: $code"; fi
 
 # One that is asked goes on, with its threads and children.
-timeout 100 "$stowage" run --ram-limit 300M -- "$python" "$programs/host_asked.py" > "$folder/out" 2> "$folder/err"; code=$?
+timeout -k 2 200 "$stowage" run --ram-limit 300M -- "$python" "$programs/host_asked.py" > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 0 ] && [ "$(cat "$folder/out")" = well ]; then ok one_that_is_asked_goes_on; else cat "$folder/err"; fail "one_that_is_asked_goes_on: code $code"; fi
 # One that ends well says only its peak, and its threads and forks are as without it.
-timeout 30 "$stowage" run --ram-limit 8G -- "$python" -c '
+timeout -k 2 200 "$stowage" run --ram-limit 8G -- "$python" -c '
 import os, threading
 assert threading.active_count() == 1 and threading.main_thread() is threading.current_thread()
 pid = os.fork()

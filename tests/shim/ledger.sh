@@ -34,7 +34,7 @@ check and_said_not_to_be_counted grep -q 'not counted' "$folder/err"
 record_full() { # PROCESSES: how many start beneath one run
   mkdir -p "$folder/full"
   mount -t tmpfs -o size=50m none "$folder/full" || exit 77
-  XDG_STATE_HOME=$folder/full timeout -k 2 60 "$stowage" run --record "$folder/r.stow" --vram-limit 100M -- \
+  XDG_STATE_HOME=$folder/full timeout -k 2 200 "$stowage" run --record "$folder/r.stow" --vram-limit 100M -- \
     sh -c "for i in \$(seq $1); do '$holder' alloc:$M & done; wait" 2> "$folder/err"
 }
 export -f record_full

@@ -19,17 +19,17 @@ if grep -q '60.0 MiB in host memory; about [0-9.]* GiB went over the bus meanwhi
 # A shell that ends on the spot leaves nothing behind that goes on: what it started writes its number, and is gone.
 STANDIN_BUS=2000000 beneath --vram-limit 100M --spill 200M --spill-stop 1G -- sh -c "exec 9<> '$folder/wait'; sh -c 'echo \$\$ > \"$folder/number\"; exec \"$holder\" page:$((60 * M)) page:$((60 * M)) read <&9' > /dev/null; true" 2> "$folder/err"; code=$?
 number=$(cat "$folder/number")
-for turn in $(seq 100); do kill -0 "$number" 2> /dev/null || break; read -r -t 0.05 <> "$folder/wait"; done
+for turn in $(seq 600); do kill -0 "$number" 2> /dev/null || break; read -r -t 0.05 <> "$folder/wait"; done
 if [ $code = 143 ] && ! kill -0 "$number" 2> /dev/null; then ok what_a_shell_started_is_stopped_too; else cat "$folder/err"; kill "$number" 2> /dev/null; fail "what_a_shell_started_is_stopped_too: code $code"; fi
 
 # A bus that carries less, or a device without a reported PCIe rate, stops nothing: the run continues.
 gently() { # NAME WORDS VARIABLE…
   local name=$1 words=$2; shift 2
   mkfifo "$folder/said-$name"
-  env "$@" timeout -k 2 30 "$stowage" run --vram-limit 100M --spill 200M --spill-stop 4G/s -- bash -c "$spilling" 8> "$folder/said-$name" 2> "$folder/err" &
+  env "$@" timeout -k 2 200 "$stowage" run --vram-limit 100M --spill 200M --spill-stop 4G/s -- bash -c "$spilling" 8> "$folder/said-$name" 2> "$folder/err" &
   local pid=$! word
   while read -r word && [ "$word" != spilled ]; do :; done < "$folder/said-$name"
-  for turn in $(seq 60); do grep -q "$words" "$folder/err" && break; read -r -t 0.05 <> "$folder/said-$name"; done
+  for turn in $(seq 600); do grep -q "$words" "$folder/err" && break; read -r -t 0.05 <> "$folder/said-$name"; done
   read -r -t 1.6 <> "$folder/said-$name"
   echo > "$folder/wait"; wait "$pid"; local code=$?
   if [ $code = 0 ] && ! grep -q 'run: stopped' "$folder/err" && grep -q "$words" "$folder/err"; then ok "$name"; else cat "$folder/err"; fail "$name: code $code"; fi
@@ -38,7 +38,7 @@ gently a_bus_that_carries_less_stops_nothing 'went over the bus' STANDIN_BUS=200
 gently without_a_pcie_rate_nothing_is_stopped 'NVML does not report the PCIe rate' STANDIN_HOST=
 
 if python3 -c 'import pty; pty.openpty()' 2> /dev/null; then
-  out=$(STANDIN_BUS=2000000 STOWAGE_SPILL_STOP_SECONDS=1 timeout -k 2 30 python3 - "$stowage" run --vram-limit 100M --spill 200M --spill-stop 1G -- bash -c "$spilling" 8> /dev/null << 'PYTHON'
+  out=$(STANDIN_BUS=2000000 STOWAGE_SPILL_STOP_SECONDS=1 timeout -k 2 200 python3 - "$stowage" run --vram-limit 100M --spill 200M --spill-stop 1G -- bash -c "$spilling" 8> /dev/null << 'PYTHON'
 import os, pty, sys
 text = b""
 pid, fd = pty.fork()

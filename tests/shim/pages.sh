@@ -75,7 +75,7 @@ if [ "$served" = 152 ]; then ok pages_of_many_sizes; else echo "$served of 152";
 want=$'see:0 1 1\nsee:2 3 3\nsee:3 4 4\nsee:9 5 5' swept=0 wrong=0
 for call in cuMemCreate cuMemMap cuMemUnmap cuMemSetAccess cuMemRelease cuMemcpyAsync cuMemAddressReserve cuStreamCreate cuEventCreate cuEventRecord cuEventSynchronize cuEventQuery cuCtxRecordEvent; do
   for turn in 2 3 4 5 8 11 12 13 14 15 16 18 21; do
-    out=$(STANDIN_FAIL=$call:2:$turn:once timeout -k 2 20 "$stowage" run "${spill[@]}" -- "$pager" "${words[@]}" give:10+3 trim:1 give:2+8 trim:2 take:2+8 2> "$folder/err"); code=$?
+    out=$(STANDIN_FAIL=$call:2:$turn:once timeout -k 2 200 "$stowage" run "${spill[@]}" -- "$pager" "${words[@]}" give:10+3 trim:1 give:2+8 trim:2 take:2+8 2> "$folder/err"); code=$?
     # A request that failed leaves its pages unmapped, and they cannot be looked at: only what came through is held to.
     failed=$(grep -cE '^(take|fill)[^ ]* [1-9]' <<< "$out")
     swept=$((swept + 1))

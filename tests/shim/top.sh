@@ -6,6 +6,7 @@ export STOWAGE_LIBNVML=/nowhere LC_ALL=C.UTF-8
 socket=$folder/one
 mkfifo "$folder/until" "$folder/until2"
 exec 7<> "$folder/until" 8<> "$folder/until2"
+deadline=600 # the programs live as long as this script
 
 # Two programs that hold memory until they are told to end: one on the stand-in card, one of Python without a card.
 beneath --vram-limit 100M --spill 200M -- "$holder" alloc:$((60 * M)) page:$((20 * M)) page:$((60 * M)) pin:$((3 * M)) say:now read < "$folder/until" > "$folder/holder" 2> "$folder/err" 7>&- 8>&- &
@@ -25,7 +26,7 @@ EOF
 beneath --record "$folder/lines.stow" --stacks auto -- python3 "$folder/lines.py" < "$folder/until2" > "$folder/lines" 2>> "$folder/err" 7>&- 8>&- &
 second=$!
 for file in holder lines; do
-  for _ in $(seq 400); do grep_all now "$folder/$file" && break; sleep 0.05; done
+  for _ in $(seq 2000); do grep_all now "$folder/$file" && break; sleep 0.05; done
 done
 
 "$stowage" top --json > "$folder/top.json" 2> "$folder/err.top"
@@ -56,7 +57,7 @@ mkfifo "$folder/until3"
 exec 9<> "$folder/until3"
 beneath -- bash -c 'exec -a "$1" "$2" alloc:1048576 say:now read' - $'evil\e]0;title\a\e[31m' "$holder" < "$folder/until3" > "$folder/evil" 2> /dev/null 7>&- 8>&- 9>&- &
 third=$!
-for _ in $(seq 400); do grep_all now "$folder/evil" && break; sleep 0.05; done
+for _ in $(seq 2000); do grep_all now "$folder/evil" && break; sleep 0.05; done
 "$stowage" top --once > "$folder/named"
 check names_cannot_command_a_terminal bash -c "grep -q evil '$folder/named' && ! grep -qP '[\x1b\x07]' '$folder/named'"
 echo end >&9
@@ -85,7 +86,7 @@ done
 screen() { tmux -S "$socket" "$@"; }
 shown() { # NAME WORDS: the screen comes to show them
   local i
-  for i in $(seq 200); do
+  for i in $(seq 1000); do
     if screen capture-pane -p 2> /dev/null | grep_all -- "$2"; then ok "$1"; return; fi
     sleep 0.05
   done
