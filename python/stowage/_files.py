@@ -115,7 +115,7 @@ class Inspection:
 
 
 def inspect(
-    path: "Union[str, os.PathLike[str]]",
+    path: "Union[str, os.PathLike[str], Any]",
     *,
     dtype: "Optional[str]" = None,
     names: "Optional[str]" = None,
@@ -125,13 +125,21 @@ def inspect(
     """What a data file or URL holds, what it takes in memory and what it could take; never holds the file whole.
 
     `dtype`: the file is raw values of this type. `names`: whether the first row of a table names its columns ("yes", "no",
-    "auto"). `memory` is the most to hold. `purpose` is as in `shrink`.
+    "auto"). `memory` is the most to hold. `purpose` is as in `shrink`. Parquet, Arrow (Feather) and JSON lines are read by pyarrow,
+    polars or DuckDB, whichever is installed. A table in memory that has `__arrow_c_stream__` (pandas 2.2, polars, pyarrow, DuckDB) may
+    be given instead of a path.
 
     >>> inspect("nowhere.npy")
     Traceback (most recent call last):
         ...
     stowage._library.NotFound: nowhere.npy: cannot open: No such file or directory
     """
+    from . import _arrow, _tables
+
+    if _tables.format_of(path) is not None or _arrow.has_stream(path):
+        if dtype is not None or names is not None:
+            raise TypeError("inspect: dtype= and names= are for raw values and text tables")
+        return _tables.inspect_table(path, memory, purpose)
     watch, made = _Watch(), c_void_p()
     options = InspectOptions(progress=watch.function, names=_names(names), purpose=read_purpose(purpose))
     options.raw_dtype = str(dtype).encode() if dtype is not None else None
@@ -203,12 +211,14 @@ def shrink_file(
     table: Table = Table(),
     model: Model = Model(),
     purpose: str = "arithmetic",
+    memory: "str | int | None" = None,
 ) -> str:
     """Writes a file again in the smallest types, or a model in the types asked for; what `stowage shrink` prints about it."""
     watch, made = _Watch(), c_void_p()
     options = ShrinkOptions(progress=watch.function, names=_names(table.names), flags=_FORCE if table.force else 0)
     options.dtype = dtype.encode() if dtype is not None else None
     options.purpose = read_purpose(purpose)
+    options.memory_bytes = parse_size(memory, "memory") if memory is not None else 0
     _say_model(options, model)
     if table.columns:
         options.columns = _list(table.columns)
