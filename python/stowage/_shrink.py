@@ -337,7 +337,7 @@ def _say(changes: "List[_Change]") -> None:
         print(f"{size(before)} before, {size(after)} after")
 
 
-def _read_tolerance(tolerance: "float | str | None") -> "Optional[Tuple[float, bool]]":
+def read_tolerance(tolerance: "float | str | None") -> "Optional[Tuple[float, bool]]":
     """Parses a tolerance: 1e-3 is a fraction of each value, "abs:0.5" an amount."""
     if tolerance is None:
         return None
@@ -400,7 +400,7 @@ def shrink(
     read_purpose(purpose)
     is_file = isinstance(thing, (str, os.PathLike))
     kind = _FLOATS.get(str(dtype), None) if is_file else None
-    options = _Options(_read_tolerance(tolerance), integers, kind or _read_dtype(dtype), sparse, purpose)
+    options = _Options(read_tolerance(tolerance), integers, kind or _read_dtype(dtype), sparse, purpose)
     changes: "List[_Change]" = []
     if is_file:
         given = [tuple([each] if isinstance(each, str) else each or ()) for each in (columns, drop, include, exclude)]

@@ -457,6 +457,8 @@ def shrink_tables(
     with contextlib.ExitStack() as stack:
         given: Any
         if format_of(path) is not None:
+            if table.names is not None:
+                raise Invalid(f"{shown(path)}: names is for text tables; this file names its columns")
             given = TableFile(path, budget, table.columns, table.drop)
         elif path.endswith((".npz", ".npy")) or ".npz:" in path:
             if table.columns or table.drop:
