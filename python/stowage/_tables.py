@@ -253,11 +253,13 @@ def _write_pyarrow(frames: Any, path: str, kind: str, memory: int) -> None:
     import pyarrow
 
     reader = _record_batches(frames)
-    most = min(64 << 20, memory // 8)
+    most = min(64 << 20, memory // 16)
     if kind == "parquet":
         import pyarrow.parquet
 
-        with pyarrow.parquet.ParquetWriter(path, reader.schema, compression="zstd") as writer:
+        # Floats seldom repeat: a dictionary of them takes memory and saves nothing.
+        repeated = [field.name for field in reader.schema if not pyarrow.types.is_floating(field.type)]
+        with pyarrow.parquet.ParquetWriter(path, reader.schema, compression="zstd", use_dictionary=repeated or False) as writer:
             for table in _grouped(reader, most):
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
     elif kind == "arrow":
@@ -345,7 +347,7 @@ def _write_column(archive: Any, frames: Any, number: int, column: Column) -> Non
     elif pyarrow.types.is_boolean(kind) or pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind):
         dtype = numpy.dtype(kind.to_pandas_dtype())
         if column.nulls and dtype.kind != "f":
-            if max(abs(column.least), abs(column.most)) > 2**53 and column.scanned:
+            if column.least <= column.most and max(abs(column.least), abs(column.most)) > 2**53:
                 raise Invalid(f"column {name}: has nulls and values above 2^53, which no npz type holds; write .parquet, or drop it")
             dtype = numpy.dtype("float32" if dtype.itemsize <= 2 else "float64")
         target = pyarrow.from_numpy_dtype(dtype)
