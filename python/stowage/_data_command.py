@@ -10,7 +10,10 @@ import json
 import sys
 from typing import Any, List
 
+from ._files import Table
 from ._library import Invalid, Missing, NotFound, StowageError, shown
+from ._shrink import read_tolerance
+from ._tables import inspect_table, shrink_tables
 
 #: Options of the command that mean nothing for these files, or that the package does not have.
 _REFUSED = (
@@ -38,8 +41,6 @@ def _refuse(given: Any) -> None:
 
 
 def _inspect(given: Any) -> None:
-    from ._tables import inspect_table
-
     found = [inspect_table(file, given.memory, getattr(given, "for") or "arithmetic") for file in given.files]
     if given.json:
         print(json.dumps(found[0].data if len(found) == 1 else [one.data for one in found], indent=2))
@@ -48,10 +49,6 @@ def _inspect(given: Any) -> None:
 
 
 def _shrink(given: Any) -> None:
-    from ._files import Table
-    from ._shrink import read_tolerance
-    from ._tables import shrink_tables
-
     tolerance = given.tolerance[4:] if (given.tolerance or "").startswith("rel:") else given.tolerance
     text, data = shrink_tables(
         given.files[0],

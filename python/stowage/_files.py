@@ -1,4 +1,4 @@
-"""Data files through libstowage-data: `inspect()`, and the files of `shrink()` (stowage/inspect.h, shrink.h).
+"""Data files through libstowage-data, for `inspect()` and `shrink()` (stowage/inspect.h, shrink.h).
 
 The library works in this process; Ctrl-C ends a job as it ends any Python code.
 """
@@ -114,32 +114,10 @@ class Inspection:
         return self.text
 
 
-def inspect(
-    path: "Union[str, os.PathLike[str], Any]",
-    *,
-    dtype: "Optional[str]" = None,
-    names: "Optional[str]" = None,
-    memory: "str | int | None" = None,
-    purpose: str = "arithmetic",
+def inspect_file(
+    path: "Union[str, os.PathLike[str]]", dtype: "Optional[str]", names: "Optional[str]", memory: "str | int | None", purpose: str
 ) -> Inspection:
-    """What a data file or URL holds, what it takes in memory and what it could take; never holds the file whole.
-
-    `dtype`: the file is raw values of this type. `names`: whether the first row of a table names its columns ("yes", "no",
-    "auto"). `memory` is the most to hold. `purpose` is as in `shrink`. Parquet, Arrow (Feather) and JSON lines are read by pyarrow,
-    polars or DuckDB, whichever is installed. A table in memory that has `__arrow_c_stream__` (pandas 2.2, polars, pyarrow, DuckDB) may
-    be given instead of a path.
-
-    >>> inspect("nowhere.npy")
-    Traceback (most recent call last):
-        ...
-    stowage._library.NotFound: nowhere.npy: cannot open: No such file or directory
-    """
-    from . import _arrow, _tables
-
-    if _tables.format_of(path) is not None or _arrow.has_stream(path):
-        if dtype is not None or names is not None:
-            raise TypeError("inspect: dtype= and names= are for raw values and text tables")
-        return _tables.inspect_table(path, memory, purpose)
+    """Inspects a file or URL that the library reads itself."""
     watch, made = _Watch(), c_void_p()
     options = InspectOptions(progress=watch.function, names=_names(names), purpose=read_purpose(purpose))
     options.raw_dtype = str(dtype).encode() if dtype is not None else None

@@ -120,7 +120,7 @@ static uint64_t count_nulls(const struct ArrowArray *a, int64_t from, int64_t ro
   return nulls;
 }
 
-/* Returns the bytes of a column that is not numbers, as far as its format tells them. */
+/* Returns the bytes of a column that is not numbers, as far as its format defines them. */
 static uint64_t plain_bytes(const char *format, const struct ArrowArray *a, int64_t from,
                             int64_t rows) {
   int64_t at = a->offset + from;
