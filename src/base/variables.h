@@ -21,14 +21,13 @@
 #define ENV_TORCH_CONF_OLD "PYTORCH_CUDA_ALLOC_CONF" /* before PyTorch 2.9 */
 
 /* Where libraries and devices are found. */
-#define ENV_DEVICE      "STOWAGE_DEVICE"      /* device that a NULL name opens */
-#define ENV_LIBCUDA     "STOWAGE_LIBCUDA"     /* path of the CUDA driver */
-#define ENV_LIBNVML     "STOWAGE_LIBNVML"     /* path of NVML */
-#define ENV_LIBNCURSES  "STOWAGE_LIBNCURSES"  /* path of ncurses */
-#define ENV_LIBRARY     "STOWAGE_LIBRARY"     /* Python: path of libstowage.so */
-#define ENV_SHIM        "STOWAGE_SHIM"        /* path of libstowage-shim.so */
-#define ENV_INTERPRETER "STOWAGE_INTERPRETER" /* the Python that verbs start (estimate, Parquet)   \
-                                               */
+#define ENV_DEVICE       "STOWAGE_DEVICE"      /* device that a NULL name opens */
+#define ENV_LIBCUDA      "STOWAGE_LIBCUDA"     /* path of the CUDA driver */
+#define ENV_LIBNVML      "STOWAGE_LIBNVML"     /* path of NVML */
+#define ENV_LIBNCURSES   "STOWAGE_LIBNCURSES"  /* path of ncurses */
+#define ENV_LIBRARY      "STOWAGE_LIBRARY"     /* Python: path of libstowage.so */
+#define ENV_SHIM         "STOWAGE_SHIM"        /* path of libstowage-shim.so */
+#define ENV_INTERPRETER  "STOWAGE_INTERPRETER" /* the Python that some verbs start */
 #define ENV_HDF5_LIBRARY "STOWAGE_HDF5_LIBRARY"
 #define ENV_HDF5_SECONDS "STOWAGE_HDF5_SECONDS" /* CPU time that libhdf5 may take for one step */
 
