@@ -379,7 +379,7 @@ def shrink(
 
     `thing`: a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix, a polars or pyarrow table (or any object with
     `__arrow_c_stream__`, which comes back as such), or the path of a file (then `output` names the new one, and `memory` is the most
-    to hold). Parquet, Arrow (Feather) and JSON lines are read and written by pyarrow, polars or DuckDB. Exact unless a `tolerance` allows rounding of floats: 1e-3 of each value, or "abs:0.5". Floats stay
+    to hold). A pattern ("part-*.parquet") or a list of Parquet, Arrow or JSON lines files is one table. Parquet, Arrow (Feather) and JSON lines are read and written by pyarrow, polars or DuckDB. Exact unless a `tolerance` allows rounding of floats: 1e-3 of each value, or "abs:0.5". Floats stay
     floats unless `integers`; with `sparse` a mostly-zero matrix becomes CSR. The input is never changed. For a table file, `names`
     "yes" or "no" states whether its first row names the columns, `columns` selects columns, `drop` omits columns, and `force` allows
     an output larger than the table. `purpose` limits the types: "arithmetic" chooses no float16, whose sums overflow at 65504, and no
@@ -398,14 +398,15 @@ def shrink(
     dtype('int16')
     """
     read_purpose(purpose)
-    is_file = isinstance(thing, (str, os.PathLike))
+    several = isinstance(thing, (list, tuple)) and _tables.format_of(thing) is not None
+    is_file = isinstance(thing, (str, os.PathLike)) or several
     kind = _FLOATS.get(str(dtype), None) if is_file else None
     options = _Options(read_tolerance(tolerance), integers, kind or _read_dtype(dtype), sparse, purpose)
     changes: "List[_Change]" = []
     if is_file:
         given = [tuple([each] if isinstance(each, str) else each or ()) for each in (columns, drop, include, exclude)]
         model = Model(quantize, prune, given[2], given[3], shard, (VERIFY if verify else 0) | (ALLOW_NAN if allow_nan else 0))
-        return _shrink_file(os.fspath(thing), output, options, quiet, Table(names, given[0], given[1], force), model, memory)
+        return _shrink_file(thing if several else os.fspath(thing), output, options, quiet, Table(names, given[0], given[1], force), model, memory)
     if quantize is not None or prune is not None or include is not None or exclude is not None or shard is not None:
         raise TypeError("shrink: quantize=, prune=, include=, exclude= and shard= are for model files")
     if names is not None or columns is not None or drop is not None or force or memory is not None:
@@ -459,7 +460,7 @@ def _shrink_arrow(thing: Any, options: _Options, changes: "List[_Change]") -> An
     return _arrow.back(thing, plan.apply(table))
 
 
-def _shrink_file(path: str, output: Any, options: _Options, quiet: bool, table: Table, model: Model, memory: Any) -> str:
+def _shrink_file(path: Any, output: Any, options: _Options, quiet: bool, table: Table, model: Model, memory: Any) -> str:
     if output is None:
         raise TypeError(f'shrink: {path} is a file; say where the smaller one goes: shrink("{path}", "small.npz")')
     if _tables.format_of(path) is not None or _tables.format_of(output) is not None:

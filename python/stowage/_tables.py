@@ -7,6 +7,7 @@ pyarrow is installed. polars and DuckDB hold the table, so a file larger than th
 from __future__ import annotations
 
 import contextlib
+import glob
 import importlib
 import io
 import json
@@ -41,6 +42,9 @@ def format_of(path: Any) -> "Optional[str]":
     >>> format_of("a/B.Parquet"), format_of("x.csv")
     ('parquet', None)
     """
+    if isinstance(path, (list, tuple)) and path:  # the files of one table
+        kinds = {format_of(one) for one in path}
+        return kinds.pop() if len(kinds) == 1 else None
     return _ENDINGS.get(os.path.splitext(os.fspath(path))[1].lower()) if isinstance(path, (str, os.PathLike)) else None
 
 
@@ -195,6 +199,58 @@ class TableFile:
         if kind == "ipc":
             raise Missing(f"{shown(self.path)}: DuckDB does not read Arrow files: pip install pyarrow")
         return self._module.read_parquet(self.path) if kind == "parquet" else self._module.read_json(self.path, format="newline_delimited")
+
+
+class TableFiles(TableFile):
+    """Several files of one table, in order: the rows of each follow those of the one before."""
+
+    def __init__(self, paths: "List[str]", memory: int, columns: "Sequence[str]" = (), drop: "Sequence[str]" = ()) -> None:
+        pyarrow = _package(paths[0], "pyarrow")[1]
+        self._parts = [TableFile(path, memory) for path in paths]
+        self.path, self.memory, self.format, self._package = f"{len(paths)} files", memory, self._parts[0].format, "pyarrow"
+        self._schema, self._picked = self._parts[0]._schema, None
+        for part in self._parts[1:]:
+            if set(part.columns) != set(self._schema.names):
+                odd = sorted(set(part.columns) ^ set(self._schema.names))
+                raise Invalid(f"{shown(part.path)}: its columns differ from those of {shown(paths[0])}: {', '.join(odd[:8])}")
+            try:
+                self._schema = pyarrow.unify_schemas([self._schema, part._schema], promote_options="permissive")
+            except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as reason:
+                raise Invalid(f"{shown(part.path)}: its types do not fit those of {shown(paths[0])}: {reason}") from None
+        self.columns = _pick(paths[0], list(self._schema.names), columns, drop)
+        if self.columns != list(self._schema.names):
+            self._picked = self.columns
+            for part in self._parts:
+                part._picked = self.columns
+
+    def batches(self) -> "Iterator[Any]":
+        import pyarrow
+
+        names = self._picked or self._schema.names
+        schema = pyarrow.schema([self._schema.field(name) for name in names], self._schema.metadata)
+        for part in self._parts:
+            for batch in part.batches():
+                batch = batch.select(names)
+                yield pyarrow.RecordBatch.from_arrays([one.cast(to.type) for one, to in zip(batch.columns, schema)], schema=schema)
+
+
+def open_tables(given: Any, memory: int, columns: "Sequence[str]" = (), drop: "Sequence[str]" = ()) -> TableFile:
+    """Opens a file, a pattern ("part-*.parquet", sorted by name) or a list of files as one table."""
+    paths = paths_of(given)
+    return TableFile(paths[0], memory, columns, drop) if len(paths) == 1 else TableFiles(paths, memory, columns, drop)
+
+
+def paths_of(given: Any) -> "List[str]":
+    """Returns the files that a path, a pattern or a list names."""
+    if isinstance(given, (list, tuple)):
+        return [path for one in given for path in paths_of(one)]
+    path = os.fspath(given)
+    if os.path.exists(path) or not glob.has_magic(path):
+        return [path]
+    found = sorted(glob.glob(path))
+    if not found:
+        raise NotFound(f"{shown(path)}: no file has such a name")
+    return found
 
 
 def _pick(path: str, names: "List[str]", columns: "Sequence[str]", drop: "Sequence[str]") -> "List[str]":
@@ -425,11 +481,10 @@ def _report(name: str, kind: str, plan: Plan) -> "Tuple[str, Dict[str, Any]]":
 
 def inspect_table(thing: Any, memory: "str | int | None" = None, purpose: str = "arithmetic") -> Inspection:
     """What a Parquet, Arrow or JSON lines file, or a table in memory, holds and what it could take."""
-    if isinstance(thing, (str, os.PathLike)):
-        path = os.fspath(thing)
-        table: Any = TableFile(path, _budget(memory))
+    if isinstance(thing, (str, os.PathLike, list, tuple)):
+        table: Any = open_tables(thing, _budget(memory))
         plan = Plan(table, None, read_purpose(purpose))
-        return Inspection(*_report(shown(path), str(table.format), plan))
+        return Inspection(*_report(shown(table.path), str(table.format), plan))
     kind = f"{type(thing).__module__.partition('.')[0]} {type(thing).__name__}"
     return Inspection(*_report("table", kind, Plan(thing, None, read_purpose(purpose))))
 
@@ -439,7 +494,7 @@ def _budget(memory: "str | int | None") -> int:
 
 
 def shrink_tables(
-    path: str,
+    path: Any,
     output: str,
     tolerance: "Optional[Tuple[float, bool]]",
     table: Table,
@@ -456,12 +511,15 @@ def shrink_tables(
         _package(output)
     if not os.path.isdir(os.path.dirname(output) or "."):
         raise NotFound(f"{shown(output)}: no such folder")
+    names = [path] if isinstance(path, str) else []
+    kind = format_of(path) or "table"
     with contextlib.ExitStack() as stack:
         given: Any
         if format_of(path) is not None:
             if table.names is not None:
                 raise Invalid(f"{shown(path)}: names is for text tables; this file names its columns")
-            given = TableFile(path, budget, table.columns, table.drop)
+            given = open_tables(path, budget, table.columns, table.drop)
+            names, path = paths_of(path), given.path
         elif path.endswith((".npz", ".npy")) or ".npz:" in path:
             if table.columns or table.drop:
                 raise Invalid(f"{shown(path)}: columns and drop are for tables as text, Parquet or Arrow")
@@ -478,9 +536,9 @@ def shrink_tables(
                 _write_npz(made, plan.columns, output)
             else:
                 write(made, output, budget)
-    text, data = _report(shown(path), format_of(path) or "table", plan)
+    text, data = _report(shown(path), kind, plan)
     if not dry_run:
-        stored, now = os.path.getsize(path) if os.path.exists(path) else 0, os.path.getsize(output)
+        stored, now = sum(os.path.getsize(name) for name in names if os.path.exists(name)), os.path.getsize(output)
         text += f"\n{shown(output)}: {size(now)} on disk, {size(stored)} before"
         data.update(output=shown(output), file_bytes=stored, file_bytes_after=now)
     return text, data

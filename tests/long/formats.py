@@ -133,6 +133,28 @@ def jsonl():
     same(pl.read_ndjson("back.jsonl", infer_schema_length=None).to_dicts(), found)
 
 
+def many_files():
+    rows = [{"a": i, "s": f"r{i}"} for i in range(3000)]
+    for part in range(3):
+        table = pa.Table.from_pylist(rows[part * 1000 : part * 1000 + 1000])
+        table = table.set_column(0, "a", table["a"].cast([pa.int16(), pa.int64(), pa.int32()][part]))
+        pq.write_table(table.select(["s", "a"]) if part == 1 else table, f"part-{part}.parquet")
+    stowage.shrink("part-*.parquet", "whole.parquet", quiet=True)
+    same(pl.read_parquet("whole.parquet").select("a", "s").to_dicts(), rows)
+    stowage.shrink(["part-2.parquet", "part-0.parquet"], "two.feather", quiet=True, columns=["a"])
+    assert pl.read_ipc("two.feather").to_dicts() == [{"a": row["a"]} for row in rows[2000:] + rows[:1000]]
+    assert stowage.inspect("part-*.parquet").data["rows"] == 3000
+    done = subprocess.run([command, "shrink", "part-*.parquet", "-o", "said.npz"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert np.load("said.npz")["a"].tolist() == list(range(3000))
+    pq.write_table(pa.table({"other": [1]}), "part-3.parquet")
+    try:
+        stowage.inspect("part-*.parquet")
+        raise AssertionError("files of different columns are one table")
+    except stowage.Invalid as error:
+        assert "part-3.parquet" in str(error)
+
+
 def text_tables():
     rng = np.random.default_rng(5)
     frame = pd.DataFrame({"i": rng.integers(0, 1000, 5000), "x": rng.normal(size=5000), "w": rng.choice(["a", "b", "ü"], 5000)})
@@ -207,6 +229,7 @@ print(peak() - before)
 check("every_format_agrees", every_format)
 check("npz_agrees", npz)
 check("json_lines_agree", jsonl)
+check("many_files_are_one_table", many_files)
 check("text_tables_become_parquet", text_tables)
 check("objects_are_exchanged", objects)
 check("the_command_hands_over", from_the_command)
