@@ -33,6 +33,7 @@ _ENDINGS = {
 }
 _MEMORY = 256 << 20
 _BLOCK = 4 << 20  # of JSON lines
+_MEMBER = "w"  # writes a member into an archive that is open; creates no file
 _PACKAGES = ("pyarrow", "polars", "duckdb")
 
 
@@ -325,7 +326,8 @@ def _write_pyarrow(frames: Any, path: str, kind: str, memory: int) -> None:
                 for batch in table.combine_chunks().to_batches():
                     writer.write_batch(batch)
     else:
-        with open(path, "w", encoding="utf-8") as text:
+        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)  # made by _beside
+        with open(fd, "w", encoding="utf-8") as text:
             for batch in reader:
                 for row in batch.to_pylist():
                     text.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
@@ -364,7 +366,7 @@ def _write_npz(frames: Any, columns: "List[Column]", path: str) -> None:
 def _member(archive: Any, name: str, descr: str, count: int, parts: "Iterator[Any]") -> None:
     import numpy
 
-    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+    with archive.open(f"{name}.npy", _MEMBER, force_zip64=True) as file:
         numpy.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": (count,)})
         for part in parts:
             file.write(memoryview(part).cast("B") if part.size else b"")
