@@ -159,6 +159,9 @@ void run_summary_peak(const ledger *l, const run_limits *limits, const host_reco
   if (!explained) host_peak_find(&p, h);
   if (p.holder[0] != '\0') output_error("; largest: %s", output_name(p.holder));
   output_error("\n");
+  /* What a spill keeps in host memory is not the program's to change. */
+  for (unsigned i = 0; l->header != NULL && i < LEDGER_DEVICES_MAX; i++)
+    if (atomic_load(&l->header->peak_spilled_bytes[i]) > 0) return;
   if (p.cause[0] == '\0') return;
   output_error("stowage run: wasted: about %s: %s\n", stow_size_format(size, p.wasted_bytes),
                output_name(p.cause));
