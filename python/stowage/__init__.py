@@ -44,7 +44,7 @@ _WHERE = {
     "profile": "_profile",
     "step": "_recording",
     "shrink": "_shrink",
-    "inspect": "_files",
+    "inspect": "_inspect",
     "replay": "_replay",
     "tune": "_tune",
     "estimate": "_estimate",
@@ -103,9 +103,9 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._enable import restart as restart
     from ._estimate import estimate as estimate
     from ._explain import explain as explain
-    from ._files import inspect as inspect
     from ._heap import heap as heap
     from ._heap import use_cupy as use_cupy
+    from ._inspect import inspect as inspect
     from ._library import Invalid as Invalid
     from ._library import Missing as Missing
     from ._library import NotFound as NotFound

@@ -28,7 +28,7 @@
 #define ENV_LIBNCURSES   "STOWAGE_LIBNCURSES"  /* path of ncurses */
 #define ENV_LIBRARY      "STOWAGE_LIBRARY"     /* Python: path of libstowage.so */
 #define ENV_SHIM         "STOWAGE_SHIM"        /* path of libstowage-shim.so */
-#define ENV_INTERPRETER  "STOWAGE_INTERPRETER" /* the Python that `stowage estimate` starts */
+#define ENV_INTERPRETER  "STOWAGE_INTERPRETER" /* the Python that some verbs start */
 #define ENV_HDF5_LIBRARY "STOWAGE_HDF5_LIBRARY"
 #define ENV_HDF5_SECONDS "STOWAGE_HDF5_SECONDS" /* CPU time that libhdf5 may take for one step */
 
