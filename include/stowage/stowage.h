@@ -10,6 +10,7 @@
 #include <stowage/heap.h>
 #include <stowage/inspect.h>
 #include <stowage/log.h>
+#include <stowage/model.h>
 #include <stowage/recording.h>
 #include <stowage/replay.h>
 #include <stowage/report.h>
