@@ -142,7 +142,7 @@ TEST(wrong_entries_are_refused)
   CHECK_STATUS(stow_model_writer_open(&w, path_of("e.safetensors"), list, 1, NULL),
                STOW_ERR_INVALID);
   CHECK_STATUS(stow_model_writer_open(&w, path_of("none/e.safetensors"), list, 0, NULL),
-               STOW_ERR_NOT_FOUND);
+               STOW_ERR_IO);
 }
 
 TEST_MAIN
