@@ -253,6 +253,19 @@ class Arrays(Case):
             self.assertEqual(doctest.testmod(module).failed, 0)
 
 
+@needs("numpy")
+class Accuracy(unittest.TestCase):
+    def test_a_trained_network_keeps_its_accuracy(self):
+        """examples/accuracy.py with a fifth of its samples: what docs/models.md states holds."""
+        example = Path(__file__).resolve().parents[2] / "examples" / "accuracy.py"
+        more = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **_library()}
+        _, out, _ = python(f"import runpy; runpy.run_path({str(example)!r})['main'](24000)", **more)
+        share = {line[:11].strip(): float(line.split()[-1].rstrip("%")) for line in out.splitlines()}
+        self.assertGreater(share["float32"], 90)
+        for name, lost in (("q8_0", 0.2), ("q4_0", 1), ("pruned 50%", 2)):
+            self.assertGreater(share[name], share["float32"] - lost, out)
+
+
 def _library():
     named = os.environ.get("STOWAGE_LIBRARY")
     return {"STOWAGE_LIBRARY": named} if named else {}
