@@ -39,13 +39,17 @@ static void bus_line(const ledger *l) {
   uint64_t moved_out = atomic_load(&l->header->moved_out_bytes);
   uint64_t moved_home = atomic_load(&l->header->moved_home_bytes);
   if (moved_out == 0 && moved_home == 0) return;
-  output_error(
-      "stowage run: between vram and the host %s were moved out, %s home; what the program's "
-      "kernels used on the host is not known\n",
-      stow_size_format(out, moved_out), stow_size_format(home, moved_home));
+  output_error("stowage run: between vram and the host %s were moved out, %s home",
+               stow_size_format(out, moved_out), stow_size_format(home, moved_home));
+  uint64_t exchanges = atomic_load(&l->header->exchanges);
+  if (exchanges > 0)
+    output_error(" in %" PRIu64 " exchanges, for which the program waited %.1f s", exchanges,
+                 (double)atomic_load(&l->header->moving_ns) / 1e9);
+  output_error("; what its kernels read on the host is not counted\n");
 }
 
-/* What spilling cost is only told where there is something to hold it against. */
+/* What spilling cost. The first steps learn the program, so the fastest is what the others become.
+ */
 static void steps_line(const ledger *l) {
   uint64_t count[2], ns[2];
   for (int i = 0; i < 2; i++) {
@@ -55,6 +59,12 @@ static void steps_line(const ledger *l) {
   if (count[1] == 0) return;
   output_error("stowage run: of %" PRIu64 " steps timed %" PRIu64 " spilled, %.0f ms each",
                count[0] + count[1], count[1], (double)ns[1] / 1e6 / (double)count[1]);
+  uint64_t best = atomic_load(&l->header->steps_best_ns);
+  if (count[1] > 2 && best > 0) output_error(", the fastest %.0f ms", (double)best / 1e6);
+  uint64_t moving = atomic_load(&l->header->moving_ns);
+  if (moving > 0)
+    output_error("; %.0f ms of each went into moving pages",
+                 (double)moving / 1e6 / (double)(count[0] + count[1]));
   if (count[0] > 0)
     output_error("; the others took %.0f ms", (double)ns[0] / 1e6 / (double)count[0]);
   output_error("\n");

@@ -97,6 +97,9 @@ typedef struct ledger_header {
   _Atomic uint64_t moved_out_bytes;       /* from vram to the host, under their addresses */
   _Atomic uint64_t moved_home_bytes;      /* and the other way */
   _Atomic uint64_t steps[2], steps_ns[2]; /* of training, and their time: in vram alone, spilled */
+  _Atomic uint64_t steps_best_ns;         /* the fastest of those that spilled; 0: none */
+  _Atomic uint64_t exchanges, moving_ns;  /* times that pages were exchanged, and what programs
+                                             waited for it */
   _Atomic uint64_t refused_count;         /* final or not: a framework may retry */
   _Atomic uint64_t retried_count;         /* refusals after which the same thread was served */
   _Atomic uint64_t host_path;   /* LEDGER_PATH_…: can this driver put pages on the host? */

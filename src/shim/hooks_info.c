@@ -6,6 +6,7 @@
 #include "shim/host_tier.h"
 #include "shim/measure.h"
 #include "shim/page.h"
+#include "shim/placed.h"
 #include "shim/plain.h"
 #include "shim/resident.h"
 #include "shim/spill.h"
@@ -122,6 +123,7 @@ static void primary_ended(cu_device card) {
       (unsigned)card < LEDGER_DEVICES_MAX ? atomic_exchange(&primary[card], NULL) : NULL;
   plain_end(card);
   book_drop(device, gone, spill_plain_drop);
+  placed_context_ended(device, gone);
   page_context_ended(device, gone);
   measure_context_ended(device);
 }
@@ -169,6 +171,7 @@ cu_result cuCtxDestroy_v2(cu_context context) {
     return code;
   }
   book_drop(gone.device, context, spill_plain_drop);
+  placed_context_ended(gone.device, context);
   page_context_ended(gone.device, context);
   measure_context_ended(gone.device);
   return code;

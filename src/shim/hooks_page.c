@@ -29,7 +29,7 @@ cu_result cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop,
   __typeof__(&cuMemCreate) real = REAL(cuMemCreate);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (handle == NULL || prop == NULL) return real(handle, bytes, prop, flags);
-  if (page_wanted(bytes, prop, flags)) return page_create(handle, bytes, prop);
+  if (page_wanted(bytes, prop, flags)) return page_create(handle, bytes, prop, PAGE_OF_PROGRAM);
   /* Pages that the program itself puts on the host are counted, not limited. */
   bool vram = prop->location.type == CU_LOCATION_DEVICE;
   counted who = {vram ? account_device(prop->location.id) : 0, vram ? LEDGER_PAGES : LEDGER_PINNED};

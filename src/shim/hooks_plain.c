@@ -3,6 +3,7 @@
 #include "shim/counted.h"
 #include "shim/hooks.h"
 #include "shim/measure.h"
+#include "shim/placed.h"
 #include "shim/plain.h"
 #include "shim/record.h"
 #include "shim/refusal.h"
@@ -52,6 +53,14 @@ static cu_result take_from_heap(const asker *who, cu_addr *addr, size_t bytes, b
 static cu_result take(const asker *who, cu_addr *addr, size_t bytes) {
   cu_result code = CU_ERROR_NOT_SUPPORTED;
   spill_asked();
+  if (placed_wanted(who->device, bytes))
+    code = placed_alloc(addr, bytes, who->device, who->card, who->context);
+  if (code == CU_OK) {
+    record_taken(*addr, bytes, NULL, who->device, LEDGER_PAGES);
+    spill_served();
+    return CU_OK;
+  }
+  code = CU_ERROR_NOT_SUPPORTED;
   if (plain_serves(who->device)) code = take_from_heap(who, addr, bytes, false);
   if (code == CU_ERROR_NOT_SUPPORTED) code = take_from_driver(who, addr, bytes);
   if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(who->device, who->card, bytes)) {
@@ -156,6 +165,12 @@ cu_result cuMemFree_v2(cu_addr addr) {
     return CU_OK;
   }
   if (heaped) return CU_ERROR_INVALID_VALUE; /* as the driver says of what is not live */
+  placed_block placed;
+  cu_result freed;
+  if (placed_free(addr, &placed, &freed)) {
+    if (freed == CU_OK) record_given(addr, placed.bytes, NULL, placed.device, LEDGER_PAGES);
+    return freed;
+  }
   if (!book_remove(BOOK_ADDRESS, addr, &gone)) {
     pool_block block = measure_block(addr);
     cu_result code = real(addr);

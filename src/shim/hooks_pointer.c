@@ -6,6 +6,7 @@
 
 #include "shim/hooks.h"
 #include "shim/page.h"
+#include "shim/placed.h"
 #include "shim/plain.h"
 
 /* CUpointer_attribute */
@@ -18,10 +19,19 @@ enum {
 };
 enum { MEMORY_TYPE_DEVICE = 2 }; /* CU_MEMORYTYPE_DEVICE */
 
+/* The block of ours that an address lies in: of the heap, or of pages. */
+static bool find_block(cu_addr addr, plain_block *block) {
+  placed_block placed;
+  if (plain_find(addr, block)) return true;
+  if (!placed_find(addr, &placed)) return false;
+  *block = (plain_block){placed.base, placed.bytes, placed.context, placed.card};
+  return true;
+}
+
 cu_result cuMemGetAddressRange_v2(cu_addr *base, size_t *bytes, cu_addr addr) {
   __typeof__(&cuMemGetAddressRange_v2) real = REAL(cuMemGetAddressRange_v2);
   plain_block block;
-  if (!plain_find(addr, &block))
+  if (!find_block(addr, &block))
     return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(base, bytes, addr);
   if (base != NULL) *base = block.base;
   if (bytes != NULL) *bytes = block.bytes;
@@ -57,7 +67,7 @@ cu_result cuPointerGetAttribute(void *value, int which, cu_addr addr) {
   plain_block block;
   cu_device card;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  if (value != NULL && plain_find(addr, &block) && told(&block, which, value)) return CU_OK;
+  if (value != NULL && find_block(addr, &block) && told(&block, which, value)) return CU_OK;
   if (value != NULL && page_spilled(addr, &card) && told_spilled(card, which, value)) return CU_OK;
   return real(value, which, addr);
 }
@@ -68,7 +78,7 @@ cu_result cuPointerGetAttributes(unsigned count, int *which, void **values, cu_a
   cu_device card;
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(count, which, values, addr);
   if (code != CU_OK || which == NULL || values == NULL) return code;
-  bool heaped = plain_find(addr, &block), spilled = !heaped && page_spilled(addr, &card);
+  bool heaped = find_block(addr, &block), spilled = !heaped && page_spilled(addr, &card);
   for (unsigned i = 0; (heaped || spilled) && i < count; i++) {
     if (values[i] == NULL) continue;
     if (heaped)

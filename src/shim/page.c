@@ -94,13 +94,14 @@ static cu_result owe_spilled(token *t) {
   return code;
 }
 
-cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
+cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop, page_request request) {
   ASSERT(!lock_held(&pages_lock));
   ASSERT(handle != NULL);
   unsigned device = account_device(prop->location.id);
   spill_asked();
   if (host_tier_on()) trim_schedule();
-  bool framework = host_tier_on() && retrying_caller();
+  bool framework = host_tier_on() &&
+                   (request == PAGE_OF_PROGRAM ? retrying_caller() : request != PAGE_OF_PROGRAM);
   measure_look(device, bytes);
   page_enter();
   page_class *class = page_class_for(bytes, prop);
@@ -108,9 +109,16 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
   if (!token_alone(account_ledger(), device)) page_free_trim(device, TIER_VRAM, UINT64_MAX, NULL);
   token *t = class == NULL ? NULL : token_new(class);
   if (t != NULL) t->framework = framework;
-  cu_result code = t == NULL ? CU_ERROR_OUT_OF_MEMORY : owe(t, TIER_VRAM);
+  bool host = request == PAGE_ON_HOST && host_tier_budget(prop->location.id) > 0;
+  cu_result code = t == NULL || host ? CU_ERROR_OUT_OF_MEMORY : owe(t, TIER_VRAM);
   page_leave();
   if (t == NULL) return code;
+  if (host) {
+    page_enter();
+    resident_begin(class);
+    code = owe(t, TIER_HOST);
+    page_leave();
+  }
   if (code == CU_ERROR_OUT_OF_MEMORY && room_make(device)) code = owe_locked(t, TIER_VRAM);
   if (code == CU_ERROR_OUT_OF_MEMORY &&
       (resident_on(device) || spill_wanted(device, prop->location.id, bytes)))

@@ -19,7 +19,12 @@ bool page_is_token(cu_handle handle);
 /* Is a request one that is answered here? */
 bool page_wanted(size_t bytes, const cu_prop *prop, unsigned long long flags);
 /* The calls of the program, for tokens; as the driver answers them. */
-cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop);
+typedef enum page_request {
+  PAGE_OF_PROGRAM, /* asked for by the program itself */
+  PAGE_OF_BLOCK,   /* part of a block whose contents resident_block_add reports */
+  PAGE_ON_HOST,    /* the same, on the host where that is possible */
+} page_request;
+cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop, page_request request);
 cu_result page_release(cu_handle handle);
 cu_result page_map(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
                    unsigned long long flags);
