@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Opt
 
 from ._array import type_name
 from ._library import Invalid, Unsupported, format_size, need, parse_size, shown
-from ._model import PIECE_BYTES, Facts, Frame, Model, Run, in_threads, select, thread_count, torch_is_there
+from ._model import PIECE_BYTES, Facts, Frame, Model, Run, in_threads, select, thread_count, torch_is_there, type_of
 
 _SPELLED = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "half": "float16", "float": "float32"}
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -171,7 +171,7 @@ class LazyModel(Mapping[str, Any]):
                 continue
             _, kind, convert, shape = self._frame.choose(facts, self._dtype, self._raw)
             made[name] = self._empty(shape, kind)
-            jobs.append(_Job(facts, made[name], convert, [Run(0, facts.count)]))
+            jobs.append(_Job(facts, made[name], convert, [Run(0, facts.values)]))
         self._read(jobs)
         return made
 
@@ -244,7 +244,7 @@ class LazyTensor:
 
 def _in_values(run: Run, facts: Facts) -> Run:
     """Converts a run of bytes of a quantized tensor to values."""
-    given = (run.first, run.count, run.step)
+    given = (run.first, run.values, run.step)
     if any(n % facts.block_bytes for n in given):
         raise Invalid(f"{shown(facts.name)}: {facts.dtype} comes in blocks of {facts.block_bytes} bytes; slice whole blocks, or rows")
     first, count, step = (n // facts.block_bytes * facts.block_values for n in given)
@@ -284,7 +284,7 @@ def _parts(frame: Frame, jobs: "List[_Job]", piece_bytes: int) -> "Iterator[_Par
         block = facts.block_values if whole else 1
         for run in job.runs:
             for part in run.split(max(256, piece_bytes // width * block)):
-                count = part.count * part.runs // block * width
+                count = part.values * part.runs // block * width
                 yield _Part(job, part, at, count)
                 at += count
 
@@ -297,7 +297,7 @@ def _read_host(model: Model, frame: Frame, jobs: "List[_Job]", threads: int) -> 
             part = next_part()
             if part is None:
                 return
-            model.read(part.job.facts.index, part.run, part.job.convert, frame.address(part.job.to) + part.at)
+            model.read(part.job.facts.number, part.run, part.job.convert, frame.address(part.job.to) + part.at)
 
     in_threads(1 if total < 2 * PIECE_BYTES else threads, work, _parts(frame, jobs, PIECE_BYTES))
 
@@ -328,7 +328,7 @@ def _read_device(model: Model, frame: Frame, jobs: "List[_Job]", threads: int, s
             elif cuda:
                 events[turn].synchronize()
             buffer = buffers[turn]
-            model.read(part.job.facts.index, part.run, part.job.convert, buffer.data_ptr())
+            model.read(part.job.facts.number, part.run, part.job.convert, buffer.data_ptr())
             to = part.job.to.view(-1)
             first = part.at // to.element_size()
             to = to[first : first + part.bytes // to.element_size()]
@@ -360,7 +360,7 @@ def _fill(model: LazyModel, into: Any, strict: bool) -> None:
         if name not in model:
             continue
         facts = model._facts(name)
-        jobs.append(_Job(facts, to, _convert_into(model, facts, to), [Run(0, facts.count)]))
+        jobs.append(_Job(facts, to, _convert_into(model, facts, to), [Run(0, facts.values)]))
         filled.add(_place(to))
     # Tied weights: a name that the file lacks is filled if its memory is that of another.
     missing = [name for name, to in targets.items() if name not in model and _place(to) not in filled]
@@ -374,8 +374,6 @@ def _fill(model: LazyModel, into: Any, strict: bool) -> None:
 
 
 def _convert_into(model: LazyModel, facts: Facts, to: Any) -> Optional[bytes]:
-    from ._model import type_of
-
     name, kind = shown(facts.name), type_of(to)
     if tuple(to.shape) != facts.shape:
         raise Invalid(f"{name}: the file has shape {facts.shape}, the target {tuple(to.shape)}")

@@ -81,11 +81,11 @@ declare(
 class Facts(NamedTuple):
     """What the header of a file says about a tensor."""
 
-    index: int
+    number: int
     name: str
     dtype: str  #: "float32", "bfloat16"; "Q4_K", "F8_E4M3" where NumPy has no name
     shape: Tuple[int, ...]
-    count: int
+    values: int
     bytes: int
     block_values: int
     block_bytes: int
@@ -128,11 +128,11 @@ class Model:
     def close(self) -> None:
         self._closer()
 
-    def read(self, index: int, run: "Run", dtype: Optional[bytes], to: int) -> None:
+    def read(self, number: int, run: "Run", dtype: Optional[bytes], to: int) -> None:
         if not self._closer.alive:
             raise ValueError(f"{shown(self.path)} is closed")
-        piece = ModelPiece(0, run.first, run.count, run.runs, run.step, dtype, to)
-        call("stow_model_read", self._handle, index, ctypes.byref(piece))
+        piece = ModelPiece(0, run.first, run.values, run.runs, run.step, dtype, to)
+        call("stow_model_read", self._handle, number, ctypes.byref(piece))
 
     def check(self) -> None:
         """Raises if a file changed since it was opened."""
@@ -140,25 +140,25 @@ class Model:
 
 
 class Run(NamedTuple):
-    """`runs` times `count` values, each `step` values after the one before."""
+    """`runs` times `values` values, each `step` values after the one before."""
 
     first: int
-    count: int
+    values: int
     runs: int = 1
     step: int = 0
 
-    def split(self, values: int) -> "Iterator[Run]":
-        """Yields parts of at most about `values` values, in order. A part begins at a whole block."""
-        if self.runs > 1 and self.count < values:
-            each = max(1, values // max(1, self.count))
+    def split(self, most: int) -> "Iterator[Run]":
+        """Yields parts of at most about `most` values, in order. A part begins at a whole block."""
+        if self.runs > 1 and self.values < most:
+            each = max(1, most // max(1, self.values))
             for i in range(0, self.runs, each):
-                yield Run(self.first + i * self.step, self.count, min(each, self.runs - i), self.step)
+                yield Run(self.first + i * self.step, self.values, min(each, self.runs - i), self.step)
             return
-        values = max(BLOCK, values - values % BLOCK)
+        most = max(BLOCK, most - most % BLOCK)
         for i in range(self.runs):
-            first, end = self.first + i * self.step, self.first + i * self.step + self.count
+            first, end = self.first + i * self.step, self.first + i * self.step + self.values
             while first < end:
-                stop = min(end, first - first % BLOCK + values)
+                stop = min(end, first - first % BLOCK + most)
                 yield Run(first, stop - first)
                 first = stop
 
@@ -167,9 +167,9 @@ def select(shape: "Tuple[int, ...]", index: Any, name: str) -> "Tuple[Tuple[int,
     """Returns the shape of shape[index], and the values to read for it in order.
 
     >>> select((4, 10), (slice(1, 3), slice(2, 5)), "w")
-    ((2, 3), [Run(first=12, count=3, runs=2, step=10)])
+    ((2, 3), [Run(first=12, values=3, runs=2, step=10)])
     >>> select((4, 10), slice(1, 3), "w")
-    ((2, 10), [Run(first=10, count=20, runs=1, step=0)])
+    ((2, 10), [Run(first=10, values=20, runs=1, step=0)])
     """
     given = list(index) if isinstance(index, tuple) else [index]
     if sum(n is Ellipsis for n in given) > 1:
