@@ -111,7 +111,7 @@ def _write_file(tensors: "Mapping[str, Any]", items: "List[_Item]", path: str, n
         held.append(ModelEntry(len(item.shape), item.name.encode("utf-8", "surrogateescape"), item.dtype.encode(), shape))
         entries[i] = pointer(held[-1])
     handle = c_void_p()
-    text = json.dumps(notes, ensure_ascii=False).encode() if notes else None
+    text = json.dumps(notes, ensure_ascii=False, separators=(",", ":")).encode() if notes else None
     call("stow_model_writer_open", ctypes.byref(handle), os.fsencode(path), entries, len(items), text)
     close = lib().stow_model_writer_close
     try:

@@ -119,7 +119,8 @@ static stow_status read_stored(reading *r, uint64_t first, uint64_t count, void 
 
 static void convert(const reading *r, const void *stored, size_t count, void *to) {
   tensor_type from = r->t->stored;
-  if (tensor_type_get(from)->type != DTYPE_NONE) {
+  bool halves = from == TENSOR_F16 || from == TENSOR_BF16; /* by way of float32: vector code */
+  if (tensor_type_get(from)->type != DTYPE_NONE && !(halves && dtype_bytes(r->to) == 2)) {
     (void)cast_values(to, r->to, stored, tensor_type_get(from)->type, count);
     return;
   }
