@@ -117,7 +117,7 @@ static const verb_option options[] = {
     {"dtype", "TYPE", "the file is raw values of this type, as float32 or i16"},
     {"shape", "N,N", "and of this shape; default one dimension"},
     VERB_OPTION_FOR,
-    {"vram", "SIZE", "of a model: which types fit a card with this much memory"},
+    {"vram", "SIZE", "of a model: which types fit a device with this much memory"},
     {"diff", NULL, "compare two models; exits with 1 if anything differs"},
     VERB_OPTION_NAMES,
     VERB_OPTION_HEADER,

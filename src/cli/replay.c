@@ -99,7 +99,7 @@ static void print_row(table *t, const replay_table *job, const replay_result *r)
 
 static void print_notes(buffer *out, const replay_table *job) {
   char size[STOW_SIZE_TEXT_MAX];
-  bool told = false;
+  bool explained = false;
   for (size_t i = 0; i < job->count; i++) {
     const replay_result *r = &job->results[i];
     if (r->stats.retries > 0)
@@ -111,12 +111,12 @@ static void print_notes(buffer *out, const replay_table *job) {
                     " segment events and %" PRIu64 " of %" PRIu64 " addresses differ\n",
                     r->policy->name, r->segment_mismatches, r->segments_checked,
                     r->address_mismatches, r->addresses_checked);
-    if (job->min_limit && r->min_limit_bytes != 0 && !r->min_limit_proved && !told) {
+    if (job->min_limit && r->min_limit_bytes != 0 && !r->min_limit_proved && !explained) {
       buffer_printf(out,
                     "*: found by bisection; each 2 MiB step of the %s above it finishes too, "
                     "further ones were not all tried\n",
                     stow_size_format(size, r->min_limit_window_bytes));
-      told = true;
+      explained = true;
     }
   }
   if (job->min_limit)
@@ -200,11 +200,12 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"policy", "LIST", "which allocators, separated by commas (all of them otherwise)"},
-    {"vram", "SIZE", "on a card of this size, the CUDA context taken off"},
+    {"vram", "SIZE", "on a device of this size, the CUDA context taken off"},
     {"vram-limit", "SIZE", "with the framework's own reserve capped, as PyTorch's memory fraction"},
     {"settings", "TEXT", "allocator settings instead of the recording's, as PYTORCH_ALLOC_CONF"},
     {"min-limit", NULL, "find the smallest limit that finishes"},
-    {"spill", "auto", "with host memory behind the card: how long a step takes (needs --touches)"},
+    {"spill", "auto",
+     "with host memory behind the device: how long a step takes (needs --touches)"},
     {"check", NULL, "compare with the recording's own segments and addresses"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,

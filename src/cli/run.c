@@ -61,12 +61,12 @@ static stow_status put_beneath(const program *p, const run_limits *limits, bool 
     note("%s is preloaded too and also stands before the driver: the stricter limit of the two "
          "holds, and what it takes is not seen here",
          rival);
-  /* Named ranges reach the shim by NVTX's own road, unless another tool is on it. */
+  /* NVTX passes named ranges to the shim, unless another tool is injected. */
   if (record) setenv("NVTX_INJECTION64_PATH", shim, 0);
   return run_shim_preload(shim, p->runtime, limits->vram_from != NULL || limits->spill_bytes > 0);
 }
 
-/* Makes the run's folder and its ledger, and tells the command where they are. */
+/* Makes the run's folder and its ledger, and sets the variables that point the command to them. */
 static stow_status open_run(ledger *l, const run_limits *limits, char folder[PATH_MAX],
                             const char *record, bool fast_malloc) {
   char path[PATH_MAX];
@@ -116,14 +116,14 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
   return 0;
 }
 
-static void tell_unwritten(const char *name, const char *folder) {
+static void report_unwritten(const char *name, const char *folder) {
   char why[512];
   snprintf(why, sizeof why, "%s", stow_status_message());
   note("--record: process %s: %s; what was recorded is in %s", name, why, folder);
 }
 
 /* Processes that could not begin to record: which, and why. */
-static void tell_unrecorded(const ledger *l, uint64_t count) {
+static void report_unrecorded(const ledger *l, uint64_t count) {
   char list[LEDGER_UNRECORDED_MAX * 22] = "";
   size_t length = 0;
   for (uint64_t i = 0; i < count && i < LEDGER_UNRECORDED_MAX; i++) {
@@ -140,11 +140,11 @@ static bool gather(const verb_call *call, const char *folder, const ledger *l, p
                    bool failed) {
   run_gathered all;
   const char *path = verb_value(call, "record");
-  run_record_gather(&all, folder, path, (int)child, failed, tell_unwritten);
+  run_record_gather(&all, folder, path, (int)child, failed, report_unwritten);
   if (path == NULL) return true;
   uint64_t unrecorded = atomic_load(&l->header->unrecorded);
   uint64_t lost = unrecorded + (uint64_t)all.failed;
-  if (unrecorded > 0) tell_unrecorded(l, unrecorded);
+  if (unrecorded > 0) report_unrecorded(l, unrecorded);
   if (lost > 0)
     note("--record: of %" PRIu64
          " processes that used the device, %d were recorded whole and %" PRIu64 " were not",
@@ -332,7 +332,8 @@ static int run(verb_call *call) {
 static const verb_option options[] = {
     {"vram-limit", "SIZE",
      "most device memory the command and its children may hold: 8G, 0=8G,1=4G"},
-    {"spill", "SIZE", "go on in host memory when the card or the limit is full: auto, off or 12G"},
+    {"spill", "SIZE",
+     "go on in host memory when the device or the limit is full: auto, off or 12G"},
     {"spill-stop", "RATE", "end the command where the bus carries that much a second: 20G"},
     {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a heap of Stowage's own"},
     {"record", "FILE",

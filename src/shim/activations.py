@@ -24,6 +24,8 @@ CHUNK_MAX_BYTES = 64 << 20  # the largest pinned buffer; PyTorch rounds pinned r
 NEWEST_KEPT = 4  # saved storages that are in use by the operations that run now
 PLAN_STEPS = 4  # steps that predict how much the next one moves
 
+FEW_PAGES = 8  # on the host, that are no reason to keep more room: what nobody uses stays there
+
 
 class Pinned:
     """Pinned buffers in classes of powers of two. `create(bytes)` returns one; `budget_bytes` bounds all of them."""
@@ -665,7 +667,7 @@ class Armed:
         first = self.margin_bytes is None
         if first:
             self.margin_bytes = limit // 12
-        elif pages > 0 and self.margin_bytes < limit // 4 and figures["saved_bytes"] > 0:
+        elif pages > FEW_PAGES and self.margin_bytes < limit // 4 and figures["saved_bytes"] > 0:
             self.margin_bytes += limit // 32
             first = True
         policy.target_bytes = max(0, limit - other - self.margin_bytes)

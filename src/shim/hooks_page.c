@@ -14,7 +14,7 @@
 
 /* ---- pages ---- */
 
-/* The account of pages that pass to the driver: a full limit is a refusal, a full card is not. */
+/* The account of pages that pass to the driver: a full limit is a refusal, a full device is not. */
 static bool take(const void *who, uint64_t bytes) {
   if (room_account_take(who, bytes)) return true;
   refusal_note(((const counted *)who)->device, bytes);
@@ -138,7 +138,7 @@ cu_result cuMemExportToShareableHandle(void *shareable, cu_handle handle, int ty
   return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(shareable, real_handle(handle), type, flags);
 }
 
-/* For network cards: they reach the pages that are there now. */
+/* For network devices: they reach the pages that are there now. */
 cu_result cuMemGetHandleForAddressRange(void *handle, cu_addr addr, size_t bytes, int type,
                                         unsigned long long flags) {
   __typeof__(&cuMemGetHandleForAddressRange) real = REAL(cuMemGetHandleForAddressRange);

@@ -98,7 +98,7 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop, page
   ASSERT(!lock_held(&pages_lock));
   ASSERT(handle != NULL);
   unsigned device = account_device(prop->location.id);
-  spill_asked();
+  spill_note_request();
   if (host_tier_on()) trim_schedule();
   bool framework = host_tier_on() &&
                    (request == PAGE_OF_PROGRAM ? retrying_caller() : request != PAGE_OF_PROGRAM);
@@ -327,7 +327,7 @@ static cu_result grant_range(cu_addr addr, size_t bytes, const cu_access *access
   return code;
 }
 
-/* Is it the access of the card that pages of a class are of, and of it alone? */
+/* Is it the access of the device that pages of a class are of, and of it alone? */
 static bool is_own(const page_class *class, const cu_access *access, size_t count) {
   return count == 1 && access != NULL && access->flags == CU_ACCESS_READ_WRITE &&
          access->location.type == class->prop.location.type &&
@@ -344,7 +344,7 @@ static bool all_own(cu_addr addr, size_t bytes, const cu_access *access, size_t 
   return true;
 }
 
-/* Another card's access, or a right of another kind: it stays as the program made it, and a plain
+/* Another device's access, or a right of another kind: it stays as the program made it, and a plain
  * one after it is asked of the driver again. (By token: a program may name any range.) */
 static void pin_others(cu_addr addr, size_t bytes, const cu_access *access, size_t count) {
   uint64_t name, value;
@@ -419,12 +419,12 @@ bool page_retain(cu_handle *handle, const void *addr) {
   return p != NULL;
 }
 
-bool page_spilled(cu_addr addr, cu_device *card) {
+bool page_spilled(cu_addr addr, cu_device *ordinal) {
   if (atomic_load_explicit(&token_held_on_host, memory_order_relaxed) == 0) return false;
   page_enter();
   const page *p = mapped_around(addr);
   bool spilled = p != NULL && p->tier == TIER_HOST;
-  if (spilled) *card = p->class->prop.location.id;
+  if (spilled) *ordinal = p->class->prop.location.id;
   page_leave();
   return spilled;
 }

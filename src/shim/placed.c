@@ -115,12 +115,12 @@ static cu_result make(block *b) {
     free(b);
     return CU_ERROR_NOT_SUPPORTED;
   }
-  resident_block_add(b->what.base, b->what.bytes, b->what.device);
   code = make_pages(b);
-  if (code != CU_OK) {
-    resident_block_remove(b->what.base, b->what.device);
+  /* After its pages: a block counts in the units that are there. */
+  if (code == CU_OK)
+    resident_block_add(b->what.base, b->what.bytes, b->what.device);
+  else
     end(b);
-  }
   return code;
 }
 

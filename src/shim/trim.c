@@ -52,10 +52,10 @@ static python_object *come_home(python_object *self, python_object *arguments) {
   if (!python_parse(arguments, "i", &last)) return NULL;
   /* Without the interpreter's lock: the device is waited for, and may wait for a thread of Python.
    */
-  void *(*let_go)(void) = (void *(*)(void))(uintptr_t)python_symbol("PyEval_SaveThread");
+  void *(*release_gil)(void) = (void *(*)(void))(uintptr_t)python_symbol("PyEval_SaveThread");
   void (*take)(void *) = (void (*)(void *))(uintptr_t)python_symbol("PyEval_RestoreThread");
-  if (let_go == NULL || take == NULL) return python_none();
-  void *state = let_go();
+  if (release_gil == NULL || take == NULL) return python_none();
+  void *state = release_gil();
   page_come_home(last != 0);
   take(state);
   return python_none();

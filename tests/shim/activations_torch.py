@@ -437,7 +437,7 @@ def transforms_and_compilation():
 
 def arming():
     """Nothing before the device was short; then a target, and no hooks where weights alone fill it."""
-    state = dict(short=False, room=(100 << 20, 10 << 20, 1 << 30, 3))
+    state = dict(short=False, room=(100 << 20, 10 << 20, 1 << 30, 30))
     moved = []
     script.update(shim_resident=lambda: state["short"], shim_room=lambda: state["room"],
                   shim_moved=lambda out, home: moved.append((out, home)))
